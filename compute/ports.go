@@ -1,0 +1,151 @@
+package compute
+
+import (
+	"context"
+	"io"
+	"net/netip"
+
+	"croft"
+)
+
+// Orders is where the agent reads what it is to do.
+type Orders interface {
+	// WatchOrders calls wake with the instance of every order of the host that
+	// exists now, then of every one that changes or disappears. It lists again by
+	// itself after a compaction or a lost connection, and returns only with ctx.
+	WatchOrders(ctx context.Context, host croft.HostID, wake func(croft.InstanceID)) error
+	// Order returns the order as it is stored now; NotFound where there is none.
+	Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error)
+	// Observe stores what the agent saw. Conflict: the order is gone, nothing is stored.
+	Observe(ctx context.Context, o croft.Observation) error
+	// Forget removes order, observation, record and name of an instance whose
+	// tombstone has been carried out, in one transaction. Conflict: the order
+	// changed meanwhile, nothing is removed.
+	Forget(ctx context.Context, o croft.Order) error
+}
+
+// Registry is where the agent makes its host known.
+type Registry interface {
+	// Home returns the partition of this installation, minting it once.
+	Home(ctx context.Context) (croft.PartitionID, error)
+	// PutHost stores the host's record; what an operator set on it (Drained) stays.
+	PutHost(ctx context.Context, h croft.Host) error
+	// StayAlive keeps the host's alive key while ctx lives, taking a new lease when
+	// one is lost, and removes it at the end.
+	StayAlive(ctx context.Context, host croft.HostID) error
+}
+
+// Records is what the sweep reads: whose claims are whose.
+type Records interface {
+	// Instance returns a record; NotFound where there is none.
+	Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error)
+	// Abandoned lists records that are still scheduling although their session is dead.
+	Abandoned(ctx context.Context) ([]croft.Instance, error)
+	// Discard removes a record in scheduling and its name. Conflict: it moved on.
+	Discard(ctx context.Context, inst croft.Instance) error
+}
+
+// Inventory is the part of the Placement API that the agent needs.
+type Inventory interface {
+	// EnsureProvider creates the provider or brings its name, inventories, traits
+	// and aggregates to what p says; writes nothing where they already are.
+	EnsureProvider(ctx context.Context, p croft.Provider) error
+	// Claims returns the allocations against a provider, by consumer.
+	Claims(ctx context.Context, host croft.HostID) (map[croft.InstanceID]croft.Resources, error)
+	// Release removes a consumer's allocations; none is not an error.
+	Release(ctx context.Context, id croft.InstanceID) error
+}
+
+// Hypervisor is the part of libvirt that the agent needs. All but Watch are
+// idempotent: asking for what already is succeeds.
+type Hypervisor interface {
+	// List returns the domains that croft made on this host, of any partition.
+	List(ctx context.Context) ([]Domain, error)
+	// Get returns one of them; NotFound where there is none.
+	Get(ctx context.Context, id croft.InstanceID) (Domain, error)
+	// Define makes the domain persistent, shut off. One of the same definition stays as it is.
+	Define(ctx context.Context, m Machine) error
+	// Start boots a defined domain; NotFound where it is not defined.
+	Start(ctx context.Context, id croft.InstanceID) error
+	// Stop asks the guest to power off and cuts the power when ctx ends or the
+	// hypervisor's grace period is over.
+	Stop(ctx context.Context, id croft.InstanceID) error
+	// Remove cuts the power and removes the definition; no such domain is success.
+	Remove(ctx context.Context, id croft.InstanceID) error
+	// Watch calls wake when a domain's life or addresses changed, or may have. It
+	// reconnects by itself and returns only with ctx.
+	Watch(ctx context.Context, wake func(croft.InstanceID)) error
+}
+
+// Images fetches images and makes disks of them.
+type Images interface {
+	// Fetch returns the image in the cache, fetching, verifying and inspecting it
+	// first where needed. Invalid: the reference, the checksum or the file is bad.
+	// NotFound: there is nothing at the address. Unavailable: it may answer later.
+	Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (Image, error)
+	// Disk makes the overlay of size GiB over the image in dir, or leaves the one
+	// that is there. Invalid: the image's virtual size is greater.
+	Disk(ctx context.Context, img Image, dir string, sizeGB int64) ([]Layer, error)
+}
+
+// Seeds makes the disk with an instance's metadata for guests that read it from
+// there (NoCloud). Nil where the metadata server is the only source.
+type Seeds interface {
+	WriteSeed(ctx context.Context, w io.Writer, o croft.Order) error
+}
+
+// Image is a verified file in the cache.
+type Image struct {
+	Path        string // absolute
+	Format      string // qcow2 or raw, from the file's own header
+	VirtualSize int64  // bytes
+	Digest      string // sha256, hex, of the file as fetched
+}
+
+// Layer is one file of a disk's backing chain, the topmost first.
+type Layer struct {
+	Path   string // absolute
+	Format string // qcow2 or raw
+}
+
+// Machine is a domain as the agent wants it defined.
+type Machine struct {
+	ID         croft.InstanceID
+	Partition  croft.PartitionID
+	Generation int64
+	Name       string // the instance's, for people; domains are named by ID
+	VCPUs      int64
+	MemoryMiB  int64
+	Disk       []Layer // the overlay first, then what it stands on
+	Seed       string  // path of an ISO, or empty
+	Console    string  // path of the serial console's log
+	NICs       []NIC
+}
+
+// NIC is one network interface: on a libvirt network or on a bridge of the host.
+type NIC struct {
+	MAC     string
+	Network string // libvirt network, such as default
+	Bridge  string // host bridge; used where Network is empty
+}
+
+// Power is whether a domain runs.
+type Power string
+
+// The powers of a domain. PowerPaused covers every state in which the domain has a
+// process and the guest makes no progress.
+const (
+	PowerOn     Power = "on"
+	PowerOff    Power = "off"
+	PowerPaused Power = "paused"
+)
+
+// Domain is what the hypervisor knows of an instance.
+type Domain struct {
+	ID         croft.InstanceID
+	Partition  croft.PartitionID
+	Generation int64 // of the order that defined it
+	Power      Power
+	Crashed    bool // off because the guest or its process died, not by request
+	Addresses  []netip.Addr
+}

@@ -1,0 +1,129 @@
+// Package croft holds the nouns of the cloud: hosts, instances, claims, orders
+// and observations, their identifiers, and the five kinds of error. It imports
+// the standard library only (and UUID parsing), so that every room may import it.
+package croft
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Want is what an order asks the agent to make true of one instance.
+type Want string
+
+// The three things an order can ask for. WantGone is a tombstone: the only
+// order that destroys anything.
+const (
+	WantRunning Want = "running"
+	WantStopped Want = "stopped"
+	WantGone    Want = "gone"
+)
+
+// State says where an instance stands: on its record as the scheduler left it,
+// on its observation as the agent last saw it.
+type State string
+
+// States of a record.
+const (
+	StateScheduling State = "scheduling" // the intent is written; claim and order may not be
+	StateScheduled  State = "scheduled"  // claimed and ordered; the observation knows more
+	StateDestroying State = "destroying" // a tombstone is out
+)
+
+// States of an observation.
+const (
+	StatePending  State = "pending"  // the agent has the order and waits for a free build slot
+	StateFetching State = "fetching" // the image is on its way; Progress counts its bytes
+	StateDefining State = "defining" // disk and domain are being made
+	StateBooting  State = "booting"  // the guest runs and has no address yet
+	StateRunning  State = "running"  // the guest runs and has an address
+	StateStopped  State = "stopped"  // the domain exists and is shut off
+	StateFailed   State = "failed"   // the last pass ended in Error
+	StateRemoving State = "removing" // the tombstone is being carried out
+)
+
+// Host is a machine that runs the agent: a resource provider of the same UUID.
+type Host struct {
+	ID        HostID   `json:"id"`
+	Name      string   `json:"name"`
+	Addresses []string `json:"addresses,omitempty"` // the host's own, for people
+	API       string   `json:"api,omitempty"`       // base URL of the agent's HTTP API
+	Token     string   `json:"token,omitempty"`     // bearer token of that API
+	Location  string   `json:"location,omitempty"`  // path in the tree, such as site1/row2/rack7
+	Version   string   `json:"version,omitempty"`   // of croft
+	VirtType  string   `json:"virt_type,omitempty"` // kvm or qemu, as probed; sim where nothing is real
+	Drained   bool     `json:"drained,omitempty"`   // no new claims
+	Alive     bool     `json:"-"`                   // the agent's lease lives; derived, never stored
+}
+
+// Spec is what was asked for. It does not change during an instance's life.
+type Spec struct {
+	Resources Resources `json:"resources"`
+	Image     string    `json:"image"`               // a URL, or an absolute path on the host; may end in #sha256=HEX
+	Keys      []string  `json:"keys,omitempty"`      // lines of authorized_keys
+	UserData  []byte    `json:"user_data,omitempty"` // at most MaxUserData bytes
+}
+
+// MaxUserData is the most user-data an instance may carry, in bytes (64 KiB,
+// the limit of the OpenStack compute API).
+const MaxUserData = 64 << 10
+
+// Instance is the record of a virtual machine: a consumer of the same UUID.
+type Instance struct {
+	ID         InstanceID `json:"id"`
+	Project    Project    `json:"project"`
+	Name       string     `json:"name"` // unique in its project
+	Spec       Spec       `json:"spec"`
+	State      State      `json:"state"`
+	Host       HostID     `json:"host,omitempty"` // empty while scheduling
+	Generation int64      `json:"generation"`     // of the newest order
+	Session    string     `json:"session,omitempty"`
+	Created    time.Time  `json:"created"`
+
+	// Revision is the version of the stored record; a write compares it, so a
+	// record changed by somebody else meanwhile is a Conflict. Never stored.
+	Revision int64 `json:"-"`
+}
+
+// Order tells the agent of Host what to do about one instance.
+type Order struct {
+	Partition  PartitionID `json:"partition"`
+	Host       HostID      `json:"host"`
+	Instance   InstanceID  `json:"instance"`
+	Generation int64       `json:"generation"` // counts up; an agent refuses an older one
+	Want       Want        `json:"want"`
+	Project    Project     `json:"project"`
+	Name       string      `json:"name"`
+	Spec       Spec        `json:"spec"`
+	Issued     time.Time   `json:"issued"`
+
+	Revision int64 `json:"-"` // version of the stored order, compared when it is removed
+}
+
+// Progress counts the bytes of a transfer; Total is 0 where it is not known.
+type Progress struct {
+	Done  int64 `json:"done"`
+	Total int64 `json:"total,omitempty"`
+}
+
+// Observation is what the agent last saw of one instance. Only that agent writes it.
+type Observation struct {
+	Host       HostID       `json:"host"`
+	Instance   InstanceID   `json:"instance"`
+	Generation int64        `json:"generation"` // of the order acted on
+	State      State        `json:"state"`
+	Addresses  []netip.Addr `json:"addresses,omitempty"`
+	MAC        string       `json:"mac,omitempty"`
+	Progress   *Progress    `json:"progress,omitempty"`
+	Error      string       `json:"error,omitempty"`      // one sentence, when State is failed
+	ErrorKind  Kind         `json:"error_kind,omitempty"` // of Error
+	Updated    time.Time    `json:"updated"`
+}
+
+// Status joins the three views of one instance, as `schedule show` prints them.
+type Status struct {
+	Instance    Instance     `json:"instance"`
+	Order       *Order       `json:"order,omitempty"`
+	Observation *Observation `json:"observation,omitempty"`
+	Host        *Host        `json:"host,omitempty"`
+}

@@ -1,0 +1,96 @@
+package croft
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// Kind classifies an error once, where it is known. A Kind is itself an error,
+// so errors.Is(err, croft.Conflict) asks for it through any wrapping.
+type Kind string
+
+// The five kinds.
+const (
+	Invalid     Kind = "invalid"     // the request is wrong; repeating it cannot help
+	NotFound    Kind = "not found"   // what was named does not exist
+	Conflict    Kind = "conflict"    // somebody else was faster, or the name is taken
+	NoCapacity  Kind = "no capacity" // nothing is left that fits
+	Unavailable Kind = "unavailable" // a part does not answer now; later it may
+)
+
+func (k Kind) Error() string { return string(k) }
+
+type kindError struct {
+	kind Kind
+	err  error
+}
+
+func (e *kindError) Error() string        { return e.err.Error() }
+func (e *kindError) Unwrap() error        { return e.err }
+func (e *kindError) Is(target error) bool { return target == error(e.kind) }
+
+// Errorf is fmt.Errorf with a kind. The outermost kind of a chain counts.
+func Errorf(kind Kind, format string, args ...any) error {
+	return &kindError{kind: kind, err: fmt.Errorf(format, args...)}
+}
+
+// KindOf returns the outermost kind of err, or "" where it has none.
+func KindOf(err error) Kind {
+	if k, ok := errors.AsType[*kindError](err); ok {
+		return k.kind
+	}
+	if k, ok := errors.AsType[Kind](err); ok {
+		return k
+	}
+	return ""
+}
+
+// HTTPStatus maps the kind of err to a status code; nil is 200, no kind is 500.
+func HTTPStatus(err error) int {
+	if err == nil {
+		return http.StatusOK
+	}
+	switch KindOf(err) {
+	case Invalid:
+		return http.StatusBadRequest
+	case NotFound:
+		return http.StatusNotFound
+	case Conflict, NoCapacity:
+		return http.StatusConflict
+	case Unavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// The exit codes of every command.
+const (
+	ExitOK          = 0
+	ExitFailure     = 1
+	ExitUsage       = 2
+	ExitNotFound    = 3
+	ExitNoCapacity  = 4
+	ExitConflict    = 5
+	ExitUnavailable = 6 // also: timed out
+)
+
+// ExitCode maps the kind of err to a command's exit code.
+func ExitCode(err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	switch KindOf(err) {
+	case Invalid:
+		return ExitUsage
+	case NotFound:
+		return ExitNotFound
+	case NoCapacity:
+		return ExitNoCapacity
+	case Conflict:
+		return ExitConflict
+	case Unavailable:
+		return ExitUnavailable
+	}
+	return ExitFailure
+}

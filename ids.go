@@ -1,0 +1,65 @@
+package croft
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net"
+
+	"github.com/google/uuid"
+)
+
+// HostID identifies a host; it is also the UUID of its resource provider.
+type HostID string
+
+// InstanceID identifies an instance; it is also the UUID of its consumer.
+type InstanceID string
+
+// PartitionID is the key that everything one installation stores lies under.
+type PartitionID string
+
+// Project is the name of a tenant within the partition.
+type Project string
+
+// DefaultProject owns what is asked for without naming a project.
+const DefaultProject Project = "default"
+
+// NewInstanceID makes a random (version 4) UUID.
+func NewInstanceID() InstanceID { return InstanceID(uuid.NewString()) }
+
+// NewHostID makes a random (version 4) UUID.
+func NewHostID() HostID { return HostID(uuid.NewString()) }
+
+// NewPartitionID makes a random (version 4) UUID.
+func NewPartitionID() PartitionID { return PartitionID(uuid.NewString()) }
+
+// ParseInstanceID accepts a UUID with or without dashes, in either case, and
+// returns it in canonical form. Anything else is Invalid.
+func ParseInstanceID(s string) (InstanceID, error) {
+	id, err := parseUUID(s)
+	return InstanceID(id), err
+}
+
+// ParseHostID is ParseInstanceID for hosts.
+func ParseHostID(s string) (HostID, error) {
+	id, err := parseUUID(s)
+	return HostID(id), err
+}
+
+func parseUUID(s string) (string, error) {
+	if len(s) != 36 && len(s) != 32 {
+		return "", Errorf(Invalid, "%q is not a UUID", s)
+	}
+	u, err := uuid.Parse(s)
+	if err != nil {
+		return "", Errorf(Invalid, "%q is not a UUID", s)
+	}
+	return u.String(), nil
+}
+
+// MAC is the address of the instance's n-th network interface (n from 0),
+// derived from its UUID, so that whoever knows the one knows the other. It is a
+// locally administered unicast address below QEMU's 52:54.
+func (id InstanceID) MAC(n int) net.HardwareAddr {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", id, n))
+	return net.HardwareAddr{0x52, 0x54, sum[0], sum[1], sum[2], sum[3]}
+}

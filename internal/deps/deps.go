@@ -1,0 +1,31 @@
+// Package deps holds the module's requirements until each room imports what it needs.
+package deps
+
+import (
+	_ "github.com/adrg/xdg"
+	_ "github.com/fsnotify/fsnotify"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/google/uuid"
+	_ "github.com/gophercloud/gophercloud/v2"
+	_ "github.com/gophercloud/gophercloud/v2/openstack"
+	_ "github.com/kdomanski/iso9660"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/rogpeppe/go-internal/testscript"
+	_ "github.com/shirou/gopsutil/v3/cpu"
+	_ "github.com/shirou/gopsutil/v3/disk"
+	_ "github.com/shirou/gopsutil/v3/host"
+	_ "github.com/shirou/gopsutil/v3/mem"
+	_ "github.com/spf13/cobra"
+	_ "github.com/vbauerster/mpb/v8"
+	_ "github.com/vishvananda/netlink"
+	_ "go.etcd.io/etcd/client/v3"
+	_ "go.etcd.io/etcd/server/v3/embed"
+	_ "go.uber.org/goleak"
+	_ "golang.org/x/crypto/ssh"
+	_ "golang.org/x/sync/errgroup"
+	_ "golang.org/x/sys/unix"
+	_ "golang.org/x/term"
+	_ "gopkg.in/yaml.v3"
+	_ "libvirt.org/go/libvirt"
+	_ "libvirt.org/go/libvirtxml"
+)

@@ -1,0 +1,74 @@
+package croft
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The resource classes that every host offers, named as OpenStack names them.
+const (
+	VCPU     ResourceClass = "VCPU"
+	MemoryMB ResourceClass = "MEMORY_MB" // MiB, as in Nova, whatever the name says
+	DiskGB   ResourceClass = "DISK_GB"   // GiB
+)
+
+// ResourceClass names a kind of resource, such as VCPU or CUSTOM_FPGA.
+type ResourceClass string
+
+// Trait names a quality of a provider, such as HW_CPU_X86_AVX2.
+type Trait string
+
+// Resources are amounts by class.
+type Resources map[ResourceClass]int64
+
+// String gives the amounts as a query has them, classes in order: DISK_GB:1,VCPU:2.
+func (r Resources) String() string {
+	var parts []string
+	for _, class := range slices.Sorted(maps.Keys(r)) {
+		parts = append(parts, fmt.Sprintf("%s:%d", class, r[class]))
+	}
+	return strings.Join(parts, ",")
+}
+
+// Inventory is what a provider offers of one class. Placement's API reference
+// defines the fields; capacity is (Total - Reserved) * AllocationRatio.
+type Inventory struct {
+	Total           int64   `json:"total"`
+	Reserved        int64   `json:"reserved"`
+	MinUnit         int64   `json:"min_unit"`
+	MaxUnit         int64   `json:"max_unit"`
+	StepSize        int64   `json:"step_size"`
+	AllocationRatio float64 `json:"allocation_ratio"`
+}
+
+// Capacity is the amount that may be allocated in all.
+func (i Inventory) Capacity() int64 {
+	return int64(float64(i.Total-i.Reserved) * i.AllocationRatio)
+}
+
+// Provider is a resource provider as an agent describes its host and as a
+// scheduler reads it to say why nothing fits.
+type Provider struct {
+	ID          HostID
+	Name        string
+	Inventories map[ResourceClass]Inventory
+	Used        Resources // read only
+	Traits      []Trait
+	Aggregates  []string // UUIDs
+}
+
+// Candidate is one way to satisfy a request: amounts by provider.
+type Candidate struct {
+	Allocations map[HostID]Resources
+	Mappings    map[string][]HostID // request group suffix -> providers
+	Summaries   map[HostID]Summary  // of every provider in Allocations
+}
+
+// Summary is the state of a provider as the candidates' answer tells it.
+type Summary struct {
+	Capacity Resources
+	Used     Resources
+	Traits   []Trait
+}

@@ -1,0 +1,55 @@
+package schedule
+
+import (
+	"context"
+
+	"croft"
+)
+
+// Records is where the scheduler writes what was asked for and decided. Every
+// write is one transaction that compares what it builds on.
+type Records interface {
+	// Create writes the record, in scheduling, and its name, under a session that
+	// lives as long as this store's connection. Conflict: the ID or the name is taken.
+	Create(ctx context.Context, inst croft.Instance) (croft.Instance, error)
+	// Assign writes the order and turns the record to scheduled on the order's host.
+	// Conflict: the record changed. Unavailable: the host is not alive or drained.
+	Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
+	// Discard removes a record in scheduling and its name. Conflict: it moved on.
+	Discard(ctx context.Context, inst croft.Instance) error
+	// Reorder replaces the order of a scheduled instance: stop, start, destroy (the
+	// record turns to destroying). Conflict: the record changed.
+	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
+}
+
+// View is what the scheduler reads.
+type View interface {
+	// Find returns the instance with this ID, or this name in the project. NotFound.
+	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
+	// List returns the project's instances in the order of their creation; all
+	// projects' where project is empty.
+	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
+	// WatchInstance calls changed with the status now and after every change, until
+	// it returns false or ctx ends. The status is nil once the instance is gone.
+	WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error
+	// WatchInstances calls changed, which carries no data, whenever any instance,
+	// order, observation or host changed; until ctx ends.
+	WatchInstances(ctx context.Context, changed func()) error
+	// Hosts returns the named hosts that exist, with Alive set; all where none is named.
+	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
+}
+
+// Claims is the part of the Placement API that the scheduler needs.
+type Claims interface {
+	// Candidates returns at most limit ways to satisfy the query, a Placement query
+	// string as from Query.Encode. None is not an error. Invalid: Placement refused it.
+	Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error)
+	// Claim takes what the candidate says for a consumer that has nothing yet.
+	// NoCapacity: it no longer fits. Conflict: concurrent updates went on for all of
+	// the client's bounded retries.
+	Claim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
+	// Release removes a consumer's allocations; none is not an error.
+	Release(ctx context.Context, id croft.InstanceID) error
+	// Providers describes every provider, to say why nothing fits.
+	Providers(ctx context.Context) ([]croft.Provider, error)
+}
