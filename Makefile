@@ -1,0 +1,32 @@
+# make run and make test are all that most people need.
+.DEFAULT_GOAL := help
+.PHONY: help run stop build guest test lint check bench clean
+
+help: ## list these
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+
+run: ## from a fresh host to a running VM (IMAGE=debian-12 QUERY=... for another)
+	@scripts/run
+
+stop: ## end the cloud that make run started; its VMs go on running
+	@scripts/stop
+
+build: ## bin/croft, bin/schedule, bin/compute and bin/mdserver
+	@scripts/build
+
+guest: ## build the small guest image, /var/lib/croft/guests/tiny.qcow2
+	@scripts/guest/build /var/lib/croft/guests/tiny.qcow2
+
+test: ## install what tests need, look at the code, run all tests
+	@scripts/test
+
+lint: ## gofmt, vet, staticcheck, shellcheck
+	@scripts/check
+
+check: test ## what CI runs
+
+bench: ## all benchmarks
+	@scripts/bench
+
+clean: ## remove what was built here; the cloud's state stays where it is
+	rm -rf bin build

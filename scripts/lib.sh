@@ -1,0 +1,61 @@
+# shellcheck shell=bash
+# What the scripts beside this file share; sourced, never run.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+# The same flags everywhere, so that build, vet and staticcheck compile every
+# dependency once between them.
+export GOFLAGS='-tags=libvirt_dlopen -trimpath'
+state=${CROFT_STATE_DIR:-/var/lib/croft}
+export PATH=$PATH:/usr/local/go/bin:/usr/sbin:/sbin
+
+if [ -t 2 ] && [ -z "${NO_COLOR:-}" ]; then
+	bold=$'\e[1m' dim=$'\e[2m' red=$'\e[31m' plain=$'\e[0m'
+else
+	bold='' dim='' red='' plain=''
+fi
+
+# say WORDS: a line for the person who is watching.
+say() { printf '%s\n' "$*" >&2; }
+
+# die SENTENCE: say what is wrong and what to do, then end.
+die() {
+	printf '%serror:%s %s\n' "$red" "$plain" "$*" >&2
+	exit 1
+}
+
+# seconds SINCE: the time from SINCE, a value of $EPOCHREALTIME, until now, as 12.3.
+seconds() {
+	local us=$((${EPOCHREALTIME/[.,]/} - ${1/[.,]/}))
+	printf '%d.%d' $((us / 1000000)) $((us / 100000 % 10))
+}
+
+# step TITLE COMMAND...: run one step and say how long it took. Its own output
+# stays visible, below its title.
+step() {
+	local title=$1 start=$EPOCHREALTIME
+	shift
+	say "${bold}==> $title${plain}"
+	"$@" || die "this step ended with status $?: $title"
+	say "${dim}    $(seconds "$start") s${plain}"
+}
+
+# until_true SECONDS COMMAND...: ask until COMMAND succeeds, at most that long.
+until_true() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.1
+	done
+}
+
+# as_root COMMAND...: COMMAND as root, through sudo where need be.
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif command -v sudo > /dev/null; then
+		sudo "$@"
+	else
+		die "root is needed for: $* (run this as root, or install sudo)"
+	fi
+}
