@@ -1,0 +1,301 @@
+package croft_test
+
+import (
+	"encoding/json"
+	"errors"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A rule bans imports from packages. Patterns are path patterns of package path,
+// where "/..." at the end stands for the package and all below it; "std" is the
+// standard library, "outside" is everything that is neither it nor this module.
+type rule struct {
+	packages []string
+	except   []string // of packages
+	may      []string // only these may be imported, where given
+	mayNot   []string // these may not
+	reason   string
+}
+
+// rooms that decide; adapters implement the interfaces they declare.
+var (
+	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/pool/...", "croft/grid/...", "croft/cluster/...", "croft/control/..."}
+	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/..."}
+)
+
+var rules = []rule{
+	{
+		packages: []string{"croft"},
+		may:      []string{"std", "github.com/google/uuid"},
+		reason:   "every room imports the nouns, so they may draw nothing in",
+	},
+	{
+		packages: deciding,
+		mayNot:   adapters,
+		reason:   "rooms that decide declare the interfaces they need; cmd/croft joins them with what implements those",
+	},
+	{
+		packages: deciding,
+		mayNot:   []string{"os/exec"},
+		reason:   "a room that decides starts no programs",
+	},
+	{
+		packages: []string{"croft/..."},
+		except:   []string{"croft/etcdstore/...", "croft/internal/deps"},
+		mayNot:   []string{"go.etcd.io/..."},
+		reason:   "one room knows etcd, so that keys, transactions and retries are in one place",
+	},
+	{
+		packages: []string{"croft/..."},
+		except:   []string{"croft/hypervisor/libvirt/...", "croft/internal/deps", "croft/internal/libvirttest"},
+		mayNot:   []string{"libvirt.org/..."},
+		reason:   "one room knows libvirt; everything else runs where there is none",
+	},
+	{
+		packages: []string{"croft/..."},
+		except:   []string{"croft/placementclient/...", "croft/internal/deps"},
+		mayNot:   []string{"github.com/gophercloud/..."},
+		reason:   "one room speaks to Placement and Keystone",
+	},
+	{
+		packages: []string{"croft/..."},
+		except:   []string{"croft/cmd/...", "croft/internal/deps"},
+		mayNot:   []string{"github.com/spf13/cobra/...", "github.com/spf13/pflag", "github.com/vbauerster/mpb/...", "golang.org/x/term"},
+		reason:   "only the command line talks to people",
+	},
+	{
+		packages: []string{"croft/..."},
+		mayNot:   []string{"croft/cmd/..."},
+		reason:   "the binary joins the rooms; nothing stands on the binary",
+	},
+	{
+		packages: []string{"croft/internal/..."},
+		except:   []string{"croft/internal/libvirttest"},
+		mayNot:   append(slices.Clone(deciding), adapters...),
+		reason:   "helpers know the nouns at most; a helper that knows a room belongs into it",
+	},
+	{
+		packages: []string{"croft/hypervisor/...", "croft/image/..."},
+		mayNot:   []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/schedule/..."},
+		reason:   "what touches guests and disks answers the agent, and nobody else",
+	},
+	{
+		packages: []string{"croft/..."},
+		mayNot:   []string{"log", "github.com/sirupsen/...", "go.uber.org/zap/..."},
+		except:   []string{"croft/etcdstore/..."},
+		reason:   "slog, handed in, is the one way to log (etcd brings its own, which its room turns into ours)",
+	},
+	{
+		packages: []string{"croft/..."},
+		except:   testHelpers,
+		mayNot:   []string{"testing", "testing/...", "github.com/google/go-cmp/...", "go.uber.org/goleak", "github.com/rogpeppe/go-internal/..."},
+		reason:   "what ships must not carry what tests",
+	},
+}
+
+// testHelpers are packages that only tests import.
+var testHelpers = []string{
+	"croft/hypervisor/hvtest", "croft/schedule/scheduletest", "croft/etcdstore/etcdtest", "croft/compute/computetest",
+	"croft/placementclient/placementtest", "croft/internal/placementoracle", "croft/internal/libvirttest", "croft/internal/deps",
+	"croft/placement/placementtest", "croft/test/...",
+}
+
+// longFiles may have more than maxLines lines, for the reason given.
+var longFiles = map[string]string{}
+
+const maxLines = 500
+
+// A goPackage is what `go list -json` tells about a package.
+type goPackage struct {
+	Dir, ImportPath                    string
+	GoFiles, TestGoFiles, XTestGoFiles []string
+	Imports                            []string
+}
+
+// modulePackages lists every package of the module, once for all tests.
+var modulePackages = sync.OnceValues(func() ([]goPackage, error) {
+	out, err := exec.Command("go", "list", "-tags", "libvirt_dlopen",
+		"-json=Dir,ImportPath,GoFiles,TestGoFiles,XTestGoFiles,Imports", "./...").Output()
+	if err != nil {
+		return nil, err
+	}
+	var list []goPackage
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return list, nil
+		} else if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+})
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	list, err := modulePackages()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	return list
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, broken := range breaches(rules, p.ImportPath, p.Imports) {
+			t.Error(broken)
+		}
+	}
+}
+
+// TestRulesCatch shows that each kind of rule finds what it is there for.
+func TestRulesCatch(t *testing.T) {
+	for _, c := range []struct {
+		name, pkg, imports string
+		want               bool
+	}{
+		{"the root may import the standard library", "croft", "net/netip", false},
+		{"the root may not import a room", "croft", "croft/compute", true},
+		{"the root may not import a module", "croft", "gopkg.in/yaml.v3", true},
+		{"a deciding room may import the root", "croft/compute", "croft", false},
+		{"a deciding room may import a helper", "croft/compute", "croft/internal/keyed", false},
+		{"a deciding room may not import an adapter", "croft/compute", "croft/etcdstore", true},
+		{"nor may a package below it", "croft/placement/model", "croft/hypervisor/sim", true},
+		{"an adapter may import the room it serves", "croft/hypervisor/sim", "croft/compute", false},
+		{"only etcdstore imports etcd", "croft/cmd/croft", "go.etcd.io/etcd/client/v3", true},
+		{"etcdstore imports etcd", "croft/etcdstore", "go.etcd.io/etcd/client/v3", false},
+		{"only one adapter imports libvirt", "croft/hypervisor/sim", "libvirt.org/go/libvirtxml", true},
+		{"the binary may join everything", "croft/cmd/croft", "croft/hypervisor/libvirt", false},
+		{"nothing stands on the binary", "croft/test/e2e", "croft/cmd/croft", true},
+		{"what ships carries no test library", "croft/schedule", "testing", true},
+		{"a name that only begins alike is another package", "croft/computer", "croft/etcdstore", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := breaches(rules, c.pkg, []string{c.imports}); (len(got) > 0) != c.want {
+				t.Errorf("%s importing %s: breaches %q, want any: %v", c.pkg, c.imports, got, c.want)
+			}
+		})
+	}
+}
+
+// breaches says, one sentence each, which rules the imports of pkg break.
+func breaches(rules []rule, pkg string, imports []string) []string {
+	var list []string
+	for _, r := range rules {
+		if !matchAny(r.packages, pkg) || matchAny(r.except, pkg) {
+			continue
+		}
+		for _, i := range imports {
+			if matchAny(r.mayNot, i) || (r.may != nil && !matchAny(r.may, i)) {
+				list = append(list, pkg+" imports "+i+": "+r.reason)
+			}
+		}
+	}
+	return list
+}
+
+func matchAny(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		if pattern == "std" {
+			first, _, _ := strings.Cut(pkg, "/")
+			return first != "croft" && !strings.Contains(first, ".")
+		}
+		below, ok := strings.CutSuffix(pattern, "/...")
+		return pkg == below || ok && strings.HasPrefix(pkg, below+"/")
+	})
+}
+
+func TestEveryPackageHasOneComment(t *testing.T) {
+	for _, p := range packages(t) {
+		var in []string
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.PackageClauseOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if file.Doc != nil {
+				in = append(in, name)
+				checkPackageComment(t, p.ImportPath, file.Doc.Text())
+			}
+		}
+		if len(p.GoFiles) > 0 && len(in) != 1 {
+			t.Errorf("%s has %d package comments (%s), want one: a sentence of responsibility, then what it promises", p.ImportPath, len(in), strings.Join(in, ", "))
+		}
+	}
+}
+
+func checkPackageComment(t *testing.T, pkg, text string) {
+	want := "Package " + path.Base(pkg) + " "
+	if strings.HasPrefix(pkg, "croft/cmd/") {
+		want = strings.ToUpper(path.Base(pkg)[:1]) + path.Base(pkg)[1:] + " "
+	}
+	if !strings.HasPrefix(text, want) {
+		t.Errorf("%s: its comment begins %.40q, want %q", pkg, text, want)
+	}
+}
+
+func TestFilesAreShort(t *testing.T) {
+	long := map[string]bool{}
+	for _, p := range packages(t) {
+		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
+			file := filepath.Join(p.Dir, name)
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Count(string(text), "\n")
+			if lines <= maxLines {
+				continue
+			}
+			name := strings.TrimPrefix(p.ImportPath+"/"+name, "croft/")
+			long[name] = true
+			if longFiles[name] == "" {
+				t.Errorf("%s has %d lines, more than %d: split it, or give the reason in longFiles", name, lines, maxLines)
+			}
+		}
+	}
+	for name := range longFiles {
+		if !long[name] {
+			t.Errorf("longFiles has %s, which is short or gone: take it out", name)
+		}
+	}
+}
+
+// Words that must not be in any tracked file: the tree says nothing of the place
+// where it was written, since it is of no use anywhere else.
+var forbidden = regexp.MustCompile(`(?i)/work/|\bproxy\.golang\.org|\bdeb\.debian\.org|\bregistry\.npmjs|` +
+	`\bchatgpt\b|\bclaude\b|\bLLM\b|\bas an AI\b`)
+
+func TestNoForbiddenWords(t *testing.T) {
+	out, err := exec.Command("git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v (the tests want a git checkout)", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
+		if name == "go.sum" || name == "arch_test.go" {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // deleted and not committed yet
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if word := forbidden.FindString(line); word != "" {
+				t.Errorf("%s:%d has %q in it", name, i+1, word)
+			}
+		}
+	}
+}
