@@ -48,12 +48,12 @@ type Host struct {
 	Name      string   `json:"name"`
 	Addresses []string `json:"addresses,omitempty"` // the host's own, for people
 	API       string   `json:"api,omitempty"`       // base URL of the agent's HTTP API
-	Token     string   `json:"token,omitempty"`     // bearer token of that API
+	Token     string   `json:"-"`                   // bearer token of that API; stored, never printed
 	Location  string   `json:"location,omitempty"`  // path in the tree, such as site1/row2/rack7
 	Version   string   `json:"version,omitempty"`   // of croft
 	VirtType  string   `json:"virt_type,omitempty"` // kvm or qemu, as probed; sim where nothing is real
-	Drained   bool     `json:"drained,omitempty"`   // no new claims
-	Alive     bool     `json:"-"`                   // the agent's lease lives; derived, never stored
+	Drained   bool     `json:"drained"`             // no new claims, by an operator's word
+	Alive     bool     `json:"alive"`               // the agent's lease lives; derived, never stored
 }
 
 // Spec is what was asked for. It does not change during an instance's life.

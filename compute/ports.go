@@ -26,9 +26,7 @@ type Orders interface {
 
 // Registry is where the agent makes its host known.
 type Registry interface {
-	// Home returns the partition of this installation, minting it once.
-	Home(ctx context.Context) (croft.PartitionID, error)
-	// PutHost stores the host's record; what an operator set on it (Drained) stays.
+	// PutHost stores the host's record; Drained and Alive are not part of it.
 	PutHost(ctx context.Context, h croft.Host) error
 	// StayAlive keeps the host's alive key while ctx lives, taking a new lease when
 	// one is lost, and removes it at the end.

@@ -20,6 +20,10 @@ type Records interface {
 	// Reorder replaces the order of a scheduled instance: stop, start, destroy (the
 	// record turns to destroying). Conflict: the record changed.
 	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
+	// Bury removes record and name at once and leaves the tombstone o for the host's
+	// return: the end of an instance whose host is silent. An empty o.Host leaves
+	// none. Conflict: the record changed.
+	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
 }
 
 // View is what the scheduler reads.

@@ -1,0 +1,230 @@
+package etcdstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/compute"
+)
+
+var (
+	_ compute.Orders   = (*Store)(nil)
+	_ compute.Registry = (*Store)(nil)
+	_ compute.Records  = (*Store)(nil)
+)
+
+// WatchOrders implements compute.Orders. An order that disappeared while the
+// watch was broken is woken too.
+func (s *Store) WatchOrders(ctx context.Context, host croft.HostID, wake func(croft.InstanceID)) error {
+	known := map[croft.InstanceID]bool{}
+	return s.follow(ctx, s.keys.orders(host),
+		func() {
+			for id := range known {
+				wake(id)
+			}
+		},
+		func(kv *mvccpb.KeyValue, present bool) {
+			id := croft.InstanceID(last(kv.Key))
+			if present {
+				known[id] = true
+			} else {
+				delete(known, id)
+			}
+			wake(id)
+		})
+}
+
+// Order implements compute.Orders.
+func (s *Store) Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error) {
+	got, err := s.etcd.Get(ctx, s.keys.order(host, id))
+	if err != nil {
+		return croft.Order{}, s.wrap(err, "read the order of instance %s", id)
+	}
+	if len(got.Kvs) == 0 {
+		return croft.Order{}, croft.Errorf(croft.NotFound, "no order for instance %s on host %s", id, host)
+	}
+	return s.decodeOrder(got.Kvs[0])
+}
+
+func (s *Store) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {
+	var o croft.Order
+	err := s.decode(kv.Key, kv.Value, &o)
+	o.Revision = kv.ModRevision
+	return o, err
+}
+
+// Observe implements compute.Orders.
+func (s *Store) Observe(ctx context.Context, o croft.Observation) error {
+	done, err := s.etcd.Txn(ctx).
+		If(exists(s.keys.order(o.Host, o.Instance))).
+		Then(clientv3.OpPut(s.keys.observed(o.Host, o.Instance), encode(o))).
+		Commit()
+	if err != nil {
+		return s.wrap(err, "write the observation of instance %s", o.Instance)
+	}
+	if !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "instance %s has no order any more", o.Instance)
+	}
+	return nil
+}
+
+// Forget implements compute.Orders. A record that has meanwhile moved to another
+// host, as after a forced destroy, is not this order's to remove.
+func (s *Store) Forget(ctx context.Context, o croft.Order) error {
+	order := s.keys.order(o.Host, o.Instance)
+	compares := []clientv3.Cmp{unchanged(order, o.Revision)}
+	removals := []clientv3.Op{
+		clientv3.OpDelete(order),
+		clientv3.OpDelete(s.keys.observed(o.Host, o.Instance)),
+	}
+	inst, err := s.Instance(ctx, o.Instance)
+	switch {
+	case errors.Is(err, croft.NotFound):
+		compares = append(compares, absent(s.keys.instance(o.Instance)))
+	case err != nil:
+		return err
+	default:
+		compares = append(compares, unchanged(s.keys.instance(o.Instance), inst.Revision))
+		if inst.Host == o.Host {
+			removals = append(removals, s.removeRecord(inst)...)
+		}
+	}
+	done, err := s.etcd.Txn(ctx).If(compares...).Then(removals...).Commit()
+	if err != nil {
+		return s.wrap(err, "remove the record of instance %s", o.Instance)
+	}
+	if !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "instance %s changed while it was being forgotten", o.Instance)
+	}
+	return nil
+}
+
+func (s *Store) removeRecord(inst croft.Instance) []clientv3.Op {
+	return []clientv3.Op{
+		clientv3.OpDelete(s.keys.instance(inst.ID)),
+		clientv3.OpDelete(s.keys.name(inst.Project, inst.Name)),
+	}
+}
+
+// storedHost is a host's record as it is kept: with its token, without what is
+// derived from other keys.
+type storedHost struct {
+	croft.Host
+	Token string `json:"token,omitempty"`
+}
+
+// PutHost implements compute.Registry.
+func (s *Store) PutHost(ctx context.Context, h croft.Host) error {
+	h.Alive, h.Drained = false, false
+	if _, err := s.etcd.Put(ctx, s.keys.host(h.ID), encode(storedHost{h, h.Token})); err != nil {
+		return s.wrap(err, "write the record of host %s", h.ID)
+	}
+	return nil
+}
+
+// StayAlive implements compute.Registry.
+func (s *Store) StayAlive(ctx context.Context, host croft.HostID) error {
+	for {
+		id := s.holdLease(ctx, host)
+		if ctx.Err() != nil {
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			if id != 0 {
+				_, _ = s.etcd.Revoke(end, id) // else it runs out by itself
+			}
+			return ctx.Err()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(watchRetry):
+		}
+	}
+}
+
+// holdLease takes a lease, puts the alive key under it and keeps it until it is
+// lost or ctx ends.
+func (s *Store) holdLease(ctx context.Context, host croft.HostID) clientv3.LeaseID {
+	lease, err := s.etcd.Grant(ctx, leaseTTL)
+	if err != nil {
+		return 0
+	}
+	value, _ := json.Marshal(time.Now().UTC())
+	if _, err := s.etcd.Put(ctx, s.keys.alive(host), string(value), clientv3.WithLease(lease.ID)); err != nil {
+		return lease.ID
+	}
+	beats, err := s.etcd.KeepAlive(ctx, lease.ID)
+	if err != nil {
+		return lease.ID
+	}
+	for range beats {
+	}
+	return lease.ID
+}
+
+// Instance implements compute.Records.
+func (s *Store) Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error) {
+	got, err := s.etcd.Get(ctx, s.keys.instance(id))
+	if err != nil {
+		return croft.Instance{}, s.wrap(err, "read the record of instance %s", id)
+	}
+	if len(got.Kvs) == 0 {
+		return croft.Instance{}, croft.Errorf(croft.NotFound, "no instance %s", id)
+	}
+	return s.decodeInstance(got.Kvs[0])
+}
+
+func (s *Store) decodeInstance(kv *mvccpb.KeyValue) (croft.Instance, error) {
+	var inst croft.Instance
+	err := s.decode(kv.Key, kv.Value, &inst)
+	inst.Revision = kv.ModRevision
+	return inst, err
+}
+
+// Abandoned implements compute.Records.
+func (s *Store) Abandoned(ctx context.Context) ([]croft.Instance, error) {
+	got, err := s.etcd.Txn(ctx).Then(
+		clientv3.OpGet(s.keys.instances(), clientv3.WithPrefix()),
+		clientv3.OpGet(s.keys.sessions(), clientv3.WithPrefix(), clientv3.WithKeysOnly()),
+	).Commit()
+	if err != nil {
+		return nil, s.wrap(err, "list instances and sessions")
+	}
+	alive := map[string]bool{}
+	for _, kv := range got.Responses[1].GetResponseRange().Kvs {
+		alive[last(kv.Key)] = true
+	}
+	var dead []croft.Instance
+	for _, kv := range got.Responses[0].GetResponseRange().Kvs {
+		inst, err := s.decodeInstance(kv)
+		if err != nil {
+			return nil, err
+		}
+		if inst.State == croft.StateScheduling && !alive[inst.Session] {
+			dead = append(dead, inst)
+		}
+	}
+	return dead, nil
+}
+
+// Discard implements compute.Records and schedule.Records.
+func (s *Store) Discard(ctx context.Context, inst croft.Instance) error {
+	if inst.State != croft.StateScheduling {
+		return croft.Errorf(croft.Conflict, "instance %s is %s, not scheduling", inst.ID, inst.State)
+	}
+	done, err := s.etcd.Txn(ctx).
+		If(unchanged(s.keys.instance(inst.ID), inst.Revision)).
+		Then(s.removeRecord(inst)...).Commit()
+	if err != nil {
+		return s.wrap(err, "discard the record of instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "instance %s changed while it was being discarded", inst.ID)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"syscall"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+
+	"croft"
+)
+
+// Embedded is an etcd server of one member inside this process.
+type Embedded struct {
+	server   *embed.Etcd
+	endpoint string
+}
+
+// EmbeddedConfig says where the member keeps its data and listens.
+type EmbeddedConfig struct {
+	Dir    string // required; made if absent, readable by its owner alone
+	Listen string // host:port for clients, 127.0.0.1:2379 by default; port 0 picks a free one
+	// MaxTxnOps limits the operations of one transaction; 8192 by default, so that
+	// one Placement request may cover many providers. etcd's own default is 128.
+	MaxTxnOps uint
+	// Unsynced leaves fsync out: for tests, whose data no crash of the machine has
+	// to survive.
+	Unsynced bool
+}
+
+// StartEmbedded starts the server and returns when it answers. The peer port is
+// a free one on the loopback interface, since there are no peers.
+func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
+	if c.Dir == "" {
+		return nil, croft.Errorf(croft.Invalid, "embedded etcd: a directory is required")
+	}
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:2379"
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of the embedded etcd: %w", err)
+	}
+	client, err := listenURL(c.Listen)
+	if err != nil {
+		return nil, err
+	}
+	cfg := embed.NewConfig()
+	cfg.Name, cfg.Dir = "croft", c.Dir
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
+	peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	cfg.MaxTxnOps = 8192
+	if c.MaxTxnOps != 0 {
+		cfg.MaxTxnOps = c.MaxTxnOps
+	}
+	cfg.MaxRequestBytes = 8 << 20
+	cfg.EnableGRPCGateway = false
+	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "1h"
+	cfg.UnsafeNoFsync = c.Unsynced
+	return start(ctx, cfg, c.Listen)
+}
+
+// start runs the server until it is ready. A port in use is a Conflict.
+func start(ctx context.Context, cfg *embed.Config, listen string) (*Embedded, error) {
+	server, err := embed.StartEtcd(cfg)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, croft.Errorf(croft.Conflict, "embedded etcd: %s is in use; stop what listens there or set etcd.listen to another address", listen)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
+	}
+	select {
+	case <-server.Server.ReadyNotify():
+	case err = <-server.Err():
+	case <-server.Server.StopNotify():
+		err = errors.New("it stopped while starting")
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		server.Close()
+		return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
+	}
+	return &Embedded{server: server, endpoint: "http://" + server.Clients[0].Addr().String()}, nil
+}
+
+// listenURL checks host:port and makes the URL that etcd listens on.
+func listenURL(address string) (url.URL, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err == nil && host == "localhost" {
+		host = "127.0.0.1" // etcd listens on IP addresses only
+	}
+	if err != nil || net.ParseIP(host) == nil {
+		return url.URL{}, croft.Errorf(croft.Invalid, "etcd.listen: %q is not IP:PORT", address)
+	}
+	return url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}, nil
+}
+
+// Endpoint is where clients reach the server.
+func (e *Embedded) Endpoint() string { return e.endpoint }
+
+// Err delivers the error that ends the server by itself.
+func (e *Embedded) Err() <-chan error { return e.server.Err() }
+
+// Close stops the server and returns when it has stopped.
+func (e *Embedded) Close() { e.server.Close() }

@@ -1,0 +1,104 @@
+package etcdstore
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"croft"
+)
+
+// joiner puts values read from several prefixes together, whatever their order.
+type joiner struct {
+	store     *Store
+	instances []croft.Instance
+	orders    map[string]croft.Order // by host/instance
+	observed  map[string]croft.Observation
+	hosts     map[croft.HostID]croft.Host
+	alive     map[croft.HostID]bool
+	drained   map[croft.HostID]bool
+	err       error // the first that occurred
+}
+
+func (s *Store) newJoiner() *joiner {
+	return &joiner{
+		store:    s,
+		orders:   map[string]croft.Order{},
+		observed: map[string]croft.Observation{},
+		hosts:    map[croft.HostID]croft.Host{},
+		alive:    map[croft.HostID]bool{},
+		drained:  map[croft.HostID]bool{},
+	}
+}
+
+func place(host croft.HostID, id croft.InstanceID) string { return string(host) + "/" + string(id) }
+
+func (j *joiner) addAll(kvs []*mvccpb.KeyValue) {
+	for _, kv := range kvs {
+		if err := j.add(kv); err != nil && j.err == nil {
+			j.err = err
+		}
+	}
+}
+
+// add files a value by the prefix of its key.
+func (j *joiner) add(kv *mvccpb.KeyValue) error {
+	key, k := string(kv.Key), j.store.keys
+	switch {
+	case strings.HasPrefix(key, k.instances()):
+		inst, err := j.store.decodeInstance(kv)
+		j.instances = append(j.instances, inst)
+		return err
+	case strings.HasPrefix(key, k.allOrders()):
+		o, err := j.store.decodeOrder(kv)
+		j.orders[place(o.Host, o.Instance)] = o
+		return err
+	case strings.HasPrefix(key, k.allObserved()):
+		var o croft.Observation
+		err := j.store.decode(kv.Key, kv.Value, &o)
+		j.observed[place(o.Host, o.Instance)] = o
+		return err
+	case strings.HasPrefix(key, k.hosts()):
+		var h storedHost
+		err := j.store.decode(kv.Key, kv.Value, &h)
+		h.Host.Token = h.Token
+		j.hosts[h.ID] = h.Host
+		return err
+	case strings.HasPrefix(key, k.allAlive()):
+		j.alive[croft.HostID(last(kv.Key))] = true
+	case strings.HasPrefix(key, k.allDrained()):
+		j.drained[croft.HostID(last(kv.Key))] = true
+	}
+	return nil
+}
+
+// join returns the instances in the order of their creation, with what belongs to each.
+func (j *joiner) join() ([]croft.Status, error) {
+	for id := range maps.Keys(j.hosts) {
+		h := j.hosts[id]
+		h.Alive, h.Drained = j.alive[id], j.drained[id]
+		j.hosts[id] = h
+	}
+	slices.SortFunc(j.instances, func(a, b croft.Instance) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	all := make([]croft.Status, 0, len(j.instances))
+	for _, inst := range j.instances {
+		st := croft.Status{Instance: inst}
+		at := place(inst.Host, inst.ID)
+		if o, ok := j.orders[at]; ok {
+			st.Order = &o
+		}
+		if o, ok := j.observed[at]; ok {
+			st.Observation = &o
+		}
+		if h, ok := j.hosts[inst.Host]; ok {
+			st.Host = &h
+		}
+		all = append(all, st)
+	}
+	return all, j.err
+}

@@ -1,0 +1,60 @@
+package etcdstore
+
+import (
+	"strings"
+
+	"croft"
+)
+
+// Every key that croft stores is named in this file and nowhere else.
+//
+//	/croft/home                                    partition and schema version, minted once
+//	/croft/<partition>/hosts/<host>                the host's record
+//	/croft/<partition>/alive/<host>                present while the agent's lease lives
+//	/croft/<partition>/drained/<host>              present while an operator keeps new claims away
+//	/croft/<partition>/sessions/<session>          present while a scheduler's lease lives
+//	/croft/<partition>/instances/<instance>        the record
+//	/croft/<partition>/names/<project>/<name>      the instance that has the name
+//	/croft/<partition>/orders/<host>/<instance>    written by the scheduler, read by that agent
+//	/croft/<partition>/observed/<host>/<instance>  written by that agent alone
+//	/croft/<partition>/placement/...               the embedded Placement
+const (
+	root    = "/croft/"
+	homeKey = root + "home"
+)
+
+// keys builds the keys of one partition.
+type keys struct{ prefix string } // /croft/<partition>/
+
+func keysOf(p croft.PartitionID) keys { return keys{root + string(p) + "/"} }
+
+func (k keys) hosts() string                 { return k.prefix + "hosts/" }
+func (k keys) host(h croft.HostID) string    { return k.hosts() + string(h) }
+func (k keys) allAlive() string              { return k.prefix + "alive/" }
+func (k keys) alive(h croft.HostID) string   { return k.allAlive() + string(h) }
+func (k keys) allDrained() string            { return k.prefix + "drained/" }
+func (k keys) drained(h croft.HostID) string { return k.allDrained() + string(h) }
+func (k keys) sessions() string              { return k.prefix + "sessions/" }
+func (k keys) session(s string) string       { return k.sessions() + s }
+func (k keys) instances() string             { return k.prefix + "instances/" }
+func (k keys) instance(i croft.InstanceID) string {
+	return k.instances() + string(i)
+}
+func (k keys) name(p croft.Project, name string) string {
+	return k.prefix + "names/" + string(p) + "/" + name
+}
+func (k keys) allOrders() string            { return k.prefix + "orders/" }
+func (k keys) orders(h croft.HostID) string { return k.allOrders() + string(h) + "/" }
+func (k keys) order(h croft.HostID, i croft.InstanceID) string {
+	return k.orders(h) + string(i)
+}
+func (k keys) allObserved() string { return k.prefix + "observed/" }
+func (k keys) observed(h croft.HostID, i croft.InstanceID) string {
+	return k.allObserved() + string(h) + "/" + string(i)
+}
+
+// last returns what follows the last slash of a key: the ID it ends in.
+func last(key []byte) string {
+	s := string(key)
+	return s[strings.LastIndexByte(s, '/')+1:]
+}

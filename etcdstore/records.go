@@ -1,0 +1,131 @@
+package etcdstore
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/schedule"
+)
+
+var (
+	_ schedule.Records = (*Store)(nil)
+	_ schedule.View    = (*Store)(nil)
+)
+
+// Create implements schedule.Records.
+func (s *Store) Create(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
+	session, lease, err := s.sessionKey(ctx)
+	if err != nil {
+		return inst, err
+	}
+	inst.State, inst.Session = croft.StateScheduling, session
+	record, name := s.keys.instance(inst.ID), s.keys.name(inst.Project, inst.Name)
+	done, err := s.etcd.Txn(ctx).
+		If(absent(record), absent(name)).
+		Then(
+			clientv3.OpPut(record, encode(inst)),
+			clientv3.OpPut(name, string(inst.ID)),
+			clientv3.OpPut(s.keys.session(session), "", clientv3.WithLease(lease)),
+		).
+		Else(clientv3.OpGet(name)).Commit()
+	if err != nil {
+		return inst, s.wrap(err, "write the record of instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		if holder := done.Responses[0].GetResponseRange().Kvs; len(holder) > 0 && string(holder[0].Value) != string(inst.ID) {
+			return inst, croft.Errorf(croft.Conflict, "the name %s is taken by instance %s; choose another or destroy that one", inst.Name, holder[0].Value)
+		}
+		return inst, croft.Errorf(croft.Conflict, "there is an instance %s already; choose another UUID or none", inst.ID)
+	}
+	inst.Revision = done.Header.Revision
+	return inst, nil
+}
+
+// Assign implements schedule.Records. The comparisons with the host's life are in
+// the transaction, so no order is written for a host that has just gone.
+func (s *Store) Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
+	record := s.keys.instance(inst.ID)
+	next := inst
+	next.State, next.Host, next.Generation, next.Session = croft.StateScheduled, o.Host, o.Generation, ""
+	done, err := s.etcd.Txn(ctx).
+		If(
+			unchanged(record, inst.Revision),
+			exists(s.keys.alive(o.Host)),
+			absent(s.keys.drained(o.Host)),
+			absent(s.keys.order(o.Host, inst.ID)),
+		).
+		Then(
+			clientv3.OpPut(record, encode(next)),
+			clientv3.OpPut(s.keys.order(o.Host, inst.ID), encode(o)),
+		).
+		Else(
+			clientv3.OpGet(record),
+			clientv3.OpGet(s.keys.alive(o.Host)),
+			clientv3.OpGet(s.keys.drained(o.Host)),
+		).Commit()
+	if err != nil {
+		return inst, s.wrap(err, "write the order of instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		return inst, refused(inst, o.Host, done)
+	}
+	next.Revision = done.Header.Revision
+	return next, nil
+}
+
+// refused says which comparison of Assign did not hold.
+func refused(inst croft.Instance, host croft.HostID, done *clientv3.TxnResponse) error {
+	record := done.Responses[0].GetResponseRange().Kvs
+	switch {
+	case len(record) == 0 || record[0].ModRevision != inst.Revision:
+		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being scheduled", inst.ID)
+	case done.Responses[1].GetResponseRange().Count == 0:
+		return croft.Errorf(croft.Unavailable, "host %s has gone silent", host)
+	case done.Responses[2].GetResponseRange().Count > 0:
+		return croft.Errorf(croft.Unavailable, "host %s is being drained", host)
+	}
+	return croft.Errorf(croft.Unavailable, "host %s still holds an older order for instance %s", host, inst.ID)
+}
+
+// Reorder implements schedule.Records.
+func (s *Store) Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
+	record := s.keys.instance(inst.ID)
+	next := inst
+	next.Generation = o.Generation
+	if o.Want == croft.WantGone {
+		next.State = croft.StateDestroying
+	}
+	done, err := s.etcd.Txn(ctx).
+		If(unchanged(record, inst.Revision)).
+		Then(
+			clientv3.OpPut(record, encode(next)),
+			clientv3.OpPut(s.keys.order(o.Host, inst.ID), encode(o)),
+		).Commit()
+	if err != nil {
+		return inst, s.wrap(err, "write the order of instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+	}
+	next.Revision = done.Header.Revision
+	return next, nil
+}
+
+// Bury implements schedule.Records: record and name go at once, the tombstone
+// stays for the host's return.
+func (s *Store) Bury(ctx context.Context, inst croft.Instance, o croft.Order) error {
+	ops := s.removeRecord(inst)
+	if o.Host != "" {
+		ops = append(ops, clientv3.OpPut(s.keys.order(o.Host, inst.ID), encode(o)))
+	}
+	done, err := s.etcd.Txn(ctx).If(unchanged(s.keys.instance(inst.ID), inst.Revision)).Then(ops...).Commit()
+	if err != nil {
+		return s.wrap(err, "remove the record of instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+	}
+	return nil
+}

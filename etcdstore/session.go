@@ -1,0 +1,60 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// sessionTTL is how many seconds after a scheduler's death its session counts as
+// alive; leaseTTL the same for an agent.
+const (
+	sessionTTL = 30
+	leaseTTL   = 10
+)
+
+// sessionKey returns the session of this store, beginning it at the first call or
+// when the last one was lost: a lease, kept alive until Close, that the first
+// transaction to name it attaches a key to.
+func (s *Store) sessionKey(ctx context.Context) (string, clientv3.LeaseID, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.session != "" {
+		return s.session, s.sessionID, nil
+	}
+	lease, err := s.etcd.Grant(ctx, sessionTTL)
+	if err != nil {
+		return "", 0, s.wrap(err, "begin a session")
+	}
+	alive, err := s.etcd.KeepAlive(context.WithoutCancel(ctx), lease.ID) // ends with the client
+	if err != nil {
+		return "", 0, s.wrap(err, "keep the session alive")
+	}
+	s.session, s.sessionID = fmt.Sprintf("%016x", lease.ID), lease.ID
+	s.work.Go(func() {
+		for range alive {
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.sessionID == lease.ID {
+			s.session, s.sessionID = "", 0
+		}
+	})
+	return s.session, s.sessionID, nil
+}
+
+// endSession revokes the session's lease, which removes its key. Where etcd does
+// not answer, the lease runs out by itself.
+func (s *Store) endSession() {
+	s.mu.Lock()
+	id := s.sessionID
+	s.mu.Unlock()
+	if id == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, _ = s.etcd.Revoke(ctx, id) // best effort, see above
+}

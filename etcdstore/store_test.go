@@ -1,0 +1,322 @@
+package etcdstore_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func wantKind(t *testing.T, err error, kind croft.Kind) {
+	t.Helper()
+	if croft.KindOf(err) != kind {
+		t.Fatalf("got error %v of kind %q, want kind %q", err, croft.KindOf(err), kind)
+	}
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// fixture is a store with one live host and a record that is being scheduled.
+type fixture struct {
+	*etcdstore.Store
+	server *etcdstore.Embedded
+	host   croft.HostID
+	inst   croft.Instance
+}
+
+func (f *fixture) order(generation int64, want croft.Want) croft.Order {
+	return croft.Order{
+		Partition: f.Partition(), Host: f.host, Instance: f.inst.ID, Generation: generation, Want: want,
+		Project: f.inst.Project, Name: f.inst.Name, Spec: f.inst.Spec,
+	}
+}
+
+func newInstance(name string) croft.Instance {
+	return croft.Instance{
+		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name,
+		Spec:    croft.Spec{Resources: croft.Resources{croft.VCPU: 1}, Image: "file:///x", UserData: []byte("#!/bin/sh\n")},
+		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+	}
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	server := etcdtest.Server(t)
+	f := &fixture{Store: etcdtest.Open(t, server), server: server, host: croft.NewHostID()}
+	if err := f.PutHost(t.Context(), croft.Host{ID: f.host, Name: "h1", Token: "secret"}); err != nil {
+		t.Fatal(err)
+	}
+	f.live(t, f.host)
+	f.inst = must(f.Create(t.Context(), newInstance("web")))(t)
+	return f
+}
+
+// live keeps a host alive until the test ends and returns when it is.
+func (f *fixture) live(t *testing.T, host croft.HostID) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = f.StayAlive(ctx, host)
+	}()
+	stop = func() { cancel(); <-ended }
+	t.Cleanup(stop)
+	f.waitHosts(t, func(hosts map[croft.HostID]croft.Host) bool { return hosts[host].Alive })
+	return stop
+}
+
+func (f *fixture) waitHosts(t *testing.T, until func(map[croft.HostID]croft.Host) bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_ = f.WatchInstances(ctx, func() {
+		hosts, err := f.Hosts(ctx)
+		if err == nil && until(hosts) {
+			cancel()
+		}
+	})
+	if t.Context().Err() != nil {
+		t.Fatal("the hosts never came to what the test waits for")
+	}
+}
+
+func TestHomeIsMintedOnceAndOnlyOnRequest(t *testing.T) {
+	server := etcdtest.Server(t)
+	_, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{server.Endpoint()}})
+	wantKind(t, err, croft.NotFound)
+	partitions := make(chan croft.PartitionID, 8)
+	for range cap(partitions) {
+		go func() {
+			store, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{server.Endpoint()}, DialTimeout: 20 * time.Second, Mint: true})
+			if err != nil {
+				t.Error(err)
+				partitions <- ""
+				return
+			}
+			partitions <- store.Partition()
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	first := <-partitions
+	for range cap(partitions) - 1 {
+		if got := <-partitions; got != first || got == "" {
+			t.Errorf("got partition %q, want %q", got, first)
+		}
+	}
+}
+
+func TestAnUnreachableServerIsUnavailable(t *testing.T) {
+	_, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{"http://127.0.0.1:1"}, DialTimeout: 100 * time.Millisecond})
+	wantKind(t, err, croft.Unavailable)
+}
+
+func TestAPortInUseIsAConflict(t *testing.T) {
+	server := etcdtest.Server(t)
+	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(), Listen: server.Endpoint()[len("http://"):]})
+	wantKind(t, err, croft.Conflict)
+}
+
+func TestCreateRefusesATakenNameAndATakenID(t *testing.T) {
+	f := newFixture(t)
+	_, err := f.Create(t.Context(), newInstance("web"))
+	wantKind(t, err, croft.Conflict)
+	again := newInstance("other")
+	again.ID = f.inst.ID
+	_, err = f.Create(t.Context(), again)
+	wantKind(t, err, croft.Conflict)
+	if all := must(f.List(t.Context(), ""))(t); len(all) != 1 {
+		t.Errorf("got %d instances, want 1: a refused Create wrote something", len(all))
+	}
+}
+
+func TestAssignComparesRecordAndHost(t *testing.T) {
+	f := newFixture(t)
+	silent := f.order(1, croft.WantRunning)
+	silent.Host = croft.NewHostID()
+	_, err := f.Assign(t.Context(), f.inst, silent)
+	wantKind(t, err, croft.Unavailable)
+
+	stale := f.inst
+	stale.Revision--
+	_, err = f.Assign(t.Context(), stale, f.order(1, croft.WantRunning))
+	wantKind(t, err, croft.Conflict)
+
+	got := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	if got.State != croft.StateScheduled || got.Host != f.host || got.Session != "" {
+		t.Errorf("got %+v, want it scheduled on %s", got, f.host)
+	}
+	st := must(f.Find(t.Context(), croft.DefaultProject, "web"))(t)
+	if diff := cmp.Diff(got, st.Instance); diff != "" {
+		t.Errorf("what Assign returned is not what is stored:\n%s", diff)
+	}
+	if st.Order == nil || st.Order.Generation != 1 || st.Host == nil || !st.Host.Alive || st.Host.Token != "secret" {
+		t.Errorf("got status %+v, want its order and its live host", st)
+	}
+}
+
+func TestAnInstanceLivesAndIsForgotten(t *testing.T) {
+	f := newFixture(t)
+	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	seen := croft.Observation{Host: f.host, Instance: inst.ID, Generation: 1, State: croft.StateRunning, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}
+	if err := f.Observe(t.Context(), seen); err != nil {
+		t.Fatal(err)
+	}
+	st := must(f.Find(t.Context(), croft.DefaultProject, string(inst.ID)))(t)
+	if diff := cmp.Diff(&seen, st.Observation, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("observation:\n%s", diff)
+	}
+	inst = must(f.Reorder(t.Context(), inst, f.order(2, croft.WantGone)))(t)
+	if inst.State != croft.StateDestroying {
+		t.Errorf("got state %s, want destroying", inst.State)
+	}
+	first := must(f.Order(t.Context(), f.host, inst.ID))(t)
+	if first.Want != croft.WantGone || first.Generation != 2 {
+		t.Errorf("got order %+v, want the tombstone of generation 2", first)
+	}
+	stale := first
+	stale.Revision--
+	wantKind(t, f.Forget(t.Context(), stale), croft.Conflict)
+	if err := f.Forget(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.Find(t.Context(), croft.DefaultProject, "web")
+	wantKind(t, err, croft.NotFound)
+	wantKind(t, f.Observe(t.Context(), seen), croft.Conflict)
+	if _, err := f.Create(t.Context(), newInstance("web")); err != nil {
+		t.Errorf("the name is not free again: %v", err)
+	}
+}
+
+func TestAForcedEndLeavesOnlyTheTombstone(t *testing.T) {
+	f := newFixture(t)
+	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	if err := f.Bury(t.Context(), inst, f.order(2, croft.WantGone)); err != nil {
+		t.Fatal(err)
+	}
+	if all := must(f.List(t.Context(), ""))(t); len(all) != 0 {
+		t.Errorf("got %d instances, want none", len(all))
+	}
+	tombstone := must(f.Order(t.Context(), f.host, inst.ID))(t)
+	// The same UUID may live again elsewhere before the host returns.
+	again := newInstance("web")
+	again.ID = inst.ID
+	must(f.Create(t.Context(), again))(t)
+	if err := f.Forget(t.Context(), tombstone); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Find(t.Context(), croft.DefaultProject, "web"); err != nil {
+		t.Errorf("the tombstone took the new instance's record along: %v", err)
+	}
+}
+
+func TestARecordIsAbandonedOnceItsSessionIsDead(t *testing.T) {
+	f := newFixture(t)
+	other := etcdtest.Open(t, f.server)
+	begun := must(other.Create(t.Context(), newInstance("db")))(t)
+	if dead := must(f.Abandoned(t.Context()))(t); len(dead) != 0 {
+		t.Fatalf("got %v abandoned, want none while the sessions live", dead)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dead := must(f.Abandoned(t.Context()))(t)
+	if len(dead) != 1 || dead[0].ID != begun.ID {
+		t.Fatalf("got %v abandoned, want %s", dead, begun.ID)
+	}
+	if err := f.Discard(t.Context(), dead[0]); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.Assign(t.Context(), begun, f.order(1, croft.WantRunning))
+	wantKind(t, err, croft.Conflict)
+}
+
+func TestAHostThatEndsIsNotAlive(t *testing.T) {
+	f := newFixture(t)
+	second := croft.NewHostID()
+	if err := f.PutHost(t.Context(), croft.Host{ID: second, Name: "h2"}); err != nil {
+		t.Fatal(err)
+	}
+	stop := f.live(t, second)
+	stop()
+	f.waitHosts(t, func(hosts map[croft.HostID]croft.Host) bool {
+		return len(hosts) == 2 && hosts[f.host].Alive && !hosts[second].Alive
+	})
+}
+
+func TestOrdersAreListedAndFollowed(t *testing.T) {
+	f := newFixture(t)
+	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	woken, ended := make(chan croft.InstanceID), make(chan error)
+	go func() { ended <- f.WatchOrders(ctx, f.host, func(id croft.InstanceID) { woken <- id }) }()
+	for _, change := range []func(){
+		func() {}, // the order that exists
+		func() { inst = must(f.Reorder(t.Context(), inst, f.order(2, croft.WantGone)))(t) },
+		func() {
+			if err := f.Forget(t.Context(), must(f.Order(t.Context(), f.host, inst.ID))(t)); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		change()
+		if got := <-woken; got != inst.ID {
+			t.Fatalf("woken for %s, want %s", got, inst.ID)
+		}
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("WatchOrders ended with %v, want the context's end", err)
+	}
+}
+
+func TestAnInstanceIsFollowedToItsEnd(t *testing.T) {
+	f := newFixture(t)
+	var states []croft.State
+	err := f.WatchInstance(t.Context(), f.inst.ID, func(st *croft.Status) bool {
+		switch {
+		case st == nil:
+			states = append(states, "gone")
+		case st.Observation != nil:
+			states = append(states, st.Observation.State)
+			must(f.Reorder(t.Context(), st.Instance, f.order(2, croft.WantGone)))(t)
+			if err := f.Forget(t.Context(), must(f.Order(t.Context(), f.host, st.Instance.ID))(t)); err != nil {
+				t.Error(err)
+			}
+		case st.Order != nil:
+			states = append(states, st.Instance.State)
+			_ = f.Observe(t.Context(), croft.Observation{Host: f.host, Instance: st.Instance.ID, State: croft.StateBooting})
+		default:
+			states = append(states, st.Instance.State)
+			must(f.Assign(t.Context(), st.Instance, f.order(1, croft.WantRunning)))(t)
+		}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []croft.State{croft.StateScheduling, croft.StateScheduled, croft.StateBooting, "gone"}
+	if diff := cmp.Diff(want, states); diff != "" {
+		t.Errorf("states:\n%s", diff)
+	}
+}

@@ -1,0 +1,52 @@
+package etcdstore
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// watchRetry is how long a watch that lost its server waits before it lists
+// again, with up to as much again at random so that many do not return at once.
+const watchRetry = 500 * time.Millisecond
+
+// follow calls seen for every key below prefix that exists, then for every key
+// that changes or disappears (value nil). After a compaction or a lost watch it
+// lists again; listed is then called first, so that a caller can notice keys that
+// disappeared meanwhile. It returns only when ctx ends.
+func (s *Store) follow(ctx context.Context, prefix string, listed func(), seen func(*mvccpb.KeyValue, bool)) error {
+	for {
+		s.followOnce(ctx, prefix, listed, seen)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(watchRetry + rand.N(watchRetry)):
+		}
+	}
+}
+
+// followOnce lists and watches until the watch breaks for whatever reason; the
+// next round is the retry.
+func (s *Store) followOnce(ctx context.Context, prefix string, listed func(), seen func(*mvccpb.KeyValue, bool)) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel() // ends the watch at the server too
+	got, err := s.etcd.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return
+	}
+	listed()
+	for _, kv := range got.Kvs {
+		seen(kv, true)
+	}
+	for answer := range s.etcd.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision+1)) {
+		if answer.Err() != nil {
+			return
+		}
+		for _, event := range answer.Events {
+			seen(event.Kv, event.Type == clientv3.EventTypePut)
+		}
+	}
+}
