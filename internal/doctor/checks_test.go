@@ -1,0 +1,236 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+// healthy answers like a host where all is well; tests change one answer.
+func healthy() Probes {
+	return Probes{
+		KVM:     func(context.Context) (bool, string) { return true, "" },
+		Libvirt: func(context.Context) (string, error) { return "libvirt 9.0.0, QEMU 7.2.0", nil },
+		Network: func(context.Context, string) (Network, error) {
+			return Network{Defined: true, Active: true, Bridge: "virbr0", Subnet: netip.MustParsePrefix("192.168.122.1/24")}, nil
+		},
+		File: files(map[string]File{
+			"/dev/kvm": {Mode: 0o660, Owner: "root", Group: "kvm"}, "/dev/net/tun": {Mode: 0o666},
+			"/": dir(0o755), "/var": dir(0o755), "/var/lib": dir(0o755), "/var/lib/croft": dir(0o755),
+		}),
+		LookPath: func(program string) (string, error) { return "/usr/bin/" + program, nil },
+		Writable: func(string) error { return nil },
+		DiskFree: func(string) (uint64, error) { return 100 * gib, nil },
+		Memory:   func(context.Context) (uint64, uint64, error) { return 16 * gib, 24 * gib, nil },
+		Links: func() ([]Link, error) {
+			return []Link{link("lo", "127.0.0.1/8"), link("virbr0", "192.168.122.1/24")}, nil
+		},
+		Listeners: func(context.Context) ([]Listener, error) { return nil, nil },
+		Clock:     func() (Clock, error) { return Clock{Synchronised: true, MaxError: 20 * time.Millisecond}, nil },
+	}
+}
+
+func config() Config {
+	return Config{
+		StateDir: "/var/lib/croft", Libvirt: true, Network: "default", VirtType: "auto", Metadata: true,
+		Ports: []Port{{"etcd", netip.MustParseAddrPort("127.0.0.1:2379")}, {"Placement", netip.MustParseAddrPort("127.0.0.1:8778")}},
+	}
+}
+
+func dir(mode fs.FileMode) File { return File{Mode: fs.ModeDir | mode, Owner: "root", Group: "root"} }
+
+func files(known map[string]File) func(string) (File, error) {
+	return func(path string) (File, error) {
+		f, ok := known[path]
+		if !ok {
+			return File{}, &fs.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist}
+		}
+		return f, nil
+	}
+}
+
+func with(p Probes, path string, f *File) func(string) (File, error) {
+	return func(asked string) (File, error) {
+		switch {
+		case asked != path:
+			return p.File(asked)
+		case f == nil:
+			return File{}, fs.ErrNotExist
+		}
+		return *f, nil
+	}
+}
+
+func link(name, prefix string) Link {
+	return Link{Name: name, Addresses: []netip.Prefix{netip.MustParsePrefix(prefix)}}
+}
+
+func listens(addr, program string, pid int32) func(context.Context) ([]Listener, error) {
+	return func(context.Context) ([]Listener, error) {
+		return []Listener{{Addr: netip.MustParseAddrPort(addr), Program: program, PID: pid}}, nil
+	}
+}
+
+var errNo = errors.New("no such luck")
+
+func TestChecks(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		setup func(*Config, *Probes)
+		check string
+		level Level
+		found string // part of it
+		do    string // part of it
+	}{
+		{"kvm that runs guests is fine", nil, "kvm", OK, "runs guests", ""},
+		{"no /dev/kvm is a warning", func(_ *Config, p *Probes) { p.File = with(healthy(), kvmDevice, nil) }, "kvm", Warn, "/dev/kvm is not there; guests are emulated", "firmware"},
+		{"no /dev/kvm fails where kvm was asked for", func(c *Config, p *Probes) { c.VirtType = "kvm"; p.File = with(healthy(), kvmDevice, nil) }, "kvm", Fail, "/dev/kvm is not there", "virt_type to auto"},
+		{"no kvm at all is fine where it is not used", func(c *Config, p *Probes) { c.VirtType = "qemu"; p.File = with(healthy(), kvmDevice, nil) }, "kvm", OK, "not used", ""},
+		{"a kvm that libvirt's QEMU cannot open fails", func(_ *Config, p *Probes) {
+			p.File = with(healthy(), kvmDevice, &File{Mode: 0o600, Owner: "root", Group: "root"})
+		}, "kvm", Fail, "root:root with mode 0600", "chown root:kvm /dev/kvm && chmod 660 /dev/kvm"},
+		{"a kvm open to everybody is fine", func(_ *Config, p *Probes) {
+			p.File = with(healthy(), kvmDevice, &File{Mode: 0o666, Owner: "root", Group: "root"})
+		}, "kvm", OK, "runs guests", ""},
+		{"a kvm that is only present is a warning", func(_ *Config, p *Probes) {
+			p.KVM = func(context.Context) (bool, string) { return false, "the guest did not halt" }
+		}, "kvm", Warn, "is there and runs no guest: the guest did not halt", "nested"},
+
+		{"an installed qemu is named", nil, "qemu", OK, "/usr/bin/qemu-system-x86_64", ""},
+		{"a missing program names its package", func(_ *Config, p *Probes) { p.LookPath = func(string) (string, error) { return "", errNo } }, "dnsmasq", Fail, "dnsmasq is not installed", "apt-get install dnsmasq-base"},
+		{"libvirt says its version", nil, "libvirt", OK, "libvirt 9.0.0", ""},
+		{"a libvirt that does not answer fails", func(_ *Config, p *Probes) {
+			p.Libvirt = func(context.Context) (string, error) { return "", errNo }
+		}, "libvirt", Fail, "no such luck", "systemctl start libvirtd"},
+		{"no tun device fails", func(_ *Config, p *Probes) { p.File = with(healthy(), "/dev/net/tun", nil) }, "tun", Fail, "no network", "modprobe tun"},
+
+		{"an active network says its bridge", nil, "network", OK, "default on bridge virbr0, 192.168.122.1/24", ""},
+		{"a stopped network is fine", func(_ *Config, p *Probes) { p.Network = network(Network{Defined: true}, nil) }, "network", OK, "the agent starts it", ""},
+		{"a missing default network is fine", func(_ *Config, p *Probes) { p.Network = network(Network{}, nil) }, "network", OK, "defines and starts", ""},
+		{"another network that is missing fails", func(c *Config, p *Probes) { c.Network = "lab"; p.Network = network(Network{}, nil) }, "network", Fail, "no network lab", "virsh net-define"},
+		{"a network that cannot be asked for fails", func(_ *Config, p *Probes) { p.Network = network(Network{}, errNo) }, "network", Fail, "no such luck", "line about libvirt"},
+		{"a bridge of the host is looked for instead", func(c *Config, _ *Probes) { c.Network, c.Bridge = "", "virbr0" }, "bridge", OK, "virbr0 192.168.122.1/24", ""},
+		{"a bridge that is not there fails", func(c *Config, _ *Probes) { c.Network, c.Bridge = "", "br0" }, "bridge", Fail, "no bridge br0", "make it"},
+
+		{"a free metadata address is fine", nil, "metadata", OK, "169.254.169.254:80 is free", ""},
+		{"croft's own metadata server is fine", func(_ *Config, p *Probes) { p.Listeners = listens("169.254.169.254:80", "croft", 7) }, "metadata", OK, "process 7", ""},
+		{"a web server on every address takes the metadata's", func(_ *Config, p *Probes) { p.Listeners = listens("[::]:80", "nginx", 7) }, "metadata", Fail, "nginx (process 7) listens on [::]:80", "address of its own"},
+		{"a web server on another address does not", func(_ *Config, p *Probes) { p.Listeners = listens("192.168.1.5:80", "nginx", 7) }, "metadata", OK, "free", ""},
+		{"the address on another link is a warning", func(_ *Config, p *Probes) {
+			p.Links = func() ([]Link, error) { return []Link{link("eth0", "169.254.169.254/32")}, nil }
+		}, "metadata", Warn, "an address of eth0", "ip address del 169.254.169.254/32 dev eth0"},
+		{"sockets that cannot be listed fail", func(_ *Config, p *Probes) {
+			p.Listeners = func(context.Context) ([]Listener, error) { return nil, errNo }
+		}, "metadata", Fail, "no such luck", "root"},
+
+		{"a state directory that is there is fine", nil, "state", OK, "/var/lib/croft", ""},
+		{"one that is not there yet is made", func(c *Config, _ *Probes) { c.StateDir = "/var/lib/other/croft" }, "state", OK, "/var/lib/other/croft will be made", ""},
+		{"a file in its place fails", func(_ *Config, p *Probes) { p.File = with(healthy(), "/var/lib/croft", &File{Mode: 0o644}) }, "state", Fail, "not a directory", "--state-dir"},
+		{"one that cannot be written fails", func(_ *Config, p *Probes) { p.Writable = func(string) error { return fs.ErrPermission } }, "state", Fail, "permission denied", "run as root"},
+		{"one below a directory closed to others fails", func(c *Config, p *Probes) {
+			f := dir(0o700)
+			p.File = with(healthy(), "/var/lib", &f)
+		}, "state", Fail, "/var/lib is closed to others", "chmod o+x /var/lib"},
+		{"simulated guests need no open directory", func(c *Config, p *Probes) {
+			f := dir(0o700)
+			c.Libvirt, p.File = false, with(healthy(), "/var/lib", &f)
+		}, "state", OK, "/var/lib/croft", ""},
+
+		{"much room is fine", nil, "disk", OK, "100.0 GiB free at /var/lib/croft", ""},
+		{"little room is a warning", func(_ *Config, p *Probes) { p.DiskFree = func(string) (uint64, error) { return 5 * gib, nil } }, "disk", Warn, "5.0 GiB", "make room"},
+		{"no room fails", func(_ *Config, p *Probes) { p.DiskFree = func(string) (uint64, error) { return gib, nil } }, "disk", Fail, "1.0 GiB", "make room"},
+		{"room that cannot be asked for fails", func(_ *Config, p *Probes) { p.DiskFree = func(string) (uint64, error) { return 0, errNo } }, "disk", Fail, "no such luck", ""},
+		{"much memory is fine", nil, "memory", OK, "16.0 GiB available of 24.0 GiB", ""},
+		{"little memory is a warning", func(_ *Config, p *Probes) { p.Memory = memoryIs(gib / 2) }, "memory", Warn, "0.5 GiB", "end what uses it"},
+		{"no memory fails", func(_ *Config, p *Probes) { p.Memory = memoryIs(gib / 8) }, "memory", Fail, "0.1 GiB", "end what uses it"},
+
+		{"a free port is fine", nil, "port etcd", OK, "127.0.0.1:2379 is free", ""},
+		{"croft's own port is fine", func(_ *Config, p *Probes) { p.Listeners = listens("127.0.0.1:2379", "croft", 7) }, "port etcd", OK, "croft's own (process 7)", ""},
+		{"another's port fails", func(_ *Config, p *Probes) { p.Listeners = listens("127.0.0.1:2379", "etcd", 7) }, "port etcd", Fail, "taken by etcd (process 7)", "another address for etcd"},
+		{"a socket on every address takes the port too", func(_ *Config, p *Probes) { p.Listeners = listens("0.0.0.0:8778", "", 0) }, "port Placement", Fail, "a process of another user", ""},
+		{"the same port of another address is free", func(_ *Config, p *Probes) { p.Listeners = listens("127.0.0.9:2379", "etcd", 7) }, "port etcd", OK, "free", ""},
+		{"wanting every address, one that is taken is enough", func(c *Config, p *Probes) {
+			c.Ports[0].Addr = netip.MustParseAddrPort("0.0.0.0:2379")
+			p.Listeners = listens("127.0.0.9:2379", "etcd", 7)
+		}, "port etcd", Fail, "taken by etcd", ""},
+
+		{"a synchronised clock is fine", nil, "clock", OK, "at most 20ms", ""},
+		{"a clock that runs free is a warning", func(_ *Config, p *Probes) { p.Clock = func() (Clock, error) { return Clock{}, nil } }, "clock", Warn, "nothing keeps", "chrony"},
+		{"a clock that is far off is a warning", func(_ *Config, p *Probes) {
+			p.Clock = func() (Clock, error) { return Clock{Synchronised: true, MaxError: 16 * time.Second}, nil }
+		}, "clock", Warn, "wrong by 16s", "chrony"},
+		{"a clock that cannot be asked is a warning", func(_ *Config, p *Probes) { p.Clock = func() (Clock, error) { return Clock{}, errNo } }, "clock", Warn, "no such luck", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conf, probes := config(), healthy()
+			if c.setup != nil {
+				c.setup(&conf, &probes)
+			}
+			got := find(t, Run(t.Context(), Checks(conf, probes)), c.check)
+			if got.Level != c.level || !strings.Contains(got.Found, c.found) || !strings.Contains(got.Do, c.do) {
+				t.Errorf("got %+v, want %s, found %q, do %q", got, c.level, c.found, c.do)
+			}
+			if (got.Level == OK) != (got.Do == "") {
+				t.Errorf("%+v: what is not ok says what to do, and nothing else does", got)
+			}
+		})
+	}
+}
+
+func network(n Network, err error) func(context.Context, string) (Network, error) {
+	return func(context.Context, string) (Network, error) { return n, err }
+}
+
+func memoryIs(available uint64) func(context.Context) (uint64, uint64, error) {
+	return func(context.Context) (uint64, uint64, error) { return available, 24 * gib, nil }
+}
+
+func find(t *testing.T, findings []Finding, check string) Finding {
+	t.Helper()
+	for _, f := range findings {
+		if f.Check == check {
+			return f
+		}
+	}
+	t.Fatalf("no check %q in %+v", check, findings)
+	return Finding{}
+}
+
+func TestAHealthyHostHasNothingToDo(t *testing.T) {
+	findings := Run(t.Context(), Checks(config(), healthy()))
+	if !Healthy(findings) {
+		t.Error("not healthy")
+	}
+	for _, f := range findings {
+		if f.Level != OK {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+func TestASimulatedHostIsNotAskedForLibvirt(t *testing.T) {
+	c := config()
+	c.Libvirt, c.Metadata = false, false
+	p := healthy()
+	p.KVM, p.Libvirt, p.Network = nil, nil, nil
+	var names []string
+	for _, f := range Run(t.Context(), Checks(c, p)) {
+		names = append(names, f.Check)
+	}
+	if got, want := strings.Join(names, ","), "state,disk,memory,port etcd,port Placement,clock"; got != want {
+		t.Errorf("checks %s, want %s", got, want)
+	}
+}
+
+func TestHealthy(t *testing.T) {
+	if !Healthy([]Finding{{Level: OK}, {Level: Warn}}) {
+		t.Error("a warning makes a host unhealthy")
+	}
+	if Healthy([]Finding{{Level: Fail}, {Level: OK}}) {
+		t.Error("a failure leaves a host healthy")
+	}
+}

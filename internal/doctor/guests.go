@@ -1,0 +1,117 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// look is what a Check does.
+type look = func(ctx context.Context) Finding
+
+const kvmDevice = "/dev/kvm"
+
+// lookKVM tells a KVM that runs guests from one that is only present, and finds
+// the device that libvirt's QEMU cannot open: libvirt then probes QEMU on every
+// call, and defining a domain takes a minute.
+func (c Config) lookKVM(p Probes) look {
+	return func(ctx context.Context) Finding {
+		if c.VirtType == "qemu" {
+			return good("not used: virt_type is qemu")
+		}
+		file, err := p.File(kvmDevice)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return c.noKVM(kvmDevice + " is not there")
+		case err != nil:
+			return c.noKVM(err.Error())
+		case !openToGroup(file):
+			return fail(fmt.Sprintf("%s belongs to %s:%s with mode %04o, so that libvirt's QEMU cannot open it and every libvirt call takes seconds", kvmDevice, file.Owner, file.Group, file.Mode.Perm()),
+				"chown root:kvm "+kvmDevice+" && chmod 660 "+kvmDevice)
+		}
+		if usable, reason := p.KVM(ctx); !usable {
+			return c.noKVM(kvmDevice + " is there and runs no guest: " + reason)
+		}
+		return good("runs guests")
+	}
+}
+
+// noKVM is a failure only where KVM was asked for.
+func (c Config) noKVM(found string) Finding {
+	if c.VirtType == "kvm" {
+		return fail(found, "turn virtualisation on in the firmware and load kvm_intel or kvm_amd, or set virt_type to auto")
+	}
+	return warn(found+"; guests are emulated, about ten times slower",
+		"turn virtualisation on in the firmware (nested virtualisation where this is a guest itself) and load kvm_intel or kvm_amd")
+}
+
+func openToGroup(f File) bool {
+	const groupRW, otherRW = 0o060, 0o006
+	return f.Group == "kvm" && f.Mode.Perm()&groupRW == groupRW || f.Mode.Perm()&otherRW == otherRW
+}
+
+func lookProgram(p Probes, program, debianPackage string) look {
+	return func(context.Context) Finding {
+		path, err := p.LookPath(program)
+		if err != nil {
+			return fail(program+" is not installed", "apt-get install "+debianPackage)
+		}
+		return good(path)
+	}
+}
+
+func lookLibvirt(p Probes) look {
+	return func(ctx context.Context) Finding {
+		version, err := p.Libvirt(ctx)
+		if err != nil {
+			return fail(err.Error(), "apt-get install libvirt-daemon-system, then systemctl start libvirtd (or virtlogd -d; libvirtd -d)")
+		}
+		return good(version)
+	}
+}
+
+func lookTun(p Probes) look {
+	const device = "/dev/net/tun"
+	return func(context.Context) Finding {
+		if _, err := p.File(device); err != nil {
+			return fail(device+" is not there, so that guests have no network", "modprobe tun")
+		}
+		return good(device)
+	}
+}
+
+// lookNetwork: a network that is missing or stopped is none of the operator's
+// business, since the agent makes and starts it.
+func lookNetwork(p Probes, name string) look {
+	return func(ctx context.Context) Finding {
+		n, err := p.Network(ctx, name)
+		switch {
+		case err != nil:
+			return fail(fmt.Sprintf("libvirt's network %s: %v", name, err), "mend what the line about libvirt says first")
+		case n.Active:
+			return good(fmt.Sprintf("%s on bridge %s, %s", name, n.Bridge, n.Subnet))
+		case n.Defined:
+			return good(name + " is not active; the agent starts it")
+		case name == "default":
+			return good(name + " is not defined; the agent defines and starts it")
+		}
+		return fail("libvirt has no network "+name, "define it with virsh net-define, or set network to default")
+	}
+}
+
+func lookBridge(p Probes, name string) look {
+	return func(context.Context) Finding {
+		links, err := p.Links()
+		if err != nil {
+			return fail("list the network interfaces: "+err.Error(), "run this as root")
+		}
+		for _, l := range links {
+			if l.Name == name {
+				return good(strings.TrimSpace(name + " " + joinPrefixes(l.Addresses)))
+			}
+		}
+		return fail("there is no bridge "+name, "make it, or set network instead of bridge")
+	}
+}

@@ -1,0 +1,132 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+)
+
+const gib = 1 << 30
+
+// Below these, a host runs no guest (least) or few (little).
+const (
+	leastDisk    = 2 * gib
+	littleDisk   = 10 * gib
+	leastMemory  = gib / 4
+	littleMemory = gib
+	// littleClockError: leases and certificates bear more, but people who compare
+	// the logs of two hosts do not.
+	littleClockError = time.Second
+)
+
+// lookState checks that the state directory can be written and, where QEMU runs
+// as a user of its own, that this user can reach the disks in it.
+func (c Config) lookState(p Probes) look {
+	return func(context.Context) Finding {
+		dir, err := nearestDir(p, c.StateDir)
+		if err != nil {
+			return fail(fmt.Sprintf("state directory %s: %v", c.StateDir, err), "name a directory with --state-dir")
+		}
+		if err := p.Writable(dir); err != nil {
+			return fail(fmt.Sprintf("%s cannot be written: %v", dir, err), "run as root, or name another directory with --state-dir")
+		}
+		if c.Libvirt {
+			if closed := closedAbove(p, dir); closed != "" {
+				return fail(closed+" is closed to others, so that libvirt's QEMU cannot reach the disks below it",
+					"chmod o+x "+closed+", or name another directory with --state-dir")
+			}
+		}
+		if dir != c.StateDir {
+			return good(c.StateDir + " will be made")
+		}
+		return good(dir)
+	}
+}
+
+// nearestDir is dir, or the nearest directory above it that exists.
+func nearestDir(p Probes, dir string) (string, error) {
+	for {
+		f, err := p.File(dir)
+		switch {
+		case err == nil && f.Mode.IsDir():
+			return dir, nil
+		case err == nil:
+			return "", fmt.Errorf("%s is not a directory", dir)
+		case !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir):
+			return "", err
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// closedAbove returns the outermost directory on the way to dir, itself included,
+// that others may not pass through; empty where there is none.
+func closedAbove(p Probes, dir string) string {
+	closed := ""
+	for {
+		if f, err := p.File(dir); err == nil && f.Mode.Perm()&0o001 == 0 {
+			closed = dir
+		}
+		if dir == filepath.Dir(dir) {
+			return closed
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func lookDisk(p Probes, stateDir string) look {
+	return func(context.Context) Finding {
+		dir, err := nearestDir(p, stateDir)
+		if err != nil {
+			return fail(fmt.Sprintf("state directory %s: %v", stateDir, err), "name a directory with --state-dir")
+		}
+		free, err := p.DiskFree(dir)
+		if err != nil {
+			return fail(fmt.Sprintf("room at %s: %v", dir, err), "name a directory with --state-dir")
+		}
+		return measure(free, leastDisk, littleDisk, "free at "+dir, "make room, or name a directory on another disk with --state-dir")
+	}
+}
+
+func lookMemory(p Probes) look {
+	return func(ctx context.Context) Finding {
+		available, total, err := p.Memory(ctx)
+		if err != nil {
+			return fail("memory: "+err.Error(), "mount /proc")
+		}
+		return measure(available, leastMemory, littleMemory,
+			fmt.Sprintf("available of %s", size(total)), "end what uses it, or offer less with memory.reserved")
+	}
+}
+
+func measure(have, least, little uint64, what, do string) Finding {
+	found := size(have) + " " + what
+	switch {
+	case have < least:
+		return fail(found, do)
+	case have < little:
+		return warn(found, do)
+	}
+	return good(found)
+}
+
+func size(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/gib) }
+
+func lookClock(p Probes) look {
+	const do = "install chrony or systemd-timesyncd; one host alone can do without"
+	return func(context.Context) Finding {
+		c, err := p.Clock()
+		switch {
+		case err != nil:
+			return warn("ask the kernel about the clock: "+err.Error(), do)
+		case !c.Synchronised:
+			return warn("nothing keeps the clock right", do)
+		case c.MaxError > littleClockError:
+			return warn(fmt.Sprintf("the clock may be wrong by %v", c.MaxError.Round(time.Millisecond)), do)
+		}
+		return good(fmt.Sprintf("synchronised, wrong by at most %v", c.MaxError.Round(time.Millisecond)))
+	}
+}

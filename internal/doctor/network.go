@@ -1,0 +1,93 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// metadataAddr is where guests look for their metadata.
+var metadataAddr = netip.MustParseAddrPort("169.254.169.254:80")
+
+// lookMetadata finds what else answers at the metadata address: a web server that
+// listens on port 80 of every address takes it away from croft.
+func (c Config) lookMetadata(p Probes) look {
+	return func(ctx context.Context) Finding {
+		listeners, err := p.Listeners(ctx)
+		if err != nil {
+			return fail("list the listening sockets: "+err.Error(), "run this as root")
+		}
+		if l, taken := listenerOn(listeners, metadataAddr); taken {
+			if l.Program == "croft" {
+				return good(fmt.Sprintf("croft serves %s (process %d)", metadataAddr.Addr(), l.PID))
+			}
+			return fail(fmt.Sprintf("%s listens on %s, so that guests get no metadata", l.who(), l.Addr),
+				"let it listen on an address of its own, not on port 80 of every address")
+		}
+		links, err := p.Links()
+		if err != nil {
+			return fail("list the network interfaces: "+err.Error(), "run this as root")
+		}
+		for _, l := range links {
+			for _, a := range l.Addresses {
+				if a.Addr() == metadataAddr.Addr() && l.Name != c.Bridge {
+					return warn(fmt.Sprintf("%s is an address of %s already", a.Addr(), l.Name),
+						fmt.Sprintf("take it away (ip address del %s dev %s) unless another cloud on this host uses it", a, l.Name))
+				}
+			}
+		}
+		return good(metadataAddr.String() + " is free")
+	}
+}
+
+func lookPort(p Probes, port Port) look {
+	return func(ctx context.Context) Finding {
+		listeners, err := p.Listeners(ctx)
+		if err != nil {
+			return fail("list the listening sockets: "+err.Error(), "run this as root")
+		}
+		l, taken := listenerOn(listeners, port.Addr)
+		switch {
+		case !taken:
+			return good(port.Addr.String() + " is free")
+		case l.Program == "croft":
+			return good(fmt.Sprintf("%s is croft's own (process %d)", port.Addr, l.PID))
+		}
+		return fail(fmt.Sprintf("%s is taken by %s", port.Addr, l.who()),
+			"stop that program, or set another address for "+port.Use)
+	}
+}
+
+// listenerOn finds who keeps us from listening on want: a socket on the same port
+// of the same address, or of every address where either side wants them all.
+func listenerOn(listeners []Listener, want netip.AddrPort) (Listener, bool) {
+	for _, l := range listeners {
+		if l.Addr.Port() != want.Port() {
+			continue
+		}
+		addr := l.Addr.Addr().Unmap()
+		if addr == want.Addr() || addr.IsUnspecified() || want.Addr().IsUnspecified() {
+			return l, true
+		}
+	}
+	return Listener{}, false
+}
+
+func (l Listener) who() string {
+	switch {
+	case l.Program != "":
+		return fmt.Sprintf("%s (process %d)", l.Program, l.PID)
+	case l.PID != 0:
+		return fmt.Sprintf("process %d", l.PID)
+	}
+	return "a process of another user"
+}
+
+func joinPrefixes(list []netip.Prefix) string {
+	words := make([]string, len(list))
+	for i, p := range list {
+		words[i] = p.String()
+	}
+	return strings.Join(words, " ")
+}
