@@ -1,0 +1,134 @@
+// Package libvirttest gives tests a libvirt that answers at qemu:///system, with
+// its default network active. What runs already is left as it is; what it starts
+// stays, so that the next test finds it.
+package libvirttest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// URI is where the libvirt of Start answers.
+const URI = "qemu:///system"
+
+// lockFile keeps test binaries that run at once from starting the daemons twice.
+const lockFile = "/tmp/croft-libvirt-test.lock"
+
+var start = sync.OnceValue(func() error {
+	lock, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() // and with it the lock
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	if err := run(filepath.Join(root, "scripts", "start-libvirt")); err != nil {
+		return err
+	}
+	return startNetwork("default")
+})
+
+// Start makes libvirt answer, or fails the test saying what is missing. It needs
+// root and the packages that scripts/install-deps installs.
+func Start(t testing.TB) {
+	t.Helper()
+	if err := start(); err != nil {
+		t.Fatalf("libvirt for tests: %v", err)
+	}
+}
+
+// Virsh runs virsh and returns what it printed; an error of virsh fails the test.
+// It is how tests look at libvirt, and meddle with it, without the code under test.
+func Virsh(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := virsh(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// startNetwork starts a network that exists and is not active; several test
+// binaries, and croft itself, may do so at once.
+func startNetwork(name string) error {
+	active := func() (bool, error) {
+		out, err := virsh("net-list", "--name")
+		for line := range strings.Lines(out) {
+			if strings.TrimSpace(line) == name {
+				return true, err
+			}
+		}
+		return false, err
+	}
+	if ok, err := active(); ok || err != nil {
+		return err
+	}
+	_, startErr := virsh("net-start", name)
+	if ok, err := active(); ok || err != nil {
+		return err
+	}
+	return startErr
+}
+
+// moduleRoot is the nearest directory above the test's that has a go.mod.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", os.ErrNotExist
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func virsh(args ...string) (string, error) {
+	return output("virsh", append([]string{"--quiet", "--connect", URI}, args...)...)
+}
+
+func run(name string, args ...string) error {
+	_, err := output(name, args...)
+	return err
+}
+
+// output does not wait for what a daemon left behind may still hold open.
+func output(name string, args ...string) (string, error) {
+	var out, errs strings.Builder
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		return out.String(), &runError{name: name, args: args, words: strings.TrimSpace(errs.String()), err: err}
+	}
+	return out.String(), nil
+}
+
+type runError struct {
+	name  string
+	args  []string
+	words string
+	err   error
+}
+
+func (e *runError) Error() string {
+	return strings.Join(append([]string{e.name}, e.args...), " ") + ": " + e.err.Error() + ": " + e.words
+}
+
+func (e *runError) Unwrap() error { return e.err }
