@@ -1,0 +1,25 @@
+// Package standard lists the resource classes and the traits that OpenStack
+// defines (os-resource-classes 1.1.0, os-traits 2.9.0), in its spelling. Whatever
+// is not in them has a name that begins with CUSTOM_.
+package standard
+
+import (
+	_ "embed" // for the two lists
+	"strings"
+	"sync"
+)
+
+var (
+	//go:embed classes.txt
+	classesText string
+	//go:embed traits.txt
+	traitsText string
+)
+
+// Classes returns the names of the resource classes, in OpenStack's own order.
+// The slice is shared: do not change it.
+var Classes = sync.OnceValue(func() []string { return strings.Fields(classesText) })
+
+// Traits returns the names of the traits in alphabetical order. The slice is
+// shared: do not change it.
+var Traits = sync.OnceValue(func() []string { return strings.Fields(traitsText) })
