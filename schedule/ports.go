@@ -37,7 +37,7 @@ type View interface {
 	// it returns false or ctx ends. The status is nil once the instance is gone.
 	WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error
 	// WatchInstances calls changed, which carries no data, whenever any instance,
-	// order, observation or host changed; until ctx ends.
+	// order, observation or host changed; until ctx ends. Calls may overlap.
 	WatchInstances(ctx context.Context, changed func()) error
 	// Hosts returns the named hosts that exist, with Alive set; all where none is named.
 	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)

@@ -1,0 +1,205 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"croft"
+)
+
+const (
+	// firstLimit is how many candidates are asked for. Where every one of a full
+	// answer falls through, the next question asks for four times as many.
+	firstLimit = 256
+	lastLimit  = firstLimit << 8
+	// rounds is how often a request begins anew because hosts were too busy to be
+	// claimed on, before it gives up.
+	rounds = 6
+)
+
+// attempt is one request on its way. Its record exists.
+type attempt struct {
+	*Scheduler
+	inst    croft.Instance
+	query   Query
+	claimed bool                    // a claim exists, or may
+	unsure  bool                    // whether the order was written cannot be told
+	dropped map[croft.HostID]string // why hosts that Placement proposed were not taken
+	busy    int                     // candidates of this round lost to concurrent updates
+}
+
+// place tries candidates until one has the order.
+func (a *attempt) place(ctx context.Context) (Decision, error) {
+	limit, wait := firstLimit, a.Backoff
+	for round := 1; ; {
+		a.busy = 0
+		seen, decision, err := a.round(ctx, limit)
+		switch {
+		case err != nil || decision.Host.ID != "":
+			return decision, err
+		case a.busy > 0 && round < rounds:
+			if err := sleep(ctx, wait/2+rand.N(wait)); err != nil {
+				return Decision{}, fmt.Errorf("schedule %s: %w", a.inst.Name, err)
+			}
+			wait *= 2
+			round++
+		case a.busy > 0:
+			return Decision{}, croft.Errorf(croft.Conflict,
+				"schedule %s: the hosts that fit were claimed on by others all the while: try again", a.inst.Name)
+		case seen >= limit && limit < lastLimit:
+			limit *= 4
+		default:
+			return Decision{}, a.noCapacity(ctx)
+		}
+	}
+}
+
+// round asks for candidates once and tries them in the order of the policy. No
+// error and no host: none was left.
+func (a *attempt) round(ctx context.Context, limit int) (seen int, d Decision, err error) {
+	candidates, err := a.Claims.Candidates(ctx, a.query.Encode(), limit)
+	if err != nil || len(candidates) == 0 {
+		return 0, Decision{}, err
+	}
+	hosts, err := a.View.Hosts(ctx, hostsOf(candidates)...)
+	if err != nil {
+		return 0, Decision{}, err
+	}
+	for _, c := range a.Policy(a.usable(candidates, hosts)) {
+		d, err = a.take(ctx, c, hosts[hostOf(c)])
+		if err != nil || d.Host.ID != "" {
+			return 0, d, err
+		}
+	}
+	return len(candidates), Decision{}, nil
+}
+
+func hostsOf(candidates []croft.Candidate) []croft.HostID {
+	var ids []croft.HostID
+	seen := map[croft.HostID]bool{}
+	for _, c := range candidates {
+		if id := hostOf(c); id != "" && !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// usable drops the candidates on hosts that would not act on an order, and
+// remembers why.
+func (a *attempt) usable(candidates []croft.Candidate, hosts map[croft.HostID]croft.Host) []croft.Candidate {
+	var usable []croft.Candidate
+	for _, c := range candidates {
+		host, known := hosts[hostOf(c)]
+		if why := unusable(host, known); why != "" {
+			a.dropped[hostOf(c)] = why
+			continue
+		}
+		usable = append(usable, c)
+	}
+	return usable
+}
+
+// take claims a candidate and writes the order. No error and no host: try the next.
+func (a *attempt) take(ctx context.Context, c croft.Candidate, host croft.Host) (Decision, error) {
+	a.claimed = true
+	err := a.Claims.Claim(ctx, a.inst.ID, a.inst.Project, c)
+	switch {
+	case errors.Is(err, croft.Conflict):
+		a.claimed = false
+		a.busy++
+		return Decision{}, nil
+	case errors.Is(err, croft.NoCapacity):
+		a.claimed = false
+		a.dropped[host.ID] = "had room, and somebody else was faster"
+		return Decision{}, nil
+	case err != nil:
+		return Decision{}, fmt.Errorf("claim %s on host %s: %w", a.inst.Name, host.Name, err)
+	}
+	inst, err := a.Records.Assign(ctx, a.inst, a.order(a.inst, host.ID, croft.WantRunning))
+	if err == nil {
+		return Decision{Instance: inst, Host: host}, nil
+	}
+	return a.unassigned(ctx, host, err)
+}
+
+// unassigned finds out what a failed Assign left, since a transaction may have been
+// done although its answer got lost: the record tells.
+func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) (Decision, error) {
+	after, cancel := a.afterwards(ctx)
+	defer cancel()
+	cause = fmt.Errorf("order %s on host %s: %w", a.inst.Name, host.Name, cause)
+	now, err := a.View.Find(after, a.inst.Project, string(a.inst.ID))
+	switch {
+	case errors.Is(err, croft.NotFound):
+		return Decision{}, croft.Errorf(croft.Conflict, "instance %s was destroyed while it was being scheduled", a.inst.Name)
+	case err != nil:
+		a.unsure = true
+		return Decision{}, cause
+	case now.Instance.State == croft.StateScheduled && now.Instance.Host == host.ID:
+		return Decision{Instance: now.Instance, Host: host}, nil
+	case now.Instance.State != croft.StateScheduling:
+		a.unsure = true // it is somebody else's now, its claim included
+		return Decision{}, cause
+	}
+	a.inst = now.Instance
+	if err := a.release(ctx); err != nil {
+		return Decision{}, errors.Join(cause, err)
+	}
+	if !errors.Is(cause, croft.Unavailable) || ctx.Err() != nil {
+		return Decision{}, cause
+	}
+	a.dropped[host.ID] = "its agent stopped or it was drained meanwhile"
+	return Decision{}, nil
+}
+
+// undo removes what the attempt made: the claim first, so that a record is left to
+// find the claim by for as long as there may be one.
+func (a *attempt) undo(ctx context.Context) error {
+	if a.unsure {
+		return nil
+	}
+	if err := a.release(ctx); err != nil {
+		return err
+	}
+	after, cancel := a.afterwards(ctx)
+	defer cancel()
+	if err := a.Records.Discard(after, a.inst); err != nil && !errors.Is(err, croft.Conflict) {
+		return err
+	}
+	return nil
+}
+
+// release gives the claim back, if there may be one.
+func (a *attempt) release(ctx context.Context) error {
+	if !a.claimed {
+		return nil
+	}
+	after, cancel := a.afterwards(ctx)
+	defer cancel()
+	if err := a.Claims.Release(after, a.inst.ID); err != nil {
+		return fmt.Errorf("give the claim of %s back: %w", a.inst.Name, err)
+	}
+	a.claimed = false
+	return nil
+}
+
+// afterwards is a context for giving back, which has to happen although ctx ended.
+func (s *Scheduler) afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), s.UndoTimeout)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,31 @@
+package schedule
+
+import (
+	"regexp"
+	"strings"
+
+	"croft"
+)
+
+var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// CheckName accepts what is a host name of one label by RFC 1123, in lower case,
+// and cannot be taken for a UUID. Anything else is Invalid.
+func CheckName(name string) error {
+	switch {
+	case len(name) > 63:
+		return croft.Errorf(croft.Invalid, "the name %.20q... has %d characters: a host name has at most 63", name, len(name))
+	case !nameForm.MatchString(name):
+		return croft.Errorf(croft.Invalid, "the name %q is no host name: use a to z, 0 to 9 and dashes in between", name)
+	}
+	if _, err := croft.ParseInstanceID(name); err == nil {
+		return croft.Errorf(croft.Invalid, "the name %q looks like a UUID: choose another one", name)
+	}
+	return nil
+}
+
+// DefaultName is the name of an instance whose caller gave none.
+func DefaultName(id croft.InstanceID) string {
+	first, _, _ := strings.Cut(string(id), "-")
+	return "vm-" + first
+}

@@ -1,0 +1,162 @@
+package schedule
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"croft"
+)
+
+// Query says what an instance needs, as Placement's allocation candidates take it.
+// ParseQuery makes one; a Query that it returned asks for at least one each of
+// VCPU, MEMORY_MB and DISK_GB.
+type Query struct {
+	Groups       []Group    // the one without a suffix first, the others in the order of their suffixes
+	GroupPolicy  string     // none or isolate; empty where it was not said
+	RootRequired []string   // traits of the root provider, forbidden ones with a ! before them
+	SameSubtree  [][]string // suffixes, with their leading underscore
+}
+
+// Group is what one provider, or for the group without a suffix one tree of
+// providers, has to offer.
+type Group struct {
+	Suffix    string
+	Resources croft.Resources
+	Required  [][]croft.Trait // of each set at least one
+	Forbidden []croft.Trait
+	MemberOf  [][]string // aggregates; of each set at least one
+	NotIn     []string   // aggregates
+	InTree    croft.HostID
+}
+
+// Total sums the amounts of all groups: what the instance gets.
+func (q Query) Total() croft.Resources {
+	total := croft.Resources{}
+	for _, g := range q.Groups {
+		for class, amount := range g.Resources {
+			total[class] += amount
+		}
+	}
+	return total
+}
+
+// Encode gives the query string of GET /allocation_candidates. The same query has
+// the same string, whatever order it was written in, and ParseQuery reads it back.
+// Every character in it may stand in a URL as it is.
+func (q Query) Encode() string {
+	var terms []string
+	for _, g := range q.Groups {
+		terms = append(terms, g.terms()...)
+	}
+	if q.GroupPolicy != "" {
+		terms = append(terms, "group_policy="+q.GroupPolicy)
+	}
+	if len(q.RootRequired) > 0 {
+		terms = append(terms, "root_required="+strings.Join(q.RootRequired, ","))
+	}
+	for _, suffixes := range q.SameSubtree {
+		terms = append(terms, "same_subtree="+strings.Join(suffixes, ","))
+	}
+	return strings.Join(terms, "&")
+}
+
+func (g Group) terms() []string {
+	var terms []string
+	term := func(key, value string) {
+		if value != "" {
+			terms = append(terms, key+g.Suffix+"="+value)
+		}
+	}
+	term("resources", g.Resources.String())
+	sets, rest := splitSets(g.Required)
+	for _, f := range g.Forbidden {
+		rest = append(rest, "!"+string(f))
+	}
+	term("required", strings.Join(rest, ","))
+	for _, set := range sets {
+		term("required", "in:"+joinTraits(set))
+	}
+	for _, set := range g.MemberOf {
+		if len(set) == 1 {
+			term("member_of", set[0])
+		} else {
+			term("member_of", "in:"+strings.Join(set, ","))
+		}
+	}
+	for _, aggregate := range g.NotIn {
+		term("member_of", "!"+aggregate)
+	}
+	term("in_tree", string(g.InTree))
+	return terms
+}
+
+// splitSets parts the sets that offer a choice from the traits that have none.
+func splitSets(required [][]croft.Trait) (sets [][]croft.Trait, single []string) {
+	for _, set := range required {
+		if len(set) == 1 {
+			single = append(single, string(set[0]))
+		} else {
+			sets = append(sets, set)
+		}
+	}
+	return sets, single
+}
+
+func joinTraits(traits []croft.Trait) string {
+	words := make([]string, len(traits))
+	for i, t := range traits {
+		words[i] = string(t)
+	}
+	return strings.Join(words, ",")
+}
+
+// sort brings every list into one order and drops what is said twice.
+func (q *Query) sort() {
+	slices.SortFunc(q.Groups, func(a, b Group) int { return strings.Compare(a.Suffix, b.Suffix) })
+	for i := range q.Groups {
+		g := &q.Groups[i]
+		sortSets(g.Required)
+		g.Required = slices.CompactFunc(g.Required, slices.Equal)
+		sortSets(g.MemberOf)
+		g.MemberOf = slices.CompactFunc(g.MemberOf, slices.Equal)
+		slices.Sort(g.Forbidden)
+		g.Forbidden = slices.Compact(g.Forbidden)
+		slices.Sort(g.NotIn)
+		g.NotIn = slices.Compact(g.NotIn)
+	}
+	slices.Sort(q.RootRequired)
+	q.RootRequired = slices.Compact(q.RootRequired)
+	sortSets(q.SameSubtree)
+	q.SameSubtree = slices.CompactFunc(q.SameSubtree, slices.Equal)
+}
+
+// sortSets puts the sets of one first, each set and all of them in order.
+func sortSets[T ~string](sets [][]T) {
+	for i := range sets {
+		slices.Sort(sets[i])
+		sets[i] = slices.Compact(sets[i])
+	}
+	slices.SortFunc(sets, func(a, b []T) int {
+		if (len(a) == 1) != (len(b) == 1) {
+			return len(a) - len(b)
+		}
+		return slices.Compare(a, b)
+	})
+}
+
+// bootable refuses what could be claimed but not booted.
+func (q Query) bootable() error {
+	total := q.Total()
+	for _, need := range []struct {
+		class croft.ResourceClass
+		eg    int64
+	}{{croft.VCPU, 1}, {croft.MemoryMB, 256}, {croft.DiskGB, 1}} {
+		if total[need.class] < 1 {
+			return croft.Errorf(croft.Invalid,
+				"the query asks for no %s, which every instance needs to boot: add %s:%s to resources",
+				need.class, need.class, strconv.FormatInt(need.eg, 10))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"croft"
+)
+
+// Config joins a Scheduler to the rooms that it needs.
+type Config struct {
+	Partition croft.PartitionID // required: whose orders it writes
+	Records   Records           // required
+	View      View              // required
+	Claims    Claims            // required
+
+	Policy      Policy        // Spread by default
+	Log         *slog.Logger  // discards by default
+	UndoTimeout time.Duration // how long giving back may take after a failure; 5 s by default
+	Backoff     time.Duration // before a host that was too busy is tried again, doubled each round; 20 ms by default
+}
+
+// Scheduler turns requests into claims and orders. It holds no state of its own:
+// any number of them may run at once, here and elsewhere.
+type Scheduler struct{ Config }
+
+// New checks the config. It does nothing yet.
+func New(c Config) (*Scheduler, error) {
+	if c.Partition == "" || c.Records == nil || c.View == nil || c.Claims == nil {
+		return nil, croft.Errorf(croft.Invalid, "schedule: Partition, Records, View and Claims are required")
+	}
+	if c.Policy == nil {
+		c.Policy = Spread
+	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.UndoTimeout = cmp.Or(c.UndoTimeout, 5*time.Second)
+	c.Backoff = cmp.Or(c.Backoff, 20*time.Millisecond)
+	return &Scheduler{c}, nil
+}
+
+// Request is what somebody asks for.
+type Request struct {
+	ID       croft.InstanceID // made where empty
+	Project  croft.Project    // croft.DefaultProject where empty
+	Name     string           // DefaultName where empty
+	Query    Query
+	Image    string
+	Keys     []string
+	UserData []byte
+}
+
+// Decision is what became of a request: an instance and the host that was told.
+type Decision struct {
+	Instance croft.Instance
+	Host     croft.Host
+}
+
+// Request finds a host for the request, claims its resources and writes the order.
+// It returns as soon as the order is written, before the host has acted on it.
+//
+// Whatever it returns as an error, nothing of the request stays behind, except
+// where a part stopped answering in the middle: then the record stays in
+// scheduling, for the agents to clear once this process is gone.
+// Conflict: the ID or the name is taken, or the instance was destroyed meanwhile.
+// NoCapacity: nothing fits; errors.As finds an *Explanation in it.
+func (s *Scheduler) Request(ctx context.Context, r Request) (Decision, error) {
+	inst, err := r.record()
+	if err != nil {
+		return Decision{}, err
+	}
+	inst, err = s.Records.Create(ctx, inst)
+	if err != nil {
+		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
+	}
+	a := &attempt{Scheduler: s, inst: inst, query: r.Query, dropped: map[croft.HostID]string{}}
+	decision, err := a.place(ctx)
+	if err == nil {
+		s.Log.Info("instance scheduled", "instance", inst.ID, "host", decision.Host.ID)
+		return decision, nil
+	}
+	if undo := a.undo(ctx); undo != nil {
+		err = fmt.Errorf("%w; and then, undoing it: %w", err, undo)
+	}
+	return Decision{}, err
+}
+
+func (r Request) label() string { return cmp.Or(r.Name, string(r.ID), "an instance") }
+
+// record is the request as it is written down first.
+func (r Request) record() (croft.Instance, error) {
+	inst := croft.Instance{
+		ID:      cmp.Or(r.ID, croft.NewInstanceID()),
+		Project: cmp.Or(r.Project, croft.DefaultProject),
+		Spec:    croft.Spec{Resources: r.Query.Total(), Image: r.Image, Keys: r.Keys, UserData: r.UserData},
+		State:   croft.StateScheduling,
+		Created: time.Now().UTC(),
+	}
+	inst.Name = cmp.Or(r.Name, DefaultName(inst.ID))
+	if err := CheckName(inst.Name); err != nil {
+		return inst, err
+	}
+	if r.Image == "" {
+		return inst, croft.Errorf(croft.Invalid, "schedule %s: no image is named", inst.Name)
+	}
+	if len(r.UserData) > croft.MaxUserData {
+		return inst, croft.Errorf(croft.Invalid, "schedule %s: the user-data has %d bytes, and %d are the most an instance may carry",
+			inst.Name, len(r.UserData), croft.MaxUserData)
+	}
+	return inst, r.Query.bootable()
+}
+
+// order is the next order of an instance, one generation on.
+func (s *Scheduler) order(inst croft.Instance, host croft.HostID, want croft.Want) croft.Order {
+	return croft.Order{
+		Partition:  s.Partition,
+		Host:       host,
+		Instance:   inst.ID,
+		Generation: inst.Generation + 1,
+		Want:       want,
+		Project:    inst.Project,
+		Name:       inst.Name,
+		Spec:       inst.Spec,
+		Issued:     time.Now().UTC(),
+	}
+}

@@ -1,0 +1,320 @@
+// Package scheduletest holds what tests of scheduling need: a store and a Placement
+// in memory, and the contract that every store of schedule keeps.
+package scheduletest
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"croft"
+	"croft/schedule"
+)
+
+var (
+	_ schedule.Records = (*Memory)(nil)
+	_ schedule.View    = (*Memory)(nil)
+)
+
+type placeKey struct {
+	host croft.HostID
+	inst croft.InstanceID
+}
+
+// Memory is a store in memory. The zero value is not ready: use NewMemory.
+type Memory struct {
+	mu        sync.Mutex
+	revision  int64
+	instances map[croft.InstanceID]croft.Instance
+	orders    map[placeKey]croft.Order
+	observed  map[placeKey]croft.Observation
+	hosts     map[croft.HostID]croft.Host
+	alive     map[croft.HostID]int
+	changed   chan struct{} // closed and replaced at every write
+}
+
+// NewMemory returns an empty store.
+func NewMemory() *Memory {
+	return &Memory{
+		instances: map[croft.InstanceID]croft.Instance{},
+		orders:    map[placeKey]croft.Order{},
+		observed:  map[placeKey]croft.Observation{},
+		hosts:     map[croft.HostID]croft.Host{},
+		alive:     map[croft.HostID]int{},
+		changed:   make(chan struct{}),
+	}
+}
+
+// write runs do under the lock and, where it succeeds, as the next revision.
+func (m *Memory) write(ctx context.Context, do func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.revision++
+	if err := do(); err != nil {
+		m.revision--
+		return err
+	}
+	close(m.changed)
+	m.changed = make(chan struct{})
+	return nil
+}
+
+// unchanged is the comparison that every write of an existing record makes.
+func (m *Memory) unchanged(inst croft.Instance) error {
+	if have, ok := m.instances[inst.ID]; !ok || have.Revision != inst.Revision {
+		return croft.Errorf(croft.Conflict, "instance %s changed", inst.ID)
+	}
+	return nil
+}
+
+// put stores a record under the revision of the write that is going on.
+func (m *Memory) put(inst croft.Instance) croft.Instance {
+	inst.Revision = m.revision
+	m.instances[inst.ID] = inst
+	return inst
+}
+
+// Create implements schedule.Records.
+func (m *Memory) Create(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
+	err := m.write(ctx, func() error {
+		for _, other := range m.instances {
+			if other.ID == inst.ID || other.Project == inst.Project && other.Name == inst.Name {
+				return croft.Errorf(croft.Conflict, "instance %s has that ID or name", other.ID)
+			}
+		}
+		inst.State, inst.Session = croft.StateScheduling, "memory"
+		inst = m.put(inst)
+		return nil
+	})
+	return inst, err
+}
+
+// Assign implements schedule.Records.
+func (m *Memory) Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
+	err := m.write(ctx, func() error {
+		if err := m.unchanged(inst); err != nil {
+			return err
+		}
+		if m.alive[o.Host] == 0 || m.hosts[o.Host].Drained {
+			return croft.Errorf(croft.Unavailable, "host %s is not alive or drained", o.Host)
+		}
+		inst.State, inst.Host, inst.Generation, inst.Session = croft.StateScheduled, o.Host, o.Generation, ""
+		inst = m.put(inst)
+		m.orders[placeKey{o.Host, inst.ID}] = o
+		return nil
+	})
+	return inst, err
+}
+
+// Discard implements schedule.Records.
+func (m *Memory) Discard(ctx context.Context, inst croft.Instance) error {
+	return m.write(ctx, func() error {
+		if err := m.unchanged(inst); err != nil {
+			return err
+		}
+		if inst.State != croft.StateScheduling {
+			return croft.Errorf(croft.Conflict, "instance %s is %s", inst.ID, inst.State)
+		}
+		delete(m.instances, inst.ID)
+		return nil
+	})
+}
+
+// Reorder implements schedule.Records.
+func (m *Memory) Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
+	err := m.write(ctx, func() error {
+		if err := m.unchanged(inst); err != nil {
+			return err
+		}
+		inst.Generation = o.Generation
+		if o.Want == croft.WantGone {
+			inst.State = croft.StateDestroying
+		}
+		inst = m.put(inst)
+		m.orders[placeKey{o.Host, inst.ID}] = o
+		return nil
+	})
+	return inst, err
+}
+
+// Bury implements schedule.Records.
+func (m *Memory) Bury(ctx context.Context, inst croft.Instance, o croft.Order) error {
+	return m.write(ctx, func() error {
+		if err := m.unchanged(inst); err != nil {
+			return err
+		}
+		delete(m.instances, inst.ID)
+		if o.Host != "" {
+			m.orders[placeKey{o.Host, inst.ID}] = o
+		}
+		return nil
+	})
+}
+
+// PutHost stores a host's record; unlike an agent's, this one may set Drained.
+func (m *Memory) PutHost(ctx context.Context, h croft.Host) error {
+	return m.write(ctx, func() error {
+		m.hosts[h.ID] = h
+		return nil
+	})
+}
+
+// StayAlive keeps the host alive while ctx lives.
+func (m *Memory) StayAlive(ctx context.Context, host croft.HostID) error {
+	m.SetAlive(host, +1)
+	<-ctx.Done()
+	m.SetAlive(host, -1)
+	return ctx.Err()
+}
+
+// SetAlive counts one more (+1) or one fewer (-1) agent that keeps the host alive.
+func (m *Memory) SetAlive(host croft.HostID, by int) {
+	_ = m.write(context.Background(), func() error {
+		m.alive[host] += by
+		return nil
+	})
+}
+
+// Observe stores what an agent saw. Conflict: there is no order.
+func (m *Memory) Observe(ctx context.Context, o croft.Observation) error {
+	return m.write(ctx, func() error {
+		at := placeKey{o.Host, o.Instance}
+		if _, ok := m.orders[at]; !ok {
+			return croft.Errorf(croft.Conflict, "instance %s has no order", o.Instance)
+		}
+		m.observed[at] = o
+		return nil
+	})
+}
+
+// Forget removes all that belongs to a tombstone.
+func (m *Memory) Forget(ctx context.Context, o croft.Order) error {
+	return m.write(ctx, func() error {
+		at := placeKey{o.Host, o.Instance}
+		if have, ok := m.orders[at]; !ok || have.Generation != o.Generation {
+			return croft.Errorf(croft.Conflict, "the order of instance %s changed", o.Instance)
+		}
+		delete(m.orders, at)
+		delete(m.observed, at)
+		if m.instances[o.Instance].Host == o.Host {
+			delete(m.instances, o.Instance)
+		}
+		return nil
+	})
+}
+
+// Order returns the order that a host has for an instance. NotFound.
+func (m *Memory) Order(_ context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o, ok := m.orders[placeKey{host, id}]
+	if !ok {
+		return o, croft.Errorf(croft.NotFound, "no order for %s on %s", id, host)
+	}
+	return o, nil
+}
+
+// Find implements schedule.View.
+func (m *Memory) Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error) {
+	if err := ctx.Err(); err != nil {
+		return croft.Status{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id, err := croft.ParseInstanceID(idOrName)
+	for _, inst := range m.instances {
+		if err == nil && inst.ID == id || err != nil && inst.Project == project && inst.Name == idOrName {
+			return m.status(inst), nil
+		}
+	}
+	return croft.Status{}, croft.Errorf(croft.NotFound, "there is no instance %s", idOrName)
+}
+
+func (m *Memory) status(inst croft.Instance) croft.Status {
+	st := croft.Status{Instance: inst}
+	at := placeKey{inst.Host, inst.ID}
+	if o, ok := m.orders[at]; ok {
+		st.Order = &o
+	}
+	if o, ok := m.observed[at]; ok {
+		st.Observation = &o
+	}
+	if h, ok := m.hosts[inst.Host]; ok {
+		h.Alive = m.alive[h.ID] > 0
+		st.Host = &h
+	}
+	return st
+}
+
+// List implements schedule.View.
+func (m *Memory) List(_ context.Context, project croft.Project) ([]croft.Status, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []croft.Status
+	for _, inst := range m.instances {
+		if project == "" || inst.Project == project {
+			all = append(all, m.status(inst))
+		}
+	}
+	slices.SortFunc(all, func(a, b croft.Status) int {
+		return cmp.Or(a.Instance.Created.Compare(b.Instance.Created), cmp.Compare(a.Instance.ID, b.Instance.ID))
+	})
+	return all, nil
+}
+
+// WatchInstance implements schedule.View.
+func (m *Memory) WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
+	for {
+		m.mu.Lock()
+		next := m.changed
+		inst, ok := m.instances[id]
+		st := m.status(inst)
+		m.mu.Unlock()
+		if !ok {
+			changed(nil)
+			return nil
+		}
+		if !changed(&st) {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// WatchInstances implements schedule.View.
+func (m *Memory) WatchInstances(ctx context.Context, changed func()) error {
+	for {
+		m.mu.Lock()
+		next := m.changed
+		m.mu.Unlock()
+		changed()
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Hosts implements schedule.View.
+func (m *Memory) Hosts(_ context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := map[croft.HostID]croft.Host{}
+	for id, h := range m.hosts {
+		if len(ids) == 0 || slices.Contains(ids, id) {
+			h.Alive = m.alive[id] > 0
+			found[id] = h
+		}
+	}
+	return maps.Clone(found), nil
+}

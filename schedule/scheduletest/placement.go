@@ -1,0 +1,185 @@
+package scheduletest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"croft"
+	"croft/schedule"
+)
+
+var _ schedule.Claims = (*Placement)(nil)
+
+// Placement keeps claims on flat providers in memory: a Placement without nested
+// providers, generations and HTTP. Its claims never exceed an inventory.
+type Placement struct {
+	mu        sync.Mutex
+	order     []croft.HostID
+	providers map[croft.HostID]croft.Provider
+	claims    map[croft.InstanceID]croft.Candidate
+	faults    map[string][]func() error
+}
+
+// NewPlacement returns a Placement with these providers.
+func NewPlacement(providers ...croft.Provider) *Placement {
+	p := &Placement{
+		providers: map[croft.HostID]croft.Provider{},
+		claims:    map[croft.InstanceID]croft.Candidate{},
+		faults:    map[string][]func() error{},
+	}
+	for _, provider := range providers {
+		p.order = append(p.order, provider.ID)
+		p.providers[provider.ID] = provider
+	}
+	return p
+}
+
+// Fail makes the coming calls of a method (Candidates, Claim, Release, Providers)
+// return what the functions return, one after the other; nil means that the call
+// goes on as ever. The functions run before the call, without a lock.
+func (p *Placement) Fail(method string, with ...func() error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults[method] = append(p.faults[method], with...)
+}
+
+// fault takes the next planned failure of a method.
+func (p *Placement) fault(ctx context.Context, method string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	planned := p.faults[method]
+	if len(planned) == 0 {
+		p.mu.Unlock()
+		return nil
+	}
+	p.faults[method] = planned[1:]
+	p.mu.Unlock()
+	return planned[0]()
+}
+
+// Claimed lists the instances that hold a claim.
+func (p *Placement) Claimed() []croft.InstanceID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.claims))
+}
+
+func (p *Placement) used(host croft.HostID) croft.Resources {
+	used := croft.Resources{}
+	for _, claim := range p.claims {
+		for class, amount := range claim.Allocations[host] {
+			used[class] += amount
+		}
+	}
+	return used
+}
+
+// fits tells whether a provider has the amounts left.
+func (p *Placement) fits(host croft.HostID, amounts croft.Resources) bool {
+	used := p.used(host)
+	for class, amount := range amounts {
+		inv, ok := p.providers[host].Inventories[class]
+		if !ok || used[class]+amount > inv.Capacity() || inv.MaxUnit > 0 && amount > inv.MaxUnit {
+			return false
+		}
+	}
+	return true
+}
+
+// Candidates implements schedule.Claims.
+func (p *Placement) Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error) {
+	if err := p.fault(ctx, "Candidates"); err != nil {
+		return nil, err
+	}
+	q, err := schedule.ParseQuery(query)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var found []croft.Candidate
+	for _, host := range p.order {
+		if len(found) < limit && p.fits(host, q.Total()) && qualified(p.providers[host], q) {
+			found = append(found, p.candidate(host, q.Total()))
+		}
+	}
+	return found, nil
+}
+
+// qualified tells whether a provider has the traits that a query names.
+func qualified(provider croft.Provider, q schedule.Query) bool {
+	has := func(t croft.Trait) bool { return slices.Contains(provider.Traits, t) }
+	for _, g := range q.Groups {
+		for _, set := range g.Required {
+			if !slices.ContainsFunc(set, has) {
+				return false
+			}
+		}
+		if slices.ContainsFunc(g.Forbidden, has) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Placement) candidate(host croft.HostID, amounts croft.Resources) croft.Candidate {
+	capacity := croft.Resources{}
+	for class, inv := range p.providers[host].Inventories {
+		capacity[class] = inv.Capacity()
+	}
+	return croft.Candidate{
+		Allocations: map[croft.HostID]croft.Resources{host: amounts},
+		Mappings:    map[string][]croft.HostID{"": {host}},
+		Summaries:   map[croft.HostID]croft.Summary{host: {Capacity: capacity, Used: p.used(host), Traits: p.providers[host].Traits}},
+	}
+}
+
+// Claim implements schedule.Claims.
+func (p *Placement) Claim(ctx context.Context, id croft.InstanceID, _ croft.Project, c croft.Candidate) error {
+	if err := p.fault(ctx, "Claim"); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, twice := p.claims[id]; twice {
+		return croft.Errorf(croft.Conflict, "instance %s holds a claim already", id)
+	}
+	for host, amounts := range c.Allocations {
+		if !p.fits(host, amounts) {
+			return croft.Errorf(croft.NoCapacity, "host %s is full", host)
+		}
+	}
+	p.claims[id] = c
+	return nil
+}
+
+// Release implements schedule.Claims.
+func (p *Placement) Release(ctx context.Context, id croft.InstanceID) error {
+	if err := p.fault(ctx, "Release"); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.claims, id)
+	return nil
+}
+
+// Providers implements schedule.Claims.
+func (p *Placement) Providers(ctx context.Context) ([]croft.Provider, error) {
+	if err := p.fault(ctx, "Providers"); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []croft.Provider
+	for _, host := range p.order {
+		provider := p.providers[host]
+		provider.Used = p.used(host)
+		all = append(all, provider)
+	}
+	return all, nil
+}

@@ -1,0 +1,109 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"croft"
+)
+
+// A Goal tells whether the status of an instance, nil once it is gone, is what
+// somebody waits for. An error means that it never will be.
+type Goal func(*croft.Status) (reached bool, err error)
+
+// Running is reached when the guest runs and has an address.
+func Running(st *croft.Status) (bool, error) { return observed(st, croft.StateRunning) }
+
+// Stopped is reached when the domain is shut off.
+func Stopped(st *croft.Status) (bool, error) { return observed(st, croft.StateStopped) }
+
+// Gone is reached when nothing of the instance is left.
+func Gone(st *croft.Status) (bool, error) {
+	if st == nil {
+		return true, nil
+	}
+	return false, failed(st)
+}
+
+// observed wants the state of the newest order's observation, since an older one
+// tells of what was wanted before.
+func observed(st *croft.Status, want croft.State) (bool, error) {
+	switch {
+	case st == nil:
+		return false, croft.Errorf(croft.NotFound, "it was destroyed")
+	case st.Instance.State == croft.StateDestroying:
+		return false, croft.Errorf(croft.Conflict, "it is being destroyed")
+	case !current(st):
+		return false, nil
+	}
+	return st.Observation.State == want, failed(st)
+}
+
+// current tells whether the agent has seen the newest order.
+func current(st *croft.Status) bool {
+	return st.Observation != nil && st.Observation.Generation >= st.Instance.Generation
+}
+
+// failed is the agent's sentence about the newest order, if that failed.
+func failed(st *croft.Status) error {
+	if !current(st) || st.Observation.State != croft.StateFailed {
+		return nil
+	}
+	text := cmp.Or(st.Observation.Error, "the host gives no reason")
+	if st.Observation.ErrorKind == "" {
+		return &Failure{errors.New(text)}
+	}
+	return &Failure{croft.Errorf(st.Observation.ErrorKind, "%s", text)}
+}
+
+// Failure is what the host's agent says went wrong, of the kind that it gave.
+type Failure struct{ err error }
+
+func (f *Failure) Error() string { return f.err.Error() }
+
+// Unwrap gives the error with the kind.
+func (f *Failure) Unwrap() error { return f.err }
+
+// Wait follows an instance until the goal is reached, calling progress with what it
+// was at first and after every change. Unavailable: ctx's deadline passed first.
+// errors.As finds a *Failure where the host's agent failed.
+func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, progress func(croft.Status)) error {
+	var last *croft.Status
+	var reached bool
+	var verdict error
+	err := s.View.WatchInstance(ctx, inst.ID, func(st *croft.Status) bool {
+		if last = cmp.Or(st, last); st != nil && progress != nil {
+			progress(*st)
+		}
+		reached, verdict = goal(st)
+		return !reached && verdict == nil
+	})
+	switch {
+	case verdict != nil:
+		return fmt.Errorf("instance %s: %w", inst.Name, verdict)
+	case reached:
+		return nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return croft.Errorf(croft.Unavailable, "instance %s: waited long enough; it is %s", inst.Name, Describe(last))
+	case err == nil:
+		return croft.Errorf(croft.NotFound, "instance %s is gone", inst.Name)
+	}
+	return fmt.Errorf("wait for instance %s: %w", inst.Name, err)
+}
+
+// Describe says in a word where an instance stands; nil is gone.
+func Describe(st *croft.Status) string {
+	switch {
+	case st == nil:
+		return "gone"
+	case st.Instance.State != croft.StateScheduled:
+		return string(st.Instance.State)
+	case st.Host != nil && !st.Host.Alive:
+		return "on a silent host"
+	case st.Observation == nil:
+		return "ordered"
+	}
+	return string(st.Observation.State)
+}
