@@ -1,0 +1,115 @@
+package mdserver
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+)
+
+// openstackVersions are those cloud-init knows; it takes the newest that is
+// listed. All hold the same files: an older version with a newer file in it
+// disturbs nobody.
+var openstackVersions = []string{
+	"2012-08-10", "2013-04-04", "2013-10-17", "2015-10-15",
+	"2016-06-30", "2016-10-06", "2017-02-22", "2018-08-27", "latest",
+}
+
+// openstack is the tree of Nova's metadata service. Versions are listed without
+// a slash, since cloud-init compares whole lines.
+func openstack(g Guest, seed func() []byte) node {
+	files := []node{
+		computed("meta_data.json", mimeJSON, func() []byte { return metaData(g, seed()) }),
+		computed("network_data.json", mimeJSON, func() []byte { return networkData(g) }),
+	}
+	if len(g.UserData) > 0 {
+		files = append(files, userData("user_data", g))
+	}
+	nothing := func() []byte { return []byte("{}") }
+	files = append(files,
+		computed("vendor_data.json", mimeJSON, nothing),
+		computed("vendor_data2.json", mimeJSON, nothing))
+	var versions []node
+	for _, v := range openstackVersions {
+		versions = append(versions, dir(v, files...).as(v))
+	}
+	return dir("openstack", versions...)
+}
+
+type metaDataJSON struct {
+	UUID        string            `json:"uuid"`
+	Name        string            `json:"name"`
+	Hostname    string            `json:"hostname"`
+	ProjectID   string            `json:"project_id"`
+	Zone        string            `json:"availability_zone"`
+	LaunchIndex int               `json:"launch_index"`
+	PublicKeys  map[string]string `json:"public_keys,omitempty"`
+	Keys        []keyJSON         `json:"keys"`
+	Meta        map[string]string `json:"meta"`
+	Devices     []string          `json:"devices"`
+	RandomSeed  string            `json:"random_seed"`
+}
+
+type keyJSON struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+	Data string `json:"data"`
+}
+
+func metaData(g Guest, seed []byte) []byte {
+	m := metaDataJSON{
+		UUID:       string(g.ID),
+		Name:       g.Name,
+		Hostname:   g.Hostname(),
+		ProjectID:  string(g.Project),
+		Zone:       g.zone(),
+		PublicKeys: map[string]string{},
+		Keys:       []keyJSON{},
+		Meta:       map[string]string{},
+		Devices:    []string{},
+		RandomSeed: base64.StdEncoding.EncodeToString(seed),
+	}
+	for _, k := range g.publicKeys() {
+		m.PublicKeys[k.name] = k.line
+		m.Keys = append(m.Keys, keyJSON{k.name, "ssh", k.line})
+	}
+	return encode(m)
+}
+
+type networkDataJSON struct {
+	Links    []linkJSON    `json:"links"`
+	Networks []networkJSON `json:"networks"`
+	Services []string      `json:"services"`
+}
+
+type linkJSON struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+	MAC  string `json:"ethernet_mac_address"`
+	MTU  *int   `json:"mtu"`
+}
+
+type networkJSON struct {
+	ID   string `json:"id"`
+	Link string `json:"link"`
+	Type string `json:"type"`
+}
+
+// networkData has every interface ask DHCP, which is where addresses come from.
+func networkData(g Guest) []byte {
+	n := networkDataJSON{Links: []linkJSON{}, Networks: []networkJSON{}, Services: []string{}}
+	for i, mac := range g.MACs {
+		link := fmt.Sprintf("nic%d", i)
+		n.Links = append(n.Links, linkJSON{ID: link, Type: "phy", MAC: mac.String()})
+		n.Networks = append(n.Networks, networkJSON{ID: fmt.Sprintf("network%d", i), Link: link, Type: "ipv4_dhcp"})
+	}
+	return encode(n)
+}
+
+// encode cannot go wrong: it is called with strings and integers only.
+func encode(v any) []byte {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return body
+}

@@ -1,0 +1,193 @@
+package mdserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"croft"
+)
+
+type nobody struct{}
+
+func (nobody) Guest(context.Context, netip.Addr) (Guest, error) {
+	return Guest{}, croft.Errorf(croft.NotFound, "nobody")
+}
+
+func newServer(t *testing.T) *Server {
+	t.Helper()
+	s, err := New(Config{Guests: nobody{}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// silent is a listener that nobody calls; it ends with err once lost is closed.
+type silent struct {
+	lost chan struct{}
+	once sync.Once
+	err  error
+}
+
+func (l *silent) Accept() (net.Conn, error) {
+	<-l.lost
+	return nil, l.err
+}
+
+func (l *silent) Close() error {
+	l.once.Do(func() { close(l.lost) })
+	return nil
+}
+
+func (l *silent) Addr() net.Addr { return net.TCPAddrFromAddrPort(Address) }
+
+func TestRunTakesOverWhenItCan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		bridgeGone := &silent{lost: make(chan struct{}), err: croft.Errorf(croft.Unavailable, "the address was taken")}
+		last := &silent{lost: make(chan struct{}), err: net.ErrClosed}
+		var at []time.Duration
+		begin := time.Now()
+		tries := []func() (net.Listener, error){
+			func() (net.Listener, error) { return nil, croft.Errorf(croft.NotFound, "no such bridge") },
+			func() (net.Listener, error) { return nil, fmt.Errorf("listen: %w", ErrServed) },
+			func() (net.Listener, error) { return bridgeGone, nil },
+			func() (net.Listener, error) { return last, nil },
+		}
+		var ran error
+		var run sync.WaitGroup
+		run.Go(func() {
+			ran = newServer(t).run(ctx, "here", func() (net.Listener, error) {
+				at = append(at, time.Since(begin))
+				next := tries[0]
+				tries = tries[1:]
+				return next()
+			})
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(at) != 3 || at[1] != retry || at[2] != 2*retry {
+			t.Fatalf("Run tried at %v", at)
+		}
+		bridgeGone.Close()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(at) != 4 {
+			t.Fatalf("Run tried at %v", at)
+		}
+		cancel()
+		run.Wait()
+		if ran != nil {
+			t.Errorf("Run ended with %v", ran)
+		}
+	})
+}
+
+func TestRunReturnsWhatDoesNotMend(t *testing.T) {
+	for _, want := range []error{
+		croft.Errorf(croft.Conflict, "another program listens"),
+		croft.Errorf(croft.Invalid, "this needs root"),
+		io.ErrUnexpectedEOF,
+	} {
+		err := newServer(t).run(t.Context(), "here", func() (net.Listener, error) { return nil, want })
+		if err != want {
+			t.Errorf("%v: Run ended with %v", want, err)
+		}
+	}
+}
+
+// bridge makes a bridge that has the address already and no ports; the host can
+// talk over it to itself.
+func bridge(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("making a bridge needs root")
+	}
+	link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("cmd%d", os.Getpid())}}
+	if err := netlink.LinkAdd(link); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { netlink.LinkDel(link) })
+	ip := &net.IPNet{IP: Address.Addr().AsSlice(), Mask: net.CIDRMask(32, 32)}
+	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: ip}); err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		t.Fatal(err)
+	}
+	return link.Name
+}
+
+func TestListenTellsCroftFromOthers(t *testing.T) {
+	on := bridge(t)
+	if err := Probe(t.Context(), on, Address); !errors.Is(err, croft.Unavailable) {
+		t.Errorf("with nobody there, Probe says %v", err)
+	}
+	for name, tt := range map[string]struct {
+		handler http.Handler
+		served  bool
+	}{
+		"croft's own": {newServer(t), true},
+		"a web server": {http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "It works!")
+		}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := Listen(t.Context(), on, Address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := &http.Server{Handler: tt.handler}
+			var running sync.WaitGroup
+			running.Go(func() { server.Serve(l) })
+			defer running.Wait()
+			defer server.Close()
+
+			_, err = Listen(t.Context(), on, Address)
+			if errors.Is(err, ErrServed) != tt.served || !errors.Is(err, croft.Conflict) {
+				t.Errorf("a second Listen says %v", err)
+			}
+			if err := Probe(t.Context(), on, Address); (err == nil) != tt.served {
+				t.Errorf("Probe says %v", err)
+			}
+		})
+	}
+}
+
+func TestListenNeedsTheBridge(t *testing.T) {
+	_, err := Listen(t.Context(), "no-such-bridge", Address)
+	if !errors.Is(err, croft.NotFound) {
+		t.Errorf("Listen says %v", err)
+	}
+}
+
+func TestRunServesTheBridge(t *testing.T) {
+	on := bridge(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := newServer(t).Run(ctx, on, Address); err != nil {
+			t.Errorf("Run ended with %v", err)
+		}
+	})
+	for Probe(t.Context(), on, Address) != nil {
+	}
+	cancel()
+	running.Wait()
+	if err := Probe(t.Context(), on, Address); err == nil {
+		t.Error("after Run somebody still answers")
+	}
+}

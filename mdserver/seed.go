@@ -1,0 +1,145 @@
+package mdserver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/kdomanski/iso9660"
+	"gopkg.in/yaml.v3"
+
+	"croft"
+)
+
+// seedLabel is the name of the volume by which guests find a NoCloud disk.
+const seedLabel = "cidata"
+
+// Seeds makes the metadata disks of one host's instances.
+type Seeds struct {
+	Zone string // the host's location
+	NICs int    // network interfaces of every instance; 1 where it is 0
+}
+
+// WriteSeed writes the disk of the instance that the order describes.
+func (s Seeds) WriteSeed(ctx context.Context, w io.Writer, o croft.Order) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("write the metadata disk of %s: %w", o.Instance, err)
+	}
+	g := FromOrder(o)
+	g.Zone = s.Zone
+	for n := 1; n < s.NICs; n++ {
+		g.MACs = append(g.MACs, o.Instance.MAC(n))
+	}
+	return WriteSeed(w, g)
+}
+
+// WriteSeed writes an ISO 9660 image with the guest's metadata in NoCloud's form:
+// meta-data, user-data and, where there are several network interfaces,
+// network-config. The names are lower case with a dash, in the plain directory:
+// ISO 9660 leaves such names to agreement, and Linux, cloud-init and busybox
+// take them as they are.
+func WriteSeed(w io.Writer, g Guest) error {
+	if err := writeSeed(w, g); err != nil {
+		return fmt.Errorf("write the metadata disk of %s: %w", g.ID, err)
+	}
+	return nil
+}
+
+func writeSeed(w io.Writer, g Guest) (err error) {
+	files, err := seedFiles(g)
+	if err != nil {
+		return err
+	}
+	image, err := iso9660.NewWriter()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cleanup := image.Cleanup(); err == nil {
+			err = cleanup
+		}
+	}()
+	for _, f := range files {
+		if err := image.AddFile(bytes.NewReader(f.body), f.name); err != nil {
+			return err
+		}
+	}
+	return image.WriteTo(w, seedLabel)
+}
+
+type seedFile struct {
+	name string
+	body []byte
+}
+
+// seedFiles are the files of the disk. user-data is there even when empty:
+// without it NoCloud does not take the disk for its own.
+func seedFiles(g Guest) ([]seedFile, error) {
+	meta, err := marshal(seedMeta(g))
+	if err != nil {
+		return nil, err
+	}
+	files := []seedFile{{"meta-data", meta}, {"user-data", g.UserData}}
+	if len(g.MACs) > 1 {
+		network, err := marshal(seedNetwork(g))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, seedFile{"network-config", network})
+	}
+	return files, nil
+}
+
+type seedMetaYAML struct {
+	InstanceID string   `yaml:"instance-id"`
+	Hostname   string   `yaml:"local-hostname"`
+	Zone       string   `yaml:"availability-zone"`
+	PublicKeys []string `yaml:"public-keys,omitempty"`
+}
+
+func seedMeta(g Guest) seedMetaYAML {
+	m := seedMetaYAML{InstanceID: string(g.ID), Hostname: g.Hostname(), Zone: g.zone()}
+	for _, k := range g.publicKeys() {
+		m.PublicKeys = append(m.PublicKeys, k.line)
+	}
+	return m
+}
+
+type seedNetworkYAML struct {
+	Version   int                         `yaml:"version"`
+	Ethernets map[string]seedEthernetYAML `yaml:"ethernets"`
+}
+
+type seedEthernetYAML struct {
+	Match     map[string]string `yaml:"match"`
+	DHCP4     bool              `yaml:"dhcp4"`
+	Overrides map[string]int    `yaml:"dhcp4-overrides"`
+	Optional  bool              `yaml:"optional,omitempty"`
+}
+
+// seedNetwork has every interface ask DHCP. The first leads to the metadata server
+// and so has the better route; boot does not wait for the others.
+func seedNetwork(g Guest) seedNetworkYAML {
+	n := seedNetworkYAML{Version: 2, Ethernets: map[string]seedEthernetYAML{}}
+	for i, mac := range g.MACs {
+		n.Ethernets[fmt.Sprintf("nic%d", i)] = seedEthernetYAML{
+			Match:     map[string]string{"macaddress": strings.ToLower(mac.String())},
+			DHCP4:     true,
+			Overrides: map[string]int{"route-metric": 100 * (i + 1)},
+			Optional:  i > 0,
+		}
+	}
+	return n
+}
+
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), e.Close()
+}
