@@ -1,0 +1,186 @@
+// Package settings reads a program's settings strictly: the first file of a search
+// path over the defaults, CROFT_* of the environment over the file, flags over
+// both. Whatever it does not know is an error that names the place and the nearest
+// right word, so that a typo never means a default.
+package settings
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/adrg/xdg"
+
+	"croft"
+	"croft/internal/nearest"
+)
+
+// Source says where settings come from.
+type Source struct {
+	Name  string                      // of the file, such as schedule.yaml
+	File  string                      // a file that somebody named, which has to exist; else Name is searched
+	Dirs  []string                    // searched for Name, SearchPath by default; the first that has it counts alone
+	Env   func(string) (string, bool) // os.LookupEnv by default
+	Flags map[string]string           // values by their paths, such as etcd.endpoints
+}
+
+// SearchPath is where files of settings are looked for: the working directory, the
+// user's configuration, the machine's.
+func SearchPath() []string {
+	return []string{".", filepath.Join(xdg.ConfigHome, "croft"), "/etc/croft"}
+}
+
+// Load returns the defaults changed by what the source says, and the file that was
+// read, empty where there is none. T is a struct whose fields have yaml tags. A
+// setting in a struct within has a dotted path, and the environment's name for
+// etcd.endpoints is CROFT_ETCD_ENDPOINTS, where empty counts as unset; a list of
+// texts is divided by commas there and in flags.
+//
+// Where *T has a method Validate() error, it has the last word. Every error is
+// Invalid, but for a named file that is absent: NotFound.
+func Load[T any](defaults T, s Source) (settings T, file string, err error) {
+	settings = defaults
+	v := reflect.ValueOf(&settings).Elem()
+	file, text, err := s.read()
+	if err != nil {
+		return defaults, file, err
+	}
+	if err := decodeFile(file, text, v); err != nil {
+		return defaults, file, err
+	}
+	if err := s.overlay(v); err != nil {
+		return defaults, file, err
+	}
+	if valid, ok := any(&settings).(interface{ Validate() error }); ok {
+		if err := valid.Validate(); err != nil {
+			return defaults, file, croft.Errorf(croft.Invalid, "settings: %w", err)
+		}
+	}
+	return settings, file, nil
+}
+
+// read finds the file and returns what is in it.
+func (s Source) read() (file string, text []byte, err error) {
+	if s.File != "" {
+		text, err = os.ReadFile(s.File)
+		if os.IsNotExist(err) {
+			return s.File, nil, croft.Errorf(croft.NotFound, "there is no file of settings %s", s.File)
+		}
+		return s.File, text, readError(err)
+	}
+	dirs := s.Dirs
+	if dirs == nil {
+		dirs = SearchPath()
+	}
+	for _, dir := range dirs {
+		file = filepath.Join(dir, s.Name)
+		text, err = os.ReadFile(file)
+		if !os.IsNotExist(err) {
+			return file, text, readError(err)
+		}
+	}
+	return "", nil, nil
+}
+
+func readError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return croft.Errorf(croft.Invalid, "read settings: %w", err)
+}
+
+// overlay sets what the environment and the flags say.
+func (s Source) overlay(v reflect.Value) error {
+	env := s.Env
+	if env == nil {
+		env = os.LookupEnv
+	}
+	all := leaves(v, "")
+	for _, l := range all {
+		name := EnvName(l.path)
+		if text, ok := env(name); ok && text != "" {
+			if err := l.set(text); err != nil {
+				return croft.Errorf(croft.Invalid, "%s: %w", name, err)
+			}
+		}
+	}
+	for path, text := range s.Flags {
+		i := slices.IndexFunc(all, func(l leaf) bool { return l.path == path })
+		if i < 0 {
+			return fmt.Errorf("settings have no %q", path) // a mistake in the program, not of its user
+		}
+		if err := all[i].set(text); err != nil {
+			return croft.Errorf(croft.Invalid, "flag for %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// EnvName is the variable that overrides the setting at a path.
+func EnvName(path string) string {
+	return "CROFT_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
+}
+
+// leaf is one setting.
+type leaf struct {
+	path  string
+	value reflect.Value
+}
+
+// leaves lists the settings of a struct and of those within it.
+func leaves(v reflect.Value, prefix string) []leaf {
+	var all []leaf
+	for _, f := range fieldsOf(v.Type()) {
+		field, path := v.FieldByIndex(f.index), prefix+f.name
+		if isGroup(field.Type()) {
+			all = append(all, leaves(field, path+".")...)
+		} else {
+			all = append(all, leaf{path, field})
+		}
+	}
+	return all
+}
+
+// set reads the text as the file would have it, lists of texts with commas.
+func (l leaf) set(text string) error {
+	list := l.value.Kind() == reflect.Slice && l.value.Type().Elem().Kind() == reflect.String
+	if !list {
+		return decodeText(text, l.value)
+	}
+	words := strings.Split(text, ",")
+	fresh := reflect.MakeSlice(l.value.Type(), len(words), len(words))
+	for i, word := range words {
+		fresh.Index(i).SetString(strings.TrimSpace(word))
+	}
+	l.value.Set(fresh)
+	return nil
+}
+
+type field struct {
+	name  string
+	index []int
+}
+
+// fieldsOf lists the fields of a struct that have a yaml tag.
+func fieldsOf(t reflect.Type) []field {
+	var all []field
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if f.IsExported() && name != "" && name != "-" {
+			all = append(all, field{name, f.Index})
+		}
+	}
+	return all
+}
+
+// unknown is the error for a key that a struct does not have.
+func unknown(t reflect.Type, path, key string) error {
+	var names []string
+	for _, f := range fieldsOf(t) {
+		names = append(names, f.name)
+	}
+	return fmt.Errorf("unknown setting %q%s", path+key, nearest.Hint(key, names))
+}
