@@ -1,0 +1,186 @@
+package image
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/adrg/xdg"
+	"gopkg.in/yaml.v3"
+
+	"croft"
+	"croft/internal/nearest"
+)
+
+//go:embed images.yaml
+var builtin []byte
+
+// Entry is one image of a catalog. Either URL or Alias is set.
+type Entry struct {
+	Name        string `yaml:"-" json:"name"`
+	Alias       string `yaml:"alias,omitempty" json:"alias,omitempty"`   // the entry that this is another name of
+	URL         string `yaml:"url,omitempty" json:"url,omitempty"`       // http, https or file URL, or absolute path
+	SHA256      string `yaml:"sha256,omitempty" json:"sha256,omitempty"` // at most one of these three
+	SHA512      string `yaml:"sha512,omitempty" json:"sha512,omitempty"`
+	Sums        string `yaml:"sums,omitempty" json:"sums,omitempty"` // list of checksums, relative to URL
+	Description string `yaml:"description,omitempty" json:"description,omitempty"`
+	User        string `yaml:"user,omitempty" json:"user,omitempty"` // whom to log in as
+}
+
+// Reference is the entry in the one string that an order carries.
+func (e Entry) Reference() (string, error) {
+	ref, err := e.reference()
+	return ref.String(), err
+}
+
+func (e Entry) reference() (Reference, error) {
+	ref, err := ParseReference(e.URL)
+	if err != nil {
+		return Reference{}, err
+	}
+	checks := map[string]string{"sha256": e.SHA256, "sha512": e.SHA512, "sums": e.Sums}
+	given := 0
+	for key, value := range checks {
+		if value == "" {
+			continue
+		}
+		given++
+		if err := ref.setCheck(key, value); err != nil {
+			return Reference{}, err
+		}
+	}
+	if given > 1 {
+		return Reference{}, croft.Errorf(croft.Invalid, "give one of sha256, sha512 and sums, not several")
+	}
+	return ref, nil
+}
+
+// Catalog resolves the names of images. The zero Catalog knows none.
+type Catalog struct {
+	entries map[string]Entry
+}
+
+// CatalogFiles are where an operator and a user keep images of their own; the
+// later one wins. Neither has to exist.
+func CatalogFiles() []string {
+	return []string{"/etc/croft/images.yaml", filepath.Join(xdg.ConfigHome, "croft", "images.yaml")}
+}
+
+// LoadCatalog joins the built-in images with those of the files that exist and
+// then with more, by name; the later wins. An entry that cannot be used is
+// Invalid, and so is a word in a file that is not known.
+func LoadCatalog(files []string, more map[string]Entry) (Catalog, error) {
+	c := Catalog{entries: make(map[string]Entry)}
+	if err := c.read("built-in images", bytes.NewReader(builtin)); err != nil {
+		return Catalog{}, err
+	}
+	for _, name := range files {
+		if err := c.readFile(name); err != nil {
+			return Catalog{}, err
+		}
+	}
+	if err := c.add("settings", more); err != nil {
+		return Catalog{}, err
+	}
+	return c, c.checkAliases()
+}
+
+func (c Catalog) readFile(name string) error {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read image catalog: %w", err)
+	}
+	defer f.Close()
+	return c.read(name, f)
+}
+
+func (c Catalog) read(source string, r io.Reader) error {
+	dec := yaml.NewDecoder(r)
+	dec.KnownFields(true)
+	var entries map[string]Entry
+	if err := dec.Decode(&entries); err != nil && !errors.Is(err, io.EOF) {
+		return croft.Errorf(croft.Invalid, "%s: %w", source, err)
+	}
+	return c.add(source, entries)
+}
+
+func (c Catalog) add(source string, entries map[string]Entry) error {
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		e := entries[name]
+		e.Name = name
+		if looksLikeReference(name) || name == "" {
+			return croft.Errorf(croft.Invalid, "%s: %q cannot be the name of an image: it looks like an address", source, name)
+		}
+		if (e.URL == "") == (e.Alias == "") {
+			return croft.Errorf(croft.Invalid, "%s: image %s needs a url, or an alias and nothing else", source, name)
+		}
+		if e.URL != "" {
+			if _, err := e.reference(); err != nil {
+				return fmt.Errorf("%s: image %s: %w", source, name, err)
+			}
+		}
+		c.entries[name] = e
+	}
+	return nil
+}
+
+// checkAliases makes sure that every alias leads to a URL, in one step.
+func (c Catalog) checkAliases() error {
+	for _, e := range c.List() {
+		if e.Alias == "" {
+			continue
+		}
+		if target, ok := c.entries[e.Alias]; !ok || target.Alias != "" {
+			return croft.Errorf(croft.Invalid, "image %s is an alias of %q, which is no image with a url%s", e.Name, e.Alias, nearest.Hint(e.Alias, c.Names()))
+		}
+	}
+	return nil
+}
+
+// Resolve returns the entry with this name, an alias resolved, or an entry made
+// of what is a reference already. NotFound: no image has the name. Invalid: a
+// reference that cannot be read.
+func (c Catalog) Resolve(nameOrRef string) (Entry, error) {
+	if looksLikeReference(nameOrRef) {
+		ref, err := ParseReference(nameOrRef)
+		if err != nil {
+			return Entry{}, err
+		}
+		return Entry{Name: ref.Name(), URL: ref.String()}, nil
+	}
+	e, ok := c.entries[nameOrRef]
+	if !ok {
+		return Entry{}, croft.Errorf(croft.NotFound, "there is no image %q in the catalog; name one of it, or give a URL or an absolute path%s",
+			nameOrRef, nearest.Hint(nameOrRef, c.Names()))
+	}
+	if e.Alias != "" {
+		e = c.entries[e.Alias]
+	}
+	return e, nil
+}
+
+// looksLikeReference tells an address from a name: names have neither slash nor colon.
+func looksLikeReference(s string) bool { return strings.ContainsAny(s, "/:#") }
+
+// Names are the names of all images and aliases, in order.
+func (c Catalog) Names() []string { return slices.Sorted(maps.Keys(c.entries)) }
+
+// List returns all entries in the order of their names.
+func (c Catalog) List() []Entry {
+	var list []Entry
+	for _, name := range c.Names() {
+		list = append(list, c.entries[name])
+	}
+	return list
+}

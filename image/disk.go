@@ -1,0 +1,194 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"croft"
+	"croft/compute"
+)
+
+const gib = 1 << 30
+
+// Disk makes, in dir, a guest's disk of size GiB over the image: base.qcow2 or
+// base.raw, a hard link to the image in the cache (a copy where dir is on another
+// file system), and disk.qcow2, an empty overlay on it. A disk that is there and
+// right stays as it is; a torn one that no guest has written to is made again.
+//
+// Invalid: the image needs a greater disk. Unavailable: there is no room, or the
+// image has left the cache since it was fetched. Conflict: a guest's disk of
+// another size or image is there.
+func (c *Cache) Disk(ctx context.Context, img compute.Image, dir string, sizeGB int64) ([]compute.Layer, error) {
+	if err := checkSize(img, sizeGB); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make disk: %w", err)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("make disk: %w", err)
+	}
+	name := filepath.Join(dir, "disk.qcow2")
+	want := overlay{virtual: sizeGB * gib, backing: compute.Layer{Path: filepath.Join(dir, "base."+img.Format), Format: img.Format}}
+	layers := []compute.Layer{{Path: name, Format: "qcow2"}, want.backing}
+
+	switch there, err := examine(name, want); {
+	case err != nil:
+		return nil, fmt.Errorf("make disk in %s: %w", dir, err)
+	case there:
+		return layers, nil
+	}
+	if err := c.makeDisk(ctx, img, name, want); err != nil {
+		return nil, fmt.Errorf("make disk in %s: %w", dir, err)
+	}
+	return layers, nil
+}
+
+func checkSize(img compute.Image, sizeGB int64) error {
+	need := (img.VirtualSize + gib - 1) / gib
+	switch {
+	case sizeGB < 1 || sizeGB > maxVirtual/gib:
+		return croft.Errorf(croft.Invalid, "a disk of %d GiB cannot be made: ask for DISK_GB from 1 to %d", sizeGB, int64(maxVirtual/gib))
+	case sizeGB < need:
+		return croft.Errorf(croft.Invalid, "the image's disk has %s and does not fit the %d GiB asked for: ask for DISK_GB:%d or more",
+			human(img.VirtualSize), sizeGB, need)
+	}
+	return nil
+}
+
+// examine reports whether the disk that is wanted is there already. One that is
+// not right may be replaced only while it is as small as when it was made: then
+// no guest has written anything into it.
+func examine(name string, want overlay) (there bool, err error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	h, err := readQcow2(f, fi.Size())
+	problem := ""
+	switch {
+	case err != nil:
+		problem = err.Error()
+	case h.backing != want.backing.Path || h.backingFormat != want.backing.Format:
+		problem = fmt.Sprintf("it stands on %s", h.backing)
+	case h.virtual != uint64(want.virtual):
+		problem = fmt.Sprintf("it has %s, not %s", human(int64(h.virtual)), human(want.virtual))
+	case fi.Size() < want.length():
+		problem = "it is cut short"
+	case !isRegular(want.backing.Path):
+		problem = "its base image is gone"
+	}
+	if problem != "" && fi.Size() > want.length() {
+		return false, croft.Errorf(croft.Conflict, "%s holds a guest's data and is not the disk that is wanted (%s): move it away", name, problem)
+	}
+	return problem == "", nil
+}
+
+func isRegular(name string) bool {
+	fi, err := os.Lstat(name)
+	return err == nil && fi.Mode().IsRegular()
+}
+
+func (c *Cache) makeDisk(ctx context.Context, img compute.Image, name string, want overlay) error {
+	dir := filepath.Dir(name)
+	if err := c.room(dir, want.length()); err != nil {
+		return err
+	}
+	if err := c.base(ctx, img, want.backing.Path); err != nil {
+		return err
+	}
+	// The hypervisor gives the overlay to its own user when the guest starts.
+	return replaceFile(name, 0o600, func(f *os.File) error {
+		if err := f.Truncate(want.length()); err != nil {
+			return err
+		}
+		return want.write(f)
+	})
+}
+
+// base makes name the same file as the image, or a copy of it.
+func (c *Cache) base(ctx context.Context, img compute.Image, name string) error {
+	src, err := os.Open(img.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return croft.Errorf(croft.Unavailable, "the image %s has left the cache since it was fetched: it has to be fetched again", img.Path)
+	}
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	fi, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	if have, err := os.Lstat(name); err == nil && os.SameFile(have, fi) {
+		return nil
+	}
+	temp := name + tempSuffix
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	switch err := os.Link(img.Path, temp); {
+	case err == nil:
+		return os.Rename(temp, name) // synced with the directory once the overlay is there
+	case !cannotLink(err):
+		return err
+	}
+	if err := c.room(filepath.Dir(name), fi.Size()); err != nil {
+		return err
+	}
+	return replaceFile(name, 0o644, func(f *os.File) error {
+		_, err := copySparse(ctx, f, src)
+		return err
+	})
+}
+
+// cannotLink reports whether a copy must do: another file system, one without
+// hard links, or a rule against them.
+func cannotLink(err error) bool {
+	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.ENOTSUP)
+}
+
+// copySparse copies to a new, empty file and leaves holes where there are only
+// zeros. It stops when ctx ends.
+func copySparse(ctx context.Context, dst *os.File, src io.Reader) (int64, error) {
+	var n int64
+	buf := make([]byte, 256<<10)
+	for {
+		if err := ctx.Err(); err != nil {
+			return n, err
+		}
+		k, err := io.ReadFull(src, buf)
+		if !allZero(buf[:k]) {
+			if _, err := dst.WriteAt(buf[:k], n); err != nil {
+				return n, err
+			}
+		}
+		n += int64(k)
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return n, dst.Truncate(n)
+		case err != nil:
+			return n, err
+		}
+	}
+}
+
+var zeros [256 << 10]byte
+
+func allZero(b []byte) bool { return string(b) == string(zeros[:len(b)]) }

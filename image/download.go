@@ -1,0 +1,347 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/compute"
+)
+
+// maxTries bounds the attempts of one download that bring it no further.
+const maxTries = 3
+
+var (
+	errUnchanged = errors.New("the copy in the cache is the newest") // 304
+	errAgain     = errors.New("ask for the whole file")
+)
+
+// fetchHTTP returns the newest version of an image that a server has. Where the
+// server is silent, a version that the cache has is better than none.
+func (c *Cache) fetchHTTP(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
+	e, img, ok := c.held(ref)
+	if ok && time.Since(e.Checked) < c.fresh {
+		t.finish(e.Size)
+		return img, nil
+	}
+	newer, err := c.renew(ctx, ref, e.validator, ok, t)
+	switch {
+	case err == nil:
+		return newer, nil
+	case errors.Is(err, errUnchanged):
+		c.remember(ref, e)
+		t.finish(e.Size)
+		return img, nil
+	case ok && croft.KindOf(err) == croft.Unavailable && ctx.Err() == nil:
+		c.log.Warn("the copy of an image in the cache is used without knowing whether it is the newest", "op", "fetch", "image", ref.Name(), "err", err)
+		t.finish(e.Size)
+		return img, nil
+	}
+	return compute.Image{}, err
+}
+
+// renew asks the publisher's list, or else the server itself, for what the
+// reference leads to now, and fetches it if that is not in the cache.
+func (c *Cache) renew(ctx context.Context, ref Reference, have validator, held bool, t *transfer) (compute.Image, error) {
+	d := &download{c: c, ref: ref, want: ref.want(), t: t}
+	switch {
+	case ref.Sums != "":
+		want, err := c.listed(ctx, ref)
+		if err != nil {
+			return compute.Image{}, err
+		}
+		if img, ok := c.byDigest(want); ok {
+			return img, c.rememberImage(ref, want, img)
+		}
+		d.want = want
+	case held:
+		d.have = have
+	}
+	return d.run(ctx)
+}
+
+// finish is the count of a transfer that was not needed.
+func (t *transfer) finish(size int64) {
+	t.total.Store(size)
+	t.have.Store(size)
+}
+
+// download brings one image over HTTP into the cache.
+type download struct {
+	c    *Cache
+	ref  Reference
+	want digest    // zero: any content will do
+	have validator // of the version in the cache; zero: fetch in any case
+	t    *transfer
+
+	part    *part
+	began   bool // the server has sent some of it
+	resumed bool // the file was not written in one go
+	looked  int  // how far its beginning was looked at: 0, headSize, earlyHeader
+	local   bool // the failure is this host's own
+}
+
+// run downloads, verifies and commits. What came of an image that may be had later
+// is kept.
+func (d *download) run(ctx context.Context) (img compute.Image, err error) {
+	if d.part, err = d.c.openPart(d.ref, d.want.algo == "sha512"); err != nil {
+		return compute.Image{}, err
+	}
+	d.resumed = d.part.size > 0
+	err = d.complete(ctx)
+	if err == nil {
+		return d.c.commit(d.part, d.ref, d.want, nil)
+	}
+	if d.part.size > 0 && !d.local && (ctx.Err() != nil || croft.KindOf(err) == croft.Unavailable) {
+		return compute.Image{}, errors.Join(err, d.part.close())
+	}
+	d.part.discard()
+	return compute.Image{}, err
+}
+
+// complete attempts until the file is there and right. A cut connection is taken
+// up again at once, because what has come would else be shown as lost; a server
+// that sent nothing is not asked again.
+func (d *download) complete(ctx context.Context) error {
+	best, tries := d.part.size, 0
+	for {
+		err := d.attempt(ctx)
+		if err == nil {
+			if err = d.part.verify(d.want, d.source()); err == nil || !d.resumed {
+				return err
+			}
+			// Two versions may have been joined: once more, in one go.
+			d.resumed = false
+			if err := d.part.reset(validator{}, 0); err != nil {
+				return d.writeError(err)
+			}
+			continue
+		}
+		if !d.began || d.local || ctx.Err() != nil || croft.KindOf(err) != croft.Unavailable {
+			return err
+		}
+		if tries++; d.part.size > best {
+			best, tries = d.part.size, 0
+		}
+		if tries >= maxTries {
+			return err
+		}
+		d.c.log.Info("a download is taken up again", "op", "fetch", "image", d.ref.Name(), "bytes", d.part.size, "reason", err)
+		select {
+		case <-time.After(d.c.pause * time.Duration(tries+1)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// source says where the expected checksum comes from, for the error.
+func (d *download) source() string {
+	if d.ref.Sums != "" {
+		return "of the list " + Reference{URL: d.ref.Sums}.Name()
+	}
+	return "that was asked for"
+}
+
+func (d *download) attempt(ctx context.Context) error {
+	for {
+		err := d.once(ctx)
+		if !errors.Is(err, errAgain) {
+			return err
+		}
+		if err := d.part.reset(validator{}, 0); err != nil {
+			return d.writeError(err)
+		}
+	}
+}
+
+// once makes one request and takes what comes.
+func (d *download) once(ctx context.Context) error {
+	ctx, w := d.c.watch(ctx)
+	defer w.stop()
+	req, err := d.newRequest(ctx)
+	if err != nil {
+		return err
+	}
+	resp, err := d.c.client(d.want != digest{}).Do(req)
+	if err != nil {
+		return w.explain(err)
+	}
+	defer resp.Body.Close()
+	if err := d.accept(resp); err != nil {
+		return err
+	}
+	return d.receive(resp.Body, w)
+}
+
+func (d *download) newRequest(ctx context.Context) (*http.Request, error) {
+	req, err := d.c.request(ctx, d.ref.URL)
+	if err != nil {
+		return nil, err
+	}
+	if p := d.part; p.resumable() {
+		if p.state.Total > 0 && p.size >= p.state.Total {
+			err = p.back()
+		}
+	} else if p.size > 0 {
+		err = p.reset(validator{}, 0)
+	}
+	if err != nil {
+		return nil, d.writeError(err)
+	}
+	switch {
+	case d.part.size > 0:
+		d.resumed = true
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", d.part.size))
+		req.Header.Set("If-Range", d.part.ifRange())
+	default:
+		if d.have.ETag != "" {
+			req.Header.Set("If-None-Match", d.have.ETag)
+		}
+		if d.have.LastModified != "" {
+			req.Header.Set("If-Modified-Since", d.have.LastModified)
+		}
+	}
+	return req, nil
+}
+
+// accept prepares for the body of an answer, or says why there is none to take.
+func (d *download) accept(resp *http.Response) error {
+	version := validator{resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")}
+	partial := resp.Request.Header.Get("Range") != ""
+	switch code := resp.StatusCode; {
+	case code == http.StatusNotModified && d.have != (validator{}) && !partial:
+		return errUnchanged
+	case code == http.StatusOK:
+		if err := d.part.reset(version, max(0, resp.ContentLength)); err != nil {
+			return d.writeError(err)
+		}
+	case code == http.StatusRequestedRangeNotSatisfiable && partial:
+		return errAgain
+	case code == http.StatusPartialContent && partial:
+		start, total, ok := parseContentRange(resp.Header.Get("Content-Range"))
+		if !ok || start != d.part.size || version.ETag != "" && version.ETag != d.part.state.ETag {
+			return errAgain // not what was asked for
+		}
+		d.part.state.Total = total
+		if err := d.part.catchUp(); err != nil {
+			return err
+		}
+	default:
+		return statusError(resp)
+	}
+	d.began = true
+	d.t.total.Store(d.part.state.Total)
+	d.t.have.Store(d.part.size)
+	return d.makeRoom()
+}
+
+// makeRoom checks, once the size is known, that the image may come.
+func (d *download) makeRoom() error {
+	total := d.part.state.Total
+	if err := d.c.admit(total); err != nil {
+		return err
+	}
+	if err := d.c.room(d.c.dir, max(0, total-d.part.size)); err != nil {
+		d.local = true
+		return err
+	}
+	return nil
+}
+
+// parseContentRange reads "bytes START-END/TOTAL"; the total may be unknown (*).
+func parseContentRange(s string) (start, total int64, ok bool) {
+	span, size, ok := strings.Cut(strings.TrimPrefix(s, "bytes "), "/")
+	first, _, dash := strings.Cut(span, "-")
+	if !ok || !dash || !strings.HasPrefix(s, "bytes ") {
+		return 0, 0, false
+	}
+	start, err := strconv.ParseInt(first, 10, 64)
+	if err != nil || start < 0 {
+		return 0, 0, false
+	}
+	if size == "*" {
+		return start, 0, true
+	}
+	total, err = strconv.ParseInt(size, 10, 64)
+	return start, total, err == nil && total > start
+}
+
+// receive writes the body to the part.
+func (d *download) receive(body io.Reader, w *watch) error {
+	r := w.reader(body)
+	buf := make([]byte, 128<<10)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			if err := d.take(buf[:n]); err != nil {
+				return err
+			}
+		}
+		total := d.part.state.Total
+		switch {
+		case err == nil:
+		case !errors.Is(err, io.EOF):
+			return w.explain(err)
+		case total > 0 && d.part.size < total:
+			return w.explain(io.ErrUnexpectedEOF)
+		case total > 0 && d.part.size > total:
+			return croft.Errorf(croft.Invalid, "the server sent more than the %d bytes it announced", total)
+		default:
+			return nil
+		}
+	}
+}
+
+func (d *download) take(b []byte) error {
+	if d.part.size+int64(len(b)) > d.c.max {
+		return d.c.admit(d.part.size + int64(len(b)))
+	}
+	if _, err := d.part.Write(b); err != nil {
+		return d.writeError(err)
+	}
+	d.t.have.Store(d.part.size)
+	return d.look()
+}
+
+// earlyHeader is enough of a file to hold any qcow2 header whole.
+const earlyHeader = 2 << 20
+
+// look refuses what cannot become an image as soon as that can be seen, rather
+// than after gigabytes.
+func (d *download) look() error {
+	if d.looked < headSize && d.part.size >= headSize {
+		d.looked = headSize
+		head, err := d.part.head()
+		if err != nil {
+			return err
+		}
+		if err := refuseHead(head); err != nil {
+			return err
+		}
+	}
+	if d.looked < earlyHeader && d.part.size >= earlyHeader {
+		d.looked = earlyHeader
+		head, err := d.part.head()
+		if err != nil || !isQcow2(head) {
+			return err
+		}
+		h, err := readQcow2(d.part.f, d.part.size)
+		if err != nil {
+			return err
+		}
+		return h.acceptable()
+	}
+	return nil
+}
+
+func (d *download) writeError(err error) error {
+	d.local = true
+	return fmt.Errorf("write download: %w", noSpace(err, d.c.dir))
+}

@@ -1,0 +1,596 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/compute"
+)
+
+func TestFetchKeepsWhatItFetched(t *testing.T) {
+	content := rawImage(1, 1<<20)
+	s, c := newServer(t, content), newCache(t)
+	img := fetch(t, c, s.ref())
+	want := compute.Image{Path: filepath.Join(c.dir, sha(content)+".raw"), Format: "raw", VirtualSize: 1 << 20, Digest: sha(content)}
+	if img != want {
+		t.Errorf("got %+v, want %+v", img, want)
+	}
+	contentIs(t, img.Path, content)
+	fi, err := os.Stat(img.Path)
+	if err != nil || fi.Mode().Perm() != 0o644 {
+		t.Errorf("the hypervisor's user must be able to read it: mode %v, %v", fi.Mode(), err)
+	}
+	if left := listDir(t, c.partDir()); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestFetchReadsQcow2(t *testing.T) {
+	name := made(t, "qcow2", "3G")
+	s, c := newServer(t, read(t, name)), newCache(t)
+	if img := fetch(t, c, s.ref()); img.Format != "qcow2" || img.VirtualSize != 3<<30 || filepath.Ext(img.Path) != ".qcow2" {
+		t.Errorf("got %+v, want a qcow2 image of 3 GiB", img)
+	}
+}
+
+func TestFetchAsksWhetherThereIsANewerOne(t *testing.T) {
+	for _, v := range []struct {
+		name string
+		set  func(*server)
+	}{
+		{"by its ETag", func(s *server) { s.modified = time.Time{} }},
+		{"by its time of modification", func(s *server) { s.etag = "" }},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			s, c := newServer(t, rawImage(1, 1<<20)), newCache(t)
+			v.set(s)
+			first := fetch(t, c, s.ref())
+			c = again(t, c)
+			if got := fetch(t, c, s.ref()); got != first {
+				t.Errorf("got %+v, want the same as before, %+v", got, first)
+			}
+			r := s.requests()[1]
+			if r.Header.Get("If-None-Match") == "" && r.Header.Get("If-Modified-Since") == "" {
+				t.Errorf("the second request is not conditional: %v", r.Header)
+			}
+			newer := rawImage(2, 1<<20)
+			s.set(func() { s.content, s.modified = newer, s.modified.AddDate(1, 0, 0) })
+			if s.etag != "" {
+				s.set(func() { s.etag = `"v2"` })
+			}
+			if got := fetch(t, c, s.ref()); got.Digest != sha(newer) {
+				t.Errorf("the newer image was not fetched")
+			}
+		})
+	}
+}
+
+func TestFetchDoesNotAskWhatItAskedJustNow(t *testing.T) {
+	s, c := newServer(t, rawImage(1, 1<<20)), newCache(t, func(conf *Config) { conf.Fresh = time.Hour })
+	fetch(t, c, s.ref())
+	fetch(t, c, s.ref())
+	if n := len(s.requests()); n != 1 {
+		t.Errorf("%d requests within the time a copy counts as fresh, want 1", n)
+	}
+}
+
+func TestFetchUsesTheCacheWhenTheServerIsSilent(t *testing.T) {
+	content := rawImage(1, 1<<20)
+	s, c := newServer(t, content), newCache(t)
+	for _, ref := range []string{s.ref(), s.ref() + "#sha256=" + sha(content), s.ref() + "#sums=SUMS"} {
+		s.withSums(func() string { return sha(content) + "  disk.img\n" })
+		fetch(t, c, ref)
+		for name, trouble := range map[string]int{"overloaded": 503, "broken": 500} {
+			s.set(func() { s.answer = status(trouble) })
+			if img := fetch(t, c, ref); img.Digest != sha(content) {
+				t.Errorf("%s, server %s: got %+v", ref, name, img)
+			}
+		}
+	}
+	s.Close()
+	fetch(t, c, s.ref())
+}
+
+func TestFetchOfAPinnedImageNeedsNoServerTwice(t *testing.T) {
+	content := rawImage(1, 1<<20)
+	s, c := newServer(t, content), newCache(t)
+	for _, pin := range []string{"#sha256=" + sha(content), "#sha512=" + sha512of(content)} {
+		fetch(t, c, s.ref()+pin)
+		before := len(s.requests())
+		fetch(t, again(t, c), s.ref()+pin)
+		if n := len(s.requests()); n != before {
+			t.Errorf("%s: %d more requests for what the cache has", pin[:7], n-before)
+		}
+	}
+	if images := cacheHas(t, c); len(images) != 1 {
+		t.Errorf("the same content is kept as %v", images)
+	}
+}
+
+func TestFetchVerifies(t *testing.T) {
+	content := rawImage(1, 1<<20)
+	wrong := strings.Repeat("0", 64)
+	for _, v := range []struct {
+		name, fragment, list string
+		kind                 croft.Kind // empty: it is right
+		words                []string
+	}{
+		{"a right sha256", "sha256=" + sha(content), "", "", nil},
+		{"a right sha512", "sha512=" + sha512of(content), "", "", nil},
+		{"capital letters count the same", "sha256=" + strings.ToUpper(sha(content)), "", "", nil},
+		{"a wrong sha256 names both", "sha256=" + wrong, "", croft.Invalid, []string{wrong, sha(content), "correct the checksum"}},
+		{"a wrong sha512", "sha512=" + wrong + wrong, "", croft.Invalid, []string{wrong, sha512of(content)}},
+		{"the publisher's list", "sums=SUMS", sha(content) + "  disk.img\n", "", nil},
+		{"the publisher's list in sha512", "sums=SUMS", sha512of(content) + " *disk.img\n", "", nil},
+		{"a list with another checksum", "sums=SUMS", wrong + "  disk.img\n", croft.Invalid, []string{wrong, sha(content), "/SUMS"}},
+		{"a list without the image", "sums=SUMS", wrong + "  other.img\n" + wrong + "  third.img\n", croft.Invalid, []string{"disk.img", "/SUMS"}},
+		{"a list of MD5 only", "sums=SUMS", "d41d8cd98f00b204e9800998ecf8427e  disk.img\n", croft.Invalid, []string{"sha256 or sha512"}},
+		{"a list that is not there", "sums=GONE", "", croft.NotFound, []string{"/GONE", "404"}},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			s, c := newServer(t, content), newCache(t)
+			s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+				switch r.URL.Path {
+				case "/SUMS":
+					fmt.Fprint(w, v.list)
+				case "/GONE":
+					w.WriteHeader(404)
+				default:
+					return false
+				}
+				return true
+			}
+			img, err := c.Fetch(t.Context(), s.ref()+"#"+v.fragment, nil)
+			if v.kind == "" {
+				if err != nil || img.Digest != sha(content) {
+					t.Fatalf("got %+v, %v", img, err)
+				}
+				return
+			}
+			refused(t, c, err, v.kind, v.words...)
+			if images := cacheHas(t, c); len(images) > 0 {
+				t.Errorf("in the cache: %v", images)
+			}
+		})
+	}
+}
+
+func TestFetchSaysWhatIsWrong(t *testing.T) {
+	content := rawImage(1, 1<<20)
+	page := append([]byte("<!DOCTYPE html>\n<title>Log in</title>"), make([]byte, 4<<10)...)
+	for _, v := range []struct {
+		name   string
+		answer func(http.ResponseWriter, *http.Request) bool
+		kind   croft.Kind
+		words  []string
+	}{
+		{"nothing at the address", status(404), croft.NotFound, []string{"404 Not Found", "check the address"}},
+		{"gone for good", status(410), croft.NotFound, []string{"410 Gone"}},
+		{"not for everybody", status(403), croft.Invalid, []string{"403 Forbidden"}},
+		{"a broken server", status(500), croft.Unavailable, []string{"500", "try again later"}},
+		{"an overloaded server", status(429), croft.Unavailable, []string{"429"}},
+		{"an answer nobody asked for", status(304), croft.Invalid, []string{"304"}},
+		{"an empty file", status(200), croft.Invalid, []string{"empty"}},
+		{"a web page", lengthOf(len(page), page), croft.Invalid, []string{"web page"}},
+		{"a length that is never reached", lengthOf(2<<20, content), croft.Unavailable, []string{"cut the connection"}},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			s, c := newServer(t, nil), newCache(t)
+			s.etag = ""
+			s.answer = v.answer
+			_, err := c.Fetch(t.Context(), s.ref(), nil)
+			if v.name == "a length that is never reached" {
+				refused(t, nil, err, v.kind, v.words...) // kept, to be taken up again
+				return
+			}
+			refused(t, c, err, v.kind, append(v.words, s.ref())...)
+		})
+	}
+	t.Run("nobody listens", func(t *testing.T) {
+		s, c := newServer(t, content), newCache(t)
+		s.Close()
+		_, err := c.Fetch(t.Context(), s.ref(), nil)
+		refused(t, c, err, croft.Unavailable, "refuses the connection")
+	})
+}
+
+func TestFetchTakesACutDownloadUpAgain(t *testing.T) {
+	content := rawImage(1, 3<<20)
+	s, c := newServer(t, content), newCache(t)
+	s.cutAfter = []int{1 << 20, 1 << 20}
+	img := fetch(t, c, s.ref())
+	contentIs(t, img.Path, content)
+	all := s.requests()
+	if len(all) != 3 {
+		t.Fatalf("%d requests (%s), want 3", len(all), s.ranges())
+	}
+	if got := all[1].Header.Get("If-Range"); got != `"v1"` {
+		t.Errorf("If-Range %q would join two versions", got)
+	}
+	if all[1].Header.Get("Range") == "" || all[2].Header.Get("Range") == "" {
+		t.Errorf("ranges %q: a request asked for the whole again", s.ranges())
+	}
+}
+
+func TestFetchGivesUpWhenNothingMoreComes(t *testing.T) {
+	s, c := newServer(t, rawImage(1, 3<<20)), newCache(t)
+	s.cutAfter = []int{1 << 20, 0, 0, 0, 0, 0}
+	_, err := c.Fetch(t.Context(), s.ref(), nil)
+	refused(t, nil, err, croft.Unavailable, "cut the connection")
+	if n := len(s.requests()); n != 1+maxTries {
+		t.Errorf("%d requests, want %d", n, 1+maxTries)
+	}
+	// What came is not lost.
+	s.set(func() { s.cutAfter, s.seen = nil, nil })
+	img := fetch(t, c, s.ref())
+	contentIs(t, img.Path, s.content)
+	if s.ranges() == "" {
+		t.Errorf("the next fetch began anew")
+	}
+}
+
+func TestFetchNeverJoinsTwoVersions(t *testing.T) {
+	older, newer := rawImage(1, 3<<20), rawImage(2, 3<<20)
+	change := func(s *server) { s.set(func() { s.content, s.etag = newer, `"v2"` }) }
+	for _, v := range []struct {
+		name   string
+		etag   string
+		answer func(s *server) func(http.ResponseWriter, *http.Request) bool
+	}{
+		{"the server heeds If-Range", `"v1"`, nil},
+		{"the server has only weak ETags", `W/"v1"`, nil},
+		{"the server ignores If-Range and names the version", `"v1"`, func(s *server) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, r *http.Request) bool { r.Header.Del("If-Range"); return false }
+		}},
+		{"the server answers a range with the whole", `"v1"`, func(s *server) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, r *http.Request) bool { r.Header.Del("Range"); return false }
+		}},
+		{"the server answers another range", `"v1"`, func(s *server) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Header.Get("Range") != "" {
+					r.Header.Set("Range", "bytes=7-")
+					r.Header.Del("If-Range")
+				}
+				return false
+			}
+		}},
+		{"the file has become shorter than what came", `"v1"`, func(s *server) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Header.Get("Range") != "" {
+					w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+					return true
+				}
+				return false
+			}
+		}},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			s, c := newServer(t, older), newCache(t)
+			s.etag, s.modified = v.etag, time.Time{}
+			s.cutAfter = []int{2 << 20, 0, 0, 0}
+			_, err := c.Fetch(t.Context(), s.ref(), nil)
+			refused(t, nil, err, croft.Unavailable)
+			change(s)
+			s.set(func() {
+				s.cutAfter = nil
+				if v.answer != nil {
+					s.answer = v.answer(s)
+				}
+			})
+			img := fetch(t, again(t, c), s.ref())
+			contentIs(t, img.Path, newer)
+		})
+	}
+}
+
+func TestFetchBeginsAnewWhenResumingSpoiltTheChecksum(t *testing.T) {
+	older, newer := rawImage(1, 3<<20), rawImage(2, 3<<20)
+	s, c := newServer(t, older), newCache(t)
+	ref := s.ref() + "#sha256=" + sha(newer)
+	s.cutAfter = []int{2 << 20, 0, 0, 0}
+	_, err := c.Fetch(t.Context(), ref, nil)
+	refused(t, nil, err, croft.Unavailable)
+	s.set(func() { s.content, s.cutAfter = newer, nil }) // the same ETag: a lying server
+	contentIs(t, fetch(t, c, ref).Path, newer)
+}
+
+func TestFetchAfterAKill(t *testing.T) {
+	content := rawImage(1, 3<<20)
+	s := newServer(t, content)
+	s.cutAfter = []int{2 << 20, 0, 0, 0}
+	c := newCache(t)
+	_, err := c.Fetch(t.Context(), s.ref(), nil)
+	refused(t, nil, err, croft.Unavailable)
+	var part string
+	for _, name := range listDir(t, c.partDir()) {
+		if strings.HasSuffix(name, partSuffix) {
+			part = filepath.Join(c.partDir(), name)
+		}
+	}
+	if part == "" {
+		t.Fatal("no download to take up again")
+	}
+	// What was written after the last sync may be anything after a crash.
+	f, err := os.OpenFile(part, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Write(make([]byte, 12345))
+	f.Close()
+	litter := []string{
+		writeFile(t, filepath.Join(c.dir, "index.json.tmp"), []byte("{")),
+		writeFile(t, filepath.Join(c.partDir(), "alone.part"), content[:99]),
+		writeFile(t, filepath.Join(c.partDir(), "alone2.json"), []byte("{}")),
+	}
+	s.set(func() { s.seen, s.cutAfter = nil, nil })
+
+	c = again(t, c)
+	for _, name := range litter {
+		if _, err := os.Stat(name); err == nil {
+			t.Errorf("%s is still there", name)
+		}
+	}
+	contentIs(t, fetch(t, c, s.ref()).Path, content)
+	if got, want := s.ranges(), "bytes=2097152-"; got != want {
+		t.Errorf("ranges %q, want %q", got, want)
+	}
+}
+
+func TestFetchOfADownloadThatWasCompleteWhenItWasKilled(t *testing.T) {
+	content := rawImage(1, 3<<20)
+	s, c := newServer(t, content), newCache(t)
+	ref, err := ParseReference(s.ref())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.openPart(ref, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.reset(validator{ETag: s.etag}, int64(len(content))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.close(); err != nil {
+		t.Fatal(err)
+	}
+	contentIs(t, fetch(t, again(t, c), s.ref()).Path, content)
+	if got, want := s.ranges(), fmt.Sprintf("bytes=%d-", len(content)-1); got != want {
+		t.Errorf("ranges %q, want %q: the last byte proves that it is the same version", got, want)
+	}
+}
+
+func TestFetchEndsWhenTheServerStalls(t *testing.T) {
+	s := newServer(t, nil)
+	c := newCache(t, func(conf *Config) { conf.Stall = 50 * time.Millisecond })
+	for _, v := range []struct {
+		name string
+		send int
+	}{{"before it answers", -1}, {"in the middle", 1 << 20}} {
+		t.Run(v.name, func(t *testing.T) {
+			release := make(chan struct{})
+			defer close(release)
+			s.set(func() {
+				s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+					if v.send >= 0 {
+						w.Header().Set("Content-Length", "3145728")
+						w.Write(rawImage(1, v.send))
+						w.(http.Flusher).Flush()
+					}
+					select {
+					case <-r.Context().Done():
+					case <-release:
+					}
+					return true
+				}
+			})
+			_, err := c.Fetch(t.Context(), s.ref(), nil)
+			refused(t, nil, err, croft.Unavailable, "sent nothing for 50ms")
+		})
+	}
+}
+
+func TestFetchSharesOneDownload(t *testing.T) {
+	content := rawImage(1, 2<<20)
+	s, c := newServer(t, content), newCache(t)
+	all, here := make(chan struct{}), make(chan struct{})
+	s.answer = func(http.ResponseWriter, *http.Request) bool { close(here); <-all; return false }
+	const callers = 10
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			var last croft.Progress
+			img, err := c.Fetch(t.Context(), s.ref(), func(p croft.Progress) { last = p })
+			if err != nil || img.Digest != sha(content) {
+				t.Errorf("got %+v, %v", img, err)
+			}
+			if want := (croft.Progress{Done: 2 << 20, Total: 2 << 20}); last != want {
+				t.Errorf("the last progress is %+v, want %+v", last, want)
+			}
+		})
+	}
+	<-here
+	waitFor(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return waiters(c) == callers })
+	close(all)
+	wg.Wait()
+	if n := len(s.requests()); n != 1 {
+		t.Errorf("%d requests for %d callers", n, callers)
+	}
+}
+
+func waiters(c *Cache) (n int) {
+	for _, f := range c.flights {
+		n += f.waiters
+	}
+	return n
+}
+
+// waitFor polls, bounded by the test's own deadline.
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatal("the test ended before")
+		}
+	}
+}
+
+func TestFetchGoesOnWhileSomebodyWaits(t *testing.T) {
+	content := rawImage(1, 2<<20)
+	s, c := newServer(t, content), newCache(t)
+	gate := make(chan struct{})
+	s.answer = func(http.ResponseWriter, *http.Request) bool { <-gate; return false }
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := c.Fetch(ctx, s.ref(), nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the caller's own end", err)
+		}
+	})
+	wg.Go(func() {
+		if _, err := c.Fetch(t.Context(), s.ref(), nil); err != nil {
+			t.Errorf("one caller's end ended another's fetch: %v", err)
+		}
+	})
+	waitFor(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return waiters(c) == 2 })
+	cancel()
+	waitFor(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return waiters(c) == 1 })
+	close(gate)
+	wg.Wait()
+}
+
+func TestFetchEndsWithItsLastCaller(t *testing.T) {
+	s, c := newServer(t, rawImage(1, 2<<20)), newCache(t)
+	here := make(chan struct{})
+	s.answer = func(_ http.ResponseWriter, r *http.Request) bool { close(here); <-r.Context().Done(); return true }
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { <-here; cancel() })
+	_, err := c.Fetch(ctx, s.ref(), nil)
+	wg.Wait()
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if len(c.flights) != 0 {
+		t.Errorf("a fetch goes on that nobody waits for")
+	}
+	s.set(func() { s.answer = nil })
+	fetch(t, c, s.ref())
+}
+
+func TestFetchRefusesWhatIsTooLarge(t *testing.T) {
+	content := rawImage(1, 2<<20)
+	for _, v := range []struct {
+		name   string
+		answer func(http.ResponseWriter, *http.Request) bool
+	}{
+		{"as announced", nil},
+		{"not announced", func(w http.ResponseWriter, r *http.Request) bool {
+			w.(http.Flusher).Flush()
+			w.Write(content)
+			return true
+		}},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			s, c := newServer(t, content), newCache(t, func(conf *Config) { conf.MaxBytes = 1 << 20 })
+			s.answer = v.answer
+			_, err := c.Fetch(t.Context(), s.ref(), nil)
+			refused(t, c, err, croft.Invalid, "1 MiB")
+		})
+	}
+}
+
+func TestFetchNeedsRoom(t *testing.T) {
+	s, c := newServer(t, rawImage(1, 2<<20)), newCache(t)
+	c.free = func(string) (int64, error) { return slack + 1<<20, nil }
+	_, err := c.Fetch(t.Context(), s.ref(), nil)
+	refused(t, c, err, croft.Unavailable, "66 MiB more are needed", "65 MiB are free")
+}
+
+func TestFetchFollowsOnlySafeRedirects(t *testing.T) {
+	content := rawImage(1, 1<<20)
+	for _, v := range []struct {
+		name, to string
+		words    string // empty: followed
+	}{
+		{"to another address", "/other.img", ""},
+		{"to a file of the host", "file:///etc/passwd", "only http and https"},
+		{"to another protocol", "ftp://example.com/disk.img", "only http and https"},
+		{"to a metadata server", "http://169.254.169.254/latest/meta-data/", "link-local"},
+		{"to a metadata server by IPv6", "http://[fe80::1]/latest", "link-local"},
+		{"to a metadata server by IPv4 within IPv6", "http://[::ffff:169.254.169.254]/latest", "link-local"},
+		{"in circles", "/disk.img", "in circles"},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			s, c := newServer(t, content), newCache(t)
+			s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path != "/disk.img" {
+					return false
+				}
+				http.Redirect(w, r, v.to, http.StatusFound)
+				return true
+			}
+			_, err := c.Fetch(t.Context(), s.ref(), nil)
+			if v.words == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			refused(t, c, err, croft.Invalid, v.words)
+		})
+	}
+}
+
+// roundTrip is a transport without a network.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestFetchLeavesHTTPSOnlyForWhatIsPinned(t *testing.T) {
+	content := rawImage(1, 1<<20)
+	s := newServer(t, content)
+	c := newCache(t, func(conf *Config) {
+		conf.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Scheme == "https" {
+				return &http.Response{StatusCode: 302, Header: http.Header{"Location": {s.ref()}}, Body: http.NoBody, Request: r}, nil
+			}
+			return http.DefaultTransport.RoundTrip(r)
+		})
+	})
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	_, err := c.Fetch(t.Context(), "https://example.com/disk.img", nil)
+	refused(t, c, err, croft.Invalid, "from https to http")
+	fetch(t, c, "https://example.com/disk.img#sha256="+sha(content))
+}
+
+func TestNamesMayNotLeadToLinkLocalAddresses(t *testing.T) {
+	for resolved, want := range map[string]croft.Kind{
+		"127.0.0.1:80":                "",
+		"192.0.2.7:443":               "",
+		"[2001:db8::1]:443":           "",
+		"169.254.169.254:80":          croft.Invalid,
+		"[fe80::1]:80":                croft.Invalid,
+		"[fe80::1%eth0]:80":           croft.Invalid,
+		"[::ffff:169.254.169.254]:80": croft.Invalid,
+	} {
+		if got := croft.KindOf(checkResolved("example.com", resolved)); got != want {
+			t.Errorf("%s: %q, want %q", resolved, got, want)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"croft"
+)
+
+func TestProgressIsToldFiveTimesASecondAndAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &flight{done: make(chan struct{}), err: errors.New("cut")}
+		f.total.Store(1000)
+		go func() {
+			for range 100 { // a second's worth
+				time.Sleep(10 * time.Millisecond)
+				f.have.Add(9)
+			}
+			time.Sleep(10 * time.Second) // nothing comes
+			f.have.Add(50)
+			close(f.done)
+		}()
+		var told []int64
+		if _, err := f.wait(t.Context(), func(p croft.Progress) { told = append(told, p.Done) }); err != f.err {
+			t.Errorf("got %v, want the flight's error", err)
+		}
+		if len(told) < 5 || len(told) > 7 || !slices.IsSorted(told) || told[len(told)-1] != 950 {
+			t.Errorf("told %v: want five or six counts upwards and the last, 950", told)
+		}
+	})
+}
+
+func TestProgressIsToldWhenTheCallerGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &flight{done: make(chan struct{})}
+		f.have.Store(7)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var last croft.Progress
+		_, err := f.wait(ctx, func(p croft.Progress) { last = p })
+		if !errors.Is(err, context.DeadlineExceeded) || last.Done != 7 {
+			t.Errorf("got %v, last %+v", err, last)
+		}
+	})
+}
+
+func TestAFetchWaitsForTheEndOfAnAbandonedOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Cache{flights: make(map[string]*flight)}
+		ref := Reference{Path: "/x"}
+		old := &flight{done: make(chan struct{})} // nobody waits: it is ending
+		c.flights[ref.String()] = old
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := c.join(ctx, ref); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v: it joined a fetch that is ending, or began another beside it", err)
+		}
+	})
+}

@@ -1,0 +1,154 @@
+// Package image brings a guest's disk image onto the host and makes disks of it.
+//
+// An image is named by a reference: an http or https URL, or an absolute path on
+// the host, with an optional fragment that says how it is verified
+// (#sha256=HEX, #sha512=HEX, or #sums=URL for the publisher's own list). Short
+// names such as debian-12 are resolved to references by a Catalog, on the side
+// of whoever asks.
+//
+// A Cache fetches each image once, however many instances wait for it, takes a
+// broken download up where it ended, verifies it, and reads its header itself
+// before any hypervisor sees the file: an image that points at another file
+// (backing file, data file), is encrypted, or is no disk at all never enters the
+// cache. What is in the cache is named by its SHA-256 and never changes.
+package image
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/compute"
+)
+
+var _ compute.Images = (*Cache)(nil)
+
+// DefaultMaxBytes is the size of the cache where the settings name none (64 GiB).
+const DefaultMaxBytes = 64 << 30
+
+// Config is what a Cache needs. Only Dir is required.
+type Config struct {
+	// Dir holds the images, world-readable, because the hypervisor reads them as
+	// another user. One Cache may use it at a time; the agent's lock on its state
+	// directory sees to that.
+	Dir string
+	// MaxBytes bounds one image and all of them together. The least recently used
+	// go first; one that a disk stands on or that was used in the last ten minutes
+	// stays, so the bound is soft. Zero is DefaultMaxBytes.
+	MaxBytes int64
+	// Stall is how long a server may send nothing. Zero is 30 seconds.
+	Stall time.Duration
+	// Fresh is how long a copy is used without asking the server whether it still
+	// is the newest. Zero is a minute, negative asks every time.
+	Fresh time.Duration
+	// Transport carries the requests. Nil is Go's own, with the proxies of the
+	// environment, and names that resolve to link-local addresses refused.
+	Transport http.RoundTripper
+	// Log gets a line per image fetched, evicted, or used although its server is
+	// silent. Nil is slog.Default().
+	Log *slog.Logger
+}
+
+// Cache keeps verified images in a directory. All methods may be called at once.
+type Cache struct {
+	dir   string
+	max   int64
+	stall time.Duration
+	fresh time.Duration
+	http  http.RoundTripper
+	log   *slog.Logger
+
+	// What tests shorten.
+	grace time.Duration               // an image used more recently is not evicted
+	pause time.Duration               // before a cut download is taken up again
+	free  func(string) (int64, error) // bytes available in a directory
+
+	mu      sync.Mutex // guards what follows and the names in dir
+	flights map[string]*flight
+	index   index
+}
+
+// New opens the cache in c.Dir, making it where it is missing, and removes what a
+// killed process left there, except downloads that can be taken up again.
+func New(c Config) (*Cache, error) {
+	if c.Dir == "" || !filepath.IsAbs(c.Dir) {
+		return nil, croft.Errorf(croft.Invalid, "image cache: the directory must be an absolute path, not %q", c.Dir)
+	}
+	cache := &Cache{
+		dir:     filepath.Clean(c.Dir),
+		max:     cmp.Or(c.MaxBytes, DefaultMaxBytes),
+		stall:   cmp.Or(c.Stall, 30*time.Second),
+		fresh:   cmp.Or(c.Fresh, time.Minute),
+		http:    c.Transport,
+		log:     cmp.Or(c.Log, slog.Default()),
+		grace:   10 * time.Minute,
+		pause:   time.Second,
+		free:    freeBytes,
+		flights: make(map[string]*flight),
+	}
+	if cache.http == nil {
+		cache.http = newTransport()
+	}
+	return cache, cache.open()
+}
+
+// Fetch returns the image that ref names, from the cache where it has it. Callers
+// of the same reference share one download; it goes on while one of them waits.
+// Progress, if not nil, is called from this goroutine about five times a second
+// while bytes arrive, and once more at the end.
+func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (compute.Image, error) {
+	r, err := ParseReference(ref)
+	if err != nil {
+		return compute.Image{}, err
+	}
+	f, err := c.join(ctx, r)
+	if err != nil {
+		return compute.Image{}, fmt.Errorf("image %s: %w", r.Name(), err)
+	}
+	defer c.leave(f)
+	img, err := f.wait(ctx, progress)
+	if err != nil {
+		return compute.Image{}, fmt.Errorf("image %s: %w", r.Name(), err)
+	}
+	return img, nil
+}
+
+// fetch is what a flight does: the cheapest way to the image that ref names.
+func (c *Cache) fetch(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
+	if img, ok := c.byDigest(ref.want()); ok {
+		return img, nil
+	}
+	if ref.Path != "" {
+		return c.fetchFile(ctx, ref, t)
+	}
+	return c.fetchHTTP(ctx, ref, t)
+}
+
+// open prepares the directory: made, index read, leftovers swept.
+func (c *Cache) open() error {
+	for _, dir := range []string{c.dir, c.partDir()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make image cache: %w", err)
+		}
+	}
+	// MkdirAll heeds the umask, and the hypervisor's user must get in.
+	if err := os.Chmod(c.dir, 0o755); err != nil {
+		return fmt.Errorf("make image cache: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.loadIndex(); err != nil {
+		return err
+	}
+	if err := c.sweep(); err != nil {
+		return fmt.Errorf("clean image cache: %w", err)
+	}
+	return c.evict(0)
+}

@@ -1,0 +1,184 @@
+package image
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"croft"
+)
+
+// maxVirtual is the largest disk that is accepted or made, 64 TiB.
+const maxVirtual = 64 << 40
+
+// Info is what a file's own header says.
+type Info struct {
+	Format      string // qcow2 or raw
+	VirtualSize int64  // bytes; of a raw image rounded up to whole sectors
+}
+
+// Inspect reads the header of an image of the given size and says what it is. An
+// error is Invalid and says why the file cannot be a guest's base image: it leads
+// to another file, is encrypted, damaged, of another format, or no disk at all.
+// Whatever the file holds, Inspect reads only within it and allocates little.
+func Inspect(r io.ReaderAt, size int64) (Info, error) {
+	if size == 0 {
+		return Info{}, croft.Errorf(croft.Invalid, "the file is empty")
+	}
+	head, err := readHead(r, size)
+	if err != nil {
+		return Info{}, err
+	}
+	if isQcow2(head) {
+		return inspectQcow2(r, size)
+	}
+	if err := refuseHead(head); err != nil {
+		return Info{}, err
+	}
+	return inspectRaw(r, size, head)
+}
+
+// inspectFile is Inspect of a file by name.
+func inspectFile(name string) (Info, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return Info{}, fmt.Errorf("inspect image: %w", err)
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return Info{}, fmt.Errorf("inspect image: %w", err)
+	}
+	return Inspect(f, fi.Size())
+}
+
+// headSize is how much of a file's beginning tells what it is.
+const headSize = 1024
+
+func readHead(r io.ReaderAt, size int64) ([]byte, error) {
+	head := make([]byte, min(size, headSize))
+	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the image's header: %w", err)
+	}
+	return head, nil
+}
+
+// magic is a mark at a fixed place by which a format is known.
+type magic struct {
+	at   int
+	mark string
+}
+
+func (m magic) in(b []byte) bool {
+	return len(b) >= m.at+len(m.mark) && string(b[m.at:m.at+len(m.mark)]) == m.mark
+}
+
+// containers are the formats of disks that are not taken, with qemu-img's name.
+var containers = []struct {
+	magic
+	name, convert string
+}{
+	{magic{0, "KDMV"}, "a VMware disk (VMDK)", "vmdk"},
+	{magic{0, "COWD"}, "a VMware disk (VMDK)", "vmdk"},
+	{magic{0, "# Disk DescriptorFile"}, "the description of a VMware disk (VMDK)", "vmdk"},
+	{magic{0x40, "\x7f\x10\xda\xbe"}, "a VirtualBox disk (VDI)", "vdi"},
+	{magic{0, "vhdxfile"}, "a Hyper-V disk (VHDX)", "vhdx"},
+	{magic{0, "conectix"}, "a Virtual PC disk (VHD)", "vpc"},
+	{magic{0, "QED\x00"}, "a QED disk", "qed"},
+	{magic{0, "QFI\xfb\x00\x00\x00\x01"}, "a qcow disk of version 1", "qcow"},
+	{magic{0, "WithoutFreeSpace"}, "a Parallels disk", "parallels"},
+	{magic{0, "WithouFreSpacExt"}, "a Parallels disk", "parallels"},
+	{magic{0, "Bochs Virtual HD Image"}, "a Bochs disk", "bochs"},
+}
+
+// packed are the archives and compressions that images are published in.
+var packed = []struct {
+	magic
+	name, tool string
+}{
+	{magic{0, "\x1f\x8b"}, "gzip", "gunzip"},
+	{magic{0, "\xfd7zXZ\x00"}, "xz", "unxz"},
+	{magic{0, "\x28\xb5\x2f\xfd"}, "zstd", "unzstd"},
+	{magic{0, "BZh"}, "bzip2", "bunzip2"},
+	{magic{0, "\x04\x22\x4d\x18"}, "lz4", "unlz4"},
+	{magic{0, "PK\x03\x04"}, "zip", "unzip"},
+	{magic{0, "7z\xbc\xaf\x27\x1c"}, "7-Zip", "7z x"},
+	{magic{257, "ustar"}, "tar", "tar -x"},
+}
+
+// refuseHead names a file by its beginning where it is known not to be an image.
+func refuseHead(head []byte) error {
+	for _, c := range containers {
+		if c.in(head) {
+			return croft.Errorf(croft.Invalid, "it is %s, and only qcow2 and raw images are taken: convert it with qemu-img convert -f %s -O qcow2", c.name, c.convert)
+		}
+	}
+	for _, p := range packed {
+		if p.in(head) {
+			return croft.Errorf(croft.Invalid, "it is packed with %s: unpack it first (%s) and give the image inside", p.name, p.tool)
+		}
+	}
+	switch {
+	case (magic{0, "LUKS\xba\xbe"}).in(head):
+		return croft.Errorf(croft.Invalid, "it is encrypted (LUKS), and there is no key for it here")
+	case (magic{0, "\x7fELF"}).in(head):
+		return croft.Errorf(croft.Invalid, "it is a program (ELF), not a disk image")
+	case isMarkup(head):
+		return croft.Errorf(croft.Invalid, "it is a web page or other text with tags, not a disk image: check that the address is the download's own")
+	}
+	return nil
+}
+
+func isMarkup(head []byte) bool {
+	text := bytes.ToLower(bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xef\xbb\xbf")), " \t\r\n"))
+	for _, tag := range []string{"<!doctype", "<html", "<head", "<?xml", "<!--", "<body", "<rss", "<error"} {
+		if bytes.HasPrefix(text, []byte(tag)) {
+			return true
+		}
+	}
+	return false
+}
+
+const sector = 512
+
+// inspectRaw takes what has no format's mark: it must be able to boot, since
+// anything may pass for a raw disk.
+func inspectRaw(r io.ReaderAt, size int64, head []byte) (Info, error) {
+	if size > maxVirtual {
+		return Info{}, croft.Errorf(croft.Invalid, "it has %s, and a disk may have at most %s", human(size), human(maxVirtual))
+	}
+	if markAt(r, size, size-sector, "conectix") {
+		return Info{}, croft.Errorf(croft.Invalid, "it is a Virtual PC disk (VHD) of fixed size, and only qcow2 and raw images are taken: convert it with qemu-img convert -f vpc -O qcow2")
+	}
+	if markAt(r, size, size-sector, "koly") {
+		return Info{}, croft.Errorf(croft.Invalid, "it is an Apple disk (DMG), and only qcow2 and raw images are taken: convert it with qemu-img convert -f dmg -O qcow2")
+	}
+	if bootable(r, size, head) {
+		return Info{Format: "raw", VirtualSize: (size + sector - 1) / sector * sector}, nil
+	}
+	if markAt(r, size, 0x8001, "CD001") {
+		return Info{}, croft.Errorf(croft.Invalid, "it is an ISO 9660 image that starts only from a CD drive: give a disk image (qcow2 or raw)")
+	}
+	return Info{}, croft.Errorf(croft.Invalid, "it is no disk image: it has neither the header of qcow2 nor, as a raw disk has, a boot record or partition table")
+}
+
+// bootable looks for a master boot record or a GUID partition table, with sectors
+// of 512 or 4096 bytes.
+func bootable(r io.ReaderAt, size int64, head []byte) bool {
+	if (magic{510, "\x55\xaa"}).in(head) || (magic{512, "EFI PART"}).in(head) {
+		return true
+	}
+	return markAt(r, size, 4096, "EFI PART")
+}
+
+// markAt reports whether the mark stands at the place, which may lie outside.
+func markAt(r io.ReaderAt, size, place int64, mark string) bool {
+	if place < 0 || place+int64(len(mark)) > size {
+		return false
+	}
+	b := make([]byte, len(mark))
+	n, _ := r.ReadAt(b, place)
+	return n == len(b) && string(b) == mark
+}

@@ -1,0 +1,126 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"croft"
+	"croft/compute"
+)
+
+// guests is where make guest puts what it builds.
+const guests = "/var/lib/croft/guests"
+
+// fetchFile copies a file of this host into the cache, unless the one that was
+// copied last is still the same.
+func (c *Cache) fetchFile(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
+	src, fi, err := openLocal(ref.Path)
+	if err != nil {
+		return compute.Image{}, err
+	}
+	defer src.Close()
+	now := stampOf(fi)
+	if e, img, ok := c.held(ref); ok && e.Stamp != nil && *e.Stamp == now {
+		t.finish(e.Size)
+		return img, nil
+	}
+	if err := c.admit(now.Size); err != nil {
+		return compute.Image{}, err
+	}
+	if _, err := Inspect(src, now.Size); err != nil { // before it is copied for nothing
+		return compute.Image{}, err
+	}
+	if err := c.room(c.dir, min(now.Size, allocated(fi))); err != nil {
+		return compute.Image{}, err
+	}
+	t.total.Store(now.Size)
+	want := ref.want()
+	p, err := c.openPart(ref, want.algo == "sha512")
+	if err != nil {
+		return compute.Image{}, err
+	}
+	if err = c.copyLocal(ctx, p, src, now, t); err == nil {
+		err = p.verify(want, "that was asked for")
+	}
+	if err != nil {
+		p.discard()
+		return compute.Image{}, err
+	}
+	return c.commit(p, ref, want, &now)
+}
+
+// openLocal opens a regular file; anything else might block or never end.
+func openLocal(name string) (*os.File, os.FileInfo, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && filepath.Dir(name) == guests:
+		return nil, nil, croft.Errorf(croft.NotFound, "it is not built on this host yet: run make guest there")
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, croft.Errorf(croft.NotFound, "there is no such file on this host: check the path, or put the image there")
+	case err != nil:
+		return nil, nil, croft.Errorf(croft.Invalid, "it cannot be opened on this host: %w", err)
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = croft.Errorf(croft.Invalid, "it is no regular file: give the path of an image")
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, fi, nil
+}
+
+func stampOf(fi os.FileInfo) stamp {
+	s := stamp{Size: fi.Size(), Modified: fi.ModTime().UnixNano()}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		s.Device, s.Inode = st.Dev, st.Ino
+	}
+	return s
+}
+
+// copyLocal copies the file, hole by hole, into a new part, and makes sure that
+// it did not change meanwhile.
+func (c *Cache) copyLocal(ctx context.Context, p *part, src *os.File, before stamp, t *transfer) error {
+	if err := p.reset(validator{}, before.Size); err != nil {
+		return fmt.Errorf("write image: %w", noSpace(err, c.dir))
+	}
+	if _, err := src.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read image: %w", err)
+	}
+	n, err := copySparse(ctx, p.f, counted{src, p, t})
+	if err != nil {
+		return fmt.Errorf("copy image: %w", noSpace(err, c.dir))
+	}
+	p.size = n
+	after, err := src.Stat()
+	if err != nil {
+		return fmt.Errorf("read image: %w", err)
+	}
+	if n != before.Size || stampOf(after) != before {
+		return croft.Errorf(croft.Unavailable, "it changed while it was read: try again when it is finished")
+	}
+	return nil
+}
+
+// counted puts what is read into the part's sums and the transfer's count.
+type counted struct {
+	io.Reader
+	p *part
+	t *transfer
+}
+
+func (r counted) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.p.hash(b[:n])
+	r.t.have.Store(r.p.hashed)
+	return n, err
+}

@@ -1,0 +1,88 @@
+package image
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"croft"
+	"croft/compute"
+)
+
+// An overlay as it is written here: version 3, clusters of 64 KiB. Cluster 0 is
+// the header, 1 the table of reference counts, 2 its one block of counts, and
+// from 3 on the L1 table, empty: every read goes to the backing file.
+const (
+	overlayBits    = 16
+	overlayCluster = 1 << overlayBits
+	overlayPerL1   = overlayCluster / 8 * overlayCluster // 512 MiB of disk per L1 entry
+	overlayL1At    = 3 * overlayCluster
+)
+
+// overlay is an empty qcow2 image that stands on another file.
+type overlay struct {
+	virtual int64 // bytes
+	backing compute.Layer
+}
+
+func (o overlay) l1Entries() int64 { return (o.virtual + overlayPerL1 - 1) / overlayPerL1 }
+
+func (o overlay) l1Clusters() int64 { return (o.l1Entries()*8 + overlayCluster - 1) / overlayCluster }
+
+// length is the size of the file that write makes.
+func (o overlay) length() int64 { return overlayL1At + o.l1Clusters()*overlayCluster }
+
+// write writes all that is not zero; the file must be new and is given its length
+// by the caller.
+func (o overlay) write(w io.WriterAt) error {
+	header, err := o.header()
+	if err != nil {
+		return err
+	}
+	table := binary.BigEndian.AppendUint64(nil, 2*overlayCluster)
+	var counts []byte // 16 bits each: one for every cluster of the file
+	for range o.length() / overlayCluster {
+		counts = binary.BigEndian.AppendUint16(counts, 1)
+	}
+	for i, b := range [][]byte{header, table, counts} {
+		if _, err := w.WriteAt(b, int64(i)*overlayCluster); err != nil {
+			return fmt.Errorf("write overlay: %w", err)
+		}
+	}
+	return nil
+}
+
+func (o overlay) header() ([]byte, error) {
+	if o.virtual <= 0 || o.virtual > maxVirtual {
+		return nil, croft.Errorf(croft.Invalid, "a disk may have from 1 byte to %s, not %d bytes", human(maxVirtual), o.virtual)
+	}
+	if len(o.backing.Path) > maxBackingLen {
+		return nil, croft.Errorf(croft.Invalid, "the path of the base image is longer than the %d bytes that qcow2 allows: %s", maxBackingLen, o.backing.Path)
+	}
+	u32, u64 := binary.BigEndian.AppendUint32, binary.BigEndian.AppendUint64
+
+	ext := u32(nil, extBackingFormat)
+	ext = u32(ext, uint32(len(o.backing.Format)))
+	ext = append(ext, o.backing.Format...)
+	ext = append(ext, make([]byte, -len(ext)&7)...)
+	ext = u64(ext, extEnd) // the end's own kind and length
+
+	b := []byte(qcowMagic)
+	b = u32(b, 3)
+	b = u64(b, uint64(qcowV3Header+len(ext))) // the name follows the extensions
+	b = u32(b, uint32(len(o.backing.Path)))
+	b = u32(b, overlayBits)
+	b = u64(b, uint64(o.virtual))
+	b = u32(b, 0) // not encrypted
+	b = u32(b, uint32(o.l1Entries()))
+	b = u64(b, overlayL1At)
+	b = u64(b, overlayCluster) // table of reference counts
+	b = u32(b, 1)
+	b = u32(b, 0) // no snapshots
+	b = u64(b, 0)
+	b = append(b, make([]byte, 24)...) // no features
+	b = u32(b, 4)                      // counts of 2^4 bits
+	b = u32(b, qcowV3Header)
+	b = append(b, ext...)
+	return append(b, o.backing.Path...), nil
+}

@@ -1,0 +1,229 @@
+package image
+
+import (
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	partSuffix = ".part"
+	// partAge is how long a download that nobody takes up again is kept.
+	partAge = 7 * 24 * time.Hour
+	// syncEvery is after how many bytes a download is made safe against a crash.
+	syncEvery = 32 << 20
+)
+
+// part is a file on its way into the cache. Beside it lies its state, which names
+// the version it is of and how much of it is on the disk for sure; only so much is
+// believed after a crash.
+type part struct {
+	f     *os.File
+	path  string
+	state partState
+	size  int64 // bytes in the file
+
+	hashed int64 // bytes in the sums
+	sum256 hash.Hash
+	sum512 hash.Hash // nil where nobody asked
+}
+
+type partState struct {
+	Reference string `json:"reference"`
+	Synced    int64  `json:"synced"`
+	Total     int64  `json:"total,omitempty"` // 0 where the server did not say
+	validator
+}
+
+// partDir holds what is on its way; the same file system as the cache.
+func (c *Cache) partDir() string { return filepath.Join(c.dir, "partial") }
+
+// openPart opens the download of a reference, as far as it came.
+func (c *Cache) openPart(ref Reference, with512 bool) (*part, error) {
+	key := sha256.Sum256([]byte(ref.String()))
+	p := &part{path: filepath.Join(c.partDir(), hex.EncodeToString(key[:16])+partSuffix)}
+	var err error
+	if p.f, err = os.OpenFile(p.path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+		return nil, fmt.Errorf("open download: %w", err)
+	}
+	p.restart(with512)
+	if b, err := os.ReadFile(p.statePath()); err == nil && json.Unmarshal(b, &p.state) == nil && p.state.Reference == ref.String() {
+		if fi, err := p.f.Stat(); err == nil {
+			p.size = max(0, min(fi.Size(), p.state.Synced))
+		}
+	}
+	p.state.Reference = ref.String()
+	if err := p.f.Truncate(p.size); err != nil {
+		p.f.Close()
+		return nil, fmt.Errorf("open download: %w", err)
+	}
+	return p, nil
+}
+
+func (p *part) statePath() string { return strings.TrimSuffix(p.path, partSuffix) + ".json" }
+
+func (p *part) restart(with512 bool) {
+	p.hashed, p.sum256, p.sum512 = 0, sha256.New(), nil
+	if with512 {
+		p.sum512 = sha512.New()
+	}
+}
+
+// reset empties the file for another version, or for the same once more.
+func (p *part) reset(v validator, total int64) error {
+	p.size, p.state.Synced = 0, 0
+	p.state.validator, p.state.Total = v, total
+	p.restart(p.sum512 != nil)
+	if err := p.f.Truncate(0); err != nil {
+		return err
+	}
+	return p.save()
+}
+
+func (p *part) save() error { return replaceJSON(p.statePath(), p.state) }
+
+// Write appends, and makes sure from time to time that what was written stays.
+func (p *part) Write(b []byte) (int, error) {
+	n, err := p.f.WriteAt(b, p.size)
+	if p.hashed == p.size {
+		p.hash(b[:n])
+	}
+	p.size += int64(n)
+	if err == nil && p.size-p.state.Synced >= syncEvery {
+		err = p.sync()
+	}
+	return n, err
+}
+
+func (p *part) hash(b []byte) {
+	p.sum256.Write(b)
+	if p.sum512 != nil {
+		p.sum512.Write(b)
+	}
+	p.hashed += int64(len(b))
+}
+
+// sync makes what was written safe and notes how much it is.
+func (p *part) sync() error {
+	if p.state.Synced == p.size {
+		return nil
+	}
+	if err := p.f.Sync(); err != nil {
+		return err
+	}
+	p.state.Synced = p.size
+	return p.save()
+}
+
+// catchUp puts into the sums what an earlier process wrote.
+func (p *part) catchUp() error {
+	buf := make([]byte, 256<<10)
+	for p.hashed < p.size {
+		n, err := p.f.ReadAt(buf[:min(int64(len(buf)), p.size-p.hashed)], p.hashed)
+		if n == 0 && err != nil {
+			return fmt.Errorf("read download: %w", err)
+		}
+		p.hash(buf[:n])
+	}
+	return nil
+}
+
+// back gives up the last byte, so that there is one to ask the server for.
+func (p *part) back() error {
+	p.size--
+	p.state.Synced = min(p.state.Synced, p.size)
+	if p.hashed > p.size {
+		p.restart(p.sum512 != nil)
+	}
+	return p.f.Truncate(p.size)
+}
+
+// resumable reports whether the server can be asked for the rest of this version.
+// A weak ETag names versions that are alike, not the same.
+func (p *part) resumable() bool {
+	return p.size > 0 && p.ifRange() != ""
+}
+
+func (p *part) ifRange() string {
+	if tag := p.state.ETag; tag != "" && !strings.HasPrefix(tag, "W/") {
+		return tag
+	}
+	return p.state.LastModified
+}
+
+// close keeps what is there for the next attempt.
+func (p *part) close() error {
+	return errors.Join(p.sync(), p.f.Close())
+}
+
+// discard removes the download.
+func (p *part) discard() {
+	p.f.Close()
+	os.Remove(p.path)
+	os.Remove(p.statePath())
+}
+
+func (p *part) digest(algo string) digest {
+	h := p.sum256
+	if algo == "sha512" {
+		h = p.sum512
+	}
+	return digest{algo, hex.EncodeToString(h.Sum(nil))}
+}
+
+// head returns the beginning of what has come so far.
+func (p *part) head() ([]byte, error) {
+	b := make([]byte, min(p.size, headSize))
+	if _, err := p.f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return b, nil
+}
+
+// sweep removes what killed processes left: temporary files, and downloads that
+// cannot or will not be taken up again. Caller holds mu.
+func (c *Cache) sweep() error {
+	for _, dir := range []string{c.dir, c.partDir()} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			name := filepath.Join(dir, e.Name())
+			if filepath.Ext(name) != tempSuffix && (dir == c.dir || keepPart(name, e)) {
+				continue
+			}
+			if err := os.RemoveAll(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// keepPart reports whether a file among the downloads is of use: one of a pair,
+// and young.
+func keepPart(name string, e fs.DirEntry) bool {
+	fi, err := e.Info()
+	if err != nil || time.Since(fi.ModTime()) > partAge {
+		return false
+	}
+	stem, ext := strings.TrimSuffix(name, filepath.Ext(name)), filepath.Ext(name)
+	switch ext {
+	case partSuffix:
+		return isRegular(stem + ".json")
+	case ".json":
+		return isRegular(stem + partSuffix)
+	}
+	return false
+}

@@ -1,0 +1,287 @@
+package image
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"croft"
+)
+
+// The parts of the qcow2 format that are needed here, from its specification
+// (docs/interop/qcow2.txt of QEMU). All numbers are big-endian.
+const (
+	qcowMagic     = "QFI\xfb"
+	qcowV2Header  = 72
+	qcowV3Header  = 104
+	maxL1Bytes    = 32 << 20 // QEMU's own limits
+	maxRefTable   = 8 << 20
+	maxBackingLen = 1023
+	maxSnapshots  = 65536
+
+	incompatDirty       = 1 << 0
+	incompatCorrupt     = 1 << 1
+	incompatDataFile    = 1 << 2
+	incompatCompression = 1 << 3
+	incompatExtendedL2  = 1 << 4
+
+	extEnd           = 0
+	extBackingFormat = 0xe2792aca
+	extDataFile      = 0x44415441
+	extCrypto        = 0x0537be77
+
+	offsetMask = 0x00fffffffffffe00 // of an L1 entry: where the L2 table lies
+)
+
+// qcow2 is a header as it stands in the file, its places checked against the
+// file's size and nothing else.
+type qcow2 struct {
+	version       uint32
+	backing       string // name of the backing file
+	backingFormat string
+	clusterBits   uint32
+	virtual       uint64
+	crypt         uint32
+	l1Size        uint32
+	l1Offset      uint64
+	refOffset     uint64
+	refClusters   uint32
+	snapshots     uint32
+	snapOffset    uint64
+	incompat      uint64
+	refOrder      uint32
+	headerLen     uint32
+	compression   uint8
+	dataFile      bool // a header extension names an external data file
+	cryptoHeader  bool // a header extension leads to a LUKS header
+}
+
+func isQcow2(head []byte) bool {
+	return (magic{0, qcowMagic}).in(head) && !(magic{4, "\x00\x00\x00\x01"}).in(head)
+}
+
+func (h *qcow2) cluster() int64 { return 1 << h.clusterBits }
+
+// inspectQcow2 accepts a base image: whole, plain, standing alone.
+func inspectQcow2(r io.ReaderAt, size int64) (Info, error) {
+	h, err := readQcow2(r, size)
+	if err != nil {
+		return Info{}, err
+	}
+	if err := h.acceptable(); err != nil {
+		return Info{}, err
+	}
+	if err := h.checkTables(r, size); err != nil {
+		return Info{}, err
+	}
+	return Info{Format: "qcow2", VirtualSize: int64(h.virtual)}, nil
+}
+
+// damaged is the error of a header that cannot be right.
+func damaged(format string, args ...any) error {
+	return croft.Errorf(croft.Invalid, "its qcow2 header is damaged (%s): fetch or make the image again", fmt.Sprintf(format, args...))
+}
+
+// readQcow2 reads the header, its extensions and the backing file's name.
+func readQcow2(r io.ReaderAt, size int64) (*qcow2, error) {
+	b := make([]byte, min(size, qcowV3Header+8))
+	if n, err := r.ReadAt(b, 0); n < len(b) && err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the qcow2 header: %w", err)
+	}
+	if len(b) < qcowV2Header || string(b[:4]) != qcowMagic {
+		return nil, damaged("it ends after %d bytes", len(b))
+	}
+	h := parseFixed(b)
+	if h.version != 2 && h.version != 3 {
+		return nil, croft.Errorf(croft.Invalid, "it is a qcow2 image of version %d, and only versions 2 and 3 are known: convert it with qemu-img convert -O qcow2", h.version)
+	}
+	if h.version == 3 && len(b) < qcowV3Header {
+		return nil, damaged("it ends after %d bytes", len(b))
+	}
+	if err := h.checkFixed(size); err != nil {
+		return nil, err
+	}
+	end, err := h.readBacking(r, b, size)
+	if err != nil {
+		return nil, err
+	}
+	return h, h.readExtensions(r, end)
+}
+
+// parseFixed reads the fields at fixed places; b has at least the v2 header.
+func parseFixed(b []byte) *qcow2 {
+	u32, u64 := binary.BigEndian.Uint32, binary.BigEndian.Uint64
+	h := &qcow2{
+		version:     u32(b[4:]),
+		clusterBits: u32(b[20:]),
+		virtual:     u64(b[24:]),
+		crypt:       u32(b[32:]),
+		l1Size:      u32(b[36:]),
+		l1Offset:    u64(b[40:]),
+		refOffset:   u64(b[48:]),
+		refClusters: u32(b[56:]),
+		snapshots:   u32(b[60:]),
+		snapOffset:  u64(b[64:]),
+		refOrder:    4,
+		headerLen:   qcowV2Header,
+	}
+	if h.version == 3 && len(b) >= qcowV3Header {
+		h.incompat = u64(b[72:])
+		h.refOrder = u32(b[96:])
+		h.headerLen = u32(b[100:])
+		if h.headerLen > qcowV3Header && len(b) > qcowV3Header {
+			h.compression = b[qcowV3Header]
+		}
+	}
+	return h
+}
+
+func (h *qcow2) checkFixed(size int64) error {
+	if h.clusterBits < 9 || h.clusterBits > 21 {
+		return damaged("clusters of 2^%d bytes", h.clusterBits)
+	}
+	if h.version == 3 && (h.headerLen < qcowV3Header || int64(h.headerLen) > min(h.cluster(), size) || h.headerLen%8 != 0) {
+		return damaged("a header of %d bytes", h.headerLen)
+	}
+	if h.refOrder > 6 {
+		return damaged("reference counts of 2^%d bits", h.refOrder)
+	}
+	return nil
+}
+
+// readBacking reads the backing file's name, and returns where the header's
+// extensions must end: before that name, and within the first cluster.
+func (h *qcow2) readBacking(r io.ReaderAt, b []byte, size int64) (end int64, err error) {
+	offset, length := binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint32(b[16:])
+	end = min(h.cluster(), size)
+	if offset == 0 {
+		return end, nil
+	}
+	if length > maxBackingLen || offset < uint64(h.headerLen) || offset+uint64(length) > uint64(end) || offset > uint64(end) {
+		return 0, damaged("the backing file's name lies outside it")
+	}
+	name := make([]byte, length)
+	if n, err := r.ReadAt(name, int64(offset)); n < len(name) {
+		return 0, fmt.Errorf("read the qcow2 header: %w", err)
+	}
+	h.backing = string(name)
+	if length == 0 {
+		return end, nil
+	}
+	return int64(offset), nil
+}
+
+// readExtensions walks the header's extensions, which lie between it and end.
+func (h *qcow2) readExtensions(r io.ReaderAt, end int64) error {
+	at := int64(h.headerLen)
+	for at+8 <= end {
+		var b [8]byte
+		if n, err := r.ReadAt(b[:], at); n < len(b) {
+			return fmt.Errorf("read the qcow2 header: %w", err)
+		}
+		kind, length := binary.BigEndian.Uint32(b[:]), int64(binary.BigEndian.Uint32(b[4:]))
+		if kind == extEnd {
+			return nil
+		}
+		at += 8
+		if length > end-at {
+			return damaged("an extension of %d bytes reaches beyond it", length)
+		}
+		switch kind {
+		case extDataFile:
+			h.dataFile = true
+		case extCrypto:
+			h.cryptoHeader = true
+		case extBackingFormat:
+			name := make([]byte, min(length, 16))
+			if n, err := r.ReadAt(name, at); n < len(name) {
+				return fmt.Errorf("read the qcow2 header: %w", err)
+			}
+			h.backingFormat = string(name)
+		}
+		at += (length + 7) / 8 * 8
+	}
+	return nil
+}
+
+// acceptable says why the image cannot be a base, if so: everything it holds must
+// be in the file itself, readable without a key, by any QEMU of today.
+func (h *qcow2) acceptable() error {
+	switch {
+	case h.backing != "":
+		return croft.Errorf(croft.Invalid, "it stands on another file (backing file %q), which is not allowed: join the two with qemu-img convert -O qcow2", h.backing)
+	case h.incompat&incompatDataFile != 0 || h.dataFile:
+		return croft.Errorf(croft.Invalid, "it keeps its data in another file, which is not allowed: make it one file with qemu-img convert -O qcow2")
+	case h.crypt != 0 || h.cryptoHeader:
+		return croft.Errorf(croft.Invalid, "it is encrypted, and there is no key for it here: give the image in the clear")
+	case h.incompat&incompatCorrupt != 0:
+		return croft.Errorf(croft.Invalid, "it is marked as corrupt: repair it with qemu-img check -r all, or fetch it again")
+	case h.virtual == 0:
+		return croft.Errorf(croft.Invalid, "its disk has no size: it holds nothing to boot")
+	case h.virtual > maxVirtual:
+		return croft.Errorf(croft.Invalid, "its disk would have more than %s, the most that is allowed", human(maxVirtual))
+	}
+	const known = incompatDirty | incompatCorrupt | incompatDataFile | incompatCompression | incompatExtendedL2
+	if unknown := h.incompat &^ known; unknown != 0 {
+		return croft.Errorf(croft.Invalid, "it needs features of qcow2 that are not known here (bits %#x): convert it with qemu-img convert -O qcow2", unknown)
+	}
+	if zstd := h.incompat&incompatCompression != 0; zstd != (h.compression == 1) || h.compression > 1 {
+		return croft.Errorf(croft.Invalid, "its clusters are compressed in a way that is not known here (type %d): convert it with qemu-img convert -O qcow2", h.compression)
+	}
+	if h.incompat&incompatExtendedL2 != 0 && h.clusterBits < 14 {
+		return damaged("clusters of 2^%d bytes are too small for extended entries", h.clusterBits)
+	}
+	return nil
+}
+
+// perL1 is how many bytes of the disk one entry of the L1 table stands for.
+func (h *qcow2) perL1() uint64 {
+	entry := uint64(8)
+	if h.incompat&incompatExtendedL2 != 0 {
+		entry = 16
+	}
+	return uint64(h.cluster()) / entry * uint64(h.cluster())
+}
+
+// checkTables makes sure that the tables lie inside the file and that the L1
+// table leads to places inside it, as it does not in a file cut short.
+func (h *qcow2) checkTables(r io.ReaderAt, size int64) error {
+	need := (h.virtual + h.perL1() - 1) / h.perL1()
+	l1, refs := uint64(h.l1Size)*8, uint64(h.refClusters)<<h.clusterBits
+	switch {
+	case uint64(h.l1Size) < need || l1 > maxL1Bytes:
+		return damaged("%d L1 entries for a disk of %s", h.l1Size, human(int64(h.virtual)))
+	case !h.inside(h.l1Offset, l1, size):
+		return damaged("the L1 table lies outside the file, which may be cut short")
+	case refs == 0 || refs > maxRefTable || !h.inside(h.refOffset, refs, size):
+		return damaged("the table of reference counts lies outside the file, which may be cut short")
+	case h.snapshots > maxSnapshots || h.snapshots > 0 && !h.inside(h.snapOffset, 1, size):
+		return damaged("the list of snapshots lies outside the file, which may be cut short")
+	}
+	return h.checkL1(r, int64(need), size)
+}
+
+// inside reports whether the range begins at a cluster after the header's and
+// ends within the file.
+func (h *qcow2) inside(offset, length uint64, size int64) bool {
+	return offset >= uint64(h.cluster()) && offset%uint64(h.cluster()) == 0 &&
+		offset <= uint64(size) && length <= uint64(size)-offset
+}
+
+func (h *qcow2) checkL1(r io.ReaderAt, entries, size int64) error {
+	buf := make([]byte, min(entries*8, 64<<10))
+	for at := int64(0); at < entries*8; at += int64(len(buf)) {
+		part := buf[:min(int64(len(buf)), entries*8-at)]
+		if n, err := r.ReadAt(part, int64(h.l1Offset)+at); n < len(part) {
+			return fmt.Errorf("read the qcow2 L1 table: %w", err)
+		}
+		for i := 0; i < len(part); i += 8 {
+			l2 := binary.BigEndian.Uint64(part[i:]) & offsetMask
+			if l2 != 0 && !h.inside(l2, uint64(h.cluster()), size) {
+				return damaged("entry %d of the L1 table leads outside the file, which may be cut short", (at+int64(i))/8)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package image
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+
+	"croft"
+)
+
+// maxSums bounds a list of checksums; the longest known ones have some 100 KiB.
+const maxSums = 4 << 20
+
+// digest is a checksum that a file must have; the zero digest asks for nothing.
+type digest struct {
+	algo string // sha256 or sha512
+	hex  string // lower case
+}
+
+// digestOf tells the algorithm from the number of digits.
+func digestOf(hex string) (digest, bool) {
+	if !isHex(hex) {
+		return digest{}, false
+	}
+	switch len(hex) {
+	case 64:
+		return digest{"sha256", strings.ToLower(hex)}, true
+	case 128:
+		return digest{"sha512", strings.ToLower(hex)}, true
+	}
+	return digest{}, false
+}
+
+// listed fetches the publisher's list and returns the checksum of the image.
+func (c *Cache) listed(ctx context.Context, ref Reference) (digest, error) {
+	text, err := c.fetchSums(ctx, ref.Sums)
+	if err != nil {
+		return digest{}, fmt.Errorf("list of checksums %s: %w", Reference{URL: ref.Sums}.Name(), err)
+	}
+	d, ok := findSum(text, ref.file())
+	if !ok {
+		return digest{}, croft.Errorf(croft.Invalid, "the list of checksums %s has no sha256 or sha512 of %s: check both addresses, or give #sha256=HEX",
+			Reference{URL: ref.Sums}.Name(), ref.file())
+	}
+	return d, nil
+}
+
+func (c *Cache) fetchSums(ctx context.Context, address string) ([]byte, error) {
+	ctx, watch := c.watch(ctx)
+	defer watch.stop()
+	req, err := c.request(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.client(false).Do(req)
+	if err != nil {
+		return nil, watch.explain(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, statusError(resp)
+	}
+	text, err := io.ReadAll(io.LimitReader(watch.reader(resp.Body), maxSums+1))
+	if err != nil {
+		return nil, watch.explain(err)
+	}
+	if len(text) > maxSums {
+		return nil, croft.Errorf(croft.Invalid, "it is longer than %s, too long for such a list", human(maxSums))
+	}
+	return text, nil
+}
+
+// findSum looks a file up in a list of checksums as sha256sum and sha512sum write
+// them ("HEX  NAME", "HEX *NAME") or in the BSD form ("SHA256 (NAME) = HEX"),
+// which may be wrapped in a PGP signature. A list of one bare checksum counts for
+// any file. Where a file has several, the longest wins.
+func findSum(text []byte, file string) (digest, bool) {
+	var found digest
+	lines, bare := 0, digest{}
+	scanner := bufio.NewScanner(bytes.NewReader(text))
+	scanner.Buffer(nil, 64<<10)
+	for scanner.Scan() {
+		line := strings.TrimSpace(scanner.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		lines++
+		name, hex := splitSum(line)
+		d, ok := digestOf(hex)
+		if !ok {
+			continue
+		}
+		if name == "" {
+			bare = d
+		}
+		if path.Base(name) == file && len(d.hex) > len(found.hex) {
+			found = d
+		}
+	}
+	if scanner.Err() != nil {
+		return digest{}, false
+	}
+	if found.hex == "" && lines == 1 {
+		found = bare
+	}
+	return found, found.hex != ""
+}
+
+// splitSum takes one line apart; name is empty where the line has only a checksum.
+func splitSum(line string) (name, hex string) {
+	if i := strings.Index(line, " ("); i > 0 {
+		if j := strings.LastIndex(line, ") = "); j > i {
+			return line[i+2 : j], strings.TrimSpace(line[j+4:])
+		}
+	}
+	hex, name, _ = strings.Cut(line, " ")
+	return strings.TrimPrefix(strings.TrimSpace(name), "*"), hex
+}
