@@ -68,7 +68,8 @@ type Hypervisor interface {
 	// Stop asks the guest to power off and cuts the power when ctx ends or the
 	// hypervisor's grace period is over.
 	Stop(ctx context.Context, id croft.InstanceID) error
-	// Remove cuts the power and removes the definition; no such domain is success.
+	// Remove cuts the power, removes the definition and gives the guest's DHCP leases
+	// back (internal/dhcprelease); no such domain is success.
 	Remove(ctx context.Context, id croft.InstanceID) error
 	// Watch calls wake when a domain's life or addresses changed, or may have. It
 	// reconnects by itself and returns only with ctx.

@@ -1,0 +1,230 @@
+package compute
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/internal/keyed"
+)
+
+// Config is what an Agent is made of. All interfaces but Seeds are required.
+type Config struct {
+	Host      croft.Host        // ID required
+	Partition croft.PartitionID // required
+	Provider  croft.Provider    // what the host offers; ID is Host.ID
+	Dir       string            // required: one directory per instance is made below it
+	NICs      []NIC             // of every guest; addresses are filled in per instance
+
+	Orders     Orders
+	Registry   Registry
+	Records    Records
+	Inventory  Inventory
+	Hypervisor Hypervisor
+	Images     Images
+	Seeds      Seeds // nil: guests read their metadata from the server alone
+
+	MaxBuilds int           // builds at once; 4 by default
+	Resync    time.Duration // how often every instance is looked at; 30 s by default
+	Sweep     time.Duration // how often claims are compared with records; 60 s by default
+	Log       *slog.Logger  // required
+}
+
+// Agent carries out the orders of one host.
+type Agent struct {
+	Config
+	workers keyed.Group[croft.InstanceID]
+	builds  chan struct{} // one token per running build
+
+	mu       sync.Mutex
+	memory   map[croft.InstanceID]*memory
+	booting  map[croft.InstanceID]bool // guests whose address is awaited
+	suspects map[croft.InstanceID]bool // claims without record at the last sweep
+}
+
+// memory is what the agent knows of an instance beyond what it can read. All of
+// it may be lost: a new agent comes to the same end.
+type memory struct {
+	mu       sync.Mutex        // guards the next two; the rest is the worker's own
+	observed croft.Observation // last written
+	known    bool              // observed was written by this agent
+	failed   error             // final for the order of generation failedAt
+	failedAt int64
+	started  time.Time // when it was last started
+	reported bool      // a domain without order was reported
+}
+
+// New checks the configuration. It starts nothing.
+func New(c Config) (*Agent, error) {
+	if c.Host.ID == "" || c.Partition == "" || c.Dir == "" || c.Log == nil ||
+		c.Orders == nil || c.Registry == nil || c.Records == nil ||
+		c.Inventory == nil || c.Hypervisor == nil || c.Images == nil {
+		return nil, croft.Errorf(croft.Invalid, "compute: Host, Partition, Dir, Log and all interfaces but Seeds are required")
+	}
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "compute: directory %s: %w", c.Dir, err)
+	}
+	c.Dir = dir
+	c.MaxBuilds = cmp.Or(c.MaxBuilds, 4)
+	c.Resync = cmp.Or(c.Resync, 30*time.Second)
+	c.Sweep = cmp.Or(c.Sweep, time.Minute)
+	a := &Agent{
+		Config:   c,
+		builds:   make(chan struct{}, c.MaxBuilds),
+		memory:   map[croft.InstanceID]*memory{},
+		booting:  map[croft.InstanceID]bool{},
+		suspects: map[croft.InstanceID]bool{},
+	}
+	a.workers.Do = a.pass
+	return a, nil
+}
+
+// Run carries out orders until ctx ends, then stops offering the host's inventory
+// and returns. Guests keep running. ready is called once the host takes orders.
+func (a *Agent) Run(ctx context.Context, ready func()) error {
+	var work sync.WaitGroup
+	work.Go(func() {
+		_ = a.Orders.WatchOrders(ctx, a.Host.ID, func(id croft.InstanceID) { a.workers.Interrupt(ctx, id) })
+	})
+	work.Go(func() {
+		_ = a.Hypervisor.Watch(ctx, func(id croft.InstanceID) { a.workers.Wake(ctx, id) })
+	})
+	work.Go(func() { every(ctx, a.Resync, a.resync) })
+	work.Go(func() { every(ctx, addressPoll, a.lookForAddresses) })
+	work.Go(func() { every(ctx, a.Sweep, a.sweep) })
+	work.Go(func() {
+		if a.announce(ctx) {
+			ready()
+			_ = a.Registry.StayAlive(ctx, a.Host.ID)
+		}
+	})
+	work.Wait()
+	a.workers.Wait()
+	return a.retire(ctx)
+}
+
+// every calls do at once and then again after each interval, spread by a tenth
+// so that many agents do not act in step.
+func every(ctx context.Context, interval time.Duration, do func(context.Context)) {
+	for ctx.Err() == nil {
+		do(ctx)
+		select {
+		case <-ctx.Done():
+		case <-time.After(interval + rand.N(interval/10+1)):
+		}
+	}
+}
+
+// announce offers the host's inventory and makes the host known, trying until it
+// can or ctx ends.
+func (a *Agent) announce(ctx context.Context) bool {
+	wait := 500 * time.Millisecond
+	for ctx.Err() == nil {
+		err := a.Inventory.EnsureProvider(ctx, a.Provider)
+		if errors.Is(err, croft.Conflict) && a.Provider.Name == a.Host.Name {
+			// Another provider has the host's name, such as this machine's before its
+			// state directory was lost. Names are for people; the UUID is the host.
+			a.Provider.Name = a.Host.Name + "-" + string(a.Host.ID)[:8]
+			a.Log.Warn("another host has this name; it is offered under another", "host", a.Host.ID, "name", a.Provider.Name)
+			continue
+		}
+		if err == nil {
+			err = a.Registry.PutHost(ctx, a.Host)
+		}
+		if err == nil {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		a.Log.Warn("cannot make the host known yet", "host", a.Host.ID, "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, 15*time.Second)
+	}
+	return false
+}
+
+// retire keeps new claims away from the host while no agent serves it. The
+// provider and its claims stay, as its guests do.
+func (a *Agent) retire(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	p := a.Provider
+	p.Inventories = maps.Clone(p.Inventories)
+	for class, inv := range p.Inventories {
+		inv.Reserved = inv.Total
+		p.Inventories[class] = inv
+	}
+	p.Traits = append(slices.Clone(p.Traits), "COMPUTE_STATUS_DISABLED")
+	if err := a.Inventory.EnsureProvider(ctx, p); err != nil {
+		a.Log.Warn("the host's inventory could not be withdrawn; schedulers will see that it is silent", "host", a.Host.ID, "err", err)
+	}
+	return nil
+}
+
+// resync wakes every instance that has an order known here or a domain. Those
+// that have an order and neither are woken by the watch's list.
+func (a *Agent) resync(ctx context.Context) {
+	domains, err := a.Hypervisor.List(ctx)
+	if err != nil {
+		a.logUnless(ctx, err, "list domains")
+		return
+	}
+	ids := map[croft.InstanceID]bool{}
+	for _, d := range domains {
+		ids[d.ID] = true
+	}
+	a.mu.Lock()
+	for id := range a.memory {
+		ids[id] = true
+	}
+	a.mu.Unlock()
+	for id := range ids {
+		a.workers.Wake(ctx, id)
+	}
+}
+
+// logUnless logs an error that is not just the end of ctx.
+func (a *Agent) logUnless(ctx context.Context, err error, op string) {
+	if ctx.Err() == nil {
+		a.Log.Warn("the agent could not finish; it tries again", "host", a.Host.ID, "op", op, "err", err)
+	}
+}
+
+// remember returns the instance's memory, made at the first call.
+func (a *Agent) remember(id croft.InstanceID) *memory {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m, ok := a.memory[id]
+	if !ok {
+		m = &memory{}
+		a.memory[id] = m
+	}
+	return m
+}
+
+func (a *Agent) forget(id croft.InstanceID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.memory, id)
+	delete(a.booting, id)
+}
+
+func (a *Agent) dir(id croft.InstanceID) string { return filepath.Join(a.Dir, string(id)) }
+
+// ConsoleLog is the path of the file that an instance's serial console is logged to.
+func (a *Agent) ConsoleLog(id croft.InstanceID) string {
+	return filepath.Join(a.dir(id), "console.log")
+}

@@ -1,0 +1,82 @@
+package compute
+
+import (
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+
+	"croft"
+)
+
+// API is the agent's HTTP interface, for whoever holds the token that the host's
+// record carries. Serve it with a BaseContext that ends before the server does,
+// since a console may be followed for ever.
+//
+//	GET /livez                                     the process answers
+//	GET /readyz                                    the host takes orders
+//	GET /v1/instances/{id}/console[?follow=1]      log of the serial console, as text
+type API struct {
+	Agent *Agent
+	Token string      // required
+	Ready func() bool // required
+}
+
+// Handler serves the API.
+func (api *API) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !api.Ready() {
+			http.Error(w, "the host does not take orders yet", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	mux.Handle("GET /v1/instances/{id}/console", api.authorized(api.console))
+	return mux
+}
+
+func (api *API) authorized(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok || api.Token == "" || subtle.ConstantTimeCompare([]byte(given), []byte(api.Token)) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "a bearer token is required", http.StatusUnauthorized)
+			return
+		}
+		next(w, r)
+	})
+}
+
+func (api *API) console(w http.ResponseWriter, r *http.Request) {
+	id, err := croft.ParseInstanceID(r.PathValue("id"))
+	if err != nil {
+		http.Error(w, err.Error(), croft.HTTPStatus(err))
+		return
+	}
+	path := api.Agent.ConsoleLog(id)
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		http.Error(w, "instance "+string(id)+" has no console log on this host yet", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("X-Accel-Buffering", "no")
+	follow := r.URL.Query().Get("follow")
+	if err := tail(r.Context(), path, flushing{w, http.NewResponseController(w)}, follow == "1" || follow == "true"); err != nil && r.Context().Err() == nil {
+		api.Agent.Log.Warn("the console log could not be sent", "instance", id, "err", err)
+	}
+}
+
+// flushing sends each piece at once.
+type flushing struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (f flushing) Write(p []byte) (int, error) {
+	n, err := f.ResponseWriter.Write(p)
+	return n, errors.Join(err, f.control.Flush())
+}

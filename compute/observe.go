@@ -1,0 +1,121 @@
+package compute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"croft"
+)
+
+// settle writes what a pass came to. An error that repeating cannot help is final
+// for this order: what was half built is removed.
+func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure error) {
+	if ctx.Err() != nil {
+		return // interrupted: the next pass knows better
+	}
+	if failure != nil {
+		a.Log.Warn("the order is not carried out", "instance", o.Instance, "host", a.Host.ID, "op", string(o.Want), "err", failure)
+		if isFinal(failure) && o.Want != croft.WantGone {
+			m.failed, m.failedAt = failure, o.Generation
+			if err := a.unbuild(ctx, o.Instance); err != nil {
+				a.logUnless(ctx, err, "remove what was half built")
+			}
+		}
+		a.observe(ctx, o, m, croft.Observation{State: croft.StateFailed, Error: failure.Error(), ErrorKind: croft.KindOf(failure)})
+		return
+	}
+	domain, err := a.Hypervisor.Get(ctx, o.Instance)
+	if errors.Is(err, croft.NotFound) {
+		return // it is gone, and so is its order
+	}
+	if err != nil {
+		a.logUnless(ctx, err, "look at the domain")
+		return
+	}
+	a.observe(ctx, o, m, croft.Observation{State: stateOf(domain), Addresses: domain.Addresses})
+}
+
+// isFinal tells an error that no further pass can cure.
+func isFinal(err error) bool {
+	return errors.Is(err, croft.Invalid) || errors.Is(err, croft.NotFound)
+}
+
+// unbuild removes a domain that has not run for its order, and its files.
+func (a *Agent) unbuild(ctx context.Context, id croft.InstanceID) error {
+	domain, err := a.Hypervisor.Get(ctx, id)
+	if err == nil && domain.Power != PowerOff {
+		return nil // a guest that runs is worth more than order in the cupboard
+	}
+	if err == nil {
+		err = a.Hypervisor.Remove(ctx, id)
+	}
+	if err != nil && !errors.Is(err, croft.NotFound) {
+		return fmt.Errorf("remove the domain: %w", err)
+	}
+	return a.clean(id)
+}
+
+// stateOf names what a domain is doing.
+func stateOf(d Domain) croft.State {
+	switch {
+	case d.Power == PowerOff:
+		return croft.StateStopped
+	case len(d.Addresses) == 0:
+		return croft.StateBooting
+	}
+	return croft.StateRunning
+}
+
+// observe writes an observation of the order's instance, if it differs from the
+// last one. That the order is gone meanwhile is no error.
+func (a *Agent) observe(ctx context.Context, o croft.Order, m *memory, seen croft.Observation) {
+	seen.Host, seen.Instance, seen.Generation = a.Host.ID, o.Instance, o.Generation
+	seen.MAC = o.Instance.MAC(0).String()
+	m.mu.Lock() // progress may be told by another goroutine than the worker's
+	defer m.mu.Unlock()
+	last := m.observed
+	last.Updated = time.Time{}
+	if m.known && reflect.DeepEqual(last, seen) {
+		return
+	}
+	seen.Updated = time.Now().UTC()
+	err := a.Orders.Observe(ctx, seen)
+	switch {
+	case err == nil:
+		if m.observed.State != seen.State {
+			a.Log.Info("observed", "instance", o.Instance, "host", a.Host.ID, "state", string(seen.State))
+		}
+		m.observed, m.known = seen, true
+		a.noteBooting(o.Instance, seen.State == croft.StateBooting)
+	case !errors.Is(err, croft.Conflict):
+		m.known = false
+		a.logUnless(ctx, err, "observe")
+	}
+}
+
+// noteBooting keeps the set of guests whose address is awaited.
+func (a *Agent) noteBooting(id croft.InstanceID, booting bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if booting {
+		a.booting[id] = true
+	} else {
+		delete(a.booting, id)
+	}
+}
+
+// lookForAddresses wakes the guests whose address is awaited: not every network
+// tells an event when a guest gets one.
+func (a *Agent) lookForAddresses(ctx context.Context) {
+	a.mu.Lock()
+	ids := slices.Collect(maps.Keys(a.booting))
+	a.mu.Unlock()
+	for _, id := range ids {
+		a.workers.Wake(ctx, id)
+	}
+}

@@ -1,0 +1,143 @@
+package compute_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"croft"
+	"croft/compute"
+	"croft/internal/standard"
+)
+
+var facts = compute.Facts{
+	Name: "h1", Arch: "amd64", CPUs: 8, CPUFlags: []string{"avx2", "svm", "nonsense"}, Threads: true,
+	MemoryMiB: 16000, DiskGiB: 100, DiskUseGiB: 30,
+}
+
+func TestOfferIsTheFactsLessTheReserves(t *testing.T) {
+	host := croft.Host{ID: croft.NewHostID(), Name: "h1", VirtType: "kvm"}
+	got := compute.Offer{VCPURatio: 2, ReservedMiB: 1000, ReservedDiskGB: 5}.Provider(host, "p", facts)
+	want := map[croft.ResourceClass]croft.Inventory{
+		croft.VCPU:     {Total: 8, MinUnit: 1, MaxUnit: 8, StepSize: 1, AllocationRatio: 2},
+		croft.MemoryMB: {Total: 16000, Reserved: 1000, MinUnit: 1, MaxUnit: 16000, StepSize: 1, AllocationRatio: 1},
+		croft.DiskGB:   {Total: 100, Reserved: 35, MinUnit: 1, MaxUnit: 100, StepSize: 1, AllocationRatio: 1},
+	}
+	if diff := cmp.Diff(want, got.Inventories); diff != "" {
+		t.Error(diff)
+	}
+	if got.ID != host.ID || got.Name != "h1" {
+		t.Errorf("got provider %s %q, want the host's", got.ID, got.Name)
+	}
+}
+
+func TestAReserveBeyondTheTotalLeavesNothingButIsNoError(t *testing.T) {
+	got := compute.Offer{ReservedMiB: 1 << 40}.Provider(croft.Host{}, "p", facts).Inventories[croft.MemoryMB]
+	if got.Capacity() != 0 {
+		t.Errorf("got capacity %d, want 0", got.Capacity())
+	}
+}
+
+func TestTraitsAreTrueOfGuests(t *testing.T) {
+	tests := []struct {
+		name, virt    string
+		has, hasNever []croft.Trait
+	}{
+		{"under kvm the host's CPU counts", "kvm",
+			[]croft.Trait{"HW_CPU_X86_AVX2", "HW_CPU_X86_AMD_SVM", "HW_CPU_HYPERTHREADING", "CUSTOM_CROFT_VIRT_KVM"}, []croft.Trait{"HW_CPU_X86_SSE2"}},
+		{"under emulation QEMU's CPU counts", "qemu",
+			[]croft.Trait{"HW_CPU_X86_SSE2", "CUSTOM_CROFT_VIRT_QEMU"}, []croft.Trait{"HW_CPU_X86_SVM", "HW_CPU_HYPERTHREADING"}},
+		{"a simulated host has no CPU to speak of", "sim",
+			[]croft.Trait{"CUSTOM_CROFT_VIRT_SIM", "COMPUTE_NODE"}, []croft.Trait{"HW_CPU_X86_AVX2"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := compute.Offer{Traits: []croft.Trait{"CUSTOM_SSD"}}.Provider(croft.Host{VirtType: test.virt}, "p", facts).Traits
+			for _, trait := range append(test.has, "CUSTOM_SSD") {
+				if !slices.Contains(got, trait) {
+					t.Errorf("%s is missing from %v", trait, got)
+				}
+			}
+			for _, trait := range test.hasNever {
+				if slices.Contains(got, trait) {
+					t.Errorf("%s is claimed and not true", trait)
+				}
+			}
+		})
+	}
+}
+
+func TestEveryTraitButCustomOnesIsAStandardOne(t *testing.T) {
+	all := facts
+	all.CPUFlags = compute.KnownCPUFlags()
+	for _, virt := range []string{"kvm", "qemu"} {
+		for _, trait := range (compute.Offer{}).Provider(croft.Host{VirtType: virt}, "p", all).Traits {
+			if !slices.Contains(standard.Traits(), string(trait)) && trait[:7] != "CUSTOM_" {
+				t.Errorf("%s is no standard trait", trait)
+			}
+		}
+	}
+}
+
+func TestLocationsShareTheAggregatesOfTheirLevels(t *testing.T) {
+	a := compute.Aggregates("p", "site1/row2/rack7")
+	b := compute.Aggregates("p", "/site1/row2/rack8/")
+	if len(a) != 3 || len(b) != 3 || a[0] != b[0] || a[1] != b[1] || a[2] == b[2] {
+		t.Errorf("got %v and %v, want site and row shared and the racks apart", a, b)
+	}
+	if len(compute.Aggregates("p", "")) != 0 {
+		t.Error("no location has an aggregate")
+	}
+	if compute.Aggregates("q", "site1")[0] == a[0] {
+		t.Error("two installations share an aggregate")
+	}
+}
+
+func TestFactsAreReadFromThisMachine(t *testing.T) {
+	f, err := compute.ReadFacts(t.Context(), t.TempDir(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.CPUs < 1 || f.MemoryMiB < 1 || f.DiskGiB < 1 || f.DiskUseGiB > f.DiskGiB || f.Name == "" {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func TestAStateDirectoryIsOneProcesssAndKeepsTheUUID(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	_, err := compute.ReadHostID(path, false)
+	if croft.KindOf(err) != croft.NotFound {
+		t.Errorf("got %v, want not found: nothing was minted yet", err)
+	}
+	dir, err := compute.OpenStateDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := dir.HostID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := compute.OpenStateDir(path); croft.KindOf(err) != croft.Conflict {
+		t.Errorf("got %v, want a conflict", err)
+	}
+	if err := dir.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := compute.OpenStateDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if second, err := again.HostID(); err != nil || second != first {
+		t.Errorf("got %s, %v, want %s for ever", second, err, first)
+	}
+	if err := os.WriteFile(filepath.Join(path, "host-id"), []byte("garbage"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.HostID(); croft.KindOf(err) != croft.Invalid {
+		t.Errorf("got %v, want a damaged UUID refused", err)
+	}
+}

@@ -1,0 +1,188 @@
+package compute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"croft"
+)
+
+// How long after its start a guest that is off counts as one that cannot stay up,
+// and how often a guest that has no address yet is looked at.
+const (
+	startGrace  = 15 * time.Second
+	addressPoll = 2 * time.Second
+)
+
+// pass looks at one instance and does what its order needs. The next pass is the
+// only retry. Only one pass of an instance runs at a time.
+func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
+	m := a.remember(id)
+	want, have, err := a.read(ctx, id, m)
+	if err != nil {
+		a.logUnless(ctx, fmt.Errorf("instance %s: %w", id, err), "read")
+		return
+	}
+	if want == nil && have.Domain == nil {
+		a.forget(id)
+		return
+	}
+	if want != nil && m.failed != nil && m.failedAt == want.Generation {
+		return // final: only another order changes anything
+	}
+	for _, step := range Plan(want, have) {
+		if err = a.do(ctx, step, id, want, have, m); err != nil || step.Op == OpForget || step.Op == OpReport {
+			break
+		}
+	}
+	if want == nil || want.Partition != a.Partition {
+		return
+	}
+	a.settle(ctx, *want, m, err)
+}
+
+// read gathers the two sides that Plan compares.
+func (a *Agent) read(ctx context.Context, id croft.InstanceID, m *memory) (*croft.Order, Have, error) {
+	have := Have{Home: a.Partition, JustStarted: time.Since(m.started) < startGrace}
+	var want *croft.Order
+	order, err := a.Orders.Order(ctx, a.Host.ID, id)
+	switch {
+	case err == nil:
+		want = &order
+	case !errors.Is(err, croft.NotFound):
+		return nil, have, err
+	}
+	domain, err := a.Hypervisor.Get(ctx, id)
+	switch {
+	case err == nil:
+		have.Domain = &domain
+	case !errors.Is(err, croft.NotFound):
+		return nil, have, fmt.Errorf("look at the domain: %w", err)
+	}
+	if _, err := os.Lstat(a.dir(id)); err == nil {
+		have.Files = true
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, have, fmt.Errorf("look for the instance's files: %w", err)
+	}
+	return want, have, nil
+}
+
+// do carries out one step.
+func (a *Agent) do(ctx context.Context, step Step, id croft.InstanceID, want *croft.Order, have Have, m *memory) error {
+	log := a.Log.With("instance", id, "host", a.Host.ID, "op", string(step.Op), "reason", step.Reason)
+	switch step.Op {
+	case OpReport:
+		if !m.reported {
+			log.Warn("left alone")
+			m.reported = true
+		}
+		return nil
+	case OpRefuse:
+		return croft.Errorf(croft.Conflict, "%s", step.Reason)
+	}
+	log.Info("acting")
+	switch step.Op {
+	case OpBuild:
+		return a.build(ctx, *want, m)
+	case OpStart:
+		a.observe(ctx, *want, m, croft.Observation{State: croft.StateBooting})
+		m.started = time.Now()
+		return a.Hypervisor.Start(ctx, id)
+	case OpStop:
+		m.started = time.Time{} // a start that follows is a new one
+		return a.Hypervisor.Stop(ctx, id)
+	case OpRemove:
+		a.observe(ctx, *want, m, croft.Observation{State: croft.StateRemoving})
+		return a.Hypervisor.Remove(ctx, id)
+	case OpClean:
+		return a.clean(id)
+	case OpRelease:
+		return a.Inventory.Release(ctx, id)
+	case OpForget:
+		if err := a.Orders.Forget(ctx, *want); err != nil {
+			return err
+		}
+		a.forget(id)
+		return nil
+	}
+	return fmt.Errorf("no way to do %q", step.Op)
+}
+
+// clean removes the instance's files.
+func (a *Agent) clean(id croft.InstanceID) error {
+	if err := os.RemoveAll(a.dir(id)); err != nil {
+		return fmt.Errorf("remove the instance's files: %w", err)
+	}
+	return nil
+}
+
+// build makes everything up to a defined domain, at most MaxBuilds at once.
+func (a *Agent) build(ctx context.Context, o croft.Order, m *memory) error {
+	select {
+	case a.builds <- struct{}{}:
+	default:
+		a.observe(ctx, o, m, croft.Observation{State: croft.StatePending})
+		select {
+		case a.builds <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	defer func() { <-a.builds }()
+	a.observe(ctx, o, m, croft.Observation{State: croft.StateFetching})
+	img, err := a.Images.Fetch(ctx, o.Spec.Image, func(p croft.Progress) {
+		a.observe(ctx, o, m, croft.Observation{State: croft.StateFetching, Progress: &p})
+	})
+	if err != nil {
+		return err
+	}
+	a.observe(ctx, o, m, croft.Observation{State: croft.StateDefining})
+	dir := a.dir(o.Instance)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the instance's directory: %w", err)
+	}
+	layers, err := a.Images.Disk(ctx, img, dir, o.Spec.Resources[croft.DiskGB])
+	if err != nil {
+		return err
+	}
+	seed, err := a.seed(ctx, o)
+	if err != nil {
+		return err
+	}
+	return a.Hypervisor.Define(ctx, a.machine(o, layers, seed))
+}
+
+// seed writes the metadata disk, where there is to be one, and returns its path.
+func (a *Agent) seed(ctx context.Context, o croft.Order) (path string, err error) {
+	if a.Seeds == nil {
+		return "", nil
+	}
+	path = filepath.Join(a.dir(o.Instance), "seed.iso")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err != nil {
+		return "", fmt.Errorf("write the metadata disk: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := a.Seeds.WriteSeed(ctx, f, o); err != nil {
+		return "", fmt.Errorf("write the metadata disk: %w", err)
+	}
+	return path, f.Sync()
+}
+
+// machine describes the domain of an order.
+func (a *Agent) machine(o croft.Order, disk []Layer, seed string) Machine {
+	nics := slices.Clone(a.NICs)
+	for i := range nics {
+		nics[i].MAC = o.Instance.MAC(i).String()
+	}
+	return Machine{
+		ID: o.Instance, Partition: o.Partition, Generation: o.Generation, Name: o.Name,
+		VCPUs: o.Spec.Resources[croft.VCPU], MemoryMiB: o.Spec.Resources[croft.MemoryMB],
+		Disk: disk, Seed: seed, Console: a.ConsoleLog(o.Instance), NICs: nics,
+	}
+}

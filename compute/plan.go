@@ -1,0 +1,99 @@
+package compute
+
+import (
+	"fmt"
+
+	"croft"
+)
+
+// Op is one kind of step.
+type Op string
+
+// What a pass can do. Each may be repeated; a crash between two is mended by the
+// next pass.
+const (
+	OpBuild   Op = "build"   // fetch the image, make the disk, define the domain
+	OpStart   Op = "start"   // boot it
+	OpStop    Op = "stop"    // power it off
+	OpRemove  Op = "remove"  // remove the domain
+	OpClean   Op = "clean"   // remove its files
+	OpRelease Op = "release" // give its claim back
+	OpForget  Op = "forget"  // remove order, observation, record and name
+	OpReport  Op = "report"  // tell the operator, touch nothing
+	OpRefuse  Op = "refuse"  // tell the user, touch nothing
+)
+
+// Step is one thing to do and why, in English.
+type Step struct {
+	Op     Op
+	Reason string
+}
+
+// Have is what there is of an instance on this host.
+type Have struct {
+	Home   croft.PartitionID
+	Domain *Domain // nil: none is defined
+	Files  bool    // its directory exists
+	// JustStarted: it was started so recently that being off again means that it
+	// cannot stay up; the next resync tries again.
+	JustStarted bool
+}
+
+// Plan compares what an order wants with what there is and says what to do, in
+// order. It is pure. A missing order (nil) never destroys anything.
+func Plan(want *croft.Order, have Have) []Step {
+	switch {
+	case want == nil && have.Domain == nil:
+		return nil
+	case want == nil:
+		return []Step{{OpReport, "a domain without an order; it is left alone"}}
+	case want.Partition != have.Home:
+		return []Step{{OpReport, fmt.Sprintf("an order of another installation, %s", want.Partition)}}
+	case have.Domain != nil && have.Domain.Partition != have.Home:
+		return []Step{{OpRefuse, fmt.Sprintf("a domain of this UUID belongs to another installation, %s", have.Domain.Partition)}}
+	case have.Domain != nil && have.Domain.Generation > want.Generation:
+		return []Step{{OpReport, fmt.Sprintf("the order's generation %d is older than the domain's, %d", want.Generation, have.Domain.Generation)}}
+	}
+	switch want.Want {
+	case croft.WantGone:
+		return planGone(have)
+	case croft.WantStopped:
+		return planStopped(have)
+	case croft.WantRunning:
+		return planRunning(have)
+	}
+	return []Step{{OpRefuse, fmt.Sprintf("the order wants %q, which this agent does not know; upgrade it", want.Want)}}
+}
+
+func planGone(have Have) []Step {
+	var steps []Step
+	if have.Domain != nil {
+		steps = append(steps, Step{OpRemove, "it is to be gone"})
+	}
+	if have.Files {
+		steps = append(steps, Step{OpClean, "it is to be gone"})
+	}
+	return append(steps, Step{OpRelease, "it is gone"}, Step{OpForget, "it is gone and its claim is back"})
+}
+
+func planStopped(have Have) []Step {
+	switch {
+	case have.Domain == nil:
+		return []Step{{OpBuild, "there is no domain yet"}}
+	case have.Domain.Power != PowerOff:
+		return []Step{{OpStop, "it should be stopped and is " + string(have.Domain.Power)}}
+	}
+	return nil
+}
+
+func planRunning(have Have) []Step {
+	switch {
+	case have.Domain == nil:
+		return []Step{{OpBuild, "there is no domain yet"}, {OpStart, "it should run"}}
+	case have.Domain.Power == PowerOn:
+		return nil
+	case have.JustStarted:
+		return []Step{{OpRefuse, "the guest went off right after its start; it is tried again later (`schedule console` may show why)"}}
+	}
+	return []Step{{OpStart, "it should run and is " + string(have.Domain.Power)}}
+}

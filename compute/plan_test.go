@@ -1,0 +1,56 @@
+package compute
+
+import (
+	"slices"
+	"testing"
+
+	"croft"
+)
+
+func TestPlan(t *testing.T) {
+	const home, foreign = croft.PartitionID("home"), croft.PartitionID("foreign")
+	order := func(want croft.Want, generation int64) *croft.Order {
+		return &croft.Order{Partition: home, Want: want, Generation: generation}
+	}
+	domain := func(power Power) *Domain { return &Domain{Partition: home, Generation: 2, Power: power} }
+	tests := []struct {
+		name string
+		want *croft.Order
+		have Have
+		ops  []Op
+	}{
+		{"nothing wanted and nothing there is nothing to do", nil, Have{}, nil},
+		{"orphan is left alone", nil, Have{Domain: domain(PowerOn), Files: true}, []Op{OpReport}},
+		{"files without order are left alone", nil, Have{Files: true}, nil},
+		{"an order of another partition is left alone", &croft.Order{Partition: foreign, Want: croft.WantGone}, Have{Domain: domain(PowerOn)}, []Op{OpReport}},
+		{"a domain of another partition is refused", order(croft.WantGone, 3), Have{Domain: &Domain{Partition: foreign}}, []Op{OpRefuse}},
+		{"an older generation does nothing", order(croft.WantGone, 1), Have{Domain: domain(PowerOn)}, []Op{OpReport}},
+		{"a missing guest is built and started", order(croft.WantRunning, 2), Have{}, []Op{OpBuild, OpStart}},
+		{"a build that was interrupted is built again", order(croft.WantRunning, 2), Have{Files: true}, []Op{OpBuild, OpStart}},
+		{"a defined guest is started", order(croft.WantRunning, 2), Have{Domain: domain(PowerOff)}, []Op{OpStart}},
+		{"a paused guest is started", order(croft.WantRunning, 2), Have{Domain: domain(PowerPaused)}, []Op{OpStart}},
+		{"a running guest is left alone", order(croft.WantRunning, 3), Have{Domain: domain(PowerOn)}, nil},
+		{"a guest that cannot stay up is not started in a loop", order(croft.WantRunning, 2), Have{Domain: domain(PowerOff), JustStarted: true}, []Op{OpRefuse}},
+		{"a running guest is stopped", order(croft.WantStopped, 3), Have{Domain: domain(PowerOn)}, []Op{OpStop}},
+		{"a stopped guest stays stopped", order(croft.WantStopped, 3), Have{Domain: domain(PowerOff)}, nil},
+		{"a missing guest that should be stopped is built only", order(croft.WantStopped, 3), Have{}, []Op{OpBuild}},
+		{"a tombstone removes domain, files, claim and record in this order", order(croft.WantGone, 3), Have{Domain: domain(PowerOn), Files: true}, []Op{OpRemove, OpClean, OpRelease, OpForget}},
+		{"a tombstone half carried out is finished", order(croft.WantGone, 3), Have{}, []Op{OpRelease, OpForget}},
+		{"an unknown want is refused", order("hibernated", 3), Have{Domain: domain(PowerOn)}, []Op{OpRefuse}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			test.have.Home = home
+			var got []Op
+			for _, step := range Plan(test.want, test.have) {
+				got = append(got, step.Op)
+				if step.Reason == "" {
+					t.Errorf("step %s has no reason", step.Op)
+				}
+			}
+			if !slices.Equal(got, test.ops) {
+				t.Errorf("got %v, want %v", got, test.ops)
+			}
+		})
+	}
+}

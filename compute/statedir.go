@@ -1,0 +1,103 @@
+package compute
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"croft"
+)
+
+// StateDir is a host's state directory, locked by one process.
+type StateDir struct {
+	Path string
+	lock *os.File
+}
+
+// OpenStateDir makes the directory where it is absent and locks it. Conflict:
+// another process has it, which the message names.
+func OpenStateDir(path string) (*StateDir, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "state directory %s: %w", path, err)
+	}
+	// Hypervisor processes of another user read disks below it.
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, croft.Errorf(croft.Invalid, "make the state directory: %w; give another with --state-dir", err)
+	}
+	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "lock the state directory: %w; give another with --state-dir", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder, _ := os.ReadFile(f.Name())
+		return nil, errors.Join(
+			croft.Errorf(croft.Conflict, "the state directory %s is in use by croft with process id %s; stop that one or give another with --state-dir", path, strings.TrimSpace(string(holder))),
+			f.Close())
+	}
+	if err := errors.Join(f.Truncate(0), writeAt(f, fmt.Sprintln(os.Getpid()))); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the state directory %s: %w", path, err), f.Close())
+	}
+	return &StateDir{Path: path, lock: f}, nil
+}
+
+func writeAt(f *os.File, s string) error {
+	_, err := f.WriteAt([]byte(s), 0)
+	return err
+}
+
+// Close unlocks the directory.
+func (d *StateDir) Close() error { return d.lock.Close() }
+
+// HostID returns the host's UUID, made at the first call and the same for ever.
+func (d *StateDir) HostID() (croft.HostID, error) { return ReadHostID(d.Path, true) }
+
+// ReadHostID returns the UUID kept in a state directory. NotFound: there is none
+// and it is not to be minted.
+func ReadHostID(dir string, mint bool) (croft.HostID, error) {
+	path := filepath.Join(dir, "host-id")
+	b, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		id, err := croft.ParseHostID(strings.TrimSpace(string(b)))
+		if err != nil {
+			return "", croft.Errorf(croft.Invalid, "the host's UUID in %s is damaged: %w; restore the file, or remove it to begin as a new host", path, err)
+		}
+		return id, nil
+	case !errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("read the host's UUID: %w", err)
+	case !mint:
+		return "", croft.Errorf(croft.NotFound, "%s holds no host's UUID; start `croft up` or `croft compute` with this --state-dir first", dir)
+	}
+	id := croft.NewHostID()
+	return id, writeDurably(path, string(id)+"\n")
+}
+
+// writeDurably writes a file that a crash leaves whole or absent.
+func writeDurably(path, content string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.WriteString(content)
+	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,75 @@
+package compute
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTailFollowsAcrossARotationToTheEnd(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "i")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "console.log")
+	write(t, path, "one ")
+	r, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- tail(t.Context(), path, w, true)
+		w.Close()
+	}()
+	expect := func(want string) {
+		t.Helper()
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(r, got); err != nil || string(got) != want {
+			t.Fatalf("got %q, %v, want %q", got, err, want)
+		}
+	}
+	expect("one ")
+	write(t, path, "two ")
+	expect("two ")
+	if err := os.Rename(path, path+".0"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, "three")
+	expect("three")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("tail ended with %v, want nil: its directory is gone", err)
+	}
+}
+
+func TestTailEndsWithItsContextAndWithoutFollowing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "console.log")
+	write(t, path, "text")
+	if err := tail(t.Context(), path, io.Discard, false); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := tail(ctx, path, io.Discard, true); err != nil {
+		t.Error(err)
+	}
+	if err := tail(t.Context(), path+"x", io.Discard, false); err == nil {
+		t.Error("a file that is not there was sent")
+	}
+}

@@ -1,0 +1,76 @@
+// Package keyed runs at most one function at a time per key, many keys at once,
+// and remembers at most one further request per key.
+package keyed
+
+import (
+	"context"
+	"sync"
+)
+
+// Group runs Do for keys that are woken. A wake carries no data: Do reads what it
+// needs, so one run serves however many wakes came before it began.
+type Group[K comparable] struct {
+	// Do is called with a context that ends with the waker's or with Interrupt.
+	Do func(ctx context.Context, key K)
+
+	mu   sync.Mutex
+	busy map[K]*run
+	work sync.WaitGroup
+}
+
+// run is one key's worker: present in busy means that a goroutine owns the key.
+type run struct {
+	again  bool // woken meanwhile: run once more
+	cancel context.CancelFunc
+}
+
+// Wake runs Do for the key now, or once more when the running call has returned.
+func (g *Group[K]) Wake(ctx context.Context, key K) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r, running := g.busy[key]; running {
+		r.again = true
+		return
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if g.busy == nil {
+		g.busy = map[K]*run{}
+	}
+	r := &run{again: true}
+	g.busy[key] = r
+	g.work.Go(func() { g.loop(ctx, key, r) })
+}
+
+// Interrupt ends the context of the key's running call, if there is one, and
+// wakes the key.
+func (g *Group[K]) Interrupt(ctx context.Context, key K) {
+	g.mu.Lock()
+	if r, running := g.busy[key]; running && r.cancel != nil {
+		r.cancel()
+	}
+	g.mu.Unlock()
+	g.Wake(ctx, key)
+}
+
+// Wait returns when no call runs. Nothing may be woken with a living context
+// meanwhile.
+func (g *Group[K]) Wait() { g.work.Wait() }
+
+func (g *Group[K]) loop(ctx context.Context, key K, r *run) {
+	for {
+		one, cancel := context.WithCancel(ctx)
+		g.mu.Lock()
+		if !r.again || ctx.Err() != nil {
+			delete(g.busy, key)
+			g.mu.Unlock()
+			cancel()
+			return
+		}
+		r.again, r.cancel = false, cancel
+		g.mu.Unlock()
+		g.Do(one, key)
+		cancel()
+	}
+}
