@@ -38,10 +38,15 @@ func ParseReference(s string) (Reference, error) {
 	return ref, ref.parseFragment(fragment)
 }
 
-// splitFragment leaves a # that belongs to a file's name where it is.
+// splitFragment leaves a # that belongs to a file's name where it is: in a path,
+// unless it reads like a check; a URL writes it %23.
 func splitFragment(s string) (address, fragment string) {
+	if !strings.HasPrefix(s, "/") {
+		address, fragment, _ = strings.Cut(s, "#")
+		return address, fragment
+	}
 	i := strings.LastIndexByte(s, '#')
-	if i < 0 || strings.HasPrefix(s, "/") && !strings.Contains(s[i:], "=") {
+	if i < 0 || !strings.Contains(s[i:], "=") {
 		return s, ""
 	}
 	return s[:i], s[i+1:]
@@ -62,7 +67,7 @@ func parseAddress(s string) (Reference, error) {
 		}
 		return Reference{URL: u.String()}, nil
 	case "file":
-		if u.Host != "" && u.Host != "localhost" || !strings.HasPrefix(u.Path, "/") {
+		if u.Host != "" && u.Host != "localhost" || !strings.HasPrefix(u.Path, "/") || u.RawQuery != "" {
 			return Reference{}, croft.Errorf(croft.Invalid, "image %q is no file on the host: write file:///ABSOLUTE/PATH, with three slashes", s)
 		}
 		return Reference{Path: filepath.Clean(u.Path)}, nil

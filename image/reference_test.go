@@ -53,6 +53,8 @@ func TestParseReferenceSaysWhatIsWrong(t *testing.T) {
 		{"another protocol", "ftp://e/x", "ftp addresses cannot be fetched"},
 		{"no server", "http:///x", "names no server"},
 		{"a file of another host", "file://elsewhere/x", "three slashes"},
+		{"a file URL with a query", "file:///x?y", "ABSOLUTE/PATH"},
+		{"two fragments", "http://e/x#sha256=a#b", "64 hexadecimal digits"},
 		{"control characters", "http://e/\x01", "no address that can be read"},
 		{"a short checksum", "http://e/x#sha256=abc", "64 hexadecimal digits"},
 		{"a checksum of other letters", "http://e/x#sha256=" + strings.Repeat("x", 64), "64 hexadecimal digits"},
