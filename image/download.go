@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -57,6 +58,7 @@ func (c *Cache) renew(ctx context.Context, ref Reference, have validator, held b
 			return compute.Image{}, err
 		}
 		if img, ok := c.byDigest(want); ok {
+			t.finishAt(img.Path)
 			return img, c.rememberImage(ref, want, img)
 		}
 		d.want = want
@@ -70,6 +72,12 @@ func (c *Cache) renew(ctx context.Context, ref Reference, have validator, held b
 func (t *transfer) finish(size int64) {
 	t.total.Store(size)
 	t.have.Store(size)
+}
+
+func (t *transfer) finishAt(name string) {
+	if fi, err := os.Stat(name); err == nil {
+		t.finish(fi.Size())
+	}
 }
 
 // download brings one image over HTTP into the cache.
@@ -163,13 +171,16 @@ func (d *download) attempt(ctx context.Context) error {
 
 // once makes one request and takes what comes.
 func (d *download) once(ctx context.Context) error {
+	if err := d.prepare(ctx); err != nil {
+		return err
+	}
 	ctx, w := d.c.watch(ctx)
 	defer w.stop()
 	req, err := d.newRequest(ctx)
 	if err != nil {
 		return err
 	}
-	resp, err := d.c.client(d.want != digest{}).Do(req)
+	resp, err := d.c.client(d.pinned()).Do(req)
 	if err != nil {
 		return w.explain(err)
 	}
@@ -180,33 +191,43 @@ func (d *download) once(ctx context.Context) error {
 	return d.receive(resp.Body, w)
 }
 
+// prepare decides how much of what came before is asked for again: nothing where
+// the rest will do, all where the server cannot name the version. It reads what an
+// earlier process wrote before the server is asked, since it may take its time.
+func (d *download) prepare(ctx context.Context) error {
+	p := d.part
+	var err error
+	switch {
+	case p.size == 0:
+	case p.ifRange(d.pinned()) == "":
+		err = p.reset(validator{}, 0)
+	case p.state.Total > 0 && p.size >= p.state.Total:
+		err = p.back()
+	}
+	if err != nil {
+		return d.writeError(err)
+	}
+	return p.catchUp(ctx)
+}
+
+func (d *download) pinned() bool { return d.want != digest{} }
+
 func (d *download) newRequest(ctx context.Context) (*http.Request, error) {
 	req, err := d.c.request(ctx, d.ref.URL)
 	if err != nil {
 		return nil, err
 	}
-	if p := d.part; p.resumable() {
-		if p.state.Total > 0 && p.size >= p.state.Total {
-			err = p.back()
-		}
-	} else if p.size > 0 {
-		err = p.reset(validator{}, 0)
-	}
-	if err != nil {
-		return nil, d.writeError(err)
-	}
-	switch {
-	case d.part.size > 0:
+	if d.part.size > 0 {
 		d.resumed = true
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", d.part.size))
-		req.Header.Set("If-Range", d.part.ifRange())
-	default:
-		if d.have.ETag != "" {
-			req.Header.Set("If-None-Match", d.have.ETag)
-		}
-		if d.have.LastModified != "" {
-			req.Header.Set("If-Modified-Since", d.have.LastModified)
-		}
+		req.Header.Set("If-Range", d.part.ifRange(d.pinned()))
+		return req, nil
+	}
+	if d.have.ETag != "" {
+		req.Header.Set("If-None-Match", d.have.ETag)
+	}
+	if d.have.LastModified != "" {
+		req.Header.Set("If-Modified-Since", d.have.LastModified)
 	}
 	return req, nil
 }
@@ -226,13 +247,10 @@ func (d *download) accept(resp *http.Response) error {
 		return errAgain
 	case code == http.StatusPartialContent && partial:
 		start, total, ok := parseContentRange(resp.Header.Get("Content-Range"))
-		if !ok || start != d.part.size || version.ETag != "" && version.ETag != d.part.state.ETag {
+		if !ok || start != d.part.size || d.part.isOther(version, d.pinned()) {
 			return errAgain // not what was asked for
 		}
 		d.part.state.Total = total
-		if err := d.part.catchUp(); err != nil {
-			return err
-		}
 	default:
 		return statusError(resp)
 	}

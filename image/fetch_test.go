@@ -371,6 +371,64 @@ func TestFetchOfADownloadThatWasCompleteWhenItWasKilled(t *testing.T) {
 	}
 }
 
+func TestFetchOfAPinnedImageResumesOnAnotherMirror(t *testing.T) {
+	content := rawImage(1, 3<<20)
+	s, c := newServer(t, content), newCache(t)
+	s.cutAfter = []int{1 << 20, 1 << 20}
+	mirrors := 0
+	s.answer = func(_ http.ResponseWriter, r *http.Request) bool { // each names the same file in its own way
+		s.set(func() { mirrors++; s.etag = fmt.Sprintf("\"mirror-%d\"", mirrors) })
+		return false
+	}
+	contentIs(t, fetch(t, c, s.ref()+"#sha256="+sha(content)).Path, content)
+	if all := s.requests(); len(all) != 3 || all[2].Header.Get("Range") == "" {
+		t.Errorf("%d requests, ranges %q", len(all), s.ranges())
+	}
+}
+
+func TestFetchRefusesAsSoonAsItCan(t *testing.T) {
+	backed := made(t, "qcow2", "1G", "-b", made(t, "qcow2", "1G"), "-F", "qcow2")
+	early := append(read(t, backed), make([]byte, earlyHeader)...)
+	for _, v := range []struct {
+		name    string
+		content []byte
+		words   string
+	}{
+		{"another format, after its first bytes", append([]byte("KDMV"), make([]byte, headSize)...), "VMDK"},
+		{"a backing file, when the header is there", early, "backing file"},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			s, c := newServer(t, nil), newCache(t)
+			s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+				w.Header().Set("Content-Length", fmt.Sprint(1<<30))
+				w.Write(v.content)
+				w.(http.Flusher).Flush()
+				<-r.Context().Done() // the rest never comes
+				return true
+			}
+			_, err := c.Fetch(t.Context(), s.ref(), nil)
+			refused(t, c, err, croft.Invalid, v.words)
+		})
+	}
+}
+
+func TestFetchTellsTheSizeOfWhatItHas(t *testing.T) {
+	content := rawImage(1, 1<<20)
+	s, c := newServer(t, content), newCache(t)
+	s.withSums(func() string { return sha(content) + "  disk.img\n" })
+	for _, fragment := range []string{"", "#sha256=" + sha(content), "#sha512=" + sha512of(content), "#sums=SUMS"} {
+		for range 2 {
+			var last croft.Progress
+			if _, err := c.Fetch(t.Context(), s.ref()+fragment, func(p croft.Progress) { last = p }); err != nil {
+				t.Fatal(err)
+			}
+			if want := (croft.Progress{Done: 1 << 20, Total: 1 << 20}); last != want {
+				t.Errorf("%q: last progress %+v, want %+v", fragment, last, want)
+			}
+		}
+	}
+}
+
 func TestFetchEndsWhenTheServerStalls(t *testing.T) {
 	s := newServer(t, nil)
 	c := newCache(t, func(conf *Config) { conf.Stall = 50 * time.Millisecond })

@@ -123,6 +123,7 @@ func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progr
 // fetch is what a flight does: the cheapest way to the image that ref names.
 func (c *Cache) fetch(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
 	if img, ok := c.byDigest(ref.want()); ok {
+		t.finishAt(img.Path)
 		return img, nil
 	}
 	if ref.Path != "" {

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
@@ -126,9 +127,12 @@ func (p *part) sync() error {
 }
 
 // catchUp puts into the sums what an earlier process wrote.
-func (p *part) catchUp() error {
+func (p *part) catchUp(ctx context.Context) error {
 	buf := make([]byte, 256<<10)
 	for p.hashed < p.size {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		n, err := p.f.ReadAt(buf[:min(int64(len(buf)), p.size-p.hashed)], p.hashed)
 		if n == 0 && err != nil {
 			return fmt.Errorf("read download: %w", err)
@@ -148,17 +152,28 @@ func (p *part) back() error {
 	return p.f.Truncate(p.size)
 }
 
-// resumable reports whether the server can be asked for the rest of this version.
-// A weak ETag names versions that are alike, not the same.
-func (p *part) resumable() bool {
-	return p.size > 0 && p.ifRange() != ""
-}
-
-func (p *part) ifRange() string {
-	if tag := p.state.ETag; tag != "" && !strings.HasPrefix(tag, "W/") {
+// ifRange is how the server is asked for the rest of this version only, or empty
+// where it cannot be: a weak ETag names versions that are alike, not the same. Of
+// an image pinned by a checksum the time will do, which mirrors share as they do
+// not share ETags; should it mislead, the checksum tells.
+func (p *part) ifRange(pinned bool) string {
+	tag, modified := p.state.ETag, p.state.LastModified
+	switch {
+	case pinned && modified != "":
+		return modified
+	case tag != "" && !strings.HasPrefix(tag, "W/"):
 		return tag
 	}
-	return p.state.LastModified
+	return modified
+}
+
+// isOther reports whether the server, which may not have understood If-Range,
+// sends the rest of another version.
+func (p *part) isOther(v validator, pinned bool) bool {
+	if asked := p.ifRange(pinned); asked == p.state.LastModified {
+		return v.LastModified != "" && v.LastModified != asked
+	}
+	return v.ETag != "" && v.ETag != p.state.ETag
 }
 
 // close keeps what is there for the next attempt.
