@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"croft"
+	"croft/placement"
 )
 
 // Every key that croft stores is named in this file and nowhere else.
@@ -17,7 +18,8 @@ import (
 //	/croft/<partition>/names/<project>/<name>      the instance that has the name
 //	/croft/<partition>/orders/<host>/<instance>    written by the scheduler, read by that agent
 //	/croft/<partition>/observed/<host>/<instance>  written by that agent alone
-//	/croft/<partition>/placement/...               the embedded Placement
+//	/croft/<partition>/placement/<kind>/<id>       the embedded Placement: kinds as in placement/store.go
+//	/croft/<partition>/placement/head              written by every transaction of Placement that writes
 const (
 	root    = "/croft/"
 	homeKey = root + "home"
@@ -51,6 +53,12 @@ func (k keys) order(h croft.HostID, i croft.InstanceID) string {
 func (k keys) allObserved() string { return k.prefix + "observed/" }
 func (k keys) observed(h croft.HostID, i croft.InstanceID) string {
 	return k.allObserved() + string(h) + "/" + string(i)
+}
+
+func (k keys) placement() string     { return k.prefix + "placement/" }
+func (k keys) placementHead() string { return k.placement() + "head" }
+func (k keys) placementEntry(kind placement.Kind, id string) string {
+	return k.placement() + string(kind) + "/" + id
 }
 
 // last returns what follows the last slash of a key: the ID it ends in.

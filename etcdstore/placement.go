@@ -1,0 +1,133 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft/placement"
+)
+
+// DefaultTxnOps is how many operations etcd allows in one transaction where nothing
+// else is configured (--max-txn-ops).
+const DefaultTxnOps = 128
+
+// Placement keeps the state of the embedded Placement below the home partition.
+// Each transaction that writes also writes the head, whose revision tells everybody
+// up to where there is something to know.
+type Placement struct {
+	store *Store
+	limit int
+}
+
+var _ placement.Store = (*Placement)(nil)
+
+// Placement returns the part of the store that the Placement API needs. maxTxnOps is
+// what the etcd servers are configured with; 0 is DefaultTxnOps.
+func (s *Store) Placement(maxTxnOps int) *Placement {
+	return &Placement{store: s, limit: cmp.Or(maxTxnOps, DefaultTxnOps)}
+}
+
+// Limit implements placement.Store. The head takes a read and a write.
+func (p *Placement) Limit() int { return p.limit - 2 }
+
+// loadPage is how many keys Load asks for at once: an answer of etcd is limited in size.
+const loadPage = 2000
+
+// Load implements placement.Store: all pages are read at the first one's revision.
+func (p *Placement) Load(ctx context.Context) (placement.Snapshot, error) {
+	var out placement.Snapshot
+	prefix := p.store.keys.placement()
+	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	for {
+		got, err := p.store.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage), clientv3.WithRev(out.Revision))
+		if err != nil {
+			return out, p.store.wrap(err, "read the state of Placement")
+		}
+		if out.Revision == 0 {
+			out.Revision = got.Header.Revision
+		}
+		for _, kv := range got.Kvs {
+			if key, ok := p.key(kv.Key); ok {
+				out.Entries = append(out.Entries, placement.Entry{Key: key, Value: kv.Value, Created: kv.CreateRevision, Modified: kv.ModRevision})
+			}
+		}
+		if !got.More {
+			return out, nil
+		}
+		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// key takes a key of ours apart; false for the head.
+func (p *Placement) key(key []byte) (placement.Key, bool) {
+	kind, id, ok := strings.Cut(strings.TrimPrefix(string(key), p.store.keys.placement()), "/")
+	return placement.Key{Kind: placement.Kind(kind), ID: id}, ok
+}
+
+// Watch implements placement.Store.
+func (p *Placement) Watch(ctx context.Context, after int64, changed func(int64, []placement.Entry)) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel() // ends the watch at the server too
+	answers := p.store.etcd.Watch(ctx, p.store.keys.placement(), clientv3.WithPrefix(), clientv3.WithRev(after+1))
+	for answer := range answers {
+		if err := answer.Err(); err != nil {
+			return p.store.wrap(err, "watch the state of Placement")
+		}
+		for events := answer.Events; len(events) > 0; {
+			revision, n := events[0].Kv.ModRevision, 0
+			var entries []placement.Entry
+			for ; n < len(events) && events[n].Kv.ModRevision == revision; n++ {
+				if key, ok := p.key(events[n].Kv.Key); ok {
+					entries = append(entries, placement.Entry{Key: key, Value: events[n].Kv.Value,
+						Created: events[n].Kv.CreateRevision, Modified: revision, Deleted: events[n].Type == clientv3.EventTypeDelete})
+				}
+			}
+			changed(revision, entries)
+			events = events[n:]
+		}
+	}
+	return p.store.wrap(cmp.Or(ctx.Err(), clientv3.ErrNoAvailableEndpoints), "watch the state of Placement")
+}
+
+// Commit implements placement.Store.
+func (p *Placement) Commit(ctx context.Context, t placement.Txn) (placement.Outcome, error) {
+	head := p.store.keys.placementHead()
+	compares := make([]clientv3.Cmp, len(t.If))
+	for i, c := range t.If {
+		key := p.store.keys.placementEntry(c.Kind, c.ID)
+		if c.Created {
+			compares[i] = clientv3.Compare(clientv3.CreateRevision(key), "=", c.Revision)
+		} else {
+			compares[i] = unchanged(key, c.Revision)
+		}
+	}
+	then := make([]clientv3.Op, 0, len(t.Then)+2)
+	then = append(then, clientv3.OpGet(head))
+	for _, w := range t.Then {
+		key := p.store.keys.placementEntry(w.Kind, w.ID)
+		if w.Delete {
+			then = append(then, clientv3.OpDelete(key))
+		} else {
+			then = append(then, clientv3.OpPut(key, string(w.Value)))
+		}
+	}
+	if len(t.Then) > 0 {
+		then = append(then, clientv3.OpPut(head, ""))
+	}
+	got, err := p.store.etcd.Txn(ctx).If(compares...).Then(then...).Else(clientv3.OpGet(head)).Commit()
+	if err != nil {
+		return placement.Outcome{}, p.store.wrap(err, "write the state of Placement")
+	}
+	out := placement.Outcome{Done: got.Succeeded}
+	if kvs := got.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+		out.Before = kvs[0].ModRevision
+	}
+	out.Revision = out.Before
+	if out.Done && len(t.Then) > 0 {
+		out.Revision = got.Header.Revision
+	}
+	return out, nil
+}

@@ -1,0 +1,260 @@
+package placement
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"croft/placement/internal/pyjson"
+	"croft/placement/internal/schema"
+)
+
+// What changed in the parameters of /allocation_candidates: 1.16 adds limit, 1.17
+// required, 1.21 member_of, 1.25 suffixes, which are numbers, and group_policy, 1.31
+// in_tree, 1.33 suffixes of letters, 1.35 root_required, 1.36 same_subtree; what the
+// values may be is in params.go.
+var candidateSchemas = []versioned{
+	{36, suffixedSchema(namePattern, 31, `, "root_required": {"type": ["string"]}, "same_subtree": {"type": ["string"]}`)},
+	{35, suffixedSchema(namePattern, 31, `, "root_required": {"type": ["string"]}`)},
+	{33, suffixedSchema(namePattern, 31, "")},
+	{31, suffixedSchema(numberPattern, 31, "")},
+	{25, suffixedSchema(numberPattern, 25, "")},
+	{21, plainSchema(limitProperty + `, "required": {"type": ["string"]}, "member_of": {"type": ["string"]}`)},
+	{17, plainSchema(limitProperty + `, "required": {"type": ["string"]}`)},
+	{16, plainSchema(limitProperty)},
+	{10, plainSchema("")},
+}
+
+const (
+	numberPattern = `[1-9][0-9]*`
+	namePattern   = `[a-zA-Z0-9_-]{1,64}`
+	limitProperty = `, "limit": {"type": ["integer", "string"], "pattern": "^[1-9][0-9]*$", "minimum": 1, "minLength": 1}`
+)
+
+func plainSchema(more string) *schema.Schema {
+	return schema.Must(`{"type": "object", "properties": {"resources": {"type": "string"}` + more +
+		`}, "required": ["resources"], "additionalProperties": false}`)
+}
+
+func suffixedSchema(suffix string, v version, more string) *schema.Schema {
+	names := []string{"resources", "required", "member_of"}
+	if v >= 31 {
+		names = append(names, "in_tree")
+	}
+	var patterns []string
+	for _, name := range names {
+		patterns = append(patterns, fmt.Sprintf(`"^%s(%s)?$": {"type": "string"}`, name, suffix))
+	}
+	return schema.Must(`{"type": "object", "properties": {` + limitProperty[2:] + `, "group_policy": {"type": "string", "enum": ["none", "isolate"]}` +
+		more + `}, "additionalProperties": false, "patternProperties": {` + strings.Join(patterns, ", ") + `}}`)
+}
+
+var (
+	numberedKey = regexp.MustCompile(`^(resources|required|member_of|in_tree)(` + numberPattern + `)?$`)
+	namedKey    = regexp.MustCompile(`^(resources|required|member_of|in_tree)(` + namePattern + `)?$`)
+)
+
+// readCandidateRequest reads the parameters of GET /allocation_candidates.
+func readCandidateRequest(q *request) (*candidateRequest, error) {
+	if err := q.query.validate(pick(q.version, candidateSchemas)); err != nil {
+		return nil, err
+	}
+	req := &candidateRequest{nested: q.version >= 29}
+	if err := req.readWide(q.query); err != nil {
+		return nil, err
+	}
+	if err := req.readGroups(q); err != nil {
+		return nil, err
+	}
+	check := req.checkOrphans
+	if q.version >= 36 {
+		check = req.checkSubtrees
+	}
+	if err := check(); err != nil {
+		return nil, err
+	}
+	if q.version >= 22 {
+		if err := req.checkForbidden(); err != nil {
+			return nil, err
+		}
+	}
+	singles := 0
+	for i := range req.groups {
+		singles += count(req.groups[i].single())
+	}
+	if _, given := q.query.last("group_policy"); !given && singles > 1 {
+		return nil, badRequest(`The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.`)
+	}
+	return req, nil
+}
+
+// readWide reads what concerns the request as a whole.
+func (req *candidateRequest) readWide(params query) error {
+	if all := params.all("limit"); len(all) > 0 {
+		n, err := strconv.Atoi(all[0])
+		if err != nil || n < 1 {
+			return badRequest("Invalid query string parameters: %s does not match '^[1-9][0-9]*$'", pyjson.Repr(all[0]))
+		}
+		req.limit = n
+	}
+	if all := params.all("group_policy"); len(all) > 0 {
+		req.isolate = all[0] == "isolate"
+	}
+	if all := params.all("root_required"); len(all) > 1 {
+		return badValue(codeDuplicateKey, "Query parameter 'root_required' may be specified only once.")
+	} else if len(all) == 1 {
+		if err := req.rootTraits.add(all[0], true, false); err != nil {
+			return err
+		}
+		if both := conflicts(&req.rootTraits); len(both) > 0 {
+			return badValue(codeBadValue, "Conflicting required and forbidden traits found in root_required: %s", strings.Join(both, ", "))
+		}
+	}
+	for _, value := range params.all("same_subtree") {
+		var suffixes []string
+		for item := range strings.SplitSeq(value, ",") {
+			suffixes = append(suffixes, strings.TrimSpace(item))
+		}
+		if slices.Contains(suffixes, "") {
+			return badValue(codeBadValue, "Empty string (unsuffixed group) can not be specified in `same_subtree` ")
+		}
+		req.subtrees = append(req.subtrees, suffixes)
+	}
+	return nil
+}
+
+// conflicts names the traits that are required and forbidden at once.
+func conflicts(t *traitTest) []string {
+	var out []string
+	for _, any := range t.required {
+		if !slices.ContainsFunc(any, func(name string) bool { return !slices.Contains(t.forbidden, name) }) {
+			out = append(out, strings.Join(any, ", "))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// readGroups reads the parameters that may have a suffix, in their order.
+func (req *candidateRequest) readGroups(q *request) error {
+	pattern := numberedKey
+	if q.version >= 33 {
+		pattern = namedKey
+	}
+	for _, p := range q.query {
+		m := pattern.FindStringSubmatch(p.key)
+		if m == nil {
+			continue
+		}
+		g := req.group(m[2])
+		var err error
+		switch m[1] {
+		case "resources":
+			g.resources, err = readResources(p.value)
+		case "required":
+			g.traits, err = readTraits(q.version, q.query.all(p.key))
+		case "member_of":
+			g.aggregates, err = readAggregates(q.version, m[2], q.query.all(p.key))
+		case "in_tree":
+			if g.tree = strings.TrimSpace(p.value); !schema.IsUUID(g.tree) {
+				err = badRequest("Invalid query string parameters: Expected 'in_tree' parameter to be a format of uuid. Got: %s", p.value)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// group returns the group of a suffix, made where there is none.
+func (req *candidateRequest) group(suffix string) *group {
+	at := slices.IndexFunc(req.groups, func(g group) bool { return g.suffix == suffix })
+	if at < 0 {
+		at = len(req.groups)
+		req.groups = append(req.groups, group{suffix: suffix})
+	}
+	return &req.groups[at]
+}
+
+// checkOrphans refuses groups without resources, which 1.36 allows.
+func (req *candidateRequest) checkOrphans() error {
+	var traits, aggregates []string
+	without := false
+	for _, g := range req.groups {
+		if len(g.resources) > 0 {
+			continue
+		}
+		without = true
+		if len(g.traits.required) > 0 {
+			traits = append(traits, "required"+g.suffix)
+		}
+		if !g.aggregates.empty() {
+			aggregates = append(aggregates, "member_of"+g.suffix)
+		}
+	}
+	switch {
+	case len(traits) > 0:
+		return badRequest("All traits parameters must be associated with resources.  Found the following orphaned traits keys: %s", strings.Join(traits, ", "))
+	case len(aggregates) > 0:
+		return badRequest("All member_of parameters must be associated with resources. Found the following orphaned member_of keys: %s", strings.Join(aggregates, ", "))
+	case without:
+		return badRequest("All request groups must specify resources.")
+	case len(req.groups) == 0:
+		return badRequest("At least one request group (`resources` or `resources{$S}`) is required.")
+	}
+	return nil
+}
+
+// checkSubtrees refuses groups without resources that same_subtree does not name,
+// and suffixes there that no group has.
+func (req *candidateRequest) checkSubtrees() error {
+	named := map[string]bool{}
+	var unreal, stray, suffixes []any
+	for _, list := range req.subtrees {
+		for _, suffix := range list {
+			known := slices.ContainsFunc(req.groups, func(g group) bool { return g.suffix == suffix })
+			if !known && !named[suffix] {
+				unreal = append(unreal, suffix)
+			}
+			named[suffix] = true
+		}
+	}
+	resourceless := 0
+	for _, g := range req.groups {
+		suffixes = append(suffixes, g.suffix)
+		if len(g.resources) == 0 {
+			resourceless++
+			if !named[g.suffix] {
+				stray = append(stray, g.suffix)
+			}
+		}
+	}
+	switch {
+	case resourceless == len(req.groups):
+		return badValue(codeMissingValue, "There must be at least one resources or resources[$S] parameter.")
+	case len(stray) > 0:
+		return badValue(codeBadValue, "Resourceless suffixed group request should be specified in `same_subtree` query param: bad group(s) - %s.", pyjson.Repr(stray))
+	case len(unreal) > 0:
+		return badValue(codeBadValue, "Real suffixes should be specified in `same_subtree`: %s not found in %s.", pyjson.Repr(unreal), pyjson.Repr(suffixes))
+	}
+	return nil
+}
+
+// checkForbidden refuses groups whose traits no provider can have.
+func (req *candidateRequest) checkForbidden() error {
+	var out []string
+	for i := range req.groups {
+		g := &req.groups[i]
+		for _, names := range conflicts(&g.traits) {
+			out = append(out, fmt.Sprintf("required%s: (%s)", g.suffix, names))
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	slices.Sort(out)
+	return badRequest("Conflicting required and forbidden traits found in the following traits keys: %s", strings.Join(out, ", "))
+}

@@ -1,0 +1,70 @@
+package placement
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics counts requests and describes the state.
+type metrics struct {
+	server    *Server
+	requests  *prometheus.CounterVec
+	seconds   *prometheus.HistogramVec
+	conflicts prometheus.Counter
+	size      *prometheus.Desc
+	revision  *prometheus.Desc
+}
+
+func newMetrics(s *Server) *metrics {
+	return &metrics{
+		server: s,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "croft_placement_requests_total", Help: "Requests answered.",
+		}, []string{"method", "route", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "croft_placement_request_seconds", Help: "Time to answer a request.",
+			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 5},
+		}, []string{"method", "route"}),
+		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "croft_placement_conflicts_total", Help: "Transactions lost to another server and tried again.",
+		}),
+		size: prometheus.NewDesc("croft_placement_objects", "Objects in the state.", []string{"kind"}, nil),
+		revision: prometheus.NewDesc("croft_placement_revision", "Revision of the store that this server has seen.",
+			nil, nil),
+	}
+}
+
+func (m *metrics) observe(method, route string, status int, took time.Duration) {
+	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Inc()
+	m.seconds.WithLabelValues(method, route).Observe(took.Seconds())
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	m.requests.Describe(ch)
+	m.seconds.Describe(ch)
+	m.conflicts.Describe(ch)
+	ch <- m.size
+	ch <- m.revision
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	m.requests.Collect(ch)
+	m.seconds.Collect(ch)
+	m.conflicts.Collect(ch)
+	m.server.mu.RLock()
+	defer m.server.mu.RUnlock()
+	st := m.server.state
+	if st == nil {
+		return
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(m.revision, float64(st.revision))
+	gauge(m.size, float64(len(st.providers)), "provider")
+	gauge(m.size, float64(len(st.consumers)), "consumer")
+}

@@ -1,0 +1,64 @@
+package placement
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"croft/placement/internal/pyjson"
+)
+
+// version is a microversion: the n of 1.n.
+type version int
+
+// The microversions that the server speaks.
+const (
+	minVersion version = 0
+	maxVersion version = 39
+)
+
+func (v version) String() string { return fmt.Sprintf("1.%d", int(v)) }
+
+// versionHeader names the service and version, in requests and in answers.
+const versionHeader = "Openstack-Api-Version"
+
+// parseVersion reads the headers of a request. Without one it is the oldest version.
+func parseVersion(headers []string) (version, *apiError) {
+	text := wantedVersion(headers)
+	switch text {
+	case "":
+		return minVersion, nil
+	case "latest":
+		return maxVersion, nil
+	}
+	major, minor, dotted := strings.Cut(text, ".")
+	if !dotted {
+		major, minor = text, "0"
+	}
+	var n [2]int
+	for i, part := range []string{major, minor} {
+		var err error
+		if n[i], err = strconv.Atoi(strings.TrimSpace(part)); err != nil {
+			return 0, badRequest("Invalid microversion: invalid version string: %s; invalid literal for int() with base 10: %s", text, pyjson.Repr(part))
+		}
+	}
+	if !dotted {
+		return 0, badRequest("Invalid microversion: invalid version string: %s; Version.__new__() missing 1 required positional argument: 'minor'", text)
+	}
+	if v := version(n[1]); n[0] == 1 && v >= minVersion && v <= maxVersion {
+		return v, nil
+	}
+	return 0, &apiError{status: 406, detail: "Invalid microversion: Unacceptable version header: " + text}
+}
+
+// wantedVersion finds the last value that is for this service.
+func wantedVersion(headers []string) string {
+	values := strings.Split(strings.Join(headers, ","), ",")
+	for i := len(values) - 1; i >= 0; i-- {
+		fields := strings.Fields(values[i])
+		if len(fields) >= 2 && strings.EqualFold(fields[0], "placement") {
+			return strings.Join(fields[1:], " ")
+		}
+	}
+	return ""
+}
