@@ -238,7 +238,7 @@ func TestEveryPackageHasOneComment(t *testing.T) {
 func checkPackageComment(t *testing.T, pkg, text string) {
 	want := "Package " + path.Base(pkg) + " "
 	if strings.HasPrefix(pkg, "croft/cmd/") {
-		want = strings.ToUpper(path.Base(pkg)[:1]) + path.Base(pkg)[1:] + " "
+		want = "Command " + path.Base(pkg) + " "
 	}
 	if !strings.HasPrefix(text, want) {
 		t.Errorf("%s: its comment begins %.40q, want %q", pkg, text, want)

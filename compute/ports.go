@@ -69,7 +69,7 @@ type Hypervisor interface {
 	// hypervisor's grace period is over.
 	Stop(ctx context.Context, id croft.InstanceID) error
 	// Remove cuts the power, removes the definition and gives the guest's DHCP leases
-	// back (internal/dhcprelease); no such domain is success.
+	// back; no such domain is success.
 	Remove(ctx context.Context, id croft.InstanceID) error
 	// Watch calls wake when a domain's life or addresses changed, or may have. It
 	// reconnects by itself and returns only with ctx.

@@ -59,3 +59,10 @@ as_root() {
 		die "root is needed for: $* (run this as root, or install sudo)"
 	fi
 }
+
+# running_cloud: the process that holds the state directory; fails where there is
+# none. The lock names the last one that did.
+running_cloud() {
+	local pid
+	pid=$(cat "$state/lock" 2> /dev/null) && [ "$(cat "/proc/$pid/comm" 2> /dev/null)" = croft ] && echo "$pid"
+}
