@@ -1,0 +1,244 @@
+package libvirt
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"fmt"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+
+	"croft"
+	"croft/compute"
+)
+
+// definition is what a domain's XML depends on beside the machine.
+type definition struct {
+	virt     string // kvm or qemu
+	cacheMiB int    // of QEMU's translated code; qemu only
+}
+
+// define returns the XML of a machine and the digest of all of it, which is in
+// the XML's mark too.
+//
+// The machine is QEMU's "pc" without what a cloud guest does not use: no USB, no
+// graphics, no boot ROM on the network card. It boots faster than "q35", which
+// has a PCI bridge for each device, and every cloud image knows it.
+func (f definition) define(m compute.Machine) (text, digest string, err error) {
+	k := newMark(m)
+	text, err = f.marshal(m, k)
+	if err != nil {
+		return "", "", err
+	}
+	sum := sha256.Sum256([]byte(text))
+	k.Digest = hex.EncodeToString(sum[:8])
+	text, err = f.marshal(m, k)
+	return text, k.Digest, err
+}
+
+func (f definition) marshal(m compute.Machine, k mark) (string, error) {
+	element, err := xml.Marshal(k)
+	if err != nil {
+		return "", fmt.Errorf("mark of instance %s: %w", m.ID, err)
+	}
+	dom := libvirtxml.Domain{
+		Type:     f.virt,
+		Name:     prefix + string(m.ID),
+		UUID:     string(m.ID),
+		Title:    title(m.Name),
+		Metadata: &libvirtxml.DomainMetadata{XML: string(element)},
+		Memory:   &libvirtxml.DomainMemory{Value: uint(m.MemoryMiB), Unit: "MiB"},
+		VCPU:     &libvirtxml.DomainVCPU{Placement: "static", Value: uint(m.VCPUs)},
+		SysInfo:  []libvirtxml.DomainSysInfo{{SMBIOS: smbios(m)}},
+		OS: &libvirtxml.DomainOS{
+			Type:        &libvirtxml.DomainOSType{Arch: "x86_64", Machine: "pc", Type: "hvm"},
+			BootDevices: []libvirtxml.DomainBootDevice{{Dev: "hd"}},
+			SMBios:      &libvirtxml.DomainSMBios{Mode: "sysinfo"},
+		},
+		Features:   f.features(),
+		CPU:        f.cpu(),
+		Clock:      f.clock(),
+		OnPoweroff: "destroy",
+		OnReboot:   "restart",
+		OnCrash:    "destroy", // an event of its own, and the agent decides
+		PM: &libvirtxml.DomainPM{
+			SuspendToMem:  &libvirtxml.DomainPMPolicy{Enabled: "no"},
+			SuspendToDisk: &libvirtxml.DomainPMPolicy{Enabled: "no"},
+		},
+		Devices: devices(m),
+	}
+	return dom.Marshal()
+}
+
+// title is the name with what libvirt does not take in a title as blanks.
+func title(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, name)
+}
+
+// smbios makes the guest look to cloud-init as one of OpenStack, so that it asks
+// the metadata server at once instead of trying every cloud there is.
+func smbios(m compute.Machine) *libvirtxml.DomainSysInfoSMBIOS {
+	return &libvirtxml.DomainSysInfoSMBIOS{System: &libvirtxml.DomainSysInfoSystem{
+		Entry: []libvirtxml.DomainSysInfoEntry{
+			{Name: "manufacturer", Value: "OpenStack Foundation"},
+			{Name: "product", Value: "OpenStack Nova"},
+			{Name: "serial", Value: string(m.ID)},
+			{Name: "uuid", Value: string(m.ID)},
+			{Name: "family", Value: "Virtual Machine"},
+		},
+	}}
+}
+
+func (f definition) features() *libvirtxml.DomainFeatureList {
+	features := &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}, APIC: &libvirtxml.DomainFeatureAPIC{}}
+	if f.virt == VirtQEMU {
+		features.TCG = &libvirtxml.DomainFeatureTCG{TBCache: &libvirtxml.DomainFeatureTCGTBCache{Unit: "MiB", Size: uint(f.cacheMiB)}}
+	}
+	return features
+}
+
+// cpu is the host's own under KVM. Emulated, it is all that QEMU can emulate, for
+// the distributions that no longer run on the oldest x86-64.
+func (f definition) cpu() *libvirtxml.DomainCPU {
+	if f.virt == VirtKVM {
+		return &libvirtxml.DomainCPU{Mode: "host-passthrough", Check: "none", Migratable: "on"}
+	}
+	return &libvirtxml.DomainCPU{Mode: "maximum", Check: "none", Migratable: "on"}
+}
+
+func (f definition) clock() *libvirtxml.DomainClock {
+	return &libvirtxml.DomainClock{Offset: "utc", Timer: []libvirtxml.DomainTimer{
+		{Name: "rtc", TickPolicy: "catchup"},
+		{Name: "pit", TickPolicy: "delay"},
+		{Name: "hpet", Present: "no"}, // it wakes an idle host
+	}}
+}
+
+func devices(m compute.Machine) *libvirtxml.DomainDeviceList {
+	return &libvirtxml.DomainDeviceList{
+		Disks:       disks(m),
+		Controllers: []libvirtxml.DomainController{{Type: "usb", Model: "none"}},
+		Interfaces:  interfaces(m),
+		Serials:     []libvirtxml.DomainSerial{serial(m)},
+		RNGs: []libvirtxml.DomainRNG{{
+			Model:   "virtio",
+			Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
+		}},
+		MemBalloon: &libvirtxml.DomainMemBalloon{Model: "virtio", FreePageReporting: "on"},
+		Panics:     []libvirtxml.DomainPanic{{Model: "isa"}},
+	}
+}
+
+// serial is the console: a terminal for whoever attaches, all of it logged. A file
+// of an earlier boot is appended to.
+func serial(m compute.Machine) libvirtxml.DomainSerial {
+	s := libvirtxml.DomainSerial{
+		Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}},
+		Target: &libvirtxml.DomainSerialTarget{Type: "isa-serial", Port: new(uint)},
+	}
+	if m.Console != "" {
+		s.Log = &libvirtxml.DomainChardevLog{File: m.Console, Append: "on"}
+	}
+	return s
+}
+
+func disks(m compute.Machine) []libvirtxml.DomainDisk {
+	var list []libvirtxml.DomainDisk
+	if len(m.Disk) > 0 {
+		list = append(list, rootDisk(m.Disk))
+	}
+	if m.Seed != "" {
+		list = append(list, seedDisk(m.Seed))
+	}
+	return list
+}
+
+// rootDisk names every file of the chain and its format, so that nothing is ever
+// guessed from what a guest may have written. Files and not volumes: AppArmor's
+// helper cannot follow those. The host caches (writeback) and the guest's flushes
+// reach the disk: as safe as no cache, works on every file system, and instances
+// of one image read its file from memory.
+func rootDisk(chain []compute.Layer) libvirtxml.DomainDisk {
+	disk := libvirtxml.DomainDisk{
+		Device: "disk",
+		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: chain[0].Format, Cache: "writeback", Discard: "unmap"},
+		Source: file(chain[0].Path),
+		Target: &libvirtxml.DomainDiskTarget{Dev: "vda", Bus: "virtio"},
+	}
+	end := &libvirtxml.DomainDiskBackingStore{} // says: here the chain ends
+	for i := len(chain) - 1; i > 0; i-- {
+		end = &libvirtxml.DomainDiskBackingStore{
+			Format:       &libvirtxml.DomainDiskFormat{Type: chain[i].Format},
+			Source:       file(chain[i].Path),
+			BackingStore: end,
+		}
+	}
+	disk.BackingStore = end
+	return disk
+}
+
+// seedDisk is a plain read-only disk: guests find the ISO by its label, and need
+// no other driver than the one of their root disk.
+func seedDisk(path string) libvirtxml.DomainDisk {
+	return libvirtxml.DomainDisk{
+		Device:       "disk",
+		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"},
+		Source:       file(path),
+		BackingStore: &libvirtxml.DomainDiskBackingStore{},
+		Target:       &libvirtxml.DomainDiskTarget{Dev: "vdb", Bus: "virtio"},
+		ReadOnly:     &libvirtxml.DomainDiskReadOnly{},
+	}
+}
+
+func file(path string) *libvirtxml.DomainDiskSource {
+	return &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: path}}
+}
+
+func interfaces(m compute.Machine) []libvirtxml.DomainInterface {
+	var list []libvirtxml.DomainInterface
+	for _, n := range m.NICs {
+		source := &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: n.Network}}
+		if n.Network == "" {
+			source = &libvirtxml.DomainInterfaceSource{Bridge: &libvirtxml.DomainInterfaceSourceBridge{Bridge: n.Bridge}}
+		}
+		list = append(list, libvirtxml.DomainInterface{
+			MAC:    &libvirtxml.DomainInterfaceMAC{Address: strings.ToLower(n.MAC)},
+			Source: source,
+			Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
+			ROM:    &libvirtxml.DomainROM{Enabled: "no"},
+		})
+	}
+	return list
+}
+
+// check refuses what libvirt would refuse with worse words, or take amiss.
+func check(m compute.Machine) error {
+	if id, err := croft.ParseInstanceID(string(m.ID)); err != nil || id != m.ID {
+		return croft.Errorf(croft.Invalid, "define instance: %q is not a UUID", m.ID)
+	}
+	switch {
+	case m.Partition == "":
+		return croft.Errorf(croft.Invalid, "define instance %s: it belongs to no partition", m.ID)
+	case m.VCPUs < 1 || m.MemoryMiB < 1:
+		return croft.Errorf(croft.Invalid, "define instance %s: %d VCPU and %d MiB of memory are not a machine", m.ID, m.VCPUs, m.MemoryMiB)
+	case len(m.Disk) == 0:
+		return croft.Errorf(croft.Invalid, "define instance %s: it has no disk", m.ID)
+	}
+	for _, l := range m.Disk {
+		if !strings.HasPrefix(l.Path, "/") || l.Format != "qcow2" && l.Format != "raw" {
+			return croft.Errorf(croft.Invalid, "define instance %s: disk %q of format %q must be an absolute path of qcow2 or raw", m.ID, l.Path, l.Format)
+		}
+	}
+	for _, n := range m.NICs {
+		if n.MAC == "" || n.Network == "" && n.Bridge == "" {
+			return croft.Errorf(croft.Invalid, "define instance %s: a network interface needs a MAC and a network or a bridge", m.ID)
+		}
+	}
+	return nil
+}

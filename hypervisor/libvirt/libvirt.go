@@ -1,0 +1,187 @@
+// Package libvirt runs instances as domains of libvirt's QEMU driver, and is the
+// only package that imports libvirt.
+//
+// It touches the domains that carry croft's mark and no others. Every call is
+// bounded by its context and by Config.CallTimeout, although libvirt's own calls
+// cannot be cancelled: a libvirt that does not answer costs a bounded number of
+// goroutines and never a caller. A lost connection is opened again by the next
+// call, so a restart of libvirtd is an error of the calls under way at most.
+package libvirt
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"libvirt.org/go/libvirt"
+
+	"croft"
+	"croft/compute"
+	"croft/internal/kvm"
+	"croft/internal/mailbox"
+)
+
+var _ compute.Hypervisor = (*Driver)(nil)
+
+// The values of Config.VirtType.
+const (
+	VirtAuto = "auto" // kvm where it runs a guest, qemu elsewhere
+	VirtKVM  = "kvm"
+	VirtQEMU = "qemu" // emulation
+)
+
+// maxCalls bounds the calls that are inside libvirt at once, those it will never
+// come back from included.
+const maxCalls = 24
+
+// Config says which libvirt to use and how. All of it is optional.
+type Config struct {
+	// URI names the libvirt to use (qemu:///system).
+	URI string
+	// VirtType is auto, kvm or qemu (auto).
+	VirtType string
+	// ProbeFile keeps what auto found out, until the next boot; empty keeps nothing.
+	ProbeFile string
+	// EmulatorCacheMiB bounds the memory that QEMU's emulation takes for code it
+	// has translated, which is on top of the guest's own and which no claim counts.
+	// The default of 128 costs little time; QEMU's own is 1024. Ignored with KVM.
+	EmulatorCacheMiB int
+	// StopGrace is how long a guest may take to power off before its power is cut (60 s).
+	StopGrace time.Duration
+	// CallTimeout is the longest that any one libvirt call may take (90 s).
+	CallTimeout time.Duration
+	// LeaseDir is where libvirt's dnsmasq leaves its leases (/var/lib/libvirt/dnsmasq).
+	LeaseDir string
+	// Log hears of domains that are reported and not touched, and of reconnections.
+	Log *slog.Logger
+}
+
+// Driver is one libvirt. It is safe for use by many goroutines at once.
+type Driver struct {
+	config  Config
+	log     *slog.Logger
+	changed mailbox.Group[croft.InstanceID]
+	owners  ownerTable
+	bridged sync.Map          // MACs of guests on bridges of the host
+	virt    func() kvm.Result // probed once
+
+	slots chan struct{} // one per call inside libvirt
+
+	mu       sync.Mutex // guards what follows
+	calls    sync.WaitGroup
+	closed   bool
+	reported map[croft.InstanceID]bool // marks that cannot be read, each reported once
+
+	opening sync.Mutex // held while a connection is opened
+	current *session   // guarded by mu
+}
+
+// New checks the settings. It does not connect: the first call does.
+func New(c Config) (*Driver, error) {
+	c.URI = cmp.Or(c.URI, "qemu:///system")
+	c.VirtType = cmp.Or(c.VirtType, VirtAuto)
+	c.EmulatorCacheMiB = cmp.Or(c.EmulatorCacheMiB, 128)
+	c.StopGrace = cmp.Or(c.StopGrace, time.Minute)
+	c.CallTimeout = cmp.Or(c.CallTimeout, 90*time.Second)
+	c.LeaseDir = cmp.Or(c.LeaseDir, "/var/lib/libvirt/dnsmasq")
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	switch c.VirtType {
+	case VirtAuto, VirtKVM, VirtQEMU:
+	default:
+		return nil, croft.Errorf(croft.Invalid, "virt_type is %q: use auto, kvm or qemu", c.VirtType)
+	}
+	if c.EmulatorCacheMiB < 0 || c.StopGrace < 0 || c.CallTimeout < 0 {
+		return nil, croft.Errorf(croft.Invalid, "libvirt: sizes and durations of the settings cannot be negative")
+	}
+	d := &Driver{
+		config: c, log: c.Log,
+		slots:    make(chan struct{}, maxCalls),
+		reported: map[croft.InstanceID]bool{},
+	}
+	d.virt = sync.OnceValue(func() kvm.Result { return probe(context.Background(), c.ProbeFile) })
+	return d, nil
+}
+
+// Close ends the connection and waits for the calls that are inside libvirt, for
+// a while. Calls after it are Unavailable.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	last := d.current
+	d.current = nil
+	d.mu.Unlock()
+
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if last != nil {
+			last.drop()
+		}
+		d.calls.Wait()
+	}()
+	timer := time.NewTimer(20 * time.Second)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-timer.C:
+		return croft.Errorf(croft.Unavailable, "close the connection to libvirt at %s: it does not answer", d.config.URI)
+	}
+}
+
+// VirtType returns kvm or qemu, as set or as probed, and why.
+func (d *Driver) VirtType() (virt, reason string) {
+	if d.config.VirtType != VirtAuto {
+		return d.config.VirtType, "the setting virt_type says so"
+	}
+	r := d.virt()
+	if r.Usable {
+		return VirtKVM, r.Reason
+	}
+	return VirtQEMU, r.Reason
+}
+
+func probe(ctx context.Context, file string) kvm.Result {
+	if file == "" {
+		return kvm.Probe(ctx)
+	}
+	return kvm.ProbeOnce(ctx, file)
+}
+
+// ProbeKVM tells whether this host's KVM runs a guest, and why it does or not.
+func ProbeKVM(ctx context.Context) (usable bool, reason string) {
+	r := kvm.Probe(ctx)
+	return r.Usable, r.Reason
+}
+
+// KVMDeviceProblem says what is wrong with the owner and mode of /dev/kvm and how
+// to mend it; nothing where all is well.
+func KVMDeviceProblem() string { return kvm.DeviceProblem() }
+
+// Version asks libvirt for its version and its QEMU's, such as "libvirt 9.0.0,
+// QEMU 7.2.22". It is how to find out whether libvirt answers at all.
+func (d *Driver) Version(ctx context.Context) (string, error) {
+	return call(ctx, d, "ask libvirt for its version", func(c *libvirt.Connect) (string, error) {
+		lib, err := c.GetLibVersion()
+		if err != nil {
+			return "", err
+		}
+		qemu, err := c.GetVersion()
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("libvirt %s, QEMU %s", dotted(lib), dotted(qemu)), nil
+	})
+}
+
+// dotted gives libvirt's way of writing versions in the usual one.
+func dotted(v uint32) string {
+	return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1000%1000, v%1000)
+}

@@ -1,0 +1,35 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+
+	"libvirt.org/go/libvirt"
+)
+
+// FindNetwork describes a network of libvirt as Network does, and whether it is
+// active. It starts and defines nothing. NotFound: libvirt has no such network.
+func (d *Driver) FindNetwork(ctx context.Context, name string) (n Network, active bool, err error) {
+	type found struct {
+		network Network
+		active  bool
+	}
+	f, err := call(ctx, d, fmt.Sprintf("look at the network %q", name), func(c *libvirt.Connect) (found, error) {
+		var f found
+		n, err := c.LookupNetworkByName(name)
+		if err != nil {
+			return f, err
+		}
+		defer n.Free()
+		if f.active, err = n.IsActive(); err != nil {
+			return f, err
+		}
+		text, err := n.GetXMLDesc(0)
+		if err != nil {
+			return f, err
+		}
+		f.network, err = parseNetwork(text)
+		return f, err
+	})
+	return f.network, f.active, err
+}

@@ -1,0 +1,134 @@
+package libvirt
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"strings"
+
+	"libvirt.org/go/libvirt"
+
+	"croft"
+	"croft/compute"
+)
+
+// namespace is that of croft's element in a domain's metadata, by which libvirt
+// finds it. It changes when what is in the element changes its meaning.
+const namespace = "https://croft/1"
+
+// prefix begins the names of croft's domains; the instance's ID is the rest.
+const prefix = "croft-"
+
+// mark is croft's element in a domain's metadata: it says that the domain is
+// croft's, and what of it croft must know without the order that made it.
+type mark struct {
+	XMLName    xml.Name          `xml:"instance"`
+	Namespace  string            `xml:"xmlns,attr,omitempty"` // libvirt hands the element out without it
+	Partition  croft.PartitionID `xml:"partition,attr"`
+	Generation int64             `xml:"generation,attr"`
+	// Digest is that of the definition as croft wrote it, to know it again in
+	// what libvirt makes of it.
+	Digest string    `xml:"digest,attr,omitempty"`
+	NICs   []markNIC `xml:"nic"`
+}
+
+type markNIC struct {
+	MAC     string `xml:"mac,attr"`
+	Network string `xml:"network,attr,omitempty"`
+	Bridge  string `xml:"bridge,attr,omitempty"`
+}
+
+func newMark(m compute.Machine) mark {
+	k := mark{Namespace: namespace, Partition: m.Partition, Generation: m.Generation}
+	for _, n := range m.NICs {
+		nic := markNIC{MAC: strings.ToLower(n.MAC), Network: n.Network}
+		if n.Network == "" {
+			nic.Bridge = n.Bridge
+		}
+		k.NICs = append(k.NICs, nic)
+	}
+	return k
+}
+
+// parseMark reads the element as libvirt returns it.
+func parseMark(s string) (mark, error) {
+	var k mark
+	if err := xml.Unmarshal([]byte(s), &k); err != nil {
+		return mark{}, err
+	}
+	if k.Partition == "" {
+		return mark{}, errors.New("it names no partition")
+	}
+	return k, nil
+}
+
+// errNoMark is the answer for domains that are none of croft's business.
+var errNoMark = errors.New("the domain has no mark of croft")
+
+// readMark returns the mark of a domain: errNoMark where there is none, Conflict
+// where there is one that cannot be read.
+func readMark(dom *libvirt.Domain) (mark, error) {
+	// The persistent definition says what the domain is to be; one that runs and
+	// has been undefined has only its live one.
+	s, err := dom.GetMetadata(libvirt.DOMAIN_METADATA_ELEMENT, namespace, libvirt.DOMAIN_AFFECT_CONFIG)
+	if is(err, libvirt.ERR_OPERATION_INVALID, libvirt.ERR_INVALID_ARG) {
+		s, err = dom.GetMetadata(libvirt.DOMAIN_METADATA_ELEMENT, namespace, libvirt.DOMAIN_AFFECT_LIVE)
+	}
+	if is(err, libvirt.ERR_NO_DOMAIN_METADATA) {
+		return mark{}, errNoMark
+	}
+	if err != nil {
+		return mark{}, err
+	}
+	k, err := parseMark(s)
+	if err != nil {
+		return mark{}, croft.Errorf(croft.Conflict, "the mark of the domain cannot be read, so croft does not touch it: %w", err)
+	}
+	return k, nil
+}
+
+// instanceOf returns the instance of a domain that is named as croft names them,
+// without asking libvirt. Whether the domain is croft's, only its mark tells.
+func instanceOf(dom *libvirt.Domain) (croft.InstanceID, bool) {
+	name, err := dom.GetName()
+	if err != nil {
+		return "", false
+	}
+	uuid, err := dom.GetUUIDString()
+	if err != nil || name != prefix+uuid {
+		return "", false
+	}
+	return croft.InstanceID(uuid), true
+}
+
+// lookup finds the domain of an instance with its mark: NotFound where there is
+// none, errNoMark and Conflict as readMark. The caller frees it where there is no error.
+func lookup(c *libvirt.Connect, id croft.InstanceID) (*libvirt.Domain, mark, error) {
+	dom, err := c.LookupDomainByUUIDString(string(id))
+	if err != nil {
+		return nil, mark{}, err
+	}
+	k, err := readMark(dom)
+	if err != nil {
+		_ = dom.Free()
+		return nil, mark{}, err
+	}
+	return dom, k, nil
+}
+
+// with calls f with the domain of an instance that is croft's. One that is not is
+// NotFound, as one that does not exist.
+func with(c *libvirt.Connect, id croft.InstanceID, f func(*libvirt.Domain, mark) error) error {
+	dom, k, err := lookup(c, id)
+	if errors.Is(err, errNoMark) || is(err, libvirt.ERR_NO_DOMAIN) {
+		return croft.Errorf(croft.NotFound, "it is not defined on this host")
+	}
+	if err != nil {
+		return err
+	}
+	defer dom.Free()
+	return f(dom, k)
+}
+
+// about says what is attempted with which instance.
+func about(verb string, id croft.InstanceID) string { return fmt.Sprintf("%s instance %s", verb, id) }

@@ -1,0 +1,182 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"libvirt.org/go/libvirt"
+
+	"croft"
+	"croft/compute"
+)
+
+// pressAgain is how long a guest that was asked to power off is left in peace: one
+// that was booting may not have heard.
+const pressAgain = 5 * time.Second
+
+// Start boots a defined domain, or lets a paused one go on. It starts the networks
+// that the domain is on where they are not active.
+func (d *Driver) Start(ctx context.Context, id croft.InstanceID) error {
+	return do(ctx, d, about("start", id), func(c *libvirt.Connect) error {
+		return with(c, id, func(dom *libvirt.Domain, k mark) error {
+			state, _, err := dom.GetState()
+			if err != nil {
+				return err
+			}
+			switch state {
+			case libvirt.DOMAIN_PAUSED:
+				return dom.Resume()
+			case libvirt.DOMAIN_PMSUSPENDED:
+				return dom.PMWakeup(0)
+			case libvirt.DOMAIN_CRASHED:
+				if err := cut(dom); err != nil {
+					return err
+				}
+			case libvirt.DOMAIN_SHUTOFF:
+			default:
+				return nil
+			}
+			for _, n := range k.NICs {
+				if n.Network != "" {
+					if _, err := ensureNetwork(c, n.Network); err != nil {
+						return err
+					}
+				}
+			}
+			return boot(dom)
+		})
+	})
+}
+
+// boot starts a domain that somebody else may start meanwhile.
+func boot(dom *libvirt.Domain) error {
+	err := dom.Create()
+	if !is(err, libvirt.ERR_OPERATION_INVALID) {
+		return err
+	}
+	if active, aerr := dom.IsActive(); aerr == nil && active {
+		return nil
+	}
+	return err
+}
+
+// Stop presses the power button and waits for the guest. When StopGrace or ctx
+// ends before the guest does, it cuts the power.
+func (d *Driver) Stop(ctx context.Context, id croft.InstanceID) error {
+	box, leave := d.changed.Join()
+	defer leave()
+	grace, cancel := context.WithTimeout(ctx, d.config.StopGrace)
+	defer cancel()
+	off, err := d.press(ctx, id)
+	if err != nil || off {
+		return err
+	}
+	again := time.NewTicker(pressAgain)
+	defer again.Stop()
+	for {
+		select {
+		case <-box.Ready():
+			box.Take()
+			one, err := d.Get(grace, id)
+			if grace.Err() == nil && (err != nil || one.Power == compute.PowerOff) {
+				return err
+			}
+		case <-again.C:
+			off, err := d.press(grace, id)
+			if grace.Err() == nil && (err != nil || off) {
+				return err
+			}
+		case <-grace.Done():
+			return d.cutPower(context.WithoutCancel(ctx), id)
+		}
+	}
+}
+
+// press asks the guest to power off; off says that there is nothing to wait for.
+func (d *Driver) press(ctx context.Context, id croft.InstanceID) (off bool, err error) {
+	return call(ctx, d, about("stop", id), func(c *libvirt.Connect) (off bool, err error) {
+		err = with(c, id, func(dom *libvirt.Domain, _ mark) error {
+			state, reason, err := dom.GetState()
+			if err != nil {
+				return err
+			}
+			switch p, _ := power(state, reason); p {
+			case compute.PowerOff:
+				off = true
+				return nil
+			case compute.PowerPaused: // it would not hear
+				off = true
+				return cut(dom)
+			}
+			err = dom.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+			if is(err, libvirt.ERR_OPERATION_INVALID) {
+				return nil // it went off between the two; the next look shows
+			}
+			return err
+		})
+		return off, err
+	})
+}
+
+// cutPower ends the guest without asking it.
+func (d *Driver) cutPower(ctx context.Context, id croft.InstanceID) error {
+	return do(ctx, d, about("cut the power of", id), func(c *libvirt.Connect) error {
+		err := with(c, id, func(dom *libvirt.Domain, _ mark) error { return cut(dom) })
+		if errors.Is(err, croft.NotFound) {
+			return nil
+		}
+		return err
+	})
+}
+
+// cut ends a domain's process; none is success.
+func cut(dom *libvirt.Domain) error {
+	err := dom.Destroy()
+	if is(err, libvirt.ERR_OPERATION_INVALID, libvirt.ERR_NO_DOMAIN) {
+		if active, aerr := dom.IsActive(); is(aerr, libvirt.ERR_NO_DOMAIN) || aerr == nil && !active {
+			return nil
+		}
+	}
+	return err
+}
+
+// Remove cuts the power, gives back the DHCP leases and removes the definition.
+// What is not croft's counts as not there.
+func (d *Driver) Remove(ctx context.Context, id croft.InstanceID) error {
+	return do(ctx, d, about("remove", id), func(c *libvirt.Connect) error {
+		err := with(c, id, func(dom *libvirt.Domain, k mark) error {
+			if err := cut(dom); err != nil {
+				return err
+			}
+			if err := releaseLeases(c, k.NICs); err != nil {
+				// It expires by itself: no reason to keep the domain.
+				d.log.Warn("a DHCP lease stays until it expires", "instance", id, "op", "remove", "err", err)
+			}
+			for _, n := range k.NICs {
+				d.bridged.Delete(n.MAC)
+			}
+			return undefine(dom)
+		})
+		d.owners.invalidate()
+		if errors.Is(err, croft.NotFound) {
+			return nil
+		}
+		return err
+	})
+}
+
+// undefine removes the definition with all that libvirt keeps beside it.
+func undefine(dom *libvirt.Domain) error {
+	err := dom.UndefineFlags(libvirt.DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.DOMAIN_UNDEFINE_SNAPSHOTS_METADATA |
+		libvirt.DOMAIN_UNDEFINE_CHECKPOINTS_METADATA | libvirt.DOMAIN_UNDEFINE_NVRAM)
+	if is(err, libvirt.ERR_NO_DOMAIN) {
+		return nil
+	}
+	if is(err, libvirt.ERR_OPERATION_INVALID) { // it was transient, and is gone with its process
+		if persistent, perr := dom.IsPersistent(); is(perr, libvirt.ERR_NO_DOMAIN) || perr == nil && !persistent {
+			return nil
+		}
+	}
+	return err
+}

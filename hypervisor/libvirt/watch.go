@@ -1,0 +1,222 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/vishvananda/netlink"
+	"libvirt.org/go/libvirt"
+
+	"croft"
+)
+
+// How often a lost connection is tried again, at first and in the end.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 5 * time.Second
+)
+
+// pollLeases is how often addresses are looked up where nothing tells of changes.
+const pollLeases = 2 * time.Second
+
+// Watch calls wake with every instance whose domain or addresses changed, and with
+// all of them whenever a connection to libvirt is new. It returns only with ctx.
+func (d *Driver) Watch(ctx context.Context, wake func(croft.InstanceID)) error {
+	box, leave := d.changed.Join()
+	defer leave()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wg.Go(func() { d.stayConnected(ctx, box.Put) })
+	wg.Go(func() { d.watchAddresses(ctx) })
+	return box.Run(ctx, wake)
+}
+
+// stayConnected keeps a connection, and with it the events, while ctx lives.
+func (d *Driver) stayConnected(ctx context.Context, put func(...croft.InstanceID)) {
+	retry := firstRetry
+	for ctx.Err() == nil {
+		lost, err := call(ctx, d, "watch the domains", func(c *libvirt.Connect) (<-chan struct{}, error) {
+			list, err := d.domains(c)
+			if err != nil {
+				return nil, err
+			}
+			for _, one := range list {
+				put(one.ID)
+			}
+			return d.lostSignal(c), nil
+		})
+		if err == nil {
+			retry = firstRetry
+			select {
+			case <-lost:
+				d.log.Info("the connection to libvirt is lost, connecting again", "op", "watch")
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if retry == firstRetry && ctx.Err() == nil {
+			d.log.Warn("libvirt cannot be watched, trying again", "op", "watch", "err", err)
+		}
+		sleep(ctx, retry/2+rand.N(retry))
+		retry = min(retry*2, lastRetry)
+	}
+}
+
+// lostSignal is closed when the connection c is lost.
+func (d *Driver) lostSignal(c *libvirt.Connect) <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.current != nil && d.current.conn == c {
+		return d.current.lost
+	}
+	lost := make(chan struct{}) // it has been replaced already
+	close(lost)
+	return lost
+}
+
+// watchAddresses wakes the instances whose addresses changed. libvirt has no event
+// for leases, but its dnsmasq rewrites a file for each; the kernel tells of the
+// neighbours on bridges.
+func (d *Driver) watchAddresses(ctx context.Context) {
+	changed := make(chan struct{}, 1)
+	signal := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { d.watchNeighbours(ctx, signal) })
+	wg.Go(func() { d.watchLeaseDir(ctx, signal) })
+
+	known := map[croft.InstanceID]domain{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		d.owners.invalidate()
+		now, err := call(ctx, d, "look up the addresses", d.domains)
+		if err != nil {
+			sleep(ctx, firstRetry)
+			signal()
+			continue
+		}
+		d.changed.Put(addressChanges(known, now)...)
+	}
+}
+
+// addressChanges returns the instances whose addresses are not those that are
+// known, and makes them so.
+func addressChanges(known map[croft.InstanceID]domain, now []domain) []croft.InstanceID {
+	var ids []croft.InstanceID
+	present := map[croft.InstanceID]bool{}
+	for _, one := range now {
+		present[one.ID] = true
+		if !slices.Equal(known[one.ID].Addresses, one.Addresses) {
+			ids = append(ids, one.ID)
+		}
+		known[one.ID] = one
+	}
+	for id := range known {
+		if !present[id] {
+			delete(known, id)
+		}
+	}
+	return ids
+}
+
+// watchLeaseDir signals when dnsmasq may have given or taken a lease. Where the
+// directory cannot be watched, which it cannot before the first network, it
+// signals now and then instead.
+func (d *Driver) watchLeaseDir(ctx context.Context, signal func()) {
+	for ctx.Err() == nil {
+		if err := followDir(ctx, d.config.LeaseDir, signal); err != nil && ctx.Err() == nil {
+			signal()
+			sleep(ctx, pollLeases)
+		}
+	}
+}
+
+// followDir signals at once and for every change in dir until ctx ends, with nil,
+// or it cannot any more.
+func followDir(ctx context.Context, dir string, signal func()) error {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if err := w.Add(dir); err != nil {
+		return err
+	}
+	signal()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, ok := <-w.Events:
+			if !ok || e.Name == dir && e.Has(fsnotify.Remove|fsnotify.Rename) {
+				return errors.New("the directory of leases is gone")
+			}
+			signal()
+		case err := <-w.Errors:
+			return err
+		}
+	}
+}
+
+// watchNeighbours signals when the host learns of the address of a guest on a
+// bridge. While the kernel does not tell, such addresses are seen with the agent's
+// next pass.
+func (d *Driver) watchNeighbours(ctx context.Context, signal func()) {
+	for ctx.Err() == nil {
+		d.followNeighbours(ctx, signal)
+		sleep(ctx, pollLeases)
+	}
+}
+
+// followNeighbours returns with ctx, or when the kernel's messages end: it drops a
+// listener that is too slow.
+func (d *Driver) followNeighbours(ctx context.Context, signal func()) {
+	updates, done := make(chan netlink.NeighUpdate, 64), make(chan struct{})
+	if err := netlink.NeighSubscribe(updates, done); err != nil {
+		return
+	}
+	defer func() {
+		close(done)
+		for range updates { // until netlink has seen it and closes
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case u, ok := <-updates:
+			if !ok {
+				return
+			}
+			if _, guest := d.bridged.Load(u.HardwareAddr.String()); guest {
+				signal()
+			}
+		}
+	}
+}
+
+// sleep waits for the time to pass or ctx to end.
+func sleep(ctx context.Context, t time.Duration) {
+	timer := time.NewTimer(t)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
