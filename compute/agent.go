@@ -32,10 +32,10 @@ type Config struct {
 	Images     Images
 	Seeds      Seeds // nil: guests read their metadata from the server alone
 
-	MaxBuilds int           // builds at once; 4 by default
-	Resync    time.Duration // how often every instance is looked at; 30 s by default
-	Sweep     time.Duration // how often claims are compared with records; 60 s by default
-	Log       *slog.Logger  // required
+	MaxBuilds   int           // builds at once; 4 by default
+	ResyncEvery time.Duration // how often every instance is looked at; 30 s by default
+	SweepEvery  time.Duration // how often claims are compared with records; 60 s by default
+	Log         *slog.Logger  // required
 }
 
 // Agent carries out the orders of one host.
@@ -75,8 +75,8 @@ func New(c Config) (*Agent, error) {
 	}
 	c.Dir = dir
 	c.MaxBuilds = cmp.Or(c.MaxBuilds, 4)
-	c.Resync = cmp.Or(c.Resync, 30*time.Second)
-	c.Sweep = cmp.Or(c.Sweep, time.Minute)
+	c.ResyncEvery = cmp.Or(c.ResyncEvery, 30*time.Second)
+	c.SweepEvery = cmp.Or(c.SweepEvery, time.Minute)
 	a := &Agent{
 		Config:   c,
 		builds:   make(chan struct{}, c.MaxBuilds),
@@ -98,9 +98,12 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	work.Go(func() {
 		_ = a.Hypervisor.Watch(ctx, func(id croft.InstanceID) { a.workers.Wake(ctx, id) })
 	})
-	work.Go(func() { every(ctx, a.Resync, a.resync) })
+	work.Go(func() {
+		a.resync(ctx)
+		every(ctx, a.ResyncEvery, a.resync)
+	})
 	work.Go(func() { every(ctx, addressPoll, a.lookForAddresses) })
-	work.Go(func() { every(ctx, a.Sweep, a.sweep) })
+	work.Go(func() { every(ctx, a.SweepEvery, a.sweep) })
 	work.Go(func() {
 		if a.announce(ctx) {
 			ready()
@@ -112,14 +115,15 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	return a.retire(ctx)
 }
 
-// every calls do at once and then again after each interval, spread by a tenth
-// so that many agents do not act in step.
+// every calls do after each interval, spread by a tenth so that many agents do not
+// act in step, until ctx ends.
 func every(ctx context.Context, interval time.Duration, do func(context.Context)) {
-	for ctx.Err() == nil {
-		do(ctx)
+	for {
 		select {
 		case <-ctx.Done():
+			return
 		case <-time.After(interval + rand.N(interval/10+1)):
+			do(ctx)
 		}
 	}
 }

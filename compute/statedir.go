@@ -29,7 +29,7 @@ func OpenStateDir(path string) (*StateDir, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, croft.Errorf(croft.Invalid, "make the state directory: %w; give another with --state-dir", err)
 	}
-	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(filepath.Join(path, "croft.pid"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "lock the state directory: %w; give another with --state-dir", err)
 	}

@@ -1,0 +1,366 @@
+package compute_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+	"croft/hypervisor/sim"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// ledger is Placement as the agent sees it, in memory.
+type ledger struct {
+	mu       sync.Mutex
+	provider croft.Provider
+	claims   map[croft.InstanceID]croft.Resources
+	taken    string // a provider's name that somebody else has
+}
+
+func (l *ledger) EnsureProvider(_ context.Context, p croft.Provider) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.Name == l.taken {
+		return croft.Errorf(croft.Conflict, "the name %s is taken", p.Name)
+	}
+	l.provider = p
+	return nil
+}
+
+func (l *ledger) Claims(context.Context, croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.claims), nil
+}
+
+func (l *ledger) Release(_ context.Context, id croft.InstanceID) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.claims, id)
+	return nil
+}
+
+func (l *ledger) claim(id croft.InstanceID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.claims[id] = croft.Resources{croft.VCPU: 1}
+}
+
+func (l *ledger) holds(id croft.InstanceID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.claims[id]
+	return ok
+}
+
+// cloud is one agent with simulated guests on a real etcd.
+type cloud struct {
+	t      *testing.T
+	store  *etcdstore.Store
+	server *etcdstore.Embedded
+	hv     *sim.Hypervisor
+	images sim.Images
+	ledger *ledger
+	host   croft.Host
+	dir    string
+	sweep  time.Duration
+	stop   func()
+}
+
+func newCloud(t *testing.T) *cloud {
+	t.Helper()
+	server := etcdtest.Server(t)
+	hv, err := sim.New(sim.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hv.Close() })
+	return &cloud{
+		t: t, server: server, store: etcdtest.Open(t, server), hv: hv,
+		ledger: &ledger{claims: map[croft.InstanceID]croft.Resources{}},
+		host:   croft.Host{ID: croft.NewHostID(), Name: "h1", VirtType: "sim"},
+		dir:    t.TempDir(), sweep: time.Hour,
+	}
+}
+
+// start runs the agent until stop or the test's end, and returns when it takes orders.
+func (c *cloud) start() *compute.Agent {
+	c.t.Helper()
+	agent, err := compute.New(compute.Config{
+		Host: c.host, Partition: c.store.Partition(), Provider: compute.Offer{}.Provider(c.host, c.store.Partition(), facts),
+		Dir: c.dir, NICs: []compute.NIC{{Network: "default"}},
+		Orders: c.store, Registry: c.store, Records: c.store, Inventory: c.ledger, Hypervisor: c.hv, Images: c.images,
+		ResyncEvery: time.Hour, SweepEvery: c.sweep, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- agent.Run(ctx, func() { close(ready) }) }()
+	<-ready
+	c.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			c.t.Error(err)
+		}
+	})
+	c.t.Cleanup(c.stop)
+	return agent
+}
+
+// request writes what a scheduler would: record, claim, order.
+func (c *cloud) request(name string) croft.Instance {
+	c.t.Helper()
+	inst := croft.Instance{
+		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name, Created: time.Now().UTC(),
+		Spec: croft.Spec{Image: "http://images/" + name, Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256, croft.DiskGB: 1}},
+	}
+	inst, err := c.store.Create(c.t.Context(), inst)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.ledger.claim(inst.ID)
+	for {
+		assigned, err := c.store.Assign(c.t.Context(), inst, c.order(inst, croft.WantRunning))
+		if errors.Is(err, croft.Unavailable) {
+			continue // the host's alive key is on its way
+		}
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return assigned
+	}
+}
+
+func (c *cloud) order(inst croft.Instance, want croft.Want) croft.Order {
+	return croft.Order{
+		Partition: c.store.Partition(), Host: c.host.ID, Instance: inst.ID, Generation: inst.Generation + 1, Want: want,
+		Project: inst.Project, Name: inst.Name, Spec: inst.Spec, Issued: time.Now().UTC(),
+	}
+}
+
+func (c *cloud) reorder(inst croft.Instance, want croft.Want) croft.Instance {
+	c.t.Helper()
+	inst, err := c.store.Reorder(c.t.Context(), inst, c.order(inst, want))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return inst
+}
+
+// await follows the instance until it has the state, for its newest order, or is
+// gone (empty state).
+func (c *cloud) await(inst croft.Instance, want croft.State) *croft.Observation {
+	c.t.Helper()
+	var seen *croft.Observation
+	reached := false
+	err := c.store.WatchInstance(c.t.Context(), inst.ID, func(st *croft.Status) bool {
+		if st == nil {
+			reached = want == ""
+			return false
+		}
+		seen = st.Observation
+		reached = seen != nil && seen.State == want && seen.Generation == st.Instance.Generation
+		return !reached
+	})
+	if err != nil || !reached {
+		c.t.Fatalf("instance %s never came to %q: %v", inst.Name, want, err)
+	}
+	return seen
+}
+
+// bare asserts that nothing of an instance is left on the host.
+func (c *cloud) bare(inst croft.Instance) {
+	c.t.Helper()
+	if _, err := c.hv.Get(c.t.Context(), inst.ID); !errors.Is(err, croft.NotFound) {
+		c.t.Errorf("there is a domain of %s: %v", inst.Name, err)
+	}
+	if _, err := os.Stat(filepath.Join(c.dir, string(inst.ID))); !errors.Is(err, os.ErrNotExist) {
+		c.t.Errorf("there are files of %s: %v", inst.Name, err)
+	}
+}
+
+func TestAnInstanceRunsStopsStartsAndEnds(t *testing.T) {
+	c := newCloud(t)
+	c.start()
+	inst := c.request("web")
+	if seen := c.await(inst, croft.StateRunning); len(seen.Addresses) != 1 || seen.MAC != inst.ID.MAC(0).String() {
+		t.Errorf("got %+v, want an address and the derived MAC", seen)
+	}
+	inst = c.reorder(inst, croft.WantStopped)
+	c.await(inst, croft.StateStopped)
+	inst = c.reorder(inst, croft.WantRunning)
+	c.await(inst, croft.StateRunning)
+	inst = c.reorder(inst, croft.WantGone)
+	c.await(inst, "")
+	c.bare(inst)
+	if c.ledger.holds(inst.ID) {
+		t.Error("the claim is not back")
+	}
+}
+
+func TestGuestsOutliveTheAgentAndTheNextOneFindsThem(t *testing.T) {
+	c := newCloud(t)
+	c.start()
+	inst := c.request("web")
+	c.await(inst, croft.StateRunning)
+	c.stop()
+	for class, inv := range c.ledger.provider.Inventories {
+		if inv.Capacity() != 0 {
+			t.Errorf("after the agent's end %d of %s can still be claimed", inv.Capacity(), class)
+		}
+	}
+	if d, err := c.hv.Get(t.Context(), inst.ID); err != nil || d.Power != compute.PowerOn {
+		t.Fatalf("the guest did not outlive the agent: %+v, %v", d, err)
+	}
+	inst = c.reorder(inst, croft.WantStopped) // while nobody is there
+	c.start()
+	c.await(inst, croft.StateStopped)
+	if c.ledger.provider.Inventories[croft.VCPU].Capacity() == 0 {
+		t.Error("the returned agent does not offer its inventory")
+	}
+}
+
+func TestDestroyCancelsABuildAndLeavesNothing(t *testing.T) {
+	c := newCloud(t)
+	fetching := make(chan struct{})
+	c.images.Fault = func(ctx context.Context, _ string) error {
+		close(fetching)
+		<-ctx.Done() // a download that only its cancellation ends
+		return ctx.Err()
+	}
+	c.start()
+	inst := c.request("web")
+	<-fetching
+	inst = c.reorder(inst, croft.WantGone)
+	c.await(inst, "")
+	c.bare(inst)
+}
+
+func TestAnErrorThatRepeatingCannotHelpIsFinalAndLeavesNothing(t *testing.T) {
+	c := newCloud(t)
+	calls := 0
+	c.images.Fault = func(context.Context, string) error {
+		calls++
+		return croft.Errorf(croft.Invalid, "the image has another checksum")
+	}
+	agent := c.start()
+	inst := c.request("web")
+	seen := c.await(inst, croft.StateFailed)
+	if seen.Error != "the image has another checksum" || seen.ErrorKind != croft.Invalid {
+		t.Errorf("got %+v, want the sentence and its kind", seen)
+	}
+	c.bare(inst)
+	agent.Resync(t.Context())
+	if calls != 1 {
+		t.Errorf("the image was fetched %d times, want 1", calls)
+	}
+	if !c.ledger.holds(inst.ID) {
+		t.Error("the claim went although the instance is there")
+	}
+}
+
+func TestAnErrorThatMayPassIsTriedAgainAtTheNextResync(t *testing.T) {
+	c := newCloud(t)
+	var once sync.Once
+	c.images.Fault = func(context.Context, string) (err error) {
+		once.Do(func() { err = croft.Errorf(croft.Unavailable, "the image server does not answer") })
+		return err
+	}
+	agent := c.start()
+	inst := c.request("web")
+	c.await(inst, croft.StateFailed)
+	agent.Resync(t.Context())
+	c.await(inst, croft.StateRunning)
+}
+
+func TestADomainWithoutOrderIsLeftAlone(t *testing.T) {
+	c := newCloud(t)
+	orphan := compute.Machine{ID: croft.NewInstanceID(), Partition: c.store.Partition(), Generation: 1, Name: "orphan", VCPUs: 1, MemoryMiB: 64}
+	if err := errors.Join(c.hv.Define(t.Context(), orphan), c.hv.Start(t.Context(), orphan.ID)); err != nil {
+		t.Fatal(err)
+	}
+	agent := c.start()
+	agent.Resync(t.Context())
+	if d, err := c.hv.Get(t.Context(), orphan.ID); err != nil || d.Power != compute.PowerOn {
+		t.Errorf("the orphan was touched: %+v, %v", d, err)
+	}
+}
+
+func TestAGuestThatCrashesIsStartedAgain(t *testing.T) {
+	c := newCloud(t)
+	agent := c.start()
+	inst := c.request("web")
+	c.await(inst, croft.StateRunning)
+	if err := c.hv.Crash(inst.ID); err != nil {
+		t.Fatal(err)
+	}
+	c.await(inst, croft.StateFailed) // right after its start: not in a loop
+	agent.Expire(inst.ID)
+	agent.Resync(t.Context())
+	c.await(inst, croft.StateRunning)
+}
+
+func TestTheSweepUndoesWhatDeadSchedulersBegan(t *testing.T) {
+	c := newCloud(t)
+	agent := c.start()
+	dead := etcdtest.Open(t, c.server)
+	begun, err := dead.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: "half"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ledger.claim(begun.ID)
+	living := c.request("whole")
+	agent.SweepNow(t.Context())
+	if !c.ledger.holds(begun.ID) {
+		t.Fatal("a living scheduler's claim was swept")
+	}
+	if err := dead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	agent.SweepNow(t.Context())
+	if c.ledger.holds(begun.ID) || !c.ledger.holds(living.ID) {
+		t.Error("the sweep took the wrong claim, or none")
+	}
+	if _, err := c.store.Instance(t.Context(), begun.ID); !errors.Is(err, croft.NotFound) {
+		t.Errorf("the record of the dead scheduler is still there: %v", err)
+	}
+}
+
+func TestAClaimWithoutRecordIsReleasedAtItsSecondSighting(t *testing.T) {
+	c := newCloud(t)
+	agent := c.start()
+	stray := croft.NewInstanceID()
+	c.ledger.claim(stray)
+	agent.SweepNow(t.Context())
+	if !c.ledger.holds(stray) {
+		t.Fatal("the claim was released at its first sighting: a scheduler may be about to write its record")
+	}
+	agent.SweepNow(t.Context())
+	if c.ledger.holds(stray) {
+		t.Error("the claim was not released")
+	}
+}
+
+func TestAHostWhoseNameIsTakenIsOfferedUnderAnother(t *testing.T) {
+	c := newCloud(t)
+	c.ledger.taken = "h1"
+	c.start()
+	if want := "h1-" + string(c.host.ID)[:8]; c.ledger.provider.Name != want {
+		t.Errorf("got %q, want %q", c.ledger.provider.Name, want)
+	}
+}
