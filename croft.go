@@ -59,7 +59,7 @@ type Host struct {
 // Spec is what was asked for. It does not change during an instance's life.
 type Spec struct {
 	Resources Resources `json:"resources"`
-	Image     string    `json:"image"`               // a URL, or an absolute path on the host; may end in #sha256=HEX
+	Image     string    `json:"image"`               // a URL, or an absolute path on the host; may end in #sha256=HEX, #sha512=HEX or #sums=URL
 	Keys      []string  `json:"keys,omitempty"`      // lines of authorized_keys
 	UserData  []byte    `json:"user_data,omitempty"` // at most MaxUserData bytes
 }

@@ -90,7 +90,7 @@ func TestFetchUsesTheCacheWhenTheServerIsSilent(t *testing.T) {
 		s.withSums(func() string { return sha(content) + "  disk.img\n" })
 		fetch(t, c, ref)
 		for name, trouble := range map[string]int{"overloaded": 503, "broken": 500} {
-			s.set(func() { s.answer = status(trouble) })
+			s.answers(status(trouble))
 			if img := fetch(t, c, ref); img.Digest != sha(content) {
 				t.Errorf("%s, server %s: got %+v", ref, name, img)
 			}
@@ -138,7 +138,7 @@ func TestFetchVerifies(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			s, c := newServer(t, content), newCache(t)
-			s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+			s.answers(func(w http.ResponseWriter, r *http.Request) bool {
 				switch r.URL.Path {
 				case "/SUMS":
 					fmt.Fprint(w, v.list)
@@ -148,7 +148,7 @@ func TestFetchVerifies(t *testing.T) {
 					return false
 				}
 				return true
-			}
+			})
 			img, err := c.Fetch(t.Context(), s.ref()+"#"+v.fragment, nil)
 			if v.kind == "" {
 				if err != nil || img.Digest != sha(content) {
@@ -185,8 +185,7 @@ func TestFetchSaysWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			s, c := newServer(t, nil), newCache(t)
-			s.etag = ""
-			s.answer = v.answer
+			s.set(func() { s.etag, s.answer = "", v.answer })
 			_, err := c.Fetch(t.Context(), s.ref(), nil)
 			if v.name == "a length that is never reached" {
 				refused(t, nil, err, v.kind, v.words...) // kept, to be taken up again
@@ -206,7 +205,7 @@ func TestFetchSaysWhatIsWrong(t *testing.T) {
 func TestFetchTakesACutDownloadUpAgain(t *testing.T) {
 	content := rawImage(1, 3<<20)
 	s, c := newServer(t, content), newCache(t)
-	s.cutAfter = []int{1 << 20, 1 << 20}
+	s.cut(1<<20, 1<<20)
 	img := fetch(t, c, s.ref())
 	contentIs(t, img.Path, content)
 	all := s.requests()
@@ -223,7 +222,7 @@ func TestFetchTakesACutDownloadUpAgain(t *testing.T) {
 
 func TestFetchGivesUpWhenNothingMoreComes(t *testing.T) {
 	s, c := newServer(t, rawImage(1, 3<<20)), newCache(t)
-	s.cutAfter = []int{1 << 20, 0, 0, 0, 0, 0}
+	s.cut(1<<20, 0, 0, 0, 0, 0)
 	_, err := c.Fetch(t.Context(), s.ref(), nil)
 	refused(t, nil, err, croft.Unavailable, "cut the connection")
 	if n := len(s.requests()); n != 1+maxTries {
@@ -275,8 +274,8 @@ func TestFetchNeverJoinsTwoVersions(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			s, c := newServer(t, older), newCache(t)
-			s.etag, s.modified = v.etag, time.Time{}
-			s.cutAfter = []int{2 << 20, 0, 0, 0}
+			s.set(func() { s.etag, s.modified = v.etag, time.Time{} })
+			s.cut(2<<20, 0, 0, 0)
 			_, err := c.Fetch(t.Context(), s.ref(), nil)
 			refused(t, nil, err, croft.Unavailable)
 			change(s)
@@ -296,7 +295,7 @@ func TestFetchBeginsAnewWhenResumingSpoiltTheChecksum(t *testing.T) {
 	older, newer := rawImage(1, 3<<20), rawImage(2, 3<<20)
 	s, c := newServer(t, older), newCache(t)
 	ref := s.ref() + "#sha256=" + sha(newer)
-	s.cutAfter = []int{2 << 20, 0, 0, 0}
+	s.cut(2<<20, 0, 0, 0)
 	_, err := c.Fetch(t.Context(), ref, nil)
 	refused(t, nil, err, croft.Unavailable)
 	s.set(func() { s.content, s.cutAfter = newer, nil }) // the same ETag: a lying server
@@ -306,7 +305,7 @@ func TestFetchBeginsAnewWhenResumingSpoiltTheChecksum(t *testing.T) {
 func TestFetchAfterAKill(t *testing.T) {
 	content := rawImage(1, 3<<20)
 	s := newServer(t, content)
-	s.cutAfter = []int{2 << 20, 0, 0, 0}
+	s.cut(2<<20, 0, 0, 0)
 	c := newCache(t)
 	_, err := c.Fetch(t.Context(), s.ref(), nil)
 	refused(t, nil, err, croft.Unavailable)
@@ -374,12 +373,14 @@ func TestFetchOfADownloadThatWasCompleteWhenItWasKilled(t *testing.T) {
 func TestFetchOfAPinnedImageResumesOnAnotherMirror(t *testing.T) {
 	content := rawImage(1, 3<<20)
 	s, c := newServer(t, content), newCache(t)
-	s.cutAfter = []int{1 << 20, 1 << 20}
+	s.cut(1<<20, 1<<20)
 	mirrors := 0
-	s.answer = func(_ http.ResponseWriter, r *http.Request) bool { // each names the same file in its own way
-		s.set(func() { mirrors++; s.etag = fmt.Sprintf("\"mirror-%d\"", mirrors) })
-		return false
-	}
+	s.set(func() {
+		s.answer = func(_ http.ResponseWriter, r *http.Request) bool { // each names the same file in its own way
+			s.set(func() { mirrors++; s.etag = fmt.Sprintf("\"mirror-%d\"", mirrors) })
+			return false
+		}
+	})
 	contentIs(t, fetch(t, c, s.ref()+"#sha256="+sha(content)).Path, content)
 	if all := s.requests(); len(all) != 3 || all[2].Header.Get("Range") == "" {
 		t.Errorf("%d requests, ranges %q", len(all), s.ranges())
@@ -399,13 +400,13 @@ func TestFetchRefusesAsSoonAsItCan(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			s, c := newServer(t, nil), newCache(t)
-			s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+			s.answers(func(w http.ResponseWriter, r *http.Request) bool {
 				w.Header().Set("Content-Length", fmt.Sprint(1<<30))
 				w.Write(v.content)
 				w.(http.Flusher).Flush()
 				<-r.Context().Done() // the rest never comes
 				return true
-			}
+			})
 			_, err := c.Fetch(t.Context(), s.ref(), nil)
 			refused(t, c, err, croft.Invalid, v.words)
 		})
@@ -439,19 +440,17 @@ func TestFetchEndsWhenTheServerStalls(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			release := make(chan struct{})
 			defer close(release)
-			s.set(func() {
-				s.answer = func(w http.ResponseWriter, r *http.Request) bool {
-					if v.send >= 0 {
-						w.Header().Set("Content-Length", "3145728")
-						w.Write(rawImage(1, v.send))
-						w.(http.Flusher).Flush()
-					}
-					select {
-					case <-r.Context().Done():
-					case <-release:
-					}
-					return true
+			s.answers(func(w http.ResponseWriter, r *http.Request) bool {
+				if v.send >= 0 {
+					w.Header().Set("Content-Length", "3145728")
+					w.Write(rawImage(1, v.send))
+					w.(http.Flusher).Flush()
 				}
+				select {
+				case <-r.Context().Done():
+				case <-release:
+				}
+				return true
 			})
 			_, err := c.Fetch(t.Context(), s.ref(), nil)
 			refused(t, nil, err, croft.Unavailable, "sent nothing for 50ms")
@@ -463,7 +462,7 @@ func TestFetchSharesOneDownload(t *testing.T) {
 	content := rawImage(1, 2<<20)
 	s, c := newServer(t, content), newCache(t)
 	all, here := make(chan struct{}), make(chan struct{})
-	s.answer = func(http.ResponseWriter, *http.Request) bool { close(here); <-all; return false }
+	s.answers(func(http.ResponseWriter, *http.Request) bool { close(here); <-all; return false })
 	const callers = 10
 	var wg sync.WaitGroup
 	for range callers {
@@ -512,7 +511,7 @@ func TestFetchGoesOnWhileSomebodyWaits(t *testing.T) {
 	content := rawImage(1, 2<<20)
 	s, c := newServer(t, content), newCache(t)
 	gate := make(chan struct{})
-	s.answer = func(http.ResponseWriter, *http.Request) bool { <-gate; return false }
+	s.answers(func(http.ResponseWriter, *http.Request) bool { <-gate; return false })
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -535,7 +534,7 @@ func TestFetchGoesOnWhileSomebodyWaits(t *testing.T) {
 func TestFetchEndsWithItsLastCaller(t *testing.T) {
 	s, c := newServer(t, rawImage(1, 2<<20)), newCache(t)
 	here := make(chan struct{})
-	s.answer = func(_ http.ResponseWriter, r *http.Request) bool { close(here); <-r.Context().Done(); return true }
+	s.answers(func(_ http.ResponseWriter, r *http.Request) bool { close(here); <-r.Context().Done(); return true })
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { <-here; cancel() })
@@ -547,7 +546,7 @@ func TestFetchEndsWithItsLastCaller(t *testing.T) {
 	if len(c.flights) != 0 {
 		t.Errorf("a fetch goes on that nobody waits for")
 	}
-	s.set(func() { s.answer = nil })
+	s.answers(nil)
 	fetch(t, c, s.ref())
 }
 
@@ -566,7 +565,7 @@ func TestFetchRefusesWhatIsTooLarge(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			s, c := newServer(t, content), newCache(t, func(conf *Config) { conf.MaxBytes = 1 << 20 })
-			s.answer = v.answer
+			s.answers(v.answer)
 			_, err := c.Fetch(t.Context(), s.ref(), nil)
 			refused(t, c, err, croft.Invalid, "1 MiB")
 		})
@@ -596,13 +595,13 @@ func TestFetchFollowsOnlySafeRedirects(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			s, c := newServer(t, content), newCache(t)
-			s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+			s.answers(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.URL.Path != "/disk.img" {
 					return false
 				}
 				http.Redirect(w, r, v.to, http.StatusFound)
 				return true
-			}
+			})
 			_, err := c.Fetch(t.Context(), s.ref(), nil)
 			if v.words == "" {
 				if err != nil {

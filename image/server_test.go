@@ -41,6 +41,14 @@ func (s *server) set(change func()) {
 	change()
 }
 
+// answers lets f answer where it returns true.
+func (s *server) answers(f func(http.ResponseWriter, *http.Request) bool) {
+	s.set(func() { s.answer = f })
+}
+
+// cut cuts the connections of the next requests after so many bytes each.
+func (s *server) cut(after ...int) { s.set(func() { s.cutAfter = after }) }
+
 func (s *server) requests() []*http.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,13 +103,13 @@ func (s *server) ranges() string {
 
 // withSums serves a list of checksums beside the image.
 func (s *server) withSums(list func() string) {
-	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+	s.answers(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != "/SUMS" {
 			return false
 		}
 		fmt.Fprint(w, list())
 		return true
-	}
+	})
 }
 
 // status answers every request with a status and no more.
