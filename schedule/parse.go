@@ -29,14 +29,14 @@ var (
 )
 
 // ParseQuery reads a query strictly, so that a typo is found here and not by an
-// empty answer: Invalid, with the nearest right word. The amounts alone, without
-// "resources=", are a query too.
+// empty answer: Invalid, with the nearest right word. "resources=" may be left out
+// where the amounts come first.
 func ParseQuery(text string) (Query, error) {
 	p := parser{groups: map[string]*Group{}}
 	if text = strings.TrimSpace(text); text == "" {
 		return Query{}, croft.Errorf(croft.Invalid, "the query is empty: ask for something, such as resources=VCPU:1,MEMORY_MB:256,DISK_GB:1")
 	}
-	if !strings.Contains(text, "=") {
+	if first, _, _ := strings.Cut(text, "&"); !strings.Contains(first, "=") {
 		text = "resources=" + text
 	}
 	for term := range strings.SplitSeq(text, "&") {

@@ -20,6 +20,7 @@ func TestParseQuery(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"amounts in any order", "resources=VCPU:1,DISK_GB:1,MEMORY_MB:256", small},
 		{"the amounts alone", "VCPU:1,MEMORY_MB:256,DISK_GB:1", small},
+		{"the amounts alone and then more", "VCPU:1,MEMORY_MB:256,DISK_GB:1&required=CUSTOM_A", small + "&required=CUSTOM_A"},
 		{"escapes and blanks at the ends", "resources=VCPU%3A1,MEMORY_MB:256,DISK_GB:1%20&required=HW_CPU_X86_AVX2%20", small + "&required=HW_CPU_X86_AVX2"},
 		{"a custom class", "resources=CUSTOM_FPGA:2,VCPU:1,MEMORY_MB:256,DISK_GB:1", "resources=CUSTOM_FPGA:2,DISK_GB:1,MEMORY_MB:256,VCPU:1"},
 		{"required and forbidden traits", small + "&required=!COMPUTE_NODE,HW_CPU_X86_AVX2,CUSTOM_GOLD", small + "&required=CUSTOM_GOLD,HW_CPU_X86_AVX2,!COMPUTE_NODE"},
