@@ -40,7 +40,7 @@ func SearchPath() []string {
 // texts is divided by commas there and in flags.
 //
 // Where *T has a method Validate() error, it has the last word. Every error is
-// Invalid, but for a named file that is absent: NotFound.
+// Invalid.
 func Load[T any](defaults T, s Source) (settings T, file string, err error) {
 	settings = defaults
 	v := reflect.ValueOf(&settings).Elem()
@@ -67,7 +67,7 @@ func (s Source) read() (file string, text []byte, err error) {
 	if s.File != "" {
 		text, err = os.ReadFile(s.File)
 		if os.IsNotExist(err) {
-			return s.File, nil, croft.Errorf(croft.NotFound, "there is no file of settings %s", s.File)
+			return s.File, nil, croft.Errorf(croft.Invalid, "there is no file of settings %s", s.File)
 		}
 		return s.File, text, readError(err)
 	}

@@ -178,7 +178,7 @@ func TestLoadFindsTheFile(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := load(settings.Source{File: filepath.Join(empty, "none.yaml")}); croft.KindOf(err) != croft.NotFound {
+	if _, _, err := load(settings.Source{File: filepath.Join(empty, "none.yaml")}); croft.KindOf(err) != croft.Invalid {
 		t.Errorf("a named file that is absent: %v", err)
 	}
 	if _, _, err := load(settings.Source{File: empty}); croft.KindOf(err) != croft.Invalid {
