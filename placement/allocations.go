@@ -158,8 +158,8 @@ func (s *Server) setAllocations(q *request) (*response, error) {
 		return nil, err
 	}
 	c := readClaim(consumer, body)
-	refuse := func(err error) error {
-		return badRequest("Unable to allocate inventory for consumer %s: %v", consumer, err)
+	refuse := func(reason string) error {
+		return badRequest("Unable to allocate inventory for consumer %s: %s", consumer, reason)
 	}
 	if err := s.change(q.r.Context(), func(t *tx) error { return t.claim(q.version, refuse, c) }); err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (s *Server) manageAllocations(q *request) (*response, error) {
 		return nil, err
 	}
 	claims := readClaims(body)
-	refuse := func(err error) error { return badRequest("Unable to allocate inventory %v", err) }
+	refuse := func(reason string) error { return badRequest("Unable to allocate inventory %s", reason) }
 	if err := s.change(q.r.Context(), func(t *tx) error { return t.claim(q.version, refuse, claims...) }); err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func readClaims(body *pyjson.Object) []claim {
 
 // claim makes all claims true, or none: each replaces what its consumer has. refuse
 // words that a resource class does not exist.
-func (t *tx) claim(v version, refuse func(error) error, claims ...claim) error {
+func (t *tx) claim(v version, refuse func(string) error, claims ...claim) error {
 	consumers, err := t.openClaims(v, claims)
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func (t *tx) openClaim(v version, c claim) (*consumerView, error) {
 
 // settle frees what the consumers have, checks what they want against what is left,
 // and gives it to them.
-func (t *tx) settle(refuse func(error) error, claims []claim, consumers []*consumerView) error {
+func (t *tx) settle(refuse func(string) error, claims []claim, consumers []*consumerView) error {
 	touched := map[string]bool{} // their generations count up
 	for i, c := range claims {
 		if len(c.shares) == 0 {
@@ -275,7 +275,7 @@ func (t *tx) settle(refuse func(error) error, claims []claim, consumers []*consu
 }
 
 // check refuses claims that exceed what the providers have left.
-func (t *tx) check(refuse func(error) error, claims []claim) error {
+func (t *tx) check(refuse func(string) error, claims []claim) error {
 	asked, err := t.asked(refuse, claims)
 	if err != nil {
 		return err
@@ -314,12 +314,12 @@ func unallocatable(format string, args ...any) error {
 }
 
 // asked returns the classes that are asked for, by id.
-func (t *tx) asked(refuse func(error) error, claims []claim) ([]*nameView, error) {
+func (t *tx) asked(refuse func(string) error, claims []claim) ([]*nameView, error) {
 	byName := map[string]*nameView{}
 	for _, c := range claims {
 		for _, sh := range c.shares {
 			if byName[sh.class] = t.class(sh.class); byName[sh.class] == nil {
-				return nil, refuse(fmt.Errorf("No such resource class %s.", sh.class)) //nolint:staticcheck // the original's words
+				return nil, refuse("No such resource class " + sh.class + ".")
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func (s *Server) reshape(q *request) (*response, error) {
 	return &noContent, nil
 }
 
-func malformed(err error) error { return badRequest("malformed reshaper data: %v", err) }
+func malformed(reason string) error { return badRequest("malformed reshaper data: %s", reason) }
 
 // reshape goes by way of inventories that hold the old and the new, so that the
 // allocations can move between them.
@@ -70,7 +70,7 @@ func (t *tx) reshape(v version, providers []reshaped, claims []claim) error {
 	final := make([][]inventory, len(providers))
 	for i, r := range providers {
 		if final[i], err = t.number(r.offers); err != nil {
-			return malformed(err)
+			return malformed(err.Error())
 		}
 		if len(final[i]) > 0 {
 			p := t.provider(r.provider)

@@ -1,0 +1,158 @@
+package placementclient_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"croft"
+	"croft/etcdstore/etcdtest"
+	"croft/internal/placementoracle"
+	"croft/placement"
+	"croft/placementclient"
+	"croft/placementclient/placementtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve runs our own server on an etcd of its own and returns its address.
+func serve(t *testing.T) string {
+	t.Helper()
+	server, err := placement.New(placement.Config{Store: etcdtest.Start(t).Placement(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	web := httptest.NewServer(server.Handler())
+	t.Cleanup(func() {
+		web.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return web.URL
+}
+
+func TestContractOfOurServer(t *testing.T) {
+	placementtest.Run(t, serve(t), placementtest.Options{})
+}
+
+func TestContractOfOpenStack(t *testing.T) {
+	// SQLite locks its whole file: writers at once get errors that say nothing about us.
+	placementtest.Run(t, placementoracle.Start(t), placementtest.Options{Serial: true})
+}
+
+// answering is a server that gives the answers one after the other, then the last again.
+func answering(t *testing.T, answers ...func(http.ResponseWriter, *http.Request)) (*placementclient.Client, *atomic.Int64) {
+	t.Helper()
+	var n atomic.Int64
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answers[min(int(n.Add(1)), len(answers))-1](w, r)
+	}))
+	t.Cleanup(web.Close)
+	client, err := placementclient.New(placementclient.Config{Endpoint: web.URL, Attempts: 4, Pause: time.Microsecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client, &n
+}
+
+func answer(status int, body string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Openstack-Request-Id", "req-of-the-server")
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+const (
+	concurrent = `{"errors": [{"status": 409, "detail": "There was a conflict.\n\n slower than another  ", "code": "placement.concurrent_update"}]}`
+	exceeded   = `{"errors": [{"status": 409, "detail": "There was a conflict.\n\n would exceed the capacity  ", "code": "placement.undefined_code"}]}`
+	nothing    = `{"allocations": {}}`
+)
+
+func TestClaimErrors(t *testing.T) {
+	candidate := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {croft.VCPU: 1}}}
+	for name, test := range map[string]struct {
+		answers []func(http.ResponseWriter, *http.Request)
+		kind    croft.Kind
+		calls   int64
+	}{
+		"a concurrent update is tried again": {[]func(http.ResponseWriter, *http.Request){answer(409, concurrent), answer(200, nothing), answer(204, "")}, "", 3},
+		"a full host is not":                 {[]func(http.ResponseWriter, *http.Request){answer(409, exceeded)}, croft.NoCapacity, 1},
+		"a bad request is not":               {[]func(http.ResponseWriter, *http.Request){answer(400, `{}`)}, croft.Invalid, 1},
+		"503 is tried again":                 {[]func(http.ResponseWriter, *http.Request){answer(503, ""), answer(503, ""), answer(204, "")}, "", 3},
+		"503 for ever is unavailable":        {[]func(http.ResponseWriter, *http.Request){answer(503, "")}, croft.Unavailable, 4},
+		"a refused token is our fault":       {[]func(http.ResponseWriter, *http.Request){answer(401, "")}, croft.Invalid, 1},
+		"a claim that is there although it was a conflict": {[]func(http.ResponseWriter, *http.Request){answer(503, ""), answer(409, concurrent),
+			answer(200, `{"allocations": {"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {"resources": {"VCPU": 1}}}}`)}, "", 3},
+		"a claim of another's making is a conflict": {[]func(http.ResponseWriter, *http.Request){answer(409, concurrent),
+			answer(200, `{"allocations": {"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {"resources": {"VCPU": 2}}}}`)}, croft.Conflict, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, calls := answering(t, test.answers...)
+			err := client.Claim(t.Context(), croft.NewInstanceID(), "p", candidate)
+			if got := croft.KindOf(err); got != test.kind && !(test.kind != "" && errors.Is(err, test.kind)) {
+				t.Errorf("got %v of kind %q, want %q", err, got, test.kind)
+			}
+			if calls.Load() != test.calls {
+				t.Errorf("%d requests, want %d", calls.Load(), test.calls)
+			}
+			if test.kind == croft.NoCapacity && !strings.Contains(err.Error(), "req-of-the-server") {
+				t.Errorf("%q does not name the request", err)
+			}
+		})
+	}
+}
+
+func TestMicroversionGoesDownToWhatTheServerHas(t *testing.T) {
+	var bodies []string
+	client, _ := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("OpenStack-API-Version") == "placement 1.39" {
+			answer(406, `{"errors": [{"status": 406, "detail": "no", "max_version": "1.36", "min_version": "1.0"}]}`)(w, r)
+			return
+		}
+		buf := make([]byte, 4096)
+		n, _ := r.Body.Read(buf)
+		bodies = append(bodies, r.Header.Get("OpenStack-API-Version")+" "+string(buf[:n]))
+		answer(204, "")(w, r)
+	})
+	if err := client.Claim(t.Context(), croft.NewInstanceID(), "p", croft.Candidate{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := `placement 1.36 {"allocations":{},"project_id":"p","user_id":"p","consumer_generation":null}`; len(bodies) != 1 || bodies[0] != want {
+		t.Errorf("got %q, want %q", bodies, want)
+	}
+}
+
+func TestServerTooOld(t *testing.T) {
+	client, _ := answering(t, answer(406, `{"errors": [{"status": 406, "detail": "no", "max_version": "1.10", "min_version": "1.0"}]}`))
+	if _, err := client.Candidates(t.Context(), "resources=VCPU:1", 1); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "1.29") {
+		t.Errorf("got %v, want an error that names what is needed", err)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	web := httptest.NewServer(nil)
+	web.Close()
+	client, err := placementclient.New(placementclient.Config{Endpoint: web.URL, Attempts: 2, Pause: time.Microsecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	_, err = client.Candidates(t.Context(), "resources=VCPU:1", 1)
+	if !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(), web.URL) || !strings.Contains(err.Error(), "placement.endpoint") {
+		t.Errorf("got %v, want unavailable, the endpoint and what to do", err)
+	}
+}

@@ -1,0 +1,209 @@
+package placementclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/gophercloud/gophercloud/v2"
+
+	"croft"
+)
+
+// concurrentUpdate is the code of a conflict that to repeat may solve.
+const concurrentUpdate = "placement.concurrent_update"
+
+// answerError is an error that Placement answered.
+type answerError struct {
+	endpoint string
+	op       string // such as PUT /allocations/...
+	status   int
+	code     string
+	detail   string
+	request  string // its ID
+	max      string // the newest microversion, where ours was refused
+}
+
+func (e *answerError) Error() string {
+	text := fmt.Sprintf("placement at %s: %s: %d %s", e.endpoint, e.op, e.status, e.detail)
+	if e.request != "" {
+		text += " (" + e.request + ")"
+	}
+	return text
+}
+
+// Is gives the error its kind.
+func (e *answerError) Is(target error) bool { return target == error(e.kind()) }
+
+func (e *answerError) kind() croft.Kind {
+	switch {
+	case e.status == http.StatusNotFound:
+		return croft.NotFound
+	case e.status == http.StatusConflict:
+		return croft.Conflict
+	case e.status >= 500:
+		return croft.Unavailable
+	}
+	return croft.Invalid
+}
+
+// is tells whether err is an answer of that status and, unless it is "", that code.
+func is(err error, status int, code string) bool {
+	e, ok := errors.AsType[*answerError](err)
+	return ok && e.status == status && (code == "" || e.code == code)
+}
+
+// call sends one request and decodes the answer into out, unless that is nil. What
+// did not get through is tried again; body is sent as JSON, nil as none.
+func (c *Client) call(ctx context.Context, method, path string, body, out any) error {
+	var err error
+	for attempt := range c.config.Attempts {
+		if attempt > 0 {
+			if err := c.pause(ctx, attempt); err != nil {
+				return err
+			}
+		}
+		if err = c.once(ctx, method, path, body, out); !errors.Is(err, croft.Unavailable) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// pause waits before an attempt: twice as long each time, give or take a half.
+func (c *Client) pause(ctx context.Context, attempt int) error {
+	d := min(c.config.Pause<<min(attempt-1, 10), time.Second)
+	select {
+	case <-time.After(d/2 + rand.N(d)):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait to ask Placement at %s again: %w", c.config.Endpoint, ctx.Err())
+	}
+}
+
+// once sends a request at the microversion that is known to work, or finds that out.
+func (c *Client) once(ctx context.Context, method, path string, body, out any) error {
+	if err := c.authenticate(ctx); err != nil {
+		return err
+	}
+	for {
+		minor := c.minor.Load()
+		err := c.send(ctx, minor, method, path, body, out)
+		if !is(err, http.StatusNotAcceptable, "") {
+			return err
+		}
+		if err := c.lower(minor, err); err != nil {
+			return err
+		}
+	}
+}
+
+// lower goes down to the newest microversion that the server has.
+func (c *Client) lower(minor int64, err error) error {
+	refused, _ := errors.AsType[*answerError](err)
+	major, text, _ := strings.Cut(refused.max, ".")
+	n, parseErr := strconv.ParseInt(text, 10, 64)
+	if parseErr != nil || major != "1" || n >= minor {
+		return err
+	}
+	if n < oldestMinor {
+		return croft.Errorf(croft.Invalid, "placement at %s has microversions up to %s and croft needs 1.%d; use a newer Placement", c.config.Endpoint, refused.max, oldestMinor)
+	}
+	c.minor.CompareAndSwap(minor, n)
+	return nil
+}
+
+// versioned is a body that depends on the microversion.
+type versioned interface{ at(minor int64) any }
+
+func (c *Client) send(ctx context.Context, minor int64, method, path string, body, out any) error {
+	options := &gophercloud.RequestOpts{
+		OkCodes:          []int{200, 201, 204},
+		KeepResponseBody: true,
+		MoreHeaders: map[string]string{
+			"OpenStack-API-Version":  fmt.Sprintf("placement 1.%d", minor),
+			"X-Openstack-Request-Id": "req-" + uuid.NewString(),
+		},
+	}
+	if v, ok := body.(versioned); ok {
+		body = v.at(minor)
+	}
+	if body != nil {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("encode the request to Placement: %w", err)
+		}
+		options.RawBody = bytes.NewReader(encoded)
+		options.MoreHeaders["Content-Type"] = "application/json"
+	}
+	resp, err := c.service.Request(ctx, method, c.config.Endpoint+path, options)
+	if err != nil {
+		return c.wrap(ctx, method+" "+path, err)
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return c.wrap(ctx, method+" "+path, err)
+	}
+	if out == nil || len(content) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(content, out); err != nil {
+		return fmt.Errorf("placement at %s: read the answer to %s %s: %w", c.config.Endpoint, method, path, err)
+	}
+	return nil
+}
+
+// wrap words an error of gophercloud: one that was answered, or one of the transport.
+func (c *Client) wrap(ctx context.Context, op string, err error) error {
+	answered, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err)
+	if !ok {
+		if ctx.Err() != nil {
+			return fmt.Errorf("placement at %s: %s: %w", c.config.Endpoint, op, ctx.Err())
+		}
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err
+		}
+		return croft.Errorf(croft.Unavailable, "placement at %s does not answer (%w); is `croft up` or Placement running there? See placement.endpoint in the settings", c.config.Endpoint, err)
+	}
+	e := &answerError{endpoint: c.config.Endpoint, op: op, status: answered.Actual,
+		request: answered.ResponseHeader.Get("X-Openstack-Request-Id")}
+	var body struct {
+		Errors []struct {
+			Detail string `json:"detail"`
+			Code   string `json:"code"`
+			Max    string `json:"max_version"`
+		} `json:"errors"`
+	}
+	if json.Unmarshal(answered.Body, &body) == nil && len(body.Errors) > 0 {
+		first := body.Errors[0]
+		e.code, e.max, e.detail = first.Code, first.Max, tidy(first.Detail)
+	}
+	if e.detail == "" {
+		e.detail = http.StatusText(e.status)
+	}
+	if e.status == http.StatusUnauthorized || e.status == http.StatusForbidden {
+		return croft.Errorf(croft.Invalid, "placement at %s refuses the token (%w); see placement.token in the settings", c.config.Endpoint, e)
+	}
+	return e
+}
+
+// tidy leaves out the sentence about the status that details begin with, and what
+// a schema error says after its first line.
+func tidy(detail string) string {
+	if _, after, ok := strings.Cut(detail, "\n\n"); ok && strings.TrimSpace(after) != "" {
+		detail = after
+	}
+	detail, _, _ = strings.Cut(detail, "  Failed validating")
+	return strings.Join(strings.Fields(detail), " ")
+}
