@@ -13,6 +13,11 @@ import (
 	"croft"
 )
 
+// padding follows the image. Readers look for file systems of other kinds as far as
+// 68 KiB in; busybox gives a smaller disk up and never comes to its label, and a CD
+// drive may read ahead. genisoimage adds as much.
+const padding = 150 * 2048
+
 // seedLabel is the name of the volume by which guests find a NoCloud disk.
 const seedLabel = "cidata"
 
@@ -66,7 +71,11 @@ func writeSeed(w io.Writer, g Guest) (err error) {
 			return err
 		}
 	}
-	return image.WriteTo(w, seedLabel)
+	if err := image.WriteTo(w, seedLabel); err != nil {
+		return err
+	}
+	_, err = w.Write(make([]byte, padding))
+	return err
 }
 
 type seedFile struct {

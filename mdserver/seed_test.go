@@ -26,6 +26,9 @@ func TestSeed(t *testing.T) {
 			if err := mdserver.WriteSeed(&disk, g); err != nil {
 				t.Fatal(err)
 			}
+			if disk.Len() < 0x11000 || disk.Len()%2048 != 0 {
+				t.Errorf("busybox does not look for the label of a disk of %d bytes", disk.Len())
+			}
 			golden(t, "seed-"+name+".golden", read(t, disk.Bytes()))
 			if got := read(t, disk.Bytes()); got != readWithIsoinfo(t, disk.Bytes()) {
 				t.Errorf("the library reads\n%s\nbut isoinfo reads\n%s", got, readWithIsoinfo(t, disk.Bytes()))

@@ -67,7 +67,7 @@ from_server() {
 		get 2009-04-04/user-data user
 		: >"$md/keys"
 		get 2009-04-04/meta-data/public-keys/ names || : >"$md/names"
-		sed 's/=.*//' "$md/names" | while read -r key; do
+		sed 's/=.*//' "$md/names" | while read -r key || [ -n "$key" ]; do
 			get "2009-04-04/meta-data/public-keys/$key/openssh-key" key &&
 				{ cat "$md/key" && echo; } >>"$md/keys"
 		done

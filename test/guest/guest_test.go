@@ -1,0 +1,286 @@
+// Package guest_test boots the guest that scripts/guest/build makes, and lets it
+// find its metadata in every way it knows.
+package guest_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/mdserver"
+)
+
+// relayEnv names the address that the test binary, run by QEMU once for each
+// connection of a guest to the metadata address, passes bytes to.
+const relayEnv = "CROFT_TEST_RELAY"
+
+func TestMain(m *testing.M) {
+	if to := os.Getenv(relayEnv); to != "" {
+		relay(to)
+		return
+	}
+	code := m.Run()
+	os.RemoveAll(image.dir)
+	os.Exit(code)
+}
+
+func relay(to string) {
+	conn, err := net.Dial("tcp", to)
+	if err != nil {
+		os.Exit(1)
+	}
+	go func() {
+		io.Copy(conn, os.Stdin)
+		conn.(*net.TCPConn).CloseWrite()
+	}()
+	io.Copy(os.Stdout, conn)
+}
+
+const id = croft.InstanceID("5d1b9c3e-7b8e-4c0a-8e4e-0f4dbe7f3a11")
+
+func theGuest() mdserver.Guest {
+	return mdserver.FromOrder(croft.Order{
+		Instance: id, Project: "lab", Name: "web-1",
+		Spec: croft.Spec{
+			Keys: []string{
+				"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJUjfV4cxbC5Eg6aqie4wC6OdHHbbHIivxzJq2gTh/hr jo at home, \"x\"",
+				"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE2iYCZ6HvyFBkQxAwQ1pGH8z7w3Uo3bqZJXl0yHkq4x",
+			},
+			UserData: []byte("#!/bin/sh\ncat /root/.ssh/authorized_keys\nexit 7\n"),
+		},
+	})
+}
+
+// askedBy answers everybody with the one guest there is.
+type askedBy mdserver.Guest
+
+func (g askedBy) Guest(context.Context, netip.Addr) (mdserver.Guest, error) {
+	return mdserver.Guest(g), nil
+}
+
+var image struct {
+	sync.Once
+	dir, path string
+	err       error
+}
+
+// build makes the image once for all tests, in a directory that stays until then.
+func build(t *testing.T) string {
+	t.Helper()
+	image.Do(func() {
+		if image.dir, image.err = os.MkdirTemp("", "croft-guest-"); image.err != nil {
+			return
+		}
+		image.path = filepath.Join(image.dir, "tiny.qcow2")
+		out, err := exec.Command("../../scripts/guest/build", image.path).CombinedOutput()
+		if err != nil {
+			image.err = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	if image.err != nil {
+		t.Fatal("build the guest image: ", image.err)
+	}
+	return image.path
+}
+
+// machine is a guest that runs under QEMU, on QEMU's own network.
+type machine struct {
+	lines   *bufio.Scanner // of its console
+	said    strings.Builder
+	web     string // address of its port 80
+	monitor string // path of QEMU's monitor
+	ended   func() error
+}
+
+func boot(t *testing.T, memory int, metadata string, args ...string) *machine {
+	t.Helper()
+	dir := t.TempDir()
+	m := &machine{web: freeAddress(t), monitor: filepath.Join(dir, "monitor")}
+	network := "user,id=n,net=169.254.169.0/24,hostfwd=tcp:" + m.web + "-:80"
+	if metadata != "" {
+		binary, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		network += ",guestfwd=tcp:169.254.169.254:80-cmd:" + binary
+	}
+	args = append([]string{"-machine", "pc,accel=tcg", "-m", fmt.Sprint(memory), "-nodefaults", "-nographic", "-snapshot",
+		"-drive", "id=root,if=none,format=qcow2,file=" + build(t), "-device", "virtio-blk-pci,drive=root,bootindex=1",
+		"-netdev", network, "-device", "virtio-net-pci,netdev=n", "-device", "virtio-rng-pci",
+		"-serial", "stdio", "-monitor", "unix:" + m.monitor + ",server=on,wait=off"}, args...)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", args...)
+	qemu.Env = append(os.Environ(), relayEnv+"="+metadata)
+	var complaints bytes.Buffer
+	qemu.Stderr = &complaints
+	console, err := qemu.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := qemu.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.ended = sync.OnceValue(qemu.Wait)
+	t.Cleanup(func() {
+		cancel()
+		m.ended()
+		if t.Failed() {
+			t.Logf("QEMU said %q, the guest's console:\n%s", complaints.String(), m.said.String())
+		}
+	})
+	m.lines = bufio.NewScanner(console)
+	return m
+}
+
+// freeAddress is one that nobody listens on just now.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// until reads the console up to the line that has all the words.
+func (m *machine) until(t *testing.T, words ...string) {
+	t.Helper()
+	for m.lines.Scan() {
+		line := m.lines.Text()
+		m.said.WriteString(line + "\n")
+		found := true
+		for _, w := range words {
+			found = found && strings.Contains(line, w)
+		}
+		if found {
+			return
+		}
+		if strings.Contains(line, " ready: ") {
+			break // the last it says by itself
+		}
+	}
+	t.Fatalf("the console came to its end, or the guest to being ready, without a line that has %q", words)
+}
+
+func (m *machine) answers(t *testing.T) string {
+	t.Helper()
+	resp, err := http.Get("http://" + m.web + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func (m *machine) pressPower(t *testing.T) {
+	t.Helper()
+	conn, err := net.Dial("unix", m.monitor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintln(conn, "system_powerdown")
+	m.until(t, "power button: off")
+	for m.lines.Scan() {
+		m.said.WriteString(m.lines.Text() + "\n")
+	}
+	if err := m.ended(); err != nil {
+		t.Errorf("after the power button QEMU ended with %v", err)
+	}
+}
+
+// theWholeWay is what a guest does that has found its metadata.
+func theWholeWay(t *testing.T, m *machine, source string) {
+	t.Helper()
+	m.until(t, "metadata: "+source, "instance "+string(id))
+	m.until(t, "hostname: web-1")
+	m.until(t, "ssh: root may log in with 2 key(s)")
+	m.until(t, "user-data: running the script")
+	m.until(t, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJUjfV4cxbC5Eg6aqie4wC6OdHHbbHIivxzJq2gTh/hr jo at home")
+	m.until(t, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE2iYCZ6HvyFBkQxAwQ1pGH8z7w3Uo3bqZJXl0yHkq4x")
+	m.until(t, "user-data: the script ended with exit code 7")
+	m.until(t, "ready: instance "+string(id)+", hostname web-1, address 169.254.169.")
+	if got, want := m.answers(t), "croft instance web-1 "+string(id)+"\n"; got != want {
+		t.Errorf("port 80 answers %q, want %q", got, want)
+	}
+	m.pressPower(t)
+}
+
+func TestGuestWithADisk(t *testing.T) {
+	for name, devices := range map[string][]string{
+		"IDE":    {"-device", "ide-cd,drive=seed"},
+		"SCSI":   {"-device", "virtio-scsi-pci", "-device", "scsi-cd,drive=seed"},
+		"virtio": {"-device", "virtio-blk-pci,drive=seed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var seed bytes.Buffer
+			if err := mdserver.WriteSeed(&seed, theGuest()); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), "seed.iso")
+			if err := os.WriteFile(path, seed.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			drive := []string{"-drive", "id=seed,if=none,readonly=on,format=raw,file=" + path}
+			theWholeWay(t, boot(t, 128, "", append(drive, devices...)...), "NoCloud disk")
+		})
+	}
+}
+
+func TestGuestWithAMetadataServer(t *testing.T) {
+	server, err := mdserver.New(mdserver.Config{Guests: askedBy(theGuest()), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	withoutOpenStack := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/openstack") {
+			http.NotFound(w, r)
+			return
+		}
+		server.ServeHTTP(w, r)
+	})
+	for name, handler := range map[string]http.Handler{"OpenStack tree": server, "EC2 tree": withoutOpenStack} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			web := httptest.NewServer(handler)
+			defer web.Close()
+			theWholeWay(t, boot(t, 128, web.Listener.Addr().String()), name)
+		})
+	}
+}
+
+func TestGuestThatCannotUseItsUserDataSaysSo(t *testing.T) {
+	g := theGuest()
+	g.UserData, g.Keys = []byte("#cloud-config\npackages: [nginx]\n"), nil
+	server, err := mdserver.New(mdserver.Config{Guests: askedBy(g), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(server)
+	defer web.Close()
+	m := boot(t, 128, web.Listener.Addr().String())
+	m.until(t, "ssh: nobody may log in, there are no keys")
+	m.until(t, "user-data: ignored")
+	m.until(t, "ready: ")
+}
