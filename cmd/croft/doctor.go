@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/hypervisor/libvirt"
+	"croft/internal/doctor"
+)
+
+var doctorFormats = []string{formatText, formatJSON, formatYAML}
+
+// doctorCommand checks the host that it runs on.
+func doctorCommand() *cobra.Command {
+	flags := append([]hostFlag{stateDirFlag, logLevelFlag}, agentFlags...)
+	flags = append(flags, embeddedFlags...)
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check this host, and say in one line each what to do",
+		Long: `doctor looks at what the agent needs of this host, with the settings that the
+agent would have, and changes nothing. Each line says ok, warn (it works, slower
+or with less) or fail; the exit code is 1 where anything failed.`,
+		Args: count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			format, err := cmd.Flags().GetString("output")
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(doctorFormats, format) {
+				return croft.Errorf(croft.Invalid, "output %q is none of text, json and yaml", format)
+			}
+			s, _, err := loadHostSettings(cmd, flags...)
+			if err != nil {
+				return err
+			}
+			findings, err := examine(cmd.Context(), s)
+			if err != nil {
+				return err
+			}
+			if err := printFindings(cmd.OutOrStdout(), format, findings); err != nil {
+				return err
+			}
+			if !doctor.Healthy(findings) {
+				return errors.New("this host is not ready: see the lines that say fail")
+			}
+			return nil
+		},
+	}
+	addHostFlags(cmd, flags...)
+	cmd.Flags().StringP("output", "o", formatText, "print text, json or yaml (`format`)")
+	return cmd
+}
+
+// examine makes the checks that these settings ask for.
+func examine(ctx context.Context, s hostSettings) ([]doctor.Finding, error) {
+	c := doctor.Config{
+		StateDir: s.StateDir, Libvirt: s.Hypervisor == "libvirt", VirtType: s.Libvirt.VirtType,
+		Network: s.Network.Name, Bridge: s.Network.Bridge, Metadata: s.Metadata.Server && s.Hypervisor == "libvirt",
+	}
+	for _, p := range []struct{ use, setting, listen string }{
+		{"etcd", "etcd.listen", s.Etcd.Listen},
+		{"placement", "placement.listen", s.Placement.Listen},
+		{"api", "api.listen", s.API.Listen},
+	} {
+		addr, err := netip.ParseAddrPort(p.listen)
+		if err != nil {
+			return nil, croft.Errorf(croft.Invalid, "%s is %q: use an IP address and a port, such as 127.0.0.1:2379", p.setting, p.listen)
+		}
+		c.Ports = append(c.Ports, doctor.Port{Use: p.use, Addr: addr})
+	}
+	probes := doctor.System()
+	if c.Libvirt {
+		driver, err := libvirt.New(libvirt.Config{URI: s.Libvirt.URI, VirtType: s.Libvirt.VirtType})
+		if err != nil {
+			return nil, err
+		}
+		defer driver.Close()
+		probes.KVM = libvirt.ProbeKVM
+		probes.Libvirt = driver.Version
+		probes.Network = func(ctx context.Context, name string) (doctor.Network, error) {
+			return lookAtNetwork(ctx, driver, name)
+		}
+	}
+	return doctor.Run(ctx, doctor.Checks(c, probes)), nil
+}
+
+// lookAtNetwork turns a network that is missing or stopped from an error into
+// something to report.
+func lookAtNetwork(ctx context.Context, driver *libvirt.Driver, name string) (doctor.Network, error) {
+	n, active, err := driver.FindNetwork(ctx, name)
+	switch {
+	case errors.Is(err, croft.NotFound):
+		return doctor.Network{}, nil
+	case err != nil:
+		return doctor.Network{}, err
+	}
+	return doctor.Network{Defined: true, Active: active, Bridge: n.Bridge, Subnet: n.Subnet}, nil
+}
+
+// printFindings prints one line for each thing, what is wrong being followed by
+// what to do.
+func printFindings(w io.Writer, format string, findings []doctor.Finding) error {
+	if format != formatText {
+		return printData(w, format, findings)
+	}
+	for _, f := range findings {
+		line := fmt.Sprintf("%-4s  %-14s  %s", f.Level, f.Check, f.Found)
+		if f.Do != "" {
+			line += "; do: " + f.Do
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

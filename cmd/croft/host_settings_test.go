@@ -1,0 +1,97 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gopkg.in/yaml.v3"
+
+	"croft/internal/settings"
+)
+
+// hostExample tells people what the settings of a host are.
+const hostExample = "../../compute.yaml.example"
+
+func noEnv(string) (string, bool) { return "", false }
+
+func TestTheExampleIsTheDefaults(t *testing.T) {
+	want := defaultHostSettings()
+	want.StateDir = "/var/lib/croft" // root's
+	want.Offer.Traits = []string{}   // as YAML has to write it
+	got, _, err := settings.Load(hostSettings{}, settings.Source{File: hostExample, Env: noEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s differs from the defaults (-defaults +example):\n%s", hostExample, diff)
+	}
+}
+
+// TestTheExampleIsComplete finds settings that the example does not mention.
+func TestTheExampleIsComplete(t *testing.T) {
+	text, err := os.ReadFile(hostExample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults, err := yaml.Marshal(defaultHostSettings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := yamlPaths(t, text), yamlPaths(t, defaults)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings in %s (-there are +it has):\n%s", hostExample, diff)
+	}
+}
+
+// yamlPaths lists the settings of a document by their dotted paths.
+func yamlPaths(t *testing.T, text []byte) []string {
+	t.Helper()
+	var root map[string]any
+	if err := yaml.Unmarshal(text, &root); err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]bool{}
+	var walk func(prefix string, m map[string]any)
+	walk = func(prefix string, m map[string]any) {
+		for key, value := range m {
+			if inner, ok := value.(map[string]any); ok {
+				walk(prefix+key+".", inner)
+				continue
+			}
+			paths[prefix+key] = true
+		}
+	}
+	walk("", root)
+	return slices.Sorted(maps.Keys(paths))
+}
+
+func TestHostSettingsThatNothingCouldWorkWith(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*hostSettings)
+	}{
+		{"no state directory", func(s *hostSettings) { s.StateDir = "" }},
+		{"a hypervisor that does not exist", func(s *hostSettings) { s.Hypervisor = "xen" }},
+		{"neither network nor bridge", func(s *hostSettings) { s.Network.Name = "" }},
+		{"a ratio of nothing", func(s *hostSettings) { s.Offer.VCPURatio = 0 }},
+		{"a negative reserve", func(s *hostSettings) { s.Offer.ReservedDiskGiB = -1 }},
+		{"no builds at all", func(s *hostSettings) { s.MaxBuilds = 0 }},
+		{"a resync without pause", func(s *hostSettings) { s.Resync = 0 }},
+		{"a cache of nothing", func(s *hostSettings) { s.Images.CacheGiB = 0 }},
+		{"a log level that does not exist", func(s *hostSettings) { s.LogLevel = "loud" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := defaultHostSettings()
+			if err := s.Validate(); err != nil {
+				t.Fatalf("the defaults: %v", err)
+			}
+			c.change(&s)
+			if err := s.Validate(); err == nil {
+				t.Error("it is accepted")
+			}
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package croft_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const architecture = "docs/ARCHITECTURE.md"
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestEveryDependencyHasItsReason(t *testing.T) {
+	text := read(t, architecture)
+	direct, _, _ := strings.Cut(read(t, "go.mod"), "\n)")
+	_, direct, found := strings.Cut(direct, "require (")
+	if !found {
+		t.Fatal("go.mod does not begin with the direct requirements")
+	}
+	wanted := map[string]bool{}
+	for line := range strings.Lines(direct) {
+		if words := strings.Fields(line); len(words) >= 2 {
+			wanted[words[0]] = true
+			if !strings.Contains(text, "| `"+words[0]+"` |") {
+				t.Errorf("%s gives no reason for %s", architecture, words[0])
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z.]+\\.[a-z]+/[^`]+)` \\|").FindAllStringSubmatch(text, -1) {
+		if !wanted[m[1]] {
+			t.Errorf("%s gives a reason for %s, which go.mod does not require", architecture, m[1])
+		}
+	}
+}
+
+func TestEveryRoomIsDescribed(t *testing.T) {
+	text := read(t, architecture)
+	for _, p := range packages(t) {
+		room, inside := strings.CutPrefix(p.ImportPath, "croft/")
+		top, _, _ := strings.Cut(room, "/")
+		if inside && !strings.Contains(text, "| `"+top+"/") {
+			t.Errorf("%s does not describe %s/", architecture, top)
+		}
+	}
+}
+
+// TestEveryKeyIsDescribed compares with the list in keys.go, which is the one that counts.
+func TestEveryKeyIsDescribed(t *testing.T) {
+	text := read(t, architecture)
+	keys := regexp.MustCompile(`(?m)^//\t(/croft/\S+)`).FindAllStringSubmatch(read(t, "etcdstore/keys.go"), -1)
+	if len(keys) == 0 {
+		t.Fatal("etcdstore/keys.go lists no keys")
+	}
+	for _, k := range keys {
+		if !strings.Contains(text, k[1]) {
+			t.Errorf("%s does not list %s", architecture, k[1])
+		}
+	}
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	out, err := exec.Command("git", "ls-files", "-z", "--", "*.md").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v (the tests want a git checkout)", err)
+	}
+	link := regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
+	for name := range strings.FieldsFuncSeq(string(out), func(r rune) bool { return r == 0 }) {
+		for _, m := range link.FindAllStringSubmatch(read(t, name), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
+				t.Errorf("%s links to %s: %v", name, m[1], err)
+			}
+		}
+	}
+}
+
+// TestMakeTargetsInTheDocumentsExist: nobody is told to type what does nothing.
+func TestMakeTargetsInTheDocumentsExist(t *testing.T) {
+	makefile := read(t, "Makefile")
+	for _, name := range []string{"README.md", "docs/adding-a-host.md"} {
+		for _, m := range regexp.MustCompile("(?m)(?:^|`)(?:[A-Z]+=\\S+ )*make ([a-z]+)").FindAllStringSubmatch(read(t, name), -1) {
+			if !strings.Contains(makefile, "\n"+m[1]+":") {
+				t.Errorf("%s names make %s, which does not exist", name, m[1])
+			}
+		}
+	}
+}

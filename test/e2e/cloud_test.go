@@ -1,0 +1,264 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"croft/internal/libvirttest"
+)
+
+// patience is how long anything may take before a test gives up on it. It is no
+// claim about speed: it only has to be longer than a busy machine needs.
+const patience = 3 * time.Minute
+
+// A cloud is one `croft up` with a state directory, ports and a libvirt network of
+// its own, so that it shares nothing with what else runs on the machine.
+type cloud struct {
+	t         *testing.T
+	dir       string // state directory
+	home      string // HOME of whoever types schedule
+	network   string // of libvirt, and its bridge
+	etcd      string // host:port
+	placement string
+	api       string
+	settings  string // file
+	log       *os.File
+	process   *exec.Cmd // nil while it is not running
+	exited    chan error
+}
+
+// newCloud starts a cloud that ends with the test. extra is appended to its settings.
+func newCloud(t *testing.T, extra string) *cloud {
+	t.Helper()
+	libvirttest.Start(t)
+	c := &cloud{t: t, dir: stateDir(t), home: t.TempDir()}
+	ports := freePorts(t, 3)
+	c.etcd, c.placement, c.api = ports[0], ports[1], ports[2]
+	c.network = newNetwork(t)
+	c.settings = filepath.Join(c.home, "compute.yaml")
+	c.write(c.settings, c.settingsText()+extra)
+	var err error
+	if c.log, err = os.Create(filepath.Join(c.home, "up.log")); err != nil {
+		t.Fatal(err)
+	}
+	// Last in, first out: the process ends before its domains are looked for.
+	t.Cleanup(func() { c.log.Close() })
+	t.Cleanup(func() { removeDomains(t, c.dir) })
+	t.Cleanup(c.end)
+	c.start()
+	return c
+}
+
+func (c *cloud) settingsText() string {
+	return fmt.Sprintf(`state_dir: %s
+libvirt: {virt_type: qemu}
+network: {name: %s}
+etcd: {listen: "%s"}
+placement: {listen: "%s"}
+api: {listen: "%s"}
+`, c.dir, c.network, c.etcd, c.placement, c.api)
+}
+
+func (c *cloud) write(path, text string) {
+	c.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// start runs croft up and returns when it takes orders.
+func (c *cloud) start() {
+	c.t.Helper()
+	c.process = exec.Command(filepath.Join(binaries, "croft"), "up", "--settings", c.settings)
+	c.process.Stdout, c.process.Stderr = c.log, c.log
+	c.process.Env = c.plainEnvironment()
+	c.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.process.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	process := c.process
+	go func() { exited <- process.Wait() }()
+	c.exited = exited
+	eventually(c.t, "croft up takes orders", func(ctx context.Context) error {
+		select {
+		case err := <-exited:
+			exited <- err
+			c.t.Fatalf("croft up ended: %v\n%s", err, c.logText())
+		default:
+		}
+		return get(ctx, "http://"+c.api+"/readyz", nil)
+	})
+}
+
+// signal sends s to croft up and waits until it has ended.
+func (c *cloud) signal(s os.Signal) {
+	c.t.Helper()
+	if c.process == nil {
+		return
+	}
+	if err := c.process.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		c.t.Error(err)
+	}
+	select {
+	case <-c.exited:
+	case <-time.After(patience):
+		_ = c.process.Process.Kill()
+		<-c.exited
+		c.t.Errorf("croft up goes on %v after %v", patience, s)
+	}
+	c.process = nil
+}
+
+// end stops croft up in good order and looks at what it logged.
+func (c *cloud) end() {
+	c.signal(syscall.SIGTERM)
+	log := c.logText()
+	if strings.Contains(log, "WARNING: DATA RACE") {
+		c.t.Error("croft up has a data race")
+	}
+	if c.t.Failed() {
+		c.t.Logf("log of croft up:\n%s", log)
+	}
+}
+
+func (c *cloud) logText() string {
+	text, err := os.ReadFile(c.log.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-8000):])
+}
+
+// environment is that of a user of this cloud who has no settings files.
+func (c *cloud) environment() []string {
+	return append(c.plainEnvironment(), "CROFT_ETCD_ENDPOINTS=http://"+c.etcd, "CROFT_PLACEMENT_ENDPOINT=http://"+c.placement)
+}
+
+// plainEnvironment has no settings at all.
+func (c *cloud) plainEnvironment() []string {
+	env := slices.DeleteFunc(os.Environ(), func(s string) bool {
+		return strings.HasPrefix(s, "CROFT_") || strings.HasPrefix(s, "XDG_") || strings.HasPrefix(s, "HOME=")
+	})
+	return append(env, "HOME="+c.home)
+}
+
+// A result is what a command printed and how it ended.
+type result struct {
+	stdout, stderr string
+	exit           int
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("exit code %d\nstdout: %s\nstderr: %s", r.exit, r.stdout, r.stderr)
+}
+
+// schedule runs the schedule command.
+func (c *cloud) schedule(args ...string) result {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*patience)
+	defer cancel()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "schedule"), args...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.home, c.environment(), &out, &errs
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() < 0) {
+		c.t.Errorf("schedule %q: %v\n%s", args, err, errs.String())
+	}
+	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+}
+
+// must is schedule for what has to succeed; it returns stdout without its last newline.
+func (c *cloud) must(args ...string) string {
+	c.t.Helper()
+	r := c.schedule(args...)
+	if r.exit != 0 {
+		c.t.Fatalf("schedule %q: %v", args, r)
+	}
+	return strings.TrimSuffix(r.stdout, "\n")
+}
+
+// stateDir is a directory that libvirt's QEMU may enter, unlike those of TempDir.
+func stateDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "croft-e2e-state-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// freePorts returns addresses on loopback that nobody listens on just now.
+func freePorts(t *testing.T, n int) []string {
+	t.Helper()
+	var addrs []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		addrs = append(addrs, l.Addr().String())
+	}
+	return addrs
+}
+
+// newNetwork makes a network of libvirt's that is gone with the test, or with the
+// machine's next start. Name and bridge are the same.
+func newNetwork(t *testing.T) string {
+	t.Helper()
+	n := 0
+	for {
+		if _, err := net.InterfaceByName(fmt.Sprintf("crofte2e%d", n)); err != nil {
+			break
+		}
+		n++
+	}
+	name := fmt.Sprintf("crofte2e%d", n)
+	file := filepath.Join(t.TempDir(), "network.xml")
+	// Without no-ping, dnsmasq asks around for three seconds before each new lease.
+	xml := fmt.Sprintf(`<network xmlns:dnsmasq="http://libvirt.org/schemas/network/dnsmasq/1.0">
+<name>%[1]s</name><bridge name="%[1]s" stp="off" delay="0"/><forward mode="nat"/>
+<ip address="10.213.%[2]d.1" prefix="24"><dhcp><range start="10.213.%[2]d.2" end="10.213.%[2]d.250"/></dhcp></ip>
+<dnsmasq:options><dnsmasq:option value="no-ping"/></dnsmasq:options></network>`, name, n)
+	if err := os.WriteFile(file, []byte(xml), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	libvirttest.Virsh(t, "net-create", file)
+	t.Cleanup(func() {
+		libvirttest.Virsh(t, "net-destroy", name)
+		for _, left := range []string{".status", ".macs"} {
+			os.Remove(filepath.Join("/var/lib/libvirt/dnsmasq", name+left))
+		}
+	})
+	return name
+}
+
+// removeDomains removes what croft up left because the test failed: domains that
+// have a file below dir.
+func removeDomains(t *testing.T, dir string) {
+	for _, name := range strings.Fields(libvirttest.Virsh(t, "list", "--all", "--name")) {
+		if !strings.HasPrefix(name, "croft-") || !strings.Contains(libvirttest.Virsh(t, "dumpxml", name), dir) {
+			continue
+		}
+		if libvirttest.Virsh(t, "domstate", name) != "shut off\n" {
+			libvirttest.Virsh(t, "destroy", name)
+		}
+		libvirttest.Virsh(t, "undefine", name)
+	}
+}

@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// slowServer serves the guest image, of which it holds the second half back until
+// release is called. started is closed when somebody waits for that half.
+func slowServer(t *testing.T) (url string, started <-chan struct{}, release func()) {
+	t.Helper()
+	image, err := os.ReadFile(guestImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, open := make(chan struct{}), make(chan struct{})
+	begin := sync.OnceFunc(func() { close(waiting) })
+	release = sync.OnceFunc(func() { close(open) })
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(len(image)))
+		if _, err := w.Write(image[:len(image)/2]); err != nil || r.Method == http.MethodHead {
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		begin()
+		select {
+		case <-open:
+			_, _ = w.Write(image[len(image)/2:])
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(func() {
+		release()
+		server.Close()
+	})
+	return server.URL + "/tiny.qcow2", waiting, release
+}
+
+// TestKilledWhileItFetches: a croft up that is killed in the middle of a build is
+// as good as one that was not, once it runs again.
+func TestKilledWhileItFetches(t *testing.T) {
+	c := newCloud(t, "")
+	url, started, release := slowServer(t)
+	id := c.id(c.must("--name", "phoenix", small, url))
+	<-started
+	c.signal(syscall.SIGKILL)
+	release()
+	c.start()
+	c.cameUpOnce("phoenix", id)
+}
+
+func TestKilledWhileItBoots(t *testing.T) {
+	c := newCloud(t, "")
+	id := c.id(c.must("--name", "phoenix", small, guestImage))
+	c.waitForState(id, "defining", "booting", "running")
+	c.signal(syscall.SIGKILL)
+	c.start()
+	c.cameUpOnce("phoenix", id)
+}
+
+// cameUpOnce waits for the instance, wants one domain of it, and destroys it.
+func (c *cloud) cameUpOnce(name, id string) {
+	c.t.Helper()
+	c.waitForState(id, "running")
+	c.mustAnswer(c.must(name), name, id)
+	if list := c.domains(); !slices.Equal(list, []string{"croft-" + id}) {
+		c.t.Errorf("domains %v, want that of %s once", list, id)
+	}
+	if used := c.usages(); used["VCPU"] != 1 {
+		c.t.Errorf("claimed is %v, want one machine", used)
+	}
+	c.must("destroy", "--wait", id)
+	c.nothingLeft(id)
+}
+
+func TestDestroyWhileItFetches(t *testing.T) {
+	c := newCloud(t, "")
+	url, started, _ := slowServer(t)
+	id := c.id(c.must("--name", "shortlived", small, url))
+	<-started
+	c.must("destroy", "--wait", id)
+	c.nothingLeft(id)
+}
+
+func TestDestroyWhileItBoots(t *testing.T) {
+	c := newCloud(t, "")
+	id := c.id(c.must("--name", "shortlived", small, guestImage))
+	c.waitForState(id, "defining", "booting", "running")
+	c.must("destroy", "--wait", id)
+	c.nothingLeft(id)
+}
+
+// TestTenRequestsForFivePlaces: five run, five are told that nothing is left, and
+// nothing of those five remains.
+func TestTenRequestsForFivePlaces(t *testing.T) {
+	c := newCloud(t, "offer: {vcpu_ratio: "+strconv.FormatFloat(5.5/float64(runtime.NumCPU()), 'f', -1, 64)+"}\n")
+	results := make([]result, 10)
+	var work sync.WaitGroup
+	for i := range results {
+		work.Go(func() { results[i] = c.schedule("--name", fmt.Sprintf("m-%d", i), "--wait", small, guestImage) })
+	}
+	work.Wait()
+
+	var ids []string
+	for i, r := range results {
+		switch {
+		case r.exit == 0:
+			id := c.id(r.stdout)
+			c.mustAnswer(c.must(id), fmt.Sprintf("m-%d", i), id)
+			ids = append(ids, id)
+		case r.exit != 4 || strings.TrimSpace(r.stdout) != "NO ALLOCATIONS LEFT":
+			t.Errorf("m-%d: %v, want exit code 4 and NO ALLOCATIONS LEFT", i, r)
+		}
+	}
+	if len(ids) != 5 || len(c.domains()) != 5 {
+		t.Fatalf("%d machines came up and %d domains are there, want 5", len(ids), len(c.domains()))
+	}
+	if used := c.usages(); used["VCPU"] != 5 {
+		t.Errorf("claimed is %v, want five machines", used)
+	}
+	if names := strings.Count(strings.Join(slices.Collect(maps.Keys(c.store())), "\n"), "/names/"); names != 5 {
+		t.Errorf("%d names are taken, want 5", names)
+	}
+	c.must(slices.Concat([]string{"destroy", "--wait"}, ids)...)
+	c.nothingLeft(ids...)
+}
