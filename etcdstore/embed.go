@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,12 +22,16 @@ type Embedded struct {
 	endpoint string
 }
 
+// EmbeddedTxnOps is how many operations a transaction of the embedded server may
+// have, so that one Placement request may cover many providers. etcd's own default
+// is 128.
+const EmbeddedTxnOps = 8192
+
 // EmbeddedConfig says where the member keeps its data and listens.
 type EmbeddedConfig struct {
 	Dir    string // required; made if absent, readable by its owner alone
 	Listen string // host:port for clients, 127.0.0.1:2379 by default; port 0 picks a free one
-	// MaxTxnOps limits the operations of one transaction; 8192 by default, so that
-	// one Placement request may cover many providers. etcd's own default is 128.
+	// MaxTxnOps limits the operations of one transaction; EmbeddedTxnOps by default.
 	MaxTxnOps uint
 	// Unsynced leaves fsync out: for tests, whose data no crash of the machine has
 	// to survive.
@@ -56,10 +61,7 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	cfg.MaxTxnOps = 8192
-	if c.MaxTxnOps != 0 {
-		cfg.MaxTxnOps = c.MaxTxnOps
-	}
+	cfg.MaxTxnOps = cmp.Or(c.MaxTxnOps, EmbeddedTxnOps)
 	cfg.MaxRequestBytes = 8 << 20
 	cfg.EnableGRPCGateway = false
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "1h"

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft/image"
+)
+
+// completionTimeout is how long somebody who presses the tab key waits for names.
+const completionTimeout = time.Second
+
+// completeInstances completes up to so many names of instances, any number for -1.
+func completeInstances(most int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if most >= 0 && len(args) >= most {
+			return completeImages(cmd, args, prefix)
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		return instanceNames(ctx, cmd, args, prefix), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// instanceNames lists what could be meant; nothing where the cloud does not answer.
+func instanceNames(ctx context.Context, cmd *cobra.Command, args []string, prefix string) []string {
+	s, err := loadSchedule(cmd.Flags())
+	if err != nil {
+		return nil
+	}
+	c, err := dial(ctx, s)
+	if err != nil {
+		return nil
+	}
+	var found []string
+	_ = c.do(ctx, func(ctx context.Context, c *client) error {
+		all, err := c.View.List(ctx, c.project)
+		for _, st := range all {
+			name := st.Instance.Name
+			if strings.HasPrefix(name, prefix) && !slices.Contains(args, name) {
+				found = append(found, cobra.CompletionWithDesc(name, state(st).text))
+			}
+		}
+		return err
+	})
+	return found
+}
+
+// completeImages completes the second argument of a query.
+func completeImages(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if cmd.Name() != "schedule" || len(args) != 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	var found []string
+	for _, name := range catalog.Names() {
+		if strings.HasPrefix(name, prefix) {
+			found = append(found, name)
+		}
+	}
+	return found, cobra.ShellCompDirectiveDefault
+}

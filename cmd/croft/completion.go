@@ -1,0 +1,48 @@
+package main
+
+import (
+	"iter"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"croft"
+	"croft/internal/nearest"
+)
+
+// completionCommand prints the completion of the root it is under.
+func completionCommand() *cobra.Command {
+	shells := []string{"bash", "zsh", "fish"}
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish",
+		Short: "Print a shell's completion",
+		Long: `completion prints a script that completes commands, flags and the names of
+instances. To have it in every new shell:
+
+  bash   schedule completion bash > /etc/bash_completion.d/schedule
+  zsh    schedule completion zsh > "${fpath[1]}/_schedule"
+  fish   schedule completion fish > ~/.config/fish/completions/schedule.fish`,
+		Args:      count(1, 1),
+		ValidArgs: shells,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out, root := cmd.OutOrStdout(), cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(out, true)
+			case "zsh":
+				return root.GenZshCompletion(out)
+			case "fish":
+				return root.GenFishCompletion(out, true)
+			}
+			return croft.Errorf(croft.Invalid, "no completion for the shell %q, only for bash, zsh and fish%s", args[0], nearest.Hint(args[0], shells))
+		},
+	}
+}
+
+// allFlags are the flags that a command takes, its own and inherited.
+func allFlags(cmd *cobra.Command) iter.Seq[*pflag.Flag] {
+	return func(yield func(*pflag.Flag) bool) {
+		more := true
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { more = more && yield(f) })
+	}
+}

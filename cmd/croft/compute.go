@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore"
+	"croft/mdserver"
+)
+
+func computeCommand() *cobra.Command {
+	flags := append([]hostFlag{stateDirFlag, logLevelFlag, etcdFlag, placementFlag, tokenFlag}, agentFlags...)
+	cmd := &cobra.Command{
+		Use:   "compute",
+		Short: "Run the agent of this host",
+		Long: `Run the agent of this host: it offers the host's inventory to Placement and
+carries out the orders that it finds in etcd. It serves metadata to its guests
+unless that is done already. Guests outlive it.`,
+		Args: count(0, 0),
+	}
+	addHostFlags(cmd, flags...)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, log, err := loadHostSettings(cmd, flags...)
+		if err != nil {
+			return err
+		}
+		return runCompute(cmd.Context(), s, log, func() { tellReady(cmd.ErrOrStderr()) })
+	}
+	return cmd
+}
+
+func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (err error) {
+	dir, err := compute.OpenStateDir(s.StateDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.Etcd.Endpoints, Mint: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return runHost(ctx, newParts(), &host{settings: s, log: log, dir: dir, store: store}, ready)
+}
+
+func mdserverCommand() *cobra.Command {
+	flags := []hostFlag{stateDirFlag, logLevelFlag, etcdFlag, agentFlags[2], agentFlags[3]}
+	cmd := &cobra.Command{
+		Use:   "mdserver",
+		Short: "Run the metadata server of this host",
+		Long: `Run the metadata server of this host alone, for the guests of the agent that has
+the same state directory and metadata.server: false in its settings.`,
+		Args: count(0, 0),
+	}
+	addHostFlags(cmd, flags...)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, log, err := loadHostSettings(cmd, flags...)
+		if err != nil {
+			return err
+		}
+		return runMetadata(cmd.Context(), s, log)
+	}
+	return cmd
+}
+
+func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err error) {
+	if s.Hypervisor == "sim" {
+		return croft.Errorf(croft.Invalid, "simulated guests ask for no metadata; run mdserver where hypervisor is libvirt")
+	}
+	id, err := compute.ReadHostID(s.StateDir, false)
+	if err != nil {
+		return err
+	}
+	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.Etcd.Endpoints})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	h := &host{settings: s, log: log, id: id, store: store, dir: &compute.StateDir{Path: s.StateDir}}
+	defer h.closeHypervisor()
+	if err := h.openHypervisor(ctx); err != nil {
+		return err
+	}
+	server, err := mdserver.New(mdserver.Config{Guests: &guests{host: h}, Log: log})
+	if err != nil {
+		return err
+	}
+	watch := newParts()
+	defer func() { err = errors.Join(err, watch.end()) }()
+	// Leases that change make what Owner remembers stale.
+	watch.start(ctx, "libvirt's events", func(ctx context.Context) error { return h.hv.Watch(ctx, func(croft.InstanceID) {}) })
+	return server.Run(ctx, h.bridge, mdserver.Address)
+}

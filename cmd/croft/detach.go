@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+)
+
+// readyFD names, in the environment of a process started in the background, the
+// file that it writes a line to when the cloud takes requests.
+const readyFD = "CROFT_READY_FD"
+
+// startDetached runs the same command in the background and returns once it is
+// ready, or with the sentence that it ended with.
+func startDetached(cmd *cobra.Command, s hostSettings) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find croft's own binary: %w", err)
+	}
+	if err := os.MkdirAll(s.StateDir, 0o755); err != nil {
+		return croft.Errorf(croft.Invalid, "make the state directory: %w; give another with --state-dir", err)
+	}
+	path := filepath.Join(s.StateDir, "croft.log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("open the log: %w", err)
+	}
+	defer log.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make a pipe: %w", err)
+	}
+	defer r.Close()
+	child := exec.Command(self, withoutDetach(os.Args[1:])...)
+	child.Args[0] = "croft"
+	child.Env = append(os.Environ(), readyFD+"=3")
+	child.ExtraFiles = []*os.File{w}
+	child.Stdout, child.Stderr = log, log
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = child.Start()
+	_ = w.Close()
+	if err != nil {
+		return fmt.Errorf("start croft in the background: %w", err)
+	}
+	if err := awaitReady(cmd, r, child, path); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "croft is up, process %d; its log is %s\n", child.Process.Pid, path)
+	return child.Process.Release()
+}
+
+// awaitReady returns when the child says that it is ready, or with what it said
+// when it ended instead.
+func awaitReady(cmd *cobra.Command, r *os.File, child *exec.Cmd, log string) error {
+	said := make(chan error, 1)
+	go func() {
+		line, err := bufio.NewReader(r).ReadString('\n')
+		if err == nil && line != "ready\n" {
+			err = errors.New(line)
+		}
+		said <- err
+	}()
+	select {
+	case err := <-said:
+		if err == nil {
+			return nil
+		}
+	case <-cmd.Context().Done():
+		_ = child.Process.Signal(syscall.SIGTERM)
+		_ = child.Wait()
+		return cmd.Context().Err()
+	}
+	err := child.Wait() // it closed the pipe without a word: it is ending
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		return fmt.Errorf("croft ended at once; see %s", log)
+	}
+	return croft.Errorf(kindOfExit(exit.ExitCode()), "%s", lastLine(log))
+}
+
+// kindOfExit is the kind that an exit code stands for.
+func kindOfExit(code int) croft.Kind {
+	for _, kind := range []croft.Kind{croft.Invalid, croft.NotFound, croft.NoCapacity, croft.Conflict, croft.Unavailable} {
+		if croft.ExitCode(kind) == code {
+			return kind
+		}
+	}
+	return ""
+}
+
+// lastLine is the sentence that a process ended with, without the program's name.
+func lastLine(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return "croft ended at once; see " + path
+	}
+	defer f.Close()
+	if size, err := f.Seek(0, io.SeekEnd); err == nil {
+		_, _ = f.Seek(max(0, size-4096), io.SeekStart)
+	}
+	tail, _ := io.ReadAll(f)
+	lines := strings.Split(strings.TrimSpace(string(tail)), "\n")
+	return strings.TrimPrefix(lines[len(lines)-1], "croft: ")
+}
+
+func withoutDetach(args []string) []string {
+	var kept []string
+	for _, arg := range args {
+		if arg != "--detach" && arg != "--detach=true" {
+			kept = append(kept, arg)
+		}
+	}
+	return kept
+}
+
+// tellReady tells whoever started this process in the background, or else the
+// person at the terminal, that requests are taken.
+func tellReady(stderr io.Writer) {
+	if os.Getenv(readyFD) == "" {
+		fmt.Fprintln(stderr, "croft is up; try: schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --wait")
+		return
+	}
+	pipe := os.NewFile(3, "ready")
+	if pipe != nil {
+		_, _ = pipe.WriteString("ready\n") // nobody there: nobody waits
+		_ = pipe.Close()
+	}
+}

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore"
+	"croft/hypervisor/libvirt"
+	"croft/hypervisor/sim"
+	"croft/image"
+	"croft/mdserver"
+	"croft/placementclient"
+)
+
+// hypervisor is what a host needs of libvirt or of its simulation.
+type hypervisor interface {
+	compute.Hypervisor
+	// Owner returns the instance that holds a guest's address now; NotFound.
+	Owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, error)
+	Close() error
+}
+
+// host joins the rooms that one host's agent is made of.
+type host struct {
+	settings hostSettings
+	log      *slog.Logger
+	dir      *compute.StateDir
+	id       croft.HostID
+	store    *etcdstore.Store
+	hv       hypervisor
+	virtType string
+	bridge   string // that guests ask for their metadata on; empty where nobody does
+	ready    atomic.Bool
+}
+
+// openHypervisor opens libvirt, with the guests' network running, or the simulation.
+func (h *host) openHypervisor(ctx context.Context) error {
+	s := h.settings
+	if s.Hypervisor == "sim" {
+		hv, err := sim.New(sim.Config{Boot: s.Sim.Boot, File: filepath.Join(h.dir.Path, "sim.json"), Log: h.log})
+		if err != nil {
+			return err
+		}
+		h.hv, h.virtType = hv, "sim"
+		return nil
+	}
+	hv, err := libvirt.New(libvirt.Config{
+		URI: s.Libvirt.URI, VirtType: s.Libvirt.VirtType, ProbeFile: filepath.Join(h.dir.Path, "kvm-probe.json"),
+		EmulatorCacheMiB: s.Libvirt.EmulatorCacheMiB, StopGrace: s.Libvirt.StopGrace, Log: h.log,
+	})
+	if err != nil {
+		return err
+	}
+	h.hv = hv
+	var why string
+	h.virtType, why = hv.VirtType()
+	h.log.Info("guests will run as", "host", h.id, "virt_type", h.virtType, "reason", why)
+	if s.Network.Name == "" {
+		h.bridge = s.Network.Bridge
+		return nil
+	}
+	network, err := hv.Network(ctx, s.Network.Name)
+	h.bridge = network.Bridge
+	return err
+}
+
+// closeHypervisor closes what openHypervisor opened, in whatever state.
+func (h *host) closeHypervisor() {
+	if h.hv == nil {
+		return
+	}
+	if err := h.hv.Close(); err != nil {
+		h.log.Warn("the hypervisor's connection did not close", "host", h.id, "err", err)
+	}
+}
+
+// nics are the interfaces of every guest: the libvirt network, then the bridge.
+func (h *host) nics() []compute.NIC {
+	var all []compute.NIC
+	if h.settings.Network.Name != "" {
+		all = append(all, compute.NIC{Network: h.settings.Network.Name})
+	}
+	if h.settings.Network.Bridge != "" {
+		all = append(all, compute.NIC{Bridge: h.settings.Network.Bridge})
+	}
+	return all
+}
+
+// images is where disks come from: real ones, or none where guests are simulated.
+func (h *host) images() (compute.Images, error) {
+	if h.settings.Hypervisor == "sim" {
+		return sim.Images{}, nil
+	}
+	return image.New(image.Config{
+		Dir: filepath.Join(h.dir.Path, "images"), MaxBytes: h.settings.Images.CacheGiB << 30, Log: h.log,
+	})
+}
+
+// startAgent starts the agent and its HTTP API. ready is called once the host
+// takes orders.
+func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
+	s := h.settings
+	l, err := listen(ctx, s.API.Listen, "api.listen")
+	if err != nil {
+		return err
+	}
+	agent, me, err := h.agent(ctx, l.Addr())
+	if err != nil {
+		_ = l.Close()
+		return err
+	}
+	api := &compute.API{Agent: agent, Token: me.Token, Ready: h.ready.Load}
+	p.start(ctx, "the agent's API", func(ctx context.Context) error { return serve(ctx, l, api.Handler()) })
+	p.start(ctx, "the agent", func(ctx context.Context) error {
+		return agent.Run(ctx, func() {
+			h.ready.Store(true)
+			h.log.Info("the host takes orders", "host", h.id, "name", me.Name, "api", me.API)
+			ready()
+		})
+	})
+	return nil
+}
+
+// agent puts the agent together. at is where its API listens.
+func (h *host) agent(ctx context.Context, at net.Addr) (*compute.Agent, croft.Host, error) {
+	s := h.settings
+	instances := filepath.Join(h.dir.Path, "instances")
+	if err := os.MkdirAll(instances, 0o755); err != nil {
+		return nil, croft.Host{}, fmt.Errorf("make the directory of the instances: %w", err)
+	}
+	facts, err := compute.ReadFacts(ctx, h.dir.Path, used(instances)+used(filepath.Join(h.dir.Path, "images")))
+	if err != nil {
+		return nil, croft.Host{}, err
+	}
+	me := croft.Host{
+		ID: h.id, Name: cmp.Or(s.Host.Name, facts.Name), Location: s.Host.Location, Version: version, VirtType: h.virtType,
+		Addresses: ownAddresses(), API: apiURL(at, s.Etcd.Endpoints), Token: newToken(),
+	}
+	images, err := h.images()
+	if err != nil {
+		return nil, me, err
+	}
+	claims, err := placementclient.New(placementclient.Config{Endpoint: s.Placement.Endpoint, Auth: placementclient.Token(s.Placement.Token)})
+	if err != nil {
+		return nil, me, err
+	}
+	var seeds compute.Seeds
+	if s.Metadata.Disk {
+		seeds = mdserver.Seeds{Zone: s.Host.Location, NICs: len(h.nics())}
+	}
+	agent, err := compute.New(compute.Config{
+		Host: me, Partition: h.store.Partition(), Provider: s.offer().Provider(me, h.store.Partition(), facts),
+		Dir: instances, NICs: h.nics(),
+		Orders: h.store, Registry: h.store, Records: h.store, Inventory: claims,
+		Hypervisor: h.hv, Images: images, Seeds: seeds,
+		MaxBuilds: s.MaxBuilds, ResyncEvery: s.Resync, SweepEvery: s.Sweep, Log: h.log,
+	})
+	return agent, me, err
+}
+
+func (s *hostSettings) offer() compute.Offer {
+	o := compute.Offer{
+		VCPURatio: s.Offer.VCPURatio, MemoryRatio: s.Offer.MemoryRatio, DiskRatio: s.Offer.DiskRatio,
+		ReservedVCPUs: s.Offer.ReservedVCPUs, ReservedMiB: s.Offer.ReservedMemoryMiB, ReservedDiskGB: s.Offer.ReservedDiskGiB,
+	}
+	for _, trait := range s.Offer.Traits {
+		o.Traits = append(o.Traits, croft.Trait(trait))
+	}
+	return o
+}
+
+// startMetadata serves metadata on the guests' bridge, where there is one and the
+// settings do not say otherwise. Another croft's server there is left to it.
+func (h *host) startMetadata(ctx context.Context, p *parts) error {
+	if !h.settings.Metadata.Server || h.bridge == "" {
+		return nil
+	}
+	server, err := mdserver.New(mdserver.Config{Guests: &guests{host: h}, Log: h.log})
+	if err != nil {
+		return err
+	}
+	p.start(ctx, "the metadata server", func(ctx context.Context) error {
+		return server.Run(ctx, h.bridge, mdserver.Address)
+	})
+	return nil
+}
+
+// guests finds whose an address is: the hypervisor knows the instance, the order
+// knows the rest.
+type guests struct{ host *host }
+
+// Guest implements mdserver.Guests.
+func (g *guests) Guest(ctx context.Context, addr netip.Addr) (mdserver.Guest, error) {
+	id, err := g.host.hv.Owner(ctx, addr)
+	if err != nil {
+		return mdserver.Guest{}, err
+	}
+	order, err := g.host.store.Order(ctx, g.host.id, id)
+	if err != nil {
+		return mdserver.Guest{}, err
+	}
+	if order.Want == croft.WantGone || order.Partition != g.host.store.Partition() {
+		return mdserver.Guest{}, croft.Errorf(croft.NotFound, "instance %s is not to run here", id)
+	}
+	guest := mdserver.FromOrder(order)
+	guest.Zone, guest.Address = g.host.settings.Host.Location, addr
+	for n := 1; n < len(g.host.nics()); n++ {
+		guest.MACs = append(guest.MACs, id.MAC(n))
+	}
+	return guest, nil
+}
+
+// used sums the bytes that the files below dir take on disk.
+func used(dir string) int64 {
+	var sum int64
+	_ = filepath.WalkDir(dir, func(_ string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return nil // what cannot be read counts as somebody else's
+		}
+		sum += onDisk(entry)
+		return nil
+	})
+	return sum
+}
+
+func newToken() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// apiURL is where others reach the API: its address, or, where it listens on all,
+// the one by which this host reaches etcd.
+func apiURL(at net.Addr, endpoints []string) string {
+	ap, err := netip.ParseAddrPort(at.String())
+	if err != nil || !ap.Addr().IsUnspecified() {
+		return "http://" + at.String()
+	}
+	addr := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	for _, endpoint := range endpoints {
+		u, err := url.Parse(endpoint)
+		if err != nil {
+			continue
+		}
+		if c, err := net.Dial("udp", u.Host); err == nil { // sends nothing: it only picks a route
+			if local, err := netip.ParseAddrPort(c.LocalAddr().String()); err == nil {
+				addr = local.Addr()
+			}
+			_ = c.Close()
+			break
+		}
+	}
+	return "http://" + netip.AddrPortFrom(addr.Unmap(), ap.Port()).String()
+}
+
+// ownAddresses are the host's addresses that others may know it by.
+func ownAddresses() []string {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil // for people only
+	}
+	var all []string
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		if err == nil && p.Addr().IsGlobalUnicast() {
+			all = append(all, p.Addr().String())
+		}
+	}
+	return all
+}

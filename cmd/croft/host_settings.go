@@ -1,0 +1,207 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/adrg/xdg"
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/internal/settings"
+)
+
+// hostSettings are the settings of what runs on hosts: croft up, compute,
+// mdserver and placement. compute.yaml.example tells them to people.
+type hostSettings struct {
+	StateDir string `yaml:"state_dir"`
+
+	Host struct {
+		Name     string `yaml:"name"`
+		Location string `yaml:"location"`
+	} `yaml:"host"`
+
+	Etcd struct {
+		Endpoints []string `yaml:"endpoints"`
+		Listen    string   `yaml:"listen"`
+	} `yaml:"etcd"`
+
+	Placement struct {
+		Endpoint string `yaml:"endpoint"`
+		Token    string `yaml:"token"`
+		Listen   string `yaml:"listen"`
+	} `yaml:"placement"`
+
+	API struct {
+		Listen string `yaml:"listen"`
+	} `yaml:"api"`
+
+	Hypervisor string `yaml:"hypervisor"`
+	Libvirt    struct {
+		URI              string        `yaml:"uri"`
+		VirtType         string        `yaml:"virt_type"`
+		StopGrace        time.Duration `yaml:"stop_grace"`
+		EmulatorCacheMiB int           `yaml:"emulator_cache_mib"`
+	} `yaml:"libvirt"`
+	Sim struct {
+		Boot time.Duration `yaml:"boot"`
+	} `yaml:"sim"`
+
+	Network struct {
+		Name   string `yaml:"name"`
+		Bridge string `yaml:"bridge"`
+	} `yaml:"network"`
+
+	Metadata struct {
+		Server bool `yaml:"server"`
+		Disk   bool `yaml:"disk"`
+	} `yaml:"metadata"`
+
+	Offer struct {
+		VCPURatio         float64  `yaml:"vcpu_ratio"`
+		MemoryRatio       float64  `yaml:"memory_ratio"`
+		DiskRatio         float64  `yaml:"disk_ratio"`
+		ReservedVCPUs     int64    `yaml:"reserved_vcpus"`
+		ReservedMemoryMiB int64    `yaml:"reserved_memory_mib"`
+		ReservedDiskGiB   int64    `yaml:"reserved_disk_gib"`
+		Traits            []string `yaml:"traits"`
+	} `yaml:"offer"`
+
+	Images struct {
+		CacheGiB int64 `yaml:"cache_gib"`
+	} `yaml:"images"`
+
+	MaxBuilds int           `yaml:"max_builds"`
+	Resync    time.Duration `yaml:"resync"`
+	Sweep     time.Duration `yaml:"sweep"`
+	LogLevel  string        `yaml:"log_level"`
+}
+
+func defaultHostSettings() hostSettings {
+	var s hostSettings
+	s.StateDir = defaultStateDir()
+	s.Etcd.Endpoints = []string{"http://127.0.0.1:2379"}
+	s.Etcd.Listen = "127.0.0.1:2379"
+	s.Placement.Endpoint = "http://127.0.0.1:8778"
+	s.Placement.Token = "admin"
+	s.Placement.Listen = "127.0.0.1:8778"
+	s.API.Listen = "127.0.0.1:8779"
+	s.Hypervisor = "libvirt"
+	s.Libvirt.URI = "qemu:///system"
+	s.Libvirt.VirtType = "auto"
+	s.Libvirt.StopGrace = time.Minute
+	s.Libvirt.EmulatorCacheMiB = 128
+	s.Sim.Boot = 2 * time.Second
+	s.Network.Name = "default"
+	s.Metadata.Server = true
+	s.Offer.VCPURatio, s.Offer.MemoryRatio, s.Offer.DiskRatio = 4, 1, 1
+	s.Offer.ReservedMemoryMiB = 512
+	s.Images.CacheGiB = 64
+	s.MaxBuilds = 4
+	s.Resync = 30 * time.Second
+	s.Sweep = time.Minute
+	s.LogLevel = "info"
+	return s
+}
+
+// defaultStateDir is the machine's for root and the user's own for others.
+func defaultStateDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/croft"
+	}
+	return filepath.Join(xdg.StateHome, "croft")
+}
+
+// Validate refuses what no part could work with.
+func (s *hostSettings) Validate() error {
+	invalid := func(format string, args ...any) error { return croft.Errorf(croft.Invalid, format, args...) }
+	switch {
+	case s.StateDir == "":
+		return invalid("state_dir is empty: name a directory")
+	case s.Hypervisor != "libvirt" && s.Hypervisor != "sim":
+		return invalid("hypervisor is %q: use libvirt or sim", s.Hypervisor)
+	case s.Network.Name == "" && s.Network.Bridge == "" && s.Hypervisor == "libvirt":
+		return invalid("network.name and network.bridge are both empty: guests need one of them")
+	case s.Offer.VCPURatio <= 0 || s.Offer.MemoryRatio <= 0 || s.Offer.DiskRatio <= 0:
+		return invalid("offer: the ratios must be greater than 0")
+	case s.Offer.ReservedVCPUs < 0 || s.Offer.ReservedMemoryMiB < 0 || s.Offer.ReservedDiskGiB < 0:
+		return invalid("offer: what is reserved cannot be negative")
+	case s.MaxBuilds < 1:
+		return invalid("max_builds is %d: use 1 or more", s.MaxBuilds)
+	case s.Resync <= 0 || s.Sweep <= 0:
+		return invalid("resync and sweep must be longer than 0")
+	case s.Images.CacheGiB < 1:
+		return invalid("images.cache_gib is %d: use 1 or more", s.Images.CacheGiB)
+	}
+	if _, err := s.logLevel(); err != nil {
+		return invalid("log_level is %q: use debug, info, warn or error", s.LogLevel)
+	}
+	return nil
+}
+
+func (s *hostSettings) logLevel() (slog.Level, error) {
+	var level slog.Level
+	err := level.UnmarshalText([]byte(s.LogLevel))
+	return level, err
+}
+
+// hostFlag is a flag that overrides a setting.
+type hostFlag struct{ flag, setting, usage string }
+
+var (
+	stateDirFlag  = hostFlag{"state-dir", "state_dir", "where the host keeps its identity, images and disks"}
+	logLevelFlag  = hostFlag{"log-level", "log_level", "debug, info, warn or error"}
+	etcdFlag      = hostFlag{"etcd", "etcd.endpoints", "etcd's endpoints, separated by commas"}
+	placementFlag = hostFlag{"placement", "placement.endpoint", "the Placement server"}
+	tokenFlag     = hostFlag{"token", "placement.token", "token of the Placement server's administrator"}
+	agentFlags    = []hostFlag{
+		{"hypervisor", "hypervisor", "libvirt, or sim for guests that exist only in memory"},
+		{"virt-type", "libvirt.virt_type", "auto, kvm, or qemu for software emulation"},
+		{"network", "network.name", "libvirt network that guests are on"},
+		{"bridge", "network.bridge", "bridge of the host that guests are on too"},
+		{"location", "host.location", "where the host stands, such as site1/row2/rack7"},
+		{"api-listen", "api.listen", "address of the agent's HTTP API"},
+	}
+	embeddedFlags = []hostFlag{
+		{"etcd-listen", "etcd.listen", "address of the embedded etcd"},
+		{"placement-listen", "placement.listen", "address of the embedded Placement"},
+	}
+)
+
+// addHostFlags gives a command its flags and --settings.
+func addHostFlags(cmd *cobra.Command, flags ...hostFlag) {
+	cmd.Flags().String("settings", "", "file of settings (default: the first compute.yaml in ./, ~/.config/croft, /etc/croft)")
+	for _, f := range flags {
+		cmd.Flags().String(f.flag, "", f.usage+" (setting "+f.setting+")")
+	}
+}
+
+// loadHostSettings reads the settings that a command runs with and makes its log.
+func loadHostSettings(cmd *cobra.Command, flags ...hostFlag) (hostSettings, *slog.Logger, error) {
+	given := map[string]string{}
+	for _, f := range flags {
+		if cmd.Flags().Changed(f.flag) {
+			given[f.setting] = cmd.Flags().Lookup(f.flag).Value.String()
+		}
+	}
+	file, _ := cmd.Flags().GetString("settings")
+	s, from, err := settings.Load(defaultHostSettings(), settings.Source{Name: "compute.yaml", File: file, Flags: given})
+	if err != nil {
+		return s, nil, err
+	}
+	if s.StateDir, err = filepath.Abs(strings.TrimSpace(s.StateDir)); err != nil {
+		return s, nil, croft.Errorf(croft.Invalid, "state_dir: %w", err)
+	}
+	level, err := s.logLevel()
+	if err != nil {
+		return s, nil, croft.Errorf(croft.Invalid, "log_level: %w", err)
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+	if from != "" {
+		log.Debug("settings read", "file", from)
+	}
+	return s, log, nil
+}

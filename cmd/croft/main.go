@@ -1,0 +1,21 @@
+// Command croft is the whole cloud in one binary: each subcommand is one of its
+// programs. Invoked as schedule, compute or mdserver, it is that subcommand.
+//
+// Results go to stdout and words to stderr; the exit code tells the kind of error.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// version is set when the binary is built.
+var version = "development"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(Run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr))
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"croft"
+)
+
+// parts are the running parts of a process. They end in the reverse order of
+// their start, so that each may rely on those before it to its own end.
+type parts struct {
+	running []*part
+	failed  chan error // the first failure; later ones are returned by end
+}
+
+type part struct {
+	name   string
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func newParts() *parts { return &parts{failed: make(chan error, 1)} }
+
+// start runs a part until end, or until it fails. It outlives ctx, whose end is
+// only the sign to end all parts in order.
+func (p *parts) start(ctx context.Context, name string, run func(context.Context) error) {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	one := &part{name: name, cancel: cancel, ended: make(chan error, 1)}
+	p.running = append(p.running, one)
+	go func() {
+		err := run(own)
+		if own.Err() == nil {
+			select {
+			case p.failed <- stopped(name, err):
+			default:
+			}
+			err = nil // told already
+		}
+		one.ended <- err
+	}()
+}
+
+func stopped(name string, err error) error {
+	if err == nil {
+		return fmt.Errorf("%s ended by itself", name)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// wait returns when ctx ends (nil) or a part fails.
+func (p *parts) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-p.failed:
+		return err
+	}
+}
+
+// end ends all parts, the last first.
+func (p *parts) end() error {
+	var errs []error
+	for i := len(p.running) - 1; i >= 0; i-- {
+		one := p.running[i]
+		one.cancel()
+		if err := <-one.ended; err != nil && !errors.Is(err, context.Canceled) {
+			errs = append(errs, fmt.Errorf("end %s: %w", one.name, err))
+		}
+	}
+	p.running = nil
+	return errors.Join(errs...)
+}
+
+// listen opens a TCP address that a setting names. Conflict: it is in use.
+func listen(ctx context.Context, address, setting string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, croft.Errorf(croft.Conflict, "%s: %s is in use; stop what listens there or set another address", setting, address)
+	}
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "%s: %w", setting, err)
+	}
+	return l, nil
+}
+
+// serve answers on l until ctx ends; requests under way get a second to finish,
+// then their contexts end, which ends those that would go on for ever.
+func serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
+	defer endRequests()
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	err := shutdown(ctx, server, time.Second)
+	if err != nil {
+		endRequests()
+		err = shutdown(ctx, server, 4*time.Second)
+	}
+	if err != nil {
+		err = server.Close()
+	}
+	<-ended
+	return err
+}
+
+func shutdown(ctx context.Context, server *http.Server, grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	return server.Shutdown(ctx)
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/internal/nearest"
+)
+
+// commands are croft's subcommands, each made in a file of its own.
+func commands() []*cobra.Command {
+	return []*cobra.Command{
+		scheduleCommand(),
+		upCommand(),
+		computeCommand(),
+		mdserverCommand(),
+		placementCommand(),
+		doctorCommand(),
+		completionCommand(),
+		manCommand(),
+	}
+}
+
+// Run is the program: args as the process has them, the result an exit code. It
+// returns when all that it began has ended.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	cmd := program(args[0])
+	cmd.SetArgs(args[1:])
+	cmd.SetIn(stdin)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	err := cmd.ExecuteContext(ctx)
+	report(stderr, err)
+	return exitCode(err)
+}
+
+// program is the command that the binary is under this name.
+func program(name string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "croft",
+		Short: "A small cloud for virtual machines",
+		Long: `croft is a small cloud for virtual machines: hosts offer inventory, a claim takes
+some of it atomically, an order tells the host's agent, the agent makes it so.
+
+  croft up                                                a cloud on this machine
+  croft schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --wait    a virtual machine in it`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return croft.Errorf(croft.Invalid, "there is no command %q%s", args[0], nearest.Hint(args[0], names(cmd)))
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	for _, sub := range commands() {
+		if sub.Name() == strings.TrimSuffix(filepath.Base(name), ".exe") {
+			sub.AddCommand(completionCommand())
+			return finished(sub)
+		}
+		root.AddCommand(sub)
+	}
+	return finished(root)
+}
+
+// finished gives a root what all roots have.
+func finished(root *cobra.Command) *cobra.Command {
+	root.Version = version
+	root.SetVersionTemplate("croft {{.Version}}\n")
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.DisableSuggestions = true
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(flagError)
+	return root
+}
+
+// flagError says what is wrong with a flag, and where it is only mistyped, the
+// right one.
+func flagError(cmd *cobra.Command, err error) error {
+	var flags []string
+	for flag := range allFlags(cmd) {
+		flags = append(flags, "--"+flag.Name)
+	}
+	unknown, found := strings.CutPrefix(err.Error(), "unknown flag: ")
+	if !found {
+		return croft.Errorf(croft.Invalid, "%w; see %s --help", err, cmd.CommandPath())
+	}
+	if hint := nearest.Hint(unknown, flags); hint != "" {
+		return croft.Errorf(croft.Invalid, "%s has no flag %s%s", cmd.CommandPath(), unknown, hint)
+	}
+	return croft.Errorf(croft.Invalid, "%s has no flag %s; see %s --help", cmd.CommandPath(), unknown, cmd.CommandPath())
+}
+
+// names are the names of a command's subcommands.
+func names(cmd *cobra.Command) []string {
+	var all []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			all = append(all, sub.Name())
+		}
+	}
+	return all
+}
+
+// count wants at least and at most so many arguments; most is -1 for any number.
+func count(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || most >= 0 && len(args) > most {
+			return croft.Errorf(croft.Invalid, "usage: %s", cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// several is the outcome of a command that did many things: each error was about
+// one of them. The exit code is that of the first.
+type several []error
+
+func (s several) Error() string { return fmt.Sprintf("%d of them: %v", len(s), s[0]) }
+
+func (s several) Unwrap() []error { return s }
+
+// join makes one error of those that are not nil, nil where there is none.
+func join(errs ...error) error {
+	var all several
+	for _, err := range errs {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return all
+}
+
+// report prints an error as one line for each thing that went wrong, once.
+func report(stderr io.Writer, err error) {
+	if err == nil {
+		return
+	}
+	if all, ok := errors.AsType[several](err); ok {
+		for _, err := range all {
+			report(stderr, err)
+		}
+		return
+	}
+	if errors.Is(err, context.Canceled) {
+		fmt.Fprintln(stderr, "croft: interrupted:", err)
+		return
+	}
+	fmt.Fprintln(stderr, "croft:", err)
+}
+
+// exitCode is that of the kind; a deadline that passed counts as unavailable.
+func exitCode(err error) int {
+	if croft.KindOf(err) == "" && errors.Is(err, context.DeadlineExceeded) {
+		return croft.ExitUnavailable
+	}
+	return croft.ExitCode(err)
+}

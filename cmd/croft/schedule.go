@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/internal/nearest"
+	"croft/placementclient"
+	"croft/schedule"
+)
+
+// scheduleCommand asks for instances and looks after them.
+func scheduleCommand() *cobra.Command {
+	var ask asking
+	cmd := &cobra.Command{
+		Use:   "schedule QUERY [IMAGE] | UUID|NAME",
+		Short: "Ask for a virtual machine, or show one",
+		Long: `schedule asks for a virtual machine with the resources of QUERY, a query of
+Placement, that boots IMAGE: a name from the catalog, a URL, or an absolute path on
+the hosts. It claims the resources on the host with the most room, tells the host,
+and prints
+
+  NOTIFIED TARGET, <host>, OF INSTANCE <instance>
+
+or, where nothing fits, NO ALLOCATIONS LEFT, and on stderr what each host lacks.
+With a UUID or a name it shows that instance: its address, or with -o everything.
+
+Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conflict
+(a name is taken), 6 something does not answer, or not in time.`,
+		Example: `  schedule resources=VCPU:1,MEMORY_MB:256,DISK_GB:1
+  schedule VCPU:2,MEMORY_MB:2048,DISK_GB:10 debian-12 --name web --wait
+  schedule 'resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&required=HW_CPU_X86_AVX2' --count 3
+  ssh debian@$(schedule web)`,
+		Args:              count(1, 2),
+		ValidArgsFunction: completeInstances(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if schedule.LooksLikeQuery(args[0]) {
+				return ask.run(cmd, args)
+			}
+			if len(args) > 1 {
+				return croft.Errorf(croft.Invalid, "%q is no query, and only a query has an image after it", args[0])
+			}
+			return mistyped(cmd, args[0], show(cmd, args))
+		},
+	}
+	addScheduleFlags(cmd.PersistentFlags())
+	addWaitFlags(cmd.Flags(), "the instance runs and has an address")
+	ask.addFlags(cmd.Flags())
+	cmd.AddCommand(showCommand(), listCommand(), destroyCommand(), stopCommand(), startCommand(), consoleCommand())
+	// Fails for a flag that does not exist or has a completion, and this one is defined above.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// mistyped proposes a subcommand where the name of no instance is close to one.
+func mistyped(cmd *cobra.Command, word string, err error) error {
+	if hint := nearest.Hint(word, names(cmd)); hint != "" && errors.Is(err, croft.NotFound) {
+		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
+	}
+	return err
+}
+
+// client is one command's connection to the cloud.
+type client struct {
+	*schedule.Scheduler
+	settings scheduleSettings
+	project  croft.Project
+	store    *etcdstore.Store
+}
+
+// connect reads the settings and connects. Close the client.
+func connect(cmd *cobra.Command) (*client, error) {
+	s, err := loadSchedule(cmd.Flags())
+	if err != nil {
+		return nil, err
+	}
+	return dial(cmd.Context(), s)
+}
+
+// dial connects to what the settings name. Placement is not asked anything yet.
+func dial(ctx context.Context, s scheduleSettings) (*client, error) {
+	claims, err := placementclient.New(placementclient.Config{Endpoint: s.Placement.Endpoint, Auth: placementclient.Token(s.Placement.Token)})
+	if err != nil {
+		return nil, err
+	}
+	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.Etcd.Endpoints})
+	if err != nil {
+		return nil, err
+	}
+	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: store, Claims: claims})
+	if err != nil {
+		return nil, join(err, store.Close())
+	}
+	return &client{Scheduler: scheduler, settings: s, project: croft.Project(s.Project), store: store}, nil
+}
+
+// with connects, does something and closes the connection.
+func with(cmd *cobra.Command, do func(context.Context, *client) error) error {
+	c, err := connect(cmd)
+	if err != nil {
+		return err
+	}
+	return c.do(cmd.Context(), do)
+}
+
+// do does something and closes the connection.
+func (c *client) do(ctx context.Context, do func(context.Context, *client) error) error {
+	err := do(ctx, c)
+	if closed := c.store.Close(); err == nil {
+		err = closed
+	}
+	return err
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+)
+
+func consoleCommand() *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use:               "console UUID|NAME",
+		Short:             "Print what the guest wrote to its serial console",
+		Args:              count(1, 1),
+		ValidArgsFunction: completeInstances(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return with(cmd, func(ctx context.Context, c *client) error {
+				st, err := c.View.Find(ctx, c.project, args[0])
+				if err != nil {
+					return err
+				}
+				return console(ctx, cmd.OutOrStdout(), st, follow)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing what the guest writes, until interrupted")
+	return cmd
+}
+
+// console copies the console's log from the instance's host.
+func console(ctx context.Context, w io.Writer, st croft.Status, follow bool) error {
+	name := st.Instance.Name
+	if st.Host == nil || st.Host.API == "" {
+		return croft.Errorf(croft.NotFound, "instance %s has no console: it is on no host yet", name)
+	}
+	address := strings.TrimSuffix(st.Host.API, "/") + "/v1/instances/" + string(st.Instance.ID) + "/console"
+	if follow {
+		address += "?follow=1"
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return fmt.Errorf("read the console of %s: %w", name, err)
+	}
+	request.Header.Set("Authorization", "Bearer "+st.Host.Token)
+	answer, err := consoleClient.Do(request)
+	if err != nil {
+		return consoleError(ctx, st, follow, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return refusal(st, answer)
+	}
+	if _, err := io.Copy(w, answer.Body); err != nil {
+		return consoleError(ctx, st, follow, err)
+	}
+	return nil
+}
+
+// consoleClient waits for a host as long as for anything else that may not answer;
+// what the guest writes may take any time.
+var consoleClient = &http.Client{Transport: &http.Transport{
+	DialContext:           (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
+	ResponseHeaderTimeout: 10 * time.Second,
+	DisableKeepAlives:     true,
+}}
+
+// consoleError is nil where somebody who followed the console had seen enough.
+func consoleError(ctx context.Context, st croft.Status, follow bool, err error) error {
+	if follow && errors.Is(ctx.Err(), context.Canceled) {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("read the console of %s: %w", st.Instance.Name, err)
+	}
+	return croft.Errorf(croft.Unavailable, "read the console of %s: its host %s does not answer at %s (%w); is the agent running there?",
+		st.Instance.Name, st.Host.Name, st.Host.API, errors.Unwrap(err))
+}
+
+// refusal is what the host's agent said.
+func refusal(st croft.Status, answer *http.Response) error {
+	kind := croft.Unavailable
+	switch answer.StatusCode {
+	case http.StatusNotFound:
+		kind = croft.NotFound
+	case http.StatusUnauthorized, http.StatusBadRequest:
+		kind = croft.Invalid
+	}
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // the status is enough where the rest is lost
+	words := cmp.Or(strings.TrimSpace(string(text)), answer.Status)
+	return croft.Errorf(kind, "read the console of %s on host %s: %s", st.Instance.Name, st.Host.Name, words)
+}

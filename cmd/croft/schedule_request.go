@@ -1,0 +1,281 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"croft"
+	"croft/image"
+	"croft/schedule"
+)
+
+// asking is `schedule QUERY [IMAGE]` with its flags.
+type asking struct {
+	name, uuid, userData string
+	keys                 []string
+	count                int
+}
+
+func (a *asking) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&a.name, "name", "", "`name` of the instance, its host name too (vm- and the beginning of its UUID)")
+	flags.StringVar(&a.uuid, "uuid", "", "`UUID` of the instance (a random one)")
+	flags.StringArrayVar(&a.keys, "key", nil, "public SSH `key` that may log in: a file, a pattern of files or the key itself; repeat for more (keys)")
+	flags.StringVar(&a.userData, "user-data", "", "`file` that the guest gets as its user-data; - reads stdin")
+	flags.IntVar(&a.count, "count", 1, "ask for this many instances at once, named name-1, name-2 ...")
+}
+
+// run asks for the instances. All that can be checked here is checked before
+// anything is asked for.
+func (a *asking) run(cmd *cobra.Command, args []string) error {
+	s, err := loadSchedule(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	if cmd.Flags().Changed("key") {
+		s.Keys = a.keys
+	}
+	if len(args) > 1 {
+		s.Image = args[1]
+	}
+	requests, err := a.requests(s, args[0], cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	c, err := dial(cmd.Context(), s)
+	if err != nil {
+		return err
+	}
+	return c.do(cmd.Context(), func(ctx context.Context, c *client) error {
+		return c.request(ctx, cmd, requests)
+	})
+}
+
+// requests turns flags and arguments into one request for each instance.
+func (a *asking) requests(s scheduleSettings, query string, stdin io.Reader) ([]schedule.Request, error) {
+	one, err := a.request(s, query, stdin)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.count < 1:
+		return nil, croft.Errorf(croft.Invalid, "--count %d: ask for at least one", a.count)
+	case a.count == 1:
+		return []schedule.Request{one}, nil
+	case a.uuid != "":
+		return nil, croft.Errorf(croft.Invalid, "--uuid names one instance, and --count asks for %d", a.count)
+	}
+	var all []schedule.Request
+	for i := range a.count {
+		next := one
+		next.ID = croft.NewInstanceID()
+		if a.name != "" {
+			next.Name = fmt.Sprintf("%s-%d", a.name, i+1)
+			if err := schedule.CheckName(next.Name); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, next)
+	}
+	return all, nil
+}
+
+func (a *asking) request(s scheduleSettings, query string, stdin io.Reader) (r schedule.Request, err error) {
+	r = schedule.Request{Project: croft.Project(s.Project), Name: a.name}
+	if r.Query, err = schedule.ParseQuery(query); err != nil {
+		return r, err
+	}
+	if a.name != "" {
+		if err := schedule.CheckName(a.name); err != nil {
+			return r, err
+		}
+	}
+	r.ID = croft.NewInstanceID()
+	if a.uuid != "" {
+		if r.ID, err = croft.ParseInstanceID(a.uuid); err != nil {
+			return r, err
+		}
+	}
+	if r.Keys, err = readKeys(s.Keys); err != nil {
+		return r, err
+	}
+	if r.UserData, err = a.readUserData(stdin); err != nil {
+		return r, err
+	}
+	r.Image, err = resolveImage(s.Image)
+	return r, err
+}
+
+// resolveImage is the reference that the hosts get for a name.
+func resolveImage(name string) (string, error) {
+	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
+	if err != nil {
+		return "", err
+	}
+	entry, err := catalog.Resolve(name)
+	if err != nil {
+		return "", err
+	}
+	return entry.Reference()
+}
+
+// readUserData reads no more than an instance may carry, and a byte to tell.
+func (a *asking) readUserData(stdin io.Reader) ([]byte, error) {
+	from := stdin
+	switch a.userData {
+	case "":
+		return nil, nil
+	case "-":
+	default:
+		f, err := os.Open(a.userData)
+		if err != nil {
+			return nil, croft.Errorf(croft.Invalid, "read the user-data: %w", err)
+		}
+		defer f.Close()
+		from = f
+	}
+	data, err := io.ReadAll(io.LimitReader(from, croft.MaxUserData+1))
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "read the user-data: %w", err)
+	}
+	if len(data) > croft.MaxUserData {
+		return nil, croft.Errorf(croft.Invalid, "the user-data has more than 64 KiB, the most that an instance may carry: let it fetch the rest")
+	}
+	return data, nil
+}
+
+// outcome is what became of one request.
+type outcome struct {
+	decision schedule.Decision
+	err      error
+}
+
+// request asks for all instances at once, says what became of each in their order,
+// and waits for those that were scheduled.
+func (c *client) request(ctx context.Context, cmd *cobra.Command, requests []schedule.Request) error {
+	outcomes := make([]outcome, len(requests))
+	var work sync.WaitGroup
+	for i, r := range requests {
+		work.Go(func() { outcomes[i].decision, outcomes[i].err = c.Request(ctx, r) })
+	}
+	work.Wait()
+	text := c.settings.Output == formatText
+	if text {
+		printOutcomes(cmd.OutOrStdout(), outcomes)
+	}
+	errs := make([]error, len(outcomes))
+	var instances []croft.Instance
+	for i, o := range outcomes {
+		if errs[i] = o.err; o.err == nil {
+			instances = append(instances, o.decision.Instance)
+		}
+	}
+	explain(cmd, outcomes)
+	if c.settings.Wait {
+		errs = append(errs, c.waitForNew(ctx, cmd, instances))
+	}
+	if !text && len(instances) > 0 {
+		errs = append(errs, c.printInstances(ctx, cmd, instances, len(requests) > 1))
+	}
+	return join(errs...)
+}
+
+// printOutcomes prints the lines that scripts look for.
+func printOutcomes(w io.Writer, outcomes []outcome) {
+	for _, o := range outcomes {
+		switch {
+		case o.err == nil:
+			fmt.Fprintf(w, "NOTIFIED TARGET, %s, OF INSTANCE %s\n", o.decision.Host.ID, o.decision.Instance.ID)
+		case errors.Is(o.err, croft.NoCapacity):
+			fmt.Fprintln(w, "NO ALLOCATIONS LEFT")
+		}
+	}
+}
+
+// explain prints once why nothing was left.
+func explain(cmd *cobra.Command, outcomes []outcome) {
+	const most = 12 // rows
+	for _, o := range outcomes {
+		why, ok := errors.AsType[*schedule.Explanation](o.err)
+		if !ok || len(why.Rows) == 0 {
+			continue
+		}
+		t := table{color: isColored(cmd.ErrOrStderr())}
+		t.head("HOST", "MISSING")
+		for i, row := range why.Rows {
+			if i == most {
+				t.texts(fmt.Sprintf("... and %d more", len(why.Rows)-most))
+				break
+			}
+			host, missing := row.Hosts[0], row.Missing[0]
+			if n := len(row.Hosts) - 1; n > 0 {
+				host = fmt.Sprintf("%s and %d more", host, n)
+			}
+			for _, more := range row.Missing[1:] {
+				missing += ", " + more
+			}
+			t.texts(host, missing)
+		}
+		_ = t.print(cmd.ErrOrStderr())
+		return
+	}
+}
+
+// waitForNew waits until the instances run. One that fails is destroyed again, so
+// that a failed command leaves nothing; one that takes too long is left to go on.
+func (c *client) waitForNew(ctx context.Context, cmd *cobra.Command, instances []croft.Instance) error {
+	errs := c.wait(ctx, cmd, instances, schedule.Running)
+	var failed []croft.Instance
+	for i, err := range errs {
+		if _, ok := errors.AsType[*schedule.Failure](err); ok {
+			failed = append(failed, instances[i])
+		} else if errors.Is(err, croft.Unavailable) {
+			errs[i] = croft.Errorf(croft.Unavailable, "%w; it goes on: `schedule %s` shows it, `schedule destroy %s` ends it", err, instances[i].Name, instances[i].Name)
+		}
+	}
+	return join(append(errs, c.remove(ctx, failed))...)
+}
+
+// remove destroys instances that failed and waits for a while until they are gone.
+func (c *client) remove(ctx context.Context, instances []croft.Instance) error {
+	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
+	defer cancel()
+	errs := make([]error, len(instances))
+	var work sync.WaitGroup
+	for i, inst := range instances {
+		work.Go(func() {
+			if _, err := c.Destroy(ctx, inst.Project, string(inst.ID), false); err != nil {
+				errs[i] = fmt.Errorf("remove what is left of it: %w", err)
+				return
+			}
+			errs[i] = c.Wait(ctx, inst, schedule.Gone, nil)
+		})
+	}
+	work.Wait()
+	return join(errs...)
+}
+
+// printInstances prints everything about the instances, as they are now.
+func (c *client) printInstances(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, list bool) error {
+	var all []croft.Status
+	for _, inst := range instances {
+		st, err := c.View.Find(ctx, inst.Project, string(inst.ID))
+		if errors.Is(err, croft.NotFound) {
+			continue // it failed and was removed
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, st)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return printStatuses(cmd, cmp.Or(c.settings.Output, formatText), all, list)
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"croft"
+	"croft/internal/nearest"
+	"croft/internal/settings"
+)
+
+// scheduleFile is the name of the file with the settings of schedule.
+const scheduleFile = "schedule.yaml"
+
+// scheduleSettings are what schedule.yaml may say; the file of that name at the
+// top of the source explains each and holds the defaults.
+type scheduleSettings struct {
+	Etcd struct {
+		Endpoints []string `yaml:"endpoints"`
+	} `yaml:"etcd"`
+	Placement struct {
+		Endpoint string `yaml:"endpoint"`
+		Token    string `yaml:"token"`
+	} `yaml:"placement"`
+	Project string        `yaml:"project"`
+	Image   string        `yaml:"image"`
+	Keys    []string      `yaml:"keys"`
+	Wait    bool          `yaml:"wait"`
+	Timeout time.Duration `yaml:"timeout"`
+	Output  string        `yaml:"output"`
+}
+
+func scheduleDefaults() scheduleSettings {
+	s := scheduleSettings{
+		Project: string(croft.DefaultProject),
+		Image:   "tiny",
+		Keys:    []string{"~/.ssh/*.pub"},
+		Timeout: 5 * time.Minute,
+		Output:  formatText,
+	}
+	s.Etcd.Endpoints = []string{"http://127.0.0.1:2379"}
+	s.Placement.Endpoint = "http://127.0.0.1:8778"
+	s.Placement.Token = "admin"
+	return s
+}
+
+// Validate checks what the types do not.
+func (s *scheduleSettings) Validate() error {
+	if len(s.Etcd.Endpoints) == 0 {
+		return fmt.Errorf("etcd.endpoints is empty: name at least one, such as http://127.0.0.1:2379")
+	}
+	for _, endpoint := range append(slices.Clone(s.Etcd.Endpoints), s.Placement.Endpoint) {
+		if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return fmt.Errorf("%q is no address of a server, such as http://127.0.0.1:2379", endpoint)
+		}
+	}
+	if !slices.Contains(formats, s.Output) {
+		return fmt.Errorf("output %q is none of text, table, json and yaml%s", s.Output, nearest.Hint(s.Output, formats))
+	}
+	if s.Timeout <= 0 {
+		return fmt.Errorf("timeout %s is not longer than nothing", s.Timeout)
+	}
+	return nil
+}
+
+// scheduleFlags are the flags that stand for settings, by their paths.
+var scheduleFlags = map[string]string{
+	"etcd": "etcd.endpoints", "placement": "placement.endpoint", "project": "project",
+	"output": "output", "wait": "wait", "timeout": "timeout",
+}
+
+// addScheduleFlags defines the flags that all commands of schedule share.
+func addScheduleFlags(flags *pflag.FlagSet) {
+	flags.String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
+	flags.String("etcd", "", "`URLs` of etcd, with commas (etcd.endpoints)")
+	flags.String("placement", "", "`URL` of Placement (placement.endpoint)")
+	flags.String("project", "", "`name` of the project that owns the instances (project)")
+	flags.StringP("output", "o", "", "print text, table, json or yaml (`format`; output)")
+}
+
+// addWaitFlags defines the flags of commands that can wait for what they ordered.
+func addWaitFlags(flags *pflag.FlagSet, what string) {
+	flags.Bool("wait", false, "wait until "+what+" (wait)")
+	flags.Duration("timeout", 0, "wait no longer than this `duration` (timeout)")
+}
+
+// loadSchedule reads the settings with the flags that were given over them.
+func loadSchedule(flags *pflag.FlagSet) (scheduleSettings, error) {
+	given := map[string]string{}
+	flags.Visit(func(f *pflag.Flag) {
+		if path, ok := scheduleFlags[f.Name]; ok {
+			given[path] = f.Value.String()
+		}
+	})
+	file, err := flags.GetString("settings")
+	if err != nil {
+		return scheduleSettings{}, err
+	}
+	s, _, err := settings.Load(scheduleDefaults(), settings.Source{Name: scheduleFile, File: file, Flags: given})
+	return s, err
+}

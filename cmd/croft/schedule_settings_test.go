@@ -1,0 +1,37 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"croft/internal/settings"
+)
+
+// The file at the top of the source tells the settings to people, and whoever runs
+// schedule there reads it: it changes nothing.
+func TestScheduleYAMLHoldsTheDefaults(t *testing.T) {
+	const file = "../../schedule.yaml"
+	noEnvironment := func(string) (string, bool) { return "", false }
+	got, _, err := settings.Load(scheduleSettings{}, settings.Source{File: file, Env: noEnvironment})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(scheduleDefaults(), got); diff != "" {
+		t.Errorf("%s differs from the defaults: %s", file, diff)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := ""
+	for line := range strings.Lines(string(text)) {
+		set := !strings.HasPrefix(strings.TrimSpace(line), "#") && strings.TrimSpace(line) != ""
+		if set && !strings.HasSuffix(strings.TrimSpace(line), ":") && !strings.HasPrefix(line, "timeout") && !strings.HasPrefix(strings.TrimSpace(before), "#") {
+			t.Errorf("no comment says what this is: %s", line)
+		}
+		before = line
+	}
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/schedule"
+)
+
+// showCommand shows instances, those too that have the name of a subcommand.
+func showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show UUID|NAME...",
+		Short: "Show the address of an instance, or with -o everything",
+		Long: `show prints the address of an instance, or with -o table, json or yaml all that is
+known of it: the record, the order, what its host last saw, the host.`,
+		Args:              count(1, -1),
+		ValidArgsFunction: completeInstances(-1),
+		RunE:              show,
+	}
+	addWaitFlags(cmd.Flags(), "the instance runs and has an address")
+	return cmd
+}
+
+func show(cmd *cobra.Command, args []string) error {
+	return with(cmd, func(ctx context.Context, c *client) error {
+		var all []croft.Status
+		var errs []error
+		for _, arg := range args {
+			st, err := c.find(ctx, cmd, arg)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			all = append(all, st)
+		}
+		if c.settings.Output == formatText {
+			errs = append(errs, printAddresses(cmd, all))
+		} else if len(all) > 0 {
+			errs = append(errs, printStatuses(cmd, c.settings.Output, all, len(args) > 1))
+		}
+		return join(errs...)
+	})
+}
+
+// find reads an instance and, where that is asked for, waits until it runs first.
+func (c *client) find(ctx context.Context, cmd *cobra.Command, idOrName string) (croft.Status, error) {
+	st, err := c.View.Find(ctx, c.project, idOrName)
+	if err != nil || !c.settings.Wait {
+		return st, err
+	}
+	if errs := c.wait(ctx, cmd, []croft.Instance{st.Instance}, schedule.Running); errs[0] != nil {
+		return st, errs[0]
+	}
+	return c.View.Find(ctx, c.project, string(st.Instance.ID))
+}
+
+// printAddresses prints one address for each instance. An instance without one is
+// an error, so that $(schedule web) is never empty unnoticed.
+func printAddresses(cmd *cobra.Command, all []croft.Status) error {
+	var errs []error
+	for _, st := range all {
+		if addr := address(st); addr != "" {
+			fmt.Fprintln(cmd.OutOrStdout(), addr)
+			continue
+		}
+		errs = append(errs, noAddress(st))
+	}
+	return join(errs...)
+}
+
+func noAddress(st croft.Status) error {
+	name, state := st.Instance.Name, schedule.Describe(&st)
+	if o := st.Observation; o != nil && o.State == croft.StateFailed {
+		return fmt.Errorf("instance %s has no address: it failed: %s", name, o.Error)
+	}
+	if state == string(croft.StateStopped) {
+		return fmt.Errorf("instance %s has no address: it is stopped; `schedule start %s` boots it", name, name)
+	}
+	return fmt.Errorf("instance %s has no address yet: it is %s; with --wait this waits for one", name, state)
+}
+
+// address is the one that people would use: IPv4 before IPv6, empty while the
+// instance does not run.
+func address(st croft.Status) string {
+	if st.Observation == nil || st.Observation.State != croft.StateRunning {
+		return ""
+	}
+	var best netip.Addr
+	for _, addr := range st.Observation.Addresses {
+		if !best.IsValid() || addr.Is4() && !best.Is4() {
+			best = addr
+		}
+	}
+	if !best.IsValid() {
+		return ""
+	}
+	return best.String()
+}
+
+// printStatuses prints all about instances in a format other than text.
+func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list bool) error {
+	if format == formatTable || format == formatText {
+		for i, st := range all {
+			if i > 0 {
+				fmt.Fprintln(cmd.OutOrStdout())
+			}
+			t := details(st)
+			t.color = isColored(cmd.OutOrStdout())
+			if err := t.print(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if list {
+		return printData(cmd.OutOrStdout(), format, all)
+	}
+	return printData(cmd.OutOrStdout(), format, all[0])
+}
+
+// details is everything about an instance, for people.
+func details(st croft.Status) *table {
+	t := &table{}
+	add := func(name, value string) {
+		if value != "" {
+			t.row(cell{name, bold}, cell{text: value})
+		}
+	}
+	inst := st.Instance
+	add("instance", string(inst.ID))
+	add("name", inst.Name)
+	add("project", string(inst.Project))
+	t.row(cell{"state", bold}, state(st))
+	if o := st.Observation; o != nil {
+		add("error", o.Error)
+		add("addresses", joined(o.Addresses))
+		add("mac", o.MAC)
+	}
+	if h := st.Host; h != nil {
+		add("host", h.Name+" "+string(h.ID))
+		add("hypervisor", h.VirtType)
+		add("location", h.Location)
+	}
+	add("resources", inst.Spec.Resources.String())
+	add("image", inst.Spec.Image)
+	for _, key := range inst.Spec.Keys {
+		add("key", shortKey(key))
+	}
+	if n := len(inst.Spec.UserData); n > 0 {
+		add("user-data", fmt.Sprintf("%d bytes", n))
+	}
+	add("generation", fmt.Sprint(inst.Generation))
+	add("created", inst.Created.Format(time.RFC3339))
+	return t
+}
+
+func joined(addrs []netip.Addr) string {
+	var texts []string
+	for _, a := range addrs {
+		texts = append(texts, a.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// shortKey leaves out the middle of a key that nobody reads.
+func shortKey(key string) string {
+	words := strings.Fields(key)
+	for i, word := range words {
+		if len(word) > 40 {
+			words[i] = word[:12] + "..." + word[len(word)-12:]
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// state is the word for where an instance stands, in its color.
+func state(st croft.Status) cell {
+	word := schedule.Describe(&st)
+	switch croft.State(word) {
+	case croft.StateRunning:
+		return cell{word, green}
+	case croft.StateFailed, "on a silent host":
+		return cell{word, red}
+	case croft.StateStopped:
+		return cell{text: word}
+	}
+	return cell{word, yellow}
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(leakFree{m}, map[string]func(){"croft": main, "schedule": main})
+}
+
+// leakFree fails where tests left goroutines behind.
+type leakFree struct{ m *testing.M }
+
+func (l leakFree) Run() int {
+	code := l.m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// TestScripts runs the scripts in testdata, which specify the commands.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":        exits,
+			"stdout-empty": stdoutEmpty,
+			"bigfile":      bigFile,
+			"capture":      capture,
+			"cloud":        startCloud,
+			"host":         changeHost,
+			"nothing-left": nothingLeft,
+		},
+		Setup: func(env *testscript.Env) error {
+			env.Values[cloudKey{}] = &scriptCloud{}
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("XDG_CONFIG_HOME", env.WorkDir+"/.config")
+			return nil
+		},
+	})
+}
+
+// exits CODE COMMAND... wants the command to end with the code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("%q ended with %d, want %d\nstdout: %sstderr: %s", args[1:], got, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	}
+	if lines := bytes.Count([]byte(ts.ReadFile("stderr")), []byte("\n")); want == 2 && lines != 1 {
+		ts.Fatalf("%q told what is wrong in %d lines, want one:\n%s", args[1:], lines, ts.ReadFile("stderr"))
+	}
+}
+
+// stdout-empty wants that the last command printed no result.
+func stdoutEmpty(ts *testscript.TestScript, _ bool, _ []string) {
+	if text := ts.ReadFile("stdout"); text != "" {
+		ts.Fatalf("stdout is %q, want nothing", text)
+	}
+}
+
+// capture NAME REGEXP sets a variable to what the group in REGEXP matches in stdout.
+func capture(ts *testscript.TestScript, _ bool, args []string) {
+	found := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if found == nil {
+		ts.Fatalf("no match for %s in %q", args[1], ts.ReadFile("stdout"))
+	}
+	ts.Setenv(args[0], found[1])
+}
+
+type cloudKey struct{}
+
+// scriptCloud is the script's cloud, once it has one.
+type scriptCloud struct{ *testCloud }
+
+func cloudOf(ts *testscript.TestScript) *scriptCloud {
+	return ts.Value(cloudKey{}).(*scriptCloud)
+}
+
+// cloud HOST=PLACES... starts a cloud with these hosts, which the script's commands
+// find by the environment.
+func startCloud(ts *testscript.TestScript, _ bool, args []string) {
+	c, err := newTestCloud(context.Background(), ts.MkAbs("cloud")) // it ends with the script
+	ts.Check(err)
+	ts.Defer(c.close)
+	cloudOf(ts).testCloud = c
+	for _, arg := range args {
+		name, places, _ := strings.Cut(arg, "=")
+		n, err := strconv.ParseInt(places, 10, 64)
+		ts.Check(err)
+		ts.Check(c.addHost(context.Background(), name, n))
+		ts.Setenv(name, string(c.hosts[name].id))
+	}
+	ts.Setenv("CROFT_ETCD_ENDPOINTS", c.etcd.Endpoint())
+	ts.Setenv("CROFT_PLACEMENT_ENDPOINT", c.placement.URL)
+}
+
+// host start|stop NAME starts or stops a host's agent; its guests stay.
+func changeHost(ts *testscript.TestScript, _ bool, args []string) {
+	c := cloudOf(ts)
+	if args[0] == "start" {
+		ts.Check(c.startHost(context.Background(), args[1]))
+	} else {
+		ts.Check(c.stopHost(context.Background(), args[1]))
+	}
+}
+
+// nothing-left wants no record, claim and domain in the cloud.
+func nothingLeft(ts *testscript.TestScript, _ bool, _ []string) {
+	left, err := cloudOf(ts).left(context.Background())
+	ts.Check(err)
+	if len(left) > 0 {
+		ts.Fatalf("left behind: %s", strings.Join(left, ", "))
+	}
+}
+
+// bigfile NAME SIZE makes a file.
+func bigFile(ts *testscript.TestScript, _ bool, args []string) {
+	size, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("#"), size), 0o600))
+}

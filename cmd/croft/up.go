@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore"
+	"croft/placement"
+)
+
+func upCommand() *cobra.Command {
+	flags := append([]hostFlag{stateDirFlag, logLevelFlag}, append(agentFlags, embeddedFlags...)...)
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run a whole cloud on this machine",
+		Long: `Run a whole cloud on this machine in one process: etcd, Placement, the metadata
+server and the agent. It goes on until it is interrupted; its virtual machines
+outlive it, and the next croft up finds them.`,
+		Args: count(0, 0),
+	}
+	addHostFlags(cmd, flags...)
+	detach := cmd.Flags().Bool("detach", false, "run in the background; return once the cloud takes requests")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, log, err := loadHostSettings(cmd, flags...)
+		if err != nil {
+			return err
+		}
+		if *detach {
+			return startDetached(cmd, s)
+		}
+		return up(cmd.Context(), s, log, func() { tellReady(cmd.ErrOrStderr()) })
+	}
+	return cmd
+}
+
+// up runs everything until ctx ends or a part fails.
+func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (err error) {
+	dir, err := compute.OpenStateDir(s.StateDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dir.Path, "etcd"), Listen: s.Etcd.Listen})
+	if err != nil {
+		return err
+	}
+	defer etcd.Close()
+	s.Etcd.Endpoints = []string{etcd.Endpoint()}
+	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.Etcd.Endpoints, Mint: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
+	p := newParts()
+	defer func() { err = errors.Join(err, p.end()) }()
+	p.start(ctx, "the embedded etcd", func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-etcd.Err():
+			return err
+		}
+	})
+	if s.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s, log); err != nil {
+		return err
+	}
+	return runHost(ctx, p, &host{settings: s, log: log, dir: dir, store: store}, ready)
+}
+
+// runHost adds the parts of one host to those that run and waits for the end.
+func runHost(ctx context.Context, p *parts, h *host, ready func()) (err error) {
+	if h.id, err = h.dir.HostID(); err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, p.end()) // the agent ends before its hypervisor closes
+		h.closeHypervisor()
+	}()
+	if err := h.openHypervisor(ctx); err != nil {
+		return err
+	}
+	if err := h.startMetadata(ctx, p); err != nil {
+		return err
+	}
+	if err := h.startAgent(ctx, p, ready); err != nil {
+		return err
+	}
+	return p.wait(ctx)
+}
+
+// startPlacement serves croft's own Placement and returns its endpoint.
+func startPlacement(ctx context.Context, p *parts, store placement.Store, s hostSettings, log *slog.Logger) (string, error) {
+	if err := checkToken(s.Placement.Listen, s.Placement.Token); err != nil {
+		return "", err
+	}
+	server, err := placement.New(placement.Config{Store: store, Log: log, Token: s.Placement.Token})
+	if err != nil {
+		return "", err
+	}
+	l, err := listen(ctx, s.Placement.Listen, "placement.listen")
+	if err != nil {
+		return "", err
+	}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(server.Collector())
+	mux := http.NewServeMux()
+	mux.Handle("/", server.Handler())
+	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	p.start(ctx, "Placement's state", server.Run)
+	p.start(ctx, "Placement", func(ctx context.Context) error { return serve(ctx, l, mux) })
+	return fmt.Sprintf("http://%s", l.Addr()), nil
+}
+
+// checkToken keeps the token that everybody knows to the loopback interface.
+func checkToken(address, token string) error {
+	if token == defaultHostSettings().Placement.Token && !isLoopback(address) {
+		return croft.Errorf(croft.Invalid, "placement.listen: %s can be reached from other machines and placement.token is the well-known default; set another token", address)
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/schedule"
+)
+
+// wait waits for all instances at once, no longer than the settings allow, and
+// shows on stderr how they get on. It returns one error for each, nil if the goal
+// was reached.
+func (c *client) wait(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, goal schedule.Goal) []error {
+	ctx, cancel := context.WithTimeout(ctx, c.settings.Timeout)
+	defer cancel()
+	show := newProgress(cmd.ErrOrStderr(), instances)
+	errs := make([]error, len(instances))
+	var work sync.WaitGroup
+	for i, inst := range instances {
+		work.Go(func() {
+			errs[i] = c.Wait(ctx, inst, goal, func(st croft.Status) { show.update(i, st) })
+			show.end(i, errs[i])
+		})
+	}
+	work.Wait()
+	show.close()
+	return errs
+}
+
+// progress shows how instances get on. Calls for different instances may overlap.
+type progress interface {
+	update(i int, st croft.Status)
+	end(i int, err error)
+	close()
+}
+
+func newProgress(stderr io.Writer, instances []croft.Instance) progress {
+	if isTerminal(stderr) {
+		return newBars(stderr, instances)
+	}
+	return &lines{w: stderr, last: make([]string, len(instances)), name: namesOf(instances)}
+}
+
+func namesOf(instances []croft.Instance) []string {
+	var all []string
+	for _, inst := range instances {
+		all = append(all, inst.Name)
+	}
+	return all
+}
+
+// lines is the progress for logs: one line for each change of state.
+type lines struct {
+	mu   sync.Mutex
+	w    io.Writer
+	name []string
+	last []string
+}
+
+func (l *lines) update(i int, st croft.Status) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if word := schedule.Describe(&st); word != l.last[i] {
+		l.last[i] = word
+		fmt.Fprintf(l.w, "instance %s: %s\n", l.name[i], stage(st))
+	}
+}
+
+func (l *lines) end(i int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if gone := l.last[i] == string(croft.StateDestroying) || l.last[i] == ""; err == nil && gone {
+		fmt.Fprintf(l.w, "instance %s: gone\n", l.name[i])
+	}
+}
+
+func (*lines) close() {}
+
+// stage says in words where an instance stands.
+func stage(st croft.Status) string {
+	word := schedule.Describe(&st)
+	switch croft.State(word) {
+	case croft.StateFetching:
+		return "fetching the image"
+	case croft.StatePending:
+		return "waiting for other builds on its host"
+	case croft.StateDefining:
+		return "making disk and domain"
+	case croft.StateBooting:
+		return "booting"
+	case croft.StateRunning:
+		if addr := address(st); addr != "" {
+			return "running at " + addr
+		}
+	case croft.StateDestroying:
+		return "being removed"
+	}
+	return word
+}
