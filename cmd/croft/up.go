@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,6 +46,9 @@ outlive it, and the next croft up finds them.`,
 
 // up runs everything until ctx ends or a part fails.
 func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (err error) {
+	if err := checkPorts(ctx, s); err != nil {
+		return err
+	}
 	dir, err := compute.OpenStateDir(s.StateDir)
 	if err != nil {
 		return err
@@ -76,6 +80,26 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 		return err
 	}
 	return runHost(ctx, p, &host{settings: s, log: log, dir: dir, store: store}, ready)
+}
+
+// checkPorts finds a port in use before anything is written. A state directory
+// that exists is locked first: that it is in use says more than that a port is.
+func checkPorts(ctx context.Context, s hostSettings) error {
+	if _, err := os.Stat(s.StateDir); err == nil {
+		return nil
+	}
+	for setting, address := range map[string]string{
+		"etcd.listen": s.Etcd.Listen, "placement.listen": s.Placement.Listen, "api.listen": s.API.Listen,
+	} {
+		l, err := listen(ctx, address, setting)
+		if err != nil {
+			return err
+		}
+		if err := l.Close(); err != nil {
+			return fmt.Errorf("%s: %w", setting, err)
+		}
+	}
+	return nil
 }
 
 // runHost adds the parts of one host to those that run and waits for the end.
