@@ -60,9 +60,8 @@ as_root() {
 	fi
 }
 
-# running_cloud: the process that holds the state directory; fails where there is
-# none. The lock names the last one that did.
+# running_cloud: the process that holds the lock on the state directory; fails
+# where there is none. The file names the last one that did.
 running_cloud() {
-	local pid
-	pid=$(cat "$state/lock" 2> /dev/null) && [ "$(cat "/proc/$pid/comm" 2> /dev/null)" = croft ] && echo "$pid"
+	[ -e "$state/croft.pid" ] && ! flock --nonblock "$state/croft.pid" true && cat "$state/croft.pid"
 }
