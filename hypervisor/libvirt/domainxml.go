@@ -175,7 +175,7 @@ func rootDisk(chain []compute.Layer) libvirtxml.DomainDisk {
 	for i := len(chain) - 1; i > 0; i-- {
 		end = &libvirtxml.DomainDiskBackingStore{
 			Format:       &libvirtxml.DomainDiskFormat{Type: chain[i].Format},
-			Source:       file(chain[i].Path),
+			Source:       shared(chain[i].Path),
 			BackingStore: end,
 		}
 	}
@@ -198,6 +198,14 @@ func seedDisk(path string) libvirtxml.DomainDisk {
 
 func file(path string) *libvirtxml.DomainDiskSource {
 	return &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: path}}
+}
+
+// shared is a file that many instances read: it stays its owner's, so that a QEMU
+// that a guest has broken out of cannot write into it.
+func shared(path string) *libvirtxml.DomainDiskSource {
+	source := file(path)
+	source.File.SecLabel = []libvirtxml.DomainDeviceSecLabel{{Model: "dac", Relabel: "no"}}
+	return source
 }
 
 func interfaces(m compute.Machine) []libvirtxml.DomainInterface {

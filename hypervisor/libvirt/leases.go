@@ -3,7 +3,6 @@ package libvirt
 import (
 	"cmp"
 	"context"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -93,9 +92,14 @@ func leases(c *libvirt.Connect, network string) (map[string][]lease, error) {
 	return byMAC, nil
 }
 
-// neighbours returns the addresses that the host's kernel knows of a MAC on a
-// bridge: those the guest has used to talk to the host.
-func neighbours(bridge, mac string) []netip.Addr {
+// neighbour is what the host's kernel knows of somebody on one of its bridges.
+type neighbour struct {
+	mac  string
+	addr netip.Addr
+}
+
+// allNeighbours returns those who have talked to the host on a bridge of late.
+func allNeighbours(bridge string) []neighbour {
 	link, err := netlink.LinkByName(bridge)
 	if err != nil {
 		return nil
@@ -104,19 +108,27 @@ func neighbours(bridge, mac string) []netip.Addr {
 	if err != nil {
 		return nil
 	}
-	var addrs []netip.Addr
+	const known = unix.NUD_REACHABLE | unix.NUD_STALE | unix.NUD_DELAY | unix.NUD_PROBE | unix.NUD_PERMANENT
+	var found []neighbour
 	for _, n := range list {
-		addr, ok := netip.AddrFromSlice(n.IP)
-		known := n.State&(unix.NUD_REACHABLE|unix.NUD_STALE|unix.NUD_DELAY|unix.NUD_PROBE|unix.NUD_PERMANENT) != 0
-		if ok && known && sameMAC(n.HardwareAddr, mac) && !addr.Unmap().IsLinkLocalUnicast() {
-			addrs = append(addrs, addr.Unmap())
+		if addr, ok := netip.AddrFromSlice(n.IP); ok && n.State&known != 0 {
+			found = append(found, neighbour{n.HardwareAddr.String(), addr.Unmap()})
+		}
+	}
+	return found
+}
+
+// neighbours returns the addresses that a MAC on a bridge has used to talk to the host.
+func neighbours(bridge, mac string) []netip.Addr {
+	var addrs []netip.Addr
+	for _, n := range allNeighbours(bridge) {
+		if n.mac == mac && !n.addr.IsLinkLocalUnicast() {
+			addrs = append(addrs, n.addr)
 		}
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	return addrs
 }
-
-func sameMAC(hw net.HardwareAddr, mac string) bool { return hw.String() == mac }
 
 func sortByID(list []domain) {
 	slices.SortFunc(list, func(a, b domain) int { return cmp.Compare(a.ID, b.ID) })

@@ -75,6 +75,8 @@ type Driver struct {
 	closed   bool
 	reported map[croft.InstanceID]bool // marks that cannot be read, each reported once
 
+	reserving sync.Mutex // held while addresses are given and taken back
+
 	opening sync.Mutex // held while a connection is opened
 	current *session   // guarded by mu
 }

@@ -3,6 +3,7 @@ package libvirt
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"libvirt.org/go/libvirt"
@@ -37,16 +38,28 @@ func (d *Driver) Start(ctx context.Context, id croft.InstanceID) error {
 			default:
 				return nil
 			}
-			for _, n := range k.NICs {
-				if n.Network != "" {
-					if _, err := ensureNetwork(c, n.Network); err != nil {
-						return err
-					}
-				}
+			if err := d.connectNICs(c, k.NICs); err != nil {
+				return err
 			}
 			return boot(dom)
 		})
 	})
+}
+
+// connectNICs makes the networks ready for a domain that is about to start.
+func (d *Driver) connectNICs(c *libvirt.Connect, nics []markNIC) error {
+	for _, n := range nics {
+		if n.Network == "" {
+			continue
+		}
+		if _, err := ensureNetwork(c, n.Network); err != nil {
+			return err
+		}
+		if err := d.reserve(c, n); err != nil {
+			return fmt.Errorf("reserve an address: %w", err)
+		}
+	}
+	return nil
 }
 
 // boot starts a domain that somebody else may start meanwhile.
@@ -141,7 +154,7 @@ func cut(dom *libvirt.Domain) error {
 	return err
 }
 
-// Remove cuts the power, gives back the DHCP leases and removes the definition.
+// Remove cuts the power, gives back the addresses and removes the definition.
 // What is not croft's counts as not there.
 func (d *Driver) Remove(ctx context.Context, id croft.InstanceID) error {
 	return do(ctx, d, about("remove", id), func(c *libvirt.Connect) error {
@@ -149,12 +162,8 @@ func (d *Driver) Remove(ctx context.Context, id croft.InstanceID) error {
 			if err := cut(dom); err != nil {
 				return err
 			}
-			if err := releaseLeases(c, k.NICs); err != nil {
-				// It expires by itself: no reason to keep the domain.
-				d.log.Warn("a DHCP lease stays until it expires", "instance", id, "op", "remove", "err", err)
-			}
-			for _, n := range k.NICs {
-				d.bridged.Delete(n.MAC)
+			if err := d.disconnectNICs(c, id, k.NICs); err != nil {
+				return err
 			}
 			return undefine(dom)
 		})
@@ -164,6 +173,24 @@ func (d *Driver) Remove(ctx context.Context, id croft.InstanceID) error {
 		}
 		return err
 	})
+}
+
+// disconnectNICs gives back what the networks hold for a domain that is off.
+func (d *Driver) disconnectNICs(c *libvirt.Connect, id croft.InstanceID, nics []markNIC) error {
+	for _, n := range nics {
+		d.bridged.Delete(n.MAC)
+		if n.Network == "" {
+			continue
+		}
+		if err := d.unreserve(c, n); err != nil {
+			return fmt.Errorf("take back its address: %w", err)
+		}
+	}
+	if err := releaseLeases(c, nics); err != nil {
+		// They expire by themselves: no reason to keep the domain.
+		d.log.Warn("a DHCP lease stays until it expires", "instance", id, "op", "remove", "err", err)
+	}
+	return nil
 }
 
 // undefine removes the definition with all that libvirt keeps beside it.

@@ -101,11 +101,11 @@ func TestAddressComesWithTheBoot(t *testing.T) {
 		synctest.Wait()
 		before := woken
 
-		time.Sleep(8*time.Second - 1)
+		time.Sleep(8*time.Second - time.Nanosecond)
 		if got := addresses(t, h, m.ID); len(got) > 0 {
 			t.Errorf("it has %v before it is up", got)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		got := addresses(t, h, m.ID)
 		if len(got) != 1 || !netip.MustParsePrefix("10.0.0.0/8").Contains(got[0]) {

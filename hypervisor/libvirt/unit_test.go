@@ -1,0 +1,165 @@
+package libvirt
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"libvirt.org/go/libvirt"
+
+	"croft"
+	"croft/compute"
+)
+
+func TestPower(t *testing.T) {
+	for name, c := range map[string]struct {
+		state   libvirt.DomainState
+		reason  int
+		power   compute.Power
+		crashed bool
+	}{
+		"a running guest is on":                   {libvirt.DOMAIN_RUNNING, 0, compute.PowerOn, false},
+		"one that waits for its disk is on":       {libvirt.DOMAIN_BLOCKED, 0, compute.PowerOn, false},
+		"one that is powering off is on":          {libvirt.DOMAIN_SHUTDOWN, 0, compute.PowerOn, false},
+		"one without room on its disk is paused":  {libvirt.DOMAIN_PAUSED, int(libvirt.DOMAIN_PAUSED_IOERROR), compute.PowerPaused, false},
+		"one that sleeps is paused":               {libvirt.DOMAIN_PMSUSPENDED, 0, compute.PowerPaused, false},
+		"a crashed one that is kept is paused":    {libvirt.DOMAIN_CRASHED, 0, compute.PowerPaused, true},
+		"one that powered off is off":             {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_SHUTDOWN), compute.PowerOff, false},
+		"one whose power was cut is off":          {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_DESTROYED), compute.PowerOff, false},
+		"one off since the host came up is off":   {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_UNKNOWN), compute.PowerOff, false},
+		"one whose process died crashed":          {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_CRASHED), compute.PowerOff, true},
+		"one that did not start crashed":          {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_FAILED), compute.PowerOff, true},
+		"one libvirtd did not find again crashed": {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_DAEMON), compute.PowerOff, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if p, crashed := power(c.state, c.reason); p != c.power || crashed != c.crashed {
+				t.Errorf("got %v, %v", p, crashed)
+			}
+		})
+	}
+}
+
+func TestExplainGivesTheKindByTheCode(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		kind croft.Kind
+		text string
+	}{
+		"no such domain":     {libvirt.Error{Code: libvirt.ERR_NO_DOMAIN, Message: "Domain not found"}, croft.NotFound, "start it: Domain not found"},
+		"bad XML":            {libvirt.Error{Code: libvirt.ERR_XML_ERROR, Message: "bad"}, croft.Invalid, "start it: bad"},
+		"a lost connection":  {libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Domain: libvirt.FROM_RPC, Message: "eof"}, croft.Unavailable, "start it: the connection to libvirt is lost: eof"},
+		"anything else":      {libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Message: "qemu said no"}, "", "start it: qemu said no"},
+		"a kind of our own":  {croft.Errorf(croft.Conflict, "taken"), croft.Conflict, "start it: taken"},
+		"an error of others": {errors.New("else"), "", "start it: else"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := explain("start it", c.err)
+			if croft.KindOf(got) != c.kind || got.Error() != c.text {
+				t.Errorf("got %q (%s)", got, croft.KindOf(got))
+			}
+			if !errors.Is(got, c.err) {
+				t.Error("the cause is lost")
+			}
+		})
+	}
+}
+
+func TestUnreachableSaysWhatToDo(t *testing.T) {
+	d, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"no library":  {libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Message: "libvirt.so.0: cannot open shared object file"}, "install libvirt-daemon-system"},
+		"not allowed": {libvirt.Error{Code: libvirt.ERR_AUTH_UNAVAILABLE, Message: "polkit"}, "join the group libvirt"},
+		"no daemon":   {libvirt.Error{Code: libvirt.ERR_SYSTEM_ERROR, Domain: libvirt.FROM_RPC, Message: "Failed to connect socket"}, "start libvirtd"},
+		"who knows":   {errors.New("else"), "else"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := d.unreachable(c.err)
+			if !errors.Is(got, croft.Unavailable) || !strings.Contains(got.Error(), c.want) {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestNewRefusesWhatItCannotDo(t *testing.T) {
+	for name, c := range map[string]Config{
+		"a type of virtualisation that is none": {VirtType: "xen"},
+		"a negative cache":                      {EmulatorCacheMiB: -1},
+		"a negative grace":                      {StopGrace: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := New(c); !errors.Is(err, croft.Invalid) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func addressed(id croft.InstanceID, addrs ...string) domain {
+	one := domain{}
+	one.ID = id
+	for _, a := range addrs {
+		one.leased = append(one.leased, netip.MustParseAddr(a))
+	}
+	one.Addresses = one.leased
+	return one
+}
+
+func TestAddressChanges(t *testing.T) {
+	known := map[croft.InstanceID]domain{}
+	for _, step := range []struct {
+		name string
+		now  []domain
+		want []croft.InstanceID
+	}{
+		{"without an address nobody is woken", []domain{addressed("a"), addressed("b")}, nil},
+		{"a first address wakes", []domain{addressed("a", "10.0.0.1"), addressed("b")}, []croft.InstanceID{"a"}},
+		{"the same again does not", []domain{addressed("a", "10.0.0.1"), addressed("b")}, nil},
+		{"another one wakes", []domain{addressed("a", "10.0.0.2"), addressed("b", "10.0.0.1")}, []croft.InstanceID{"a", "b"}},
+		{"losing it wakes", []domain{addressed("a"), addressed("b", "10.0.0.1")}, []croft.InstanceID{"a"}},
+		{"who is gone is forgotten", []domain{addressed("a")}, nil},
+		{"and new when it is back", []domain{addressed("a"), addressed("b", "10.0.0.1")}, []croft.InstanceID{"b"}},
+	} {
+		if got := addressChanges(known, step.now); !slices.Equal(got, step.want) {
+			t.Errorf("%s: got %v, want %v", step.name, got, step.want)
+		}
+	}
+}
+
+func TestOwnersAreRememberedForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var table ownerTable
+		mine, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.9")
+		check := func(when string, addr netip.Addr, want croft.InstanceID, wantKnown bool) {
+			t.Helper()
+			if id, known, _ := table.get(addr); known != wantKnown || known && id != want {
+				t.Errorf("%s: got %q, %v", when, id, known)
+			}
+		}
+		check("before anything was read", mine, "", false)
+		table.put([]domain{addressed("a", "10.0.0.1")}, 0)
+		check("just read", mine, "a", true)
+		check("just read, a stranger", other, "", true)
+		time.Sleep(strangersLast)
+		check("a little later", mine, "a", true)
+		check("a little later, a stranger may be known by now", other, "", false)
+		time.Sleep(ownersLast)
+		check("later", mine, "", false)
+
+		table.put([]domain{addressed("a", "10.0.0.1")}, 0)
+		table.invalidate()
+		check("after an event", mine, "", false)
+		table.put([]domain{addressed("a", "10.0.0.1")}, 0) // its reading began before the event
+		check("what was read before an event", mine, "", false)
+	})
+}
