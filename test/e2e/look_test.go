@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -210,6 +211,30 @@ func (c *cloud) nothingLeft(ids ...string) {
 		if list := c.files(id); len(list) > 0 {
 			c.t.Errorf("files are left: %v", list)
 		}
+	}
+}
+
+// somethingThere checks that each way of looking sees an instance that runs, so
+// that seeing nothing means something.
+func (c *cloud) somethingThere(id string) {
+	c.t.Helper()
+	if list := c.domains(); !slices.Equal(list, []string{"croft-" + id}) {
+		c.t.Errorf("domains %v, want that of %s", list, id)
+	}
+	if used := c.usages(); used["VCPU"] != 1 {
+		c.t.Errorf("claimed is %v, want one machine", used)
+	}
+	store := c.store()
+	for _, kind := range []string{"/instances/", "/names/", "/orders/", "/observed/"} {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(store)), func(key string) bool { return strings.Contains(key, kind) }) {
+			c.t.Errorf("no key has %s in it", kind)
+		}
+	}
+	if leases := libvirttest.Virsh(c.t, "net-dhcp-leases", c.network); strings.TrimSpace(leases) == "" {
+		c.t.Error("there is no DHCP lease")
+	}
+	if len(c.files(id)) == 0 {
+		c.t.Error("no file is its own")
 	}
 }
 

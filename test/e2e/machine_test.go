@@ -38,6 +38,7 @@ func TestOneMachine(t *testing.T) {
 		t.Errorf("claimed is %v, want what was asked for", used)
 	}
 
+	c.somethingThere(id)
 	c.must("destroy", "--wait", "hello")
 	c.nothingLeft(id)
 	if r := c.schedule("hello"); r.exit != 3 {

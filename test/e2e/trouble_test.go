@@ -73,12 +73,7 @@ func (c *cloud) cameUpOnce(name, id string) {
 	c.t.Helper()
 	c.waitForState(id, "running")
 	c.mustAnswer(c.must(name), name, id)
-	if list := c.domains(); !slices.Equal(list, []string{"croft-" + id}) {
-		c.t.Errorf("domains %v, want that of %s once", list, id)
-	}
-	if used := c.usages(); used["VCPU"] != 1 {
-		c.t.Errorf("claimed is %v, want one machine", used)
-	}
+	c.somethingThere(id)
 	c.must("destroy", "--wait", id)
 	c.nothingLeft(id)
 }
