@@ -132,3 +132,52 @@ func (e *runError) Error() string {
 }
 
 func (e *runError) Unwrap() error { return e.err }
+
+// Dir returns a directory that QEMU can reach, removed when the test ends:
+// t.TempDir's is for its user alone.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "croft-libvirttest-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Guest returns a copy of the small guest image, made by scripts/guest/build where
+// it has not been made before.
+func Guest(t testing.TB) string {
+	t.Helper()
+	image, err := guest()
+	if err != nil {
+		t.Fatalf("guest image for tests: %v", err)
+	}
+	b, err := os.ReadFile(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(Dir(t), "guest.qcow2")
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var guest = sync.OnceValues(func() (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	image := filepath.Join(root, "build", "tiny.qcow2")
+	if _, err := os.Stat(image); err == nil {
+		return image, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(image), 0o755); err != nil {
+		return "", err
+	}
+	return image, run(filepath.Join(root, "scripts", "guest", "build"), image)
+})

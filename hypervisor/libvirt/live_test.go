@@ -1,0 +1,251 @@
+package libvirt_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/compute"
+	"croft/hypervisor/hvtest"
+	"croft/hypervisor/libvirt"
+	"croft/internal/libvirttest"
+)
+
+// guest is a machine with the small guest on an overlay, on the default network.
+func guest(t *testing.T) compute.Machine {
+	t.Helper()
+	base := libvirttest.Guest(t)
+	m := hvtest.Machine(t)
+	overlay := filepath.Join(filepath.Dir(m.Disk[0].Path), "overlay")
+	out, err := exec.Command("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, overlay, "1G").CombinedOutput()
+	if err != nil {
+		t.Fatalf("qemu-img: %v: %s", err, out)
+	}
+	m.Disk = []compute.Layer{{Path: overlay, Format: "qcow2"}, {Path: base, Format: "qcow2"}}
+	m.MemoryMiB = 256
+	m.NICs = []compute.NIC{{MAC: m.ID.MAC(0).String(), Network: libvirt.DefaultNetwork}}
+	return m
+}
+
+// removed removes a machine when the test ends.
+func removed(t *testing.T, d *libvirt.Driver, id croft.InstanceID) {
+	t.Cleanup(func() { must(t, d.Remove(context.WithoutCancel(t.Context()), id)) })
+}
+
+// watch returns where the wakes of one instance arrive.
+func watch(t *testing.T, d *libvirt.Driver, id croft.InstanceID) <-chan struct{} {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	wakes := make(chan struct{}, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_ = d.Watch(ctx, func(woken croft.InstanceID) {
+			if woken != id {
+				return
+			}
+			select {
+			case wakes <- struct{}{}:
+			default:
+			}
+		})
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return wakes
+}
+
+// until waits for wakes until the domain is as wanted.
+func until(t *testing.T, d *libvirt.Driver, id croft.InstanceID, wakes <-chan struct{}, what string, ok func(compute.Domain) bool) compute.Domain {
+	t.Helper()
+	patience := time.NewTimer(2 * time.Minute)
+	defer patience.Stop()
+	for {
+		select {
+		case <-wakes:
+		case <-patience.C:
+			t.Fatalf("no wake when %s", what)
+		}
+		one, err := d.Get(t.Context(), id)
+		if croft.KindOf(err) == croft.Unavailable {
+			continue
+		}
+		must(t, err)
+		if ok(one) {
+			return one
+		}
+	}
+}
+
+func hasAddress(d compute.Domain) bool { return len(d.Addresses) > 0 }
+
+func TestGuestHasItsAddressFromBootToRemoval(t *testing.T) {
+	libvirttest.Start(t)
+	d := open(t, libvirt.Config{StopGrace: time.Minute})
+	m := guest(t)
+	removed(t, d, m.ID)
+	wakes := watch(t, d, m.ID)
+	must(t, d.Define(t.Context(), m))
+	must(t, d.Start(t.Context(), m.ID))
+	first := until(t, d, m.ID, wakes, "it got its address", hasAddress).Addresses
+	owner, err := d.Owner(t.Context(), first[0])
+	if err != nil || owner != m.ID {
+		t.Errorf("the owner of %s is %q, %v", first[0], owner, err)
+	}
+	if info, err := os.Stat(m.Disk[1].Path); err != nil || owned(info) != uint32(os.Getuid()) {
+		t.Errorf("the shared image went over to user %d, %v", owned(info), err)
+	}
+
+	must(t, d.Stop(t.Context(), m.ID))
+	if got := libvirttest.Virsh(t, "domstate", "--reason", string(m.ID)); !strings.Contains(got, "(shutdown)") {
+		t.Errorf("it did not power off by itself: %s", got)
+	}
+	if owner, err := d.Owner(t.Context(), first[0]); croft.KindOf(err) != croft.NotFound {
+		t.Errorf("off, %s still has an owner: %q, %v", first[0], owner, err)
+	}
+
+	must(t, d.Start(t.Context(), m.ID))
+	second := until(t, d, m.ID, wakes, "it got its address again", hasAddress).Addresses
+	if !slices.Equal(first, second) {
+		t.Errorf("it had %v, and after a stop %v", first, second)
+	}
+	must(t, d.Remove(t.Context(), m.ID))
+	mac := m.NICs[0].MAC
+	leaseGone(t, mac)
+	if text := libvirttest.Virsh(t, "net-dumpxml", "--inactive", "default"); strings.Contains(text, mac) {
+		t.Errorf("the address is still reserved:\n%s", text)
+	}
+}
+
+// leaseGone waits for dnsmasq to act on the release, which has no answer.
+func leaseGone(t *testing.T, mac string) {
+	t.Helper()
+	end := time.Now().Add(time.Minute)
+	for strings.Contains(libvirttest.Virsh(t, "net-dhcp-leases", "default"), mac) {
+		if time.Now().After(end) {
+			t.Errorf("the lease of %s is still there", mac)
+			return
+		}
+	}
+}
+
+// network defines an inactive network of three addresses and removes it when the
+// test ends.
+func network(t *testing.T) string {
+	t.Helper()
+	libvirttest.Start(t)
+	name := "croft-test-" + string(croft.NewInstanceID())[:8]
+	path := filepath.Join(t.TempDir(), "network.xml")
+	must(t, os.WriteFile(path, fmt.Appendf(nil, `<network><name>%s</name><ip address="10.213.7.1" netmask="255.255.255.248">
+		<dhcp><range start="10.213.7.2" end="10.213.7.4"/></dhcp></ip></network>`, name), 0o600))
+	libvirttest.Virsh(t, "net-define", path)
+	t.Cleanup(func() {
+		if strings.Contains(libvirttest.Virsh(t, "net-list", "--name"), name) {
+			libvirttest.Virsh(t, "net-destroy", name)
+		}
+		libvirttest.Virsh(t, "net-undefine", name)
+	})
+	return name
+}
+
+func TestNetworkIsStarted(t *testing.T) {
+	name := network(t)
+	d := open(t, libvirt.Config{})
+	if _, active, err := d.FindNetwork(t.Context(), name); err != nil || active {
+		t.Fatalf("before: active %v, %v", active, err)
+	}
+	var wg sync.WaitGroup
+	for range 4 { // as agents and people may, at once
+		wg.Go(func() {
+			n, err := d.Network(t.Context(), name)
+			if err != nil || n.Name != name || n.Bridge == "" || n.Gateway != netip.MustParseAddr("10.213.7.1") || n.Subnet.Bits() != 29 {
+				t.Errorf("got %+v, %v", n, err)
+			}
+		})
+	}
+	wg.Wait()
+	if _, active, err := d.FindNetwork(t.Context(), name); err != nil || !active {
+		t.Errorf("after: active %v, %v", active, err)
+	}
+	if _, err := d.Network(t.Context(), "croft-no-such"); croft.KindOf(err) != croft.NotFound {
+		t.Errorf("a network that is not there: %v", err)
+	}
+}
+
+func TestAddressesOfANetworkRunOut(t *testing.T) {
+	name := network(t)
+	d := open(t, libvirt.Config{StopGrace: time.Millisecond})
+	var machines []compute.Machine
+	for range 4 {
+		m := hvtest.Machine(t)
+		m.NICs = []compute.NIC{{MAC: m.ID.MAC(0).String(), Network: name}}
+		removed(t, d, m.ID)
+		must(t, d.Define(t.Context(), m))
+		machines = append(machines, m)
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, len(machines))
+	for i, m := range machines {
+		wg.Go(func() { errs[i] = d.Start(t.Context(), m.ID) })
+	}
+	wg.Wait()
+	refused := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+	if refused < 0 || croft.KindOf(errs[refused]) != croft.NoCapacity {
+		t.Fatalf("four machines on three addresses: %v", errs)
+	}
+	for i, err := range errs {
+		if i != refused && err != nil {
+			t.Errorf("one of three: %v", err)
+		}
+	}
+	text := libvirttest.Virsh(t, "net-dumpxml", name)
+	if n := strings.Count(text, "<host "); n != 3 {
+		t.Errorf("%d addresses are reserved:\n%s", n, text)
+	}
+	must(t, d.Remove(t.Context(), machines[(refused+1)%4].ID))
+	must(t, d.Start(t.Context(), machines[refused].ID))
+}
+
+func TestDamagedMarkIsReportedAndNotTouched(t *testing.T) {
+	libvirttest.Start(t)
+	var log bytes.Buffer
+	d := open(t, libvirt.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	id := foreign(t)
+	libvirttest.Virsh(t, "metadata", string(id), "https://croft/1", "--config", "--key", "croft", "--set", `<instance generation="many"/>`)
+	for range 2 {
+		list, err := d.List(t.Context())
+		must(t, err)
+		if slices.ContainsFunc(list, func(one compute.Domain) bool { return one.ID == id }) {
+			t.Error("it is listed")
+		}
+	}
+	if n := strings.Count(log.String(), string(id)); n != 1 {
+		t.Errorf("it was logged %d times:\n%s", n, log.String())
+	}
+	if _, err := d.Get(t.Context(), id); croft.KindOf(err) != croft.Conflict {
+		t.Errorf("get: %v", err)
+	}
+	if err := d.Remove(t.Context(), id); croft.KindOf(err) != croft.Conflict {
+		t.Errorf("remove: %v", err)
+	}
+	libvirttest.Virsh(t, "dominfo", string(id))
+}
+
+func TestVersion(t *testing.T) {
+	libvirttest.Start(t)
+	got, err := open(t, libvirt.Config{}).Version(t.Context())
+	must(t, err)
+	var a, b, c int
+	if n, err := fmt.Sscanf(got, "libvirt %d.%d.%d, QEMU ", &a, &b, &c); n != 3 {
+		t.Errorf("got %q: %v", got, err)
+	}
+}
