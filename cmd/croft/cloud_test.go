@@ -118,6 +118,7 @@ func (c *testCloud) startHost(ctx context.Context, name string) error {
 			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places),
 		}},
 		Orders: c.store, Registry: c.store, Records: c.store, Inventory: c.claims, Hypervisor: h.hv, Images: sim.Images{Fault: imageFault},
+		NICs: []compute.NIC{{Network: "default"}},
 	})
 	if err != nil {
 		return err

@@ -14,6 +14,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
+
+	"croft"
 )
 
 func TestMain(m *testing.M) {
@@ -73,8 +75,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("%q ended with %d, want %d\nstdout: %sstderr: %s", args[1:], got, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	}
-	if lines := bytes.Count([]byte(ts.ReadFile("stderr")), []byte("\n")); want == 2 && lines != 1 {
-		ts.Fatalf("%q told what is wrong in %d lines, want one:\n%s", args[1:], lines, ts.ReadFile("stderr"))
+	if said := strings.Count(ts.ReadFile("stderr"), "croft: "); want == croft.ExitUsage && said != 1 {
+		ts.Fatalf("%q told what is wrong %d times, want once:\n%s", args[1:], said, ts.ReadFile("stderr"))
 	}
 }
 
