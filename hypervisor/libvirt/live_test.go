@@ -213,6 +213,15 @@ func TestAddressesOfANetworkRunOut(t *testing.T) {
 	}
 	must(t, d.Remove(t.Context(), machines[(refused+1)%4].ID))
 	must(t, d.Start(t.Context(), machines[refused].ID))
+
+	// A domain that somebody else removes takes its address with it all the same.
+	byHand := machines[refused]
+	libvirttest.Virsh(t, "destroy", string(byHand.ID))
+	libvirttest.Virsh(t, "undefine", string(byHand.ID))
+	must(t, d.Remove(t.Context(), byHand.ID))
+	if text := libvirttest.Virsh(t, "net-dumpxml", name); strings.Contains(text, byHand.NICs[0].MAC) {
+		t.Errorf("its address is still reserved:\n%s", text)
+	}
 }
 
 func TestDamagedMarkIsReportedAndNotTouched(t *testing.T) {

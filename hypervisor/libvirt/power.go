@@ -169,10 +169,28 @@ func (d *Driver) Remove(ctx context.Context, id croft.InstanceID) error {
 		})
 		d.owners.invalidate()
 		if errors.Is(err, croft.NotFound) {
-			return nil
+			return d.forgetAddresses(c, id)
 		}
 		return err
 	})
+}
+
+// forgetAddresses gives back the addresses of an instance whose domain somebody
+// else has removed, so that nobody can say any more which networks it was on.
+func (d *Driver) forgetAddresses(c *libvirt.Connect, id croft.InstanceID) error {
+	networks, err := c.ListAllNetworks(0)
+	if err != nil {
+		return err
+	}
+	var nics []markNIC
+	for i := range networks {
+		name, err := networks[i].GetName()
+		_ = networks[i].Free()
+		if err == nil {
+			nics = append(nics, markNIC{MAC: id.MAC(0).String(), Network: name})
+		}
+	}
+	return d.disconnectNICs(c, id, nics)
 }
 
 // disconnectNICs gives back what the networks hold for a domain that is off.
