@@ -15,7 +15,7 @@ build: ## bin/croft, bin/schedule, bin/compute and bin/mdserver
 	@scripts/build
 
 guest: ## build the small guest image, /var/lib/croft/guests/tiny.qcow2
-	@scripts/guest/build /var/lib/croft/guests/tiny.qcow2
+	@scripts/guest-image
 
 test: ## install what tests need, look at the code, run all tests
 	@scripts/test
