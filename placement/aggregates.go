@@ -52,7 +52,7 @@ func (s *Server) showAggregates(q *request) (*response, error) {
 // setAggregates is PUT /resource_providers/{uuid}/aggregates.
 func (s *Server) setAggregates(q *request) (*response, error) {
 	uuid := q.path[0]
-	if err := s.mustExist(uuid); err != nil {
+	if err := s.mustExist(q.r.Context(), uuid); err != nil {
 		return nil, err
 	}
 	want := putAggregates1
@@ -81,9 +81,10 @@ func (s *Server) setAggregates(q *request) (*response, error) {
 			if !v.isAt(o) {
 				return conflict(codeConcurrentUpdate, "Resource provider's generation already changed. Please update the generation and try again.")
 			}
+			v.updated = t.now
 			v.bump()
 		}
-		v.aggregates, v.updated, v.write = aggregates, t.now, true
+		v.aggregates, v.write = aggregates, true
 		resp = q.sendAggregates(&v.providerData)
 		return nil
 	})

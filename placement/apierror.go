@@ -1,8 +1,8 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
-	"html"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -60,6 +60,12 @@ func tooLarge(size, limit int) *apiError {
 		"The request concerns %d entries of the store and one transaction can hold %d. Split it, or raise etcd's --max-txn-ops.", size, limit)}
 }
 
+// tooLong refuses a request whose entries are too many bytes for one transaction.
+func tooLong(err error) *apiError {
+	return &apiError{status: 413, kind: croft.Invalid, detail: "The request is too large for one transaction of the store: " +
+		err.Error() + ". Split it, or raise etcd's --max-request-bytes."}
+}
+
 // What the original says of each status before the detail.
 var explanations = map[int]string{
 	400: "The server could not comply with the request since it is either malformed or otherwise incorrect.",
@@ -89,10 +95,12 @@ func (e *apiError) body(q *request) string {
 	case 406:
 		return fmt.Sprintf("The resource could not be generated that was acceptable to your browser\n(content of type %s. <br /><br />\n%s", q.accept, e.detail)
 	case 415:
-		return fmt.Sprintf("The request media type %s is not supported by this server.\n<br /><br />\n%s", q.r.Header.Get("Content-Type"), e.detail)
+		return fmt.Sprintf("The request media type %s is not supported by this server.\n<br /><br />\n%s", cmp.Or(q.r.Header.Get("Content-Type"), "None"), e.detail)
 	}
 	return explanations[e.status] + "<br /><br />\n" + e.detail + "\n\n"
 }
+
+var escapeHTML = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#x27;")
 
 var (
 	breaks   = regexp.MustCompile(`(?i)<br.*?>`)
@@ -121,7 +129,7 @@ func (e *apiError) respond(q *request) *response {
 	case "text/html":
 		resp.contentType = "text/html; charset=UTF-8"
 		escaped := *e
-		escaped.detail = html.EscapeString(e.detail)
+		escaped.detail = escapeHTML.Replace(e.detail)
 		resp.body = fmt.Appendf(nil, "<html>\n <head>\n  <title>%s</title>\n </head>\n <body>\n  <h1>%s</h1>\n  %s\n </body>\n</html>",
 			status, status, escaped.body(q))
 	default:

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"net/http"
+	"slices"
 
 	"croft/placement/internal/pyjson"
 	"croft/placement/internal/schema"
@@ -99,9 +100,7 @@ func (s *Server) putClass(q *request) (*response, error) {
 	return resp, nil
 }
 
-// renameClass is PUT up to 1.6: inventories and allocations follow the name. They
-// hold it by name in the store, so a class in use cannot be renamed here in one
-// transaction of bounded size: see DESIGN.md.
+// renameClass is PUT up to 1.6: inventories and allocations go with the name.
 func (s *Server) renameClass(q *request) (*response, error) {
 	if err := q.wantJSON(); err != nil {
 		return nil, err
@@ -122,17 +121,48 @@ func (s *Server) renameClass(q *request) (*response, error) {
 			return nil
 		case t.class(to) != nil:
 			return conflict("", "Resource class already exists: %s", to)
-		case t.classInUse(c):
-			return conflict("", "Cannot rename resource class %s. Class is in use in inventory.", from)
 		}
-		t.removeClass(c)
 		t.createClass(to)
+		t.moveClass(c.id, t.classes[to].id)
+		t.removeClass(c)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &response{status: http.StatusOK, contentType: "application/json", body: appendClass(nil, to)}, nil
+}
+
+// moveClass has everybody who has one class have another instead. Whoever begins to
+// use the old one meanwhile writes it, so its removal fails.
+func (t *tx) moveClass(from, to id) {
+	for _, uuid := range t.known() {
+		v, _ := t.look(uuid)
+		if !v.exists || v.inventory(from) == nil {
+			continue
+		}
+		p := t.provider(uuid)
+		p.inventories = slices.Clone(p.inventories)
+		p.inventory(from).class = to
+		sortInventories(p.inventories)
+		p.write, p.advance = true, true
+		for c := range t.holders(uuid) {
+			t.moveConsumer(t.consumer(c), from, to)
+		}
+	}
+}
+
+func (t *tx) moveConsumer(c *consumerView, from, to id) {
+	if c == nil {
+		return
+	}
+	list := slices.Clone(c.allocations)
+	for i := range list {
+		if list[i].class == from {
+			list[i].class = to
+		}
+	}
+	t.allocate(c, list)
 }
 
 func (t *tx) classInUse(c *nameView) bool {

@@ -75,7 +75,7 @@ func (s *Server) listProviders(q *request) (*response, error) {
 			b = append(b, ", "...)
 		}
 		b = appendProvider(b, q, &p.providerData, p.root.uuid)
-		modified = max(modified, p.updated)
+		modified = max(modified, p.changed())
 	}
 	return q.ok(append(b, "]}"...), modified), nil
 }
@@ -108,6 +108,9 @@ func (s *state) filter(f filter) ([]*provider, error) {
 	}
 	sets, unknown := f.traits.find(s.traits)
 	if unknown != "" {
+		if f.emptied(s) {
+			return nil, nil
+		}
 		return nil, badRequest(`Invalid trait(s) in "required" parameter: No such trait(s): %s.`, unknown)
 	}
 	if !f.traits.empty() {
@@ -138,13 +141,23 @@ func single(p *provider) []*provider {
 	return []*provider{p}
 }
 
-// emptied tells whether the original would have stopped before it looked at the
-// resource classes: nobody has the traits, or nobody is in the aggregates.
+// emptied tells whether the original would have stopped before it noticed a name that
+// does not exist: nobody has the required traits, or nobody is in the aggregates. It
+// looks at required traits, forbidden ones, aggregates and resources in this order.
 func (f *filter) emptied(s *state) bool {
-	sets, _ := f.traits.find(s.traits)
 	nobody := func(pass func(*provider) bool) bool { return !slices.ContainsFunc(s.all, pass) }
-	return len(sets.required) > 0 && nobody(func(p *provider) bool { return sets.met(p.traits) }) ||
-		len(f.aggregates.required) > 0 && nobody(func(p *provider) bool { return p.memberOfAll(f.aggregates.required) })
+	required := traitTest{required: f.traits.required}
+	sets, unknown := required.find(s.traits)
+	if unknown != "" {
+		return false
+	}
+	if len(sets.required) > 0 && nobody(func(p *provider) bool { return sets.met(p.traits) }) {
+		return true
+	}
+	if _, unknown := f.traits.find(s.traits); unknown != "" {
+		return false
+	}
+	return len(f.aggregates.required) > 0 && nobody(func(p *provider) bool { return p.memberOfAll(f.aggregates.required) })
 }
 
 // has tells whether so much of a class could be allocated from the provider.

@@ -123,7 +123,11 @@ func (q *request) sendInventories(p *providerData, v vocabulary) *response {
 		b = append(pyjson.AppendString(b, v.className(p.inventories[i].class)), ": {"...)
 		b = append(appendInventory(b, &p.inventories[i]), '}')
 	}
-	return q.ok(append(b, "}}"...), p.updated)
+	resp := q.ok(append(b, "}}"...), p.changed())
+	if len(p.inventories) == 0 {
+		resp.header.Del("Last-Modified") // the original has no time then
+	}
+	return resp
 }
 
 // listInventories is GET /resource_providers/{uuid}/inventories.
@@ -152,7 +156,7 @@ func (s *Server) showInventory(q *request) (*response, error) {
 	}
 	if c := s.state.classes.byName[q.path[1]]; c != nil {
 		if i := p.inventory(c.id); i != nil {
-			return q.sendInventory(http.StatusOK, i, p.generation, p.updated), nil
+			return q.sendInventory(http.StatusOK, i, p.generation, p.changed()), nil
 		}
 	}
 	return nil, notFound("No inventory of class %s for %s", q.path[1], p.uuid)
@@ -161,7 +165,7 @@ func (s *Server) showInventory(q *request) (*response, error) {
 // createInventory is POST /resource_providers/{uuid}/inventories.
 func (s *Server) createInventory(q *request) (*response, error) {
 	uuid := q.path[0]
-	if err := s.mustExist(uuid); err != nil {
+	if err := s.mustExist(q.r.Context(), uuid); err != nil {
 		return nil, err
 	}
 	body, err := q.readObject(postInventory)
@@ -190,7 +194,7 @@ func (s *Server) createInventory(q *request) (*response, error) {
 			return conflict(codeConcurrentUpdate, "Update conflict: Inventory for '%s' on resource provider '%s' already exists.", o.class, uuid)
 		}
 		t.offer(v, append([]inventory{numbered(o, c)}, v.inventories...))
-		generation, updated = v.generation, v.updated
+		generation, updated = v.generation, v.changed()
 		return nil
 	})
 	if err != nil {
@@ -219,7 +223,7 @@ func (t *tx) offer(v *providerView, list []inventory) {
 // setInventories is PUT /resource_providers/{uuid}/inventories.
 func (s *Server) setInventories(q *request) (*response, error) {
 	uuid := q.path[0]
-	if err := s.mustExist(uuid); err != nil {
+	if err := s.mustExist(q.r.Context(), uuid); err != nil {
 		return nil, err
 	}
 	body, err := q.readObject(putInventories)
@@ -316,7 +320,7 @@ func (s *Server) deleteInventories(q *request) (*response, error) {
 // updateInventory is PUT /resource_providers/{uuid}/inventories/{resource_class}.
 func (s *Server) updateInventory(q *request) (*response, error) {
 	uuid, class := q.path[0], q.path[1]
-	if err := s.mustExist(uuid); err != nil {
+	if err := s.mustExist(q.r.Context(), uuid); err != nil {
 		return nil, err
 	}
 	body, err := q.readObject(putInventory)
@@ -354,7 +358,7 @@ func (s *Server) updateInventory(q *request) (*response, error) {
 			return badRequest("No inventory record with resource class for resource provider %s: No inventory of class %s found.", uuid, class)
 		}
 		t.offer(v, list)
-		resp = q.sendInventory(http.StatusOK, &o.inventory, v.generation, v.updated)
+		resp = q.sendInventory(http.StatusOK, &o.inventory, v.generation, v.changed())
 		return nil
 	})
 	return resp, err

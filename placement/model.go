@@ -63,11 +63,14 @@ type providerData struct {
 	traits      []id        // ascending
 	aggregates  []string    // UUIDs, as put
 	created     int64       // seconds since 1970
-	updated     int64
+	updated     int64       // likewise; 0: never
 	order       order
 	modified    int64 // revision of the provider's entry; 0: not stored
 	fence       int64 // revision of its generation's entry
 }
+
+// changed is when it was changed last, in seconds since 1970. Claims do not count.
+func (p *providerData) changed() int64 { return max(p.created, p.updated) }
 
 func (p *providerData) inventory(class id) *inventory {
 	for i := range p.inventories {

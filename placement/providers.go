@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 
@@ -124,7 +125,7 @@ func (t *tx) insertProvider(id, name, parent string) (string, error) {
 	case owner != "":
 		return "", conflict(codeDuplicateName, "Conflicting resource provider name: %s already exists.", name)
 	}
-	v.providerData = providerData{uuid: id, parent: parent, created: t.now, updated: t.now,
+	v.providerData = providerData{uuid: id, parent: parent, created: t.now,
 		modified: v.modified, fence: v.fence, order: order{index: t.index}}
 	t.index++
 	t.rename(v, name)
@@ -151,7 +152,7 @@ func (s *Server) showProvider(q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return q.ok(appendProvider(nil, q, &p.providerData, p.root.uuid), p.updated), nil
+	return q.ok(appendProvider(nil, q, &p.providerData, p.root.uuid), p.changed()), nil
 }
 
 // get returns a provider that exists.
@@ -169,7 +170,7 @@ func noProvider(uuid string) *apiError {
 // updateProvider is PUT /resource_providers/{uuid}.
 func (s *Server) updateProvider(q *request) (*response, error) {
 	id := q.path[0]
-	if err := s.mustExist(id); err != nil {
+	if err := s.mustExist(q.r.Context(), id); err != nil {
 		return nil, err
 	}
 	want := putProvider0
@@ -207,15 +208,28 @@ func (s *Server) updateProvider(q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return q.ok(appendProvider(nil, q, &made, root), made.updated), nil
+	return q.ok(appendProvider(nil, q, &made, root), made.changed()), nil
 }
 
-// mustExist answers 404 before the body is looked at, as the original does.
-func (s *Server) mustExist(uuid string) error {
+// mustExist answers 404 before the body is looked at, as the original does. Another
+// server may have made the provider just now, so a miss is asked twice.
+func (s *Server) mustExist(ctx context.Context, uuid string) error {
+	if s.exists(uuid) {
+		return nil
+	}
+	if err := s.catchUp(ctx); err != nil {
+		return unavailable(err)
+	}
+	if s.exists(uuid) {
+		return nil
+	}
+	return noProvider(uuid)
+}
+
+func (s *Server) exists(uuid string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	_, err := s.state.get(uuid)
-	return err
+	return s.state.providers[uuid] != nil
 }
 
 // reparent moves a provider with all below it; an empty parent makes it a root.

@@ -148,7 +148,7 @@ func (q *request) sendTraits(p *providerData, v vocabulary) *response {
 	}
 	b := appendStrings([]byte(`{"traits": `), names)
 	b = strconv.AppendInt(append(b, `, "resource_provider_generation": `...), p.generation, 10)
-	return q.ok(append(b, '}'), p.updated)
+	return q.ok(append(b, '}'), p.changed())
 }
 
 // showProviderTraits is GET /resource_providers/{uuid}/traits.

@@ -315,6 +315,34 @@ func (t *tx) remove(kind Kind, v *nameView) {
 	v.exists, v.write = false, true
 }
 
+// known returns the UUIDs of all providers of the state and of the layers, some of
+// which may not exist.
+func (t *tx) known() []string {
+	all := maps.Collect(maps.All(t.base.providers))
+	for l := t; l != nil; l = l.under {
+		for uuid := range l.providers {
+			all[uuid] = nil
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// holders returns the UUIDs of the consumers that may have allocations of a provider.
+func (t *tx) holders(uuid string) map[string]bool {
+	out := map[string]bool{}
+	if p := t.base.providers[uuid]; p != nil {
+		for c := range p.consumers {
+			out[c.uuid] = true
+		}
+	}
+	for l := t; l != nil; l = l.under {
+		for id := range l.consumers {
+			out[id] = true
+		}
+	}
+	return out
+}
+
 // uses counts the providers for which has is true, given the state's own count.
 func (t *tx) uses(count int, has func(*providerData) bool) int {
 	seen := map[string]bool{}

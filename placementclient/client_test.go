@@ -32,6 +32,9 @@ func serve(t *testing.T) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx) }()
+	if err := server.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	web := httptest.NewServer(server.Handler())
 	t.Cleanup(func() {
 		web.Close()

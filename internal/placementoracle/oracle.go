@@ -33,7 +33,7 @@ func Start(t testing.TB) string {
 			t.Skipf("%s is not installed: apt-get install %s", program, Packages)
 		}
 	}
-	dir := t.TempDir()
+	dir := memoryDir(t)
 	config := filepath.Join(dir, "placement.conf")
 	text := "[api]\nauth_strategy = noauth2\n[placement_database]\nconnection = sqlite:///" + filepath.Join(dir, "placement.db") + "\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -46,6 +46,21 @@ func Start(t testing.TB) string {
 	address := freeAddress(t)
 	serve(t, dir, address)
 	return "http://" + address
+}
+
+// memoryDir makes a directory, in memory where that is possible: SQLite syncs a lot.
+func memoryDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "placement-oracle-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 // freeAddress finds a port on the loopback interface that nobody listens on.
