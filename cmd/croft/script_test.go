@@ -53,6 +53,7 @@ func TestScripts(t *testing.T) {
 			env.Values[cloudKey{}] = &scriptCloud{}
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_CONFIG_HOME", env.WorkDir+"/.config")
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command takes a second to end
 			return nil
 		},
 	})

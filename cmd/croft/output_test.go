@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"croft"
+)
+
+func TestTable(t *testing.T) {
+	tab := table{}
+	tab.head("NAME", "STATE")
+	tab.row(cell{text: "größer"}, cell{"running", green})
+	tab.texts("x", "y")
+	const want = "NAME    STATE\ngrößer  running\nx       y\n"
+	if got := tab.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	tab.color = true
+	if got := tab.String(); !strings.Contains(got, "größer  \x1b[32mrunning\x1b[0m\n") {
+		t.Errorf("colors shift the columns: %q", got)
+	}
+}
+
+func TestAddress(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")
+	for _, c := range []struct {
+		name string
+		o    *croft.Observation
+		want string
+	}{
+		{"nothing seen yet", nil, ""},
+		{"none", &croft.Observation{State: croft.StateRunning}, ""},
+		{"IPv4 before IPv6", &croft.Observation{State: croft.StateRunning, Addresses: []netip.Addr{v6, v4}}, "10.0.0.1"},
+		{"IPv6 where there is no other", &croft.Observation{State: croft.StateRunning, Addresses: []netip.Addr{v6}}, "fd00::1"},
+		{"one that a stopped guest had does not count", &croft.Observation{State: croft.StateStopped, Addresses: []netip.Addr{v4}}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := address(croft.Status{Observation: c.o}); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestPrintData(t *testing.T) {
+	value := map[string]any{"number": 1, "text": "1", "lines": "a\nb", "truth": "true", "list": []string{}}
+	for format, want := range map[string]string{
+		formatJSON: "{\n  \"lines\": \"a\\nb\",\n  \"list\": [],\n  \"number\": 1,\n  \"text\": \"1\",\n  \"truth\": \"true\"\n}\n",
+		formatYAML: "lines: |-\n    a\n    b\nlist: []\nnumber: 1\ntext: \"1\"\ntruth: \"true\"\n",
+	} {
+		var b bytes.Buffer
+		if err := printData(&b, format, value); err != nil {
+			t.Fatal(err)
+		}
+		if b.String() != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", format, &b, want)
+		}
+	}
+}
+
+const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB somebody@somewhere"
+
+func TestReadKeys(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	for name, text := range map[string]string{
+		".ssh/id.pub": key + "\n", ".ssh/no.pub": "not a key\n", ".ssh/two.pub": "# two\n" + key + " a\n\n" + key + " b\n",
+	} {
+		if err := os.MkdirAll(filepath.Join(dir, ".ssh"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		texts []string
+		want  []string // nil: refused
+	}{
+		{"none", nil, []string{}},
+		{"a key as it is", []string{key}, []string{key}},
+		{"a file in the home directory", []string{"~/.ssh/id.pub"}, []string{key}},
+		{"a file with several and a comment", []string{"~/.ssh/two.pub"}, []string{key + " a", key + " b"}},
+		{"what a pattern finds, but for what is no key", []string{"~/.ssh/*.pub"}, []string{key, key + " a", key + " b"}},
+		{"a pattern that finds nothing", []string{"~/nothing/*.pub"}, []string{}},
+		{"a named file that is no key", []string{"~/.ssh/no.pub"}, nil},
+		{"a broken pattern", []string{"~/.ssh/[.pub"}, nil},
+		{"a key with a second line", []string{key + "\n" + key}, nil},
+		{"a key with options", []string{`no-pty,from="10.0.0.0/8" ` + key}, []string{`no-pty,from="10.0.0.0/8" ` + key}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := readKeys(c.texts)
+			if c.want == nil {
+				if croft.KindOf(err) != croft.Invalid {
+					t.Errorf("got %q and error %v, want an invalid one", got, err)
+				}
+				return
+			}
+			if err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("got %q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestReportTellsEachErrorOnce(t *testing.T) {
+	var b bytes.Buffer
+	err := join(nil, croft.Errorf(croft.NotFound, "one"), join(croft.Errorf(croft.Conflict, "two"), croft.Errorf(croft.Invalid, "three")))
+	report(&b, err)
+	if got, want := b.String(), "croft: one\ncroft: two\ncroft: three\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if code := exitCode(err); code != croft.ExitNotFound {
+		t.Errorf("exit code %d, want that of the first", code)
+	}
+	if join(nil, nil) != nil {
+		t.Error("nothing joined is something")
+	}
+}
