@@ -79,6 +79,7 @@ type Server struct {
 	failing atomic.Pointer[error]
 	newest  atomic.Int64  // the last revision that the store is known to have had
 	loaded  chan struct{} // closed when the state is there
+	loaded  chan struct{} // closed when the state is there
 	stopped chan struct{} // closed when Run has ended
 }
 
@@ -105,6 +106,7 @@ func New(c Config) (*Server, error) {
 		config:  c,
 		grown:   make(chan struct{}),
 		loaded:  make(chan struct{}),
+		loaded:  make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
 	s.metrics = newMetrics(s)
@@ -115,6 +117,19 @@ func New(c Config) (*Server, error) {
 
 // Collector gives the server's metrics.
 func (s *Server) Collector() prometheus.Collector { return s.metrics }
+
+// WaitReady returns when the state has been loaded. Unavailable: it has not been
+// before ctx ended, or never will be.
+func (s *Server) WaitReady(ctx context.Context) error {
+	select {
+	case <-s.loaded:
+		return nil
+	case <-s.stopped:
+		return croft.Errorf(croft.Unavailable, "placement: %w", errStopped)
+	case <-ctx.Done():
+		return croft.Errorf(croft.Unavailable, "placement: the state could not be loaded in time: %w", cmp.Or(s.Ready(), ctx.Err()))
+	}
+}
 
 // Handler serves the API, /readyz (200 or 503) and /healthz (200).
 func (s *Server) Handler() http.Handler {
