@@ -230,7 +230,8 @@ func TestReparentingMovesTheRootOfAllBelow(t *testing.T) {
 func TestSnapshotEqualsHistory(t *testing.T) {
 	m := newMemory(t)
 	m.do(create("p2", ""), create("p1", "p2"), func(t *tx) error { t.class("CUSTOM_X"); t.createClass("CUSTOM_X"); return nil },
-		offers("p1", "CUSTOM_X", 5), takes("x", "p1", "CUSTOM_X", 2), reparents("p1", ""), takes("x", "p1", "CUSTOM_X", 3))
+		offers("p1", "CUSTOM_X", 5), takes("w", "p1", "CUSTOM_X", 2),
+		reparents("p1", ""), func(t *tx) error { c := t.consumer("w"); t.allocate(c, nil); c.exists = false; return nil }, takes("x", "p1", "CUSTOM_X", 3))
 	fresh := newState(time.Unix(1000, 0))
 	var entries []Entry
 	for key, at := range m.modified {
