@@ -61,8 +61,13 @@ func Explain(q Query, providers []croft.Provider, hosts map[croft.HostID]croft.H
 	var verdicts []verdict
 	for _, p := range providers {
 		host, known := hosts[p.ID]
+		why := unusable(host, known)
+		if why != "" {
+			p.Used = nil // what is free there does not count, nor what the agent withdrew
+			p.Inventories = whole(p.Inventories)
+		}
 		v := judge(q, p)
-		if why := unusable(host, known); why != "" {
+		if why != "" {
 			v.add("unusable", 4, "%s", why)
 		}
 		if len(v.misses) == 0 {
@@ -75,6 +80,17 @@ func Explain(q Query, providers []croft.Provider, hosts map[croft.HostID]croft.H
 		return cmp.Or(cmp.Compare(a.gap, b.gap), cmp.Compare(a.host, b.host))
 	})
 	return &Explanation{Wanted: q.Total(), Rows: group(verdicts)}
+}
+
+// whole is what a host would offer if nothing of it were reserved: agents that stop
+// reserve all of it.
+func whole(inventories map[croft.ResourceClass]croft.Inventory) map[croft.ResourceClass]croft.Inventory {
+	all := maps.Clone(inventories)
+	for class, inv := range all {
+		inv.Reserved = 0
+		all[class] = inv
+	}
+	return all
 }
 
 // unusable says why a host would not act on an order, or "".

@@ -64,6 +64,14 @@ func TestExplain(t *testing.T) {
 		{"the agent is not running", query, provider("h"), func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID} }, "its agent is not running"},
 		{"the host is drained", query, provider("h"), func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID, Alive: true, Drained: true} }, "it is drained"},
 		{"the host is somebody else's", query, provider("h"), func(croft.Provider) croft.Host { return croft.Host{ID: "other"} }, "no agent of croft has registered it"},
+		{
+			"the agent is not running and has withdrawn all", query, provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) { i.Reserved = i.Total })),
+			func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID} }, "its agent is not running",
+		},
+		{
+			"the agent is not running and the host is too small", query, provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) { i.MaxUnit = 96 })),
+			func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID} }, "gives one instance at most 96 of MEMORY_MB, 4000 short of 4096, its agent is not running",
+		},
 		{"it would fit now", query, provider("h"), up, "has room by now: ask again"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

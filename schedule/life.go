@@ -17,19 +17,21 @@ func (s *Scheduler) Stop(ctx context.Context, project croft.Project, idOrName st
 	return s.turn(ctx, project, idOrName, "stop", croft.WantStopped)
 }
 
-// Start orders a stopped instance to be booted. Conflict: as for Stop.
+// Start orders a stopped instance to be booted, or one that failed to be built
+// again. Conflict: as for Stop.
 func (s *Scheduler) Start(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	return s.turn(ctx, project, idOrName, "start", croft.WantRunning)
 }
 
-// turn orders what is wanted from now on, and nothing where it is wanted already.
+// turn orders what is wanted from now on, and nothing where it is wanted already,
+// unless that failed: a new order is a new attempt.
 func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, verb string, want croft.Want) (inst croft.Instance, err error) {
 	err = s.change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if inst.State != croft.StateScheduled {
 			return false, croft.Errorf(croft.Conflict, "it is %s", inst.State)
 		}
-		if st.Order != nil && st.Order.Want == want {
+		if st.Order != nil && st.Order.Want == want && failed(&st) == nil {
 			return false, nil
 		}
 		inst, err = s.Records.Reorder(ctx, inst, s.order(inst, inst.Host, want))

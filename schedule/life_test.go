@@ -65,6 +65,18 @@ func TestStopAndStart(t *testing.T) {
 	wantKind(t, err, croft.NotFound)
 }
 
+func TestStartTriesAgainWhatFailed(t *testing.T) {
+	c := newCloud(t, 1)
+	inst := scheduled(t, c, "web")
+	c.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateFailed, Error: "no", ErrorKind: croft.NotFound})
+	if _, err := c.Start(t.Context(), "", string(inst.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if want, generation := c.wanted(t, inst); want != croft.WantRunning || generation != 2 {
+		t.Errorf("ordered %s at generation %d, want it to run at 2", want, generation)
+	}
+}
+
 func TestDestroy(t *testing.T) {
 	t.Run("writes a tombstone and keeps the claim for the agent to free", func(t *testing.T) {
 		c := newCloud(t, 1)
@@ -232,10 +244,12 @@ func TestWait(t *testing.T) {
 			c.observe(t, failed)
 			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 2, State: croft.StateStopped})
 		}, "", ""},
-		{"until it is gone", schedule.Gone, func(t *testing.T, c *cloud, inst croft.Instance) {
+		{"until it is gone, at the second attempt", schedule.Gone, func(t *testing.T, c *cloud, inst croft.Instance) {
 			if _, err := c.Destroy(t.Context(), "", string(inst.ID), false); err != nil {
 				t.Error(err)
 			}
+			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 2, State: croft.StateFailed, Error: "libvirtd restarts"})
+			synctest.Wait()
 			if err := c.store.Forget(t.Context(), croft.Order{Host: c.hosts[0], Instance: inst.ID, Generation: 2}); err != nil {
 				t.Error(err)
 			}
@@ -250,6 +264,15 @@ func TestWait(t *testing.T) {
 				t.Error(err)
 			}
 		}, "instance web: it is being destroyed", croft.Conflict},
+		{"no longer than the deadline for a host that fell silent", schedule.Running, func(_ *testing.T, c *cloud, _ croft.Instance) {
+			c.store.SetAlive(c.hosts[0], -1)
+		}, "instance web: waited long enough; it is on a silent host", croft.Unavailable},
+		{"no longer than the deadline for a removal that fails", schedule.Gone, func(t *testing.T, c *cloud, inst croft.Instance) {
+			if _, err := c.Destroy(t.Context(), "", string(inst.ID), false); err != nil {
+				t.Error(err)
+			}
+			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 2, State: croft.StateFailed, Error: "the disk is busy"})
+		}, "instance web: waited long enough; it is destroying: the disk is busy", croft.Unavailable},
 		{"no longer than the deadline", schedule.Running, func(t *testing.T, c *cloud, inst croft.Instance) {
 			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateFetching})
 		}, "instance web: waited long enough; it is fetching", croft.Unavailable},

@@ -19,13 +19,9 @@ func Running(st *croft.Status) (bool, error) { return observed(st, croft.StateRu
 // Stopped is reached when the domain is shut off.
 func Stopped(st *croft.Status) (bool, error) { return observed(st, croft.StateStopped) }
 
-// Gone is reached when nothing of the instance is left.
-func Gone(st *croft.Status) (bool, error) {
-	if st == nil {
-		return true, nil
-	}
-	return false, failed(st)
-}
+// Gone is reached when nothing of the instance is left. A removal that failed is
+// no end: its host tries again.
+func Gone(st *croft.Status) (bool, error) { return st == nil, nil }
 
 // observed wants the state of the newest order's observation, since an older one
 // tells of what was wanted before.
@@ -70,11 +66,10 @@ func (f *Failure) Unwrap() error { return f.err }
 // was at first and after every change. Unavailable: ctx's deadline passed first.
 // errors.As finds a *Failure where the host's agent failed.
 func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, progress func(croft.Status)) error {
-	var last *croft.Status
 	var reached bool
 	var verdict error
 	err := s.View.WatchInstance(ctx, inst.ID, func(st *croft.Status) bool {
-		if last = cmp.Or(st, last); st != nil && progress != nil {
+		if st != nil && progress != nil {
 			progress(*st)
 		}
 		reached, verdict = goal(st)
@@ -86,11 +81,26 @@ func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, pr
 	case reached:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return croft.Errorf(croft.Unavailable, "instance %s: waited long enough; it is %s", inst.Name, Describe(last))
+		return croft.Errorf(croft.Unavailable, "instance %s: waited long enough; %s", inst.Name, s.standing(ctx, inst))
 	case err == nil:
 		return croft.Errorf(croft.NotFound, "instance %s is gone", inst.Name)
 	}
 	return fmt.Errorf("wait for instance %s: %w", inst.Name, err)
+}
+
+// standing says where an instance stands now that nobody waits any longer; that its
+// host fell silent changed nothing that Wait saw.
+func (s *Scheduler) standing(ctx context.Context, inst croft.Instance) string {
+	ctx, cancel := s.afterwards(ctx)
+	defer cancel()
+	st, err := s.View.Find(ctx, inst.Project, string(inst.ID))
+	if err != nil {
+		return "where it stands cannot be told: " + err.Error()
+	}
+	if why := failed(&st); why != nil {
+		return fmt.Sprintf("it is %s: %v", Describe(&st), why)
+	}
+	return "it is " + Describe(&st)
 }
 
 // Describe says in a word where an instance stands; nil is gone.
