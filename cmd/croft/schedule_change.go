@@ -30,8 +30,11 @@ claim and its name are free at once.`,
 			return with(cmd, func(ctx context.Context, c *client) error {
 				return c.change(ctx, cmd, args, schedule.Gone, func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error) {
 					d, err := c.Destroy(ctx, project, idOrName, force)
-					if d.Gone {
+					switch {
+					case d.Gone:
 						return d.Instance, "is gone", err
+					case force:
+						return d.Instance, "is being removed by its host, which is not silent: there was nothing to force", err
 					}
 					return d.Instance, "is being removed", err
 				})
