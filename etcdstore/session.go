@@ -11,7 +11,7 @@ import (
 // sessionTTL is how many seconds after a scheduler's death its session counts as
 // alive; leaseTTL the same for an agent.
 const (
-	sessionTTL = 30
+	sessionTTL = 30 * time.Second
 	leaseTTL   = 10
 )
 
@@ -24,7 +24,7 @@ func (s *Store) sessionKey(ctx context.Context) (string, clientv3.LeaseID, error
 	if s.session != "" {
 		return s.session, s.sessionID, nil
 	}
-	lease, err := s.etcd.Grant(ctx, sessionTTL)
+	lease, err := s.etcd.Grant(ctx, int64(s.sessionTTL/time.Second))
 	if err != nil {
 		return "", 0, s.wrap(err, "begin a session")
 	}

@@ -36,6 +36,9 @@ type Config struct {
 	// Mint allows Open to begin an installation where etcd holds none. Only the
 	// long-running parts do; a command that finds nothing says so.
 	Mint bool
+	// SessionTTL is how long after this process's death what it had begun to
+	// schedule is left to it; 30 s by default, whole seconds.
+	SessionTTL time.Duration
 }
 
 // Store is one connection to etcd and the home partition found there. It
@@ -46,6 +49,8 @@ type Store struct {
 	keys      keys
 	partition croft.PartitionID
 	lenient   bool // written by a newer minor version: unknown fields are no error
+
+	sessionTTL time.Duration
 
 	mu        sync.Mutex
 	session   string // see sessionKey
@@ -73,7 +78,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "etcd at %s: %w", strings.Join(c.Endpoints, ", "), err)
 	}
-	s := &Store{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", ")}
+	s := &Store{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), sessionTTL: cmp.Or(c.SessionTTL, sessionTTL)}
 	first, cancel := context.WithTimeout(ctx, cmp.Or(c.DialTimeout, 3*time.Second))
 	defer cancel()
 	if err := s.enter(first, c.Mint); err != nil {

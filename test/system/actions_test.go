@@ -1,0 +1,122 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"croft"
+	"croft/schedule"
+)
+
+// query takes a fourth of a host, so that a few hosts are full soon.
+var query = func() schedule.Query {
+	q, err := schedule.ParseQuery("resources=VCPU:1,MEMORY_MB:1024,DISK_GB:10")
+	if err != nil {
+		panic(err)
+	}
+	return q
+}()
+
+// limit bounds one request, since a part that it needs may be away.
+const limit = 20 * time.Second
+
+// act does one random thing that a user would do.
+func (a *actor) act() {
+	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
+	defer cancel()
+	switch n := a.rng.IntN(10); {
+	case n < 4:
+		a.create(ctx)
+	case n < 7:
+		a.destroy(ctx)
+	case n < 8:
+		a.turn(ctx, (*schedule.Scheduler).Stop)
+	default:
+		a.turn(ctx, (*schedule.Scheduler).Start)
+	}
+}
+
+func (a *actor) create(ctx context.Context) {
+	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: "/simulated", Name: fmt.Sprintf("vm-%d", a.rng.IntN(40))}
+	err := a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
+		_, err := s.Request(ctx, r)
+		return err
+	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f := &fact{name: r.Name, created: err == nil}
+	// A fault in the middle leaves open what became of it; anything else does not.
+	f.refused = err != nil && !errors.Is(err, errGate) && !errors.Is(err, croft.Unavailable) && ctx.Err() == nil
+	a.facts[r.ID] = f
+}
+
+// some picks an instance that the test heard of.
+func (a *actor) some() (croft.InstanceID, *fact) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := len(a.facts)
+	if n == 0 {
+		return croft.NewInstanceID(), &fact{}
+	}
+	skip := a.rng.IntN(n)
+	for id, f := range a.facts {
+		if skip == 0 {
+			return id, f
+		}
+		skip--
+	}
+	panic("unreachable")
+}
+
+func (a *actor) destroy(ctx context.Context) {
+	id, f := a.some()
+	force := a.rng.IntN(3) == 0
+	a.mu.Lock()
+	f.doomed = true
+	a.mu.Unlock()
+	err := a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
+		_, err := s.Destroy(ctx, croft.DefaultProject, string(id), force)
+		return err
+	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f.destroyed = f.destroyed || err == nil
+}
+
+func (a *actor) turn(ctx context.Context, do func(*schedule.Scheduler, context.Context, croft.Project, string) (croft.Instance, error)) {
+	id, _ := a.some()
+	_ = a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
+		_, err := do(s, ctx, croft.DefaultProject, string(id))
+		return err // whatever it is, wanted and observed have to agree in the end
+	})
+}
+
+// disturb does one random thing that happens to installations. What it took away
+// the time before comes back first.
+func (a *actor) disturb() {
+	a.placementDown.Store(false)
+	for _, m := range a.hosts {
+		if a.rng.IntN(2) == 0 {
+			m.boot(a.lifetime() * 8)
+		}
+	}
+	m := a.hosts[a.rng.IntN(len(a.hosts))]
+	switch a.rng.IntN(8) {
+	case 0, 1:
+		m.kill()
+	case 2:
+		m.leave()
+	case 3, 4:
+		m.kill()
+		m.boot(a.lifetime() * 8)
+	case 5:
+		m.leave()
+		m.boot(0)
+	case 6:
+		a.placementDown.Store(true)
+	case 7:
+		a.restartEtcd()
+	}
+}

@@ -1,0 +1,209 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+
+	"croft"
+	"croft/compute"
+	"croft/schedule"
+)
+
+// errGate is what a fault of the test looks like to the part that meets it.
+var errGate = errors.New("a fault of the test")
+
+// gate stands between one process and everything outside it. Each crossing may
+// fail before or after what it is for, and one of them may be the process's last.
+type gate struct {
+	mu     sync.Mutex
+	rng    *rand.Rand
+	faulty float64 // how likely a crossing fails, before and after alike
+	last   int     // crossings left until the process dies; negative: it lives
+	dead   bool
+	died   chan struct{} // closed when the process died at a crossing
+}
+
+func newGate(seed uint64, faulty float64, last int) *gate {
+	return &gate{rng: rand.New(rand.NewPCG(seed, 1)), faulty: faulty, last: last, died: make(chan struct{})}
+}
+
+// cross asks whether to go on; called before and after each operation.
+func (g *gate) cross() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.dead {
+		return errGate
+	}
+	if g.last == 0 {
+		g.dead = true
+		close(g.died)
+		return errGate
+	}
+	g.last--
+	if g.rng.Float64() < g.faulty {
+		return croft.Errorf(croft.Unavailable, "%w", errGate)
+	}
+	return nil
+}
+
+// die ends the process: it does nothing any more.
+func (g *gate) die() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dead = true
+}
+
+// calm ends the faults.
+func (g *gate) calm() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.faulty, g.last = 0, -1
+}
+
+// through does something that returns a value between two crossings.
+func through[T any](g *gate, do func() (T, error)) (T, error) {
+	var none T
+	if err := g.cross(); err != nil {
+		return none, err
+	}
+	v, err := do()
+	if gone := g.cross(); gone != nil {
+		return none, gone
+	}
+	return v, err
+}
+
+func (g *gate) do(do func() error) error {
+	_, err := through(g, func() (struct{}, error) { return struct{}{}, do() })
+	return err
+}
+
+// agentSide is what an agent sees of the world, through its gate.
+type agentSide struct {
+	gate *gate
+	compute.Orders
+	compute.Registry
+	compute.Records
+	compute.Inventory
+	hv compute.Hypervisor
+}
+
+func (a *agentSide) Order(ctx context.Context, h croft.HostID, id croft.InstanceID) (croft.Order, error) {
+	return through(a.gate, func() (croft.Order, error) { return a.Orders.Order(ctx, h, id) })
+}
+
+func (a *agentSide) Observe(ctx context.Context, o croft.Observation) error {
+	return a.gate.do(func() error { return a.Orders.Observe(ctx, o) })
+}
+
+func (a *agentSide) Forget(ctx context.Context, o croft.Order) error {
+	return a.gate.do(func() error { return a.Orders.Forget(ctx, o) })
+}
+
+func (a *agentSide) PutHost(ctx context.Context, h croft.Host) error {
+	return a.gate.do(func() error { return a.Registry.PutHost(ctx, h) })
+}
+
+func (a *agentSide) Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error) {
+	return through(a.gate, func() (croft.Instance, error) { return a.Records.Instance(ctx, id) })
+}
+
+func (a *agentSide) Abandoned(ctx context.Context) ([]croft.Instance, error) {
+	return through(a.gate, func() ([]croft.Instance, error) { return a.Records.Abandoned(ctx) })
+}
+
+func (a *agentSide) Discard(ctx context.Context, inst croft.Instance) error {
+	return a.gate.do(func() error { return a.Records.Discard(ctx, inst) })
+}
+
+func (a *agentSide) EnsureProvider(ctx context.Context, p croft.Provider) error {
+	return a.gate.do(func() error { return a.Inventory.EnsureProvider(ctx, p) })
+}
+
+func (a *agentSide) Claims(ctx context.Context, h croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
+	return through(a.gate, func() (map[croft.InstanceID]croft.Resources, error) { return a.Inventory.Claims(ctx, h) })
+}
+
+func (a *agentSide) Release(ctx context.Context, id croft.InstanceID) error {
+	return a.gate.do(func() error { return a.Inventory.Release(ctx, id) })
+}
+
+// gatedHypervisor is the agent's hypervisor through its gate.
+type gatedHypervisor struct {
+	gate *gate
+	compute.Hypervisor
+}
+
+func (h *gatedHypervisor) List(ctx context.Context) ([]compute.Domain, error) {
+	return through(h.gate, func() ([]compute.Domain, error) { return h.Hypervisor.List(ctx) })
+}
+
+func (h *gatedHypervisor) Get(ctx context.Context, id croft.InstanceID) (compute.Domain, error) {
+	return through(h.gate, func() (compute.Domain, error) { return h.Hypervisor.Get(ctx, id) })
+}
+
+func (h *gatedHypervisor) Define(ctx context.Context, m compute.Machine) error {
+	return h.gate.do(func() error { return h.Hypervisor.Define(ctx, m) })
+}
+
+func (h *gatedHypervisor) Start(ctx context.Context, id croft.InstanceID) error {
+	return h.gate.do(func() error { return h.Hypervisor.Start(ctx, id) })
+}
+
+func (h *gatedHypervisor) Stop(ctx context.Context, id croft.InstanceID) error {
+	return h.gate.do(func() error { return h.Hypervisor.Stop(ctx, id) })
+}
+
+func (h *gatedHypervisor) Remove(ctx context.Context, id croft.InstanceID) error {
+	return h.gate.do(func() error { return h.Hypervisor.Remove(ctx, id) })
+}
+
+// schedulerSide is what a scheduler sees of the world, through its gate.
+type schedulerSide struct {
+	gate *gate
+	schedule.Records
+	schedule.View
+	schedule.Claims
+}
+
+func (s *schedulerSide) Create(ctx context.Context, i croft.Instance) (croft.Instance, error) {
+	return through(s.gate, func() (croft.Instance, error) { return s.Records.Create(ctx, i) })
+}
+
+func (s *schedulerSide) Assign(ctx context.Context, i croft.Instance, o croft.Order) (croft.Instance, error) {
+	return through(s.gate, func() (croft.Instance, error) { return s.Records.Assign(ctx, i, o) })
+}
+
+func (s *schedulerSide) Discard(ctx context.Context, i croft.Instance) error {
+	return s.gate.do(func() error { return s.Records.Discard(ctx, i) })
+}
+
+func (s *schedulerSide) Reorder(ctx context.Context, i croft.Instance, o croft.Order) (croft.Instance, error) {
+	return through(s.gate, func() (croft.Instance, error) { return s.Records.Reorder(ctx, i, o) })
+}
+
+func (s *schedulerSide) Bury(ctx context.Context, i croft.Instance, o croft.Order) error {
+	return s.gate.do(func() error { return s.Records.Bury(ctx, i, o) })
+}
+
+func (s *schedulerSide) Find(ctx context.Context, p croft.Project, id string) (croft.Status, error) {
+	return through(s.gate, func() (croft.Status, error) { return s.View.Find(ctx, p, id) })
+}
+
+func (s *schedulerSide) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	return through(s.gate, func() (map[croft.HostID]croft.Host, error) { return s.View.Hosts(ctx, ids...) })
+}
+
+func (s *schedulerSide) Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error) {
+	return through(s.gate, func() ([]croft.Candidate, error) { return s.Claims.Candidates(ctx, query, limit) })
+}
+
+func (s *schedulerSide) Claim(ctx context.Context, id croft.InstanceID, p croft.Project, c croft.Candidate) error {
+	return s.gate.do(func() error { return s.Claims.Claim(ctx, id, p, c) })
+}
+
+func (s *schedulerSide) Release(ctx context.Context, id croft.InstanceID) error {
+	return s.gate.do(func() error { return s.Claims.Release(ctx, id) })
+}

@@ -1,0 +1,206 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"croft"
+	"croft/compute"
+)
+
+// settle ends all faults, brings everything back and waits until the invariants
+// hold; the violations that stay are the test's failure.
+func (w *world) settle() {
+	w.faulty = 0
+	w.placementDown.Store(false)
+	for _, m := range w.hosts {
+		m.gate.calm()
+		m.leave()
+		m.boot(0)
+	}
+	deadline := time.NewTimer(90 * time.Second)
+	defer deadline.Stop()
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for {
+		violations := w.violations(w.t.Context())
+		if len(violations) == 0 {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-deadline.C:
+			for _, v := range violations {
+				w.t.Error(v)
+			}
+			return
+		}
+	}
+}
+
+// violations lists what is not as it should be at rest.
+func (w *world) violations(ctx context.Context) []string {
+	all, err := w.store.List(ctx, "")
+	if err != nil {
+		return []string{fmt.Sprintf("cannot list: %v", err)}
+	}
+	known := map[croft.InstanceID]croft.Status{}
+	names := map[string]croft.InstanceID{}
+	var bad []string
+	complain := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
+	for _, st := range all {
+		known[st.Instance.ID] = st
+		if other, twice := names[st.Instance.Name]; twice {
+			complain("%s and %s have one name", other, st.Instance.ID)
+		}
+		names[st.Instance.Name] = st.Instance.ID
+		bad = append(bad, unsettled(st)...)
+	}
+	for _, m := range w.hosts {
+		bad = append(bad, m.violations(ctx, known)...)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, f := range w.facts {
+		_, exists := known[id]
+		switch {
+		case f.destroyed && exists:
+			complain("%s was destroyed and is there", id)
+		case f.refused && exists:
+			complain("%s was refused and is there", id)
+		case f.created && !f.doomed && !exists:
+			complain("%s was acknowledged, never destroyed, and is gone", id)
+		}
+	}
+	return append(bad, w.broken...)
+}
+
+// unsettled tells how an instance's observation differs from what is wanted.
+func unsettled(st croft.Status) []string {
+	if st.Instance.State != croft.StateScheduled || st.Order == nil {
+		return []string{fmt.Sprintf("%s is %s", st.Instance.ID, st.Instance.State)}
+	}
+	want := map[croft.Want]croft.State{croft.WantRunning: croft.StateRunning, croft.WantStopped: croft.StateStopped}[st.Order.Want]
+	if st.Observation == nil || st.Observation.State != want || st.Observation.Generation != st.Order.Generation {
+		return []string{fmt.Sprintf("%s is wanted %s and observed %+v", st.Instance.ID, st.Order.Want, st.Observation)}
+	}
+	return nil
+}
+
+// violations compares a host's claims, domains and files with the records.
+func (m *machine) violations(ctx context.Context, known map[croft.InstanceID]croft.Status) []string {
+	var bad []string
+	complain := func(format string, args ...any) {
+		bad = append(bad, fmt.Sprintf("host%d: %s", m.n, fmt.Sprintf(format, args...)))
+	}
+	var mine []croft.InstanceID
+	for id, st := range known {
+		if st.Instance.Host == m.id {
+			mine = append(mine, id)
+		}
+	}
+	slices.Sort(mine)
+	claims, err := m.w.claims.Claims(ctx, m.id)
+	if err != nil {
+		complain("cannot read the claims: %v", err)
+	}
+	for id := range claims {
+		if !slices.Contains(mine, id) {
+			complain("a claim of %s, which is not here", id)
+		}
+	}
+	for _, id := range mine {
+		if len(claims[id]) != 3 {
+			complain("%s claims %v", id, claims[id])
+		}
+	}
+	domains, err := m.hv.List(ctx)
+	if err != nil {
+		complain("cannot list domains: %v", err)
+	}
+	if got := idsOf(domains); !slices.Equal(got, mine) {
+		complain("domains %v, instances %v", got, mine)
+	}
+	files, err := os.ReadDir(m.dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		complain("cannot list files: %v", err)
+	}
+	for _, f := range files {
+		if !slices.Contains(mine, croft.InstanceID(f.Name())) {
+			complain("files of %s, which is not here", f.Name())
+		}
+	}
+	return bad
+}
+
+func idsOf(domains []compute.Domain) []croft.InstanceID {
+	var ids []croft.InstanceID
+	for _, d := range domains {
+		ids = append(ids, d.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// watchful looks, while all goes on, for what must never be, even for a moment.
+func (w *world) watchful(ctx context.Context) {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		running := map[croft.InstanceID]int{}
+		for _, m := range w.hosts {
+			domains, err := m.hv.List(ctx)
+			if err != nil {
+				continue
+			}
+			on := 0
+			for _, d := range domains {
+				if d.Power == compute.PowerOn {
+					running[d.ID]++
+					on++
+				}
+			}
+			if on > 4 {
+				w.breach("host%d runs %d guests and has room for 4", m.n, on)
+			}
+		}
+		for id, n := range running {
+			if n > 1 {
+				w.breach("%s runs on %d hosts", id, n)
+			}
+		}
+	}
+}
+
+func (w *world) breach(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if text := fmt.Sprintf(format, args...); !slices.Contains(w.broken, text) {
+		w.broken = append(w.broken, text)
+	}
+}
+
+// tally counts what became of requests.
+func (w *world) tally() (created, refused, destroyed int) {
+	for _, f := range w.facts {
+		switch {
+		case f.created:
+			created++
+		case f.refused:
+			refused++
+		}
+		if f.destroyed {
+			destroyed++
+		}
+	}
+	return created, refused, destroyed
+}

@@ -1,0 +1,68 @@
+package system
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	seedFlag = flag.Uint64("seed", 0, "run this seed alone")
+	runsFlag = flag.Int("runs", 3, "how many random runs")
+)
+
+// regressions are seeds that once showed a bug; docs/track-record.md tells which.
+var regressions = []uint64{}
+
+func TestWholeSystem(t *testing.T) {
+	seeds := append([]uint64(nil), regressions...)
+	for range *runsFlag {
+		seeds = append(seeds, rand.Uint64N(1<<32))
+	}
+	if *seedFlag != 0 {
+		seeds = []uint64{*seedFlag}
+	}
+	for _, seed := range seeds {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { run(t, seed) })
+	}
+}
+
+// run lets users and misfortune act on three hosts at once, then looks.
+func run(t *testing.T, seed uint64) {
+	w := newWorld(t, seed, 3, 0.01)
+	ctx, stop := context.WithCancel(t.Context())
+	var watch, users sync.WaitGroup
+	watch.Go(func() { w.watchful(ctx) })
+	acted := make(chan struct{})
+	for n := range uint64(4) {
+		users.Go(func() {
+			a := w.actor(n + 1)
+			for range 25 {
+				a.act()
+				acted <- struct{}{}
+			}
+		})
+	}
+	watch.Go(func() { users.Wait(); close(acted) })
+	misfortune, count := w.actor(99), 0
+	for range acted {
+		if count++; count%6 == 0 { // misfortune strikes once for every few things that users do
+			misfortune.disturb()
+		}
+	}
+	w.settle()
+	stop()
+	watch.Wait()
+	created, refused, destroyed := w.tally()
+	t.Logf("%d requests: %d acknowledged, %d refused, the rest unknown; %d destroyed", len(w.facts), created, refused, destroyed)
+	if t.Failed() {
+		t.Logf("again with: go test ./test/system -seed %d", seed)
+	}
+}

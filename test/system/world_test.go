@@ -1,0 +1,243 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore"
+	"croft/hypervisor/sim"
+	"croft/placement"
+	"croft/placementclient"
+	"croft/schedule"
+)
+
+// world is one installation: etcd, Placement, hosts. What it holds survives the
+// death of any process in it.
+type world struct {
+	t      *testing.T
+	seed   uint64
+	dir    string
+	etcd   *etcdstore.Embedded
+	listen string
+	store  *etcdstore.Store // the test's own
+	claims *placementclient.Client
+	hosts  []*machine
+
+	placementDown atomic.Bool
+	faulty        float64
+	calls         atomic.Uint64 // numbers the gates, each with a seed of its own
+
+	mu     sync.Mutex
+	facts  map[croft.InstanceID]*fact
+	broken []string // what must never be, seen while it was running
+}
+
+// fact is what the test was told about one instance.
+type fact struct {
+	name      string
+	created   bool // a request was acknowledged
+	refused   bool // a request failed for good: nothing may be left
+	destroyed bool // a destroy was acknowledged
+	doomed    bool // a destroy was tried: it may or may not be gone
+}
+
+// machine is a host: its guests, its identity and its files outlive its agent.
+type machine struct {
+	w    *world
+	n    int
+	id   croft.HostID
+	hv   *sim.Hypervisor
+	dir  string
+	gate *gate
+	stop func() // nil: no agent runs
+}
+
+func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
+	t.Helper()
+	w := &world{t: t, seed: seed, dir: t.TempDir(), listen: "127.0.0.1:0", faulty: faulty, facts: map[croft.InstanceID]*fact{}}
+	w.startEtcd()
+	t.Cleanup(func() { w.etcd.Close() })
+	w.store = w.open()
+	w.startPlacement()
+	for n := range hosts {
+		hv, err := sim.New(sim.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = hv.Close() })
+		m := &machine{w: w, n: n, id: croft.NewHostID(), hv: hv, dir: filepath.Join(w.dir, fmt.Sprintf("host%d", n))}
+		w.hosts = append(w.hosts, m)
+		t.Cleanup(m.kill)
+		m.boot(0)
+	}
+	w.awaitHosts()
+	return w
+}
+
+// awaitHosts returns when every host takes orders.
+func (w *world) awaitHosts() {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	defer cancel()
+	_ = w.store.WatchInstances(ctx, func() {
+		hosts, err := w.store.Hosts(ctx)
+		alive := 0
+		for _, h := range hosts {
+			if h.Alive {
+				alive++
+			}
+		}
+		if err == nil && alive == len(w.hosts) {
+			cancel()
+		}
+	})
+}
+
+func (w *world) startEtcd() {
+	server, err := etcdstore.StartEmbedded(context.WithoutCancel(w.t.Context()), etcdstore.EmbeddedConfig{Dir: filepath.Join(w.dir, "etcd"), Listen: w.listen, Unsynced: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.etcd, w.listen = server, server.Endpoint()[len("http://"):]
+}
+
+// restartEtcd takes etcd away for a moment, as a restart of its process does.
+func (w *world) restartEtcd() {
+	w.etcd.Close()
+	w.startEtcd()
+}
+
+func (w *world) open() *etcdstore.Store {
+	w.t.Helper()
+	store, err := etcdstore.Open(w.t.Context(), etcdstore.Config{Endpoints: []string{"http://" + w.listen}, DialTimeout: time.Minute, SessionTTL: 2 * time.Second, Mint: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// startPlacement serves Placement on a connection of its own until the test ends.
+func (w *world) startPlacement() {
+	server, err := placement.New(placement.Config{Store: w.open().Placement(0), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	var work sync.WaitGroup
+	work.Go(func() { _ = server.Run(ctx) })
+	handler := server.Handler()
+	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if w.placementDown.Load() {
+			http.Error(rw, "down", http.StatusServiceUnavailable)
+			return
+		}
+		handler.ServeHTTP(rw, r)
+	}))
+	w.t.Cleanup(func() { front.Close(); cancel(); work.Wait() })
+	w.claims, err = placementclient.New(placementclient.Config{Endpoint: front.URL, Attempts: 4, Pause: time.Millisecond})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// gate makes a process's gate. last is how many crossings it lives; 0: for ever.
+func (w *world) gate(last int) *gate {
+	return newGate(w.seed+w.calls.Add(1)*7919, w.faulty, last-1)
+}
+
+// boot starts the host's agent, unless it runs. last as for gate.
+func (m *machine) boot(last int) {
+	if m.stop != nil {
+		select {
+		case <-m.gate.died: // at one of its crossings
+			m.kill()
+		default:
+			return
+		}
+	}
+	w := m.w
+	m.gate = w.gate(last)
+	store := w.open()
+	side := &agentSide{gate: m.gate, Orders: store, Registry: store, Records: store, Inventory: w.claims}
+	host := croft.Host{ID: m.id, Name: fmt.Sprintf("host%d", m.n), VirtType: "sim"}
+	facts := compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40}
+	agent, err := compute.New(compute.Config{
+		Host: host, Partition: store.Partition(), Provider: compute.Offer{VCPURatio: 1}.Provider(host, store.Partition(), facts),
+		Dir: m.dir, NICs: []compute.NIC{{Network: "default"}},
+		Orders: side, Registry: side, Records: side, Inventory: side,
+		Hypervisor: &gatedHypervisor{m.gate, m.hv}, Images: sim.Images{},
+		ResyncEvery: 100 * time.Millisecond, SweepEvery: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = agent.Run(ctx, func() {})
+		_ = store.Close()
+	}()
+	m.stop = sync.OnceFunc(func() { cancel(); <-ended })
+}
+
+// kill ends the agent as kill -9 does: it does nothing more from now on.
+func (m *machine) kill() {
+	if m.stop == nil {
+		return
+	}
+	m.gate.die()
+	m.stop()
+	m.stop = nil
+}
+
+// leave ends the agent as a signal does.
+func (m *machine) leave() {
+	if m.stop != nil {
+		m.stop()
+		m.stop = nil
+	}
+}
+
+// scheduler runs something as one command would: a process with a connection of
+// its own, which may die in the middle.
+func (w *world) scheduler(last int, do func(*schedule.Scheduler) error) error {
+	g := w.gate(last)
+	store := w.open()
+	defer func() { _ = store.Close() }()
+	side := &schedulerSide{gate: g, Records: store, View: store, Claims: w.claims}
+	s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: side, View: side, Claims: side, UndoTimeout: 5 * time.Second, Backoff: time.Millisecond})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return do(s)
+}
+
+// actor does random things, one after the other.
+type actor struct {
+	*world
+	rng *rand.Rand
+}
+
+func (w *world) actor(n uint64) *actor {
+	return &actor{w, rand.New(rand.NewPCG(w.seed, n))}
+}
+
+// lifetime is how many crossings the next process lives: most live on.
+func (a *actor) lifetime() int {
+	if a.rng.IntN(4) != 0 {
+		return 0
+	}
+	return 1 + a.rng.IntN(12)
+}
