@@ -118,53 +118,45 @@ func count(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// several is the outcome of a command that did many things: each error was about
-// one of them. The exit code is that of the first.
-type several []error
-
-func (s several) Error() string { return fmt.Sprintf("%d of them: %v", len(s), s[0]) }
-
-func (s several) Unwrap() []error { return s }
-
-// join makes one error of those that are not nil, nil where there is none.
-func join(errs ...error) error {
-	var all several
-	for _, err := range errs {
-		if err != nil {
-			all = append(all, err)
-		}
+// apart takes errors apart that errors.Join put together: each went wrong by itself.
+func apart(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error }) // a wrapped one belongs to the sentence around it
+	if !ok {
+		return []error{err}
 	}
-	switch len(all) {
-	case 0:
-		return nil
-	case 1:
-		return all[0]
+	all := joined.Unwrap()
+	if err.Error() != errors.Join(all...).Error() {
+		return []error{err} // made by Errorf from several
 	}
-	return all
+	var flat []error
+	for _, one := range all {
+		flat = append(flat, apart(one)...)
+	}
+	return flat
 }
 
-// report prints an error as one line for each thing that went wrong, once.
+// report prints one line for each thing that went wrong.
 func report(stderr io.Writer, err error) {
 	if err == nil {
 		return
 	}
-	if all, ok := errors.AsType[several](err); ok {
-		for _, err := range all {
-			report(stderr, err)
+	for _, err := range apart(err) {
+		if errors.Is(err, context.Canceled) {
+			err = fmt.Errorf("interrupted: %w", err)
 		}
-		return
+		fmt.Fprintln(stderr, "croft:", err)
 	}
-	if errors.Is(err, context.Canceled) {
-		fmt.Fprintln(stderr, "croft: interrupted:", err)
-		return
-	}
-	fmt.Fprintln(stderr, "croft:", err)
 }
 
-// exitCode is that of the kind; a deadline that passed counts as unavailable.
+// exitCode is that of the first thing that went wrong, by its kind; a deadline that
+// passed counts as unavailable.
 func exitCode(err error) int {
-	if croft.KindOf(err) == "" && errors.Is(err, context.DeadlineExceeded) {
+	if err == nil {
+		return croft.ExitOK
+	}
+	first := apart(err)[0]
+	if croft.KindOf(first) == "" && errors.Is(first, context.DeadlineExceeded) {
 		return croft.ExitUnavailable
 	}
-	return croft.ExitCode(err)
+	return croft.ExitCode(first)
 }

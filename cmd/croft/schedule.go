@@ -93,7 +93,7 @@ func dial(ctx context.Context, s scheduleSettings) (*client, error) {
 	}
 	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: store, Claims: claims})
 	if err != nil {
-		return nil, join(err, store.Close())
+		return nil, errors.Join(err, store.Close())
 	}
 	return &client{Scheduler: scheduler, settings: s, project: croft.Project(s.Project), store: store}, nil
 }

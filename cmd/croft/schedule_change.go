@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -99,5 +100,5 @@ func (c *client) change(ctx context.Context, cmd *cobra.Command, args []string, 
 	if c.settings.Wait {
 		errs = append(errs, c.wait(ctx, cmd, changed, goal)...)
 	}
-	return join(errs...)
+	return errors.Join(errs...)
 }

@@ -183,7 +183,7 @@ func (c *client) request(ctx context.Context, cmd *cobra.Command, requests []sch
 	if !text && len(instances) > 0 {
 		errs = append(errs, c.printInstances(ctx, cmd, instances, len(requests) > 1))
 	}
-	return join(errs...)
+	return errors.Join(errs...)
 }
 
 // printOutcomes prints the lines that scripts look for.
@@ -239,7 +239,7 @@ func (c *client) waitForNew(ctx context.Context, cmd *cobra.Command, instances [
 			errs[i] = croft.Errorf(croft.Unavailable, "%w; it goes on: `schedule %s` shows it, `schedule destroy %s` ends it", err, instances[i].Name, instances[i].Name)
 		}
 	}
-	return join(append(errs, c.remove(ctx, failed))...)
+	return errors.Join(append(errs, c.remove(ctx, failed))...)
 }
 
 // remove destroys instances that failed and waits for a while until they are gone.
@@ -258,7 +258,7 @@ func (c *client) remove(ctx context.Context, instances []croft.Instance) error {
 		})
 	}
 	work.Wait()
-	return join(errs...)
+	return errors.Join(errs...)
 }
 
 // printInstances prints everything about the instances, as they are now.

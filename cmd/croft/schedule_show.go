@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -45,7 +46,7 @@ func show(cmd *cobra.Command, args []string) error {
 		} else if len(all) > 0 {
 			errs = append(errs, printStatuses(cmd, c.settings.Output, all, len(args) > 1))
 		}
-		return join(errs...)
+		return errors.Join(errs...)
 	})
 }
 
@@ -72,7 +73,7 @@ func printAddresses(cmd *cobra.Command, all []croft.Status) error {
 		}
 		errs = append(errs, noAddress(st))
 	}
-	return join(errs...)
+	return errors.Join(errs...)
 }
 
 func noAddress(st croft.Status) error {
