@@ -321,6 +321,45 @@ func TestWaitTellsProgress(t *testing.T) {
 	})
 }
 
+// restarting is a store that is away at first.
+type restarting struct {
+	schedule.View
+	away int
+}
+
+func (r *restarting) WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
+	if r.away--; r.away >= 0 {
+		return croft.Errorf(croft.Unavailable, "etcd restarts")
+	}
+	return r.View.WatchInstance(ctx, id, changed)
+}
+
+func TestWaitOutlastsARestartOfTheStore(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		away int
+		want string // in the error
+	}{
+		{"which comes back", 3, ""},
+		{"which does not come back in time", 1000, "instance web: waited long enough"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cloud := newCloud(t, 1)
+				inst := scheduled(t, cloud, "web")
+				cloud.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateRunning})
+				cloud.View = &restarting{cloud.store, c.away}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				err := cloud.Wait(ctx, inst, schedule.Running, nil)
+				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("got error %v, want %q", err, c.want)
+				}
+			})
+		})
+	}
+}
+
 func TestWaitIsCancelled(t *testing.T) {
 	c := newCloud(t, 1)
 	inst := scheduled(t, c, "web")

@@ -5,9 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"croft"
 )
+
+// watchRetry is how long, by half at most, Wait leaves a store alone that does not
+// answer.
+const watchRetry = 500 * time.Millisecond
 
 // A Goal tells whether the status of an instance, nil once it is gone, is what
 // somebody waits for. An error means that it never will be.
@@ -63,12 +69,13 @@ func (f *Failure) Error() string { return f.err.Error() }
 func (f *Failure) Unwrap() error { return f.err }
 
 // Wait follows an instance until the goal is reached, calling progress with what it
-// was at first and after every change. Unavailable: ctx's deadline passed first.
-// errors.As finds a *Failure where the host's agent failed.
+// was at first and after every change. A store that does not answer for a while is
+// asked again. Unavailable: ctx's deadline passed first. errors.As finds a *Failure
+// where the host's agent failed.
 func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, progress func(croft.Status)) error {
 	var reached bool
 	var verdict error
-	err := s.View.WatchInstance(ctx, inst.ID, func(st *croft.Status) bool {
+	err := s.watch(ctx, inst.ID, func(st *croft.Status) bool {
 		if st != nil && progress != nil {
 			progress(*st)
 		}
@@ -86,6 +93,19 @@ func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, pr
 		return croft.Errorf(croft.NotFound, "instance %s is gone", inst.Name)
 	}
 	return fmt.Errorf("wait for instance %s: %w", inst.Name, err)
+}
+
+// watch is WatchInstance for as long as ctx lives, whatever the store does.
+func (s *Scheduler) watch(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
+	for {
+		err := s.View.WatchInstance(ctx, id, changed)
+		if ctx.Err() != nil || !errors.Is(err, croft.Unavailable) {
+			return err
+		}
+		if interrupted := sleep(ctx, watchRetry/2+rand.N(watchRetry)); interrupted != nil {
+			return err
+		}
+	}
 }
 
 // standing says where an instance stands now that nobody waits any longer; that its
