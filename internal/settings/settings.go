@@ -1,7 +1,8 @@
 // Package settings reads a program's settings strictly: the first file of a search
 // path over the defaults, CROFT_* of the environment over the file, flags over
-// both. Whatever it does not know is an error that names the place and the nearest
-// right word, so that a typo never means a default.
+// both. What a file has and the settings have not is an error that names the place
+// and the nearest right word, so that a typo never means a default. Variables that
+// the settings have not are left alone: other programs of croft have theirs.
 package settings
 
 import (
