@@ -47,7 +47,9 @@ type Config struct {
 	ProbeFile string
 	// EmulatorCacheMiB bounds the memory that QEMU's emulation takes for code it
 	// has translated, which is on top of the guest's own and which no claim counts.
-	// The default of 128 costs little time; QEMU's own is 1024. Ignored with KVM.
+	// With the default of 128 a Debian guest of 512 MiB takes 400 MB by the time it
+	// has booted, with QEMU's own of 1024 650 MB, in the same time. Below 64 it
+	// gets slow. Ignored with KVM.
 	EmulatorCacheMiB int
 	// StopGrace is how long a guest may take to power off before its power is cut (60 s).
 	StopGrace time.Duration
