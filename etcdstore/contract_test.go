@@ -4,7 +4,9 @@ import (
 	"testing"
 
 	"croft"
+	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/placement"
 	"croft/schedule/scheduletest"
 )
 
@@ -13,4 +15,28 @@ func TestStoreKeepsTheContractOfSchedule(t *testing.T) {
 		store := etcdtest.Start(t)
 		return store, store.Partition()
 	})
+}
+
+func TestStoreWithoutAConnectionKeepsTheContractOfSchedule(t *testing.T) {
+	scheduletest.TestStore(t, func(t *testing.T) (scheduletest.Store, croft.PartitionID) {
+		store := etcdtest.Embedded(t)
+		return store, store.Partition()
+	})
+}
+
+func TestStoreWithoutAConnectionIsUnavailableOnceItsServerHasEnded(t *testing.T) {
+	server, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := etcdstore.Open(t.Context(), etcdstore.Config{Embedded: server, Mint: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	_, err = store.Placement(0).Commit(t.Context(), placement.Txn{})
+	wantKind(t, err, croft.Unavailable)
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -17,8 +17,8 @@ import (
 
 	"cmp"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -31,7 +31,8 @@ const schema = "1.0"
 
 // Config says where etcd is and how long to wait for it.
 type Config struct {
-	Endpoints   []string      // required, such as http://127.0.0.1:2379
+	Endpoints   []string      // required, such as http://127.0.0.1:2379, or Embedded
+	Embedded    *Embedded     // a server in this process, which ends after the store
 	DialTimeout time.Duration // of the first answer; 3 s by default
 	// Mint allows Open to begin an installation where etcd holds none. Only the
 	// long-running parts do; a command that finds nothing says so.
@@ -66,17 +67,15 @@ type home struct {
 // Open connects and reads the home partition, minting it where c says so.
 // Unavailable: etcd does not answer in time. NotFound: it holds no croft.
 func Open(ctx context.Context, c Config) (*Store, error) {
+	if c.Embedded != nil {
+		c.Endpoints = []string{c.Embedded.Endpoint()}
+	}
 	if len(c.Endpoints) == 0 {
 		return nil, croft.Errorf(croft.Invalid, "etcd: no endpoints are set; give etcd.endpoints")
 	}
-	etcd, err := clientv3.New(clientv3.Config{
-		Endpoints:            c.Endpoints,
-		Logger:               zap.NewNop(),
-		DialKeepAliveTime:    10 * time.Second,
-		DialKeepAliveTimeout: 5 * time.Second,
-	})
+	etcd, err := c.connect()
 	if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "etcd at %s: %w", strings.Join(c.Endpoints, ", "), err)
+		return nil, err
 	}
 	s := &Store{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), sessionTTL: cmp.Or(c.SessionTTL, sessionTTL)}
 	first, cancel := context.WithTimeout(ctx, cmp.Or(c.DialTimeout, 3*time.Second))
@@ -159,7 +158,7 @@ func (s *Store) wrap(err error, format string, args ...any) error {
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	switch status.Code(err) {
+	switch code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded:
 	default:
 		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, clientv3.ErrNoAvailableEndpoints) {
@@ -167,6 +166,14 @@ func (s *Store) wrap(err error, format string, args ...any) error {
 		}
 	}
 	return croft.Errorf(croft.Unavailable, "etcd at %s does not answer (%s: %w); is `croft up` or etcd running there?", s.endpoints, what, err)
+}
+
+// code is what the transport, or a server that answered, says is wrong.
+func code(err error) codes.Code {
+	if answer, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return answer.Code()
+	}
+	return status.Code(err)
 }
 
 // decode reads a stored value strictly: a field we do not know means that

@@ -60,7 +60,7 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 	}
 	defer etcd.Close()
 	s.Etcd.Endpoints = []string{etcd.Endpoint()}
-	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.Etcd.Endpoints, Mint: true})
+	store, err := etcdstore.Open(ctx, etcdstore.Config{Embedded: etcd, Mint: true})
 	if err != nil {
 		return err
 	}

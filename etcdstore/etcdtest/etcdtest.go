@@ -28,12 +28,23 @@ func Server(t testing.TB) *etcdstore.Embedded {
 	return server
 }
 
+// Embedded returns a store on a server of its own, as in a process that has both:
+// without a connection between them. Both end with the test.
+func Embedded(t testing.TB) *etcdstore.Store {
+	t.Helper()
+	return open(t, etcdstore.Config{Embedded: Server(t)})
+}
+
 // Open returns one more store on a server, as another process would have.
 func Open(t testing.TB, server *etcdstore.Embedded) *etcdstore.Store {
 	t.Helper()
-	store, err := etcdstore.Open(t.Context(), etcdstore.Config{
-		Endpoints: []string{server.Endpoint()}, DialTimeout: 20 * time.Second, Mint: true,
-	})
+	return open(t, etcdstore.Config{Endpoints: []string{server.Endpoint()}})
+}
+
+func open(t testing.TB, c etcdstore.Config) *etcdstore.Store {
+	t.Helper()
+	c.DialTimeout, c.Mint = 20*time.Second, true
+	store, err := etcdstore.Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
