@@ -62,7 +62,34 @@ type Spec struct {
 	Image     string    `json:"image"`               // a URL, or an absolute path on the host; may end in #sha256=HEX, #sha512=HEX or #sums=URL
 	Keys      []string  `json:"keys,omitempty"`      // lines of authorized_keys
 	UserData  []byte    `json:"user_data,omitempty"` // at most MaxUserData bytes
+
+	Metadata Metadata          `json:"metadata,omitempty"` // where the guest is to find its metadata; MetadataAuto where empty
+	IMDS     IMDS              `json:"imds,omitempty"`     // whether the metadata server wants a token; IMDSOptional where empty
+	Tags     map[string]string `json:"tags,omitempty"`     // words of the user's, which the guest can read
 }
+
+// Metadata says where a guest is to find its metadata.
+type Metadata string
+
+// The sources of metadata. MetadataAuto is the server where the host runs one and
+// the instance lets it answer without a token, and a NoCloud disk elsewhere.
+const (
+	MetadataAuto        Metadata = "auto"
+	MetadataServer      Metadata = "server"       // 169.254.169.254, as in EC2 and OpenStack
+	MetadataNoCloud     Metadata = "nocloud"      // a disk labelled cidata
+	MetadataConfigDrive Metadata = "config-drive" // a disk labelled config-2, as in OpenStack
+)
+
+// IMDS says what the metadata server asks of those who read an instance's metadata.
+type IMDS string
+
+// With IMDSRequired a reader has to PUT for a session token first, which a program
+// in the guest that fetches addresses for others cannot be tricked into.
+const (
+	IMDSOptional IMDS = "optional"
+	IMDSRequired IMDS = "required"
+	IMDSOff      IMDS = "off" // the server tells nothing of the instance
+)
 
 // MaxUserData is the most user-data an instance may carry, in bytes (64 KiB,
 // the limit of the OpenStack compute API).
@@ -118,7 +145,27 @@ type Observation struct {
 	Error      string       `json:"error,omitempty"`      // one sentence, when State is failed
 	ErrorKind  Kind         `json:"error_kind,omitempty"` // of Error
 	Updated    time.Time    `json:"updated"`
+
+	// What the guest itself reported; nobody has checked it.
+	CloudInit *CloudInit `json:"cloud_init,omitempty"`
+	Password  string     `json:"password,omitempty"` // as posted: encrypted with the instance's key
 }
+
+// CloudInit is how the first boot's set-up ended, in the guest's own words.
+type CloudInit struct {
+	State CloudInitState `json:"state"`
+	At    time.Time      `json:"at"`
+	Error string         `json:"error,omitempty"` // when State is CloudInitFailed
+}
+
+// CloudInitState is the outcome that a guest reports.
+type CloudInitState string
+
+// The outcomes of a guest's set-up.
+const (
+	CloudInitDone   CloudInitState = "done"
+	CloudInitFailed CloudInitState = "failed"
+)
 
 // Status joins the three views of one instance, as `schedule show` prints them.
 type Status struct {
