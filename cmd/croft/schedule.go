@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -105,6 +106,17 @@ func with(cmd *cobra.Command, do func(context.Context, *client) error) error {
 		return err
 	}
 	return c.do(cmd.Context(), do)
+}
+
+// answerTimeout is how long the cloud may take to answer what is answered at once
+// when all is well. It is long enough for a store that changes its leader.
+const answerTimeout = 30 * time.Second
+
+// find reads an instance of the project.
+func (c *client) find(ctx context.Context, idOrName string) (croft.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return c.View.Find(ctx, c.project, idOrName)
 }
 
 // do does something and closes the connection.

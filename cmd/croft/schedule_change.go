@@ -48,19 +48,21 @@ claim and its name are free at once.`,
 }
 
 func stopCommand() *cobra.Command {
-	return powerCommand("stop", "Shut instances down; they keep disk and claim", "the instance is shut off", "is to stop", schedule.Stopped,
-		func(c *client) changer { return c.Stop })
+	cmd := changeCommand("stop", "Shut instances down; they keep disk and claim", schedule.Stopped, (*client).Stop, "is to stop")
+	addWaitFlags(cmd.Flags(), "the instance is shut off")
+	return cmd
 }
 
 func startCommand() *cobra.Command {
-	return powerCommand("start", "Boot instances that were stopped", "the instance runs and has an address", "is to run", schedule.Running,
-		func(c *client) changer { return c.Start })
+	cmd := changeCommand("start", "Boot instances that were stopped, or try those again that failed", schedule.Running, (*client).Start, "is to run")
+	addWaitFlags(cmd.Flags(), "the instance runs and has an address")
+	return cmd
 }
 
-type changer func(context.Context, croft.Project, string) (croft.Instance, error)
+type powering func(*client, context.Context, croft.Project, string) (croft.Instance, error)
 
-func powerCommand(verb, short, until, words string, goal schedule.Goal, method func(*client) changer) *cobra.Command {
-	cmd := &cobra.Command{
+func changeCommand(verb, short string, goal schedule.Goal, power powering, words string) *cobra.Command {
+	return &cobra.Command{
 		Use:               verb + " UUID|NAME...",
 		Short:             short,
 		Args:              count(1, -1),
@@ -68,26 +70,31 @@ func powerCommand(verb, short, until, words string, goal schedule.Goal, method f
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, func(ctx context.Context, c *client) error {
 				return c.change(ctx, cmd, args, goal, func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error) {
-					inst, err := method(c)(ctx, project, idOrName)
+					inst, err := power(c, ctx, project, idOrName)
 					return inst, words, err
 				})
 			})
 		},
 	}
-	addWaitFlags(cmd.Flags(), until)
-	return cmd
+}
+
+// changing changes an instance and says in words what it is doing now.
+type changing func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error)
+
+func (c *client) changeOne(ctx context.Context, idOrName string, do changing) (croft.Instance, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return do(ctx, c.project, idOrName)
 }
 
 // change does something to each of the instances, says so, and where that is asked
 // for waits for all of them at once. One that cannot be changed does not keep the
 // others from it.
-func (c *client) change(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal,
-	do func(context.Context, croft.Project, string) (croft.Instance, string, error),
-) error {
+func (c *client) change(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal, do changing) error {
 	var changed []croft.Instance
 	var errs []error
 	for _, arg := range args {
-		inst, words, err := do(ctx, c.project, arg)
+		inst, words, err := c.changeOne(ctx, arg, do)
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -25,7 +25,7 @@ func consoleCommand() *cobra.Command {
 		ValidArgsFunction: completeInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, func(ctx context.Context, c *client) error {
-				st, err := c.View.Find(ctx, c.project, args[0])
+				st, err := c.find(ctx, args[0])
 				if err != nil {
 					return err
 				}

@@ -91,6 +91,8 @@ func (c *client) printLists(ctx context.Context, cmd *cobra.Command, wake <-chan
 
 // renderList is the list as it is printed.
 func (c *client) renderList(ctx context.Context, cmd *cobra.Command, watching bool) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
 	all, err := c.View.List(ctx, c.project)
 	if err != nil {
 		return "", err

@@ -159,12 +159,7 @@ type outcome struct {
 // request asks for all instances at once, says what became of each in their order,
 // and waits for those that were scheduled.
 func (c *client) request(ctx context.Context, cmd *cobra.Command, requests []schedule.Request) error {
-	outcomes := make([]outcome, len(requests))
-	var work sync.WaitGroup
-	for i, r := range requests {
-		work.Go(func() { outcomes[i].decision, outcomes[i].err = c.Request(ctx, r) })
-	}
-	work.Wait()
+	outcomes := c.askAll(ctx, requests)
 	text := c.settings.Output == formatText
 	if text {
 		printOutcomes(cmd.OutOrStdout(), outcomes)
@@ -184,6 +179,19 @@ func (c *client) request(ctx context.Context, cmd *cobra.Command, requests []sch
 		errs = append(errs, c.printInstances(ctx, cmd, instances, len(requests) > 1))
 	}
 	return errors.Join(errs...)
+}
+
+// askAll asks for all instances at once.
+func (c *client) askAll(ctx context.Context, requests []schedule.Request) []outcome {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	outcomes := make([]outcome, len(requests))
+	var work sync.WaitGroup
+	for i, r := range requests {
+		work.Go(func() { outcomes[i].decision, outcomes[i].err = c.Request(ctx, r) })
+	}
+	work.Wait()
+	return outcomes
 }
 
 // printOutcomes prints the lines that scripts look for.
@@ -265,7 +273,7 @@ func (c *client) remove(ctx context.Context, instances []croft.Instance) error {
 func (c *client) printInstances(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, list bool) error {
 	var all []croft.Status
 	for _, inst := range instances {
-		st, err := c.View.Find(ctx, inst.Project, string(inst.ID))
+		st, err := c.find(ctx, string(inst.ID))
 		if errors.Is(err, croft.NotFound) {
 			continue // it failed and was removed
 		}

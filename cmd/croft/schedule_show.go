@@ -34,7 +34,7 @@ func show(cmd *cobra.Command, args []string) error {
 		var all []croft.Status
 		var errs []error
 		for _, arg := range args {
-			st, err := c.find(ctx, cmd, arg)
+			st, err := c.look(ctx, cmd, arg)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -50,16 +50,16 @@ func show(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// find reads an instance and, where that is asked for, waits until it runs first.
-func (c *client) find(ctx context.Context, cmd *cobra.Command, idOrName string) (croft.Status, error) {
-	st, err := c.View.Find(ctx, c.project, idOrName)
+// look reads an instance and, where that is asked for, waits until it runs first.
+func (c *client) look(ctx context.Context, cmd *cobra.Command, idOrName string) (croft.Status, error) {
+	st, err := c.find(ctx, idOrName)
 	if err != nil || !c.settings.Wait {
 		return st, err
 	}
 	if errs := c.wait(ctx, cmd, []croft.Instance{st.Instance}, schedule.Running); errs[0] != nil {
 		return st, errs[0]
 	}
-	return c.View.Find(ctx, c.project, string(st.Instance.ID))
+	return c.find(ctx, string(st.Instance.ID))
 }
 
 // printAddresses prints one address for each instance. An instance without one is
