@@ -66,10 +66,8 @@ func Plan(want *croft.Order, have Have) []Step {
 }
 
 func planGone(have Have) []Step {
-	var steps []Step
-	if have.Domain != nil {
-		steps = append(steps, Step{OpRemove, "it is to be gone"})
-	}
+	// Without a domain too: the hypervisor may keep more, such as an address.
+	steps := []Step{{OpRemove, "it is to be gone"}}
 	if have.Files {
 		steps = append(steps, Step{OpClean, "it is to be gone"})
 	}

@@ -35,7 +35,7 @@ func TestPlan(t *testing.T) {
 		{"a stopped guest stays stopped", order(croft.WantStopped, 3), Have{Domain: domain(PowerOff)}, nil},
 		{"a missing guest that should be stopped is built only", order(croft.WantStopped, 3), Have{}, []Op{OpBuild}},
 		{"a tombstone removes domain, files, claim and record in this order", order(croft.WantGone, 3), Have{Domain: domain(PowerOn), Files: true}, []Op{OpRemove, OpClean, OpRelease, OpForget}},
-		{"a tombstone half carried out is finished", order(croft.WantGone, 3), Have{}, []Op{OpRelease, OpForget}},
+		{"a tombstone half carried out is finished", order(croft.WantGone, 3), Have{}, []Op{OpRemove, OpRelease, OpForget}},
 		{"an unknown want is refused", order("hibernated", 3), Have{Domain: domain(PowerOn)}, []Op{OpRefuse}},
 	}
 	for _, test := range tests {

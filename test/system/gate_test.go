@@ -87,7 +87,6 @@ type agentSide struct {
 	compute.Registry
 	compute.Records
 	compute.Inventory
-	hv compute.Hypervisor
 }
 
 func (a *agentSide) Order(ctx context.Context, h croft.HostID, id croft.InstanceID) (croft.Order, error) {
