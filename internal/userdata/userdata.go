@@ -1,0 +1,148 @@
+// Package userdata reads what users give their guests, as cloud-init would, and
+// puts several pieces together. Check finds what a guest would ignore or fail on
+// long after anybody looks; Join never changes a piece, so each means beside the
+// others what it means alone.
+package userdata
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"croft"
+)
+
+// maxUnpacked is how much compressed user-data may come to, in bytes.
+const maxUnpacked = 1 << 20
+
+// Kind is what a piece of user-data is to cloud-init: its MIME type.
+type Kind string
+
+// The kinds that croft tells apart. Plain is everything whose first line says
+// nothing to us; the guest may know more.
+const (
+	CloudConfig Kind = "text/cloud-config"
+	Script      Kind = "text/x-shellscript"
+	Multipart   Kind = "multipart"
+	Gzip        Kind = "application/gzip"
+	Plain       Kind = "text/plain"
+)
+
+// KindOf tells what data is by its beginning.
+func KindOf(data []byte) Kind {
+	line := firstLine(data)
+	switch {
+	case bytes.HasPrefix(data, []byte{0x1f, 0x8b}):
+		return Gzip
+	case strings.HasPrefix(line, "#!"):
+		return Script
+	case strings.TrimRight(line, " \t\r") == "#cloud-config":
+		return CloudConfig
+	case isMessage(line):
+		return Multipart
+	}
+	return Plain
+}
+
+func firstLine(data []byte) string {
+	line, _, _ := bytes.Cut(data, []byte{'\n'})
+	return string(line[:min(len(line), 256)])
+}
+
+// isMessage tells whether the line begins the header of a MIME message.
+func isMessage(line string) bool {
+	name, _, _ := strings.Cut(strings.ToLower(line), ":")
+	return name == "content-type" || name == "mime-version"
+}
+
+// Check finds what is wrong with user-data, as far as can be told outside of the
+// guest: its size, gzip that does not unpack, text that is none, cloud-config
+// that is not YAML, MIME that has no parts. What it returns is Invalid. Nothing
+// at all is right too.
+func Check(data []byte) error {
+	if len(data) > croft.MaxUserData {
+		return croft.Errorf(croft.Invalid, "the user-data has %d bytes, and %d are the most that an instance may carry: compress it with gzip, or let it fetch the rest",
+			len(data), croft.MaxUserData)
+	}
+	if KindOf(data) == Gzip {
+		var err error
+		if data, err = unpack(data); err != nil {
+			return croft.Errorf(croft.Invalid, "the user-data begins as gzip and does not unpack: %w", err)
+		}
+		if KindOf(data) == Gzip {
+			return croft.Errorf(croft.Invalid, "the user-data is compressed twice: the guest unpacks it once")
+		}
+	}
+	if err := checkText(data); err != nil {
+		return croft.Errorf(croft.Invalid, "the user-data %w", err)
+	}
+	return nil
+}
+
+func unpack(data []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	out, err := io.ReadAll(io.LimitReader(r, maxUnpacked+1))
+	if err == nil && len(out) > maxUnpacked {
+		err = fmt.Errorf("it comes to more than %d bytes", maxUnpacked)
+	}
+	return out, err
+}
+
+// checkText checks what is not compressed. Its errors go on "the user-data ...".
+func checkText(data []byte) error {
+	line := firstLine(data)
+	switch {
+	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
+		return errors.New("begins with a byte order mark, behind which the guest does not see what it is: save it as UTF-8 without")
+	case !utf8.Valid(data), bytes.ContainsRune(data, 0):
+		return errors.New("is neither UTF-8 text nor gzip: encode other data in base64, or compress it")
+	case lettersOf(line) == "cloudconfig" && KindOf(data) != CloudConfig:
+		return fmt.Errorf("begins with %q, and cloud-init ignores all that does not begin with #cloud-config exactly", line)
+	case strings.HasPrefix(line, "#!") && strings.HasSuffix(line, "\r"):
+		return errors.New("is a script with the line ends of Windows, for which the guest finds no interpreter: convert it (dos2unix)")
+	}
+	switch KindOf(data) {
+	case CloudConfig:
+		return checkCloudConfig(data)
+	case Multipart:
+		return checkMessage(data)
+	}
+	return nil
+}
+
+// lettersOf is a comment's text with nothing but its letters, in lower case.
+func lettersOf(line string) string {
+	if !strings.HasPrefix(line, "#") {
+		return ""
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, line)
+}
+
+func checkCloudConfig(data []byte) error {
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		return fmt.Errorf("begins with #cloud-config and is not YAML: %w", err)
+	}
+	if document.Kind == 0 || len(document.Content) == 0 {
+		return nil // comments alone
+	}
+	if root := document.Content[0]; root.Kind != yaml.MappingNode && root.Tag != "!!null" {
+		return fmt.Errorf("begins with #cloud-config and has no key: value in line %d", root.Line)
+	}
+	return nil
+}
