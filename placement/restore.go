@@ -1,0 +1,213 @@
+package placement
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/placement/transfer"
+)
+
+// maxBatch bounds the bytes of one transaction: etcd takes 1.5 MiB.
+const maxBatch = 512 << 10
+
+// Write implements transfer.Target. New providers come without inventories first and
+// get them last, so that nobody claims what imported consumers have already.
+func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress transfer.Progress) error {
+	r := &restore{archive: a, changes: changes, now: time.Now().Unix(), generations: map[string]int64{}}
+	for _, p := range changes.Want.Providers {
+		r.generations[string(p.ID)] = p.Generation
+	}
+	stages := []stage{
+		{"resource classes", true, r.classes()},
+		{"traits", true, r.traits()},
+		{"providers", false, r.newProviders()},
+		{"consumers", false, r.consumers()},
+		{"inventories", false, r.providers()},
+	}
+	limit := a.Store.Limit()
+	for _, s := range stages {
+		for _, u := range s.units {
+			if len(u.writes) > limit {
+				return croft.Errorf(croft.Invalid, "import: %s needs %d writes in one transaction and etcd takes %d here; let etcd take more (--max-txn-ops), or have it claim from fewer providers", u.what, len(u.writes), limit)
+			}
+		}
+	}
+	for _, s := range stages {
+		if err := r.commitAll(ctx, s, limit, progress); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stage is what has to be there before the next stage begins.
+type stage struct {
+	name  string
+	each  bool // in a transaction of its own: the order of creation is seen
+	units []unit
+}
+
+// unit is what has to be written in one transaction.
+type unit struct {
+	what   string
+	writes []Write
+}
+
+// restore is one call of Archive.Write.
+type restore struct {
+	archive     *Archive
+	changes     *transfer.Changes
+	now         int64
+	generations map[string]int64 // of providers, as they are to be
+}
+
+func (r *restore) classes() []unit { return r.names(KindClass, toStrings(r.changes.Classes)) }
+func (r *restore) traits() []unit  { return r.names(KindTrait, toStrings(r.changes.Traits)) }
+
+func toStrings[T ~string](names []T) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = string(n)
+	}
+	return out
+}
+
+func (r *restore) names(kind Kind, names []string) []unit {
+	var out []unit
+	for _, name := range names {
+		out = append(out, unit{string(kind) + " " + name, []Write{{Key: Key{kind, name}, Value: encode(nameRecord{r.now})}}})
+	}
+	return out
+}
+
+// newProviders are those that are not there yet, as yet without inventories.
+func (r *restore) newProviders() []unit {
+	var out []unit
+	for i, p := range r.changes.Providers {
+		if r.archive.read.providers[string(p.ID)] == nil {
+			p.Inventories = nil
+			out = append(out, r.provider(p, i))
+		}
+	}
+	return out
+}
+
+func (r *restore) providers() []unit {
+	out := make([]unit, len(r.changes.Providers))
+	for i, p := range r.changes.Providers {
+		out[i] = r.provider(p, i)
+	}
+	return out
+}
+
+// provider writes one with its generation and name. index is its place among all.
+func (r *restore) provider(p transfer.Provider, index int) unit {
+	record := providerRecord{Name: p.Name, Parent: string(p.Parent), Traits: toStrings(p.Traits), Aggregates: p.Aggregates,
+		Created: r.now, Index: index, Inventories: map[string]inventoryRecord{}}
+	for class, i := range p.Inventories {
+		record.Inventories[string(class)] = inventoryRecord{i.Total, i.Reserved, i.MinUnit, i.MaxUnit, i.StepSize, i.AllocationRatio}
+	}
+	uuid := string(p.ID)
+	u := unit{what: "provider " + uuid}
+	if have := r.archive.read.providers[uuid]; have != nil {
+		record.Created, record.Updated, record.Index = have.created, r.now, have.order.index
+		if have.name != p.Name && !r.named(have.name) {
+			u.delete(KindName, have.name)
+		}
+	}
+	u.put(KindName, p.Name, []byte(uuid))
+	u.put(KindProvider, uuid, encode(record))
+	u.put(KindGeneration, uuid, encodeGeneration(p.Generation))
+	return u
+}
+
+// named tells whether some provider is to have a name.
+func (r *restore) named(name string) bool {
+	return slices.ContainsFunc(r.changes.Want.Providers, func(p transfer.Provider) bool { return p.Name == name })
+}
+
+// consumers are written together with the generations of their providers, so that no
+// claim overlooks them.
+func (r *restore) consumers() []unit {
+	out := make([]unit, len(r.changes.Consumers))
+	for i, c := range r.changes.Consumers {
+		record := consumerRecord{Generation: c.Generation, Project: c.Project, User: c.User, Type: c.Type, Created: r.now,
+			Allocations: make(map[string]map[string]int64, len(c.Allocations))}
+		u := unit{what: "consumer " + string(c.ID)}
+		for host, resources := range c.Allocations {
+			amounts := make(map[string]int64, len(resources))
+			for class, n := range resources {
+				amounts[string(class)] = n
+			}
+			record.Allocations[string(host)] = amounts
+			u.put(KindGeneration, string(host), encodeGeneration(r.generations[string(host)]))
+		}
+		if have := r.archive.read.consumers[string(c.ID)]; have != nil {
+			record.Created, record.Updated = have.created, r.now
+		}
+		u.put(KindConsumer, string(c.ID), encode(record))
+		out[i] = u
+	}
+	return out
+}
+
+func (u *unit) put(kind Kind, id string, value []byte) {
+	u.writes = append(u.writes, Write{Key: Key{kind, id}, Value: value})
+}
+
+func (u *unit) delete(kind Kind, id string) {
+	u.writes = append(u.writes, Write{Key: Key{kind, id}, Delete: true})
+}
+
+// commitAll writes a stage in as few transactions as it may.
+func (r *restore) commitAll(ctx context.Context, s stage, limit int, progress transfer.Progress) error {
+	batch, size := map[Key]Write{}, 0
+	for i, u := range s.units {
+		for _, w := range u.writes {
+			batch[w.Key] = w
+			size += len(w.Value)
+		}
+		next := limit // of writes, should there be no next unit
+		if i+1 < len(s.units) && !s.each && size < maxBatch {
+			next = len(s.units[i+1].writes)
+		}
+		if len(batch)+next <= limit {
+			continue
+		}
+		if err := r.commit(ctx, batch); err != nil {
+			return err
+		}
+		progress(s.name, i+1, len(s.units))
+		batch, size = map[Key]Write{}, 0
+	}
+	return nil
+}
+
+func (r *restore) commit(ctx context.Context, batch map[Key]Write) error {
+	var t Txn
+	for key, w := range batch {
+		t.If = append(t.If, Compare{Key: key, Revision: r.archive.modified[key]})
+		t.Then = append(t.Then, w)
+	}
+	slices.SortFunc(t.Then, func(a, b Write) int {
+		return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.ID, b.ID))
+	})
+	out, err := r.archive.Store.Commit(ctx, t)
+	switch {
+	case err != nil:
+		return fmt.Errorf("import: %w; what is missing comes when it is run again", err)
+	case !out.Done:
+		return croft.Errorf(croft.Conflict, "import: somebody changed the same things meanwhile; stop what does and run it again")
+	}
+	for key, w := range batch {
+		if r.archive.modified[key] = out.Revision; w.Delete {
+			delete(r.archive.modified, key)
+		}
+	}
+	return nil
+}
