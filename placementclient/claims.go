@@ -87,7 +87,7 @@ func (c *Client) Claim(ctx context.Context, id croft.InstanceID, project croft.P
 				return err
 			}
 		}
-		err = c.once(ctx, http.MethodPut, path, body, nil)
+		err = c.once(ctx, newestMinor, http.MethodPut, path, body, nil)
 		retry, done := c.judge(ctx, id, candidate, err)
 		switch {
 		case done:

@@ -25,7 +25,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve runs our own server on an etcd of its own and returns its address.
 func serve(t *testing.T) string {
 	t.Helper()
-	server, err := placement.New(placement.Config{Store: etcdtest.Start(t).Placement(0)})
+	return serveOn(t, etcdtest.Start(t).Placement(0))
+}
+
+// serveOn runs our own server on a store and returns its address.
+func serveOn(t *testing.T, store placement.Store) string {
+	t.Helper()
+	server, err := placement.New(placement.Config{Store: store})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,6 +66,11 @@ func is(err error, status int, code string) bool {
 // call sends one request and decodes the answer into out, unless that is nil. What
 // did not get through is tried again; body is sent as JSON, nil as none.
 func (c *Client) call(ctx context.Context, method, path string, body, out any) error {
+	return c.callAt(ctx, newestMinor, method, path, body, out)
+}
+
+// callAt is call with a microversion that is not newer than 1.newest.
+func (c *Client) callAt(ctx context.Context, newest int64, method, path string, body, out any) error {
 	var err error
 	for attempt := range c.config.Attempts {
 		if attempt > 0 {
@@ -73,7 +78,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, out any) e
 				return err
 			}
 		}
-		if err = c.once(ctx, method, path, body, out); !errors.Is(err, croft.Unavailable) || ctx.Err() != nil {
+		if err = c.once(ctx, newest, method, path, body, out); !errors.Is(err, croft.Unavailable) || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -92,12 +97,12 @@ func (c *Client) pause(ctx context.Context, attempt int) error {
 }
 
 // once sends a request at the microversion that is known to work, or finds that out.
-func (c *Client) once(ctx context.Context, method, path string, body, out any) error {
+func (c *Client) once(ctx context.Context, newest int64, method, path string, body, out any) error {
 	if err := c.authenticate(ctx); err != nil {
 		return err
 	}
 	for {
-		minor := c.minor.Load()
+		minor := min(c.minor.Load(), newest)
 		err := c.send(ctx, minor, method, path, body, out)
 		if !is(err, http.StatusNotAcceptable, "") {
 			return err
@@ -119,7 +124,8 @@ func (c *Client) lower(minor int64, err error) error {
 	if n < oldestMinor {
 		return croft.Errorf(croft.Invalid, "placement at %s has microversions up to %s and croft needs 1.%d; use a newer Placement", c.config.Endpoint, refused.max, oldestMinor)
 	}
-	c.minor.CompareAndSwap(minor, n)
+	for known := c.minor.Load(); n < known && !c.minor.CompareAndSwap(known, n); known = c.minor.Load() {
+	}
 	return nil
 }
 
