@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -54,6 +55,9 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkUnused(c.Dir); err != nil {
+		return nil, err
+	}
 	cfg := embed.NewConfig()
 	cfg.Name, cfg.Dir = "croft", c.Dir
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
@@ -67,6 +71,27 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "1h"
 	cfg.UnsafeNoFsync = c.Unsynced
 	return start(ctx, cfg, c.Listen)
+}
+
+// checkUnused finds another etcd that runs in a directory: ours would wait for its
+// end, without a word. Conflict.
+func checkUnused(dir string) error {
+	db, err := os.Open(filepath.Join(dir, "member", "snap", "db"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the data of the embedded etcd: %w", err)
+	}
+	defer db.Close() // and with it the lock
+	err = syscall.Flock(int(db.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return croft.Errorf(croft.Conflict, "embedded etcd: another process uses %s; stop it, or ask it by its address", dir)
+	}
+	if err != nil {
+		return fmt.Errorf("lock the data of the embedded etcd in %s: %w", dir, err)
+	}
+	return nil
 }
 
 // start runs the server until it is ready. A port in use is a Conflict.

@@ -25,6 +25,7 @@ in the etcd at --etcd, or in an etcd of its own below --data-dir. Any number of
 servers may run on one etcd.`,
 		Args: count(0, 0),
 	}
+	cmd.AddCommand(placementExportCommand(), placementImportCommand())
 	addHostFlags(cmd, flags...)
 	dataDir := cmd.Flags().String("data-dir", "", "run an etcd of its own with its data here")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

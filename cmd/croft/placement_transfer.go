@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/placement"
+	"croft/placement/transfer"
+	"croft/placementclient"
+)
+
+func placementExportCommand() *cobra.Command {
+	flags := []hostFlag{logLevelFlag, etcdFlag, tokenFlag}
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Print all that a Placement holds, as JSON Lines",
+		Long: `Print all that a Placement holds, as JSON Lines: resource classes, traits,
+providers with their inventories, and consumers with their claims. It comes from
+the etcd at --etcd, or below --data-dir while no server runs there; or, with
+--from, through the API of a server, croft's or OpenStack's.
+
+From etcd it is the state of one revision. Through the API it is the state of one
+moment too: what changes while it is read is read again, until nothing did. Where
+claims never pause for so long, the command says so and prints nothing.`,
+		Example: `  croft placement export > placement.jsonl
+  croft placement export --from http://controller:8778 --token "$TOKEN" > placement.jsonl`,
+		Args: count(0, 0),
+	}
+	addHostFlags(cmd, flags...)
+	dataDir := cmd.Flags().String("data-dir", "", "read the etcd whose data is here; no server may run on it")
+	from := cmd.Flags().String("from", "", "read from the Placement API at this URL")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		s, _, err := loadHostSettings(cmd, flags...)
+		if err != nil {
+			return err
+		}
+		source, end, err := openPlace(cmd, s, place{url: *from, urlFlag: "--from", dataDir: *dataDir})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, end()) }()
+		state, err := readPlace(cmd, source)
+		if err != nil {
+			return fmt.Errorf("export: %w", err)
+		}
+		return transfer.Encode(cmd.OutOrStdout(), state)
+	}
+	return cmd
+}
+
+func placementImportCommand() *cobra.Command {
+	flags := []hostFlag{logLevelFlag, etcdFlag, tokenFlag}
+	cmd := &cobra.Command{
+		Use:   "import [FILE|-]",
+		Short: "Bring what was exported, or what another Placement holds, into a Placement",
+		Long: `Bring what was exported, or with --from what another Placement holds, into the
+etcd at --etcd, or below --data-dir while no server runs there; or, with --to,
+through the API into a server, croft's or OpenStack's.
+
+All of it is checked first; what is wrong is told with its line, and nothing is
+changed then. The target may be empty, or hold a part of the same: an import that
+was interrupted is finished by running it again, and one that is done already
+changes nothing. Where the target holds anything else, the import is refused;
+with --merge it adds to what is there. What is in both becomes as imported,
+what is only there stays.
+
+Generations are kept in etcd. Through an API they are the server's own, and while
+the import runs nobody else should claim from its target.`,
+		Example: `  croft placement import placement.jsonl
+  croft placement import --from http://controller:8778 --token "$TOKEN"
+  croft placement export | croft placement import --to http://controller:8778 --token "$TOKEN" -`,
+		Args: count(0, 1),
+	}
+	addHostFlags(cmd, flags...)
+	dataDir := cmd.Flags().String("data-dir", "", "write to the etcd whose data is here; no server may run on it")
+	from := cmd.Flags().String("from", "", "read from the Placement API at this URL")
+	to := cmd.Flags().String("to", "", "write to the Placement API at this URL")
+	merge := cmd.Flags().Bool("merge", false, "add to what is there; what is in both becomes as imported")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		s, _, err := loadHostSettings(cmd, flags...)
+		if err != nil {
+			return err
+		}
+		want, err := readImport(cmd, s, *from, args)
+		if err != nil {
+			return err
+		}
+		target, end, err := openPlace(cmd, s, place{url: *to, urlFlag: "--to", dataDir: *dataDir, mint: true})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, end()) }()
+		return runImport(cmd, want, target, *merge)
+	}
+	return cmd
+}
+
+// readImport reads what is to be imported, from wherever it is.
+func readImport(cmd *cobra.Command, s hostSettings, from string, args []string) (*transfer.State, error) {
+	switch {
+	case from != "" && len(args) > 0:
+		return nil, croft.Errorf(croft.Invalid, "import: give a FILE or --from, not both")
+	case from != "":
+		source, end, err := openPlace(cmd, s, place{url: from})
+		if err != nil {
+			return nil, err
+		}
+		state, err := readPlace(cmd, source)
+		if err != nil {
+			err = fmt.Errorf("import: %w", err)
+		}
+		return state, errors.Join(err, end())
+	case len(args) == 0 && isTerminal(cmd.InOrStdin()):
+		return nil, croft.Errorf(croft.Invalid, "import: give a FILE, or - for standard input, or --from URL")
+	case len(args) == 0 || args[0] == "-":
+		return decodeImport("standard input", cmd.InOrStdin())
+	}
+	file, err := os.Open(args[0])
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, croft.Errorf(croft.NotFound, "import: there is no file %s", args[0])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("import: %w", err)
+	}
+	defer file.Close()
+	return decodeImport(args[0], file)
+}
+
+func decodeImport(name string, r io.Reader) (*transfer.State, error) {
+	state, err := transfer.Decode(bufio.NewReader(r))
+	if err != nil {
+		return nil, fmt.Errorf("import: %s: %w", name, err)
+	}
+	return state, nil
+}
+
+// readPlace reads all, with progress for who looks at it.
+func readPlace(cmd *cobra.Command, source transfer.Source) (*transfer.State, error) {
+	bar := newTransferBar(cmd.ErrOrStderr())
+	defer bar.close()
+	return source.Read(cmd.Context(), bar.update)
+}
+
+func runImport(cmd *cobra.Command, want *transfer.State, target transfer.Target, merge bool) error {
+	bar := newTransferBar(cmd.ErrOrStderr())
+	done, err := transfer.Import(cmd.Context(), want, target, merge, bar.update)
+	bar.close()
+	if err != nil {
+		return err
+	}
+	if done.Empty() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "all of it is there already; nothing was changed")
+		return nil
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "imported %d resource classes, %d traits, %d providers and %d consumers; what else was in it is there already\n",
+		len(done.Classes), len(done.Traits), len(done.Providers), len(done.Consumers))
+	return nil
+}
+
+// place says where a state is: at a URL, below a directory, or in etcd.
+type place struct {
+	url, urlFlag string
+	dataDir      string
+	mint         bool // begin an installation where there is none
+}
+
+// openPlace opens a place. end has to be called where there is no error.
+func openPlace(cmd *cobra.Command, s hostSettings, p place) (target transfer.Target, end func() error, err error) {
+	if p.url != "" && p.urlFlag != "" && (p.dataDir != "" || cmd.Flags().Changed("etcd")) {
+		return nil, nil, croft.Errorf(croft.Invalid, "give %s, --etcd or --data-dir, not two of them", p.urlFlag)
+	}
+	if p.dataDir != "" && cmd.Flags().Changed("etcd") {
+		return nil, nil, croft.Errorf(croft.Invalid, "give --etcd or --data-dir, not both")
+	}
+	if p.url == "" {
+		return openStored(cmd.Context(), s, p)
+	}
+	client, err := placementclient.New(placementclient.Config{Endpoint: p.url, Auth: placementclient.Token(s.Placement.Token)})
+	if err != nil {
+		return nil, nil, croft.Errorf(croft.Invalid, "%q is not a URL such as http://127.0.0.1:8778", p.url)
+	}
+	return &placementclient.Archive{Client: client}, func() error { client.Close(); return nil }, nil
+}
+
+// openStored opens a state in etcd, which it starts where that has none running.
+func openStored(ctx context.Context, s hostSettings, p place) (transfer.Target, func() error, error) {
+	ops, stop := 0, func() {}
+	if p.dataDir != "" {
+		dir := filepath.Join(p.dataDir, "etcd")
+		if _, err := os.Stat(dir); err != nil && !p.mint {
+			return nil, nil, croft.Errorf(croft.NotFound, "there is no Placement below %s", p.dataDir)
+		}
+		etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0"})
+		if err != nil {
+			return nil, nil, err
+		}
+		s.Etcd.Endpoints, ops, stop = []string{etcd.Endpoint()}, etcdstore.EmbeddedTxnOps, etcd.Close
+	}
+	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.Etcd.Endpoints, Mint: p.mint})
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return &placement.Archive{Store: store.Placement(ops)}, func() error {
+		defer stop()
+		return store.Close()
+	}, nil
+}
