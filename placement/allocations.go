@@ -247,15 +247,17 @@ func (t *tx) openClaim(v version, c claim) (*consumerView, error) {
 // and gives it to them.
 func (t *tx) settle(refuse func(string) error, claims []claim, consumers []*consumerView) error {
 	touched := map[string]bool{} // their generations count up
+	var given []id               // the classes of what is given back
 	for i, c := range claims {
 		if len(c.shares) == 0 {
 			for _, a := range consumers[i].allocations {
 				touched[a.provider] = true
+				given = append(given, a.class)
 			}
 		}
 		t.allocate(consumers[i], nil)
 	}
-	if err := t.check(refuse, claims); err != nil {
+	if err := t.check(refuse, claims, given); err != nil {
 		return err
 	}
 	for i, c := range claims {
@@ -275,8 +277,8 @@ func (t *tx) settle(refuse func(string) error, claims []claim, consumers []*cons
 }
 
 // check refuses claims that exceed what the providers have left.
-func (t *tx) check(refuse func(string) error, claims []claim) error {
-	asked, err := t.asked(refuse, claims)
+func (t *tx) check(refuse func(string) error, claims []claim, given []id) error {
+	asked, err := t.asked(refuse, claims, given)
 	if err != nil {
 		return err
 	}
@@ -313,26 +315,29 @@ func unallocatable(format string, args ...any) error {
 	return conflict("", "Unable to allocate inventory: "+format, args...)
 }
 
-// asked returns the classes that are asked for, by id.
-func (t *tx) asked(refuse func(string) error, claims []claim) ([]*nameView, error) {
-	byName := map[string]*nameView{}
+// asked returns the classes that are asked for or given back, by id.
+func (t *tx) asked(refuse func(string) error, claims []claim, given []id) ([]id, error) {
+	ids := slices.Clone(given)
 	for _, c := range claims {
 		for _, sh := range c.shares {
-			if byName[sh.class] = t.class(sh.class); byName[sh.class] == nil {
+			class := t.class(sh.class)
+			if class == nil {
 				return nil, refuse("No such resource class " + sh.class + ".")
 			}
+			ids = append(ids, class.id)
 		}
 	}
-	return slices.SortedFunc(maps.Values(byName), func(a, b *nameView) int { return cmp.Compare(a.id, b.id) }), nil
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
 }
 
 // checkOffered refuses claims on providers that have none of the classes asked for.
-func (t *tx) checkOffered(asked []*nameView, claims []claim) error {
+func (t *tx) checkOffered(asked []id, claims []claim) error {
 	var lacking []string
 	for _, c := range claims {
 		for _, sh := range c.shares {
 			p := t.provider(sh.provider)
-			has := slices.ContainsFunc(asked, func(c *nameView) bool { return p.inventory(c.id) != nil })
+			has := slices.ContainsFunc(asked, func(class id) bool { return p.inventory(class) != nil })
 			if !has && !slices.Contains(lacking, sh.provider) {
 				lacking = append(lacking, sh.provider)
 			}
@@ -342,8 +347,8 @@ func (t *tx) checkOffered(asked []*nameView, claims []claim) error {
 		return nil
 	}
 	var classes []string
-	for _, c := range asked {
-		classes = append(classes, c.name)
+	for _, class := range asked {
+		classes = append(classes, t.className(class))
 	}
 	return unallocatable("Inventory for '%s' on resource provider '%s' invalid.", strings.Join(classes, ", "), strings.Join(lacking, ", "))
 }

@@ -34,9 +34,9 @@ func (g *generator) provider() call {
 
 func (g *generator) resources() string {
 	var items []string
-	for range 1 + g.IntN(3) {
-		amount := strconv.Itoa(1 + g.IntN(4))
-		if g.chance(3) {
+	for range one(g, []int{1, 1, 1, 2, 2, 3}) {
+		amount := strconv.Itoa(one(g, []int{1, 1, 1, 2, 2, 3, 4}))
+		if g.chance(2) {
 			amount = one(g, []string{"0", "-1", "x", "", "1:2", "99999999999999999999", " 2", "1.5"})
 		}
 		items = append(items, g.anyClass()+":"+amount)
@@ -109,11 +109,14 @@ func (g *generator) providerList() call {
 
 func (g *generator) candidates() call {
 	var p parameters
-	c := call{method: "GET", version: "placement 1." + strconv.Itoa(max(g.minor(), 9+g.IntN(6)))}
+	minor := max(g.minor(), 9+g.IntN(6))
+	c := call{method: "GET", version: "placement 1." + strconv.Itoa(minor)}
 	suffixes := []string{""}
-	if g.chance(50) {
+	if minor >= 25 && g.chance(55) || g.chance(3) {
 		for _, s := range one(g, [][]string{{"1"}, {"1", "2"}, {"1", "2", "3"}, {"_A"}, {"_A", "_B"}, {"1", "_net-2"}}) {
-			suffixes = append(suffixes, s)
+			if minor >= 33 || g.chance(3) || s[0] != '_' {
+				suffixes = append(suffixes, s)
+			}
 		}
 		if g.chance(60) {
 			suffixes = suffixes[1:]
@@ -123,12 +126,12 @@ func (g *generator) candidates() call {
 		}
 	}
 	for _, s := range suffixes {
-		g.candidateGroup(&p, s)
+		g.candidateGroup(&p, s, minor)
 	}
-	if g.chance(8) {
+	if minor >= 35 && g.chance(12) || g.chance(1) {
 		p.add("root_required", one(g, []string{g.anyTrait(), "!" + g.anyTrait(), g.anyTrait() + ",!" + g.anyTrait()}))
 	}
-	if len(suffixes) > 1 && g.chance(25) {
+	if minor >= 36 && len(suffixes) > 1 && g.chance(35) || g.chance(1) {
 		p.add("same_subtree", strings.Join(g.some(suffixes, 3), ","))
 	}
 	if g.chance(2) {
@@ -138,31 +141,38 @@ func (g *generator) candidates() call {
 	return c
 }
 
-func (g *generator) candidateGroup(p *parameters, s string) {
-	if g.chance(94) {
+func (g *generator) candidateGroup(p *parameters, s string, minor int) {
+	resourceless := g.chance(one(g, []int{1, 1, 15}))
+	if !resourceless || minor < 36 {
 		p.add("resources"+s, g.resources())
 	}
-	if g.chance(22) {
+	may := func(percent int, since int) bool { return g.chance(percent) && (minor >= since || g.chance(5)) }
+	if resourceless || may(25, 17) {
 		p.add("required"+s, g.required())
 	}
-	if g.chance(5) {
+	if may(5, 39) {
 		p.add("required"+s, g.required())
 	}
-	if g.chance(15) {
+	if may(15, 21) {
 		p.add("member_of"+s, g.memberOf())
 	}
-	if g.chance(4) {
+	if may(4, 24) {
 		p.add("member_of"+s, g.memberOf())
 	}
-	if g.chance(10) {
+	if may(10, 31) {
 		p.add("in_tree"+s, g.anyProvider())
 	}
 }
 
-func (g *generator) amounts() string {
+// amounts asks for what the provider has, mostly.
+func (g *generator) amounts(provider string) string {
+	classes := g.some(g.offered(provider), 3)
+	if len(classes) == 0 || g.chance(8) {
+		classes = append(classes, g.anyClass())
+	}
 	var items []string
-	for _, class := range append(g.some(g.classes, 2), g.anyClass()) {
-		items = append(items, fmt.Sprintf("%q: %d", class, 1+g.IntN(3)))
+	for _, class := range classes {
+		items = append(items, fmt.Sprintf("%q: %d", class, one(g, []int{1, 1, 1, 2, 2, 3, 9})))
 	}
 	return `{"resources": {` + strings.Join(items, ", ") + "}}"
 }
@@ -171,9 +181,10 @@ func (g *generator) allocationSet() string {
 	if g.chance(12) {
 		return "{}"
 	}
-	items := []string{fmt.Sprintf("%q: %s", g.anyProvider(), g.amounts())}
-	if g.chance(30) {
-		items = append(items, fmt.Sprintf("%q: %s", one(g, g.providers), g.amounts()))
+	var items []string
+	for range one(g, []int{1, 1, 1, 2}) {
+		p := g.anyProvider()
+		items = append(items, fmt.Sprintf("%q: %s", p, g.amounts(p)))
 	}
 	return "{" + strings.Join(items, ", ") + "}"
 }
@@ -185,7 +196,8 @@ func (g *generator) owner() string {
 // claimBody is what PUT /allocations/{uuid} takes at a microversion.
 func (g *generator) claimBody(minor int, consumer string) string {
 	if minor < 12 {
-		body := fmt.Sprintf(`{"allocations": [{"resource_provider": {"uuid": %q}, %s]`, g.anyProvider(), g.amounts()[1:])
+		p := g.anyProvider()
+		body := fmt.Sprintf(`{"allocations": [{"resource_provider": {"uuid": %q}, %s]`, p, g.amounts(p)[1:])
 		if minor >= 8 || g.chance(5) {
 			body += ", " + g.owner()
 		}

@@ -56,7 +56,7 @@ func normal(c call, body string) string {
 	d.UseNumber()
 	var v any
 	if d.Decode(&v) != nil {
-		return body
+		return normalDetail(strings.ReplaceAll(body, "&#x27;", "'"))
 	}
 	v = normalize("", v)
 	var out bytes.Buffer
@@ -142,12 +142,61 @@ var explanations = []struct {
 		return theirs.status == 200 && ours.status == 200 && strings.HasPrefix(c.path, "/allocation_candidates") &&
 			!strings.Contains(c.path, "group_policy=none") && classTwice(c)
 	}},
+	{"the original loses trees where a sharing provider satisfies the group without suffix alone", func(c call, theirs, ours reply) bool {
+		return theirs.status == 200 && ours.status == 200 && strings.HasPrefix(c.path, "/allocation_candidates") &&
+			loneLenders(theirs.body, ours.body)
+	}},
 	{"the original fails with 500, ours answers", func(_ call, theirs, ours reply) bool {
 		return theirs.status == 500 && ours.status < 500
 	}},
 	{"the original quotes its database", func(_ call, theirs, ours reply) bool {
 		return theirs.status == ours.status && strings.Contains(theirs.body, "IntegrityError")
 	}},
+}
+
+// loneLenders tells whether ours has all candidates of theirs, and in those it has
+// besides only sharing providers serve the group without suffix.
+func loneLenders(theirs, ours string) bool {
+	type candidates struct {
+		Requests []struct {
+			Allocations any                 `json:"allocations"`
+			Mappings    map[string][]string `json:"mappings"`
+		} `json:"allocation_requests"`
+		Summaries map[string]struct{ Traits []string } `json:"provider_summaries"`
+	}
+	var a, b candidates
+	if json.Unmarshal([]byte(theirs), &a) != nil || json.Unmarshal([]byte(ours), &b) != nil {
+		return false
+	}
+	known := map[string]bool{}
+	for _, r := range a.Requests {
+		known[text(normalize("", map[string]any{"allocations": r.Allocations, "mappings": anyMap(r.Mappings)}))] = true
+	}
+	found := 0
+	for _, r := range b.Requests {
+		if known[text(normalize("", map[string]any{"allocations": r.Allocations, "mappings": anyMap(r.Mappings)}))] {
+			found++
+			continue
+		}
+		for _, p := range r.Mappings[""] {
+			if !slices.Contains(b.Summaries[p].Traits, "MISC_SHARES_VIA_AGGREGATE") {
+				return false
+			}
+		}
+	}
+	return found == len(a.Requests) && found < len(b.Requests)
+}
+
+func anyMap(m map[string][]string) map[string]any {
+	out := map[string]any{}
+	for k, list := range m {
+		var values []any
+		for _, v := range list {
+			values = append(values, v)
+		}
+		out[k] = values
+	}
+	return out
 }
 
 // classTwice tells whether a candidate request asks for a class in several groups.

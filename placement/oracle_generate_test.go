@@ -3,6 +3,7 @@ package placement_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/url"
 	"slices"
@@ -75,7 +76,7 @@ func latest(method, path, body string) call {
 func (g *generator) populate() []call {
 	var out []call
 	for _, name := range append(slices.Clone(g.classes), g.traits...) {
-		if strings.HasPrefix(name, "CUSTOM_") && g.chance(85) {
+		if strings.HasPrefix(name, "CUSTOM_") && g.chance(93) {
 			kind := "/traits/"
 			if slices.Contains(g.classes, name) {
 				kind = "/resource_classes/"
@@ -124,19 +125,23 @@ func (g *generator) some(from []string, n int) []string {
 
 func (g *generator) inventories() string {
 	var items []string
-	for _, class := range g.some(g.classes, 4) {
+	classes := g.some(g.classes, 5)
+	if len(classes) < 2 && g.chance(80) {
+		classes = g.classes[:3]
+	}
+	for _, class := range classes {
 		items = append(items, fmt.Sprintf("%q: {%s}", class, g.inventory()))
 	}
 	return "{" + strings.Join(items, ", ") + "}"
 }
 
 func (g *generator) inventory() string {
-	fields := []string{`"total": ` + strconv.Itoa(1+g.IntN(20))}
+	fields := []string{`"total": ` + strconv.Itoa(2+g.IntN(20))}
 	for _, f := range []string{
 		`"reserved": ` + strconv.Itoa(g.IntN(4)), `"min_unit": ` + strconv.Itoa(1+g.IntN(2)), `"max_unit": ` + strconv.Itoa(1+g.IntN(12)),
 		`"step_size": ` + strconv.Itoa(1+g.IntN(2)), `"allocation_ratio": ` + one(g, []string{"1.5", "2.0", "0.5", "16", "1"}),
 	} {
-		if g.chance(25) {
+		if g.chance(12) {
 			fields = append(fields, f)
 		}
 	}
@@ -177,7 +182,7 @@ func (g *generator) dress(c call) call {
 	if c.body != "" && c.contentType == "" {
 		c.contentType = "application/json"
 	}
-	if c.body != "" && g.chance(12) {
+	if c.body != "" && g.chance(9) {
 		c.body = g.spoil(c.body)
 	}
 	switch g.IntN(150) {
@@ -336,5 +341,12 @@ func (g *generator) consumerGeneration(consumer string) string {
 	return strconv.Itoa(*v.Generation)
 }
 
-// note learns from an answer; sequences need no more than the servers know.
-func (g *generator) note(call, reply) {}
+// offered are the classes that a provider has inventory of.
+func (g *generator) offered(provider string) []string {
+	var v struct{ Inventories map[string]any }
+	r := g.ask(latest("GET", "/resource_providers/"+url.PathEscape(provider)+"/inventories", ""))
+	if r.status == 200 {
+		_ = json.Unmarshal([]byte(r.body), &v)
+	}
+	return slices.Sorted(maps.Keys(v.Inventories))
+}

@@ -4,8 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,14 +33,14 @@ func TestAnswersAsTheOriginal(t *testing.T) {
 		seed = uint64(time.Now().UnixNano())
 	}
 	var mu sync.Mutex
-	total, explained := 0, map[string]int{}
+	total, explained, seen := 0, map[string]int{}, map[string]int{}
 	t.Run("sequences", func(t *testing.T) {
 		for worker := range *oracleWorkers {
 			t.Run(fmt.Sprint(worker), func(t *testing.T) {
 				t.Parallel()
 				d := &duel{
 					theirs: placementoracle.Start(t), ours: serve(t), client: newHTTPClient(t),
-					explained: map[string]int{},
+					explained: map[string]int{}, seen: map[string]int{},
 				}
 				share := *oracleRequests / *oracleWorkers
 				for n := uint64(0); d.requests < share && d.differences < maxDifferences; n++ {
@@ -50,13 +52,37 @@ func TestAnswersAsTheOriginal(t *testing.T) {
 				for reason, n := range d.explained {
 					explained[reason] += n
 				}
+				for what, n := range d.seen {
+					seen[what] += n
+				}
 			})
 		}
 	})
 	t.Logf("%d requests compared, seed %d", total, seed)
+	for _, what := range slices.Sorted(maps.Keys(seen)) {
+		t.Logf("%6d %s", seen[what], what)
+	}
 	for reason, n := range explained {
 		t.Logf("%6d differences explained: %s", n, reason)
 	}
+}
+
+// area is the kind of object that a call is about.
+func area(c call) string {
+	parts := strings.Split(strings.Split(c.path, "?")[0], "/")
+	if len(parts) > 3 {
+		return c.method + " " + parts[1] + "/" + parts[3]
+	}
+	return c.method + " " + parts[1]
+}
+
+// outcome is what came of it; of candidates, also whether there are any.
+func outcome(r reply) string {
+	s := fmt.Sprint(r.status)
+	if strings.HasPrefix(r.body, `{"allocation_requests": [`) {
+		s += " " + map[bool]string{true: "none", false: "some"}[strings.HasPrefix(r.body, `{"allocation_requests": []`)]
+	}
+	return s
 }
 
 func newHTTPClient(t *testing.T) *http.Client {
@@ -97,8 +123,9 @@ type duel struct {
 	client       *http.Client
 	requests     int
 	explained    map[string]int
-	log          []string // of the sequence
-	differs      bool     // the sequence has met a difference; what follows from it says nothing
+	seen         map[string]int // areas of the API and outcomes
+	log          []string       // of the sequence
+	differs      bool           // the sequence has met a difference; what follows from it says nothing
 	differences  int
 }
 
@@ -138,6 +165,7 @@ func (d *duel) both(t *testing.T, c call) (reply, bool) {
 	t.Helper()
 	theirs, ours := d.send(t, d.theirs, c), d.send(t, d.ours, c)
 	d.requests++
+	d.seen[area(c)+" "+outcome(ours)]++
 	d.log = append(d.log, fmt.Sprintf("%v\n\t-> %d %s", c, ours.status, ours.body))
 	diff := difference(c, theirs, ours)
 	if diff == "" {
@@ -186,7 +214,6 @@ func (d *duel) play(t *testing.T, seed uint64) {
 		if !same || leavesConsumer(c, ours) {
 			g.freshConsumers()
 		}
-		g.note(c, ours)
 		if same && strings.HasPrefix(c.path, "/allocation_candidates") && ours.status == http.StatusOK {
 			d.checkLimit(t, c, ours)
 		}
