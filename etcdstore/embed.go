@@ -133,8 +133,15 @@ func listenURL(address string) (url.URL, error) {
 // Endpoint is where clients reach the server.
 func (e *Embedded) Endpoint() string { return e.endpoint }
 
-// Err delivers the error that ends the server by itself.
-func (e *Embedded) Err() <-chan error { return e.server.Err() }
+// Wait returns when ctx ends (nil), or with the error that ended the server by itself.
+func (e *Embedded) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-e.server.Err():
+		return err
+	}
+}
 
 // Close stops the server and returns when it has stopped.
 func (e *Embedded) Close() { e.server.Close() }

@@ -3,9 +3,18 @@ package etcdstore
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
 	"strings"
+	"sync"
 
+	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"croft/placement"
 )
@@ -28,6 +37,28 @@ var _ placement.Store = (*Placement)(nil)
 // what the etcd servers are configured with; 0 is DefaultTxnOps.
 func (s *Store) Placement(maxTxnOps int) *Placement {
 	return &Placement{store: s, limit: cmp.Or(maxTxnOps, DefaultTxnOps)}
+}
+
+// MaxTxnOps finds out how many operations the servers allow in one transaction, up to
+// the EmbeddedTxnOps that are enough. They do not tell, but refuse what is too much.
+func (s *Store) MaxTxnOps(ctx context.Context) (int, error) {
+	always := clientv3.Compare(clientv3.Version(homeKey), ">", -1)
+	var failed error
+	allowed := func(n int) bool {
+		_, err := s.etcd.Txn(ctx).If(slices.Repeat([]clientv3.Cmp{always}, n)...).Commit()
+		if err != nil && !errors.Is(err, rpctypes.ErrTooManyOps) {
+			failed = err
+		}
+		return err == nil
+	}
+	if allowed(EmbeddedTxnOps) {
+		return EmbeddedTxnOps, nil
+	}
+	n := sort.Search(EmbeddedTxnOps, func(n int) bool { return failed != nil || !allowed(n+1) })
+	if failed != nil {
+		return 0, s.wrap(failed, "learn the limit of transactions")
+	}
+	return n, nil
 }
 
 // Limit implements placement.Store. The head takes a read and a write.
@@ -69,8 +100,11 @@ func (p *Placement) key(key []byte) (placement.Key, bool) {
 
 // Watch implements placement.Store.
 func (p *Placement) Watch(ctx context.Context, after int64, changed func(int64, []placement.Entry)) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel() // ends the watch at the server too
+	ctx, end := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer end(nil) // ends the watch at the server too
+	work.Go(func() { end(p.store.disconnected(ctx)) })
 	answers := p.store.etcd.Watch(ctx, p.store.keys.placement(), clientv3.WithPrefix(), clientv3.WithRev(after+1))
 	for answer := range answers {
 		if err := answer.Err(); err != nil {
@@ -89,7 +123,7 @@ func (p *Placement) Watch(ctx context.Context, after int64, changed func(int64, 
 			events = events[n:]
 		}
 	}
-	return p.store.wrap(cmp.Or(ctx.Err(), clientv3.ErrNoAvailableEndpoints), "watch the state of Placement")
+	return p.store.wrap(cmp.Or(context.Cause(ctx), clientv3.ErrNoAvailableEndpoints), "watch the state of Placement")
 }
 
 // Commit implements placement.Store.
@@ -114,20 +148,36 @@ func (p *Placement) Commit(ctx context.Context, t placement.Txn) (placement.Outc
 			then = append(then, clientv3.OpPut(key, string(w.Value)))
 		}
 	}
+	nonce := uuid.NewString()
 	if len(t.Then) > 0 {
-		then = append(then, clientv3.OpPut(head, ""))
+		then = append(then, clientv3.OpPut(head, nonce))
 	}
 	got, err := p.store.etcd.Txn(ctx).If(compares...).Then(then...).Else(clientv3.OpGet(head)).Commit()
 	if err != nil {
-		return placement.Outcome{}, p.store.wrap(err, "write the state of Placement")
+		return placement.Outcome{}, p.refusal(p.store.wrap(err, "write the state of Placement"))
 	}
 	out := placement.Outcome{Done: got.Succeeded}
+	var last []byte
 	if kvs := got.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-		out.Before = kvs[0].ModRevision
+		out.Before, last = kvs[0].ModRevision, kvs[0].Value
 	}
 	out.Revision = out.Before
-	if out.Done && len(t.Then) > 0 {
+	switch {
+	case out.Done && len(t.Then) > 0:
 		out.Revision = got.Header.Revision
+	case string(last) == nonce: // sent twice by the transport, and done the first time
+		out.Done = true
 	}
 	return out, nil
+}
+
+// refusal recognises that etcd, or the transport before it, refused a transaction for
+// its size.
+func (p *Placement) refusal(err error) error {
+	_, fromEtcd := errors.AsType[rpctypes.EtcdError](err)
+	if errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrRequestTooLarge) ||
+		!fromEtcd && status.Code(err) == codes.ResourceExhausted {
+		return fmt.Errorf("%w: %w", placement.ErrTooLarge, err)
+	}
+	return err
 }

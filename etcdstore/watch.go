@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
 )
 
 // watchRetry is how long a watch that lost its server waits before it lists
@@ -49,4 +50,21 @@ func (s *Store) followOnce(ctx context.Context, prefix string, listed func(), se
 			seen(event.Kv, event.Type == clientv3.EventTypePut)
 		}
 	}
+}
+
+// disconnected returns as soon as no server at all can be reached, or when ctx ends.
+// Whoever only waits for answers would learn it late or never: a request waits for
+// the connection to come back, and so does a watch.
+func (s *Store) disconnected(ctx context.Context) error {
+	conn := s.etcd.ActiveConnection()
+	if conn == nil { // a server in this process
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	for state := conn.GetState(); state != connectivity.TransientFailure && state != connectivity.Shutdown; state = conn.GetState() {
+		if !conn.WaitForStateChange(ctx, state) {
+			return context.Cause(ctx)
+		}
+	}
+	return clientv3.ErrNoAvailableEndpoints
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"croft"
@@ -25,53 +27,70 @@ type write struct {
 	done   chan error
 }
 
+// run decides. A mistake of ours that panics is the answer to this write alone.
+func (w *write) run(t *tx) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return w.decide(t)
+}
+
 // change has decide run in the next batch and waits until what it did is stored and
 // known to this server.
 func (s *Server) change(ctx context.Context, decide func(t *tx) error) error {
+	ses := s.session.Load()
+	if ses == nil {
+		return unavailable(s.Ready())
+	}
 	w := &write{ctx: ctx, decide: decide, done: make(chan error, 1)}
 	select {
-	case s.writes <- w:
+	case ses.writes <- w:
 	case <-ctx.Done():
 		return unavailable(ctx.Err())
-	case <-s.stopped:
-		return unavailable(errStopped)
+	case <-ses.ended:
+		return unavailable(ses.err)
 	}
 	select {
 	case err := <-w.done:
 		return err
-	case <-s.stopped:
-		return unavailable(errStopped)
+	case <-ses.ended:
+	}
+	select {
+	case err := <-w.done: // both have happened
+		return err
+	default:
+		return unavailable(ses.err)
 	}
 }
 
-var errStopped = errors.New("the server is stopping")
-
 // commitAll does all writes, many at a time: those that come while one transaction
-// is under way make up the next.
-func (s *Server) commitAll(ctx context.Context) {
+// is under way make up the next. It returns when ctx ends, or when stop is closed
+// and no write is under way.
+func (s *Server) commitAll(ctx context.Context, writes <-chan *write, stop <-chan struct{}) {
 	var waiting []*write
-	for {
+	for ctx.Err() == nil {
 		if len(waiting) == 0 {
 			select {
-			case w := <-s.writes:
+			case w := <-writes:
 				waiting = append(waiting, w)
+			case <-stop:
+				return
 			case <-ctx.Done():
 				return
 			}
 		}
-		waiting = s.drain(waiting)
+		waiting = s.drain(waiting, writes)
 		waiting = s.commit(ctx, waiting)
-		if ctx.Err() != nil {
-			return
-		}
 	}
 }
 
 // drain adds what waits in the queue, up to a number that one transaction can hold.
-func (s *Server) drain(waiting []*write) []*write {
+func (s *Server) drain(waiting []*write, writes <-chan *write) []*write {
 	for len(waiting) < s.store.Limit() {
 		select {
-		case w := <-s.writes:
+		case w := <-writes:
 			waiting = append(waiting, w)
 		default:
 			return waiting
@@ -88,10 +107,17 @@ type verdict struct {
 
 // commit does as many of the writes as fit one transaction and returns the others.
 func (s *Server) commit(ctx context.Context, writes []*write) []*write {
+	most := len(writes)
 	for range maxAttempts {
-		batch, verdicts, rest := s.decide(writes)
+		batch, verdicts, rest := s.decide(writes[:most])
+		rest = writes[most-len(rest):]
 		done, err := s.persist(ctx, batch)
 		switch {
+		case errors.Is(err, ErrTooLarge) && len(verdicts) > 1:
+			most = len(verdicts) / 2
+		case errors.Is(err, ErrTooLarge):
+			tell(verdicts, func(error) error { return tooLong(err) })
+			return rest
 		case err != nil:
 			tell(verdicts, func(error) error { return unavailable(err) })
 			return rest
@@ -112,12 +138,13 @@ func (s *Server) persist(ctx context.Context, batch Txn) (bool, error) {
 	if len(batch.If)+len(batch.Then) == 0 {
 		return true, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, commitTimeout,
+		croft.Errorf(croft.Unavailable, "the store has not confirmed the write for %s", commitTimeout))
 	defer cancel()
 	out, err := s.store.Commit(ctx, batch)
 	switch {
 	case err != nil:
-		return false, err
+		return false, cmp.Or(context.Cause(ctx), err)
 	case !out.Done:
 		s.metrics.conflicts.Inc()
 	case len(batch.Then) == 0 || s.advance(out, batch):
@@ -166,7 +193,7 @@ func (s *Server) decide(writes []*write) (Txn, []verdict, []*write) {
 			continue
 		}
 		one := newTx(s.state, batch, batch.now)
-		err := w.decide(one)
+		err := w.run(one)
 		if size := batch.sizeWith(one); size > limit {
 			if i > 0 { // it may fit the next transaction
 				return batch.txn(), verdicts, writes[i:]
@@ -182,23 +209,6 @@ func (s *Server) decide(writes []*write) (Txn, []verdict, []*write) {
 		verdicts = append(verdicts, verdict{w, err})
 	}
 	return batch.txn(), verdicts, nil
-}
-
-// await returns once the state has that revision.
-func (s *Server) await(ctx context.Context, revision int64) error {
-	for {
-		s.mu.RLock()
-		reached, grown := s.state != nil && s.state.revision >= revision, s.grown
-		s.mu.RUnlock()
-		if reached {
-			return nil
-		}
-		select {
-		case <-grown:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // unavailable says that the store did not take or confirm a write.

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -57,8 +56,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.write(w, q, resp)
 	took := time.Since(start)
 	s.metrics.observe(r.Method, route, resp.status, took)
-	s.log.Debug("placement request", "op", r.Method+" "+r.URL.RequestURI(), "status", resp.status,
-		"bytes", len(resp.body), "microversion", q.version, "request", q.id, "took", took)
+	s.logAccess(q, resp, took)
 }
 
 // answer runs the request through authentication, version and route.
@@ -111,7 +109,7 @@ func (s *Server) dispatch(q *request) (resp *response, route string, err error) 
 	if q.query, err = parseQuery(q.r.URL.RawQuery); err != nil {
 		return nil, found, err
 	}
-	if s.config.ConsistentReads && q.r.Method == http.MethodGet && !root {
+	if s.config.ConsistentReads.covers(e) && q.r.Method == http.MethodGet && !root {
 		if err := s.catchUp(q.r.Context()); err != nil {
 			return nil, found, unavailable(err)
 		}
@@ -126,17 +124,6 @@ func asError[T any](v T, e *apiError) (T, error) {
 		return v, e
 	}
 	return v, nil
-}
-
-// catchUp waits until the state has all that any server has stored.
-func (s *Server) catchUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
-	defer cancel()
-	out, err := s.store.Commit(ctx, Txn{})
-	if err != nil {
-		return err
-	}
-	return s.await(ctx, out.Revision)
 }
 
 func (s *Server) write(w http.ResponseWriter, q *request, resp *response) {

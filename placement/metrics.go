@@ -15,6 +15,8 @@ type metrics struct {
 	conflicts prometheus.Counter
 	size      *prometheus.Desc
 	revision  *prometheus.Desc
+	lag       *prometheus.Desc
+	ready     *prometheus.Desc
 }
 
 func newMetrics(s *Server) *metrics {
@@ -33,6 +35,9 @@ func newMetrics(s *Server) *metrics {
 		size: prometheus.NewDesc("croft_placement_objects", "Objects in the state.", []string{"kind"}, nil),
 		revision: prometheus.NewDesc("croft_placement_revision", "Revision of the store that this server has seen.",
 			nil, nil),
+		lag: prometheus.NewDesc("croft_placement_revision_lag", "Revisions between the newest that the store is known to have and the one seen.",
+			nil, nil),
+		ready: prometheus.NewDesc("croft_placement_ready", "1 where requests are served, 0 where they get 503.", nil, nil),
 	}
 }
 
@@ -48,6 +53,8 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.conflicts.Describe(ch)
 	ch <- m.size
 	ch <- m.revision
+	ch <- m.lag
+	ch <- m.ready
 }
 
 // Collect implements prometheus.Collector.
@@ -55,16 +62,24 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.requests.Collect(ch)
 	m.seconds.Collect(ch)
 	m.conflicts.Collect(ch)
+	gauge := func(d *prometheus.Desc, v int64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	if m.server.Ready() == nil {
+		gauge(m.ready, 1)
+	} else {
+		gauge(m.ready, 0)
+	}
 	m.server.mu.RLock()
 	defer m.server.mu.RUnlock()
 	st := m.server.state
 	if st == nil {
 		return
 	}
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	gauge(m.revision, float64(st.revision))
-	gauge(m.size, float64(len(st.providers)), "provider")
-	gauge(m.size, float64(len(st.consumers)), "consumer")
+	gauge(m.revision, st.revision)
+	gauge(m.lag, max(m.server.newest.Load()-st.revision, 0))
+	gauge(m.size, int64(len(st.providers)), "provider")
+	gauge(m.size, int64(len(st.consumers)), "consumer")
+	gauge(m.size, int64(st.classes.custom()), "custom_class")
+	gauge(m.size, int64(st.traits.custom()), "custom_trait")
 }

@@ -86,6 +86,15 @@ func (n *names) all() iter.Seq[*named] {
 	}
 }
 
+// custom counts those that users made.
+func (n *names) custom() int {
+	made := 0
+	for x := range n.all() {
+		made += count(!x.standard)
+	}
+	return made
+}
+
 func (n *names) use(ids []id, delta int) {
 	for _, i := range ids {
 		if x := n.byID[i]; x != nil {

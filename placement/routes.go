@@ -13,6 +13,7 @@ type endpoint struct {
 	handle  func(*Server, *request) (*response, error)
 	readsIn bool // the request has a JSON body
 	sends   bool // the answer has one, and the client is asked whether it takes it
+	claims  bool // it tells what consumers have been granted
 }
 
 // route is a path, in which * stands for one segment, and its methods.
@@ -57,14 +58,14 @@ var routes = []route{
 		"DELETE": {policy: "placement:resource_providers:inventories:delete", handle: (*Server).deleteInventory},
 	}},
 	{"/resource_providers/*/usages", "GET", map[string]endpoint{
-		"GET": {policy: "placement:resource_providers:usages", sends: true, handle: (*Server).providerUsages},
+		"GET": {policy: "placement:resource_providers:usages", sends: true, claims: true, handle: (*Server).providerUsages},
 	}},
 	{"/resource_providers/*/aggregates", "GET, PUT", map[string]endpoint{
 		"GET": {policy: "placement:resource_providers:aggregates:list", since: 1, sends: true, handle: (*Server).showAggregates},
 		"PUT": {policy: "placement:resource_providers:aggregates:update", since: 1, readsIn: true, handle: (*Server).setAggregates},
 	}},
 	{"/resource_providers/*/allocations", "GET", map[string]endpoint{
-		"GET": {policy: "placement:resource_providers:allocations:list", sends: true, handle: (*Server).providerAllocations},
+		"GET": {policy: "placement:resource_providers:allocations:list", sends: true, claims: true, handle: (*Server).providerAllocations},
 	}},
 	{"/resource_providers/*/traits", "GET, PUT, DELETE", map[string]endpoint{
 		"GET":    {policy: "placement:resource_providers:traits:list", since: 6, sends: true, handle: (*Server).showProviderTraits},
@@ -75,7 +76,7 @@ var routes = []route{
 		"POST": {policy: "placement:allocations:manage", since: 13, readsIn: true, handle: (*Server).manageAllocations},
 	}},
 	{"/allocations/*", "GET, PUT, DELETE", map[string]endpoint{
-		"GET":    {policy: "placement:allocations:list", sends: true, handle: (*Server).showAllocations},
+		"GET":    {policy: "placement:allocations:list", sends: true, claims: true, handle: (*Server).showAllocations},
 		"PUT":    {policy: "placement:allocations:update", readsIn: true, handle: (*Server).setAllocations},
 		"DELETE": {policy: "placement:allocations:delete", handle: (*Server).deleteAllocations},
 	}},
@@ -91,7 +92,7 @@ var routes = []route{
 		"DELETE": {policy: "placement:traits:delete", since: 6, handle: (*Server).deleteTrait},
 	}},
 	{"/usages", "GET", map[string]endpoint{
-		"GET": {policy: "placement:usages", since: 9, sends: true, handle: (*Server).usages},
+		"GET": {policy: "placement:usages", since: 9, sends: true, claims: true, handle: (*Server).usages},
 	}},
 	{"/reshaper", "POST", map[string]endpoint{
 		"POST": {policy: "placement:reshaper:reshape", since: 30, readsIn: true, handle: (*Server).reshape},

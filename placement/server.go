@@ -2,7 +2,6 @@ package placement
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,16 +26,40 @@ type Config struct {
 	// versions. "admin" by default, as with the original's noauth2.
 	Token string
 
-	// ConsistentReads has every read wait for what other servers have stored. Writes,
-	// claims among them, are consistent in any case.
-	ConsistentReads bool
+	// ConsistentReads says which reads wait for what other servers have stored;
+	// ConsistentClaims by default.
+	ConsistentReads Consistency
 
 	// Randomize answers allocation candidates in random order, instead of one that
 	// stays the same.
 	Randomize bool
 
+	// AccessLog tells every request at level Info instead of Debug.
+	AccessLog bool
+
 	// Retry is the pause before the store is asked again after a failure; 200 ms by default.
 	Retry time.Duration
+
+	// Beat is how often the store is asked for its revision where no request does so;
+	// 1 s by default.
+	Beat time.Duration
+}
+
+// Consistency says which reads see all that was stored before them, through whatever
+// server. Every read sees what was written before through the same server, and every
+// write decides on what is true when it is stored, a refused one too.
+type Consistency string
+
+// The reads that are consistent: none, those of allocations and usages, or all.
+const (
+	ConsistentNone   Consistency = "none"
+	ConsistentClaims Consistency = "claims"
+	ConsistentAll    Consistency = "all"
+)
+
+// covers tells whether reads of an endpoint are consistent.
+func (c Consistency) covers(e endpoint) bool {
+	return c == ConsistentAll || c == ConsistentClaims && e.claims
 }
 
 // Server answers the Placement API. Run keeps its memory up to date; requests that
@@ -52,10 +75,11 @@ type Server struct {
 	state *state        // nil until loaded
 	grown chan struct{} // closed and replaced whenever state gets a new revision
 
-	writes  chan *write
+	session atomic.Pointer[session] // nil: none, and failing says why
+	failing atomic.Pointer[error]
+	newest  atomic.Int64  // the last revision that the store is known to have had
 	loaded  chan struct{} // closed when the state is there
 	stopped chan struct{} // closed when Run has ended
-	failing atomic.Pointer[error]
 }
 
 // New makes a server; it does nothing before Run.
@@ -66,14 +90,20 @@ func New(c Config) (*Server, error) {
 	if strings.Contains(c.Token, ":") {
 		return nil, croft.Errorf(croft.Invalid, "placement: the token %q must not contain a colon", c.Token)
 	}
+	c.ConsistentReads = cmp.Or(c.ConsistentReads, ConsistentClaims)
+	switch c.ConsistentReads {
+	case ConsistentNone, ConsistentClaims, ConsistentAll:
+	default:
+		return nil, croft.Errorf(croft.Invalid, "placement: consistent reads are none, claims or all, not %q", c.ConsistentReads)
+	}
 	c.Retry = cmp.Or(c.Retry, 200*time.Millisecond)
+	c.Beat = cmp.Or(c.Beat, time.Second)
 	s := &Server{
 		store:   c.Store,
 		log:     cmp.Or(c.Log, slog.Default()),
 		token:   cmp.Or(c.Token, "admin"),
 		config:  c,
 		grown:   make(chan struct{}),
-		writes:  make(chan *write),
 		loaded:  make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
@@ -85,96 +115,6 @@ func New(c Config) (*Server, error) {
 
 // Collector gives the server's metrics.
 func (s *Server) Collector() prometheus.Collector { return s.metrics }
-
-// Run loads the state and follows it until ctx ends; it may be called once. When it
-// returns, every write that was under way has been answered.
-func (s *Server) Run(ctx context.Context) error {
-	var work sync.WaitGroup
-	defer work.Wait()
-	defer close(s.stopped)
-	loaded := false
-	for ctx.Err() == nil {
-		revision, err := s.load(ctx)
-		if err == nil {
-			first := !loaded
-			if first {
-				loaded = true
-				work.Go(func() { s.commitAll(ctx) })
-			}
-			s.failing.Store(nil)
-			if first {
-				close(s.loaded)
-			}
-			err = s.store.Watch(ctx, revision, s.follow)
-		}
-		if ctx.Err() != nil {
-			break
-		}
-		s.failing.Store(&err)
-		s.log.Warn("placement state is not up to date", "op", "watch", "err", err)
-		select {
-		case <-time.After(s.config.Retry):
-		case <-ctx.Done():
-		}
-	}
-	return nil
-}
-
-func (s *Server) load(ctx context.Context) (int64, error) {
-	snapshot, err := s.store.Load(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("load the state: %w", err)
-	}
-	fresh := newState(time.Now())
-	if err := fresh.apply(max(snapshot.Revision, 1), snapshot.Entries); err != nil {
-		return 0, fmt.Errorf("load the state: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state == nil || s.state.revision < fresh.revision {
-		s.state = fresh
-		s.announce()
-	}
-	return s.state.revision, nil
-}
-
-// follow takes in what the watch tells.
-func (s *Server) follow(revision int64, entries []Entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.state.apply(revision, entries); err != nil {
-		s.log.Error("an entry cannot be read; the rest is served", "op", "follow", "err", err)
-		s.state.revision = revision
-	}
-	s.announce()
-}
-
-// announce wakes those who wait for a revision. The caller holds mu.
-func (s *Server) announce() {
-	close(s.grown)
-	s.grown = make(chan struct{})
-}
-
-// Ready returns nil when the server has the state and follows it, else the reason.
-func (s *Server) Ready() error {
-	if err := s.failing.Load(); err != nil {
-		return croft.Errorf(croft.Unavailable, "placement: %w", *err)
-	}
-	return nil
-}
-
-// WaitReady returns when the state has been loaded. Unavailable: it has not been
-// before ctx ended, or never will be.
-func (s *Server) WaitReady(ctx context.Context) error {
-	select {
-	case <-s.loaded:
-		return nil
-	case <-s.stopped:
-		return croft.Errorf(croft.Unavailable, "placement: %w", errStopped)
-	case <-ctx.Done():
-		return croft.Errorf(croft.Unavailable, "placement: the state could not be loaded in time: %w", cmp.Or(s.Ready(), ctx.Err()))
-	}
-}
 
 // Handler serves the API, /readyz (200 or 503) and /healthz (200).
 func (s *Server) Handler() http.Handler {

@@ -1,6 +1,9 @@
 package placement
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Store keeps the state for all servers. It knows nothing of its meaning.
 type Store interface {
@@ -10,12 +13,15 @@ type Store interface {
 	// revision at a time and in order. It returns only with an error: that of ctx,
 	// or one after which the caller has to Load again.
 	Watch(ctx context.Context, after int64, changed func(revision int64, entries []Entry)) error
-	// Commit does all of Then if all of If holds, else nothing. Unavailable: nobody
-	// knows whether it was done.
+	// Commit does all of Then if all of If holds, else nothing. ErrTooLarge: it is
+	// refused for its size. Other errors: nobody knows whether it was done.
 	Commit(ctx context.Context, t Txn) (Outcome, error)
 	// Limit is how many comparisons, and how many writes, one transaction may have.
 	Limit() int
 }
+
+// ErrTooLarge says that a transaction has more entries or bytes than the store allows.
+var ErrTooLarge = errors.New("the store allows no transaction of that size")
 
 // Kind says what an entry is.
 type Kind string

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"croft"
 	"croft/internal/settings"
+	"croft/placement"
 )
 
 // hostSettings are the settings of what runs on hosts: croft up, compute,
@@ -33,6 +35,10 @@ type hostSettings struct {
 		Endpoint string `yaml:"endpoint"`
 		Token    string `yaml:"token"`
 		Listen   string `yaml:"listen"`
+
+		ConsistentReads string `yaml:"consistent_reads"`
+		Randomize       bool   `yaml:"randomize"`
+		AccessLog       bool   `yaml:"access_log"`
 	} `yaml:"placement"`
 
 	API struct {
@@ -88,6 +94,7 @@ func defaultHostSettings() hostSettings {
 	s.Placement.Endpoint = "http://127.0.0.1:8778"
 	s.Placement.Token = "admin"
 	s.Placement.Listen = "127.0.0.1:8778"
+	s.Placement.ConsistentReads = string(placement.ConsistentClaims)
 	s.API.Listen = "127.0.0.1:8779"
 	s.Hypervisor = "libvirt"
 	s.Libvirt.URI = "qemu:///system"
@@ -129,6 +136,8 @@ func (s *hostSettings) Validate() error {
 		return invalid("offer: the ratios must be greater than 0")
 	case s.Offer.ReservedVCPUs < 0 || s.Offer.ReservedMemoryMiB < 0 || s.Offer.ReservedDiskGiB < 0:
 		return invalid("offer: what is reserved cannot be negative")
+	case !slices.Contains([]string{"none", "claims", "all"}, s.Placement.ConsistentReads):
+		return invalid("placement.consistent_reads is %q: use none, claims or all", s.Placement.ConsistentReads)
 	case s.MaxBuilds < 1:
 		return invalid("max_builds is %d: use 1 or more", s.MaxBuilds)
 	case s.Resync <= 0 || s.Sweep <= 0:

@@ -16,17 +16,27 @@ func placementCommand() *cobra.Command {
 	flags := []hostFlag{
 		logLevelFlag, etcdFlag, tokenFlag,
 		{"listen", "placement.listen", "address to serve on"},
+		{"consistent-reads", "placement.consistent_reads", "reads that see what other servers have stored: none, claims or all"},
+		{"randomize", "placement.randomize", "answer allocation candidates in random order"},
+		{"access-log", "placement.access_log", "log every request"},
 	}
 	cmd := &cobra.Command{
 		Use:   "placement",
 		Short: "Run croft's own Placement server alone",
 		Long: `Run croft's own Placement server alone: the API of OpenStack Placement, its state
 in the etcd at --etcd, or in an etcd of its own below --data-dir. Any number of
-servers may run on one etcd.`,
+servers may run on one etcd; a claim never takes more than there is, through
+whichever of them it comes. Where etcd does not answer they answer 503 until it
+does again.
+
+Besides the API it serves /readyz (200 or 503), /healthz and /metrics.`,
 		Args: count(0, 0),
 	}
 	cmd.AddCommand(placementExportCommand(), placementImportCommand())
 	addHostFlags(cmd, flags...)
+	for _, name := range []string{"randomize", "access-log"} {
+		cmd.Flags().Lookup(name).NoOptDefVal = "true"
+	}
 	dataDir := cmd.Flags().String("data-dir", "", "run an etcd of its own with its data here")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, log, err := loadHostSettings(cmd, flags...)
@@ -41,24 +51,32 @@ servers may run on one etcd.`,
 	return cmd
 }
 
+// runPlacement serves until ctx ends or a part fails.
 func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog.Logger) (err error) {
-	txnOps := 0 // etcd's own default
+	if err := checkToken(s.Placement.Listen, s.Placement.Token); err != nil {
+		return err // before an etcd is made
+	}
+	config := etcdstore.Config{Endpoints: s.Etcd.Endpoints, Mint: true}
+	p := newParts()
 	if dataDir != "" {
-		txnOps = etcdstore.EmbeddedTxnOps
 		etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dataDir, "etcd"), Listen: "127.0.0.1:0"})
 		if err != nil {
 			return err
 		}
 		defer etcd.Close()
-		s.Etcd.Endpoints = []string{etcd.Endpoint()}
+		config.Embedded = etcd
+		p.start(ctx, "the embedded etcd", etcd.Wait)
 	}
-	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.Etcd.Endpoints, Mint: true})
+	store, err := etcdstore.Open(ctx, config)
+	if err != nil {
+		return errors.Join(err, p.end())
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() { err = errors.Join(err, p.end()) }()
+	txnOps, err := store.MaxTxnOps(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	p := newParts()
-	defer func() { err = errors.Join(err, p.end()) }()
 	endpoint, err := startPlacement(ctx, p, store.Placement(txnOps), s, log)
 	if err != nil {
 		return err

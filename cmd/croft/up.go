@@ -68,14 +68,7 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 
 	p := newParts()
 	defer func() { err = errors.Join(err, p.end()) }()
-	p.start(ctx, "the embedded etcd", func(ctx context.Context) error {
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-etcd.Err():
-			return err
-		}
-	})
+	p.start(ctx, "the embedded etcd", etcd.Wait)
 	if s.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s, log); err != nil {
 		return err
 	}
@@ -128,7 +121,10 @@ func startPlacement(ctx context.Context, p *parts, store placement.Store, s host
 	if err := checkToken(s.Placement.Listen, s.Placement.Token); err != nil {
 		return "", err
 	}
-	server, err := placement.New(placement.Config{Store: store, Log: log, Token: s.Placement.Token})
+	server, err := placement.New(placement.Config{
+		Store: store, Log: log, Token: s.Placement.Token, Randomize: s.Placement.Randomize, AccessLog: s.Placement.AccessLog,
+		ConsistentReads: placement.Consistency(s.Placement.ConsistentReads),
+	})
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,174 @@
+// Package wire is a TCP connection that tests can cut, hold and slow down: a proxy
+// before a server whose loss somebody has to survive.
+package wire
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Wire carries connections to one server. It is whole at first.
+type Wire struct {
+	target   string
+	listener net.Listener
+	work     sync.WaitGroup
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	cut     bool
+	held    bool
+	ended   bool
+	waiting int // pieces that Hold keeps back
+	delay   time.Duration
+	ends    map[net.Conn]struct{}
+}
+
+// New starts a wire to host:port. It ends with the test.
+func New(t testing.TB, target string) *Wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Wire{target: target, listener: l, ends: map[net.Conn]struct{}{}}
+	w.changed = sync.NewCond(&w.mu)
+	w.work.Go(w.accept)
+	t.Cleanup(func() {
+		w.set(func() { w.ended = true })
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		w.Drop()
+		w.work.Wait()
+	})
+	return w
+}
+
+// Address is where clients connect instead of to the server.
+func (w *Wire) Address() string { return w.listener.Addr().String() }
+
+// Drop breaks all connections; new ones are welcome.
+func (w *Wire) Drop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.ends {
+		c.Close() // whoever reads it learns so
+	}
+}
+
+// Cut breaks all connections, and new ones at once, until Mend.
+func (w *Wire) Cut() {
+	w.set(func() { w.cut = true })
+	w.Drop()
+}
+
+// Mend undoes Cut.
+func (w *Wire) Mend() { w.set(func() { w.cut = false }) }
+
+// Hold keeps back all that is sent, either way, until Flow.
+func (w *Wire) Hold() { w.set(func() { w.held = true }) }
+
+// Flow undoes Hold.
+func (w *Wire) Flow() { w.set(func() { w.held = false }) }
+
+// Slow delays each piece that is sent, either way.
+func (w *Wire) Slow(delay time.Duration) { w.set(func() { w.delay = delay }) }
+
+// WaitHeld returns when something is kept back.
+func (w *Wire) WaitHeld() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.waiting == 0 {
+		w.changed.Wait()
+	}
+}
+
+func (w *Wire) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+	w.changed.Broadcast()
+}
+
+func (w *Wire) accept() {
+	for {
+		near, err := w.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil {
+			w.work.Go(func() { w.carry(near) })
+		}
+	}
+}
+
+// carry passes on both ways until one end closes.
+func (w *Wire) carry(near net.Conn) {
+	defer near.Close()
+	if !w.keep(near) {
+		return
+	}
+	defer w.forget(near)
+	far, err := net.Dial("tcp", w.target)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	if !w.keep(far) {
+		return
+	}
+	defer w.forget(far)
+	var back sync.WaitGroup
+	back.Go(func() { w.pass(far, near) })
+	w.pass(near, far)
+	back.Wait()
+}
+
+// keep notes an end of a connection, so that it can be broken. False: it is already.
+func (w *Wire) keep(c net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ends[c] = struct{}{}
+	return !w.cut && !w.ended
+}
+
+func (w *Wire) forget(c net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.ends, c)
+}
+
+func (w *Wire) pass(from, to net.Conn) {
+	defer from.Close()
+	defer to.Close()
+	piece := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(piece)
+		if err != nil {
+			return
+		}
+		w.linger()
+		if _, err := to.Write(piece[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// linger waits as long as pieces are held back or delayed.
+func (w *Wire) linger() {
+	w.mu.Lock()
+	delay := w.delay
+	w.waiting++
+	w.changed.Broadcast()
+	for w.held && !w.ended {
+		w.changed.Wait()
+	}
+	w.waiting--
+	w.mu.Unlock()
+	if delay > 0 {
+		<-time.After(delay)
+	}
+}

@@ -1,0 +1,171 @@
+package placement_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+	"croft/internal/placementcheck"
+	"croft/internal/wire"
+	"croft/placement"
+)
+
+// member is one of several servers on one etcd, with connections that can break.
+type member struct {
+	t       *testing.T
+	config  placement.Config
+	etcd    *wire.Wire // its way to etcd
+	http    *wire.Wire // its clients' way to it
+	handler atomic.Pointer[http.Handler]
+	stop    func()
+}
+
+// join starts one more server on an etcd. It ends with the test.
+func join(t *testing.T, server *etcdstore.Embedded, c placement.Config) *member {
+	t.Helper()
+	m := &member{t: t, etcd: wire.New(t, strings.TrimPrefix(server.Endpoint(), "http://"))}
+	store, err := etcdstore.Open(t.Context(), etcdstore.Config{
+		Endpoints: []string{"http://" + m.etcd.Address()}, DialTimeout: 20 * time.Second, Mint: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	m.config = c
+	m.config.Store = store.Placement(etcdstore.EmbeddedTxnOps)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*m.handler.Load()).ServeHTTP(w, r) }))
+	t.Cleanup(web.Close)
+	m.http = wire.New(t, web.Listener.Addr().String())
+	m.start()
+	t.Cleanup(func() { m.stop() })
+	return m
+}
+
+func (m *member) url() string { return "http://" + m.http.Address() }
+
+// start runs the server, with nothing in its memory.
+func (m *member) start() {
+	m.t.Helper()
+	server, err := placement.New(m.config)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(m.t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	handler := server.Handler()
+	m.handler.Store(&handler)
+	m.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			m.t.Error(err)
+		}
+	}
+	if err := server.WaitReady(m.t.Context()); err != nil {
+		m.t.Error(err)
+	}
+}
+
+// soak is how long checks with random faults go on; as short as shows something
+// where CROFT_SOAK does not say.
+func soak(t *testing.T) time.Duration {
+	text := os.Getenv("CROFT_SOAK")
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("CROFT_SOAK: %v", err)
+	}
+	return d
+}
+
+// Three servers on one etcd lose their clients, etcd and their lives while 64 clients
+// claim, move, give back and read. Whatever they answered has to fit one after the other.
+func TestServersBehaveLikeOne(t *testing.T) {
+	end := time.Now().Add(soak(t))
+	for again := true; again; again = time.Now().Before(end) {
+		behaveLikeOne(t, rand.Uint64())
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func behaveLikeOne(t *testing.T, seed uint64) {
+	t.Logf("seed %d", seed)
+	etcd := etcdtest.Server(t)
+	var members []*member
+	var servers []string
+	for range 3 {
+		m := join(t, etcd, placement.Config{})
+		members, servers = append(members, m), append(servers, m.url())
+	}
+	check, err := placementcheck.New(t.Context(), placementcheck.Config{Servers: servers, Token: "admin", Seed: seed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var chaos sync.WaitGroup
+	chaos.Go(func() { breakThings(check, members, rand.New(rand.NewPCG(seed, 0))) })
+	check.Run(t.Context(), 60)
+	chaos.Wait()
+	for _, m := range members {
+		m.awaitReady()
+	}
+	t.Log(check)
+	if err := check.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if check.Done() < 1000 {
+		t.Errorf("only %d requests were done: that shows little", check.Done())
+	}
+}
+
+// breakThings breaks one thing at a time, as long as the check runs.
+func breakThings(check *placementcheck.Check, members []*member, r *rand.Rand) {
+	for check.Await(100 + r.IntN(100)) {
+		m := members[r.IntN(len(members))]
+		switch r.IntN(4) {
+		case 0: // killed and started again
+			m.http.Cut()
+			m.stop()
+			check.Await(50)
+			m.start()
+			m.http.Mend()
+		case 1: // clients do not get their answers
+			m.http.Drop()
+		case 2: // etcd does not get the requests, or we not its answers
+			m.etcd.Cut()
+			check.Await(50)
+			m.etcd.Mend()
+		case 3: // etcd is silent for a while
+			m.etcd.Hold()
+			check.Await(30)
+			m.etcd.Flow()
+		}
+	}
+}
+
+// awaitReady returns when the server serves again.
+func (m *member) awaitReady() {
+	for {
+		r := httptest.NewRecorder()
+		(*m.handler.Load()).ServeHTTP(r, httptest.NewRequestWithContext(m.t.Context(), "GET", "/readyz", nil))
+		if r.Code == http.StatusOK || m.t.Context().Err() != nil {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
