@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"os"
+)
+
+// server is croft placement in a process of its own.
+type server struct {
+	*process
+	url string
+}
+
+// startCroft runs it with an etcd of its own below dir.
+func startCroft(ctx context.Context, program, dir string) (*server, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return startServer(ctx, program, "--data-dir", dir)
+}
+
+func startServer(ctx context.Context, program string, args ...string) (*server, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	p, err := start("croft placement", nil, append([]string{program, "placement", "--listen", address}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{p, "http://" + address}
+	if err := p.await(ctx, answersAt(s.url+"/readyz")); err != nil {
+		p.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *server) client() *client { return newClient(s.url, true) }
