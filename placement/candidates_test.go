@@ -1,0 +1,210 @@
+package placement
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// cloud builds providers for the search: a tree per line, two blanks deeper for each
+// child, as in "  numa0 VCPU:4 +HW_NUMA_ROOT @agg1".
+func cloud(t *testing.T, text string) *memory {
+	t.Helper()
+	m := newMemory(t)
+	var path []string
+	for line := range strings.Lines(text) {
+		depth := (len(line) - len(strings.TrimLeft(line, " "))) / 2
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		parent := ""
+		if depth > 0 {
+			parent = path[depth-1]
+		}
+		path = append(path[:depth], fields[0])
+		m.do(create(fields[0], parent), describe(fields[0], fields[1:]))
+	}
+	return m
+}
+
+func describe(id string, words []string) func(*tx) error {
+	return func(t *tx) error {
+		v := t.whole(id)
+		var offers []offer
+		for _, w := range words {
+			switch {
+			case w[0] == '@':
+				v.aggregates = append(v.aggregates, uuidOf(w[1:]))
+			case w[0] == '+':
+				if t.trait(w[1:]) == nil {
+					t.createTrait(w[1:])
+				}
+				v.traits = insertID(slices.Clone(v.traits), t.traits[w[1:]].id)
+			default:
+				class, amount, _ := strings.Cut(w, ":")
+				o := offer{class, inventory{minUnit: 1, maxUnit: 1000, stepSize: 1, ratio: 1}}
+				if _, err := fmt.Sscan(amount, &o.total); err != nil {
+					return err
+				}
+				offers = append(offers, o)
+			}
+		}
+		v.write = true
+		list, err := t.number(offers)
+		t.offer(v, list)
+		return err
+	}
+}
+
+// uuidOf makes a UUID of a short name in hexadecimal digits.
+func uuidOf(name string) string {
+	return fmt.Sprintf("00000000-0000-0000-0000-%012s", name)
+}
+
+// ask runs a candidate request and returns what it finds, each candidate as
+// "provider=CLASS:n,... provider=...".
+func (m *memory) ask(params string) ([]string, error) {
+	query, err := parseQuery(params)
+	if err != nil {
+		return nil, err
+	}
+	req, err := readCandidateRequest(&request{r: httptest.NewRequest("GET", "/", nil), version: maxVersion, query: query})
+	if err != nil {
+		return nil, err
+	}
+	found, err := m.candidates(m.t.Context(), req)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, c := range found {
+		var words []string
+		each(c.parts, func(p *provider, parts []part) {
+			var amounts []string
+			for _, x := range parts {
+				amounts = append(amounts, fmt.Sprintf("%s:%d", m.classes.name(x.class), x.n))
+			}
+			slices.Sort(amounts)
+			words = append(words, p.uuid+"="+strings.Join(amounts, ","))
+		})
+		slices.Sort(words)
+		out = append(out, strings.Join(words, " "))
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+const twoNUMANodes = `
+host VCPU:0 MEMORY_MB:0 DISK_GB:100 +COMPUTE_NODE @a
+  numa0 VCPU:4 MEMORY_MB:8 +HW_NUMA_ROOT +CUSTOM_FAST
+    pf0 SRIOV_NET_VF:2 +CUSTOM_NET_A
+  numa1 VCPU:4 MEMORY_MB:8 +HW_NUMA_ROOT
+    pf1 SRIOV_NET_VF:2 +CUSTOM_NET_B
+`
+
+const sharedDisk = `
+one VCPU:8 @a
+two VCPU:8 @b
+share DISK_GB:100 +MISC_SHARES_VIA_AGGREGATE @a
+`
+
+func TestCandidates(t *testing.T) {
+	flat := "h1 VCPU:4 DISK_GB:10 +CUSTOM_RED @a\nh2 VCPU:2 DISK_GB:10 +CUSTOM_BLUE @b\n"
+	for name, test := range map[string]struct {
+		cloud, query string
+		want         []string
+	}{
+		"who has enough of all":                   {flat, "resources=VCPU:2,DISK_GB:1", []string{"h1=DISK_GB:1,VCPU:2", "h2=DISK_GB:1,VCPU:2"}},
+		"who has not enough is left out":          {flat, "resources=VCPU:3", []string{"h1=VCPU:3"}},
+		"a required trait":                        {flat, "resources=VCPU:1&required=CUSTOM_BLUE", []string{"h2=VCPU:1"}},
+		"a forbidden trait":                       {flat, "resources=VCPU:1&required=!CUSTOM_BLUE", []string{"h1=VCPU:1"}},
+		"any of two traits":                       {flat, "resources=VCPU:1&required=in:CUSTOM_RED,CUSTOM_BLUE", []string{"h1=VCPU:1", "h2=VCPU:1"}},
+		"both of two traits":                      {flat, "resources=VCPU:1&required=CUSTOM_RED&required=CUSTOM_BLUE", nil},
+		"an aggregate":                            {flat, "resources=VCPU:1&member_of=" + uuidOf("a"), []string{"h1=VCPU:1"}},
+		"not an aggregate":                        {flat, "resources=VCPU:1&member_of=!" + uuidOf("a"), []string{"h2=VCPU:1"}},
+		"one of two aggregates":                   {flat, "resources=VCPU:1&member_of=in:" + uuidOf("a") + "," + uuidOf("b"), []string{"h1=VCPU:1", "h2=VCPU:1"}},
+		"a tree together":                         {twoNUMANodes, "resources=VCPU:4,DISK_GB:1", []string{"host=DISK_GB:1 numa0=VCPU:4", "host=DISK_GB:1 numa1=VCPU:4"}},
+		"traits are found together":               {twoNUMANodes, "resources=VCPU:1,SRIOV_NET_VF:1&required=CUSTOM_FAST,CUSTOM_NET_B", []string{"numa0=VCPU:1 pf1=SRIOV_NET_VF:1"}},
+		"the root's aggregate spans its tree":     {twoNUMANodes, "resources=VCPU:1&member_of=" + uuidOf("a"), []string{"numa0=VCPU:1", "numa1=VCPU:1"}},
+		"but not for a group with a suffix":       {twoNUMANodes, "resources1=VCPU:1&member_of1=" + uuidOf("a"), nil},
+		"one provider has all of a suffix":        {twoNUMANodes, "resources1=VCPU:1,MEMORY_MB:1", []string{"numa0=MEMORY_MB:1,VCPU:1", "numa1=MEMORY_MB:1,VCPU:1"}},
+		"groups may meet on a provider":           {twoNUMANodes, "resources1=VCPU:2&resources2=VCPU:2&group_policy=none", []string{"numa0=VCPU:2 numa1=VCPU:2", "numa0=VCPU:2 numa1=VCPU:2", "numa0=VCPU:4", "numa1=VCPU:4"}},
+		"as long as it has enough for both":       {twoNUMANodes, "resources1=VCPU:3&resources2=VCPU:3&group_policy=none", []string{"numa0=VCPU:3 numa1=VCPU:3", "numa0=VCPU:3 numa1=VCPU:3"}},
+		"groups are isolated":                     {twoNUMANodes, "resources1=VCPU:2&resources2=VCPU:2&group_policy=isolate", []string{"numa0=VCPU:2 numa1=VCPU:2", "numa0=VCPU:2 numa1=VCPU:2"}},
+		"the network card below the same node":    {twoNUMANodes, "resources1=VCPU:1&resources2=SRIOV_NET_VF:1&group_policy=none&same_subtree=1,2", []string{"numa0=VCPU:1 pf0=SRIOV_NET_VF:1", "numa1=VCPU:1 pf1=SRIOV_NET_VF:1"}},
+		"without it any card":                     {twoNUMANodes, "resources1=VCPU:1&resources2=SRIOV_NET_VF:1&group_policy=none", []string{"numa0=VCPU:1 pf0=SRIOV_NET_VF:1", "numa0=VCPU:1 pf1=SRIOV_NET_VF:1", "numa1=VCPU:1 pf0=SRIOV_NET_VF:1", "numa1=VCPU:1 pf1=SRIOV_NET_VF:1"}},
+		"a group without resources ties others":   {twoNUMANodes, "resources_C=VCPU:1&resources_N=SRIOV_NET_VF:1&required_T=CUSTOM_FAST&group_policy=none&same_subtree=_T,_C,_N", []string{"numa0=VCPU:1 pf0=SRIOV_NET_VF:1"}},
+		"a trait of the root":                     {twoNUMANodes + flat, "resources=VCPU:1&root_required=COMPUTE_NODE", []string{"numa0=VCPU:1", "numa1=VCPU:1"}},
+		"a trait that the root must not have":     {twoNUMANodes + flat, "resources=VCPU:1&root_required=!COMPUTE_NODE", []string{"h1=VCPU:1", "h2=VCPU:1"}},
+		"a share serves those in its aggregate":   {sharedDisk, "resources=VCPU:1,DISK_GB:1", []string{"one=VCPU:1 share=DISK_GB:1"}},
+		"a share alone is one candidate":          {sharedDisk, "resources=DISK_GB:1", []string{"share=DISK_GB:1"}},
+		"a share serves a group with a suffix":    {sharedDisk, "resources=VCPU:1&resources1=DISK_GB:1", []string{"one=VCPU:1 share=DISK_GB:1"}},
+		"a share in a forbidden aggregate is not": {sharedDisk, "resources=VCPU:1,DISK_GB:1&member_of=!" + uuidOf("a"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := cloud(t, test.cloud).ask(test.query)
+			if err != nil || !slices.Equal(got, test.want) {
+				t.Errorf("got %q, %v\nwant %q", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestInTreeStaysInTheTreeOfAnyOfItsProviders(t *testing.T) {
+	m := cloud(t, twoNUMANodes+"other VCPU:4\n")
+	for _, tree := range []string{"host", "pf0", "numa1"} {
+		req := &candidateRequest{groups: []group{{resources: []want{{"VCPU", 1}}, tree: tree}}, nested: true}
+		found, err := m.candidates(t.Context(), req)
+		if err != nil || len(found) != 2 || found[0].parts[0].p.uuid != "numa0" || found[1].parts[0].p.uuid != "numa1" {
+			t.Errorf("in the tree of %s: %v, %v", tree, found, err)
+		}
+	}
+}
+
+func TestLimitIsKeptAndDrawsFromAll(t *testing.T) {
+	var text strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&text, "h%02d VCPU:4\n", i)
+	}
+	m := cloud(t, text.String())
+	first, err := m.ask("resources=VCPU:1&limit=3")
+	if err != nil || !slices.Equal(first, []string{"h00=VCPU:1", "h01=VCPU:1", "h02=VCPU:1"}) {
+		t.Errorf("in order of creation: %q, %v", first, err)
+	}
+	seen := map[*provider]bool{}
+	for range 200 {
+		req := &candidateRequest{groups: []group{{resources: []want{{"VCPU", 1}}}}, limit: 3, nested: true, randomize: true}
+		found, err := m.candidates(t.Context(), req)
+		if err != nil || len(found) != 3 {
+			t.Fatalf("%d candidates, %v", len(found), err)
+		}
+		for _, c := range found {
+			seen[c.parts[0].p] = true
+		}
+	}
+	if len(seen) != 30 {
+		t.Errorf("%d of 30 providers ever come first in random order", len(seen))
+	}
+}
+
+func TestUsedUpCapacityAndUnitsCount(t *testing.T) {
+	m := newMemory(t)
+	m.do(create("a", ""), func(t *tx) error {
+		list, err := t.number([]offer{{"VCPU", inventory{total: 10, reserved: 2, minUnit: 2, maxUnit: 6, stepSize: 2, ratio: 1.5}}})
+		t.offer(t.provider("a"), list)
+		return err
+	}, takes("x", "a", "VCPU", 6))
+	for amount, fits := range map[int]bool{1: false, 2: true, 3: false, 4: true, 6: true, 8: false} {
+		got, err := m.ask(fmt.Sprintf("resources=VCPU:%d", amount))
+		if err != nil || (len(got) == 1) != fits {
+			t.Errorf("%d more of 12: %q, %v", amount, got, err)
+		}
+	}
+	m.do(takes("y", "a", "VCPU", 4))
+	if got, err := m.ask("resources=VCPU:4"); err != nil || len(got) != 0 {
+		t.Errorf("4 more of 2: %q, %v", got, err)
+	}
+}
