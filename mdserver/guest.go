@@ -32,12 +32,15 @@ type Guest struct {
 	Resources croft.Resources // shown as the instance type
 	Keys      []string        // lines of authorized_keys
 	UserData  []byte
+	Tags      map[string]string
+	IMDS      croft.IMDS         // what the server asks of readers; optional where empty
+	Vendor    []byte             // what the host's operator adds to every guest's set-up; text
 	Address   netip.Addr         // the zero address where it is not known yet
 	MACs      []net.HardwareAddr // of its network interfaces, in order
 }
 
-// FromOrder is the guest that an order describes. Zone and Address are not in an
-// order; the caller fills them where it knows them.
+// FromOrder is the guest that an order describes. Zone, Vendor and Address are not
+// in an order; the caller fills them where it knows them.
 func FromOrder(o croft.Order) Guest {
 	return Guest{
 		ID:        o.Instance,
@@ -47,6 +50,8 @@ func FromOrder(o croft.Order) Guest {
 		Resources: o.Spec.Resources,
 		Keys:      o.Spec.Keys,
 		UserData:  o.Spec.UserData,
+		Tags:      o.Spec.Tags,
+		IMDS:      o.Spec.IMDS,
 		MACs:      []net.HardwareAddr{o.Instance.MAC(0)},
 	}
 }
@@ -71,6 +76,12 @@ func (g Guest) Hostname() string {
 
 // zone is never empty: there are programs that read it and expect a word.
 func (g Guest) zone() string { return cmp.Or(g.Zone, "default") }
+
+// region is the outermost step of the location.
+func (g Guest) region() string {
+	first, _, _ := strings.Cut(g.zone(), "/")
+	return first
+}
 
 // imageName is the file name of the image reference, without its checksum and
 // without what an address may carry of passwords and parameters.

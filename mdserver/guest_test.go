@@ -61,7 +61,7 @@ func FuzzFind(f *testing.F) {
 	}
 	g := FromOrder(croft.Order{Instance: "5d1b9c3e-7b8e-4c0a-8e4e-0f4dbe7f3a11", Name: "web",
 		Spec: croft.Spec{Keys: []string{"ssh-ed25519 AAAA jo"}, UserData: []byte("x")}})
-	root := tree(g, func() []byte { return nil })
+	root := tree(g, "", func() []byte { return nil })
 	f.Fuzz(func(t *testing.T, path string) {
 		n, ok := root.find(path)
 		if !ok {
@@ -70,7 +70,10 @@ func FuzzFind(f *testing.F) {
 		if body, mime := n.content(); len(body) == 0 || mime == "" {
 			t.Errorf("%q is %q of type %q", path, body, mime)
 		}
-		for _, c := range n.children {
+		if n.children == nil {
+			return
+		}
+		for _, c := range n.children() {
 			if again, ok := root.find(path + "/" + c.name); !ok || again.name != c.name {
 				t.Errorf("%q lists %q and does not have it", path, c.name)
 			}

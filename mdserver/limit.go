@@ -2,9 +2,11 @@ package mdserver
 
 import (
 	"container/list"
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 )
 
 // limiter is a listener that bounds the connections of each source address and
@@ -84,6 +86,15 @@ type limitedConn struct {
 	source          netip.Addr
 	inAll, inSource *list.Element // nil once removed
 	once            sync.Once
+}
+
+// SyscallConn gives the socket, for its options.
+func (c *limitedConn) SyscallConn() (syscall.RawConn, error) {
+	sys, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return sys.SyscallConn()
 }
 
 func (c *limitedConn) Close() error {

@@ -18,6 +18,9 @@ import (
 // Address is where guests of every cloud look for their metadata.
 var Address = netip.MustParseAddrPort("169.254.169.254:80")
 
+// Address6 is where those that have IPv6 alone look.
+var Address6 = netip.MustParseAddrPort("[fd00:ec2::254]:80")
+
 // ErrServed says that the bridge has a metadata server of croft's already.
 var ErrServed = croft.Errorf(croft.Conflict, "croft's metadata server is running on this bridge already")
 

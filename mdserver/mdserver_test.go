@@ -41,9 +41,11 @@ func web() mdserver.Guest {
 			Image:     "https://user:secret@images.example/debian-12.qcow2?token=s3cret#sha256=00ff",
 			Keys:      []string{key1, "", "# a comment", key1, key2, key3},
 			UserData:  []byte("#!/bin/sh\necho hello\n"),
+			Tags:      map[string]string{"role": "front", "a/b": "c"},
 		},
 	})
 	g.Zone = "site1/row2/rack7"
+	g.Vendor = []byte("#cloud-config\ntimezone: UTC\n")
 	g.MACs = append(g.MACs, webID.MAC(1))
 	return g
 }
@@ -120,6 +122,11 @@ func do(t *testing.T, c *http.Client, method, url string, header http.Header) (*
 		t.Fatal(err)
 	}
 	req.Header = header
+	return send(t, c, req)
+}
+
+func send(t *testing.T, c *http.Client, req *http.Request) (*http.Response, string) {
+	t.Helper()
 	resp, err := c.Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // openstackVersions are those cloud-init knows; it takes the newest that is
@@ -14,9 +16,19 @@ var openstackVersions = []string{
 	"2016-06-30", "2016-10-06", "2017-02-22", "2018-08-27", "latest",
 }
 
+func isOpenstackVersion(v string) bool { return slices.Contains(openstackVersions, v) }
+
 // openstack is the tree of Nova's metadata service. Versions are listed without
 // a slash, since cloud-init compares whole lines.
-func openstack(g Guest, seed func() []byte) node {
+func openstack(g Guest, seed func() []byte) []node {
+	var versions []node
+	for _, v := range openstackVersions {
+		versions = append(versions, lazyDir(v, func() []node { return openstackFiles(g, seed) }).as(v))
+	}
+	return versions
+}
+
+func openstackFiles(g Guest, seed func() []byte) []node {
 	files := []node{
 		computed("meta_data.json", mimeJSON, func() []byte { return metaData(g, seed()) }),
 		computed("network_data.json", mimeJSON, func() []byte { return networkData(g) }),
@@ -24,15 +36,9 @@ func openstack(g Guest, seed func() []byte) node {
 	if len(g.UserData) > 0 {
 		files = append(files, userData("user_data", g))
 	}
-	nothing := func() []byte { return []byte("{}") }
-	files = append(files,
-		computed("vendor_data.json", mimeJSON, nothing),
-		computed("vendor_data2.json", mimeJSON, nothing))
-	var versions []node
-	for _, v := range openstackVersions {
-		versions = append(versions, dir(v, files...).as(v))
-	}
-	return dir("openstack", versions...)
+	return append(files,
+		computed("vendor_data.json", mimeJSON, func() []byte { return vendorData(g.vendorLayer()) }),
+		computed("vendor_data2.json", mimeJSON, func() []byte { return vendorData(g.ownParts()) }))
 }
 
 type metaDataJSON struct {
@@ -68,6 +74,7 @@ func metaData(g Guest, seed []byte) []byte {
 		Devices:    []string{},
 		RandomSeed: base64.StdEncoding.EncodeToString(seed),
 	}
+	maps.Copy(m.Meta, g.Tags)
 	for _, k := range g.publicKeys() {
 		m.PublicKeys[k.name] = k.line
 		m.Keys = append(m.Keys, keyJSON{k.name, "ssh", k.line})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/linklocal"
 )
 
 // retry is how long Run waits before it looks at the bridge again.
@@ -20,10 +21,29 @@ const retry = 2 * time.Second
 // Conflict: a program that is not croft's has the port. Invalid: the process may
 // not listen there. Neither mends itself, so Run returns.
 func (s *Server) Run(ctx context.Context, bridge string, at netip.AddrPort) error {
-	return s.run(ctx, at.String()+" of "+bridge, func() (net.Listener, error) { return Listen(ctx, bridge, at) })
+	cards := func(addr netip.Addr) (net.HardwareAddr, error) { return linklocal.Neighbour(bridge, addr) }
+	return s.run(ctx, at.String()+" of "+bridge, cards, func() (net.Listener, error) { return Listen(ctx, bridge, at) })
 }
 
-func (s *Server) run(ctx context.Context, where string, listen func() (net.Listener, error)) error {
+// RunIPv6 is Run at Address6, for as long as the bridge has an IPv6 address that
+// guests can have the like of. Without one it waits, and says nothing of it.
+func (s *Server) RunIPv6(ctx context.Context, bridge string) error {
+	cards := func(addr netip.Addr) (net.HardwareAddr, error) { return linklocal.Neighbour(bridge, addr) }
+	return s.run(ctx, Address6.String()+" of "+bridge, cards, func() (net.Listener, error) {
+		switch has, err := linklocal.HasIPv6(bridge, Address6.Addr()); {
+		case err != nil:
+			return nil, err
+		case !has:
+			return nil, errNoIPv6
+		}
+		return Listen(ctx, bridge, Address6)
+	})
+}
+
+// errNoIPv6 is how most bridges are.
+var errNoIPv6 = croft.Errorf(croft.NotFound, "the bridge has no IPv6")
+
+func (s *Server) run(ctx context.Context, where string, cards cardOf, listen func() (net.Listener, error)) error {
 	log := s.config.Log
 	told := "" // the sentence that the log has already
 	for {
@@ -31,7 +51,7 @@ func (s *Server) run(ctx context.Context, where string, listen func() (net.Liste
 		if err == nil {
 			told = ""
 			log.Info("metadata: serving guests at "+where, "op", "listen")
-			err = s.Serve(ctx, l)
+			err = s.serve(ctx, l, cards)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -39,7 +59,7 @@ func (s *Server) run(ctx context.Context, where string, listen func() (net.Liste
 		if !mends(err) {
 			return err
 		}
-		if err.Error() != told {
+		if err.Error() != told && !errors.Is(err, errNoIPv6) {
 			told = err.Error()
 			log.Warn("metadata: not serving guests, looking again every "+retry.String(), "op", "listen", "err", err)
 		}

@@ -70,7 +70,7 @@ func TestRunTakesOverWhenItCan(t *testing.T) {
 		var ran error
 		var run sync.WaitGroup
 		run.Go(func() {
-			ran = newServer(t).run(ctx, "here", func() (net.Listener, error) {
+			ran = newServer(t).run(ctx, "here", nil, func() (net.Listener, error) {
 				at = append(at, time.Since(begin))
 				next := tries[0]
 				tries = tries[1:]
@@ -102,7 +102,7 @@ func TestRunReturnsWhatDoesNotMend(t *testing.T) {
 		croft.Errorf(croft.Invalid, "this needs root"),
 		io.ErrUnexpectedEOF,
 	} {
-		err := newServer(t).run(t.Context(), "here", func() (net.Listener, error) { return nil, want })
+		err := newServer(t).run(t.Context(), "here", nil, func() (net.Listener, error) { return nil, want })
 		if err != want {
 			t.Errorf("%v: Run ended with %v", want, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"croft"
+	"croft/internal/userdata"
 )
 
 // padding follows the image. Readers look for file systems of other kinds as far as
@@ -18,45 +19,92 @@ import (
 // drive may read ahead. genisoimage adds as much.
 const padding = 150 * 2048
 
-// seedLabel is the name of the volume by which guests find a NoCloud disk.
-const seedLabel = "cidata"
+// The names of the volumes by which guests find a NoCloud and a config-2 disk.
+const (
+	seedLabel        = "cidata"
+	configDriveLabel = "config-2"
+)
 
 // Seeds makes the metadata disks of one host's instances.
 type Seeds struct {
-	Zone string // the host's location
-	NICs int    // network interfaces of every instance; 1 where it is 0
+	Zone   string // the host's location
+	NICs   int    // network interfaces of every instance; 1 where it is 0
+	Vendor []byte // what the host's operator adds to every guest's set-up
+	Server bool   // the host runs a metadata server
+	Disk   bool   // instances that leave the choice open get a disk all the same
 }
 
-// WriteSeed writes the disk of the instance that the order describes.
+// Source returns where the instance is to find its metadata, never MetadataAuto.
+// An order that leaves it open gets the server, unless there is none or the
+// instance wants a token: cloud-init asks for none in OpenStack's tree.
+// Invalid: it wants the server and this host runs none.
+func (s Seeds) Source(o croft.Order) (croft.Metadata, error) {
+	open := o.Spec.IMDS == "" || o.Spec.IMDS == croft.IMDSOptional
+	switch source := o.Spec.Metadata; source {
+	case "", croft.MetadataAuto:
+		if s.Server && open && !s.Disk {
+			return croft.MetadataServer, nil
+		}
+		return croft.MetadataNoCloud, nil
+	case croft.MetadataServer:
+		if !s.Server {
+			return "", croft.Errorf(croft.Invalid, "instance %s wants its metadata from the server, and this host runs none "+
+				"(metadata.server): ask for nocloud or config-drive", o.Name)
+		}
+		return source, nil
+	case croft.MetadataNoCloud, croft.MetadataConfigDrive:
+		return source, nil
+	default:
+		return "", croft.Errorf(croft.Invalid, "instance %s wants its metadata from %q, which this host does not know", o.Name, source)
+	}
+}
+
+// WriteSeed writes the disk that Source says; for the server, one of NoCloud.
 func (s Seeds) WriteSeed(ctx context.Context, w io.Writer, o croft.Order) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("write the metadata disk of %s: %w", o.Instance, err)
 	}
 	g := FromOrder(o)
-	g.Zone = s.Zone
+	g.Zone, g.Vendor = s.Zone, s.Vendor
 	for n := 1; n < s.NICs; n++ {
 		g.MACs = append(g.MACs, o.Instance.MAC(n))
+	}
+	if o.Spec.Metadata == croft.MetadataConfigDrive {
+		return WriteConfigDrive(w, g)
 	}
 	return WriteSeed(w, g)
 }
 
 // WriteSeed writes an ISO 9660 image with the guest's metadata in NoCloud's form:
-// meta-data, user-data and, where there are several network interfaces,
-// network-config. The names are lower case with a dash, in the plain directory:
-// ISO 9660 leaves such names to agreement, and Linux, cloud-init and busybox
-// take them as they are.
+// meta-data, user-data, vendor-data and, where there are several network
+// interfaces, network-config. The names are lower case with a dash, in the plain
+// directory: ISO 9660 leaves such names to agreement, and Linux, cloud-init and
+// busybox take them as they are.
 func WriteSeed(w io.Writer, g Guest) error {
-	if err := writeSeed(w, g); err != nil {
+	files, err := seedFiles(g)
+	if err == nil {
+		err = writeDisk(w, seedLabel, files)
+	}
+	if err != nil {
 		return fmt.Errorf("write the metadata disk of %s: %w", g.ID, err)
 	}
 	return nil
 }
 
-func writeSeed(w io.Writer, g Guest) (err error) {
-	files, err := seedFiles(g)
-	if err != nil {
-		return err
+// WriteConfigDrive writes an ISO 9660 image with the files of OpenStack's tree, of
+// the version "latest", which is the one that every reader falls back to.
+func WriteConfigDrive(w io.Writer, g Guest) error {
+	var files []seedFile
+	for _, n := range openstackFiles(g, randomSeed) {
+		files = append(files, seedFile{"openstack/latest/" + n.name, n.body()})
 	}
+	if err := writeDisk(w, configDriveLabel, files); err != nil {
+		return fmt.Errorf("write the metadata disk of %s: %w", g.ID, err)
+	}
+	return nil
+}
+
+func writeDisk(w io.Writer, label string, files []seedFile) (err error) {
 	image, err := iso9660.NewWriter()
 	if err != nil {
 		return err
@@ -71,7 +119,7 @@ func writeSeed(w io.Writer, g Guest) (err error) {
 			return err
 		}
 	}
-	if err := image.WriteTo(w, seedLabel); err != nil {
+	if err := image.WriteTo(w, label); err != nil {
 		return err
 	}
 	_, err = w.Write(make([]byte, padding))
@@ -90,7 +138,11 @@ func seedFiles(g Guest) ([]seedFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := []seedFile{{"meta-data", meta}, {"user-data", g.UserData}}
+	files := []seedFile{
+		{"meta-data", meta},
+		{"user-data", g.UserData},
+		{"vendor-data", userdata.Join(append(g.vendorLayer(), g.ownParts()...)...)},
+	}
 	if len(g.MACs) > 1 {
 		network, err := marshal(seedNetwork(g))
 		if err != nil {
@@ -102,14 +154,15 @@ func seedFiles(g Guest) ([]seedFile, error) {
 }
 
 type seedMetaYAML struct {
-	InstanceID string   `yaml:"instance-id"`
-	Hostname   string   `yaml:"local-hostname"`
-	Zone       string   `yaml:"availability-zone"`
-	PublicKeys []string `yaml:"public-keys,omitempty"`
+	InstanceID string            `yaml:"instance-id"`
+	Hostname   string            `yaml:"local-hostname"`
+	Zone       string            `yaml:"availability-zone"`
+	PublicKeys []string          `yaml:"public-keys,omitempty"`
+	Tags       map[string]string `yaml:"tags,omitempty"`
 }
 
 func seedMeta(g Guest) seedMetaYAML {
-	m := seedMetaYAML{InstanceID: string(g.ID), Hostname: g.Hostname(), Zone: g.zone()}
+	m := seedMetaYAML{InstanceID: string(g.ID), Hostname: g.Hostname(), Zone: g.zone(), Tags: g.Tags}
 	for _, k := range g.publicKeys() {
 		m.PublicKeys = append(m.PublicKeys, k.line)
 	}

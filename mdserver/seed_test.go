@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,24 +17,29 @@ import (
 	"croft/mdserver"
 )
 
-// TestSeed reads the disk with isoinfo, which is not ours, and with the library.
+// TestSeed reads the disks with isoinfo, which is not ours, and with the library.
 func TestSeed(t *testing.T) {
 	one := web()
-	one.MACs = one.MACs[:1]
-	for name, g := range map[string]mdserver.Guest{"web": web(), "one-nic": one, "bare": bare()} {
-		t.Run(name, func(t *testing.T) {
-			var disk bytes.Buffer
-			if err := mdserver.WriteSeed(&disk, g); err != nil {
-				t.Fatal(err)
-			}
-			if disk.Len() < 0x11000 || disk.Len()%2048 != 0 {
-				t.Errorf("busybox does not look for the label of a disk of %d bytes", disk.Len())
-			}
-			golden(t, "seed-"+name+".golden", read(t, disk.Bytes()))
-			if got := read(t, disk.Bytes()); got != readWithIsoinfo(t, disk.Bytes()) {
-				t.Errorf("the library reads\n%s\nbut isoinfo reads\n%s", got, readWithIsoinfo(t, disk.Bytes()))
-			}
-		})
+	one.MACs, one.Vendor = one.MACs[:1], nil
+	for kind, write := range map[string]func(io.Writer, mdserver.Guest) error{
+		"seed": mdserver.WriteSeed, "config-drive": mdserver.WriteConfigDrive,
+	} {
+		for name, g := range map[string]mdserver.Guest{"web": web(), "one-nic": one, "bare": bare()} {
+			t.Run(kind+" of "+name, func(t *testing.T) {
+				var disk bytes.Buffer
+				if err := write(&disk, g); err != nil {
+					t.Fatal(err)
+				}
+				if disk.Len() < 0x11000 || disk.Len()%2048 != 0 {
+					t.Errorf("busybox does not look for the label of a disk of %d bytes", disk.Len())
+				}
+				got := read(t, disk.Bytes())
+				if iso := readWithIsoinfo(t, disk.Bytes()); got != iso {
+					t.Errorf("the library reads\n%s\nbut isoinfo reads\n%s", got, iso)
+				}
+				golden(t, kind+"-"+name+".golden", randomSeed.ReplaceAllString(got, `"random_seed":"..."`))
+			})
+		}
 	}
 }
 
@@ -51,17 +57,25 @@ func read(t *testing.T, disk []byte) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := root.GetChildren()
+	return "label " + label + "\n" + readFiles(t, "", root)
+}
+
+func readFiles(t *testing.T, path string, dir *iso9660.File) (all string) {
+	t.Helper()
+	files, err := dir.GetChildren()
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := "label " + label + "\n"
 	for _, f := range files {
+		if f.IsDir() {
+			all += readFiles(t, path+f.Name()+"/", f)
+			continue
+		}
 		var body bytes.Buffer
 		if _, err := body.ReadFrom(f.Reader()); err != nil {
 			t.Fatal(err)
 		}
-		all += "== " + f.Name() + "\n" + body.String()
+		all += "== " + path + f.Name() + "\n" + body.String()
 	}
 	return all
 }
@@ -90,6 +104,9 @@ func readWithIsoinfo(t *testing.T, disk []byte) string {
 	}
 	for name := range strings.Lines(isoinfo("-f")) {
 		name = strings.TrimSuffix(name, "\n")
+		if !strings.Contains(name, ";") {
+			continue // a directory
+		}
 		all += "== " + strings.TrimSuffix(strings.TrimPrefix(name, "/"), ";1") + "\n" + isoinfo("-x", name)
 	}
 	return all
@@ -122,8 +139,8 @@ func TestASeedHoldsTheGreatestUserData(t *testing.T) {
 	if err := mdserver.WriteSeed(&disk, g); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(t, disk.Bytes()); !strings.HasSuffix(got, "== user-data\n"+string(g.UserData)) {
-		t.Errorf("the disk does not end in %d bytes of user-data", len(g.UserData))
+	if got := read(t, disk.Bytes()); !strings.Contains(got, "== user-data\n"+string(g.UserData)+"== vendor-data\n") {
+		t.Errorf("the disk does not hold %d bytes of user-data", len(g.UserData))
 	}
 }
 
@@ -136,5 +153,49 @@ func TestASeedThatCannotBeWrittenNamesTheInstance(t *testing.T) {
 	err := mdserver.WriteSeed(full{}, bare())
 	if err == nil || !strings.Contains(err.Error(), "metadata disk of "+string(bareID)) || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("a full disk gives %v", err)
+	}
+}
+
+func TestWhereAnOrderFindsItsMetadata(t *testing.T) {
+	all := mdserver.Seeds{Server: true}
+	tests := []struct {
+		name string
+		host mdserver.Seeds
+		spec croft.Spec
+		want croft.Metadata
+		kind croft.Kind
+	}{
+		{"what says nothing gets the server", all, croft.Spec{}, croft.MetadataServer, ""},
+		{"so does auto", all, croft.Spec{Metadata: croft.MetadataAuto}, croft.MetadataServer, ""},
+		{"without a server it is a disk", mdserver.Seeds{}, croft.Spec{}, croft.MetadataNoCloud, ""},
+		{"the host may prefer a disk", mdserver.Seeds{Server: true, Disk: true}, croft.Spec{}, croft.MetadataNoCloud, ""},
+		{"who must have a token reads a disk while booting", all, croft.Spec{IMDS: croft.IMDSRequired}, croft.MetadataNoCloud, ""},
+		{"so does who gets nothing from the server", all, croft.Spec{IMDS: croft.IMDSOff}, croft.MetadataNoCloud, ""},
+		{"the server may be asked for", mdserver.Seeds{Server: true, Disk: true}, croft.Spec{Metadata: croft.MetadataServer, IMDS: croft.IMDSRequired}, croft.MetadataServer, ""},
+		{"but not where there is none", mdserver.Seeds{}, croft.Spec{Metadata: croft.MetadataServer}, "", croft.Invalid},
+		{"a config drive may be asked for", all, croft.Spec{Metadata: croft.MetadataConfigDrive}, croft.MetadataConfigDrive, ""},
+		{"a NoCloud disk may be asked for", all, croft.Spec{Metadata: croft.MetadataNoCloud}, croft.MetadataNoCloud, ""},
+		{"nothing else may", all, croft.Spec{Metadata: "floppy"}, "", croft.Invalid},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := tt.host.Source(croft.Order{Name: "web", Spec: tt.spec})
+			if got != tt.want || croft.KindOf(err) != tt.kind {
+				t.Errorf("%q, error %v; want %q, kind %q", got, err, tt.want, tt.kind)
+			}
+		})
+	}
+}
+
+func TestTheDiskIsTheOneAskedFor(t *testing.T) {
+	for metadata, label := range map[croft.Metadata]string{"": "cidata", croft.MetadataNoCloud: "cidata", croft.MetadataConfigDrive: "config-2"} {
+		var disk bytes.Buffer
+		err := mdserver.Seeds{Vendor: []byte("#!/bin/sh\n")}.WriteSeed(t.Context(), &disk, croft.Order{Instance: webID, Name: "web", Spec: croft.Spec{Metadata: metadata}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, disk.Bytes()); !strings.HasPrefix(got, "label "+label+"\n") || !strings.Contains(got, `filename=vendor-data`) {
+			t.Errorf("for %q the disk is\n%s", metadata, got)
+		}
 	}
 }

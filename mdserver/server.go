@@ -1,8 +1,10 @@
 // Package mdserver tells instances who they are: over HTTP, as the EC2 and the
-// OpenStack tree of metadata, and as the files of a NoCloud disk.
+// OpenStack tree of metadata, and as the files of a NoCloud or config-2 disk. It
+// takes what they report of themselves.
 //
-// A guest is known by the source address of its TCP connection and by nothing
-// else; no header is believed. What does not exist is answered at once with 404,
+// A guest is known by the bridge and the source address of its TCP connection, and
+// the address must be at one of the guest's own network cards; no header is
+// believed. What does not exist is answered at once with 404,
 // since guests wait for that while they boot; what cannot be answered in time
 // with 503. A guest that opens many connections, or slow ones, loses its own
 // oldest and nobody else's.
@@ -19,6 +21,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +32,9 @@ import (
 type Config struct {
 	Guests Guests
 	Log    *slog.Logger
+
+	Reports   Reports // takes what guests tell; nil: nobody listens, and they learn that at once
+	Passwords bool    // guests may post a password once, encrypted with a key of theirs, and read it
 
 	LookupTimeout time.Duration // of one question to Guests; 2 s
 	Lookups       int           // questions to Guests at once; 32
@@ -41,6 +47,8 @@ type Server struct {
 	config  Config
 	lookups chan struct{} // holds one value for each question that is being asked
 	seed    func() []byte // random bytes for a guest's own random number generator
+	tokens  tokens
+	recent  recent
 }
 
 // New returns a server that does nothing yet.
@@ -52,7 +60,7 @@ func New(c Config) (*Server, error) {
 	c.Lookups = cmp.Or(c.Lookups, 32)
 	c.PerGuest = cmp.Or(c.PerGuest, 32)
 	c.Connections = cmp.Or(c.Connections, 4096)
-	return &Server{config: c, lookups: make(chan struct{}, c.Lookups), seed: randomSeed}, nil
+	return &Server{config: c, lookups: make(chan struct{}, c.Lookups), seed: randomSeed, tokens: newTokens()}, nil
 }
 
 func randomSeed() []byte {
@@ -63,7 +71,10 @@ func randomSeed() []byte {
 
 // Serve answers on l until ctx ends, which is no error, or l does. It closes l
 // and returns when all its connections and requests have ended.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+func (s *Server) Serve(ctx context.Context, l net.Listener) error { return s.serve(ctx, l, nil) }
+
+// serve is Serve, with a way to find the network card that an address is at.
+func (s *Server) serve(ctx context.Context, l net.Listener, cards cardOf) error {
 	limited := newLimiter(l, s.config.PerGuest, s.config.Connections)
 	var requests sync.WaitGroup
 	server := &http.Server{
@@ -77,6 +88,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		WriteTimeout:      10 * time.Second,
 		IdleTimeout:       10 * time.Second,
 		MaxHeaderBytes:    8 << 10,
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return withConnection(ctx, c, cards) },
 		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan struct{})
@@ -105,9 +117,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		refuse(w, http.StatusMethodNotAllowed, "metadata can be read, not written")
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost:
+	default:
+		notAllowed(w)
 		return
 	}
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -121,18 +134,51 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	guest, err := s.guest(r.Context(), addr)
+	if err == nil {
+		err = connectionOf(r.Context()).belongsTo(addr, guest)
+	}
 	if err != nil {
 		s.refuseGuest(w, addr, err)
 		return
 	}
-	found, ok := tree(guest, s.seed).find(r.URL.Path)
+	s.serveGuest(w, r, guest)
+}
+
+// serveGuest answers a guest that is known.
+func (s *Server) serveGuest(w http.ResponseWriter, r *http.Request, g Guest) {
+	switch path := strings.TrimRight(r.URL.Path, "/"); {
+	case r.Method == http.MethodPut && path == tokenPath:
+		s.giveToken(w, r, g)
+	case r.Method == http.MethodPost && path == reportPath && s.config.Reports != nil:
+		s.takeReport(w, r, g)
+	case r.Method == http.MethodPost && s.takesPassword(path):
+		s.takePassword(w, r, g)
+	case r.Method == http.MethodPut || r.Method == http.MethodPost:
+		notAllowed(w)
+	case s.mayRead(w, r, g):
+		s.read(w, r, g)
+	}
+}
+
+// read answers with a file or a directory of the guest's tree.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, g Guest) {
+	if s.takesPassword(strings.TrimRight(r.URL.Path, "/")) {
+		s.givePassword(w, r, g)
+		return
+	}
+	found, ok := tree(g, r.UserAgent(), s.seed).find(r.URL.Path)
 	if !ok {
 		refuse(w, http.StatusNotFound, "there is no "+strconv.QuoteToASCII(r.URL.Path)+" for this instance")
 		return
 	}
 	body, mime := found.content()
-	s.config.Log.Debug("metadata", "instance", guest.ID, "op", r.URL.Path)
+	s.config.Log.Debug("metadata", "instance", g.ID, "op", r.URL.Path)
 	answer(w, body, mime)
+}
+
+func notAllowed(w http.ResponseWriter) {
+	w.Header().Set("Allow", "GET, HEAD")
+	refuse(w, http.StatusMethodNotAllowed, "metadata can be read, not written")
 }
 
 // guest asks whose addr is, when its turn comes, and gives up in time.
@@ -155,6 +201,9 @@ func (s *Server) guest(ctx context.Context, addr netip.Addr) (Guest, error) {
 // refuseGuest answers for an address that is nobody's, or whose owner cannot be
 // told now; only the latter is worth a line in the log.
 func (s *Server) refuseGuest(w http.ResponseWriter, addr netip.Addr, err error) {
+	if errors.Is(err, errSpoofed) {
+		s.config.Log.Warn("metadata: a guest uses the address of another and got nothing", "op", "lookup", "err", err)
+	}
 	if errors.Is(err, croft.NotFound) {
 		refuse(w, http.StatusNotFound, "no instance of this host has the address "+addr.String())
 		return

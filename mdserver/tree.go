@@ -4,9 +4,9 @@ import "strings"
 
 // node is a directory (children) or a file (body) of a metadata tree.
 type node struct {
-	name     string // the path element it answers to
-	shown    string // how the directory above lists it
-	children []node
+	name     string        // the path element it answers to
+	shown    string        // how the directory above lists it
+	children func() []node // nil for a file
 	body     func() []byte // nil for a directory
 	mime     string
 }
@@ -29,6 +29,11 @@ func computed(name, mime string, body func() []byte) node {
 
 // dir is listed with a slash, which tells clients that walk the tree to go in.
 func dir(name string, children ...node) node {
+	return lazyDir(name, func() []node { return children })
+}
+
+// lazyDir is a directory that is made only when somebody goes into it.
+func lazyDir(name string, children func() []node) node {
 	return node{name: name, shown: name + "/", children: children}
 }
 
@@ -38,9 +43,9 @@ func (n node) as(shown string) node {
 	return n
 }
 
-// tree is everything that a guest can ask for.
-func tree(g Guest, seed func() []byte) node {
-	return dir("", append(ec2(g), openstack(g, seed))...)
+// tree is everything that a guest can read. client is what the reader calls itself.
+func tree(g Guest, client string, seed func() []byte) node {
+	return dir("", append(ec2(g, client), lazyDir("openstack", func() []node { return openstack(g, seed) }))...)
 }
 
 // find walks down a path. Slashes may be doubled, and may end it or not, since
@@ -60,7 +65,10 @@ func (n node) find(path string) (node, bool) {
 }
 
 func (n node) child(name string) (node, bool) {
-	for _, c := range n.children {
+	if n.children == nil {
+		return node{}, false
+	}
+	for _, c := range n.children() {
 		if c.name == name {
 			return c, true
 		}
@@ -74,7 +82,7 @@ func (n node) content() (body []byte, mime string) {
 		return n.body(), n.mime
 	}
 	var lines []string
-	for _, c := range n.children {
+	for _, c := range n.children() {
 		lines = append(lines, c.shown)
 	}
 	return []byte(strings.Join(lines, "\n")), mimeText

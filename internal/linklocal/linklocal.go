@@ -84,6 +84,10 @@ func acquire(device string, addr netip.Addr) (*hold, error) {
 	}
 	ip := &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
 	h := &hold{device: device, link: link, addr: &netlink.Addr{IPNet: ip, Scope: unix.RT_SCOPE_LINK}}
+	if addr.Is6() {
+		// Without the search for duplicates, during which nobody can listen.
+		h.addr.Scope, h.addr.Flags = unix.RT_SCOPE_UNIVERSE, unix.IFA_F_NODAD
+	}
 	present, err := h.present()
 	if err != nil || present {
 		return h, err

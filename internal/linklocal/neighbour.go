@@ -1,0 +1,66 @@
+package linklocal
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"croft"
+)
+
+// Neighbour returns the network card that the kernel sends to when it sends to addr
+// on the interface, as ARP or neighbour discovery found it; nil where it knows none.
+func Neighbour(device string, addr netip.Addr) (net.HardwareAddr, error) {
+	link, err := linkOf(device)
+	if err != nil {
+		return nil, err
+	}
+	family := netlink.FAMILY_V4
+	if addr.Is6() {
+		family = netlink.FAMILY_V6
+	}
+	list, err := netlink.NeighList(link.Attrs().Index, family)
+	if err != nil {
+		return nil, croft.Errorf(croft.Unavailable, "list the neighbours on %s: %w", device, err)
+	}
+	const unknown = unix.NUD_INCOMPLETE | unix.NUD_FAILED | unix.NUD_NOARP | unix.NUD_NONE
+	for _, n := range list {
+		if found, ok := netip.AddrFromSlice(n.IP); ok && found.Unmap() == addr && n.State&^unknown != 0 && len(n.HardwareAddr) > 0 {
+			return n.HardwareAddr, nil
+		}
+	}
+	return nil, nil
+}
+
+// HasIPv6 tells whether the interface has an IPv6 address, other than the one given
+// and those that every interface makes for itself.
+func HasIPv6(device string, except netip.Addr) (bool, error) {
+	link, err := linkOf(device)
+	if err != nil {
+		return false, err
+	}
+	list, err := netlink.AddrList(link, netlink.FAMILY_V6)
+	if err != nil {
+		return false, croft.Errorf(croft.Unavailable, "list the addresses of %s: %w", device, err)
+	}
+	for _, a := range list {
+		if addr, ok := netip.AddrFromSlice(a.IP); ok && addr.IsGlobalUnicast() && addr != except {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func linkOf(device string) (netlink.Link, error) {
+	link, err := netlink.LinkByName(device)
+	if _, absent := errors.AsType[netlink.LinkNotFoundError](err); absent {
+		return nil, croft.Errorf(croft.NotFound, "there is no network interface %s", device)
+	}
+	if err != nil {
+		return nil, croft.Errorf(croft.Unavailable, "find the network interface %s: %w", device, err)
+	}
+	return link, nil
+}

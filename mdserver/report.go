@@ -1,0 +1,143 @@
+package mdserver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"croft"
+)
+
+const (
+	reportPath   = "/croft/v1/phone-home"
+	passwordFile = "password"
+	maxReport    = 8 << 10 // bytes of a request's body
+	maxWords     = 512     // bytes of an error that a guest tells
+	maxPassword  = 2 << 10 // an RSA key of 8192 bits makes half of it
+	reportPause  = time.Second
+)
+
+// Reports takes what guests tell of themselves. Nobody can check any of it, and it
+// concerns nobody but the guest.
+type Reports interface {
+	// CloudInit keeps how the guest's set-up ended. NotFound: the host has no such instance.
+	CloudInit(ctx context.Context, id croft.InstanceID, c croft.CloudInit) error
+	// SetPassword keeps a guest's password. Conflict: there is one already.
+	SetPassword(ctx context.Context, id croft.InstanceID, password string) error
+	// Password returns it, or nothing.
+	Password(ctx context.Context, id croft.InstanceID) (string, error)
+}
+
+// recent remembers who reported of late, so that a guest cannot make the host
+// write more often than it need.
+type recent struct {
+	mu sync.Mutex
+	at map[croft.InstanceID]time.Time
+}
+
+// enter tells whether the instance may report now.
+func (r *recent) enter(id croft.InstanceID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if now.Sub(r.at[id]) < reportPause {
+		return false
+	}
+	for other, at := range r.at {
+		if now.Sub(at) >= reportPause {
+			delete(r.at, other)
+		}
+	}
+	if r.at == nil {
+		r.at = map[croft.InstanceID]time.Time{}
+	}
+	r.at[id] = now
+	return true
+}
+
+// takeReport answers a guest that tells how its set-up ended: a form with state,
+// which is done or failed, and error.
+func (s *Server) takeReport(w http.ResponseWriter, r *http.Request, g Guest) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxReport)
+	if err := r.ParseForm(); err != nil {
+		refuse(w, http.StatusBadRequest, "a report is a form of at most 8 KiB")
+		return
+	}
+	report := croft.CloudInit{State: croft.CloudInitState(r.PostForm.Get("state")), At: time.Now().UTC()}
+	switch report.State {
+	case croft.CloudInitDone:
+	case croft.CloudInitFailed:
+		report.Error = words(r.PostForm.Get("error"))
+	default:
+		refuse(w, http.StatusBadRequest, "state is done or failed")
+		return
+	}
+	if !s.mayReport(w, g) {
+		return
+	}
+	s.reported(w, g, s.config.Reports.CloudInit(r.Context(), g.ID, report))
+}
+
+// words makes a guest's text fit for a terminal: printable, and not long.
+func words(text string) string {
+	text = strings.ToValidUTF8(text[:min(len(text), maxWords)], "")
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f && r < 0xa1 || r == 0x2028 || r == 0x2029 }), " ")
+}
+
+func (s *Server) mayReport(w http.ResponseWriter, g Guest) bool {
+	if s.recent.enter(g.ID) {
+		return true
+	}
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusTooManyRequests, "one report a second is enough")
+	return false
+}
+
+// reported answers with what became of a report.
+func (s *Server) reported(w http.ResponseWriter, g Guest, err error) {
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusNoContent)
+	case errors.Is(err, croft.Conflict), errors.Is(err, croft.NotFound):
+		refuse(w, croft.HTTPStatus(err), err.Error())
+	default:
+		s.config.Log.Warn("metadata: a guest's report was not kept", "instance", g.ID, "op", "report", "err", err)
+		refuse(w, http.StatusServiceUnavailable, "the report cannot be kept now; send it again")
+	}
+}
+
+// passwordForm is what a password looks like that was encrypted: base64.
+var passwordForm = regexp.MustCompile(`^[A-Za-z0-9+/=\r\n]+$`)
+
+// takesPassword tells whether the path is OpenStack's for passwords, in any version
+// of its tree, and guests may use it.
+func (s *Server) takesPassword(path string) bool {
+	version, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"+passwordFile), "/openstack/")
+	return ok && s.config.Passwords && s.config.Reports != nil &&
+		strings.HasSuffix(path, "/"+passwordFile) && isOpenstackVersion(version)
+}
+
+func (s *Server) takePassword(w http.ResponseWriter, r *http.Request, g Guest) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPassword))
+	if err != nil || !passwordForm.Match(body) {
+		refuse(w, http.StatusBadRequest, "a password is encrypted, in base64, and has at most 2 KiB")
+		return
+	}
+	if s.mayReport(w, g) {
+		s.reported(w, g, s.config.Reports.SetPassword(r.Context(), g.ID, strings.TrimSpace(string(body))))
+	}
+}
+
+func (s *Server) givePassword(w http.ResponseWriter, r *http.Request, g Guest) {
+	password, err := s.config.Reports.Password(r.Context(), g.ID)
+	if err != nil {
+		s.reported(w, g, err)
+		return
+	}
+	answer(w, []byte(password), mimeText)
+}

@@ -1,0 +1,95 @@
+package mdserver
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"net/http"
+	"strconv"
+	"time"
+
+	"croft"
+)
+
+const (
+	tokenPath   = "/latest/api/token"
+	tokenHeader = "X-Aws-Ec2-Metadata-Token"
+	ttlHeader   = "X-Aws-Ec2-Metadata-Token-Ttl-Seconds"
+	maxTTL      = 21600 // seconds
+)
+
+// tokens makes session tokens and knows its own again. Nothing is kept of them: a
+// token is the time of its end, signed for one instance. Those of before a restart
+// are refused, and clients get new ones.
+type tokens struct{ key []byte }
+
+func newTokens() tokens {
+	key := make([]byte, sha256.Size)
+	rand.Read(key) // never fails
+	return tokens{key}
+}
+
+func (t tokens) make(id croft.InstanceID, end time.Time) string {
+	body := binary.BigEndian.AppendUint64(nil, uint64(end.UnixMilli()))
+	return base64.RawURLEncoding.EncodeToString(append(body, t.sign(id, body)...))
+}
+
+// good tells whether the token was made for the instance and has not ended.
+func (t tokens) good(token string, id croft.InstanceID) bool {
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(raw) != 8+sha256.Size {
+		return false
+	}
+	body, signature := raw[:8], raw[8:]
+	end := time.UnixMilli(int64(binary.BigEndian.Uint64(body)))
+	return hmac.Equal(signature, t.sign(id, body)) && time.Now().Before(end)
+}
+
+func (t tokens) sign(id croft.InstanceID, body []byte) []byte {
+	mac := hmac.New(sha256.New, t.key)
+	mac.Write([]byte(id))
+	mac.Write(body)
+	return mac.Sum(nil)
+}
+
+// giveToken answers a PUT as Amazon's second version of the service does. Who says
+// that it forwards for others gets none, and no answer with one passes a router:
+// both keep it from those whom the guest itself serves.
+func (s *Server) giveToken(w http.ResponseWriter, r *http.Request, g Guest) {
+	seconds, err := strconv.Atoi(r.Header.Get(ttlHeader))
+	switch {
+	case g.IMDS == croft.IMDSOff:
+		refuse(w, http.StatusForbidden, "the metadata service is off for this instance")
+		return
+	case r.Header.Get("X-Forwarded-For") != "":
+		refuse(w, http.StatusForbidden, "no tokens for those who forward requests")
+		return
+	case err != nil || seconds < 1 || seconds > maxTTL:
+		refuse(w, http.StatusBadRequest, ttlHeader+" must be from 1 to "+strconv.Itoa(maxTTL))
+		return
+	}
+	if err := connectionOf(r.Context()).oneHop(); err != nil {
+		s.config.Log.Warn("metadata: a token may pass routers within the guest", "instance", g.ID, "op", "token", "err", err)
+	}
+	w.Header().Set(ttlHeader, strconv.Itoa(seconds))
+	answer(w, []byte(s.tokens.make(g.ID, time.Now().Add(time.Duration(seconds)*time.Second))), mimeText)
+}
+
+// mayRead tells whether the request has the token that it needs, and answers it
+// where it has not. A wrong token is refused even where none is needed.
+func (s *Server) mayRead(w http.ResponseWriter, r *http.Request, g Guest) bool {
+	token := r.Header.Get(tokenHeader)
+	switch {
+	case g.IMDS == croft.IMDSOff:
+		refuse(w, http.StatusForbidden, "the metadata service is off for this instance")
+	case token == "" && g.IMDS == croft.IMDSRequired:
+		refuse(w, http.StatusUnauthorized, "PUT "+tokenPath+" gives a token, and this instance's metadata is read with one alone")
+	case token != "" && !s.tokens.good(token, g.ID):
+		refuse(w, http.StatusUnauthorized, "the token has ended or is not this instance's")
+	default:
+		return true
+	}
+	return false
+}
