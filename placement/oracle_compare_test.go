@@ -111,7 +111,11 @@ func text(v any) string {
 // Lists in texts that the original makes of sets.
 var sets = regexp.MustCompile(`(No such trait |bad group\(s\) - |same_subtree.: |resource provider '|Inventory for '|in root_required: )([^.]*)`)
 
+// Of several traits that do not exist the original names any one.
+var unknownTrait = regexp.MustCompile(`No such trait\(s\): [^.]*`)
+
 func normalDetail(s string) string {
+	s = unknownTrait.ReplaceAllString(s, "No such trait(s): one of them")
 	return sets.ReplaceAllStringFunc(s, func(m string) string {
 		words := strings.FieldsFunc(m, func(r rune) bool { return strings.ContainsRune(" ,[]'", r) })
 		slices.Sort(words)
