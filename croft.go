@@ -66,6 +66,10 @@ type Spec struct {
 	Metadata Metadata          `json:"metadata,omitempty"` // where the guest is to find its metadata; MetadataAuto where empty
 	IMDS     IMDS              `json:"imds,omitempty"`     // whether the metadata server wants a token; IMDSOptional where empty
 	Tags     map[string]string `json:"tags,omitempty"`     // words of the user's, which the guest can read
+
+	Networks  []string `json:"networks,omitempty"`  // of the host, by the names it gives them; its usual ones where empty
+	HostKey   string   `json:"host_key,omitempty"`  // private key that the guest's SSH server is to have, in PEM; never printed
+	Ephemeral bool     `json:"ephemeral,omitempty"` // the user can do without it: its disk need not outlive anything
 }
 
 // Metadata says where a guest is to find its metadata.
@@ -104,6 +108,8 @@ type Instance struct {
 	State      State      `json:"state"`
 	Host       HostID     `json:"host,omitempty"` // empty while scheduling
 	Generation int64      `json:"generation"`     // of the newest order
+	Rebooted   int64      `json:"rebooted,omitempty"`
+	Rebuilt    int64      `json:"rebuilt,omitempty"`
 	Session    string     `json:"session,omitempty"`
 	Created    time.Time  `json:"created"`
 
@@ -123,6 +129,12 @@ type Order struct {
 	Name       string      `json:"name"`
 	Spec       Spec        `json:"spec"`
 	Issued     time.Time   `json:"issued"`
+
+	// The generations of the newest orders to reboot and to rebuild. A domain that an
+	// earlier generation defined is to be started anew, and made anew from the image;
+	// so neither is done twice, nor lost where a later order comes first.
+	Rebooted int64 `json:"rebooted,omitempty"`
+	Rebuilt  int64 `json:"rebuilt,omitempty"`
 
 	Revision int64 `json:"-"` // version of the stored order, compared when it is removed
 }
@@ -145,11 +157,31 @@ type Observation struct {
 	Error      string       `json:"error,omitempty"`      // one sentence, when State is failed
 	ErrorKind  Kind         `json:"error_kind,omitempty"` // of Error
 	Updated    time.Time    `json:"updated"`
+	Events     []Event      `json:"events,omitempty"` // how the newest boot came about, in order
 
 	// What the guest itself reported; nobody has checked it.
 	CloudInit *CloudInit `json:"cloud_init,omitempty"`
 	Password  string     `json:"password,omitempty"` // as posted: encrypted with the instance's key
 }
+
+// Event is a step of an instance's way to its address, and when it was done.
+type Event struct {
+	Name EventName `json:"name"`
+	At   time.Time `json:"at"`
+}
+
+// EventName names a step.
+type EventName string
+
+// The steps, in their order. A boot after the first has no image fetched and no
+// domain defined.
+const (
+	EventClaimed EventName = "claimed" // the resources are taken and the order is written
+	EventImage   EventName = "image"   // the image is on the host
+	EventDefined EventName = "defined" // disk and domain are made
+	EventRunning EventName = "running" // the domain runs
+	EventAddress EventName = "address" // the guest has taken its address
+)
 
 // CloudInit is how the first boot's set-up ended, in the guest's own words.
 type CloudInit struct {

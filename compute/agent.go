@@ -14,6 +14,7 @@ import (
 
 	"croft"
 	"croft/internal/keyed"
+	"croft/internal/mailbox"
 )
 
 // Config is what an Agent is made of. All interfaces but Seeds are required.
@@ -22,7 +23,8 @@ type Config struct {
 	Partition croft.PartitionID // required
 	Provider  croft.Provider    // what the host offers; ID is Host.ID
 	Dir       string            // required: one directory per instance is made below it
-	NICs      []NIC             // of every guest; addresses are filled in per instance
+	NICs      []NIC             // of guests that name no networks; addresses are filled in per instance
+	Networks  map[string]NIC    // what guests may be on by name, beside DefaultNetworks
 
 	Orders     Orders
 	Registry   Registry
@@ -46,16 +48,21 @@ type Agent struct {
 
 	mu       sync.Mutex
 	memory   map[croft.InstanceID]*memory
-	booting  map[croft.InstanceID]bool // guests whose address is awaited
+	awaited  map[croft.InstanceID]bool // looked at again soon
 	suspects map[croft.InstanceID]bool // claims without record at the last sweep
+
+	reporting sync.Mutex // held while what a guest told is changed
+	reporters *mailbox.Box[croft.InstanceID]
 }
 
 // memory is what the agent knows of an instance beyond what it can read. All of
 // it may be lost: a new agent comes to the same end.
 type memory struct {
-	mu       sync.Mutex        // guards the next two; the rest is the worker's own
+	mu       sync.Mutex        // guards observed, known and events; the rest is the worker's own
 	observed croft.Observation // last written
 	known    bool              // observed was written by this agent
+	events   []croft.Event     // guarded too
+	recalled bool              // events has what was stored before this agent
 	failed   error             // final for the order of generation failedAt
 	failedAt int64
 	started  time.Time // when it was last started
@@ -81,8 +88,10 @@ func New(c Config) (*Agent, error) {
 		Config:   c,
 		builds:   make(chan struct{}, c.MaxBuilds),
 		memory:   map[croft.InstanceID]*memory{},
-		booting:  map[croft.InstanceID]bool{},
+		awaited:  map[croft.InstanceID]bool{},
 		suspects: map[croft.InstanceID]bool{},
+
+		reporters: mailbox.New[croft.InstanceID](),
 	}
 	a.workers.Do = a.pass
 	return a, nil
@@ -102,8 +111,11 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 		a.resync(ctx)
 		every(ctx, a.ResyncEvery, a.resync)
 	})
-	work.Go(func() { every(ctx, addressPoll, a.lookForAddresses) })
+	work.Go(func() { every(ctx, awaitPoll, a.lookAgain) })
 	work.Go(func() { every(ctx, a.SweepEvery, a.sweep) })
+	work.Go(func() {
+		_ = a.reporters.Run(ctx, func(id croft.InstanceID) { a.workers.Wake(ctx, id) })
+	})
 	work.Go(func() {
 		if a.announce(ctx) {
 			ready()
@@ -223,7 +235,7 @@ func (a *Agent) forget(id croft.InstanceID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.memory, id)
-	delete(a.booting, id)
+	delete(a.awaited, id)
 }
 
 func (a *Agent) dir(id croft.InstanceID) string { return filepath.Join(a.Dir, string(id)) }

@@ -77,6 +77,7 @@ type cloud struct {
 	host   croft.Host
 	dir    string
 	sweep  time.Duration
+	seeds  compute.Seeds
 	stop   func()
 }
 
@@ -101,9 +102,9 @@ func (c *cloud) start() *compute.Agent {
 	c.t.Helper()
 	agent, err := compute.New(compute.Config{
 		Host: c.host, Partition: c.store.Partition(), Provider: compute.Offer{}.Provider(c.host, c.store.Partition(), facts),
-		Dir: c.dir, NICs: []compute.NIC{{Network: "default"}},
-		Orders: c.store, Registry: c.store, Records: c.store, Inventory: c.ledger, Hypervisor: c.hv, Images: c.images,
-		ResyncEvery: time.Hour, SweepEvery: c.sweep, Log: slog.New(slog.DiscardHandler),
+		Dir: c.dir, NICs: []compute.NIC{{Network: "default"}}, Networks: map[string]compute.NIC{"lab": {Bridge: "br-lab"}},
+		Orders: c.store, Registry: c.store, Records: c.store, Inventory: c.ledger, Hypervisor: c.hv, Images: c.images, Seeds: c.seeds,
+		ResyncEvery: time.Hour, SweepEvery: c.sweep, Log: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -123,11 +124,13 @@ func (c *cloud) start() *compute.Agent {
 }
 
 // request writes what a scheduler would: record, claim, order.
-func (c *cloud) request(name string) croft.Instance {
+func (c *cloud) request(name string) croft.Instance { return c.requestOn(name) }
+
+func (c *cloud) requestOn(name string, networks ...string) croft.Instance {
 	c.t.Helper()
 	inst := croft.Instance{
 		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name, Created: time.Now().UTC(),
-		Spec: croft.Spec{Image: "http://images/" + name, Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256, croft.DiskGB: 1}},
+		Spec: croft.Spec{Image: "http://images/" + name, Networks: networks, Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256, croft.DiskGB: 1}},
 	}
 	inst, err := c.store.Create(c.t.Context(), inst)
 	if err != nil {

@@ -22,7 +22,7 @@ func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure er
 		a.Log.Warn("the order is not carried out", "instance", o.Instance, "host", a.Host.ID, "op", string(o.Want), "err", failure)
 		if isFinal(failure) && o.Want != croft.WantGone {
 			m.failed, m.failedAt = failure, o.Generation
-			if err := a.unbuild(ctx, o.Instance); err != nil {
+			if err := a.unbuild(ctx, o.Instance, m); err != nil {
 				a.logUnless(ctx, err, "remove what was half built")
 			}
 		}
@@ -34,10 +34,20 @@ func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure er
 		return // it is gone, and so is its order
 	}
 	if err != nil {
+		a.await(o.Instance, true)
 		a.logUnless(ctx, err, "look at the domain")
 		return
 	}
-	a.observe(ctx, o, m, croft.Observation{State: stateOf(domain), Addresses: domain.Addresses})
+	seen := croft.Observation{State: stateOf(domain), Addresses: domain.Addresses}
+	switch seen.State {
+	case croft.StateBooting:
+		seen.Addresses = domain.Reserved
+	case croft.StateRunning:
+		if !m.noted(croft.EventAddress) {
+			m.note(croft.EventAddress)
+		}
+	}
+	a.observe(ctx, o, m, seen)
 }
 
 // isFinal tells an error that no further pass can cure.
@@ -45,8 +55,11 @@ func isFinal(err error) bool {
 	return errors.Is(err, croft.Invalid) || errors.Is(err, croft.NotFound)
 }
 
-// unbuild removes a domain that has not run for its order, and its files.
-func (a *Agent) unbuild(ctx context.Context, id croft.InstanceID) error {
+// unbuild removes a domain that has never run, and its files.
+func (a *Agent) unbuild(ctx context.Context, id croft.InstanceID, m *memory) error {
+	if m.noted(croft.EventRunning) {
+		return nil // its disk may hold what nobody has elsewhere
+	}
 	domain, err := a.Hypervisor.Get(ctx, id)
 	if err == nil && domain.Power != PowerOff {
 		return nil // a guest that runs is worth more than order in the cupboard
@@ -76,8 +89,11 @@ func stateOf(d Domain) croft.State {
 func (a *Agent) observe(ctx context.Context, o croft.Order, m *memory, seen croft.Observation) {
 	seen.Host, seen.Instance, seen.Generation = a.Host.ID, o.Instance, o.Generation
 	seen.MAC = o.Instance.MAC(0).String()
+	told := a.Reports().read(o.Instance)
+	seen.CloudInit, seen.Password = told.CloudInit, told.Password
 	m.mu.Lock() // progress may be told by another goroutine than the worker's
 	defer m.mu.Unlock()
+	seen.Events = m.events
 	last := m.observed
 	last.Updated = time.Time{}
 	if m.known && reflect.DeepEqual(last, seen) {
@@ -91,29 +107,31 @@ func (a *Agent) observe(ctx context.Context, o croft.Order, m *memory, seen crof
 			a.Log.Info("observed", "instance", o.Instance, "host", a.Host.ID, "state", string(seen.State))
 		}
 		m.observed, m.known = seen, true
-		a.noteBooting(o.Instance, seen.State == croft.StateBooting)
+		a.await(o.Instance, seen.State == croft.StateBooting)
 	case !errors.Is(err, croft.Conflict):
 		m.known = false
+		a.await(o.Instance, true)
 		a.logUnless(ctx, err, "observe")
 	}
 }
 
-// noteBooting keeps the set of guests whose address is awaited.
-func (a *Agent) noteBooting(id croft.InstanceID, booting bool) {
+// await keeps the set of instances that are looked at again soon: guests without
+// an address yet, and those of which something could not be read or written.
+func (a *Agent) await(id croft.InstanceID, soon bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if booting {
-		a.booting[id] = true
+	if soon {
+		a.awaited[id] = true
 	} else {
-		delete(a.booting, id)
+		delete(a.awaited, id)
 	}
 }
 
-// lookForAddresses wakes the guests whose address is awaited: not every network
-// tells an event when a guest gets one.
-func (a *Agent) lookForAddresses(ctx context.Context) {
+// lookAgain wakes the awaited: not every network tells an event when a guest gets
+// an address, and nothing tells when etcd or libvirt answer again.
+func (a *Agent) lookAgain(ctx context.Context) {
 	a.mu.Lock()
-	ids := slices.Collect(maps.Keys(a.booting))
+	ids := slices.Collect(maps.Keys(a.awaited))
 	a.mu.Unlock()
 	for _, id := range ids {
 		a.workers.Wake(ctx, id)

@@ -13,10 +13,10 @@ import (
 )
 
 // How long after its start a guest that is off counts as one that cannot stay up,
-// and how often a guest that has no address yet is looked at.
+// and how often the awaited are looked at.
 const (
-	startGrace  = 15 * time.Second
-	addressPoll = 2 * time.Second
+	startGrace = 15 * time.Second
+	awaitPoll  = 2 * time.Second
 )
 
 // pass looks at one instance and does what its order needs. The next pass is the
@@ -25,15 +25,23 @@ func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
 	m := a.remember(id)
 	want, have, err := a.read(ctx, id, m)
 	if err != nil {
+		a.await(id, true)
 		a.logUnless(ctx, fmt.Errorf("instance %s: %w", id, err), "read")
 		return
 	}
+	a.await(id, false)
 	if want == nil && have.Domain == nil {
 		a.forget(id)
 		return
 	}
 	if want != nil && m.failed != nil && m.failedAt == want.Generation {
 		return // final: only another order changes anything
+	}
+	if want != nil && want.Partition == a.Partition {
+		if err := a.recall(ctx, *want, m); err != nil {
+			a.logUnless(ctx, err, "read")
+			return
+		}
 	}
 	for _, step := range Plan(want, have) {
 		if err = a.do(ctx, step, id, want, have, m); err != nil || step.Op == OpForget || step.Op == OpReport {
@@ -88,11 +96,13 @@ func (a *Agent) do(ctx context.Context, step Step, id croft.InstanceID, want *cr
 	log.Info("acting")
 	switch step.Op {
 	case OpBuild:
-		return a.build(ctx, *want, m)
+		return a.build(ctx, *want, m, nothing)
+	case OpRebuild:
+		return a.build(ctx, *want, m, func() error { return a.tearDown(ctx, id, m) })
+	case OpMark:
+		return a.Hypervisor.Mark(ctx, id, want.Generation)
 	case OpStart:
-		a.observe(ctx, *want, m, croft.Observation{State: croft.StateBooting})
-		m.started = time.Now()
-		return a.Hypervisor.Start(ctx, id)
+		return a.start(ctx, *want, m)
 	case OpStop:
 		m.started = time.Time{} // a start that follows is a new one
 		return a.Hypervisor.Stop(ctx, id)
@@ -113,6 +123,34 @@ func (a *Agent) do(ctx context.Context, step Step, id croft.InstanceID, want *cr
 	return fmt.Errorf("no way to do %q", step.Op)
 }
 
+// start boots the domain. What address it will have may be known before.
+func (a *Agent) start(ctx context.Context, o croft.Order, m *memory) error {
+	domain, err := a.Hypervisor.Get(ctx, o.Instance)
+	if err != nil {
+		return err
+	}
+	a.observe(ctx, o, m, croft.Observation{State: croft.StateBooting, Addresses: domain.Reserved})
+	m.started = time.Now()
+	if err := a.Hypervisor.Start(ctx, o.Instance); err != nil {
+		return err
+	}
+	m.note(croft.EventRunning)
+	return nil
+}
+
+func nothing() error { return nil }
+
+// tearDown makes room for a fresh disk. The domain's definition stays until the
+// new one replaces it.
+func (a *Agent) tearDown(ctx context.Context, id croft.InstanceID, m *memory) error {
+	if err := a.Hypervisor.Stop(ctx, id); err != nil {
+		return err
+	}
+	m.begin()
+	m.started = time.Time{}
+	return a.clean(id)
+}
+
 // clean removes the instance's files.
 func (a *Agent) clean(id croft.InstanceID) error {
 	if err := os.RemoveAll(a.dir(id)); err != nil {
@@ -121,8 +159,17 @@ func (a *Agent) clean(id croft.InstanceID) error {
 	return nil
 }
 
-// build makes everything up to a defined domain, at most MaxBuilds at once.
-func (a *Agent) build(ctx context.Context, o croft.Order, m *memory) error {
+// build makes everything up to a defined domain, at most MaxBuilds at once. Once
+// the image is there and before anything is made of it, it calls prepare.
+func (a *Agent) build(ctx context.Context, o croft.Order, m *memory, prepare func() error) error {
+	nics, err := a.nics(o)
+	if err != nil {
+		return err
+	}
+	source, err := a.source(o)
+	if err != nil {
+		return err
+	}
 	select {
 	case a.builds <- struct{}{}:
 	default:
@@ -141,6 +188,10 @@ func (a *Agent) build(ctx context.Context, o croft.Order, m *memory) error {
 	if err != nil {
 		return err
 	}
+	if err := prepare(); err != nil {
+		return err
+	}
+	m.note(croft.EventImage)
 	a.observe(ctx, o, m, croft.Observation{State: croft.StateDefining})
 	dir := a.dir(o.Instance)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -150,16 +201,30 @@ func (a *Agent) build(ctx context.Context, o croft.Order, m *memory) error {
 	if err != nil {
 		return err
 	}
-	seed, err := a.seed(ctx, o)
+	seed, err := a.seed(ctx, o, source)
 	if err != nil {
 		return err
 	}
-	return a.Hypervisor.Define(ctx, a.machine(o, layers, seed))
+	machine := a.machine(o, layers, seed, nics)
+	machine.Source = source
+	if err := a.Hypervisor.Define(ctx, machine); err != nil {
+		return err
+	}
+	m.note(croft.EventDefined)
+	return nil
+}
+
+// source is where an order's guest finds its metadata. Invalid: not where it wants.
+func (a *Agent) source(o croft.Order) (croft.Metadata, error) {
+	if a.Seeds == nil {
+		return croft.MetadataServer, nil
+	}
+	return a.Seeds.Source(o)
 }
 
 // seed writes the metadata disk, where there is to be one, and returns its path.
-func (a *Agent) seed(ctx context.Context, o croft.Order) (path string, err error) {
-	if a.Seeds == nil {
+func (a *Agent) seed(ctx context.Context, o croft.Order, source croft.Metadata) (path string, err error) {
+	if source == croft.MetadataServer {
 		return "", nil
 	}
 	path = filepath.Join(a.dir(o.Instance), "seed.iso")
@@ -174,12 +239,32 @@ func (a *Agent) seed(ctx context.Context, o croft.Order) (path string, err error
 	return path, f.Sync()
 }
 
-// machine describes the domain of an order.
-func (a *Agent) machine(o croft.Order, disk []Layer, seed string) Machine {
-	nics := slices.Clone(a.NICs)
-	for i := range nics {
-		nics[i].MAC = o.Instance.MAC(i).String()
+// nics are the network interfaces of an order's guest. Invalid: it names a network
+// that this host does not have.
+func (a *Agent) nics(o croft.Order) ([]NIC, error) {
+	var all []NIC
+	for _, name := range o.Spec.Networks {
+		nic, ok := a.Networks[name]
+		switch {
+		case name == DefaultNetworks:
+			all = append(all, a.NICs...)
+		case ok:
+			all = append(all, nic)
+		default:
+			return nil, croft.Errorf(croft.Invalid, "host %s has no network %q in its settings (networks)", a.Host.Name, name)
+		}
 	}
+	if len(o.Spec.Networks) == 0 {
+		all = slices.Clone(a.NICs)
+	}
+	for i := range all {
+		all[i].MAC = o.Instance.MAC(i).String()
+	}
+	return all, nil
+}
+
+// machine describes the domain of an order.
+func (a *Agent) machine(o croft.Order, disk []Layer, seed string, nics []NIC) Machine {
 	return Machine{
 		ID: o.Instance, Partition: o.Partition, Generation: o.Generation, Name: o.Name,
 		VCPUs: o.Spec.Resources[croft.VCPU], MemoryMiB: o.Spec.Resources[croft.MemoryMB],

@@ -15,6 +15,8 @@ const (
 	OpBuild   Op = "build"   // fetch the image, make the disk, define the domain
 	OpStart   Op = "start"   // boot it
 	OpStop    Op = "stop"    // power it off
+	OpRebuild Op = "rebuild" // power it off, once the image is there, and build it anew
+	OpMark    Op = "mark"    // note on the domain which order it is the work of
 	OpRemove  Op = "remove"  // remove the domain
 	OpClean   Op = "clean"   // remove its files
 	OpRelease Op = "release" // give its claim back
@@ -58,9 +60,9 @@ func Plan(want *croft.Order, have Have) []Step {
 	case croft.WantGone:
 		return planGone(have)
 	case croft.WantStopped:
-		return planStopped(have)
+		return planStopped(want, have)
 	case croft.WantRunning:
-		return planRunning(have)
+		return planRunning(want, have)
 	}
 	return []Step{{OpRefuse, fmt.Sprintf("the order wants %q, which this agent does not know; upgrade it", want.Want)}}
 }
@@ -74,20 +76,26 @@ func planGone(have Have) []Step {
 	return append(steps, Step{OpRelease, "it is gone"}, Step{OpForget, "it is gone and its claim is back"})
 }
 
-func planStopped(have Have) []Step {
+func planStopped(want *croft.Order, have Have) []Step {
 	switch {
 	case have.Domain == nil:
 		return []Step{{OpBuild, "there is no domain yet"}}
+	case have.Domain.Generation < want.Rebuilt:
+		return []Step{{OpRebuild, "a fresh disk is ordered"}}
 	case have.Domain.Power != PowerOff:
 		return []Step{{OpStop, "it should be stopped and is " + string(have.Domain.Power)}}
 	}
 	return nil
 }
 
-func planRunning(have Have) []Step {
+func planRunning(want *croft.Order, have Have) []Step {
 	switch {
 	case have.Domain == nil:
 		return []Step{{OpBuild, "there is no domain yet"}, {OpStart, "it should run"}}
+	case have.Domain.Generation < want.Rebuilt:
+		return []Step{{OpRebuild, "a fresh disk is ordered"}, {OpStart, "it should run"}}
+	case have.Domain.Generation < want.Rebooted:
+		return []Step{{OpStop, "a reboot is ordered"}, {OpMark, "what comes next is the start"}, {OpStart, "a reboot is ordered"}}
 	case have.Domain.Power == PowerOn:
 		return nil
 	case have.JustStarted:

@@ -12,6 +12,9 @@ func TestPlan(t *testing.T) {
 	order := func(want croft.Want, generation int64) *croft.Order {
 		return &croft.Order{Partition: home, Want: want, Generation: generation}
 	}
+	anew := func(want croft.Want, rebooted, rebuilt int64) *croft.Order {
+		return &croft.Order{Partition: home, Want: want, Generation: 4, Rebooted: rebooted, Rebuilt: rebuilt}
+	}
 	domain := func(power Power) *Domain { return &Domain{Partition: home, Generation: 2, Power: power} }
 	tests := []struct {
 		name string
@@ -36,6 +39,15 @@ func TestPlan(t *testing.T) {
 		{"a missing guest that should be stopped is built only", order(croft.WantStopped, 3), Have{}, []Op{OpBuild}},
 		{"a tombstone removes domain, files, claim and record in this order", order(croft.WantGone, 3), Have{Domain: domain(PowerOn), Files: true}, []Op{OpRemove, OpClean, OpRelease, OpForget}},
 		{"a tombstone half carried out is finished", order(croft.WantGone, 3), Have{}, []Op{OpRemove, OpRelease, OpForget}},
+		{"a guest to be rebooted is stopped, marked and started", anew(croft.WantRunning, 4, 0), Have{Domain: domain(PowerOn)}, []Op{OpStop, OpMark, OpStart}},
+		{"a reboot that was done is not done again", anew(croft.WantRunning, 2, 0), Have{Domain: domain(PowerOn)}, nil},
+		{"a reboot that was ordered before a start is part of it", anew(croft.WantRunning, 3, 0), Have{Domain: domain(PowerOff)}, []Op{OpStop, OpMark, OpStart}},
+		{"a guest to be stopped is not rebooted", anew(croft.WantStopped, 3, 0), Have{Domain: domain(PowerOn)}, []Op{OpStop}},
+		{"a guest to be rebuilt is built and started", anew(croft.WantRunning, 0, 4), Have{Domain: domain(PowerOn)}, []Op{OpRebuild, OpStart}},
+		{"a rebuild that a stop came after is not lost", anew(croft.WantStopped, 0, 3), Have{Domain: domain(PowerOff)}, []Op{OpRebuild}},
+		{"a rebuild that was done is not done again", anew(croft.WantRunning, 0, 2), Have{Domain: domain(PowerOn)}, nil},
+		{"a guest that is not there is built once, rebuild or not", anew(croft.WantRunning, 3, 4), Have{}, []Op{OpBuild, OpStart}},
+		{"a guest to be rebuilt that is to be gone is removed", anew(croft.WantGone, 3, 3), Have{Domain: domain(PowerOn)}, []Op{OpRemove, OpRelease, OpForget}},
 		{"an unknown want is refused", order("hibernated", 3), Have{Domain: domain(PowerOn)}, []Op{OpRefuse}},
 	}
 	for _, test := range tests {

@@ -16,6 +16,8 @@ type Orders interface {
 	WatchOrders(ctx context.Context, host croft.HostID, wake func(croft.InstanceID)) error
 	// Order returns the order as it is stored now; NotFound where there is none.
 	Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error)
+	// Observed returns the observation that was stored last; NotFound where there is none.
+	Observed(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Observation, error)
 	// Observe stores what the agent saw. Conflict: the order is gone, nothing is stored.
 	Observe(ctx context.Context, o croft.Observation) error
 	// Forget removes order, observation, record and name of an instance whose
@@ -63,6 +65,9 @@ type Hypervisor interface {
 	Get(ctx context.Context, id croft.InstanceID) (Domain, error)
 	// Define makes the domain persistent, shut off. One of the same definition stays as it is.
 	Define(ctx context.Context, m Machine) error
+	// Mark makes generation the one that a defined domain has; NotFound where it is
+	// not defined.
+	Mark(ctx context.Context, id croft.InstanceID, generation int64) error
 	// Start boots a defined domain; NotFound where it is not defined.
 	Start(ctx context.Context, id croft.InstanceID) error
 	// Stop asks the guest to power off and cuts the power when ctx ends or the
@@ -74,6 +79,15 @@ type Hypervisor interface {
 	// Watch calls wake when a domain's life or addresses changed, or may have. It
 	// reconnects by itself and returns only with ctx.
 	Watch(ctx context.Context, wake func(croft.InstanceID)) error
+}
+
+// Consoles is a hypervisor whose guests have a serial console to type at.
+type Consoles interface {
+	// OpenConsole attaches to the console of a running guest, alone, until it is
+	// closed or the guest is off, which reads as io.EOF. Reading and writing may
+	// overlap, and Close ends both. Conflict: somebody else is attached, or it is
+	// off. NotFound: there is no such instance.
+	OpenConsole(ctx context.Context, id croft.InstanceID) (io.ReadWriteCloser, error)
 }
 
 // Images fetches images and makes disks of them.
@@ -88,8 +102,12 @@ type Images interface {
 }
 
 // Seeds makes the disk with an instance's metadata for guests that read it from
-// there (NoCloud). Nil where the metadata server is the only source.
+// there. Nil where the metadata server is the only source.
 type Seeds interface {
+	// Source returns where the instance of an order finds its metadata, never
+	// MetadataAuto. Invalid: not where the order wants it, on this host.
+	Source(o croft.Order) (croft.Metadata, error)
+	// WriteSeed writes the disk, for a source other than the server.
 	WriteSeed(ctx context.Context, w io.Writer, o croft.Order) error
 }
 
@@ -115,9 +133,10 @@ type Machine struct {
 	Name       string // the instance's, for people; domains are named by ID
 	VCPUs      int64
 	MemoryMiB  int64
-	Disk       []Layer // the overlay first, then what it stands on
-	Seed       string  // path of an ISO, or empty
-	Console    string  // path of the serial console's log
+	Disk       []Layer        // the overlay first, then what it stands on
+	Seed       string         // path of an ISO, or empty
+	Source     croft.Metadata // where the guest is to look for its metadata first; what the machine says of itself depends on it
+	Console    string         // path of the serial console's log
 	NICs       []NIC
 }
 
@@ -127,6 +146,10 @@ type NIC struct {
 	Network string // libvirt network, such as default
 	Bridge  string // host bridge; used where Network is empty
 }
+
+// DefaultNetworks is the name, in a Spec, of the networks that a host gives to
+// instances which name none.
+const DefaultNetworks = "default"
 
 // Power is whether a domain runs.
 type Power string
@@ -147,4 +170,5 @@ type Domain struct {
 	Power      Power
 	Crashed    bool // off because the guest or its process died, not by request
 	Addresses  []netip.Addr
+	Reserved   []netip.Addr // the guest's alone, whether it has asked for them yet or not
 }

@@ -59,6 +59,19 @@ func (s *Store) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {
 	return o, err
 }
 
+// Observed implements compute.Orders.
+func (s *Store) Observed(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Observation, error) {
+	var o croft.Observation
+	got, err := s.etcd.Get(ctx, s.keys.observed(host, id))
+	if err != nil {
+		return o, s.wrap(err, "read the observation of instance %s", id)
+	}
+	if len(got.Kvs) == 0 {
+		return o, croft.Errorf(croft.NotFound, "instance %s was not observed on host %s", id, host)
+	}
+	return o, s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &o)
+}
+
 // Observe implements compute.Orders.
 func (s *Store) Observe(ctx context.Context, o croft.Observation) error {
 	done, err := s.etcd.Txn(ctx).

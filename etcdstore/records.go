@@ -93,7 +93,7 @@ func refused(inst croft.Instance, host croft.HostID, done *clientv3.TxnResponse)
 func (s *Store) Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
 	record := s.keys.instance(inst.ID)
 	next := inst
-	next.Generation = o.Generation
+	next.Generation, next.Rebooted, next.Rebuilt = o.Generation, o.Rebooted, o.Rebuilt
 	if o.Want == croft.WantGone {
 		next.State = croft.StateDestroying
 	}

@@ -124,5 +124,7 @@ func (s *Scheduler) order(inst croft.Instance, host croft.HostID, want croft.Wan
 		Name:       inst.Name,
 		Spec:       inst.Spec,
 		Issued:     time.Now().UTC(),
+		Rebooted:   inst.Rebooted,
+		Rebuilt:    inst.Rebuilt,
 	}
 }

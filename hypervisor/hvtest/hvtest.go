@@ -74,6 +74,7 @@ func (s Suite) Run(t *testing.T) {
 		"every step may be repeated":                                   s.repeated,
 		"what is defined stays with its mark over a restart":           s.restart,
 		"a definition of the same instance replaces the earlier":       s.redefine,
+		"a mark is kept, whether the guest runs or not":                s.marked,
 		"an instance of another partition is a conflict":               s.otherPartition,
 		"a machine that cannot be is invalid":                          s.invalid,
 		"a running instance can be removed at once":                    s.removeRunning,

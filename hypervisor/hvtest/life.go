@@ -205,3 +205,19 @@ func (s Suite) foreign(t *testing.T) {
 	m.ID = id
 	b.kind(b.hv.Define(b.ctx, m), croft.Conflict)
 }
+
+func (s Suite) marked(t *testing.T) {
+	b := s.bench(t)
+	m := s.machine(b)
+	b.kind(b.hv.Mark(b.ctx, m.ID, 2), croft.NotFound)
+	b.must(b.hv.Define(b.ctx, m))
+	b.must(b.hv.Mark(b.ctx, m.ID, 2))
+	b.must(b.hv.Start(b.ctx, m.ID))
+	if got := b.get(m.ID); got.Generation != 2 || got.Partition != m.Partition {
+		b.Errorf("it has the generation %d of %s, want 2 of %s", got.Generation, got.Partition, m.Partition)
+	}
+	b.must(b.hv.Mark(b.ctx, m.ID, 3))
+	if got := b.get(m.ID); got.Generation != 3 || got.Power != compute.PowerOn {
+		b.Errorf("it has the generation %d and is %s, want 3 and on", got.Generation, got.Power)
+	}
+}

@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -132,3 +133,27 @@ func with(c *libvirt.Connect, id croft.InstanceID, f func(*libvirt.Domain, mark)
 
 // about says what is attempted with which instance.
 func about(verb string, id croft.InstanceID) string { return fmt.Sprintf("%s instance %s", verb, id) }
+
+// Mark notes the generation on the domain, running or not.
+func (d *Driver) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {
+	return do(ctx, d, about("mark", id), func(c *libvirt.Connect) error {
+		return with(c, id, func(dom *libvirt.Domain, k mark) error {
+			if k.Generation == generation {
+				return nil
+			}
+			k.Generation, k.Namespace = generation, ""
+			k.XMLName = xml.Name{Local: "instance"}
+			text, err := xml.Marshal(k)
+			if err != nil {
+				return err
+			}
+			impact := libvirt.DOMAIN_AFFECT_CONFIG
+			if active, err := dom.IsActive(); err != nil {
+				return err
+			} else if active {
+				impact |= libvirt.DOMAIN_AFFECT_LIVE
+			}
+			return dom.SetMetadata(libvirt.DOMAIN_METADATA_ELEMENT, string(text), "croft", namespace, impact)
+		})
+	})
+}

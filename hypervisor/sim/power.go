@@ -40,6 +40,21 @@ func (h *Hypervisor) Define(ctx context.Context, m compute.Machine) error {
 	return h.saved(m.ID)
 }
 
+// Mark changes the generation of a machine that is defined.
+func (h *Hypervisor) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {
+	if err := h.fault(ctx, OpDefine, id); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, err := h.find(id)
+	if err != nil || g.Machine.Generation == generation {
+		return err
+	}
+	g.Machine.Generation = generation
+	return h.saved(id)
+}
+
 // Start lets a guest boot; it has its address after Config.Boot.
 func (h *Hypervisor) Start(ctx context.Context, id croft.InstanceID) error {
 	if err := h.fault(ctx, OpStart, id); err != nil {

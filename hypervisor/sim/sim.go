@@ -128,6 +128,17 @@ func (h *Hypervisor) Get(ctx context.Context, id croft.InstanceID) (compute.Doma
 	return g.domain(), nil
 }
 
+// Machine returns what was defined for an instance; NotFound where there is none.
+func (h *Hypervisor) Machine(id croft.InstanceID) (compute.Machine, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, err := h.find(id)
+	if err != nil {
+		return compute.Machine{}, err
+	}
+	return g.Machine, nil
+}
+
 // Watch calls wake with every instance whose power or address changed.
 func (h *Hypervisor) Watch(ctx context.Context, wake func(croft.InstanceID)) error {
 	box, leave := h.changed.Join()
@@ -172,6 +183,9 @@ func (g *guest) domain() compute.Domain {
 	d := compute.Domain{
 		ID: g.Machine.ID, Partition: g.Machine.Partition, Generation: g.Machine.Generation,
 		Power: g.Power, Crashed: g.Crashed,
+	}
+	if len(g.Machine.NICs) > 0 {
+		d.Reserved = []netip.Addr{g.Address}
 	}
 	if g.Power != compute.PowerOff && len(g.Machine.NICs) > 0 && !time.Now().Before(g.Booted) {
 		d.Addresses = []netip.Addr{g.Address}

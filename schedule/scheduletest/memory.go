@@ -131,7 +131,7 @@ func (m *Memory) Reorder(ctx context.Context, inst croft.Instance, o croft.Order
 		if err := m.unchanged(inst); err != nil {
 			return err
 		}
-		inst.Generation = o.Generation
+		inst.Generation, inst.Rebooted, inst.Rebuilt = o.Generation, o.Rebooted, o.Rebuilt
 		if o.Want == croft.WantGone {
 			inst.State = croft.StateDestroying
 		}

@@ -1,0 +1,165 @@
+package compute_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"croft"
+)
+
+// again orders an instance to run, with what change adds to the order.
+func (c *cloud) again(inst croft.Instance, change func(*croft.Order)) croft.Instance {
+	c.t.Helper()
+	o := c.order(inst, croft.WantRunning)
+	o.Rebooted, o.Rebuilt = inst.Rebooted, inst.Rebuilt
+	change(&o)
+	inst, err := c.store.Reorder(c.t.Context(), inst, o)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return inst
+}
+
+func reboot(o *croft.Order)  { o.Rebooted = o.Generation }
+func rebuild(o *croft.Order) { o.Rebuilt = o.Generation }
+
+// written puts a file where the guest's disk is, which only a fresh disk removes.
+func (c *cloud) written(inst croft.Instance) string {
+	c.t.Helper()
+	path := filepath.Join(c.dir, string(inst.ID), "written")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+	return path
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func names(o *croft.Observation) []croft.EventName {
+	var all []croft.EventName
+	for i, e := range o.Events {
+		all = append(all, e.Name)
+		if i > 0 && e.At.Before(o.Events[i-1].At) {
+			all = append(all, "before the one before")
+		}
+	}
+	return all
+}
+
+func wantEvents(t *testing.T, o *croft.Observation, want ...croft.EventName) {
+	t.Helper()
+	if got := names(o); !slices.Equal(got, want) {
+		t.Errorf("the events are %v, want %v", got, want)
+	}
+}
+
+func TestARebootStartsTheGuestAnewOnItsDiskOnce(t *testing.T) {
+	c := newCloud(t)
+	agent := c.start()
+	inst := c.request("web")
+	first := c.await(inst, croft.StateRunning)
+	wantEvents(t, first, croft.EventClaimed, croft.EventImage, croft.EventDefined, croft.EventRunning, croft.EventAddress)
+	file := c.written(inst)
+
+	inst = c.again(inst, reboot)
+	second := c.await(inst, croft.StateRunning)
+	wantEvents(t, second, croft.EventRunning, croft.EventAddress)
+	if !exists(file) || !slices.Equal(first.Addresses, second.Addresses) {
+		t.Errorf("after the reboot the disk is another, or the address: %v, then %v", first.Addresses, second.Addresses)
+	}
+	agent.Resync(t.Context())
+	inst = c.again(inst, func(*croft.Order) {}) // another order, that asks for no reboot
+	if third := c.await(inst, croft.StateRunning); !slices.Equal(second.Events, third.Events) {
+		t.Errorf("it was rebooted twice: %v, then %v", second.Events, third.Events)
+	}
+}
+
+func TestARebuildGivesTheGuestAFreshDiskAndKeepsItsAddress(t *testing.T) {
+	c := newCloud(t)
+	c.start()
+	inst := c.request("web")
+	first := c.await(inst, croft.StateRunning)
+	file := c.written(inst)
+	inst = c.again(inst, rebuild)
+	second := c.await(inst, croft.StateRunning)
+	wantEvents(t, second, croft.EventImage, croft.EventDefined, croft.EventRunning, croft.EventAddress)
+	if exists(file) {
+		t.Error("its disk is the old one")
+	}
+	if !slices.Equal(first.Addresses, second.Addresses) || !c.ledger.holds(inst.ID) {
+		t.Errorf("it had %v and has %v, or lost its claim", first.Addresses, second.Addresses)
+	}
+}
+
+// A rebuild whose image cannot be had must not take the disk that there is.
+func TestARebuildWithoutImageLeavesTheGuestAsItIs(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		c := newCloud(t)
+		var mu sync.Mutex
+		var fault error
+		c.images.Fault = func(context.Context, string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return fault
+		}
+		c.start()
+		inst := c.request("web")
+		c.await(inst, croft.StateRunning)
+		file := c.written(inst)
+		if stopped {
+			inst = c.reorder(inst, croft.WantStopped)
+			c.await(inst, croft.StateStopped)
+		}
+		mu.Lock()
+		fault = croft.Errorf(croft.NotFound, "the image is gone")
+		mu.Unlock()
+		c.await(c.again(inst, rebuild), croft.StateFailed)
+		if _, err := c.hv.Get(t.Context(), inst.ID); err != nil || !exists(file) {
+			t.Errorf("stopped %v: the instance or its disk is gone: %v", stopped, err)
+		}
+	}
+}
+
+func TestTheTimelineOutlivesTheAgent(t *testing.T) {
+	c := newCloud(t)
+	c.start()
+	inst := c.request("web")
+	first := c.await(inst, croft.StateRunning)
+	c.stop()
+	inst = c.again(inst, func(*croft.Order) {}) // so that there is something new to see
+	c.start()
+	if second := c.await(inst, croft.StateRunning); !slices.Equal(first.Events, second.Events) {
+		t.Errorf("before the restart %v, after it %v", first.Events, second.Events)
+	}
+}
+
+func TestAnInstanceIsOnTheNetworksItNames(t *testing.T) {
+	c := newCloud(t)
+	c.start()
+	inst := c.requestOn("web", "lab", "default")
+	c.await(inst, croft.StateRunning)
+	m, err := c.hv.Machine(inst.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.NICs) != 2 || m.NICs[0].Bridge != "br-lab" || m.NICs[1].Network != "default" {
+		t.Errorf("its interfaces are %+v", m.NICs)
+	}
+	for i, nic := range m.NICs {
+		if nic.MAC != inst.ID.MAC(i).String() {
+			t.Errorf("interface %d has the MAC %s", i, nic.MAC)
+		}
+	}
+	seen := c.await(c.requestOn("lost", "office"), croft.StateFailed)
+	if !errors.Is(seen.ErrorKind, croft.Invalid) || seen.Error != `host h1 has no network "office" in its settings (networks)` {
+		t.Errorf("an unknown network: %+v", seen)
+	}
+}

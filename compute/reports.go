@@ -1,0 +1,100 @@
+package compute
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"croft"
+)
+
+// Reports keeps what guests tell of themselves among the files of their instances,
+// so that it outlives the agent and ends with the instance. The agent observes it.
+type Reports struct{ agent *Agent }
+
+// Reports returns the agent's.
+func (a *Agent) Reports() Reports { return Reports{a} }
+
+// told is all that a guest has told.
+type told struct {
+	CloudInit *croft.CloudInit `json:"cloud_init,omitempty"`
+	Password  string           `json:"password,omitempty"`
+}
+
+// CloudInit keeps how the guest's set-up ended; the last word counts. NotFound: the
+// host has no such instance.
+func (r Reports) CloudInit(ctx context.Context, id croft.InstanceID, c croft.CloudInit) error {
+	return r.change(ctx, id, func(t *told) error {
+		t.CloudInit = &c
+		return nil
+	})
+}
+
+// SetPassword keeps a guest's password. NotFound: the host has no such instance.
+// Conflict: there is one already.
+func (r Reports) SetPassword(ctx context.Context, id croft.InstanceID, password string) error {
+	return r.change(ctx, id, func(t *told) error {
+		if t.Password != "" {
+			return croft.Errorf(croft.Conflict, "instance %s has a password already", id)
+		}
+		t.Password = password
+		return nil
+	})
+}
+
+// Password returns what SetPassword kept, or nothing.
+func (r Reports) Password(_ context.Context, id croft.InstanceID) (string, error) {
+	return r.read(id).Password, nil
+}
+
+// change reads what a guest has told, changes it, and has the agent look.
+func (r Reports) change(ctx context.Context, id croft.InstanceID, do func(*told) error) error {
+	r.agent.reporting.Lock()
+	defer r.agent.reporting.Unlock()
+	t := r.read(id)
+	if err := do(&t); err != nil {
+		return err
+	}
+	if err := r.write(id, t); err != nil {
+		return err
+	}
+	r.agent.reporters.Put(id)
+	return nil
+}
+
+// read returns what is kept; nothing where it cannot be read, which nobody but a
+// guest would miss.
+func (r Reports) read(id croft.InstanceID) (t told) {
+	text, err := os.ReadFile(r.file(id))
+	if err != nil || json.Unmarshal(text, &t) != nil {
+		return told{}
+	}
+	return t
+}
+
+// write replaces the file at once, so that a crash leaves the old or the new one.
+func (r Reports) write(id croft.InstanceID, t told) error {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("keep what instance %s told: %w", id, err)
+	}
+	draft := r.file(id) + ".new"
+	err = os.WriteFile(draft, text, 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		return croft.Errorf(croft.NotFound, "instance %s has no files on this host", id)
+	}
+	if err == nil {
+		err = os.Rename(draft, r.file(id))
+	}
+	if err != nil {
+		return croft.Errorf(croft.Unavailable, "keep what instance %s told: %w", id, err)
+	}
+	return nil
+}
+
+func (r Reports) file(id croft.InstanceID) string {
+	return filepath.Join(r.agent.dir(id), "told.json")
+}
