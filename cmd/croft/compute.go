@@ -86,7 +86,10 @@ func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err err
 	if err := h.openHypervisor(ctx); err != nil {
 		return err
 	}
-	server, err := mdserver.New(mdserver.Config{Guests: &guests{host: h}, Log: log})
+	if err := h.readVendor(); err != nil {
+		return err
+	}
+	server, err := h.metadata(nil)
 	if err != nil {
 		return err
 	}
@@ -94,5 +97,6 @@ func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err err
 	defer func() { err = errors.Join(err, watch.end()) }()
 	// Leases that change make what Owner remembers stale.
 	watch.start(ctx, "libvirt's events", func(ctx context.Context) error { return h.hv.Watch(ctx, func(croft.InstanceID) {}) })
+	watch.start(ctx, "the metadata server on IPv6", func(ctx context.Context) error { return server.RunIPv6(ctx, h.bridge) })
 	return server.Run(ctx, h.bridge, mdserver.Address)
 }

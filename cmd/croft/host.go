@@ -20,7 +20,6 @@ import (
 	"croft/hypervisor/libvirt"
 	"croft/hypervisor/sim"
 	"croft/image"
-	"croft/mdserver"
 	"croft/placementclient"
 )
 
@@ -42,7 +41,9 @@ type host struct {
 	hv       hypervisor
 	virtType string
 	bridge   string // that guests ask for their metadata on; empty where nobody does
+	vendor   []byte // what the operator adds to the set-up of every guest
 	ready    atomic.Bool
+	running  atomic.Pointer[compute.Agent] // nil until the agent starts
 }
 
 // openHypervisor opens libvirt, with the guests' network running, or the simulation.
@@ -121,6 +122,7 @@ func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
 		_ = l.Close()
 		return err
 	}
+	h.running.Store(agent)
 	api := &compute.API{Agent: agent, Token: me.Token, Ready: h.ready.Load}
 	p.start(ctx, "the agent's API", func(ctx context.Context) error { return serve(ctx, l, api.Handler()) })
 	p.start(ctx, "the agent", func(ctx context.Context) error {
@@ -156,9 +158,9 @@ func (h *host) agent(ctx context.Context, at net.Addr) (*compute.Agent, croft.Ho
 	if err != nil {
 		return nil, me, err
 	}
-	var seeds compute.Seeds
-	if s.Metadata.Disk {
-		seeds = mdserver.Seeds{Zone: s.Host.Location, NICs: len(h.nics())}
+	seeds, err := h.seeds()
+	if err != nil {
+		return nil, me, err
 	}
 	agent, err := compute.New(compute.Config{
 		Host: me, Partition: h.store.Partition(), Provider: s.offer().Provider(me, h.store.Partition(), facts),
@@ -179,47 +181,6 @@ func (s *hostSettings) offer() compute.Offer {
 		o.Traits = append(o.Traits, croft.Trait(trait))
 	}
 	return o
-}
-
-// startMetadata serves metadata on the guests' bridge, where there is one and the
-// settings do not say otherwise. Another croft's server there is left to it.
-func (h *host) startMetadata(ctx context.Context, p *parts) error {
-	if !h.settings.Metadata.Server || h.bridge == "" {
-		return nil
-	}
-	server, err := mdserver.New(mdserver.Config{Guests: &guests{host: h}, Log: h.log})
-	if err != nil {
-		return err
-	}
-	p.start(ctx, "the metadata server", func(ctx context.Context) error {
-		return server.Run(ctx, h.bridge, mdserver.Address)
-	})
-	return nil
-}
-
-// guests finds whose an address is: the hypervisor knows the instance, the order
-// knows the rest.
-type guests struct{ host *host }
-
-// Guest implements mdserver.Guests.
-func (g *guests) Guest(ctx context.Context, addr netip.Addr) (mdserver.Guest, error) {
-	id, err := g.host.hv.Owner(ctx, addr)
-	if err != nil {
-		return mdserver.Guest{}, err
-	}
-	order, err := g.host.store.Order(ctx, g.host.id, id)
-	if err != nil {
-		return mdserver.Guest{}, err
-	}
-	if order.Want == croft.WantGone || order.Partition != g.host.store.Partition() {
-		return mdserver.Guest{}, croft.Errorf(croft.NotFound, "instance %s is not to run here", id)
-	}
-	guest := mdserver.FromOrder(order)
-	guest.Zone, guest.Address = g.host.settings.Host.Location, addr
-	for n := 1; n < len(g.host.nics()); n++ {
-		guest.MACs = append(guest.MACs, id.MAC(n))
-	}
-	return guest, nil
 }
 
 // used sums the bytes that the files below dir take on disk.

@@ -64,6 +64,9 @@ type hostSettings struct {
 	Metadata struct {
 		Server bool `yaml:"server"`
 		Disk   bool `yaml:"disk"`
+
+		VendorData string `yaml:"vendor_data"`
+		Passwords  bool   `yaml:"passwords"`
 	} `yaml:"metadata"`
 
 	Offer struct {

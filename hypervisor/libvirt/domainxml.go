@@ -81,14 +81,19 @@ func title(name string) string {
 	}, name)
 }
 
-// smbios makes the guest look to cloud-init as one of OpenStack, so that it asks
-// the metadata server at once instead of trying every cloud there is.
+// smbios tells cloud-init where its metadata is, so that it goes there at once
+// instead of trying every cloud there is: one of OpenStack asks the metadata server
+// or reads a config drive, and a serial number names NoCloud.
 func smbios(m compute.Machine) *libvirtxml.DomainSysInfoSMBIOS {
+	manufacturer, product, serial := "OpenStack Foundation", "OpenStack Nova", string(m.ID)
+	if m.Source == croft.MetadataNoCloud {
+		manufacturer, product, serial = "croft", "croft", "ds=nocloud"
+	}
 	return &libvirtxml.DomainSysInfoSMBIOS{System: &libvirtxml.DomainSysInfoSystem{
 		Entry: []libvirtxml.DomainSysInfoEntry{
-			{Name: "manufacturer", Value: "OpenStack Foundation"},
-			{Name: "product", Value: "OpenStack Nova"},
-			{Name: "serial", Value: string(m.ID)},
+			{Name: "manufacturer", Value: manufacturer},
+			{Name: "product", Value: product},
+			{Name: "serial", Value: serial},
 			{Name: "uuid", Value: string(m.ID)},
 			{Name: "family", Value: "Virtual Machine"},
 		},

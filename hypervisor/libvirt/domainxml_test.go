@@ -35,7 +35,9 @@ func TestDomainXML(t *testing.T) {
 	}{
 		"kvm":  {definition{virt: VirtKVM, cacheMiB: 128}, func(*compute.Machine) {}},
 		"qemu": {emulated, func(*compute.Machine) {}},
-		"seed": {emulated, func(m *compute.Machine) { m.Seed = "/var/lib/croft/instances/x/seed.iso" }},
+		"seed": {emulated, func(m *compute.Machine) {
+			m.Seed, m.Source = "/var/lib/croft/instances/x/seed.iso", croft.MetadataNoCloud
+		}},
 		"bridge": {emulated, func(m *compute.Machine) {
 			m.NICs = append(m.NICs, compute.NIC{MAC: m.ID.MAC(1).String(), Bridge: "br0"})
 		}},

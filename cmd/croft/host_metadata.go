@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/compute"
+	"croft/internal/userdata"
+	"croft/mdserver"
+)
+
+// servesMetadata tells whether this process runs a metadata server.
+func (h *host) servesMetadata() bool { return h.settings.Metadata.Server && h.bridge != "" }
+
+// readVendor reads what the operator adds to the set-up of every guest.
+func (h *host) readVendor() error {
+	file := h.settings.Metadata.VendorData
+	if file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "metadata.vendor_data: %w", err)
+	}
+	if err := userdata.Check(text); err != nil {
+		return croft.Errorf(croft.Invalid, "metadata.vendor_data: %s: %w", file, err)
+	}
+	if userdata.KindOf(text) == userdata.Gzip {
+		return croft.Errorf(croft.Invalid, "metadata.vendor_data: %s is compressed: unpack it, nothing is gained here", file)
+	}
+	h.vendor = text
+	return nil
+}
+
+// seeds makes the metadata disks. Simulated guests read none, so they are as those
+// of a host with a server.
+func (h *host) seeds() (compute.Seeds, error) {
+	if err := h.readVendor(); err != nil {
+		return nil, err
+	}
+	return mdserver.Seeds{
+		Zone: h.settings.Host.Location, NICs: len(h.nics()), Vendor: h.vendor,
+		Server: h.servesMetadata() || h.settings.Hypervisor == "sim", Disk: h.settings.Metadata.Disk,
+	}, nil
+}
+
+// startMetadata serves metadata on the guests' bridge, where there is one and the
+// settings do not say otherwise. Another croft's server there is left to it.
+func (h *host) startMetadata(ctx context.Context, p *parts) error {
+	if !h.servesMetadata() {
+		return nil
+	}
+	if err := h.readVendor(); err != nil {
+		return err
+	}
+	server, err := h.metadata(reports{h})
+	if err != nil {
+		return err
+	}
+	p.start(ctx, "the metadata server", func(ctx context.Context) error {
+		return server.Run(ctx, h.bridge, mdserver.Address)
+	})
+	p.start(ctx, "the metadata server on IPv6", func(ctx context.Context) error { return server.RunIPv6(ctx, h.bridge) })
+	return nil
+}
+
+func (h *host) metadata(reports mdserver.Reports) (*mdserver.Server, error) {
+	return mdserver.New(mdserver.Config{
+		Guests: &guests{host: h}, Log: h.log, Reports: reports, Passwords: h.settings.Metadata.Passwords,
+	})
+}
+
+// reports hands what guests tell to the agent, which starts after the server.
+type reports struct{ host *host }
+
+func (r reports) agent() (compute.Reports, error) {
+	agent := r.host.running.Load()
+	if agent == nil {
+		return compute.Reports{}, croft.Errorf(croft.Unavailable, "the agent has not started yet")
+	}
+	return agent.Reports(), nil
+}
+
+// CloudInit implements mdserver.Reports.
+func (r reports) CloudInit(ctx context.Context, id croft.InstanceID, c croft.CloudInit) error {
+	agent, err := r.agent()
+	if err != nil {
+		return err
+	}
+	return agent.CloudInit(ctx, id, c)
+}
+
+// SetPassword implements mdserver.Reports.
+func (r reports) SetPassword(ctx context.Context, id croft.InstanceID, password string) error {
+	agent, err := r.agent()
+	if err != nil {
+		return err
+	}
+	return agent.SetPassword(ctx, id, password)
+}
+
+// Password implements mdserver.Reports.
+func (r reports) Password(ctx context.Context, id croft.InstanceID) (string, error) {
+	agent, err := r.agent()
+	if err != nil {
+		return "", err
+	}
+	return agent.Password(ctx, id)
+}
+
+// ordersLast is how long an order answers for its guest without being read again:
+// a guest asks for two dozen things while it boots, and what it may read of a
+// destroyed instance ends with this.
+const ordersLast = 250 * time.Millisecond
+
+// guests finds whose an address is: the hypervisor knows the instance, the order
+// knows the rest.
+type guests struct {
+	host *host
+
+	mu     sync.Mutex
+	orders map[croft.InstanceID]orderRead
+}
+
+// orderRead is an order as it was at a time.
+type orderRead struct {
+	order croft.Order
+	at    time.Time
+}
+
+// Guest implements mdserver.Guests.
+func (g *guests) Guest(ctx context.Context, addr netip.Addr) (mdserver.Guest, error) {
+	id, err := g.host.hv.Owner(ctx, addr)
+	if err != nil {
+		return mdserver.Guest{}, err
+	}
+	order, err := g.order(ctx, id)
+	if err != nil {
+		return mdserver.Guest{}, err
+	}
+	if order.Want == croft.WantGone || order.Partition != g.host.store.Partition() {
+		return mdserver.Guest{}, croft.Errorf(croft.NotFound, "instance %s is not to run here", id)
+	}
+	guest := mdserver.FromOrder(order)
+	guest.Zone, guest.Address, guest.Vendor = g.host.settings.Host.Location, addr, g.host.vendor
+	for n := 1; n < len(g.host.nics()); n++ {
+		guest.MACs = append(guest.MACs, id.MAC(n))
+	}
+	return guest, nil
+}
+
+// order reads an instance's order, unless that was done a moment ago.
+func (g *guests) order(ctx context.Context, id croft.InstanceID) (croft.Order, error) {
+	g.mu.Lock()
+	last, ok := g.orders[id]
+	g.mu.Unlock()
+	if ok && time.Since(last.at) < ordersLast {
+		return last.order, nil
+	}
+	at := time.Now() // before the reading, which may take its time
+	order, err := g.host.store.Order(ctx, g.host.id, id)
+	if err != nil {
+		return order, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	const most = 1024 // instances that have gone meanwhile are not kept for ever
+	if g.orders == nil || len(g.orders) >= most {
+		g.orders = map[croft.InstanceID]orderRead{}
+	}
+	g.orders[id] = orderRead{order, at}
+	return order, nil
+}
