@@ -14,7 +14,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"croft/placement"
 )
@@ -176,7 +175,7 @@ func (p *Placement) Commit(ctx context.Context, t placement.Txn) (placement.Outc
 func (p *Placement) refusal(err error) error {
 	_, fromEtcd := errors.AsType[rpctypes.EtcdError](err)
 	if errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrRequestTooLarge) ||
-		!fromEtcd && status.Code(err) == codes.ResourceExhausted {
+		!fromEtcd && code(err) == codes.ResourceExhausted {
 		return fmt.Errorf("%w: %w", placement.ErrTooLarge, err)
 	}
 	return err

@@ -15,9 +15,6 @@ import (
 // faster. Each time one of the two got on.
 const maxAttempts = 200
 
-// commitTimeout bounds one transaction, waiting for its news included.
-const commitTimeout = 5 * time.Second
-
 // write is a request to change the state.
 type write struct {
 	ctx context.Context
@@ -138,8 +135,7 @@ func (s *Server) persist(ctx context.Context, batch Txn) (bool, error) {
 	if len(batch.If)+len(batch.Then) == 0 {
 		return true, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, commitTimeout,
-		croft.Errorf(croft.Unavailable, "the store has not confirmed the write for %s", commitTimeout))
+	ctx, cancel := s.patient(ctx, "has not confirmed a write")
 	defer cancel()
 	out, err := s.store.Commit(ctx, batch)
 	switch {

@@ -110,7 +110,7 @@ func behaveLikeOne(t *testing.T, seed uint64) {
 	var members []*member
 	var servers []string
 	for range 3 {
-		m := join(t, etcd, placement.Config{})
+		m := join(t, etcd, placement.Config{Patience: time.Second})
 		members, servers = append(members, m), append(servers, m.url())
 	}
 	check, err := placementcheck.New(t.Context(), placementcheck.Config{Servers: servers, Token: "admin", Seed: seed})

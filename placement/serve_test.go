@@ -23,7 +23,13 @@ func serve(t testing.TB) string {
 // serveOn runs one more server on a store. It ends with the test.
 func serveOn(t testing.TB, store *etcdstore.Store) string {
 	t.Helper()
-	server, err := placement.New(placement.Config{Store: store.Placement(8192)})
+	return serveWith(t, placement.Config{Store: store.Placement(etcdstore.EmbeddedTxnOps)})
+}
+
+// serveWith runs a server as configured. It ends with the test.
+func serveWith(t testing.TB, c placement.Config) string {
+	t.Helper()
+	server, err := placement.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,10 @@ type Config struct {
 	// Retry is the pause before the store is asked again after a failure; 200 ms by default.
 	Retry time.Duration
 
+	// Patience is how long the store may take to answer, and to tell what it has
+	// stored, before it counts as lost; 3 s by default.
+	Patience time.Duration
+
 	// Beat is how often the store is asked for its revision where no request does so;
 	// 1 s by default.
 	Beat time.Duration
@@ -98,6 +102,7 @@ func New(c Config) (*Server, error) {
 	}
 	c.Retry = cmp.Or(c.Retry, 200*time.Millisecond)
 	c.Beat = cmp.Or(c.Beat, time.Second)
+	c.Patience = cmp.Or(c.Patience, 3*time.Second)
 	s := &Server{
 		store:   c.Store,
 		log:     cmp.Or(c.Log, slog.Default()),

@@ -11,10 +11,6 @@ import (
 	"croft"
 )
 
-// patience bounds how long the store may take to tell the newest revision, and the
-// state to reach it; after that the store counts as lost.
-const patience = 3 * time.Second
-
 // session is a stretch of time through which the server follows the store. Whoever
 // needs the store hands it work; what has no answer when it has ended, gets none.
 type session struct {
@@ -210,14 +206,19 @@ func (s *Server) askAll(ctx context.Context, asks <-chan chan error) error {
 
 // ask waits until the state has what the store has now.
 func (s *Server) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience,
-		croft.Errorf(croft.Unavailable, "the store has not told its revision for %s", patience))
+	ctx, cancel := s.patient(ctx, "has not told its revision")
 	defer cancel()
 	out, err := s.store.Commit(ctx, Txn{})
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	return s.await(ctx, out.Revision)
+}
+
+// patient bounds how long the store may take.
+func (s *Server) patient(ctx context.Context, lacks string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, s.config.Patience,
+		croft.Errorf(croft.Unavailable, "the store %s for %s", lacks, s.config.Patience))
 }
 
 // Ready returns nil when the server has the state and follows it, else the reason.
