@@ -42,6 +42,7 @@ type cloud struct {
 func newCloud(t *testing.T, extra string) *cloud {
 	t.Helper()
 	libvirttest.Start(t)
+	sweep()
 	c := &cloud{t: t, dir: stateDir(t), home: t.TempDir()}
 	ports := freePorts(t, 3)
 	c.etcd, c.placement, c.api = ports[0], ports[1], ports[2]
@@ -54,7 +55,7 @@ func newCloud(t *testing.T, extra string) *cloud {
 	}
 	// Last in, first out: the process ends before its domains are looked for.
 	t.Cleanup(func() { c.log.Close() })
-	t.Cleanup(func() { removeDomains(t, c.dir) })
+	t.Cleanup(func() { removeDomains(c.dir) })
 	t.Cleanup(c.end)
 	c.start()
 	return c
@@ -172,6 +173,7 @@ func (c *cloud) schedule(args ...string) result {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "schedule"), args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.home, c.environment(), &out, &errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() < 0) {
 		c.t.Errorf("schedule %q: %v\n%s", args, err, errs.String())
@@ -189,20 +191,6 @@ func (c *cloud) must(args ...string) string {
 	return strings.TrimSuffix(r.stdout, "\n")
 }
 
-// stateDir is a directory that libvirt's QEMU may enter, unlike those of TempDir.
-func stateDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "croft-e2e-state-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 // freePorts returns addresses on loopback that nobody listens on just now.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
@@ -216,49 +204,4 @@ func freePorts(t *testing.T, n int) []string {
 		addrs = append(addrs, l.Addr().String())
 	}
 	return addrs
-}
-
-// newNetwork makes a network of libvirt's that is gone with the test, or with the
-// machine's next start. Name and bridge are the same.
-func newNetwork(t *testing.T) string {
-	t.Helper()
-	n := 0
-	for {
-		if _, err := net.InterfaceByName(fmt.Sprintf("crofte2e%d", n)); err != nil {
-			break
-		}
-		n++
-	}
-	name := fmt.Sprintf("crofte2e%d", n)
-	file := filepath.Join(t.TempDir(), "network.xml")
-	// Without no-ping, dnsmasq asks around for three seconds before each new lease.
-	xml := fmt.Sprintf(`<network xmlns:dnsmasq="http://libvirt.org/schemas/network/dnsmasq/1.0">
-<name>%[1]s</name><bridge name="%[1]s" stp="off" delay="0"/><forward mode="nat"/>
-<ip address="10.213.%[2]d.1" prefix="24"><dhcp><range start="10.213.%[2]d.2" end="10.213.%[2]d.250"/></dhcp></ip>
-<dnsmasq:options><dnsmasq:option value="no-ping"/></dnsmasq:options></network>`, name, n)
-	if err := os.WriteFile(file, []byte(xml), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	libvirttest.Virsh(t, "net-create", file)
-	t.Cleanup(func() {
-		libvirttest.Virsh(t, "net-destroy", name)
-		for _, left := range []string{".status", ".macs"} {
-			os.Remove(filepath.Join("/var/lib/libvirt/dnsmasq", name+left))
-		}
-	})
-	return name
-}
-
-// removeDomains removes what croft up left because the test failed: domains that
-// have a file below dir.
-func removeDomains(t *testing.T, dir string) {
-	for _, name := range strings.Fields(libvirttest.Virsh(t, "list", "--all", "--name")) {
-		if !strings.HasPrefix(name, "croft-") || !strings.Contains(libvirttest.Virsh(t, "dumpxml", name), dir) {
-			continue
-		}
-		if libvirttest.Virsh(t, "domstate", name) != "shut off\n" {
-			libvirttest.Virsh(t, "destroy", name)
-		}
-		libvirttest.Virsh(t, "undefine", name)
-	}
 }

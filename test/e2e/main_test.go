@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "croft-e2e-")
+	dir, err := os.MkdirTemp("", ownPrefix()+"bin-")
 	if err != nil {
 		return complain(err)
 	}
