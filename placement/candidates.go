@@ -156,7 +156,7 @@ func (s *search) resolveGroup(g *searchGroup) (bool, error) {
 
 // run goes through the trees that can anchor candidates.
 func (s *search) run(ctx context.Context) error {
-	roots := s.st.roots
+	roots := s.trees()
 	for _, g := range s.groups {
 		if g.root != nil && (!g.single() || len(s.st.sharing) == 0) {
 			roots = []*provider{g.root}

@@ -93,11 +93,12 @@ func (s *state) filter(f filter) ([]*provider, error) {
 		}
 		list = kept
 	}
-	if f.name != "" {
+	switch {
+	case f.name != "":
 		list = single(s.byName[f.name])
-	}
-	if f.uuid != "" {
-		keep(func(p *provider) bool { return p.uuid == f.uuid })
+		keep(func(p *provider) bool { return f.uuid == "" || p.uuid == f.uuid })
+	case f.uuid != "":
+		list = single(s.providers[f.uuid])
 	}
 	if f.tree != "" {
 		in := s.providers[f.tree]

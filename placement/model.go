@@ -217,7 +217,7 @@ func decodeProvider(p *providerData, value []byte, classes, traits *names) error
 	}
 	p.name, p.parent, p.aggregates = r.Name, r.Parent, r.Aggregates
 	p.created, p.updated = r.Created, r.Updated
-	p.inventories, p.traits = nil, nil
+	p.inventories, p.traits = make([]inventory, 0, len(r.Inventories)), make([]id, 0, len(r.Traits))
 	for name, i := range r.Inventories {
 		p.inventories = append(p.inventories, inventory{classes.intern(name), i.Total, i.Reserved, i.MinUnit, i.MaxUnit, i.StepSize, i.Ratio})
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -90,6 +91,8 @@ func (s *Server) load(ctx context.Context) (int64, error) {
 	if err := fresh.apply(max(snapshot.Revision, 1), snapshot.Entries); err != nil {
 		return 0, fmt.Errorf("load the state: %w", err)
 	}
+	snapshot.Entries = nil
+	debug.FreeOSMemory() // the entries took several times what the state does
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state != nil && s.state.revision > fresh.revision {

@@ -39,6 +39,7 @@ type state struct {
 	consumers map[string]*consumer
 	projects  map[string]map[*consumer]struct{}
 	sharing   map[string][]*provider // aggregate -> sharing providers in it, by order
+	index     index
 }
 
 func newState(now time.Time) *state {
@@ -50,6 +51,7 @@ func newState(now time.Time) *state {
 		consumers: map[string]*consumer{},
 		projects:  map[string]map[*consumer]struct{}{},
 		sharing:   map[string][]*provider{},
+		index:     newIndex(),
 	}
 	s.shares = s.traits.intern(sharesTrait)
 	return s
@@ -187,13 +189,13 @@ func (s *state) putProvider(e Entry) (*provider, error) {
 		s.classes.use(p.classes(), -1)
 		s.unshare(p)
 	}
-	listed, index := p.modified != 0, p.order.index
+	listed, old := p.modified != 0, p.providerData
 	if err := decodeProvider(&p.providerData, e.Value, s.classes, s.traits); err != nil {
 		return nil, err
 	}
 	p.modified = e.Modified
 	if listed {
-		p.order.index = index // its place does not change as long as it exists
+		p.order.index = old.order.index // its place does not change as long as it exists
 	} else {
 		s.all = insertProvider(s.all, p)
 	}
@@ -201,16 +203,20 @@ func (s *state) putProvider(e Entry) (*provider, error) {
 	s.traits.use(p.traits, 1)
 	s.classes.use(p.classes(), 1)
 	s.share(p)
+	s.index.update(p, &old, &p.providerData)
 	return p, nil
 }
 
 func insertProvider(list []*provider, p *provider) []*provider {
-	at, _ := slices.BinarySearchFunc(list, p, func(a, b *provider) int { return compareProviders(a, b) })
+	if n := len(list); n == 0 || compareProviders(list[n-1], p) < 0 {
+		return append(list, p) // the newest, as nearly always
+	}
+	at, _ := slices.BinarySearchFunc(list, p, compareProviders)
 	return slices.Insert(list, at, p)
 }
 
 func dropProvider(list []*provider, p *provider) []*provider {
-	at, found := slices.BinarySearchFunc(list, p, func(a, b *provider) int { return compareProviders(a, b) })
+	at, found := slices.BinarySearchFunc(list, p, compareProviders)
 	if !found {
 		return list
 	}
@@ -256,7 +262,7 @@ func (s *state) place(p *provider) {
 }
 
 func (s *state) isListedRoot(p *provider) bool {
-	_, found := slices.BinarySearchFunc(s.roots, p, func(a, b *provider) int { return compareProviders(a, b) })
+	_, found := slices.BinarySearchFunc(s.roots, p, compareProviders)
 	return found
 }
 
@@ -275,6 +281,7 @@ func (s *state) removeProvider(uuid string) {
 	s.traits.use(p.traits, -1)
 	s.classes.use(p.classes(), -1)
 	s.unshare(p)
+	s.index.update(p, &p.providerData, &providerData{})
 	delete(s.providers, uuid)
 	if s.byName[p.name] == p {
 		delete(s.byName, p.name)

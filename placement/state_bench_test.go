@@ -49,7 +49,7 @@ func stateOf(tb testing.TB, entries []Entry) *state {
 const maxProvider = 1000
 
 func TestAProviderTakesLittleMemory(t *testing.T) {
-	const n = 20_000
+	const n = 5000
 	entries := hostEntries(n)
 	before := live()
 	st := stateOf(t, entries)
