@@ -81,10 +81,13 @@ type cloud struct {
 	stop   func()
 }
 
-func newCloud(t *testing.T) *cloud {
+func newCloud(t *testing.T) *cloud { return newFaultyCloud(t, nil) }
+
+// newFaultyCloud is one whose hypervisor calls fault before each operation.
+func newFaultyCloud(t *testing.T, fault func(context.Context, string, croft.InstanceID) error) *cloud {
 	t.Helper()
 	server := etcdtest.Server(t)
-	hv, err := sim.New(sim.Config{})
+	hv, err := sim.New(sim.Config{Fault: fault})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,6 +318,21 @@ func TestAGuestThatCrashesIsStartedAgain(t *testing.T) {
 	c.await(inst, croft.StateFailed) // right after its start: not in a loop
 	agent.Expire(inst.ID)
 	agent.Resync(t.Context())
+	c.await(inst, croft.StateRunning)
+}
+
+func TestAStartThatFailedWasNoStart(t *testing.T) {
+	var once sync.Once
+	c := newFaultyCloud(t, func(_ context.Context, op string, _ croft.InstanceID) (err error) {
+		if op == sim.OpStart {
+			once.Do(func() { err = croft.Errorf(croft.Unavailable, "interrupted") })
+		}
+		return err
+	})
+	agent := c.start()
+	inst := c.request("web")
+	c.await(inst, croft.StateFailed)
+	agent.Resync(t.Context()) // at once, with no regard to a start that never was
 	c.await(inst, croft.StateRunning)
 }
 

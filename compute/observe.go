@@ -39,6 +39,7 @@ func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure er
 		return
 	}
 	seen := croft.Observation{State: stateOf(domain), Addresses: domain.Addresses}
+	a.await(o.Instance, seen.State == croft.StateBooting)
 	switch seen.State {
 	case croft.StateBooting:
 		seen.Addresses = domain.Reserved
@@ -107,7 +108,6 @@ func (a *Agent) observe(ctx context.Context, o croft.Order, m *memory, seen crof
 			a.Log.Info("observed", "instance", o.Instance, "host", a.Host.ID, "state", string(seen.State))
 		}
 		m.observed, m.known = seen, true
-		a.await(o.Instance, seen.State == croft.StateBooting)
 	case !errors.Is(err, croft.Conflict):
 		m.known = false
 		a.await(o.Instance, true)

@@ -130,10 +130,10 @@ func (a *Agent) start(ctx context.Context, o croft.Order, m *memory) error {
 		return err
 	}
 	a.observe(ctx, o, m, croft.Observation{State: croft.StateBooting, Addresses: domain.Reserved})
-	m.started = time.Now()
 	if err := a.Hypervisor.Start(ctx, o.Instance); err != nil {
 		return err
 	}
+	m.started = time.Now() // one that failed, or was interrupted, was no start
 	m.note(croft.EventRunning)
 	return nil
 }
