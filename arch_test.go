@@ -99,6 +99,12 @@ var rules = []rule{
 	{
 		packages: []string{"croft/..."},
 		except:   testHelpers,
+		mayNot:   testHelpers,
+		reason:   "test helpers carry the testing package and must not ship",
+	},
+	{
+		packages: []string{"croft/..."},
+		except:   append([]string{"croft/internal/deps"}, testHelpers...),
 		mayNot:   []string{"testing", "testing/...", "github.com/google/go-cmp/...", "go.uber.org/goleak", "github.com/rogpeppe/go-internal/..."},
 		reason:   "what ships must not carry what tests",
 	},
@@ -106,9 +112,10 @@ var rules = []rule{
 
 // testHelpers are packages that only tests import.
 var testHelpers = []string{
-	"croft/hypervisor/hvtest", "croft/schedule/scheduletest", "croft/etcdstore/etcdtest", "croft/compute/computetest",
-	"croft/placementclient/placementtest", "croft/internal/placementoracle", "croft/internal/libvirttest", "croft/internal/deps",
-	"croft/placement/placementtest", "croft/test/...",
+	"croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/libvirttest", "croft/internal/placementcheck",
+	"croft/internal/placementoracle", "croft/internal/wire", "croft/placement/transfer/transfertest",
+	"croft/placementclient/placementtest", "croft/schedule/scheduletest",
+	"croft/bench/...", "croft/test/...",
 }
 
 // longFiles may have more than maxLines lines, for the reason given.
@@ -179,6 +186,7 @@ func TestRulesCatch(t *testing.T) {
 		{"the binary may join everything", "croft/cmd/croft", "croft/hypervisor/libvirt", false},
 		{"nothing stands on the binary", "croft/test/e2e", "croft/cmd/croft", true},
 		{"what ships carries no test library", "croft/schedule", "testing", true},
+		{"nor a helper of tests", "croft/cmd/croft", "croft/hypervisor/hvtest", true},
 		{"a name that only begins alike is another package", "croft/computer", "croft/etcdstore", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
