@@ -24,7 +24,7 @@ type Config struct {
 	Provider  croft.Provider    // what the host offers; ID is Host.ID
 	Dir       string            // required: one directory per instance is made below it
 	NICs      []NIC             // of guests that name no networks; addresses are filled in per instance
-	Networks  map[string]NIC    // what guests may be on by name, beside DefaultNetworks
+	Networks  map[string]NIC    // what guests may be on by name, beside croft.DefaultNetworks
 
 	Orders     Orders
 	Registry   Registry

@@ -246,7 +246,7 @@ func (a *Agent) nics(o croft.Order) ([]NIC, error) {
 	for _, name := range o.Spec.Networks {
 		nic, ok := a.Networks[name]
 		switch {
-		case name == DefaultNetworks:
+		case name == croft.DefaultNetworks:
 			all = append(all, a.NICs...)
 		case ok:
 			all = append(all, nic)

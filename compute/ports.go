@@ -147,10 +147,6 @@ type NIC struct {
 	Bridge  string // host bridge; used where Network is empty
 }
 
-// DefaultNetworks is the name, in a Spec, of the networks that a host gives to
-// instances which name none.
-const DefaultNetworks = "default"
-
 // Power is whether a domain runs.
 type Power string
 

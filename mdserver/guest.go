@@ -35,6 +35,7 @@ type Guest struct {
 	Tags      map[string]string
 	IMDS      croft.IMDS         // what the server asks of readers; optional where empty
 	Vendor    []byte             // what the host's operator adds to every guest's set-up; text
+	HostKey   string             // private key of its SSH server, in PEM; its own where empty
 	Address   netip.Addr         // the zero address where it is not known yet
 	MACs      []net.HardwareAddr // of its network interfaces, in order
 }
@@ -52,8 +53,26 @@ func FromOrder(o croft.Order) Guest {
 		UserData:  o.Spec.UserData,
 		Tags:      o.Spec.Tags,
 		IMDS:      o.Spec.IMDS,
+		HostKey:   o.Spec.HostKey,
 		MACs:      []net.HardwareAddr{o.Instance.MAC(0)},
 	}
+}
+
+// MACs are those of the interfaces that an order's instance has on a host that
+// gives so many to instances which name no networks.
+func MACs(o croft.Order, usual int) []net.HardwareAddr {
+	n := max(usual, 1)
+	if len(o.Spec.Networks) > 0 {
+		n = len(o.Spec.Networks)
+		if slices.Contains(o.Spec.Networks, croft.DefaultNetworks) {
+			n += max(usual, 1) - 1
+		}
+	}
+	var all []net.HardwareAddr
+	for i := range n {
+		all = append(all, o.Instance.MAC(i))
+	}
+	return all
 }
 
 // Hostname is the instance's name as a DNS label (RFC 1123): what is not a letter,

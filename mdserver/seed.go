@@ -28,7 +28,7 @@ const (
 // Seeds makes the metadata disks of one host's instances.
 type Seeds struct {
 	Zone   string // the host's location
-	NICs   int    // network interfaces of every instance; 1 where it is 0
+	NICs   int    // network interfaces of instances that name no networks; 1 where it is 0
 	Vendor []byte // what the host's operator adds to every guest's set-up
 	Server bool   // the host runs a metadata server
 	Disk   bool   // instances that leave the choice open get a disk all the same
@@ -66,9 +66,7 @@ func (s Seeds) WriteSeed(ctx context.Context, w io.Writer, o croft.Order) error 
 	}
 	g := FromOrder(o)
 	g.Zone, g.Vendor = s.Zone, s.Vendor
-	for n := 1; n < s.NICs; n++ {
-		g.MACs = append(g.MACs, o.Instance.MAC(n))
-	}
+	g.MACs = MACs(o, s.NICs)
 	if o.Spec.Metadata == croft.MetadataConfigDrive {
 		return WriteConfigDrive(w, g)
 	}
@@ -83,7 +81,7 @@ func (s Seeds) WriteSeed(ctx context.Context, w io.Writer, o croft.Order) error 
 func WriteSeed(w io.Writer, g Guest) error {
 	files, err := seedFiles(g)
 	if err == nil {
-		err = writeDisk(w, seedLabel, files)
+		err = writeDisk(w, seedLabel, g.withHostKey(files))
 	}
 	if err != nil {
 		return fmt.Errorf("write the metadata disk of %s: %w", g.ID, err)
@@ -98,10 +96,18 @@ func WriteConfigDrive(w io.Writer, g Guest) error {
 	for _, n := range openstackFiles(g, randomSeed) {
 		files = append(files, seedFile{"openstack/latest/" + n.name, n.body()})
 	}
-	if err := writeDisk(w, configDriveLabel, files); err != nil {
+	if err := writeDisk(w, configDriveLabel, g.withHostKey(files)); err != nil {
 		return fmt.Errorf("write the metadata disk of %s: %w", g.ID, err)
 	}
 	return nil
+}
+
+// withHostKey adds the SSH server's key for guests that have no cloud-init.
+func (g Guest) withHostKey(files []seedFile) []seedFile {
+	if g.HostKey == "" {
+		return files
+	}
+	return append(files, seedFile{croftDir + "/" + hostKeyFile, []byte(g.HostKey)})
 }
 
 func writeDisk(w io.Writer, label string, files []seedFile) (err error) {

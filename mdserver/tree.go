@@ -45,7 +45,11 @@ func (n node) as(shown string) node {
 
 // tree is everything that a guest can read. client is what the reader calls itself.
 func tree(g Guest, client string, seed func() []byte) node {
-	return dir("", append(ec2(g, client), lazyDir("openstack", func() []node { return openstack(g, seed) }))...)
+	nodes := append(ec2(g, client), lazyDir("openstack", func() []node { return openstack(g, seed) }))
+	if files := g.croftFiles(); files != nil {
+		nodes = append(nodes, dir(croftDir, files...))
+	}
+	return dir("", nodes...)
 }
 
 // find walks down a path. Slashes may be doubled, and may end it or not, since

@@ -61,6 +61,9 @@ func (a *attempt) place(ctx context.Context) (Decision, error) {
 // error and no host: none was left.
 func (a *attempt) round(ctx context.Context, limit int) (seen int, d Decision, err error) {
 	candidates, err := a.Claims.Candidates(ctx, a.query.Encode(), limit)
+	if unknown := a.unknownNetwork(ctx, err); unknown != nil {
+		err = unknown
+	}
 	if err != nil || len(candidates) == 0 {
 		return 0, Decision{}, err
 	}

@@ -128,6 +128,7 @@ func judge(q Query, p croft.Provider) verdict {
 	for _, class := range slices.Sorted(maps.Keys(total)) {
 		v.amount(class, total[class], p)
 	}
+	v.root(q, p)
 	for _, g := range q.Groups {
 		v.traits(g, p)
 		v.place(g, p)
@@ -150,6 +151,24 @@ func (v *verdict) amount(class croft.ResourceClass, want int64, p croft.Provider
 		v.add(kind+" step", 1.5, "gives %s in steps of %d, and %d is asked for", class, inv.StepSize, want)
 	case free < want:
 		v.add(kind+" short", float64(want-free)/float64(want), "%d short of %s %d", want-free, class, want)
+	}
+}
+
+// root judges what the host itself must have or must not.
+func (v *verdict) root(q Query, p croft.Provider) {
+	for _, word := range q.RootRequired {
+		name, forbidden := strings.CutPrefix(word, "!")
+		has := slices.Contains(p.Traits, croft.Trait(name))
+		network, isNetwork := croft.NetworkOf(croft.Trait(name))
+		switch {
+		case forbidden && has:
+			v.add(word, 2, "has %s, which is forbidden", name)
+		case forbidden || has:
+		case isNetwork:
+			v.add(word, 2, "has no network %s", network)
+		default:
+			v.add(word, 2, "lacks %s", name)
+		}
 	}
 }
 

@@ -23,6 +23,34 @@ func (s *Scheduler) Start(ctx context.Context, project croft.Project, idOrName s
 	return s.turn(ctx, project, idOrName, "start", croft.WantRunning)
 }
 
+// Reboot orders an instance to be shut down and booted again, or, where it is
+// stopped, to be booted. Conflict: as for Stop.
+func (s *Scheduler) Reboot(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
+	return s.anew(ctx, project, idOrName, "reboot", func(o *croft.Order) { o.Rebooted = o.Generation })
+}
+
+// Rebuild orders an instance to get a fresh disk, made of its image, and to be
+// booted from it. It keeps its host, its claim and its addresses; what was on the
+// disk is gone once the image is there. Conflict: as for Stop.
+func (s *Scheduler) Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
+	return s.anew(ctx, project, idOrName, "rebuild", func(o *croft.Order) { o.Rebuilt = o.Generation })
+}
+
+// anew orders an instance to run, with what change adds to the order.
+func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, verb string, change func(*croft.Order)) (inst croft.Instance, err error) {
+	err = s.change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
+		inst = st.Instance
+		if inst.State != croft.StateScheduled {
+			return false, croft.Errorf(croft.Conflict, "it is %s", inst.State)
+		}
+		order := s.order(inst, inst.Host, croft.WantRunning)
+		change(&order)
+		inst, err = s.Records.Reorder(ctx, inst, order)
+		return true, err
+	})
+	return inst, err
+}
+
 // turn orders what is wanted from now on, and nothing where it is wanted already,
 // unless that failed: a new order is a new attempt.
 func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, verb string, want croft.Want) (inst croft.Instance, err error) {

@@ -32,6 +32,42 @@ func (c *cloud) wanted(t *testing.T, inst croft.Instance) (croft.Want, int64) {
 	return o.Want, o.Generation
 }
 
+// TestRebootAndRebuildOutlastLaterOrders: what is to be done anew is in every later
+// order too, so that an agent which missed the first one still does it.
+func TestRebootAndRebuildOutlastLaterOrders(t *testing.T) {
+	c := newCloud(t, 1)
+	inst := scheduled(t, c, "web")
+	for _, step := range []struct {
+		do                            func(context.Context, croft.Project, string) (croft.Instance, error)
+		generation, rebooted, rebuilt int64
+	}{
+		{c.Reboot, 2, 2, 0},
+		{c.Rebuild, 3, 2, 3},
+		{c.Stop, 4, 2, 3},
+		{c.Reboot, 5, 5, 3},
+	} {
+		got, err := step.do(t.Context(), croft.DefaultProject, "web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := c.store.Order(t.Context(), c.hosts[0], inst.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Generation != step.generation || o.Rebooted != step.rebooted || o.Rebuilt != step.rebuilt {
+			t.Errorf("ordered generation %d, reboot at %d, rebuild at %d; want %+v", o.Generation, o.Rebooted, o.Rebuilt, step)
+		}
+		if got.Generation != o.Generation || got.Rebooted != o.Rebooted || got.Rebuilt != o.Rebuilt {
+			t.Errorf("the record says %+v and the order %+v", got, o)
+		}
+	}
+	if _, err := c.Destroy(t.Context(), croft.DefaultProject, "web", false); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Rebuild(t.Context(), croft.DefaultProject, "web")
+	wantKind(t, err, croft.Conflict)
+}
+
 func TestStopAndStart(t *testing.T) {
 	c := newCloud(t, 1)
 	inst := scheduled(t, c, "web")

@@ -43,6 +43,16 @@ type View interface {
 	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
 }
 
+// Keys is where projects keep public SSH keys, by name.
+type Keys interface {
+	// AddKey stores a key. Conflict: the project has one of this name.
+	AddKey(ctx context.Context, k Key) error
+	// ListKeys returns a project's keys, by name.
+	ListKeys(ctx context.Context, project croft.Project) ([]Key, error)
+	// RemoveKey removes a key; instances that have it keep it. NotFound.
+	RemoveKey(ctx context.Context, project croft.Project, name string) error
+}
+
 // Claims is the part of the Placement API that the scheduler needs.
 type Claims interface {
 	// Candidates returns at most limit ways to satisfy the query, a Placement query

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/hostkey"
 )
 
 // Config joins a Scheduler to the rooms that it needs.
@@ -50,6 +51,13 @@ type Request struct {
 	Image    string
 	Keys     []string
 	UserData []byte
+
+	Metadata croft.Metadata // MetadataAuto where empty
+	IMDS     croft.IMDS     // IMDSOptional where empty
+	Tags     map[string]string
+
+	Networks  []string // of hosts, by name; the host's usual ones where empty
+	Ephemeral bool
 }
 
 // Decision is what became of a request: an instance and the host that was told.
@@ -75,7 +83,7 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (Decision, error) {
 	if err != nil {
 		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
-	a := &attempt{Scheduler: s, inst: inst, query: r.Query, dropped: map[croft.HostID]string{}}
+	a := &attempt{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), dropped: map[croft.HostID]string{}}
 	decision, err := a.place(ctx)
 	if err == nil {
 		s.Log.Info("instance scheduled", "instance", inst.ID, "host", decision.Host.ID)
@@ -105,10 +113,18 @@ func (r Request) record() (croft.Instance, error) {
 	if r.Image == "" {
 		return inst, croft.Errorf(croft.Invalid, "schedule %s: no image is named", inst.Name)
 	}
-	if len(r.UserData) > croft.MaxUserData {
-		return inst, croft.Errorf(croft.Invalid, "schedule %s: the user-data has %d bytes, and %d are the most an instance may carry",
-			inst.Name, len(r.UserData), croft.MaxUserData)
+	inst.Spec.Metadata, inst.Spec.IMDS, inst.Spec.Tags = r.Metadata, r.IMDS, r.Tags
+	if err := CheckGuest(inst.Spec); err != nil {
+		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
+	if err := checkNetworks(r.Networks); err != nil {
+		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
+	}
+	var err error
+	if inst.Spec.HostKey, err = hostkey.New(); err != nil {
+		return inst, fmt.Errorf("make the host key of %s: %w", inst.Name, err)
+	}
+	inst.Spec.Networks, inst.Spec.Ephemeral = r.Networks, r.Ephemeral
 	return inst, r.Query.bootable()
 }
 

@@ -22,6 +22,19 @@ type Goal func(*croft.Status) (reached bool, err error)
 // Running is reached when the guest runs and has an address.
 func Running(st *croft.Status) (bool, error) { return observed(st, croft.StateRunning) }
 
+// Ready is reached when the guest runs and has reported that its set-up is done. A
+// set-up that failed is an error, and no *Failure: the host did its part.
+func Ready(st *croft.Status) (bool, error) {
+	running, err := Running(st)
+	if err != nil || !running || st.Observation.CloudInit == nil {
+		return false, err
+	}
+	if told := st.Observation.CloudInit; told.State == croft.CloudInitFailed {
+		return false, fmt.Errorf("it runs, and its set-up failed: %s; `schedule console %s` has what the guest said", cmp.Or(told.Error, "the guest gives no reason"), st.Instance.Name)
+	}
+	return true, nil
+}
+
 // Stopped is reached when the domain is shut off.
 func Stopped(st *croft.Status) (bool, error) { return observed(st, croft.StateStopped) }
 

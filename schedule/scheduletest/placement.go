@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"croft"
@@ -61,6 +62,15 @@ func (p *Placement) fault(ctx context.Context, method string) error {
 	return planned[0]()
 }
 
+// AddTrait gives a provider one more trait.
+func (p *Placement) AddTrait(host croft.HostID, t croft.Trait) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	provider := p.providers[host]
+	provider.Traits = append(slices.Clone(provider.Traits), t)
+	p.providers[host] = provider
+}
+
 // Claimed lists the instances that hold a claim.
 func (p *Placement) Claimed() []croft.InstanceID {
 	p.mu.Lock()
@@ -101,6 +111,11 @@ func (p *Placement) Candidates(ctx context.Context, query string, limit int) ([]
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, word := range q.RootRequired {
+		if !p.anyHas(croft.Trait(strings.TrimPrefix(word, "!"))) {
+			return nil, croft.Errorf(croft.Invalid, "No such trait(s): %s.", word)
+		}
+	}
 	var found []croft.Candidate
 	for _, host := range p.order {
 		if len(found) < limit && p.fits(host, q.Total()) && qualified(p.providers[host], q) {
@@ -110,9 +125,24 @@ func (p *Placement) Candidates(ctx context.Context, query string, limit int) ([]
 	return found, nil
 }
 
+func (p *Placement) anyHas(t croft.Trait) bool {
+	for _, provider := range p.providers {
+		if slices.Contains(provider.Traits, t) {
+			return true
+		}
+	}
+	return false
+}
+
 // qualified tells whether a provider has the traits that a query names.
 func qualified(provider croft.Provider, q schedule.Query) bool {
 	has := func(t croft.Trait) bool { return slices.Contains(provider.Traits, t) }
+	for _, word := range q.RootRequired {
+		name, forbidden := strings.CutPrefix(word, "!")
+		if has(croft.Trait(name)) == forbidden {
+			return false
+		}
+	}
 	for _, g := range q.Groups {
 		for _, set := range g.Required {
 			if !slices.ContainsFunc(set, has) {

@@ -1,0 +1,38 @@
+// Package hostkey makes the key that a guest's SSH server proves itself with, so
+// that who made the guest can verify the very first connection to it.
+package hostkey
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"croft"
+)
+
+// New makes a private key: ed25519, in OpenSSH's PEM, which sshd, cloud-init and
+// dropbear's converter all read.
+func New() (string, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		return "", err
+	}
+	return string(pem.EncodeToMemory(block)), nil
+}
+
+// Public returns the public key of a private one as known_hosts has it after the
+// host, such as ssh-ed25519 AAAA. Invalid: it is no private key.
+func Public(private string) (string, error) {
+	signer, err := ssh.ParsePrivateKey([]byte(private))
+	if err != nil {
+		return "", croft.Errorf(croft.Invalid, "the instance's host key cannot be read: %w", err)
+	}
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))), nil
+}

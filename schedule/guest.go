@@ -1,0 +1,67 @@
+package schedule
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"croft"
+	"croft/internal/nearest"
+	"croft/internal/userdata"
+)
+
+// The sources of metadata and the demands on its readers that may be asked for.
+var (
+	Metadata = []string{string(croft.MetadataAuto), string(croft.MetadataServer), string(croft.MetadataNoCloud), string(croft.MetadataConfigDrive)}
+	IMDS     = []string{string(croft.IMDSOptional), string(croft.IMDSRequired), string(croft.IMDSOff)}
+)
+
+// How much an instance may have of tags.
+const (
+	maxTags    = 50
+	maxTagKey  = 128
+	maxTagText = 256
+)
+
+// CheckGuest finds what is wrong with that part of a spec which is for the guest.
+// Everything it returns is Invalid.
+func CheckGuest(s croft.Spec) error {
+	if s.Metadata != "" && !slices.Contains(Metadata, string(s.Metadata)) {
+		return croft.Errorf(croft.Invalid, "metadata is %q: use %s%s", s.Metadata, oneOf(Metadata), nearest.Hint(string(s.Metadata), Metadata))
+	}
+	if s.IMDS != "" && !slices.Contains(IMDS, string(s.IMDS)) {
+		return croft.Errorf(croft.Invalid, "imds is %q: use %s%s", s.IMDS, oneOf(IMDS), nearest.Hint(string(s.IMDS), IMDS))
+	}
+	if s.Metadata == croft.MetadataServer && s.IMDS == croft.IMDSOff {
+		return croft.Errorf(croft.Invalid, "imds is off and metadata is to come from the server: nothing would")
+	}
+	if err := checkTags(s.Tags); err != nil {
+		return err
+	}
+	return userdata.Check(s.UserData)
+}
+
+func oneOf(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+func checkTags(tags map[string]string) error {
+	if len(tags) > maxTags {
+		return croft.Errorf(croft.Invalid, "%d tags are too many: at most %d", len(tags), maxTags)
+	}
+	for key, text := range tags {
+		switch {
+		case key == "" || len(key) > maxTagKey || !isPrintable(key):
+			return croft.Errorf(croft.Invalid, "the tag %q: a key has 1 to %d bytes that can be printed", key, maxTagKey)
+		case len(text) > maxTagText || !isPrintable(text):
+			return croft.Errorf(croft.Invalid, "the tag %s: a value has at most %d bytes that can be printed", key, maxTagText)
+		}
+	}
+	return nil
+}
+
+func isPrintable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+}

@@ -1,0 +1,46 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/internal/nearest"
+)
+
+// Key is a public SSH key that a project keeps under a name.
+type Key struct {
+	Project croft.Project `json:"project"`
+	Name    string        `json:"name"`
+	Line    string        `json:"line"` // as in authorized_keys
+	Added   time.Time     `json:"added"`
+}
+
+// FindKeys returns the lines of the keys that have these names, in their order.
+// NotFound: one of them has none; the error proposes the nearest.
+func FindKeys(ctx context.Context, store Keys, project croft.Project, names []string) ([]string, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	all, err := store.ListKeys(ctx, project)
+	if err != nil {
+		return nil, fmt.Errorf("find the key %s: %w", strings.Join(names, ", "), err)
+	}
+	lines := map[string]string{}
+	var known []string
+	for _, k := range all {
+		lines[k.Name] = k.Line
+		known = append(known, k.Name)
+	}
+	var found []string
+	for _, name := range names {
+		line, ok := lines[name]
+		if !ok {
+			return nil, croft.Errorf(croft.NotFound, "there is no key %q, neither a file nor one that `croft key list` shows%s", name, nearest.Hint(name, known))
+		}
+		found = append(found, line)
+	}
+	return found, nil
+}

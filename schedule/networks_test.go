@@ -1,0 +1,51 @@
+package schedule_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"croft"
+	"croft/schedule"
+)
+
+func TestARequestForANetworkGoesToAHostThatHasIt(t *testing.T) {
+	c := newCloud(t, 3, 3)
+	c.placement.AddTrait(c.hosts[1], croft.NetworkTrait("lab"))
+	for range 3 {
+		r := request(t, "")
+		r.Networks = []string{"default", "lab"}
+		d, err := c.Request(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Host.ID != c.hosts[1] || !slices.Equal(d.Instance.Spec.Networks, r.Networks) {
+			t.Errorf("it is on host %s, on the networks %v; want %s", d.Host.ID, d.Instance.Spec.Networks, c.hosts[1])
+		}
+	}
+	for name, kind := range map[string]croft.Kind{"lbb": croft.NotFound, "La b": croft.Invalid} {
+		r := request(t, "")
+		r.Networks = []string{name}
+		_, err := c.Request(t.Context(), r)
+		wantKind(t, err, kind)
+		if kind == croft.NotFound && !strings.Contains(err.Error(), `did you mean "lab"`) {
+			t.Errorf("it says %v", err)
+		}
+	}
+}
+
+func TestAHostWithoutTheNetworkIsTold(t *testing.T) {
+	q, err := schedule.ParseQuery("resources=VCPU:1,MEMORY_MB:1,DISK_GB:1&root_required=CUSTOM_CROFT_NET_LAB,!CUSTOM_SLOW")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inv := croft.Inventory{Total: 9, MaxUnit: 9, MinUnit: 1, StepSize: 1, AllocationRatio: 1}
+	p := croft.Provider{ID: "h", Name: "h", Traits: []croft.Trait{"CUSTOM_SLOW"}, Inventories: map[croft.ResourceClass]croft.Inventory{
+		croft.VCPU: inv, croft.MemoryMB: inv, croft.DiskGB: inv,
+	}}
+	got := schedule.Explain(q, []croft.Provider{p}, map[croft.HostID]croft.Host{"h": {ID: "h", Alive: true}}, nil)
+	want := []string{"has CUSTOM_SLOW, which is forbidden", "has no network lab"}
+	if len(got.Rows) != 1 || !slices.Equal(got.Rows[0].Missing, want) {
+		t.Errorf("got %+v, want %q", got.Rows, want)
+	}
+}
