@@ -48,6 +48,8 @@ func TestScripts(t *testing.T) {
 			"cloud":        startCloud,
 			"host":         changeHost,
 			"nothing-left": nothingLeft,
+			"free-port":    freePort,
+			"ask":          ask,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[cloudKey{}] = &scriptCloud{}

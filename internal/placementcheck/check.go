@@ -133,7 +133,7 @@ func (k *Check) ended() (n int) {
 // do sends a request and notes it. Private says that nobody else changes its consumers.
 func (k *Check) do(ctx context.Context, g, client int, q request, private bool) answer {
 	call := time.Since(k.start)
-	a, err := k.caller.call(context.WithoutCancel(ctx), k.groups[g], q)
+	a, err := k.caller.call(ctx, k.groups[g], q)
 	back := time.Since(k.start)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -196,8 +196,8 @@ func (k *Check) search(g int) error {
 func (k *Check) String() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return fmt.Sprintf("%d done, %d refused for capacity, %d for a generation, %d found nothing to delete, %d without an answer, %d not sent",
-		k.counts[done], k.counts[full], k.counts[stale], k.counts[absent], k.counts[unknown], k.counts[unsent])
+	return fmt.Sprintf("%d done, %d refused for capacity, %d for a generation, %d found nothing to delete, %d without an answer",
+		k.counts[done], k.counts[full], k.counts[stale], k.counts[absent], k.counts[unknown])
 }
 
 // Done counts the requests that were done: a check in which nothing happens shows nothing.

@@ -1,7 +1,6 @@
 package placementcheck
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // group is two providers and the consumers that use nothing else. Groups have nothing
@@ -33,7 +33,8 @@ type caller struct {
 
 // send returns the status and the body. A server that left a request unanswered gets
 // the next when it says that it is ready, as a load balancer does it; where one does
-// not even listen the next one is asked, as nothing has been sent.
+// not even listen the next one is asked, as nothing has been sent. That goes on until
+// one takes the request, or ctx ends.
 func (c *caller) send(ctx context.Context, method, path string, body any) (int, []byte, error) {
 	text := ""
 	if body != nil {
@@ -43,24 +44,28 @@ func (c *caller) send(ctx context.Context, method, path string, body any) (int, 
 		}
 		text = string(b)
 	}
-	var refused error
-	for _, i := range rand.Perm(len(c.servers)) {
-		if c.suspect[i].Load() && !c.ready(ctx, i) {
-			continue
+	for {
+		for _, i := range rand.Perm(len(c.servers)) {
+			if c.suspect[i].Load() && !c.ready(ctx, i) {
+				continue
+			}
+			status, out, err := c.sendTo(context.WithoutCancel(ctx), c.servers[i], method, path, text)
+			if err != nil || status == http.StatusServiceUnavailable {
+				c.suspect[i].Store(true)
+			}
+			if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "dial" {
+				return status, out, err
+			}
 		}
-		status, out, err := c.sendTo(ctx, c.servers[i], method, path, text)
-		if err != nil || status == http.StatusServiceUnavailable {
-			c.suspect[i].Store(true)
+		select {
+		case <-ctx.Done():
+			return 0, nil, errUnsent
+		case <-time.After(20 * time.Millisecond):
 		}
-		if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "dial" {
-			return status, out, err
-		}
-		refused = fmt.Errorf("%w: %w", errUnsent, err)
 	}
-	return 0, nil, cmp.Or(refused, errUnsent)
 }
 
-// errUnsent says that no server took a request.
+// errUnsent says that no server took a request before ctx ended.
 var errUnsent = errors.New("no server is ready")
 
 func (c *caller) ready(ctx context.Context, i int) bool {

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// free-port NAME sets a variable to a port that nobody listens on.
+func freePort(ts *testscript.TestScript, _ bool, args []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	ts.Check(err)
+	ts.Check(l.Close())
+	ts.Setenv(args[0], port)
+}
+
+// ask STATUS METHOD URL sends a request with $TOKEN, or the token admin, once somebody
+// listens there and is ready, and wants that status. The body is in the file answer.
+func ask(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	status, body := answerOf(ts, args[1], args[2])
+	for deadline := time.Now().Add(time.Minute); status == 0 || status == http.StatusServiceUnavailable && want != status; {
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s %s: no answer: %d %s", args[1], args[2], status, body)
+		}
+		<-time.After(20 * time.Millisecond)
+		status, body = answerOf(ts, args[1], args[2])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("answer"), body, 0o600))
+	if status != want {
+		ts.Fatalf("%s %s: %d, want %d: %s", args[1], args[2], status, want, body)
+	}
+}
+
+// answerOf returns status 0 where there is no answer.
+func answerOf(ts *testscript.TestScript, method, url string) (int, []byte) {
+	req, err := http.NewRequest(method, url, nil)
+	ts.Check(err)
+	token := ts.Getenv("TOKEN")
+	if token == "" {
+		token = "admin"
+	}
+	req.Header.Set("X-Auth-Token", token)
+	req.Header.Set("OpenStack-API-Version", "placement latest")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, []byte(err.Error())
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	return resp.StatusCode, body
+}
