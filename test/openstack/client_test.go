@@ -1,0 +1,172 @@
+package openstack_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"croft/etcdstore/etcdtest"
+	"croft/internal/placementoracle"
+	"croft/placement"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// packages are what Debian calls the client and its part for Placement.
+const packages = "python3-openstackclient python3-osc-placement"
+
+// ids are what the commands name things by.
+var ids = map[string]string{
+	"SITE":  "a0000000-0000-4000-8000-000000000001",
+	"HOST1": "a0000000-0000-4000-8000-000000000002",
+	"HOST2": "a0000000-0000-4000-8000-000000000003",
+	"DISK":  "a0000000-0000-4000-8000-000000000004",
+	"NONE":  "a0000000-0000-4000-8000-000000000009",
+	"GROUP": "b0000000-0000-4000-8000-000000000001",
+	"GUEST": "c0000000-0000-4000-8000-000000000001",
+	"OTHER": "c0000000-0000-4000-8000-000000000002",
+	"THIRD": "c0000000-0000-4000-8000-000000000003",
+	// The original remembers a consumer whose first claim named no provider that there is,
+	// and refuses the next one for that; croft does not.
+	"FOURTH": "c0000000-0000-4000-8000-000000000004",
+}
+
+// serve runs croft's Placement on an etcd of its own and returns its address.
+func serve(t *testing.T) string {
+	t.Helper()
+	server, err := placement.New(placement.Config{Store: etcdtest.Start(t).Placement(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	web := httptest.NewServer(server.Handler())
+	t.Cleanup(func() {
+		web.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	if err := server.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return web.URL
+}
+
+// front is a server in front of the original, whose own closes every connection without
+// saying so, which the client takes badly.
+func front(t *testing.T, endpoint string) string {
+	t.Helper()
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = &http.Transport{DisableKeepAlives: true}
+	web := httptest.NewServer(proxy)
+	t.Cleanup(web.Close)
+	return web.URL
+}
+
+// TestTheClientDoesTheSameWithBoth gives both servers the same commands, by the oldest
+// version that names users of claims, by one with trees, and by the newest.
+func TestTheClientDoesTheSameWithBoth(t *testing.T) {
+	if _, err := exec.LookPath("openstack"); err != nil {
+		t.Skipf("openstack is not installed: apt-get install %s", packages)
+	}
+	original, ours := front(t, placementoracle.Start(t)), serve(t)
+	for _, version := range []string{"1.12", "1.29", "1.39"} {
+		t.Run(version, func(t *testing.T) {
+			commands := script(t, version)
+			want, got := told(t, original, version, commands), told(t, ours, version, commands)
+			if len(want) != len(commands) {
+				t.Fatalf("%d answers to %d commands:\n%q", len(want), len(commands), want)
+			}
+			refused := 0
+			for i, command := range commands {
+				if i >= len(got) {
+					t.Fatalf("croft answered %d of %d commands", len(got), len(commands))
+				}
+				if strings.Contains(want[i], "(HTTP 4") {
+					refused++
+				}
+				if diff := cmp.Diff(want[i], got[i]); diff != "" {
+					t.Errorf("openstack %s\n(-original +croft):\n%s", command, diff)
+				}
+			}
+			if refused < 20 || refused > len(commands)/2 {
+				t.Errorf("%d of %d commands were refused, which shows little:\n%s", refused, len(commands), strings.Join(want, ""))
+			}
+		})
+	}
+}
+
+// script reads the commands that are for a version.
+func script(t *testing.T, version string) []string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/commands")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		commands = append(commands, os.Expand(line, func(name string) string {
+			if name == "TYPE" && version == "1.39" {
+				return "--consumer-type INSTANCE"
+			}
+			// The original remembers consumers that have nothing any more: each version has its own.
+			return strings.Replace(ids[name], "c0000000", "c00000"+version[2:], 1)
+		}))
+	}
+	return commands
+}
+
+// mark is a command that does not exist; what the client says of it parts the answers.
+const mark = "mark-between-answers"
+
+var (
+	marked = regexp.MustCompile(`(?m)^openstack: '` + mark + `' is not an openstack command.*\n(Did you mean one of these\?\n(  .*\n)*)?`)
+	// The original gives what is in dictionaries in no order.
+	dictionary = regexp.MustCompile(`\{'[A-Z_a-z]+': \d+(, '[A-Z_a-z]+': \d+)*\}`)
+	request    = regexp.MustCompile(`req-[0-9a-f-]{36}`)
+)
+
+// told gives the client commands, all in one process since it starts slowly, and
+// returns what it said to each.
+func told(t *testing.T, endpoint, version string, commands []string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "openstack")
+	cmd.Stdin = strings.NewReader(strings.Join(commands, "\n"+mark+"\n") + "\n" + mark + "\n")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LC_ALL=C.UTF-8", "PYTHONUNBUFFERED=1",
+		"OS_AUTH_TYPE=admin_token", "OS_ENDPOINT=" + endpoint, "OS_TOKEN=admin", "OS_PLACEMENT_API_VERSION=" + version}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("openstack: %v\n%s", err, out.String())
+	}
+	text := request.ReplaceAllString(out.String(), "REQUEST")
+	text = dictionary.ReplaceAllStringFunc(text, func(d string) string {
+		items := strings.Split(strings.Trim(d, "{}"), ", ")
+		slices.Sort(items)
+		return "{" + strings.Join(items, ", ") + "}"
+	})
+	answers := marked.Split(text, -1)
+	return answers[:len(answers)-1] // after the last mark there is an end of line
+}
