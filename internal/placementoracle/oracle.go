@@ -79,7 +79,7 @@ func serve(t testing.TB, dir, address string) {
 	t.Helper()
 	var log bytes.Buffer
 	cmd := exec.Command("uwsgi", "--plugin", "python3", "--http-socket", address, "--wsgi-file", "/usr/bin/placement-api",
-		"--processes", "1", "--threads", "1", "--master", "--lazy-apps", "--need-app", "--die-on-term", "--disable-logging",
+		"--processes", "1", "--threads", "1", "--master", "--lazy-apps", "--need-app", "--die-on-term", "--no-orphans", "--disable-logging",
 		"--buffer-size", "65535", "--listen", "100")
 	cmd.Env = append(os.Environ(), "OS_PLACEMENT_CONFIG_DIR="+dir)
 	cmd.Stdout, cmd.Stderr = &log, &log
