@@ -18,6 +18,7 @@ import (
 //	/croft/<partition>/names/<project>/<name>      the instance that has the name
 //	/croft/<partition>/orders/<host>/<instance>    written by the scheduler, read by that agent
 //	/croft/<partition>/observed/<host>/<instance>  written by that agent alone
+//	/croft/<partition>/keys/<project>/<name>       a public SSH key that the project keeps
 //	/croft/<partition>/placement/<kind>/<id>       the embedded Placement: kinds as in placement/store.go
 //	/croft/<partition>/placement/head              written by every transaction of Placement that writes
 const (
@@ -54,6 +55,9 @@ func (k keys) allObserved() string { return k.prefix + "observed/" }
 func (k keys) observed(h croft.HostID, i croft.InstanceID) string {
 	return k.allObserved() + string(h) + "/" + string(i)
 }
+
+func (k keys) sshKeys(p croft.Project) string             { return k.prefix + "keys/" + string(p) + "/" }
+func (k keys) sshKey(p croft.Project, name string) string { return k.sshKeys(p) + name }
 
 func (k keys) placement() string     { return k.prefix + "placement/" }
 func (k keys) placementHead() string { return k.placement() + "head" }
