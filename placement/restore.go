@@ -3,6 +3,7 @@ package placement
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -199,6 +200,8 @@ func (r *restore) commit(ctx context.Context, batch map[Key]Write) error {
 	})
 	out, err := r.archive.Store.Commit(ctx, t)
 	switch {
+	case errors.Is(err, ErrTooLarge):
+		return croft.Errorf(croft.Invalid, "import: %w: let etcd take more (--max-request-bytes)", err)
 	case err != nil:
 		return fmt.Errorf("import: %w; what is missing comes when it is run again", err)
 	case !out.Done:

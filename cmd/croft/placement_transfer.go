@@ -193,7 +193,7 @@ func openPlace(cmd *cobra.Command, s hostSettings, p place) (target transfer.Tar
 
 // openStored opens a state in etcd, which it starts where that has none running.
 func openStored(ctx context.Context, s hostSettings, p place) (transfer.Target, func() error, error) {
-	ops, stop := 0, func() {}
+	stop := func() {}
 	if p.dataDir != "" {
 		dir := filepath.Join(p.dataDir, "etcd")
 		if _, err := os.Stat(dir); err != nil && !p.mint {
@@ -203,15 +203,22 @@ func openStored(ctx context.Context, s hostSettings, p place) (transfer.Target, 
 		if err != nil {
 			return nil, nil, err
 		}
-		s.Etcd.Endpoints, ops, stop = []string{etcd.Endpoint()}, etcdstore.EmbeddedTxnOps, etcd.Close
+		s.Etcd.Endpoints, stop = []string{etcd.Endpoint()}, etcd.Close
 	}
 	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.Etcd.Endpoints, Mint: p.mint})
 	if err != nil {
 		stop()
 		return nil, nil, err
 	}
-	return &placement.Archive{Store: store.Placement(ops)}, func() error {
+	end := func() error {
 		defer stop()
 		return store.Close()
-	}, nil
+	}
+	ops := 0
+	if p.mint { // else nothing is written
+		if ops, err = store.MaxTxnOps(ctx); err != nil {
+			return nil, nil, errors.Join(err, end())
+		}
+	}
+	return &placement.Archive{Store: store.Placement(ops)}, end, nil
 }
