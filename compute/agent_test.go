@@ -329,11 +329,9 @@ func TestAStartThatFailedWasNoStart(t *testing.T) {
 		}
 		return err
 	})
-	agent := c.start()
+	c.start()
 	inst := c.request("web")
-	c.await(inst, croft.StateFailed)
-	agent.Resync(t.Context()) // at once, with no regard to a start that never was
-	c.await(inst, croft.StateRunning)
+	c.await(inst, croft.StateRunning) // at the next pass, with no regard to a start that never was
 }
 
 func TestTheSweepUndoesWhatDeadSchedulersBegan(t *testing.T) {
