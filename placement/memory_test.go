@@ -1,0 +1,106 @@
+package placement_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"croft/placement"
+)
+
+// memory is a Store that forgets, for tests of what has nothing to do with etcd.
+type memory struct {
+	mu       sync.Mutex
+	revision int64
+	entries  map[placement.Key]placement.Entry
+	changes  [][]placement.Entry // by revision, from 2 on; like etcd it is at 1 when empty
+	grown    chan struct{}
+}
+
+var _ placement.Store = (*memory)(nil)
+
+func newMemory() *memory {
+	return &memory{revision: 1, entries: map[placement.Key]placement.Entry{}, grown: make(chan struct{})}
+}
+
+// copy returns a store that begins with what m has.
+func (m *memory) copy() *memory {
+	out := newMemory()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out.revision, out.changes = m.revision, slices.Clip(m.changes)
+	for k, e := range m.entries {
+		out.entries[k] = e
+	}
+	return out
+}
+
+func (m *memory) now() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.revision
+}
+
+func (m *memory) Limit() int { return 1000 }
+
+func (m *memory) Load(context.Context) (placement.Snapshot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := placement.Snapshot{Revision: m.revision}
+	for _, e := range m.entries {
+		out.Entries = append(out.Entries, e)
+	}
+	return out, nil
+}
+
+func (m *memory) Watch(ctx context.Context, after int64, changed func(int64, []placement.Entry)) error {
+	for {
+		m.mu.Lock()
+		news, grown := slices.Clone(m.changes[min(int(after)-1, len(m.changes)):]), m.grown
+		m.mu.Unlock()
+		for _, entries := range news {
+			after++
+			changed(after, slices.Clone(entries))
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (m *memory) Commit(_ context.Context, t placement.Txn) (placement.Outcome, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := placement.Outcome{Revision: m.revision, Before: m.revision}
+	for _, c := range t.If {
+		e := m.entries[c.Key]
+		if c.Created && e.Created != c.Revision || !c.Created && e.Modified != c.Revision {
+			return out, nil
+		}
+	}
+	out.Done = true
+	if len(t.Then) == 0 {
+		return out, nil
+	}
+	m.revision++
+	out.Revision = m.revision
+	var entries []placement.Entry
+	for _, w := range t.Then {
+		e := placement.Entry{Key: w.Key, Value: w.Value, Created: m.entries[w.Key].Created, Modified: m.revision, Deleted: w.Delete}
+		if e.Created == 0 {
+			e.Created = m.revision
+		}
+		if w.Delete {
+			delete(m.entries, w.Key)
+		} else {
+			m.entries[w.Key] = e
+		}
+		entries = append(entries, e)
+	}
+	m.changes = append(m.changes, entries)
+	close(m.grown)
+	m.grown = make(chan struct{})
+	return out, nil
+}
