@@ -130,7 +130,7 @@ func boot(t *testing.T, memory int, metadata string, args ...string) *machine {
 		"-drive", "id=root,if=none,format=qcow2,file=" + build(t), "-device", "virtio-blk-pci,drive=root,bootindex=1",
 		"-netdev", network, "-device", "virtio-net-pci,netdev=n", "-device", "virtio-rng-pci",
 		"-serial", "stdio", "-monitor", "unix:" + m.monitor + ",server=on,wait=off"}, args...)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", args...)
 	qemu.Env = append(os.Environ(), relayEnv+"="+metadata)
 	var complaints bytes.Buffer
