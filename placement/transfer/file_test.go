@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"bytes"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -59,7 +60,27 @@ const wantFile = `{"kind":"placement","version":1,"revision":7}
 {"kind":"end"}
 `
 
-func TestFileIsAsDocumented(t *testing.T) {
+// TestTheDocumentedFileIsOne takes the example from the page for users.
+func TestTheDocumentedFileIsOne(t *testing.T) {
+	page, err := os.ReadFile("../../docs/placement.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(page), "```json\n")
+	example, _, found := strings.Cut(example, "```")
+	if !found {
+		t.Fatal("docs/placement.md has no example")
+	}
+	state, err := transfer.Decode(strings.NewReader(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(example, encode(t, state)); diff != "" {
+		t.Error("written again (-documented +written):", diff)
+	}
+}
+
+func TestFileHasALineForEverything(t *testing.T) {
 	if diff := cmp.Diff(wantFile, encode(t, sample())); diff != "" {
 		t.Error("file (-want +got):", diff)
 	}
