@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/kdomanski/iso9660"
@@ -42,7 +43,7 @@ func (s Seeds) Source(o croft.Order) (croft.Metadata, error) {
 	open := o.Spec.IMDS == "" || o.Spec.IMDS == croft.IMDSOptional
 	switch source := o.Spec.Metadata; source {
 	case "", croft.MetadataAuto:
-		if s.Server && open && !s.Disk {
+		if s.Server && open && !s.Disk && reachesServer(o) {
 			return croft.MetadataServer, nil
 		}
 		return croft.MetadataNoCloud, nil
@@ -51,12 +52,21 @@ func (s Seeds) Source(o croft.Order) (croft.Metadata, error) {
 			return "", croft.Errorf(croft.Invalid, "instance %s wants its metadata from the server, and this host runs none "+
 				"(metadata.server): ask for nocloud or config-drive", o.Name)
 		}
+		if !reachesServer(o) {
+			return "", croft.Errorf(croft.Invalid, "instance %s wants its metadata from the server, which is on the network %q alone: "+
+				"name that too, or ask for nocloud or config-drive", o.Name, croft.DefaultNetworks)
+		}
 		return source, nil
 	case croft.MetadataNoCloud, croft.MetadataConfigDrive:
 		return source, nil
 	default:
 		return "", croft.Errorf(croft.Invalid, "instance %s wants its metadata from %q, which this host does not know", o.Name, source)
 	}
+}
+
+// reachesServer tells whether the instance is on the network of the server.
+func reachesServer(o croft.Order) bool {
+	return len(o.Spec.Networks) == 0 || slices.Contains(o.Spec.Networks, croft.DefaultNetworks)
 }
 
 // WriteSeed writes the disk that Source says; for the server, one of NoCloud.

@@ -59,7 +59,8 @@ func (h *host) openHypervisor(ctx context.Context) error {
 	}
 	hv, err := libvirt.New(libvirt.Config{
 		URI: s.Libvirt.URI, VirtType: s.Libvirt.VirtType, ProbeFile: filepath.Join(h.dir.Path, "kvm-probe.json"),
-		EmulatorCacheMiB: s.Libvirt.EmulatorCacheMiB, StopGrace: s.Libvirt.StopGrace, Log: h.log,
+		EmulatorCacheMiB: s.Libvirt.EmulatorCacheMiB, StopGrace: s.Libvirt.StopGrace,
+		AllowSpoofing: s.Libvirt.AllowSpoofing, Log: h.log,
 	})
 	if err != nil {
 		return err
@@ -67,6 +68,9 @@ func (h *host) openHypervisor(ctx context.Context) error {
 	h.hv = hv
 	var why string
 	h.virtType, why = hv.VirtType()
+	if err := h.startNetworks(ctx, hv); err != nil {
+		return err
+	}
 	h.log.Info("guests will run as", "host", h.id, "virt_type", h.virtType, "reason", why)
 	if s.Network.Name == "" {
 		h.bridge = s.Network.Bridge
@@ -85,18 +89,6 @@ func (h *host) closeHypervisor() {
 	if err := h.hv.Close(); err != nil {
 		h.log.Warn("the hypervisor's connection did not close", "host", h.id, "err", err)
 	}
-}
-
-// nics are the interfaces of every guest: the libvirt network, then the bridge.
-func (h *host) nics() []compute.NIC {
-	var all []compute.NIC
-	if h.settings.Network.Name != "" {
-		all = append(all, compute.NIC{Network: h.settings.Network.Name})
-	}
-	if h.settings.Network.Bridge != "" {
-		all = append(all, compute.NIC{Bridge: h.settings.Network.Bridge})
-	}
-	return all
 }
 
 // images is where disks come from: real ones, or none where guests are simulated.
@@ -164,7 +156,7 @@ func (h *host) agent(ctx context.Context, at net.Addr) (*compute.Agent, croft.Ho
 	}
 	agent, err := compute.New(compute.Config{
 		Host: me, Partition: h.store.Partition(), Provider: s.offer().Provider(me, h.store.Partition(), facts),
-		Dir: instances, NICs: h.nics(),
+		Dir: instances, NICs: h.nics(), Networks: h.networks(),
 		Orders: h.store, Registry: h.store, Records: h.store, Inventory: claims,
 		Hypervisor: h.hv, Images: images, Seeds: seeds,
 		MaxBuilds: s.MaxBuilds, ResyncEvery: s.Resync, SweepEvery: s.Sweep, Log: h.log,
@@ -177,6 +169,7 @@ func (s *hostSettings) offer() compute.Offer {
 		VCPURatio: s.Offer.VCPURatio, MemoryRatio: s.Offer.MemoryRatio, DiskRatio: s.Offer.DiskRatio,
 		ReservedVCPUs: s.Offer.ReservedVCPUs, ReservedMiB: s.Offer.ReservedMemoryMiB, ReservedDiskGB: s.Offer.ReservedDiskGiB,
 	}
+	o.Traits = s.networkTraits()
 	for _, trait := range s.Offer.Traits {
 		o.Traits = append(o.Traits, croft.Trait(trait))
 	}

@@ -147,9 +147,7 @@ func (g *guests) Guest(ctx context.Context, addr netip.Addr) (mdserver.Guest, er
 	}
 	guest := mdserver.FromOrder(order)
 	guest.Zone, guest.Address, guest.Vendor = g.host.settings.Host.Location, addr, g.host.vendor
-	for n := 1; n < len(g.host.nics()); n++ {
-		guest.MACs = append(guest.MACs, id.MAC(n))
-	}
+	guest.MACs = mdserver.MACs(order, len(g.host.nics()))
 	return guest, nil
 }
 

@@ -51,6 +51,7 @@ type hostSettings struct {
 		VirtType         string        `yaml:"virt_type"`
 		StopGrace        time.Duration `yaml:"stop_grace"`
 		EmulatorCacheMiB int           `yaml:"emulator_cache_mib"`
+		AllowSpoofing    bool          `yaml:"allow_spoofing"`
 	} `yaml:"libvirt"`
 	Sim struct {
 		Boot time.Duration `yaml:"boot"`
@@ -60,6 +61,8 @@ type hostSettings struct {
 		Name   string `yaml:"name"`
 		Bridge string `yaml:"bridge"`
 	} `yaml:"network"`
+
+	Networks map[string]hostNetwork `yaml:"networks"`
 
 	Metadata struct {
 		Server bool `yaml:"server"`
@@ -89,6 +92,12 @@ type hostSettings struct {
 	LogLevel  string        `yaml:"log_level"`
 }
 
+// hostNetwork is what guests are on that name it: either of the two.
+type hostNetwork struct {
+	Network string `yaml:"network"` // libvirt's
+	Bridge  string `yaml:"bridge"`  // of the host
+}
+
 func defaultHostSettings() hostSettings {
 	var s hostSettings
 	s.StateDir = defaultStateDir()
@@ -106,6 +115,7 @@ func defaultHostSettings() hostSettings {
 	s.Libvirt.EmulatorCacheMiB = 128
 	s.Sim.Boot = 2 * time.Second
 	s.Network.Name = "default"
+	s.Networks = map[string]hostNetwork{}
 	s.Metadata.Server = true
 	s.Offer.VCPURatio, s.Offer.MemoryRatio, s.Offer.DiskRatio = 4, 1, 1
 	s.Offer.ReservedMemoryMiB = 512
@@ -147,6 +157,9 @@ func (s *hostSettings) Validate() error {
 		return invalid("resync and sweep must be longer than 0")
 	case s.Images.CacheGiB < 1:
 		return invalid("images.cache_gib is %d: use 1 or more", s.Images.CacheGiB)
+	}
+	if err := s.checkNetworks(); err != nil {
+		return err
 	}
 	if _, err := s.logLevel(); err != nil {
 		return invalid("log_level is %q: use debug, info, warn or error", s.LogLevel)

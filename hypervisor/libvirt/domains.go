@@ -60,13 +60,11 @@ func (d *Driver) Define(ctx context.Context, m compute.Machine) error {
 		return err
 	}
 	virt, _ := d.VirtType()
-	text, digest, err := definition{virt: virt, cacheMiB: d.config.EmulatorCacheMiB}.define(m)
-	if err != nil {
-		return err
-	}
-	d.noteBridged(newMark(m).NICs)
+	wanted := newMark(m)
+	d.noteBridged(wanted.NICs)
 	return do(ctx, d, about("define", m.ID), func(c *libvirt.Connect) error {
 		old, k, err := lookup(c, m.ID)
+		known := err == nil
 		switch {
 		case errors.Is(err, errNoMark):
 			return croft.Errorf(croft.Conflict, "a domain of that UUID is here that croft did not make")
@@ -78,12 +76,23 @@ func (d *Driver) Define(ctx context.Context, m compute.Machine) error {
 			if k.Partition != m.Partition {
 				return croft.Errorf(croft.Conflict, "a domain of that UUID is here that belongs to partition %s", k.Partition)
 			}
-			if k.Digest == digest {
-				return nil
-			}
+		}
+		if wanted.NICs, err = d.connectNICs(c, wanted.NICs); err != nil {
+			return err
+		}
+		f := definition{virt: virt, cacheMiB: d.config.EmulatorCacheMiB}
+		if f.filters, err = d.filters(c, wanted.NICs); err != nil {
+			return err
+		}
+		text, digest, err := f.define(m, wanted)
+		if err != nil || known && k.Digest == digest {
+			return err
 		}
 		dom, err := c.DomainDefineXMLFlags(text, libvirt.DOMAIN_DEFINE_VALIDATE)
 		if err != nil {
+			if !known {
+				err = errors.Join(err, d.disconnectNICs(c, m.ID, wanted.NICs))
+			}
 			return err
 		}
 		return dom.Free()
@@ -172,6 +181,11 @@ func describe(id croft.InstanceID, dom *libvirt.Domain, k mark) (domain, error) 
 	one := domain{nics: k.NICs}
 	one.ID, one.Partition, one.Generation = id, k.Partition, k.Generation
 	one.Power, one.Crashed = power(state, reason)
+	for _, n := range k.NICs {
+		if addr, err := netip.ParseAddr(n.Address); err == nil {
+			one.Reserved = append(one.Reserved, addr)
+		}
+	}
 	return one, nil
 }
 

@@ -15,8 +15,9 @@ import (
 
 // definition is what a domain's XML depends on beside the machine.
 type definition struct {
-	virt     string // kvm or qemu
-	cacheMiB int    // of QEMU's translated code; qemu only
+	virt     string                                          // kvm or qemu
+	cacheMiB int                                             // of QEMU's translated code; qemu only
+	filters  map[string]*libvirtxml.DomainInterfaceFilterRef // by MAC, of the interfaces that have one
 }
 
 // define returns the XML of a machine and the digest of all of it, which is in
@@ -25,8 +26,7 @@ type definition struct {
 // The machine is QEMU's "pc" without what a cloud guest does not use: no USB, no
 // graphics, no boot ROM on the network card. Every cloud image knows it, its one
 // bus takes devices while the guest runs, and "q35" boots no faster.
-func (f definition) define(m compute.Machine) (text, digest string, err error) {
-	k := newMark(m)
+func (f definition) define(m compute.Machine, k mark) (text, digest string, err error) {
 	text, err = f.marshal(m, k)
 	if err != nil {
 		return "", "", err
@@ -66,7 +66,7 @@ func (f definition) marshal(m compute.Machine, k mark) (string, error) {
 			SuspendToMem:  &libvirtxml.DomainPMPolicy{Enabled: "no"},
 			SuspendToDisk: &libvirtxml.DomainPMPolicy{Enabled: "no"},
 		},
-		Devices: devices(m),
+		Devices: f.devices(m),
 	}
 	return dom.Marshal()
 }
@@ -125,11 +125,11 @@ func (f definition) clock() *libvirtxml.DomainClock {
 	}}
 }
 
-func devices(m compute.Machine) *libvirtxml.DomainDeviceList {
+func (f definition) devices(m compute.Machine) *libvirtxml.DomainDeviceList {
 	return &libvirtxml.DomainDeviceList{
 		Disks:       disks(m),
 		Controllers: []libvirtxml.DomainController{{Type: "usb", Model: "none"}},
-		Interfaces:  interfaces(m),
+		Interfaces:  f.interfaces(m),
 		Serials:     []libvirtxml.DomainSerial{serial(m)},
 		RNGs: []libvirtxml.DomainRNG{{
 			Model:   "virtio",
@@ -213,7 +213,7 @@ func shared(path string) *libvirtxml.DomainDiskSource {
 	return source
 }
 
-func interfaces(m compute.Machine) []libvirtxml.DomainInterface {
+func (f definition) interfaces(m compute.Machine) []libvirtxml.DomainInterface {
 	var list []libvirtxml.DomainInterface
 	for _, n := range m.NICs {
 		source := &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: n.Network}}
@@ -225,6 +225,8 @@ func interfaces(m compute.Machine) []libvirtxml.DomainInterface {
 			Source: source,
 			Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
 			ROM:    &libvirtxml.DomainROM{Enabled: "no"},
+
+			FilterRef: f.filters[strings.ToLower(n.MAC)],
 		})
 	}
 	return list

@@ -12,6 +12,8 @@ import (
 
 	"croft"
 	"croft/compute"
+
+	"libvirt.org/go/libvirtxml"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -46,12 +48,15 @@ func TestDomainXML(t *testing.T) {
 				compute.Layer{Path: "/var/lib/croft/images/middle", Format: "qcow2"},
 				compute.Layer{Path: "/var/lib/croft/images/base", Format: "raw"})
 		}},
+		"filtered": {definition{virt: VirtQEMU, cacheMiB: 128, filters: map[string]*libvirtxml.DomainInterfaceFilterRef{
+			fixedMachine().ID.MAC(0).String(): filterRef("192.168.122.57"),
+		}}, func(*compute.Machine) {}},
 		"bare": {emulated, func(m *compute.Machine) { m.NICs, m.Console = nil, "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := fixedMachine()
 			c.change(&m)
-			got, _, err := c.define(m)
+			got, _, err := c.define(m, newMark(m))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +80,7 @@ func TestDomainXML(t *testing.T) {
 func TestDigestTellsDefinitionsApart(t *testing.T) {
 	f := definition{virt: VirtQEMU, cacheMiB: 128}
 	digest := func(f definition, m compute.Machine) string {
-		_, d, err := f.define(m)
+		_, d, err := f.define(m, newMark(m))
 		if err != nil {
 			t.Fatal(err)
 		}

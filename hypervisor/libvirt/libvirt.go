@@ -55,6 +55,9 @@ type Config struct {
 	StopGrace time.Duration
 	// CallTimeout is the longest that any one libvirt call may take (90 s).
 	CallTimeout time.Duration
+	// AllowSpoofing leaves guests on libvirt's networks free to send from addresses
+	// that are not theirs. Otherwise libvirt's packet filter keeps them from it.
+	AllowSpoofing bool
 	// LeaseDir is where libvirt's dnsmasq leaves its leases (/var/lib/libvirt/dnsmasq).
 	LeaseDir string
 	// Log hears of domains that are reported and not touched, and of reconnections.
@@ -69,6 +72,8 @@ type Driver struct {
 	owners  ownerTable
 	bridged sync.Map          // MACs of guests on bridges of the host
 	virt    func() kvm.Result // probed once
+
+	noFilter sync.Once // tells that packet filters are missing
 
 	slots chan struct{} // one per call inside libvirt
 

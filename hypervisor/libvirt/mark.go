@@ -37,6 +37,7 @@ type markNIC struct {
 	MAC     string `xml:"mac,attr"`
 	Network string `xml:"network,attr,omitempty"`
 	Bridge  string `xml:"bridge,attr,omitempty"`
+	Address string `xml:"address,attr,omitempty"` // reserved for it on Network
 }
 
 func newMark(m compute.Machine) mark {

@@ -24,6 +24,7 @@ type Network struct {
 	Bridge  string       // of the host, such as virbr0
 	Gateway netip.Addr   // the host's address on it; invalid where it has none
 	Subnet  netip.Prefix // that of Gateway
+	IPv6    bool         // it has IPv6 too
 }
 
 // Network returns a network of libvirt, starting it where it is not active. The
@@ -80,7 +81,14 @@ func parseNetwork(text string) (Network, error) {
 	}
 	for _, ip := range x.IPs {
 		gateway, err := netip.ParseAddr(ip.Address)
-		if err != nil || !gateway.Is4() {
+		if err != nil {
+			continue
+		}
+		if !gateway.Is4() {
+			n.IPv6 = true
+			continue
+		}
+		if n.Gateway.IsValid() {
 			continue
 		}
 		bits := int(ip.Prefix)
@@ -88,7 +96,6 @@ func parseNetwork(text string) (Network, error) {
 			bits, _ = net.IPMask(mask).Size()
 		}
 		n.Gateway, n.Subnet = gateway, netip.PrefixFrom(gateway, bits).Masked()
-		break
 	}
 	if n.Bridge == "" {
 		return Network{}, croft.Errorf(croft.Invalid, "it has no bridge on this host")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"croft"
@@ -23,9 +24,11 @@ func TestParseNetwork(t *testing.T) {
 		kind croft.Kind
 	}{
 		"its first IPv4 address is the gateway": {networkText,
-			Network{"lab", "virbr7", netip.MustParseAddr("10.9.0.1"), netip.MustParsePrefix("10.9.0.0/24")}, ""},
+			Network{"lab", "virbr7", netip.MustParseAddr("10.9.0.1"), netip.MustParsePrefix("10.9.0.0/24"), strings.Contains(networkText, "ipv6")}, ""},
 		"a prefix does as well as a netmask": {`<network><name>n</name><bridge name='b'/><ip address='10.1.2.3' prefix='16'/></network>`,
-			Network{"n", "b", netip.MustParseAddr("10.1.2.3"), netip.MustParsePrefix("10.1.0.0/16")}, ""},
+			Network{"n", "b", netip.MustParseAddr("10.1.2.3"), netip.MustParsePrefix("10.1.0.0/16"), false}, ""},
+		"IPv6 is seen beside it": {`<network><name>n</name><bridge name='b'/><ip family='ipv6' address='fd00::1' prefix='64'/><ip address='10.1.2.3' prefix='16'/></network>`,
+			Network{"n", "b", netip.MustParseAddr("10.1.2.3"), netip.MustParsePrefix("10.1.0.0/16"), true}, ""},
 		"a network may have no address":         {`<network><name>n</name><bridge name='b'/></network>`, Network{Name: "n", Bridge: "b"}, ""},
 		"one without a bridge is not for croft": {`<network><name>n</name><forward mode='hostdev'/></network>`, Network{}, croft.Invalid},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"libvirt.org/go/libvirt"
@@ -38,7 +39,7 @@ func (d *Driver) Start(ctx context.Context, id croft.InstanceID) error {
 			default:
 				return nil
 			}
-			if err := d.connectNICs(c, k.NICs); err != nil {
+			if _, err := d.connectNICs(c, k.NICs); err != nil {
 				return err
 			}
 			return boot(dom)
@@ -46,20 +47,26 @@ func (d *Driver) Start(ctx context.Context, id croft.InstanceID) error {
 	})
 }
 
-// connectNICs makes the networks ready for a domain that is about to start.
-func (d *Driver) connectNICs(c *libvirt.Connect, nics []markNIC) error {
-	for _, n := range nics {
+// connectNICs makes the networks ready for a domain: they run, and an address is
+// kept for each interface. It returns the interfaces with their addresses.
+func (d *Driver) connectNICs(c *libvirt.Connect, nics []markNIC) ([]markNIC, error) {
+	nics = slices.Clone(nics)
+	for i, n := range nics {
 		if n.Network == "" {
 			continue
 		}
 		if _, err := ensureNetwork(c, n.Network); err != nil {
-			return err
+			return nil, err
 		}
-		if err := d.reserve(c, n); err != nil {
-			return fmt.Errorf("reserve an address: %w", err)
+		addr, err := d.reserve(c, n)
+		if err != nil {
+			return nil, fmt.Errorf("reserve an address: %w", err)
+		}
+		if addr.IsValid() {
+			nics[i].Address = addr.String()
 		}
 	}
-	return nil
+	return nics, nil
 }
 
 // boot starts a domain that somebody else may start meanwhile.
@@ -175,6 +182,10 @@ func (d *Driver) Remove(ctx context.Context, id croft.InstanceID) error {
 	})
 }
 
+// mostNICs is how many interfaces of an instance are looked for on every network
+// where it is not known any more which it was on.
+const mostNICs = 4
+
 // forgetAddresses gives back the addresses of an instance whose domain somebody
 // else has removed, so that nobody can say any more which networks it was on.
 func (d *Driver) forgetAddresses(c *libvirt.Connect, id croft.InstanceID) error {
@@ -187,7 +198,9 @@ func (d *Driver) forgetAddresses(c *libvirt.Connect, id croft.InstanceID) error 
 		name, err := networks[i].GetName()
 		_ = networks[i].Free()
 		if err == nil {
-			nics = append(nics, markNIC{MAC: id.MAC(0).String(), Network: name})
+			for i := range mostNICs {
+				nics = append(nics, markNIC{MAC: id.MAC(i).String(), Network: name})
+			}
 		}
 	}
 	return d.disconnectNICs(c, id, nics)

@@ -31,11 +31,14 @@ type addrRange struct{ first, last netip.Addr }
 // is some three seconds faster: dnsmasq pings an address that is not reserved, and
 // waits for no answer, before it offers it.
 //
-// Networks whose addresses libvirt does not give are left alone.
-func (d *Driver) reserve(c *libvirt.Connect, nic markNIC) error {
+// An address that it had before, nic.Address, it gets again or none: its packet
+// filter knows no other. Networks whose addresses libvirt does not give are left
+// alone, and the address is invalid.
+func (d *Driver) reserve(c *libvirt.Connect, nic markNIC) (netip.Addr, error) {
+	var none netip.Addr
 	n, err := c.LookupNetworkByName(nic.Network)
 	if err != nil {
-		return err
+		return none, err
 	}
 	defer n.Free()
 	d.reserving.Lock()
@@ -43,29 +46,32 @@ func (d *Driver) reserve(c *libvirt.Connect, nic markNIC) error {
 	for range reserveAttempts {
 		text, err := n.GetXMLDesc(0)
 		if err != nil {
-			return err
+			return none, err
 		}
 		p, err := parsePool(text)
 		if err != nil {
-			return err
+			return none, err
 		}
-		if _, ok := p.hosts[nic.MAC]; ok || len(p.ranges) == 0 {
-			return nil
+		if addr, ok := p.hosts[nic.MAC]; ok || len(p.ranges) == 0 {
+			return addr, nil
 		}
 		taken, own, err := inUse(c, text, nic)
 		if err != nil {
-			return err
+			return none, err
 		}
 		addr, ok := p.choose(nic.MAC, own, taken)
 		if !ok {
-			return croft.Errorf(croft.NoCapacity, "the network %q has no free address: widen its DHCP range with virsh net-edit", nic.Network)
+			return none, croft.Errorf(croft.NoCapacity, "the network %q has no free address: widen its DHCP range with virsh net-edit", nic.Network)
+		}
+		if nic.Address != "" && addr.String() != nic.Address {
+			return none, croft.Errorf(croft.Conflict, "its address %s on the network %q is not free any more: free it, or rebuild the instance", nic.Address, nic.Network)
 		}
 		err = updateHost(n, libvirt.NETWORK_UPDATE_COMMAND_ADD_LAST, nic.MAC, addr)
 		if !is(err, libvirt.ERR_OPERATION_INVALID) {
-			return err
+			return addr, err
 		}
 	}
-	return croft.Errorf(croft.Conflict, "others changed the network %q all the time", nic.Network)
+	return none, croft.Errorf(croft.Conflict, "others changed the network %q all the time", nic.Network)
 }
 
 // unreserve takes the reservation of a MAC back, if there is one.
@@ -162,6 +168,9 @@ func inUse(c *libvirt.Connect, text string, nic markNIC) (taken map[netip.Addr]b
 				own = l.addr
 			}
 		}
+	}
+	if before, err := netip.ParseAddr(nic.Address); err == nil && !taken[before] {
+		own = before
 	}
 	network, err := parseNetwork(text)
 	if err != nil {

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"croft"
+	"croft/compute"
+	"croft/hypervisor/libvirt"
+)
+
+// checkNetworks refuses networks that no guest could be on.
+func (s *hostSettings) checkNetworks() error {
+	for _, name := range slices.Sorted(maps.Keys(s.Networks)) {
+		if err := croft.CheckNetworkName(name); err != nil {
+			return croft.Errorf(croft.Invalid, "networks: %w", err)
+		}
+		n := s.Networks[name]
+		switch {
+		case name == croft.DefaultNetworks:
+			return croft.Errorf(croft.Invalid, "networks.%s: that name means the networks of the setting network: take another", name)
+		case (n.Network == "") == (n.Bridge == ""):
+			return croft.Errorf(croft.Invalid, "networks.%s: name either a network of libvirt (network) or a bridge of this host (bridge)", name)
+		}
+	}
+	return nil
+}
+
+// nics are the interfaces of guests that name no networks: the libvirt network,
+// then the bridge.
+func (h *host) nics() []compute.NIC {
+	var all []compute.NIC
+	if h.settings.Network.Name != "" {
+		all = append(all, compute.NIC{Network: h.settings.Network.Name})
+	}
+	if h.settings.Network.Bridge != "" {
+		all = append(all, compute.NIC{Bridge: h.settings.Network.Bridge})
+	}
+	return all
+}
+
+// networks are what guests may name.
+func (h *host) networks() map[string]compute.NIC {
+	all := map[string]compute.NIC{}
+	for name, n := range h.settings.Networks {
+		all[name] = compute.NIC{Network: n.Network, Bridge: n.Bridge}
+	}
+	return all
+}
+
+// networkTraits tell schedulers which networks the host has.
+func (s *hostSettings) networkTraits() []croft.Trait {
+	var all []croft.Trait
+	for name := range s.Networks {
+		all = append(all, croft.NetworkTrait(name))
+	}
+	return all
+}
+
+// startNetworks starts those of libvirt's networks that guests may name, so that
+// one which is not there is told now and not to the first guest.
+func (h *host) startNetworks(ctx context.Context, hv *libvirt.Driver) error {
+	for name, n := range h.settings.Networks {
+		if n.Network == "" {
+			continue
+		}
+		if _, err := hv.Network(ctx, n.Network); err != nil {
+			return croft.Errorf(croft.KindOf(err), "networks.%s: %w", name, err)
+		}
+	}
+	return nil
+}
