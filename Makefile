@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test lint check bench bench-placement clean
+.PHONY: help run stop build guest test lint check soak bench bench-placement clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ lint: ## gofmt, vet, staticcheck, shellcheck
 	@scripts/check
 
 check: test ## what CI runs
+
+soak: ## faults under load and random input, each for CROFT_SOAK=10m
+	@scripts/soak
 
 bench: ## all benchmarks
 	@scripts/bench
