@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,7 +40,8 @@ type testHost struct {
 	id     croft.HostID
 	places int64
 	hv     *sim.Hypervisor
-	stop   func() // nil while it does not run
+	agent  *compute.Agent // the newest
+	stop   func()         // nil while it does not run
 }
 
 // newTestCloud runs etcd and Placement in dir. Close it.
@@ -125,6 +127,7 @@ func (c *testCloud) startHost(ctx context.Context, name string) error {
 	}
 	api.Config.Handler = (&compute.API{Agent: agent, Token: me.Token, Ready: func() bool { return true }}).Handler()
 	api.Start()
+	h.agent = agent
 	ready := make(chan struct{})
 	stop := c.run(ctx, func(ctx context.Context) error { return agent.Run(ctx, func() { close(ready) }) })
 	h.stop = func() { stop(); api.CloseClientConnections(); api.Close() }
@@ -152,6 +155,29 @@ func (c *testCloud) awaitLife(ctx context.Context, id croft.HostID, want bool) e
 		return nil
 	}
 	return err
+}
+
+// report has a guest tell its host how its set-up ended, once there is the guest.
+func (c *testCloud) report(ctx context.Context, name string, told croft.CloudInit) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var done atomic.Bool
+	err := c.store.WatchInstances(ctx, func() {
+		st, err := c.store.Find(ctx, croft.DefaultProject, name)
+		if err != nil || st.Observation == nil || st.Observation.State != croft.StateRunning {
+			return
+		}
+		for _, h := range c.hosts {
+			if h.id == st.Instance.Host && h.agent.Reports().CloudInit(ctx, st.Instance.ID, told) == nil {
+				done.Store(true)
+				cancel()
+			}
+		}
+	})
+	if done.Load() {
+		return nil
+	}
+	return fmt.Errorf("the guest of %s cannot report: %w", name, err)
 }
 
 // imageFault makes images that are called so broken, and slow ones endless.

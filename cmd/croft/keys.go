@@ -1,28 +1,54 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
 
 	"croft"
+	"croft/schedule"
+)
+
+// The words that stand for keys which somebody else keeps.
+const (
+	agentKeys = "agent" // those that the SSH agent holds
+	autoKeys  = "auto"  // the same, or where there is no agent the files in ~/.ssh
 )
 
 // readKeys returns lines of authorized_keys from what each text says: a key, a file
-// of keys, or a pattern of such files. A file that a pattern finds need not be of
-// keys, since ~/.ssh holds all sorts; everything that was named must be.
-func readKeys(texts []string) ([]string, error) {
-	var keys []string
+// of keys, a pattern of such files, or one of the words above. A file that a pattern
+// finds need not be of keys, since ~/.ssh holds all sorts; everything that was named
+// must be. What is none of these and may be the name of a stored key is in names.
+func readKeys(texts []string) (keys, names []string, err error) {
 	for _, text := range texts {
+		if isStoredName(text) {
+			names = append(names, text)
+			continue
+		}
 		found, err := readKey(text)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		keys = append(keys, found...)
 	}
-	return keys, nil
+	return keys, names, nil
+}
+
+// isStoredName tells the name of a stored key from that of a file, which counts
+// more where there is one.
+func isStoredName(text string) bool {
+	if text == agentKeys || text == autoKeys || schedule.CheckName(text) != nil {
+		return false
+	}
+	_, err := os.Stat(text)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 func readKey(text string) ([]string, error) {
@@ -32,6 +58,15 @@ func readKey(text string) ([]string, error) {
 			return nil, croft.Errorf(croft.Invalid, "key %.40q: %w", text, err)
 		}
 		return []string{key}, nil
+	}
+	switch text {
+	case agentKeys:
+		return readAgent()
+	case autoKeys:
+		if keys, err := readAgent(); err == nil {
+			return keys, nil
+		}
+		text = "~/.ssh/*.pub"
 	}
 	name := home(text)
 	if !strings.ContainsAny(text, "*?[") {
@@ -49,6 +84,40 @@ func readKey(text string) ([]string, error) {
 	}
 	return keys, nil
 }
+
+// readAgent returns the keys that the user's SSH agent holds. Certificates are for
+// those who trust who signed them, which a new guest does not.
+func readAgent() ([]string, error) {
+	path := os.Getenv("SSH_AUTH_SOCK")
+	if path == "" {
+		return nil, croft.Errorf(croft.Invalid, "there is no SSH agent: SSH_AUTH_SOCK is not set")
+	}
+	conn, err := net.DialTimeout("unix", path, agentTimeout)
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "ask the SSH agent for keys: %w", err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(agentTimeout)); err != nil {
+		return nil, fmt.Errorf("ask the SSH agent for keys: %w", err)
+	}
+	list, err := agent.NewClient(conn).List()
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "ask the SSH agent for keys: %w", err)
+	}
+	var keys []string
+	for _, key := range list {
+		if key, err := parseKey(key.String()); err == nil && !strings.Contains(key, "-cert-v01@") {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, croft.Errorf(croft.Invalid, "the SSH agent holds no key: add one with ssh-add")
+	}
+	return keys, nil
+}
+
+// agentTimeout is how long an agent may take; one that is forwarded is far away.
+const agentTimeout = 5 * time.Second
 
 // home puts the home directory in the place of a leading ~.
 func home(name string) string {

@@ -72,6 +72,7 @@ const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQE
 func TestReadKeys(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
+	t.Setenv("SSH_AUTH_SOCK", "")
 	for name, text := range map[string]string{
 		".ssh/id.pub": key + "\n", ".ssh/no.pub": "not a key\n", ".ssh/two.pub": "# two\n" + key + " a\n\n" + key + " b\n",
 	} {
@@ -93,21 +94,23 @@ func TestReadKeys(t *testing.T) {
 		{"a file with several and a comment", []string{"~/.ssh/two.pub"}, []string{key + " a", key + " b"}},
 		{"what a pattern finds, but for what is no key", []string{"~/.ssh/*.pub"}, []string{key, key + " a", key + " b"}},
 		{"a pattern that finds nothing", []string{"~/nothing/*.pub"}, []string{}},
+		{"without an agent the files, where either will do", []string{"auto"}, []string{key, key + " a", key + " b"}},
+		{"without an agent nothing, where it must be one", []string{"agent"}, nil},
 		{"a named file that is no key", []string{"~/.ssh/no.pub"}, nil},
 		{"a broken pattern", []string{"~/.ssh/[.pub"}, nil},
 		{"a key with a second line", []string{key + "\n" + key}, nil},
 		{"a key with options", []string{`no-pty,from="10.0.0.0/8" ` + key}, []string{`no-pty,from="10.0.0.0/8" ` + key}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := readKeys(c.texts)
+			got, names, err := readKeys(c.texts)
 			if c.want == nil {
 				if croft.KindOf(err) != croft.Invalid {
 					t.Errorf("got %q and error %v, want an invalid one", got, err)
 				}
 				return
 			}
-			if err != nil || !slices.Equal(got, c.want) {
-				t.Errorf("got %q, %v; want %q", got, err, c.want)
+			if err != nil || !slices.Equal(got, c.want) || len(names) > 0 {
+				t.Errorf("got %q, the names %q, %v; want %q", got, names, err, c.want)
 			}
 		})
 	}

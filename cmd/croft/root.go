@@ -22,6 +22,7 @@ func commands() []*cobra.Command {
 		computeCommand(),
 		mdserverCommand(),
 		placementCommand(),
+		keyCommand(),
 		doctorCommand(),
 		completionCommand(),
 		manCommand(),

@@ -49,7 +49,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 		},
 	}
 	addScheduleFlags(cmd.PersistentFlags())
-	addWaitFlags(cmd.Flags(), "the instance runs and has an address")
+	addWaitFlags(cmd.Flags(), "the instance runs and has an address; =ready: until it says that its set-up is done")
 	ask.addFlags(cmd.Flags())
 	cmd.AddCommand(showCommand(), listCommand(), destroyCommand(), stopCommand(), startCommand(), consoleCommand())
 	// Fails for a flag that does not exist or has a completion, and this one is defined above.

@@ -100,11 +100,11 @@ func (c *client) change(ctx context.Context, cmd *cobra.Command, args []string, 
 			continue
 		}
 		changed = append(changed, inst)
-		if !c.settings.Wait {
+		if !c.settings.Wait.any() {
 			fmt.Fprintf(cmd.ErrOrStderr(), "instance %s %s\n", inst.Name, words)
 		}
 	}
-	if c.settings.Wait {
+	if c.settings.Wait.any() {
 		errs = append(errs, c.wait(ctx, cmd, changed, goal)...)
 	}
 	return errors.Join(errs...)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -20,15 +22,21 @@ import (
 // asking is `schedule QUERY [IMAGE]` with its flags.
 type asking struct {
 	name, uuid, userData string
-	keys                 []string
+	metadata, imds       string
+	keys, tags           []string
 	count                int
+
+	names []string // of stored keys, found in keys once these are read
 }
 
 func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.name, "name", "", "`name` of the instance, its host name too (vm- and the beginning of its UUID)")
 	flags.StringVar(&a.uuid, "uuid", "", "`UUID` of the instance (a random one)")
-	flags.StringArrayVar(&a.keys, "key", nil, "public SSH `key` that may log in: a file, a pattern of files or the key itself; repeat for more (keys)")
+	flags.StringArrayVar(&a.keys, "key", nil, "public SSH `key` that may log in: a file, a pattern of files, the name of one that croft key list shows, agent, or the key itself; repeat for more (keys)")
 	flags.StringVar(&a.userData, "user-data", "", "`file` that the guest gets as its user-data; - reads stdin")
+	flags.StringVar(&a.metadata, "metadata", "", "`where` the guest finds what it has to know: auto, server, nocloud or config-drive (auto)")
+	flags.StringVar(&a.imds, "imds", "", "whether the metadata server wants a token: optional, required or off (optional)")
+	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
 	flags.IntVar(&a.count, "count", 1, "ask for this many instances at once, named name-1, name-2 ...")
 }
 
@@ -54,6 +62,13 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return c.do(cmd.Context(), func(ctx context.Context, c *client) error {
+		found, err := schedule.FindKeys(ctx, c.store, c.project, a.names)
+		if err != nil {
+			return err
+		}
+		for i := range requests {
+			requests[i].Keys = slices.Concat(requests[i].Keys, found)
+		}
 		return c.request(ctx, cmd, requests)
 	})
 }
@@ -102,14 +117,37 @@ func (a *asking) request(s scheduleSettings, query string, stdin io.Reader) (r s
 			return r, err
 		}
 	}
-	if r.Keys, err = readKeys(s.Keys); err != nil {
+	if r.Keys, a.names, err = readKeys(s.Keys); err != nil {
 		return r, err
 	}
 	if r.UserData, err = a.readUserData(stdin); err != nil {
 		return r, err
 	}
+	r.Metadata, r.IMDS = croft.Metadata(a.metadata), croft.IMDS(a.imds)
+	if r.Tags, err = parseTags(a.tags); err != nil {
+		return r, err
+	}
+	if err := schedule.CheckGuest(croft.Spec{UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags}); err != nil {
+		return r, err
+	}
 	r.Image, err = resolveImage(s.Image)
 	return r, err
+}
+
+// parseTags takes key=value apart.
+func parseTags(texts []string) (map[string]string, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	tags := map[string]string{}
+	for _, text := range texts {
+		key, value, ok := strings.Cut(text, "=")
+		if _, twice := tags[key]; !ok || twice {
+			return nil, croft.Errorf(croft.Invalid, "--tag %q: write key=value, and each key once", text)
+		}
+		tags[key] = value
+	}
+	return tags, nil
 }
 
 // resolveImage is the reference that the hosts get for a name.
@@ -172,7 +210,7 @@ func (c *client) request(ctx context.Context, cmd *cobra.Command, requests []sch
 		}
 	}
 	explain(cmd, outcomes)
-	if c.settings.Wait {
+	if c.settings.Wait.any() {
 		errs = append(errs, c.waitForNew(ctx, cmd, instances))
 	}
 	if !text && len(instances) > 0 {
@@ -238,7 +276,7 @@ func explain(cmd *cobra.Command, outcomes []outcome) {
 // waitForNew waits until the instances run. One that fails is destroyed again, so
 // that a failed command leaves nothing; one that takes too long is left to go on.
 func (c *client) waitForNew(ctx context.Context, cmd *cobra.Command, instances []croft.Instance) error {
-	errs := c.wait(ctx, cmd, instances, schedule.Running)
+	errs := c.wait(ctx, cmd, instances, c.settings.Wait.running())
 	var failed []croft.Instance
 	for i, err := range errs {
 		if _, ok := errors.AsType[*schedule.Failure](err); ok {

@@ -11,6 +11,7 @@ import (
 	"croft"
 	"croft/internal/nearest"
 	"croft/internal/settings"
+	"croft/schedule"
 )
 
 // scheduleFile is the name of the file with the settings of schedule.
@@ -29,7 +30,7 @@ type scheduleSettings struct {
 	Project string        `yaml:"project"`
 	Image   string        `yaml:"image"`
 	Keys    []string      `yaml:"keys"`
-	Wait    bool          `yaml:"wait"`
+	Wait    waiting       `yaml:"wait"`
 	Timeout time.Duration `yaml:"timeout"`
 	Output  string        `yaml:"output"`
 }
@@ -38,7 +39,8 @@ func scheduleDefaults() scheduleSettings {
 	s := scheduleSettings{
 		Project: string(croft.DefaultProject),
 		Image:   "tiny",
-		Keys:    []string{"~/.ssh/*.pub"},
+		Keys:    []string{autoKeys},
+		Wait:    waitNot,
 		Timeout: 5 * time.Minute,
 		Output:  formatText,
 	}
@@ -61,6 +63,9 @@ func (s *scheduleSettings) Validate() error {
 	if !slices.Contains(formats, s.Output) {
 		return fmt.Errorf("output %q is none of text, table, json and yaml%s", s.Output, nearest.Hint(s.Output, formats))
 	}
+	if !slices.Contains(waitings, string(s.Wait)) {
+		return fmt.Errorf("wait %q is none of false, true, address and ready%s", s.Wait, nearest.Hint(string(s.Wait), waitings))
+	}
 	if s.Timeout <= 0 {
 		return fmt.Errorf("timeout %s is not longer than nothing", s.Timeout)
 	}
@@ -82,9 +87,34 @@ func addScheduleFlags(flags *pflag.FlagSet) {
 	flags.StringP("output", "o", "", "print text, table, json or yaml (`format`; output)")
 }
 
+// waiting says what to wait for after an order.
+type waiting string
+
+// The answers. A command that makes nothing run takes every one but waitNot alike.
+const (
+	waitNot     waiting = "false"
+	waitYes     waiting = "true"
+	waitAddress waiting = "address" // the same
+	waitReady   waiting = "ready"
+)
+
+var waitings = []string{string(waitNot), string(waitYes), string(waitAddress), string(waitReady)}
+
+// any tells whether to wait at all.
+func (w waiting) any() bool { return w != waitNot }
+
+// running is what to wait for where instances are to run.
+func (w waiting) running() schedule.Goal {
+	if w == waitReady {
+		return schedule.Ready
+	}
+	return schedule.Running
+}
+
 // addWaitFlags defines the flags of commands that can wait for what they ordered.
 func addWaitFlags(flags *pflag.FlagSet, what string) {
-	flags.Bool("wait", false, "wait until "+what+" (wait)")
+	flags.String("wait", "", "wait until "+what+" (wait)")
+	flags.Lookup("wait").NoOptDefVal = string(waitYes)
 	flags.Duration("timeout", 0, "wait no longer than this `duration` (timeout)")
 }
 
@@ -101,7 +131,7 @@ func loadSchedule(flags *pflag.FlagSet) (scheduleSettings, error) {
 		return scheduleSettings{}, err
 	}
 	s, _, err := settings.Load(scheduleDefaults(), settings.Source{Name: scheduleFile, File: file, Flags: given})
-	if err == nil && given["timeout"] != "" && !s.Wait {
+	if err == nil && given["timeout"] != "" && !s.Wait.any() {
 		err = croft.Errorf(croft.Invalid, "--timeout says how long --wait waits: add --wait")
 	}
 	return s, err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,10 +55,10 @@ func show(cmd *cobra.Command, args []string) error {
 // look reads an instance and, where that is asked for, waits until it runs first.
 func (c *client) look(ctx context.Context, cmd *cobra.Command, idOrName string) (croft.Status, error) {
 	st, err := c.find(ctx, idOrName)
-	if err != nil || !c.settings.Wait {
+	if err != nil || !c.settings.Wait.any() {
 		return st, err
 	}
-	if errs := c.wait(ctx, cmd, []croft.Instance{st.Instance}, schedule.Running); errs[0] != nil {
+	if errs := c.wait(ctx, cmd, []croft.Instance{st.Instance}, c.settings.Wait.running()); errs[0] != nil {
 		return st, errs[0]
 	}
 	return c.find(ctx, string(st.Instance.ID))
@@ -143,6 +145,7 @@ func details(st croft.Status) *table {
 		add("error", o.Error)
 		add("addresses", joined(o.Addresses))
 		add("mac", o.MAC)
+		add("set-up", setUp(o.CloudInit))
 	}
 	if h := st.Host; h != nil {
 		add("host", h.Name+" "+string(h.ID))
@@ -157,9 +160,25 @@ func details(st croft.Status) *table {
 	if n := len(inst.Spec.UserData); n > 0 {
 		add("user-data", fmt.Sprintf("%d bytes", n))
 	}
+	add("metadata", string(inst.Spec.Metadata))
+	add("imds", string(inst.Spec.IMDS))
+	for _, key := range slices.Sorted(maps.Keys(inst.Spec.Tags)) {
+		add("tag", key+"="+inst.Spec.Tags[key])
+	}
 	add("generation", fmt.Sprint(inst.Generation))
 	add("created", inst.Created.Format(time.RFC3339))
 	return t
+}
+
+// setUp says in words how the guest's own set-up ended, if it has told.
+func setUp(told *croft.CloudInit) string {
+	switch {
+	case told == nil:
+		return ""
+	case told.State == croft.CloudInitFailed:
+		return fmt.Sprintf("failed, says the guest: %s", told.Error)
+	}
+	return string(told.State) + ", says the guest"
 }
 
 func joined(addrs []netip.Addr) string {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
@@ -48,6 +49,7 @@ func TestScripts(t *testing.T) {
 			"cloud":        startCloud,
 			"host":         changeHost,
 			"nothing-left": nothingLeft,
+			"guest-says":   guestSays,
 			"free-port":    freePort,
 			"ask":          ask,
 		},
@@ -143,6 +145,13 @@ func nothingLeft(ts *testscript.TestScript, _ bool, _ []string) {
 	if len(left) > 0 {
 		ts.Fatalf("left behind: %s", strings.Join(left, ", "))
 	}
+}
+
+// guest-says NAME STATE [ERROR] has the guest of that name report how its set-up
+// ended, as soon as there is one.
+func guestSays(ts *testscript.TestScript, _ bool, args []string) {
+	report := croft.CloudInit{State: croft.CloudInitState(args[1]), At: time.Now().UTC(), Error: strings.Join(args[2:], " ")}
+	ts.Check(cloudOf(ts).report(context.Background(), args[0], report))
 }
 
 // bigfile NAME SIZE makes a file.

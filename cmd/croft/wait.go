@@ -65,7 +65,11 @@ type lines struct {
 func (l *lines) update(i int, st croft.Status) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if word := schedule.Describe(&st); word != l.last[i] {
+	word := schedule.Describe(&st)
+	if word == string(croft.StateRunning) && st.Observation.CloudInit != nil {
+		word += " " + string(st.Observation.CloudInit.State)
+	}
+	if word != l.last[i] {
 		l.last[i] = word
 		fmt.Fprintf(l.w, "instance %s: %s\n", l.name[i], stage(st))
 	}
@@ -81,6 +85,14 @@ func (l *lines) end(i int, err error) {
 
 func (*lines) close() {}
 
+// reported says in words how the guest's set-up ended, if it has told.
+func reported(told *croft.CloudInit) string {
+	if told == nil {
+		return ""
+	}
+	return ", set-up " + string(told.State)
+}
+
 // stage says in words where an instance stands.
 func stage(st croft.Status) string {
 	word := schedule.Describe(&st)
@@ -95,7 +107,7 @@ func stage(st croft.Status) string {
 		return "booting"
 	case croft.StateRunning:
 		if addr := address(st); addr != "" {
-			return "running at " + addr
+			return "running at " + addr + reported(st.Observation.CloudInit)
 		}
 	case croft.StateDestroying:
 		return "being removed"

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+
+	"croft"
+	"croft/schedule"
+)
+
+// keyCommand keeps public SSH keys, so that requests can name them.
+func keyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "key",
+		Short: "Keep public SSH keys, to be named in requests",
+		Long: `key keeps public SSH keys of a project in the cloud, so that whoever asks for an
+instance can say schedule --key NAME from any machine.`,
+		Example: `  croft key add laptop ~/.ssh/id_ed25519.pub
+  croft key list
+  croft schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --key laptop`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return croft.Errorf(croft.Invalid, "usage: %s add, list or remove", cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	addScheduleFlags(cmd.PersistentFlags())
+	cmd.AddCommand(keyAddCommand(), keyListCommand(), keyRemoveCommand())
+	return cmd
+}
+
+func keyAddCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "add NAME FILE|-|KEY",
+		Short: "Keep a public key under a name",
+		Args:  count(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkKeyName(args[0]); err != nil {
+				return err
+			}
+			line, err := oneKey(args[1], cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			return with(cmd, func(ctx context.Context, c *client) error {
+				if err := c.store.AddKey(ctx, schedule.Key{Project: c.project, Name: args[0], Line: line, Added: time.Now().UTC()}); err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "key %s %s\n", args[0], fingerprint(line))
+				return nil
+			})
+		},
+	}
+}
+
+// checkKeyName keeps the words free that stand for other keys.
+func checkKeyName(name string) error {
+	if name == agentKeys || name == autoKeys {
+		return croft.Errorf(croft.Invalid, "a key cannot be named %s, which stands for the keys of your SSH agent: choose another name", name)
+	}
+	return schedule.CheckName(name)
+}
+
+// oneKey reads the key that is meant; several have no place under one name.
+func oneKey(text string, stdin io.Reader) (string, error) {
+	if text == "-" {
+		data, err := io.ReadAll(io.LimitReader(stdin, 64<<10))
+		if err != nil {
+			return "", croft.Errorf(croft.Invalid, "read the key: %w", err)
+		}
+		return parseKey(string(data))
+	}
+	keys, err := readKey(text)
+	if err != nil {
+		return "", err
+	}
+	if len(keys) != 1 {
+		return "", croft.Errorf(croft.Invalid, "there are %d keys in %s: a name is for one", len(keys), text)
+	}
+	return keys[0], nil
+}
+
+func keyListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the keys",
+		Args:  count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return with(cmd, func(ctx context.Context, c *client) error {
+				keys, err := c.store.ListKeys(ctx, c.project)
+				if err != nil {
+					return err
+				}
+				if f := c.settings.Output; f == formatJSON || f == formatYAML {
+					return printData(cmd.OutOrStdout(), f, append([]schedule.Key{}, keys...)) // never null
+				}
+				t := table{color: isColored(cmd.OutOrStdout())}
+				t.head("NAME", "FINGERPRINT", "COMMENT", "ADDED")
+				for _, k := range keys {
+					t.texts(k.Name, fingerprint(k.Line), comment(k.Line), k.Added.Format(time.DateTime))
+				}
+				return t.print(cmd.OutOrStdout())
+			})
+		},
+	}
+}
+
+func keyRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "remove NAME...",
+		Short:             "Remove keys; instances that have them keep them",
+		Args:              count(1, -1),
+		ValidArgsFunction: completeKeys,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return with(cmd, func(ctx context.Context, c *client) error {
+				var errs []error
+				for _, name := range args {
+					errs = append(errs, c.store.RemoveKey(ctx, c.project, name))
+				}
+				return errors.Join(errs...)
+			})
+		},
+	}
+}
+
+// completeKeys completes names of stored keys.
+func completeKeys(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	s, err := loadSchedule(cmd.Flags())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, err := dial(ctx, s)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var found []string
+	_ = c.do(ctx, func(ctx context.Context, c *client) error {
+		keys, err := c.store.ListKeys(ctx, c.project)
+		for _, k := range keys {
+			if strings.HasPrefix(k.Name, prefix) && !slices.Contains(args, k.Name) {
+				found = append(found, cobra.CompletionWithDesc(k.Name, comment(k.Line)))
+			}
+		}
+		return err
+	})
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// fingerprint is what ssh-keygen -l prints, for comparing by eye.
+func fingerprint(line string) string {
+	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line))
+	if err != nil {
+		return "none"
+	}
+	return ssh.FingerprintSHA256(key)
+}
+
+func comment(line string) string {
+	_, words, _, _, err := ssh.ParseAuthorizedKey([]byte(line))
+	if err != nil {
+		return ""
+	}
+	return words
+}
