@@ -69,7 +69,11 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 		ValidArgsFunction: completeInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, func(ctx context.Context, c *client) error {
-				return c.change(ctx, cmd, args, goal, func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error) {
+				until := goal
+				if verb == "start" {
+					until = c.settings.Wait.running()
+				}
+				return c.change(ctx, cmd, args, until, func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error) {
 					inst, err := power(c, ctx, project, idOrName)
 					return inst, words, err
 				})

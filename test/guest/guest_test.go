@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -79,6 +80,18 @@ type askedBy mdserver.Guest
 func (g askedBy) Guest(context.Context, netip.Addr) (mdserver.Guest, error) {
 	return mdserver.Guest(g), nil
 }
+
+// heard gives what the guest reports of its set-up.
+type heard chan croft.CloudInit
+
+func (h heard) CloudInit(_ context.Context, _ croft.InstanceID, c croft.CloudInit) error {
+	h <- c
+	return nil
+}
+
+func (heard) SetPassword(context.Context, croft.InstanceID, string) error { return nil }
+
+func (heard) Password(context.Context, croft.InstanceID) (string, error) { return "", nil }
 
 var image struct {
 	sync.Once
@@ -217,7 +230,7 @@ func (m *machine) pressPower(t *testing.T) {
 }
 
 // theWholeWay is what a guest does that has found its metadata.
-func theWholeWay(t *testing.T, m *machine, source string) {
+func theWholeWay(t *testing.T, m *machine, source string, reports heard) {
 	t.Helper()
 	m.until(t, "metadata: "+source, "instance "+string(id))
 	m.until(t, "hostname: web-1")
@@ -229,6 +242,12 @@ func theWholeWay(t *testing.T, m *machine, source string) {
 	m.until(t, "ready: instance "+string(id)+", hostname web-1, address 169.254.169.")
 	if got, want := m.answers(t), "croft instance web-1 "+string(id)+"\n"; got != want {
 		t.Errorf("port 80 answers %q, want %q", got, want)
+	}
+	if reports != nil {
+		want := croft.CloudInit{State: croft.CloudInitFailed, Error: "the user-data script ended with exit code 7"}
+		if got := <-reports; got.State != want.State || got.Error != want.Error {
+			t.Errorf("the guest reports %+v, want %+v", got, want)
+		}
 	}
 	m.pressPower(t)
 }
@@ -250,31 +269,54 @@ func TestGuestWithADisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			drive := []string{"-drive", "id=seed,if=none,readonly=on,format=raw,file=" + path}
-			theWholeWay(t, boot(t, 128, "", append(drive, devices...)...), "NoCloud disk")
+			theWholeWay(t, boot(t, 128, "", append(drive, devices...)...), "NoCloud disk", nil)
 		})
 	}
 }
 
 func TestGuestWithAMetadataServer(t *testing.T) {
-	server, err := mdserver.New(mdserver.Config{Guests: askedBy(theGuest()), Log: slog.New(slog.DiscardHandler)})
+	for name, hidden := range map[string]string{"OpenStack tree": "/none", "EC2 tree": "/openstack"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reports := make(heard, 8)
+			server, err := mdserver.New(mdserver.Config{Guests: askedBy(theGuest()), Reports: reports, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasPrefix(r.URL.Path, hidden) {
+					http.NotFound(w, r)
+					return
+				}
+				server.ServeHTTP(w, r)
+			}))
+			defer web.Close()
+			theWholeWay(t, boot(t, 128, web.Listener.Addr().String()), name, reports)
+		})
+	}
+}
+
+// TestGuestWithAConfigDrive: the disk is OpenStack's, and the report finds its way
+// although the metadata came from elsewhere.
+func TestGuestWithAConfigDrive(t *testing.T) {
+	t.Parallel()
+	reports := make(heard, 8)
+	server, err := mdserver.New(mdserver.Config{Guests: askedBy(theGuest()), Reports: reports, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	withoutOpenStack := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/openstack") {
-			http.NotFound(w, r)
-			return
-		}
-		server.ServeHTTP(w, r)
-	})
-	for name, handler := range map[string]http.Handler{"OpenStack tree": server, "EC2 tree": withoutOpenStack} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			web := httptest.NewServer(handler)
-			defer web.Close()
-			theWholeWay(t, boot(t, 128, web.Listener.Addr().String()), name)
-		})
+	web := httptest.NewServer(server)
+	defer web.Close()
+	path := filepath.Join(t.TempDir(), "seed.iso")
+	disk, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if err := errors.Join(mdserver.WriteConfigDrive(disk, theGuest()), disk.Close()); err != nil {
+		t.Fatal(err)
+	}
+	m := boot(t, 128, web.Listener.Addr().String(), "-drive", "id=seed,if=none,readonly=on,format=raw,file="+path, "-device", "virtio-blk-pci,drive=seed")
+	theWholeWay(t, m, "config-2 disk", reports)
 }
 
 func TestGuestThatCannotUseItsUserDataSaysSo(t *testing.T) {

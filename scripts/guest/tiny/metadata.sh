@@ -9,6 +9,9 @@ md=/run/md
 # get PATH FILE: fetches from the metadata server into $md/FILE; no such file, no success.
 get() { timeout 5 wget -q -O "$md/$2" "$url/$1" 2>/dev/null || { rm -f "$md/$2" && false; }; }
 
+# report FORM: tells the metadata server how the set-up ended.
+report() { timeout 5 wget -q -O /dev/null --post-data "$1" "$url/croft/v1/phone-home" 2>/dev/null; }
+
 # public_keys FILE: every public key in a text of any form, one per line.
 public_keys() {
 	sed 's/[]",[]/\n/g' "$1" | sed "s/^[ '-]*//; s/[' ]*\$//" |
