@@ -3,6 +3,7 @@ package placementclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -15,18 +16,18 @@ import (
 // Write implements transfer.Target. A provider that offers less in the end than is
 // claimed from it offers just that until its claims are there.
 func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress transfer.Progress) error {
-	c := a.Client
-	for i, class := range changes.Classes {
-		if err := c.call(ctx, http.MethodPut, "/resource_classes/"+url.PathEscape(string(class)), nil, nil); err != nil {
-			return err
-		}
-		progress("resource classes", i+1, len(changes.Classes))
+	if err := a.Client.write(ctx, changes, progress); err != nil {
+		return fmt.Errorf("import: %w; what is missing comes when it is run again", err)
 	}
-	for i, trait := range changes.Traits {
-		if err := c.call(ctx, http.MethodPut, "/traits/"+url.PathEscape(string(trait)), nil, nil); err != nil {
-			return err
-		}
-		progress("traits", i+1, len(changes.Traits))
+	return nil
+}
+
+func (c *Client) write(ctx context.Context, changes *transfer.Changes, progress transfer.Progress) error {
+	if err := writeNames(ctx, c, "resource classes", "/resource_classes/", changes.Classes, progress); err != nil {
+		return err
+	}
+	if err := writeNames(ctx, c, "traits", "/traits/", changes.Traits, progress); err != nil {
+		return err
 	}
 	if err := c.writePlaces(ctx, changes, progress); err != nil {
 		return err
@@ -48,8 +49,19 @@ func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress
 	return c.writeOffers(ctx, "final inventories", final, progress)
 }
 
-// writePlaces makes providers with name and parent, one after the other: the order of
-// their creation is seen.
+// writeNames makes classes or traits, one after the other: the order of their creation
+// is seen.
+func writeNames[T ~string](ctx context.Context, c *Client, stage, path string, names []T, progress transfer.Progress) error {
+	for i, name := range names {
+		if err := c.call(ctx, http.MethodPut, path+url.PathEscape(string(name)), nil, nil); err != nil {
+			return err
+		}
+		progress(stage, i+1, len(names))
+	}
+	return nil
+}
+
+// writePlaces makes providers with name and parent, in the order of their creation.
 func (c *Client) writePlaces(ctx context.Context, changes *transfer.Changes, progress transfer.Progress) error {
 	have := map[croft.HostID]transfer.Provider{}
 	for _, p := range changes.Have.Providers {

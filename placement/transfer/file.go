@@ -60,11 +60,8 @@ func Encode(w io.Writer, s *State) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
-	put := func(v any) {
-		if err := lines.Encode(v); err != nil && !errors.Is(err, io.ErrShortWrite) {
-			return // out keeps its error for Flush
-		}
-	}
+	var failed error
+	put := func(v any) { failed = cmp.Or(failed, lines.Encode(v)) }
 	put(headerLine{kindHeader, version, s.Revision})
 	for _, c := range s.Classes {
 		put(nameLine{kindClass, string(c)})
@@ -79,7 +76,7 @@ func Encode(w io.Writer, s *State) error {
 		put(consumerLine{kindConsumer, c})
 	}
 	put(endLine{kindEnd})
-	return out.Flush()
+	return cmp.Or(failed, out.Flush())
 }
 
 // Decode reads what Encode wrote, or somebody else. Invalid: the line and what is
