@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test lint check soak bench bench-placement clean
+.PHONY: help run stop build guest test lint check soak bench bench-mdserver bench-placement clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ soak: ## faults under load and random input, each for CROFT_SOAK=10m
 
 bench: ## all benchmarks
 	@scripts/bench
+
+bench-mdserver: ## our metadata server beside nginx with the same bytes
+	@scripts/bench-mdserver
 
 bench-placement: ## our Placement beside OpenStack's: installs MariaDB, takes ten minutes
 	@scripts/bench-placement
