@@ -14,8 +14,8 @@ import (
 )
 
 // connect makes the client: of the servers at the endpoints, or of the one in this
-// process, which it calls without a connection. That halves the time of a
-// transaction, of which the rest is the disk's.
+// process, which it calls without a connection. That halves what a transaction
+// takes beside the time of the disk.
 func (c *Config) connect() (*clientv3.Client, error) {
 	if c.Embedded != nil {
 		return v3client.New(c.Embedded.server.Server), nil

@@ -140,8 +140,8 @@ func (b *bench) bound(m *measurement, all []result) string {
 	if others > cores/20 {
 		text += fmt.Sprintf(" (%.0f%% with other work)", 100*float64(others)/float64(cores))
 	}
-	if m.writes && m.clients == 1 {
-		text += fmt.Sprintf("; %s each, which waits for the disk", each(sum.took))
+	if m.commits > 0 && m.clients == 1 {
+		text += fmt.Sprintf("; %s each, at least %v of it for the disk", each(sum.took), (b.sync * time.Duration(m.commits)).Round(time.Microsecond))
 	}
 	if sum.refused > 0 {
 		text += fmt.Sprintf("; %d conflicts", sum.refused)

@@ -19,7 +19,7 @@ import (
 type measurement struct {
 	name    string
 	clients int
-	writes  bool
+	commits int // that one of them waits for, one after the other
 	// target is how many times as many as the original ours should answer, by the
 	// number of providers; 0: none is set.
 	target func(providers int) float64
@@ -29,7 +29,7 @@ type measurement struct {
 func always(x float64) func(int) float64 { return func(int) float64 { return x } }
 
 var measurements = []measurement{
-	{"candidates, limit=10", 4, false, func(n int) float64 {
+	{"candidates, limit=10", 4, 0, func(n int) float64 {
 		if n >= 10_000 {
 			return 1000
 		}
@@ -37,13 +37,13 @@ var measurements = []measurement{
 	}, func(ctx context.Context, c *client, _ int) error {
 		return c.expect(ctx, http.MethodGet, "/allocation_candidates?"+wanted+"&limit=10", nil, 200)
 	}},
-	{"candidates, all", 4, false, always(20), func(ctx context.Context, c *client, _ int) error {
+	{"candidates, all", 4, 0, always(20), func(ctx context.Context, c *client, _ int) error {
 		return c.expect(ctx, http.MethodGet, "/allocation_candidates?"+wanted, nil, 200)
 	}},
-	{"claims, 1 client", 1, true, always(20), claim},
-	{"claims, 64 clients", 64, true, always(50), claim},
-	{"hosts registered, 1 client", 1, true, always(20), registerNew},
-	{"hosts registered, 64 clients", 64, true, always(0), registerNew},
+	{"claims, 1 client", 1, 1, always(20), claim},
+	{"claims, 64 clients", 64, 1, always(50), claim},
+	{"hosts registered, 1 client", 1, 3, always(20), registerNew},
+	{"hosts registered, 64 clients", 64, 3, always(0), registerNew},
 }
 
 func claim(ctx context.Context, c *client, providers int) error {
