@@ -1,0 +1,45 @@
+package e2e
+
+import (
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestEverySourceOfMetadata: a guest finds its metadata where it was told to, and
+// reports that its set-up is done, or why not, from wherever it was.
+func TestEverySourceOfMetadata(t *testing.T) {
+	c := newCloud(t, "")
+	c.write(c.home+"/script", "#!/bin/sh\necho the-script-says $((6 * 7))\n")
+	c.write(c.home+"/broken", "#!/bin/sh\nexit 7\n")
+	var work sync.WaitGroup
+	for name, want := range map[string]string{"server": "metadata: OpenStack tree", "nocloud": "metadata: NoCloud disk", "config-drive": "metadata: config-2 disk"} {
+		work.Go(func() {
+			r := c.schedule("--name", name, "--metadata", name, "--tag", "role=front", "--user-data", c.home+"/script", "--wait=ready", "--timeout", "5m", small, guestImage)
+			if r.exit != 0 || !strings.Contains(r.stderr, ", set-up done") {
+				t.Errorf("schedule --metadata %s --wait=ready: %v", name, r)
+				return
+			}
+			log := c.must("console", name)
+			for _, words := range []string{want, "hostname: " + name, "the-script-says 42"} {
+				if !strings.Contains(log, words) {
+					t.Errorf("the console of %s lacks %q:\n%s", name, words, log)
+				}
+			}
+		})
+	}
+	work.Go(func() {
+		r := c.schedule("--name", "broken", "--user-data", c.home+"/broken", "--wait=ready", "--timeout", "5m", small, guestImage)
+		if r.exit != 1 || !strings.Contains(r.stderr, "its set-up failed: the user-data script ended with exit code 7") {
+			t.Errorf("schedule --wait=ready of a guest whose script fails: %v", r)
+		}
+		if told := c.must("broken", "-o", "json"); !strings.Contains(told, `"state": "failed"`) || c.show("broken").Observation.State != "running" {
+			t.Errorf("it is %s\nwant it to run on, with what it told", told)
+		}
+	})
+	work.Wait()
+	c.must("destroy", "--wait", "server", "nocloud", "config-drive", "broken")
+	if list := c.must("list", "-o", "json"); strings.TrimSpace(list) != "[]" {
+		t.Errorf("what is left: %s", list)
+	}
+}
