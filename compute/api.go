@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 
 	"croft"
 )
@@ -17,10 +18,13 @@ import (
 //	GET /livez                                     the process answers
 //	GET /readyz                                    the host takes orders
 //	GET /v1/instances/{id}/console[?follow=1]      log of the serial console, as text
+//	POST /v1/instances/{id}/console                the console itself: see ConsoleProtocol
 type API struct {
 	Agent *Agent
 	Token string      // required
 	Ready func() bool // required
+
+	attached sync.WaitGroup // live consoles
 }
 
 // Handler serves the API.
@@ -35,6 +39,7 @@ func (api *API) Handler() http.Handler {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.Handle("GET /v1/instances/{id}/console", api.authorized(api.console))
+	mux.Handle("POST /v1/instances/{id}/console", api.authorized(api.attach))
 	return mux
 }
 

@@ -116,7 +116,10 @@ func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
 	}
 	h.running.Store(agent)
 	api := &compute.API{Agent: agent, Token: me.Token, Ready: h.ready.Load}
-	p.start(ctx, "the agent's API", func(ctx context.Context) error { return serve(ctx, l, api.Handler()) })
+	p.start(ctx, "the agent's API", func(ctx context.Context) error {
+		defer api.Wait()
+		return serve(ctx, l, api.Handler())
+	})
 	p.start(ctx, "the agent", func(ctx context.Context) error {
 		return agent.Run(ctx, func() {
 			h.ready.Store(true)

@@ -142,6 +142,9 @@ func report(stderr io.Writer, err error) {
 		return
 	}
 	for _, err := range apart(err) {
+		if _, told := errors.AsType[*exited](err); told {
+			continue
+		}
 		if errors.Is(err, context.Canceled) {
 			err = fmt.Errorf("interrupted: %w", err)
 		}
@@ -156,6 +159,9 @@ func exitCode(err error) int {
 		return croft.ExitOK
 	}
 	first := apart(err)[0]
+	if e, ok := errors.AsType[*exited](first); ok {
+		return e.code
+	}
 	if croft.KindOf(first) == "" && errors.Is(first, context.DeadlineExceeded) {
 		return croft.ExitUnavailable
 	}

@@ -35,7 +35,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 		Example: `  schedule resources=VCPU:1,MEMORY_MB:256,DISK_GB:1
   schedule VCPU:2,MEMORY_MB:2048,DISK_GB:10 debian-12 --name web --wait
   schedule 'resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&required=HW_CPU_X86_AVX2' --count 3
-  ssh debian@$(schedule web)`,
+  schedule ssh web`,
 		Args:              count(1, 2),
 		ValidArgsFunction: completeInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,7 +51,8 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 	addScheduleFlags(cmd.PersistentFlags())
 	addWaitFlags(cmd.Flags(), "the instance runs and has an address; =ready: until it says that its set-up is done")
 	ask.addFlags(cmd.Flags())
-	cmd.AddCommand(showCommand(), listCommand(), destroyCommand(), stopCommand(), startCommand(), consoleCommand())
+	cmd.AddCommand(showCommand(), listCommand(), destroyCommand(), stopCommand(), startCommand(), consoleCommand(), logsCommand(),
+		sshCommand(), waitCommand(), rebootCommand(), rebuildCommand(), resizeCommand())
 	// Fails for a flag that does not exist or has a completion, and this one is defined above.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd

@@ -17,18 +17,41 @@ import (
 )
 
 func consoleCommand() *cobra.Command {
+	var follow, log bool
+	cmd := &cobra.Command{
+		Use:   "console UUID|NAME",
+		Short: "Type at the guest's serial console",
+		Long: `console attaches this terminal to the guest's serial console, through the agent of
+its host; Ctrl-] leaves. One at a time can be attached.
+
+Where stdin or stdout is no terminal, and with --log or --follow, it prints what the
+guest wrote, as schedule logs does.`,
+		Args:              count(1, 1),
+		ValidArgsFunction: completeInstances(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			live := !follow && !log && isTerminal(cmd.InOrStdin()) && isTerminal(cmd.OutOrStdout())
+			return onConsole(cmd, args[0], func(ctx context.Context, st croft.Status) error {
+				if live {
+					return attach(ctx, cmd, st)
+				}
+				return console(ctx, cmd.OutOrStdout(), st, follow)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print what the guest wrote and go on with what it writes, until interrupted")
+	cmd.Flags().BoolVar(&log, "log", false, "print what the guest wrote")
+	return cmd
+}
+
+func logsCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
-		Use:               "console UUID|NAME",
+		Use:               "logs UUID|NAME",
 		Short:             "Print what the guest wrote to its serial console",
 		Args:              count(1, 1),
 		ValidArgsFunction: completeInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, func(ctx context.Context, c *client) error {
-				st, err := c.find(ctx, args[0])
-				if err != nil {
-					return err
-				}
+			return onConsole(cmd, args[0], func(ctx context.Context, st croft.Status) error {
 				return console(ctx, cmd.OutOrStdout(), st, follow)
 			})
 		},
@@ -37,13 +60,29 @@ func consoleCommand() *cobra.Command {
 	return cmd
 }
 
+// onConsole does something with the console of an instance that is on a host.
+func onConsole(cmd *cobra.Command, idOrName string, do func(context.Context, croft.Status) error) error {
+	return with(cmd, func(ctx context.Context, c *client) error {
+		st, err := c.find(ctx, idOrName)
+		if err != nil {
+			return err
+		}
+		if st.Host == nil || st.Host.API == "" {
+			return croft.Errorf(croft.NotFound, "instance %s has no console: it is on no host yet", st.Instance.Name)
+		}
+		return do(ctx, st)
+	})
+}
+
+// consoleAddress is where the console's host answers for it.
+func consoleAddress(st croft.Status) string {
+	return strings.TrimSuffix(st.Host.API, "/") + "/v1/instances/" + string(st.Instance.ID) + "/console"
+}
+
 // console copies the console's log from the instance's host.
 func console(ctx context.Context, w io.Writer, st croft.Status, follow bool) error {
 	name := st.Instance.Name
-	if st.Host == nil || st.Host.API == "" {
-		return croft.Errorf(croft.NotFound, "instance %s has no console: it is on no host yet", name)
-	}
-	address := strings.TrimSuffix(st.Host.API, "/") + "/v1/instances/" + string(st.Instance.ID) + "/console"
+	address := consoleAddress(st)
 	if follow {
 		address += "?follow=1"
 	}
@@ -92,6 +131,8 @@ func refusal(st croft.Status, answer *http.Response) error {
 	switch answer.StatusCode {
 	case http.StatusNotFound:
 		kind = croft.NotFound
+	case http.StatusConflict:
+		kind = croft.Conflict
 	case http.StatusUnauthorized, http.StatusBadRequest:
 		kind = croft.Invalid
 	}

@@ -102,7 +102,7 @@ func (c *client) renderList(ctx context.Context, cmd *cobra.Command, watching bo
 	}
 	switch c.settings.Output {
 	case formatJSON, formatYAML:
-		return renderData(c.settings.Output, all, watching)
+		return renderData(c.settings.Output, allPrintable(all), watching)
 	}
 	t := listTable(all, c.project == "")
 	t.color = isColored(cmd.OutOrStdout())

@@ -25,6 +25,8 @@ type asking struct {
 	metadata, imds       string
 	keys, tags           []string
 	count                int
+	networks             []string
+	ephemeral            bool
 
 	names []string // of stored keys, found in keys once these are read
 }
@@ -37,6 +39,8 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.metadata, "metadata", "", "`where` the guest finds what it has to know: auto, server, nocloud or config-drive (auto)")
 	flags.StringVar(&a.imds, "imds", "", "whether the metadata server wants a token: optional, required or off (optional)")
 	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
+	flags.StringArrayVar(&a.networks, "network", nil, "`name` of a network of the hosts (networks in their settings), or default; repeat for more (default)")
+	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as one that need not last")
 	flags.IntVar(&a.count, "count", 1, "ask for this many instances at once, named name-1, name-2 ...")
 }
 
@@ -102,7 +106,7 @@ func (a *asking) requests(s scheduleSettings, query string, stdin io.Reader) ([]
 }
 
 func (a *asking) request(s scheduleSettings, query string, stdin io.Reader) (r schedule.Request, err error) {
-	r = schedule.Request{Project: croft.Project(s.Project), Name: a.name}
+	r = schedule.Request{Project: croft.Project(s.Project), Name: a.name, Networks: a.networks, Ephemeral: a.ephemeral}
 	if r.Query, err = schedule.ParseQuery(query); err != nil {
 		return r, err
 	}

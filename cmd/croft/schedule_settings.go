@@ -131,7 +131,7 @@ func loadSchedule(flags *pflag.FlagSet) (scheduleSettings, error) {
 		return scheduleSettings{}, err
 	}
 	s, _, err := settings.Load(scheduleDefaults(), settings.Source{Name: scheduleFile, File: file, Flags: given})
-	if err == nil && given["timeout"] != "" && !s.Wait.any() {
+	if err == nil && given["timeout"] != "" && !s.Wait.any() && flags.Lookup("wait") != nil {
 		err = croft.Errorf(croft.Invalid, "--timeout says how long --wait waits: add --wait")
 	}
 	return s, err

@@ -122,6 +122,7 @@ func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list b
 		}
 		return nil
 	}
+	all = allPrintable(all)
 	if list {
 		return printData(cmd.OutOrStdout(), format, all)
 	}
@@ -166,7 +167,13 @@ func details(st croft.Status) *table {
 		add("tag", key+"="+inst.Spec.Tags[key])
 	}
 	add("generation", fmt.Sprint(inst.Generation))
+	if inst.Spec.Ephemeral {
+		add("ephemeral", "yes")
+	}
+	add("networks", strings.Join(inst.Spec.Networks, ", "))
+	add("host key", printableSpec(inst.Spec).HostKey)
 	add("created", inst.Created.Format(time.RFC3339))
+	t.timeline(st)
 	return t
 }
 

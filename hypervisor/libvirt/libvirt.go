@@ -73,6 +73,7 @@ type Driver struct {
 	bridged sync.Map          // MACs of guests on bridges of the host
 	virt    func() kvm.Result // probed once
 
+	attached sync.Map  // instances whose console somebody has
 	noFilter sync.Once // tells that packet filters are missing
 
 	slots chan struct{} // one per call inside libvirt

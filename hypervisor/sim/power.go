@@ -148,6 +148,7 @@ func (h *Hypervisor) Remove(ctx context.Context, id croft.InstanceID) error {
 		return nil
 	}
 	g.endBoot()
+	g.hangUp()
 	delete(h.guests, id)
 	delete(h.used, g.Address)
 	return h.saved(id)
@@ -183,6 +184,7 @@ func (h *Hypervisor) off(id croft.InstanceID, g *guest, crashed bool) error {
 		return nil
 	}
 	g.endBoot()
+	g.hangUp()
 	g.Power, g.Crashed = compute.PowerOff, crashed
 	if err := g.print("croft sim: power off\n"); err != nil {
 		h.config.Log.Warn("the console of a simulated guest cannot be written", "instance", id, "op", "stop", "err", err)

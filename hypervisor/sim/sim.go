@@ -71,7 +71,8 @@ type guest struct {
 	Booted  time.Time       `json:"booted,omitzero"` // when it has or had its address
 	Address netip.Addr      `json:"address"`
 
-	timer *time.Timer // announces the address while the guest boots
+	timer   *time.Timer // announces the address while the guest boots
+	console *console    // who is attached, if anybody
 }
 
 // New reads the instances that File keeps, if any; those that were on still are.
@@ -96,6 +97,7 @@ func (h *Hypervisor) Close() error {
 	h.closed = true
 	for _, g := range h.guests {
 		g.endBoot()
+		g.hangUp()
 	}
 	return nil
 }

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"croft"
+	"croft/compute"
+)
+
+// escapeKey leaves a console: Ctrl-], as in telnet and virsh.
+const escapeKey = 0x1d
+
+// attach joins the terminal with the console until the escape key, the guest's end
+// or ctx's.
+func attach(ctx context.Context, cmd *cobra.Command, st croft.Status) error {
+	guest, err := openConsole(ctx, st)
+	if err != nil {
+		return err
+	}
+	defer guest.Close()
+	in := cmd.InOrStdin().(*os.File) // a terminal is nothing else
+	before, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return fmt.Errorf("attach to the console of %s: %w", st.Instance.Name, err)
+	}
+	defer func() { _ = term.Restore(int(in.Fd()), before) }()
+	fmt.Fprintf(cmd.ErrOrStderr(), "the console of %s; Ctrl-] leaves\r\n", st.Instance.Name)
+	left, err := converse(ctx, in, cmd.OutOrStdout(), guest)
+	switch {
+	case left || ctx.Err() != nil:
+		fmt.Fprint(cmd.ErrOrStderr(), "\r\n")
+		return nil
+	case err != nil:
+		return consoleError(ctx, st, false, err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "\r\ninstance %s has closed its console\r\n", st.Instance.Name)
+	return nil
+}
+
+// openConsole asks the agent of the instance's host for the console itself.
+func openConsole(ctx context.Context, st croft.Status) (io.ReadWriteCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, consoleAddress(st), nil)
+	if err != nil {
+		return nil, fmt.Errorf("attach to the console of %s: %w", st.Instance.Name, err)
+	}
+	request.Header.Set("Authorization", "Bearer "+st.Host.Token)
+	request.Header.Set("Connection", "Upgrade")
+	request.Header.Set("Upgrade", compute.ConsoleProtocol)
+	answer, err := consoleClient.Do(request)
+	if err != nil {
+		return nil, consoleError(ctx, st, false, err)
+	}
+	guest, ok := answer.Body.(io.ReadWriteCloser)
+	if answer.StatusCode != http.StatusSwitchingProtocols || !ok {
+		defer answer.Body.Close()
+		return nil, refusal(st, answer)
+	}
+	return guest, nil
+}
+
+// converse copies both ways. left says that the escape key ended it.
+func converse(ctx context.Context, in *os.File, out io.Writer, guest io.ReadWriteCloser) (left bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = guest.Close() })
+	defer stop()
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer cancel()
+		left = typeTo(ctx, guest, in)
+	})
+	_, err = io.Copy(out, guest)
+	cancel()
+	work.Wait()
+	if left {
+		err = nil
+	}
+	return left, err
+}
+
+// typeTo sends what is typed until the escape key, which it reports, or ctx ends.
+func typeTo(ctx context.Context, guest io.Writer, in *os.File) (escaped bool) {
+	b := make([]byte, 1024)
+	for ctx.Err() == nil {
+		if !readable(in) {
+			continue
+		}
+		n, err := in.Read(b)
+		typed, _, escaped := bytes.Cut(b[:n], []byte{escapeKey})
+		if _, failed := guest.Write(typed); failed != nil || escaped || err != nil {
+			return escaped
+		}
+	}
+	return false
+}
+
+// readable waits for a moment for something to be typed. A read that waits for a
+// terminal cannot be ended, and this process may have more to do.
+func readable(in *os.File) bool {
+	const moment = 100 // milliseconds
+	fds := []unix.PollFd{{Fd: int32(in.Fd()), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, moment)
+	return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/image"
+	"croft/internal/hostkey"
+)
+
+// login is `schedule ssh` with its flags.
+type login struct{ user, jump, identity string }
+
+func sshCommand() *cobra.Command {
+	var l login
+	cmd := &cobra.Command{
+		Use:   "ssh UUID|NAME [COMMAND...]",
+		Short: "Log in to an instance, or run a command in it",
+		Long: `ssh runs the system's ssh to the instance's address. The instance proves itself with
+a host key that was made when it was asked for and given to it with its metadata, so
+the first connection is verified like every other.
+
+The user is the one that the image is made for, as the catalog says, or --user. It
+ends with the exit code of the command.`,
+		Example: `  schedule ssh web
+  schedule ssh web uptime
+  schedule ssh --jump root@host1 web`,
+		Args:              count(1, -1),
+		ValidArgsFunction: completeInstances(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return with(cmd, func(ctx context.Context, c *client) error {
+				st, err := c.look(ctx, cmd, args[0])
+				if err != nil {
+					return err
+				}
+				return l.run(ctx, cmd, st, args[1:])
+			})
+		},
+	}
+	cmd.Flags().SetInterspersed(false) // what follows the name is the command's
+	cmd.Flags().StringVarP(&l.user, "user", "l", "", "log in as this `user`")
+	cmd.Flags().StringVarP(&l.jump, "jump", "J", "", "go through this `host`, such as root@host1, where the instance cannot be reached from here")
+	cmd.Flags().StringVarP(&l.identity, "identity", "i", "", "`file` of the private key to log in with")
+	addWaitFlags(cmd.Flags(), "the instance runs and has an address")
+	return cmd
+}
+
+// run runs ssh and returns with its exit code.
+func (l login) run(ctx context.Context, cmd *cobra.Command, st croft.Status, command []string) error {
+	name := st.Instance.Name
+	addr := address(st)
+	if addr == "" {
+		return noAddress(st)
+	}
+	user, err := l.as(st.Instance.Spec.Image)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "croft-ssh-")
+	if err != nil {
+		return fmt.Errorf("log in to %s: %w", name, err)
+	}
+	defer os.RemoveAll(dir)
+	args, err := l.arguments(st.Instance, filepath.Join(dir, "known_hosts"))
+	if err != nil {
+		return fmt.Errorf("log in to %s: %w", name, err)
+	}
+	ssh := exec.CommandContext(ctx, "ssh", append(append(args, "-l", user, "--", addr), command...)...)
+	ssh.Stdin, ssh.Stdout, ssh.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	ssh.Cancel = func() error { return ssh.Process.Signal(syscall.SIGTERM) }
+	ssh.WaitDelay = 2 * time.Second
+	err = ssh.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
+		return &exited{exit.ExitCode()}
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return croft.Errorf(croft.NotFound, "log in to %s: there is no ssh on this machine; install openssh-client", name)
+	}
+	if err != nil {
+		return fmt.Errorf("log in to %s: %w", name, err)
+	}
+	return nil
+}
+
+// arguments have ssh accept the host key of the instance and no other. They write
+// the file that it is in.
+func (l login) arguments(inst croft.Instance, knownHosts string) ([]string, error) {
+	if inst.Spec.HostKey == "" {
+		return nil, croft.Errorf(croft.Invalid, "it has no host key that could be verified, since an older croft made it: use ssh itself, or destroy it and ask anew")
+	}
+	public, err := hostkey.Public(inst.Spec.HostKey)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(knownHosts, fmt.Appendf(nil, "%s %s\n", inst.ID, public), 0o600); err != nil {
+		return nil, err
+	}
+	args := []string{
+		"-o", "UserKnownHostsFile=" + knownHosts, "-o", "GlobalKnownHostsFile=/dev/null",
+		"-o", "HostKeyAlias=" + string(inst.ID), "-o", "HostKeyAlgorithms=ssh-ed25519",
+		"-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no", "-o", "CheckHostIP=no",
+	}
+	if l.jump != "" {
+		args = append(args, "-J", l.jump)
+	}
+	if l.identity != "" {
+		args = append(args, "-i", l.identity, "-o", "IdentitiesOnly=yes")
+	}
+	return args, nil
+}
+
+// as is whom to log in as.
+func (l login) as(ref string) (string, error) {
+	if l.user != "" {
+		return l.user, nil
+	}
+	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
+	if err != nil {
+		return "", err
+	}
+	for _, entry := range catalog.List() {
+		if known, err := entry.Reference(); err == nil && known == ref && entry.User != "" {
+			return entry.User, nil
+		}
+	}
+	return "", croft.Errorf(croft.Invalid, "the catalog does not say whom to log in as on the image %s: give --user", ref)
+}
+
+// exited is the exit code of a program that has said itself what was wrong.
+type exited struct{ code int }
+
+func (e *exited) Error() string { return fmt.Sprintf("ended with exit code %d", e.code) }

@@ -1,0 +1,82 @@
+package compute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+
+	"croft"
+)
+
+// ConsoleProtocol is what a client of the API asks to change to for a live console:
+// from then on the connection carries the console's bytes, both ways.
+const ConsoleProtocol = "croft-console"
+
+// Wait returns when no console is attached any more: after the server's end, since
+// a server does not wait for connections that have changed their protocol.
+func (api *API) Wait() { api.attached.Wait() }
+
+// attach joins a client with the console of a guest until either ends.
+func (api *API) attach(w http.ResponseWriter, r *http.Request) {
+	id, err := croft.ParseInstanceID(r.PathValue("id"))
+	if err != nil {
+		http.Error(w, err.Error(), croft.HTTPStatus(err))
+		return
+	}
+	consoles, ok := api.Agent.Hypervisor.(Consoles)
+	if !ok || r.Header.Get("Upgrade") != ConsoleProtocol {
+		w.Header().Set("Upgrade", ConsoleProtocol)
+		http.Error(w, "a live console wants the protocol "+ConsoleProtocol, http.StatusUpgradeRequired)
+		return
+	}
+	guest, err := consoles.OpenConsole(r.Context(), id)
+	if err != nil {
+		http.Error(w, err.Error(), croft.HTTPStatus(err))
+		return
+	}
+	defer func() { _ = guest.Close() }() // whoever was there is gone
+	api.attached.Add(1)
+	defer api.attached.Done()
+	client, early, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer func() { _ = client.Close() }()
+	if _, err := fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", ConsoleProtocol); err != nil {
+		return
+	}
+	api.Agent.Log.Info("console attached", "instance", id, "host", api.Agent.Host.ID)
+	err = join(r.Context(), client, early, guest)
+	api.Agent.Log.Info("console left", "instance", id, "host", api.Agent.Host.ID, "err", err)
+}
+
+// join copies both ways until one side or ctx ends. typed begins with what the
+// client sent before it was told to. It closes both.
+func join(ctx context.Context, client net.Conn, typed io.Reader, guest io.ReadWriteCloser) error {
+	end := func() { _ = errors.Join(client.Close(), guest.Close()) }
+	stop := context.AfterFunc(ctx, end)
+	defer stop()
+	var work sync.WaitGroup
+	var fromGuest error
+	work.Go(func() {
+		_, fromGuest = io.Copy(client, guest)
+		end()
+	})
+	_, fromClient := io.Copy(guest, typed)
+	end()
+	work.Wait()
+	return errors.Join(ended(fromGuest), ended(fromClient))
+}
+
+// ended is nil for the ways in which a console ends that are no fault.
+func ended(err error) error {
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,126 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"libvirt.org/go/libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"croft"
+	"croft/compute"
+)
+
+var _ compute.Consoles = (*Driver)(nil)
+
+// OpenConsole opens the terminal that QEMU gives the guest's serial port. What the
+// guest writes is logged whether somebody is attached or not.
+func (d *Driver) OpenConsole(ctx context.Context, id croft.InstanceID) (io.ReadWriteCloser, error) {
+	path, err := call(ctx, d, about("attach to the console of", id), func(c *libvirt.Connect) (path string, err error) {
+		err = with(c, id, func(dom *libvirt.Domain, _ mark) error {
+			text, err := dom.GetXMLDesc(0)
+			if err != nil {
+				return err
+			}
+			path, err = terminalOf(text)
+			return err
+		})
+		return path, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, taken := d.attached.LoadOrStore(id, true); taken {
+		return nil, croft.Errorf(croft.Conflict, "somebody else is attached to the console of instance %s", id)
+	}
+	leave := sync.OnceFunc(func() { d.attached.Delete(id) })
+	tty, err := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err == nil {
+		err = makeRaw(tty)
+	}
+	if err != nil {
+		leave()
+		return nil, fmt.Errorf("attach to the console of instance %s: %w", id, err)
+	}
+	return &console{tty: tty, leave: leave}, nil
+}
+
+// terminalOf finds the serial port's terminal in the description of a domain.
+// Conflict: the domain is off.
+func terminalOf(text string) (string, error) {
+	var x libvirtxml.Domain
+	if err := x.Unmarshal(text); err != nil {
+		return "", fmt.Errorf("its description: %w", err)
+	}
+	if x.Devices != nil {
+		for _, s := range x.Devices.Serials {
+			if s.Source != nil && s.Source.Pty != nil && s.Source.Pty.Path != "" {
+				return s.Source.Pty.Path, nil
+			}
+		}
+	}
+	return "", croft.Errorf(croft.Conflict, "it does not run, so there is nobody to type to")
+}
+
+// makeRaw lets every byte through as it is: the guest edits lines and echoes.
+func makeRaw(tty *os.File) error {
+	raw, err := tty.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		var t *unix.Termios
+		if t, failed = unix.IoctlGetTermios(int(fd), unix.TCGETS); failed != nil {
+			return
+		}
+		t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+		t.Oflag &^= unix.OPOST
+		t.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+		t.Cflag = t.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
+		failed = unix.IoctlSetTermios(int(fd), unix.TCSETS, t)
+	})
+	return errors.Join(err, failed)
+}
+
+// console is the attached terminal.
+type console struct {
+	tty   *os.File
+	leave func()
+}
+
+// Read reads what the guest writes; io.EOF once its process is gone.
+func (c *console) Read(p []byte) (int, error) {
+	n, err := c.tty.Read(p)
+	switch {
+	case errors.Is(err, syscall.EIO):
+		err = io.EOF
+	case errors.Is(err, os.ErrClosed):
+		err = io.ErrClosedPipe
+	}
+	return n, err
+}
+
+// Write types.
+func (c *console) Write(p []byte) (int, error) {
+	n, err := c.tty.Write(p)
+	if errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EIO) {
+		err = io.ErrClosedPipe
+	}
+	return n, err
+}
+
+// Close detaches. Closing twice is no error.
+func (c *console) Close() error {
+	defer c.leave()
+	if err := c.tty.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"sync"
+
+	"croft"
+	"croft/compute"
+)
+
+var _ compute.Consoles = (*Hypervisor)(nil)
+
+// OpenConsole attaches to the console of a simulated guest, which does what a
+// terminal without a program does: it echoes what is typed, and logs it.
+func (h *Hypervisor) OpenConsole(_ context.Context, id croft.InstanceID) (io.ReadWriteCloser, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, err := h.find(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case g.Power == compute.PowerOff:
+		return nil, croft.Errorf(croft.Conflict, "instance %s does not run, so there is nobody to type to", id)
+	case g.console != nil:
+		return nil, croft.Errorf(croft.Conflict, "somebody else is attached to the console of instance %s", id)
+	}
+	c := &console{h: h, guest: g}
+	c.changed.L = &c.mu
+	g.console = c
+	return c, nil
+}
+
+// console is one attachment.
+type console struct {
+	h     *Hypervisor
+	guest *guest
+
+	mu      sync.Mutex
+	changed sync.Cond
+	unread  bytes.Buffer
+	ended   bool // the guest is off, or it was closed
+}
+
+// Read waits for something to read; io.EOF once the guest is off.
+func (c *console) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.unread.Len() == 0 && !c.ended {
+		c.changed.Wait()
+	}
+	return c.unread.Read(p)
+}
+
+func (c *console) Write(p []byte) (int, error) {
+	c.h.mu.Lock()
+	err := c.guest.print("%s", p)
+	c.h.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return 0, io.ErrClosedPipe
+	}
+	c.changed.Signal()
+	return c.unread.Write(bytes.ReplaceAll(p, []byte{'\r'}, []byte("\r\n")))
+}
+
+// Close detaches. Closing twice is no error.
+func (c *console) Close() error {
+	c.h.mu.Lock()
+	defer c.h.mu.Unlock()
+	if c.guest.console == c {
+		c.guest.console = nil
+	}
+	c.end()
+	return nil
+}
+
+func (c *console) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	c.changed.Broadcast()
+}
+
+// hangUp ends the attachment of a guest that goes off. It wants h.mu held.
+func (g *guest) hangUp() {
+	if g.console != nil {
+		g.console.end()
+		g.console = nil
+	}
+}
