@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/placement/standard"
+	"croft/internal/standard"
 	"croft/placement/transfer"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"croft/placement/standard"
+	"croft/internal/standard"
 )
 
 // sharesTrait marks a provider whose inventory those in its aggregates may use.
