@@ -4,17 +4,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/schedule"
 )
 
 func rebootCommand() *cobra.Command {
-	cmd := changeCommand("reboot", "Shut instances down and boot them again", schedule.Running, (*client).Reboot, "is to reboot")
+	cmd := changeCommand("reboot", "Shut instances down and boot them again", nil, (*client).Reboot, "is to reboot")
 	addWaitFlags(cmd.Flags(), "the instance runs again and has an address")
 	return cmd
 }
 
 func rebuildCommand() *cobra.Command {
-	cmd := changeCommand("rebuild", "Give instances a fresh disk made of their image", schedule.Running, (*client).Rebuild, "is to be rebuilt: what was on its disk is lost")
+	cmd := changeCommand("rebuild", "Give instances a fresh disk made of their image", nil, (*client).Rebuild, "is to be rebuilt: what was on its disk is lost")
 	cmd.Long = `rebuild gives instances a fresh disk made of their image, and boots them from it.
 They keep their UUID, their name, their host, their claim and their address. What was
 on the disk is lost once the image is there; an image that cannot be had loses nothing.`

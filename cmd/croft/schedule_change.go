@@ -54,13 +54,15 @@ func stopCommand() *cobra.Command {
 }
 
 func startCommand() *cobra.Command {
-	cmd := changeCommand("start", "Boot instances that were stopped, or try those again that failed", schedule.Running, (*client).Start, "is to run")
+	cmd := changeCommand("start", "Boot instances that were stopped, or try those again that failed", nil, (*client).Start, "is to run")
 	addWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
 
 type powering func(*client, context.Context, croft.Project, string) (croft.Instance, error)
 
+// changeCommand changes instances until they have come to goal; nil is to run, as
+// far as the settings want to wait for that.
 func changeCommand(verb, short string, goal schedule.Goal, power powering, words string) *cobra.Command {
 	return &cobra.Command{
 		Use:               verb + " UUID|NAME...",
@@ -70,7 +72,7 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, func(ctx context.Context, c *client) error {
 				until := goal
-				if verb == "start" {
+				if until == nil {
 					until = c.settings.Wait.running()
 				}
 				return c.change(ctx, cmd, args, until, func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error) {

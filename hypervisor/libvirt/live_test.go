@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"croft/hypervisor/hvtest"
 	"croft/hypervisor/libvirt"
 	"croft/internal/libvirttest"
+	"croft/mdserver"
 )
 
 // guest is a machine with the small guest on an overlay, on the default network.
@@ -257,4 +259,54 @@ func TestVersion(t *testing.T) {
 	if n, err := fmt.Sscanf(got, "libvirt %d.%d.%d, QEMU ", &a, &b, &c); n != 3 {
 		t.Errorf("got %q: %v", got, err)
 	}
+}
+
+// TestConsoleOfAGuest types at the shell that the small guest has on its console.
+func TestConsoleOfAGuest(t *testing.T) {
+	libvirttest.Start(t)
+	d := open(t, libvirt.Config{})
+	m := guest(t)
+	m.Seed = filepath.Join(filepath.Dir(m.Disk[0].Path), "seed.iso") // else the guest looks for metadata for a minute
+	var seed bytes.Buffer
+	must(t, mdserver.WriteSeed(&seed, mdserver.Guest{ID: m.ID, Name: "typed"}))
+	must(t, os.WriteFile(m.Seed, seed.Bytes(), 0o644))
+	removed(t, d, m.ID)
+	must(t, d.Define(t.Context(), m))
+	if _, err := d.OpenConsole(t.Context(), m.ID); croft.KindOf(err) != croft.Conflict {
+		t.Errorf("the console of one that is off: %v, want Conflict", err)
+	}
+	must(t, d.Start(t.Context(), m.ID))
+	c, err := d.OpenConsole(t.Context(), m.ID)
+	must(t, err)
+	if _, err := d.OpenConsole(t.Context(), m.ID); croft.KindOf(err) != croft.Conflict {
+		t.Errorf("a second one on the console: %v, want Conflict", err)
+	}
+	var said bytes.Buffer
+	listen := func(words string) {
+		t.Helper()
+		b := make([]byte, 1024)
+		for !strings.Contains(said.String(), words) {
+			n, err := c.Read(b)
+			said.Write(b[:n])
+			if err != nil {
+				t.Fatalf("%v before it said %q:\n%s", err, words, said.String())
+			}
+		}
+	}
+	listen("Please press Enter")
+	_, err = c.Write([]byte("\r"))
+	must(t, err)
+	listen("# ")
+	_, err = c.Write([]byte("echo $((6*7))-is-typed\r"))
+	must(t, err)
+	listen("42-is-typed")
+	must(t, c.Close())
+	must(t, c.Close())
+	c, err = d.OpenConsole(t.Context(), m.ID)
+	must(t, err)
+	must(t, d.Remove(t.Context(), m.ID))
+	if _, err := io.Copy(io.Discard, c); err != nil {
+		t.Errorf("at the guest's end the console says %v", err)
+	}
+	must(t, c.Close())
 }

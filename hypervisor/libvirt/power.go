@@ -42,6 +42,10 @@ func (d *Driver) Start(ctx context.Context, id croft.InstanceID) error {
 			if _, err := d.connectNICs(c, k.NICs); err != nil {
 				return err
 			}
+			if err := releaseLeases(c, k.NICs); err != nil {
+				// Of an earlier boot: with it the guest only seems to be there sooner.
+				d.log.Warn("an old DHCP lease stays", "instance", id, "op", "start", "err", err)
+			}
 			return boot(dom)
 		})
 	})

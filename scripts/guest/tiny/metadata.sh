@@ -1,6 +1,7 @@
 # shellcheck shell=sh
 # Where the guest learns who it is; sourced by rc. Each source fills $md with the
-# files id, name, keys (lines of authorized_keys) and user (the user-data), and
+# files id, name, keys (lines of authorized_keys), user (the user-data) and, where
+# there is one, hostkey (private, of OpenSSH's form), and
 # sets $source to words for the console. Needs $url and load from rc.
 # shellcheck disable=SC2154,SC2034 # url comes from rc, source goes there
 
@@ -43,6 +44,7 @@ from_disk() {
 	[ -n "$device" ] || return 1
 	load files
 	mount -o ro "$device" /mnt || return 1
+	cp /mnt/croft/host-key "$md/hostkey" 2>/dev/null
 	if [ -e /mnt/openstack/latest/meta_data.json ]; then
 		source="config-2 disk $device"
 		cp /mnt/openstack/latest/user_data "$md/user" 2>/dev/null
@@ -78,4 +80,5 @@ from_server() {
 	else
 		return 1
 	fi
+	get croft/v1/host-key hostkey || true
 }

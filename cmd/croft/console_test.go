@@ -1,0 +1,37 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"croft"
+)
+
+// TestConsoleIsLiveOnATerminal types at a guest's console and leaves it.
+func TestConsoleIsLiveOnATerminal(t *testing.T) {
+	c := cloudFor(t, 1)
+	if code := c.schedule(t.Context(), new(bytes.Buffer), new(bytes.Buffer), small, "--name", "web", "--wait"); code != croft.ExitOK {
+		t.Fatalf("schedule ended with %d", code)
+	}
+	screen := newTerminal(t)
+	ended := make(chan int, 1)
+	go func() {
+		ended <- Run(t.Context(), c.args("schedule", "console", "web"), screen.File, screen.File, screen.File)
+	}()
+	screen.await(t, "Ctrl-] leaves") // from here on the terminal itself echoes nothing
+	if _, err := screen.master.WriteString("hello there\r"); err != nil {
+		t.Fatal(err)
+	}
+	screen.await(t, "hello there\r\n")
+	if _, err := screen.master.Write([]byte{escapeKey}); err != nil {
+		t.Fatal(err)
+	}
+	if code := <-ended; code != croft.ExitOK {
+		t.Errorf("it ended with %d:\n%s", code, screen.close())
+	}
+	log := new(bytes.Buffer)
+	if code := c.schedule(t.Context(), log, new(bytes.Buffer), "logs", "web"); code != croft.ExitOK || !strings.Contains(log.String(), "hello there") {
+		t.Errorf("logs ended with %d: %s", code, log.String())
+	}
+}
