@@ -23,15 +23,17 @@ func checkNetworks(names []string) error {
 	return nil
 }
 
-// on is the query for an instance on these networks: its host has to have them all.
+// on is the query for an instance on these networks: its host has to have them
+// all. q stays as it is, since several requests may share it.
 func (q Query) on(networks []string) Query {
-	q.RootRequired = slices.Clone(q.RootRequired)
+	required := slices.Clone(q.RootRequired)
 	for _, name := range networks {
 		if name != croft.DefaultNetworks {
-			q.RootRequired = append(q.RootRequired, string(croft.NetworkTrait(name)))
+			required = append(required, string(croft.NetworkTrait(name)))
 		}
 	}
-	q.sort()
+	slices.Sort(required)
+	q.RootRequired = slices.Compact(required)
 	return q
 }
 
