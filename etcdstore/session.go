@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// sessionTTL is how many seconds after a scheduler's death its session counts as
-// alive; leaseTTL the same for an agent.
+// sessionTTL is how long after a scheduler's death its session counts as alive,
+// where the configuration does not say; leaseTTL, in seconds, the same for an agent.
 const (
 	sessionTTL = 30 * time.Second
 	leaseTTL   = 10
