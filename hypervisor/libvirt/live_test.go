@@ -191,13 +191,12 @@ func TestAddressesOfANetworkRunOut(t *testing.T) {
 		m := hvtest.Machine(t)
 		m.NICs = []compute.NIC{{MAC: m.ID.MAC(0).String(), Network: name}}
 		removed(t, d, m.ID)
-		must(t, d.Define(t.Context(), m))
 		machines = append(machines, m)
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(machines))
-	for i, m := range machines {
-		wg.Go(func() { errs[i] = d.Start(t.Context(), m.ID) })
+	for i, m := range machines { // the definition reserves the address
+		wg.Go(func() { errs[i] = d.Define(t.Context(), m) })
 	}
 	wg.Wait()
 	refused := slices.IndexFunc(errs, func(err error) bool { return err != nil })
@@ -214,6 +213,7 @@ func TestAddressesOfANetworkRunOut(t *testing.T) {
 		t.Errorf("%d addresses are reserved:\n%s", n, text)
 	}
 	must(t, d.Remove(t.Context(), machines[(refused+1)%4].ID))
+	must(t, d.Define(t.Context(), machines[refused]))
 	must(t, d.Start(t.Context(), machines[refused].ID))
 
 	// A domain that somebody else removes takes its address with it all the same.
