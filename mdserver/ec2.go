@@ -79,10 +79,10 @@ func ec2Keys(g Guest) []node {
 }
 
 // ec2UserData is what the user gave. This tree has no place for what operators and
-// croft itself add, so cloud-init, which says who it is and takes MIME, gets all of
-// it here; others, who may know nothing but scripts, get what the user gave.
+// croft itself add, so cloud-init, which takes MIME, gets all of it here; others,
+// who may know nothing but scripts, get what the user gave.
 func ec2UserData(g Guest, client string) []byte {
-	if !strings.HasPrefix(client, "Cloud-Init/") {
+	if !isCloudInit(client) {
 		return g.UserData
 	}
 	parts := append(g.vendorLayer(), g.ownParts()...)
@@ -90,6 +90,12 @@ func ec2UserData(g Guest, client string) []byte {
 		parts = append(parts, userdata.Part{Name: "user-data", Data: g.UserData})
 	}
 	return userdata.Join(parts...)
+}
+
+// isCloudInit tells by what a client calls itself. Where cloud-init sends a token
+// along, as for EC2's tree, its HTTP library's name takes the place of its own.
+func isCloudInit(client string) bool {
+	return strings.HasPrefix(client, "Cloud-Init/") || strings.HasPrefix(client, "python-requests/")
 }
 
 // userData is absent, not empty, where there is none: clients take 404 for no.

@@ -1,0 +1,65 @@
+//go:build guests
+
+package e2e
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// debianPatience is how long an emulated Debian may take to be set up: no claim
+// about speed.
+const debianPatience = 5 * time.Minute
+
+// TestDebianFromEverySource boots Debian with its own cloud-init from each source of
+// metadata, and looks from inside at what became of it.
+func TestDebianFromEverySource(t *testing.T) {
+	image, forEC2 := os.Getenv("CROFT_TEST_DEBIAN"), os.Getenv("CROFT_TEST_DEBIAN_EC2")
+	if image == "" || forEC2 == "" {
+		t.Fatal("CROFT_TEST_DEBIAN and CROFT_TEST_DEBIAN_EC2 name the images: run scripts/test-guests")
+	}
+	c := newCloud(t, "")
+	key := c.newKey()
+	c.write(c.home+"/script", "#!/bin/sh\necho the-script-of-$(hostname) >/root/proof\n")
+	for _, s := range []struct{ name, metadata, image, source string }{
+		{"openstack", "server", image, "DataSourceOpenStack"},
+		{"ec2", "server", forEC2, "DataSourceEc2"},
+		{"nocloud", "nocloud", image, "DataSourceNoCloud"},
+		{"config-drive", "config-drive", image, "DataSourceConfigDrive"},
+	} {
+		if only := os.Getenv("CROFT_TEST_SOURCE"); only != "" && only != s.name {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			inside := *c
+			inside.t = t
+			inside.must("resources=VCPU:1,MEMORY_MB:512,DISK_GB:4", s.image, "--name", s.name, "--metadata", s.metadata,
+				"--key", key+".pub", "--user-data", c.home+"/script", "--wait=ready", "--timeout", debianPatience.String())
+			defer inside.must("destroy", "--wait", s.name)
+			look := func(command string) string {
+				t.Helper()
+				return inside.must("ssh", "--user", "debian", "--identity", key, s.name, command)
+			}
+			if got := look("hostname"); got != s.name {
+				t.Errorf("its host name is %q", got)
+			}
+			if got := look("sudo cat /root/proof"); got != "the-script-of-"+s.name {
+				t.Errorf("its script wrote %q", got)
+			}
+			if got := look("cat /run/cloud-init/result.json"); !strings.Contains(got, s.source) {
+				t.Errorf("cloud-init had its metadata elsewhere than from %s: %s", s.source, got)
+			}
+			size, err := strconv.Atoi(strings.Trim(look("df --output=size -BM / | tail -n 1"), " M"))
+			if err != nil || size < 3500 {
+				t.Errorf("its root has %d MiB, %v; want most of 4 GiB", size, err)
+			}
+			if got := look("ls /etc/ssh/ssh_host_*_key"); got != "/etc/ssh/ssh_host_ed25519_key" {
+				t.Errorf("its host keys are %q, want the verified one alone", got)
+			}
+			t.Logf("its way:\n%s", inside.must(s.name, "-o", "table"))
+		})
+	}
+}
