@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test lint check soak bench bench-mdserver bench-placement clean
+.PHONY: help run stop build guest test test-guests lint check soak bench bench-mdserver bench-placement clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +19,9 @@ guest: ## build the small guest image, /var/lib/croft/guests/tiny.qcow2
 
 test: ## install what tests need, look at the code, run all tests
 	@scripts/test
+
+test-guests: ## boot Debian with each source of metadata; takes ten minutes where there is no KVM
+	@scripts/test-guests
 
 lint: ## gofmt, vet, staticcheck, shellcheck
 	@scripts/check
