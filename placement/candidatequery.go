@@ -108,7 +108,7 @@ func (req *candidateRequest) readWide(params query) error {
 		if err := req.rootTraits.add(all[0], true, false); err != nil {
 			return err
 		}
-		if both := conflicts(&req.rootTraits); len(both) > 0 {
+		if both := slices.Compact(conflicts(&req.rootTraits)); len(both) > 0 {
 			return badValue(codeBadValue, "Conflicting required and forbidden traits found in root_required: %s", strings.Join(both, ", "))
 		}
 	}
@@ -125,7 +125,8 @@ func (req *candidateRequest) readWide(params query) error {
 	return nil
 }
 
-// conflicts names the traits that are required and forbidden at once.
+// conflicts names the traits that are required and forbidden at once, in order, as
+// often as they are required.
 func conflicts(t *traitTest) []string {
 	var out []string
 	for _, any := range t.required {
@@ -134,7 +135,7 @@ func conflicts(t *traitTest) []string {
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
 
 // readGroups reads the parameters that may have a suffix, in their order.
