@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -33,24 +34,30 @@ func (p *part) verify(want digest, source string) error {
 	return nil
 }
 
-// commit inspects a finished file and gives it its place in the cache.
-func (c *Cache) commit(p *part, ref Reference, verified digest, from *stamp) (compute.Image, error) {
-	info, err := Inspect(p.f, p.size)
-	if err == nil {
-		err = c.seal(p)
+// commit refines and inspects a finished download and gives what it holds its place
+// in the cache. The download is kept only where ctx ended.
+func (c *Cache) commit(ctx context.Context, p *part, ref Reference, verified digest, from *stamp) (compute.Image, error) {
+	d, err := c.refine(ctx, p.draft())
+	if err != nil && ctx.Err() != nil {
+		return compute.Image{}, errors.Join(err, p.close())
 	}
+	defer p.discard() // its name may be gone, its state is not
 	if err != nil {
-		p.discard()
 		return compute.Image{}, err
 	}
-	e := entry{SHA256: p.digest("sha256").hex, Format: info.Format, Size: p.size, validator: p.state.validator, Stamp: from}
-	if verified.algo == "sha512" {
-		e.SHA512 = verified.hex
-	}
-	img := compute.Image{Path: c.imagePath(e.SHA256, info.Format), Format: info.Format, VirtualSize: info.VirtualSize, Digest: e.SHA256}
-	err = c.place(p, img.Path)
-	p.discard() // its name is gone, its state is not
+	defer d.discard()
+	info, err := Inspect(d.f, d.size)
 	if err != nil {
+		return compute.Image{}, err
+	}
+	if err := c.seal(d); err != nil {
+		return compute.Image{}, err
+	}
+	img := c.image(d, info)
+	e := entry{SHA256: img.Digest, Format: info.Format, Size: d.size, validator: p.state.validator, Stamp: from}
+	e.publish(p.digest("sha256"))
+	e.publish(verified)
+	if err = c.place(d, img.Path); err != nil {
 		return compute.Image{}, fmt.Errorf("put image into the cache: %w", err)
 	}
 	c.remember(ref, e)
@@ -59,11 +66,11 @@ func (c *Cache) commit(p *part, ref Reference, verified digest, from *stamp) (co
 }
 
 // seal makes the file readable for the hypervisor and safe against a crash.
-func (c *Cache) seal(p *part) error {
-	if err := p.f.Chmod(0o644); err != nil {
+func (c *Cache) seal(d draft) error {
+	if err := d.f.Chmod(0o644); err != nil {
 		return fmt.Errorf("finish download: %w", err)
 	}
-	if err := p.f.Sync(); err != nil {
+	if err := d.f.Sync(); err != nil {
 		return fmt.Errorf("finish download: %w", noSpace(err, c.dir))
 	}
 	return nil
@@ -71,17 +78,17 @@ func (c *Cache) seal(p *part) error {
 
 // place renames the file to what it is called by its content. A file that is there
 // already has the same content, and disks may stand on it: it stays.
-func (c *Cache) place(p *part, name string) error {
+func (c *Cache) place(d draft, name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if fi, err := os.Stat(name); err == nil && fi.Size() == p.size {
+	if fi, err := os.Stat(name); err == nil && fi.Size() == d.size {
 		return os.Chtimes(name, now, now)
 	}
-	if err := os.Chtimes(p.path, now, now); err != nil {
+	if err := os.Chtimes(d.path, now, now); err != nil {
 		return err
 	}
-	if err := os.Rename(p.path, name); err != nil {
+	if err := os.Rename(d.path, name); err != nil {
 		return err
 	}
 	return errors.Join(syncDir(c.dir), c.evict(0))
@@ -94,9 +101,7 @@ func (c *Cache) rememberImage(ref Reference, d digest, img compute.Image) error 
 		return fmt.Errorf("look at the image in the cache: %w", err)
 	}
 	e := entry{SHA256: img.Digest, Format: img.Format, Size: fi.Size()}
-	if d.algo == "sha512" {
-		e.SHA512 = d.hex
-	}
+	e.publish(d)
 	c.remember(ref, e)
 	return nil
 }

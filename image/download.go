@@ -104,7 +104,7 @@ func (d *download) run(ctx context.Context) (img compute.Image, err error) {
 	d.resumed = d.part.size > 0
 	err = d.complete(ctx)
 	if err == nil {
-		return d.c.commit(d.part, d.ref, d.want, nil)
+		return d.c.commit(ctx, d.part, d.ref, d.want, nil)
 	}
 	if d.part.size > 0 && !d.local && (ctx.Err() != nil || croft.KindOf(err) == croft.Unavailable) {
 		return compute.Image{}, errors.Join(err, d.part.close())
@@ -337,7 +337,7 @@ func (d *download) look() error {
 	if d.looked < headSize && d.part.size >= headSize {
 		d.looked = headSize
 		head, err := d.part.head()
-		if err != nil {
+		if err != nil || refinable(head) {
 			return err
 		}
 		if err := refuseHead(head); err != nil {

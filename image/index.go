@@ -24,13 +24,29 @@ type index struct {
 
 // entry is what is known of the image a reference led to.
 type entry struct {
-	SHA256  string    `json:"sha256"`
-	SHA512  string    `json:"sha512,omitempty"` // where it was asked for
+	SHA256  string    `json:"sha256"`           // of the file in the cache
+	Packed  string    `json:"packed,omitempty"` // SHA-256 of the file as published, where that is another
+	SHA512  string    `json:"sha512,omitempty"` // as published, where it was asked for
 	Format  string    `json:"format"`
 	Size    int64     `json:"size"`
 	Checked time.Time `json:"checked"` // when the server last said that it is the newest
 	validator
 	Stamp *stamp `json:"stamp,omitempty"` // of a local file
+}
+
+// publish notes a checksum of the file as it was published.
+func (e *entry) publish(d digest) {
+	switch {
+	case d.algo == "sha512":
+		e.SHA512 = d.hex
+	case d.algo == "sha256" && d.hex != e.SHA256:
+		e.Packed = d.hex
+	}
+}
+
+// published reports whether the file as it was published has the checksum.
+func (e entry) published(d digest) bool {
+	return d.algo == "sha512" && e.SHA512 == d.hex || d.algo == "sha256" && e.Packed == d.hex
 }
 
 // validator is how a server names one version of a file.
@@ -88,28 +104,26 @@ func (c *Cache) held(ref Reference) (entry, compute.Image, bool) {
 	return e, img, ok
 }
 
-// byDigest returns the image with a checksum, however it came into the cache.
+// byDigest returns the image that was published with a checksum, however it came
+// into the cache.
 func (c *Cache) byDigest(d digest) (compute.Image, bool) {
-	switch d.algo {
-	case "sha256":
-		for _, format := range []string{"qcow2", "raw"} {
-			if img, ok := c.use(d.hex, format); ok {
-				return img, true
-			}
+	if d == (digest{}) {
+		return compute.Image{}, false
+	}
+	var found []entry
+	if d.algo == "sha256" { // needs no index where it was not packed
+		found = []entry{{SHA256: d.hex, Format: "qcow2"}, {SHA256: d.hex, Format: "raw"}}
+	}
+	c.mu.Lock()
+	for _, e := range c.index.References {
+		if e.published(d) {
+			found = append(found, e)
 		}
-	case "sha512":
-		c.mu.Lock()
-		var found []entry
-		for _, e := range c.index.References {
-			if e.SHA512 == d.hex {
-				found = append(found, e)
-			}
-		}
-		c.mu.Unlock()
-		for _, e := range found {
-			if img, ok := c.use(e.SHA256, e.Format); ok {
-				return img, true
-			}
+	}
+	c.mu.Unlock()
+	for _, e := range found {
+		if img, ok := c.use(e.SHA256, e.Format); ok {
+			return img, true
 		}
 	}
 	return compute.Image{}, false

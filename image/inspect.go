@@ -93,21 +93,6 @@ var containers = []struct {
 	{magic{0, "Bochs Virtual HD Image"}, "a Bochs disk", "bochs"},
 }
 
-// packed are the archives and compressions that images are published in.
-var packed = []struct {
-	magic
-	name, tool string
-}{
-	{magic{0, "\x1f\x8b"}, "gzip", "gunzip"},
-	{magic{0, "\xfd7zXZ\x00"}, "xz", "unxz"},
-	{magic{0, "\x28\xb5\x2f\xfd"}, "zstd", "unzstd"},
-	{magic{0, "BZh"}, "bzip2", "bunzip2"},
-	{magic{0, "\x04\x22\x4d\x18"}, "lz4", "unlz4"},
-	{magic{0, "PK\x03\x04"}, "zip", "unzip"},
-	{magic{0, "7z\xbc\xaf\x27\x1c"}, "7-Zip", "7z x"},
-	{magic{257, "ustar"}, "tar", "tar -x"},
-}
-
 // refuseHead names a file by its beginning where it is known not to be an image.
 func refuseHead(head []byte) error {
 	for _, c := range containers {
@@ -115,7 +100,7 @@ func refuseHead(head []byte) error {
 			return croft.Errorf(croft.Invalid, "it is %s, and only qcow2 and raw images are taken: convert it with qemu-img convert -f %s -O qcow2", c.name, c.convert)
 		}
 	}
-	for _, p := range packed {
+	for _, p := range packings {
 		if p.in(head) {
 			return croft.Errorf(croft.Invalid, "it is packed with %s: unpack it first (%s) and give the image inside", p.name, p.tool)
 		}
@@ -161,7 +146,7 @@ func inspectRaw(r io.ReaderAt, size int64, head []byte) (Info, error) {
 	if markAt(r, size, 0x8001, "CD001") {
 		return Info{}, croft.Errorf(croft.Invalid, "it is an ISO 9660 image that starts only from a CD drive: give a disk image (qcow2 or raw)")
 	}
-	return Info{}, croft.Errorf(croft.Invalid, "it is no disk image: it has neither the header of qcow2 nor, as a raw disk has, a boot record or partition table")
+	return Info{}, errNoDisk
 }
 
 // bootable looks for a master boot record or a GUID partition table, with sectors

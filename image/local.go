@@ -35,7 +35,7 @@ func (c *Cache) fetchFile(ctx context.Context, ref Reference, t *transfer) (comp
 	if err := c.admit(now.Size); err != nil {
 		return compute.Image{}, err
 	}
-	if _, err := Inspect(src, now.Size); err != nil { // before it is copied for nothing
+	if err := inspectSource(src, now.Size); err != nil { // before it is copied for nothing
 		return compute.Image{}, err
 	}
 	if err := c.room(c.dir, min(now.Size, allocated(fi))); err != nil {
@@ -54,7 +54,18 @@ func (c *Cache) fetchFile(ctx context.Context, ref Reference, t *transfer) (comp
 		p.discard()
 		return compute.Image{}, err
 	}
-	return c.commit(p, ref, want, &now)
+	return c.commit(ctx, p, ref, want, &now)
+}
+
+// inspectSource is Inspect of a file that may have to be refined first, which is
+// judged afterwards.
+func inspectSource(r io.ReaderAt, size int64) error {
+	head, err := readHead(r, size)
+	if err != nil || refinable(head) {
+		return err
+	}
+	_, err = Inspect(r, size)
+	return err
 }
 
 // openLocal opens a regular file; anything else might block or never end.
