@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-guests lint check soak bench bench-mdserver bench-placement clean
+.PHONY: help run stop build guest test test-guests lint check soak bench bench-boot bench-mdserver bench-placement clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ bench: ## all benchmarks
 
 bench-mdserver: ## our metadata server beside nginx with the same bytes
 	@scripts/bench-mdserver
+
+bench-boot: ## a guest's way to kernel, address and ssh beside virt-install's and QEMU's own
+	@scripts/bench-boot
 
 bench-placement: ## our Placement beside OpenStack's: installs MariaDB, takes ten minutes
 	@scripts/bench-placement
