@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,6 +62,25 @@ func (e Entry) reference() (Reference, error) {
 		return Reference{}, croft.Errorf(croft.Invalid, "give one of sha256, sha512 and sums, not several")
 	}
 	return ref, nil
+}
+
+// Unverified is the Verification of an image that nothing verifies.
+const Unverified = "nothing"
+
+// Verification says for people what verifies the image.
+func (e Entry) Verification() string {
+	ref, err := e.reference()
+	switch {
+	case err != nil || ref == (Reference{}):
+		return Unverified
+	case ref.SHA256 != "":
+		return "its SHA-256"
+	case ref.SHA512 != "":
+		return "its SHA-512"
+	case ref.Sums != "":
+		return "the list " + path.Base(ref.Sums)
+	}
+	return Unverified
 }
 
 // Catalog resolves the names of images. The zero Catalog knows none.
@@ -119,7 +139,7 @@ func (c Catalog) add(source string, entries map[string]Entry) error {
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		e := entries[name]
 		e.Name = name
-		if looksLikeReference(name) || name == "" {
+		if IsReference(name) || name == "" {
 			return croft.Errorf(croft.Invalid, "%s: %q cannot be the name of an image: it looks like an address", source, name)
 		}
 		if (e.URL == "") == (e.Alias == "") {
@@ -152,7 +172,7 @@ func (c Catalog) checkAliases() error {
 // of what is a reference already. NotFound: no image has the name. Invalid: a
 // reference that cannot be read.
 func (c Catalog) Resolve(nameOrRef string) (Entry, error) {
-	if looksLikeReference(nameOrRef) {
+	if IsReference(nameOrRef) {
 		ref, err := ParseReference(nameOrRef)
 		if err != nil {
 			return Entry{}, err
@@ -170,8 +190,8 @@ func (c Catalog) Resolve(nameOrRef string) (Entry, error) {
 	return e, nil
 }
 
-// looksLikeReference tells an address from a name: names have neither slash nor colon.
-func looksLikeReference(s string) bool { return strings.ContainsAny(s, "/:#") }
+// IsReference tells an address from a name of a catalog: names have neither slash nor colon.
+func IsReference(s string) bool { return strings.ContainsAny(s, "/:#") }
 
 // Names are the names of all images and aliases, in order.
 func (c Catalog) Names() []string { return slices.Sorted(maps.Keys(c.entries)) }

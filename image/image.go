@@ -33,6 +33,10 @@ var _ compute.Images = (*Cache)(nil)
 // DefaultMaxBytes is the size of the cache where the settings name none (64 GiB).
 const DefaultMaxBytes = 64 << 30
 
+// evictionGrace is how long an image stays that was used, since a disk on it may
+// just be in the making.
+const evictionGrace = 10 * time.Minute
+
 // Config is what a Cache needs. Only Dir is required.
 type Config struct {
 	// Dir holds the images, world-readable, because the hypervisor reads them as
@@ -88,7 +92,7 @@ func New(c Config) (*Cache, error) {
 		fresh:   cmp.Or(c.Fresh, time.Minute),
 		http:    c.Transport,
 		log:     cmp.Or(c.Log, slog.Default()),
-		grace:   10 * time.Minute,
+		grace:   evictionGrace,
 		pause:   time.Second,
 		free:    freeBytes,
 		flights: make(map[string]*flight),

@@ -237,6 +237,12 @@ func (c *Cache) files() ([]cached, error) {
 }
 
 func isImageName(name string) bool {
-	sha, format, _ := strings.Cut(name, ".")
-	return len(sha) == 64 && isHex(sha) && (format == "qcow2" || format == "raw")
+	_, _, ok := cutName(name)
+	return ok
+}
+
+// cutName takes the name of a file in the cache apart.
+func cutName(name string) (sha256, format string, ok bool) {
+	sha256, format, _ = strings.Cut(name, ".")
+	return sha256, format, len(sha256) == 64 && isHex(sha256) && (format == "qcow2" || format == "raw")
 }

@@ -55,9 +55,14 @@ func completeImages(cmd *cobra.Command, args []string, prefix string) ([]string,
 	if cmd.Name() != "schedule" || len(args) != 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return imageNames(prefix), cobra.ShellCompDirectiveDefault
+}
+
+// imageNames are the catalog's that begin so; none where it cannot be read.
+func imageNames(prefix string) []string {
 	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveDefault
+		return nil
 	}
 	var found []string
 	for _, name := range catalog.Names() {
@@ -65,5 +70,5 @@ func completeImages(cmd *cobra.Command, args []string, prefix string) ([]string,
 			found = append(found, name)
 		}
 	}
-	return found, cobra.ShellCompDirectiveDefault
+	return found
 }

@@ -97,7 +97,7 @@ func (h *host) images() (compute.Images, error) {
 		return sim.Images{}, nil
 	}
 	return image.New(image.Config{
-		Dir: filepath.Join(h.dir.Path, "images"), MaxBytes: h.settings.Images.CacheGiB << 30, Log: h.log,
+		Dir: imageDir(h.dir.Path), MaxBytes: h.settings.Images.CacheGiB << 30, Log: h.log,
 	})
 }
 
@@ -137,7 +137,7 @@ func (h *host) agent(ctx context.Context, at net.Addr) (*compute.Agent, croft.Ho
 	if err := os.MkdirAll(instances, 0o755); err != nil {
 		return nil, croft.Host{}, fmt.Errorf("make the directory of the instances: %w", err)
 	}
-	facts, err := compute.ReadFacts(ctx, h.dir.Path, used(instances)+used(filepath.Join(h.dir.Path, "images")))
+	facts, err := compute.ReadFacts(ctx, h.dir.Path, used(instances)+used(imageDir(h.dir.Path)))
 	if err != nil {
 		return nil, croft.Host{}, err
 	}

@@ -23,6 +23,7 @@ func commands() []*cobra.Command {
 		mdserverCommand(),
 		placementCommand(),
 		keyCommand(),
+		imageCommand(),
 		doctorCommand(),
 		completionCommand(),
 		manCommand(),

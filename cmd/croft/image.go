@@ -1,0 +1,243 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"croft"
+	"croft/image"
+	"croft/internal/nearest"
+)
+
+// imageCommand looks after images: the names for them, and what hosts keep of them.
+func imageCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "image",
+		Short: "Name images, and look after what hosts keep of them",
+		Long: `image looks after the catalog, which gives images names, and after the cache of this
+host, where its agent keeps what it has fetched.
+
+The catalog is what croft knows by itself, then /etc/croft/images.yaml, then
+~/.config/croft/images.yaml; the later counts more. It is read on the machine where
+somebody asks for an instance.`,
+		Example: `  croft image list
+  croft image add web https://example.com/web.qcow2 --sha256 HEX --user debian
+  croft image show web`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), args[0], nearest.Hint(args[0], names(cmd)))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(imageListCommand(), imageShowCommand(), imageAddCommand(), imagePruneCommand())
+	return cmd
+}
+
+// addCacheFlags defines the flags of commands that look into this host's cache.
+func addCacheFlags(cmd *cobra.Command) {
+	addHostFlags(cmd, stateDirFlag)
+	cmd.Flags().StringP("output", "o", formatText, "print text, table, json or yaml (`format`)")
+	// Fails for a flag that does not exist or has a completion, and this one is defined above.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// cacheOf returns the directory of this host's cache and the format of the output.
+func cacheOf(cmd *cobra.Command) (dir, format string, err error) {
+	if format, err = cmd.Flags().GetString("output"); err != nil {
+		return "", "", err
+	}
+	if !slices.Contains(formats, format) {
+		return "", "", croft.Errorf(croft.Invalid, "output %q is none of text, table, json and yaml%s", format, nearest.Hint(format, formats))
+	}
+	s, _, err := loadHostSettings(cmd, stateDirFlag)
+	return imageDir(s.StateDir), format, err
+}
+
+// imageDir is where a host with that state directory keeps its images.
+func imageDir(stateDir string) string { return filepath.Join(stateDir, "images") }
+
+// printedImage is an image as commands print it: of the catalog, of the cache, or both.
+type printedImage struct {
+	image.Entry
+	Reference string      `json:"reference"`
+	Cached    *image.Held `json:"cached,omitempty"` // on this host
+}
+
+// inCatalog are the images of the catalog, with what the cache has of them.
+func inCatalog(catalog image.Catalog, have image.Contents) ([]printedImage, error) {
+	var all []printedImage
+	for _, e := range catalog.List() {
+		one, err := lookedUp(catalog, have, e.Name)
+		if err != nil {
+			return nil, err
+		}
+		one.Entry = e // an alias stays one
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func lookedUp(catalog image.Catalog, have image.Contents, nameOrRef string) (printedImage, error) {
+	e, err := catalog.Resolve(nameOrRef)
+	if err != nil {
+		return printedImage{}, err
+	}
+	one := printedImage{Entry: e}
+	if one.Reference, err = e.Reference(); err != nil {
+		return printedImage{}, err
+	}
+	if held, ok := have.Of(one.Reference); ok {
+		one.Cached = &held
+	}
+	return one, nil
+}
+
+// unnamed are the images of the cache that no name of the catalog leads to.
+func unnamed(named []printedImage, have image.Contents) []printedImage {
+	var all []printedImage
+	for _, held := range have.Images {
+		if slices.ContainsFunc(named, func(one printedImage) bool { return one.Cached != nil && one.Cached.Path == held.Path }) {
+			continue
+		}
+		one := printedImage{Cached: &held}
+		if len(held.References) > 0 {
+			one.Reference = held.References[0]
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func imageListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the images of the catalog and of this host's cache",
+		Long: `list prints the images that have names, and below them those that this host has
+fetched by their addresses. The column DISKS counts the guests' disks that stand on an
+image in the cache; one without is what croft image prune removes.`,
+		Args: count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, format, err := cacheOf(cmd)
+			if err != nil {
+				return err
+			}
+			catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
+			if err != nil {
+				return err
+			}
+			have, err := image.Look(dir)
+			if err != nil {
+				return err
+			}
+			all, err := inCatalog(catalog, have)
+			if err != nil {
+				return err
+			}
+			all = append(all, unnamed(all, have)...)
+			if format == formatJSON || format == formatYAML {
+				return printData(cmd.OutOrStdout(), format, all)
+			}
+			t := imageTable(all)
+			t.color = isColored(cmd.OutOrStdout())
+			return t.print(cmd.OutOrStdout())
+		},
+	}
+	addCacheFlags(cmd)
+	return cmd
+}
+
+func imageTable(all []printedImage) *table {
+	t := &table{}
+	t.head("NAME", "CACHED", "DISKS", "VERIFIED BY", "WHAT IT IS")
+	for _, one := range all {
+		size, disks := cell{text: "-"}, "-"
+		if one.Cached != nil {
+			size, disks = cell{bytesInWords(one.Cached.Bytes), green}, fmt.Sprint(one.Cached.Disks)
+		}
+		what := cmp.Or(one.Description, one.URL, one.Reference)
+		verified := one.Verification()
+		if one.Alias != "" {
+			what, verified = "another name of "+one.Alias, "-"
+		}
+		t.row(cell{text: cmp.Or(one.Name, "-")}, size, cell{text: disks}, cell{text: verified}, cell{text: what})
+	}
+	return t
+}
+
+// bytesInWords writes a size for people.
+func bytesInWords(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("% .1f", decor.SizeB1024(n))
+}
+
+func imageShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "show NAME|URL|PATH",
+		Short:             "Show an image: where it comes from, what verifies it, what this host has of it",
+		Args:              count(1, 1),
+		ValidArgsFunction: completeCatalog,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, format, err := cacheOf(cmd)
+			if err != nil {
+				return err
+			}
+			catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
+			if err != nil {
+				return err
+			}
+			have, err := image.Look(dir)
+			if err != nil {
+				return err
+			}
+			one, err := lookedUp(catalog, have, args[0])
+			if err != nil {
+				return err
+			}
+			if format == formatJSON || format == formatYAML {
+				return printData(cmd.OutOrStdout(), format, one)
+			}
+			return one.table().print(cmd.OutOrStdout())
+		},
+	}
+	addCacheFlags(cmd)
+	return cmd
+}
+
+func (one printedImage) table() *table {
+	t := &table{}
+	t.texts("name", one.Name)
+	t.texts("address", one.URL)
+	t.texts("verified by", one.Verification())
+	for _, row := range [][2]string{{"what it is", one.Description}, {"log in as", one.User}} {
+		if row[1] != "" {
+			t.texts(row[0], row[1])
+		}
+	}
+	if one.Cached == nil {
+		t.texts("cached", "not on this host")
+		return t
+	}
+	t.texts("cached", fmt.Sprintf("%s, under %d disks", bytesInWords(one.Cached.Bytes), one.Cached.Disks))
+	t.texts("file", one.Cached.Path)
+	t.texts("format", one.Cached.Format)
+	t.texts("disk", bytesInWords(one.Cached.VirtualSize))
+	t.texts("sha256", one.Cached.SHA256)
+	return t
+}
+
+// completeCatalog completes one name of the catalog.
+func completeCatalog(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return imageNames(prefix), cobra.ShellCompDirectiveDefault
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft/image"
+)
+
+func imageAddCommand() *cobra.Command {
+	var e image.Entry
+	var machine, replace bool
+	cmd := &cobra.Command{
+		Use:   "add NAME URL|PATH|NAME",
+		Short: "Give an image a name",
+		Long: `add writes a name into the catalog: your own, ~/.config/croft/images.yaml, or with
+--machine the one of this machine, /etc/croft/images.yaml. The second argument is where
+the image is for the hosts, or another name, which the new one then stands for too.
+
+Without a checksum whatever is at the address is taken. Give one of --sha256, --sha512
+and --sums, which names the publisher's own list and so allows for newer versions; with
+--signed-by that list must bear the signature of a key in the keyring, a file on the
+hosts. --signature names the file with the signature where the list has none in itself.
+Lists and signatures are addresses relative to the image's.`,
+		Example: `  croft image add web https://example.com/web.qcow2.xz --sums SHA256SUMS --user debian
+  croft image add lab /srv/images/lab.raw
+  croft image add latest debian-13`,
+		Args: count(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e.Name = args[0]
+			if image.IsReference(args[1]) {
+				e.URL = args[1]
+			} else {
+				e.Alias = args[1]
+			}
+			files := image.CatalogFiles()
+			file, others := files[1], files[:1]
+			if machine {
+				file, others = files[0], nil
+			}
+			if err := image.AddToCatalog(file, others, e, replace); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "image %s is in %s\n", e.Name, file)
+			if e.Alias == "" && e.Verification() == image.Unverified {
+				fmt.Fprintln(cmd.ErrOrStderr(), "nothing verifies it: --sha256 would")
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&e.SHA256, "sha256", "", "its checksum (`HEX`)")
+	f.StringVar(&e.SHA512, "sha512", "", "its checksum (`HEX`)")
+	f.StringVar(&e.Sums, "sums", "", "`address` of the publisher's list of checksums")
+	f.StringVar(&e.User, "user", "", "whom to log in as")
+	f.StringVar(&e.Description, "description", "", "what it is, in a few words")
+	f.BoolVar(&machine, "machine", false, "write the catalog of this machine, not your own")
+	f.BoolVar(&replace, "replace", false, "take the place of an image of that name")
+	return cmd
+}
+
+func imagePruneCommand() *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove from this host's cache the images that no disk stands on",
+		Long: `prune removes from the cache of this host the images that no disk of a guest stands
+on and that were not used in the last ten minutes. The agent may work meanwhile: an
+image that is asked for again is fetched again. It prints what it removed.`,
+		Args: count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, format, err := cacheOf(cmd)
+			if err != nil {
+				return err
+			}
+			removed, err := image.Prune(dir, dry)
+			if printed := printPruned(cmd, format, removed); err == nil {
+				err = printed
+			}
+			if err != nil {
+				return err
+			}
+			var sum int64
+			for _, h := range removed {
+				sum += h.Bytes
+			}
+			done := "removed"
+			if dry {
+				done = "would be removed"
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d images, %s, %s\n", len(removed), bytesInWords(sum), done)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be removed and remove nothing")
+	addCacheFlags(cmd)
+	return cmd
+}
+
+func printPruned(cmd *cobra.Command, format string, removed []image.Held) error {
+	if format == formatJSON || format == formatYAML {
+		return printData(cmd.OutOrStdout(), format, append([]image.Held{}, removed...)) // never null
+	}
+	t := &table{color: isColored(cmd.OutOrStdout())}
+	t.head("SIZE", "FORMAT", "SHA256", "FETCHED AS")
+	for _, h := range removed {
+		t.texts(bytesInWords(h.Bytes), h.Format, h.SHA256, strings.Join(h.References, " "))
+	}
+	if len(removed) == 0 {
+		return nil
+	}
+	return t.print(cmd.OutOrStdout())
+}

@@ -1,0 +1,114 @@
+package image
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"golang.org/x/sys/unix"
+	"gopkg.in/yaml.v3"
+
+	"croft"
+)
+
+var entryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// AddToCatalog writes an entry into a file of the catalog, which need not exist, and
+// leaves all else in it as it is, comments too; the file is the old one or the whole
+// new one, whatever happens. others are the files that an alias may lead to.
+//
+// Invalid: the entry could not be used, or the file is none of a catalog. Conflict:
+// the file has the name, and replace is false.
+func AddToCatalog(file string, others []string, e Entry, replace bool) error {
+	if !entryName.MatchString(e.Name) {
+		return croft.Errorf(croft.Invalid, "%q cannot be the name of an image: use letters, digits, dots, dashes and underscores", e.Name)
+	}
+	c, err := LoadCatalog(append(others, file), nil)
+	if err != nil {
+		return err
+	}
+	if err := c.add("the new entry", map[string]Entry{e.Name: e}); err != nil {
+		return err
+	}
+	if err := c.checkAliases(); err != nil {
+		return err
+	}
+	if err := addToFile(file, e, replace); err != nil {
+		return fmt.Errorf("add image %s to %s: %w", e.Name, file, err)
+	}
+	return nil
+}
+
+// addToFile is one at a time for all processes: it holds the directory's lock.
+func addToFile(file string, e Entry, replace bool) error {
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target // what a link leads to is replaced, not the link
+	}
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	lock, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", dir, err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if text, err = withEntry(text, e, replace); err != nil {
+		return err
+	}
+	return replaceFile(file, 0o644, func(f *os.File) error {
+		_, err := f.Write(text)
+		return err
+	})
+}
+
+// withEntry is a catalog's text with one more entry, or another in its place.
+func withEntry(text []byte, e Entry, replace bool) ([]byte, error) {
+	var doc, key, value yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, croft.Errorf(croft.Invalid, "%w", err)
+	}
+	if err := errors.Join(key.Encode(e.Name), value.Encode(e)); err != nil {
+		return nil, err
+	}
+	if doc.Kind == 0 || len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
+		// Nothing but comments, which belong to no entry.
+		added, err := yaml.Marshal(&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{&key, &value}})
+		if len(bytes.TrimSpace(text)) > 0 {
+			added = append(append(bytes.TrimRight(text, "\n"), '\n'), added...)
+		}
+		return added, err
+	}
+	entries := doc.Content[0]
+	for i := 0; i+1 < len(entries.Content); i += 2 {
+		if entries.Content[i].Value != e.Name {
+			continue
+		}
+		if !replace {
+			return nil, croft.Errorf(croft.Conflict, "it has an image of that name: choose another, or give --replace")
+		}
+		entries.Content[i+1] = &value
+		return marshal(&doc)
+	}
+	entries.Content = append(entries.Content, &key, &value)
+	return marshal(&doc)
+}
+
+func marshal(doc *yaml.Node) ([]byte, error) {
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	err := enc.Encode(doc)
+	return b.Bytes(), errors.Join(err, enc.Close())
+}
