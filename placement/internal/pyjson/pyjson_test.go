@@ -68,6 +68,11 @@ func TestPrettyBreaksLinesAsPprint(t *testing.T) {
 	if got := Pretty(v, 72); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+	deep := []any{[]any{[]any{"", "a  b\n"}}}
+	want = "[[['',\n   'a  '\n   'b\\n']]]"
+	if got := Pretty(deep, 3); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
 	long := strings.Repeat("word ", 20)
 	want = "('word word word word word word word word word word word word word '\n 'word word word word word word word ')"
 	if got := Pretty(long, 72); got != want {

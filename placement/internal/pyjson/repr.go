@@ -181,38 +181,66 @@ func (p *pretty) list(list []any, indent, allowance, level int) {
 	p.out.WriteByte(']')
 }
 
-// str breaks a long string at blanks into several literals, in parentheses where
-// it stands alone.
+// str breaks a string after its line ends, and a long line at blanks, into several
+// literals, in parentheses where it stands alone.
 func (p *pretty) str(s string, indent, allowance, level int) {
 	if level == 1 {
 		indent++
 		allowance++
 	}
 	var chunks []string
-	current := ""
-	parts := blanks(s)
-	for i, part := range parts {
-		room := p.width - indent
-		if i == len(parts)-1 {
-			room -= allowance
+	all := lines(s)
+	for i, line := range all {
+		after := 0
+		if i == len(all)-1 {
+			after = allowance
 		}
-		if utf8.RuneCountInString(Repr(current+part)) > room {
-			if current != "" {
-				chunks = append(chunks, Repr(current))
-			}
-			current = part
-			continue
-		}
-		current += part
-	}
-	if current != "" {
-		chunks = append(chunks, Repr(current))
+		chunks = fill(chunks, line, p.width-indent, after)
 	}
 	text := strings.Join(chunks, "\n"+strings.Repeat(" ", indent))
 	if level == 1 && len(chunks) > 1 {
 		text = "(" + text + ")"
 	}
 	p.out.WriteString(text)
+}
+
+// fill appends the literals of one line, each as long as room allows, the last one
+// with what comes after it.
+func fill(chunks []string, line string, room, after int) []string {
+	parts := blanks(line)
+	current := parts[0]
+	for i, part := range parts[1:] {
+		if i == len(parts)-2 {
+			room -= after
+		}
+		if utf8.RuneCountInString(Repr(current+part)) > room {
+			chunks = append(chunks, Repr(current))
+			current = ""
+		}
+		current += part
+	}
+	return append(chunks, Repr(current))
+}
+
+// lines cuts a string after each end of a line, as Python knows them.
+func lines(s string) []string {
+	const ends = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
+	var list []string
+	for {
+		at := strings.IndexAny(s, ends)
+		if at < 0 {
+			break
+		}
+		_, size := utf8.DecodeRuneInString(s[at:])
+		if strings.HasPrefix(s[at:], "\r\n") {
+			size = 2
+		}
+		list, s = append(list, s[:at+size]), s[at+size:]
+	}
+	if s != "" || len(list) == 0 {
+		list = append(list, s)
+	}
+	return list
 }
 
 // blanks cuts a string after each run of blanks.
