@@ -70,6 +70,8 @@ type Spec struct {
 	Networks  []string `json:"networks,omitempty"`  // of the host, by the names it gives them; its usual ones where empty
 	HostKey   string   `json:"host_key,omitempty"`  // private key that the guest's SSH server is to have, in PEM; never printed
 	Ephemeral bool     `json:"ephemeral,omitempty"` // the user can do without it: its disk need not outlive anything
+
+	Affinities []Affinity `json:"affinities,omitempty"` // the groups it is in
 }
 
 // Metadata says where a guest is to find its metadata.

@@ -52,6 +52,7 @@ func (i Inventory) Capacity() int64 {
 // scheduler reads it to say why nothing fits.
 type Provider struct {
 	ID          HostID
+	Root        HostID // read only: the top of its tree, itself where that is empty
 	Name        string
 	Inventories map[ResourceClass]Inventory
 	Used        Resources // read only
@@ -68,6 +69,7 @@ type Candidate struct {
 
 // Summary is the state of a provider as the candidates' answer tells it.
 type Summary struct {
+	Root     HostID // the top of its tree, itself where that is empty
 	Capacity Resources
 	Used     Resources
 	Traits   []Trait

@@ -118,11 +118,12 @@ func (s *Store) Forget(ctx context.Context, o croft.Order) error {
 	return nil
 }
 
+// removeRecord removes what there is of an instance beside order and observation.
 func (s *Store) removeRecord(inst croft.Instance) []clientv3.Op {
-	return []clientv3.Op{
+	return append(s.leave(inst),
 		clientv3.OpDelete(s.keys.instance(inst.ID)),
 		clientv3.OpDelete(s.keys.name(inst.Project, inst.Name)),
-	}
+	)
 }
 
 // storedHost is a host's record as it is kept: with its token, without what is

@@ -18,6 +18,8 @@ import (
 //	/croft/<partition>/names/<project>/<name>      the instance that has the name
 //	/croft/<partition>/orders/<host>/<instance>    written by the scheduler, read by that agent
 //	/croft/<partition>/observed/<host>/<instance>  written by that agent alone
+//	/croft/<partition>/groups/<project>/<group>/<rule>/<host>/<instance>
+//	                                               the name of a member of the group, on that host
 //	/croft/<partition>/keys/<project>/<name>       a public SSH key that the project keeps
 //	/croft/<partition>/placement/<kind>/<id>       the embedded Placement: kinds as in placement/store.go
 //	/croft/<partition>/placement/head              written by every transaction of Placement that writes
@@ -54,6 +56,21 @@ func (k keys) order(h croft.HostID, i croft.InstanceID) string {
 func (k keys) allObserved() string { return k.prefix + "observed/" }
 func (k keys) observed(h croft.HostID, i croft.InstanceID) string {
 	return k.allObserved() + string(h) + "/" + string(i)
+}
+
+// The keys of a group are made so that ranges of them answer what a rule asks: who is
+// on this host, who is on another, who joined by another rule.
+func (k keys) group(p croft.Project, group string) string {
+	return k.prefix + "groups/" + string(p) + "/" + group + "/"
+}
+func (k keys) groupRule(p croft.Project, a croft.Affinity) string {
+	return k.group(p, a.Group) + string(a.Rule) + "/"
+}
+func (k keys) groupHost(p croft.Project, a croft.Affinity, h croft.HostID) string {
+	return k.groupRule(p, a) + string(h) + "/"
+}
+func (k keys) member(p croft.Project, m croft.Member) string {
+	return k.groupHost(p, m.Affinity, m.Host) + string(m.Instance)
 }
 
 func (k keys) sshKeys(p croft.Project) string             { return k.prefix + "keys/" + string(p) + "/" }

@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -50,33 +51,33 @@ func (s *Store) Assign(ctx context.Context, inst croft.Instance, o croft.Order) 
 	next := inst
 	next.State, next.Host, next.Generation, next.Session = croft.StateScheduled, o.Host, o.Generation, ""
 	done, err := s.etcd.Txn(ctx).
-		If(
+		If(append(s.admitted(next),
 			unchanged(record, inst.Revision),
 			exists(s.keys.alive(o.Host)),
 			absent(s.keys.drained(o.Host)),
 			absent(s.keys.order(o.Host, inst.ID)),
-		).
-		Then(
+		)...).
+		Then(append(s.join(next),
 			clientv3.OpPut(record, encode(next)),
 			clientv3.OpPut(s.keys.order(o.Host, inst.ID), encode(o)),
-		).
-		Else(
+		)...).
+		Else(append([]clientv3.Op{
 			clientv3.OpGet(record),
 			clientv3.OpGet(s.keys.alive(o.Host)),
 			clientv3.OpGet(s.keys.drained(o.Host)),
-		).Commit()
+		}, s.getGroups(next)...)...).Commit()
 	if err != nil {
 		return inst, s.wrap(err, "write the order of instance %s", inst.ID)
 	}
 	if !done.Succeeded {
-		return inst, refused(inst, o.Host, done)
+		return inst, s.refused(inst, o.Host, done)
 	}
 	next.Revision = done.Header.Revision
 	return next, nil
 }
 
 // refused says which comparison of Assign did not hold.
-func refused(inst croft.Instance, host croft.HostID, done *clientv3.TxnResponse) error {
+func (s *Store) refused(inst croft.Instance, host croft.HostID, done *clientv3.TxnResponse) error {
 	record := done.Responses[0].GetResponseRange().Kvs
 	switch {
 	case len(record) == 0 || record[0].ModRevision != inst.Revision:
@@ -85,6 +86,11 @@ func refused(inst croft.Instance, host croft.HostID, done *clientv3.TxnResponse)
 		return croft.Errorf(croft.Unavailable, "host %s has gone silent", host)
 	case done.Responses[2].GetResponseRange().Count > 0:
 		return croft.Errorf(croft.Unavailable, "host %s is being drained", host)
+	}
+	for i, a := range inst.Spec.Affinities {
+		if err := a.Admit(host, membersOf(done.Responses[3+i].GetResponseRange().Kvs)); err != nil {
+			return fmt.Errorf("host %s: %w", host, err)
+		}
 	}
 	return croft.Errorf(croft.Unavailable, "host %s still holds an older order for instance %s", host, inst.ID)
 }

@@ -31,6 +31,7 @@ func (c *Client) Candidates(ctx context.Context, query string, limit int) ([]cro
 		Summaries map[croft.HostID]struct {
 			Resources map[croft.ResourceClass]struct{ Capacity, Used int64 } `json:"resources"`
 			Traits    []croft.Trait                                          `json:"traits"`
+			Root      croft.HostID                                           `json:"root_provider_uuid"`
 		} `json:"provider_summaries"`
 	}
 	if err := c.call(ctx, http.MethodGet, path, nil, &body); err != nil {
@@ -38,7 +39,7 @@ func (c *Client) Candidates(ctx context.Context, query string, limit int) ([]cro
 	}
 	summaries := make(map[croft.HostID]croft.Summary, len(body.Summaries))
 	for id, s := range body.Summaries {
-		sum := croft.Summary{Capacity: croft.Resources{}, Used: croft.Resources{}, Traits: s.Traits}
+		sum := croft.Summary{Capacity: croft.Resources{}, Used: croft.Resources{}, Traits: s.Traits, Root: s.Root}
 		for class, r := range s.Resources {
 			sum.Capacity[class], sum.Used[class] = r.Capacity, r.Used
 		}

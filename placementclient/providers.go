@@ -22,6 +22,7 @@ type providerBody struct {
 	UUID       croft.HostID `json:"uuid"`
 	Name       string       `json:"name"`
 	Generation int64        `json:"generation"`
+	Root       croft.HostID `json:"root_provider_uuid"`
 }
 
 // EnsureProvider implements compute.Inventory. Conflict: another provider has the
@@ -217,6 +218,6 @@ func (c *Client) describe(ctx context.Context, p providerBody) (*croft.Provider,
 			return nil, err
 		}
 	}
-	return &croft.Provider{ID: p.UUID, Name: p.Name, Inventories: inventories.Inventories, Used: usages.Usages,
+	return &croft.Provider{ID: p.UUID, Root: p.Root, Name: p.Name, Inventories: inventories.Inventories, Used: usages.Usages,
 		Traits: traits.Traits, Aggregates: aggregates.Aggregates}, nil
 }

@@ -25,18 +25,22 @@ type attempt struct {
 	*Scheduler
 	inst    croft.Instance
 	query   Query
+	policy  Policy
 	claimed bool                    // a claim exists, or may
 	unsure  bool                    // whether the order was written cannot be told
 	dropped map[croft.HostID]string // why hosts that Placement proposed were not taken
 	busy    int                     // candidates of this round lost to concurrent updates
+	barred  bool                    // the rule of a group has just barred the host that was taken
 }
 
-// place tries candidates until one has the order.
-func (a *attempt) place(ctx context.Context) (Decision, error) {
+// place tries candidates until one has the order. first is what was offered before.
+func (a *attempt) place(ctx context.Context, first func() (*offer, error)) (Decision, error) {
 	limit, wait := firstLimit, a.Backoff
+	look := first
 	for round := 1; ; {
 		a.busy = 0
-		seen, decision, err := a.round(ctx, limit)
+		seen, decision, err := a.round(ctx, look)
+		look = func() (*offer, error) { return a.look(ctx, limit) }
 		switch {
 		case err != nil || decision.Host.ID != "":
 			return decision, err
@@ -57,60 +61,34 @@ func (a *attempt) place(ctx context.Context) (Decision, error) {
 	}
 }
 
-// round asks for candidates once and tries them in the order of the policy. No
-// error and no host: none was left.
-func (a *attempt) round(ctx context.Context, limit int) (seen int, d Decision, err error) {
-	candidates, err := a.Claims.Candidates(ctx, a.query.Encode(), limit)
-	if unknown := a.unknownNetwork(ctx, err); unknown != nil {
-		err = unknown
-	}
-	if err != nil || len(candidates) == 0 {
-		return 0, Decision{}, err
-	}
-	hosts, err := a.View.Hosts(ctx, hostsOf(candidates)...)
+// round tries what is offered once, in the order of the policy. No error and no host:
+// none was left.
+func (a *attempt) round(ctx context.Context, look func() (*offer, error)) (seen int, d Decision, err error) {
+	o, err := look()
 	if err != nil {
 		return 0, Decision{}, err
 	}
-	for _, c := range a.Policy(a.usable(candidates, hosts)) {
-		d, err = a.take(ctx, c, hosts[hostOf(c)])
+	defer a.underway.done(o.reading)
+	left, err := a.usable(o, o.candidates)
+	for err == nil && len(left) > 0 {
+		var ch *choice
+		ch, left = a.underway.choose(o.reading, a.inst, left, o.rank(a))
+		d, err = a.take(ctx, ch, o.hosts[hostOf(ch.candidate)])
+		a.underway.end(ch, d.Host.ID != "")
 		if err != nil || d.Host.ID != "" {
 			return 0, d, err
 		}
-	}
-	return len(candidates), Decision{}, nil
-}
-
-func hostsOf(candidates []croft.Candidate) []croft.HostID {
-	var ids []croft.HostID
-	seen := map[croft.HostID]bool{}
-	for _, c := range candidates {
-		if id := hostOf(c); id != "" && !seen[id] {
-			seen[id] = true
-			ids = append(ids, id)
+		if a.barred {
+			left, err = a.regroup(ctx, o, left)
 		}
 	}
-	return ids
-}
-
-// usable drops the candidates on hosts that would not act on an order, and
-// remembers why.
-func (a *attempt) usable(candidates []croft.Candidate, hosts map[croft.HostID]croft.Host) []croft.Candidate {
-	var usable []croft.Candidate
-	for _, c := range candidates {
-		host, known := hosts[hostOf(c)]
-		if why := unusable(host, known); why != "" {
-			a.dropped[hostOf(c)] = why
-			continue
-		}
-		usable = append(usable, c)
-	}
-	return usable
+	return len(o.candidates), Decision{}, err
 }
 
 // take claims a candidate and writes the order. No error and no host: try the next.
-func (a *attempt) take(ctx context.Context, c croft.Candidate, host croft.Host) (Decision, error) {
+func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host) (Decision, error) {
 	a.claimed = true
-	err := a.Claims.Claim(ctx, a.inst.ID, a.inst.Project, c)
+	err := a.Claims.Claim(ctx, a.inst.ID, a.inst.Project, ch.candidate)
 	switch {
 	case errors.Is(err, croft.Conflict):
 		a.claimed = false
@@ -123,6 +101,7 @@ func (a *attempt) take(ctx context.Context, c croft.Candidate, host croft.Host) 
 	case err != nil:
 		return Decision{}, fmt.Errorf("claim %s on host %s: %w", a.inst.Name, host.Name, err)
 	}
+	a.underway.claimed(ch)
 	inst, err := a.Records.Assign(ctx, a.inst, a.order(a.inst, host.ID, croft.WantRunning))
 	if err == nil {
 		return Decision{Instance: inst, Host: host}, nil
@@ -153,7 +132,13 @@ func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) 
 	if err := a.release(ctx); err != nil {
 		return Decision{}, errors.Join(cause, err)
 	}
-	if !errors.Is(cause, croft.Unavailable) || ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
+		return Decision{}, cause
+	case errors.Is(cause, croft.NoCapacity):
+		a.barred = true
+		return Decision{}, nil
+	case !errors.Is(cause, croft.Unavailable):
 		return Decision{}, cause
 	}
 	a.dropped[host.ID] = "its agent stopped or it was drained meanwhile"

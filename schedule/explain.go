@@ -4,18 +4,37 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"croft"
 )
 
-// Explanation says why nothing fits. It is an error, of kind NoCapacity where the
-// scheduler returns it.
+// Explanation says which hosts a request fits on and what drops the others. It is an
+// error, of kind NoCapacity where the scheduler returns it.
 type Explanation struct {
-	Wanted croft.Resources `json:"wanted"`
-	Rows   []Row           `json:"hosts"` // the nearest miss first
+	Wanted       croft.Resources `json:"wanted"`
+	Hosts        int             `json:"hosts"`        // how many there are
+	Fits         []Fit           `json:"fits"`         // the best first; empty where the scheduler returns it as an error
+	Requirements []Requirement   `json:"requirements"` // that drop hosts, the one that drops most first
+	Rows         []Row           `json:"dropped"`      // the nearest miss first
+}
+
+// Fit is a host that the request fits on.
+type Fit struct {
+	Host string       `json:"host"` // its name
+	ID   croft.HostID `json:"id"`
+	Rank int          `json:"rank"` // from 1; of hosts with the same rank chance decides
+	Free float64      `json:"free"` // the fraction of its scarcest resource that stays free
+}
+
+// Requirement is a part of the request, and what it does. A host that fails several
+// counts in each.
+type Requirement struct {
+	Requirement string `json:"requirement"`
+	Dropped     int    `json:"dropped"` // hosts
+	Nearest     string `json:"nearest"` // of them
+	Miss        string `json:"miss"`    // what that one lacks of it
 }
 
 // Row is one host, or several that lack the same.
@@ -33,16 +52,37 @@ func (e *Explanation) Error() string {
 	return fmt.Sprintf("no host has %s left; the nearest, %s: %s", e.Wanted, nearest.Hosts[0], strings.Join(nearest.Missing, ", "))
 }
 
+// Explain says which hosts a request would fit on now, in their order, and what drops
+// the others. It changes nothing. That no host fits is no error; whatever would make
+// the request one is.
+func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error) {
+	inst, err := r.record()
+	if err != nil {
+		return nil, err
+	}
+	a := s.attempt(r, inst)
+	o, err := a.look(ctx, lastLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer a.underway.done(o.reading)
+	usable, err := a.usable(o, o.candidates)
+	if err != nil {
+		return nil, err
+	}
+	return a.explain(ctx, o.ranking(a, usable))
+}
+
 // noCapacity is the error of a request for which no candidate is left.
 func (a *attempt) noCapacity(ctx context.Context) error {
-	explanation, err := a.explain(ctx)
+	explanation, err := a.explain(ctx, nil)
 	if err != nil {
 		return croft.Errorf(croft.NoCapacity, "schedule %s: no host has %s left (why cannot be told: %w)", a.inst.Name, a.query.Total(), err)
 	}
 	return croft.Errorf(croft.NoCapacity, "schedule %s: %w", a.inst.Name, explanation)
 }
 
-func (a *attempt) explain(ctx context.Context) (*Explanation, error) {
+func (a *attempt) explain(ctx context.Context, fits []Fit) (*Explanation, error) {
 	providers, err := a.Claims.Providers(ctx)
 	if err != nil {
 		return nil, err
@@ -51,169 +91,111 @@ func (a *attempt) explain(ctx context.Context) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Explain(a.query, providers, hosts, a.dropped), nil
+	o := &offer{}
+	if err := a.readMembers(ctx, o); err != nil {
+		return nil, err
+	}
+	return Explain(Question{
+		Query: a.query, Affinities: a.inst.Spec.Affinities, Providers: providers, Hosts: hosts,
+		Members: o.members, Fits: fits, Dropped: a.dropped,
+	}), nil
 }
 
-// Explain judges every provider by the whole query, as if it had to satisfy all of
-// it alone, which is so for hosts without nested providers. dropped holds what the
-// attempt itself learned of a host.
-func Explain(q Query, providers []croft.Provider, hosts map[croft.HostID]croft.Host, dropped map[croft.HostID]string) *Explanation {
+// ranking is the order of the hosts that candidates are on.
+func (o *offer) ranking(a *attempt, candidates []croft.Candidate) []Fit {
+	var fits []Fit
+	var last int // strain of the fit before
+	seen := map[croft.HostID]bool{}
+	for _, c := range o.rank(a)(slices.Clone(candidates), nil) {
+		id := hostOf(c)
+		if seen[id] {
+			continue // a better way to use the same host
+		}
+		seen[id] = true
+		fit := Fit{Host: cmp.Or(o.hosts[id].Name, string(id)), ID: id, Rank: len(fits) + 1, Free: max(freeAfter(c), 0)}
+		strained := strain(a.inst.Spec.Affinities, id, o.members)
+		if n := len(fits); n > 0 && fits[n-1].Free == fit.Free && last == strained {
+			fit.Rank = fits[n-1].Rank
+		}
+		fits, last = append(fits, fit), strained
+	}
+	return fits
+}
+
+// Question is what Explain answers, with all that it has to know.
+type Question struct {
+	Query      Query
+	Affinities []croft.Affinity
+	Providers  []croft.Provider
+	Hosts      map[croft.HostID]croft.Host
+	Members    []croft.Member          // of the groups
+	Fits       []Fit                   // the hosts that are candidates
+	Dropped    map[croft.HostID]string // what the attempt itself learned of hosts
+}
+
+// Explain judges every host that is no candidate by each requirement alone, and for
+// trees of providers by each group of the query alone. That is less than Placement
+// does, which combines them: where each fits and all together do not, it says that.
+func Explain(q Question) *Explanation {
+	e := &Explanation{Wanted: q.Query.Total(), Fits: []Fit{}, Requirements: []Requirement{}, Rows: []Row{}}
+	e.Fits = append(e.Fits, q.Fits...)
 	var verdicts []verdict
-	for _, p := range providers {
-		host, known := hosts[p.ID]
-		why := unusable(host, known)
-		if why != "" {
-			p.Used = nil // what is free there does not count, nor what the agent withdrew
-			p.Inventories = whole(p.Inventories)
+	trees := treesOf(q.Providers, q.Hosts)
+	e.Hosts = len(trees)
+	for _, t := range trees {
+		if !slices.ContainsFunc(q.Fits, func(f Fit) bool { return f.ID == t.id() }) {
+			verdicts = append(verdicts, q.judge(t))
 		}
-		v := judge(q, p)
-		if why != "" {
-			v.add("unusable", 4, "%s", why)
-		}
-		if len(v.misses) == 0 {
-			v.add("raced", 0, "%s", cmp.Or(dropped[p.ID], "has room by now: ask again"))
-		}
-		v.host = cmp.Or(p.Name, host.Name, string(p.ID))
-		verdicts = append(verdicts, v)
 	}
 	slices.SortStableFunc(verdicts, func(a, b verdict) int {
 		return cmp.Or(cmp.Compare(a.gap, b.gap), cmp.Compare(a.host, b.host))
 	})
-	return &Explanation{Wanted: q.Total(), Rows: group(verdicts)}
+	e.Rows = append(e.Rows, rows(verdicts)...)
+	e.Requirements = append(e.Requirements, requirements(verdicts)...)
+	return e
 }
 
-// whole is what a host would offer if nothing of it were reserved: agents that stop
-// reserve all of it.
-func whole(inventories map[croft.ResourceClass]croft.Inventory) map[croft.ResourceClass]croft.Inventory {
-	all := maps.Clone(inventories)
-	for class, inv := range all {
-		inv.Reserved = 0
-		all[class] = inv
+// judge compares a host with all that is asked.
+func (q Question) judge(t tree) verdict {
+	host, known := q.Hosts[t.id()]
+	v := verdict{host: cmp.Or(t.own[0].Name, host.Name, string(t.id()))}
+	why := unusable(host, known)
+	if why != nil {
+		t = t.whole() // what is free there does not count, nor what the agent withdrew
 	}
-	return all
-}
-
-// unusable says why a host would not act on an order, or "".
-func unusable(host croft.Host, known bool) string {
+	v.judge(q.Query, t)
+	for _, a := range q.Affinities {
+		if err := a.Admit(t.id(), q.Members); err != nil {
+			v.add(miss{requirement: a.String(), kind: a.String(), gap: 3, text: err.Error()})
+		}
+	}
 	switch {
-	case !known:
-		return "no agent of croft has registered it"
-	case !host.Alive:
-		return "its agent is not running"
-	case host.Drained:
-		return "it is drained"
-	}
-	return ""
-}
-
-// verdict is what one host lacks.
-type verdict struct {
-	host   string
-	gap    float64 // how far the host is from fitting: what it lacks, summed
-	misses []string
-	kinds  []string // the same without amounts, to tell like from unlike
-}
-
-func (v *verdict) add(kind string, gap float64, format string, args ...any) {
-	v.kinds = append(v.kinds, kind)
-	v.gap += gap
-	v.misses = append(v.misses, fmt.Sprintf(format, args...))
-}
-
-// judge compares a provider with a query. What can never fit weighs more than what
-// others have taken.
-func judge(q Query, p croft.Provider) verdict {
-	var v verdict
-	total := q.Total()
-	for _, class := range slices.Sorted(maps.Keys(total)) {
-		v.amount(class, total[class], p)
-	}
-	v.root(q, p)
-	for _, g := range q.Groups {
-		v.traits(g, p)
-		v.place(g, p)
+	case why != nil:
+		v.add(*why)
+	case len(v.misses) > 0:
+	case q.Dropped[t.id()] != "":
+		v.add(miss{requirement: "nobody faster", kind: "raced", text: q.Dropped[t.id()]})
+	case len(t.all()) > 1 && len(q.Query.Groups) > 1:
+		v.add(miss{requirement: "all groups of the query at once", kind: "together", gap: 1, text: "satisfies each group of the query, and not all at once"})
+	default:
+		v.add(miss{requirement: "nobody faster", kind: "raced", text: "has room by now: ask again"})
 	}
 	return v
 }
 
-func (v *verdict) amount(class croft.ResourceClass, want int64, p croft.Provider) {
-	inv, offered := p.Inventories[class]
-	free := inv.Capacity() - p.Used[class]
-	kind := string(class)
+// unusable says why a host would not act on an order, or nil.
+func unusable(host croft.Host, known bool) *miss {
+	m := miss{gap: 4}
 	switch {
-	case !offered:
-		v.add(kind+" none", 2, "offers no %s", class)
-	case inv.MaxUnit > 0 && want > inv.MaxUnit:
-		v.add(kind+" max", 1.5, "gives one instance at most %d of %s, %d short of %d", inv.MaxUnit, class, want-inv.MaxUnit, want)
-	case want < inv.MinUnit:
-		v.add(kind+" min", 1.5, "gives at least %d of %s, and %d is asked for", inv.MinUnit, class, want)
-	case inv.StepSize > 1 && want%inv.StepSize != 0:
-		v.add(kind+" step", 1.5, "gives %s in steps of %d, and %d is asked for", class, inv.StepSize, want)
-	case free < want:
-		v.add(kind+" short", float64(want-free)/float64(want), "%d short of %s %d", want-free, class, want)
+	case !known:
+		m.requirement, m.text = "an agent of croft", "no agent of croft has registered it"
+	case !host.Alive:
+		m.requirement, m.text = "a running agent", "its agent is not running"
+	case host.Drained:
+		m.requirement, m.text = "not drained", "it is drained"
+	default:
+		return nil
 	}
-}
-
-// root judges what the host itself must have or must not.
-func (v *verdict) root(q Query, p croft.Provider) {
-	for _, word := range q.RootRequired {
-		name, forbidden := strings.CutPrefix(word, "!")
-		has := slices.Contains(p.Traits, croft.Trait(name))
-		network, isNetwork := croft.NetworkOf(croft.Trait(name))
-		switch {
-		case forbidden && has:
-			v.add(word, 2, "has %s, which is forbidden", name)
-		case forbidden || has:
-		case isNetwork:
-			v.add(word, 2, "has no network %s", network)
-		default:
-			v.add(word, 2, "lacks %s", name)
-		}
-	}
-}
-
-func (v *verdict) traits(g Group, p croft.Provider) {
-	for _, set := range g.Required {
-		if !slices.ContainsFunc(set, func(t croft.Trait) bool { return slices.Contains(p.Traits, t) }) {
-			v.add(joinTraits(set), 2, "lacks %s", strings.ReplaceAll(joinTraits(set), ",", " or "))
-		}
-	}
-	for _, t := range g.Forbidden {
-		if slices.Contains(p.Traits, t) {
-			v.add("!"+string(t), 2, "has %s, which is forbidden", t)
-		}
-	}
-}
-
-func (v *verdict) place(g Group, p croft.Provider) {
-	for _, set := range g.MemberOf {
-		if !slices.ContainsFunc(set, func(a string) bool { return slices.Contains(p.Aggregates, a) }) {
-			v.add("member "+strings.Join(set, ","), 3, "is not in aggregate %s", strings.Join(set, " or "))
-		}
-	}
-	for _, a := range g.NotIn {
-		if slices.Contains(p.Aggregates, a) {
-			v.add("not in "+a, 3, "is in aggregate %s, which is excluded", a)
-		}
-	}
-	if g.InTree != "" && g.InTree != p.ID {
-		v.add("in_tree", 5, "is not the host %s that in_tree names", g.InTree)
-	}
-}
-
-// group puts hosts that lack the same into one row, at the place of its nearest.
-func group(verdicts []verdict) []Row {
-	var rows []Row
-	at := map[string]int{}
-	for _, v := range verdicts {
-		key := strings.Join(v.kinds, "\x00")
-		i, seen := at[key]
-		if !seen {
-			i = len(rows)
-			at[key] = i
-			rows = append(rows, Row{Missing: v.misses})
-		}
-		rows[i].Hosts = append(rows[i].Hosts, v.host)
-	}
-	return rows
+	m.kind = m.text
+	return &m
 }

@@ -48,11 +48,11 @@ func TestExplain(t *testing.T) {
 		host     func(croft.Provider) croft.Host
 		want     string
 	}{
-		{"memory is short", query, provider("h", using(croft.MemoryMB, 214)), up, "214 short of MEMORY_MB 4096"},
-		{"reserved memory is not offered", query, provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) { i.Reserved = 96 })), up, "96 short of MEMORY_MB 4096"},
-		{"two things are short", query, provider("h", using(croft.MemoryMB, 96), using(croft.VCPU, 4)), up, "96 short of MEMORY_MB 4096, 1 short of VCPU 1"},
+		{"memory is short", query, provider("h", using(croft.MemoryMB, 214)), up, "214 MB short of MEMORY_MB 4096"},
+		{"reserved memory is not offered", query, provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) { i.Reserved = 96 })), up, "96 MB short of MEMORY_MB 4096"},
+		{"two things are short", query, provider("h", using(croft.MemoryMB, 96), using(croft.VCPU, 4)), up, "96 MB short of MEMORY_MB 4096, 1 short of VCPU 1"},
 		{"a class is not offered", query + ",CUSTOM_FPGA:1", provider("h"), up, "offers no CUSTOM_FPGA"},
-		{"more than one instance gets", query, provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) { i.MaxUnit = 2048 })), up, "gives one instance at most 2048 of MEMORY_MB, 2048 short of 4096"},
+		{"more than one instance gets", query, provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) { i.MaxUnit = 2048 })), up, "gives one instance at most 2048 of MEMORY_MB, 2048 MB short of 4096"},
 		{"less than an instance gets", query, provider("h", inventory(croft.DiskGB, func(i *croft.Inventory) { i.MinUnit = 20 })), up, "gives at least 20 of DISK_GB, and 10 is asked for"},
 		{"not in its steps", query, provider("h", inventory(croft.DiskGB, func(i *croft.Inventory) { i.StepSize = 4 })), up, "gives DISK_GB in steps of 4, and 10 is asked for"},
 		{"a trait is missing", query + "&required=HW_CPU_X86_SSE", provider("h"), up, "lacks HW_CPU_X86_SSE"},
@@ -70,7 +70,7 @@ func TestExplain(t *testing.T) {
 		},
 		{
 			"the agent is not running and the host is too small", query, provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) { i.MaxUnit = 96 })),
-			func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID} }, "gives one instance at most 96 of MEMORY_MB, 4000 short of 4096, its agent is not running",
+			func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID} }, "gives one instance at most 96 of MEMORY_MB, 4000 MB short of 4096, its agent is not running",
 		},
 		{"it would fit now", query, provider("h"), up, "has room by now: ask again"},
 	} {
@@ -80,7 +80,7 @@ func TestExplain(t *testing.T) {
 				t.Fatal(err)
 			}
 			host := c.host(c.provider)
-			got := Explain(q, []croft.Provider{c.provider}, map[croft.HostID]croft.Host{host.ID: host}, nil)
+			got := Explain(Question{Query: q, Providers: []croft.Provider{c.provider}, Hosts: map[croft.HostID]croft.Host{host.ID: host}})
 			if len(got.Rows) != 1 || strings.Join(got.Rows[0].Missing, ", ") != c.want {
 				t.Errorf("got %+v, want %q", got.Rows, c.want)
 			}
@@ -105,10 +105,10 @@ func TestExplainGroupsAndSorts(t *testing.T) {
 	for _, p := range providers {
 		hosts[p.ID] = croft.Host{ID: p.ID, Alive: p.ID != "dead"}
 	}
-	got := Explain(q, providers, hosts, map[croft.HostID]string{"raced": "somebody else was faster"})
+	got := Explain(Question{Query: q, Providers: providers, Hosts: hosts, Dropped: map[croft.HostID]string{"raced": "somebody else was faster"}})
 	want := []Row{
 		{[]string{"raced"}, []string{"somebody else was faster"}},
-		{[]string{"short214", "short400"}, []string{"214 short of MEMORY_MB 4096"}},
+		{[]string{"short214", "short400"}, []string{"214 MB short of MEMORY_MB 4096"}},
 		{[]string{"without1", "without2"}, []string{"lacks HW_CPU_X86_AVX2"}},
 		{[]string{"dead"}, []string{"its agent is not running"}},
 	}

@@ -43,7 +43,7 @@ func TestAHostWithoutTheNetworkIsTold(t *testing.T) {
 	p := croft.Provider{ID: "h", Name: "h", Traits: []croft.Trait{"CUSTOM_SLOW"}, Inventories: map[croft.ResourceClass]croft.Inventory{
 		croft.VCPU: inv, croft.MemoryMB: inv, croft.DiskGB: inv,
 	}}
-	got := schedule.Explain(q, []croft.Provider{p}, map[croft.HostID]croft.Host{"h": {ID: "h", Alive: true}}, nil)
+	got := schedule.Explain(schedule.Question{Query: q, Providers: []croft.Provider{p}, Hosts: map[croft.HostID]croft.Host{"h": {ID: "h", Alive: true}}})
 	want := []string{"has CUSTOM_SLOW, which is forbidden", "has no network lab"}
 	if len(got.Rows) != 1 || !slices.Equal(got.Rows[0].Missing, want) {
 		t.Errorf("got %+v, want %q", got.Rows, want)

@@ -12,15 +12,17 @@ type Records interface {
 	// Create writes the record, in scheduling, and its name, under a session that
 	// lives as long as this store's connection. Conflict: the ID or the name is taken.
 	Create(ctx context.Context, inst croft.Instance) (croft.Instance, error)
-	// Assign writes the order and turns the record to scheduled on the order's host.
-	// Conflict: the record changed. Unavailable: the host is not alive or drained.
+	// Assign writes the order, turns the record to scheduled on the order's host, and
+	// makes the instance a member of its groups there. Conflict: the record changed, or
+	// a group goes by another rule. Unavailable: the host is not alive or drained.
+	// NoCapacity: the rule of a group bars the host, as its members stand.
 	Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
 	// Discard removes a record in scheduling and its name. Conflict: it moved on.
 	Discard(ctx context.Context, inst croft.Instance) error
 	// Reorder replaces the order of a scheduled instance: stop, start, destroy (the
 	// record turns to destroying). Conflict: the record changed.
 	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
-	// Bury removes record and name at once and leaves the tombstone o for the host's
+	// Bury removes record, name and memberships at once and leaves the tombstone o for the host's
 	// return: the end of an instance whose host is silent. An empty o.Host leaves
 	// none. Conflict: the record changed.
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
@@ -41,6 +43,8 @@ type View interface {
 	WatchInstances(ctx context.Context, changed func()) error
 	// Hosts returns the named hosts that exist, with Alive set; all where none is named.
 	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
+	// Members returns who is in a group of the project; nobody is in one that is not.
+	Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error)
 }
 
 // Keys is where projects keep public SSH keys, by name.

@@ -7,23 +7,63 @@ import (
 	"slices"
 
 	"croft"
+	"croft/internal/nearest"
 )
 
 // A Policy puts candidates into the order in which they are tried, best first. It
 // may change the slice it is given.
 type Policy func([]croft.Candidate) []croft.Candidate
 
+// The names of the policies.
+const (
+	PolicySpread = "spread"
+	PolicyPack   = "pack"
+)
+
+// Policies are the names of all.
+var Policies = []string{PolicySpread, PolicyPack}
+
+// PolicyNamed returns the policy of that name. Invalid: there is none.
+func PolicyNamed(name string) (Policy, error) {
+	switch name {
+	case PolicySpread:
+		return Spread, nil
+	case PolicyPack:
+		return Pack, nil
+	}
+	return nil, croft.Errorf(croft.Invalid, "policy %q is neither spread nor pack%s", name, nearest.Hint(name, Policies))
+}
+
 // Spread prefers the candidate that leaves the greatest fraction of its scarcest
 // resource free. Among equals chance decides, so that schedulers which run at once
 // do not all begin with the same host.
 func Spread(candidates []croft.Candidate) []croft.Candidate {
+	return byFree(candidates, func(a, b float64) int { return cmp.Compare(b, a) })
+}
+
+// Pack prefers the candidate that leaves the smallest fraction of its scarcest
+// resource free, so that hosts fill up one after the other and large requests find
+// whole ones. Among equals chance decides.
+func Pack(candidates []croft.Candidate) []croft.Candidate {
+	return byFree(candidates, cmp.Compare[float64])
+}
+
+// byFree sorts by what stays free; what cannot be judged, or is too little, is last.
+func byFree(candidates []croft.Candidate, compare func(a, b float64) int) []croft.Candidate {
 	rand.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
-	slices.SortStableFunc(candidates, func(a, b croft.Candidate) int { return cmp.Compare(freeAfter(b), freeAfter(a)) })
+	slices.SortStableFunc(candidates, func(a, b croft.Candidate) int {
+		freeA, freeB := freeAfter(a), freeAfter(b)
+		if (freeA < 0) != (freeB < 0) {
+			return cmp.Compare(freeB, freeA)
+		}
+		return compare(freeA, freeB)
+	})
 	return candidates
 }
 
 // freeAfter is the fraction of the scarcest class that stays free once the
 // candidate is claimed: of the classes it takes, on the providers it takes them from.
+// It is below zero where there is too little, or no summary to judge by.
 func freeAfter(c croft.Candidate) float64 {
 	least := 1.0
 	for provider, amounts := range c.Allocations {
@@ -31,7 +71,7 @@ func freeAfter(c croft.Candidate) float64 {
 		for class, amount := range amounts {
 			capacity := summary.Capacity[class]
 			if capacity <= 0 {
-				return 0 // no summary to judge by: last
+				return -1
 			}
 			least = min(least, float64(capacity-summary.Used[class]-amount)/float64(capacity))
 		}
@@ -39,12 +79,13 @@ func freeAfter(c croft.Candidate) float64 {
 	return least
 }
 
-// hostOf names the host that a candidate's instance would run on: the provider of
-// its VCPU. Others in it offer what hosts share, such as a storage pool.
+// hostOf names the host that a candidate's instance would run on: the top of the tree
+// that its VCPU come from. Other providers in it offer what hosts share, such as a
+// storage pool.
 func hostOf(c croft.Candidate) croft.HostID {
 	for _, provider := range slices.Sorted(maps.Keys(c.Allocations)) {
 		if c.Allocations[provider][croft.VCPU] > 0 {
-			return provider
+			return cmp.Or(c.Summaries[provider].Root, provider)
 		}
 	}
 	return ""

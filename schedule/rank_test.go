@@ -7,9 +7,9 @@ import (
 	"croft"
 )
 
-// offer is a candidate that takes 1 VCPU and 100 MEMORY_MB of a host with these
+// candidate is one that takes 1 VCPU and 100 MEMORY_MB of a host with these
 // capacities and nothing used but what is said.
-func offer(host croft.HostID, vcpu, memory, usedMemory int64) croft.Candidate {
+func candidate(host croft.HostID, vcpu, memory, usedMemory int64) croft.Candidate {
 	return croft.Candidate{
 		Allocations: map[croft.HostID]croft.Resources{host: {croft.VCPU: 1, croft.MemoryMB: 100}},
 		Summaries: map[croft.HostID]croft.Summary{host: {
@@ -28,18 +28,18 @@ func order(candidates []croft.Candidate) []croft.HostID {
 }
 
 func TestSpread(t *testing.T) {
-	blind := offer("blind", 8, 1000, 0)
+	blind := candidate("blind", 8, 1000, 0)
 	blind.Summaries = nil
 	for _, c := range []struct {
 		name string
 		in   []croft.Candidate
 		want []croft.HostID
 	}{
-		{"the emptier first", []croft.Candidate{offer("full", 8, 1000, 800), offer("empty", 8, 1000, 0)}, []croft.HostID{"empty", "full"}},
-		{"by the fraction, not the amount", []croft.Candidate{offer("big", 80, 100000, 90000), offer("small", 80, 1000, 0)}, []croft.HostID{"small", "big"}},
-		{"the scarcest resource counts", []croft.Candidate{offer("few cores", 2, 100000, 0), offer("even", 8, 1000, 0)}, []croft.HostID{"even", "few cores"}},
-		{"what nobody asked for does not count", []croft.Candidate{offer("a", 8, 1000, 500), offer("b", 8, 1000, 400)}, []croft.HostID{"b", "a"}},
-		{"one that cannot be judged is last", []croft.Candidate{blind, offer("full", 8, 1000, 850)}, []croft.HostID{"full", "blind"}},
+		{"the emptier first", []croft.Candidate{candidate("full", 8, 1000, 800), candidate("empty", 8, 1000, 0)}, []croft.HostID{"empty", "full"}},
+		{"by the fraction, not the amount", []croft.Candidate{candidate("big", 80, 100000, 90000), candidate("small", 80, 1000, 0)}, []croft.HostID{"small", "big"}},
+		{"the scarcest resource counts", []croft.Candidate{candidate("few cores", 2, 100000, 0), candidate("even", 8, 1000, 0)}, []croft.HostID{"even", "few cores"}},
+		{"what nobody asked for does not count", []croft.Candidate{candidate("a", 8, 1000, 500), candidate("b", 8, 1000, 400)}, []croft.HostID{"b", "a"}},
+		{"one that cannot be judged is last", []croft.Candidate{blind, candidate("full", 8, 1000, 850)}, []croft.HostID{"full", "blind"}},
 		{"none", nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestSpread(t *testing.T) {
 func TestSpreadBreaksTiesByChance(t *testing.T) {
 	first := map[croft.HostID]bool{}
 	for range 1000 { // that one of two never comes first has a chance of 1 in 2^999
-		first[order(Spread([]croft.Candidate{offer("a", 8, 1000, 0), offer("b", 8, 1000, 0)}))[0]] = true
+		first[order(Spread([]croft.Candidate{candidate("a", 8, 1000, 0), candidate("b", 8, 1000, 0)}))[0]] = true
 	}
 	if len(first) != 2 {
 		t.Errorf("always %v", first)

@@ -18,15 +18,19 @@ type Config struct {
 	View      View              // required
 	Claims    Claims            // required
 
-	Policy      Policy        // Spread by default
+	Policy      Policy        // of requests that name none; Spread by default
 	Log         *slog.Logger  // discards by default
 	UndoTimeout time.Duration // how long giving back may take after a failure; 5 s by default
 	Backoff     time.Duration // before a host that was too busy is tried again, doubled each round; 20 ms by default
 }
 
-// Scheduler turns requests into claims and orders. It holds no state of its own:
-// any number of them may run at once, here and elsewhere.
-type Scheduler struct{ Config }
+// Scheduler turns requests into claims and orders. It holds no state that others need:
+// any number of them may run at once, here and elsewhere. Requests of one scheduler
+// know of each other, and so spread better than those of several.
+type Scheduler struct {
+	Config
+	underway *underway
+}
 
 // New checks the config. It does nothing yet.
 func New(c Config) (*Scheduler, error) {
@@ -39,7 +43,7 @@ func New(c Config) (*Scheduler, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.UndoTimeout = cmp.Or(c.UndoTimeout, 5*time.Second)
 	c.Backoff = cmp.Or(c.Backoff, 20*time.Millisecond)
-	return &Scheduler{c}, nil
+	return &Scheduler{c, newUnderway()}, nil
 }
 
 // Request is what somebody asks for.
@@ -58,6 +62,9 @@ type Request struct {
 
 	Networks  []string // of hosts, by name; the host's usual ones where empty
 	Ephemeral bool
+
+	Affinities []croft.Affinity // the groups to be in
+	Policy     Policy           // the scheduler's where nil
 }
 
 // Decision is what became of a request: an instance and the host that was told.
@@ -79,12 +86,14 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	inst, err = s.Records.Create(ctx, inst)
+	a := s.attempt(r, inst)
+	first, forget := a.lookAhead(ctx)
+	a.inst, err = s.Records.Create(ctx, inst)
 	if err != nil {
+		forget()
 		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
-	a := &attempt{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), dropped: map[croft.HostID]string{}}
-	decision, err := a.place(ctx)
+	decision, err := a.place(ctx, first)
 	if err == nil {
 		s.Log.Info("instance scheduled", "instance", inst.ID, "host", decision.Host.ID)
 		return decision, nil
@@ -93,6 +102,15 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (Decision, error) {
 		err = fmt.Errorf("%w; and then, undoing it: %w", err, undo)
 	}
 	return Decision{}, err
+}
+
+// attempt is a request that begins.
+func (s *Scheduler) attempt(r Request, inst croft.Instance) *attempt {
+	a := &attempt{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: r.Policy, dropped: map[croft.HostID]string{}}
+	if a.policy == nil {
+		a.policy = s.Policy
+	}
+	return a
 }
 
 func (r Request) label() string { return cmp.Or(r.Name, string(r.ID), "an instance") }
@@ -120,6 +138,10 @@ func (r Request) record() (croft.Instance, error) {
 	if err := checkNetworks(r.Networks); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
+	if err := CheckAffinities(r.Affinities); err != nil {
+		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
+	}
+	inst.Spec.Affinities = r.Affinities
 	var err error
 	if inst.Spec.HostKey, err = hostkey.New(); err != nil {
 		return inst, fmt.Errorf("make the host key of %s: %w", inst.Name, err)

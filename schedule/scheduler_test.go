@@ -215,7 +215,7 @@ func TestRequestNothingLeft(t *testing.T) {
 		want   string
 	}{
 		{"no hosts at all", nil, nil, "start an agent"},
-		{"a host without room", []int64{0}, nil, "host1: 1 short of DISK_GB 1, 256 short of MEMORY_MB 256, 1 short of VCPU 1"},
+		{"a host without room", []int64{0}, nil, "host1: 1 GB short of DISK_GB 1, 256 MB short of MEMORY_MB 256, 1 short of VCPU 1"},
 		{"a host that is not alive", []int64{1}, func(c *cloud) { c.store.SetAlive(c.hosts[0], -1) }, "its agent is not running"},
 		{"a host that was filled meanwhile", []int64{1}, func(c *cloud) {
 			c.placement.Fail("Claim", func() error { return croft.Errorf(croft.NoCapacity, "planned") })

@@ -22,12 +22,15 @@ func scheduleCommand() *cobra.Command {
 		Short: "Ask for a virtual machine, or show one",
 		Long: `schedule asks for a virtual machine with the resources of QUERY, a query of
 Placement, that boots IMAGE: a name from the catalog, a URL, or an absolute path on
-the hosts. It claims the resources on the host with the most room, tells the host,
-and prints
+the hosts. It claims the resources on the host with the most room (--policy), tells
+the host, and prints
 
   NOTIFIED TARGET, <host>, OF INSTANCE <instance>
 
-or, where nothing fits, NO ALLOCATIONS LEFT, and on stderr what each host lacks.
+or, where nothing fits, NO ALLOCATIONS LEFT, and on stderr how many hosts each
+requirement drops and what each host lacks; with -o json or yaml that is the result.
+--explain says which hosts have room and what drops the others, and asks for nothing.
+
 With a UUID or a name it shows that instance: its address, or with -o everything.
 
 Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conflict
@@ -35,6 +38,8 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 		Example: `  schedule resources=VCPU:1,MEMORY_MB:256,DISK_GB:1
   schedule VCPU:2,MEMORY_MB:2048,DISK_GB:10 debian-12 --name web --wait
   schedule 'resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&required=HW_CPU_X86_AVX2' --count 3
+  schedule VCPU:1,MEMORY_MB:512,DISK_GB:5 --count 3 --name db --anti-affinity db
+  schedule --explain VCPU:4,MEMORY_MB:8192,DISK_GB:20
   schedule ssh web`,
 		Args:              count(1, 2),
 		ValidArgsFunction: completeInstances(1),
@@ -55,6 +60,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 		sshCommand(), waitCommand(), rebootCommand(), rebuildCommand(), resizeCommand())
 	// Fails for a flag that does not exist or has a completion, and this one is defined above.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(schedule.Policies, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

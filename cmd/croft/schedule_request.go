@@ -27,6 +27,8 @@ type asking struct {
 	count                int
 	networks             []string
 	ephemeral            bool
+	together, apart      []string
+	explain              bool
 
 	names []string // of stored keys, found in keys once these are read
 }
@@ -41,6 +43,10 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
 	flags.StringArrayVar(&a.networks, "network", nil, "`name` of a network of the hosts (networks in their settings), or default; repeat for more (default)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as one that need not last")
+	flags.String("policy", "", "which of the hosts with room: spread, the one with the most left, or pack, the one with the least (policy)")
+	flags.StringArrayVar(&a.together, string(croft.Together), nil, "run on the host of the other members of `group`; with group:soft, where there is room; repeat for more")
+	flags.StringArrayVar(&a.apart, string(croft.Apart), nil, "run on a host without other members of `group`; with group:soft, where there is one; repeat for more")
+	flags.BoolVar(&a.explain, "explain", false, "only say which hosts have room, in what order, and what drops the others")
 	flags.IntVar(&a.count, "count", 1, "ask for this many instances at once, named name-1, name-2 ...")
 }
 
@@ -57,6 +63,9 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		s.Image = args[1]
 	}
+	if a.explain && cmd.Flags().Changed("wait") {
+		return croft.Errorf(croft.Invalid, "--explain asks for nothing that could be waited for: leave out --wait")
+	}
 	requests, err := a.requests(s, args[0], cmd.InOrStdin())
 	if err != nil {
 		return err
@@ -64,6 +73,9 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 	c, err := dial(cmd.Context(), s)
 	if err != nil {
 		return err
+	}
+	if a.explain {
+		return c.do(cmd.Context(), func(ctx context.Context, c *client) error { return c.explain(ctx, cmd, requests[0]) })
 	}
 	return c.do(cmd.Context(), func(ctx context.Context, c *client) error {
 		found, err := schedule.FindKeys(ctx, c.store, c.project, a.names)
@@ -83,6 +95,8 @@ func (a *asking) requests(s scheduleSettings, query string, stdin io.Reader) ([]
 	switch {
 	case err != nil:
 		return nil, err
+	case a.explain && a.count != 1:
+		return nil, croft.Errorf(croft.Invalid, "--explain looks for room for one instance: leave out --count")
 	case a.count < 1:
 		return nil, croft.Errorf(croft.Invalid, "--count %d: ask for at least one", a.count)
 	case a.count == 1:
@@ -108,6 +122,12 @@ func (a *asking) requests(s scheduleSettings, query string, stdin io.Reader) ([]
 func (a *asking) request(s scheduleSettings, query string, stdin io.Reader) (r schedule.Request, err error) {
 	r = schedule.Request{Project: croft.Project(s.Project), Name: a.name, Networks: a.networks, Ephemeral: a.ephemeral}
 	if r.Query, err = schedule.ParseQuery(query); err != nil {
+		return r, err
+	}
+	if r.Policy, err = schedule.PolicyNamed(s.Policy); err != nil {
+		return r, err
+	}
+	if r.Affinities, err = a.affinities(); err != nil {
 		return r, err
 	}
 	if a.name != "" {
@@ -136,6 +156,24 @@ func (a *asking) request(s scheduleSettings, query string, stdin io.Reader) (r s
 	}
 	r.Image, err = resolveImage(s.Image)
 	return r, err
+}
+
+// affinities are the groups that the flags name.
+func (a *asking) affinities() ([]croft.Affinity, error) {
+	var all []croft.Affinity
+	for _, flag := range []struct {
+		rule   croft.AffinityRule
+		groups []string
+	}{{croft.Together, a.together}, {croft.Apart, a.apart}} {
+		for _, text := range flag.groups {
+			one, err := croft.ParseAffinity(flag.rule, text)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, one)
+		}
+	}
+	return all, schedule.CheckAffinities(all)
 }
 
 // parseTags takes key=value apart.
@@ -213,7 +251,7 @@ func (c *client) request(ctx context.Context, cmd *cobra.Command, requests []sch
 			instances = append(instances, o.decision.Instance)
 		}
 	}
-	explain(cmd, outcomes)
+	errs = append(errs, c.printWhyNot(cmd, outcomes, len(instances) > 0))
 	if c.settings.Wait.any() {
 		errs = append(errs, c.waitForNew(ctx, cmd, instances))
 	}
@@ -245,35 +283,6 @@ func printOutcomes(w io.Writer, outcomes []outcome) {
 		case errors.Is(o.err, croft.NoCapacity):
 			fmt.Fprintln(w, "NO ALLOCATIONS LEFT")
 		}
-	}
-}
-
-// explain prints once why nothing was left.
-func explain(cmd *cobra.Command, outcomes []outcome) {
-	const most = 12 // rows
-	for _, o := range outcomes {
-		why, ok := errors.AsType[*schedule.Explanation](o.err)
-		if !ok || len(why.Rows) == 0 {
-			continue
-		}
-		t := table{color: isColored(cmd.ErrOrStderr())}
-		t.head("HOST", "MISSING")
-		for i, row := range why.Rows {
-			if i == most {
-				t.texts(fmt.Sprintf("... and %d more", len(why.Rows)-most))
-				break
-			}
-			host, missing := row.Hosts[0], row.Missing[0]
-			if n := len(row.Hosts) - 1; n > 0 {
-				host = fmt.Sprintf("%s and %d more", host, n)
-			}
-			for _, more := range row.Missing[1:] {
-				missing += ", " + more
-			}
-			t.texts(host, missing)
-		}
-		_ = t.print(cmd.ErrOrStderr())
-		return
 	}
 }
 

@@ -33,6 +33,7 @@ type scheduleSettings struct {
 	Wait    waiting       `yaml:"wait"`
 	Timeout time.Duration `yaml:"timeout"`
 	Output  string        `yaml:"output"`
+	Policy  string        `yaml:"policy"`
 }
 
 func scheduleDefaults() scheduleSettings {
@@ -43,6 +44,7 @@ func scheduleDefaults() scheduleSettings {
 		Wait:    waitNot,
 		Timeout: 5 * time.Minute,
 		Output:  formatText,
+		Policy:  schedule.PolicySpread,
 	}
 	s.Etcd.Endpoints = []string{"http://127.0.0.1:2379"}
 	s.Placement.Endpoint = "http://127.0.0.1:8778"
@@ -66,6 +68,9 @@ func (s *scheduleSettings) Validate() error {
 	if !slices.Contains(waitings, string(s.Wait)) {
 		return fmt.Errorf("wait %q is none of false, true, address and ready%s", s.Wait, nearest.Hint(string(s.Wait), waitings))
 	}
+	if _, err := schedule.PolicyNamed(s.Policy); err != nil {
+		return err
+	}
 	if s.Timeout <= 0 {
 		return fmt.Errorf("timeout %s is not longer than nothing", s.Timeout)
 	}
@@ -75,7 +80,7 @@ func (s *scheduleSettings) Validate() error {
 // scheduleFlags are the flags that stand for settings, by their paths.
 var scheduleFlags = map[string]string{
 	"etcd": "etcd.endpoints", "placement": "placement.endpoint", "project": "project",
-	"output": "output", "wait": "wait", "timeout": "timeout",
+	"output": "output", "wait": "wait", "timeout": "timeout", "policy": "policy",
 }
 
 // addScheduleFlags defines the flags that all commands of schedule share.

@@ -170,6 +170,9 @@ func details(st croft.Status) *table {
 	if inst.Spec.Ephemeral {
 		add("ephemeral", "yes")
 	}
+	for _, affinity := range inst.Spec.Affinities {
+		add("group", affinity.String())
+	}
 	add("networks", strings.Join(inst.Spec.Networks, ", "))
 	add("host key", printableSpec(inst.Spec).HostKey)
 	add("created", inst.Created.Format(time.RFC3339))

@@ -117,7 +117,7 @@ func (s *suite) candidates(t *testing.T, query string) []croft.Candidate {
 
 func (s *suite) ensure(t *testing.T) {
 	p := s.add(t, host("ensure"))
-	p.Used = croft.Resources{croft.VCPU: 0, croft.MemoryMB: 0, croft.DiskGB: 0}
+	p.Root, p.Used = p.ID, croft.Resources{croft.VCPU: 0, croft.MemoryMB: 0, croft.DiskGB: 0}
 	if diff := cmp.Diff(p, s.read(t, p.ID)); diff != "" {
 		t.Error("differs (-want +got):", diff)
 	}
@@ -189,6 +189,7 @@ func (s *suite) claim(t *testing.T) {
 		Allocations: map[croft.HostID]croft.Resources{p.ID: {croft.VCPU: 2, croft.MemoryMB: 1024}},
 		Mappings:    map[string][]croft.HostID{"": {p.ID}},
 		Summaries: map[croft.HostID]croft.Summary{p.ID: {
+			Root:     p.ID,
 			Capacity: croft.Resources{croft.VCPU: 8, croft.MemoryMB: 3584, croft.DiskGB: 100},
 			Used:     croft.Resources{croft.VCPU: 0, croft.MemoryMB: 0, croft.DiskGB: 0},
 			Traits:   list[0].Summaries[p.ID].Traits,

@@ -44,6 +44,11 @@ func TestStore(t *testing.T, open func(*testing.T) (Store, croft.PartitionID)) {
 		{"a watch on all instances wakes on each change", testWatchAll},
 		{"instances are listed in the order of their creation", testList},
 		{"hosts are returned with their life", testHosts},
+		{"members that stay apart share no host", testApart},
+		{"members that stay together share one host", testTogether},
+		{"a soft rule bars no host", testSoft},
+		{"a group goes by one rule", testOneRule},
+		{"a membership ends with its instance", testMembershipEnds},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			store, partition := open(t)

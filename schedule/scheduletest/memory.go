@@ -103,12 +103,37 @@ func (m *Memory) Assign(ctx context.Context, inst croft.Instance, o croft.Order)
 		if m.alive[o.Host] == 0 || m.hosts[o.Host].Drained {
 			return croft.Errorf(croft.Unavailable, "host %s is not alive or drained", o.Host)
 		}
+		for _, a := range inst.Spec.Affinities {
+			if err := a.Admit(o.Host, m.members(inst.Project, a.Group)); err != nil {
+				return err
+			}
+		}
 		inst.State, inst.Host, inst.Generation, inst.Session = croft.StateScheduled, o.Host, o.Generation, ""
 		inst = m.put(inst)
 		m.orders[placeKey{o.Host, inst.ID}] = o
 		return nil
 	})
 	return inst, err
+}
+
+// members are those whose records say so: Assign and membership are one here.
+func (m *Memory) members(project croft.Project, group string) []croft.Member {
+	var all []croft.Member
+	for _, inst := range m.instances {
+		for _, a := range inst.Spec.Affinities {
+			if inst.Project == project && a.Group == group && inst.Host != "" {
+				all = append(all, croft.Member{Affinity: a, Instance: inst.ID, Name: inst.Name, Host: inst.Host})
+			}
+		}
+	}
+	return all
+}
+
+// Members implements schedule.View.
+func (m *Memory) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.members(project, group), ctx.Err()
 }
 
 // Discard implements schedule.Records.

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/schedule"
+)
+
+// briefRows is how many rows of a kind people get who did not ask for a table.
+const briefRows = 12
+
+// explain says which hosts have room for a request that is not made.
+func (c *client) explain(ctx context.Context, cmd *cobra.Command, r schedule.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	why, err := c.Explain(ctx, r)
+	if err != nil {
+		return err
+	}
+	out, format := cmd.OutOrStdout(), c.settings.Output
+	if format == formatJSON || format == formatYAML {
+		err = printData(out, format, why)
+	} else {
+		rows := briefRows
+		if format == formatTable {
+			rows = why.Hosts
+		}
+		err = printExplanation(out, why, rows)
+	}
+	if err == nil && len(why.Fits) == 0 {
+		err = croft.Errorf(croft.NoCapacity, "%w", why)
+	}
+	return err
+}
+
+// printWhyNot says once why nothing was left: as the result where data is wanted and
+// nothing else is the result, else on stderr.
+func (c *client) printWhyNot(cmd *cobra.Command, outcomes []outcome, some bool) error {
+	i := slices.IndexFunc(outcomes, func(o outcome) bool {
+		_, told := errors.AsType[*schedule.Explanation](o.err)
+		return told
+	})
+	if i < 0 {
+		return nil
+	}
+	why, _ := errors.AsType[*schedule.Explanation](outcomes[i].err)
+	switch format := c.settings.Output; {
+	case some, format == formatText:
+		return printExplanation(cmd.ErrOrStderr(), why, briefRows)
+	case format == formatTable:
+		return printExplanation(cmd.ErrOrStderr(), why, why.Hosts)
+	default:
+		return printData(cmd.OutOrStdout(), format, why)
+	}
+}
+
+// printExplanation prints tables of the hosts that fit, of what the requirements do,
+// and of what the other hosts lack: so many rows of each at most.
+func printExplanation(w io.Writer, why *schedule.Explanation, most int) error {
+	var tables []*table
+	if len(why.Fits) > 0 {
+		tables = append(tables, fitTable(why, most))
+	}
+	if len(why.Rows) > 0 {
+		tables = append(tables, requirementTable(why, most), missingTable(why, most))
+	}
+	for i, t := range tables {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		t.color = isColored(w)
+		if err := t.print(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fitTable(why *schedule.Explanation, most int) *table {
+	t := &table{}
+	t.head("RANK", "HOST", "FREE AFTER")
+	for _, fit := range why.Fits[:min(most, len(why.Fits))] {
+		t.texts(fmt.Sprint(fit.Rank), fit.Host, fmt.Sprintf("%.0f %%", 100*fit.Free))
+	}
+	return t.andMore(len(why.Fits) - most)
+}
+
+func requirementTable(why *schedule.Explanation, most int) *table {
+	t := &table{}
+	t.head("REQUIREMENT", "DROPS", "NEAREST MISS")
+	for _, r := range why.Requirements[:min(most, len(why.Requirements))] {
+		t.texts(r.Requirement, fmt.Sprintf("%d of %d", r.Dropped, why.Hosts), r.Nearest+": "+r.Miss)
+	}
+	return t.andMore(len(why.Requirements) - most)
+}
+
+func missingTable(why *schedule.Explanation, most int) *table {
+	t := &table{}
+	t.head("HOST", "MISSING")
+	for _, row := range why.Rows[:min(most, len(why.Rows))] {
+		host := row.Hosts[0]
+		if n := len(row.Hosts) - 1; n > 0 {
+			host = fmt.Sprintf("%s and %d more", host, n)
+		}
+		t.texts(host, strings.Join(row.Missing, ", "))
+	}
+	return t.andMore(len(why.Rows) - most)
+}
+
+// andMore says in a last row how many are left out, if any are.
+func (t *table) andMore(n int) *table {
+	if n > 0 {
+		t.texts(fmt.Sprintf("... and %d more", n))
+	}
+	return t
+}

@@ -1,0 +1,96 @@
+package etcdstore
+
+import (
+	"context"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// Members implements schedule.View.
+func (s *Store) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error) {
+	got, err := s.etcd.Get(ctx, s.keys.group(project, group), clientv3.WithPrefix())
+	if err != nil {
+		return nil, s.wrap(err, "read the members of group %s", group)
+	}
+	return membersOf(got.Kvs), nil
+}
+
+// membersOf reads members from their keys, which end in group, rule, host and
+// instance; the values are their names.
+func membersOf(kvs []*mvccpb.KeyValue) []croft.Member {
+	members := make([]croft.Member, 0, len(kvs))
+	for _, kv := range kvs {
+		words := strings.Split(string(kv.Key), "/")
+		words = words[len(words)-4:]
+		members = append(members, croft.Member{
+			Affinity: croft.Affinity{Group: words[0], Rule: croft.AffinityRule(words[1])},
+			Host:     croft.HostID(words[2]), Instance: croft.InstanceID(words[3]),
+			Name: string(kv.Value),
+		})
+	}
+	return members
+}
+
+// admitted compares what croft.Affinity.Admit wants, for an instance on its host: that
+// ranges of the groups' keys are empty. So members that join at once need not wait for
+// each other, except where a rule says that one of them may not.
+func (s *Store) admitted(inst croft.Instance) []clientv3.Cmp {
+	var compares []clientv3.Cmp
+	empty := func(from, to string) {
+		compares = append(compares, absent(from).WithRange(to))
+	}
+	for _, a := range inst.Spec.Affinities {
+		group, same, here := s.keys.group(inst.Project, a.Group), s.keys.groupRule(inst.Project, a), s.keys.groupHost(inst.Project, a, inst.Host)
+		if a.Rule == croft.Together {
+			same = here // nobody by another rule, and nobody elsewhere
+		}
+		empty(group, same)
+		empty(clientv3.GetPrefixRangeEnd(same), clientv3.GetPrefixRangeEnd(group))
+		if a.Rule == croft.Apart {
+			empty(here, clientv3.GetPrefixRangeEnd(here))
+		}
+	}
+	return compares
+}
+
+// memberKeys are what says of an instance that it is in its groups, on its host.
+func (s *Store) memberKeys(inst croft.Instance) []string {
+	var all []string
+	for _, a := range inst.Spec.Affinities {
+		if inst.Host != "" {
+			all = append(all, s.keys.member(inst.Project, croft.Member{Affinity: a, Host: inst.Host, Instance: inst.ID}))
+		}
+	}
+	return all
+}
+
+// join makes an instance a member of its groups on its host.
+func (s *Store) join(inst croft.Instance) []clientv3.Op {
+	var ops []clientv3.Op
+	for _, key := range s.memberKeys(inst) {
+		ops = append(ops, clientv3.OpPut(key, inst.Name))
+	}
+	return ops
+}
+
+// leave ends the memberships of an instance.
+func (s *Store) leave(inst croft.Instance) []clientv3.Op {
+	var ops []clientv3.Op
+	for _, key := range s.memberKeys(inst) {
+		ops = append(ops, clientv3.OpDelete(key))
+	}
+	return ops
+}
+
+// getGroups reads the members of an instance's groups, one range for each.
+func (s *Store) getGroups(inst croft.Instance) []clientv3.Op {
+	var ops []clientv3.Op
+	for _, a := range inst.Spec.Affinities {
+		ops = append(ops, clientv3.OpGet(s.keys.group(inst.Project, a.Group), clientv3.WithPrefix()))
+	}
+	return ops
+}

@@ -1,0 +1,90 @@
+package croft
+
+import "strings"
+
+// Affinity makes an instance a member of a group of its project, by the group's
+// rule about which hosts members share. A group is there while it has members, and
+// has one rule as long. An instance is a member from its order to its end.
+type Affinity struct {
+	Group string       `json:"group"`
+	Rule  AffinityRule `json:"rule"`
+}
+
+// AffinityRule says where the members of a group are to be.
+type AffinityRule string
+
+// The rules. The hard ones hold whatever runs at once; the soft ones are followed
+// where another host would do as well otherwise.
+const (
+	Together     AffinityRule = "affinity"           // all on one host
+	TogetherSoft AffinityRule = "affinity-soft"      // on as few hosts as there is room on
+	Apart        AffinityRule = "anti-affinity"      // no two on one host
+	ApartSoft    AffinityRule = "anti-affinity-soft" // on as many hosts as there is room on
+)
+
+// AffinityRules are all of them.
+var AffinityRules = []AffinityRule{Together, TogetherSoft, Apart, ApartSoft}
+
+// softly ends the rules, and the words of people, that wish and do not insist.
+const softly = "soft"
+
+// Soft tells whether the rule is only a wish.
+func (r AffinityRule) Soft() bool { return strings.HasSuffix(string(r), "-"+softly) }
+
+// Softened is the rule as a wish.
+func (r AffinityRule) Softened() AffinityRule {
+	if r.Soft() {
+		return r
+	}
+	return r + "-" + softly
+}
+
+// Apart tells whether the rule keeps members from each other's hosts.
+func (r AffinityRule) Apart() bool { return r == Apart || r == ApartSoft }
+
+// String is the rule and the group as the command line takes them: anti-affinity
+// web, affinity db:soft.
+func (a Affinity) String() string {
+	if a.Rule.Soft() {
+		return strings.TrimSuffix(string(a.Rule), "-"+softly) + " " + a.Group + ":" + softly
+	}
+	return string(a.Rule) + " " + a.Group
+}
+
+// ParseAffinity reads GROUP or GROUP:soft for a hard rule.
+func ParseAffinity(rule AffinityRule, text string) (Affinity, error) {
+	group, how, said := strings.Cut(text, ":")
+	if said && how != softly {
+		return Affinity{}, Errorf(Invalid, "--%s %q: after a group and a colon stands %s, or nothing", rule, text, softly)
+	}
+	if said {
+		rule = rule.Softened()
+	}
+	return Affinity{group, rule}, nil
+}
+
+// Member is an instance in a group, on its host.
+type Member struct {
+	Affinity
+	Instance InstanceID `json:"instance"`
+	Name     string     `json:"name"`
+	Host     HostID     `json:"host"`
+}
+
+// Admit tells whether one more instance may join the group on a host, as its members
+// stand. Conflict: they go by another rule. NoCapacity: the rule bars the host.
+func (a Affinity) Admit(host HostID, members []Member) error {
+	for _, m := range members {
+		switch {
+		case m.Group != a.Group:
+		case m.Rule != a.Rule:
+			return Errorf(Conflict, "group %s goes by the rule %s, as instance %s joined it, and not by %s; name another group, or the same rule",
+				a.Group, m.Affinity, m.Name, a)
+		case a.Rule == Apart && m.Host == host:
+			return Errorf(NoCapacity, "has instance %s of group %s, whose members stay apart", m.Name, a.Group)
+		case a.Rule == Together && m.Host != host:
+			return Errorf(NoCapacity, "is not the host of group %s, whose members stay together", a.Group)
+		}
+	}
+	return nil
+}

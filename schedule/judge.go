@@ -1,0 +1,278 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"croft"
+)
+
+// miss is what a host lacks of one requirement.
+type miss struct {
+	requirement string  // as the query has it
+	kind        string  // text without amounts, to tell like from unlike
+	gap         float64 // how far the host is from it
+	text        string
+}
+
+// verdict is what one host lacks.
+type verdict struct {
+	host   string
+	gap    float64 // the sum of its misses'
+	misses []miss
+}
+
+func (v *verdict) add(all ...miss) {
+	for _, m := range all {
+		v.misses = append(v.misses, m)
+		v.gap += m.gap
+	}
+}
+
+// judge compares a tree of providers with a query. A host that is one provider has to
+// satisfy all groups by itself; of a tree each group is judged alone.
+func (v *verdict) judge(q Query, t tree) {
+	v.add(rootMisses(q, t.own[0])...)
+	if all := t.all(); len(all) == 1 {
+		total := q.Total()
+		for _, class := range slices.Sorted(maps.Keys(total)) {
+			v.add(amountMiss(class, total[class], "", all[0])...)
+		}
+		for _, g := range q.Groups {
+			v.add(qualityMisses(g, all[0], all[0].Aggregates, t)...)
+		}
+		v.add(isolation(q)...)
+		return
+	}
+	for _, g := range q.Groups {
+		v.add(t.groupMisses(g)...)
+	}
+}
+
+// isolation is what a host that is one provider lacks for groups that stay apart.
+func isolation(q Query) []miss {
+	n := 0
+	for _, g := range q.Groups {
+		if g.Suffix != "" && g.Resources != nil {
+			n++
+		}
+	}
+	if q.GroupPolicy != "isolate" || n < 2 {
+		return nil
+	}
+	return []miss{{"group_policy=isolate", "isolate", 5, fmt.Sprintf("is one provider, and group_policy=isolate wants %d", n)}}
+}
+
+// groupMisses is what a tree lacks of one group. With a suffix, that is what the
+// provider lacks that is nearest to having all of it; without one, each class may
+// come from another provider, and the traits be anywhere among them.
+func (t tree) groupMisses(g Group) []miss {
+	if g.Suffix == "" {
+		return t.spreadMisses(g)
+	}
+	var nearest []miss
+	for i, p := range t.own {
+		var misses []miss
+		for _, class := range slices.Sorted(maps.Keys(g.Resources)) {
+			misses = append(misses, amountMiss(class, g.Resources[class], g.Suffix, p)...)
+		}
+		misses = append(misses, qualityMisses(g, p, p.Aggregates, t)...)
+		if i == 0 || sum(misses) < sum(nearest) {
+			nearest = misses
+		}
+	}
+	return nearest
+}
+
+func (t tree) spreadMisses(g Group) []miss {
+	var misses []miss
+	all := t.all()
+	open := slices.DeleteFunc(slices.Clone(all), func(p croft.Provider) bool { return hasAny(p, g.Forbidden) })
+	union := croft.Provider{ID: t.id()}
+	for _, p := range open {
+		union.Traits = append(union.Traits, p.Traits...)
+	}
+	if len(open) == 0 {
+		open, union = all, t.own[0] // then what is forbidden is what is told
+	}
+	for _, class := range slices.Sorted(maps.Keys(g.Resources)) {
+		var nearest []miss
+		for i, p := range open {
+			if m := amountMiss(class, g.Resources[class], "", p); i == 0 || sum(m) < sum(nearest) {
+				nearest = m
+			}
+		}
+		misses = append(misses, nearest...)
+	}
+	return append(misses, qualityMisses(g, union, t.own[0].Aggregates, t)...)
+}
+
+func hasAny(p croft.Provider, traits []croft.Trait) bool {
+	return slices.ContainsFunc(traits, func(t croft.Trait) bool { return slices.Contains(p.Traits, t) })
+}
+
+func sum(misses []miss) (gap float64) {
+	for _, m := range misses {
+		gap += m.gap
+	}
+	return gap
+}
+
+// amountMiss is what a provider lacks of an amount: one miss, or none. What can never
+// fit weighs more than what others have taken.
+func amountMiss(class croft.ResourceClass, want int64, suffix string, p croft.Provider) []miss {
+	inv, offered := p.Inventories[class]
+	free := inv.Capacity() - p.Used[class]
+	m := miss{requirement: fmt.Sprintf("%s %d%s", class, want, ofGroup(suffix))}
+	say := func(kind string, gap float64, format string, args ...any) []miss {
+		m.kind, m.gap, m.text = string(class)+" "+kind, gap, fmt.Sprintf(format, args...)+ofGroup(suffix)
+		return []miss{m}
+	}
+	switch {
+	case !offered:
+		return say("none", 2, "offers no %s", class)
+	case inv.MaxUnit > 0 && want > inv.MaxUnit:
+		return say("max", 1+float64(want-inv.MaxUnit)/float64(want), "gives one instance at most %d of %s, %s short of %d", inv.MaxUnit, class, amount(class, want-inv.MaxUnit), want)
+	case want < inv.MinUnit:
+		return say("min", 1.5, "gives at least %d of %s, and %d is asked for", inv.MinUnit, class, want)
+	case inv.StepSize > 1 && want%inv.StepSize != 0:
+		return say("step", 1.5, "gives %s in steps of %d, and %d is asked for", class, inv.StepSize, want)
+	case free < want:
+		return say("short", float64(want-free)/float64(want), "%s short of %s %d", amount(class, want-free), class, want)
+	}
+	return nil
+}
+
+func ofGroup(suffix string) string {
+	if suffix == "" {
+		return ""
+	}
+	return " (group " + suffix + ")"
+}
+
+// units are what amounts of classes are counted in, by the end of the class's name.
+var units = []struct{ end, unit string }{
+	{"_MB", "MB"}, {"_GB", "GB"}, {"_KILOBIT_PER_SEC", "kbit/s"}, {"_KILOPACKET_PER_SEC", "kpacket/s"}, {"_BYTES", "bytes"},
+}
+
+// amount is a number with the unit of its class, where it has one.
+func amount(class croft.ResourceClass, n int64) string {
+	for _, u := range units {
+		if strings.HasSuffix(string(class), u.end) {
+			return fmt.Sprintf("%d %s", n, u.unit)
+		}
+	}
+	return fmt.Sprint(n)
+}
+
+// rootMisses judges what the host itself must have or must not.
+func rootMisses(q Query, p croft.Provider) []miss {
+	var misses []miss
+	add := func(requirement, text string) { misses = append(misses, miss{requirement, requirement, 2, text}) }
+	for _, word := range q.RootRequired {
+		name, forbidden := strings.CutPrefix(word, "!")
+		has := slices.Contains(p.Traits, croft.Trait(name))
+		network, isNetwork := croft.NetworkOf(croft.Trait(name))
+		switch {
+		case forbidden && has:
+			add(word, "has "+name+", which is forbidden")
+		case forbidden || has:
+		case isNetwork:
+			add("network "+network, "has no network "+network)
+		default:
+			add(word, "lacks "+name)
+		}
+	}
+	return misses
+}
+
+// qualityMisses judges traits and places. aggregates are those that count for the
+// provider.
+func qualityMisses(g Group, p croft.Provider, aggregates []string, t tree) []miss {
+	var misses []miss
+	add := func(requirement string, gap float64, text string) {
+		requirement += ofGroup(g.Suffix)
+		misses = append(misses, miss{requirement, requirement, gap, text + ofGroup(g.Suffix)})
+	}
+	for _, set := range g.Required {
+		if !hasAny(p, set) {
+			choice := strings.ReplaceAll(joinTraits(set), ",", " or ")
+			add(choice, 2, "lacks "+choice)
+		}
+	}
+	for _, trait := range g.Forbidden {
+		if slices.Contains(p.Traits, trait) {
+			add("!"+string(trait), 2, "has "+string(trait)+", which is forbidden")
+		}
+	}
+	for _, set := range g.MemberOf {
+		if !slices.ContainsFunc(set, func(a string) bool { return slices.Contains(aggregates, a) }) {
+			choice := strings.Join(set, " or ")
+			add("member_of "+choice, 3, "is not in aggregate "+choice)
+		}
+	}
+	for _, a := range g.NotIn {
+		if slices.Contains(aggregates, a) {
+			add("member_of !"+a, 3, "is in aggregate "+a+", which is excluded")
+		}
+	}
+	if g.InTree != "" && !t.has(g.InTree) {
+		add("in_tree "+string(g.InTree), 5, "is not the host "+string(g.InTree)+" that in_tree names")
+	}
+	return misses
+}
+
+// rows puts hosts that lack the same into one row, at the place of its nearest.
+func rows(verdicts []verdict) []Row {
+	var all []Row
+	at := map[string]int{}
+	for _, v := range verdicts {
+		var kinds, texts []string
+		for _, m := range v.misses {
+			kinds, texts = append(kinds, m.kind), append(texts, m.text)
+		}
+		key := strings.Join(kinds, "\x00")
+		i, seen := at[key]
+		if !seen {
+			i = len(all)
+			at[key] = i
+			all = append(all, Row{Missing: texts})
+		}
+		all[i].Hosts = append(all[i].Hosts, v.host)
+	}
+	return all
+}
+
+// requirements counts what each requirement drops, and names the host that is nearest
+// to it: of equals the one that is nearest in all.
+func requirements(verdicts []verdict) []Requirement {
+	var all []Requirement
+	at, gaps := map[string]int{}, map[string]float64{}
+	for _, v := range verdicts {
+		counted := map[string]bool{}
+		for _, m := range v.misses {
+			if counted[m.requirement] {
+				continue
+			}
+			counted[m.requirement] = true
+			i, seen := at[m.requirement]
+			if !seen {
+				i = len(all)
+				at[m.requirement] = i
+				all = append(all, Requirement{Requirement: m.requirement})
+			}
+			all[i].Dropped++
+			if !seen || m.gap < gaps[m.requirement] {
+				gaps[m.requirement] = m.gap
+				all[i].Nearest, all[i].Miss = v.host, m.text
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Requirement) int {
+		return cmp.Or(cmp.Compare(b.Dropped, a.Dropped), cmp.Compare(a.Requirement, b.Requirement))
+	})
+	return all
+}

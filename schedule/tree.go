@@ -1,0 +1,90 @@
+package schedule
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"croft"
+)
+
+// sharing is the trait of a provider that offers what it has to others in its
+// aggregates, such as a storage pool.
+const sharing croft.Trait = "MISC_SHARES_VIA_AGGREGATE"
+
+// tree is a host as Placement sees it.
+type tree struct {
+	own    []croft.Provider // the root first
+	shared []croft.Provider // of others, which it may use
+}
+
+func (t tree) id() croft.HostID      { return t.own[0].ID }
+func (t tree) all() []croft.Provider { return slices.Concat(t.own, t.shared) }
+
+func (t tree) has(id croft.HostID) bool {
+	return slices.ContainsFunc(t.own, func(p croft.Provider) bool { return p.ID == id })
+}
+
+// treesOf puts providers together by their roots. Those that only share what they
+// have are no hosts, unless an agent registered them.
+func treesOf(providers []croft.Provider, hosts map[croft.HostID]croft.Host) []tree {
+	var trees []tree
+	at := map[croft.HostID]int{}
+	var pools []croft.Provider
+	for _, p := range providers {
+		_, host := hosts[p.ID]
+		root := cmp.Or(p.Root, p.ID)
+		if slices.Contains(p.Traits, sharing) {
+			pools = append(pools, p)
+			if !host && root == p.ID {
+				continue
+			}
+		}
+		i, seen := at[root]
+		if !seen {
+			i = len(trees)
+			at[root] = i
+			trees = append(trees, tree{})
+		}
+		if p.ID == root {
+			trees[i].own = slices.Insert(trees[i].own, 0, p)
+		} else {
+			trees[i].own = append(trees[i].own, p)
+		}
+	}
+	// A root that went away while the providers were read leaves nothing to judge.
+	trees = slices.DeleteFunc(trees, func(t tree) bool { return cmp.Or(t.own[0].Root, t.id()) != t.id() })
+	for i := range trees {
+		trees[i].use(pools)
+	}
+	return trees
+}
+
+// use adds the pools that the tree is in an aggregate with.
+func (t *tree) use(pools []croft.Provider) {
+	for _, pool := range pools {
+		near := slices.ContainsFunc(t.own, func(p croft.Provider) bool { return hasCommon(p.Aggregates, pool.Aggregates) })
+		if near && !t.has(pool.ID) {
+			t.shared = append(t.shared, pool)
+		}
+	}
+}
+
+func hasCommon(a, b []string) bool {
+	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
+}
+
+// whole is what a host would offer if nothing of it were used or reserved: agents that
+// stop reserve all of it.
+func (t tree) whole() tree {
+	t.own = slices.Clone(t.own)
+	for i := range t.own {
+		t.own[i].Used = nil
+		t.own[i].Inventories = maps.Clone(t.own[i].Inventories)
+		for class, inv := range t.own[i].Inventories {
+			inv.Reserved = 0
+			t.own[i].Inventories[class] = inv
+		}
+	}
+	return t
+}

@@ -1,0 +1,92 @@
+package schedule
+
+import (
+	"slices"
+	"testing"
+
+	"croft"
+)
+
+// first chooses by what a policy sees, and tells which host that was.
+func (u *underway) first(r *reading, inst croft.Instance, candidates ...croft.Candidate) (*choice, croft.HostID) {
+	ch, _ := u.choose(r, inst, candidates, func(c []croft.Candidate, _ []croft.Member) []croft.Candidate { return Spread(c) })
+	return ch, hostOf(ch.candidate)
+}
+
+func TestChoicesOfOthersCountUntilTheyAreRead(t *testing.T) {
+	// a is a little emptier than b, until somebody takes 100 MEMORY_MB of it
+	a, b := candidate("a", 80, 1000, 0), candidate("b", 80, 1000, 50)
+	u := newUnderway()
+	r1, r2, r3 := u.read(), u.read(), u.read()
+	first, host := u.first(r1, croft.Instance{}, a, b)
+	if host != "a" {
+		t.Fatalf("the first went to %s", host)
+	}
+	if _, host := u.first(r2, croft.Instance{}, a, b); host != "b" {
+		t.Errorf("the second, which read the same, went to %s as well", host)
+	}
+	u.claimed(first)
+	late := u.read() // by now the usages have the first; b's does not count more than before
+	u.end(first, true)
+	if used, _ := u.since(late, ""); used["a"] != nil || used["b"][croft.MemoryMB] != 100 {
+		t.Errorf("who reads late is told of %v again", used)
+	}
+	if used, _ := u.since(r3, ""); used["a"][croft.MemoryMB] != 100 {
+		t.Errorf("who read early is told of %v only", used)
+	}
+	if a.Summaries["a"].Used[croft.MemoryMB] != 0 {
+		t.Error("what was read was changed")
+	}
+}
+
+func TestChoicesThatEndAreForgotten(t *testing.T) {
+	u := newUnderway()
+	r := u.read()
+	lost, _ := u.first(r, croft.Instance{}, candidate("a", 80, 1000, 0))
+	u.end(lost, false)
+	if len(u.choices) != 0 {
+		t.Error("a choice that came to nothing counts on")
+	}
+	done, _ := u.first(r, croft.Instance{}, candidate("a", 80, 1000, 0))
+	u.end(done, true)
+	if len(u.choices) != 1 {
+		t.Error("a choice is forgotten before the last who did not read it")
+	}
+	u.done(r)
+	if len(u.choices)+len(u.readers) != 0 {
+		t.Errorf("left: %v, %v", u.choices, u.readers)
+	}
+}
+
+func TestChoicesCarryTheirGroups(t *testing.T) {
+	u := newUnderway()
+	inst := croft.Instance{Project: "p", Spec: croft.Spec{Affinities: []croft.Affinity{{Group: "web", Rule: croft.Apart}}}}
+	r := u.read()
+	u.first(r, inst, candidate("a", 80, 1000, 0))
+	if _, members := u.since(r, "p"); len(members) != 1 || members[0].Host != "a" {
+		t.Errorf("members underway are %+v", members)
+	}
+	if _, members := u.since(r, "q"); len(members) != 0 {
+		t.Errorf("another project sees %+v", members)
+	}
+}
+
+func TestPack(t *testing.T) {
+	blind := candidate("blind", 8, 1000, 0)
+	blind.Summaries = nil
+	in := []croft.Candidate{candidate("empty", 80, 1000, 0), blind, candidate("overfull", 80, 1000, 950), candidate("full", 80, 1000, 800)}
+	if got := order(Pack(in)); !slices.Equal(got[:2], []croft.HostID{"full", "empty"}) {
+		t.Errorf("got %q, want the fullest that has room first", got)
+	}
+}
+
+func TestTheNamesOfPoliciesAreKnown(t *testing.T) {
+	for _, name := range Policies {
+		if p, err := PolicyNamed(name); p == nil || err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := PolicyNamed("packed"); croft.KindOf(err) != croft.Invalid {
+		t.Errorf("got %v", err)
+	}
+}
