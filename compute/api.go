@@ -19,6 +19,9 @@ import (
 //	GET /readyz                                    the host takes orders
 //	GET /v1/instances/{id}/console[?follow=1]      log of the serial console, as text
 //	POST /v1/instances/{id}/console                the console itself: see ConsoleProtocol
+//	POST /v1/images                                fetch an image: a PullRequest, answered by lines of Pull
+//	GET /v1/holding                                what the host has: books.Holding as JSON
+//	DELETE /v1/instances/{id}/files                disks that belong to nobody
 type API struct {
 	Agent *Agent
 	Token string      // required
@@ -40,6 +43,9 @@ func (api *API) Handler() http.Handler {
 	})
 	mux.Handle("GET /v1/instances/{id}/console", api.authorized(api.console))
 	mux.Handle("POST /v1/instances/{id}/console", api.authorized(api.attach))
+	mux.Handle("POST /v1/images", api.authorized(api.pull))
+	mux.Handle("GET /v1/holding", api.authorized(api.holding))
+	mux.Handle("DELETE /v1/instances/{id}/files", api.authorized(api.removeFiles))
 	return mux
 }
 

@@ -12,8 +12,8 @@ import (
 	"croft"
 )
 
-// bars is the progress for a terminal: one line for each instance, with a bar
-// while bytes are counted.
+// bars is the progress for a terminal: one line for each instance or host, with a
+// bar while bytes are counted.
 type bars struct {
 	all   *mpb.Progress
 	once  sync.Once
@@ -27,20 +27,20 @@ type line struct {
 	last  croft.State                    // of the record; of the waiting goroutine
 }
 
-func newBars(w io.Writer, instances []croft.Instance) *bars {
+func newBars(w io.Writer, names []string, first string) *bars {
 	b := &bars{all: mpb.New(mpb.WithOutput(w), mpb.WithWidth(40))}
-	for _, inst := range instances {
-		b.lines = append(b.lines, b.add(inst))
+	for _, name := range names {
+		b.lines = append(b.lines, b.add(name, first))
 	}
 	return b
 }
 
-func (b *bars) add(inst croft.Instance) *line {
+func (b *bars) add(name, first string) *line {
 	l := &line{}
-	l.say("ordered")
+	l.say(first)
 	l.bar = b.all.MustAdd(0, l.filler(),
 		mpb.PrependDecorators(
-			decor.Name(inst.Name, decor.WCSyncSpaceR),
+			decor.Name(name, decor.WCSyncSpaceR),
 			decor.Any(func(decor.Statistics) string { return *l.words.Load() }, decor.WCSyncSpaceR),
 		),
 		mpb.AppendDecorators(

@@ -57,7 +57,7 @@ func openConsole(ctx context.Context, st croft.Status) (io.ReadWriteCloser, erro
 	request.Header.Set("Authorization", "Bearer "+st.Host.Token)
 	request.Header.Set("Connection", "Upgrade")
 	request.Header.Set("Upgrade", compute.ConsoleProtocol)
-	answer, err := consoleClient.Do(request)
+	answer, err := agentClient.Do(request)
 	if err != nil {
 		return nil, consoleError(ctx, st, false, err)
 	}

@@ -27,7 +27,8 @@ The catalog is what croft knows by itself, then /etc/croft/images.yaml, then
 somebody asks for an instance.`,
 		Example: `  croft image list
   croft image add web https://example.com/web.qcow2 --sha256 HEX --user debian
-  croft image show web`,
+  croft image show web
+  croft image pull web --hosts all`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), args[0], nearest.Hint(args[0], names(cmd)))
@@ -36,7 +37,7 @@ somebody asks for an instance.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(imageListCommand(), imageShowCommand(), imageAddCommand(), imagePruneCommand())
+	cmd.AddCommand(imageListCommand(), imageShowCommand(), imageAddCommand(), imagePullCommand(), imagePruneCommand())
 	return cmd
 }
 

@@ -91,7 +91,7 @@ func console(ctx context.Context, w io.Writer, st croft.Status, follow bool) err
 		return fmt.Errorf("read the console of %s: %w", name, err)
 	}
 	request.Header.Set("Authorization", "Bearer "+st.Host.Token)
-	answer, err := consoleClient.Do(request)
+	answer, err := agentClient.Do(request)
 	if err != nil {
 		return consoleError(ctx, st, follow, err)
 	}
@@ -105,9 +105,9 @@ func console(ctx context.Context, w io.Writer, st croft.Status, follow bool) err
 	return nil
 }
 
-// consoleClient waits for a host as long as for anything else that may not answer;
+// agentClient waits for a host as long as for anything else that may not answer;
 // what the guest writes may take any time.
-var consoleClient = &http.Client{Transport: &http.Transport{
+var agentClient = &http.Client{Transport: &http.Transport{
 	DialContext:           (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
 	ResponseHeaderTimeout: 10 * time.Second,
 	DisableKeepAlives:     true,
@@ -127,6 +127,11 @@ func consoleError(ctx context.Context, st croft.Status, follow bool, err error) 
 
 // refusal is what the host's agent said.
 func refusal(st croft.Status, answer *http.Response) error {
+	return refused(fmt.Sprintf("read the console of %s on host %s", st.Instance.Name, st.Host.Name), answer)
+}
+
+// refused is what an agent said to an attempt.
+func refused(attempt string, answer *http.Response) error {
 	kind := croft.Unavailable
 	switch answer.StatusCode {
 	case http.StatusNotFound:
@@ -138,5 +143,5 @@ func refusal(st croft.Status, answer *http.Response) error {
 	}
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // the status is enough where the rest is lost
 	words := cmp.Or(strings.TrimSpace(string(text)), answer.Status)
-	return croft.Errorf(kind, "read the console of %s on host %s: %s", st.Instance.Name, st.Host.Name, words)
+	return croft.Errorf(kind, "%s: %s", attempt, words)
 }

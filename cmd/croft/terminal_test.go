@@ -233,7 +233,7 @@ func TestInterruptedRequest(t *testing.T) {
 
 func TestBytesAreCounted(t *testing.T) {
 	term := newTerminal(t)
-	b := newBars(term.File, []croft.Instance{{Name: "web"}, {Name: "db"}})
+	b := newBars(term.File, []string{"web", "db"}, "ordered")
 	fetching := func(p *croft.Progress) croft.Status {
 		return croft.Status{
 			Instance:    croft.Instance{State: croft.StateScheduled},

@@ -41,7 +41,7 @@ type progress interface {
 
 func newProgress(stderr io.Writer, instances []croft.Instance) progress {
 	if isTerminal(stderr) {
-		return newBars(stderr, instances)
+		return newBars(stderr, namesOf(instances), "ordered")
 	}
 	return &lines{w: stderr, last: make([]string, len(instances)), name: namesOf(instances)}
 }

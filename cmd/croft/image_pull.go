@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/compute"
+	"croft/internal/nearest"
+)
+
+// allHosts stands for every host that there is.
+const allHosts = "all"
+
+// maxPulls is how many hosts fetch at the same time.
+const maxPulls = 64
+
+func imagePullCommand() *cobra.Command {
+	var hosts []string
+	cmd := &cobra.Command{
+		Use:   "pull NAME|URL|PATH",
+		Short: "Have hosts fetch an image before it is needed",
+		Long: `pull has hosts fetch, verify and keep an image, so that the first instance of it
+starts as quickly as the next. A host that has it checks that it is the newest. One
+that cannot is told on stderr and does not keep the others from it; the exit code is
+then that of the first such host.`,
+		Example: `  croft image pull debian-12
+  croft image pull debian-12 --hosts host1,host2`,
+		Args:              count(1, 1),
+		ValidArgsFunction: completeCatalog,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			reference, err := resolveImage(args[0])
+			if err != nil {
+				return err
+			}
+			return with(cmd, func(ctx context.Context, c *client) error {
+				chosen, err := c.chooseHosts(ctx, hosts)
+				if err != nil {
+					return err
+				}
+				return pullTo(ctx, cmd, c.settings.Output, args[0], reference, chosen)
+			})
+		},
+	}
+	addScheduleFlags(cmd.Flags())
+	cmd.Flags().StringSliceVar(&hosts, "hosts", []string{allHosts}, "which `hosts`, by name or UUID, with commas")
+	return cmd
+}
+
+// chooseHosts returns the hosts of these names or UUIDs, in the order of their names.
+func (c *client) chooseHosts(ctx context.Context, wanted []string) ([]croft.Host, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	found, err := c.View.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := slices.SortedFunc(maps.Values(found), func(a, b croft.Host) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	return pickHosts(known, wanted)
+}
+
+func pickHosts(known []croft.Host, wanted []string) ([]croft.Host, error) {
+	if len(known) == 0 {
+		return nil, croft.Errorf(croft.NotFound, "there is no host yet: croft compute makes this machine one")
+	}
+	if slices.Equal(wanted, []string{allHosts}) {
+		return known, nil
+	}
+	var names []string
+	picked := map[croft.HostID]bool{}
+	for _, h := range known {
+		names = append(names, h.Name)
+	}
+	for _, want := range wanted {
+		before := len(picked)
+		for _, h := range known {
+			if h.Name == want || string(h.ID) == want {
+				picked[h.ID] = true
+			}
+		}
+		if len(picked) == before && !slices.Contains(names, want) {
+			return nil, croft.Errorf(croft.NotFound, "there is no host %q%s", want, nearest.Hint(want, names))
+		}
+	}
+	return slices.DeleteFunc(known, func(h croft.Host) bool { return !picked[h.ID] }), nil
+}
+
+// pulled is how a host got on, as it is printed.
+type pulled struct {
+	Host  croft.HostID    `json:"host"`
+	Name  string          `json:"name"`
+	Image *compute.Pulled `json:"image,omitempty"`
+	Error string          `json:"error,omitempty"`
+}
+
+// pullTo has all the hosts fetch the image and prints how it went.
+func pullTo(ctx context.Context, cmd *cobra.Command, format, name, reference string, hosts []croft.Host) error {
+	show := newPullProgress(cmd, hosts)
+	results, errs := make([]pulled, len(hosts)), make([]error, len(hosts))
+	slots := make(chan struct{}, maxPulls)
+	var work sync.WaitGroup
+	for i, host := range hosts {
+		work.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			results[i] = pulled{Host: host.ID, Name: host.Name}
+			results[i].Image, errs[i] = pull(ctx, host, name, reference, func(p croft.Progress) { show.update(i, p) })
+			if errs[i] != nil {
+				results[i].Error = errs[i].Error()
+			}
+			show.end(i, errs[i])
+		})
+	}
+	work.Wait()
+	show.close()
+	return errors.Join(append([]error{printPulled(cmd, format, results)}, errs...)...)
+}
+
+func printPulled(cmd *cobra.Command, format string, results []pulled) error {
+	if format == formatJSON || format == formatYAML {
+		return printData(cmd.OutOrStdout(), format, results)
+	}
+	t := &table{color: isColored(cmd.OutOrStdout())}
+	t.head("HOST", "IMAGE", "FORMAT", "DISK", "SHA256")
+	for _, r := range results {
+		if r.Image == nil {
+			t.row(cell{text: r.Name}, cell{"failed", red}, cell{text: "-"}, cell{text: "-"}, cell{text: "-"})
+			continue
+		}
+		t.row(cell{text: r.Name}, cell{"there", green}, cell{text: r.Image.Format}, cell{text: bytesInWords(r.Image.VirtualSize)}, cell{text: cmp.Or(r.Image.SHA256, "-")})
+	}
+	return t.print(cmd.OutOrStdout())
+}
+
+// pull asks the agent of one host, and follows it to the end.
+func pull(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) (*compute.Pulled, error) {
+	attempt := fmt.Sprintf("pull %s to host %s", name, host.Name)
+	if !host.Alive || host.API == "" {
+		return nil, croft.Errorf(croft.Unavailable, "%s: it is silent; is the agent running there?", attempt)
+	}
+	body, err := json.Marshal(compute.PullRequest{Image: reference})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", attempt, err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(host.API, "/")+"/v1/images", bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", attempt, err)
+	}
+	request.Header.Set("Authorization", "Bearer "+host.Token)
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := agentClient.Do(request)
+	if err != nil {
+		return nil, unanswered(ctx, attempt, host, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, refused(attempt, answer)
+	}
+	lines := json.NewDecoder(answer.Body)
+	for {
+		var line compute.Pull
+		if err := lines.Decode(&line); err != nil {
+			return nil, unanswered(ctx, attempt, host, err)
+		}
+		switch {
+		case line.Error != nil && line.Error.Kind != "":
+			return nil, croft.Errorf(line.Error.Kind, "%s: %s", attempt, line.Error.Message)
+		case line.Error != nil:
+			return nil, fmt.Errorf("%s: %s", attempt, line.Error.Message)
+		case line.Image != nil:
+			return line.Image, nil
+		case line.Progress != nil:
+			progress(*line.Progress)
+		}
+	}
+}
+
+// unanswered is what is said of a host that did not answer, or not to the end.
+func unanswered(ctx context.Context, attempt string, host croft.Host, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", attempt, ctx.Err())
+	}
+	return croft.Errorf(croft.Unavailable, "%s: it does not answer at %s (%w); is the agent running there?", attempt, host.API, cmp.Or(errors.Unwrap(err), err))
+}
