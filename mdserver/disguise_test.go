@@ -5,13 +5,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"croft/mdserver"
 )
@@ -189,5 +192,42 @@ func TestAConnectionOutlivesNobody(t *testing.T) {
 		if status != c.status || !strings.HasPrefix(body, c.body) || strings.Contains(body, string(webID)) {
 			t.Errorf("%s: %d %q, want %d %q", c.when, status, body, c.status, c.body)
 		}
+	}
+}
+
+// patient are guests that are looked up until who asked has gone.
+type patient struct{}
+
+func (patient) Guest(ctx context.Context, _ netip.Addr) (mdserver.Guest, error) {
+	<-ctx.Done()
+	return mdserver.Guest{}, fmt.Errorf("look up: %w", ctx.Err())
+}
+
+// TestAGuestThatHangsUpFillsNoLog: what a guest can do as often as it likes is no
+// warning.
+func TestAGuestThatHangsUpFillsNoLog(t *testing.T) {
+	for name, c := range map[string]struct {
+		gone   bool
+		logged string
+	}{
+		"the guest has gone":      {true, ""},
+		"the answer has not come": {false, "cannot tell whose address this is"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log strings.Builder
+			s, err := mdserver.New(mdserver.Config{Guests: patient{}, Log: slog.New(slog.NewTextHandler(&log, nil)), LookupTimeout: time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if c.gone {
+				cancel()
+			}
+			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/latest", nil))
+			if got := log.String(); (got == "") != (c.logged == "") || !strings.Contains(got, c.logged) {
+				t.Errorf("the log is %q, want %q in it", got, c.logged)
+			}
+		})
 	}
 }

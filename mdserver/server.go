@@ -208,7 +208,9 @@ func (s *Server) refuseGuest(w http.ResponseWriter, addr netip.Addr, err error) 
 		refuse(w, http.StatusNotFound, "no instance of this host has the address "+addr.String())
 		return
 	}
-	s.config.Log.Warn("metadata: cannot tell whose address this is", "op", "lookup", "reason", addr.String(), "err", err)
+	if !errors.Is(err, context.Canceled) { // else who asked has gone
+		s.config.Log.Warn("metadata: cannot tell whose address this is", "op", "lookup", "reason", addr.String(), "err", err)
+	}
 	w.Header().Set("Retry-After", "1")
 	refuse(w, http.StatusServiceUnavailable, "the instance with the address "+addr.String()+" cannot be looked up now; ask again")
 }
