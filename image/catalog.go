@@ -31,7 +31,9 @@ type Entry struct {
 	URL         string `yaml:"url,omitempty" json:"url,omitempty"`       // http, https or file URL, or absolute path
 	SHA256      string `yaml:"sha256,omitempty" json:"sha256,omitempty"` // at most one of these three
 	SHA512      string `yaml:"sha512,omitempty" json:"sha512,omitempty"`
-	Sums        string `yaml:"sums,omitempty" json:"sums,omitempty"` // list of checksums, relative to URL
+	Sums        string `yaml:"sums,omitempty" json:"sums,omitempty"`           // list of checksums, relative to URL
+	SignedBy    string `yaml:"signed_by,omitempty" json:"signed_by,omitempty"` // keyring, on the hosts, with the key that signs that list
+	Signature   string `yaml:"signature,omitempty" json:"signature,omitempty"` // of the list, relative to URL; empty where it has it in itself
 	Description string `yaml:"description,omitempty" json:"description,omitempty"`
 	User        string `yaml:"user,omitempty" json:"user,omitempty"` // whom to log in as
 }
@@ -61,7 +63,10 @@ func (e Entry) reference() (Reference, error) {
 	if given > 1 {
 		return Reference{}, croft.Errorf(croft.Invalid, "give one of sha256, sha512 and sums, not several")
 	}
-	return ref, nil
+	if e.SignedBy != "" || e.Signature != "" {
+		err = ref.setSignature(e.SignedBy, e.Signature)
+	}
+	return ref, err
 }
 
 // Unverified is the Verification of an image that nothing verifies.
@@ -77,6 +82,8 @@ func (e Entry) Verification() string {
 		return "its SHA-256"
 	case ref.SHA512 != "":
 		return "its SHA-512"
+	case ref.SignedBy != "":
+		return "the list " + path.Base(ref.Sums) + ", signed by a key in " + ref.SignedBy
 	case ref.Sums != "":
 		return "the list " + path.Base(ref.Sums)
 	}

@@ -82,7 +82,7 @@ func TestReferenceHidesPasswords(t *testing.T) {
 }
 
 func FuzzParseReference(f *testing.F) {
-	for _, s := range []string{"/x", "http://e/x", "file:///a%20b#sha256=" + strings.Repeat("a", 64), "http://e//x#sums=S", "http://e/a/x#sums=%2E%2E/S"} {
+	for _, s := range []string{"/x", "http://e/x", "file:///a%20b#sha256=" + strings.Repeat("a", 64), "https://e/a/x#sums=S&signed-by=/k%26.gpg&signature=https%3A%2F%2Ff%2Fs", "http://e//x#sums=S", "http://e/a/x#sums=%2E%2E/S"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

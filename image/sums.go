@@ -39,6 +39,9 @@ func digestOf(hex string) (digest, bool) {
 // listed fetches the publisher's list and returns the checksum of the image.
 func (c *Cache) listed(ctx context.Context, ref Reference) (digest, error) {
 	text, err := c.fetchSums(ctx, ref.Sums)
+	if err == nil && ref.SignedBy != "" {
+		text, err = c.signed(ctx, ref, text)
+	}
 	if err != nil {
 		return digest{}, fmt.Errorf("list of checksums %s: %w", Reference{URL: ref.Sums}.Name(), err)
 	}
@@ -50,6 +53,7 @@ func (c *Cache) listed(ctx context.Context, ref Reference) (digest, error) {
 	return d, nil
 }
 
+// fetchSums fetches a list of checksums, or its signature.
 func (c *Cache) fetchSums(ctx context.Context, address string) ([]byte, error) {
 	ctx, watch := c.watch(ctx)
 	defer watch.stop()

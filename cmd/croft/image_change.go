@@ -25,6 +25,9 @@ and --sums, which names the publisher's own list and so allows for newer version
 hosts. --signature names the file with the signature where the list has none in itself.
 Lists and signatures are addresses relative to the image's.`,
 		Example: `  croft image add web https://example.com/web.qcow2.xz --sums SHA256SUMS --user debian
+  croft image add jammy https://cloud-images.ubuntu.com/jammy/current/jammy-server-cloudimg-amd64.img \
+    --sums SHA256SUMS --signature SHA256SUMS.gpg \
+    --signed-by /usr/share/keyrings/ubuntu-cloudimage-keyring.gpg --user ubuntu
   croft image add lab /srv/images/lab.raw
   croft image add latest debian-13`,
 		Args: count(2, 2),
@@ -54,6 +57,8 @@ Lists and signatures are addresses relative to the image's.`,
 	f.StringVar(&e.SHA256, "sha256", "", "its checksum (`HEX`)")
 	f.StringVar(&e.SHA512, "sha512", "", "its checksum (`HEX`)")
 	f.StringVar(&e.Sums, "sums", "", "`address` of the publisher's list of checksums")
+	f.StringVar(&e.SignedBy, "signed-by", "", "`keyring` on the hosts, with a key that must have signed the list")
+	f.StringVar(&e.Signature, "signature", "", "`address` of the list's signature, where it has none in itself")
 	f.StringVar(&e.User, "user", "", "whom to log in as")
 	f.StringVar(&e.Description, "description", "", "what it is, in a few words")
 	f.BoolVar(&machine, "machine", false, "write the catalog of this machine, not your own")

@@ -1,0 +1,115 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
+	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
+
+	"croft"
+)
+
+// maxKeyring bounds a keyring; Debian's with all its developers has some 30 MiB, and
+// those of archives have a few KiB.
+const maxKeyring = 64 << 20
+
+// signed returns the part of a list of checksums that is signed by a key in the
+// reference's keyring. Invalid: there is no such part.
+func (c *Cache) signed(ctx context.Context, ref Reference, text []byte) ([]byte, error) {
+	keys, err := readKeyring(ref.SignedBy)
+	if err != nil {
+		return nil, err
+	}
+	if ref.Signature == "" {
+		return signedInside(keys, ref.SignedBy, text)
+	}
+	signature, err := c.fetchSums(ctx, ref.Signature)
+	if err != nil {
+		return nil, fmt.Errorf("signature %s: %w", Reference{URL: ref.Signature}.Name(), err)
+	}
+	return text, checkDetached(keys, ref.SignedBy, text, signature)
+}
+
+// signedInside takes only what the signature covers: anybody could have written what
+// stands around it.
+func signedInside(keys openpgp.EntityList, keyring string, text []byte) ([]byte, error) {
+	block, _ := clearsign.Decode(text)
+	if block == nil {
+		return nil, croft.Errorf(croft.Invalid, "it bears no signature: name the file that has it with signature=URL")
+	}
+	if _, err := block.VerifySignature(keys, nil); err != nil {
+		return nil, badSignature(keyring, err)
+	}
+	return block.Plaintext, nil
+}
+
+func checkDetached(keys openpgp.EntityList, keyring string, text, signature []byte) error {
+	check := openpgp.CheckDetachedSignature
+	if bytes.HasPrefix(bytes.TrimSpace(signature), []byte("-----BEGIN PGP")) {
+		check = openpgp.CheckArmoredDetachedSignature
+	}
+	if _, err := check(keys, bytes.NewReader(text), bytes.NewReader(signature), nil); err != nil {
+		return badSignature(keyring, err)
+	}
+	return nil
+}
+
+// badSignature says why a signature is not taken, and what to do.
+func badSignature(keyring string, err error) error {
+	switch {
+	case errors.Is(err, pgperrors.ErrUnknownIssuer):
+		return croft.Errorf(croft.Invalid, "it is not signed by a key in %s: name the publisher's keyring, or do not use the image", keyring)
+	case errors.Is(err, pgperrors.ErrKeyExpired) || errors.Is(err, pgperrors.ErrSignatureExpired):
+		return croft.Errorf(croft.Invalid, "its signature has expired by %s: update the package that has the keyring", keyring)
+	}
+	return croft.Errorf(croft.Invalid, "its signature is not right (%w): do not use the image", err)
+}
+
+// readKeyring reads the keys of a file, binary or armored.
+func readKeyring(name string) (openpgp.EntityList, error) {
+	f, fi, err := openLocal(name)
+	if croft.KindOf(err) == croft.NotFound {
+		return nil, croft.Errorf(croft.NotFound, "the keyring %s is not on this host: install %s", name, keyringPackage(name))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keyring %s: %w", name, err)
+	}
+	defer f.Close()
+	if fi.Size() > maxKeyring {
+		return nil, croft.Errorf(croft.Invalid, "the keyring %s has %s, too much for one", name, human(fi.Size()))
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyring))
+	if err != nil {
+		return nil, fmt.Errorf("read the keyring %s: %w", name, err)
+	}
+	read := openpgp.ReadKeyRing
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("-----BEGIN PGP")) {
+		read = openpgp.ReadArmoredKeyRing
+	}
+	keys, err := read(bytes.NewReader(text))
+	if err == nil && len(keys) == 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "%s is no keyring of OpenPGP that can be read (%w): make one with gpg --export", name, err)
+	}
+	return keys, nil
+}
+
+// keyringPackage is the package that has a keyring, as Debian and Ubuntu name them.
+func keyringPackage(name string) string {
+	base := filepath.Base(name)
+	for prefix, pkg := range map[string]string{"debian-archive": "debian-archive-keyring", "ubuntu-": "ubuntu-keyring"} {
+		if strings.HasPrefix(base, prefix) {
+			return "the package " + pkg
+		}
+	}
+	return "the package that has it, or put it there"
+}
