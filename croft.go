@@ -54,6 +54,21 @@ type Host struct {
 	VirtType  string   `json:"virt_type,omitempty"` // kvm or qemu, as probed; sim where nothing is real
 	Drained   bool     `json:"drained"`             // no new claims, by an operator's word
 	Alive     bool     `json:"alive"`               // the agent's lease lives; derived, never stored
+
+	Seen       time.Time `json:"seen,omitzero"`         // when its agent last said so, to a minute; derived, never stored
+	FormerName string    `json:"former_name,omitempty"` // what it was called before Name
+	Problems   []string  `json:"problems,omitempty"`    // what its agent finds wrong with the host, a sentence each
+	Place      string    `json:"place,omitempty"`       // of its newest agent: see Agent
+}
+
+// Agent is one process that serves a host. Those of one Place follow one another, and
+// two of different places that have one host's UUID are one too many: a machine or a
+// state directory was copied.
+type Agent struct {
+	Host  HostID `json:"host"`
+	Place string `json:"place,omitempty"` // tells the machine and the state directory from all others
+	Name  string `json:"name,omitempty"`  // that the agent gives the host
+	API   string `json:"api,omitempty"`
 }
 
 // Spec is what was asked for. It does not change during an instance's life.
@@ -70,6 +85,7 @@ type Spec struct {
 	Networks  []string `json:"networks,omitempty"`  // of the host, by the names it gives them; its usual ones where empty
 	HostKey   string   `json:"host_key,omitempty"`  // private key that the guest's SSH server is to have, in PEM; never printed
 	Ephemeral bool     `json:"ephemeral,omitempty"` // the user can do without it: its disk need not outlive anything
+	Query     string   `json:"query,omitempty"`     // what Placement was asked, so that it can be asked again for another host
 
 	Affinities []Affinity `json:"affinities,omitempty"` // the groups it is in
 }
@@ -113,6 +129,8 @@ type Instance struct {
 	Rebooted   int64      `json:"rebooted,omitempty"`
 	Rebuilt    int64      `json:"rebuilt,omitempty"`
 	Session    string     `json:"session,omitempty"`
+	Moving     HostID     `json:"moving,omitempty"`     // where it is about to be moved; its claim may be there already
+	MovedFrom  HostID     `json:"moved_from,omitempty"` // the host before; nothing is built while that one has an order still
 	Created    time.Time  `json:"created"`
 
 	// Revision is the version of the stored record; a write compares it, so a
@@ -137,6 +155,8 @@ type Order struct {
 	// so neither is done twice, nor lost where a later order comes first.
 	Rebooted int64 `json:"rebooted,omitempty"`
 	Rebuilt  int64 `json:"rebuilt,omitempty"`
+
+	MovedFrom HostID `json:"moved_from,omitempty"` // as in the record
 
 	Revision int64 `json:"-"` // version of the stored order, compared when it is removed
 }

@@ -4,22 +4,25 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"croft"
+	"croft/internal/books"
 	"croft/internal/keyed"
 	"croft/internal/mailbox"
 )
 
 // Config is what an Agent is made of. All interfaces but Seeds are required.
 type Config struct {
-	Host      croft.Host        // ID required
+	Host      croft.Host        // ID required; Place tells its agent from one of a copied machine
 	Partition croft.PartitionID // required
 	Provider  croft.Provider    // what the host offers; ID is Host.ID
 	Dir       string            // required: one directory per instance is made below it
@@ -46,10 +49,20 @@ type Agent struct {
 	workers keyed.Group[croft.InstanceID]
 	builds  chan struct{} // one token per running build
 
-	mu       sync.Mutex
-	memory   map[croft.InstanceID]*memory
-	awaited  map[croft.InstanceID]bool // looked at again soon
-	suspects map[croft.InstanceID]bool // claims without record at the last sweep
+	seat  atomic.Bool // this is the host's agent; without it nothing is done
+	known atomic.Bool // provider and record are this agent's
+
+	refused string // why it has no seat; only take touches it
+
+	introducing sync.Mutex // held while the record is written
+	problems    [problemKinds]string
+
+	mu      sync.Mutex
+	memory  map[croft.InstanceID]*memory
+	awaited map[croft.InstanceID]bool // looked at again soon
+
+	foundHere []books.Difference // by the last sweep, which alone touches it
+	told      map[finding]bool   // too
 
 	reporting sync.Mutex // held while what a guest told is changed
 	reporters *mailbox.Box[croft.InstanceID]
@@ -85,11 +98,11 @@ func New(c Config) (*Agent, error) {
 	c.ResyncEvery = cmp.Or(c.ResyncEvery, 30*time.Second)
 	c.SweepEvery = cmp.Or(c.SweepEvery, time.Minute)
 	a := &Agent{
-		Config:   c,
-		builds:   make(chan struct{}, c.MaxBuilds),
-		memory:   map[croft.InstanceID]*memory{},
-		awaited:  map[croft.InstanceID]bool{},
-		suspects: map[croft.InstanceID]bool{},
+		Config:  c,
+		builds:  make(chan struct{}, c.MaxBuilds),
+		memory:  map[croft.InstanceID]*memory{},
+		awaited: map[croft.InstanceID]bool{},
+		told:    map[finding]bool{},
 
 		reporters: mailbox.New[croft.InstanceID](),
 	}
@@ -116,15 +129,13 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	work.Go(func() {
 		_ = a.reporters.Run(ctx, func(id croft.InstanceID) { a.workers.Wake(ctx, id) })
 	})
-	work.Go(func() {
-		if a.announce(ctx) {
-			ready()
-			_ = a.Registry.StayAlive(ctx, a.Host.ID)
-		}
-	})
+	work.Go(func() { a.serve(ctx, ready) })
 	work.Wait()
 	a.workers.Wait()
-	return a.retire(ctx)
+	if a.known.Load() && a.seat.Load() {
+		return a.retire(ctx)
+	}
+	return nil
 }
 
 // every calls do after each interval, spread by a tenth so that many agents do not
@@ -143,7 +154,7 @@ func every(ctx context.Context, interval time.Duration, do func(context.Context)
 // announce offers the host's inventory and makes the host known, trying until it
 // can or ctx ends.
 func (a *Agent) announce(ctx context.Context) bool {
-	wait := 500 * time.Millisecond
+	wait := firstWait
 	for ctx.Err() == nil {
 		err := a.Inventory.EnsureProvider(ctx, a.Provider)
 		if errors.Is(err, croft.Conflict) && a.Provider.Name == a.Host.Name {
@@ -151,10 +162,11 @@ func (a *Agent) announce(ctx context.Context) bool {
 			// state directory was lost. Names are for people; the UUID is the host.
 			a.Provider.Name = a.Host.Name + "-" + string(a.Host.ID)[:8]
 			a.Log.Warn("another host has this name; it is offered under another", "host", a.Host.ID, "name", a.Provider.Name)
+			a.setProblem(problemName, fmt.Sprintf("another host is called %s too, so that Placement knows this one as %s: give one of them another host.name", a.Host.Name, a.Provider.Name))
 			continue
 		}
 		if err == nil {
-			err = a.Registry.PutHost(ctx, a.Host)
+			err = a.introduce(ctx)
 		}
 		if err == nil {
 			return true
@@ -163,13 +175,26 @@ func (a *Agent) announce(ctx context.Context) bool {
 			return false
 		}
 		a.Log.Warn("cannot make the host known yet", "host", a.Host.ID, "err", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
-		wait = min(2*wait, 15*time.Second)
+		pause(ctx, wait)
+		wait = min(2*wait, lastWait)
 	}
 	return false
+}
+
+// How long the agent waits before it tries again to make its host known.
+const (
+	firstWait = 500 * time.Millisecond
+	lastWait  = 15 * time.Second
+)
+
+// pause waits; false: ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 // retire keeps new claims away from the host while no agent serves it. The

@@ -334,6 +334,13 @@ func TestAStartThatFailedWasNoStart(t *testing.T) {
 	c.await(inst, croft.StateRunning) // at the next pass, with no regard to a start that never was
 }
 
+func sweep(t *testing.T, agent *compute.Agent) {
+	t.Helper()
+	if err := agent.SweepNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestTheSweepUndoesWhatDeadSchedulersBegan(t *testing.T) {
 	c := newCloud(t)
 	agent := c.start()
@@ -344,14 +351,14 @@ func TestTheSweepUndoesWhatDeadSchedulersBegan(t *testing.T) {
 	}
 	c.ledger.claim(begun.ID)
 	living := c.request("whole")
-	agent.SweepNow(t.Context())
+	sweep(t, agent)
 	if !c.ledger.holds(begun.ID) {
 		t.Fatal("a living scheduler's claim was swept")
 	}
 	if err := dead.Close(); err != nil {
 		t.Fatal(err)
 	}
-	agent.SweepNow(t.Context())
+	sweep(t, agent)
 	if c.ledger.holds(begun.ID) || !c.ledger.holds(living.ID) {
 		t.Error("the sweep took the wrong claim, or none")
 	}
@@ -365,11 +372,11 @@ func TestAClaimWithoutRecordIsReleasedAtItsSecondSighting(t *testing.T) {
 	agent := c.start()
 	stray := croft.NewInstanceID()
 	c.ledger.claim(stray)
-	agent.SweepNow(t.Context())
+	sweep(t, agent)
 	if !c.ledger.holds(stray) {
 		t.Fatal("the claim was released at its first sighting: a scheduler may be about to write its record")
 	}
-	agent.SweepNow(t.Context())
+	sweep(t, agent)
 	if c.ledger.holds(stray) {
 		t.Error("the claim was not released")
 	}

@@ -2,6 +2,7 @@ package compute
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"croft"
@@ -13,8 +14,10 @@ func (a *Agent) Resync(ctx context.Context) {
 	a.workers.Wait()
 }
 
-// SweepNow sweeps now.
-func (a *Agent) SweepNow(ctx context.Context) { a.sweep(ctx) }
+// SweepNow sweeps records and host now, whosever turn it is.
+func (a *Agent) SweepNow(ctx context.Context) error {
+	return errors.Join(a.sweepRecords(ctx), a.sweepHost(ctx))
+}
 
 // Expire makes an instance's last start one of long ago.
 func (a *Agent) Expire(id croft.InstanceID) {

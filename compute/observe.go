@@ -18,6 +18,10 @@ func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure er
 	if ctx.Err() != nil {
 		return // interrupted: the next pass knows better
 	}
+	if errors.Is(failure, errNotArrived) {
+		a.await(o.Instance, true)
+		return
+	}
 	if failure != nil {
 		a.Log.Warn("the order is not carried out", "instance", o.Instance, "host", a.Host.ID, "op", string(o.Want), "err", failure)
 		if isFinal(failure) && o.Want != croft.WantGone {

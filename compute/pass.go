@@ -23,6 +23,9 @@ const (
 // only retry. Only one pass of an instance runs at a time.
 func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
 	m := a.remember(id)
+	if !a.seat.Load() {
+		return // remembered: the agent looks at it when it gets the seat
+	}
 	want, have, err := a.read(ctx, id, m)
 	if err != nil {
 		a.await(id, true)
@@ -112,7 +115,7 @@ func (a *Agent) do(ctx context.Context, step Step, id croft.InstanceID, want *cr
 	case OpClean:
 		return a.clean(id)
 	case OpRelease:
-		return a.Inventory.Release(ctx, id)
+		return a.release(ctx, id)
 	case OpForget:
 		if err := a.Orders.Forget(ctx, *want); err != nil {
 			return err
@@ -122,6 +125,39 @@ func (a *Agent) do(ctx context.Context, step Step, id croft.InstanceID, want *cr
 	}
 	return fmt.Errorf("no way to do %q", step.Op)
 }
+
+// release gives the claim back, unless the instance has moved: then it is that of
+// another host's guest.
+func (a *Agent) release(ctx context.Context, id croft.InstanceID) error {
+	inst, err := a.Records.Instance(ctx, id)
+	if err == nil && inst.Host != a.Host.ID {
+		return nil
+	}
+	if err != nil && !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	return a.Inventory.Release(ctx, id)
+}
+
+// arrived returns nil once the host that an instance moved away from has nothing of it
+// any more, so that it never runs on two.
+func (a *Agent) arrived(ctx context.Context, o croft.Order, m *memory) error {
+	if o.MovedFrom == "" || o.MovedFrom == a.Host.ID {
+		return nil
+	}
+	_, err := a.Orders.Order(ctx, o.MovedFrom, o.Instance)
+	switch {
+	case errors.Is(err, croft.NotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	a.observe(ctx, o, m, croft.Observation{State: croft.StatePending})
+	return errNotArrived
+}
+
+// errNotArrived is no failure: the next pass finds it over, or not yet.
+var errNotArrived = errors.New("the host that the instance moved away from still has it")
 
 // start boots the domain. What address it will have may be known before.
 func (a *Agent) start(ctx context.Context, o croft.Order, m *memory) error {
@@ -162,6 +198,9 @@ func (a *Agent) clean(id croft.InstanceID) error {
 // build makes everything up to a defined domain, at most MaxBuilds at once. Once
 // the image is there and before anything is made of it, it calls prepare.
 func (a *Agent) build(ctx context.Context, o croft.Order, m *memory, prepare func() error) error {
+	if err := a.arrived(ctx, o, m); err != nil {
+		return err
+	}
 	nics, err := a.nics(o)
 	if err != nil {
 		return err

@@ -4,8 +4,10 @@ import (
 	"context"
 	"io"
 	"net/netip"
+	"time"
 
 	"croft"
+	"croft/internal/books"
 )
 
 // Orders is where the agent reads what it is to do.
@@ -28,21 +30,34 @@ type Orders interface {
 
 // Registry is where the agent makes its host known.
 type Registry interface {
-	// PutHost stores the host's record; Drained and Alive are not part of it.
+	// PutHost stores the host's record; Drained, Alive and Seen are not part of it.
 	PutHost(ctx context.Context, h croft.Host) error
-	// StayAlive keeps the host's alive key while ctx lives, taking a new lease when
-	// one is lost, and removes it at the end.
-	StayAlive(ctx context.Context, host croft.HostID) error
+	// Hosts returns the named hosts that exist.
+	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
+	// Serve makes me the agent of my host while ctx lives and no agent of another
+	// place is, and the host alive once known is closed; it takes a new lease when one
+	// is lost, and ends all of that with ctx. seated is called with nil whenever I
+	// become the host's agent, and gives that up for a while where it returns false;
+	// with a rival where another is, who is waited for.
+	Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(rival *croft.Agent) bool) error
 }
 
-// Records is what the sweep reads: whose claims are whose.
+// Records is what the sweep reads and mends.
 type Records interface {
 	// Instance returns a record; NotFound where there is none.
 	Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error)
-	// Abandoned lists records that are still scheduling although their session is dead.
-	Abandoned(ctx context.Context) ([]croft.Instance, error)
+	// HostBooks returns orders and observations of a host, and the records of those
+	// instances and of more.
+	HostBooks(ctx context.Context, host croft.HostID, more ...croft.InstanceID) (books.Books, error)
+	// Books returns all that is stored, as of one moment.
+	Books(ctx context.Context) (books.Books, error)
 	// Discard removes a record in scheduling and its name. Conflict: it moved on.
 	Discard(ctx context.Context, inst croft.Instance) error
+	// Drop removes a lost name, order or observation, unless that changed meanwhile.
+	Drop(ctx context.Context, d books.Difference) error
+	// TakeTurn gives one of all agents the turn to look after what is no host's own;
+	// nobody else gets it for so long.
+	TakeTurn(ctx context.Context, length time.Duration) (bool, error)
 }
 
 // Inventory is the part of the Placement API that the agent needs.

@@ -2,9 +2,7 @@ package etcdstore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -126,61 +124,6 @@ func (s *Store) removeRecord(inst croft.Instance) []clientv3.Op {
 	)
 }
 
-// storedHost is a host's record as it is kept: with its token, without what is
-// derived from other keys.
-type storedHost struct {
-	croft.Host
-	Token string `json:"token,omitempty"`
-}
-
-// PutHost implements compute.Registry.
-func (s *Store) PutHost(ctx context.Context, h croft.Host) error {
-	h.Alive, h.Drained = false, false
-	if _, err := s.etcd.Put(ctx, s.keys.host(h.ID), encode(storedHost{h, h.Token})); err != nil {
-		return s.wrap(err, "write the record of host %s", h.ID)
-	}
-	return nil
-}
-
-// StayAlive implements compute.Registry.
-func (s *Store) StayAlive(ctx context.Context, host croft.HostID) error {
-	for {
-		id := s.holdLease(ctx, host)
-		if ctx.Err() != nil {
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-			defer cancel()
-			if id != 0 {
-				_, _ = s.etcd.Revoke(end, id) // else it runs out by itself
-			}
-			return ctx.Err()
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(watchRetry):
-		}
-	}
-}
-
-// holdLease takes a lease, puts the alive key under it and keeps it until it is
-// lost or ctx ends.
-func (s *Store) holdLease(ctx context.Context, host croft.HostID) clientv3.LeaseID {
-	lease, err := s.etcd.Grant(ctx, leaseTTL)
-	if err != nil {
-		return 0
-	}
-	value, _ := json.Marshal(time.Now().UTC())
-	if _, err := s.etcd.Put(ctx, s.keys.alive(host), string(value), clientv3.WithLease(lease.ID)); err != nil {
-		return lease.ID
-	}
-	beats, err := s.etcd.KeepAlive(ctx, lease.ID)
-	if err != nil {
-		return lease.ID
-	}
-	for range beats {
-	}
-	return lease.ID
-}
-
 // Instance implements compute.Records.
 func (s *Store) Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error) {
 	got, err := s.etcd.Get(ctx, s.keys.instance(id))
@@ -198,32 +141,6 @@ func (s *Store) decodeInstance(kv *mvccpb.KeyValue) (croft.Instance, error) {
 	err := s.decode(kv.Key, kv.Value, &inst)
 	inst.Revision = kv.ModRevision
 	return inst, err
-}
-
-// Abandoned implements compute.Records.
-func (s *Store) Abandoned(ctx context.Context) ([]croft.Instance, error) {
-	got, err := s.etcd.Txn(ctx).Then(
-		clientv3.OpGet(s.keys.instances(), clientv3.WithPrefix()),
-		clientv3.OpGet(s.keys.sessions(), clientv3.WithPrefix(), clientv3.WithKeysOnly()),
-	).Commit()
-	if err != nil {
-		return nil, s.wrap(err, "list instances and sessions")
-	}
-	alive := map[string]bool{}
-	for _, kv := range got.Responses[1].GetResponseRange().Kvs {
-		alive[last(kv.Key)] = true
-	}
-	var dead []croft.Instance
-	for _, kv := range got.Responses[0].GetResponseRange().Kvs {
-		inst, err := s.decodeInstance(kv)
-		if err != nil {
-			return nil, err
-		}
-		if inst.State == croft.StateScheduling && !alive[inst.Session] {
-			dead = append(dead, inst)
-		}
-	}
-	return dead, nil
 }
 
 // Discard implements compute.Records and schedule.Records.

@@ -2,9 +2,11 @@ package etcdstore
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -20,6 +22,8 @@ type joiner struct {
 	hosts     map[croft.HostID]croft.Host
 	alive     map[croft.HostID]bool
 	drained   map[croft.HostID]bool
+	seen      map[croft.HostID]time.Time
+	twins     map[croft.HostID][]croft.Agent
 	err       error // the first that occurred
 }
 
@@ -31,6 +35,8 @@ func (s *Store) newJoiner() *joiner {
 		hosts:    map[croft.HostID]croft.Host{},
 		alive:    map[croft.HostID]bool{},
 		drained:  map[croft.HostID]bool{},
+		seen:     map[croft.HostID]time.Time{},
+		twins:    map[croft.HostID][]croft.Agent{},
 	}
 }
 
@@ -71,6 +77,15 @@ func (j *joiner) add(kv *mvccpb.KeyValue) error {
 		j.alive[croft.HostID(last(kv.Key))] = true
 	case strings.HasPrefix(key, k.allDrained()):
 		j.drained[croft.HostID(last(kv.Key))] = true
+	case strings.HasPrefix(key, k.allSeen()):
+		at, err := time.Parse(time.RFC3339, string(kv.Value))
+		j.seen[croft.HostID(last(kv.Key))] = at
+		return err
+	case strings.HasPrefix(key, k.allTwins()):
+		var twin croft.Agent
+		err := j.store.decode(kv.Key, kv.Value, &twin)
+		j.twins[twin.Host] = append(j.twins[twin.Host], twin)
+		return err
 	}
 	return nil
 }
@@ -79,7 +94,10 @@ func (j *joiner) add(kv *mvccpb.KeyValue) error {
 func (j *joiner) join() ([]croft.Status, error) {
 	for id := range maps.Keys(j.hosts) {
 		h := j.hosts[id]
-		h.Alive, h.Drained = j.alive[id], j.drained[id]
+		h.Alive, h.Drained, h.Seen = j.alive[id], j.drained[id], j.seen[id]
+		for _, twin := range j.twins[id] {
+			h.Problems = append(h.Problems, fmt.Sprintf("a second agent has the host's UUID, %s at %s, and does nothing: remove host-id from the state directory that was copied", twin.Name, twin.API))
+		}
 		j.hosts[id] = h
 	}
 	slices.SortFunc(j.instances, func(a, b croft.Instance) int {

@@ -12,6 +12,10 @@ import (
 //	/croft/home                                    partition and schema version, minted once
 //	/croft/<partition>/hosts/<host>                the host's record
 //	/croft/<partition>/alive/<host>                present while the agent's lease lives
+//	/croft/<partition>/seen/<host>                 when the agent last said that it lives, to a minute
+//	/croft/<partition>/agents/<host>               the agent that serves the host, while its lease lives
+//	/croft/<partition>/twins/<host>/<place>        another one with its UUID, which does nothing
+//	/croft/<partition>/turn                        held by the agent that looks after what is no host's own
 //	/croft/<partition>/drained/<host>              present while an operator keeps new claims away
 //	/croft/<partition>/sessions/<session>          present while a scheduler's lease lives
 //	/croft/<partition>/instances/<instance>        the record
@@ -37,6 +41,12 @@ func (k keys) hosts() string                 { return k.prefix + "hosts/" }
 func (k keys) host(h croft.HostID) string    { return k.hosts() + string(h) }
 func (k keys) allAlive() string              { return k.prefix + "alive/" }
 func (k keys) alive(h croft.HostID) string   { return k.allAlive() + string(h) }
+func (k keys) allSeen() string               { return k.prefix + "seen/" }
+func (k keys) seen(h croft.HostID) string    { return k.allSeen() + string(h) }
+func (k keys) agent(h croft.HostID) string   { return k.prefix + "agents/" + string(h) }
+func (k keys) allTwins() string              { return k.prefix + "twins/" }
+func (k keys) twins(h croft.HostID) string   { return k.allTwins() + string(h) + "/" }
+func (k keys) turn() string                  { return k.prefix + "turn" }
 func (k keys) allDrained() string            { return k.prefix + "drained/" }
 func (k keys) drained(h croft.HostID) string { return k.allDrained() + string(h) }
 func (k keys) sessions() string              { return k.prefix + "sessions/" }
@@ -45,17 +55,19 @@ func (k keys) instances() string             { return k.prefix + "instances/" }
 func (k keys) instance(i croft.InstanceID) string {
 	return k.instances() + string(i)
 }
+func (k keys) names() string { return k.prefix + "names/" }
 func (k keys) name(p croft.Project, name string) string {
-	return k.prefix + "names/" + string(p) + "/" + name
+	return k.names() + string(p) + "/" + name
 }
 func (k keys) allOrders() string            { return k.prefix + "orders/" }
 func (k keys) orders(h croft.HostID) string { return k.allOrders() + string(h) + "/" }
 func (k keys) order(h croft.HostID, i croft.InstanceID) string {
 	return k.orders(h) + string(i)
 }
-func (k keys) allObserved() string { return k.prefix + "observed/" }
+func (k keys) allObserved() string              { return k.prefix + "observed/" }
+func (k keys) observedOn(h croft.HostID) string { return k.allObserved() + string(h) + "/" }
 func (k keys) observed(h croft.HostID, i croft.InstanceID) string {
-	return k.allObserved() + string(h) + "/" + string(i)
+	return k.observedOn(h) + string(i)
 }
 
 // The keys of a group are made so that ranges of them answer what a rule asks: who is

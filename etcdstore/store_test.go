@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/books"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -234,17 +235,17 @@ func TestARecordIsAbandonedOnceItsSessionIsDead(t *testing.T) {
 	f := newFixture(t)
 	other := etcdtest.Open(t, f.server)
 	begun := must(other.Create(t.Context(), newInstance("db")))(t)
-	if dead := must(f.Abandoned(t.Context()))(t); len(dead) != 0 {
-		t.Fatalf("got %v abandoned, want none while the sessions live", dead)
+	if found := books.Compare(must(f.Books(t.Context()))(t)); len(found) != 0 {
+		t.Fatalf("got %v, want nothing while the sessions live", found)
 	}
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
-	dead := must(f.Abandoned(t.Context()))(t)
-	if len(dead) != 1 || dead[0].ID != begun.ID {
-		t.Fatalf("got %v abandoned, want %s", dead, begun.ID)
+	found := books.Compare(must(f.Books(t.Context()))(t))
+	if len(found) != 1 || found[0].Kind != books.AbandonedRequest || found[0].Instance != begun.ID {
+		t.Fatalf("got %v, want %s abandoned", found, begun.ID)
 	}
-	if err := f.Discard(t.Context(), dead[0]); err != nil {
+	if err := f.Discard(t.Context(), begun); err != nil {
 		t.Fatal(err)
 	}
 	_, err := f.Assign(t.Context(), begun, f.order(1, croft.WantRunning))

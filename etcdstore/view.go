@@ -54,6 +54,7 @@ func (s *Store) status(ctx context.Context, id croft.InstanceID) (*croft.Status,
 		clientv3.OpGet(s.keys.host(inst.Host)),
 		clientv3.OpGet(s.keys.alive(inst.Host)),
 		clientv3.OpGet(s.keys.drained(inst.Host)),
+		clientv3.OpGet(s.keys.seen(inst.Host)),
 	).Commit()
 	if err != nil {
 		return nil, 0, s.wrap(err, "read instance %s", id)
@@ -72,7 +73,7 @@ func (s *Store) status(ctx context.Context, id croft.InstanceID) (*croft.Status,
 // List implements schedule.View: one transaction, so what it returns held together.
 func (s *Store) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
 	var ops []clientv3.Op
-	for _, prefix := range []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained()} {
+	for _, prefix := range []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained(), s.keys.allSeen()} {
 		ops = append(ops, clientv3.OpGet(prefix, clientv3.WithPrefix()))
 	}
 	got, err := s.etcd.Txn(ctx).Then(ops...).Commit()
@@ -150,7 +151,7 @@ func (s *Store) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostI
 		ops = append(ops, clientv3.OpGet(s.keys.host(id)), clientv3.OpGet(s.keys.alive(id)), clientv3.OpGet(s.keys.drained(id)))
 	}
 	if len(ids) == 0 {
-		for _, prefix := range []string{s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained()} {
+		for _, prefix := range []string{s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained(), s.keys.allSeen(), s.keys.allTwins()} {
 			ops = append(ops, clientv3.OpGet(prefix, clientv3.WithPrefix()))
 		}
 	}

@@ -302,7 +302,7 @@ func TestWait(t *testing.T) {
 		}, "instance web: it is being destroyed", croft.Conflict},
 		{"no longer than the deadline for a host that fell silent", schedule.Running, func(_ *testing.T, c *cloud, _ croft.Instance) {
 			c.store.SetAlive(c.hosts[0], -1)
-		}, "instance web: waited long enough; it is on a silent host", croft.Unavailable},
+		}, "instance web: waited long enough; it is unknown", croft.Unavailable},
 		{"no longer than the deadline for a removal that fails", schedule.Gone, func(t *testing.T, c *cloud, inst croft.Instance) {
 			if _, err := c.Destroy(t.Context(), "", string(inst.ID), false); err != nil {
 				t.Error(err)
@@ -415,7 +415,7 @@ func TestDescribe(t *testing.T) {
 		"destroying":       {Instance: croft.Instance{State: croft.StateDestroying}, Observation: &croft.Observation{State: croft.StateRunning}},
 		"ordered":          {Instance: inst, Host: alive},
 		"running":          {Instance: inst, Host: alive, Observation: &croft.Observation{State: croft.StateRunning}},
-		"on a silent host": {Instance: inst, Host: &croft.Host{}, Observation: &croft.Observation{State: croft.StateRunning}},
+		schedule.Unknown: {Instance: inst, Host: &croft.Host{}, Observation: &croft.Observation{State: croft.StateRunning}},
 	} {
 		if got := schedule.Describe(st); got != want {
 			t.Errorf("%+v is %q, want %q", st, got, want)

@@ -147,6 +147,9 @@ func (r Request) record() (croft.Instance, error) {
 		return inst, fmt.Errorf("make the host key of %s: %w", inst.Name, err)
 	}
 	inst.Spec.Networks, inst.Spec.Ephemeral = r.Networks, r.Ephemeral
+	if r.Ephemeral {
+		inst.Spec.Query = r.Query.on(r.Networks).Encode() // it may be moved
+	}
 	return inst, r.Query.bootable()
 }
 
@@ -164,5 +167,6 @@ func (s *Scheduler) order(inst croft.Instance, host croft.HostID, want croft.Wan
 		Issued:     time.Now().UTC(),
 		Rebooted:   inst.Rebooted,
 		Rebuilt:    inst.Rebuilt,
+		MovedFrom:  inst.MovedFrom,
 	}
 }

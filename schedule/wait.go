@@ -136,6 +136,10 @@ func (s *Scheduler) standing(ctx context.Context, inst croft.Instance) string {
 	return "it is " + Describe(&st)
 }
 
+// Unknown is where an instance stands whose host is silent: it may run, and what was
+// last seen of it counts for nothing.
+const Unknown = "unknown"
+
 // Describe says in a word where an instance stands; nil is gone.
 func Describe(st *croft.Status) string {
 	switch {
@@ -144,7 +148,7 @@ func Describe(st *croft.Status) string {
 	case st.Instance.State != croft.StateScheduled:
 		return string(st.Instance.State)
 	case st.Host != nil && !st.Host.Alive:
-		return "on a silent host"
+		return Unknown
 	case st.Observation == nil:
 		return "ordered"
 	}

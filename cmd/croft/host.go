@@ -144,6 +144,7 @@ func (h *host) agent(ctx context.Context, at net.Addr) (*compute.Agent, croft.Ho
 	me := croft.Host{
 		ID: h.id, Name: cmp.Or(s.Host.Name, facts.Name), Location: s.Host.Location, Version: version, VirtType: h.virtType,
 		Addresses: ownAddresses(), API: apiURL(at, s.Etcd.Endpoints), Token: newToken(),
+		Place: placeOf(h.dir.Path),
 	}
 	images, err := h.images()
 	if err != nil {

@@ -22,6 +22,8 @@ func commands() []*cobra.Command {
 		computeCommand(),
 		mdserverCommand(),
 		placementCommand(),
+		hostCommand(),
+		auditCommand(),
 		keyCommand(),
 		imageCommand(),
 		doctorCommand(),

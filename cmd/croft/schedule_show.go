@@ -80,6 +80,9 @@ func printAddresses(cmd *cobra.Command, all []croft.Status) error {
 
 func noAddress(st croft.Status) error {
 	name, state := st.Instance.Name, schedule.Describe(&st)
+	if state == schedule.Unknown {
+		return croft.Errorf(croft.Unavailable, "instance %s has no address: whether it runs cannot be told, since it is on host %s%s", name, st.Host.Name, silence(*st.Host))
+	}
 	if o := st.Observation; o != nil && o.State == croft.StateFailed {
 		return fmt.Errorf("instance %s has no address: it failed: %s", name, o.Error)
 	}
@@ -87,6 +90,15 @@ func noAddress(st croft.Status) error {
 		return fmt.Errorf("instance %s has no address: it is stopped; `schedule start %s` boots it", name, name)
 	}
 	return fmt.Errorf("instance %s has no address yet: it is %s; with --wait this waits for one", name, state)
+}
+
+// silence says in a clause that nothing is heard of a host, and since when; nothing of
+// one that is alive.
+func silence(h croft.Host) string {
+	if h.Alive {
+		return ""
+	}
+	return ", which is silent" + since(h)
 }
 
 // address is the one that people would use: IPv4 before IPv6, empty while the
@@ -149,7 +161,7 @@ func details(st croft.Status) *table {
 		add("set-up", setUp(o.CloudInit))
 	}
 	if h := st.Host; h != nil {
-		add("host", h.Name+" "+string(h.ID))
+		add("host", h.Name+" "+string(h.ID)+silence(*h))
 		add("hypervisor", h.VirtType)
 		add("location", h.Location)
 	}
@@ -216,7 +228,7 @@ func state(st croft.Status) cell {
 	switch croft.State(word) {
 	case croft.StateRunning:
 		return cell{word, green}
-	case croft.StateFailed, "on a silent host":
+	case croft.StateFailed, schedule.Unknown:
 		return cell{word, red}
 	case croft.StateStopped:
 		return cell{text: word}

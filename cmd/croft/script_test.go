@@ -51,6 +51,7 @@ func TestScripts(t *testing.T) {
 			"nothing-left": nothingLeft,
 			"guest-says":   guestSays,
 			"free-port":    freePort,
+			"break":        breakBooks,
 			"ask":          ask,
 		},
 		Setup: func(env *testscript.Env) error {

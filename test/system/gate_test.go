@@ -8,6 +8,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/internal/books"
 	"croft/schedule"
 )
 
@@ -109,8 +110,16 @@ func (a *agentSide) Instance(ctx context.Context, id croft.InstanceID) (croft.In
 	return through(a.gate, func() (croft.Instance, error) { return a.Records.Instance(ctx, id) })
 }
 
-func (a *agentSide) Abandoned(ctx context.Context) ([]croft.Instance, error) {
-	return through(a.gate, func() ([]croft.Instance, error) { return a.Records.Abandoned(ctx) })
+func (a *agentSide) Books(ctx context.Context) (books.Books, error) {
+	return through(a.gate, func() (books.Books, error) { return a.Records.Books(ctx) })
+}
+
+func (a *agentSide) HostBooks(ctx context.Context, h croft.HostID, more ...croft.InstanceID) (books.Books, error) {
+	return through(a.gate, func() (books.Books, error) { return a.Records.HostBooks(ctx, h, more...) })
+}
+
+func (a *agentSide) Drop(ctx context.Context, d books.Difference) error {
+	return a.gate.do(func() error { return a.Records.Drop(ctx, d) })
 }
 
 func (a *agentSide) Discard(ctx context.Context, inst croft.Instance) error {

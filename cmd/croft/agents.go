@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"croft"
+	"croft/internal/books"
+	"croft/operator"
+)
+
+var _ operator.Agents = agents{}
+
+// agents asks the agents of hosts over HTTP.
+type agents struct{}
+
+// Holding implements operator.Agents.
+func (a agents) Holding(ctx context.Context, h croft.Host) (books.Holding, error) {
+	var held books.Holding
+	body, err := a.call(ctx, http.MethodGet, h, "/v1/holding")
+	if err != nil {
+		return held, err
+	}
+	if err := json.Unmarshal(body, &held); err != nil {
+		return held, fmt.Errorf("ask host %s what it has: %w", h.Name, err)
+	}
+	return held, nil
+}
+
+// RemoveFiles implements operator.Agents.
+func (a agents) RemoveFiles(ctx context.Context, h croft.Host, id croft.InstanceID) error {
+	_, err := a.call(ctx, http.MethodDelete, h, "/v1/instances/"+string(id)+"/files")
+	return err
+}
+
+// maxHolding bounds what a host may answer.
+const maxHolding = 16 << 20
+
+func (agents) call(ctx context.Context, method string, h croft.Host, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(h.API, "/")+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask host %s: %w", h.Name, err)
+	}
+	request.Header.Set("Authorization", "Bearer "+h.Token)
+	answer, err := agentClient.Do(request)
+	if err != nil {
+		return nil, croft.Errorf(croft.Unavailable, "its agent does not answer at %s (%w); is it running there, and does a firewall let you in?", h.API, unwrapped(err))
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxHolding))
+	switch {
+	case err != nil:
+		return nil, croft.Errorf(croft.Unavailable, "its agent does not answer at %s (%w)", h.API, err)
+	case answer.StatusCode == http.StatusConflict:
+		return nil, croft.Errorf(croft.Conflict, "%s", strings.TrimSpace(string(body)))
+	case answer.StatusCode >= http.StatusBadRequest:
+		return nil, croft.Errorf(croft.Unavailable, "its agent answers %s at %s: %s", answer.Status, h.API, strings.TrimSpace(string(body)))
+	}
+	return body, nil
+}
+
+// unwrapped is an error without what only repeats the address.
+func unwrapped(err error) error {
+	if inner, ok := err.(interface{ Unwrap() error }); ok && inner.Unwrap() != nil {
+		return inner.Unwrap()
+	}
+	return err
+}

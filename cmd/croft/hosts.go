@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/operator"
+	"croft/placementclient"
+)
+
+// hostCommand looks after hosts.
+func hostCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "host",
+		Short: "Look at the hosts; drain, enable or forget one",
+		Example: `  croft host list
+  croft host drain host3 --move
+  croft host forget host3`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return croft.Errorf(croft.Invalid, "usage: %s list, show, drain, enable or forget", cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	addScheduleFlags(cmd.PersistentFlags())
+	cmd.AddCommand(hostListCommand(), hostShowCommand(), hostDrainCommand(), hostEnableCommand(), hostForgetCommand())
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	return cmd
+}
+
+// operate connects as an operator, does something and closes the connection.
+func operate(cmd *cobra.Command, do func(context.Context, *client, *operator.Operator) error) error {
+	return with(cmd, func(ctx context.Context, c *client) error {
+		claims, err := placementclient.New(placementclient.Config{Endpoint: c.settings.Placement.Endpoint, Auth: placementclient.Token(c.settings.Placement.Token)})
+		if err != nil {
+			return err
+		}
+		defer claims.Close()
+		o, err := operator.New(operator.Config{
+			Partition: c.store.Partition(), Hosts: c.store, Records: c.store, Ledger: c.store, Claims: claims, Agents: agents{},
+		})
+		if err != nil {
+			return err
+		}
+		return do(ctx, c, o)
+	})
+}
+
+func hostListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the hosts: state, instances, what is claimed of what is offered",
+		Args:    count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return operate(cmd, func(ctx context.Context, c *client, o *operator.Operator) error {
+				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+				defer cancel()
+				all, err := o.List(ctx)
+				if all == nil && err != nil {
+					return err
+				}
+				return errors.Join(printHosts(cmd, c.settings.Output, all), err)
+			})
+		},
+	}
+}
+
+// hostData is a host as JSON and YAML have it.
+type hostData struct {
+	operator.Host
+	State string `json:"state"`
+}
+
+func printHosts(cmd *cobra.Command, format string, all []operator.Host) error {
+	out := cmd.OutOrStdout()
+	if format == formatJSON || format == formatYAML {
+		list := []hostData{}
+		for _, h := range all {
+			list = append(list, hostData{h, h.State()})
+		}
+		return printData(out, format, list)
+	}
+	t := table{color: isColored(out)}
+	t.head("NAME", "STATE", "INSTANCES", "VCPU", "MEMORY_MB", "DISK_GB", "VERSION", "HOST")
+	for _, h := range all {
+		t.row(cell{text: h.Name}, hostState(h), cell{text: fmt.Sprint(h.Count)},
+			share(h, croft.VCPU), share(h, croft.MemoryMB), share(h, croft.DiskGB), cell{text: orDash(h.Version)}, cell{text: string(h.ID)})
+	}
+	if err := t.print(out); err != nil {
+		return err
+	}
+	for _, h := range all {
+		printProblems(cmd.ErrOrStderr(), h)
+	}
+	return nil
+}
+
+// printProblems tells what is wrong with a host, a line each.
+func printProblems(w io.Writer, h operator.Host) {
+	for _, problem := range h.Problems {
+		fmt.Fprintf(w, "host %s: %s\n", h.Name, problem)
+	}
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// hostState says in its color how a host is, and since when nothing is heard of it.
+func hostState(h operator.Host) cell {
+	words := h.State()
+	if !h.Alive {
+		words += since(h.Host)
+		if h.Drained {
+			words += ", drained"
+		}
+	}
+	switch {
+	case !h.Alive || len(h.Problems) > 0:
+		return cell{words, red}
+	case h.Drained:
+		return cell{words, yellow}
+	}
+	return cell{words, green}
+}
+
+// since says when a silent host was last heard of.
+func since(h croft.Host) string {
+	if h.Seen.IsZero() {
+		return ""
+	}
+	return " since " + h.Seen.Local().Format(time.DateTime)
+}
+
+// share is how much of what a host offers is claimed, in red where that is more than
+// there is.
+func share(h operator.Host, class croft.ResourceClass) cell {
+	if h.Offered == nil {
+		return cell{text: "-"}
+	}
+	text := fmt.Sprintf("%d/%d", h.Claimed[class], h.Offered[class])
+	if h.Claimed[class] > h.Offered[class] && h.Alive {
+		return cell{text, red}
+	}
+	return cell{text: text}
+}
+
+func hostShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show UUID|NAME",
+		Short:             "Show all about a host, and what is on it",
+		Args:              count(1, 1),
+		ValidArgsFunction: completeHosts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return operate(cmd, func(ctx context.Context, c *client, o *operator.Operator) error {
+				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+				defer cancel()
+				h, err := o.Find(ctx, args[0])
+				if h.ID == "" {
+					return err
+				}
+				return errors.Join(printHost(cmd, c.settings.Output, h), err)
+			})
+		},
+	}
+}
+
+func printHost(cmd *cobra.Command, format string, h operator.Host) error {
+	out := cmd.OutOrStdout()
+	if format == formatJSON || format == formatYAML {
+		return printData(out, format, struct {
+			hostData
+			On []croft.Status `json:"on"`
+		}{hostData{h, h.State()}, allPrintable(h.Instances)})
+	}
+	t := hostDetails(h)
+	t.color = isColored(out)
+	if err := t.print(out); err != nil || h.Count == 0 {
+		return err
+	}
+	fmt.Fprintln(out)
+	list := listTable(h.Instances, true)
+	list.color = t.color
+	return list.print(out)
+}
+
+// hostDetails is everything about a host, for people.
+func hostDetails(h operator.Host) *table {
+	t := &table{}
+	add := func(name, value string) {
+		if value != "" {
+			t.row(cell{name, bold}, cell{text: value})
+		}
+	}
+	add("host", string(h.ID))
+	add("name", h.Name)
+	add("former name", h.FormerName)
+	t.row(cell{"state", bold}, hostState(h))
+	for _, problem := range h.Problems {
+		t.row(cell{"problem", bold}, cell{problem, red})
+	}
+	add("addresses", strings.Join(h.Addresses, ", "))
+	add("api", h.API)
+	add("location", h.Location)
+	add("hypervisor", h.VirtType)
+	add("version", h.Version)
+	for _, class := range slices.Sorted(maps.Keys(h.Offered)) {
+		add(string(class), fmt.Sprintf("%d of %d claimed", h.Claimed[class], h.Offered[class]))
+	}
+	var traits []string
+	for _, trait := range h.Traits {
+		traits = append(traits, string(trait))
+	}
+	add("traits", strings.Join(traits, ", "))
+	add("instances", fmt.Sprint(h.Count))
+	return t
+}
+
+// completeHosts completes the name of a host.
+func completeHosts(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	s, err := loadSchedule(cmd.Flags())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, err := dial(ctx, s)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var found []string
+	_ = c.do(ctx, func(ctx context.Context, c *client) error {
+		all, err := c.store.Hosts(ctx)
+		for _, h := range all {
+			if strings.HasPrefix(h.Name, prefix) {
+				found = append(found, cobra.CompletionWithDesc(h.Name, operator.Host{Host: h}.State()))
+			}
+		}
+		return err
+	})
+	slices.Sort(found)
+	return found, cobra.ShellCompDirectiveNoFileComp
+}

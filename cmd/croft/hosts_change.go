@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"croft/operator"
+)
+
+func hostDrainCommand() *cobra.Command {
+	var move bool
+	cmd := &cobra.Command{
+		Use:   "drain UUID|NAME",
+		Short: "Keep new instances away from a host",
+		Long: `drain keeps new instances away from a host until croft host enable. What is on it
+goes on.
+
+With --move, instances that were asked for with --ephemeral are removed there and
+made anew from their images on other hosts, with the same name and UUID; what their
+disks held is lost. The others stay, and are listed with the reason.`,
+		Args:              count(1, 1),
+		ValidArgsFunction: completeHosts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return operate(cmd, func(ctx context.Context, _ *client, o *operator.Operator) error {
+				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+				defer cancel()
+				h, err := o.Drain(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "host %s takes nothing new\n", h.Name)
+				if !move {
+					return nil
+				}
+				return moveAll(ctx, cmd, o, args[0])
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&move, "move", false, "make ephemeral instances anew on other hosts")
+	return cmd
+}
+
+// moveAll moves what can be moved and prints what became of each instance.
+func moveAll(ctx context.Context, cmd *cobra.Command, o *operator.Operator, idOrName string) error {
+	h, err := o.Find(ctx, idOrName) // once more: since the drain nothing comes to it
+	if h.ID == "" {
+		return err
+	}
+	all, err := o.MoveAll(ctx, h)
+	t := table{color: isColored(cmd.OutOrStdout())}
+	t.head("NAME", "TO", "REASON", "INSTANCE")
+	for _, m := range all {
+		to := m.To.Name
+		if m.To.ID == "" {
+			to = "stays"
+		}
+		t.texts(m.Instance.Name, to, orDash(m.Stays), string(m.Instance.ID))
+	}
+	if len(all) > 0 {
+		if err := t.print(cmd.OutOrStdout()); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func hostEnableCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "enable UUID|NAME",
+		Aliases:           []string{"undrain"},
+		Short:             "Let new instances come to a host again",
+		Args:              count(1, 1),
+		ValidArgsFunction: completeHosts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return operate(cmd, func(ctx context.Context, _ *client, o *operator.Operator) error {
+				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+				defer cancel()
+				h, err := o.Enable(ctx, args[0])
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "host %s takes new instances\n", h.Name)
+				}
+				return err
+			})
+		},
+	}
+}
+
+func hostForgetCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:     "forget UUID|NAME",
+		Aliases: []string{"rm"},
+		Short:   "Forget a host that is gone for good",
+		Long: `forget removes a host's record and its resource provider. A host that is alive or has
+instances is not forgotten, except with --force: then its instances' names and claims
+are free at once, and the host removes them should it ever return. An agent that still
+runs has to be started anew to offer its host again.`,
+		Args:              count(1, 1),
+		ValidArgsFunction: completeHosts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return operate(cmd, func(ctx context.Context, _ *client, o *operator.Operator) error {
+				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+				defer cancel()
+				h, err := o.Forget(ctx, args[0], force)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "host %s is forgotten", h.Name)
+				if h.Count > 0 {
+					fmt.Fprintf(cmd.ErrOrStderr(), ", and %d instances with it", h.Count)
+				}
+				fmt.Fprintln(cmd.ErrOrStderr())
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "forget it although it is alive or has instances, and bury those")
+	return cmd
+}

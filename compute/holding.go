@@ -1,0 +1,86 @@
+package compute
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+
+	"croft"
+	"croft/internal/books"
+)
+
+// Holding is what this host has of the installation's: guests, and directories with
+// disks.
+func (a *Agent) Holding(ctx context.Context) (books.Holding, error) {
+	domains, err := a.Hypervisor.List(ctx)
+	if err != nil {
+		return books.Holding{}, err
+	}
+	h := books.Holding{Guests: []books.Guest{}, Directories: []croft.InstanceID{}}
+	owned := map[croft.InstanceID]bool{}
+	for _, d := range domains {
+		owned[d.ID] = d.Partition != a.Partition // another installation's, its disks too
+		if d.Partition == a.Partition {
+			h.Guests = append(h.Guests, books.Guest{Instance: d.ID, Generation: d.Generation, Running: d.Power != PowerOff})
+		}
+	}
+	entries, err := os.ReadDir(a.Dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return h, err
+	}
+	for _, e := range entries {
+		id, err := croft.ParseInstanceID(e.Name())
+		if err == nil && e.IsDir() && !owned[id] {
+			h.Directories = append(h.Directories, id)
+		}
+	}
+	return h, nil
+}
+
+// RemoveFiles removes a directory with disks that belong to nobody. Conflict: they
+// belong to somebody.
+func (a *Agent) RemoveFiles(ctx context.Context, id croft.InstanceID) error {
+	owned := croft.Errorf(croft.Conflict, "the files of instance %s on host %s belong to somebody; they stay", id, a.Host.Name)
+	_, err := a.Records.Instance(ctx, id)
+	if err == nil {
+		return owned
+	}
+	if !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	want, have, err := a.read(ctx, id, &memory{})
+	switch {
+	case err != nil:
+		return err
+	case want != nil || have.Domain != nil:
+		return owned
+	}
+	a.Log.Info("acting", "instance", id, "host", a.Host.ID, "op", string(OpClean), "reason", "an operator has it removed, since it belongs to nobody")
+	return a.clean(id)
+}
+
+func (api *API) holding(w http.ResponseWriter, r *http.Request) {
+	h, err := api.Agent.Holding(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), croft.HTTPStatus(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(h); err != nil && r.Context().Err() == nil {
+		api.Agent.Log.Warn("what the host has could not be sent", "host", api.Agent.Host.ID, "err", err)
+	}
+}
+
+func (api *API) removeFiles(w http.ResponseWriter, r *http.Request) {
+	id, err := croft.ParseInstanceID(r.PathValue("id"))
+	if err == nil {
+		err = api.Agent.RemoveFiles(r.Context(), id)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), croft.HTTPStatus(err))
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}

@@ -1,0 +1,107 @@
+package compute
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"croft"
+	"croft/internal/books"
+)
+
+// problemKind orders what may be wrong with a host; of each there is at most one.
+type problemKind int
+
+const (
+	problemName   problemKind = iota // another host has its name
+	problemShrunk                    // less is offered than is claimed
+	problemGuests                    // there are guests here that are not the host's
+	problemKinds
+)
+
+// setProblem notes what is wrong with the host, for its record; nothing where that is over.
+func (a *Agent) setProblem(kind problemKind, sentence string) (changed bool) {
+	a.introducing.Lock()
+	defer a.introducing.Unlock()
+	changed = a.problems[kind] != sentence
+	a.problems[kind] = sentence
+	return changed
+}
+
+// introduce writes the host's record. A new name is told, and the old one kept in it.
+func (a *Agent) introduce(ctx context.Context) error {
+	a.introducing.Lock()
+	defer a.introducing.Unlock()
+	hosts, err := a.Registry.Hosts(ctx, a.Host.ID)
+	if err != nil {
+		return err
+	}
+	me := a.Host
+	if before, known := hosts[me.ID]; known {
+		me.FormerName = before.FormerName
+		if before.Name != me.Name {
+			me.FormerName = before.Name
+			a.Log.Warn("the host has a new name; by its UUID it is the same", "host", me.ID, "name", me.Name, "former", before.Name)
+		}
+	}
+	for _, problem := range a.problems {
+		if problem != "" {
+			me.Problems = append(me.Problems, problem)
+		}
+	}
+	return a.Registry.PutHost(ctx, me)
+}
+
+// examine finds what is wrong with the host as a whole, says so in the log once, and
+// in the host's record for as long as it lasts.
+func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.Resources, strays []books.Difference) error {
+	shrunk, strange := a.shrunk(claims), strangers(strays)
+	changed := a.setProblem(problemShrunk, shrunk)
+	if changed && shrunk != "" {
+		a.Log.Warn("the host offers less than is claimed; its guests are left alone", "host", a.Host.ID, "reason", shrunk)
+	}
+	if a.setProblem(problemGuests, strange) {
+		changed = true
+		if strange != "" {
+			a.Log.Warn("guests here are not this host's; they are left alone", "host", a.Host.ID, "reason", strange)
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return a.introduce(ctx)
+}
+
+// shrunk says of which classes more is claimed than the host offers.
+func (a *Agent) shrunk(claims map[croft.InstanceID]croft.Resources) string {
+	used := croft.Resources{}
+	for _, claim := range claims {
+		for class, amount := range claim {
+			used[class] += amount
+		}
+	}
+	var short []string
+	for class, amount := range used {
+		if capacity := a.Provider.Inventories[class].Capacity(); amount > capacity {
+			short = append(short, fmt.Sprintf("%d of %s are claimed and %d offered", amount, class, capacity))
+		}
+	}
+	if len(short) == 0 {
+		return ""
+	}
+	slices.Sort(short)
+	return "it has become smaller than its use: " + strings.Join(short, ", ") + "; nothing new comes here until that is less, and its guests stay as they are"
+}
+
+// strangers says which guests here belong to nobody, or to another host.
+func strangers(strays []books.Difference) string {
+	if len(strays) == 0 {
+		return ""
+	}
+	sentence := fmt.Sprintf("%s: %s", strays[0].Instance, strays[0].Cause)
+	if len(strays) > 1 {
+		sentence += fmt.Sprintf(" (and %d more)", len(strays)-1)
+	}
+	return sentence
+}

@@ -1,0 +1,124 @@
+package etcdstore
+
+import (
+	"context"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/internal/books"
+)
+
+// Books implements compute.Records and operator.Ledger: all of it in one transaction.
+func (s *Store) Books(ctx context.Context) (books.Books, error) {
+	prefixes := []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained(), s.keys.allTwins(), s.keys.sessions(), s.keys.names()}
+	var ops []clientv3.Op
+	for _, prefix := range prefixes {
+		ops = append(ops, clientv3.OpGet(prefix, clientv3.WithPrefix()))
+	}
+	got, err := s.etcd.Txn(ctx).Then(ops...).Commit()
+	if err != nil {
+		return books.Books{}, s.wrap(err, "read the books")
+	}
+	j := s.newJoiner()
+	for _, r := range got.Responses[:7] {
+		j.addAll(r.GetResponseRange().Kvs)
+	}
+	b, err := j.books()
+	b.Sessions = map[string]bool{}
+	for _, kv := range got.Responses[7].GetResponseRange().Kvs {
+		b.Sessions[last(kv.Key)] = true
+	}
+	for _, kv := range got.Responses[8].GetResponseRange().Kvs {
+		b.Names = append(b.Names, s.nameOf(kv))
+	}
+	return b, err
+}
+
+func (s *Store) nameOf(kv *mvccpb.KeyValue) books.Name {
+	project, name, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), s.keys.names()), "/")
+	return books.Name{Project: croft.Project(project), Name: name, Instance: croft.InstanceID(kv.Value), Revision: kv.ModRevision}
+}
+
+// HostBooks implements compute.Records.
+func (s *Store) HostBooks(ctx context.Context, host croft.HostID, more ...croft.InstanceID) (books.Books, error) {
+	got, err := s.etcd.Txn(ctx).Then(
+		clientv3.OpGet(s.keys.orders(host), clientv3.WithPrefix()),
+		clientv3.OpGet(s.keys.observedOn(host), clientv3.WithPrefix()),
+	).Commit()
+	if err != nil {
+		return books.Books{}, s.wrap(err, "read the books of host %s", host)
+	}
+	j := s.newJoiner()
+	ids := map[croft.InstanceID]bool{}
+	for _, r := range got.Responses {
+		for _, kv := range r.GetResponseRange().Kvs {
+			ids[croft.InstanceID(last(kv.Key))] = true
+		}
+		j.addAll(r.GetResponseRange().Kvs)
+	}
+	for _, id := range more {
+		ids[id] = true
+	}
+	var records, hosts []string
+	for id := range ids {
+		records = append(records, s.keys.instance(id))
+	}
+	if err := s.addEach(ctx, j, records); err != nil {
+		return books.Books{}, err
+	}
+	for _, inst := range j.instances {
+		if inst.Host != host && inst.Host != "" {
+			hosts = append(hosts, s.keys.host(inst.Host))
+		}
+	}
+	if err := s.addEach(ctx, j, append(hosts, s.keys.host(host))); err != nil {
+		return books.Books{}, err
+	}
+	b, err := j.books()
+	b.Only = host
+	return b, err
+}
+
+// addEach reads keys into a joiner.
+func (s *Store) addEach(ctx context.Context, j *joiner, keys []string) error {
+	for len(keys) > 0 {
+		n := min(len(keys), maxTxnOps)
+		var ops []clientv3.Op
+		for _, key := range keys[:n] {
+			ops = append(ops, clientv3.OpGet(key))
+		}
+		got, err := s.etcd.Txn(ctx).Then(ops...).Commit()
+		if err != nil {
+			return s.wrap(err, "read the books")
+		}
+		for _, r := range got.Responses {
+			j.addAll(r.GetResponseRange().Kvs)
+		}
+		keys = keys[n:]
+	}
+	return nil
+}
+
+// books is what was added, without what Placement and hosts have.
+func (j *joiner) books() (books.Books, error) {
+	if _, err := j.join(); err != nil {
+		return books.Books{}, err
+	}
+	b := books.Books{
+		Hosts: j.hosts, Instances: map[croft.InstanceID]croft.Instance{},
+		Claims: map[croft.HostID]map[croft.InstanceID]croft.Resources{}, Holdings: map[croft.HostID]books.Holding{},
+	}
+	for _, inst := range j.instances {
+		b.Instances[inst.ID] = inst
+	}
+	for _, o := range j.orders {
+		b.Orders = append(b.Orders, o)
+	}
+	for _, o := range j.observed {
+		b.Observations = append(b.Observations, o)
+	}
+	return b, nil
+}

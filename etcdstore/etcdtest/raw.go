@@ -1,0 +1,33 @@
+package etcdtest
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// Put writes a key of a partition past the store, as nobody should. The key is what
+// follows the partition's.
+func Put(ctx context.Context, endpoint string, p croft.PartitionID, key, value string) error {
+	return raw(ctx, endpoint, clientv3.OpPut("/croft/"+string(p)+"/"+key, value))
+}
+
+// Delete removes a key of a partition past the store.
+func Delete(ctx context.Context, endpoint string, p croft.PartitionID, key string) error {
+	return raw(ctx, endpoint, clientv3.OpDelete("/croft/"+string(p)+"/"+key))
+}
+
+func raw(ctx context.Context, endpoint string, op clientv3.Op) error {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Context: ctx})
+	if err != nil {
+		return fmt.Errorf("reach etcd: %w", err)
+	}
+	defer client.Close()
+	if _, err := client.Do(ctx, op); err != nil {
+		return fmt.Errorf("change etcd: %w", err)
+	}
+	return nil
+}

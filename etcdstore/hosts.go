@@ -1,0 +1,137 @@
+package etcdstore
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/internal/books"
+)
+
+// Drain implements operator.Hosts.
+func (s *Store) Drain(ctx context.Context, host croft.HostID) error {
+	key := s.keys.drained(host)
+	_, err := s.etcd.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, time.Now().UTC().Format(time.RFC3339))).Commit()
+	return s.wrapped(err, "drain the host")
+}
+
+// Enable implements operator.Hosts.
+func (s *Store) Enable(ctx context.Context, host croft.HostID) error {
+	_, err := s.etcd.Delete(ctx, s.keys.drained(host))
+	return s.wrapped(err, "enable the host")
+}
+
+// ForgetHost implements operator.Hosts. Tombstones stay; observations and what else
+// is the host's goes, the record last.
+func (s *Store) ForgetHost(ctx context.Context, host croft.HostID) error {
+	b, err := s.HostBooks(ctx, host)
+	if err != nil {
+		return err
+	}
+	for _, o := range b.Orders {
+		if o.Want == croft.WantGone {
+			continue
+		}
+		if inst, exists := b.Instances[o.Instance]; exists && inst.Host == host {
+			return croft.Errorf(croft.Conflict, "instance %s is on the host", inst.Name)
+		}
+		if err := s.dropOrder(ctx, o); err != nil {
+			return err
+		}
+	}
+	_, err = s.etcd.Txn(ctx).Then(
+		clientv3.OpDelete(s.keys.observedOn(host), clientv3.WithPrefix()),
+		clientv3.OpDelete(s.keys.twins(host), clientv3.WithPrefix()),
+		clientv3.OpDelete(s.keys.drained(host)),
+		clientv3.OpDelete(s.keys.seen(host)),
+		clientv3.OpDelete(s.keys.host(host)),
+	).Commit()
+	return s.wrapped(err, "remove the host's record")
+}
+
+// dropOrder removes an order that has no instance, and what was observed for it.
+func (s *Store) dropOrder(ctx context.Context, o croft.Order) error {
+	_, err := s.etcd.Txn(ctx).
+		If(unchanged(s.keys.order(o.Host, o.Instance), o.Revision), absent(s.keys.instance(o.Instance))).
+		Then(clientv3.OpDelete(s.keys.order(o.Host, o.Instance)), clientv3.OpDelete(s.keys.observed(o.Host, o.Instance))).
+		Commit()
+	return s.wrapped(err, "remove an order")
+}
+
+// Drop implements operator.Ledger and compute.Records. Each removal compares what
+// makes it right, and is done already where that no longer holds.
+func (s *Store) Drop(ctx context.Context, d books.Difference) error {
+	switch d.Kind {
+	case books.LostName:
+		name := s.keys.name(d.Project, d.Name)
+		_, err := s.etcd.Txn(ctx).If(unchanged(name, d.Revision)).Then(clientv3.OpDelete(name)).Commit()
+		return s.wrapped(err, "remove a name")
+	case books.LostOrder:
+		return s.dropOrder(ctx, croft.Order{Host: d.Host, Instance: d.Instance, Revision: d.Revision})
+	case books.LostObservation:
+		_, err := s.etcd.Txn(ctx).If(absent(s.keys.order(d.Host, d.Instance))).
+			Then(clientv3.OpDelete(s.keys.observed(d.Host, d.Instance))).Commit()
+		return s.wrapped(err, "remove an observation")
+	}
+	return croft.Errorf(croft.Invalid, "%s is not mended by removing anything", d.Kind)
+}
+
+// PutName implements operator.Ledger. Conflict: another instance has the name.
+func (s *Store) PutName(ctx context.Context, inst croft.Instance) error {
+	name := s.keys.name(inst.Project, inst.Name)
+	done, err := s.etcd.Txn(ctx).If(absent(name), exists(s.keys.instance(inst.ID))).
+		Then(clientv3.OpPut(name, string(inst.ID))).Commit()
+	if err == nil && !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "the name %s is taken by another instance", inst.Name)
+	}
+	return s.wrapped(err, "write a name")
+}
+
+// SetMoving implements operator.Moves.
+func (s *Store) SetMoving(ctx context.Context, inst croft.Instance, to croft.HostID) (croft.Instance, error) {
+	next := inst
+	next.Moving = to
+	done, err := s.etcd.Txn(ctx).If(unchanged(s.keys.instance(inst.ID), inst.Revision)).
+		Then(clientv3.OpPut(s.keys.instance(inst.ID), encode(next))).Commit()
+	if err != nil {
+		return inst, s.wrap(err, "write the record of instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+	}
+	next.Revision = done.Header.Revision
+	return next, nil
+}
+
+// Relocate implements operator.Moves.
+func (s *Store) Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error) {
+	next := inst
+	next.Host, next.Moving, next.MovedFrom, next.Generation = order.Host, "", inst.Host, order.Generation
+	ops := append(s.leave(inst), s.join(next)...)
+	done, err := s.etcd.Txn(ctx).
+		If(
+			unchanged(s.keys.instance(inst.ID), inst.Revision),
+			exists(s.keys.alive(order.Host)),
+			absent(s.keys.drained(order.Host)),
+			absent(s.keys.order(order.Host, inst.ID)),
+		).
+		Then(append(ops,
+			clientv3.OpPut(s.keys.instance(inst.ID), encode(next)),
+			clientv3.OpPut(s.keys.order(inst.Host, inst.ID), encode(tombstone)),
+			clientv3.OpPut(s.keys.order(order.Host, inst.ID), encode(order)),
+		)...).
+		Else(clientv3.OpGet(s.keys.instance(inst.ID))).Commit()
+	if err != nil {
+		return inst, s.wrap(err, "write the orders that move instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		if record := done.Responses[0].GetResponseRange().Kvs; len(record) == 0 || record[0].ModRevision != inst.Revision {
+			return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being moved", inst.ID)
+		}
+		return inst, croft.Errorf(croft.Unavailable, "host %s is silent, drained, or still removes an older instance of this UUID", order.Host)
+	}
+	next.Revision = done.Header.Revision
+	return next, nil
+}

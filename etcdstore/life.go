@@ -1,0 +1,232 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// storedHost is a host's record as it is kept: with its token, without what is
+// derived from other keys.
+type storedHost struct {
+	croft.Host
+	Token string `json:"token,omitempty"`
+}
+
+// PutHost implements compute.Registry.
+func (s *Store) PutHost(ctx context.Context, h croft.Host) error {
+	h.Alive, h.Drained, h.Seen = false, false, time.Time{}
+	if _, err := s.etcd.Put(ctx, s.keys.host(h.ID), encode(storedHost{h, h.Token})); err != nil {
+		return s.wrap(err, "write the record of host %s", h.ID)
+	}
+	return nil
+}
+
+// seenEvery is how often an agent notes that it lives, for whoever asks later since
+// when it does not.
+const seenEvery = time.Minute
+
+// offerTime is how long an agent that may not have the seat leaves it to others
+// before it asks again; shorter than a lease.
+const offerTime = 5 * time.Second
+
+// StayAlive makes a host alive at once, while ctx lives, and returns only then: Serve
+// for whoever has no rivals.
+func (s *Store) StayAlive(ctx context.Context, host croft.HostID) error {
+	known := make(chan struct{})
+	close(known)
+	return s.Serve(ctx, croft.Agent{Host: host}, known, func(*croft.Agent) bool { return true })
+}
+
+// Serve implements compute.Registry.
+func (s *Store) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(rival *croft.Agent) bool) error {
+	for {
+		id := s.serveOnce(ctx, me, known, seated)
+		if ctx.Err() != nil {
+			s.leaveSeat(ctx, me.Host, id)
+			return ctx.Err()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(watchRetry):
+		}
+	}
+}
+
+// leaveSeat ends the host's life at once; where etcd does not answer, it runs out by
+// itself.
+func (s *Store) leaveSeat(ctx context.Context, host croft.HostID, id clientv3.LeaseID) {
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if id == 0 {
+		return
+	}
+	_ = s.noteSeen(end, host, id)
+	_, _ = s.etcd.Revoke(end, id)
+}
+
+// noteSeen stores that the host's agent lives now, if it does. An error costs only
+// accuracy.
+func (s *Store) noteSeen(ctx context.Context, host croft.HostID, id clientv3.LeaseID) error {
+	alive := clientv3.Compare(clientv3.LeaseValue(s.keys.alive(host)), "=", id)
+	_, err := s.etcd.Txn(ctx).If(alive).Then(clientv3.OpPut(s.keys.seen(host), now())).Commit()
+	return err
+}
+
+func now() string { return time.Now().UTC().Format(time.RFC3339) }
+
+// serveOnce takes a lease, and under it the host's seat; it holds both until the lease is
+// lost or ctx ends. Where another agent sits there it stands by until that one left.
+func (s *Store) serveOnce(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(*croft.Agent) bool) clientv3.LeaseID {
+	lease, err := s.etcd.Grant(ctx, leaseTTL)
+	if err != nil {
+		return 0
+	}
+	holding, cancel := context.WithCancel(ctx)
+	defer cancel()
+	beats, err := s.etcd.KeepAlive(holding, lease.ID)
+	if err != nil {
+		return lease.ID
+	}
+	rival, revision, err := s.takeSeat(ctx, lease.ID, me)
+	switch {
+	case err != nil:
+		return lease.ID
+	case rival != nil:
+		seated(rival)
+		s.awaitSeat(ctx, me.Host, revision)
+		s.standDown(ctx, lease.ID)
+		return 0
+	}
+	if !seated(nil) {
+		s.offerSeat(ctx, lease.ID, me)
+		s.standDown(ctx, lease.ID)
+		return 0
+	}
+	s.live(ctx, me.Host, lease.ID, known, beats)
+	return lease.ID
+}
+
+// takeSeat puts me into the host's seat, if that is free or of the same place. Where
+// a rival has it, it leaves a note of me for people, and returns that one and a revision to watch from.
+func (s *Store) takeSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) (rival *croft.Agent, revision int64, err error) {
+	key := s.keys.agent(me.Host)
+	got, err := s.etcd.Get(ctx, key)
+	if err != nil {
+		return nil, 0, err
+	}
+	free := absent(key)
+	if len(got.Kvs) > 0 {
+		var there croft.Agent
+		if err := s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &there); err != nil {
+			return nil, 0, err
+		}
+		if there.Place != me.Place {
+			_, err = s.etcd.Do(ctx, s.noteTwin(lease, me))
+			return &there, got.Header.Revision + 1, err
+		}
+		free = unchanged(key, got.Kvs[0].ModRevision)
+	}
+	done, err := s.etcd.Txn(ctx).If(free).Then(clientv3.OpPut(key, encode(me), clientv3.WithLease(lease))).Commit()
+	if err == nil && !done.Succeeded {
+		err = errors.New("somebody else was faster")
+	}
+	return nil, 0, err
+}
+
+// noteTwin tells people of an agent that has the host's UUID and not its seat.
+func (s *Store) noteTwin(lease clientv3.LeaseID, me croft.Agent) clientv3.Op {
+	note := s.keys.twins(me.Host) + uuid.NewSHA1(uuid.Nil, []byte(me.Place)).String()
+	return clientv3.OpPut(note, encode(me), clientv3.WithLease(lease))
+}
+
+// offerSeat leaves the seat to an agent that has more right to it, for a while.
+func (s *Store) offerSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) {
+	mine := clientv3.Compare(clientv3.LeaseValue(s.keys.agent(me.Host)), "=", lease)
+	if _, err := s.etcd.Txn(ctx).If(mine).Then(clientv3.OpDelete(s.keys.agent(me.Host)), s.noteTwin(lease, me)).Commit(); err != nil {
+		return // the lease runs out
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(offerTime):
+	}
+}
+
+// awaitSeat returns when the seat changed hands since the revision, or the watch broke.
+func (s *Store) awaitSeat(ctx context.Context, host croft.HostID, from int64) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	for answer := range s.etcd.Watch(ctx, s.keys.agent(host), clientv3.WithRev(from)) {
+		if answer.Err() != nil {
+			return
+		}
+		for _, event := range answer.Events {
+			if event.Type == clientv3.EventTypeDelete {
+				return
+			}
+		}
+	}
+}
+
+// standDown gives a lease back, so that the next round begins with a fresh one.
+func (s *Store) standDown(ctx context.Context, id clientv3.LeaseID) {
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_, _ = s.etcd.Revoke(end, id)
+}
+
+// live says that the host is alive, once it is known, for as long as the lease lives.
+func (s *Store) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID, known <-chan struct{}, beats <-chan *clientv3.LeaseKeepAliveResponse) {
+	tick := time.NewTicker(seenEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-known:
+			if _, err := s.etcd.Put(ctx, s.keys.alive(host), now(), clientv3.WithLease(id)); err != nil {
+				return
+			}
+			_ = s.noteSeen(ctx, host, id)
+			known = nil
+		case <-tick.C:
+			_ = s.noteSeen(ctx, host, id)
+		case _, alive := <-beats:
+			if !alive {
+				return
+			}
+		}
+	}
+}
+
+// TakeTurn implements compute.Records: a key that nobody renews is the turn.
+func (s *Store) TakeTurn(ctx context.Context, length time.Duration) (bool, error) {
+	got, err := s.etcd.Get(ctx, s.keys.turn(), clientv3.WithKeysOnly())
+	if err != nil || len(got.Kvs) > 0 {
+		return false, s.wrapped(err, "look whose turn it is")
+	}
+	lease, err := s.etcd.Grant(ctx, max(1, int64(length/time.Second)))
+	if err != nil {
+		return false, s.wrap(err, "take the turn")
+	}
+	done, err := s.etcd.Txn(ctx).If(absent(s.keys.turn())).
+		Then(clientv3.OpPut(s.keys.turn(), "", clientv3.WithLease(lease.ID))).Commit()
+	if err != nil {
+		return false, s.wrap(err, "take the turn")
+	}
+	if !done.Succeeded {
+		s.standDown(ctx, lease.ID)
+	}
+	return done.Succeeded, nil
+}
+
+// wrapped is wrap where there may be no error.
+func (s *Store) wrapped(err error, what string) error {
+	if err == nil {
+		return nil
+	}
+	return s.wrap(err, "%s", what)
+}

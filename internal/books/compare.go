@@ -1,0 +1,241 @@
+package books
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"croft"
+)
+
+type place struct {
+	host     croft.HostID
+	instance croft.InstanceID
+}
+
+// comparison is one run of Compare.
+type comparison struct {
+	Books
+	orders map[place]croft.Order
+	found  []Difference
+}
+
+// Compare returns every difference, those of one host together.
+func Compare(b Books) []Difference {
+	c := &comparison{Books: b, orders: map[place]croft.Order{}}
+	for _, o := range b.Orders {
+		c.orders[place{o.Host, o.Instance}] = o
+	}
+	names := map[Name]bool{}
+	if b.Only == "" {
+		names = c.checkNames()
+	}
+	for id, inst := range b.Instances {
+		if b.Only == "" && !names[Name{Project: inst.Project, Name: inst.Name, Instance: id}] {
+			c.report(inst, Difference{Kind: MissingName, Cause: "its name is not in the directory, so that it is found by UUID alone", Mendable: true})
+		}
+		if b.Only == "" || inst.Host == b.Only {
+			c.checkInstance(inst)
+		}
+	}
+	for _, o := range b.Orders {
+		c.checkOrder(o)
+	}
+	for _, o := range b.Observations {
+		_, ordered := c.orders[place{o.Host, o.Instance}]
+		if inst, exists := c.Instances[o.Instance]; !ordered && !(exists && inst.Host == o.Host) { // else it is the order that is missing
+			c.add(Difference{Kind: LostObservation, Host: o.Host, Instance: o.Instance, Mendable: true,
+				Cause: "an observation is left of an order that is no more"})
+		}
+	}
+	for host := range b.Claims {
+		c.checkClaims(host)
+	}
+	for host := range b.Holdings {
+		c.checkHolding(host)
+	}
+	for id, host := range b.Hosts {
+		for _, problem := range host.Problems {
+			c.add(Difference{Kind: HostProblem, Host: id, Name: problem, Cause: problem})
+		}
+	}
+	slices.SortFunc(c.found, func(a, b Difference) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return c.found
+}
+
+func (c *comparison) add(d Difference) {
+	if d.Host != "" {
+		d.HostName = c.name(d.Host)
+	}
+	c.found = append(c.found, d)
+}
+
+// report adds a difference of an instance that there is.
+func (c *comparison) report(inst croft.Instance, d Difference) {
+	d.Host, d.Instance, d.Project, d.Name, d.Revision = cmp.Or(d.Host, inst.Host), inst.ID, inst.Project, inst.Name, inst.Revision
+	c.add(d)
+}
+
+// checkNames returns which instances are found by their names.
+func (c *comparison) checkNames() map[Name]bool {
+	found := map[Name]bool{}
+	for _, n := range c.Names {
+		inst, exists := c.Instances[n.Instance]
+		if exists && inst.Project == n.Project && inst.Name == n.Name {
+			found[Name{Project: n.Project, Name: n.Name, Instance: n.Instance}] = true
+			continue
+		}
+		c.add(Difference{Kind: LostName, Instance: n.Instance, Project: n.Project, Name: n.Name, Mendable: true, Revision: n.Revision,
+			Cause: "the name is taken by an instance that is no more, so that nobody can have it"})
+	}
+	return found
+}
+
+func (c *comparison) checkInstance(inst croft.Instance) {
+	if inst.State == croft.StateScheduling {
+		if !c.Sessions[inst.Session] {
+			c.report(inst, Difference{Kind: AbandonedRequest, Mendable: true, Cause: "its scheduler died between the request and the order"})
+		}
+		return
+	}
+	if inst.Moving != "" {
+		c.report(inst, Difference{Kind: UnfinishedMove, Mendable: true, Cause: fmt.Sprintf("whoever was moving it to host %s died, or was interrupted", c.name(inst.Moving))})
+		return
+	}
+	if _, known := c.Hosts[inst.Host]; !known && c.Hosts != nil {
+		c.report(inst, Difference{Kind: UnknownHost, Cause: "it is on record for a host that is not on record itself", Advice: "schedule destroy --force frees its name and its claim"})
+		return
+	}
+	order, ordered := c.orders[place{inst.Host, inst.ID}]
+	if !ordered {
+		c.report(inst, Difference{Kind: MissingOrder, Mendable: true, Cause: "its host has no order about it, and so does nothing for it"})
+		return
+	}
+	if order.Want != croft.WantGone {
+		c.checkClaim(inst)
+		c.checkGuest(inst, order)
+	}
+}
+
+// checkClaim compares the claim on the instance's own host. What hosts share, such as
+// a pool of storage, is claimed elsewhere.
+func (c *comparison) checkClaim(inst croft.Instance) {
+	claims, read := c.Claims[inst.Host]
+	if !read {
+		return
+	}
+	claim, has := claims[inst.ID]
+	if !has {
+		c.report(inst, Difference{Kind: MissingClaim, Mendable: true,
+			Cause: "it claims nothing on its host, whose room can be given to others: somebody removed its allocations, or Placement was restored from an older copy"})
+		return
+	}
+	for class, amount := range claim {
+		if amount != inst.Spec.Resources[class] {
+			c.report(inst, Difference{Kind: WrongClaim, Cause: fmt.Sprintf("it claims %s and was made with %s: somebody changed its allocations", claim, inst.Spec.Resources),
+				Advice: "give the consumer the allocations that it was made with, through the Placement API"})
+			return
+		}
+	}
+}
+
+// checkGuest looks for the domain that was seen for the newest order.
+func (c *comparison) checkGuest(inst croft.Instance, order croft.Order) {
+	holding, asked := c.Holdings[inst.Host]
+	if !asked || holding.Guest(inst.ID) != nil {
+		return
+	}
+	for _, o := range c.Observations {
+		if o.Host == inst.Host && o.Instance == inst.ID && o.Generation == order.Generation && (o.State == croft.StateRunning || o.State == croft.StateStopped) {
+			c.report(inst, Difference{Kind: MissingGuest, Cause: fmt.Sprintf("its domain was seen %s and is not there: somebody removed it past croft", o.State),
+				Advice: "its host makes it anew from the image within a minute; what its disk held is with whoever removed it"})
+		}
+	}
+}
+
+func (c *comparison) checkOrder(o croft.Order) {
+	inst, exists := c.Instances[o.Instance]
+	holding, asked := c.Holdings[o.Host]
+	host := c.Hosts[o.Host]
+	d := Difference{Host: o.Host, Instance: o.Instance, Project: o.Project, Name: o.Name, Revision: o.Revision}
+	switch {
+	case o.Want == croft.WantGone && (!exists || inst.Host != o.Host || inst.State == croft.StateDestroying):
+		if host.Alive {
+			d.Kind, d.Cause = UndoneOrder, "its host is to remove it and has not done so yet"
+			d.Advice = "the host's log says what is in the way; `croft doctor` there may too"
+			c.add(d)
+		}
+	case !exists:
+		d.Kind, d.Cause = LostOrder, "an order is left of an instance that is no more: its record was removed past croft, or etcd was restored from an older copy"
+		if d.Mendable = !asked || holding.Guest(o.Instance) == nil; !d.Mendable {
+			d.Cause += "; its guest is there"
+			d.Advice = "nothing is removed that runs: look at the guest on its host with virsh, and undefine it there if nobody misses it"
+		}
+		c.add(d)
+	case inst.Host != o.Host && inst.State != croft.StateScheduling:
+		d.Kind, d.Cause = StrayOrder, fmt.Sprintf("host %s has an order about it, while it belongs to host %s", c.name(o.Host), c.name(inst.Host))
+		d.Advice = "destroy it and ask for it anew, or remove the order from etcd, before two hosts run it"
+		c.add(d)
+	}
+}
+
+func (c *comparison) checkClaims(host croft.HostID) {
+	for id := range c.Claims[host] {
+		inst, exists := c.Instances[id]
+		order, ordered := c.orders[place{host, id}]
+		switch {
+		case exists && (inst.State == croft.StateScheduling || inst.Host == host || inst.Moving != ""):
+		case exists:
+			c.report(inst, Difference{Kind: StrayClaim, Host: host, Cause: fmt.Sprintf("it claims from host %s and belongs to host %s", c.name(host), c.name(inst.Host)),
+				Advice: "give the consumer allocations on its own host, through the Placement API"})
+		case ordered && order.Want == croft.WantGone: // it goes with the tombstone
+		default:
+			d := Difference{Kind: LeakedClaim, Host: host, Instance: id, Mendable: c.Holdings[host].Guest(id) == nil,
+				Cause: "a claim is left of an instance that is no more, and keeps its room from others: its scheduler died, or it was removed past croft"}
+			if !d.Mendable {
+				d.Cause = "a guest that is not on record has a claim"
+				d.Advice = "nothing is freed that runs: look at the guest on its host with virsh, and undefine it there if nobody misses it"
+			}
+			c.add(d)
+		}
+	}
+}
+
+func (c *comparison) checkHolding(host croft.HostID) {
+	holding := c.Holdings[host]
+	for _, g := range holding.Guests {
+		if _, ordered := c.orders[place{host, g.Instance}]; ordered {
+			continue
+		}
+		d := Difference{Kind: StrayGuest, Host: host, Instance: g.Instance, Cause: "a guest that nobody has on record",
+			Advice: "nothing is removed without a tombstone: look at it with virsh, and undefine it there if nobody misses it"}
+		inst, exists := c.Instances[g.Instance]
+		if exists && inst.Host == host {
+			continue // it is the order that is missing
+		}
+		if exists {
+			d.Project, d.Name = inst.Project, inst.Name
+			d.Cause = fmt.Sprintf("a guest of an instance that belongs to host %s: this machine was that host before it lost its state directory, or a copy of its disks was made", c.name(inst.Host))
+			d.Advice = fmt.Sprintf("give this machine that host's host-id back, or destroy the instance and `croft host forget %s`", c.name(inst.Host))
+		}
+		c.add(d)
+	}
+	for _, id := range holding.Directories {
+		_, ordered := c.orders[place{host, id}]
+		inst, exists := c.Instances[id]
+		if !ordered && holding.Guest(id) == nil && !(exists && inst.Host == host) {
+			c.add(Difference{Kind: StrayFiles, Host: host, Instance: id, Mendable: !exists,
+				Cause: "a directory with disks that belong to no guest and no instance here"})
+		}
+	}
+}
+
+// name is what people call a host.
+func (c *comparison) name(id croft.HostID) string {
+	if h, known := c.Hosts[id]; known {
+		return h.Name
+	}
+	return string(id)
+}

@@ -1,0 +1,243 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"croft"
+)
+
+// Host is a host with what it has to do.
+type Host struct {
+	croft.Host
+	Instances []croft.Status                `json:"-"`
+	Count     int                           `json:"instances"`
+	Offered   map[croft.ResourceClass]int64 `json:"offered"` // what may be claimed in all
+	Claimed   map[croft.ResourceClass]int64 `json:"claimed"`
+	Traits    []croft.Trait                 `json:"traits,omitempty"`
+}
+
+// State says in a word how a host is.
+func (h Host) State() string {
+	switch {
+	case !h.Alive:
+		return "silent"
+	case h.Drained:
+		return "drained"
+	}
+	return "ready"
+}
+
+// List returns all hosts by name. Of claims there is what Placement answers: where it
+// does not, they are missing and err says why, beside the hosts.
+func (o *Operator) List(ctx context.Context) ([]Host, error) {
+	known, err := o.Hosts.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	instances, err := o.Records.List(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	providers, noClaims := o.Claims.Providers(ctx)
+	var all []Host
+	for _, h := range known {
+		all = append(all, Host{Host: h})
+	}
+	for i := range all {
+		all[i].fill(instances, providers)
+	}
+	slices.SortFunc(all, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	shareNames(all)
+	return all, noClaims
+}
+
+func (h *Host) fill(instances []croft.Status, providers []croft.Provider) {
+	for _, st := range instances {
+		if st.Instance.Host == h.ID {
+			h.Instances = append(h.Instances, st)
+		}
+	}
+	h.Count = len(h.Instances)
+	for _, p := range providers {
+		if p.ID != h.ID {
+			continue
+		}
+		h.Offered, h.Claimed, h.Traits = map[croft.ResourceClass]int64{}, map[croft.ResourceClass]int64{}, p.Traits
+		for class, inv := range p.Inventories {
+			h.Offered[class], h.Claimed[class] = inv.Capacity(), p.Used[class]
+		}
+	}
+}
+
+// shareNames tells of hosts that have one name; they are sorted by it.
+func shareNames(all []Host) {
+	for i := range all {
+		for _, other := range all {
+			if other.Name == all[i].Name && other.ID != all[i].ID {
+				all[i].Problems = append(all[i].Problems, fmt.Sprintf("host %s is called %s too: give one of them another host.name; until then name them by UUID", other.ID, other.Name))
+			}
+		}
+	}
+}
+
+// Find returns the host with this UUID or name, as List does. NotFound; Conflict:
+// several have the name.
+func (o *Operator) Find(ctx context.Context, idOrName string) (Host, error) {
+	all, noClaims := o.List(ctx)
+	if all == nil && noClaims != nil {
+		return Host{}, noClaims
+	}
+	var found []Host
+	id, _ := croft.ParseHostID(idOrName) // not one: then it is a name
+	for _, h := range all {
+		if h.ID == id || h.Name == idOrName {
+			found = append(found, h)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Host{}, croft.Errorf(croft.NotFound, "there is no host %s; `croft host list` shows all", idOrName)
+	case 1:
+		return found[0], noClaims
+	}
+	var ids []string
+	for _, h := range found {
+		ids = append(ids, string(h.ID))
+	}
+	return Host{}, croft.Errorf(croft.Conflict, "%d hosts are called %s: give the UUID, one of %s", len(found), idOrName, strings.Join(ids, ", "))
+}
+
+// find is Find where Placement need not answer.
+func (o *Operator) find(ctx context.Context, idOrName string) (Host, error) {
+	h, err := o.Find(ctx, idOrName)
+	if h.ID != "" {
+		return h, nil
+	}
+	return h, err
+}
+
+// Drain keeps new claims away from a host; what is on it stays.
+func (o *Operator) Drain(ctx context.Context, idOrName string) (Host, error) {
+	h, err := o.find(ctx, idOrName)
+	if err == nil {
+		err = o.Hosts.Drain(ctx, h.ID)
+	}
+	if err != nil {
+		return h, fmt.Errorf("drain host %s: %w", idOrName, err)
+	}
+	return h, nil
+}
+
+// Enable lets new claims come to a host again.
+func (o *Operator) Enable(ctx context.Context, idOrName string) (Host, error) {
+	h, err := o.find(ctx, idOrName)
+	if err == nil {
+		err = o.Hosts.Enable(ctx, h.ID)
+	}
+	if err != nil {
+		return h, fmt.Errorf("enable host %s: %w", idOrName, err)
+	}
+	return h, nil
+}
+
+// Forget removes a host that is gone for good. Conflict: it is alive, or has
+// instances, and force does not say that they are to be buried: their claims and names
+// are free then, and tombstones wait for the host, should it ever return.
+func (o *Operator) Forget(ctx context.Context, idOrName string, force bool) (Host, error) {
+	h, err := o.find(ctx, idOrName)
+	if err == nil {
+		err = o.forget(ctx, h, force)
+	}
+	if err != nil {
+		return h, fmt.Errorf("forget host %s: %w", idOrName, err)
+	}
+	o.Log.Info("host forgotten", "host", h.ID)
+	return h, nil
+}
+
+func (o *Operator) forget(ctx context.Context, h Host, force bool) error {
+	switch {
+	case !force && h.Alive:
+		return croft.Errorf(croft.Conflict, "it is alive; stop its agent first, or add --force")
+	case !force && h.Count > 0:
+		return croft.Errorf(croft.Conflict, "%s on it; destroy or move them first, or bury them with --force", counted(h.Count))
+	}
+	// From here on nobody writes another order for it, so what is buried is all.
+	if err := o.Hosts.Drain(ctx, h.ID); err != nil {
+		return err
+	}
+	if err := o.buryAll(ctx, h.ID, force); err != nil {
+		return err
+	}
+	if err := o.freeClaims(ctx, h.ID); err != nil {
+		return err
+	}
+	if err := o.Claims.RemoveProvider(ctx, h.ID); err != nil {
+		return err
+	}
+	return o.Hosts.ForgetHost(ctx, h.ID)
+}
+
+func counted(n int) string {
+	if n == 1 {
+		return "one instance is"
+	}
+	return fmt.Sprintf("%d instances are", n)
+}
+
+// buryAll ends the instances of a host, as `schedule destroy --force` does.
+func (o *Operator) buryAll(ctx context.Context, host croft.HostID, force bool) error {
+	all, err := o.Records.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, st := range all {
+		inst := st.Instance
+		if inst.Host != host {
+			continue
+		}
+		if !force {
+			return croft.Errorf(croft.Conflict, "instance %s has just come to it; try again", inst.Name)
+		}
+		// The claim first, while there is a record to repeat this by.
+		if err := o.Claims.Release(ctx, inst.ID); err != nil {
+			return err
+		}
+		if err := o.Records.Bury(ctx, inst, o.order(inst, host, croft.WantGone, inst.Generation+1)); err != nil {
+			return fmt.Errorf("bury instance %s: %w", inst.Name, err)
+		}
+		o.Log.Info("instance buried", "instance", inst.ID, "host", host)
+	}
+	return nil
+}
+
+// freeClaims releases what is claimed from a host that has no instances: claims that
+// crashes left. Those of requests under way end by themselves, since no order can
+// follow; Placement keeps the provider until they have.
+func (o *Operator) freeClaims(ctx context.Context, host croft.HostID) error {
+	claims, err := o.Claims.Claims(ctx, host)
+	if errors.Is(err, croft.NotFound) || err == nil && len(claims) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b, err := o.Ledger.Books(ctx)
+	if err != nil {
+		return err
+	}
+	for id := range claims {
+		if _, exists := b.Instances[id]; exists {
+			continue
+		}
+		if err := o.Claims.Release(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"croft"
+)
+
+// candidateLimit is how many places an instance that moves is offered.
+const candidateLimit = 256
+
+// Moved is what became of one instance of a host that is emptied.
+type Moved struct {
+	Instance croft.Instance
+	To       croft.Host // where it is started; no ID: it stays
+	Stays    string     // why
+}
+
+// MoveAll moves the ephemeral instances away from a drained host: each is removed
+// there and made anew from its image elsewhere, with its name, its UUID and all it was
+// asked for with. It returns as soon as that is ordered. The others stay.
+//
+// Whatever dies in the middle: the record says where to, before anything is claimed;
+// the claim goes from the one host to the other at once; one transaction then orders
+// both, and the new host begins when the old one has nothing left. So a move that was
+// begun can be ended by whoever calls MoveAll or mends what an audit finds.
+func (o *Operator) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
+	if !h.Alive {
+		return nil, croft.Errorf(croft.Unavailable,
+			"move what is on host %s: it is silent, so its guests may still run; where it is gone for good, `croft host forget --force %s` frees their names", h.Name, h.Name)
+	}
+	var all []Moved
+	for _, st := range h.Instances {
+		if st.Instance.State == croft.StateDestroying {
+			continue
+		}
+		m := Moved{Instance: st.Instance, Stays: fixed(st.Instance)}
+		if m.Stays == "" {
+			var err error
+			m.To, err = o.move(ctx, st)
+			switch {
+			case errors.Is(err, croft.NoCapacity) || errors.Is(err, croft.Conflict):
+				m.Stays = err.Error()
+			case err != nil:
+				return all, fmt.Errorf("move instance %s: %w", st.Instance.Name, err)
+			}
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// fixed says why an instance cannot be moved.
+func fixed(inst croft.Instance) string {
+	if !inst.Spec.Ephemeral {
+		return "it is not ephemeral: its disk is here"
+	}
+	for _, a := range inst.Spec.Affinities {
+		if !a.Rule.Soft() {
+			return "it is in group " + a.Group + ", whose rule a move might break"
+		}
+	}
+	return ""
+}
+
+// move finds a place for an instance and orders it there.
+func (o *Operator) move(ctx context.Context, st croft.Status) (croft.Host, error) {
+	candidates, err := o.Claims.Candidates(ctx, queryOf(st.Instance), candidateLimit)
+	if err != nil {
+		return croft.Host{}, err
+	}
+	hosts, err := o.Hosts.Hosts(ctx)
+	if err != nil {
+		return croft.Host{}, err
+	}
+	inst := st.Instance
+	for _, c := range o.usable(inst, candidates, hosts) {
+		to := hosts[hostOf(c)]
+		next, err := o.moveTo(ctx, st, inst, c, to.ID)
+		switch {
+		case err == nil:
+			o.Log.Info("instance moves", "instance", inst.ID, "host", inst.Host, "to", to.ID)
+			return to, nil
+		case !errors.Is(err, croft.NoCapacity) && !errors.Is(err, croft.Unavailable):
+			return croft.Host{}, err
+		}
+		inst = next
+	}
+	if inst.Moving != "" {
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.UndoTimeout)
+		defer cancel()
+		if err := o.stay(after, inst); err != nil {
+			return croft.Host{}, err
+		}
+	}
+	return croft.Host{}, croft.Errorf(croft.NoCapacity, "no other host has room for it")
+}
+
+// usable are the candidates on other hosts that take orders, best first: where the
+// instance was about to go, then where the most is left.
+func (o *Operator) usable(inst croft.Instance, candidates []croft.Candidate, hosts map[croft.HostID]croft.Host) []croft.Candidate {
+	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c croft.Candidate) bool {
+		to := hosts[hostOf(c)]
+		return to.ID == "" || to.ID == inst.Host || !to.Alive || to.Drained
+	})
+	slices.SortStableFunc(candidates, func(a, b croft.Candidate) int {
+		if before, after := hostOf(a) == inst.Moving, hostOf(b) == inst.Moving; before != after {
+			if before {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(left(b), left(a))
+	})
+	return candidates
+}
+
+// moveTo takes the steps of a move. NoCapacity or Unavailable: not there; what it
+// returns is the record as it is then.
+func (o *Operator) moveTo(ctx context.Context, st croft.Status, inst croft.Instance, c croft.Candidate, to croft.HostID) (croft.Instance, error) {
+	inst, err := o.Records.SetMoving(ctx, inst, to)
+	if err != nil {
+		return inst, err
+	}
+	if err := o.Claims.Reclaim(ctx, inst.ID, inst.Project, c); err != nil {
+		return inst, err
+	}
+	want := croft.WantRunning
+	if st.Order != nil {
+		want = st.Order.Want
+	}
+	tombstone := o.order(inst, inst.Host, croft.WantGone, inst.Generation+1)
+	order := o.order(inst, to, want, inst.Generation+2)
+	order.MovedFrom = inst.Host
+	moved, err := o.Records.Relocate(ctx, inst, tombstone, order)
+	if errors.Is(err, croft.Conflict) {
+		return inst, err // somebody destroyed or changed it; the claim is theirs to give back, or an audit's
+	}
+	return moved, err
+}
+
+// stay gives a move up: the claim goes back to where the guest is.
+func (o *Operator) stay(ctx context.Context, inst croft.Instance) error {
+	back := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{inst.Host: inst.Spec.Resources}}
+	if err := o.Claims.Reclaim(ctx, inst.ID, inst.Project, back); err != nil {
+		return fmt.Errorf("give its claim back to its host: %w", err)
+	}
+	_, err := o.Records.SetMoving(ctx, inst, "")
+	return err
+}
+
+// queryOf asks Placement again for what an instance was made with.
+func queryOf(inst croft.Instance) string {
+	if inst.Spec.Query != "" {
+		return inst.Spec.Query
+	}
+	query := url.Values{"resources": {inst.Spec.Resources.String()}}
+	for _, name := range inst.Spec.Networks {
+		if name != croft.DefaultNetworks {
+			query.Add("required", string(croft.NetworkTrait(name)))
+		}
+	}
+	return query.Encode()
+}
+
+// hostOf is the host of a candidate: the provider of its VCPU.
+func hostOf(c croft.Candidate) croft.HostID {
+	for id, amounts := range c.Allocations {
+		if amounts[croft.VCPU] > 0 {
+			return id
+		}
+	}
+	return ""
+}
+
+// left is the fraction of the scarcest class that a candidate leaves.
+func left(c croft.Candidate) float64 {
+	least := 1.0
+	for id, amounts := range c.Allocations {
+		for class, amount := range amounts {
+			if capacity := c.Summaries[id].Capacity[class]; capacity > 0 {
+				least = min(least, float64(capacity-c.Summaries[id].Used[class]-amount)/float64(capacity))
+			}
+		}
+	}
+	return least
+}

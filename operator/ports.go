@@ -1,0 +1,77 @@
+package operator
+
+import (
+	"context"
+
+	"croft"
+	"croft/internal/books"
+)
+
+// Hosts is where hosts are on record.
+type Hosts interface {
+	// Hosts returns the named hosts that exist, all where none is named.
+	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
+	// Drain keeps new orders away from a host, in the transactions that write them.
+	Drain(ctx context.Context, host croft.HostID) error
+	// Enable undoes Drain.
+	Enable(ctx context.Context, host croft.HostID) error
+	// ForgetHost removes all there is of a host but tombstones, which wait for its
+	// return. Conflict: an instance is on it.
+	ForgetHost(ctx context.Context, host croft.HostID) error
+}
+
+// Records is where instances are on record. Every write compares what it builds on:
+// Conflict where the record changed.
+type Records interface {
+	// List returns the instances of a project, of all where it is empty.
+	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
+	// Reorder replaces the order of an instance.
+	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
+	// Bury removes the record and leaves the tombstone o.
+	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
+	// Discard removes a record in scheduling.
+	Discard(ctx context.Context, inst croft.Instance) error
+	// SetMoving writes where an instance is about to be moved; nowhere, where that is given up.
+	SetMoving(ctx context.Context, inst croft.Instance, to croft.HostID) (croft.Instance, error)
+	// Relocate makes the order's host the instance's, with a tombstone for the host
+	// that it was on. Unavailable: the new host is silent or drained.
+	Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error)
+}
+
+// Ledger is what an audit reads and mends.
+type Ledger interface {
+	// Books returns all that is stored, as of one moment.
+	Books(ctx context.Context) (books.Books, error)
+	// Drop removes a lost name, order or observation, unless that changed meanwhile.
+	Drop(ctx context.Context, d books.Difference) error
+	// PutName enters an instance's name. Conflict: another one has it.
+	PutName(ctx context.Context, inst croft.Instance) error
+}
+
+// Claims is the part of the Placement API that is needed.
+type Claims interface {
+	// Providers describes every provider.
+	Providers(ctx context.Context) ([]croft.Provider, error)
+	// Claims returns the allocations against a provider. NotFound: there is none.
+	Claims(ctx context.Context, host croft.HostID) (map[croft.InstanceID]croft.Resources, error)
+	// Candidates returns ways to satisfy a query.
+	Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error)
+	// Claim takes what a candidate says for a consumer that has nothing.
+	Claim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
+	// Reclaim replaces all that a consumer has by what a candidate says, at once.
+	// NoCapacity: it no longer fits, and nothing changed.
+	Reclaim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
+	// Release removes a consumer's allocations; none is not an error.
+	Release(ctx context.Context, id croft.InstanceID) error
+	// RemoveProvider removes a provider; none is not an error. Conflict: somebody
+	// claims from it.
+	RemoveProvider(ctx context.Context, host croft.HostID) error
+}
+
+// Agents asks the agents of hosts.
+type Agents interface {
+	// Holding is what a host has. Unavailable: its agent does not answer.
+	Holding(ctx context.Context, host croft.Host) (books.Holding, error)
+	// RemoveFiles removes a directory that belongs to nobody. Conflict: it belongs to somebody.
+	RemoveFiles(ctx context.Context, host croft.Host, id croft.InstanceID) error
+}
