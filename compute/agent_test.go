@@ -28,6 +28,7 @@ type ledger struct {
 	provider croft.Provider
 	claims   map[croft.InstanceID]croft.Resources
 	taken    string // a provider's name that somebody else has
+	gone     bool   // the provider was removed
 }
 
 func (l *ledger) EnsureProvider(_ context.Context, p croft.Provider) error {
@@ -43,6 +44,9 @@ func (l *ledger) EnsureProvider(_ context.Context, p croft.Provider) error {
 func (l *ledger) Claims(context.Context, croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.gone {
+		return nil, croft.Errorf(croft.NotFound, "no such provider")
+	}
 	return maps.Clone(l.claims), nil
 }
 
@@ -103,6 +107,15 @@ func newFaultyCloud(t *testing.T, fault func(context.Context, string, croft.Inst
 // start runs the agent until stop or the test's end, and returns when it takes orders.
 func (c *cloud) start() *compute.Agent {
 	c.t.Helper()
+	ready := make(chan struct{})
+	agent := c.launch(func() { close(ready) })
+	<-ready
+	return agent
+}
+
+// launch is start for an agent that may never take orders.
+func (c *cloud) launch(ready func()) *compute.Agent {
+	c.t.Helper()
 	agent, err := compute.New(compute.Config{
 		Host: c.host, Partition: c.store.Partition(), Provider: compute.Offer{}.Provider(c.host, c.store.Partition(), facts),
 		Dir: c.dir, NICs: []compute.NIC{{Network: "default"}}, Networks: map[string]compute.NIC{"lab": {Bridge: "br-lab"}},
@@ -113,9 +126,8 @@ func (c *cloud) start() *compute.Agent {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(c.t.Context())
-	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- agent.Run(ctx, func() { close(ready) }) }()
-	<-ready
+	ended := make(chan error, 1)
+	go func() { ended <- agent.Run(ctx, ready) }()
 	c.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -340,6 +352,8 @@ func sweep(t *testing.T, agent *compute.Agent) {
 		t.Fatal(err)
 	}
 }
+
+func isUnavailable(err error) bool { return errors.Is(err, croft.Unavailable) }
 
 func TestTheSweepUndoesWhatDeadSchedulersBegan(t *testing.T) {
 	c := newCloud(t)

@@ -1,0 +1,172 @@
+package books_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"croft"
+	"croft/internal/books"
+)
+
+const (
+	h1  croft.HostID     = "host-1"
+	h2  croft.HostID     = "host-2"
+	web croft.InstanceID = "instance-web"
+)
+
+var size = croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256}
+
+// healthy is one instance that runs on the first of two hosts.
+func healthy() *books.Books {
+	inst := croft.Instance{ID: web, Project: "p", Name: "web", State: croft.StateScheduled, Host: h1, Generation: 1, Revision: 7, Spec: croft.Spec{Resources: size}}
+	return &books.Books{
+		Hosts:        map[croft.HostID]croft.Host{h1: {ID: h1, Name: "one", Alive: true}, h2: {ID: h2, Name: "two", Alive: true}},
+		Instances:    map[croft.InstanceID]croft.Instance{web: inst},
+		Sessions:     map[string]bool{"living": true},
+		Names:        []books.Name{{Project: "p", Name: "web", Instance: web, Revision: 7}},
+		Orders:       []croft.Order{{Host: h1, Instance: web, Generation: 1, Want: croft.WantRunning}},
+		Observations: []croft.Observation{{Host: h1, Instance: web, Generation: 1, State: croft.StateRunning}},
+		Claims:       map[croft.HostID]map[croft.InstanceID]croft.Resources{h1: {web: size}, h2: {}},
+		Holdings: map[croft.HostID]books.Holding{
+			h1: {Guests: []books.Guest{{Instance: web, Generation: 1, Running: true}}, Directories: []croft.InstanceID{web}}, h2: {},
+		},
+	}
+}
+
+// with changes the record of the instance.
+func with(change func(*croft.Instance)) func(*books.Books) {
+	return func(b *books.Books) {
+		inst := b.Instances[web]
+		change(&inst)
+		b.Instances[web] = inst
+	}
+}
+
+// bury leaves of the instance what a forced destroy leaves.
+func bury(b *books.Books) {
+	delete(b.Instances, web)
+	delete(b.Claims[h1], web)
+	b.Names = nil
+	b.Orders[0].Want = croft.WantGone
+}
+
+func silence(b *books.Books) {
+	b.Hosts[h1] = croft.Host{ID: h1, Name: "one"}
+	delete(b.Holdings, h1)
+}
+
+func both(changes ...func(*books.Books)) func(*books.Books) {
+	return func(b *books.Books) {
+		for _, change := range changes {
+			change(b)
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	for _, c := range []struct {
+		sentence string
+		change   func(*books.Books)
+		want     []string // kinds; those that may be mended end in +
+	}{
+		{"what is as written is no difference", func(*books.Books) {}, nil},
+		{"a request under way is none", both(with(func(i *croft.Instance) { i.State, i.Session, i.Host = croft.StateScheduling, "living", "" }),
+			func(b *books.Books) { b.Orders, b.Observations, b.Holdings = nil, nil, nil }), nil},
+		{"a request whose scheduler died is one", both(with(func(i *croft.Instance) { i.State, i.Session, i.Host = croft.StateScheduling, "dead", "" }),
+			func(b *books.Books) { b.Orders, b.Observations, b.Holdings = nil, nil, nil }), []string{"abandoned request+"}},
+		{"a build under way is none", func(b *books.Books) { b.Holdings[h1], b.Observations[0].State = books.Holding{}, croft.StateFetching }, nil},
+		{"a domain that was seen and is gone is one", func(b *books.Books) { b.Holdings[h1] = books.Holding{} }, []string{"missing guest"}},
+		{"a destroy under way is none but for its tombstone", both(with(func(i *croft.Instance) { i.State = croft.StateDestroying }),
+			func(b *books.Books) {
+				b.Orders[0].Want, b.Orders[0].Generation, b.Holdings[h1] = croft.WantGone, 2, books.Holding{}
+				delete(b.Claims[h1], web)
+			}), []string{"undone tombstone"}},
+		{"a tombstone that waits for a silent host is none", both(bury, silence), nil},
+		{"a tombstone on a host that lives is one", bury, []string{"undone tombstone"}},
+		{"a silent host's guests are not missed", silence, nil},
+		{"an order that is missing can be written again", func(b *books.Books) { b.Orders = nil }, []string{"missing order+"}},
+		{"a claim that is missing can be made again", func(b *books.Books) { delete(b.Claims[h1], web) }, []string{"missing claim+"}},
+		{"claims that were not read are not missed", func(b *books.Books) { delete(b.Claims, h1) }, nil},
+		{"a claim of another size is left alone", func(b *books.Books) { b.Claims[h1][web] = croft.Resources{croft.VCPU: 2} }, []string{"wrong claim"}},
+		{"what is claimed of a shared provider is not missed here", func(b *books.Books) { b.Claims[h1][web] = croft.Resources{croft.VCPU: 1} }, nil},
+		{"a claim of nobody leaks", func(b *books.Books) { b.Claims[h2]["ghost"] = size }, []string{"leaked claim+"}},
+		{"a claim of a guest that nobody has on record stays", func(b *books.Books) {
+			b.Claims[h2]["ghost"] = size
+			b.Holdings[h2] = books.Holding{Guests: []books.Guest{{Instance: "ghost"}}}
+		}, []string{"leaked claim", "stray guest"}},
+		{"a claim on another host than the instance's is told", func(b *books.Books) { b.Claims[h2][web] = size }, []string{"stray claim"}},
+		{"a name without an instance can go", func(b *books.Books) {
+			b.Names = append(b.Names, books.Name{Project: "p", Name: "db", Instance: "ghost"})
+		}, []string{"lost name+"}},
+		{"an instance without its name can have it", func(b *books.Books) { b.Names = nil }, []string{"missing name+"}},
+		{"an order without an instance can go where there is no guest", func(b *books.Books) {
+			b.Orders = append(b.Orders, croft.Order{Host: h2, Instance: "ghost", Want: croft.WantRunning})
+		}, []string{"lost order+"}},
+		{"an order without an instance stays where its guest is", func(b *books.Books) {
+			b.Orders = append(b.Orders, croft.Order{Host: h2, Instance: "ghost", Want: croft.WantRunning})
+			b.Holdings[h2] = books.Holding{Guests: []books.Guest{{Instance: "ghost"}}}
+		}, []string{"lost order"}},
+		{"two hosts with an order about one instance are told", func(b *books.Books) {
+			b.Orders = append(b.Orders, croft.Order{Host: h2, Instance: web, Want: croft.WantRunning})
+		}, []string{"stray order"}},
+		{"an observation without an order can go", func(b *books.Books) {
+			b.Observations = append(b.Observations, croft.Observation{Host: h2, Instance: web})
+		}, []string{"lost observation+"}},
+		{"a guest that nobody ordered is told and stays", func(b *books.Books) {
+			b.Holdings[h2] = books.Holding{Guests: []books.Guest{{Instance: "ghost"}}, Directories: []croft.InstanceID{"ghost"}}
+		}, []string{"stray guest"}},
+		{"a guest of another host's instance is told and stays", func(b *books.Books) {
+			b.Holdings[h2] = books.Holding{Guests: []books.Guest{{Instance: web}}, Directories: []croft.InstanceID{web}}
+		}, []string{"stray guest"}},
+		{"disks without any owner can go", func(b *books.Books) { b.Holdings[h2] = books.Holding{Directories: []croft.InstanceID{"ghost"}} }, []string{"stray files+"}},
+		{"disks of an instance elsewhere stay", func(b *books.Books) { b.Holdings[h2] = books.Holding{Directories: []croft.InstanceID{web}} }, []string{"stray files"}},
+		{"a host that is not on record is told", func(b *books.Books) { delete(b.Hosts, h1) }, []string{"unknown host"}},
+		{"a move that nobody ends can be ended", with(func(i *croft.Instance) { i.Moving = h2 }), []string{"unfinished move+"}},
+		{"a claim that is ahead of its move is no other difference", both(with(func(i *croft.Instance) { i.Moving = h2 }), func(b *books.Books) {
+			delete(b.Claims[h1], web)
+			b.Claims[h2][web] = size
+		}), []string{"unfinished move+"}},
+		{"what a host's agent finds wrong is told", func(b *books.Books) {
+			b.Hosts[h2] = croft.Host{ID: h2, Name: "two", Alive: true, Problems: []string{"it shrank"}}
+		}, []string{"problem of the host's"}},
+		{"the books of one host say nothing about others", func(b *books.Books) {
+			b.Only, b.Names, b.Claims = h2, nil, map[croft.HostID]map[croft.InstanceID]croft.Resources{h2: {}}
+			b.Orders, b.Observations, b.Holdings = nil, nil, map[croft.HostID]books.Holding{h2: {}}
+		}, nil},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			b := healthy()
+			c.change(b)
+			var got []string
+			for _, d := range books.Compare(*b) {
+				kind := string(d.Kind)
+				if d.Mendable {
+					kind += "+"
+				}
+				if got = append(got, kind); !d.Mendable && d.Advice == "" && d.Kind != books.StrayFiles && d.Kind != books.HostProblem {
+					t.Errorf("%s is not to be mended, and nothing says what to do", kind)
+				}
+				if d.Cause == "" || strings.Contains(d.Cause, "host-") && !strings.Contains(d.Cause, "host-id") {
+					t.Errorf("%s: the cause %q names no host as people do", kind, d.Cause)
+				}
+			}
+			if slices.Sort(got); !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestOnlyWhatTwoLooksFindIsConfirmed(t *testing.T) {
+	b := healthy()
+	b.Claims[h2]["ghost"] = size
+	first := books.Compare(*b)
+	b.Claims[h2] = map[croft.InstanceID]croft.Resources{"other": size}
+	if both := books.Confirm(first, books.Compare(*b)); len(both) != 0 {
+		t.Errorf("got %v, want nothing: the one claim was under way, the other may be", both)
+	}
+	if both := books.Confirm(first, first); len(both) != 1 {
+		t.Errorf("got %v, want the claim", both)
+	}
+}
