@@ -49,6 +49,13 @@ until_true() {
 	done
 }
 
+# built IMAGE BUILDER...: BUILDER IMAGE, unless it is there and no builder has changed since.
+built() {
+	local image=$1
+	shift
+	[ -e "$image" ] && [ -z "$(find scripts/guest -newer "$image" -print -quit)" ] || "$@" "$image"
+}
+
 # as_root COMMAND...: COMMAND as root, through sudo where need be.
 as_root() {
 	if [ "$(id -u)" = 0 ]; then
