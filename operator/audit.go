@@ -168,8 +168,7 @@ func (o *Operator) mendInstance(ctx context.Context, d books.Difference, st crof
 		_, err := o.Records.Reorder(ctx, inst, o.order(inst, inst.Host, wanted(st), inst.Generation+1))
 		return err
 	case books.MissingClaim:
-		c := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{inst.Host: inst.Spec.Resources}}
-		return o.Claims.Claim(ctx, inst.ID, inst.Project, c)
+		return o.reclaim(ctx, inst)
 	}
 	return fmt.Errorf("there is no way to mend %q", d.Kind)
 }

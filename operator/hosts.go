@@ -14,11 +14,11 @@ import (
 // Host is a host with what it has to do.
 type Host struct {
 	croft.Host
-	Instances []croft.Status                `json:"-"`
-	Count     int                           `json:"instances"`
-	Offered   map[croft.ResourceClass]int64 `json:"offered"` // what may be claimed in all
-	Claimed   map[croft.ResourceClass]int64 `json:"claimed"`
-	Traits    []croft.Trait                 `json:"traits,omitempty"`
+	Instances []croft.Status  `json:"-"`
+	Count     int             `json:"instances"`
+	Offered   croft.Resources `json:"offered"` // what may be claimed in all
+	Claimed   croft.Resources `json:"claimed"`
+	Traits    []croft.Trait   `json:"traits,omitempty"`
 }
 
 // State says in a word how a host is.
@@ -67,14 +67,14 @@ func (h *Host) fill(instances []croft.Status, providers []croft.Provider) {
 		if p.ID != h.ID {
 			continue
 		}
-		h.Offered, h.Claimed, h.Traits = map[croft.ResourceClass]int64{}, map[croft.ResourceClass]int64{}, p.Traits
+		h.Offered, h.Claimed, h.Traits = croft.Resources{}, croft.Resources{}, p.Traits
 		for class, inv := range p.Inventories {
 			h.Offered[class], h.Claimed[class] = inv.Capacity(), p.Used[class]
 		}
 	}
 }
 
-// shareNames tells of hosts that have one name; they are sorted by it.
+// shareNames tells of hosts that have one name.
 func shareNames(all []Host) {
 	for i := range all {
 		for _, other := range all {
@@ -116,7 +116,7 @@ func (o *Operator) Find(ctx context.Context, idOrName string) (Host, error) {
 func (o *Operator) find(ctx context.Context, idOrName string) (Host, error) {
 	h, err := o.Find(ctx, idOrName)
 	if h.ID != "" {
-		return h, nil
+		err = nil
 	}
 	return h, err
 }

@@ -139,16 +139,45 @@ func (o *Operator) moveTo(ctx context.Context, st croft.Status, inst croft.Insta
 	order.MovedFrom = inst.Host
 	moved, err := o.Records.Relocate(ctx, inst, tombstone, order)
 	if errors.Is(err, croft.Conflict) {
-		return inst, err // somebody destroyed or changed it; the claim is theirs to give back, or an audit's
+		return inst, errors.Join(err, o.unclaim(ctx, inst))
 	}
 	return moved, err
 }
 
+// unclaim takes the claim back to where the guest is, of an instance that somebody
+// changed while it was being moved, unless they had it moved on or removed.
+func (o *Operator) unclaim(ctx context.Context, inst croft.Instance) error {
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.UndoTimeout)
+	defer cancel()
+	b, err := o.Ledger.Books(after)
+	if err != nil {
+		return err
+	}
+	now, exists := b.Instances[inst.ID]
+	switch {
+	case !exists:
+		return o.Claims.Release(after, inst.ID)
+	case now.Host != inst.Host:
+		return nil
+	case now.Moving != "":
+		return o.stay(after, now)
+	}
+	return o.reclaim(after, now)
+}
+
+// reclaim gives an instance its claim on its own host, and no other.
+func (o *Operator) reclaim(ctx context.Context, inst croft.Instance) error {
+	own := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{inst.Host: inst.Spec.Resources}}
+	if err := o.Claims.Reclaim(ctx, inst.ID, inst.Project, own); err != nil {
+		return fmt.Errorf("claim on its own host: %w", err)
+	}
+	return nil
+}
+
 // stay gives a move up: the claim goes back to where the guest is.
 func (o *Operator) stay(ctx context.Context, inst croft.Instance) error {
-	back := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{inst.Host: inst.Spec.Resources}}
-	if err := o.Claims.Reclaim(ctx, inst.ID, inst.Project, back); err != nil {
-		return fmt.Errorf("give its claim back to its host: %w", err)
+	if err := o.reclaim(ctx, inst); err != nil {
+		return err
 	}
 	_, err := o.Records.SetMoving(ctx, inst, "")
 	return err

@@ -56,8 +56,6 @@ type Claims interface {
 	Claims(ctx context.Context, host croft.HostID) (map[croft.InstanceID]croft.Resources, error)
 	// Candidates returns ways to satisfy a query.
 	Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error)
-	// Claim takes what a candidate says for a consumer that has nothing.
-	Claim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
 	// Reclaim replaces all that a consumer has by what a candidate says, at once.
 	// NoCapacity: it no longer fits, and nothing changed.
 	Reclaim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error

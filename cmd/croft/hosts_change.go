@@ -107,15 +107,22 @@ runs has to be started anew to offer its host again.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "host %s is forgotten", h.Name)
-				if h.Count > 0 {
-					fmt.Fprintf(cmd.ErrOrStderr(), ", and %d instances with it", h.Count)
-				}
-				fmt.Fprintln(cmd.ErrOrStderr())
+				fmt.Fprintf(cmd.ErrOrStderr(), "host %s is forgotten%s\n", h.Name, buried(h.Count))
 				return nil
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "forget it although it is alive or has instances, and bury those")
 	return cmd
+}
+
+// buried says in a clause how many instances went with a host.
+func buried(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return ", and one instance with it"
+	}
+	return fmt.Sprintf(", and %d instances with it", n)
 }

@@ -26,7 +26,9 @@ const limit = 20 * time.Second
 func (a *actor) act() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
 	defer cancel()
-	switch n := a.rng.IntN(10); {
+	switch n := a.rng.IntN(11); {
+	case n == 10:
+		a.tend()
 	case n < 4:
 		a.create(ctx)
 	case n < 7:
@@ -39,7 +41,7 @@ func (a *actor) act() {
 }
 
 func (a *actor) create(ctx context.Context) {
-	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: "/simulated", Name: fmt.Sprintf("vm-%d", a.rng.IntN(40))}
+	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: "/simulated", Name: fmt.Sprintf("vm-%d", a.rng.IntN(40)), Ephemeral: a.rng.IntN(2) == 0}
 	err := a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
 		_, err := s.Request(ctx, r)
 		return err

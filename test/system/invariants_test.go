@@ -22,12 +22,18 @@ func (w *world) settle() {
 		m.leave()
 		m.boot(0)
 	}
+	if err := w.repair(w.t.Context()); err != nil {
+		w.t.Errorf("repair: %v", err)
+	}
 	deadline := time.NewTimer(90 * time.Second)
 	defer deadline.Stop()
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
 	for {
 		violations := w.violations(w.t.Context())
+		if len(violations) == 0 {
+			violations = w.audit(w.t.Context())
+		}
 		if len(violations) == 0 {
 			return
 		}

@@ -61,6 +61,8 @@ type machine struct {
 	dir  string
 	gate *gate
 	stop func() // nil: no agent runs
+
+	agent *compute.Agent // the newest
 }
 
 func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
@@ -182,6 +184,7 @@ func (m *machine) boot(last int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	m.agent = agent
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	ended := make(chan struct{})
 	go func() {
