@@ -334,29 +334,41 @@ const earlyHeader = 2 << 20
 // look refuses what cannot become an image as soon as that can be seen, rather
 // than after gigabytes.
 func (d *download) look() error {
-	if d.looked < headSize && d.part.size >= headSize {
+	p := d.part
+	if d.looked < headSize && p.size >= headSize {
 		d.looked = headSize
-		head, err := d.part.head()
-		if err != nil || refinable(head) {
-			return err
-		}
-		if err := refuseHead(head); err != nil {
-			return err
-		}
+		return d.lookAt(refuseHead, func(head []byte) error { _, err := parseVMDK(head); return err })
 	}
-	if d.looked < earlyHeader && d.part.size >= earlyHeader {
+	if d.looked < earlyHeader && p.size >= earlyHeader {
 		d.looked = earlyHeader
-		head, err := d.part.head()
-		if err != nil || !isQcow2(head) {
-			return err
-		}
-		h, err := readQcow2(d.part.f, d.part.size)
-		if err != nil {
-			return err
-		}
-		return h.acceptable()
+		return d.lookAt(func(head []byte) error {
+			if !isQcow2(head) {
+				return nil
+			}
+			h, err := readQcow2(p.f, p.size)
+			if err != nil {
+				return err
+			}
+			return h.acceptable()
+		}, func([]byte) error { _, err := readVMDK(p.f, p.size); return err })
 	}
 	return nil
+}
+
+// lookAt judges the beginning of what came: as that of an image, or of a VMDK. What
+// is packed is judged when it is unpacked.
+func (d *download) lookAt(image, disk func(head []byte) error) error {
+	head, err := d.part.head()
+	if err != nil {
+		return err
+	}
+	if isVMDK(head) {
+		return disk(head)
+	}
+	if refinable(head) {
+		return nil
+	}
+	return image(head)
 }
 
 func (d *download) writeError(err error) error {

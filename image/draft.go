@@ -48,7 +48,22 @@ func (c *Cache) refine(ctx context.Context, d draft) (draft, error) {
 		return draft{}, err
 	}
 	if p, ok := packingOf(head); ok {
-		return c.unpack(ctx, p, d)
+		inside, err := c.unpack(ctx, p, d)
+		if err != nil {
+			return draft{}, err
+		}
+		if head, err = readHead(inside.f, inside.size); err != nil {
+			inside.discard()
+			return draft{}, err
+		}
+		if !isVMDK(head) {
+			return inside, nil
+		}
+		defer inside.discard()
+		d = inside
+	}
+	if isVMDK(head) {
+		return c.convert(ctx, d)
 	}
 	return d, nil
 }
@@ -56,7 +71,7 @@ func (c *Cache) refine(ctx context.Context, d draft) (draft, error) {
 // refinable reports whether refine has something to do with a file that begins so.
 func refinable(head []byte) bool {
 	_, packed := packingOf(head)
-	return packed
+	return packed || isVMDK(head)
 }
 
 // errNoDisk is what is said of a file that nothing is known of.

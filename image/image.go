@@ -70,9 +70,10 @@ type Cache struct {
 	log   *slog.Logger
 
 	// What tests shorten.
-	grace time.Duration               // an image used more recently is not evicted
-	pause time.Duration               // before a cut download is taken up again
-	free  func(string) (int64, error) // bytes available in a directory
+	grace    time.Duration               // an image used more recently is not evicted
+	pause    time.Duration               // before a cut download is taken up again
+	patience time.Duration               // for a conversion
+	free     func(string) (int64, error) // bytes available in a directory
 
 	mu      sync.Mutex // guards what follows and the names in dir
 	flights map[string]*flight
@@ -86,16 +87,17 @@ func New(c Config) (*Cache, error) {
 		return nil, croft.Errorf(croft.Invalid, "image cache: the directory must be an absolute path, not %q", c.Dir)
 	}
 	cache := &Cache{
-		dir:     filepath.Clean(c.Dir),
-		max:     cmp.Or(c.MaxBytes, DefaultMaxBytes),
-		stall:   cmp.Or(c.Stall, 30*time.Second),
-		fresh:   cmp.Or(c.Fresh, time.Minute),
-		http:    c.Transport,
-		log:     cmp.Or(c.Log, slog.Default()),
-		grace:   evictionGrace,
-		pause:   time.Second,
-		free:    freeBytes,
-		flights: make(map[string]*flight),
+		dir:      filepath.Clean(c.Dir),
+		max:      cmp.Or(c.MaxBytes, DefaultMaxBytes),
+		stall:    cmp.Or(c.Stall, 30*time.Second),
+		fresh:    cmp.Or(c.Fresh, time.Minute),
+		http:     c.Transport,
+		log:      cmp.Or(c.Log, slog.Default()),
+		grace:    evictionGrace,
+		pause:    time.Second,
+		patience: convertTime,
+		free:     freeBytes,
+		flights:  make(map[string]*flight),
 	}
 	if cache.http == nil {
 		cache.http = newTransport()

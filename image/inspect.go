@@ -80,7 +80,7 @@ var containers = []struct {
 	magic
 	name, convert string
 }{
-	{magic{0, "KDMV"}, "a VMware disk (VMDK)", "vmdk"},
+	{magic{0, vmdkMagic}, "a VMware disk (VMDK)", "vmdk"},
 	{magic{0, "COWD"}, "a VMware disk (VMDK)", "vmdk"},
 	{magic{0, "# Disk DescriptorFile"}, "the description of a VMware disk (VMDK)", "vmdk"},
 	{magic{0x40, "\x7f\x10\xda\xbe"}, "a VirtualBox disk (VDI)", "vdi"},

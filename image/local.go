@@ -61,8 +61,13 @@ func (c *Cache) fetchFile(ctx context.Context, ref Reference, t *transfer) (comp
 // judged afterwards.
 func inspectSource(r io.ReaderAt, size int64) error {
 	head, err := readHead(r, size)
-	if err != nil || refinable(head) {
+	switch {
+	case err != nil:
 		return err
+	case isVMDK(head):
+		return inspectVMDK(r, size)
+	case refinable(head):
+		return nil
 	}
 	_, err = Inspect(r, size)
 	return err

@@ -139,7 +139,7 @@ func (u *unpacking) Read(b []byte) (int, error) {
 
 // judge refuses by its beginning what can become no disk, however much follows.
 func judge(head []byte) error {
-	if isQcow2(head) {
+	if isQcow2(head) || isVMDK(head) {
 		return nil // the rest of its header may follow later
 	}
 	if err := refuseHead(head); err != nil {
