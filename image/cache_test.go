@@ -231,7 +231,7 @@ func TestLocalFilesThatAreNotTaken(t *testing.T) {
 func TestALocalFileThatChangesWhileItIsRead(t *testing.T) {
 	c, name := newCache(t), filepath.Join(t.TempDir(), "disk.raw")
 	writeFile(t, name, rawImage(1, 1<<20))
-	src, fi, err := openLocal(name)
+	src, fi, err := openIn(c.allow, name)
 	if err != nil {
 		t.Fatal(err)
 	}

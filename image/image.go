@@ -55,6 +55,9 @@ type Config struct {
 	// Transport carries the requests. Nil is Go's own, with the proxies of the
 	// environment, and names that resolve to link-local addresses refused.
 	Transport http.RoundTripper
+	// AllowFiles are directories whose files may be images, by their paths on this
+	// host. Nil is all of them; empty is none.
+	AllowFiles []string
 	// Log gets a line per image fetched, evicted, or used although its server is
 	// silent. Nil is slog.Default().
 	Log *slog.Logger
@@ -67,6 +70,7 @@ type Cache struct {
 	stall time.Duration
 	fresh time.Duration
 	http  http.RoundTripper
+	allow []string // directories
 	log   *slog.Logger
 
 	// What tests shorten.
@@ -98,6 +102,15 @@ func New(c Config) (*Cache, error) {
 		patience: convertTime,
 		free:     freeBytes,
 		flights:  make(map[string]*flight),
+	}
+	if c.AllowFiles == nil {
+		cache.allow = []string{"/"}
+	}
+	for _, dir := range c.AllowFiles {
+		if !filepath.IsAbs(dir) {
+			return nil, croft.Errorf(croft.Invalid, "image cache: files are allowed in directories by their absolute paths, and %q is none", dir)
+		}
+		cache.allow = append(cache.allow, filepath.Clean(dir))
 	}
 	if cache.http == nil {
 		cache.http = newTransport()

@@ -22,7 +22,7 @@ const guests = "/var/lib/croft/guests"
 // fetchFile copies a file of this host into the cache, unless the one that was
 // copied last is still the same.
 func (c *Cache) fetchFile(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
-	src, fi, err := openLocal(ref.Path)
+	src, fi, err := openIn(c.allow, ref.Path)
 	if err != nil {
 		return compute.Image{}, err
 	}
@@ -73,9 +73,21 @@ func inspectSource(r io.ReaderAt, size int64) error {
 	return err
 }
 
-// openLocal opens a regular file; anything else might block or never end.
-func openLocal(name string) (*os.File, os.FileInfo, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+// openIn opens a regular file that is in one of the directories, and of which no link
+// leads out of it; anything else might block, never end, or be no business of whoever
+// asks. Of a file elsewhere it does not even tell whether it is there.
+func openIn(dirs []string, name string) (*os.File, os.FileInfo, error) {
+	for _, dir := range dirs {
+		if rel, err := filepath.Rel(dir, name); err == nil && filepath.IsLocal(rel) {
+			return openLocal(dir, rel)
+		}
+	}
+	return nil, nil, croft.Errorf(croft.Invalid, "files of this host are taken from the directories alone that its setting images.allow_files names: put it there, or give a URL")
+}
+
+func openLocal(dir, rel string) (*os.File, os.FileInfo, error) {
+	name := filepath.Join(dir, rel)
+	f, err := openBelow(dir, rel)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && filepath.Dir(name) == guests:
 		return nil, nil, croft.Errorf(croft.NotFound, "it is not built on this host yet: run make guest there")
@@ -93,6 +105,20 @@ func openLocal(name string) (*os.File, os.FileInfo, error) {
 		return nil, nil, err
 	}
 	return f, fi, nil
+}
+
+// openBelow follows links as far as they stay below dir.
+func openBelow(dir, rel string) (*os.File, error) {
+	const flags = os.O_RDONLY | unix.O_NONBLOCK
+	if dir == "/" { // where there is no way out, and absolute links are usual
+		return os.OpenFile(filepath.Join(dir, rel), flags, 0)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return root.OpenFile(rel, flags, 0)
 }
 
 func stampOf(fi os.FileInfo) stamp {

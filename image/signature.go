@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
@@ -23,7 +24,7 @@ const maxKeyring = 64 << 20
 // signed returns the part of a list of checksums that is signed by a key in the
 // reference's keyring. Invalid: there is no such part.
 func (c *Cache) signed(ctx context.Context, ref Reference, text []byte) ([]byte, error) {
-	keys, err := readKeyring(ref.SignedBy)
+	keys, err := readKeyring(append(slices.Clone(keyringDirs), c.allow...), ref.SignedBy)
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +73,12 @@ func badSignature(keyring string, err error) error {
 	return croft.Errorf(croft.Invalid, "its signature is not right (%w): do not use the image", err)
 }
 
-// readKeyring reads the keys of a file, binary or armored.
-func readKeyring(name string) (openpgp.EntityList, error) {
-	f, fi, err := openLocal(name)
+// keyringDirs are where keyrings may be whatever else of this host may be read.
+var keyringDirs = []string{"/usr/share/keyrings", "/etc/croft/keyrings"}
+
+// readKeyring reads the keys of a file in one of the directories, binary or armored.
+func readKeyring(dirs []string, name string) (openpgp.EntityList, error) {
+	f, fi, err := openIn(dirs, name)
 	if croft.KindOf(err) == croft.NotFound {
 		return nil, croft.Errorf(croft.NotFound, "the keyring %s is not on this host: install %s", name, keyringPackage(name))
 	}

@@ -170,7 +170,7 @@ func TestDebiansOwnSignatureIsRight(t *testing.T) {
 	if _, missing := os.Stat(keyring); err != nil || len(lists) == 0 || missing != nil {
 		t.Skip("there is no list of Debian's and its keyring on this machine")
 	}
-	keys, err := readKeyring(keyring)
+	keys, err := readKeyring(keyringDirs, keyring)
 	if err != nil {
 		t.Fatal(err)
 	}

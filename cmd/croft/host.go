@@ -98,6 +98,7 @@ func (h *host) images() (compute.Images, error) {
 	}
 	return image.New(image.Config{
 		Dir: imageDir(h.dir.Path), MaxBytes: h.settings.Images.CacheGiB << 30, Log: h.log,
+		AllowFiles: append([]string{}, h.settings.Images.AllowFiles...), // an empty list is none, not all
 	})
 }
 

@@ -83,7 +83,8 @@ type hostSettings struct {
 	} `yaml:"offer"`
 
 	Images struct {
-		CacheGiB int64 `yaml:"cache_gib"`
+		CacheGiB   int64    `yaml:"cache_gib"`
+		AllowFiles []string `yaml:"allow_files"`
 	} `yaml:"images"`
 
 	MaxBuilds int           `yaml:"max_builds"`
@@ -120,6 +121,7 @@ func defaultHostSettings() hostSettings {
 	s.Offer.VCPURatio, s.Offer.MemoryRatio, s.Offer.DiskRatio = 4, 1, 1
 	s.Offer.ReservedMemoryMiB = 512
 	s.Images.CacheGiB = 64
+	s.Images.AllowFiles = []string{"/"}
 	s.MaxBuilds = 4
 	s.Resync = 30 * time.Second
 	s.Sweep = time.Minute
@@ -157,6 +159,9 @@ func (s *hostSettings) Validate() error {
 		return invalid("resync and sweep must be longer than 0")
 	case s.Images.CacheGiB < 1:
 		return invalid("images.cache_gib is %d: use 1 or more", s.Images.CacheGiB)
+	}
+	if i := slices.IndexFunc(s.Images.AllowFiles, func(dir string) bool { return !filepath.IsAbs(dir) }); i >= 0 {
+		return invalid("images.allow_files has %q, which is no absolute path of a directory", s.Images.AllowFiles[i])
 	}
 	if err := s.checkNetworks(); err != nil {
 		return err
