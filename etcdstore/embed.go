@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"croft"
 )
@@ -68,6 +69,9 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	cfg.MaxTxnOps = cmp.Or(c.MaxTxnOps, EmbeddedTxnOps)
 	cfg.MaxRequestBytes = 8 << 20
 	cfg.EnableGRPCGateway = false
+	// Thousands of agents each have a connection on which little happens: buffers of
+	// 64 KiB for every one of them would be most of the server's memory.
+	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ReadBufferSize(4 << 10), grpc.SharedWriteBuffer(true)}
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "1h"
 	cfg.UnsafeNoFsync = c.Unsynced
 	return start(ctx, cfg, c.Listen)

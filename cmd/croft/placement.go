@@ -19,6 +19,7 @@ func placementCommand() *cobra.Command {
 		{"consistent-reads", "placement.consistent_reads", "reads that see what other servers have stored: none, claims or all"},
 		{"randomize", "placement.randomize", "answer allocation candidates in random order"},
 		{"access-log", "placement.access_log", "log every request"},
+		{"etcd-listen", "etcd.listen", "address of the etcd of --data-dir, for others to use; a free port of this machine where not given"},
 	}
 	cmd := &cobra.Command{
 		Use:   "placement",
@@ -46,6 +47,11 @@ Besides the API it serves /readyz (200 or 503), /healthz and /metrics.`,
 		if *dataDir != "" && cmd.Flags().Changed("etcd") {
 			return croft.Errorf(croft.Invalid, "give --etcd or --data-dir, not both")
 		}
+		if !cmd.Flags().Changed("etcd-listen") {
+			s.Etcd.Listen = "127.0.0.1:0"
+		} else if *dataDir == "" {
+			return croft.Errorf(croft.Invalid, "--etcd-listen is where the etcd of --data-dir listens: give both")
+		}
 		return runPlacement(cmd.Context(), s, *dataDir, log)
 	}
 	return cmd
@@ -59,7 +65,7 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 	config := etcdstore.Config{Endpoints: s.Etcd.Endpoints, Mint: true}
 	p := newParts()
 	if dataDir != "" {
-		etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dataDir, "etcd"), Listen: "127.0.0.1:0"})
+		etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dataDir, "etcd"), Listen: s.Etcd.Listen})
 		if err != nil {
 			return err
 		}

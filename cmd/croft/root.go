@@ -26,6 +26,7 @@ func commands() []*cobra.Command {
 		auditCommand(),
 		keyCommand(),
 		imageCommand(),
+		benchCommand(),
 		doctorCommand(),
 		completionCommand(),
 		manCommand(),
