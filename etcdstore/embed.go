@@ -69,9 +69,9 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	cfg.MaxTxnOps = cmp.Or(c.MaxTxnOps, EmbeddedTxnOps)
 	cfg.MaxRequestBytes = 8 << 20
 	cfg.EnableGRPCGateway = false
-	// Thousands of agents each have a connection on which little happens: buffers of
-	// 64 KiB for every one of them would be most of the server's memory.
-	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ReadBufferSize(4 << 10), grpc.SharedWriteBuffer(true)}
+	// Thousands of agents each have a connection on which little happens: a buffer of
+	// 32 KiB for every one of them would be most of the server's memory.
+	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ReadBufferSize(4 << 10)}
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "1h"
 	cfg.UnsafeNoFsync = c.Unsynced
 	return start(ctx, cfg, c.Listen)
