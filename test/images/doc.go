@@ -1,0 +1,4 @@
+// Package images tests an agent with its real image cache and real disks: how often
+// an image is fetched, what stands on it, and that instances leave no files. Guests
+// are simulated, etcd is real.
+package images

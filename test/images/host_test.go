@@ -1,0 +1,156 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+	"croft/hypervisor/sim"
+	"croft/image"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// unclaimed is a Placement that nobody claims anything from.
+type unclaimed struct{}
+
+func (unclaimed) EnsureProvider(context.Context, croft.Provider) error { return nil }
+func (unclaimed) Claims(context.Context, croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
+	return nil, nil
+}
+func (unclaimed) Release(context.Context, croft.InstanceID) error { return nil }
+
+// host is an agent that runs until the test ends, and what it works on.
+type host struct {
+	t     *testing.T
+	store *etcdstore.Store
+	id    croft.HostID
+	state string // directory with images and instances, as croft compute has it
+	agent *compute.Agent
+}
+
+func newHost(t *testing.T, builds int) *host {
+	t.Helper()
+	h := &host{t: t, store: etcdtest.Open(t, etcdtest.Server(t)), id: croft.NewHostID(), state: t.TempDir()}
+	hv, err := sim.New(sim.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hv.Close() })
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	cache, err := image.New(image.Config{Dir: filepath.Join(h.state, "images"), Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.agent, err = compute.New(compute.Config{
+		Host: croft.Host{ID: h.id, Name: "h1", VirtType: "sim"}, Partition: h.store.Partition(),
+		Provider: croft.Provider{ID: h.id, Name: "h1"}, Dir: filepath.Join(h.state, "instances"), NICs: []compute.NIC{{Network: "default"}},
+		Orders: h.store, Registry: h.store, Records: h.store, Inventory: unclaimed{}, Hypervisor: hv, Images: cache,
+		MaxBuilds: builds, ResyncEvery: time.Hour, SweepEvery: time.Hour, Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ready := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		if err := h.agent.Run(ctx, func() { close(ready) }); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); work.Wait() })
+	<-ready
+	return h
+}
+
+// request writes the record and the order of an instance.
+func (h *host) request(name, ref string) croft.Instance {
+	h.t.Helper()
+	inst, err := h.store.Create(h.t.Context(), croft.Instance{
+		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name, Created: time.Now().UTC(),
+		Spec: croft.Spec{Image: ref, Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256, croft.DiskGB: 1}},
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for {
+		assigned, err := h.store.Assign(h.t.Context(), inst, h.order(inst, croft.WantRunning))
+		if errors.Is(err, croft.Unavailable) {
+			continue // the host's alive key is on its way
+		}
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		return assigned
+	}
+}
+
+func (h *host) order(inst croft.Instance, want croft.Want) croft.Order {
+	return croft.Order{
+		Partition: h.store.Partition(), Host: h.id, Instance: inst.ID, Generation: inst.Generation + 1, Want: want,
+		Project: inst.Project, Name: inst.Name, Spec: inst.Spec, Issued: time.Now().UTC(),
+	}
+}
+
+// destroy orders the instance's end and waits for it.
+func (h *host) destroy(inst croft.Instance) {
+	h.t.Helper()
+	if _, err := h.store.Reorder(h.t.Context(), inst, h.order(inst, croft.WantGone)); err != nil {
+		h.t.Fatal(err)
+	}
+	h.follow(inst, func(st *croft.Status) bool { return st == nil })
+}
+
+// await waits until the instance is observed in the state.
+func (h *host) await(inst croft.Instance, want croft.State) {
+	h.t.Helper()
+	h.follow(inst, func(st *croft.Status) bool {
+		if st == nil || want != croft.StateFailed && st.Observation != nil && st.Observation.State == croft.StateFailed {
+			h.t.Errorf("instance %s: %+v", inst.Name, st)
+			return true
+		}
+		return st.Observation != nil && st.Observation.State == want
+	})
+}
+
+func (h *host) follow(inst croft.Instance, until func(*croft.Status) bool) {
+	h.t.Helper()
+	if err := h.store.WatchInstance(h.t.Context(), inst.ID, func(st *croft.Status) bool { return !until(st) }); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// files lists the regular files below a directory of the state.
+func (h *host) files(dir string) []string {
+	h.t.Helper()
+	var found []string
+	err := filepath.WalkDir(filepath.Join(h.state, dir), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && (e.Type().IsRegular() || dir == "instances" && path != filepath.Join(h.state, dir)) {
+			rel, _ := filepath.Rel(h.state, path)
+			found = append(found, rel)
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	slices.Sort(found)
+	return found
+}
