@@ -26,6 +26,7 @@ func (l *eventLoop) join() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.registered {
+		quiet()
 		if err := libvirt.EventRegisterDefaultImpl(); err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ func (s *Schema) rule(keyword string, value any) check {
 	case "required":
 		return requiredRule(value.([]any))
 	case "items":
-		return itemsRule(compile(value.(*pyjson.Object)))
+		return itemsRule(part(value.(*pyjson.Object)))
 	case "minItems", "minLength", "maxLength", "minProperties":
 		return sizeRule(keyword, int(value.(int64)))
 	case "uniqueItems":
@@ -75,7 +75,7 @@ func propertiesRule(properties *pyjson.Object) check {
 	inner := make([]*Schema, properties.Len())
 	for i := range inner {
 		_, v := properties.At(i)
-		inner[i] = compile(v.(*pyjson.Object))
+		inner[i] = part(v.(*pyjson.Object))
 	}
 	return func(v any, report func(*Error)) {
 		o, ok := v.(*pyjson.Object)
@@ -100,7 +100,7 @@ func patternPropertiesRule(patterns *pyjson.Object) check {
 	var entries []entry
 	for i := range patterns.Len() {
 		p, v := patterns.At(i)
-		entries = append(entries, entry{p, regexp.MustCompile(p), compile(v.(*pyjson.Object))})
+		entries = append(entries, entry{p, regexp.MustCompile(p), part(v.(*pyjson.Object))})
 	}
 	return func(v any, report func(*Error)) {
 		o, ok := v.(*pyjson.Object)
@@ -280,7 +280,7 @@ func number(n any) *big.Float {
 func anyOfRule(list []any) check {
 	var options []*Schema
 	for _, raw := range list {
-		options = append(options, compile(raw.(*pyjson.Object)))
+		options = append(options, part(raw.(*pyjson.Object)))
 	}
 	return func(v any, report func(*Error)) {
 		var all []*Error

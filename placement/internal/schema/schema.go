@@ -7,12 +7,17 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"sync"
 
 	"croft/placement/internal/pyjson"
 )
 
-// Schema is a compiled JSON schema.
+// Schema is a JSON schema. It is compiled when it is first used, since there are many
+// of them in a program that is often a command which uses none.
 type Schema struct {
+	text string // empty for a part of another
+	once sync.Once
+
 	raw   *pyjson.Object
 	types []string // nil: any
 	rules []rule   // in the order of the keywords
@@ -24,22 +29,37 @@ type rule struct {
 	check   func(v any, report func(*Error))
 }
 
-// Must compiles the text of a schema, which is part of the program.
-func Must(text string) *Schema {
-	v, err := pyjson.Parse([]byte(text))
-	if err != nil {
-		panic(fmt.Sprintf("schema: %v in %s", err, text))
+// Must is the schema of a text, which is part of the program: one that is none panics
+// at its first use.
+func Must(text string) *Schema { return &Schema{text: text} }
+
+// ready compiles a schema that has not been used.
+func (s *Schema) ready() {
+	if s.text == "" {
+		return
 	}
-	return compile(v.(*pyjson.Object))
+	s.once.Do(func() {
+		v, err := pyjson.Parse([]byte(s.text))
+		if err != nil {
+			panic(fmt.Sprintf("schema: %v in %s", err, s.text))
+		}
+		s.compile(v.(*pyjson.Object))
+	})
 }
 
-func compile(raw *pyjson.Object) *Schema {
-	s := &Schema{raw: raw}
+// part is a schema inside another.
+func part(raw *pyjson.Object) *Schema {
+	s := &Schema{}
+	s.compile(raw)
+	return s
+}
+
+func (s *Schema) compile(raw *pyjson.Object) {
+	s.raw = raw
 	for i := range raw.Len() {
 		keyword, value := raw.At(i)
 		s.rules = append(s.rules, rule{keyword, s.rule(keyword, value)})
 	}
-	return s
 }
 
 // Validate returns what is most wrong with a value, nil where nothing is.
@@ -51,6 +71,7 @@ func (s *Schema) Validate(v any) error {
 }
 
 func (s *Schema) validate(v any) []*Error {
+	s.ready()
 	var errs []*Error
 	for _, r := range s.rules {
 		r.check(v, func(e *Error) {
