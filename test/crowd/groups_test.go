@@ -1,0 +1,139 @@
+package crowd
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/schedule"
+)
+
+// The groups that the random test uses, each by its rule.
+var groups = []croft.Affinity{
+	{Group: "apart", Rule: croft.Apart},
+	{Group: "apart2", Rule: croft.Apart},
+	{Group: "together", Rule: croft.Together},
+	{Group: "near", Rule: croft.TogetherSoft},
+	{Group: "far", Rule: croft.ApartSoft},
+}
+
+// Many schedulers ask for members of the same groups and destroy them again, at
+// random and at once. At no moment does the store hold what a hard rule forbids, and
+// in the end nothing is left.
+func TestGroupsHoldWhateverRunsAtOnce(t *testing.T) {
+	const hosts, places, users = 4, 4, 12
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	c := newCloud(t)
+	for i := range hosts {
+		c.addHost("host"+string(rune('1'+i)), places)
+	}
+	watch, stop := context.WithCancel(t.Context())
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		_ = c.store.WatchInstances(watch, func() { c.checkGroups(watch) })
+	})
+	var work sync.WaitGroup
+	for i, s := range c.schedulers(users) {
+		u := &user{cloud: c, Scheduler: s, n: i, random: rand.New(rand.NewPCG(seed, uint64(i)))}
+		work.Go(func() { u.play(t.Context(), soaking(30, 300)) })
+	}
+	work.Wait()
+	c.checkGroups(t.Context())
+	c.checkMembers()
+	stop()
+	watcher.Wait()
+	all, err := c.store.List(t.Context(), "")
+	c.check(err)
+	for _, st := range all {
+		c.check(destroy(t.Context(), c.schedulers(1)[0], st.Instance))
+	}
+	c.checkMembers()
+	c.wantOnly()
+}
+
+// user asks and destroys.
+type user struct {
+	*cloud
+	*schedule.Scheduler
+	n      int
+	random *rand.Rand
+	mine   []croft.Instance
+}
+
+func (u *user) play(ctx context.Context, steps int) {
+	for step := range steps {
+		if len(u.mine) > 2 || len(u.mine) > 0 && u.random.IntN(3) == 0 {
+			i := u.random.IntN(len(u.mine))
+			if err := destroy(ctx, u.Scheduler, u.mine[i]); err != nil {
+				u.Errorf("destroy %s: %v", u.mine[i].Name, err)
+			}
+			u.mine = slices.Delete(u.mine, i, i+1)
+			continue
+		}
+		r := u.request(name(u.n, step), groups[u.random.IntN(len(groups))])
+		if u.random.IntN(4) == 0 {
+			r.Policy = schedule.Pack
+		}
+		d, err := u.Request(ctx, r)
+		switch {
+		case err == nil:
+			u.mine = append(u.mine, d.Instance)
+		case !errors.Is(err, croft.NoCapacity) && !errors.Is(err, croft.Conflict):
+			u.Errorf("request %s: %v", r.Name, err)
+		}
+	}
+}
+
+// checkGroups compares all records of one moment with the hard rules.
+func (c *cloud) checkGroups(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	all, err := c.store.List(ctx, "")
+	if err != nil {
+		return // the end of the test, or of a machine that is too busy
+	}
+	for i, st := range all {
+		for _, other := range all[:i] {
+			a, b := st.Instance, other.Instance
+			if a.Host == "" || b.Host == "" || a.Spec.Affinities[0] != b.Spec.Affinities[0] {
+				continue
+			}
+			rule := a.Spec.Affinities[0]
+			if rule.Rule == croft.Apart && a.Host == b.Host || rule.Rule == croft.Together && a.Host != b.Host {
+				c.Errorf("%s: %s is on %s and %s on %s", rule, a.Name, a.Host, b.Name, b.Host)
+			}
+		}
+	}
+}
+
+// checkMembers wants that the members are those whose records say so. Nothing may be
+// changing.
+func (c *cloud) checkMembers() {
+	c.Helper()
+	all, err := c.store.List(c.Context(), "")
+	c.check(err)
+	want := map[croft.Member]bool{}
+	for _, st := range all {
+		inst := st.Instance
+		want[croft.Member{Affinity: inst.Spec.Affinities[0], Instance: inst.ID, Name: inst.Name, Host: inst.Host}] = true
+	}
+	for _, group := range groups {
+		members, err := c.store.Members(c.Context(), croft.DefaultProject, group.Group)
+		c.check(err)
+		for _, m := range members {
+			if !want[m] {
+				c.Errorf("%+v is a member without a record", m)
+			}
+			delete(want, m)
+		}
+	}
+	for m := range want {
+		c.Errorf("%+v is no member", m)
+	}
+}
