@@ -1,0 +1,132 @@
+package hosts
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// A host is a network, mount and process namespace with a libvirt and an agent.
+type host struct {
+	w       *world
+	name    string
+	address string // on the switch
+	dir     string // what is its own of the file system
+	link    string // the switch's end of its cable
+	process *process
+	stdin   io.WriteCloser
+}
+
+func (w *world) newHost(name string, n int) *host {
+	w.t.Helper()
+	h := &host{w: w, name: name, address: w.at(n), dir: filepath.Join(w.dir, name), link: w.bridge + name}
+	for _, place := range private {
+		if err := os.MkdirAll(filepath.Join(h.dir, place), 0o755); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	// Its libvirt has the machine's settings, and knows what QEMU can do already.
+	for _, place := range []string{"/etc/libvirt", "/var/cache/libvirt"} {
+		must(w.t, "cp", "-a", place+"/.", filepath.Join(h.dir, place))
+	}
+	must(w.t, "rm", "-rf", filepath.Join(h.dir, "/etc/libvirt/qemu"))
+	return h
+}
+
+func (h *host) settings() string {
+	return fmt.Sprintf(`state_dir: %s/state
+host: {name: %s}
+libvirt: {virt_type: qemu}
+etcd: {endpoints: ["%s"]}
+placement: {endpoint: "http://%s", token: %s}
+api: {listen: "%s:8779"}
+`, h.dir, h.name, strings.ReplaceAll(h.w.endpoints(), ",", `", "`), h.w.placement, token, h.address)
+}
+
+// start makes the namespaces, plugs the cable in and starts libvirt and the agent.
+func (h *host) start() {
+	w := h.w
+	w.t.Helper()
+	file := filepath.Join(h.dir, "compute.yaml")
+	if err := os.WriteFile(file, []byte(h.settings()), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	cmd := w.as(role{Host: &hostRole{Dir: h.dir, Agent: []string{filepath.Join(binaries, "croft"), "compute", "--settings", file}}})
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
+	var err error
+	if h.stdin, err = cmd.StdinPipe(); err != nil {
+		w.t.Fatal(err)
+	}
+	h.process = w.begin("host-"+h.name, cmd)
+	w.t.Cleanup(h.removeDomains) // while the host lives: libvirt keeps a directory of cgroups for each
+	pid := fmt.Sprint(cmd.Process.Pid)
+	must(w.t, "ip", "link", "add", h.link, "type", "veth", "peer", "name", "eth0", "netns", pid)
+	must(w.t, "ip", "link", "set", h.link, "master", w.bridge, "up")
+	h.inside("ip", "link", "set", "lo", "up")
+	h.inside("ip", "address", "add", h.address+"/24", "dev", "eth0")
+	h.inside("ip", "link", "set", "eth0", "up")
+	say(w.t, h.stdin)
+}
+
+// inside runs a program in the host's network.
+func (h *host) inside(args ...string) string {
+	h.w.t.Helper()
+	return must(h.w.t, "nsenter", append([]string{"--net", "--target", fmt.Sprint(h.process.cmd.Process.Pid)}, args...)...)
+}
+
+// cut unplugs the cable, and plug plugs it in again.
+func (h *host) cut()  { must(h.w.t, "ip", "link", "set", h.link, "down") }
+func (h *host) plug() { must(h.w.t, "ip", "link", "set", h.link, "up") }
+
+func (h *host) waitUntilReady() {
+	h.w.t.Helper()
+	h.process.waitUntilReady("http://" + h.address + ":8779/readyz")
+}
+
+// id is the host's UUID, from its state directory.
+func (h *host) id() string {
+	h.w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(h.dir, "state", "host-id"))
+	if err != nil {
+		h.w.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// virsh asks the host's own libvirt.
+func (h *host) virsh(args ...string) (string, error) {
+	uri := "qemu+unix:///system?socket=" + filepath.Join(h.dir, "run/libvirt/libvirt-sock")
+	out, err := exec.Command("virsh", append([]string{"--quiet", "--connect", uri}, args...)...).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// domains are the guests that run on the host, each with its domain ID, which a
+// guest that was started anew does not keep.
+func (h *host) domains() map[string]string {
+	h.w.t.Helper()
+	names, err := h.virsh("list", "--name")
+	if err != nil {
+		h.w.t.Fatalf("list the domains of %s: %v: %s", h.name, err, names)
+	}
+	all := map[string]string{}
+	for _, name := range strings.Fields(names) {
+		id, err := h.virsh("domid", name)
+		if err != nil {
+			h.w.t.Fatalf("%s on %s: %v: %s", name, h.name, err, id)
+		}
+		all[strings.TrimPrefix(name, "croft-")] = id
+	}
+	return all
+}
+
+func (h *host) removeDomains() {
+	names, _ := h.virsh("list", "--all", "--name")
+	for _, name := range strings.Fields(names) {
+		_, _ = h.virsh("destroy", name)
+		_, _ = h.virsh("undefine", name)
+	}
+}

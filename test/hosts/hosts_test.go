@@ -1,0 +1,264 @@
+package hosts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestThreeHosts goes through what can happen to a cloud of three hosts, in one
+// world, since to make that takes longest.
+func TestThreeHosts(t *testing.T) {
+	w := newWorld(t)
+	for _, step := range []struct {
+		name string
+		run  func(*world)
+	}{
+		{"each host runs a guest that was asked for there", oneOnEach},
+		{"the end of the leading etcd member is not noticed", withoutLeader},
+		{"nor is one that hangs", withHungLeader},
+		{"a host that was cut off is silent, keeps its guests and returns", cutOff},
+		{"a destroy that the cut came into is finished on return", cutInDestroy},
+		{"without a quorum nothing begins and no guest is touched", withoutQuorum},
+	} {
+		ok := t.Run(step.name, func(t *testing.T) {
+			inside := *w
+			inside.t = t
+			step.run(&inside)
+		})
+		if !ok {
+			return // what comes next relies on it
+		}
+	}
+}
+
+// running returns the guests of all hosts.
+func (w *world) running() map[string]string {
+	w.t.Helper()
+	all := map[string]string{}
+	for _, h := range w.hosts {
+		for id, domain := range h.domains() {
+			all[id] = h.name + "/" + domain
+		}
+	}
+	return all
+}
+
+// untouched checks that the guests are those of before, not started anew.
+func (w *world) untouched(before map[string]string) {
+	w.t.Helper()
+	if now := w.running(); !maps.Equal(now, before) {
+		w.t.Errorf("guests, with host and domain ID: %v, before %v", now, before)
+	}
+}
+
+func oneOnEach(w *world) {
+	results := make(chan result)
+	for _, h := range w.hosts {
+		go func() { results <- w.request("one-"+h.name, h, "--wait", "--timeout", patience.String()) }()
+	}
+	for range w.hosts {
+		if r := <-results; r.exit != 0 {
+			w.t.Errorf("a request: %v", r)
+		}
+	}
+	for _, h := range w.hosts {
+		name := "one-" + h.name
+		st := w.show(name)
+		if st.Instance.Host != h.id() || h.domains()[st.Instance.ID] == "" {
+			w.t.Errorf("%s is on host %s, and %s has %v", name, st.Instance.Host, h.name, h.domains())
+		}
+		address, want := w.must(name), "croft instance "+name+" "+st.Instance.ID
+		eventually(w.t, name+" answers", func(context.Context) error {
+			if got := h.inside("curl", "-s", "-m", "10", "--retry", "3", "--retry-connrefused", "http://"+address+"/"); strings.TrimSpace(got) != want {
+				return fmt.Errorf("it says %q", got)
+			}
+			return nil
+		})
+	}
+}
+
+// withoutLeader goes through a guest's whole life with two members of three.
+func withoutLeader(w *world) {
+	before := w.running()
+	lost := w.leader()
+	lost.kill()
+	if r := w.request("during", w.hosts[0], "--wait", "--timeout", patience.String()); r.exit != 0 {
+		w.t.Errorf("a request: %v", r)
+	}
+	for _, args := range [][]string{{"list"}, {"show", "during"}, {"stop", "--wait", "during"}, {"destroy", "--wait", "during"}} {
+		if r := w.schedule(args...); r.exit != 0 {
+			w.t.Errorf("schedule %v: %v", args, r)
+		}
+	}
+	w.untouched(before)
+	w.startMember(lost)
+	w.waitForMember(lost)
+}
+
+// withHungLeader: a member that keeps its connections and answers nothing.
+func withHungLeader(w *world) {
+	before := w.running()
+	hung := w.leader()
+	hung.signal(syscall.SIGSTOP)
+	w.t.Cleanup(func() { hung.signal(syscall.SIGCONT) })
+	for range 3 { // whichever member the command turns to first
+		if r := w.request("hung", w.hosts[0]); r.exit != 0 {
+			w.t.Errorf("a request: %v", r)
+		}
+		for _, args := range [][]string{{"list"}, {"wait", "hung", "--timeout", patience.String()}, {"destroy", "--wait", "hung"}} {
+			if r := w.schedule(args...); r.exit != 0 {
+				w.t.Errorf("schedule %v: %v", args, r)
+			}
+		}
+	}
+	w.untouched(before)
+	hung.signal(syscall.SIGCONT)
+	w.waitForMember(hung)
+}
+
+// state is what users are told of a host.
+func (w *world) state(h *host) string {
+	w.t.Helper()
+	r := w.user("croft", "host", "list", "-o", "json")
+	var all []struct{ ID, State string }
+	if err := json.Unmarshal([]byte(r.stdout), &all); r.exit != 0 || err != nil {
+		w.t.Fatalf("croft host list: %v: %v", err, r)
+	}
+	for _, one := range all {
+		if one.ID == h.id() {
+			return one.State
+		}
+	}
+	return "missing"
+}
+
+// silent waits until the host counts as silent, and checks that no request goes
+// there and that its guests count as unknown, not gone.
+func (w *world) silent(h *host, guests ...string) {
+	w.t.Helper()
+	eventually(w.t, "host "+h.name+" is silent", func(context.Context) error {
+		if state := w.state(h); state != "silent" {
+			return fmt.Errorf("it is %s", state)
+		}
+		return nil
+	})
+	if r := w.request("to-"+h.name, h); r.exit != 4 || !strings.Contains(r.stdout, "NO ALLOCATIONS LEFT") || !strings.Contains(r.stderr, "its agent is not running") {
+		w.t.Errorf("a request to a silent host: %v, want exit code 4 and the reason", r)
+	}
+	list := w.must("list")
+	for _, name := range guests {
+		if !slices.ContainsFunc(strings.Split(list, "\n"), func(line string) bool {
+			return strings.HasPrefix(line, name+" ") && strings.Contains(line, " unknown ")
+		}) {
+			w.t.Errorf("%s is not unknown:\n%s", name, list)
+		}
+	}
+}
+
+func cutOff(w *world) {
+	b := w.hosts[1]
+	before := w.running()
+	doomed := w.show("one-b")
+	b.cut()
+	w.silent(b, "one-b")
+	if r := w.request("elsewhere", nil, "--wait", "--timeout", patience.String()); r.exit != 0 {
+		w.t.Errorf("a request that any host could serve: %v", r)
+	}
+	if st := w.show("elsewhere"); st.Instance.Host == b.id() {
+		w.t.Errorf("it went to the silent host")
+	}
+	w.must("destroy", "--wait", "elsewhere")
+	if r := w.schedule("destroy", "--force", "one-b"); r.exit != 0 {
+		w.t.Errorf("destroy --force on a silent host: %v", r)
+	}
+	w.gone("one-b")
+	w.untouched(before) // nobody can reach it yet
+
+	b.plug()
+	eventually(w.t, "the tombstone is honoured", func(context.Context) error {
+		if all := b.domains(); all[doomed.Instance.ID] != "" {
+			return fmt.Errorf("it still runs %v", all)
+		}
+		return nil
+	})
+	delete(before, doomed.Instance.ID)
+	w.untouched(before)
+	w.accepts(b, "one-b") // the name is free, and the host takes requests
+}
+
+// accepts waits until a host that returned runs what is asked for.
+func (w *world) accepts(h *host, name string) {
+	w.t.Helper()
+	eventually(w.t, "host "+h.name+" takes requests", func(context.Context) error {
+		if r := w.request(name, h, "--wait", "--timeout", patience.String()); r.exit != 0 {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+}
+
+// cutInDestroy cuts the cable as soon as the tombstone is written: wherever the
+// agent is then, the guest is gone in the end, and nothing else is.
+func cutInDestroy(w *world) {
+	c := w.hosts[2]
+	before := w.running()
+	doomed := w.show("one-c").Instance.ID
+	w.must("destroy", "one-c")
+	c.cut()
+	w.silent(c)
+	c.plug()
+	w.gone("one-c")
+	delete(before, doomed)
+	w.untouched(before)
+	w.accepts(c, "one-c")
+}
+
+func withoutQuorum(w *world) {
+	before := w.running()
+	lost := []*member{w.leader()}
+	lost[0].kill()
+	for _, m := range w.members {
+		if m.process != nil && len(lost) == 1 {
+			lost = append(lost, m)
+			m.kill()
+		}
+	}
+	for _, args := range [][]string{{"resources=VCPU:1,MEMORY_MB:96,DISK_GB:1", guestImage, "--name", "never"}, {"list"}, {"show", "one-a"}, {"destroy", "one-a"}, {"stop", "one-b"}} {
+		r := w.schedule(args...)
+		if r.exit != 6 || r.stdout != "" || !strings.Contains(r.stderr, "etcd") || strings.Count(strings.TrimSpace(r.stderr), "\n") > 2 {
+			w.t.Errorf("schedule %v: %v\nwant exit code 6 and a sentence about etcd", args, r)
+		}
+	}
+	w.untouched(before)
+	for _, m := range lost {
+		w.startMember(m)
+	}
+	for _, m := range w.members {
+		w.waitForMember(m)
+	}
+	for _, h := range w.hosts {
+		w.accepts(h, "after-"+h.name)
+	}
+	after := w.running()
+	for id, where := range before {
+		if after[id] != where {
+			w.t.Errorf("guest %s was %s and is %q", id, where, after[id])
+		}
+	}
+	if r := w.schedule("show", "never"); r.exit != 3 {
+		w.t.Errorf("what was refused: %v, want exit code 3", r)
+	}
+	w.must("destroy", "--wait", "one-a", "one-b", "one-c", "after-a", "after-b", "after-c")
+	if left := w.running(); len(left) > 0 {
+		w.t.Errorf("guests are left: %v", left)
+	}
+	if r := w.user("croft", "audit"); r.exit != 0 || r.stdout != "" || r.stderr != "" {
+		w.t.Errorf("croft audit: %v\nwant nothing", r)
+	}
+}

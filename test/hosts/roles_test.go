@@ -1,0 +1,136 @@
+package hosts
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"golang.org/x/sys/unix"
+)
+
+// roleEnv makes another process of the test binary: its value is the role as JSON.
+const roleEnv = "CROFT_TEST_ROLE"
+
+// A role is what such a process is: either of the two.
+type role struct {
+	Host   *hostRole   `json:",omitempty"`
+	Member *memberRole `json:",omitempty"`
+}
+
+// hostRole is the first process of a host's namespaces: when it ends, so does all
+// that runs there.
+type hostRole struct {
+	Dir   string   // what is the host's own of the file system
+	Agent []string // the agent's command
+}
+
+// memberRole is one member of the etcd cluster.
+type memberRole struct {
+	Name, Dir, Client, Peer, Cluster string
+}
+
+// play is the whole life of a process that has a role.
+func play(text string) error {
+	var r role
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return err
+	}
+	if r.Member != nil {
+		return r.Member.run()
+	}
+	return r.Host.run()
+}
+
+// private are the places where libvirt and its children keep what is one host's.
+var private = []string{"/run", "/var/lib/libvirt", "/var/log/libvirt", "/var/cache/libvirt", "/etc/libvirt"}
+
+// run waits for a byte on stdin, which says that the network is there, then starts
+// libvirt and the agent, and ends with the latter.
+func (h *hostRole) run() error {
+	if err := h.mount(); err != nil {
+		return err
+	}
+	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+		return fmt.Errorf("wait for the network: %w", err)
+	}
+	for _, daemon := range []string{"virtlogd", "libvirtd"} {
+		if out, err := exec.Command(daemon, "-d").CombinedOutput(); err != nil {
+			return fmt.Errorf("start %s: %w: %s", daemon, err, out)
+		}
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	agent, err := os.StartProcess(h.Agent[0], h.Agent, &os.ProcAttr{Files: []*os.File{null, os.Stdout, os.Stderr}, Env: os.Environ()})
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	go func() {
+		for s := range signals {
+			_ = agent.Signal(s)
+		}
+	}()
+	return reap(agent.Pid)
+}
+
+func (h *hostRole) mount() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make the mounts private: %w", err)
+	}
+	for _, place := range private {
+		if err := unix.Mount(filepath.Join(h.Dir, place), place, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mount a %s of its own: %w", place, err)
+		}
+	}
+	return unix.Mount("proc", "/proc", "proc", 0, "")
+}
+
+// reap collects whatever ends, as the first process of a namespace has to, until
+// the process pid does.
+func reap(pid int) error {
+	for {
+		var status syscall.WaitStatus
+		ended, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return err
+		case ended == pid && status.ExitStatus() == 0:
+			return nil
+		case ended == pid:
+			return fmt.Errorf("the agent ended: exit code %d, signal %v", status.ExitStatus(), status.Signal())
+		}
+	}
+}
+
+// run serves until it is killed.
+func (m *memberRole) run() error {
+	c := embed.NewConfig()
+	c.Name, c.Dir = m.Name, m.Dir
+	client, err1 := url.Parse(m.Client)
+	peer, err2 := url.Parse(m.Peer)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
+	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	c.InitialCluster = m.Cluster
+	c.MaxTxnOps = 8192
+	c.LogLevel = "error"
+	c.EnableGRPCGateway = false
+	server, err := embed.StartEtcd(c)
+	if err != nil {
+		return err
+	}
+	return <-server.Err()
+}

@@ -1,0 +1,207 @@
+package hosts
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"croft/internal/libvirttest"
+)
+
+// patience is how long anything may take before a test gives up on it: no claim
+// about speed.
+const patience = 3 * time.Minute
+
+// token is who Placement takes for its administrator.
+const token = "three-hosts"
+
+// A world is three hosts on one switch, and on the machine itself a cluster of
+// three etcd members, Placement, and whoever types schedule.
+type world struct {
+	t         *testing.T // of the step that is under way
+	root      *testing.T // what is started lives as long as this
+	dir       string
+	bridge    string
+	subnet    netip.Prefix
+	members   []*member
+	placement string // host:port
+	hosts     []*host
+}
+
+// newWorld starts everything and returns when all hosts take requests.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	libvirttest.Start(t) // it mends what would slow the hosts' own libvirt down
+	w := &world{t: t, root: t, dir: libvirttest.Dir(t), bridge: fmt.Sprintf("ch%d", os.Getpid())}
+	w.layBridge()
+	w.startMembers()
+	w.placement = w.address(1, 8778)
+	w.begin("placement", w.croft("placement", "--listen", w.placement, "--token", token, "--etcd", w.endpoints())).
+		waitUntilReady("http://" + w.placement + "/readyz")
+	for i, name := range []string{"a", "b", "c"} {
+		w.hosts = append(w.hosts, w.newHost(name, 11+i))
+	}
+	for _, h := range w.hosts {
+		h.start()
+	}
+	for _, h := range w.hosts {
+		h.waitUntilReady()
+	}
+	return w
+}
+
+// layBridge makes the switch that the hosts' links end at.
+func (w *world) layBridge() {
+	w.t.Helper()
+	for n := range 256 {
+		w.subnet = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 214, byte(n), 0}), 24)
+		if !subnetUsed(w.t, w.subnet) {
+			break
+		}
+	}
+	must(w.t, "ip", "link", "add", w.bridge, "type", "bridge")
+	w.t.Cleanup(func() { _ = exec.Command("ip", "link", "del", w.bridge).Run() })
+	must(w.t, "ip", "address", "add", w.at(1)+"/24", "dev", w.bridge)
+	must(w.t, "ip", "link", "set", w.bridge, "up")
+}
+
+func subnetUsed(t *testing.T, subnet netip.Prefix) bool {
+	t.Helper()
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Overlaps(subnet) {
+			return true
+		}
+	}
+	return false
+}
+
+// at is the n-th address of the switch's subnet; the machine itself has the first.
+func (w *world) at(n int) string {
+	a := w.subnet.Addr().As4()
+	a[3] = byte(n)
+	return netip.AddrFrom4(a).String()
+}
+
+func (w *world) address(n, port int) string { return fmt.Sprintf("%s:%d", w.at(n), port) }
+
+// croft is a command of croft's, run by somebody without settings.
+func (w *world) croft(args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(binaries, "croft"), args...)
+	cmd.Env, cmd.Dir = append(plainEnvironment(), "HOME="+w.dir), w.dir
+	return cmd
+}
+
+// A result is what a command printed and how it ended.
+type result struct {
+	stdout, stderr string
+	exit           int
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("exit code %d\nstdout: %s\nstderr: %s", r.exit, r.stdout, r.stderr)
+}
+
+// user runs croft or schedule as a user who knows all members.
+func (w *world) user(name string, args ...string) result {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, filepath.Join(binaries, name), args...)
+	cmd.Env = append(plainEnvironment(), "HOME="+w.dir, "CROFT_ETCD_ENDPOINTS="+w.endpoints(), "CROFT_PLACEMENT_ENDPOINT=http://"+w.placement, "CROFT_PLACEMENT_TOKEN="+token)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = w.dir, &out, &errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() < 0) {
+		w.t.Errorf("%s %q: %v\n%s", name, args, err, errs.String())
+	}
+	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+}
+
+func (w *world) schedule(args ...string) result {
+	w.t.Helper()
+	return w.user("schedule", args...)
+}
+
+// must is schedule for what has to succeed; it returns stdout without its newline.
+func (w *world) must(args ...string) string {
+	w.t.Helper()
+	r := w.schedule(args...)
+	if r.exit != 0 {
+		w.t.Fatalf("schedule %q: %v", args, r)
+	}
+	return strings.TrimSpace(r.stdout)
+}
+
+// request asks for a guest, on h unless that is nil, and more flags.
+func (w *world) request(name string, h *host, flags ...string) result {
+	w.t.Helper()
+	query := "resources=VCPU:1,MEMORY_MB:96,DISK_GB:1"
+	if h != nil {
+		query += "&in_tree=" + h.id()
+	}
+	return w.schedule(append([]string{query, guestImage, "--name", name}, flags...)...)
+}
+
+// A status is what the tests read of schedule -o json.
+type status struct {
+	Instance    struct{ ID, Name, State, Host string }
+	Observation struct{ State string }
+	State       string
+}
+
+func (w *world) show(name string) status {
+	w.t.Helper()
+	var st status
+	if text := w.must("show", name, "-o", "json"); json.Unmarshal([]byte(text), &st) != nil {
+		w.t.Fatalf("schedule show -o json printed no JSON:\n%s", text)
+	}
+	return st
+}
+
+// gone waits until nothing is known of an instance any more.
+func (w *world) gone(name string) {
+	w.t.Helper()
+	eventually(w.t, name+" is gone", func(context.Context) error {
+		if r := w.schedule("show", name); r.exit != 3 {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+}
+
+// eventually asks until the answer is no error; it fails the test with the last
+// one when patience is over.
+func eventually(t *testing.T, what string, ask func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: waited %v in vain: %v", what, patience, err)
+		}
+	}
+}
