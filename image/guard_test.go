@@ -1,7 +1,12 @@
 package image
 
 import (
+	"bytes"
+	"context"
+	"io"
+	"io/fs"
 	"net/http"
+	"net/netip"
 	"testing"
 
 	"croft"
@@ -87,6 +92,9 @@ func TestFetchLeavesHTTPSOnlyForWhatIsPinned(t *testing.T) {
 			return http.DefaultTransport.RoundTrip(r)
 		})
 	})
+	c.lookup = func(context.Context, string, string) ([]netip.Addr, error) { // a test's server is on this host
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+	}
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	_, err := c.Fetch(t.Context(), "https://example.com/disk.img", nil)
 	refused(t, c, err, croft.Invalid, "from https to http")
@@ -106,5 +114,49 @@ func TestNamesMayNotLeadToLinkLocalAddresses(t *testing.T) {
 		if got := croft.KindOf(checkResolved("example.com", resolved)); got != want {
 			t.Errorf("%s: %q, want %q", resolved, got, want)
 		}
+	}
+}
+
+func TestFetchIsNotRedirectedToThisHost(t *testing.T) {
+	resolves := map[string]string{"localhost": "127.0.0.1", "inside.example.com": "127.0.0.53", "2130706433": "127.0.0.1", "mirror.example.com": "192.0.2.7"}
+	for to, words := range map[string]string{
+		"http://127.0.0.1:2379/version":       "this host itself",
+		"http://127.8.9.1/":                   "this host itself",
+		"http://[::1]:2379/version":           "this host itself",
+		"http://[::ffff:127.0.0.1]/":          "this host itself",
+		"http://0.0.0.0:2379/":                "this host itself",
+		"http://[::]/":                        "this host itself",
+		"http://localhost:8778/":              "this host itself",
+		"http://inside.example.com/":          "this host itself",
+		"http://2130706433/":                  "this host itself",
+		"http://mirror.example.com/disk.img":  "",
+		"http://unknown.example.com/disk.img": "",
+	} {
+		t.Run(to, func(t *testing.T) {
+			content, asked := rawImage(1, 1<<20), 0
+			c := newCache(t, func(conf *Config) {
+				conf.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+					if asked++; asked == 1 {
+						return &http.Response{StatusCode: 302, Header: http.Header{"Location": {to}}, Body: http.NoBody, Request: r}, nil
+					}
+					return &http.Response{StatusCode: 200, Body: io.NopCloser(bytes.NewReader(content)), ContentLength: int64(len(content)), Request: r}, nil
+				})
+			})
+			c.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {
+				if a, ok := resolves[host]; ok {
+					return []netip.Addr{netip.MustParseAddr(a)}, nil
+				}
+				return nil, fs.ErrNotExist
+			}
+			_, err := c.Fetch(t.Context(), "http://images.example.com/disk.img", nil)
+			if words != "" {
+				refused(t, c, err, croft.Invalid, words)
+			} else if err != nil {
+				t.Error(err)
+			}
+			if followed := asked > 1; followed != (words == "") {
+				t.Errorf("%d requests", asked)
+			}
+		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"syscall"
 	"time"
 
@@ -51,7 +52,7 @@ func isAddress(host string) bool {
 func linkLocal(a netip.Addr) bool { return a.Unmap().IsLinkLocalUnicast() }
 
 // client makes redirects safe: never to another kind of address, never to the
-// link-local network from elsewhere, and, where the content is not pinned by a
+// link-local network or to this host itself from elsewhere, and, where the content is not pinned by a
 // checksum from elsewhere, never from https to http.
 func (c *Cache) client(pinned bool) *http.Client {
 	return &http.Client{Transport: c.http, CheckRedirect: func(req *http.Request, via []*http.Request) error {
@@ -63,6 +64,8 @@ func (c *Cache) client(pinned bool) *http.Client {
 			return croft.Errorf(croft.Invalid, "the server redirects to %s, and only http and https are followed", to.Redacted())
 		case linkLocalHost(to) && !linkLocalHost(from):
 			return croft.Errorf(croft.Invalid, "the server redirects to the link-local address %s, which is not followed", to.Host)
+		case c.isThisHost(req.Context(), to) && !c.isThisHost(req.Context(), from):
+			return croft.Errorf(croft.Invalid, "the server redirects to this host itself (%s), which is not followed", to.Host)
 		case !pinned && from.Scheme == "https" && to.Scheme == "http":
 			return croft.Errorf(croft.Invalid, "the server redirects from https to http (%s), which is followed only with a checksum: add #sha256=HEX", to.Redacted())
 		}
@@ -73,6 +76,23 @@ func (c *Cache) client(pinned bool) *http.Client {
 func linkLocalHost(u *url.URL) bool {
 	a, err := netip.ParseAddr(u.Hostname())
 	return err == nil && linkLocal(a)
+}
+
+// isThisHost reports whether an address leads to the host that asks. A name that does
+// not resolve leads nowhere.
+func (c *Cache) isThisHost(ctx context.Context, u *url.URL) bool {
+	host := u.Hostname()
+	if a, err := netip.ParseAddr(host); err == nil {
+		return loopback(a)
+	}
+	addresses, err := c.lookup(ctx, "ip", host)
+	return err == nil && slices.ContainsFunc(addresses, loopback)
+}
+
+// loopback knows the addresses too that Linux takes for its own.
+func loopback(a netip.Addr) bool {
+	a = a.Unmap()
+	return a.IsLoopback() || a.IsUnspecified()
 }
 
 func (c *Cache) request(ctx context.Context, address string) (*http.Request, error) {

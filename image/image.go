@@ -18,7 +18,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -73,7 +75,8 @@ type Cache struct {
 	allow []string // directories
 	log   *slog.Logger
 
-	// What tests shorten.
+	// What tests shorten or stand in for.
+	lookup   func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	grace    time.Duration               // an image used more recently is not evicted
 	pause    time.Duration               // before a cut download is taken up again
 	patience time.Duration               // for a conversion
@@ -100,6 +103,7 @@ func New(c Config) (*Cache, error) {
 		grace:    evictionGrace,
 		pause:    time.Second,
 		patience: convertTime,
+		lookup:   net.DefaultResolver.LookupNetIP,
 		free:     freeBytes,
 		flights:  make(map[string]*flight),
 	}

@@ -242,6 +242,11 @@ func FuzzInspect(f *testing.F) {
 	f.Add(header, uint32(1<<20))
 	f.Add(rawImage(1, 4096), uint32(4096))
 	f.Add([]byte("KDMV"), uint32(64<<10))
+	for at, v := range map[int]uint64{8: qcowV3Header, 24: 1 << 63, 40: 1 << 40, 72: incompatDataFile, 20: 63 << 32} {
+		hostile := bytes.Clone(whole[:4096])
+		binary.BigEndian.PutUint64(hostile[at:], v)
+		f.Add(hostile, uint32(4<<16))
+	}
 	f.Fuzz(func(t *testing.T, head []byte, size uint32) {
 		// The head is followed by zeros, as sparse files are.
 		b := make([]byte, max(len(head), int(size%(1<<22))))
@@ -253,6 +258,13 @@ func FuzzInspect(f *testing.F) {
 		}
 		if err == nil && (info.VirtualSize <= 0 || info.VirtualSize > maxVirtual || info.Format != "qcow2" && info.Format != "raw") {
 			t.Errorf("accepted as %+v", info)
+		}
+		if err == nil && info.Format == "qcow2" {
+			backing, length := binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint32(b[16:])
+			version, features := binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint64(b[72:])
+			if backing != 0 && length != 0 || version == 3 && features&incompatDataFile != 0 {
+				t.Errorf("accepted although it leads to another file")
+			}
 		}
 		if r.n > int64(len(b))+maxL1Bytes {
 			t.Errorf("%d bytes read of a file of %d", r.n, len(b))

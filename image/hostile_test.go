@@ -1,0 +1,191 @@
+package image
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"croft"
+	"croft/compute"
+)
+
+// onTopOf is a whole qcow2 image whose backing file has that name.
+func onTopOf(t *testing.T, name, format string) []byte {
+	t.Helper()
+	o := overlay{virtual: 1 << 30, backing: compute.Layer{Path: name, Format: format}}
+	file := filepath.Join(t.TempDir(), "disk.qcow2")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(o.length()); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.write(f); err != nil {
+		t.Fatal(err)
+	}
+	return read(t, file)
+}
+
+// marked puts marks into a copy, each at its place.
+func marked(b []byte, marks map[int]string) []byte {
+	b = bytes.Clone(b)
+	for at, mark := range marks {
+		if need := at + len(mark); need > len(b) {
+			b = append(b, make([]byte, need-len(b))...)
+		}
+		copy(b[at:], mark)
+	}
+	return b
+}
+
+// TestHostileImagesGetNothing fetches each from a server and from a file of the host.
+func TestHostileImagesGetNothing(t *testing.T) {
+	secret := writeFile(t, filepath.Join(t.TempDir(), "secret"), rawImage(1, 1<<20))
+	boot, cd := map[int]string{510: "\x55\xaa"}, map[int]string{0x8001: "CD001"}
+	data := filepath.Join(t.TempDir(), "data")
+	for _, v := range []struct {
+		name    string
+		content []byte
+		words   string
+	}{
+		{"a backing file of the host", onTopOf(t, "/etc/passwd", "raw"), "backing file"},
+		{"a backing file beside it", onTopOf(t, "secret", "raw"), "backing file"},
+		{"a backing file without a format", onTopOf(t, secret, ""), "backing file"},
+		{"a backing file on a server", onTopOf(t, "nbd://127.0.0.1:10809/x", "raw"), "backing file"},
+		{"a backing file by HTTP", onTopOf(t, "http://169.254.169.254/latest/user-data", "raw"), "backing file"},
+		{"a backing file as JSON", onTopOf(t, `json:{"driver":"raw","file":{"driver":"file","filename":"/etc/passwd"}}`, "raw"), "backing file"},
+		{"a backing file as JSON that names a program", onTopOf(t, `json:{"file.driver":"ssh","file.host":"127.0.0.1","file.path":"/etc/shadow"}`, ""), "backing file"},
+		{"a backing file behind file:", onTopOf(t, "file:/etc/passwd", "raw"), "backing file"},
+		{"a backing file that is a format's word", onTopOf(t, "fat:rw:/etc", "raw"), "backing file"},
+		{"a data file", read(t, made(t, "qcow2", "16M", "-o", "data_file="+data)), "another file"},
+		{"a data file read as raw", read(t, made(t, "qcow2", "16M", "-o", "data_file="+data+"2,data_file_raw=on")), "another file"},
+		{"a qcow2 with a boot record", marked(onTopOf(t, secret, "raw"), boot), "backing file"},
+		{"a qcow2 that is a CD too", marked(onTopOf(t, secret, "raw"), cd), "backing file"},
+		{"a qcow2 that ends as a VHD", marked(onTopOf(t, secret, "raw"), map[int]string{5 << 16: "conectix" + strings.Repeat("\x00", 504)}), "backing file"},
+		{"a boot record that ends as a VHD", marked(rawImage(1, 1<<20), map[int]string{1<<20 - sector: "conectix"}), "VHD"},
+		{"a boot record that ends as a DMG", marked(rawImage(1, 1<<20), map[int]string{1<<20 - sector: "koly"}), "DMG"},
+		{"a boot record after the magic of qcow version 1", marked(rawImage(1, 1<<20), map[int]string{0: "QFI\xfb\x00\x00\x00\x01"}), "version 1"},
+		{"a boot record after the magic of a version to come", marked(rawImage(1, 1<<20), map[int]string{0: "QFI\xfb\x00\x00\x00\x09"}), "version 9"},
+		{"a boot record after a description of extents", marked(rawImage(1, 1<<20), map[int]string{0: "# Disk DescriptorFile\nRW 8 FLAT \"/etc/passwd\" 0\n"}), "VMDK"},
+		{"a boot record after the magic of VMDK", marked(rawImage(1, 1<<20), map[int]string{0: "KDMV"}), "VMDK"},
+		{"a boot record after the magic of LUKS", marked(rawImage(1, 1<<20), map[int]string{0: "LUKS\xba\xbe"}), "encrypted"},
+		{"a boot record in a VDI", marked(rawImage(1, 1<<20), map[int]string{0x40: "\x7f\x10\xda\xbe"}), "VDI"},
+		{"a text that QEMU would take for a blkdebug script", []byte("blkdebug::/etc/passwd\n"), "no disk image"},
+	} {
+		for _, from := range []string{"a server", "a file"} {
+			t.Run(v.name+", from "+from, func(t *testing.T) {
+				c := newCache(t)
+				ref := writeFile(t, filepath.Join(t.TempDir(), "disk.img"), v.content)
+				if from == "a server" {
+					ref = newServer(t, v.content).ref()
+				}
+				_, err := c.Fetch(t.Context(), ref, nil)
+				refused(t, c, err, croft.Invalid, v.words)
+				if images := cacheHas(t, c); len(images) > 0 {
+					t.Errorf("in the cache: %v", images)
+				}
+			})
+		}
+	}
+}
+
+// TestAGuestCannotChangeWhatItsDiskIs has a guest write the header of a qcow2, which
+// leads to a file of the host, over the beginning of its disk (CVE-2026-24708).
+func TestAGuestCannotChangeWhatItsDiskIs(t *testing.T) {
+	content := rawImage(1, 1<<20)
+	c, dir := newCache(t), filepath.Join(t.TempDir(), "instance")
+	img := stored(t, c, content)
+	layers, err := c.Disk(t.Context(), img, dir, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := writeFile(t, filepath.Join(t.TempDir(), "header"), onTopOf(t, "/etc/passwd", "raw"))
+	fi, err := os.Stat(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	qemu(t, "qemu-io", "-f", "qcow2", "-c", fmt.Sprintf("write -s %s 0 %d", header, fi.Size()), layers[0].Path)
+	again, err := c.Disk(t.Context(), img, dir, 1) // as after a restart of the agent
+	if err != nil || len(again) != 2 || again[0] != layers[0] || again[1] != layers[1] || again[1].Format != "raw" {
+		t.Fatalf("the chain is %+v, %v; want %+v", again, err, layers)
+	}
+	chain := qemu(t, "qemu-img", "info", "-f", "qcow2", "--backing-chain", layers[0].Path)
+	if strings.Contains(chain, "passwd") || !strings.Contains(chain, "backing file format: raw") {
+		t.Errorf("QEMU sees\n%s", chain)
+	}
+	contentIs(t, layers[1].Path, content)
+}
+
+// TestARawDiskStaysRaw gives a guest an image that holds a qcow2 further on, where a
+// guess of its format from some other place could find it.
+func TestARawDiskStaysRaw(t *testing.T) {
+	inner := onTopOf(t, "/etc/passwd", "raw")
+	c, dir := newCache(t), filepath.Join(t.TempDir(), "instance")
+	img := stored(t, c, marked(rawImage(1, 4<<20), map[int]string{512: string(inner), 1 << 20: string(inner)}))
+	layers, err := c.Disk(t.Context(), img, dir, 1)
+	if err != nil || img.Format != "raw" || layers[1].Format != "raw" {
+		t.Fatalf("%+v, %+v, %v", img, layers, err)
+	}
+	if chain := qemu(t, "qemu-img", "info", "-f", "qcow2", "--backing-chain", layers[0].Path); strings.Contains(chain, "passwd") {
+		t.Errorf("QEMU sees\n%s", chain)
+	}
+}
+
+// endless is a file of zeros behind a boot record, of any size.
+type endless struct{}
+
+func (endless) ReadAt(b []byte, at int64) (int, error) {
+	clear(b)
+	for i, c := range []byte{0x55, 0xaa} {
+		if j := int64(510+i) - at; j >= 0 && j < int64(len(b)) {
+			b[j] = c
+		}
+	}
+	return len(b), nil
+}
+
+func TestSizesOfEightExbibytes(t *testing.T) {
+	_, err := Inspect(endless{}, math.MaxInt64)
+	refused(t, nil, err, croft.Invalid, "64 TiB")
+	for _, announced := range []string{"9223372036854775807", "9223372036854775808", "18446744073709551615", "-1"} {
+		s, c := newServer(t, nil), newCache(t)
+		s.answers(func(w http.ResponseWriter, _ *http.Request) bool {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return true
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\nQFI", announced)
+			return true
+		})
+		_, err := c.Fetch(t.Context(), s.ref(), nil)
+		if err == nil || len(cacheHas(t, c)) > 0 {
+			t.Errorf("%s bytes are taken", announced)
+		}
+		if left := listDir(t, c.partDir()); len(left) > 0 {
+			t.Errorf("%s bytes leave %v", announced, left)
+		}
+	}
+	for name, change := range map[string]func([]byte){
+		"a disk of 8 EiB": func(b []byte) { binary.BigEndian.PutUint64(b[24:], 1<<63) },
+		"an L1 table for 8 EiB": func(b []byte) {
+			binary.BigEndian.PutUint64(b[24:], 1<<46)
+			binary.BigEndian.PutUint32(b[36:], math.MaxUint32)
+		},
+	} {
+		b := bytes.Clone(read(t, made(t, "qcow2", "1G")))
+		change(b)
+		if _, err := inspectBytes(b); croft.KindOf(err) != croft.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
