@@ -410,11 +410,11 @@ func TestDescribe(t *testing.T) {
 	inst := croft.Instance{State: croft.StateScheduled}
 	alive := &croft.Host{Alive: true}
 	for want, st := range map[string]*croft.Status{
-		"gone":             nil,
-		"scheduling":       {Instance: croft.Instance{State: croft.StateScheduling}},
-		"destroying":       {Instance: croft.Instance{State: croft.StateDestroying}, Observation: &croft.Observation{State: croft.StateRunning}},
-		"ordered":          {Instance: inst, Host: alive},
-		"running":          {Instance: inst, Host: alive, Observation: &croft.Observation{State: croft.StateRunning}},
+		"gone":           nil,
+		"scheduling":     {Instance: croft.Instance{State: croft.StateScheduling}},
+		"destroying":     {Instance: croft.Instance{State: croft.StateDestroying}, Observation: &croft.Observation{State: croft.StateRunning}},
+		"ordered":        {Instance: inst, Host: alive},
+		"running":        {Instance: inst, Host: alive, Observation: &croft.Observation{State: croft.StateRunning}},
 		schedule.Unknown: {Instance: inst, Host: &croft.Host{}, Observation: &croft.Observation{State: croft.StateRunning}},
 	} {
 		if got := schedule.Describe(st); got != want {

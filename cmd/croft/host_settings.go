@@ -108,6 +108,7 @@ func defaultHostSettings() hostSettings {
 	s.Placement.Token = "admin"
 	s.Placement.Listen = "127.0.0.1:8778"
 	s.Placement.ConsistentReads = string(placement.ConsistentClaims)
+	s.Placement.Randomize = true
 	s.API.Listen = "127.0.0.1:8779"
 	s.Hypervisor = "libvirt"
 	s.Libvirt.URI = "qemu:///system"
