@@ -71,12 +71,14 @@ type Agent struct {
 // memory is what the agent knows of an instance beyond what it can read. All of
 // it may be lost: a new agent comes to the same end.
 type memory struct {
-	mu       sync.Mutex        // guards observed, known and events; the rest is the worker's own
+	mu       sync.Mutex        // guards observed, known, events, passing and timer; the rest is the worker's own
 	observed croft.Observation // last written
 	known    bool              // observed was written by this agent
-	events   []croft.Event     // guarded too
-	recalled bool              // events has what was stored before this agent
-	failed   error             // final for the order of generation failedAt
+	events   []croft.Event
+	passing  func()      // writes a state that may be over soon
+	timer    *time.Timer // calls that
+	recalled bool        // events has what was stored before this agent
+	failed   error       // final for the order of generation failedAt
 	failedAt int64
 	started  time.Time // when it was last started
 	reported bool      // a domain without order was reported

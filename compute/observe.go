@@ -92,12 +92,54 @@ func stateOf(d Domain) croft.State {
 // observe writes an observation of the order's instance, if it differs from the
 // last one. That the order is gone meanwhile is no error.
 func (a *Agent) observe(ctx context.Context, o croft.Order, m *memory, seen croft.Observation) {
+	m.mu.Lock() // progress may be told by another goroutine than the worker's
+	defer m.mu.Unlock()
+	m.passing = nil
+	a.write(ctx, o, m, seen)
+}
+
+// passingTime is how long a state has to last that another follows by itself before
+// anybody is told of it.
+const passingTime = 100 * time.Millisecond
+
+// observePassing observes a state that a pass goes through, if it lasts. Most do not,
+// and each that is written costs etcd, and everybody who watches, as much as the last
+// one, which counts.
+func (a *Agent) observePassing(ctx context.Context, o croft.Order, m *memory, seen croft.Observation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.passing == nil {
+		m.timer = time.AfterFunc(passingTime, m.tellPassing)
+	}
+	m.passing = func() { a.write(ctx, o, m, seen) }
+}
+
+// tellPassing writes the state that has lasted.
+func (m *memory) tellPassing() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.passing != nil {
+		m.passing()
+		m.passing = nil
+	}
+}
+
+// endPassing ends what observePassing began, with its pass.
+func (m *memory) endPassing() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.passing = nil
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+}
+
+// write wants m.mu held.
+func (a *Agent) write(ctx context.Context, o croft.Order, m *memory, seen croft.Observation) {
 	seen.Host, seen.Instance, seen.Generation = a.Host.ID, o.Instance, o.Generation
 	seen.MAC = o.Instance.MAC(0).String()
 	told := a.Reports().read(o.Instance)
 	seen.CloudInit, seen.Password = told.CloudInit, told.Password
-	m.mu.Lock() // progress may be told by another goroutine than the worker's
-	defer m.mu.Unlock()
 	seen.Events = m.events
 	last := m.observed
 	last.Updated = time.Time{}

@@ -23,6 +23,7 @@ const (
 // only retry. Only one pass of an instance runs at a time.
 func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
 	m := a.remember(id)
+	defer m.endPassing()
 	if !a.seat.Load() {
 		return // remembered: the agent looks at it when it gets the seat
 	}
@@ -110,7 +111,7 @@ func (a *Agent) do(ctx context.Context, step Step, id croft.InstanceID, want *cr
 		m.started = time.Time{} // a start that follows is a new one
 		return a.Hypervisor.Stop(ctx, id)
 	case OpRemove:
-		a.observe(ctx, *want, m, croft.Observation{State: croft.StateRemoving})
+		a.observePassing(ctx, *want, m, croft.Observation{State: croft.StateRemoving})
 		return a.Hypervisor.Remove(ctx, id)
 	case OpClean:
 		return a.clean(id)
@@ -165,7 +166,7 @@ func (a *Agent) start(ctx context.Context, o croft.Order, m *memory) error {
 	if err != nil {
 		return err
 	}
-	a.observe(ctx, o, m, croft.Observation{State: croft.StateBooting, Addresses: domain.Reserved})
+	a.observePassing(ctx, o, m, croft.Observation{State: croft.StateBooting, Addresses: domain.Reserved})
 	if err := a.Hypervisor.Start(ctx, o.Instance); err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ func (a *Agent) build(ctx context.Context, o croft.Order, m *memory, prepare fun
 	select {
 	case a.builds <- struct{}{}:
 	default:
-		a.observe(ctx, o, m, croft.Observation{State: croft.StatePending})
+		a.observePassing(ctx, o, m, croft.Observation{State: croft.StatePending})
 		select {
 		case a.builds <- struct{}{}:
 		case <-ctx.Done():
@@ -220,9 +221,9 @@ func (a *Agent) build(ctx context.Context, o croft.Order, m *memory, prepare fun
 		}
 	}
 	defer func() { <-a.builds }()
-	a.observe(ctx, o, m, croft.Observation{State: croft.StateFetching})
+	a.observePassing(ctx, o, m, croft.Observation{State: croft.StateFetching})
 	img, err := a.Images.Fetch(ctx, o.Spec.Image, func(p croft.Progress) {
-		a.observe(ctx, o, m, croft.Observation{State: croft.StateFetching, Progress: &p})
+		a.observePassing(ctx, o, m, croft.Observation{State: croft.StateFetching, Progress: &p})
 	})
 	if err != nil {
 		return err
@@ -231,7 +232,7 @@ func (a *Agent) build(ctx context.Context, o croft.Order, m *memory, prepare fun
 		return err
 	}
 	m.note(croft.EventImage)
-	a.observe(ctx, o, m, croft.Observation{State: croft.StateDefining})
+	a.observePassing(ctx, o, m, croft.Observation{State: croft.StateDefining})
 	dir := a.dir(o.Instance)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the instance's directory: %w", err)
