@@ -40,6 +40,8 @@ func Run(t *testing.T, endpoint string, o Options) {
 	t.Run("the same claim again is there already", s.claimAgain)
 	t.Run("what does not fit is no capacity", s.full)
 	t.Run("release gives back, also what is not there", s.release)
+	t.Run("a claim moves at once or not at all", s.reclaim)
+	t.Run("a provider goes once nobody claims from it", s.removeProvider)
 	t.Run("a drained provider has no candidates", s.drained)
 	t.Run("traits narrow the candidates, unknown ones are invalid", s.traits)
 	t.Run("a query that Placement refuses is invalid", s.refused)

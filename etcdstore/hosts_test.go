@@ -1,0 +1,157 @@
+package etcdstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/etcdstore/etcdtest"
+	"croft/internal/books"
+)
+
+// scheduled is a fixture whose instance has an order on its host.
+func scheduled(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(t)
+	f.inst = must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	return f
+}
+
+func TestADrainedHostGetsNoOrder(t *testing.T) {
+	f := newFixture(t)
+	for range 2 {
+		if err := f.Drain(t.Context(), f.host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning))
+	wantKind(t, err, croft.Unavailable)
+	for range 2 {
+		if err := f.Enable(t.Context(), f.host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+}
+
+func TestAHostWithAnInstanceIsNotForgotten(t *testing.T) {
+	f := scheduled(t)
+	wantKind(t, f.ForgetHost(t.Context(), f.host), croft.Conflict)
+	if hosts := must(f.Hosts(t.Context()))(t); len(hosts) != 1 {
+		t.Errorf("got %v, want the host", hosts)
+	}
+}
+
+func TestOfAForgottenHostTombstonesStay(t *testing.T) {
+	f := scheduled(t)
+	if err := f.Bury(t.Context(), f.inst, f.order(2, croft.WantGone)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := f.ForgetHost(t.Context(), f.host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if hosts := must(f.Hosts(t.Context()))(t); len(hosts) != 0 {
+		t.Errorf("got %v, want no host", hosts)
+	}
+	if o := must(f.Order(t.Context(), f.host, f.inst.ID))(t); o.Want != croft.WantGone {
+		t.Errorf("got %v, want the tombstone", o)
+	}
+}
+
+func TestAnInstanceIsRelocatedWholeOrNotAtAll(t *testing.T) {
+	f := scheduled(t)
+	there := croft.NewHostID()
+	tombstone, order := f.order(2, croft.WantGone), f.order(3, croft.WantRunning)
+	order.Host = there
+
+	_, err := f.Relocate(t.Context(), f.inst, tombstone, order)
+	wantKind(t, err, croft.Unavailable) // nobody lives there
+	if err := f.PutHost(t.Context(), croft.Host{ID: there, Name: "h2"}); err != nil {
+		t.Fatal(err)
+	}
+	f.live(t, there)
+	moving := must(f.SetMoving(t.Context(), f.inst, there))(t)
+	_, err = f.Relocate(t.Context(), f.inst, tombstone, order)
+	wantKind(t, err, croft.Conflict) // the record has changed
+	if o := must(f.Order(t.Context(), f.host, f.inst.ID))(t); o.Want != croft.WantRunning {
+		t.Fatalf("got %v, want that nothing is ordered", o)
+	}
+	moved := must(f.Relocate(t.Context(), moving, tombstone, order))(t)
+	if moved.Host != there || moved.Moving != "" || moved.MovedFrom != f.host || moved.Generation != 3 {
+		t.Errorf("got %+v", moved)
+	}
+	// What is left on the old host goes without the record.
+	if err := f.Forget(t.Context(), must(f.Order(t.Context(), f.host, f.inst.ID))(t)); err != nil {
+		t.Fatal(err)
+	}
+	if st := must(f.Find(t.Context(), f.inst.Project, f.inst.Name))(t); st.Instance.Host != there || st.Order == nil {
+		t.Errorf("got %+v", st)
+	}
+}
+
+func TestTheTurnIsOneAgentsAtATime(t *testing.T) {
+	f := newFixture(t)
+	other := etcdtest.Open(t, f.server)
+	if !must(f.TakeTurn(t.Context(), time.Hour))(t) {
+		t.Fatal("nobody had the turn, and it was not given")
+	}
+	if must(other.TakeTurn(t.Context(), time.Hour))(t) || must(f.TakeTurn(t.Context(), time.Hour))(t) {
+		t.Error("the turn was given twice")
+	}
+}
+
+func TestTheSeatOfAHostIsOnePlaces(t *testing.T) {
+	f := newFixture(t)
+	host, known := croft.NewHostID(), make(chan struct{})
+	serve := func(place string) (seats chan *croft.Agent, leave func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		seats, ended := make(chan *croft.Agent, 8), make(chan struct{})
+		store := etcdtest.Open(t, f.server)
+		go func() {
+			defer close(ended)
+			_ = store.Serve(ctx, croft.Agent{Host: host, Place: place, Name: place}, known, func(rival *croft.Agent) bool {
+				seats <- rival
+				return true
+			})
+		}()
+		leave = func() { cancel(); <-ended }
+		t.Cleanup(leave)
+		return seats, leave
+	}
+	first, leave := serve("one")
+	if rival := <-first; rival != nil {
+		t.Fatalf("got the rival %v, want the seat", rival)
+	}
+	second, _ := serve("two")
+	if rival := <-second; rival == nil || rival.Place != "one" {
+		t.Fatalf("got %v, want to hear of the first", rival)
+	}
+	leave()
+	if rival := <-second; rival != nil {
+		t.Errorf("got the rival %v, want the seat that was left", rival)
+	}
+	again, _ := serve("two") // a process that follows one that was killed
+	if rival := <-again; rival != nil {
+		t.Errorf("got the rival %v, want the seat of the same place", rival)
+	}
+}
+
+func TestOnlyWhatIsLostIsDropped(t *testing.T) {
+	f := scheduled(t)
+	for _, d := range []books.Difference{
+		{Kind: books.LostName, Project: f.inst.Project, Name: f.inst.Name, Revision: 1},
+		{Kind: books.LostOrder, Host: f.host, Instance: f.inst.ID, Revision: f.inst.Revision},
+		{Kind: books.LostObservation, Host: f.host, Instance: f.inst.ID},
+	} {
+		if err := f.Drop(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st := must(f.Find(t.Context(), f.inst.Project, f.inst.Name))(t); st.Order == nil {
+		t.Error("an order that is not lost is gone")
+	}
+	wantKind(t, f.Drop(t.Context(), books.Difference{Kind: books.StrayGuest}), croft.Invalid)
+}

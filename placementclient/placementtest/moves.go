@@ -1,0 +1,72 @@
+package placementtest
+
+import (
+	"errors"
+	"testing"
+
+	"croft"
+)
+
+// reclaim moves claims between two providers that are full with them.
+func (s *suite) reclaim(t *testing.T) {
+	from, to := s.add(t, host("from")), s.add(t, host("to"))
+	id, other := croft.NewInstanceID(), croft.NewInstanceID()
+	all := croft.Resources{croft.VCPU: 4}
+	on := func(p croft.Provider) croft.Candidate {
+		return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: all}}
+	}
+	if err := s.take(t, from, id, all); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time it is there already
+		if err := s.client.Reclaim(t.Context(), id, "project", on(to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.uses(t, from, 0)
+	s.uses(t, to, 4)
+	for _, rival := range []croft.InstanceID{other, croft.NewInstanceID()} {
+		if err := s.take(t, from, rival, all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.client.Reclaim(t.Context(), id, "project", on(from)); !errors.Is(err, croft.NoCapacity) {
+		t.Errorf("to where there is no room: got %v, want no capacity", err)
+	}
+	s.uses(t, to, 4) // as it was
+	if err := s.client.Release(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.client.Reclaim(t.Context(), id, "project", on(to)); err != nil {
+		t.Errorf("of an instance that has no claim: %v", err)
+	}
+	s.uses(t, to, 4)
+}
+
+func (s *suite) uses(t *testing.T, p croft.Provider, want int64) {
+	t.Helper()
+	if used := s.read(t, p.ID).Used[croft.VCPU]; used != want {
+		t.Errorf("%d of VCPU are used on %s, want %d", used, p.Name, want)
+	}
+}
+
+func (s *suite) removeProvider(t *testing.T) {
+	p, id := s.add(t, host("remove")), croft.NewInstanceID()
+	if err := s.take(t, p, id, croft.Resources{croft.VCPU: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.client.RemoveProvider(t.Context(), p.ID); !errors.Is(err, croft.Conflict) {
+		t.Errorf("of one that is claimed from: got %v, want a conflict", err)
+	}
+	if err := s.client.Release(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.client.RemoveProvider(t.Context(), p.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.client.Claims(t.Context(), p.ID); !errors.Is(err, croft.NotFound) {
+		t.Errorf("got %v, want that it is gone", err)
+	}
+}
