@@ -84,7 +84,7 @@ func withEntry(text []byte, e Entry, replace bool) ([]byte, error) {
 	}
 	if doc.Kind == 0 || len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
 		// Nothing but comments, which belong to no entry.
-		added, err := yaml.Marshal(&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{&key, &value}})
+		added, err := marshal(&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{&key, &value}})
 		if len(bytes.TrimSpace(text)) > 0 {
 			added = append(append(bytes.TrimRight(text, "\n"), '\n'), added...)
 		}

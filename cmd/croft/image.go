@@ -227,7 +227,8 @@ func (one printedImage) table() *table {
 		t.texts("cached", "not on this host")
 		return t
 	}
-	t.texts("cached", fmt.Sprintf("%s, under %d disks", bytesInWords(one.Cached.Bytes), one.Cached.Disks))
+	t.texts("cached", bytesInWords(one.Cached.Bytes))
+	t.texts("disks on it", fmt.Sprint(one.Cached.Disks))
 	t.texts("file", one.Cached.Path)
 	t.texts("format", one.Cached.Format)
 	t.texts("disk", bytesInWords(one.Cached.VirtualSize))

@@ -95,7 +95,7 @@ image that is asked for again is fetched again. It prints what it removed.`,
 			if dry {
 				done = "would be removed"
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%d images, %s, %s\n", len(removed), bytesInWords(sum), done)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d, of %s\n", done, len(removed), bytesInWords(sum))
 			return nil
 		},
 	}

@@ -63,13 +63,13 @@ func TestImagesOfTheCacheAreShownAndPruned(t *testing.T) {
 		}
 	}
 	show, _ := run(t, croft.ExitOK, "croft", "image", "show", source, "--state-dir", state)
-	for _, want := range []string{"cached       1.0 MiB, under 1 disks", "format       raw", "disk         1.0 MiB", "file         " + used} {
+	for _, want := range []string{"cached       1.0 MiB\n", "disks on it  1\n", "format       raw", "disk         1.0 MiB", "file         " + used} {
 		if !strings.Contains(show, want) {
 			t.Errorf("show says no %q:\n%s", want, show)
 		}
 	}
 	out, words := run(t, croft.ExitOK, "croft", "image", "prune", "--dry-run", "--state-dir", state)
-	if !strings.Contains(words, "1 images, 1.0 MiB, would be removed") || !strings.Contains(out, filepath.Base(unused)[:64]) {
+	if !strings.Contains(words, "would be removed: 1, of 1.0 MiB") || !strings.Contains(out, filepath.Base(unused)[:64]) {
 		t.Errorf("a dry run says %s%s", out, words)
 	}
 	if _, err := os.Stat(unused); err != nil {
