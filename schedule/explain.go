@@ -83,7 +83,7 @@ func (a *attempt) noCapacity(ctx context.Context) error {
 }
 
 func (a *attempt) explain(ctx context.Context, fits []Fit) (*Explanation, error) {
-	providers, err := a.Claims.Providers(ctx)
+	providers, err := a.stock.providers(ctx, a.Claims.Providers)
 	if err != nil {
 		return nil, err
 	}

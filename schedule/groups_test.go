@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"croft"
 	"croft/schedule"
@@ -173,6 +175,34 @@ func TestRequestsAtOnceCountEachOther(t *testing.T) {
 	if got := strings.Join(on, " "); got != "host1 host1 host2 host2 host3 host3" {
 		t.Errorf("went to %s", got)
 	}
+}
+
+// A hundred requests that find no room read all providers twice at most: the second
+// time for those who asked while the first was going on.
+func TestThoseWhoAskWhyAtOnceShareTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud(t, 0, 0)
+		reads := 0
+		slowly := func() error { reads++; time.Sleep(time.Second); return nil }
+		c.placement.Fail("Providers", slices.Repeat([]func() error{slowly}, 100)...)
+		var work sync.WaitGroup
+		for i := range 100 {
+			r := request(t, fmt.Sprintf("web-%d", i))
+			work.Go(func() {
+				_, err := c.Request(t.Context(), r)
+				if croft.KindOf(err) != croft.NoCapacity || !strings.Contains(err.Error(), "1 short of VCPU 1") {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		work.Wait()
+		if reads > 2 {
+			t.Errorf("read %d times", reads)
+		}
+		if _, err := c.Request(t.Context(), request(t, "late")); err == nil || reads != 3 {
+			t.Errorf("got %v after %d readings: who asks later wants to know what is now", err, reads)
+		}
+	})
 }
 
 func TestExplainChangesNothing(t *testing.T) {

@@ -30,6 +30,7 @@ type Config struct {
 type Scheduler struct {
 	Config
 	underway *underway
+	stock    *stock
 }
 
 // New checks the config. It does nothing yet.
@@ -43,7 +44,7 @@ func New(c Config) (*Scheduler, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.UndoTimeout = cmp.Or(c.UndoTimeout, 5*time.Second)
 	c.Backoff = cmp.Or(c.Backoff, 20*time.Millisecond)
-	return &Scheduler{c, newUnderway()}, nil
+	return &Scheduler{c, newUnderway(), newStock()}, nil
 }
 
 // Request is what somebody asks for.
