@@ -131,7 +131,7 @@ type Image struct {
 	Path        string // absolute
 	Format      string // qcow2 or raw, from the file's own header
 	VirtualSize int64  // bytes
-	Digest      string // sha256, hex, of the file as fetched
+	Digest      string // sha256, hex, of that file, which may have been packed when it was fetched
 }
 
 // Layer is one file of a disk's backing chain, the topmost first.
