@@ -86,16 +86,26 @@ func TestASecondAgentOfOneUUIDDoesNothing(t *testing.T) {
 	c.await(c.reorder(inst, croft.WantStopped), croft.StateStopped)
 }
 
-func TestAnAgentOfAnotherPlaceServesAHostWhoseGuestsItHas(t *testing.T) {
+func TestAnAgentOfAnotherPlaceServesAHostOnceItIsAccepted(t *testing.T) {
 	c := newCloud(t)
 	c.host.Place = "before"
 	c.start()
 	inst := c.request("web")
 	c.await(inst, croft.StateRunning)
 	c.stop()
-	c.host.Place = "after the disks went into a new machine"
-	c.start()
-	c.await(c.reorder(inst, croft.WantStopped), croft.StateStopped)
+	inst = c.reorder(inst, croft.WantGone) // a tombstone waits too
+	c.host.Place = "after the disks went into another machine"
+	ready := make(chan struct{})
+	c.launch(func() { close(ready) })
+	c.problem("a second agent has the host's UUID")
+	if found := c.guests(); len(found) != 1 {
+		t.Fatalf("got %v, want that nothing is done before it is accepted", found)
+	}
+	if err := c.store.Accept(t.Context(), c.host.ID); err != nil {
+		t.Fatal(err)
+	}
+	<-ready
+	c.await(inst, "")
 	if h := c.problem(""); h.Place != c.host.Place {
 		t.Errorf("the record says %q", h.Place)
 	}

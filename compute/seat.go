@@ -3,7 +3,6 @@ package compute
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"croft"
 )
@@ -75,46 +74,25 @@ func (a *Agent) refuse(why string) {
 // stranger says why this agent has no business to serve the host, or nothing, and
 // whether the host's record is another agent's or gone.
 //
-// An agent of another place than the last one serves the host only where no guests
-// are ordered, or one of them is here: else it would make guests anew that still run
-// where they were.
+// An agent of another place than the last one serves the host only where nothing is
+// ordered there, or an operator accepts it: else it would make guests a second time
+// that still run where they were, or take a tombstone for carried out.
 func (a *Agent) stranger(ctx context.Context) (why string, changed bool, err error) {
 	hosts, err := a.Registry.Hosts(ctx, a.Host.ID)
 	if err != nil {
 		return "", false, err
 	}
 	last, known := hosts[a.Host.ID]
-	if known && last.Place == a.Host.Place {
+	switch {
+	case known && last.Place == a.Host.Place:
 		return "", false, nil
+	case !known || last.Place == "":
+		return "", true, nil
 	}
-	if known && last.Place != "" {
-		why, err = a.strange(ctx)
-	}
-	return why, true, err
-}
-
-// strange says what tells this machine from the one that the host's guests are on.
-func (a *Agent) strange(ctx context.Context) (string, error) {
 	b, err := a.Records.HostBooks(ctx, a.Host.ID)
-	if err != nil {
-		return "", err
+	if err != nil || len(b.Orders) == 0 {
+		return "", true, err
 	}
-	domains, err := a.Hypervisor.List(ctx)
-	if err != nil {
-		return "", err
-	}
-	var elsewhere int
-	for _, o := range b.Orders {
-		if slices.ContainsFunc(domains, func(d Domain) bool { return d.ID == o.Instance }) {
-			return "", nil
-		}
-		if o.Want != croft.WantGone {
-			elsewhere++
-		}
-	}
-	if elsewhere == 0 {
-		return "", nil
-	}
-	return fmt.Sprintf("the host's UUID was last served by another machine or state directory, and none of its %d guests is here; where this is a copy, remove host-id from its state directory; where the other is gone for good, run `croft host forget --force %s`",
-		elsewhere, a.Host.ID), nil
+	return fmt.Sprintf("the host's UUID was last served by another machine or state directory, which has orders: where this is a copy, remove host-id from its state directory; where it is the host's disks in another machine and the old one is off, run `croft host accept %s`; where the other is gone for good, `croft host forget --force %s`",
+		a.Host.ID, a.Host.ID), true, nil
 }

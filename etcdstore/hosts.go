@@ -23,6 +23,28 @@ func (s *Store) Enable(ctx context.Context, host croft.HostID) error {
 	return s.wrapped(err, "enable the host")
 }
 
+// Accept implements operator.Hosts.
+func (s *Store) Accept(ctx context.Context, host croft.HostID) error {
+	key := s.keys.host(host)
+	got, err := s.etcd.Get(ctx, key)
+	if err != nil {
+		return s.wrap(err, "read the record of host %s", host)
+	}
+	if len(got.Kvs) == 0 {
+		return croft.Errorf(croft.NotFound, "there is no host %s", host)
+	}
+	var h storedHost
+	if err := s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &h); err != nil {
+		return err
+	}
+	h.Place = ""
+	done, err := s.etcd.Txn(ctx).If(unchanged(key, got.Kvs[0].ModRevision)).Then(clientv3.OpPut(key, encode(h))).Commit()
+	if err == nil && !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "its agent has just come back; look at `croft host list`")
+	}
+	return s.wrapped(err, "accept the host")
+}
+
 // ForgetHost implements operator.Hosts. Tombstones stay; observations and what else
 // is the host's goes, the record last.
 func (s *Store) ForgetHost(ctx context.Context, host croft.HostID) error {

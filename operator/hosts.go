@@ -145,6 +145,22 @@ func (o *Operator) Enable(ctx context.Context, idOrName string) (Host, error) {
 	return h, nil
 }
 
+// Accept lets a host be served from another machine or state directory than before.
+// Conflict: the one from before is alive.
+func (o *Operator) Accept(ctx context.Context, idOrName string) (Host, error) {
+	h, err := o.find(ctx, idOrName)
+	if err == nil && h.Alive {
+		err = croft.Errorf(croft.Conflict, "the agent that served it before is alive; stop that one for good first, with its guests")
+	}
+	if err == nil {
+		err = o.Hosts.Accept(ctx, h.ID)
+	}
+	if err != nil {
+		return h, fmt.Errorf("accept host %s: %w", idOrName, err)
+	}
+	return h, nil
+}
+
 // Forget removes a host that is gone for good. Conflict: it is alive, or has
 // instances, and force does not say that they are to be buried: their claims and names
 // are free then, and tombstones wait for the host, should it ever return.

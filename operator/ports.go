@@ -15,6 +15,9 @@ type Hosts interface {
 	Drain(ctx context.Context, host croft.HostID) error
 	// Enable undoes Drain.
 	Enable(ctx context.Context, host croft.HostID) error
+	// Accept lets the host's next agent be of any place. NotFound; Conflict: its record
+	// changed meanwhile.
+	Accept(ctx context.Context, host croft.HostID) error
 	// ForgetHost removes all there is of a host but tombstones, which wait for its
 	// return. Conflict: an instance is on it.
 	ForgetHost(ctx context.Context, host croft.HostID) error

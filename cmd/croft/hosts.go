@@ -21,17 +21,17 @@ import (
 func hostCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "host",
-		Short: "Look at the hosts; drain, enable or forget one",
+		Short: "Look at the hosts; drain, enable, accept or forget one",
 		Example: `  croft host list
   croft host drain host3 --move
   croft host forget host3`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			return croft.Errorf(croft.Invalid, "usage: %s list, show, drain, enable or forget", cmd.CommandPath())
+			return croft.Errorf(croft.Invalid, "usage: %s list, show, drain, enable, accept or forget", cmd.CommandPath())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	addScheduleFlags(cmd.PersistentFlags())
-	cmd.AddCommand(hostListCommand(), hostShowCommand(), hostDrainCommand(), hostEnableCommand(), hostForgetCommand())
+	cmd.AddCommand(hostListCommand(), hostShowCommand(), hostDrainCommand(), hostEnableCommand(), hostAcceptCommand(), hostForgetCommand())
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
 	return cmd
 }

@@ -67,19 +67,35 @@ func moveAll(ctx context.Context, cmd *cobra.Command, o *operator.Operator, idOr
 }
 
 func hostEnableCommand() *cobra.Command {
+	cmd := changeHostCommand((*operator.Operator).Enable, "takes new instances")
+	cmd.Use, cmd.Aliases = "enable UUID|NAME", []string{"undrain"}
+	cmd.Short = "Let new instances come to a host again"
+	return cmd
+}
+
+func hostAcceptCommand() *cobra.Command {
+	cmd := changeHostCommand((*operator.Operator).Accept, "may be served by another machine or from another directory")
+	cmd.Use = "accept UUID|NAME"
+	cmd.Short = "Let a host be served from another machine or state directory than before"
+	cmd.Long = `accept lets the agent of a host serve it from another machine or another state
+directory than before, as after its disks were put into another machine. Until then
+such an agent does nothing, since it may run on a copy. Make sure that the machine
+from before is off: a guest that still runs there would run twice.`
+	return cmd
+}
+
+// changeHostCommand does one thing to one host and says what that means.
+func changeHostCommand(change func(*operator.Operator, context.Context, string) (operator.Host, error), means string) *cobra.Command {
 	return &cobra.Command{
-		Use:               "enable UUID|NAME",
-		Aliases:           []string{"undrain"},
-		Short:             "Let new instances come to a host again",
 		Args:              count(1, 1),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, func(ctx context.Context, _ *client, o *operator.Operator) error {
 				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 				defer cancel()
-				h, err := o.Enable(ctx, args[0])
+				h, err := change(o, ctx, args[0])
 				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "host %s takes new instances\n", h.Name)
+					fmt.Fprintf(cmd.ErrOrStderr(), "host %s %s\n", h.Name, means)
 				}
 				return err
 			})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 )
 
 // machineFiles hold what no two machines have in common; a copy of a machine's disk
@@ -23,10 +22,6 @@ func placeOf(dir string) string {
 			text = nil // what is not there tells nothing
 		}
 		fmt.Fprintln(sum, strings.TrimSpace(string(text)))
-	}
-	var st syscall.Stat_t
-	if err := syscall.Stat(dir, &st); err == nil {
-		fmt.Fprintln(sum, st.Ino) // two containers of one machine may have one path
 	}
 	fmt.Fprintln(sum, dir)
 	return hex.EncodeToString(sum.Sum(nil)[:8])
