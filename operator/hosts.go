@@ -44,43 +44,46 @@ func (o *Operator) List(ctx context.Context) ([]Host, error) {
 		return nil, err
 	}
 	providers, noClaims := o.Claims.Providers(ctx)
-	var all []Host
-	for _, h := range known {
-		all = append(all, Host{Host: h})
+	on := map[croft.HostID][]croft.Status{}
+	for _, st := range instances {
+		on[st.Instance.Host] = append(on[st.Instance.Host], st)
 	}
-	for i := range all {
-		all[i].fill(instances, providers)
+	offers := map[croft.HostID]croft.Provider{}
+	for _, p := range providers {
+		offers[p.ID] = p
+	}
+	all := []Host{}
+	for id, h := range known {
+		all = append(all, hostOn(h, on[id], offers))
 	}
 	slices.SortFunc(all, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	shareNames(all)
 	return all, noClaims
 }
 
-func (h *Host) fill(instances []croft.Status, providers []croft.Provider) {
-	for _, st := range instances {
-		if st.Instance.Host == h.ID {
-			h.Instances = append(h.Instances, st)
-		}
+// hostOn is a host with its instances and with what it offers, where that is known.
+func hostOn(h croft.Host, on []croft.Status, offers map[croft.HostID]croft.Provider) Host {
+	full := Host{Host: h, Instances: on, Count: len(on)}
+	p, known := offers[h.ID]
+	if !known {
+		return full
 	}
-	h.Count = len(h.Instances)
-	for _, p := range providers {
-		if p.ID != h.ID {
-			continue
-		}
-		h.Offered, h.Claimed, h.Traits = croft.Resources{}, croft.Resources{}, p.Traits
-		for class, inv := range p.Inventories {
-			h.Offered[class], h.Claimed[class] = inv.Capacity(), p.Used[class]
-		}
+	full.Offered, full.Claimed, full.Traits = croft.Resources{}, croft.Resources{}, p.Traits
+	for class, inv := range p.Inventories {
+		full.Offered[class], full.Claimed[class] = inv.Capacity(), p.Used[class]
 	}
+	return full
 }
 
-// shareNames tells of hosts that have one name.
+// shareNames tells of hosts that have one name; they are sorted by it.
 func shareNames(all []Host) {
 	for i := range all {
-		for _, other := range all {
-			if other.Name == all[i].Name && other.ID != all[i].ID {
-				all[i].Problems = append(all[i].Problems, fmt.Sprintf("host %s is called %s too: give one of them another host.name; until then name them by UUID", other.ID, other.Name))
-			}
+		other := i - 1
+		if i == 0 || all[i-1].Name != all[i].Name {
+			other = i + 1
+		}
+		if other < len(all) && all[other].Name == all[i].Name {
+			all[i].Problems = append(all[i].Problems, fmt.Sprintf("host %s is called %s too: give one of them another host.name; until then name them by UUID", all[other].ID, all[i].Name))
 		}
 	}
 }
@@ -89,7 +92,7 @@ func shareNames(all []Host) {
 // several have the name.
 func (o *Operator) Find(ctx context.Context, idOrName string) (Host, error) {
 	all, noClaims := o.List(ctx)
-	if all == nil && noClaims != nil {
+	if all == nil {
 		return Host{}, noClaims
 	}
 	var found []Host
