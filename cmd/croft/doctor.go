@@ -84,6 +84,14 @@ func examine(ctx context.Context, s hostSettings) ([]doctor.Finding, error) {
 		defer driver.Close()
 		probes.KVM = libvirt.ProbeKVM
 		probes.Libvirt = driver.Version
+		probes.Guests = func(ctx context.Context) ([]string, error) {
+			domains, err := driver.List(ctx)
+			var ids []string
+			for _, d := range domains {
+				ids = append(ids, string(d.ID))
+			}
+			return ids, err
+		}
 		probes.Network = func(ctx context.Context, name string) (doctor.Network, error) {
 			return lookAtNetwork(ctx, driver, name)
 		}

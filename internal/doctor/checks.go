@@ -30,6 +30,7 @@ func Checks(c Config, p Probes) []Check {
 			Check{"qemu", lookProgram(p, "qemu-system-x86_64", "qemu-system-x86")},
 			Check{"libvirt", lookLibvirt(p)},
 			Check{"tun", lookTun(p)},
+			Check{"guests", c.lookGuests(p)},
 		)
 		if c.Network != "" {
 			checks = append(checks,

@@ -15,6 +15,7 @@ func healthy() Probes {
 	return Probes{
 		KVM:     func(context.Context) (bool, string) { return true, "" },
 		Libvirt: func(context.Context) (string, error) { return "libvirt 9.0.0, QEMU 7.2.0", nil },
+		Guests:  func(context.Context) ([]string, error) { return nil, nil },
 		Network: func(context.Context, string) (Network, error) {
 			return Network{Defined: true, Active: true, Bridge: "virbr0", Subnet: netip.MustParsePrefix("192.168.122.1/24")}, nil
 		},
@@ -108,6 +109,15 @@ func TestChecks(t *testing.T) {
 		}, "libvirt", Fail, "no such luck", "systemctl start libvirtd"},
 		{"no tun device fails", func(_ *Config, p *Probes) { p.File = with(healthy(), "/dev/net/tun", nil) }, "tun", Fail, "no network", "modprobe tun"},
 
+		{"guests with their disks here are fine", func(_ *Config, p *Probes) {
+			f := dir(0o755)
+			p.File, p.Guests = with(healthy(), "/var/lib/croft/instances/a", &f), guests("a")
+		}, "guests", OK, "1 here", ""},
+		{"guests with their disks elsewhere are a warning", func(_ *Config, p *Probes) { p.Guests = guests("a", "b") }, "guests", Warn, "2 of 2 guests have their disks elsewhere than in /var/lib/croft, such as a", "host-id"},
+		{"guests that cannot be listed fail", func(_ *Config, p *Probes) {
+			p.Guests = func(context.Context) ([]string, error) { return nil, errNo }
+		}, "guests", Fail, "no such luck", "line about libvirt"},
+
 		{"an active network says its bridge", nil, "network", OK, "default on bridge virbr0, 192.168.122.1/24", ""},
 		{"a stopped network is fine", func(_ *Config, p *Probes) { p.Network = network(Network{Defined: true}, nil) }, "network", OK, "the agent starts it", ""},
 		{"a missing default network is fine", func(_ *Config, p *Probes) { p.Network = network(Network{}, nil) }, "network", OK, "defines and starts", ""},
@@ -183,6 +193,10 @@ func TestChecks(t *testing.T) {
 
 func network(n Network, err error) func(context.Context, string) (Network, error) {
 	return func(context.Context, string) (Network, error) { return n, err }
+}
+
+func guests(ids ...string) func(context.Context) ([]string, error) {
+	return func(context.Context) ([]string, error) { return ids, nil }
 }
 
 func memoryIs(available uint64) func(context.Context) (uint64, uint64, error) {

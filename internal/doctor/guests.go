@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strings"
 )
 
@@ -69,6 +70,28 @@ func lookLibvirt(p Probes) look {
 			return fail(err.Error(), "apt-get install libvirt-daemon-system, then systemctl start libvirtd (or virtlogd -d; libvirtd -d)")
 		}
 		return good(version)
+	}
+}
+
+// lookGuests finds guests whose disks are not in the state directory: of another
+// installation, or of this host before it lost that directory.
+func (c Config) lookGuests(p Probes) look {
+	return func(ctx context.Context) Finding {
+		guests, err := p.Guests(ctx)
+		if err != nil {
+			return fail("list the guests: "+err.Error(), "mend what the line about libvirt says first")
+		}
+		var strange []string
+		for _, id := range guests {
+			if _, err := p.File(filepath.Join(c.StateDir, "instances", id)); errors.Is(err, fs.ErrNotExist) {
+				strange = append(strange, id)
+			}
+		}
+		if len(strange) > 0 {
+			return warn(fmt.Sprintf("%d of %d guests have their disks elsewhere than in %s, such as %s: another croft runs here, or this host had another state directory", len(strange), len(guests), c.StateDir, strange[0]),
+				"in the second case set state_dir to that one, or put its host-id into this one; croft leaves them alone until then")
+		}
+		return good(fmt.Sprintf("%d here", len(guests)))
 	}
 }
 

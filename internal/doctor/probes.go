@@ -8,12 +8,15 @@ import (
 )
 
 // Probes are the questions that checks ask of a host. System answers all that
-// need no hypervisor; whoever joins the parts adds KVM, Libvirt and Network.
+// need no hypervisor; whoever joins the parts adds KVM, Libvirt, Guests and
+// Network.
 type Probes struct {
 	// KVM tells whether KVM runs a guest here, and why not.
 	KVM func(ctx context.Context) (usable bool, reason string)
 	// Libvirt connects and returns the versions of libvirt and QEMU, for people.
 	Libvirt func(ctx context.Context) (string, error)
+	// Guests returns the UUIDs of croft's guests that libvirt has.
+	Guests func(ctx context.Context) ([]string, error)
 	// Network looks at a network of libvirt's and starts nothing.
 	Network func(ctx context.Context, name string) (Network, error)
 
