@@ -46,7 +46,7 @@ func (t Token) Authenticate(_ context.Context, provider *gophercloud.ProviderCli
 type Config struct {
 	Endpoint  string            // required, such as http://127.0.0.1:8778
 	Auth      Auth              // Token("admin") by default
-	Attempts  int               // for one request; 8 by default
+	Attempts  int               // for one request; 16 by default, some ten seconds; half of them where nothing answers at all
 	Pause     time.Duration     // before the second attempt; doubles, with jitter; 10 ms by default
 	Timeout   time.Duration     // of one attempt; 30 s by default
 	Transport http.RoundTripper // nil: one of its own
@@ -81,7 +81,7 @@ func New(c Config) (*Client, error) {
 	if c.Auth == nil {
 		c.Auth = Token("admin")
 	}
-	c.Attempts, c.Pause = cmp.Or(c.Attempts, 8), cmp.Or(c.Pause, 10*time.Millisecond)
+	c.Attempts, c.Pause = cmp.Or(c.Attempts, 16), cmp.Or(c.Pause, 10*time.Millisecond)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	if c.Transport == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()

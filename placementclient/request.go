@@ -42,8 +42,8 @@ func (e *answerError) Error() string {
 	return text
 }
 
-// Is gives the error its kind.
-func (e *answerError) Is(target error) bool { return target == error(e.kind()) }
+// Unwrap gives the error its kind.
+func (e *answerError) Unwrap() error { return e.kind() }
 
 func (e *answerError) kind() croft.Kind {
 	switch {
@@ -64,7 +64,8 @@ func is(err error, status int, code string) bool {
 }
 
 // call sends one request and decodes the answer into out, unless that is nil. What
-// did not get through is tried again; body is sent as JSON, nil as none.
+// did not get through is tried again, with more patience where a server answers: it
+// says 503 while its etcd chooses a leader. body is sent as JSON, nil as none.
 func (c *Client) call(ctx context.Context, method, path string, body, out any) error {
 	return c.callAt(ctx, newestMinor, method, path, body, out)
 }
@@ -79,6 +80,9 @@ func (c *Client) callAt(ctx context.Context, newest int64, method, path string, 
 			}
 		}
 		if err = c.once(ctx, newest, method, path, body, out); !errors.Is(err, croft.Unavailable) || ctx.Err() != nil {
+			return err
+		}
+		if _, answered := errors.AsType[*answerError](err); !answered && attempt+1 >= c.config.Attempts/2 {
 			return err
 		}
 	}
