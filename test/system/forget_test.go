@@ -1,0 +1,43 @@
+package system
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"croft"
+	"croft/operator"
+)
+
+// TestAForgetThatDiesAnywhereCanBeRepeated kills the command at each of its writes,
+// repeats it, and then has the host return.
+func TestAForgetThatDiesAnywhereCanBeRepeated(t *testing.T) {
+	for last := 1; last <= 11; last++ {
+		t.Run(fmt.Sprintf("after %d crossings", last-1), func(t *testing.T) {
+			w := newWorld(t, uint64(last), 2, 0)
+			inst := w.throwaway(t.Context())
+			for _, m := range w.hosts {
+				if m.id == inst.Host {
+					m.leave()
+				}
+			}
+			forget := func(o *operator.Operator) error {
+				_, err := o.Forget(t.Context(), string(inst.Host), true)
+				return err
+			}
+			died := w.operate(last, forget)
+			if err := w.operate(0, forget); err != nil && !errors.Is(err, croft.NotFound) {
+				t.Fatalf("repeated after %v: %v", died, err)
+			}
+			hosts, err := w.store.Hosts(t.Context())
+			if err != nil || len(hosts) != 1 {
+				t.Fatalf("got %v, %v; want the other host alone", hosts, err)
+			}
+			if found := w.audit(t.Context()); len(found) != 0 {
+				t.Errorf("while the host is away: %v", found)
+			}
+			w.facts[inst.ID].destroyed, w.facts[inst.ID].doomed = true, true
+			w.settle() // the host returns, with a guest that is to be gone
+		})
+	}
+}
