@@ -62,7 +62,7 @@ func (h *host) start() {
 		w.t.Fatal(err)
 	}
 	h.process = w.begin("host-"+h.name, cmd)
-	w.t.Cleanup(h.removeDomains) // while the host lives: libvirt keeps a directory of cgroups for each
+	w.root.Cleanup(h.consoles)
 	pid := fmt.Sprint(cmd.Process.Pid)
 	must(w.t, "ip", "link", "add", h.link, "type", "veth", "peer", "name", "eth0", "netns", pid)
 	must(w.t, "ip", "link", "set", h.link, "master", w.bridge, "up")
@@ -123,10 +123,14 @@ func (h *host) domains() map[string]string {
 	return all
 }
 
-func (h *host) removeDomains() {
-	names, _ := h.virsh("list", "--all", "--name")
-	for _, name := range strings.Fields(names) {
-		_, _ = h.virsh("destroy", name)
-		_, _ = h.virsh("undefine", name)
+// consoles shows what the guests wrote last, where the test fails.
+func (h *host) consoles() {
+	if !h.w.root.Failed() {
+		return
+	}
+	logs, _ := filepath.Glob(filepath.Join(h.dir, "state/instances/*/console.log"))
+	for _, log := range logs {
+		text, _ := os.ReadFile(log)
+		h.w.root.Logf("%s:\n%s", log, text[max(0, len(text)-2000):])
 	}
 }

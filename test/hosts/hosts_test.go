@@ -111,12 +111,13 @@ func withHungLeader(w *world) {
 		if r := w.request("hung", w.hosts[0]); r.exit != 0 {
 			w.t.Errorf("a request: %v", r)
 		}
-		for _, args := range [][]string{{"list"}, {"wait", "hung", "--timeout", patience.String()}, {"destroy", "--wait", "hung"}} {
-			if r := w.schedule(args...); r.exit != 0 {
-				w.t.Errorf("schedule %v: %v", args, r)
-			}
-		}
+		w.must("list")
+		w.must("destroy", "--wait", "hung")
 	}
+	if r := w.request("hung", w.hosts[0], "--wait", "--timeout", patience.String()); r.exit != 0 {
+		w.t.Errorf("a request that is waited for: %v", r)
+	}
+	w.must("destroy", "--wait", "hung")
 	w.untouched(before)
 	hung.signal(syscall.SIGCONT)
 	w.waitForMember(hung)
@@ -189,18 +190,24 @@ func cutOff(w *world) {
 	})
 	delete(before, doomed.Instance.ID)
 	w.untouched(before)
-	w.accepts(b, "one-b") // the name is free, and the host takes requests
+	w.accepts("one", b) // the name is free, and the host takes requests
 }
 
-// accepts waits until a host that returned runs what is asked for.
-func (w *world) accepts(h *host, name string) {
+// accepts waits until hosts that returned run what is asked for, named as.
+func (w *world) accepts(as string, hosts ...*host) {
 	w.t.Helper()
-	eventually(w.t, "host "+h.name+" takes requests", func(context.Context) error {
-		if r := w.request(name, h, "--wait", "--timeout", patience.String()); r.exit != 0 {
-			return fmt.Errorf("%v", r)
-		}
-		return nil
-	})
+	var names []string
+	for _, h := range hosts {
+		name := as + "-" + h.name
+		names = append(names, name)
+		eventually(w.t, "host "+h.name+" takes requests", func(context.Context) error {
+			if r := w.request(name, h); r.exit != 0 {
+				return fmt.Errorf("%v", r)
+			}
+			return nil
+		})
+	}
+	w.must(append([]string{"wait", "--timeout", patience.String()}, names...)...)
 }
 
 // cutInDestroy cuts the cable as soon as the tombstone is written: wherever the
@@ -216,7 +223,7 @@ func cutInDestroy(w *world) {
 	w.gone("one-c")
 	delete(before, doomed)
 	w.untouched(before)
-	w.accepts(c, "one-c")
+	w.accepts("one", c)
 }
 
 func withoutQuorum(w *world) {
@@ -242,9 +249,7 @@ func withoutQuorum(w *world) {
 	for _, m := range w.members {
 		w.waitForMember(m)
 	}
-	for _, h := range w.hosts {
-		w.accepts(h, "after-"+h.name)
-	}
+	w.accepts("after", w.hosts...)
 	after := w.running()
 	for id, where := range before {
 		if after[id] != where {

@@ -115,7 +115,7 @@ func (p *process) waitUntilReady(url string) {
 
 // finish ends the process with the test, and looks at what it wrote.
 func (p *process) finish() {
-	p.end(syscall.SIGKILL)
+	p.end(syscall.SIGTERM)
 	text, err := os.ReadFile(p.log)
 	if err != nil {
 		p.t.Error(err)

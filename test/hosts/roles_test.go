@@ -51,8 +51,12 @@ func play(text string) error {
 // private are the places where libvirt and its children keep what is one host's.
 var private = []string{"/run", "/var/lib/libvirt", "/var/log/libvirt", "/var/cache/libvirt", "/etc/libvirt"}
 
+// removal ends the guests by libvirt, which has a directory of cgroups for each that
+// no end of a namespace would remove.
+const removal = `for name in $(virsh -q list --name); do virsh -q destroy "$name"; done`
+
 // run waits for a byte on stdin, which says that the network is there, then starts
-// libvirt and the agent, and ends with the latter.
+// libvirt and the agent. It ends with the latter, and so do the guests.
 func (h *hostRole) run() error {
 	if err := h.mount(); err != nil {
 		return err
@@ -65,11 +69,7 @@ func (h *hostRole) run() error {
 			return fmt.Errorf("start %s: %w: %s", daemon, err, out)
 		}
 	}
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return err
-	}
-	agent, err := os.StartProcess(h.Agent[0], h.Agent, &os.ProcAttr{Files: []*os.File{null, os.Stdout, os.Stderr}, Env: os.Environ()})
+	agent, err := begin(h.Agent...)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,22 @@ func (h *hostRole) run() error {
 			_ = agent.Signal(s)
 		}
 	}()
-	return reap(agent.Pid)
+	ended := reap(agent.Pid)
+	remover, err := begin("/bin/sh", "-c", removal)
+	if err == nil {
+		err = reap(remover.Pid)
+	}
+	return errors.Join(ended, err)
+}
+
+// begin starts a program for reap to wait for.
+func begin(command ...string) (*os.Process, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	return os.StartProcess(command[0], command, &os.ProcAttr{Files: []*os.File{null, os.Stdout, os.Stderr}, Env: os.Environ()})
 }
 
 func (h *hostRole) mount() error {
@@ -108,7 +123,7 @@ func reap(pid int) error {
 		case ended == pid && status.ExitStatus() == 0:
 			return nil
 		case ended == pid:
-			return fmt.Errorf("the agent ended: exit code %d, signal %v", status.ExitStatus(), status.Signal())
+			return fmt.Errorf("process %d ended: exit code %d, signal %v", pid, status.ExitStatus(), status.Signal())
 		}
 	}
 }

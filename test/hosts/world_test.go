@@ -64,6 +64,7 @@ func newWorld(t *testing.T) *world {
 // layBridge makes the switch that the hosts' links end at.
 func (w *world) layBridge() {
 	w.t.Helper()
+	sweep()
 	for n := range 256 {
 		w.subnet = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 214, byte(n), 0}), 24)
 		if !subnetUsed(w.t, w.subnet) {
@@ -74,6 +75,17 @@ func (w *world) layBridge() {
 	w.t.Cleanup(func() { _ = exec.Command("ip", "link", "del", w.bridge).Run() })
 	must(w.t, "ip", "address", "add", w.at(1)+"/24", "dev", w.bridge)
 	must(w.t, "ip", "link", "set", w.bridge, "up")
+}
+
+// sweep removes the switches of runs that were killed.
+func sweep() {
+	links, _ := net.Interfaces()
+	for _, l := range links {
+		var pid int
+		if n, _ := fmt.Sscanf(l.Name, "ch%d", &pid); n == 1 && l.Name == fmt.Sprintf("ch%d", pid) && syscall.Kill(pid, 0) == syscall.ESRCH {
+			_ = exec.Command("ip", "link", "del", l.Name).Run()
+		}
+	}
 }
 
 func subnetUsed(t *testing.T, subnet netip.Prefix) bool {
