@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"croft"
+	"croft/etcdstore/etcdtest"
 	"croft/schedule"
 )
 
@@ -40,17 +43,29 @@ func (a *actor) act() {
 	}
 }
 
+// create asks for an instance, sometimes twice at once, as a client does that does not
+// know whether it was heard.
 func (a *actor) create(ctx context.Context) {
 	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: "/simulated", Name: fmt.Sprintf("vm-%d", a.rng.IntN(40)), Ephemeral: a.rng.IntN(2) == 0}
-	err := a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
-		_, err := s.Request(ctx, r)
-		return err
-	})
+	errs := make([]error, 1+max(0, a.rng.IntN(8)-6))
+	var asking sync.WaitGroup
+	for i := range errs {
+		lifetime := a.lifetime()
+		asking.Go(func() {
+			errs[i] = a.scheduler(lifetime, func(s *schedule.Scheduler) error {
+				_, err := s.Request(ctx, r)
+				return err
+			})
+		})
+	}
+	asking.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	f := &fact{name: r.Name, created: err == nil}
+	f := &fact{name: r.Name, created: slices.Contains(errs, nil)}
 	// A fault in the middle leaves open what became of it; anything else does not.
-	f.refused = err != nil && !errors.Is(err, errGate) && !errors.Is(err, croft.Unavailable) && ctx.Err() == nil
+	f.refused = !f.created && ctx.Err() == nil && !slices.ContainsFunc(errs, func(err error) bool {
+		return errors.Is(err, errGate) || errors.Is(err, croft.Unavailable)
+	})
 	a.facts[r.ID] = f
 }
 
@@ -100,12 +115,14 @@ func (a *actor) turn(ctx context.Context, do func(*schedule.Scheduler, context.C
 func (a *actor) disturb() {
 	a.placementDown.Store(false)
 	for _, m := range a.hosts {
+		m.wire.Mend()
+		m.slow.Store(false)
 		if a.rng.IntN(2) == 0 {
 			m.boot(a.lifetime() * 8)
 		}
 	}
 	m := a.hosts[a.rng.IntN(len(a.hosts))]
-	switch a.rng.IntN(8) {
+	switch a.rng.IntN(11) {
 	case 0, 1:
 		m.kill()
 	case 2:
@@ -120,5 +137,11 @@ func (a *actor) disturb() {
 		a.placementDown.Store(true)
 	case 7:
 		a.restartEtcd()
+	case 8:
+		etcdtest.Compact(a.t, a.etcd)
+	case 9:
+		m.wire.Cut()
+	case 10:
+		m.slow.Store(true)
 	}
 }

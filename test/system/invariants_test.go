@@ -18,6 +18,8 @@ func (w *world) settle() {
 	w.faulty = 0
 	w.placementDown.Store(false)
 	for _, m := range w.hosts {
+		m.wire.Mend()
+		m.slow.Store(false)
 		m.gate.calm()
 		m.leave()
 		m.boot(0)
@@ -195,8 +197,8 @@ func (w *world) breach(format string, args ...any) {
 	}
 }
 
-// tally counts what became of requests.
-func (w *world) tally() (created, refused, destroyed int) {
+// outcomes counts what became of requests.
+func (w *world) outcomes() (created, refused, destroyed int) {
 	for _, f := range w.facts {
 		switch {
 		case f.created:

@@ -27,39 +27,39 @@ type (
 )
 
 func (o *operatorSide) SetMoving(ctx context.Context, i croft.Instance, to croft.HostID) (croft.Instance, error) {
-	return through(o.gate, func() (croft.Instance, error) { return o.Records.SetMoving(ctx, i, to) })
+	return through(o.gate, "operator SetMoving", func() (croft.Instance, error) { return o.Records.SetMoving(ctx, i, to) })
 }
 
 func (o *operatorSide) Relocate(ctx context.Context, i croft.Instance, tombstone, order croft.Order) (croft.Instance, error) {
-	return through(o.gate, func() (croft.Instance, error) { return o.Records.Relocate(ctx, i, tombstone, order) })
+	return through(o.gate, "operator Relocate", func() (croft.Instance, error) { return o.Records.Relocate(ctx, i, tombstone, order) })
 }
 
 func (o *operatorSide) Bury(ctx context.Context, i croft.Instance, tombstone croft.Order) error {
-	return o.gate.do(func() error { return o.Records.Bury(ctx, i, tombstone) })
+	return o.gate.do("operator Bury", func() error { return o.Records.Bury(ctx, i, tombstone) })
 }
 
 func (o *operatorSide) Drain(ctx context.Context, h croft.HostID) error {
-	return o.gate.do(func() error { return o.hostBook.Drain(ctx, h) })
+	return o.gate.do("operator Drain", func() error { return o.hostBook.Drain(ctx, h) })
 }
 
 func (o *operatorSide) ForgetHost(ctx context.Context, h croft.HostID) error {
-	return o.gate.do(func() error { return o.hostBook.ForgetHost(ctx, h) })
+	return o.gate.do("operator ForgetHost", func() error { return o.hostBook.ForgetHost(ctx, h) })
 }
 
 func (o *operatorSide) Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error) {
-	return through(o.gate, func() ([]croft.Candidate, error) { return o.claimBook.Candidates(ctx, query, limit) })
+	return through(o.gate, "operator Candidates", func() ([]croft.Candidate, error) { return o.claimBook.Candidates(ctx, query, limit) })
 }
 
 func (o *operatorSide) Reclaim(ctx context.Context, id croft.InstanceID, p croft.Project, c croft.Candidate) error {
-	return o.gate.do(func() error { return o.claimBook.Reclaim(ctx, id, p, c) })
+	return o.gate.do("operator Reclaim", func() error { return o.claimBook.Reclaim(ctx, id, p, c) })
 }
 
 func (o *operatorSide) Release(ctx context.Context, id croft.InstanceID) error {
-	return o.gate.do(func() error { return o.claimBook.Release(ctx, id) })
+	return o.gate.do("operator Release", func() error { return o.claimBook.Release(ctx, id) })
 }
 
 func (o *operatorSide) RemoveProvider(ctx context.Context, h croft.HostID) error {
-	return o.gate.do(func() error { return o.claimBook.RemoveProvider(ctx, h) })
+	return o.gate.do("operator RemoveProvider", func() error { return o.claimBook.RemoveProvider(ctx, h) })
 }
 
 // machines are the agents of the world, asked without HTTP.

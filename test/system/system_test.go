@@ -60,7 +60,7 @@ func run(t *testing.T, seed uint64) {
 	w.settle()
 	stop()
 	watch.Wait()
-	created, refused, destroyed := w.tally()
+	created, refused, destroyed := w.outcomes()
 	t.Logf("%d requests: %d acknowledged, %d refused, the rest unknown; %d destroyed", len(w.facts), created, refused, destroyed)
 	if t.Failed() {
 		t.Logf("again with: go test ./test/system -seed %d", seed)

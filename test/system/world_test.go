@@ -17,6 +17,7 @@ import (
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/hypervisor/sim"
+	"croft/internal/wire"
 	"croft/placement"
 	"croft/placementclient"
 	"croft/schedule"
@@ -37,6 +38,8 @@ type world struct {
 	placementDown atomic.Bool
 	faulty        float64
 	calls         atomic.Uint64 // numbers the gates, each with a seed of its own
+
+	tally *tally
 
 	mu     sync.Mutex
 	facts  map[croft.InstanceID]*fact
@@ -59,6 +62,8 @@ type machine struct {
 	id   croft.HostID
 	hv   *sim.Hypervisor
 	dir  string
+	wire *wire.Wire  // between its agent and etcd
+	slow atomic.Bool // its hypervisor
 	gate *gate
 	stop func() // nil: no agent runs
 
@@ -67,18 +72,19 @@ type machine struct {
 
 func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 	t.Helper()
-	w := &world{t: t, seed: seed, dir: t.TempDir(), listen: "127.0.0.1:0", faulty: faulty, facts: map[croft.InstanceID]*fact{}}
+	w := &world{t: t, seed: seed, dir: t.TempDir(), listen: "127.0.0.1:0", faulty: faulty, facts: map[croft.InstanceID]*fact{}, tally: &tally{count: map[string]int{}}}
 	w.startEtcd()
 	t.Cleanup(func() { w.etcd.Close() })
 	w.store = w.open()
 	w.startPlacement()
 	for n := range hosts {
-		hv, err := sim.New(sim.Config{})
+		m := &machine{w: w, n: n, id: croft.NewHostID(), dir: filepath.Join(w.dir, fmt.Sprintf("host%d", n)), wire: wire.New(t, w.listen)}
+		hv, err := sim.New(sim.Config{Fault: m.drag})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = hv.Close() })
-		m := &machine{w: w, n: n, id: croft.NewHostID(), hv: hv, dir: filepath.Join(w.dir, fmt.Sprintf("host%d", n))}
+		m.hv = hv
 		w.hosts = append(w.hosts, m)
 		t.Cleanup(m.kill)
 		m.boot(0)
@@ -121,7 +127,12 @@ func (w *world) restartEtcd() {
 
 func (w *world) open() *etcdstore.Store {
 	w.t.Helper()
-	store, err := etcdstore.Open(w.t.Context(), etcdstore.Config{Endpoints: []string{"http://" + w.listen}, DialTimeout: time.Minute, SessionTTL: 2 * time.Second, Mint: true})
+	return w.openAt(w.listen)
+}
+
+func (w *world) openAt(address string) *etcdstore.Store {
+	w.t.Helper()
+	store, err := etcdstore.Open(w.t.Context(), etcdstore.Config{Endpoints: []string{"http://" + address}, DialTimeout: time.Minute, SessionTTL: 2 * time.Second, Mint: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -155,7 +166,7 @@ func (w *world) startPlacement() {
 
 // gate makes a process's gate. last is how many crossings it lives; 0: for ever.
 func (w *world) gate(last int) *gate {
-	return newGate(w.seed+w.calls.Add(1)*7919, w.faulty, last-1)
+	return w.newGate(w.seed+w.calls.Add(1)*7919, w.faulty, last-1)
 }
 
 // boot starts the host's agent, unless it runs. last as for gate.
@@ -170,7 +181,8 @@ func (m *machine) boot(last int) {
 	}
 	w := m.w
 	m.gate = w.gate(last)
-	store := w.open()
+	m.wire.Mend() // else nothing starts
+	store := w.openAt(m.wire.Address())
 	side := &agentSide{gate: m.gate, Orders: store, Registry: store, Records: store, Inventory: w.claims}
 	host := croft.Host{ID: m.id, Name: fmt.Sprintf("host%d", m.n), VirtType: "sim"}
 	facts := compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40}
@@ -193,6 +205,18 @@ func (m *machine) boot(last int) {
 		_ = store.Close()
 	}()
 	m.stop = sync.OnceFunc(func() { cancel(); <-ended })
+}
+
+// drag makes a hypervisor take its time while it is slow.
+func (m *machine) drag(ctx context.Context, _ string, _ croft.InstanceID) error {
+	if !m.slow.Load() {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(50 * time.Millisecond):
+	}
+	return nil
 }
 
 // kill ends the agent as kill -9 does: it does nothing more from now on.

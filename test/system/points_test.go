@@ -1,0 +1,259 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/etcdstore/etcdtest"
+	"croft/operator"
+	"croft/schedule"
+)
+
+// TestKilledAtEveryCrossing finds every crossing between two parts that a long story
+// has, then tells the story once for each, with the process that comes there first
+// killed at it.
+func TestKilledAtEveryCrossing(t *testing.T) {
+	var crossings []string
+	t.Run("nobody is killed", func(t *testing.T) {
+		for what := range tell(t, "").tally.counts() {
+			if crossing, ok := strings.CutPrefix(what, "crossed "); ok {
+				crossings = append(crossings, crossing)
+			}
+		}
+	})
+	slices.Sort(crossings)
+	for _, part := range []string{"agent", "hypervisor", "scheduler", "operator"} {
+		n := 0
+		for _, c := range crossings {
+			if strings.Contains(c, " "+part+" ") {
+				n++
+			}
+		}
+		t.Logf("%d crossings of the %s", n, part)
+		if n < 10 {
+			t.Errorf("the story has only %d crossings of the %s", n, part)
+		}
+	}
+	var killing sync.WaitGroup
+	free := make(chan struct{}, 8) // most of a story is waiting
+	for _, crossing := range crossings {
+		free <- struct{}{}
+		killing.Go(func() {
+			defer func() { <-free }()
+			t.Run(crossing, func(t *testing.T) {
+				if w := tell(t, crossing); w.tally.counts()["died "+crossing] == 0 {
+					t.Errorf("nobody died")
+				}
+			})
+		})
+	}
+	killing.Wait()
+}
+
+// tell tells a story in which everything happens once that hosts, users and operators
+// do. Who dies is started again, and what did not succeed asked for again.
+func tell(t *testing.T, fatal string) *world {
+	w := newWorld(t, 1, 3, 0)
+	w.tally.kill(fatal)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	s := &story{world: w, t: t}
+	var reviving sync.WaitGroup
+	reviving.Go(func() { s.revive(ctx) })
+	defer reviving.Wait()
+	defer cancel()
+	s.hand.Lock()
+	w.hosts[0].leave() // and so its next agent's first steps are in the story too
+	w.hosts[0].boot(0)
+	s.hand.Unlock()
+
+	s.create(ctx)
+	s.turn(ctx, "stop", schedule.Stopped, (*schedule.Scheduler).Stop)
+	s.turn(ctx, "start", schedule.Running, (*schedule.Scheduler).Start)
+	s.turn(ctx, "rebuild", schedule.Running, (*schedule.Scheduler).Rebuild)
+
+	// A command that dies leaves a record, and somebody's mistake a name: agents clear both.
+	_ = w.scheduler(2, func(sch *schedule.Scheduler) error {
+		_, err := s.request(ctx, sch, "orphan")
+		return err
+	})
+	if err := etcdtest.Put(ctx, w.etcd.Endpoint(), w.store.Partition(), "names/default/lost", string(croft.NewInstanceID())); err != nil {
+		t.Fatal(err)
+	}
+
+	s.operate(ctx, "move", func(o *operator.Operator) error {
+		st, err := w.store.Find(ctx, croft.DefaultProject, "vm")
+		if err != nil {
+			return err
+		}
+		h, err := o.Drain(ctx, string(st.Instance.Host))
+		if err != nil {
+			return err
+		}
+		if _, err = o.MoveAll(ctx, h); err != nil {
+			return err
+		}
+		_, err = o.Enable(ctx, string(h.ID))
+		return err
+	})
+	s.forgetHost(ctx)
+	s.insist(ctx, "destroy", func(sch *schedule.Scheduler) error {
+		d, err := sch.Destroy(ctx, croft.DefaultProject, "vm", false)
+		if err != nil {
+			return err
+		}
+		return sch.Wait(ctx, d.Instance, schedule.Gone, nil)
+	})
+	s.awaitSwept(ctx)
+	cancel()
+	reviving.Wait()
+	w.settle()
+	return w
+}
+
+// story is what happens to a world.
+type story struct {
+	*world
+	t    *testing.T
+	hand sync.Mutex // held by whoever starts or ends agents
+}
+
+// request asks for an instance and notes what is known of it.
+func (s *story) request(ctx context.Context, sch *schedule.Scheduler, name string) (croft.Instance, error) {
+	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: "/simulated", Name: name, Ephemeral: true}
+	d, err := sch.Request(ctx, r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.facts[r.ID] = &fact{name: name, created: err == nil, doomed: true}
+	return d.Instance, err
+}
+
+// insist runs commands until one succeeds.
+func (s *story) insist(ctx context.Context, what string, do func(*schedule.Scheduler) error) {
+	s.again(ctx, what, func() error { return s.scheduler(0, do) })
+}
+
+func (s *story) operate(ctx context.Context, what string, do func(*operator.Operator) error) {
+	s.again(ctx, what, func() error { return s.world.operate(0, do) })
+}
+
+func (s *story) again(ctx context.Context, what string, try func() error) {
+	s.t.Helper()
+	pause := time.NewTicker(100 * time.Millisecond)
+	defer pause.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			s.t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// revive starts the agents that die, until ctx ends.
+func (s *story) revive(ctx context.Context) {
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for ctx.Err() == nil {
+		s.hand.Lock()
+		for _, m := range s.hosts {
+			select {
+			case <-m.gate.died:
+				m.boot(0)
+			default:
+			}
+		}
+		s.hand.Unlock()
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *story) turn(ctx context.Context, what string, goal schedule.Goal, do func(*schedule.Scheduler, context.Context, croft.Project, string) (croft.Instance, error)) {
+	s.insist(ctx, what, func(sch *schedule.Scheduler) error {
+		inst, err := do(sch, ctx, croft.DefaultProject, "vm")
+		if err != nil {
+			return err
+		}
+		return sch.Wait(ctx, inst, goal, nil)
+	})
+}
+
+// forgetHost has a host die for good, with the instance that it had, and come back.
+func (s *story) forgetHost(ctx context.Context) {
+	st, err := s.store.Find(ctx, croft.DefaultProject, "vm")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	i := slices.IndexFunc(s.hosts, func(m *machine) bool { return m.id == st.Instance.Host })
+	s.hand.Lock()
+	dead := s.hosts[i]
+	dead.leave()
+	s.hosts = slices.Delete(slices.Clone(s.hosts), i, i+1)
+	s.hand.Unlock()
+	s.operate(ctx, "forget", func(o *operator.Operator) error {
+		_, err := o.Forget(ctx, string(dead.id), true)
+		if croft.KindOf(err) == croft.NotFound { // forgotten by the one that died
+			return nil
+		}
+		return err
+	})
+	s.hand.Lock()
+	s.hosts = append(s.hosts, dead)
+	dead.boot(0)
+	s.hand.Unlock()
+	s.create(ctx)
+}
+
+// create asks for the instance and waits until it runs. One whose request was written
+// before the command died is as good.
+func (s *story) create(ctx context.Context) {
+	s.insist(ctx, "create", func(sch *schedule.Scheduler) error {
+		inst, err := s.request(ctx, sch, "vm")
+		if errors.Is(err, croft.Conflict) {
+			var st croft.Status
+			if st, err = s.store.Find(ctx, croft.DefaultProject, "vm"); err == nil && st.Instance.State != croft.StateScheduled {
+				err = croft.Errorf(croft.Conflict, "vm is %s", st.Instance.State)
+			}
+			inst = st.Instance
+		}
+		if err != nil {
+			return err
+		}
+		return sch.Wait(ctx, inst, schedule.Running, nil)
+	})
+}
+
+// awaitSwept returns when the agents have cleared what others left.
+func (s *story) awaitSwept(ctx context.Context) {
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for {
+		b, err := s.store.Books(ctx)
+		if err == nil && len(b.Instances) == 0 && len(b.Names) == 0 {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			s.t.Fatalf("not swept: %v", slices.Collect(maps.Keys(b.Instances)))
+			return
+		}
+	}
+}
+
+// String helps to read failures.
+func (m *machine) String() string { return fmt.Sprintf("host%d", m.n) }
