@@ -30,6 +30,7 @@ const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQE
 func main() {
 	serving := flag.String("serve", "", "serve metadata at this `address`, and measure nothing")
 	duration := flag.Duration("duration", 5*time.Second, "how long each measurement takes")
+	connections := flag.Int("connections", 16, "connections at once, fewer than the 32 that one guest may have")
 	slow := flag.Int("slow", 1000, "connections that say nothing while the last measurements are made")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -38,7 +39,7 @@ func main() {
 	if *serving != "" {
 		err = serve(ctx, *serving)
 	} else {
-		err = compare(ctx, *duration, *slow)
+		err = compare(ctx, load{*duration, *connections}, *slow)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench/mdserver:", err)
@@ -72,7 +73,7 @@ func serve(ctx context.Context, address string) error {
 }
 
 // compare measures both servers in turns and prints a table.
-func compare(ctx context.Context, duration time.Duration, slow int) error {
+func compare(ctx context.Context, l load, slow int) error {
 	dir, err := os.MkdirTemp("", "croft-bench-")
 	if err != nil {
 		return err
@@ -95,7 +96,7 @@ func compare(ctx context.Context, duration time.Duration, slow int) error {
 	for _, path := range paths {
 		for _, mode := range []string{"keep-alive", "new each time"} {
 			for _, s := range []struct{ name, address string }{{"mdserver", ours}, {"nginx", theirs}} {
-				if err := measure(ctx, s.name, s.address, path, mode, duration); err != nil {
+				if err := l.measure(ctx, s.name, s.address, path, mode); err != nil {
 					return err
 				}
 			}
@@ -106,7 +107,7 @@ func compare(ctx context.Context, duration time.Duration, slow int) error {
 		return err
 	}
 	defer end()
-	return measure(ctx, "mdserver", ours, paths[1], fmt.Sprintf("%d slow beside", slow), duration)
+	return l.measure(ctx, "mdserver", ours, paths[1], fmt.Sprintf("%d slow beside", slow))
 }
 
 // startOurs runs this program as the server, so that it shares no scheduler with

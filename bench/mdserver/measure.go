@@ -10,18 +10,21 @@ import (
 	"time"
 )
 
-// atOnce is fewer than one guest may have, since wrk is one guest.
-const atOnce = "16"
-
 var (
 	rateLine   = regexp.MustCompile(`Requests/sec:\s+([0-9.]+)`)
 	p99Line    = regexp.MustCompile(`(?m)^\s+99%\s+(\S+)`)
 	errorsLine = regexp.MustCompile(`(?m)^\s+(Socket errors|Non-2xx).*`)
 )
 
+// load is how wrk asks.
+type load struct {
+	duration    time.Duration
+	connections int
+}
+
 // measure has wrk ask for the path again and again, and prints one row.
-func measure(ctx context.Context, server, address, path, mode string, duration time.Duration) error {
-	args := []string{"-t1", "-c", atOnce, "-d", fmt.Sprintf("%ds", max(1, int(duration.Seconds()))), "--latency"}
+func (l load) measure(ctx context.Context, server, address, path, mode string) error {
+	args := []string{"-t1", "-c", fmt.Sprint(l.connections), "-d", fmt.Sprintf("%ds", max(1, int(l.duration.Seconds()))), "--latency"}
 	if mode == "new each time" {
 		args = append(args, "-H", "Connection: close")
 	}
