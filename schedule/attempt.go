@@ -11,10 +11,8 @@ import (
 )
 
 const (
-	// firstLimit is how many candidates are asked for. Where every one of a full
-	// answer falls through, the next question asks for four times as many.
-	firstLimit = 256
-	lastLimit  = firstLimit << 8
+	// lastLimit is how many candidates are asked for at most.
+	lastLimit = 1 << 16
 	// rounds is how often a request begins anew because hosts were too busy to be
 	// claimed on, before it gives up.
 	rounds = 6
@@ -25,7 +23,7 @@ type attempt struct {
 	*Scheduler
 	inst    croft.Instance
 	query   Query
-	policy  Policy
+	policy  *Policy
 	claimed bool                    // a claim exists, or may
 	unsure  bool                    // whether the order was written cannot be told
 	dropped map[croft.HostID]string // why hosts that Placement proposed were not taken
@@ -35,7 +33,7 @@ type attempt struct {
 
 // place tries candidates until one has the order. first is what was offered before.
 func (a *attempt) place(ctx context.Context, first func() (*offer, error)) (Decision, error) {
-	limit, wait := firstLimit, a.Backoff
+	limit, wait := a.policy.Sample, a.Backoff
 	look := first
 	for round := 1; ; {
 		a.busy = 0

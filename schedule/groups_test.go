@@ -104,12 +104,12 @@ func TestARivalJoinsTheGroup(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cloud := newCloud(t, 2, 2)
-			only := func(all []croft.Candidate) []croft.Candidate {
+			only := &schedule.Policy{Sample: 256, Order: func(all []croft.Candidate) []croft.Candidate {
 				if c.rival == "host2" {
 					slices.Reverse(all)
 				}
 				return all
-			}
+			}}
 			cloud.placement.Fail("Claim", func() error {
 				rival := member(t, "rival", c.rule)
 				rival.Policy = only

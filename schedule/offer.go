@@ -51,7 +51,7 @@ func (a *attempt) lookAhead(ctx context.Context) (first func() (*offer, error), 
 	answer := make(chan found, 1)
 	looker := *a // the original gets its record meanwhile
 	go func() {
-		o, err := looker.look(ctx, firstLimit)
+		o, err := looker.look(ctx, looker.policy.Sample)
 		answer <- found{o, err}
 	}()
 	first = func() (*offer, error) {
@@ -137,7 +137,7 @@ func (a *attempt) regroup(ctx context.Context, o *offer, left []croft.Candidate)
 // rank is the policy's order, below that which the groups wish for.
 func (o *offer) rank(a *attempt) func([]croft.Candidate, []croft.Member) []croft.Candidate {
 	return func(candidates []croft.Candidate, underway []croft.Member) []croft.Candidate {
-		ranked := a.policy(candidates)
+		ranked := a.policy.Order(candidates)
 		if affinities := a.inst.Spec.Affinities; len(affinities) > 0 {
 			members := slices.Concat(o.members, underway)
 			slices.SortStableFunc(ranked, func(x, y croft.Candidate) int {

@@ -10,9 +10,28 @@ import (
 	"croft/internal/nearest"
 )
 
-// A Policy puts candidates into the order in which they are tried, best first. It
-// may change the slice it is given.
-type Policy func([]croft.Candidate) []croft.Candidate
+// A Policy decides which of several candidates is taken.
+type Policy struct {
+	// Order puts candidates into the order in which they are tried, best first. It
+	// may change the slice it is given.
+	Order func([]croft.Candidate) []croft.Candidate
+	// Sample is how many candidates it wants to choose from, at least 1. Where none of
+	// a full answer will do, the next question asks for four times as many.
+	Sample int
+}
+
+// The policies. Among equals chance decides, so that schedulers which run at once do
+// not all begin with the same host.
+var (
+	// Spread prefers the candidate that leaves the greatest fraction of its scarcest
+	// resource free. The best of a random few is nearly the best of all, and reading all
+	// is what would take the time of a request: hence the small sample.
+	Spread = &Policy{Order: spread, Sample: 32}
+	// Pack prefers the candidate that leaves the smallest fraction of its scarcest
+	// resource free, so that hosts fill up one after the other and large requests find
+	// whole ones. A small sample would miss the host that is being filled.
+	Pack = &Policy{Order: pack, Sample: 256}
+)
 
 // The names of the policies.
 const (
@@ -24,7 +43,7 @@ const (
 var Policies = []string{PolicySpread, PolicyPack}
 
 // PolicyNamed returns the policy of that name. Invalid: there is none.
-func PolicyNamed(name string) (Policy, error) {
+func PolicyNamed(name string) (*Policy, error) {
 	switch name {
 	case PolicySpread:
 		return Spread, nil
@@ -34,30 +53,34 @@ func PolicyNamed(name string) (Policy, error) {
 	return nil, croft.Errorf(croft.Invalid, "policy %q is neither spread nor pack%s", name, nearest.Hint(name, Policies))
 }
 
-// Spread prefers the candidate that leaves the greatest fraction of its scarcest
-// resource free. Among equals chance decides, so that schedulers which run at once
-// do not all begin with the same host.
-func Spread(candidates []croft.Candidate) []croft.Candidate {
+func spread(candidates []croft.Candidate) []croft.Candidate {
 	return byFree(candidates, func(a, b float64) int { return cmp.Compare(b, a) })
 }
 
-// Pack prefers the candidate that leaves the smallest fraction of its scarcest
-// resource free, so that hosts fill up one after the other and large requests find
-// whole ones. Among equals chance decides.
-func Pack(candidates []croft.Candidate) []croft.Candidate {
+func pack(candidates []croft.Candidate) []croft.Candidate {
 	return byFree(candidates, cmp.Compare[float64])
 }
 
 // byFree sorts by what stays free; what cannot be judged, or is too little, is last.
 func byFree(candidates []croft.Candidate, compare func(a, b float64) int) []croft.Candidate {
-	rand.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
-	slices.SortStableFunc(candidates, func(a, b croft.Candidate) int {
-		freeA, freeB := freeAfter(a), freeAfter(b)
-		if (freeA < 0) != (freeB < 0) {
-			return cmp.Compare(freeB, freeA)
+	type judged struct {
+		croft.Candidate
+		free float64
+	}
+	all := make([]judged, len(candidates))
+	for i, c := range candidates {
+		all[i] = judged{c, freeAfter(c)}
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	slices.SortStableFunc(all, func(a, b judged) int {
+		if (a.free < 0) != (b.free < 0) {
+			return cmp.Compare(b.free, a.free)
 		}
-		return compare(freeA, freeB)
+		return compare(a.free, b.free)
 	})
+	for i := range all {
+		candidates[i] = all[i].Candidate
+	}
 	return candidates
 }
 

@@ -43,7 +43,7 @@ func TestSpread(t *testing.T) {
 		{"none", nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := order(Spread(c.in)); !slices.Equal(got, c.want) {
+			if got := order(Spread.Order(c.in)); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -53,7 +53,7 @@ func TestSpread(t *testing.T) {
 func TestSpreadBreaksTiesByChance(t *testing.T) {
 	first := map[croft.HostID]bool{}
 	for range 1000 { // that one of two never comes first has a chance of 1 in 2^999
-		first[order(Spread([]croft.Candidate{candidate("a", 8, 1000, 0), candidate("b", 8, 1000, 0)}))[0]] = true
+		first[order(Spread.Order([]croft.Candidate{candidate("a", 8, 1000, 0), candidate("b", 8, 1000, 0)}))[0]] = true
 	}
 	if len(first) != 2 {
 		t.Errorf("always %v", first)

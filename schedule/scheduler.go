@@ -18,7 +18,7 @@ type Config struct {
 	View      View              // required
 	Claims    Claims            // required
 
-	Policy      Policy        // of requests that name none; Spread by default
+	Policy      *Policy       // of requests that name none; Spread by default
 	Log         *slog.Logger  // discards by default
 	UndoTimeout time.Duration // how long giving back may take after a failure; 5 s by default
 	Backoff     time.Duration // before a host that was too busy is tried again, doubled each round; 20 ms by default
@@ -65,7 +65,7 @@ type Request struct {
 	Ephemeral bool
 
 	Affinities []croft.Affinity // the groups to be in
-	Policy     Policy           // the scheduler's where nil
+	Policy     *Policy          // the scheduler's where nil
 }
 
 // Decision is what became of a request: an instance and the host that was told.

@@ -48,7 +48,7 @@ func newCloud(t *testing.T, places ...int64) *cloud {
 	var err error
 	c.Scheduler, err = schedule.New(schedule.Config{
 		Partition: croft.NewPartitionID(), Records: c.store, View: c.store, Claims: c.placement,
-		Policy: func(all []croft.Candidate) []croft.Candidate { return all }, // first host first
+		Policy: &schedule.Policy{Sample: 256, Order: func(all []croft.Candidate) []croft.Candidate { return all }}, // first host first
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 // first chooses by what a policy sees, and tells which host that was.
 func (u *underway) first(r *reading, inst croft.Instance, candidates ...croft.Candidate) (*choice, croft.HostID) {
-	ch, _ := u.choose(r, inst, candidates, func(c []croft.Candidate, _ []croft.Member) []croft.Candidate { return Spread(c) })
+	ch, _ := u.choose(r, inst, candidates, func(c []croft.Candidate, _ []croft.Member) []croft.Candidate { return Spread.Order(c) })
 	return ch, hostOf(ch.candidate)
 }
 
@@ -75,7 +75,7 @@ func TestPack(t *testing.T) {
 	blind := candidate("blind", 8, 1000, 0)
 	blind.Summaries = nil
 	in := []croft.Candidate{candidate("empty", 80, 1000, 0), blind, candidate("overfull", 80, 1000, 950), candidate("full", 80, 1000, 800)}
-	if got := order(Pack(in)); !slices.Equal(got[:2], []croft.HostID{"full", "empty"}) {
+	if got := order(Pack.Order(in)); !slices.Equal(got[:2], []croft.HostID{"full", "empty"}) {
 		t.Errorf("got %q, want the fullest that has room first", got)
 	}
 }
