@@ -67,20 +67,37 @@ func (a *attempt) round(ctx context.Context, look func() (*offer, error)) (seen 
 		return 0, Decision{}, err
 	}
 	defer a.underway.done(o.reading)
-	left, err := a.usable(o, o.candidates)
+	rest := o.candidates
+	for size := batch; err == nil && len(rest) > 0; size *= 4 {
+		some := rest[:min(size, len(rest))]
+		rest = rest[len(some):]
+		if err = a.readHosts(ctx, o, some); err != nil {
+			break
+		}
+		if d, err = a.try(ctx, o, some); err != nil || d.Host.ID != "" {
+			return 0, d, err
+		}
+	}
+	return len(o.candidates), Decision{}, err
+}
+
+// try takes the best of some candidates that can be taken. No error and no host: none
+// can.
+func (a *attempt) try(ctx context.Context, o *offer, some []croft.Candidate) (d Decision, err error) {
+	left, err := a.usable(o, some)
 	for err == nil && len(left) > 0 {
 		var ch *choice
 		ch, left = a.underway.choose(o.reading, a.inst, left, o.rank(a))
 		d, err = a.take(ctx, ch, o.hosts[hostOf(ch.candidate)])
 		a.underway.end(ch, d.Host.ID != "")
 		if err != nil || d.Host.ID != "" {
-			return 0, d, err
+			return d, err
 		}
 		if a.barred {
 			left, err = a.regroup(ctx, o, left)
 		}
 	}
-	return len(o.candidates), Decision{}, err
+	return Decision{}, err
 }
 
 // take claims a candidate and writes the order. No error and no host: try the next.

@@ -66,6 +66,9 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 		return nil, err
 	}
 	defer a.underway.done(o.reading)
+	if err := a.readHosts(ctx, o, o.candidates); err != nil {
+		return nil, err
+	}
 	usable, err := a.usable(o, o.candidates)
 	if err != nil {
 		return nil, err

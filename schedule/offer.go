@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"croft"
@@ -13,14 +14,15 @@ import (
 // offer is what there is to choose from, as it was read.
 type offer struct {
 	reading    *reading
-	candidates []croft.Candidate
+	candidates []croft.Candidate // the best first, as far as the reading goes
 	hosts      map[croft.HostID]croft.Host
-	members    []croft.Member // of the instance's groups
+	read       map[croft.HostID]bool // of hosts, whether they were asked for
+	members    []croft.Member        // of the instance's groups
 }
 
 // look reads what there is to choose from. Where there is no error, end the reading.
 func (a *attempt) look(ctx context.Context, limit int) (o *offer, err error) {
-	o = &offer{reading: a.underway.read()}
+	o = &offer{reading: a.underway.read(), hosts: map[croft.HostID]croft.Host{}, read: map[croft.HostID]bool{}}
 	defer func() {
 		if err != nil {
 			a.underway.done(o.reading)
@@ -33,10 +35,32 @@ func (a *attempt) look(ctx context.Context, limit int) (o *offer, err error) {
 	if err != nil || len(o.candidates) == 0 {
 		return o, err
 	}
-	if o.hosts, err = a.View.Hosts(ctx, hostsOf(o.candidates)...); err != nil {
+	if err = a.readMembers(ctx, o); err != nil {
 		return o, err
 	}
-	return o, a.readMembers(ctx, o)
+	o.candidates = o.rank(a)(o.candidates, nil)
+	return o, a.readHosts(ctx, o, o.candidates[:min(batch, len(o.candidates))])
+}
+
+// batch is of how many candidates the hosts are read at first: nearly always the best
+// of them is taken, and those of all would be most of what a request reads.
+const batch = 8
+
+// readHosts reads the hosts of candidates, unless they have been.
+func (a *attempt) readHosts(ctx context.Context, o *offer, candidates []croft.Candidate) error {
+	ids := slices.DeleteFunc(hostsOf(candidates), func(id croft.HostID) bool { return o.read[id] })
+	if len(ids) == 0 {
+		return nil
+	}
+	hosts, err := a.View.Hosts(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	maps.Copy(o.hosts, hosts)
+	for _, id := range ids {
+		o.read[id] = true
+	}
+	return nil
 }
 
 // lookAhead begins to look, so that it need not wait for the record to be written:

@@ -13,7 +13,7 @@ import (
 // A Policy decides which of several candidates is taken.
 type Policy struct {
 	// Order puts candidates into the order in which they are tried, best first. It
-	// may change the slice it is given.
+	// may change the slice it is given, and may be asked several times.
 	Order func([]croft.Candidate) []croft.Candidate
 	// Sample is how many candidates it wants to choose from, at least 1. Where none of
 	// a full answer will do, the next question asks for four times as many.
