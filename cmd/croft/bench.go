@@ -56,7 +56,7 @@ a cloud that falls behind is seen to. --rate 0 makes the next request whenever o
 	f := cmd.Flags()
 	f.IntVar(&b.hosts, "hosts", 1000, "how many hosts, each with 64 VCPUs, 256 GiB of memory and 4 TiB of disk")
 	f.IntVar(&b.processes, "processes", 2, "processes that the agents are spread over")
-	f.IntVar(&b.shared, "agents-per-connection", 1, "agents that share a connection to etcd; real ones have one each")
+	f.IntVar(&b.shared, "agents-per-connection", 100, "agents that share a connection to etcd; 1 is as on real hosts, and takes the control process more memory")
 	f.Float64Var(&b.rate, "rate", 200, "requests a second; 0: as many as are answered")
 	f.IntVar(&b.atOnce, "at-once", 64, "requests under way at most")
 	f.DurationVar(&b.length, "for", 30*time.Second, "how long to make requests")
