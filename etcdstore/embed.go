@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -35,6 +37,11 @@ type EmbeddedConfig struct {
 	Listen string // host:port for clients, 127.0.0.1:2379 by default; port 0 picks a free one
 	// MaxTxnOps limits the operations of one transaction; EmbeddedTxnOps by default.
 	MaxTxnOps uint
+	// Cert and Key are the files of the server's certificate; with them it speaks TLS.
+	// ClientCA is the file of the authority whose certificates clients have to show.
+	Cert, Key, ClientCA string
+	// MaxBytes is how much it stores before it takes no writes; etcd's own 2 GiB by default.
+	MaxBytes int64
 	// Unsynced leaves fsync out: for tests, whose data no crash of the machine has
 	// to survive.
 	Unsynced bool
@@ -49,12 +56,15 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:2379"
 	}
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory of the embedded etcd: %w", err)
-	}
 	client, err := listenURL(c.Listen)
 	if err != nil {
 		return nil, err
+	}
+	if err := c.checkTrust(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of the embedded etcd: %w", err)
 	}
 	if err := checkUnused(c.Dir); err != nil {
 		return nil, err
@@ -73,8 +83,33 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	// 32 KiB for every one of them would be most of the server's memory.
 	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ReadBufferSize(4 << 10)}
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "1h"
+	// Entries of the log stay in memory for followers that are behind: few, or none.
+	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 2000, 500
 	cfg.UnsafeNoFsync = c.Unsynced
+	cfg.QuotaBackendBytes = c.MaxBytes
+	if c.Cert != "" {
+		cfg.ListenClientUrls[0].Scheme, cfg.AdvertiseClientUrls[0].Scheme = "https", "https"
+		cfg.ClientTLSInfo = transport.TLSInfo{CertFile: c.Cert, KeyFile: c.Key, TrustedCAFile: c.ClientCA, ClientCertAuth: c.ClientCA != ""}
+	}
 	return start(ctx, cfg, c.Listen)
+}
+
+// checkTrust says what is wrong with the files that the server speaks TLS with.
+func (c EmbeddedConfig) checkTrust() error {
+	switch {
+	case c.Cert == "" && c.Key == "" && c.ClientCA == "":
+		return nil
+	case c.Cert == "" || c.Key == "":
+		return croft.Errorf(croft.Invalid, "embedded etcd: for TLS it needs a certificate and its key: set etcd.listen_cert and etcd.listen_key")
+	}
+	if err := checkPair("etcd.listen_cert", c.Cert, "etcd.listen_key", c.Key); err != nil || c.ClientCA == "" {
+		return err
+	}
+	text, err := readFile("etcd.listen_client_ca", c.ClientCA)
+	if err == nil && !x509.NewCertPool().AppendCertsFromPEM(text) {
+		err = croft.Errorf(croft.Invalid, "etcd.listen_client_ca: %s holds no certificate in PEM", c.ClientCA)
+	}
+	return err
 }
 
 // checkUnused finds another etcd that runs in a directory: ours would wait for its
@@ -119,7 +154,7 @@ func start(ctx context.Context, cfg *embed.Config, listen string) (*Embedded, er
 		server.Close()
 		return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
 	}
-	return &Embedded{server: server, endpoint: "http://" + server.Clients[0].Addr().String()}, nil
+	return &Embedded{server: server, endpoint: cfg.ListenClientUrls[0].Scheme + "://" + server.Clients[0].Addr().String()}, nil
 }
 
 // listenURL checks host:port and makes the URL that etcd listens on.

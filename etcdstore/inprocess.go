@@ -1,6 +1,9 @@
 package etcdstore
 
 import (
+	"cmp"
+	"context"
+	"crypto/tls"
 	"strings"
 	"time"
 
@@ -15,13 +18,39 @@ import (
 
 // connect makes the client: of the servers at the endpoints, or of the one in this
 // process, which it calls without a connection. That halves what a transaction
-// takes beside the time of the disk.
-func (c *Config) connect() (*clientv3.Client, error) {
-	if c.Embedded != nil {
-		return v3client.New(c.Embedded.server.Server), nil
+// takes beside the time of the disk. One that asks for users has to be connected to.
+func (c *Config) connect(ctx context.Context) (*clientv3.Client, *tls.Config, error) {
+	if c.Embedded != nil && c.User == "" {
+		return v3client.New(c.Embedded.server.Server), nil, nil
+	}
+	secure, err := c.isSecure()
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.User != "" && c.Password == "" {
+		return nil, nil, croft.Errorf(croft.Invalid, "etcd.user is %s and there is no password: set etcd.password_file", c.User)
+	}
+	var trust *tls.Config
+	if secure {
+		if trust, err = c.tlsConfig(); err != nil {
+			return nil, nil, err
+		}
+	}
+	etcd, err := c.dial(ctx, trust)
+	return etcd, trust, err
+}
+
+// dial makes the client. With a user it waits for the first answer, and for no other.
+func (c *Config) dial(ctx context.Context, trust *tls.Config) (*clientv3.Client, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	etcd, err := clientv3.New(clientv3.Config{
 		Endpoints:            c.Endpoints,
+		TLS:                  trust,
+		Username:             c.User,
+		Password:             c.Password,
+		DialTimeout:          c.DialTimeout,
 		Logger:               zap.NewNop(),
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
@@ -33,10 +62,18 @@ func (c *Config) connect() (*clientv3.Client, error) {
 		})},
 		MaxCallSendMsgSize: maxRequest,
 	})
-	if err != nil {
+	if err == nil {
+		return etcd, nil
+	}
+	if c.User == "" {
 		return nil, croft.Errorf(croft.Invalid, "etcd at %s: %w", strings.Join(c.Endpoints, ", "), err)
 	}
-	return etcd, nil
+	s := Store{endpoints: strings.Join(c.Endpoints, ", "), user: c.User}
+	err = s.wrap(err, "log in")
+	if croft.KindOf(err) == croft.Unavailable {
+		err = cmp.Or(c.refusal(ctx, trust), err)
+	}
+	return nil, err
 }
 
 // maxRequest is how many bytes a request may have as far as we are concerned; the

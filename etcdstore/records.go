@@ -32,6 +32,7 @@ func (s *Store) Create(ctx context.Context, inst croft.Instance) (croft.Instance
 		).
 		Else(clientv3.OpGet(name)).Commit()
 	if err != nil {
+		s.forgetLost(err, lease)
 		return inst, s.wrap(err, "write the record of instance %s", inst.ID)
 	}
 	if !done.Succeeded {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -36,13 +37,26 @@ func (s *Store) sessionKey(ctx context.Context) (string, clientv3.LeaseID, error
 	s.work.Go(func() {
 		for range alive {
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.sessionID == lease.ID {
-			s.session, s.sessionID = "", 0
-		}
+		s.forgetSession(lease.ID)
 	})
 	return s.session, s.sessionID, nil
+}
+
+// forgetSession has the next request begin another one.
+func (s *Store) forgetSession(id clientv3.LeaseID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessionID == id {
+		s.session, s.sessionID = "", 0
+	}
+}
+
+// forgetLost does so where an error says that etcd knows the lease no more: whoever
+// keeps it alive learns that only at its next beat.
+func (s *Store) forgetLost(err error, id clientv3.LeaseID) {
+	if rpctypes.Error(err) == rpctypes.ErrLeaseNotFound {
+		s.forgetSession(id)
+	}
 }
 
 // endSession revokes the session's lease, which removes its key. Where etcd does

@@ -17,10 +17,7 @@ import (
 
 	"cmp"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"croft"
 )
@@ -34,6 +31,7 @@ type Config struct {
 	Endpoints   []string      // required, such as http://127.0.0.1:2379, or Embedded
 	Embedded    *Embedded     // a server in this process, which ends after the store
 	DialTimeout time.Duration // of the first answer; 3 s by default
+	Access                    // who we are to the endpoints
 	// Mint allows Open to begin an installation where etcd holds none. Only the
 	// long-running parts do; a command that finds nothing says so.
 	Mint bool
@@ -47,6 +45,7 @@ type Config struct {
 type Store struct {
 	etcd      *clientv3.Client
 	endpoints string
+	user      string // that we logged in as, if any
 	keys      keys
 	partition croft.PartitionID
 	lenient   bool // written by a newer minor version: unknown fields are no error
@@ -65,7 +64,8 @@ type home struct {
 }
 
 // Open connects and reads the home partition, minting it where c says so.
-// Unavailable: etcd does not answer in time. NotFound: it holds no croft.
+// Unavailable: etcd does not answer in time. NotFound: it holds no croft. Invalid: it
+// does not let us in, or we do not take it for etcd.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Embedded != nil {
 		c.Endpoints = []string{c.Embedded.Endpoint()}
@@ -73,14 +73,18 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if len(c.Endpoints) == 0 {
 		return nil, croft.Errorf(croft.Invalid, "etcd: no endpoints are set; give etcd.endpoints")
 	}
-	etcd, err := c.connect()
+	c.DialTimeout = cmp.Or(c.DialTimeout, 3*time.Second)
+	etcd, trust, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), sessionTTL: cmp.Or(c.SessionTTL, sessionTTL)}
-	first, cancel := context.WithTimeout(ctx, cmp.Or(c.DialTimeout, 3*time.Second))
+	s := &Store{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), user: c.User, sessionTTL: cmp.Or(c.SessionTTL, sessionTTL)}
+	first, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
 	if err := s.enter(first, c.Mint); err != nil {
+		if croft.KindOf(err) == croft.Unavailable && etcd.ActiveConnection() != nil && ctx.Err() == nil {
+			err = cmp.Or(c.refusal(ctx, trust), err)
+		}
 		return nil, errors.Join(err, etcd.Close())
 	}
 	return s, nil
@@ -150,30 +154,6 @@ func (s *Store) Close() error {
 		return fmt.Errorf("close etcd: %w", err)
 	}
 	return nil
-}
-
-// wrap says what was attempted and gives errors of the transport their kind.
-func (s *Store) wrap(err error, format string, args ...any) error {
-	what := fmt.Sprintf(format, args...)
-	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	switch code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded:
-	default:
-		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, clientv3.ErrNoAvailableEndpoints) {
-			return fmt.Errorf("etcd at %s: %s: %w", s.endpoints, what, err)
-		}
-	}
-	return croft.Errorf(croft.Unavailable, "etcd at %s does not answer (%s: %w); is `croft up` or etcd running there?", s.endpoints, what, err)
-}
-
-// code is what the transport, or a server that answered, says is wrong.
-func code(err error) codes.Code {
-	if answer, ok := errors.AsType[rpctypes.EtcdError](err); ok {
-		return answer.Code()
-	}
-	return status.Code(err)
 }
 
 // decode reads a stored value strictly: a field we do not know means that

@@ -9,7 +9,6 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/etcdstore"
 	"croft/mdserver"
 )
 
@@ -40,7 +39,7 @@ func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, ready fun
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.Etcd.Endpoints, Mint: true})
+	store, err := s.Etcd.open(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -76,7 +75,7 @@ func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err err
 	if err != nil {
 		return err
 	}
-	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.Etcd.Endpoints})
+	store, err := s.Etcd.open(ctx, false)
 	if err != nil {
 		return err
 	}

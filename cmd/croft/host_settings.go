@@ -27,8 +27,13 @@ type hostSettings struct {
 	} `yaml:"host"`
 
 	Etcd struct {
-		Endpoints []string `yaml:"endpoints"`
-		Listen    string   `yaml:"listen"`
+		EtcdSettings `yaml:",inline"`
+
+		Listen         string `yaml:"listen"`
+		ListenCert     string `yaml:"listen_cert"`
+		ListenKey      string `yaml:"listen_key"`
+		ListenClientCA string `yaml:"listen_client_ca"`
+		Insecure       bool   `yaml:"insecure"`
 	} `yaml:"etcd"`
 
 	Placement struct {
@@ -102,7 +107,7 @@ type hostNetwork struct {
 func defaultHostSettings() hostSettings {
 	var s hostSettings
 	s.StateDir = defaultStateDir()
-	s.Etcd.Endpoints = []string{"http://127.0.0.1:2379"}
+	s.Etcd.Endpoints = etcdFromEnv(os.Getenv)
 	s.Etcd.Listen = "127.0.0.1:2379"
 	s.Placement.Endpoint = "http://127.0.0.1:8778"
 	s.Placement.Token = "admin"
@@ -196,6 +201,7 @@ var (
 		{"location", "host.location", "where the host stands, such as site1/row2/rack7"},
 		{"api-listen", "api.listen", "address of the agent's HTTP API"},
 	}
+	insecureFlag  = hostFlag{"insecure", "etcd.insecure", "let the embedded etcd listen beyond this machine without TLS and certificates"}
 	embeddedFlags = []hostFlag{
 		{"etcd-listen", "etcd.listen", "address of the embedded etcd"},
 		{"placement-listen", "placement.listen", "address of the embedded Placement"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,7 @@ import (
 
 func placementCommand() *cobra.Command {
 	flags := []hostFlag{
-		logLevelFlag, etcdFlag, tokenFlag,
+		logLevelFlag, etcdFlag, tokenFlag, insecureFlag,
 		{"listen", "placement.listen", "address to serve on"},
 		{"consistent-reads", "placement.consistent_reads", "reads that see what other servers have stored: none, claims or all"},
 		{"randomize", "placement.randomize", "answer allocation candidates in random order"},
@@ -35,7 +36,7 @@ Besides the API it serves /readyz (200 or 503), /healthz and /metrics.`,
 	}
 	cmd.AddCommand(placementExportCommand(), placementImportCommand())
 	addHostFlags(cmd, flags...)
-	for _, name := range []string{"randomize", "access-log"} {
+	for _, name := range []string{"randomize", "access-log", insecureFlag.flag} {
 		cmd.Flags().Lookup(name).NoOptDefVal = "true"
 	}
 	dataDir := cmd.Flags().String("data-dir", "", "run an etcd of its own with its data here")
@@ -62,17 +63,19 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 	if err := checkToken(s.Placement.Listen, s.Placement.Token); err != nil {
 		return err // before an etcd is made
 	}
-	config := etcdstore.Config{Endpoints: s.Etcd.Endpoints, Mint: true}
 	p := newParts()
+	config, err := s.Etcd.config(os.Getenv)
 	if dataDir != "" {
-		etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dataDir, "etcd"), Listen: s.Etcd.Listen})
-		if err != nil {
-			return err
+		var etcd *etcdstore.Embedded
+		if etcd, config, err = s.startEtcd(ctx, filepath.Join(dataDir, "etcd")); err == nil {
+			defer etcd.Close()
+			p.start(ctx, "the embedded etcd", etcd.Wait)
 		}
-		defer etcd.Close()
-		config.Embedded = etcd
-		p.start(ctx, "the embedded etcd", etcd.Wait)
 	}
+	if err != nil {
+		return err
+	}
+	config.Mint = true
 	store, err := etcdstore.Open(ctx, config)
 	if err != nil {
 		return errors.Join(err, p.end())

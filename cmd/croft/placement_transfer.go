@@ -203,9 +203,9 @@ func openStored(ctx context.Context, s hostSettings, p place) (transfer.Target, 
 		if err != nil {
 			return nil, nil, err
 		}
-		s.Etcd.Endpoints, stop = []string{etcd.Endpoint()}, etcd.Close
+		s.Etcd.EtcdSettings, stop = EtcdSettings{Endpoints: []string{etcd.Endpoint()}}, etcd.Close
 	}
-	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.Etcd.Endpoints, Mint: p.mint})
+	store, err := s.Etcd.open(ctx, p.mint)
 	if err != nil {
 		stop()
 		return nil, nil, err

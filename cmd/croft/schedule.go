@@ -95,7 +95,7 @@ func dial(ctx context.Context, s scheduleSettings) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: s.Etcd.Endpoints})
+	store, err := s.Etcd.open(ctx, false)
 	if err != nil {
 		return nil, err
 	}

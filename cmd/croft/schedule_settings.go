@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"time"
 
@@ -20,9 +21,7 @@ const scheduleFile = "schedule.yaml"
 // scheduleSettings are what schedule.yaml may say; the file of that name at the
 // top of the source explains each and holds the defaults.
 type scheduleSettings struct {
-	Etcd struct {
-		Endpoints []string `yaml:"endpoints"`
-	} `yaml:"etcd"`
+	Etcd      EtcdSettings `yaml:"etcd"`
 	Placement struct {
 		Endpoint string `yaml:"endpoint"`
 		Token    string `yaml:"token"`
@@ -46,7 +45,7 @@ func scheduleDefaults() scheduleSettings {
 		Output:  formatText,
 		Policy:  schedule.PolicySpread,
 	}
-	s.Etcd.Endpoints = []string{"http://127.0.0.1:2379"}
+	s.Etcd.Endpoints = etcdFromEnv(os.Getenv)
 	s.Placement.Endpoint = "http://127.0.0.1:8778"
 	s.Placement.Token = "admin"
 	return s

@@ -20,7 +20,7 @@ import (
 )
 
 func upCommand() *cobra.Command {
-	flags := append([]hostFlag{stateDirFlag, logLevelFlag}, append(agentFlags, embeddedFlags...)...)
+	flags := append([]hostFlag{stateDirFlag, logLevelFlag}, append(agentFlags, append(embeddedFlags, insecureFlag)...)...)
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a whole cloud on this machine",
@@ -30,6 +30,7 @@ outlive it, and the next croft up finds them.`,
 		Args: count(0, 0),
 	}
 	addHostFlags(cmd, flags...)
+	cmd.Flags().Lookup(insecureFlag.flag).NoOptDefVal = "true"
 	detach := cmd.Flags().Bool("detach", false, "run in the background; return once the cloud takes requests")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, log, err := loadHostSettings(cmd, flags...)
@@ -46,6 +47,9 @@ outlive it, and the next croft up finds them.`,
 
 // up runs everything until ctx ends or a part fails.
 func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (err error) {
+	if err := errors.Join(s.checkEtcdListen(), checkToken(s.Placement.Listen, s.Placement.Token)); err != nil {
+		return err // before anything is made
+	}
 	if err := checkPorts(ctx, s); err != nil {
 		return err
 	}
@@ -54,13 +58,13 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dir.Path, "etcd"), Listen: s.Etcd.Listen})
+	etcd, config, err := s.startEtcd(ctx, filepath.Join(dir.Path, "etcd"))
 	if err != nil {
 		return err
 	}
 	defer etcd.Close()
 	s.Etcd.Endpoints = []string{etcd.Endpoint()}
-	store, err := etcdstore.Open(ctx, etcdstore.Config{Embedded: etcd, Mint: true})
+	store, err := etcdstore.Open(ctx, config)
 	if err != nil {
 		return err
 	}

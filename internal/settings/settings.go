@@ -165,11 +165,17 @@ type field struct {
 	index []int
 }
 
-// fieldsOf lists the fields of a struct that have a yaml tag.
+// fieldsOf lists the fields of a struct that have a yaml tag, and those of structs
+// that are inline in it.
 func fieldsOf(t reflect.Type) []field {
 	var all []field
 	for f := range t.Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if options == "inline" {
+			for _, inner := range fieldsOf(f.Type) {
+				all = append(all, field{inner.name, append(slices.Clone(f.Index), inner.index...)})
+			}
+		}
 		if f.IsExported() && name != "" && name != "-" {
 			all = append(all, field{name, f.Index})
 		}

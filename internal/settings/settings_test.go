@@ -18,6 +18,7 @@ type config struct {
 	Etcd struct {
 		Endpoints []string      `yaml:"endpoints"`
 		Timeout   time.Duration `yaml:"timeout"`
+		Files     `yaml:",inline"`
 	} `yaml:"etcd"`
 	Name   string             `yaml:"name"`
 	Count  int                `yaml:"count"`
@@ -26,6 +27,11 @@ type config struct {
 	Parts  []part             `yaml:"parts"`
 	Port   uint16             `yaml:"port"`
 	hidden string
+}
+
+// Files are inline elsewhere.
+type Files struct {
+	CA string `yaml:"ca"`
 }
 
 type part struct {
@@ -71,6 +77,9 @@ func TestLoad(t *testing.T) {
 		}},
 		{"a list replaces the default", "etcd: {endpoints: [http://a, http://b]}", nil, nil, func(c *config) {
 			c.Etcd.Endpoints = []string{"http://a", "http://b"}
+		}},
+		{"what is inline is set like the rest", "etcd: {ca: file, timeout: 5s}", map[string]string{"CROFT_ETCD_CA": "env"}, nil, func(c *config) {
+			c.Etcd.CA, c.Etcd.Timeout = "env", 5*time.Second
 		}},
 		{"a list of groups", "parts: [{size: 1}, {size: 2}]", nil, nil, func(c *config) { c.Parts = []part{{1}, {2}} }},
 		{"a map adds to the default", "ratios: {MEMORY_MB: 1.5}", nil, nil, func(c *config) {

@@ -1,0 +1,181 @@
+package etcdstore_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+)
+
+// secured is a server that wants certificates and users, and what it wants.
+type secured struct {
+	authority *etcdtest.Authority
+	server    *etcdstore.Embedded
+	good      etcdstore.Access
+}
+
+func newSecured(t *testing.T) *secured {
+	t.Helper()
+	a := etcdtest.NewAuthority(t)
+	cert, key := a.Issue("server")
+	s := &secured{authority: a, server: etcdtest.ServerWith(t, etcdstore.EmbeddedConfig{Cert: cert, Key: key, ClientCA: a.File})}
+	s.good.CA = a.File
+	s.good.Cert, s.good.Key = a.Issue("client")
+	etcdtest.RequireUsers(t, s.server, s.good)
+	s.good.User, s.good.Password = "croft", "croft"
+	return s
+}
+
+func TestAServerWithTLSCertificatesAndUsersIsAServer(t *testing.T) {
+	s := newSecured(t)
+	for _, c := range []etcdstore.Config{
+		{Endpoints: []string{s.server.Endpoint()}, Access: s.good, DialTimeout: 20 * time.Second, Mint: true},
+		{Embedded: s.server, Access: s.good, DialTimeout: 20 * time.Second},
+	} {
+		store, err := etcdstore.Open(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		must(store.Create(t.Context(), newInstance("web-"+string(croft.NewInstanceID()))))(t)
+		if problems := store.Problems(t.Context()); len(problems) > 0 {
+			t.Errorf("problems: %q", problems)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWhatAServerRefusesIsSaidInASentence(t *testing.T) {
+	s := newSecured(t)
+	other := etcdtest.NewAuthority(t)
+	otherCert, otherKey := other.Issue("stranger")
+	https := s.server.Endpoint()
+	for _, c := range []struct {
+		name     string
+		endpoint string
+		change   func(*etcdstore.Access)
+		kind     croft.Kind
+		says     string
+	}{
+		{"a password that is wrong", https, func(a *etcdstore.Access) { a.Password = "s3cret-word" }, croft.Invalid, "etcd.password_file"},
+		{"no user", https, func(a *etcdstore.Access) { a.User, a.Password = "", "" }, croft.Invalid, "wants a user and a password"},
+		{"a user without a password", https, func(a *etcdstore.Access) { a.Password = "" }, croft.Invalid, "there is no password"},
+		{"a user without the right", https, func(a *etcdstore.Access) { a.User, a.Password = "guest", "guest" }, croft.Invalid, "does not let user guest"},
+		{"an authority that we do not know", https, func(a *etcdstore.Access) { a.CA = other.File }, croft.Invalid, "set etcd.ca"},
+		{"an authority that no system knows", https, func(a *etcdstore.Access) { a.CA = "" }, croft.Invalid, "set etcd.ca"},
+		{"no certificate of ours", https, func(a *etcdstore.Access) { a.Cert, a.Key = "", "" }, croft.Invalid, "set etcd.cert and etcd.key"},
+		{"a certificate of ours that it does not know", https, func(a *etcdstore.Access) { a.Cert, a.Key = otherCert, otherKey }, croft.Invalid, "refuses our certificate"},
+		{"an address for which the server's certificate is not", strings.Replace(https, "127.0.0.1", "localhost", 1), func(*etcdstore.Access) {}, croft.Invalid, "certificate for other names"},
+		{"no TLS, and a user", strings.Replace(https, "https", "http", 1), func(a *etcdstore.Access) { *a = etcdstore.Access{User: "croft", Password: "croft"} }, croft.Invalid, "speaks TLS: write https://"},
+		{"no TLS", strings.Replace(https, "https", "http", 1), func(a *etcdstore.Access) { *a = etcdstore.Access{} }, croft.Invalid, "speaks TLS: write https://"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			access := s.good
+			c.change(&access)
+			wantRefusal(t, []string{c.endpoint}, access, c.kind, c.says)
+		})
+	}
+}
+
+func TestAServersCertificateThatRanOutIsTold(t *testing.T) {
+	a := etcdtest.NewAuthority(t)
+	pair, err := tls.LoadX509KeyPair(a.IssueUntil("server", time.Now().Add(-time.Minute)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.NotFoundHandler()) // no etcd begins with such a certificate
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	server.StartTLS()
+	defer server.Close()
+	wantRefusal(t, []string{server.URL}, etcdstore.Access{CA: a.File}, croft.Unavailable, "not valid now")
+}
+
+func TestAServerWithoutTLSIsTold(t *testing.T) {
+	server := etcdtest.Server(t)
+	wantRefusal(t, []string{strings.Replace(server.Endpoint(), "http", "https", 1)}, etcdstore.Access{}, croft.Invalid, "does not speak TLS")
+}
+
+func TestFilesAndSettingsThatDoNotFitAreTold(t *testing.T) {
+	a := etcdtest.NewAuthority(t)
+	cert, key := a.Issue("client")
+	old, oldKey := a.IssueUntil("old", time.Now().Add(-time.Hour))
+	_, otherKey := a.Issue("other")
+	none := filepath.Join(t.TempDir(), "none")
+	nonsense := filepath.Join(t.TempDir(), "nonsense")
+	if err := os.WriteFile(nonsense, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	https, http := []string{"https://127.0.0.1:1"}, []string{"http://127.0.0.1:1"}
+	for _, c := range []struct {
+		name      string
+		endpoints []string
+		access    etcdstore.Access
+		says      string
+	}{
+		{"an authority that is not there", https, etcdstore.Access{CA: none}, "etcd.ca: there is no file " + none},
+		{"an authority that is none", https, etcdstore.Access{CA: nonsense}, "holds no certificate in PEM"},
+		{"a certificate that is not there", https, etcdstore.Access{Cert: none, Key: key}, "etcd.cert: there is no file"},
+		{"a key that is not there", https, etcdstore.Access{Cert: cert, Key: none}, "etcd.key: there is no file"},
+		{"a key of another certificate", https, etcdstore.Access{Cert: cert, Key: otherKey}, "are no pair"},
+		{"a key that is none", https, etcdstore.Access{Cert: cert, Key: nonsense}, "are no pair"},
+		{"a certificate that ran out", https, etcdstore.Access{Cert: old, Key: oldKey}, "ran out on"},
+		{"a certificate alone", https, etcdstore.Access{Cert: cert}, "etcd.key is not"},
+		{"a key alone", https, etcdstore.Access{Key: key}, "etcd.cert is not"},
+		{"an authority for a server without TLS", http, etcdstore.Access{CA: a.File}, "of no use"},
+		{"members with and without TLS", append(https, http...), etcdstore.Access{}, "use one of them for all"},
+		{"no address", []string{"127.0.0.1:2379"}, etcdstore.Access{}, "is no address of a server"},
+	} {
+		t.Run(c.name, func(t *testing.T) { wantRefusal(t, c.endpoints, c.access, croft.Invalid, c.says) })
+	}
+}
+
+// wantRefusal wants no store, an error of the kind, and a sentence that says so.
+func wantRefusal(t *testing.T, endpoints []string, access etcdstore.Access, kind croft.Kind, says string) {
+	t.Helper()
+	store, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Access: access, Mint: true, DialTimeout: 2 * time.Second})
+	if err == nil {
+		t.Fatal(errors.Join(errors.New("it was let in"), store.Close()))
+	}
+	wantKind(t, err, kind)
+	if !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("it says %q, want one sentence with %q", err, says)
+	}
+	if strings.Contains(err.Error(), "s3cret-word") {
+		t.Errorf("it tells the password: %q", err)
+	}
+}
+
+func TestAnEmbeddedServerWhoseFilesDoNotFitDoesNotStart(t *testing.T) {
+	a := etcdtest.NewAuthority(t)
+	cert, key := a.Issue("server")
+	_, other := a.Issue("other")
+	for name, c := range map[string]etcdstore.EmbeddedConfig{
+		"a certificate without a key":        {Cert: cert},
+		"clients' authority without TLS":     {ClientCA: a.File},
+		"a key of another certificate":       {Cert: cert, Key: other},
+		"a clients' authority that is a key": {Cert: cert, Key: key, ClientCA: key},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Dir, c.Listen = filepath.Join(t.TempDir(), "etcd"), "127.0.0.1:0"
+			_, err := etcdstore.StartEmbedded(t.Context(), c)
+			wantKind(t, err, croft.Invalid)
+			if _, err := os.Stat(c.Dir); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the directory was made: %v", err)
+			}
+		})
+	}
+}

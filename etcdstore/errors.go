@@ -1,0 +1,73 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"croft"
+)
+
+// wrap says what was attempted and gives errors of the transport and of the server
+// their kind, and people what to do.
+func (s *Store) wrap(err error, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if answer := s.answered(err, what); answer != nil {
+		return answer
+	}
+	switch code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded:
+	default:
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, clientv3.ErrNoAvailableEndpoints) {
+			return fmt.Errorf("etcd at %s: %s: %w", s.endpoints, what, err)
+		}
+	}
+	return croft.Errorf(croft.Unavailable, "etcd at %s does not answer (%s: %w); is `croft up` or etcd running there?", s.endpoints, what, err)
+}
+
+// answered turns what a server answers into a sentence; nil for what needs none of its
+// own.
+func (s *Store) answered(err error, what string) error {
+	switch rpctypes.Error(err) {
+	case rpctypes.ErrNoSpace:
+		return croft.Errorf(croft.Unavailable, "%s: etcd at %s is %s", what, s.endpoints, outOfSpace)
+	case rpctypes.ErrCorrupt:
+		return croft.Errorf(croft.Unavailable, "%s: etcd at %s %s", what, s.endpoints, corrupt)
+	case rpctypes.ErrTooManyRequests:
+		return croft.Errorf(croft.Unavailable, "%s: etcd at %s has more to do than it can: look at its disk's latency, and try again", what, s.endpoints)
+	case rpctypes.ErrLeaseNotFound:
+		return croft.Errorf(croft.Unavailable, "%s: our lease in etcd ran out, as after a pause of this machine or of the network: try again", what)
+	case rpctypes.ErrAuthFailed:
+		return croft.Errorf(croft.Invalid, "etcd at %s knows no user %s with this password: look at etcd.user and etcd.password_file", s.endpoints, s.user)
+	case rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken:
+		return croft.Errorf(croft.Invalid, "etcd at %s wants a user and a password: set etcd.user and etcd.password_file", s.endpoints)
+	case rpctypes.ErrPermissionDenied:
+		if s.user == "" { // it took the name in our certificate for a user
+			return croft.Errorf(croft.Invalid, "%s: etcd at %s wants a user and a password: set etcd.user and etcd.password_file, or give the user that our certificate names readwrite on the prefix %s", what, s.endpoints, root)
+		}
+		return croft.Errorf(croft.Invalid, "%s: etcd at %s does not let user %s do that: give its role readwrite on the prefix %s", what, s.endpoints, s.user, root)
+	}
+	return nil
+}
+
+// What people do about an etcd that takes no writes.
+const (
+	outOfSpace = "out of space: nothing can be written until it is compacted and defragmented and its alarm disarmed (etcdctl compact, defrag, alarm disarm), or its quota raised"
+	corrupt    = "reports that the data of a member is corrupt: find it with etcdctl alarm list, and replace that member"
+)
+
+// code is what the transport, or a server that answered, says is wrong.
+func code(err error) codes.Code {
+	if answer, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return answer.Code()
+	}
+	return status.Code(err)
+}

@@ -1,0 +1,124 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// checkTime is how long a look at etcd, or at one member, may take: members that need
+// longer are as good as absent to whoever waits for them.
+const checkTime = 2 * time.Second
+
+// behind is how many entries of the log a member may have to catch up with before it
+// counts as slow.
+const behind = 5000
+
+// Usable returns why nothing can be ordered through etcd just now; nil where it can.
+// It costs two small requests.
+func (s *Store) Usable(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	if _, err := s.etcd.Get(ctx, homeKey, clientv3.WithKeysOnly()); err != nil {
+		return s.wrap(err, "read %s", homeKey)
+	}
+	return errors.Join(s.alarms(ctx)...)
+}
+
+// alarms are those that the cluster has raised, one sentence each.
+func (s *Store) alarms(ctx context.Context) []error {
+	list, err := s.etcd.AlarmList(ctx)
+	if err != nil {
+		return []error{s.wrap(err, "read the alarms")}
+	}
+	var found []error
+	for _, raised := range []struct {
+		alarm    pb.AlarmType
+		sentence string
+	}{{pb.AlarmType_NOSPACE, outOfSpace}, {pb.AlarmType_CORRUPT, corrupt}} {
+		if slices.ContainsFunc(list.Alarms, func(a *pb.AlarmMember) bool { return a.Alarm == raised.alarm }) {
+			found = append(found, croft.Errorf(croft.Unavailable, "etcd at %s is %s", s.endpoints, raised.sentence))
+		}
+	}
+	return found
+}
+
+// Problems says what is wrong with etcd, or soon will be, a sentence each: alarms, a
+// member that is silent, slow or nearly full.
+func (s *Store) Problems(ctx context.Context) []string {
+	var found []string
+	look, cancel := context.WithTimeout(ctx, checkTime)
+	for _, err := range s.alarms(look) {
+		found = append(found, err.Error())
+	}
+	cancel()
+	statuses, silent := s.members(ctx)
+	for _, endpoint := range silent {
+		found = append(found, fmt.Sprintf("etcd at %s does not answer within %s: look at that member, its disk and the network to it", endpoint, checkTime))
+	}
+	var newest uint64
+	for _, status := range statuses {
+		newest = max(newest, status.RaftIndex)
+	}
+	for _, endpoint := range s.etcd.Endpoints() {
+		if status := statuses[endpoint]; status != nil {
+			found = append(found, troubles(endpoint, status, newest)...)
+		}
+	}
+	return found
+}
+
+// members asks the members at our endpoints how they are, all at once.
+func (s *Store) members(ctx context.Context) (statuses map[string]*clientv3.StatusResponse, silent []string) {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	type answer struct {
+		endpoint string
+		status   *clientv3.StatusResponse
+	}
+	endpoints := s.etcd.Endpoints()
+	answers := make(chan answer, len(endpoints))
+	for _, endpoint := range endpoints {
+		go func() {
+			status, err := s.etcd.Status(ctx, endpoint)
+			if err != nil {
+				status = nil
+			}
+			answers <- answer{endpoint, status}
+		}()
+	}
+	statuses = map[string]*clientv3.StatusResponse{}
+	for range endpoints {
+		if a := <-answers; a.status == nil {
+			silent = append(silent, a.endpoint)
+		} else {
+			statuses[a.endpoint] = a.status
+		}
+	}
+	slices.Sort(silent)
+	return statuses, silent
+}
+
+// troubles says what a member tells of itself. newest is the end of the log as the
+// members know it.
+func troubles(endpoint string, m *clientv3.StatusResponse, newest uint64) []string {
+	var found []string
+	if m.Leader == 0 {
+		found = append(found, fmt.Sprintf("etcd at %s knows no leader: bring back members until there are more than half of them", endpoint))
+	}
+	if m.RaftAppliedIndex+behind < newest {
+		found = append(found, fmt.Sprintf("etcd at %s is slow, %d entries behind the others: look at its disk and the network to it", endpoint, newest-m.RaftAppliedIndex))
+	}
+	if m.DbSizeQuota > 0 && m.DbSize >= m.DbSizeQuota/5*4 {
+		found = append(found, fmt.Sprintf("etcd at %s has filled %d of its %d MiB, and takes no writes once they are full: compact and defragment it, or raise its quota",
+			endpoint, m.DbSize>>20, m.DbSizeQuota>>20))
+	}
+	return found
+}

@@ -1,0 +1,146 @@
+package etcdstore_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+)
+
+// full is a server that has been filled to its last byte.
+func full(t *testing.T) (*etcdstore.Embedded, *clientv3.Client) {
+	t.Helper()
+	server := etcdtest.ServerWith(t, etcdstore.EmbeddedConfig{MaxBytes: 2 << 20})
+	etcdtest.Open(t, server) // begins the installation while there is room
+	etcd := etcdtest.Client(t, server, etcdstore.Access{})
+	for t.Context().Err() == nil {
+		_, err := etcd.Put(t.Context(), "/filler", strings.Repeat("x", 256<<10))
+		if rpctypes.Error(err) == rpctypes.ErrNoSpace {
+			return server, etcd
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("it never was full")
+	return nil, nil
+}
+
+func TestAFullStoreIsSaidAndMended(t *testing.T) {
+	server, etcd := full(t)
+	store := etcdtest.Open(t, server)
+	_, err := store.Create(t.Context(), newInstance("web"))
+	wantKind(t, err, croft.Unavailable)
+	wantSays(t, err.Error(), "out of space", "compact", "defrag", "disarm")
+	wantKind(t, store.Usable(t.Context()), croft.Unavailable)
+	wantSays(t, strings.Join(store.Problems(t.Context()), "\n"), "out of space", "has filled")
+
+	// What the sentence says to do is what helps.
+	now, err := etcd.Get(t.Context(), "/filler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Compact(t.Context(), now.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Defragment(t.Context(), server.Endpoint()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Usable(t.Context()); err != nil {
+		t.Errorf("after the cure: %v", err)
+	}
+	if problems := store.Problems(t.Context()); len(problems) > 0 {
+		t.Errorf("after the cure: %q", problems)
+	}
+	must(store.Create(t.Context(), newInstance("web")))(t)
+}
+
+func wantSays(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("it says %q, want %q in it", text, word)
+		}
+	}
+}
+
+// A member that takes connections and never answers is told, while the other serves.
+func TestAMemberThatDoesNotAnswerIsTold(t *testing.T) {
+	server := etcdtest.Server(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	silent := "http://" + l.Addr().String()
+	store, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{server.Endpoint(), silent}, DialTimeout: 20 * time.Second, Mint: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	problems := store.Problems(t.Context())
+	if len(problems) != 1 {
+		t.Fatalf("problems: %q, want one", problems)
+	}
+	wantSays(t, problems[0], silent, "does not answer")
+}
+
+// A scheduler that slept past the end of its lease says so once, and has another then.
+func TestALostSessionIsToldAndReplaced(t *testing.T) {
+	server := etcdtest.Server(t)
+	store := etcdtest.Open(t, server)
+	must(store.Create(t.Context(), newInstance("before")))(t)
+	revokeAll(t, etcdtest.Client(t, server, etcdstore.Access{}))
+	if _, err := store.Create(t.Context(), newInstance("during")); err != nil {
+		wantKind(t, err, croft.Unavailable)
+		wantSays(t, err.Error(), "lease", "try again")
+	}
+	must(store.Create(t.Context(), newInstance("after")))(t)
+}
+
+// An agent whose lease is taken from it takes another, and its host is alive again.
+func TestALostLeaseOfAnAgentIsReplaced(t *testing.T) {
+	f := newFixture(t)
+	etcd := etcdtest.Client(t, f.server, etcdstore.Access{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	alive := func() bool { return must(f.Hosts(ctx, f.host))(t)[f.host].Alive }
+	if !alive() {
+		t.Fatal("the host is not alive to begin with")
+	}
+	before := must(etcd.Leases(ctx))(t)
+	revokeAll(t, etcd)
+	err := f.WatchInstances(ctx, func() {
+		now, err := etcd.Leases(ctx)
+		if err == nil && len(now.Leases) > 0 && now.Leases[0].ID != before.Leases[0].ID && alive() {
+			cancel()
+		}
+	})
+	if t.Context().Err() != nil {
+		t.Fatal(err)
+	}
+}
+
+func revokeAll(t *testing.T, etcd *clientv3.Client) {
+	t.Helper()
+	all, err := etcd.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lease := range all.Leases {
+		if _, err := etcd.Revoke(t.Context(), lease.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
