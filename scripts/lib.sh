@@ -53,7 +53,9 @@ until_true() {
 built() {
 	local image=$1
 	shift
-	[ -e "$image" ] && [ -z "$(find scripts/guest -newer "$image" -print -quit)" ] || "$@" "$image"
+	if [ ! -e "$image" ] || [ -n "$(find scripts/guest -newer "$image" -print -quit)" ]; then
+		"$@" "$image"
+	fi
 }
 
 # as_root COMMAND...: COMMAND as root, through sudo where need be.
