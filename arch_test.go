@@ -114,7 +114,7 @@ var rules = []rule{
 var testHelpers = []string{
 	"croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/libvirttest", "croft/internal/placementcheck",
 	"croft/internal/placementoracle", "croft/internal/wire", "croft/placement/transfer/transfertest",
-	"croft/placementclient/placementtest", "croft/schedule/scheduletest",
+	"croft/placementclient/keystone/keystonetest", "croft/placementclient/placementtest", "croft/schedule/scheduletest",
 	"croft/bench/...", "croft/test/...",
 }
 

@@ -33,6 +33,8 @@ type apiError struct {
 	detail string
 	allow  string     // the Allow header of a 405
 	kind   croft.Kind // for callers that are not clients of the API
+
+	keystone string // of a 401: where to get a token; empty without a Keystone
 }
 
 func (e *apiError) Error() string        { return e.detail }
@@ -118,6 +120,9 @@ func plain(text string) string {
 // respond writes the error in the format that the client prefers.
 func (e *apiError) respond(q *request) *response {
 	resp := &response{status: e.status}
+	if e.keystone != "" {
+		return e.challenge(resp)
+	}
 	if e.allow != "" {
 		resp.set("Allow", e.allow)
 	}
@@ -136,6 +141,15 @@ func (e *apiError) respond(q *request) *response {
 		resp.contentType = "text/plain; charset=UTF-8"
 		resp.body = []byte(status + "\n\n" + plain(e.body(q)))
 	}
+	return resp
+}
+
+// challenge is the 401 that the original has its guard, keystonemiddleware, answer: in
+// JSON whatever the client prefers.
+func (e *apiError) challenge(resp *response) *response {
+	resp.set("WWW-Authenticate", `Keystone uri="`+e.keystone+`"`)
+	resp.contentType = "application/json"
+	resp.body = []byte(`{"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."}}`)
 	return resp
 }
 

@@ -80,9 +80,11 @@ func (s *Server) dispatch(q *request) (resp *response, route string, err error) 
 		}
 	}()
 	root := q.r.URL.Path == "/" || q.r.URL.Path == ""
-	token, sent := q.r.Header["X-Auth-Token"]
-	if !root && !sent {
-		return nil, "", &apiError{status: http.StatusUnauthorized}
+	var caller Caller
+	if !root {
+		if caller, err = s.caller(q); err != nil {
+			return nil, "", err
+		}
 	}
 	if q.version, err = asError(parseVersion(q.r.Header[versionHeader])); err != nil {
 		return nil, "", err
@@ -99,7 +101,7 @@ func (s *Server) dispatch(q *request) (resp *response, route string, err error) 
 		return nil, found, err
 	}
 	if !root {
-		if user, _, _ := strings.Cut(strings.Join(token, ","), ":"); user != s.token {
+		if !s.allows(caller, e, q) {
 			return nil, found, &apiError{status: 403, detail: "Policy does not allow " + e.policy + " to be performed."}
 		}
 		if err := s.Ready(); err != nil {

@@ -26,6 +26,9 @@ type Config struct {
 	// versions. "admin" by default, as with the original's noauth2.
 	Token string
 
+	// Keystone has its tokens taken too; nil: none.
+	Keystone *Keystone
+
 	// ConsistentReads says which reads wait for what other servers have stored;
 	// ConsistentClaims by default.
 	ConsistentReads Consistency
@@ -72,6 +75,7 @@ type Server struct {
 	store   Store
 	log     *slog.Logger
 	token   string
+	callers *callers // nil without a Keystone
 	config  Config
 	metrics *metrics
 
@@ -111,6 +115,12 @@ func New(c Config) (*Server, error) {
 		grown:   make(chan struct{}),
 		loaded:  make(chan struct{}),
 		stopped: make(chan struct{}),
+	}
+	if c.Keystone != nil {
+		var err error
+		if s.callers, err = newCallers(*c.Keystone); err != nil {
+			return nil, err
+		}
 	}
 	s.metrics = newMetrics(s)
 	starting := errors.New("the state is not loaded yet")

@@ -41,7 +41,7 @@ func (a *Archive) Read(ctx context.Context, progress transfer.Progress) (*transf
 			return r.state(), nil
 		}
 	}
-	return nil, croft.Errorf(croft.Conflict, "placement at %s changes faster than it can be read; stop what claims from it for that time", a.Client.config.Endpoint)
+	return nil, croft.Errorf(croft.Conflict, "placement at %s changes faster than it can be read; stop what claims from it for that time", a.Client.at())
 }
 
 // reading is one call of Archive.Read.

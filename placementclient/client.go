@@ -7,10 +7,11 @@ package placementclient
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/internal/once"
 	"croft/schedule"
 )
 
@@ -28,9 +30,14 @@ var (
 
 // Auth gives requests their token.
 type Auth interface {
-	// Authenticate readies the connection; it is called once, before the first
-	// request, and installs whatever renews a token that has run out.
+	// Authenticate readies the connection, before the first request and until it
+	// succeeds once, and installs whatever renews a token that has run out. Invalid:
+	// it never will. Unavailable: it may later.
 	Authenticate(ctx context.Context, provider *gophercloud.ProviderClient) error
+	// Endpoint tells where Placement is, after Authenticate, where Config does not.
+	Endpoint(provider *gophercloud.ProviderClient) (string, error)
+	// Advice says what to do where Placement refuses.
+	Advice() string
 }
 
 // Token is an Auth that sends a fixed token, as Placement takes it without Keystone.
@@ -42,24 +49,34 @@ func (t Token) Authenticate(_ context.Context, provider *gophercloud.ProviderCli
 	return nil
 }
 
+// Endpoint implements Auth: a token does not know.
+func (t Token) Endpoint(*gophercloud.ProviderClient) (string, error) { return "", errNowhere("") }
+
+// Advice implements Auth.
+func (t Token) Advice() string { return "see placement.token in the settings" }
+
+func errNowhere(endpoint string) error {
+	return croft.Errorf(croft.Invalid, "placement.endpoint: %q is not a URL such as http://127.0.0.1:8778", endpoint)
+}
+
 // Config says where Placement is and how to speak to it.
 type Config struct {
-	Endpoint  string            // required, such as http://127.0.0.1:8778
+	Endpoint  string            // such as http://127.0.0.1:8778; empty: where Auth says
 	Auth      Auth              // Token("admin") by default
 	Attempts  int               // for one request; 16 by default, some ten seconds; half of them where nothing answers at all
 	Pause     time.Duration     // before the second attempt; doubles, with jitter; 10 ms by default
 	Timeout   time.Duration     // of one attempt; 30 s by default
-	Transport http.RoundTripper // nil: one of its own
+	TLS       *tls.Config       // nil: the machine's CAs, no certificate of our own
+	Transport http.RoundTripper // nil: one of its own, with TLS
 }
 
 // Client is a connection to a Placement. It may be used by many at once.
 type Client struct {
-	config  Config
-	service *gophercloud.ServiceClient
-	minor   atomic.Int64 // microversion 1.minor
-
-	mu            sync.Mutex
-	authenticated bool
+	config   Config
+	service  *gophercloud.ServiceClient
+	minor    atomic.Int64 // microversion 1.minor
+	login    *once.Once
+	endpoint atomic.Pointer[string] // empty until it is known
 }
 
 // The microversions the client can work with: it begins with the newest it knows and
@@ -73,41 +90,65 @@ const (
 
 // New makes a client; it sends nothing.
 func New(c Config) (*Client, error) {
-	u, err := url.Parse(c.Endpoint)
-	if err != nil || u.Scheme == "" || u.Host == "" {
-		return nil, croft.Errorf(croft.Invalid, "placement.endpoint: %q is not a URL such as http://127.0.0.1:8778", c.Endpoint)
-	}
-	c.Endpoint = strings.TrimSuffix(c.Endpoint, "/")
 	if c.Auth == nil {
 		c.Auth = Token("admin")
+	}
+	if _, token := c.Auth.(Token); (token || c.Endpoint != "") && !isURL(c.Endpoint) {
+		return nil, errNowhere(c.Endpoint)
 	}
 	c.Attempts, c.Pause = cmp.Or(c.Attempts, 16), cmp.Or(c.Pause, 10*time.Millisecond)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	if c.Transport == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.MaxIdleConnsPerHost = 64
+		if c.TLS != nil {
+			t.TLSClientConfig = c.TLS.Clone()
+		}
 		c.Transport = t
 	}
 	provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: c.Transport, Timeout: c.Timeout}}
 	provider.UseTokenLock()
-	client := &Client{config: c,
-		service: &gophercloud.ServiceClient{ProviderClient: provider, Endpoint: c.Endpoint + "/", Type: "placement"}}
+	client := &Client{config: c, login: once.New(),
+		service: &gophercloud.ServiceClient{ProviderClient: provider, Type: "placement"}}
 	client.minor.Store(newestMinor)
+	client.settle(c.Endpoint)
 	return client, nil
 }
 
-// authenticate gets a token before the first request.
+func isURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme != "" && u.Host != ""
+}
+
+// settle notes where Placement is.
+func (c *Client) settle(endpoint string) {
+	endpoint = strings.TrimSuffix(endpoint, "/")
+	c.endpoint.Store(&endpoint)
+}
+
+func (c *Client) at() string { return *c.endpoint.Load() }
+
+// authenticate gets a token, and where that tells it the endpoint, before the first
+// request.
 func (c *Client) authenticate(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.authenticated {
+	return c.login.Do(ctx, func(ctx context.Context) error {
+		provider := c.service.ProviderClient
+		if err := c.config.Auth.Authenticate(ctx, provider); err != nil {
+			return fmt.Errorf("reach Placement: %w", err)
+		}
+		if c.at() != "" {
+			return nil
+		}
+		endpoint, err := c.config.Auth.Endpoint(provider)
+		if err == nil && !isURL(endpoint) {
+			err = errNowhere(endpoint)
+		}
+		if err != nil {
+			return fmt.Errorf("reach Placement: %w", err)
+		}
+		c.settle(endpoint)
 		return nil
-	}
-	if err := c.config.Auth.Authenticate(ctx, c.service.ProviderClient); err != nil {
-		return croft.Errorf(croft.Unavailable, "placement at %s: authenticate: %w", c.config.Endpoint, err)
-	}
-	c.authenticated = true
-	return nil
+	})
 }
 
 // Close lets go of idle connections.

@@ -96,7 +96,7 @@ func (c *Client) pause(ctx context.Context, attempt int) error {
 	case <-time.After(d/2 + rand.N(d)):
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait to ask Placement at %s again: %w", c.config.Endpoint, ctx.Err())
+		return fmt.Errorf("wait to ask Placement at %s again: %w", c.at(), ctx.Err())
 	}
 }
 
@@ -126,7 +126,7 @@ func (c *Client) lower(minor int64, err error) error {
 		return err
 	}
 	if n < oldestMinor {
-		return croft.Errorf(croft.Invalid, "placement at %s has microversions up to %s and croft needs 1.%d; use a newer Placement", c.config.Endpoint, refused.max, oldestMinor)
+		return croft.Errorf(croft.Invalid, "placement at %s has microversions up to %s and croft needs 1.%d; use a newer Placement", c.at(), refused.max, oldestMinor)
 	}
 	for known := c.minor.Load(); n < known && !c.minor.CompareAndSwap(known, n); known = c.minor.Load() {
 	}
@@ -156,7 +156,7 @@ func (c *Client) send(ctx context.Context, minor int64, method, path string, bod
 		options.RawBody = bytes.NewReader(encoded)
 		options.MoreHeaders["Content-Type"] = "application/json"
 	}
-	resp, err := c.service.Request(ctx, method, c.config.Endpoint+path, options)
+	resp, err := c.service.Request(ctx, method, c.at()+path, options)
 	if err != nil {
 		return c.wrap(ctx, method+" "+path, err)
 	}
@@ -169,24 +169,27 @@ func (c *Client) send(ctx context.Context, minor int64, method, path string, bod
 		return nil
 	}
 	if err := json.Unmarshal(content, out); err != nil {
-		return fmt.Errorf("placement at %s: read the answer to %s %s: %w", c.config.Endpoint, method, path, err)
+		return fmt.Errorf("placement at %s: read the answer to %s %s: %w", c.at(), method, path, err)
 	}
 	return nil
 }
 
 // wrap words an error of gophercloud: one that was answered, or one of the transport.
 func (c *Client) wrap(ctx context.Context, op string, err error) error {
+	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
+		return c.wrapRenewal(ctx, op, again.ErrReauth)
+	}
 	answered, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err)
 	if !ok {
 		if ctx.Err() != nil {
-			return fmt.Errorf("placement at %s: %s: %w", c.config.Endpoint, op, ctx.Err())
+			return fmt.Errorf("placement at %s: %s: %w", c.at(), op, ctx.Err())
 		}
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
-		return croft.Errorf(croft.Unavailable, "placement at %s does not answer (%w); is `croft up` or Placement running there? See placement.endpoint in the settings", c.config.Endpoint, err)
+		return croft.Errorf(croft.Unavailable, "placement at %s does not answer (%w); is `croft up` or Placement running there? See placement.endpoint in the settings", c.at(), err)
 	}
-	e := &answerError{endpoint: c.config.Endpoint, op: op, status: answered.Actual,
+	e := &answerError{endpoint: c.at(), op: op, status: answered.Actual,
 		request: answered.ResponseHeader.Get("X-Openstack-Request-Id")}
 	var body struct {
 		Errors []struct {
@@ -203,9 +206,18 @@ func (c *Client) wrap(ctx context.Context, op string, err error) error {
 		e.detail = http.StatusText(e.status)
 	}
 	if e.status == http.StatusUnauthorized || e.status == http.StatusForbidden {
-		return croft.Errorf(croft.Invalid, "placement at %s refuses the token (%w); see placement.token in the settings", c.config.Endpoint, e)
+		return croft.Errorf(croft.Invalid, "placement at %s refuses the token (%w); %s", c.at(), e, c.config.Auth.Advice())
 	}
 	return e
+}
+
+// wrapRenewal words that a token which had run out could not be renewed. It is renewed
+// by one request for all that run; where that one was given up, others try again.
+func (c *Client) wrapRenewal(ctx context.Context, op string, err error) error {
+	if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		return croft.Errorf(croft.Unavailable, "placement at %s: %s: renew the token: %w", c.at(), op, err)
+	}
+	return fmt.Errorf("placement at %s: %s: renew the token: %w", c.at(), op, err)
 }
 
 // tidy leaves out the sentence about the status that details begin with, and what

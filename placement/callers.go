@@ -1,0 +1,213 @@
+package placement
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"croft"
+)
+
+// Identity knows who tokens speak for.
+type Identity interface {
+	// Validate returns who a token speaks for. NotFound: it is none, or counts no more.
+	// Unavailable: that cannot be known now.
+	Validate(ctx context.Context, token string) (Caller, error)
+}
+
+// Caller is who a token speaks for, in one project or in the whole system.
+type Caller struct {
+	User    string
+	Project string // its ID; empty where the token is not for a project
+	System  bool
+	Roles   []string // implied ones too
+	Expires time.Time
+}
+
+func (c Caller) has(role string) bool { return slices.Contains(c.Roles, role) }
+
+// Keystone is how a server takes the tokens of a Keystone.
+type Keystone struct {
+	Identity Identity // required
+	URL      string   // of the Keystone; those whose token is refused are told
+
+	// ReaderProjects are the IDs of projects whose readers may read everything, as
+	// readers of the system may. Readers of others may read what their own project
+	// uses, and members are readers.
+	ReaderProjects []string
+
+	// CacheFor is how long an answer of Identity counts, 1 m by default and at most
+	// 5 m: a token that is revoked is refused after that. None outlives its token.
+	CacheFor time.Duration
+}
+
+const (
+	cacheFor    = time.Minute
+	cacheAtMost = 5 * time.Minute
+	refusedFor  = 5 * time.Second // those who try again may have been too early
+	maxKnown    = 10_000
+)
+
+// allows tells whether a caller may do what the request asks for. The rules are the
+// original's: administrators and services may do everything.
+func (s *Server) allows(c Caller, e endpoint, q *request) bool {
+	if c.has("admin") || c.has("service") {
+		return true
+	}
+	if !c.has("reader") || q.r.Method != http.MethodGet {
+		return false
+	}
+	if c.System || c.Project != "" && slices.Contains(s.config.Keystone.ReaderProjects, c.Project) {
+		return true
+	}
+	return e.policy == "placement:usages" && c.Project != "" && q.r.URL.Query().Get("project_id") == c.Project
+}
+
+// caller finds out who asks.
+func (s *Server) caller(q *request) (Caller, error) {
+	values, sent := q.r.Header["X-Auth-Token"]
+	if !sent {
+		return Caller{}, s.unauthorized()
+	}
+	token := strings.Join(values, ",")
+	user, _, _ := strings.Cut(token, ":")
+	if subtle.ConstantTimeCompare([]byte(user), []byte(s.token)) == 1 {
+		return Caller{Roles: []string{"admin"}}, nil
+	}
+	if s.callers == nil {
+		return Caller{}, nil
+	}
+	c, err := s.callers.get(q.r.Context(), token)
+	switch {
+	case errors.Is(err, croft.NotFound):
+		return c, s.unauthorized()
+	case err != nil:
+		return c, &apiError{status: http.StatusServiceUnavailable, detail: err.Error(), kind: croft.Unavailable}
+	}
+	return c, nil
+}
+
+func (s *Server) unauthorized() error {
+	e := &apiError{status: http.StatusUnauthorized}
+	if s.callers != nil {
+		e.keystone = s.config.Keystone.URL
+	}
+	return e
+}
+
+// callers remembers for a while who tokens speak for. One request asks about a token at
+// a time; the others wait for its answer.
+type callers struct {
+	keystone Keystone
+
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]*known // by the token's hash: memory holds no secrets of others
+}
+
+// known is what is known of a token.
+type known struct {
+	turn   chan struct{} // holds one while somebody asks
+	caller Caller
+	err    error     // that the token is none
+	until  time.Time // zero: nothing is known yet
+}
+
+func newCallers(k Keystone) (*callers, error) {
+	if k.Identity == nil {
+		return nil, croft.Errorf(croft.Invalid, "placement: Keystone wants an Identity")
+	}
+	if k.CacheFor < 0 || k.CacheFor > cacheAtMost {
+		return nil, croft.Errorf(croft.Invalid, "placement: an answer about a token counts %s at most, not %s", cacheAtMost, k.CacheFor)
+	}
+	if k.CacheFor == 0 {
+		k.CacheFor = cacheFor
+	}
+	return &callers{keystone: k, known: map[[sha256.Size]byte]*known{}}, nil
+}
+
+// get returns who a token speaks for, from memory or from Keystone.
+func (c *callers) get(ctx context.Context, token string) (Caller, error) {
+	if token == "" {
+		return Caller{}, croft.Errorf(croft.NotFound, "the token is empty")
+	}
+	k := c.entry(sha256.Sum256([]byte(token)))
+	if caller, err, ok := c.recall(k); ok {
+		return caller, err
+	}
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return Caller{}, ctx.Err()
+	}
+	if caller, err, ok := c.recall(k); ok {
+		return caller, err
+	}
+	caller, err := c.keystone.Identity.Validate(ctx, token)
+	return c.learn(k, caller, err)
+}
+
+// recall returns what is known of a token, if that counts still.
+func (c *callers) recall(k *known) (Caller, error, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return k.caller, k.err, time.Now().Before(k.until)
+}
+
+// learn notes an answer. That there is none now is not noted.
+func (c *callers) learn(k *known, caller Caller, err error) (Caller, error) {
+	now := time.Now()
+	until := now.Add(c.keystone.CacheFor)
+	if err == nil && !now.Before(caller.Expires) {
+		err = croft.Errorf(croft.NotFound, "the token has expired")
+	}
+	switch {
+	case errors.Is(err, croft.NotFound):
+		caller, until = Caller{}, now.Add(refusedFor)
+	case err != nil:
+		return Caller{}, err
+	case caller.Expires.Before(until):
+		until = caller.Expires
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k.caller, k.err, k.until = caller, err, until
+	return caller, err
+}
+
+// entry finds or makes the place of a token, and room for it.
+func (c *callers) entry(key [sha256.Size]byte) *known {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k, ok := c.known[key]; ok {
+		return k
+	}
+	if len(c.known) >= maxKnown {
+		c.makeRoom(time.Now())
+	}
+	k := &known{turn: make(chan struct{}, 1)}
+	c.known[key] = k
+	return k
+}
+
+// makeRoom forgets what counts no more and which tokens are none, or else anything:
+// what is forgotten is only asked for again.
+func (c *callers) makeRoom(now time.Time) {
+	for key, k := range c.known {
+		if k.err != nil || !now.Before(k.until) {
+			delete(c.known, key)
+		}
+	}
+	for key := range c.known {
+		if len(c.known) < maxKnown {
+			return
+		}
+		delete(c.known, key)
+	}
+}

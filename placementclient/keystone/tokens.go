@@ -1,0 +1,102 @@
+package keystone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+
+	"croft"
+	"croft/internal/once"
+	"croft/placement"
+)
+
+var _ placement.Identity = (*Tokens)(nil)
+
+// patience is how long Keystone may take for one answer.
+const patience = 10 * time.Second
+
+// Tokens asks Keystone who tokens speak for. It may be used by many at once.
+type Tokens struct {
+	cloud    *Cloud
+	login    *once.Once
+	provider *gophercloud.ProviderClient
+}
+
+// NewTokens makes a Tokens that asks as the cloud's user, who needs the role service or
+// admin for that. It sends nothing.
+func NewTokens(cloud *Cloud) *Tokens {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig, t.MaxIdleConnsPerHost = cloud.TLS(), 64
+	provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: t, Timeout: patience}}
+	provider.UseTokenLock()
+	return &Tokens{cloud: cloud, login: once.New(), provider: provider}
+}
+
+// Close lets go of idle connections.
+func (t *Tokens) Close() { t.provider.HTTPClient.CloseIdleConnections() }
+
+// answer is what Keystone tells of a token.
+type answer struct {
+	Token struct {
+		Expires time.Time `json:"expires_at"`
+		User    struct {
+			ID string `json:"id"`
+		} `json:"user"`
+		Project struct {
+			ID string `json:"id"`
+		} `json:"project"`
+		System struct {
+			All bool `json:"all"`
+		} `json:"system"`
+		Roles []struct {
+			Name string `json:"name"`
+		} `json:"roles"`
+	} `json:"token"`
+}
+
+// Validate implements placement.Identity.
+func (t *Tokens) Validate(ctx context.Context, token string) (placement.Caller, error) {
+	err := t.login.Do(ctx, func(ctx context.Context) error { return t.cloud.Authenticate(ctx, t.provider) })
+	if err != nil {
+		return placement.Caller{}, t.unknown(err)
+	}
+	var a answer
+	_, err = t.provider.Request(ctx, http.MethodGet, t.provider.IdentityBase+"v3/auth/tokens?nocatalog", &gophercloud.RequestOpts{
+		MoreHeaders: map[string]string{"X-Subject-Token": token}, JSONResponse: &a, OkCodes: []int{http.StatusOK},
+	})
+	if err != nil {
+		return placement.Caller{}, t.refusal(ctx, err)
+	}
+	caller := placement.Caller{User: a.Token.User.ID, Project: a.Token.Project.ID, System: a.Token.System.All, Expires: a.Token.Expires}
+	for _, role := range a.Token.Roles {
+		caller.Roles = append(caller.Roles, role.Name)
+	}
+	return caller, nil
+}
+
+// refusal tells a token that is none from a Keystone that does not say.
+func (t *Tokens) refusal(ctx context.Context, err error) error {
+	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
+		return t.unknown(again.ErrReauth)
+	}
+	answered, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err)
+	switch {
+	case !ok:
+		return t.unknown(t.cloud.explain(ctx, err))
+	case answered.Actual == http.StatusUnauthorized, answered.Actual == http.StatusForbidden:
+		return t.unknown(fmt.Errorf("keystone at %s answers %d %s; give the user of cloud %s the role service", t.cloud.URL(), answered.Actual, message(answered), t.cloud.name))
+	case answered.Actual >= 500:
+		return t.unknown(t.cloud.explainAnswer(answered))
+	}
+	return croft.Errorf(croft.NotFound, "keystone at %s knows no such token", t.cloud.URL())
+}
+
+// unknown is Unavailable, whatever kept Keystone from telling: it is no fault of the
+// token's holder.
+func (t *Tokens) unknown(err error) error {
+	return croft.Errorf(croft.Unavailable, "tokens cannot be checked: %s", err.Error())
+}
