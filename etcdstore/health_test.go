@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
@@ -15,28 +14,10 @@ import (
 	"croft/etcdstore/etcdtest"
 )
 
-// full is a server that has been filled to its last byte.
-func full(t *testing.T) (*etcdstore.Embedded, *clientv3.Client) {
-	t.Helper()
-	server := etcdtest.ServerWith(t, etcdstore.EmbeddedConfig{MaxBytes: 2 << 20})
-	etcdtest.Open(t, server) // begins the installation while there is room
-	etcd := etcdtest.Client(t, server, etcdstore.Access{})
-	for t.Context().Err() == nil {
-		_, err := etcd.Put(t.Context(), "/filler", strings.Repeat("x", 256<<10))
-		if rpctypes.Error(err) == rpctypes.ErrNoSpace {
-			return server, etcd
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Fatal("it never was full")
-	return nil, nil
-}
-
 func TestAFullStoreIsSaidAndMended(t *testing.T) {
-	server, etcd := full(t)
+	server := etcdtest.ServerWith(t, etcdstore.EmbeddedConfig{MaxBytes: 2 << 20})
 	store := etcdtest.Open(t, server)
+	etcd := etcdtest.Fill(t, server)
 	_, err := store.Create(t.Context(), newInstance("web"))
 	wantKind(t, err, croft.Unavailable)
 	wantSays(t, err.Error(), "out of space", "compact", "defrag", "disarm")

@@ -46,13 +46,19 @@ type testHost struct {
 
 // newTestCloud runs etcd and Placement in dir. Close it.
 func newTestCloud(ctx context.Context, dir string) (c *testCloud, err error) {
+	return newTestCloudOf(ctx, dir, etcdstore.EmbeddedConfig{})
+}
+
+// newTestCloudOf does so with an etcd of this kind.
+func newTestCloudOf(ctx context.Context, dir string, kind etcdstore.EmbeddedConfig) (c *testCloud, err error) {
 	c = &testCloud{dir: dir, hosts: map[string]*testHost{}}
 	defer func() {
 		if err != nil {
 			c.close()
 		}
 	}()
-	c.etcd, err = etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0", Unsynced: true})
+	kind.Dir, kind.Listen, kind.Unsynced = filepath.Join(dir, "etcd"), "127.0.0.1:0", true
+	c.etcd, err = etcdstore.StartEmbedded(ctx, kind)
 	if err != nil {
 		return c, err
 	}
@@ -125,7 +131,7 @@ func (c *testCloud) startHost(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	api.Config.Handler = (&compute.API{Agent: agent, Token: me.Token, Ready: func() bool { return true }}).Handler()
+	api.Config.Handler = (&compute.API{Agent: agent, Token: me.Token, Ready: func() bool { return true }, Trouble: c.store.Usable}).Handler()
 	api.Start()
 	h.agent = agent
 	ready := make(chan struct{})

@@ -19,7 +19,7 @@ var doctorFormats = []string{formatText, formatJSON, formatYAML}
 
 // doctorCommand checks the host that it runs on.
 func doctorCommand() *cobra.Command {
-	flags := append([]hostFlag{stateDirFlag, logLevelFlag}, agentFlags...)
+	flags := append([]hostFlag{stateDirFlag, logLevelFlag, etcdFlag}, agentFlags...)
 	flags = append(flags, embeddedFlags...)
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -96,7 +96,8 @@ func examine(ctx context.Context, s hostSettings) ([]doctor.Finding, error) {
 			return lookAtNetwork(ctx, driver, name)
 		}
 	}
-	return doctor.Run(ctx, doctor.Checks(c, probes)), nil
+	checks := append(doctor.Checks(c, probes), doctor.Check{Name: "etcd", Look: lookEtcd(s.Etcd.EtcdSettings)})
+	return doctor.Run(ctx, checks), nil
 }
 
 // lookAtNetwork turns a network that is missing or stopped from an error into

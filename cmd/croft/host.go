@@ -116,7 +116,7 @@ func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
 		return err
 	}
 	h.running.Store(agent)
-	api := &compute.API{Agent: agent, Token: me.Token, Ready: h.ready.Load}
+	api := &compute.API{Agent: agent, Token: me.Token, Ready: h.ready.Load, Trouble: h.store.Usable}
 	p.start(ctx, "the agent's API", func(ctx context.Context) error {
 		defer api.Wait()
 		return serve(ctx, l, api.Handler())

@@ -68,7 +68,9 @@ func hostListCommand() *cobra.Command {
 				if all == nil && err != nil {
 					return err
 				}
-				return errors.Join(printHosts(cmd, c.settings.Output, all), err)
+				err = errors.Join(printHosts(cmd, c.settings.Output, all), err)
+				printEtcdProblems(ctx, cmd.ErrOrStderr(), c.store)
+				return err
 			})
 		},
 	}

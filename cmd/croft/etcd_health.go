@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/internal/doctor"
+)
+
+// printEtcdProblems tells what is wrong with etcd, a line each.
+func printEtcdProblems(ctx context.Context, w io.Writer, store *etcdstore.Store) {
+	for _, problem := range store.Problems(ctx) {
+		fmt.Fprintln(w, problem)
+	}
+}
+
+// lookEtcd checks the etcd of these settings, where there is one already.
+func lookEtcd(s EtcdSettings) func(context.Context) doctor.Finding {
+	return func(ctx context.Context) doctor.Finding {
+		if !anybodyAt(ctx, s.Endpoints) {
+			return doctor.Finding{Level: doctor.OK, Found: "nobody is at " + strings.Join(s.Endpoints, ", ") + " yet; croft up starts one"}
+		}
+		store, err := s.open(ctx, false)
+		switch {
+		case croft.KindOf(err) == croft.NotFound:
+			return doctor.Finding{Level: doctor.OK, Found: "it answers, and holds no cloud yet"}
+		case err != nil:
+			return doctor.Finding{Level: doctor.Fail, Found: err.Error()}
+		}
+		problems := store.Problems(ctx)
+		unusable := store.Usable(ctx)
+		_ = store.Close() // it was only looked at
+		switch {
+		case unusable != nil:
+			return doctor.Finding{Level: doctor.Fail, Found: unusable.Error()}
+		case len(problems) > 0:
+			return doctor.Finding{Level: doctor.Warn, Found: strings.Join(problems, "; ")}
+		}
+		return doctor.Finding{Level: doctor.OK, Found: "it answers at " + strings.Join(s.Endpoints, ", ")}
+	}
+}
+
+// anybodyAt tells whether there may be an etcd at these endpoints: somebody listens
+// there, or they are on other machines, of which that is expected.
+func anybodyAt(ctx context.Context, endpoints []string) bool {
+	for _, endpoint := range endpoints {
+		u, err := url.Parse(endpoint)
+		if err != nil || !isLoopback(u.Host) {
+			return true
+		}
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", u.Host)
+		if err == nil {
+			_ = conn.Close()
+			return true
+		}
+	}
+	return false
+}

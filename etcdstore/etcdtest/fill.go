@@ -1,0 +1,31 @@
+package etcdtest
+
+import (
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"croft/etcdstore"
+)
+
+// Fill writes to a server, whose MaxBytes should be small, until it takes no more, and
+// returns a client with which to mend that.
+func Fill(t testing.TB, server *etcdstore.Embedded) *clientv3.Client {
+	t.Helper()
+	etcd := Client(t, server, etcdstore.Access{})
+	etcd.WithLogger(zap.NewNop())
+	for t.Context().Err() == nil {
+		_, err := etcd.Put(t.Context(), "/filler", strings.Repeat("x", 256<<10))
+		if rpctypes.Error(err) == rpctypes.ErrNoSpace {
+			return etcd
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("it never was full")
+	return nil
+}
