@@ -25,6 +25,7 @@ import (
 //	/croft/<partition>/groups/<project>/<group>/<rule>/<host>/<instance>
 //	                                               the name of a member of the group, on that host
 //	/croft/<partition>/keys/<project>/<name>       a public SSH key that the project keeps
+//	/croft/<partition>/invitations/<name>          what a joining host gets for its token, sealed, for a while
 //	/croft/<partition>/placement/<kind>/<id>       the embedded Placement: kinds as in placement/store.go
 //	/croft/<partition>/placement/head              written by every transaction of Placement that writes
 const (
@@ -87,6 +88,8 @@ func (k keys) member(p croft.Project, m croft.Member) string {
 
 func (k keys) sshKeys(p croft.Project) string             { return k.prefix + "keys/" + string(p) + "/" }
 func (k keys) sshKey(p croft.Project, name string) string { return k.sshKeys(p) + name }
+
+func (k keys) invitation(name string) string { return k.prefix + "invitations/" + name }
 
 func (k keys) placement() string     { return k.prefix + "placement/" }
 func (k keys) placementHead() string { return k.placement() + "head" }

@@ -6,7 +6,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"croft/etcdstore"
 )
@@ -16,7 +15,6 @@ import (
 func Fill(t testing.TB, server *etcdstore.Embedded) *clientv3.Client {
 	t.Helper()
 	etcd := Client(t, server, etcdstore.Access{})
-	etcd.WithLogger(zap.NewNop())
 	for t.Context().Err() == nil {
 		_, err := etcd.Put(t.Context(), "/filler", strings.Repeat("x", 256<<10))
 		if rpctypes.Error(err) == rpctypes.ErrNoSpace {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"croft/etcdstore"
 )
@@ -135,7 +136,7 @@ func RequireUsers(t testing.TB, server *etcdstore.Embedded, access etcdstore.Acc
 // Client connects to a server past the store. It ends with the test.
 func Client(t testing.TB, server *etcdstore.Embedded, access etcdstore.Access) *clientv3.Client {
 	t.Helper()
-	c := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: access.User, Password: access.Password, DialTimeout: 20 * time.Second}
+	c := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: access.User, Password: access.Password, DialTimeout: 20 * time.Second, Logger: zap.NewNop()}
 	if access.CA != "" {
 		c.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
 		text, err := os.ReadFile(access.CA)
