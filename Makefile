@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-guests lint check soak bench bench-boot bench-mdserver bench-placement clean
+.PHONY: help run stop build guest test test-guests test-openstack lint check soak bench bench-boot bench-mdserver bench-placement clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -22,6 +22,9 @@ test: ## install what tests need, look at the code, run all tests
 
 test-guests: ## boot Debian with each source of metadata; takes ten minutes where there is no KVM
 	@scripts/test-guests
+
+test-openstack: ## against a real Keystone and Placement (CROFT_TEST_CLOUDS=clouds.yaml with clouds admin and demo)
+	@scripts/test-openstack
 
 lint: ## gofmt, vet, staticcheck, shellcheck
 	@scripts/check

@@ -13,7 +13,7 @@ import (
 )
 
 func computeCommand() *cobra.Command {
-	flags := append([]hostFlag{stateDirFlag, logLevelFlag, etcdFlag, placementFlag, tokenFlag}, agentFlags...)
+	flags := append([]hostFlag{stateDirFlag, logLevelFlag, etcdFlag, placementFlag, cloudFlag, tokenFlag}, agentFlags...)
 	cmd := &cobra.Command{
 		Use:   "compute",
 		Short: "Run the agent of this host",
@@ -28,12 +28,18 @@ unless that is done already. Guests outlive it.`,
 		if err != nil {
 			return err
 		}
+		if cmd.Flags().Changed("cloud") && cmd.Flags().Changed("token") {
+			return croft.Errorf(croft.Invalid, "give --cloud or --token, not both: a cloud gets its tokens from Keystone")
+		}
 		return runCompute(cmd.Context(), s, log, func() { tellReady(cmd.ErrOrStderr()) })
 	}
 	return cmd
 }
 
 func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (err error) {
+	if err := s.Placement.check(); err != nil {
+		return err
+	}
 	dir, err := compute.OpenStateDir(s.StateDir)
 	if err != nil {
 		return err

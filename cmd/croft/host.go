@@ -20,7 +20,6 @@ import (
 	"croft/hypervisor/libvirt"
 	"croft/hypervisor/sim"
 	"croft/image"
-	"croft/placementclient"
 )
 
 // hypervisor is what a host needs of libvirt or of its simulation.
@@ -151,7 +150,7 @@ func (h *host) agent(ctx context.Context, at net.Addr) (*compute.Agent, croft.Ho
 	if err != nil {
 		return nil, me, err
 	}
-	claims, err := placementclient.New(placementclient.Config{Endpoint: s.Placement.Endpoint, Auth: placementclient.Token(s.Placement.Token)})
+	claims, err := s.Placement.client()
 	if err != nil {
 		return nil, me, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -37,9 +38,10 @@ type hostSettings struct {
 	} `yaml:"etcd"`
 
 	Placement struct {
-		Endpoint string `yaml:"endpoint"`
-		Token    string `yaml:"token"`
-		Listen   string `yaml:"listen"`
+		PlacementSettings `yaml:",inline"`
+
+		Listen   string           `yaml:"listen"`
+		Keystone keystoneSettings `yaml:"keystone"`
 
 		ConsistentReads string `yaml:"consistent_reads"`
 		Randomize       bool   `yaml:"randomize"`
@@ -109,8 +111,8 @@ func defaultHostSettings() hostSettings {
 	s.StateDir = defaultStateDir()
 	s.Etcd.Endpoints = etcdFromEnv(os.Getenv)
 	s.Etcd.Listen = "127.0.0.1:2379"
-	s.Placement.Endpoint = "http://127.0.0.1:8778"
-	s.Placement.Token = "admin"
+	s.Placement.Token = defaultToken
+	s.Placement.Keystone.ReaderProjects = []string{}
 	s.Placement.Listen = "127.0.0.1:8778"
 	s.Placement.ConsistentReads = string(placement.ConsistentClaims)
 	s.Placement.Randomize = true
@@ -169,7 +171,7 @@ func (s *hostSettings) Validate() error {
 	if i := slices.IndexFunc(s.Images.AllowFiles, func(dir string) bool { return !filepath.IsAbs(dir) }); i >= 0 {
 		return invalid("images.allow_files has %q, which is no absolute path of a directory", s.Images.AllowFiles[i])
 	}
-	if err := s.checkNetworks(); err != nil {
+	if err := cmp.Or(s.checkNetworks(), s.Placement.Keystone.validate()); err != nil {
 		return err
 	}
 	if _, err := s.logLevel(); err != nil {
@@ -192,6 +194,7 @@ var (
 	logLevelFlag  = hostFlag{"log-level", "log_level", "debug, info, warn or error"}
 	etcdFlag      = hostFlag{"etcd", "etcd.endpoints", "etcd's endpoints, separated by commas"}
 	placementFlag = hostFlag{"placement", "placement.endpoint", "the Placement server"}
+	cloudFlag     = hostFlag{"cloud", "placement.cloud", "cloud of clouds.yaml whose Keystone knows us to Placement; env is what OS_* say"}
 	tokenFlag     = hostFlag{"token", "placement.token", "token of the Placement server's administrator"}
 	agentFlags    = []hostFlag{
 		{"hypervisor", "hypervisor", "libvirt, or sim for guests that exist only in memory"},

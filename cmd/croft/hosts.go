@@ -14,7 +14,6 @@ import (
 
 	"croft"
 	"croft/operator"
-	"croft/placementclient"
 )
 
 // hostCommand looks after hosts.
@@ -39,7 +38,7 @@ func hostCommand() *cobra.Command {
 // operate connects as an operator, does something and closes the connection.
 func operate(cmd *cobra.Command, do func(context.Context, *client, *operator.Operator) error) error {
 	return with(cmd, func(ctx context.Context, c *client) error {
-		claims, err := placementclient.New(placementclient.Config{Endpoint: c.settings.Placement.Endpoint, Auth: placementclient.Token(c.settings.Placement.Token)})
+		claims, err := c.settings.Placement.client()
 		if err != nil {
 			return err
 		}

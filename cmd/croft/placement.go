@@ -16,6 +16,7 @@ import (
 func placementCommand() *cobra.Command {
 	flags := []hostFlag{
 		logLevelFlag, etcdFlag, tokenFlag, insecureFlag,
+		{"keystone", "placement.keystone.cloud", "cloud of clouds.yaml as which to ask Keystone about the tokens of others; env is what OS_* say"},
 		{"listen", "placement.listen", "address to serve on"},
 		{"consistent-reads", "placement.consistent_reads", "reads that see what other servers have stored: none, claims or all"},
 		{"randomize", "placement.randomize", "answer allocation candidates in random order"},
@@ -60,7 +61,7 @@ Besides the API it serves /readyz (200 or 503), /healthz and /metrics.`,
 
 // runPlacement serves until ctx ends or a part fails.
 func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog.Logger) (err error) {
-	if err := checkToken(s.Placement.Listen, s.Placement.Token); err != nil {
+	if err := s.prepareOwnPlacement(); err != nil {
 		return err // before an etcd is made
 	}
 	p := newParts()

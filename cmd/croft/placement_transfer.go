@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +28,8 @@ func placementExportCommand() *cobra.Command {
 		Long: `Print all that a Placement holds, as JSON Lines: resource classes, traits,
 providers with their inventories, and consumers with their claims. It comes from
 the etcd at --etcd, or below --data-dir while no server runs there; or, with
---from, through the API of a server, croft's or OpenStack's.
+--from, through the API of a server, croft's or OpenStack's: at a URL, or as
+cloud:NAME where a cloud of clouds.yaml has it in its catalogue.
 
 From etcd it is the state of one revision. Through the API it is the state of one
 moment too: what changes while it is read is read again, until nothing did. Where
@@ -37,7 +40,7 @@ claims never pause for so long, the command says so and prints nothing.`,
 	}
 	addHostFlags(cmd, flags...)
 	dataDir := cmd.Flags().String("data-dir", "", "read the etcd whose data is here; no server may run on it")
-	from := cmd.Flags().String("from", "", "read from the Placement API at this URL")
+	from := cmd.Flags().String("from", "", "read from the Placement API at this URL, or of cloud:NAME")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		s, _, err := loadHostSettings(cmd, flags...)
 		if err != nil {
@@ -64,7 +67,8 @@ func placementImportCommand() *cobra.Command {
 		Short: "Bring what was exported, or what another Placement holds, into a Placement",
 		Long: `Bring what was exported, or with --from what another Placement holds, into the
 etcd at --etcd, or below --data-dir while no server runs there; or, with --to,
-through the API into a server, croft's or OpenStack's.
+through the API into a server, croft's or OpenStack's: at a URL, or as cloud:NAME
+where a cloud of clouds.yaml has it in its catalogue.
 
 All of it is checked first; what is wrong is told with its line, and nothing is
 changed then. The target may be empty, or hold a part of the same: an import that
@@ -76,14 +80,14 @@ what is only there stays.
 Generations are kept in etcd. Through an API they are the server's own, and while
 the import runs nobody else should claim from its target.`,
 		Example: `  croft placement import placement.jsonl
-  croft placement import --from http://controller:8778 --token "$TOKEN"
+  croft placement import --from cloud:prod
   croft placement export | croft placement import --to http://controller:8778 --token "$TOKEN" -`,
 		Args: count(0, 1),
 	}
 	addHostFlags(cmd, flags...)
 	dataDir := cmd.Flags().String("data-dir", "", "write to the etcd whose data is here; no server may run on it")
-	from := cmd.Flags().String("from", "", "read from the Placement API at this URL")
-	to := cmd.Flags().String("to", "", "write to the Placement API at this URL")
+	from := cmd.Flags().String("from", "", "read from the Placement API at this URL, or of cloud:NAME")
+	to := cmd.Flags().String("to", "", "write to the Placement API at this URL, or of cloud:NAME")
 	merge := cmd.Flags().Bool("merge", false, "add to what is there; what is in both becomes as imported")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		s, _, err := loadHostSettings(cmd, flags...)
@@ -184,9 +188,18 @@ func openPlace(cmd *cobra.Command, s hostSettings, p place) (target transfer.Tar
 	if p.url == "" {
 		return openStored(cmd.Context(), s, p)
 	}
-	client, err := placementclient.New(placementclient.Config{Endpoint: p.url, Auth: placementclient.Token(s.Placement.Token)})
+	access := s.Placement.PlacementSettings
+	access.Endpoint = p.url
+	if name, ok := strings.CutPrefix(p.url, "cloud:"); ok {
+		access.Endpoint, access.Cloud = "", name
+	} else if u, err := url.Parse(p.url); err != nil || u.Host == "" {
+		return nil, nil, croft.Errorf(croft.Invalid, "%q is neither a URL such as http://127.0.0.1:8778 nor cloud:NAME", p.url)
+	} else if cmd.Flags().Changed("token") {
+		access.Cloud = ""
+	}
+	client, err := access.client()
 	if err != nil {
-		return nil, nil, croft.Errorf(croft.Invalid, "%q is not a URL such as http://127.0.0.1:8778", p.url)
+		return nil, nil, err
 	}
 	return &placementclient.Archive{Client: client}, func() error { client.Close(); return nil }, nil
 }

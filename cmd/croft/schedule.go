@@ -10,7 +10,6 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/internal/nearest"
-	"croft/placementclient"
 	"croft/schedule"
 )
 
@@ -91,7 +90,7 @@ func connect(cmd *cobra.Command) (*client, error) {
 
 // dial connects to what the settings name. Placement is not asked anything yet.
 func dial(ctx context.Context, s scheduleSettings) (*client, error) {
-	claims, err := placementclient.New(placementclient.Config{Endpoint: s.Placement.Endpoint, Auth: placementclient.Token(s.Placement.Token)})
+	claims, err := s.Placement.client()
 	if err != nil {
 		return nil, err
 	}

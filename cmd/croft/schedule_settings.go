@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"os"
@@ -21,18 +22,15 @@ const scheduleFile = "schedule.yaml"
 // scheduleSettings are what schedule.yaml may say; the file of that name at the
 // top of the source explains each and holds the defaults.
 type scheduleSettings struct {
-	Etcd      EtcdSettings `yaml:"etcd"`
-	Placement struct {
-		Endpoint string `yaml:"endpoint"`
-		Token    string `yaml:"token"`
-	} `yaml:"placement"`
-	Project string        `yaml:"project"`
-	Image   string        `yaml:"image"`
-	Keys    []string      `yaml:"keys"`
-	Wait    waiting       `yaml:"wait"`
-	Timeout time.Duration `yaml:"timeout"`
-	Output  string        `yaml:"output"`
-	Policy  string        `yaml:"policy"`
+	Etcd      EtcdSettings      `yaml:"etcd"`
+	Placement PlacementSettings `yaml:"placement"`
+	Project   string            `yaml:"project"`
+	Image     string            `yaml:"image"`
+	Keys      []string          `yaml:"keys"`
+	Wait      waiting           `yaml:"wait"`
+	Timeout   time.Duration     `yaml:"timeout"`
+	Output    string            `yaml:"output"`
+	Policy    string            `yaml:"policy"`
 }
 
 func scheduleDefaults() scheduleSettings {
@@ -46,8 +44,7 @@ func scheduleDefaults() scheduleSettings {
 		Policy:  schedule.PolicySpread,
 	}
 	s.Etcd.Endpoints = etcdFromEnv(os.Getenv)
-	s.Placement.Endpoint = "http://127.0.0.1:8778"
-	s.Placement.Token = "admin"
+	s.Placement.Token = defaultToken
 	return s
 }
 
@@ -56,10 +53,13 @@ func (s *scheduleSettings) Validate() error {
 	if len(s.Etcd.Endpoints) == 0 {
 		return fmt.Errorf("etcd.endpoints is empty: name at least one, such as http://127.0.0.1:2379")
 	}
-	for _, endpoint := range append(slices.Clone(s.Etcd.Endpoints), s.Placement.Endpoint) {
+	for _, endpoint := range append(slices.Clone(s.Etcd.Endpoints), cmp.Or(s.Placement.Endpoint, defaultPlacement)) {
 		if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return fmt.Errorf("%q is no address of a server, such as http://127.0.0.1:2379", endpoint)
 		}
+	}
+	if s.Placement.Cloud != "" && s.Placement.Token != defaultToken {
+		return fmt.Errorf("placement.cloud and placement.token are both set: a cloud gets its tokens from Keystone, so leave one out")
 	}
 	if !slices.Contains(formats, s.Output) {
 		return fmt.Errorf("output %q is none of text, table, json and yaml%s", s.Output, nearest.Hint(s.Output, formats))
@@ -78,7 +78,7 @@ func (s *scheduleSettings) Validate() error {
 
 // scheduleFlags are the flags that stand for settings, by their paths.
 var scheduleFlags = map[string]string{
-	"etcd": "etcd.endpoints", "placement": "placement.endpoint", "project": "project",
+	"etcd": "etcd.endpoints", "placement": "placement.endpoint", "cloud": "placement.cloud", "project": "project",
 	"output": "output", "wait": "wait", "timeout": "timeout", "policy": "policy",
 }
 
@@ -87,6 +87,7 @@ func addScheduleFlags(flags *pflag.FlagSet) {
 	flags.String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
 	flags.String("etcd", "", "`URLs` of etcd, with commas (etcd.endpoints)")
 	flags.String("placement", "", "`URL` of Placement (placement.endpoint)")
+	flags.String("cloud", "", "cloud of clouds.yaml whose Keystone knows us to Placement (`name`; placement.cloud)")
 	flags.String("project", "", "`name` of the project that owns the instances (project)")
 	flags.StringP("output", "o", "", "print text, table, json or yaml (`format`; output)")
 }

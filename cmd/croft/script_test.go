@@ -53,6 +53,7 @@ func TestScripts(t *testing.T) {
 			"free-port":    freePort,
 			"break":        breakBooks,
 			"ask":          ask,
+			"keystone":     startKeystone,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[cloudKey{}] = &scriptCloud{}

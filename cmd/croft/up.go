@@ -20,13 +20,15 @@ import (
 )
 
 func upCommand() *cobra.Command {
-	flags := append([]hostFlag{stateDirFlag, logLevelFlag}, append(agentFlags, append(embeddedFlags, insecureFlag)...)...)
+	flags := append([]hostFlag{stateDirFlag, logLevelFlag, cloudFlag}, append(agentFlags, append(embeddedFlags, insecureFlag)...)...)
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a whole cloud on this machine",
 		Long: `Run a whole cloud on this machine in one process: etcd, Placement, the metadata
 server and the agent. It goes on until it is interrupted; its virtual machines
-outlive it, and the next croft up finds them.`,
+outlive it, and the next croft up finds them.
+
+With --cloud it runs no Placement: OpenStack's is used, as Keystone names it.`,
 		Args: count(0, 0),
 	}
 	addHostFlags(cmd, flags...)
@@ -47,7 +49,7 @@ outlive it, and the next croft up finds them.`,
 
 // up runs everything until ctx ends or a part fails.
 func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (err error) {
-	if err := errors.Join(s.checkEtcdListen(), checkToken(s.Placement.Listen, s.Placement.Token)); err != nil {
+	if err := errors.Join(s.checkEtcdListen(), s.preparePlacement()); err != nil {
 		return err // before anything is made
 	}
 	if err := checkPorts(ctx, s); err != nil {
@@ -73,10 +75,20 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 	p := newParts()
 	defer func() { err = errors.Join(err, p.end()) }()
 	p.start(ctx, "the embedded etcd", etcd.Wait)
-	if s.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s, log); err != nil {
-		return err
+	if s.Placement.Cloud == "" {
+		if s.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s, log); err != nil {
+			return err
+		}
 	}
 	return runHost(ctx, p, &host{settings: s, log: log, dir: dir, store: store}, ready)
+}
+
+// preparePlacement checks how Placement is reached, or what our own is served with.
+func (s *hostSettings) preparePlacement() error {
+	if s.Placement.Cloud != "" {
+		return s.Placement.check()
+	}
+	return s.prepareOwnPlacement()
 }
 
 // checkPorts finds a port in use before anything is written. A state directory
@@ -122,11 +134,12 @@ func runHost(ctx context.Context, p *parts, h *host, ready func()) (err error) {
 
 // startPlacement serves croft's own Placement and returns its endpoint.
 func startPlacement(ctx context.Context, p *parts, store placement.Store, s hostSettings, log *slog.Logger) (string, error) {
-	if err := checkToken(s.Placement.Listen, s.Placement.Token); err != nil {
+	guard, end, err := s.Placement.Keystone.open()
+	if err != nil {
 		return "", err
 	}
 	server, err := placement.New(placement.Config{
-		Store: store, Log: log, Token: s.Placement.Token, Randomize: s.Placement.Randomize, AccessLog: s.Placement.AccessLog,
+		Store: store, Log: log, Token: s.Placement.Token, Keystone: guard, Randomize: s.Placement.Randomize, AccessLog: s.Placement.AccessLog,
 		ConsistentReads: placement.Consistency(s.Placement.ConsistentReads),
 	})
 	if err != nil {
@@ -142,13 +155,16 @@ func startPlacement(ctx context.Context, p *parts, store placement.Store, s host
 	mux.Handle("/", server.Handler())
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	p.start(ctx, "Placement's state", server.Run)
-	p.start(ctx, "Placement", func(ctx context.Context) error { return serve(ctx, l, mux) })
+	p.start(ctx, "Placement", func(ctx context.Context) error {
+		defer end()
+		return serve(ctx, l, mux)
+	})
 	return fmt.Sprintf("http://%s", l.Addr()), nil
 }
 
 // checkToken keeps the token that everybody knows to the loopback interface.
 func checkToken(address, token string) error {
-	if token == defaultHostSettings().Placement.Token && !isLoopback(address) {
+	if token == defaultToken && !isLoopback(address) {
 		return croft.Errorf(croft.Invalid, "placement.listen: %s can be reached from other machines and placement.token is the well-known default; set another token", address)
 	}
 	return nil

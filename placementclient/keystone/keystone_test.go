@@ -47,12 +47,18 @@ func load(t *testing.T, name string) *keystone.Cloud {
 	return c
 }
 
-// guarded runs our own Placement, which asks the Keystone of prod about every request.
 func guarded(t *testing.T) string {
 	t.Helper()
-	tokens := keystone.NewTokens(load(t, "prod"))
+	return guardedBy(t, "prod")
+}
+
+// guardedBy runs our own Placement, which asks a cloud's Keystone about every request.
+func guardedBy(t *testing.T, cloud string) string {
+	t.Helper()
+	login := load(t, cloud)
+	tokens := keystone.NewTokens(login)
 	server, err := placement.New(placement.Config{Store: etcdtest.Start(t).Placement(0), Token: "nobody-knows",
-		Keystone: &placement.Keystone{Identity: tokens, URL: "http://keystone", CacheFor: time.Nanosecond}})
+		Keystone: &placement.Keystone{Identity: tokens, URL: login.URL(), CacheFor: time.Nanosecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

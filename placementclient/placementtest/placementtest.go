@@ -20,13 +20,15 @@ import (
 
 // Options say what a server under test cannot do.
 type Options struct {
-	Serial bool // it must not be asked by many at once
+	Serial bool                 // it must not be asked by many at once
+	Auth   placementclient.Auth // where the token admin will not do
 }
 
-// Run tests a client of the server at endpoint, which may hold other things already.
+// Run tests a client of the server at endpoint, which may hold other things already; where it is empty,
+// at the one that o.Auth knows.
 func Run(t *testing.T, endpoint string, o Options) {
 	transport := &counter{under: http.DefaultTransport.(*http.Transport).Clone()}
-	client, err := placementclient.New(placementclient.Config{Endpoint: endpoint, Transport: transport})
+	client, err := placementclient.New(placementclient.Config{Endpoint: endpoint, Auth: o.Auth, Transport: transport})
 	if err != nil {
 		t.Fatal(err)
 	}
