@@ -63,7 +63,11 @@ func newTestCloudOf(ctx context.Context, dir string, kind etcdstore.EmbeddedConf
 		return c, err
 	}
 	c.end = append(c.end, c.etcd.Close)
-	c.store, err = etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{c.etcd.Endpoint()}, DialTimeout: 30 * time.Second, Mint: true})
+	config := etcdstore.Config{Endpoints: []string{c.etcd.Endpoint()}, DialTimeout: 30 * time.Second, Mint: true}
+	if kind.Cert != "" {
+		config.Embedded = c.etcd // which asks this process for nothing
+	}
+	c.store, err = etcdstore.Open(ctx, config)
 	if err != nil {
 		return c, err
 	}

@@ -31,12 +31,14 @@ unless that is done already. Guests outlive it.`,
 		if cmd.Flags().Changed("cloud") && cmd.Flags().Changed("token") {
 			return croft.Errorf(croft.Invalid, "give --cloud or --token, not both: a cloud gets its tokens from Keystone")
 		}
-		return runCompute(cmd.Context(), s, log, func() { tellReady(cmd.ErrOrStderr()) })
+		return runCompute(cmd.Context(), s, log, "", func() { tellReady(cmd.ErrOrStderr()) })
 	}
 	return cmd
 }
 
-func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (err error) {
+// runCompute runs the agent until ctx ends or a part fails: of the partition that the
+// host is of, or of the one in etcd, which it may begin.
+func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.PartitionID, ready func()) (err error) {
 	if err := s.Placement.check(); err != nil {
 		return err
 	}
@@ -45,11 +47,14 @@ func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, ready fun
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	store, err := s.Etcd.open(ctx, true)
+	store, err := s.Etcd.open(ctx, of == "")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	if of != "" && store.Partition() != of {
+		return croft.Errorf(croft.Conflict, "etcd at %s holds another cloud than the one that this host joined: join that with --join, in another --state-dir", s.Etcd.Endpoints[0])
+	}
 	return runHost(ctx, newParts(), &host{settings: s, log: log, dir: dir, store: store}, ready)
 }
 

@@ -41,7 +41,7 @@ func startDetached(cmd *cobra.Command, s hostSettings) error {
 		return fmt.Errorf("make a pipe: %w", err)
 	}
 	defer r.Close()
-	child := exec.Command(self, withoutDetach(os.Args[1:])...)
+	child := exec.Command(self, forChild(os.Args[1:])...)
 	child.Args[0] = "croft"
 	child.Env = append(os.Environ(), readyFD+"=3")
 	child.ExtraFiles = []*os.File{w}
@@ -113,10 +113,16 @@ func lastLine(path string) string {
 	return strings.TrimPrefix(lines[len(lines)-1], "croft: ")
 }
 
-func withoutDetach(args []string) []string {
+// forChild are the arguments without what this process has done already: it joined,
+// and it goes into the background.
+func forChild(args []string) []string {
 	var kept []string
-	for _, arg := range args {
-		if arg != "--detach" && arg != "--detach=true" {
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "--detach" || arg == "--detach=true" || strings.HasPrefix(arg, "--join="):
+		case arg == "--join":
+			i++ // and the token
+		default:
 			kept = append(kept, arg)
 		}
 	}

@@ -40,7 +40,11 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 			if err != nil {
 				return err
 			}
-			findings, err := examine(cmd.Context(), s)
+			of, err := readJoined(s.StateDir)
+			if err != nil {
+				return err
+			}
+			findings, err := examine(cmd.Context(), of.over(s))
 			if err != nil {
 				return err
 			}

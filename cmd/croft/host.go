@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -206,21 +205,7 @@ func apiURL(at net.Addr, endpoints []string) string {
 	if err != nil || !ap.Addr().IsUnspecified() {
 		return "http://" + at.String()
 	}
-	addr := netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	for _, endpoint := range endpoints {
-		u, err := url.Parse(endpoint)
-		if err != nil {
-			continue
-		}
-		if c, err := net.Dial("udp", u.Host); err == nil { // sends nothing: it only picks a route
-			if local, err := netip.ParseAddrPort(c.LocalAddr().String()); err == nil {
-				addr = local.Addr()
-			}
-			_ = c.Close()
-			break
-		}
-	}
-	return "http://" + netip.AddrPortFrom(addr.Unmap(), ap.Port()).String()
+	return "http://" + netip.AddrPortFrom(addressTowards(endpoints), ap.Port()).String()
 }
 
 // ownAddresses are the host's addresses that others may know it by.

@@ -23,10 +23,15 @@ func upCommand() *cobra.Command {
 	flags := append([]hostFlag{stateDirFlag, logLevelFlag, cloudFlag}, append(agentFlags, append(embeddedFlags, insecureFlag)...)...)
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Run a whole cloud on this machine",
+		Short: "Run a whole cloud on this machine, or make it a host of another",
 		Long: `Run a whole cloud on this machine in one process: etcd, Placement, the metadata
 server and the agent. It goes on until it is interrupted; its virtual machines
 outlive it, and the next croft up finds them.
+
+With --join TOKEN, which croft token create prints on a host of another cloud, this
+machine becomes a host of that cloud and runs the agent alone, now and whenever croft
+up starts again. --join - reads the token from the input, so that no list of processes
+shows it.
 
 With --cloud it runs no Placement: OpenStack's is used, as Keystone names it.`,
 		Args: count(0, 0),
@@ -34,10 +39,20 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it.`,
 	addHostFlags(cmd, flags...)
 	cmd.Flags().Lookup(insecureFlag.flag).NoOptDefVal = "true"
 	detach := cmd.Flags().Bool("detach", false, "run in the background; return once the cloud takes requests")
+	given := cmd.Flags().String("join", "", "make this machine a host of the cloud that the `token` is of; - reads it from the input")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, log, err := loadHostSettings(cmd, flags...)
 		if err != nil {
 			return err
+		}
+		if cmd.Flags().Changed("join") {
+			token, err := tokenFrom(*given, cmd.InOrStdin())
+			if err == nil {
+				err = join(cmd.Context(), s, token, cmd.ErrOrStderr())
+			}
+			if err != nil {
+				return err
+			}
 		}
 		if *detach {
 			return startDetached(cmd, s)
@@ -47,8 +62,16 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it.`,
 	return cmd
 }
 
-// up runs everything until ctx ends or a part fails.
+// up runs everything, or on a host that joined a cloud the agent, until ctx ends or a
+// part fails.
 func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (err error) {
+	of, err := readJoined(s.StateDir)
+	if err != nil {
+		return err
+	}
+	if of != nil {
+		return runCompute(ctx, of.over(s), log, of.Partition, ready)
+	}
 	if err := errors.Join(s.checkEtcdListen(), s.preparePlacement()); err != nil {
 		return err // before anything is made
 	}

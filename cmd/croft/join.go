@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"gopkg.in/yaml.v3"
+
+	"croft"
+	"croft/compute"
+	"croft/internal/invitation"
+	"croft/internal/settings"
+)
+
+// membership is what a host knows of the cloud that it joined. It is kept in the state
+// directory, where root alone reads it, and goes over the settings.
+type membership struct {
+	Partition croft.PartitionID `yaml:"partition"`
+	Etcd      struct {
+		Endpoints []string `yaml:"endpoints"`
+		CA        string   `yaml:"ca"` // its text
+	} `yaml:"etcd"`
+	Placement struct {
+		Endpoint string `yaml:"endpoint"`
+		Token    string `yaml:"token"`
+	} `yaml:"placement"`
+}
+
+func joinedFile(stateDir string) string { return filepath.Join(stateDir, "joined.yaml") }
+
+// readJoined returns what the host of a state directory joined, nil where it did not.
+func readJoined(stateDir string) (*membership, error) {
+	file := joinedFile(stateDir)
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, nil
+	}
+	noEnvironment := func(string) (string, bool) { return "", false }
+	j, _, err := settings.Load(membership{}, settings.Source{File: file, Env: noEnvironment})
+	if err != nil {
+		return nil, err
+	}
+	return &j, nil
+}
+
+// over returns the settings of a host that joined. Its API listens where the others
+// reach it, unless the settings say where.
+func (j *membership) over(s hostSettings) hostSettings {
+	if j == nil {
+		return s
+	}
+	s.Etcd.Endpoints = j.Etcd.Endpoints
+	if s.Etcd.CA == "" {
+		s.Etcd.CAPEM = j.Etcd.CA
+	}
+	if j.Placement.Endpoint != "" { // else OpenStack's, for which each host has settings of its own
+		s.Placement.Endpoint, s.Placement.Token = j.Placement.Endpoint, j.Placement.Token
+	}
+	if s.API.Listen == defaultHostSettings().API.Listen {
+		_, port, _ := net.SplitHostPort(s.API.Listen)
+		s.API.Listen = net.JoinHostPort(addressTowards(s.Etcd.Endpoints).String(), port)
+	}
+	return s
+}
+
+// join makes the host of a state directory one of the cloud that invites with the
+// token, from its next start on. Where it refuses, nothing has changed.
+func join(ctx context.Context, s hostSettings, text string, words io.Writer) error {
+	token, err := invitation.Parse(text)
+	if err != nil {
+		return err
+	}
+	if err := mayJoin(s.StateDir, token.Partition); err != nil {
+		return err
+	}
+	s.Etcd.Endpoints = token.Endpoints
+	if s.Etcd.CA == "" {
+		s.Etcd.CAPEM = token.CA
+	}
+	grant, err := accept(ctx, s.Etcd.EtcdSettings, token)
+	if err != nil {
+		return err
+	}
+	j := membership{Partition: token.Partition}
+	j.Etcd.Endpoints, j.Etcd.CA = token.Endpoints, token.CA
+	j.Placement.Endpoint, j.Placement.Token = grant.Placement, grant.Token
+	if err := j.write(s.StateDir); err != nil {
+		return err
+	}
+	fmt.Fprintf(words, "this host is one of the cloud at %s from now on; croft up needs no token again\n", token.Endpoints[0])
+	return nil
+}
+
+// mayJoin refuses for a host that has a cloud of its own, or is of another one.
+func mayJoin(stateDir string, p croft.PartitionID) error {
+	if _, err := os.Stat(filepath.Join(stateDir, "etcd")); err == nil {
+		return croft.Errorf(croft.Conflict, "%s has a cloud of its own, with its instances: destroy those and remove the directory, or give another with --state-dir", stateDir)
+	}
+	before, err := readJoined(stateDir)
+	if err == nil && before != nil && before.Partition != p {
+		err = croft.Errorf(croft.Conflict, "%s is of another cloud, at %s: have it forgotten there (croft host forget) and remove the directory, or give another with --state-dir",
+			stateDir, before.Etcd.Endpoints[0])
+	}
+	return err
+}
+
+// accept exchanges the token for what it grants.
+func accept(ctx context.Context, s EtcdSettings, token invitation.Token) (g invitation.Grant, err error) {
+	store, err := s.open(ctx, false)
+	if err != nil {
+		return g, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if store.Partition() != token.Partition {
+		return g, croft.Errorf(croft.Invalid, "etcd at %s holds another cloud than the one that this token is of: make another with `croft token create`", token.Endpoints[0])
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	sealed, err := store.Invitation(ctx, token.Name())
+	if err != nil {
+		return g, err
+	}
+	return token.Open(sealed)
+}
+
+// write replaces the file at once or not at all. No croft runs there meanwhile.
+func (j membership) write(stateDir string) (err error) {
+	dir, err := compute.OpenStateDir(stateDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	text, err := yaml.Marshal(j)
+	if err != nil {
+		return fmt.Errorf("encode what was joined: %w", err)
+	}
+	f, err := os.CreateTemp(stateDir, "joined-*") // readable by its owner alone
+	if err != nil {
+		return fmt.Errorf("write what was joined: %w", err)
+	}
+	_, err = f.Write(append([]byte("# Written by croft up --join, and read by croft up. It has a secret in it.\n"), text...))
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), joinedFile(stateDir))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write what was joined: %w", err), os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// tokenFrom is the token that --join names: itself, or - for a line of the input.
+func tokenFrom(given string, stdin io.Reader) (string, error) {
+	if given != "-" {
+		return given, nil
+	}
+	line, err := bufio.NewReader(io.LimitReader(stdin, 1<<16)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	return line, nil
+}
+
+// addressTowards is the address by which this machine reaches the first of the
+// endpoints that it has a route to.
+func addressTowards(endpoints []string) netip.Addr {
+	for _, endpoint := range endpoints {
+		u, err := url.Parse(endpoint)
+		if err != nil {
+			continue
+		}
+		c, err := net.Dial("udp", u.Host) // sends nothing: it only picks a route
+		if err != nil {
+			continue
+		}
+		local, err := netip.ParseAddrPort(c.LocalAddr().String())
+		_ = c.Close()
+		if err == nil {
+			return local.Addr().Unmap()
+		}
+	}
+	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+}

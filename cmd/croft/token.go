@@ -1,0 +1,193 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/internal/invitation"
+)
+
+// tokenCommand makes what other hosts join with.
+func tokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make tokens with which hosts join this cloud",
+		Args: func(cmd *cobra.Command, args []string) error {
+			return croft.Errorf(croft.Invalid, "usage: %s create", cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	addScheduleFlags(cmd.PersistentFlags())
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	cmd.AddCommand(tokenCreateCommand())
+	return cmd
+}
+
+// longestInvitation bounds how long a token counts: it is a secret on its way.
+const longestInvitation = 7 * 24 * time.Hour
+
+func tokenCreateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Print a token for croft up --join",
+		Long: `create prints a token with which other machines become hosts of this cloud:
+
+  croft up --join TOKEN
+
+It counts for an hour (--for), any number of times, and tells where etcd is, whose
+certificate it has, and, sealed in etcd until then, where Placement is and its token.
+Keep it secret. Where etcd asks clients for certificates or passwords, a host needs
+those in its own settings too (etcd.cert, etcd.key, etcd.user, etcd.password_file);
+so it does where Placement is OpenStack's (placement.cloud).
+
+etcd and Placement have to be reachable from there: the addresses are those that they
+listen on, or what --etcd and --placement say.`,
+		Args: count(0, 0),
+	}
+	life := cmd.Flags().Duration("for", time.Hour, "how long the token counts, at most a week")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *life < time.Second || *life > longestInvitation {
+			return croft.Errorf(croft.Invalid, "--for %s: use something between 1s and %s", *life, longestInvitation)
+		}
+		return with(cmd, func(ctx context.Context, c *client) error {
+			ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+			defer cancel()
+			token, err := c.invite(ctx, cmd, *life)
+			if err != nil {
+				return err
+			}
+			return printToken(cmd, c.settings.Output, token, *life)
+		})
+	}
+	return cmd
+}
+
+// invite makes a token that counts for so long.
+func (c *client) invite(ctx context.Context, cmd *cobra.Command, life time.Duration) (invitation.Token, error) {
+	var none invitation.Token
+	endpoints, err := c.etcdForOthers(ctx, cmd.Flags().Changed("etcd"))
+	if err != nil {
+		return none, err
+	}
+	var grant invitation.Grant
+	if c.settings.Placement.Cloud == "" {
+		grant.Token = c.settings.Placement.Token
+		if grant.Placement, err = c.placementForOthers(ctx, endpoints[0], cmd.Flags().Changed("placement")); err != nil {
+			return none, err
+		}
+	}
+	ca, err := c.settings.Etcd.authority()
+	if err != nil {
+		return none, err
+	}
+	token := invitation.New(endpoints, ca, c.store.Partition())
+	return token, c.store.PutInvitation(ctx, token.Name(), token.Seal(grant), life)
+}
+
+// authority is the text of the authority that etcd's certificates are checked with,
+// empty where that is the system's, or where there is no TLS.
+func (s EtcdSettings) authority() (string, error) {
+	c, err := s.config(os.Getenv)
+	if err != nil || c.CA == "" {
+		return "", err
+	}
+	text, err := os.ReadFile(c.CA)
+	if err != nil {
+		return "", croft.Errorf(croft.Invalid, "etcd.ca: %w", err)
+	}
+	return string(text), nil
+}
+
+// etcdForOthers are the addresses of etcd that another machine reaches: those that
+// were given, or what the members give out.
+func (c *client) etcdForOthers(ctx context.Context, given bool) ([]string, error) {
+	if given || !anyLoopback(c.settings.Etcd.Endpoints) {
+		return c.settings.Etcd.Endpoints, nil
+	}
+	advertised, err := c.store.Advertised(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var reached []string
+	for _, endpoint := range advertised {
+		if endpoint = outward(endpoint); !anyLoopback([]string{endpoint}) {
+			reached = append(reached, endpoint)
+		}
+	}
+	if len(reached) == 0 {
+		return nil, croft.Errorf(croft.Invalid, "etcd listens where only this machine reaches it: set etcd.listen to an address of this machine, "+
+			"and how it is protected, and start croft up again; or give --etcd")
+	}
+	return reached, nil
+}
+
+// placementForOthers is the address of Placement that another machine reaches.
+func (c *client) placementForOthers(ctx context.Context, etcd string, given bool) (string, error) {
+	endpoint := cmp.Or(c.settings.Placement.Endpoint, defaultPlacement)
+	if given || !anyLoopback([]string{endpoint}) {
+		return endpoint, nil
+	}
+	here, err := url.Parse(endpoint)
+	if err != nil {
+		return "", croft.Errorf(croft.Invalid, "placement.endpoint: %w", err)
+	}
+	beside, err := url.Parse(etcd)
+	if err != nil {
+		return "", croft.Errorf(croft.Invalid, "etcd.endpoints: %w", err)
+	}
+	here.Host = net.JoinHostPort(beside.Hostname(), here.Port())
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", here.Host)
+	if err != nil {
+		return "", croft.Errorf(croft.Invalid, "Placement listens where only this machine reaches it, and not at %s: set placement.listen to an address of this machine "+
+			"and placement.token to a word of your own, and start croft up again; or give --placement", here.Host)
+	}
+	_ = conn.Close()
+	return here.String(), nil
+}
+
+// anyLoopback tells whether one of the URLs leads nowhere from another machine.
+func anyLoopback(endpoints []string) bool {
+	for _, endpoint := range endpoints {
+		if u, err := url.Parse(endpoint); err != nil || isLoopback(net.JoinHostPort(u.Hostname(), "0")) {
+			return true
+		}
+	}
+	return false
+}
+
+// outward puts an address of this machine in the place of one that means all of them.
+func outward(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return endpoint
+	}
+	addr, err := netip.ParseAddr(u.Hostname())
+	own := ownAddresses()
+	if err != nil || !addr.IsUnspecified() || len(own) == 0 {
+		return endpoint
+	}
+	u.Host = net.JoinHostPort(own[0], u.Port())
+	return u.String()
+}
+
+// printToken prints the token alone, and beside it what it is for.
+func printToken(cmd *cobra.Command, format string, token invitation.Token, life time.Duration) error {
+	if format == formatJSON || format == formatYAML {
+		return printData(cmd.OutOrStdout(), format, struct {
+			Token   string    `json:"token"`
+			Expires time.Time `json:"expires"`
+		}{token.String(), time.Now().Add(life).UTC().Truncate(time.Second)})
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "whoever has this can join for %s; on the other machine: croft up --join TOKEN\n", life)
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), token)
+	return err
+}
