@@ -1,0 +1,32 @@
+package etcdstore
+
+import (
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func TestWhatAMemberTellsOfItself(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*clientv3.StatusResponse)
+		says   string // of one trouble; empty for none
+	}{
+		{"one that is well", func(*clientv3.StatusResponse) {}, ""},
+		{"one a little behind", func(m *clientv3.StatusResponse) { m.RaftAppliedIndex -= behind }, ""},
+		{"one far behind", func(m *clientv3.StatusResponse) { m.RaftAppliedIndex -= behind + 1 }, "is slow, 5001 entries behind"},
+		{"one without a leader", func(m *clientv3.StatusResponse) { m.Leader = 0 }, "knows no leader"},
+		{"one that is four fifths full", func(m *clientv3.StatusResponse) { m.DbSize = 80 << 20 }, "has filled 80 of its 100 MiB"},
+		{"one that tells no quota", func(m *clientv3.StatusResponse) { m.DbSizeQuota = 0 }, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := &clientv3.StatusResponse{Leader: 1, RaftAppliedIndex: 9000, DbSize: 79 << 20, DbSizeQuota: 100 << 20}
+			c.change(m)
+			got := troubles("http://a:2379", m, 9000)
+			if c.says == "" && len(got) > 0 || c.says != "" && (len(got) != 1 || !strings.Contains(got[0], c.says)) {
+				t.Errorf("got %q, want %q", got, c.says)
+			}
+		})
+	}
+}
