@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"regexp"
-	"strings"
 
 	"croft"
 )
@@ -24,8 +23,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// DefaultName is the name of an instance whose caller gave none.
+// DefaultName is the name of an instance whose caller gave none: as much of its UUID as
+// a cloud of a hundred thousand instances needs for names that do not meet.
 func DefaultName(id croft.InstanceID) string {
-	first, _, _ := strings.Cut(string(id), "-")
-	return "vm-" + first
+	return "vm-" + string(id)[:min(13, len(id))]
 }

@@ -43,7 +43,7 @@ func TestDefaultNameIsAName(t *testing.T) {
 	if err := CheckName(DefaultName(id)); err != nil {
 		t.Error(err)
 	}
-	if got, want := DefaultName("0f1e2d3c-1111-4111-8111-111111111111"), "vm-0f1e2d3c"; got != want {
+	if got, want := DefaultName("0f1e2d3c-1111-4111-8111-111111111111"), "vm-0f1e2d3c-1111"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
