@@ -173,8 +173,8 @@ func get(ctx context.Context, url string, read func(*http.Response) error) error
 	return read(answer)
 }
 
-// metrics reads sums of counters and gauges, and the counts of histograms, by name.
-func metrics(ctx context.Context, url string) (map[string]float64, error) {
+// scrape reads sums of counters and gauges, and the counts of histograms, by name.
+func scrape(ctx context.Context, url string) (map[string]float64, error) {
 	all := map[string]float64{}
 	err := get(ctx, url, func(answer *http.Response) error {
 		parser := expfmt.NewTextParser(model.LegacyValidation)

@@ -88,11 +88,11 @@ func (b *benchmark) start(ctx context.Context, f *fleet) error {
 	}
 	etcd, listen := free[0], free[1]
 	f.etcd, f.placement = "http://"+etcd, "http://"+listen
-	none := filepath.Join(f.dir, "none.yaml")
-	if err := os.WriteFile(none, nil, 0o644); err != nil {
-		return fmt.Errorf("write empty settings: %w", err)
+	settings := filepath.Join(f.dir, "settings.yaml")
+	if err := os.WriteFile(settings, []byte("sim: {boot: 0s}\n"), 0o644); err != nil {
+		return fmt.Errorf("write the settings of the benchmark: %w", err)
 	}
-	control, err := spawn(f.dir, "control", false, "placement", "--settings", none, "--data-dir", filepath.Join(f.dir, "control"),
+	control, err := spawn(f.dir, "control", false, "placement", "--settings", settings, "--data-dir", filepath.Join(f.dir, "control"),
 		"--etcd-listen", etcd, "--listen", listen, "--log-level", "warn")
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (b *benchmark) start(ctx context.Context, f *fleet) error {
 		}
 		f.children = append(f.children, c)
 	}
-	alone, err := spawn(f.dir, "one agent alone", true, "compute", "--settings", none, "--hypervisor", "sim", "--state-dir", filepath.Join(f.dir, "alone"),
+	alone, err := spawn(f.dir, "one agent alone", true, "compute", "--settings", settings, "--hypervisor", "sim", "--state-dir", filepath.Join(f.dir, "alone"),
 		"--etcd", f.etcd, "--placement", f.placement, "--api-listen", "127.0.0.1:0", "--log-level", "warn")
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (c *course) follow(ctx context.Context, f *fleet, store *etcdstore.Store, w
 			}
 		})
 	})
-	before, err := metrics(ctx, f.etcd+"/metrics")
+	before, err := scrape(ctx, f.etcd+"/metrics")
 	if err != nil {
 		return fmt.Errorf("read etcd's metrics: %w", err)
 	}
@@ -202,7 +202,7 @@ func (c *course) follow(ctx context.Context, f *fleet, store *etcdstore.Store, w
 	for i, p := range f.children {
 		r.Parts = append(r.Parts, partUsage{p.name, p.peak, (p.cpu() - cpu[i]) / took})
 	}
-	after, err := metrics(ctx, f.etcd+"/metrics")
+	after, err := scrape(ctx, f.etcd+"/metrics")
 	if err != nil {
 		return fmt.Errorf("read etcd's metrics: %w", err)
 	}

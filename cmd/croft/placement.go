@@ -67,6 +67,7 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 	p := newParts()
 	config, err := s.Etcd.config(os.Getenv)
 	if dataDir != "" {
+		p.start(ctx, "the limit of memory", limitMemory)
 		var etcd *etcdstore.Embedded
 		if etcd, config, err = s.startEtcd(ctx, filepath.Join(dataDir, "etcd")); err == nil {
 			defer etcd.Close()
