@@ -113,6 +113,9 @@ func (s *Store) PutName(ctx context.Context, inst croft.Instance) error {
 
 // SetMoving implements operator.Moves.
 func (s *Store) SetMoving(ctx context.Context, inst croft.Instance, to croft.HostID) (croft.Instance, error) {
+	if inst.Revision == 0 {
+		return inst, croft.Errorf(croft.Conflict, "instance %q was never written", inst.ID)
+	}
 	next := inst
 	next.Moving = to
 	done, err := s.etcd.Txn(ctx).If(unchanged(s.keys.instance(inst.ID), inst.Revision)).

@@ -123,10 +123,11 @@ func (o *Operator) usable(inst croft.Instance, candidates []croft.Candidate, hos
 // moveTo takes the steps of a move. NoCapacity or Unavailable: not there; what it
 // returns is the record as it is then.
 func (o *Operator) moveTo(ctx context.Context, st croft.Status, inst croft.Instance, c croft.Candidate, to croft.HostID) (croft.Instance, error) {
-	inst, err := o.Records.SetMoving(ctx, inst, to)
+	marked, err := o.Records.SetMoving(ctx, inst, to)
 	if err != nil {
 		return inst, err
 	}
+	inst = marked
 	if err := o.Claims.Reclaim(ctx, inst.ID, inst.Project, c); err != nil {
 		return inst, err
 	}
@@ -138,10 +139,13 @@ func (o *Operator) moveTo(ctx context.Context, st croft.Status, inst croft.Insta
 	order := o.order(inst, to, want, inst.Generation+2)
 	order.MovedFrom = inst.Host
 	moved, err := o.Records.Relocate(ctx, inst, tombstone, order)
-	if errors.Is(err, croft.Conflict) {
+	switch {
+	case errors.Is(err, croft.Conflict):
 		return inst, errors.Join(err, o.unclaim(ctx, inst))
+	case err != nil:
+		return inst, err
 	}
-	return moved, err
+	return moved, nil
 }
 
 // unclaim takes the claim back to where the guest is, of an instance that somebody
