@@ -23,13 +23,12 @@ import (
 
 // benchReport is what a benchmark of a cluster found.
 type benchReport struct {
-	Hosts      int         `json:"hosts"`
-	AskedRate  float64     `json:"asked_per_second"` // 0: as many as were answered
-	Start      float64     `json:"start_seconds"`    // until all hosts took orders
-	Load       load.Result `json:"load"`
-	Parts      []partUsage `json:"parts"`
-	Etcd       etcdUsage   `json:"etcd"`
-	FinalNotes []string    `json:"notes,omitempty"`
+	Hosts     int         `json:"hosts"`
+	AskedRate float64     `json:"asked_per_second"` // 0: as many as were answered
+	Start     float64     `json:"start_seconds"`    // until all hosts took orders
+	Load      load.Result `json:"load"`
+	Parts     []partUsage `json:"parts"`
+	Etcd      etcdUsage   `json:"etcd"`
 }
 
 // partUsage is what one process used while requests were made.

@@ -20,14 +20,22 @@ func completeInstances(most int) cobra.CompletionFunc {
 		if most >= 0 && len(args) >= most {
 			return completeImages(cmd, args, prefix)
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
-		return instanceNames(ctx, cmd, args, prefix), cobra.ShellCompDirectiveNoFileComp
+		found := storedNames(cmd, args, prefix, func(ctx context.Context, c *client, offer func(name, what string)) error {
+			all, err := c.View.List(ctx, c.project)
+			for _, st := range all {
+				offer(st.Instance.Name, state(st).text)
+			}
+			return err
+		})
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// instanceNames lists what could be meant; nothing where the cloud does not answer.
-func instanceNames(ctx context.Context, cmd *cobra.Command, args []string, prefix string) []string {
+// storedNames are the names that the cloud knows, as list offers them with what they
+// stand for, that begin so and are no arguments yet; none where it does not answer.
+func storedNames(cmd *cobra.Command, args []string, prefix string, list func(ctx context.Context, c *client, offer func(name, what string)) error) []string {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
 	s, err := loadSchedule(cmd.Flags())
 	if err != nil {
 		return nil
@@ -38,14 +46,11 @@ func instanceNames(ctx context.Context, cmd *cobra.Command, args []string, prefi
 	}
 	var found []string
 	_ = c.do(ctx, func(ctx context.Context, c *client) error {
-		all, err := c.View.List(ctx, c.project)
-		for _, st := range all {
-			name := st.Instance.Name
+		return list(ctx, c, func(name, what string) {
 			if strings.HasPrefix(name, prefix) && !slices.Contains(args, name) {
-				found = append(found, cobra.CompletionWithDesc(name, state(st).text))
+				found = append(found, cobra.CompletionWithDesc(name, what))
 			}
-		}
-		return err
+		})
 	})
 	return found
 }

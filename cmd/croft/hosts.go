@@ -234,23 +234,10 @@ func completeHosts(cmd *cobra.Command, args []string, prefix string) ([]string, 
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	s, err := loadSchedule(cmd.Flags())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	c, err := dial(ctx, s)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var found []string
-	_ = c.do(ctx, func(ctx context.Context, c *client) error {
+	found := storedNames(cmd, args, prefix, func(ctx context.Context, c *client, offer func(name, what string)) error {
 		all, err := c.store.Hosts(ctx)
 		for _, h := range all {
-			if strings.HasPrefix(h.Name, prefix) {
-				found = append(found, cobra.CompletionWithDesc(h.Name, operator.Host{Host: h}.State()))
-			}
+			offer(h.Name, operator.Host{Host: h}.State())
 		}
 		return err
 	})

@@ -116,6 +116,19 @@ func unnamed(named []printedImage, have image.Contents) []printedImage {
 	return all
 }
 
+// catalogAndCache reads what list and show compare, and how they are to print it.
+func catalogAndCache(cmd *cobra.Command) (catalog image.Catalog, have image.Contents, format string, err error) {
+	dir, format, err := cacheOf(cmd)
+	if err != nil {
+		return catalog, have, format, err
+	}
+	if catalog, err = image.LoadCatalog(image.CatalogFiles(), nil); err != nil {
+		return catalog, have, format, err
+	}
+	have, err = image.Look(dir)
+	return catalog, have, format, err
+}
+
 func imageListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -125,15 +138,7 @@ fetched by their addresses. The column DISKS counts the guests' disks that stand
 image in the cache; one without is what croft image prune removes.`,
 		Args: count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, format, err := cacheOf(cmd)
-			if err != nil {
-				return err
-			}
-			catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
-			if err != nil {
-				return err
-			}
-			have, err := image.Look(dir)
+			catalog, have, format, err := catalogAndCache(cmd)
 			if err != nil {
 				return err
 			}
@@ -187,15 +192,7 @@ func imageShowCommand() *cobra.Command {
 		Args:              count(1, 1),
 		ValidArgsFunction: completeCatalog,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, format, err := cacheOf(cmd)
-			if err != nil {
-				return err
-			}
-			catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
-			if err != nil {
-				return err
-			}
-			have, err := image.Look(dir)
+			catalog, have, format, err := catalogAndCache(cmd)
 			if err != nil {
 				return err
 			}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,23 +130,10 @@ func keyRemoveCommand() *cobra.Command {
 
 // completeKeys completes names of stored keys.
 func completeKeys(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	s, err := loadSchedule(cmd.Flags())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	c, err := dial(ctx, s)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var found []string
-	_ = c.do(ctx, func(ctx context.Context, c *client) error {
+	found := storedNames(cmd, args, prefix, func(ctx context.Context, c *client, offer func(name, what string)) error {
 		keys, err := c.store.ListKeys(ctx, c.project)
 		for _, k := range keys {
-			if strings.HasPrefix(k.Name, prefix) && !slices.Contains(args, k.Name) {
-				found = append(found, cobra.CompletionWithDesc(k.Name, comment(k.Line)))
-			}
+			offer(k.Name, comment(k.Line))
 		}
 		return err
 	})

@@ -3,7 +3,6 @@ package system
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -254,6 +253,3 @@ func (s *story) awaitSwept(ctx context.Context) {
 		}
 	}
 }
-
-// String helps to read failures.
-func (m *machine) String() string { return fmt.Sprintf("host%d", m.n) }
