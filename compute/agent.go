@@ -62,7 +62,7 @@ type Agent struct {
 	awaited map[croft.InstanceID]bool // looked at again soon
 
 	foundHere []books.Difference // by the last sweep, which alone touches it
-	told      map[finding]bool   // too
+	caretaker *Caretaker         // too
 
 	reporting sync.Mutex // held while what a guest told is changed
 	reporters *mailbox.Box[croft.InstanceID]
@@ -104,7 +104,8 @@ func New(c Config) (*Agent, error) {
 		builds:  make(chan struct{}, c.MaxBuilds),
 		memory:  map[croft.InstanceID]*memory{},
 		awaited: map[croft.InstanceID]bool{},
-		told:    map[finding]bool{},
+
+		caretaker: &Caretaker{Host: c.Host.ID, Records: c.Records, Inventory: c.Inventory, Every: c.SweepEvery, Log: c.Log},
 
 		reporters: mailbox.New[croft.InstanceID](),
 	}
