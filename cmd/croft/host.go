@@ -15,7 +15,6 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/etcdstore"
 	"croft/hypervisor/libvirt"
 	"croft/hypervisor/sim"
 	"croft/image"
@@ -29,13 +28,23 @@ type hypervisor interface {
 	Close() error
 }
 
+// cloud is what a host needs of the one that it is of.
+type cloud interface {
+	compute.Orders
+	compute.Registry
+	compute.Records
+	Partition() croft.PartitionID
+	// Usable returns why nothing can be ordered just now; nil where it can.
+	Usable(ctx context.Context) error
+}
+
 // host joins the rooms that one host's agent is made of.
 type host struct {
 	settings hostSettings
 	log      *slog.Logger
 	dir      *compute.StateDir
 	id       croft.HostID
-	store    *etcdstore.Store
+	store    cloud
 	hv       hypervisor
 	virtType string
 	bridge   string // that guests ask for their metadata on; empty where nobody does
