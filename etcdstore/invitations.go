@@ -1,7 +1,10 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -9,26 +12,76 @@ import (
 	"croft"
 )
 
-// PutInvitation keeps what a joining host gets for its token, for so long.
-func (s *Store) PutInvitation(ctx context.Context, name string, sealed []byte, life time.Duration) error {
+// Invitation is what is kept of a token while it counts: not its secret, so that who
+// reads it cannot join.
+type Invitation struct {
+	Name    string    `json:"name"` // made of the secret, which it does not tell
+	Note    string    `json:"note,omitempty"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires"`
+	Sealed  []byte    `json:"sealed"` // what a joining host gets for the token
+}
+
+// PutInvitation keeps an invitation for so long.
+func (s *Store) PutInvitation(ctx context.Context, i Invitation, life time.Duration) error {
 	lease, err := s.etcd.Grant(ctx, max(1, int64(life/time.Second)))
 	if err != nil {
 		return s.wrap(err, "make an invitation")
 	}
-	_, err = s.etcd.Put(ctx, s.keys.invitation(name), string(sealed), clientv3.WithLease(lease.ID))
+	i.Created = time.Now().UTC().Truncate(time.Second)
+	i.Expires = i.Created.Add(life)
+	_, err = s.etcd.Put(ctx, s.keys.invitation(i.Name), encode(i), clientv3.WithLease(lease.ID))
 	return s.wrapped(err, "write an invitation")
 }
 
-// Invitation returns it. NotFound: it ran out, or never was.
+// Invitation returns what was sealed for a token. NotFound: it ran out, or never was.
 func (s *Store) Invitation(ctx context.Context, name string) ([]byte, error) {
 	got, err := s.etcd.Get(ctx, s.keys.invitation(name))
 	if err != nil {
 		return nil, s.wrap(err, "read an invitation")
 	}
 	if len(got.Kvs) == 0 {
-		return nil, croft.Errorf(croft.NotFound, "this token has run out: make another with `croft token create`")
+		return nil, croft.Errorf(croft.NotFound, "this token has run out or was revoked: make another with `croft token create`")
 	}
-	return got.Kvs[0].Value, nil
+	var i Invitation
+	err = s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &i)
+	return i.Sealed, err
+}
+
+// Invitations are those that count, the one that runs out first first.
+func (s *Store) Invitations(ctx context.Context) ([]Invitation, error) {
+	got, err := s.etcd.Get(ctx, s.keys.invitations(), clientv3.WithPrefix())
+	if err != nil {
+		return nil, s.wrap(err, "list the invitations")
+	}
+	all := []Invitation{}
+	for _, kv := range got.Kvs {
+		var i Invitation
+		if err := s.decode(kv.Key, kv.Value, &i); err != nil {
+			return nil, err
+		}
+		all = append(all, i)
+	}
+	slices.SortFunc(all, func(a, b Invitation) int { return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.Name, b.Name)) })
+	return all, nil
+}
+
+// RevokeInvitation ends the one whose name begins so, at once, and returns it. NotFound;
+// Conflict: several begin so.
+func (s *Store) RevokeInvitation(ctx context.Context, name string) (Invitation, error) {
+	all, err := s.Invitations(ctx)
+	if err != nil {
+		return Invitation{}, err
+	}
+	all = slices.DeleteFunc(all, func(i Invitation) bool { return !strings.HasPrefix(i.Name, name) })
+	switch {
+	case name == "" || len(all) == 0:
+		return Invitation{}, croft.Errorf(croft.NotFound, "there is no token %q; `croft token list` shows those that count", name)
+	case len(all) > 1:
+		return Invitation{}, croft.Errorf(croft.Conflict, "the names of %d tokens begin with %s: give more of it", len(all), name)
+	}
+	_, err = s.etcd.Delete(ctx, s.keys.invitation(all[0].Name)) // its lease, without a key, runs out by itself
+	return all[0], s.wrapped(err, "revoke a token")
 }
 
 // Advertised are the addresses that the members of etcd give out for clients.

@@ -16,7 +16,7 @@ func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
 	store := etcdtest.Open(t, server)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := store.PutInvitation(ctx, "one", []byte("sealed"), time.Hour); err != nil {
+	if err := store.PutInvitation(ctx, etcdstore.Invitation{Name: "one", Sealed: []byte("sealed")}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if got := must(store.Invitation(ctx, "one"))(t); string(got) != "sealed" {
@@ -32,6 +32,37 @@ func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
 	revokeAll(t, etcd) // as time does
 	_, err = store.Invitation(ctx, "one")
 	wantKind(t, err, croft.NotFound)
+}
+
+func TestARevokedInvitationIsGone(t *testing.T) {
+	store := etcdtest.Start(t)
+	for i, name := range []string{"aa1", "aa2", "b"} {
+		life := time.Hour * time.Duration(3-i)
+		if err := store.PutInvitation(t.Context(), etcdstore.Invitation{Name: name, Note: "for " + name, Sealed: []byte(name)}, life); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := func() (all []string) {
+		for _, i := range must(store.Invitations(t.Context()))(t) {
+			all = append(all, i.Name+" "+i.Note)
+		}
+		return all
+	}
+	if got, want := names(), []string{"b for b", "aa2 for aa2", "aa1 for aa1"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q: what runs out first first", got, want)
+	}
+	for name, kind := range map[string]croft.Kind{"a": croft.Conflict, "c": croft.NotFound, "": croft.NotFound} {
+		_, err := store.RevokeInvitation(t.Context(), name)
+		wantKind(t, err, kind)
+	}
+	if got := must(store.RevokeInvitation(t.Context(), "aa2"))(t); got.Note != "for aa2" {
+		t.Errorf("revoked %+v", got)
+	}
+	_, err := store.Invitation(t.Context(), "aa2")
+	wantKind(t, err, croft.NotFound)
+	if got := names(); len(got) != 2 {
+		t.Errorf("left: %q", got)
+	}
 }
 
 func TestMembersTellWhereTheyAre(t *testing.T) {

@@ -89,7 +89,8 @@ func (k keys) member(p croft.Project, m croft.Member) string {
 func (k keys) sshKeys(p croft.Project) string             { return k.prefix + "keys/" + string(p) + "/" }
 func (k keys) sshKey(p croft.Project, name string) string { return k.sshKeys(p) + name }
 
-func (k keys) invitation(name string) string { return k.prefix + "invitations/" + name }
+func (k keys) invitations() string           { return k.prefix + "invitations/" }
+func (k keys) invitation(name string) string { return k.invitations() + name }
 
 func (k keys) placement() string     { return k.prefix + "placement/" }
 func (k keys) placementHead() string { return k.placement() + "head" }

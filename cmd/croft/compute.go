@@ -19,7 +19,10 @@ func computeCommand() *cobra.Command {
 		Short: "Run the agent of this host",
 		Long: `Run the agent of this host: it offers the host's inventory to Placement and
 carries out the orders that it finds in etcd. It serves metadata to its guests
-unless that is done already. Guests outlive it.`,
+unless that is done already. Guests outlive it.
+
+On a host that joined a cloud with croft up --join it runs the agent of that one, as
+croft up does.`,
 		Args: count(0, 0),
 	}
 	addHostFlags(cmd, flags...)
@@ -31,7 +34,11 @@ unless that is done already. Guests outlive it.`,
 		if cmd.Flags().Changed("cloud") && cmd.Flags().Changed("token") {
 			return croft.Errorf(croft.Invalid, "give --cloud or --token, not both: a cloud gets its tokens from Keystone")
 		}
-		return runCompute(cmd.Context(), s, log, "", func() { tellReady(cmd.ErrOrStderr()) })
+		s, of, err := joinedSettings(cmd, s)
+		if err != nil {
+			return err
+		}
+		return runCompute(cmd.Context(), s, log, of, func() { tellReady(cmd.ErrOrStderr()) })
 	}
 	return cmd
 }
@@ -71,6 +78,9 @@ the same state directory and metadata.server: false in its settings.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, log, err := loadHostSettings(cmd, flags...)
 		if err != nil {
+			return err
+		}
+		if s, _, err = joinedSettings(cmd, s); err != nil {
 			return err
 		}
 		return runMetadata(cmd.Context(), s, log)

@@ -40,11 +40,10 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 			if err != nil {
 				return err
 			}
-			of, err := readJoined(s.StateDir)
-			if err != nil {
+			if s, _, err = joinedSettings(cmd, s); err != nil {
 				return err
 			}
-			findings, err := examine(cmd.Context(), of.over(s))
+			findings, err := examine(cmd.Context(), s)
 			if err != nil {
 				return err
 			}

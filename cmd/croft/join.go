@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 
 	"croft"
@@ -70,6 +71,16 @@ func (j *membership) over(s hostSettings) hostSettings {
 		s.API.Listen = net.JoinHostPort(addressTowards(s.Etcd.Endpoints).String(), port)
 	}
 	return s
+}
+
+// joinedSettings are the settings of a command on a host that may have joined a cloud,
+// and which one that is; empty where it did not, or where --etcd names another.
+func joinedSettings(cmd *cobra.Command, s hostSettings) (hostSettings, croft.PartitionID, error) {
+	of, err := readJoined(s.StateDir)
+	if err != nil || of == nil || cmd.Flags().Changed(etcdFlag.flag) {
+		return s, "", err
+	}
+	return of.over(s), of.Partition, nil
 }
 
 // join makes the host of a state directory one of the cloud that invites with the

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/etcdstore"
 	"croft/internal/invitation"
 )
 
@@ -20,15 +21,18 @@ import (
 func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make tokens with which hosts join this cloud",
+		Short: "Make, list and revoke tokens with which hosts join this cloud",
+		Example: `  croft token create --note "rack 7"
+  croft token list
+  croft token revoke 5f0c1a2b`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			return croft.Errorf(croft.Invalid, "usage: %s create", cmd.CommandPath())
+			return croft.Errorf(croft.Invalid, "usage: %s create, list or revoke", cmd.CommandPath())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	addScheduleFlags(cmd.PersistentFlags())
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
-	cmd.AddCommand(tokenCreateCommand())
+	cmd.AddCommand(tokenCreateCommand(), tokenListCommand(), tokenRevokeCommand())
 	return cmd
 }
 
@@ -54,6 +58,7 @@ listen on, or what --etcd and --placement say.`,
 		Args: count(0, 0),
 	}
 	life := cmd.Flags().Duration("for", time.Hour, "how long the token counts, at most a week")
+	note := cmd.Flags().String("note", "", "what it is for, in `words` that croft token list shows")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *life < time.Second || *life > longestInvitation {
 			return croft.Errorf(croft.Invalid, "--for %s: use something between 1s and %s", *life, longestInvitation)
@@ -61,7 +66,7 @@ listen on, or what --etcd and --placement say.`,
 		return with(cmd, func(ctx context.Context, c *client) error {
 			ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 			defer cancel()
-			token, err := c.invite(ctx, cmd, *life)
+			token, err := c.invite(ctx, cmd, *note, *life)
 			if err != nil {
 				return err
 			}
@@ -72,7 +77,7 @@ listen on, or what --etcd and --placement say.`,
 }
 
 // invite makes a token that counts for so long.
-func (c *client) invite(ctx context.Context, cmd *cobra.Command, life time.Duration) (invitation.Token, error) {
+func (c *client) invite(ctx context.Context, cmd *cobra.Command, note string, life time.Duration) (invitation.Token, error) {
 	var none invitation.Token
 	endpoints, err := c.etcdForOthers(ctx, cmd.Flags().Changed("etcd"))
 	if err != nil {
@@ -90,7 +95,7 @@ func (c *client) invite(ctx context.Context, cmd *cobra.Command, life time.Durat
 		return none, err
 	}
 	token := invitation.New(endpoints, ca, c.store.Partition())
-	return token, c.store.PutInvitation(ctx, token.Name(), token.Seal(grant), life)
+	return token, c.store.PutInvitation(ctx, etcdstore.Invitation{Name: token.Name(), Note: note, Sealed: token.Seal(grant)}, life)
 }
 
 // authority is the text of the authority that etcd's certificates are checked with,
@@ -184,8 +189,9 @@ func printToken(cmd *cobra.Command, format string, token invitation.Token, life 
 	if format == formatJSON || format == formatYAML {
 		return printData(cmd.OutOrStdout(), format, struct {
 			Token   string    `json:"token"`
+			Name    string    `json:"name"`
 			Expires time.Time `json:"expires"`
-		}{token.String(), time.Now().Add(life).UTC().Truncate(time.Second)})
+		}{token.String(), shortToken(token.Name()), time.Now().Add(life).UTC().Truncate(time.Second)})
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "whoever has this can join for %s; on the other machine: croft up --join TOKEN\n", life)
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), token)

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+)
+
+// shortToken is as much of a token's name as people need.
+func shortToken(name string) string { return name[:min(8, len(name))] }
+
+func tokenListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the tokens that count, without their secrets",
+		Args:    count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return with(cmd, func(ctx context.Context, c *client) error {
+				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+				defer cancel()
+				return c.listTokens(ctx, cmd)
+			})
+		},
+	}
+}
+
+// tokenData is a token as JSON and YAML have it.
+type tokenData struct {
+	Name    string    `json:"name"`
+	Note    string    `json:"note,omitempty"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires"`
+}
+
+func (c *client) listTokens(ctx context.Context, cmd *cobra.Command) error {
+	all, err := c.store.Invitations(ctx)
+	if err != nil {
+		return err
+	}
+	list := []tokenData{}
+	t := table{color: isColored(cmd.OutOrStdout())}
+	t.head("NAME", "FOR", "CREATED", "EXPIRES")
+	for _, i := range all {
+		list = append(list, tokenData{shortToken(i.Name), i.Note, i.Created, i.Expires})
+		t.texts(shortToken(i.Name), orDash(i.Note), i.Created.Local().Format(time.DateTime), i.Expires.Local().Format(time.DateTime))
+	}
+	if f := c.settings.Output; f == formatJSON || f == formatYAML {
+		return printData(cmd.OutOrStdout(), f, list)
+	}
+	return t.print(cmd.OutOrStdout())
+}
+
+func tokenRevokeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke NAME",
+		Aliases: []string{"rm"},
+		Short:   "End a token at once; hosts that joined with it stay",
+		Long: `revoke ends a token at once, so that nobody joins with it any more. Hosts that have
+joined with it stay; croft host forget removes one.`,
+		Args: count(1, 1),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return storedNames(cmd, args, prefix, func(ctx context.Context, c *client, offer func(name, what string)) error {
+				all, err := c.store.Invitations(ctx)
+				for _, i := range all {
+					offer(shortToken(i.Name), i.Note)
+				}
+				return err
+			}), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return croft.Errorf(croft.Invalid, "the name of a token is empty; `croft token list` shows those that count")
+			}
+			return with(cmd, func(ctx context.Context, c *client) error {
+				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+				defer cancel()
+				i, err := c.store.RevokeInvitation(ctx, args[0])
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "token %s is revoked\n", shortToken(i.Name))
+				}
+				return err
+			})
+		},
+	}
+}
