@@ -1,0 +1,239 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"croft"
+)
+
+// Files keep a certificate of one authority with its key, and whom of that authority
+// to trust. Each file is replaced at once or not at all.
+type Files struct {
+	Dir       string
+	Authority Authority
+}
+
+// Pair is the file of the certificate, of those between it and its authority, and of
+// its key: one file, so that the two always fit. Programs that want two files take it
+// for both.
+func (f Files) Pair() string { return filepath.Join(f.Dir, string(f.Authority)+".pem") }
+
+// CA is the file of the certificates to trust.
+func (f Files) CA() string { return filepath.Join(f.Dir, string(f.Authority)+"-ca.pem") }
+
+// Load reads the certificate and its key. fs.ErrNotExist: there is none. Invalid: the
+// files are damaged, or others may read the key.
+func (f Files) Load() (*tls.Certificate, error) {
+	certs, key, err := readPEM(f.Pair())
+	if err != nil {
+		return nil, err
+	}
+	if key == nil || len(certs) == 0 || !key.PublicKey.Equal(certs[0].PublicKey) {
+		return nil, damaged(f.Pair(), errors.New("it is not a certificate and its key"))
+	}
+	pair := &tls.Certificate{PrivateKey: key, Leaf: certs[0]}
+	for _, c := range certs {
+		pair.Certificate = append(pair.Certificate, c.Raw)
+	}
+	return pair, nil
+}
+
+// Identity is who the certificate says that we are.
+func (f Files) Identity() (Identity, error) {
+	pair, err := f.Load()
+	if err != nil {
+		return Identity{}, err
+	}
+	return IdentityOf(pair.Leaf)
+}
+
+// Roots reads whom to trust.
+func (f Files) Roots() (*x509.CertPool, error) {
+	text, err := os.ReadFile(f.CA())
+	if err != nil {
+		return nil, fmt.Errorf("read whom to trust: %w", err)
+	}
+	return pool(f.CA(), text)
+}
+
+func pool(name string, text []byte) (*x509.CertPool, error) {
+	certs, _, err := parsePEM(text)
+	if err == nil && len(certs) == 0 {
+		err = errors.New("it holds no certificate in PEM")
+	}
+	if err != nil {
+		return nil, damaged(name, err)
+	}
+	roots := x509.NewCertPool()
+	for _, c := range certs {
+		roots.AddCert(c)
+	}
+	return roots, nil
+}
+
+// Request makes a key, and the request for a certificate for it. Nothing is kept yet.
+func Request() (*ecdsa.PrivateKey, []byte, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a key: %w", err)
+	}
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the request for a certificate: %w", err)
+	}
+	return key, csr, nil
+}
+
+// Keep stores what was issued for a key. Invalid: it is for another key, or not whole;
+// nothing has changed then.
+func (f Files) Keep(key *ecdsa.PrivateKey, issued Issued) error {
+	certs, _, err := parsePEM(issued.Chain)
+	if err != nil || len(certs) == 0 || !key.PublicKey.Equal(certs[0].PublicKey) {
+		return croft.Errorf(croft.Invalid, "what was issued is no certificate for the key that it was asked for")
+	}
+	if _, err := pool("what was issued", issued.Trusted); err != nil {
+		return err
+	}
+	text, err := encodeKey(key)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
+		return fmt.Errorf("make the directory of certificates: %w", err)
+	}
+	// Whom to trust first: a chain that a peer shows in answer to ours may need it.
+	if err := f.Trust(issued.Trusted); err != nil {
+		return err
+	}
+	return replace(f.Pair(), slices.Concat(text, issued.Chain))
+}
+
+// Trust stores whom to trust, where that is not what is there already.
+func (f Files) Trust(trusted []byte) error {
+	if have, err := os.ReadFile(f.CA()); err == nil && bytes.Equal(have, trusted) {
+		return nil
+	}
+	if _, err := pool("whom to trust", trusted); err != nil {
+		return err
+	}
+	return replace(f.CA(), trusted)
+}
+
+// readPEM reads a file of certificates and a private key that nobody else may read.
+func readPEM(file string) ([]*x509.Certificate, *ecdsa.PrivateKey, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read a private key: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, nil, croft.Errorf(croft.Invalid, "others may read the private key in %s: chmod go= %s, and if they may have, have it made anew", file, file)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read a private key: %w", err)
+	}
+	certs, key, err := parsePEM(text)
+	if err != nil {
+		return nil, nil, damaged(file, err)
+	}
+	return certs, key, nil
+}
+
+// errDamaged is what a file is that cannot have been written by us, or not whole.
+var errDamaged = errors.New("is damaged")
+
+func damaged(file string, err error) error {
+	return croft.Errorf(croft.Invalid, "%s %w (%w): put back the file that was there", file, errDamaged, err)
+}
+
+// parsePEM reads certificates and a private key, and nothing else.
+func parsePEM(text []byte) (certs []*x509.Certificate, key *ecdsa.PrivateKey, err error) {
+	for len(bytes.TrimSpace(text)) > 0 {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			return nil, nil, errors.New("its end is no PEM")
+		}
+		text = rest
+		switch block.Type {
+		case "CERTIFICATE":
+			c, err := x509.ParseCertificate(block.Bytes)
+			if err != nil {
+				return nil, nil, err
+			}
+			certs = append(certs, c)
+		case "PRIVATE KEY":
+			any, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+			if err != nil {
+				return nil, nil, errors.New("its private key cannot be read") // an error may quote the key
+			}
+			ec, ok := any.(*ecdsa.PrivateKey)
+			if !ok || key != nil {
+				return nil, nil, errors.New("it does not have one key of ECDSA")
+			}
+			key = ec
+		default:
+			return nil, nil, fmt.Errorf("it holds a %s", block.Type)
+		}
+	}
+	return certs, key, nil
+}
+
+// encode writes certificates as PEM, leaving out those that are nil.
+func encode(certs ...*x509.Certificate) []byte {
+	var text []byte
+	for _, c := range certs {
+		if c != nil {
+			text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
+		}
+	}
+	return text
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode a private key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+// replace writes a file that its owner alone may read, whole or not at all.
+func replace(path string, text []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Exists tells whether there is a certificate, good or not.
+func (f Files) Exists() bool {
+	_, err := os.Stat(f.Pair())
+	return !errors.Is(err, fs.ErrNotExist)
+}

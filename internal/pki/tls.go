@@ -1,0 +1,144 @@
+package pki
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"strings"
+	"time"
+
+	"croft"
+)
+
+// Server is the TLS of a server with this certificate, for clients that show a good
+// one of the same authority and partition whom accept takes, or with optional also for
+// those that show none. Whom a server took once it asks again at the next connection.
+func (f Files) Server(p croft.PartitionID, optional bool, accept Accept) *tls.Config {
+	base := &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true,
+		ClientAuth: tls.RequireAndVerifyClientCert,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 {
+				return nil // optional: else nobody comes this far
+			}
+			return judge(state.PeerCertificates[0], p, accept)
+		},
+	}
+	if optional {
+		base.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	// Per connection, so that the files are read anew.
+	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		pair, err := f.Load()
+		if err != nil {
+			return nil, err
+		}
+		roots, err := f.Roots()
+		if err != nil {
+			return nil, err
+		}
+		fresh := base.Clone()
+		fresh.Certificates, fresh.ClientCAs, fresh.GetConfigForClient = []tls.Certificate{*pair}, roots, nil
+		return fresh, nil
+	}
+	return base
+}
+
+// Client is the TLS of a client that shows this certificate, for servers that show a
+// good one of the same authority and partition whom accept takes. What the server is
+// called does not matter: its certificate says who it is.
+func (f Files) Client(p croft.PartitionID, accept Accept) *tls.Config {
+	config := verifying(f.Roots, p, accept)
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return f.Load() }
+	return config
+}
+
+// Client is the TLS of a client that shows no certificate and trusts these authorities.
+func Client(trusted []byte, p croft.PartitionID, accept Accept) *tls.Config {
+	return verifying(func() (*x509.CertPool, error) { return pool("whom to trust", trusted) }, p, accept)
+}
+
+// Pinned is the TLS of a client that knows of the authority nothing but its pin.
+func Pinned(pin string, p croft.PartitionID, accept Accept) *tls.Config {
+	config := client()
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		roots := x509.NewCertPool()
+		for _, c := range state.PeerCertificates {
+			if Pin(c) == pin {
+				roots.AddCert(c)
+				return verify(state.PeerCertificates, roots, p, accept)
+			}
+		}
+		return croft.Errorf(croft.Invalid, "who answers has no certificate of the authority that was named: it is not who it should be, or its authority has been replaced since")
+	}
+	return config
+}
+
+// client leaves the verification to VerifyConnection, which runs in every handshake:
+// crypto/tls would judge by the server's address.
+func client() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
+}
+
+func verifying(roots func() (*x509.CertPool, error), p croft.PartitionID, accept Accept) *tls.Config {
+	config := client()
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		pool, err := roots()
+		if err != nil {
+			return err
+		}
+		return verify(state.PeerCertificates, pool, p, accept)
+	}
+	return config
+}
+
+// verify checks the certificates of a server.
+func verify(shown []*x509.Certificate, roots *x509.CertPool, p croft.PartitionID, accept Accept) error {
+	if len(shown) == 0 {
+		return croft.Errorf(croft.Invalid, "the server shows no certificate")
+	}
+	between := x509.NewCertPool()
+	for _, c := range shown[1:] {
+		between.AddCert(c)
+	}
+	_, err := shown[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	if err != nil {
+		return Explain("the server", err)
+	}
+	return judge(shown[0], p, accept)
+}
+
+// judge checks what a good certificate says.
+func judge(c *x509.Certificate, p croft.PartitionID, accept Accept) error {
+	i, err := IdentityOf(c)
+	if err != nil {
+		return err
+	}
+	if i.Partition != p {
+		return croft.Errorf(croft.Invalid, "the certificate is of another cloud (%s)", i.Partition)
+	}
+	return accept(i)
+}
+
+// Explain says in a sentence what is wrong with the certificate that somebody showed,
+// or, where they ended the handshake, with ours. Other errors are returned as they are.
+func Explain(who string, err error) error {
+	var (
+		authority x509.UnknownAuthorityError
+		invalid   x509.CertificateInvalidError
+		alert     tls.AlertError
+	)
+	switch {
+	case errors.As(err, &authority):
+		return croft.Errorf(croft.Invalid, "%s has a certificate of an authority that we do not know", who)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && time.Now().Before(invalid.Cert.NotBefore):
+		return croft.Errorf(croft.Unavailable, "%s has a certificate that counts from %s on: set the clocks, there or here", who, invalid.Cert.NotBefore.Format(time.DateTime))
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return croft.Errorf(croft.Unavailable, "%s has a certificate that ran out on %s: it has to be renewed there, or a clock to be set", who, invalid.Cert.NotAfter.Format(time.DateTime))
+	case errors.As(err, &invalid):
+		return croft.Errorf(croft.Invalid, "%s has a certificate that is not good for this (%w)", who, invalid)
+	case errors.As(err, &alert):
+		return croft.Errorf(croft.Invalid, "%s refuses our certificate (%s)", who, strings.TrimPrefix(alert.Error(), "tls: "))
+	}
+	return err
+}
