@@ -38,7 +38,9 @@ croft up does.`,
 		if err != nil {
 			return err
 		}
-		return runCompute(cmd.Context(), s, log, of, func() { tellReady(cmd.ErrOrStderr()) })
+		return supervised(cmd.Context(), log, func(ready func()) error {
+			return runCompute(cmd.Context(), s, log, of, func() { tellReady(cmd.ErrOrStderr()); ready() })
+		})
 	}
 	return cmd
 }

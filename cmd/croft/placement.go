@@ -54,13 +54,15 @@ Besides the API it serves /readyz (200 or 503), /healthz and /metrics.`,
 		} else if *dataDir == "" {
 			return croft.Errorf(croft.Invalid, "--etcd-listen is where the etcd of --data-dir listens: give both")
 		}
-		return runPlacement(cmd.Context(), s, *dataDir, log)
+		return supervised(cmd.Context(), log, func(ready func()) error {
+			return runPlacement(cmd.Context(), s, *dataDir, log, ready)
+		})
 	}
 	return cmd
 }
 
 // runPlacement serves until ctx ends or a part fails.
-func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog.Logger) (err error) {
+func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog.Logger, ready func()) (err error) {
 	if err := s.prepareOwnPlacement(); err != nil {
 		return err // before an etcd is made
 	}
@@ -93,5 +95,6 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 		return err
 	}
 	log.Info("serving the Placement API", "endpoint", endpoint)
+	ready()
 	return p.wait(ctx)
 }

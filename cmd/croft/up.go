@@ -57,7 +57,9 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it.`,
 		if *detach {
 			return startDetached(cmd, s)
 		}
-		return up(cmd.Context(), s, log, func() { tellReady(cmd.ErrOrStderr()) })
+		return supervised(cmd.Context(), log, func(ready func()) error {
+			return up(cmd.Context(), s, log, func() { tellReady(cmd.ErrOrStderr()); ready() })
+		})
 	}
 	return cmd
 }

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+)
+
+// startPatience is how long systemd waits for the next sign of life of a process that
+// is not ready yet. A start may take as long as it likes (etcd is away, a twin holds the
+// host's seat), but not stand still.
+const startPatience = time.Minute
+
+// supervised runs what goes on until ctx ends, and tells systemd, where that started
+// the process, when it is ready and when the end begins, and gives it signs of life
+// more often than its watchdog wants them.
+func supervised(ctx context.Context, log *slog.Logger, run func(ready func()) error) error {
+	if os.Getenv("NOTIFY_SOCKET") == "" {
+		return run(func() {})
+	}
+	s := &supervisor{log: log, every: startPatience / 4}
+	if patience, err := daemon.SdWatchdogEnabled(false); err != nil {
+		log.Warn("systemd's watchdog is not understood, and gets no signs of life", "err", err)
+	} else if patience > 0 {
+		s.every = min(s.every, patience/4)
+	}
+	p := newParts()
+	p.start(ctx, "signs of life for systemd", s.beat)
+	stop := context.AfterFunc(ctx, func() { s.tell(daemon.SdNotifyStopping + "\nSTATUS=ending; guests go on running") })
+	defer stop()
+	err := run(func() {
+		s.ready.Store(true)
+		s.tell(daemon.SdNotifyReady + "\nSTATUS=takes requests")
+	})
+	_ = p.end() // beat has no errors
+	return err
+}
+
+// supervisor speaks to systemd.
+type supervisor struct {
+	log   *slog.Logger
+	every time.Duration
+	ready atomic.Bool
+}
+
+// beat gives signs of life until ctx ends. They end with the process: one that is
+// stopped, or whose scheduler no longer runs goroutines, gives none.
+func (s *supervisor) beat(ctx context.Context) error {
+	tick := time.NewTicker(s.every)
+	defer tick.Stop()
+	s.tell("STATUS=starts")
+	for {
+		if s.ready.Load() {
+			s.tell(daemon.SdNotifyWatchdog)
+		} else {
+			s.tell(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startPatience.Microseconds()))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *supervisor) tell(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		s.log.Warn("systemd is not told", "state", state, "err", err)
+	}
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// notifySocket is what systemd listens on: it returns the next message, and what is
+// told of a process under it is what the test reads.
+func notifySocket(t *testing.T) (next func() string) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	t.Setenv("NOTIFY_SOCKET", name)
+	buffer := make([]byte, 4096)
+	return func() string {
+		t.Helper()
+		_ = socket.SetReadDeadline(time.Now().Add(30 * time.Second))
+		n, err := socket.Read(buffer)
+		if err != nil {
+			t.Fatalf("systemd is told nothing more: %v", err)
+		}
+		return string(buffer[:n])
+	}
+}
+
+// until reads messages to the first that begins with prefix, and returns the others.
+func until(next func() string, prefix string) (before []string) {
+	for {
+		message := next()
+		if strings.HasPrefix(message, prefix) {
+			return before
+		}
+		before = append(before, message)
+	}
+}
+
+func TestSystemdIsTold(t *testing.T) {
+	next := notifySocket(t)
+	t.Setenv("WATCHDOG_USEC", "40000")
+	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
+	ctx, end := context.WithCancel(t.Context())
+	becomeReady, ended := make(chan bool), make(chan error)
+	go func() {
+		ended <- supervised(ctx, slog.New(slog.DiscardHandler), func(ready func()) error {
+			<-becomeReady
+			ready()
+			<-ctx.Done()
+			return errors.New("what it ended with")
+		})
+	}()
+	if before := until(next, "EXTEND_TIMEOUT_USEC=60000000"); !slices.Equal(before, []string{"STATUS=starts"}) {
+		t.Errorf("first systemd is told %q", before)
+	}
+	until(next, "EXTEND_TIMEOUT_USEC=") // and again, however long it takes
+	close(becomeReady)
+	if before := until(next, "READY=1\n"); slices.Contains(before, "WATCHDOG=1") {
+		t.Errorf("a sign of life for the watchdog before it was ready: %q", before)
+	}
+	until(next, "WATCHDOG=1")
+	until(next, "WATCHDOG=1")
+	end()
+	until(next, "STOPPING=1\n")
+	if err := <-ended; err == nil || err.Error() != "what it ended with" {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestWithoutSystemdNobodyIsTold(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	t.Setenv("WATCHDOG_USEC", "1")
+	want := errors.New("what it ended with")
+	err := supervised(t.Context(), slog.New(slog.DiscardHandler), func(ready func()) error { ready(); return want })
+	if !errors.Is(err, want) {
+		t.Errorf("it ended with %v", err)
+	}
+}
