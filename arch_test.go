@@ -31,7 +31,7 @@ type rule struct {
 // rooms that decide; adapters implement the interfaces they declare.
 var (
 	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/operator/...", "croft/pool/...", "croft/grid/...", "croft/cluster/...", "croft/control/..."}
-	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/..."}
+	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...", "croft/hook/..."}
 )
 
 var rules = []rule{
@@ -86,6 +86,11 @@ var rules = []rule{
 		reason:   "helpers know the nouns at most; a helper that knows a room belongs into it",
 	},
 	{
+		packages: []string{"croft/hook/..."},
+		mayNot:   []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/schedule/...", "croft/hypervisor/...", "croft/image/..."},
+		reason:   "what runs commands of pools knows pools, and nothing that stores or decides",
+	},
+	{
 		packages: []string{"croft/hypervisor/...", "croft/image/..."},
 		mayNot:   []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/schedule/..."},
 		reason:   "what touches guests and disks answers the agent, and nobody else",
@@ -114,7 +119,7 @@ var rules = []rule{
 var testHelpers = []string{
 	"croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/libvirttest", "croft/internal/placementcheck",
 	"croft/internal/placementoracle", "croft/internal/wire", "croft/placement/transfer/transfertest",
-	"croft/placementclient/keystone/keystonetest", "croft/placementclient/placementtest", "croft/schedule/scheduletest",
+	"croft/placementclient/keystone/keystonetest", "croft/placementclient/placementtest", "croft/pool/pooltest", "croft/schedule/scheduletest",
 	"croft/bench/...", "croft/test/...",
 }
 

@@ -1,10 +1,12 @@
 package etcdstore
 
 import (
+	"fmt"
 	"strings"
 
 	"croft"
 	"croft/placement"
+	"croft/pool"
 )
 
 // Every key that croft stores is named in this file and nowhere else.
@@ -28,6 +30,11 @@ import (
 //	/croft/<partition>/invitations/<name>          what a joining host gets for its token, sealed, for a while
 //	/croft/<partition>/placement/<kind>/<id>       the embedded Placement: kinds as in placement/store.go
 //	/croft/<partition>/placement/head              written by every transaction of Placement that writes
+//	/croft/<partition>/pools/head                  the numbers that tickets and resources were given last
+//	/croft/<partition>/pools/leader                the server that acts for the pools, while its lease lives
+//	/croft/<partition>/pools/pools/<pool>          its settings, what an operator wants of it, its statistics
+//	/croft/<partition>/pools/resources/<resource>  a resource, for a while after its end
+//	/croft/<partition>/pools/tickets/<ticket>      a ticket, for a while after its end
 const (
 	root    = "/croft/"
 	homeKey = root + "home"
@@ -97,6 +104,18 @@ func (k keys) placementHead() string { return k.placement() + "head" }
 func (k keys) placementEntry(kind placement.Kind, id string) string {
 	return k.placement() + string(kind) + "/" + id
 }
+
+func (k keys) pools() string           { return k.prefix + "pools/" }
+func (k keys) poolHead() string        { return k.pools() + "head" }
+func (k keys) poolLeader() string      { return k.pools() + "leader" }
+func (k keys) poolRecords() string     { return k.pools() + "pools/" }
+func (k keys) poolResources() string   { return k.pools() + "resources/" }
+func (k keys) tickets() string         { return k.pools() + "tickets/" }
+func (k keys) pool(n pool.Name) string { return k.poolRecords() + string(n) }
+func (k keys) poolResource(id pool.ResourceID) string {
+	return fmt.Sprintf("%s%016d", k.poolResources(), id)
+}
+func (k keys) ticket(id pool.TicketID) string { return fmt.Sprintf("%s%016d", k.tickets(), id) }
 
 // last returns what follows the last slash of a key: the ID it ends in.
 func last(key []byte) string {

@@ -31,7 +31,7 @@ func decodeFile(file string, text []byte, v reflect.Value) error {
 		return nil
 	}
 	if err != nil {
-		return syntaxError(file, err)
+		return SyntaxError(file, err)
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return croft.Errorf(croft.Invalid, "%s: more than one document: settings are one", file)
@@ -41,15 +41,15 @@ func decodeFile(file string, text []byte, v reflect.Value) error {
 		return croft.Errorf(croft.Invalid, "%s:%w", file, err)
 	}
 	if err := root.Decode(v.Addr().Interface()); err != nil {
-		return syntaxError(file, err)
+		return SyntaxError(file, err)
 	}
 	return nil
 }
 
 var lineForm = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line (\d+): )?`)
 
-// syntaxError puts the line behind the file's name, where editors look for it.
-func syntaxError(file string, err error) error {
+// SyntaxError is the error of a YAML parser, as an Invalid one; it puts the line behind the file's name, where editors look for it.
+func SyntaxError(file string, err error) error {
 	text := err.Error()
 	found := lineForm.FindStringSubmatch(text)
 	if found == nil {

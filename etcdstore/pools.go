@@ -1,0 +1,275 @@
+package etcdstore
+
+import (
+	"context"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/pool"
+)
+
+var (
+	_ pool.Store = (*Store)(nil)
+	_ pool.Term  = (*poolTerm)(nil)
+)
+
+// poolLease is how many seconds after the death of the server that acts for the pools
+// another one may.
+const poolLease = 5
+
+// Lead implements pool.Store: who acts holds a key under its lease, and each of its
+// transactions compares that the key is still the one that it made.
+func (s *Store) Lead(ctx context.Context, me pool.Server, act func(context.Context, pool.Term) error) error {
+	for {
+		revision, lease, err := s.takeLead(ctx, me)
+		if err != nil {
+			return s.wrapped(err, "become the server that acts for the pools")
+		}
+		if lease == 0 {
+			s.awaitFree(ctx, s.keys.poolLeader(), revision+1)
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			continue
+		}
+		return s.lead(ctx, lease, revision, act)
+	}
+}
+
+// takeLead makes the leader's key. It returns the revision at which that was made, or,
+// without a lease, one from which to watch another one's.
+func (s *Store) takeLead(ctx context.Context, me pool.Server) (revision int64, lease clientv3.LeaseID, err error) {
+	key := s.keys.poolLeader()
+	got, err := s.etcd.Get(ctx, key)
+	if err != nil || len(got.Kvs) > 0 {
+		return revisionOf(got), 0, err
+	}
+	granted, err := s.etcd.Grant(ctx, poolLease)
+	if err != nil {
+		return 0, 0, err
+	}
+	done, err := s.etcd.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, encode(me), clientv3.WithLease(granted.ID))).Commit()
+	if err != nil || !done.Succeeded {
+		s.standDown(ctx, granted.ID)
+		if err != nil {
+			return 0, 0, err
+		}
+		return done.Header.Revision, 0, nil
+	}
+	return done.Header.Revision, granted.ID, nil
+}
+
+func revisionOf(got *clientv3.GetResponse) int64 {
+	if got == nil {
+		return 0
+	}
+	return got.Header.Revision
+}
+
+// lead has act run for as long as the lease lives; then another server may act.
+func (s *Store) lead(ctx context.Context, lease clientv3.LeaseID, revision int64, act func(context.Context, pool.Term) error) error {
+	leading, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	beats, err := s.etcd.KeepAlive(leading, lease)
+	if err != nil {
+		s.standDown(ctx, lease)
+		return s.wrapped(err, "stay the server that acts for the pools")
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range beats {
+		}
+		end()
+	}()
+	err = act(leading, &poolTerm{store: s, revision: revision})
+	s.standDown(ctx, lease)
+	end()
+	<-ended
+	return err
+}
+
+// awaitFree returns when a key was deleted since the revision, or the watch broke.
+func (s *Store) awaitFree(ctx context.Context, key string, from int64) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	for answer := range s.etcd.Watch(ctx, key, clientv3.WithRev(from)) {
+		if answer.Err() != nil {
+			return
+		}
+		for _, event := range answer.Events {
+			if event.Type == clientv3.EventTypeDelete {
+				return
+			}
+		}
+	}
+}
+
+// WatchLeader implements pool.Store.
+func (s *Store) WatchLeader(ctx context.Context, changed func(*pool.Server)) error {
+	return s.follow(ctx, s.keys.poolLeader(),
+		func() { changed(nil) },
+		func(kv *mvccpb.KeyValue, present bool) {
+			var server pool.Server
+			if !present || s.decode(kv.Key, kv.Value, &server) != nil {
+				changed(nil)
+				return
+			}
+			changed(&server)
+		})
+}
+
+// poolTerm is the time during which the leader's key is the one made at revision.
+type poolTerm struct {
+	store    *Store
+	revision int64
+	limit    int // of operations in a transaction, once known
+
+	written int // operations since mark was taken
+	mark    int64
+	marked  time.Time
+}
+
+// Load implements pool.Term: all pages are read at the first one's revision.
+func (t *poolTerm) Load(ctx context.Context) (from pool.Snapshot, err error) {
+	k := t.store.keys
+	revision := int64(0)
+	head, err := t.store.etcd.Get(ctx, k.poolHead())
+	if err != nil {
+		return from, t.store.wrap(err, "read the pools")
+	}
+	revision = head.Header.Revision
+	for _, kv := range head.Kvs {
+		if err := t.store.decode(kv.Key, kv.Value, &from.Head); err != nil {
+			return from, err
+		}
+	}
+	if from.Pools, err = readAll[pool.Record](ctx, t.store, k.poolRecords(), revision); err != nil {
+		return from, err
+	}
+	if from.Resources, err = readAll[pool.Resource](ctx, t.store, k.poolResources(), revision); err != nil {
+		return from, err
+	}
+	from.Tickets, err = readAll[pool.Ticket](ctx, t.store, k.tickets(), revision)
+	return from, err
+}
+
+// readAll reads everything below a prefix, as it was at a revision.
+func readAll[T any](ctx context.Context, s *Store, prefix string, revision int64) (all []T, err error) {
+	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	for {
+		got, err := s.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage), clientv3.WithRev(revision))
+		if err != nil {
+			return nil, s.wrap(err, "read the pools")
+		}
+		for _, kv := range got.Kvs {
+			var v T
+			if err := s.decode(kv.Key, kv.Value, &v); err != nil {
+				return nil, err
+			}
+			all = append(all, v)
+		}
+		if !got.More {
+			return all, nil
+		}
+		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// poolBytes is how much one transaction may write: etcd's servers take 1.5 MiB where
+// nothing else is configured.
+const poolBytes = 1 << 20
+
+// Commit implements pool.Term.
+func (t *poolTerm) Commit(ctx context.Context, b pool.Batch) error {
+	if t.limit == 0 {
+		limit, err := t.store.MaxTxnOps(ctx)
+		if err != nil {
+			return err
+		}
+		t.limit = limit
+	}
+	ops, size := make([]clientv3.Op, 0, min(t.limit, 64)), 0
+	for _, op := range t.operations(b) {
+		bytes := len(op.KeyBytes()) + len(op.ValueBytes())
+		if len(ops) == t.limit || len(ops) > 0 && size+bytes > poolBytes {
+			if err := t.write(ctx, ops); err != nil {
+				return err
+			}
+			ops, size = ops[:0], 0
+		}
+		ops, size = append(ops, op), size+bytes
+	}
+	return t.write(ctx, ops)
+}
+
+// operations are those of a batch, in its order: numbers count as given before anything
+// has them, a pool is there before its resources are, and a resource knows its ticket
+// before that knows it.
+func (t *poolTerm) operations(b pool.Batch) (ops []clientv3.Op) {
+	k := t.store.keys
+	put := func(key string, v any) { ops = append(ops, clientv3.OpPut(key, encode(v))) }
+	if b.Head != nil {
+		put(k.poolHead(), b.Head)
+	}
+	for _, p := range b.Pools {
+		put(k.pool(p.Settings.Name), p)
+	}
+	for _, r := range b.Resources {
+		put(k.poolResource(r.ID), r)
+	}
+	for _, ticket := range b.Tickets {
+		put(k.ticket(ticket.ID), ticket)
+	}
+	for _, id := range b.GoneTickets {
+		ops = append(ops, clientv3.OpDelete(k.ticket(id)))
+	}
+	for _, id := range b.GoneResources {
+		ops = append(ops, clientv3.OpDelete(k.poolResource(id)))
+	}
+	for _, name := range b.GonePools {
+		ops = append(ops, clientv3.OpDelete(k.pool(name)))
+	}
+	return ops
+}
+
+// write is one transaction of whoever acts.
+func (t *poolTerm) write(ctx context.Context, ops []clientv3.Op) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	mine := clientv3.Compare(clientv3.CreateRevision(t.store.keys.poolLeader()), "=", t.revision)
+	done, err := t.store.etcd.Txn(ctx).If(mine).Then(ops...).Commit()
+	if err != nil {
+		return t.store.wrap(err, "write the state of the pools")
+	}
+	if !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "write the state of the pools: another server acts for them now")
+	}
+	t.compact(ctx, len(ops), done.Header.Revision)
+	return nil
+}
+
+// What is written often is forgotten often: etcd keeps all revisions of a key until it
+// is compacted, and a busy pool would fill its quota before the hour is over after
+// which it compacts by itself. Watches are behind by less than that, or list again.
+const (
+	compactWrites = 20000
+	compactEvery  = 10 * time.Second
+)
+
+// compact drops what was older than the last mark, from time to time. An error costs
+// nothing: the next time comes.
+func (t *poolTerm) compact(ctx context.Context, wrote int, revision int64) {
+	t.written += wrote
+	if t.written < compactWrites || time.Since(t.marked) < compactEvery {
+		return
+	}
+	if t.mark > 0 {
+		_, _ = t.store.etcd.Compact(ctx, t.mark)
+	}
+	t.written, t.mark, t.marked = 0, revision, time.Now()
+}

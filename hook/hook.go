@@ -1,0 +1,202 @@
+// Package hook runs the commands of pools: by the shell, each in a process group of its
+// own, for a bounded time and with bounded output. What it starts carries a mark in its
+// environment, by which a later server finds and ends what an earlier one left running.
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"croft"
+	"croft/pool"
+)
+
+// Config says where hooks leave what they print.
+type Config struct {
+	Dir  string // of the logs: hooks/ in it is made; required
+	Mark string // tells the processes of this installation from others; required
+}
+
+// Runner runs hooks. It implements pool.Hooks.
+type Runner struct {
+	logs   string // logs/%06d_<kind>
+	begun  string // what unfinished starts have printed, by the resource's number
+	mark   string
+	system []string // our environment
+}
+
+var _ pool.Hooks = (*Runner)(nil)
+
+// Bounds of a hook's life beside its limit.
+const (
+	maxLog    = 1 << 20         // bytes of a log
+	killAfter = time.Second     // from SIGTERM to SIGKILL
+	waitDelay = 2 * time.Second // for output, when the shell has ended
+)
+
+// New makes the directories.
+func New(c Config) (*Runner, error) {
+	if c.Dir == "" || c.Mark == "" {
+		return nil, croft.Errorf(croft.Invalid, "hook: Dir and Mark are required")
+	}
+	r := &Runner{logs: filepath.Join(c.Dir, "hooks"), begun: filepath.Join(c.Dir, "begun"), mark: c.Mark, system: os.Environ()}
+	for _, dir := range []string{r.logs, r.begun} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make the directory for what hooks print: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// markName is the variable that the mark is in.
+const markName = "CROFT_HOOK"
+
+// marked is the mark of one run: whose, what for, which.
+func (r *Runner) marked(h pool.Hook) string {
+	return fmt.Sprintf("%s=%s/%s/%d/%016x", markName, r.mark, h.Kind, h.Resource, rand.Uint64())
+}
+
+// Run implements pool.Hooks.
+func (r *Runner) Run(ctx context.Context, h pool.Hook) ([]byte, error) {
+	log, err := r.openLog(h)
+	if err != nil {
+		return nil, err
+	}
+	defer log.close()
+	kept := r.capture(h)
+	defer kept.close()
+	limited, cancel := context.WithTimeout(ctx, h.Limit)
+	defer cancel()
+	mark := r.marked(h)
+	cmd := r.command(limited, h, mark)
+	cmd.Stdout, cmd.Stderr = log, log
+	if h.Output != pool.OutputNone {
+		cmd.Stdout = io.MultiWriter(log, kept)
+	}
+	err = cmd.Run()
+	if limited.Err() != nil && cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: all have ended
+		if left := endMarked(func(m string) bool { return m == mark }); left != nil {
+			err = errors.Join(err, left)
+		}
+	}
+	if ctx.Err() == nil {
+		kept.done()
+	}
+	return kept.output(), verdict(ctx, limited, h, err)
+}
+
+// command is the shell that runs a hook.
+func (r *Runner) command(ctx context.Context, h pool.Hook, mark string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", h.Command)
+	cmd.Env = append(append(r.system[:len(r.system):len(r.system)], h.Env...), mark)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = waitDelay
+	cmd.Cancel = func() error {
+		group := -cmd.Process.Pid
+		if err := syscall.Kill(group, syscall.SIGTERM); err != nil {
+			return os.ErrProcessDone
+		}
+		time.AfterFunc(killAfter, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
+		return nil
+	}
+	return cmd
+}
+
+// verdict says how a hook ended; nil for well.
+func verdict(ctx, limited context.Context, h pool.Hook, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("the command was stopped: %w", context.Cause(ctx))
+	case limited.Err() != nil && err != nil:
+		return croft.Errorf(croft.Unavailable, "the command was killed after %s, its limit", h.Limit)
+	case errors.Is(err, exec.ErrWaitDelay): // something in the background holds its output
+		return nil
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return fmt.Errorf("the command was ended by signal %d (%s)", status.Signal(), status.Signal())
+		}
+		return fmt.Errorf("the command ended with status %d", exit.ExitCode())
+	}
+	if err != nil {
+		return fmt.Errorf("run the command: %w", err)
+	}
+	return nil
+}
+
+// Forget implements pool.Hooks.
+func (r *Runner) Forget(ids ...pool.ResourceID) {
+	for _, id := range ids {
+		for _, name := range r.Logs(id) {
+			_ = os.Remove(name) // it is gone, or will be in the way of nobody
+		}
+		_ = os.Remove(r.begunFile(id))
+	}
+}
+
+// kinds are those of hooks that are run for a resource.
+var kinds = []pool.HookKind{pool.HookNew, pool.HookLivecheck, pool.HookRelease, pool.HookDelete}
+
+// Logs implements pool.Hooks.
+func (r *Runner) Logs(id pool.ResourceID) (files []string) {
+	for _, kind := range kinds {
+		name := r.logFile(id, kind)
+		if _, err := os.Stat(name); err == nil {
+			files = append(files, name)
+		}
+	}
+	return files
+}
+
+func (r *Runner) logFile(id pool.ResourceID, kind pool.HookKind) string {
+	return filepath.Join(r.logs, fmt.Sprintf("%06d_%s", id, kind))
+}
+
+func (r *Runner) begunFile(id pool.ResourceID) string {
+	return filepath.Join(r.begun, id.String())
+}
+
+// readBegun returns what unfinished starts have printed.
+func (r *Runner) readBegun() (map[pool.ResourceID][]byte, error) {
+	entries, err := os.ReadDir(r.begun)
+	if err != nil {
+		return nil, fmt.Errorf("look for what unfinished starts printed: %w", err)
+	}
+	all := map[pool.ResourceID][]byte{}
+	for _, e := range entries {
+		id, err := strconv.ParseInt(e.Name(), 10, 64)
+		if err != nil {
+			continue // nothing of ours
+		}
+		text, err := os.ReadFile(filepath.Join(r.begun, e.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("read what an unfinished start printed: %w", err)
+		}
+		c := newCapture(pool.OutputData)
+		_, _ = c.Write(text) // never fails
+		all[pool.ResourceID(id)] = c.output()
+	}
+	return all, nil
+}
+
+// parseMark takes a process's mark apart; false for one that is not ours.
+func (r *Runner) parseMark(mark string) (kind pool.HookKind, id pool.ResourceID, ours bool) {
+	rest, ours := strings.CutPrefix(mark, markName+"="+r.mark+"/")
+	parts := strings.Split(rest, "/")
+	if !ours || len(parts) != 3 {
+		return "", 0, false
+	}
+	n, err := strconv.ParseInt(parts[1], 10, 64)
+	return pool.HookKind(parts[0]), pool.ResourceID(n), err == nil
+}

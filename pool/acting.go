@@ -1,0 +1,212 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"croft"
+)
+
+// acting is a server while it acts. One goroutine owns the ledger; others hand it
+// requests, and read the view.
+type acting struct {
+	*Manager
+	term   Term
+	ledger *Ledger
+	view   *view
+	inbox  inbox
+	jobs   *jobs
+}
+
+func newActing(m *Manager, term Term, l *Ledger, from Snapshot) *acting {
+	return &acting{Manager: m, term: term, ledger: l, view: newView(from), inbox: inbox{signal: make(chan struct{}, 1)},
+		jobs: newJobs()}
+}
+
+// A request changes the ledger within a round. done, where it is not nil, gets the
+// request's error once the round is written, or the round's own.
+type request struct {
+	do   func(*Ledger, time.Time) error
+	done chan error
+	err  error
+}
+
+// inbox holds requests until the next round.
+type inbox struct {
+	mu      sync.Mutex
+	waiting []*request
+	closed  error
+	signal  chan struct{} // holds one token while there may be requests
+}
+
+// put adds a request; where nobody takes them any more its done gets the reason.
+func (b *inbox) put(r *request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed != nil {
+		r.finish(b.closed)
+		return
+	}
+	b.waiting = append(b.waiting, r)
+	select {
+	case b.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (b *inbox) take() []*request {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.waiting
+	b.waiting = nil
+	return all
+}
+
+// close refuses all requests from now on.
+func (b *inbox) close(reason error) {
+	b.mu.Lock()
+	b.closed = reason
+	b.mu.Unlock()
+	for _, r := range b.take() {
+		r.finish(reason)
+	}
+}
+
+func (r *request) finish(err error) {
+	if r.done == nil {
+		return
+	}
+	if err == nil {
+		err = r.err
+	}
+	r.done <- err
+}
+
+// fileEvery is how often pools.yaml is looked at.
+const fileEvery = time.Second
+
+// run makes rounds until ctx ends, the lead is lost, or, after stop, the commands that
+// run have ended.
+func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		a.turn(func() { a.acting = nil })
+		a.inbox.close(&StandbyError{})
+		a.view.close()
+		cancel()
+		a.jobs.wait()
+	}()
+	a.adopt(ctx)
+	if a.Instances != nil {
+		a.jobs.work.Go(func() { a.watchInstances(ctx) })
+	}
+	var grace <-chan time.Time
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for stopping := false; ; {
+		idle := a.jobs.running() == 0
+		next, err := a.round(ctx, stopping)
+		if err != nil || stopping && idle {
+			return err
+		}
+		timer.Reset(next)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-stop:
+			stopping, stop = true, nil
+			grace = time.After(a.Grace)
+		case <-grace:
+			return nil
+		case <-a.inbox.signal:
+		case <-timer.C:
+		}
+	}
+}
+
+// round takes what came in, decides, writes, and only then tells and does. It returns
+// how long the next round may wait.
+func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error) {
+	now := time.Now()
+	requests := a.inbox.take()
+	a.readFile(now)
+	for _, r := range requests {
+		r.err = r.do(a.ledger, now)
+	}
+	var actions []Action
+	var next time.Time
+	if !stopping {
+		actions, next = Decide(a.ledger, now)
+		a.ledger.forget(a.History)
+	}
+	batch := a.ledger.changes()
+	err := a.commit(ctx, batch)
+	if err == nil {
+		a.view.apply(batch)
+	}
+	for _, r := range requests {
+		r.finish(err)
+	}
+	if err != nil {
+		return 0, err
+	}
+	a.Hooks.Forget(batch.GoneResources...)
+	for _, action := range actions {
+		a.log(action)
+		a.perform(ctx, action)
+	}
+	if next.IsZero() {
+		return fileEvery, nil
+	}
+	return max(0, min(fileEvery, next.Sub(now))), nil
+}
+
+// readFile makes a changed pools.yaml count. A fault is told once.
+func (a *acting) readFile(now time.Time) {
+	pools, fresh, err := a.file.Load()
+	a.mu.Lock()
+	told := a.fault
+	a.fault = err
+	a.mu.Unlock()
+	if err != nil && (told == nil || told.Error() != err.Error()) {
+		a.Log.Error("the pools stay as they were: their file is wrong", "err", err)
+	}
+	if fresh || err == nil && !a.ledger.configured {
+		a.ledger.configure(pools, now)
+		a.Log.Info("the pools are as their file says", "file", a.File, "pools", len(pools))
+	}
+}
+
+// commitRetry is how long a store is left alone that did not answer.
+const commitRetry = 100 * time.Millisecond
+
+// commit writes a batch, and tries again for as long as the lead is ours: whether a
+// transaction without an answer was done, nobody knows, and doing it twice is once.
+func (a *acting) commit(ctx context.Context, b Batch) error {
+	for !b.Empty() {
+		err := a.term.Commit(ctx, b)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, croft.Unavailable) || ctx.Err() != nil {
+			return err
+		}
+		a.Log.Warn("the pools' state is not written; trying again", "err", err)
+		pause(ctx, commitRetry)
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// log tells what people would ask about; the rest is for who looks closer.
+func (a *acting) log(d Action) {
+	level := a.Log.Debug
+	if d.Op == OpExpire || d.Op == OpFail || d.Op == OpForget {
+		level = a.Log.Info
+	}
+	level("pool "+string(d.Op), "pool", d.Pool, "resource", d.Resource, "ticket", d.Ticket, "reason", d.Reason)
+}

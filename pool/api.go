@@ -1,0 +1,398 @@
+package pool
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"croft"
+)
+
+// Opening is what somebody asks a ticket for.
+type Opening struct {
+	Tags    []string      // all of which the resource has to have; of none, any will do
+	Sandbox string        // what was used in another is never given to it; made where empty
+	TTL     time.Duration // without a use for so long the ticket is closed; 0: never
+}
+
+// request checks an opening and makes the ticket, still without a number.
+func (o Opening) ticket() (Ticket, error) {
+	if len(o.Tags) > maxTags {
+		return Ticket{}, croft.Errorf(croft.Invalid, "a ticket for %d tags: name %d at most", len(o.Tags), maxTags)
+	}
+	for _, tag := range o.Tags {
+		if err := CheckTag(tag); err != nil {
+			return Ticket{}, err
+		}
+	}
+	if o.Sandbox != "" {
+		if err := CheckTag(o.Sandbox); err != nil {
+			return Ticket{}, fmt.Errorf("sandbox: %w", err)
+		}
+	}
+	if o.TTL != 0 && o.TTL < time.Second {
+		return Ticket{}, croft.Errorf(croft.Invalid, "a lease of %s: give it a second at least, or none", o.TTL)
+	}
+	t := Ticket{Sandbox: o.Sandbox, TTL: o.TTL, Tags: slices.Compact(slices.Sorted(slices.Values(o.Tags)))}
+	if t.Sandbox == "" {
+		t.Sandbox, t.Private = uuid.NewString(), true
+	}
+	return t, nil
+}
+
+// change has the ledger changed, and returns once that is written.
+func (m *Manager) change(ctx context.Context, do func(*Ledger, time.Time) error) error {
+	a, err := m.current()
+	if err != nil {
+		return err
+	}
+	r := &request{do: do, done: make(chan error, 1)}
+	a.inbox.put(r)
+	select {
+	case err := <-r.done:
+		return m.nameLeader(err)
+	case <-ctx.Done():
+		return croft.Errorf(croft.Unavailable, "the pools' state is not written yet: %w", ctx.Err())
+	}
+}
+
+// nameLeader says who acts now, in the error of a server that does no more.
+func (m *Manager) nameLeader(err error) error {
+	if _, standby := errors.AsType[*StandbyError](err); standby {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return &StandbyError{m.leader}
+	}
+	return err
+}
+
+// Open takes a ticket. It returns once the ticket is written, and where something ready
+// fits, with that. Invalid; Unavailable.
+func (m *Manager) Open(ctx context.Context, o Opening) (TicketStatus, error) {
+	t, err := o.ticket()
+	if err != nil {
+		return TicketStatus{}, fmt.Errorf("open a ticket: %w", err)
+	}
+	var id TicketID
+	err = m.change(ctx, func(l *Ledger, now time.Time) error {
+		t.Opened, t.Renewed = now, now
+		id = l.open(t).ID
+		return nil
+	})
+	if err != nil {
+		return TicketStatus{}, fmt.Errorf("open a ticket: %w", err)
+	}
+	st, _, err := m.look(id)
+	return st, err
+}
+
+// look reads a ticket. changed is closed when it is another.
+func (m *Manager) look(id TicketID) (st TicketStatus, changed <-chan struct{}, err error) {
+	a, err := m.current()
+	if err != nil {
+		return st, nil, err
+	}
+	t, changed := a.view.ticket(id)
+	if t == nil {
+		return st, nil, a.view.unknown(id)
+	}
+	return a.view.status(*t), changed, nil
+}
+
+// unknown says why there is no such ticket.
+func (v *view) unknown(id TicketID) error {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	switch {
+	case v.closed:
+		return &StandbyError{}
+	case id > 0 && id <= v.head.Ticket:
+		return croft.Errorf(croft.NotFound, "ticket %d ended so long ago that nothing is known of it any more", id)
+	}
+	return croft.Errorf(croft.NotFound, "there is no ticket %d", id)
+}
+
+// Get returns a ticket, and renews its lease. NotFound; Unavailable.
+func (m *Manager) Get(ctx context.Context, id TicketID) (TicketStatus, error) {
+	st, _, err := m.look(id)
+	if err != nil {
+		return st, m.nameLeader(err)
+	}
+	m.use(st.Ticket)
+	return st, ctx.Err()
+}
+
+// Peek returns a ticket as Get does, for somebody who is not its owner: its lease is
+// not renewed.
+func (m *Manager) Peek(id TicketID) (TicketStatus, error) {
+	st, _, err := m.look(id)
+	return st, m.nameLeader(err)
+}
+
+// use renews a lease where a tenth of it is over, so that not every use is written.
+func (m *Manager) use(t Ticket) {
+	if t.TTL == 0 || t.State != TicketOpen || time.Since(t.Renewed) < t.TTL/10 {
+		return
+	}
+	if a, err := m.current(); err == nil {
+		a.post(func(l *Ledger, now time.Time) { l.renew(t.ID, now) })
+	}
+}
+
+func (l *Ledger) renew(id TicketID, now time.Time) {
+	if t := l.leased[id]; t != nil {
+		t.Renewed = now
+		l.touchTicket(t)
+	}
+}
+
+// Wait returns a ticket as soon as it waits no more: it has its resource, or was closed,
+// or failed. Meanwhile its lease is renewed. Unavailable: this server acts no more, or
+// ctx's deadline passed, and then the error says what the ticket waits for. NotFound.
+func (m *Manager) Wait(ctx context.Context, id TicketID) (TicketStatus, error) {
+	for {
+		st, changed, err := m.look(id)
+		if err != nil {
+			return st, m.nameLeader(err)
+		}
+		m.use(st.Ticket)
+		if !st.Waiting() {
+			return st, nil
+		}
+		var renew <-chan time.Time
+		if st.TTL > 0 {
+			renew = time.After(st.TTL / 3)
+		}
+		select {
+		case <-changed:
+		case <-renew:
+		case <-ctx.Done():
+			return st, waitedLongEnough(ctx, st)
+		}
+	}
+}
+
+func waitedLongEnough(ctx context.Context, st TicketStatus) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return croft.Errorf(croft.Unavailable, "ticket %d: waited long enough; %s", st.ID, st.Waits)
+	}
+	return ctx.Err()
+}
+
+// Close gives a ticket back, whatever it has. Closing one that ended is no error, also
+// where it is forgotten. NotFound; Unavailable.
+func (m *Manager) Close(ctx context.Context, id TicketID) error {
+	return m.change(ctx, func(l *Ledger, now time.Time) error {
+		t := l.tickets[id]
+		switch {
+		case t != nil:
+			l.end(t, TicketClosed, "", now)
+		case id < 1 || id > l.head.Ticket:
+			return croft.Errorf(croft.NotFound, "there is no ticket %d", id)
+		}
+		return nil
+	})
+}
+
+// Renew begins a ticket's lease anew. Conflict: it ended, or has none. NotFound;
+// Unavailable.
+func (m *Manager) Renew(ctx context.Context, id TicketID) (TicketStatus, error) {
+	err := m.change(ctx, func(l *Ledger, now time.Time) error {
+		t := l.tickets[id]
+		switch {
+		case t == nil:
+			return croft.Errorf(croft.NotFound, "there is no ticket %d, or it ended long ago", id)
+		case t.State != TicketOpen:
+			return croft.Errorf(croft.Conflict, "ticket %d is %s: open another one", id, t.State)
+		case t.TTL == 0:
+			return croft.Errorf(croft.Conflict, "ticket %d has no lease: it is yours until you close it", id)
+		}
+		l.renew(id, now)
+		return nil
+	})
+	if err != nil {
+		return TicketStatus{}, err
+	}
+	return m.Peek(id)
+}
+
+// Tickets returns all tickets that are known, by number; those that were closed only
+// where past is set. Unavailable.
+func (m *Manager) Tickets(past bool) ([]TicketStatus, error) {
+	a, err := m.current()
+	if err != nil {
+		return nil, err
+	}
+	v := a.view
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var all []TicketStatus
+	for _, id := range slices.Sorted(maps.Keys(v.tickets)) {
+		if t := v.tickets[id]; past || t.State != TicketClosed {
+			all = append(all, v.statusLocked(t))
+		}
+	}
+	return all, nil
+}
+
+// Resources returns all resources that are known, by number; those that ended only
+// where past is set. Unavailable.
+func (m *Manager) Resources(past bool) ([]Resource, error) {
+	a, err := m.current()
+	if err != nil {
+		return nil, err
+	}
+	v := a.view
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var all []Resource
+	for _, r := range v.resources {
+		if past || r.Live() {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b Resource) int { return cmp.Compare(a.ID, b.ID) })
+	return all, nil
+}
+
+// Resource returns the resource with this number or name; of several of one name, the
+// newest. NotFound; Unavailable.
+func (m *Manager) Resource(idOrName string) (Resource, error) {
+	a, err := m.current()
+	if err != nil {
+		return Resource{}, err
+	}
+	v := a.view
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if id, err := ParseResourceID(idOrName); err == nil {
+		if r, known := v.resources[id]; known {
+			return r, nil
+		}
+	}
+	var found Resource
+	for _, r := range v.resources {
+		if r.Name == idOrName && r.ID > found.ID {
+			found = r
+		}
+	}
+	if found.ID == 0 {
+		return found, croft.Errorf(croft.NotFound, "there is no resource %s, or it ended long ago", idOrName)
+	}
+	return found, nil
+}
+
+// DeleteResources has resources deleted, whoever has them: open tickets fail. One that
+// is being started is stopped first. What is being cleaned, deleted, or has ended is
+// left alone. NotFound: one of them is not known; nothing is changed then. Unavailable.
+func (m *Manager) DeleteResources(ctx context.Context, ids ...ResourceID) error {
+	return m.change(ctx, func(l *Ledger, _ time.Time) error {
+		for _, id := range ids {
+			if l.resources[id] == nil {
+				return croft.Errorf(croft.NotFound, "there is no resource %d, or it ended long ago", id)
+			}
+		}
+		for _, id := range ids {
+			if r := l.resources[id]; r.State == Up || r.State == Starting {
+				l.condemn(r, "an operator deleted it")
+			}
+		}
+		return nil
+	})
+}
+
+// Logs names the files with what a resource's hooks printed, of those that exist here.
+func (m *Manager) Logs(id ResourceID) []string { return m.Hooks.Logs(id) }
+
+// Pools returns all pools, in the order of the file; those last that are in it no more
+// and still have something. Unavailable.
+func (m *Manager) Pools() ([]PoolStatus, error) {
+	a, err := m.current()
+	if err != nil {
+		return nil, err
+	}
+	v := a.view
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var all []PoolStatus
+	for _, p := range v.byPosition() {
+		st := PoolStatus{Record: p}
+		if c := v.counts[p.Settings.Name]; c != nil {
+			st.Counts = *c
+		}
+		all = append(all, st)
+	}
+	for _, t := range v.tickets {
+		for i := range all {
+			if t.Waiting() && v.canServe(all[i].Record, &t) {
+				all[i].Waiting++
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b PoolStatus) int {
+		return cmp.Compare(rank(a.Removed), rank(b.Removed))
+	})
+	return all, nil
+}
+
+func rank(late bool) int {
+	if late {
+		return 1
+	}
+	return 0
+}
+
+// Pause has a pool start nothing and hand out nothing. NotFound; Unavailable.
+func (m *Manager) Pause(ctx context.Context, name Name) error { return m.setMode(ctx, name, Paused) }
+
+// Drain does what Pause does, and has all deleted that nobody has, now or later.
+// NotFound; Unavailable.
+func (m *Manager) Drain(ctx context.Context, name Name) error { return m.setMode(ctx, name, Drained) }
+
+// Resume ends Pause and Drain, and has a pool that failed try again at once. NotFound;
+// Unavailable.
+func (m *Manager) Resume(ctx context.Context, name Name) error { return m.setMode(ctx, name, Active) }
+
+func (m *Manager) setMode(ctx context.Context, name Name, mode Mode) error {
+	return m.change(ctx, func(l *Ledger, _ time.Time) error {
+		p := l.pools[name]
+		if p == nil {
+			return croft.Errorf(croft.NotFound, "there is no pool %s", name)
+		}
+		p.Mode = mode
+		if mode == Active {
+			p.NotBefore = time.Time{}
+		}
+		l.touchPool(p)
+		return nil
+	})
+}
+
+// Watch calls changed, which carries no data, now and after every change of anything,
+// until ctx ends. Unavailable: this server acts no more.
+func (m *Manager) Watch(ctx context.Context, changed func()) error {
+	a, err := m.current()
+	if err != nil {
+		return err
+	}
+	for {
+		a.view.mu.RLock()
+		next, closed := a.view.changed, a.view.closed
+		a.view.mu.RUnlock()
+		if closed {
+			return m.nameLeader(&StandbyError{})
+		}
+		changed()
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

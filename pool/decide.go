@@ -1,0 +1,271 @@
+package pool
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxChecks is how many livechecks run at once, of all pools.
+const maxChecks = 64
+
+// round is one pass over a ledger.
+type round struct {
+	*Ledger
+	now     time.Time
+	pools   []*stock // in the order of the file, those that are not in it last
+	actions []Action
+	next    time.Time
+}
+
+// Decide says what is to be done now, and when to look again at the latest where
+// nothing happens before; zero for not at all. It depends on its arguments alone. Each
+// decision is made part of the ledger before the next one is made, so that those that
+// build on others see them.
+func Decide(l *Ledger, now time.Time) (actions []Action, next time.Time) {
+	r := round{Ledger: l, now: now, pools: l.inOrder()}
+	r.expire()
+	r.takeBack()
+	planned := r.planOnDemand()
+	for _, p := range r.pools {
+		r.condemnFrom(p)
+		r.remove(p)
+		r.startFor(p, planned[p.name()])
+		r.listOrphans(p)
+		r.forgetPool(p)
+	}
+	r.assign()
+	r.livecheck()
+	return r.actions, r.next
+}
+
+// inOrder returns the pools as the file has them, and then the others by name.
+func (l *Ledger) inOrder() []*stock {
+	var all []*stock
+	for _, name := range l.order {
+		all = append(all, l.pools[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.pools)) {
+		if p := l.pools[name]; p.Removed {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func (r *round) do(a Action) Action {
+	a = r.apply(a, r.now)
+	r.actions = append(r.actions, a)
+	return a
+}
+
+// later asks for another round at t.
+func (r *round) later(t time.Time) {
+	if r.next.IsZero() || t.Before(r.next) {
+		r.next = t
+	}
+}
+
+// due tells whether t has come; where not, a round is asked for then.
+func (r *round) due(t time.Time) bool {
+	if t.After(r.now) {
+		r.later(t)
+		return false
+	}
+	return true
+}
+
+// expire closes tickets that nobody used for as long as their lease says.
+func (r *round) expire() {
+	for _, id := range slices.Sorted(maps.Keys(r.leased)) {
+		if t := r.leased[id]; r.due(t.Expires()) {
+			r.do(Action{Op: OpExpire, Ticket: id, Reason: fmt.Sprintf("nobody used the ticket for %s, the length of its lease", t.TTL)})
+		}
+	}
+}
+
+// takeBack takes resources from tickets that have ended, and cleans those that may be
+// used again.
+func (r *round) takeBack() {
+	for _, p := range r.pools {
+		for _, res := range p.resources {
+			if res.State != Up || res.Ticket == 0 {
+				continue
+			}
+			t := r.tickets[res.Ticket]
+			if t != nil && t.State == TicketOpen {
+				continue
+			}
+			r.do(Action{Op: OpTakeBack, Pool: p.name(), Resource: res.ID, Ticket: res.Ticket, Reason: fmt.Sprintf("ticket %d ended", res.Ticket)})
+			if p.Settings.Commands.Release != "" {
+				r.do(Action{Op: OpRelease, Pool: p.name(), Resource: res.ID, Reason: fmt.Sprintf("ticket %d gave it back", t.idOrZero())})
+			}
+		}
+	}
+}
+
+func (t *Ticket) idOrZero() TicketID {
+	if t == nil {
+		return 0
+	}
+	return t.ID
+}
+
+// condemnFrom has the pool's resources deleted that have to go.
+func (r *round) condemnFrom(p *stock) {
+	spare := r.surplus(p)
+	for _, res := range p.resources {
+		if res.State != Up {
+			continue
+		}
+		reason := r.whyGo(p, res)
+		if reason == "" && spare > 0 && res.Free() {
+			spare--
+			reason = "it was started on demand, and nobody waits for it any more"
+		}
+		if reason != "" {
+			r.do(Action{Op: OpCondemn, Pool: p.name(), Resource: res.ID, Reason: reason})
+		}
+	}
+}
+
+// whyGo says why an UP resource has to go; empty where it may stay.
+func (r *round) whyGo(p *stock, res *Resource) string {
+	set := &p.Settings
+	switch {
+	case set.checks() && res.Failures >= set.LivecheckAttempts:
+		return fmt.Sprintf("%d livechecks in a row failed", res.Failures)
+	case res.Ticket != 0:
+		return ""
+	case p.Removed:
+		return fmt.Sprintf("pool %s is in the file no more", p.name())
+	case p.Mode == Drained:
+		return fmt.Sprintf("pool %s is drained", p.name())
+	case res.Free():
+		return ""
+	case set.ReuseTime == 0:
+		return "it was used, and the pool's resources are used once"
+	case res.Private:
+		return "it was used, and its ticket named no sandbox, so nobody else may have it"
+	case set.ReuseCount > 0 && res.Releases > set.ReuseCount:
+		return fmt.Sprintf("it was used %d times, and may be used again %d times", res.Releases, set.ReuseCount)
+	case set.ReuseMaxTime > 0 && r.due(res.Sandboxed.Add(set.ReuseMaxTime)):
+		return fmt.Sprintf("it was first used more than %s ago", set.ReuseMaxTime)
+	case r.due(res.Released.Add(set.ReuseTime)):
+		return fmt.Sprintf("nobody of sandbox %s wanted it for %s", res.Sandbox, set.ReuseTime)
+	}
+	return ""
+}
+
+// remove deletes what has to go. Where somebody still has it, their ticket fails first.
+func (r *round) remove(p *stock) {
+	for _, res := range p.resources {
+		if res.State != DeleteRequest {
+			continue
+		}
+		if t := r.tickets[res.Ticket]; t != nil && t.State == TicketOpen {
+			r.do(Action{Op: OpFail, Ticket: t.ID, Pool: p.name(), Resource: res.ID, Reason: res.Reason})
+		}
+		switch stopping, starts := r.jobs[res.ID]; {
+		case starts && !stopping:
+			r.do(Action{Op: OpAbort, Pool: p.name(), Resource: res.ID, Reason: res.Reason})
+		case !starts && r.due(res.NotBefore):
+			r.do(Action{Op: OpDelete, Pool: p.name(), Resource: res.ID, Reason: res.Reason})
+		}
+	}
+}
+
+// startFor starts what the pool should have more: its warm stock, or what was planned
+// for those who wait.
+func (r *round) startFor(p *stock, planned int) {
+	if !p.serves() || p.Settings.Prealloc() == 0 && planned == 0 {
+		return
+	}
+	c := p.count()
+	for live := c.Live(); live < p.Settings.Max && c.Starting < p.Settings.MaxStarting; live++ {
+		reason := fmt.Sprintf("%d of %d are warm", c.Free+c.Starting, p.Settings.Prealloc())
+		switch {
+		case p.Settings.Prealloc() > 0 && c.Free+c.Starting >= p.Settings.Prealloc():
+			return
+		case p.Settings.Prealloc() == 0 && planned == 0:
+			return
+		case p.Settings.Prealloc() == 0:
+			reason = "a ticket waits for it"
+			planned--
+		}
+		if !r.due(p.NotBefore) || p.Settings.StartDelay > 0 && !r.due(p.LastStart.Add(p.Settings.StartDelay)) {
+			return
+		}
+		r.do(Action{Op: OpStart, Pool: p.name(), Reason: reason})
+		c.Starting++
+	}
+}
+
+// listOrphans looks from time to time for what the pool has and the ledger has not.
+func (r *round) listOrphans(p *stock) {
+	if p.Settings.Commands.List == "" || p.Removed || r.listing[p.name()] {
+		return
+	}
+	last := p.Listed
+	if last.IsZero() {
+		last = p.Created
+	}
+	if r.due(last.Add(p.Settings.ListPeriod)) {
+		r.do(Action{Op: OpList, Pool: p.name(), Reason: fmt.Sprintf("the last search for orphans was %s ago", p.Settings.ListPeriod)})
+	}
+}
+
+// forgetPool drops a pool that is in the file no more and has nothing left.
+func (r *round) forgetPool(p *stock) {
+	if p.Removed && len(p.resources) == 0 && !r.listing[p.name()] && len(r.orphans[p.name()]) == 0 {
+		r.do(Action{Op: OpForget, Pool: p.name(), Reason: "it is in the file no more, and nothing is left of it"})
+	}
+}
+
+// livecheck checks what has not been checked for as long as its pool says; those that
+// wait longest first.
+func (r *round) livecheck() {
+	var want []*Resource
+	for _, p := range r.pools {
+		if !p.Settings.checks() {
+			continue
+		}
+		for _, res := range p.resources {
+			if res.State == Up && !r.busy[res.ID] && r.due(res.Checked.Add(p.Settings.LivecheckPeriod)) {
+				want = append(want, res)
+			}
+		}
+	}
+	slices.SortStableFunc(want, func(a, b *Resource) int {
+		return cmp.Or(a.Checked.Compare(b.Checked), cmp.Compare(a.ID, b.ID))
+	})
+	for _, res := range want[:min(len(want), max(0, maxChecks-len(r.busy)))] {
+		r.do(Action{Op: OpCheck, Pool: res.Pool, Resource: res.ID, Reason: "it is time"})
+	}
+}
+
+// hasAll tells whether tags have all of the names.
+func hasAll(tags []Tag, names []string) bool {
+	for _, name := range names {
+		if !slices.ContainsFunc(tags, func(t Tag) bool { return t.Name == name }) {
+			return false
+		}
+	}
+	return true
+}
+
+// score is the sum of the priorities of the named tags.
+func score(tags []Tag, names []string) (sum int) {
+	for _, t := range tags {
+		if slices.Contains(names, t.Name) {
+			sum += t.Priority
+		}
+	}
+	return sum
+}
+
+// tagKey is the same for the same tags.
+func tagKey(names []string) string { return strings.Join(names, "\x00") }

@@ -1,0 +1,60 @@
+package pool
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// File is pools.yaml, read again whenever it changed. A faulty one counts for nothing:
+// the last good one stays in force.
+type File struct {
+	Path  string
+	Check func(Instance) error // see Parse
+
+	seen stamp
+	good bool
+	read []Settings
+	err  error
+}
+
+// stamp tells one state of a file from another.
+type stamp struct {
+	size    int64
+	changed time.Time
+	there   bool
+}
+
+// Load returns the pools of the newest good state of the file, whether they are others
+// than the last time, and what is wrong with the file as it is now.
+func (f *File) Load() (pools []Settings, fresh bool, err error) {
+	now, err := f.stamp()
+	if err == nil && now == f.seen && f.good {
+		return f.read, false, f.err
+	}
+	if err == nil {
+		pools, err = f.parse()
+	}
+	f.seen, f.err, f.good = now, err, true
+	if err != nil {
+		return f.read, false, err
+	}
+	f.read = pools
+	return pools, true, nil
+}
+
+func (f *File) stamp() (stamp, error) {
+	info, err := os.Stat(f.Path)
+	if err != nil {
+		return stamp{}, fmt.Errorf("read the pools: %w", err)
+	}
+	return stamp{info.Size(), info.ModTime(), true}, nil
+}
+
+func (f *File) parse() ([]Settings, error) {
+	text, err := os.ReadFile(f.Path)
+	if err != nil {
+		return nil, fmt.Errorf("read the pools: %w", err)
+	}
+	return Parse(f.Path, text, f.Check)
+}

@@ -1,0 +1,29 @@
+package pool
+
+import (
+	"strconv"
+	"strings"
+
+	"croft"
+)
+
+func (id ResourceID) String() string { return strconv.FormatInt(int64(id), 10) }
+func (id TicketID) String() string   { return strconv.FormatInt(int64(id), 10) }
+
+// ParseTicketID reads the number of a ticket. Invalid where it is none.
+func ParseTicketID(text string) (TicketID, error) {
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil || n < 1 {
+		return 0, croft.Errorf(croft.Invalid, "%q is no number of a ticket: those count from 1", text)
+	}
+	return TicketID(n), nil
+}
+
+// ParseResourceID reads the number of a resource. Invalid where it is none.
+func ParseResourceID(text string) (ResourceID, error) {
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil || n < 1 {
+		return 0, croft.Errorf(croft.Invalid, "%q is no number of a resource: those count from 1", text)
+	}
+	return ResourceID(n), nil
+}

@@ -1,0 +1,311 @@
+package pool
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"croft"
+)
+
+// Ledger is everything the acting server knows. It is changed by requests, by what
+// hooks came to, and by the actions of Decide; changes collects what of it has to be
+// written.
+type Ledger struct {
+	partition  croft.PartitionID
+	head       Head
+	pools      map[Name]*stock
+	order      []Name // of the file
+	configured bool   // this server has read the file
+	tickets    map[TicketID]*Ticket
+	resources  map[ResourceID]*Resource
+
+	waiting []*Ticket                // by number
+	leased  map[TicketID]*Ticket     // open, with a TTL
+	past    []TicketID               // in the order of their end
+	ended   []ResourceID             // likewise
+	jobs    map[ResourceID]bool      // being started by this server; true: told to stop
+	busy    map[ResourceID]bool      // a livecheck runs
+	listing map[Name]bool            // a search for orphans runs
+	orphans map[Name]map[string]bool // being deleted
+
+	changed struct {
+		head          bool
+		pools         map[Name]bool
+		tickets       map[TicketID]bool
+		resources     map[ResourceID]bool
+		gonePools     []Name
+		goneTickets   []TicketID
+		goneResources []ResourceID
+	}
+}
+
+// stock is a pool with its resources that have not ended, by number.
+type stock struct {
+	Record
+	resources []*Resource
+}
+
+func (p *stock) count() (c Counts) {
+	for _, r := range p.resources {
+		c.add(r, 1)
+	}
+	return c
+}
+
+// name is the pool's.
+func (p *stock) name() Name { return p.Settings.Name }
+
+// serves tells whether the pool hands anything out.
+func (p *stock) serves() bool { return p.Mode == Active && !p.Removed }
+
+// newLedger makes the ledger of what is stored.
+func newLedger(partition croft.PartitionID, from Snapshot) *Ledger {
+	s := &Ledger{
+		partition: partition, head: from.Head,
+		pools: map[Name]*stock{}, tickets: map[TicketID]*Ticket{}, resources: map[ResourceID]*Resource{},
+		leased: map[TicketID]*Ticket{}, jobs: map[ResourceID]bool{}, busy: map[ResourceID]bool{}, listing: map[Name]bool{}, orphans: map[Name]map[string]bool{},
+	}
+	s.changed.pools, s.changed.tickets, s.changed.resources = map[Name]bool{}, map[TicketID]bool{}, map[ResourceID]bool{}
+	for _, p := range from.Pools {
+		s.pools[p.Settings.Name] = &stock{Record: p}
+	}
+	for _, r := range from.Resources {
+		s.addResource(&r)
+	}
+	for _, t := range from.Tickets {
+		s.addTicket(&t)
+	}
+	slices.SortFunc(s.past, func(a, b TicketID) int {
+		return cmp.Or(s.tickets[a].Ended.Compare(s.tickets[b].Ended), cmp.Compare(a, b))
+	})
+	slices.SortFunc(s.ended, func(a, b ResourceID) int {
+		return cmp.Or(s.resources[a].EndedAt.Compare(s.resources[b].EndedAt), cmp.Compare(a, b))
+	})
+	s.order = s.inFile()
+	s.mend()
+	return s
+}
+
+// inFile names the pools of the last file, in its order.
+func (s *Ledger) inFile() []Name {
+	var names []Name
+	for name, p := range s.pools {
+		if !p.Removed {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b Name) int { return cmp.Compare(s.pools[a].Position, s.pools[b].Position) })
+	return names
+}
+
+func (s *Ledger) addResource(r *Resource) {
+	s.resources[r.ID] = r
+	s.head.Resource = max(s.head.Resource, r.ID)
+	if !r.Live() {
+		s.ended = append(s.ended, r.ID)
+		return
+	}
+	p := s.pools[r.Pool]
+	if p == nil { // cannot be, since a pool's record goes after its last resource
+		p = &stock{Record: Record{Settings: Settings{Name: r.Pool}, Removed: true}}
+		s.pools[r.Pool] = p
+	}
+	p.resources = append(p.resources, r)
+}
+
+func (s *Ledger) addTicket(t *Ticket) {
+	s.tickets[t.ID] = t
+	s.head.Ticket = max(s.head.Ticket, t.ID)
+	switch {
+	case t.State != TicketOpen:
+		s.past = append(s.past, t.ID)
+	case t.Waiting():
+		s.waiting = append(s.waiting, t)
+	}
+	if t.State == TicketOpen && t.TTL > 0 {
+		s.leased[t.ID] = t
+	}
+}
+
+// mend completes what was written by half: a resource knows who has it, and its ticket
+// does not yet.
+func (s *Ledger) mend() {
+	for _, p := range s.pools {
+		for _, r := range p.resources {
+			if t := s.tickets[r.Ticket]; t != nil && t.Waiting() {
+				s.serve(t, r, r.Sandboxed)
+			}
+		}
+	}
+	s.waiting = slices.DeleteFunc(s.waiting, func(t *Ticket) bool { return !t.Waiting() })
+}
+
+// takeOver turns what another server had begun into what this one can go on with.
+// printed is what starts that did not end had printed.
+func (s *Ledger) takeOver(printed map[ResourceID][]byte) {
+	for _, p := range s.pools {
+		for _, r := range p.resources {
+			switch {
+			case r.State == Starting && r.Instance != "": // starting it again goes on with it
+			case r.State == Starting:
+				r.Data = printed[r.ID]
+				s.condemn(r, "the server that was starting it ended")
+			case r.State == Releasing:
+				s.condemn(r, "the server that was cleaning it ended")
+			case r.State == Deleting:
+				s.set(r, DeleteRequest)
+			}
+		}
+	}
+}
+
+func (s *Ledger) touchTicket(t *Ticket)     { s.changed.tickets[t.ID] = true }
+func (s *Ledger) touchResource(r *Resource) { s.changed.resources[r.ID] = true }
+func (s *Ledger) touchPool(p *stock)        { s.changed.pools[p.name()] = true }
+
+// set changes a resource's state.
+func (s *Ledger) set(r *Resource, state State) {
+	r.State = state
+	s.touchResource(r)
+}
+
+// open adds a ticket, which gets the next number.
+func (s *Ledger) open(t Ticket) *Ticket {
+	s.head.Ticket++
+	s.changed.head = true
+	t.ID, t.State = s.head.Ticket, TicketOpen
+	s.addTicket(&t)
+	s.touchTicket(&t)
+	return &t
+}
+
+// end closes or fails an open ticket; closing a failed one notes that its owner knows.
+func (s *Ledger) end(t *Ticket, state TicketState, reason string, now time.Time) {
+	if t.State == TicketClosed {
+		return
+	}
+	if t.State == TicketOpen {
+		if t.Resource == 0 {
+			if i, found := slices.BinarySearchFunc(s.waiting, t.ID, func(t *Ticket, id TicketID) int { return cmp.Compare(t.ID, id) }); found {
+				s.waiting = slices.Delete(s.waiting, i, i+1)
+			}
+		}
+		delete(s.leased, t.ID)
+		t.Ended, t.Reason = now, reason
+		s.past = append(s.past, t.ID)
+	}
+	t.State = state
+	s.touchTicket(t)
+}
+
+// serve gives a resource to a waiting ticket. The caller takes it from those that wait.
+func (s *Ledger) serve(t *Ticket, r *Resource, now time.Time) {
+	r.Ticket = t.ID
+	if r.Sandbox == "" {
+		r.Sandbox, r.Private, r.Sandboxed = t.Sandbox, t.Private, now
+	}
+	t.Resource, t.Served = r.ID, now
+	p := s.pools[r.Pool]
+	if t.TTL == 0 && p.Settings.TTL > 0 {
+		t.TTL = p.Settings.TTL
+	}
+	if t.TTL > 0 {
+		t.Renewed = now
+		s.leased[t.ID] = t
+	}
+	p.Stats.Served++
+	s.touchPool(p)
+	s.touchTicket(t)
+	s.touchResource(r)
+}
+
+// condemn has a resource deleted, whoever has it.
+func (s *Ledger) condemn(r *Resource, reason string) {
+	r.Reason = reason
+	s.set(r, DeleteRequest)
+}
+
+// start adds a resource that is to be started.
+func (s *Ledger) start(p *stock, now time.Time) *Resource {
+	s.head.Resource++
+	s.changed.head = true
+	r := &Resource{ID: s.head.Resource, Pool: p.name(), State: Starting, Created: now, InPool: p.freeNumber()}
+	r.Name = p.Settings.resourceName(r.ID, now)
+	for _, counter := range p.Settings.Counters {
+		if r.Counters == nil {
+			r.Counters = map[string]int{}
+		}
+		r.Counters[counter] = s.freeCounter(counter)
+	}
+	if p.Settings.Instance != nil {
+		r.Instance = instanceOf(s.partition, r.ID)
+	}
+	s.addResource(r)
+	p.LastStart = now
+	s.touchPool(p)
+	s.touchResource(r)
+	return r
+}
+
+// instanceOf is the instance that a resource is: known before it is made, so that
+// whoever takes over can go on with it or remove it.
+func instanceOf(p croft.PartitionID, id ResourceID) croft.InstanceID {
+	space, err := uuid.Parse(string(p))
+	if err != nil {
+		space = uuid.NewSHA1(uuid.Nil, []byte(p))
+	}
+	return croft.InstanceID(uuid.NewSHA1(space, []byte("pool resource "+id.String())).String())
+}
+
+// freeNumber is the smallest that no resource of the pool has.
+func (p *stock) freeNumber() int {
+	taken := map[int]bool{}
+	for _, r := range p.resources {
+		taken[r.InPool] = true
+	}
+	return smallestNotIn(taken)
+}
+
+// freeCounter is the smallest value of a counter that no resource of any pool has.
+func (s *Ledger) freeCounter(name string) int {
+	taken := map[int]bool{}
+	for _, p := range s.pools {
+		for _, r := range p.resources {
+			if n, has := r.Counters[name]; has {
+				taken[n] = true
+			}
+		}
+	}
+	return smallestNotIn(taken)
+}
+
+func smallestNotIn(taken map[int]bool) int {
+	for n := 0; ; n++ {
+		if !taken[n] {
+			return n
+		}
+	}
+}
+
+// gone notes that nothing of a resource is left.
+func (s *Ledger) gone(r *Resource, now time.Time) {
+	p := s.pools[r.Pool]
+	p.resources = slices.DeleteFunc(p.resources, func(other *Resource) bool { return other == r })
+	r.Ticket, r.EndedAt, r.Counters = 0, now, nil
+	s.set(r, Ended)
+	s.ended = append(s.ended, r.ID)
+}
+
+// checkInstances makes the livecheck of everything that is an instance due.
+func (s *Ledger) checkInstances() {
+	for _, p := range s.pools {
+		for _, r := range p.resources {
+			if r.State == Up && r.Instance != "" {
+				r.Checked = time.Time{}
+			}
+		}
+	}
+}

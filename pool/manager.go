@@ -1,0 +1,193 @@
+package pool
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"croft"
+)
+
+// Config joins a Manager to what it needs.
+type Config struct {
+	Partition croft.PartitionID // required: what instances are numbered in
+	Store     Store             // required
+	Hooks     Hooks             // required
+	Instances Instances         // nil: pools of instances are refused
+	File      string            // required: pools.yaml
+	Me        Server            // Name and Machine are required
+
+	Log *slog.Logger // discards by default
+	// History is how many tickets, and how many resources, are remembered after their
+	// end; 10,000 by default. What is older is removed, 256 at a time.
+	History int
+	// Grace is how long commands may go on when the manager is told to stop, before they
+	// are killed; 5 s by default.
+	Grace time.Duration
+}
+
+// Manager is one server of pools and tickets. Of several on one store one acts; the
+// methods of the others return a *StandbyError, which says who does.
+type Manager struct {
+	Config
+	file File
+
+	mu     sync.Mutex
+	acting *acting       // nil: another server acts, or none
+	leader *Server       // who acts, as far as is known
+	turned chan struct{} // closed when one of these changes
+	fault  error         // of pools.yaml, as it is now
+}
+
+// StandbyError is what a server says that does not act; Unavailable.
+type StandbyError struct{ Leader *Server } // nil: nobody acts now
+
+func (e *StandbyError) Error() string {
+	if e.Leader == nil {
+		return "no server of pools acts now: try again in some seconds"
+	}
+	return fmt.Sprintf("the server %s acts for the pools: ask it at %s", e.Leader.Name, cmp.Or(e.Leader.Address, "its address"))
+}
+
+// Is makes it croft.Unavailable.
+func (e *StandbyError) Is(target error) bool { return target == error(croft.Unavailable) }
+
+// New checks the config. It does nothing yet.
+func New(c Config) (*Manager, error) {
+	if c.Partition == "" || c.Store == nil || c.Hooks == nil || c.File == "" || c.Me.Name == "" || c.Me.Machine == "" {
+		return nil, croft.Errorf(croft.Invalid, "pool: Partition, Store, Hooks, File and Me with Name and Machine are required")
+	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.History = cmp.Or(c.History, 10000)
+	c.Grace = cmp.Or(c.Grace, 5*time.Second)
+	m := &Manager{Config: c, turned: make(chan struct{})}
+	m.file = File{Path: c.File}
+	if c.Instances != nil {
+		m.file.Check = c.Instances.Check
+	}
+	return m, nil
+}
+
+// leadRetry is how long a server waits that could not reach the store.
+const leadRetry = 500 * time.Millisecond
+
+// Run acts whenever no other server does, until ctx ends. Then it starts nothing more,
+// lets commands end for the grace that the config gives, and stops acting.
+func (m *Manager) Run(ctx context.Context) error {
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { m.watchLeader(ctx) })
+	for {
+		err := m.Store.Lead(ctx, m.Me, func(leading context.Context, term Term) error { return m.act(leading, ctx.Done(), term) })
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			m.Log.Warn("the pools have lost their server here", "err", err)
+		}
+		pause(ctx, leadRetry)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// watchLeader keeps note of who acts.
+func (m *Manager) watchLeader(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := m.Store.WatchLeader(ctx, func(s *Server) {
+			m.turn(func() { m.leader = s })
+		})
+		if err != nil && ctx.Err() == nil {
+			m.turn(func() { m.leader = nil })
+		}
+		pause(ctx, leadRetry)
+	}
+}
+
+// turn changes who acts.
+func (m *Manager) turn(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+	close(m.turned)
+	m.turned = make(chan struct{})
+}
+
+// Leader returns the server that acts, nil for none, and whether it is this one.
+func (m *Manager) Leader() (leader *Server, here bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.acting != nil {
+		return &m.Me, true
+	}
+	return m.leader, false
+}
+
+// WatchLeader calls changed with what Leader returns, now and after every change, until
+// ctx ends.
+func (m *Manager) WatchLeader(ctx context.Context, changed func(leader *Server, here bool)) {
+	for ctx.Err() == nil {
+		m.mu.Lock()
+		turned := m.turned
+		m.mu.Unlock()
+		changed(m.Leader())
+		select {
+		case <-ctx.Done():
+		case <-turned:
+		}
+	}
+}
+
+// Fault says what is wrong with pools.yaml as it is now; nil where it is in force.
+func (m *Manager) Fault() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.fault
+}
+
+// current returns the acting half, or the *StandbyError.
+func (m *Manager) current() (*acting, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.acting == nil {
+		return nil, &StandbyError{m.leader}
+	}
+	return m.acting, nil
+}
+
+// act is one term: from the lead to its loss, or the end of Run.
+func (m *Manager) act(ctx context.Context, stop <-chan struct{}, term Term) error {
+	a, err := m.takeOver(ctx, term)
+	if err != nil {
+		return err
+	}
+	m.Log.Info("acting for the pools", "server", m.Me.Name)
+	m.turn(func() { m.acting = a })
+	return a.run(ctx, stop)
+}
+
+// takeOver reads what is stored and ends what another server had begun here.
+func (m *Manager) takeOver(ctx context.Context, term Term) (*acting, error) {
+	from, err := term.Load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the pools: %w", err)
+	}
+	l := newLedger(m.Partition, from)
+	printed, err := m.Hooks.Sweep(ctx, func(id ResourceID) bool {
+		r := l.resources[id]
+		return r != nil && r.State != Starting && !r.CameUp.IsZero()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("end what an earlier server left running: %w", err)
+	}
+	l.takeOver(printed)
+	return newActing(m, term, l, from), nil
+}

@@ -1,0 +1,113 @@
+package pool
+
+import (
+	"cmp"
+	"slices"
+)
+
+// onDemandTags are the names that start something only when somebody wants it.
+func (r *round) onDemandTags() map[string]bool {
+	names := map[string]bool{}
+	for _, p := range r.pools {
+		if p.Removed {
+			continue
+		}
+		for _, t := range p.Settings.OnDemand {
+			names[t.Name] = true
+		}
+	}
+	return names
+}
+
+func isOnDemand(t *Ticket, names map[string]bool) bool {
+	return len(names) > 0 && slices.ContainsFunc(t.Tags, func(tag string) bool { return names[tag] })
+}
+
+// demand is an on-demand pool while starts are planned.
+type demand struct {
+	*stock
+	counts  Counts
+	there   int // starting, ready, or being cleaned: will serve somebody without another start
+	planned int
+}
+
+// planOnDemand says how many each pool is to start for tickets that wait: one for each
+// that nothing serves which is there or on its way. The pool with the highest
+// priorities gets the start; one that failed lately is passed over until it may try
+// again, so that others take its place.
+func (r *round) planOnDemand() map[Name]int {
+	names := r.onDemandTags()
+	if len(names) == 0 {
+		return nil
+	}
+	pools := r.demands()
+	planned := map[Name]int{}
+	for _, t := range r.waiting {
+		if !isOnDemand(t, names) || absorbed(pools, t) {
+			continue
+		}
+		if p := r.choose(pools, t); p != nil {
+			p.planned++
+			planned[p.name()]++
+		}
+	}
+	return planned
+}
+
+func (r *round) demands() []*demand {
+	var all []*demand
+	for _, p := range r.pools {
+		if len(p.Settings.OnDemand) > 0 && p.serves() {
+			c := p.count()
+			all = append(all, &demand{stock: p, counts: c, there: c.Starting + c.Ready + c.Releasing})
+		}
+	}
+	slices.SortFunc(all, func(a, b *demand) int { return cmp.Compare(a.name(), b.name()) })
+	return all
+}
+
+// absorbed tells whether a ticket will be served by what a pool has already.
+func absorbed(pools []*demand, t *Ticket) bool {
+	for _, p := range pools {
+		if p.there > 0 && hasAll(p.Settings.AllTags(), t.Tags) {
+			p.there--
+			return true
+		}
+	}
+	return false
+}
+
+// choose finds the pool that is to start something for a ticket; nil for none now.
+func (r *round) choose(pools []*demand, t *Ticket) (best *demand) {
+	most := 0
+	for _, p := range pools {
+		if !hasAll(p.Settings.AllTags(), t.Tags) || p.planned+p.counts.Live() >= p.Settings.Max || p.planned+p.counts.Starting >= p.Settings.MaxStarting {
+			continue
+		}
+		if !r.due(p.NotBefore) {
+			continue
+		}
+		if sum := score(p.Settings.AllTags(), t.Tags); best == nil || sum > most {
+			best, most = p, sum
+		}
+	}
+	return best
+}
+
+// surplus is how many of an on-demand pool's free resources nobody waits for.
+func (r *round) surplus(p *stock) int {
+	if len(p.Settings.OnDemand) == 0 {
+		return 0
+	}
+	free := p.count().Free
+	tags := p.Settings.AllTags()
+	for _, t := range r.waiting {
+		if free == 0 {
+			return 0
+		}
+		if hasAll(tags, t.Tags) {
+			free--
+		}
+	}
+	return free
+}

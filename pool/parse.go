@@ -1,0 +1,263 @@
+package pool
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"croft"
+	"croft/internal/nearest"
+	"croft/internal/settings"
+)
+
+// defaults are the settings of a pool that says nothing.
+func defaults(name Name) Settings {
+	return Settings{
+		Name: name, Max: 4, MaxStarting: 1, MaxPrealloc: 2,
+		LivecheckPeriod: 10 * time.Minute, LivecheckAttempts: 3, ListPeriod: 30 * time.Minute,
+		ReuseMaxTime: time.Hour, NamePattern: "{pool_name}_{id}_{datetime}",
+		Limits: Limits{New: 30 * time.Minute, Delete: 10 * time.Minute, Livecheck: time.Minute, Release: 10 * time.Minute, List: 2 * time.Minute},
+	}
+}
+
+// Parse reads pools.yaml: a mapping of names to settings, in whose order pools start
+// what they need. check judges the blocks of instances; nil refuses them. Every fault
+// is Invalid, and its sentence begins with the file and the line.
+func Parse(file string, text []byte, check func(Instance) error) ([]Settings, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var document yaml.Node
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return nil, nil // nothing is no pools
+	} else if err != nil {
+		return nil, settings.SyntaxError(file, err)
+	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, croft.Errorf(croft.Invalid, "%s: more than one document: pools are in one", file)
+	}
+	p := parser{check: check}
+	pools, err := p.pools(document.Content[0])
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "%s:%w", file, err)
+	}
+	return pools, nil
+}
+
+type parser struct {
+	check func(Instance) error
+	lines map[Name]*yaml.Node
+}
+
+// placedError is an error at a line, which follows the file's name.
+type placedError struct {
+	line int
+	err  error
+}
+
+func (e *placedError) Error() string { return fmt.Sprintf("%d: %v", e.line, e.err) }
+func (e *placedError) Unwrap() error { return e.err }
+
+func placed(n *yaml.Node, format string, args ...any) error {
+	return &placedError{n.Line, fmt.Errorf(format, args...)}
+}
+
+// within says what an error is about, and keeps the line that is nearest to it.
+func within(n *yaml.Node, what string, err error) error {
+	if inner, ok := errors.AsType[*placedError](err); ok {
+		return &placedError{inner.line, fmt.Errorf("%s: %w", what, inner.err)}
+	}
+	return placed(n, "%s: %w", what, err)
+}
+
+func (p *parser) pools(root *yaml.Node) ([]Settings, error) {
+	if root.Tag == "!!null" {
+		return nil, nil
+	}
+	entries, err := entriesOf(root, "pools")
+	if err != nil {
+		return nil, err
+	}
+	p.lines = map[Name]*yaml.Node{}
+	var all []Settings
+	for _, e := range entries {
+		if err := checkPoolName(e.key); err != nil {
+			return nil, err
+		}
+		set := defaults(Name(e.key.Value))
+		if err := decodeFields(e.value, "pool "+e.key.Value, &set, poolFields); err != nil {
+			return nil, err
+		}
+		if err := p.judge(&set, e.key); err != nil {
+			return nil, err
+		}
+		p.lines[set.Name] = e.key
+		all = append(all, set)
+	}
+	return all, p.tagsAgree(all)
+}
+
+// checkPoolName accepts what can be a part of names of files, keys and addresses.
+func checkPoolName(n *yaml.Node) error {
+	bad := func(c rune) bool {
+		return !(c == '-' || c == '_' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z')
+	}
+	if n.Value == "" || len(n.Value) > 128 || slices.ContainsFunc([]rune(n.Value), bad) {
+		return placed(n, "%q cannot be the name of a pool: use letters, digits, dashes, dots and underscores, 128 at most", n.Value)
+	}
+	return nil
+}
+
+// judge checks what concerns more than one setting.
+func (p *parser) judge(s *Settings, at *yaml.Node) error {
+	wrong := func(format string, args ...any) error {
+		return placed(at, "pool %s: %w", s.Name, fmt.Errorf(format, args...))
+	}
+	switch {
+	case s.Instance != nil && s.Commands != (Commands{}):
+		return wrong("instance and cmd_... are two ways to make resources: choose one")
+	case s.Instance == nil && s.Commands.New == "":
+		return wrong("cmd_new is required: the command that starts one resource (or instance: for croft's own)")
+	case s.Instance == nil && s.Commands.Delete == "":
+		return wrong("cmd_delete is required: the command that removes one resource")
+	}
+	if s.Instance != nil {
+		if p.check == nil {
+			return wrong("this server makes no instances: give it the settings of a cloud, or leave instance out")
+		}
+		if err := p.check(*s.Instance); err != nil {
+			return wrong("instance: %w", err)
+		}
+	}
+	if _, err := expand(s.NamePattern, nil); err != nil {
+		return wrong("name_pattern: %w", err)
+	}
+	return s.checkTags(wrong)
+}
+
+func (s *Settings) checkTags(wrong func(string, ...any) error) error {
+	seen := map[string]bool{}
+	for _, t := range s.AllTags() {
+		if seen[t.Name] {
+			return wrong("the tag %s is there twice", t.Name)
+		}
+		seen[t.Name] = true
+	}
+	counters := map[string]bool{}
+	for _, name := range s.Counters {
+		if counters[name] {
+			return wrong("the counter %s is there twice", name)
+		}
+		counters[name] = true
+	}
+	return nil
+}
+
+// tagsAgree refuses a tag that is on demand in one pool and not in another: nobody
+// could say then whether a ticket for it should start something.
+func (p *parser) tagsAgree(all []Settings) error {
+	onDemand := map[string]Name{}
+	for _, s := range all {
+		for _, t := range s.OnDemand {
+			onDemand[t.Name] = s.Name
+		}
+	}
+	for _, s := range all {
+		for _, t := range s.Tags {
+			if other, both := onDemand[t.Name]; both {
+				return placed(p.lines[s.Name], "pool %s: the tag %s is one of tags_on_demand in pool %s: let it be that everywhere, or nowhere", s.Name, t.Name, other)
+			}
+		}
+	}
+	return nil
+}
+
+// entry is one line of a mapping.
+type entry struct{ key, value *yaml.Node }
+
+// entriesOf resolves aliases and merged mappings; what a mapping says itself counts
+// more than what it merges.
+func entriesOf(n *yaml.Node, what string) ([]entry, error) {
+	at := n
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Tag == "!!null" {
+		return nil, nil
+	}
+	if n.Kind != yaml.MappingNode {
+		return nil, placed(at, "%s: write key: value, one on each line", what)
+	}
+	var own, merged []entry
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Tag == "!!merge" {
+			more, err := mergedOf(value, what)
+			if err != nil {
+				return nil, err
+			}
+			merged = append(merged, more...)
+			continue
+		}
+		if seen[key.Value] {
+			return nil, placed(key, "%s: %s is there twice", what, key.Value)
+		}
+		seen[key.Value] = true
+		own = append(own, entry{key, value})
+	}
+	for _, e := range merged {
+		if !seen[e.key.Value] {
+			seen[e.key.Value] = true
+			own = append(own, e)
+		}
+	}
+	return own, nil
+}
+
+func mergedOf(n *yaml.Node, what string) ([]entry, error) {
+	if n.Kind != yaml.SequenceNode {
+		return entriesOf(n, what)
+	}
+	var all []entry
+	for _, one := range n.Content {
+		more, err := entriesOf(one, what)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
+// A field reads one setting into a T.
+type field[T any] func(*T, *yaml.Node) error
+
+// decodeFields reads a mapping whose keys are those of fields.
+func decodeFields[T any](n *yaml.Node, what string, into *T, fields map[string]field[T]) error {
+	entries, err := entriesOf(n, what)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		read, known := fields[e.key.Value]
+		if !known {
+			return placed(e.key, "%s: there is no setting %s%s", what, e.key.Value, nearest.Hint(e.key.Value, slices.Sorted(maps.Keys(fields))))
+		}
+		value := e.value
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		if value.Tag == "!!null" {
+			continue // as if it were not there
+		}
+		if err := read(into, value); err != nil {
+			return within(e.key, what+": "+e.key.Value, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package pool
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// maxDeletes is how many resources are deleted or cleaned at once; starts are bounded
+// by the pools, and livechecks by Decide.
+const maxDeletes = 64
+
+// jobs are the commands that run for the ledger's decisions.
+type jobs struct {
+	work   sync.WaitGroup
+	places chan struct{}
+
+	mu     sync.Mutex
+	count  int
+	starts map[ResourceID]context.CancelFunc
+}
+
+func newJobs() *jobs {
+	return &jobs{places: make(chan struct{}, maxDeletes), starts: map[ResourceID]context.CancelFunc{}}
+}
+
+func (j *jobs) wait() { j.work.Wait() }
+
+func (j *jobs) running() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.count
+}
+
+// begin runs do, and then has the ledger take over what it returns. Where ctx ended
+// meanwhile nothing is taken over: whoever acts next finds the state as it was.
+func (a *acting) begin(ctx context.Context, do func() func(*Ledger, time.Time)) {
+	a.jobs.mu.Lock()
+	a.jobs.count++
+	a.jobs.mu.Unlock()
+	a.jobs.work.Go(func() {
+		end := do()
+		if ctx.Err() == nil {
+			a.post(end)
+		}
+		a.jobs.mu.Lock()
+		a.jobs.count--
+		a.jobs.mu.Unlock()
+	})
+}
+
+// post has the ledger changed in the next round.
+func (a *acting) post(do func(*Ledger, time.Time)) {
+	a.inbox.put(&request{do: func(l *Ledger, now time.Time) error { do(l, now); return nil }})
+}
+
+// inPlace runs do when fewer than maxDeletes run.
+func (a *acting) inPlace(ctx context.Context, do func() error) error {
+	select {
+	case a.jobs.places <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-a.jobs.places }()
+	return do()
+}
+
+// perform begins what a decision asks for. It is called by the ledger's owner, and
+// copies what it needs.
+func (a *acting) perform(ctx context.Context, d Action) {
+	r, p := a.ledger.resources[d.Resource], a.ledger.pools[d.Pool]
+	switch d.Op {
+	case OpStart:
+		a.start(ctx, *r, p.Settings)
+	case OpAbort:
+		a.jobs.abort(d.Resource)
+	case OpRelease:
+		a.hookFor(ctx, *r, p.Settings, HookRelease, func(l *Ledger, now time.Time, err error) { l.released(r.ID, err) })
+	case OpDelete:
+		a.delete(ctx, *r, p.Settings)
+	case OpCheck:
+		a.check(ctx, *r, p.Settings)
+	case OpList:
+		a.list(ctx, p.Settings)
+	}
+}
+
+// adopt goes on with starts that another server had begun.
+func (a *acting) adopt(ctx context.Context) {
+	for _, p := range a.ledger.pools {
+		for _, r := range p.resources {
+			if r.State == Starting {
+				a.ledger.jobs[r.ID] = false
+				a.start(ctx, *r, p.Settings)
+			}
+		}
+	}
+}
+
+func (j *jobs) abort(id ResourceID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if cancel := j.starts[id]; cancel != nil {
+		cancel()
+	}
+}
+
+func (a *acting) start(ctx context.Context, r Resource, s Settings) {
+	one, cancel := context.WithCancel(ctx)
+	a.jobs.mu.Lock()
+	a.jobs.starts[r.ID] = cancel
+	a.jobs.mu.Unlock()
+	a.begin(ctx, func() func(*Ledger, time.Time) {
+		end := a.startOne(one, r, s)
+		cancel()
+		a.jobs.mu.Lock()
+		delete(a.jobs.starts, r.ID)
+		a.jobs.mu.Unlock()
+		if end.err != nil && ctx.Err() == nil {
+			a.Log.Warn("a resource does not start", "pool", r.Pool, "resource", r.ID, "err", end.err)
+		}
+		return func(l *Ledger, now time.Time) { l.started(r.ID, end, now) }
+	})
+}
+
+func (a *acting) startOne(ctx context.Context, r Resource, s Settings) (end startEnd) {
+	if s.Instance == nil {
+		end.data, end.err = a.Hooks.Run(ctx, s.hook(r, HookNew))
+		return end
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Limits.New)
+	defer cancel()
+	address, facts, err := a.Instances.Start(ctx, r.Instance, r.Name, *s.Instance)
+	if address != "" {
+		end.data = []byte(address + "\n")
+	}
+	end.facts, end.err = facts, err
+	return end
+}
+
+func (a *acting) delete(ctx context.Context, r Resource, s Settings) {
+	if s.Instance == nil && r.Instance == "" {
+		a.hookFor(ctx, r, s, HookDelete, func(l *Ledger, now time.Time, err error) { l.deleted(r.ID, err, now) })
+		return
+	}
+	a.begin(ctx, func() func(*Ledger, time.Time) {
+		err := a.inPlace(ctx, func() error { return a.destroy(ctx, r, s) })
+		a.warn(ctx, r, HookDelete, err)
+		return func(l *Ledger, now time.Time) { l.deleted(r.ID, err, now) }
+	})
+}
+
+func (a *acting) destroy(ctx context.Context, r Resource, s Settings) error {
+	if a.Instances == nil {
+		return fmt.Errorf("this server makes no instances, and so cannot destroy %s", r.Instance)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Limits.Delete)
+	defer cancel()
+	var i Instance
+	if s.Instance != nil {
+		i = *s.Instance
+	}
+	return a.Instances.Destroy(ctx, r.Instance, i)
+}
+
+func (a *acting) check(ctx context.Context, r Resource, s Settings) {
+	if s.Instance == nil && r.Instance == "" {
+		a.begin(ctx, func() func(*Ledger, time.Time) {
+			_, err := a.Hooks.Run(ctx, s.hook(r, HookLivecheck))
+			a.warn(ctx, r, HookLivecheck, err)
+			return func(l *Ledger, now time.Time) { l.checked(r.ID, err, now) }
+		})
+		return
+	}
+	a.begin(ctx, func() func(*Ledger, time.Time) {
+		one, cancel := context.WithTimeout(ctx, s.Limits.Livecheck)
+		defer cancel()
+		err := a.Instances.Probe(one, r.Instance)
+		a.warn(ctx, r, HookLivecheck, err)
+		return func(l *Ledger, now time.Time) { l.checked(r.ID, err, now) }
+	})
+}
+
+// hookFor runs a hook that cleans or deletes.
+func (a *acting) hookFor(ctx context.Context, r Resource, s Settings, kind HookKind, end func(*Ledger, time.Time, error)) {
+	a.begin(ctx, func() func(*Ledger, time.Time) {
+		err := a.inPlace(ctx, func() error {
+			_, err := a.Hooks.Run(ctx, s.hook(r, kind))
+			return err
+		})
+		a.warn(ctx, r, kind, err)
+		return func(l *Ledger, now time.Time) { end(l, now, err) }
+	})
+}
+
+func (a *acting) warn(ctx context.Context, r Resource, kind HookKind, err error) {
+	if err != nil && ctx.Err() == nil {
+		a.Log.Warn("a command of a pool failed", "hook", kind, "pool", r.Pool, "resource", r.ID, "err", err)
+	}
+}
+
+// list looks for orphans and deletes them.
+func (a *acting) list(ctx context.Context, s Settings) {
+	before := a.ledger.liveNames()
+	a.begin(ctx, func() func(*Ledger, time.Time) {
+		output, err := a.Hooks.Run(ctx, Hook{Kind: HookList, Command: s.Commands.List, Env: s.env(Resource{}), Limit: s.Limits.List, Output: OutputList})
+		if err != nil {
+			output = nil // half a list is none
+			a.warn(ctx, Resource{Pool: s.Name}, HookList, err)
+		}
+		return func(l *Ledger, _ time.Time) {
+			for _, name := range l.listed(s.Name, output, before) {
+				a.deleteOrphan(ctx, s, name)
+			}
+		}
+	})
+}
+
+func (a *acting) deleteOrphan(ctx context.Context, s Settings, name string) {
+	a.Log.Warn("deleting what no resource has the name of", "pool", s.Name, "name", name)
+	r := Resource{Pool: s.Name, Name: name}
+	a.hookFor(ctx, r, s, HookDelete, func(l *Ledger, _ time.Time, _ error) { l.orphanGone(s.Name, name) })
+}
+
+// hook is the command of a pool for a resource.
+func (s *Settings) hook(r Resource, kind HookKind) Hook {
+	h := Hook{Kind: kind, Resource: r.ID, Env: s.env(r)}
+	switch kind {
+	case HookNew:
+		h.Command, h.Limit, h.Output = s.Commands.New, s.Limits.New, OutputData
+	case HookDelete:
+		h.Command, h.Limit = s.Commands.Delete, s.Limits.Delete
+	case HookLivecheck:
+		h.Command, h.Limit = s.Commands.Livecheck, s.Limits.Livecheck
+	case HookRelease:
+		h.Command, h.Limit = s.Commands.Release, s.Limits.Release
+	}
+	return h
+}
+
+// env is what a hook's environment has beside the server's: what it is about.
+func (s *Settings) env(r Resource) []string {
+	name, inPool := r.Name, strconv.Itoa(r.InPool)
+	if r.ID == 0 {
+		inPool = "None"
+	}
+	if name == "" {
+		name = "None"
+	}
+	env := []string{"RESALLOC_ID=" + r.ID.String(), "RESALLOC_NAME=" + name, "RESALLOC_POOL_ID=" + string(s.Name), "RESALLOC_ID_IN_POOL=" + inPool}
+	if r.Data != nil {
+		env = append(env, "RESALLOC_RESOURCE_DATA="+base64.StdEncoding.EncodeToString(r.Data))
+	}
+	for name, n := range r.Counters {
+		env = append(env, "RESALLOC_NAMED_COUNTER_"+name+"="+strconv.Itoa(n))
+	}
+	return env
+}
+
+// watchInstances has instances checked at once when something happened to any.
+func (a *acting) watchInstances(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := a.Instances.Watch(ctx, func() { a.post(func(l *Ledger, _ time.Time) { l.checkInstances() }) }); err != nil && ctx.Err() == nil {
+			a.Log.Warn("the instances cannot be watched", "err", err)
+		}
+		pause(ctx, leadRetry)
+	}
+}

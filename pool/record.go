@@ -1,0 +1,122 @@
+package pool
+
+import "time"
+
+// Mode is what an operator wants of a pool.
+type Mode string
+
+// The modes. A drained pool deletes what nobody has; both others keep it.
+const (
+	Active  Mode = ""
+	Paused  Mode = "paused"  // starts nothing and hands out nothing
+	Drained Mode = "drained" // the same, and deletes what is idle
+)
+
+// Record is what is kept of a pool beside its resources.
+type Record struct {
+	// Settings are those of the last file that had the pool, so that what is left of it
+	// can be deleted when it is in the file no more.
+	Settings Settings `json:"settings"`
+	Mode     Mode     `json:"mode,omitempty"`
+	Removed  bool     `json:"removed,omitempty"` // from the file: what is left drains
+	Position int      `json:"position"`          // in the file
+	Stats    Stats    `json:"stats,omitzero"`
+
+	Created   time.Time `json:"created"`
+	LastStart time.Time `json:"last_start,omitzero"`
+	Failed    int       `json:"failed,omitempty"`     // starts in a row
+	NotBefore time.Time `json:"not_before,omitzero"`  // of the next start, after failures
+	LastError string    `json:"last_error,omitempty"` // of the newest failed start
+	Listed    time.Time `json:"listed,omitzero"`      // when orphans were last looked for
+}
+
+// Stats are moving averages over the pool's starts; the newest counts a fifth.
+type Stats struct {
+	Attempted   time.Time     `json:"last_attempt_to_start,omitzero"`
+	Succeeded   time.Time     `json:"last_successful_start,omitzero"`
+	SuccessRate float64       `json:"startup_success_rate"`
+	StartTime   time.Duration `json:"startup_time_avg"` // of those that succeeded
+	Starts      int64         `json:"starts,omitempty"`
+	Failures    int64         `json:"failures,omitempty"`
+	Served      int64         `json:"served,omitempty"` // tickets
+}
+
+// weight is that of the newest value in a moving average.
+const weight = 0.2
+
+// started counts an attempt to start a resource that took so long.
+func (s *Stats) started(ok bool, took time.Duration, now time.Time) {
+	value := 0.0
+	if ok {
+		value = 1
+	}
+	if s.Attempted.IsZero() {
+		s.SuccessRate = value
+	} else {
+		s.SuccessRate += weight * (value - s.SuccessRate)
+	}
+	s.Attempted = now
+	s.Starts++
+	if !ok {
+		s.Failures++
+		return
+	}
+	if s.Succeeded.IsZero() {
+		s.StartTime = took
+	} else {
+		s.StartTime += time.Duration(weight * float64(took-s.StartTime))
+	}
+	s.Succeeded = now
+}
+
+// PoolStatus is a pool as people see it.
+type PoolStatus struct {
+	Record
+	Counts  Counts
+	Waiting int // tickets that this pool could serve
+}
+
+// Name is the pool's.
+func (p *PoolStatus) Name() Name { return p.Settings.Name }
+
+// Counts are numbers of resources.
+type Counts struct {
+	Up            int `json:"up"`    // ready and taken
+	Ready         int `json:"ready"` // free and released
+	Free          int `json:"free"`
+	Taken         int `json:"taken"`
+	Starting      int `json:"starting"`
+	DeleteRequest int `json:"delete_request"`
+	Deleting      int `json:"deleting"`
+	Releasing     int `json:"releasing"`
+}
+
+// Live is how many count for the maximum.
+func (c Counts) Live() int {
+	return c.Up + c.Starting + c.DeleteRequest + c.Deleting + c.Releasing
+}
+
+// add counts a resource n times: once, or minus once.
+func (c *Counts) add(r *Resource, n int) {
+	switch r.State {
+	case Starting:
+		c.Starting += n
+	case Releasing:
+		c.Releasing += n
+	case DeleteRequest:
+		c.DeleteRequest += n
+	case Deleting:
+		c.Deleting += n
+	case Up:
+		c.Up += n
+		switch {
+		case r.Ticket != 0:
+			c.Taken += n
+		case r.Free():
+			c.Ready += n
+			c.Free += n
+		default:
+			c.Ready += n
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package pool
+
+import "time"
+
+// Name is the name of a pool.
+type Name string
+
+// TicketID numbers tickets, from 1 without gaps.
+type TicketID int64
+
+// TicketState says how far a ticket got.
+type TicketState string
+
+// The states of a ticket. An open one waits for a resource or has it.
+const (
+	TicketOpen   TicketState = "OPEN"
+	TicketClosed TicketState = "CLOSED" // by its owner, or because its lease ran out
+	TicketFailed TicketState = "FAILED" // its resource broke, or was taken away
+)
+
+// Ticket is the right to one resource. It keeps Resource when it ends, so that its
+// owner can look up what it had.
+type Ticket struct {
+	ID       TicketID      `json:"id"`
+	State    TicketState   `json:"state"`
+	Tags     []string      `json:"tags,omitempty"` // sorted; all of them, in one resource
+	Sandbox  string        `json:"sandbox"`        // what has been used in another is never given to it
+	Private  bool          `json:"private,omitempty"`
+	Resource ResourceID    `json:"resource,omitempty"` // 0: it waits, or never had one
+	TTL      time.Duration `json:"ttl,omitempty"`      // without a use for so long it is closed; 0: never
+	Opened   time.Time     `json:"opened"`
+	Served   time.Time     `json:"served,omitzero"` // when it got its resource
+	Renewed  time.Time     `json:"renewed,omitzero"`
+	Ended    time.Time     `json:"ended,omitzero"`   // when it was closed or failed
+	Reason   string        `json:"reason,omitempty"` // why, where its owner did not do it
+}
+
+// Waiting tells whether the ticket is open and has no resource yet.
+func (t *Ticket) Waiting() bool { return t.State == TicketOpen && t.Resource == 0 }
+
+// Ready tells whether the ticket is open and has its resource.
+func (t *Ticket) Ready() bool { return t.State == TicketOpen && t.Resource != 0 }
+
+// Expires is when the ticket is closed unless it is used before; zero for never.
+func (t *Ticket) Expires() time.Time {
+	if t.TTL == 0 || t.State != TicketOpen {
+		return time.Time{}
+	}
+	return t.Renewed.Add(t.TTL)
+}
+
+// TicketStatus is a ticket as its owner sees it.
+type TicketStatus struct {
+	Ticket
+	// Has is the resource that the ticket has or had; nil where there never was one, or
+	// it is forgotten.
+	Has *Resource
+	// Waits says in a sentence what an open ticket without a resource waits for.
+	Waits string
+	// Never: as the pools are configured now, nothing will ever serve it.
+	Never bool
+}

@@ -1,0 +1,133 @@
+package pool
+
+import (
+	"sync"
+)
+
+// view is what has been written, for those who ask. It is behind the ledger by the
+// round that is being written, so that nobody sees what a crash could undo.
+type view struct {
+	mu        sync.RWMutex
+	head      Head
+	pools     map[Name]Record
+	counts    map[Name]*Counts
+	resources map[ResourceID]Resource
+	tickets   map[TicketID]Ticket
+	waiters   map[TicketID]chan struct{} // closed when the ticket changed
+	changed   chan struct{}              // closed when anything did
+	closed    bool                       // this server acts no more
+}
+
+func newView(from Snapshot) *view {
+	v := &view{
+		pools: map[Name]Record{}, counts: map[Name]*Counts{}, resources: map[ResourceID]Resource{}, tickets: map[TicketID]Ticket{},
+		waiters: map[TicketID]chan struct{}{}, changed: make(chan struct{}),
+	}
+	v.apply(Batch{Head: &from.Head, Pools: from.Pools, Resources: from.Resources, Tickets: from.Tickets})
+	return v
+}
+
+// apply takes over what was written, and wakes those who wait for it.
+func (v *view) apply(b Batch) {
+	if b.Empty() {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if b.Head != nil {
+		v.head = *b.Head
+	}
+	for _, p := range b.Pools {
+		v.pools[p.Settings.Name] = p
+	}
+	for _, r := range b.Resources {
+		v.count(r.ID, -1)
+		v.resources[r.ID] = r
+		v.count(r.ID, +1)
+	}
+	for _, t := range b.Tickets {
+		v.tickets[t.ID] = t
+		v.wake(t.ID)
+	}
+	for _, name := range b.GonePools {
+		delete(v.pools, name)
+		delete(v.counts, name)
+	}
+	for _, id := range b.GoneResources {
+		delete(v.resources, id)
+	}
+	for _, id := range b.GoneTickets {
+		delete(v.tickets, id)
+		v.wake(id)
+	}
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+// count adds a resource to the counts of its pool, or takes it out.
+func (v *view) count(id ResourceID, sign int) {
+	r, known := v.resources[id]
+	if !known || !r.Live() {
+		return
+	}
+	c := v.counts[r.Pool]
+	if c == nil {
+		c = &Counts{}
+		v.counts[r.Pool] = c
+	}
+	c.add(&r, sign)
+}
+
+func (v *view) wake(id TicketID) {
+	if c, waits := v.waiters[id]; waits {
+		close(c)
+		delete(v.waiters, id)
+	}
+}
+
+// close wakes everybody: this server knows nothing any more.
+func (v *view) close() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.closed = true
+	for id := range v.waiters {
+		v.wake(id)
+	}
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+// ticket returns a ticket, and a channel that is closed when it changes; nil where it
+// is not known, or nothing is any more.
+func (v *view) ticket(id TicketID) (*Ticket, <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	t, known := v.tickets[id]
+	if !known || v.closed {
+		return nil, nil
+	}
+	c := v.waiters[id]
+	if c == nil {
+		c = make(chan struct{})
+		v.waiters[id] = c
+	}
+	return &t, c
+}
+
+// status joins a ticket with its resource, and says what it waits for.
+func (v *view) status(t Ticket) TicketStatus {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.statusLocked(t)
+}
+
+func (v *view) statusLocked(t Ticket) TicketStatus {
+	st := TicketStatus{Ticket: t}
+	if r, known := v.resources[t.Resource]; known {
+		st.Has = &r
+	}
+	if t.Waiting() {
+		st.Waits, st.Never = v.why(&t)
+	}
+	return st
+}

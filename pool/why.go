@@ -1,0 +1,113 @@
+package pool
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/internal/nearest"
+)
+
+// maxTags and maxWord bound what a ticket may name.
+const (
+	maxTags = 64
+	maxWord = 256
+)
+
+// CheckTag accepts what can be a tag, or a sandbox. Invalid.
+func CheckTag(word string) error {
+	if word == "" || len(word) > maxWord || strings.ContainsFunc(word, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		return croft.Errorf(croft.Invalid, "%.40q cannot be a tag: use 1 to %d characters that can be printed", word, maxWord)
+	}
+	return nil
+}
+
+// why says what a waiting ticket waits for, and whether it does so in vain: nothing
+// that there is, or that the pools would start, has its tags.
+func (v *view) why(t *Ticket) (sentence string, never bool) {
+	var able []Record
+	for _, p := range v.byPosition() {
+		if v.canServe(p, t) {
+			able = append(able, p)
+		}
+	}
+	if len(able) == 0 {
+		return v.whyNever(t), true
+	}
+	var all []string
+	for _, p := range able {
+		all = append(all, v.whyPool(p))
+	}
+	return strings.Join(all, "; "), false
+}
+
+func (v *view) byPosition() []Record {
+	return slices.SortedFunc(maps.Values(v.pools), func(a, b Record) int {
+		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Settings.Name, b.Settings.Name))
+	})
+}
+
+// canServe tells whether a pool starts something for the ticket, warm or on demand, or
+// has something that would do.
+func (v *view) canServe(p Record, t *Ticket) bool {
+	s := &p.Settings
+	if p.Removed || !hasAll(s.AllTags(), t.Tags) {
+		return false
+	}
+	demanded := slices.ContainsFunc(s.OnDemand, func(tag Tag) bool { return slices.Contains(t.Tags, tag.Name) })
+	if s.Max > 0 && s.MaxStarting > 0 && (s.Prealloc() > 0 || demanded) {
+		return true
+	}
+	c := v.counts[s.Name]
+	return c != nil && c.Starting+c.Up+c.Releasing > 0
+}
+
+// whyPool says why a pool that can serve a ticket has not yet.
+func (v *view) whyPool(p Record) string {
+	var c Counts
+	if has := v.counts[p.Settings.Name]; has != nil {
+		c = *has
+	}
+	name := p.Settings.Name
+	switch {
+	case p.Mode != Active:
+		return fmt.Sprintf("pool %s is %s", name, p.Mode)
+	case c.Starting > 0:
+		return fmt.Sprintf("pool %s is starting %d", name, c.Starting)
+	case p.Failed > 0:
+		return fmt.Sprintf("pool %s fails to start anything (%s); it tries again at %s", name, p.LastError, p.NotBefore.Local().Format(time.TimeOnly))
+	case c.Live() >= p.Settings.Max:
+		return fmt.Sprintf("pool %s has as many as it may, %d, of which %d are taken and %d are being cleaned or deleted", name, p.Settings.Max, c.Taken, c.Releasing+c.DeleteRequest+c.Deleting)
+	}
+	return fmt.Sprintf("pool %s is about to start one", name)
+}
+
+// whyNever says what no pool has.
+func (v *view) whyNever(t *Ticket) string {
+	known := map[string]bool{}
+	var full []string
+	for _, p := range v.byPosition() {
+		if p.Removed {
+			continue
+		}
+		for _, tag := range p.Settings.AllTags() {
+			known[tag.Name] = true
+		}
+		if hasAll(p.Settings.AllTags(), t.Tags) {
+			full = append(full, string(p.Settings.Name))
+		}
+	}
+	for _, tag := range t.Tags {
+		if !known[tag] {
+			return fmt.Sprintf("no pool has the tag %s%s", tag, nearest.Hint(tag, slices.Sorted(maps.Keys(known))))
+		}
+	}
+	if len(full) > 0 {
+		return fmt.Sprintf("pool %s has the tags and never starts anything: its max, max_starting or max_prealloc is 0", strings.Join(full, ", "))
+	}
+	return fmt.Sprintf("no pool has all of the tags %s", strings.Join(t.Tags, ", "))
+}
