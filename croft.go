@@ -42,6 +42,11 @@ const (
 	StateRemoving State = "removing" // the tombstone is being carried out
 )
 
+// ObservedStates are the states of an observation.
+var ObservedStates = []State{
+	StatePending, StateFetching, StateDefining, StateBooting, StateRunning, StateStopped, StateFailed, StateRemoving,
+}
+
 // Host is a machine that runs the agent: a resource provider of the same UUID.
 type Host struct {
 	ID        HostID   `json:"id"`
@@ -157,6 +162,8 @@ type Order struct {
 	Rebuilt  int64 `json:"rebuilt,omitempty"`
 
 	MovedFrom HostID `json:"moved_from,omitempty"` // as in the record
+
+	Trace string `json:"trace,omitempty"` // the span that ordered it, as W3C's traceparent; only where somebody records
 
 	Revision int64 `json:"-"` // version of the stored order, compared when it is removed
 }

@@ -144,8 +144,8 @@ func (s *Store) Relocate(ctx context.Context, inst croft.Instance, tombstone, or
 		).
 		Then(append(ops,
 			clientv3.OpPut(s.keys.instance(inst.ID), encode(next)),
-			clientv3.OpPut(s.keys.order(inst.Host, inst.ID), encode(tombstone)),
-			clientv3.OpPut(s.keys.order(order.Host, inst.ID), encode(order)),
+			clientv3.OpPut(s.keys.order(inst.Host, inst.ID), s.encodeOrder(tombstone)),
+			clientv3.OpPut(s.keys.order(order.Host, inst.ID), s.encodeOrder(order)),
 		)...).
 		Else(clientv3.OpGet(s.keys.instance(inst.ID))).Commit()
 	if err != nil {

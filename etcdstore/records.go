@@ -60,7 +60,7 @@ func (s *Store) Assign(ctx context.Context, inst croft.Instance, o croft.Order) 
 		)...).
 		Then(append(s.join(next),
 			clientv3.OpPut(record, encode(next)),
-			clientv3.OpPut(s.keys.order(o.Host, inst.ID), encode(o)),
+			clientv3.OpPut(s.keys.order(o.Host, inst.ID), s.encodeOrder(o)),
 		)...).
 		Else(append([]clientv3.Op{
 			clientv3.OpGet(record),
@@ -108,7 +108,7 @@ func (s *Store) Reorder(ctx context.Context, inst croft.Instance, o croft.Order)
 		If(unchanged(record, inst.Revision)).
 		Then(
 			clientv3.OpPut(record, encode(next)),
-			clientv3.OpPut(s.keys.order(o.Host, inst.ID), encode(o)),
+			clientv3.OpPut(s.keys.order(o.Host, inst.ID), s.encodeOrder(o)),
 		).Commit()
 	if err != nil {
 		return inst, s.wrap(err, "write the order of instance %s", inst.ID)
@@ -125,7 +125,7 @@ func (s *Store) Reorder(ctx context.Context, inst croft.Instance, o croft.Order)
 func (s *Store) Bury(ctx context.Context, inst croft.Instance, o croft.Order) error {
 	ops := s.removeRecord(inst)
 	if o.Host != "" {
-		ops = append(ops, clientv3.OpPut(s.keys.order(o.Host, inst.ID), encode(o)))
+		ops = append(ops, clientv3.OpPut(s.keys.order(o.Host, inst.ID), s.encodeOrder(o)))
 	}
 	done, err := s.etcd.Txn(ctx).If(unchanged(s.keys.instance(inst.ID), inst.Revision)).Then(ops...).Commit()
 	if err != nil {

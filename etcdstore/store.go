@@ -5,14 +5,13 @@
 package etcdstore
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cmp"
@@ -21,10 +20,6 @@ import (
 
 	"croft"
 )
-
-// schema is the version of what is stored, major.minor. A store of a newer minor
-// version may hold fields that we do not know; of another major one, anything.
-const schema = "1.0"
 
 // Config says where etcd is and how long to wait for it.
 type Config struct {
@@ -48,7 +43,7 @@ type Store struct {
 	user      string // that we logged in as, if any
 	keys      keys
 	partition croft.PartitionID
-	lenient   bool // written by a newer minor version: unknown fields are no error
+	minor     atomic.Int64 // of what is stored, as far as we know
 
 	sessionTTL time.Duration
 
@@ -56,11 +51,6 @@ type Store struct {
 	session   string // see sessionKey
 	sessionID clientv3.LeaseID
 	work      sync.WaitGroup
-}
-
-type home struct {
-	Partition croft.PartitionID `json:"partition"`
-	Schema    string            `json:"schema"`
 }
 
 // Open connects and reads the home partition, minting it where c says so.
@@ -90,57 +80,6 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// enter finds the home partition, or makes it.
-func (s *Store) enter(ctx context.Context, mint bool) error {
-	got, err := s.etcd.Get(ctx, homeKey)
-	if err != nil {
-		return s.wrap(err, "read %s", homeKey)
-	}
-	if len(got.Kvs) == 0 {
-		if !mint {
-			return croft.Errorf(croft.NotFound, "etcd at %s holds no croft yet; start `croft up` (or `croft compute`) first", s.endpoints)
-		}
-		return s.mint(ctx)
-	}
-	var h home
-	if err := json.Unmarshal(got.Kvs[0].Value, &h); err != nil || h.Partition == "" {
-		return fmt.Errorf("read %s: %q is not a home record: %w", homeKey, got.Kvs[0].Value, err)
-	}
-	newer, err := newerMinor(h.Schema)
-	if err != nil {
-		return err
-	}
-	s.lenient, s.partition, s.keys = newer, h.Partition, keysOf(h.Partition)
-	return nil
-}
-
-// mint writes a new home; of several that do so at once one wins and all read it.
-func (s *Store) mint(ctx context.Context) error {
-	value, err := json.Marshal(home{croft.NewPartitionID(), schema})
-	if err != nil {
-		return fmt.Errorf("encode home: %w", err)
-	}
-	_, err = s.etcd.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(homeKey), "=", 0)).
-		Then(clientv3.OpPut(homeKey, string(value))).Commit()
-	if err != nil {
-		return s.wrap(err, "mint %s", homeKey)
-	}
-	return s.enter(ctx, false)
-}
-
-// newerMinor tells whether a stored schema is of a newer minor version than ours.
-func newerMinor(stored string) (bool, error) {
-	major, minor, ok := strings.Cut(stored, ".")
-	ourMajor, ourMinor, _ := strings.Cut(schema, ".")
-	n, err := strconv.Atoi(minor)
-	if !ok || err != nil || major != ourMajor {
-		return false, croft.Errorf(croft.Invalid, "etcd holds a croft of schema %q and this program knows %s.x; use a program of that version", stored, ourMajor)
-	}
-	ours, _ := strconv.Atoi(ourMinor)
-	return n > ours, nil
-}
-
 // Partition is the key that everything of this installation lies under.
 func (s *Store) Partition() croft.PartitionID { return s.partition }
 
@@ -152,19 +91,6 @@ func (s *Store) Close() error {
 	s.work.Wait()
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("close etcd: %w", err)
-	}
-	return nil
-}
-
-// decode reads a stored value strictly: a field we do not know means that
-// somebody else writes here, unless a newer minor version of croft does.
-func (s *Store) decode(key, value []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(value))
-	if !s.lenient {
-		d.DisallowUnknownFields()
-	}
-	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("decode %s: %w", key, err)
 	}
 	return nil
 }

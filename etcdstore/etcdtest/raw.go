@@ -15,6 +15,11 @@ func Put(ctx context.Context, endpoint string, p croft.PartitionID, key, value s
 	return raw(ctx, endpoint, clientv3.OpPut("/croft/"+string(p)+"/"+key, value))
 }
 
+// PutHome writes what says whose partition an etcd holds, and of which version.
+func PutHome(ctx context.Context, endpoint string, p croft.PartitionID, schema string) error {
+	return raw(ctx, endpoint, clientv3.OpPut("/croft/home", fmt.Sprintf(`{"partition":%q,"schema":%q}`, p, schema)))
+}
+
 // Delete removes a key of a partition past the store.
 func Delete(ctx context.Context, endpoint string, p croft.PartitionID, key string) error {
 	return raw(ctx, endpoint, clientv3.OpDelete("/croft/"+string(p)+"/"+key))

@@ -1,0 +1,139 @@
+package etcdstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// What is stored has a version, major.minor. Another major one may hold anything. Of
+// minor ones each adds fields, which programs of older ones do not need and ignore; so
+// the store is raised to a minor version before anything of it is written.
+//
+//	1.0
+//	1.1 orders may name the trace that they belong to
+const (
+	schemaMajor = 1
+	schemaMinor = 1
+	tracesMinor = 1 // from which on orders name traces
+)
+
+type home struct {
+	Partition croft.PartitionID `json:"partition"`
+	Schema    string            `json:"schema"`
+}
+
+func schemaOf(minor int64) string { return fmt.Sprintf("%d.%d", schemaMajor, minor) }
+
+// minorOf is the minor version of a stored schema. Invalid: it is not one of ours.
+func minorOf(stored string) (int64, error) {
+	major, text, ok := strings.Cut(stored, ".")
+	minor, err := strconv.ParseInt(text, 10, 64)
+	if !ok || err != nil || major != strconv.Itoa(schemaMajor) {
+		return 0, croft.Errorf(croft.Invalid, "etcd holds a croft of schema %q and this program knows %d.x; use a program of that version", stored, schemaMajor)
+	}
+	return minor, nil
+}
+
+// enter finds the home partition. Where it may mint, it makes one where there is none,
+// and raises one of an older minor version.
+func (s *Store) enter(ctx context.Context, mint bool) error {
+	got, err := s.etcd.Get(ctx, homeKey)
+	if err != nil {
+		return s.wrap(err, "read %s", homeKey)
+	}
+	if len(got.Kvs) == 0 {
+		if !mint {
+			return croft.Errorf(croft.NotFound, "etcd at %s holds no croft yet; start `croft up` (or `croft compute`) first", s.endpoints)
+		}
+		return s.mint(ctx)
+	}
+	kv := got.Kvs[0]
+	var h home
+	if err := json.Unmarshal(kv.Value, &h); err != nil || h.Partition == "" {
+		return fmt.Errorf("read %s: %q is not a home record: %w", homeKey, kv.Value, err)
+	}
+	minor, err := minorOf(h.Schema)
+	if err != nil {
+		return err
+	}
+	if mint && minor < schemaMinor {
+		return s.raise(ctx, h, kv.ModRevision)
+	}
+	s.partition, s.keys = h.Partition, keysOf(h.Partition)
+	s.minor.Store(minor)
+	return nil
+}
+
+// mint writes a new home; of several that do so at once one wins and all read it.
+func (s *Store) mint(ctx context.Context) error {
+	value := encode(home{croft.NewPartitionID(), schemaOf(schemaMinor)})
+	if _, err := s.etcd.Txn(ctx).If(absent(homeKey)).Then(clientv3.OpPut(homeKey, value)).Commit(); err != nil {
+		return s.wrap(err, "mint %s", homeKey)
+	}
+	return s.enter(ctx, false)
+}
+
+// raise notes that fields of our minor version may be stored from now on.
+func (s *Store) raise(ctx context.Context, h home, revision int64) error {
+	h.Schema = schemaOf(schemaMinor)
+	if _, err := s.etcd.Txn(ctx).If(unchanged(homeKey, revision)).Then(clientv3.OpPut(homeKey, encode(h))).Commit(); err != nil {
+		return s.wrap(err, "raise %s", homeKey)
+	}
+	return s.enter(ctx, true) // somebody else may have raised it, to another version
+}
+
+// decode reads a stored value strictly: a field we do not know means that somebody else
+// writes here, unless a newer minor version of croft does.
+func (s *Store) decode(key, value []byte, v any) error {
+	err := decodeStrictly(value, v)
+	if err != nil && (s.minor.Load() > schemaMinor || s.wasRaised()) {
+		err = json.Unmarshal(value, v)
+	}
+	if err != nil {
+		return fmt.Errorf("decode %s: %w", key, err)
+	}
+	return nil
+}
+
+func decodeStrictly(value []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(value))
+	d.DisallowUnknownFields()
+	return d.Decode(v)
+}
+
+// wasRaised tells whether a newer croft has come since we last looked. What cannot be
+// asked has not changed.
+func (s *Store) wasRaised() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
+	defer cancel()
+	got, err := s.etcd.Get(ctx, homeKey)
+	if err != nil || len(got.Kvs) == 0 {
+		return false
+	}
+	var h home
+	if json.Unmarshal(got.Kvs[0].Value, &h) != nil {
+		return false
+	}
+	minor, err := minorOf(h.Schema)
+	if err != nil {
+		return false
+	}
+	s.minor.Store(minor)
+	return minor > schemaMinor
+}
+
+// encodeOrder leaves out what those who read it might not know.
+func (s *Store) encodeOrder(o croft.Order) string {
+	if s.minor.Load() < tracesMinor {
+		o.Trace = ""
+	}
+	return encode(o)
+}

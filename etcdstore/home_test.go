@@ -1,0 +1,96 @@
+package etcdstore_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+)
+
+const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+// putHome writes what an older or a newer croft would have.
+func putHome(t *testing.T, server *etcdstore.Embedded, p croft.PartitionID, schema string) {
+	t.Helper()
+	if err := etcdtest.PutHome(t.Context(), server.Endpoint(), p, schema); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// traced orders a new instance with the name of a trace and returns what a reader finds.
+func (f *fixture) traced(t *testing.T, by *etcdstore.Store) string {
+	t.Helper()
+	o := f.order(1, croft.WantRunning)
+	o.Trace = parent
+	if _, err := by.Assign(t.Context(), f.inst, o); err != nil {
+		t.Fatal(err)
+	}
+	return must(by.Order(t.Context(), f.host, f.inst.ID))(t).Trace
+}
+
+func TestAnOrderNamesItsTrace(t *testing.T) {
+	f := newFixture(t)
+	if got := f.traced(t, f.Store); got != parent {
+		t.Errorf("the order names %q, want %q", got, parent)
+	}
+}
+
+func TestProgramsOfAnOlderMinorVersionAreToldNothingThatTheyDoNotKnow(t *testing.T) {
+	f := newFixture(t)
+	putHome(t, f.server, f.Partition(), "1.0")
+	command, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{f.server.Endpoint()}}) // as `schedule` does
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = command.Close() }()
+	if got := f.traced(t, command); got != "" {
+		t.Errorf("the order names the trace %q, which agents of 1.0 refuse", got)
+	}
+}
+
+func TestALongRunningPartRaisesTheMinorVersion(t *testing.T) {
+	f := newFixture(t)
+	putHome(t, f.server, f.Partition(), "1.0")
+	raised := etcdtest.Open(t, f.server) // as an agent does
+	if raised.Partition() != f.Partition() {
+		t.Fatalf("the partition is %s, was %s", raised.Partition(), f.Partition())
+	}
+	if got := f.traced(t, raised); got != parent {
+		t.Errorf("the order names %q, want %q", got, parent)
+	}
+}
+
+func TestWhatANewerMinorVersionAddsIsIgnored(t *testing.T) {
+	f := newFixture(t)
+	strange := func(id string) error {
+		return etcdtest.Put(t.Context(), f.server.Endpoint(), f.Partition(), "instances/"+id, `{"id":"`+id+`","of_tomorrow":1}`)
+	}
+	id := croft.NewInstanceID()
+	if err := strange(string(id)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Instance(t.Context(), id); err == nil || !strings.Contains(err.Error(), "of_tomorrow") {
+		t.Errorf("a field that nobody knows: got %v", err)
+	}
+	putHome(t, f.server, f.Partition(), "1.99") // while we run
+	if _, err := f.Instance(t.Context(), id); err != nil {
+		t.Errorf("a field of a newer minor version: %v", err)
+	}
+}
+
+func TestAnotherMajorVersionIsRefused(t *testing.T) {
+	f := newFixture(t)
+	for _, schema := range []string{"2.0", "0.9", "1", "one.two", ""} {
+		putHome(t, f.server, f.Partition(), schema)
+		store, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{f.server.Endpoint()}, Mint: true})
+		if !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "use a program of that version") {
+			t.Errorf("schema %q: got %v", schema, err)
+		}
+		if store != nil {
+			t.Error("there is a store")
+		}
+	}
+}
