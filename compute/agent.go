@@ -14,6 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
 	"croft"
 	"croft/internal/books"
 	"croft/internal/keyed"
@@ -41,6 +44,8 @@ type Config struct {
 	ResyncEvery time.Duration // how often every instance is looked at; 30 s by default
 	SweepEvery  time.Duration // how often claims are compared with records; 60 s by default
 	Log         *slog.Logger  // required
+
+	Traces trace.TracerProvider // records how orders that belong to a trace are carried out; nobody by default
 }
 
 // Agent carries out the orders of one host.
@@ -48,6 +53,7 @@ type Agent struct {
 	Config
 	workers keyed.Group[croft.InstanceID]
 	builds  chan struct{} // one token per running build
+	metrics *metrics
 
 	seat  atomic.Bool // this is the host's agent; without it nothing is done
 	known atomic.Bool // provider and record are this agent's
@@ -82,6 +88,10 @@ type memory struct {
 	failedAt int64
 	started  time.Time // when it was last started
 	reported bool      // a domain without order was reported
+	way      *way      // the order on its way, where it belongs to a trace
+
+	state  atomic.Value // croft.State: last seen, whether it could be written or not
+	called atomic.Value // called: what people call it
 }
 
 // New checks the configuration. It starts nothing.
@@ -99,6 +109,9 @@ func New(c Config) (*Agent, error) {
 	c.MaxBuilds = cmp.Or(c.MaxBuilds, 4)
 	c.ResyncEvery = cmp.Or(c.ResyncEvery, 30*time.Second)
 	c.SweepEvery = cmp.Or(c.SweepEvery, time.Minute)
+	if c.Traces == nil {
+		c.Traces = noop.NewTracerProvider()
+	}
 	a := &Agent{
 		Config:  c,
 		builds:  make(chan struct{}, c.MaxBuilds),
@@ -109,6 +122,7 @@ func New(c Config) (*Agent, error) {
 
 		reporters: mailbox.New[croft.InstanceID](),
 	}
+	a.metrics = newMetrics(a)
 	a.workers.Do = a.pass
 	return a, nil
 }
@@ -135,6 +149,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	work.Go(func() { a.serve(ctx, ready) })
 	work.Wait()
 	a.workers.Wait()
+	a.arriveAll()
 	if a.known.Load() && a.seat.Load() {
 		return a.retire(ctx)
 	}

@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
 	"croft/internal/books"
+	"croft/internal/meter"
 )
 
 // Caretaker looks after what is no host's own: requests whose schedulers died, names
@@ -23,7 +27,33 @@ type Caretaker struct {
 	Log       *slog.Logger
 
 	told map[finding]bool // only one goroutine looks at a time
+
+	once   sync.Once
+	counts careCounts
 }
+
+// careCounts are a caretaker's metrics.
+type careCounts struct {
+	meter.Set
+	mended      *prometheus.CounterVec
+	undone      prometheus.Counter
+	differences *prometheus.GaugeVec
+}
+
+// metrics makes them at the first call, since a Caretaker is made of its fields alone.
+func (c *Caretaker) metrics() *careCounts {
+	c.once.Do(func() {
+		m := &c.counts
+		m.mended = m.Counters("croft_caretaker_mended_total", "Differences that were mended, by kind.", "kind")
+		m.undone = m.Counter("croft_caretaker_requests_undone_total", "Requests that were undone because their scheduler died.")
+		m.differences = m.Gauges("croft_caretaker_differences", "What was wrong with what is no host's own, found twice, when it was this caretaker's turn last.", "kind")
+		differ(m.differences, nil)
+	})
+	return &c.counts
+}
+
+// Collector gives the caretaker's metrics.
+func (c *Caretaker) Collector() prometheus.Collector { return c.metrics() }
 
 // Run takes its turn from time to time, until ctx ends.
 func (c *Caretaker) Run(ctx context.Context) error {
@@ -48,6 +78,9 @@ func (c *Caretaker) takeTurn(ctx context.Context) error {
 // sweepRecords looks after the records of all hosts.
 func (c *Caretaker) sweepRecords(ctx context.Context) error {
 	first, err := c.lookAtRecords(ctx)
+	if err == nil && len(first) == 0 {
+		differ(c.metrics().differences, nil)
+	}
 	if err != nil || len(first) == 0 || !pause(ctx, min(c.Every, confirmAfter)) {
 		return err
 	}
@@ -55,7 +88,9 @@ func (c *Caretaker) sweepRecords(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.mend(ctx, books.Confirm(first, second))
+	believed := books.Confirm(first, second)
+	differ(c.metrics().differences, believed)
+	return c.mend(ctx, believed)
 }
 
 // confirmAfter is how long what is under way has to go on before it counts as stuck.
@@ -94,6 +129,7 @@ func (c *Caretaker) undo(ctx context.Context, inst croft.Instance) error {
 		return nil // its scheduler lives after all, or another host swept it
 	}
 	if err == nil {
+		c.metrics().undone.Inc()
 		c.Log.Info("a request whose scheduler died was undone", "instance", inst.ID, "host", c.Host)
 	}
 	return err
@@ -115,6 +151,7 @@ func (c *Caretaker) mend(ctx context.Context, differences []books.Difference) er
 		if err != nil {
 			return err
 		}
+		c.metrics().mended.WithLabelValues(string(d.Kind)).Inc()
 		c.Log.Info("mended", "op", string(d.Kind), "instance", d.Instance, "host", c.Host, "reason", d.Cause)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/meter"
 )
 
 // settle writes what a pass came to. An error that repeating cannot help is final
@@ -23,6 +24,8 @@ func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure er
 		return
 	}
 	if failure != nil {
+		m.arrive(failure)
+		a.metrics.failures.WithLabelValues(meter.Result(failure)).Inc()
 		a.Log.Warn("the order is not carried out", "instance", o.Instance, "host", a.Host.ID, "op", string(o.Want), "err", failure)
 		if isFinal(failure) && o.Want != croft.WantGone {
 			m.failed, m.failedAt = failure, o.Generation
@@ -35,6 +38,7 @@ func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure er
 	}
 	domain, err := a.Hypervisor.Get(ctx, o.Instance)
 	if errors.Is(err, croft.NotFound) {
+		m.arrive(nil)
 		return // it is gone, and so is its order
 	}
 	if err != nil {
@@ -50,7 +54,11 @@ func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure er
 	case croft.StateRunning:
 		if !m.noted(croft.EventAddress) {
 			m.note(croft.EventAddress)
+			a.measureArrival(o, m)
 		}
+	}
+	if seen.State != croft.StateBooting {
+		m.arrive(nil)
 	}
 	a.observe(ctx, o, m, seen)
 }
@@ -141,6 +149,7 @@ func (a *Agent) write(ctx context.Context, o croft.Order, m *memory, seen croft.
 	told := a.Reports().read(o.Instance)
 	seen.CloudInit, seen.Password = told.CloudInit, told.Password
 	seen.Events = m.events
+	m.state.Store(seen.State)
 	last := m.observed
 	last.Updated = time.Time{}
 	if m.known && reflect.DeepEqual(last, seen) {

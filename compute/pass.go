@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/span"
 )
 
 // How long after its start a guest that is off counts as one that cannot stay up,
@@ -28,6 +29,7 @@ func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
 		return // remembered: the agent looks at it when it gets the seat
 	}
 	want, have, err := a.read(ctx, id, m)
+	defer func() { a.metrics.passes.WithLabelValues(outcome(ctx, err)).Inc() }()
 	if err != nil {
 		a.await(id, true)
 		a.logUnless(ctx, fmt.Errorf("instance %s: %w", id, err), "read")
@@ -38,16 +40,23 @@ func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
 		a.forget(id)
 		return
 	}
+	if want != nil {
+		m.called.Store(called{want.Project, want.Name})
+	}
 	if want != nil && m.failed != nil && m.failedAt == want.Generation {
 		return // final: only another order changes anything
 	}
 	if want != nil && want.Partition == a.Partition {
-		if err := a.recall(ctx, *want, m); err != nil {
+		if err = a.recall(ctx, *want, m); err != nil {
 			a.logUnless(ctx, err, "read")
 			return
 		}
 	}
-	for _, step := range Plan(want, have) {
+	steps := Plan(want, have)
+	if want != nil && len(steps) > 0 {
+		ctx = a.onItsWay(ctx, *want, m)
+	}
+	for _, step := range steps {
 		if err = a.do(ctx, step, id, want, have, m); err != nil || step.Op == OpForget || step.Op == OpReport {
 			break
 		}
@@ -84,8 +93,15 @@ func (a *Agent) read(ctx context.Context, id croft.InstanceID, m *memory) (*crof
 	return want, have, nil
 }
 
-// do carries out one step.
+// do carries out one step, and tells how long it took.
 func (a *Agent) do(ctx context.Context, step Step, id croft.InstanceID, want *croft.Order, have Have, m *memory) error {
+	begun := time.Now()
+	err := span.Do(ctx, string(step.Op), func(ctx context.Context) error { return a.doIt(ctx, step, id, want, have, m) })
+	a.metrics.steps.WithLabelValues(string(step.Op), outcome(ctx, err)).Observe(time.Since(begun).Seconds())
+	return err
+}
+
+func (a *Agent) doIt(ctx context.Context, step Step, id croft.InstanceID, want *croft.Order, have Have, m *memory) error {
 	log := a.Log.With("instance", id, "host", a.Host.ID, "op", string(step.Op), "reason", step.Reason)
 	switch step.Op {
 	case OpReport:
@@ -167,9 +183,10 @@ func (a *Agent) start(ctx context.Context, o croft.Order, m *memory) error {
 		return err
 	}
 	a.observePassing(ctx, o, m, croft.Observation{State: croft.StateBooting, Addresses: domain.Reserved})
-	if err := a.Hypervisor.Start(ctx, o.Instance); err != nil {
+	if err := a.phase(ctx, phaseBoot, func(ctx context.Context) error { return a.Hypervisor.Start(ctx, o.Instance) }); err != nil {
 		return err
 	}
+	m.expectAddress(ctx)
 	m.started = time.Now() // one that failed, or was interrupted, was no start
 	m.note(croft.EventRunning)
 	return nil
@@ -210,21 +227,11 @@ func (a *Agent) build(ctx context.Context, o croft.Order, m *memory, prepare fun
 	if err != nil {
 		return err
 	}
-	select {
-	case a.builds <- struct{}{}:
-	default:
-		a.observePassing(ctx, o, m, croft.Observation{State: croft.StatePending})
-		select {
-		case a.builds <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := a.queue(ctx, o, m); err != nil {
+		return err
 	}
 	defer func() { <-a.builds }()
-	a.observePassing(ctx, o, m, croft.Observation{State: croft.StateFetching})
-	img, err := a.Images.Fetch(ctx, o.Spec.Image, func(p croft.Progress) {
-		a.observePassing(ctx, o, m, croft.Observation{State: croft.StateFetching, Progress: &p})
-	})
+	img, err := a.fetch(ctx, o, m)
 	if err != nil {
 		return err
 	}
@@ -237,7 +244,11 @@ func (a *Agent) build(ctx context.Context, o croft.Order, m *memory, prepare fun
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the instance's directory: %w", err)
 	}
-	layers, err := a.Images.Disk(ctx, img, dir, o.Spec.Resources[croft.DiskGB])
+	var layers []Layer
+	err = a.phase(ctx, phaseOverlay, func(ctx context.Context) (err error) {
+		layers, err = a.Images.Disk(ctx, img, dir, o.Spec.Resources[croft.DiskGB])
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -247,11 +258,41 @@ func (a *Agent) build(ctx context.Context, o croft.Order, m *memory, prepare fun
 	}
 	machine := a.machine(o, layers, seed, nics)
 	machine.Source = source
-	if err := a.Hypervisor.Define(ctx, machine); err != nil {
+	if err := a.phase(ctx, phaseDefine, func(ctx context.Context) error { return a.Hypervisor.Define(ctx, machine) }); err != nil {
 		return err
 	}
 	m.note(croft.EventDefined)
 	return nil
+}
+
+// queue waits for a free build.
+func (a *Agent) queue(ctx context.Context, o croft.Order, m *memory) error {
+	return a.phase(ctx, phaseQueue, func(ctx context.Context) error {
+		select {
+		case a.builds <- struct{}{}:
+			return nil
+		default:
+		}
+		a.observePassing(ctx, o, m, croft.Observation{State: croft.StatePending})
+		select {
+		case a.builds <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
+// fetch brings the image onto the host.
+func (a *Agent) fetch(ctx context.Context, o croft.Order, m *memory) (img Image, err error) {
+	a.observePassing(ctx, o, m, croft.Observation{State: croft.StateFetching})
+	err = a.phase(ctx, phaseFetch, func(ctx context.Context) (err error) {
+		img, err = a.Images.Fetch(ctx, o.Spec.Image, func(p croft.Progress) {
+			a.observePassing(ctx, o, m, croft.Observation{State: croft.StateFetching, Progress: &p})
+		})
+		return err
+	})
+	return img, err
 }
 
 // source is where an order's guest finds its metadata. Invalid: not where it wants.
@@ -273,7 +314,7 @@ func (a *Agent) seed(ctx context.Context, o croft.Order, source croft.Metadata) 
 		return "", fmt.Errorf("write the metadata disk: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := a.Seeds.WriteSeed(ctx, f, o); err != nil {
+	if err := a.phase(ctx, phaseSeed, func(ctx context.Context) error { return a.Seeds.WriteSeed(ctx, f, o) }); err != nil {
 		return "", fmt.Errorf("write the metadata disk: %w", err)
 	}
 	return path, f.Sync()

@@ -3,6 +3,7 @@ package compute
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"croft"
@@ -16,12 +17,15 @@ func (a *Agent) sweep(ctx context.Context) {
 	if !a.seat.Load() {
 		return
 	}
-	if err := a.caretaker.takeTurn(ctx); err != nil {
-		a.logUnless(ctx, err, "sweep records")
-		return
+	err := a.caretaker.takeTurn(ctx)
+	if err != nil {
+		err = fmt.Errorf("records: %w", err)
+	} else {
+		err = a.sweepHost(ctx)
 	}
-	if err := a.sweepHost(ctx); err != nil {
-		a.logUnless(ctx, err, "sweep the host")
+	a.metrics.sweeps.WithLabelValues(outcome(ctx, err)).Inc()
+	if err != nil {
+		a.logUnless(ctx, err, "sweep")
 	}
 }
 
@@ -57,6 +61,7 @@ func (a *Agent) sweepHost(ctx context.Context) error {
 		return d.Host != a.Host.ID || d.Kind == books.HostProblem || d.Kind == books.UndoneOrder
 	})
 	believed := books.Confirm(a.foundHere, found)
+	differ(a.metrics.differences, believed)
 	a.foundHere = found // only the sweep touches it
 	if err := a.caretaker.mend(ctx, believed); err != nil {
 		return err

@@ -24,8 +24,17 @@ func (a *Agent) recall(ctx context.Context, o croft.Order, m *memory) error {
 	m.recalled, m.events = true, before.Events
 	if err != nil {
 		m.events = []croft.Event{{Name: croft.EventClaimed, At: o.Issued}}
+		a.metrics.delay.Observe(max(0, time.Since(o.Issued).Seconds()))
 	}
 	return nil
+}
+
+// measureArrival tells how long a guest took that was made for its first order: what
+// comes later has no claim to begin with.
+func (a *Agent) measureArrival(o croft.Order, m *memory) {
+	if m.noted(croft.EventClaimed) && m.noted(croft.EventDefined) {
+		a.metrics.arrival.Observe(max(0, time.Since(o.Issued).Seconds()))
+	}
 }
 
 // note adds a step that was done just now. One that was done before begins a way

@@ -47,6 +47,7 @@ func (s *Store) StayAlive(ctx context.Context, host croft.HostID) error {
 func (s *Store) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(rival *croft.Agent) bool) error {
 	for {
 		id := s.serveOnce(ctx, me, known, seated)
+		s.metrics.held.Set(0)
 		if ctx.Err() != nil {
 			s.leaveSeat(ctx, me.Host, id)
 			return ctx.Err()
@@ -108,7 +109,11 @@ func (s *Store) serveOnce(ctx context.Context, me croft.Agent, known <-chan stru
 		s.standDown(ctx, lease.ID)
 		return 0
 	}
+	s.metrics.held.Set(1)
 	s.live(ctx, me.Host, lease.ID, known, beats)
+	if ctx.Err() == nil {
+		s.metrics.lost.Inc()
+	}
 	return lease.ID
 }
 
@@ -198,6 +203,7 @@ func (s *Store) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID
 			if !alive {
 				return
 			}
+			s.metrics.beat.SetToCurrentTime()
 		}
 	}
 }

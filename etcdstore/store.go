@@ -46,6 +46,7 @@ type Store struct {
 	minor     atomic.Int64 // of what is stored, as far as we know
 
 	sessionTTL time.Duration
+	metrics    *metrics
 
 	mu        sync.Mutex
 	session   string // see sessionKey
@@ -68,7 +69,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), user: c.User, sessionTTL: cmp.Or(c.SessionTTL, sessionTTL)}
+	s := &Store{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), user: c.User, sessionTTL: cmp.Or(c.SessionTTL, sessionTTL), metrics: newMetrics()}
+	etcd.KV, etcd.Lease = measuredKV{etcd.KV, s.metrics}, measuredLease{etcd.Lease, s.metrics}
 	first, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
 	if err := s.enter(first, c.Mint); err != nil {

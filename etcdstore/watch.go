@@ -21,6 +21,9 @@ const watchRetry = 500 * time.Millisecond
 func (s *Store) follow(ctx context.Context, prefix string, listed func(), seen func(*mvccpb.KeyValue, bool)) error {
 	for {
 		s.followOnce(ctx, prefix, listed, seen)
+		if ctx.Err() == nil {
+			s.metrics.broken.Inc()
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -61,6 +61,8 @@ func (c *Cache) commit(ctx context.Context, p *part, ref Reference, verified dig
 		return compute.Image{}, fmt.Errorf("put image into the cache: %w", err)
 	}
 	c.remember(ref, e)
+	c.metrics.fetched.Inc()
+	c.metrics.bytes.Add(float64(e.Size))
 	c.log.Info("image fetched", "image", ref.Name(), "bytes", e.Size, "sha256", e.SHA256, "format", e.Format)
 	return img, nil
 }

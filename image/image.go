@@ -28,6 +28,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/internal/meter"
 )
 
 var _ compute.Images = (*Cache)(nil)
@@ -67,13 +68,14 @@ type Config struct {
 
 // Cache keeps verified images in a directory. All methods may be called at once.
 type Cache struct {
-	dir   string
-	max   int64
-	stall time.Duration
-	fresh time.Duration
-	http  http.RoundTripper
-	allow []string // directories
-	log   *slog.Logger
+	dir     string
+	max     int64
+	stall   time.Duration
+	fresh   time.Duration
+	http    http.RoundTripper
+	allow   []string // directories
+	log     *slog.Logger
+	metrics *metrics
 
 	// What tests shorten or stand in for.
 	lookup   func(ctx context.Context, network, host string) ([]netip.Addr, error)
@@ -107,6 +109,7 @@ func New(c Config) (*Cache, error) {
 		free:     freeBytes,
 		flights:  make(map[string]*flight),
 	}
+	cache.metrics = newMetrics(cache)
 	if c.AllowFiles == nil {
 		cache.allow = []string{"/"}
 	}
@@ -126,7 +129,8 @@ func New(c Config) (*Cache, error) {
 // of the same reference share one download; it goes on while one of them waits.
 // Progress, if not nil, is called from this goroutine about five times a second
 // while bytes arrive, and once more at the end.
-func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (compute.Image, error) {
+func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (img compute.Image, err error) {
+	defer func() { c.metrics.requests.WithLabelValues(meter.Result(err)).Inc() }()
 	r, err := ParseReference(ref)
 	if err != nil {
 		return compute.Image{}, err
@@ -136,7 +140,7 @@ func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progr
 		return compute.Image{}, fmt.Errorf("image %s: %w", r.Name(), err)
 	}
 	defer c.leave(f)
-	img, err := f.wait(ctx, progress)
+	img, err = f.wait(ctx, progress)
 	if err != nil {
 		return compute.Image{}, fmt.Errorf("image %s: %w", r.Name(), err)
 	}

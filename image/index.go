@@ -212,6 +212,7 @@ func (c *Cache) evict(need int64) error {
 		if err := os.Remove(f.path); err != nil {
 			return fmt.Errorf("make room in the image cache: %w", err)
 		}
+		c.metrics.evicted.Inc()
 		c.log.Info("image evicted", "image", f.path, "reason", "the cache is full and nothing used it longer")
 		total -= f.bytes
 	}

@@ -16,6 +16,7 @@ import (
 type limiter struct {
 	net.Listener
 	perSource, total int
+	metrics          *metrics
 
 	mu      sync.Mutex
 	all     *list.List // of *limitedConn, oldest first
@@ -23,8 +24,8 @@ type limiter struct {
 	open    sync.WaitGroup
 }
 
-func newLimiter(l net.Listener, perSource, total int) *limiter {
-	return &limiter{Listener: l, perSource: perSource, total: total,
+func newLimiter(l net.Listener, perSource, total int, m *metrics) *limiter {
+	return &limiter{Listener: l, perSource: perSource, total: total, metrics: m,
 		all: list.New(), sources: map[netip.Addr]*list.List{}}
 }
 
@@ -38,7 +39,9 @@ func (l *limiter) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &limitedConn{Conn: conn, limiter: l, source: sourceOf(conn)}
+	l.metrics.connections.Inc()
 	for _, old := range l.add(c) {
+		l.metrics.closed.Inc()
 		old.Close()
 	}
 	return c, nil
@@ -102,6 +105,7 @@ func (c *limitedConn) Close() error {
 		c.limiter.mu.Lock()
 		c.limiter.remove(c)
 		c.limiter.mu.Unlock()
+		c.limiter.metrics.connections.Dec()
 		c.limiter.open.Done()
 	})
 	return c.Conn.Close()

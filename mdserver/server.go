@@ -49,6 +49,7 @@ type Server struct {
 	seed    func() []byte // random bytes for a guest's own random number generator
 	tokens  tokens
 	recent  recent
+	metrics *metrics
 }
 
 // New returns a server that does nothing yet.
@@ -60,7 +61,7 @@ func New(c Config) (*Server, error) {
 	c.Lookups = cmp.Or(c.Lookups, 32)
 	c.PerGuest = cmp.Or(c.PerGuest, 32)
 	c.Connections = cmp.Or(c.Connections, 4096)
-	return &Server{config: c, lookups: make(chan struct{}, c.Lookups), seed: randomSeed, tokens: newTokens()}, nil
+	return &Server{config: c, lookups: make(chan struct{}, c.Lookups), seed: randomSeed, tokens: newTokens(), metrics: newMetrics()}, nil
 }
 
 func randomSeed() []byte {
@@ -75,13 +76,15 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error { return s.ser
 
 // serve is Serve, with a way to find the network card that an address is at.
 func (s *Server) serve(ctx context.Context, l net.Listener, cards cardOf) error {
-	limited := newLimiter(l, s.config.PerGuest, s.config.Connections)
+	limited := newLimiter(l, s.config.PerGuest, s.config.Connections, s.metrics)
+	s.metrics.serving.Inc()
+	defer s.metrics.serving.Dec()
 	var requests sync.WaitGroup
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			requests.Add(1)
 			defer requests.Done()
-			s.ServeHTTP(w, r)
+			s.metrics.measured(w, r, s.ServeHTTP)
 		}),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       5 * time.Second,
@@ -202,6 +205,7 @@ func (s *Server) guest(ctx context.Context, addr netip.Addr) (Guest, error) {
 // told now; only the latter is worth a line in the log.
 func (s *Server) refuseGuest(w http.ResponseWriter, addr netip.Addr, err error) {
 	if errors.Is(err, errSpoofed) {
+		s.metrics.spoofed.Inc()
 		s.config.Log.Warn("metadata: a guest uses the address of another and got nothing", "op", "lookup", "err", err)
 	}
 	if errors.Is(err, croft.NotFound) {

@@ -77,6 +77,7 @@ type Client struct {
 	minor    atomic.Int64 // microversion 1.minor
 	login    *once.Once
 	endpoint atomic.Pointer[string] // empty until it is known
+	metrics  *metrics
 }
 
 // The microversions the client can work with: it begins with the newest it knows and
@@ -106,9 +107,10 @@ func New(c Config) (*Client, error) {
 		}
 		c.Transport = t
 	}
-	provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: c.Transport, Timeout: c.Timeout}}
+	counts := newMetrics()
+	provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: measured{c.Transport, counts}, Timeout: c.Timeout}}
 	provider.UseTokenLock()
-	client := &Client{config: c, login: once.New(),
+	client := &Client{config: c, login: once.New(), metrics: counts,
 		service: &gophercloud.ServiceClient{ProviderClient: provider, Type: "placement"}}
 	client.minor.Store(newestMinor)
 	client.settle(c.Endpoint)

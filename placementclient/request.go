@@ -75,6 +75,7 @@ func (c *Client) callAt(ctx context.Context, newest int64, method, path string, 
 	var err error
 	for attempt := range c.config.Attempts {
 		if attempt > 0 {
+			c.metrics.retries.Inc()
 			if err := c.pause(ctx, attempt); err != nil {
 				return err
 			}

@@ -5,17 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"libvirt.org/go/libvirt"
 
 	"croft"
+	"croft/internal/meter"
+	"croft/internal/span"
 )
 
 // call runs f, which may block in libvirt, for as long as ctx and CallTimeout
 // allow. f must free what it takes from libvirt and return plain data, because
-// nobody looks at what it returns once the caller has gone. what says in the
-// infinitive what is attempted; it begins the error.
-func call[T any](ctx context.Context, d *Driver, what string, f func(*libvirt.Connect) (T, error)) (T, error) {
+// nobody looks at what it returns once the caller has gone. what is attempted begins
+// the error.
+func call[T any](ctx context.Context, d *Driver, what task, f func(*libvirt.Connect) (T, error)) (T, error) {
+	begun := time.Now()
+	ctx, end := span.Start(ctx, "libvirt: "+what.verb)
+	value, err := callIt(ctx, d, what, f)
+	if croft.KindOf(err) == croft.NotFound {
+		end(nil) // that is an answer
+	} else {
+		end(err)
+	}
+	d.metrics.calls.WithLabelValues(what.verb, meter.Result(err)).Observe(time.Since(begun).Seconds())
+	return value, err
+}
+
+// task says in the infinitive what is attempted, and with what.
+type task struct{ verb, object string }
+
+func (t task) String() string { return strings.TrimSpace(t.verb + " " + t.object) }
+
+func callIt[T any](ctx context.Context, d *Driver, what task, f func(*libvirt.Connect) (T, error)) (T, error) {
 	var none T
 	late := func(err error) (T, error) {
 		if errors.Is(err, errSlow) {
@@ -81,7 +102,7 @@ func (d *Driver) spawn(f func()) error {
 }
 
 // do is call for what returns nothing.
-func do(ctx context.Context, d *Driver, what string, f func(*libvirt.Connect) error) error {
+func do(ctx context.Context, d *Driver, what task, f func(*libvirt.Connect) error) error {
 	_, err := call(ctx, d, what, func(c *libvirt.Connect) (struct{}, error) { return struct{}{}, f(c) })
 	return err
 }
@@ -108,7 +129,7 @@ func lostConnection(err error) bool {
 }
 
 // explain gives an error of libvirt its kind, by its code, and keeps its words.
-func explain(what string, err error) error {
+func explain(what task, err error) error {
 	if croft.KindOf(err) != "" {
 		return fmt.Errorf("%s: %w", what, err)
 	}

@@ -21,7 +21,7 @@ type domain struct {
 // List returns the domains that carry croft's mark, by ID. A domain that is named
 // as croft's and has a mark that cannot be read is logged once and left out.
 func (d *Driver) List(ctx context.Context) ([]compute.Domain, error) {
-	return call(ctx, d, "list the domains", func(c *libvirt.Connect) ([]compute.Domain, error) {
+	return call(ctx, d, task{verb: "list the domains"}, func(c *libvirt.Connect) ([]compute.Domain, error) {
 		all, err := d.domains(c)
 		if err != nil {
 			return nil, err

@@ -211,7 +211,7 @@ func (d *Driver) owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, 
 	if known {
 		return id, nil
 	}
-	owners, err := call(ctx, d, "find the owner of "+addr.String(), func(c *libvirt.Connect) (map[netip.Addr]croft.InstanceID, error) {
+	owners, err := call(ctx, d, task{"find the owner of", addr.String()}, func(c *libvirt.Connect) (map[netip.Addr]croft.InstanceID, error) {
 		list, err := d.domains(c)
 		if err != nil {
 			return nil, err

@@ -24,7 +24,10 @@ import (
 	"croft/internal/mailbox"
 )
 
-var _ compute.Hypervisor = (*Driver)(nil)
+var (
+	_ compute.Hypervisor = (*Driver)(nil)
+	_ compute.Meters     = (*Driver)(nil)
+)
 
 // The values of Config.VirtType.
 const (
@@ -76,7 +79,8 @@ type Driver struct {
 	attached sync.Map  // instances whose console somebody has
 	noFilter sync.Once // tells that packet filters are missing
 
-	slots chan struct{} // one per call inside libvirt
+	slots   chan struct{} // one per call inside libvirt
+	metrics *metrics
 
 	mu       sync.Mutex // guards what follows
 	calls    sync.WaitGroup
@@ -111,6 +115,7 @@ func New(c Config) (*Driver, error) {
 		slots:    make(chan struct{}, maxCalls),
 		reported: map[croft.InstanceID]bool{},
 	}
+	d.metrics = newMetrics(d)
 	d.virt = sync.OnceValue(func() kvm.Result { return probe(context.Background(), c.ProbeFile) })
 	return d, nil
 }
@@ -178,7 +183,7 @@ func KVMDeviceProblem() string { return kvm.DeviceProblem() }
 // Version asks libvirt for its version and its QEMU's, such as "libvirt 9.0.0,
 // QEMU 7.2.22". It is how to find out whether libvirt answers at all.
 func (d *Driver) Version(ctx context.Context) (string, error) {
-	return call(ctx, d, "ask libvirt for its version", func(c *libvirt.Connect) (string, error) {
+	return call(ctx, d, task{verb: "ask libvirt for its version"}, func(c *libvirt.Connect) (string, error) {
 		lib, err := c.GetLibVersion()
 		if err != nil {
 			return "", err

@@ -2,7 +2,7 @@ package libvirt
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 
 	"libvirt.org/go/libvirt"
 )
@@ -14,7 +14,7 @@ func (d *Driver) FindNetwork(ctx context.Context, name string) (n Network, activ
 		network Network
 		active  bool
 	}
-	f, err := call(ctx, d, fmt.Sprintf("look at the network %q", name), func(c *libvirt.Connect) (found, error) {
+	f, err := call(ctx, d, task{"look at the network", strconv.Quote(name)}, func(c *libvirt.Connect) (found, error) {
 		var f found
 		n, err := c.LookupNetworkByName(name)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"strings"
 
 	"libvirt.org/go/libvirt"
@@ -133,7 +132,7 @@ func with(c *libvirt.Connect, id croft.InstanceID, f func(*libvirt.Domain, mark)
 }
 
 // about says what is attempted with which instance.
-func about(verb string, id croft.InstanceID) string { return fmt.Sprintf("%s instance %s", verb, id) }
+func about(verb string, id croft.InstanceID) task { return task{verb, "instance " + string(id)} }
 
 // Mark notes the generation on the domain, running or not.
 func (d *Driver) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 
 	"github.com/vishvananda/netlink"
 	"libvirt.org/go/libvirt"
@@ -30,7 +31,7 @@ type Network struct {
 // Network returns a network of libvirt, starting it where it is not active. The
 // default network is defined where it is missing; any other is NotFound then.
 func (d *Driver) Network(ctx context.Context, name string) (Network, error) {
-	return call(ctx, d, fmt.Sprintf("start the network %q", name), func(c *libvirt.Connect) (Network, error) {
+	return call(ctx, d, task{"start the network", strconv.Quote(name)}, func(c *libvirt.Connect) (Network, error) {
 		return ensureNetwork(c, name)
 	})
 }

@@ -80,6 +80,7 @@ func (d *Driver) session() (*session, error) {
 		return nil, err
 	}
 	s.hold() // the caller's, beside the driver's
+	d.metrics.opened.Inc()
 	d.mu.Lock()
 	old := d.current
 	d.current = s

@@ -57,7 +57,7 @@ func TestExplainGivesTheKindByTheCode(t *testing.T) {
 		"an error of others": {errors.New("else"), "", "start it: else"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := explain("start it", c.err)
+			got := explain(task{verb: "start it"}, c.err)
 			if croft.KindOf(got) != c.kind || got.Error() != c.text {
 				t.Errorf("got %q (%s)", got, croft.KindOf(got))
 			}

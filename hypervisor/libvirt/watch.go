@@ -42,7 +42,7 @@ func (d *Driver) Watch(ctx context.Context, wake func(croft.InstanceID)) error {
 func (d *Driver) stayConnected(ctx context.Context, put func(...croft.InstanceID)) {
 	retry := firstRetry
 	for ctx.Err() == nil {
-		lost, err := call(ctx, d, "watch the domains", func(c *libvirt.Connect) (<-chan struct{}, error) {
+		lost, err := call(ctx, d, task{verb: "watch the domains"}, func(c *libvirt.Connect) (<-chan struct{}, error) {
 			list, err := d.domains(c)
 			if err != nil {
 				return nil, err
@@ -105,7 +105,7 @@ func (d *Driver) watchAddresses(ctx context.Context) {
 		case <-changed:
 		}
 		d.owners.invalidate()
-		now, err := call(ctx, d, "look up the addresses", d.domains)
+		now, err := call(ctx, d, task{verb: "look up the addresses"}, d.domains)
 		if err != nil {
 			sleep(ctx, firstRetry)
 			signal()

@@ -21,7 +21,10 @@ import (
 	"croft/internal/mailbox"
 )
 
-var _ compute.Hypervisor = (*Hypervisor)(nil)
+var (
+	_ compute.Hypervisor = (*Hypervisor)(nil)
+	_ compute.Meters     = (*Hypervisor)(nil)
+)
 
 // The operations that a Fault is asked about.
 const (

@@ -80,6 +80,12 @@ const (
 	HostProblem      Kind = "problem of the host's" // what the host's own agent finds wrong
 )
 
+// Kinds are all of them.
+var Kinds = []Kind{
+	AbandonedRequest, UnfinishedMove, UnknownHost, MissingName, LostName, MissingOrder, LostOrder, StrayOrder, UndoneOrder,
+	LostObservation, MissingClaim, WrongClaim, LeakedClaim, StrayClaim, StrayGuest, MissingGuest, StrayFiles, HostProblem,
+}
+
 // Difference is one thing that is not as the books say.
 type Difference struct {
 	Kind     Kind             `json:"kind"`

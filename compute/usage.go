@@ -1,0 +1,109 @@
+package compute
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"croft"
+)
+
+// Meters is a hypervisor that tells what its guests use.
+type Meters interface {
+	// Usages returns what the guests that have a process have used since their start.
+	Usages(ctx context.Context) ([]Usage, error)
+}
+
+// Usage is what one guest has used, since its process began.
+type Usage struct {
+	Instance    croft.InstanceID
+	CPU         time.Duration // of all its CPUs together
+	MemoryBytes uint64        // that it takes on the host just now
+	DiskRead    uint64        // bytes
+	DiskWritten uint64
+	NetReceived uint64 // by the guest
+	NetSent     uint64
+}
+
+// usagePatience is how long the hypervisor may take to tell; whoever reads metrics has
+// not much more.
+const usagePatience = 3 * time.Second
+
+// usages are the only metrics with a label that names an instance: those of one host
+// are few, and end with their guests.
+type usages struct {
+	agent *Agent
+	read  *prometheus.Desc
+	info  *prometheus.Desc
+	all   []usageMetric
+}
+
+type usageMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(Usage) float64
+}
+
+func newUsages(a *Agent) *usages {
+	u := &usages{agent: a}
+	u.read = prometheus.NewDesc("croft_agent_usages_read", "1 where the hypervisor told in time what the guests use, 0 where croft_instance_ metrics are missing for that.", nil, nil)
+	u.info = prometheus.NewDesc("croft_instance_info", "1 for each instance of this host that has an order: what people call it.", []string{"instance", "project", "name"}, nil)
+	add := func(name, help string, kind prometheus.ValueType, value func(Usage) float64) {
+		u.all = append(u.all, usageMetric{prometheus.NewDesc("croft_instance_"+name, help, []string{"instance"}, nil), kind, value})
+	}
+	add("cpu_seconds_total", "CPU time of the guest, of all its CPUs together.", prometheus.CounterValue, func(x Usage) float64 { return x.CPU.Seconds() })
+	add("memory_bytes", "Memory that the guest takes on the host.", prometheus.GaugeValue, func(x Usage) float64 { return float64(x.MemoryBytes) })
+	add("disk_read_bytes_total", "What the guest has read from its disks.", prometheus.CounterValue, func(x Usage) float64 { return float64(x.DiskRead) })
+	add("disk_written_bytes_total", "What the guest has written to its disks.", prometheus.CounterValue, func(x Usage) float64 { return float64(x.DiskWritten) })
+	add("network_received_bytes_total", "What the guest has received.", prometheus.CounterValue, func(x Usage) float64 { return float64(x.NetReceived) })
+	add("network_sent_bytes_total", "What the guest has sent.", prometheus.CounterValue, func(x Usage) float64 { return float64(x.NetSent) })
+	return u
+}
+
+// Describe implements prometheus.Collector.
+func (u *usages) Describe(ch chan<- *prometheus.Desc) {
+	ch <- u.read
+	ch <- u.info
+	for _, m := range u.all {
+		ch <- m.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (u *usages) Collect(ch chan<- prometheus.Metric) {
+	for id, called := range u.agent.names() {
+		ch <- prometheus.MustNewConstMetric(u.info, prometheus.GaugeValue, 1, string(id), string(called.project), called.name)
+	}
+	meters, ok := u.agent.Hypervisor.(Meters)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), usagePatience)
+	defer cancel()
+	all, err := meters.Usages(ctx)
+	ch <- prometheus.MustNewConstMetric(u.read, prometheus.GaugeValue, truth(err == nil))
+	for _, one := range all {
+		for _, m := range u.all {
+			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(one), string(one.Instance))
+		}
+	}
+}
+
+// called is what people call an instance.
+type called struct {
+	project croft.Project
+	name    string
+}
+
+func (a *Agent) names() map[croft.InstanceID]called {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := map[croft.InstanceID]called{}
+	for id, m := range a.memory {
+		if c, ok := m.called.Load().(called); ok {
+			all[id] = c
+		}
+	}
+	return all
+}

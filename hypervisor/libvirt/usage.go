@@ -1,0 +1,54 @@
+package libvirt
+
+import (
+	"context"
+	"time"
+
+	"libvirt.org/go/libvirt"
+
+	"croft/compute"
+)
+
+// usageStats are what Usages asks for.
+const usageStats = libvirt.DOMAIN_STATS_CPU_TOTAL | libvirt.DOMAIN_STATS_BALLOON | libvirt.DOMAIN_STATS_INTERFACE | libvirt.DOMAIN_STATS_BLOCK
+
+// Usages implements compute.Meters, in one call for all guests. Guests that are busy with
+// something else tell less, so that they are not waited for.
+func (d *Driver) Usages(ctx context.Context) ([]compute.Usage, error) {
+	return call(ctx, d, task{verb: "read what the guests use"}, func(c *libvirt.Connect) ([]compute.Usage, error) {
+		all, err := c.GetAllDomainStats(nil, usageStats, libvirt.CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE|libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)
+		if err != nil {
+			return nil, err
+		}
+		var list []compute.Usage
+		for _, one := range all {
+			if id, ok := instanceOf(one.Domain); ok {
+				u := usage(one)
+				u.Instance = id
+				list = append(list, u)
+			}
+			_ = one.Domain.Free()
+		}
+		return list, nil
+	})
+}
+
+// usage sums what libvirt tells of a guest's parts.
+func usage(s libvirt.DomainStats) compute.Usage {
+	var u compute.Usage
+	if s.Cpu != nil {
+		u.CPU = time.Duration(s.Cpu.Time)
+	}
+	if s.Balloon != nil {
+		u.MemoryBytes = s.Balloon.Rss << 10
+	}
+	for _, disk := range s.Block {
+		u.DiskRead += disk.RdBytes
+		u.DiskWritten += disk.WrBytes
+	}
+	for _, nic := range s.Net {
+		u.NetReceived += nic.RxBytes
+		u.NetSent += nic.TxBytes
+	}
+	return u
+}

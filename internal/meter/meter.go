@@ -1,0 +1,90 @@
+// Package meter makes the metrics that a room keeps of itself. A room has one Set and
+// hands it out as a collector, so that many of a kind may live in one process; nothing
+// is registered anywhere by itself.
+//
+// Names are croft_<part>_<what>_<unit>, with _total for what only grows. Labels have few
+// values, which the program knows beforehand: never an ID, a name or an address.
+package meter
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"croft"
+)
+
+// Set is some metrics. The zero value is ready.
+type Set struct{ all []prometheus.Collector }
+
+// Describe implements prometheus.Collector.
+func (s *Set) Describe(ch chan<- *prometheus.Desc) {
+	for _, one := range s.all {
+		one.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *Set) Collect(ch chan<- prometheus.Metric) {
+	for _, one := range s.all {
+		one.Collect(ch)
+	}
+}
+
+func add[C prometheus.Collector](s *Set, c C) C {
+	s.all = append(s.all, c)
+	return c
+}
+
+// Counter is a number that only grows.
+func (s *Set) Counter(name, help string) prometheus.Counter {
+	return add(s, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
+}
+
+// Counters are counters by labels.
+func (s *Set) Counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return add(s, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+}
+
+// Gauge is a number that goes up and down.
+func (s *Set) Gauge(name, help string) prometheus.Gauge {
+	return add(s, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
+}
+
+// Gauges are gauges by labels.
+func (s *Set) Gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return add(s, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
+}
+
+// Now is a gauge that is read when somebody asks.
+func (s *Set) Now(name, help string, read func() float64) {
+	add(s, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
+}
+
+// Seconds are histograms of how long something took. A server of Prometheus that knows
+// native histograms gets those, any other the buckets.
+func (s *Set) Seconds(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return add(s, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor:     1.1,
+		NativeHistogramMaxBucketNumber:  100,
+		NativeHistogramMinResetDuration: time.Hour,
+	}, labels))
+}
+
+// Buckets of Seconds: for what a program waits for, and for what a person does.
+var (
+	Requests = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}
+	Work     = []float64{.05, .1, .2, .5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600}
+)
+
+// Result is the label of how something ended: ok, or the kind of its error in one word.
+func Result(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	if kind := croft.KindOf(err); kind != "" {
+		return string(kind)
+	}
+	return "other"
+}

@@ -1,0 +1,75 @@
+package mdserver
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"croft/internal/meter"
+)
+
+// metrics count what guests ask.
+type metrics struct {
+	meter.Set
+	seconds     *prometheus.HistogramVec
+	spoofed     prometheus.Counter
+	connections prometheus.Gauge
+	closed      prometheus.Counter
+	serving     prometheus.Gauge
+}
+
+func newMetrics() *metrics {
+	m := &metrics{}
+	m.seconds = m.Seconds("croft_mdserver_request_seconds", "Answers to guests, by the part of the tree and the status.", meter.Requests, "route", "status")
+	m.spoofed = m.Counter("croft_mdserver_spoofed_total", "Requests from the address of one guest by the network card of another, which got nothing.")
+	m.connections = m.Gauge("croft_mdserver_connections", "Connections of guests that are open.")
+	m.closed = m.Counter("croft_mdserver_connections_displaced_total", "Connections closed for newer ones, since there were too many of one guest or of all.")
+	m.serving = m.Gauge("croft_mdserver_listeners", "Addresses at which guests are served now: IPv4 and, where the bridge has it, IPv6.")
+	return m
+}
+
+// Collector gives the server's metrics.
+func (s *Server) Collector() prometheus.Collector { return s.metrics }
+
+// measured answers a request and notes how.
+func (m *metrics) measured(w http.ResponseWriter, r *http.Request, answer http.HandlerFunc) {
+	begun := time.Now()
+	noted := &notedStatus{ResponseWriter: w, status: http.StatusOK}
+	answer(noted, r)
+	m.seconds.WithLabelValues(routeOf(r.URL.Path), strconv.Itoa(noted.status)).Observe(time.Since(begun).Seconds())
+}
+
+// notedStatus remembers the status of an answer.
+type notedStatus struct {
+	http.ResponseWriter
+	status int
+}
+
+func (n *notedStatus) WriteHeader(status int) {
+	n.status = status
+	n.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets an http.ResponseController find what is below.
+func (n *notedStatus) Unwrap() http.ResponseWriter { return n.ResponseWriter }
+
+// routeOf is the part of the tree that a path is in. Guests make up paths; those are
+// "other".
+func routeOf(path string) string {
+	switch {
+	case path == healthPath:
+		return "health"
+	case strings.HasPrefix(path, tokenPath):
+		return "token"
+	case strings.HasPrefix(path, reportPath):
+		return "report"
+	case strings.HasPrefix(path, "/openstack/"):
+		return "openstack"
+	case strings.HasPrefix(path, "/latest/"), strings.HasPrefix(path, "/20"), strings.HasPrefix(path, "/1.0/"):
+		return "ec2"
+	}
+	return "other"
+}
