@@ -58,7 +58,7 @@ type Agent struct {
 	seat  atomic.Bool // this is the host's agent; without it nothing is done
 	known atomic.Bool // provider and record are this agent's
 
-	refused string // why it has no seat; only take touches it
+	troubles troubles
 
 	introducing sync.Mutex // held while the record is written
 	problems    [problemKinds]string
@@ -187,11 +187,13 @@ func (a *Agent) announce(ctx context.Context) bool {
 			err = a.introduce(ctx)
 		}
 		if err == nil {
+			a.troubles.known.Store(nil)
 			return true
 		}
 		if ctx.Err() != nil {
 			return false
 		}
+		a.troubles.known.Store(&err)
 		a.Log.Warn("cannot make the host known yet", "host", a.Host.ID, "err", err)
 		pause(ctx, wait)
 		wait = min(2*wait, lastWait)
@@ -238,9 +240,11 @@ func (a *Agent) retire(ctx context.Context) error {
 func (a *Agent) resync(ctx context.Context) {
 	domains, err := a.Hypervisor.List(ctx)
 	if err != nil {
+		a.troubles.hypervisor.Store(&err)
 		a.logUnless(ctx, err, "list domains")
 		return
 	}
+	a.troubles.hypervisor.Store(nil)
 	ids := map[croft.InstanceID]bool{}
 	for _, d := range domains {
 		ids[d.ID] = true

@@ -1,7 +1,6 @@
 package compute
 
 import (
-	"context"
 	"crypto/subtle"
 	"errors"
 	"net/http"
@@ -16,8 +15,6 @@ import (
 // record carries. Serve it with a BaseContext that ends before the server does,
 // since a console may be followed for ever.
 //
-//	GET /livez                                     the process answers
-//	GET /readyz                                    the host takes orders, and they can come
 //	GET /v1/instances/{id}/console[?follow=1]      log of the serial console, as text
 //	POST /v1/instances/{id}/console                the console itself: see ConsoleProtocol
 //	POST /v1/images                                fetch an image: a PullRequest, answered by lines of Pull
@@ -25,10 +22,7 @@ import (
 //	DELETE /v1/instances/{id}/files                disks that belong to nobody
 type API struct {
 	Agent *Agent
-	Token string      // required
-	Ready func() bool // required
-	// Trouble, where given, says why orders could not come just now.
-	Trouble func(context.Context) error
+	Token string // required
 
 	attached sync.WaitGroup // live consoles
 }
@@ -36,20 +30,6 @@ type API struct {
 // Handler serves the API.
 func (api *API) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if !api.Ready() {
-			http.Error(w, "the host does not take orders yet", http.StatusServiceUnavailable)
-			return
-		}
-		if api.Trouble != nil {
-			if err := api.Trouble(r.Context()); err != nil {
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
-				return
-			}
-		}
-		_, _ = w.Write([]byte("ok\n"))
-	})
 	mux.Handle("GET /v1/instances/{id}/console", api.authorized(api.console))
 	mux.Handle("POST /v1/instances/{id}/console", api.authorized(api.attach))
 	mux.Handle("POST /v1/images", api.authorized(api.pull))

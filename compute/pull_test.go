@@ -35,7 +35,7 @@ func (s slowImages) Fetch(ctx context.Context, ref string, progress func(croft.P
 // pullFrom posts to an API that has these images.
 func pullFrom(t *testing.T, images compute.Images, token, body string) *http.Response {
 	t.Helper()
-	api := &compute.API{Agent: &compute.Agent{Config: compute.Config{Images: images}}, Token: "secret", Ready: func() bool { return true }}
+	api := &compute.API{Agent: &compute.Agent{Config: compute.Config{Images: images}}, Token: "secret"}
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(server.Close)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/images", strings.NewReader(body))

@@ -58,17 +58,16 @@ func (a *Agent) take(ctx context.Context, rival *croft.Agent, seated chan<- stru
 		default:
 		}
 	}
-	a.refused = ""
+	a.troubles.seat.Store(nil)
 	return true
 }
 
 // refuse keeps the agent from doing anything, and says why, once.
 func (a *Agent) refuse(why string) {
 	a.seat.Store(false)
-	if a.refused != why {
+	if before := a.troubles.seat.Swap(&why); before == nil || *before != why {
 		a.Log.Error("this agent does nothing", "host", a.Host.ID, "reason", why)
 	}
-	a.refused = why
 }
 
 // stranger says why this agent has no business to serve the host, or nothing, and

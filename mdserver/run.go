@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"croft"
@@ -22,14 +23,14 @@ const retry = 2 * time.Second
 // not listen there. Neither mends itself, so Run returns.
 func (s *Server) Run(ctx context.Context, bridge string, at netip.AddrPort) error {
 	cards := func(addr netip.Addr) (net.HardwareAddr, error) { return linklocal.Neighbour(bridge, addr) }
-	return s.run(ctx, at.String()+" of "+bridge, cards, func() (net.Listener, error) { return Listen(ctx, bridge, at) })
+	return s.run(ctx, at.String()+" of "+bridge, &s.trouble, cards, func() (net.Listener, error) { return Listen(ctx, bridge, at) })
 }
 
 // RunIPv6 is Run at Address6, for as long as the bridge has an IPv6 address that
 // guests can have the like of. Without one it waits, and says nothing of it.
 func (s *Server) RunIPv6(ctx context.Context, bridge string) error {
 	cards := func(addr netip.Addr) (net.HardwareAddr, error) { return linklocal.Neighbour(bridge, addr) }
-	return s.run(ctx, Address6.String()+" of "+bridge, cards, func() (net.Listener, error) {
+	return s.run(ctx, Address6.String()+" of "+bridge, new(atomic.Pointer[error]), cards, func() (net.Listener, error) {
 		switch has, err := linklocal.HasIPv6(bridge, Address6.Addr()); {
 		case err != nil:
 			return nil, err
@@ -43,19 +44,35 @@ func (s *Server) RunIPv6(ctx context.Context, bridge string) error {
 // errNoIPv6 is how most bridges are.
 var errNoIPv6 = croft.Errorf(croft.NotFound, "the bridge has no IPv6")
 
-func (s *Server) run(ctx context.Context, where string, cards cardOf, listen func() (net.Listener, error)) error {
+// Ready returns why guests are not served at Address; nil where they are, by this server
+// or another of croft's.
+func (s *Server) Ready(context.Context) error {
+	switch err := s.trouble.Load(); {
+	case err == nil, errors.Is(*err, ErrServed):
+		return nil
+	default:
+		return *err
+	}
+}
+
+// errNotServing is so until the first attempt.
+var errNotServing = croft.Errorf(croft.Unavailable, "guests are not served yet")
+
+func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[error], cards cardOf, listen func() (net.Listener, error)) error {
 	log := s.config.Log
 	told := "" // the sentence that the log has already
 	for {
 		l, err := listen()
 		if err == nil {
 			told = ""
+			trouble.Store(nil)
 			log.Info("metadata: serving guests at "+where, "op", "listen")
 			err = s.serve(ctx, l, cards)
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
+		trouble.Store(&err)
 		if !mends(err) {
 			return err
 		}

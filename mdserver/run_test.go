@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,9 +71,13 @@ func TestRunTakesOverWhenItCan(t *testing.T) {
 		}
 		var ran error
 		var run sync.WaitGroup
+		server := newServer(t)
+		var readiness []string
+		note := func() { readiness = append(readiness, fmt.Sprint(server.Ready(ctx))) }
 		run.Go(func() {
-			ran = newServer(t).run(ctx, "here", nil, func() (net.Listener, error) {
+			ran = server.run(ctx, "here", &server.trouble, nil, func() (net.Listener, error) {
 				at = append(at, time.Since(begin))
+				note()
 				next := tries[0]
 				tries = tries[1:]
 				return next()
@@ -82,16 +88,23 @@ func TestRunTakesOverWhenItCan(t *testing.T) {
 		if len(at) != 3 || at[1] != retry || at[2] != 2*retry {
 			t.Fatalf("Run tried at %v", at)
 		}
+		note()
 		bridgeGone.Close()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(at) != 4 {
 			t.Fatalf("Run tried at %v", at)
 		}
+		note()
 		cancel()
 		run.Wait()
 		if ran != nil {
 			t.Errorf("Run ended with %v", ran)
+		}
+		// Another server of croft's on the bridge is as good as this one.
+		want := []string{"guests are not served yet", "no such bridge", "<nil>", "<nil>", "serve metadata on 169.254.169.254:80: the address was taken", "<nil>"}
+		if !slices.Equal(readiness, want) {
+			t.Errorf("it was ready: %q\nwant %q", readiness, want)
 		}
 	})
 }
@@ -102,7 +115,7 @@ func TestRunReturnsWhatDoesNotMend(t *testing.T) {
 		croft.Errorf(croft.Invalid, "this needs root"),
 		io.ErrUnexpectedEOF,
 	} {
-		err := newServer(t).run(t.Context(), "here", nil, func() (net.Listener, error) { return nil, want })
+		err := newServer(t).run(t.Context(), "here", new(atomic.Pointer[error]), nil, func() (net.Listener, error) { return nil, want })
 		if err != want {
 			t.Errorf("%v: Run ended with %v", want, err)
 		}

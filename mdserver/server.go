@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"croft"
@@ -50,6 +51,7 @@ type Server struct {
 	tokens  tokens
 	recent  recent
 	metrics *metrics
+	trouble atomic.Pointer[error] // why Address is not served; nil where it is
 }
 
 // New returns a server that does nothing yet.
@@ -61,7 +63,9 @@ func New(c Config) (*Server, error) {
 	c.Lookups = cmp.Or(c.Lookups, 32)
 	c.PerGuest = cmp.Or(c.PerGuest, 32)
 	c.Connections = cmp.Or(c.Connections, 4096)
-	return &Server{config: c, lookups: make(chan struct{}, c.Lookups), seed: randomSeed, tokens: newTokens(), metrics: newMetrics()}, nil
+	s := &Server{config: c, lookups: make(chan struct{}, c.Lookups), seed: randomSeed, tokens: newTokens(), metrics: newMetrics()}
+	s.trouble.Store(&errNotServing)
+	return s, nil
 }
 
 func randomSeed() []byte {

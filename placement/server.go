@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
+	"croft/internal/health"
 )
 
 // Config is what a server needs.
@@ -131,19 +133,16 @@ func New(c Config) (*Server, error) {
 // Collector gives the server's metrics.
 func (s *Server) Collector() prometheus.Collector { return s.metrics }
 
-// Handler serves the API, /readyz (200 or 503) and /healthz (200).
+// Handler serves the API, /readyz (200 or 503), /livez and its older name /healthz (200).
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
+	var checks health.Checks
+	checks.Add("placement", func(context.Context) error { return s.Ready() })
+	checks.Register(mux)
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := s.Ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/readyz" || r.URL.Path == "/healthz" {
+		switch r.URL.Path {
+		case "/readyz", "/livez", "/healthz":
 			mux.ServeHTTP(w, r)
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -135,7 +136,18 @@ func (c *testCloud) startHost(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	api.Config.Handler = (&compute.API{Agent: agent, Token: me.Token, Ready: func() bool { return true }, Trouble: c.store.Usable}).Handler()
+	var settings hostSettings
+	tells, err := settings.tell(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	tells.ofStore(c.store)
+	tells.counts(agent, h.hv)
+	tells.checks.Add("agent", agent.Ready)
+	mux := http.NewServeMux()
+	mux.Handle("/", (&compute.API{Agent: agent, Token: me.Token}).Handler())
+	tells.serves(mux, api.Listener.Addr().String())
+	api.Config.Handler = mux
 	api.Start()
 	h.agent = agent
 	ready := make(chan struct{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -48,7 +49,8 @@ croft up does.`,
 // runCompute runs the agent until ctx ends or a part fails: of the partition that the
 // host is of, or of the one in etcd, which it may begin.
 func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.PartitionID, ready func()) (err error) {
-	if err := s.Placement.check(); err != nil {
+	me, err := s.tell(log)
+	if err := errors.Join(err, s.Placement.check()); err != nil {
 		return err
 	}
 	dir, err := compute.OpenStateDir(s.StateDir)
@@ -64,16 +66,20 @@ func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.
 	if of != "" && store.Partition() != of {
 		return croft.Errorf(croft.Conflict, "etcd at %s holds another cloud than the one that this host joined: join that with --join, in another --state-dir", s.Etcd.Endpoints[0])
 	}
-	return runHost(ctx, newParts(), &host{settings: s, log: log, dir: dir, store: store}, ready)
+	p := newParts()
+	p.self = me
+	return runHost(ctx, p, &host{settings: s, log: log, dir: dir, store: store}, ready)
 }
 
 func mdserverCommand() *cobra.Command {
-	flags := []hostFlag{stateDirFlag, logLevelFlag, etcdFlag, agentFlags[2], agentFlags[3]}
+	flags := []hostFlag{stateDirFlag, logLevelFlag, etcdFlag, agentFlags[2], agentFlags[3],
+		{"listen", "metadata.listen", "address of /livez, /readyz and /metrics"}}
 	cmd := &cobra.Command{
 		Use:   "mdserver",
 		Short: "Run the metadata server of this host",
 		Long: `Run the metadata server of this host alone, for the guests of the agent that has
-the same state directory and metadata.server: false in its settings.`,
+the same state directory and metadata.server: false in its settings. What it tells of
+itself, /livez, /readyz and /metrics, is at --listen, which guests do not reach.`,
 		Args: count(0, 0),
 	}
 	addHostFlags(cmd, flags...)
@@ -93,6 +99,10 @@ the same state directory and metadata.server: false in its settings.`,
 func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err error) {
 	if s.Hypervisor == "sim" {
 		return croft.Errorf(croft.Invalid, "simulated guests ask for no metadata; run mdserver where hypervisor is libvirt")
+	}
+	me, err := s.tell(log)
+	if err != nil {
+		return err
 	}
 	id, err := compute.ReadHostID(s.StateDir, false)
 	if err != nil {
@@ -115,8 +125,18 @@ func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err err
 	if err != nil {
 		return err
 	}
+	l, err := listen(ctx, s.Metadata.Listen, "metadata.listen")
+	if err != nil {
+		return err
+	}
+	me.ofStore(store)
+	me.counts(server, h.hv)
+	me.checks.Add("metadata server", server.Ready)
+	mux := http.NewServeMux()
+	me.serves(mux, s.Metadata.Listen)
 	watch := newParts()
 	defer func() { err = errors.Join(err, watch.end()) }()
+	watch.start(ctx, "what the process tells of itself", func(ctx context.Context) error { return serve(ctx, l, mux) })
 	// Leases that change make what Owner remembers stale.
 	watch.start(ctx, "libvirt's events", func(ctx context.Context) error { return h.hv.Watch(ctx, func(croft.InstanceID) {}) })
 	watch.start(ctx, "the metadata server on IPv6", func(ctx context.Context) error { return server.RunIPv6(ctx, h.bridge) })

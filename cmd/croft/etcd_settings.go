@@ -71,7 +71,7 @@ func (s EtcdSettings) config(env func(string) string) (etcdstore.Config, error) 
 	}
 	var err error
 	if s.PasswordFile != "" {
-		password, err = readPassword(s.PasswordFile)
+		password, err = readSecret("etcd.password_file", s.PasswordFile)
 	}
 	if access.User != "" {
 		access.Password = password
@@ -91,26 +91,26 @@ func (s EtcdSettings) usesTLS() bool {
 	return true
 }
 
-// readPassword reads a file that only its owner and group may read.
-func readPassword(path string) (string, error) {
+// readSecret reads a file that a setting names and that only its owner and group may read.
+func readSecret(setting, path string) (string, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", croft.Errorf(croft.Invalid, "etcd.password_file: there is no file %s", path)
+		return "", croft.Errorf(croft.Invalid, "%s: there is no file %s", setting, path)
 	}
 	if err != nil {
-		return "", croft.Errorf(croft.Invalid, "etcd.password_file: %w", err)
+		return "", croft.Errorf(croft.Invalid, "%s: %w", setting, err)
 	}
 	if info.Mode().IsRegular() && info.Mode()&0o007 != 0 {
-		return "", croft.Errorf(croft.Invalid, "etcd.password_file: everybody may read %s: chmod o= %s", path, path)
+		return "", croft.Errorf(croft.Invalid, "%s: everybody may read %s: chmod o= %s", setting, path, path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", croft.Errorf(croft.Invalid, "etcd.password_file: %w", err)
+		return "", croft.Errorf(croft.Invalid, "%s: %w", setting, err)
 	}
-	if password := strings.TrimRight(string(text), "\r\n"); password != "" {
-		return password, nil
+	if secret := strings.TrimRight(string(text), "\r\n"); secret != "" {
+		return secret, nil
 	}
-	return "", croft.Errorf(croft.Invalid, "etcd.password_file: %s is empty", path)
+	return "", croft.Errorf(croft.Invalid, "%s: %s is empty", setting, path)
 }
 
 // open connects to etcd. A part that runs for long may begin an installation there.

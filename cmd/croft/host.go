@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -47,9 +48,8 @@ type host struct {
 	store    cloud
 	hv       hypervisor
 	virtType string
-	bridge   string // that guests ask for their metadata on; empty where nobody does
-	vendor   []byte // what the operator adds to the set-up of every guest
-	ready    atomic.Bool
+	bridge   string                        // that guests ask for their metadata on; empty where nobody does
+	vendor   []byte                        // what the operator adds to the set-up of every guest
 	running  atomic.Pointer[compute.Agent] // nil until the agent starts
 }
 
@@ -123,14 +123,20 @@ func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
 		return err
 	}
 	h.running.Store(agent)
-	api := &compute.API{Agent: agent, Token: me.Token, Ready: h.ready.Load, Trouble: h.store.Usable}
+	p.self.ofStore(h.store)
+	p.self.counts(agent, agent.Images, agent.Inventory, agent.Hypervisor)
+	p.self.checks.Add("agent", agent.Ready)
+	p.self.checks.Add("hypervisor", agent.HypervisorReady)
+	api := &compute.API{Agent: agent, Token: me.Token}
+	mux := http.NewServeMux()
+	mux.Handle("/", api.Handler())
+	p.self.serves(mux, s.API.Listen)
 	p.start(ctx, "the agent's API", func(ctx context.Context) error {
 		defer api.Wait()
-		return serve(ctx, l, api.Handler())
+		return serve(ctx, l, mux)
 	})
 	p.start(ctx, "the agent", func(ctx context.Context) error {
 		return agent.Run(ctx, func() {
-			h.ready.Store(true)
 			h.log.Info("the host takes orders", "host", h.id, "name", me.Name, "api", me.API)
 			ready()
 		})

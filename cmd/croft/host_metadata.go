@@ -61,6 +61,8 @@ func (h *host) startMetadata(ctx context.Context, p *parts) error {
 	if err != nil {
 		return err
 	}
+	p.self.counts(server)
+	p.self.checks.Add("metadata server", server.Ready)
 	p.start(ctx, "the metadata server", func(ctx context.Context) error {
 		return server.Run(ctx, h.bridge, mdserver.Address)
 	})

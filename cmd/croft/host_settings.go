@@ -75,9 +75,15 @@ type hostSettings struct {
 		Server bool `yaml:"server"`
 		Disk   bool `yaml:"disk"`
 
+		Listen string `yaml:"listen"`
+
 		VendorData string `yaml:"vendor_data"`
 		Passwords  bool   `yaml:"passwords"`
 	} `yaml:"metadata"`
+
+	Metrics struct {
+		TokenFile string `yaml:"token_file"`
+	} `yaml:"metrics"`
 
 	Offer struct {
 		VCPURatio         float64  `yaml:"vcpu_ratio"`
@@ -126,6 +132,7 @@ func defaultHostSettings() hostSettings {
 	s.Network.Name = "default"
 	s.Networks = map[string]hostNetwork{}
 	s.Metadata.Server = true
+	s.Metadata.Listen = "127.0.0.1:8780"
 	s.Offer.VCPURatio, s.Offer.MemoryRatio, s.Offer.DiskRatio = 4, 1, 1
 	s.Offer.ReservedMemoryMiB = 512
 	s.Images.CacheGiB = 64

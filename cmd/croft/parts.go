@@ -15,6 +15,7 @@ import (
 // parts are the running parts of a process. They end in the reverse order of
 // their start, so that each may rely on those before it to its own end.
 type parts struct {
+	self    *self // what the process tells of itself, once that is known
 	running []*part
 	failed  chan error // the first failure; later ones are returned by end
 }

@@ -32,7 +32,7 @@ servers may run on one etcd; a claim never takes more than there is, through
 whichever of them it comes. Where etcd does not answer they answer 503 until it
 does again.
 
-Besides the API it serves /readyz (200 or 503), /healthz and /metrics.`,
+Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
 		Args: count(0, 0),
 	}
 	cmd.AddCommand(placementExportCommand(), placementImportCommand())
@@ -66,13 +66,19 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 	if err := s.prepareOwnPlacement(); err != nil {
 		return err // before an etcd is made
 	}
+	me, err := s.tell(log)
+	if err != nil {
+		return err
+	}
 	p := newParts()
+	p.self = me
 	config, err := s.Etcd.config(os.Getenv)
 	if dataDir != "" {
 		p.start(ctx, "the limit of memory", limitMemory)
 		var etcd *etcdstore.Embedded
 		if etcd, config, err = s.startEtcd(ctx, filepath.Join(dataDir, "etcd")); err == nil {
 			defer etcd.Close()
+			me.ofEtcd(etcd)
 			p.start(ctx, "the embedded etcd", etcd.Wait)
 		}
 	}
@@ -86,6 +92,7 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	defer func() { err = errors.Join(err, p.end()) }()
+	me.ofStore(store)
 	txnOps, err := store.MaxTxnOps(ctx)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ func freePort(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], port)
 }
 
-// ask STATUS METHOD URL sends a request with $TOKEN, or the token admin, once somebody
+// ask STATUS METHOD URL sends a request with $TOKEN, or the token admin, and $BEARER, once somebody
 // listens there and is ready, and wants that status. The body is in the file answer.
 func ask(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
@@ -50,6 +50,9 @@ func answerOf(ts *testscript.TestScript, method, url string) (int, []byte) {
 	}
 	req.Header.Set("X-Auth-Token", token)
 	req.Header.Set("OpenStack-API-Version", "placement latest")
+	if bearer := ts.Getenv("BEARER"); bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+bearer)
+	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
 	"croft"
@@ -74,7 +72,8 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 	if of != nil {
 		return runCompute(ctx, of.over(s), log, of.Partition, ready)
 	}
-	if err := errors.Join(s.checkEtcdListen(), s.preparePlacement()); err != nil {
+	me, err := s.tell(log)
+	if err := errors.Join(err, s.checkEtcdListen(), s.preparePlacement()); err != nil {
 		return err // before anything is made
 	}
 	if err := checkPorts(ctx, s); err != nil {
@@ -98,6 +97,8 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 	defer func() { err = errors.Join(err, store.Close()) }()
 
 	p := newParts()
+	p.self = me
+	me.ofEtcd(etcd)
 	defer func() { err = errors.Join(err, p.end()) }()
 	p.start(ctx, "the embedded etcd", etcd.Wait)
 	if s.Placement.Cloud == "" {
@@ -174,11 +175,11 @@ func startPlacement(ctx context.Context, p *parts, store placement.Store, s host
 	if err != nil {
 		return "", err
 	}
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(server.Collector())
+	p.self.counts(server)
+	p.self.checks.Add("placement", func(context.Context) error { return server.Ready() })
 	mux := http.NewServeMux()
 	mux.Handle("/", server.Handler())
-	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", p.self.metricsAt(s.Placement.Listen))
 	p.start(ctx, "Placement's state", server.Run)
 	p.start(ctx, "Placement", func(ctx context.Context) error {
 		defer end()

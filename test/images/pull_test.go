@@ -14,7 +14,7 @@ import (
 // pull asks the host's agent for an image over HTTP and returns its last word.
 func (h *host) pull(ref string, progress func(croft.Progress)) compute.Pull {
 	h.t.Helper()
-	api := &compute.API{Agent: h.agent, Token: "secret", Ready: func() bool { return true }}
+	api := &compute.API{Agent: h.agent, Token: "secret"}
 	server := httptest.NewServer(api.Handler())
 	defer server.Close()
 	body, err := json.Marshal(compute.PullRequest{Image: ref})

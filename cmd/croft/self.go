@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"crypto/subtle"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"croft/etcdstore"
+	"croft/internal/health"
+)
+
+// self is what a process tells of itself, at each address where it serves anything:
+// whether it lives, whether it is ready, and what it counts.
+type self struct {
+	checks  health.Checks
+	metrics *prometheus.Registry
+	others  prometheus.Gatherers // what modules count, each under names of its own
+	token   string               // who reads metrics shows it; nobody has to where it is empty
+	log     *slog.Logger
+}
+
+// tell makes what a process tells of itself. Invalid: a setting is wrong.
+func (s *hostSettings) tell(log *slog.Logger) (*self, error) {
+	me := &self{metrics: prometheus.NewRegistry(), log: log}
+	if file := s.Metrics.TokenFile; file != "" {
+		var err error
+		if me.token, err = readSecret("metrics.token_file", file); err != nil {
+			return nil, err
+		}
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "croft_build_info", Help: "1, with the version of croft and of Go that it was built with.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": goVersion()},
+	})
+	build.Set(1)
+	me.metrics.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return me, nil
+}
+
+func goVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.GoVersion
+	}
+	return "unknown"
+}
+
+// counts has what a part counts told, if it counts. One that is of the process already
+// is told once.
+func (s *self) counts(parts ...any) {
+	for _, part := range parts {
+		counting, ok := part.(interface{ Collector() prometheus.Collector })
+		if !ok {
+			continue
+		}
+		if err := s.metrics.Register(counting.Collector()); err != nil {
+			s.log.Debug("metrics of a part are left out", "err", err)
+		}
+	}
+}
+
+// serves adds what the process tells of itself to what it serves at address.
+func (s *self) serves(mux *http.ServeMux, address string) {
+	s.checks.Register(mux)
+	mux.Handle("GET /metrics", s.metricsAt(address))
+}
+
+// metricsAt serves metrics to whoever shows the token. Without one they are for this
+// machine, since they tell what instances are called and how busy everybody is.
+func (s *self) metricsAt(address string) http.Handler {
+	all := append(prometheus.Gatherers{s.metrics}, s.others...)
+	give := promhttp.HandlerFor(all, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 8,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		switch {
+		case s.token == "" && !isLoopback(address):
+			http.Error(w, address+" can be reached from other machines, to which metrics are told only where metrics.token_file is set", http.StatusForbidden)
+		case s.token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) != 1:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "a bearer token is required: the one in the file that metrics.token_file names", http.StatusUnauthorized)
+		default:
+			give.ServeHTTP(w, r)
+		}
+	})
+}
+
+// ofEtcd adds an etcd in this process.
+func (s *self) ofEtcd(etcd *etcdstore.Embedded) {
+	s.others = append(s.others, etcd.Metrics())
+}
+
+// ofStore adds the cloud's memory.
+func (s *self) ofStore(store any) {
+	s.counts(store)
+	if usable, ok := store.(interface{ Usable(context.Context) error }); ok {
+		s.checks.Add("etcd", usable.Usable)
+	}
+}

@@ -1,0 +1,38 @@
+package compute
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+)
+
+// troubles are the newest reasons why the agent cannot do its work, for who asks.
+type troubles struct {
+	seat       atomic.Pointer[string] // why it does nothing
+	known      atomic.Pointer[error]  // why the host is not made known yet
+	hypervisor atomic.Pointer[error]  // what was wrong when the hypervisor was asked last
+}
+
+// Ready returns why the host does not take orders; nil where it does.
+func (a *Agent) Ready(context.Context) error {
+	if why := a.troubles.seat.Load(); why != nil {
+		return errors.New("this agent does nothing: " + *why)
+	}
+	if a.known.Load() {
+		return nil
+	}
+	if err := a.troubles.known.Load(); err != nil {
+		return errors.Join(errors.New("the host does not take orders yet"), *err)
+	}
+	return errors.New("the host does not take orders yet")
+}
+
+// HypervisorReady returns what was wrong when the hypervisor was asked last, which was at
+// most ResyncEvery ago; nil where it answered. Where something was, it is asked again.
+func (a *Agent) HypervisorReady(ctx context.Context) error {
+	if a.troubles.hypervisor.Load() == nil {
+		return nil
+	}
+	_, err := a.Hypervisor.List(ctx)
+	return err
+}
