@@ -31,7 +31,7 @@ type rule struct {
 // rooms that decide; adapters implement the interfaces they declare.
 var (
 	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/operator/...", "croft/pool/...", "croft/grid/...", "croft/cluster/...", "croft/control/..."}
-	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...", "croft/hook/..."}
+	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...", "croft/hook/...", "croft/gate/..."}
 )
 
 var rules = []rule{
@@ -96,6 +96,11 @@ var rules = []rule{
 		reason:   "what touches guests and disks answers the agent, and nobody else",
 	},
 	{
+		packages: []string{"croft/gate/..."},
+		mayNot:   []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/placement/...", "croft/schedule/...", "croft/operator/..."},
+		reason:   "what a host runs that is not trusted with etcd and Placement knows neither",
+	},
+	{
 		packages: []string{"croft/..."},
 		mayNot:   []string{"log", "github.com/sirupsen/...", "go.uber.org/zap/..."},
 		except:   []string{"croft/etcdstore/..."},
@@ -117,7 +122,7 @@ var rules = []rule{
 
 // testHelpers are packages that only tests import.
 var testHelpers = []string{
-	"croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/libvirttest", "croft/internal/placementcheck",
+	"croft/compute/computetest", "croft/gate/gatetest", "croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/libvirttest", "croft/internal/placementcheck",
 	"croft/internal/placementoracle", "croft/internal/wire", "croft/placement/transfer/transfertest",
 	"croft/placementclient/keystone/keystonetest", "croft/placementclient/placementtest", "croft/pool/pooltest", "croft/schedule/scheduletest",
 	"croft/bench/...", "croft/test/...",

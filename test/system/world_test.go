@@ -16,6 +16,8 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
+	agentgate "croft/gate"
+	"croft/gate/gatetest"
 	"croft/hypervisor/sim"
 	"croft/internal/wire"
 	"croft/placement"
@@ -34,6 +36,7 @@ type world struct {
 	store  *etcdstore.Store // the test's own
 	claims *placementclient.Client
 	hosts  []*machine
+	front  *gatetest.Front // that agents speak to alone; nil where they speak to etcd and Placement themselves
 
 	placementDown atomic.Bool
 	faulty        float64
@@ -77,8 +80,13 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 	t.Cleanup(func() { w.etcd.Close() })
 	w.store = w.open()
 	w.startPlacement()
+	agentsSee := w.listen
+	if seed%2 == 0 {
+		w.startFront()
+		agentsSee = w.front.Address
+	}
 	for n := range hosts {
-		m := &machine{w: w, n: n, id: croft.NewHostID(), dir: filepath.Join(w.dir, fmt.Sprintf("host%d", n)), wire: wire.New(t, w.listen)}
+		m := &machine{w: w, n: n, id: croft.NewHostID(), dir: filepath.Join(w.dir, fmt.Sprintf("host%d", n)), wire: wire.New(t, agentsSee)}
 		hv, err := sim.New(sim.Config{Fault: m.drag})
 		if err != nil {
 			t.Fatal(err)
@@ -91,6 +99,18 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 	}
 	w.awaitHosts()
 	return w
+}
+
+// startFront has agents speak to a gate, and looks after what is no host's own.
+func (w *world) startFront() {
+	store := w.open()
+	w.front = gatetest.Start(w.t, store.Partition(), agentgate.ServerConfig{Orders: store, Registry: store, Records: store, Inventory: w.claims, Usable: store.Usable})
+	side := &agentSide{gate: w.gate(0), Records: store, Inventory: w.claims}
+	caretaker := &compute.Caretaker{Records: side, Inventory: side, Every: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = caretaker.Run(ctx) }()
+	w.t.Cleanup(func() { cancel(); <-ended })
 }
 
 // awaitHosts returns when every host takes orders.
@@ -119,10 +139,14 @@ func (w *world) startEtcd() {
 	w.etcd, w.listen = server, server.Endpoint()[len("http://"):]
 }
 
-// restartEtcd takes etcd away for a moment, as a restart of its process does.
+// restartEtcd takes etcd away for a moment, as a restart of its process does, and the
+// gate with it, where there is one.
 func (w *world) restartEtcd() {
 	w.etcd.Close()
 	w.startEtcd()
+	if w.front != nil {
+		w.front.Restart(w.t)
+	}
 }
 
 func (w *world) open() *etcdstore.Store {
@@ -182,12 +206,11 @@ func (m *machine) boot(last int) {
 	w := m.w
 	m.gate = w.gate(last)
 	m.wire.Mend() // else nothing starts
-	store := w.openAt(m.wire.Address())
-	side := &agentSide{gate: m.gate, Orders: store, Registry: store, Records: store, Inventory: w.claims}
+	side, partition, end := m.connect()
 	host := croft.Host{ID: m.id, Name: fmt.Sprintf("host%d", m.n), VirtType: "sim"}
 	facts := compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40}
 	agent, err := compute.New(compute.Config{
-		Host: host, Partition: store.Partition(), Provider: compute.Offer{VCPURatio: 1}.Provider(host, store.Partition(), facts),
+		Host: host, Partition: partition, Provider: compute.Offer{VCPURatio: 1}.Provider(host, partition, facts),
 		Dir: m.dir, NICs: []compute.NIC{{Network: "default"}},
 		Orders: side, Registry: side, Records: side, Inventory: side,
 		Hypervisor: &gatedHypervisor{m.gate, m.hv}, Images: sim.Images{},
@@ -202,9 +225,19 @@ func (m *machine) boot(last int) {
 	go func() {
 		defer close(ended)
 		_ = agent.Run(ctx, func() {})
-		_ = store.Close()
+		end()
 	}()
 	m.stop = sync.OnceFunc(func() { cancel(); <-ended })
+}
+
+// connect is what the host's next agent sees of the world.
+func (m *machine) connect() (side *agentSide, p croft.PartitionID, end func()) {
+	if m.w.front != nil {
+		c := m.w.front.Client(m.w.t, m.id, m.wire.Address())
+		return &agentSide{gate: m.gate, Orders: c, Registry: c, Records: c, Inventory: c}, c.Partition(), func() { _ = c.Close() }
+	}
+	store := m.w.openAt(m.wire.Address())
+	return &agentSide{gate: m.gate, Orders: store, Registry: store, Records: store, Inventory: m.w.claims}, store.Partition(), func() { _ = store.Close() }
 }
 
 // drag makes a hypervisor take its time while it is slow.

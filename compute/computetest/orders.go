@@ -1,0 +1,180 @@
+package computetest
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"croft"
+)
+
+// patience bounds what a test waits for.
+const patience = 30 * time.Second
+
+// woken follows the host's orders and gives the instances woken for.
+func (s *stage) woken() <-chan croft.InstanceID {
+	woken := make(chan croft.InstanceID, 1000)
+	s.background(func(ctx context.Context) {
+		_ = s.Agent.WatchOrders(ctx, s.Host, func(id croft.InstanceID) { woken <- id })
+	})
+	return woken
+}
+
+// await returns when an instance was woken for. Others may be too: a wake says nothing.
+func (s *stage) await(woken <-chan croft.InstanceID, id croft.InstanceID) {
+	s.t.Helper()
+	late := time.After(patience)
+	for {
+		select {
+		case got := <-woken:
+			if got == id {
+				return
+			}
+		case <-late:
+			s.t.Fatalf("never woken for instance %s", id)
+		}
+	}
+}
+
+func testWatch(s *stage) {
+	s.live(s.Host)
+	there := s.request()
+	woken := s.woken()
+	s.await(woken, there.ID)
+	comes := s.request()
+	s.await(woken, comes.ID)
+	s.condemn(comes)
+	s.await(woken, comes.ID)
+	o, err := s.Others.Order(s.ctx(), s.Host, comes.ID)
+	s.check(err)
+	s.check(s.Others.Forget(s.ctx(), o))
+	s.await(woken, comes.ID)
+}
+
+func testWatchBroken(s *stage) {
+	s.live(s.Host)
+	goes := s.request()
+	woken := s.woken()
+	s.await(woken, goes.ID)
+	s.Break()
+	goes = s.condemn(goes)
+	o, err := s.Others.Order(s.ctx(), s.Host, goes.ID)
+	s.check(err)
+	s.check(s.Others.Forget(s.ctx(), o))
+	comes := s.request()
+	s.await(woken, comes.ID)
+	s.Break()
+	s.condemn(comes)
+	s.await(woken, comes.ID)
+}
+
+func testOrder(s *stage) {
+	s.live(s.Host)
+	inst := s.request()
+	want, err := s.Others.Order(s.ctx(), s.Host, inst.ID)
+	s.check(err)
+	got, err := s.Agent.Order(s.ctx(), s.Host, inst.ID)
+	s.check(err)
+	if diff := cmp.Diff(want, got); diff != "" || got.Revision == 0 {
+		s.t.Errorf("revision %d, order:\n%s", got.Revision, diff)
+	}
+	_, err = s.Agent.Order(s.ctx(), s.Host, croft.NewInstanceID())
+	s.want(err, croft.NotFound)
+}
+
+func testObserve(s *stage) {
+	s.live(s.Host)
+	inst := s.request()
+	_, err := s.Agent.Observed(s.ctx(), s.Host, inst.ID)
+	s.want(err, croft.NotFound)
+	seen := croft.Observation{
+		Host: s.Host, Instance: inst.ID, Generation: 1, State: croft.StateFailed, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")},
+		MAC: "52:54:00:00:00:01", Progress: &croft.Progress{Done: 1, Total: 2}, Error: "it is broken: \"so\" what", ErrorKind: croft.Unavailable,
+		Updated: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Events: []croft.Event{{Name: croft.EventImage, At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
+		CloudInit: &croft.CloudInit{State: croft.CloudInitFailed, At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Error: "no"}, Password: "c2VjcmV0",
+	}
+	s.check(s.Agent.Observe(s.ctx(), seen))
+	got, err := s.Agent.Observed(s.ctx(), s.Host, inst.ID)
+	s.check(err)
+	if diff := cmp.Diff(seen, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		s.t.Errorf("observation:\n%s", diff)
+	}
+	seen.Instance = croft.NewInstanceID()
+	s.want(s.Agent.Observe(s.ctx(), seen), croft.Conflict)
+}
+
+func testForget(s *stage) {
+	s.live(s.Host)
+	inst := s.request()
+	s.check(s.Agent.Observe(s.ctx(), croft.Observation{Host: s.Host, Instance: inst.ID, State: croft.StateRunning}))
+	s.condemn(inst)
+	tombstone, err := s.Agent.Order(s.ctx(), s.Host, inst.ID)
+	s.check(err)
+	stale := tombstone
+	stale.Revision--
+	s.want(s.Agent.Forget(s.ctx(), stale), croft.Conflict)
+	s.check(s.Agent.Forget(s.ctx(), tombstone))
+	s.want(s.Agent.Forget(s.ctx(), tombstone), croft.Conflict)
+	_, err = s.Agent.Order(s.ctx(), s.Host, inst.ID)
+	s.want(err, croft.NotFound)
+	_, err = s.Agent.Observed(s.ctx(), s.Host, inst.ID)
+	s.want(err, croft.NotFound)
+	_, err = s.Agent.Instance(s.ctx(), inst.ID)
+	s.want(err, croft.NotFound)
+	_, err = s.Others.Find(s.ctx(), inst.Project, inst.Name)
+	s.want(err, croft.NotFound)
+}
+
+// moved has an instance of another host's move here; the tombstone there is left.
+func (s *stage) moved() (inst croft.Instance, from croft.HostID) {
+	s.t.Helper()
+	from = croft.NewHostID()
+	s.live(from)
+	s.live(s.Host)
+	inst = s.record()
+	there := s.order(inst, croft.WantRunning)
+	there.Host = from
+	inst, err := s.Others.Assign(s.ctx(), inst, there)
+	s.check(err)
+	tombstone, here := s.order(inst, croft.WantGone), s.order(inst, croft.WantRunning)
+	tombstone.Host, here.MovedFrom = from, from
+	here.Generation++
+	inst, err = s.Others.Relocate(s.ctx(), inst, tombstone, here)
+	s.check(err)
+	return inst, from
+}
+
+func testForgetMoved(s *stage) {
+	there := croft.NewHostID()
+	s.live(s.Host)
+	s.live(there)
+	inst := s.request()
+	tombstone, order := s.order(inst, croft.WantGone), s.order(inst, croft.WantRunning)
+	order.Host = there
+	_, err := s.Others.Relocate(s.ctx(), inst, tombstone, order)
+	s.check(err)
+	tombstone, err = s.Agent.Order(s.ctx(), s.Host, inst.ID)
+	s.check(err)
+	whose, err := s.Agent.Instance(s.ctx(), inst.ID)
+	s.check(err)
+	if whose.Host != there {
+		s.t.Errorf("it is said to be on host %s, and is on %s", whose.Host, there)
+	}
+	s.check(s.Agent.Forget(s.ctx(), tombstone))
+	if _, err := s.Others.Find(s.ctx(), inst.Project, inst.Name); err != nil {
+		s.t.Errorf("the instance went with the tombstone: %v", err)
+	}
+}
+
+func testMoved(s *stage) {
+	inst, from := s.moved()
+	_, err := s.Agent.Order(s.ctx(), from, inst.ID)
+	s.check(err)
+	tombstone, err := s.Others.Order(s.ctx(), from, inst.ID)
+	s.check(err)
+	s.check(s.Others.Forget(s.ctx(), tombstone))
+	_, err = s.Agent.Order(s.ctx(), from, inst.ID)
+	s.want(err, croft.NotFound)
+}

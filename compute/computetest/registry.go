@@ -1,0 +1,129 @@
+package computetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"croft"
+)
+
+func testPutHost(s *stage) {
+	hosts, err := s.Agent.Hosts(s.ctx(), s.Host)
+	s.check(err)
+	if len(hosts) != 0 {
+		s.t.Fatalf("got %v, want no host", hosts)
+	}
+	h := croft.Host{
+		ID: s.Host, Name: "näme", Addresses: []string{"192.0.2.1"}, API: "http://192.0.2.1:8779", Token: "secret", Location: "site1/row2",
+		Version: "1.2.3", VirtType: "kvm", FormerName: "old", Problems: []string{"it is hot"}, Place: "machine/dir",
+	}
+	said := h
+	said.Alive, said.Drained, said.Seen = true, true, time.Now() // not the agent's to say
+	s.check(s.Agent.PutHost(s.ctx(), said))
+	got, err := s.Agent.Hosts(s.ctx(), s.Host)
+	s.check(err)
+	if diff := cmp.Diff(h, got[s.Host], cmpopts.IgnoreFields(croft.Host{}, "Token")); diff != "" {
+		s.t.Errorf("what the agent reads:\n%s", diff)
+	}
+	seen, err := s.Others.Hosts(s.ctx(), s.Host)
+	s.check(err)
+	if diff := cmp.Diff(h, seen[s.Host]); diff != "" {
+		s.t.Errorf("what others read:\n%s", diff)
+	}
+}
+
+// agent is one that serves the host.
+type agent struct {
+	known func()
+	seats chan *croft.Agent // nil in it: this one has the seat
+	end   func()
+}
+
+// serve starts an agent of a place.
+func (s *stage) serve(place string, may bool) *agent {
+	s.t.Helper()
+	known := make(chan struct{})
+	a := &agent{seats: make(chan *croft.Agent, 100), known: func() { close(known) }}
+	me := croft.Agent{Host: s.Host, Place: place, Name: "name", API: "http://192.0.2.1:1"}
+	a.end = s.background(func(ctx context.Context) {
+		_ = s.Agent.Serve(ctx, me, known, func(rival *croft.Agent) bool {
+			a.seats <- rival
+			return may
+		})
+	})
+	return a
+}
+
+// seated returns what an agent is told next.
+func (s *stage) seated(a *agent) *croft.Agent {
+	s.t.Helper()
+	select {
+	case rival := <-a.seats:
+		return rival
+	case <-time.After(patience):
+		s.t.Fatal("the agent is never told who has the seat")
+		return nil
+	}
+}
+
+func testServe(s *stage) {
+	s.check(s.Agent.PutHost(s.ctx(), croft.Host{ID: s.Host, Name: "h"}))
+	a := s.serve("here", true)
+	if rival := s.seated(a); rival != nil {
+		s.t.Fatalf("got rival %v, want the seat", rival)
+	}
+	hosts, err := s.Others.Hosts(s.ctx(), s.Host)
+	s.check(err)
+	if hosts[s.Host].Alive {
+		s.t.Error("it is alive before it is known")
+	}
+	a.known()
+	s.alive(s.Host, true)
+	a.end()
+	s.alive(s.Host, false)
+}
+
+func testServeBroken(s *stage) {
+	s.check(s.Agent.PutHost(s.ctx(), croft.Host{ID: s.Host, Name: "h"}))
+	a := s.serve("here", true)
+	a.known()
+	s.alive(s.Host, true)
+	s.seated(a)
+	s.Break()
+	s.alive(s.Host, true) // still, or again
+	s.Break()
+	s.alive(s.Host, true)
+}
+
+func testRival(s *stage) {
+	s.check(s.Agent.PutHost(s.ctx(), croft.Host{ID: s.Host, Name: "h"}))
+	first := s.serve("here", true)
+	first.known()
+	s.seated(first)
+	second := s.serve("there", true)
+	if rival := s.seated(second); rival == nil || rival.Place != "here" {
+		s.t.Fatalf("got rival %v, want the first agent", rival)
+	}
+	first.end()
+	for s.seated(second) != nil { // it may be told of the first one again
+	}
+	second.known()
+	s.alive(s.Host, true)
+}
+
+func testSeatRefused(s *stage) {
+	s.check(s.Agent.PutHost(s.ctx(), croft.Host{ID: s.Host, Name: "h"}))
+	copied := s.serve("there", false)
+	copied.known()
+	if rival := s.seated(copied); rival != nil {
+		s.t.Fatalf("got rival %v, want the seat", rival)
+	}
+	rightful := s.serve("here", true)
+	rightful.known()
+	for s.seated(rightful) != nil {
+	}
+	s.alive(s.Host, true)
+}

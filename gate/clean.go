@@ -1,0 +1,76 @@
+package gate
+
+import (
+	"strings"
+	"unicode"
+
+	"croft"
+)
+
+// What hosts say of themselves is shown to people in terminals, and kept where
+// everybody's is. So texts are bounded, and what would steer a terminal is taken out.
+
+// longest bounds a text, in bytes.
+const longest = 4 << 10
+
+// mostEntries bounds a list.
+const mostEntries = 64
+
+func clean(text string) string {
+	if len(text) > longest {
+		text = text[:longest]
+	}
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsControl(r):
+			return ' '
+		case unicode.Is(unicode.Cf, r): // direction marks and the like
+			return -1
+		}
+		return r
+	}, text)
+}
+
+func cleanAll(texts []string) []string {
+	var all []string
+	for _, text := range texts[:min(len(texts), mostEntries)] {
+		all = append(all, clean(text))
+	}
+	return all
+}
+
+func cleanHost(h *croft.Host) error {
+	for _, text := range []*string{&h.Name, &h.API, &h.Token, &h.Location, &h.Version, &h.VirtType, &h.FormerName, &h.Place} {
+		*text = clean(*text)
+	}
+	h.Addresses, h.Problems = cleanAll(h.Addresses), cleanAll(h.Problems)
+	return checkAPI(h.API)
+}
+
+func cleanAgent(a *croft.Agent) {
+	a.Place, a.Name, a.API = clean(a.Place), clean(a.Name), clean(a.API)
+}
+
+// states are those that an agent observes.
+var states = map[croft.State]bool{
+	croft.StatePending: true, croft.StateFetching: true, croft.StateDefining: true, croft.StateBooting: true,
+	croft.StateRunning: true, croft.StateStopped: true, croft.StateFailed: true, croft.StateRemoving: true,
+}
+
+func cleanObservation(o *croft.Observation) error {
+	if !states[o.State] {
+		return croft.Errorf(croft.Invalid, "%q is no state of an instance", o.State)
+	}
+	if len(o.Addresses) > mostEntries || len(o.Events) > mostEntries {
+		return croft.Errorf(croft.Invalid, "an observation with so many addresses or events is none")
+	}
+	o.Error, o.MAC, o.Password, o.ErrorKind = clean(o.Error), clean(o.MAC), clean(o.Password), croft.Kind(clean(string(o.ErrorKind)))
+	for i := range o.Events {
+		o.Events[i].Name = croft.EventName(clean(string(o.Events[i].Name)))
+	}
+	if o.CloudInit != nil {
+		o.CloudInit.Error, o.CloudInit.State = clean(o.CloudInit.Error), croft.CloudInitState(clean(string(o.CloudInit.State)))
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"croft"
+	"croft/compute"
+	"croft/internal/books"
+)
+
+var (
+	_ compute.Orders    = (*Client)(nil)
+	_ compute.Registry  = (*Client)(nil)
+	_ compute.Records   = (*Client)(nil)
+	_ compute.Inventory = (*Client)(nil)
+)
+
+// ClientConfig is what a Client is made of. All is required.
+type ClientConfig struct {
+	Endpoints []string // of control processes, such as https://10.0.0.1:8777; any of them will do
+	TLS       *tls.Config
+	Host      croft.HostID      // that the certificate is of
+	Partition croft.PartitionID // that it joined
+}
+
+// Client is an agent's view of its cloud through the gate. It keeps connecting for as
+// long as it is used, and needs no answer to begin. Close it.
+type Client struct {
+	ClientConfig
+	http   *http.Client
+	at     atomic.Uint32 // the endpoint in use
+	places chan struct{} // a token for each call under way
+	known  orders
+}
+
+// NewClient checks the configuration. It connects to nothing yet.
+func NewClient(c ClientConfig) (*Client, error) {
+	if len(c.Endpoints) == 0 || c.TLS == nil || c.Host == "" || c.Partition == "" {
+		return nil, croft.Errorf(croft.Invalid, "gate: all of the client's configuration is required")
+	}
+	transport := &http.Transport{
+		TLSClientConfig: c.TLS, ForceAttemptHTTP2: true, TLSHandshakeTimeout: connectTime,
+		DialContext: (&net.Dialer{Timeout: connectTime}).DialContext, IdleConnTimeout: 2 * time.Minute,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: silence / 2, PingTimeout: silence / 2},
+	}
+	return &Client{ClientConfig: c, http: &http.Client{Transport: transport}, places: make(chan struct{}, mostCalls/2)}, nil
+}
+
+// connectTime is how long a control process may take to be reached.
+const connectTime = 5 * time.Second
+
+// Close ends the connections. What is under way ends with its context, not here.
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// Partition is the one that the host joined.
+func (c *Client) Partition() croft.PartitionID { return c.ClientConfig.Partition }
+
+// endpoint is where to ask, and move goes on to the next one where that was no use.
+func (c *Client) endpoint() (string, func()) {
+	at := c.at.Load()
+	url := strings.TrimSuffix(c.Endpoints[int(at)%len(c.Endpoints)], "/")
+	return url, func() { c.at.CompareAndSwap(at, at+1) }
+}
+
+// post sends a request to the endpoint in use. Unavailable: it does not answer.
+func (c *Client) post(ctx context.Context, name string, body io.Reader) (*http.Response, error) {
+	endpoint, move := c.endpoint()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint+Prefix+name, body)
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "the address of the control process: %w", err)
+	}
+	answer, err := c.http.Do(request)
+	if err != nil {
+		move()
+		if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
+			return nil, ctx.Err()
+		}
+		return nil, croft.Errorf(croft.Unavailable, "the control process at %s does not answer (%w); does it run, and does a firewall let us in?", endpoint, errors.Unwrap(err))
+	}
+	if answer.StatusCode != http.StatusOK {
+		defer answer.Body.Close()
+		return nil, c.failed(endpoint, answer)
+	}
+	return answer, nil
+}
+
+// failed is the error that a control process answers with.
+func (c *Client) failed(endpoint string, answer *http.Response) error {
+	var f failure
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxLine))
+	if err != nil || json.Unmarshal(text, &f) != nil || f.Error == "" {
+		f.Error = fmt.Sprintf("it answers %s: %s", answer.Status, clean(string(text)))
+	}
+	switch {
+	case answer.StatusCode == http.StatusForbidden:
+		return fmt.Errorf("the control process at %s: %w: %s", endpoint, ErrRefused, clean(f.Error))
+	case f.Kind == "" && answer.StatusCode >= http.StatusInternalServerError:
+		f.Kind = croft.Unavailable
+	}
+	if f.Kind == "" {
+		return fmt.Errorf("the control process at %s: %s", endpoint, clean(f.Error))
+	}
+	return croft.Errorf(f.Kind, "the control process at %s: %s", endpoint, clean(f.Error))
+}
+
+// ask calls a method; where an endpoint cannot be reached, at the others too.
+func ask[A any](ctx context.Context, c *Client, name string, q any) (answer A, err error) {
+	select {
+	case c.places <- struct{}{}:
+		defer func() { <-c.places }()
+	case <-ctx.Done():
+		return answer, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	for range c.Endpoints {
+		var r *http.Response
+		if r, err = c.post(ctx, name, bytes.NewReader(encode(q))); err == nil {
+			defer r.Body.Close()
+			if err = json.NewDecoder(r.Body).Decode(&answer); err != nil {
+				err = croft.Errorf(croft.Unavailable, "the control process's answer broke off: %w", err)
+			}
+			return answer, err
+		}
+		if dial, ok := errors.AsType[*net.OpError](err); !ok || dial.Op != "dial" {
+			break
+		}
+	}
+	return answer, err
+}
+
+func do(ctx context.Context, c *Client, name string, q any) error {
+	_, err := ask[none](ctx, c, name, q)
+	return err
+}
+
+// Order implements compute.Orders.
+func (c *Client) Order(ctx context.Context, of croft.HostID, id croft.InstanceID) (croft.Order, error) {
+	o, err := ask[order](ctx, c, "Order", place{of, id})
+	if of == c.Host && errors.Is(err, croft.NotFound) {
+		c.known.remove(id)
+	}
+	return o.noun(), err
+}
+
+// Observed implements compute.Orders.
+func (c *Client) Observed(ctx context.Context, of croft.HostID, id croft.InstanceID) (croft.Observation, error) {
+	return ask[croft.Observation](ctx, c, "Observed", place{of, id})
+}
+
+// Observe implements compute.Orders.
+func (c *Client) Observe(ctx context.Context, o croft.Observation) error {
+	return do(ctx, c, "Observe", o)
+}
+
+// Forget implements compute.Orders.
+func (c *Client) Forget(ctx context.Context, o croft.Order) error {
+	o.Spec = croft.Spec{} // it goes by the stored one
+	return do(ctx, c, "Forget", sendOrder(o))
+}
+
+// PutHost implements compute.Registry.
+func (c *Client) PutHost(ctx context.Context, h croft.Host) error {
+	return do(ctx, c, "PutHost", host{h, h.Token})
+}
+
+// Hosts implements compute.Registry, for the host itself alone.
+func (c *Client) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	return ask[map[croft.HostID]croft.Host](ctx, c, "Hosts", ids)
+}
+
+// Instance implements compute.Records. Of an instance that is on another host it gives
+// no more than whose it is.
+func (c *Client) Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error) {
+	inst, err := ask[instance](ctx, c, "Instance", id)
+	return inst.noun(), err
+}
+
+// HostBooks implements compute.Records.
+func (c *Client) HostBooks(ctx context.Context, of croft.HostID, more ...croft.InstanceID) (books.Books, error) {
+	b, err := ask[hostBooks](ctx, c, "HostBooks", booksQuery{of, more})
+	return b.noun(of), err
+}
+
+// Drop implements compute.Records.
+func (c *Client) Drop(ctx context.Context, d books.Difference) error {
+	return do(ctx, c, "Drop", d)
+}
+
+// TakeTurn implements compute.Records: it is never a host's.
+func (c *Client) TakeTurn(context.Context, time.Duration) (bool, error) { return false, nil }
+
+// Books implements compute.Records: they are not for hosts.
+func (c *Client) Books(context.Context) (books.Books, error) {
+	return books.Books{}, refuse("a host does not see everybody's books")
+}
+
+// Discard implements compute.Records: a request is not for hosts to undo.
+func (c *Client) Discard(_ context.Context, inst croft.Instance) error {
+	return refuse("a host does not undo the request for instance %s", inst.ID)
+}
+
+// EnsureProvider implements compute.Inventory.
+func (c *Client) EnsureProvider(ctx context.Context, p croft.Provider) error {
+	return do(ctx, c, "EnsureProvider", p)
+}
+
+// Claims implements compute.Inventory.
+func (c *Client) Claims(ctx context.Context, of croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
+	return ask[map[croft.InstanceID]croft.Resources](ctx, c, "Claims", of)
+}
+
+// Release implements compute.Inventory.
+func (c *Client) Release(ctx context.Context, id croft.InstanceID) error {
+	return do(ctx, c, "Release", id)
+}
+
+// Usable returns why nothing can be ordered just now; nil where it can.
+func (c *Client) Usable(ctx context.Context) error { return do(ctx, c, "Usable", none{}) }

@@ -1,0 +1,175 @@
+package gate
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"croft"
+)
+
+// orders are the instances that the host was woken for and that had an order when it
+// last looked. One whose order goes while the connection is lost is woken too.
+type orders struct {
+	mu  sync.Mutex
+	ids map[croft.InstanceID]bool
+}
+
+func (o *orders) add(id croft.InstanceID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ids == nil {
+		o.ids = map[croft.InstanceID]bool{}
+	}
+	o.ids[id] = true
+}
+
+func (o *orders) remove(id croft.InstanceID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.ids, id)
+}
+
+func (o *orders) all() []croft.InstanceID {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all []croft.InstanceID
+	for id := range o.ids {
+		all = append(all, id)
+	}
+	return all
+}
+
+// How long a client waits before it opens a lost stream again, about: longer each
+// time, and at random, so that many hosts do not return at once.
+const (
+	firstWait = 250 * time.Millisecond
+	lastWait  = 4 * time.Second
+)
+
+// again opens a stream whenever it is lost, until ctx ends. once returns whether it
+// had an answer.
+func again(ctx context.Context, once func(context.Context) bool) error {
+	wait := firstWait
+	for {
+		if once(ctx) {
+			wait = firstWait
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait/2 + rand.N(wait)):
+		}
+		wait = min(2*wait, lastWait)
+	}
+}
+
+// WatchOrders implements compute.Orders.
+func (c *Client) WatchOrders(ctx context.Context, _ croft.HostID, wake func(croft.InstanceID)) error {
+	return again(ctx, func(ctx context.Context) (answered bool) {
+		c.follow(ctx, "WatchOrders", nil, func(l line) {
+			if !answered {
+				for _, id := range c.known.all() {
+					wake(id)
+				}
+			}
+			answered = true
+			if l.Instance != "" {
+				c.known.add(l.Instance)
+				wake(l.Instance)
+			}
+		})
+		return answered
+	})
+}
+
+// follow calls each for every line of a stream until it ends or is silent. each may
+// take its time.
+func (c *Client) follow(ctx context.Context, name string, body io.Reader, each func(line)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	patience := time.AfterFunc(silence, cancel)
+	defer patience.Stop()
+	answer, err := c.post(ctx, name, body)
+	if err != nil {
+		return
+	}
+	defer answer.Body.Close()
+	scanner := bufio.NewScanner(answer.Body)
+	scanner.Buffer(nil, maxLine)
+	for patience.Reset(silence); scanner.Scan(); patience.Reset(silence) {
+		var l line
+		if json.Unmarshal(scanner.Bytes(), &l) != nil {
+			return
+		}
+		patience.Stop()
+		each(l)
+	}
+}
+
+// Serve implements compute.Registry.
+func (c *Client) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(rival *croft.Agent) bool) error {
+	return again(ctx, func(ctx context.Context) (answered bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		s := &served{ctx: ctx, answers: make(chan bool)}
+		body, out := io.Pipe()
+		s.out = out
+		var writing sync.WaitGroup
+		writing.Go(func() {
+			defer cancel()
+			s.write(me, known)
+			_ = out.Close()
+		})
+		c.follow(ctx, "Serve", body, func(l line) {
+			answered = true
+			if l.Seat != nil {
+				s.answer(seated(l.Seat.Rival))
+			}
+		})
+		cancel()
+		_ = body.Close() // ends a write under way
+		writing.Wait()
+		return answered
+	})
+}
+
+// served is a stream of Serve at its client's end.
+type served struct {
+	ctx     context.Context
+	out     io.Writer
+	answers chan bool
+}
+
+// answer has the stream say whether this agent may have the seat.
+func (s *served) answer(may bool) {
+	select {
+	case s.answers <- may:
+	case <-s.ctx.Done():
+	}
+}
+
+// write says who we are, that we live, what we answer and that the host is known.
+func (s *served) write(me croft.Agent, known <-chan struct{}) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	next := line{Agent: &me}
+	for {
+		if _, err := s.out.Write(encode(next)); err != nil {
+			return
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+			next = line{}
+		case may := <-s.answers:
+			next = line{May: &may}
+		case <-known:
+			known, next = nil, line{Known: true}
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package gate_test
+
+import (
+	"log/slog"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"context"
+
+	"go.uber.org/goleak"
+
+	"croft"
+	"croft/compute/computetest"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+	"croft/gate"
+	"croft/gate/gatetest"
+	"croft/internal/wire"
+	"croft/placement"
+	"croft/placementclient"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// cloud is etcd and Placement with a gate before them.
+type cloud struct {
+	*etcdstore.Store
+	*placementclient.Client
+	server *etcdstore.Embedded
+	front  *gatetest.Front
+}
+
+func newCloud(t *testing.T) *cloud {
+	t.Helper()
+	c := &cloud{server: etcdtest.Server(t)}
+	c.Store = etcdtest.Open(t, c.server)
+	c.Client = startPlacement(t, c.Store)
+	c.front = gatetest.Start(t, c.Partition(), gate.ServerConfig{Orders: c.Store, Registry: c.Store, Records: c.Store, Inventory: c.Client, Usable: c.Usable})
+	return c
+}
+
+// Close is that of neither: both end with the test.
+func (c *cloud) Close() error { return nil }
+
+func startPlacement(t *testing.T, store *etcdstore.Store) *placementclient.Client {
+	t.Helper()
+	server, err := placement.New(placement.Config{Store: store.Placement(0), Log: slog.New(slog.DiscardHandler), Token: "admin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var work sync.WaitGroup
+	work.Go(func() { _ = server.Run(ctx) })
+	front := httptest.NewServer(server.Handler())
+	client, err := placementclient.New(placementclient.Config{Endpoint: front.URL, Auth: placementclient.Token("admin"), Pause: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); front.Close(); cancel(); work.Wait() })
+	return client
+}
+
+func TestTheGateKeepsTheContractOfCompute(t *testing.T) {
+	c := newCloud(t)
+	computetest.Run(t, func(t *testing.T) computetest.Cloud {
+		host, w := croft.NewHostID(), wire.New(t, c.front.Address)
+		return computetest.Cloud{Partition: c.Partition(), Host: host, Agent: c.front.Client(t, host, w.Address()), Others: c, Break: w.Drop}
+	})
+}
+
+// direct is a host that speaks to etcd and Placement itself.
+type direct struct {
+	*etcdstore.Store
+	*placementclient.Client
+}
+
+// Close is that of neither: both end with the test.
+func (d direct) Close() error { return nil }
+
+func TestEtcdAndPlacementKeepTheContractOfCompute(t *testing.T) {
+	c := newCloud(t)
+	computetest.Run(t, func(t *testing.T) computetest.Cloud {
+		w := wire.New(t, c.server.Endpoint()[len("http://"):])
+		store, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{"http://" + w.Address()}, DialTimeout: 20 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = store.Close() })
+		return computetest.Cloud{Partition: c.Partition(), Host: croft.NewHostID(), Agent: direct{store, c.Client}, Others: c, Break: w.Drop}
+	})
+}

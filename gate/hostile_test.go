@@ -1,0 +1,409 @@
+package gate_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+	"croft/gate"
+	"croft/internal/books"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "run this seed alone")
+
+// hostile is a cloud of three hosts, the first of which was taken over, and all that
+// can be known of it: the worst case.
+type hostile struct {
+	*cloud
+	t   *testing.T
+	rng *rand.Rand
+
+	host, alice, bob croft.HostID
+	instances        []croft.InstanceID // every one that there is, of whomever
+	released         map[croft.InstanceID]bool
+	condemned        map[croft.InstanceID]bool // on the hostile host, ordered gone
+	concerned        map[croft.InstanceID]bool // ordered or claimed there
+	here             map[croft.InstanceID]bool // on it
+
+	http *http.Client
+	etcd *clientv3.Client
+}
+
+func newHostile(t *testing.T, seed uint64) *hostile {
+	h := &hostile{cloud: newCloud(t), t: t, rng: rand.New(rand.NewPCG(seed, 1)), host: croft.NewHostID(), alice: croft.NewHostID(), bob: croft.NewHostID(),
+		released: map[croft.InstanceID]bool{}, condemned: map[croft.InstanceID]bool{}, concerned: map[croft.InstanceID]bool{}, here: map[croft.InstanceID]bool{}}
+	transport := &http.Transport{TLSClientConfig: h.front.TLS(t, h.host), ForceAttemptHTTP2: true}
+	h.http = &http.Client{Transport: transport}
+	h.etcd = etcdtest.Client(t, h.server, etcdstore.Access{})
+	t.Cleanup(transport.CloseIdleConnections)
+	for _, id := range []croft.HostID{h.host, h.alice, h.bob} {
+		h.live(id)
+	}
+	h.populate()
+	return h
+}
+
+func (h *hostile) check(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// secret is what no other host may ever read; so is the name of an instance of which
+// the host has neither order nor claim.
+const secret = "SECRET"
+
+func nameOf(id croft.InstanceID) string { return "name-of-" + string(id) }
+
+// live makes a host with room, known and alive.
+func (h *hostile) live(id croft.HostID) {
+	h.check(h.PutHost(h.t.Context(), croft.Host{ID: id, Name: "host-" + string(id[:8]), Token: secret, API: "https://" + secret, Problems: []string{secret}}))
+	h.check(h.EnsureProvider(h.t.Context(), croft.Provider{ID: id, Name: "host-" + string(id), Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 1000}}}))
+	ctx, cancel := context.WithCancel(h.t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = h.StayAlive(ctx, id) }()
+	h.t.Cleanup(func() { cancel(); <-ended })
+	for { // until it is alive
+		hosts, err := h.Store.Hosts(h.t.Context(), id)
+		h.check(err)
+		if hosts[id].Alive {
+			return
+		}
+	}
+}
+
+func (h *hostile) record(id croft.InstanceID) croft.Instance {
+	inst, err := h.Create(h.t.Context(), croft.Instance{ID: id, Project: "p", Name: nameOf(id), Spec: croft.Spec{
+		Resources: croft.Resources{croft.VCPU: 1}, Image: secret, Keys: []string{secret}, UserData: []byte(secret), HostKey: secret, Query: secret,
+	}})
+	h.check(err)
+	h.instances = append(h.instances, id)
+	return inst
+}
+
+func order(inst croft.Instance, host croft.HostID, want croft.Want) croft.Order {
+	return croft.Order{Host: host, Instance: inst.ID, Generation: inst.Generation + 1, Want: want, Project: inst.Project, Name: inst.Name, Spec: inst.Spec}
+}
+
+func (h *hostile) claim(id croft.InstanceID, on croft.HostID) {
+	h.check(h.Claim(h.t.Context(), id, "p", croft.Candidate{Allocations: map[croft.HostID]croft.Resources{on: {croft.VCPU: 1}}}))
+}
+
+// on makes an instance on a host.
+func (h *hostile) on(host croft.HostID, id croft.InstanceID) croft.Instance {
+	inst := h.record(id)
+	h.claim(inst.ID, host)
+	inst, err := h.Assign(h.t.Context(), inst, order(inst, host, croft.WantRunning))
+	h.check(err)
+	h.check(h.Observe(h.t.Context(), croft.Observation{Host: host, Instance: inst.ID, State: croft.StateRunning, Error: secret, Password: secret}))
+	return inst
+}
+
+// populate makes a few instances of every kind that there is.
+func (h *hostile) populate() {
+	ctx := h.t.Context()
+	move := func(inst croft.Instance, from, to croft.HostID) {
+		there := order(inst, to, croft.WantRunning)
+		there.MovedFrom = from
+		_, err := h.Relocate(ctx, inst, order(inst, from, croft.WantGone), there)
+		h.check(err)
+	}
+	for range 1 + h.rng.IntN(2) {
+		for _, host := range []croft.HostID{h.host, h.alice, h.bob} {
+			h.on(host, croft.NewInstanceID())
+			gone := h.on(host, croft.NewInstanceID())
+			_, err := h.Reorder(ctx, gone, order(gone, host, croft.WantGone))
+			h.check(err)
+			if host == h.host {
+				h.condemned[gone.ID], h.released[gone.ID] = true, true
+			}
+		}
+		move(h.on(h.alice, croft.NewInstanceID()), h.alice, h.host)
+		move(h.on(h.host, croft.NewInstanceID()), h.host, h.alice)
+		move(h.on(h.alice, croft.NewInstanceID()), h.alice, h.bob)
+		for _, host := range []croft.HostID{h.host, h.alice} { // requests under way, and claims that leaked
+			h.claim(h.record(croft.NewInstanceID()).ID, host)
+			leaked := croft.NewInstanceID()
+			h.claim(leaked, host)
+			h.instances = append(h.instances, leaked)
+			h.released[leaked] = host == h.host
+		}
+		reborn := h.on(h.host, croft.NewInstanceID()) // its tombstone stays on the hostile host
+		h.check(h.Release(ctx, reborn.ID))
+		h.check(h.Bury(ctx, reborn, order(reborn, h.host, croft.WantGone)))
+		h.on(h.alice, reborn.ID)
+		buried := h.on(h.alice, croft.NewInstanceID())
+		h.check(h.Bury(ctx, buried, order(buried, h.alice, croft.WantGone)))
+	}
+	claims, err := h.Claims(ctx, h.host)
+	h.check(err)
+	b, err := h.Store.HostBooks(ctx, h.host)
+	h.check(err)
+	for id := range claims {
+		h.concerned[id] = true
+	}
+	for _, o := range b.Orders {
+		h.concerned[o.Instance] = true
+	}
+	for id, inst := range b.Instances {
+		h.here[id] = inst.Host == h.host
+	}
+}
+
+func pick[T any](h *hostile, from ...T) T { return from[h.rng.IntN(len(from))] }
+
+// anyHost and anyInstance are what an attacker would try.
+func (h *hostile) anyHost() croft.HostID {
+	return pick(h, h.host, h.host, h.host, h.host, h.alice, h.alice, h.bob, croft.NewHostID(), "", h.host+"/", h.host+"/../"+h.alice, "*", croft.HostID(strings.ToUpper(string(h.alice))))
+}
+
+func (h *hostile) anyInstance() croft.InstanceID {
+	id := pick(h, h.instances...)
+	if h.rng.IntN(6) > 0 {
+		return id
+	}
+	return pick(h, croft.NewInstanceID(), "", "..", "../"+id, id+"/../..", croft.InstanceID(strings.ToUpper(string(id))), id+"?x", "\x00")
+}
+
+// anyRevision is the one that is stored, as if it had been guessed, or another.
+func (h *hostile) anyRevision(host croft.HostID, id croft.InstanceID) int64 {
+	o, _ := h.Store.Order(h.t.Context(), host, id)
+	inst, _ := h.Store.Instance(h.t.Context(), id)
+	return pick(h, o.Revision, o.Revision, inst.Revision, 0, int64(h.rng.IntN(1000)))
+}
+
+// attacks make a question for every method. A method without one fails the test.
+var attacks = map[string]func(*hostile) any{
+	"WatchOrders": func(h *hostile) any {
+		return map[string]any{"host": h.anyHost(), "agent": croft.Agent{Host: h.anyHost()}}
+	},
+	"Order":    (*hostile).anyPlace,
+	"Observed": (*hostile).anyPlace,
+	"Observe": func(h *hostile) any {
+		return croft.Observation{Host: h.anyHost(), Instance: h.anyInstance(), Generation: int64(h.rng.IntN(9)), State: pick(h, croft.StateRunning, croft.StateFailed, "made up"), Error: "x"}
+	},
+	"Forget": func(h *hostile) any {
+		host, id := h.anyHost(), h.anyInstance()
+		return map[string]any{"host": host, "instance": id, "want": croft.WantGone, "revision": h.anyRevision(host, id), "moved_from": h.anyHost()}
+	},
+	"PutHost": func(h *hostile) any {
+		return map[string]any{"id": h.anyHost(), "name": pick(h, "host-"+string(h.alice[:8]), "x"), "api": pick(h, "", "file:///etc/passwd", "http://u:p@x", "http://192.0.2.1:1"), "drained": true, "token": "t"}
+	},
+	"Hosts": func(h *hostile) any {
+		return pick(h, []croft.HostID{h.host}, []croft.HostID{}, []croft.HostID{h.alice}, []croft.HostID{h.host, h.alice}, []croft.HostID{h.anyHost()}, nil)
+	},
+	"Serve": func(h *hostile) any {
+		return map[string]any{"agent": croft.Agent{Host: h.anyHost(), Place: "elsewhere"}, "known": true, "may": true}
+	},
+	"Instance": func(h *hostile) any { return h.anyInstance() },
+	"HostBooks": func(h *hostile) any {
+		return map[string]any{"host": h.anyHost(), "more": []croft.InstanceID{h.anyInstance(), pick(h, h.instances...), pick(h, h.instances...)}}
+	},
+	"Drop": func(h *hostile) any {
+		host, id := h.anyHost(), h.anyInstance()
+		return books.Difference{Kind: pick(h, books.LostOrder, books.LostObservation, books.LostName, books.LeakedClaim), Host: host, Instance: id,
+			Project: "p", Name: nameOf(id), Revision: h.anyRevision(host, id), Mendable: true}
+	},
+	"EnsureProvider": func(h *hostile) any {
+		return croft.Provider{ID: h.anyHost(), Root: h.anyHost(), Name: pick(h, "mine", "host-"+string(h.alice)), Inventories: map[croft.ResourceClass]croft.Inventory{pick[croft.ResourceClass](h, croft.VCPU, "a/b"): {Total: 1 << 20, AllocationRatio: 9}},
+			Traits: []croft.Trait{pick[croft.Trait](h, "CUSTOM_MINE", "MISC_SHARES_VIA_AGGREGATE", "../../allocations")}, Aggregates: []string{pick(h, "11111111-1111-4111-8111-111111111111", "../x")}}
+	},
+	"Claims":   func(h *hostile) any { return h.anyHost() },
+	"Release":  func(h *hostile) any { return h.anyInstance() },
+	"Usable":   func(*hostile) any { return map[string]any{} },
+	"Books":    func(*hostile) any { return map[string]any{} },
+	"Discard":  func(h *hostile) any { return map[string]any{"id": h.anyInstance(), "state": "scheduling"} },
+	"TakeTurn": func(*hostile) any { return 60e9 },
+}
+
+func (h *hostile) anyPlace() any {
+	return map[string]any{"host": h.anyHost(), "instance": h.anyInstance()}
+}
+
+// post calls a method as the hostile host, and returns the status and all that is answered
+// within a moment.
+func (h *hostile) post(name string, question any) (int, string) {
+	h.t.Helper()
+	body, err := json.Marshal(question)
+	h.check(err)
+	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
+	defer cancel()
+	if name == "WatchOrders" {
+		defer time.AfterFunc(100*time.Millisecond, cancel).Stop() // it goes on for ever
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+h.front.Address+"/v1/agent/"+name, bytes.NewReader(append(body, '\n')))
+	h.check(err)
+	answer, err := h.http.Do(request)
+	h.check(err)
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(text)
+}
+
+// everything is what is stored, by key, of the cloud and of Placement.
+func (h *hostile) everything() map[string]string {
+	h.t.Helper()
+	got, err := h.etcd.Get(h.t.Context(), "/croft/"+string(h.Partition())+"/", clientv3.WithPrefix())
+	h.check(err)
+	all := map[string]string{}
+	for _, kv := range got.Kvs {
+		all[strings.TrimPrefix(string(kv.Key), "/croft/"+string(h.Partition())+"/")] = string(kv.Value)
+	}
+	return all
+}
+
+// own tells whether a host may change what is stored under a key.
+func (h *hostile) own(key string, is bool) bool {
+	kind, rest, _ := strings.Cut(key, "/")
+	switch kind {
+	case "hosts", "alive", "seen", "agents", "twins", "orders", "observed":
+		first, _, _ := strings.Cut(rest, "/")
+		return croft.HostID(first) == h.host
+	case "instances":
+		return h.condemned[croft.InstanceID(rest)] && !is
+	case "names":
+		id := croft.InstanceID(strings.TrimPrefix(rest, "p/name-of-"))
+		return h.condemned[id] && !is
+	case "placement":
+		kind, id, _ := strings.Cut(rest, "/")
+		switch {
+		case kind == "head" || strings.Contains(id, string(h.host)):
+			return true
+		case strings.HasPrefix(id, "CUSTOM_MINE") || id == "mine": // names that it gave
+			return true
+		}
+		return h.released[croft.InstanceID(id)] && !is
+	}
+	return false
+}
+
+// TestAHostileHostReachesNothingOfOthers calls every method with whatever there is, as
+// a host with a good certificate, and looks at all that is stored and answered.
+func TestAHostileHostReachesNothingOfOthers(t *testing.T) {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64N(1 << 32)
+	}
+	t.Logf("again with: go test ./gate -run Hostile -seed %d", seed)
+	h := newHostile(t, seed)
+	_, served := gate.Policy()
+	before := h.everything()
+	for _, name := range slices.Sorted(maps.Keys(served)) {
+		attack := attacks[name]
+		if attack == nil {
+			t.Errorf("method %s has no attack: write one", name)
+			continue
+		}
+		rounds := 150
+		if name == "WatchOrders" {
+			rounds = 3
+		}
+		for range rounds {
+			question := attack(h)
+			status, answer := h.post(name, question)
+			after := h.everything()
+			said := fmt.Sprintf("%s of %+v, answered %d %.300q", name, question, status, answer)
+			h.compare(said, before, after)
+			h.judge(said, name, question, status, answer)
+			before = after
+		}
+		if status, _ := h.post(name, attack(h)); !served[name] && status != http.StatusForbidden {
+			t.Errorf("%s is answered with %d", name, status)
+		}
+	}
+	for _, name := range []string{"", "Create", "ForgetHost", "order", "Order/x", "../join", "Drain"} {
+		if status, _ := h.post(name, map[string]any{}); status != http.StatusForbidden && status != http.StatusNotFound {
+			t.Errorf("%q, which is no method, is answered with %d", name, status)
+		}
+	}
+}
+
+// compare finds what a call changed that is not the host's own.
+func (h *hostile) compare(said string, before, after map[string]string) {
+	h.t.Helper()
+	for key, value := range after {
+		if was, there := before[key]; (!there || was != value) && !h.own(key, true) {
+			h.t.Errorf("%s:\nwrote %s: %.200s", said, key, value)
+		}
+	}
+	for key := range before {
+		if _, there := after[key]; !there && !h.own(key, false) {
+			h.t.Errorf("%s:\nremoved %s", said, key)
+		}
+	}
+}
+
+// judge finds what an answer tells that is not the host's to know.
+func (h *hostile) judge(said, name string, question any, status int, answer string) {
+	h.t.Helper()
+	if status >= http.StatusInternalServerError {
+		h.t.Errorf("%s: a host made the gate fail", said)
+	}
+	for _, id := range h.instances {
+		if !h.concerned[id] && strings.Contains(answer, nameOf(id)) {
+			h.t.Errorf("%s:\ntells of instance %s", said, id)
+		}
+	}
+	if strings.Contains(answer, secret) || strings.Contains(answer, "U0VDUkVU") { // the same in base64
+		h.judgeSecrets(said, name, answer)
+	}
+	if p, ok := question.(map[string]any); ok && name != "WatchOrders" {
+		if host, ok := p["host"].(croft.HostID); ok && host != h.host && status == http.StatusOK && name != "Order" {
+			h.t.Errorf("%s: was answered, of another host", said)
+		}
+	}
+}
+
+// judgeSecrets allows for the secrets of what is on the host itself.
+func (h *hostile) judgeSecrets(said, name, answer string) {
+	h.t.Helper()
+	var told []any
+	var one any
+	h.check(json.Unmarshal([]byte(answer), &one))
+	told = append(told, one)
+	for len(told) > 0 {
+		v := told[0]
+		told = told[1:]
+		switch v := v.(type) {
+		case []any:
+			told = append(told, v...)
+		case map[string]any:
+			if h.whose(v) {
+				continue
+			}
+			for _, inner := range v {
+				told = append(told, inner)
+			}
+		case string:
+			if strings.Contains(v, secret) || strings.Contains(v, "U0VDUkVU") {
+				h.t.Errorf("%s:\ntells a secret of another host's", said)
+			}
+		}
+	}
+}
+
+// whose tells whether something told is the host's own: its record, an order or an
+// observation of its own, or the record of an instance on it.
+func (h *hostile) whose(v map[string]any) bool {
+	if _, isPlace := v["instance"]; isPlace {
+		return v["host"] == string(h.host)
+	}
+	id, _ := v["id"].(string)
+	return id == string(h.host) || v["host"] == string(h.host) && h.here[croft.InstanceID(id)]
+}

@@ -1,0 +1,334 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"croft"
+	"croft/internal/books"
+)
+
+// policy is what a host may do, by the methods of compute's interfaces; what is not
+// here is not served. docs/security.md has the same table, and a test compares them.
+var policy = map[string]method{
+	"WatchOrders":    stream("wakes for the host's own orders", (*Server).watchOrders),
+	"Order":          call("the host's own; of another host only whether there is one, for an instance that comes from there by the host's own order", (*Server).order),
+	"Observed":       call("the host's own", (*Server).observed),
+	"Observe":        call("the host's own, where it has an order", (*Server).observe),
+	"Forget":         call("the host's own order where that is a tombstone, with the record where that is the host's", (*Server).forget),
+	"PutHost":        call("the host's own record, cleaned of what is no text", (*Server).putHost),
+	"Hosts":          call("the host's own record", (*Server).hosts),
+	"Serve":          stream("the host's own seat and life, for as long as the stream lasts", (*Server).serve),
+	"Instance":       call("whole where the instance is on the host; where it is only ordered or claimed there, whose it is; else whether it is there", (*Server).instance),
+	"HostBooks":      call("the host's own orders and observations; records as Instance gives them, and of others that the host names on which host they are", (*Server).hostBooks),
+	"Drop":           call("the host's own order without a record, or observation without an order", (*Server).drop),
+	"EnsureProvider": call("the host's own provider, whatever it says of itself; no sharing with other providers", (*Server).ensureProvider),
+	"Claims":         call("those on the host's own provider", (*Server).claims),
+	"Release":        call("that of an instance on the host which its order wants gone, or of one without a record that claims on the host", (*Server).release),
+	"Usable":         call("whether orders can come", (*Server).usable),
+	"Books":          never("they are everybody's: the control process looks after what is no host's own"),
+	"Discard":        never("as Books"),
+	"TakeTurn":       never("as Books"),
+}
+
+// own refuses what is about another host than the caller.
+func own(caller, host croft.HostID) error {
+	if caller != host {
+		return refuse("host %q is not the one that the certificate names", host)
+	}
+	return nil
+}
+
+// whole refuses what is no UUID as croft writes it: IDs become parts of keys and of URLs.
+func whole(ids ...croft.InstanceID) error {
+	for _, id := range ids {
+		if canonical, err := croft.ParseInstanceID(string(id)); err != nil || canonical != id {
+			return croft.Errorf(croft.Invalid, "%q is not the UUID of an instance", id)
+		}
+	}
+	return nil
+}
+
+// about is own and whole.
+func about(caller croft.HostID, p place) error {
+	return errors.Join(own(caller, p.Host), whole(p.Instance))
+}
+
+func (s *Server) order(ctx context.Context, caller croft.HostID, p place) (order, error) {
+	if err := whole(p.Instance); err != nil {
+		return order{}, err
+	}
+	if p.Host != caller {
+		return s.remains(ctx, caller, p)
+	}
+	o, err := s.Orders.Order(ctx, caller, p.Instance)
+	return sendOrder(o), err
+}
+
+// remains tells a host that an instance was moved to whether the host before still
+// has an order about it.
+func (s *Server) remains(ctx context.Context, caller croft.HostID, p place) (order, error) {
+	mine, err := s.Orders.Order(ctx, caller, p.Instance)
+	if errors.Is(err, croft.NotFound) || err == nil && mine.MovedFrom != p.Host {
+		return order{}, own(caller, p.Host)
+	}
+	if err != nil {
+		return order{}, err
+	}
+	there, err := s.Orders.Order(ctx, p.Host, p.Instance)
+	return order{Order: croft.Order{Host: p.Host, Instance: p.Instance, Generation: there.Generation, Want: there.Want}}, err
+}
+
+func (s *Server) observed(ctx context.Context, caller croft.HostID, p place) (croft.Observation, error) {
+	if err := about(caller, p); err != nil {
+		return croft.Observation{}, err
+	}
+	return s.Orders.Observed(ctx, caller, p.Instance)
+}
+
+func (s *Server) observe(ctx context.Context, caller croft.HostID, o croft.Observation) (none, error) {
+	if err := about(caller, place{o.Host, o.Instance}); err != nil {
+		return none{}, err
+	}
+	if err := cleanObservation(&o); err != nil {
+		return none{}, err
+	}
+	return none{}, s.Orders.Observe(ctx, o)
+}
+
+// forget goes by the stored order and not by what the host says of it.
+func (s *Server) forget(ctx context.Context, caller croft.HostID, said order) (none, error) {
+	if err := about(caller, place{said.Host, said.Instance}); err != nil {
+		return none{}, err
+	}
+	stored, err := s.Orders.Order(ctx, caller, said.Instance)
+	switch {
+	case errors.Is(err, croft.NotFound) || err == nil && stored.Revision != said.Revision:
+		return none{}, croft.Errorf(croft.Conflict, "the order of instance %s changed while it was being forgotten", said.Instance)
+	case err != nil:
+		return none{}, err
+	case stored.Want != croft.WantGone:
+		return none{}, refuse("the order of instance %s is no tombstone", said.Instance)
+	}
+	return none{}, s.Orders.Forget(ctx, stored)
+}
+
+func (s *Server) putHost(ctx context.Context, caller croft.HostID, h host) (none, error) {
+	if err := own(caller, h.ID); err != nil {
+		return none{}, err
+	}
+	h.Host.Token = h.Token
+	if err := cleanHost(&h.Host); err != nil {
+		return none{}, err
+	}
+	return none{}, s.Registry.PutHost(ctx, h.Host)
+}
+
+func (s *Server) hosts(ctx context.Context, caller croft.HostID, ids []croft.HostID) (map[croft.HostID]croft.Host, error) {
+	if !slices.Equal(ids, []croft.HostID{caller}) {
+		return nil, refuse("a host reads its own record, and no other")
+	}
+	return s.Registry.Hosts(ctx, caller)
+}
+
+// instance gives a record as far as it concerns the caller.
+func (s *Server) instance(ctx context.Context, caller croft.HostID, id croft.InstanceID) (instance, error) {
+	if err := whole(id); err != nil {
+		return instance{}, err
+	}
+	inst, err := s.Records.Instance(ctx, id)
+	if err != nil || inst.Host == caller {
+		return sendInstance(inst), err
+	}
+	concerned, err := s.concerned(ctx, caller, id)
+	if err != nil {
+		return instance{}, err
+	}
+	if !concerned {
+		return instance{}, refuse("instance %s is neither ordered nor claimed on this host", id)
+	}
+	return sendInstance(ownership(inst)), nil
+}
+
+// concerned tells whether an instance is ordered or claimed on the caller.
+func (s *Server) concerned(ctx context.Context, caller croft.HostID, id croft.InstanceID) (bool, error) {
+	_, err := s.Orders.Order(ctx, caller, id)
+	if !errors.Is(err, croft.NotFound) {
+		return err == nil, err
+	}
+	return s.claimed(ctx, caller, id)
+}
+
+func (s *Server) claimed(ctx context.Context, caller croft.HostID, id croft.InstanceID) (bool, error) {
+	claims, err := s.Inventory.Claims(ctx, caller)
+	if errors.Is(err, croft.NotFound) {
+		return false, nil
+	}
+	_, has := claims[id]
+	return has, err
+}
+
+// ownership is what a record says of whose an instance is, without what it was made of.
+func ownership(inst croft.Instance) croft.Instance {
+	return croft.Instance{
+		ID: inst.ID, Project: inst.Project, Name: inst.Name, State: inst.State,
+		Host: inst.Host, Moving: inst.Moving, Generation: inst.Generation, Revision: inst.Revision,
+	}
+}
+
+func (s *Server) hostBooks(ctx context.Context, caller croft.HostID, q booksQuery) (hostBooks, error) {
+	if err := errors.Join(own(caller, q.Host), whole(q.More...)); err != nil {
+		return hostBooks{}, err
+	}
+	claims, err := s.Inventory.Claims(ctx, caller)
+	if err != nil && !errors.Is(err, croft.NotFound) {
+		return hostBooks{}, err
+	}
+	b, err := s.Records.HostBooks(ctx, caller, q.More...)
+	if err != nil {
+		return hostBooks{}, err
+	}
+	concerns := maps.Clone(claims)
+	if concerns == nil {
+		concerns = map[croft.InstanceID]croft.Resources{}
+	}
+	for _, o := range b.Orders {
+		concerns[o.Instance] = nil
+	}
+	known := map[croft.HostID]croft.Host{}
+	if me, ok := b.Hosts[caller]; ok {
+		known[caller] = me
+	}
+	for id, inst := range b.Instances {
+		if inst.Host == caller {
+			continue
+		}
+		if _, concerned := concerns[id]; !concerned {
+			b.Instances[id] = croft.Instance{ID: id, Host: inst.Host}
+			continue
+		}
+		b.Instances[id] = ownership(inst)
+		if other, ok := b.Hosts[inst.Host]; ok {
+			known[other.ID] = croft.Host{ID: other.ID, Name: other.Name}
+		}
+	}
+	b.Hosts = known
+	return sendBooks(b), nil
+}
+
+func (s *Server) drop(ctx context.Context, caller croft.HostID, d books.Difference) (none, error) {
+	if err := about(caller, place{d.Host, d.Instance}); err != nil {
+		return none{}, err
+	}
+	if d.Kind != books.LostOrder && d.Kind != books.LostObservation {
+		return none{}, refuse("a %s is not the host's own", d.Kind)
+	}
+	return none{}, s.Records.Drop(ctx, books.Difference{Kind: d.Kind, Host: caller, Instance: d.Instance, Revision: d.Revision})
+}
+
+// What a provider may have at most, more than any host has.
+const (
+	mostClasses, mostTraits, mostAggregates = 64, 512, 64
+	// sharing makes a provider's inventory that of all in its aggregates; so a host
+	// with it would get claims of others' instances.
+	sharing croft.Trait = "MISC_SHARES_VIA_AGGREGATE"
+)
+
+// symbol is how Placement names classes and traits.
+var symbol = regexp.MustCompile(`^[A-Z0-9_]{1,255}$`)
+
+func (s *Server) ensureProvider(ctx context.Context, caller croft.HostID, p croft.Provider) (none, error) {
+	if err := own(caller, p.ID); err != nil {
+		return none{}, err
+	}
+	if len(p.Inventories) > mostClasses || len(p.Traits) > mostTraits || len(p.Aggregates) > mostAggregates || len(p.Name) > 200 {
+		return none{}, croft.Errorf(croft.Invalid, "a host with so many classes, traits or aggregates, or with so long a name, is none")
+	}
+	for class := range p.Inventories {
+		if !symbol.MatchString(string(class)) {
+			return none{}, croft.Errorf(croft.Invalid, "%q is no resource class", class)
+		}
+	}
+	for _, trait := range p.Traits {
+		if !symbol.MatchString(string(trait)) {
+			return none{}, croft.Errorf(croft.Invalid, "%q is no trait", trait)
+		}
+		if trait == sharing {
+			return none{}, refuse("a host shares nothing with others: %s is for an operator to set", sharing)
+		}
+	}
+	for _, aggregate := range p.Aggregates {
+		if _, err := uuid.Parse(aggregate); err != nil || len(aggregate) != 36 {
+			return none{}, croft.Errorf(croft.Invalid, "%q is no aggregate", aggregate)
+		}
+	}
+	p = croft.Provider{ID: caller, Name: clean(p.Name), Inventories: p.Inventories, Traits: p.Traits, Aggregates: p.Aggregates}
+	return none{}, s.Inventory.EnsureProvider(ctx, p)
+}
+
+func (s *Server) claims(ctx context.Context, caller croft.HostID, of croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
+	if err := own(caller, of); err != nil {
+		return nil, err
+	}
+	return s.Inventory.Claims(ctx, caller)
+}
+
+// release gives back the claim of an instance that the host was told to remove, or
+// of one that there is not any more.
+func (s *Server) release(ctx context.Context, caller croft.HostID, id croft.InstanceID) (none, error) {
+	if err := whole(id); err != nil {
+		return none{}, err
+	}
+	inst, err := s.Records.Instance(ctx, id)
+	recorded := err == nil
+	if err != nil && !errors.Is(err, croft.NotFound) {
+		return none{}, err
+	}
+	var may bool
+	if recorded {
+		may, err = s.condemned(ctx, caller, inst)
+	} else {
+		may, err = s.claimed(ctx, caller, id)
+		if err == nil && !may { // nothing to release, as far as this host is concerned
+			return none{}, nil
+		}
+	}
+	if err != nil {
+		return none{}, err
+	}
+	if !may {
+		return none{}, refuse("the claim of instance %s is not this host's to release", id)
+	}
+	return none{}, s.Inventory.Release(ctx, id)
+}
+
+// condemned tells whether an instance is on the caller and wanted gone.
+func (s *Server) condemned(ctx context.Context, caller croft.HostID, inst croft.Instance) (bool, error) {
+	if inst.Host != caller {
+		return false, nil
+	}
+	o, err := s.Orders.Order(ctx, caller, inst.ID)
+	if errors.Is(err, croft.NotFound) {
+		return false, nil
+	}
+	return err == nil && o.Want == croft.WantGone, err
+}
+
+func (s *Server) usable(ctx context.Context, _ croft.HostID, _ none) (none, error) {
+	return none{}, s.Usable(ctx)
+}
+
+// checkAPI refuses what is no address of an agent: others go there with its token.
+func checkAPI(api string) error {
+	u, err := url.Parse(api)
+	if api != "" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https") {
+		return croft.Errorf(croft.Invalid, "%q is no address of an agent's API", api)
+	}
+	return nil
+}

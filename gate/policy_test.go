@@ -1,0 +1,37 @@
+package gate_test
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"croft/compute"
+	"croft/gate"
+)
+
+func TestEveryMethodOfComputesPortsHasARowInThePolicy(t *testing.T) {
+	allows, _ := gate.Policy()
+	for _, port := range []reflect.Type{
+		reflect.TypeFor[compute.Orders](), reflect.TypeFor[compute.Registry](), reflect.TypeFor[compute.Records](), reflect.TypeFor[compute.Inventory](),
+	} {
+		for i := range port.NumMethod() {
+			if name := port.Method(i).Name; allows[name] == "" {
+				t.Errorf("%s.%s has no row: say in gate/policy.go what a host may do with it", port.Name(), name)
+			}
+		}
+	}
+}
+
+func TestThePolicyIsInTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allows, _ := gate.Policy()
+	for name, what := range allows {
+		if row := "| `" + name + "` | " + what + " |"; !strings.Contains(string(text), row+"\n") {
+			t.Errorf("docs/security.md lacks the row\n%s", row)
+		}
+	}
+}

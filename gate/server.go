@@ -1,0 +1,177 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/compute"
+)
+
+// ServerConfig is what a Server is made of. All is required.
+type ServerConfig struct {
+	// Caller is the host whose agent makes a request, by its certificate; an error where
+	// it has none, or where its host was forgotten. A stream asks again and again.
+	Caller func(*http.Request) (croft.HostID, error)
+
+	Orders    compute.Orders
+	Registry  compute.Registry
+	Records   compute.Records
+	Inventory compute.Inventory
+	Usable    func(context.Context) error // why nothing can be ordered just now
+
+	Log *slog.Logger
+}
+
+// Server serves agents. Serve it over HTTP/2 with a BaseContext that ends before the
+// server does, since streams go on for ever.
+type Server struct {
+	ServerConfig
+
+	serving sync.WaitGroup
+	mu      sync.Mutex
+	allowed map[croft.HostID]*allowance
+}
+
+// NewServer checks the configuration. It starts nothing.
+func NewServer(c ServerConfig) (*Server, error) {
+	if c.Caller == nil || c.Orders == nil || c.Registry == nil || c.Records == nil || c.Inventory == nil || c.Usable == nil || c.Log == nil {
+		return nil, croft.Errorf(croft.Invalid, "gate: all of the server's configuration is required")
+	}
+	return &Server{ServerConfig: c, allowed: map[croft.HostID]*allowance{}}, nil
+}
+
+// A method is a row of the policy.
+type method struct {
+	allows string // what a host may do with it, in words
+	serve  func(s *Server, v visit) error
+}
+
+// none is asked or answered where there is nothing to say.
+type none struct{}
+
+// call is a method with one question and one answer.
+func call[Q, A any](allows string, do func(s *Server, ctx context.Context, caller croft.HostID, q Q) (A, error)) method {
+	return method{allows, func(s *Server, v visit) error {
+		leave, err := v.allowance.enter()
+		if err != nil {
+			return err
+		}
+		defer leave()
+		ctx, cancel := context.WithTimeout(v.request.Context(), callTime)
+		defer cancel()
+		var q Q
+		if err := v.read(ctx, &q); err != nil {
+			return err
+		}
+		answer, err := do(s, ctx, v.caller, q)
+		if err != nil {
+			return err
+		}
+		v.writer.Header().Set("Content-Type", "application/json")
+		_, _ = v.writer.Write(encode(answer)) // who does not hear it asks again
+		return nil
+	}}
+}
+
+// stream is a method whose answer goes on.
+func stream(allows string, serve func(s *Server, v visit) error) method {
+	return method{allows, func(s *Server, v visit) error {
+		leave, err := v.allowance.follow()
+		if err != nil {
+			return err
+		}
+		defer leave()
+		return serve(s, v)
+	}}
+}
+
+// never is a method that no host may call.
+func never(why string) method { return method{allows: "nobody: " + why} }
+
+// visit is one request of a known host.
+type visit struct {
+	writer    http.ResponseWriter
+	request   *http.Request
+	caller    croft.HostID
+	allowance *allowance
+}
+
+const (
+	callTime = 15 * time.Second // of one call, its reading included
+	maxBody  = 256 << 10        // of its question
+)
+
+// read reads the question of a call and has its host pay for it.
+func (v visit) read(ctx context.Context, q any) error {
+	control := http.NewResponseController(v.writer)
+	if err := control.SetReadDeadline(time.Now().Add(callTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(v.writer, v.request.Body, maxBody))
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "read the question: %w", err)
+	}
+	if err := v.allowance.pay(ctx, len(text)); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, q); err != nil {
+		return croft.Errorf(croft.Invalid, "the question is not what this method takes: %w", err)
+	}
+	return nil
+}
+
+// Wait returns when all requests have been served, once no more come. Those whose
+// connection has ended may still be giving back what they held.
+func (s *Server) Wait() { s.serving.Wait() }
+
+// ServeHTTP serves what is below Prefix.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.serving.Add(1)
+	defer s.serving.Done()
+	caller, err := s.Caller(r)
+	if err != nil {
+		s.fail(w, r, caller, refuse("%v", err))
+		return
+	}
+	m := policy[strings.TrimPrefix(r.URL.Path, Prefix)]
+	switch {
+	case m.serve == nil:
+		err = refuse("hosts may not call %q", r.URL.Path)
+	case r.Method != http.MethodPost:
+		err = croft.Errorf(croft.Invalid, "this method is called by POST")
+	default:
+		err = m.serve(s, visit{w, r, caller, s.allowance(caller)})
+	}
+	if err != nil && r.Context().Err() == nil {
+		s.fail(w, r, caller, err)
+	}
+}
+
+// fail answers with an error. What is wrong behind the gate is for the log here and not
+// for hosts, and so is, now and then, that one asked for what is not its own.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, caller croft.HostID, err error) {
+	f := failure{Kind: croft.KindOf(err), Error: err.Error()}
+	switch {
+	case errors.Is(err, ErrRefused):
+		f.Kind, f.Error = "", strings.TrimPrefix(f.Error, ErrRefused.Error()+": ")
+		s.allowance(caller).complain(func() {
+			s.Log.Warn("a host asked for what is not its own; more of the kind is not told for a minute", "host", caller, "op", clean(r.URL.Path), "err", err, "from", r.RemoteAddr)
+		})
+	case errors.Is(err, errCrowded):
+		f.Kind = croft.Unavailable
+	case f.Kind == "" || f.Kind == croft.Unavailable:
+		s.Log.Warn("a host's call could not be served", "host", caller, "op", clean(r.URL.Path), "err", err)
+		f.Error = "the control process cannot do that just now; its log says why"
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status(err))
+	_, _ = w.Write(encode(f))
+}
