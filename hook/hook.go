@@ -29,8 +29,8 @@ type Config struct {
 
 // Runner runs hooks. It implements pool.Hooks.
 type Runner struct {
-	logs   string // logs/%06d_<kind>
-	begun  string // what unfinished starts have printed, by the resource's number
+	logs   string // of files %06d_<kind>
+	begun  *begun
 	mark   string
 	system []string // our environment
 }
@@ -44,19 +44,22 @@ const (
 	waitDelay = 2 * time.Second // for output, when the shell has ended
 )
 
-// New makes the directories.
+// New makes the directories. Close the runner.
 func New(c Config) (*Runner, error) {
 	if c.Dir == "" || c.Mark == "" {
 		return nil, croft.Errorf(croft.Invalid, "hook: Dir and Mark are required")
 	}
-	r := &Runner{logs: filepath.Join(c.Dir, "hooks"), begun: filepath.Join(c.Dir, "begun"), mark: c.Mark, system: os.Environ()}
-	for _, dir := range []string{r.logs, r.begun} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("make the directory for what hooks print: %w", err)
-		}
+	r := &Runner{logs: filepath.Join(c.Dir, "hooks"), mark: c.Mark, system: os.Environ()}
+	if err := os.MkdirAll(r.logs, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory for what hooks print: %w", err)
 	}
-	return r, nil
+	var err error
+	r.begun, err = openBegun(filepath.Join(c.Dir, "begun"))
+	return r, err
 }
+
+// Close ends the use of the files. No hook may run.
+func (r *Runner) Close() error { return r.begun.close() }
 
 // markName is the variable that the mark is in.
 const markName = "CROFT_HOOK"
@@ -68,30 +71,29 @@ func (r *Runner) marked(h pool.Hook) string {
 
 // Run implements pool.Hooks.
 func (r *Runner) Run(ctx context.Context, h pool.Hook) ([]byte, error) {
-	log, err := r.openLog(h)
-	if err != nil {
-		return nil, err
-	}
+	log := r.log(h)
 	defer log.close()
-	kept := r.capture(h)
-	defer kept.close()
+	kept := newCapture(h.Output)
+	out := io.MultiWriter(log, kept)
+	if h.Kind == pool.HookNew {
+		r.begun.begin()
+		defer func() { r.begun.end(ctx.Err() != nil) }()
+		out = io.MultiWriter(log, kept, begunWriter{r.begun, h.Resource})
+	}
 	limited, cancel := context.WithTimeout(ctx, h.Limit)
 	defer cancel()
 	mark := r.marked(h)
 	cmd := r.command(limited, h, mark)
 	cmd.Stdout, cmd.Stderr = log, log
 	if h.Output != pool.OutputNone {
-		cmd.Stdout = io.MultiWriter(log, kept)
+		cmd.Stdout = out
 	}
-	err = cmd.Run()
+	err := cmd.Run()
 	if limited.Err() != nil && cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: all have ended
 		if left := endMarked(func(m string) bool { return m == mark }); left != nil {
 			err = errors.Join(err, left)
 		}
-	}
-	if ctx.Err() == nil {
-		kept.done()
 	}
 	return kept.output(), verdict(ctx, limited, h, err)
 }
@@ -141,7 +143,6 @@ func (r *Runner) Forget(ids ...pool.ResourceID) {
 		for _, name := range r.Logs(id) {
 			_ = os.Remove(name) // it is gone, or will be in the way of nobody
 		}
-		_ = os.Remove(r.begunFile(id))
 	}
 }
 
@@ -161,33 +162,6 @@ func (r *Runner) Logs(id pool.ResourceID) (files []string) {
 
 func (r *Runner) logFile(id pool.ResourceID, kind pool.HookKind) string {
 	return filepath.Join(r.logs, fmt.Sprintf("%06d_%s", id, kind))
-}
-
-func (r *Runner) begunFile(id pool.ResourceID) string {
-	return filepath.Join(r.begun, id.String())
-}
-
-// readBegun returns what unfinished starts have printed.
-func (r *Runner) readBegun() (map[pool.ResourceID][]byte, error) {
-	entries, err := os.ReadDir(r.begun)
-	if err != nil {
-		return nil, fmt.Errorf("look for what unfinished starts printed: %w", err)
-	}
-	all := map[pool.ResourceID][]byte{}
-	for _, e := range entries {
-		id, err := strconv.ParseInt(e.Name(), 10, 64)
-		if err != nil {
-			continue // nothing of ours
-		}
-		text, err := os.ReadFile(filepath.Join(r.begun, e.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("read what an unfinished start printed: %w", err)
-		}
-		c := newCapture(pool.OutputData)
-		_, _ = c.Write(text) // never fails
-		all[pool.ResourceID(id)] = c.output()
-	}
-	return all, nil
 }
 
 // parseMark takes a process's mark apart; false for one that is not ours.

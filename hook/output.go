@@ -2,8 +2,6 @@ package hook
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"os"
 	"sync"
 
@@ -19,29 +17,42 @@ const (
 // trimmed stands where data was cut.
 const trimmed = "<< trimmed >>\n"
 
-// logWriter appends to a log until that is full. Two pipes write to it.
+// logWriter appends to a log until that is full. The log is made with the first byte,
+// since making a file takes longer than a short command. Two pipes write to it.
 type logWriter struct {
 	mu   sync.Mutex
-	file *os.File
+	path string
+	file *os.File // nil: nothing was written, or it cannot be
+	done bool
 	room int64
 }
 
-func (r *Runner) openLog(h pool.Hook) (*logWriter, error) {
-	file, err := os.OpenFile(r.logFile(h.Resource, h.Kind), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+func (r *Runner) log(h pool.Hook) *logWriter {
+	return &logWriter{path: r.logFile(h.Resource, h.Kind)}
+}
+
+// open makes the log, or goes on with it. Where that fails there is none.
+func (w *logWriter) open() {
+	w.done = true
+	file, err := os.OpenFile(w.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open the log of a hook: %w", err)
+		return
 	}
 	info, err := file.Stat()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the log of a hook: %w", err), file.Close())
+		_ = file.Close() // nothing was written
+		return
 	}
-	return &logWriter{file: file, room: maxLog - info.Size()}, nil
+	w.file, w.room = file, maxLog-info.Size()
 }
 
 // Write never fails, so that a full disk ends no hook: what cannot be logged is not.
 func (w *logWriter) Write(text []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !w.done {
+		w.open()
+	}
 	if w.room <= 0 {
 		return len(text), nil
 	}
@@ -54,7 +65,11 @@ func (w *logWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-func (w *logWriter) close() { _ = w.file.Close() }
+func (w *logWriter) close() {
+	if w.file != nil {
+		_ = w.file.Close() // what could not be written is lost anyway
+	}
+}
 
 // capture keeps whole lines up to a bound. What does not end in a newline is a line too.
 type capture struct {
@@ -63,9 +78,6 @@ type capture struct {
 	lines []byte // kept
 	line  []byte // begun
 	full  bool
-
-	path string // where the unfinished output is kept too, for a later server
-	file *os.File
 }
 
 func newCapture(form pool.OutputForm) *capture {
@@ -75,18 +87,8 @@ func newCapture(form pool.OutputForm) *capture {
 	return &capture{limit: maxData, cut: trimmed}
 }
 
-// capture of a start keeps what is printed in a file too, as long as it is unfinished.
-func (r *Runner) capture(h pool.Hook) *capture {
-	c := newCapture(h.Output)
-	if h.Kind == pool.HookNew {
-		c.path = r.begunFile(h.Resource)
-	}
-	return c
-}
-
 // Write never fails.
 func (c *capture) Write(text []byte) (int, error) {
-	c.save(text)
 	for rest := text; len(rest) > 0 && !c.full; {
 		end := bytes.IndexByte(rest, '\n') + 1
 		if end == 0 {
@@ -129,32 +131,14 @@ func (c *capture) output() []byte {
 	return c.lines
 }
 
-// save writes what is printed where a later server finds it. A disk that is full costs
-// that server the knowledge, and this one nothing.
-func (c *capture) save(text []byte) {
-	if c.path == "" || c.full {
-		return
-	}
-	if c.file == nil {
-		file, err := os.OpenFile(c.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-		if err != nil {
-			c.path = ""
-			return
-		}
-		c.file = file
-	}
-	_, _ = c.file.Write(text)
+// begunWriter is where one start's output is kept while it is unfinished.
+type begunWriter struct {
+	*begun
+	id pool.ResourceID
 }
 
-// done removes what a later server would want to know only of an unfinished start.
-func (c *capture) done() {
-	if c.file != nil {
-		_ = os.Remove(c.path)
-	}
-}
-
-func (c *capture) close() {
-	if c.file != nil {
-		_ = c.file.Close()
-	}
+// Write never fails.
+func (w begunWriter) Write(text []byte) (int, error) {
+	w.write(w.id, text)
+	return len(text), nil
 }

@@ -26,7 +26,7 @@ func (r *Runner) Sweep(_ context.Context, spare func(pool.ResourceID) bool) (map
 	if err != nil {
 		return nil, err
 	}
-	return r.readBegun()
+	return r.begun.read()
 }
 
 // endMarked kills all processes whose mark is one of those, children that have left the

@@ -1,0 +1,130 @@
+// Package pool tests the manager of pools as a whole: with etcd, a shell and processes
+// that die.
+package pool_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"croft/etcdstore"
+	"croft/hook"
+	"croft/pool"
+)
+
+// server is one manager on a store of its own.
+func server(tb testing.TB, pools string, synced bool) *pool.Manager {
+	tb.Helper()
+	dir := tb.TempDir()
+	file := filepath.Join(dir, "pools.yaml")
+	if err := os.WriteFile(file, []byte(pools), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	etcd, err := etcdstore.StartEmbedded(tb.Context(), etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0", Unsynced: !synced})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(etcd.Close)
+	store, err := etcdstore.Open(tb.Context(), etcdstore.Config{Embedded: etcd, Mint: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	hooks, err := hook.New(hook.Config{Dir: dir, Mark: string(store.Partition())})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = hooks.Close() })
+	m, err := pool.New(pool.Config{Partition: store.Partition(), Store: store, Hooks: hooks, File: file, Me: pool.Server{Name: "one", Machine: "here"}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	tb.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			tb.Error(err)
+		}
+		if err := store.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	await(tb, "a leader", func() bool { _, here := m.Leader(); return here })
+	return m
+}
+
+func await(tb testing.TB, what string, done func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); {
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited 20 s for %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// serve has clients take, get and give back tickets one after the other, and returns
+// how long each waited for its resource, sorted, and how many were served a second.
+func serve(tb testing.TB, m *pool.Manager, clients, each int, open func(client int) pool.Opening) (waits []time.Duration, rate float64) {
+	tb.Helper()
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	begun := time.Now()
+	for c := range clients {
+		work.Go(func() {
+			for range each {
+				t := time.Now()
+				st, err := m.Open(tb.Context(), open(c))
+				if err == nil {
+					st, err = m.Wait(tb.Context(), st.ID)
+				}
+				if err != nil || !st.Ready() {
+					tb.Errorf("got %v: %v", st, err)
+					return
+				}
+				wait := time.Since(t)
+				if err := m.Close(tb.Context(), st.ID); err != nil {
+					tb.Error(err)
+					return
+				}
+				mu.Lock()
+				waits = append(waits, wait)
+				mu.Unlock()
+			}
+		})
+	}
+	work.Wait()
+	rate = float64(len(waits)) / time.Since(begun).Seconds()
+	slices.Sort(waits)
+	return waits, rate
+}
+
+func BenchmarkTickets(b *testing.B) {
+	for _, c := range []struct {
+		name, settings string
+		sandbox        bool
+	}{
+		{"two shells a ticket", "", false},
+		{"reused", "  reuse_opportunity_time: 60\n  reuse_max_time: 0\n", true},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			m := server(b, "p:\n  cmd_new: echo ok\n  cmd_delete: \"true\"\n  max: 40\n  max_starting: 20\n  max_prealloc: 20\n  tags: [a]\n"+c.settings, true)
+			waits, rate := serve(b, m, 20, max(1, b.N/20), func(client int) pool.Opening {
+				o := pool.Opening{Tags: []string{"a"}}
+				if c.sandbox {
+					o.Sandbox = fmt.Sprint("client", client)
+				}
+				return o
+			})
+			b.ReportMetric(rate, "tickets/s")
+			b.ReportMetric(float64(waits[len(waits)/2].Microseconds())/1000, "ready-p50-ms")
+			b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds())/1000, "ready-p99-ms")
+		})
+	}
+}
