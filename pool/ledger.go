@@ -298,14 +298,3 @@ func (s *Ledger) gone(r *Resource, now time.Time) {
 	s.set(r, Ended)
 	s.ended = append(s.ended, r.ID)
 }
-
-// checkInstances makes the livecheck of everything that is an instance due.
-func (s *Ledger) checkInstances() {
-	for _, p := range s.pools {
-		for _, r := range p.resources {
-			if r.State == Up && r.Instance != "" {
-				r.Checked = time.Time{}
-			}
-		}
-	}
-}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"croft"
 )
 
 // maxDeletes is how many resources are deleted or cleaned at once; starts are bounded
@@ -260,11 +262,14 @@ func (s *Settings) env(r Resource) []string {
 	return env
 }
 
-// watchInstances has instances checked at once when something happened to any.
+// watchInstances replaces instances at once that something happened to.
 func (a *acting) watchInstances(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := a.Instances.Watch(ctx, func() { a.post(func(l *Ledger, _ time.Time) { l.checkInstances() }) }); err != nil && ctx.Err() == nil {
-			a.Log.Warn("the instances cannot be watched", "err", err)
+		err := a.Instances.Watch(ctx, func(asOf time.Time, lost func(croft.InstanceID) error) {
+			a.post(func(l *Ledger, now time.Time) { l.lose(asOf, lost, now) })
+		})
+		if err != nil && ctx.Err() == nil {
+			a.Log.Warn("the instances of pools cannot be watched", "err", err)
 		}
 		pause(ctx, leadRetry)
 	}

@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"croft"
@@ -122,10 +123,16 @@ type Instances interface {
 	// Start makes an instance, or goes on with the one of this ID, and returns when it is
 	// ready.
 	Start(ctx context.Context, id croft.InstanceID, name string, i Instance) (address string, facts json.RawMessage, err error)
-	// Probe returns nil where the instance runs, or nobody can tell.
+	// Probe returns nil where the instance runs, or the cloud cannot be asked. ErrLost is in
+	// an error that waiting cannot mend.
 	Probe(ctx context.Context, id croft.InstanceID) error
 	// Destroy returns when nothing is left of the instance.
 	Destroy(ctx context.Context, id croft.InstanceID, i Instance) error
-	// Watch calls changed whenever something happened to any instance, until ctx ends.
-	Watch(ctx context.Context, changed func()) error
+	// Watch calls changed now and after something happened to instances, until ctx ends. What
+	// it hands over tells of each instance how it was lost, if it was, as of a time.
+	Watch(ctx context.Context, changed func(asOf time.Time, lost func(croft.InstanceID) error)) error
 }
+
+// ErrLost says that a resource is no longer what was handed out, so that further
+// livechecks are in vain.
+var ErrLost = errors.New("it is lost")

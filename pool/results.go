@@ -3,10 +3,14 @@ package pool
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"time"
+
+	"croft"
 )
 
 // How long is waited after a failure: doubled with every further one.
@@ -102,7 +106,25 @@ func (s *Ledger) checked(id ResourceID, err error, now time.Time) {
 		r.Failures++
 		r.Error = err.Error()
 	}
+	if errors.Is(err, ErrLost) {
+		r.Failures = max(r.Failures, s.pools[r.Pool].Settings.LivecheckAttempts)
+	}
 	s.touchResource(r)
+}
+
+// lose notes which instances were lost as of a time; those that came up later are not
+// known then.
+func (s *Ledger) lose(asOf time.Time, lost func(croft.InstanceID) error, now time.Time) {
+	for _, p := range s.pools {
+		for _, r := range p.resources {
+			if r.State != Up || r.Instance == "" || r.CameUp.After(asOf) {
+				continue
+			}
+			if err := lost(r.Instance); err != nil {
+				s.checked(r.ID, fmt.Errorf("%w: %w", ErrLost, err), now)
+			}
+		}
+	}
 }
 
 // released notes that cleaning a resource ended. What could not be cleaned is not used

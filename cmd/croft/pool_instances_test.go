@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/hook"
+	"croft/pool"
+	"croft/schedule"
+)
+
+// poolOfInstances runs a cloud with one host and a manager of pools on it.
+func poolOfInstances(t *testing.T, file string) (*testCloud, *pool.Manager) {
+	t.Helper()
+	cloud, err := newTestCloud(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cloud.close)
+	if err := cloud.addHost(t.Context(), "alpha", 4); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "pools.yaml"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hooks, err := hook.New(hook.Config{Dir: dir, Mark: string(cloud.store.Partition())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hooks.Close() })
+	scheduler, err := schedule.New(schedule.Config{Partition: cloud.store.Partition(), Records: cloud.store, View: cloud.store, Claims: cloud.claims})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := pool.New(pool.Config{Partition: cloud.store.Partition(), Store: cloud.store, Hooks: hooks,
+		Instances: newPoolInstances(scheduler, cloud.store, scheduleDefaults()), File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cloud.run(t.Context(), m.Run)
+	return cloud, m
+}
+
+const instancePool = `
+vm:
+  instance: {resources: 'VCPU:1,MEMORY_MB:256,DISK_GB:1', image: /images/tiny.qcow2}
+  tags: [vm]
+  max: 3
+  max_prealloc: 2
+  max_starting: 2
+`
+
+// A pool of two instances: a ticket gets an address, closing it makes the next one
+// warm, and a guest that goes off behind the pool's back is replaced.
+func TestAPoolOfInstances(t *testing.T) {
+	cloud, m := poolOfInstances(t, instancePool)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, here := m.Leader(); !here && ctx.Err() == nil; _, here = m.Leader() {
+		runtime.Gosched()
+	}
+	await := func(what string, done func() bool) {
+		t.Helper()
+		watching, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if err := m.Watch(watching, func() {
+			if done() {
+				cancel()
+			}
+		}); ctx.Err() != nil {
+			all, _ := m.Resources(true)
+			t.Fatalf("waited for %s: %+v, %v, file: %v", what, all, err, m.Fault())
+		}
+	}
+	counts := func(what string, is func(pool.Counts) bool) {
+		t.Helper()
+		await(what, func() bool {
+			pools, err := m.Pools()
+			return err == nil && len(pools) == 1 && is(pools[0].Counts)
+		})
+	}
+	counts("two warm ones", func(c pool.Counts) bool { return c.Free == 2 })
+	st, err := m.Open(ctx, pool.Opening{Tags: []string{"vm"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err = m.Wait(ctx, st.ID); err != nil {
+		t.Fatal(err)
+	}
+	var facts instanceFacts
+	if err := json.Unmarshal(st.Has.Facts, &facts); err != nil || facts.Instance != st.Has.Instance || string(st.Has.Data) != facts.Address+"\n" {
+		t.Errorf("got the facts %s and the data %q: %v", st.Has.Facts, st.Has.Data, err)
+	}
+	if err := m.Close(ctx, st.ID); err != nil {
+		t.Fatal(err)
+	}
+	counts("two warm ones and none that was used", func(c pool.Counts) bool { return c.Free == 2 && c.Live() == 2 })
+	if _, err := cloud.store.Find(ctx, "", string(st.Has.Instance)); croft.KindOf(err) != croft.NotFound {
+		t.Errorf("the instance that was used: got %v, want that it is gone", err)
+	}
+
+	all, err := m.Resources(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := all[0]
+	if err := cloud.hosts["alpha"].hv.Stop(ctx, killed.Instance); err != nil {
+		t.Fatal(err)
+	}
+	await("the end of the one that was killed", func() bool {
+		r, err := m.Resource(killed.ID.String())
+		return err == nil && r.State == pool.Ended
+	})
+	counts("two warm ones again", func(c pool.Counts) bool { return c.Free == 2 && c.Live() == 2 })
+}
