@@ -56,6 +56,18 @@ func (d *StateDir) Close() error { return d.lock.Close() }
 // HostID returns the host's UUID, made at the first call and the same for ever.
 func (d *StateDir) HostID() (croft.HostID, error) { return ReadHostID(d.Path, true) }
 
+// KeepHostID makes a UUID that was chosen elsewhere the host's. Conflict: it has another.
+func (d *StateDir) KeepHostID(id croft.HostID) error {
+	have, err := ReadHostID(d.Path, false)
+	switch {
+	case errors.Is(err, croft.NotFound):
+		return writeDurably(filepath.Join(d.Path, "host-id"), string(id)+"\n")
+	case err == nil && have != id:
+		return croft.Errorf(croft.Conflict, "%s is of host %s, and cannot become that of %s", d.Path, have, id)
+	}
+	return err
+}
+
 // ReadHostID returns the UUID kept in a state directory. NotFound: there is none
 // and it is not to be minted.
 func ReadHostID(dir string, mint bool) (croft.HostID, error) {

@@ -20,6 +20,9 @@ type Invitation struct {
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
 	Sealed  []byte    `json:"sealed"` // what a joining host gets for the token
+
+	Verifier []byte       `json:"verifier,omitempty"` // of what is signed with the token
+	Host     croft.HostID `json:"host,omitempty"`     // that alone may join with it; empty: hosts that are new
 }
 
 // PutInvitation keeps an invitation for so long.
@@ -34,18 +37,16 @@ func (s *Store) PutInvitation(ctx context.Context, i Invitation, life time.Durat
 	return s.wrapped(err, "write an invitation")
 }
 
-// Invitation returns what was sealed for a token. NotFound: it ran out, or never was.
-func (s *Store) Invitation(ctx context.Context, name string) ([]byte, error) {
+// Invitation returns what is kept of a token. NotFound: it ran out, or never was.
+func (s *Store) Invitation(ctx context.Context, name string) (i Invitation, err error) {
 	got, err := s.etcd.Get(ctx, s.keys.invitation(name))
 	if err != nil {
-		return nil, s.wrap(err, "read an invitation")
+		return i, s.wrap(err, "read an invitation")
 	}
 	if len(got.Kvs) == 0 {
-		return nil, croft.Errorf(croft.NotFound, "this token has run out or was revoked: make another with `croft token create`")
+		return i, croft.Errorf(croft.NotFound, "this token has run out or was revoked: make another with `croft token create`")
 	}
-	var i Invitation
-	err = s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &i)
-	return i.Sealed, err
+	return i, s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &i)
 }
 
 // Invitations are those that count, the one that runs out first first.

@@ -19,7 +19,7 @@ func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
 	if err := store.PutInvitation(ctx, etcdstore.Invitation{Name: "one", Sealed: []byte("sealed")}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if got := must(store.Invitation(ctx, "one"))(t); string(got) != "sealed" {
+	if got := must(store.Invitation(ctx, "one"))(t); string(got.Sealed) != "sealed" {
 		t.Errorf("got %q", got)
 	}
 	_, err := store.Invitation(ctx, "two")

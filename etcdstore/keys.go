@@ -28,6 +28,9 @@ import (
 //	                                               the name of a member of the group, on that host
 //	/croft/<partition>/keys/<project>/<name>       a public SSH key that the project keeps
 //	/croft/<partition>/invitations/<name>          what a joining host gets for its token, sealed, for a while
+//	/croft/<partition>/authority                   whom of the cloud's hosts to trust, in PEM
+//	/croft/<partition>/control/<host>              where its control process listens
+//	/croft/<partition>/joined/<host>               until when the certificates count with which it joined
 //	/croft/<partition>/placement/<kind>/<id>       the embedded Placement: kinds as in placement/store.go
 //	/croft/<partition>/placement/head              written by every transaction of Placement that writes
 //	/croft/<partition>/pools/head                  the numbers that tickets and resources were given last
@@ -98,6 +101,12 @@ func (k keys) sshKey(p croft.Project, name string) string { return k.sshKeys(p) 
 
 func (k keys) invitations() string           { return k.prefix + "invitations/" }
 func (k keys) invitation(name string) string { return k.invitations() + name }
+
+func (k keys) authority() string             { return k.prefix + "authority" }
+func (k keys) controls() string              { return k.prefix + "control/" }
+func (k keys) control(h croft.HostID) string { return k.controls() + string(h) }
+func (k keys) allJoined() string             { return k.prefix + "joined/" }
+func (k keys) joined(h croft.HostID) string  { return k.allJoined() + string(h) }
 
 func (k keys) placement() string     { return k.prefix + "placement/" }
 func (k keys) placementHead() string { return k.placement() + "head" }

@@ -1,5 +1,5 @@
 // Package invitation makes and reads the tokens with which a host joins a cloud. A
-// token names the cloud's etcd and carries a secret; what the host gets for it lies in
+// token names the cloud's control processes, or its etcd, and carries a secret; what the host gets for it lies in
 // etcd, sealed with a key made of the secret, under a name made of it too. So whoever
 // reads etcd alone learns nothing from there, and a token is worth nothing once etcd
 // has forgotten what was sealed.
@@ -8,6 +8,7 @@ package invitation
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/ed25519"
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
@@ -27,8 +28,13 @@ const secretBytes = 16
 
 // Token is what a host has to be given to join. Its text is one line.
 type Token struct {
-	Endpoints []string          `json:"e"` // of etcd, as the new host reaches it
-	CA        string            `json:"c,omitempty"`
+	Endpoints []string `json:"e,omitempty"` // of etcd, as the new host reaches it
+	CA        string   `json:"c,omitempty"`
+	// Where a cloud has an authority of its own, instead of the two above: the control
+	// processes that sign for the new host, as HOST:PORT, and by what to know them.
+	Control []string `json:"a,omitempty"`
+	Pin     string   `json:"h,omitempty"`
+
 	Partition croft.PartitionID `json:"p"`
 	Secret    []byte            `json:"s"`
 }
@@ -37,13 +43,36 @@ type Token struct {
 type Grant struct {
 	Placement string `json:"placement"` // endpoint
 	Token     string `json:"token"`     // for Placement
+
+	Endpoints []string `json:"endpoints,omitempty"` // of etcd, where the token does not say them
 }
 
-// New makes a token with a secret of its own.
-func New(endpoints []string, ca string, partition croft.PartitionID) Token {
-	t := Token{Endpoints: endpoints, CA: ca, Partition: partition, Secret: make([]byte, secretBytes)}
+// New makes a token of t with a secret of its own.
+func New(t Token) Token {
+	t.Secret = make([]byte, secretBytes)
 	rand.Read(t.Secret) // never fails
 	return t
+}
+
+// Sign proves to whoever has the Verifier that a message is from somebody who has the
+// token, and tells nothing of it.
+func (t Token) Sign(message []byte) []byte { return ed25519.Sign(t.signer(), t.bound(message)) }
+
+// Verifier is what tells what was signed with the token, and cannot sign.
+func (t Token) Verifier() []byte { return t.signer().Public().(ed25519.PublicKey) }
+
+// Verify tells whether a message of a partition was signed with the token of a verifier.
+func Verify(verifier []byte, p croft.PartitionID, message, signature []byte) bool {
+	return len(verifier) == ed25519.PublicKeySize && ed25519.Verify(verifier, Token{Partition: p}.bound(message), signature)
+}
+
+func (t Token) signer() ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(t.derive("signature", ed25519.SeedSize))
+}
+
+// bound is a message of this partition, and of nothing else that is signed.
+func (t Token) bound(message []byte) []byte {
+	return append([]byte("croft join "+string(t.Partition)+"\n"), message...)
 }
 
 // String is the token as it is handed on. It is a secret.
@@ -66,10 +95,14 @@ func Parse(text string) (Token, error) {
 	if err == nil {
 		err = json.Unmarshal(raw, &t)
 	}
-	if err != nil || len(t.Secret) != secretBytes || len(t.Endpoints) == 0 || t.Partition == "" {
+	if err != nil || len(t.Secret) != secretBytes || !t.leadsSomewhere() || t.Partition == "" {
 		return Token{}, croft.Errorf(croft.Invalid, "this token to join with is not whole: copy all of the line that `croft token create` printed")
 	}
 	return t, nil
+}
+
+func (t Token) leadsSomewhere() bool {
+	return len(t.Endpoints) > 0 || len(t.Control) > 0 && t.Pin != ""
 }
 
 // Name is what the sealed grant is called.

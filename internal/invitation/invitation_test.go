@@ -12,7 +12,9 @@ import (
 )
 
 func newToken() invitation.Token {
-	return invitation.New([]string{"https://10.0.0.1:2379"}, "-----BEGIN CERTIFICATE-----\n...\n", croft.NewPartitionID())
+	return invitation.New(invitation.Token{
+		Endpoints: []string{"https://10.0.0.1:2379"}, CA: "-----BEGIN CERTIFICATE-----\n...\n", Partition: croft.NewPartitionID(),
+	})
 }
 
 func TestATokenIsReadAsItWasMade(t *testing.T) {
@@ -41,6 +43,7 @@ func TestWhatIsNoWholeTokenIsRefused(t *testing.T) {
 		"the last half":    whole[len(whole)/2:],
 		"something inside": whole[:20] + "!" + whole[21:],
 		"no secret":        noSecret.String(),
+		"no pin":           invitation.New(invitation.Token{Control: []string{"10.0.0.1:8777"}, Partition: croft.NewPartitionID()}).String(),
 		"an empty object":  "croft1.e30",
 	} {
 		if _, err := invitation.Parse(text); croft.KindOf(err) != croft.Invalid {
@@ -58,7 +61,7 @@ func TestAGrantIsReadWithItsTokenAlone(t *testing.T) {
 	if bytes.Contains(sealed, []byte(grant.Token)) {
 		t.Error("the sealed grant shows what is in it")
 	}
-	if got, err := mine.Open(sealed); err != nil || got != grant {
+	if got, err := mine.Open(sealed); err != nil || !cmp.Equal(got, grant) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	if mine.Name() == other.Name() || strings.Contains(mine.String(), mine.Name()) {
@@ -74,8 +77,38 @@ func TestAGrantIsReadWithItsTokenAlone(t *testing.T) {
 		"a bit that flipped": func() (invitation.Grant, error) { return mine.Open(sealed2) },
 		"nothing":            func() (invitation.Grant, error) { return mine.Open(nil) },
 	} {
-		if got, err := open(); croft.KindOf(err) != croft.Invalid || got != (invitation.Grant{}) {
+		if got, err := open(); croft.KindOf(err) != croft.Invalid || !cmp.Equal(got, invitation.Grant{}) {
 			t.Errorf("%s: got %v, %v", name, got, err)
+		}
+	}
+}
+
+func TestWhoHasTheTokenCanProveIt(t *testing.T) {
+	mine, other := newToken(), newToken()
+	message := []byte("a request for a certificate")
+	signature := mine.Sign(message)
+	for _, c := range []struct {
+		name      string
+		verifier  []byte
+		p         croft.PartitionID
+		message   string
+		signature []byte
+		want      bool
+	}{
+		{"what was signed", mine.Verifier(), mine.Partition, string(message), signature, true},
+		{"another message", mine.Verifier(), mine.Partition, "another", signature, false},
+		{"another token's", mine.Verifier(), mine.Partition, string(message), other.Sign(message), false},
+		{"another partition", mine.Verifier(), other.Partition, string(message), signature, false},
+		{"no signature", mine.Verifier(), mine.Partition, string(message), nil, false},
+		{"an invitation that nothing proves", nil, mine.Partition, string(message), signature, false},
+	} {
+		if got := invitation.Verify(c.verifier, c.p, []byte(c.message), c.signature); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	for name, told := range map[string][]byte{"the verifier": mine.Verifier(), "the signature": signature} {
+		if bytes.Contains(told, mine.Secret) {
+			t.Errorf("%s tells the secret", name)
 		}
 	}
 }

@@ -71,11 +71,15 @@ func OpenCA(dir string, p croft.PartitionID) (*CA, error) {
 	return ca, nil
 }
 
-// FindCA is OpenCA where nothing may be made. NotFound: the directory has none.
-func FindCA(dir string, p croft.PartitionID) (*CA, error) {
-	ca := &CA{Dir: dir, Partition: p}
+// FindCA opens the authorities of a directory, whose installation they say. NotFound: it
+// has none.
+func FindCA(dir string) (*CA, error) {
+	ca := &CA{Dir: dir}
 	for _, a := range Authorities {
-		_, err := ca.read(a)
+		s, err := ca.read(a)
+		if err == nil {
+			ca.Partition = croft.PartitionID(s.cert.URIs[0].Host)
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, croft.Errorf(croft.NotFound, "%s has no certificate authority: it is on the host where croft up began this cloud", dir)
 		}
@@ -249,7 +253,7 @@ func (ca *CA) read(a Authority) (*signer, error) {
 	if key == nil || len(certs) == 0 || !key.PublicKey.Equal(certs[0].PublicKey) || !certs[0].IsCA {
 		return nil, damaged(file, errors.New("it is not an authority and its key"))
 	}
-	if u := certs[0].URIs; len(u) != 1 || u[0].Host != string(ca.Partition) || u[0].Path != "/authority/"+string(a) {
+	if u := certs[0].URIs; len(u) != 1 || ca.Partition != "" && u[0].Host != string(ca.Partition) || u[0].Path != "/authority/"+string(a) {
 		return nil, croft.Errorf(croft.Conflict, "%s is not the authority %s of this cloud (%s): put back the file that was there", file, a, ca.Partition)
 	}
 	s := &signer{key: key, cert: certs[0]}

@@ -272,7 +272,10 @@ func TestAnAuthorityIsMadeOnceAndIsItsClouds(t *testing.T) {
 	if _, err := pki.OpenCA(ca.Dir, croft.NewPartitionID()); croft.KindOf(err) != croft.Conflict {
 		t.Errorf("another cloud took it: %v", err)
 	}
-	if _, err := pki.FindCA(t.TempDir(), partition); croft.KindOf(err) != croft.NotFound {
+	if found, err := pki.FindCA(ca.Dir); err != nil || found.Partition != partition {
+		t.Errorf("found %v, %v", found, err)
+	}
+	if _, err := pki.FindCA(t.TempDir()); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("none was found: %v", err)
 	}
 }
