@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"croft"
+	"croft/internal/durable"
 )
 
 // StateDir is a host's state directory, locked by one process.
@@ -61,11 +62,26 @@ func (d *StateDir) KeepHostID(id croft.HostID) error {
 	have, err := ReadHostID(d.Path, false)
 	switch {
 	case errors.Is(err, croft.NotFound):
-		return writeDurably(filepath.Join(d.Path, "host-id"), string(id)+"\n")
+		return durable.Write(filepath.Join(d.Path, "host-id"), []byte(string(id)+"\n"), 0o644)
 	case err == nil && have != id:
 		return croft.Errorf(croft.Conflict, "%s is of host %s, and cannot become that of %s", d.Path, have, id)
 	}
 	return err
+}
+
+// Secret returns the secret of a name, which is made at the first call, the same for
+// ever, and read by the directory's owner alone.
+func (d *StateDir) Secret(name string, mint func() string) (string, error) {
+	path := filepath.Join(d.Path, name)
+	text, err := os.ReadFile(path)
+	switch secret := strings.TrimSpace(string(text)); {
+	case err == nil && secret != "":
+		return secret, nil
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	secret := mint()
+	return secret, durable.Write(path, []byte(secret+"\n"), 0o600)
 }
 
 // ReadHostID returns the UUID kept in a state directory. NotFound: there is none
@@ -86,30 +102,5 @@ func ReadHostID(dir string, mint bool) (croft.HostID, error) {
 		return "", croft.Errorf(croft.NotFound, "%s holds no host's UUID; start `croft up` or `croft compute` with this --state-dir first", dir)
 	}
 	id := croft.NewHostID()
-	return id, writeDurably(path, string(id)+"\n")
-}
-
-// writeDurably writes a file that a crash leaves whole or absent.
-func writeDurably(path, content string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.WriteString(content)
-	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return id, durable.Write(path, []byte(string(id)+"\n"), 0o644)
 }

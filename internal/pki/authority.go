@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/durable"
 )
 
 // CA signs for both authorities. Their keys lie in its directory, one file for each
@@ -92,6 +93,9 @@ func FindCA(dir string) (*CA, error) {
 
 func (ca *CA) file(a Authority) string { return filepath.Join(ca.Dir, string(a)+".pem") }
 
+// LeafLife is how long what it signs now counts.
+func (ca *CA) LeafLife() time.Duration { return cmp.Or(ca.Life, Life) }
+
 // Certificates are the authority's own one and the one that it followed, if that is
 // still trusted.
 func (ca *CA) Certificates(a Authority) (current, old *x509.Certificate, err error) {
@@ -136,7 +140,7 @@ func (ca *CA) Sign(a Authority, id Identity, names []string, csr []byte) (Issued
 	if err != nil {
 		return Issued{}, err
 	}
-	return s.sign(id, names, usage(a, id.Kind), cmp.Or(ca.Life, Life), request.PublicKey)
+	return s.sign(id, names, usage(a, id.Kind), ca.LeafLife(), request.PublicKey)
 }
 
 // usage is what a certificate may be used for: hosts serve their API, but no etcd.
@@ -272,7 +276,7 @@ func (ca *CA) write(a Authority, s *signer) error {
 	if err != nil {
 		return err
 	}
-	return replace(ca.file(a), slices.Concat(key, encode(s.cert, s.cross, s.old)))
+	return durable.Write(ca.file(a), slices.Concat(key, encode(s.cert, s.cross, s.old)), 0o600)
 }
 
 // change replaces an authority by what the given one becomes, nil where there is none

@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"croft"
+	"croft/internal/durable"
 )
 
 // Files keep a certificate of one authority with its key, and whom of that authority
@@ -116,7 +117,7 @@ func (f Files) Keep(key *ecdsa.PrivateKey, issued Issued) error {
 	if err := f.Trust(issued.Trusted); err != nil {
 		return err
 	}
-	return replace(f.Pair(), slices.Concat(text, issued.Chain))
+	return durable.Write(f.Pair(), slices.Concat(text, issued.Chain), 0o600)
 }
 
 // Trust stores whom to trust, where that is not what is there already.
@@ -127,7 +128,7 @@ func (f Files) Trust(trusted []byte) error {
 	if _, err := pool("whom to trust", trusted); err != nil {
 		return err
 	}
-	return replace(f.CA(), trusted)
+	return durable.Write(f.CA(), trusted, 0o600)
 }
 
 // readPEM reads a file of certificates and a private key that nobody else may read.
@@ -206,30 +207,6 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 		return nil, fmt.Errorf("encode a private key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
-}
-
-// replace writes a file that its owner alone may read, whole or not at all.
-func replace(path string, text []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", path, err)
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // Exists tells whether there is a certificate, good or not.
