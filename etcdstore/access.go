@@ -24,6 +24,9 @@ type Access struct {
 	Cert  string // files of the certificate and the key that we show to servers
 	Key   string
 
+	// TLS is used as it is, instead of the files.
+	TLS *tls.Config
+
 	User     string
 	Password string
 }
@@ -53,6 +56,11 @@ func (c *Config) isSecure() (bool, error) {
 // tlsConfig reads the files, so that what is wrong with one is said before anybody is
 // called. A certificate that is renewed is shown from the next connection on.
 func (a Access) tlsConfig() (*tls.Config, error) {
+	if a.TLS != nil {
+		config := a.TLS.Clone()
+		config.NextProtos = []string{"h2"}
+		return config, nil
+	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
 	if err := a.readCA(config); err != nil {
 		return nil, err
@@ -146,7 +154,15 @@ func (c *Config) refusal(ctx context.Context, config *tls.Config) error {
 			}
 			continue
 		}
-		if err := explain(handshake(ctx, u.Host, config), endpoint, c.Cert); err != nil {
+		err = handshake(ctx, u.Host, config)
+		switch {
+		case c.TLS != nil && isAlert(err):
+			return croft.Errorf(croft.Invalid, "etcd at %s refuses the certificate of this host (%s): its authority was replaced before the host could renew it, "+
+				"or the clock is wrong; a token of `croft token create --host NAME` lets the host join again", endpoint, alertText(err))
+		case croft.KindOf(err) != "":
+			return fmt.Errorf("etcd at %s: %w", endpoint, err)
+		}
+		if err := explain(err, endpoint, c.Cert); err != nil {
 			return err
 		}
 	}

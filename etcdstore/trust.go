@@ -13,7 +13,11 @@ import (
 type Control struct {
 	Addresses []string `json:"addresses"` // HOST:PORT, as hosts reach it
 	Pin       string   `json:"pin"`       // of the authority that its certificate is of
+	Trust     string   `json:"trust"`     // what the hosts that join there may reach: TrustDirect; empty: none may join
 }
+
+// TrustDirect lets hosts speak to etcd themselves.
+const TrustDirect = "direct"
 
 // Joined is what is known of a host that joined through a control process. Without it
 // the host's certificates are worth nothing there.

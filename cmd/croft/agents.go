@@ -2,21 +2,50 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"croft"
+	"croft/etcdstore"
 	"croft/internal/books"
+	"croft/internal/pki"
 	"croft/operator"
 )
 
 var _ operator.Agents = agents{}
 
-// agents asks the agents of hosts over HTTP.
-type agents struct{}
+// agents asks the agents of hosts over HTTP, with TLS where they have it.
+type agents struct{ store *etcdstore.Store }
+
+// client is what to ask the agent of a host with. Over TLS it has to be that host's.
+func (a agents) client(ctx context.Context, h croft.Host) (*http.Client, error) {
+	if !isTLS(h.API) {
+		return agentClient(nil), nil
+	}
+	trusted, err := a.store.Authority(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("verify host %s: %w", h.Name, err)
+	}
+	return agentClient(pki.Client(trusted, a.store.Partition(), pki.HostOnly(h.ID))), nil
+}
+
+// agentClient waits for a host as long as for anything else that may not answer;
+// what the guest writes may take any time.
+func agentClient(config *tls.Config) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
+		TLSClientConfig:       config,
+		TLSHandshakeTimeout:   5 * time.Second,
+		ResponseHeaderTimeout: 10 * time.Second,
+		DisableKeepAlives:     true,
+	}}
+}
 
 // Holding implements operator.Agents.
 func (a agents) Holding(ctx context.Context, h croft.Host) (books.Holding, error) {
@@ -40,13 +69,17 @@ func (a agents) RemoveFiles(ctx context.Context, h croft.Host, id croft.Instance
 // maxHolding bounds what a host may answer.
 const maxHolding = 16 << 20
 
-func (agents) call(ctx context.Context, method string, h croft.Host, path string) ([]byte, error) {
+func (a agents) call(ctx context.Context, method string, h croft.Host, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(h.API, "/")+path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask host %s: %w", h.Name, err)
 	}
 	request.Header.Set("Authorization", "Bearer "+h.Token)
-	answer, err := agentClient.Do(request)
+	client, err := a.client(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, croft.Errorf(croft.Unavailable, "its agent does not answer at %s (%w); is it running there, and does a firewall let you in?", h.API, unwrapped(err))
 	}

@@ -58,6 +58,17 @@ func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
+	member, err := readJoined(s.StateDir)
+	if err != nil {
+		return err
+	}
+	if of == "" {
+		member = nil
+	}
+	own, err := member.trust(s.StateDir, log)
+	if err != nil {
+		return err
+	}
 	store, err := s.Etcd.open(ctx, of == "")
 	if err != nil {
 		return err
@@ -68,7 +79,11 @@ func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.
 	}
 	p := newParts()
 	p.self = me
-	return runHost(ctx, p, &host{settings: s, log: log, dir: dir, store: store}, ready)
+	if own != nil {
+		me.counts(own)
+	}
+	own.start(ctx, p)
+	return runHost(ctx, p, &host{settings: s, log: log, dir: dir, store: store, trust: own}, ready)
 }
 
 func mdserverCommand() *cobra.Command {

@@ -23,8 +23,8 @@ const escapeKey = 0x1d
 
 // attach joins the terminal with the console until the escape key, the guest's end
 // or ctx's.
-func attach(ctx context.Context, cmd *cobra.Command, st croft.Status) error {
-	guest, err := openConsole(ctx, st)
+func attach(ctx context.Context, cmd *cobra.Command, a agents, st croft.Status) error {
+	guest, err := openConsole(ctx, a, st)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func attach(ctx context.Context, cmd *cobra.Command, st croft.Status) error {
 }
 
 // openConsole asks the agent of the instance's host for the console itself.
-func openConsole(ctx context.Context, st croft.Status) (io.ReadWriteCloser, error) {
+func openConsole(ctx context.Context, a agents, st croft.Status) (io.ReadWriteCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, consoleAddress(st), nil)
 	if err != nil {
 		return nil, fmt.Errorf("attach to the console of %s: %w", st.Instance.Name, err)
@@ -57,7 +57,11 @@ func openConsole(ctx context.Context, st croft.Status) (io.ReadWriteCloser, erro
 	request.Header.Set("Authorization", "Bearer "+st.Host.Token)
 	request.Header.Set("Connection", "Upgrade")
 	request.Header.Set("Upgrade", compute.ConsoleProtocol)
-	answer, err := agentClient.Do(request)
+	client, err := a.client(ctx, *st.Host)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, consoleError(ctx, st, false, err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io/fs"
 	"net"
@@ -10,6 +11,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/internal/pki"
 )
 
 // defaultEtcd is where etcd is when nobody says so.
@@ -25,7 +27,8 @@ type EtcdSettings struct {
 	User         string   `yaml:"user"`
 	PasswordFile string   `yaml:"password_file"`
 
-	CAPEM string `yaml:"-"` // the text of ca, of a cloud that was joined
+	CAPEM string      `yaml:"-"` // the text of ca, of a cloud that was joined
+	TLS   *tls.Config `yaml:"-"` // instead of all files, of a cloud that gave us certificates
 }
 
 // etcdFromEnv are the endpoints that ETCDCTL_ENDPOINTS names, as defaults. etcdctl
@@ -52,6 +55,9 @@ func etcdFromEnv(env func(string) string) []string {
 // config is what to open the store with: the settings, and for what they do not set
 // etcdctl's variables.
 func (s EtcdSettings) config(env func(string) string) (etcdstore.Config, error) {
+	if s.TLS != nil {
+		return etcdstore.Config{Endpoints: s.Endpoints, Access: etcdstore.Access{TLS: s.TLS}}, nil
+	}
 	access := etcdstore.Access{CA: s.CA, CAPEM: s.CAPEM, Cert: s.Cert, Key: s.Key, User: s.User}
 	if s.usesTLS() {
 		if access.CA == "" && access.CAPEM == "" {
@@ -124,11 +130,18 @@ func (s EtcdSettings) open(ctx context.Context, mint bool) (*etcdstore.Store, er
 }
 
 // startEtcd starts an etcd in this process, with its data in dir, and returns what to
-// open the store with. One that others reach has to be protected, or to be meant not
-// to be.
-func (s *hostSettings) startEtcd(ctx context.Context, dir string) (*etcdstore.Embedded, etcdstore.Config, error) {
+// open the store with. One that others reach has to be protected, by certificates of
+// our own authority or of another, or to be meant not to be.
+func (s *hostSettings) startEtcd(ctx context.Context, dir string, own *trust) (*etcdstore.Embedded, etcdstore.Config, error) {
 	var c etcdstore.Config
-	if err := s.checkEtcdListen(); err != nil {
+	kind := etcdstore.EmbeddedConfig{
+		Dir: dir, Listen: s.Etcd.Listen,
+		Cert: s.Etcd.ListenCert, Key: s.Etcd.ListenKey, ClientCA: s.Etcd.ListenClientCA,
+	}
+	if own.has(pki.Etcd) {
+		f := own.files(pki.Etcd)
+		kind.Cert, kind.Key, kind.ClientCA = f.Pair(), f.Pair(), f.CA()
+	} else if err := s.checkEtcdListen(); err != nil {
 		return nil, c, err
 	}
 	if s.Etcd.User != "" {
@@ -137,12 +150,17 @@ func (s *hostSettings) startEtcd(ctx context.Context, dir string) (*etcdstore.Em
 			return nil, c, err
 		}
 	}
-	etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{
-		Dir: dir, Listen: s.Etcd.Listen,
-		Cert: s.Etcd.ListenCert, Key: s.Etcd.ListenKey, ClientCA: s.Etcd.ListenClientCA,
-	})
+	etcd, err := etcdstore.StartEmbedded(ctx, kind)
 	c.Embedded, c.Mint = etcd, true
 	return etcd, c, err
+}
+
+// checkOwnEtcd is checkEtcdListen for a cloud that has an authority of its own.
+func (s *hostSettings) checkOwnEtcd() error {
+	if s.ownsEtcdTrust() {
+		return nil
+	}
+	return s.checkEtcdListen()
 }
 
 // checkEtcdListen refuses an etcd that whoever reaches it may read and write, unless
@@ -151,7 +169,7 @@ func (s *hostSettings) checkEtcdListen() error {
 	if _, _, err := net.SplitHostPort(s.Etcd.Listen); err != nil {
 		return croft.Errorf(croft.Invalid, "etcd.listen: %q is not IP:PORT", s.Etcd.Listen)
 	}
-	if isLoopback(s.Etcd.Listen) || s.Etcd.Insecure || s.Etcd.ListenCert != "" && s.Etcd.ListenClientCA != "" {
+	if !s.beyond(s.Etcd.Listen) || s.Etcd.ListenCert != "" && s.Etcd.ListenClientCA != "" {
 		return nil
 	}
 	return croft.Errorf(croft.Invalid, "etcd.listen: whoever reaches %s could read and change everything in this cloud; "+

@@ -48,8 +48,9 @@ type host struct {
 	store    cloud
 	hv       hypervisor
 	virtType string
-	bridge   string                        // that guests ask for their metadata on; empty where nobody does
-	vendor   []byte                        // what the operator adds to the set-up of every guest
+	bridge   string // that guests ask for their metadata on; empty where nobody does
+	vendor   []byte // what the operator adds to the set-up of every guest
+	trust    *trust
 	running  atomic.Pointer[compute.Agent] // nil until the agent starts
 }
 
@@ -117,7 +118,8 @@ func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
 	if err != nil {
 		return err
 	}
-	agent, me, err := h.agent(ctx, l.Addr())
+	l, scheme := h.trust.serves(l, h.trust.isJoined() || s.beyond(s.API.Listen))
+	agent, me, err := h.agent(ctx, scheme, l.Addr())
 	if err != nil {
 		_ = l.Close()
 		return err
@@ -144,8 +146,8 @@ func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
 	return nil
 }
 
-// agent puts the agent together. at is where its API listens.
-func (h *host) agent(ctx context.Context, at net.Addr) (*compute.Agent, croft.Host, error) {
+// agent puts the agent together. scheme and at are how and where its API listens.
+func (h *host) agent(ctx context.Context, scheme string, at net.Addr) (*compute.Agent, croft.Host, error) {
 	s := h.settings
 	instances := filepath.Join(h.dir.Path, "instances")
 	if err := os.MkdirAll(instances, 0o755); err != nil {
@@ -157,7 +159,7 @@ func (h *host) agent(ctx context.Context, at net.Addr) (*compute.Agent, croft.Ho
 	}
 	me := croft.Host{
 		ID: h.id, Name: cmp.Or(s.Host.Name, facts.Name), Location: s.Host.Location, Version: version, VirtType: h.virtType,
-		Addresses: ownAddresses(), API: apiURL(at, s.Etcd.Endpoints), Token: newToken(),
+		Addresses: ownAddresses(), API: apiURL(scheme, at, s.Etcd.Endpoints), Token: newToken(),
 		Place: placeOf(h.dir.Path),
 	}
 	images, err := h.images()
@@ -215,12 +217,12 @@ func newToken() string {
 
 // apiURL is where others reach the API: its address, or, where it listens on all,
 // the one by which this host reaches etcd.
-func apiURL(at net.Addr, endpoints []string) string {
+func apiURL(scheme string, at net.Addr, endpoints []string) string {
 	ap, err := netip.ParseAddrPort(at.String())
 	if err != nil || !ap.Addr().IsUnspecified() {
-		return "http://" + at.String()
+		return scheme + "://" + at.String()
 	}
-	return "http://" + netip.AddrPortFrom(addressTowards(endpoints), ap.Port()).String()
+	return scheme + "://" + netip.AddrPortFrom(addressTowards(endpoints), ap.Port()).String()
 }
 
 // ownAddresses are the host's addresses that others may know it by.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/internal/pki"
 	"croft/internal/settings"
 	"croft/placement"
 )
@@ -36,6 +37,11 @@ type hostSettings struct {
 		ListenClientCA string `yaml:"listen_client_ca"`
 		Insecure       bool   `yaml:"insecure"`
 	} `yaml:"etcd"`
+
+	Control struct {
+		Listen          string        `yaml:"listen"`
+		CertificateLife time.Duration `yaml:"certificate_life"`
+	} `yaml:"control"`
 
 	Placement struct {
 		PlacementSettings `yaml:",inline"`
@@ -106,6 +112,9 @@ type hostSettings struct {
 	LogLevel  string        `yaml:"log_level"`
 }
 
+// longestLife bounds the life of certificates: whoever has one is let in for so long.
+const longestLife = 365 * 24 * time.Hour
+
 // hostNetwork is what guests are on that name it: either of the two.
 type hostNetwork struct {
 	Network string `yaml:"network"` // libvirt's
@@ -117,6 +126,7 @@ func defaultHostSettings() hostSettings {
 	s.StateDir = defaultStateDir()
 	s.Etcd.Endpoints = etcdFromEnv(os.Getenv)
 	s.Etcd.Listen = "127.0.0.1:2379"
+	s.Control.CertificateLife = pki.Life
 	s.Placement.Token = defaultToken
 	s.Placement.Keystone.ReaderProjects = []string{}
 	s.Placement.Listen = "127.0.0.1:8778"
@@ -168,6 +178,8 @@ func (s *hostSettings) Validate() error {
 		return invalid("offer: what is reserved cannot be negative")
 	case !slices.Contains([]string{"none", "claims", "all"}, s.Placement.ConsistentReads):
 		return invalid("placement.consistent_reads is %q: use none, claims or all", s.Placement.ConsistentReads)
+	case s.Control.CertificateLife < time.Minute || s.Control.CertificateLife > longestLife:
+		return invalid("control.certificate_life is %s: use something between 1m and %s", s.Control.CertificateLife, longestLife)
 	case s.MaxBuilds < 1:
 		return invalid("max_builds is %d: use 1 or more", s.MaxBuilds)
 	case s.Resync <= 0 || s.Sweep <= 0:
@@ -215,6 +227,7 @@ var (
 	embeddedFlags = []hostFlag{
 		{"etcd-listen", "etcd.listen", "address of the embedded etcd"},
 		{"placement-listen", "placement.listen", "address of the embedded Placement"},
+		{"control-listen", "control.listen", "address at which hosts join and renew their certificates"},
 	}
 )
 

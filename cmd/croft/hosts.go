@@ -44,7 +44,7 @@ func operate(cmd *cobra.Command, do func(context.Context, *client, *operator.Ope
 		}
 		defer claims.Close()
 		o, err := operator.New(operator.Config{
-			Partition: c.store.Partition(), Hosts: c.store, Records: c.store, Ledger: c.store, Claims: claims, Agents: agents{},
+			Partition: c.store.Partition(), Hosts: c.store, Records: c.store, Ledger: c.store, Claims: claims, Agents: agents{c.store},
 		})
 		if err != nil {
 			return err

@@ -49,7 +49,7 @@ then that of the first such host.`,
 				if err != nil {
 					return err
 				}
-				return pullTo(ctx, cmd, c.settings.Output, args[0], reference, chosen)
+				return pullTo(ctx, agents{c.store}, cmd, c.settings.Output, args[0], reference, chosen)
 			})
 		},
 	}
@@ -107,7 +107,7 @@ type pulled struct {
 }
 
 // pullTo has all the hosts fetch the image and prints how it went.
-func pullTo(ctx context.Context, cmd *cobra.Command, format, name, reference string, hosts []croft.Host) error {
+func pullTo(ctx context.Context, a agents, cmd *cobra.Command, format, name, reference string, hosts []croft.Host) error {
 	show := newPullProgress(cmd, hosts)
 	results, errs := make([]pulled, len(hosts)), make([]error, len(hosts))
 	slots := make(chan struct{}, maxPulls)
@@ -117,7 +117,7 @@ func pullTo(ctx context.Context, cmd *cobra.Command, format, name, reference str
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			results[i] = pulled{Host: host.ID, Name: host.Name}
-			results[i].Image, errs[i] = pull(ctx, host, name, reference, func(p croft.Progress) { show.update(i, p) })
+			results[i].Image, errs[i] = pull(ctx, a, host, name, reference, func(p croft.Progress) { show.update(i, p) })
 			if errs[i] != nil {
 				results[i].Error = errs[i].Error()
 			}
@@ -146,7 +146,7 @@ func printPulled(cmd *cobra.Command, format string, results []pulled) error {
 }
 
 // pull asks the agent of one host, and follows it to the end.
-func pull(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) (*compute.Pulled, error) {
+func pull(ctx context.Context, a agents, host croft.Host, name, reference string, progress func(croft.Progress)) (*compute.Pulled, error) {
 	attempt := fmt.Sprintf("pull %s to host %s", name, host.Name)
 	if !host.Alive || host.API == "" {
 		return nil, croft.Errorf(croft.Unavailable, "%s: it is silent; is the agent running there?", attempt)
@@ -161,7 +161,11 @@ func pull(ctx context.Context, host croft.Host, name, reference string, progress
 	}
 	request.Header.Set("Authorization", "Bearer "+host.Token)
 	request.Header.Set("Content-Type", "application/json")
-	answer, err := agentClient.Do(request)
+	client, err := a.client(ctx, host)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", attempt, err)
+	}
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, unanswered(ctx, attempt, host, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
@@ -19,7 +20,9 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/internal/durable"
 	"croft/internal/invitation"
+	"croft/internal/pki"
 	"croft/internal/settings"
 )
 
@@ -35,6 +38,9 @@ type membership struct {
 		Endpoint string `yaml:"endpoint"`
 		Token    string `yaml:"token"`
 	} `yaml:"placement"`
+	// Control is where the host renews its certificates, HOST:PORT; none where the
+	// cloud gave it none.
+	Control []string `yaml:"control,omitempty"`
 }
 
 func joinedFile(stateDir string) string { return filepath.Join(stateDir, "joined.yaml") }
@@ -60,7 +66,13 @@ func (j *membership) over(s hostSettings) hostSettings {
 		return s
 	}
 	s.Etcd.Endpoints = j.Etcd.Endpoints
-	if s.Etcd.CA == "" {
+	if len(j.Control) > 0 {
+		member := pki.Kinds(pki.Member)
+		s.Etcd.TLS = certificates(s.StateDir, pki.Etcd).Client(j.Partition, member)
+		if isTLS(j.Placement.Endpoint) {
+			s.Placement.TLS = certificates(s.StateDir, pki.Hosts).Client(j.Partition, member)
+		}
+	} else if s.Etcd.CA == "" {
 		s.Etcd.CAPEM = j.Etcd.CA
 	}
 	if j.Placement.Endpoint != "" { // else OpenStack's, for which each host has settings of its own
@@ -93,22 +105,31 @@ func join(ctx context.Context, s hostSettings, text string, words io.Writer) err
 	if err := mayJoin(s.StateDir, token.Partition); err != nil {
 		return err
 	}
-	s.Etcd.Endpoints = token.Endpoints
-	if s.Etcd.CA == "" {
-		s.Etcd.CAPEM = token.CA
-	}
-	grant, err := accept(ctx, s.Etcd.EtcdSettings, token)
-	if err != nil {
-		return err
-	}
 	j := membership{Partition: token.Partition}
-	j.Etcd.Endpoints, j.Etcd.CA = token.Endpoints, token.CA
-	j.Placement.Endpoint, j.Placement.Token = grant.Placement, grant.Token
-	if err := j.write(s.StateDir); err != nil {
+	if len(token.Control) > 0 {
+		err := j.enrol(ctx, s, token)
+		if errors.Is(err, croft.Conflict) && isEnrolled(s.StateDir) {
+			fmt.Fprintln(words, "this host is one of that cloud already")
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	} else if err := j.accept(ctx, s, token); err != nil {
 		return err
 	}
-	fmt.Fprintf(words, "this host is one of the cloud at %s from now on; croft up needs no token again\n", token.Endpoints[0])
+	fmt.Fprintf(words, "this host is one of the cloud at %s from now on; croft up needs no token again\n", j.Etcd.Endpoints[0])
 	return nil
+}
+
+// isEnrolled tells whether a host joined before and its certificates still count.
+func isEnrolled(stateDir string) bool {
+	j, err := readJoined(stateDir)
+	if err != nil || j == nil || len(j.Control) == 0 {
+		return false
+	}
+	_, err = j.trust(stateDir, slog.New(slog.DiscardHandler))
+	return err == nil
 }
 
 // mayJoin refuses for a host that has a cloud of its own, or is of another one.
@@ -124,49 +145,61 @@ func mayJoin(stateDir string, p croft.PartitionID) error {
 	return err
 }
 
-// accept exchanges the token for what it grants.
-func accept(ctx context.Context, s EtcdSettings, token invitation.Token) (g invitation.Grant, err error) {
-	store, err := s.open(ctx, false)
+// accept exchanges the token for what it grants, at an etcd that the host may ask by
+// itself, and notes it.
+func (j *membership) accept(ctx context.Context, s hostSettings, token invitation.Token) (err error) {
+	s.Etcd.Endpoints = token.Endpoints
+	if s.Etcd.CA == "" {
+		s.Etcd.CAPEM = token.CA
+	}
+	store, err := s.Etcd.open(ctx, false)
 	if err != nil {
-		return g, err
+		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	if store.Partition() != token.Partition {
-		return g, croft.Errorf(croft.Invalid, "etcd at %s holds another cloud than the one that this token is of: make another with `croft token create`", token.Endpoints[0])
+		return croft.Errorf(croft.Invalid, "etcd at %s holds another cloud than the one that this token is of: make another with `croft token create`", token.Endpoints[0])
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	sealed, err := store.Invitation(ctx, token.Name())
+	invited, err := store.Invitation(ctx, token.Name())
 	if err != nil {
-		return g, err
+		return err
 	}
-	return token.Open(sealed)
+	grant, err := token.Open(invited.Sealed)
+	if err != nil {
+		return err
+	}
+	grant.Endpoints = token.Endpoints
+	j.Etcd.CA = token.CA
+	j.take(grant)
+	return withStateDir(s.StateDir, func(*compute.StateDir) error { return j.write(s.StateDir) })
 }
 
-// write replaces the file at once or not at all. No croft runs there meanwhile.
-func (j membership) write(stateDir string) (err error) {
-	dir, err := compute.OpenStateDir(stateDir)
+// take notes what was granted.
+func (j *membership) take(g invitation.Grant) {
+	j.Etcd.Endpoints = g.Endpoints
+	j.Placement.Endpoint, j.Placement.Token = g.Placement, g.Token
+}
+
+// withStateDir does something while no croft runs in a state directory.
+func withStateDir(path string, do func(*compute.StateDir) error) (err error) {
+	dir, err := compute.OpenStateDir(path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
+	return do(dir)
+}
+
+// write replaces the file. No croft runs there meanwhile.
+func (j membership) write(stateDir string) error {
 	text, err := yaml.Marshal(j)
 	if err != nil {
 		return fmt.Errorf("encode what was joined: %w", err)
 	}
-	f, err := os.CreateTemp(stateDir, "joined-*") // readable by its owner alone
-	if err != nil {
-		return fmt.Errorf("write what was joined: %w", err)
-	}
-	_, err = f.Write(append([]byte("# Written by croft up --join, and read by croft up. It has a secret in it.\n"), text...))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), joinedFile(stateDir))
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write what was joined: %w", err), os.Remove(f.Name()))
-	}
-	return nil
+	const comment = "# Written by croft up --join, and read by croft up. It has a secret in it.\n"
+	return durable.Write(joinedFile(stateDir), append([]byte(comment), text...), 0o600)
 }
 
 // tokenFrom is the token that --join names: itself, or - for a line of the input.

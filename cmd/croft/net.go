@@ -4,8 +4,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"syscall"
 )
+
+// isTLS tells whether a URL is one of TLS.
+func isTLS(url string) bool { return strings.HasPrefix(url, "https://") }
 
 // isLoopback tells whether host:port can be reached from this machine alone.
 func isLoopback(address string) bool {

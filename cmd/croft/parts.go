@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"time"
 
@@ -100,6 +102,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(quietHandshakes{slog.Default().Handler()}, slog.LevelError),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 	}
 	ended := make(chan error, 1)
@@ -119,6 +122,18 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	}
 	<-ended
 	return err
+}
+
+// quietHandshakes leaves out that a TLS handshake failed: whoever called is told, and
+// anybody may call.
+type quietHandshakes struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h quietHandshakes) Handle(ctx context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "http: TLS handshake error") {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
 }
 
 func shutdown(ctx context.Context, server *http.Server, grace time.Duration) error {

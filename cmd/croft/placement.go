@@ -63,7 +63,7 @@ Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
 
 // runPlacement serves until ctx ends or a part fails.
 func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog.Logger, ready func()) (err error) {
-	if err := s.prepareOwnPlacement(); err != nil {
+	if err := errors.Join(s.prepareOwnPlacement(), checkToken(s.Placement.Listen, s.Placement.Token)); err != nil {
 		return err // before an etcd is made
 	}
 	me, err := s.tell(log)
@@ -76,7 +76,7 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 	if dataDir != "" {
 		p.start(ctx, "the limit of memory", limitMemory)
 		var etcd *etcdstore.Embedded
-		if etcd, config, err = s.startEtcd(ctx, filepath.Join(dataDir, "etcd")); err == nil {
+		if etcd, config, err = s.startEtcd(ctx, filepath.Join(dataDir, "etcd"), nil); err == nil {
 			defer etcd.Close()
 			me.ofEtcd(etcd)
 			p.start(ctx, "the embedded etcd", etcd.Wait)
@@ -97,7 +97,7 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 	if err != nil {
 		return err
 	}
-	endpoint, err := startPlacement(ctx, p, store.Placement(txnOps), s, log)
+	endpoint, err := startPlacement(ctx, p, store.Placement(txnOps), s, nil, log)
 	if err != nil {
 		return err
 	}

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,11 +28,11 @@ guest wrote, as schedule logs does.`,
 		ValidArgsFunction: completeInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			live := !follow && !log && isTerminal(cmd.InOrStdin()) && isTerminal(cmd.OutOrStdout())
-			return onConsole(cmd, args[0], func(ctx context.Context, st croft.Status) error {
+			return onConsole(cmd, args[0], func(ctx context.Context, a agents, st croft.Status) error {
 				if live {
-					return attach(ctx, cmd, st)
+					return attach(ctx, cmd, a, st)
 				}
-				return console(ctx, cmd.OutOrStdout(), st, follow)
+				return console(ctx, cmd.OutOrStdout(), a, st, follow)
 			})
 		},
 	}
@@ -51,8 +49,8 @@ func logsCommand() *cobra.Command {
 		Args:              count(1, 1),
 		ValidArgsFunction: completeInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return onConsole(cmd, args[0], func(ctx context.Context, st croft.Status) error {
-				return console(ctx, cmd.OutOrStdout(), st, follow)
+			return onConsole(cmd, args[0], func(ctx context.Context, a agents, st croft.Status) error {
+				return console(ctx, cmd.OutOrStdout(), a, st, follow)
 			})
 		},
 	}
@@ -61,7 +59,7 @@ func logsCommand() *cobra.Command {
 }
 
 // onConsole does something with the console of an instance that is on a host.
-func onConsole(cmd *cobra.Command, idOrName string, do func(context.Context, croft.Status) error) error {
+func onConsole(cmd *cobra.Command, idOrName string, do func(context.Context, agents, croft.Status) error) error {
 	return with(cmd, func(ctx context.Context, c *client) error {
 		st, err := c.find(ctx, idOrName)
 		if err != nil {
@@ -70,7 +68,7 @@ func onConsole(cmd *cobra.Command, idOrName string, do func(context.Context, cro
 		if st.Host == nil || st.Host.API == "" {
 			return croft.Errorf(croft.NotFound, "instance %s has no console: it is on no host yet", st.Instance.Name)
 		}
-		return do(ctx, st)
+		return do(ctx, agents{c.store}, st)
 	})
 }
 
@@ -80,7 +78,7 @@ func consoleAddress(st croft.Status) string {
 }
 
 // console copies the console's log from the instance's host.
-func console(ctx context.Context, w io.Writer, st croft.Status, follow bool) error {
+func console(ctx context.Context, w io.Writer, a agents, st croft.Status, follow bool) error {
 	name := st.Instance.Name
 	address := consoleAddress(st)
 	if follow {
@@ -91,7 +89,11 @@ func console(ctx context.Context, w io.Writer, st croft.Status, follow bool) err
 		return fmt.Errorf("read the console of %s: %w", name, err)
 	}
 	request.Header.Set("Authorization", "Bearer "+st.Host.Token)
-	answer, err := agentClient.Do(request)
+	client, err := a.client(ctx, *st.Host)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(request)
 	if err != nil {
 		return consoleError(ctx, st, follow, err)
 	}
@@ -104,14 +106,6 @@ func console(ctx context.Context, w io.Writer, st croft.Status, follow bool) err
 	}
 	return nil
 }
-
-// agentClient waits for a host as long as for anything else that may not answer;
-// what the guest writes may take any time.
-var agentClient = &http.Client{Transport: &http.Transport{
-	DialContext:           (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
-	ResponseHeaderTimeout: 10 * time.Second,
-	DisableKeepAlives:     true,
-}}
 
 // consoleError is nil where somebody who followed the console had seen enough.
 func consoleError(ctx context.Context, st croft.Status, follow bool, err error) error {

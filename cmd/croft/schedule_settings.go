@@ -136,6 +136,9 @@ func loadSchedule(flags *pflag.FlagSet) (scheduleSettings, error) {
 		return scheduleSettings{}, err
 	}
 	s, _, err := settings.Load(scheduleDefaults(), settings.Source{Name: scheduleFile, File: file, Flags: given})
+	if err == nil {
+		err = s.addLocal(localStateDir())
+	}
 	if err == nil && given["timeout"] != "" && !s.Wait.any() && flags.Lookup("wait") != nil {
 		err = croft.Errorf(croft.Invalid, "--timeout says how long --wait waits: add --wait")
 	}

@@ -15,6 +15,7 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/internal/invitation"
+	"croft/internal/nearest"
 )
 
 // tokenCommand makes what other hosts join with.
@@ -47,11 +48,19 @@ func tokenCreateCommand() *cobra.Command {
 
   croft up --join TOKEN
 
-It counts for an hour (--for), any number of times, and tells where etcd is, whose
-certificate it has, and, sealed in etcd until then, where Placement is and its token.
-Keep it secret. Where etcd asks clients for certificates or passwords, a host needs
-those in its own settings too (etcd.cert, etcd.key, etcd.user, etcd.password_file);
-so it does where Placement is OpenStack's (placement.cloud).
+It counts for an hour (--for), any number of times, and has to be kept secret. It says
+where the control process listens (control.listen) and the SHA-256 of the authority of
+its certificate, so that a new host speaks to no other; there the host proves that it
+has the token, and gets its own certificates, which it renews by itself from then on.
+
+Only new hosts join with it. One whose certificates ran out while it was away gets a
+token of its own: --host NAME.
+
+A cloud whose etcd is not croft's own, or has certificates of another authority, has no
+control process that signs. A token for it says where etcd is and whose certificate it
+has. Where etcd asks clients for certificates or passwords, a host needs those in its
+own settings (etcd.cert, etcd.key, etcd.user, etcd.password_file); so it does where
+Placement is OpenStack's (placement.cloud).
 
 etcd and Placement have to be reachable from there: the addresses are those that they
 listen on, or what --etcd and --placement say.`,
@@ -59,6 +68,8 @@ listen on, or what --etcd and --placement say.`,
 	}
 	life := cmd.Flags().Duration("for", time.Hour, "how long the token counts, at most a week")
 	note := cmd.Flags().String("note", "", "what it is for, in `words` that croft token list shows")
+	host := cmd.Flags().String("host", "", "let this host, by `name` or UUID, join once more; without it only hosts that are new join")
+	_ = cmd.RegisterFlagCompletionFunc("host", completeHosts) // the flag is defined above
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *life < time.Second || *life > longestInvitation {
 			return croft.Errorf(croft.Invalid, "--for %s: use something between 1s and %s", *life, longestInvitation)
@@ -66,7 +77,7 @@ listen on, or what --etcd and --placement say.`,
 		return with(cmd, func(ctx context.Context, c *client) error {
 			ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 			defer cancel()
-			token, err := c.invite(ctx, cmd, *note, *life)
+			token, err := c.invite(ctx, cmd, invited{*note, *host, *life})
 			if err != nil {
 				return err
 			}
@@ -76,8 +87,15 @@ listen on, or what --etcd and --placement say.`,
 	return cmd
 }
 
-// invite makes a token that counts for so long.
-func (c *client) invite(ctx context.Context, cmd *cobra.Command, note string, life time.Duration) (invitation.Token, error) {
+// invited says what a token is for.
+type invited struct {
+	note string
+	host string // its name or ID; empty: hosts that are new
+	life time.Duration
+}
+
+// invite makes a token.
+func (c *client) invite(ctx context.Context, cmd *cobra.Command, i invited) (invitation.Token, error) {
 	var none invitation.Token
 	endpoints, err := c.etcdForOthers(ctx, cmd.Flags().Changed("etcd"))
 	if err != nil {
@@ -90,12 +108,69 @@ func (c *client) invite(ctx context.Context, cmd *cobra.Command, note string, li
 			return none, err
 		}
 	}
-	ca, err := c.settings.Etcd.authority()
+	host, err := c.hostCalled(ctx, i.host)
 	if err != nil {
 		return none, err
 	}
-	token := invitation.New(endpoints, ca, c.store.Partition())
-	return token, c.store.PutInvitation(ctx, etcdstore.Invitation{Name: token.Name(), Note: note, Sealed: token.Seal(grant)}, life)
+	token, err := c.leading(ctx, endpoints, cmd.Flags().Changed("etcd"))
+	if err != nil {
+		return none, err
+	}
+	grant.Endpoints = endpoints
+	return token, c.store.PutInvitation(ctx, etcdstore.Invitation{
+		Name: token.Name(), Note: i.note, Host: host, Sealed: token.Seal(grant), Verifier: token.Verifier(),
+	}, i.life)
+}
+
+// leading is a token that leads to the cloud's control processes, or to etcd where
+// there are none that hosts may join at. given: loopback addresses are meant.
+func (c *client) leading(ctx context.Context, endpoints []string, given bool) (invitation.Token, error) {
+	token := invitation.Token{Partition: c.store.Partition()}
+	controls, err := c.store.Controls(ctx)
+	if err != nil {
+		return token, err
+	}
+	unreached := ""
+	for _, control := range controls {
+		if control.Trust == "" {
+			continue
+		}
+		for _, address := range control.Addresses {
+			if isLoopback(address) && !given {
+				unreached = address
+				continue
+			}
+			token.Control, token.Pin = append(token.Control, address), control.Pin
+		}
+	}
+	switch {
+	case len(token.Control) > 0:
+		return invitation.New(token), nil
+	case unreached != "":
+		return token, croft.Errorf(croft.Invalid, "control listens at %s, where only this machine reaches it: set control.listen to an address of this machine, and start croft up again", unreached)
+	}
+	token.Endpoints = endpoints
+	token.CA, err = c.settings.Etcd.authority()
+	return invitation.New(token), err
+}
+
+// hostCalled is the host of a name or an ID; none where that is empty. NotFound.
+func (c *client) hostCalled(ctx context.Context, idOrName string) (croft.HostID, error) {
+	if idOrName == "" {
+		return "", nil
+	}
+	all, err := c.store.Hosts(ctx)
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, h := range all {
+		if string(h.ID) == idOrName || h.Name == idOrName {
+			return h.ID, nil
+		}
+		names = append(names, h.Name)
+	}
+	return "", croft.Errorf(croft.NotFound, "there is no host %q%s", idOrName, nearest.Hint(idOrName, names))
 }
 
 // authority is the text of the authority that etcd's certificates are checked with,

@@ -73,7 +73,7 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 		return runCompute(ctx, of.over(s), log, of.Partition, ready)
 	}
 	me, err := s.tell(log)
-	if err := errors.Join(err, s.checkEtcdListen(), s.preparePlacement()); err != nil {
+	if err := errors.Join(err, s.checkOwnEtcd(), s.preparePlacement()); err != nil {
 		return err // before anything is made
 	}
 	if err := checkPorts(ctx, s); err != nil {
@@ -84,7 +84,14 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	etcd, config, err := s.startEtcd(ctx, filepath.Join(dir.Path, "etcd"))
+	if err := s.ownToken(dir); err != nil {
+		return err
+	}
+	own, err := s.trustForEtcd(ctx, dir, log)
+	if err != nil {
+		return err
+	}
+	etcd, config, err := s.startEtcd(ctx, filepath.Join(dir.Path, "etcd"), own)
 	if err != nil {
 		return err
 	}
@@ -101,12 +108,18 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 	me.ofEtcd(etcd)
 	defer func() { err = errors.Join(err, p.end()) }()
 	p.start(ctx, "the embedded etcd", etcd.Wait)
+	if own, err = s.startTrust(ctx, p, own, dir, store, log); err != nil {
+		return err
+	}
 	if s.Placement.Cloud == "" {
-		if s.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s, log); err != nil {
+		if s.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s, own, log); err != nil {
 			return err
 		}
 	}
-	return runHost(ctx, p, &host{settings: s, log: log, dir: dir, store: store}, ready)
+	if err := s.useLocally(own); err != nil {
+		return err
+	}
+	return runHost(ctx, p, &host{settings: s, log: log, dir: dir, store: store, trust: own}, ready)
 }
 
 // preparePlacement checks how Placement is reached, or what our own is served with.
@@ -114,7 +127,21 @@ func (s *hostSettings) preparePlacement() error {
 	if s.Placement.Cloud != "" {
 		return s.Placement.check()
 	}
+	if !s.beyond(s.Placement.Listen) {
+		if err := checkToken(s.Placement.Listen, s.Placement.Token); err != nil {
+			return err
+		}
+	}
 	return s.prepareOwnPlacement()
+}
+
+// ownToken gives a Placement that other machines reach a token that is not known to
+// everybody, the same for ever, where the settings give it none.
+func (s *hostSettings) ownToken(dir *compute.StateDir) (err error) {
+	if s.Placement.Token == defaultToken && s.Placement.Cloud == "" && s.beyond(s.Placement.Listen) {
+		s.Placement.Token, err = dir.Secret("placement-token", newToken)
+	}
+	return err
 }
 
 // checkPorts finds a port in use before anything is written. A state directory
@@ -124,8 +151,11 @@ func checkPorts(ctx context.Context, s hostSettings) error {
 		return nil
 	}
 	for setting, address := range map[string]string{
-		"etcd.listen": s.Etcd.Listen, "placement.listen": s.Placement.Listen, "api.listen": s.API.Listen,
+		"etcd.listen": s.Etcd.Listen, "placement.listen": s.Placement.Listen, "api.listen": s.API.Listen, "control.listen": s.controlListen(),
 	} {
+		if address == "" {
+			continue
+		}
 		l, err := listen(ctx, address, setting)
 		if err != nil {
 			return err
@@ -159,7 +189,7 @@ func runHost(ctx context.Context, p *parts, h *host, ready func()) (err error) {
 }
 
 // startPlacement serves croft's own Placement and returns its endpoint.
-func startPlacement(ctx context.Context, p *parts, store placement.Store, s hostSettings, log *slog.Logger) (string, error) {
+func startPlacement(ctx context.Context, p *parts, store placement.Store, s hostSettings, own *trust, log *slog.Logger) (string, error) {
 	guard, end, err := s.Placement.Keystone.open()
 	if err != nil {
 		return "", err
@@ -177,15 +207,20 @@ func startPlacement(ctx context.Context, p *parts, store placement.Store, s host
 	}
 	p.self.counts(server)
 	p.self.checks.Add("placement", func(context.Context) error { return server.Ready() })
+	handler := server.Handler()
+	l, scheme := own.serves(l, s.beyond(s.Placement.Listen))
+	if own != nil {
+		handler = own.admitted.onlyAdmitted(s.Placement.Token, handler)
+	}
 	mux := http.NewServeMux()
-	mux.Handle("/", server.Handler())
+	mux.Handle("/", handler)
 	mux.Handle("GET /metrics", p.self.metricsAt(s.Placement.Listen))
 	p.start(ctx, "Placement's state", server.Run)
 	p.start(ctx, "Placement", func(ctx context.Context) error {
 		defer end()
 		return serve(ctx, l, mux)
 	})
-	return fmt.Sprintf("http://%s", l.Addr()), nil
+	return fmt.Sprintf("%s://%s", scheme, l.Addr()), nil
 }
 
 // checkToken keeps the token that everybody knows to the loopback interface.

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/internal/invitation"
+	"croft/internal/pki"
+)
+
+// control is the server at which hosts join this cloud and renew their certificates.
+type control struct {
+	trust    *trust
+	store    *etcdstore.Store
+	admitted *admitted
+	log      *slog.Logger
+}
+
+// What a request to control may hold, and how long it may take to come.
+const (
+	maxControlBody  = 64 << 10
+	controlBodyTime = 10 * time.Second
+)
+
+// joinRequest asks for the certificates of a host, and proves that who asks has a token.
+type joinRequest struct {
+	Signed    []byte `json:"signed"` // a joinOrder
+	Signature []byte `json:"signature"`
+}
+
+// joinOrder is what the token's secret vouches for. Its keys stay where they were made,
+// so that whoever learns of it can do nothing with the answer.
+type joinOrder struct {
+	Invitation string                   `json:"invitation"`
+	Host       croft.HostID             `json:"host"`
+	Requests   map[pki.Authority][]byte `json:"requests"`
+}
+
+// joinAnswer is what a host gets: certificates, and what was sealed for the token.
+type joinAnswer struct {
+	Issued map[pki.Authority]pki.Issued `json:"issued"`
+	Sealed []byte                       `json:"sealed"`
+}
+
+// renewRequest asks for the next certificate of whoever shows the last one.
+type renewRequest struct {
+	Authority pki.Authority `json:"authority"`
+	Request   []byte        `json:"request"`
+}
+
+// handler answers hosts. Without a certificate they may only join.
+func (c *control) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/join", answering(c.log, c.join))
+	mux.HandleFunc("POST /v1/renew", answering(c.log, c.renew))
+	mux.HandleFunc("GET /v1/authorities/{authority}", answering(c.log, c.authority))
+	return mux
+}
+
+// answering makes a handler of a function from a request to what is answered.
+func answering[Q, A any](log *slog.Logger, do func(*http.Request, Q) (A, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var ask Q
+		var answer A
+		err := readRequest(w, r, &ask)
+		if err == nil {
+			answer, err = do(r, ask)
+		}
+		if err != nil {
+			if croft.KindOf(err) == "" {
+				log.Warn("a host was not answered", "op", r.URL.Path, "from", r.RemoteAddr, "err", err)
+			}
+			writeAnswer(w, croft.HTTPStatus(err), controlError{croft.KindOf(err), err.Error()})
+			return
+		}
+		writeAnswer(w, http.StatusOK, answer)
+	}
+}
+
+// controlError is how control says no.
+type controlError struct {
+	Kind    croft.Kind `json:"kind"`
+	Message string     `json:"message"`
+}
+
+func readRequest(w http.ResponseWriter, r *http.Request, into any) error {
+	if r.Method == http.MethodGet {
+		return nil
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(controlBodyTime)) // a server of ours can
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxControlBody))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return croft.Errorf(croft.Invalid, "this request cannot be read: %w", err)
+	}
+	return nil
+}
+
+func writeAnswer(w http.ResponseWriter, status int, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(answer) // who asked may have gone
+}
+
+// join makes a host one of this cloud.
+func (c *control) join(r *http.Request, ask joinRequest) (a joinAnswer, err error) {
+	var order joinOrder
+	if err := json.Unmarshal(ask.Signed, &order); err != nil {
+		return a, croft.Errorf(croft.Invalid, "this request cannot be read: %w", err)
+	}
+	host, err := croft.ParseHostID(string(order.Host))
+	if err != nil {
+		return a, err
+	}
+	invited, err := c.store.Invitation(r.Context(), order.Invitation)
+	switch {
+	case err != nil:
+		return a, err
+	case !invitation.Verify(invited.Verifier, c.trust.partition, ask.Signed, ask.Signature):
+		return a, croft.Errorf(croft.Invalid, "who asks does not have the token's secret")
+	case invited.Host != "" && invited.Host != host:
+		return a, croft.Errorf(croft.Conflict, "this token is for host %s, and this is %s: use one that was made with `croft token create` alone", invited.Host, host)
+	}
+	a, until, err := c.issue(host, order.Requests)
+	if err != nil {
+		return a, err
+	}
+	if err := c.admit(r.Context(), host, invited.Host != "", until); err != nil {
+		return joinAnswer{}, err
+	}
+	c.log.Info("a host joined", "host", host, "from", r.RemoteAddr)
+	a.Sealed = invited.Sealed
+	return a, nil
+}
+
+// issue signs what a host asked for, and says until when that counts.
+func (c *control) issue(host croft.HostID, requests map[pki.Authority][]byte) (a joinAnswer, until time.Time, err error) {
+	a.Issued = map[pki.Authority]pki.Issued{}
+	until = time.Now().Add(c.trust.ca.LeafLife())
+	for _, authority := range c.authorities() {
+		csr, asked := requests[authority]
+		if !asked {
+			return a, until, croft.Errorf(croft.Invalid, "a host has to ask for a certificate of %s", authority)
+		}
+		a.Issued[authority], err = c.trust.ca.Sign(authority, pki.HostIdentity(c.trust.partition, host), nil, csr)
+		if err != nil {
+			return a, until, err
+		}
+	}
+	return a, until, nil
+}
+
+// authorities are those that hosts get certificates of.
+func (c *control) authorities() []pki.Authority { return pki.Authorities }
+
+// admit notes that the host is one of the cloud. A token that was not made for it lets
+// nobody be a host that there is already.
+func (c *control) admit(ctx context.Context, host croft.HostID, known bool, until time.Time) error {
+	err := c.store.Admit(ctx, host, known, until)
+	if errors.Is(err, croft.Conflict) {
+		err = croft.Errorf(croft.Conflict, "this cloud has a host %s already: if it is this machine, use a token of `croft token create --host %s`; "+
+			"if this one is a copy, remove host-id from its state directory", host, host)
+	}
+	return err
+}
+
+// renew signs for whoever shows a certificate that still counts.
+func (c *control) renew(r *http.Request, ask renewRequest) (pki.Issued, error) {
+	id, err := c.caller(r)
+	if err != nil {
+		return pki.Issued{}, err
+	}
+	if id.Kind != pki.Host {
+		return pki.Issued{}, croft.Errorf(croft.Invalid, "only certificates of hosts are renewed here: `croft ca` makes those of others")
+	}
+	authority, err := authorityNamed(string(ask.Authority))
+	if err != nil {
+		return pki.Issued{}, err
+	}
+	issued, err := c.trust.ca.Sign(authority, id, nil, ask.Request)
+	if err != nil {
+		return issued, err
+	}
+	if err := c.store.Renewed(r.Context(), croft.HostID(id.ID), time.Now().Add(c.trust.ca.LeafLife())); err != nil {
+		return pki.Issued{}, err
+	}
+	c.log.Info("certificate renewed", "host", id.ID, "authority", authority)
+	return issued, nil
+}
+
+// authority says whom to trust.
+func (c *control) authority(r *http.Request, _ struct{}) (pki.Issued, error) {
+	if _, err := c.caller(r); err != nil {
+		return pki.Issued{}, err
+	}
+	authority, err := authorityNamed(r.PathValue("authority"))
+	if err != nil {
+		return pki.Issued{}, err
+	}
+	trusted, err := c.trust.ca.Trusted(authority)
+	return pki.Issued{Trusted: trusted}, err
+}
+
+func authorityNamed(name string) (pki.Authority, error) {
+	for _, a := range pki.Authorities {
+		if string(a) == name {
+			return a, nil
+		}
+	}
+	return "", croft.Errorf(croft.NotFound, "there is no authority %q", name)
+}
+
+// caller is who asks, by their certificate. Invalid: they show none. NotFound: they are
+// a host that was forgotten.
+func (c *control) caller(r *http.Request) (pki.Identity, error) {
+	id, shown := pki.Caller(r)
+	if !shown {
+		return id, croft.Errorf(croft.Invalid, "show the certificate of a host of this cloud")
+	}
+	return id, c.admitted.check(r.Context(), id)
+}
+
+// admitted knows which hosts are of the cloud, and not forgotten, to a moment.
+type admitted struct {
+	store interface {
+		Joined(context.Context, croft.HostID) (etcdstore.Joined, error)
+	}
+	mu   sync.Mutex
+	good map[string]time.Time // hosts, and when they were found to be
+}
+
+// admittedFor is how long a host that was found good is taken for that.
+const admittedFor = time.Second
+
+func newAdmitted(store *etcdstore.Store) *admitted {
+	return &admitted{store: store, good: map[string]time.Time{}}
+}
+
+// check refuses hosts that were forgotten. NotFound.
+func (a *admitted) check(ctx context.Context, id pki.Identity) error {
+	if id.Kind != pki.Host {
+		return nil
+	}
+	a.mu.Lock()
+	at, known := a.good[id.ID]
+	a.mu.Unlock()
+	if known && time.Since(at) < admittedFor {
+		return nil
+	}
+	_, err := a.store.Joined(ctx, croft.HostID(id.ID))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		delete(a.good, id.ID)
+		return err
+	}
+	a.good[id.ID] = time.Now()
+	return nil
+}
+
+// onlyAdmitted keeps forgotten hosts away, and lets the administrator's token count
+// only for those who show a certificate: it is the same for all.
+func (a *admitted) onlyAdmitted(token string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, shown := pki.Caller(r)
+		switch {
+		case r.TLS == nil: // within this machine, or without certificates at all
+		case shown:
+			if err := a.check(r.Context(), id); err != nil {
+				refuseOpenStack(w, croft.HTTPStatus(err), err.Error())
+				return
+			}
+		case r.Header.Get("X-Auth-Token") == token:
+			refuseOpenStack(w, http.StatusUnauthorized, "this token counts only with a certificate of this cloud: `croft ca issue --operator NAME` makes one")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refuseOpenStack says no as OpenStack's APIs do.
+func refuseOpenStack(w http.ResponseWriter, status int, detail string) {
+	if status == http.StatusNotFound {
+		status = http.StatusForbidden // the host, not what it asks for
+	}
+	writeAnswer(w, status, map[string]any{"errors": []map[string]any{{"status": status, "title": http.StatusText(status), "detail": detail}}})
+}
+
+// drain reads what is left of an answer, so that its connection is used again.
+func drain(body io.ReadCloser) {
+	_, _ = io.Copy(io.Discard, io.LimitReader(body, maxControlBody))
+	_ = body.Close()
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"croft/internal/pki"
+)
+
+var expiryMetric = prometheus.NewDesc("croft_certificate_expiry_timestamp_seconds",
+	"When the certificate of this process runs out, in seconds since 1970; it is renewed after two thirds of its life.", []string{"authority"}, nil)
+
+var authorityMetric = prometheus.NewDesc("croft_authority_expiry_timestamp_seconds",
+	"When the authority that signs runs out, in seconds since 1970, where this process has it.", []string{"authority"}, nil)
+
+var _ prometheus.Collector = (*trust)(nil)
+
+// Collector counts how long certificates last, for /metrics.
+func (t *trust) Collector() prometheus.Collector { return t }
+
+// Describe implements prometheus.Collector.
+func (t *trust) Describe(c chan<- *prometheus.Desc) { c <- expiryMetric; c <- authorityMetric }
+
+// Collect implements prometheus.Collector. What cannot be read is left out: the keeper
+// of the certificate says why.
+func (t *trust) Collect(c chan<- prometheus.Metric) {
+	for _, a := range t.uses {
+		if pair, err := t.files(a).Load(); err == nil {
+			c <- prometheus.MustNewConstMetric(expiryMetric, prometheus.GaugeValue, float64(pair.Leaf.NotAfter.Unix()), string(a))
+		}
+	}
+	if t.ca == nil {
+		return
+	}
+	for _, a := range pki.Authorities {
+		if current, _, err := t.ca.Certificates(a); err == nil {
+			c <- prometheus.MustNewConstMetric(authorityMetric, prometheus.GaugeValue, float64(current.NotAfter.Unix()), string(a))
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+
+	"croft"
+	"croft/internal/durable"
+	"croft/internal/pki"
+)
+
+// A cloud that listens to other machines is not where commands look for it by default.
+// So croft up notes for those of root on its own machine where it is, and what they
+// show it; nothing is noted where the defaults do.
+
+// localAccess is what is noted. The names are those of schedule.yaml.
+type localAccess struct {
+	Etcd struct {
+		Endpoints []string `yaml:"endpoints"`
+		CA        string   `yaml:"ca,omitempty"`
+		Cert      string   `yaml:"cert,omitempty"`
+		Key       string   `yaml:"key,omitempty"`
+	} `yaml:"etcd"`
+	Placement struct {
+		Endpoint string `yaml:"endpoint,omitempty"`
+		Token    string `yaml:"token,omitempty"`
+		CA       string `yaml:"ca,omitempty"`
+		Cert     string `yaml:"cert,omitempty"`
+		Key      string `yaml:"key,omitempty"`
+	} `yaml:"placement"`
+}
+
+func localFile(stateDir string) string { return filepath.Join(stateDir, "local.yaml") }
+
+// accessWith is how the cloud is reached that these settings are of, with the
+// certificates that files has for each authority.
+func (s *hostSettings) accessWith(files func(pki.Authority) pki.Files) localAccess {
+	var a localAccess
+	for _, endpoint := range s.Etcd.Endpoints {
+		a.Etcd.Endpoints = append(a.Etcd.Endpoints, outward(endpoint))
+	}
+	of := files(pki.Etcd)
+	a.Etcd.CA, a.Etcd.Cert, a.Etcd.Key = of.CA(), of.Pair(), of.Pair()
+	if s.Placement.Cloud != "" {
+		return a
+	}
+	of = files(pki.Hosts)
+	a.Placement.Endpoint, a.Placement.Token = outward(cmp.Or(s.Placement.Endpoint, defaultPlacement)), s.Placement.Token
+	if isTLS(a.Placement.Endpoint) {
+		a.Placement.CA, a.Placement.Cert, a.Placement.Key = of.CA(), of.Pair(), of.Pair()
+	}
+	return a
+}
+
+// useLocally has this process and the commands on this machine reach the cloud that
+// runs in it.
+func (s *hostSettings) useLocally(own *trust) error {
+	if own.has(pki.Hosts) && isTLS(s.Placement.Endpoint) {
+		s.Placement.TLS = own.files(pki.Hosts).Client(own.partition, pki.Kinds(pki.Member))
+	}
+	return s.writeLocal(own)
+}
+
+// writeLocal notes how commands on this machine reach the cloud, or that the defaults do.
+func (s *hostSettings) writeLocal(own *trust) error {
+	if !own.has(pki.Etcd) {
+		if err := os.Remove(localFile(s.StateDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove what was noted for commands: %w", err)
+		}
+		return nil
+	}
+	return s.accessWith(own.operatorFiles).write(localFile(s.StateDir), "# Written by croft up for the commands of root on this machine.\n")
+}
+
+func (a localAccess) write(file, comment string) error {
+	text, err := yaml.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("encode how the cloud is reached: %w", err)
+	}
+	return durable.Write(file, append([]byte(comment), text...), 0o600)
+}
+
+// addLocal takes what was noted on this machine where nothing else says where the
+// cloud is.
+func (s *scheduleSettings) addLocal(stateDir string) error {
+	if !slices.Equal(s.Etcd.Endpoints, []string{defaultEtcd}) || s.Etcd.CA != "" || s.Etcd.Cert != "" {
+		return nil
+	}
+	text, err := os.ReadFile(localFile(stateDir))
+	if err != nil {
+		return nil // none, or not for us
+	}
+	var a localAccess
+	if err := yaml.Unmarshal(text, &a); err != nil || len(a.Etcd.Endpoints) == 0 {
+		return croft.Errorf(croft.Invalid, "%s is damaged: start croft up again, or say with --etcd where etcd is", localFile(stateDir))
+	}
+	s.Etcd.Endpoints, s.Etcd.CA, s.Etcd.Cert, s.Etcd.Key = a.Etcd.Endpoints, a.Etcd.CA, a.Etcd.Cert, a.Etcd.Key
+	if s.Placement.Endpoint == "" && s.Placement.Cloud == "" && s.Placement.Token == defaultToken {
+		p := a.Placement
+		s.Placement.Endpoint, s.Placement.Token, s.Placement.CA, s.Placement.Cert, s.Placement.Key = p.Endpoint, p.Token, p.CA, p.Cert, p.Key
+	}
+	return nil
+}
+
+// localStateDir is where commands that have no --state-dir look for what was noted.
+func localStateDir() string { return cmp.Or(os.Getenv("CROFT_STATE_DIR"), defaultStateDir()) }

@@ -1,0 +1,407 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/internal/invitation"
+	"croft/internal/pki"
+)
+
+// reachable is an address of this machine that others reach.
+func reachable(t *testing.T) string {
+	t.Helper()
+	own := ownAddresses()
+	if len(own) == 0 {
+		t.Skip("this machine has no address but the loopback interface's")
+	}
+	return own[0]
+}
+
+// securedCloud is a croft up that listens to other machines, with nothing set but where.
+type securedCloud struct {
+	address, dir string
+	stop         func() (code int, said string)
+}
+
+// startSecured runs one, with the settings changed, and has commands find it.
+func startSecured(t *testing.T, change func(*hostSettings)) *securedCloud {
+	t.Helper()
+	c := &securedCloud{address: reachable(t), dir: filepath.Join(t.TempDir(), "first")}
+	s := defaultHostSettings()
+	s.StateDir, s.Hypervisor, s.Host.Name = c.dir, "sim", "first"
+	s.Etcd.Listen = net.JoinHostPort(c.address, "0")
+	s.Placement.Listen, s.API.Listen, s.Control.Listen = s.Etcd.Listen, s.Etcd.Listen, s.Etcd.Listen
+	if change != nil {
+		change(&s)
+	}
+	c.stop = startHost(t, s)
+	t.Setenv("CROFT_STATE_DIR", c.dir)
+	return c
+}
+
+// startHost runs what croft up does with these settings, and returns once it is ready
+// or has ended.
+func startHost(t *testing.T, s hostSettings) (stop func() (int, string)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var words bytes.Buffer
+	var code int
+	ready := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		err := up(ctx, s, slog.New(slog.NewTextHandler(&words, nil)), sync.OnceFunc(func() { close(ready) }))
+		if err != nil {
+			words.WriteString("croft: " + err.Error() + "\n")
+		}
+		code = croft.ExitCode(err)
+	})
+	ended := make(chan struct{})
+	go func() { work.Wait(); close(ended) }()
+	select {
+	case <-ready:
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("it is not ready after a minute")
+	}
+	stop = sync.OnceValues(func() (int, string) {
+		cancel()
+		<-ended
+		return code, words.String()
+	})
+	t.Cleanup(func() { stop() })
+	return stop
+}
+
+// joining are the settings of a host that joins the cloud.
+func joining(t *testing.T, name string) hostSettings {
+	t.Helper()
+	s := defaultHostSettings()
+	s.StateDir, s.Hypervisor, s.Host.Name = filepath.Join(t.TempDir(), name), "sim", name
+	s.API.Listen = net.JoinHostPort(reachable(t), "0")
+	return s
+}
+
+// command runs one, which has to end well unless want says how.
+func command(t *testing.T, want int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, words bytes.Buffer
+	if code := Run(t.Context(), append([]string{"croft"}, args...), nil, &out, &words); code != want {
+		t.Fatalf("%q ended with %d, want %d: %s", args, code, want, words.String())
+	}
+	return strings.TrimSpace(out.String()), words.String()
+}
+
+// joinWith joins with a token and starts the host.
+func joinWith(t *testing.T, s hostSettings, token string) (stop func() (int, string)) {
+	t.Helper()
+	if err := join(t.Context(), s, token, &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	return startHost(t, s)
+}
+
+func TestAHostJoinsOverTLS(t *testing.T) {
+	startSecured(t, nil)
+	token, _ := command(t, croft.ExitOK, "token", "create")
+	s := joining(t, "second")
+	stop := joinWith(t, s, token)
+	hosts, _ := command(t, croft.ExitOK, "host", "list")
+	if strings.Count(hosts, "ready") != 2 {
+		t.Errorf("want two hosts that are ready:\n%s", hosts)
+	}
+	shown, _ := command(t, croft.ExitOK, "host", "show", "second", "-o", "json")
+	if !strings.Contains(shown, `"api": "https://`) {
+		t.Errorf("its API speaks no TLS: %s", shown)
+	}
+	command(t, croft.ExitOK, "schedule", "--wait", "--name", "one", "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1", "tiny")
+	command(t, croft.ExitOK, "audit") // asks every agent over its API
+	command(t, croft.ExitOK, "schedule", "destroy", "--wait", "one")
+	if code, said := stop(); code != croft.ExitOK || strings.Contains(said, token) {
+		t.Errorf("the host ended with %d:\n%s", code, said)
+	}
+	// The next start needs no token.
+	startHost(t, s)
+	if err := join(t.Context(), joining(t, "third"), token, &bytes.Buffer{}); err != nil {
+		t.Errorf("the token is for any number of hosts: %v", err)
+	}
+}
+
+// endpoints are what was noted for commands on the host.
+func (c *securedCloud) access(t *testing.T) scheduleSettings {
+	t.Helper()
+	s := scheduleDefaults()
+	if err := s.addLocal(c.dir); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// askPlacement asks Placement something, with a certificate or without.
+func askPlacement(t *testing.T, s PlacementSettings, f *pki.Files) (status int, body string) {
+	t.Helper()
+	roots := x509.NewCertPool()
+	text, err := os.ReadFile(s.CA)
+	if err != nil || !roots.AppendCertsFromPEM(text) {
+		t.Fatal(err)
+	}
+	config := &tls.Config{RootCAs: roots}
+	if f != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return f.Load() }
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.Endpoint+"/resource_providers", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X-Auth-Token", s.Token)
+	answer, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(answer.Body); err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, b.String()
+}
+
+func TestNobodyIsServedWithoutACertificate(t *testing.T) {
+	c := startSecured(t, nil)
+	s := c.access(t)
+	if status, body := askPlacement(t, s.Placement, nil); status != http.StatusUnauthorized || !strings.Contains(body, "only with a certificate") {
+		t.Errorf("the token alone: %d %s", status, body)
+	}
+	operator := pki.Files{Dir: filepath.Dir(s.Placement.CA), Authority: pki.Hosts}
+	if status, body := askPlacement(t, s.Placement, &operator); status != http.StatusOK {
+		t.Errorf("with a certificate: %d %s", status, body)
+	}
+	if s.Placement.Token == defaultToken {
+		t.Error("Placement listens to others with the token that everybody knows")
+	}
+	for name, change := range map[string]func(*EtcdSettings){
+		"no certificate":            func(e *EtcdSettings) { e.Cert, e.Key = "", "" },
+		"one of hosts, not of etcd": func(e *EtcdSettings) { e.Cert, e.Key = operator.Pair(), operator.Pair() },
+	} {
+		e := s.Etcd
+		change(&e)
+		store, err := e.open(t.Context(), false)
+		if err == nil {
+			t.Errorf("%s: etcd let it in", name)
+			_ = store.Close()
+		} else if croft.KindOf(err) != croft.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	plain, _ := command(t, croft.ExitUsage, "host", "list", "--etcd", strings.Replace(s.Etcd.Endpoints[0], "https", "http", 1))
+	if plain != "" {
+		t.Errorf("without TLS: %s", plain)
+	}
+}
+
+// TestAnotherControlIsToldNothing plays somebody between a new host and control, with
+// a certificate of their own that says the same.
+func TestAnotherControlIsToldNothing(t *testing.T) {
+	p := croft.NewPartitionID()
+	real, err := pki.OpenCA(filepath.Join(t.TempDir(), "real"), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, _, err := real.Certificates(pki.Hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := pki.OpenCA(filepath.Join(t.TempDir(), "theirs"), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := pki.Files{Dir: t.TempDir(), Authority: pki.Hosts}
+	k := pki.Keeper{Files: files, Issuer: theirs.For(pki.MemberIdentity(p, croft.NewHostID())), Log: slog.New(slog.DiscardHandler)}
+	if _, err := k.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int32
+	between := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	between.Listener = tls.NewListener(between.Listener, files.Server(p, true, anyone))
+	between.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	between.Start()
+	defer between.Close()
+	token := invitation.New(invitation.Token{Control: []string{between.Listener.Addr().String()}, Pin: pki.Pin(root), Partition: p})
+	s := defaultHostSettings()
+	s.StateDir = filepath.Join(t.TempDir(), "state")
+	err = join(t.Context(), s, token.String(), &bytes.Buffer{})
+	if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), "not who it should be") {
+		t.Errorf("got %v", err)
+	}
+	if asked.Load() != 0 {
+		t.Error("it was asked something")
+	}
+	if _, err := os.Stat(s.StateDir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("something was written: %v", err)
+	}
+}
+
+func TestATokenLetsNobodyBeAnotherHost(t *testing.T) {
+	startSecured(t, nil)
+	token, _ := command(t, croft.ExitOK, "token", "create")
+	s := joining(t, "second")
+	stop := joinWith(t, s, token)
+	var words bytes.Buffer
+	if err := join(t.Context(), s, token, &words); err != nil || !strings.Contains(words.String(), "already") {
+		t.Errorf("a host that joined joins once more: %v, %s", err, words.String())
+	}
+	id, err := os.ReadFile(filepath.Join(s.StateDir, "host-id"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := joining(t, "copy")
+	if err := errors.Join(os.MkdirAll(copied.StateDir, 0o755), os.WriteFile(filepath.Join(copied.StateDir, "host-id"), id, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if err := join(t.Context(), copied, token, &words); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "croft token create --host") {
+		t.Errorf("another machine with the host's ID: %v", err)
+	}
+	forIt, _ := command(t, croft.ExitOK, "token", "create", "--host", "second")
+	if err := join(t.Context(), joining(t, "fourth"), forIt, &words); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "is for host") {
+		t.Errorf("a new host with the token of another: %v", err)
+	}
+	if _, said := command(t, croft.ExitNotFound, "token", "create", "--host", "secnod"); !strings.Contains(said, "second") {
+		t.Errorf("a host that there is not: %s", said)
+	}
+	stop()
+	if err := join(t.Context(), s, forIt, &words); err != nil {
+		t.Errorf("the host with its own token: %v", err)
+	}
+	parsed, err := invitation.Parse(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed.Secret[0] ^= 1
+	if err := join(t.Context(), joining(t, "fifth"), parsed.String(), &words); croft.KindOf(err) != croft.NotFound {
+		t.Errorf("another secret: %v", err)
+	}
+}
+
+func TestAForgottenHostIsRefused(t *testing.T) {
+	c := startSecured(t, nil)
+	token, _ := command(t, croft.ExitOK, "token", "create")
+	s := joining(t, "second")
+	stop := joinWith(t, s, token)
+	j, err := readJoined(s.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := certificates(s.StateDir, pki.Hosts)
+	control := newControlClient(j.Control, mine.Client(j.Partition, pki.Kinds(pki.Member)))
+	if _, err := control.Trusted(t.Context(), pki.Hosts); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	command(t, croft.ExitOK, "host", "forget", "second", "--force")
+	await(t, "it is refused", func() bool {
+		_, err := control.Trusted(t.Context(), pki.Hosts)
+		return croft.KindOf(err) == croft.NotFound && strings.Contains(err.Error(), "was forgotten")
+	})
+	_, csr, err := pki.Request()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := control.Issue(t.Context(), pki.Etcd, csr); croft.KindOf(err) != croft.NotFound {
+		t.Errorf("its certificate was renewed: %v", err)
+	}
+	if status, body := askPlacement(t, c.access(t).Placement, &mine); status != http.StatusForbidden {
+		t.Errorf("Placement answers it %d %s", status, body)
+	}
+	joinWith(t, s, token) // as any new host
+	if _, err := control.Trusted(t.Context(), pki.Hosts); err != nil {
+		t.Errorf("after it joined again: %v", err)
+	}
+}
+
+// await waits until something is so.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); {
+		if time.Now().After(end) {
+			t.Fatalf("after 30 s it is not so that %s", what)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// TestCertificatesAreRenewedWhileAllRuns has them live for seconds, and a host that
+// was away for longer come back.
+func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
+	const life = 6 * time.Second
+	startSecured(t, func(s *hostSettings) { s.Control.CertificateLife = life })
+	token, _ := command(t, croft.ExitOK, "token", "create")
+	s := joining(t, "second")
+	stop := joinWith(t, s, token)
+	began := time.Now()
+	first := map[pki.Authority]time.Time{}
+	for _, a := range pki.Authorities {
+		first[a] = runsOut(t, s.StateDir, a)
+	}
+	await(t, "both certificates outlived the first ones", func() bool {
+		for _, a := range pki.Authorities {
+			if !runsOut(t, s.StateDir, a).After(first[a]) {
+				return false
+			}
+		}
+		return time.Since(began) > life+2*time.Second
+	})
+	command(t, croft.ExitOK, "schedule", "--wait", "--name", "one", "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1&in_tree="+hostID(t, s.StateDir), "tiny")
+	if code, said := stop(); code != croft.ExitOK || !strings.Contains(said, "certificate made") {
+		t.Errorf("the host ended with %d:\n%s", code, said)
+	}
+	await(t, "the certificates ran out", func() bool {
+		return time.Now().After(runsOut(t, s.StateDir, pki.Etcd)) && time.Now().After(runsOut(t, s.StateDir, pki.Hosts))
+	})
+	code, said := startHost(t, s)()
+	if code != croft.ExitUnavailable || !strings.Contains(said, "croft token create --host "+hostID(t, s.StateDir)) {
+		t.Errorf("with certificates that ran out it ended with %d:\n%s", code, said)
+	}
+	if err := join(t.Context(), s, token, &bytes.Buffer{}); croft.KindOf(err) != croft.Conflict {
+		t.Errorf("with a token for others: %v", err)
+	}
+	forIt, _ := command(t, croft.ExitOK, "token", "create", "--host", "second")
+	joinWith(t, s, forIt)
+	if list, _ := command(t, croft.ExitOK, "schedule", "list"); !strings.Contains(list, "running") {
+		t.Errorf("its guest: %s", list)
+	}
+}
+
+func runsOut(t *testing.T, stateDir string, a pki.Authority) time.Time {
+	t.Helper()
+	pair, err := certificates(stateDir, a).Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair.Leaf.NotAfter
+}
+
+func hostID(t *testing.T, stateDir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(stateDir, "host-id"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
