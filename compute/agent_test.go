@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
 
 	"croft"
@@ -83,6 +84,9 @@ type cloud struct {
 	sweep  time.Duration
 	seeds  compute.Seeds
 	stop   func()
+
+	recorder *tracetest.InMemoryExporter // where given, orders carry trace
+	trace    string
 }
 
 func newCloud(t *testing.T) *cloud { return newFaultyCloud(t, nil) }
@@ -120,7 +124,7 @@ func (c *cloud) launch(ready func()) *compute.Agent {
 		Host: c.host, Partition: c.store.Partition(), Provider: compute.Offer{}.Provider(c.host, c.store.Partition(), facts),
 		Dir: c.dir, NICs: []compute.NIC{{Network: "default"}}, Networks: map[string]compute.NIC{"lab": {Bridge: "br-lab"}},
 		Orders: c.store, Registry: c.store, Records: c.store, Inventory: c.ledger, Hypervisor: c.hv, Images: c.images, Seeds: c.seeds,
-		ResyncEvery: time.Hour, SweepEvery: c.sweep, Log: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
+		ResyncEvery: time.Hour, SweepEvery: c.sweep, Log: slog.New(slog.NewTextHandler(c.t.Output(), nil)), Traces: c.traces(),
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -167,7 +171,7 @@ func (c *cloud) requestOn(name string, networks ...string) croft.Instance {
 func (c *cloud) order(inst croft.Instance, want croft.Want) croft.Order {
 	return croft.Order{
 		Partition: c.store.Partition(), Host: c.host.ID, Instance: inst.ID, Generation: inst.Generation + 1, Want: want,
-		Project: inst.Project, Name: inst.Name, Spec: inst.Spec, Issued: time.Now().UTC(),
+		Project: inst.Project, Name: inst.Name, Spec: inst.Spec, Issued: time.Now().UTC(), Trace: c.trace,
 	}
 }
 

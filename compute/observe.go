@@ -38,7 +38,6 @@ func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure er
 	}
 	domain, err := a.Hypervisor.Get(ctx, o.Instance)
 	if errors.Is(err, croft.NotFound) {
-		m.arrive(nil)
 		return // it is gone, and so is its order
 	}
 	if err != nil {

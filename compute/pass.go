@@ -61,6 +61,9 @@ func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
 			break
 		}
 	}
+	if err == nil && want != nil && want.Want == croft.WantGone {
+		m.arrive(nil) // with the order, whose end interrupts this pass
+	}
 	if want == nil || want.Partition != a.Partition {
 		return
 	}

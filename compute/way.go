@@ -30,10 +30,11 @@ func (a *Agent) onItsWay(ctx context.Context, o croft.Order, m *memory) context.
 		m.arrive(nil) // another order came first
 	}
 	if m.way == nil {
-		if o.Trace == "" || time.Since(o.Issued) > followed {
+		ordered, ok := span.Join(ctx, o.Trace)
+		if !ok || time.Since(o.Issued) > followed {
 			return ctx
 		}
-		own, end := span.Begin(span.Join(ctx, o.Trace), a.Traces, "order",
+		own, end := span.Begin(ordered, a.Traces, "carry out",
 			attribute.String("croft.instance", string(o.Instance)), attribute.String("croft.host", string(o.Host)),
 			attribute.String("croft.want", string(o.Want)), attribute.Int64("croft.generation", o.Generation))
 		m.way = &way{generation: o.Generation, span: trace.SpanFromContext(own), end: end}

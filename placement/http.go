@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
+	"croft/internal/span"
 	"croft/placement/internal/pyjson"
 	"croft/placement/internal/schema"
 )
@@ -52,11 +55,33 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if q.accept == "" || q.accept == "*/*" {
 		q.accept = "application/json"
 	}
+	end := s.trace(q)
 	resp, route := s.answer(q)
 	s.write(w, q, resp)
+	end(route, resp)
 	took := time.Since(start)
 	s.metrics.observe(r.Method, route, resp.status, took)
 	s.logAccess(q, resp, took)
+}
+
+// trace records the request, where whoever sent it names the trace that it belongs to.
+func (s *Server) trace(q *request) (end func(route string, resp *response)) {
+	sent, ok := span.Join(q.r.Context(), q.r.Header.Get("Traceparent"))
+	if !ok || s.config.Traces == nil {
+		return func(string, *response) {}
+	}
+	ctx, done := span.Begin(sent, s.config.Traces, "placement request")
+	q.r = q.r.WithContext(ctx)
+	return func(route string, resp *response) {
+		own := trace.SpanFromContext(ctx)
+		own.SetName(q.r.Method + " " + route)
+		own.SetAttributes(attribute.Int("http.response.status_code", resp.status), attribute.String("openstack.request", q.id))
+		var err error
+		if resp.status >= http.StatusInternalServerError {
+			err = errors.New(http.StatusText(resp.status))
+		}
+		done(err)
+	}
 }
 
 // answer runs the request through authentication, version and route.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"croft"
 	"croft/internal/health"
@@ -34,6 +35,9 @@ type Config struct {
 	// ConsistentReads says which reads wait for what other servers have stored;
 	// ConsistentClaims by default.
 	ConsistentReads Consistency
+
+	// Traces records requests that belong to a trace; nil: nobody does.
+	Traces trace.TracerProvider
 
 	// Randomize answers allocation candidates in random order, instead of one that
 	// stays the same.

@@ -7,7 +7,10 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"croft"
+	"croft/internal/span"
 )
 
 const (
@@ -103,7 +106,9 @@ func (a *attempt) try(ctx context.Context, o *offer, some []croft.Candidate) (d 
 // take claims a candidate and writes the order. No error and no host: try the next.
 func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host) (Decision, error) {
 	a.claimed = true
-	err := a.Claims.Claim(ctx, a.inst.ID, a.inst.Project, ch.candidate)
+	err := span.Do(ctx, "claim", func(ctx context.Context) error {
+		return a.Claims.Claim(ctx, a.inst.ID, a.inst.Project, ch.candidate)
+	}, attribute.String("croft.host", string(host.ID)))
 	switch {
 	case errors.Is(err, croft.Conflict):
 		a.claimed = false
@@ -117,7 +122,7 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host) (Decisi
 		return Decision{}, fmt.Errorf("claim %s on host %s: %w", a.inst.Name, host.Name, err)
 	}
 	a.underway.claimed(ch)
-	inst, err := a.Records.Assign(ctx, a.inst, a.order(a.inst, host.ID, croft.WantRunning))
+	inst, err := a.tell(ctx, a.Records.Assign, a.inst, a.order(a.inst, host.ID, croft.WantRunning))
 	if err == nil {
 		return Decision{Instance: inst, Host: host}, nil
 	}

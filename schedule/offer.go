@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"croft"
+	"croft/internal/span"
 )
 
 // offer is what there is to choose from, as it was read.
@@ -23,10 +24,12 @@ type offer struct {
 // look reads what there is to choose from. Where there is no error, end the reading.
 func (a *attempt) look(ctx context.Context, limit int) (o *offer, err error) {
 	o = &offer{reading: a.underway.read(), hosts: map[croft.HostID]croft.Host{}, read: map[croft.HostID]bool{}}
+	ctx, end := span.Start(ctx, "candidates")
 	defer func() {
 		if err != nil {
 			a.underway.done(o.reading)
 		}
+		end(err)
 	}()
 	o.candidates, err = a.Claims.Candidates(ctx, a.query.Encode(), limit)
 	if unknown := a.unknownNetwork(ctx, err); unknown != nil {

@@ -7,8 +7,11 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"croft"
 	"croft/internal/hostkey"
+	"croft/internal/span"
 )
 
 // Config joins a Scheduler to the rooms that it needs.
@@ -82,11 +85,13 @@ type Decision struct {
 // scheduling, for the agents to clear once this process is gone.
 // Conflict: the ID or the name is taken, or the instance was destroyed meanwhile.
 // NoCapacity: nothing fits; errors.As finds an *Explanation in it.
-func (s *Scheduler) Request(ctx context.Context, r Request) (Decision, error) {
+func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err error) {
 	inst, err := r.record()
 	if err != nil {
 		return Decision{}, err
 	}
+	ctx, end := span.Start(ctx, "schedule", attribute.String("croft.instance", string(inst.ID)))
+	defer func() { end(err) }()
 	a := s.attempt(r, inst)
 	first, forget := a.lookAhead(ctx)
 	a.inst, err = s.Records.Create(ctx, inst)
@@ -152,6 +157,17 @@ func (r Request) record() (croft.Instance, error) {
 		inst.Spec.Query = r.Query.on(r.Networks).Encode() // it may be moved
 	}
 	return inst, r.Query.bootable()
+}
+
+// tell writes an order with write, and in it the span of its own, of which what the
+// host does about it becomes part.
+func (s *Scheduler) tell(ctx context.Context, write func(context.Context, croft.Instance, croft.Order) (croft.Instance, error),
+	inst croft.Instance, o croft.Order) (croft.Instance, error) {
+	ctx, end := span.Start(ctx, "order", attribute.String("croft.instance", string(inst.ID)), attribute.String("croft.host", string(o.Host)))
+	o.Trace = span.Parent(ctx)
+	inst, err := write(ctx, inst, o)
+	end(err)
+	return inst, err
 }
 
 // order is the next order of an instance, one generation on.

@@ -137,7 +137,7 @@ func (c *testCloud) startHost(ctx context.Context, name string) error {
 		return err
 	}
 	var settings hostSettings
-	tells, err := settings.tell(slog.New(slog.DiscardHandler))
+	tells, err := settings.tell(ctx, "croft-test", slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

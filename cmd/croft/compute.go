@@ -49,7 +49,8 @@ croft up does.`,
 // runCompute runs the agent until ctx ends or a part fails: of the partition that the
 // host is of, or of the one in etcd, which it may begin.
 func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.PartitionID, ready func()) (err error) {
-	me, err := s.tell(log)
+	me, err := s.tell(ctx, "croft-compute", log)
+	defer me.end()
 	if err := errors.Join(err, s.Placement.check()); err != nil {
 		return err
 	}
@@ -115,7 +116,8 @@ func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err err
 	if s.Hypervisor == "sim" {
 		return croft.Errorf(croft.Invalid, "simulated guests ask for no metadata; run mdserver where hypervisor is libvirt")
 	}
-	me, err := s.tell(log)
+	me, err := s.tell(ctx, "croft-mdserver", log)
+	defer me.end()
 	if err != nil {
 		return err
 	}

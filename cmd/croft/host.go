@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"croft"
 	"croft/compute"
 	"croft/hypervisor/libvirt"
@@ -119,7 +121,7 @@ func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
 		return err
 	}
 	l, scheme := h.trust.serves(l, h.trust.isJoined() || s.beyond(s.API.Listen))
-	agent, me, err := h.agent(ctx, scheme, l.Addr())
+	agent, me, err := h.agent(ctx, scheme, l.Addr(), p.self.traces)
 	if err != nil {
 		_ = l.Close()
 		return err
@@ -147,7 +149,7 @@ func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
 }
 
 // agent puts the agent together. scheme and at are how and where its API listens.
-func (h *host) agent(ctx context.Context, scheme string, at net.Addr) (*compute.Agent, croft.Host, error) {
+func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces trace.TracerProvider) (*compute.Agent, croft.Host, error) {
 	s := h.settings
 	instances := filepath.Join(h.dir.Path, "instances")
 	if err := os.MkdirAll(instances, 0o755); err != nil {
@@ -179,7 +181,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr) (*compute.
 		Dir: instances, NICs: h.nics(), Networks: h.networks(),
 		Orders: h.store, Registry: h.store, Records: h.store, Inventory: claims,
 		Hypervisor: h.hv, Images: images, Seeds: seeds,
-		MaxBuilds: s.MaxBuilds, ResyncEvery: s.Resync, SweepEvery: s.Sweep, Log: h.log,
+		MaxBuilds: s.MaxBuilds, ResyncEvery: s.Resync, SweepEvery: s.Sweep, Log: h.log, Traces: traces,
 	})
 	return agent, me, err
 }

@@ -91,6 +91,8 @@ type hostSettings struct {
 		TokenFile string `yaml:"token_file"`
 	} `yaml:"metrics"`
 
+	Traces TraceSettings `yaml:"traces"`
+
 	Offer struct {
 		VCPURatio         float64  `yaml:"vcpu_ratio"`
 		MemoryRatio       float64  `yaml:"memory_ratio"`
@@ -190,7 +192,7 @@ func (s *hostSettings) Validate() error {
 	if i := slices.IndexFunc(s.Images.AllowFiles, func(dir string) bool { return !filepath.IsAbs(dir) }); i >= 0 {
 		return invalid("images.allow_files has %q, which is no absolute path of a directory", s.Images.AllowFiles[i])
 	}
-	if err := cmp.Or(s.checkNetworks(), s.Placement.Keystone.validate()); err != nil {
+	if err := cmp.Or(s.checkNetworks(), s.Placement.Keystone.validate(), s.Traces.validate()); err != nil {
 		return err
 	}
 	if _, err := s.logLevel(); err != nil {

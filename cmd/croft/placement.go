@@ -66,7 +66,8 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 	if err := errors.Join(s.prepareOwnPlacement(), checkToken(s.Placement.Listen, s.Placement.Token)); err != nil {
 		return err // before an etcd is made
 	}
-	me, err := s.tell(log)
+	me, err := s.tell(ctx, "croft-placement", log)
+	defer me.end()
 	if err != nil {
 		return err
 	}

@@ -97,6 +97,10 @@ func (c *client) changeOne(ctx context.Context, idOrName string, do changing) (c
 // for waits for all of them at once. One that cannot be changed does not keep the
 // others from it.
 func (c *client) change(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal, do changing) error {
+	return c.traced(ctx, cmd.Name(), func(ctx context.Context) error { return c.changeAll(ctx, cmd, args, goal, do) })
+}
+
+func (c *client) changeAll(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal, do changing) error {
 	var changed []croft.Instance
 	var errs []error
 	for _, arg := range args {

@@ -85,7 +85,7 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 		for i := range requests {
 			requests[i].Keys = slices.Concat(requests[i].Keys, found)
 		}
-		return c.request(ctx, cmd, requests)
+		return c.traced(ctx, "request", func(ctx context.Context) error { return c.request(ctx, cmd, requests) })
 	})
 }
 

@@ -31,6 +31,7 @@ type scheduleSettings struct {
 	Timeout   time.Duration     `yaml:"timeout"`
 	Output    string            `yaml:"output"`
 	Policy    string            `yaml:"policy"`
+	Traces    TraceSettings     `yaml:"traces"`
 }
 
 func scheduleDefaults() scheduleSettings {
@@ -73,7 +74,7 @@ func (s *scheduleSettings) Validate() error {
 	if s.Timeout <= 0 {
 		return fmt.Errorf("timeout %s is not longer than nothing", s.Timeout)
 	}
-	return nil
+	return s.Traces.validate()
 }
 
 // scheduleFlags are the flags that stand for settings, by their paths.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/trace"
 
 	"croft/etcdstore"
 	"croft/internal/health"
@@ -24,10 +25,14 @@ type self struct {
 	others  prometheus.Gatherers // what modules count, each under names of its own
 	token   string               // who reads metrics shows it; nobody has to where it is empty
 	log     *slog.Logger
+
+	traces   trace.TracerProvider
+	endTrace func()
 }
 
-// tell makes what a process tells of itself. Invalid: a setting is wrong.
-func (s *hostSettings) tell(log *slog.Logger) (*self, error) {
+// tell makes what the process that is called service tells of itself; end it. Invalid: a
+// setting is wrong.
+func (s *hostSettings) tell(ctx context.Context, service string, log *slog.Logger) (*self, error) {
 	me := &self{metrics: prometheus.NewRegistry(), log: log}
 	if file := s.Metrics.TokenFile; file != "" {
 		var err error
@@ -41,6 +46,10 @@ func (s *hostSettings) tell(log *slog.Logger) (*self, error) {
 	})
 	build.Set(1)
 	me.metrics.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	var err error
+	if me.traces, me.endTrace, err = s.Traces.start(ctx, service, partFlush, log); err != nil {
+		return nil, err
+	}
 	return me, nil
 }
 
@@ -49,6 +58,13 @@ func goVersion() string {
 		return info.GoVersion
 	}
 	return "unknown"
+}
+
+// end sends what is recorded and not sent yet, in bounded time.
+func (s *self) end() {
+	if s != nil {
+		s.endTrace()
+	}
 }
 
 // counts has what a part counts told, if it counts. One that is of the process already

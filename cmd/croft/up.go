@@ -72,7 +72,8 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 	if of != nil {
 		return runCompute(ctx, of.over(s), log, of.Partition, ready)
 	}
-	me, err := s.tell(log)
+	me, err := s.tell(ctx, "croft-up", log)
+	defer me.end()
 	if err := errors.Join(err, s.checkOwnEtcd(), s.preparePlacement()); err != nil {
 		return err // before anything is made
 	}
@@ -195,7 +196,7 @@ func startPlacement(ctx context.Context, p *parts, store placement.Store, s host
 		return "", err
 	}
 	server, err := placement.New(placement.Config{
-		Store: store, Log: log, Token: s.Placement.Token, Keystone: guard, Randomize: s.Placement.Randomize, AccessLog: s.Placement.AccessLog,
+		Store: store, Log: log, Token: s.Placement.Token, Keystone: guard, Randomize: s.Placement.Randomize, Traces: p.self.traces, AccessLog: s.Placement.AccessLog,
 		ConsistentReads: placement.Consistency(s.Placement.ConsistentReads),
 	})
 	if err != nil {

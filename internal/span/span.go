@@ -56,7 +56,8 @@ func Parent(ctx context.Context) string {
 }
 
 // Join makes the span that another process named the parent of those that are begun
-// with ctx. What is not a traceparent is nobody's span.
-func Join(ctx context.Context, parent string) context.Context {
-	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent})
+// with ctx. False: it named none, or what it named is no traceparent.
+func Join(ctx context.Context, parent string) (context.Context, bool) {
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent})
+	return ctx, trace.SpanContextFromContext(ctx).IsRemote()
 }

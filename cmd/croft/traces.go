@@ -1,0 +1,116 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"croft"
+	"croft/internal/span"
+)
+
+// TraceSettings say where traces go; files of settings of both kinds have them.
+type TraceSettings struct {
+	Endpoint string `yaml:"endpoint"`
+}
+
+func (s TraceSettings) validate() error {
+	if u, err := url.Parse(s.Endpoint); s.Endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		return croft.Errorf(croft.Invalid, "traces.endpoint: %q is no address of a collector, such as http://127.0.0.1:4318", s.Endpoint)
+	}
+	return nil
+}
+
+// wanted tells whether anybody is to get traces. OpenTelemetry's own variables count
+// where the settings say nothing.
+func (s TraceSettings) wanted(env func(string) string) bool {
+	return !strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") &&
+		cmp.Or(s.Endpoint, env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), env("OTEL_EXPORTER_OTLP_ENDPOINT")) != ""
+}
+
+// How long the end of a process waits for a collector to take what is left, and how
+// long a running one sends to it.
+const (
+	commandFlush = 500 * time.Millisecond
+	partFlush    = 2 * time.Second
+	sendTimeout  = 5 * time.Second
+)
+
+// start has what a process does recorded, if anybody is to get that. Spans wait in a
+// queue and are sent behind its back: a collector that is away or slow loses them, and
+// keeps nobody waiting. end sends what is left, for no longer than flush.
+func (s TraceSettings) start(ctx context.Context, service string, flush time.Duration, log *slog.Logger) (_ trace.TracerProvider, end func(), err error) {
+	if !s.wanted(os.Getenv) {
+		return noop.NewTracerProvider(), func() {}, nil
+	}
+	otel.SetErrorHandler(&traceErrors{log: log})
+	options := []otlptracehttp.Option{otlptracehttp.WithTimeout(sendTimeout), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{})}
+	if s.Endpoint != "" {
+		options = append(options, otlptracehttp.WithEndpointURL(strings.TrimSuffix(s.Endpoint, "/")+"/v1/traces"))
+	}
+	exporter, err := otlptracehttp.New(ctx, options...)
+	if err != nil {
+		return nil, nil, croft.Errorf(croft.Invalid, "traces: %w", err)
+	}
+	about, err := resource.New(ctx,
+		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)),
+		resource.WithHost(), resource.WithFromEnv())
+	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
+		return nil, nil, croft.Errorf(croft.Invalid, "traces: OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	provider := sdk.NewTracerProvider(sdk.WithResource(about),
+		sdk.WithBatcher(exporter, sdk.WithBatchTimeout(time.Second), sdk.WithExportTimeout(sendTimeout)))
+	return provider, func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flush)
+		defer cancel()
+		if err := provider.Shutdown(last); err != nil {
+			log.Debug("the last spans are lost", "err", err)
+		}
+	}, nil
+}
+
+// traceErrors logs what the collector answers, when it changes.
+type traceErrors struct {
+	log  *slog.Logger
+	mu   sync.Mutex
+	told string // the newest
+}
+
+// Handle implements otel.ErrorHandler.
+func (t *traceErrors) Handle(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.told != err.Error() {
+		t.told = err.Error()
+		t.log.Warn("traces do not reach their collector and are dropped", "err", err)
+	}
+}
+
+// traced does something as one trace, where somebody records. It belongs to the trace
+// that TRACEPARENT names, as jobs of CI have it, or is one of its own.
+func (c *client) traced(ctx context.Context, name string, do func(context.Context) error) error {
+	traces, flush, err := c.settings.Traces.start(ctx, "croft-schedule", commandFlush, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer flush()
+	ctx, _ = span.Join(ctx, os.Getenv("TRACEPARENT"))
+	ctx, end := span.Begin(ctx, traces, name)
+	err = do(ctx)
+	end(err)
+	return err
+}
