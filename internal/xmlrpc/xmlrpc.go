@@ -1,0 +1,112 @@
+// Package xmlrpc serves methods over XML-RPC, with nil and with introspection, as
+// the server in Python's standard library does, so that its clients find the same.
+// What a client sends is bounded in size, depth and number of values.
+package xmlrpc
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// faultCode is that of every fault: clients of Python's server know no other.
+const faultCode = 1
+
+// A Method is what clients can call. Params and result are of the types that values
+// of XML-RPC have: nil, bool, int64, float64, string, []byte, time.Time (params
+// alone), []any and map[string]any; a result may be an int too. An error becomes a
+// fault with its text.
+type Method struct {
+	Help string
+	Call func(ctx context.Context, params []any) (any, error)
+}
+
+// Handler serves methods, and system.listMethods, system.methodHelp and
+// system.methodSignature about them, to whoever may speak to it.
+type Handler struct {
+	methods map[string]Method
+}
+
+// NewHandler returns a handler of these methods, by their names.
+func NewHandler(methods map[string]Method) *Handler {
+	h := &Handler{methods: maps.Clone(methods)}
+	h.methods["system.listMethods"] = Method{"The names of all methods.", func(context.Context, []any) (any, error) {
+		var all []any
+		for _, name := range slices.Sorted(maps.Keys(h.methods)) {
+			all = append(all, name)
+		}
+		return all, nil
+	}}
+	h.methods["system.methodHelp"] = Method{"What a method is for.", func(_ context.Context, params []any) (any, error) {
+		if len(params) != 1 {
+			return nil, errors.New("system.methodHelp takes the name of one method")
+		}
+		name, _ := params[0].(string)
+		return h.methods[name].Help, nil
+	}}
+	h.methods["system.methodSignature"] = Method{"Not told of any method.", func(context.Context, []any) (any, error) {
+		return "signatures not supported", nil
+	}}
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "XML-RPC is spoken with POST", http.StatusMethodNotAllowed)
+		return
+	}
+	body, err := unpacked(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotImplemented)
+		return
+	}
+	text := h.answer(r.Context(), body)
+	if r.Context().Err() != nil {
+		return // nobody is there to be answered
+	}
+	w.Header().Set("Content-Type", "text/xml")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	_, _ = w.Write(text) // a client that has gone misses nothing
+}
+
+// unpacked is the body of a request. The bound on a call counts what is unpacked.
+func unpacked(r *http.Request) (io.Reader, error) {
+	switch encoding := strings.ToLower(r.Header.Get("Content-Encoding")); encoding {
+	case "", "identity":
+		return r.Body, nil
+	case "gzip":
+		return gzip.NewReader(io.LimitReader(r.Body, maxBytes))
+	default:
+		return nil, fmt.Errorf("the encoding %q is not supported", encoding)
+	}
+}
+
+// answer is the text that answers a call.
+func (h *Handler) answer(ctx context.Context, body io.Reader) []byte {
+	c, err := readCall(body)
+	if err != nil {
+		return fault(faultCode, err.Error())
+	}
+	method, ok := h.methods[c.Method]
+	if !ok {
+		return fault(faultCode, fmt.Sprintf("there is no method %.100q", c.Method))
+	}
+	value, err := method.Call(ctx, c.Params)
+	if err != nil {
+		return fault(faultCode, err.Error())
+	}
+	text, err := response(value)
+	if err != nil {
+		return fault(faultCode, err.Error())
+	}
+	return text
+}
