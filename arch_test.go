@@ -30,7 +30,7 @@ type rule struct {
 
 // rooms that decide; adapters implement the interfaces they declare.
 var (
-	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/operator/...", "croft/pool/...", "croft/grid/...", "croft/cluster/...", "croft/control/..."}
+	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/operator/...", "croft/pool/...", "croft/poolserver/...", "croft/grid/...", "croft/cluster/...", "croft/control/..."}
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...", "croft/hook/...", "croft/gate/..."}
 )
 
@@ -73,6 +73,11 @@ var rules = []rule{
 		except:   []string{"croft/cmd/...", "croft/internal/deps"},
 		mayNot:   []string{"github.com/spf13/cobra/...", "github.com/spf13/pflag", "github.com/vbauerster/mpb/...", "golang.org/x/term"},
 		reason:   "only the command line talks to people",
+	},
+	{
+		packages: []string{"croft/poolclient/..."},
+		may:      []string{"std", "croft"},
+		reason:   "programs of others import the client, so it may draw nothing in",
 	},
 	{
 		packages: []string{"croft/..."},
