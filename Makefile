@@ -11,7 +11,7 @@ run: ## from a fresh host to a running VM (IMAGE=debian-12 QUERY=... for another
 stop: ## end the cloud that make run started; its VMs go on running
 	@scripts/stop
 
-build: ## bin/croft, bin/schedule, bin/compute and bin/mdserver
+build: ## bin/croft, and its other names beside it
 	@scripts/build
 
 guest: ## build the small guest image, /var/lib/croft/guests/tiny.qcow2

@@ -108,6 +108,19 @@ type hostSettings struct {
 		AllowFiles []string `yaml:"allow_files"`
 	} `yaml:"images"`
 
+	Pool struct {
+		File     string `yaml:"file"`
+		Logs     string `yaml:"logs"`
+		Listen   string `yaml:"listen"`
+		Address  string `yaml:"address"`
+		Tokens   string `yaml:"tokens"`
+		Cert     string `yaml:"cert"`
+		Key      string `yaml:"key"`
+		CA       string `yaml:"ca"`
+		Insecure bool   `yaml:"insecure"`
+		History  int    `yaml:"history"`
+	} `yaml:"pool"`
+
 	MaxBuilds int           `yaml:"max_builds"`
 	Resync    time.Duration `yaml:"resync"`
 	Sweep     time.Duration `yaml:"sweep"`
@@ -149,6 +162,8 @@ func defaultHostSettings() hostSettings {
 	s.Offer.ReservedMemoryMiB = 512
 	s.Images.CacheGiB = 64
 	s.Images.AllowFiles = []string{"/"}
+	s.Pool.Listen = "127.0.0.1:49100"
+	s.Pool.History = 10000
 	s.MaxBuilds = 4
 	s.Resync = 30 * time.Second
 	s.Sweep = time.Minute
@@ -182,6 +197,8 @@ func (s *hostSettings) Validate() error {
 		return invalid("placement.consistent_reads is %q: use none, claims or all", s.Placement.ConsistentReads)
 	case s.Control.CertificateLife < time.Minute || s.Control.CertificateLife > longestLife:
 		return invalid("control.certificate_life is %s: use something between 1m and %s", s.Control.CertificateLife, longestLife)
+	case s.Pool.History < 1:
+		return invalid("pool.history is %d: use 1 or more", s.Pool.History)
 	case s.MaxBuilds < 1:
 		return invalid("max_builds is %d: use 1 or more", s.MaxBuilds)
 	case s.Resync <= 0 || s.Sweep <= 0:
@@ -243,6 +260,11 @@ func addHostFlags(cmd *cobra.Command, flags ...hostFlag) {
 
 // loadHostSettings reads the settings that a command runs with and makes its log.
 func loadHostSettings(cmd *cobra.Command, flags ...hostFlag) (hostSettings, *slog.Logger, error) {
+	return loadHostSettingsOver(defaultHostSettings(), cmd, flags...)
+}
+
+// loadHostSettingsOver is loadHostSettings over other defaults.
+func loadHostSettingsOver(defaults hostSettings, cmd *cobra.Command, flags ...hostFlag) (hostSettings, *slog.Logger, error) {
 	given := map[string]string{}
 	for _, f := range flags {
 		if cmd.Flags().Changed(f.flag) {
@@ -250,7 +272,7 @@ func loadHostSettings(cmd *cobra.Command, flags ...hostFlag) (hostSettings, *slo
 		}
 	}
 	file, _ := cmd.Flags().GetString("settings")
-	s, from, err := settings.Load(defaultHostSettings(), settings.Source{Name: "compute.yaml", File: file, Flags: given})
+	s, from, err := settings.Load(defaults, settings.Source{Name: "compute.yaml", File: file, Flags: given})
 	if err != nil {
 		return s, nil, err
 	}

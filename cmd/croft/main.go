@@ -1,5 +1,6 @@
 // Command croft is the whole cloud in one binary: each subcommand is one of its
-// programs. Invoked as schedule, compute or mdserver, it is that subcommand.
+// programs. Invoked as schedule, compute or mdserver, it is that subcommand; as resalloc,
+// resalloc-maint or resalloc-server it is that program of resalloc, for pools of ours.
 //
 // Results go to stdout and words to stderr; the exit code tells the kind of error.
 package main

@@ -26,6 +26,8 @@ func commands() []*cobra.Command {
 		tokenCommand(),
 		auditCommand(),
 		keyCommand(),
+		poolCommand(),
+		ticketCommand(),
 		imageCommand(),
 		benchCommand(),
 		doctorCommand(),
@@ -49,6 +51,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // program is the command that the binary is under this name.
 func program(name string) *cobra.Command {
+	if same := resallocCommand(filepath.Base(name)); same != nil {
+		return finished(same)
+	}
 	root := &cobra.Command{
 		Use:   "croft",
 		Short: "A small cloud for virtual machines",

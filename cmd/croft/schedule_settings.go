@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/internal/nearest"
 	"croft/internal/settings"
+	"croft/poolclient"
 	"croft/schedule"
 )
 
@@ -32,6 +33,7 @@ type scheduleSettings struct {
 	Output    string            `yaml:"output"`
 	Policy    string            `yaml:"policy"`
 	Traces    TraceSettings     `yaml:"traces"`
+	Pool      PoolSettings      `yaml:"pool"`
 }
 
 func scheduleDefaults() scheduleSettings {
@@ -46,6 +48,7 @@ func scheduleDefaults() scheduleSettings {
 	}
 	s.Etcd.Endpoints = etcdFromEnv(os.Getenv)
 	s.Placement.Token = defaultToken
+	s.Pool.Endpoints = []string{poolclient.DefaultEndpoint}
 	return s
 }
 
@@ -81,6 +84,7 @@ func (s *scheduleSettings) Validate() error {
 var scheduleFlags = map[string]string{
 	"etcd": "etcd.endpoints", "placement": "placement.endpoint", "cloud": "placement.cloud", "project": "project",
 	"output": "output", "wait": "wait", "timeout": "timeout", "policy": "policy",
+	"server": "pool.endpoints",
 }
 
 // addScheduleFlags defines the flags that all commands of schedule share.

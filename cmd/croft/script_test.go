@@ -20,7 +20,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(leakFree{m}, map[string]func(){"croft": main, "schedule": main})
+	testscript.Main(leakFree{m}, map[string]func(){
+		"croft": main, "schedule": main, "resalloc": main, "resalloc-maint": main, "resalloc-server": main,
+	})
 }
 
 // leakFree fails where tests left goroutines behind.
@@ -43,6 +45,8 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":        exits,
+			"exits-soon":   exitsSoon,
+			"expand":       expand,
 			"stdout-empty": stdoutEmpty,
 			"bigfile":      bigFile,
 			"capture":      capture,
@@ -85,6 +89,28 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if said := strings.Count(ts.ReadFile("stderr"), "croft: "); want == croft.ExitUsage && said != 1 {
 		ts.Fatalf("%q told what is wrong %d times, want once:\n%s", args[1:], said, ts.ReadFile("stderr"))
 	}
+}
+
+// exits-soon CODE COMMAND... runs the command until it ends with the code.
+func exitsSoon(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		err := ts.Exec(args[1], args[2:]...)
+		exit, failed := errors.AsType[*exec.ExitError](err)
+		if err == nil && want == 0 || failed && exit.ExitCode() == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%q ends with %v still, want %d\nstdout: %sstderr: %s", args[1:], err, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+// expand FILE TEMPLATE writes a file with variables of the environment replaced.
+func expand(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[1]), ts.Getenv)), 0o600))
 }
 
 // stdout-empty wants that the last command printed no result.

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore"
+	"croft/hook"
+	"croft/internal/settings"
+	"croft/pool"
+	"croft/poolserver"
+)
+
+// poolsFile is the name of the file with the pools.
+const poolsFile = "pools.yaml"
+
+func poolServeCommand() *cobra.Command {
+	flags := []hostFlag{
+		stateDirFlag, logLevelFlag, etcdFlag,
+		{"pools", "pool.file", "the pools (default: the first pools.yaml in ./, ~/.config/croft, /etc/croft)"},
+		{"listen", "pool.listen", "address to serve on"},
+		{"address", "pool.address", "URL at which other managers on the same etcd reach this one"},
+		{"tokens", "pool.tokens", "file of tokens of those who may ask; croft pool token create makes one"},
+		{"cert", "pool.cert", "file of the certificate to serve https:// with"},
+		{"key", "pool.key", "file of its key"},
+		{"insecure", "pool.insecure", "serve without tokens beyond this machine"},
+		{"logs", "pool.logs", "directory for what the pools' commands print"},
+	}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the manager of the pools",
+		Long: `serve runs the manager of the pools in pools.yaml: it starts, checks, cleans and deletes
+their resources and hands them out to tickets. A change of the file counts within
+seconds; where the file has a fault, the last good one stays in force.
+
+Its state is in the etcd that etcd.endpoints names, or, on a machine that runs croft up,
+in that cloud's; else in an etcd of its own below the state directory. Any number of
+managers may run on one etcd: one acts, the others hand requests on to it, and when it
+ends another takes its place.
+
+It serves a page for people, a JSON API (docs/pools-api.md), the XML-RPC of resalloc's
+clients, /metrics, /livez and /readyz. Without --tokens it serves this machine alone.`,
+		Args: count(0, 0),
+	}
+	addHostFlags(cmd, flags...)
+	cmd.Flags().Lookup("insecure").NoOptDefVal = "true"
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		defaults := defaultHostSettings()
+		if os.Getenv("ETCDCTL_ENDPOINTS") == "" {
+			defaults.Etcd.Endpoints = nil // what others take for the default may be nobody's
+		}
+		s, log, err := loadHostSettingsOver(defaults, cmd, flags...)
+		if err != nil {
+			return err
+		}
+		return supervised(cmd.Context(), log, func(ready func()) error {
+			return servePools(cmd.Context(), s, filepath.Join(s.StateDir, "pool"), log, ready)
+		})
+	}
+	return cmd
+}
+
+// servePools runs the manager until ctx ends or a part fails. dir is for what it keeps
+// on this machine.
+func servePools(ctx context.Context, s hostSettings, dir string, log *slog.Logger, ready func()) (err error) {
+	tokens, err := s.preparePools(log)
+	if err != nil {
+		return err // before anything is made
+	}
+	l, err := s.listenForPools(ctx)
+	if err != nil {
+		return err
+	}
+	p := newParts()
+	defer func() { err = errors.Join(err, p.end(), closed(l)) }()
+	state, err := compute.OpenStateDir(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, state.Close()) }()
+	store, where, end, err := s.openPoolStore(ctx, p, state.Path)
+	if err != nil {
+		return err
+	}
+	defer end()
+	defer func() { err = errors.Join(err, p.end(), store.Close()) }()
+	manager, err := s.poolManager(store, l, state.Path, log)
+	if err != nil {
+		return err
+	}
+	peers, err := s.poolPeers()
+	if err != nil {
+		return err
+	}
+	server, err := poolserver.New(poolserver.Config{
+		Manager: manager, Tokens: tokens, Local: tokens == nil && isLoopback(s.Pool.Listen), Peers: peers, Log: log, Usable: store.Usable,
+	})
+	if err != nil {
+		return err
+	}
+	p.start(ctx, "the manager of the pools", manager.Run)
+	p.start(ctx, "the server of the pools", func(ctx context.Context) error { return serve(ctx, l, server.Handler()) })
+	log.Info("serving pools", "address", manager.Me.Address, "pools", s.Pool.File, "state", where)
+	ready()
+	return p.wait(ctx)
+}
+
+// closed closes a listener that may be closed.
+func closed(l net.Listener) error {
+	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// preparePools checks what can be checked before anything is made.
+func (s *hostSettings) preparePools(log *slog.Logger) (tokens *poolserver.Tokens, err error) {
+	if s.Pool.File, err = findPools(s.Pool.File); err != nil {
+		return nil, err
+	}
+	if _, _, err := net.SplitHostPort(s.Pool.Listen); err != nil {
+		return nil, croft.Errorf(croft.Invalid, "pool.listen: %q is not IP:PORT", s.Pool.Listen)
+	}
+	if (s.Pool.Cert == "") != (s.Pool.Key == "") {
+		return nil, croft.Errorf(croft.Invalid, "pool.cert and pool.key belong together: set both or neither")
+	}
+	if s.Pool.Tokens != "" {
+		return poolserver.LoadTokens(s.Pool.Tokens, log)
+	}
+	if !isLoopback(s.Pool.Listen) && !s.Pool.Insecure {
+		return nil, croft.Errorf(croft.Invalid, "pool.listen: whoever reaches %s could take everything that the pools have; "+
+			"make tokens (croft pool token create) and name their file with --tokens, or, in a network that only your machines are in, --insecure", s.Pool.Listen)
+	}
+	return nil, nil
+}
+
+// findPools is the file of pools that was named, or the first on the search path.
+func findPools(file string) (string, error) {
+	if file != "" {
+		if _, err := os.Stat(file); err != nil {
+			return "", croft.Errorf(croft.Invalid, "pool.file: %w", err)
+		}
+		return filepath.Abs(file)
+	}
+	for _, dir := range settings.SearchPath() {
+		file := filepath.Join(dir, poolsFile)
+		if _, err := os.Stat(file); err == nil {
+			return filepath.Abs(file)
+		}
+	}
+	return "", croft.Errorf(croft.Invalid, "there is no %s in %s: write one (docs/pools.md), or name it with --pools", poolsFile, strings.Join(settings.SearchPath(), ", "))
+}
+
+// listenForPools opens where clients come, with TLS if there is a certificate.
+func (s *hostSettings) listenForPools(ctx context.Context) (net.Listener, error) {
+	var cert tls.Certificate
+	if s.Pool.Cert != "" {
+		var err error
+		if cert, err = tls.LoadX509KeyPair(s.Pool.Cert, s.Pool.Key); err != nil {
+			return nil, croft.Errorf(croft.Invalid, "pool.cert and pool.key: %w", err)
+		}
+	}
+	l, err := listen(ctx, s.Pool.Listen, "pool.listen")
+	if err != nil || s.Pool.Cert == "" {
+		return l, err
+	}
+	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}), nil
+}
+
+// openPoolStore opens the etcd that the settings name, or the one of the cloud that
+// this machine is of, or one of the manager's own in dir. end is to be called last.
+func (s *hostSettings) openPoolStore(ctx context.Context, p *parts, dir string) (store *etcdstore.Store, where string, end func(), err error) {
+	end = func() {}
+	own := filepath.Join(dir, "etcd")
+	if err := s.findCloud(own); err != nil {
+		return nil, "", end, err
+	}
+	var config etcdstore.Config
+	if len(s.Etcd.Endpoints) > 0 {
+		where = strings.Join(s.Etcd.Endpoints, ",")
+		config, err = s.Etcd.config(os.Getenv)
+	} else {
+		where = own
+		s.Etcd.Listen = "127.0.0.1:0"
+		p.start(ctx, "the limit of memory", limitMemory)
+		var etcd *etcdstore.Embedded
+		if etcd, config, err = s.startEtcd(ctx, own, nil); err == nil {
+			end = etcd.Close
+			p.start(ctx, "the embedded etcd", etcd.Wait)
+		}
+	}
+	if err != nil {
+		return nil, "", end, err
+	}
+	config.Mint = true
+	store, err = etcdstore.Open(ctx, config)
+	if err != nil {
+		err = errors.Join(err, p.end())
+	}
+	return store, where, end, err
+}
+
+// findCloud names the etcd of the cloud that this machine is of, where the settings name
+// none and the manager has none of its own in dir already.
+func (s *hostSettings) findCloud(dir string) error {
+	if len(s.Etcd.Endpoints) > 0 || exists(dir) {
+		return nil
+	}
+	joined, err := readJoined(s.StateDir)
+	if err != nil {
+		return err
+	}
+	if *s = joined.over(*s); len(s.Etcd.Endpoints) == 0 && exists(filepath.Join(s.StateDir, "etcd")) {
+		s.Etcd.Endpoints = []string{defaultEtcd}
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// poolManager joins the manager to its store, its commands and its cloud.
+func (s *hostSettings) poolManager(store *etcdstore.Store, l net.Listener, dir string, log *slog.Logger) (*pool.Manager, error) {
+	logs := s.Pool.Logs
+	if logs == "" {
+		logs = filepath.Join(dir, "log")
+	}
+	hooks, err := hook.New(hook.Config{Dir: logs, Mark: string(store.Partition())})
+	if err != nil {
+		return nil, err
+	}
+	me, err := s.poolServer(l)
+	if err != nil {
+		return nil, err
+	}
+	return pool.New(pool.Config{
+		Partition: store.Partition(), Store: store, Hooks: hooks, File: s.Pool.File, Me: me, Log: log, History: s.Pool.History,
+	})
+}
+
+// poolServer says who this manager is to the others.
+func (s *hostSettings) poolServer(l net.Listener) (pool.Server, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return pool.Server{}, fmt.Errorf("find this machine's name: %w", err)
+	}
+	machine, err := os.ReadFile("/etc/machine-id")
+	if err != nil || len(machine) == 0 {
+		machine = []byte(name)
+	}
+	me := pool.Server{Name: fmt.Sprintf("%s/%d", name, os.Getpid()), Machine: strings.TrimSpace(string(machine)), Address: s.Pool.Address}
+	if me.Address == "" {
+		scheme := "http://"
+		if s.Pool.Cert != "" {
+			scheme = "https://"
+		}
+		me.Address = outward(scheme + l.Addr().String())
+	}
+	return me, nil
+}
+
+// poolPeers is how the other managers are reached.
+func (s *hostSettings) poolPeers() (http.RoundTripper, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 256
+	transport.DialContext = (&net.Dialer{Timeout: 3 * time.Second}).DialContext
+	if s.Pool.CA == "" {
+		return transport, nil
+	}
+	pem, err := os.ReadFile(s.Pool.CA)
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "pool.ca: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, croft.Errorf(croft.Invalid, "pool.ca: %s has no certificate of an authority", s.Pool.CA)
+	}
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+	return transport, nil
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/poolserver"
+)
+
+// poolTokenCommand keeps the file of tokens.
+func poolTokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke tokens of those who may ask the manager",
+		Long: `A file of tokens says who may ask a manager of pools: a name, a role and the hash of a
+token on each line. A client opens, looks at and closes tickets; an admin looks after
+pools and resources too. croft pool serve --tokens FILE asks for tokens then, and notices
+a change of the file within a second.`,
+		Args: wantsSubcommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(poolTokenCreateCommand(), poolTokenListCommand(), poolTokenRevokeCommand())
+	return cmd
+}
+
+// tokensFlag defines --tokens, which says where the file is.
+func tokensFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("tokens", "pool-tokens", "`file` of tokens")
+}
+
+func poolTokenCreateCommand() *cobra.Command {
+	var role string
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Print a new token and add its hash to the file",
+		Long: `create prints a new token, which nobody can find out from the file. Clients give it in
+the settings pool.token or pool.token_file, as CROFT_POOL_TOKEN, or, where they know
+nothing but a URL, as its password: http://any:TOKEN@host:49100.`,
+		Args: count(1, 1),
+	}
+	file := tokensFlag(cmd)
+	cmd.Flags().StringVar(&role, "role", string(poolserver.RoleClient), "`what` it is for: client or admin")
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(poolserver.Roles, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		token, grant, err := poolserver.NewToken(args[0], poolserver.Role(role))
+		if err != nil {
+			return err
+		}
+		err = changeTokens(*file, true, func(text string, all []poolserver.Grant) (string, error) {
+			if slices.ContainsFunc(all, func(g poolserver.Grant) bool { return g.Name == grant.Name }) {
+				return "", croft.Errorf(croft.Conflict, "%s has a token named %s already: revoke that, or take another name", *file, grant.Name)
+			}
+			if text != "" && !strings.HasSuffix(text, "\n") {
+				text += "\n"
+			}
+			return text + grant.Line(), nil
+		})
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
+		return err
+	}
+	return cmd
+}
+
+func poolTokenListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List whose tokens a file has",
+		Args:  count(0, 0),
+	}
+	file := tokensFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		_, all, err := readTokens(*file)
+		if err != nil {
+			return err
+		}
+		t := &table{color: isColored(cmd.OutOrStdout())}
+		t.head("NAME", "ROLE")
+		for _, g := range all {
+			t.texts(g.Name, string(g.Role))
+		}
+		return t.print(cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+func poolTokenRevokeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "Take a token out of the file",
+		Args:  count(1, 1),
+	}
+	file := tokensFlag(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		return changeTokens(*file, false, func(text string, all []poolserver.Grant) (string, error) {
+			if !slices.ContainsFunc(all, func(g poolserver.Grant) bool { return g.Name == args[0] }) {
+				return "", croft.Errorf(croft.NotFound, "%s has no token named %s", *file, args[0])
+			}
+			lines := slices.DeleteFunc(strings.SplitAfter(text, "\n"), func(line string) bool {
+				words := strings.Fields(line)
+				return len(words) > 0 && words[0] == args[0]
+			})
+			return strings.Join(lines, ""), nil
+		})
+	}
+	return cmd
+}
+
+func readTokens(file string) (string, []poolserver.Grant, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", nil, croft.Errorf(croft.Invalid, "read the file of tokens: %w; name it with --tokens", err)
+	}
+	all, err := poolserver.ParseTokens(file, text)
+	return string(text), all, err
+}
+
+// changeTokens replaces a file of tokens as a whole, so that nobody reads half of it.
+func changeTokens(file string, mint bool, change func(text string, all []poolserver.Grant) (string, error)) error {
+	text, all, err := readTokens(file)
+	if err != nil && !(mint && errors.Is(err, fs.ErrNotExist)) {
+		return err
+	}
+	if text, err = change(text, all); err != nil {
+		return err
+	}
+	mode := os.FileMode(0o600)
+	if info, err := os.Stat(file); err == nil {
+		mode = info.Mode().Perm()
+	}
+	next, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "write the file of tokens: %w", err)
+	}
+	defer os.Remove(next.Name()) // not there any more if all went well
+	_, err = next.WriteString(text)
+	if err = errors.Join(err, next.Chmod(mode), next.Close()); err == nil {
+		err = os.Rename(next.Name(), file)
+	}
+	if err != nil {
+		return fmt.Errorf("write the file of tokens: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/poolclient"
+)
+
+// maintPatience is how long resalloc-maint goes on asking a server that does not answer.
+const maintPatience = 2 * time.Second
+
+// maintVerb is what a command of resalloc-maint does.
+type maintVerb func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, args []string) error
+
+func resallocMaintCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "resalloc-maint",
+		Short: "The maintainer's tool of resalloc, for pools of croft",
+		Long: `resalloc-maint asks the server of $CONFIG_DIR/server.yaml, /etc/resallocserver by default,
+which has to run. Where that wants a token, CROFT_POOL_TOKEN has it.`,
+		Args: wantsSubcommand,
+		RunE: func(*cobra.Command, []string) error {
+			return croft.Errorf(croft.Invalid, "say what to do: resource-list, resource-info, resource-delete, resource-logs, ticket-list or foreach-resource")
+		},
+	}
+	cmd.AddCommand(maintListCommand(), maintDeleteCommand(), maintForeachCommand(),
+		maint(&cobra.Command{Use: "resource-info ID|NAME", Short: "Print a resource as JSON", Args: count(1, 1)}, maintInfo),
+		maint(&cobra.Command{Use: "resource-logs ID|NAME...", Short: "Print and follow the logs of resources", Args: count(1, -1)}, maintLogs),
+		maint(&cobra.Command{Use: "ticket-list", Short: "List the tickets that are not closed", Args: count(0, 0)}, maintTickets),
+	)
+	return cmd
+}
+
+// maint gives a command its work; all that goes wrong there is 1.
+func maint(cmd *cobra.Command, do maintVerb) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		server, _, err := readServerYAML()
+		if err != nil {
+			return failedAs(cmd, 1, err)
+		}
+		s := scheduleDefaults().Pool
+		s.Endpoints, s.Token, s.CA = []string{server.endpoint()}, os.Getenv("CROFT_POOL_TOKEN"), server.CA
+		c, err := s.clientFor(maintPatience)
+		if err != nil {
+			return failedAs(cmd, 1, err)
+		}
+		defer c.CloseIdle()
+		return failedAs(cmd, 1, do(cmd.Context(), cmd, c, args))
+	}
+	return cmd
+}
+
+func maintListCommand() *cobra.Command {
+	var up bool
+	cmd := maint(&cobra.Command{Use: "resource-list", Short: "List the resources", Args: count(0, 0)},
+		func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, _ []string) error {
+			all, err := c.Resources(ctx, "", false)
+			for _, r := range all {
+				if !up || r.State == "UP" {
+					fmt.Fprintln(cmd.OutOrStdout(), maintResource(r))
+				}
+			}
+			return err
+		})
+	cmd.Flags().BoolVar(&up, "up", false, "list those alone that are up")
+	return cmd
+}
+
+func maintResource(r poolclient.Resource) string {
+	ticket := "NULL"
+	if r.Ticket != 0 {
+		ticket = strconv.FormatInt(r.Ticket, 10)
+	}
+	var tags []string
+	for _, t := range r.Tags {
+		tags = append(tags, t.Name)
+	}
+	return fmt.Sprintf("%d - %s pool=%s tags=%s status=%s releases=%d ticket=%s",
+		r.ID, r.Name, r.Pool, strings.Join(tags, ","), r.State, r.Releases, ticket)
+}
+
+func maintTickets(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, _ []string) error {
+	list, err := c.Tickets(ctx, false, 0)
+	for _, t := range list.Tickets {
+		line := fmt.Sprintf("%d - state=%s tags=%s", t.ID, t.State, strings.Join(t.Tags, ","))
+		if t.Resource != nil {
+			line += " resource=" + t.Resource.Name
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), line)
+	}
+	return err
+}
+
+// maintRow is a resource as resalloc keeps it.
+type maintRow struct {
+	ID              int64    `json:"id"`
+	Name            string   `json:"name"`
+	User            *string  `json:"user"` // never set
+	Data            string   `json:"data"`
+	Pool            string   `json:"pool"`
+	State           string   `json:"state"`
+	CheckLastTime   float64  `json:"check_last_time"`
+	CheckFailed     int      `json:"check_failed_count"`
+	TicketID        *int64   `json:"ticket_id"`
+	Sandbox         *string  `json:"sandbox"`
+	SandboxedSince  *float64 `json:"sandboxed_since"`
+	ReleasedAt      *float64 `json:"released_at"`
+	ReleasesCounter int      `json:"releases_counter"`
+}
+
+func maintInfo(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, args []string) error {
+	r, err := c.Resource(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	row := maintRow{
+		ID: r.ID, Name: r.Name, Data: string(r.Data), Pool: r.Pool, State: r.State, CheckFailed: r.Failures,
+		Sandbox: known(r.Sandbox), TicketID: known(r.Ticket), ReleasesCounter: r.Releases,
+		SandboxedSince: known(epoch(r.Sandboxed)), ReleasedAt: known(epoch(r.Released)),
+		CheckLastTime: epoch(cmp.Or(r.Checked, r.Created)),
+	}
+	text, err := json.MarshalIndent(row, "", "    ")
+	if err == nil {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", text)
+	}
+	return err
+}
+
+// known is a value, nil where it is none.
+func known[T comparable](v T) *T {
+	var none T
+	if v == none {
+		return nil
+	}
+	return &v
+}
+
+// epoch is a time as seconds since 1970, 0 for none.
+func epoch(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMicro()) / 1e6
+}
+
+func maintDeleteCommand() *cobra.Command {
+	var all, unused bool
+	cmd := &cobra.Command{Use: "resource-delete ID|NAME... | --all | --unused", Short: "Have resources deleted"}
+	cmd.Args = func(_ *cobra.Command, _ []string) error {
+		if all && unused {
+			return croft.Errorf(croft.Invalid, "--all and --unused do not go together")
+		}
+		return nil
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "delete all that are up")
+	cmd.Flags().BoolVar(&unused, "unused", false, "delete all that are up and that nobody has")
+	return maint(cmd, func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, args []string) error {
+		if len(args) == 0 && !all && !unused {
+			fmt.Fprintln(cmd.ErrOrStderr(), "no resources specified")
+			return nil
+		}
+		if all || unused {
+			if _, err := c.Delete(ctx, whichOf(all, unused)); err != nil {
+				return err
+			}
+		}
+		for _, name := range args { // each by itself: one that is not known keeps no other from its end
+			_, err := c.Delete(ctx, "none", name)
+			if errors.Is(err, croft.NotFound) {
+				fmt.Fprintln(cmd.ErrOrStderr(), "WARNING:", err)
+			} else if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// maintLogs follows the logs until it is interrupted; those that are not there yet too.
+func maintLogs(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, args []string) error {
+	server, _, err := readServerYAML()
+	if err != nil {
+		return err
+	}
+	tail := []string{"-F", "-n+0"}
+	for _, name := range args {
+		id, err := strconv.ParseInt(name, 10, 64)
+		if err != nil {
+			r, err := c.Resource(ctx, name)
+			if err != nil {
+				return err
+			}
+			id = r.ID
+		}
+		for _, kind := range []string{"alloc", "watch", "release", "terminate"} {
+			tail = append(tail, filepath.Join(server.LogDir, "hooks", fmt.Sprintf("%06d_%s", id, kind)))
+		}
+	}
+	return runHere(ctx, cmd, exec.CommandContext(ctx, "tail", tail...))
+}
+
+// runHere runs a program in our place.
+func runHere(ctx context.Context, cmd *cobra.Command, program *exec.Cmd) error {
+	program.Stdin, program.Stdout, program.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	err := program.Run()
+	if ctx.Err() != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "\nInterrupted by user.")
+		return &exited{code: 1}
+	}
+	return err
+}
+
+func maintForeachCommand() *cobra.Command {
+	var command string
+	cmd := maint(&cobra.Command{
+		Use:   "foreach-resource",
+		Short: "Run a shell command for each resource",
+		Long: `foreach-resource runs a shell command for each resource, with {name}, {state} and
+{data_utf8} in it replaced as they are, without quotes around them.`,
+		Args: count(0, 0),
+	}, func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, _ []string) error {
+		all, err := c.Resources(ctx, "", false)
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(all, func(a, b poolclient.Resource) int { return cmp.Compare(a.ID, b.ID) })
+		for _, r := range all {
+			if err := foreach(ctx, cmd, command, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	cmd.Flags().StringVar(&command, "command", "echo {name}", "shell `command`")
+	return cmd
+}
+
+func foreach(ctx context.Context, cmd *cobra.Command, command string, r poolclient.Resource) error {
+	if !utf8.Valid(r.Data) && strings.Contains(command, "{data_utf8}") {
+		fmt.Fprintf(cmd.ErrOrStderr(), "WARNING: the data of resource %d is no UTF-8; it is left out\n", r.ID)
+		return nil
+	}
+	filled := strings.NewReplacer("{name}", r.Name, "{state}", r.State, "{data_utf8}", string(r.Data), "{{", "{", "}}", "}").Replace(command)
+	err := runHere(ctx, cmd, exec.CommandContext(ctx, "/bin/sh", "-c", filled))
+	if _, ended := errors.AsType[*exec.ExitError](err); ended {
+		return nil // the command's own matter
+	}
+	return err
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	"croft"
+)
+
+// serverYAML is what resalloc's server.yaml may say, and what ours knows beside that:
+// tokens, certificates, and the etcd of several managers. What it does not know is
+// ignored, as it always was there.
+type serverYAML struct {
+	DBURL    string `yaml:"db_url"`
+	LogDir   string `yaml:"logdir"`
+	Hostname string `yaml:"hostname"`
+	Port     int    `yaml:"port"`
+	LogLevel string `yaml:"loglevel"`
+
+	Etcd     []string `yaml:"etcd_endpoints"`
+	Address  string   `yaml:"address"`
+	Tokens   string   `yaml:"tokens"`
+	Cert     string   `yaml:"cert"`
+	Key      string   `yaml:"key"`
+	CA       string   `yaml:"ca"`
+	Insecure bool     `yaml:"insecure"`
+}
+
+// readServerYAML reads server.yaml, and finds pools.yaml beside it.
+func readServerYAML() (c serverYAML, pools string, err error) {
+	dir := os.Getenv("CONFIG_DIR")
+	if dir == "" {
+		dir = "/etc/resallocserver"
+	}
+	c = serverYAML{
+		DBURL: "sqlite:////var/lib/resalloc-server/db.sqlite", LogDir: "/var/log/resallocserver",
+		Hostname: "localhost", Port: 49100, LogLevel: "info",
+	}
+	file := filepath.Join(dir, "server.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return c, "", croft.Errorf(croft.Invalid, "%w: CONFIG_DIR names the directory with server.yaml and pools.yaml", err)
+	}
+	if err := yaml.Unmarshal(text, &c); err != nil {
+		return c, "", croft.Errorf(croft.Invalid, "%s: %w", file, err)
+	}
+	if c.Port < 1 || c.Port > 65535 {
+		return c, "", croft.Errorf(croft.Invalid, "%s: port is %d, and those are 1 to 65535", file, c.Port)
+	}
+	return c, filepath.Join(dir, poolsFile), nil
+}
+
+// endpoint is where the server of this file is asked.
+func (c serverYAML) endpoint() string {
+	scheme := "http://"
+	if c.Cert != "" {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(c.Hostname, strconv.Itoa(c.Port))
+}
+
+// dataDir is where the state is that the file says is in a database: beside the file of
+// one of SQLite, and for another below the logs, by its name.
+func (c serverYAML) dataDir() (string, error) {
+	if name, ok := strings.CutPrefix(c.DBURL, "sqlite:///"); ok && name != "" && name != ":memory:" {
+		name, _, _ = strings.Cut(name, "?")
+		return filepath.Abs(name + ".croft")
+	}
+	u, err := url.Parse(c.DBURL)
+	if err != nil || c.DBURL == "" {
+		return "", croft.Errorf(croft.Invalid, "server.yaml: db_url %q is no URL of a database", c.DBURL)
+	}
+	name := strings.Trim(filepath.Base(u.Path), "/.")
+	hash := sha256.Sum256([]byte(c.DBURL))
+	return filepath.Abs(filepath.Join(c.LogDir, fmt.Sprintf("state-%s-%x", name, hash[:4])))
+}
+
+// settings are ours that say the same.
+func (c serverYAML) settings(pools string) (s hostSettings, err error) {
+	s = defaultHostSettings()
+	s.Etcd.Endpoints = c.Etcd
+	s.LogLevel = strings.ToLower(c.LogLevel)
+	switch s.LogLevel {
+	case "warning":
+		s.LogLevel = "warn"
+	case "critical", "fatal":
+		s.LogLevel = "error"
+	case "notset":
+		s.LogLevel = "debug"
+	}
+	if _, err := s.logLevel(); err != nil {
+		return s, croft.Errorf(croft.Invalid, "server.yaml: loglevel is %q: use debug, info, warning or error", c.LogLevel)
+	}
+	s.Pool.File, s.Pool.Logs = pools, c.LogDir
+	s.Pool.Listen = net.JoinHostPort(c.Hostname, strconv.Itoa(c.Port))
+	s.Pool.Address, s.Pool.Tokens, s.Pool.Insecure = c.Address, c.Tokens, c.Insecure
+	s.Pool.Cert, s.Pool.Key, s.Pool.CA = c.Cert, c.Key, c.CA
+	return s, nil
+}
+
+func resallocServerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "resalloc-server",
+		Short: "The server of resalloc: croft pool serve by its configuration",
+		Long: `resalloc-server is croft pool serve with the settings of resalloc's server: server.yaml
+and pools.yaml in $CONFIG_DIR, /etc/resallocserver by default. The database that db_url
+names is only the name of a place: the state is beside it.`,
+		Args: count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			c, pools, err := readServerYAML()
+			if err != nil {
+				return err
+			}
+			s, err := c.settings(pools)
+			if err != nil {
+				return err
+			}
+			dir, err := c.dataDir()
+			if err != nil {
+				return err
+			}
+			s.StateDir = filepath.Dir(dir) // no cloud is looked for there
+			main, err := os.OpenFile(filepath.Join(c.LogDir, "main.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+			if err != nil {
+				return croft.Errorf(croft.Invalid, "server.yaml: logdir: %w", err)
+			}
+			defer func() { err = errors.Join(err, main.Close()) }()
+			level, _ := s.logLevel() // was checked
+			log := slog.New(slog.NewTextHandler(io.MultiWriter(cmd.ErrOrStderr(), main), &slog.HandlerOptions{Level: level})).With("pid", os.Getpid())
+			return supervised(cmd.Context(), log, func(ready func()) error {
+				return servePools(cmd.Context(), s, dir, log, ready)
+			})
+		},
+	}
+}
