@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"croft"
 	"croft/internal/xmlrpc"
@@ -27,8 +26,6 @@ type Config struct {
 	// Peers is how other servers are reached, http.DefaultTransport by default.
 	Peers http.RoundTripper
 	Log   *slog.Logger // discards by default
-	// Usable says what is wrong with the store; nil where nothing is.
-	Usable func(context.Context) error
 }
 
 // Server answers over HTTP for a manager.
@@ -59,13 +56,8 @@ func New(c Config) (*Server, error) {
 
 // Handler answers requests; see docs/pools-api.md.
 func (s *Server) Handler() http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(s.metrics)
 	rpc := s.xmlrpc()
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "alive") })
-	mux.HandleFunc("GET /readyz", s.ready)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.Handle("GET /page/", pageFiles)
 	mux.HandleFunc("POST /login", s.login)
 	mux.HandleFunc("POST /logout", s.logout)
@@ -96,30 +88,16 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// ready tells whether requests are answered: here, or by the server that acts.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
-	if s.Usable != nil {
-		if err := s.Usable(r.Context()); err != nil {
-			say(w, http.StatusServiceUnavailable, err.Error())
-			return
-		}
+// Ready returns nil where requests are answered: here, or by the server that acts.
+func (s *Server) Ready() error {
+	if leader, here := s.Manager.Leader(); !here && !s.isOther(leader) {
+		return errors.New("no server acts for the pools; one does within seconds, if etcd answers")
 	}
-	leader, here := s.Manager.Leader()
-	switch {
-	case here:
-		say(w, http.StatusOK, "acting")
-	case s.isOther(leader):
-		say(w, http.StatusOK, "standing by; "+leader.Name+" acts")
-	default:
-		say(w, http.StatusServiceUnavailable, "no server acts")
-	}
+	return nil
 }
 
-func say(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text + "\n"))
-}
+// Collector is for /metrics.
+func (s *Server) Collector() prometheus.Collector { return s.metrics }
 
 // xmlrpc are the methods that resalloc's clients call. Numbers may come as strings.
 func (s *Server) xmlrpc() *xmlrpc.Handler {

@@ -23,6 +23,7 @@ import (
 	"croft/internal/settings"
 	"croft/pool"
 	"croft/poolserver"
+	"croft/schedule"
 )
 
 // poolsFile is the name of the file with the pools.
@@ -81,11 +82,17 @@ func servePools(ctx context.Context, s hostSettings, dir string, log *slog.Logge
 	if err != nil {
 		return err // before anything is made
 	}
+	me, err := s.tell(ctx, "croft-pool", log)
+	defer me.end()
+	if err != nil {
+		return err
+	}
 	l, err := s.listenForPools(ctx)
 	if err != nil {
 		return err
 	}
 	p := newParts()
+	p.self = me
 	defer func() { err = errors.Join(err, p.end(), closed(l)) }()
 	state, err := compute.OpenStateDir(dir)
 	if err != nil {
@@ -98,25 +105,40 @@ func servePools(ctx context.Context, s hostSettings, dir string, log *slog.Logge
 	}
 	defer end()
 	defer func() { err = errors.Join(err, p.end(), store.Close()) }()
+	me.ofStore(store)
 	manager, err := s.poolManager(store, l, state.Path, log)
 	if err != nil {
 		return err
 	}
-	peers, err := s.poolPeers()
-	if err != nil {
-		return err
-	}
-	server, err := poolserver.New(poolserver.Config{
-		Manager: manager, Tokens: tokens, Local: tokens == nil && isLoopback(s.Pool.Listen), Peers: peers, Log: log, Usable: store.Usable,
-	})
+	handler, err := s.poolHandler(manager, tokens, me, log)
 	if err != nil {
 		return err
 	}
 	p.start(ctx, "the manager of the pools", manager.Run)
-	p.start(ctx, "the server of the pools", func(ctx context.Context) error { return serve(ctx, l, server.Handler()) })
+	p.start(ctx, "the server of the pools", func(ctx context.Context) error { return serve(ctx, l, handler) })
 	log.Info("serving pools", "address", manager.Me.Address, "pools", s.Pool.File, "state", where)
 	ready()
 	return p.wait(ctx)
+}
+
+// poolHandler answers requests for a manager, and tells of this process.
+func (s *hostSettings) poolHandler(manager *pool.Manager, tokens *poolserver.Tokens, me *self, log *slog.Logger) (http.Handler, error) {
+	peers, err := s.poolPeers()
+	if err != nil {
+		return nil, err
+	}
+	server, err := poolserver.New(poolserver.Config{
+		Manager: manager, Tokens: tokens, Local: tokens == nil && isLoopback(s.Pool.Listen), Peers: peers, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	me.counts(server)
+	me.checks.Add("pools", func(context.Context) error { return server.Ready() })
+	mux := http.NewServeMux()
+	me.serves(mux, s.Pool.Listen)
+	mux.Handle("/", server.Handler())
+	return mux, nil
 }
 
 // closed closes a listener that may be closed.
@@ -162,7 +184,7 @@ func findPools(file string) (string, error) {
 			return filepath.Abs(file)
 		}
 	}
-	return "", croft.Errorf(croft.Invalid, "there is no %s in %s: write one (docs/pools.md), or name it with --pools", poolsFile, strings.Join(settings.SearchPath(), ", "))
+	return "", croft.Errorf(croft.Invalid, "%s is in none of %s; write one (docs/pools.md), or name it with --pools", poolsFile, strings.Join(settings.SearchPath(), ", "))
 }
 
 // listenForPools opens where clients come, with TLS if there is a certificate.
@@ -249,9 +271,21 @@ func (s *hostSettings) poolManager(store *etcdstore.Store, l net.Listener, dir s
 	if err != nil {
 		return nil, err
 	}
-	return pool.New(pool.Config{
+	c := pool.Config{
 		Partition: store.Partition(), Store: store, Hooks: hooks, File: s.Pool.File, Me: me, Log: log, History: s.Pool.History,
-	})
+	}
+	if len(s.Etcd.Endpoints) > 0 { // else it is nobody's cloud
+		claims, err := s.Placement.client()
+		if err != nil {
+			return nil, err
+		}
+		scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: store, Claims: claims})
+		if err != nil {
+			return nil, err
+		}
+		c.Instances = newPoolInstances(scheduler, store, scheduleDefaults())
+	}
+	return pool.New(c)
 }
 
 // poolServer says who this manager is to the others.

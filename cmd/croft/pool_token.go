@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/internal/durable"
 	"croft/poolserver"
 )
 
@@ -138,17 +138,5 @@ func changeTokens(file string, mint bool, change func(text string, all []poolser
 	if info, err := os.Stat(file); err == nil {
 		mode = info.Mode().Perm()
 	}
-	next, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
-	if err != nil {
-		return croft.Errorf(croft.Invalid, "write the file of tokens: %w", err)
-	}
-	defer os.Remove(next.Name()) // not there any more if all went well
-	_, err = next.WriteString(text)
-	if err = errors.Join(err, next.Chmod(mode), next.Close()); err == nil {
-		err = os.Rename(next.Name(), file)
-	}
-	if err != nil {
-		return fmt.Errorf("write the file of tokens: %w", err)
-	}
-	return nil
+	return durable.Write(file, []byte(text), mode)
 }
