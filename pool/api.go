@@ -19,6 +19,8 @@ type Opening struct {
 	Tags    []string      // all of which the resource has to have; of none, any will do
 	Sandbox string        // what was used in another is never given to it; made where empty
 	TTL     time.Duration // without a use for so long the ticket is closed; 0: never
+	Owner   string        // who asks, where that is known
+	Key     string        // of one owner the same key gets the same ticket, for as long as that is remembered; empty: always another
 }
 
 // request checks an opening and makes the ticket, still without a number.
@@ -39,7 +41,10 @@ func (o Opening) ticket() (Ticket, error) {
 	if o.TTL != 0 && o.TTL < time.Second {
 		return Ticket{}, croft.Errorf(croft.Invalid, "a lease of %s: give it a second at least, or none", o.TTL)
 	}
-	t := Ticket{Sandbox: o.Sandbox, TTL: o.TTL, Tags: slices.Compact(slices.Sorted(slices.Values(o.Tags)))}
+	if len(o.Key) > maxWord {
+		return Ticket{}, croft.Errorf(croft.Invalid, "a key of %d characters: use %d at most", len(o.Key), maxWord)
+	}
+	t := Ticket{Sandbox: o.Sandbox, TTL: o.TTL, Owner: o.Owner, Key: o.Key, Tags: slices.Compact(slices.Sorted(slices.Values(o.Tags)))}
 	if t.Sandbox == "" {
 		t.Sandbox, t.Private = uuid.NewString(), true
 	}
@@ -81,6 +86,9 @@ func (m *Manager) Open(ctx context.Context, o Opening) (TicketStatus, error) {
 	}
 	var id TicketID
 	err = m.change(ctx, func(l *Ledger, now time.Time) error {
+		if id = l.keys[t.key()]; id != 0 {
+			return nil
+		}
 		t.Opened, t.Renewed = now, now
 		id = l.open(t).ID
 		return nil

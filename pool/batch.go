@@ -44,6 +44,7 @@ const slack = 256
 func (s *Ledger) forget(keep int) {
 	if over := len(s.past) - keep; over >= slack {
 		for _, id := range s.past[:over] {
+			delete(s.keys, s.tickets[id].key())
 			delete(s.tickets, id)
 		}
 		s.changed.goneTickets = append(s.changed.goneTickets, s.past[:over]...)

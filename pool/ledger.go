@@ -20,6 +20,7 @@ type Ledger struct {
 	order      []Name // of the file
 	configured bool   // this server has read the file
 	tickets    map[TicketID]*Ticket
+	keys       map[ticketKey]TicketID // of those that were opened with one
 	resources  map[ResourceID]*Resource
 
 	waiting []*Ticket                // by number
@@ -65,7 +66,7 @@ func (p *stock) serves() bool { return p.Mode == Active && !p.Removed }
 func newLedger(partition croft.PartitionID, from Snapshot) *Ledger {
 	s := &Ledger{
 		partition: partition, head: from.Head,
-		pools: map[Name]*stock{}, tickets: map[TicketID]*Ticket{}, resources: map[ResourceID]*Resource{},
+		pools: map[Name]*stock{}, tickets: map[TicketID]*Ticket{}, keys: map[ticketKey]TicketID{}, resources: map[ResourceID]*Resource{},
 		leased: map[TicketID]*Ticket{}, jobs: map[ResourceID]bool{}, busy: map[ResourceID]bool{}, listing: map[Name]bool{}, orphans: map[Name]map[string]bool{},
 	}
 	s.changed.pools, s.changed.tickets, s.changed.resources = map[Name]bool{}, map[TicketID]bool{}, map[ResourceID]bool{}
@@ -118,6 +119,9 @@ func (s *Ledger) addResource(r *Resource) {
 
 func (s *Ledger) addTicket(t *Ticket) {
 	s.tickets[t.ID] = t
+	if t.Key != "" {
+		s.keys[t.key()] = t.ID
+	}
 	s.head.Ticket = max(s.head.Ticket, t.ID)
 	switch {
 	case t.State != TicketOpen:

@@ -27,6 +27,8 @@ type Ticket struct {
 	Sandbox  string        `json:"sandbox"`        // what has been used in another is never given to it
 	Private  bool          `json:"private,omitempty"`
 	Resource ResourceID    `json:"resource,omitempty"` // 0: it waits, or never had one
+	Owner    string        `json:"owner,omitempty"`    // who opened it, where that is known
+	Key      string        `json:"key,omitempty"`      // its owner's word for it
 	TTL      time.Duration `json:"ttl,omitempty"`      // without a use for so long it is closed; 0: never
 	Opened   time.Time     `json:"opened"`
 	Served   time.Time     `json:"served,omitzero"` // when it got its resource
@@ -40,6 +42,11 @@ func (t *Ticket) Waiting() bool { return t.State == TicketOpen && t.Resource == 
 
 // Ready tells whether the ticket is open and has its resource.
 func (t *Ticket) Ready() bool { return t.State == TicketOpen && t.Resource != 0 }
+
+// ticketKey is an owner's word for a ticket.
+type ticketKey struct{ owner, key string }
+
+func (t *Ticket) key() ticketKey { return ticketKey{t.Owner, t.Key} }
 
 // Expires is when the ticket is closed unless it is used before; zero for never.
 func (t *Ticket) Expires() time.Time {

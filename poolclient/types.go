@@ -18,6 +18,7 @@ const (
 type Ticket struct {
 	ID       int64     `json:"id"`
 	State    string    `json:"state"`
+	Owner    string    `json:"owner,omitempty"` // the name of the token that it was opened with
 	Tags     []string  `json:"tags"`
 	Sandbox  string    `json:"sandbox,omitempty"`
 	TTL      Seconds   `json:"ttl,omitempty"` // without a use for so long it is closed; 0: never

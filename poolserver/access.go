@@ -63,10 +63,24 @@ func shown(r *http.Request) string {
 
 type callerKey struct{}
 
-// callerOf is who a request that passed only is from.
-func callerOf(r *http.Request) caller {
-	c, _ := r.Context().Value(callerKey{}).(caller)
+// callerOf is who a request is from that only let in.
+func callerOf(ctx context.Context) caller {
+	c, _ := ctx.Value(callerKey{}).(caller)
 	return c
+}
+
+// owned refuses the ticket of another client, as if there were none: numbers can be
+// guessed, and what a ticket has is its owner's alone.
+func (s *Server) owned(ctx context.Context, id pool.TicketID) error {
+	c := callerOf(ctx)
+	if c.may(RoleAdmin) {
+		return nil
+	}
+	t, err := s.Manager.Peek(id)
+	if err == nil && t.Owner != c.name {
+		err = croft.Errorf(croft.NotFound, "there is no ticket %d", id)
+	}
+	return err
 }
 
 // only lets those in that may do what a role may.

@@ -84,11 +84,11 @@ func (s *Server) openTicket(r *http.Request) (any, error) {
 	if err := read(r, &o); err != nil {
 		return nil, err
 	}
-	t, err := s.Manager.Open(r.Context(), pool.Opening{Tags: o.Tags, Sandbox: o.Sandbox, TTL: time.Duration(o.TTL)})
+	t, err := s.Manager.Open(r.Context(), pool.Opening{Tags: o.Tags, Sandbox: o.Sandbox, TTL: time.Duration(o.TTL), Owner: callerOf(r.Context()).name, Key: o.Key})
 	return ticket(t), err
 }
 
-// listTickets answers the newest.
+// listTickets answers the newest; to a client its own.
 func (s *Server) listTickets(r *http.Request) (any, error) {
 	past, err := flag(r, "all")
 	if err != nil {
@@ -103,6 +103,9 @@ func (s *Server) listTickets(r *http.Request) (any, error) {
 		return nil, err
 	}
 	list := poolclient.Tickets{Tickets: []poolclient.Ticket{}}
+	if c := callerOf(r.Context()); !c.may(RoleAdmin) {
+		all = slices.DeleteFunc(all, func(t pool.TicketStatus) bool { return t.Owner != c.name })
+	}
 	for _, t := range all {
 		if t.State == pool.TicketOpen {
 			list.Open++
@@ -115,12 +118,7 @@ func (s *Server) listTickets(r *http.Request) (any, error) {
 		all = all[len(all)-limit:]
 	}
 	for _, t := range all {
-		one := ticket(t)
-		if one.Resource != nil && !callerOf(r).may(RoleAdmin) {
-			one.Resource = withoutSecrets(one.Resource)
-			one.Sandbox = ""
-		}
-		list.Tickets = append(list.Tickets, one)
+		list.Tickets = append(list.Tickets, ticket(t))
 	}
 	return list, nil
 }
@@ -140,10 +138,19 @@ func flag(r *http.Request, name string) (bool, error) {
 	return value, nil
 }
 
+// ticketOf is the ticket that a request is about.
+func (s *Server) ticketOf(r *http.Request) (pool.TicketID, error) {
+	id, err := pool.ParseTicketID(r.PathValue("id"))
+	if err == nil {
+		err = s.owned(r.Context(), id)
+	}
+	return id, err
+}
+
 // showTicket answers at once, or with wait as soon as the ticket waits no more or, as
 // the pools are, would wait for ever.
 func (s *Server) showTicket(r *http.Request) (any, error) {
-	id, err := pool.ParseTicketID(r.PathValue("id"))
+	id, err := s.ticketOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +183,7 @@ func (s *Server) waitFor(ctx context.Context, id pool.TicketID, patience time.Du
 }
 
 func (s *Server) endTicket(r *http.Request) (any, error) {
-	id, err := pool.ParseTicketID(r.PathValue("id"))
+	id, err := s.ticketOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +198,7 @@ func (s *Server) endTicket(r *http.Request) (any, error) {
 }
 
 func (s *Server) renewTicket(r *http.Request) (any, error) {
-	id, err := pool.ParseTicketID(r.PathValue("id"))
+	id, err := s.ticketOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +210,7 @@ func (s *Server) listPools(r *http.Request) (any, error) {
 	all, err := s.Manager.Pools()
 	list := []poolclient.Pool{}
 	for _, p := range all {
-		list = append(list, poolFor(p, callerOf(r)))
+		list = append(list, poolFor(p, callerOf(r.Context())))
 	}
 	return list, err
 }
@@ -232,7 +239,7 @@ func (s *Server) findPool(name string) (pool.PoolStatus, error) {
 
 func (s *Server) showPool(r *http.Request) (any, error) {
 	p, err := s.findPool(r.PathValue("name"))
-	return poolFor(p, callerOf(r)), err
+	return poolFor(p, callerOf(r.Context())), err
 }
 
 func (s *Server) changePool(change func(context.Context, pool.Name) error) func(*http.Request) (any, error) {
@@ -254,7 +261,7 @@ func (s *Server) listResources(r *http.Request) (any, error) {
 	of := r.FormValue("pool")
 	for _, one := range all {
 		if of == "" || of == string(one.Pool) {
-			list = append(list, *resourceFor(one, callerOf(r)))
+			list = append(list, *resourceFor(one, callerOf(r.Context())))
 		}
 	}
 	return list, err
@@ -262,7 +269,7 @@ func (s *Server) listResources(r *http.Request) (any, error) {
 
 func (s *Server) showResource(r *http.Request) (any, error) {
 	one, err := s.Manager.Resource(r.PathValue("resource"))
-	return resourceFor(one, callerOf(r)), err
+	return resourceFor(one, callerOf(r.Context())), err
 }
 
 // deleteResources has those deleted that are named, and where which says so all others

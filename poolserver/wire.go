@@ -10,7 +10,7 @@ import (
 // ticket is a ticket as its owner sees it.
 func ticket(t pool.TicketStatus) poolclient.Ticket {
 	shown := poolclient.Ticket{
-		ID: int64(t.ID), State: string(t.State), Tags: t.Tags, Sandbox: t.Sandbox, TTL: poolclient.Seconds(t.TTL),
+		ID: int64(t.ID), State: string(t.State), Owner: t.Owner, Tags: t.Tags, Sandbox: t.Sandbox, TTL: poolclient.Seconds(t.TTL),
 		Opened: t.Opened, Served: t.Served, Expires: t.Expires(), Ended: t.Ended, Reason: t.Reason,
 		WaitsFor: t.Waits, Never: t.Never,
 	}

@@ -1,0 +1,113 @@
+package poolserver
+
+import (
+	"context"
+	"errors"
+
+	"croft"
+	"croft/internal/xmlrpc"
+	"croft/pool"
+)
+
+// xmlrpc are the methods that resalloc's clients call. Numbers may come as strings.
+func (s *Server) xmlrpc() *xmlrpc.Handler {
+	return xmlrpc.NewHandler(map[string]xmlrpc.Method{
+		"takeTicket":    {Help: "takeTicket(tags[, sandbox]) opens a ticket for a resource that has all of these tags, and returns its number.", Call: s.takeTicket},
+		"collectTicket": {Help: "collectTicket(id) tells {ready, output, closed, failed} of a ticket; ready is nil where there is none.", Call: s.collectTicket},
+		"waitTicket":    {Help: "waitTicket(id) returns the output of the ticket's resource as soon as it has one.", Call: s.waitTicket},
+		"closeTicket":   {Help: "closeTicket(id) gives the ticket back.", Call: s.closeTicket},
+	})
+}
+
+func (s *Server) takeTicket(ctx context.Context, params []any) (any, error) {
+	if len(params) < 1 || len(params) > 2 {
+		return nil, errors.New("takeTicket takes a list of tags and, if need be, a sandbox")
+	}
+	var o pool.Opening
+	tags, ok := params[0].([]any)
+	for _, tag := range tags {
+		text, is := tag.(string)
+		ok = ok && is
+		o.Tags = append(o.Tags, text)
+	}
+	if !ok {
+		return nil, errors.New("takeTicket takes a list of tags, and what came is none")
+	}
+	if len(params) == 2 && params[1] != nil {
+		if o.Sandbox, ok = params[1].(string); !ok {
+			return nil, errors.New("takeTicket takes a sandbox by its name")
+		}
+	}
+	o.Owner = callerOf(ctx).name
+	t, err := s.Manager.Open(ctx, o)
+	return int64(t.ID), err
+}
+
+// ticketParam is the number that is the only parameter of a method.
+func (s *Server) ticketParam(ctx context.Context, params []any) (id pool.TicketID, err error) {
+	if len(params) != 1 {
+		return 0, errors.New("the method takes the number of one ticket")
+	}
+	switch v := params[0].(type) {
+	case int64:
+		id = pool.TicketID(v)
+	case string:
+		if id, err = pool.ParseTicketID(v); err != nil {
+			return 0, err
+		}
+	default:
+		return 0, errors.New("the method takes the number of one ticket")
+	}
+	return id, s.owned(ctx, id)
+}
+
+func (s *Server) collectTicket(ctx context.Context, params []any) (any, error) {
+	var t pool.TicketStatus
+	id, err := s.ticketParam(ctx, params)
+	if err == nil {
+		t, err = s.Manager.Get(ctx, id)
+	}
+	answer := map[string]any{"ready": nil, "output": nil, "closed": nil, "failed": nil}
+	if errors.Is(err, croft.NotFound) {
+		return answer, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer["ready"], answer["closed"], answer["failed"] = t.Resource != 0, t.State == pool.TicketClosed, t.State == pool.TicketFailed
+	if t.Resource != 0 {
+		answer["output"] = data(t)
+	}
+	return answer, nil
+}
+
+// data is what a ticket's resource hands out; empty where it is forgotten.
+func data(t pool.TicketStatus) []byte {
+	if t.Has == nil {
+		return []byte{}
+	}
+	return t.Has.Data
+}
+
+func (s *Server) waitTicket(ctx context.Context, params []any) (any, error) {
+	id, err := s.ticketParam(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.Manager.Wait(ctx, id)
+	if ctx.Err() != nil {
+		return nil, errors.New("this server stops; ask again")
+	}
+	if err == nil && t.Resource == 0 {
+		err = croft.Errorf(croft.Conflict, "ticket %d was closed before it had a resource", id)
+	}
+	return data(t), err
+}
+
+func (s *Server) closeTicket(ctx context.Context, params []any) (any, error) {
+	id, err := s.ticketParam(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.Manager.Close(ctx, id)
+}
