@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -12,7 +13,6 @@ import (
 // Control is a control process that hosts join and renew their certificates at.
 type Control struct {
 	Addresses []string `json:"addresses"` // HOST:PORT, as hosts reach it
-	Pin       string   `json:"pin"`       // of the authority that its certificate is of
 	Trust     string   `json:"trust"`     // what the hosts that join there may reach: TrustDirect; empty: none may join
 }
 
@@ -22,9 +22,15 @@ const TrustDirect = "direct"
 // Joined is what is known of a host that joined through a control process. Without it
 // the host's certificates are worth nothing there.
 type Joined struct {
-	Since   time.Time `json:"since"`
-	Renewed time.Time `json:"renewed"`
-	Until   time.Time `json:"until"` // its certificates count
+	Since        time.Time        `json:"since"`
+	Certificates map[string]Stamp `json:"certificates"` // by their authority
+}
+
+// Stamp is when a certificate was made, by which authority, and until when it counts.
+type Stamp struct {
+	By    string    `json:"by"` // the authority's pin
+	Made  time.Time `json:"made"`
+	Until time.Time `json:"until"`
 }
 
 // PutAuthority stores whom of the cloud's hosts everybody may trust, in PEM.
@@ -73,41 +79,53 @@ func (s *Store) Controls(ctx context.Context) ([]Control, error) {
 	return all, nil
 }
 
-// Admit makes a host one that joined, with certificates that count so long. Conflict: a
-// host of that ID is known, and known is not what the caller expects.
-func (s *Store) Admit(ctx context.Context, host croft.HostID, known bool, until time.Time) error {
-	stamp := time.Now().UTC().Truncate(time.Second)
-	compares := []clientv3.Cmp{absent(s.keys.host(host)), absent(s.keys.joined(host))}
-	if known {
-		compares = nil
+// Admit makes a host one that joined, with these certificates. Conflict: there is a host
+// of that ID, and known does not say so.
+func (s *Store) Admit(ctx context.Context, host croft.HostID, known bool, certificates map[string]Stamp) error {
+	var compares []clientv3.Cmp
+	if !known {
+		compares = append(compares, absent(s.keys.host(host)))
 	}
-	done, err := s.etcd.Txn(ctx).If(compares...).
-		Then(clientv3.OpPut(s.keys.joined(host), encode(Joined{stamp, stamp, until.UTC().Truncate(time.Second)}))).Commit()
+	value := encode(Joined{time.Now().UTC().Truncate(time.Second), certificates})
+	done, err := s.etcd.Txn(ctx).If(compares...).Then(clientv3.OpPut(s.keys.joined(host), value)).Commit()
 	if err == nil && !done.Succeeded {
 		return croft.Errorf(croft.Conflict, "there is a host %s already", host)
 	}
 	return s.wrapped(err, "admit a host")
 }
 
-// Renewed notes until when the new certificates of a host count. NotFound: it is none
-// that joined, or it was forgotten.
-func (s *Store) Renewed(ctx context.Context, host croft.HostID, until time.Time) error {
+// Renewed notes a certificate that a host got in the place of another. NotFound: it is
+// none that joined, or it was forgotten.
+func (s *Store) Renewed(ctx context.Context, host croft.HostID, authority string, stamp Stamp) error {
+	for {
+		// A host may renew those of both authorities at once.
+		if err := s.renewed(ctx, host, authority, stamp); !errors.Is(err, croft.Conflict) {
+			return err
+		}
+	}
+}
+
+// renewed is one attempt. Conflict: the record changed meanwhile.
+func (s *Store) renewed(ctx context.Context, host croft.HostID, authority string, stamp Stamp) error {
 	key := s.keys.joined(host)
 	got, err := s.etcd.Get(ctx, key)
 	if err != nil {
 		return s.wrap(err, "read when a host joined")
 	}
-	var j Joined
 	if len(got.Kvs) == 0 {
 		return errForgotten(host)
 	}
+	var j Joined
 	if err := s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &j); err != nil {
 		return err
 	}
-	j.Renewed, j.Until = time.Now().UTC().Truncate(time.Second), until.UTC().Truncate(time.Second)
-	done, err := s.etcd.Txn(ctx).If(exists(key)).Then(clientv3.OpPut(key, encode(j))).Commit()
+	if j.Certificates == nil {
+		j.Certificates = map[string]Stamp{}
+	}
+	j.Certificates[authority] = stamp
+	done, err := s.etcd.Txn(ctx).If(unchanged(key, got.Kvs[0].ModRevision)).Then(clientv3.OpPut(key, encode(j))).Commit()
 	if err == nil && !done.Succeeded {
-		return errForgotten(host)
+		return croft.Errorf(croft.Conflict, "host %s renews another certificate at the same time", host)
 	}
 	return s.wrapped(err, "note a renewal")
 }

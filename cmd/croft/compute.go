@@ -59,14 +59,7 @@ func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	member, err := readJoined(s.StateDir)
-	if err != nil {
-		return err
-	}
-	if of == "" {
-		member = nil
-	}
-	own, err := member.trust(s.StateDir, log)
+	own, err := s.joinedTrust(of, log)
 	if err != nil {
 		return err
 	}
@@ -80,10 +73,9 @@ func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.
 	}
 	p := newParts()
 	p.self = me
-	if own != nil {
-		me.counts(own)
+	if err := s.keepJoined(ctx, p, own); err != nil {
+		return err
 	}
-	own.start(ctx, p)
 	return runHost(ctx, p, &host{settings: s, log: log, dir: dir, store: store, trust: own}, ready)
 }
 

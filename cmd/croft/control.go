@@ -129,11 +129,11 @@ func (c *control) join(r *http.Request, ask joinRequest) (a joinAnswer, err erro
 	case invited.Host != "" && invited.Host != host:
 		return a, croft.Errorf(croft.Conflict, "this token is for host %s, and this is %s: use one that was made with `croft token create` alone", invited.Host, host)
 	}
-	a, until, err := c.issue(host, order.Requests)
+	a, stamps, err := c.issue(host, order.Requests)
 	if err != nil {
 		return a, err
 	}
-	if err := c.admit(r.Context(), host, invited.Host != "", until); err != nil {
+	if err := c.admit(r.Context(), host, invited.Host != "", stamps); err != nil {
 		return joinAnswer{}, err
 	}
 	c.log.Info("a host joined", "host", host, "from", r.RemoteAddr)
@@ -141,21 +141,33 @@ func (c *control) join(r *http.Request, ask joinRequest) (a joinAnswer, err erro
 	return a, nil
 }
 
-// issue signs what a host asked for, and says until when that counts.
-func (c *control) issue(host croft.HostID, requests map[pki.Authority][]byte) (a joinAnswer, until time.Time, err error) {
-	a.Issued = map[pki.Authority]pki.Issued{}
-	until = time.Now().Add(c.trust.ca.LeafLife())
+// issue signs what a host asked for.
+func (c *control) issue(host croft.HostID, requests map[pki.Authority][]byte) (a joinAnswer, stamps map[string]etcdstore.Stamp, err error) {
+	a.Issued, stamps = map[pki.Authority]pki.Issued{}, map[string]etcdstore.Stamp{}
 	for _, authority := range c.authorities() {
 		csr, asked := requests[authority]
 		if !asked {
-			return a, until, croft.Errorf(croft.Invalid, "a host has to ask for a certificate of %s", authority)
+			return a, nil, croft.Errorf(croft.Invalid, "a host has to ask for a certificate of %s", authority)
+		}
+		if stamps[string(authority)], err = c.stamp(authority); err != nil {
+			return a, nil, err
 		}
 		a.Issued[authority], err = c.trust.ca.Sign(authority, pki.HostIdentity(c.trust.partition, host), nil, csr)
 		if err != nil {
-			return a, until, err
+			return a, nil, err
 		}
 	}
-	return a, until, nil
+	return a, stamps, nil
+}
+
+// stamp is that of a certificate which is about to be signed.
+func (c *control) stamp(a pki.Authority) (etcdstore.Stamp, error) {
+	current, _, err := c.trust.ca.Certificates(a)
+	if err != nil {
+		return etcdstore.Stamp{}, err
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	return etcdstore.Stamp{By: pki.Pin(current), Made: now, Until: now.Add(c.trust.ca.LeafLife())}, nil
 }
 
 // authorities are those that hosts get certificates of.
@@ -163,8 +175,8 @@ func (c *control) authorities() []pki.Authority { return pki.Authorities }
 
 // admit notes that the host is one of the cloud. A token that was not made for it lets
 // nobody be a host that there is already.
-func (c *control) admit(ctx context.Context, host croft.HostID, known bool, until time.Time) error {
-	err := c.store.Admit(ctx, host, known, until)
+func (c *control) admit(ctx context.Context, host croft.HostID, known bool, stamps map[string]etcdstore.Stamp) error {
+	err := c.store.Admit(ctx, host, known, stamps)
 	if errors.Is(err, croft.Conflict) {
 		err = croft.Errorf(croft.Conflict, "this cloud has a host %s already: if it is this machine, use a token of `croft token create --host %s`; "+
 			"if this one is a copy, remove host-id from its state directory", host, host)
@@ -185,11 +197,15 @@ func (c *control) renew(r *http.Request, ask renewRequest) (pki.Issued, error) {
 	if err != nil {
 		return pki.Issued{}, err
 	}
+	stamp, err := c.stamp(authority)
+	if err != nil {
+		return pki.Issued{}, err
+	}
 	issued, err := c.trust.ca.Sign(authority, id, nil, ask.Request)
 	if err != nil {
 		return issued, err
 	}
-	if err := c.store.Renewed(r.Context(), croft.HostID(id.ID), time.Now().Add(c.trust.ca.LeafLife())); err != nil {
+	if err := c.store.Renewed(r.Context(), croft.HostID(id.ID), string(authority), stamp); err != nil {
 		return pki.Issued{}, err
 	}
 	c.log.Info("certificate renewed", "host", id.ID, "authority", authority)

@@ -67,6 +67,7 @@ func hostListCommand() *cobra.Command {
 				if all == nil && err != nil {
 					return err
 				}
+				err = errors.Join(err, addOverdue(ctx, c.store, all))
 				err = errors.Join(printHosts(cmd, c.settings.Output, all), err)
 				printEtcdProblems(ctx, cmd.ErrOrStderr(), c.store)
 				return err

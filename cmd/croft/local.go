@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"gopkg.in/yaml.v3"
 
@@ -93,13 +94,12 @@ func (s *scheduleSettings) addLocal(stateDir string) error {
 	if !slices.Equal(s.Etcd.Endpoints, []string{defaultEtcd}) || s.Etcd.CA != "" || s.Etcd.Cert != "" {
 		return nil
 	}
-	text, err := os.ReadFile(localFile(stateDir))
-	if err != nil {
+	a, err := readLocal(stateDir)
+	switch {
+	case errors.Is(err, croft.NotFound) || errors.Is(err, fs.ErrPermission):
 		return nil // none, or not for us
-	}
-	var a localAccess
-	if err := yaml.Unmarshal(text, &a); err != nil || len(a.Etcd.Endpoints) == 0 {
-		return croft.Errorf(croft.Invalid, "%s is damaged: start croft up again, or say with --etcd where etcd is", localFile(stateDir))
+	case err != nil:
+		return err
 	}
 	s.Etcd.Endpoints, s.Etcd.CA, s.Etcd.Cert, s.Etcd.Key = a.Etcd.Endpoints, a.Etcd.CA, a.Etcd.Cert, a.Etcd.Key
 	if s.Placement.Endpoint == "" && s.Placement.Cloud == "" && s.Placement.Token == defaultToken {
@@ -107,6 +107,41 @@ func (s *scheduleSettings) addLocal(stateDir string) error {
 		s.Placement.Endpoint, s.Placement.Token, s.Placement.CA, s.Placement.Cert, s.Placement.Key = p.Endpoint, p.Token, p.CA, p.Cert, p.Key
 	}
 	return nil
+}
+
+// readLocal returns what was noted. NotFound: nothing was.
+func readLocal(stateDir string) (a localAccess, err error) {
+	text, err := os.ReadFile(localFile(stateDir))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return a, croft.Errorf(croft.NotFound, "this cloud listens on this machine alone: set etcd.listen and placement.listen to an address that others reach, and start croft up again")
+	}
+	if err != nil {
+		return a, fmt.Errorf("read how the cloud is reached: %w", err)
+	}
+	if err := yaml.Unmarshal(text, &a); err != nil || len(a.Etcd.Endpoints) == 0 {
+		return a, croft.Errorf(croft.Invalid, "%s is damaged: start croft up again, or say with --etcd where etcd is", localFile(stateDir))
+	}
+	return a, nil
+}
+
+// inside is the same with certificates that lie beside the file.
+func (a localAccess) inside() localAccess {
+	for _, path := range []*string{&a.Etcd.CA, &a.Etcd.Cert, &a.Etcd.Key, &a.Placement.CA, &a.Placement.Cert, &a.Placement.Key} {
+		if *path != "" {
+			*path = filepath.Base(*path)
+		}
+	}
+	return a
+}
+
+// beside turns paths that are relative to the file of settings into ones that are not.
+func (s *scheduleSettings) beside(file string) {
+	for _, path := range []*string{&s.Etcd.CA, &s.Etcd.Cert, &s.Etcd.Key, &s.Etcd.PasswordFile, &s.Placement.CA, &s.Placement.Cert, &s.Placement.Key} {
+		there := filepath.Join(filepath.Dir(file), *path)
+		if _, err := os.Stat(there); *path != "" && !filepath.IsAbs(*path) && err == nil {
+			*path = there
+		}
+	}
 }
 
 // localStateDir is where commands that have no --state-dir look for what was noted.

@@ -24,6 +24,7 @@ func commands() []*cobra.Command {
 		placementCommand(),
 		hostCommand(),
 		tokenCommand(),
+		caCommand(),
 		auditCommand(),
 		keyCommand(),
 		poolCommand(),

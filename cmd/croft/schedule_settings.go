@@ -140,8 +140,9 @@ func loadSchedule(flags *pflag.FlagSet) (scheduleSettings, error) {
 	if err != nil {
 		return scheduleSettings{}, err
 	}
-	s, _, err := settings.Load(scheduleDefaults(), settings.Source{Name: scheduleFile, File: file, Flags: given})
+	s, from, err := settings.Load(scheduleDefaults(), settings.Source{Name: scheduleFile, File: file, Flags: given})
 	if err == nil {
+		s.beside(from)
 		err = s.addLocal(localStateDir())
 	}
 	if err == nil && given["timeout"] != "" && !s.Wait.any() && flags.Lookup("wait") != nil {

@@ -16,6 +16,7 @@ import (
 	"croft/etcdstore"
 	"croft/internal/invitation"
 	"croft/internal/nearest"
+	"croft/internal/pki"
 )
 
 // tokenCommand makes what other hosts join with.
@@ -140,18 +141,28 @@ func (c *client) leading(ctx context.Context, endpoints []string, given bool) (i
 				unreached = address
 				continue
 			}
-			token.Control, token.Pin = append(token.Control, address), control.Pin
+			token.Control = append(token.Control, address)
 		}
 	}
 	switch {
 	case len(token.Control) > 0:
-		return invitation.New(token), nil
+		token.Pin, err = c.authorityPin(ctx)
+		return invitation.New(token), err
 	case unreached != "":
 		return token, croft.Errorf(croft.Invalid, "control listens at %s, where only this machine reaches it: set control.listen to an address of this machine, and start croft up again", unreached)
 	}
 	token.Endpoints = endpoints
 	token.CA, err = c.settings.Etcd.authority()
 	return invitation.New(token), err
+}
+
+// authorityPin is what the certificates of the cloud's hosts are known by.
+func (c *client) authorityPin(ctx context.Context) (string, error) {
+	trusted, err := c.store.Authority(ctx)
+	if err != nil {
+		return "", err
+	}
+	return pki.FirstPin(trusted)
 }
 
 // hostCalled is the host of a name or an ID; none where that is empty. NotFound.

@@ -246,12 +246,8 @@ func (s *hostSettings) startControl(ctx context.Context, p *parts, own *trust, s
 	if err != nil {
 		return err
 	}
-	current, _, err := own.ca.Certificates(pki.Hosts)
-	if err == nil {
-		at := hostPort(outward("https://" + l.Addr().String()))
-		err = store.PutControl(ctx, own.host, etcdstore.Control{Addresses: []string{at}, Pin: pki.Pin(current), Trust: own.mode()})
-	}
-	if err != nil {
+	at := hostPort(outward("https://" + l.Addr().String()))
+	if err := store.PutControl(ctx, own.host, etcdstore.Control{Addresses: []string{at}, Trust: own.mode()}); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	c := &control{trust: own, store: store, admitted: own.admitted, log: own.log}
@@ -321,6 +317,32 @@ func (j *membership) trust(stateDir string, log *slog.Logger) (*trust, error) {
 	}
 	t.issuer = newControlClient(j.Control, t.files(pki.Hosts).Client(j.Partition, pki.Kinds(pki.Member)))
 	return t, nil
+}
+
+// joinedTrust is that of the host of these settings, if it joined the cloud that it is
+// to run in.
+func (s *hostSettings) joinedTrust(of croft.PartitionID, log *slog.Logger) (*trust, error) {
+	if of == "" {
+		return nil, nil
+	}
+	j, err := readJoined(s.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	return j.trust(s.StateDir, log)
+}
+
+// keepJoined keeps what a host that joined proves itself with.
+func (s *hostSettings) keepJoined(ctx context.Context, p *parts, own *trust) error {
+	if own == nil {
+		return nil
+	}
+	if err := s.writeLocal(own); err != nil {
+		return err
+	}
+	p.self.counts(own)
+	own.start(ctx, p)
+	return nil
 }
 
 // errRanOut says how a host whose certificate has run out comes back.

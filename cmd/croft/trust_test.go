@@ -210,10 +210,6 @@ func TestNobodyIsServedWithoutACertificate(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	plain, _ := command(t, croft.ExitUsage, "host", "list", "--etcd", strings.Replace(s.Etcd.Endpoints[0], "https", "http", 1))
-	if plain != "" {
-		t.Errorf("without TLS: %s", plain)
-	}
 }
 
 // TestAnotherControlIsToldNothing plays somebody between a new host and control, with
@@ -349,7 +345,7 @@ func await(t *testing.T, what string, is func() bool) {
 // TestCertificatesAreRenewedWhileAllRuns has them live for seconds, and a host that
 // was away for longer come back.
 func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
-	const life = 6 * time.Second
+	const life = 4 * time.Second
 	startSecured(t, func(s *hostSettings) { s.Control.CertificateLife = life })
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	s := joining(t, "second")
@@ -365,7 +361,7 @@ func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
 				return false
 			}
 		}
-		return time.Since(began) > life+2*time.Second
+		return time.Since(began) > life+time.Second
 	})
 	command(t, croft.ExitOK, "schedule", "--wait", "--name", "one", "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1&in_tree="+hostID(t, s.StateDir), "tiny")
 	if code, said := stop(); code != croft.ExitOK || !strings.Contains(said, "certificate made") {

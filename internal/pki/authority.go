@@ -32,8 +32,8 @@ type CA struct {
 	Life      time.Duration // of the certificates that it signs; Life where zero
 }
 
-// Issued is a certificate, those between it and its authority, that of the authority,
-// and all authorities that are to be trusted now; both in PEM.
+// Issued is a certificate, those between it and its authorities, theirs, so that who
+// knows one of them by its pin alone finds it, and all authorities that are to be trusted now; both in PEM.
 type Issued struct {
 	Chain   []byte `json:"chain"`
 	Trusted []byte `json:"trusted"`
@@ -179,7 +179,7 @@ func (s *signer) sign(id Identity, names []string, usage []x509.ExtKeyUsage, lif
 	if err != nil {
 		return Issued{}, fmt.Errorf("sign the certificate of %s: %w", id, err)
 	}
-	return Issued{Chain: encode(leaf, s.cross, s.cert), Trusted: encode(s.cert, s.old)}, nil
+	return Issued{Chain: encode(leaf, s.cross, s.cert, s.old), Trusted: encode(s.cert, s.old)}, nil
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -208,7 +208,8 @@ func (ca *CA) Retire(a Authority) error {
 		if s.old == nil {
 			return nil, croft.Errorf(croft.NotFound, "the authority %s follows no other one that is trusted still", a)
 		}
-		return &signer{key: s.key, cert: s.cert}, nil
+		s.old = nil // what it signed of us stays, for servers that read whom to trust when they start
+		return s, nil
 	})
 }
 

@@ -131,6 +131,15 @@ func (f Files) Trust(trusted []byte) error {
 	return durable.Write(f.CA(), trusted, 0o600)
 }
 
+// FirstPin is the pin of the authority that signs, of those that are trusted in PEM.
+func FirstPin(trusted []byte) (string, error) {
+	certs, _, err := parsePEM(trusted)
+	if err != nil || len(certs) == 0 {
+		return "", croft.Errorf(croft.Invalid, "whom to trust cannot be read: %w", err)
+	}
+	return Pin(certs[0]), nil
+}
+
 // readPEM reads a file of certificates and a private key that nobody else may read.
 func readPEM(file string) ([]*x509.Certificate, *ecdsa.PrivateKey, error) {
 	info, err := os.Stat(file)

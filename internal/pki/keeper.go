@@ -84,6 +84,11 @@ func (k Keeper) Ensure(ctx context.Context) (due time.Time, err error) {
 	if reason == "" {
 		return renewal(have), k.Files.Trust(trusted)
 	}
+	return k.Renew(ctx, reason)
+}
+
+// Renew has another certificate made now, for a reason that is logged.
+func (k Keeper) Renew(ctx context.Context, reason string) (due time.Time, err error) {
 	key, csr, err := Request()
 	if err != nil {
 		return due, err
@@ -136,6 +141,12 @@ func (k Keeper) look(trusted []byte) (c *x509.Certificate, reason string, err er
 // renewal is when two thirds of a certificate's life are over.
 func renewal(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3)
+}
+
+// Overdue tells whether a certificate that has counted since one time, and does until
+// another, should have been renewed by now.
+func Overdue(since, until time.Time) bool {
+	return time.Now().After(since.Add(until.Sub(since) * 4 / 5))
 }
 
 // Remaining is how long the certificate counts, below zero where it has run out.

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net"
 	"strings"
 	"time"
 
@@ -126,7 +127,7 @@ func Explain(who string, err error) error {
 	var (
 		authority x509.UnknownAuthorityError
 		invalid   x509.CertificateInvalidError
-		alert     tls.AlertError
+		remote    *net.OpError
 	)
 	switch {
 	case errors.As(err, &authority):
@@ -137,8 +138,8 @@ func Explain(who string, err error) error {
 		return croft.Errorf(croft.Unavailable, "%s has a certificate that ran out on %s: it has to be renewed there, or a clock to be set", who, invalid.Cert.NotAfter.Format(time.DateTime))
 	case errors.As(err, &invalid):
 		return croft.Errorf(croft.Invalid, "%s has a certificate that is not good for this (%w)", who, invalid)
-	case errors.As(err, &alert):
-		return croft.Errorf(croft.Invalid, "%s refuses our certificate (%s)", who, strings.TrimPrefix(alert.Error(), "tls: "))
+	case errors.As(err, &remote) && remote.Op == "remote error":
+		return croft.Errorf(croft.Invalid, "%s refuses our certificate (%s)", who, strings.TrimPrefix(remote.Err.Error(), "tls: "))
 	}
 	return err
 }

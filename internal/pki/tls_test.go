@@ -241,6 +241,10 @@ func TestBothAuthoritiesAreTrustedForAWhile(t *testing.T) {
 	if err := ca.Rotate(pki.Hosts); err != nil {
 		t.Fatal(err)
 	}
+	root, old, err := ca.Certificates(pki.Hosts)
+	if err != nil || old == nil {
+		t.Fatal(old, err)
+	}
 	if err := ca.Rotate(pki.Hosts); croft.KindOf(err) != croft.Conflict {
 		t.Errorf("rotated twice: %v", err)
 	}
@@ -252,6 +256,11 @@ func TestBothAuthoritiesAreTrustedForAWhile(t *testing.T) {
 		t.Error("the client's certificate is still of the old one")
 	}
 	want("when both have one")
+	for _, c := range []*x509.Certificate{root, old} { // tokens that were made before, and after
+		if _, _, err := meet(serverKeeper.Files.Server(partition, true, anybody), pki.Pinned(pki.Pin(c), partition, anybody)); err != nil {
+			t.Errorf("pinned to one of %s: %v", c.NotBefore, err)
+		}
+	}
 	if err := ca.Retire(pki.Hosts); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,321 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/compute"
+	"croft/internal/pki"
+)
+
+// caCommand looks after certificates, on the host that has the authority.
+func caCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ca",
+		Short: "Look at this host's certificates and the cloud's authority; make some for operators",
+		Long: `The first croft up of a cloud makes its certificate authority, in state_dir/ca: one
+for etcd, whose certificates read and write everything, and one for hosts. Hosts get
+certificates when they join and renew them by themselves, so most clouds need none of
+these commands. They work on files, as root on the host that has the authority.
+
+A certificate counts until it runs out (control.certificate_life); there is no list of
+revoked ones. What ends access before that:
+
+  a host        croft host forget: control and Placement refuse it within a second.
+                etcd itself knows no hosts: one that was taken over, and spoke to etcd,
+                is kept out of it by croft ca rotate, then rotate --finish.
+  an operator   croft ca rotate, then rotate --finish.
+
+The keys in state_dir/ca are needed to join, to renew and for these commands, and for
+nothing else: certificates have a third of their life left when they are renewed. Keep
+a copy of that directory where nobody else reads it. Put into the state directory of
+the host that is to be the first one, it makes that host the authority.`,
+		Example: `  croft ca show
+  croft ca issue --operator anna --to anna-access
+  croft ca rotate`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return croft.Errorf(croft.Invalid, "usage: %s show, issue, renew or rotate", cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(caShowCommand(), caIssueCommand(), caRenewCommand(), caRotateCommand())
+	return cmd
+}
+
+// hostCommandFlags are those of commands that work on the files of a host.
+var hostCommandFlags = []hostFlag{stateDirFlag, logLevelFlag}
+
+// onHost makes a command that works on the files of a host.
+func onHost(cmd *cobra.Command, do func(cmd *cobra.Command, s hostSettings, log *slog.Logger) error) *cobra.Command {
+	addHostFlags(cmd, hostCommandFlags...)
+	cmd.Args = count(0, 0)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, log, err := loadHostSettings(cmd, hostCommandFlags...)
+		if err != nil {
+			return err
+		}
+		return do(cmd, s, log)
+	}
+	return cmd
+}
+
+// certificateData is a certificate as croft ca show prints it.
+type certificateData struct {
+	File      string        `json:"file"`
+	Authority pki.Authority `json:"authority"`
+	Of        string        `json:"of"`
+	Since     time.Time     `json:"since"`
+	Until     time.Time     `json:"until"`
+	State     string        `json:"state"`
+}
+
+func caShowCommand() *cobra.Command {
+	cmd := onHost(&cobra.Command{
+		Use:   "show",
+		Short: "Show the authority and the certificates in this host's files, and until when they count",
+		Long: `show lists the authority, where this host has it, and this host's certificates. Those
+of all hosts are in croft host list, which tells of each that is not renewed as it
+should be.`,
+	}, func(cmd *cobra.Command, s hostSettings, _ *slog.Logger) error {
+		format, err := cmd.Flags().GetString("output")
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(formats, format) {
+			return croft.Errorf(croft.Invalid, "output %q is none of text, table, json and yaml", format)
+		}
+		all, err := heldCertificates(s.StateDir)
+		if err == nil && len(all) == 0 {
+			err = croft.Errorf(croft.NotFound, "%s has no certificates: a cloud that listens on this machine alone needs none", s.StateDir)
+		}
+		if len(all) == 0 {
+			return err
+		}
+		return errors.Join(printCertificates(cmd, format, all), err)
+	})
+	cmd.Flags().StringP("output", "o", formatText, "print text, table, json or yaml (`format`)")
+	return cmd
+}
+
+// heldCertificates are those in a state directory, whatever their state.
+func heldCertificates(stateDir string) (all []certificateData, err error) {
+	ca, err := pki.FindCA(caDir(stateDir))
+	if errors.Is(err, croft.NotFound) {
+		ca, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range pki.Authorities {
+		if ca == nil {
+			break
+		}
+		current, old, err := ca.Certificates(a)
+		if err != nil {
+			return all, err
+		}
+		file := filepath.Join(ca.Dir, string(a)+".pem")
+		all = append(all, certificateData{file, a, "the authority", current.NotBefore, current.NotAfter, stateOf(current.NotBefore, current.NotAfter)})
+		if old != nil {
+			all = append(all, certificateData{file, a, "the authority before it", old.NotBefore, old.NotAfter, "trusted until croft ca rotate --finish"})
+		}
+	}
+	var errs []error
+	for _, dir := range []string{"tls", filepath.Join("tls", "operator")} {
+		for _, a := range pki.Authorities {
+			held, err := heldIn(pki.Files{Dir: filepath.Join(stateDir, dir), Authority: a})
+			all, errs = append(all, held...), append(errs, err)
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+// heldIn is the certificate of some files, if there is one.
+func heldIn(f pki.Files) ([]certificateData, error) {
+	if !f.Exists() {
+		return nil, nil
+	}
+	pair, err := f.Load()
+	if err != nil {
+		return nil, err
+	}
+	id, err := pki.IdentityOf(pair.Leaf)
+	c := pair.Leaf
+	return []certificateData{{f.Pair(), f.Authority, string(id.Kind) + " " + id.ID, c.NotBefore, c.NotAfter, stateOf(c.NotBefore, c.NotAfter)}}, err
+}
+
+// stateOf says how a certificate is.
+func stateOf(since, until time.Time) string {
+	switch now := time.Now(); {
+	case now.After(until):
+		return "ran out"
+	case now.Before(since):
+		return "of the future"
+	case pki.Overdue(since, until):
+		return "runs out soon"
+	}
+	return "good"
+}
+
+func printCertificates(cmd *cobra.Command, format string, all []certificateData) error {
+	if format == formatJSON || format == formatYAML {
+		return printData(cmd.OutOrStdout(), format, all)
+	}
+	t := table{color: isColored(cmd.OutOrStdout())}
+	t.head("AUTHORITY", "OF", "STATE", "UNTIL", "FILE")
+	for _, c := range all {
+		state := cell{c.State, green}
+		if c.State != "good" {
+			state = cell{c.State, red}
+		}
+		t.row(cell{text: string(c.Authority)}, cell{text: c.Of}, state, cell{text: c.Until.Local().Format(time.DateOnly)}, cell{text: c.File})
+	}
+	return t.print(cmd.OutOrStdout())
+}
+
+func caIssueCommand() *cobra.Command {
+	var operator, to string
+	cmd := onHost(&cobra.Command{
+		Use:   "issue --operator NAME --to DIRECTORY",
+		Short: "Make the certificates with which an operator works from another machine",
+		Long: `issue makes a directory with the certificates of an operator, with their keys, and a
+schedule.yaml that names them and says where the cloud is. As ~/.config/croft on
+another machine, schedule and croft work from there:
+
+  croft ca issue --operator anna --to anna-access
+  scp -rp anna-access anna@laptop:.config/croft
+
+The operator may do everything. Other programs that speak to etcd, such as etcdctl, take
+etcd.pem for their certificate and their key, and etcd-ca.pem.
+
+The certificates are not renewed by themselves: issue --to the same directory makes new
+ones for the same operator.`,
+	}, func(cmd *cobra.Command, s hostSettings, log *slog.Logger) error {
+		if operator == "" || to == "" {
+			return croft.Errorf(croft.Invalid, "say for whom and where to: --operator NAME --to DIRECTORY")
+		}
+		if err := issueTo(cmd.Context(), s, operator, to); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s has what %s needs, for %s: whoever has it may do everything in this cloud\n", to, operator, s.Control.CertificateLife)
+		return nil
+	})
+	cmd.Flags().StringVar(&operator, "operator", "", "the operator's `name`")
+	cmd.Flags().StringVar(&to, "to", "", "`directory` to make")
+	return cmd
+}
+
+// issueTo makes the directory of an operator.
+func issueTo(ctx context.Context, s hostSettings, name, dir string) error {
+	ca, err := pki.FindCA(caDir(s.StateDir))
+	if err != nil {
+		return err
+	}
+	ca.Life = s.Control.CertificateLife
+	id := pki.OperatorIdentity(ca.Partition, name)
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	access, err := readLocal(s.StateDir)
+	if err != nil {
+		return err
+	}
+	if err := checkIssueDir(dir, id); err != nil {
+		return err
+	}
+	for _, a := range pki.Authorities {
+		k := pki.Keeper{Files: pki.Files{Dir: dir, Authority: a}, Issuer: ca.For(id), Log: slog.New(slog.DiscardHandler)}
+		if _, err := k.Renew(ctx, "an operator asked"); err != nil {
+			return err
+		}
+	}
+	return access.inside().write(filepath.Join(dir, scheduleFile), "# Made by croft ca issue. Paths are relative to this file.\n")
+}
+
+// checkIssueDir refuses a directory that holds something else than what was issued to
+// the same operator.
+func checkIssueDir(dir string, id pki.Identity) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "--to: %w", err)
+	}
+	have, err := pki.Files{Dir: dir, Authority: pki.Etcd}.Identity()
+	if err != nil || have != id {
+		return croft.Errorf(croft.Conflict, "%s is not empty, and does not hold the certificates of %s: name another directory", dir, id.ID)
+	}
+	return nil
+}
+
+func caRenewCommand() *cobra.Command {
+	return onHost(&cobra.Command{
+		Use:   "renew",
+		Short: "Renew this host's certificates now",
+		Long: `renew makes new keys and certificates for this host at once, as after somebody may
+have read the ones before. A croft that runs uses them from its next connection on.
+Those before count until they run out: see croft ca --help for what ends that.`,
+	}, func(cmd *cobra.Command, s hostSettings, _ *slog.Logger) error {
+		own, err := s.trustOnDisk()
+		if err != nil {
+			return err
+		}
+		for _, k := range own.keepers() {
+			if _, err := k.Renew(cmd.Context(), "asked for"); err != nil {
+				return err
+			}
+			left, err := k.Files.Remaining()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", k.Files.Pair(), tellExpiry(time.Now().Add(left)))
+		}
+		return nil
+	})
+}
+
+// trustOnDisk is that of the host of a state directory, whether croft runs there or not.
+// NotFound: it has no certificates.
+func (s *hostSettings) trustOnDisk() (*trust, error) {
+	quiet := slog.New(slog.DiscardHandler)
+	j, err := readJoined(s.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	if j != nil {
+		own, err := j.trust(s.StateDir, quiet)
+		if err == nil && own == nil {
+			err = croft.Errorf(croft.NotFound, "this host joined a cloud that gives no certificates")
+		}
+		return own, err
+	}
+	ca, err := pki.FindCA(caDir(s.StateDir))
+	if err != nil {
+		return nil, err
+	}
+	id, err := compute.ReadHostID(s.StateDir, false)
+	if err != nil {
+		return nil, err
+	}
+	ca.Life = s.Control.CertificateLife
+	t := &trust{
+		partition: ca.Partition, host: id, stateDir: s.StateDir, ca: ca, log: quiet,
+		issuer: ca.For(pki.MemberIdentity(ca.Partition, id), s.ownNames()...),
+	}
+	for _, a := range pki.Authorities {
+		if t.files(a).Exists() {
+			t.uses = append(t.uses, a)
+		}
+	}
+	return t, nil
+}

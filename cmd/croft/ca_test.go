@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/internal/doctor"
+	"croft/internal/pki"
+)
+
+func TestAnAuthorityFollowsAnother(t *testing.T) {
+	c := startSecured(t, nil)
+	token, _ := command(t, croft.ExitOK, "token", "create")
+	s := joining(t, "second")
+	joinWith(t, s, token)
+	command(t, croft.ExitNotFound, "ca", "rotate", "--finish", "--state-dir", c.dir)
+	left := certificates(t.TempDir(), pki.Hosts) // what a host has that never renews
+	leave(t, certificates(s.StateDir, pki.Hosts), left)
+
+	command(t, croft.ExitOK, "ca", "rotate", "--state-dir", c.dir)
+	command(t, croft.ExitConflict, "ca", "rotate", "--state-dir", c.dir)
+	if _, said := command(t, croft.ExitConflict, "ca", "rotate", "--finish", "--state-dir", c.dir); !strings.Contains(said, "not renewed yet: second;") {
+		t.Errorf("a host that has not renewed: %s", said)
+	}
+	if err := join(t.Context(), joining(t, "third"), token, &bytes.Buffer{}); err != nil {
+		t.Errorf("a token from before: %v", err)
+	}
+	command(t, croft.ExitNotFound, "ca", "rotate", "--state-dir", s.StateDir)
+	command(t, croft.ExitOK, "ca", "renew", "--state-dir", s.StateDir)
+	shown, _ := command(t, croft.ExitOK, "ca", "show", "--state-dir", c.dir)
+	if strings.Count(shown, "the authority before it") != 2 {
+		t.Errorf("want both authorities before:\n%s", shown)
+	}
+	command(t, croft.ExitOK, "ca", "rotate", "--finish", "--state-dir", c.dir)
+	if hosts, _ := command(t, croft.ExitOK, "host", "list"); strings.Count(hosts, "ready") != 2 {
+		t.Errorf("want two hosts that are ready:\n%s", hosts)
+	}
+	command(t, croft.ExitOK, "audit")
+	j, err := readJoined(s.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newControlClient(j.Control, left.Client(j.Partition, anyone)).Trusted(t.Context(), pki.Etcd); err == nil {
+		t.Error("a certificate of the authority before is still taken")
+	}
+}
+
+// leave copies the files of a certificate, but trusts whoever is there now.
+func leave(t *testing.T, from, to pki.Files) {
+	t.Helper()
+	for _, file := range []string{from.Pair(), from.CA()} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.MkdirAll(to.Dir, 0o700), os.WriteFile(filepath.Join(to.Dir, filepath.Base(file)), text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAnOperatorWorksFromElsewhere(t *testing.T) {
+	c := startSecured(t, nil)
+	dir := filepath.Join(t.TempDir(), "anna")
+	issue := []string{"ca", "issue", "--state-dir", c.dir, "--operator", "anna", "--to", dir}
+	command(t, croft.ExitOK, issue...)
+	t.Setenv("CROFT_STATE_DIR", t.TempDir()) // another machine
+	settings := []string{"--settings", filepath.Join(dir, scheduleFile)}
+	command(t, croft.ExitOK, append([]string{"schedule", "--wait", "--name", "one", "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1", "tiny"}, settings...)...)
+	command(t, croft.ExitOK, append([]string{"host", "list"}, settings...)...)
+	command(t, croft.ExitOK, append([]string{"audit"}, settings...)...)
+	before, err := pki.Files{Dir: dir, Authority: pki.Hosts}.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command(t, croft.ExitOK, issue...)
+	if after, err := (pki.Files{Dir: dir, Authority: pki.Hosts}).Load(); err != nil || after.Leaf.Equal(before.Leaf) {
+		t.Errorf("issued again: %v", err)
+	}
+	for name, args := range map[string][]string{
+		"another operator's directory": {"ca", "issue", "--state-dir", c.dir, "--operator", "ben", "--to", dir},
+		"a directory of other things":  {"ca", "issue", "--state-dir", c.dir, "--operator", "ben", "--to", c.dir},
+	} {
+		if _, said := command(t, croft.ExitConflict, args...); !strings.Contains(said, "is not empty") {
+			t.Errorf("%s: %s", name, said)
+		}
+	}
+	command(t, croft.ExitUsage, "ca", "issue", "--state-dir", c.dir, "--operator", "a/b", "--to", filepath.Join(t.TempDir(), "x"))
+}
+
+func TestCertificatesAreShownWithTheirState(t *testing.T) {
+	c := startSecured(t, nil)
+	shown, _ := command(t, croft.ExitOK, "ca", "show", "--state-dir", c.dir, "-o", "json")
+	var all []certificateData
+	if err := json.Unmarshal([]byte(shown), &all); err != nil || len(all) != 6 {
+		t.Fatalf("%d certificates, %v, want 6: %s", len(all), err, shown)
+	}
+	for _, one := range all {
+		if one.State != "good" || time.Until(one.Until) < pki.Life-time.Hour {
+			t.Errorf("%s of %s: %s until %s", one.Authority, one.Of, one.State, one.Until)
+		}
+	}
+	if f := lookCertificates(c.dir)(t.Context()); f.Level != doctor.OK || !strings.Contains(f.Found, "6, the first counts until") {
+		t.Errorf("doctor finds %+v", f)
+	}
+	if f := lookCertificates(t.TempDir())(t.Context()); f.Level != doctor.OK {
+		t.Errorf("where there are none doctor finds %+v", f)
+	}
+	if err := os.Chmod(certificates(c.dir, pki.Etcd).Pair(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if f := lookCertificates(c.dir)(t.Context()); f.Level != doctor.Fail || !strings.Contains(f.Found, "others may read") {
+		t.Errorf("with a key that others may read doctor finds %+v", f)
+	}
+}
+
+func TestAHostThatDoesNotRenewIsTold(t *testing.T) {
+	now := time.Now()
+	stamp := func(left time.Duration) etcdstore.Joined {
+		return etcdstore.Joined{Certificates: map[string]etcdstore.Stamp{"etcd": {Made: now.Add(left - pki.Life), Until: now.Add(left)}}}
+	}
+	for _, c := range []struct {
+		name string
+		j    etcdstore.Joined
+		says string
+	}{
+		{"one that did not join has none", etcdstore.Joined{}, ""},
+		{"a new certificate", stamp(pki.Life), ""},
+		{"one that is due for renewal", stamp(pki.Life / 4), ""},
+		{"one that should have been renewed", stamp(pki.Life / 6), "is not renewed: does it reach control?"},
+		{"one that ran out", stamp(-time.Hour), "let it join again"},
+	} {
+		if got := overdue(c.j); (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.says)
+		}
+	}
+}
+
+func TestMetricsSayWhenCertificatesRunOut(t *testing.T) {
+	c := startSecured(t, nil)
+	s := defaultHostSettings()
+	s.StateDir = c.dir
+	own, err := s.trustOnDisk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := prometheus.NewPedanticRegistry()
+	metrics.MustRegister(own.Collector())
+	families, err := metrics.Gather()
+	if err != nil || len(families) != 2 {
+		t.Fatal(families, err)
+	}
+	for i, life := range []time.Duration{10 * 365 * 24 * time.Hour, pki.Life} { // the authority's, the certificates'
+		for _, m := range families[i].GetMetric() {
+			if left := time.Until(time.Unix(int64(m.GetGauge().GetValue()), 0)); left < life-time.Hour || left > life {
+				t.Errorf("%s of %s: in %s, want %s", families[i].GetName(), m.GetLabel()[0].GetValue(), left, life)
+			}
+		}
+		if n := len(families[i].GetMetric()); n != 2 {
+			t.Errorf("%s is told of %d authorities, want 2", families[i].GetName(), n)
+		}
+	}
+}

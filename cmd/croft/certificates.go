@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"croft/etcdstore"
+	"croft/internal/doctor"
+	"croft/internal/pki"
+	"croft/operator"
+)
+
+// lookCertificates is doctor's look at the certificates in a state directory.
+func lookCertificates(stateDir string) func(context.Context) doctor.Finding {
+	return func(context.Context) doctor.Finding {
+		all, err := heldCertificates(stateDir)
+		if errors.Is(err, fs.ErrPermission) {
+			return doctor.Finding{Level: doctor.OK, Found: "not looked at: they are root's"}
+		}
+		if err != nil {
+			return doctor.Finding{Level: doctor.Fail, Found: err.Error(), Do: "do what that says; croft up makes certificates that are gone, and a token lets a host that joined do so again"}
+		}
+		if len(all) == 0 {
+			return doctor.Finding{Level: doctor.OK, Found: "none, and none are needed on this machine alone"}
+		}
+		var first time.Time
+		for _, c := range all {
+			switch c.State {
+			case "ran out", "of the future":
+				return doctor.Finding{Level: doctor.Fail, Found: fmt.Sprintf("%s: that of %s %s, %s", c.File, c.Of, c.State, tellExpiry(c.Until)),
+					Do: "look at the clock, and start croft up; where it says that a host has to join again: croft token create --host NAME"}
+			case "runs out soon":
+				return doctor.Finding{Level: doctor.Warn, Found: fmt.Sprintf("%s: that of %s is not renewed, and %s", c.File, c.Of, tellExpiry(c.Until)),
+					Do: "look whether croft up runs on the host that has the authority, and whether this one reaches it (control.listen)"}
+			}
+			if first.IsZero() || c.Until.Before(first) {
+				first = c.Until
+			}
+		}
+		return doctor.Finding{Level: doctor.OK, Found: fmt.Sprintf("%d, the first %s", len(all), tellExpiry(first))}
+	}
+}
+
+// addOverdue tells of hosts that do not renew their certificates.
+func addOverdue(ctx context.Context, store *etcdstore.Store, all []operator.Host) error {
+	joined, err := store.AllJoined(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if problem := overdue(joined[all[i].ID]); problem != "" {
+			all[i].Problems = append(all[i].Problems, problem)
+		}
+	}
+	return nil
+}
+
+// overdue says what is wrong with the certificates of a host that joined, if anything is.
+func overdue(j etcdstore.Joined) string {
+	for _, a := range pki.Authorities {
+		stamp, has := j.Certificates[string(a)]
+		switch {
+		case !has || !pki.Overdue(stamp.Made, stamp.Until):
+			continue
+		case time.Now().After(stamp.Until):
+			return fmt.Sprintf("its certificate of %s ran out on %s: let it join again, with a token of croft token create --host NAME", a, stamp.Until.Local().Format(time.DateOnly))
+		}
+		return fmt.Sprintf("its certificate of %s runs out on %s and is not renewed: does it reach control?", a, stamp.Until.Local().Format(time.DateOnly))
+	}
+	return ""
+}
