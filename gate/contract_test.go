@@ -37,8 +37,12 @@ func newCloud(t *testing.T) *cloud {
 	c := &cloud{server: etcdtest.Server(t)}
 	c.Store = etcdtest.Open(t, c.server)
 	c.Client = startPlacement(t, c.Store)
-	c.front = gatetest.Start(t, c.Partition(), gate.ServerConfig{Orders: c.Store, Registry: c.Store, Records: c.Store, Inventory: c.Client, Usable: c.Usable})
+	c.front = gatetest.Start(t, c.Partition(), c.config())
 	return c
+}
+
+func (c *cloud) config() gate.ServerConfig {
+	return gate.ServerConfig{Orders: c.Store, Registry: c.Store, Records: c.Store, Inventory: c.Client, Usable: c.Usable}
 }
 
 // Close is that of neither: both end with the test.

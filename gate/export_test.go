@@ -1,6 +1,11 @@
 package gate
 
-import "strings"
+import (
+	"context"
+	"strings"
+
+	"croft"
+)
 
 // Policy is the table: what a host may do with each method, and whether it is served at all.
 func Policy() (allows map[string]string, served map[string]bool) {
@@ -19,7 +24,12 @@ var Longest = strings.Repeat("x", longest)
 
 // What one host may have under way.
 const (
-	MostCalls   = mostCalls
 	MostStreams = mostStreams
 	AtOnce      = atOnce
+	PerSecond   = perSecond
 )
+
+// NewAllowance is what a host may take, and pays for what it sends.
+func NewAllowance() (pay func(ctx context.Context, bytes int) error) {
+	return new(Server{allowed: map[croft.HostID]*allowance{}}).allowance("").pay
+}

@@ -1,0 +1,139 @@
+package gate_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/gate/gatetest"
+	"croft/internal/wire"
+)
+
+// served is a host that lives through the gate.
+func served(t *testing.T, c *cloud, agent interface {
+	Serve(context.Context, croft.Agent, <-chan struct{}, func(*croft.Agent) bool) error
+	PutHost(context.Context, croft.Host) error
+}, host croft.HostID) {
+	t.Helper()
+	if err := c.PutHost(t.Context(), croft.Host{ID: host, Name: "h"}); err != nil {
+		t.Fatal(err)
+	}
+	known, ended := make(chan struct{}), make(chan struct{})
+	close(known)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(ended)
+		_ = agent.Serve(ctx, croft.Agent{Host: host, Place: "here"}, known, func(*croft.Agent) bool { return true })
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	c.await(t, host, true)
+}
+
+// await returns how long it took until a host was alive, or not.
+func (c *cloud) await(t *testing.T, host croft.HostID, want bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	reached := make(chan struct{}, 1)
+	_ = c.WatchInstances(ctx, func() {
+		if hosts, err := c.Store.Hosts(ctx, host); err == nil && hosts[host].Alive == want {
+			select {
+			case reached <- struct{}{}:
+			default:
+			}
+			cancel()
+		}
+	})
+	select {
+	case <-reached:
+	default:
+		t.Fatalf("the host's life is never %v", want)
+	}
+	return time.Since(begun)
+}
+
+func TestAHostWhoseNetworkIsCutIsSilentWithinSeconds(t *testing.T) {
+	t.Parallel()
+	c, host := newCloud(t), croft.NewHostID()
+	w := wire.New(t, c.front.Address)
+	served(t, c, c.front.Client(t, host, w.Address()), host)
+	w.Hold() // nothing comes through, and nobody is told
+	if took := c.await(t, host, false); took < 5*time.Second || took > 15*time.Second {
+		t.Errorf("it is silent after %s, want about as long as a lease in etcd lasts", took)
+	}
+	w.Flow()
+	w.Drop()
+	c.await(t, host, true)
+}
+
+func TestAHostWhoseAgentIsKilledIsSilentAtOnce(t *testing.T) {
+	t.Parallel()
+	c, host := newCloud(t), croft.NewHostID()
+	w := wire.New(t, c.front.Address)
+	served(t, c, c.front.Client(t, host, w.Address()), host)
+	w.Cut() // as the kernel does for a process that ended
+	if took := c.await(t, host, false); took > 5*time.Second {
+		t.Errorf("it is silent after %s", took)
+	}
+	w.Mend()
+	c.await(t, host, true)
+}
+
+func TestAForgottenHostLosesItsStreams(t *testing.T) {
+	t.Parallel()
+	c, host := newCloud(t), croft.NewHostID()
+	served(t, c, c.front.Client(t, host), host)
+	c.front.Forget(host)
+	if took := c.await(t, host, false); took > 10*time.Second {
+		t.Errorf("it lives on for %s", took)
+	}
+}
+
+func TestAHostGoesOnWithAnotherControlProcess(t *testing.T) {
+	t.Parallel()
+	c, host := newCloud(t), croft.NewHostID()
+	w, nobody := wire.New(t, c.front.Address), deaf(t)
+	agent := c.front.Client(t, host, nobody, w.Address(), c.front.Address)
+	if err := agent.Usable(t.Context()); err != nil {
+		t.Errorf("where the first one does not listen: %v", err)
+	}
+	served(t, c, agent, host)
+	w.Cut()
+	if err := agent.Usable(t.Context()); err != nil {
+		if err := agent.Usable(t.Context()); err != nil { // the connection that broke is noticed by the first
+			t.Errorf("where the second one is lost: %v", err)
+		}
+	}
+	c.await(t, host, true)
+}
+
+// deaf is an address where nobody listens.
+func deaf(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestAHostLivesOnThroughARestartOfTheControlProcess(t *testing.T) {
+	t.Parallel()
+	c, host := newCloud(t), croft.NewHostID()
+	served(t, c, c.front.Client(t, host), host)
+	c.front.Restart(t)
+	c.await(t, host, true)
+}
+
+func TestACertificateOfAnotherCloudOpensNothing(t *testing.T) {
+	c := newCloud(t)
+	other := gatetest.Start(t, croft.NewPartitionID(), c.config())
+	stranger := other.Client(t, croft.NewHostID(), c.front.Address)
+	if err := stranger.Usable(t.Context()); croft.KindOf(err) != croft.Unavailable {
+		t.Errorf("got %v, want that it is let in nowhere", err)
+	}
+}
