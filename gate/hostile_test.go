@@ -310,7 +310,7 @@ func TestAHostileHostReachesNothingOfOthers(t *testing.T) {
 			t.Errorf("method %s has no attack: write one", name)
 			continue
 		}
-		rounds := 150
+		rounds := 100
 		if name == "WatchOrders" {
 			rounds = 3
 		}

@@ -10,15 +10,16 @@ import (
 )
 
 // What one host may take of the control process: the calls and streams under way, and
-// how fast it asks, in units of a call of up to 4 KiB. One that asks faster waits, one
+// how fast it asks, in units of a call of up to 512 bytes. One that asks faster waits, one
 // that does more at once is refused; so a host cannot take what others need, and an
 // honest one, whose Client keeps within that, does not notice.
 const (
-	mostCalls   = 64
+	mostCalls   = 32
 	mostStreams = 8
 	perSecond   = 200
 	atOnce      = 2000
-	unit        = 4 << 10
+	unit        = 512
+	placeTime   = time.Second
 )
 
 var errCrowded = croft.Errorf(croft.Unavailable, "this host asks for too much at once; ask again in a moment")
@@ -46,16 +47,23 @@ func (s *Server) allowance(of croft.HostID) *allowance {
 }
 
 // enter begins a call, follow a stream.
-func (a *allowance) enter() (leave func(), err error)  { return take(a.calls) }
-func (a *allowance) follow() (leave func(), err error) { return take(a.streams) }
+func (a *allowance) enter(ctx context.Context) (leave func(), err error) { return take(ctx, a.calls) }
+func (a *allowance) follow(ctx context.Context) (leave func(), err error) {
+	return take(ctx, a.streams)
+}
 
-func take(places chan struct{}) (leave func(), err error) {
+// take waits a moment for a place, so that it costs one who asks for more than there is
+// more to be refused than it costs us.
+func take(ctx context.Context, places chan struct{}) (leave func(), err error) {
+	late := time.NewTimer(placeTime)
+	defer late.Stop()
 	select {
 	case places <- struct{}{}:
 		return func() { <-places }, nil
-	default:
-		return nil, errCrowded
+	case <-late.C:
+	case <-ctx.Done():
 	}
+	return nil, errCrowded
 }
 
 // pay waits until the host may send that much.

@@ -60,7 +60,7 @@ type none struct{}
 // call is a method with one question and one answer.
 func call[Q, A any](allows string, do func(s *Server, ctx context.Context, caller croft.HostID, q Q) (A, error)) method {
 	return method{allows, func(s *Server, v visit) error {
-		leave, err := v.allowance.enter()
+		leave, err := v.allowance.enter(v.request.Context())
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func call[Q, A any](allows string, do func(s *Server, ctx context.Context, calle
 // stream is a method whose answer goes on.
 func stream(allows string, serve func(s *Server, v visit) error) method {
 	return method{allows, func(s *Server, v visit) error {
-		leave, err := v.allowance.follow()
+		leave, err := v.allowance.follow(v.request.Context())
 		if err != nil {
 			return err
 		}
