@@ -13,11 +13,15 @@ import (
 // Control is a control process that hosts join and renew their certificates at.
 type Control struct {
 	Addresses []string `json:"addresses"` // HOST:PORT, as hosts reach it
-	Trust     string   `json:"trust"`     // what the hosts that join there may reach: TrustDirect; empty: none may join
+	Trust     string   `json:"trust"`     // what the hosts that join there may reach: TrustDirect or TrustStrict; empty: none may join
 }
 
-// TrustDirect lets hosts speak to etcd themselves.
-const TrustDirect = "direct"
+// TrustDirect lets hosts speak to etcd and Placement themselves, TrustStrict to control
+// alone.
+const (
+	TrustDirect = "direct"
+	TrustStrict = "strict"
+)
 
 // Joined is what is known of a host that joined through a control process. Without it
 // the host's certificates are worth nothing there.

@@ -138,7 +138,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.serving.Done()
 	caller, err := s.Caller(r)
 	if err != nil {
-		s.fail(w, r, caller, refuse("%v", err))
+		if croft.KindOf(err) != croft.Unavailable { // else nobody knows
+			err = refuse("%v", err)
+		}
+		s.fail(w, r, caller, err)
 		return
 	}
 	m := policy[strings.TrimPrefix(r.URL.Path, Prefix)]

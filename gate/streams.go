@@ -48,7 +48,7 @@ func (o *session) beat() {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for {
-		if caller, err := o.server.Caller(o.request); err != nil || caller != o.caller {
+		if caller, err := o.server.Caller(o.request); croft.KindOf(err) != croft.Unavailable && (err != nil || caller != o.caller) {
 			return
 		}
 		if o.send(line{}) != nil {

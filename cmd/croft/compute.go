@@ -63,7 +63,7 @@ func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.
 	if err != nil {
 		return err
 	}
-	store, err := s.Etcd.open(ctx, of == "")
+	store, err := s.openCloud(ctx, of == "")
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err err
 	if err != nil {
 		return err
 	}
-	store, err := s.Etcd.open(ctx, false)
+	store, err := s.openCloud(ctx, false)
 	if err != nil {
 		return err
 	}

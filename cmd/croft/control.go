@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ type control struct {
 	trust    *trust
 	store    *etcdstore.Store
 	admitted *admitted
+	strict   bool // hosts reach no etcd
 	log      *slog.Logger
 }
 
@@ -47,7 +49,8 @@ type joinOrder struct {
 // joinAnswer is what a host gets: certificates, and what was sealed for the token.
 type joinAnswer struct {
 	Issued map[pki.Authority]pki.Issued `json:"issued"`
-	Sealed []byte                       `json:"sealed"`
+	Sealed []byte                       `json:"sealed,omitempty"`
+	Trust  string                       `json:"trust"` // what the host may reach
 }
 
 // renewRequest asks for the next certificate of whoever shows the last one.
@@ -137,7 +140,10 @@ func (c *control) join(r *http.Request, ask joinRequest) (a joinAnswer, err erro
 		return joinAnswer{}, err
 	}
 	c.log.Info("a host joined", "host", host, "from", r.RemoteAddr)
-	a.Sealed = invited.Sealed
+	a.Sealed, a.Trust = invited.Sealed, trustDirect
+	if c.strict { // also where the token was made before
+		a.Sealed, a.Trust = nil, trustStrict
+	}
 	return a, nil
 }
 
@@ -170,8 +176,14 @@ func (c *control) stamp(a pki.Authority) (etcdstore.Stamp, error) {
 	return etcdstore.Stamp{By: pki.Pin(current), Made: now, Until: now.Add(c.trust.ca.LeafLife())}, nil
 }
 
-// authorities are those that hosts get certificates of.
-func (c *control) authorities() []pki.Authority { return pki.Authorities }
+// authorities are those that hosts get certificates of: with one of etcd's they could
+// read and change everything.
+func (c *control) authorities() []pki.Authority {
+	if c.strict {
+		return []pki.Authority{pki.Hosts}
+	}
+	return pki.Authorities
+}
 
 // admit notes that the host is one of the cloud. A token that was not made for it lets
 // nobody be a host that there is already.
@@ -194,6 +206,9 @@ func (c *control) renew(r *http.Request, ask renewRequest) (pki.Issued, error) {
 		return pki.Issued{}, croft.Errorf(croft.Invalid, "only certificates of hosts are renewed here: `croft ca` makes those of others")
 	}
 	authority, err := authorityNamed(string(ask.Authority))
+	if err == nil && !slices.Contains(c.authorities(), authority) {
+		err = croft.Errorf(croft.Conflict, "hosts of this cloud get no certificates of %s any more (trust: strict): let this one join again, with a token of `croft token create --host %s`", authority, id.ID)
+	}
 	if err != nil {
 		return pki.Issued{}, err
 	}

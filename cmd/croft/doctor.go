@@ -99,8 +99,11 @@ func examine(ctx context.Context, s hostSettings) ([]doctor.Finding, error) {
 			return lookAtNetwork(ctx, driver, name)
 		}
 	}
-	checks := append(doctor.Checks(c, probes),
-		doctor.Check{Name: "etcd", Look: lookEtcd(s.Etcd.EtcdSettings)}, doctor.Check{Name: "certificates", Look: lookCertificates(s.StateDir)})
+	cloud, err := lookCloud(s)
+	if err != nil {
+		return nil, err
+	}
+	checks := append(doctor.Checks(c, probes), cloud, doctor.Check{Name: "certificates", Look: lookCertificates(s.StateDir)})
 	return doctor.Run(ctx, checks), nil
 }
 

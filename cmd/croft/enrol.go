@@ -37,11 +37,13 @@ func (j *membership) enrol(ctx context.Context, s hostSettings, token invitation
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
-	grant, err := token.Open(answer.Sealed)
-	if err != nil {
-		return err
+	var grant invitation.Grant
+	if answer.Trust != trustStrict {
+		if grant, err = token.Open(answer.Sealed); err != nil {
+			return err
+		}
 	}
-	j.Control = token.Control
+	j.Control, j.Trust = token.Control, answer.Trust
 	j.take(grant)
 	return withStateDir(s.StateDir, func(dir *compute.StateDir) error { return j.keep(dir, id, keys, answer.Issued) })
 }
@@ -63,7 +65,14 @@ func (j *membership) keep(dir *compute.StateDir, id croft.HostID, keys map[pki.A
 	if err := dir.KeepHostID(id); err != nil {
 		return err
 	}
-	for a, i := range issued {
+	for _, a := range pki.Authorities {
+		i, ok := issued[a]
+		if !ok { // it may have had one
+			if err := certificates(dir.Path, a).Forget(); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := certificates(dir.Path, a).Keep(keys[a], i); err != nil {
 			return err
 		}

@@ -39,6 +39,7 @@ type cloud interface {
 	Partition() croft.PartitionID
 	// Usable returns why nothing can be ordered just now; nil where it can.
 	Usable(ctx context.Context) error
+	Close() error
 }
 
 // host joins the rooms that one host's agent is made of.
@@ -53,6 +54,7 @@ type host struct {
 	bridge   string // that guests ask for their metadata on; empty where nobody does
 	vendor   []byte // what the operator adds to the set-up of every guest
 	trust    *trust
+	memory   orderMemory
 	running  atomic.Pointer[compute.Agent] // nil until the agent starts
 }
 
@@ -161,14 +163,14 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	}
 	me := croft.Host{
 		ID: h.id, Name: cmp.Or(s.Host.Name, facts.Name), Location: s.Host.Location, Version: version, VirtType: h.virtType,
-		Addresses: ownAddresses(), API: apiURL(scheme, at, s.Etcd.Endpoints), Token: newToken(),
+		Addresses: ownAddresses(), API: apiURL(scheme, at, append(s.Others, s.Etcd.Endpoints...)), Token: newToken(),
 		Place: placeOf(h.dir.Path),
 	}
 	images, err := h.images()
 	if err != nil {
 		return nil, me, err
 	}
-	claims, err := s.Placement.client()
+	claims, err := h.inventory()
 	if err != nil {
 		return nil, me, err
 	}
@@ -179,11 +181,19 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	agent, err := compute.New(compute.Config{
 		Host: me, Partition: h.store.Partition(), Provider: s.offer().Provider(me, h.store.Partition(), facts),
 		Dir: instances, NICs: h.nics(), Networks: h.networks(),
-		Orders: h.store, Registry: h.store, Records: h.store, Inventory: claims,
+		Orders: h.orders(), Registry: h.store, Records: h.store, Inventory: claims,
 		Hypervisor: h.hv, Images: images, Seeds: seeds,
 		MaxBuilds: s.MaxBuilds, ResyncEvery: s.Resync, SweepEvery: s.Sweep, Log: h.log, Traces: traces,
 	})
 	return agent, me, err
+}
+
+// inventory is where the host's room is claimed: behind the gate, or Placement itself.
+func (h *host) inventory() (compute.Inventory, error) {
+	if behind, ok := h.store.(compute.Inventory); ok {
+		return behind, nil
+	}
+	return h.settings.Placement.client()
 }
 
 func (s *hostSettings) offer() compute.Offer {

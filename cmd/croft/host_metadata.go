@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"os"
-	"sync"
-	"time"
 
 	"croft"
 	"croft/compute"
@@ -72,7 +70,7 @@ func (h *host) startMetadata(ctx context.Context, p *parts) error {
 
 func (h *host) metadata(reports mdserver.Reports) (*mdserver.Server, error) {
 	return mdserver.New(mdserver.Config{
-		Guests: &guests{host: h}, Log: h.log, Reports: reports, Passwords: h.settings.Metadata.Passwords,
+		Guests: guests{h}, Log: h.log, Reports: reports, Passwords: h.settings.Metadata.Passwords,
 	})
 }
 
@@ -114,33 +112,17 @@ func (r reports) Password(ctx context.Context, id croft.InstanceID) (string, err
 	return agent.Password(ctx, id)
 }
 
-// ordersLast is how long an order answers for its guest without being read again:
-// a guest asks for two dozen things while it boots, and what it may read of a
-// destroyed instance ends with this.
-const ordersLast = 250 * time.Millisecond
-
 // guests finds whose an address is: the hypervisor knows the instance, the order
 // knows the rest.
-type guests struct {
-	host *host
-
-	mu     sync.Mutex
-	orders map[croft.InstanceID]orderRead
-}
-
-// orderRead is an order as it was at a time.
-type orderRead struct {
-	order croft.Order
-	at    time.Time
-}
+type guests struct{ host *host }
 
 // Guest implements mdserver.Guests.
-func (g *guests) Guest(ctx context.Context, addr netip.Addr) (mdserver.Guest, error) {
+func (g guests) Guest(ctx context.Context, addr netip.Addr) (mdserver.Guest, error) {
 	id, err := g.host.hv.Owner(ctx, addr)
 	if err != nil {
 		return mdserver.Guest{}, err
 	}
-	order, err := g.order(ctx, id)
+	order, err := g.host.orders().forGuest(ctx, id)
 	if err != nil {
 		return mdserver.Guest{}, err
 	}
@@ -151,27 +133,4 @@ func (g *guests) Guest(ctx context.Context, addr netip.Addr) (mdserver.Guest, er
 	guest.Zone, guest.Address, guest.Vendor = g.host.settings.Host.Location, addr, g.host.vendor
 	guest.MACs = mdserver.MACs(order, len(g.host.nics()))
 	return guest, nil
-}
-
-// order reads an instance's order, unless that was done a moment ago.
-func (g *guests) order(ctx context.Context, id croft.InstanceID) (croft.Order, error) {
-	g.mu.Lock()
-	last, ok := g.orders[id]
-	g.mu.Unlock()
-	if ok && time.Since(last.at) < ordersLast {
-		return last.order, nil
-	}
-	at := time.Now() // before the reading, which may take its time
-	order, err := g.host.store.Order(ctx, g.host.id, id)
-	if err != nil {
-		return order, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	const most = 1024 // instances that have gone meanwhile are not kept for ever
-	if g.orders == nil || len(g.orders) >= most {
-		g.orders = map[croft.InstanceID]orderRead{}
-	}
-	g.orders[id] = orderRead{order, at}
-	return order, nil
 }

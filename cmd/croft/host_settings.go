@@ -43,6 +43,8 @@ type hostSettings struct {
 		CertificateLife time.Duration `yaml:"certificate_life"`
 	} `yaml:"control"`
 
+	Trust string `yaml:"trust"`
+
 	Placement struct {
 		PlacementSettings `yaml:",inline"`
 
@@ -125,6 +127,8 @@ type hostSettings struct {
 	Resync    time.Duration `yaml:"resync"`
 	Sweep     time.Duration `yaml:"sweep"`
 	LogLevel  string        `yaml:"log_level"`
+
+	Others []string `yaml:"-"` // URLs at which this host reaches the others of the cloud that it joined
 }
 
 // longestLife bounds the life of certificates: whoever has one is let in for so long.
@@ -142,6 +146,7 @@ func defaultHostSettings() hostSettings {
 	s.Etcd.Endpoints = etcdFromEnv(os.Getenv)
 	s.Etcd.Listen = "127.0.0.1:2379"
 	s.Control.CertificateLife = pki.Life
+	s.Trust = trustDirect
 	s.Placement.Token = defaultToken
 	s.Placement.Keystone.ReaderProjects = []string{}
 	s.Placement.Listen = "127.0.0.1:8778"
@@ -195,6 +200,8 @@ func (s *hostSettings) Validate() error {
 		return invalid("offer: what is reserved cannot be negative")
 	case !slices.Contains([]string{"none", "claims", "all"}, s.Placement.ConsistentReads):
 		return invalid("placement.consistent_reads is %q: use none, claims or all", s.Placement.ConsistentReads)
+	case s.Trust != trustDirect && s.Trust != trustStrict:
+		return invalid("trust is %q: use direct or strict", s.Trust)
 	case s.Control.CertificateLife < time.Minute || s.Control.CertificateLife > longestLife:
 		return invalid("control.certificate_life is %s: use something between 1m and %s", s.Control.CertificateLife, longestLife)
 	case s.Pool.History < 1:

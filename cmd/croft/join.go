@@ -41,6 +41,9 @@ type membership struct {
 	// Control is where the host renews its certificates, HOST:PORT; none where the
 	// cloud gave it none.
 	Control []string `yaml:"control,omitempty"`
+	// Trust is trustStrict where the host reaches control alone; it has nothing of etcd
+	// and Placement then.
+	Trust string `yaml:"trust,omitempty"`
 }
 
 func joinedFile(stateDir string) string { return filepath.Join(stateDir, "joined.yaml") }
@@ -65,8 +68,10 @@ func (j *membership) over(s hostSettings) hostSettings {
 	if j == nil {
 		return s
 	}
-	s.Etcd.Endpoints = j.Etcd.Endpoints
-	if len(j.Control) > 0 {
+	s.Etcd.Endpoints, s.Others = j.Etcd.Endpoints, j.Etcd.Endpoints
+	if j.isStrict() {
+		s.Others = j.controlURLs()
+	} else if len(j.Control) > 0 {
 		member := pki.Kinds(pki.Member)
 		s.Etcd.TLS = certificates(s.StateDir, pki.Etcd).Client(j.Partition, member)
 		if isTLS(j.Placement.Endpoint) {
@@ -80,7 +85,7 @@ func (j *membership) over(s hostSettings) hostSettings {
 	}
 	if s.API.Listen == defaultHostSettings().API.Listen {
 		_, port, _ := net.SplitHostPort(s.API.Listen)
-		s.API.Listen = net.JoinHostPort(addressTowards(s.Etcd.Endpoints).String(), port)
+		s.API.Listen = net.JoinHostPort(addressTowards(s.Others).String(), port)
 	}
 	return s
 }
@@ -118,7 +123,7 @@ func join(ctx context.Context, s hostSettings, text string, words io.Writer) err
 	} else if err := j.accept(ctx, s, token); err != nil {
 		return err
 	}
-	fmt.Fprintf(words, "this host is one of the cloud at %s from now on; croft up needs no token again\n", j.Etcd.Endpoints[0])
+	fmt.Fprintf(words, "this host is one of the cloud at %s from now on; croft up needs no token again\n", j.at())
 	return nil
 }
 
@@ -140,7 +145,7 @@ func mayJoin(stateDir string, p croft.PartitionID) error {
 	before, err := readJoined(stateDir)
 	if err == nil && before != nil && before.Partition != p {
 		err = croft.Errorf(croft.Conflict, "%s is of another cloud, at %s: have it forgotten there (croft host forget) and remove the directory, or give another with --state-dir",
-			stateDir, before.Etcd.Endpoints[0])
+			stateDir, before.at())
 	}
 	return err
 }

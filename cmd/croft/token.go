@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -98,14 +99,13 @@ type invited struct {
 // invite makes a token.
 func (c *client) invite(ctx context.Context, cmd *cobra.Command, i invited) (invitation.Token, error) {
 	var none invitation.Token
-	endpoints, err := c.etcdForOthers(ctx, cmd.Flags().Changed("etcd"))
+	controls, err := c.store.Controls(ctx)
 	if err != nil {
 		return none, err
 	}
 	var grant invitation.Grant
-	if c.settings.Placement.Cloud == "" {
-		grant.Token = c.settings.Placement.Token
-		if grant.Placement, err = c.placementForOthers(ctx, endpoints[0], cmd.Flags().Changed("placement")); err != nil {
+	if !slices.ContainsFunc(controls, func(c etcdstore.Control) bool { return c.Trust == trustStrict }) {
+		if grant, err = c.grant(ctx, cmd); err != nil {
 			return none, err
 		}
 	}
@@ -113,24 +113,31 @@ func (c *client) invite(ctx context.Context, cmd *cobra.Command, i invited) (inv
 	if err != nil {
 		return none, err
 	}
-	token, err := c.leading(ctx, endpoints, cmd.Flags().Changed("etcd"))
+	token, err := c.leading(ctx, controls, grant.Endpoints, cmd.Flags().Changed("etcd"))
 	if err != nil {
 		return none, err
 	}
-	grant.Endpoints = endpoints
 	return token, c.store.PutInvitation(ctx, etcdstore.Invitation{
 		Name: token.Name(), Note: i.note, Host: host, Sealed: token.Seal(grant), Verifier: token.Verifier(),
 	}, i.life)
 }
 
+// grant is what a host gets that reaches etcd and Placement itself.
+func (c *client) grant(ctx context.Context, cmd *cobra.Command) (g invitation.Grant, err error) {
+	if g.Endpoints, err = c.etcdForOthers(ctx, cmd.Flags().Changed("etcd")); err != nil {
+		return g, err
+	}
+	if c.settings.Placement.Cloud == "" {
+		g.Token = c.settings.Placement.Token
+		g.Placement, err = c.placementForOthers(ctx, g.Endpoints[0], cmd.Flags().Changed("placement"))
+	}
+	return g, err
+}
+
 // leading is a token that leads to the cloud's control processes, or to etcd where
 // there are none that hosts may join at. given: loopback addresses are meant.
-func (c *client) leading(ctx context.Context, endpoints []string, given bool) (invitation.Token, error) {
-	token := invitation.Token{Partition: c.store.Partition()}
-	controls, err := c.store.Controls(ctx)
-	if err != nil {
-		return token, err
-	}
+func (c *client) leading(ctx context.Context, controls []etcdstore.Control, endpoints []string, given bool) (token invitation.Token, err error) {
+	token.Partition = c.store.Partition()
 	unreached := ""
 	for _, control := range controls {
 		if control.Trust == "" {

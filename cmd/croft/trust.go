@@ -18,6 +18,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/gate"
 	"croft/internal/pki"
 )
 
@@ -234,7 +235,7 @@ func (s *hostSettings) startTrust(ctx context.Context, p *parts, own *trust, dir
 		}
 		p.start(ctx, "the authority that is told", own.keepPublished(store))
 	}
-	return own, s.startControl(ctx, p, own, store)
+	return own, nil
 }
 
 // startControl has control listen where the settings say.
@@ -247,22 +248,29 @@ func (s *hostSettings) startControl(ctx context.Context, p *parts, own *trust, s
 		return err
 	}
 	at := hostPort(outward("https://" + l.Addr().String()))
-	if err := store.PutControl(ctx, own.host, etcdstore.Control{Addresses: []string{at}, Trust: own.mode()}); err != nil {
+	err = store.PutControl(ctx, own.host, etcdstore.Control{Addresses: []string{at}, Trust: s.mode(own)})
+	c := &control{trust: own, store: store, admitted: own.admitted, strict: s.Trust == trustStrict, log: own.log}
+	var agents http.Handler
+	if err == nil {
+		agents, err = s.startGate(ctx, p, c)
+	}
+	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	c := &control{trust: own, store: store, admitted: own.admitted, log: own.log}
 	mux := http.NewServeMux()
 	mux.Handle("/", c.handler())
+	mux.Handle(gate.Prefix, agents)
 	p.self.serves(mux, s.controlListen())
 	l, _ = own.serves(l, true)
 	p.start(ctx, "control", func(ctx context.Context) error { return serve(ctx, l, mux) })
 	return nil
 }
 
-// mode is what hosts that join here may reach: an etcd that takes our certificates.
-func (t *trust) mode() string {
-	if t.has(pki.Etcd) {
-		return etcdstore.TrustDirect
+// mode is what hosts that join here may reach: control, or an etcd that takes our
+// certificates.
+func (s *hostSettings) mode(own *trust) string {
+	if s.Trust == trustStrict || own.has(pki.Etcd) {
+		return s.Trust
 	}
 	return ""
 }

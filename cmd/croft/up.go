@@ -74,7 +74,7 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 	}
 	me, err := s.tell(ctx, "croft-up", log)
 	defer me.end()
-	if err := errors.Join(err, s.checkOwnEtcd(), s.preparePlacement()); err != nil {
+	if err := errors.Join(err, s.checkOwnEtcd(), s.checkTrust(), s.preparePlacement()); err != nil {
 		return err // before anything is made
 	}
 	if err := checkPorts(ctx, s); err != nil {
@@ -117,7 +117,7 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 			return err
 		}
 	}
-	if err := s.useLocally(own); err != nil {
+	if err := errors.Join(s.useLocally(own), s.startControl(ctx, p, own, store)); err != nil {
 		return err
 	}
 	return runHost(ctx, p, &host{settings: s, log: log, dir: dir, store: store, trust: own}, ready)

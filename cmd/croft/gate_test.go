@@ -1,0 +1,194 @@
+package main
+
+import (
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"croft"
+)
+
+const placementToken = "a-token-of-placement"
+
+// startStrict runs a cloud whose etcd and Placement listen for this machine alone.
+func startStrict(t *testing.T) *securedCloud {
+	t.Helper()
+	free, err := freeAddresses(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CROFT_ETCD_ENDPOINTS", "http://"+free[0])
+	t.Setenv("CROFT_PLACEMENT_ENDPOINT", "http://"+free[1])
+	t.Setenv("CROFT_PLACEMENT_TOKEN", placementToken)
+	return startSecured(t, func(s *hostSettings) { beStrict(s, free) })
+}
+
+// beStrict makes the settings those of the control process, with its etcd and its
+// Placement at these addresses.
+func beStrict(s *hostSettings, at []string) {
+	s.Trust = trustStrict
+	s.Etcd.Listen, s.Placement.Listen, s.Placement.Token = at[0], at[1], placementToken
+}
+
+// request asks for an instance and waits until it runs.
+func request(t *testing.T, name string, more ...string) {
+	t.Helper()
+	command(t, croft.ExitOK, append([]string{"schedule", "--wait", "--name", name, "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1", "tiny"}, more...)...)
+}
+
+func TestAHostThatIsNotTrustedWithEtcdWorksAsAnyOther(t *testing.T) {
+	startStrict(t)
+	token, _ := command(t, croft.ExitOK, "token", "create")
+	s := joining(t, "second")
+	stop := joinWith(t, s, token)
+	hosts, _ := command(t, croft.ExitOK, "host", "list")
+	if strings.Count(hosts, "ready") != 2 {
+		t.Errorf("want two hosts that are ready:\n%s", hosts)
+	}
+	command(t, croft.ExitOK, "host", "drain", "first") // so that everything goes there
+	request(t, "one")
+	command(t, croft.ExitOK, "schedule", "stop", "--wait", "one")
+	command(t, croft.ExitOK, "schedule", "start", "--wait", "one")
+	if listed, _ := command(t, croft.ExitOK, "schedule", "list"); !strings.Contains(listed, "second") {
+		t.Errorf("it is not on the second host:\n%s", listed)
+	}
+	command(t, croft.ExitOK, "audit")
+	noCredentials(t, s.StateDir)
+	t.Setenv("CROFT_STATE_DIR", s.StateDir)
+	if found, _ := command(t, -1, "doctor", "--hypervisor", "sim"); !strings.Contains(found, "ok    control") {
+		t.Errorf("the doctor does not look at control:\n%s", found)
+	}
+	if code, said := stop(); code != croft.ExitOK {
+		t.Errorf("the host ended with %d:\n%s", code, said)
+	}
+}
+
+// noCredentials finds what would open etcd or Placement in all that a host keeps.
+func noCredentials(t *testing.T, dir string) {
+	t.Helper()
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		files++
+		for _, word := range []string{placementToken, os.Getenv("CROFT_ETCD_ENDPOINTS"), os.Getenv("CROFT_PLACEMENT_ENDPOINT")} {
+			if strings.Contains(string(text), word) {
+				t.Errorf("%s holds %q", path, word)
+			}
+		}
+		if base := filepath.Base(path); strings.HasPrefix(base, "etcd") {
+			t.Errorf("there is %s", path)
+		}
+		return nil
+	})
+	if err != nil || files == 0 {
+		t.Fatalf("looked at %d files: %v", files, err)
+	}
+}
+
+func TestGuestsOutliveTheControlProcessOfAStrictCloud(t *testing.T) {
+	c := startStrict(t)
+	first := defaultHostSettings()
+	token, _ := command(t, croft.ExitOK, "token", "create")
+	s := joining(t, "second")
+	stop := joinWith(t, s, token)
+	command(t, croft.ExitOK, "host", "drain", "first")
+	request(t, "one")
+	control, err := readJoined(s.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, said := c.stop(); code != croft.ExitOK {
+		t.Fatalf("the control process ended with %d:\n%s", code, said)
+	}
+	running := guestsOf(t, s.StateDir)
+	first.StateDir, first.Hypervisor, first.Host.Name = c.dir, "sim", "first"
+	first.Control.Listen, first.API.Listen = control.Control[0], net.JoinHostPort(c.address, "0")
+	beStrict(&first, []string{strings.TrimPrefix(os.Getenv("CROFT_ETCD_ENDPOINTS"), "http://"), strings.TrimPrefix(os.Getenv("CROFT_PLACEMENT_ENDPOINT"), "http://")})
+	startHost(t, first)
+	t.Setenv("CROFT_STATE_DIR", c.dir)
+	eventually(t, func() bool {
+		hosts, _ := command(t, croft.ExitOK, "host", "list")
+		return strings.Contains(hosts, "second") && !strings.Contains(hosts, "silent")
+	})
+	request(t, "two")
+	command(t, croft.ExitOK, "schedule", "destroy", "--wait", "two")
+	stop()
+	startHost(t, s)
+	if again := guestsOf(t, s.StateDir); running == "" || again != running {
+		t.Errorf("guests before %q and after %q", running, again)
+	}
+	command(t, croft.ExitOK, "schedule", "destroy", "--wait", "one")
+	eventually(t, func() bool { out, _ := command(t, -1, "audit"); return out == "" })
+}
+
+// guestsOf is what a host's simulated hypervisor has.
+func guestsOf(t *testing.T, stateDir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(stateDir, "sim.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// eventually asks again until the answer is yes.
+func eventually(t *testing.T, reached func() bool) {
+	t.Helper()
+	late := time.After(time.Minute)
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
+	for !reached() {
+		select {
+		case <-look.C:
+		case <-late:
+			t.Fatal("it never came to that")
+		}
+	}
+}
+
+func TestAForgottenHostOfAStrictCloudIsLetInNowhere(t *testing.T) {
+	startStrict(t)
+	token, _ := command(t, croft.ExitOK, "token", "create")
+	s := joining(t, "second")
+	stop := joinWith(t, s, token)
+	command(t, croft.ExitOK, "host", "forget", "--force", "second")
+	j, err := readJoined(s.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := j.openGate(s.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	eventually(t, func() bool {
+		err := client.Usable(t.Context())
+		return err != nil && strings.Contains(err.Error(), "was forgotten")
+	})
+	stop()
+	if hosts, _ := command(t, croft.ExitOK, "host", "list"); strings.Contains(hosts, "second") {
+		t.Errorf("it is there again:\n%s", hosts)
+	}
+}
+
+func TestAStrictCloudSaysWhereHostsReachIt(t *testing.T) {
+	s := defaultHostSettings()
+	s.Trust = trustStrict
+	if err := s.checkTrust(); croft.KindOf(err) != croft.Invalid {
+		t.Errorf("got %v, want that control.listen is missing", err)
+	}
+	s.Trust = "strictly"
+	if err := s.Validate(); croft.KindOf(err) != croft.Invalid {
+		t.Errorf("got %v, want that there is no such trust", err)
+	}
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/compute"
+)
+
+// orderMemory is what was last read of each order of a host, by its agent or for a
+// guest, so that guests get their metadata also while nobody can be asked. The agent
+// itself acts on no memory.
+type orderMemory struct {
+	mu   sync.Mutex
+	last map[croft.InstanceID]orderRead
+}
+
+// orderRead is an order as it was at a time.
+type orderRead struct {
+	order croft.Order
+	at    time.Time
+}
+
+// mostRemembered bounds the memory of who never hears what has gone.
+const mostRemembered = 4096
+
+func (m *orderMemory) get(id croft.InstanceID) (orderRead, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	read, ok := m.last[id]
+	return read, ok
+}
+
+func (m *orderMemory) put(id croft.InstanceID, read orderRead) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.last == nil || len(m.last) >= mostRemembered {
+		m.last = map[croft.InstanceID]orderRead{}
+	}
+	m.last[id] = read
+}
+
+func (m *orderMemory) remove(id croft.InstanceID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.last, id)
+}
+
+// noted are a host's orders, noted in its memory.
+type noted struct {
+	compute.Orders
+	host   croft.HostID
+	memory *orderMemory
+}
+
+func (h *host) orders() noted { return noted{h.store, h.id, &h.memory} }
+
+// Order implements compute.Orders.
+func (n noted) Order(ctx context.Context, of croft.HostID, id croft.InstanceID) (croft.Order, error) {
+	at := time.Now() // before the reading, which may take its time
+	order, err := n.Orders.Order(ctx, of, id)
+	switch {
+	case of != n.host:
+	case err == nil:
+		n.memory.put(id, orderRead{order, at})
+	case errors.Is(err, croft.NotFound):
+		n.memory.remove(id)
+	}
+	return order, err
+}
+
+// ordersLast is how long an order answers for its guest without being read again:
+// a guest asks for two dozen things while it boots, and what it may read of a
+// destroyed instance ends with this.
+const ordersLast = 250 * time.Millisecond
+
+// orderPatience is how long a guest waits for its order to be read where an older
+// reading would do.
+const orderPatience = time.Second
+
+// forGuest is the order of the guest that asks, as it was last read where nobody who
+// knows better answers.
+func (n noted) forGuest(ctx context.Context, id croft.InstanceID) (croft.Order, error) {
+	last, known := n.memory.get(id)
+	if !known {
+		return n.Order(ctx, n.host, id)
+	}
+	if time.Since(last.at) < ordersLast {
+		return last.order, nil
+	}
+	soon, cancel := context.WithTimeout(ctx, orderPatience)
+	defer cancel()
+	order, err := n.Order(soon, n.host, id)
+	if err != nil && ctx.Err() == nil && (soon.Err() != nil || errors.Is(err, croft.Unavailable)) {
+		return last.order, nil
+	}
+	return order, err
+}
