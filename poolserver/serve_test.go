@@ -1,0 +1,332 @@
+package poolserver_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"croft/hook"
+	"croft/pool"
+	"croft/pool/pooltest"
+	"croft/poolclient"
+	"croft/poolserver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const twoPools = `
+small:
+  cmd_new: echo secret-$RESALLOC_ID
+  cmd_delete: "true"
+  max: 4
+  max_prealloc: 1
+  tags: [x86_64]
+  description: Small machines of the farm
+large:
+  cmd_new: echo secret-$RESALLOC_ID
+  cmd_delete: "true"
+  max: 2
+  max_prealloc: 0
+  tags_on_demand: [large]
+`
+
+// member is a manager with its server; several may share a store.
+type member struct {
+	*httptest.Server
+
+	manager *pool.Manager
+	stop    func()
+}
+
+// serve runs a manager on a store, and its server, until the test ends or stop.
+func serve(t *testing.T, store pool.Store, dir, name string, tokens *poolserver.Tokens) *member {
+	t.Helper()
+	hooks, err := hook.New(hook.Config{Dir: dir, Mark: t.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := httptest.NewUnstartedServer(nil)
+	m, err := pool.New(pool.Config{
+		Partition: "test", Store: store, Hooks: hooks, File: filepath.Join(dir, "pools.yaml"),
+		Me: pool.Server{Name: name, Machine: name, Address: "http://" + listener.Listener.Addr().String()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	s, err := poolserver.New(poolserver.Config{Manager: m, Tokens: tokens, Local: tokens == nil, Peers: transport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	listener.Config.Handler = s.Handler()
+	listener.Config.BaseContext = nil
+	listener.Start()
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	stopped := false
+	stop := func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		listener.CloseClientConnections()
+		listener.Close()
+		transport.CloseIdleConnections()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return &member{listener, m, stop}
+}
+
+// one runs a single manager of these pools, with the tokens ci and boss.
+func one(t *testing.T) (m *member, ci, boss string) {
+	t.Helper()
+	dir := poolsIn(t, twoPools)
+	file := filepath.Join(dir, "tokens")
+	ci, client, _ := poolserver.NewToken("ci", poolserver.RoleClient)
+	boss, admin, _ := poolserver.NewToken("boss", poolserver.RoleAdmin)
+	if err := os.WriteFile(file, []byte(client.Line()+admin.Line()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := poolserver.LoadTokens(file, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serve(t, pooltest.NewMemory(), dir, "one", tokens), ci, boss
+}
+
+func poolsIn(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "pools.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// client asks servers, for no longer than a test may take.
+func client(t *testing.T, token string, endpoints ...string) *poolclient.Client {
+	t.Helper()
+	c, err := poolclient.New(poolclient.Config{Endpoints: endpoints, Token: token, Patience: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdle)
+	return c
+}
+
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func opened(t *testing.T, c *poolclient.Client, tags ...string) poolclient.Ticket {
+	t.Helper()
+	got, err := c.Open(bounded(t), poolclient.Opening{Tags: tags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestAskingAgainWithOneKeyOpensNoSecondTicket(t *testing.T) {
+	m, ci, boss := one(t)
+	ask := func(token string) int64 {
+		got, err := client(t, token, m.URL).Open(bounded(t), poolclient.Opening{Tags: []string{"x86_64"}, Key: "job 7"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.ID
+	}
+	if a, b, other := ask(ci), ask(ci), ask(boss); a != b || a == other {
+		t.Errorf("tickets %d, %d and %d", a, b, other)
+	}
+}
+
+// TestAClientOutlivesServers has a client wait while the server that acts goes away and
+// another one takes its place.
+func TestAClientOutlivesServers(t *testing.T) {
+	store, dir := pooltest.NewMemory(), poolsIn(t, twoPools)
+	first := serve(t, store, dir, "first", nil)
+	awaitLeader(t, first)
+	second := serve(t, store, dir, "second", nil)
+	c := client(t, "", first.URL, second.URL)
+	if got := opened(t, client(t, "", second.URL), "x86_64"); got.ID != 1 {
+		t.Fatalf("the one that stands by opened ticket %d", got.ID)
+	}
+	for range 4 {
+		opened(t, c, "x86_64")
+	}
+	type result struct {
+		poolclient.Ticket
+		err error
+	}
+	waited := make(chan result, 1)
+	saw := make(chan struct{}, 100)
+	go func() {
+		got, err := c.Wait(bounded(t), 5, poolclient.Waiting{Changed: func(poolclient.Ticket) { saw <- struct{}{} }})
+		waited <- result{got, err}
+	}()
+	<-saw // it waits: four are taken
+	first.stop()
+	if _, err := client(t, "", first.URL, second.URL).Close(bounded(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-waited; got.err != nil || !got.Ready() || got.Resource == nil {
+		t.Errorf("waited for %+v, %v", got.Ticket, got.err)
+	}
+	if got := opened(t, c, "x86_64"); got.ID != 6 {
+		t.Errorf("the number after 5 is %d", got.ID)
+	}
+}
+
+func awaitLeader(t *testing.T, m *member) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(bounded(t))
+	m.manager.WatchLeader(ctx, func(_ *pool.Server, here bool) {
+		if here {
+			cancel()
+		}
+	})
+	if ctx.Err() != context.Canceled {
+		t.Fatal("nobody acts")
+	}
+}
+
+// request asks with a header or none, and returns status and body.
+func request(t *testing.T, method, url, body string, header map[string]string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(bounded(t), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range header {
+		if r.Header.Set(name, value); name == "Host" {
+			r.Host = value
+		}
+	}
+	alone := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := alone.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func TestWhoMayDoWhat(t *testing.T) {
+	m, ci, boss := one(t)
+	opened(t, client(t, boss, m.URL), "x86_64")
+	const call = `<?xml version="1.0"?><methodCall><methodName>collectTicket</methodName><params><param><value><int>1</int></value></param></params></methodCall>`
+	bearer := func(token string) map[string]string { return map[string]string{"Authorization": "Bearer " + token} }
+	for _, c := range []struct {
+		name, method, path, body string
+		header                   map[string]string
+		status                   int
+		want                     string
+	}{
+		{"nobody opens a ticket", "POST", "/v1/tickets", `{"tags":["x86_64"]}`, nil, 401, "wants a token"},
+		{"nobody lists tickets", "GET", "/v1/tickets", "", nil, 401, "wants a token"},
+		{"nobody speaks XML-RPC", "POST", "/RPC2", call, nil, 401, "wants a token"},
+		{"a token that is none is refused", "GET", "/v1/pools", "", bearer("cp_x"), 401, "none that this server knows"},
+		{"a client lists pools", "GET", "/v1/pools", "", bearer(ci), 200, `"name":"small"`},
+		{"a client sees no ticket of another", "GET", "/v1/tickets/1", "", bearer(ci), 404, "there is no ticket 1"},
+		{"nor over XML-RPC", "POST", "/RPC2", call, bearer(ci), 200, "<name>ready</name>\n<value><nil/></value>"},
+		{"a client pauses nothing", "POST", "/v1/pools/small/pause", "", bearer(ci), 403, "for admins"},
+		{"a client reads no logs", "GET", "/v1/resources/1/logs", "", bearer(ci), 403, "for admins"},
+		{"an admin sees all tickets", "GET", "/v1/tickets/1", "", bearer(boss), 200, `"owner":"boss"`},
+		{"a password of a URL is a token", "GET", "/v1/tickets/1", "", map[string]string{"Authorization": "Basic " + basic(boss)}, 200, `"id":1`},
+		{"a cookie lets one look", "GET", "/v1/tickets/1", "", map[string]string{"Cookie": "croft_pool_token=" + boss}, 200, `"id":1`},
+		{"and change nothing", "DELETE", "/v1/tickets/1", "", map[string]string{"Cookie": "croft_pool_token=" + boss}, 401, "wants a token"},
+		{"a page of somebody else changes nothing", "POST", "/v1/pools/small/pause", "", map[string]string{"Authorization": "Bearer " + boss, "Origin": "http://evil.example"}, 400, "from elsewhere"},
+		{"everybody sees the page", "GET", "/", "", nil, 200, "<h1>Pools</h1>"},
+		{"what is no document is refused", "POST", "/v1/tickets", "{", bearer(boss), 400, "no document of this API"},
+		{"what is too long is refused", "POST", "/v1/tickets", strings.Repeat(" ", 70000), bearer(boss), 400, "longer than"},
+		{"what is no duration is refused", "GET", "/v1/tickets/1?wait=soon", "", bearer(boss), 200, `"id":1`},
+		{"what is no number is refused", "GET", "/v1/tickets/one", "", bearer(boss), 400, "no number of a ticket"},
+		{"what is no choice is refused", "DELETE", "/v1/resources?which=some", "", bearer(boss), 400, "use none, unused or all"},
+		{"what is no limit is refused", "GET", "/v1/tickets?limit=-1", "", bearer(boss), 400, "limit"},
+		{"what there is not", "GET", "/v1/x", "", bearer(boss), 404, "there is no GET /v1/x in this API"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, body := request(t, c.method, m.URL+c.path, c.body, c.header)
+			if status != c.status || !strings.Contains(body, c.want) {
+				t.Errorf("%d %s, want %d and %q", status, body, c.status, c.want)
+			}
+		})
+	}
+}
+
+func basic(password string) string {
+	r, _ := http.NewRequest(http.MethodGet, "http://x", nil)
+	r.SetBasicAuth("anybody", password)
+	return strings.TrimPrefix(r.Header.Get("Authorization"), "Basic ")
+}
+
+func TestAServerOfThisMachineIsAskedByItsName(t *testing.T) {
+	m := serve(t, pooltest.NewMemory(), poolsIn(t, twoPools), "one", nil)
+	awaitLeader(t, m)
+	for host, want := range map[string]int{"localhost:49100": 200, "127.0.0.1": 200, "[::1]:1": 200, "evil.example": 400, "10.0.0.1:49100": 400} {
+		if status, body := request(t, http.MethodGet, m.URL+"/v1/pools", "", map[string]string{"Host": host}); status != want {
+			t.Errorf("asked as %s: %d %s, want %d", host, status, body, want)
+		}
+	}
+}
+
+// pythons is how resalloc's client calls, with the connection that it makes.
+const pythons = `
+import sys, xmlrpc.client
+c = xmlrpc.client.ServerProxy(sys.argv[1])
+def fault(f, *a):
+    try: return f(*a)
+    except xmlrpc.client.Fault as e: return e.faultString
+`
+
+func TestResallocsCalls(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	m := serve(t, pooltest.NewMemory(), poolsIn(t, twoPools), "one", nil)
+	for _, c := range []struct{ name, code, want string }{
+		{"a ticket gets its resource", `t = c.takeTicket(["x86_64"]); print(t, str(c.waitTicket(t)), end="")`, "1 secret-1\n"},
+		{"numbers may be texts", `r = c.collectTicket("1"); print(r["ready"], r["closed"], r["failed"], str(r["output"]), end="")`, "True False False secret-1\n"},
+		{"closing says nothing, twice", `print(c.closeTicket("1"), c.closeTicket(1))`, "None None\n"},
+		{"a closed one tells what it had", `r = c.collectTicket(1); print(r["ready"], r["closed"], r["failed"], str(r["output"]), end="")`, "True True False secret-1\n"},
+		{"one that there is not", `r = c.collectTicket(99); print(r["ready"], r["output"])`, "None None\n"},
+		{"one that waits", `c.takeTicket(["none"], "box"); r = c.collectTicket(2); print(r["ready"], r["output"], r["closed"], r["failed"])`, "False None False False\n"},
+		{"waiting for none is a fault", `print(fault(c.waitTicket, 99))`, "there is no ticket 99\n"},
+		{"closing none is a fault", `print(fault(c.closeTicket, 99))`, "there is no ticket 99\n"},
+		{"no number is a fault", `print(fault(c.collectTicket, "x"))`, "\"x\" is no number of a ticket: those count from 1\n"},
+		{"no list is a fault", `print(fault(c.takeTicket, "x86_64"))`, "takeTicket takes a list of tags, and what came is none\n"},
+		{"closed before it was served is a fault", `c.closeTicket(2); print(fault(c.waitTicket, 2))`, "ticket 2 was closed before it had a resource\n"},
+		{"no tags mean any resource", `t = c.takeTicket([]); print(str(c.waitTicket(t))[:7])`, "secret-\n"},
+		{"the methods are listed", `print([m for m in c.system.listMethods() if "Ticket" in m])`, "['closeTicket', 'collectTicket', 'takeTicket', 'waitTicket']\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := exec.CommandContext(bounded(t), python, "-c", pythons+c.code, m.URL).CombinedOutput()
+			if err != nil || string(out) != c.want {
+				t.Errorf("got %q, %v, want %q", out, err, c.want)
+			}
+		})
+	}
+}
