@@ -51,7 +51,7 @@ croft up does.`,
 func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.PartitionID, ready func()) (err error) {
 	me, err := s.tell(ctx, "croft-compute", log)
 	defer me.end()
-	if err := errors.Join(err, s.Placement.check()); err != nil {
+	if err := errors.Join(err, s.needsHypervisor(), s.Placement.check()); err != nil {
 		return err
 	}
 	dir, err := compute.OpenStateDir(s.StateDir)
@@ -105,6 +105,9 @@ itself, /livez, /readyz and /metrics, is at --listen, which guests do not reach.
 }
 
 func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err error) {
+	if err := s.needsHypervisor(); err != nil {
+		return err
+	}
 	if s.Hypervisor == "sim" {
 		return croft.Errorf(croft.Invalid, "simulated guests ask for no metadata; run mdserver where hypervisor is libvirt")
 	}

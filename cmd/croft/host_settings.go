@@ -190,8 +190,8 @@ func (s *hostSettings) Validate() error {
 	switch {
 	case s.StateDir == "":
 		return invalid("state_dir is empty: name a directory")
-	case s.Hypervisor != "libvirt" && s.Hypervisor != "sim":
-		return invalid("hypervisor is %q: use libvirt or sim", s.Hypervisor)
+	case !slices.Contains([]string{"libvirt", "sim", noHypervisor}, s.Hypervisor):
+		return invalid("hypervisor is %q: use libvirt, sim or none", s.Hypervisor)
 	case s.Network.Name == "" && s.Network.Bridge == "" && s.Hypervisor == "libvirt":
 		return invalid("network.name and network.bridge are both empty: guests need one of them")
 	case s.Offer.VCPURatio <= 0 || s.Offer.MemoryRatio <= 0 || s.Offer.DiskRatio <= 0:
@@ -242,7 +242,7 @@ var (
 	cloudFlag     = hostFlag{"cloud", "placement.cloud", "cloud of clouds.yaml whose Keystone knows us to Placement; env is what OS_* say"}
 	tokenFlag     = hostFlag{"token", "placement.token", "token of the Placement server's administrator"}
 	agentFlags    = []hostFlag{
-		{"hypervisor", "hypervisor", "libvirt, or sim for guests that exist only in memory"},
+		{"hypervisor", "hypervisor", "libvirt, sim for guests that exist only in memory, or none on a machine that is no host"},
 		{"virt-type", "libvirt.virt_type", "auto, kvm, or qemu for software emulation"},
 		{"network", "network.name", "libvirt network that guests are on"},
 		{"bridge", "network.bridge", "bridge of the host that guests are on too"},

@@ -29,15 +29,17 @@ outlive it, and the next croft up finds them.
 With --join TOKEN, which croft token create prints on a host of another cloud, this
 machine becomes a host of that cloud and runs the agent alone, now and whenever croft
 up starts again. --join - reads the token from the input, so that no list of processes
-shows it.
+shows it. With --only-join it starts nothing: the service of a package does that.
 
-With --cloud it runs no Placement: OpenStack's is used, as Keystone names it.`,
+With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. With
+--hypervisor none this machine is no host itself: other hosts join.`,
 		Args: count(0, 0),
 	}
 	addHostFlags(cmd, flags...)
 	cmd.Flags().Lookup(insecureFlag.flag).NoOptDefVal = "true"
 	detach := cmd.Flags().Bool("detach", false, "run in the background; return once the cloud takes requests")
 	given := cmd.Flags().String("join", "", "make this machine a host of the cloud that the `token` is of; - reads it from the input")
+	onlyJoin := cmd.Flags().Bool("only-join", false, "with --join: end when this machine has joined")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, log, err := loadHostSettings(cmd, flags...)
 		if err != nil {
@@ -48,9 +50,11 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it.`,
 			if err == nil {
 				err = join(cmd.Context(), s, token, cmd.ErrOrStderr())
 			}
-			if err != nil {
+			if err != nil || *onlyJoin {
 				return err
 			}
+		} else if *onlyJoin {
+			return croft.Errorf(croft.Invalid, "--only-join is about --join: give that and a token")
 		}
 		if *detach {
 			return startDetached(cmd, s)
@@ -120,6 +124,9 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 	if err := errors.Join(s.useLocally(own), s.startControl(ctx, p, own, store)); err != nil {
 		return err
 	}
+	if s.Hypervisor == noHypervisor {
+		return runHostless(ctx, p, s, store, log, ready)
+	}
 	return runHost(ctx, p, &host{settings: s, log: log, dir: dir, store: store, trust: own}, ready)
 }
 
@@ -154,7 +161,7 @@ func checkPorts(ctx context.Context, s hostSettings) error {
 	for setting, address := range map[string]string{
 		"etcd.listen": s.Etcd.Listen, "placement.listen": s.Placement.Listen, "api.listen": s.API.Listen, "control.listen": s.controlListen(),
 	} {
-		if address == "" {
+		if address == "" || setting == "api.listen" && s.Hypervisor == noHypervisor {
 			continue
 		}
 		l, err := listen(ctx, address, setting)

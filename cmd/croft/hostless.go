@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore"
+)
+
+// noHypervisor is that of a machine which runs what all hosts share and is none itself.
+const noHypervisor = "none"
+
+// needsHypervisor refuses for what makes no sense without one.
+func (s *hostSettings) needsHypervisor() error {
+	if s.Hypervisor == noHypervisor {
+		return croft.Errorf(croft.Invalid, "hypervisor is none, which is for croft up where it runs the cloud's etcd: an agent needs libvirt, or sim")
+	}
+	return nil
+}
+
+// runHostless waits for the end of what all hosts share, on a machine that is none. It
+// looks after what is no host's own, by turns with the agents of the others.
+func runHostless(ctx context.Context, p *parts, s hostSettings, store *etcdstore.Store, log *slog.Logger, ready func()) error {
+	claims, err := s.Placement.client()
+	if err != nil {
+		return err
+	}
+	defer claims.Close()
+	caretaker := &compute.Caretaker{Records: store, Inventory: claims, Every: s.Sweep, Log: log}
+	p.self.counts(caretaker)
+	p.start(ctx, "what looks after the books", caretaker.Run)
+	log.Info("hosts may join; this machine is none")
+	ready()
+	return p.wait(ctx)
+}
