@@ -39,6 +39,19 @@ step() {
 	say "${dim}    $(seconds "$start") s${plain}"
 }
 
+# part TITLE FUNCTION...: a step of a test, every command of which has to succeed; in a
+# step, as in any condition, the shell would overlook those that fail.
+part() {
+	local title=$1 start=$EPOCHREALTIME
+	shift
+	say "${bold}==> $title${plain}"
+	set -E
+	trap 'say "${red}error:${plain} this ended with status $?: $BASH_COMMAND"' ERR
+	"$@"
+	trap - ERR
+	say "${dim}    $(seconds "$start") s${plain}"
+}
+
 # until_true SECONDS COMMAND...: ask until COMMAND succeeds, at most that long.
 until_true() {
 	local end=$((SECONDS + $1))
@@ -57,6 +70,29 @@ built() {
 		"$@" "$image"
 	fi
 }
+
+# binary_of COMMIT: build/croft-COMMIT, built from that commit unless it is there.
+binary_of() {
+	local commit=$1 tree
+	[ ! -x "build/croft-$commit" ] || return 0
+	git rev-parse --quiet --verify "$commit^{commit}" > /dev/null ||
+		die "this checkout has no commit $commit: name an older version in CROFT_PREVIOUS, or fetch the whole history"
+	tree=$(mktemp -d)
+	git worktree add --quiet --detach "$tree" "$commit"
+	(cd "$tree" && go build -ldflags "-s -w -X main.version=$commit" -o "$OLDPWD/build/croft-$commit" ./cmd/croft)
+	git worktree remove --force "$tree"
+}
+
+# want SENTENCE COMMAND...: the sentence has to be true.
+want() {
+	local sentence=$1
+	shift
+	"$@" || die "not so: $sentence ($*)"
+	say "    $sentence"
+}
+# is GOT WANT, not COMMAND...: what may be wanted.
+is() { [ "$1" = "$2" ] || { say "    it is $1, not $2"; return 1; }; }
+not() { ! "$@"; }
 
 # as_root COMMAND...: COMMAND as root, through sudo where need be.
 as_root() {
