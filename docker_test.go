@@ -1,8 +1,10 @@
 package croft_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,25 +13,19 @@ import (
 
 // A composeService is what we promise about a service of docker/compose.yaml.
 type composeService struct {
+	Profiles    []string
 	Build       composeBuild
 	Ports       []string
 	Volumes     []string
 	Healthcheck map[string]any
 	Environment map[string]string
-	NetworkMode string `yaml:"network_mode"`
+	CapDrop     []string `yaml:"cap_drop"`
+	SecurityOpt []string `yaml:"security_opt"`
+	ReadOnly    bool     `yaml:"read_only"`
+	Restart     string
 }
 
 type composeBuild struct{ Context, Dockerfile string }
-
-// UnmarshalYAML reads both ways that a build can be written.
-func (b *composeBuild) UnmarshalYAML(node *yaml.Node) error {
-	if node.Kind == yaml.ScalarNode {
-		b.Dockerfile = "Dockerfile"
-		return node.Decode(&b.Context)
-	}
-	type plain composeBuild
-	return node.Decode((*plain)(b))
-}
 
 func TestComposeFile(t *testing.T) {
 	text, err := os.ReadFile("docker/compose.yaml")
@@ -43,26 +39,27 @@ func TestComposeFile(t *testing.T) {
 	if err := yaml.Unmarshal(text, &compose); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"etcd", "database", "placement", "agent"} {
-		if _, ok := compose.Services[name]; !ok {
-			t.Errorf("no service %s", name)
-		}
-	}
+	profiles := map[string][]string{}
 	for name, s := range compose.Services {
-		if s.Healthcheck == nil && s.NetworkMode != "host" {
-			t.Errorf("%s has no health check", name)
+		for _, p := range s.Profiles {
+			profiles[p] = append(profiles[p], name)
 		}
-		for _, p := range s.Ports {
-			if !strings.HasPrefix(p, "${CROFT_BIND:-127.0.0.1}:") {
-				t.Errorf("%s publishes %s, which is not on loopback unless asked for", name, p)
-			}
-		}
+		checkConfined(t, name, s)
 		checkBuild(t, name, s.Build)
 		for _, v := range s.Volumes {
-			volume, _, _ := strings.Cut(v, ":")
-			if _, ok := compose.Volumes[volume]; !ok && !filepath.IsAbs(volume) {
+			volume, place, _ := strings.Cut(v, ":")
+			if _, ok := compose.Volumes[volume]; !ok {
 				t.Errorf("%s uses volume %s, which is not declared", name, volume)
 			}
+			if strings.HasSuffix(volume, "authority") != (place == "/keys/ca") || place == "/keys/ca" && s.Ports != nil {
+				t.Errorf("%s has volume %s at %s: the authority's key is for what makes keys alone", name, volume, place)
+			}
+		}
+	}
+	for profile, want := range map[string]string{"openstack": "database etcd keys placement", "croft": "croft"} {
+		slices.Sort(profiles[profile])
+		if got := strings.Join(profiles[profile], " "); got != want {
+			t.Errorf("profile %s is %q, want %q", profile, got, want)
 		}
 	}
 	const retries = "OS_PLACEMENT__ALLOCATION_CONFLICT_RETRY_COUNT"
@@ -71,10 +68,32 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
+// checkConfined wants a service that listens on loopback unless asked for more, says
+// how it is, and has no rights to lose.
+func checkConfined(t *testing.T, name string, s composeService) {
+	runs := s.Restart != "no"
+	if runs && s.Healthcheck == nil {
+		t.Errorf("%s has no health check", name)
+	}
+	for _, p := range s.Ports {
+		if !strings.HasPrefix(p, "${CROFT_BIND:-127.0.0.1}:") {
+			t.Errorf("%s publishes %s, which is not on loopback unless asked for", name, p)
+		}
+	}
+	if !slices.Equal(s.CapDrop, []string{"ALL"}) || !s.ReadOnly || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
+		t.Errorf("%s is not confined: %+v", name, s)
+	}
+	for variable := range s.Environment {
+		if strings.Contains(variable, "PASSWORD") || strings.Contains(variable, "TOKEN") || strings.Contains(variable, "CONNECTION") {
+			t.Errorf("%s gets a secret from the file: %s", name, variable)
+		}
+	}
+}
+
 // checkBuild wants the Dockerfile, and what it copies from its context.
 func checkBuild(t *testing.T, service string, b composeBuild) {
 	context := filepath.Join("docker", b.Context)
-	dockerfile := filepath.Join(context, b.Dockerfile)
+	dockerfile := filepath.Join(context, cmp.Or(b.Dockerfile, "Dockerfile"))
 	text, err := os.ReadFile(dockerfile)
 	if err != nil {
 		t.Errorf("%s: %v", service, err)
