@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-guests test-openstack lint check soak bench bench-boot bench-mdserver bench-placement clean
+.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-docker test-upgrade lint check soak bench bench-boot bench-mdserver bench-placement clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,18 @@ test-guests: ## boot Debian with each source of metadata; takes ten minutes wher
 
 test-openstack: ## against a real Keystone and Placement (CROFT_TEST_CLOUDS=clouds.yaml with clouds admin and demo)
 	@scripts/test-openstack
+
+packages: ## build/packages/croft_*.deb and croft-*.rpm
+	@scripts/packages
+
+test-packages: ## build the packages, and install, hang, upgrade and purge them on a machine with systemd
+	@scripts/test-packages
+
+test-docker: ## build and use docker/compose.yaml, with a daemon of its own where none runs
+	@scripts/test-docker
+
+test-upgrade: ## this version beside the one before (CROFT_PREVIOUS=COMMIT), both ways, and an upgrade
+	@scripts/test-upgrade
 
 lint: ## gofmt, vet, staticcheck, shellcheck
 	@scripts/check
