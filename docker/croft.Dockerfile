@@ -6,8 +6,6 @@ FROM ${GO_IMAGE} AS build
 ARG GOPROXY
 ARG VERSION=devel
 WORKDIR /src
-COPY go.mod go.sum ./
-RUN go mod download
 COPY . .
 RUN go build -tags libvirt_dlopen -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /croft ./cmd/croft
 
