@@ -2,6 +2,8 @@ package compute
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,13 +19,13 @@ type Meters interface {
 
 // Usage is what one guest has used, since its process began.
 type Usage struct {
-	Instance    croft.InstanceID
-	CPU         time.Duration // of all its CPUs together
-	MemoryBytes uint64        // that it takes on the host just now
-	DiskRead    uint64        // bytes
-	DiskWritten uint64
-	NetReceived uint64 // by the guest
-	NetSent     uint64
+	Instance    croft.InstanceID `json:"instance"`
+	CPU         time.Duration    `json:"cpu_ns"`       // of all its CPUs together
+	MemoryBytes uint64           `json:"memory_bytes"` // that it takes on the host just now
+	DiskRead    uint64           `json:"disk_read_bytes"`
+	DiskWritten uint64           `json:"disk_written_bytes"`
+	NetReceived uint64           `json:"network_received_bytes"` // by the guest
+	NetSent     uint64           `json:"network_sent_bytes"`
 }
 
 // usagePatience is how long the hypervisor may take to tell; whoever reads metrics has
@@ -106,4 +108,25 @@ func (a *Agent) names() map[croft.InstanceID]called {
 		}
 	}
 	return all
+}
+
+// usages answers with what the guests use.
+func (api *API) usages(w http.ResponseWriter, r *http.Request) {
+	meters, ok := api.Agent.Hypervisor.(Meters)
+	if !ok {
+		http.Error(w, "this hypervisor does not tell what its guests use", http.StatusNotFound)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), usagePatience)
+	defer cancel()
+	all, err := meters.Usages(ctx)
+	if err != nil {
+		http.Error(w, err.Error(), croft.HTTPStatus(err))
+		return
+	}
+	if all == nil {
+		all = []Usage{} // a list, not null
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(all) // a client that went away is no concern of ours
 }

@@ -18,6 +18,8 @@ type metrics struct {
 	revision  *prometheus.Desc
 	lag       *prometheus.Desc
 	ready     *prometheus.Desc
+	capacity  *prometheus.Desc
+	claimed   *prometheus.Desc
 }
 
 func newMetrics(s *Server) *metrics {
@@ -38,6 +40,8 @@ func newMetrics(s *Server) *metrics {
 			nil, nil),
 		lag: prometheus.NewDesc("croft_placement_revision_lag", "Revisions between the newest that the store is known to have and the one seen.",
 			nil, nil),
+		capacity: prometheus.NewDesc("croft_placement_capacity", "What may be claimed of a resource class in all, in its unit: (total - reserved) * ratio of all providers.", []string{"class"}, nil),
+		claimed:  prometheus.NewDesc("croft_placement_claimed", "What is claimed of a resource class, in its unit.", []string{"class"}, nil),
 		ready: prometheus.NewDesc("croft_placement_ready", "1 where requests are served, 0 where they get 503.", nil, nil),
 	}
 }
@@ -62,6 +66,8 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.revision
 	ch <- m.lag
 	ch <- m.ready
+	ch <- m.capacity
+	ch <- m.claimed
 }
 
 // Collect implements prometheus.Collector.
@@ -85,8 +91,25 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(m.revision, st.revision)
 	gauge(m.lag, max(m.server.newest.Load()-st.revision, 0))
+	capacity, claimed := st.sums()
+	for class, n := range capacity {
+		gauge(m.capacity, n, class)
+		gauge(m.claimed, claimed[class], class)
+	}
 	gauge(m.size, int64(len(st.providers)), "provider")
 	gauge(m.size, int64(len(st.consumers)), "consumer")
 	gauge(m.size, int64(st.classes.custom()), "custom_class")
 	gauge(m.size, int64(st.traits.custom()), "custom_trait")
+}
+
+// sums adds up the inventories of all providers, and what is claimed of them, by class.
+func (s *state) sums() (capacity, claimed map[string]int64) {
+	capacity, claimed = map[string]int64{}, map[string]int64{}
+	for _, p := range s.all {
+		for _, inv := range p.inventories {
+			capacity[s.className(inv.class)] += inv.capacity()
+			claimed[s.className(inv.class)] += p.used(inv.class)
+		}
+	}
+	return capacity, claimed
 }

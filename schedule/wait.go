@@ -140,6 +140,9 @@ func (s *Scheduler) standing(ctx context.Context, inst croft.Instance) string {
 // last seen of it counts for nothing.
 const Unknown = "unknown"
 
+// Ordered is where an instance stands whose host has not said anything of it yet.
+const Ordered = "ordered"
+
 // Describe says in a word where an instance stands; nil is gone.
 func Describe(st *croft.Status) string {
 	switch {
@@ -150,7 +153,7 @@ func Describe(st *croft.Status) string {
 	case st.Host != nil && !st.Host.Alive:
 		return Unknown
 	case st.Observation == nil:
-		return "ordered"
+		return Ordered
 	}
 	return string(st.Observation.State)
 }

@@ -94,6 +94,7 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 	defer func() { err = errors.Join(err, store.Close()) }()
 	defer func() { err = errors.Join(err, p.end()) }()
 	me.ofStore(store)
+	me.ofCloud(ctx, p, store)
 	txnOps, err := store.MaxTxnOps(ctx)
 	if err != nil {
 		return err

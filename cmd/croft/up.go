@@ -116,6 +116,7 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 	if own, err = s.startTrust(ctx, p, own, dir, store, log); err != nil {
 		return err
 	}
+	me.ofCloud(ctx, p, store)
 	if s.Placement.Cloud == "" {
 		if s.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s, own, log); err != nil {
 			return err

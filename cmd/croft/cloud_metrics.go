@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/operator"
+	"croft/schedule"
+)
+
+// cloudMetrics count the whole cloud, where a process serves all of it: those of
+// agents are of one host each.
+type cloudMetrics struct {
+	mirror    *etcdstore.Mirror
+	hosts     *prometheus.Desc
+	instances *prometheus.Desc
+}
+
+// ofCloud adds hosts and instances of the whole cloud to what a process tells.
+func (s *self) ofCloud(ctx context.Context, p *parts, store *etcdstore.Store) {
+	m := &cloudMetrics{mirror: store.NewMirror()}
+	m.hosts = prometheus.NewDesc("croft_cloud_hosts", "Hosts of the whole cloud: ready, drained, or silent.", []string{"state"}, nil)
+	m.instances = prometheus.NewDesc("croft_cloud_instances", "Instances of the whole cloud, in the words of schedule list.", []string{"state"}, nil)
+	s.counts(m)
+	p.start(ctx, "the count of the cloud", func(ctx context.Context) error { return m.mirror.Run(ctx, nil) })
+}
+
+// Collector gives the metrics to count.
+func (m *cloudMetrics) Collector() prometheus.Collector { return m }
+
+// Describe implements prometheus.Collector.
+func (m *cloudMetrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.hosts
+	ch <- m.instances
+}
+
+// Collect implements prometheus.Collector. Before everything has been read there is nothing.
+func (m *cloudMetrics) Collect(ch chan<- prometheus.Metric) {
+	if !m.mirror.Ready() {
+		return
+	}
+	hosts, instances, _ := m.mirror.Look() // what cannot be read is not counted
+	states := map[string]int{"ready": 0, "drained": 0, "silent": 0}
+	for _, h := range hosts {
+		states[operator.Host{Host: h}.State()]++
+	}
+	words := map[string]int{}
+	for _, state := range append([]croft.State{croft.StateScheduling, croft.StateDestroying, schedule.Ordered, schedule.Unknown}, croft.ObservedStates...) {
+		words[string(state)] = 0
+	}
+	for i := range instances {
+		words[schedule.Describe(&instances[i])]++
+	}
+	for state, n := range states {
+		ch <- prometheus.MustNewConstMetric(m.hosts, prometheus.GaugeValue, float64(n), state)
+	}
+	for state, n := range words {
+		ch <- prometheus.MustNewConstMetric(m.instances, prometheus.GaugeValue, float64(n), state)
+	}
+}

@@ -1,0 +1,155 @@
+package etcdstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"croft"
+)
+
+// Mirror is a copy of all hosts and instances that a watch keeps up to date, for who
+// looks at all of them often. It leaves out what is long and told to guests alone: their
+// user-data, keys, and the specs of their orders.
+type Mirror struct {
+	store *Store
+
+	mu     sync.Mutex
+	values map[string]map[string]any // decoded, by prefix and key
+	listed map[string]bool           // prefixes that have been read
+	broken map[string]error          // values that cannot be decoded, by key
+}
+
+// NewMirror makes one that is empty until it runs.
+func (s *Store) NewMirror() *Mirror {
+	return &Mirror{store: s, values: map[string]map[string]any{}, listed: map[string]bool{}, broken: map[string]error{}}
+}
+
+// Run keeps the copy up to date until ctx ends. changed, which may be nil, is called after
+// each change, and carries no data; calls may overlap.
+func (m *Mirror) Run(ctx context.Context, changed func()) error {
+	if changed == nil {
+		changed = func() {}
+	}
+	var work sync.WaitGroup
+	for _, prefix := range m.prefixes() {
+		work.Go(func() {
+			// It returns only with ctx.
+			_ = m.store.follow(ctx, prefix, func() { m.begin(prefix); changed() }, func(kv *mvccpb.KeyValue, present bool) {
+				m.note(prefix, kv, present)
+				changed()
+			})
+		})
+	}
+	work.Wait()
+	return ctx.Err()
+}
+
+func (m *Mirror) prefixes() []string {
+	k := m.store.keys
+	return []string{k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(), k.allSeen()}
+}
+
+// begin forgets what may have gone while nobody watched.
+func (m *Mirror) begin(prefix string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.values[prefix], m.listed[prefix] = map[string]any{}, true
+	maps.DeleteFunc(m.broken, func(key string, _ error) bool { return strings.HasPrefix(key, prefix) })
+}
+
+func (m *Mirror) note(prefix string, kv *mvccpb.KeyValue, present bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := string(kv.Key)
+	delete(m.values[prefix], key)
+	delete(m.broken, key)
+	if !present {
+		return
+	}
+	if value, err := m.store.slim(prefix, kv); err != nil {
+		m.broken[key] = err
+	} else {
+		m.values[prefix][key] = value
+	}
+}
+
+// slim decodes a value without what the mirror leaves out.
+func (s *Store) slim(prefix string, kv *mvccpb.KeyValue) (any, error) {
+	switch prefix {
+	case s.keys.instances():
+		inst, err := s.decodeInstance(kv)
+		inst.Spec.UserData, inst.Spec.Keys, inst.Spec.HostKey = nil, nil, ""
+		return inst, err
+	case s.keys.allOrders():
+		o, err := s.decodeOrder(kv)
+		o.Spec = croft.Spec{}
+		return o, err
+	case s.keys.allObserved():
+		var o croft.Observation
+		return o, s.decode(kv.Key, kv.Value, &o)
+	case s.keys.hosts():
+		var h storedHost
+		err := s.decode(kv.Key, kv.Value, &h)
+		h.Host.Token = h.Token
+		return h.Host, err
+	case s.keys.allSeen():
+		return time.Parse(time.RFC3339, string(kv.Value))
+	}
+	return true, nil // that there is a key is what it says
+}
+
+// Ready tells whether everything has been read once.
+func (m *Mirror) Ready() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.listed) == len(m.prefixes())
+}
+
+// Look returns hosts and instances as they are now, and what is wrong with a value that
+// is left out for that: the instances in the order of their
+// creation, the hosts in none. The prefixes are watched each by itself, so what belongs
+// together may be apart for a moment.
+func (m *Mirror) Look() ([]croft.Host, []croft.Status, error) {
+	j := m.joined()
+	all, err := j.join()
+	return slices.Collect(maps.Values(j.hosts)), all, err
+}
+
+func (m *Mirror) joined() *joiner {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k, j := m.store.keys, m.store.newJoiner()
+	for _, err := range m.broken {
+		j.err = err // any of them
+	}
+	for _, v := range m.values[k.instances()] {
+		j.instances = append(j.instances, v.(croft.Instance))
+	}
+	for _, v := range m.values[k.allOrders()] {
+		o := v.(croft.Order)
+		j.orders[place(o.Host, o.Instance)] = o
+	}
+	for _, v := range m.values[k.allObserved()] {
+		o := v.(croft.Observation)
+		j.observed[place(o.Host, o.Instance)] = o
+	}
+	for _, v := range m.values[k.hosts()] {
+		j.hosts[v.(croft.Host).ID] = v.(croft.Host)
+	}
+	for key, v := range m.values[k.allSeen()] {
+		j.seen[croft.HostID(last([]byte(key)))] = v.(time.Time)
+	}
+	for key := range m.values[k.allAlive()] {
+		j.alive[croft.HostID(last([]byte(key)))] = true
+	}
+	for key := range m.values[k.allDrained()] {
+		j.drained[croft.HostID(last([]byte(key)))] = true
+	}
+	return j
+}
