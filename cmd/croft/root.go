@@ -23,6 +23,7 @@ func commands() []*cobra.Command {
 		mdserverCommand(),
 		placementCommand(),
 		hostCommand(),
+		topCommand(),
 		tokenCommand(),
 		caCommand(),
 		auditCommand(),

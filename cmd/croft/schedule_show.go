@@ -223,8 +223,9 @@ func shortKey(key string) string {
 }
 
 // state is the word for where an instance stands, in its color.
-func state(st croft.Status) cell {
-	word := schedule.Describe(&st)
+func state(st croft.Status) cell { return stateCell(schedule.Describe(&st)) }
+
+func stateCell(word string) cell {
 	switch croft.State(word) {
 	case croft.StateRunning:
 		return cell{word, green}

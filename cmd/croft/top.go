@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/operator"
+)
+
+// topCommand shows what the cloud does, as it does it.
+func topCommand() *cobra.Command {
+	var once, all bool
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch hosts and instances as they change, and what they use",
+		Long: `top shows the hosts and the instances, and changes with them: what is written in
+etcd is watched; what is claimed is read from Placement; and what guests use just now
+is asked of the agents whose hosts are on the screen.
+
+  Tab       give the other list the greater part of the screen
+  s, r      sort it by the next column, turn its order around
+  ↑ ↓ PgUp PgDn Home End    go through it
+  q         quit
+
+Where nobody looks at a terminal, with --once, or with -o json or yaml, it prints the
+cloud as it is now and ends. CPU is what guests use of one CPU: 200% is two CPUs.`,
+		Args: count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return operate(cmd, func(ctx context.Context, c *client, o *operator.Operator) error {
+				if all {
+					c.project = ""
+				}
+				return c.top(ctx, cmd, o.Claims, once)
+			})
+		},
+	}
+	addScheduleFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&once, "once", false, "print the cloud as it is now and end")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "show the instances of all projects")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	return cmd
+}
+
+// top shows the cloud until somebody has seen enough, or once.
+func (c *client) top(ctx context.Context, cmd *cobra.Command, claims operator.Claims, once bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := newTopWatch(c, claims)
+	p := newParts()
+	p.start(ctx, "the watch", w.run)
+	defer func() { _ = p.end() }() // it ends with the reason of ctx, which is ours
+	if err := w.await(ctx); err != nil {
+		return err
+	}
+	format := c.settings.Output
+	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
+	if once || format == formatJSON || format == formatYAML || !isTerminal(in) || !isTerminal(out) {
+		return printTop(out, format, w.complete(ctx))
+	}
+	return w.show(ctx, in, out)
+}
+
+// printTop prints the cloud as it is.
+func printTop(out io.Writer, format string, v topView) error {
+	var err error
+	if format == formatJSON || format == formatYAML {
+		err = printData(out, format, v)
+	} else {
+		screen := topScreen{color: isColored(out)}
+		_, err = fmt.Fprint(out, screen.whole(v))
+	}
+	if v.Trouble != "" && err == nil {
+		err = croft.Errorf(croft.Unavailable, "%s", v.Trouble)
+	}
+	return err
+}
+
+// await returns once there is something to show. Unavailable: there will be nothing soon.
+func (w *topWatch) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	for !w.mirror.Ready() {
+		select {
+		case <-w.changed:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return croft.Errorf(croft.Unavailable, "hosts and instances could not be read within %s; see etcd.endpoints in the settings", answerTimeout)
+			}
+			return ctx.Err()
+		}
+	}
+	return nil
+}
