@@ -42,7 +42,7 @@ func newMetrics(s *Server) *metrics {
 			nil, nil),
 		capacity: prometheus.NewDesc("croft_placement_capacity", "What may be claimed of a resource class in all, in its unit: (total - reserved) * ratio of all providers.", []string{"class"}, nil),
 		claimed:  prometheus.NewDesc("croft_placement_claimed", "What is claimed of a resource class, in its unit.", []string{"class"}, nil),
-		ready: prometheus.NewDesc("croft_placement_ready", "1 where requests are served, 0 where they get 503.", nil, nil),
+		ready:    prometheus.NewDesc("croft_placement_ready", "1 where requests are served, 0 where they get 503.", nil, nil),
 	}
 }
 
