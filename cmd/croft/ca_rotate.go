@@ -84,7 +84,7 @@ func (t *trust) spread(ctx context.Context) error {
 // withCloud does something with the cloud of this host, as its own operator.
 func (t *trust) withCloud(ctx context.Context, do func(context.Context, *etcdstore.Store) error) (err error) {
 	s := scheduleDefaults()
-	if err := s.addLocal(t.stateDir); err != nil {
+	if err := addLocal(t.stateDir, &s.Etcd, &s.Placement); err != nil {
 		return err
 	}
 	store, err := s.Etcd.open(ctx, false)

@@ -71,6 +71,9 @@ func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.
 	if of != "" && store.Partition() != of {
 		return croft.Errorf(croft.Conflict, "etcd at %s holds another cloud than the one that this host joined: join that with --join, in another --state-dir", s.Etcd.Endpoints[0])
 	}
+	if err := own.mayServe(ctx, store); err != nil {
+		return err
+	}
 	p := newParts()
 	p.self = me
 	if err := s.keepJoined(ctx, p, own); err != nil {

@@ -91,10 +91,17 @@ func (j *membership) over(s hostSettings) hostSettings {
 }
 
 // joinedSettings are the settings of a command on a host that may have joined a cloud,
-// and which one that is; empty where it did not, or where --etcd names another.
+// and which one that is; empty where it did not, or where --etcd names another. On the
+// host where a cloud began that cloud is found, wherever it listens.
 func joinedSettings(cmd *cobra.Command, s hostSettings) (hostSettings, croft.PartitionID, error) {
+	if cmd.Flags().Changed(etcdFlag.flag) {
+		return s, "", nil
+	}
 	of, err := readJoined(s.StateDir)
-	if err != nil || of == nil || cmd.Flags().Changed(etcdFlag.flag) {
+	if err == nil && of == nil {
+		err = addLocal(s.StateDir, &s.Etcd.EtcdSettings, &s.Placement.PlacementSettings)
+	}
+	if err != nil || of == nil {
 		return s, "", err
 	}
 	return of.over(s), of.Partition, nil

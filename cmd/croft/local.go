@@ -90,8 +90,8 @@ func (a localAccess) write(file, comment string) error {
 
 // addLocal takes what was noted on this machine where nothing else says where the
 // cloud is.
-func (s *scheduleSettings) addLocal(stateDir string) error {
-	if !slices.Equal(s.Etcd.Endpoints, []string{defaultEtcd}) || s.Etcd.CA != "" || s.Etcd.Cert != "" {
+func addLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings) error {
+	if !slices.Equal(etcd.Endpoints, []string{defaultEtcd}) || etcd.CA != "" || etcd.Cert != "" {
 		return nil
 	}
 	a, err := readLocal(stateDir)
@@ -101,10 +101,10 @@ func (s *scheduleSettings) addLocal(stateDir string) error {
 	case err != nil:
 		return err
 	}
-	s.Etcd.Endpoints, s.Etcd.CA, s.Etcd.Cert, s.Etcd.Key = a.Etcd.Endpoints, a.Etcd.CA, a.Etcd.Cert, a.Etcd.Key
-	if s.Placement.Endpoint == "" && s.Placement.Cloud == "" && s.Placement.Token == defaultToken {
+	etcd.Endpoints, etcd.CA, etcd.Cert, etcd.Key = a.Etcd.Endpoints, a.Etcd.CA, a.Etcd.Cert, a.Etcd.Key
+	if placement.Endpoint == "" && placement.Cloud == "" && placement.Token == defaultToken {
 		p := a.Placement
-		s.Placement.Endpoint, s.Placement.Token, s.Placement.CA, s.Placement.Cert, s.Placement.Key = p.Endpoint, p.Token, p.CA, p.Cert, p.Key
+		placement.Endpoint, placement.Token, placement.CA, placement.Cert, placement.Key = p.Endpoint, p.Token, p.CA, p.Cert, p.Key
 	}
 	return nil
 }

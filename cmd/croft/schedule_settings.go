@@ -143,7 +143,7 @@ func loadSchedule(flags *pflag.FlagSet) (scheduleSettings, error) {
 	s, from, err := settings.Load(scheduleDefaults(), settings.Source{Name: scheduleFile, File: file, Flags: given})
 	if err == nil {
 		s.beside(from)
-		err = s.addLocal(localStateDir())
+		err = addLocal(localStateDir(), &s.Etcd, &s.Placement)
 	}
 	if err == nil && given["timeout"] != "" && !s.Wait.any() && flags.Lookup("wait") != nil {
 		err = croft.Errorf(croft.Invalid, "--timeout says how long --wait waits: add --wait")

@@ -184,7 +184,7 @@ func eachFile(t *testing.T, dir string, do func(path string, info fs.FileInfo, t
 func agentTokens(t *testing.T) map[string]string {
 	t.Helper()
 	s := scheduleDefaults()
-	if err := s.addLocal(localStateDir()); err != nil {
+	if err := addLocal(localStateDir(), &s.Etcd, &s.Placement); err != nil {
 		t.Fatal(err)
 	}
 	store, err := s.Etcd.open(t.Context(), false)

@@ -308,7 +308,11 @@ func (j *membership) trust(stateDir string, log *slog.Logger) (*trust, error) {
 	if j == nil || len(j.Control) == 0 {
 		return nil, nil
 	}
-	t := &trust{partition: j.Partition, stateDir: stateDir, log: log}
+	id, err := compute.ReadHostID(stateDir, false)
+	if err != nil {
+		return nil, err
+	}
+	t := &trust{partition: j.Partition, host: id, stateDir: stateDir, log: log}
 	for _, a := range pki.Authorities {
 		files := certificates(stateDir, a)
 		if !files.Exists() {
@@ -338,6 +342,17 @@ func (s *hostSettings) joinedTrust(of croft.PartitionID, log *slog.Logger) (*tru
 		return nil, err
 	}
 	return j.trust(s.StateDir, log)
+}
+
+// mayServe refuses for a host that was forgotten since it joined, although etcd would
+// let it in; a control process refuses by itself. NotFound.
+func (t *trust) mayServe(ctx context.Context, store cloud) error {
+	etcd, direct := store.(*etcdstore.Store)
+	if t == nil || !direct {
+		return nil
+	}
+	_, err := etcd.Joined(ctx, t.host)
+	return err
 }
 
 // keepJoined keeps what a host that joined proves itself with.

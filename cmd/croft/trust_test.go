@@ -147,7 +147,7 @@ func TestAHostJoinsOverTLS(t *testing.T) {
 func (c *securedCloud) access(t *testing.T) scheduleSettings {
 	t.Helper()
 	s := scheduleDefaults()
-	if err := s.addLocal(c.dir); err != nil {
+	if err := addLocal(c.dir, &s.Etcd, &s.Placement); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -324,6 +324,9 @@ func TestAForgottenHostIsRefused(t *testing.T) {
 	}
 	if status, body := askPlacement(t, c.access(t).Placement, &mine); status != http.StatusForbidden {
 		t.Errorf("Placement answers it %d %s", status, body)
+	}
+	if code, said := startHost(t, s)(); code != croft.ExitNotFound || !strings.Contains(said, "was forgotten") {
+		t.Errorf("it starts again: %d, %s", code, said)
 	}
 	joinWith(t, s, token) // as any new host
 	if _, err := control.Trusted(t.Context(), pki.Hosts); err != nil {
