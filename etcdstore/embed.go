@@ -20,7 +20,7 @@ import (
 	"croft"
 )
 
-// Embedded is an etcd server of one member inside this process.
+// Embedded is an etcd server inside this process: the only one, or a member of several.
 type Embedded struct {
 	server   *embed.Etcd
 	endpoint string
@@ -35,10 +35,20 @@ const EmbeddedTxnOps = 8192
 type EmbeddedConfig struct {
 	Dir    string // required; made if absent, readable by its owner alone
 	Listen string // host:port for clients, 127.0.0.1:2379 by default; port 0 picks a free one
+	// Advertise is host:port at which clients of other machines reach it; Listen by default.
+	Advertise string
+	// Host is the member's name, croft by default. Peer is host:port where other
+	// members reach it, and PeerListen where it listens for them, the same by default.
+	// Without Peer it can have no others, and listens on a free loopback port.
+	Host             croft.HostID
+	Peer, PeerListen string
+	// Cluster is what AddEtcdMember returned, for a member whose directory is empty.
+	Cluster string
 	// MaxTxnOps limits the operations of one transaction; EmbeddedTxnOps by default.
 	MaxTxnOps uint
 	// Cert and Key are the files of the server's certificate; with them it speaks TLS.
-	// ClientCA is the file of the authority whose certificates clients have to show.
+	// ClientCA is the file of the authority whose certificates clients have to show. With
+	// all three, members speak TLS to each other, and have to show certificates too.
 	Cert, Key, ClientCA string
 	// MaxBytes is how much it stores before it takes no writes; etcd's own 2 GiB by default.
 	MaxBytes int64
@@ -47,20 +57,18 @@ type EmbeddedConfig struct {
 	Unsynced bool
 }
 
-// StartEmbedded starts the server and returns when it answers. The peer port is
-// a free one on the loopback interface, since there are no peers.
+// StartEmbedded starts the server and returns when it answers; a member of several
+// waits for as many of the others as make more than half.
 func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	if c.Dir == "" {
 		return nil, croft.Errorf(croft.Invalid, "embedded etcd: a directory is required")
 	}
-	if c.Listen == "" {
-		c.Listen = "127.0.0.1:2379"
-	}
-	client, err := listenURL(c.Listen)
-	if err != nil {
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:2379")
+	if err := c.checkTrust(); err != nil {
 		return nil, err
 	}
-	if err := c.checkTrust(); err != nil {
+	cfg, err := c.server()
+	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
@@ -69,12 +77,28 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	if err := checkUnused(c.Dir); err != nil {
 		return nil, err
 	}
+	e, err := start(ctx, cfg, c)
+	if err != nil || c.Peer == "" {
+		return e, err
+	}
+	if err := e.tellPeer(ctx, cfg.AdvertisePeerUrls[0].String()); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// server is the configuration in etcd's words.
+func (c EmbeddedConfig) server() (*embed.Config, error) {
 	cfg := embed.NewConfig()
-	cfg.Name, cfg.Dir = "croft", c.Dir
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
-	peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	cfg.Name, cfg.Dir = cmp.Or(string(c.Host), "croft"), c.Dir
+	if err := c.addresses(cfg); err != nil {
+		return nil, err
+	}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	if c.Cluster != "" {
+		cfg.InitialCluster, cfg.ClusterState = c.Cluster, embed.ClusterStateFlagExisting
+	}
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	cfg.MaxTxnOps = cmp.Or(c.MaxTxnOps, EmbeddedTxnOps)
 	cfg.MaxRequestBytes = 8 << 20
@@ -87,11 +111,40 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 2000, 500
 	cfg.UnsafeNoFsync = c.Unsynced
 	cfg.QuotaBackendBytes = c.MaxBytes
+	return cfg, nil
+}
+
+// addresses sets where the server listens, where others reach it, and its certificates.
+func (c EmbeddedConfig) addresses(cfg *embed.Config) error {
+	client, err := listenURL("etcd.listen", c.Listen)
+	if err != nil {
+		return err
+	}
+	outside, err := listenURL("etcd.listen", cmp.Or(c.Advertise, c.Listen))
+	if err != nil {
+		return err
+	}
+	peer, err := listenURL("etcd.peer_listen", cmp.Or(c.Peer, "127.0.0.1:0"))
+	if err != nil {
+		return err
+	}
+	peerListen, err := listenURL("etcd.peer_listen", cmp.Or(c.PeerListen, peer.Host))
+	if err != nil {
+		return err
+	}
 	if c.Cert != "" {
-		cfg.ListenClientUrls[0].Scheme, cfg.AdvertiseClientUrls[0].Scheme = "https", "https"
+		client.Scheme, outside.Scheme = "https", "https"
 		cfg.ClientTLSInfo = transport.TLSInfo{CertFile: c.Cert, KeyFile: c.Key, TrustedCAFile: c.ClientCA, ClientCertAuth: c.ClientCA != ""}
 	}
-	return start(ctx, cfg, c.Listen)
+	if c.ClientCA != "" && c.Peer != "" {
+		peer.Scheme, peerListen.Scheme = "https", "https"
+		cfg.PeerTLSInfo = cfg.ClientTLSInfo
+		// A host may speak to the others from another address than its certificate has.
+		cfg.PeerTLSInfo.SkipClientSANVerify = true
+	}
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{outside}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peerListen}, []url.URL{peer}
+	return nil
 }
 
 // checkTrust says what is wrong with the files that the server speaks TLS with.
@@ -134,10 +187,10 @@ func checkUnused(dir string) error {
 }
 
 // start runs the server until it is ready. A port in use is a Conflict.
-func start(ctx context.Context, cfg *embed.Config, listen string) (*Embedded, error) {
+func start(ctx context.Context, cfg *embed.Config, c EmbeddedConfig) (*Embedded, error) {
 	server, err := embed.StartEtcd(cfg)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, croft.Errorf(croft.Conflict, "embedded etcd: %s is in use; stop what listens there or set etcd.listen to another address", listen)
+		return nil, croft.Errorf(croft.Conflict, "embedded etcd: %s is in use; stop what listens there or set etcd.listen to another address", inUse(err, c.Listen))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
@@ -157,14 +210,22 @@ func start(ctx context.Context, cfg *embed.Config, listen string) (*Embedded, er
 	return &Embedded{server: server, endpoint: cfg.ListenClientUrls[0].Scheme + "://" + server.Clients[0].Addr().String()}, nil
 }
 
+// inUse is the address of several that an error is about.
+func inUse(err error, listen string) string {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
+		return op.Addr.String()
+	}
+	return listen
+}
+
 // listenURL checks host:port and makes the URL that etcd listens on.
-func listenURL(address string) (url.URL, error) {
+func listenURL(setting, address string) (url.URL, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err == nil && host == "localhost" {
 		host = "127.0.0.1" // etcd listens on IP addresses only
 	}
 	if err != nil || net.ParseIP(host) == nil {
-		return url.URL{}, croft.Errorf(croft.Invalid, "etcd.listen: %q is not IP:PORT", address)
+		return url.URL{}, croft.Errorf(croft.Invalid, "%s: %q is not IP:PORT", setting, address)
 	}
 	return url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}, nil
 }
@@ -173,14 +234,20 @@ func listenURL(address string) (url.URL, error) {
 func (e *Embedded) Endpoint() string { return e.endpoint }
 
 // Wait returns when ctx ends (nil), or with the error that ended the server by itself.
+// NotFound: the other members removed it.
 func (e *Embedded) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case err := <-e.server.Err():
 		return err
+	case <-e.server.Server.StopNotify():
+		return errRemoved
 	}
 }
+
+// errRemoved ends a server that the others no longer speak to.
+var errRemoved = croft.Errorf(croft.NotFound, "etcd's other members removed this one, or it could not go on")
 
 // Close stops the server and returns when it has stopped.
 func (e *Embedded) Close() { e.server.Close() }

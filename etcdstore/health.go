@@ -59,7 +59,7 @@ func (s *Store) Problems(ctx context.Context) []string {
 		found = append(found, err.Error())
 	}
 	cancel()
-	statuses, silent := s.members(ctx)
+	statuses, silent := s.statuses(ctx, s.etcd.Endpoints())
 	for _, endpoint := range silent {
 		found = append(found, fmt.Sprintf("etcd at %s does not answer within %s: look at that member, its disk and the network to it", endpoint, checkTime))
 	}
@@ -75,15 +75,14 @@ func (s *Store) Problems(ctx context.Context) []string {
 	return found
 }
 
-// members asks the members at our endpoints how they are, all at once.
-func (s *Store) members(ctx context.Context) (statuses map[string]*clientv3.StatusResponse, silent []string) {
+// statuses asks the members at these endpoints how they are, all at once.
+func (s *Store) statuses(ctx context.Context, endpoints []string) (statuses map[string]*clientv3.StatusResponse, silent []string) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	type answer struct {
 		endpoint string
 		status   *clientv3.StatusResponse
 	}
-	endpoints := s.etcd.Endpoints()
 	answers := make(chan answer, len(endpoints))
 	for _, endpoint := range endpoints {
 		go func() {

@@ -31,6 +31,7 @@ import (
 //	/croft/<partition>/authority                   whom of the cloud's hosts to trust, in PEM
 //	/croft/<partition>/control/<host>              where its control process listens
 //	/croft/<partition>/joined/<host>               until when the certificates count with which it joined
+//	/croft/<partition>/members/<host>              where a host serves etcd and Placement for all
 //	/croft/<partition>/placement/<kind>/<id>       the embedded Placement: kinds as in placement/store.go
 //	/croft/<partition>/placement/head              written by every transaction of Placement that writes
 //	/croft/<partition>/pools/head                  the numbers that tickets and resources were given last
@@ -107,6 +108,8 @@ func (k keys) controls() string              { return k.prefix + "control/" }
 func (k keys) control(h croft.HostID) string { return k.controls() + string(h) }
 func (k keys) allJoined() string             { return k.prefix + "joined/" }
 func (k keys) joined(h croft.HostID) string  { return k.allJoined() + string(h) }
+func (k keys) members() string                  { return k.prefix + "members/" }
+func (k keys) etcdMember(h croft.HostID) string { return k.members() + string(h) }
 
 func (k keys) placement() string     { return k.prefix + "placement/" }
 func (k keys) placementHead() string { return k.placement() + "head" }

@@ -1,0 +1,140 @@
+package etcdtest
+
+import (
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/etcdstore"
+)
+
+// Cluster is an etcd of several servers, which joined one after the other as hosts do.
+type Cluster struct {
+	Members []croft.EtcdMember
+	Servers []*etcdstore.Embedded // nil where one does not run
+
+	configs []etcdstore.EmbeddedConfig
+}
+
+// StartCluster runs so many servers, which end with the test.
+func StartCluster(t testing.TB, n int) *Cluster {
+	t.Helper()
+	return StartClusterOf(t, n, etcdstore.EmbeddedConfig{})
+}
+
+// StartClusterOf runs servers of this kind.
+func StartClusterOf(t testing.TB, n int, kind etcdstore.EmbeddedConfig) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	for i := range n {
+		c.add(t, kind)
+		c.Start(t, i)
+	}
+	return c
+}
+
+// Join has one more join.
+func (c *Cluster) Join(t testing.TB) {
+	t.Helper()
+	c.add(t, c.configs[0])
+	c.Start(t, len(c.configs)-1)
+}
+
+// NewMember is one that has not joined.
+func (c *Cluster) NewMember(t testing.TB) croft.EtcdMember {
+	t.Helper()
+	host := croft.NewHostID()
+	return croft.EtcdMember{Host: host, Name: "host-" + string(host)[:4], Peer: c.scheme() + FreePort(t)}
+}
+
+func (c *Cluster) scheme() string {
+	if len(c.configs) > 0 && c.configs[0].ClientCA != "" {
+		return "https://"
+	}
+	return "http://"
+}
+
+func (c *Cluster) add(t testing.TB, kind etcdstore.EmbeddedConfig) {
+	t.Helper()
+	kind.Host, kind.Dir, kind.Unsynced = croft.NewHostID(), t.TempDir(), true
+	kind.Listen, kind.Peer, kind.Cluster = FreePort(t), FreePort(t), ""
+	c.configs = append(c.configs, kind)
+	c.Servers = append(c.Servers, nil)
+	m := c.NewMember(t)
+	m.Host, m.Peer, m.Clients = kind.Host, c.scheme()+kind.Peer, []string{c.scheme() + kind.Listen}
+	c.Members = append(c.Members, m)
+	i := len(c.Servers) - 1
+	t.Cleanup(func() {
+		if c.Servers[i] != nil {
+			c.Servers[i].Close()
+		}
+	})
+}
+
+// Start runs a server; one without data joins.
+func (c *Cluster) Start(t testing.TB, i int) {
+	t.Helper()
+	config := c.configs[i]
+	if i > 0 && !etcdstore.IsMember(config.Dir) {
+		store := c.Open(t, 0)
+		var err error
+		if config.Cluster, err = store.AddEtcdMember(t.Context(), c.Members[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server, err := etcdstore.StartEmbedded(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Servers[i] = server
+	if err := server.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Open(t, i).PutEtcdMember(t.Context(), c.Members[i]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Stop ends a server.
+func (c *Cluster) Stop(t testing.TB, i int) {
+	t.Helper()
+	c.Servers[i].Close()
+	c.Servers[i] = nil
+}
+
+// Lose removes the data of a server that does not run.
+func (c *Cluster) Lose(t testing.TB, i int) {
+	t.Helper()
+	if err := os.RemoveAll(c.configs[i].Dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Open returns a store on one server.
+func (c *Cluster) Open(t testing.TB, i int) *etcdstore.Store {
+	t.Helper()
+	return Open(t, c.Servers[i])
+}
+
+// OpenAll returns a store that knows all servers, also those that do not run.
+func (c *Cluster) OpenAll(t testing.TB) *etcdstore.Store {
+	t.Helper()
+	var endpoints []string
+	for _, m := range c.Members {
+		endpoints = append(endpoints, m.Clients...)
+	}
+	return open(t, etcdstore.Config{Endpoints: endpoints, DialTimeout: 20 * time.Second})
+}
+
+// FreePort is host:port where nobody listens just now.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

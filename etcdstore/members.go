@@ -1,0 +1,199 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// PutEtcdMember writes what a host serves for all.
+func (s *Store) PutEtcdMember(ctx context.Context, m croft.EtcdMember) error {
+	m.Role = ""
+	_, err := s.etcd.Put(ctx, s.keys.etcdMember(m.Host), encode(m))
+	return s.wrapped(err, "write what this host serves")
+}
+
+// EtcdMembers are the hosts that serve etcd, by name, each with its role; none where etcd is
+// no host's.
+func (s *Store) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
+	served, err := s.served(ctx)
+	if err != nil || len(served) == 0 {
+		return served, err
+	}
+	ask, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	list, err := s.etcd.MemberList(ask)
+	if err != nil {
+		return nil, s.wrap(err, "list etcd's members")
+	}
+	roles := s.roles(ctx, list.Members)
+	for i, m := range served {
+		served[i].Role = croft.MemberMissing
+		if one := memberOf(list.Members, m); one != nil {
+			served[i].Role = roles[one.ID]
+		}
+	}
+	return served, nil
+}
+
+// served reads what the hosts wrote.
+func (s *Store) served(ctx context.Context) ([]croft.EtcdMember, error) {
+	got, err := s.etcd.Get(ctx, s.keys.members(), clientv3.WithPrefix())
+	if err != nil {
+		return nil, s.wrap(err, "read which hosts serve etcd")
+	}
+	return s.decodeMembers(got.Kvs)
+}
+
+func (s *Store) decodeMembers(kvs []*mvccpb.KeyValue) ([]croft.EtcdMember, error) {
+	all := []croft.EtcdMember{}
+	for _, kv := range kvs {
+		var m croft.EtcdMember
+		if err := s.decode(kv.Key, kv.Value, &m); err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b croft.EtcdMember) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Host, b.Host))
+	})
+	return all, nil
+}
+
+// roles asks the members what they are, all at once.
+func (s *Store) roles(ctx context.Context, all []*etcdserverpb.Member) map[uint64]croft.MemberRole {
+	var endpoints []string
+	for _, m := range all {
+		endpoints = append(endpoints, m.ClientURLs...)
+	}
+	statuses, _ := s.statuses(ctx, endpoints)
+	roles := map[uint64]croft.MemberRole{}
+	for _, m := range all {
+		roles[m.ID] = roleOf(m, statuses)
+	}
+	return roles
+}
+
+func roleOf(m *etcdserverpb.Member, statuses map[string]*clientv3.StatusResponse) croft.MemberRole {
+	if m.Name == "" {
+		return croft.MemberLearns // it has not started yet
+	}
+	for _, endpoint := range m.ClientURLs {
+		status := statuses[endpoint]
+		switch {
+		case status == nil || status.Leader == 0 || status.Header.MemberId != m.ID:
+		case m.IsLearner:
+			return croft.MemberLearns
+		case status.Leader == m.ID:
+			return croft.MemberLeads
+		default:
+			return croft.MemberFollows
+		}
+	}
+	return croft.MemberSilent
+}
+
+// WatchEtcdMembers calls changed with what the hosts serve, whenever that may have
+// changed, until ctx ends.
+func (s *Store) WatchEtcdMembers(ctx context.Context, changed func([]croft.EtcdMember)) error {
+	known := map[string]*mvccpb.KeyValue{}
+	return s.follow(ctx, s.keys.members(), func() { clear(known) }, func(kv *mvccpb.KeyValue, there bool) {
+		delete(known, string(kv.Key))
+		if there {
+			known[string(kv.Key)] = kv
+		}
+		if all, err := s.decodeMembers(slices.Collect(maps.Values(known))); err == nil {
+			changed(all)
+		}
+	})
+}
+
+// MayRemoveEtcdMember tells why a host's member cannot be taken out of etcd, if it has
+// one: Conflict, as the others would be too few to decide anything.
+func (s *Store) MayRemoveEtcdMember(ctx context.Context, host croft.HostID) error {
+	_, err := s.leaving(ctx, host)
+	return err
+}
+
+// RemoveEtcdMember takes a host's member out of etcd and forgets what it served; none is
+// no error. Conflict, as MayRemoveEtcdMember.
+func (s *Store) RemoveEtcdMember(ctx context.Context, host croft.HostID) error {
+	l, err := s.leaving(ctx, host)
+	if err != nil {
+		return err
+	}
+	if l.member != nil {
+		err := soon(ctx, func() error { return s.removeMember(ctx, l.member.ID) })
+		if err != nil {
+			return s.wrap(err, "remove the host's member")
+		}
+		if len(l.others) > 0 && s.etcd.ActiveConnection() != nil {
+			s.etcd.SetEndpoints(l.others...) // the one that we spoke to may be the one that is gone
+		}
+	}
+	_, err = s.etcd.Delete(ctx, s.keys.etcdMember(host))
+	return s.wrapped(err, "remove what the host served")
+}
+
+// leaving is a member that is to go, and what remains without it.
+type leaving struct {
+	member *etcdserverpb.Member // nil: the host has none
+	voices int                  // how many others decide
+	silent []string             // those of them that do not answer
+	others []string             // where those are that do
+}
+
+// leaving looks at a host's member. Conflict, as MayRemoveEtcdMember.
+func (s *Store) leaving(ctx context.Context, host croft.HostID) (l leaving, err error) {
+	got, err := s.etcd.Get(ctx, s.keys.etcdMember(host))
+	if err != nil || len(got.Kvs) == 0 {
+		return l, s.wrapped(err, "read what the host serves")
+	}
+	served, err := s.decodeMembers(got.Kvs)
+	if err != nil {
+		return l, err
+	}
+	list, err := s.etcd.MemberList(ctx)
+	if err != nil {
+		return l, s.wrap(err, "list etcd's members")
+	}
+	if l.member = memberOf(list.Members, served[0]); l.member == nil {
+		return l, nil
+	}
+	roles := s.roles(ctx, list.Members)
+	for _, m := range list.Members {
+		if m.ID == l.member.ID || m.IsLearner {
+			continue
+		}
+		l.voices++
+		if roles[m.ID] == croft.MemberSilent {
+			l.silent = append(l.silent, m.ClientURLs...)
+		} else {
+			l.others = append(l.others, m.ClientURLs...)
+		}
+	}
+	return l, l.check()
+}
+
+// check tells whether those that remain can decide: more than half of them answer.
+func (l *leaving) check() error {
+	need, answer := l.voices/2+1, l.voices-len(l.silent)
+	switch {
+	case l.member.IsLearner:
+		return nil
+	case l.voices == 0:
+		return croft.Errorf(croft.Conflict, "its etcd is the only one and holds all that the cloud knows: let another host join with --etcd-member first")
+	case answer < need:
+		return croft.Errorf(croft.Conflict, "without its etcd %d of %d members would answer, and %d have to: bring back %s first",
+			answer, l.voices, need, strings.Join(l.silent, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+
+	"croft"
+)
+
+// IsMember tells whether a directory holds the data of an etcd server, so that it needs
+// to be told of no cluster.
+func IsMember(dir string) bool {
+	log, _ := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
+	return len(log) > 0
+}
+
+// ClearUnfinished removes what the first start of a server left in a directory where it
+// did not come to have a log: etcd knows nothing from there.
+func ClearUnfinished(dir string) error {
+	if IsMember(dir) {
+		return nil
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "member")); err != nil {
+		return fmt.Errorf("remove what an unfinished start left: %w", err)
+	}
+	return nil
+}
+
+// memberRetry is the pause before etcd is asked again for what it refused for now.
+const memberRetry = 500 * time.Millisecond
+
+// tellPeer has the cluster know the server by the address that others reach.
+func (e *Embedded) tellPeer(ctx context.Context, peer string) error {
+	id := uint64(e.server.Server.MemberID())
+	etcd := v3client.New(e.server.Server)
+	defer etcd.Close()
+	list, err := etcd.MemberList(ctx)
+	if err != nil {
+		return fmt.Errorf("list etcd's members: %w", err)
+	}
+	for _, m := range list.Members {
+		if m.ID == id && !slices.Equal(m.PeerURLs, []string{peer}) {
+			if _, err := etcd.MemberUpdate(ctx, id, []string{peer}); err != nil {
+				return fmt.Errorf("tell etcd's members of the address %s: %w", peer, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Promote gives the server a voice among the others as soon as it has caught up with
+// them, and returns when it has one.
+func (e *Embedded) Promote(ctx context.Context) error {
+	server := e.server.Server
+	for server.IsLearner() {
+		ask, cancel := context.WithTimeout(ctx, checkTime)
+		_, err := server.PromoteMember(ask, uint64(server.MemberID()))
+		cancel()
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("become a full member of etcd: %w", cmp.Or(err, ctx.Err()))
+		case <-server.StopNotify():
+			return errRemoved
+		case <-time.After(memberRetry / 5): // until it knows of it itself
+		}
+	}
+	return nil
+}
+
+// AddEtcdMember has etcd know the server that a host is about to start with an empty
+// directory: it listens until it is promoted, so that a join which goes wrong costs
+// nothing. It returns the cluster, as EmbeddedConfig wants it, and may be repeated. A
+// member that the host had before, and whose data is gone, makes room for it.
+// Invalid: the members there have no address that others reach.
+func (s *Store) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluster string, err error) {
+	// The intent first, so that whoever forgets the host knows what else there is.
+	if err := s.PutEtcdMember(ctx, m); err != nil {
+		return "", err
+	}
+	err = soon(ctx, func() error {
+		cluster, err = s.addMember(ctx, m)
+		return err
+	})
+	if err != nil && croft.KindOf(err) == "" {
+		err = s.wrap(err, "join etcd as a member")
+	}
+	return cluster, err
+}
+
+// soon does something again as long as etcd refuses it only for now: another host joins,
+// or a member is not connected for long enough.
+func soon(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		if !errors.Is(err, rpctypes.ErrTooManyLearners) && !errors.Is(err, rpctypes.ErrUnhealthy) && !errors.Is(err, rpctypes.ErrMemberNotEnoughStarted) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(memberRetry):
+		}
+	}
+}
+
+func (s *Store) addMember(ctx context.Context, m croft.EtcdMember) (string, error) {
+	list, err := s.etcd.MemberList(ctx)
+	if err != nil {
+		return "", s.wrap(err, "list etcd's members")
+	}
+	all := list.Members
+	if err := reachable(all, m); err != nil {
+		return "", err
+	}
+	if mine := memberOf(all, m); mine != nil {
+		if mine.Name == "" && slices.Equal(mine.PeerURLs, []string{m.Peer}) {
+			return clusterOf(all, m), nil
+		}
+		if err := s.removeMember(ctx, mine.ID); err != nil {
+			return "", err
+		}
+	}
+	added, err := s.etcd.MemberAddAsLearner(ctx, []string{m.Peer})
+	if errors.Is(err, rpctypes.ErrMemberNotFound) {
+		return "", rpctypes.ErrUnhealthy // its ID would be that of one removed in this second
+	}
+	if err != nil {
+		return "", err
+	}
+	return clusterOf(added.Members, m), nil
+}
+
+// removeMember takes a member out; one that is out already is no error.
+func (s *Store) removeMember(ctx context.Context, id uint64) error {
+	_, err := s.etcd.MemberRemove(ctx, id)
+	if errors.Is(err, rpctypes.ErrMemberNotFound) {
+		return nil
+	}
+	return err
+}
+
+// memberOf is the member that etcd knows a host by, nil where it knows none. One that has
+// never started has no name yet.
+func memberOf(all []*etcdserverpb.Member, m croft.EtcdMember) *etcdserverpb.Member {
+	for _, one := range all {
+		if one.Name == string(m.Host) || m.Peer != "" && slices.Contains(one.PeerURLs, m.Peer) {
+			return one
+		}
+	}
+	return nil
+}
+
+// reachable finds a member that a new one would not reach. Invalid.
+func reachable(all []*etcdserverpb.Member, m croft.EtcdMember) error {
+	for _, one := range all {
+		for _, peer := range one.PeerURLs {
+			if strings.HasSuffix(peer, ":0") {
+				return croft.Errorf(croft.Invalid, "etcd's member %s has no address for other members: set etcd.listen there to an address that this host reaches, and start croft up again", one.Name)
+			}
+			if mine, _, _ := strings.Cut(m.Peer, "://"); !strings.HasPrefix(peer, mine+"://") {
+				return croft.Errorf(croft.Invalid, "etcd's members speak to each other at %s and this host would at %s: give it certificates, or --insecure, as they have", peer, m.Peer)
+			}
+		}
+	}
+	return nil
+}
+
+// clusterOf are the members by name and address; those that never started go by theirs.
+func clusterOf(all []*etcdserverpb.Member, m croft.EtcdMember) string {
+	var parts []string
+	for _, one := range all {
+		name := one.Name
+		if slices.Contains(one.PeerURLs, m.Peer) {
+			name = string(m.Host)
+		} else if name == "" {
+			name = fmt.Sprintf("%x", one.ID)
+		}
+		for _, peer := range one.PeerURLs {
+			parts = append(parts, name+"="+peer)
+		}
+	}
+	return strings.Join(parts, ",")
+}

@@ -1,0 +1,157 @@
+package etcdstore_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+)
+
+func TestAServerJoinsStopsAndLeaves(t *testing.T) {
+	t.Parallel() // most of it is waiting for etcd to trust a new member
+	c := etcdtest.StartCluster(t, 1)
+	first := c.Open(t, 0)
+	roles := func(want ...croft.MemberRole) {
+		t.Helper()
+		got := []croft.MemberRole{}
+		for _, m := range must(first.EtcdMembers(t.Context()))(t) {
+			got = append(got, m.Role)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("the members are %q, want %q", got, want)
+		}
+	}
+	roles(croft.MemberLeads)
+	wantKind(t, first.RemoveEtcdMember(t.Context(), c.Members[0].Host), croft.Conflict)
+	c.Join(t)
+	c.Join(t)
+	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberFollows)
+
+	// With one away, nothing stops, and none of the others may go.
+	must(c.Open(t, 1).Create(t.Context(), newInstance("before")))(t)
+	c.Stop(t, 2)
+	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberSilent)
+	must(first.Create(t.Context(), newInstance("during")))(t)
+	err := first.MayRemoveEtcdMember(t.Context(), c.Members[1].Host)
+	wantKind(t, err, croft.Conflict)
+	wantSays(t, fmt.Sprint(err), "1 of 2 members would answer, and 2 have to", c.Members[2].Clients[0])
+	wantKind(t, first.RemoveEtcdMember(t.Context(), c.Members[1].Host), croft.Conflict)
+
+	// It comes back as it was, and then one may go; the one that is away may at once.
+	c.Start(t, 2)
+	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberFollows)
+	if err := first.RemoveEtcdMember(t.Context(), c.Members[1].Host); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, c.Servers[1].Wait(t.Context()), croft.NotFound)
+	roles(croft.MemberLeads, croft.MemberFollows)
+	must(first.Create(t.Context(), newInstance("after")))(t)
+}
+
+func TestADeadMemberMakesRoom(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.StartCluster(t, 3)
+	store := c.Open(t, 0)
+	c.Stop(t, 2)
+	c.Lose(t, 2) // it comes back without its data
+	c.Start(t, 2)
+	for _, m := range must(store.EtcdMembers(t.Context()))(t) {
+		if m.Role != croft.MemberLeads && m.Role != croft.MemberFollows {
+			t.Errorf("%s is %s", m.Name, m.Role)
+		}
+	}
+	must(c.Open(t, 2).Create(t.Context(), newInstance("through-the-new-one")))(t)
+	c.Stop(t, 1)
+	if err := store.RemoveEtcdMember(t.Context(), c.Members[1].Host); err != nil {
+		t.Fatal(err)
+	}
+	if left := must(store.EtcdMembers(t.Context()))(t); len(left) != 2 {
+		t.Errorf("left: %+v", left)
+	}
+}
+
+// A join that never gets further costs nothing: what it left has no voice, a second try
+// takes it up, and it may be removed at any time.
+func TestAJoinThatDiesCostsNothing(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.StartCluster(t, 1)
+	store := c.Open(t, 0)
+	m := c.NewMember(t)
+	cluster := must(store.AddEtcdMember(t.Context(), m))(t)
+	must(store.Create(t.Context(), newInstance("meanwhile")))(t)
+	all := must(store.EtcdMembers(t.Context()))(t)
+	if i := slices.IndexFunc(all, func(o croft.EtcdMember) bool { return o.Host == m.Host }); i < 0 || all[i].Role != croft.MemberLearns {
+		t.Errorf("the members are %+v, want one that learns", all)
+	}
+	if again := must(store.AddEtcdMember(t.Context(), m))(t); again != cluster {
+		t.Errorf("the second try got %q, the first %q", again, cluster)
+	}
+	if err := store.RemoveEtcdMember(t.Context(), m.Host); err != nil {
+		t.Fatal(err)
+	}
+	if left := must(store.EtcdMembers(t.Context()))(t); len(left) != 1 {
+		t.Errorf("left: %+v", left)
+	}
+	if err := store.RemoveEtcdMember(t.Context(), m.Host); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+}
+
+// Only one joins at a time; another waits for it.
+func TestJoinsWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.StartCluster(t, 1)
+	store := c.Open(t, 0)
+	one, two := c.NewMember(t), c.NewMember(t)
+	must(store.AddEtcdMember(t.Context(), one))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := store.AddEtcdMember(ctx, two)
+	wantSays(t, fmt.Sprint(err), "too many learner")
+}
+
+func TestAClusterThatNobodyReachesTakesNone(t *testing.T) {
+	server := etcdtest.Server(t) // whose members' port is its own alone
+	store := etcdtest.Open(t, server)
+	_, err := store.AddEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(), Peer: "http://127.0.0.1:2380"})
+	wantKind(t, err, croft.Invalid)
+	wantSays(t, fmt.Sprint(err), "has no address for other members", "etcd.listen")
+}
+
+// The address of a single server can be made one that others reach, later.
+func TestAServerGetsAPeerAddressLater(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	alone, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0", Unsynced: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(etcdtest.Open(t, alone).Create(t.Context(), newInstance("web")))(t)
+	alone.Close()
+	host, peer := croft.NewHostID(), etcdtest.FreePort(t)
+	found, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0", Unsynced: true, Host: host, Peer: peer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(found.Close)
+	conn, err := net.Dial("tcp", peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	store := etcdtest.Open(t, found)
+	if _, err := store.AddEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(), Peer: "http://" + etcdtest.FreePort(t)}); err != nil {
+		t.Error(err)
+	}
+	if all := must(store.List(t.Context(), ""))(t); len(all) != 1 {
+		t.Errorf("instances: %v", all)
+	}
+}
