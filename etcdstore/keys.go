@@ -103,11 +103,11 @@ func (k keys) sshKey(p croft.Project, name string) string { return k.sshKeys(p) 
 func (k keys) invitations() string           { return k.prefix + "invitations/" }
 func (k keys) invitation(name string) string { return k.invitations() + name }
 
-func (k keys) authority() string             { return k.prefix + "authority" }
-func (k keys) controls() string              { return k.prefix + "control/" }
-func (k keys) control(h croft.HostID) string { return k.controls() + string(h) }
-func (k keys) allJoined() string             { return k.prefix + "joined/" }
-func (k keys) joined(h croft.HostID) string  { return k.allJoined() + string(h) }
+func (k keys) authority() string                { return k.prefix + "authority" }
+func (k keys) controls() string                 { return k.prefix + "control/" }
+func (k keys) control(h croft.HostID) string    { return k.controls() + string(h) }
+func (k keys) allJoined() string                { return k.prefix + "joined/" }
+func (k keys) joined(h croft.HostID) string     { return k.allJoined() + string(h) }
 func (k keys) members() string                  { return k.prefix + "members/" }
 func (k keys) etcdMember(h croft.HostID) string { return k.members() + string(h) }
 
