@@ -9,6 +9,9 @@ type EtcdMember struct {
 	Clients   []string `json:"clients,omitempty"`   // URLs of its etcd; none until it may be asked
 	Placement string   `json:"placement,omitempty"` // URL of the Placement there
 
+	// Alone: no agent runs there, so nothing else is on record of the machine.
+	Alone bool `json:"alone,omitempty"`
+
 	// Known from etcd itself, and not stored.
 	Role MemberRole `json:"role,omitempty"`
 }

@@ -242,12 +242,12 @@ func (e *Embedded) Wait(ctx context.Context) error {
 	case err := <-e.server.Err():
 		return err
 	case <-e.server.Server.StopNotify():
-		return errRemoved
+		return ErrRemoved
 	}
 }
 
-// errRemoved ends a server that the others no longer speak to.
-var errRemoved = croft.Errorf(croft.NotFound, "etcd's other members removed this one, or it could not go on")
+// ErrRemoved ends a server that the others no longer speak to.
+var ErrRemoved = croft.Errorf(croft.NotFound, "etcd's other members removed this one, or it could not go on")
 
 // Close stops the server and returns when it has stopped.
 func (e *Embedded) Close() { e.server.Close() }

@@ -58,8 +58,13 @@ func (s *Store) Problems(ctx context.Context) []string {
 	for _, err := range s.alarms(look) {
 		found = append(found, err.Error())
 	}
+	served, _ := s.Served(look) // where nobody answers, what we were told has to do
 	cancel()
-	statuses, silent := s.statuses(ctx, s.etcd.Endpoints())
+	if len(served) == 2 {
+		found = append(found, "etcd has two members and stops where either is lost: let a third host join with croft up --join TOKEN --etcd-member")
+	}
+	endpoints := s.known(served)
+	statuses, silent := s.statuses(ctx, endpoints)
 	for _, endpoint := range silent {
 		found = append(found, fmt.Sprintf("etcd at %s does not answer within %s: look at that member, its disk and the network to it", endpoint, checkTime))
 	}
@@ -67,12 +72,22 @@ func (s *Store) Problems(ctx context.Context) []string {
 	for _, status := range statuses {
 		newest = max(newest, status.RaftIndex)
 	}
-	for _, endpoint := range s.etcd.Endpoints() {
+	for _, endpoint := range endpoints {
 		if status := statuses[endpoint]; status != nil {
 			found = append(found, troubles(endpoint, status, newest)...)
 		}
 	}
 	return found
+}
+
+// known is where members are, as we were told and as these hosts serve.
+func (s *Store) known(served []croft.EtcdMember) []string {
+	all := slices.Clone(s.etcd.Endpoints())
+	for _, m := range served {
+		all = append(all, m.Clients...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // statuses asks the members at these endpoints how they are, all at once.

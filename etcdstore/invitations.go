@@ -22,6 +22,7 @@ type Invitation struct {
 	Sealed  []byte    `json:"sealed"` // what a joining host gets for the token
 
 	Verifier []byte       `json:"verifier,omitempty"` // of what is signed with the token
+	Member   bool         `json:"member,omitempty"`   // the host may serve etcd also where hosts do not reach it
 	Host     croft.HostID `json:"host,omitempty"`     // that alone may join with it; empty: hosts that are new
 }
 

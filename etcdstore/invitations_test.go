@@ -20,7 +20,7 @@ func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := must(store.Invitation(ctx, "one"))(t); string(got.Sealed) != "sealed" {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q", got.Sealed)
 	}
 	_, err := store.Invitation(ctx, "two")
 	wantKind(t, err, croft.NotFound)

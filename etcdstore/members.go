@@ -3,7 +3,6 @@ package etcdstore
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 
@@ -24,7 +23,7 @@ func (s *Store) PutEtcdMember(ctx context.Context, m croft.EtcdMember) error {
 // EtcdMembers are the hosts that serve etcd, by name, each with its role; none where etcd is
 // no host's.
 func (s *Store) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
-	served, err := s.served(ctx)
+	served, err := s.Served(ctx)
 	if err != nil || len(served) == 0 {
 		return served, err
 	}
@@ -44,8 +43,8 @@ func (s *Store) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
 	return served, nil
 }
 
-// served reads what the hosts wrote.
-func (s *Store) served(ctx context.Context) ([]croft.EtcdMember, error) {
+// Served is what hosts serve for all, as EtcdMembers without the roles.
+func (s *Store) Served(ctx context.Context) ([]croft.EtcdMember, error) {
 	got, err := s.etcd.Get(ctx, s.keys.members(), clientv3.WithPrefix())
 	if err != nil {
 		return nil, s.wrap(err, "read which hosts serve etcd")
@@ -101,19 +100,32 @@ func roleOf(m *etcdserverpb.Member, statuses map[string]*clientv3.StatusResponse
 	return croft.MemberSilent
 }
 
-// WatchEtcdMembers calls changed with what the hosts serve, whenever that may have
-// changed, until ctx ends.
+// WatchEtcdMembers calls changed with what hosts serve, whenever that may have changed,
+// until ctx ends.
 func (s *Store) WatchEtcdMembers(ctx context.Context, changed func([]croft.EtcdMember)) error {
-	known := map[string]*mvccpb.KeyValue{}
-	return s.follow(ctx, s.keys.members(), func() { clear(known) }, func(kv *mvccpb.KeyValue, there bool) {
-		delete(known, string(kv.Key))
-		if there {
-			known[string(kv.Key)] = kv
-		}
-		if all, err := s.decodeMembers(slices.Collect(maps.Values(known))); err == nil {
+	return s.follow(ctx, s.keys.members(), func() {}, func(*mvccpb.KeyValue, bool) {
+		if all, err := s.Served(ctx); err == nil {
 			changed(all)
 		}
 	})
+}
+
+// IsEtcdMember tells whether etcd knows a host's server. It asks more than half of the
+// members.
+func (s *Store) IsEtcdMember(ctx context.Context, m croft.EtcdMember) (bool, error) {
+	list, err := s.etcd.MemberList(ctx)
+	if err != nil {
+		return false, s.wrap(err, "list etcd's members")
+	}
+	return memberOf(list.Members, m) != nil, nil
+}
+
+// SetEndpoints says from now on where etcd is; nothing changes for a server in this
+// process.
+func (s *Store) SetEndpoints(endpoints []string) {
+	if len(endpoints) > 0 && s.etcd.ActiveConnection() != nil {
+		s.etcd.SetEndpoints(endpoints...)
+	}
 }
 
 // MayRemoveEtcdMember tells why a host's member cannot be taken out of etcd, if it has
@@ -135,9 +147,7 @@ func (s *Store) RemoveEtcdMember(ctx context.Context, host croft.HostID) error {
 		if err != nil {
 			return s.wrap(err, "remove the host's member")
 		}
-		if len(l.others) > 0 && s.etcd.ActiveConnection() != nil {
-			s.etcd.SetEndpoints(l.others...) // the one that we spoke to may be the one that is gone
-		}
+		s.SetEndpoints(l.others) // the one that we spoke to may be the one that is gone
 	}
 	_, err = s.etcd.Delete(ctx, s.keys.etcdMember(host))
 	return s.wrapped(err, "remove what the host served")

@@ -71,7 +71,7 @@ func (e *Embedded) Promote(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("become a full member of etcd: %w", cmp.Or(err, ctx.Err()))
 		case <-server.StopNotify():
-			return errRemoved
+			return ErrRemoved
 		case <-time.After(memberRetry / 5): // until it knows of it itself
 		}
 	}

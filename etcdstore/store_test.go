@@ -3,12 +3,13 @@ package etcdstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"croft"
 	"croft/etcdstore"
@@ -16,7 +17,14 @@ import (
 	"croft/internal/books"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := etcdtest.Leaks(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
 
 func wantKind(t *testing.T, err error, kind croft.Kind) {
 	t.Helper()

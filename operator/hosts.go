@@ -19,6 +19,8 @@ type Host struct {
 	Offered   croft.Resources `json:"offered"` // what may be claimed in all
 	Claimed   croft.Resources `json:"claimed"`
 	Traits    []croft.Trait   `json:"traits,omitempty"`
+	// Etcd is what its server is to the others; empty where it serves none.
+	Etcd croft.MemberRole `json:"etcd,omitempty"`
 }
 
 // State says in a word how a host is.
@@ -52,10 +54,15 @@ func (o *Operator) List(ctx context.Context) ([]Host, error) {
 	for _, p := range providers {
 		offers[p.ID] = p
 	}
+	members, err := o.Members.EtcdMembers(ctx)
+	if err != nil {
+		return nil, err
+	}
 	all := []Host{}
 	for id, h := range known {
 		all = append(all, hostOn(h, on[id], offers))
 	}
+	all = withMembers(all, members)
 	slices.SortFunc(all, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	shareNames(all)
 	return all, noClaims
@@ -73,6 +80,37 @@ func hostOn(h croft.Host, on []croft.Status, offers map[croft.HostID]croft.Provi
 		full.Offered[class], full.Claimed[class] = inv.Capacity(), p.Used[class]
 	}
 	return full
+}
+
+// withMembers tells of the hosts what their servers of etcd are. A server of a host that
+// is on record no more is one that is forgotten only half.
+func withMembers(all []Host, members []croft.EtcdMember) []Host {
+	for _, m := range members {
+		i := slices.IndexFunc(all, func(h Host) bool { return h.ID == m.Host })
+		if i < 0 {
+			i = len(all)
+			all = append(all, aloneHost(m))
+		}
+		all[i].Etcd = m.Role
+		switch m.Role {
+		case croft.MemberSilent:
+			all[i].Problems = append(all[i].Problems, "its etcd does not answer: bring it back, or forget the host, before another one is lost")
+		case croft.MemberLearns:
+			all[i].Problems = append(all[i].Problems, "its etcd has no voice yet: it has to catch up with the others")
+		case croft.MemberMissing:
+			all[i].Problems = append(all[i].Problems, "the others do not know its etcd: start croft up on it, or forget it")
+		}
+	}
+	return all
+}
+
+// aloneHost is a machine that serves etcd and is no host, or no longer.
+func aloneHost(m croft.EtcdMember) Host {
+	h := Host{Host: croft.Host{ID: m.Host, Name: m.Name, Alive: m.Role == croft.MemberLeads || m.Role == croft.MemberFollows}}
+	if !m.Alone {
+		h.Alive, h.Problems = false, []string{"the host is forgotten and its etcd is not: croft host forget it once more"}
+	}
+	return h
 }
 
 // shareNames tells of hosts that have one name; they are sorted by it.
@@ -186,6 +224,9 @@ func (o *Operator) forget(ctx context.Context, h Host, force bool) error {
 	case !force && h.Count > 0:
 		return croft.Errorf(croft.Conflict, "%s on it; destroy or move them first, or bury them with --force", counted(h.Count))
 	}
+	if err := o.Members.MayRemoveEtcdMember(ctx, h.ID); err != nil {
+		return err
+	}
 	// From here on nobody writes another order for it, so what is buried is all.
 	if err := o.Hosts.Drain(ctx, h.ID); err != nil {
 		return err
@@ -199,7 +240,23 @@ func (o *Operator) forget(ctx context.Context, h Host, force bool) error {
 	if err := o.Claims.RemoveProvider(ctx, h.ID); err != nil {
 		return err
 	}
-	return o.Hosts.ForgetHost(ctx, h.ID)
+	if err := o.Hosts.ForgetHost(ctx, h.ID); err != nil {
+		return err
+	}
+	// Last, so that a host which loses its server can tell whether it is forgotten.
+	return o.Members.RemoveEtcdMember(ctx, h.ID)
+}
+
+// RemoveMember takes a host's server out of etcd, where it has one; the host stays.
+// Conflict: the others would be too few.
+func (o *Operator) RemoveMember(ctx context.Context, h Host) error {
+	if err := o.Members.RemoveEtcdMember(ctx, h.ID); err != nil {
+		return fmt.Errorf("take the etcd of host %s out: %w", h.Name, err)
+	}
+	if h.Etcd != "" {
+		o.Log.Info("etcd goes on without a host's", "host", h.ID)
+	}
+	return nil
 }
 
 func counted(n int) string {

@@ -12,6 +12,7 @@ import (
 type Config struct {
 	Partition croft.PartitionID // required: whose orders it writes
 	Hosts     Hosts             // required, as all that follow
+	Members   Members
 	Records   Records
 	Ledger    Ledger
 	Claims    Claims
@@ -28,7 +29,7 @@ type Operator struct{ Config }
 
 // New checks the config. It does nothing yet.
 func New(c Config) (*Operator, error) {
-	if c.Partition == "" || c.Hosts == nil || c.Records == nil || c.Ledger == nil || c.Claims == nil || c.Agents == nil {
+	if c.Partition == "" || c.Hosts == nil || c.Members == nil || c.Records == nil || c.Ledger == nil || c.Claims == nil || c.Agents == nil {
 		return nil, croft.Errorf(croft.Invalid, "operator: Partition and all interfaces are required")
 	}
 	c.Pause = cmp.Or(c.Pause, 2*time.Second)

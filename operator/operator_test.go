@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,10 @@ type office struct {
 	looked int
 	asked  []croft.HostID
 	broken error // what Placement answers
+
+	members []croft.EtcdMember
+	needed  error    // why none of them may go
+	done    []string // what was forgotten, in order
 }
 
 type (
@@ -33,10 +38,22 @@ type (
 func (o hostOffice) Hosts(context.Context, ...croft.HostID) (map[croft.HostID]croft.Host, error) {
 	return o.looks(1).Hosts, nil
 }
-func (o hostOffice) Drain(context.Context, croft.HostID) error      { return nil }
-func (o hostOffice) Enable(context.Context, croft.HostID) error     { return nil }
-func (o hostOffice) Accept(context.Context, croft.HostID) error     { return nil }
-func (o hostOffice) ForgetHost(context.Context, croft.HostID) error { return nil }
+func (o hostOffice) Drain(context.Context, croft.HostID) error  { return nil }
+func (o hostOffice) Enable(context.Context, croft.HostID) error { return nil }
+func (o hostOffice) Accept(context.Context, croft.HostID) error { return nil }
+func (o hostOffice) ForgetHost(_ context.Context, h croft.HostID) error {
+	o.done = append(o.done, "host "+string(h))
+	return nil
+}
+
+func (o *office) EtcdMembers(context.Context) ([]croft.EtcdMember, error) { return o.members, nil }
+func (o *office) MayRemoveEtcdMember(context.Context, croft.HostID) error { return o.needed }
+func (o *office) RemoveEtcdMember(_ context.Context, h croft.HostID) error {
+	if o.needed == nil {
+		o.done = append(o.done, "member "+string(h))
+	}
+	return o.needed
+}
 
 func (o *office) List(context.Context, croft.Project) ([]croft.Status, error) { return nil, nil }
 
@@ -70,7 +87,7 @@ func (o agents) RemoveFiles(context.Context, croft.Host, croft.InstanceID) error
 
 func (o *office) operator(t *testing.T) *operator.Operator {
 	t.Helper()
-	op, err := operator.New(operator.Config{Partition: "p", Hosts: hostOffice{o}, Records: o, Ledger: o, Claims: claims{o}, Agents: agents{o}, Pause: time.Hour})
+	op, err := operator.New(operator.Config{Partition: "p", Hosts: hostOffice{o}, Members: o, Records: o, Ledger: o, Claims: claims{o}, Agents: agents{o}, Pause: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +103,31 @@ func withHosts(hosts ...croft.Host) books.Books {
 		b.Hosts[h.ID] = h
 	}
 	return b
+}
+
+func TestAForgottenHostLeavesEtcdLast(t *testing.T) {
+	o := always(withHosts(croft.Host{ID: "a", Name: "one"}))
+	o.members = []croft.EtcdMember{{Host: "a", Name: "one", Role: croft.MemberFollows}, {Host: "b", Name: "half", Role: croft.MemberSilent}}
+	all, err := o.operator(t).List(t.Context())
+	if err != nil || len(all) != 2 || all[0].Name != "half" || len(all[0].Problems) != 2 || all[1].Etcd != croft.MemberFollows {
+		t.Errorf("got %+v, %v; want one, and half that is forgotten only half", all, err)
+	}
+	for _, name := range []string{"one", "half"} {
+		if _, err := o.operator(t).Forget(t.Context(), name, false); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if want := []string{"host a", "member a", "host b", "member b"}; !slices.Equal(o.done, want) {
+		t.Errorf("done: %q, want %q", o.done, want)
+	}
+}
+
+func TestAHostWhoseEtcdIsNeededIsNotForgotten(t *testing.T) {
+	o := always(withHosts(croft.Host{ID: "a", Name: "one"}))
+	o.needed = croft.Errorf(croft.Conflict, "the others are too few")
+	if _, err := o.operator(t).Forget(t.Context(), "one", true); croft.KindOf(err) != croft.Conflict || len(o.done) > 0 {
+		t.Errorf("got %v, done %q; want a conflict, and nothing done", err, o.done)
+	}
 }
 
 var ghost = books.Name{Project: "p", Name: "web", Instance: "ghost"}

@@ -23,6 +23,17 @@ type Hosts interface {
 	ForgetHost(ctx context.Context, host croft.HostID) error
 }
 
+// Members are the servers of etcd that hosts run.
+type Members interface {
+	// EtcdMembers returns the hosts that serve etcd, each with its role.
+	EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error)
+	// MayRemoveEtcdMember tells why a host's server cannot be taken out: Conflict, as the
+	// others would be too few to decide anything.
+	MayRemoveEtcdMember(ctx context.Context, host croft.HostID) error
+	// RemoveEtcdMember takes a host's server out; none is no error. Conflict, as above.
+	RemoveEtcdMember(ctx context.Context, host croft.HostID) error
+}
+
 // Records is where instances are on record. Every write compares what it builds on:
 // Conflict where the record changed.
 type Records interface {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -61,7 +62,7 @@ func errNowhere(endpoint string) error {
 
 // Config says where Placement is and how to speak to it.
 type Config struct {
-	Endpoint  string            // such as http://127.0.0.1:8778; empty: where Auth says
+	Endpoint  string            // such as http://127.0.0.1:8778, or several with commas, any of which does; empty: where Auth says
 	Auth      Auth              // Token("admin") by default
 	Attempts  int               // for one request; 16 by default, some ten seconds; half of them where nothing answers at all
 	Pause     time.Duration     // before the second attempt; doubles, with jitter; 10 ms by default
@@ -72,13 +73,18 @@ type Config struct {
 
 // Client is a connection to a Placement. It may be used by many at once.
 type Client struct {
-	config   Config
-	service  *gophercloud.ServiceClient
-	minor    atomic.Int64 // microversion 1.minor
-	login    *once.Once
-	endpoint atomic.Pointer[string] // empty until it is known
-	metrics  *metrics
+	config    Config
+	service   *gophercloud.ServiceClient
+	minor     atomic.Int64 // microversion 1.minor
+	login     *once.Once
+	endpoints atomic.Pointer[[]string] // one empty text until it is known
+	turn      atomic.Int64             // counts the times that another endpoint was turned to
+	metrics   *metrics
 }
+
+// dialTimeout is how long a server may take to take a connection: one on a host that is
+// off takes none, and there may be others.
+const dialTimeout = 5 * time.Second
 
 // The microversions the client can work with: it begins with the newest it knows and
 // goes down to what the server has. Before 1.34 there are no mappings, before 1.29 no
@@ -94,14 +100,19 @@ func New(c Config) (*Client, error) {
 	if c.Auth == nil {
 		c.Auth = Token("admin")
 	}
-	if _, token := c.Auth.(Token); (token || c.Endpoint != "") && !isURL(c.Endpoint) {
-		return nil, errNowhere(c.Endpoint)
+	if _, token := c.Auth.(Token); token || c.Endpoint != "" {
+		for endpoint := range strings.SplitSeq(c.Endpoint, ",") {
+			if !isURL(endpoint) {
+				return nil, errNowhere(endpoint)
+			}
+		}
 	}
 	c.Attempts, c.Pause = cmp.Or(c.Attempts, 16), cmp.Or(c.Pause, 10*time.Millisecond)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	if c.Transport == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.MaxIdleConnsPerHost = 64
+		t.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 		if c.TLS != nil {
 			t.TLSClientConfig = c.TLS.Clone()
 		}
@@ -113,7 +124,7 @@ func New(c Config) (*Client, error) {
 	client := &Client{config: c, login: once.New(), metrics: counts,
 		service: &gophercloud.ServiceClient{ProviderClient: provider, Type: "placement"}}
 	client.minor.Store(newestMinor)
-	client.settle(c.Endpoint)
+	client.SetEndpoints(strings.Split(c.Endpoint, ","))
 	return client, nil
 }
 
@@ -122,13 +133,23 @@ func isURL(text string) bool {
 	return err == nil && u.Scheme != "" && u.Host != ""
 }
 
-// settle notes where Placement is.
-func (c *Client) settle(endpoint string) {
-	endpoint = strings.TrimSuffix(endpoint, "/")
-	c.endpoint.Store(&endpoint)
+// SetEndpoints says from now on where Placement is: any of them does.
+func (c *Client) SetEndpoints(all []string) {
+	trimmed := make([]string, 0, len(all))
+	for _, endpoint := range all {
+		trimmed = append(trimmed, strings.TrimSuffix(endpoint, "/"))
+	}
+	c.endpoints.Store(&trimmed)
 }
 
-func (c *Client) at() string { return *c.endpoint.Load() }
+// at is the endpoint to ask.
+func (c *Client) at() string {
+	all := *c.endpoints.Load()
+	return all[int(c.turn.Load())%len(all)]
+}
+
+// turnFrom has the next endpoint asked, unless somebody else turned away from this one.
+func (c *Client) turnFrom(turn int64) { c.turn.CompareAndSwap(turn, turn+1) }
 
 // authenticate gets a token, and where that tells it the endpoint, before the first
 // request.
@@ -148,7 +169,7 @@ func (c *Client) authenticate(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reach Placement: %w", err)
 		}
-		c.settle(endpoint)
+		c.SetEndpoints([]string{endpoint})
 		return nil
 	})
 }

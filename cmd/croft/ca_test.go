@@ -32,7 +32,7 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 	if _, said := command(t, croft.ExitConflict, "ca", "rotate", "--finish", "--state-dir", c.dir); !strings.Contains(said, "not renewed yet: second;") {
 		t.Errorf("a host that has not renewed: %s", said)
 	}
-	if err := join(t.Context(), joining(t, "third"), token, &bytes.Buffer{}); err != nil {
+	if err := join(t.Context(), joining(t, "third"), token, false, &bytes.Buffer{}); err != nil {
 		t.Errorf("a token from before: %v", err)
 	}
 	command(t, croft.ExitNotFound, "ca", "rotate", "--state-dir", s.StateDir)

@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/etcdstore"
 	"croft/mdserver"
 )
 
@@ -40,15 +41,15 @@ croft up does.`,
 			return err
 		}
 		return supervised(cmd.Context(), log, func(ready func()) error {
-			return runCompute(cmd.Context(), s, log, of, func() { tellReady(cmd.ErrOrStderr()); ready() })
+			return runJoined(cmd.Context(), s, log, of, func() { tellReady(cmd.ErrOrStderr()); ready() })
 		})
 	}
 	return cmd
 }
 
-// runCompute runs the agent until ctx ends or a part fails: of the partition that the
-// host is of, or of the one in etcd, which it may begin.
-func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.PartitionID, ready func()) (err error) {
+// runJoined runs the agent until ctx ends or a part fails: of the cloud that the host
+// joined, or where it joined none of the one in etcd, which it may begin.
+func runJoined(ctx context.Context, s hostSettings, log *slog.Logger, of *membership, ready func()) (err error) {
 	me, err := s.tell(ctx, "croft-compute", log)
 	defer me.end()
 	if err := errors.Join(err, s.needsHypervisor(), s.Placement.check()); err != nil {
@@ -59,17 +60,23 @@ func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	own, err := s.joinedTrust(of, log)
+	own, err := of.trust(s.StateDir, log)
 	if err != nil {
 		return err
 	}
-	store, err := s.openCloud(ctx, of == "")
+	store, err := s.openCloud(ctx, of == nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if of != "" && store.Partition() != of {
-		return croft.Errorf(croft.Conflict, "etcd at %s holds another cloud than the one that this host joined: join that with --join, in another --state-dir", s.Etcd.Endpoints[0])
+	h := &host{settings: s, log: log, dir: dir, store: store, trust: own}
+	if of != nil {
+		if store.Partition() != of.Partition {
+			return of.isAnother()
+		}
+		if direct, ok := store.(*etcdstore.Store); ok {
+			h.following = func(ctx context.Context) error { return h.follow(ctx, direct, of) }
+		}
 	}
 	if err := own.mayServe(ctx, store); err != nil {
 		return err
@@ -79,7 +86,7 @@ func runCompute(ctx context.Context, s hostSettings, log *slog.Logger, of croft.
 	if err := s.keepJoined(ctx, p, own); err != nil {
 		return err
 	}
-	return runHost(ctx, p, &host{settings: s, log: log, dir: dir, store: store, trust: own}, ready)
+	return runHost(ctx, p, h, ready)
 }
 
 func mdserverCommand() *cobra.Command {

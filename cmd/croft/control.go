@@ -44,7 +44,13 @@ type joinOrder struct {
 	Invitation string                   `json:"invitation"`
 	Host       croft.HostID             `json:"host"`
 	Requests   map[pki.Authority][]byte `json:"requests"`
+	// Names are what the others call a host that serves etcd and Placement too; none
+	// for a host that does not.
+	Names []string `json:"names,omitempty"`
 }
+
+// isMember tells whether the host is to serve etcd and Placement.
+func (o joinOrder) isMember() bool { return len(o.Names) > 0 }
 
 // joinAnswer is what a host gets: certificates, and what was sealed for the token.
 type joinAnswer struct {
@@ -132,7 +138,11 @@ func (c *control) join(r *http.Request, ask joinRequest) (a joinAnswer, err erro
 	case invited.Host != "" && invited.Host != host:
 		return a, croft.Errorf(croft.Conflict, "this token is for host %s, and this is %s: use one that was made with `croft token create` alone", invited.Host, host)
 	}
-	a, stamps, err := c.issue(host, order.Requests)
+	strict := c.strict && !order.isMember()
+	if c.strict && order.isMember() && !invited.Member {
+		return a, croft.Errorf(croft.Invalid, "hosts of this cloud do not reach its etcd, unless their token was made for that: make one with `croft token create --etcd-member`")
+	}
+	a, stamps, err := c.issue(host, order, strict)
 	if err != nil {
 		return a, err
 	}
@@ -141,24 +151,28 @@ func (c *control) join(r *http.Request, ask joinRequest) (a joinAnswer, err erro
 	}
 	c.log.Info("a host joined", "host", host, "from", r.RemoteAddr)
 	a.Sealed, a.Trust = invited.Sealed, trustDirect
-	if c.strict { // also where the token was made before
+	if strict { // also where the token was made before
 		a.Sealed, a.Trust = nil, trustStrict
 	}
 	return a, nil
 }
 
 // issue signs what a host asked for.
-func (c *control) issue(host croft.HostID, requests map[pki.Authority][]byte) (a joinAnswer, stamps map[string]etcdstore.Stamp, err error) {
+func (c *control) issue(host croft.HostID, order joinOrder, strict bool) (a joinAnswer, stamps map[string]etcdstore.Stamp, err error) {
+	id := pki.HostIdentity(c.trust.partition, host)
+	if order.isMember() {
+		id = pki.MemberIdentity(c.trust.partition, host)
+	}
 	a.Issued, stamps = map[pki.Authority]pki.Issued{}, map[string]etcdstore.Stamp{}
-	for _, authority := range c.authorities() {
-		csr, asked := requests[authority]
+	for _, authority := range authoritiesFor(strict) {
+		csr, asked := order.Requests[authority]
 		if !asked {
 			return a, nil, croft.Errorf(croft.Invalid, "a host has to ask for a certificate of %s", authority)
 		}
 		if stamps[string(authority)], err = c.stamp(authority); err != nil {
 			return a, nil, err
 		}
-		a.Issued[authority], err = c.trust.ca.Sign(authority, pki.HostIdentity(c.trust.partition, host), nil, csr)
+		a.Issued[authority], err = c.trust.ca.Sign(authority, id, order.Names, csr)
 		if err != nil {
 			return a, nil, err
 		}
@@ -176,10 +190,10 @@ func (c *control) stamp(a pki.Authority) (etcdstore.Stamp, error) {
 	return etcdstore.Stamp{By: pki.Pin(current), Made: now, Until: now.Add(c.trust.ca.LeafLife())}, nil
 }
 
-// authorities are those that hosts get certificates of: with one of etcd's they could
+// authoritiesFor are those that a host gets certificates of: with one of etcd's it can
 // read and change everything.
-func (c *control) authorities() []pki.Authority {
-	if c.strict {
+func authoritiesFor(strict bool) []pki.Authority {
+	if strict {
 		return []pki.Authority{pki.Hosts}
 	}
 	return pki.Authorities
@@ -202,11 +216,11 @@ func (c *control) renew(r *http.Request, ask renewRequest) (pki.Issued, error) {
 	if err != nil {
 		return pki.Issued{}, err
 	}
-	if id.Kind != pki.Host {
+	if id.Kind != pki.Host && id.Kind != pki.Member {
 		return pki.Issued{}, croft.Errorf(croft.Invalid, "only certificates of hosts are renewed here: `croft ca` makes those of others")
 	}
 	authority, err := authorityNamed(string(ask.Authority))
-	if err == nil && !slices.Contains(c.authorities(), authority) {
+	if err == nil && id.Kind == pki.Host && !slices.Contains(authoritiesFor(c.strict), authority) {
 		err = croft.Errorf(croft.Conflict, "hosts of this cloud get no certificates of %s any more (trust: strict): let this one join again, with a token of `croft token create --host %s`", authority, id.ID)
 	}
 	if err != nil {
@@ -216,7 +230,7 @@ func (c *control) renew(r *http.Request, ask renewRequest) (pki.Issued, error) {
 	if err != nil {
 		return pki.Issued{}, err
 	}
-	issued, err := c.trust.ca.Sign(authority, id, nil, ask.Request)
+	issued, err := c.trust.ca.Sign(authority, id, pki.CallerNames(r), ask.Request)
 	if err != nil {
 		return issued, err
 	}
@@ -261,8 +275,10 @@ func (c *control) caller(r *http.Request) (pki.Identity, error) {
 
 // admitted knows which hosts are of the cloud, and not forgotten, to a moment.
 type admitted struct {
+	self  croft.HostID // which is always
 	store interface {
 		Joined(context.Context, croft.HostID) (etcdstore.Joined, error)
+		Hosts(context.Context, ...croft.HostID) (map[croft.HostID]croft.Host, error)
 	}
 	mu   sync.Mutex
 	good map[string]time.Time // hosts, and when they were found to be
@@ -277,7 +293,7 @@ func newAdmitted(store *etcdstore.Store) *admitted {
 
 // check refuses hosts that were forgotten. NotFound.
 func (a *admitted) check(ctx context.Context, id pki.Identity) error {
-	if id.Kind != pki.Host {
+	if id.Kind != pki.Host && id.Kind != pki.Member || croft.HostID(id.ID) == a.self {
 		return nil
 	}
 	a.mu.Lock()
@@ -286,7 +302,7 @@ func (a *admitted) check(ctx context.Context, id pki.Identity) error {
 	if known && time.Since(at) < admittedFor {
 		return nil
 	}
-	_, err := a.store.Joined(ctx, croft.HostID(id.ID))
+	err := a.look(ctx, id)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
@@ -295,6 +311,19 @@ func (a *admitted) check(ctx context.Context, id pki.Identity) error {
 	}
 	a.good[id.ID] = time.Now()
 	return nil
+}
+
+// look asks whether a host joined; the first one of all never did, and is on record.
+func (a *admitted) look(ctx context.Context, id pki.Identity) error {
+	_, err := a.store.Joined(ctx, croft.HostID(id.ID))
+	if id.Kind != pki.Member || croft.KindOf(err) != croft.NotFound {
+		return err
+	}
+	known, failed := a.store.Hosts(ctx, croft.HostID(id.ID))
+	if failed != nil || len(known) > 0 {
+		return failed
+	}
+	return err
 }
 
 // onlyAdmitted keeps forgotten hosts away, and lets the administrator's token count

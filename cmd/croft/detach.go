@@ -120,6 +120,7 @@ func forChild(args []string) []string {
 	for i := 0; i < len(args); i++ {
 		switch arg := args[i]; {
 		case arg == "--detach" || arg == "--detach=true" || strings.HasPrefix(arg, "--join="):
+		case arg == "--etcd-member" || strings.HasPrefix(arg, "--etcd-member="):
 		case arg == "--join":
 			i++ // and the token
 		default:

@@ -33,6 +33,9 @@ func (j *membership) enrol(ctx context.Context, s hostSettings, token invitation
 			return err
 		}
 	}
+	if j.Etcd.Member {
+		order.Names = s.ownNames()
+	}
 	answer, err := askToJoin(ctx, token, order)
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
@@ -45,6 +48,9 @@ func (j *membership) enrol(ctx context.Context, s hostSettings, token invitation
 	}
 	j.Control, j.Trust = token.Control, answer.Trust
 	j.take(grant)
+	if err := j.mayServe(s); err != nil {
+		return err
+	}
 	return withStateDir(s.StateDir, func(dir *compute.StateDir) error { return j.keep(dir, id, keys, answer.Issued) })
 }
 

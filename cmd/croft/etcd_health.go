@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"strings"
@@ -13,13 +12,6 @@ import (
 	"croft/etcdstore"
 	"croft/internal/doctor"
 )
-
-// printEtcdProblems tells what is wrong with etcd, a line each.
-func printEtcdProblems(ctx context.Context, w io.Writer, store *etcdstore.Store) {
-	for _, problem := range store.Problems(ctx) {
-		fmt.Fprintln(w, problem)
-	}
-}
 
 // lookEtcd checks the etcd of these settings, where there is one already.
 func lookEtcd(s EtcdSettings) func(context.Context) doctor.Finding {
@@ -36,6 +28,7 @@ func lookEtcd(s EtcdSettings) func(context.Context) doctor.Finding {
 		}
 		problems := store.Problems(ctx)
 		unusable := store.Usable(ctx)
+		members := namedMembers(ctx, store)
 		_ = store.Close() // it was only looked at
 		switch {
 		case unusable != nil:
@@ -43,8 +36,21 @@ func lookEtcd(s EtcdSettings) func(context.Context) doctor.Finding {
 		case len(problems) > 0:
 			return doctor.Finding{Level: doctor.Warn, Found: strings.Join(problems, "; ")}
 		}
-		return doctor.Finding{Level: doctor.OK, Found: "it answers at " + strings.Join(s.Endpoints, ", ")}
+		return doctor.Finding{Level: doctor.OK, Found: "it answers at " + strings.Join(s.Endpoints, ", ") + members}
 	}
+}
+
+// namedMembers says in a clause which hosts serve etcd, where several do.
+func namedMembers(ctx context.Context, store *etcdstore.Store) string {
+	all, err := store.EtcdMembers(ctx)
+	if err != nil || len(all) < 2 {
+		return "" // what is wrong with etcd is said anyway
+	}
+	var names []string
+	for _, m := range all {
+		names = append(names, fmt.Sprintf("%s (%s)", m.Name, m.Role))
+	}
+	return "; its members are " + strings.Join(names, ", ")
 }
 
 // anybodyAt tells whether there may be an etcd at these endpoints: somebody listens

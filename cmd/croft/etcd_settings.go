@@ -129,30 +129,28 @@ func (s EtcdSettings) open(ctx context.Context, mint bool) (*etcdstore.Store, er
 	return etcdstore.Open(ctx, c)
 }
 
-// startEtcd starts an etcd in this process, with its data in dir, and returns what to
-// open the store with. One that others reach has to be protected, by certificates of
+// startEtcd starts an etcd in this process, as c says, and returns what to open the
+// store with. One that others reach has to be protected, by certificates of
 // our own authority or of another, or to be meant not to be.
-func (s *hostSettings) startEtcd(ctx context.Context, dir string, own *trust) (*etcdstore.Embedded, etcdstore.Config, error) {
-	var c etcdstore.Config
-	kind := etcdstore.EmbeddedConfig{
-		Dir: dir, Listen: s.Etcd.Listen,
-		Cert: s.Etcd.ListenCert, Key: s.Etcd.ListenKey, ClientCA: s.Etcd.ListenClientCA,
-	}
+func (s *hostSettings) startEtcd(ctx context.Context, c etcdstore.EmbeddedConfig, own *trust) (*etcdstore.Embedded, etcdstore.Config, error) {
+	var open etcdstore.Config
+	c.Listen = s.Etcd.Listen
+	c.Cert, c.Key, c.ClientCA = s.Etcd.ListenCert, s.Etcd.ListenKey, s.Etcd.ListenClientCA
 	if own.has(pki.Etcd) {
 		f := own.files(pki.Etcd)
-		kind.Cert, kind.Key, kind.ClientCA = f.Pair(), f.Pair(), f.CA()
+		c.Cert, c.Key, c.ClientCA = f.Pair(), f.Pair(), f.CA()
 	} else if err := s.checkEtcdListen(); err != nil {
-		return nil, c, err
+		return nil, open, err
 	}
 	if s.Etcd.User != "" {
 		var err error
-		if c, err = s.Etcd.config(func(string) string { return "" }); err != nil {
-			return nil, c, err
+		if open, err = s.Etcd.config(func(string) string { return "" }); err != nil {
+			return nil, open, err
 		}
 	}
-	etcd, err := etcdstore.StartEmbedded(ctx, kind)
-	c.Embedded, c.Mint = etcd, true
-	return etcd, c, err
+	etcd, err := etcdstore.StartEmbedded(ctx, c)
+	open.Embedded, open.Mint = etcd, true
+	return etcd, open, err
 }
 
 // checkOwnEtcd is checkEtcdListen for a cloud that has an authority of its own.

@@ -44,18 +44,21 @@ type cloud interface {
 
 // host joins the rooms that one host's agent is made of.
 type host struct {
-	settings hostSettings
-	log      *slog.Logger
-	dir      *compute.StateDir
-	id       croft.HostID
-	store    cloud
-	hv       hypervisor
-	virtType string
-	bridge   string // that guests ask for their metadata on; empty where nobody does
-	vendor   []byte // what the operator adds to the set-up of every guest
-	trust    *trust
-	memory   orderMemory
-	running  atomic.Pointer[compute.Agent] // nil until the agent starts
+	settings  hostSettings
+	log       *slog.Logger
+	dir       *compute.StateDir
+	id        croft.HostID
+	store     cloud
+	hv        hypervisor
+	virtType  string
+	bridge    string // that guests ask for their metadata on; empty where nobody does
+	vendor    []byte // what the operator adds to the set-up of every guest
+	trust     *trust
+	memory    orderMemory
+	running   atomic.Pointer[compute.Agent] // nil until the agent starts
+	inventory compute.Inventory             // nil until then
+	// following keeps up with who serves the cloud; nil where nobody of the hosts does.
+	following func(context.Context) error
 }
 
 // openHypervisor opens libvirt, with the guests' network running, or the simulation.
@@ -170,8 +173,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	if err != nil {
 		return nil, me, err
 	}
-	claims, err := h.inventory()
-	if err != nil {
+	if h.inventory, err = h.openInventory(); err != nil {
 		return nil, me, err
 	}
 	seeds, err := h.seeds()
@@ -181,15 +183,15 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	agent, err := compute.New(compute.Config{
 		Host: me, Partition: h.store.Partition(), Provider: s.offer().Provider(me, h.store.Partition(), facts),
 		Dir: instances, NICs: h.nics(), Networks: h.networks(),
-		Orders: h.orders(), Registry: h.store, Records: h.store, Inventory: claims,
+		Orders: h.orders(), Registry: h.store, Records: h.store, Inventory: h.inventory,
 		Hypervisor: h.hv, Images: images, Seeds: seeds,
 		MaxBuilds: s.MaxBuilds, ResyncEvery: s.Resync, SweepEvery: s.Sweep, Log: h.log, Traces: traces,
 	})
 	return agent, me, err
 }
 
-// inventory is where the host's room is claimed: behind the gate, or Placement itself.
-func (h *host) inventory() (compute.Inventory, error) {
+// openInventory is where the host's room is claimed: behind the gate, or Placement itself.
+func (h *host) openInventory() (compute.Inventory, error) {
 	if behind, ok := h.store.(compute.Inventory); ok {
 		return behind, nil
 	}

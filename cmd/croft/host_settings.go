@@ -32,6 +32,7 @@ type hostSettings struct {
 		EtcdSettings `yaml:",inline"`
 
 		Listen         string `yaml:"listen"`
+		PeerListen     string `yaml:"peer_listen"`
 		ListenCert     string `yaml:"listen_cert"`
 		ListenKey      string `yaml:"listen_key"`
 		ListenClientCA string `yaml:"listen_client_ca"`

@@ -44,7 +44,7 @@ func operate(cmd *cobra.Command, do func(context.Context, *client, *operator.Ope
 		}
 		defer claims.Close()
 		o, err := operator.New(operator.Config{
-			Partition: c.store.Partition(), Hosts: c.store, Records: c.store, Ledger: c.store, Claims: claims, Agents: agents{c.store},
+			Partition: c.store.Partition(), Hosts: c.store, Members: c.store, Records: c.store, Ledger: c.store, Claims: claims, Agents: agents{c.store},
 		})
 		if err != nil {
 			return err
@@ -63,13 +63,18 @@ func hostListCommand() *cobra.Command {
 			return operate(cmd, func(ctx context.Context, c *client, o *operator.Operator) error {
 				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 				defer cancel()
+				problems := make(chan []string, 1)
+				go func() { problems <- c.store.Problems(ctx) }() // which takes longest where a member is silent
 				all, err := o.List(ctx)
 				if all == nil && err != nil {
+					<-problems
 					return err
 				}
 				err = errors.Join(err, addOverdue(ctx, c.store, all))
 				err = errors.Join(printHosts(cmd, c.settings.Output, all), err)
-				printEtcdProblems(ctx, cmd.ErrOrStderr(), c.store)
+				for _, problem := range <-problems {
+					fmt.Fprintln(cmd.ErrOrStderr(), problem)
+				}
 				return err
 			})
 		},
@@ -92,9 +97,9 @@ func printHosts(cmd *cobra.Command, format string, all []operator.Host) error {
 		return printData(out, format, list)
 	}
 	t := table{color: isColored(out)}
-	t.head("NAME", "STATE", "INSTANCES", "VCPU", "MEMORY_MB", "DISK_GB", "VERSION", "HOST")
+	t.head("NAME", "STATE", "ETCD", "INSTANCES", "VCPU", "MEMORY_MB", "DISK_GB", "VERSION", "HOST")
 	for _, h := range all {
-		t.row(cell{text: h.Name}, hostState(h), cell{text: fmt.Sprint(h.Count)},
+		t.row(cell{text: h.Name}, hostState(h), etcdRole(h), cell{text: fmt.Sprint(h.Count)},
 			share(h, croft.VCPU), share(h, croft.MemoryMB), share(h, croft.DiskGB), cell{text: orDash(h.Version)}, cell{text: string(h.ID)})
 	}
 	if err := t.print(out); err != nil {
@@ -136,6 +141,15 @@ func hostState(h operator.Host) cell {
 		return cell{words, yellow}
 	}
 	return cell{words, green}
+}
+
+// etcdRole says in its color what the host's etcd is to the others.
+func etcdRole(h operator.Host) cell {
+	switch h.Etcd {
+	case croft.MemberLeads, croft.MemberFollows, "":
+		return cell{text: orDash(string(h.Etcd))}
+	}
+	return cell{string(h.Etcd), yellow}
 }
 
 // since says when a silent host was last heard of.
@@ -213,6 +227,7 @@ func hostDetails(h operator.Host) *table {
 	for _, problem := range h.Problems {
 		t.row(cell{"problem", bold}, cell{problem, red})
 	}
+	add("etcd", string(h.Etcd))
 	add("addresses", strings.Join(h.Addresses, ", "))
 	add("api", h.API)
 	add("location", h.Location)

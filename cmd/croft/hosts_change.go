@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,8 @@ goes on.
 
 With --move, instances that were asked for with --ephemeral are removed there and
 made anew from their images on other hosts, with the same name and UUID; what their
-disks held is lost. The others stay, and are listed with the reason.`,
+disks held is lost. The others stay, and are listed with the reason. Where the host
+serves etcd, that is taken out of it, unless the others would be too few then.`,
 		Args:              count(1, 1),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,9 +61,13 @@ func moveAll(ctx context.Context, cmd *cobra.Command, o *operator.Operator, idOr
 		t.texts(m.Instance.Name, to, orDash(m.Stays), string(m.Instance.ID))
 	}
 	if len(all) > 0 {
-		if err := t.print(cmd.OutOrStdout()); err != nil {
-			return err
-		}
+		err = errors.Join(err, t.print(cmd.OutOrStdout()))
+	}
+	if err != nil || h.Etcd == "" {
+		return err
+	}
+	if err = o.RemoveMember(ctx, h); err == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "etcd goes on without host %s\n", h.Name)
 	}
 	return err
 }
@@ -112,7 +118,11 @@ func hostForgetCommand() *cobra.Command {
 		Long: `forget removes a host's record and its resource provider. A host that is alive or has
 instances is not forgotten, except with --force: then its instances' names and claims
 are free at once, and the host removes them should it ever return. An agent that still
-runs has to be started anew to offer its host again.`,
+runs has to be started anew to offer its host again.
+
+Where the host serves etcd, that is taken out of it. A host whose etcd the others need to
+be more than half of all is not forgotten, whatever is said: bring another one back, or
+let one join with --etcd-member, first.`,
 		Args:              count(1, 1),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -33,9 +33,12 @@ type membership struct {
 	Etcd      struct {
 		Endpoints []string `yaml:"endpoints"`
 		CA        string   `yaml:"ca"` // its text
+		// Member: this host runs a server of it too. Insecure: that is meant to be open.
+		Member   bool `yaml:"member,omitempty"`
+		Insecure bool `yaml:"insecure,omitempty"`
 	} `yaml:"etcd"`
 	Placement struct {
-		Endpoint string `yaml:"endpoint"`
+		Endpoint string `yaml:"endpoint"` // several with commas
 		Token    string `yaml:"token"`
 	} `yaml:"placement"`
 	// Control is where the host renews its certificates, HOST:PORT; none where the
@@ -62,65 +65,97 @@ func readJoined(stateDir string) (*membership, error) {
 	return &j, nil
 }
 
-// over returns the settings of a host that joined. Its API listens where the others
-// reach it, unless the settings say where.
+// over returns the settings of a host that joined. What it serves listens where the
+// others reach it, unless the settings say where.
 func (j *membership) over(s hostSettings) hostSettings {
 	if j == nil {
 		return s
 	}
-	s.Etcd.Endpoints, s.Others = j.Etcd.Endpoints, j.Etcd.Endpoints
+	s.Etcd.EtcdSettings, s.Others = j.etcd(s), j.Etcd.Endpoints
 	if j.isStrict() {
 		s.Others = j.controlURLs()
-	} else if len(j.Control) > 0 {
-		member := pki.Kinds(pki.Member)
-		s.Etcd.TLS = certificates(s.StateDir, pki.Etcd).Client(j.Partition, member)
-		if isTLS(j.Placement.Endpoint) {
-			s.Placement.TLS = certificates(s.StateDir, pki.Hosts).Client(j.Partition, member)
-		}
-	} else if s.Etcd.CA == "" {
-		s.Etcd.CAPEM = j.Etcd.CA
+	} else if j.hasCertificates() && isTLS(j.Placement.Endpoint) {
+		s.Placement.TLS = certificates(s.StateDir, pki.Hosts).Client(j.Partition, pki.Kinds(pki.Member))
 	}
 	if j.Placement.Endpoint != "" { // else OpenStack's, for which each host has settings of its own
-		s.Placement.Endpoint, s.Placement.Token = j.Placement.Endpoint, j.Placement.Token
+		s.Placement.Endpoint = j.Placement.Endpoint
+		if !j.Etcd.Member || s.Placement.Token == defaultToken { // who serves it may have been given another since
+			s.Placement.Token = j.Placement.Token
+		}
 	}
-	if s.API.Listen == defaultHostSettings().API.Listen {
-		_, port, _ := net.SplitHostPort(s.API.Listen)
-		s.API.Listen = net.JoinHostPort(addressTowards(s.Others).String(), port)
+	here := addressTowards(s.Others)
+	byDefault := defaultHostSettings()
+	towards(&s.API.Listen, byDefault.API.Listen, here)
+	if j.Etcd.Member {
+		s.Etcd.Insecure = s.Etcd.Insecure || j.Etcd.Insecure
+		towards(&s.Etcd.Listen, byDefault.Etcd.Listen, here)
+		towards(&s.Placement.Listen, byDefault.Placement.Listen, here)
 	}
 	return s
 }
 
+// towards has an address that is still the default one be of another interface.
+func towards(listen *string, byDefault string, here netip.Addr) {
+	if *listen == byDefault {
+		_, port, _ := net.SplitHostPort(byDefault)
+		*listen = net.JoinHostPort(here.String(), port)
+	}
+}
+
+// hasCertificates tells whether the host got certificates from the cloud's authority.
+func (j *membership) hasCertificates() bool { return j != nil && len(j.Control) > 0 }
+
+// etcd is how the host reaches the others' etcd.
+func (j *membership) etcd(s hostSettings) EtcdSettings {
+	e := s.Etcd.EtcdSettings
+	e.Endpoints = j.Etcd.Endpoints
+	if j.hasCertificates() && !j.isStrict() {
+		e.TLS = certificates(s.StateDir, pki.Etcd).Client(j.Partition, pki.Kinds(pki.Member))
+	} else if e.CA == "" {
+		e.CAPEM = j.Etcd.CA
+	}
+	return e
+}
+
+// isAnother says that somebody else's etcd answers.
+func (j *membership) isAnother() error {
+	return croft.Errorf(croft.Conflict, "etcd at %s holds another cloud than the one that this host joined: join that with --join, in another --state-dir", j.at())
+}
+
 // joinedSettings are the settings of a command on a host that may have joined a cloud,
-// and which one that is; empty where it did not, or where --etcd names another. On the
+// and what it joined; nil where it did not, or where --etcd names another. On the
 // host where a cloud began that cloud is found, wherever it listens.
-func joinedSettings(cmd *cobra.Command, s hostSettings) (hostSettings, croft.PartitionID, error) {
+func joinedSettings(cmd *cobra.Command, s hostSettings) (hostSettings, *membership, error) {
 	if cmd.Flags().Changed(etcdFlag.flag) {
-		return s, "", nil
+		return s, nil, nil
 	}
 	of, err := readJoined(s.StateDir)
 	if err == nil && of == nil {
 		err = addLocal(s.StateDir, &s.Etcd.EtcdSettings, &s.Placement.PlacementSettings)
 	}
 	if err != nil || of == nil {
-		return s, "", err
+		return s, nil, err
 	}
-	return of.over(s), of.Partition, nil
+	return of.over(s), of, nil
 }
 
 // join makes the host of a state directory one of the cloud that invites with the
-// token, from its next start on. Where it refuses, nothing has changed.
-func join(ctx context.Context, s hostSettings, text string, words io.Writer) error {
+// token, from its next start on, and where that is wanted one that serves its etcd too.
+// Where it refuses, nothing has changed.
+func join(ctx context.Context, s hostSettings, text string, member bool, words io.Writer) error {
 	token, err := invitation.Parse(text)
 	if err != nil {
 		return err
 	}
-	if err := mayJoin(s.StateDir, token.Partition); err != nil {
+	before, err := mayJoin(s.StateDir, token.Partition)
+	if err != nil {
 		return err
 	}
 	j := membership{Partition: token.Partition}
+	j.Etcd.Member, j.Etcd.Insecure = member || before.isMember(), s.Etcd.Insecure
 	if len(token.Control) > 0 {
 		err := j.enrol(ctx, s, token)
-		if errors.Is(err, croft.Conflict) && isEnrolled(s.StateDir) {
+		if errors.Is(err, croft.Conflict) && isEnrolled(s.StateDir) && before.isMember() == j.Etcd.Member {
 			fmt.Fprintln(words, "this host is one of that cloud already")
 			return nil
 		}
@@ -144,17 +179,41 @@ func isEnrolled(stateDir string) bool {
 	return err == nil
 }
 
-// mayJoin refuses for a host that has a cloud of its own, or is of another one.
-func mayJoin(stateDir string, p croft.PartitionID) error {
-	if _, err := os.Stat(filepath.Join(stateDir, "etcd")); err == nil {
-		return croft.Errorf(croft.Conflict, "%s has a cloud of its own, with its instances: destroy those and remove the directory, or give another with --state-dir", stateDir)
+func (j *membership) isMember() bool { return j != nil && j.Etcd.Member }
+
+// mayServe finds what is missing for a host that is to serve etcd and Placement.
+func (j *membership) mayServe(s hostSettings) error {
+	if !j.Etcd.Member {
+		return nil
 	}
+	if j.Placement.Endpoint == "" && s.Placement.Cloud == "" {
+		return croft.Errorf(croft.Invalid, "the cloud uses OpenStack's Placement: set placement.cloud, with which this host reaches it")
+	}
+	s = j.over(s)
+	if s.peerListen() == "" {
+		return croft.Errorf(croft.Invalid, "etcd.peer_listen is not set, and etcd.listen (%s) has no port beside it that others reach: say where the other members reach this one", s.Etcd.Listen)
+	}
+	if j.hasCertificates() {
+		return s.preparePlacement()
+	}
+	return errors.Join(s.checkEtcdListen(), s.preparePlacement())
+}
+
+// mayJoin refuses for a host that has a cloud of its own, or is of another one. It
+// returns what the host joined before.
+func mayJoin(stateDir string, p croft.PartitionID) (*membership, error) {
 	before, err := readJoined(stateDir)
-	if err == nil && before != nil && before.Partition != p {
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(etcdDir(stateDir)); err == nil && !before.isMember() {
+		return nil, croft.Errorf(croft.Conflict, "%s has a cloud of its own, with its instances: destroy those and remove the directory, or give another with --state-dir", stateDir)
+	}
+	if before != nil && before.Partition != p {
 		err = croft.Errorf(croft.Conflict, "%s is of another cloud, at %s: have it forgotten there (croft host forget) and remove the directory, or give another with --state-dir",
 			stateDir, before.at())
 	}
-	return err
+	return before, err
 }
 
 // accept exchanges the token for what it grants, at an etcd that the host may ask by
@@ -185,6 +244,9 @@ func (j *membership) accept(ctx context.Context, s hostSettings, token invitatio
 	grant.Endpoints = token.Endpoints
 	j.Etcd.CA = token.CA
 	j.take(grant)
+	if err := j.mayServe(s); err != nil {
+		return err
+	}
 	return withStateDir(s.StateDir, func(*compute.StateDir) error { return j.write(s.StateDir) })
 }
 
@@ -204,13 +266,13 @@ func withStateDir(path string, do func(*compute.StateDir) error) (err error) {
 	return do(dir)
 }
 
-// write replaces the file. No croft runs there meanwhile.
+// write replaces the file. No other croft runs there meanwhile.
 func (j membership) write(stateDir string) error {
 	text, err := yaml.Marshal(j)
 	if err != nil {
 		return fmt.Errorf("encode what was joined: %w", err)
 	}
-	const comment = "# Written by croft up --join, and read by croft up. It has a secret in it.\n"
+	const comment = "# Written by croft up, and read by it. It has a secret in it.\n"
 	return durable.Write(joinedFile(stateDir), append([]byte(comment), text...), 0o600)
 }
 

@@ -220,7 +220,7 @@ func (s *hostSettings) openPoolStore(ctx context.Context, p *parts, dir string) 
 		s.Etcd.Listen = "127.0.0.1:0"
 		p.start(ctx, "the limit of memory", limitMemory)
 		var etcd *etcdstore.Embedded
-		if etcd, config, err = s.startEtcd(ctx, own, nil); err == nil {
+		if etcd, config, err = s.startEtcd(ctx, etcdstore.EmbeddedConfig{Dir: own}, nil); err == nil {
 			end = etcd.Close
 			p.start(ctx, "the embedded etcd", etcd.Wait)
 		}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -57,7 +58,7 @@ func (s *scheduleSettings) Validate() error {
 	if len(s.Etcd.Endpoints) == 0 {
 		return fmt.Errorf("etcd.endpoints is empty: name at least one, such as http://127.0.0.1:2379")
 	}
-	for _, endpoint := range append(slices.Clone(s.Etcd.Endpoints), cmp.Or(s.Placement.Endpoint, defaultPlacement)) {
+	for _, endpoint := range append(slices.Clone(s.Etcd.Endpoints), strings.Split(cmp.Or(s.Placement.Endpoint, defaultPlacement), ",")...) {
 		if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return fmt.Errorf("%q is no address of a server, such as http://127.0.0.1:2379", endpoint)
 		}

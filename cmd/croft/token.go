@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,6 +72,7 @@ listen on, or what --etcd and --placement say.`,
 	note := cmd.Flags().String("note", "", "what it is for, in `words` that croft token list shows")
 	host := cmd.Flags().String("host", "", "let this host, by `name` or UUID, join once more; without it only hosts that are new join")
 	_ = cmd.RegisterFlagCompletionFunc("host", completeHosts) // the flag is defined above
+	member := cmd.Flags().Bool("etcd-member", false, "where trust is strict: let hosts join with --etcd-member, and so reach etcd")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *life < time.Second || *life > longestInvitation {
 			return croft.Errorf(croft.Invalid, "--for %s: use something between 1s and %s", *life, longestInvitation)
@@ -79,7 +80,7 @@ listen on, or what --etcd and --placement say.`,
 		return with(cmd, func(ctx context.Context, c *client) error {
 			ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 			defer cancel()
-			token, err := c.invite(ctx, cmd, invited{*note, *host, *life})
+			token, err := c.invite(ctx, cmd, invited{*note, *host, *life, *member})
 			if err != nil {
 				return err
 			}
@@ -94,6 +95,8 @@ type invited struct {
 	note string
 	host string // its name or ID; empty: hosts that are new
 	life time.Duration
+
+	member bool // they may serve etcd also where hosts do not reach it
 }
 
 // invite makes a token.
@@ -104,7 +107,7 @@ func (c *client) invite(ctx context.Context, cmd *cobra.Command, i invited) (inv
 		return none, err
 	}
 	var grant invitation.Grant
-	if !slices.ContainsFunc(controls, func(c etcdstore.Control) bool { return c.Trust == trustStrict }) {
+	if i.member || !slices.ContainsFunc(controls, func(c etcdstore.Control) bool { return c.Trust == trustStrict }) {
 		if grant, err = c.grant(ctx, cmd); err != nil {
 			return none, err
 		}
@@ -118,20 +121,46 @@ func (c *client) invite(ctx context.Context, cmd *cobra.Command, i invited) (inv
 		return none, err
 	}
 	return token, c.store.PutInvitation(ctx, etcdstore.Invitation{
-		Name: token.Name(), Note: i.note, Host: host, Sealed: token.Seal(grant), Verifier: token.Verifier(),
+		Name: token.Name(), Note: i.note, Host: host, Member: i.member, Sealed: token.Seal(grant), Verifier: token.Verifier(),
 	}, i.life)
 }
 
-// grant is what a host gets that reaches etcd and Placement itself.
+// grant is what a host gets that reaches etcd and Placement itself: where all are that
+// serve them.
 func (c *client) grant(ctx context.Context, cmd *cobra.Command) (g invitation.Grant, err error) {
 	if g.Endpoints, err = c.etcdForOthers(ctx, cmd.Flags().Changed("etcd")); err != nil {
 		return g, err
 	}
+	serving, err := c.store.Served(ctx)
+	if err != nil {
+		return g, err
+	}
 	if c.settings.Placement.Cloud == "" {
 		g.Token = c.settings.Placement.Token
-		g.Placement, err = c.placementForOthers(ctx, g.Endpoints[0], cmd.Flags().Changed("placement"))
+		one, err := c.placementForOthers(ctx, g.Endpoints[0], cmd.Flags().Changed("placement"))
+		if err != nil {
+			return g, err
+		}
+		all := strings.Split(one, ",")
+		for _, m := range serving {
+			all = addOutside(all, m.Placement)
+		}
+		g.Placement = strings.Join(all, ",")
 	}
-	return g, err
+	for _, m := range serving {
+		g.Endpoints = addOutside(g.Endpoints, m.Clients...)
+	}
+	return g, nil
+}
+
+// addOutside adds the URLs that are not there and that other machines reach.
+func addOutside(all []string, more ...string) []string {
+	for _, one := range more {
+		if one != "" && !slices.Contains(all, one) && (!anyLoopback([]string{one}) || anyLoopback(all)) {
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // leading is a token that leads to the cloud's control processes, or to etcd where
@@ -231,7 +260,7 @@ func (c *client) etcdForOthers(ctx context.Context, given bool) ([]string, error
 // placementForOthers is the address of Placement that another machine reaches.
 func (c *client) placementForOthers(ctx context.Context, etcd string, given bool) (string, error) {
 	endpoint := cmp.Or(c.settings.Placement.Endpoint, defaultPlacement)
-	if given || !anyLoopback([]string{endpoint}) {
+	if given || !anyLoopback(strings.Split(endpoint, ",")) {
 		return endpoint, nil
 	}
 	here, err := url.Parse(endpoint)
@@ -262,18 +291,13 @@ func anyLoopback(endpoints []string) bool {
 	return false
 }
 
-// outward puts an address of this machine in the place of one that means all of them.
+// outward is outside for a URL.
 func outward(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return endpoint
 	}
-	addr, err := netip.ParseAddr(u.Hostname())
-	own := ownAddresses()
-	if err != nil || !addr.IsUnspecified() || len(own) == 0 {
-		return endpoint
-	}
-	u.Host = net.JoinHostPort(own[0], u.Port())
+	u.Host = outside(u.Host)
 	return u.String()
 }
 

@@ -227,6 +227,7 @@ func (s *hostSettings) startTrust(ctx context.Context, p *parts, own *trust, dir
 		}
 	}
 	own.admitted = newAdmitted(store)
+	own.admitted.self = own.host
 	p.self.counts(own)
 	own.start(ctx, p)
 	if len(own.uses) > 0 {
@@ -331,19 +332,6 @@ func (j *membership) trust(stateDir string, log *slog.Logger) (*trust, error) {
 	return t, nil
 }
 
-// joinedTrust is that of the host of these settings, if it joined the cloud that it is
-// to run in.
-func (s *hostSettings) joinedTrust(of croft.PartitionID, log *slog.Logger) (*trust, error) {
-	if of == "" {
-		return nil, nil
-	}
-	j, err := readJoined(s.StateDir)
-	if err != nil {
-		return nil, err
-	}
-	return j.trust(s.StateDir, log)
-}
-
 // mayServe refuses for a host that was forgotten since it joined, although etcd would
 // let it in; a control process refuses by itself. NotFound.
 func (t *trust) mayServe(ctx context.Context, store cloud) error {
@@ -351,8 +339,7 @@ func (t *trust) mayServe(ctx context.Context, store cloud) error {
 	if t == nil || !direct {
 		return nil
 	}
-	_, err := etcd.Joined(ctx, t.host)
-	return err
+	return newAdmitted(etcd).look(ctx, pki.MemberIdentity(t.partition, t.host))
 }
 
 // keepJoined keeps what a host that joined proves itself with.

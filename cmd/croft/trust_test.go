@@ -111,7 +111,7 @@ func command(t *testing.T, want int, args ...string) (stdout, stderr string) {
 // joinWith joins with a token and starts the host.
 func joinWith(t *testing.T, s hostSettings, token string) (stop func() (int, string)) {
 	t.Helper()
-	if err := join(t.Context(), s, token, &bytes.Buffer{}); err != nil {
+	if err := join(t.Context(), s, token, false, &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
 	return startHost(t, s)
@@ -138,7 +138,7 @@ func TestAHostJoinsOverTLS(t *testing.T) {
 	}
 	// The next start needs no token.
 	startHost(t, s)
-	if err := join(t.Context(), joining(t, "third"), token, &bytes.Buffer{}); err != nil {
+	if err := join(t.Context(), joining(t, "third"), token, false, &bytes.Buffer{}); err != nil {
 		t.Errorf("the token is for any number of hosts: %v", err)
 	}
 }
@@ -242,7 +242,7 @@ func TestAnotherControlIsToldNothing(t *testing.T) {
 	token := invitation.New(invitation.Token{Control: []string{between.Listener.Addr().String()}, Pin: pki.Pin(root), Partition: p})
 	s := defaultHostSettings()
 	s.StateDir = filepath.Join(t.TempDir(), "state")
-	err = join(t.Context(), s, token.String(), &bytes.Buffer{})
+	err = join(t.Context(), s, token.String(), false, &bytes.Buffer{})
 	if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), "not who it should be") {
 		t.Errorf("got %v", err)
 	}
@@ -260,7 +260,7 @@ func TestATokenLetsNobodyBeAnotherHost(t *testing.T) {
 	s := joining(t, "second")
 	stop := joinWith(t, s, token)
 	var words bytes.Buffer
-	if err := join(t.Context(), s, token, &words); err != nil || !strings.Contains(words.String(), "already") {
+	if err := join(t.Context(), s, token, false, &words); err != nil || !strings.Contains(words.String(), "already") {
 		t.Errorf("a host that joined joins once more: %v, %s", err, words.String())
 	}
 	id, err := os.ReadFile(filepath.Join(s.StateDir, "host-id"))
@@ -271,18 +271,18 @@ func TestATokenLetsNobodyBeAnotherHost(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(copied.StateDir, 0o755), os.WriteFile(filepath.Join(copied.StateDir, "host-id"), id, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if err := join(t.Context(), copied, token, &words); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "croft token create --host") {
+	if err := join(t.Context(), copied, token, false, &words); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "croft token create --host") {
 		t.Errorf("another machine with the host's ID: %v", err)
 	}
 	forIt, _ := command(t, croft.ExitOK, "token", "create", "--host", "second")
-	if err := join(t.Context(), joining(t, "fourth"), forIt, &words); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "is for host") {
+	if err := join(t.Context(), joining(t, "fourth"), forIt, false, &words); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "is for host") {
 		t.Errorf("a new host with the token of another: %v", err)
 	}
 	if _, said := command(t, croft.ExitNotFound, "token", "create", "--host", "secnod"); !strings.Contains(said, "second") {
 		t.Errorf("a host that there is not: %s", said)
 	}
 	stop()
-	if err := join(t.Context(), s, forIt, &words); err != nil {
+	if err := join(t.Context(), s, forIt, false, &words); err != nil {
 		t.Errorf("the host with its own token: %v", err)
 	}
 	parsed, err := invitation.Parse(token)
@@ -290,7 +290,7 @@ func TestATokenLetsNobodyBeAnotherHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	parsed.Secret[0] ^= 1
-	if err := join(t.Context(), joining(t, "fifth"), parsed.String(), &words); croft.KindOf(err) != croft.NotFound {
+	if err := join(t.Context(), joining(t, "fifth"), parsed.String(), false, &words); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("another secret: %v", err)
 	}
 }
@@ -377,7 +377,7 @@ func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
 	if code != croft.ExitUnavailable || !strings.Contains(said, "croft token create --host "+hostID(t, s.StateDir)) {
 		t.Errorf("with certificates that ran out it ended with %d:\n%s", code, said)
 	}
-	if err := join(t.Context(), s, token, &bytes.Buffer{}); croft.KindOf(err) != croft.Conflict {
+	if err := join(t.Context(), s, token, false, &bytes.Buffer{}); croft.KindOf(err) != croft.Conflict {
 		t.Errorf("with a token for others: %v", err)
 	}
 	forIt, _ := command(t, croft.ExitOK, "token", "create", "--host", "second")

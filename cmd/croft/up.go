@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -31,6 +31,10 @@ machine becomes a host of that cloud and runs the agent alone, now and whenever 
 up starts again. --join - reads the token from the input, so that no list of processes
 shows it. With --only-join it starts nothing: the service of a package does that.
 
+With --etcd-member as well it serves the cloud's etcd and Placement too. With three such
+hosts, the first one counted, the loss of any one stops nothing. The others reach it at
+etcd.listen and etcd.peer_listen, with certificates that it gets with the token.
+
 With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. With
 --hypervisor none this machine is no host itself: other hosts join.`,
 		Args: count(0, 0),
@@ -40,6 +44,7 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 	detach := cmd.Flags().Bool("detach", false, "run in the background; return once the cloud takes requests")
 	given := cmd.Flags().String("join", "", "make this machine a host of the cloud that the `token` is of; - reads it from the input")
 	onlyJoin := cmd.Flags().Bool("only-join", false, "with --join: end when this machine has joined")
+	member := cmd.Flags().Bool("etcd-member", false, "with --join: serve the cloud's etcd and Placement here too, beside the others that do")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, log, err := loadHostSettings(cmd, flags...)
 		if err != nil {
@@ -48,13 +53,15 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 		if cmd.Flags().Changed("join") {
 			token, err := tokenFrom(*given, cmd.InOrStdin())
 			if err == nil {
-				err = join(cmd.Context(), s, token, cmd.ErrOrStderr())
+				err = join(cmd.Context(), s, token, *member, cmd.ErrOrStderr())
 			}
 			if err != nil || *onlyJoin {
 				return err
 			}
 		} else if *onlyJoin {
 			return croft.Errorf(croft.Invalid, "--only-join is about --join: give that and a token")
+		} else if *member {
+			return croft.Errorf(croft.Invalid, "--etcd-member goes with --join TOKEN: print a token with croft token create on a host of the cloud")
 		}
 		if *detach {
 			return startDetached(cmd, s)
@@ -66,18 +73,33 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 	return cmd
 }
 
-// up runs everything, or on a host that joined a cloud the agent, until ctx ends or a
-// part fails.
-func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (err error) {
-	of, err := readJoined(s.StateDir)
-	if err != nil {
-		return err
+// up runs everything, or on a host that joined a cloud what that one needs here, until
+// ctx ends or a part fails. A host whose etcd is removed goes on without.
+func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) error {
+	ready = sync.OnceFunc(ready)
+	for {
+		of, err := readJoined(s.StateDir)
+		if err != nil {
+			return err
+		}
+		if of != nil && !of.Etcd.Member {
+			return runJoined(ctx, of.over(s), log, of, ready)
+		}
+		err = serveAll(ctx, of.over(s), log, of, ready)
+		if !errors.Is(err, etcdstore.ErrRemoved) || ctx.Err() != nil {
+			return err
+		}
+		if err := leaveEtcd(ctx, s, log); err != nil {
+			return err
+		}
 	}
-	if of != nil {
-		return runCompute(ctx, of.over(s), log, of.Partition, ready)
-	}
-	me, err := s.tell(ctx, "croft-up", log)
-	defer me.end()
+}
+
+// serveAll runs etcd, alone or with those of other hosts, Placement, and this host's
+// agent. ErrRemoved: the others took this etcd out.
+func serveAll(ctx context.Context, s hostSettings, log *slog.Logger, of *membership, ready func()) (err error) {
+	self, err := s.tell(ctx, "croft-up", log)
+	defer self.end()
 	if err := errors.Join(err, s.checkOwnEtcd(), s.checkTrust(), s.preparePlacement()); err != nil {
 		return err // before anything is made
 	}
@@ -92,16 +114,15 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 	if err := s.ownToken(dir); err != nil {
 		return err
 	}
-	own, err := s.trustForEtcd(ctx, dir, log)
+	me, err := s.serving(ctx, dir, of, log)
 	if err != nil {
 		return err
 	}
-	etcd, config, err := s.startEtcd(ctx, filepath.Join(dir.Path, "etcd"), own)
+	etcd, config, err := me.start(ctx)
 	if err != nil {
 		return err
 	}
 	defer etcd.Close()
-	s.Etcd.Endpoints = []string{etcd.Endpoint()}
 	store, err := etcdstore.Open(ctx, config)
 	if err != nil {
 		return err
@@ -109,26 +130,21 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) (er
 	defer func() { err = errors.Join(err, store.Close()) }()
 
 	p := newParts()
-	p.self = me
-	me.ofEtcd(etcd)
+	p.self = self
+	self.ofEtcd(etcd)
 	defer func() { err = errors.Join(err, p.end()) }()
 	p.start(ctx, "the embedded etcd", etcd.Wait)
-	if own, err = s.startTrust(ctx, p, own, dir, store, log); err != nil {
+	if err := me.serve(ctx, p, store); err != nil {
 		return err
 	}
-	me.ofCloud(ctx, p, store)
-	if s.Placement.Cloud == "" {
-		if s.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s, own, log); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(s.useLocally(own), s.startControl(ctx, p, own, store)); err != nil {
-		return err
-	}
+	self.ofCloud(ctx, p, store)
+	h := &host{settings: me.settings, log: log, dir: dir, store: store, trust: me.trust}
+	h.following = func(ctx context.Context) error { return h.follow(ctx, store, me.of) }
 	if s.Hypervisor == noHypervisor {
-		return runHostless(ctx, p, s, store, log, ready)
+		p.start(ctx, "keeping up with the members of etcd", h.following)
+		return runHostless(ctx, p, me.settings, store, log, ready)
 	}
-	return runHost(ctx, p, &host{settings: s, log: log, dir: dir, store: store, trust: own}, ready)
+	return runHost(ctx, p, h, ready)
 }
 
 // preparePlacement checks how Placement is reached, or what our own is served with.
@@ -193,6 +209,9 @@ func runHost(ctx context.Context, p *parts, h *host, ready func()) (err error) {
 	}
 	if err := h.startAgent(ctx, p, ready); err != nil {
 		return err
+	}
+	if h.following != nil {
+		p.start(ctx, "keeping up with the members of etcd", h.following)
 	}
 	return p.wait(ctx)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"croft"
 	"croft/etcdstore"
 )
@@ -126,6 +128,17 @@ func (c *Cluster) OpenAll(t testing.TB) *etcdstore.Store {
 		endpoints = append(endpoints, m.Clients...)
 	}
 	return open(t, etcdstore.Config{Endpoints: endpoints, DialTimeout: 20 * time.Second})
+}
+
+// Leaks finds goroutines that tests left behind. Connections between servers that ended
+// last until their next deadline, some seconds.
+func Leaks() (err error) {
+	for range 10 {
+		if err = goleak.Find(); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // FreePort is host:port where nobody listens just now.

@@ -161,6 +161,20 @@ func Caller(r *http.Request) (Identity, bool) {
 	return i, err == nil
 }
 
+// CallerNames are what the caller is called as a server, by the certificate that they
+// showed.
+func CallerNames(r *http.Request) []string {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return nil
+	}
+	c := r.TLS.PeerCertificates[0]
+	names := slices.Clone(c.DNSNames)
+	for _, ip := range c.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return names
+}
+
 // Pin is what a certificate of an authority is known by: its SHA-256, in hex.
 func Pin(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.Raw)

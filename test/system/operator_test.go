@@ -96,7 +96,7 @@ func (w *world) operate(last int, do func(*operator.Operator) error) error {
 	defer func() { _ = store.Close() }()
 	side := &operatorSide{gate: w.gate(last), hostBook: store, Records: store, claimBook: w.claims}
 	o, err := operator.New(operator.Config{
-		Partition: store.Partition(), Hosts: side, Records: side, Ledger: store, Claims: side, Agents: machines{w}, Pause: 100 * time.Millisecond,
+		Partition: store.Partition(), Hosts: side, Members: store, Records: side, Ledger: store, Claims: side, Agents: machines{w}, Pause: 100 * time.Millisecond,
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/internal/pki"
+	"croft/placementclient"
+)
+
+// follow keeps up with which hosts serve etcd and Placement, until ctx ends: what this
+// process asks, and what its next start will, are the places of all of them.
+func (h *host) follow(ctx context.Context, store *etcdstore.Store, of *membership) error {
+	return store.WatchEtcdMembers(ctx, func(all []croft.EtcdMember) {
+		next, changed := of.with(all, h.store.Partition())
+		if !changed {
+			return
+		}
+		of = next
+		store.SetEndpoints(of.Etcd.Endpoints)
+		if claims, ok := h.inventory.(*placementclient.Client); ok && !of.Etcd.Member && of.Placement.Endpoint != "" {
+			claims.SetEndpoints(strings.Split(of.Placement.Endpoint, ","))
+		}
+		if err := of.write(h.dir.Path); err != nil {
+			h.log.Warn("which hosts serve this cloud is not kept, and the next start will not know of those that came", "host", h.id, "err", err)
+			return
+		}
+		h.log.Info("etcd is served by", "host", h.id, "endpoints", of.Etcd.Endpoints)
+	})
+}
+
+// with is what a host has joined once these serve, and whether that is another thing
+// than before. Where only one serves, and none was joined, there is nothing to join.
+func (j *membership) with(all []croft.EtcdMember, p croft.PartitionID) (*membership, bool) {
+	var etcd, placement []string
+	for _, m := range all {
+		etcd = append(etcd, m.Clients...)
+		if m.Placement != "" {
+			placement = append(placement, m.Placement)
+		}
+	}
+	if len(etcd) == 0 || j.Partition == "" && len(etcd) < 2 {
+		return j, false
+	}
+	next := *j
+	next.Partition, next.Etcd.Endpoints = p, etcd
+	if next.Placement.Token != "" {
+		next.Placement.Endpoint = strings.Join(placement, ",")
+	}
+	return &next, j.Partition == "" || !slices.Equal(next.Etcd.Endpoints, j.Etcd.Endpoints) || next.Placement.Endpoint != j.Placement.Endpoint
+}
+
+// founding is what the first host would have joined, had it not begun the cloud itself.
+func (s *serving) founding() (*membership, error) {
+	j := &membership{}
+	j.Etcd.Member, j.Etcd.Insecure = true, s.settings.Etcd.Insecure
+	if s.settings.Placement.Cloud == "" {
+		j.Placement.Token = s.settings.Placement.Token
+	}
+	if listen := s.settings.controlListen(); s.trust.has(pki.Etcd) && listen != "" {
+		j.Control = []string{outside(listen)}
+	}
+	var err error
+	j.Etcd.CA, err = s.settings.Etcd.authority()
+	return j, err
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore"
+)
+
+// serving is what this host serves for all: a server of etcd, alone or one of several,
+// and Placement.
+type serving struct {
+	settings hostSettings
+	log      *slog.Logger
+	dir      *compute.StateDir
+	host     croft.HostID
+	of       *membership // nil until another host serves
+	trust    *trust      // nil where there is none
+}
+
+// serving is what a host with these settings serves.
+func (s *hostSettings) serving(ctx context.Context, dir *compute.StateDir, of *membership, log *slog.Logger) (*serving, error) {
+	me := &serving{settings: *s, log: log, dir: dir, of: of}
+	var err error
+	if me.host, err = dir.HostID(); err != nil {
+		return nil, err
+	}
+	if of != nil && !hasAuthority(dir.Path) {
+		me.trust, err = of.trust(dir.Path, log)
+	} else {
+		me.trust, err = s.trustForEtcd(ctx, dir, log)
+	}
+	return me, err
+}
+
+// hasAuthority tells whether the cloud's authority is on this host.
+func hasAuthority(stateDir string) bool {
+	_, err := os.Stat(caDir(stateDir))
+	return err == nil
+}
+
+// serve starts what is served beside etcd, and tells the others of it.
+func (s *serving) serve(ctx context.Context, p *parts, store *etcdstore.Store) (err error) {
+	begun := s.of == nil || hasAuthority(s.dir.Path)
+	if begun {
+		s.trust, err = s.settings.startTrust(ctx, p, s.trust, s.dir, store, s.log)
+	} else if s.trust != nil {
+		s.trust.admitted = newAdmitted(store)
+		s.trust.admitted.self = s.host
+		p.self.counts(s.trust)
+		s.trust.start(ctx, p)
+	}
+	if err == nil && s.settings.Placement.Cloud == "" {
+		s.settings.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s.settings, s.trust, s.log)
+	}
+	if err != nil {
+		return err
+	}
+	if s.of == nil {
+		if s.of, err = s.founding(); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(s.tell(ctx, store), s.settings.useLocally(s.trust)); err != nil || !begun {
+		return err
+	}
+	return s.settings.startControl(ctx, p, s.trust, store)
+}
+
+// joinPatience bounds how long a host waits for the others to let it be a member: they
+// do so for one at a time, and not before they trust each other for some seconds.
+const joinPatience = 2 * time.Minute
+
+// slowStart is how long the others may take before it is said that they are waited for.
+const slowStart = 5 * time.Second
+
+func etcdDir(stateDir string) string { return filepath.Join(stateDir, "etcd") }
+
+// start runs the server and returns what to open the store with, once it has a voice
+// among the others, of whom more than half have to be there. ErrRemoved: they took it
+// out meanwhile.
+func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore.Config, err error) {
+	c := etcdstore.EmbeddedConfig{Dir: etcdDir(s.dir.Path), Host: s.host, PeerListen: s.settings.peerListen()}
+	c.Peer, c.Advertise = outside(c.PeerListen), outside(s.settings.Etcd.Listen)
+	if s.of != nil {
+		if c.Cluster, err = s.introduce(ctx); err != nil {
+			return nil, etcdstore.Config{}, err
+		}
+	}
+	waiting := time.AfterFunc(slowStart, func() {
+		s.log.Warn("etcd has not begun yet: more than half of its members have to be there", "host", s.host)
+	})
+	defer waiting.Stop()
+	etcd, open, err := s.settings.startEtcd(ctx, c, s.trust)
+	if err != nil {
+		return nil, open, err
+	}
+	if err := etcd.Promote(ctx); err != nil {
+		etcd.Close()
+		return nil, open, err
+	}
+	s.settings.Etcd.Endpoints = []string{etcd.Endpoint()}
+	return etcd, open, nil
+}
+
+// introduce has the others know the server. One that has been started already needs
+// that no more, and may be the one that they wait for.
+func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
+	known := etcdstore.IsMember(etcdDir(s.dir.Path))
+	others, err := s.others(ctx)
+	if err != nil {
+		if known && croft.KindOf(err) == croft.Unavailable {
+			return "", nil
+		}
+		return "", err
+	}
+	defer func() { err = errors.Join(err, others.Close()) }()
+	ctx, cancel := context.WithTimeout(ctx, joinPatience)
+	defer cancel()
+	if known {
+		is, err := others.IsEtcdMember(ctx, s.member())
+		if err == nil && !is {
+			err = etcdstore.ErrRemoved
+		}
+		return "", err
+	}
+	if err := etcdstore.ClearUnfinished(etcdDir(s.dir.Path)); err != nil {
+		return "", err
+	}
+	return others.AddEtcdMember(ctx, s.member())
+}
+
+// others opens the store of the cloud that was joined.
+func (s *serving) others(ctx context.Context) (*etcdstore.Store, error) {
+	store, err := s.of.etcd(s.settings).open(ctx, false)
+	if err == nil && store.Partition() != s.of.Partition {
+		err = errors.Join(s.of.isAnother(), store.Close())
+	}
+	return store, err
+}
+
+// member is this host as the others are told of it before it serves anything.
+func (s *serving) member() croft.EtcdMember {
+	name, _ := os.Hostname() // for people
+	return croft.EtcdMember{Host: s.host, Name: cmp.Or(s.settings.Host.Name, name), Peer: s.settings.peerURL()}
+}
+
+// tell writes what this host serves, for all hosts to know.
+func (s *serving) tell(ctx context.Context, store *etcdstore.Store) error {
+	m := s.member()
+	m.Alone = s.settings.Hypervisor == noHypervisor
+	for _, endpoint := range s.settings.Etcd.Endpoints {
+		m.Clients = append(m.Clients, outward(endpoint))
+	}
+	if s.settings.Placement.Cloud == "" {
+		m.Placement = outward(s.settings.Placement.Endpoint)
+	}
+	return store.PutEtcdMember(ctx, m)
+}
+
+// leaveEtcd makes this host one that serves nothing, after the others took its server out:
+// its data is put aside. Conflict: they forgot the host itself.
+func leaveEtcd(ctx context.Context, settings hostSettings, log *slog.Logger) (err error) {
+	of, err := readJoined(settings.StateDir) // as it is since others serve
+	if err != nil || of == nil {
+		return cmp.Or(err, etcdstore.ErrRemoved)
+	}
+	dir, err := compute.OpenStateDir(settings.StateDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	id, err := dir.HostID()
+	if err != nil {
+		return err
+	}
+	s := &serving{settings: of.over(settings), log: log, dir: dir, host: id, of: of}
+	others, err := s.others(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, others.Close()) }()
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if is, err := others.IsEtcdMember(ctx, s.member()); err != nil || is {
+		return cmp.Or(err, etcdstore.ErrRemoved)
+	}
+	return s.putAside(ctx, others)
+}
+
+func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
+	aside := etcdDir(s.dir.Path) + "-removed"
+	if err := errors.Join(os.RemoveAll(aside), os.Rename(etcdDir(s.dir.Path), aside)); err != nil {
+		return fmt.Errorf("put the data of the removed server aside: %w", err)
+	}
+	serve, err := others.Served(ctx)
+	if err != nil {
+		return err
+	}
+	next, _ := s.of.with(serve, s.of.Partition)
+	next.Etcd.Member = false
+	if err := next.write(s.dir.Path); err != nil {
+		return err
+	}
+	s.log.Info("etcd goes on without this host", "host", s.host)
+	known, err := others.Hosts(ctx, s.host)
+	if err == nil && len(known) == 0 {
+		err = croft.Errorf(croft.Conflict, "this host was forgotten, and its etcd with it; join again with a token, or remove %s", s.dir.Path)
+	}
+	return err
+}
+
+// peerURL is the address of our own etcd for the other members; empty where it can have
+// none.
+func (s *hostSettings) peerURL() string {
+	switch {
+	case s.peerListen() == "":
+		return ""
+	case s.ownsEtcdTrust() || s.Etcd.ListenCert != "" && s.Etcd.ListenClientCA != "":
+		return "https://" + outside(s.peerListen())
+	}
+	return "http://" + outside(s.peerListen())
+}
+
+// peerListen is where our etcd listens for other members: beside where it listens for
+// clients, if that is beyond this machine; empty where it can have no others.
+func (s *hostSettings) peerListen() string {
+	if s.Etcd.PeerListen != "" || isLoopback(s.Etcd.Listen) {
+		return s.Etcd.PeerListen
+	}
+	host, port, err := net.SplitHostPort(s.Etcd.Listen)
+	n, notPort := strconv.ParseUint(port, 10, 16)
+	if err != nil || notPort != nil || n == 0 {
+		return ""
+	}
+	return net.JoinHostPort(host, strconv.FormatUint(n+1, 10))
+}
+
+// outside puts an address of this machine in the place of one that means all of them.
+func outside(address string) string {
+	ap, err := netip.ParseAddrPort(address)
+	own := ownAddresses()
+	if err != nil || !ap.Addr().IsUnspecified() || len(own) == 0 {
+		return address
+	}
+	return net.JoinHostPort(own[0], strconv.Itoa(int(ap.Port())))
+}
