@@ -15,6 +15,7 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/internal/doctor"
+	"croft/internal/invitation"
 	"croft/internal/pki"
 )
 
@@ -169,5 +170,58 @@ func TestMetricsSayWhenCertificatesRunOut(t *testing.T) {
 		if n := len(families[i].GetMetric()); n != 2 {
 			t.Errorf("%s is told of %d authorities, want 2", families[i].GetName(), n)
 		}
+	}
+}
+
+// TestControlAnswersWhateverComes sends what no host sends.
+func TestControlAnswersWhateverComes(t *testing.T) {
+	c := startSecured(t, nil)
+	token, _ := command(t, croft.ExitOK, "token", "create")
+	parsed, err := invitation.Parse(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator := pki.Files{Dir: filepath.Join(c.dir, "tls", "operator"), Authority: pki.Hosts}
+	anybody := newControlClient(parsed.Control, pki.Pinned(parsed.Pin, parsed.Partition, anyone))
+	anna := newControlClient(parsed.Control, operator.Client(parsed.Partition, anyone))
+	order := func(change func(*joinOrder)) joinRequest {
+		o := joinOrder{Invitation: parsed.Name(), Host: croft.NewHostID(), Requests: map[pki.Authority][]byte{pki.Etcd: {1}, pki.Hosts: {1}}}
+		change(&o)
+		signed, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return joinRequest{Signed: signed, Signature: parsed.Sign(signed)}
+	}
+	for _, r := range []struct {
+		name         string
+		from         *controlClient
+		method, path string
+		ask          any
+		want         croft.Kind
+		says         string
+	}{
+		{"no object", anybody, "POST", "/v1/join", "hello", croft.Invalid, "cannot be read"},
+		{"an unknown field", anybody, "POST", "/v1/join", map[string]int{"x": 1}, croft.Invalid, "cannot be read"},
+		{"too much", anybody, "POST", "/v1/join", strings.Repeat("x", 1<<20), croft.Invalid, "cannot be read"},
+		{"nothing signed", anybody, "POST", "/v1/join", joinRequest{}, croft.Invalid, "cannot be read"},
+		{"no host", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Host = "x" }), croft.Invalid, "not a UUID"},
+		{"an unknown invitation", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Invitation = "x" }), croft.NotFound, "run out"},
+		{"a path for an invitation", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Invitation = "../authority" }), croft.NotFound, "run out"},
+		{"another's signature", anybody, "POST", "/v1/join", joinRequest{order(func(*joinOrder) {}).Signed, []byte("x")}, croft.Invalid, "does not have the token's secret"},
+		{"requests that are none", anybody, "POST", "/v1/join", order(func(*joinOrder) {}), croft.Invalid, "no request for a certificate"},
+		{"no requests", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Requests = nil }), croft.Invalid, "has to ask for a certificate"},
+		{"a renewal without a certificate", anybody, "POST", "/v1/renew", renewRequest{pki.Hosts, nil}, croft.Invalid, "show the certificate"},
+		{"a renewal of an operator", anna, "POST", "/v1/renew", renewRequest{pki.Hosts, nil}, croft.Invalid, "only certificates of hosts"},
+		{"whom to trust, without a certificate", anybody, "GET", "/v1/authorities/hosts", nil, croft.Invalid, "show the certificate"},
+		{"an authority that there is not", anna, "GET", "/v1/authorities/root", nil, croft.NotFound, "no authority"},
+	} {
+		err := r.from.call(t.Context(), r.method, r.path, r.ask, &struct{}{})
+		if croft.KindOf(err) != r.want || !strings.Contains(err.Error(), r.says) {
+			t.Errorf("%s: got %v, want %q", r.name, err, r.says)
+		}
+	}
+	if hosts, _ := command(t, croft.ExitOK, "host", "list"); strings.Count(hosts, "\n") != 1 {
+		t.Errorf("somebody joined:\n%s", hosts)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"io"
@@ -338,7 +339,7 @@ func (a *admitted) onlyAdmitted(token string, next http.Handler) http.Handler {
 				refuseOpenStack(w, croft.HTTPStatus(err), err.Error())
 				return
 			}
-		case r.Header.Get("X-Auth-Token") == token:
+		case subtle.ConstantTimeCompare([]byte(r.Header.Get("X-Auth-Token")), []byte(token)) == 1:
 			refuseOpenStack(w, http.StatusUnauthorized, "this token counts only with a certificate of this cloud: `croft ca issue --operator NAME` makes one")
 			return
 		}

@@ -277,9 +277,12 @@ func (j membership) write(stateDir string) error {
 }
 
 // tokenFrom is the token that --join names: itself, or - for a line of the input.
-func tokenFrom(given string, stdin io.Reader) (string, error) {
+func tokenFrom(given string, stdin io.Reader, words io.Writer) (string, error) {
 	if given != "-" {
 		return given, nil
+	}
+	if isTerminal(stdin) {
+		fmt.Fprint(words, "the token: ")
 	}
 	line, err := bufio.NewReader(io.LimitReader(stdin, 1<<16)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -48,7 +48,7 @@ func tokenCreateCommand() *cobra.Command {
 		Short: "Print a token for croft up --join",
 		Long: `create prints a token with which other machines become hosts of this cloud:
 
-  croft up --join TOKEN
+  croft up --join -          # and paste it; croft up --join TOKEN shows it to other users there
 
 It counts for an hour (--for), any number of times, and has to be kept secret. It says
 where the control process listens (control.listen) and the SHA-256 of the authority of
@@ -310,7 +310,7 @@ func printToken(cmd *cobra.Command, format string, token invitation.Token, life 
 			Expires time.Time `json:"expires"`
 		}{token.String(), shortToken(token.Name()), time.Now().Add(life).UTC().Truncate(time.Second)})
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "whoever has this can join for %s; on the other machine: croft up --join TOKEN\n", life)
+	fmt.Fprintf(cmd.ErrOrStderr(), "whoever has this can join for %s; on the other machine: croft up --join - (and paste it)\n", life)
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), token)
 	return err
 }

@@ -51,7 +51,7 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 			return err
 		}
 		if cmd.Flags().Changed("join") {
-			token, err := tokenFrom(*given, cmd.InOrStdin())
+			token, err := tokenFrom(*given, cmd.InOrStdin(), cmd.ErrOrStderr())
 			if err == nil {
 				err = join(cmd.Context(), s, token, *member, cmd.ErrOrStderr())
 			}
