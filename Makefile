@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-docker test-upgrade lint check soak bench bench-boot bench-mdserver bench-placement clean
+.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-docker test-upgrade lint check soak bench bench-boot bench-mdserver bench-placement bench-pool clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -57,6 +57,9 @@ bench-boot: ## a guest's way to kernel, address and ssh beside virt-install's an
 
 bench-placement: ## our Placement beside OpenStack's: installs MariaDB, takes ten minutes
 	@scripts/bench-placement
+
+bench-pool: ## our manager of pools beside resalloc's (RESALLOC=a checkout of it) and the floor of two shells a ticket
+	@scripts/bench-pool
 
 clean: ## remove what was built here; the cloud's state stays where it is
 	rm -rf bin build

@@ -292,13 +292,17 @@ func TestAServerOfThisMachineIsAskedByItsName(t *testing.T) {
 	}
 }
 
-// pythons is how resalloc's client calls, with the connection that it makes.
+// pythons is how resalloc's client calls; what each piece of code prints ends with a
+// mark.
 const pythons = `
 import sys, xmlrpc.client
 c = xmlrpc.client.ServerProxy(sys.argv[1])
 def fault(f, *a):
     try: return f(*a)
     except xmlrpc.client.Fault as e: return e.faultString
+for code in sys.argv[2:]:
+    exec(code)
+    print(end="\x1e")
 `
 
 func TestResallocsCalls(t *testing.T) {
@@ -307,7 +311,7 @@ func TestResallocsCalls(t *testing.T) {
 		t.Skip("no python3 here")
 	}
 	m := serve(t, pooltest.NewMemory(), poolsIn(t, twoPools), "one", nil)
-	for _, c := range []struct{ name, code, want string }{
+	cases := []struct{ name, code, want string }{
 		{"a ticket gets its resource", `t = c.takeTicket(["x86_64"]); print(t, str(c.waitTicket(t)), end="")`, "1 secret-1\n"},
 		{"numbers may be texts", `r = c.collectTicket("1"); print(r["ready"], r["closed"], r["failed"], str(r["output"]), end="")`, "True False False secret-1\n"},
 		{"closing says nothing, twice", `print(c.closeTicket("1"), c.closeTicket(1))`, "None None\n"},
@@ -321,12 +325,19 @@ func TestResallocsCalls(t *testing.T) {
 		{"closed before it was served is a fault", `c.closeTicket(2); print(fault(c.waitTicket, 2))`, "ticket 2 was closed before it had a resource\n"},
 		{"no tags mean any resource", `t = c.takeTicket([]); print(str(c.waitTicket(t))[:7])`, "secret-\n"},
 		{"the methods are listed", `print([m for m in c.system.listMethods() if "Ticket" in m])`, "['closeTicket', 'collectTicket', 'takeTicket', 'waitTicket']\n"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			out, err := exec.CommandContext(bounded(t), python, "-c", pythons+c.code, m.URL).CombinedOutput()
-			if err != nil || string(out) != c.want {
-				t.Errorf("got %q, %v, want %q", out, err, c.want)
-			}
-		})
+	}
+	args := []string{"-c", pythons, m.URL}
+	for _, c := range cases {
+		args = append(args, c.code)
+	}
+	out, err := exec.CommandContext(bounded(t), python, args...).CombinedOutput()
+	printed := strings.Split(string(out), "\x1e")
+	if err != nil || len(printed) != len(cases)+1 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for i, c := range cases {
+		if printed[i] != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, printed[i], c.want)
+		}
 	}
 }

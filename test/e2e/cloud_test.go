@@ -33,6 +33,7 @@ type cloud struct {
 	placement string
 	api       string
 	settings  string // file
+	pools     string // URL of its manager of pools
 	log       *os.File
 	process   *exec.Cmd // nil while it is not running
 	exited    chan error
@@ -168,15 +169,21 @@ func (r result) String() string {
 // schedule runs the schedule command.
 func (c *cloud) schedule(args ...string) result {
 	c.t.Helper()
+	return c.run("schedule", args...)
+}
+
+// run runs croft by one of its names.
+func (c *cloud) run(name string, args ...string) result {
+	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*patience)
 	defer cancel()
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "schedule"), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(binaries, name), args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.home, c.environment(), &out, &errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() < 0) {
-		c.t.Errorf("schedule %q: %v\n%s", args, err, errs.String())
+		c.t.Errorf("%s %q: %v\n%s", name, args, err, errs.String())
 	}
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
