@@ -106,7 +106,12 @@ func servePools(ctx context.Context, s hostSettings, dir string, log *slog.Logge
 	defer end()
 	defer func() { err = errors.Join(err, p.end(), store.Close()) }()
 	me.ofStore(store)
-	manager, err := s.poolManager(store, l, state.Path, log)
+	hooks, err := s.poolHooks(store, state.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.end(), hooks.Close()) }()
+	manager, err := s.poolManager(store, hooks, l, log)
 	if err != nil {
 		return err
 	}
@@ -257,16 +262,17 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// poolManager joins the manager to its store, its commands and its cloud.
-func (s *hostSettings) poolManager(store *etcdstore.Store, l net.Listener, dir string, log *slog.Logger) (*pool.Manager, error) {
+// poolHooks runs the pools' commands.
+func (s *hostSettings) poolHooks(store *etcdstore.Store, dir string) (*hook.Runner, error) {
 	logs := s.Pool.Logs
 	if logs == "" {
 		logs = filepath.Join(dir, "log")
 	}
-	hooks, err := hook.New(hook.Config{Dir: logs, Mark: string(store.Partition())})
-	if err != nil {
-		return nil, err
-	}
+	return hook.New(hook.Config{Dir: logs, Mark: string(store.Partition())})
+}
+
+// poolManager joins the manager to its store, its commands and its cloud.
+func (s *hostSettings) poolManager(store *etcdstore.Store, hooks pool.Hooks, l net.Listener, log *slog.Logger) (*pool.Manager, error) {
 	me, err := s.poolServer(l)
 	if err != nil {
 		return nil, err
