@@ -28,8 +28,9 @@ minutes. Both are trusted until
 
 which refuses as long as a host has a certificate of the authority before; with --force
 those hosts have to join again (croft token create --host NAME). Make new certificates
-for operators (croft ca issue) in between. When it is done, start croft up anew on this
-host: etcd reads whom to trust when it starts.`,
+for operators (croft ca issue) in between. When it is done, start croft up anew on each
+host that serves etcd: etcd reads whom to trust when it starts, and takes certificates
+of the authority before until then.`,
 	}, func(cmd *cobra.Command, s hostSettings, _ *slog.Logger) error {
 		if force && !finish {
 			return croft.Errorf(croft.Invalid, "--force is for --finish")
@@ -121,7 +122,7 @@ func finishRotation(cmd *cobra.Command, own *trust, force bool) error {
 	if ended == 0 {
 		return croft.Errorf(croft.NotFound, "there is nothing to finish: croft ca rotate begins")
 	}
-	fmt.Fprintln(cmd.ErrOrStderr(), "the authority before is not trusted any more; start croft up anew on this host, so that etcd knows")
+	fmt.Fprintln(cmd.ErrOrStderr(), "the authority before is not trusted any more; start croft up anew on each host that serves etcd, so that it knows")
 	return own.spread(cmd.Context())
 }
 

@@ -25,8 +25,10 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 	s := joining(t, "second")
 	joinWith(t, s, token)
 	command(t, croft.ExitNotFound, "ca", "rotate", "--finish", "--state-dir", c.dir)
-	left := certificates(t.TempDir(), pki.Hosts) // what a host has that never renews
-	leave(t, certificates(s.StateDir, pki.Hosts), left)
+	left := t.TempDir() // what a host has that never renews
+	for _, a := range pki.Authorities {
+		leave(t, certificates(s.StateDir, a), certificates(left, a))
+	}
 
 	command(t, croft.ExitOK, "ca", "rotate", "--state-dir", c.dir)
 	command(t, croft.ExitConflict, "ca", "rotate", "--state-dir", c.dir)
@@ -51,8 +53,19 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newControlClient(j.Control, left.Client(j.Partition, anyone)).Trusted(t.Context(), pki.Etcd); err == nil {
-		t.Error("a certificate of the authority before is still taken")
+	stale := certificates(left, pki.Hosts).Client(j.Partition, anyone)
+	if _, err := newControlClient(j.Control, stale).Trusted(t.Context(), pki.Etcd); err == nil {
+		t.Error("control takes a certificate of the authority before")
+	}
+	command(t, croft.ExitOK, "ca", "renew", "--state-dir", c.dir) // which an etcd of the authority before believes
+	command(t, croft.ExitOK, "host", "list")
+	c.stop()
+	startHost(t, c.settings)
+	command(t, croft.ExitOK, "host", "list")
+	e := c.access(t).Etcd
+	e.Cert, e.Key = certificates(left, pki.Etcd).Pair(), certificates(left, pki.Etcd).Pair()
+	if store, err := e.open(t.Context(), false); err == nil {
+		t.Errorf("etcd takes a certificate of the authority before: %v", store.Close())
 	}
 }
 

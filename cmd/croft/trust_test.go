@@ -36,6 +36,7 @@ func reachable(t *testing.T) string {
 
 // securedCloud is a croft up that listens to other machines, with nothing set but where.
 type securedCloud struct {
+	settings     hostSettings
 	address, dir string
 	stop         func() (code int, said string)
 }
@@ -51,7 +52,7 @@ func startSecured(t *testing.T, change func(*hostSettings)) *securedCloud {
 	if change != nil {
 		change(&s)
 	}
-	c.stop = startHost(t, s)
+	c.settings, c.stop = s, startHost(t, s)
 	t.Setenv("CROFT_STATE_DIR", c.dir)
 	return c
 }
