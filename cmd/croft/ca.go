@@ -37,8 +37,10 @@ revoked ones. What ends access before that:
 
 The keys in state_dir/ca are needed to join, to renew and for these commands, and for
 nothing else: certificates have a third of their life left when they are renewed. Keep
-a copy of that directory where nobody else reads it. Put into the state directory of
-the host that is to be the first one, it makes that host the authority.`,
+a copy of that directory where nobody else reads it. Put into the state directory of a
+host that serves etcd (croft up --etcd-member), it has hosts join and renew there too,
+from the next croft up on. The others learn of that when they start; where trust is
+strict, put the address (HOST:8777) under control in their joined.yaml.`,
 		Example: `  croft ca show
   croft ca issue --operator anna --to anna-access
   croft ca rotate`,
@@ -292,7 +294,7 @@ func (s *hostSettings) trustOnDisk() (*trust, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j != nil {
+	if j != nil && !hasAuthority(s.StateDir) {
 		own, err := j.trust(s.StateDir, quiet)
 		if err == nil && own == nil {
 			err = croft.Errorf(croft.NotFound, "this host joined a cloud that gives no certificates")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -236,5 +237,40 @@ func TestControlAnswersWhateverComes(t *testing.T) {
 	}
 	if hosts, _ := command(t, croft.ExitOK, "host", "list"); strings.Count(hosts, "\n") != 1 {
 		t.Errorf("somebody joined:\n%s", hosts)
+	}
+}
+
+func TestAHostLearnsWhereControlIs(t *testing.T) {
+	c, err := newTestCloud(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.close)
+	j := &membership{Partition: c.store.Partition(), Control: []string{"10.0.0.1:8777"}}
+	own := &trust{partition: j.Partition, stateDir: t.TempDir()}
+	follow := func(want ...string) {
+		t.Helper()
+		if err := j.followControl(t.Context(), own, c.store); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(j.Control, want) {
+			t.Errorf("it renews at %q, want %q", j.Control, want)
+		}
+	}
+	follow("10.0.0.1:8777") // nobody says any
+	for i, control := range []etcdstore.Control{
+		{Addresses: []string{"10.0.0.2:8777"}, Trust: etcdstore.TrustDirect},
+		{Addresses: []string{"10.0.0.3:8777"}}, // where nobody joins
+	} {
+		if err := c.store.PutControl(t.Context(), []croft.HostID{croft.NewHostID(), croft.NewHostID()}[i], control); err != nil {
+			t.Fatal(err)
+		}
+	}
+	follow("10.0.0.2:8777")
+	if kept, err := readJoined(own.stateDir); err != nil || kept == nil || !slices.Equal(kept.Control, j.Control) {
+		t.Errorf("kept: %+v, %v", kept, err)
+	}
+	if got := own.issuer.(*controlClient).addresses; !slices.Equal(got, j.Control) {
+		t.Errorf("asks %q", got)
 	}
 }

@@ -78,7 +78,7 @@ func runJoined(ctx context.Context, s hostSettings, log *slog.Logger, of *member
 			h.following = func(ctx context.Context) error { return h.follow(ctx, direct, of) }
 		}
 	}
-	if err := own.mayServe(ctx, store); err != nil {
+	if err := errors.Join(own.mayServe(ctx, store), of.followControl(ctx, own, store)); err != nil {
 		return err
 	}
 	p := newParts()

@@ -56,6 +56,9 @@ func (s *serving) serve(ctx context.Context, p *parts, store *etcdstore.Store) (
 	if begun {
 		s.trust, err = s.settings.startTrust(ctx, p, s.trust, s.dir, store, s.log)
 	} else if s.trust != nil {
+		if err := s.of.followControl(ctx, s.trust, store); err != nil {
+			return err
+		}
 		s.trust.admitted = newAdmitted(store)
 		s.trust.admitted.self = s.host
 		p.self.counts(s.trust)

@@ -342,6 +342,31 @@ func (t *trust) mayServe(ctx context.Context, store cloud) error {
 	return newAdmitted(etcd).look(ctx, pki.MemberIdentity(t.partition, t.host))
 }
 
+// followControl learns where hosts renew their certificates now, as far as the host may
+// look. Those of before stay where nobody says any.
+func (j *membership) followControl(ctx context.Context, own *trust, store cloud) error {
+	etcd, direct := store.(*etcdstore.Store)
+	if own == nil || own.ca != nil || !direct {
+		return nil
+	}
+	controls, err := etcd.Controls(ctx)
+	if err != nil {
+		return err
+	}
+	var addresses []string
+	for _, c := range controls {
+		if c.Trust != "" {
+			addresses = append(addresses, c.Addresses...)
+		}
+	}
+	if len(addresses) == 0 || slices.Equal(addresses, j.Control) {
+		return nil
+	}
+	j.Control = addresses
+	own.issuer = newControlClient(j.Control, own.files(pki.Hosts).Client(j.Partition, pki.Kinds(pki.Member)))
+	return j.write(own.stateDir)
+}
+
 // keepJoined keeps what a host that joined proves itself with.
 func (s *hostSettings) keepJoined(ctx context.Context, p *parts, own *trust) error {
 	if own == nil {
