@@ -324,10 +324,11 @@ func (s *Server) usable(ctx context.Context, _ croft.HostID, _ none) (none, erro
 	return none{}, s.Usable(ctx)
 }
 
-// checkAPI refuses what is no address of an agent: others go there with its token.
+// checkAPI refuses what is no address of an agent: others go there with its token, and
+// believe only a server with the certificate of that host.
 func checkAPI(api string) error {
 	u, err := url.Parse(api)
-	if api != "" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https") {
+	if api != "" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "https") {
 		return croft.Errorf(croft.Invalid, "%q is no address of an agent's API", api)
 	}
 	return nil

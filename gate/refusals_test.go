@@ -59,8 +59,9 @@ func TestAHostsRecordIsCleaned(t *testing.T) {
 	if err != nil || strings.ContainsRune(hosts[id].Name, '\x1b') || len(hosts[id].Problems) > 64 {
 		t.Errorf("got %+v, %v", hosts[id], err)
 	}
-	h.API = "file:///etc/shadow"
-	if err := agent.PutHost(t.Context(), h); croft.KindOf(err) != croft.Invalid {
-		t.Errorf("got %v, want that the address is refused", err)
+	for _, h.API = range []string{"file:///etc/shadow", "http://192.0.2.1:8779", "https://user:password@192.0.2.1", "https:///"} {
+		if err := agent.PutHost(t.Context(), h); croft.KindOf(err) != croft.Invalid {
+			t.Errorf("got %v of %s, want that the address is refused", err, h.API)
+		}
 	}
 }
