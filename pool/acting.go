@@ -102,7 +102,7 @@ func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
 	if a.Instances != nil {
 		a.jobs.work.Go(func() { a.watchInstances(ctx) })
 	}
-	var grace <-chan time.Time
+	a.jobs.work.Go(func() { a.endAfter(ctx, stop, cancel) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for stopping := false; ; {
@@ -117,12 +117,20 @@ func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
 			return ctx.Err()
 		case <-stop:
 			stopping, stop = true, nil
-			grace = time.After(a.Grace)
-		case <-grace:
-			return nil
 		case <-a.inbox.signal:
 		case <-timer.C:
 		}
+	}
+}
+
+// endAfter ends everything when the grace after stop is over, also a round that waits for
+// the store.
+func (a *acting) endAfter(ctx context.Context, stop <-chan struct{}, end func()) {
+	select {
+	case <-stop:
+		pause(ctx, a.Grace)
+		end()
+	case <-ctx.Done():
 	}
 }
 

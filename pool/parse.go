@@ -40,12 +40,38 @@ func Parse(file string, text []byte, check func(Instance) error) ([]Settings, er
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, croft.Errorf(croft.Invalid, "%s: more than one document: pools are in one", file)
 	}
+	if err := bounded(document.Content[0], 0, new(maxNodes)); err != nil {
+		return nil, croft.Errorf(croft.Invalid, "%s:%w", file, err)
+	}
 	p := parser{check: check}
 	pools, err := p.pools(document.Content[0])
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "%s:%w", file, err)
 	}
 	return pools, nil
+}
+
+// A file may say so much once its aliases are written out, and so deep.
+const (
+	maxNodes = 100000
+	maxDepth = 50
+)
+
+// bounded refuses aliases that lead to themselves, or to each other so often that
+// nobody could read it all.
+func bounded(n *yaml.Node, depth int, left *int) error {
+	if *left--; *left < 0 || depth > maxDepth {
+		return placed(n, "aliases make more of this than can be read: write it out")
+	}
+	if n.Kind == yaml.AliasNode {
+		return bounded(n.Alias, depth+1, left)
+	}
+	for _, part := range n.Content {
+		if err := bounded(part, depth+1, left); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type parser struct {

@@ -116,7 +116,9 @@ func (a *acting) start(ctx context.Context, r Resource, s Settings) {
 	a.jobs.starts[r.ID] = cancel
 	a.jobs.mu.Unlock()
 	a.begin(ctx, func() func(*Ledger, time.Time) {
+		begun := time.Now()
 		end := a.startOne(one, r, s)
+		end.took = time.Since(begun)
 		cancel()
 		a.jobs.mu.Lock()
 		delete(a.jobs.starts, r.ID)

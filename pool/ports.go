@@ -104,7 +104,7 @@ const (
 type Hooks interface {
 	// Run runs a command to its end and returns what of its output is kept, also with an
 	// error, which says how it ended where that was not well. At the limit, or when ctx
-	// ends, its whole process group is killed.
+	// ends, its whole process group is killed. Unavailable: that was at the limit.
 	Run(ctx context.Context, h Hook) ([]byte, error)
 	// Sweep ends what an earlier server on this machine left running: all hooks but those
 	// of kind HookNew of resources for which spare is true, whose children may have to

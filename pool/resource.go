@@ -56,7 +56,7 @@ type Resource struct {
 	Failures  int       `json:"failures,omitempty"`
 	Deletes   int       `json:"deletes,omitempty"`   // attempts that failed
 	NotBefore time.Time `json:"not_before,omitzero"` // of the next attempt
-	Aborted   bool      `json:"aborted,omitempty"`   // starting it failed by itself
+	Aborted   bool      `json:"aborted,omitempty"`   // starting it failed by itself, and not at its limit
 	Reason    string    `json:"reason,omitempty"`    // why it has to go, or went
 	Error     string    `json:"error,omitempty"`     // of what was last done to it
 }
@@ -69,9 +69,6 @@ func (r *Resource) Idle() bool { return r.State == Up && r.Ticket == 0 }
 
 // Free tells whether it is idle and nobody ever had it.
 func (r *Resource) Free() bool { return r.Idle() && r.Released.IsZero() }
-
-// Reserved for one owner: a word for what an idle resource is.
-func (r *Resource) reusable() bool { return r.Idle() && !r.Released.IsZero() }
 
 // Tag is a word for what a pool's resources are. Of several that fit a ticket, the one
 // with the highest sum of priorities over the ticket's tags is taken.

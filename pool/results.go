@@ -64,6 +64,7 @@ func (s *Ledger) configure(pools []Settings, now time.Time) {
 type startEnd struct {
 	data  []byte
 	facts json.RawMessage
+	took  time.Duration
 	err   error
 }
 
@@ -77,10 +78,10 @@ func (s *Ledger) started(id ResourceID, end startEnd, now time.Time) {
 	if r.State != Starting {
 		return // it was condemned meanwhile, and says nothing of the pool
 	}
-	p.Stats.started(end.err == nil, now.Sub(r.Created), now)
+	p.Stats.started(end.err == nil, end.took, now)
 	s.touchPool(p)
 	if end.err != nil {
-		r.Error, r.Aborted = end.err.Error(), true
+		r.Error, r.Aborted = end.err.Error(), !errors.Is(end.err, croft.Unavailable)
 		p.Failed++
 		p.LastError = end.err.Error()
 		p.NotBefore = now.Add(backOff(p.Failed, startDelay))

@@ -28,7 +28,7 @@ type Memory struct {
 	lose    context.CancelFunc
 	turned  chan struct{} // closed when the leader changes
 	fault   error         // of every commit
-	Commits int
+	written bool          // nevertheless
 }
 
 var _ pool.Store = (*Memory)(nil)
@@ -85,11 +85,12 @@ func (m *Memory) Depose() {
 	}
 }
 
-// Fail has every commit fail from now on, until it is called with nil.
-func (m *Memory) Fail(err error) {
+// Fail has every commit fail from now on, until it is called with nil. Where it is
+// written nevertheless, only the answer is lost.
+func (m *Memory) Fail(err error, written bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fault = err
+	m.fault, m.written = err, written
 }
 
 // WatchLeader implements pool.Store.
@@ -148,10 +149,13 @@ func (t *memoryTerm) Commit(_ context.Context, b pool.Batch) error {
 	if t.term != t.number {
 		return croft.Errorf(croft.Conflict, "another server acts")
 	}
-	if t.fault != nil {
-		return t.fault
+	if t.fault == nil || t.written {
+		t.apply(b)
 	}
-	t.Commits++
+	return t.fault
+}
+
+func (t *memoryTerm) apply(b pool.Batch) {
 	if b.Head != nil {
 		t.head = *b.Head
 	}
@@ -173,7 +177,6 @@ func (t *memoryTerm) Commit(_ context.Context, b pool.Batch) error {
 	for _, name := range b.GonePools {
 		delete(t.pools, name)
 	}
-	return nil
 }
 
 func encode(v any) string {

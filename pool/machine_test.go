@@ -1,0 +1,244 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"croft"
+	"croft/pool"
+	"croft/pool/pooltest"
+)
+
+var (
+	seed  = flag.Uint64("pool.seed", 0, "of the one run of the machine test; random runs where 0")
+	runs  = flag.Int("pool.runs", 4, "runs of the machine test")
+	steps = flag.Int("pool.steps", 200, "steps of each")
+)
+
+// limits of the test's pools, which no file of it changes.
+var maxOf = map[pool.Name]int{"warm": 6, "demand": 4, "other": 3, "comes": 3}
+
+// fileOf writes pools.yaml, each time with some settings by chance.
+func fileOf(r *rand.Rand, with bool) string {
+	var b strings.Builder
+	common := "  cmd_new: new\n  cmd_delete: delete\n  cmd_livecheck: check\n  cmd_list: list\n  list_period: 5m\n" +
+		"  cmd_new_timeout: 60\n  cmd_delete_timeout: 30\n  cmd_livecheck_timeout: 10\n  cmd_release_timeout: 20\n" +
+		fmt.Sprintf("  livecheck_period: %d\n  livecheck_attempts: %d\n  start_delay: %d\n", 10+r.IntN(60), 1+r.IntN(3), r.IntN(3))
+	fmt.Fprintf(&b, "warm:\n%s  max: 6\n  max_prealloc: %d\n  max_starting: %d\n  tags: [a, {name: b, priority: %d}]\n  cmd_release: release\n  reuse_opportunity_time: %d\n  reuse_max_count: %d\n  reuse_max_time: %d\n  named_counters: [c]\n",
+		common, 1+r.IntN(3), 1+r.IntN(3), r.IntN(10), r.IntN(2)*120, r.IntN(3), r.IntN(2)*200)
+	fmt.Fprintf(&b, "demand:\n%s  max: 4\n  max_starting: 2\n  tags: [a]\n  tags_on_demand: [{name: d, priority: 5}]\n  reuse_opportunity_time: 60\n", common)
+	fmt.Fprintf(&b, "other:\n%s  max: 3\n  max_starting: 2\n  tags: [a]\n  tags_on_demand: [d]\n  named_counters: [c]\n", common)
+	if with {
+		fmt.Fprintf(&b, "comes:\n%s  max: 3\n  tags: [e]\n  ttl: 40\n", common)
+	}
+	return b.String()
+}
+
+// run is one run of the machine test: servers, clients and trouble, by chance.
+type run struct {
+	*testing.T
+	random *rand.Rand
+	world  *pooltest.World
+	store  *pooltest.Memory
+	file   string
+
+	servers []*server
+	open    map[pool.TicketID]*holder
+	mutes   int // commits that fail end at this step
+}
+
+// server is one manager.
+type server struct {
+	*pool.Manager
+	hooks *pooltest.Hooks
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// holder is the owner of a ticket, and what it was seen to have.
+type holder struct {
+	sandbox string
+	has     pool.ResourceID
+}
+
+// The whole manager with hooks that fail and hang, servers that stop and crash, a store
+// that answers late or not, files that change and clients that come and go.
+func TestManagerUnderAnything(t *testing.T) {
+	first, n := *seed, 1
+	if first == 0 {
+		first, n = rand.Uint64(), *runs
+	}
+	for i := range n {
+		s := first + uint64(i)
+		t.Run(fmt.Sprint("seed ", s), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { newRun(t, s).play() })
+		})
+	}
+}
+
+func newRun(t *testing.T, seed uint64) *run {
+	random := rand.New(rand.NewPCG(seed, 1))
+	r := &run{T: t, random: random, world: pooltest.NewWorld(rand.New(rand.NewPCG(seed, 2))), store: pooltest.NewMemory(),
+		file: filepath.Join(t.TempDir(), "pools.yaml"), open: map[pool.TicketID]*holder{}}
+	r.world.Trouble = map[pool.HookKind]int{pool.HookNew: 12, pool.HookDelete: 12, pool.HookLivecheck: 3, pool.HookRelease: 15, pool.HookList: 20}
+	return r
+}
+
+func (r *run) write(text string) {
+	if err := os.WriteFile(r.file, []byte(text), 0o600); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *run) start() {
+	hooks := r.world.Hooks()
+	m, err := pool.New(pool.Config{Partition: "00000000-0000-0000-0000-000000000001", Store: r.store, Hooks: hooks, File: r.file,
+		Me: pool.Server{Name: fmt.Sprint("server", len(r.servers)), Machine: "m"}, History: 100000})
+	if err != nil {
+		r.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &server{m, hooks, stop, make(chan error, 1)}
+	go func() { s.ended <- m.Run(ctx) }()
+	r.servers = append(r.servers, s)
+}
+
+// end stops a server, or has it crash.
+func (r *run) end(i int, crash bool) {
+	s := r.servers[i]
+	if _, leads := s.Leader(); crash && leads {
+		s.hooks.Crash()
+		r.store.Depose()
+	}
+	s.stop()
+	if err := <-s.ended; err != nil {
+		r.Error(err)
+	}
+	r.servers = append(r.servers[:i:i], r.servers[i+1:]...)
+}
+
+// leader is a server that acts, nil where none does.
+func (r *run) leader() *server {
+	for _, s := range r.servers {
+		if _, here := s.Leader(); here {
+			return s
+		}
+	}
+	return nil
+}
+
+func (r *run) play() {
+	r.write(fileOf(r.random, true))
+	defer r.endAll()
+	r.start()
+	r.start()
+	for i := range *steps {
+		if r.mutes == i {
+			r.store.Fail(nil, false)
+		}
+		r.step(i)
+		time.Sleep(time.Duration(r.random.IntN(5000)) * time.Millisecond)
+		synctest.Wait()
+		r.check()
+		if r.Failed() {
+			r.Fatalf("after step %d", i)
+		}
+	}
+	r.finish()
+}
+
+// endAll stops the servers, and what was left running.
+func (r *run) endAll() {
+	for len(r.servers) > 0 {
+		r.end(0, false)
+	}
+	if _, err := r.world.Hooks().Sweep(context.Background(), func(pool.ResourceID) bool { return false }); err != nil {
+		r.Error(err)
+	}
+	synctest.Wait()
+}
+
+// step does one thing by chance.
+func (r *run) step(i int) {
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	defer cancel()
+	l := r.leader()
+	switch roll := r.random.IntN(100); {
+	case roll < 3:
+		r.end(r.random.IntN(len(r.servers)), r.random.IntN(2) == 0)
+		r.start()
+	case roll < 5:
+		r.store.Depose()
+	case roll < 8:
+		r.store.Fail(croft.Errorf(croft.Unavailable, "no answer"), r.random.IntN(2) == 0)
+		r.mutes = i + 2
+	case roll < 11:
+		r.write(fileOf(r.random, r.random.IntN(2) == 0))
+	case roll < 13:
+		r.write("warm:\n  cmd_new: x\n  max: many\n")
+	case roll < 16:
+		r.world.Break()
+	case l == nil:
+	case roll < 20:
+		name := []pool.Name{"warm", "demand", "other"}[r.random.IntN(3)]
+		r.tolerate([]func(context.Context, pool.Name) error{l.Pause, l.Drain, l.Resume, l.Resume, l.Resume}[r.random.IntN(5)](ctx, name))
+	case roll < 24:
+		if all, err := l.Resources(false); err == nil && len(all) > 0 {
+			r.tolerate(l.DeleteResources(ctx, all[r.random.IntN(len(all))].ID))
+		}
+	case roll < 65:
+		r.take(ctx, l)
+	default:
+		r.giveBack(ctx, l)
+	}
+}
+
+// tolerate lets pass what may happen while servers come and go.
+func (r *run) tolerate(err error) {
+	if err != nil && !errors.Is(err, croft.Unavailable) && !errors.Is(err, croft.NotFound) && !errors.Is(err, croft.Conflict) {
+		r.Error(err)
+	}
+}
+
+func (r *run) take(ctx context.Context, l *server) {
+	tags := [][]string{{"a"}, {"a", "b"}, {"d"}, {"a", "d"}, {"e"}}[r.random.IntN(5)]
+	o := pool.Opening{Tags: tags}
+	if r.random.IntN(2) == 0 {
+		o.Sandbox = fmt.Sprint("box", r.random.IntN(3))
+	}
+	if r.random.IntN(4) == 0 {
+		o.TTL = time.Duration(5+r.random.IntN(30)) * time.Second
+	}
+	st, err := l.Open(ctx, o)
+	if err != nil {
+		r.tolerate(err)
+		return
+	}
+	if r.open[st.ID] != nil {
+		r.Errorf("ticket %d was given twice", st.ID)
+	}
+	r.open[st.ID] = &holder{sandbox: st.Sandbox}
+}
+
+func (r *run) giveBack(ctx context.Context, l *server) {
+	for id := range r.open {
+		if r.random.IntN(2) == 0 {
+			continue
+		}
+		if err := l.Close(ctx, id); err != nil {
+			r.tolerate(err)
+			return
+		}
+		delete(r.open, id)
+		return
+	}
+}

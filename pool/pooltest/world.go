@@ -1,0 +1,296 @@
+package pooltest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/pool"
+)
+
+// World is what the hooks of a test change: machines that exist and processes that run.
+// It outlives all servers.
+type World struct {
+	// Trouble is how many of 100 runs of a hook fail, and as many hang.
+	Trouble map[pool.HookKind]int
+
+	mu       sync.Mutex
+	random   *rand.Rand
+	machines map[string]*machine // by name
+	running  map[*process]bool
+	broken   []string // what must never be
+}
+
+// machine is what a resource is.
+type machine struct {
+	id    string
+	pool  string
+	user  string // sandbox that used it, since it was made or cleaned
+	first string // sandbox that used it first
+	dead  bool
+}
+
+// process is a hook that runs.
+type process struct {
+	kind   pool.HookKind
+	id     pool.ResourceID
+	told   []byte // printed so far
+	orphan bool   // its server is gone
+	killed chan struct{}
+}
+
+// NewWorld returns an empty one, where chance decides by the seed.
+func NewWorld(random *rand.Rand) *World {
+	return &World{Trouble: map[pool.HookKind]int{}, random: random, machines: map[string]*machine{}, running: map[*process]bool{}}
+}
+
+// Hooks are those of one server.
+type Hooks struct {
+	*World
+	crashed bool
+}
+
+var _ pool.Hooks = (*Hooks)(nil)
+
+// Hooks returns the hooks of a new server.
+func (w *World) Hooks() *Hooks { return &Hooks{World: w} }
+
+// Crash leaves all that this server runs running, as an end by SIGKILL does.
+func (h *Hooks) Crash() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.crashed = true
+}
+
+// Broken is what must never be and was.
+func (w *World) Broken() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.broken)
+}
+
+func (w *World) wrong(format string, args ...any) {
+	w.broken = append(w.broken, fmt.Sprintf(format, args...))
+}
+
+// Machines are the names of those that exist.
+func (w *World) Machines() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.machines))
+}
+
+// Running is how many processes run, and of how many the server is gone.
+func (w *World) Running() (all, orphans int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p := range w.running {
+		all++
+		if p.orphan {
+			orphans++
+		}
+	}
+	return all, orphans
+}
+
+// Break has the livechecks of some machine fail from now on.
+func (w *World) Break() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if names := slices.Sorted(maps.Keys(w.machines)); len(names) > 0 {
+		w.machines[names[w.random.IntN(len(names))]].dead = true
+	}
+}
+
+// Use notes that somebody of a sandbox uses a machine.
+func (w *World) Use(name, sandbox string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := w.machines[name]
+	switch {
+	case m == nil:
+		w.wrong("sandbox %s was given %s, which does not exist", sandbox, name)
+	case m.first != "" && m.first != sandbox:
+		w.wrong("sandbox %s was given %s, which %s had used", sandbox, name, m.first)
+	default:
+		m.first, m.user = sandbox, sandbox
+	}
+}
+
+// fate is how a run of a hook goes.
+type fate struct {
+	takes time.Duration
+	fails bool
+}
+
+func (w *World) fate(kind pool.HookKind) fate {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := fate{takes: time.Duration(w.random.IntN(4000)) * time.Millisecond}
+	switch roll, trouble := w.random.IntN(100), w.Trouble[kind]; {
+	case roll < trouble:
+		f.fails = true
+	case roll < 2*trouble:
+		f.takes = 1000 * time.Hour
+	}
+	return f
+}
+
+var (
+	errStatus = errors.New("the command ended with status 1")
+	errKilled = errors.New("the command was ended by signal 9 (killed)")
+)
+
+// Run implements pool.Hooks.
+func (h *Hooks) Run(ctx context.Context, hook pool.Hook) ([]byte, error) {
+	f := h.fate(hook.Kind)
+	p := &process{kind: hook.Kind, id: hook.Resource, killed: make(chan struct{})}
+	h.mu.Lock()
+	for other := range h.running {
+		if other.id == p.id && other.kind == pool.HookNew && p.kind != pool.HookLivecheck && p.id != 0 {
+			h.wrong("%s of resource %d runs beside its start", p.kind, p.id)
+		}
+	}
+	h.running[p] = true
+	h.mu.Unlock()
+	limit, cancel := context.WithTimeout(context.Background(), hook.Limit)
+	defer cancel()
+	select {
+	case <-time.After(f.takes / 2):
+	case <-limit.Done():
+	case <-p.killed:
+		return nil, errKilled
+	case <-ctx.Done():
+		return h.leave(ctx, p, hook, f)
+	}
+	h.half(p, hook, f)
+	select {
+	case <-time.After(f.takes - f.takes/2):
+		return h.end(p, hook, f)
+	case <-limit.Done():
+		h.gone(p)
+		return p.told, croft.Errorf(croft.Unavailable, "the command was killed at its limit")
+	case <-p.killed:
+		return nil, errKilled
+	case <-ctx.Done():
+		return h.leave(ctx, p, hook, f)
+	}
+}
+
+// leave ends a process with its server, or leaves it running where that crashed.
+func (h *Hooks) leave(ctx context.Context, p *process, hook pool.Hook, f fate) ([]byte, error) {
+	h.mu.Lock()
+	crashed := h.crashed
+	p.orphan = crashed
+	h.mu.Unlock()
+	if !crashed {
+		h.gone(p)
+		return p.told, ctx.Err()
+	}
+	go func() {
+		select {
+		case <-p.killed:
+			return
+		case <-time.After(f.takes):
+		}
+		h.half(p, hook, f)
+		_, _ = h.end(p, hook, f) // nobody learns it
+	}()
+	return nil, ctx.Err()
+}
+
+func (w *World) gone(p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.running, p)
+}
+
+// variable reads a hook's environment.
+func variable(h pool.Hook, name string) string {
+	for _, v := range h.Env {
+		if value, ok := strings.CutPrefix(v, "RESALLOC_"+name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// half is what a hook has done after half of its time: a start has made its machine.
+func (w *World) half(p *process, h pool.Hook, f fate) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h.Kind != pool.HookNew || f.fails || !w.running[p] {
+		return
+	}
+	name := variable(h, "NAME")
+	w.machines[name] = &machine{id: variable(h, "ID"), pool: variable(h, "POOL_ID")}
+	p.told = []byte("made " + name + "\n")
+}
+
+// end is what a hook does at its end.
+func (w *World) end(p *process, h pool.Hook, f fate) ([]byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.running[p] {
+		return nil, errKilled
+	}
+	delete(w.running, p)
+	if f.fails {
+		return p.told, errStatus
+	}
+	name := variable(h, "NAME")
+	m := w.machines[name]
+	switch h.Kind {
+	case pool.HookDelete:
+		delete(w.machines, name)
+	case pool.HookRelease:
+		if m != nil {
+			m.user = ""
+		}
+	case pool.HookLivecheck:
+		if m == nil || m.dead {
+			return nil, errStatus
+		}
+	case pool.HookList:
+		var list bytes.Buffer
+		for _, name := range slices.Sorted(maps.Keys(w.machines)) {
+			if w.machines[name].pool == variable(h, "POOL_ID") {
+				fmt.Fprintln(&list, name)
+			}
+		}
+		return list.Bytes(), nil
+	}
+	return p.told, nil
+}
+
+// Sweep implements pool.Hooks.
+func (h *Hooks) Sweep(_ context.Context, spare func(pool.ResourceID) bool) (map[pool.ResourceID][]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	told := map[pool.ResourceID][]byte{}
+	for p := range h.running {
+		if p.kind == pool.HookNew && spare(p.id) {
+			continue
+		}
+		if p.told != nil {
+			told[p.id] = p.told
+		}
+		close(p.killed)
+		delete(h.running, p)
+	}
+	return told, nil
+}
+
+// Forget implements pool.Hooks: there are no logs.
+func (h *Hooks) Forget(...pool.ResourceID) {}
+
+// Logs implements pool.Hooks.
+func (h *Hooks) Logs(pool.ResourceID) []string { return nil }
