@@ -105,6 +105,7 @@ func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
 	a.jobs.work.Go(func() { a.endAfter(ctx, stop, cancel) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	told := stop // nil once it is heard
 	for stopping := false; ; {
 		idle := a.jobs.running() == 0
 		next, err := a.round(ctx, stopping)
@@ -115,8 +116,8 @@ func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-stop:
-			stopping, stop = true, nil
+		case <-told:
+			stopping, told = true, nil
 		case <-a.inbox.signal:
 		case <-timer.C:
 		}
