@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -78,18 +79,41 @@ func (s *Store) lead(ctx context.Context, lease clientv3.LeaseID, revision int64
 		s.standDown(ctx, lease)
 		return s.wrapped(err, "stay the server that acts for the pools")
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() {
 		for range beats {
 		}
 		end()
-	}()
+	})
+	work.Go(func() {
+		s.awaitLoss(leading, revision)
+		end()
+	})
 	err = act(leading, &poolTerm{store: s, revision: revision})
 	s.standDown(ctx, lease)
 	end()
-	<-ended
 	return err
+}
+
+// awaitLoss returns when the leader's key is no more the one made at the revision. The
+// lease tells of its own end; somebody may have removed the key too.
+func (s *Store) awaitLoss(ctx context.Context, revision int64) {
+	key := s.keys.poolLeader()
+	for from := revision + 1; ctx.Err() == nil; {
+		s.awaitFree(ctx, key, from)
+		got, err := s.etcd.Get(ctx, key)
+		if err == nil && (len(got.Kvs) == 0 || got.Kvs[0].CreateRevision != revision) {
+			return
+		}
+		if from = revision + 1; err == nil {
+			from = got.Header.Revision + 1
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(watchRetry):
+		}
+	}
 }
 
 // awaitFree returns when a key was deleted since the revision, or the watch broke.
