@@ -33,7 +33,8 @@ type Usage struct {
 const usagePatience = 3 * time.Second
 
 // usages are the only metrics with a label that names an instance: those of one host
-// are few, and end with their guests.
+// are few, and end with their guests. The label is not "instance", which Prometheus has
+// for the target that it reads.
 type usages struct {
 	agent *Agent
 	read  *prometheus.Desc
@@ -50,9 +51,9 @@ type usageMetric struct {
 func newUsages(a *Agent) *usages {
 	u := &usages{agent: a}
 	u.read = prometheus.NewDesc("croft_agent_usages_read", "1 where the hypervisor told in time what the guests use, 0 where croft_instance_ metrics are missing for that.", nil, nil)
-	u.info = prometheus.NewDesc("croft_instance_info", "1 for each instance of this host that has an order: what people call it.", []string{"instance", "project", "name"}, nil)
+	u.info = prometheus.NewDesc("croft_instance_info", "1 for each instance of this host that has an order: what people call it.", []string{"uuid", "project", "name"}, nil)
 	add := func(name, help string, kind prometheus.ValueType, value func(Usage) float64) {
-		u.all = append(u.all, usageMetric{prometheus.NewDesc("croft_instance_"+name, help, []string{"instance"}, nil), kind, value})
+		u.all = append(u.all, usageMetric{prometheus.NewDesc("croft_instance_"+name, help, []string{"uuid"}, nil), kind, value})
 	}
 	add("cpu_seconds_total", "CPU time of the guest, of all its CPUs together.", prometheus.CounterValue, func(x Usage) float64 { return x.CPU.Seconds() })
 	add("memory_bytes", "Memory that the guest takes on the host.", prometheus.GaugeValue, func(x Usage) float64 { return float64(x.MemoryBytes) })

@@ -48,7 +48,7 @@ func newMetrics(s *Server) *metrics {
 		served:    desc("served_total", "Tickets that got a resource.", "pool"),
 		success:   desc("startup_success_rate", "Moving average of the share of starts that succeed.", "pool"),
 		startup:   desc("startup_seconds_avg", "Moving average of how long starts take.", "pool"),
-		started:   desc("last_successful_start_seconds", "When a start last succeeded, in seconds since 1970.", "pool"),
+		started:   desc("last_successful_start_timestamp_seconds", "When a start last succeeded, in seconds since 1970.", "pool"),
 	}
 }
 

@@ -1,0 +1,340 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"croft/hypervisor/libvirt"
+	"croft/image"
+	"croft/mdserver"
+	"croft/placement"
+	"croft/placementclient"
+	"croft/pool"
+	"croft/poolserver"
+)
+
+var updateMetrics = flag.Bool("update-metrics", false, "write the table of docs/metrics.md")
+
+const docs = "../../docs/"
+
+// metricDesc is what is known of a metric before it has a value.
+type metricDesc struct {
+	name, help string
+	labels     []string
+}
+
+// kind follows from the name: that is what names are for.
+func (m metricDesc) kind() string {
+	switch {
+	case strings.HasSuffix(m.name, "_total"):
+		return "counter"
+	case strings.HasSuffix(m.name, "_seconds") && !strings.HasSuffix(m.name, "_timestamp_seconds"):
+		return "histogram"
+	}
+	return "gauge"
+}
+
+var descText = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: (".*"), constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
+
+// allMetrics are those that croft's parts can tell, in the order of their names.
+func allMetrics(t *testing.T) []metricDesc {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	c := cloudFor(t, 1)
+	images, err := image.New(image.Config{Dir: t.TempDir(), Log: log})
+	check(t, err)
+	claims, err := placementclient.New(placementclient.Config{Endpoint: "http://127.0.0.1:1"})
+	check(t, err)
+	driver, err := libvirt.New(libvirt.Config{})
+	check(t, err)
+	t.Cleanup(func() { _ = driver.Close() })
+	guests, err := mdserver.New(mdserver.Config{Guests: &guests{}, Log: log})
+	check(t, err)
+	server, err := placement.New(placement.Config{Store: c.store.Placement(128), Log: log})
+	check(t, err)
+	pools, err := poolserver.New(poolserver.Config{Manager: new(pool.Manager)})
+	check(t, err)
+	var settings hostSettings
+	me, err := settings.tell(t.Context(), "croft-test", log)
+	check(t, err)
+	me.counts(c.hosts["host1"].agent, c.store, images, claims, driver, guests, server, newCloudMetrics(c.store), &trust{}, pools)
+	found := make(chan *prometheus.Desc)
+	go func() { me.metrics.Describe(found); close(found) }()
+	var all []metricDesc
+	for d := range found {
+		m := descText.FindStringSubmatch(d.String())
+		if m == nil {
+			t.Fatalf("this cannot be read: %s", d)
+		}
+		one := metricDesc{name: m[1]}
+		check(t, json.Unmarshal([]byte(m[2]), &one.help))
+		for label := range strings.SplitSeq(m[3]+","+m[4], ",") {
+			if name, _, _ := strings.Cut(label, "="); name != "" {
+				one.labels = append(one.labels, name)
+			}
+		}
+		if strings.HasPrefix(one.name, "croft_") {
+			all = append(all, one)
+		}
+	}
+	slices.SortFunc(all, func(a, b metricDesc) int { return cmp.Compare(a.name, b.name) })
+	return all
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readDoc(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(docs + name)
+	check(t, err)
+	return string(text)
+}
+
+// The reference has every metric as the code describes it, and no other.
+func TestEveryMetricIsInTheDocument(t *testing.T) {
+	want := "| metric | type | labels | what |\n|---|---|---|---|\n"
+	for _, m := range allMetrics(t) {
+		labels := "-"
+		if len(m.labels) > 0 {
+			labels = "`" + strings.Join(m.labels, "`, `") + "`"
+		}
+		want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", m.name, m.kind(), labels, m.help)
+	}
+	text := readDoc(t, "metrics.md")
+	before, rest, _ := strings.Cut(text, "<!-- begin -->\n")
+	got, after, found := strings.Cut(rest, "<!-- end -->")
+	if !found {
+		t.Fatal("docs/metrics.md has no place for the table")
+	}
+	if *updateMetrics {
+		check(t, os.WriteFile(docs+"metrics.md", []byte(before+"<!-- begin -->\n"+want+"<!-- end -->"+after), 0o644))
+		return
+	}
+	if got != want {
+		t.Errorf("the table in docs/metrics.md is not what the code has: go test ./cmd/croft -run %s -update-metrics", t.Name())
+	}
+}
+
+// allowedLabels have few values that the program knows beforehand, for the reason given.
+var allowedLabels = map[string]string{
+	"result":     "ok, five kinds of error, three more",
+	"kind":       "kinds of error, of difference, of object",
+	"step":       "the agent's ops",
+	"phase":      "the six of a build and a start",
+	"state":      "of instances and hosts",
+	"operation":  "what etcd is asked",
+	"code":       "of gRPC",
+	"method":     "of HTTP; what clients make up is other",
+	"route":      "patterns and parts of trees, not paths",
+	"collection": "first words of Placement's paths",
+	"status":     "of HTTP",
+	"call":       "verbs",
+	"class":      "resource classes, which operators define",
+	"pool":       "pools, which operators define",
+	"authority":  "two",
+	"version":    "one for each process",
+	"goversion":  "one for each process",
+}
+
+// A label that could have as many values as there are instances, hosts or clients is
+// for those metrics alone that end with their instance.
+func TestLabelsHaveFewValues(t *testing.T) {
+	for _, m := range allMetrics(t) {
+		ofInstance := strings.HasPrefix(m.name, "croft_instance_")
+		if ofInstance && !slices.Contains(m.labels, "uuid") {
+			t.Errorf("%s does not say of which instance it is", m.name)
+		}
+		for _, label := range m.labels {
+			if allowedLabels[label] == "" && !ofInstance {
+				t.Errorf("%s has the label %s: give the reason why that has few values in allowedLabels, or leave it out", m.name, label)
+			}
+		}
+	}
+}
+
+// TestEveryMetricInTheCodeIsKnown finds what allMetrics misses: a part that is new.
+func TestEveryMetricInTheCodeIsKnown(t *testing.T) {
+	known := map[string]bool{}
+	for _, m := range allMetrics(t) {
+		known[m.name] = true
+	}
+	out, err := exec.Command("git", "-C", "../..", "grep", "-hoE", `"croft_[a-z_]+[a-z]"`, "--", "*.go", ":!*_test.go").Output()
+	check(t, err)
+	for name := range strings.FieldsSeq(string(out)) {
+		if name = strings.Trim(name, `"`); !known[name] && name != "croft_pool_token" { // a cookie
+			t.Errorf("%s is in the code and in no part that allMetrics asks", name)
+		}
+	}
+}
+
+var metricName = regexp.MustCompile(`\b(?:croft|etcd)_[a-z0-9_]+`)
+
+// Whoever draws or alerts on a metric draws on one that there is.
+func TestDashboardAndAlertsNameMetricsThatThereAre(t *testing.T) {
+	c := startTracedCloud(t, "")
+	known := map[string]bool{}
+	for _, m := range allMetrics(t) {
+		known[m.name] = true
+	}
+	for name := range c.metrics(t) {
+		known[name] = true
+	}
+	for _, file := range []string{"monitoring/alerts.yml", "monitoring/alerts_test.yml", "monitoring/dashboard.json", "metrics.md", "operations.md"} {
+		for _, name := range metricName.FindAllString(readDoc(t, file), -1) {
+			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+				if base, cut := strings.CutSuffix(name, suffix); cut && known[base] {
+					name = base
+				}
+			}
+			if !known[name] && !strings.HasSuffix(name, "_") { // a prefix that is spoken of
+				t.Errorf("%s names %s, which nobody tells", file, name)
+			}
+		}
+	}
+}
+
+// metrics are what the process tells now.
+func (c *tracedCloud) metrics(t *testing.T) map[string]*dto.MetricFamily {
+	t.Helper()
+	response, err := http.Get("http://" + c.api + "/metrics")
+	check(t, err)
+	defer http.DefaultClient.CloseIdleConnections()
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	check(t, err)
+	return families
+}
+
+var looksLikeOne = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-|^[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+|^web$`)
+
+// What a cloud with a guest in it tells is what the names say, and tells nothing of one
+// instance where it should not.
+func TestWhatARunningCloudTells(t *testing.T) {
+	c := startTracedCloud(t, "")
+	if out, code := c.schedule(t, nil, small, "--name", "web", "--wait"); code != 0 {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	all := c.metrics(t)
+	for name, family := range all {
+		if !strings.HasPrefix(name, "croft_") {
+			continue
+		}
+		want := metricDesc{name: name}.kind()
+		if got := strings.ToLower(family.GetType().String()); got != want {
+			t.Errorf("%s is a %s, and its name says %s", name, got, want)
+		}
+		for _, m := range family.Metric {
+			for _, label := range m.Label {
+				if looksLikeOne.MatchString(label.GetValue()) && !strings.HasPrefix(name, "croft_instance_") {
+					t.Errorf("%s has %s=%q", name, label.GetName(), label.GetValue())
+				}
+			}
+		}
+	}
+	value := func(name, label string) float64 {
+		var sum float64
+		for _, m := range all[name].GetMetric() {
+			if label == "" || slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+		return sum
+	}
+	for _, seen := range []struct {
+		name, label string
+		want        float64
+	}{
+		{"croft_agent_instances", "running", 1}, {"croft_agent_time_to_running_seconds", "", 1}, {"croft_agent_order_delay_seconds", "", 1},
+		{"croft_agent_phase_seconds", "define", 1}, {"croft_agent_step_seconds", "build", 1}, {"croft_agent_builds_limit", "", 4},
+		{"croft_cloud_hosts", "ready", 1}, {"croft_cloud_instances", "running", 1}, {"croft_placement_claimed", "VCPU", 1},
+		{"croft_instance_memory_bytes", "", 256 << 20}, {"croft_instance_info", "web", 1}, {"croft_etcd_lease_held", "", 1},
+		{"croft_agent_order_failures_total", "", 0}, {"croft_agent_differences", "", 0}, {"croft_build_info", version, 1},
+	} {
+		if got := value(seen.name, seen.label); got != seen.want {
+			t.Errorf("%s %s is %v, want %v", seen.name, seen.label, got, seen.want)
+		}
+	}
+}
+
+// promtool judges by Prometheus' own rules.
+func TestPromtoolHasNothingToSay(t *testing.T) {
+	if _, err := exec.LookPath("promtool"); err != nil {
+		t.Skip("there is no promtool: install Debian's prometheus")
+	}
+	c := startTracedCloud(t, "")
+	var ours strings.Builder
+	for name, family := range c.metrics(t) {
+		if strings.HasPrefix(name, "etcd_") || strings.HasPrefix(name, "grpc_") {
+			continue // etcd's own
+		}
+		_, err := expfmt.MetricFamilyToText(&ours, family)
+		check(t, err)
+	}
+	promtool(t, strings.NewReader(ours.String()), "check", "metrics")
+	dir := docs + "monitoring/"
+	promtool(t, nil, "check", "config", dir+"prometheus.yml")
+	promtool(t, nil, "check", "rules", dir+"alerts.yml", dashboardRules(t))
+	promtool(t, nil, "test", "rules", dir+"alerts_test.yml")
+}
+
+func promtool(t *testing.T, in io.Reader, args ...string) {
+	t.Helper()
+	cmd := exec.Command("promtool", args...)
+	cmd.Stdin = in
+	if out, err := cmd.CombinedOutput(); err != nil || slices.Equal(args, []string{"check", "metrics"}) && len(out) > 0 {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// dashboardRules writes what the dashboard asks as rules, for who checks those.
+func dashboardRules(t *testing.T) (file string) {
+	t.Helper()
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	check(t, json.Unmarshal([]byte(readDoc(t, "monitoring/dashboard.json")), &dashboard))
+	type rule struct {
+		Record string `json:"record"`
+		Expr   string `json:"expr"`
+	}
+	var rules []rule
+	for _, p := range dashboard.Panels {
+		for _, target := range p.Targets {
+			rules = append(rules, rule{fmt.Sprintf("panel:%d", len(rules)), strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")})
+		}
+	}
+	if len(rules) < 20 {
+		t.Fatalf("the dashboard asks %d things", len(rules))
+	}
+	text, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": rules}}}) // YAML is JSON too
+	check(t, err)
+	file = filepath.Join(t.TempDir(), "dashboard.yml")
+	check(t, os.WriteFile(file, text, 0o600))
+	return file
+}
