@@ -111,7 +111,7 @@ func (c *Client) ask(ctx context.Context, what call, result any) error {
 		defer cancel()
 	}
 	var failed error // what the newest try that time did not end came to
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		at := c.turn.Load()
 		err := c.once(asking, c.endpoints[at%int64(len(c.endpoints))], what, body, result)
 		if !errors.Is(err, croft.Unavailable) {

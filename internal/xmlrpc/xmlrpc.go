@@ -70,9 +70,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	text := h.answer(r.Context(), body)
-	if r.Context().Err() != nil {
-		return // nobody is there to be answered
-	}
 	w.Header().Set("Content-Type", "text/xml")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	_, _ = w.Write(text) // a client that has gone misses nothing

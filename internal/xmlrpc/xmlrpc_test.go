@@ -206,3 +206,19 @@ func TestRequests(t *testing.T) {
 		})
 	}
 }
+
+// TestACallThatTheServersEndCutsShortIsAnswered: clients take no answer at all for the
+// end of the world, and a fault for something to try again.
+func TestACallThatTheServersEndCutsShortIsAnswered(t *testing.T) {
+	h := NewHandler(map[string]Method{"wait": {"Waits.", func(ctx context.Context, _ []any) (any, error) {
+		<-ctx.Done()
+		return nil, errors.New("this server stops")
+	}}})
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/RPC2", strings.NewReader("<methodCall><methodName>wait</methodName></methodCall>")))
+	if !strings.Contains(w.Body.String(), "<fault>") || !strings.Contains(w.Body.String(), "this server stops") {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+}
