@@ -20,6 +20,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/etcdstore"
 	"croft/internal/durable"
 	"croft/internal/invitation"
 	"croft/internal/pki"
@@ -150,6 +151,11 @@ func join(ctx context.Context, s hostSettings, text string, member bool, words i
 	before, err := mayJoin(s.StateDir, token.Partition)
 	if err != nil {
 		return err
+	}
+	if before.isMember() && etcdstore.IsMember(etcdDir(s.StateDir)) {
+		// Asked again, etcd may not answer: it may wait for this very host.
+		fmt.Fprintln(words, "this host serves that cloud already")
+		return nil
 	}
 	j := membership{Partition: token.Partition}
 	j.Etcd.Member, j.Etcd.Insecure = member || before.isMember(), s.Etcd.Insecure

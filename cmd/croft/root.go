@@ -24,7 +24,7 @@ func commands() []*cobra.Command {
 		placementCommand(),
 		hostCommand(),
 		topCommand(),
-		tokenCommand(),
+		tokenCommand(), etcdCommand(),
 		caCommand(),
 		auditCommand(),
 		keyCommand(),

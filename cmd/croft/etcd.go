@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore"
+)
+
+// etcdCommand backs etcd up and restores it.
+func etcdCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "etcd",
+		Short: "Take a snapshot of all that the cloud knows, or go back to one",
+		Example: `  croft etcd snapshot /backup/croft.db
+  croft etcd restore /backup/croft.db --state-dir /var/lib/croft`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return croft.Errorf(croft.Invalid, "usage: %s snapshot or restore", cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(etcdSnapshotCommand(), etcdRestoreCommand())
+	return cmd
+}
+
+// snapshotTime is how long taking a snapshot may last.
+const snapshotTime = 10 * time.Minute
+
+func etcdSnapshotCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "snapshot FILE",
+		Short: "Write all that etcd holds to a file, while everything runs",
+		Long: `snapshot writes all that the cloud's etcd holds, croft's Placement included, to a new
+file that its owner alone may read: there are secrets in it. Guests, their disks and the
+cloud's authority (ca in the state directory of the first host) are not in it.`,
+		Args: count(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return with(cmd, func(ctx context.Context, c *client) error {
+				ctx, cancel := context.WithTimeout(ctx, snapshotTime)
+				defer cancel()
+				size, err := takeSnapshot(ctx, c.store, args[0])
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s has all that etcd holds, %d KiB\n", args[0], size>>10)
+				}
+				return err
+			})
+		},
+	}
+	addScheduleFlags(cmd.Flags())
+	return cmd
+}
+
+// takeSnapshot leaves a whole file or none.
+func takeSnapshot(ctx context.Context, store *etcdstore.Store, file string) (size int64, err error) {
+	if _, err := os.Lstat(file); err == nil {
+		return 0, croft.Errorf(croft.Conflict, "%s is there already: name a new file", file)
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".snapshot-*") // readable by its owner alone
+	if err != nil {
+		return 0, croft.Errorf(croft.Invalid, "write the snapshot: %w", err)
+	}
+	size, err = store.Snapshot(ctx, f)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return 0, errors.Join(err, os.Remove(f.Name()))
+	}
+	return size, nil
+}
+
+func etcdRestoreCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Make this host's etcd anew from a snapshot",
+		Long: `restore makes the etcd of this host anew from a snapshot, as the only one of the cloud.
+Before it, end croft on all hosts that serve etcd, and move the directory etcd in the
+state directory out of the way. After it, start croft up here first; hosts that served
+etcd too notice that they no longer do, go on as hosts, and may join with --etcd-member
+again. Guests run on meanwhile. What happened since the snapshot is not known then:
+croft audit says what does not agree.`,
+		Args: count(1, 1),
+	}
+	addHostFlags(cmd, stateDirFlag, logLevelFlag)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		s, _, err := loadHostSettings(cmd, stateDirFlag, logLevelFlag)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(args[0]); err != nil {
+			return croft.Errorf(croft.Invalid, "read the snapshot: %w", err)
+		}
+		err = withStateDir(s.StateDir, func(dir *compute.StateDir) error {
+			id, err := dir.HostID()
+			if err == nil {
+				err = etcdstore.Restore(args[0], etcdDir(dir.Path), id)
+			}
+			return err
+		})
+		if err == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is as the snapshot has it; start croft up here, then elsewhere, and see what croft audit says\n", etcdDir(s.StateDir))
+		}
+		return err
+	}
+	return cmd
+}

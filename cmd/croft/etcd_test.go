@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"croft"
+)
+
+// aloneSettings are those of a cloud of one machine, which only this machine reaches.
+func aloneSettings(t *testing.T, dir string) hostSettings {
+	t.Helper()
+	s := defaultHostSettings()
+	s.StateDir, s.Hypervisor, s.Host.Name = dir, "sim", "alone"
+	s.Etcd.Listen, s.Placement.Listen, s.API.Listen = freeAddress(t), freeAddress(t), freeAddress(t)
+	t.Setenv("CROFT_ETCD_ENDPOINTS", "http://"+s.Etcd.Listen)
+	t.Setenv("CROFT_PLACEMENT_ENDPOINT", "http://"+s.Placement.Listen)
+	return s
+}
+
+// instances are the names of what schedule list shows, with their states.
+func instanceStates(t *testing.T) []string {
+	t.Helper()
+	text, _ := command(t, croft.ExitOK, "schedule", "list", "-o", "json")
+	var all []struct {
+		Instance    struct{ Name string }
+		Observation struct{ State string }
+	}
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, one := range all {
+		names = append(names, one.Instance.Name+" "+one.Observation.State)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A cloud whose etcd is lost goes on from a snapshot, by the commands that the
+// documentation gives: what was there then is there, what was destroyed since is made
+// anew, and what was made since is named and left alone.
+func TestALostEtcdIsRestoredFromASnapshot(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	s := aloneSettings(t, dir)
+	stop := startHost(t, s)
+	for _, name := range []string{"stays", "goes"} {
+		command(t, croft.ExitOK, "schedule", "VCPU:1,MEMORY_MB:64,DISK_GB:1", "--name", name, "--wait")
+	}
+	file := filepath.Join(t.TempDir(), "croft.db")
+	_, said := command(t, croft.ExitOK, "etcd", "snapshot", file)
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 || !strings.Contains(said, "has all that etcd holds") {
+		t.Fatalf("%v, %v: %s", info, err, said)
+	}
+	command(t, croft.ExitConflict, "etcd", "snapshot", file)
+	command(t, croft.ExitOK, "schedule", "destroy", "--wait", "goes")
+	command(t, croft.ExitOK, "schedule", "VCPU:1,MEMORY_MB:64,DISK_GB:1", "--name", "later", "--wait")
+	later, _ := command(t, croft.ExitOK, "schedule", "show", "later", "-o", "json")
+	var made struct{ Instance struct{ ID string } }
+	if err := json.Unmarshal([]byte(later), &made); err != nil {
+		t.Fatal(err)
+	}
+
+	_, said = command(t, croft.ExitConflict, "etcd", "restore", file, "--state-dir", dir)
+	if !strings.Contains(said, "is in use") {
+		t.Errorf("while croft runs: %s", said)
+	}
+	if code, said := stop(); code != croft.ExitOK {
+		t.Fatalf("exit code %d: %s", code, said)
+	}
+	_, said = command(t, croft.ExitConflict, "etcd", "restore", file, "--state-dir", dir)
+	if !strings.Contains(said, "is there already") {
+		t.Errorf("over what is there: %s", said)
+	}
+	if err := os.RemoveAll(etcdDir(dir)); err != nil { // the damage
+		t.Fatal(err)
+	}
+	command(t, croft.ExitOK, "etcd", "restore", file, "--state-dir", dir)
+
+	startHost(t, s)
+	command(t, croft.ExitOK, "schedule", "wait", "stays", "goes")
+	if got, want := instanceStates(t), []string{"goes running", "stays running"}; !slices.Equal(got, want) {
+		t.Errorf("instances: %q, want %q", got, want)
+	}
+	found, _ := command(t, 1, "audit")
+	if strings.Count(found, "\n") > 1 || !strings.Contains(found, made.Instance.ID) {
+		t.Errorf("the audit finds:\n%s\nwant the guest that was made since, and nothing else", found)
+	}
+	command(t, croft.ExitOK, "schedule", "VCPU:1,MEMORY_MB:64,DISK_GB:1", "--name", "afterwards", "--wait")
+}
+
+func TestWhatIsNoSnapshotIsNotRestored(t *testing.T) {
+	file, dir := filepath.Join(t.TempDir(), "croft.db"), filepath.Join(t.TempDir(), "state")
+	if err := os.WriteFile(file, []byte(strings.Repeat("no snapshot ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{file, file + "-absent"} {
+		_, said := command(t, croft.ExitUsage, "etcd", "restore", file, "--state-dir", dir)
+		if strings.Count(said, "\n") != 1 || !strings.Contains(said, "snapshot") {
+			t.Errorf("it says %q", said)
+		}
+		if _, err := os.Stat(etcdDir(dir)); err == nil {
+			t.Error("something is left")
+		}
+	}
+}
