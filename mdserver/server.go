@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/connlimit"
 )
 
 // Config of a Server. Guests and Log are required.
@@ -80,7 +81,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error { return s.ser
 
 // serve is Serve, with a way to find the network card that an address is at.
 func (s *Server) serve(ctx context.Context, l net.Listener, cards cardOf) error {
-	limited := newLimiter(l, s.config.PerGuest, s.config.Connections, s.metrics)
+	limited := connlimit.New(l, connlimit.Limits{
+		PerSource: s.config.PerGuest, Total: s.config.Connections,
+		Opened: s.metrics.connections.Inc, Ended: s.metrics.connections.Dec, Dropped: s.metrics.closed.Inc,
+	})
 	s.metrics.serving.Inc()
 	defer s.metrics.serving.Dec()
 	var requests sync.WaitGroup
@@ -113,7 +117,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, cards cardOf) error 
 	} else {
 		<-stopped
 	}
-	limited.wait()
+	limited.Wait()
 	requests.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil

@@ -19,6 +19,7 @@ import (
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/gate"
+	"croft/internal/connlimit"
 	"croft/internal/pki"
 )
 
@@ -239,6 +240,10 @@ func (s *hostSettings) startTrust(ctx context.Context, p *parts, own *trust, dir
 	return own, nil
 }
 
+// controlLimits keep one address from taking all the connections that control can have:
+// above them it loses its oldest. Many hosts may share an address.
+var controlLimits = connlimit.Limits{PerSource: 1024, Total: 64 << 10}
+
 // startControl has control listen where the settings say.
 func (s *hostSettings) startControl(ctx context.Context, p *parts, own *trust, store *etcdstore.Store) error {
 	if s.controlListen() == "" {
@@ -262,7 +267,7 @@ func (s *hostSettings) startControl(ctx context.Context, p *parts, own *trust, s
 	mux.Handle("/", c.handler())
 	mux.Handle(gate.Prefix, agents)
 	p.self.serves(mux, s.controlListen())
-	l, _ = own.serves(l, true)
+	l, _ = own.serves(connlimit.New(l, controlLimits), true)
 	p.start(ctx, "control", func(ctx context.Context) error { return serve(ctx, l, mux) })
 	return nil
 }
