@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"go.etcd.io/etcd/client/pkg/v3/tlsutil"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
@@ -134,6 +135,7 @@ func (c EmbeddedConfig) addresses(cfg *embed.Config) error {
 	}
 	if c.Cert != "" {
 		client.Scheme, outside.Scheme = "https", "https"
+		cfg.TlsMinVersion = string(tlsutil.TLSVersion13)
 		cfg.ClientTLSInfo = transport.TLSInfo{CertFile: c.Cert, KeyFile: c.Key, TrustedCAFile: c.ClientCA, ClientCertAuth: c.ClientCA != ""}
 	}
 	if c.ClientCA != "" && c.Peer != "" {

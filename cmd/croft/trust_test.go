@@ -191,6 +191,12 @@ func TestNobodyIsServedWithoutACertificate(t *testing.T) {
 		t.Errorf("the token alone: %d %s", status, body)
 	}
 	operator := pki.Files{Dir: filepath.Dir(s.Placement.CA), Authority: pki.Hosts}
+	for what, url := range map[string]string{"etcd": s.Etcd.Endpoints[0], "Placement": s.Placement.Endpoint} {
+		old := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}
+		if conn, err := (&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp", hostPort(url)); err == nil {
+			t.Errorf("%s speaks TLS 1.2: %v", what, conn.Close())
+		}
+	}
 	if status, body := askPlacement(t, s.Placement, &operator); status != http.StatusOK {
 		t.Errorf("with a certificate: %d %s", status, body)
 	}
