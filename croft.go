@@ -59,6 +59,7 @@ type Host struct {
 	VirtType  string   `json:"virt_type,omitempty"` // kvm or qemu, as probed; sim where nothing is real
 	Drained   bool     `json:"drained"`             // no new claims, by an operator's word
 	Alive     bool     `json:"alive"`               // the agent's lease lives; derived, never stored
+	Traces    bool     `json:"-"`                   // its agent knows orders that name a trace; derived from its life, never stored
 
 	Seen       time.Time `json:"seen,omitzero"`         // when its agent last said so, to a minute; derived, never stored
 	FormerName string    `json:"former_name,omitempty"` // what it was called before Name

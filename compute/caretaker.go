@@ -48,6 +48,9 @@ func (c *Caretaker) metrics() *careCounts {
 		m.undone = m.Counter("croft_caretaker_requests_undone_total", "Requests that were undone because their scheduler died.")
 		m.differences = m.Gauges("croft_caretaker_differences", "What was wrong with what is no host's own, found twice, when it was this caretaker's turn last.", "kind")
 		differ(m.differences, nil)
+		for _, kind := range books.Kinds {
+			m.mended.WithLabelValues(string(kind)) // else the first would be no increase
+		}
 	})
 	return &c.counts
 }

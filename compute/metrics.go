@@ -54,6 +54,9 @@ func newMetrics(a *Agent) *metrics {
 	m.Now("croft_agent_builds_limit", "How many guests may be built at the same time.", func() float64 { return float64(cap(a.builds)) })
 	m.Now("croft_agent_seat", "1 where this agent is the host's, 0 where it does nothing.", func() float64 { return truth(a.seat.Load()) })
 	m.Now("croft_agent_known", "1 once the host's inventory is offered and its record written.", func() float64 { return truth(a.known.Load()) })
+	for _, kind := range []croft.Kind{croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity, croft.Unavailable, "other"} {
+		m.failures.WithLabelValues(string(kind)) // else its first failure would be no increase
+	}
 	m.instances = prometheus.NewDesc("croft_agent_instances", "Instances of this host, by what was last seen of them.", []string{"state"}, nil)
 	m.usages = newUsages(a)
 	differ(m.differences, nil)

@@ -130,6 +130,14 @@ func (s *Store) wasRaised() bool {
 	return minor > schemaMinor
 }
 
+// knowsTraces tells of the value of a host's life whether its agent knows orders that
+// name a trace. Those of 1.0 said only since when they live, and refuse such orders.
+func knowsTraces(life []byte) bool {
+	_, version, _ := strings.Cut(string(life), " ")
+	minor, err := minorOf(version)
+	return err == nil && minor >= tracesMinor
+}
+
 // encodeOrder leaves out what those who read it might not know.
 func (s *Store) encodeOrder(o croft.Order) string {
 	if s.minor.Load() < tracesMinor {

@@ -81,6 +81,31 @@ func TestWhatANewerMinorVersionAddsIsIgnored(t *testing.T) {
 	}
 }
 
+// An agent of 1.0 that began before anything was raised would refuse an order with a
+// trace: it says of its life only since when it lives.
+func TestAHostSaysWhetherItsAgentKnowsTraces(t *testing.T) {
+	f := newFixture(t)
+	knows := func() bool {
+		t.Helper()
+		hosts := must(f.Hosts(t.Context(), f.host))(t)
+		if !hosts[f.host].Alive {
+			t.Fatal("the host is not alive")
+		}
+		return hosts[f.host].Traces
+	}
+	if !knows() {
+		t.Error("an agent of ours does not know traces")
+	}
+	for value, want := range map[string]bool{"2026-01-02T03:04:05Z": false, "2026-01-02T03:04:05Z 1.0": false, "2026-01-02T03:04:05Z 1.7": true, "": false, "x y z": false} {
+		if err := etcdtest.Put(t.Context(), f.server.Endpoint(), f.Partition(), "alive/"+string(f.host), value); err != nil {
+			t.Fatal(err)
+		}
+		if got := knows(); got != want {
+			t.Errorf("one that says %q knows traces: %v, want %v", value, got, want)
+		}
+	}
+}
+
 func TestAnotherMajorVersionIsRefused(t *testing.T) {
 	f := newFixture(t)
 	for _, schema := range []string{"2.0", "0.9", "1", "one.two", ""} {

@@ -21,6 +21,7 @@ type joiner struct {
 	observed  map[string]croft.Observation
 	hosts     map[croft.HostID]croft.Host
 	alive     map[croft.HostID]bool
+	traces    map[croft.HostID]bool
 	drained   map[croft.HostID]bool
 	seen      map[croft.HostID]time.Time
 	twins     map[croft.HostID][]croft.Agent
@@ -34,6 +35,7 @@ func (s *Store) newJoiner() *joiner {
 		observed: map[string]croft.Observation{},
 		hosts:    map[croft.HostID]croft.Host{},
 		alive:    map[croft.HostID]bool{},
+		traces:   map[croft.HostID]bool{},
 		drained:  map[croft.HostID]bool{},
 		seen:     map[croft.HostID]time.Time{},
 		twins:    map[croft.HostID][]croft.Agent{},
@@ -74,7 +76,8 @@ func (j *joiner) add(kv *mvccpb.KeyValue) error {
 		j.hosts[h.ID] = h.Host
 		return err
 	case strings.HasPrefix(key, k.allAlive()):
-		j.alive[croft.HostID(last(kv.Key))] = true
+		id := croft.HostID(last(kv.Key))
+		j.alive[id], j.traces[id] = true, knowsTraces(kv.Value)
 	case strings.HasPrefix(key, k.allDrained()):
 		j.drained[croft.HostID(last(kv.Key))] = true
 	case strings.HasPrefix(key, k.allSeen()):
@@ -94,7 +97,7 @@ func (j *joiner) add(kv *mvccpb.KeyValue) error {
 func (j *joiner) join() ([]croft.Status, error) {
 	for id := range maps.Keys(j.hosts) {
 		h := j.hosts[id]
-		h.Alive, h.Drained, h.Seen = j.alive[id], j.drained[id], j.seen[id]
+		h.Alive, h.Drained, h.Seen, h.Traces = j.alive[id], j.drained[id], j.seen[id], j.traces[id]
 		for _, twin := range j.twins[id] {
 			h.Problems = append(h.Problems, fmt.Sprintf("a second agent has the host's UUID, %s at %s, and does nothing: remove host-id from the state directory that was copied", twin.Name, twin.API))
 		}

@@ -185,14 +185,15 @@ func (s *Store) standDown(ctx context.Context, id clientv3.LeaseID) {
 	_, _ = s.etcd.Revoke(end, id)
 }
 
-// live says that the host is alive, once it is known, for as long as the lease lives.
+// live says that the host is alive, and which version of what is stored its agent knows, once
+// it is known, for as long as the lease lives.
 func (s *Store) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID, known <-chan struct{}, beats <-chan *clientv3.LeaseKeepAliveResponse) {
 	tick := time.NewTicker(seenEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-known:
-			if _, err := s.etcd.Put(ctx, s.keys.alive(host), now(), clientv3.WithLease(id)); err != nil {
+			if _, err := s.etcd.Put(ctx, s.keys.alive(host), now()+" "+schemaOf(schemaMinor), clientv3.WithLease(id)); err != nil {
 				return
 			}
 			_ = s.noteSeen(ctx, host, id)

@@ -101,7 +101,7 @@ func (s *Store) slim(prefix string, kv *mvccpb.KeyValue) (any, error) {
 	case s.keys.allSeen():
 		return time.Parse(time.RFC3339, string(kv.Value))
 	}
-	return true, nil // that there is a key is what it says
+	return string(kv.Value), nil // that there is a key says most of it
 }
 
 // Ready tells whether everything has been read once.
@@ -145,8 +145,9 @@ func (m *Mirror) joined() *joiner {
 	for key, v := range m.values[k.allSeen()] {
 		j.seen[croft.HostID(last([]byte(key)))] = v.(time.Time)
 	}
-	for key := range m.values[k.allAlive()] {
-		j.alive[croft.HostID(last([]byte(key)))] = true
+	for key, v := range m.values[k.allAlive()] {
+		id := croft.HostID(last([]byte(key)))
+		j.alive[id], j.traces[id] = true, knowsTraces([]byte(v.(string)))
 	}
 	for key := range m.values[k.allDrained()] {
 		j.drained[croft.HostID(last([]byte(key)))] = true

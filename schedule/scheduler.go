@@ -159,12 +159,14 @@ func (r Request) record() (croft.Instance, error) {
 	return inst, r.Query.bootable()
 }
 
-// tell writes an order with write, and in it the span of its own, of which what the
-// host does about it becomes part.
-func (s *Scheduler) tell(ctx context.Context, write func(context.Context, croft.Instance, croft.Order) (croft.Instance, error),
+// tell writes an order with write, and in it, where the host's agent knows of such, the
+// span of its own, of which what the host does about it becomes part.
+func (s *Scheduler) tell(ctx context.Context, host *croft.Host, write func(context.Context, croft.Instance, croft.Order) (croft.Instance, error),
 	inst croft.Instance, o croft.Order) (croft.Instance, error) {
 	ctx, end := span.Start(ctx, "order", attribute.String("croft.instance", string(inst.ID)), attribute.String("croft.host", string(o.Host)))
-	o.Trace = span.Parent(ctx)
+	if host != nil && host.Traces {
+		o.Trace = span.Parent(ctx)
+	}
 	inst, err := write(ctx, inst, o)
 	end(err)
 	return inst, err
