@@ -93,6 +93,9 @@ func (c *Client) post(ctx context.Context, name string, body io.Reader) (*http.R
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
+		if answer.StatusCode == http.StatusForbidden { // perhaps for a certificate that was renewed since
+			defer c.http.CloseIdleConnections()
+		}
 		return nil, c.failed(endpoint, answer)
 	}
 	return answer, nil

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/pki"
 )
 
 const placementToken = "a-token-of-placement"
 
 // startStrict runs a cloud whose etcd and Placement listen for this machine alone.
-func startStrict(t *testing.T) *securedCloud {
+func startStrict(t *testing.T, change ...func(*hostSettings)) *securedCloud {
 	t.Helper()
 	free, err := freeAddresses(2)
 	if err != nil {
@@ -24,7 +25,12 @@ func startStrict(t *testing.T) *securedCloud {
 	t.Setenv("CROFT_ETCD_ENDPOINTS", "http://"+free[0])
 	t.Setenv("CROFT_PLACEMENT_ENDPOINT", "http://"+free[1])
 	t.Setenv("CROFT_PLACEMENT_TOKEN", placementToken)
-	return startSecured(t, func(s *hostSettings) { beStrict(s, free) })
+	return startSecured(t, func(s *hostSettings) {
+		beStrict(s, free)
+		for _, more := range change {
+			more(s)
+		}
+	})
 }
 
 // beStrict makes the settings those of the control process, with its etcd and its
@@ -116,7 +122,7 @@ func TestGuestsOutliveTheControlProcessOfAStrictCloud(t *testing.T) {
 	beStrict(&first, []string{strings.TrimPrefix(os.Getenv("CROFT_ETCD_ENDPOINTS"), "http://"), strings.TrimPrefix(os.Getenv("CROFT_PLACEMENT_ENDPOINT"), "http://")})
 	startHost(t, first)
 	t.Setenv("CROFT_STATE_DIR", c.dir)
-	eventually(t, func() bool {
+	await(t, "the second host is back", func() bool {
 		hosts, _ := command(t, croft.ExitOK, "host", "list")
 		return strings.Contains(hosts, "second") && !strings.Contains(hosts, "silent")
 	})
@@ -128,7 +134,7 @@ func TestGuestsOutliveTheControlProcessOfAStrictCloud(t *testing.T) {
 		t.Errorf("guests before %q and after %q", running, again)
 	}
 	command(t, croft.ExitOK, "schedule", "destroy", "--wait", "one")
-	eventually(t, func() bool { out, _ := command(t, -1, "audit"); return out == "" })
+	await(t, "nothing is left", func() bool { out, _ := command(t, -1, "audit"); return out == "" })
 }
 
 // guestsOf is what a host's simulated hypervisor has.
@@ -139,21 +145,6 @@ func guestsOf(t *testing.T, stateDir string) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// eventually asks again until the answer is yes.
-func eventually(t *testing.T, reached func() bool) {
-	t.Helper()
-	late := time.After(time.Minute)
-	look := time.NewTicker(200 * time.Millisecond)
-	defer look.Stop()
-	for !reached() {
-		select {
-		case <-look.C:
-		case <-late:
-			t.Fatal("it never came to that")
-		}
-	}
 }
 
 func TestAForgottenHostOfAStrictCloudIsLetInNowhere(t *testing.T) {
@@ -171,13 +162,34 @@ func TestAForgottenHostOfAStrictCloudIsLetInNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	eventually(t, func() bool {
+	await(t, "it is let in nowhere", func() bool {
 		err := client.Usable(t.Context())
 		return err != nil && strings.Contains(err.Error(), "was forgotten")
 	})
 	stop()
 	if hosts, _ := command(t, croft.ExitOK, "host", "list"); strings.Contains(hosts, "second") {
 		t.Errorf("it is there again:\n%s", hosts)
+	}
+}
+
+func TestAHostBehindTheGateOutlivesItsCertificates(t *testing.T) {
+	const life = 6 * time.Second
+	startStrict(t, func(s *hostSettings) { s.Control.CertificateLife = life })
+	token, _ := command(t, croft.ExitOK, "token", "create")
+	s := joining(t, "second")
+	stop := joinWith(t, s, token)
+	began, first := time.Now(), runsOut(t, s.StateDir, pki.Hosts)
+	command(t, croft.ExitOK, "host", "drain", "first")
+	await(t, "the first certificate ran out", func() bool {
+		return time.Since(began) > 2*life && runsOut(t, s.StateDir, pki.Hosts).After(first)
+	})
+	await(t, "the host is ready", func() bool {
+		hosts, _ := command(t, croft.ExitOK, "host", "list")
+		return strings.Contains(hosts, "ready")
+	})
+	request(t, "one")
+	if code, said := stop(); code != croft.ExitOK {
+		t.Errorf("the host ended with %d:\n%s", code, said)
 	}
 }
 
