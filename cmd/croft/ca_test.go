@@ -139,6 +139,22 @@ func TestCertificatesAreShownWithTheirState(t *testing.T) {
 	}
 }
 
+func TestACloudThatListensToItselfAgainHasNoCertificates(t *testing.T) {
+	c := startSecured(t, nil)
+	before, _ := command(t, croft.ExitOK, "ca", "show", "--state-dir", c.dir)
+	c.stop()
+	s := c.settings
+	s.Etcd.Listen, s.Placement.Listen, s.API.Listen, s.Control.Listen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", ""
+	startHost(t, s)
+	after, _ := command(t, croft.ExitOK, "ca", "show", "--state-dir", c.dir)
+	if strings.Count(before, "\n") != 6 || strings.Count(after, "\n") != 2 {
+		t.Errorf("before:\n%s\nafter, want the authority alone:\n%s", before, after)
+	}
+	if _, err := readLocal(c.dir); croft.KindOf(err) != croft.NotFound {
+		t.Errorf("commands are told where it listened: %v", err)
+	}
+}
+
 func TestAHostThatDoesNotRenewIsTold(t *testing.T) {
 	now := time.Now()
 	stamp := func(left time.Duration) etcdstore.Joined {

@@ -112,7 +112,19 @@ func (s *hostSettings) beginTrust(ctx context.Context, dir *compute.StateDir, p 
 		partition: ca.Partition, host: id, stateDir: dir.Path, ca: ca, uses: s.authorities(), log: log,
 		issuer: ca.For(pki.MemberIdentity(ca.Partition, id), s.ownNames()...),
 	}
-	return t, t.ensure(ctx)
+	return t, errors.Join(t.ensure(ctx), t.tidy())
+}
+
+// tidy removes the certificates that this host has no more use for, and which nobody
+// would renew.
+func (t *trust) tidy() error {
+	var errs []error
+	for _, a := range pki.Authorities {
+		if !t.has(a) {
+			errs = append(errs, t.files(a).Forget(), t.operatorFiles(a).Forget())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // partitionIn begins or reads the cloud whose etcd has its data in a directory.
