@@ -45,8 +45,13 @@ func (s *Store) Lead(ctx context.Context, me pool.Server, act func(context.Conte
 func (s *Store) takeLead(ctx context.Context, me pool.Server) (revision int64, lease clientv3.LeaseID, err error) {
 	key := s.keys.poolLeader()
 	got, err := s.etcd.Get(ctx, key)
-	if err != nil || len(got.Kvs) > 0 {
-		return revisionOf(got), 0, err
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(got.Kvs) > 0 {
+		if gone, err := s.succeed(ctx, me, got.Kvs[0]); !gone {
+			return got.Header.Revision, 0, err
+		}
 	}
 	granted, err := s.etcd.Grant(ctx, poolLease)
 	if err != nil {
@@ -63,11 +68,14 @@ func (s *Store) takeLead(ctx context.Context, me pool.Server) (revision int64, l
 	return done.Header.Revision, granted.ID, nil
 }
 
-func revisionOf(got *clientv3.GetResponse) int64 {
-	if got == nil {
-		return 0
+// succeed removes the key of a server of the same place, which has ended without a word.
+func (s *Store) succeed(ctx context.Context, me pool.Server, kv *mvccpb.KeyValue) (gone bool, err error) {
+	var there pool.Server
+	if err := s.decode(kv.Key, kv.Value, &there); err != nil || there.Place == "" || there.Place != me.Place {
+		return false, err
 	}
-	return got.Header.Revision
+	done, err := s.etcd.Txn(ctx).If(unchanged(string(kv.Key), kv.ModRevision)).Then(clientv3.OpDelete(string(kv.Key))).Commit()
+	return err == nil && done.Succeeded, err
 }
 
 // lead has act run for as long as the lease lives; then another server may act.

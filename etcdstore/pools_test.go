@@ -1,7 +1,9 @@
 package etcdstore_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"croft/etcdstore/etcdtest"
 	"croft/pool"
@@ -19,4 +21,29 @@ func TestStoreKeepsTheContractOfPools(t *testing.T) {
 		}
 		return func() pool.Store { return etcdtest.Open(t, server) }, lose
 	})
+}
+
+// A server that was killed comes back to its place: it need not wait for its own lease.
+func TestAServerTakesOverFromItsPlace(t *testing.T) {
+	server := etcdtest.Server(t)
+	first, second := etcdtest.Open(t, server), etcdtest.Open(t, server)
+	began, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- first.Lead(t.Context(), pool.Server{Name: "one", Place: "here"}, func(ctx context.Context, _ pool.Term) error {
+			close(began)
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	<-began
+	begun := time.Now()
+	if err := second.Lead(t.Context(), pool.Server{Name: "one", Place: "here"}, func(context.Context, pool.Term) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > 4*time.Second {
+		t.Errorf("it took %s, as long as a lease", took)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
 
+	"croft"
 	"croft/pool"
 )
 
@@ -28,10 +31,14 @@ type begun struct {
 // maxBegun is how long the file may grow before it is cut at the next opportunity.
 const maxBegun = 1 << 20
 
+// openBegun locks the file, so that no two servers have one directory. Conflict.
 func openBegun(path string) (*begun, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the file for what unfinished starts print: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(croft.Errorf(croft.Conflict, "another server of pools uses %s; stop it, or give this one a directory of its own", filepath.Dir(path)), file.Close())
 	}
 	info, err := file.Stat()
 	if err != nil {

@@ -44,7 +44,7 @@ const (
 	waitDelay = 2 * time.Second // for output, when the shell has ended
 )
 
-// New makes the directories. Close the runner.
+// New makes the directories. Close the runner. Conflict: another one has them.
 func New(c Config) (*Runner, error) {
 	if c.Dir == "" || c.Mark == "" {
 		return nil, croft.Errorf(croft.Invalid, "hook: Dir and Mark are required")
@@ -54,8 +54,10 @@ func New(c Config) (*Runner, error) {
 		return nil, fmt.Errorf("make the directory for what hooks print: %w", err)
 	}
 	var err error
-	r.begun, err = openBegun(filepath.Join(c.Dir, "begun"))
-	return r, err
+	if r.begun, err = openBegun(filepath.Join(c.Dir, "begun")); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // Close ends the use of the files. No hook may run.

@@ -229,11 +229,17 @@ func TestWhatStartsPrintIsKeptInOneFile(t *testing.T) {
 		r.begun.write(pool.ResourceID(i), fmt.Appendf(nil, "line %d\n", i))
 		r.begun.write(pool.ResourceID(i), []byte("more\n"))
 	}
+	if _, err := New(Config{Dir: dir, Mark: "other"}); !errors.Is(err, croft.Conflict) {
+		t.Errorf("two have one directory: %v", err)
+	}
+	if err := r.begun.close(); err != nil {
+		t.Fatal(err)
+	}
 	again, err := openBegun(filepath.Join(dir, "begun"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.close()
+	r.begun = again
 	if err := os.Truncate(filepath.Join(dir, "begun"), again.size-2); err != nil {
 		t.Fatal(err)
 	}

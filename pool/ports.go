@@ -34,6 +34,7 @@ type Term interface {
 type Server struct {
 	Name    string `json:"name"`              // for people
 	Machine string `json:"machine"`           // those of one machine see each other's processes
+	Place   string `json:"place,omitempty"`   // where no two run at once: who comes there takes over from who was
 	Address string `json:"address,omitempty"` // where it takes requests
 }
 

@@ -1,9 +1,8 @@
-// Package pool tests the manager of pools as a whole: with etcd, a shell and processes
-// that die.
 package pool_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,42 +20,50 @@ import (
 func server(tb testing.TB, pools string, synced bool) *pool.Manager {
 	tb.Helper()
 	dir := tb.TempDir()
-	file := filepath.Join(dir, "pools.yaml")
-	if err := os.WriteFile(file, []byte(pools), 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	etcd, err := etcdstore.StartEmbedded(tb.Context(), etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0", Unsynced: !synced})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(etcd.Close)
-	store, err := etcdstore.Open(tb.Context(), etcdstore.Config{Embedded: etcd, Mint: true})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	hooks, err := hook.New(hook.Config{Dir: dir, Mark: string(store.Partition())})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = hooks.Close() })
-	m, err := pool.New(pool.Config{Partition: store.Partition(), Store: store, Hooks: hooks, File: file, Me: pool.Server{Name: "one", Machine: "here"}})
-	if err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "pools.yaml"), []byte(pools), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- m.Run(ctx) }()
+	m, end, err := manager(ctx, dir, synced)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	tb.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			tb.Error(err)
-		}
-		if err := store.Close(); err != nil {
+		if err := end(); err != nil {
 			tb.Error(err)
 		}
 	})
 	await(tb, "a leader", func() bool { _, here := m.Leader(); return here })
 	return m
+}
+
+// manager runs all that a server of pools has in a directory, until ctx ends; end waits
+// for that.
+func manager(ctx context.Context, dir string, synced bool) (m *pool.Manager, end func() error, err error) {
+	etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0", Unsynced: !synced})
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := etcdstore.Open(ctx, etcdstore.Config{Embedded: etcd, Mint: true, DialTimeout: 30 * time.Second})
+	if err != nil {
+		return nil, nil, err
+	}
+	hooks, err := hook.New(hook.Config{Dir: dir, Mark: string(store.Partition())})
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err = pool.New(pool.Config{Partition: store.Partition(), Store: store, Hooks: hooks, File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here", Place: dir}})
+	if err != nil {
+		return nil, nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	return m, func() error {
+		err := errors.Join(<-ended, store.Close(), hooks.Close())
+		etcd.Close()
+		return err
+	}, nil
 }
 
 func await(tb testing.TB, what string, done func() bool) {

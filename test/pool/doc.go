@@ -1,0 +1,3 @@
+// Package pool tests the manager of pools as a whole: with etcd, a shell, and a process
+// that dies.
+package pool

@@ -1,0 +1,236 @@
+package pool_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"croft/pool"
+)
+
+// childDir is set in processes that are a server of the directory that it names;
+// childEnds where that is to give everything back.
+const (
+	childDir  = "CROFT_TEST_POOL_DIR"
+	childEnds = "CROFT_TEST_POOL_ENDS"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		if err := child(dir, os.Getenv(childEnds) != ""); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// killPools makes a directory for each resource.
+const killPools = `
+p:
+  cmd_new: echo data; sleep 0.05; mkdir alive/$RESALLOC_NAME; sleep 0.05
+  cmd_delete: rm -rf alive/$RESALLOC_NAME
+  cmd_release: sleep 0.02
+  tags: [a]
+  max: 8
+  max_prealloc: 3
+  max_starting: 3
+  reuse_opportunity_time: 5
+`
+
+// child serves and is its own clients. What those see is written down before they go on.
+func child(dir string, ends bool) error {
+	if err := os.Chdir(dir); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	m, end, err := manager(ctx, dir, true)
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		if _, here := m.Leader(); here {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("acting")
+	if err := closeAll(ctx, m); err != nil {
+		return err
+	}
+	if ends {
+		err = allGone(ctx, m)
+		stop()
+		return errors.Join(err, end())
+	}
+	seen, err := os.OpenFile("seen", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	for client := range 6 {
+		go use(ctx, m, fmt.Sprint("box", client%2), seen)
+	}
+	select {} // until it is killed
+}
+
+// use takes tickets, notes what it gets, and gives them back.
+func use(ctx context.Context, m *pool.Manager, sandbox string, seen *os.File) {
+	for {
+		st, err := m.Open(ctx, pool.Opening{Tags: []string{"a"}, Sandbox: sandbox})
+		if err == nil {
+			st, err = m.Wait(ctx, st.ID)
+		}
+		if err != nil || !st.Ready() {
+			continue
+		}
+		fmt.Fprintf(seen, "%d %d %s\n", st.ID, st.Resource, sandbox)
+		time.Sleep(rand.N(20 * time.Millisecond))
+		_ = m.Close(ctx, st.ID) // one that is not closed is closed in the end
+	}
+}
+
+// closeAll closes the tickets of clients that ended with the server before.
+func closeAll(ctx context.Context, m *pool.Manager) error {
+	all, err := m.Tickets(false)
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if err := m.Close(ctx, t.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allGone waits until a file without pools has removed all.
+func allGone(ctx context.Context, m *pool.Manager) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		pools, err := m.Pools()
+		if err != nil || len(pools) == 0 {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	left, err := m.Resources(false)
+	return fmt.Errorf("resources are left: %+v (%w)", left, err)
+}
+
+// run starts a server on the directory and returns once it acts.
+func run(t *testing.T, dir string, env ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(append(os.Environ(), childDir+"="+dir), env...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // where the test failed
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "acting\n" {
+		t.Fatalf("it says %q: %v", line, err)
+	}
+	return cmd
+}
+
+// A server that is killed at any moment leaves nothing that the next one does not
+// finish: no machine is left, none is handed out twice, and no command goes on.
+func TestKilledServersLeaveNothing(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "alive"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) {
+		if err := os.WriteFile(filepath.Join(dir, "pools.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(killPools)
+	for range 5 {
+		cmd := run(t, dir)
+		time.Sleep(rand.N(900 * time.Millisecond)) // it is killed at a random moment
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // it was killed
+		if alive, err := os.ReadDir(filepath.Join(dir, "alive")); err != nil || len(alive) > 8 {
+			t.Errorf("%d machines are alive, more than max allows: %v", len(alive), err)
+		}
+	}
+	write("")
+	cmd := run(t, dir, childEnds+"=1")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the last server: %v", err)
+	}
+	checkLeft(t, dir)
+}
+
+func checkLeft(t *testing.T, dir string) {
+	t.Helper()
+	if alive, err := os.ReadDir(filepath.Join(dir, "alive")); err != nil || len(alive) > 0 {
+		t.Errorf("machines are left: %v, %v", alive, err)
+	}
+	if pids := running(t, dir); len(pids) > 0 {
+		t.Errorf("processes are left: %v", pids)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "seen"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	box := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		part := strings.Fields(line)
+		if len(part) != 3 {
+			continue
+		}
+		if other := box[part[1]]; other != "" && other != part[2] {
+			t.Errorf("resource %s was handed to %s and to %s", part[1], other, part[2])
+		}
+		box[part[1]] = part[2]
+	}
+	t.Logf("%d tickets were served, with %d resources", strings.Count(string(text), "\n"), len(box))
+	if len(box) == 0 {
+		t.Error("nothing was served: the test shows nothing")
+	}
+}
+
+// running finds the processes of hooks that work in a directory.
+func running(t *testing.T, dir string) (pids []string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		environ, err := os.ReadFile(name)
+		if err != nil || !bytes.Contains(environ, []byte("CROFT_HOOK=")) {
+			continue
+		}
+		if at, err := os.Readlink(filepath.Join(filepath.Dir(name), "cwd")); err == nil && at == dir {
+			pids = append(pids, name)
+		}
+	}
+	return pids
+}
