@@ -87,6 +87,7 @@ func (s Suite) Run(t *testing.T) {
 		"many instances at once do not disturb each other":             s.many,
 		"one instance asked for many things at once ends in one state": s.contended,
 		"what croft did not make is not there":                         s.foreign,
+		"what a guest uses is told while it runs, and grows":           s.usages,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
