@@ -71,11 +71,11 @@ func (s *Store) leaveSeat(ctx context.Context, host croft.HostID, id clientv3.Le
 	_, _ = s.etcd.Revoke(end, id)
 }
 
-// noteSeen stores that the host's agent lives now, if it does. An error costs only
-// accuracy.
+// noteSeen stores that the host's agent lives now, if it does; not of a host that is
+// forgotten meanwhile. An error costs only accuracy.
 func (s *Store) noteSeen(ctx context.Context, host croft.HostID, id clientv3.LeaseID) error {
 	alive := clientv3.Compare(clientv3.LeaseValue(s.keys.alive(host)), "=", id)
-	_, err := s.etcd.Txn(ctx).If(alive).Then(clientv3.OpPut(s.keys.seen(host), now())).Commit()
+	_, err := s.etcd.Txn(ctx).If(alive, exists(s.keys.host(host))).Then(clientv3.OpPut(s.keys.seen(host), now())).Commit()
 	return err
 }
 

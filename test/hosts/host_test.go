@@ -17,6 +17,7 @@ type host struct {
 	address string // on the switch
 	dir     string // what is its own of the file system
 	link    string // the switch's end of its cable
+	token   string // that it joins with; empty: its settings say what it is of
 	process *process
 	stdin   io.WriteCloser
 }
@@ -38,6 +39,9 @@ func (w *world) newHost(name string, n int) *host {
 }
 
 func (h *host) settings() string {
+	if h.token != "" {
+		return fmt.Sprintf("state_dir: %s/state\nhost: {name: %s}\nlibvirt: {virt_type: qemu}\n", h.dir, h.name)
+	}
 	return fmt.Sprintf(`state_dir: %s/state
 host: {name: %s}
 libvirt: {virt_type: qemu}
@@ -55,7 +59,11 @@ func (h *host) start() {
 	if err := os.WriteFile(file, []byte(h.settings()), 0o644); err != nil {
 		w.t.Fatal(err)
 	}
-	cmd := w.as(role{Host: &hostRole{Dir: h.dir, Agent: []string{filepath.Join(binaries, "croft"), "compute", "--settings", file}}})
+	agent := []string{filepath.Join(binaries, "croft"), "compute", "--settings", file}
+	if h.token != "" {
+		agent = []string{agent[0], "up", "--settings", file, "--join", h.token}
+	}
+	cmd := w.as(role{Host: &hostRole{Dir: h.dir, Agent: agent}})
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
 	var err error
 	if h.stdin, err = cmd.StdinPipe(); err != nil {
