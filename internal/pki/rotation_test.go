@@ -1,0 +1,67 @@
+package pki_test
+
+import (
+	"bytes"
+	"flag"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/internal/pki"
+)
+
+var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of random rotations")
+
+// TestWhoeverRenewsInWhateverOrderIsNeverLeftOut follows authorities by others at random,
+// while hosts look for that whenever they like. An authority is retired as people are
+// told to: once nobody has a certificate of it. Everybody believes everybody throughout.
+func TestWhoeverRenewsInWhateverOrderIsNeverLeftOut(t *testing.T) {
+	t.Logf("-seed %d", *seed)
+	random := rand.New(rand.NewPCG(*seed, 0))
+	ca := newCA(t, partition)
+	hosts := []pki.Keeper{keeper(t, ca, pki.Hosts, pki.MemberIdentity(partition, host))}
+	for range 3 {
+		hosts = append(hosts, keeper(t, ca, pki.Hosts, pki.HostIdentity(partition, croft.NewHostID())))
+	}
+	for _, k := range hosts {
+		ensure(t, k)
+	}
+	rotations, retired := 0, 0
+	for step := range 60 {
+		var did string
+		switch action := random.IntN(4); {
+		case action == 0 && ca.Rotate(pki.Hosts) == nil:
+			did, rotations = "rotate", rotations+1
+		case action == 1 && allOfTheNewOne(t, ca, hosts) && ca.Retire(pki.Hosts) == nil:
+			did, retired = "retire", retired+1
+		default:
+			did = "renew"
+			ensure(t, hosts[random.IntN(len(hosts))])
+		}
+		from, to := hosts[random.IntN(len(hosts))].Files, hosts[random.IntN(len(hosts))].Files
+		_, atServer, atClient := meet(to.Server(partition, false, anybody), from.Client(partition, anybody))
+		if atServer != nil || atClient != nil {
+			t.Fatalf("step %d, after %s: the server says %v, the client %v", step, did, atServer, atClient)
+		}
+	}
+	if rotations == 0 {
+		t.Error("nothing was followed by another")
+	}
+	t.Logf("%d rotations, %d retired", rotations, retired)
+}
+
+// allOfTheNewOne tells whether all have certificates of the authority that signs now.
+func allOfTheNewOne(t *testing.T, ca *pki.CA, hosts []pki.Keeper) bool {
+	t.Helper()
+	current, _, err := ca.Certificates(pki.Hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range hosts {
+		if !bytes.Equal(leaf(t, k.Files).AuthorityKeyId, current.SubjectKeyId) {
+			return false
+		}
+	}
+	return true
+}
