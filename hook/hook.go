@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
+
 	"croft"
 	"croft/pool"
 )
@@ -32,6 +34,7 @@ type Runner struct {
 	logs   string // of files %06d_<kind>
 	begun  *begun
 	mark   string
+	place  string
 	system []string // our environment
 }
 
@@ -57,8 +60,28 @@ func New(c Config) (*Runner, error) {
 	if r.begun, err = openBegun(filepath.Join(c.Dir, "begun")); err != nil {
 		return nil, err
 	}
+	if r.place, err = placeIn(c.Dir); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
 	return r, nil
 }
+
+// placeIn reads the name of a directory, or gives it one. The directory is locked.
+func placeIn(dir string) (string, error) {
+	file := filepath.Join(dir, "place")
+	text, err := os.ReadFile(file)
+	if err == nil && len(text) > 0 {
+		return string(text), nil
+	}
+	name := uuid.NewString()
+	if err := os.WriteFile(file, []byte(name), 0o600); err != nil {
+		return "", fmt.Errorf("name the directory for what hooks print: %w", err)
+	}
+	return name, nil
+}
+
+// Place tells the directory, in which no two runners are at once, from all others.
+func (r *Runner) Place() string { return r.place }
 
 // Close ends the use of the files. No hook may run.
 func (r *Runner) Close() error { return r.begun.close() }

@@ -272,11 +272,12 @@ func (s *hostSettings) poolHooks(store *etcdstore.Store, dir string) (*hook.Runn
 }
 
 // poolManager joins the manager to its store, its commands and its cloud.
-func (s *hostSettings) poolManager(store *etcdstore.Store, hooks pool.Hooks, l net.Listener, log *slog.Logger) (*pool.Manager, error) {
+func (s *hostSettings) poolManager(store *etcdstore.Store, hooks *hook.Runner, l net.Listener, log *slog.Logger) (*pool.Manager, error) {
 	me, err := s.poolServer(l)
 	if err != nil {
 		return nil, err
 	}
+	me.Place = hooks.Place()
 	c := pool.Config{
 		Partition: store.Partition(), Store: store, Hooks: hooks, File: s.Pool.File, Me: me, Log: log, History: s.Pool.History,
 	}

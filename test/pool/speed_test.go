@@ -53,7 +53,7 @@ func manager(ctx context.Context, dir string, synced bool) (m *pool.Manager, end
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err = pool.New(pool.Config{Partition: store.Partition(), Store: store, Hooks: hooks, File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here", Place: dir}})
+	m, err = pool.New(pool.Config{Partition: store.Partition(), Store: store, Hooks: hooks, File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here", Place: hooks.Place()}})
 	if err != nil {
 		return nil, nil, err
 	}
