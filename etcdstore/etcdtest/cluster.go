@@ -40,7 +40,13 @@ func StartClusterOf(t testing.TB, n int, kind etcdstore.EmbeddedConfig) *Cluster
 // Join has one more join.
 func (c *Cluster) Join(t testing.TB) {
 	t.Helper()
-	c.add(t, c.configs[0])
+	c.JoinWith(t, c.configs[0])
+}
+
+// JoinWith has one of that kind join.
+func (c *Cluster) JoinWith(t testing.TB, kind etcdstore.EmbeddedConfig) {
+	t.Helper()
+	c.add(t, kind)
 	c.Start(t, len(c.configs)-1)
 }
 
