@@ -43,12 +43,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	libvirttest.Start(t) // it mends what would slow the hosts' own libvirt down
-	w := &world{t: t, root: t, dir: libvirttest.Dir(t), bridge: fmt.Sprintf("ch%d", os.Getpid())}
-	w.layBridge()
-	w.startMembers()
-	w.placement = w.address(1, 8778)
-	w.begin("placement", w.croft("placement", "--listen", w.placement, "--token", token, "--etcd", w.endpoints())).
-		waitUntilReady("http://" + w.placement + "/readyz")
+	w := newCenter(t)
 	for i, name := range []string{"a", "b", "c"} {
 		w.hosts = append(w.hosts, w.newHost(name, 11+i))
 	}
@@ -58,6 +53,18 @@ func newWorld(t *testing.T) *world {
 	for _, h := range w.hosts {
 		h.waitUntilReady()
 	}
+	return w
+}
+
+// newCenter starts what the hosts share.
+func newCenter(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, root: t, dir: libvirttest.Dir(t), bridge: fmt.Sprintf("ch%d", os.Getpid())}
+	w.layBridge()
+	w.startMembers()
+	w.placement = w.address(1, 8778)
+	w.begin("placement", w.croft("placement", "--listen", w.placement, "--token", token, "--etcd", w.endpoints())).
+		waitUntilReady("http://" + w.placement + "/readyz")
 	return w
 }
 
