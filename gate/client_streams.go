@@ -71,7 +71,7 @@ func again(ctx context.Context, once func(context.Context) bool) error {
 // WatchOrders implements compute.Orders.
 func (c *Client) WatchOrders(ctx context.Context, _ croft.HostID, wake func(croft.InstanceID)) error {
 	return again(ctx, func(ctx context.Context) (answered bool) {
-		c.follow(ctx, "WatchOrders", nil, func(l line) {
+		c.converse(ctx, "WatchOrders", line{}, nil, func(l line, _ *said) {
 			if !answered {
 				for _, id := range c.known.all() {
 					wake(id)
@@ -114,49 +114,53 @@ func (c *Client) follow(ctx context.Context, name string, body io.Reader, each f
 // Serve implements compute.Registry.
 func (c *Client) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(rival *croft.Agent) bool) error {
 	return again(ctx, func(ctx context.Context) (answered bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		s := &served{ctx: ctx, answers: make(chan bool)}
-		body, out := io.Pipe()
-		s.out = out
-		var writing sync.WaitGroup
-		writing.Go(func() {
-			defer cancel()
-			s.write(me, known)
-			_ = out.Close()
-		})
-		c.follow(ctx, "Serve", body, func(l line) {
+		c.converse(ctx, "Serve", line{Agent: &me}, known, func(l line, out *said) {
 			answered = true
 			if l.Seat != nil {
-				s.answer(seated(l.Seat.Rival))
+				out.answer(seated(l.Seat.Rival))
 			}
 		})
-		cancel()
-		_ = body.Close() // ends a write under way
-		writing.Wait()
 		return answered
 	})
 }
 
-// served is a stream of Serve at its client's end.
-type served struct {
+// converse opens a stream with a line and calls hear for every line of the other end,
+// until that ends or is silent.
+func (c *Client) converse(ctx context.Context, name string, first line, known <-chan struct{}, hear func(line, *said)) {
+	ctx, cancel := context.WithCancel(ctx)
+	body, out := io.Pipe()
+	s := &said{ctx: ctx, out: out, answers: make(chan bool)}
+	var saying sync.WaitGroup
+	saying.Go(func() {
+		defer cancel()
+		s.say(first, known)
+		_ = out.Close()
+	})
+	c.follow(ctx, name, body, func(l line) { hear(l, s) })
+	cancel()
+	_ = body.Close() // ends a write under way
+	saying.Wait()
+}
+
+// said is what a client says on a stream.
+type said struct {
 	ctx     context.Context
 	out     io.Writer
 	answers chan bool
 }
 
 // answer has the stream say whether this agent may have the seat.
-func (s *served) answer(may bool) {
+func (s *said) answer(may bool) {
 	select {
 	case s.answers <- may:
 	case <-s.ctx.Done():
 	}
 }
 
-// write says who we are, that we live, what we answer and that the host is known.
-func (s *served) write(me croft.Agent, known <-chan struct{}) {
+// say says the first line, that we live, what we answer and that the host is known.
+func (s *said) say(next line, known <-chan struct{}) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
-	next := line{Agent: &me}
 	for {
 		if _, err := s.out.Write(encode(next)); err != nil {
 			return

@@ -310,7 +310,7 @@ func TestAHostileHostReachesNothingOfOthers(t *testing.T) {
 			t.Errorf("method %s has no attack: write one", name)
 			continue
 		}
-		rounds := 100
+		rounds := 50
 		if name == "WatchOrders" {
 			rounds = 3
 		}

@@ -110,6 +110,9 @@ func (o *session) lines(each func(line) bool) {
 
 // watchOrders tells the host of its orders. What it has not taken yet is told once.
 func (s *Server) watchOrders(v visit) error {
+	if v.request.ProtoMajor < 2 {
+		return errHTTP1
+	}
 	o := s.open(v)
 	defer o.close()
 	changed := mailbox.New[croft.InstanceID]()
@@ -117,18 +120,24 @@ func (s *Server) watchOrders(v visit) error {
 		defer o.hangUp()
 		_ = s.Orders.WatchOrders(o.ctx, o.caller, func(id croft.InstanceID) { changed.Put(id) })
 	})
-	_ = changed.Run(o.ctx, func(id croft.InstanceID) {
-		if o.send(line{Instance: id}) != nil {
-			o.hangUp()
-		}
+	o.work.Go(func() {
+		_ = changed.Run(o.ctx, func(id croft.InstanceID) {
+			if o.send(line{Instance: id}) != nil {
+				o.hangUp()
+			}
+		})
 	})
+	o.lines(func(line) bool { return true }) // it only says that it lives
 	return nil
 }
+
+// errHTTP1: in older versions the two directions of a request do not overlap.
+var errHTTP1 = croft.Errorf(croft.Invalid, "this method is called over HTTP/2")
 
 // serve lets the host have its seat and its life while the stream lasts.
 func (s *Server) serve(v visit) error {
 	if v.request.ProtoMajor < 2 {
-		return croft.Errorf(croft.Invalid, "this method is called over HTTP/2")
+		return errHTTP1
 	}
 	o := s.open(v)
 	defer o.close()

@@ -3,10 +3,12 @@ package gate_test
 import (
 	"context"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"croft"
+	"croft/compute"
 	"croft/gate/gatetest"
 	"croft/internal/wire"
 )
@@ -135,5 +137,54 @@ func TestACertificateOfAnotherCloudOpensNothing(t *testing.T) {
 	stranger := other.Client(t, croft.NewHostID(), c.front.Address)
 	if err := stranger.Usable(t.Context()); croft.KindOf(err) != croft.Unavailable {
 		t.Errorf("got %v, want that it is let in nowhere", err)
+	}
+}
+
+// counted are orders whose watches are counted.
+type counted struct {
+	compute.Orders
+	open atomic.Int64
+}
+
+func (c *counted) WatchOrders(ctx context.Context, host croft.HostID, wake func(croft.InstanceID)) error {
+	c.open.Add(1)
+	defer c.open.Add(-1)
+	return c.Orders.WatchOrders(ctx, host, wake)
+}
+
+func TestAHostThatIsCutOffLeavesNoStream(t *testing.T) {
+	t.Parallel()
+	c, host := newCloud(t), croft.NewHostID()
+	config, orders := c.config(), &counted{Orders: c.Store}
+	config.Orders = orders
+	front := gatetest.Start(t, c.Partition(), config)
+	w := wire.New(t, front.Address)
+	agent := front.Client(t, host, w.Address())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = agent.WatchOrders(ctx, host, func(croft.InstanceID) {})
+	}()
+	defer func() { cancel(); <-ended }()
+	until(t, "it watches", func() bool { return orders.open.Load() == 1 })
+	w.Hold() // nobody is told
+	until(t, "its watch has ended", func() bool { return orders.open.Load() == 0 })
+	w.Flow()
+	w.Drop()
+	until(t, "it watches again", func() bool { return orders.open.Load() == 1 })
+}
+
+// until asks again and again.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	late, look := time.After(40*time.Second), time.NewTicker(20*time.Millisecond)
+	defer look.Stop()
+	for !is() {
+		select {
+		case <-look.C:
+		case <-late:
+			t.Fatalf("it never came to that %s", what)
+		}
 	}
 }
