@@ -13,7 +13,7 @@ import (
 //
 //	/croft/home                                    partition and schema version, minted once
 //	/croft/<partition>/hosts/<host>                the host's record
-//	/croft/<partition>/alive/<host>                present while the agent's lease lives
+//	/croft/<partition>/alive/<host>                since when, while the agent's lease lives, and which version it knows
 //	/croft/<partition>/seen/<host>                 when the agent last said that it lives, to a minute
 //	/croft/<partition>/agents/<host>               the agent that serves the host, while its lease lives
 //	/croft/<partition>/twins/<host>/<place>        another one with its UUID, which does nothing

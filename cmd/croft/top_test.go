@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"croft"
@@ -199,6 +200,48 @@ func TestTopEndsWithItsInterrupt(t *testing.T) {
 	}
 	if screen := term.close(); !strings.HasSuffix(screen, leaveScreen) {
 		t.Errorf("the terminal is not left as it was: %q", screen[len(screen)-20:])
+	}
+}
+
+// A key is answered at once, and a change shown soon, however many hosts there are.
+func TestTopOfAThousandHostsStaysResponsive(t *testing.T) {
+	c, term := cloudFor(t, 1), newTerminal(t)
+	var writes errgroup.Group
+	writes.SetLimit(32)
+	for i := range 1000 {
+		writes.Go(func() error {
+			return c.store.PutHost(t.Context(), croft.Host{ID: croft.NewHostID(), Name: fmt.Sprintf("many%04d", i)})
+		})
+		writes.Go(func() error {
+			_, err := c.store.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: fmt.Sprintf("vm%04d", i), Created: time.Now()})
+			return err
+		})
+	}
+	if err := writes.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	code := make(chan int, 1)
+	var errs bytes.Buffer
+	go func() { code <- Run(t.Context(), c.args("top"), term.File, term.File, &errs) }()
+	term.await(t, "hosts: 1001 (1 ready, 1000 silent)   instances: 1000")
+	const soon = 2 * time.Second // the machine may have other things to do
+	began := time.Now()
+	term.typed(t, "G")
+	term.await(t, "many0999")
+	if took := time.Since(began); took > soon {
+		t.Errorf("a key is answered after %s", took)
+	}
+	began = time.Now()
+	if err := c.store.PutHost(t.Context(), croft.Host{ID: croft.NewHostID(), Name: "zzz"}); err != nil {
+		t.Fatal(err)
+	}
+	term.await(t, "hosts: 1002")
+	if took := time.Since(began); took > soon {
+		t.Errorf("a change is shown after %s", took)
+	}
+	term.typed(t, "q")
+	if got := <-code; got != 0 {
+		t.Errorf("exit code %d: %s", got, &errs)
 	}
 }
 

@@ -268,6 +268,7 @@ func TestACollectorThatIsAwayOrHangsHoldsNobodyUp(t *testing.T) {
 	t.Cleanup(func() { close(release) }) // before the server closes
 	for name, endpoint := range map[string]string{"hangs": hanging.URL, "is away": "http://" + freeAddress(t)} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := startTracedCloud(t, endpoint)
 			var with, without time.Duration
 			for i := range 3 {
