@@ -1,64 +1,247 @@
 package pool_test
 
 import (
+	"context"
+	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"croft/hook"
+	"go.uber.org/goleak"
+
+	"croft"
 	"croft/pool"
 	"croft/pool/pooltest"
 )
 
-// start runs a manager with real hooks on a store in memory.
-func start(t *testing.T, pools string) (*pool.Manager, string) {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a manager whose hooks always do well, in seconds of a fake time.
+type world struct {
+	*testing.T
+	*pool.Manager
+	*pooltest.World
+	store *pooltest.Memory
+	file  string
+}
+
+// with runs a test beside a manager.
+func with(t *testing.T, pools string, test func(*world)) {
 	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "pools.yaml")
-	if err := os.WriteFile(file, []byte(pools), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	hooks, err := hook.New(hook.Config{Dir: dir, Mark: t.Name()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := pool.New(pool.Config{Partition: "test", Store: pooltest.NewMemory(), Hooks: hooks, File: file, Me: pool.Server{Name: "one", Machine: "m"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- m.Run(t.Context()) }()
-	t.Cleanup(func() {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+	file := filepath.Join(t.TempDir(), "pools.yaml")
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, World: pooltest.NewWorld(rand.New(rand.NewPCG(1, 1))), store: pooltest.NewMemory(), file: file}
+		w.write(pools)
+		var stop func()
+		w.Manager, stop = w.server("one")
+		defer stop()
+		time.Sleep(20 * time.Second)
+		test(w)
 	})
-	for deadline := time.Now().Add(5 * time.Second); ; {
-		if _, here := m.Leader(); here {
-			return m, dir
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nobody leads")
-		}
-		time.Sleep(time.Millisecond)
+}
+
+func (w *world) write(text string) {
+	w.Helper()
+	if err := os.WriteFile(w.file, []byte(text), 0o600); err != nil {
+		w.Fatal(err)
 	}
 }
 
-func TestATicketGetsWhatTheCommandPrinted(t *testing.T) {
-	m, dir := start(t, "p:\n  cmd_new: echo \"hello $RESALLOC_NAME\"\n  cmd_delete: touch "+filepath.Join(t.TempDir(), "gone")+"\n  tags: [a]\n")
-	st, err := m.Open(t.Context(), pool.Opening{Tags: []string{"a"}})
+// server runs a manager on the world's store.
+func (w *world) server(name string) (m *pool.Manager, stop func()) {
+	w.Helper()
+	m, err := pool.New(pool.Config{Partition: "p", Store: w.store, Hooks: w.Hooks(), File: w.file, Me: pool.Server{Name: name, Machine: "m", Address: "http://" + name}, History: 1})
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
-	if st, err = m.Wait(t.Context(), st.ID); err != nil {
-		t.Fatal(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- m.Run(ctx) }()
+	synctest.Wait()
+	return m, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.Error(err)
+		}
 	}
-	if want := "hello p_00000001_"; st.ID != 1 || st.Has == nil || string(st.Has.Data[:len(want)]) != want {
-		t.Errorf("got ticket %d with %+v", st.ID, st.Has)
+}
+
+func (w *world) open(o pool.Opening) pool.TicketStatus {
+	w.Helper()
+	st, err := w.Open(w.Context(), o)
+	if err != nil {
+		w.Fatal(err)
 	}
-	if err := m.Close(t.Context(), st.ID); err != nil {
-		t.Fatal(err)
+	return st
+}
+
+func wantKind(t *testing.T, err error, kind croft.Kind, words string) {
+	t.Helper()
+	if !errors.Is(err, kind) || !strings.Contains(err.Error(), words) {
+		t.Errorf("got %v, want %s and %q", err, kind, words)
 	}
-	t.Log(dir)
+}
+
+const one = "p:\n  cmd_new: n\n  cmd_delete: d\n  tags: [a]\n  max_prealloc: 1\n  max: 1\n"
+
+func TestATicketIsServedAtOnceFromWhatIsWarm(t *testing.T) {
+	with(t, one, func(w *world) {
+		begun := time.Now()
+		st := w.open(pool.Opening{Tags: []string{"a", "a"}})
+		if !st.Ready() || st.ID != 1 || !strings.HasPrefix(string(st.Has.Data), "made p_00000001_") || time.Since(begun) != 0 {
+			w.Errorf("got %+v after %s", st, time.Since(begun))
+		}
+	})
+}
+
+func TestWaitingEndsWithTheResource(t *testing.T) {
+	with(t, one, func(w *world) {
+		first, second := w.open(pool.Opening{Tags: []string{"a"}}), w.open(pool.Opening{Tags: []string{"a"}})
+		if second.Waits != "pool p has as many as it may, 1, of which 1 are taken and 0 are being cleaned or deleted" || second.Never {
+			w.Errorf("got %q", second.Waits)
+		}
+		time.AfterFunc(time.Minute, func() { _ = w.Close(context.Background(), first.ID) })
+		st, err := w.Wait(w.Context(), second.ID)
+		if err != nil || !st.Ready() || st.Resource == first.Resource {
+			w.Errorf("got %+v, %v", st, err)
+		}
+	})
+}
+
+func TestWaitingInVainSaysSo(t *testing.T) {
+	with(t, one, func(w *world) {
+		st := w.open(pool.Opening{Tags: []string{"b"}})
+		if !st.Never || st.Waits != `no pool has the tag b; did you mean "a"?` {
+			w.Errorf("got %q", st.Waits)
+		}
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		_, err := w.Wait(ctx, st.ID)
+		wantKind(w.T, err, croft.Unavailable, "waited long enough; no pool has the tag b")
+		if err := w.Close(w.Context(), st.ID); err != nil {
+			w.Error(err)
+		}
+		if st, err := w.Wait(w.Context(), st.ID); err != nil || st.State != pool.TicketClosed {
+			w.Errorf("a closed one: got %+v, %v", st, err)
+		}
+	})
+}
+
+func TestALeaseEndsUnlessItIsUsed(t *testing.T) {
+	with(t, one, func(w *world) {
+		st := w.open(pool.Opening{Tags: []string{"a"}, TTL: time.Minute})
+		for range 5 {
+			time.Sleep(50 * time.Second)
+			if st, err := w.Get(w.Context(), st.ID); err != nil || !st.Ready() {
+				w.Fatalf("it was used: %+v, %v", st, err)
+			}
+		}
+		time.Sleep(61 * time.Second)
+		got, err := w.Peek(st.ID)
+		if err != nil || got.State != pool.TicketClosed || got.Reason != "nobody used the ticket for 1m0s, the length of its lease" {
+			w.Errorf("got %+v, %v", got, err)
+		}
+		_, err = w.Renew(w.Context(), st.ID)
+		wantKind(w.T, err, croft.Conflict, "ticket 1 is CLOSED")
+	})
+}
+
+func TestBadTicketsAreRefused(t *testing.T) {
+	with(t, one, func(w *world) {
+		for _, o := range []pool.Opening{{Tags: []string{""}}, {Tags: make([]string, 65)}, {Sandbox: "a\nb"}, {TTL: time.Millisecond}, {TTL: -1}} {
+			_, err := w.Open(w.Context(), o)
+			wantKind(w.T, err, croft.Invalid, "open a ticket: ")
+		}
+		_, err := w.Get(w.Context(), 7)
+		wantKind(w.T, err, croft.NotFound, "there is no ticket 7")
+		wantKind(w.T, w.Close(w.Context(), 7), croft.NotFound, "there is no ticket 7")
+		if first := w.open(pool.Opening{}); first.ID != 1 {
+			w.Errorf("refused tickets took numbers: %d", first.ID)
+		}
+	})
+}
+
+func TestAForgottenTicketMayBeClosedAgain(t *testing.T) {
+	with(t, one, func(w *world) {
+		for range 300 {
+			if err := w.Close(w.Context(), w.open(pool.Opening{Tags: []string{"x"}}).ID); err != nil {
+				w.Fatal(err)
+			}
+		}
+		_, err := w.Get(w.Context(), 1)
+		wantKind(w.T, err, croft.NotFound, "ticket 1 ended so long ago")
+		if err := w.Close(w.Context(), 1); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+func TestAFaultyFileChangesNothing(t *testing.T) {
+	with(t, one, func(w *world) {
+		w.write("p:\n  cmd_new: n\n")
+		time.Sleep(2 * time.Second)
+		wantKind(w.T, w.Fault(), croft.Invalid, "pools.yaml:1: pool p: cmd_delete is required")
+		if st := w.open(pool.Opening{Tags: []string{"a"}}); !st.Ready() {
+			w.Errorf("got %+v", st)
+		}
+		w.write(one + "  ttl: 60\n")
+		time.Sleep(2 * time.Second)
+		if pools, err := w.Pools(); err != nil || w.Fault() != nil || pools[0].Settings.TTL != time.Minute {
+			w.Errorf("it was mended: %v, %+v, %v", w.Fault(), pools, err)
+		}
+	})
+}
+
+func TestWhoStandsByNamesWhoActs(t *testing.T) {
+	with(t, one, func(w *world) {
+		second, stop := w.server("two")
+		defer stop()
+		_, err := second.Open(w.Context(), pool.Opening{})
+		wantKind(w.T, err, croft.Unavailable, "ask it at http://one")
+		held := w.open(pool.Opening{Tags: []string{"a"}})
+		waiting := make(chan error)
+		go func() {
+			_, err := w.Wait(context.Background(), w.open(pool.Opening{Tags: []string{"a"}}).ID)
+			waiting <- err
+		}()
+		synctest.Wait()
+		w.store.Depose()
+		wantKind(w.T, <-waiting, croft.Unavailable, "")
+		time.Sleep(time.Second)
+		for _, m := range []*pool.Manager{w.Manager, second} {
+			if _, here := m.Leader(); here {
+				if st, err := m.Get(w.Context(), held.ID); err != nil || st.Resource != held.Resource {
+					w.Errorf("got %+v, %v", st, err)
+				}
+				return
+			}
+		}
+		w.Error("nobody acts")
+	})
+}
+
+func TestOperatorsDeleteAnything(t *testing.T) {
+	with(t, one, func(w *world) {
+		st := w.open(pool.Opening{Tags: []string{"a"}})
+		wantKind(w.T, w.DeleteResources(w.Context(), st.Resource, 9), croft.NotFound, "there is no resource 9")
+		if err := w.DeleteResources(w.Context(), st.Resource); err != nil {
+			w.Fatal(err)
+		}
+		got, err := w.Get(w.Context(), st.ID)
+		if err != nil || got.State != pool.TicketFailed || got.Reason != "an operator deleted it" || got.Has == nil {
+			w.Errorf("got %+v, %v", got, err)
+		}
+		if err := w.Drain(w.Context(), "p"); err != nil {
+			w.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if left := w.Machines(); len(left) > 0 {
+			w.Errorf("a drained pool has %v", left)
+		}
+		wantKind(w.T, w.Pause(w.Context(), "q"), croft.NotFound, "there is no pool q")
+	})
 }
