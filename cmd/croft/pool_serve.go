@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -251,8 +252,18 @@ func (s *hostSettings) findCloud(dir string) error {
 	if err != nil {
 		return err
 	}
-	if *s = joined.over(*s); len(s.Etcd.Endpoints) == 0 && exists(filepath.Join(s.StateDir, "etcd")) {
-		s.Etcd.Endpoints = []string{defaultEtcd}
+	if *s = joined.over(*s); len(s.Etcd.Endpoints) > 0 || !exists(filepath.Join(s.StateDir, "etcd")) {
+		return nil
+	}
+	s.Etcd.Endpoints = []string{defaultEtcd}
+	if err := addLocal(s.StateDir, &s.Etcd.EtcdSettings, &s.Placement.PlacementSettings); err != nil {
+		return err
+	}
+	if slices.Equal(s.Etcd.Endpoints, []string{defaultEtcd}) { // it is where the settings say that it listens
+		s.Etcd.Endpoints = []string{"http://" + s.Etcd.Listen}
+		if s.Placement.Endpoint == "" && s.Placement.Cloud == "" {
+			s.Placement.Endpoint = "http://" + s.Placement.Listen
+		}
 	}
 	return nil
 }
