@@ -32,15 +32,17 @@ revoked ones. What ends access before that:
 
   a host        croft host forget: control and Placement refuse it within a second.
                 etcd itself knows no hosts: one that was taken over, and spoke to etcd,
-                is kept out of it by croft ca rotate, then rotate --finish.
-  an operator   croft ca rotate, then rotate --finish.
+                is kept out of it by croft ca rotate, rotate --finish, and a new
+                start of croft up.
+  an operator   the same.
 
 The keys in state_dir/ca are needed to join, to renew and for these commands, and for
 nothing else: certificates have a third of their life left when they are renewed. Keep
 a copy of that directory where nobody else reads it. Put into the state directory of a
 host that serves etcd (croft up --etcd-member), it has hosts join and renew there too,
 from the next croft up on. The others learn of that when they start; where trust is
-strict, put the address (HOST:8777) under control in their joined.yaml.`,
+strict, put the address (HOST:8777) under control in their joined.yaml. After croft ca
+rotate, and after --finish, copy the directory anew.`,
 		Example: `  croft ca show
   croft ca issue --operator anna --to anna-access
   croft ca rotate`,
