@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"croft/etcdstore"
+	"croft/gate"
 	"croft/internal/health"
 )
 
@@ -118,6 +119,10 @@ func (s *self) ofEtcd(etcd *etcdstore.Embedded) {
 func (s *self) ofStore(store any) {
 	s.counts(store)
 	if usable, ok := store.(interface{ Usable(context.Context) error }); ok {
-		s.checks.Add("etcd", usable.Usable)
+		name := "etcd"
+		if _, behind := store.(*gate.Client); behind {
+			name = "control"
+		}
+		s.checks.Add(name, usable.Usable)
 	}
 }
