@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,9 +31,13 @@ type ledger struct {
 	claims   map[croft.InstanceID]croft.Resources
 	taken    string // a provider's name that somebody else has
 	gone     bool   // the provider was removed
+	away     atomic.Bool
 }
 
 func (l *ledger) EnsureProvider(_ context.Context, p croft.Provider) error {
+	if l.away.Load() {
+		return errAway
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p.Name == l.taken {

@@ -37,6 +37,7 @@ func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
 	}
 	a.await(id, false)
 	if want == nil && have.Domain == nil {
+		m.arrive(nil)
 		a.forget(id)
 		return
 	}
@@ -104,6 +105,7 @@ func (a *Agent) do(ctx context.Context, step Step, id croft.InstanceID, want *cr
 	return err
 }
 
+// doIt is do without telling.
 func (a *Agent) doIt(ctx context.Context, step Step, id croft.InstanceID, want *croft.Order, have Have, m *memory) error {
 	log := a.Log.With("instance", id, "host", a.Host.ID, "op", string(step.Op), "reason", step.Reason)
 	switch step.Op {
