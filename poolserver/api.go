@@ -1,6 +1,7 @@
 package poolserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,7 +95,7 @@ func (s *Server) listTickets(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := strconv.Atoi(cmpOr(r.FormValue("limit"), "0"))
+	limit, err := strconv.Atoi(cmp.Or(r.FormValue("limit"), "0"))
 	if err != nil || limit < 0 {
 		return nil, croft.Errorf(croft.Invalid, "limit is %.20q: use a number", r.FormValue("limit"))
 	}
@@ -123,15 +124,8 @@ func (s *Server) listTickets(r *http.Request) (any, error) {
 	return list, nil
 }
 
-func cmpOr(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
-}
-
 func flag(r *http.Request, name string) (bool, error) {
-	value, err := strconv.ParseBool(cmpOr(r.FormValue(name), "false"))
+	value, err := strconv.ParseBool(cmp.Or(r.FormValue(name), "false"))
 	if err != nil {
 		return false, croft.Errorf(croft.Invalid, "%s is %.20q: use true or false", name, r.FormValue(name))
 	}
@@ -154,17 +148,16 @@ func (s *Server) showTicket(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.Manager.Get(r.Context(), id)
-	wait := r.FormValue("wait")
-	if err != nil || wait == "" || !t.Waiting() {
-		return ticket(t), err
-	}
-	patience, err := time.ParseDuration(wait)
+	patience, err := time.ParseDuration(cmp.Or(r.FormValue("wait"), "0s"))
 	if err != nil || patience < 0 {
-		return nil, croft.Errorf(croft.Invalid, "wait is %.20q: use a duration such as 30s", wait)
+		return nil, croft.Errorf(croft.Invalid, "wait is %.20q: use a duration such as 30s", r.FormValue("wait"))
 	}
 	even, err := flag(r, "never")
-	if err != nil || t.Never && !even {
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.Manager.Get(r.Context(), id)
+	if err != nil || patience == 0 || !t.Waiting() || t.Never && !even {
 		return ticket(t), err
 	}
 	return s.waitFor(r.Context(), id, min(patience, maxWait))
@@ -275,7 +268,7 @@ func (s *Server) showResource(r *http.Request) (any, error) {
 // deleteResources has those deleted that are named, and where which says so all others
 // that are up, or those of them that nobody has.
 func (s *Server) deleteResources(r *http.Request) (any, error) {
-	which := cmpOr(r.FormValue("which"), "none")
+	which := cmp.Or(r.FormValue("which"), "none")
 	if !slices.Contains([]string{"none", "unused", "all"}, which) {
 		return nil, croft.Errorf(croft.Invalid, "which is %.20q: use none, unused or all", which)
 	}

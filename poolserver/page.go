@@ -41,7 +41,7 @@ var pageTemplate = template.Must(template.New("page.html").Funcs(template.FuncMa
 			return "&ndash;"
 		}
 		at := t.UTC().Format(time.RFC3339)
-		return template.HTML(fmt.Sprintf(`<time data-since datetime="%s" title="%s">%s</time>`, at, at, at)) //nolint:gosec // made of digits
+		return template.HTML(fmt.Sprintf(`<time data-since datetime="%s" title="%s">%s</time>`, at, at, at)) // made of digits
 	},
 	"took": func(s poolclient.Stats) string {
 		if s.Succeeded.IsZero() {
