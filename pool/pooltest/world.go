@@ -26,6 +26,7 @@ type World struct {
 	random   *rand.Rand
 	machines map[string]*machine // by name
 	running  map[*process]bool
+	started  map[pool.ResourceID]bool
 	broken   []string // what must never be
 }
 
@@ -49,7 +50,7 @@ type process struct {
 
 // NewWorld returns an empty one, where chance decides by the seed.
 func NewWorld(random *rand.Rand) *World {
-	return &World{Trouble: map[pool.HookKind]int{}, random: random, machines: map[string]*machine{}, running: map[*process]bool{}}
+	return &World{Trouble: map[pool.HookKind]int{}, random: random, machines: map[string]*machine{}, running: map[*process]bool{}, started: map[pool.ResourceID]bool{}}
 }
 
 // Hooks are those of one server.
@@ -159,6 +160,10 @@ func (h *Hooks) Run(ctx context.Context, hook pool.Hook) ([]byte, error) {
 			h.wrong("%s of resource %d runs beside its start", p.kind, p.id)
 		}
 	}
+	if p.kind == pool.HookNew && h.started[p.id] {
+		h.wrong("resource %d is started twice", p.id)
+	}
+	h.started[p.id] = h.started[p.id] || p.kind == pool.HookNew
 	h.running[p] = true
 	h.mu.Unlock()
 	limit, cancel := context.WithTimeout(context.Background(), hook.Limit)

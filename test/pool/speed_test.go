@@ -116,13 +116,15 @@ func BenchmarkTickets(b *testing.B) {
 	for _, c := range []struct {
 		name, settings string
 		sandbox        bool
+		clients        int
 	}{
-		{"two shells a ticket", "", false},
-		{"reused", "  reuse_opportunity_time: 60\n  reuse_max_time: 0\n", true},
+		{"two shells a ticket", "", false, 20},
+		{"reused", "  reuse_opportunity_time: 60\n  reuse_max_time: 0\n", true, 20},
+		{"one client, from what is warm", "", false, 1},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			m := server(b, "p:\n  cmd_new: echo ok\n  cmd_delete: \"true\"\n  max: 40\n  max_starting: 20\n  max_prealloc: 20\n  tags: [a]\n"+c.settings, true)
-			waits, rate := serve(b, m, 20, max(1, b.N/20), func(client int) pool.Opening {
+			waits, rate := serve(b, m, c.clients, max(1, b.N/c.clients), func(client int) pool.Opening {
 				o := pool.Opening{Tags: []string{"a"}}
 				if c.sandbox {
 					o.Sandbox = fmt.Sprint("client", client)
