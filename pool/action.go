@@ -31,39 +31,39 @@ type Action struct {
 }
 
 // apply makes a decision part of the ledger.
-func (s *Ledger) apply(a Action, now time.Time) Action {
-	r, t, p := s.resources[a.Resource], s.tickets[a.Ticket], s.pools[a.Pool]
+func (l *Ledger) apply(a Action, now time.Time) Action {
+	r, t, p := l.resources[a.Resource], l.tickets[a.Ticket], l.pools[a.Pool]
 	switch a.Op {
 	case OpExpire:
-		s.end(t, TicketClosed, a.Reason, now)
+		l.end(t, TicketClosed, a.Reason, now)
 	case OpFail:
-		s.end(t, TicketFailed, a.Reason, now)
+		l.end(t, TicketFailed, a.Reason, now)
 	case OpTakeBack:
 		r.Ticket, r.Released = 0, now
 		r.Releases++
-		s.touchResource(r)
+		l.touchResource(r)
 	case OpRelease:
-		s.set(r, Releasing)
+		l.set(r, Releasing)
 	case OpCondemn:
-		s.condemn(r, a.Reason)
+		l.condemn(r, a.Reason)
 	case OpDelete:
-		s.set(r, Deleting)
+		l.set(r, Deleting)
 	case OpAbort:
-		s.jobs[a.Resource] = true
+		l.jobs[a.Resource] = true
 	case OpStart:
-		a.Resource = s.start(p, now).ID
-		s.jobs[a.Resource] = false
+		a.Resource = l.start(p, now).ID
+		l.jobs[a.Resource] = false
 	case OpList:
-		s.listing[a.Pool] = true
+		l.listing[a.Pool] = true
 		p.Listed = now
-		s.touchPool(p)
+		l.touchPool(p)
 	case OpAssign:
-		s.serve(t, r, now)
+		l.serve(t, r, now)
 	case OpCheck:
-		s.busy[r.ID] = true
+		l.busy[r.ID] = true
 	case OpForget:
-		delete(s.pools, a.Pool)
-		s.changed.gonePools = append(s.changed.gonePools, a.Pool)
+		delete(l.pools, a.Pool)
+		l.changed.gonePools = append(l.changed.gonePools, a.Pool)
 	}
 	return a
 }

@@ -23,7 +23,7 @@ type Opening struct {
 	Key     string        // of one owner the same key gets the same ticket, for as long as that is remembered; empty: always another
 }
 
-// request checks an opening and makes the ticket, still without a number.
+// ticket checks an opening and makes the ticket, still without a number.
 func (o Opening) ticket() (Ticket, error) {
 	if len(o.Tags) > maxTags {
 		return Ticket{}, croft.Errorf(croft.Invalid, "a ticket for %d tags: name %d at most", len(o.Tags), maxTags)

@@ -38,7 +38,7 @@ func (r *round) assign() {
 		return
 	}
 	names := r.onDemandTags()
-	var served []served
+	var served []match
 	for _, first := range []bool{true, false} {
 		if first && len(names) == 0 {
 			continue
@@ -51,26 +51,24 @@ func (r *round) assign() {
 				continue
 			}
 			if res := stock.take(t); res != nil {
-				served = append(served, pair(t, res))
+				served = append(served, match{t, res})
 			}
 		}
 	}
 	r.hand(served)
 }
 
-// served is a ticket with what it gets.
-type served struct {
+// match is a ticket with what it gets.
+type match struct {
 	*Ticket
 	resource *Resource
 }
 
-func pair(t *Ticket, r *Resource) served { return served{t, r} }
-
 // hand makes the assignments, and takes their tickets out of those that wait.
-func (r *round) hand(all []served) {
+func (r *round) hand(all []match) {
 	for _, s := range all {
 		r.do(Action{Op: OpAssign, Pool: s.resource.Pool, Resource: s.resource.ID, Ticket: s.ID,
-			Reason: fmt.Sprintf("it waited for %s", strings.Join(s.Tags, ", "))})
+			Reason: "it is the best of those that have " + cmp.Or(strings.Join(s.Tags, ", "), "any tags")})
 	}
 	if len(all) > 0 {
 		r.waiting = slices.DeleteFunc(r.waiting, func(t *Ticket) bool { return t.Resource != 0 })

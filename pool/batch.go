@@ -6,25 +6,25 @@ import (
 )
 
 // changes returns what has to be written since the last call.
-func (s *Ledger) changes() Batch {
+func (l *Ledger) changes() Batch {
 	var b Batch
-	c := &s.changed
+	c := &l.changed
 	if c.head {
-		head := s.head
+		head := l.head
 		b.Head = &head
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.pools)) {
-		if p := s.pools[name]; p != nil {
+		if p := l.pools[name]; p != nil {
 			b.Pools = append(b.Pools, p.Record)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.resources)) {
-		if r := s.resources[id]; r != nil {
+		if r := l.resources[id]; r != nil {
 			b.Resources = append(b.Resources, *r)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.tickets)) {
-		if t := s.tickets[id]; t != nil {
+		if t := l.tickets[id]; t != nil {
 			b.Tickets = append(b.Tickets, *t)
 		}
 	}
@@ -41,20 +41,20 @@ func (s *Ledger) changes() Batch {
 const slack = 256
 
 // forget drops history beyond what is kept: tickets and resources that ended first.
-func (s *Ledger) forget(keep int) {
-	if over := len(s.past) - keep; over >= slack {
-		for _, id := range s.past[:over] {
-			delete(s.keys, s.tickets[id].key())
-			delete(s.tickets, id)
+func (l *Ledger) forget(keep int) {
+	if over := len(l.past) - keep; over >= slack {
+		for _, id := range l.past[:over] {
+			delete(l.keys, l.tickets[id].key())
+			delete(l.tickets, id)
 		}
-		s.changed.goneTickets = append(s.changed.goneTickets, s.past[:over]...)
-		s.past = slices.Clone(s.past[over:])
+		l.changed.goneTickets = append(l.changed.goneTickets, l.past[:over]...)
+		l.past = slices.Clone(l.past[over:])
 	}
-	if over := len(s.ended) - keep; over >= slack {
-		for _, id := range s.ended[:over] {
-			delete(s.resources, id)
+	if over := len(l.ended) - keep; over >= slack {
+		for _, id := range l.ended[:over] {
+			delete(l.resources, id)
 		}
-		s.changed.goneResources = append(s.changed.goneResources, s.ended[:over]...)
-		s.ended = slices.Clone(s.ended[over:])
+		l.changed.goneResources = append(l.changed.goneResources, l.ended[:over]...)
+		l.ended = slices.Clone(l.ended[over:])
 	}
 }

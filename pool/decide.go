@@ -95,23 +95,16 @@ func (r *round) takeBack() {
 			if res.State != Up || res.Ticket == 0 {
 				continue
 			}
-			t := r.tickets[res.Ticket]
-			if t != nil && t.State == TicketOpen {
+			owner := res.Ticket
+			if t := r.tickets[owner]; t != nil && t.State == TicketOpen {
 				continue
 			}
-			r.do(Action{Op: OpTakeBack, Pool: p.name(), Resource: res.ID, Ticket: res.Ticket, Reason: fmt.Sprintf("ticket %d ended", res.Ticket)})
+			r.do(Action{Op: OpTakeBack, Pool: p.name(), Resource: res.ID, Ticket: owner, Reason: fmt.Sprintf("ticket %d ended", owner)})
 			if p.Settings.Commands.Release != "" {
-				r.do(Action{Op: OpRelease, Pool: p.name(), Resource: res.ID, Reason: fmt.Sprintf("ticket %d gave it back", t.idOrZero())})
+				r.do(Action{Op: OpRelease, Pool: p.name(), Resource: res.ID, Reason: fmt.Sprintf("ticket %d had it", owner)})
 			}
 		}
 	}
-}
-
-func (t *Ticket) idOrZero() TicketID {
-	if t == nil {
-		return 0
-	}
-	return t.ID
 }
 
 // condemnFrom has the pool's resources deleted that have to go.

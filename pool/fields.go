@@ -2,7 +2,6 @@ package pool
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -257,6 +256,3 @@ func (s *Settings) resourceName(id ResourceID, now time.Time) string {
 	}
 	return name
 }
-
-// Keys are the names of all settings of a pool.
-func Keys() []string { return slices.Sorted(maps.Keys(poolFields)) }

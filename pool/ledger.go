@@ -56,7 +56,7 @@ func (p *stock) count() (c Counts) {
 	return c
 }
 
-// name is the pool's.
+// name is the pool'l.
 func (p *stock) name() Name { return p.Settings.Name }
 
 // serves tells whether the pool hands anything out.
@@ -64,193 +64,193 @@ func (p *stock) serves() bool { return p.Mode == Active && !p.Removed }
 
 // newLedger makes the ledger of what is stored.
 func newLedger(partition croft.PartitionID, from Snapshot) *Ledger {
-	s := &Ledger{
+	l := &Ledger{
 		partition: partition, head: from.Head,
 		pools: map[Name]*stock{}, tickets: map[TicketID]*Ticket{}, keys: map[ticketKey]TicketID{}, resources: map[ResourceID]*Resource{},
 		leased: map[TicketID]*Ticket{}, jobs: map[ResourceID]bool{}, busy: map[ResourceID]bool{}, listing: map[Name]bool{}, orphans: map[Name]map[string]bool{},
 	}
-	s.changed.pools, s.changed.tickets, s.changed.resources = map[Name]bool{}, map[TicketID]bool{}, map[ResourceID]bool{}
+	l.changed.pools, l.changed.tickets, l.changed.resources = map[Name]bool{}, map[TicketID]bool{}, map[ResourceID]bool{}
 	for _, p := range from.Pools {
-		s.pools[p.Settings.Name] = &stock{Record: p}
+		l.pools[p.Settings.Name] = &stock{Record: p}
 	}
 	for _, r := range from.Resources {
-		s.addResource(&r)
+		l.addResource(&r)
 	}
 	for _, t := range from.Tickets {
-		s.addTicket(&t)
+		l.addTicket(&t)
 	}
-	slices.SortFunc(s.past, func(a, b TicketID) int {
-		return cmp.Or(s.tickets[a].Ended.Compare(s.tickets[b].Ended), cmp.Compare(a, b))
+	slices.SortFunc(l.past, func(a, b TicketID) int {
+		return cmp.Or(l.tickets[a].Ended.Compare(l.tickets[b].Ended), cmp.Compare(a, b))
 	})
-	slices.SortFunc(s.ended, func(a, b ResourceID) int {
-		return cmp.Or(s.resources[a].EndedAt.Compare(s.resources[b].EndedAt), cmp.Compare(a, b))
+	slices.SortFunc(l.ended, func(a, b ResourceID) int {
+		return cmp.Or(l.resources[a].EndedAt.Compare(l.resources[b].EndedAt), cmp.Compare(a, b))
 	})
-	s.order = s.inFile()
-	s.mend()
-	return s
+	l.order = l.inFile()
+	l.mend()
+	return l
 }
 
 // inFile names the pools of the last file, in its order.
-func (s *Ledger) inFile() []Name {
+func (l *Ledger) inFile() []Name {
 	var names []Name
-	for name, p := range s.pools {
+	for name, p := range l.pools {
 		if !p.Removed {
 			names = append(names, name)
 		}
 	}
-	slices.SortFunc(names, func(a, b Name) int { return cmp.Compare(s.pools[a].Position, s.pools[b].Position) })
+	slices.SortFunc(names, func(a, b Name) int { return cmp.Compare(l.pools[a].Position, l.pools[b].Position) })
 	return names
 }
 
-func (s *Ledger) addResource(r *Resource) {
-	s.resources[r.ID] = r
-	s.head.Resource = max(s.head.Resource, r.ID)
+func (l *Ledger) addResource(r *Resource) {
+	l.resources[r.ID] = r
+	l.head.Resource = max(l.head.Resource, r.ID)
 	if !r.Live() {
-		s.ended = append(s.ended, r.ID)
+		l.ended = append(l.ended, r.ID)
 		return
 	}
-	p := s.pools[r.Pool]
+	p := l.pools[r.Pool]
 	if p == nil { // cannot be, since a pool's record goes after its last resource
 		p = &stock{Record: Record{Settings: Settings{Name: r.Pool}, Removed: true}}
-		s.pools[r.Pool] = p
+		l.pools[r.Pool] = p
 	}
 	p.resources = append(p.resources, r)
 }
 
-func (s *Ledger) addTicket(t *Ticket) {
-	s.tickets[t.ID] = t
+func (l *Ledger) addTicket(t *Ticket) {
+	l.tickets[t.ID] = t
 	if t.Key != "" {
-		s.keys[t.key()] = t.ID
+		l.keys[t.key()] = t.ID
 	}
-	s.head.Ticket = max(s.head.Ticket, t.ID)
+	l.head.Ticket = max(l.head.Ticket, t.ID)
 	switch {
 	case t.State != TicketOpen:
-		s.past = append(s.past, t.ID)
+		l.past = append(l.past, t.ID)
 	case t.Waiting():
-		s.waiting = append(s.waiting, t)
+		l.waiting = append(l.waiting, t)
 	}
 	if t.State == TicketOpen && t.TTL > 0 {
-		s.leased[t.ID] = t
+		l.leased[t.ID] = t
 	}
 }
 
 // mend completes what was written by half: a resource knows who has it, and its ticket
 // does not yet.
-func (s *Ledger) mend() {
-	for _, p := range s.pools {
+func (l *Ledger) mend() {
+	for _, p := range l.pools {
 		for _, r := range p.resources {
-			if t := s.tickets[r.Ticket]; t != nil && t.Waiting() {
-				s.serve(t, r, r.Sandboxed)
+			if t := l.tickets[r.Ticket]; t != nil && t.Waiting() {
+				l.serve(t, r, r.Sandboxed)
 			}
 		}
 	}
-	s.waiting = slices.DeleteFunc(s.waiting, func(t *Ticket) bool { return !t.Waiting() })
+	l.waiting = slices.DeleteFunc(l.waiting, func(t *Ticket) bool { return !t.Waiting() })
 }
 
 // takeOver turns what another server had begun into what this one can go on with.
 // printed is what starts that did not end had printed.
-func (s *Ledger) takeOver(printed map[ResourceID][]byte) {
-	for _, p := range s.pools {
+func (l *Ledger) takeOver(printed map[ResourceID][]byte) {
+	for _, p := range l.pools {
 		for _, r := range p.resources {
 			switch {
 			case r.State == Starting && r.Instance != "": // starting it again goes on with it
 			case r.State == Starting:
 				r.Data = printed[r.ID]
-				s.condemn(r, "the server that was starting it ended")
+				l.condemn(r, "the server that was starting it ended")
 			case r.State == Releasing:
-				s.condemn(r, "the server that was cleaning it ended")
+				l.condemn(r, "the server that was cleaning it ended")
 			case r.State == Deleting:
-				s.set(r, DeleteRequest)
+				l.set(r, DeleteRequest)
 			}
 		}
 	}
 }
 
-func (s *Ledger) touchTicket(t *Ticket)     { s.changed.tickets[t.ID] = true }
-func (s *Ledger) touchResource(r *Resource) { s.changed.resources[r.ID] = true }
-func (s *Ledger) touchPool(p *stock)        { s.changed.pools[p.name()] = true }
+func (l *Ledger) touchTicket(t *Ticket)     { l.changed.tickets[t.ID] = true }
+func (l *Ledger) touchResource(r *Resource) { l.changed.resources[r.ID] = true }
+func (l *Ledger) touchPool(p *stock)        { l.changed.pools[p.name()] = true }
 
 // set changes a resource's state.
-func (s *Ledger) set(r *Resource, state State) {
+func (l *Ledger) set(r *Resource, state State) {
 	r.State = state
-	s.touchResource(r)
+	l.touchResource(r)
 }
 
 // open adds a ticket, which gets the next number.
-func (s *Ledger) open(t Ticket) *Ticket {
-	s.head.Ticket++
-	s.changed.head = true
-	t.ID, t.State = s.head.Ticket, TicketOpen
-	s.addTicket(&t)
-	s.touchTicket(&t)
+func (l *Ledger) open(t Ticket) *Ticket {
+	l.head.Ticket++
+	l.changed.head = true
+	t.ID, t.State = l.head.Ticket, TicketOpen
+	l.addTicket(&t)
+	l.touchTicket(&t)
 	return &t
 }
 
 // end closes or fails an open ticket; closing a failed one notes that its owner knows.
-func (s *Ledger) end(t *Ticket, state TicketState, reason string, now time.Time) {
+func (l *Ledger) end(t *Ticket, state TicketState, reason string, now time.Time) {
 	if t.State == TicketClosed {
 		return
 	}
 	if t.State == TicketOpen {
 		if t.Resource == 0 {
-			if i, found := slices.BinarySearchFunc(s.waiting, t.ID, func(t *Ticket, id TicketID) int { return cmp.Compare(t.ID, id) }); found {
-				s.waiting = slices.Delete(s.waiting, i, i+1)
+			if i, found := slices.BinarySearchFunc(l.waiting, t.ID, func(t *Ticket, id TicketID) int { return cmp.Compare(t.ID, id) }); found {
+				l.waiting = slices.Delete(l.waiting, i, i+1)
 			}
 		}
-		delete(s.leased, t.ID)
+		delete(l.leased, t.ID)
 		t.Ended, t.Reason = now, reason
-		s.past = append(s.past, t.ID)
+		l.past = append(l.past, t.ID)
 	}
 	t.State = state
-	s.touchTicket(t)
+	l.touchTicket(t)
 }
 
 // serve gives a resource to a waiting ticket. The caller takes it from those that wait.
-func (s *Ledger) serve(t *Ticket, r *Resource, now time.Time) {
+func (l *Ledger) serve(t *Ticket, r *Resource, now time.Time) {
 	r.Ticket = t.ID
 	if r.Sandbox == "" {
 		r.Sandbox, r.Private, r.Sandboxed = t.Sandbox, t.Private, now
 	}
 	t.Resource, t.Served = r.ID, now
-	p := s.pools[r.Pool]
+	p := l.pools[r.Pool]
 	if t.TTL == 0 && p.Settings.TTL > 0 {
 		t.TTL = p.Settings.TTL
 	}
 	if t.TTL > 0 {
 		t.Renewed = now
-		s.leased[t.ID] = t
+		l.leased[t.ID] = t
 	}
 	p.Stats.Served++
-	s.touchPool(p)
-	s.touchTicket(t)
-	s.touchResource(r)
+	l.touchPool(p)
+	l.touchTicket(t)
+	l.touchResource(r)
 }
 
 // condemn has a resource deleted, whoever has it.
-func (s *Ledger) condemn(r *Resource, reason string) {
+func (l *Ledger) condemn(r *Resource, reason string) {
 	r.Reason = reason
-	s.set(r, DeleteRequest)
+	l.set(r, DeleteRequest)
 }
 
 // start adds a resource that is to be started.
-func (s *Ledger) start(p *stock, now time.Time) *Resource {
-	s.head.Resource++
-	s.changed.head = true
-	r := &Resource{ID: s.head.Resource, Pool: p.name(), State: Starting, Created: now, InPool: p.freeNumber()}
+func (l *Ledger) start(p *stock, now time.Time) *Resource {
+	l.head.Resource++
+	l.changed.head = true
+	r := &Resource{ID: l.head.Resource, Pool: p.name(), State: Starting, Created: now, InPool: p.freeNumber()}
 	r.Name = p.Settings.resourceName(r.ID, now)
 	for _, counter := range p.Settings.Counters {
 		if r.Counters == nil {
 			r.Counters = map[string]int{}
 		}
-		r.Counters[counter] = s.freeCounter(counter)
+		r.Counters[counter] = l.freeCounter(counter)
 	}
 	if p.Settings.Instance != nil {
-		r.Instance = instanceOf(s.partition, r.ID)
+		r.Instance = instanceOf(l.partition, r.ID)
 	}
-	s.addResource(r)
+	l.addResource(r)
 	p.LastStart = now
-	s.touchPool(p)
-	s.touchResource(r)
+	l.touchPool(p)
+	l.touchResource(r)
 	return r
 }
 
@@ -274,9 +274,9 @@ func (p *stock) freeNumber() int {
 }
 
 // freeCounter is the smallest value of a counter that no resource of any pool has.
-func (s *Ledger) freeCounter(name string) int {
+func (l *Ledger) freeCounter(name string) int {
 	taken := map[int]bool{}
-	for _, p := range s.pools {
+	for _, p := range l.pools {
 		for _, r := range p.resources {
 			if n, has := r.Counters[name]; has {
 				taken[n] = true
@@ -295,10 +295,10 @@ func smallestNotIn(taken map[int]bool) int {
 }
 
 // gone notes that nothing of a resource is left.
-func (s *Ledger) gone(r *Resource, now time.Time) {
-	p := s.pools[r.Pool]
+func (l *Ledger) gone(r *Resource, now time.Time) {
+	p := l.pools[r.Pool]
 	p.resources = slices.DeleteFunc(p.resources, func(other *Resource) bool { return other == r })
 	r.Ticket, r.EndedAt, r.Counters = 0, now, nil
-	s.set(r, Ended)
-	s.ended = append(s.ended, r.ID)
+	l.set(r, Ended)
+	l.ended = append(l.ended, r.ID)
 }

@@ -23,9 +23,9 @@ const (
 type Ticket struct {
 	ID       TicketID      `json:"id"`
 	State    TicketState   `json:"state"`
-	Tags     []string      `json:"tags,omitempty"` // sorted; all of them, in one resource
-	Sandbox  string        `json:"sandbox"`        // what has been used in another is never given to it
-	Private  bool          `json:"private,omitempty"`
+	Tags     []string      `json:"tags,omitempty"`     // sorted; all of them, in one resource
+	Sandbox  string        `json:"sandbox"`            // what has been used in another is never given to it
+	Private  bool          `json:"private,omitempty"`  // nobody else knows the sandbox
 	Resource ResourceID    `json:"resource,omitempty"` // 0: it waits, or never had one
 	Owner    string        `json:"owner,omitempty"`    // who opened it, where that is known
 	Key      string        `json:"key,omitempty"`      // its owner's word for it
