@@ -2,6 +2,7 @@ package poolserver_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -51,7 +52,7 @@ type member struct {
 // serve runs a manager on a store, and its server, until the test ends or stop.
 func serve(t *testing.T, store pool.Store, dir, name string, tokens *poolserver.Tokens) *member {
 	t.Helper()
-	hooks, err := hook.New(hook.Config{Dir: dir, Mark: t.Name()})
+	hooks, err := hook.New(hook.Config{Dir: t.TempDir(), Mark: t.Name()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func serve(t *testing.T, store pool.Store, dir, name string, tokens *poolserver.
 		listener.Close()
 		transport.CloseIdleConnections()
 		cancel()
-		if err := <-ended; err != nil {
+		if err := errors.Join(<-ended, hooks.Close()); err != nil {
 			t.Error(err)
 		}
 	}
