@@ -24,7 +24,7 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 	c := startSecured(t, nil)
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	s := joining(t, "second")
-	joinWith(t, s, token)
+	stop := joinWith(t, s, token)
 	command(t, croft.ExitNotFound, "ca", "rotate", "--finish", "--state-dir", c.dir)
 	left := t.TempDir() // what a host has that never renews
 	for _, a := range pki.Authorities {
@@ -60,6 +60,7 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 	}
 	command(t, croft.ExitOK, "ca", "renew", "--state-dir", c.dir) // which an etcd of the authority before believes
 	command(t, croft.ExitOK, "host", "list")
+	stop()
 	c.stop()
 	startHost(t, c.settings)
 	command(t, croft.ExitOK, "host", "list")
