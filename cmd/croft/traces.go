@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"net/url"
 	"os"
@@ -28,18 +26,30 @@ type TraceSettings struct {
 	Endpoint string `yaml:"endpoint"`
 }
 
-func (s TraceSettings) validate() error {
-	if u, err := url.Parse(s.Endpoint); s.Endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		return croft.Errorf(croft.Invalid, "traces.endpoint: %q is no address of a collector, such as http://127.0.0.1:4318", s.Endpoint)
+func (s TraceSettings) validate() error { return checkCollector("traces.endpoint", s.Endpoint) }
+
+func checkCollector(setting, endpoint string) error {
+	if u, err := url.Parse(endpoint); endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		return croft.Errorf(croft.Invalid, "%s: %q is no address of a collector, such as http://127.0.0.1:4318", setting, endpoint)
 	}
 	return nil
 }
 
 // wanted tells whether anybody is to get traces. OpenTelemetry's own variables count
-// where the settings say nothing.
-func (s TraceSettings) wanted(env func(string) string) bool {
-	return !strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") &&
-		cmp.Or(s.Endpoint, env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), env("OTEL_EXPORTER_OTLP_ENDPOINT")) != ""
+// where the settings say nothing. Invalid: what they say is no address.
+func (s TraceSettings) wanted(env func(string) string) (bool, error) {
+	if strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
+		return false, nil
+	}
+	if s.Endpoint != "" {
+		return true, nil
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+		if endpoint := env(name); endpoint != "" {
+			return true, checkCollector(name, endpoint)
+		}
+	}
+	return false, nil
 }
 
 // How long the end of a process waits for a collector to take what is left, and how
@@ -54,8 +64,8 @@ const (
 // queue and are sent behind its back: a collector that is away or slow loses them, and
 // keeps nobody waiting. end sends what is left, for no longer than flush.
 func (s TraceSettings) start(ctx context.Context, service string, flush time.Duration, log *slog.Logger) (_ trace.TracerProvider, end func(), err error) {
-	if !s.wanted(os.Getenv) {
-		return noop.NewTracerProvider(), func() {}, nil
+	if wanted, err := s.wanted(os.Getenv); !wanted || err != nil {
+		return noop.NewTracerProvider(), func() {}, err
 	}
 	otel.SetErrorHandler(&traceErrors{log: log})
 	options := []otlptracehttp.Option{otlptracehttp.WithTimeout(sendTimeout), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{})}
@@ -69,8 +79,8 @@ func (s TraceSettings) start(ctx context.Context, service string, flush time.Dur
 	about, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)),
 		resource.WithHost(), resource.WithFromEnv())
-	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
-		return nil, nil, croft.Errorf(croft.Invalid, "traces: OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	if err != nil { // nothing that is only told may keep anything from being done
+		log.Warn("traces say less than they could of this process", "err", err)
 	}
 	provider := sdk.NewTracerProvider(sdk.WithResource(about),
 		sdk.WithBatcher(exporter, sdk.WithBatchTimeout(time.Second), sdk.WithExportTimeout(sendTimeout)))
