@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -24,12 +25,22 @@ func (h *host) follow(ctx context.Context, store *etcdstore.Store, of *membershi
 		if claims, ok := h.inventory.(*placementclient.Client); ok && !of.Etcd.Member && of.Placement.Endpoint != "" {
 			claims.SetEndpoints(strings.Split(of.Placement.Endpoint, ","))
 		}
-		if err := of.write(h.dir.Path); err != nil {
+		if err := errors.Join(of.write(h.dir.Path), h.tellLocally(of)); err != nil {
 			h.log.Warn("which hosts serve this cloud is not kept, and the next start will not know of those that came", "host", h.id, "err", err)
 			return
 		}
 		h.log.Info("etcd is served by", "host", h.id, "endpoints", of.Etcd.Endpoints)
 	})
+}
+
+// tellLocally notes for commands on this machine where all are that serve.
+func (h *host) tellLocally(of *membership) error {
+	s := h.settings
+	s.Etcd.Endpoints = of.Etcd.Endpoints
+	if of.Placement.Endpoint != "" {
+		s.Placement.Endpoint = of.Placement.Endpoint
+	}
+	return s.writeLocal(h.trust)
 }
 
 // with is what a host has joined once these serve, and whether that is another thing

@@ -91,7 +91,6 @@ func TestHostsServeEtcdTogether(t *testing.T) {
 	if code, said := stop(); code != croft.ExitOK {
 		t.Fatalf("the first ended with %d: %s", code, said)
 	}
-	t.Setenv("CROFT_STATE_DIR", second.StateDir) // where the commands of its root find the cloud
 	awaitRoles(t, "first silent silent", "second ready member", "third ready member")
 	command(t, croft.ExitOK, "schedule", "VCPU:1,MEMORY_MB:64,DISK_GB:1", "--name", "web", "--wait")
 	if _, said := command(t, croft.ExitConflict, "host", "forget", "--force", "third"); !strings.Contains(said, "1 of 2 members would answer, and 2 have to") {
