@@ -218,10 +218,14 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // retire keeps new claims away from the host while no agent serves it. The
-// provider and its claims stay, as its guests do.
+// provider and its claims stay, as its guests do; one that is gone, since the host was
+// forgotten, is not made again.
 func (a *Agent) retire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
+	if _, err := a.Inventory.Claims(ctx, a.Host.ID); errors.Is(err, croft.NotFound) {
+		return nil
+	}
 	p := a.Provider
 	p.Inventories = maps.Clone(p.Inventories)
 	for class, inv := range p.Inventories {

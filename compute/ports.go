@@ -65,7 +65,8 @@ type Inventory interface {
 	// EnsureProvider creates the provider or brings its name, inventories, traits
 	// and aggregates to what p says; writes nothing where they already are.
 	EnsureProvider(ctx context.Context, p croft.Provider) error
-	// Claims returns the allocations against a provider, by consumer.
+	// Claims returns the allocations against a provider, by consumer. NotFound: there is
+	// no such provider.
 	Claims(ctx context.Context, host croft.HostID) (map[croft.InstanceID]croft.Resources, error)
 	// Release removes a consumer's allocations; none is not an error.
 	Release(ctx context.Context, id croft.InstanceID) error

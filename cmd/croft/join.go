@@ -157,6 +157,11 @@ func join(ctx context.Context, s hostSettings, text string, member bool, words i
 		fmt.Fprintln(words, "this host serves that cloud already")
 		return nil
 	}
+	if before != nil && !before.isMember() {
+		if err := withStateDir(s.StateDir, func(*compute.StateDir) error { return asideEtcd(s.StateDir) }); err != nil {
+			return err // what a removal left that was cut short
+		}
+	}
 	j := membership{Partition: token.Partition}
 	j.Etcd.Member, j.Etcd.Insecure = member || before.isMember(), s.Etcd.Insecure
 	if len(token.Control) > 0 {
@@ -212,7 +217,7 @@ func mayJoin(stateDir string, p croft.PartitionID) (*membership, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(etcdDir(stateDir)); err == nil && !before.isMember() {
+	if _, err := os.Stat(etcdDir(stateDir)); err == nil && before == nil {
 		return nil, croft.Errorf(croft.Conflict, "%s has a cloud of its own, with its instances: destroy those and remove the directory, or give another with --state-dir", stateDir)
 	}
 	if before != nil && before.Partition != p {

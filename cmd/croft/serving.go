@@ -122,10 +122,10 @@ func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore
 func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 	known := etcdstore.IsMember(etcdDir(s.dir.Path))
 	others, err := s.others(ctx)
+	if known && croft.KindOf(err) == croft.Unavailable {
+		return "", nil
+	}
 	if err != nil {
-		if known && croft.KindOf(err) == croft.Unavailable {
-			return "", nil
-		}
 		return "", err
 	}
 	defer func() { err = errors.Join(err, others.Close()) }()
@@ -133,7 +133,10 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 	defer cancel()
 	if known {
 		is, err := others.IsEtcdMember(ctx, s.member())
-		if err == nil && !is {
+		switch {
+		case croft.KindOf(err) == croft.Unavailable:
+			err = nil
+		case err == nil && !is:
 			err = etcdstore.ErrRemoved
 		}
 		return "", err
@@ -202,18 +205,16 @@ func leaveEtcd(ctx context.Context, settings hostSettings, log *slog.Logger) (er
 	return s.putAside(ctx, others)
 }
 
+// putAside notes that this host serves no longer, and who does.
 func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
-	aside := etcdDir(s.dir.Path) + "-removed"
-	if err := errors.Join(os.RemoveAll(aside), os.Rename(etcdDir(s.dir.Path), aside)); err != nil {
-		return fmt.Errorf("put the data of the removed server aside: %w", err)
-	}
 	serve, err := others.Served(ctx)
 	if err != nil {
 		return err
 	}
 	next, _ := s.of.with(serve, s.of.Partition)
 	next.Etcd.Member = false
-	if err := next.write(s.dir.Path); err != nil {
+	// That it is none is noted first: a host without the data would join anew.
+	if err := errors.Join(next.write(s.dir.Path), asideEtcd(s.dir.Path)); err != nil {
 		return err
 	}
 	s.log.Info("etcd goes on without this host", "host", s.host)
@@ -222,6 +223,18 @@ func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
 		err = croft.Errorf(croft.Conflict, "this host was forgotten, and its etcd with it; join again with a token, or remove %s", s.dir.Path)
 	}
 	return err
+}
+
+// asideEtcd renames the data of a server that was removed, if there is any.
+func asideEtcd(stateDir string) error {
+	aside := etcdDir(stateDir) + "-removed"
+	if _, err := os.Stat(etcdDir(stateDir)); err != nil {
+		return nil
+	}
+	if err := errors.Join(os.RemoveAll(aside), os.Rename(etcdDir(stateDir), aside)); err != nil {
+		return fmt.Errorf("put the data of the removed server aside: %w", err)
+	}
+	return nil
 }
 
 // peerURL is the address of our own etcd for the other members; empty where it can have
