@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"croft"
 	"croft/pool"
 )
 
@@ -58,6 +59,11 @@ func child(dir string, ends bool) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	m, end, err := manager(ctx, dir, true)
+	// What the one before was about to run has its files open still, for a moment.
+	for deadline := time.Now().Add(10 * time.Second); errors.Is(err, croft.Conflict) && time.Now().Before(deadline); {
+		time.Sleep(5 * time.Millisecond)
+		m, end, err = manager(ctx, dir, true)
+	}
 	if err != nil {
 		return err
 	}

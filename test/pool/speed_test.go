@@ -51,6 +51,8 @@ func manager(ctx context.Context, dir string, synced bool) (m *pool.Manager, end
 	}
 	hooks, err := hook.New(hook.Config{Dir: dir, Mark: string(store.Partition())})
 	if err != nil {
+		err = errors.Join(err, store.Close())
+		etcd.Close()
 		return nil, nil, err
 	}
 	m, err = pool.New(pool.Config{Partition: store.Partition(), Store: store, Hooks: hooks, File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here", Place: hooks.Place()}})
