@@ -6,15 +6,20 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"croft/internal/libvirttest"
 )
 
-// joinsAndLeaves: a machine that nobody knows carries a guest after one command, and
-// nothing of it is left after another.
-func joinsAndLeaves(w *world) {
+// TestAHostJoinsAndLeavesWithOneCommandEach: a machine that nobody knows carries a guest
+// after one command, and nothing of it is left after another.
+func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
+	libvirttest.Start(t)
+	w := newCenter(t)
 	r := w.user("croft", "token", "create", "--note", "for d")
 	if r.exit != 0 {
 		w.t.Fatalf("croft token create: %v", r)
