@@ -66,7 +66,12 @@ type site struct {
 // environment finds the cloud by what the first host noted for root, and Placement by
 // Keystone.
 func (s *site) environment() []string {
-	return append(s.plainEnvironment(), "OS_CLIENT_CONFIG_FILE="+os.Getenv("CROFT_TEST_CLOUDS"), "CROFT_PLACEMENT_CLOUD=admin", "CROFT_STATE_DIR="+s.dir)
+	return append(s.ofKeystone(), "CROFT_PLACEMENT_CLOUD=admin", "CROFT_STATE_DIR="+s.dir)
+}
+
+// ofKeystone is an environment that knows Keystone alone.
+func (s *site) ofKeystone() []string {
+	return append(s.plainEnvironment(), "OS_CLIENT_CONFIG_FILE="+os.Getenv("CROFT_TEST_CLOUDS"))
 }
 
 // up starts croft up with settings of its own.
@@ -85,7 +90,7 @@ func (s *site) up(name, dir, more string, args ...string) *exec.Cmd {
 		s.t.Fatal(err)
 	}
 	cmd := exec.Command(filepath.Join(binaries, "croft"), append([]string{"up", "--settings", file}, args...)...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = s.environment(), log, log
+	cmd.Env, cmd.Stdout, cmd.Stderr = s.ofKeystone(), log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
