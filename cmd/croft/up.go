@@ -138,7 +138,7 @@ func serveAll(ctx context.Context, s hostSettings, log *slog.Logger, of *members
 		return err
 	}
 	self.ofCloud(ctx, p, store)
-	h := &host{settings: me.settings, log: log, dir: dir, store: store, trust: me.trust}
+	h := &host{settings: me.settings, log: log, dir: dir, id: me.host, store: store, trust: me.trust}
 	h.following = func(ctx context.Context) error { return h.follow(ctx, store, me.of) }
 	if s.Hypervisor == noHypervisor {
 		p.start(ctx, "keeping up with the members of etcd", h.following)
