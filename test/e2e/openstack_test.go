@@ -41,7 +41,7 @@ func TestOpenStackAndThreeMembers(t *testing.T) {
 			id = s.id(line)
 		}
 	}
-	s.mustAnswer(s.must("wait", "web"), "web", id)
+	s.mustAnswer(s.must("web"), "web", id)
 	_ = lost.Process.Kill()
 	s.must("destroy", "--wait", "--timeout", patience.String(), "web")
 	if left := s.domains(); len(left) > 0 {
