@@ -83,8 +83,8 @@ func (s *site) up(name, dir, more string, args ...string) *exec.Cmd {
 		ports[i] = net.JoinHostPort(s.address, number)
 	}
 	file := filepath.Join(s.home, name+".yaml")
-	s.write(file, fmt.Sprintf("state_dir: %s\nhost: {name: %s}\nplacement: {cloud: admin}\netcd: {listen: %q, peer_listen: %q}\napi: {listen: %q}\ncontrol: {listen: %q}\n%s",
-		dir, name, ports[0], ports[1], ports[2], ports[3], more))
+	s.write(file, fmt.Sprintf("state_dir: %s\nhost: {name: %s-%d}\nplacement: {cloud: admin}\netcd: {listen: %q, peer_listen: %q}\napi: {listen: %q}\ncontrol: {listen: %q}\n%s",
+		dir, name, os.Getpid(), ports[0], ports[1], ports[2], ports[3], more))
 	log, err := os.Create(filepath.Join(s.home, name+".log"))
 	if err != nil {
 		s.t.Fatal(err)
@@ -162,7 +162,7 @@ func (s *site) waitForMembers(n int) {
 			if h.Etcd == "leader" || h.Etcd == "member" {
 				serving++
 			}
-			ready = ready || h.Name == "first" && h.State == "ready"
+			ready = ready || strings.HasPrefix(h.Name, "first-") && h.State == "ready"
 		}
 		if serving != n || !ready {
 			return fmt.Errorf("there are %+v", all)
