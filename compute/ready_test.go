@@ -38,7 +38,7 @@ func TestAnAgentSaysWhyItIsNotReady(t *testing.T) {
 	c.ledger.away.Store(true)
 	agent := c.launch(func() {})
 	awaitReason(t, agent.Ready, "the host does not take orders yet")
-	awaitReason(t, agent.Ready, "Placement is away")
+	awaitReason(t, agent.Ready, "nobody answers")
 	c.ledger.away.Store(false)
 	awaitReason(t, agent.Ready, "")
 
@@ -86,4 +86,4 @@ func TestUsagesAreToldToWhoHasTheToken(t *testing.T) {
 	}
 }
 
-var errAway = errors.New("Placement is away")
+var errAway = errors.New("nobody answers")
