@@ -157,7 +157,7 @@ func join(ctx context.Context, s hostSettings, text string, member bool, words i
 		fmt.Fprintln(words, "this host serves that cloud already")
 		return nil
 	}
-	if before != nil && !before.isMember() {
+	if before != nil && !before.isMember() && hasEtcd(s.StateDir) {
 		if err := withStateDir(s.StateDir, func(*compute.StateDir) error { return asideEtcd(s.StateDir) }); err != nil {
 			return err // what a removal left that was cut short
 		}
@@ -217,7 +217,7 @@ func mayJoin(stateDir string, p croft.PartitionID) (*membership, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(etcdDir(stateDir)); err == nil && before == nil {
+	if before == nil && hasEtcd(stateDir) {
 		return nil, croft.Errorf(croft.Conflict, "%s has a cloud of its own, with its instances: destroy those and remove the directory, or give another with --state-dir", stateDir)
 	}
 	if before != nil && before.Partition != p {

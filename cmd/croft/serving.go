@@ -90,6 +90,11 @@ const slowStart = 5 * time.Second
 
 func etcdDir(stateDir string) string { return filepath.Join(stateDir, "etcd") }
 
+func hasEtcd(stateDir string) bool {
+	_, err := os.Stat(etcdDir(stateDir))
+	return err == nil
+}
+
 // start runs the server and returns what to open the store with, once it has a voice
 // among the others, of whom more than half have to be there. ErrRemoved: they took it
 // out meanwhile.
@@ -228,7 +233,7 @@ func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
 // asideEtcd renames the data of a server that was removed, if there is any.
 func asideEtcd(stateDir string) error {
 	aside := etcdDir(stateDir) + "-removed"
-	if _, err := os.Stat(etcdDir(stateDir)); err != nil {
+	if !hasEtcd(stateDir) {
 		return nil
 	}
 	if err := errors.Join(os.RemoveAll(aside), os.Rename(etcdDir(stateDir), aside)); err != nil {
