@@ -38,6 +38,9 @@ func (c counting) Write(b []byte) (int, error) {
 // TestTenAtOnce: ten guests of one image that the host does not have yet are one
 // download, ten overlays of one file, and ten addresses.
 func TestTenAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots ten guests: run make test-guests")
+	}
 	const n = 10
 	c := newCloud(t, "offer: {vcpu_ratio: 16}\n")
 	url, sent := countingServer(t)
