@@ -10,12 +10,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"croft/internal/durable"
 )
 
 //go:generate sh -c "as --64 -o boot.o guest/boot.S && ld -m elf_x86_64 -Ttext 0x7c00 --oformat binary -o guest/boot.bin boot.o && chmod 644 guest/boot.bin; rm -f boot.o"
@@ -76,25 +77,13 @@ func ProbeOnce(ctx context.Context, file string) Result {
 	return kept.Result
 }
 
-// keep replaces file whole, so that a reader finds the old or the new answer.
+// keep leaves the answer in a file, for the next start.
 func keep(file string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".kvm-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(append(b, '\n'))
-	if cerr := tmp.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), file)
+	return durable.Write(file, append(b, '\n'), 0o600)
 }
 
 // bootKey names what an answer holds for: this boot of this kernel with the
