@@ -61,7 +61,7 @@ func (s *Store) Problems(ctx context.Context) []string {
 	served, _ := s.Served(look) // where nobody answers, what we were told has to do
 	cancel()
 	if len(served) == 2 {
-		found = append(found, "etcd has two members and stops where either is lost: let a third host join with croft up --join TOKEN --etcd-member")
+		found = append(found, "etcd has two members and stops where either is lost: let a third host join with croft up --join - --etcd-member")
 	}
 	endpoints := s.known(served)
 	statuses, silent := s.statuses(ctx, endpoints)

@@ -122,7 +122,7 @@ func forChild(args []string) []string {
 		case arg == "--detach" || arg == "--detach=true" || strings.HasPrefix(arg, "--join="):
 		case arg == "--etcd-member" || strings.HasPrefix(arg, "--etcd-member="):
 		case arg == "--join":
-			i++ // and the token
+			i++ // and where the token is
 		default:
 			kept = append(kept, arg)
 		}

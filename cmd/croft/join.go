@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -287,10 +288,13 @@ func (j membership) write(stateDir string) error {
 	return durable.Write(joinedFile(stateDir), append([]byte(comment), text...), 0o600)
 }
 
-// tokenFrom is the token that --join names: itself, or - for a line of the input.
+// tokenFrom is the token that --join names: - for a line of the input, @ and a file.
 func tokenFrom(given string, stdin io.Reader, words io.Writer) (string, error) {
-	if given != "-" {
-		return given, nil
+	if file, ok := strings.CutPrefix(given, "@"); ok {
+		return readSecret("--join", file)
+	}
+	if given != "-" { // not repeated: it is a secret, if a spoiled one
+		return "", croft.Errorf(croft.Invalid, "--join: other users of this machine see its command lines, so a token has no place there: give it on the input with --join -, or in a file with --join @FILE")
 	}
 	if isTerminal(stdin) {
 		fmt.Fprint(words, "the token: ")

@@ -44,6 +44,16 @@ func upArgs(dir string, more ...string) []string {
 	return append([]string{"croft", "up", "--hypervisor", "sim", "--state-dir", dir, "--api-listen", "127.0.0.1:0"}, more...)
 }
 
+// secretFile is a file with a secret that its owner alone may read.
+func secretFile(t *testing.T, secret string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // startUp runs croft up until the returned function is called, which wants it to end well.
 func startUp(t *testing.T, stdin io.Reader, args []string) (stop func()) {
 	t.Helper()
@@ -147,14 +157,14 @@ func TestAHostJoinsAnEtcdThatAsksForCertificates(t *testing.T) {
 	token := c.token(t)
 	t.Setenv("CROFT_ETCD_CA", "")
 	t.Setenv("CROFT_HOST_NAME", "joiner")
-	stop := startUp(t, nil, upArgs(filepath.Join(t.TempDir(), "state"), "--join", token))
+	stop := startUp(t, nil, upArgs(filepath.Join(t.TempDir(), "state"), "--join", "@"+secretFile(t, token)))
 	c.awaitNamed(t, "joiner", true)
 	stop()
 
 	t.Setenv("CROFT_ETCD_CERT", "")
 	t.Setenv("CROFT_ETCD_KEY", "")
 	var out, words bytes.Buffer
-	code := Run(t.Context(), upArgs(filepath.Join(t.TempDir(), "state"), "--join", token), nil, &out, &words)
+	code := Run(t.Context(), upArgs(filepath.Join(t.TempDir(), "state"), "--join", "@"+secretFile(t, token)), nil, &out, &words)
 	if code != croft.ExitUsage || !strings.Contains(words.String(), "set etcd.cert and etcd.key") {
 		t.Errorf("without a certificate: exit code %d: %s", code, words.String())
 	}
@@ -200,7 +210,7 @@ func TestAHostThatMayNotJoinIsNotChanged(t *testing.T) {
 			}
 			before := filesIn(t, dir)
 			var out, words bytes.Buffer
-			code := Run(t.Context(), upArgs(dir, "--join", r.token), nil, &out, &words)
+			code := Run(t.Context(), upArgs(dir, "--join", "-"), strings.NewReader(r.token), &out, &words)
 			if code != r.code || !strings.Contains(words.String(), r.says) || strings.Count(words.String(), "\n") != 1 {
 				t.Errorf("exit code %d, want %d; it says %q, want one line with %q", code, r.code, words.String(), r.says)
 			}
@@ -276,7 +286,7 @@ func TestATokenTellsWhereEtcdAndPlacementListen(t *testing.T) {
 }
 
 func TestTheChildInTheBackgroundDoesNotJoinAgain(t *testing.T) {
-	got := forChild([]string{"up", "--join", "croft1.x", "--detach", "--state-dir", "/s", "--join=croft1.y", "--detach=true"})
+	got := forChild([]string{"up", "--join", "-", "--detach", "--state-dir", "/s", "--join=@token", "--detach=true"})
 	if want := []string{"up", "--state-dir", "/s"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -130,6 +130,7 @@ func TestAJoinThatIsKilledAnywhereIsTakenUp(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd", "http://"+first.Etcd.Listen, "--placement", "http://"+first.Placement.Listen)
+	token = "@" + secretFile(t, token)
 
 	second := serverSettings(t, "second", "127.0.0.1")
 	is := func(roles ...croft.MemberRole) func() bool {

@@ -48,7 +48,7 @@ func tokenCreateCommand() *cobra.Command {
 		Short: "Print a token for croft up --join",
 		Long: `create prints a token with which other machines become hosts of this cloud:
 
-  croft up --join -          # and paste it; croft up --join TOKEN shows it to other users there
+  croft up --join -          # and paste it; or --join @FILE
 
 It counts for an hour (--for), any number of times, and has to be kept secret. It says
 where the control process listens (control.listen) and the SHA-256 of the authority of

@@ -26,10 +26,11 @@ func upCommand() *cobra.Command {
 server and the agent. It goes on until it is interrupted; its virtual machines
 outlive it, and the next croft up finds them.
 
-With --join TOKEN, which croft token create prints on a host of another cloud, this
-machine becomes a host of that cloud and runs the agent alone, now and whenever croft
-up starts again. --join - reads the token from the input, so that no list of processes
-shows it. With --only-join it starts nothing: the service of a package does that.
+With --join - it reads a token from the input, which croft token create prints on a host
+of another cloud: this machine becomes a host of that cloud and runs the agent alone, now
+and whenever croft up starts again. --join @FILE reads it from a file that not everybody
+may read. The command line takes none, since every list of processes shows that. With
+--only-join it starts nothing: the service of a package does that.
 
 With --etcd-member as well it serves the cloud's etcd and Placement too. With three such
 hosts, the first one counted, the loss of any one stops nothing. The others reach it at
@@ -42,7 +43,7 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 	addHostFlags(cmd, flags...)
 	cmd.Flags().Lookup(insecureFlag.flag).NoOptDefVal = "true"
 	detach := cmd.Flags().Bool("detach", false, "run in the background; return once the cloud takes requests")
-	given := cmd.Flags().String("join", "", "make this machine a host of the cloud that the `token` is of; - reads it from the input")
+	given := cmd.Flags().String("join", "", "make this machine a host of another cloud, by the token that is `-|@FILE`: a line of the input, or in a file")
 	onlyJoin := cmd.Flags().Bool("only-join", false, "with --join: end when this machine has joined")
 	member := cmd.Flags().Bool("etcd-member", false, "with --join: serve the cloud's etcd and Placement here too, beside the others that do")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -61,7 +62,7 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 		} else if *onlyJoin {
 			return croft.Errorf(croft.Invalid, "--only-join is about --join: give that and a token")
 		} else if *member {
-			return croft.Errorf(croft.Invalid, "--etcd-member goes with --join TOKEN: print a token with croft token create on a host of the cloud")
+			return croft.Errorf(croft.Invalid, "--etcd-member goes with --join -: print a token for that with croft token create on a host of the cloud")
 		}
 		if *detach {
 			return startDetached(cmd, s)

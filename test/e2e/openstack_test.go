@@ -28,10 +28,13 @@ func TestOpenStackAndThreeMembers(t *testing.T) {
 	t.Cleanup(func() { removeDomains(s.dir) })
 	s.up("first", s.dir, "libvirt: {virt_type: qemu}\nnetwork: {name: "+s.network+"}\n")
 	s.waitForMembers(1)
-	token := s.croft("token", "create")
-	lost := s.up("second", filepath.Join(s.home, "second"), "hypervisor: none\n", "--join", token, "--etcd-member")
+	token := filepath.Join(s.home, "token")
+	if err := os.WriteFile(token, []byte(s.croft("token", "create")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lost := s.up("second", filepath.Join(s.home, "second"), "hypervisor: none\n", "--join", "@"+token, "--etcd-member")
 	s.waitForMembers(2)
-	s.up("third", filepath.Join(s.home, "third"), "hypervisor: none\n", "--join", token, "--etcd-member")
+	s.up("third", filepath.Join(s.home, "third"), "hypervisor: none\n", "--join", "@"+token, "--etcd-member")
 	s.waitForMembers(3)
 
 	address := s.must("VCPU:1,MEMORY_MB:96,DISK_GB:1", guestImage, "--name", "web", "--wait", "--timeout", patience.String())

@@ -61,7 +61,11 @@ func (h *host) start() {
 	}
 	agent := []string{filepath.Join(binaries, "croft"), "compute", "--settings", file}
 	if h.token != "" {
-		agent = []string{agent[0], "up", "--settings", file, "--join", h.token}
+		secret := filepath.Join(h.dir, "token")
+		if err := os.WriteFile(secret, []byte(h.token), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+		agent = []string{agent[0], "up", "--settings", file, "--join", "@" + secret}
 	}
 	cmd := w.as(role{Host: &hostRole{Dir: h.dir, Agent: agent}})
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
