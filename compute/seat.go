@@ -3,13 +3,15 @@ package compute
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"croft"
 )
 
 // serve is the host's agent for as long as no other is, until ctx ends. Whenever it
 // becomes that, it makes the host known and looks at everything. ready is called the
-// first time.
+// first time, once everybody sees that the host lives.
 func (a *Agent) serve(ctx context.Context, ready func()) {
 	known, seated, ended := make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
 	go func() {
@@ -17,6 +19,8 @@ func (a *Agent) serve(ctx context.Context, ready func()) {
 		_ = a.Registry.Serve(ctx, a.me(), known, func(rival *croft.Agent) bool { return a.take(ctx, rival, seated) })
 	}()
 	defer func() { <-ended }()
+	var work sync.WaitGroup
+	defer work.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -25,11 +29,32 @@ func (a *Agent) serve(ctx context.Context, ready func()) {
 		}
 		a.resync(ctx)
 		if a.announce(ctx) && !a.known.Swap(true) {
-			ready()
 			close(known)
+			work.Go(func() {
+				if a.awaitLife(ctx) {
+					ready()
+				}
+			})
 		}
 	}
 }
+
+// awaitLife returns once the host is alive for everybody; false: ctx ended.
+func (a *Agent) awaitLife(ctx context.Context) bool {
+	for wait := lifePoll; ; wait = min(2*wait, lastWait) {
+		hosts, err := a.Registry.Hosts(ctx, a.Host.ID)
+		if err == nil && hosts[a.Host.ID].Alive {
+			return true
+		}
+		if !pause(ctx, wait) {
+			return false
+		}
+	}
+}
+
+// lifePoll is how long the agent waits before it looks again whether its host is alive,
+// which takes as long as etcd takes to write.
+const lifePoll = 10 * time.Millisecond
 
 func (a *Agent) me() croft.Agent {
 	return croft.Agent{Host: a.Host.ID, Place: a.Host.Place, Name: a.Host.Name, API: a.Host.API}
