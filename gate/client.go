@@ -38,10 +38,10 @@ type ClientConfig struct {
 // long as it is used, and needs no answer to begin. Close it.
 type Client struct {
 	ClientConfig
-	http   *http.Client
-	at     atomic.Uint32 // the endpoint in use
-	places chan struct{} // a token for each call under way
-	known  orders
+	current atomic.Pointer[connection]
+	at      atomic.Uint32 // the endpoint in use
+	places  chan struct{} // a token for each call under way
+	known   orders
 }
 
 // NewClient checks the configuration. It connects to nothing yet.
@@ -49,20 +49,14 @@ func NewClient(c ClientConfig) (*Client, error) {
 	if len(c.Endpoints) == 0 || c.TLS == nil || c.Host == "" || c.Partition == "" {
 		return nil, croft.Errorf(croft.Invalid, "gate: all of the client's configuration is required")
 	}
-	transport := &http.Transport{
-		TLSClientConfig: c.TLS, ForceAttemptHTTP2: true, TLSHandshakeTimeout: connectTime,
-		DialContext: (&net.Dialer{Timeout: connectTime}).DialContext, IdleConnTimeout: 2 * time.Minute,
-		HTTP2: &http.HTTP2Config{SendPingTimeout: silence / 2, PingTimeout: silence / 2},
-	}
-	return &Client{ClientConfig: c, http: &http.Client{Transport: transport}, places: make(chan struct{}, mostCalls/2)}, nil
+	client := &Client{ClientConfig: c, places: make(chan struct{}, mostCalls/2)}
+	client.current.Store(connect(c.TLS))
+	return client, nil
 }
-
-// connectTime is how long a control process may take to be reached.
-const connectTime = 5 * time.Second
 
 // Close ends the connections. What is under way ends with its context, not here.
 func (c *Client) Close() error {
-	c.http.CloseIdleConnections()
+	c.current.Load().http.CloseIdleConnections()
 	return nil
 }
 
@@ -77,13 +71,13 @@ func (c *Client) endpoint() (string, func()) {
 }
 
 // post sends a request to the endpoint in use. Unavailable: it does not answer.
-func (c *Client) post(ctx context.Context, name string, body io.Reader) (*http.Response, error) {
+func (c *Client) post(ctx context.Context, k *connection, name string, body io.Reader) (*http.Response, error) {
 	endpoint, move := c.endpoint()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint+Prefix+name, body)
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "the address of the control process: %w", err)
 	}
-	answer, err := c.http.Do(request)
+	answer, err := k.http.Do(request)
 	if err != nil {
 		move()
 		if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
@@ -94,7 +88,8 @@ func (c *Client) post(ctx context.Context, name string, body io.Reader) (*http.R
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
 		if answer.StatusCode == http.StatusForbidden { // perhaps for a certificate that was renewed since
-			defer c.http.CloseIdleConnections()
+			c.renew(k)
+			defer k.http.CloseIdleConnections()
 		}
 		return nil, c.failed(endpoint, answer)
 	}
@@ -132,7 +127,7 @@ func ask[A any](ctx context.Context, c *Client, name string, q any) (answer A, e
 	defer cancel()
 	for range c.Endpoints {
 		var r *http.Response
-		if r, err = c.post(ctx, name, bytes.NewReader(encode(q))); err == nil {
+		if r, err = c.post(ctx, c.current.Load(), name, bytes.NewReader(encode(q))); err == nil {
 			defer r.Body.Close()
 			if err = json.NewDecoder(r.Body).Decode(&answer); err != nil {
 				err = croft.Errorf(croft.Unavailable, "the control process's answer broke off: %w", err)

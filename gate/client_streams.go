@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -44,57 +43,34 @@ func (o *orders) all() []croft.InstanceID {
 	return all
 }
 
-// How long a client waits before it opens a lost stream again, about: longer each
-// time, and at random, so that many hosts do not return at once.
-const (
-	firstWait = 250 * time.Millisecond
-	lastWait  = 4 * time.Second
-)
-
-// again opens a stream whenever it is lost, until ctx ends. once returns whether it
-// had an answer.
-func again(ctx context.Context, once func(context.Context) bool) error {
-	wait := firstWait
-	for {
-		if once(ctx) {
-			wait = firstWait
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait/2 + rand.N(wait)):
-		}
-		wait = min(2*wait, lastWait)
-	}
-}
-
 // WatchOrders implements compute.Orders.
 func (c *Client) WatchOrders(ctx context.Context, _ croft.HostID, wake func(croft.InstanceID)) error {
-	return again(ctx, func(ctx context.Context) (answered bool) {
-		c.converse(ctx, "WatchOrders", line{}, nil, func(l line, _ *said) {
-			if !answered {
-				for _, id := range c.known.all() {
-					wake(id)
-				}
+	s := keeper{client: c, open: func(ctx context.Context, k *connection, heard func()) {
+		wakeAll := sync.OnceFunc(func() {
+			for _, id := range c.known.all() {
+				wake(id)
 			}
-			answered = true
+		})
+		c.converse(ctx, k, "WatchOrders", line{}, nil, func(l line, _ *said) {
+			heard()
+			wakeAll()
 			if l.Instance != "" {
 				c.known.add(l.Instance)
 				wake(l.Instance)
 			}
 		})
-		return answered
-	})
+	}}
+	return s.run(ctx)
 }
 
 // follow calls each for every line of a stream until it ends or is silent. each may
 // take its time.
-func (c *Client) follow(ctx context.Context, name string, body io.Reader, each func(line)) {
+func (c *Client) follow(ctx context.Context, k *connection, name string, body io.Reader, each func(line)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	patience := time.AfterFunc(silence, cancel)
 	defer patience.Stop()
-	answer, err := c.post(ctx, name, body)
+	answer, err := c.post(ctx, k, name, body)
 	if err != nil {
 		return
 	}
@@ -113,20 +89,20 @@ func (c *Client) follow(ctx context.Context, name string, body io.Reader, each f
 
 // Serve implements compute.Registry.
 func (c *Client) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(rival *croft.Agent) bool) error {
-	return again(ctx, func(ctx context.Context) (answered bool) {
-		c.converse(ctx, "Serve", line{Agent: &me}, known, func(l line, out *said) {
-			answered = true
+	s := keeper{client: c, open: func(ctx context.Context, k *connection, heard func()) {
+		c.converse(ctx, k, "Serve", line{Agent: &me}, known, func(l line, out *said) {
+			heard()
 			if l.Seat != nil {
 				out.answer(seated(l.Seat.Rival))
 			}
 		})
-		return answered
-	})
+	}}
+	return s.run(ctx)
 }
 
 // converse opens a stream with a line and calls hear for every line of the other end,
 // until that ends or is silent.
-func (c *Client) converse(ctx context.Context, name string, first line, known <-chan struct{}, hear func(line, *said)) {
+func (c *Client) converse(ctx context.Context, k *connection, name string, first line, known <-chan struct{}, hear func(line, *said)) {
 	ctx, cancel := context.WithCancel(ctx)
 	body, out := io.Pipe()
 	s := &said{ctx: ctx, out: out, answers: make(chan bool)}
@@ -136,7 +112,7 @@ func (c *Client) converse(ctx context.Context, name string, first line, known <-
 		s.say(first, known)
 		_ = out.Close()
 	})
-	c.follow(ctx, name, body, func(l line) { hear(l, s) })
+	c.follow(ctx, k, name, body, func(l line) { hear(l, s) })
 	cancel()
 	_ = body.Close() // ends a write under way
 	saying.Wait()

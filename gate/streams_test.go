@@ -131,6 +131,52 @@ func TestAHostLivesOnThroughARestartOfTheControlProcess(t *testing.T) {
 	c.await(t, host, true)
 }
 
+// seats is a registry that counts who is served, and who was.
+type seats struct {
+	compute.Registry
+	open, all atomic.Int64
+}
+
+func (s *seats) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(*croft.Agent) bool) error {
+	s.open.Add(1)
+	s.all.Add(1)
+	defer s.open.Add(-1)
+	return s.Registry.Serve(ctx, me, known, seated)
+}
+
+func TestAHostIsNotSilentWhileItsCertificateIsRenewed(t *testing.T) {
+	t.Parallel()
+	c, host := newCloud(t), croft.NewHostID()
+	config, registry := c.config(), &seats{Registry: c.Store}
+	config.Registry = registry
+	front := gatetest.Start(t, c.Partition(), config)
+	served(t, c, front.Client(t, host), host)
+	ctx, cancel := context.WithCancel(t.Context())
+	var looks, silent atomic.Int64
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.WatchInstances(ctx, func() {
+			hosts, err := c.Store.Hosts(ctx, host)
+			switch {
+			case err != nil:
+			case hosts[host].Alive:
+				looks.Add(1)
+			default:
+				silent.Add(1)
+			}
+		})
+	}()
+	defer func() { cancel(); <-ended }()
+	for round := int64(2); round < 4; round++ {
+		front.Renew(t, host)
+		until(t, "it has a seat over a new connection, and that one alone", func() bool { return registry.all.Load() == round && registry.open.Load() == 1 })
+	}
+	if looks.Load() == 0 || silent.Load() != 0 {
+		t.Errorf("of %d looks %d saw it silent", looks.Load()+silent.Load(), silent.Load())
+	}
+}
+
 func TestACertificateOfAnotherCloudOpensNothing(t *testing.T) {
 	c := newCloud(t)
 	other := gatetest.Start(t, croft.NewPartitionID(), c.config())

@@ -355,7 +355,7 @@ func await(t *testing.T, what string, is func() bool) {
 // TestCertificatesAreRenewedWhileAllRuns has them live for seconds, and a host that
 // was away for longer come back.
 func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
-	const life = 6 * time.Second
+	const life = 10 * time.Second
 	startSecured(t, func(s *hostSettings) { s.Control.CertificateLife = life })
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	s := joining(t, "second")

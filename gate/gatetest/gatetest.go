@@ -75,10 +75,23 @@ func check(t testing.TB, err error) {
 
 func (f *Front) files(t testing.TB, id pki.Identity, names ...string) pki.Files {
 	t.Helper()
-	files := pki.Files{Dir: filepath.Join(f.dir, string(id.Kind)+id.ID), Authority: pki.Hosts}
-	_, err := pki.Keeper{Files: files, Issuer: f.ca.For(id, names...), Log: slog.New(slog.NewTextHandler(io.Discard, nil))}.Ensure(context.WithoutCancel(t.Context()))
+	keeper := f.keeper(id, names...)
+	_, err := keeper.Ensure(context.WithoutCancel(t.Context()))
 	check(t, err)
-	return files
+	return keeper.Files
+}
+
+func (f *Front) keeper(id pki.Identity, names ...string) pki.Keeper {
+	files := pki.Files{Dir: filepath.Join(f.dir, string(id.Kind)+id.ID), Authority: pki.Hosts}
+	return pki.Keeper{Files: files, Issuer: f.ca.For(id, names...), Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+}
+
+// Renew has a host's certificate made anew.
+func (f *Front) Renew(t testing.TB, host croft.HostID) {
+	t.Helper()
+	keeper := f.keeper(pki.HostIdentity(f.Partition, host))
+	_, err := keeper.Renew(t.Context(), "a test wants it")
+	check(t, err)
 }
 
 func (f *Front) caller(r *http.Request) (croft.HostID, error) {

@@ -3,6 +3,7 @@ package openstack_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -168,5 +169,55 @@ func told(t *testing.T, endpoint, version string, commands []string) []string {
 		return "{" + strings.Join(items, ", ") + "}"
 	})
 	answers := marked.Split(text, -1)
-	return answers[:len(answers)-1] // after the last mark there is an end of line
+	answers = answers[:len(answers)-1] // after the last mark there is an end of line
+	for i := range answers {
+		answers[i] = sortCandidates(answers[i])
+	}
+	return answers
+}
+
+// candidateRow is a row of a table of candidates, with the number of its candidate.
+var candidateRow = regexp.MustCompile(`^\| +(\d+) (\|.*\n)$`)
+
+// sortCandidates puts a table's candidates, which may have several rows each, in the order
+// of their text, and numbers them anew: the original combines groups in no order.
+func sortCandidates(table string) string {
+	var head, tail []string
+	var candidates []string
+	last := ""
+	for line := range strings.Lines(table) {
+		row := candidateRow.FindStringSubmatch(line)
+		switch {
+		case row != nil && row[1] == last:
+			candidates[len(candidates)-1] += row[2]
+		case row != nil:
+			candidates, last = append(candidates, row[2]), row[1]
+		case candidates == nil:
+			head = append(head, line)
+		default:
+			tail = append(tail, line)
+		}
+	}
+	slices.Sort(candidates)
+	for i, rows := range candidates {
+		for row := range strings.Lines(rows) {
+			head = append(head, fmt.Sprintf("| %d %s", i+1, row))
+		}
+	}
+	return strings.Join(append(head, tail...), "")
+}
+
+func TestCandidatesInAnyOrderAreTheSame(t *testing.T) {
+	const head, line = "+---+---+\n| # | a |\n+---+---+\n", "+---+---+\n"
+	one := head + "| 1 | x |\n| 1 | y |\n| 2 | a |\n" + line
+	other := head + "| 1 | a |\n| 2 | x |\n| 2 | y |\n" + line
+	if sortCandidates(one) != other || sortCandidates(other) != other {
+		t.Errorf("got\n%s and\n%s", sortCandidates(one), sortCandidates(other))
+	}
+	if mixed := head + "| 1 | x |\n| 2 | y |\n| 2 | a |\n" + line; sortCandidates(mixed) == other {
+		t.Error("rows went from one candidate to another")
+	}
+	if told := "HTTP 400\n"; sortCandidates(told) != told {
+		t.Errorf("got %q", sortCandidates(told))
+	}
 }

@@ -1,0 +1,153 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// connection is what requests go over, made with the certificate of its time. A control
+// process ends what is on one whose certificate has run out.
+type connection struct {
+	http  *http.Client
+	shown atomic.Pointer[tls.Certificate] // at the last handshake
+	gone  chan struct{}                   // closed once another one is used
+}
+
+// connectTime is how long a control process may take to be reached.
+const connectTime = 5 * time.Second
+
+func connect(config *tls.Config) *connection {
+	k := &connection{gone: make(chan struct{})}
+	config = config.Clone()
+	if load := config.GetClientCertificate; load != nil {
+		config.GetClientCertificate = func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			certificate, err := load(info)
+			if err == nil {
+				k.shown.Store(certificate)
+			}
+			return certificate, err
+		}
+	}
+	k.http = &http.Client{Transport: &http.Transport{
+		TLSClientConfig: config, ForceAttemptHTTP2: true, TLSHandshakeTimeout: connectTime,
+		DialContext: (&net.Dialer{Timeout: connectTime}).DialContext, IdleConnTimeout: 2 * time.Minute,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: silence / 2, PingTimeout: silence / 2},
+	}}
+	return k
+}
+
+// renew has what comes go over another connection where the certificate that this one
+// was made with is not the host's any more.
+func (c *Client) renew(k *connection) {
+	shown := k.shown.Load()
+	if shown == nil || c.current.Load() != k {
+		return
+	}
+	now, err := c.TLS.GetClientCertificate(&tls.CertificateRequestInfo{})
+	if err != nil || bytes.Equal(now.Certificate[0], shown.Certificate[0]) {
+		return
+	}
+	if c.current.CompareAndSwap(k, connect(c.TLS)) {
+		close(k.gone)
+		k.http.CloseIdleConnections()
+	}
+}
+
+// leave closes a connection that is not used any more, where nothing is left on it.
+func (c *Client) leave(k *connection) {
+	if c.current.Load() != k {
+		k.http.CloseIdleConnections()
+	}
+}
+
+const (
+	// lookEvery is how often a client looks whether its certificate was renewed.
+	lookEvery = time.Second
+	// beside is how long a stream goes on beside the one that takes its place.
+	beside = beatEvery
+
+	// How long a client waits before it opens a lost stream again, about: longer each
+	// time, and at random, so that many hosts do not return at once.
+	firstWait = 250 * time.Millisecond
+	lastWait  = 4 * time.Second
+)
+
+// keeper keeps a stream open. Where the connection is replaced it opens another one
+// before it ends the first, so that a host does not seem silent in between.
+type keeper struct {
+	client *Client
+	// open opens a stream and returns when it is lost or ctx ends. It calls heard
+	// whenever the other end says something.
+	open func(ctx context.Context, k *connection, heard func())
+
+	before []context.CancelFunc // end streams whose successor has not been heard yet
+	work   sync.WaitGroup
+}
+
+// run opens the stream whenever it is lost, until ctx ends.
+func (s *keeper) run(ctx context.Context) error {
+	defer s.work.Wait()
+	for wait := firstWait; ; {
+		heard, replaced := s.attend(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if replaced {
+			continue
+		}
+		if heard {
+			wait = firstWait
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait/2 + rand.N(wait)):
+		}
+		wait = min(2*wait, lastWait)
+	}
+}
+
+// attend opens a stream and returns when it is lost, or when it needs a successor.
+func (s *keeper) attend(ctx context.Context) (heard, replaced bool) {
+	ctx, end := context.WithCancel(ctx)
+	k, lost, before := s.client.current.Load(), make(chan struct{}), s.before
+	var hearing atomic.Bool
+	s.work.Go(func() {
+		defer close(lost)
+		defer end()
+		s.open(ctx, k, func() {
+			if !hearing.Swap(true) {
+				for _, end := range before {
+					time.AfterFunc(beside, end)
+				}
+			}
+		})
+		s.client.leave(k)
+	})
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-look.C:
+			s.client.renew(k)
+		case <-k.gone:
+			replaced, waiting = true, false
+		case <-lost:
+			waiting = false
+		}
+	}
+	if hearing.Load() {
+		s.before = nil
+	}
+	if replaced {
+		s.before = append(s.before, end)
+	}
+	return hearing.Load(), replaced
+}
