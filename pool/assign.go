@@ -2,7 +2,6 @@ package pool
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -11,19 +10,11 @@ import (
 // comes before what is fresh, whatever the priorities.
 const usedBonus = 500
 
-// shelf holds the ready resources that are the same to every ticket.
-type shelf struct {
-	tags    []Tag
-	sandbox string
-	ready   []*Resource // by number; from the front they are handed out
-}
-
-// shelves are all ready resources.
-type shelves struct {
-	fresh []*shelf            // of no sandbox
-	used  map[string][]*shelf // by sandbox
+// kind is the ready resources with the same tags.
+type kind struct {
+	tags  []Tag
+	ready map[string][]*Resource // by sandbox, of none under ""; by number, and handed out from the front
 	left  int
-	memo  map[string][]*shelf // fresh ones that fit, best first, by the ticket's tags
 }
 
 // assign gives ready resources to those that wait: those with an on-demand tag first,
@@ -34,130 +25,118 @@ func (r *round) assign() {
 		return
 	}
 	stock := r.stockUp()
-	if stock.left == 0 {
+	if len(stock) == 0 {
 		return
 	}
 	names := r.onDemandTags()
-	var served []match
 	for _, first := range []bool{true, false} {
 		if first && len(names) == 0 {
 			continue
 		}
-		for _, t := range r.waiting {
-			if stock.left == 0 {
-				break
-			}
-			if isOnDemand(t, names) != first {
-				continue
-			}
-			if res := stock.take(t); res != nil {
-				served = append(served, match{t, res})
-			}
-		}
+		lines := r.waiting.lines(func(tags []string) bool { return isOnDemand(tags, names) == first })
+		r.hand(match(lines, stock))
 	}
-	r.hand(served)
 }
 
-// match is a ticket with what it gets.
-type match struct {
+// served is a ticket with what it gets.
+type served struct {
 	*Ticket
 	resource *Resource
 }
 
-// hand makes the assignments, and takes their tickets out of those that wait.
-func (r *round) hand(all []match) {
+// match takes from the stock for those in the lines.
+func match(lines []*line, stock []*kind) (all []served) {
+	fit := map[*line][]*kind{}
+	var wanted []*line
+	for _, l := range lines {
+		for _, k := range stock {
+			if hasAll(k.tags, l.tags) {
+				fit[l] = append(fit[l], k)
+			}
+		}
+		if len(fit[l]) > 0 {
+			wanted = append(wanted, l)
+		}
+	}
+	left := func(l *line) bool { return slices.ContainsFunc(fit[l], func(k *kind) bool { return k.left > 0 }) }
+	for l, t := range inTurn(wanted, left) {
+		if res := take(t, fit[l]); res != nil {
+			all = append(all, served{t, res})
+		}
+	}
+	return all
+}
+
+// hand makes the assignments.
+func (r *round) hand(all []served) {
 	for _, s := range all {
 		r.do(Action{Op: OpAssign, Pool: s.resource.Pool, Resource: s.resource.ID, Ticket: s.ID,
 			Reason: "it is the best of those that have " + cmp.Or(strings.Join(s.Tags, ", "), "any tags")})
 	}
-	if len(all) > 0 {
-		r.waiting = slices.DeleteFunc(r.waiting, func(t *Ticket) bool { return t.Resource != 0 })
-	}
 }
 
-// stockUp sorts what is ready onto shelves.
-func (r *round) stockUp() *shelves {
-	s := &shelves{used: map[string][]*shelf{}, memo: map[string][]*shelf{}}
-	at := map[string]*shelf{}
+// stockUp sorts what is ready by its tags.
+func (r *round) stockUp() (stock []*kind) {
 	for _, p := range r.pools {
 		if !p.serves() {
 			continue
 		}
+		var of *kind // what the last one was of; mostly the next one is too
 		for _, res := range p.resources {
 			if !res.Idle() || res.Failures > 0 {
 				continue
 			}
-			key := shelfKey(res)
-			on := at[key]
-			if on == nil {
-				on = &shelf{tags: res.Tags, sandbox: res.Sandbox}
-				at[key] = on
-				if on.sandbox == "" {
-					s.fresh = append(s.fresh, on)
-				} else {
-					s.used[on.sandbox] = append(s.used[on.sandbox], on)
+			if of == nil || !slices.Equal(of.tags, res.Tags) {
+				if of = find(stock, res.Tags); of == nil {
+					of = &kind{tags: res.Tags, ready: map[string][]*Resource{}}
+					stock = append(stock, of)
 				}
 			}
-			on.ready = append(on.ready, res)
-			s.left++
+			of.ready[res.Sandbox] = append(of.ready[res.Sandbox], res)
+			of.left++
 		}
 	}
-	for _, on := range at {
-		slices.SortFunc(on.ready, func(a, b *Resource) int { return cmp.Compare(a.ID, b.ID) })
+	for _, k := range stock {
+		for _, ready := range k.ready {
+			slices.SortFunc(ready, func(a, b *Resource) int { return cmp.Compare(a.ID, b.ID) })
+		}
 	}
-	return s
+	return stock
 }
 
-func shelfKey(r *Resource) string {
-	var b strings.Builder
-	for _, t := range r.Tags {
-		fmt.Fprintf(&b, "%s\x00%d\x00", t.Name, t.Priority)
+func find(stock []*kind, tags []Tag) *kind {
+	for _, k := range stock {
+		if slices.Equal(k.tags, tags) {
+			return k
+		}
 	}
-	b.WriteString(r.Sandbox)
-	return b.String()
+	return nil
 }
 
-// take takes the best for a ticket from its shelf; nil where nothing fits.
-func (s *shelves) take(t *Ticket) *Resource {
-	var best *shelf
+// take takes the best for a ticket; nil where all are gone that it may have.
+func take(t *Ticket, kinds []*kind) *Resource {
+	var from *kind
+	var best *Resource
 	most := 0
-	consider := func(on *shelf, bonus int) {
-		if len(on.ready) == 0 {
-			return
-		}
-		sum := score(on.tags, t.Tags) + bonus
-		if best == nil || sum > most || sum == most && on.ready[0].ID < best.ready[0].ID {
-			best, most = on, sum
-		}
-	}
-	for _, on := range s.used[t.Sandbox] {
-		if hasAll(on.tags, t.Tags) {
-			consider(on, usedBonus)
-		}
-	}
-	for _, on := range s.fitting(t.Tags) {
-		consider(on, 0)
-	}
-	if best == nil {
-		return nil
-	}
-	res := best.ready[0]
-	best.ready = best.ready[1:]
-	s.left--
-	return res
-}
-
-// fitting are the fresh shelves with all of the tags.
-func (s *shelves) fitting(tags []string) []*shelf {
-	key := tagKey(tags)
-	fit, known := s.memo[key]
-	if !known {
-		for _, on := range s.fresh {
-			if hasAll(on.tags, tags) {
-				fit = append(fit, on)
+	for _, k := range kinds {
+		sum := score(k.tags, t.Tags)
+		for _, sandbox := range []string{"", t.Sandbox} {
+			ready := k.ready[sandbox]
+			if len(ready) == 0 {
+				continue
+			}
+			points := sum
+			if sandbox != "" {
+				points += usedBonus
+			}
+			if best == nil || points > most || points == most && ready[0].ID < best.ID {
+				from, best, most = k, ready[0], points
 			}
 		}
-		s.memo[key] = fit
 	}
-	return fit
+	if best != nil {
+		from.ready[best.Sandbox] = from.ready[best.Sandbox][1:]
+		from.left--
+	}
+	return best
 }

@@ -398,3 +398,28 @@ func BenchmarkAssign(b *testing.B) {
 		}
 	}
 }
+
+// Beside 10,000 tickets that wait for what there is not, and 1,000 resources that wait
+// for tickets, one ticket comes and is served.
+func BenchmarkDecideBesideMany(b *testing.B) {
+	l := newLedger("p", Snapshot{})
+	stock, few := defaults("stock"), defaults("few")
+	stock.Max, few.Max = 1000, 0
+	few.Tags = []Tag{{"few", 0}}
+	l.configure([]Settings{stock, few}, at)
+	for i := range 1000 {
+		l.addResource(&Resource{ID: ResourceID(i + 1), Pool: "stock", State: Up, Tags: []Tag{{"stock", 0}}})
+	}
+	l.addResource(&Resource{ID: 1001, Pool: "few", State: Up, Tags: few.Tags})
+	for i := range 10000 {
+		l.open(Ticket{Tags: []string{"rare"}, Sandbox: fmt.Sprint("s", i)})
+	}
+	for range b.N {
+		t := l.open(Ticket{Tags: []string{"few"}, Sandbox: "s"})
+		if actions, _ := Decide(l, at); len(actions) != 1 {
+			b.Fatalf("%d actions", len(actions))
+		}
+		l.resources[1001].Ticket = 0
+		l.end(t, TicketClosed, "", at)
+	}
+}

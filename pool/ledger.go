@@ -23,7 +23,7 @@ type Ledger struct {
 	keys       map[ticketKey]TicketID // of those that were opened with one
 	resources  map[ResourceID]*Resource
 
-	waiting []*Ticket                // by number
+	waiting queue
 	leased  map[TicketID]*Ticket     // open, with a TTL
 	past    []TicketID               // in the order of their end
 	ended   []ResourceID             // likewise
@@ -67,7 +67,7 @@ func newLedger(partition croft.PartitionID, from Snapshot) *Ledger {
 	l := &Ledger{
 		partition: partition, head: from.Head,
 		pools: map[Name]*stock{}, tickets: map[TicketID]*Ticket{}, keys: map[ticketKey]TicketID{}, resources: map[ResourceID]*Resource{},
-		leased: map[TicketID]*Ticket{}, jobs: map[ResourceID]bool{}, busy: map[ResourceID]bool{}, listing: map[Name]bool{}, orphans: map[Name]map[string]bool{},
+		waiting: queue{}, leased: map[TicketID]*Ticket{}, jobs: map[ResourceID]bool{}, busy: map[ResourceID]bool{}, listing: map[Name]bool{}, orphans: map[Name]map[string]bool{},
 	}
 	l.changed.pools, l.changed.tickets, l.changed.resources = map[Name]bool{}, map[TicketID]bool{}, map[ResourceID]bool{}
 	for _, p := range from.Pools {
@@ -127,7 +127,7 @@ func (l *Ledger) addTicket(t *Ticket) {
 	case t.State != TicketOpen:
 		l.past = append(l.past, t.ID)
 	case t.Waiting():
-		l.waiting = append(l.waiting, t)
+		l.waiting.add(t)
 	}
 	if t.State == TicketOpen && t.TTL > 0 {
 		l.leased[t.ID] = t
@@ -144,7 +144,6 @@ func (l *Ledger) mend() {
 			}
 		}
 	}
-	l.waiting = slices.DeleteFunc(l.waiting, func(t *Ticket) bool { return !t.Waiting() })
 }
 
 // takeOver turns what another server had begun into what this one can go on with.
@@ -193,9 +192,7 @@ func (l *Ledger) end(t *Ticket, state TicketState, reason string, now time.Time)
 	}
 	if t.State == TicketOpen {
 		if t.Resource == 0 {
-			if i, found := slices.BinarySearchFunc(l.waiting, t.ID, func(t *Ticket, id TicketID) int { return cmp.Compare(t.ID, id) }); found {
-				l.waiting = slices.Delete(l.waiting, i, i+1)
-			}
+			l.waiting.remove(t)
 		}
 		delete(l.leased, t.ID)
 		t.Ended, t.Reason = now, reason
@@ -205,8 +202,9 @@ func (l *Ledger) end(t *Ticket, state TicketState, reason string, now time.Time)
 	l.touchTicket(t)
 }
 
-// serve gives a resource to a waiting ticket. The caller takes it from those that wait.
+// serve gives a resource to a waiting ticket.
 func (l *Ledger) serve(t *Ticket, r *Resource, now time.Time) {
+	l.waiting.remove(t)
 	r.Ticket = t.ID
 	if r.Sandbox == "" {
 		r.Sandbox, r.Private, r.Sandboxed = t.Sandbox, t.Private, now

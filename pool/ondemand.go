@@ -19,8 +19,8 @@ func (r *round) onDemandTags() map[string]bool {
 	return names
 }
 
-func isOnDemand(t *Ticket, names map[string]bool) bool {
-	return len(names) > 0 && slices.ContainsFunc(t.Tags, func(tag string) bool { return names[tag] })
+func isOnDemand(tags []string, names map[string]bool) bool {
+	return len(names) > 0 && slices.ContainsFunc(tags, func(tag string) bool { return names[tag] })
 }
 
 // demand is an on-demand pool while starts are planned.
@@ -42,8 +42,9 @@ func (r *round) planOnDemand() map[Name]int {
 	}
 	pools := r.demands()
 	planned := map[Name]int{}
-	for _, t := range r.waiting {
-		if !isOnDemand(t, names) || absorbed(pools, t) {
+	lines := r.waiting.lines(func(tags []string) bool { return isOnDemand(tags, names) })
+	for _, t := range inTurn(lines, func(*line) bool { return true }) {
+		if absorbed(pools, t) {
 			continue
 		}
 		if p := r.choose(pools, t); p != nil {
@@ -101,13 +102,10 @@ func (r *round) surplus(p *stock) int {
 	}
 	free := p.count().Free
 	tags := p.Settings.AllTags()
-	for _, t := range r.waiting {
-		if free == 0 {
-			return 0
-		}
-		if hasAll(tags, t.Tags) {
-			free--
+	for _, l := range r.waiting {
+		if hasAll(tags, l.tags) {
+			free -= len(l.tickets)
 		}
 	}
-	return free
+	return max(0, free)
 }
