@@ -117,6 +117,16 @@ func TestLogsHaveBothOutputsAndAnEnd(t *testing.T) {
 	}
 }
 
+func TestTheLogIsThereWhenTheCommandBegins(t *testing.T) {
+	r, dir := runner(t)
+	for _, kind := range []pool.HookKind{pool.HookNew, pool.HookLivecheck, pool.HookRelease, pool.HookDelete, pool.HookList} {
+		h := pool.Hook{Kind: kind, Resource: 7, Limit: time.Minute, Command: "exec test -f " + filepath.Join(dir, "hooks", "000007_"+string(kind))}
+		if _, err := r.Run(t.Context(), h); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
 // ends waits until a process is there no more.
 func ends(t *testing.T, pid string) {
 	t.Helper()

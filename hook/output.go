@@ -17,42 +17,32 @@ const (
 // trimmed stands where data was cut.
 const trimmed = "<< trimmed >>\n"
 
-// logWriter appends to a log until that is full. The log is made with the first byte,
-// since making a file takes longer than a short command. Two pipes write to it.
+// logWriter appends to a log until that is full. Two pipes write to it.
 type logWriter struct {
 	mu   sync.Mutex
-	path string
-	file *os.File // nil: nothing was written, or it cannot be
-	done bool
+	file *os.File // nil: it cannot be written
 	room int64
 }
 
+// log makes the log of a hook, or goes on with it, so that whoever follows it sees that
+// the hook runs before it prints anything. Where that fails there is none.
 func (r *Runner) log(h pool.Hook) *logWriter {
-	return &logWriter{path: r.logFile(h.Resource, h.Kind)}
-}
-
-// open makes the log, or goes on with it. Where that fails there is none.
-func (w *logWriter) open() {
-	w.done = true
-	file, err := os.OpenFile(w.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(r.logFile(h.Resource, h.Kind), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return
+		return &logWriter{}
 	}
 	info, err := file.Stat()
 	if err != nil {
 		_ = file.Close() // nothing was written
-		return
+		return &logWriter{}
 	}
-	w.file, w.room = file, maxLog-info.Size()
+	return &logWriter{file: file, room: maxLog - info.Size()}
 }
 
 // Write never fails, so that a full disk ends no hook: what cannot be logged is not.
 func (w *logWriter) Write(text []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.done {
-		w.open()
-	}
 	if w.room <= 0 {
 		return len(text), nil
 	}
