@@ -98,8 +98,10 @@ func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
 		cancel()
 		a.jobs.wait()
 	}()
-	a.adopt(ctx)
-	if a.Instances != nil {
+	if !a.Still {
+		a.adopt(ctx)
+	}
+	if a.Instances != nil && !a.Still {
 		a.jobs.work.Go(func() { a.watchInstances(ctx) })
 	}
 	a.jobs.work.Go(func() { a.endAfter(ctx, stop, cancel) })
@@ -140,13 +142,18 @@ func (a *acting) endAfter(ctx context.Context, stop <-chan struct{}, end func())
 func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error) {
 	now := time.Now()
 	requests := a.inbox.take()
-	a.readFile(now)
+	if !a.Still {
+		a.readFile(now)
+	}
 	for _, r := range requests {
 		r.err = r.do(a.ledger, now)
 	}
 	var actions []Action
 	var next time.Time
-	if !stopping {
+	switch {
+	case a.Still:
+		actions = failCondemned(a.ledger, now)
+	case !stopping:
 		actions, next = Decide(a.ledger, now)
 		a.ledger.forget(a.History)
 	}

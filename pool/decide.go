@@ -159,9 +159,7 @@ func (r *round) remove(p *stock) {
 		if res.State != DeleteRequest {
 			continue
 		}
-		if t := r.tickets[res.Ticket]; t != nil && t.State == TicketOpen {
-			r.do(Action{Op: OpFail, Ticket: t.ID, Pool: p.name(), Resource: res.ID, Reason: res.Reason})
-		}
+		r.failOwner(res)
 		switch stopping, starts := r.jobs[res.ID]; {
 		case starts && !stopping:
 			r.do(Action{Op: OpAbort, Pool: p.name(), Resource: res.ID, Reason: res.Reason})
@@ -169,6 +167,27 @@ func (r *round) remove(p *stock) {
 			r.do(Action{Op: OpDelete, Pool: p.name(), Resource: res.ID, Reason: res.Reason})
 		}
 	}
+}
+
+// failOwner fails the ticket that has a resource which has to go.
+func (r *round) failOwner(res *Resource) {
+	if t := r.tickets[res.Ticket]; t != nil && t.State == TicketOpen {
+		r.do(Action{Op: OpFail, Ticket: t.ID, Pool: res.Pool, Resource: res.ID, Reason: res.Reason})
+	}
+}
+
+// failCondemned is the part of Decide that needs no command: tickets learn at once that
+// what they have has to go.
+func failCondemned(l *Ledger, now time.Time) []Action {
+	r := round{Ledger: l, now: now}
+	for _, p := range l.inOrder() {
+		for _, res := range p.resources {
+			if res.State == DeleteRequest {
+				r.failOwner(res)
+			}
+		}
+	}
+	return r.actions
 }
 
 // startFor starts what the pool should have more: its warm stock, or what was planned

@@ -367,14 +367,17 @@ func TestWhyATicketWaits(t *testing.T) {
 
 func TestATakeOverEndsWhatNobodyKnows(t *testing.T) {
 	id := croft.NewInstanceID()
-	l := ledger(t, off, []Resource{{State: Starting}, {State: Starting, Instance: id}, {State: Releasing}, {State: Deleting}, up()}, nil)
-	l.takeOver(map[ResourceID][]byte{1: []byte("made it\n")})
+	l := ledger(t, off, []Resource{{State: Starting}, {State: Starting, Instance: id}, {State: Releasing}, {State: Deleting}, up(), {State: DeleteRequest}}, nil)
+	l.takeOver(map[ResourceID][]byte{1: []byte("made it\n"), 6: []byte("made this\n")})
 	var got []State
-	for i := range ResourceID(5) {
+	for i := range ResourceID(6) {
 		got = append(got, l.resources[i+1].State)
 	}
-	if want := []State{DeleteRequest, Starting, DeleteRequest, DeleteRequest, Up}; !slices.Equal(got, want) || string(l.resources[1].Data) != "made it\n" {
-		t.Errorf("got %v, want %v; data %q", got, want, l.resources[1].Data)
+	if want := []State{DeleteRequest, Starting, DeleteRequest, DeleteRequest, Up, DeleteRequest}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if one, condemned := l.resources[1].Data, l.resources[6].Data; string(one) != "made it\n" || string(condemned) != "made this\n" {
+		t.Errorf("what starts had printed is lost: %q, %q", one, condemned)
 	}
 }
 

@@ -156,6 +156,9 @@ func (l *Ledger) takeOver(printed map[ResourceID][]byte) {
 			case r.State == Starting:
 				r.Data = printed[r.ID]
 				l.condemn(r, "the server that was starting it ended")
+			case r.State == DeleteRequest && r.Data == nil: // condemned before its start ended
+				r.Data = printed[r.ID]
+				l.touchResource(r)
 			case r.State == Releasing:
 				l.condemn(r, "the server that was cleaning it ended")
 			case r.State == Deleting:

@@ -27,6 +27,9 @@ type Config struct {
 	// Grace is how long commands may go on when the manager is told to stop, before they
 	// are killed; 5 s by default.
 	Grace time.Duration
+	// Still: answer and do what is asked, but run nothing and decide nothing, not even
+	// about what another server had begun. For looking after the pools while they stand.
+	Still bool
 }
 
 // Manager is one server of pools and tickets. Of several on one store one acts; the
@@ -181,6 +184,9 @@ func (m *Manager) takeOver(ctx context.Context, term Term) (*acting, error) {
 		return nil, fmt.Errorf("read the pools: %w", err)
 	}
 	l := newLedger(m.Partition, from)
+	if m.Still {
+		return newActing(m, term, l, from), nil
+	}
 	printed, err := m.Hooks.Sweep(ctx, func(id ResourceID) bool {
 		r := l.resources[id]
 		return r != nil && r.State != Starting && !r.CameUp.IsZero()

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,7 @@ type world struct {
 	*pooltest.World
 	store *pooltest.Memory
 	file  string
+	stop  func() // the manager
 }
 
 // with runs a test beside a manager.
@@ -36,9 +38,8 @@ func with(t *testing.T, pools string, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, World: pooltest.NewWorld(rand.New(rand.NewPCG(1, 1))), store: pooltest.NewMemory(), file: file}
 		w.write(pools)
-		var stop func()
-		w.Manager, stop = w.server("one")
-		defer stop()
+		w.Manager, w.stop = w.server("one")
+		defer func() { w.stop() }()
 		time.Sleep(20 * time.Second)
 		test(w)
 	})
@@ -54,7 +55,16 @@ func (w *world) write(text string) {
 // server runs a manager on the world's store.
 func (w *world) server(name string) (m *pool.Manager, stop func()) {
 	w.Helper()
-	m, err := pool.New(pool.Config{Partition: "p", Store: w.store, Hooks: w.Hooks(), File: w.file, Me: pool.Server{Name: name, Machine: "m", Address: "http://" + name}, History: 1})
+	return w.serverOf(w.config(name))
+}
+
+func (w *world) config(name string) pool.Config {
+	return pool.Config{Partition: "p", Store: w.store, Hooks: w.Hooks(), File: w.file, Me: pool.Server{Name: name, Machine: "m", Address: "http://" + name}, History: 1}
+}
+
+func (w *world) serverOf(c pool.Config) (m *pool.Manager, stop func()) {
+	w.Helper()
+	m, err := pool.New(c)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -243,5 +253,40 @@ func TestOperatorsDeleteAnything(t *testing.T) {
 			w.Errorf("a drained pool has %v", left)
 		}
 		wantKind(w.T, w.Pause(w.Context(), "q"), croft.NotFound, "there is no pool q")
+	})
+}
+
+func TestAStillManagerRunsNothing(t *testing.T) {
+	with(t, one, func(w *world) {
+		st := w.open(pool.Opening{Tags: []string{"a"}})
+		time.Sleep(20 * time.Second)
+		w.stop()
+		before := w.Machines()
+		c := w.config("still")
+		c.Still = true
+		still, stop := w.serverOf(c)
+		if err := still.DeleteResources(w.Context(), st.Resource); err != nil {
+			w.Fatal(err)
+		}
+		waits, err := still.Open(w.Context(), pool.Opening{Tags: []string{"a"}})
+		time.Sleep(time.Minute)
+		if failed, _ := still.Peek(st.ID); failed.State != pool.TicketFailed || failed.Has.State != pool.DeleteRequest {
+			w.Errorf("got %+v of %+v", failed, failed.Has)
+		}
+		if waits, _ := still.Peek(waits.ID); err != nil || !waits.Waiting() {
+			w.Errorf("it hands out: %+v, %v", waits, err)
+		}
+		if after := w.Machines(); !slices.Equal(before, after) {
+			w.Errorf("it runs commands: %v, and before %v", after, before)
+		}
+		stop()
+		w.Manager, w.stop = w.server("again")
+		time.Sleep(20 * time.Second)
+		if got, err := w.Get(w.Context(), waits.ID); err != nil || !got.Ready() {
+			w.Errorf("the next server does not go on: %+v, %v", got, err)
+		}
+		if slices.Contains(w.Machines(), st.Has.Name) {
+			w.Error("what was to be deleted is there")
+		}
 	})
 }
