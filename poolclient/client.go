@@ -42,6 +42,8 @@ type Config struct {
 	Token     string        // where they ask for one
 	CA        string        // file of the authority of their certificates; the system's where empty
 	Patience  time.Duration // how long to go on asking a server that does not answer; default 10 s
+	// Transport takes requests to a server in place of the network, where it is not nil.
+	Transport http.RoundTripper
 }
 
 // Client asks managers. Its methods may be called at once.
@@ -65,6 +67,10 @@ func New(c Config) (*Client, error) {
 			return nil, croft.Errorf(croft.Invalid, "%q is no address of a manager of pools, such as %s", endpoint, DefaultEndpoint)
 		}
 		client.endpoints = append(client.endpoints, strings.TrimRight(endpoint, "/"))
+	}
+	if c.Transport != nil {
+		client.http = &http.Client{Transport: c.Transport}
+		return client, nil
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64

@@ -297,7 +297,7 @@ func TestAServerOfThisMachineIsAskedByItsName(t *testing.T) {
 // mark.
 const pythons = `
 import sys, xmlrpc.client
-c = xmlrpc.client.ServerProxy(sys.argv[1])
+c = xmlrpc.client.ServerProxy(sys.argv[1], allow_none=True)
 def fault(f, *a):
     try: return f(*a)
     except xmlrpc.client.Fault as e: return e.faultString
@@ -321,10 +321,12 @@ func TestResallocsCalls(t *testing.T) {
 		{"one that waits", `c.takeTicket(["none"], "box"); r = c.collectTicket(2); print(r["ready"], r["output"], r["closed"], r["failed"])`, "False None False False\n"},
 		{"waiting for none is a fault", `print(fault(c.waitTicket, 99))`, "there is no ticket 99\n"},
 		{"closing none is a fault", `print(fault(c.closeTicket, 99))`, "there is no ticket 99\n"},
-		{"no number is a fault", `print(fault(c.collectTicket, "x"))`, "\"x\" is no number of a ticket: those count from 1\n"},
+		{"a word is the number of none", `print([c.collectTicket(n)["ready"] for n in ("x", "0", 0, -1)])`, "[None, None, None, None]\n"},
+		{"waiting for a word is a fault", `print(fault(c.waitTicket, "x"))`, "\"x\" is no number of a ticket: those count from 1\n"},
 		{"no list is a fault", `print(fault(c.takeTicket, "x86_64"))`, "takeTicket takes a list of tags, and what came is none\n"},
 		{"closed before it was served is a fault", `c.closeTicket(2); print(fault(c.waitTicket, 2))`, "ticket 2 was closed before it had a resource\n"},
 		{"no tags mean any resource", `t = c.takeTicket([]); print(str(c.waitTicket(t))[:7])`, "secret-\n"},
+		{"nor do tags that are left out, or nil", `print([str(c.waitTicket(c.takeTicket(*a)))[:7] for a in ((), (None,), (None, None))])`, "['secret-', 'secret-', 'secret-']\n"},
 		{"the methods are listed", `print([m for m in c.system.listMethods() if "Ticket" in m])`, "['closeTicket', 'collectTicket', 'takeTicket', 'waitTicket']\n"},
 	}
 	args := []string{"-c", pythons, m.URL}

@@ -20,11 +20,13 @@ func (s *Server) xmlrpc() *xmlrpc.Handler {
 }
 
 func (s *Server) takeTicket(ctx context.Context, params []any) (any, error) {
-	if len(params) < 1 || len(params) > 2 {
+	if len(params) > 2 {
 		return nil, errors.New("takeTicket takes a list of tags and, if need be, a sandbox")
 	}
+	params = append(params, nil, nil) // what is left out is nil
 	var o pool.Opening
 	tags, ok := params[0].([]any)
+	ok = ok || params[0] == nil
 	for _, tag := range tags {
 		text, is := tag.(string)
 		ok = ok && is
@@ -33,7 +35,7 @@ func (s *Server) takeTicket(ctx context.Context, params []any) (any, error) {
 	if !ok {
 		return nil, errors.New("takeTicket takes a list of tags, and what came is none")
 	}
-	if len(params) == 2 && params[1] != nil {
+	if params[1] != nil {
 		if o.Sandbox, ok = params[1].(string); !ok {
 			return nil, errors.New("takeTicket takes a sandbox by its name")
 		}
@@ -68,7 +70,7 @@ func (s *Server) collectTicket(ctx context.Context, params []any) (any, error) {
 		t, err = s.Manager.Get(ctx, id)
 	}
 	answer := map[string]any{"ready": nil, "output": nil, "closed": nil, "failed": nil}
-	if errors.Is(err, croft.NotFound) {
+	if errors.Is(err, croft.NotFound) || errors.Is(err, croft.Invalid) { // no ticket has a word for its number
 		return answer, nil
 	}
 	if err != nil {

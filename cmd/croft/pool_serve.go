@@ -70,15 +70,19 @@ clients, /metrics, /livez and /readyz. Without --tokens it serves this machine a
 			return err
 		}
 		return supervised(cmd.Context(), log, func(ready func()) error {
-			return servePools(cmd.Context(), s, filepath.Join(s.StateDir, "pool"), log, ready)
+			return servePools(cmd.Context(), s, filepath.Join(s.StateDir, "pool"), openState, log, ready)
 		})
 	}
 	return cmd
 }
 
+func openState(_ context.Context, dir string) (*compute.StateDir, error) {
+	return compute.OpenStateDir(dir)
+}
+
 // servePools runs the manager until ctx ends or a part fails. dir is for what it keeps
-// on this machine.
-func servePools(ctx context.Context, s hostSettings, dir string, log *slog.Logger, ready func()) (err error) {
+// on this machine; open locks that.
+func servePools(ctx context.Context, s hostSettings, dir string, open func(context.Context, string) (*compute.StateDir, error), log *slog.Logger, ready func()) (err error) {
 	tokens, err := s.preparePools(log)
 	if err != nil {
 		return err // before anything is made
@@ -95,7 +99,7 @@ func servePools(ctx context.Context, s hostSettings, dir string, log *slog.Logge
 	p := newParts()
 	p.self = me
 	defer func() { err = errors.Join(err, p.end(), closed(l)) }()
-	state, err := compute.OpenStateDir(dir)
+	state, err := open(ctx, dir)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,14 @@ func resallocCommand(name string) *cobra.Command {
 		return resallocServerCommand()
 	}
 	return nil
+}
+
+// resallocVersion is the form of what --version prints: the client says that it is one.
+func resallocVersion(name string) string {
+	if name == "resalloc" {
+		name += " (client)"
+	}
+	return name + " {{.Version}}\n"
 }
 
 // resallocPatience is how long resalloc goes on asking a server that does not answer.
@@ -60,7 +69,7 @@ func resallocClientCommand() *cobra.Command {
 	cmd.PersistentFlags().String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
 	cmd.AddCommand(
 		ask(resallocTicketCommand()),
-		ask(&cobra.Command{Use: "ticket-check TICKET", Short: "Print what a ticket's resource hands out; 0 where it has one", Args: ticketArgs}, resallocCheck),
+		ask(&cobra.Command{Use: "ticket-check TICKET", Short: "Print what a ticket's resource hands out; 0 where it has one", Args: count(1, 1)}, resallocCheck),
 		ask(&cobra.Command{Use: "ticket-wait TICKET", Short: "Wait until a ticket has its resource and print what that hands out", Args: ticketArgs}, resallocWait),
 		ask(&cobra.Command{Use: "ticket-close TICKET", Short: "Give a ticket back", Args: ticketArgs}, resallocClose),
 	)
@@ -108,12 +117,13 @@ func resallocTicketCommand() (*cobra.Command, func(context.Context, *cobra.Comma
 }
 
 // resallocCheck prints what a ticket's resource hands out also where the ticket has
-// ended, but only one that is open and has its resource is a success.
+// ended, but only one that is open and has its resource is a success. What is no number
+// is that of no ticket.
 func resallocCheck(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, args []string) error {
-	id, _ := ticketNumber(args[0]) // was checked
+	id, _ := strconv.ParseInt(args[0], 10, 64)
 	t, err := c.Ticket(ctx, id)
 	stderr := cmd.ErrOrStderr()
-	if err != nil && !errors.Is(err, croft.NotFound) {
+	if err != nil && !errors.Is(err, croft.NotFound) && !errors.Is(err, croft.Invalid) {
 		return err
 	}
 	switch {

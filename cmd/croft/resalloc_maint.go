@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -25,23 +24,32 @@ import (
 const maintPatience = 2 * time.Second
 
 // maintVerb is what a command of resalloc-maint does.
-type maintVerb func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, args []string) error
+type maintVerb func(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error
+
+// asks makes a verb of what asks once, and does nothing else that may take long.
+func asks(do func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, args []string) error) maintVerb {
+	return func(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error {
+		return m.ask(ctx, func(c *poolclient.Client) error { return do(ctx, cmd, c, args) })
+	}
+}
 
 func resallocMaintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resalloc-maint",
 		Short: "The maintainer's tool of resalloc, for pools of croft",
-		Long: `resalloc-maint asks the server of $CONFIG_DIR/server.yaml, /etc/resallocserver by default,
-which has to run. Where that wants a token, CROFT_POOL_TOKEN has it.`,
+		Long: `resalloc-maint asks the server of $CONFIG_DIR/server.yaml, /etc/resallocserver by default.
+Where that wants a token, CROFT_POOL_TOKEN has it. While no server runs it opens the
+server's state itself: lists tell what was, and what is deleted then is deleted when the
+server starts.`,
 		Args: wantsSubcommand,
 		RunE: func(*cobra.Command, []string) error {
 			return croft.Errorf(croft.Invalid, "say what to do: resource-list, resource-info, resource-delete, resource-logs, ticket-list or foreach-resource")
 		},
 	}
 	cmd.AddCommand(maintListCommand(), maintDeleteCommand(), maintForeachCommand(),
-		maint(&cobra.Command{Use: "resource-info ID|NAME", Short: "Print a resource as JSON", Args: count(1, 1)}, maintInfo),
+		maint(&cobra.Command{Use: "resource-info ID|NAME", Short: "Print a resource as JSON", Args: count(1, 1)}, asks(maintInfo)),
 		maint(&cobra.Command{Use: "resource-logs ID|NAME...", Short: "Print and follow the logs of resources", Args: count(1, -1)}, maintLogs),
-		maint(&cobra.Command{Use: "ticket-list", Short: "List the tickets that are not closed", Args: count(0, 0)}, maintTickets),
+		maint(&cobra.Command{Use: "ticket-list", Short: "List the tickets that are not closed", Args: count(0, 0)}, asks(maintTickets)),
 	)
 	return cmd
 }
@@ -49,18 +57,11 @@ which has to run. Where that wants a token, CROFT_POOL_TOKEN has it.`,
 // maint gives a command its work; all that goes wrong there is 1.
 func maint(cmd *cobra.Command, do maintVerb) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		server, _, err := readServerYAML()
-		if err != nil {
-			return failedAs(cmd, 1, err)
+		server, pools, err := readServerYAML()
+		if err == nil {
+			err = do(cmd.Context(), cmd, maintainer{server, pools}, args)
 		}
-		s := scheduleDefaults().Pool
-		s.Endpoints, s.Token, s.CA = []string{server.endpoint()}, os.Getenv("CROFT_POOL_TOKEN"), server.CA
-		c, err := s.clientFor(maintPatience)
-		if err != nil {
-			return failedAs(cmd, 1, err)
-		}
-		defer c.CloseIdle()
-		return failedAs(cmd, 1, do(cmd.Context(), cmd, c, args))
+		return failedAs(cmd, 1, err)
 	}
 	return cmd
 }
@@ -68,7 +69,7 @@ func maint(cmd *cobra.Command, do maintVerb) *cobra.Command {
 func maintListCommand() *cobra.Command {
 	var up bool
 	cmd := maint(&cobra.Command{Use: "resource-list", Short: "List the resources", Args: count(0, 0)},
-		func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, _ []string) error {
+		asks(func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, _ []string) error {
 			all, err := c.Resources(ctx, "", false)
 			for _, r := range all {
 				if !up || r.State == "UP" {
@@ -76,7 +77,7 @@ func maintListCommand() *cobra.Command {
 				}
 			}
 			return err
-		})
+		}))
 	cmd.Flags().BoolVar(&up, "up", false, "list those alone that are up")
 	return cmd
 }
@@ -134,11 +135,10 @@ func maintInfo(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, ar
 		SandboxedSince: known(epoch(r.Sandboxed)), ReleasedAt: known(epoch(r.Released)),
 		CheckLastTime: epoch(cmp.Or(r.Checked, r.Created)),
 	}
-	text, err := json.MarshalIndent(row, "", "    ")
-	if err == nil {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", text)
-	}
-	return err
+	document := json.NewEncoder(cmd.OutOrStdout())
+	document.SetIndent("", "    ")
+	document.SetEscapeHTML(false) // who searches for <name> finds it
+	return document.Encode(row)
 }
 
 // known is a value, nil where it is none.
@@ -169,49 +169,57 @@ func maintDeleteCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "delete all that are up")
 	cmd.Flags().BoolVar(&unused, "unused", false, "delete all that are up and that nobody has")
-	return maint(cmd, func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, args []string) error {
+	return maint(cmd, func(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error {
 		if len(args) == 0 && !all && !unused {
 			fmt.Fprintln(cmd.ErrOrStderr(), "no resources specified")
 			return nil
 		}
-		if all || unused {
-			if _, err := c.Delete(ctx, whichOf(all, unused)); err != nil {
-				return err
-			}
-		}
-		for _, name := range args { // each by itself: one that is not known keeps no other from its end
-			_, err := c.Delete(ctx, "none", name)
-			if errors.Is(err, croft.NotFound) {
-				fmt.Fprintln(cmd.ErrOrStderr(), "WARNING:", err)
-			} else if err != nil {
-				return err
-			}
-		}
-		return nil
+		return m.ask(ctx, func(c *poolclient.Client) error { return maintDelete(ctx, cmd, c, whichOf(all, unused), args) })
 	})
 }
 
-// maintLogs follows the logs until it is interrupted; those that are not there yet too.
-func maintLogs(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, args []string) error {
-	server, _, err := readServerYAML()
-	if err != nil {
+// maintDelete deletes each by itself: one that is not known keeps no other from its end.
+func maintDelete(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, which string, names []string) error {
+	if _, err := c.Delete(ctx, which); err != nil {
 		return err
 	}
+	for _, name := range names {
+		_, err := c.Delete(ctx, "none", name)
+		if errors.Is(err, croft.NotFound) {
+			fmt.Fprintln(cmd.ErrOrStderr(), "WARNING:", err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maintLogs follows the logs until it is interrupted; those that are not there yet too.
+func maintLogs(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error {
 	tail := []string{"-F", "-n+0"}
 	for _, name := range args {
-		id, err := strconv.ParseInt(name, 10, 64)
+		id, err := m.number(ctx, name)
 		if err != nil {
-			r, err := c.Resource(ctx, name)
-			if err != nil {
-				return err
-			}
-			id = r.ID
+			return err
 		}
-		for _, kind := range []string{"alloc", "watch", "release", "terminate"} {
-			tail = append(tail, filepath.Join(server.LogDir, "hooks", fmt.Sprintf("%06d_%s", id, kind)))
+		for _, kind := range []string{"alloc", "watch", "terminate"} {
+			tail = append(tail, filepath.Join(m.LogDir, "hooks", fmt.Sprintf("%06d_%s", id, kind)))
 		}
 	}
 	return runHere(ctx, cmd, exec.CommandContext(ctx, "tail", tail...))
+}
+
+// number is that of a resource, for which nobody is asked where it is said.
+func (m maintainer) number(ctx context.Context, name string) (id int64, err error) {
+	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
+		return id, nil
+	}
+	err = m.ask(ctx, func(c *poolclient.Client) error {
+		r, err := c.Resource(ctx, name)
+		id = r.ID
+		return err
+	})
+	return id, err
 }
 
 // runHere runs a program in our place.
@@ -233,8 +241,12 @@ func maintForeachCommand() *cobra.Command {
 		Long: `foreach-resource runs a shell command for each resource, with {name}, {state} and
 {data_utf8} in it replaced as they are, without quotes around them.`,
 		Args: count(0, 0),
-	}, func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, _ []string) error {
-		all, err := c.Resources(ctx, "", false)
+	}, func(ctx context.Context, cmd *cobra.Command, m maintainer, _ []string) error {
+		var all []poolclient.Resource
+		err := m.ask(ctx, func(c *poolclient.Client) (err error) { // and no longer: the commands may ask too
+			all, err = c.Resources(ctx, "", false)
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -140,7 +140,7 @@ names is only the name of a place: the state is beside it.`,
 			level, _ := s.logLevel() // was checked
 			log := slog.New(slog.NewTextHandler(io.MultiWriter(cmd.ErrOrStderr(), main), &slog.HandlerOptions{Level: level})).With("pid", os.Getpid())
 			return supervised(cmd.Context(), log, func(ready func()) error {
-				return servePools(cmd.Context(), s, dir, log, ready)
+				return servePools(cmd.Context(), s, dir, openStateSoon, log, ready)
 			})
 		},
 	}

@@ -54,7 +54,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 // program is the command that the binary is under this name.
 func program(name string) *cobra.Command {
 	if same := resallocCommand(filepath.Base(name)); same != nil {
-		return finished(same)
+		finished(same)
+		same.SetVersionTemplate(resallocVersion(same.Name()))
+		return same
 	}
 	root := &cobra.Command{
 		Use:   "croft",
