@@ -10,10 +10,21 @@ import (
 	"croft"
 )
 
-// Control is a control process that hosts join and renew their certificates at.
+// Control is a control process that hosts join and renew their certificates at, or that
+// serves their agents where these reach no etcd, or both. Addresses are HOST:PORT, as hosts
+// reach them.
 type Control struct {
-	Addresses []string `json:"addresses"` // HOST:PORT, as hosts reach it
-	Trust     string   `json:"trust"`     // what the hosts that join there may reach: TrustDirect or TrustStrict; empty: none may join
+	Addresses []string `json:"addresses,omitempty"` // where hosts join
+	Trust     string   `json:"trust,omitempty"`     // what the hosts that join there may reach: TrustDirect or TrustStrict; empty: none may join
+	Agents    []string `json:"agents,omitempty"`    // where agents of a strict cloud are served
+}
+
+// ServesAgents is where its gate is, if it has one.
+func (c Control) ServesAgents() []string {
+	if len(c.Agents) == 0 && c.Trust == TrustStrict { // written before there were others
+		return c.Addresses
+	}
+	return c.Agents
 }
 
 // TrustDirect lets hosts speak to etcd and Placement themselves, TrustStrict to control
@@ -58,7 +69,7 @@ func (s *Store) Authority(ctx context.Context) ([]byte, error) {
 // PutControl stores where the control process of a host listens, or with no addresses
 // that there is none.
 func (s *Store) PutControl(ctx context.Context, host croft.HostID, c Control) error {
-	if len(c.Addresses) == 0 {
+	if len(c.Addresses)+len(c.Agents) == 0 {
 		_, err := s.etcd.Delete(ctx, s.keys.control(host))
 		return s.wrapped(err, "remove where control listens")
 	}

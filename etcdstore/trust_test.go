@@ -85,4 +85,28 @@ func TestWhereControlListensAndWhomToTrust(t *testing.T) {
 	if got := must(store.Controls(ctx))(t); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
+	gate := etcdstore.Control{Agents: []string{"10.0.0.2:8777"}}
+	if err := store.PutControl(ctx, host, gate); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]etcdstore.Control{gate}, must(store.Controls(ctx))(t)); diff != "" {
+		t.Errorf("where nobody joins: -want +got:\n%s", diff)
+	}
+}
+
+func TestWhereAgentsAreServed(t *testing.T) {
+	at := []string{"10.0.0.1:8777"}
+	for _, c := range []struct {
+		name string
+		is   etcdstore.Control
+		want []string
+	}{
+		{"a control process that says so", etcdstore.Control{Agents: at}, at},
+		{"one of a strict cloud that was written by an older version", etcdstore.Control{Addresses: at, Trust: etcdstore.TrustStrict}, at},
+		{"one whose hosts reach etcd", etcdstore.Control{Addresses: at, Trust: etcdstore.TrustDirect}, nil},
+	} {
+		if diff := cmp.Diff(c.want, c.is.ServesAgents()); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", c.name, diff)
+		}
+	}
 }

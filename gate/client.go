@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,7 @@ var (
 
 // ClientConfig is what a Client is made of. All is required.
 type ClientConfig struct {
-	Endpoints []string // of control processes, such as https://10.0.0.1:8777; any of them will do
+	Endpoints []string // of control processes, such as https://10.0.0.1:8777, until SetEndpoints; any of them will do
 	TLS       *tls.Config
 	Host      croft.HostID      // that the certificate is of
 	Partition croft.PartitionID // that it joined
@@ -39,7 +40,7 @@ type ClientConfig struct {
 type Client struct {
 	ClientConfig
 	current atomic.Pointer[connection]
-	at      atomic.Uint32 // the endpoint in use
+	gates   atomic.Pointer[gates]
 	places  chan struct{} // a token for each call under way
 	known   orders
 }
@@ -50,6 +51,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 		return nil, croft.Errorf(croft.Invalid, "gate: all of the client's configuration is required")
 	}
 	client := &Client{ClientConfig: c, places: make(chan struct{}, mostCalls/2)}
+	client.gates.Store(&gates{endpoints: c.Endpoints})
 	client.current.Store(connect(c.TLS))
 	return client, nil
 }
@@ -63,16 +65,30 @@ func (c *Client) Close() error {
 // Partition is the one that the host joined.
 func (c *Client) Partition() croft.PartitionID { return c.ClientConfig.Partition }
 
+// gates are the control processes that a client knows.
+type gates struct {
+	endpoints []string
+	at        atomic.Uint32 // the one in use
+}
+
 // endpoint is where to ask, and move goes on to the next one where that was no use.
-func (c *Client) endpoint() (string, func()) {
-	at := c.at.Load()
-	url := strings.TrimSuffix(c.Endpoints[int(at)%len(c.Endpoints)], "/")
-	return url, func() { c.at.CompareAndSwap(at, at+1) }
+func (g *gates) endpoint() (url string, move func()) {
+	at := g.at.Load()
+	return strings.TrimSuffix(g.endpoints[int(at)%len(g.endpoints)], "/"), func() { g.at.CompareAndSwap(at, at+1) }
+}
+
+// SetEndpoints has the client ask these from now on, first the one that it asks now if
+// that is among them. There has to be one.
+func (c *Client) SetEndpoints(endpoints []string) {
+	now, _ := c.gates.Load().endpoint()
+	next := &gates{endpoints: endpoints}
+	next.at.Store(uint32(max(0, slices.Index(endpoints, now))))
+	c.gates.Store(next)
 }
 
 // post sends a request to the endpoint in use. Unavailable: it does not answer.
 func (c *Client) post(ctx context.Context, k *connection, name string, body io.Reader) (*http.Response, error) {
-	endpoint, move := c.endpoint()
+	endpoint, move := c.gates.Load().endpoint()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint+Prefix+name, body)
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "the address of the control process: %w", err)
@@ -125,7 +141,7 @@ func ask[A any](ctx context.Context, c *Client, name string, q any) (answer A, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	for range c.Endpoints {
+	for range c.gates.Load().endpoints {
 		var r *http.Response
 		if r, err = c.post(ctx, c.current.Load(), name, bytes.NewReader(encode(q))); err == nil {
 			defer r.Body.Close()
@@ -225,6 +241,12 @@ func (c *Client) Claims(ctx context.Context, of croft.HostID) (map[croft.Instanc
 // Release implements compute.Inventory.
 func (c *Client) Release(ctx context.Context, id croft.InstanceID) error {
 	return do(ctx, c, "Release", id)
+}
+
+// Gates are where all gates of the cloud are, HOST:PORT. An ErrRefused: this one is of a
+// version that knows of no others.
+func (c *Client) Gates(ctx context.Context) ([]string, error) {
+	return ask[[]string](ctx, c, "Gates", none{})
 }
 
 // Usable returns why nothing can be ordered just now; nil where it can.

@@ -226,6 +226,7 @@ var attacks = map[string]func(*hostile) any{
 	},
 	"Claims":   func(h *hostile) any { return h.anyHost() },
 	"Release":  func(h *hostile) any { return h.anyInstance() },
+	"Gates":    func(*hostile) any { return map[string]any{} },
 	"Usable":   func(*hostile) any { return map[string]any{} },
 	"Books":    func(*hostile) any { return map[string]any{} },
 	"Discard":  func(h *hostile) any { return map[string]any{"id": h.anyInstance(), "state": "scheduling"} },

@@ -31,6 +31,7 @@ var policy = map[string]method{
 	"EnsureProvider": call("the host's own provider, whatever it says of itself; no sharing with other providers", (*Server).ensureProvider),
 	"Claims":         call("those on the host's own provider", (*Server).claims),
 	"Release":        call("that of an instance on the host which its order wants gone, or of one without a record that claims on the host", (*Server).release),
+	"Gates":          call("where all gates of the cloud are", (*Server).gates),
 	"Usable":         call("whether orders can come", (*Server).usable),
 	"Books":          never("they are everybody's: the control process looks after what is no host's own"),
 	"Discard":        never("as Books"),
@@ -332,4 +333,8 @@ func checkAPI(api string) error {
 		return croft.Errorf(croft.Invalid, "%q is no address of an agent's API", api)
 	}
 	return nil
+}
+
+func (s *Server) gates(ctx context.Context, _ croft.HostID, _ none) ([]string, error) {
+	return s.Gates(ctx)
 }

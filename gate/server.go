@@ -25,7 +25,8 @@ type ServerConfig struct {
 	Registry  compute.Registry
 	Records   compute.Records
 	Inventory compute.Inventory
-	Usable    func(context.Context) error // why nothing can be ordered just now
+	Usable    func(context.Context) error             // why nothing can be ordered just now
+	Gates     func(context.Context) ([]string, error) // HOST:PORT of all that serve agents of this cloud
 
 	Log *slog.Logger
 }
@@ -42,7 +43,7 @@ type Server struct {
 
 // NewServer checks the configuration. It starts nothing.
 func NewServer(c ServerConfig) (*Server, error) {
-	if c.Caller == nil || c.Orders == nil || c.Registry == nil || c.Records == nil || c.Inventory == nil || c.Usable == nil || c.Log == nil {
+	if c.Caller == nil || c.Orders == nil || c.Registry == nil || c.Records == nil || c.Inventory == nil || c.Usable == nil || c.Gates == nil || c.Log == nil {
 		return nil, croft.Errorf(croft.Invalid, "gate: all of the server's configuration is required")
 	}
 	return &Server{ServerConfig: c, allowed: map[croft.HostID]*allowance{}}, nil

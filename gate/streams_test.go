@@ -112,6 +112,22 @@ func TestAHostGoesOnWithAnotherControlProcess(t *testing.T) {
 	c.await(t, host, true)
 }
 
+func TestAHostLearnsOfOtherControlProcesses(t *testing.T) {
+	t.Parallel()
+	c, host := newCloud(t), croft.NewHostID()
+	w := wire.New(t, c.front.Address)
+	agent := c.front.Client(t, host, w.Address())
+	gates, err := agent.Gates(t.Context())
+	if err != nil || len(gates) != 1 || gates[0] != c.front.Address {
+		t.Fatalf("got %q, %v, want %s", gates, err, c.front.Address)
+	}
+	served(t, c, agent, host)
+	agent.SetEndpoints([]string{"https://" + deaf(t), "https://" + gates[0]})
+	w.Cut() // and never mended
+	c.await(t, host, false)
+	c.await(t, host, true)
+}
+
 // deaf is an address where nobody listens.
 func deaf(t *testing.T) string {
 	t.Helper()

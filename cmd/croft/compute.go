@@ -11,6 +11,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/gate"
 	"croft/mdserver"
 )
 
@@ -74,8 +75,11 @@ func runJoined(ctx context.Context, s hostSettings, log *slog.Logger, of *member
 		if store.Partition() != of.Partition {
 			return of.isAnother()
 		}
-		if direct, ok := store.(*etcdstore.Store); ok {
-			h.following = func(ctx context.Context) error { return h.follow(ctx, direct, of) }
+		switch store := store.(type) {
+		case *etcdstore.Store:
+			h.following = func(ctx context.Context) error { return h.follow(ctx, store, of) }
+		case *gate.Client:
+			h.following = func(ctx context.Context) error { return h.followGates(ctx, store, of) }
 		}
 	}
 	if err := errors.Join(own.mayServe(ctx, store), of.followControl(ctx, own, store)); err != nil {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"croft/etcdstore"
 	"croft/gate"
 	"croft/internal/doctor"
+	"croft/internal/durable"
 	"croft/internal/pki"
 )
 
@@ -30,17 +34,14 @@ func (s *hostSettings) checkTrust() error {
 }
 
 // startGate serves agents that reach neither etcd nor Placement, at what is returned,
-// and looks after what these may not see. Where hosts are trusted it serves nothing.
+// and looks after what these may not see.
 func (s *hostSettings) startGate(ctx context.Context, p *parts, c *control) (http.Handler, error) {
-	if s.Trust != trustStrict {
-		return http.NotFoundHandler(), nil
-	}
 	claims, err := s.Placement.client()
 	if err != nil {
 		return nil, err
 	}
 	server, err := gate.NewServer(gate.ServerConfig{
-		Caller: c.agent, Orders: c.store, Registry: c.store, Records: c.store, Inventory: claims, Usable: c.store.Usable, Log: c.log,
+		Caller: c.agent, Orders: c.store, Registry: c.store, Records: c.store, Inventory: claims, Usable: c.store.Usable, Gates: c.gates, Log: c.log,
 	})
 	if err != nil {
 		return nil, err
@@ -73,6 +74,46 @@ func (c *control) agent(r *http.Request) (croft.HostID, error) {
 	return croft.HostID(id.ID), nil
 }
 
+// gates are where agents of this cloud are served.
+func (c *control) gates(ctx context.Context) (all []string, err error) {
+	controls, err := c.store.Controls(ctx)
+	for _, c := range controls {
+		all = append(all, c.ServesAgents()...)
+	}
+	return all, err
+}
+
+// startOtherGate serves agents on a host that serves etcd too and did not begin the cloud,
+// if that is one where agents reach no etcd: they live on where the first host does not.
+func (s *hostSettings) startOtherGate(ctx context.Context, p *parts, own *trust, store *etcdstore.Store) error {
+	if own == nil {
+		return nil
+	}
+	controls, err := store.Controls(ctx)
+	if err != nil {
+		return err
+	}
+	isStrict := slices.ContainsFunc(controls, func(c etcdstore.Control) bool { return c.Trust == trustStrict })
+	if !isStrict || s.controlListen() == "" {
+		return store.PutControl(ctx, own.host, etcdstore.Control{})
+	}
+	l, at, err := s.listenForHosts(ctx)
+	if err != nil {
+		return err
+	}
+	agents, err := s.startGate(ctx, p, &control{trust: own, store: store, admitted: own.admitted, strict: true, log: own.log})
+	if err == nil {
+		err = store.PutControl(ctx, own.host, etcdstore.Control{Agents: []string{at}})
+	}
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	mux := http.NewServeMux()
+	mux.Handle(gate.Prefix, agents)
+	s.serveHosts(ctx, p, own, l, mux)
+	return nil
+}
+
 // admittedTime is how long it may take to look whether a host was forgotten.
 const admittedTime = 2 * time.Second
 
@@ -84,20 +125,56 @@ func (j *membership) openGate(stateDir string) (*gate.Client, error) {
 		return nil, err
 	}
 	return gate.NewClient(gate.ClientConfig{
-		Endpoints: j.controlURLs(), TLS: files.Client(j.Partition, pki.Kinds(pki.Member)), Host: croft.HostID(id.ID), Partition: j.Partition,
+		Endpoints: j.gateURLs(stateDir), TLS: files.Client(j.Partition, pki.Kinds(pki.Member)), Host: croft.HostID(id.ID), Partition: j.Partition,
 	})
 }
 
 // isStrict tells whether a host joined a cloud where agents reach control alone.
 func (j *membership) isStrict() bool { return j != nil && j.Trust == trustStrict }
 
-func (j *membership) controlURLs() []string {
-	var urls []string
-	for _, address := range j.Control {
-		urls = append(urls, "https://"+address)
+// gatesFile is where a host remembers the gates that there were when it last asked.
+func gatesFile(stateDir string) string { return filepath.Join(stateDir, "gates") }
+
+// gateURLs are the gates that the host of a state directory knows: where it joined, and
+// those that it learned of. Without the file it finds them again.
+func (j *membership) gateURLs(stateDir string) []string {
+	text, _ := os.ReadFile(gatesFile(stateDir))
+	return gateURLs(append(strings.Fields(string(text)), j.Control...))
+}
+
+func gateURLs(addresses []string) (urls []string) {
+	for _, address := range addresses {
+		if url := "https://" + address; !slices.Contains(urls, url) {
+			urls = append(urls, url)
+		}
 	}
 	return urls
 }
+
+// followGates keeps up with which hosts serve agents, until ctx ends.
+func (h *host) followGates(ctx context.Context, client *gate.Client, of *membership) error {
+	var last []string
+	for {
+		gates, err := client.Gates(ctx)
+		if err == nil && len(gates) > 0 && !slices.Equal(gates, last) {
+			client.SetEndpoints(gateURLs(append(gates, of.Control...)))
+			h.log.Info("agents are served at", "host", h.id, "endpoints", gates)
+			if err := durable.Write(gatesFile(h.dir.Path), []byte(strings.Join(gates, "\n")+"\n"), 0o644); err != nil {
+				h.log.Warn("which hosts serve agents is not kept, and the next start will not know of those that came", "host", h.id, "err", err)
+			}
+			last = gates
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(gatesEvery):
+		}
+	}
+}
+
+// gatesEvery is how often an agent asks which hosts serve agents. One that is cut off
+// meanwhile still knows the last ones.
+const gatesEvery = time.Minute
 
 // at is where the cloud is, for people.
 func (j *membership) at() string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io/fs"
 	"net"
 	"os"
@@ -190,6 +191,43 @@ func TestAHostBehindTheGateOutlivesItsCertificates(t *testing.T) {
 	if code, said := stop(); code != croft.ExitOK {
 		t.Errorf("the host ended with %d:\n%s", code, said)
 	}
+}
+
+// Three hosts serve etcd, and agents that reach none of it: the first one, where these
+// joined, goes, and they live on with the others.
+func TestAgentsOfAStrictCloudOutliveItsFirstHost(t *testing.T) {
+	address := reachable(t)
+	first := serverSettings(t, "first", address)
+	first.Trust = trustStrict
+	stop := startHost(t, first)
+	t.Setenv("CROFT_STATE_DIR", first.StateDir)
+	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd-member")
+	second, third := serverSettings(t, "second", address), serverSettings(t, "third", address)
+	for _, s := range []hostSettings{second, third} {
+		if err := join(t.Context(), s, token, true, &bytes.Buffer{}); err != nil {
+			t.Fatal(err)
+		}
+		startHost(t, s)
+	}
+	token, _ = command(t, croft.ExitOK, "token", "create")
+	agent := joining(t, "agent")
+	stopAgent := joinWith(t, agent, token)
+	await(t, "the agent knows three gates", func() bool {
+		text, _ := os.ReadFile(gatesFile(agent.StateDir))
+		return len(strings.Fields(string(text))) == 3
+	})
+	there := "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1&in_tree=" + hostID(t, agent.StateDir)
+	command(t, croft.ExitOK, "schedule", "--wait", "--name", "one", there, "tiny")
+
+	if code, said := stop(); code != croft.ExitOK {
+		t.Fatalf("the first host ended with %d:\n%s", code, said)
+	}
+	t.Setenv("CROFT_STATE_DIR", second.StateDir)
+	awaitRoles(t, "agent ready ", "first silent silent", "second ready member", "third ready member")
+	command(t, croft.ExitOK, "schedule", "destroy", "--wait", "one")
+	stopAgent() // and starts while the first one is away
+	startHost(t, agent)
+	command(t, croft.ExitOK, "schedule", "--wait", "--name", "two", there, "tiny")
 }
 
 func TestAStrictCloudSaysWhereHostsReachIt(t *testing.T) {

@@ -75,7 +75,7 @@ func (j *membership) over(s hostSettings) hostSettings {
 	}
 	s.Etcd.EtcdSettings, s.Others = j.etcd(s), j.Etcd.Endpoints
 	if j.isStrict() {
-		s.Others = j.controlURLs()
+		s.Others = j.gateURLs(s.StateDir)
 	} else if j.hasCertificates() && isTLS(j.Placement.Endpoint) {
 		s.Placement.TLS = certificates(s.StateDir, pki.Hosts).Client(j.Partition, pki.Kinds(pki.Member))
 	}

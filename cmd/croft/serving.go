@@ -75,8 +75,11 @@ func (s *serving) serve(ctx context.Context, p *parts, store *etcdstore.Store) (
 			return err
 		}
 	}
-	if err := errors.Join(s.tell(ctx, store), s.settings.useLocally(s.trust)); err != nil || !begun {
+	if err := errors.Join(s.tell(ctx, store), s.settings.useLocally(s.trust)); err != nil {
 		return err
+	}
+	if !begun {
+		return s.settings.startOtherGate(ctx, p, s.trust, store)
 	}
 	return s.settings.startControl(ctx, p, s.trust, store)
 }
@@ -223,6 +226,9 @@ func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
 		return err
 	}
 	s.log.Info("etcd goes on without this host", "host", s.host)
+	if err := others.PutControl(ctx, s.host, etcdstore.Control{}); err != nil {
+		return err
+	}
 	known, err := others.Hosts(ctx, s.host)
 	if err == nil && len(known) == 0 {
 		err = croft.Errorf(croft.Conflict, "this host was forgotten, and its etcd with it; join again with a token, or remove %s", s.dir.Path)

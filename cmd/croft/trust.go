@@ -261,27 +261,42 @@ func (s *hostSettings) startControl(ctx context.Context, p *parts, own *trust, s
 	if s.controlListen() == "" {
 		return store.PutControl(ctx, own.host, etcdstore.Control{})
 	}
-	l, err := listen(ctx, s.controlListen(), "control.listen")
+	l, at, err := s.listenForHosts(ctx)
 	if err != nil {
 		return err
 	}
-	at := hostPort(outward("https://" + l.Addr().String()))
-	err = store.PutControl(ctx, own.host, etcdstore.Control{Addresses: []string{at}, Trust: s.mode(own)})
 	c := &control{trust: own, store: store, admitted: own.admitted, strict: s.Trust == trustStrict, log: own.log}
-	var agents http.Handler
-	if err == nil {
-		agents, err = s.startGate(ctx, p, c)
-	}
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
+	is := etcdstore.Control{Addresses: []string{at}, Trust: s.mode(own)}
 	mux := http.NewServeMux()
 	mux.Handle("/", c.handler())
-	mux.Handle(gate.Prefix, agents)
+	if c.strict {
+		agents, err := s.startGate(ctx, p, c)
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		mux.Handle(gate.Prefix, agents)
+		is.Agents = is.Addresses
+	}
+	if err := store.PutControl(ctx, own.host, is); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	s.serveHosts(ctx, p, own, l, mux)
+	return nil
+}
+
+// listenForHosts listens at control.listen, and returns where hosts reach that.
+func (s *hostSettings) listenForHosts(ctx context.Context) (l net.Listener, at string, err error) {
+	if l, err = listen(ctx, s.controlListen(), "control.listen"); err != nil {
+		return nil, "", err
+	}
+	return l, hostPort(outward("https://" + l.Addr().String())), nil
+}
+
+// serveHosts serves what hosts may ask, to those of them that show who they are.
+func (s *hostSettings) serveHosts(ctx context.Context, p *parts, own *trust, l net.Listener, mux *http.ServeMux) {
 	p.self.serves(mux, s.controlListen())
 	l, _ = own.serves(connlimit.New(l, controlLimits), true)
 	p.start(ctx, "control", func(ctx context.Context) error { return serve(ctx, l, mux) })
-	return nil
 }
 
 // mode is what hosts that join here may reach: control, or an etcd that takes our
