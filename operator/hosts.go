@@ -98,10 +98,19 @@ func withMembers(all []Host, members []croft.EtcdMember) []Host {
 		case croft.MemberLearns:
 			all[i].Problems = append(all[i].Problems, "its etcd has no voice yet: it has to catch up with the others")
 		case croft.MemberMissing:
-			all[i].Problems = append(all[i].Problems, "the others do not know its etcd: start croft up on it, or forget it")
+			all[i].Problems = append(all[i].Problems, "the others do not know its etcd: "+takeUp(all[i])+", or forget it")
 		}
 	}
 	return all
+}
+
+// takeUp is what makes the server of a host a member that the others do not know. Where
+// the host runs, it goes on without: so it is after etcd was restored elsewhere.
+func takeUp(h Host) string {
+	if h.Alive {
+		return "let it join again with croft up --join - --etcd-member"
+	}
+	return "start croft up on it"
 }
 
 // aloneHost is a machine that serves etcd and is no host, or no longer.

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"croft"
+	"croft/internal/pki"
+)
+
+// soakOnly leaves a test that takes long to make soak.
+func soakOnly(t *testing.T) {
+	t.Helper()
+	if os.Getenv("CROFT_SOAK") == "" {
+		t.Skip("make soak runs it: CROFT_SOAK is not set")
+	}
+}
+
+// serveToo has a host join as one that serves etcd and Placement too, and starts it.
+func serveToo(t *testing.T, s hostSettings, token string) (stop func() (int, string)) {
+	t.Helper()
+	if err := join(t.Context(), s, token, true, &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	return startHost(t, s)
+}
+
+// In a strict cloud those hosts serve etcd whose token was made for that, and no other
+// has a certificate of it. Without the first, which has the gate, those that serve go on,
+// and the others wait for it.
+func TestHostsOfAStrictCloudServeEtcdWhereTheTokenSaysSo(t *testing.T) {
+	soakOnly(t)
+	address := reachable(t)
+	first := serverSettings(t, "first", address)
+	first.Trust = trustStrict
+	stop := startHost(t, first)
+	t.Setenv("CROFT_STATE_DIR", first.StateDir)
+	plain, _ := command(t, croft.ExitOK, "token", "create")
+	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd-member")
+
+	second, third, fourth := serverSettings(t, "second", address), serverSettings(t, "third", address), joining(t, "fourth")
+	err := join(t.Context(), second, plain, true, &bytes.Buffer{})
+	if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), "croft token create --etcd-member") {
+		t.Errorf("with a token that was not made for it: %v", err)
+	}
+	serveToo(t, second, token)
+	stopThird := serveToo(t, third, token)
+	joinWith(t, fourth, token) // which lets hosts serve and does not make them
+	if certificates(fourth.StateDir, pki.Etcd).Exists() {
+		t.Error("a host that does not serve etcd has a certificate of it")
+	}
+	if j, err := readJoined(fourth.StateDir); err != nil || !j.isStrict() {
+		t.Errorf("it joined as %+v, %v", j, err)
+	}
+	awaitRoles(t, "first ready member", "fourth ready ", "second ready member", "third ready member")
+	command(t, croft.ExitOK, "host", "drain", "first")
+	command(t, croft.ExitOK, "host", "drain", "second")
+	command(t, croft.ExitOK, "host", "drain", "third")
+	request(t, "strict")
+	command(t, croft.ExitOK, "host", "enable", "third")
+
+	if code, said := stop(); code != croft.ExitOK {
+		t.Fatalf("the first ended with %d: %s", code, said)
+	}
+	t.Setenv("CROFT_STATE_DIR", second.StateDir)
+	awaitRoles(t, "first silent silent", "fourth silent ", "second drained member", "third ready member")
+	request(t, "meanwhile")
+	command(t, croft.ExitOK, "schedule", "stop", "strict")
+	if states := instanceStates(t); strings.Join(states, ", ") != "meanwhile running, strict running" {
+		t.Errorf("instances while the gate is away: %q", states)
+	}
+	startHost(t, first)
+	awaitRoles(t, "first drained member", "fourth ready ", "second drained member", "third ready member")
+	command(t, croft.ExitOK, "schedule", "stop", "--wait", "strict")
+	if states := instanceStates(t); strings.Join(states, ", ") != "meanwhile running, strict stopped" {
+		t.Errorf("instances once it is back: %q", states)
+	}
+	command(t, croft.ExitOK, "schedule", "destroy", "--wait", "meanwhile", "strict")
+	stopThird()
+	command(t, croft.ExitOK, "host", "forget", "--force", "third")
+	awaitRoles(t, "first drained member", "fourth ready ", "second drained member")
+	command(t, croft.ExitOK, "audit")
+}
