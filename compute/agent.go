@@ -86,6 +86,7 @@ type memory struct {
 	recalled bool        // events has what was stored before this agent
 	failed   error       // final for the order of generation failedAt
 	failedAt int64
+	unbuilt  bool      // what the failed order half built is removed
 	started  time.Time // when it was last started
 	reported bool      // a domain without order was reported
 	way      *way      // the order on its way, where it belongs to a trace

@@ -90,6 +90,7 @@ type cloud struct {
 	seeds  compute.Seeds
 	stop   func()
 
+	between  compute.Orders              // the store, unless a test puts something in between
 	recorder *tracetest.InMemoryExporter // where given, orders carry trace
 	trace    string
 }
@@ -105,8 +106,9 @@ func newFaultyCloud(t *testing.T, fault func(context.Context, string, croft.Inst
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = hv.Close() })
+	store := etcdtest.Open(t, server)
 	return &cloud{
-		t: t, server: server, store: etcdtest.Open(t, server), hv: hv,
+		t: t, server: server, store: store, between: store, hv: hv,
 		ledger: &ledger{claims: map[croft.InstanceID]croft.Resources{}},
 		host:   croft.Host{ID: croft.NewHostID(), Name: "h1", VirtType: "sim"},
 		dir:    t.TempDir(), sweep: time.Hour,
@@ -128,7 +130,7 @@ func (c *cloud) launch(ready func()) *compute.Agent {
 	agent, err := compute.New(compute.Config{
 		Host: c.host, Partition: c.store.Partition(), Provider: compute.Offer{}.Provider(c.host, c.store.Partition(), facts),
 		Dir: c.dir, NICs: []compute.NIC{{Network: "default"}}, Networks: map[string]compute.NIC{"lab": {Bridge: "br-lab"}},
-		Orders: c.store, Registry: c.store, Records: c.store, Inventory: c.ledger, Hypervisor: c.hv, Images: c.images, Seeds: c.seeds,
+		Orders: c.between, Registry: c.store, Records: c.store, Inventory: c.ledger, Hypervisor: c.hv, Images: c.images, Seeds: c.seeds,
 		ResyncEvery: time.Hour, SweepEvery: c.sweep, Log: slog.New(slog.NewTextHandler(c.t.Output(), nil)), Traces: c.traces(),
 	})
 	if err != nil {

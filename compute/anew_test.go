@@ -7,9 +7,13 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"croft"
+	"croft/compute"
+	"croft/hypervisor/sim"
 )
 
 // again orders an instance to run, with what change adds to the order.
@@ -125,6 +129,57 @@ func TestARebuildWithoutImageLeavesTheGuestAsItIs(t *testing.T) {
 		if _, err := c.hv.Get(t.Context(), inst.ID); err != nil || !exists(file) {
 			t.Errorf("stopped %v: the instance or its disk is gone: %v", stopped, err)
 		}
+	}
+}
+
+// unheard are orders whose first observation that one failed is lost, as that of a pass
+// is that an event interrupts.
+type unheard struct {
+	compute.Orders
+	lose sync.Once
+}
+
+func (u *unheard) Observe(ctx context.Context, o croft.Observation) (err error) {
+	if o.State == croft.StateFailed {
+		u.lose.Do(func() { err = context.Canceled })
+	}
+	if err == nil {
+		err = u.Orders.Observe(ctx, o)
+	}
+	return err
+}
+
+func TestAFinalFailureIsToldUntilItIsWritten(t *testing.T) {
+	c := newCloud(t)
+	c.between = &unheard{Orders: c.store}
+	c.images.Fault = func(context.Context, string) error { return croft.Errorf(croft.NotFound, "the image is gone") }
+	c.start()
+	if seen := c.await(c.request("web"), croft.StateFailed); seen.ErrorKind != croft.NotFound {
+		t.Errorf("got %+v", seen)
+	}
+}
+
+func TestWhatIsHalfBuiltIsRemovedUntilItIsGone(t *testing.T) {
+	var removals atomic.Int64
+	c := newFaultyCloud(t, func(_ context.Context, op string, _ croft.InstanceID) error {
+		switch {
+		case op == sim.OpStart:
+			return croft.Errorf(croft.Invalid, "this machine cannot be")
+		case op == sim.OpRemove && removals.Add(1) == 1:
+			return errAway
+		}
+		return nil
+	})
+	c.start()
+	inst := c.request("web")
+	c.await(inst, croft.StateFailed)
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for exists(filepath.Join(c.dir, string(inst.ID))) {
+		<-look.C
+	}
+	if _, err := c.hv.Get(t.Context(), inst.ID); !errors.Is(err, croft.NotFound) || removals.Load() < 2 {
+		t.Errorf("after %d removals the domain is there: %v", removals.Load(), err)
 	}
 }
 

@@ -28,12 +28,11 @@ func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure er
 		a.metrics.failures.WithLabelValues(meter.Result(failure)).Inc()
 		a.Log.Warn("the order is not carried out", "instance", o.Instance, "host", a.Host.ID, "op", string(o.Want), "err", failure)
 		if isFinal(failure) && o.Want != croft.WantGone {
-			m.failed, m.failedAt = failure, o.Generation
-			if err := a.unbuild(ctx, o.Instance, m); err != nil {
-				a.logUnless(ctx, err, "remove what was half built")
-			}
+			m.failed, m.failedAt, m.unbuilt = failure, o.Generation, false
+			a.giveUp(ctx, o, m)
+			return
 		}
-		a.observe(ctx, o, m, croft.Observation{State: croft.StateFailed, Error: failure.Error(), ErrorKind: croft.KindOf(failure)})
+		a.observeFailure(ctx, o, m, failure)
 		return
 	}
 	domain, err := a.Hypervisor.Get(ctx, o.Instance)
@@ -60,6 +59,24 @@ func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure er
 		m.arrive(nil)
 	}
 	a.observe(ctx, o, m, seen)
+}
+
+// giveUp leaves an order that failed for good: nothing half built, and everybody told.
+// What of that does not succeed, or is interrupted, the next pass does.
+func (a *Agent) giveUp(ctx context.Context, o croft.Order, m *memory) {
+	if !m.unbuilt {
+		if err := a.unbuild(ctx, o.Instance, m); err != nil {
+			a.await(o.Instance, true)
+			a.logUnless(ctx, err, "remove what was half built")
+		} else {
+			m.unbuilt = true
+		}
+	}
+	a.observeFailure(ctx, o, m, m.failed)
+}
+
+func (a *Agent) observeFailure(ctx context.Context, o croft.Order, m *memory, failure error) {
+	a.observe(ctx, o, m, croft.Observation{State: croft.StateFailed, Error: failure.Error(), ErrorKind: croft.KindOf(failure)})
 }
 
 // isFinal tells an error that no further pass can cure.

@@ -45,7 +45,8 @@ func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
 		m.called.Store(called{want.Project, want.Name})
 	}
 	if want != nil && m.failed != nil && m.failedAt == want.Generation {
-		return // final: only another order changes anything
+		a.giveUp(ctx, *want, m) // only another order changes anything
+		return
 	}
 	if want != nil && want.Partition == a.Partition {
 		if err = a.recall(ctx, *want, m); err != nil {
