@@ -54,11 +54,30 @@ func secretFile(t *testing.T, secret string) string {
 	return file
 }
 
+// heard is what is said by several goroutines at once, as a file would take it.
+type heard struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (h *heard) Write(b []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text.Write(b)
+}
+
+func (h *heard) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text.String()
+}
+
 // startUp runs croft up until the returned function is called, which wants it to end well.
 func startUp(t *testing.T, stdin io.Reader, args []string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var out, words bytes.Buffer
+	var out bytes.Buffer
+	var words heard
 	var code int
 	var work sync.WaitGroup
 	work.Go(func() { code = Run(ctx, args, stdin, &out, &words) })

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/pem"
 	"io/fs"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -22,21 +20,7 @@ import (
 // runningCroft is a croft that runs as one, and what it says.
 type runningCroft struct {
 	cmd  *exec.Cmd
-	mu   sync.Mutex
-	said bytes.Buffer
-}
-
-// Write implements io.Writer, for what the process says.
-func (p *runningCroft) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.said.Write(b)
-}
-
-func (p *runningCroft) words() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.said.String()
+	said heard
 }
 
 // startProcess runs croft until the end of the test, and returns once it takes requests.
@@ -48,7 +32,7 @@ func startProcess(t *testing.T, name, stdin string, args ...string) *runningCrof
 	}
 	p := &runningCroft{cmd: exec.Command(self, args...)}
 	p.cmd.Args[0] = "croft" // which TestMain makes the program
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = strings.NewReader(stdin), p, p
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = strings.NewReader(stdin), &p.said, &p.said
 	p.cmd.Env = append(os.Environ(), "CROFT_LOG_LEVEL=debug", "CROFT_HOST_NAME="+name)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -56,10 +40,10 @@ func startProcess(t *testing.T, name, stdin string, args ...string) *runningCrof
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		if err := p.cmd.Wait(); err != nil {
-			t.Errorf("%q: %v\n%s", args, err, p.words())
+			t.Errorf("%q: %v\n%s", args, err, p.said.String())
 		}
 	})
-	await(t, "croft is up", func() bool { return strings.Contains(p.words(), "croft is up") })
+	await(t, "croft is up", func() bool { return strings.Contains(p.said.String(), "croft is up") })
 	return p
 }
 
@@ -99,7 +83,7 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 		t.Fatalf("only %d secrets were found: %q", len(secrets), secrets)
 	}
 	places := map[string]string{
-		"the cloud's log": cloud.words(), "the host's log": host.words(), "what a command says": said,
+		"the cloud's log": cloud.said.String(), "the host's log": host.said.String(), "what a command says": said,
 		"the cloud's command line": commandLine(t, cloud), "the host's command line": commandLine(t, host),
 	}
 	for place, text := range openFiles(t, dir) {
