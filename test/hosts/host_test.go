@@ -18,8 +18,12 @@ type host struct {
 	dir     string // what is its own of the file system
 	link    string // the switch's end of its cable
 	token   string // that it joins with; empty: its settings say what it is of
-	process *process
-	stdin   io.WriteCloser
+	serves  bool   // etcd and Placement too
+	begins  bool   // the cloud, one where trust is strict
+	// certified: its API speaks TLS.
+	certified bool
+	process   *process
+	stdin     io.WriteCloser
 }
 
 func (w *world) newHost(name string, n int) *host {
@@ -39,16 +43,35 @@ func (w *world) newHost(name string, n int) *host {
 }
 
 func (h *host) settings() string {
-	if h.token != "" {
-		return fmt.Sprintf("state_dir: %s/state\nhost: {name: %s}\nlibvirt: {virt_type: qemu}\n", h.dir, h.name)
+	own := fmt.Sprintf("state_dir: %s/state\nhost: {name: %s}\nlibvirt: {virt_type: qemu}\n", h.dir, h.name)
+	switch {
+	case h.begins:
+		return own + fmt.Sprintf("trust: strict\netcd: {listen: \"%[1]s:2379\"}\nplacement: {listen: \"%[1]s:8778\"}\napi: {listen: \"%[1]s:8779\"}\n", h.address)
+	case h.token != "":
+		return own
 	}
-	return fmt.Sprintf(`state_dir: %s/state
-host: {name: %s}
-libvirt: {virt_type: qemu}
-etcd: {endpoints: ["%s"]}
-placement: {endpoint: "http://%s", token: %s}
-api: {listen: "%s:8779"}
-`, h.dir, h.name, strings.ReplaceAll(h.w.endpoints(), ",", `", "`), h.w.placement, token, h.address)
+	return own + fmt.Sprintf("etcd: {endpoints: [\"%s\"]}\nplacement: {endpoint: \"http://%s\", token: %s}\napi: {listen: \"%s:8779\"}\n",
+		strings.ReplaceAll(h.w.etcd, ",", `", "`), h.w.placement, token, h.address)
+}
+
+// agent is the command that the host runs with its settings.
+func (h *host) agent(settings string) []string {
+	h.w.t.Helper()
+	command := []string{filepath.Join(binaries, "croft"), "compute", "--settings", settings}
+	if h.begins || h.token != "" {
+		command[1] = "up"
+	}
+	if h.token != "" {
+		secret := filepath.Join(h.dir, "token")
+		if err := os.WriteFile(secret, []byte(h.token), 0o600); err != nil {
+			h.w.t.Fatal(err)
+		}
+		command = append(command, "--join", "@"+secret)
+	}
+	if h.serves {
+		command = append(command, "--etcd-member")
+	}
+	return command
 }
 
 // start makes the namespaces, plugs the cable in and starts libvirt and the agent.
@@ -59,15 +82,7 @@ func (h *host) start() {
 	if err := os.WriteFile(file, []byte(h.settings()), 0o644); err != nil {
 		w.t.Fatal(err)
 	}
-	agent := []string{filepath.Join(binaries, "croft"), "compute", "--settings", file}
-	if h.token != "" {
-		secret := filepath.Join(h.dir, "token")
-		if err := os.WriteFile(secret, []byte(h.token), 0o600); err != nil {
-			w.t.Fatal(err)
-		}
-		agent = []string{agent[0], "up", "--settings", file, "--join", "@" + secret}
-	}
-	cmd := w.as(role{Host: &hostRole{Dir: h.dir, Agent: agent}})
+	cmd := w.as(role{Host: &hostRole{Dir: h.dir, Agent: h.agent(file)}})
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
 	var err error
 	if h.stdin, err = cmd.StdinPipe(); err != nil {
@@ -96,7 +111,11 @@ func (h *host) plug() { must(h.w.t, "ip", "link", "set", h.link, "up") }
 
 func (h *host) waitUntilReady() {
 	h.w.t.Helper()
-	h.process.waitUntilReady("http://" + h.address + ":8779/readyz")
+	scheme := "http"
+	if h.certified {
+		scheme = "https"
+	}
+	h.process.waitUntilReady(scheme + "://" + h.address + ":8779/readyz")
 }
 
 // id is the host's UUID, from its state directory.

@@ -73,14 +73,21 @@ func oneOnEach(w *world) {
 		if st.Instance.Host != h.id() || h.domains()[st.Instance.ID] == "" {
 			w.t.Errorf("%s is on host %s, and %s has %v", name, st.Instance.Host, h.name, h.domains())
 		}
-		address, want := w.must(name), "croft instance "+name+" "+st.Instance.ID
-		eventually(w.t, name+" answers", func(context.Context) error {
-			if got := h.inside("curl", "-s", "-m", "10", "--retry", "3", "--retry-connrefused", "http://"+address+"/"); strings.TrimSpace(got) != want {
-				return fmt.Errorf("it says %q", got)
-			}
-			return nil
-		})
+		h.answers(name)
 	}
+}
+
+// answers waits until a guest on the host says who it is, which it has from its metadata.
+func (h *host) answers(name string) {
+	w := h.w
+	w.t.Helper()
+	address, want := w.must(name), "croft instance "+name+" "+w.show(name).Instance.ID
+	eventually(w.t, name+" answers", func(context.Context) error {
+		if got := h.inside("curl", "-s", "-m", "10", "--retry", "3", "--retry-connrefused", "http://"+address+"/"); strings.TrimSpace(got) != want {
+			return fmt.Errorf("it says %q", got)
+		}
+		return nil
+	})
 }
 
 // withoutLeader goes through a guest's whole life with two members of three.

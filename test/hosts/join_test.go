@@ -65,7 +65,7 @@ func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 
 // nothingOf looks for an ID in all that etcd holds, Placement's state included.
 func (w *world) nothingOf(ctx context.Context, id string) error {
-	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(w.endpoints(), ","), Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(w.etcd, ","), Logger: zap.NewNop()})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,9 @@ type world struct {
 	bridge    string
 	subnet    netip.Prefix
 	members   []*member
-	placement string // host:port
+	etcd      string   // endpoints, with commas
+	placement string   // host:port
+	access    []string // how whoever types finds both: variables of the environment
 	hosts     []*host
 }
 
@@ -59,13 +61,26 @@ func newWorld(t *testing.T) *world {
 // newCenter starts what the hosts share.
 func newCenter(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, root: t, dir: libvirttest.Dir(t), bridge: fmt.Sprintf("ch%d", os.Getpid())}
-	w.layBridge()
+	w := newSwitch(t)
 	w.startMembers()
-	w.placement = w.address(1, 8778)
-	w.begin("placement", w.croft("placement", "--listen", w.placement, "--token", token, "--etcd", w.endpoints())).
+	w.find(w.endpoints(), w.address(1, 8778))
+	w.begin("placement", w.croft("placement", "--listen", w.placement, "--token", token, "--etcd", w.etcd)).
 		waitUntilReady("http://" + w.placement + "/readyz")
 	return w
+}
+
+// newSwitch is a world with nothing at its switch yet.
+func newSwitch(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, root: t, dir: libvirttest.Dir(t), bridge: fmt.Sprintf("ch%d", os.Getpid())}
+	w.layBridge()
+	return w
+}
+
+// find says where etcd and Placement are.
+func (w *world) find(etcd, placement string) {
+	w.etcd, w.placement = etcd, placement
+	w.access = []string{"CROFT_ETCD_ENDPOINTS=" + etcd, "CROFT_PLACEMENT_ENDPOINT=http://" + placement, "CROFT_PLACEMENT_TOKEN=" + token}
 }
 
 // layBridge makes the switch that the hosts' links end at.
@@ -135,14 +150,14 @@ func (r result) String() string {
 	return fmt.Sprintf("exit code %d\nstdout: %s\nstderr: %s", r.exit, r.stdout, r.stderr)
 }
 
-// user runs croft or schedule as a user who knows all members.
+// user runs croft or schedule as somebody who finds the cloud.
 func (w *world) user(name string, args ...string) result {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(binaries, name), args...)
-	cmd.Env = append(plainEnvironment(), "HOME="+w.dir, "CROFT_ETCD_ENDPOINTS="+w.endpoints(), "CROFT_PLACEMENT_ENDPOINT=http://"+w.placement, "CROFT_PLACEMENT_TOKEN="+token)
+	cmd.Env = append(append(plainEnvironment(), "HOME="+w.dir), w.access...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = w.dir, &out, &errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	err := cmd.Run()

@@ -1,0 +1,83 @@
+package hosts
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"croft/internal/libvirttest"
+)
+
+// newGuardedCenter starts a cloud whose hosts reach control alone: etcd and Placement
+// listen for this machine, which is no host itself.
+func newGuardedCenter(t *testing.T) *world {
+	t.Helper()
+	w := newSwitch(t)
+	etcd, placement := freeAddress(t), freeAddress(t)
+	w.find("http://"+etcd, placement)
+	file := filepath.Join(w.dir, "control.yaml")
+	text := fmt.Sprintf("state_dir: %s/control\nhypervisor: none\ntrust: strict\netcd: {listen: %q}\nplacement: {listen: %q, token: %s}\ncontrol: {listen: %q}\n",
+		w.dir, etcd, placement, token, w.address(1, 8777))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.begin("control", w.croft("up", "--settings", file))
+	return w
+}
+
+// freeAddress is one of the loopback interface that nobody listened on a moment ago.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// invite waits until the cloud gives a token away.
+func (w *world) invite(args ...string) (token string) {
+	w.t.Helper()
+	eventually(w.t, "there is a token", func(context.Context) error {
+		r := w.user("croft", append([]string{"token", "create"}, args...)...)
+		if token = strings.TrimSpace(r.stdout); r.exit != 0 {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+	return token
+}
+
+// TestAHostBehindTheGateCarriesAGuest: a host that reaches neither etcd nor Placement
+// joins, carries a guest that has its metadata, and leaves with nothing of it left.
+func TestAHostBehindTheGateCarriesAGuest(t *testing.T) {
+	libvirttest.Start(t)
+	w := newGuardedCenter(t)
+	e := w.newHost("e", 15)
+	e.token, e.certified = w.invite(), true
+	e.start()
+	e.waitUntilReady()
+	w.accepts("guarded", e)
+	e.answers("guarded-e")
+	id, guest := e.id(), w.show("guarded-e").Instance.ID
+	w.must("destroy", "--wait", "guarded-e")
+	if left := e.domains(); len(left) > 0 {
+		t.Errorf("domains are left: %v", left)
+	}
+	e.process.end(syscall.SIGTERM)
+	if r := w.user("croft", "host", "forget", "e"); r.exit != 0 {
+		t.Errorf("croft host forget: %v", r)
+	}
+	for _, gone := range []string{id, guest} {
+		eventually(t, "nothing is left", func(ctx context.Context) error { return w.nothingOf(ctx, gone) })
+	}
+	if r := w.user("croft", "audit"); r.exit != 0 || r.stdout != "" {
+		t.Errorf("croft audit: %v", r)
+	}
+}
