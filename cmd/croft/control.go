@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -143,7 +144,7 @@ func (c *control) join(r *http.Request, ask joinRequest) (a joinAnswer, err erro
 	if c.strict && order.isMember() && !invited.Member {
 		return a, croft.Errorf(croft.Invalid, "hosts of this cloud do not reach its etcd, unless their token was made for that: make one with `croft token create --etcd-member`")
 	}
-	a, stamps, err := c.issue(host, order, strict)
+	a, stamps, err := c.issue(host, order, strict, comesFrom(r))
 	if err != nil {
 		return a, err
 	}
@@ -158,8 +159,8 @@ func (c *control) join(r *http.Request, ask joinRequest) (a joinAnswer, err erro
 	return a, nil
 }
 
-// issue signs what a host asked for.
-func (c *control) issue(host croft.HostID, order joinOrder, strict bool) (a joinAnswer, stamps map[string]etcdstore.Stamp, err error) {
+// issue signs what a host asked for, which comes from an address.
+func (c *control) issue(host croft.HostID, order joinOrder, strict bool, from []string) (a joinAnswer, stamps map[string]etcdstore.Stamp, err error) {
 	id := pki.HostIdentity(c.trust.partition, host)
 	if order.isMember() {
 		id = pki.MemberIdentity(c.trust.partition, host)
@@ -173,12 +174,36 @@ func (c *control) issue(host croft.HostID, order joinOrder, strict bool) (a join
 		if stamps[string(authority)], err = c.stamp(authority); err != nil {
 			return a, nil, err
 		}
-		a.Issued[authority], err = c.trust.ca.Sign(authority, id, order.Names, csr)
+		names := order.Names
+		if !order.isMember() {
+			names = servesAt(authority, from)
+		}
+		a.Issued[authority], err = c.trust.ca.Sign(authority, id, names, csr)
 		if err != nil {
 			return a, nil, err
 		}
 	}
 	return a, stamps, nil
+}
+
+// comesFrom is the address that a request comes from.
+func comesFrom(r *http.Request) []string {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return nil
+	}
+	return []string{from.Addr().Unmap().WithZone("").String()}
+}
+
+// servesAt are the names in the certificate of a host that serves its API alone: the
+// address that it comes from, which nobody can claim, so that programs which know a host by
+// that, as Prometheus does, can verify it. croft goes by the identity. Certificates of
+// etcd's authority have none: etcd would refuse those of hosts with several addresses.
+func servesAt(a pki.Authority, from []string) []string {
+	if a == pki.Etcd {
+		return nil
+	}
+	return from
 }
 
 // stamp is that of a certificate which is about to be signed.
@@ -231,7 +256,11 @@ func (c *control) renew(r *http.Request, ask renewRequest) (pki.Issued, error) {
 	if err != nil {
 		return pki.Issued{}, err
 	}
-	issued, err := c.trust.ca.Sign(authority, id, pki.CallerNames(r), ask.Request)
+	names := pki.CallerNames(r)
+	if id.Kind == pki.Host {
+		names = servesAt(authority, comesFrom(r))
+	}
+	issued, err := c.trust.ca.Sign(authority, id, names, ask.Request)
 	if err != nil {
 		return issued, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -131,6 +132,7 @@ func TestAHostJoinsOverTLS(t *testing.T) {
 	if !strings.Contains(shown, `"api": "https://`) {
 		t.Errorf("its API speaks no TLS: %s", shown)
 	}
+	verifiable(t, s.StateDir, shown)
 	command(t, croft.ExitOK, "schedule", "--wait", "--name", "one", "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1", "tiny")
 	command(t, croft.ExitOK, "audit") // asks every agent over its API
 	command(t, croft.ExitOK, "schedule", "destroy", "--wait", "one")
@@ -373,6 +375,8 @@ func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
 		}
 		return time.Since(began) > life+time.Second
 	})
+	shown, _ := command(t, croft.ExitOK, "host", "show", "second", "-o", "json")
+	verifiable(t, s.StateDir, shown)
 	command(t, croft.ExitOK, "schedule", "--wait", "--name", "one", "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1&in_tree="+hostID(t, s.StateDir), "tiny")
 	if code, said := stop(); code != croft.ExitOK || !strings.Contains(said, "certificate made") {
 		t.Errorf("the host ended with %d:\n%s", code, said)
@@ -392,6 +396,26 @@ func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
 	if list, _ := command(t, croft.ExitOK, "schedule", "list"); !strings.Contains(list, "running") {
 		t.Errorf("its guest: %s", list)
 	}
+}
+
+// verifiable finds that programs which know nothing of croft can verify a host's API by
+// its address, with the authority alone.
+func verifiable(t *testing.T, stateDir, shown string) {
+	t.Helper()
+	var host struct{ API string }
+	if err := json.Unmarshal([]byte(shown), &host); err != nil {
+		t.Fatal(err)
+	}
+	roots, err := certificates(stateDir, pki.Hosts).Roots()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := tls.Dial("tcp", strings.TrimPrefix(host.API, "https://"), &tls.Config{RootCAs: roots})
+	if err != nil {
+		t.Errorf("the API at %s: %v", host.API, err)
+		return
+	}
+	_ = c.Close()
 }
 
 func runsOut(t *testing.T, stateDir string, a pki.Authority) time.Time {
