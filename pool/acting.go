@@ -159,7 +159,8 @@ func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error
 	}
 	batch := a.ledger.changes()
 	err := a.commit(ctx, batch)
-	if err == nil {
+	if err == nil && !batch.Empty() {
+		a.metrics.rounds.Observe(time.Since(now).Seconds())
 		a.view.apply(batch)
 	}
 	for _, r := range requests {

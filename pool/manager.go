@@ -36,7 +36,8 @@ type Config struct {
 // methods of the others return a *StandbyError, which says who does.
 type Manager struct {
 	Config
-	file File
+	file    File
+	metrics *metrics
 
 	mu     sync.Mutex
 	acting *acting       // nil: another server acts, or none
@@ -66,7 +67,7 @@ func New(c Config) (*Manager, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.History = cmp.Or(c.History, 10000)
 	c.Grace = cmp.Or(c.Grace, 5*time.Second)
-	m := &Manager{Config: c, turned: make(chan struct{})}
+	m := &Manager{Config: c, metrics: newMetrics(), turned: make(chan struct{})}
 	m.file = File{Path: c.File}
 	if c.Instances != nil {
 		m.file.Check = c.Instances.Check

@@ -29,9 +29,6 @@ func newView(from Snapshot) *view {
 
 // apply takes over what was written, and wakes those who wait for it.
 func (v *view) apply(b Batch) {
-	if b.Empty() {
-		return
-	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if b.Head != nil {

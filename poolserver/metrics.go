@@ -84,6 +84,7 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	m.server.Manager.Collector().Describe(ch)
 	m.requests.Describe(ch)
 	m.seconds.Describe(ch)
 	for _, d := range []*prometheus.Desc{
@@ -95,6 +96,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	m.server.Manager.Collector().Collect(ch)
 	m.requests.Collect(ch)
 	m.seconds.Collect(ch)
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"croft/hook"
 	"croft/hypervisor/libvirt"
 	"croft/image"
 	"croft/mdserver"
@@ -69,7 +70,11 @@ func allMetrics(t *testing.T) []metricDesc {
 	check(t, err)
 	server, err := placement.New(placement.Config{Store: c.store.Placement(128), Log: log})
 	check(t, err)
-	pools, err := poolserver.New(poolserver.Config{Manager: new(pool.Manager)})
+	manager, err := pool.New(pool.Config{
+		Partition: c.store.Partition(), Store: c.store, Hooks: new(hook.Runner), File: "pools.yaml", Me: pool.Server{Name: "here", Machine: "this"},
+	})
+	check(t, err)
+	pools, err := poolserver.New(poolserver.Config{Manager: manager})
 	check(t, err)
 	var settings hostSettings
 	me, err := settings.tell(t.Context(), "croft-test", log)
