@@ -169,7 +169,9 @@ func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error
 	if err != nil {
 		return 0, err
 	}
-	a.Hooks.Forget(batch.GoneResources...)
+	if gone := batch.GoneResources; len(gone) > 0 { // many at once: the next round does not wait for the disk
+		a.jobs.work.Go(func() { a.Hooks.Forget(gone...) })
+	}
 	for _, action := range actions {
 		a.log(action)
 		a.perform(ctx, action)
