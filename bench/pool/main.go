@@ -1,6 +1,6 @@
 // Command pool measures our manager of pools beside resalloc's server, with the same
 // files and the same calls, in turns on one machine; and both beside the floor, which
-// is two shells a ticket and nothing else.
+// is two shells a ticket and nothing else. Then it measures ours beside many tickets.
 package main
 
 import (
@@ -19,6 +19,7 @@ import (
 type plan struct {
 	clients  int
 	duration time.Duration
+	closed   int
 	bin      string // directory with resalloc-server
 	original string // checkout of resalloc; empty: ours alone
 }
@@ -27,6 +28,7 @@ func main() {
 	var p plan
 	flag.IntVar(&p.clients, "clients", 20, "clients at once")
 	flag.DurationVar(&p.duration, "duration", 10*time.Second, "how long each measurement takes")
+	flag.IntVar(&p.closed, "closed", 0, "instead, serve and close so many tickets, and say after each tenth how the server does")
 	flag.StringVar(&p.bin, "bin", "bin", "directory with our programs")
 	flag.StringVar(&p.original, "resalloc", os.Getenv("RESALLOC"), "checkout of resalloc to measure beside (or $RESALLOC)")
 	flag.Parse()
@@ -40,86 +42,58 @@ func main() {
 
 // run measures everything and prints a line for each result.
 func (p plan) run(ctx context.Context) error {
-	fmt.Printf("%-44s %-22s %10s %10s %10s %10s\n", "what", "server", "tickets/s", "ready p50", "p99", "longest")
-	if err := p.floor(ctx); err != nil {
-		return err
+	if p.closed > 0 {
+		return p.wearOut(ctx)
 	}
 	rivals := []rival{{"ours", p.startOurs}}
 	if p.original != "" {
 		rivals = append(rivals, rival{"resalloc", p.startOriginal})
 	}
-	for _, r := range rivals {
-		if err := p.compare(ctx, r); err != nil {
-			return fmt.Errorf("%s: %w", r.name, err)
-		}
-	}
-	return p.crowded(ctx)
-}
-
-// pools are trivial: what is measured is the manager.
-const (
-	poolThrownAway = `bench: {cmd_new: "echo ok", cmd_delete: "true", max: 40, max_starting: 20, max_prealloc: 20, tags: [bench]}` + "\n"
-	poolReused     = `bench: {cmd_new: "echo ok", cmd_delete: "true", max: 40, max_starting: 20, max_prealloc: 20, tags: [bench], reuse_opportunity_time: 600, reuse_max_time: 0}` + "\n"
-)
-
-// compare measures one server.
-func (p plan) compare(ctx context.Context, r rival) error {
-	err := r.with(ctx, poolThrownAway, func(s server) error {
-		if err := s.settle(ctx); err != nil {
-			return err
-		}
-		if err := p.line(ctx, "one client, preallocated, server idle", r.name, idle{s}); err != nil {
-			return err
-		}
-		return p.line(ctx, fmt.Sprintf("%d clients, thrown away", p.clients), r.name, busy{s, p.clients, ""})
-	})
+	fmt.Printf("%-44s %-10s %10s %10s %10s %10s\n", "what", "server", "tickets/s", "ready p50", "p99", "longest")
+	found, err := p.compare(ctx, rivals)
 	if err != nil {
 		return err
 	}
-	return r.with(ctx, poolReused, func(s server) error {
-		if err := s.settle(ctx); err != nil {
-			return err
-		}
-		return p.line(ctx, fmt.Sprintf("%d clients, reused in their sandboxes", p.clients), r.name, busy{s, p.clients, "box"})
-	})
-}
-
-// work is a kind of load.
-type work interface {
-	run(ctx context.Context, until time.Time, r *results) error
+	if err := p.crowded(ctx); err != nil {
+		return err
+	}
+	rounds, err := p.rounds(ctx)
+	if err != nil {
+		return err
+	}
+	p.goals(found, rounds)
+	return nil
 }
 
 // line measures and prints one line.
-func (p plan) line(ctx context.Context, what, name string, w work) error {
-	var r results
-	begun := time.Now()
-	err := w.run(ctx, begun.Add(p.duration), &r)
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return err
+func (p plan) line(ctx context.Context, what, name string, w work) (outcome, error) {
+	r := results{until: time.Now().Add(p.duration)}
+	if err := w.run(ctx, r.until, &r); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return outcome{}, err
 	}
-	fmt.Printf("%-44s %-22s %s\n", what, name, r.text(time.Since(begun)))
-	return ctx.Err()
+	o := r.outcome(p.duration)
+	fmt.Printf("%-44s %-10s %s\n", what, name, o.text)
+	return o, ctx.Err()
 }
 
-// crowded measures ours with ten thousand tickets that wait and a thousand resources.
-func (p plan) crowded(ctx context.Context) error {
-	const many = 10_000
-	stock := `stock: {cmd_new: "echo ok", cmd_delete: "true", max: 1000, max_starting: 100, max_prealloc: 1000, tags: [stock]}` + "\n" +
-		`never: {cmd_new: "false", cmd_delete: "true", max: 1, tags: [rare]}` + "\n"
-	return rival{"ours", p.startOurs}.with(ctx, stock+poolThrownAway, func(s server) error {
-		if err := s.settle(ctx); err != nil {
-			return err
+// goals says how what was found compares with what was wanted.
+func (p plan) goals(found map[string]map[string]outcome, rounds []time.Duration) {
+	fmt.Printf("\n%-66s %10s %10s\n", "what was wanted", "wanted", "found")
+	for _, s := range p.scenarios() {
+		ours, theirs := found[s.what]["ours"], found[s.what]["resalloc"]
+		if floor := found[s.what]["the floor"]; floor.rate > 0 {
+			fmt.Printf("%-66s %10s %9.0f%%\n", s.what+", tickets/s of the floor's", "", 100*ours.rate/floor.rate)
 		}
-		begun := time.Now()
-		if err := s.openMany(ctx, many, p.clients, "rare"); err != nil {
-			return err
+		if s.times > 0 && theirs.rate > 0 {
+			fmt.Printf("%-66s %9.0fx %9.0fx\n", s.what+", tickets/s of resalloc's", s.times, ours.rate/theirs.rate)
 		}
-		fmt.Printf("%-44s %-22s %10.0f\n", fmt.Sprintf("opening %d tickets that wait", many), "ours", many/time.Since(begun).Seconds())
-		if err := p.line(ctx, "one client, beside 10000 waiting and 1000 up", "ours", idle{s}); err != nil {
-			return err
+		if s.ready > 0 {
+			fmt.Printf("%-66s %10s %10s\n", s.what+", ready p50", "< "+s.ready.String(), short(ours.median))
 		}
-		return p.line(ctx, fmt.Sprintf("%d clients, beside the same", p.clients), "ours", busy{s, p.clients, ""})
-	})
+	}
+	for _, took := range rounds {
+		fmt.Printf("%-66s %10s %10s\n", "a round that gives 1000 resources to 10000 who wait", "< 50ms", short(took))
+	}
 }
 
 // configure writes what both servers read.

@@ -7,13 +7,17 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // results are how long tickets took to have their resources.
 type results struct {
-	mu     sync.Mutex
-	ready  []time.Duration
-	failed int
+	until time.Time // what was closed by then counts for the rate
+
+	mu             sync.Mutex
+	ready          []time.Duration
+	inTime, failed int
 }
 
 func (r *results) add(d time.Duration, err error) {
@@ -24,20 +28,36 @@ func (r *results) add(d time.Duration, err error) {
 		return
 	}
 	r.ready = append(r.ready, d)
+	if !time.Now().After(r.until) {
+		r.inTime++
+	}
 }
 
-// text is the result's part of a line.
-func (r *results) text(took time.Duration) string {
+// outcome is what a measurement came to.
+type outcome struct {
+	rate        float64 // tickets a second
+	median, p99 time.Duration
+	text        string
+}
+
+func (r *results) outcome(took time.Duration) (o outcome) {
 	if len(r.ready) == 0 {
-		return fmt.Sprintf("nothing was served, %d failed", r.failed)
+		o.text = fmt.Sprintf("nothing was served, %d failed", r.failed)
+		return o
 	}
 	slices.Sort(r.ready)
 	n := len(r.ready)
-	text := fmt.Sprintf("%10.1f %10s %10s %10s", float64(n)/took.Seconds(), short(r.ready[n/2]), short(r.ready[n*99/100]), short(r.ready[n-1]))
+	o.rate, o.median, o.p99 = float64(r.inTime)/took.Seconds(), r.ready[n/2], r.ready[n*99/100]
+	o.text = fmt.Sprintf("%10.1f %10s %10s %10s", o.rate, short(o.median), short(o.p99), short(r.ready[n-1]))
 	if r.failed > 0 {
-		text += fmt.Sprintf("  (%d failed)", r.failed)
+		o.text += fmt.Sprintf("  (%d failed)", r.failed)
 	}
-	return text
+	return o
+}
+
+// work is a kind of load.
+type work interface {
+	run(ctx context.Context, until time.Time, r *results) error
 }
 
 func short(d time.Duration) string { return d.Round(10 * time.Microsecond).String() }
@@ -109,6 +129,27 @@ func (w shells) run(ctx context.Context, until time.Time, r *results) error {
 	return ctx.Err()
 }
 
-func (p plan) floor(ctx context.Context) error {
-	return p.line(ctx, fmt.Sprintf("%d at once, two shells a ticket, no server", p.clients), "the floor", shells{p.clients})
+// batch is so many tickets by many clients, each in a sandbox of its own; one that
+// fails ends it.
+type batch struct {
+	server
+
+	clients, tickets int
+}
+
+func (w batch) run(ctx context.Context, r *results) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range w.clients {
+		group.Go(func() error {
+			for n := i; n < w.tickets; n += w.clients {
+				took, err := w.ticket(ctx, fmt.Sprintf("box-%d", i))
+				if err != nil {
+					return err
+				}
+				r.add(took, nil)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
 }

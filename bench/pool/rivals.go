@@ -27,8 +27,9 @@ func (p plan) startOurs(string) *exec.Cmd {
 	return exec.Command(filepath.Join(p.bin, "resalloc-server"))
 }
 
+// startOriginal takes Debian's Python, which is the one that has Debian's packages.
 func (p plan) startOriginal(string) *exec.Cmd {
-	cmd := exec.Command("python3", filepath.Join(p.original, "bin", "resalloc-server"))
+	cmd := exec.Command("/usr/bin/python3", filepath.Join(p.original, "bin", "resalloc-server"))
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+p.original)
 	return cmd
 }
@@ -72,7 +73,7 @@ func (r rival) with(ctx context.Context, pools string, do func(server) error) er
 	}()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	defer transport.CloseIdleConnections()
-	s := server{"http://" + address + "/RPC2", &http.Client{Transport: transport}}
+	s := server{"http://" + address, dir, &http.Client{Transport: transport}}
 	if err := s.await(ctx); err != nil {
 		text, _ := os.ReadFile(log.Name())
 		return fmt.Errorf("%w\n%s", err, text)
@@ -83,6 +84,7 @@ func (r rival) with(ctx context.Context, pools string, do func(server) error) er
 // server is one that runs, asked as resalloc's clients ask.
 type server struct {
 	url  string
+	dir  string
 	http *http.Client
 }
 
@@ -186,7 +188,7 @@ func (s server) call(ctx context.Context, method, params string) (string, error)
 }
 
 func (s server) post(ctx context.Context, body string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/RPC2", strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
