@@ -13,7 +13,7 @@ const usedBonus = 500
 // kind is the ready resources with the same tags.
 type kind struct {
 	tags  []Tag
-	ready map[string][]*Resource // by sandbox, of none under ""; by number, and handed out from the front
+	ready map[box][]*Resource // by sandbox, of none under the zero one; by number, and handed out from the front
 	left  int
 }
 
@@ -88,11 +88,11 @@ func (r *round) stockUp() (stock []*kind) {
 			}
 			if of == nil || !slices.Equal(of.tags, res.Tags) {
 				if of = find(stock, res.Tags); of == nil {
-					of = &kind{tags: res.Tags, ready: map[string][]*Resource{}}
+					of = &kind{tags: res.Tags, ready: map[box][]*Resource{}}
 					stock = append(stock, of)
 				}
 			}
-			of.ready[res.Sandbox] = append(of.ready[res.Sandbox], res)
+			of.ready[res.box()] = append(of.ready[res.box()], res)
 			of.left++
 		}
 	}
@@ -120,13 +120,13 @@ func take(t *Ticket, kinds []*kind) *Resource {
 	most := 0
 	for _, k := range kinds {
 		sum := score(k.tags, t.Tags)
-		for _, sandbox := range []string{"", t.Sandbox} {
+		for _, sandbox := range []box{{}, t.box()} {
 			ready := k.ready[sandbox]
 			if len(ready) == 0 {
 				continue
 			}
 			points := sum
-			if sandbox != "" {
+			if sandbox != (box{}) {
 				points += usedBonus
 			}
 			if best == nil || points > most || points == most && ready[0].ID < best.ID {
@@ -135,7 +135,7 @@ func take(t *Ticket, kinds []*kind) *Resource {
 		}
 	}
 	if best != nil {
-		from.ready[best.Sandbox] = from.ready[best.Sandbox][1:]
+		from.ready[best.box()] = from.ready[best.box()][1:]
 		from.left--
 	}
 	return best

@@ -96,6 +96,8 @@ func used(ago time.Duration, times int, box string) func(*Resource) {
 
 func of(t TicketID) func(*Resource) { return func(r *Resource) { r.Ticket, r.Sandbox = t, "x" } }
 
+func ownedBy(name string) func(*Resource) { return func(r *Resource) { r.Owner = name } }
+
 func in(pool Name) func(*Resource) { return func(r *Resource) { r.Pool = pool } }
 
 func tagged(tags ...Tag) func(*Resource) { return func(r *Resource) { r.Tags = tags } }
@@ -190,6 +192,8 @@ var assignCases = []decision{
 	{name: "what the sandbox has used comes first, whatever the priorities", file: off + "  reuse_opportunity_time: 60\n", resources: []Resource{up(tagged(Tag{"a", 400})), up(used(time.Second, 1, "s"))}, tickets: []Ticket{{Tags: []string{"a"}, Sandbox: "s"}}, want: []string{"assign 2 for 1"}},
 	{name: "what another sandbox has used is never given", file: off + "  reuse_opportunity_time: 60\n", resources: []Resource{up(used(time.Second, 1, "other"))}, tickets: []Ticket{{Tags: []string{"a"}, Sandbox: "s"}}},
 	{name: "what failed its livecheck is not given", file: off, resources: []Resource{up(func(r *Resource) { r.Failures = 1 })}, tickets: []Ticket{wants("a")}},
+	{name: "nor what somebody else has used in a sandbox of that name", file: off + "  reuse_opportunity_time: 60\n", resources: []Resource{up(used(time.Second, 1, "s"), ownedBy("mallory")), up(used(time.Second, 1, "s"), ownedBy("alice"))},
+		tickets: []Ticket{{Tags: []string{"a"}, Sandbox: "s"}, {Tags: []string{"a"}, Sandbox: "s", Owner: "alice"}}, want: []string{"assign 2 for 2"}},
 	{name: "a ticket with a tag on demand comes before those that came first", file: onD, resources: []Resource{up(tagged(Tag{Name: "a"}, Tag{Name: "d"}))}, tickets: []Ticket{wants("a"), wants("d")}, want: []string{"assign 1 for 2"}},
 	{name: "a paused pool hands nothing out", file: off, resources: []Resource{up()}, tickets: []Ticket{wants("a")}, change: func(l *Ledger) { l.pools["p"].Mode = Paused }},
 }

@@ -210,7 +210,7 @@ func (l *Ledger) serve(t *Ticket, r *Resource, now time.Time) {
 	l.waiting.remove(t)
 	r.Ticket = t.ID
 	if r.Sandbox == "" {
-		r.Sandbox, r.Private, r.Sandboxed = t.Sandbox, t.Private, now
+		r.Owner, r.Sandbox, r.Private, r.Sandboxed = t.Owner, t.Sandbox, t.Private, now
 	}
 	t.Resource, t.Served = r.ID, now
 	p := l.pools[r.Pool]

@@ -44,6 +44,7 @@ type Resource struct {
 
 	Ticket    TicketID  `json:"ticket,omitempty"`  // that has it
 	Sandbox   string    `json:"sandbox,omitempty"` // of the first ticket, for good
+	Owner     string    `json:"owner,omitempty"`   // of that ticket: the sandbox is theirs alone
 	Private   bool      `json:"private,omitempty"` // nobody but that ticket knows the sandbox
 	Sandboxed time.Time `json:"sandboxed,omitzero"`
 	Released  time.Time `json:"released,omitzero"` // when the last ticket gave it back
@@ -63,6 +64,9 @@ type Resource struct {
 
 // Live tells whether anything may be left of it: it counts for the pool's maximum.
 func (r *Resource) Live() bool { return r.State != Ended }
+
+// box is the sandbox that it was used in; that of no name where it was not.
+func (r *Resource) box() box { return box{r.Owner, r.Sandbox} }
 
 // Idle tells whether it is up and nobody has it.
 func (r *Resource) Idle() bool { return r.State == Up && r.Ticket == 0 }

@@ -24,7 +24,7 @@ type Ticket struct {
 	ID       TicketID      `json:"id"`
 	State    TicketState   `json:"state"`
 	Tags     []string      `json:"tags,omitempty"`     // sorted; all of them, in one resource
-	Sandbox  string        `json:"sandbox"`            // what has been used in another is never given to it
+	Sandbox  string        `json:"sandbox"`            // of its owner; what has been used in another is never given to it
 	Private  bool          `json:"private,omitempty"`  // nobody else knows the sandbox
 	Resource ResourceID    `json:"resource,omitempty"` // 0: it waits, or never had one
 	Owner    string        `json:"owner,omitempty"`    // who opened it, where that is known
@@ -42,6 +42,11 @@ func (t *Ticket) Waiting() bool { return t.State == TicketOpen && t.Resource == 
 
 // Ready tells whether the ticket is open and has its resource.
 func (t *Ticket) Ready() bool { return t.State == TicketOpen && t.Resource != 0 }
+
+// box is a sandbox. Two owners' sandboxes of one name are two.
+type box struct{ owner, name string }
+
+func (t *Ticket) box() box { return box{t.Owner, t.Sandbox} }
 
 // ticketKey is an owner's word for a ticket.
 type ticketKey struct{ owner, key string }
