@@ -7,10 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"croft"
 	"croft/internal/durable"
+	"croft/internal/filelock"
 )
 
 // StateDir is a host's state directory, locked by one process.
@@ -34,7 +33,7 @@ func OpenStateDir(path string) (*StateDir, error) {
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "lock the state directory: %w; give another with --state-dir", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := filelock.Take(f); err != nil {
 		holder, _ := os.ReadFile(f.Name())
 		return nil, errors.Join(
 			croft.Errorf(croft.Conflict, "the state directory %s is in use by croft with process id %s; stop that one or give another with --state-dir", path, strings.TrimSpace(string(holder))),

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 
 	"croft"
+	"croft/internal/filelock"
 )
 
 // Embedded is an etcd server inside this process: the only one, or a member of several.
@@ -178,8 +179,8 @@ func checkUnused(dir string) error {
 		return fmt.Errorf("open the data of the embedded etcd: %w", err)
 	}
 	defer db.Close() // and with it the lock
-	err = syscall.Flock(int(db.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+	err = filelock.Take(db)
+	if errors.Is(err, filelock.ErrTaken) {
 		return croft.Errorf(croft.Conflict, "embedded etcd: another process uses %s; stop it, or ask it by its address", dir)
 	}
 	if err != nil {

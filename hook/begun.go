@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"croft"
+	"croft/internal/filelock"
 	"croft/pool"
 )
 
@@ -37,14 +37,46 @@ func openBegun(path string) (*begun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the file for what unfinished starts print: %w", err)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := filelock.Take(file); err != nil {
 		return nil, errors.Join(croft.Errorf(croft.Conflict, "another server of pools uses %s; stop it, or give this one a directory of its own", filepath.Dir(path)), file.Close())
 	}
-	info, err := file.Stat()
-	if err != nil {
+	b := &begun{file: file}
+	if err := b.complete(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the file for what unfinished starts print: %w", err), file.Close())
 	}
-	return &begun{file: file, size: info.Size()}, nil
+	return b, nil
+}
+
+// complete makes a record of what a crash cut at the end of the file, so that what is
+// written next begins one.
+func (b *begun) complete() error {
+	text, err := io.ReadAll(b.file)
+	if err != nil {
+		return err
+	}
+	for len(text) > 0 {
+		id, body, whole := record(text)
+		if !whole {
+			if err := b.file.Truncate(b.size); err != nil {
+				return err
+			}
+			b.write(id, body)
+			return nil
+		}
+		b.size += int64(header + len(body))
+		text = text[header+len(body):]
+	}
+	return nil
+}
+
+// record is the one that a text begins with, as far as it goes.
+func record(text []byte) (id pool.ResourceID, body []byte, whole bool) {
+	if len(text) < header {
+		return 0, nil, false
+	}
+	length := int(binary.LittleEndian.Uint32(text[8:]))
+	body = text[header:min(len(text), header+length)]
+	return pool.ResourceID(binary.LittleEndian.Uint64(text)), body, len(body) == length
 }
 
 // header is the number and the length.
@@ -53,12 +85,18 @@ const header = 12
 // write adds what a start printed. A disk that is full costs the next server the
 // knowledge, and this one nothing.
 func (b *begun) write(id pool.ResourceID, text []byte) {
+	if len(text) == 0 {
+		return
+	}
 	record := binary.LittleEndian.AppendUint64(make([]byte, 0, header+len(text)), uint64(id))
 	record = binary.LittleEndian.AppendUint32(record, uint32(len(text)))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n, _ := b.file.Write(append(record, text...))
-	b.size += int64(n)
+	if _, err := b.file.Write(append(record, text...)); err != nil {
+		_ = b.file.Truncate(b.size) // half a record would make nonsense of the next
+		return
+	}
+	b.size += int64(len(record) + len(text))
 }
 
 func (b *begun) begin() {
@@ -80,8 +118,7 @@ func (b *begun) end(stopped bool) {
 	}
 }
 
-// read returns what each start printed, as much as is kept of such output. A record
-// that was cut by a crash counts as far as it goes.
+// read returns what each start printed, as much as is kept of such output.
 func (b *begun) read() (map[pool.ResourceID][]byte, error) {
 	b.mu.Lock()
 	text, err := io.ReadAll(io.NewSectionReader(b.file, 0, b.size))
@@ -90,9 +127,8 @@ func (b *begun) read() (map[pool.ResourceID][]byte, error) {
 		return nil, fmt.Errorf("read what unfinished starts printed: %w", err)
 	}
 	kept := map[pool.ResourceID]*capture{}
-	for len(text) > header {
-		id, length := pool.ResourceID(binary.LittleEndian.Uint64(text)), int(binary.LittleEndian.Uint32(text[8:]))
-		body := text[header:min(len(text), header+length)]
+	for len(text) >= header {
+		id, body, _ := record(text)
 		if kept[id] == nil {
 			kept[id] = newCapture(pool.OutputData)
 		}

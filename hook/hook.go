@@ -45,6 +45,7 @@ const (
 	maxLog    = 1 << 20         // bytes of a log
 	killAfter = time.Second     // from SIGTERM to SIGKILL
 	waitDelay = 2 * time.Second // for output, when the shell has ended
+	forever   = 1 << 62         // until a hook is told to end
 )
 
 // New makes the directories. Close the runner. Conflict: another one has them.
@@ -108,13 +109,14 @@ func (r *Runner) Run(ctx context.Context, h pool.Hook) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, h.Limit)
 	defer cancel()
 	mark := r.marked(h)
-	cmd := r.command(limited, h, mark)
+	cmd, kill := r.command(limited, h, mark)
+	defer kill.Stop()
 	cmd.Stdout, cmd.Stderr = log, log
 	if h.Output != pool.OutputNone {
 		cmd.Stdout = out
 	}
 	err := cmd.Run()
-	if limited.Err() != nil && cmd.Process != nil {
+	if err != nil && limited.Err() != nil && cmd.Process != nil { // what ended well keeps what it left running
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: all have ended
 		if left := endMarked(func(m string) bool { return m == mark }); left != nil {
 			err = errors.Join(err, left)
@@ -123,21 +125,23 @@ func (r *Runner) Run(ctx context.Context, h pool.Hook) ([]byte, error) {
 	return kept.output(), verdict(ctx, limited, h, err)
 }
 
-// command is the shell that runs a hook.
-func (r *Runner) command(ctx context.Context, h pool.Hook, mark string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", h.Command)
+// command is the shell that runs a hook, and what kills its group a while after ctx
+// ended; that is to be stopped when the shell has ended, since another group may have
+// the number then.
+func (r *Runner) command(ctx context.Context, h pool.Hook, mark string) (cmd *exec.Cmd, kill *time.Timer) {
+	cmd = exec.CommandContext(ctx, "/bin/sh", "-c", h.Command)
 	cmd.Env = append(append(r.system[:len(r.system):len(r.system)], h.Env...), mark)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = waitDelay
+	kill = time.AfterFunc(forever, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	cmd.Cancel = func() error {
-		group := -cmd.Process.Pid
-		if err := syscall.Kill(group, syscall.SIGTERM); err != nil {
+		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil {
 			return os.ErrProcessDone
 		}
-		time.AfterFunc(killAfter, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
+		kill.Reset(killAfter)
 		return nil
 	}
-	return cmd
+	return cmd, kill
 }
 
 // verdict says how a hook ended; nil for well.

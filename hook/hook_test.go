@@ -147,6 +147,28 @@ func isZombie(pid int) bool {
 	return err == nil && bytes.Contains(text, []byte(") Z "))
 }
 
+func TestALogOfNoResourceBeginsAnew(t *testing.T) {
+	r, _ := runner(t)
+	print := func(id pool.ResourceID, text string) string {
+		h := pool.Hook{Kind: pool.HookList, Resource: id}
+		log := r.log(h)
+		_, _ = log.Write([]byte(text)) // never fails
+		log.close()
+		kept, err := os.ReadFile(r.logFile(id, h.Kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(kept)
+	}
+	full := strings.Repeat("x", maxLog)
+	for id, anew := range map[pool.ResourceID]bool{0: true, 7: false} {
+		print(id, full)
+		if got := print(id, "news"); (got == "news") != anew {
+			t.Errorf("that of %d has %d bytes", id, len(got))
+		}
+	}
+}
+
 func TestAtTheLimitTheWholeGroupEnds(t *testing.T) {
 	for _, c := range []struct{ name, command string }{
 		{"the shell and its children", "echo $$; sleep 1000"},
@@ -200,7 +222,7 @@ func TestWhatGoesOnInTheBackgroundIsLeftAlone(t *testing.T) {
 func TestSweepEndsWhatAnEarlierServerLeft(t *testing.T) {
 	r, _ := runner(t)
 	left := func(h pool.Hook) string {
-		cmd := r.command(context.Background(), h, r.marked(h))
+		cmd, _ := r.command(context.Background(), h, r.marked(h))
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -242,20 +264,31 @@ func TestWhatStartsPrintIsKeptInOneFile(t *testing.T) {
 	if _, err := New(Config{Dir: dir, Mark: "other"}); !errors.Is(err, croft.Conflict) {
 		t.Errorf("two have one directory: %v", err)
 	}
-	if err := r.begun.close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := openBegun(filepath.Join(dir, "begun"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.begun = again
-	if err := os.Truncate(filepath.Join(dir, "begun"), again.size-2); err != nil {
-		t.Fatal(err)
-	}
-	got, err := again.read()
-	if err != nil || len(got) != 3 || string(got[0]) != "line 0\nmore\n" || string(got[2]) != "line 2\nmor" {
-		t.Errorf("got %q, %v", got, err)
+	path := filepath.Join(dir, "begun")
+	for _, cut := range []struct {
+		off  int64
+		last string // of what the third one printed
+	}{{2, "line 2\nmor"}, {header, "line 2\n"}} { // in a record, and in the head of one
+		info, err := os.Stat(path)
+		if err = errors.Join(err, r.begun.close()); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, info.Size()-cut.off); err != nil {
+			t.Fatal(err)
+		}
+		again, err := openBegun(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.begun = again
+		again.write(9, []byte("later"))
+		got, err := again.read()
+		if err != nil || len(got) != 4 || string(got[0]) != "line 0\nmore\n" || string(got[2]) != cut.last || string(got[9]) != "later" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if err := again.file.Truncate(again.size - header - int64(len("later"))); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -36,7 +36,11 @@ func (r *Runner) log(h pool.Hook) *logWriter {
 		_ = file.Close() // nothing was written
 		return &logWriter{}
 	}
-	return &logWriter{file: file, room: maxLog - info.Size()}
+	w := &logWriter{file: file, room: maxLog - info.Size()}
+	if w.room <= 0 && h.Resource == 0 && file.Truncate(0) == nil { // what is of no resource is never forgotten with it
+		w.room = maxLog
+	}
+	return w
 }
 
 // Write never fails, so that a full disk ends no hook: what cannot be logged is not.
