@@ -238,9 +238,7 @@ func (t *poolTerm) Commit(ctx context.Context, b pool.Batch) error {
 	return t.write(ctx, ops)
 }
 
-// operations are those of a batch, in its order: numbers count as given before anything
-// has them, a pool is there before its resources are, and a resource knows its ticket
-// before that knows it.
+// operations are those of a batch, in the order that pool.Batch asks for.
 func (t *poolTerm) operations(b pool.Batch) (ops []clientv3.Op) {
 	k := t.store.keys
 	put := func(key string, v any) { ops = append(ops, clientv3.OpPut(key, encode(v))) }
@@ -250,10 +248,14 @@ func (t *poolTerm) operations(b pool.Batch) (ops []clientv3.Op) {
 	for _, p := range b.Pools {
 		put(k.pool(p.Settings.Name), p)
 	}
+	ended, open := b.TicketsByEnd()
+	for _, ticket := range ended {
+		put(k.ticket(ticket.ID), ticket)
+	}
 	for _, r := range b.Resources {
 		put(k.poolResource(r.ID), r)
 	}
-	for _, ticket := range b.Tickets {
+	for _, ticket := range open {
 		put(k.ticket(ticket.ID), ticket)
 	}
 	for _, id := range b.GoneTickets {

@@ -12,6 +12,9 @@ import (
 // maxChecks is how many livechecks run at once, of all pools.
 const maxChecks = 64
 
+// leastPeriod keeps a pool that says 0 from doing nothing else.
+const leastPeriod = time.Second
+
 // round is one pass over a ledger.
 type round struct {
 	*Ledger
@@ -100,7 +103,7 @@ func (r *round) takeBack() {
 				continue
 			}
 			r.do(Action{Op: OpTakeBack, Pool: p.name(), Resource: res.ID, Ticket: owner, Reason: fmt.Sprintf("ticket %d ended", owner)})
-			if p.Settings.Commands.Release != "" {
+			if p.settingsOf(res).Commands.Release != "" {
 				r.do(Action{Op: OpRelease, Pool: p.name(), Resource: res.ID, Reason: fmt.Sprintf("ticket %d had it", owner)})
 			}
 		}
@@ -129,7 +132,7 @@ func (r *round) condemnFrom(p *stock) {
 func (r *round) whyGo(p *stock, res *Resource) string {
 	set := &p.Settings
 	switch {
-	case set.checks() && res.Failures >= set.LivecheckAttempts:
+	case p.settingsOf(res).checks() && res.Failures >= set.LivecheckAttempts:
 		return fmt.Sprintf("%d livechecks in a row failed", res.Failures)
 	case res.Ticket != 0:
 		return ""
@@ -148,7 +151,7 @@ func (r *round) whyGo(p *stock, res *Resource) string {
 	case set.ReuseMaxTime > 0 && r.due(res.Sandboxed.Add(set.ReuseMaxTime)):
 		return fmt.Sprintf("it was first used more than %s ago", set.ReuseMaxTime)
 	case r.due(res.Released.Add(set.ReuseTime)):
-		return fmt.Sprintf("nobody of sandbox %s wanted it for %s", res.Sandbox, set.ReuseTime)
+		return fmt.Sprintf("nobody of its sandbox wanted it for %s", set.ReuseTime)
 	}
 	return ""
 }
@@ -225,7 +228,7 @@ func (r *round) listOrphans(p *stock) {
 	if last.IsZero() {
 		last = p.Created
 	}
-	if r.due(last.Add(p.Settings.ListPeriod)) {
+	if r.due(last.Add(max(p.Settings.ListPeriod, leastPeriod))) {
 		r.do(Action{Op: OpList, Pool: p.name(), Reason: fmt.Sprintf("the last search for orphans was %s ago", p.Settings.ListPeriod)})
 	}
 }
@@ -242,11 +245,8 @@ func (r *round) forgetPool(p *stock) {
 func (r *round) livecheck() {
 	var want []*Resource
 	for _, p := range r.pools {
-		if !p.Settings.checks() {
-			continue
-		}
 		for _, res := range p.resources {
-			if res.State == Up && !r.busy[res.ID] && r.due(res.Checked.Add(p.Settings.LivecheckPeriod)) {
+			if res.State == Up && !r.busy[res.ID] && p.settingsOf(res).checks() && r.due(res.Checked.Add(max(p.Settings.LivecheckPeriod, leastPeriod))) {
 				want = append(want, res)
 			}
 		}

@@ -174,6 +174,8 @@ var onDemandCases = []decision{
 	{name: "what is starting will serve one", file: onD, resources: []Resource{{State: Starting}}, tickets: []Ticket{wants("d"), wants("d")}, want: []string{"start p"}},
 	{name: "a ticket without a tag on demand starts nothing there", file: onD, tickets: []Ticket{wants("a")}},
 	{name: "a ticket for a tag that the pool has not starts nothing", file: onD, tickets: []Ticket{wants("d", "x")}},
+	{name: "what another sandbox has used serves nobody else", file: onD + "  reuse_opportunity_time: 60\n", resources: []Resource{up(used(time.Second, 1, "other"))}, tickets: []Ticket{wants("d")}, want: []string{"start p"}},
+	{name: "what its sandbox has used serves it", file: onD + "  reuse_opportunity_time: 60\n", resources: []Resource{{State: Releasing, Sandbox: "s"}}, tickets: []Ticket{{Tags: []string{"d"}, Sandbox: "s"}}},
 	{name: "the pool with the highest priority starts", file: onD2, tickets: []Ticket{wants("d")}, want: []string{"start q"}},
 	{name: "where that is full, the next one does", file: onD2, resources: []Resource{{Pool: "q", State: Starting}}, tickets: []Ticket{wants("d"), wants("d")}, want: []string{"start p"}},
 	{name: "where that failed lately, the next one does", file: onD2, tickets: []Ticket{wants("d")}, change: backingOff("q"), want: []string{"start p"}},
@@ -232,6 +234,7 @@ func TestDecideSaysWhenToLookAgain(t *testing.T) {
 		{"when a pool that failed may try again", warm, nil, nil, backingOff("p"), time.Minute},
 		{"when start_delay is over", warm + "  start_delay: 30\n", nil, nil, func(l *Ledger) { l.pools["p"].LastStart = at.Add(-time.Second) }, 29 * time.Second},
 		{"when the next livecheck is due", off + "  cmd_livecheck: c\n", []Resource{up()}, nil, nil, 10 * time.Minute},
+		{"when a livecheck is due that is always due", off + "  cmd_livecheck: c\n  livecheck_period: 0\n", []Resource{up()}, nil, nil, time.Second},
 		{"when a lease ends", off, nil, []Ticket{{TTL: time.Minute, Renewed: at.Add(-time.Second)}}, nil, 59 * time.Second},
 		{"when a delete is tried again", off, []Resource{{State: DeleteRequest, NotBefore: at.Add(5 * time.Second)}}, nil, nil, 5 * time.Second},
 		{"when a sandbox has had its time", off + "  reuse_opportunity_time: 60\n  reuse_max_time: 0\n", []Resource{up(used(20*time.Second, 1, "s"))}, nil, nil, 40 * time.Second},
@@ -372,7 +375,7 @@ func TestWhyATicketWaits(t *testing.T) {
 func TestATakeOverEndsWhatNobodyKnows(t *testing.T) {
 	id := croft.NewInstanceID()
 	l := ledger(t, off, []Resource{{State: Starting}, {State: Starting, Instance: id}, {State: Releasing}, {State: Deleting}, up(), {State: DeleteRequest}}, nil)
-	l.takeOver(map[ResourceID][]byte{1: []byte("made it\n"), 6: []byte("made this\n")})
+	l.takeOver(map[ResourceID][]byte{1: []byte("made it\n"), 6: []byte("made this\n")}, at)
 	var got []State
 	for i := range ResourceID(6) {
 		got = append(got, l.resources[i+1].State)

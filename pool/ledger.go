@@ -3,6 +3,7 @@ package pool
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -56,7 +57,15 @@ func (p *stock) count() (c Counts) {
 	return c
 }
 
-// name is the pool'l.
+// settingsOf are those that a resource of the pool is looked after by.
+func (p *stock) settingsOf(r *Resource) *Settings {
+	if p.Former != nil && (r.Instance == "") != (p.Settings.Instance == nil) {
+		return p.Former
+	}
+	return &p.Settings
+}
+
+// name is the pool's.
 func (p *stock) name() Name { return p.Settings.Name }
 
 // serves tells whether the pool hands anything out.
@@ -86,7 +95,6 @@ func newLedger(partition croft.PartitionID, from Snapshot) *Ledger {
 		return cmp.Or(l.resources[a].EndedAt.Compare(l.resources[b].EndedAt), cmp.Compare(a, b))
 	})
 	l.order = l.inFile()
-	l.mend()
 	return l
 }
 
@@ -136,19 +144,25 @@ func (l *Ledger) addTicket(t *Ticket) {
 
 // mend completes what was written by half: a resource knows who has it, and its ticket
 // does not yet.
-func (l *Ledger) mend() {
+func (l *Ledger) mend(now time.Time) {
 	for _, p := range l.pools {
 		for _, r := range p.resources {
 			if t := l.tickets[r.Ticket]; t != nil && t.Waiting() {
-				l.serve(t, r, r.Sandboxed)
+				l.join(t, r, now)
 			}
 		}
 	}
 }
 
 // takeOver turns what another server had begun into what this one can go on with.
-// printed is what starts that did not end had printed.
-func (l *Ledger) takeOver(printed map[ResourceID][]byte) {
+// printed is what starts that did not end had printed. Leases begin anew: while no
+// server acted nobody could renew them.
+func (l *Ledger) takeOver(printed map[ResourceID][]byte, now time.Time) {
+	l.mend(now)
+	for _, t := range l.leased {
+		t.Renewed = now
+		l.touchTicket(t)
+	}
 	for _, p := range l.pools {
 		for _, r := range p.resources {
 			switch {
@@ -207,22 +221,27 @@ func (l *Ledger) end(t *Ticket, state TicketState, reason string, now time.Time)
 
 // serve gives a resource to a waiting ticket.
 func (l *Ledger) serve(t *Ticket, r *Resource, now time.Time) {
+	l.join(t, r, now)
+	p := l.pools[r.Pool]
+	p.Stats.Served++
+	l.touchPool(p)
+}
+
+// join has a ticket and its resource know each other.
+func (l *Ledger) join(t *Ticket, r *Resource, now time.Time) {
 	l.waiting.remove(t)
 	r.Ticket = t.ID
 	if r.Sandbox == "" {
 		r.Owner, r.Sandbox, r.Private, r.Sandboxed = t.Owner, t.Sandbox, t.Private, now
 	}
 	t.Resource, t.Served = r.ID, now
-	p := l.pools[r.Pool]
-	if t.TTL == 0 && p.Settings.TTL > 0 {
-		t.TTL = p.Settings.TTL
+	if t.TTL == 0 {
+		t.TTL = l.pools[r.Pool].Settings.TTL
 	}
 	if t.TTL > 0 {
 		t.Renewed = now
 		l.leased[t.ID] = t
 	}
-	p.Stats.Served++
-	l.touchPool(p)
 	l.touchTicket(t)
 	l.touchResource(r)
 }
@@ -238,7 +257,7 @@ func (l *Ledger) start(p *stock, now time.Time) *Resource {
 	l.head.Resource++
 	l.changed.head = true
 	r := &Resource{ID: l.head.Resource, Pool: p.name(), State: Starting, Created: now, InPool: p.freeNumber()}
-	r.Name = p.Settings.resourceName(r.ID, now)
+	r.Name = l.newName(p, r.ID, now)
 	for _, counter := range p.Settings.Counters {
 		if r.Counters == nil {
 			r.Counters = map[string]int{}
@@ -263,6 +282,16 @@ func instanceOf(p croft.PartitionID, id ResourceID) croft.InstanceID {
 		space = uuid.NewSHA1(uuid.Nil, []byte(p))
 	}
 	return croft.InstanceID(uuid.NewSHA1(space, []byte("pool resource "+id.String())).String())
+}
+
+// newName makes a resource's name. Two of one name would be deleted together: where a
+// pattern does without the number, it is added to a name that another one has.
+func (l *Ledger) newName(p *stock, id ResourceID, now time.Time) string {
+	name := p.Settings.resourceName(id, now)
+	if !strings.Contains(p.Settings.NamePattern, "{id}") && l.liveNames()[name] {
+		name += "_" + id.String()
+	}
+	return name
 }
 
 // freeNumber is the smallest that no resource of the pool has.

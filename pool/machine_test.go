@@ -5,9 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,7 +27,10 @@ var (
 )
 
 // limits of the test's pools, which no file of it changes.
-var maxOf = map[pool.Name]int{"warm": 6, "demand": 4, "other": 3, "comes": 3}
+var maxOf = map[pool.Name]int{"warm": 6, "demand": 4, "other": 3, "cloud": 2, "comes": 3}
+
+// startingOf is the most that any file says.
+var startingOf = map[pool.Name]int{"warm": 3, "demand": 2, "other": 2, "cloud": 1, "comes": 1}
 
 // fileOf writes pools.yaml, each time with some settings by chance.
 func fileOf(r *rand.Rand, with bool) string {
@@ -37,7 +42,11 @@ func fileOf(r *rand.Rand, with bool) string {
 		common, 1+r.IntN(3), 1+r.IntN(3), r.IntN(10), r.IntN(2)*120, r.IntN(3), r.IntN(2)*200)
 	fmt.Fprintf(&b, "demand:\n%s  max: 4\n  max_starting: 2\n  tags: [a]\n  tags_on_demand: [{name: d, priority: 5}]\n  reuse_opportunity_time: 60\n", common)
 	fmt.Fprintf(&b, "other:\n%s  max: 3\n  max_starting: 2\n  tags: [a]\n  tags_on_demand: [d]\n  named_counters: [c]\n", common)
-	if with {
+	const instance = "  instance: {resources: 'VCPU:1', project: %s}\n  cmd_new_timeout: 60\n  cmd_delete_timeout: 30\n"
+	fmt.Fprintf(&b, "cloud:\n"+instance+"  max: 2\n  max_prealloc: 1\n  tags: [i]\n  reuse_opportunity_time: 30\n", "cloud")
+	if with && r.IntN(3) == 0 {
+		fmt.Fprintf(&b, "comes:\n"+instance+"  max: 3\n  tags: [e]\n  ttl: 40\n", "comes")
+	} else if with {
 		fmt.Fprintf(&b, "comes:\n%s  max: 3\n  tags: [e]\n  ttl: 40\n", common)
 	}
 	return b.String()
@@ -53,7 +62,12 @@ type run struct {
 
 	servers []*server
 	open    map[pool.TicketID]*holder
-	mutes   int // commits that fail end at this step
+	mutes   int                     // commits fail until this step; 0: they do not
+	cuts    bool                    // some of them are written in part
+	lost    bool                    // of one that was, the rest is lost
+	calm    time.Time               // since when one server acts and its store answers
+	paused  map[pool.Name]time.Time // pools that hand out nothing, since then
+	drained map[pool.Name]time.Time // those of them that keep nothing
 }
 
 // server is one manager.
@@ -66,8 +80,8 @@ type server struct {
 
 // holder is the owner of a ticket, and what it was seen to have.
 type holder struct {
-	sandbox string
-	has     pool.ResourceID
+	has  pool.ResourceID
+	used time.Time // by its owner, last
 }
 
 // The whole manager with hooks that fail and hang, servers that stop and crash, a store
@@ -88,7 +102,11 @@ func TestManagerUnderAnything(t *testing.T) {
 func newRun(t *testing.T, seed uint64) *run {
 	random := rand.New(rand.NewPCG(seed, 1))
 	r := &run{T: t, random: random, world: pooltest.NewWorld(rand.New(rand.NewPCG(seed, 2))), store: pooltest.NewMemory(),
-		file: filepath.Join(t.TempDir(), "pools.yaml"), open: map[pool.TicketID]*holder{}}
+		file: filepath.Join(t.TempDir(), "pools.yaml"), open: map[pool.TicketID]*holder{}, cuts: seed%2 == 0, calm: time.Now(), paused: map[pool.Name]time.Time{}, drained: map[pool.Name]time.Time{}}
+	r.world.Max = map[string]int{}
+	for name, most := range maxOf {
+		r.world.Max[string(name)] = most
+	}
 	r.world.Trouble = map[pool.HookKind]int{pool.HookNew: 12, pool.HookDelete: 12, pool.HookLivecheck: 3, pool.HookRelease: 15, pool.HookList: 20}
 	return r
 }
@@ -101,7 +119,7 @@ func (r *run) write(text string) {
 
 func (r *run) start() {
 	hooks := r.world.Hooks()
-	m, err := pool.New(pool.Config{Partition: "00000000-0000-0000-0000-000000000001", Store: r.store, Hooks: hooks, File: r.file,
+	m, err := pool.New(pool.Config{Partition: "00000000-0000-0000-0000-000000000001", Store: r.store, Hooks: hooks, Instances: pooltest.Instances{Hooks: hooks}, File: r.file,
 		Me: pool.Server{Name: fmt.Sprint("server", len(r.servers)), Machine: "m"}, History: 100000})
 	if err != nil {
 		r.Fatal(err)
@@ -115,6 +133,7 @@ func (r *run) start() {
 // end stops a server, or has it crash.
 func (r *run) end(i int, crash bool) {
 	s := r.servers[i]
+	defer r.stir()
 	if _, leads := s.Leader(); crash && leads {
 		s.hooks.Crash()
 		r.store.Depose()
@@ -124,6 +143,26 @@ func (r *run) end(i int, crash bool) {
 		r.Error(err)
 	}
 	r.servers = append(r.servers[:i:i], r.servers[i+1:]...)
+}
+
+// stir notes that another server may act from now on, or the store answers again.
+func (r *run) stir() {
+	r.calm = time.Now()
+	r.lost = r.lost || !r.store.Whole()
+}
+
+// fail has the store fail for two steps: it does not answer, or takes the lead away.
+func (r *run) fail(step int) {
+	err := croft.Errorf(croft.Unavailable, "no answer")
+	if r.random.IntN(3) == 0 {
+		err = croft.Errorf(croft.Conflict, "another server acts")
+	}
+	part := float64(r.random.IntN(2))
+	if r.cuts && r.random.IntN(2) == 0 {
+		part = r.random.Float64()
+	}
+	r.store.Fail(err, part)
+	r.mutes = step + 2
 }
 
 // leader is a server that acts, nil where none does.
@@ -143,7 +182,9 @@ func (r *run) play() {
 	r.start()
 	for i := range *steps {
 		if r.mutes == i {
-			r.store.Fail(nil, false)
+			r.store.Fail(nil, 0)
+			r.mutes = 0
+			r.stir()
 		}
 		r.step(i)
 		time.Sleep(time.Duration(r.random.IntN(5000)) * time.Millisecond)
@@ -177,25 +218,28 @@ func (r *run) step(i int) {
 		r.end(r.random.IntN(len(r.servers)), r.random.IntN(2) == 0)
 		r.start()
 	case roll < 5:
+		r.stir()
 		r.store.Depose()
 	case roll < 8:
-		r.store.Fail(croft.Errorf(croft.Unavailable, "no answer"), r.random.IntN(2) == 0)
-		r.mutes = i + 2
+		r.fail(i)
 	case roll < 11:
 		r.write(fileOf(r.random, r.random.IntN(2) == 0))
 	case roll < 13:
 		r.write("warm:\n  cmd_new: x\n  max: many\n")
-	case roll < 16:
+	case roll < 15:
 		r.world.Break()
+	case roll < 16:
+		r.world.Ail([]string{"warm", "demand", "cloud"}[r.random.IntN(3)], r.random.IntN(3) == 0)
 	case l == nil:
 	case roll < 20:
-		name := []pool.Name{"warm", "demand", "other"}[r.random.IntN(3)]
-		r.tolerate([]func(context.Context, pool.Name) error{l.Pause, l.Drain, l.Resume, l.Resume, l.Resume}[r.random.IntN(5)](ctx, name))
+		r.changeMode(ctx, l, []pool.Name{"warm", "demand", "other", "cloud"}[r.random.IntN(4)])
 	case roll < 24:
 		if all, err := l.Resources(false); err == nil && len(all) > 0 {
 			r.tolerate(l.DeleteResources(ctx, all[r.random.IntN(len(all))].ID))
 		}
-	case roll < 65:
+	case roll < 30:
+		r.use(ctx, l)
+	case roll < 67:
 		r.take(ctx, l)
 	default:
 		r.giveBack(ctx, l)
@@ -210,8 +254,8 @@ func (r *run) tolerate(err error) {
 }
 
 func (r *run) take(ctx context.Context, l *server) {
-	tags := [][]string{{"a"}, {"a", "b"}, {"d"}, {"a", "d"}, {"e"}}[r.random.IntN(5)]
-	o := pool.Opening{Tags: tags}
+	tags := [][]string{{"a"}, {"a", "b"}, {"d"}, {"a", "d"}, {"e"}, {"i"}}[r.random.IntN(6)]
+	o := pool.Opening{Tags: tags, Owner: []string{"", "alice", "bob"}[r.random.IntN(3)]}
 	if r.random.IntN(2) == 0 {
 		o.Sandbox = fmt.Sprint("box", r.random.IntN(3))
 	}
@@ -226,11 +270,41 @@ func (r *run) take(ctx context.Context, l *server) {
 	if r.open[st.ID] != nil {
 		r.Errorf("ticket %d was given twice", st.ID)
 	}
-	r.open[st.ID] = &holder{sandbox: st.Sandbox}
+	r.open[st.ID] = &holder{used: time.Now()}
+}
+
+// use asks for a ticket, as its owner does who works.
+func (r *run) use(ctx context.Context, l *server) {
+	for _, id := range slices.Sorted(maps.Keys(r.open)) {
+		if r.random.IntN(3) == 0 {
+			if _, err := l.Get(ctx, id); err == nil {
+				r.open[id].used = time.Now()
+			} else {
+				r.tolerate(err)
+			}
+		}
+	}
+}
+
+// changeMode pauses a pool, drains it, or has it go on.
+func (r *run) changeMode(ctx context.Context, l *server, name pool.Name) {
+	roll := r.random.IntN(5)
+	delete(r.drained, name)
+	if roll > 1 {
+		delete(r.paused, name)
+	}
+	err := []func(context.Context, pool.Name) error{l.Pause, l.Drain, l.Resume, l.Resume, l.Resume}[roll](ctx, name)
+	r.tolerate(err)
+	if _, already := r.paused[name]; err == nil && roll <= 1 && !already {
+		r.paused[name] = time.Now()
+	}
+	if err == nil && roll == 1 {
+		r.drained[name] = time.Now()
+	}
 }
 
 func (r *run) giveBack(ctx context.Context, l *server) {
-	for id := range r.open {
+	for _, id := range slices.Sorted(maps.Keys(r.open)) {
 		if r.random.IntN(2) == 0 {
 			continue
 		}

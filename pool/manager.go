@@ -195,6 +195,6 @@ func (m *Manager) takeOver(ctx context.Context, term Term) (*acting, error) {
 	if err != nil {
 		return nil, fmt.Errorf("end what an earlier server left running: %w", err)
 	}
-	l.takeOver(printed)
+	l.takeOver(printed, time.Now())
 	return newActing(m, term, l, from), nil
 }

@@ -27,7 +27,8 @@ func isOnDemand(tags []string, names map[string]bool) bool {
 type demand struct {
 	*stock
 	counts  Counts
-	there   int // starting, ready, or being cleaned: will serve somebody without another start
+	fresh   int         // starting, or ready and never used: will serve anybody
+	used    map[box]int // ready or being cleaned: will serve the sandbox
 	planned int
 }
 
@@ -59,23 +60,43 @@ func (r *round) demands() []*demand {
 	var all []*demand
 	for _, p := range r.pools {
 		if len(p.Settings.OnDemand) > 0 && p.serves() {
-			c := p.count()
-			all = append(all, &demand{stock: p, counts: c, there: c.Starting + c.Ready + c.Releasing})
+			all = append(all, r.demandFor(p))
 		}
 	}
 	slices.SortFunc(all, func(a, b *demand) int { return cmp.Compare(a.name(), b.name()) })
 	return all
 }
 
-// absorbed tells whether a ticket will be served by what a pool has already.
-func absorbed(pools []*demand, t *Ticket) bool {
-	for _, p := range pools {
-		if p.there > 0 && hasAll(p.Settings.AllTags(), t.Tags) {
-			p.there--
-			return true
+// demandFor counts what will serve somebody without another start.
+func (r *round) demandFor(p *stock) *demand {
+	d := &demand{stock: p, counts: p.count(), used: map[box]int{}}
+	for _, res := range p.resources {
+		switch {
+		case res.State == Starting:
+			d.fresh++
+		case res.State != Releasing && (!res.Idle() || res.Failures > 0 || r.whyGo(p, res) != ""):
+		case res.Sandbox == "":
+			d.fresh++
+		default:
+			d.used[res.box()]++
 		}
 	}
-	return false
+	return d
+}
+
+// absorbed tells whether a ticket will be served by what a pool has already: first by
+// what others cannot have.
+func absorbed(pools []*demand, t *Ticket) bool {
+	able := slices.DeleteFunc(slices.Clone(pools), func(p *demand) bool { return !hasAll(p.Settings.AllTags(), t.Tags) })
+	if i := slices.IndexFunc(able, func(p *demand) bool { return p.used[t.box()] > 0 }); i >= 0 {
+		able[i].used[t.box()]--
+		return true
+	}
+	i := slices.IndexFunc(able, func(p *demand) bool { return p.fresh > 0 })
+	if i >= 0 {
+		able[i].fresh--
+	}
+	return i >= 0
 }
 
 // choose finds the pool that is to start something for a ticket; nil for none now.

@@ -80,11 +80,11 @@ func (a *acting) perform(ctx context.Context, d Action) {
 	case OpAbort:
 		a.jobs.abort(d.Resource)
 	case OpRelease:
-		a.hookFor(ctx, *r, p.Settings, HookRelease, func(l *Ledger, now time.Time, err error) { l.released(r.ID, err) })
+		a.hookFor(ctx, *r, *p.settingsOf(r), HookRelease, func(l *Ledger, now time.Time, err error) { l.released(r.ID, err) })
 	case OpDelete:
-		a.delete(ctx, *r, p.Settings)
+		a.delete(ctx, *r, *p.settingsOf(r))
 	case OpCheck:
-		a.check(ctx, *r, p.Settings)
+		a.check(ctx, *r, *p.settingsOf(r))
 	case OpList:
 		a.list(ctx, p.Settings)
 	}
@@ -96,7 +96,7 @@ func (a *acting) adopt(ctx context.Context) {
 		for _, r := range p.resources {
 			if r.State == Starting {
 				a.ledger.jobs[r.ID] = false
-				a.start(ctx, *r, p.Settings)
+				a.start(ctx, *r, *p.settingsOf(r))
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func (a *acting) startOne(ctx context.Context, r Resource, s Settings) (end star
 }
 
 func (a *acting) delete(ctx context.Context, r Resource, s Settings) {
-	if s.Instance == nil && r.Instance == "" {
+	if r.Instance == "" {
 		a.hookFor(ctx, r, s, HookDelete, func(l *Ledger, now time.Time, err error) { l.deleted(r.ID, err, now) })
 		return
 	}
@@ -171,7 +171,7 @@ func (a *acting) destroy(ctx context.Context, r Resource, s Settings) error {
 }
 
 func (a *acting) check(ctx context.Context, r Resource, s Settings) {
-	if s.Instance == nil && r.Instance == "" {
+	if r.Instance == "" {
 		a.begin(ctx, func() func(*Ledger, time.Time) {
 			_, err := a.Hooks.Run(ctx, s.hook(r, HookLivecheck))
 			a.warn(ctx, r, HookLivecheck, err)

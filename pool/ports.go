@@ -52,7 +52,11 @@ type Snapshot struct {
 	Tickets   []Ticket   // by number
 }
 
-// Batch is what one round changes.
+// Batch is what one round changes. Where it does not fit one transaction it is written
+// in this order: the numbers, which count as given before anything has them; pools,
+// before their resources; tickets that ended, before what they had is another's;
+// resources, which know their ticket before that knows them; the other tickets; and
+// what is gone.
 type Batch struct {
 	Head      *Head // nil: as it was
 	Pools     []Record
@@ -62,6 +66,18 @@ type Batch struct {
 	GonePools     []Name
 	GoneResources []ResourceID
 	GoneTickets   []TicketID
+}
+
+// TicketsByEnd are the tickets that ended, and the others.
+func (b *Batch) TicketsByEnd() (ended, open []Ticket) {
+	for _, t := range b.Tickets {
+		if t.State == TicketOpen {
+			open = append(open, t)
+		} else {
+			ended = append(ended, t)
+		}
+	}
+	return ended, open
 }
 
 // Empty tells whether there is nothing to write.

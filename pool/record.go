@@ -17,10 +17,13 @@ type Record struct {
 	// Settings are those of the last file that had the pool, so that what is left of it
 	// can be deleted when it is in the file no more.
 	Settings Settings `json:"settings"`
-	Mode     Mode     `json:"mode,omitempty"`
-	Removed  bool     `json:"removed,omitempty"` // from the file: what is left drains
-	Position int      `json:"position"`          // in the file
-	Stats    Stats    `json:"stats,omitzero"`
+	// Former are the newest of the other kind, commands or an instance: what was made by
+	// those ends by them.
+	Former   *Settings `json:"former,omitempty"`
+	Mode     Mode      `json:"mode,omitempty"`
+	Removed  bool      `json:"removed,omitempty"` // from the file: what is left drains
+	Position int       `json:"position"`          // in the file
+	Stats    Stats     `json:"stats,omitzero"`
 
 	Created   time.Time `json:"created"`
 	LastStart time.Time `json:"last_start,omitzero"`

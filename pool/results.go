@@ -22,7 +22,7 @@ const (
 
 // abandonAfter is how often deleting is tried of what failed to start by itself: often
 // there is nothing to delete, and whoever says so with an error is not asked for ever.
-const abandonAfter = 3
+const abandonAfter = 7
 
 // backOff is the delay after n failures in a row.
 func backOff(n int, most time.Duration) time.Duration {
@@ -46,16 +46,31 @@ func (l *Ledger) configure(pools []Settings, now time.Time) {
 		} else if !p.Removed && p.Position == i && reflect.DeepEqual(p.Settings, set) {
 			continue
 		}
-		if p.Settings.Commands != set.Commands {
-			p.Failed, p.NotBefore = 0, time.Time{} // what failed may have been mended
-		}
-		p.Settings, p.Position, p.Removed = set, i, false
+		l.change(p, set)
+		p.Position, p.Removed = i, false
 		l.touchPool(p)
 	}
 	for name, p := range l.pools {
 		if !there[name] && !p.Removed {
 			p.Removed = true
 			l.touchPool(p)
+		}
+	}
+}
+
+// change gives a pool other settings.
+func (l *Ledger) change(p *stock, set Settings) {
+	if p.Settings.Commands != set.Commands || !reflect.DeepEqual(p.Settings.Instance, set.Instance) {
+		p.Failed, p.NotBefore = 0, time.Time{} // what failed may have been mended
+	}
+	if before := p.Settings; before.Name != "" && (before.Instance == nil) != (set.Instance == nil) {
+		p.Former = &before
+	}
+	p.Settings = set
+	for _, r := range p.resources {
+		if r.Failures > 0 && !p.settingsOf(r).checks() {
+			r.Failures = 0 // nothing would find that it is well again
+			l.touchResource(r)
 		}
 	}
 }
@@ -81,7 +96,7 @@ func (l *Ledger) started(id ResourceID, end startEnd, now time.Time) {
 	p.Stats.started(end.err == nil, end.took, now)
 	l.touchPool(p)
 	if end.err != nil {
-		r.Error, r.Aborted = end.err.Error(), !errors.Is(end.err, croft.Unavailable)
+		r.Error, r.Aborted = end.err.Error(), r.Instance == "" && !errors.Is(end.err, croft.Unavailable)
 		p.Failed++
 		p.LastError = end.err.Error()
 		p.NotBefore = now.Add(backOff(p.Failed, startDelay))
@@ -107,10 +122,10 @@ func (l *Ledger) checked(id ResourceID, err error, now time.Time) {
 		r.Failures++
 		r.Error = err.Error()
 	}
-	if errors.Is(err, ErrLost) {
-		r.Failures = max(r.Failures, l.pools[r.Pool].Settings.LivecheckAttempts)
-	}
 	l.touchResource(r)
+	if errors.Is(err, ErrLost) && r.State == Up {
+		l.condemn(r, err.Error())
+	}
 }
 
 // lose notes which instances were lost as of a time; those that came up later are not

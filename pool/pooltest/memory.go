@@ -23,12 +23,13 @@ type Memory struct {
 	resources map[pool.ResourceID]string
 	tickets   map[pool.TicketID]string
 
-	leader  *pool.Server
-	term    int // of the leader
-	lose    context.CancelFunc
-	turned  chan struct{} // closed when the leader changes
-	fault   error         // of every commit
-	written bool          // nevertheless
+	leader *pool.Server
+	term   int // of the leader
+	lose   context.CancelFunc
+	turned chan struct{} // closed when the leader changes
+	fault  error         // of every commit
+	part   float64       // of what a commit writes that is written nevertheless
+	cut    bool          // the newest commit was written in part
 }
 
 var _ pool.Store = (*Memory)(nil)
@@ -85,12 +86,20 @@ func (m *Memory) Depose() {
 	}
 }
 
-// Fail has every commit fail from now on, until it is called with nil. Where it is
-// written nevertheless, only the answer is lost.
-func (m *Memory) Fail(err error, written bool) {
+// Fail has every commit fail from now on, until it is called with nil. Part of what it
+// writes is written nevertheless, as of a batch that takes several transactions: 0 for
+// nothing; 1 for all, so that only the answer is lost.
+func (m *Memory) Fail(err error, part float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fault, m.written = err, written
+	m.fault, m.part = err, part
+}
+
+// Whole tells whether the newest commit was not written in part.
+func (m *Memory) Whole() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.cut
 }
 
 // WatchLeader implements pool.Store.
@@ -149,34 +158,47 @@ func (t *memoryTerm) Commit(_ context.Context, b pool.Batch) error {
 	if t.term != t.number {
 		return croft.Errorf(croft.Conflict, "another server acts")
 	}
-	if t.fault == nil || t.written {
-		t.apply(b)
+	writes := t.writes(b)
+	n := len(writes)
+	if t.fault != nil {
+		n = int(float64(n) * t.part)
+	}
+	for _, write := range writes[:n] {
+		write()
+	}
+	if n > 0 {
+		t.cut = n < len(writes)
 	}
 	return t.fault
 }
 
-func (t *memoryTerm) apply(b pool.Batch) {
+// writes are those of a batch, in its order.
+func (t *memoryTerm) writes(b pool.Batch) (all []func()) {
 	if b.Head != nil {
-		t.head = *b.Head
+		all = append(all, func() { t.head = *b.Head })
 	}
-	for _, p := range b.Pools {
-		t.pools[p.Settings.Name] = encode(p)
+	all = append(all, puts(t.pools, b.Pools, func(p pool.Record) pool.Name { return p.Settings.Name })...)
+	ended, open := b.TicketsByEnd()
+	all = append(all, puts(t.tickets, ended, func(t pool.Ticket) pool.TicketID { return t.ID })...)
+	all = append(all, puts(t.resources, b.Resources, func(r pool.Resource) pool.ResourceID { return r.ID })...)
+	all = append(all, puts(t.tickets, open, func(t pool.Ticket) pool.TicketID { return t.ID })...)
+	all = append(all, deletes(t.tickets, b.GoneTickets)...)
+	all = append(all, deletes(t.resources, b.GoneResources)...)
+	return append(all, deletes(t.pools, b.GonePools)...)
+}
+
+func puts[K comparable, V any](into map[K]string, values []V, key func(V) K) (all []func()) {
+	for _, v := range values {
+		all = append(all, func() { into[key(v)] = encode(v) })
 	}
-	for _, r := range b.Resources {
-		t.resources[r.ID] = encode(r)
+	return all
+}
+
+func deletes[K comparable](from map[K]string, keys []K) (all []func()) {
+	for _, k := range keys {
+		all = append(all, func() { delete(from, k) })
 	}
-	for _, ticket := range b.Tickets {
-		t.tickets[ticket.ID] = encode(ticket)
-	}
-	for _, id := range b.GoneTickets {
-		delete(t.tickets, id)
-	}
-	for _, id := range b.GoneResources {
-		delete(t.resources, id)
-	}
-	for _, name := range b.GonePools {
-		delete(t.pools, name)
-	}
+	return all
 }
 
 func encode(v any) string {

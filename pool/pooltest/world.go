@@ -21,22 +21,26 @@ import (
 type World struct {
 	// Trouble is how many of 100 runs of a hook fail, and as many hang.
 	Trouble map[pool.HookKind]int
+	// Max is how many machines of a pool there may be at once, for those that are named.
+	Max map[string]int
 
 	mu       sync.Mutex
 	random   *rand.Rand
 	machines map[string]*machine // by name
 	running  map[*process]bool
 	started  map[pool.ResourceID]bool
-	broken   []string // what must never be
+	sick     map[string]bool // pools of which every start fails
+	broke    chan struct{}   // closed when a machine breaks
+	broken   []string        // what must never be
 }
 
 // machine is what a resource is.
 type machine struct {
-	id    string
-	pool  string
-	user  string // sandbox that used it, since it was made or cleaned
-	first string // sandbox that used it first
-	dead  bool
+	instance croft.InstanceID // where it is one
+	pool     string
+	user     string // sandbox that used it, since it was made or cleaned
+	first    string // sandbox that used it first
+	dead     bool
 }
 
 // process is a hook that runs.
@@ -50,7 +54,8 @@ type process struct {
 
 // NewWorld returns an empty one, where chance decides by the seed.
 func NewWorld(random *rand.Rand) *World {
-	return &World{Trouble: map[pool.HookKind]int{}, random: random, machines: map[string]*machine{}, running: map[*process]bool{}, started: map[pool.ResourceID]bool{}}
+	return &World{Trouble: map[pool.HookKind]int{}, random: random, machines: map[string]*machine{}, running: map[*process]bool{}, started: map[pool.ResourceID]bool{},
+		sick: map[string]bool{}, broke: make(chan struct{})}
 }
 
 // Hooks are those of one server.
@@ -108,11 +113,55 @@ func (w *World) Break() {
 	defer w.mu.Unlock()
 	if names := slices.Sorted(maps.Keys(w.machines)); len(names) > 0 {
 		w.machines[names[w.random.IntN(len(names))]].dead = true
+		close(w.broke)
+		w.broke = make(chan struct{})
 	}
 }
 
-// Use notes that somebody of a sandbox uses a machine.
-func (w *World) Use(name, sandbox string) {
+// Ail has all starts of a pool fail from now on, or ends that.
+func (w *World) Ail(name string, sick bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sick[name] = sick
+}
+
+// Abandon removes a machine that a manager gave up on, as its user may have to.
+func (w *World) Abandon(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.machines, name)
+}
+
+// add has a machine exist; the world is locked.
+func (w *World) add(name string, m *machine) {
+	w.machines[name] = m
+	n := 0
+	for _, other := range w.machines {
+		if other.pool == m.pool {
+			n++
+		}
+	}
+	if most, bounded := w.Max[m.pool]; bounded && n > most {
+		w.wrong("pool %s has %d machines, more than %d", m.pool, n, most)
+	}
+}
+
+// Held wants that what somebody has is there, and that nothing cleans or deletes it.
+func (w *World) Held(id pool.ResourceID, name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.machines[name] == nil {
+		w.wrong("%s, which somebody has, does not exist", name)
+	}
+	for p := range w.running {
+		if p.id == id && p.kind != pool.HookLivecheck {
+			w.wrong("%s of resource %d runs while somebody has it", p.kind, id)
+		}
+	}
+}
+
+// Use notes that somebody of a sandbox uses a machine, of a pool that may clean it.
+func (w *World) Use(name, sandbox string, cleans bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := w.machines[name]
@@ -121,6 +170,8 @@ func (w *World) Use(name, sandbox string) {
 		w.wrong("sandbox %s was given %s, which does not exist", sandbox, name)
 	case m.first != "" && m.first != sandbox:
 		w.wrong("sandbox %s was given %s, which %s had used", sandbox, name, m.first)
+	case cleans && m.user != "":
+		w.wrong("sandbox %s was given %s, which was not cleaned", sandbox, name)
 	default:
 		m.first, m.user = sandbox, sandbox
 	}
@@ -128,14 +179,19 @@ func (w *World) Use(name, sandbox string) {
 
 // fate is how a run of a hook goes.
 type fate struct {
-	takes time.Duration
-	fails bool
+	takes  time.Duration
+	fails  bool
+	leaves bool // what it had made, where it fails
 }
 
-func (w *World) fate(kind pool.HookKind) fate {
+func (w *World) fate(kind pool.HookKind, of string) fate {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f := fate{takes: time.Duration(w.random.IntN(4000)) * time.Millisecond}
+	f := fate{takes: time.Duration(w.random.IntN(4000)) * time.Millisecond, leaves: w.random.IntN(2) == 0}
+	if kind == pool.HookNew && w.sick[of] {
+		f.fails = true
+		return f
+	}
 	switch roll, trouble := w.random.IntN(100), w.Trouble[kind]; {
 	case roll < trouble:
 		f.fails = true
@@ -152,12 +208,12 @@ var (
 
 // Run implements pool.Hooks.
 func (h *Hooks) Run(ctx context.Context, hook pool.Hook) ([]byte, error) {
-	f := h.fate(hook.Kind)
+	f := h.fate(hook.Kind, variable(hook, "POOL_ID"))
 	p := &process{kind: hook.Kind, id: hook.Resource, killed: make(chan struct{})}
 	h.mu.Lock()
 	for other := range h.running {
-		if other.id == p.id && other.kind == pool.HookNew && p.kind != pool.HookLivecheck && p.id != 0 {
-			h.wrong("%s of resource %d runs beside its start", p.kind, p.id)
+		if other.id == p.id && p.id != 0 && (other.kind == p.kind || other.kind != pool.HookLivecheck && p.kind != pool.HookLivecheck) {
+			h.wrong("%s and %s of resource %d run at once", other.kind, p.kind, p.id)
 		}
 	}
 	if p.kind == pool.HookNew && h.started[p.id] {
@@ -232,11 +288,11 @@ func variable(h pool.Hook, name string) string {
 func (w *World) half(p *process, h pool.Hook, f fate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if h.Kind != pool.HookNew || f.fails || !w.running[p] {
+	if h.Kind != pool.HookNew || f.fails && !f.leaves || !w.running[p] {
 		return
 	}
 	name := variable(h, "NAME")
-	w.machines[name] = &machine{id: variable(h, "ID"), pool: variable(h, "POOL_ID")}
+	w.add(name, &machine{pool: variable(h, "POOL_ID")})
 	p.told = []byte("made " + name + "\n")
 }
 

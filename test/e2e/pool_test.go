@@ -118,7 +118,9 @@ vm:
 	if err := json.Unmarshal([]byte(c.croft("pool", "resource", fmt.Sprint(second[0].ID), "-o", "json")), &gone); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("the guest that was killed: %s, %s", gone.State, gone.Reason)
+	if !strings.HasPrefix(gone.Reason, "it is lost: it went off") {
+		t.Errorf("the guest that was killed: %s, %q", gone.State, gone.Reason)
+	}
 
 	c.croft("pool", "drain", "vm")
 	eventually(t, "nothing is left of the pool", func(context.Context) error {

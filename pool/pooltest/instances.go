@@ -1,0 +1,117 @@
+package pooltest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"croft"
+	"croft/pool"
+)
+
+// Instances are a cloud's, which makes machines of the world. What a server had asked
+// for when it ended is there for the next one to go on with.
+type Instances struct{ *Hooks }
+
+var _ pool.Instances = Instances{}
+
+// Check implements pool.Instances: anything can be made.
+func (Instances) Check(pool.Instance) error { return nil }
+
+// errCloud is what a cloud says that is in trouble.
+var errCloud = errors.New("the cloud is in trouble")
+
+// Start implements pool.Instances.
+func (h Instances) Start(ctx context.Context, id croft.InstanceID, name string, i pool.Instance) (string, json.RawMessage, error) {
+	f := h.fate(pool.HookNew, i.Project)
+	if err := sleep(ctx, f.takes/2); err != nil {
+		return "", nil, err
+	}
+	if f.fails && !f.leaves {
+		return "", nil, errCloud
+	}
+	h.mu.Lock()
+	if h.instance(id) == nil {
+		h.add(name, &machine{instance: id, pool: i.Project})
+	}
+	h.mu.Unlock()
+	if err := sleep(ctx, f.takes-f.takes/2); err != nil {
+		return "", nil, err
+	}
+	if f.fails {
+		return "", nil, errCloud
+	}
+	return "address of " + name, nil, nil
+}
+
+// Probe implements pool.Instances.
+func (h Instances) Probe(_ context.Context, id croft.InstanceID) error { return h.lost(id) }
+
+// Destroy implements pool.Instances.
+func (h Instances) Destroy(ctx context.Context, id croft.InstanceID, i pool.Instance) error {
+	f := h.fate(pool.HookDelete, i.Project)
+	if err := sleep(ctx, f.takes); err != nil {
+		return err
+	}
+	if f.fails {
+		return errCloud
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, m := range h.machines {
+		if m.instance == id {
+			delete(h.machines, name)
+		}
+	}
+	return nil
+}
+
+// Watch implements pool.Instances.
+func (h Instances) Watch(ctx context.Context, changed func(time.Time, func(croft.InstanceID) error)) error {
+	for {
+		h.mu.Lock()
+		broke := h.broke
+		h.mu.Unlock()
+		changed(time.Now(), h.lost)
+		select {
+		case <-broke:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// lost tells how an instance was lost that came up.
+func (h Instances) lost(id croft.InstanceID) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch m := h.instance(id); {
+	case m == nil:
+		return fmt.Errorf("%w: it is gone", pool.ErrLost)
+	case m.dead:
+		return fmt.Errorf("%w: it went off", pool.ErrLost)
+	}
+	return nil
+}
+
+// instance finds a machine; the world is locked.
+func (w *World) instance(id croft.InstanceID) *machine {
+	for _, m := range w.machines {
+		if m.instance == id {
+			return m
+		}
+	}
+	return nil
+}
+
+// sleep is time.Sleep for as long as ctx lasts.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,134 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"croft"
+)
+
+const instances = "p:\n  instance: {resources: 'VCPU:1'}\n  tags: [a]\n  max_prealloc: 0\n"
+
+// configured gives a ledger another file.
+func configured(t *testing.T, l *Ledger, file string) {
+	t.Helper()
+	set, err := Parse("pools.yaml", []byte(file), func(Instance) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.configure(set, at)
+}
+
+func TestWhatIsLostGoesAtOnceAndSaysWhy(t *testing.T) {
+	lost := func(croft.InstanceID) error { return errors.New("it went off") }
+	l := ledger(t, instances, []Resource{up(func(r *Resource) { r.Instance = "i" }), up(func(r *Resource) { r.Instance, r.CameUp = "j", at.Add(time.Second) })}, nil)
+	l.lose(at, lost, at)
+	if r := l.resources[1]; r.State != DeleteRequest || r.Reason != "it is lost: it went off" {
+		t.Errorf("got %+v", r)
+	}
+	if r := l.resources[2]; r.State != Up {
+		t.Errorf("what came up later: got %+v", r)
+	}
+}
+
+func TestWithoutLivechecksNothingIsAmiss(t *testing.T) {
+	l := ledger(t, off+"  cmd_livecheck: c\n", []Resource{up(func(r *Resource) { r.Failures = 1 })}, []Ticket{wants("a")})
+	configured(t, l, off)
+	if actions, _ := Decide(l, at); len(actions) != 1 || actions[0].Op != OpAssign {
+		t.Errorf("got %v", actions)
+	}
+}
+
+func TestWhatWasMadeByCommandsIsDeletedByThem(t *testing.T) {
+	l := ledger(t, off, []Resource{up()}, nil)
+	configured(t, l, instances)
+	p, made := l.pools["p"], l.resources[1]
+	if set := p.settingsOf(made); set.Commands.Delete != "d" {
+		t.Errorf("got %+v", set)
+	}
+	if set := p.settingsOf(&Resource{Instance: "i"}); set.Instance == nil {
+		t.Errorf("an instance: got %+v", set)
+	}
+	if written := newLedger("p", Snapshot{Pools: l.changes().Pools}); written.pools["p"].settingsOf(made).Commands.Delete != "d" {
+		t.Error("the next server knows nothing of it")
+	}
+	configured(t, l, "p:\n  cmd_new: n\n  cmd_delete: other\n")
+	if set := p.settingsOf(made); set.Commands.Delete != "other" {
+		t.Errorf("with other commands: got %+v", set)
+	}
+	if set := p.settingsOf(&Resource{Instance: "i"}); set.Instance == nil {
+		t.Errorf("what is an instance still: got %+v", set)
+	}
+}
+
+func TestAMendedPoolTriesAgainAtOnce(t *testing.T) {
+	for name, files := range map[string][2]string{
+		"its commands": {off, off + "  cmd_livecheck: c\n"},
+		"its instance": {instances, "p:\n  instance: {resources: 'VCPU:2'}\n"},
+	} {
+		l := ledger(t, files[0], nil, nil, backingOff("p"))
+		configured(t, l, files[1])
+		if p := l.pools["p"]; p.Failed != 0 || !p.NotBefore.IsZero() {
+			t.Errorf("%s: got %+v", name, p.Record)
+		}
+	}
+}
+
+func TestInstancesAreNeverGivenUp(t *testing.T) {
+	l := ledger(t, instances, []Resource{{State: Starting, Instance: "i"}}, nil)
+	l.started(1, startEnd{err: errors.New("no")}, at)
+	for range 30 {
+		l.resources[1].State = Deleting
+		l.deleted(1, errors.New("no"), at)
+	}
+	if r := l.resources[1]; r.State != DeleteRequest {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// While no server acted, who has a ticket could not say so.
+func TestLeasesBeginAnewWithAServer(t *testing.T) {
+	l := ledger(t, off, []Resource{up(of(1))}, []Ticket{{Resource: 1, TTL: time.Minute, Renewed: at.Add(-time.Hour)}})
+	l.takeOver(nil, at)
+	if actions, next := Decide(l, at); len(actions) > 0 || next != at.Add(time.Minute) {
+		t.Errorf("got %v, and then at %s", actions, next)
+	}
+	if b := l.changes(); len(b.Tickets) != 1 || b.Tickets[0].Renewed != at {
+		t.Errorf("written: %+v", b.Tickets)
+	}
+}
+
+// A server wrote that a resource is a ticket's, and the ticket no more.
+func TestHalfABatchIsCompleted(t *testing.T) {
+	l := ledger(t, off, []Resource{up(of(1), func(r *Resource) { r.Sandboxed = at.Add(-time.Hour) })}, []Ticket{{TTL: time.Minute}})
+	l.takeOver(nil, at)
+	ticket := l.tickets[1]
+	if !ticket.Ready() || ticket.Served != at || ticket.Expires() != at.Add(time.Minute) || len(l.waiting) > 0 {
+		t.Errorf("got %+v, and %d wait", ticket, len(l.waiting))
+	}
+	if served := l.pools["p"].Stats.Served; served != 0 {
+		t.Errorf("it is counted again: %d", served)
+	}
+}
+
+func TestNoTwoHaveOneName(t *testing.T) {
+	l := ledger(t, "p:\n"+both+"  tags: [a]\n  max_starting: 3\n  max_prealloc: 3\n  name_pattern: 'machine'\n", nil, nil)
+	Decide(l, at)
+	var got []string
+	for id := range ResourceID(3) {
+		got = append(got, l.resources[id+1].Name)
+	}
+	if want := "[machine machine_2 machine_3]"; fmt.Sprint(got) != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+}
+
+func TestTicketsThatEndedAreWrittenFirst(t *testing.T) {
+	b := Batch{Tickets: []Ticket{{ID: 1, State: TicketOpen}, {ID: 2, State: TicketClosed}, {ID: 3, State: TicketFailed}}}
+	ended, open := b.TicketsByEnd()
+	if len(ended) != 2 || ended[0].ID != 2 || ended[1].ID != 3 || len(open) != 1 || open[0].ID != 1 {
+		t.Errorf("got %+v and %+v", ended, open)
+	}
+}
