@@ -176,10 +176,14 @@ func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error
 		a.log(action)
 		a.perform(ctx, action)
 	}
-	if next.IsZero() {
-		return fileEvery, nil
+	look := fileEvery
+	if a.file.moving {
+		look = settles
 	}
-	return max(0, min(fileEvery, next.Sub(now))), nil
+	if next.IsZero() {
+		return look, nil
+	}
+	return max(0, min(look, next.Sub(now))), nil
 }
 
 // readFile makes a changed pools.yaml count. A fault is told once.

@@ -208,6 +208,18 @@ func (m *Manager) Close(ctx context.Context, id TicketID) error {
 	})
 }
 
+// Forgotten tells whether there was such a ticket, and nothing is known of it any more.
+func (m *Manager) Forgotten(id TicketID) bool {
+	a, err := m.current()
+	if err != nil {
+		return false
+	}
+	a.view.mu.RLock()
+	defer a.view.mu.RUnlock()
+	_, known := a.view.tickets[id]
+	return !known && id > 0 && id <= a.view.head.Ticket
+}
+
 // Renew begins a ticket's lease anew. Conflict: it ended, or has none. NotFound;
 // Unavailable.
 func (m *Manager) Renew(ctx context.Context, id TicketID) (TicketStatus, error) {

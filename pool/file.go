@@ -7,15 +7,17 @@ import (
 )
 
 // File is pools.yaml, read again whenever it changed. A faulty one counts for nothing:
-// the last good one stays in force.
+// the last good one stays in force. So does it while the file is being written: half of
+// one may be one without some pools, of which everything would be deleted.
 type File struct {
 	Path  string
 	Check func(Instance) error // see Parse
 
-	seen stamp
-	good bool
-	read []Settings
-	err  error
+	seen   stamp
+	moving bool // it is being written
+	good   bool
+	read   []Settings
+	err    error
 }
 
 // stamp tells one state of a file from another.
@@ -25,11 +27,21 @@ type stamp struct {
 	there   bool
 }
 
+// settles is how long a file has to be left alone.
+const settles = 200 * time.Millisecond
+
+// beingWritten tells whether the file may be half of what it is about to be.
+func (s stamp) beingWritten() bool {
+	age := time.Since(s.changed)
+	return age >= 0 && age < settles
+}
+
 // Load returns the pools of the newest good state of the file, whether they are others
 // than the last time, and what is wrong with the file as it is now.
 func (f *File) Load() (pools []Settings, fresh bool, err error) {
 	now, err := f.stamp()
-	if err == nil && now == f.seen && f.good {
+	f.moving = err == nil && f.good && now != f.seen && now.beingWritten()
+	if err == nil && f.good && now == f.seen || f.moving {
 		return f.read, false, f.err
 	}
 	if err == nil {

@@ -7,15 +7,16 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"croft"
+	"croft/internal/durable"
 	"croft/pool"
 	"croft/pool/pooltest"
 )
@@ -112,7 +113,7 @@ func newRun(t *testing.T, seed uint64) *run {
 }
 
 func (r *run) write(text string) {
-	if err := os.WriteFile(r.file, []byte(text), 0o600); err != nil {
+	if err := durable.Write(r.file, []byte(text), 0o600); err != nil { // as a whole: the servers look at any time
 		r.Fatal(err)
 	}
 }
@@ -163,6 +164,27 @@ func (r *run) fail(step int) {
 	}
 	r.store.Fail(err, part)
 	r.mutes = step + 2
+	if l := r.leader(); l != nil {
+		r.burst(l)
+	}
+}
+
+// burst has several clients ask at once, so that one batch has what all of them change.
+func (r *run) burst(l *server) {
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	defer cancel()
+	var ask sync.WaitGroup
+	for range 4 {
+		o := r.opening()
+		ask.Go(func() { _, _ = l.Open(ctx, o) }) // nobody knows what came of it
+	}
+	for i, id := range slices.Sorted(maps.Keys(r.open)) {
+		if i%2 == 0 {
+			ask.Go(func() { _ = l.Close(ctx, id) })
+			delete(r.open, id)
+		}
+	}
+	ask.Wait()
 }
 
 // leader is a server that acts, nil where none does.
@@ -182,6 +204,10 @@ func (r *run) play() {
 	r.start()
 	for i := range *steps {
 		if r.mutes == i {
+			if r.random.IntN(2) == 0 { // what was written in part stays so
+				r.stir()
+				r.store.Depose()
+			}
 			r.store.Fail(nil, 0)
 			r.mutes = 0
 			r.stir()
@@ -253,16 +279,21 @@ func (r *run) tolerate(err error) {
 	}
 }
 
-func (r *run) take(ctx context.Context, l *server) {
+// opening asks for something, by somebody of a few.
+func (r *run) opening() pool.Opening {
 	tags := [][]string{{"a"}, {"a", "b"}, {"d"}, {"a", "d"}, {"e"}, {"i"}}[r.random.IntN(6)]
-	o := pool.Opening{Tags: tags, Owner: []string{"", "alice", "bob"}[r.random.IntN(3)]}
-	if r.random.IntN(2) == 0 {
-		o.Sandbox = fmt.Sprint("box", r.random.IntN(3))
+	o := pool.Opening{Tags: tags, Owner: []string{"", "alice"}[r.random.IntN(2)]}
+	if r.random.IntN(3) > 0 {
+		o.Sandbox = fmt.Sprint("box", r.random.IntN(2))
 	}
 	if r.random.IntN(4) == 0 {
 		o.TTL = time.Duration(5+r.random.IntN(30)) * time.Second
 	}
-	st, err := l.Open(ctx, o)
+	return o
+}
+
+func (r *run) take(ctx context.Context, l *server) {
+	st, err := l.Open(ctx, r.opening())
 	if err != nil {
 		r.tolerate(err)
 		return

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"croft"
+	"croft/internal/durable"
 	"croft/pool"
 	"croft/pool/pooltest"
 )
@@ -47,7 +47,7 @@ func with(t *testing.T, pools string, test func(*world)) {
 
 func (w *world) write(text string) {
 	w.Helper()
-	if err := os.WriteFile(w.file, []byte(text), 0o600); err != nil {
+	if err := durable.Write(w.file, []byte(text), 0o600); err != nil {
 		w.Fatal(err)
 	}
 }

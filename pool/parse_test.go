@@ -2,6 +2,8 @@ package pool_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -153,4 +155,34 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("an error without a kind: %v", err)
 		}
 	})
+}
+
+func TestAFileThatIsBeingWrittenDoesNotCountYet(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pools.yaml")
+	write := func(text string, age time.Duration) {
+		t.Helper()
+		at := time.Now().Add(-age)
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := pool.File{Path: path}
+	load := func(want int, wantFresh bool) {
+		t.Helper()
+		if pools, fresh, err := file.Load(); err != nil || len(pools) != want || fresh != wantFresh {
+			t.Errorf("got %d pools, fresh %v, %v; want %d, %v", len(pools), fresh, err, want, wantFresh)
+		}
+	}
+	write("p:\n"+required, 0)
+	load(1, true) // at the start there is nothing else
+	write("", -time.Minute)
+	load(0, true) // a clock that is ahead is no reason to wait
+	write("p:\n"+required, time.Minute)
+	load(1, true)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	load(1, false)
+	write("", time.Second)
+	load(0, true)
 }

@@ -251,8 +251,13 @@ func (h *Hooks) leave(ctx context.Context, p *process, hook pool.Hook, f fate) (
 	h.mu.Lock()
 	crashed := h.crashed
 	p.orphan = crashed
+	lingers := time.Duration(h.random.IntN(2000)) * time.Millisecond
 	h.mu.Unlock()
 	if !crashed {
+		select {
+		case <-p.killed:
+		case <-time.After(lingers):
+		}
 		h.gone(p)
 		return p.told, ctx.Err()
 	}
