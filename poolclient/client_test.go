@@ -21,11 +21,17 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // client asks a server that answers so, for no longer than a moment.
-func client(t *testing.T, answer http.HandlerFunc, more ...string) *poolclient.Client {
+func client(t *testing.T, answer http.HandlerFunc) *poolclient.Client {
+	t.Helper()
+	return clientFor(t, 300*time.Millisecond, answer)
+}
+
+// clientFor asks for no longer than its patience lasts, others before.
+func clientFor(t *testing.T, patience time.Duration, answer http.HandlerFunc, more ...string) *poolclient.Client {
 	t.Helper()
 	s := httptest.NewServer(answer)
 	t.Cleanup(s.Close)
-	c, err := poolclient.New(poolclient.Config{Endpoints: append(more, s.URL), Token: "t", Patience: 300 * time.Millisecond})
+	c, err := poolclient.New(poolclient.Config{Endpoints: append(more, s.URL), Token: "t", Patience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +69,7 @@ func TestErrorsHaveTheirKinds(t *testing.T) {
 func TestAServerThatIsAwayIsAskedAgainWithTheSameKey(t *testing.T) {
 	var asked atomic.Int64
 	keys := make(chan string, 10)
-	c := client(t, func(w http.ResponseWriter, r *http.Request) {
+	c := clientFor(t, time.Minute, func(w http.ResponseWriter, r *http.Request) {
 		var o poolclient.Opening
 		_ = json.NewDecoder(r.Body).Decode(&o)
 		keys <- o.Key

@@ -2,6 +2,8 @@ package poolclient
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -117,10 +119,19 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *Seconds) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
 	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || f > maxSeconds || f < -maxSeconds {
+		return fmt.Errorf("%.40s is no number of seconds", text)
+	}
 	*s = Seconds(f * float64(time.Second))
-	return err
+	return nil
 }
+
+// maxSeconds is what a duration can hold.
+const maxSeconds = float64(math.MaxInt64 / int64(time.Second))
 
 // Text is what a command printed: JSON has it as a string, or where it is no UTF-8 as
 // {"base64": ...}.

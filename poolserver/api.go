@@ -177,16 +177,16 @@ func (s *Server) waitFor(ctx context.Context, id pool.TicketID, patience time.Du
 
 func (s *Server) endTicket(r *http.Request) (any, error) {
 	id, err := s.ticketOf(r)
+	if err == nil {
+		err = s.Manager.Close(r.Context(), id)
+	}
+	if s.Manager.Forgotten(id) { // it ended long ago, whosever it was
+		return poolclient.Ticket{ID: int64(id), State: poolclient.TicketClosed, Tags: []string{}}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Manager.Close(r.Context(), id); err != nil {
-		return nil, err
-	}
 	t, err := s.Manager.Peek(id)
-	if errors.Is(err, croft.NotFound) { // it ended long ago
-		return poolclient.Ticket{ID: int64(id), State: poolclient.TicketClosed, Tags: []string{}}, nil
-	}
 	return ticket(t), err
 }
 

@@ -2,6 +2,7 @@ package poolserver
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -219,8 +220,9 @@ func (o *overview) story(t pool.TicketStatus, pools []pool.PoolStatus) string {
 	return story
 }
 
-// addResources adds those that change or have trouble first.
+// addResources adds those that have trouble or change first.
 func (o *overview) addResources(resources []pool.Resource) {
+	slices.SortStableFunc(resources, func(a, b pool.Resource) int { return urgency(a) - urgency(b) })
 	o.Live = len(resources)
 	o.MoreResources = max(0, len(resources)-maxRows)
 	for _, r := range resources[:len(resources)-o.MoreResources] {
@@ -241,6 +243,16 @@ func (o *overview) addResources(resources []pool.Resource) {
 		}
 		o.Resources = append(o.Resources, row)
 	}
+}
+
+func urgency(r pool.Resource) int {
+	switch {
+	case r.Failures > 0 || r.Deletes > 0:
+		return 0
+	case r.State != pool.Up:
+		return 1
+	}
+	return 2
 }
 
 func resourceWord(r pool.Resource) string {
@@ -323,26 +335,29 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		fail(w, croft.Errorf(croft.Unavailable, "%d pages are live already", maxStreams))
 		return
 	}
-	c, _ := s.viewer(r)
+	ctx, cancel := context.WithCancel(r.Context())
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	changed := make(chan struct{}, 1)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.Manager.Watch(r.Context(), func() { // its end is told by ended
+		_ = s.Manager.Watch(ctx, func() { // its end is told by ended
 			select {
 			case changed <- struct{}{}:
 			default:
 			}
 		})
 	}()
-	s.send(w, c, changed, ended)
+	s.send(w, r, changed, ended)
+	cancel()
 	<-ended
 }
 
-// send sends what changed until the watch ends, or nobody listens.
-func (s *Server) send(w http.ResponseWriter, c caller, changed, ended <-chan struct{}) {
+// send sends what changed until the watch ends, nobody listens, or who looks may see
+// something else, as when a token was revoked.
+func (s *Server) send(w http.ResponseWriter, r *http.Request, changed, ended <-chan struct{}) {
+	c, _ := s.viewer(r)
 	out := http.NewResponseController(w)
 	sent := map[string]string{}
 	for {
@@ -351,6 +366,9 @@ func (s *Server) send(w http.ResponseWriter, c caller, changed, ended <-chan str
 		case <-time.After(maxPause):
 		case <-ended:
 			return
+		}
+		if now, _ := s.viewer(r); now != c {
+			return // the page asks again
 		}
 		news, err := s.sections(c)
 		if err != nil {

@@ -1,8 +1,10 @@
 package poolserver_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -47,6 +49,7 @@ type member struct {
 
 	manager *pool.Manager
 	stop    func()
+	tokens  string // their file, where there are any
 }
 
 // serve runs a manager on a store, and its server, until the test ends or stop.
@@ -90,11 +93,16 @@ func serve(t *testing.T, store pool.Store, dir, name string, tokens *poolserver.
 		}
 	}
 	t.Cleanup(stop)
-	return &member{listener, m, stop}
+	return &member{Server: listener, manager: m, stop: stop}
 }
 
 // one runs a single manager of these pools, with the tokens ci and boss.
 func one(t *testing.T) (m *member, ci, boss string) {
+	t.Helper()
+	return oneOn(t, pooltest.NewMemory())
+}
+
+func oneOn(t *testing.T, store pool.Store) (m *member, ci, boss string) {
 	t.Helper()
 	dir := poolsIn(t, twoPools)
 	file := filepath.Join(dir, "tokens")
@@ -107,7 +115,9 @@ func one(t *testing.T) (m *member, ci, boss string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serve(t, pooltest.NewMemory(), dir, "one", tokens), ci, boss
+	m = serve(t, store, dir, "one", tokens)
+	m.tokens = file
+	return m, ci, boss
 }
 
 func poolsIn(t *testing.T, text string) string {
@@ -262,6 +272,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		{"everybody sees the page", "GET", "/", "", nil, 200, "<h1>Pools</h1>"},
 		{"what is no document is refused", "POST", "/v1/tickets", "{", bearer(boss), 400, "no document of this API"},
 		{"what is too long is refused", "POST", "/v1/tickets", strings.Repeat(" ", 70000), bearer(boss), 400, "longer than"},
+		{"what is no time at all is refused", "POST", "/v1/tickets", `{"tags":[],"ttl":1e300}`, bearer(boss), 400, "no number of seconds"},
+		{"what is a negative time is refused", "POST", "/v1/tickets", `{"tags":[],"ttl":-5}`, bearer(boss), 400, "a lease of -5s"},
 		{"what is no duration is refused", "GET", "/v1/tickets/1?wait=soon", "", bearer(boss), 400, "use a duration such as 30s"},
 		{"what is no number is refused", "GET", "/v1/tickets/one", "", bearer(boss), 400, "no number of a ticket"},
 		{"what is no choice is refused", "DELETE", "/v1/resources?which=some", "", bearer(boss), 400, "use none, unused or all"},
@@ -274,6 +286,70 @@ func TestWhoMayDoWhat(t *testing.T) {
 				t.Errorf("%d %s, want %d and %q", status, body, c.status, c.want)
 			}
 		})
+	}
+}
+
+// Whose it was is forgotten with a ticket: closing it does nothing, and harms nobody.
+func TestAForgottenTicketMayBeClosedWithAnyToken(t *testing.T) {
+	store := pooltest.NewMemory()
+	if err := store.Lead(t.Context(), pool.Server{}, func(ctx context.Context, term pool.Term) error {
+		return term.Commit(ctx, pool.Batch{Head: &pool.Head{Ticket: 5}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	m, ci, _ := oneOn(t, store)
+	for path, want := range map[string]int{"/v1/tickets/3": 200, "/v1/tickets/6": 404} {
+		if status, body := request(t, http.MethodDelete, m.URL+path, "", map[string]string{"Authorization": "Bearer " + ci}); status != want {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	const call = `<?xml version="1.0"?><methodCall><methodName>closeTicket</methodName><params><param><value><int>%d</int></value></param></params></methodCall>`
+	for id, fault := range map[int]bool{3: false, 6: true} {
+		if _, body := request(t, http.MethodPost, m.URL+"/RPC2", fmt.Sprintf(call, id), map[string]string{"Authorization": "Bearer " + ci}); strings.Contains(body, "<fault>") != fault {
+			t.Errorf("%d over XML-RPC: %s", id, body)
+		}
+	}
+}
+
+// A page that is live already shows nothing more to somebody whose token is revoked.
+func TestARevokedTokenSeesNoMore(t *testing.T) {
+	m, ci, boss := one(t)
+	awaitLeader(t, m)
+	r, err := http.NewRequestWithContext(bounded(t), http.MethodGet, m.URL+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AddCookie(&http.Cookie{Name: "croft_pool_token", Value: boss})
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, "Sandbox") {
+		t.Fatalf("an admin is shown %.200s, %v", line, err)
+	}
+	text, err := os.ReadFile(m.tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, _, _ := strings.Cut(string(text), "boss")
+	if err := os.WriteFile(m.tokens, []byte(kept), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { _, err := io.Copy(io.Discard, lines); ended <- err }()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		case <-time.After(100 * time.Millisecond):
+			opened(t, client(t, ci, m.URL), "nonesuch") // news for the page
+		}
 	}
 }
 

@@ -82,9 +82,13 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			fail(w, croft.Errorf(croft.Invalid, "this server is for its own machine, and %q is no name of that: ask localhost, or give the server tokens", r.Host))
 			return
 		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
 		next.ServeHTTP(w, r)
 	})
 }
+
+// maxRequest bounds what any request brings; its readers want less.
+const maxRequest = 2 << 20
 
 // Ready returns nil where requests are answered: here, or by the server that acts.
 func (s *Server) Ready() error {
