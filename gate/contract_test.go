@@ -42,8 +42,7 @@ func newCloud(t *testing.T) *cloud {
 }
 
 func (c *cloud) config() gate.ServerConfig {
-	return gate.ServerConfig{Orders: c.Store, Registry: c.Store, Records: c.Store, Inventory: c.Client, Usable: c.Usable,
-		Gates: func(context.Context) ([]string, error) { return []string{c.front.Address}, nil }}
+	return gate.ServerConfig{Orders: c.Store, Registry: c.Store, Records: c.Store, Inventory: c.Client, Usable: c.Usable}
 }
 
 // Close is that of neither: both end with the test.

@@ -31,7 +31,7 @@ type Front struct {
 	serve  func(net.Listener)
 }
 
-// Start serves a gate of a partition. Its Caller and Log are set.
+// Start serves a gate of a partition, the only one. Its Caller, Gates and Log are set.
 func Start(t testing.TB, p croft.PartitionID, c gate.ServerConfig) *Front {
 	t.Helper()
 	dir, err := os.MkdirTemp(t.TempDir(), "pki")
@@ -40,6 +40,7 @@ func Start(t testing.TB, p croft.PartitionID, c gate.ServerConfig) *Front {
 	check(t, err)
 	f := &Front{Partition: p, dir: dir, ca: ca, forgot: map[croft.HostID]bool{}}
 	server := f.files(t, pki.MemberIdentity(p, croft.NewHostID()), "127.0.0.1")
+	c.Gates = func(context.Context) ([]string, error) { return []string{f.Address}, nil }
 	c.Caller, c.Log = f.caller, slog.New(slog.NewTextHandler(t.Output(), nil))
 	handler, err := gate.NewServer(c)
 	check(t, err)

@@ -22,6 +22,12 @@ var query = func() schedule.Query {
 	return q
 }()
 
+// The images: one that is there, and one whose guests can never be.
+const (
+	simulated = "/simulated"
+	missing   = "/missing"
+)
+
 // limit bounds one request, since a part that it needs may be away.
 const limit = 20 * time.Second
 
@@ -46,7 +52,11 @@ func (a *actor) act() {
 // create asks for an instance, sometimes twice at once, as a client does that does not
 // know whether it was heard.
 func (a *actor) create(ctx context.Context) {
-	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: "/simulated", Name: fmt.Sprintf("vm-%d", a.rng.IntN(40)), Ephemeral: a.rng.IntN(2) == 0}
+	image := simulated
+	if a.rng.IntN(8) == 0 {
+		image = missing
+	}
+	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: image, Name: fmt.Sprintf("vm-%d", a.rng.IntN(40)), Ephemeral: a.rng.IntN(2) == 0}
 	errs := make([]error, 1+max(0, a.rng.IntN(8)-6))
 	var asking sync.WaitGroup
 	for i := range errs {

@@ -126,7 +126,7 @@ type story struct {
 
 // request asks for an instance and notes what is known of it.
 func (s *story) request(ctx context.Context, sch *schedule.Scheduler, name string) (croft.Instance, error) {
-	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: "/simulated", Name: name, Ephemeral: true}
+	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: simulated, Name: name, Ephemeral: true}
 	d, err := sch.Request(ctx, r)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -193,6 +193,13 @@ func (w *world) gate(last int) *gate {
 	return w.newGate(w.seed+w.calls.Add(1)*7919, w.faulty, last-1)
 }
 
+func noMissing(_ context.Context, ref string) error {
+	if ref == missing {
+		return croft.Errorf(croft.NotFound, "there is no image %s", ref)
+	}
+	return nil
+}
+
 // boot starts the host's agent, unless it runs. last as for gate.
 func (m *machine) boot(last int) {
 	if m.stop != nil {
@@ -213,7 +220,7 @@ func (m *machine) boot(last int) {
 		Host: host, Partition: partition, Provider: compute.Offer{VCPURatio: 1}.Provider(host, partition, facts),
 		Dir: m.dir, NICs: []compute.NIC{{Network: "default"}},
 		Orders: side, Registry: side, Records: side, Inventory: side,
-		Hypervisor: &gatedHypervisor{m.gate, m.hv}, Images: sim.Images{},
+		Hypervisor: &gatedHypervisor{m.gate, m.hv}, Images: sim.Images{Fault: noMissing},
 		ResyncEvery: 100 * time.Millisecond, SweepEvery: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
