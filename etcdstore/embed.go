@@ -193,7 +193,11 @@ func checkUnused(dir string) error {
 func start(ctx context.Context, cfg *embed.Config, c EmbeddedConfig) (*Embedded, error) {
 	server, err := embed.StartEtcd(cfg)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, croft.Errorf(croft.Conflict, "embedded etcd: %s is in use; stop what listens there or set etcd.listen to another address", inUse(err, c.Listen))
+		address, setting := inUse(err, c.Listen), "etcd.listen"
+		if address == c.PeerListen {
+			setting = "etcd.peer_listen"
+		}
+		return nil, croft.Errorf(croft.Conflict, "embedded etcd: %s is in use; stop what listens there or set %s to another address", address, setting)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)

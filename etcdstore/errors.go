@@ -43,6 +43,10 @@ func (s *Store) answered(err error, what string) error {
 		return croft.Errorf(croft.Unavailable, "%s: etcd at %s %s", what, s.endpoints, corrupt)
 	case rpctypes.ErrTooManyRequests:
 		return croft.Errorf(croft.Unavailable, "%s: etcd at %s has more to do than it can: look at its disk's latency, and try again", what, s.endpoints)
+	case rpctypes.ErrTooManyLearners:
+		return croft.Errorf(croft.Unavailable, "%s: another host joins and has not finished: start croft up there again, or forget it (`croft host list` names it), and try again", what)
+	case rpctypes.ErrMemberNotEnoughStarted, rpctypes.ErrUnhealthy:
+		return croft.Errorf(croft.Unavailable, "%s: etcd takes no further member while one does not answer, or was let in a moment ago: look at `croft host list`, and try again", what)
 	case rpctypes.ErrLeaseNotFound:
 		return croft.Errorf(croft.Unavailable, "%s: our lease in etcd ran out, as after a pause of this machine or of the network: try again", what)
 	case rpctypes.ErrAuthFailed:

@@ -115,7 +115,8 @@ func TestJoinsWaitForEachOther(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := store.AddEtcdMember(ctx, two)
-	wantSays(t, fmt.Sprint(err), "too many learner")
+	wantKind(t, err, croft.Unavailable)
+	wantSays(t, fmt.Sprint(err), "another host joins and has not finished", "croft host list")
 }
 
 func TestAClusterThatNobodyReachesTakesNone(t *testing.T) {

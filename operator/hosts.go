@@ -83,8 +83,9 @@ func hostOn(h croft.Host, on []croft.Status, offers map[croft.HostID]croft.Provi
 }
 
 // withMembers tells of the hosts what their servers of etcd are. A server of a host that
-// is on record no more is one that is forgotten only half.
+// is not on record is one that joins, or is forgotten only half.
 func withMembers(all []Host, members []croft.EtcdMember) []Host {
+	onRecord := len(all)
 	for _, m := range members {
 		i := slices.IndexFunc(all, func(h Host) bool { return h.ID == m.Host })
 		if i < 0 {
@@ -98,6 +99,9 @@ func withMembers(all []Host, members []croft.EtcdMember) []Host {
 		case croft.MemberLearns:
 			all[i].Problems = append(all[i].Problems, "its etcd has no voice yet: it has to catch up with the others")
 		case croft.MemberMissing:
+			if i >= onRecord && !m.Alone {
+				continue // that is said already
+			}
 			all[i].Problems = append(all[i].Problems, "the others do not know its etcd: "+takeUp(all[i])+", or forget it")
 		}
 	}
@@ -117,7 +121,7 @@ func takeUp(h Host) string {
 func aloneHost(m croft.EtcdMember) Host {
 	h := Host{Host: croft.Host{ID: m.Host, Name: m.Name, Alive: m.Role == croft.MemberLeads || m.Role == croft.MemberFollows}}
 	if !m.Alone {
-		h.Alive, h.Problems = false, []string{"the host is forgotten and its etcd is not: croft host forget it once more"}
+		h.Alive, h.Problems = false, []string{"its etcd is on record and the host is not: it joins and has not finished (croft up there goes on), or was forgotten by half (croft host forget it once more)"}
 	}
 	return h
 }

@@ -163,6 +163,26 @@ func TestAJoinThatIsKilledAnywhereIsTakenUp(t *testing.T) {
 	awaitRoles(t, "first ready member", "second ready member")
 }
 
+// A host that could not serve is not announced to etcd, where it would keep others out.
+func TestAMemberWhosePortIsTakenDoesNotJoinEtcd(t *testing.T) {
+	first := serverSettings(t, "first", "127.0.0.1")
+	startHost(t, first)
+	t.Setenv("CROFT_ETCD_ENDPOINTS", "http://"+first.Etcd.Listen)
+	t.Setenv("CROFT_PLACEMENT_ENDPOINT", "http://"+first.Placement.Listen)
+	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd", "http://"+first.Etcd.Listen, "--placement", "http://"+first.Placement.Listen)
+	second := serverSettings(t, "second", "127.0.0.1")
+	second.Etcd.PeerListen = first.Etcd.PeerListen
+	if err := join(t.Context(), second, token, true, &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	if code, said := startHost(t, second)(); code != croft.ExitConflict || !strings.Contains(said, "etcd.peer_listen: "+first.Etcd.PeerListen+" is in use") {
+		t.Errorf("it ended with %d: %s", code, said)
+	}
+	if got := roles(t); !slices.Equal(got, []string{"first ready member"}) {
+		t.Errorf("hosts: %q", got)
+	}
+}
+
 // serving is a croft up that is killed.
 type servingProcess struct {
 	cmd *exec.Cmd

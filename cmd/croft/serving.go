@@ -149,7 +149,9 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 		}
 		return "", err
 	}
-	if err := etcdstore.ClearUnfinished(etcdDir(s.dir.Path)); err != nil {
+	// A member that etcd knows of and that cannot start keeps others from joining.
+	needed := map[string]string{"etcd.listen": s.settings.Etcd.Listen, "etcd.peer_listen": s.settings.peerListen()}
+	if err := errors.Join(areFree(ctx, needed), etcdstore.ClearUnfinished(etcdDir(s.dir.Path))); err != nil {
 		return "", err
 	}
 	return others.AddEtcdMember(ctx, s.member())

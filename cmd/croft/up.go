@@ -176,10 +176,20 @@ func checkPorts(ctx context.Context, s hostSettings) error {
 	if _, err := os.Stat(s.StateDir); err == nil {
 		return nil
 	}
-	for setting, address := range map[string]string{
-		"etcd.listen": s.Etcd.Listen, "placement.listen": s.Placement.Listen, "api.listen": s.API.Listen, "control.listen": s.controlListen(),
-	} {
-		if address == "" || setting == "api.listen" && s.Hypervisor == noHypervisor {
+	needed := map[string]string{
+		"etcd.listen": s.Etcd.Listen, "etcd.peer_listen": s.peerListen(), "placement.listen": s.Placement.Listen,
+		"api.listen": s.API.Listen, "control.listen": s.controlListen(),
+	}
+	if s.Hypervisor == noHypervisor {
+		delete(needed, "api.listen")
+	}
+	return areFree(ctx, needed)
+}
+
+// areFree finds an address in use among those that settings name. Conflict.
+func areFree(ctx context.Context, needed map[string]string) error {
+	for setting, address := range needed {
+		if address == "" {
 			continue
 		}
 		l, err := listen(ctx, address, setting)
