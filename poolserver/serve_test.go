@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -366,6 +367,24 @@ func TestAServerOfThisMachineIsAskedByItsName(t *testing.T) {
 		if status, body := request(t, http.MethodGet, m.URL+"/v1/pools", "", map[string]string{"Host": host}); status != want {
 			t.Errorf("asked as %s: %d %s, want %d", host, status, body, want)
 		}
+	}
+}
+
+func TestAnOldClientNeedNotNameTheServer(t *testing.T) {
+	m := serve(t, pooltest.NewMemory(), poolsIn(t, twoPools), "one", nil)
+	awaitLeader(t, m)
+	const call = `<methodCall><methodName>collectTicket</methodName><params><param><value>1</value></param></params></methodCall>`
+	conn, err := net.Dial("tcp", strings.TrimPrefix(m.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "POST /RPC2 HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s", len(call), call); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn) // to the end, which the server makes
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.0 200") || !strings.Contains(string(answer), "<methodResponse>") {
+		t.Errorf("got %s, %v", answer, err)
 	}
 }
 
