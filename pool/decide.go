@@ -246,7 +246,7 @@ func (r *round) livecheck() {
 	var want []*Resource
 	for _, p := range r.pools {
 		for _, res := range p.resources {
-			if res.State == Up && !r.busy[res.ID] && p.settingsOf(res).checks() && r.due(res.Checked.Add(max(p.Settings.LivecheckPeriod, leastPeriod))) {
+			if res.State == Up && !r.busy[res.ID] && p.settingsOf(res).checks() && r.due(r.nextCheck(p, res)) {
 				want = append(want, res)
 			}
 		}
@@ -257,6 +257,15 @@ func (r *round) livecheck() {
 	for _, res := range want[:min(len(want), max(0, maxChecks-len(r.busy)))] {
 		r.do(Action{Op: OpCheck, Pool: res.Pool, Resource: res.ID, Reason: "it is time"})
 	}
+}
+
+// nextCheck is when a resource is to be checked.
+func (r *round) nextCheck(p *stock, res *Resource) time.Time {
+	last := res.Checked
+	if last.IsZero() && r.pace > 0 {
+		last = r.began
+	}
+	return last.Add(max(p.Settings.LivecheckPeriod, r.pace, leastPeriod))
 }
 
 // hasAll tells whether tags have all of the names.

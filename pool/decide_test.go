@@ -18,7 +18,7 @@ var at = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // pools is a file, and state what else there is; both in the words of the cases.
 func ledger(t *testing.T, file string, resources []Resource, tickets []Ticket, change ...func(*Ledger)) *Ledger {
 	t.Helper()
-	set, err := Parse("pools.yaml", []byte(file), func(Instance) error { return nil })
+	set, err := Parse("pools.yaml", []byte(file), func(Instance) error { return nil }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +103,11 @@ func in(pool Name) func(*Resource) { return func(r *Resource) { r.Pool = pool } 
 func tagged(tags ...Tag) func(*Resource) { return func(r *Resource) { r.Tags = tags } }
 
 func wants(tags ...string) Ticket { return Ticket{Tags: tags} }
+
+func unchecked(r *Resource) { r.Checked = time.Time{} }
+
+// paced has livechecks made at a pace, by a server that has just begun.
+func paced(l *Ledger) { l.pace, l.began = 10*time.Second, at }
 
 // backingOff has a pool fail until a minute from now.
 func backingOff(name Name) func(*Ledger) {
@@ -235,6 +240,8 @@ func TestDecideSaysWhenToLookAgain(t *testing.T) {
 		{"when start_delay is over", warm + "  start_delay: 30\n", nil, nil, func(l *Ledger) { l.pools["p"].LastStart = at.Add(-time.Second) }, 29 * time.Second},
 		{"when the next livecheck is due", off + "  cmd_livecheck: c\n", []Resource{up()}, nil, nil, 10 * time.Minute},
 		{"when a livecheck is due that is always due", off + "  cmd_livecheck: c\n  livecheck_period: 0\n", []Resource{up()}, nil, nil, time.Second},
+		{"when the pace of livechecks allows one", off + "  cmd_livecheck: c\n  livecheck_period: 1\n", []Resource{up()}, nil, paced, 10 * time.Second},
+		{"when the server has been for a period", off + "  cmd_livecheck: c\n  livecheck_period: 30\n", []Resource{up(unchecked)}, nil, paced, 30 * time.Second},
 		{"when a lease ends", off, nil, []Ticket{{TTL: time.Minute, Renewed: at.Add(-time.Second)}}, nil, 59 * time.Second},
 		{"when a delete is tried again", off, []Resource{{State: DeleteRequest, NotBefore: at.Add(5 * time.Second)}}, nil, nil, 5 * time.Second},
 		{"when a sandbox has had its time", off + "  reuse_opportunity_time: 60\n  reuse_max_time: 0\n", []Resource{up(used(20*time.Second, 1, "s"))}, nil, nil, 40 * time.Second},

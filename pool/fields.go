@@ -56,7 +56,7 @@ var instanceFields = map[string]field[Instance]{
 
 func instance(s *Settings, n *yaml.Node) error {
 	i := Instance{Ready: ReadyAddress}
-	if err := decodeFields(n, "an instance", &i, instanceFields); err != nil {
+	if err := decodeFields(n, "an instance", &i, instanceFields, nil); err != nil {
 		return err
 	}
 	if i.Resources == "" {
@@ -201,7 +201,7 @@ func tags(at func(*Settings) *[]Tag) field[Settings] {
 			case yaml.ScalarNode:
 				t.Name = item.Value
 			default:
-				if err := decodeFields(item, "a tag", &t, tagFields); err != nil {
+				if err := decodeFields(item, "a tag", &t, tagFields, nil); err != nil {
 					return err
 				}
 			}

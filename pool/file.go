@@ -10,8 +10,9 @@ import (
 // the last good one stays in force. So does it while the file is being written: half of
 // one may be one without some pools, of which everything would be deleted.
 type File struct {
-	Path  string
-	Check func(Instance) error // see Parse
+	Path    string
+	Check   func(Instance) error // see Parse
+	Unknown func(error)          // likewise
 
 	seen   stamp
 	moving bool // it is being written
@@ -68,5 +69,5 @@ func (f *File) parse() ([]Settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the pools: %w", err)
 	}
-	return Parse(f.Path, text, f.Check)
+	return Parse(f.Path, text, f.Check, f.Unknown)
 }

@@ -20,6 +20,8 @@ type Ledger struct {
 	pools      map[Name]*stock
 	order      []Name // of the file
 	configured bool   // this server has read the file
+	pace       time.Duration
+	began      time.Time // the process
 	tickets    map[TicketID]*Ticket
 	keys       map[ticketKey]TicketID // of those that were opened with one
 	resources  map[ResourceID]*Resource

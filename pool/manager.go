@@ -27,6 +27,13 @@ type Config struct {
 	// Grace is how long commands may go on when the manager is told to stop, before they
 	// are killed; 5 s by default.
 	Grace time.Duration
+	// Lenient: a setting in the file that does not exist is ignored, with a warning.
+	Lenient bool
+	// Pace is the least time between two livechecks of a resource, whatever its pool says.
+	// Where it is set the first ones are made no sooner than that, and the pool's period,
+	// after Began. None by default.
+	Pace  time.Duration
+	Began time.Time // when the process did; when New is called by default
 	// Still: answer and do what is asked, but run nothing and decide nothing, not even
 	// about what another server had begun. For looking after the pools while they stand.
 	Still bool
@@ -67,10 +74,14 @@ func New(c Config) (*Manager, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.History = cmp.Or(c.History, 10000)
 	c.Grace = cmp.Or(c.Grace, 5*time.Second)
+	c.Began = cmp.Or(c.Began, time.Now())
 	m := &Manager{Config: c, metrics: newMetrics(), turned: make(chan struct{})}
 	m.file = File{Path: c.File}
 	if c.Instances != nil {
 		m.file.Check = c.Instances.Check
+	}
+	if c.Lenient {
+		m.file.Unknown = func(err error) { c.Log.Warn("a setting of the pools is ignored", "err", err) }
 	}
 	return m, nil
 }
@@ -185,6 +196,7 @@ func (m *Manager) takeOver(ctx context.Context, term Term) (*acting, error) {
 		return nil, fmt.Errorf("read the pools: %w", err)
 	}
 	l := newLedger(m.Partition, from)
+	l.pace, l.began = m.Pace, m.Began
 	if m.Still {
 		return newActing(m, term, l, from), nil
 	}

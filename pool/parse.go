@@ -28,8 +28,10 @@ func defaults(name Name) Settings {
 
 // Parse reads pools.yaml: a mapping of names to settings, in whose order pools start
 // what they need. check judges the blocks of instances; nil refuses them. Every fault
-// is Invalid, and its sentence begins with the file and the line.
-func Parse(file string, text []byte, check func(Instance) error) ([]Settings, error) {
+// is Invalid, and its sentence begins with the file and the line. unknown gets the
+// faults that are settings of a pool which do not exist, and those count for nothing;
+// nil refuses them too.
+func Parse(file string, text []byte, check func(Instance) error, unknown func(error)) ([]Settings, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
@@ -44,6 +46,9 @@ func Parse(file string, text []byte, check func(Instance) error) ([]Settings, er
 		return nil, croft.Errorf(croft.Invalid, "%s:%w", file, err)
 	}
 	p := parser{check: check}
+	if unknown != nil {
+		p.unknown = func(err error) { unknown(croft.Errorf(croft.Invalid, "%s:%w", file, err)) }
+	}
 	pools, err := p.pools(document.Content[0])
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "%s:%w", file, err)
@@ -75,8 +80,9 @@ func bounded(n *yaml.Node, depth int, left *int) error {
 }
 
 type parser struct {
-	check func(Instance) error
-	lines map[Name]*yaml.Node
+	check   func(Instance) error
+	unknown func(error)
+	lines   map[Name]*yaml.Node
 }
 
 // placedError is an error at a line, which follows the file's name.
@@ -115,7 +121,7 @@ func (p *parser) pools(root *yaml.Node) ([]Settings, error) {
 			return nil, err
 		}
 		set := defaults(Name(e.key.Value))
-		if err := decodeFields(e.value, "pool "+e.key.Value, &set, poolFields); err != nil {
+		if err := decodeFields(e.value, "pool "+e.key.Value, &set, poolFields, p.unknown); err != nil {
 			return nil, err
 		}
 		if err := p.judge(&set, e.key); err != nil {
@@ -263,8 +269,9 @@ func mergedOf(n *yaml.Node, what string) ([]entry, error) {
 // A field reads one setting into a T.
 type field[T any] func(*T, *yaml.Node) error
 
-// decodeFields reads a mapping whose keys are those of fields.
-func decodeFields[T any](n *yaml.Node, what string, into *T, fields map[string]field[T]) error {
+// decodeFields reads a mapping whose keys are those of fields. Others are a fault, which
+// is returned where nobody gets to know of it by unknown.
+func decodeFields[T any](n *yaml.Node, what string, into *T, fields map[string]field[T], unknown func(error)) error {
 	entries, err := entriesOf(n, what)
 	if err != nil {
 		return err
@@ -272,7 +279,12 @@ func decodeFields[T any](n *yaml.Node, what string, into *T, fields map[string]f
 	for _, e := range entries {
 		read, known := fields[e.key.Value]
 		if !known {
-			return placed(e.key, "%s: there is no setting %s%s", what, e.key.Value, nearest.Hint(e.key.Value, slices.Sorted(maps.Keys(fields))))
+			err := placed(e.key, "%s: there is no setting %s%s", what, e.key.Value, nearest.Hint(e.key.Value, slices.Sorted(maps.Keys(fields))))
+			if unknown == nil {
+				return err
+			}
+			unknown(err)
+			continue
 		}
 		value := e.value
 		if value.Kind == yaml.AliasNode {

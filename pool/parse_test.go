@@ -19,7 +19,7 @@ const required = "  cmd_new: new\n  cmd_delete: delete\n"
 
 func parse(t *testing.T, text string) []pool.Settings {
 	t.Helper()
-	all, err := pool.Parse("pools.yaml", []byte(text), func(pool.Instance) error { return nil })
+	all, err := pool.Parse("pools.yaml", []byte(text), func(pool.Instance) error { return nil }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestAFaultIsToldWithItsLine(t *testing.T) {
 		{"an instance that is never ready", "p:\n  instance:\n    resources: VCPU:1\n    ready: never\n", `pools.yaml:4: pool p: instance: an instance: ready: want address, ssh, cloud-init, not "never"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := pool.Parse("pools.yaml", []byte(c.text), func(pool.Instance) error { return nil })
+			_, err := pool.Parse("pools.yaml", []byte(c.text), func(pool.Instance) error { return nil }, nil)
 			if !errors.Is(err, croft.Invalid) || !strings.HasPrefix(err.Error(), c.want) {
 				t.Errorf("got %v\nwant %s", err, c.want)
 			}
@@ -140,9 +140,23 @@ func TestAFaultIsToldWithItsLine(t *testing.T) {
 }
 
 func TestInstancesWithoutACloudAreRefused(t *testing.T) {
-	_, err := pool.Parse("pools.yaml", []byte("p:\n  instance: {resources: 'VCPU:1'}\n"), nil)
+	_, err := pool.Parse("pools.yaml", []byte("p:\n  instance: {resources: 'VCPU:1'}\n"), nil, nil)
 	if !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "this server makes no instances") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestSettingsThatDoNotExistMayCountForNothing(t *testing.T) {
+	var told []string
+	all, err := pool.Parse("pools.yaml", []byte("p:\n  cmd_new: n\n  frobnicate: 1\n  cmd_delete: d\n  maxx: 9\n"), nil, func(err error) { told = append(told, err.Error()) })
+	if err != nil || len(all) != 1 || all[0].Commands.Delete != "d" || all[0].Max != 4 {
+		t.Errorf("got %+v, %v", all, err)
+	}
+	if want := []string{"pools.yaml:3: pool p: there is no setting frobnicate", "pools.yaml:5: pool p: there is no setting maxx; did you mean \"max\"?"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+	if _, err := pool.Parse("pools.yaml", []byte("p:\n  cmd_new: n\n  cmd_delete: d\n  tags: [{nam: a}]\n"), nil, func(error) {}); err == nil {
+		t.Error("a tag without a name is accepted")
 	}
 }
 
@@ -150,7 +164,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("p:\n" + required)
 	f.Add("one: &base\n" + required + "two:\n  <<: [*base, {max: 1}]\n  tags: [{name: a}, *x]\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		_, err := pool.Parse("pools.yaml", []byte(text), nil)
+		_, err := pool.Parse("pools.yaml", []byte(text), nil, nil)
 		if err != nil && !errors.Is(err, croft.Invalid) {
 			t.Errorf("an error without a kind: %v", err)
 		}

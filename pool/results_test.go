@@ -14,7 +14,7 @@ const instances = "p:\n  instance: {resources: 'VCPU:1'}\n  tags: [a]\n  max_pre
 // configured gives a ledger another file.
 func configured(t *testing.T, l *Ledger, file string) {
 	t.Helper()
-	set, err := Parse("pools.yaml", []byte(file), func(Instance) error { return nil })
+	set, err := Parse("pools.yaml", []byte(file), func(Instance) error { return nil }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

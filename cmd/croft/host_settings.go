@@ -122,6 +122,11 @@ type hostSettings struct {
 		CA       string `yaml:"ca"`
 		Insecure bool   `yaml:"insecure"`
 		History  int    `yaml:"history"`
+
+		// What server.yaml means beside that; see pool.Config.
+		Lenient bool          `yaml:"-"`
+		Pace    time.Duration `yaml:"-"`
+		Began   time.Time     `yaml:"-"`
 	} `yaml:"pool"`
 
 	MaxBuilds int           `yaml:"max_builds"`

@@ -295,6 +295,7 @@ func (s *hostSettings) poolManager(store *etcdstore.Store, hooks *hook.Runner, l
 	me.Place = hooks.Place()
 	c := pool.Config{
 		Partition: store.Partition(), Store: store, Hooks: hooks, File: s.Pool.File, Me: me, Log: log, History: s.Pool.History,
+		Lenient: s.Pool.Lenient, Pace: s.Pool.Pace, Began: s.Pool.Began,
 	}
 	if len(s.Etcd.Endpoints) > 0 { // else it is nobody's cloud
 		claims, err := s.Placement.client()

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
@@ -28,6 +29,8 @@ type serverYAML struct {
 	Hostname string `yaml:"hostname"`
 	Port     int    `yaml:"port"`
 	LogLevel string `yaml:"loglevel"`
+
+	SleepTime float64 `yaml:"sleeptime"` // seconds; livechecks have half of it between them
 
 	Etcd     []string `yaml:"etcd_endpoints"`
 	Address  string   `yaml:"address"`
@@ -46,7 +49,7 @@ func readServerYAML() (c serverYAML, pools string, err error) {
 	}
 	c = serverYAML{
 		DBURL: "sqlite:////var/lib/resalloc-server/db.sqlite", LogDir: "/var/log/resallocserver",
-		Hostname: "localhost", Port: 49100, LogLevel: "info",
+		Hostname: "localhost", Port: 49100, LogLevel: "info", SleepTime: 20,
 	}
 	file := filepath.Join(dir, "server.yaml")
 	text, err := os.ReadFile(file)
@@ -58,6 +61,9 @@ func readServerYAML() (c serverYAML, pools string, err error) {
 	}
 	if c.Port < 1 || c.Port > 65535 {
 		return c, "", croft.Errorf(croft.Invalid, "%s: port is %d, and those are 1 to 65535", file, c.Port)
+	}
+	if c.SleepTime < 0 || c.SleepTime > 1e6 {
+		return c, "", croft.Errorf(croft.Invalid, "%s: sleeptime is %g: use a number of seconds", file, c.SleepTime)
 	}
 	return c, filepath.Join(dir, poolsFile), nil
 }
@@ -104,6 +110,8 @@ func (c serverYAML) settings(pools string) (s hostSettings, err error) {
 		return s, croft.Errorf(croft.Invalid, "server.yaml: loglevel is %q: use debug, info, warning or error", c.LogLevel)
 	}
 	s.Pool.File, s.Pool.Logs = pools, c.LogDir
+	s.Pool.Lenient, s.Pool.Began = true, time.Now()
+	s.Pool.Pace = time.Duration(c.SleepTime / 2 * float64(time.Second))
 	s.Pool.Listen = net.JoinHostPort(c.Hostname, strconv.Itoa(c.Port))
 	s.Pool.Address, s.Pool.Tokens, s.Pool.Insecure = c.Address, c.Tokens, c.Insecure
 	s.Pool.Cert, s.Pool.Key, s.Pool.CA = c.Cert, c.Key, c.CA
