@@ -46,7 +46,7 @@ func (s *Store) answered(err error, what string) error {
 	case rpctypes.ErrTooManyLearners:
 		return croft.Errorf(croft.Unavailable, "%s: another host joins and has not finished: start croft up there again, or forget it (`croft host list` names it), and try again", what)
 	case rpctypes.ErrMemberNotEnoughStarted, rpctypes.ErrUnhealthy:
-		return croft.Errorf(croft.Unavailable, "%s: etcd takes no further member while one does not answer, or was let in a moment ago: look at `croft host list`, and try again", what)
+		return croft.Errorf(croft.Unavailable, "%s: etcd lets no member in or out while one does not answer, or was let in a moment ago: look at `croft host list`, and try again", what)
 	case rpctypes.ErrLeaseNotFound:
 		return croft.Errorf(croft.Unavailable, "%s: our lease in etcd ran out, as after a pause of this machine or of the network: try again", what)
 	case rpctypes.ErrAuthFailed:

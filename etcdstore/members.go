@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -142,16 +143,25 @@ func (s *Store) RemoveEtcdMember(ctx context.Context, host croft.HostID) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
 	if l.member != nil {
-		err := soon(ctx, func() error { return s.removeMember(ctx, l.member.ID) })
+		s.SetEndpoints(l.others) // the one that we speak to may be the one that goes
+		err := soon(ctx, orLeaderless, func() error { return s.removeMember(ctx, l.member.ID) })
 		if err != nil {
 			return s.wrap(err, "remove the host's member")
 		}
-		s.SetEndpoints(l.others) // the one that we spoke to may be the one that is gone
 	}
-	_, err = s.etcd.Delete(ctx, s.keys.etcdMember(host))
+	err = soon(ctx, orLeaderless, func() error {
+		_, err := s.etcd.Delete(ctx, s.keys.etcdMember(host))
+		return err
+	})
 	return s.wrapped(err, "remove what the host served")
 }
+
+// leaveTime bounds how long the others may take to choose another leader, where the one
+// that is taken out led.
+const leaveTime = 30 * time.Second
 
 // leaving is a member that is to go, and what remains without it.
 type leaving struct {

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"google.golang.org/grpc/codes"
 
 	"croft"
 )
@@ -88,7 +89,7 @@ func (s *Store) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluster 
 	if err := s.PutEtcdMember(ctx, m); err != nil {
 		return "", err
 	}
-	err = soon(ctx, func() error {
+	err = soon(ctx, notYet, func() error {
 		cluster, err = s.addMember(ctx, m)
 		return err
 	})
@@ -98,12 +99,20 @@ func (s *Store) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluster 
 	return cluster, err
 }
 
-// soon does something again as long as etcd refuses it only for now: another host joins,
-// or a member is not connected for long enough.
-func soon(ctx context.Context, do func() error) error {
+// notYet tells whether etcd refuses only for now: another host joins, or a member is not
+// connected for long enough.
+func notYet(err error) bool {
+	return errors.Is(err, rpctypes.ErrTooManyLearners) || errors.Is(err, rpctypes.ErrUnhealthy) || errors.Is(err, rpctypes.ErrMemberNotEnoughStarted)
+}
+
+// orLeaderless tells that too, and whether nobody leads for now.
+func orLeaderless(err error) bool { return notYet(err) || err != nil && code(err) == codes.Unavailable }
+
+// soon does something again as long as its error is one that passes.
+func soon(ctx context.Context, passes func(error) bool, do func() error) error {
 	for {
 		err := do()
-		if !errors.Is(err, rpctypes.ErrTooManyLearners) && !errors.Is(err, rpctypes.ErrUnhealthy) && !errors.Is(err, rpctypes.ErrMemberNotEnoughStarted) {
+		if !passes(err) {
 			return err
 		}
 		select {

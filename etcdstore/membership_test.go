@@ -57,6 +57,23 @@ func TestAServerJoinsStopsAndLeaves(t *testing.T) {
 	must(first.Create(t.Context(), newInstance("after")))(t)
 }
 
+// The others choose another leader before they can forget what the one served.
+func TestTheLeaderIsTakenOut(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.StartCluster(t, 3)
+	all := must(c.Open(t, 0).EtcdMembers(t.Context()))(t)
+	leader := all[slices.IndexFunc(all, func(m croft.EtcdMember) bool { return m.Role == croft.MemberLeads })]
+	through := slices.IndexFunc(c.Members, func(m croft.EtcdMember) bool { return m.Host == leader.Host })
+	store := c.Open(t, through)
+	if err := store.RemoveEtcdMember(t.Context(), leader.Host); err != nil {
+		t.Fatal(err)
+	}
+	left := must(store.EtcdMembers(t.Context()))(t)
+	if len(left) != 2 || slices.ContainsFunc(left, func(m croft.EtcdMember) bool { return m.Host == leader.Host }) {
+		t.Errorf("left: %+v", left)
+	}
+}
+
 func TestADeadMemberMakesRoom(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 3)
