@@ -246,7 +246,7 @@ var (
 	etcdFlag      = hostFlag{"etcd", "etcd.endpoints", "etcd's endpoints, separated by commas"}
 	placementFlag = hostFlag{"placement", "placement.endpoint", "the Placement server"}
 	cloudFlag     = hostFlag{"cloud", "placement.cloud", "cloud of clouds.yaml whose Keystone knows us to Placement; env is what OS_* say"}
-	tokenFlag     = hostFlag{"token", "placement.token", "token of the Placement server's administrator"}
+	tokenFlag     = hostFlag{"token", "placement.token", "`@FILE` with the token of the Placement server's administrator"}
 	agentFlags    = []hostFlag{
 		{"hypervisor", "hypervisor", "libvirt, sim for guests that exist only in memory, or none on a machine that is no host"},
 		{"virt-type", "libvirt.virt_type", "auto, kvm, or qemu for software emulation"},
@@ -282,6 +282,12 @@ func loadHostSettingsOver(defaults hostSettings, cmd *cobra.Command, flags ...ho
 	for _, f := range flags {
 		if cmd.Flags().Changed(f.flag) {
 			given[f.setting] = cmd.Flags().Lookup(f.flag).Value.String()
+		}
+	}
+	if token, ok := given[tokenFlag.setting]; ok {
+		var err error
+		if given[tokenFlag.setting], err = tokenInFile("--token", token, "in CROFT_PLACEMENT_TOKEN"); err != nil {
+			return defaults, nil, err
 		}
 	}
 	file, _ := cmd.Flags().GetString("settings")

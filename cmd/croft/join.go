@@ -290,11 +290,8 @@ func (j membership) write(stateDir string) error {
 
 // tokenFrom is the token that --join names: - for a line of the input, @ and a file.
 func tokenFrom(given string, stdin io.Reader, words io.Writer) (string, error) {
-	if file, ok := strings.CutPrefix(given, "@"); ok {
-		return readSecret("--join", file)
-	}
-	if given != "-" { // not repeated: it is a secret, if a spoiled one
-		return "", croft.Errorf(croft.Invalid, "--join: other users of this machine see its command lines, so a token has no place there: give it on the input with --join -, or in a file with --join @FILE")
+	if given != "-" {
+		return tokenInFile("--join", given, "on the input with --join -")
 	}
 	if isTerminal(stdin) {
 		fmt.Fprint(words, "the token: ")
@@ -304,6 +301,16 @@ func tokenFrom(given string, stdin io.Reader, words io.Writer) (string, error) {
 		return "", fmt.Errorf("read the token: %w", err)
 	}
 	return line, nil
+}
+
+// tokenInFile is the token in the file that a flag names after an @. Invalid: it was given
+// the token itself, for which it names another way too.
+func tokenInFile(flag, given, otherwise string) (string, error) {
+	file, ok := strings.CutPrefix(given, "@")
+	if !ok { // not repeated: it is a secret, if a spoiled one
+		return "", croft.Errorf(croft.Invalid, "%s: other users of this machine see its command lines, so a token has no place there: give it %s, or in a file with %[1]s @FILE", flag, otherwise)
+	}
+	return readSecret(flag, file)
 }
 
 // addressTowards is the address by which this machine reaches the first of the

@@ -35,7 +35,7 @@ From etcd it is the state of one revision. Through the API it is the state of on
 moment too: what changes while it is read is read again, until nothing did. Where
 claims never pause for so long, the command says so and prints nothing.`,
 		Example: `  croft placement export > placement.jsonl
-  croft placement export --from http://controller:8778 --token "$TOKEN" > placement.jsonl`,
+  croft placement export --from http://controller:8778 --token @FILE > placement.jsonl`,
 		Args: count(0, 0),
 	}
 	addHostFlags(cmd, flags...)
@@ -81,7 +81,7 @@ Generations are kept in etcd. Through an API they are the server's own, and whil
 the import runs nobody else should claim from its target.`,
 		Example: `  croft placement import placement.jsonl
   croft placement import --from cloud:prod
-  croft placement export | croft placement import --to http://controller:8778 --token "$TOKEN" -`,
+  croft placement export | croft placement import --to http://controller:8778 --token @FILE -`,
 		Args: count(0, 1),
 	}
 	addHostFlags(cmd, flags...)

@@ -64,8 +64,9 @@ func newCenter(t *testing.T) *world {
 	w := newSwitch(t)
 	w.startMembers()
 	w.find(w.endpoints(), w.address(1, 8778))
-	w.begin("placement", w.croft("placement", "--listen", w.placement, "--token", token, "--etcd", w.etcd)).
-		waitUntilReady("http://" + w.placement + "/readyz")
+	placement := w.croft("placement", "--listen", w.placement, "--etcd", w.etcd)
+	placement.Env = append(placement.Env, "CROFT_PLACEMENT_TOKEN="+token)
+	w.begin("placement", placement).waitUntilReady("http://" + w.placement + "/readyz")
 	return w
 }
 
