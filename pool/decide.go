@@ -40,13 +40,7 @@ func Decide(l *Ledger, now time.Time) (actions []Action, next time.Time) {
 		r.listOrphans(p)
 		r.forgetPool(p)
 	}
-	before := len(r.actions)
 	r.assign()
-	if len(r.actions) > before { // the stock is short of what was handed out
-		for _, p := range r.pools {
-			r.startFor(p, 0)
-		}
-	}
 	r.livecheck()
 	return r.actions, r.next
 }
