@@ -206,9 +206,9 @@ func (r *run) checkPauses(b books) {
 // finish ends all trouble: everybody is served then, and when everything is given back
 // and every pool removed, nothing is left, whatever failed meanwhile.
 func (r *run) finish() {
+	r.stir()
 	r.store.Fail(nil, 0)
 	r.mutes = 0
-	r.stir()
 	clear(r.world.Trouble)
 	clear(r.paused)
 	clear(r.drained)

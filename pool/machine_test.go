@@ -204,13 +204,12 @@ func (r *run) play() {
 	r.start()
 	for i := range *steps {
 		if r.mutes == i {
+			r.stir()
 			if r.random.IntN(2) == 0 { // what was written in part stays so
-				r.stir()
 				r.store.Depose()
 			}
 			r.store.Fail(nil, 0)
 			r.mutes = 0
-			r.stir()
 		}
 		r.step(i)
 		time.Sleep(time.Duration(r.random.IntN(5000)) * time.Millisecond)

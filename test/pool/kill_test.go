@@ -16,7 +16,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"croft"
 	"croft/pool"
 )
 
@@ -59,11 +58,6 @@ func child(dir string, ends bool) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	m, end, err := manager(ctx, dir, true)
-	// What the one before was about to run has its files open still, for a moment.
-	for deadline := time.Now().Add(10 * time.Second); errors.Is(err, croft.Conflict) && time.Now().Before(deadline); {
-		time.Sleep(5 * time.Millisecond)
-		m, end, err = manager(ctx, dir, true)
-	}
 	if err != nil {
 		return err
 	}
@@ -194,6 +188,48 @@ func TestKilledServersLeaveNothing(t *testing.T) {
 		t.Errorf("the last server: %v", err)
 	}
 	checkLeft(t, dir)
+}
+
+// What a start had printed when its server was killed goes to the command that deletes
+// it, and the start itself ends.
+func TestAStartOfAKilledServerIsDeletedWithItsData(t *testing.T) {
+	dir := t.TempDir()
+	write := func(text string) {
+		if err := os.WriteFile(filepath.Join(dir, "pools.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	write("p:\n  cmd_new: echo machine-of-$$ | tee made; sleep 1000\n  cmd_delete: printf %s $RESALLOC_RESOURCE_DATA | base64 -d > deleted\n  max: 1\n")
+	cmd := run(t, dir)
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(read("begun"), "machine-of-"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is started")
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if pids := running(t, dir); len(pids) == 0 {
+		t.Error("the start ended with its server: the test shows nothing")
+	}
+	write("")
+	if err := run(t, dir, childEnds+"=1").Wait(); err != nil {
+		t.Errorf("the next server: %v", err)
+	}
+	if made, deleted := read("made"), read("deleted"); made == "" || made != deleted {
+		t.Errorf("it printed %q, and its deletion was told %q", made, deleted)
+	}
+	if pids := running(t, dir); len(pids) > 0 {
+		t.Errorf("processes are left: %v", pids)
+	}
 }
 
 func checkLeft(t *testing.T, dir string) {
