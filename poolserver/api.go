@@ -74,7 +74,11 @@ func read(r *http.Request, into any) error {
 	case len(text) == 0:
 		return nil
 	}
-	if err := json.Unmarshal(text, into); err != nil {
+	err = json.Unmarshal(text, into)
+	if is, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return croft.Errorf(croft.Invalid, "the request is no document of this API: %s cannot be a JSON %s", cmp.Or(is.Field, "it"), is.Value)
+	}
+	if err != nil {
 		return croft.Errorf(croft.Invalid, "the request is no document of this API: %w", err)
 	}
 	return nil
@@ -97,7 +101,7 @@ func (s *Server) listTickets(r *http.Request) (any, error) {
 	}
 	limit, err := strconv.Atoi(cmp.Or(r.FormValue("limit"), "0"))
 	if err != nil || limit < 0 {
-		return nil, croft.Errorf(croft.Invalid, "limit is %.20q: use a number", r.FormValue("limit"))
+		return nil, croft.Errorf(croft.Invalid, "limit is %.20q: use a number from 0 on", r.FormValue("limit"))
 	}
 	all, err := s.Manager.Tickets(past)
 	if err != nil {

@@ -272,6 +272,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		{"a page of somebody else changes nothing", "POST", "/v1/pools/small/pause", "", map[string]string{"Authorization": "Bearer " + boss, "Origin": "http://evil.example"}, 400, "from elsewhere"},
 		{"everybody sees the page", "GET", "/", "", nil, 200, "<h1>Pools</h1>"},
 		{"what is no document is refused", "POST", "/v1/tickets", "{", bearer(boss), 400, "no document of this API"},
+		{"what has something else in it is refused", "POST", "/v1/tickets", `{"tags":"x86_64"}`, bearer(boss), 400, "tags cannot be a JSON string"},
+		{"what is something else is refused", "POST", "/v1/tickets", `[]`, bearer(boss), 400, "it cannot be a JSON array"},
 		{"what is too long is refused", "POST", "/v1/tickets", strings.Repeat(" ", 70000), bearer(boss), 400, "longer than"},
 		{"what is no time at all is refused", "POST", "/v1/tickets", `{"tags":[],"ttl":1e300}`, bearer(boss), 400, "no number of seconds"},
 		{"what is a negative time is refused", "POST", "/v1/tickets", `{"tags":[],"ttl":-5}`, bearer(boss), 400, "a lease of -5s"},

@@ -211,6 +211,10 @@ func (h *Hooks) Run(ctx context.Context, hook pool.Hook) ([]byte, error) {
 	f := h.fate(hook.Kind, variable(hook, "POOL_ID"))
 	p := &process{kind: hook.Kind, id: hook.Resource, killed: make(chan struct{})}
 	h.mu.Lock()
+	if ctx.Err() != nil { // no process is begun any more
+		h.mu.Unlock()
+		return nil, ctx.Err()
+	}
 	for other := range h.running {
 		if other.id == p.id && p.id != 0 && (other.kind == p.kind || other.kind != pool.HookLivecheck && p.kind != pool.HookLivecheck) {
 			h.wrong("%s and %s of resource %d run at once", other.kind, p.kind, p.id)
