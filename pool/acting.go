@@ -172,6 +172,7 @@ func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error
 	if gone := batch.GoneResources; len(gone) > 0 { // many at once: the next round does not wait for the disk
 		a.jobs.work.Go(func() { a.Hooks.Forget(gone...) })
 	}
+	a.jobs.together = nil
 	for _, action := range actions {
 		a.log(action)
 		a.perform(ctx, action)

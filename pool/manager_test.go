@@ -3,6 +3,7 @@ package pool_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -289,4 +290,53 @@ func TestAStillManagerRunsNothing(t *testing.T) {
 			w.Error("what was to be deleted is there")
 		}
 	})
+}
+
+// pacedHooks start a resource in the time that its pool takes.
+type pacedHooks struct {
+	*pooltest.Hooks
+	takes map[string]time.Duration
+}
+
+func (h pacedHooks) Run(ctx context.Context, hook pool.Hook) ([]byte, error) {
+	if hook.Kind == pool.HookNew {
+		for name, takes := range h.takes {
+			if slices.Contains(hook.Env, "RESALLOC_POOL_ID="+name) {
+				time.Sleep(takes)
+			}
+		}
+	}
+	return []byte("made"), nil
+}
+
+func TestPoolsThatBeginTogetherGoOnInTheOrderOfTheFile(t *testing.T) {
+	const pools = "z:\n  cmd_new: n\n  cmd_delete: d\n  named_counters: [c]\na:\n  cmd_new: n\n  cmd_delete: d\n  named_counters: [c]\n"
+	for _, c := range []struct {
+		name string
+		z, a time.Duration
+		want string
+	}{
+		{"the later a little sooner", 20 * time.Millisecond, 10 * time.Millisecond, "z0 a1 z2 a3"},
+		{"the later much sooner", 10 * time.Second, 10 * time.Millisecond, "z0 a1 a2 z3"},
+		{"the first sooner", 10 * time.Millisecond, 20 * time.Millisecond, "z0 a1 z2 a3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			with(t, pools, func(w *world) {
+				w.stop()
+				w.store = pooltest.NewMemory()
+				again := w.config("again")
+				again.Hooks = pacedHooks{w.Hooks(), map[string]time.Duration{"z": c.z, "a": c.a}}
+				w.Manager, w.stop = w.serverOf(again)
+				time.Sleep(time.Minute)
+				all, err := w.Resources(false)
+				var got []string
+				for _, r := range all {
+					got = append(got, fmt.Sprint(r.Pool, r.Counters["c"]))
+				}
+				if strings.Join(got, " ") != c.want || err != nil {
+					t.Errorf("got %v, %v, want %s", got, err, c.want)
+				}
+			})
+		})
+	}
 }

@@ -23,6 +23,48 @@ type jobs struct {
 	mu     sync.Mutex
 	count  int
 	starts map[ResourceID]context.CancelFunc
+
+	together []opening // starts that began in this round; the ledger's owner's alone
+}
+
+// opening is a start beside others.
+type opening struct {
+	pool Name
+	told chan struct{} // closed once the ledger may take over what it came to
+}
+
+// precedence is how long a start that ended waits for those that pools before its own
+// began in the same round: they would have ended first if all took the same time. So pools
+// go on in the order of the file, in which numbers and counters are given.
+const precedence = 50 * time.Millisecond
+
+// alongside adds a start to those of this round, and returns what its pool's
+// predecessors in the file began.
+func (j *jobs) alongside(pool Name) (own opening, before []opening) {
+	own = opening{pool, make(chan struct{})}
+	for _, o := range j.together {
+		if o.pool != pool {
+			before = append(before, o)
+		}
+	}
+	j.together = append(j.together, own)
+	return own, before
+}
+
+// precede waits until those before have been told, if that is soon.
+func precede(ctx context.Context, before []opening) {
+	if len(before) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, precedence)
+	defer cancel()
+	for _, o := range before {
+		select {
+		case <-o.told:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func newJobs() *jobs {
@@ -37,15 +79,14 @@ func (j *jobs) running() int {
 	return j.count
 }
 
-// begin runs do, and then has the ledger take over what it returns. Where ctx ended
-// meanwhile nothing is taken over: whoever acts next finds the state as it was.
+// begin runs do, and then has the ledger take over what it returns, if anything. Where
+// ctx ended meanwhile nothing is taken over: whoever acts next finds the state as it was.
 func (a *acting) begin(ctx context.Context, do func() func(*Ledger, time.Time)) {
 	a.jobs.mu.Lock()
 	a.jobs.count++
 	a.jobs.mu.Unlock()
 	a.jobs.work.Go(func() {
-		end := do()
-		if ctx.Err() == nil {
+		if end := do(); end != nil && ctx.Err() == nil {
 			a.post(end)
 		}
 		a.jobs.mu.Lock()
@@ -115,7 +156,9 @@ func (a *acting) start(ctx context.Context, r Resource, s Settings) {
 	a.jobs.mu.Lock()
 	a.jobs.starts[r.ID] = cancel
 	a.jobs.mu.Unlock()
+	own, before := a.jobs.alongside(r.Pool)
 	a.begin(ctx, func() func(*Ledger, time.Time) {
+		defer close(own.told)
 		begun := time.Now()
 		end := a.startOne(one, r, s)
 		end.took = time.Since(begun)
@@ -126,7 +169,11 @@ func (a *acting) start(ctx context.Context, r Resource, s Settings) {
 		if end.err != nil && ctx.Err() == nil {
 			a.Log.Warn("a resource does not start", "pool", r.Pool, "resource", r.ID, "err", end.err)
 		}
-		return func(l *Ledger, now time.Time) { l.started(r.ID, end, now) }
+		precede(ctx, before)
+		if ctx.Err() == nil {
+			a.post(func(l *Ledger, now time.Time) { l.started(r.ID, end, now) })
+		}
+		return nil // those after it wait for it to be told
 	})
 }
 
