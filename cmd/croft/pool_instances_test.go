@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,8 +116,11 @@ func TestAPoolOfInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	await("the end of the one that was killed", func() bool {
-		r, err := m.Resource(killed.ID.String())
-		return err == nil && r.State == pool.Ended
+		killed, err = m.Resource(killed.ID.String())
+		return err == nil && killed.State == pool.Ended
 	})
+	if !strings.HasPrefix(killed.Reason, "it is lost: ") {
+		t.Errorf("the one that was killed: %q", killed.Reason)
+	}
 	counts("two warm ones again", func(c pool.Counts) bool { return c.Free == 2 && c.Live() == 2 })
 }

@@ -118,7 +118,7 @@ vm:
 	if err := json.Unmarshal([]byte(c.croft("pool", "resource", fmt.Sprint(second[0].ID), "-o", "json")), &gone); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(gone.Reason, "it is lost: it went off") {
+	if !strings.HasPrefix(gone.Reason, "it is lost: ") {
 		t.Errorf("the guest that was killed: %s, %q", gone.State, gone.Reason)
 	}
 
