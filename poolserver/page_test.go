@@ -99,12 +99,17 @@ func (b *browser) prefer(scheme string) {
 	})
 }
 
-// until waits until an expression is true in the page.
+// until waits until an expression is true in the page. While one page gives way to the
+// next there is none to ask.
 func (b *browser) until(expression string) {
 	b.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !eval[bool](b, expression); {
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		is, err := chromedp.Run(b, chromedp.Evaluate[bool](expression))
+		if err == nil && is {
+			return
+		}
 		if time.Now().After(deadline) {
-			b.t.Fatalf("never came true: %s\n%s", expression, eval[string](b, "document.body.innerText"))
+			b.t.Fatalf("never came true: %s (%v)\n%s", expression, err, eval[string](b, "document.body.innerText"))
 		}
 		<-time.After(20 * time.Millisecond)
 	}

@@ -79,6 +79,7 @@ func startHost(t *testing.T, s hostSettings) (stop func() (int, string)) {
 	select {
 	case <-ready:
 	case <-ended:
+		t.Logf("host %s ended before it was ready:\n%s", s.Host.Name, words.String())
 	case <-time.After(time.Minute):
 		t.Error("it is not ready after a minute")
 	}
