@@ -104,7 +104,7 @@ func (s server) greatRound(ctx context.Context, clients int) (time.Duration, err
 	var group errgroup.Group
 	for i := range clients {
 		group.Go(func() error {
-			for n := i; n < len(open.Tickets); n += clients {
+			for n := len(open.Tickets) - 1 - i; n >= 0; n -= clients { // first who waits, else they are served
 				if _, err := c.Close(ctx, open.Tickets[n].ID); err != nil {
 					return err
 				}
