@@ -12,6 +12,7 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/freeport"
 )
 
 func TestAServerJoinsStopsAndLeaves(t *testing.T) {
@@ -161,7 +162,7 @@ func TestAServerGetsAPeerAddressLater(t *testing.T) {
 	}
 	must(etcdtest.Open(t, alone).Create(t.Context(), newInstance("web")))(t)
 	alone.Close()
-	host, peer := croft.NewHostID(), etcdtest.FreePort(t)
+	host, peer := croft.NewHostID(), freeport.For(t, "127.0.0.1")
 	found, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0", Unsynced: true, Host: host, Peer: peer})
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +174,7 @@ func TestAServerGetsAPeerAddressLater(t *testing.T) {
 	}
 	_ = conn.Close()
 	store := etcdtest.Open(t, found)
-	if _, err := store.AddEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(), Peer: "http://" + etcdtest.FreePort(t)}); err != nil {
+	if _, err := store.AddEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(), Peer: "http://" + freeport.For(t, "127.0.0.1")}); err != nil {
 		t.Error(err)
 	}
 	if all := must(store.List(t.Context(), ""))(t); len(all) != 1 {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/freeport"
 	"croft/mdserver"
 )
 
@@ -113,7 +114,7 @@ func compare(ctx context.Context, l load, slow int) error {
 // startOurs runs this program as the server, so that it shares no scheduler with
 // what measures it.
 func startOurs(ctx context.Context) (address string, end func(), err error) {
-	address, err = freeAddress()
+	address, err = freeport.Address("127.0.0.1")
 	if err != nil {
 		return "", nil, err
 	}
@@ -135,7 +136,7 @@ http {
 `
 
 func startNginx(ctx context.Context, dir string) (address string, end func(), err error) {
-	address, err = freeAddress()
+	address, err = freeport.Address("127.0.0.1")
 	if err != nil {
 		return "", nil, err
 	}
@@ -169,14 +170,6 @@ func start(ctx context.Context, address, program string, args ...string) (end fu
 	}
 	end()
 	return nil, fmt.Errorf("%s does not listen at %s", program, address)
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // fetch puts what the server answers into files for nginx.

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"os"
+
+	"croft/internal/freeport"
 )
 
 // server is croft placement in a process of its own.
@@ -20,7 +22,7 @@ func startCroft(ctx context.Context, program, dir string) (*server, error) {
 }
 
 func startServer(ctx context.Context, program string, args ...string) (*server, error) {
-	address, err := freeAddress()
+	address, err := freeport.Address("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"croft/internal/freeport"
 )
 
 // original is OpenStack's Placement as Debian packages it: MariaDB with its default
@@ -51,7 +53,7 @@ func (o *original) startDatabase(ctx context.Context) (port string, err error) {
 	if err := command(ctx, nil, "mariadb-install-db", "--no-defaults", "--user=root", "--datadir="+data, "--skip-test-db", "--auth-root-authentication-method=normal"); err != nil {
 		return "", err
 	}
-	address, err := freeAddress()
+	address, err := freeport.Address("127.0.0.1")
 	if err != nil {
 		return "", err
 	}
@@ -70,7 +72,7 @@ func (o *original) startDatabase(ctx context.Context) (port string, err error) {
 }
 
 func (o *original) startWeb(ctx context.Context) error {
-	address, err := freeAddress()
+	address, err := freeport.Address("127.0.0.1")
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -131,14 +130,4 @@ func (p *process) resident() (int64, error) {
 		}
 	}
 	return 0, errors.New("the kernel does not tell RssAnon")
-}
-
-// freeAddress finds a port on the loopback interface that nobody listens on.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -121,20 +120,6 @@ func (c *child) cpu() float64 {
 		return 0
 	}
 	return t.User + t.System
-}
-
-// freeAddresses are n on the loopback interface that nobody listens on.
-func freeAddresses(n int) ([]string, error) {
-	var all []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		defer l.Close() // once all are known, so that they differ
-		all = append(all, l.Addr().String())
-	}
-	return all, nil
 }
 
 // awaitURL returns once something answers there with 200.

@@ -15,6 +15,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/internal/freeport"
 	"croft/internal/load"
 	"croft/internal/plot"
 	"croft/placementclient"
@@ -81,7 +82,7 @@ func (b *benchmark) run(cmd *cobra.Command) (err error) {
 // start starts the processes and returns when all hosts take orders. The last of them
 // is an agent as it runs on a real host, alone in its process.
 func (b *benchmark) start(ctx context.Context, f *fleet) error {
-	free, err := freeAddresses(2)
+	free, err := freeport.Addresses(2)
 	if err != nil {
 		return err
 	}

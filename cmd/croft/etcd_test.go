@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/freeport"
 )
 
 // aloneSettings are those of a cloud of one machine, which only this machine reaches.
@@ -17,7 +18,7 @@ func aloneSettings(t *testing.T, dir string) hostSettings {
 	t.Helper()
 	s := defaultHostSettings()
 	s.StateDir, s.Hypervisor, s.Host.Name = dir, "sim", "alone"
-	s.Etcd.Listen, s.Placement.Listen, s.API.Listen = freeAddress(t), freeAddress(t), freeAddress(t)
+	s.Etcd.Listen, s.Placement.Listen, s.API.Listen = freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1")
 	t.Setenv("CROFT_ETCD_ENDPOINTS", "http://"+s.Etcd.Listen)
 	t.Setenv("CROFT_PLACEMENT_ENDPOINT", "http://"+s.Placement.Listen)
 	return s

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/freeport"
 	"croft/internal/pki"
 )
 
@@ -19,7 +20,7 @@ const placementToken = "a-token-of-placement"
 // startStrict runs a cloud whose etcd and Placement listen for this machine alone.
 func startStrict(t *testing.T, change ...func(*hostSettings)) *securedCloud {
 	t.Helper()
-	free, err := freeAddresses(2)
+	free, err := freeport.Addresses(2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/internal/freeport"
 	"croft/internal/pki"
 )
 
@@ -25,8 +25,7 @@ func serverSettings(t *testing.T, name, address string) hostSettings {
 	s := defaultHostSettings()
 	s.StateDir, s.Hypervisor, s.Host.Name = filepath.Join(t.TempDir(), name), "sim", name
 	free := func() string {
-		_, port, _ := net.SplitHostPort(freeAddress(t))
-		return net.JoinHostPort(address, port)
+		return freeport.For(t, address)
 	}
 	s.Etcd.Listen, s.Etcd.PeerListen, s.Placement.Listen, s.API.Listen = free(), free(), free(), free()
 	if !isLoopback(s.Etcd.Listen) {

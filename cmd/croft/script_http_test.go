@@ -7,28 +7,20 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-)
 
-// givenPorts are those that scripts have been given: none gets one twice.
-var givenPorts sync.Map
+	"croft/internal/freeport"
+)
 
 // free-port NAME sets a variable to a port that nobody listens on.
 func freePort(ts *testscript.TestScript, _ bool, args []string) {
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		ts.Check(err)
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		ts.Check(err)
-		ts.Check(l.Close())
-		if _, given := givenPorts.LoadOrStore(port, true); !given {
-			ts.Setenv(args[0], port)
-			return
-		}
-	}
+	address, err := freeport.Address("127.0.0.1")
+	ts.Check(err)
+	_, port, err := net.SplitHostPort(address)
+	ts.Check(err)
+	ts.Setenv(args[0], port)
 }
 
 // ask STATUS METHOD URL sends a request with $TOKEN, or the token admin, and $BEARER, once somebody

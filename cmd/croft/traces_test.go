@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"croft"
+	"croft/internal/freeport"
 )
 
 // collector takes OTLP over HTTP, as those of OpenTelemetry do.
@@ -136,7 +136,7 @@ type tracedCloud struct {
 
 func startTracedCloud(t *testing.T, collector string) *tracedCloud {
 	t.Helper()
-	c := &tracedCloud{etcd: freeAddress(t), placement: freeAddress(t), api: freeAddress(t)}
+	c := &tracedCloud{etcd: freeport.For(t, "127.0.0.1"), placement: freeport.For(t, "127.0.0.1"), api: freeport.For(t, "127.0.0.1")}
 	c.env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+collector)
 	c.up = exec.Command("croft", "up", "--hypervisor", "sim", "--state-dir", filepath.Join(t.TempDir(), "state"),
 		"--etcd-listen", c.etcd, "--placement-listen", c.placement, "--api-listen", c.api)
@@ -157,16 +157,6 @@ func startTracedCloud(t *testing.T, collector string) *tracedCloud {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	return c
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // schedule runs the command in a process of its own, with variables beside its own.
@@ -266,7 +256,7 @@ func TestACollectorThatIsAwayOrHangsHoldsNobodyUp(t *testing.T) {
 	release := make(chan struct{})
 	hanging := startCollector(t, release)
 	t.Cleanup(func() { close(release) }) // before the server closes
-	for name, endpoint := range map[string]string{"hangs": hanging.URL, "is away": "http://" + freeAddress(t)} {
+	for name, endpoint := range map[string]string{"hangs": hanging.URL, "is away": "http://" + freeport.For(t, "127.0.0.1")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startTracedCloud(t, endpoint)

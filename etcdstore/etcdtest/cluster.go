@@ -1,7 +1,6 @@
 package etcdtest
 
 import (
-	"net"
 	"os"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/internal/freeport"
 )
 
 // Cluster is an etcd of several servers, which joined one after the other as hosts do.
@@ -54,7 +54,7 @@ func (c *Cluster) JoinWith(t testing.TB, kind etcdstore.EmbeddedConfig) {
 func (c *Cluster) NewMember(t testing.TB) croft.EtcdMember {
 	t.Helper()
 	host := croft.NewHostID()
-	return croft.EtcdMember{Host: host, Name: "host-" + string(host)[:4], Peer: c.scheme() + FreePort(t)}
+	return croft.EtcdMember{Host: host, Name: "host-" + string(host)[:4], Peer: c.scheme() + freeport.For(t, "127.0.0.1")}
 }
 
 func (c *Cluster) scheme() string {
@@ -67,7 +67,7 @@ func (c *Cluster) scheme() string {
 func (c *Cluster) add(t testing.TB, kind etcdstore.EmbeddedConfig) {
 	t.Helper()
 	kind.Host, kind.Dir, kind.Unsynced = croft.NewHostID(), t.TempDir(), true
-	kind.Listen, kind.Peer, kind.Cluster = FreePort(t), FreePort(t), ""
+	kind.Listen, kind.Peer, kind.Cluster = freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1"), ""
 	c.configs = append(c.configs, kind)
 	c.Servers = append(c.Servers, nil)
 	m := c.NewMember(t)
@@ -145,15 +145,4 @@ func Leaks() (err error) {
 		}
 	}
 	return err
-}
-
-// FreePort is host:port where nobody listens just now.
-func FreePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"croft/internal/freeport"
 )
 
 // Packages are what Debian calls the parts that Start needs.
@@ -43,7 +44,7 @@ func Start(t testing.TB) string {
 	if out, err := exec.CommandContext(t.Context(), "placement-manage", "--config-file", config, "db", "sync").CombinedOutput(); err != nil {
 		t.Fatalf("placement-manage db sync: %v\n%s", err, out)
 	}
-	address := freeAddress(t)
+	address := freeport.For(t, "127.0.0.1")
 	serve(t, dir, address)
 	return "http://" + address
 }
@@ -61,17 +62,6 @@ func memoryDir(t testing.TB) string {
 		}
 	})
 	return dir
-}
-
-// freeAddress finds a port on the loopback interface that nobody listens on.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // serve starts uwsgi and waits until it answers.

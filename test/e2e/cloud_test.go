@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"croft/internal/freeport"
 	"croft/internal/libvirttest"
 )
 
@@ -201,14 +201,9 @@ func (c *cloud) must(args ...string) string {
 // freePorts returns addresses on loopback that nobody listens on just now.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
-	var addrs []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		addrs = append(addrs, l.Addr().String())
+	all, err := freeport.Addresses(n)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return addrs
+	return all
 }

@@ -25,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"croft"
+	"croft/internal/freeport"
 	"croft/mdserver"
 )
 
@@ -130,7 +131,7 @@ type machine struct {
 func boot(t *testing.T, memory int, metadata string, args ...string) *machine {
 	t.Helper()
 	dir := t.TempDir()
-	m := &machine{web: freeAddress(t), monitor: filepath.Join(dir, "monitor")}
+	m := &machine{web: freeport.For(t, "127.0.0.1"), monitor: filepath.Join(dir, "monitor")}
 	network := "user,id=n,net=169.254.169.0/24,hostfwd=tcp:" + m.web + "-:80"
 	if metadata != "" {
 		binary, err := os.Executable()
@@ -165,17 +166,6 @@ func boot(t *testing.T, memory int, metadata string, args ...string) *machine {
 	})
 	m.lines = bufio.NewScanner(console)
 	return m
-}
-
-// freeAddress is one that nobody listens on just now.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // until reads the console up to the line that has all the words.

@@ -3,13 +3,13 @@ package hosts
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"croft/internal/freeport"
 	"croft/internal/libvirttest"
 )
 
@@ -18,7 +18,7 @@ import (
 func newGuardedCenter(t *testing.T) *world {
 	t.Helper()
 	w := newSwitch(t)
-	etcd, placement := freeAddress(t), freeAddress(t)
+	etcd, placement := freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1")
 	w.find("http://"+etcd, placement)
 	file := filepath.Join(w.dir, "control.yaml")
 	text := fmt.Sprintf("state_dir: %s/control\nhypervisor: none\ntrust: strict\netcd: {listen: %q}\nplacement: {listen: %q, token: %s}\ncontrol: {listen: %q}\n",
@@ -28,17 +28,6 @@ func newGuardedCenter(t *testing.T) *world {
 	}
 	w.begin("control", w.croft("up", "--settings", file))
 	return w
-}
-
-// freeAddress is one of the loopback interface that nobody listened on a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // invite waits until the cloud gives a token away.
