@@ -169,6 +169,9 @@ func TestAForgottenHostOfAStrictCloudIsLetInNowhere(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "was forgotten")
 	})
 	stop()
+	if code, said := startHost(t, s)(); code != croft.ExitNotFound || !strings.Contains(said, "was forgotten") {
+		t.Errorf("it starts again: %d, %s", code, said)
+	}
 	if hosts, _ := command(t, croft.ExitOK, "host", "list"); strings.Contains(hosts, "second") {
 		t.Errorf("it is there again:\n%s", hosts)
 	}

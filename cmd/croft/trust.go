@@ -364,14 +364,22 @@ func (j *membership) trust(stateDir string, log *slog.Logger) (*trust, error) {
 	return t, nil
 }
 
-// mayServe refuses for a host that was forgotten since it joined, although etcd would
-// let it in; a control process refuses by itself. NotFound.
+// mayServe refuses for a host that was forgotten since it joined: etcd would let it in,
+// and a control process would refuse all that it asks. NotFound.
 func (t *trust) mayServe(ctx context.Context, store cloud) error {
-	etcd, direct := store.(*etcdstore.Store)
-	if t == nil || !direct {
-		return nil
+	switch store := store.(type) {
+	case *etcdstore.Store:
+		if t != nil {
+			return newAdmitted(store).look(ctx, pki.MemberIdentity(t.partition, t.host))
+		}
+	case *gate.Client:
+		ctx, cancel := context.WithTimeout(ctx, admittedTime)
+		defer cancel()
+		if err := store.Usable(ctx); errors.Is(err, gate.ErrRefused) {
+			return croft.Errorf(croft.NotFound, "%w", err)
+		}
 	}
-	return newAdmitted(etcd).look(ctx, pki.MemberIdentity(t.partition, t.host))
+	return nil // a gate that does not answer says so later, again and again
 }
 
 // followControl learns where hosts renew their certificates now, as far as the host may
