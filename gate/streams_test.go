@@ -2,7 +2,6 @@ package gate_test
 
 import (
 	"context"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/gate/gatetest"
+	"croft/internal/freeport"
 	"croft/internal/wire"
 )
 
@@ -97,7 +97,7 @@ func TestAForgottenHostLosesItsStreams(t *testing.T) {
 func TestAHostGoesOnWithAnotherControlProcess(t *testing.T) {
 	t.Parallel()
 	c, host := newCloud(t), croft.NewHostID()
-	w, nobody := wire.New(t, c.front.Address), deaf(t)
+	w, nobody := wire.New(t, c.front.Address), freeport.For(t, "127.0.0.1")
 	agent := c.front.Client(t, host, nobody, w.Address(), c.front.Address)
 	if err := agent.Usable(t.Context()); err != nil {
 		t.Errorf("where the first one does not listen: %v", err)
@@ -122,21 +122,10 @@ func TestAHostLearnsOfOtherControlProcesses(t *testing.T) {
 		t.Fatalf("got %q, %v, want %s", gates, err, c.front.Address)
 	}
 	served(t, c, agent, host)
-	agent.SetEndpoints([]string{"https://" + deaf(t), "https://" + gates[0]})
+	agent.SetEndpoints([]string{"https://" + freeport.For(t, "127.0.0.1"), "https://" + gates[0]})
 	w.Cut() // and never mended
 	c.await(t, host, false)
 	c.await(t, host, true)
-}
-
-// deaf is an address where nobody listens.
-func deaf(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func TestAHostLivesOnThroughARestartOfTheControlProcess(t *testing.T) {

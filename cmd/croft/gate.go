@@ -83,6 +83,11 @@ func (c *control) gates(ctx context.Context) (all []string, err error) {
 	return all, err
 }
 
+// isStrict tells whether hosts that join at one of these reach control alone.
+func isStrict(controls []etcdstore.Control) bool {
+	return slices.ContainsFunc(controls, func(c etcdstore.Control) bool { return c.Trust == trustStrict })
+}
+
 // startOtherGate serves agents on a host that serves etcd too and did not begin the cloud,
 // if that is one where agents reach no etcd: they live on where the first host does not.
 func (s *hostSettings) startOtherGate(ctx context.Context, p *parts, own *trust, store *etcdstore.Store) error {
@@ -93,15 +98,14 @@ func (s *hostSettings) startOtherGate(ctx context.Context, p *parts, own *trust,
 	if err != nil {
 		return err
 	}
-	isStrict := slices.ContainsFunc(controls, func(c etcdstore.Control) bool { return c.Trust == trustStrict })
-	if !isStrict || s.controlListen() == "" {
+	if !isStrict(controls) || s.controlListen() == "" {
 		return store.PutControl(ctx, own.host, etcdstore.Control{})
 	}
 	l, at, err := s.listenForHosts(ctx)
 	if err != nil {
 		return err
 	}
-	agents, err := s.startGate(ctx, p, &control{trust: own, store: store, admitted: own.admitted, strict: true, log: own.log})
+	agents, err := s.startGate(ctx, p, &control{trust: own, store: store, admitted: own.admitted, log: own.log})
 	if err == nil {
 		err = store.PutControl(ctx, own.host, etcdstore.Control{Agents: []string{at}})
 	}

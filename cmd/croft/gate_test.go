@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"io/fs"
 	"net"
 	"os"
@@ -208,10 +207,7 @@ func TestAgentsOfAStrictCloudOutliveItsFirstHost(t *testing.T) {
 	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd-member")
 	second, third := serverSettings(t, "second", address), serverSettings(t, "third", address)
 	for _, s := range []hostSettings{second, third} {
-		if err := join(t.Context(), s, token, true, &bytes.Buffer{}); err != nil {
-			t.Fatal(err)
-		}
-		startHost(t, s)
+		serveToo(t, s, token)
 	}
 	token, _ = command(t, croft.ExitOK, "token", "create")
 	agent := joining(t, "agent")

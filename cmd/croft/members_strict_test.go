@@ -21,10 +21,7 @@ func soakOnly(t *testing.T) {
 // serveToo has a host join as one that serves etcd and Placement too, and starts it.
 func serveToo(t *testing.T, s hostSettings, token string) (stop func() (int, string)) {
 	t.Helper()
-	if err := join(t.Context(), s, token, true, &bytes.Buffer{}); err != nil {
-		t.Fatal(err)
-	}
-	return startHost(t, s)
+	return joinAs(t, s, token, true)
 }
 
 // In a strict cloud those hosts serve etcd whose token was made for that, and no other

@@ -256,7 +256,7 @@ func (s *hostSettings) findCloud(dir string) error {
 	if err != nil {
 		return err
 	}
-	if *s = joined.over(*s); len(s.Etcd.Endpoints) > 0 || !exists(filepath.Join(s.StateDir, "etcd")) {
+	if *s = joined.over(*s); len(s.Etcd.Endpoints) > 0 || !hasEtcd(s.StateDir) {
 		return nil
 	}
 	s.Etcd.Endpoints = []string{defaultEtcd}

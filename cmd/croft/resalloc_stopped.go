@@ -92,7 +92,7 @@ func (m maintainer) standing(ctx context.Context) (state *compute.StateDir, err 
 		if c, refused := dialer.DialContext(ctx, "tcp", net.JoinHostPort(m.Hostname, fmt.Sprint(m.Port))); refused == nil {
 			return c.Close()
 		}
-		if !exists(filepath.Join(dir, "etcd")) {
+		if !hasEtcd(dir) {
 			return croft.Errorf(croft.NotFound, "no server answers at %s, and none ever ran with this server.yaml: start resalloc-server", m.endpoint())
 		}
 		state, err = compute.OpenStateDir(dir)

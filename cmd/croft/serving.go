@@ -45,10 +45,7 @@ func (s *hostSettings) serving(ctx context.Context, dir *compute.StateDir, of *m
 }
 
 // hasAuthority tells whether the cloud's authority is on this host.
-func hasAuthority(stateDir string) bool {
-	_, err := os.Stat(caDir(stateDir))
-	return err == nil
-}
+func hasAuthority(stateDir string) bool { return exists(caDir(stateDir)) }
 
 // serve starts what is served beside etcd, and tells the others of it.
 func (s *serving) serve(ctx context.Context, p *parts, store *etcdstore.Store) (err error) {
@@ -93,10 +90,7 @@ const slowStart = 5 * time.Second
 
 func etcdDir(stateDir string) string { return filepath.Join(stateDir, "etcd") }
 
-func hasEtcd(stateDir string) bool {
-	_, err := os.Stat(etcdDir(stateDir))
-	return err == nil
-}
+func hasEtcd(stateDir string) bool { return exists(etcdDir(stateDir)) }
 
 // start runs the server and returns what to open the store with, once it has a voice
 // among the others, of whom more than half have to be there. ErrRemoved: they took it

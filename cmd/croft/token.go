@@ -107,7 +107,7 @@ func (c *client) invite(ctx context.Context, cmd *cobra.Command, i invited) (inv
 		return none, err
 	}
 	var grant invitation.Grant
-	if i.member || !slices.ContainsFunc(controls, func(c etcdstore.Control) bool { return c.Trust == trustStrict }) {
+	if i.member || !isStrict(controls) {
 		if grant, err = c.grant(ctx, cmd); err != nil {
 			return none, err
 		}

@@ -114,7 +114,13 @@ func command(t *testing.T, want int, args ...string) (stdout, stderr string) {
 // joinWith joins with a token and starts the host.
 func joinWith(t *testing.T, s hostSettings, token string) (stop func() (int, string)) {
 	t.Helper()
-	if err := join(t.Context(), s, token, false, &bytes.Buffer{}); err != nil {
+	return joinAs(t, s, token, false)
+}
+
+// joinAs is joinWith for a host that serves etcd and Placement too, or does not.
+func joinAs(t *testing.T, s hostSettings, token string, member bool) (stop func() (int, string)) {
+	t.Helper()
+	if err := join(t.Context(), s, token, member, &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
 	return startHost(t, s)
