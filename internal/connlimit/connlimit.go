@@ -1,11 +1,16 @@
-// Package connlimit bounds the connections to a listener, of each source address and of
-// all together. Over a bound, the oldest connection is closed in favour of the new one:
-// whoever hangs is the oldest sooner or later, and who floods a server competes with
-// himself.
+// Package connlimit bounds the connections to a listener, of each source and of all
+// together. Over a bound, an old connection is closed in favour of the new one: first one
+// that has not proven who it is, so that neither idle connections nor a flood end those
+// of clients that are known.
+//
+// A source is an IPv4 address, or the /64 of an IPv6 address, since whoever has one
+// address of a /64 usually has all of them. Loopback is one source.
 package connlimit
 
 import (
 	"container/list"
+	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/netip"
@@ -15,8 +20,43 @@ import (
 
 // Limits are the bounds, and whom to tell. The functions may be nil.
 type Limits struct {
-	PerSource, Total       int
+	PerSource, Total int
+	// EachAddress counts every IPv6 address for itself, on a link whose hosts cannot
+	// choose addresses freely and share a /64.
+	EachAddress            bool
 	Opened, Ended, Dropped func() // a connection; one that is dropped ends too
+}
+
+// The most that a listener takes where descriptors are plenty.
+const (
+	mostPerSource = 1024
+	mostTotal     = 32 << 10
+)
+
+// Files is how many descriptors the process may have (RLIMIT_NOFILE).
+func Files() int {
+	const unlimited = 1 << 30
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return unlimited
+	}
+	return int(min(files.Cur, unlimited))
+}
+
+// OfProcess is one listener's share, of which one source may have half. All listeners of
+// a process together take less than half of its descriptors: etcd, to which each host has
+// a connection, five sixteenths of them (OfEtcd), and a fortieth each of the others, which
+// are seven at most: Placement, control, the agent, etcd's peers, metadata on IPv4 and on
+// IPv6, and pools or metrics.
+func OfProcess() Limits {
+	total := min(max(Files()/40, 2), mostTotal)
+	return Limits{PerSource: min(total/2, mostPerSource), Total: total}
+}
+
+// OfEtcd is the share of etcd's listener for clients.
+func OfEtcd() Limits {
+	total := max(Files()*5/16, 2)
+	return Limits{PerSource: min(total/2, 4*mostPerSource), Total: total}
 }
 
 // Listener is another one with Limits.
@@ -25,9 +65,33 @@ type Listener struct {
 	limits Limits
 
 	mu      sync.Mutex
-	all     *list.List // of *limited, oldest first
-	sources map[netip.Addr]*list.List
+	sources map[netip.Addr]*connections
+	all     connections
 	open    sync.WaitGroup
+}
+
+// connections are the open ones of one source, or of all.
+type connections struct {
+	unproven, proven list.List // of *limited, oldest first
+}
+
+func (c *connections) len() int { return c.unproven.Len() + c.proven.Len() }
+
+// of is the list that a connection belongs to.
+func (c *connections) of(proven bool) *list.List {
+	if proven {
+		return &c.proven
+	}
+	return &c.unproven
+}
+
+// worst is what is closed first: the oldest that has not proven who it is, else the oldest.
+func (c *connections) worst() *limited {
+	oldest := c.unproven.Front()
+	if oldest == nil {
+		oldest = c.proven.Front()
+	}
+	return oldest.Value.(*limited)
 }
 
 // New bounds the connections that l accepts from now on.
@@ -38,7 +102,7 @@ func New(l net.Listener, limits Limits) *Listener {
 			*f = nobody
 		}
 	}
-	return &Listener{Listener: l, limits: limits, all: list.New(), sources: map[netip.Addr]*list.List{}}
+	return &Listener{Listener: l, limits: limits, sources: map[netip.Addr]*connections{}}
 }
 
 // Wait returns when every connection has been closed.
@@ -50,48 +114,68 @@ func (l *Listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &limited{Conn: conn, limiter: l, source: sourceOf(conn)}
+	c := &limited{Conn: conn, limiter: l, source: sourceOf(conn, l.limits.EachAddress)}
 	l.limits.Opened()
-	for _, old := range l.add(c) {
+	if old := l.add(c); old != nil {
 		l.limits.Dropped()
 		old.Close()
 	}
 	return c, nil
 }
 
-// add registers c and returns what must be closed for it.
-func (l *Listener) add(c *limited) (close []*limited) {
+// add registers c and returns what must be closed for it, or nil.
+func (l *Listener) add(c *limited) (close *limited) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	own := l.sources[c.source]
-	if own == nil {
-		own = list.New()
-		l.sources[c.source] = own
+	if own := l.sources[c.source]; own != nil && own.len() >= l.limits.PerSource {
+		close = own.worst()
+	} else if l.all.len() >= l.limits.Total {
+		close = l.worst()
 	}
-	if own.Len() >= l.limits.PerSource {
-		close = append(close, l.remove(own.Front().Value.(*limited)))
-	} else if l.all.Len() >= l.limits.Total {
-		close = append(close, l.remove(l.all.Front().Value.(*limited)))
+	if close != nil {
+		l.remove(close)
 	}
-	l.sources[c.source] = own // remove drops a list that it empties
-	c.inSource, c.inAll = own.PushBack(c), l.all.PushBack(c)
+	if l.sources[c.source] == nil { // remove drops a source that it empties
+		l.sources[c.source] = &connections{}
+	}
+	l.insert(c)
 	l.open.Add(1)
 	return close
 }
 
-// remove forgets c; the caller holds mu.
-func (l *Listener) remove(c *limited) *limited {
-	if c.inAll == nil {
-		return c
+// worst is what is closed where all together are too many: the oldest that has not proven
+// who it is, else the oldest of the source that has the most. The caller holds mu.
+func (l *Listener) worst() *limited {
+	if l.all.unproven.Len() > 0 {
+		return l.all.worst()
 	}
-	l.all.Remove(c.inAll)
+	var most *connections
+	for _, source := range l.sources {
+		if most == nil || source.len() > most.len() {
+			most = source
+		}
+	}
+	return most.worst()
+}
+
+// insert puts c where it belongs; the caller holds mu.
+func (l *Listener) insert(c *limited) {
+	c.inSource = l.sources[c.source].of(c.proven).PushBack(c)
+	c.inAll = l.all.of(c.proven).PushBack(c)
+}
+
+// remove forgets c; the caller holds mu.
+func (l *Listener) remove(c *limited) {
+	if c.inAll == nil {
+		return
+	}
+	l.all.of(c.proven).Remove(c.inAll)
 	own := l.sources[c.source]
-	own.Remove(c.inSource)
-	if own.Len() == 0 {
+	own.of(c.proven).Remove(c.inSource)
+	if own.len() == 0 {
 		delete(l.sources, c.source)
 	}
 	c.inAll, c.inSource = nil, nil
-	return c
 }
 
 // limited leaves its limiter when it is closed.
@@ -99,6 +183,7 @@ type limited struct {
 	net.Conn
 	limiter         *Listener
 	source          netip.Addr
+	proven          bool
 	inAll, inSource *list.Element // nil once removed
 	once            sync.Once
 }
@@ -123,11 +208,53 @@ func (c *limited) Close() error {
 	return c.Conn.Close()
 }
 
+// prove moves c to those that go last.
+func (c *limited) prove() {
+	c.limiter.mu.Lock()
+	defer c.limiter.mu.Unlock()
+	if c.proven || c.inAll == nil {
+		return
+	}
+	own := c.limiter.sources[c.source]
+	own.unproven.Remove(c.inSource)
+	c.limiter.all.unproven.Remove(c.inAll)
+	c.proven = true
+	c.limiter.insert(c)
+}
+
+type connKey struct{}
+
+// Context is for http.Server.ConnContext: with it Prove finds the connection of a request.
+func Context(ctx context.Context, c net.Conn) context.Context {
+	if over, ok := c.(*tls.Conn); ok {
+		c = over.NetConn()
+	}
+	if own, ok := c.(*limited); ok {
+		return context.WithValue(ctx, connKey{}, own)
+	}
+	return ctx
+}
+
+// Prove notes that the connection of a request showed credentials that count: it is
+// closed for others only where no unproven one is left. ctx is the request's.
+func Prove(ctx context.Context) {
+	if c, ok := ctx.Value(connKey{}).(*limited); ok {
+		c.prove()
+	}
+}
+
 // sourceOf is the zero address for a connection that has none; those share a bound.
-func sourceOf(c net.Conn) netip.Addr {
+func sourceOf(c net.Conn, eachAddress bool) netip.Addr {
 	from, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
 		return netip.Addr{}
 	}
-	return from.Addr().Unmap()
+	switch addr := from.Addr().Unmap(); {
+	case addr.IsLoopback():
+		return netip.IPv6Loopback()
+	case addr.Is4() || eachAddress || addr.IsLinkLocalUnicast(): // all of a link share fe80::/64
+		return addr
+	default:
+		return netip.PrefixFrom(addr, 64).Masked().Addr()
+	}
 }

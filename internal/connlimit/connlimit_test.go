@@ -1,8 +1,10 @@
 package connlimit_test
 
 import (
+	"context"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +14,9 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// prove does what a server does once a request on c showed credentials that count.
+func prove(c net.Conn) { connlimit.Prove(connlimit.Context(context.Background(), c)) }
 
 // from is a connection that comes from an address.
 type from struct {
@@ -73,5 +78,103 @@ func TestOverABoundTheOldestIsClosed(t *testing.T) {
 			}
 			l.Wait()
 		})
+	}
+}
+
+// accepted takes connections from addresses, with the bounds 2 and 4, and returns them.
+func accepted(t *testing.T, limits connlimit.Limits, proven bool, addresses ...string) (*connlimit.Listener, func(address string, proven bool) net.Conn, []net.Conn) {
+	t.Helper()
+	q := make(queue, 1)
+	l := connlimit.New(q, limits)
+	accept := func(address string, proven bool) net.Conn {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _ = far.Close() })
+		q <- from{near, &net.TCPAddr{IP: net.ParseIP(address), Port: 1}}
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if proven {
+			prove(conn)
+		}
+		return conn
+	}
+	var all []net.Conn
+	for _, a := range addresses {
+		all = append(all, accept(a, proven))
+	}
+	return l, accept, all
+}
+
+func isOpen(c net.Conn) bool { return c.SetDeadline(time.Now()) == nil }
+
+func TestThoseThatProvedWhoTheyAreGoLast(t *testing.T) {
+	limits := connlimit.Limits{PerSource: 3, Total: 6}
+	_, accept, agents := accepted(t, limits, true, "192.0.2.1", "192.0.2.1", "192.0.2.2")
+	flood := []string{"2001:db8:0:1::1", "2001:db8:0:2::1", "2001:db8:0:3::1", "2001:db8:0:4::1", "192.0.2.1", "192.0.2.1", "192.0.2.1"}
+	for range 20 {
+		for _, address := range flood {
+			accept(address, false)
+		}
+	}
+	for i, c := range agents {
+		if !isOpen(c) {
+			t.Errorf("connection %d of an agent was closed for a flood", i)
+		}
+	}
+}
+
+func TestWhereAllAreKnownTheOneWithTheMostLosesItsOldest(t *testing.T) {
+	limits := connlimit.Limits{PerSource: 3, Total: 6}
+	_, accept, all := accepted(t, limits, true, "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.3", "192.0.2.3", "192.0.2.4")
+	fresh := accept("127.0.0.1", false)
+	for i, c := range append(all, fresh) {
+		if want := i != 2; isOpen(c) != want {
+			t.Errorf("connection %d is open: %v, want %v", i, !want, want)
+		}
+	}
+}
+
+func TestWhatOneSourceIs(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		a, b  string
+		each  bool
+		isOne bool
+	}{
+		{"two addresses of IPv4", "192.0.2.1", "192.0.2.2", false, false},
+		{"one address as IPv4 and in IPv6", "192.0.2.1", "::ffff:192.0.2.1", false, true},
+		{"two addresses of a /64", "2001:db8::1", "2001:db8::ffff:1", false, true},
+		{"two /64", "2001:db8:0:1::1", "2001:db8:0:2::1", false, false},
+		{"two addresses of a /64, on a link", "2001:db8::1", "2001:db8::2", true, false},
+		{"two neighbours", "fe80::1", "fe80::2", false, false},
+		{"loopback in both versions", "127.0.0.1", "::1", false, true},
+		{"loopback by another address", "127.0.0.1", "127.9.9.9", false, true},
+	} {
+		_, _, all := accepted(t, connlimit.Limits{PerSource: 1, Total: 9, EachAddress: c.each}, false, c.a, c.b)
+		if isOne := !isOpen(all[0]); isOne != c.isOne {
+			t.Errorf("%s are one source: %v", c.name, isOne)
+		}
+	}
+}
+
+func TestAllListenersTakeLessThanHalfOfTheDescriptors(t *testing.T) {
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before) })
+	for _, may := range []uint64{256, 600, 1024, 20_000} {
+		if may > before.Max {
+			continue
+		}
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: may, Max: before.Max}); err != nil {
+			t.Fatal(err)
+		}
+		is, etcd := connlimit.OfProcess(), connlimit.OfEtcd()
+		if all := is.Total*7 + etcd.Total; all >= int(may)/2 || all < int(may)/3 || is.PerSource > is.Total/2 || is.PerSource < 1 {
+			t.Errorf("of %d listeners take %d: etcd %+v, each other %+v", may, all, etcd, is)
+		}
 	}
 }

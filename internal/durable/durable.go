@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 )
 
+// flush has what was written survive a crash of the machine. Tests watch it, since nothing else shows.
+var flush = (*os.File).Sync
+
 // Write replaces the file at a path, which has the mode from its first moment on.
 func Write(path string, text []byte, mode fs.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // its owner's alone
@@ -23,15 +26,20 @@ func Write(path string, text []byte, mode fs.FileMode) (err error) {
 		}
 	}()
 	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(err, f.Chmod(mode), flush(f), f.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path))
+	return FlushDir(filepath.Dir(path))
+}
+
+// FlushDir has the names in a directory survive a crash, such as that of a file that was renamed.
+func FlushDir(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(flush(dir), dir.Close())
 }

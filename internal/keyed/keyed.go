@@ -15,7 +15,7 @@ type Group[K comparable] struct {
 
 	mu   sync.Mutex
 	busy map[K]*run
-	work sync.WaitGroup
+	idle *sync.Cond // told when busy becomes empty; nil: nobody waits
 }
 
 // run is one key's worker: present in busy means that a goroutine owns the key.
@@ -40,7 +40,7 @@ func (g *Group[K]) Wake(ctx context.Context, key K) {
 	}
 	r := &run{again: true}
 	g.busy[key] = r
-	g.work.Go(func() { g.loop(ctx, key, r) })
+	go g.loop(ctx, key, r)
 }
 
 // Interrupt ends the context of the key's running call, if there is one, and
@@ -54,9 +54,18 @@ func (g *Group[K]) Interrupt(ctx context.Context, key K) {
 	g.Wake(ctx, key)
 }
 
-// Wait returns when no call runs. Nothing may be woken with a living context
-// meanwhile.
-func (g *Group[K]) Wait() { g.work.Wait() }
+// Wait returns when no call runs. Who wakes keys with a living context meanwhile may
+// keep it from that.
+func (g *Group[K]) Wait() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.idle == nil {
+		g.idle = sync.NewCond(&g.mu)
+	}
+	for len(g.busy) > 0 {
+		g.idle.Wait()
+	}
+}
 
 func (g *Group[K]) loop(ctx context.Context, key K, r *run) {
 	for {
@@ -64,6 +73,9 @@ func (g *Group[K]) loop(ctx context.Context, key K, r *run) {
 		g.mu.Lock()
 		if !r.again || ctx.Err() != nil {
 			delete(g.busy, key)
+			if len(g.busy) == 0 && g.idle != nil {
+				g.idle.Broadcast()
+			}
 			g.mu.Unlock()
 			cancel()
 			return

@@ -8,8 +8,9 @@ import (
 )
 
 // Word returns the candidate closest to the word, the first of equals, or "" where
-// none is close: at most one edit for every three letters, and at least one. Case
-// does not count.
+// none is close: at most one edit for every three letters, and at least one. Where none
+// is, it is the shortest one that begins with the word, or ends with it after a _, if
+// that has three letters or more. Case does not count.
 func Word(word string, candidates []string) string {
 	if word == "" {
 		return ""
@@ -18,6 +19,25 @@ func Word(word string, candidates []string) string {
 	for _, candidate := range candidates {
 		if d := distance(strings.ToLower(word), strings.ToLower(candidate)); d < least {
 			best, least = candidate, d
+		}
+	}
+	if best == "" && len(word) >= shortest {
+		return longer(strings.ToLower(word), candidates)
+	}
+	return best
+}
+
+// shortest is how long a word has to be for a part of another.
+const shortest = 3
+
+// longer returns the shortest candidate of which the word is a part.
+func longer(word string, candidates []string) string {
+	best := ""
+	for _, candidate := range candidates {
+		lower := strings.ToLower(candidate)
+		part := strings.HasPrefix(lower, word) || strings.HasSuffix(lower, "_"+word)
+		if part && (best == "" || len(candidate) < len(best)) {
+			best = candidate
 		}
 	}
 	return best

@@ -1,0 +1,257 @@
+// Package packetfilter holds the guests of this host to their own addresses, with one
+// nftables table of the family bridge for each cloud.
+//
+// A table is written as a whole, in one transaction: packets meet the old rules or the
+// new ones, never none. It looks at what guests send, at the ports of bridges whose
+// names begin with the table's prefix, and a port that is not in it sends nothing; so
+// a guest that is filtered from its first packet needs no more than its port's name
+// to be known before it starts. What comes from other ports passes.
+//
+// The rules are text for nft, since this is the form in which people can read, check
+// and list them.
+package packetfilter
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"croft"
+)
+
+// Table is the packet filter of one cloud on this host.
+type Table struct {
+	Name   string // of the table in nftables
+	Prefix string // with which the names of its ports begin, and no others of the host
+}
+
+// TableOf returns the table of a partition.
+func TableOf(p croft.PartitionID) Table {
+	sum := sha256.Sum256([]byte(p))
+	digits := hex.EncodeToString(sum[:])
+	return Table{Name: "croft-" + digits[:12], Prefix: "cr" + digits[:5]}
+}
+
+// PortName is the name for the port of a network card: the prefix and what is the
+// card's own in a MAC of croft's. Linux takes 15 characters.
+func (t Table) PortName(mac net.HardwareAddr) string {
+	return t.Prefix + hex.EncodeToString(mac[max(0, len(mac)-4):])
+}
+
+// Port is where a guest's network card is connected to a bridge of the host.
+type Port struct {
+	Name string
+	MAC  net.HardwareAddr
+	// Own are the addresses that the guest may use there.
+	Own []netip.Addr
+	// Open4 and Open6: the addresses of that protocol are not croft's to give, as on a
+	// bridge into somebody's LAN. The guest may use all but those that Rules keep from it.
+	Open4, Open6 bool
+	// Asks: the guest may ask a DHCP server for its IPv4 address. Where those are open
+	// it always may.
+	Asks bool
+}
+
+// Rules are what a table enforces.
+type Rules struct {
+	Ports []Port
+	Kept  []netip.Addr // that guests at open ports may not use
+}
+
+// Replace makes the rules those that count, at once. Unavailable: nftables does not
+// take them, and those of before still count.
+func (t Table) Replace(ctx context.Context, r Rules) error {
+	return nft(ctx, t.script(r), "write the packet filter "+t.Name)
+}
+
+// Remove ends the filter, so that ports with its prefix send what they like.
+func (t Table) Remove(ctx context.Context) error {
+	return nft(ctx, fmt.Sprintf("table bridge %s {}\ndelete table bridge %s\n", t.Name, t.Name), "remove the packet filter "+t.Name)
+}
+
+// Counts tells whether the table is there with these rules, as Replace wrote them.
+func (t Table) Counts(ctx context.Context, r Rules) bool {
+	program, err := find("nft")
+	if err != nil {
+		return false
+	}
+	out, err := exec.CommandContext(ctx, program, "-t", "list", "table", "bridge", t.Name).Output()
+	return err == nil && bytes.Contains(out, []byte(digest(t.body(r))))
+}
+
+// Supported returns why this host cannot filter; nil where it can.
+func Supported(ctx context.Context) error {
+	t := Table{Name: "croft-try", Prefix: "crtry"}
+	return nft(ctx, t.script(Rules{}), "try the packet filter", "--check")
+}
+
+// find returns the path of a program, which may be where a user's PATH does not lead.
+func find(program string) (string, error) {
+	if path, err := exec.LookPath(program); err == nil {
+		return path, nil
+	}
+	return exec.LookPath(filepath.Join("/usr/sbin", program))
+}
+
+func nft(ctx context.Context, script, what string, flags ...string) error {
+	program, err := find("nft")
+	if err != nil {
+		return croft.Errorf(croft.Unavailable, "%s: there is no program nft: install nftables", what)
+	}
+	cmd := exec.CommandContext(ctx, program, append(flags, "--file", "-")...)
+	cmd.Stdin = strings.NewReader(script)
+	var words bytes.Buffer
+	cmd.Stderr = &words
+	err = cmd.Run()
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return croft.Errorf(croft.Unavailable, "%s: %w", what, context.Cause(ctx))
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(words.String()), "\n")
+	return croft.Errorf(croft.Unavailable, "%s: nft: %s (%w)", what, cmp.Or(first, "it said nothing"), err)
+}
+
+func (t Table) script(r Rules) string {
+	body := t.body(r)
+	return fmt.Sprintf("table bridge %[1]s {}\ndelete table bridge %[1]s\ntable bridge %[1]s {\n\tcomment %[2]q\n%[3]s}\n", t.Name, digest(body), body)
+}
+
+// digest is by which rules are known again in the kernel.
+func digest(body string) string {
+	sum := sha256.Sum256([]byte(body))
+	return "rules " + hex.EncodeToString(sum[:16])
+}
+
+// body is the sets, which say who is where, and the rules, which are always the same.
+func (t Table) body(r Rules) string {
+	var macs, own4, own6, targets, open4, open6, asks, kept4, kept6, keptTargets []string
+	for _, p := range r.Ports {
+		port := `"` + p.Name + `"`
+		macs = append(macs, port+" . "+p.MAC.String())
+		if p.Open4 {
+			open4 = append(open4, port)
+		}
+		if p.Open6 {
+			open6 = append(open6, port)
+		}
+		if p.Open4 || p.Asks {
+			asks = append(asks, port)
+		}
+		for _, a := range p.Own {
+			if a.Is4() {
+				own4 = append(own4, port+" . "+a.String())
+			} else {
+				own6 = append(own6, port+" . "+a.String())
+				targets = append(targets, port+" . "+number(a))
+			}
+		}
+	}
+	for _, a := range r.Kept {
+		if a.Is4() {
+			kept4 = append(kept4, a.String())
+		} else {
+			kept6 = append(kept6, a.String())
+			keptTargets = append(keptTargets, number(a))
+		}
+	}
+	return set("macs", "type ifname . ether_addr", macs) +
+		set("own4", "type ifname . ipv4_addr", own4) +
+		set("own6", "type ifname . ipv6_addr", own6) +
+		set("targets", "typeof iifname . @th,64,128", targets) +
+		set("open4", "type ifname", open4) +
+		set("open6", "type ifname", open6) +
+		set("asks", "type ifname", asks) +
+		set("kept4", "type ipv4_addr", kept4) +
+		set("kept6", "type ipv6_addr", kept6) +
+		set("kepttargets", "typeof @th,64,128", keptTargets) +
+		strings.ReplaceAll(rules, "PREFIX", t.Prefix)
+}
+
+// number is how nft writes an address in a part of a packet that it has no name for.
+func number(a netip.Addr) string {
+	b := a.As16()
+	return "0x" + hex.EncodeToString(b[:])
+}
+
+func set(name, kind string, elements []string) string {
+	text := "\tset " + name + " {\n\t\t" + kind + "\n"
+	slices.Sort(elements)
+	if elements = slices.Compact(elements); len(elements) > 0 {
+		text += "\t\telements = { " + strings.Join(elements, ",\n\t\t\t") + " }\n"
+	}
+	return text + "\t}\n"
+}
+
+// rules say what passes; the rest is dropped. So a header that cannot be read, because
+// it is cut short or lies in a later fragment, helps nobody: a later fragment passes,
+// and the first one, without which it is nothing, has to show what it is.
+//
+// Only ARP, IPv4 and IPv6 pass, all without a VLAN tag. No guest is a DHCP server or an
+// IPv6 router, and none tells another where to find somebody else.
+const rules = `	chain ports {
+		type filter hook prerouting priority -350; policy accept
+		iifname != "PREFIX*" accept
+		iifname . ether saddr != @macs drop
+		ether type arp goto from_arp
+		ether type ip goto from_ipv4
+		ether type ip6 goto from_ipv6
+		drop
+	}
+	chain from_arp {
+		arp htype != 1 drop
+		arp ptype != ip drop
+		arp hlen != 6 drop
+		arp plen != 4 drop
+		iifname . arp saddr ether != @macs drop
+		iifname . arp saddr ip @own4 accept
+		arp saddr ip 0.0.0.0 iifname . arp daddr ip @own4 accept
+		iifname @open4 arp saddr ip 0.0.0.0 arp daddr ip @kept4 drop
+		iifname @open4 arp saddr ip != @kept4 accept
+		drop
+	}
+	chain from_ipv4 {
+		ip protocol udp jump from_udp
+		iifname . ip saddr @own4 accept
+		ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 iifname @asks accept
+		iifname @open4 ip saddr != 0.0.0.0 ip saddr != @kept4 accept
+		drop
+	}
+	chain from_ipv6 {
+		meta l4proto != 255 goto read_ipv6
+		drop
+	}
+	chain read_ipv6 {
+		meta l4proto udp jump from_udp
+		meta l4proto icmpv6 jump from_icmpv6
+		iifname . ip6 saddr @own6 accept
+		ip6 saddr :: icmpv6 type { 131, 132, 143 } accept
+		ip6 saddr :: icmpv6 type 135 iifname . @th,64,128 @targets accept
+		ip6 saddr :: icmpv6 type 135 iifname @open6 @th,64,128 != @kepttargets accept
+		iifname @open6 ip6 saddr != :: ip6 saddr != @kept6 accept
+		drop
+	}
+	chain from_udp {
+		udp sport != { 67, 547 } return
+		ether type ip ip frag-off & 0x1fff != 0 return
+		ether type ip6 frag frag-off != 0 return
+		drop
+	}
+	chain from_icmpv6 {
+		icmpv6 type 136 iifname . @th,64,128 @targets return
+		icmpv6 type 136 iifname @open6 @th,64,128 != @kepttargets return
+		icmpv6 type != { 134, 136, 137 } return
+		frag frag-off != 0 return
+		drop
+	}
+`

@@ -1,0 +1,59 @@
+// Package turns lets what concerns one key happen one after the other, in the order
+// in which it was asked for. Different keys do not wait for each other.
+package turns
+
+import (
+	"context"
+	"sync"
+)
+
+// Turns is ready to use.
+type Turns[K comparable] struct {
+	mu    sync.Mutex
+	lines map[K]*line
+}
+
+// line is those who wait for the turn of one key, and who has it.
+type line struct {
+	turn  chan struct{} // full while somebody has it; Go serves who waits in order
+	users int           // guarded by Turns.mu; the line goes with the last
+}
+
+// Take waits for the turn of a key and returns what ends it, which is to be called
+// once, by whichever goroutine. Where ctx ends first it returns ctx's cause.
+func (t *Turns[K]) Take(ctx context.Context, key K) (end func(), err error) {
+	l := t.join(key)
+	select {
+	case l.turn <- struct{}{}:
+		return func() {
+			<-l.turn
+			t.leave(key, l)
+		}, nil
+	case <-ctx.Done():
+		t.leave(key, l)
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (t *Turns[K]) join(key K) *line {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l, ok := t.lines[key]
+	if !ok {
+		l = &line{turn: make(chan struct{}, 1)}
+		if t.lines == nil {
+			t.lines = map[K]*line{}
+		}
+		t.lines[key] = l
+	}
+	l.users++
+	return l
+}
+
+func (t *Turns[K]) leave(key K, l *line) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l.users--; l.users == 0 {
+		delete(t.lines, key)
+	}
+}
