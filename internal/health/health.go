@@ -20,8 +20,52 @@ const Patience = 3 * time.Second
 // Checks are what has to be right for a process to be ready. The zero value is ready
 // at once. Looks may be made while checks are added.
 type Checks struct {
+	// Cheap: looks cost nothing, so that each answer to /readyz is of its own moment.
+	Cheap bool
+
 	mu  sync.Mutex
 	all []check
+
+	looking chan struct{} // closed when the look that is under way ends; nil: none is
+	seen    []Finding
+	at      time.Time // of seen; zero: nothing is known
+}
+
+// freshness is how old an answer to /readyz may be: looks cost the parts, and anybody
+// may ask.
+const freshness = 500 * time.Millisecond
+
+// recent is Look, once for all who ask at about the same time.
+func (c *Checks) recent(ctx context.Context) []Finding {
+	if c.Cheap {
+		return c.Look(ctx)
+	}
+	c.mu.Lock()
+	if time.Since(c.at) < freshness {
+		defer c.mu.Unlock()
+		return c.seen
+	}
+	looking := c.looking
+	if looking == nil {
+		looking = make(chan struct{})
+		c.looking = looking
+		go func() {
+			found := c.Look(context.WithoutCancel(ctx)) // whoever began it may leave
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.seen, c.at, c.looking = found, time.Now(), nil
+			close(looking)
+		}()
+	}
+	c.mu.Unlock()
+	select {
+	case <-looking:
+	case <-ctx.Done():
+		return nil // who asked has gone
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seen
 }
 
 type check struct {
@@ -34,7 +78,7 @@ type check struct {
 func (c *Checks) Add(part string, look func(context.Context) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.all = append(c.all, check{part, look})
+	c.all, c.at = append(c.all, check{part, look}), time.Time{}
 }
 
 // Finding is what a look at a part came to.
@@ -83,7 +127,7 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 // that is not ready. Both tell all parts as JSON to who asks for ?verbose or accepts JSON.
 func (c *Checks) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, r *http.Request) { write(w, r, []Finding{{Part: "process", Ready: true}}) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { write(w, r, c.Look(r.Context())) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { write(w, r, c.recent(r.Context())) })
 }
 
 func write(w http.ResponseWriter, r *http.Request, findings []Finding) {

@@ -107,3 +107,40 @@ func TestAPartThatHangsKeepsNobodyWaiting(t *testing.T) {
 		}
 	})
 }
+
+// Where a look costs nothing, nobody is told of a moment that is over.
+func TestACheapLookIsNeverOld(t *testing.T) {
+	var broken error
+	c := &health.Checks{Cheap: true}
+	c.Add("memory", func(context.Context) error { return broken })
+	if got := ask(t, c, "GET", "/readyz"); got.Code != http.StatusOK {
+		t.Errorf("it is well: %d", got.Code)
+	}
+	broken = errors.New("it follows nothing")
+	if got := ask(t, c, "GET", "/readyz"); got.Code != http.StatusServiceUnavailable {
+		t.Errorf("it has just broken: %d", got.Code)
+	}
+}
+
+// Every answer to /readyz made the parts look anew: whoever asked without end slowed them.
+func TestManyWhoAskShareALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		c := new(health.Checks)
+		c.Add("slow", func(context.Context) error { looks++; time.Sleep(100 * time.Millisecond); return nil })
+		for range 10 {
+			for range 100 {
+				go ask(t, c, "GET", "/readyz")
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if looks != 1 {
+			t.Errorf("a thousand who asked in half a second made the part look %d times", looks)
+		}
+		ask(t, c, "GET", "/readyz")
+		if looks != 2 {
+			t.Errorf("a second later it has looked %d times", looks)
+		}
+	})
+}

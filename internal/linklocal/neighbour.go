@@ -1,6 +1,7 @@
 package linklocal
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"net/netip"
@@ -33,6 +34,40 @@ func Neighbour(device string, addr netip.Addr) (net.HardwareAddr, error) {
 		}
 	}
 	return nil, nil
+}
+
+// Port returns the port of a bridge at which the bridge last heard a network card, as
+// its forwarding table has it; empty where it knows none, or several.
+func Port(bridge string, card net.HardwareAddr) (string, error) {
+	link, err := linkOf(bridge)
+	if err != nil {
+		return "", err
+	}
+	list, err := netlink.NeighListExecute(netlink.Ndmsg{Family: unix.AF_BRIDGE})
+	if err != nil {
+		return "", croft.Errorf(croft.Unavailable, "list the forwarding table of %s: %w", bridge, err)
+	}
+	at := 0
+	for _, n := range list {
+		if n.MasterIndex != link.Attrs().Index || !bytes.Equal(n.HardwareAddr, card) {
+			continue
+		}
+		if at != 0 && at != n.LinkIndex { // in two VLANs
+			return "", nil
+		}
+		at = n.LinkIndex
+	}
+	if at == 0 {
+		return "", nil
+	}
+	port, err := netlink.LinkByIndex(at)
+	if _, absent := errors.AsType[netlink.LinkNotFoundError](err); absent {
+		return "", nil // it has just gone
+	}
+	if err != nil {
+		return "", croft.Errorf(croft.Unavailable, "find port %d of %s: %w", at, bridge, err)
+	}
+	return port.Attrs().Name, nil
 }
 
 // HasIPv6 tells whether the interface has an IPv6 address, other than the one given

@@ -37,6 +37,31 @@ func TestNeighbour(t *testing.T) {
 	}
 }
 
+func TestPort(t *testing.T) {
+	b, other := newBridge(t, 73), newBridge(t, 74)
+	port := strings.Replace(b.name, "clb", "clv", 1)
+	link, err := netlink.LinkByName(port)
+	must(t, err)
+	card := net.HardwareAddr{0x52, 0x54, 1, 2, 3, 4}
+	entry := &netlink.Neigh{LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER, State: unix.NUD_REACHABLE, HardwareAddr: card}
+	must(t, netlink.NeighSet(entry))
+	for _, c := range []struct {
+		what, bridge, want string
+		card               net.HardwareAddr
+	}{
+		{"a card that was heard", b.name, port, card},
+		{"one that was heard on another bridge", other.name, "", card},
+		{"one that nobody heard", b.name, "", net.HardwareAddr{2, 0, 0, 0, 0, 9}},
+	} {
+		if got, err := linklocal.Port(c.bridge, c.card); err != nil || got != c.want {
+			t.Errorf("%s is at %q, %v; want %q", c.what, got, err, c.want)
+		}
+	}
+	if _, err := linklocal.Port("clb-none", card); !errors.Is(err, croft.NotFound) {
+		t.Errorf("on no bridge: %v", err)
+	}
+}
+
 func TestIPv6(t *testing.T) {
 	if text, err := os.ReadFile("/proc/sys/net/ipv6/conf/default/disable_ipv6"); err != nil || strings.TrimSpace(string(text)) != "0" {
 		t.Skip("this kernel has no IPv6")

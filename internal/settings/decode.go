@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -55,7 +56,7 @@ func SyntaxError(file string, err error) error {
 	if found == nil {
 		return croft.Errorf(croft.Invalid, "%s: %w", file, err)
 	}
-	rest := text[len(found[0]):]
+	rest := strings.ReplaceAll(text[len(found[0]):], "found character that cannot start any token", "a tab, or another character that nothing begins with: indent with spaces")
 	if found[1] != "" {
 		file += ":" + found[1]
 	}

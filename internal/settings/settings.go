@@ -6,12 +6,14 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/adrg/xdg"
 
@@ -26,6 +28,10 @@ type Source struct {
 	Dirs  []string                    // searched for Name, SearchPath by default; the first that has it counts alone
 	Env   func(string) (string, bool) // os.LookupEnv by default
 	Flags map[string]string           // values by their paths, such as etcd.endpoints
+
+	// Former says of settings that other versions of the file had, by their paths, what
+	// has taken their place.
+	Former map[string]string
 }
 
 // SearchPath is where files of settings are looked for: the working directory, the
@@ -50,6 +56,10 @@ func Load[T any](defaults T, s Source) (settings T, file string, err error) {
 		return defaults, file, err
 	}
 	if err := decodeFile(file, text, v); err != nil {
+		if key, ok := errors.AsType[*unknownKey](err); ok && s.Former[key.path] != "" {
+			former := (&unknownKey{key.path, ": " + s.Former[key.path]}).Error()
+			err = croft.Errorf(croft.Invalid, "%s", strings.Replace(err.Error(), key.Error(), former, 1))
+		}
 		return defaults, file, err
 	}
 	if err := s.overlay(v); err != nil {
@@ -79,11 +89,35 @@ func (s Source) read() (file string, text []byte, err error) {
 	for _, dir := range dirs {
 		file = filepath.Join(dir, s.Name)
 		text, err = os.ReadFile(file)
-		if !os.IsNotExist(err) {
-			return file, text, readError(err)
+		if os.IsNotExist(err) {
+			continue
 		}
+		if err := CheckOwner(file); err != nil {
+			return file, nil, err
+		}
+		return file, text, readError(err)
 	}
 	return "", nil, nil
+}
+
+// CheckOwner refuses a file that was found, and not named, where it belongs to another user
+// than root and who runs the program, or where everybody may write it: the working directory
+// may be anybody's. Invalid.
+func CheckOwner(file string) error {
+	for _, look := range []func(string) (os.FileInfo, error){os.Lstat, os.Stat} { // a link counts too
+		info, err := look(file)
+		if err != nil {
+			return readError(err)
+		}
+		is, ok := info.Sys().(*syscall.Stat_t)
+		if ok && is.Uid != 0 && int(is.Uid) != os.Geteuid() {
+			return croft.Errorf(croft.Invalid, "%s belongs to another user (%d), and nobody named it: give it with its flag if it is to count, or work in another directory", file, is.Uid)
+		}
+		if info.Mode().Type() == 0 && info.Mode().Perm()&0o002 != 0 {
+			return croft.Errorf(croft.Invalid, "everybody may write %s: chmod o-w %s", file, file)
+		}
+	}
+	return nil
 }
 
 func readError(err error) error {
@@ -183,11 +217,24 @@ func fieldsOf(t reflect.Type) []field {
 	return all
 }
 
-// unknown is the error for a key that a struct does not have.
+// unknownKey is the error for a key that a struct does not have.
+type unknownKey struct{ path, hint string }
+
+func (u *unknownKey) Error() string { return fmt.Sprintf("unknown setting %q%s", u.path, u.hint) }
+
 func unknown(t reflect.Type, path, key string) error {
 	var names []string
 	for _, f := range fieldsOf(t) {
 		names = append(names, f.name)
 	}
-	return fmt.Errorf("unknown setting %q%s", path+key, nearest.Hint(key, names))
+	return &unknownKey{path + key, nearest.Hint(key, names)}
+}
+
+// EnvNames are the variables that override the settings of a struct.
+func EnvNames[T any](of T) []string {
+	var names []string
+	for _, l := range leaves(reflect.ValueOf(&of).Elem(), "") {
+		names = append(names, EnvName(l.path))
+	}
+	return names
 }

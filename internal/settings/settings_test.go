@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,7 +144,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"a text for a group", "etcd: http://a", "test.yaml:1: etcd: write key: value, one on each line", nil},
 		{"a list for the whole", "- a", "test.yaml:1: write key: value, one on each line", nil},
 		{"broken YAML", "name: [", "test.yaml:1: did not find expected node content", nil},
-		{"a tab", "etcd:\n\tname: x", "test.yaml:2: found character that cannot start any token", nil},
+		{"a tab", "etcd:\n\tname: x", "test.yaml:2: a tab, or another character that nothing begins with: indent with spaces", nil},
 		{"two documents", "name: a\n---\nname: b", "more than one document", nil},
 		{"an anchor", "etcd: &a {endpoints: [*a]}", "anchors and aliases are not for settings", nil},
 		{"what Validate refuses", "name: impossible", "settings: name: impossible is not possible", nil},
@@ -162,6 +163,22 @@ func TestLoadRefuses(t *testing.T) {
 				t.Errorf("not the defaults beside an error: %s", diff)
 			}
 		})
+	}
+}
+
+func TestAFormerSettingNamesTheNewOne(t *testing.T) {
+	s := source(t, "etcd:\n  host: ds1\n")
+	s.Former = map[string]string{"etcd.host": "write etcd.endpoints: [http://HOST:2379]"}
+	_, _, err := settings.Load(defaults(), s)
+	want := `test.yaml:2: unknown setting "etcd.host": write etcd.endpoints: [http://HOST:2379]`
+	if croft.KindOf(err) != croft.Invalid || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestEnvNames(t *testing.T) {
+	if got := settings.EnvNames(defaults()); !slices.Contains(got, "CROFT_ETCD_CA") || slices.Contains(got, "CROFT_HIDDEN") {
+		t.Errorf("got %v", got)
 	}
 }
 
@@ -226,4 +243,50 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("%q: %v has kind %q", text, err, croft.KindOf(err))
 		}
 	})
+}
+
+func TestAFileOfAnotherUserIsNotObeyed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("files of others can be made by root alone")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "schedule.yaml")
+	write := func(path string) {
+		if err := os.WriteFile(path, []byte("project: x\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load := func(name string) error {
+		_, _, err := settings.Load(struct {
+			Project string `yaml:"project"`
+		}{}, settings.Source{Name: "schedule.yaml", Dirs: []string{dir}, File: name})
+		return err
+	}
+	write(file)
+	if err := load(""); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(file, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	if err := load(""); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "belongs to another user (12345)") {
+		t.Errorf("found: %v", err)
+	}
+	if err := load(file); err != nil {
+		t.Errorf("named: %v", err)
+	}
+	other := filepath.Join(dir, "other.yaml")
+	write(other)
+	if err := errors.Join(os.Remove(file), os.Symlink(other, file), os.Lchown(file, 12345, 12345)); err != nil {
+		t.Fatal(err)
+	}
+	if err := load(""); !errors.Is(err, croft.Invalid) {
+		t.Errorf("by a link of another user: %v", err)
+	}
+	if err := errors.Join(os.Remove(file), os.Rename(other, file), os.Chmod(file, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	if err := load(""); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "chmod o-w") {
+		t.Errorf("that everybody may write: %v", err)
+	}
 }
