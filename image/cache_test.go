@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"croft"
 )
 
@@ -20,12 +22,53 @@ func TestNewRefusesARelativeDirectory(t *testing.T) {
 	}
 }
 
-func TestNewLetsTheHypervisorsUserIn(t *testing.T) {
-	old := syscall.Umask(0o077)
-	defer syscall.Umask(old)
+func TestNobodyElseReadsTheCache(t *testing.T) {
+	c, dir := newCache(t), t.TempDir()
+	s := newServer(t, rawImage(1, 3<<20))
+	img := fetch(t, c, s.ref())
+	layers := makeDisk(t, c, img, dir, 1)
+	s.set(func() { s.content = rawImage(2, 3<<20) })
+	s.cut(1<<20, 0, 0, 0)
+	if _, err := c.Fetch(t.Context(), s.URL+"/other.img", nil); err == nil {
+		t.Fatal("a download that is cut is taken")
+	}
+	want := map[string]os.FileMode{
+		c.dir: 0o700, c.partDir(): 0o700, img.Path: 0o640, layers[1].Path: 0o640, layers[0].Path: 0o600, c.indexFile(): 0o600,
+	}
+	names := listDir(t, c.partDir())
+	if len(names) != 2 {
+		t.Fatalf("the download has the files %v", names)
+	}
+	for _, name := range names {
+		want[filepath.Join(c.partDir(), name)] = 0o600
+	}
+	for name, want := range want {
+		if fi, err := os.Stat(name); err != nil || fi.Mode().Perm() != want {
+			t.Errorf("%s: mode %v, %v; want %v", name, fi.Mode().Perm(), err, want)
+		}
+	}
+	second := newCache(t)
+	s.cut(1<<20, 0, 0, 0)
+	if _, err := second.Fetch(t.Context(), s.URL+"/other.img", nil); err == nil {
+		t.Fatal("a download that is cut is taken")
+	}
+	if slices.Equal(names, listDir(t, second.partDir())) {
+		t.Errorf("the name of a download can be foreseen: %v", names)
+	}
+}
+
+func TestACacheOfAnOlderVersionIsClosedOff(t *testing.T) {
 	c := newCache(t)
-	img := stored(t, c, rawImage(1, 1<<20))
-	for name, want := range map[string]os.FileMode{c.dir: 0o755, img.Path: 0o644} {
+	used, unused := stored(t, c, rawImage(1, 1<<20)), stored(t, c, rawImage(2, 1<<20))
+	makeDisk(t, c, used, t.TempDir(), 1)
+	for name, mode := range map[string]os.FileMode{c.dir: 0o755, c.partDir(): 0o755, used.Path: 0o644, unused.Path: 0o644, c.indexFile(): 0o644} {
+		if err := os.Chmod(name, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again(t, c)
+	// The domain of the guest was defined for a file that everybody may read.
+	for name, want := range map[string]os.FileMode{c.dir: 0o700, c.partDir(): 0o700, used.Path: 0o644, unused.Path: 0o640, c.indexFile(): 0o600} {
 		if fi, err := os.Stat(name); err != nil || fi.Mode().Perm() != want {
 			t.Errorf("%s: mode %v, %v; want %v", name, fi.Mode().Perm(), err, want)
 		}
@@ -225,6 +268,39 @@ func TestLocalFilesThatAreNotTaken(t *testing.T) {
 				t.Errorf("in the cache: %v", images)
 			}
 		})
+	}
+}
+
+// TestSpecialFilesAreNotOpened watches a FIFO, as opening one may wake a program and
+// opening a device do anything.
+func TestSpecialFilesAreNotOpened(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("fifo", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(watch)
+	if _, err := unix.InotifyAddWatch(watch, fifo, unix.IN_OPEN); err != nil {
+		t.Fatal(err)
+	}
+	for _, allow := range [][]string{nil, {dir}} {
+		c := newCache(t, func(conf *Config) { conf.AllowFiles = allow })
+		for _, name := range []string{"fifo", "link"} {
+			_, err := c.Fetch(t.Context(), filepath.Join(dir, name), nil)
+			refused(t, c, err, croft.Invalid, "no regular file")
+			_, err = readKeyring(c.allow, filepath.Join(dir, name))
+			refused(t, c, err, croft.Invalid, "no regular file")
+		}
+	}
+	if n, err := unix.Read(watch, make([]byte, 4096)); !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("it was opened: %d bytes of events, %v", n, err)
 	}
 }
 

@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"golang.org/x/sys/unix"
 	"gopkg.in/yaml.v3"
 
 	"croft"
+	"croft/internal/nearest"
 )
 
 var entryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
@@ -43,8 +45,40 @@ func AddToCatalog(file string, others []string, e Entry, replace bool) error {
 	return nil
 }
 
-// addToFile is one at a time for all processes: it holds the directory's lock.
+// RemoveFromCatalog takes an entry out of a file of the catalog, and leaves all else in
+// it as it is. others are the files that count less.
+//
+// NotFound: the file has no such entry. Conflict: another name stands for it.
+func RemoveFromCatalog(file string, others []string, name string) error {
+	err := changeFile(file, func(text []byte) ([]byte, error) {
+		rest, err := withoutEntry(text, name)
+		if err != nil {
+			return nil, err
+		}
+		c, err := LoadCatalog(others, nil)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.read(file, bytes.NewReader(rest)); err != nil {
+			return nil, err
+		}
+		if err := c.checkAliases(); err != nil {
+			return nil, croft.Errorf(croft.Conflict, "remove the other name first: %w", err)
+		}
+		return rest, nil
+	})
+	if err != nil {
+		return fmt.Errorf("remove image %s from %s: %w", name, file, err)
+	}
+	return nil
+}
+
 func addToFile(file string, e Entry, replace bool) error {
+	return changeFile(file, func(text []byte) ([]byte, error) { return withEntry(text, e, replace) })
+}
+
+// changeFile is one at a time for all processes: it holds the directory's lock.
+func changeFile(file string, change func(text []byte) ([]byte, error)) error {
 	if target, err := filepath.EvalSymlinks(file); err == nil {
 		file = target // what a link leads to is replaced, not the link
 	}
@@ -64,7 +98,7 @@ func addToFile(file string, e Entry, replace bool) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if text, err = withEntry(text, e, replace); err != nil {
+	if text, err = change(text); err != nil {
 		return err
 	}
 	return replaceFile(file, 0o644, func(f *os.File) error {
@@ -103,6 +137,27 @@ func withEntry(text []byte, e Entry, replace bool) ([]byte, error) {
 	}
 	entries.Content = append(entries.Content, &key, &value)
 	return marshal(&doc)
+}
+
+// withoutEntry is a catalog's text with one entry less.
+func withoutEntry(text []byte, name string) ([]byte, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, croft.Errorf(croft.Invalid, "%w", err)
+	}
+	var names []string
+	if len(doc.Content) > 0 {
+		entries := doc.Content[0]
+		for i := 0; i+1 < len(entries.Content); i += 2 {
+			if entries.Content[i].Value == name {
+				entries.Content = slices.Delete(entries.Content, i, i+2)
+				entries.Style = 0 // {} takes entries in lines again
+				return marshal(&doc)
+			}
+			names = append(names, entries.Content[i].Value)
+		}
+	}
+	return nil, croft.Errorf(croft.NotFound, "it has no image of that name%s", nearest.Hint(name, names))
 }
 
 func marshal(doc *yaml.Node) ([]byte, error) {

@@ -34,10 +34,10 @@ func (p *part) verify(want digest, source string) error {
 	return nil
 }
 
-// commit refines and inspects a finished download and gives what it holds its place
+// commit unpacks and inspects a finished download and gives what it holds its place
 // in the cache. The download is kept only where ctx ended.
 func (c *Cache) commit(ctx context.Context, p *part, ref Reference, verified digest, from *stamp) (compute.Image, error) {
-	d, err := c.refine(ctx, p.draft())
+	d, err := c.unpacked(ctx, p.draft())
 	if err != nil && ctx.Err() != nil {
 		return compute.Image{}, errors.Join(err, p.close())
 	}
@@ -69,7 +69,7 @@ func (c *Cache) commit(ctx context.Context, p *part, ref Reference, verified dig
 
 // seal makes the file readable for the hypervisor and safe against a crash.
 func (c *Cache) seal(d draft) error {
-	if err := d.f.Chmod(0o644); err != nil {
+	if err := d.f.Chmod(imageMode); err != nil {
 		return fmt.Errorf("finish download: %w", err)
 	}
 	if err := d.f.Sync(); err != nil {

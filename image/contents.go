@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"croft"
 )
 
 // Held is an image in a cache.
@@ -40,6 +42,9 @@ func Look(dir string) (Contents, error) {
 	}
 	if err == nil {
 		err = c.loadIndex()
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return Contents{}, croft.Errorf(croft.Invalid, "look into the image cache: %w: only the user that its agent runs as may", err)
 	}
 	if err != nil {
 		return Contents{}, fmt.Errorf("look into the image cache: %w", err)
@@ -85,6 +90,27 @@ func (c Contents) Of(reference string) (Held, bool) {
 		}
 	}
 	return Held{}, false
+}
+
+// Remove removes from the cache in dir the image that a reference led to, or that has
+// the checksum. Disks that stand on it keep it, and an agent that works meanwhile
+// fetches it again when it is asked for. NotFound: the cache has none.
+func Remove(dir, referenceOrDigest string) (Held, error) {
+	contents, err := Look(dir)
+	if err != nil {
+		return Held{}, err
+	}
+	h, ok := contents.Of(referenceOrDigest)
+	if i := slices.IndexFunc(contents.Images, func(h Held) bool { return h.SHA256 == referenceOrDigest }); i >= 0 {
+		h, ok = contents.Images[i], true
+	}
+	if ok {
+		err = os.Remove(h.Path)
+	}
+	if !ok || errors.Is(err, fs.ErrNotExist) {
+		return Held{}, croft.Errorf(croft.NotFound, "this host has not fetched it: croft image list shows what it has")
+	}
+	return h, err
 }
 
 // Prune removes from the cache in dir the images that no disk stands on and that

@@ -29,7 +29,7 @@ func (c *Cache) Disk(ctx context.Context, img compute.Image, dir string, sizeGB 
 	if err := checkSize(img, sizeGB); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make disk: %w", err)
 	}
 	dir, err := filepath.Abs(dir)
@@ -152,8 +152,8 @@ func (c *Cache) base(ctx context.Context, img compute.Image, name string) error 
 	if err := c.room(filepath.Dir(name), fi.Size()); err != nil {
 		return err
 	}
-	return replaceFile(name, 0o644, func(f *os.File) error {
-		_, err := copySparse(ctx, f, src)
+	return replaceFile(name, imageMode, func(f *os.File) error {
+		_, err := copySparse(ctx, f, src, c.gauge(filepath.Dir(name)))
 		return err
 	})
 }
@@ -165,8 +165,8 @@ func cannotLink(err error) bool {
 }
 
 // copySparse copies to a new, empty file and leaves holes where there are only
-// zeros. It stops when ctx ends.
-func copySparse(ctx context.Context, dst *os.File, src io.Reader) (int64, error) {
+// zeros. It stops when ctx ends or the room does.
+func copySparse(ctx context.Context, dst *os.File, src io.Reader, room *gauge) (int64, error) {
 	var n int64
 	buf := make([]byte, 256<<10)
 	for {
@@ -175,6 +175,9 @@ func copySparse(ctx context.Context, dst *os.File, src io.Reader) (int64, error)
 		}
 		k, err := io.ReadFull(src, buf)
 		if !allZero(buf[:k]) {
+			if err := room.take(int64(k)); err != nil {
+				return n, err
+			}
 			if _, err := dst.WriteAt(buf[:k], n); err != nil {
 				return n, err
 			}

@@ -50,7 +50,7 @@ func (c *Cache) fetchHTTP(ctx context.Context, ref Reference, t *transfer) (comp
 // renew asks the publisher's list, or else the server itself, for what the
 // reference leads to now, and fetches it if that is not in the cache.
 func (c *Cache) renew(ctx context.Context, ref Reference, have validator, held bool, t *transfer) (compute.Image, error) {
-	d := &download{c: c, ref: ref, want: ref.want(), t: t}
+	d := &download{c: c, ref: ref, want: ref.want(), t: t, room: c.gauge(c.dir)}
 	switch {
 	case ref.Sums != "":
 		want, err := c.listed(ctx, ref)
@@ -93,6 +93,7 @@ type download struct {
 	resumed bool // the file was not written in one go
 	looked  int  // how far its beginning was looked at: 0, headSize, earlyHeader
 	local   bool // the failure is this host's own
+	room    *gauge
 }
 
 // run downloads, verifies and commits. What came of an image that may be had later
@@ -180,7 +181,7 @@ func (d *download) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	resp, err := d.c.client(d.pinned()).Do(req)
+	resp, err := d.c.do(req, d.pinned())
 	if err != nil {
 		return w.explain(err)
 	}
@@ -270,6 +271,7 @@ func (d *download) makeRoom() error {
 		d.local = true
 		return err
 	}
+	d.room.left = roomEvery
 	return nil
 }
 
@@ -321,6 +323,10 @@ func (d *download) take(b []byte) error {
 	if d.part.size+int64(len(b)) > d.c.max {
 		return d.c.admit(d.part.size + int64(len(b)))
 	}
+	if err := d.room.take(int64(len(b))); err != nil {
+		d.local = true
+		return err
+	}
 	if _, err := d.part.Write(b); err != nil {
 		return d.writeError(err)
 	}
@@ -337,7 +343,7 @@ func (d *download) look() error {
 	p := d.part
 	if d.looked < headSize && p.size >= headSize {
 		d.looked = headSize
-		return d.lookAt(refuseHead, func(head []byte) error { _, err := parseVMDK(head); return err })
+		return d.lookAt(refuseHead)
 	}
 	if d.looked < earlyHeader && p.size >= earlyHeader {
 		d.looked = earlyHeader
@@ -350,25 +356,22 @@ func (d *download) look() error {
 				return err
 			}
 			return h.acceptable()
-		}, func([]byte) error { _, err := readVMDK(p.f, p.size); return err })
+		})
 	}
 	return nil
 }
 
-// lookAt judges the beginning of what came: as that of an image, or of a VMDK. What
-// is packed is judged when it is unpacked.
-func (d *download) lookAt(image, disk func(head []byte) error) error {
+// lookAt judges the beginning of what came. What is packed is judged when it is
+// unpacked.
+func (d *download) lookAt(judge func(head []byte) error) error {
 	head, err := d.part.head()
 	if err != nil {
 		return err
 	}
-	if isVMDK(head) {
-		return disk(head)
-	}
-	if refinable(head) {
+	if _, packed := packingOf(head); packed {
 		return nil
 	}
-	return image(head)
+	return judge(head)
 }
 
 func (d *download) writeError(err error) error {

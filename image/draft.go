@@ -22,7 +22,7 @@ type draft struct {
 
 // newDraft makes the file anew; its name is one that a sweep removes.
 func newDraft(name string) (draft, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return draft{}, fmt.Errorf("make image: %w", err)
 	}
@@ -40,38 +40,17 @@ func (d draft) discard() {
 // draft is the download itself.
 func (p *part) draft() draft { return draft{f: p.f, path: p.path, size: p.size, sum: p.sum256} }
 
-// refine makes of a verified download what the cache takes: unpacked once, and
-// converted where it is a VMDK. Discard what it returns beside the download.
-func (c *Cache) refine(ctx context.Context, d draft) (draft, error) {
+// unpacked returns what a verified download holds where it is packed, and else the
+// download itself. Discard what it returns beside the download.
+func (c *Cache) unpacked(ctx context.Context, d draft) (draft, error) {
 	head, err := readHead(d.f, d.size)
 	if err != nil {
 		return draft{}, err
 	}
 	if p, ok := packingOf(head); ok {
-		inside, err := c.unpack(ctx, p, d)
-		if err != nil {
-			return draft{}, err
-		}
-		if head, err = readHead(inside.f, inside.size); err != nil {
-			inside.discard()
-			return draft{}, err
-		}
-		if !isVMDK(head) {
-			return inside, nil
-		}
-		defer inside.discard()
-		d = inside
-	}
-	if isVMDK(head) {
-		return c.convert(ctx, d)
+		return c.unpack(ctx, p, d)
 	}
 	return d, nil
-}
-
-// refinable reports whether refine has something to do with a file that begins so.
-func refinable(head []byte) bool {
-	_, packed := packingOf(head)
-	return packed || isVMDK(head)
 }
 
 // errNoDisk is what is said of a file that nothing is known of.

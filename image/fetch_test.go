@@ -26,8 +26,8 @@ func TestFetchKeepsWhatItFetched(t *testing.T) {
 	}
 	contentIs(t, img.Path, content)
 	fi, err := os.Stat(img.Path)
-	if err != nil || fi.Mode().Perm() != 0o644 {
-		t.Errorf("the hypervisor's user must be able to read it: mode %v, %v", fi.Mode(), err)
+	if err != nil || fi.Mode().Perm() != 0o640 {
+		t.Errorf("the hypervisor's group must be able to read it and nobody else: mode %v, %v", fi.Mode(), err)
 	}
 	if left := listDir(t, c.partDir()); len(left) > 0 {
 		t.Errorf("left behind: %v", left)

@@ -12,8 +12,35 @@ import (
 	"croft"
 )
 
-// slack is what a file system must have left after an image or disk is written.
-const slack = 64 << 20
+// slack is what a file system must have left after an image or disk is written: room
+// for some of the files that etcd makes there, of 64 MiB each.
+const slack = 256 << 20
+
+// roomEvery is after how many written bytes the room on the disk is looked at.
+const roomEvery = 4 << 20
+
+// gauge bounds what is written into a directory whose size nobody knows, or while
+// others write there too.
+type gauge struct {
+	c    *Cache
+	dir  string
+	left int64 // until it is looked at again
+}
+
+// gauge looks at the room with the first byte.
+func (c *Cache) gauge(dir string) *gauge { return &gauge{c: c, dir: dir} }
+
+// take is called before n bytes are written.
+func (g *gauge) take(n int64) error {
+	if g.left < n {
+		if err := g.c.room(g.dir, max(n, roomEvery)); err != nil {
+			return err
+		}
+		g.left = max(n, roomEvery)
+	}
+	g.left -= n
+	return nil
+}
 
 // human writes a number of bytes as people do: 1.5 GiB.
 func human(n int64) string {
@@ -105,7 +132,7 @@ func replaceFile(name string, mode os.FileMode, fill func(*os.File) error) (err 
 const tempSuffix = ".tmp"
 
 func replaceJSON(name string, v any) error {
-	return replaceFile(name, 0o644, func(f *os.File) error {
+	return replaceFile(name, 0o600, func(f *os.File) error { // it may have passwords of URLs
 		enc := json.NewEncoder(f)
 		enc.SetIndent("", "  ")
 		return enc.Encode(v)

@@ -5,8 +5,12 @@ import (
 	"context"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"croft"
@@ -38,7 +42,7 @@ func TestFetchNeedsRoom(t *testing.T) {
 	s, c := newServer(t, rawImage(1, 2<<20)), newCache(t)
 	c.free = func(string) (int64, error) { return slack + 1<<20, nil }
 	_, err := c.Fetch(t.Context(), s.ref(), nil)
-	refused(t, c, err, croft.Unavailable, "66 MiB more are needed", "65 MiB are free")
+	refused(t, c, err, croft.Unavailable, "258 MiB more are needed", "257 MiB are free")
 }
 
 func TestFetchFollowsOnlySafeRedirects(t *testing.T) {
@@ -73,6 +77,128 @@ func TestFetchFollowsOnlySafeRedirects(t *testing.T) {
 			}
 			refused(t, c, err, croft.Invalid, v.words)
 		})
+	}
+}
+
+// TestADownloadOfUnknownLengthLeavesRoom has a server send on and on without saying how
+// much it will be.
+func TestADownloadOfUnknownLengthLeavesRoom(t *testing.T) {
+	const room, sends = 16 << 20, 64 << 20
+	s, c := newServer(t, nil), newCache(t)
+	s.answers(func(w http.ResponseWriter, r *http.Request) bool {
+		block := rawImage(1, 1<<20)
+		for n := 0; n < sends; n += len(block) {
+			if _, err := w.Write(block); err != nil {
+				return true
+			}
+		}
+		return true
+	})
+	most := int64(0)
+	c.free = func(string) (int64, error) {
+		var has int64
+		entries, err := os.ReadDir(c.partDir())
+		for _, e := range entries {
+			if fi, err := e.Info(); err == nil {
+				has += fi.Size()
+			}
+		}
+		most = max(most, has)
+		return slack + room - has, err
+	}
+	_, err := c.Fetch(t.Context(), s.ref(), nil)
+	refused(t, c, err, croft.Unavailable, "free some space")
+	if most > room {
+		t.Errorf("%d bytes were written where %d were free", most, int64(room))
+	}
+}
+
+// TestACopyLeavesRoom has others write while a file is copied.
+func TestACopyLeavesRoom(t *testing.T) {
+	content := make([]byte, 24<<20)
+	for i := range content {
+		content[i] = 1
+	}
+	copy(content[510:], "\x55\xaa")
+	c, asked := newCache(t), int64(0)
+	c.free = func(string) (int64, error) { asked++; return slack + 32<<20 - asked*8<<20, nil }
+	_, err := c.Fetch(t.Context(), writeFile(t, filepath.Join(t.TempDir(), "disk.raw"), content), nil)
+	refused(t, c, err, croft.Unavailable, "free some space")
+}
+
+// TestRedirectsAreJudgedWhereTheyConnect has names that are of the internet when they
+// are looked at, and this host's when they are connected to. Of this test's servers
+// that at 127.0.0.2 stands for one on the internet.
+func TestRedirectsAreJudgedWhereTheyConnect(t *testing.T) {
+	content := rawImage(1, 1<<20)
+	inside := newServer(t, content)
+	_, port, _ := net.SplitHostPort(inside.Listener.Addr().String())
+	zones := map[string]zone{"127.0.0.2": internet, "192.0.2.7": internet, "127.0.0.1": ownLAN}
+	for _, v := range []struct {
+		name, to string
+		change   func(*Config)
+		words    string // empty: followed
+	}{
+		{"to an address of its network", "http://127.0.0.1:" + port + "/disk.img", nil, "own network"},
+		{"to a name that changes", "http://localhost:" + port + "/disk.img", nil, "own network"},
+		{"to a network that is allowed", "http://localhost:" + port + "/disk.img",
+			func(conf *Config) {
+				conf.AllowRedirects = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")}
+			}, ""},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			c := newCache(t)
+			if v.change != nil {
+				c = newCache(t, v.change)
+			}
+			c.zone = func(a netip.Addr) zone {
+				if z, ok := zones[a.Unmap().String()]; ok {
+					return z
+				}
+				return ownLAN
+			}
+			c.lookup = func(context.Context, string, string) ([]netip.Addr, error) {
+				return []netip.Addr{netip.MustParseAddr("192.0.2.7")}, nil
+			}
+			outside := httptest.NewUnstartedServer(http.RedirectHandler(v.to, http.StatusFound))
+			outside.Listener.Close()
+			var err error
+			if outside.Listener, err = net.Listen("tcp", "127.0.0.2:0"); err != nil {
+				t.Fatal(err)
+			}
+			outside.Start()
+			defer outside.Close()
+			before := len(inside.requests())
+			_, err = c.Fetch(t.Context(), outside.URL+"/disk.img", nil)
+			if v.words != "" {
+				refused(t, c, err, croft.Invalid, v.words, "images.allow_redirects")
+			} else if err != nil {
+				t.Error(err)
+			}
+			if asked := len(inside.requests()) > before; asked != (v.words == "") {
+				t.Errorf("the server inside was asked: %v", asked)
+			}
+			// Whoever names the server inside means it, and it may redirect to itself.
+			if _, err := c.Fetch(t.Context(), inside.ref(), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestZones(t *testing.T) {
+	own := []netip.Prefix{netip.MustParsePrefix("203.0.113.5/24"), netip.MustParsePrefix("2001:db8:1::5/64"), netip.MustParsePrefix("169.254.169.254/32")}
+	for address, want := range map[string]zone{
+		"192.0.2.7": internet, "2001:db8::1": internet, "::ffff:192.0.2.7": internet,
+		"127.0.0.1": itself, "::1": itself, "0.0.0.0": itself, "::": itself, "::ffff:127.8.9.1": itself, "64:ff9b::7f00:1": itself,
+		"203.0.113.5": itself, "::ffff:203.0.113.5": itself, "2001:db8:1::5": itself, "169.254.169.254": itself,
+		"203.0.113.6": ownLAN, "2001:db8:1::6": ownLAN, "10.1.2.3": ownLAN, "172.16.0.1": ownLAN, "192.168.1.1": ownLAN, "100.64.0.1": ownLAN,
+		"fd00::1": ownLAN, "fec0::1": ownLAN, "239.1.2.3": ownLAN, "255.255.255.255": ownLAN, "0.1.2.3": ownLAN, "2002:0a01:0203::1": ownLAN,
+		"169.254.1.1": nearLink, "fe80::1%eth0": nearLink, "64:ff9b::a9fe:101": nearLink,
+	} {
+		if got := zoneOf(netip.MustParseAddr(address), own); got != want {
+			t.Errorf("%s is %q, want %q", address, got, want)
+		}
 	}
 }
 

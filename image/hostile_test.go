@@ -97,6 +97,46 @@ func TestHostileImagesGetNothing(t *testing.T) {
 	}
 }
 
+// TestNoVMDKIsTaken has one of each kind that QEMU writes, the kind for transport too,
+// and those whose description QEMU finds at another place than the header names.
+func TestNoVMDKIsTaken(t *testing.T) {
+	disks := map[string][]byte{
+		"a description alone": []byte("# Disk DescriptorFile\nversion=1\nCID=1\nparentCID=ffffffff\ncreateType=\"monolithicFlat\"\nRW 8 FLAT \"/etc/passwd\" 0\n"),
+		"a description after other words": []byte("# words\n  \nversion=1\nCID=1\nparentCID=ffffffff\ncreateType=\"monolithicFlat\"\n" +
+			"RW 8 FLAT \"/etc/passwd\" 0\n" + strings.Repeat("\n", 1024)),
+	}
+	for _, kind := range []string{"monolithicSparse", "monolithicFlat", "twoGbMaxExtentSparse", "twoGbMaxExtentFlat", "streamOptimized"} {
+		disks[kind] = read(t, made(t, "vmdk", "2M", "-o", "subformat="+kind))
+	}
+	disks["with its description elsewhere"] = vmdkWithTwoTexts(disks["streamOptimized"], "/etc/passwd")
+	for kind, content := range disks {
+		for how, body := range map[string][]byte{"as it is": content, "packed": packed(t, "gzip", content)} {
+			t.Run(kind+", "+how, func(t *testing.T) {
+				s, c := newServer(t, body), newCache(t)
+				for _, ref := range []string{s.ref(), writeFile(t, filepath.Join(t.TempDir(), "disk.vmdk"), body)} {
+					_, err := c.Fetch(t.Context(), ref, nil)
+					refused(t, c, err, croft.Invalid, "VMDK", "qemu-img convert -f vmdk -O qcow2 IMAGE IMAGE.qcow2")
+				}
+				if images := cacheHas(t, c); len(images) > 0 {
+					t.Errorf("in the cache: %v", images)
+				}
+			})
+		}
+	}
+}
+
+// vmdkWithTwoTexts moves the description to where the header then says it is, sector
+// 64, and leaves another one, with a parent, where QEMU looks for that in any case.
+func vmdkWithTwoTexts(disk []byte, parent string) []byte {
+	const at = 64 * sector
+	b := append(bytes.Clone(disk), make([]byte, max(0, at+20*sector-len(disk)))...)
+	copy(b[at:], disk[sector:21*sector])
+	binary.LittleEndian.PutUint64(b[28:], 64)
+	clear(b[sector : 21*sector])
+	copy(b[sector:], "# Disk DescriptorFile\nversion=1\nparentCID=12345678\nparentFileNameHint=\""+parent+"\"\n")
+	return b
+}
+
 // TestAGuestCannotChangeWhatItsDiskIs has a guest write the header of a qcow2, which
 // leads to a file of the host, over the beginning of its disk (CVE-2026-24708).
 func TestAGuestCannotChangeWhatItsDiskIs(t *testing.T) {

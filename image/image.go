@@ -10,13 +10,17 @@
 // broken download up where it ended, verifies it, and reads its header itself
 // before any hypervisor sees the file: an image that points at another file
 // (backing file, data file), is encrypted, or is no disk at all never enters the
-// cache. What is in the cache is named by its SHA-256 and never changes.
+// cache. No program of QEMU's is run on an image; the first that opens one is the
+// QEMU of a guest, as the user that libvirt runs it as. What is in the cache is
+// named by its SHA-256 and never changes.
 package image
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -42,9 +46,8 @@ const evictionGrace = 10 * time.Minute
 
 // Config is what a Cache needs. Only Dir is required.
 type Config struct {
-	// Dir holds the images, world-readable, because the hypervisor reads them as
-	// another user. One Cache may use it at a time; the agent's lock on its state
-	// directory sees to that.
+	// Dir holds the images, for this process's user alone. One Cache may use it at a
+	// time; the agent's lock on its state directory sees to that.
 	Dir string
 	// MaxBytes bounds one image and all of them together. The least recently used
 	// go first; one that a disk stands on or that was used in the last ten minutes
@@ -56,8 +59,12 @@ type Config struct {
 	// is the newest. Zero is a minute, negative asks every time.
 	Fresh time.Duration
 	// Transport carries the requests. Nil is Go's own, with the proxies of the
-	// environment, and names that resolve to link-local addresses refused.
+	// environment, and with names that resolve to link-local addresses, and redirects
+	// into this host's own networks, refused.
 	Transport http.RoundTripper
+	// AllowRedirects are networks of this host that redirects from elsewhere may lead
+	// into.
+	AllowRedirects []netip.Prefix
 	// AllowFiles are directories whose files may be images, by their paths on this
 	// host. Nil is all of them; empty is none.
 	AllowFiles []string
@@ -68,21 +75,22 @@ type Config struct {
 
 // Cache keeps verified images in a directory. All methods may be called at once.
 type Cache struct {
-	dir     string
-	max     int64
-	stall   time.Duration
-	fresh   time.Duration
-	http    http.RoundTripper
-	allow   []string // directories
-	log     *slog.Logger
-	metrics *metrics
+	dir       string
+	max       int64
+	stall     time.Duration
+	fresh     time.Duration
+	http      http.RoundTripper
+	allow     []string // directories
+	redirects []netip.Prefix
+	log       *slog.Logger
+	metrics   *metrics
 
 	// What tests shorten or stand in for.
-	lookup   func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	grace    time.Duration               // an image used more recently is not evicted
-	pause    time.Duration               // before a cut download is taken up again
-	patience time.Duration               // for a conversion
-	free     func(string) (int64, error) // bytes available in a directory
+	zone   func(netip.Addr) zone
+	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	grace  time.Duration               // an image used more recently is not evicted
+	pause  time.Duration               // before a cut download is taken up again
+	free   func(string) (int64, error) // bytes available in a directory
 
 	mu      sync.Mutex // guards what follows and the names in dir
 	flights map[string]*flight
@@ -96,18 +104,19 @@ func New(c Config) (*Cache, error) {
 		return nil, croft.Errorf(croft.Invalid, "image cache: the directory must be an absolute path, not %q", c.Dir)
 	}
 	cache := &Cache{
-		dir:      filepath.Clean(c.Dir),
-		max:      cmp.Or(c.MaxBytes, DefaultMaxBytes),
-		stall:    cmp.Or(c.Stall, 30*time.Second),
-		fresh:    cmp.Or(c.Fresh, time.Minute),
-		http:     c.Transport,
-		log:      cmp.Or(c.Log, slog.Default()),
-		grace:    evictionGrace,
-		pause:    time.Second,
-		patience: convertTime,
-		lookup:   net.DefaultResolver.LookupNetIP,
-		free:     freeBytes,
-		flights:  make(map[string]*flight),
+		dir:       filepath.Clean(c.Dir),
+		max:       cmp.Or(c.MaxBytes, DefaultMaxBytes),
+		stall:     cmp.Or(c.Stall, 30*time.Second),
+		fresh:     cmp.Or(c.Fresh, time.Minute),
+		http:      c.Transport,
+		log:       cmp.Or(c.Log, slog.Default()),
+		grace:     evictionGrace,
+		pause:     time.Second,
+		redirects: c.AllowRedirects,
+		zone:      func(a netip.Addr) zone { return zoneOf(a, ownAddresses()) },
+		lookup:    net.DefaultResolver.LookupNetIP,
+		free:      freeBytes,
+		flights:   make(map[string]*flight),
 	}
 	cache.metrics = newMetrics(cache)
 	if c.AllowFiles == nil {
@@ -120,7 +129,7 @@ func New(c Config) (*Cache, error) {
 		cache.allow = append(cache.allow, filepath.Clean(dir))
 	}
 	if cache.http == nil {
-		cache.http = newTransport()
+		cache.http = cache.newTransport()
 	}
 	return cache, cache.open()
 }
@@ -162,13 +171,12 @@ func (c *Cache) fetch(ctx context.Context, ref Reference, t *transfer) (compute.
 // open prepares the directory: made, index read, leftovers swept.
 func (c *Cache) open() error {
 	for _, dir := range []string{c.dir, c.partDir()} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("make image cache: %w", err)
 		}
-	}
-	// MkdirAll heeds the umask, and the hypervisor's user must get in.
-	if err := os.Chmod(c.dir, 0o755); err != nil {
-		return fmt.Errorf("make image cache: %w", err)
+		if err := os.Chmod(dir, 0o700); err != nil { // an older version made it
+			return fmt.Errorf("make image cache: %w", err)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,5 +186,34 @@ func (c *Cache) open() error {
 	if err := c.sweep(); err != nil {
 		return fmt.Errorf("clean image cache: %w", err)
 	}
+	if err := c.closeOff(); err != nil {
+		return fmt.Errorf("clean image cache: %w", err)
+	}
 	return c.evict(0)
+}
+
+// imageMode lets the hypervisor's group read an image and the disks' copies of it: the
+// definition of a domain gives them to that group.
+const imageMode = 0o640
+
+// closeOff takes the images of an older version, which everybody could read, from
+// others, but those that disks stand on: their domains are defined without that group.
+// Caller holds mu.
+func (c *Cache) closeOff() error {
+	files, err := c.files()
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.links > 1 {
+			continue
+		}
+		if err := os.Chmod(f.path, imageMode); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(c.indexFile(), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 
 	"croft"
 )
@@ -78,11 +79,12 @@ func (m magic) in(b []byte) bool {
 // containers are the formats of disks that are not taken, with qemu-img's name.
 var containers = []struct {
 	magic
-	name, convert string
+	name, format string
 }{
-	{magic{0, vmdkMagic}, "a VMware disk (VMDK)", "vmdk"},
+	{magic{0, "KDMV"}, "a VMware disk (VMDK)", "vmdk"},
 	{magic{0, "COWD"}, "a VMware disk (VMDK)", "vmdk"},
 	{magic{0, "# Disk DescriptorFile"}, "the description of a VMware disk (VMDK)", "vmdk"},
+	{magic{0, "#!/bin/sh\n#V2.0 Format\nmodprobe cloop"}, "a compressed loop disk (cloop)", "cloop"},
 	{magic{0x40, "\x7f\x10\xda\xbe"}, "a VirtualBox disk (VDI)", "vdi"},
 	{magic{0, "vhdxfile"}, "a Hyper-V disk (VHDX)", "vhdx"},
 	{magic{0, "conectix"}, "a Virtual PC disk (VHD)", "vpc"},
@@ -93,12 +95,25 @@ var containers = []struct {
 	{magic{0, "Bochs Virtual HD Image"}, "a Bochs disk", "bochs"},
 }
 
+// vmdkText is what QEMU knows the description of a VMDK by, whatever comments stand
+// above it.
+var vmdkText = regexp.MustCompile(`^(#[^\n]*\n| +\r?\n)*version=[123]\r?\n`)
+
+// otherFormat refuses a disk of a format that is not taken.
+func otherFormat(name, format string) error {
+	return croft.Errorf(croft.Invalid, "it is %s, and only qcow2 and raw images are taken: "+
+		"convert it on a machine of your own with qemu-img convert -f %s -O qcow2 IMAGE IMAGE.qcow2", name, format)
+}
+
 // refuseHead names a file by its beginning where it is known not to be an image.
 func refuseHead(head []byte) error {
 	for _, c := range containers {
 		if c.in(head) {
-			return croft.Errorf(croft.Invalid, "it is %s, and only qcow2 and raw images are taken: convert it with qemu-img convert -f %s -O qcow2", c.name, c.convert)
+			return otherFormat(c.name, c.format)
 		}
+	}
+	if vmdkText.Match(head) {
+		return otherFormat("the description of a VMware disk (VMDK)", "vmdk")
 	}
 	for _, p := range packings {
 		if p.in(head) {
@@ -135,10 +150,10 @@ func inspectRaw(r io.ReaderAt, size int64, head []byte) (Info, error) {
 		return Info{}, croft.Errorf(croft.Invalid, "it has %s, and a disk may have at most %s", human(size), human(maxVirtual))
 	}
 	if markAt(r, size, size-sector, "conectix") {
-		return Info{}, croft.Errorf(croft.Invalid, "it is a Virtual PC disk (VHD) of fixed size, and only qcow2 and raw images are taken: convert it with qemu-img convert -f vpc -O qcow2")
+		return Info{}, otherFormat("a Virtual PC disk (VHD) of fixed size", "vpc")
 	}
 	if markAt(r, size, size-sector, "koly") {
-		return Info{}, croft.Errorf(croft.Invalid, "it is an Apple disk (DMG), and only qcow2 and raw images are taken: convert it with qemu-img convert -f dmg -O qcow2")
+		return Info{}, otherFormat("an Apple disk (DMG)", "dmg")
 	}
 	if bootable(r, size, head) {
 		return Info{Format: "raw", VirtualSize: (size + sector - 1) / sector * sector}, nil

@@ -57,16 +57,14 @@ func (c *Cache) fetchFile(ctx context.Context, ref Reference, t *transfer) (comp
 	return c.commit(ctx, p, ref, want, &now)
 }
 
-// inspectSource is Inspect of a file that may have to be refined first, which is
-// judged afterwards.
+// inspectSource is Inspect of a file that may be packed: what it holds is judged once
+// it is unpacked.
 func inspectSource(r io.ReaderAt, size int64) error {
 	head, err := readHead(r, size)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case isVMDK(head):
-		return inspectVMDK(r, size)
-	case refinable(head):
+	}
+	if _, packed := packingOf(head); packed {
 		return nil
 	}
 	_, err = Inspect(r, size)
@@ -87,38 +85,48 @@ func openIn(dirs []string, name string) (*os.File, os.FileInfo, error) {
 
 func openLocal(dir, rel string) (*os.File, os.FileInfo, error) {
 	name := filepath.Join(dir, rel)
-	f, err := openBelow(dir, rel)
+	place, err := findBelow(dir, rel)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && filepath.Dir(name) == guests:
-		return nil, nil, croft.Errorf(croft.NotFound, "it is not built on this host yet: run make guest there")
+		return nil, nil, croft.Errorf(croft.NotFound, "it is not built on this host yet: run make guest in croft's sources there, or take an image that is fetched, such as cirros")
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil, croft.Errorf(croft.NotFound, "there is no such file on this host: check the path, or put the image there")
 	case err != nil:
 		return nil, nil, croft.Errorf(croft.Invalid, "it cannot be opened on this host: %w", err)
 	}
-	fi, err := f.Stat()
-	if err == nil && !fi.Mode().IsRegular() {
-		err = croft.Errorf(croft.Invalid, "it is no regular file: give the path of an image")
-	}
+	defer place.Close()
+	fi, err := place.Stat()
 	if err != nil {
-		f.Close()
 		return nil, nil, err
 	}
-	return f, fi, nil
+	if !fi.Mode().IsRegular() {
+		return nil, nil, croft.Errorf(croft.Invalid, "it is no regular file: give the path of an image")
+	}
+	// The very file that was looked at, whatever has its name by now.
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", place.Fd()), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, croft.Errorf(croft.Invalid, "it cannot be opened on this host: %w", err)
+	}
+	return os.NewFile(uintptr(fd), name), fi, nil
 }
 
-// openBelow follows links as far as they stay below dir.
-func openBelow(dir, rel string) (*os.File, error) {
-	const flags = os.O_RDONLY | unix.O_NONBLOCK
+// findBelow follows links as far as they stay below dir. What it returns can be looked
+// at and not read: opening a device or FIFO may already do something.
+func findBelow(dir, rel string) (*os.File, error) {
+	const flags = unix.O_PATH | unix.O_CLOEXEC
 	if dir == "/" { // where there is no way out, and absolute links are usual
 		return os.OpenFile(filepath.Join(dir, rel), flags, 0)
 	}
-	root, err := os.OpenRoot(dir)
+	root, err := os.OpenFile(dir, flags|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	return root.OpenFile(rel, flags, 0)
+	fd, err := unix.Openat2(int(root.Fd()), rel, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: filepath.Join(dir, rel), Err: err}
+	}
+	return os.NewFile(uintptr(fd), filepath.Join(dir, rel)), nil
 }
 
 func stampOf(fi os.FileInfo) stamp {
@@ -138,7 +146,7 @@ func (c *Cache) copyLocal(ctx context.Context, p *part, src *os.File, before sta
 	if _, err := src.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("read image: %w", err)
 	}
-	n, err := copySparse(ctx, p.f, counted{src, p, t})
+	n, err := copySparse(ctx, p.f, counted{src, p, t}, c.gauge(c.dir))
 	if err != nil {
 		return fmt.Errorf("copy image: %w", noSpace(err, c.dir))
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +47,7 @@ func newCache(t *testing.T, change ...func(*Config)) *Cache {
 		t.Fatal(err)
 	}
 	c.grace, c.pause = 0, time.Millisecond
+	c.zone = func(a netip.Addr) zone { return zoneOf(a, nil) } // whatever networks the machine is in
 	return c
 }
 

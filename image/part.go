@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
@@ -46,19 +47,50 @@ type partState struct {
 	validator
 }
 
-// partDir holds what is on its way; the same file system as the cache.
+// partDir holds what is on its way; the same file system as the cache. Nobody else
+// gets in, and the names in it cannot be foreseen, so that nothing that is fetched can
+// name what was fetched before.
 func (c *Cache) partDir() string { return filepath.Join(c.dir, "partial") }
+
+// partPath is where the download of a reference is, or will be.
+func (c *Cache) partPath(ref Reference) (string, error) {
+	entries, err := os.ReadDir(c.partDir())
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		stem, isState := strings.CutSuffix(filepath.Join(c.partDir(), e.Name()), ".json")
+		if !isState {
+			continue
+		}
+		if state, err := readPartState(stem + ".json"); err == nil && state.Reference == ref.String() {
+			return stem + partSuffix, nil
+		}
+	}
+	return filepath.Join(c.partDir(), rand.Text()+partSuffix), nil
+}
+
+func readPartState(name string) (state partState, err error) {
+	b, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(b, &state)
+	}
+	return state, err
+}
 
 // openPart opens the download of a reference, as far as it came.
 func (c *Cache) openPart(ref Reference, with512 bool) (*part, error) {
-	key := sha256.Sum256([]byte(ref.String()))
-	p := &part{path: filepath.Join(c.partDir(), hex.EncodeToString(key[:16])+partSuffix)}
-	var err error
-	if p.f, err = os.OpenFile(p.path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+	path, err := c.partPath(ref)
+	if err != nil {
+		return nil, fmt.Errorf("open download: %w", err)
+	}
+	p := &part{path: path}
+	if p.f, err = os.OpenFile(p.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, fmt.Errorf("open download: %w", err)
 	}
 	p.restart(with512)
-	if b, err := os.ReadFile(p.statePath()); err == nil && json.Unmarshal(b, &p.state) == nil && p.state.Reference == ref.String() {
+	if state, err := readPartState(p.statePath()); err == nil {
+		p.state = state
 		if fi, err := p.f.Stat(); err == nil {
 			p.size = max(0, min(fi.Size(), p.state.Synced))
 		}

@@ -19,6 +19,8 @@ const (
 	maxRefTable   = 8 << 20
 	maxBackingLen = 1023
 	maxSnapshots  = 65536
+	maxFormatLen  = 15
+	bitmapsLen    = 24
 
 	incompatDirty       = 1 << 0
 	incompatCorrupt     = 1 << 1
@@ -30,6 +32,7 @@ const (
 	extBackingFormat = 0xe2792aca
 	extDataFile      = 0x44415441
 	extCrypto        = 0x0537be77
+	extBitmaps       = 0x23852875
 
 	offsetMask = 0x00fffffffffffe00 // of an L1 entry: where the L2 table lies
 )
@@ -166,9 +169,6 @@ func (h *qcow2) readBacking(r io.ReaderAt, b []byte, size int64) (end int64, err
 		return 0, fmt.Errorf("read the qcow2 header: %w", err)
 	}
 	h.backing = string(name)
-	if length == 0 {
-		return end, nil
-	}
 	return int64(offset), nil
 }
 
@@ -181,20 +181,27 @@ func (h *qcow2) readExtensions(r io.ReaderAt, end int64) error {
 			return fmt.Errorf("read the qcow2 header: %w", err)
 		}
 		kind, length := binary.BigEndian.Uint32(b[:]), int64(binary.BigEndian.Uint32(b[4:]))
-		if kind == extEnd {
-			return nil
-		}
 		at += 8
 		if length > end-at {
 			return damaged("an extension of %d bytes reaches beyond it", length)
+		}
+		if kind == extEnd {
+			return nil
 		}
 		switch kind {
 		case extDataFile:
 			h.dataFile = true
 		case extCrypto:
 			h.cryptoHeader = true
+		case extBitmaps:
+			if length != bitmapsLen {
+				return damaged("an extension for bitmaps of %d bytes", length)
+			}
 		case extBackingFormat:
-			name := make([]byte, min(length, 16))
+			if length > maxFormatLen {
+				return damaged("a backing file's format of %d bytes", length)
+			}
+			name := make([]byte, length)
 			if n, err := r.ReadAt(name, at); n < len(name) {
 				return fmt.Errorf("read the qcow2 header: %w", err)
 			}
@@ -219,6 +226,8 @@ func (h *qcow2) acceptable() error {
 		return croft.Errorf(croft.Invalid, "it is marked as corrupt: repair it with qemu-img check -r all, or fetch it again")
 	case h.virtual == 0:
 		return croft.Errorf(croft.Invalid, "its disk has no size: it holds nothing to boot")
+	case h.virtual%sector != 0: // QEMU leaves the rest out
+		return damaged("a disk of %d bytes, which are no whole sectors", h.virtual)
 	case h.virtual > maxVirtual:
 		return croft.Errorf(croft.Invalid, "its disk would have more than %s, the most that is allowed", human(maxVirtual))
 	}
@@ -256,7 +265,7 @@ func (h *qcow2) checkTables(r io.ReaderAt, size int64) error {
 		return damaged("the L1 table lies outside the file, which may be cut short")
 	case refs == 0 || refs > maxRefTable || !h.inside(h.refOffset, refs, size):
 		return damaged("the table of reference counts lies outside the file, which may be cut short")
-	case h.snapshots > maxSnapshots || h.snapshots > 0 && !h.inside(h.snapOffset, 1, size):
+	case h.snapshots > maxSnapshots || (h.snapshots > 0 || h.snapOffset > 0) && !h.inside(h.snapOffset, 1, size):
 		return damaged("the list of snapshots lies outside the file, which may be cut short")
 	}
 	return h.checkL1(r, int64(need), size)

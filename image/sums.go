@@ -61,7 +61,7 @@ func (c *Cache) fetchSums(ctx context.Context, address string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.client(false).Do(req)
+	resp, err := c.do(req, false)
 	if err != nil {
 		return nil, watch.explain(err)
 	}

@@ -20,8 +20,6 @@ const (
 	// maxWindow bounds the memory that a packed file may ask for: what zstd --long
 	// makes, and twice the dictionary of xz -9.
 	maxWindow = 128 << 20
-	// roomEvery is after how many unpacked bytes the room on the disk is looked at.
-	roomEvery = 32 << 20
 	// judged is how much of what a packed file holds tells whether it can be a disk.
 	judged = 64 << 10
 )
@@ -91,7 +89,7 @@ func (c *Cache) unpack(ctx context.Context, p packing, packed draft) (_ draft, e
 	}
 	defer r.Close()
 	limited := &unpacking{Reader: r, c: c, packing: p}
-	d.size, err = copySparse(ctx, d.f, io.TeeReader(limited, d.sum))
+	d.size, err = copySparse(ctx, d.f, io.TeeReader(limited, d.sum), c.gauge(c.dir))
 	switch {
 	case limited.err != nil:
 		return draft{}, limited.err
@@ -139,7 +137,7 @@ func (u *unpacking) Read(b []byte) (int, error) {
 
 // judge refuses by its beginning what can become no disk, however much follows.
 func judge(head []byte) error {
-	if isQcow2(head) || isVMDK(head) {
+	if isQcow2(head) {
 		return nil // the rest of its header may follow later
 	}
 	if err := refuseHead(head); err != nil {

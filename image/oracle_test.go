@@ -1,0 +1,181 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// reading is what QEMU reads in an image. QEMU is the judge of what is taken here: it
+// opens the images, so what counts is what it sees in them.
+type reading struct {
+	opened  bool
+	format  string
+	virtual int64
+	leads   []string // every other file or server that the image names
+	words   string   // of QEMU, where it does not open the image
+}
+
+// question is an image, and the format that QEMU is told; none: what it takes it for.
+type question struct {
+	format  string
+	content []byte
+}
+
+// askScript reads images by their descriptors, each as the format before it, and puts a
+// zero byte before and after each exit code.
+const askScript = `for q in "$@"; do
+	qemu-img info --output=json ${q%%@*} /proc/self/fd/${q##*@} 2>&1
+	printf '\0%d\0' $?
+done`
+
+// askQEMU has qemu-img read images. It runs as confined as the machine lets it: as
+// nobody, without a network, without environment, with limits; an image has no name in
+// the file system.
+func askQEMU(questions ...question) ([]reading, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "prlimit", "--fsize=0", "--as=2147483648", "--cpu=60", "--core=0", "sh", "-c", askScript, "ask")
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, "/", confined()
+	for i, q := range questions {
+		image, err := nameless(q.content)
+		if err != nil {
+			return nil, err
+		}
+		defer image.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, image)
+		told := ""
+		if q.format != "" {
+			told = "-f " + q.format
+		}
+		cmd.Args = append(cmd.Args, fmt.Sprintf("%s@%d", told, 3+i))
+	}
+	out, err := cmd.Output()
+	answers := bytes.Split(out, []byte{0})
+	if err != nil || len(answers) != 2*len(questions)+1 {
+		return nil, fmt.Errorf("qemu-img: %w\n%s(the tests need Debian's packages qemu-utils and util-linux)", err, out)
+	}
+	var all []reading
+	for i := range questions {
+		r, err := parseReading(answers[2*i], string(answers[2*i+1]))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+func parseReading(out []byte, code string) (reading, error) {
+	if code != "0" {
+		return reading{words: fmt.Sprintf("%s (code %s)", bytes.TrimSpace(out), code)}, nil
+	}
+	var all map[string]any
+	out = out[max(0, bytes.Index(out, []byte("{\n"))):] // behind warnings
+	if err := json.Unmarshal(out, &all); err != nil {
+		return reading{}, fmt.Errorf("qemu-img says %q: %w", out, err)
+	}
+	size, _ := all["virtual-size"].(float64)
+	return reading{opened: true, format: fmt.Sprint(all["format"]), virtual: int64(size), leads: elsewhere("", all)}, nil
+}
+
+// nameless is a file in memory, which whoever has it can open anew.
+func nameless(content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "image")
+	_, err = f.WriteAt(content, 0)
+	return f, errors.Join(err, f.Chmod(0o444))
+}
+
+// confined takes away what the machine lets it: root, who runs the tests in most
+// places, can all of it; others get a user namespace where that is allowed.
+var confined = func() func() *syscall.SysProcAttr {
+	const namespaces = syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
+	root := func() *syscall.SysProcAttr {
+		return &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL,
+		}
+	}
+	other := func() *syscall.SysProcAttr {
+		return &syscall.SysProcAttr{
+			Cloneflags: namespaces | syscall.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 65534, HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 65534, HostID: os.Getgid(), Size: 1}},
+		}
+	}
+	choose := sync.OnceValue(func() func() *syscall.SysProcAttr {
+		for _, f := range []func() *syscall.SysProcAttr{root, other} {
+			cmd := exec.Command("true")
+			cmd.SysProcAttr = f()
+			if cmd.Run() == nil {
+				return f
+			}
+		}
+		return func() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+	})
+	return func() *syscall.SysProcAttr { return choose()() }
+}()
+
+// elsewhere finds whatever names another file in an answer of qemu-img, at any depth.
+func elsewhere(key string, value any) (found []string) {
+	switch v := value.(type) {
+	case map[string]any:
+		for k, inner := range v {
+			found = append(found, elsewhere(k, inner)...)
+		}
+	case []any:
+		for _, inner := range v {
+			found = append(found, elsewhere(key, inner)...)
+		}
+	case string:
+		named := strings.Contains(key, "filename") || strings.Contains(key, "file") || strings.Contains(key, "backing")
+		if named && !strings.HasPrefix(v, "/proc/self/fd/") && key != "backing-filename-format" {
+			found = append(found, key+"="+v)
+		}
+	}
+	return found
+}
+
+// taken is an image that was taken, in the cache's form.
+type taken struct {
+	Info
+	content []byte
+}
+
+// questions are how QEMU is asked about the image: told what it was taken for, and not
+// told. What begins as a qcow2 it knows as that.
+func (k taken) questions() []question {
+	if k.Format == "qcow2" {
+		return []question{{"", k.content}}
+	}
+	return []question{{k.Format, k.content}, {"", k.content}}
+}
+
+// problem compares with what QEMU answers to the questions: it must find a disk of that
+// size and nothing that leads elsewhere, and by itself take it for nothing else. One
+// that it does not open at all is no problem here.
+func (k taken) problem(readings []reading) string {
+	told, guessed := readings[0], readings[len(readings)-1]
+	switch {
+	case told.opened && told.virtual != k.VirtualSize:
+		return fmt.Sprintf("taken as %+v, and QEMU finds %d bytes", k.Info, told.virtual)
+	case len(told.leads) > 0:
+		return fmt.Sprintf("taken as %+v, and for QEMU it leads to %q", k.Info, told.leads)
+	case guessed.opened && (guessed.format != k.Format || guessed.virtual != k.VirtualSize || len(guessed.leads) > 0):
+		return fmt.Sprintf("taken as %+v, and QEMU would guess %+v", k.Info, guessed)
+	}
+	return ""
+}
