@@ -14,26 +14,43 @@ import (
 	"golang.org/x/sys/unix"
 
 	"croft"
+	"croft/internal/linklocal"
 )
 
-// cardOf returns the address of the network card that an IP address is at, nil
-// where nobody knows.
-type cardOf func(netip.Addr) (net.HardwareAddr, error)
+// place is where an IP address is on the guests' bridge.
+type place struct {
+	card net.HardwareAddr // that the kernel sends to for the address; nil: not known
+	port string           // the bridge's port that this card was heard at last; empty: not known
+}
+
+// placeOf finds the place of an address.
+type placeOf func(netip.Addr) (place, error)
+
+// placesOn finds the places of addresses on a bridge of this host.
+func placesOn(bridge string) placeOf {
+	return func(addr netip.Addr) (p place, err error) {
+		if p.card, err = linklocal.Neighbour(bridge, addr); err != nil || p.card == nil {
+			return p, err
+		}
+		p.port, err = linklocal.Port(bridge, p.card)
+		return p, err
+	}
+}
 
 // connection is what the server knows of the connection that a request came by.
 type connection struct {
-	conn  net.Conn
-	cards cardOf // nil where there is no bridge to ask
+	conn   net.Conn
+	places placeOf // nil where there is no bridge to ask
 
-	once sync.Once
-	card net.HardwareAddr // whose packets the connection was made of
-	err  error
+	once  sync.Once
+	place place // that the connection's packets came from
+	err   error
 }
 
 type connectionKey struct{}
 
-func withConnection(ctx context.Context, c net.Conn, cards cardOf) context.Context {
-	return context.WithValue(ctx, connectionKey{}, &connection{conn: c, cards: cards})
+func withConnection(ctx context.Context, c net.Conn, places placeOf) context.Context {
+	return context.WithValue(ctx, connectionKey{}, &connection{conn: c, places: places})
 }
 
 // connectionOf returns an empty connection where the request came by none of ours.
@@ -45,21 +62,30 @@ func connectionOf(ctx context.Context) *connection {
 }
 
 // belongsTo is nil when the connection's packets come from a network card of the
-// guest's. One guest may use the address of another, whose lease is the other's
-// still, but only with its own card: that one is nobody, NotFound. The card is
-// looked up once, while the kernel that has just answered it must know it.
+// guest's, at the port of the bridge where the host has put that card. A guest may
+// use the address of another, and even its card's, but not its port: it is nobody,
+// NotFound. Unavailable: the kernel does not know the card or its port, so nobody is
+// answered. The place is looked up once, while the kernel that has just answered the
+// card must know it.
 func (c *connection) belongsTo(addr netip.Addr, g Guest) error {
-	if c.cards == nil {
+	if c.places == nil {
 		return nil
 	}
-	c.once.Do(func() { c.card, c.err = c.cards(addr) })
-	if c.err != nil {
+	c.once.Do(func() { c.place, c.err = c.places(addr) })
+	switch {
+	case c.err != nil:
 		return fmt.Errorf("find the network card of %s: %w", addr, c.err)
+	case c.place.card == nil:
+		return croft.Errorf(croft.Unavailable, "the kernel does not know which network card %s is at", addr)
+	case !slices.ContainsFunc(g.MACs, func(mac net.HardwareAddr) bool { return bytes.Equal(mac, c.place.card) }):
+		return croft.Errorf(croft.NotFound, "%s is instance %s's and was used by the network card %s: %w", addr, g.ID, c.place.card, errSpoofed)
+	case c.place.port == "":
+		return croft.Errorf(croft.Unavailable, "the bridge does not know which of its ports the network card %s is at", c.place.card)
+	case g.Ports[c.place.card.String()] != c.place.port:
+		return croft.Errorf(croft.NotFound, "%s is instance %s's and was used, with its network card's address, at port %s of the bridge: %w",
+			addr, g.ID, c.place.port, errSpoofed)
 	}
-	if c.card == nil || slices.ContainsFunc(g.MACs, func(mac net.HardwareAddr) bool { return bytes.Equal(mac, c.card) }) {
-		return nil
-	}
-	return croft.Errorf(croft.NotFound, "%s is instance %s's and was used by the network card %s: %w", addr, g.ID, c.card, errSpoofed)
+	return nil
 }
 
 // errSpoofed is worth a line in the log.

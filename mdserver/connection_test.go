@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +27,9 @@ const oneID = croft.InstanceID("5d1b9c3e-7b8e-4c0a-8e4e-0f4dbe7f3a11")
 type one struct{}
 
 func (one) Guest(context.Context, netip.Addr) (Guest, error) {
-	return FromOrder(croft.Order{Instance: oneID, Name: "one"}), nil
+	g := FromOrder(croft.Order{Instance: oneID, Name: "one"})
+	g.Ports = map[string]string{oneID.MAC(0).String(): "tap-one"}
+	return g, nil
 }
 
 // kept is a listener that remembers the connections it accepted.
@@ -45,8 +49,8 @@ func (k *kept) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// serveOne serves one guest, whose address is at the card that cards says.
-func serveOne(t *testing.T, cards cardOf, log *slog.Logger) (base string, l *kept) {
+// serveOne serves one guest, whose address is where places says.
+func serveOne(t *testing.T, places placeOf, log *slog.Logger) (base string, l *kept) {
 	t.Helper()
 	s, err := New(Config{Guests: one{}, Log: log})
 	if err != nil {
@@ -59,7 +63,7 @@ func serveOne(t *testing.T, cards cardOf, log *slog.Logger) (base string, l *kep
 	l = &kept{Listener: tcp}
 	ctx, cancel := context.WithCancel(context.Background())
 	var run sync.WaitGroup
-	run.Go(func() { _ = s.serve(ctx, l, cards) })
+	run.Go(func() { _ = s.serve(ctx, l, places) })
 	t.Cleanup(func() { cancel(); run.Wait() })
 	return "http://" + tcp.Addr().String(), l
 }
@@ -94,21 +98,26 @@ func ask(t *testing.T, c *http.Client, method, url string, header ...string) (in
 func TestAnAddressUsedByAnothersCard(t *testing.T) {
 	own := oneID.MAC(0)
 	other := croft.InstanceID("0aa41f4b-93b5-4a6f-9d55-2a5f6bd0a2c7").MAC(0)
+	at := func(card net.HardwareAddr, port string) placeOf {
+		return func(netip.Addr) (place, error) { return place{card, port}, nil }
+	}
 	tests := []struct {
 		name   string
-		cards  cardOf
+		places placeOf
 		status int
 		logged string
 	}{
-		{"its own card", func(netip.Addr) (net.HardwareAddr, error) { return own, nil }, 200, ""},
-		{"a card that nobody knows", func(netip.Addr) (net.HardwareAddr, error) { return nil, nil }, 200, ""},
-		{"the card of another", func(netip.Addr) (net.HardwareAddr, error) { return other, nil }, 404, "uses the address of another"},
-		{"cards that cannot be looked up", func(netip.Addr) (net.HardwareAddr, error) { return nil, errors.New("no netlink") }, 503, "no netlink"},
+		{"its own card and port", at(own, "tap-one"), 200, ""},
+		{"a card that nobody knows", at(nil, ""), 503, "does not know which network card"},
+		{"the card of another", at(other, "tap-one"), 404, "uses the address of another"},
+		{"its own card, at the port of another", at(own, "tap-two"), 404, "uses the address of another"},
+		{"its own card, at a port that nobody knows", at(own, ""), 503, "does not know which of its ports"},
+		{"a place that cannot be looked up", func(netip.Addr) (place, error) { return place{}, errors.New("no netlink") }, 503, "no netlink"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var log strings.Builder
-			base, _ := serveOne(t, tt.cards, slog.New(slog.NewTextHandler(&log, nil)))
+			base, _ := serveOne(t, tt.places, slog.New(slog.NewTextHandler(&log, nil)))
 			for _, c := range []struct{ method, path string }{{"GET", "/latest/meta-data/instance-id"}, {"GET", "/"}} {
 				status, body := ask(t, client(t), c.method, base+c.path)
 				if status != tt.status || status != 200 && strings.Contains(body, string(oneID)) {
@@ -176,7 +185,7 @@ func TestATokenEnds(t *testing.T) {
 
 func TestReportsAreForgottenAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r recent
+		r := recent{pause: reportPause}
 		if !r.enter("a") || r.enter("a") || !r.enter("b") {
 			t.Error("the first report of a second counts, and no other")
 		}
@@ -188,4 +197,44 @@ func TestReportsAreForgottenAfterAWhile(t *testing.T) {
 			t.Errorf("it remembers %d", len(r.at))
 		}
 	})
+}
+
+// TestSpoofersFillNoLog: a guest that asks from the address of another, as often as it
+// can, is in the log once a minute.
+func TestSpoofersFillNoLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s, err := New(Config{Guests: one{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, at := range map[string]place{
+			"uses the address of another": {net.HardwareAddr{2, 0, 0, 0, 0, 1}, "tap-two"},
+			"cannot tell whose":           {},
+		} {
+			log.Reset()
+			ctx := withConnection(t.Context(), nil, func(netip.Addr) (place, error) { return at, nil })
+			for range 200 {
+				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/latest", nil)
+				s.ServeHTTP(httptest.NewRecorder(), r)
+				time.Sleep(time.Second)
+			}
+			if n := strings.Count(log.String(), name); n != 4 {
+				t.Errorf("%q is in the log %d times in 200 seconds", name, n)
+			}
+			time.Sleep(warnPause)
+		}
+	})
+}
+
+// TestWhatIsRememberedOfMadeUpAddressesIsBounded: an attacker has more addresses than
+// the host has memory.
+func TestWhatIsRememberedOfMadeUpAddressesIsBounded(t *testing.T) {
+	r := recent{pause: time.Hour}
+	for i := range 2 * mostRecent {
+		r.enter(strconv.Itoa(i))
+	}
+	if len(r.at) != mostRecent {
+		t.Errorf("it remembers %d", len(r.at))
+	}
 }

@@ -38,10 +38,14 @@ type Guest struct {
 	HostKey   string             // private key of its SSH server, in PEM; its own where empty
 	Address   netip.Addr         // the zero address where it is not known yet
 	MACs      []net.HardwareAddr // of its network interfaces, in order
+
+	// Ports are the host's interfaces at which the guest's are, by MAC. The server
+	// answers on a bridge those alone who ask by their own.
+	Ports map[string]string
 }
 
-// FromOrder is the guest that an order describes. Zone, Vendor and Address are not
-// in an order; the caller fills them where it knows them.
+// FromOrder is the guest that an order describes. Zone, Vendor, Address and Ports are
+// not in an order; the caller fills them where it knows them.
 func FromOrder(o croft.Order) Guest {
 	return Guest{
 		ID:        o.Instance,

@@ -1,6 +1,7 @@
 package mdserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,14 @@ var Address6 = netip.MustParseAddrPort("[fd00:ec2::254]:80")
 // ErrServed says that the bridge has a metadata server of croft's already.
 var ErrServed = croft.Errorf(croft.Conflict, "croft's metadata server is running on this bridge already")
 
+// ErrOther says that the bridge has the metadata server of another cloud, so that guests of
+// this one would get nothing there.
+var ErrOther = croft.Errorf(croft.Conflict, "the croft of another cloud serves metadata there, and guests of this one would never get theirs: "+
+	"give this cloud a network of its own (network.name, network.bridge), or set metadata.server to false, so that its guests get a disk")
+
 const (
+	cloudHeader = "Croft-Partition" // of what healthPath answers
+
 	healthPath = "/croft/health"
 	healthBody = "croft metadata server\n"
 )
@@ -48,9 +56,35 @@ func Listen(ctx context.Context, bridge string, at netip.AddrPort) (net.Listener
 		"stop it (ss -ltnp 'sport = :%d' names it), or run without the metadata server", at, bridge, at.Port())
 }
 
+// listen is Listen for the guests of one cloud. ErrOther: another's croft listens there.
+func (s *Server) listen(ctx context.Context, bridge string, at netip.AddrPort) (net.Listener, error) {
+	l, err := Listen(ctx, bridge, at)
+	if errors.Is(err, ErrServed) {
+		return nil, cmp.Or(s.Free(ctx, bridge, at), err)
+	}
+	return l, err
+}
+
+// Free returns ErrOther where the croft of another cloud serves metadata on the bridge.
+// That anybody else does, or that nobody does, is no error.
+func (s *Server) Free(ctx context.Context, bridge string, at netip.AddrPort) error {
+	cloud, err := Served(ctx, bridge, at)
+	if err != nil || cloud == "" || s.config.Partition == "" || cloud == s.config.Partition {
+		return nil
+	}
+	return fmt.Errorf("serve metadata on %s of %s: %w (its partition is %s)", at, bridge, ErrOther, cloud)
+}
+
 // Probe asks, from the host itself, whether croft's metadata server answers on the
 // bridge; nil is yes.
 func Probe(ctx context.Context, bridge string, at netip.AddrPort) error {
+	_, err := Served(ctx, bridge, at)
+	return err
+}
+
+// Served asks, from the host itself, which cloud's metadata server answers on the bridge.
+// One of an older version does not say.
+func Served(ctx context.Context, bridge string, at netip.AddrPort) (cloud croft.PartitionID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	transport := &http.Transport{
@@ -60,21 +94,21 @@ func Probe(ctx context.Context, bridge string, at netip.AddrPort) error {
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.String()+healthPath, nil)
 	if err != nil {
-		return fmt.Errorf("ask the metadata server at %s: %w", at, err)
+		return "", fmt.Errorf("ask the metadata server at %s: %w", at, err)
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return croft.Errorf(croft.Unavailable, "ask the metadata server at %s: %w", at, err)
+		return "", croft.Errorf(croft.Unavailable, "ask the metadata server at %s: %w", at, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(len(healthBody))))
 	if err != nil {
-		return croft.Errorf(croft.Unavailable, "ask the metadata server at %s: %w", at, err)
+		return "", croft.Errorf(croft.Unavailable, "ask the metadata server at %s: %w", at, err)
 	}
 	if resp.StatusCode != http.StatusOK || string(body) != healthBody {
-		return croft.Errorf(croft.Conflict, "ask the metadata server at %s: what answers there is not croft's", at)
+		return "", croft.Errorf(croft.Conflict, "ask the metadata server at %s: what answers there is not croft's", at)
 	}
-	return nil
+	return croft.PartitionID(resp.Header.Get(cloudHeader)), nil
 }
 
 // fromHost: a connection whose two ends have one address was made on this host;

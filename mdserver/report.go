@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/plain"
 )
 
 const (
@@ -33,30 +34,38 @@ type Reports interface {
 	Password(ctx context.Context, id croft.InstanceID) (string, error)
 }
 
-// recent remembers who reported of late, so that a guest cannot make the host
+// mostRecent bounds what recent remembers: addresses can be made up.
+const mostRecent = 1024
+
+// recent remembers who did something of late, so that a guest cannot make the host
 // write more often than it need.
 type recent struct {
+	pause time.Duration
+
 	mu sync.Mutex
-	at map[croft.InstanceID]time.Time
+	at map[string]time.Time
 }
 
-// enter tells whether the instance may report now.
-func (r *recent) enter(id croft.InstanceID) bool {
+// enter tells whether who may do it now, and notes that it does.
+func (r *recent) enter(who string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	if now.Sub(r.at[id]) < reportPause {
+	if now.Sub(r.at[who]) < r.pause {
 		return false
 	}
 	for other, at := range r.at {
-		if now.Sub(at) >= reportPause {
+		if now.Sub(at) >= r.pause {
 			delete(r.at, other)
 		}
 	}
-	if r.at == nil {
-		r.at = map[croft.InstanceID]time.Time{}
+	if len(r.at) >= mostRecent {
+		return false
 	}
-	r.at[id] = now
+	if r.at == nil {
+		r.at = map[string]time.Time{}
+	}
+	r.at[who] = now
 	return true
 }
 
@@ -85,12 +94,11 @@ func (s *Server) takeReport(w http.ResponseWriter, r *http.Request, g Guest) {
 
 // words makes a guest's text fit for a terminal: printable, and not long.
 func words(text string) string {
-	text = strings.ToValidUTF8(text[:min(len(text), maxWords)], "")
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f && r < 0xa1 || r == 0x2028 || r == 0x2029 }), " ")
+	return strings.Join(strings.Fields(plain.Line(strings.ToValidUTF8(text[:min(len(text), maxWords)], ""))), " ")
 }
 
 func (s *Server) mayReport(w http.ResponseWriter, g Guest) bool {
-	if s.recent.enter(g.ID) {
+	if s.recent.enter(string(g.ID)) {
 		return true
 	}
 	w.Header().Set("Retry-After", "1")

@@ -79,6 +79,7 @@ func TestReports(t *testing.T) {
 		{"it failed", bareAddr, form("failed", "no such\npackage"), 204, map[croft.InstanceID]croft.CloudInit{bareID: {State: "failed", Error: "no such package"}}},
 		{"another's id changes nothing", webAddr, form("done", "") + "&instance_id=" + string(bareID), 204, map[croft.InstanceID]croft.CloudInit{webID: {State: "done"}}},
 		{"an error is fit for a terminal", webAddr, form("failed", "\x1b[31mred\x00\u0085"+string([]byte{0xff})), 204, map[croft.InstanceID]croft.CloudInit{webID: {State: "failed", Error: "[31mred"}}},
+		{"an error is read as it is written", webAddr, form("failed", "of \u202eelif\u2066 x\u200b"), 204, map[croft.InstanceID]croft.CloudInit{webID: {State: "failed", Error: "of elif x"}}},
 		{"an error is not long", webAddr, form("failed", long), 204, map[croft.InstanceID]croft.CloudInit{webID: {State: "failed", Error: long[:512]}}},
 		{"a state that does not exist", webAddr, form("splendid", ""), 400, nil},
 		{"nothing", webAddr, "", 400, nil},

@@ -19,25 +19,24 @@ const retry = 2 * time.Second
 // bridge does not exist yet, or goes away and comes back, or another croft serves
 // it, Run waits and takes over when it can.
 //
-// Conflict: a program that is not croft's has the port. Invalid: the process may
-// not listen there. Neither mends itself, so Run returns.
+// Conflict: a program that is not croft's has the port. ErrOther, a Conflict too: the croft
+// of another cloud has it. Invalid: the process may
+// not listen there. None of these mends itself, so Run returns.
 func (s *Server) Run(ctx context.Context, bridge string, at netip.AddrPort) error {
-	cards := func(addr netip.Addr) (net.HardwareAddr, error) { return linklocal.Neighbour(bridge, addr) }
-	return s.run(ctx, at.String()+" of "+bridge, &s.trouble, cards, func() (net.Listener, error) { return Listen(ctx, bridge, at) })
+	return s.run(ctx, at.String()+" of "+bridge, &s.trouble, placesOn(bridge), func() (net.Listener, error) { return s.listen(ctx, bridge, at) })
 }
 
 // RunIPv6 is Run at Address6, for as long as the bridge has an IPv6 address that
 // guests can have the like of. Without one it waits, and says nothing of it.
 func (s *Server) RunIPv6(ctx context.Context, bridge string) error {
-	cards := func(addr netip.Addr) (net.HardwareAddr, error) { return linklocal.Neighbour(bridge, addr) }
-	return s.run(ctx, Address6.String()+" of "+bridge, new(atomic.Pointer[error]), cards, func() (net.Listener, error) {
+	return s.run(ctx, Address6.String()+" of "+bridge, new(atomic.Pointer[error]), placesOn(bridge), func() (net.Listener, error) {
 		switch has, err := linklocal.HasIPv6(bridge, Address6.Addr()); {
 		case err != nil:
 			return nil, err
 		case !has:
 			return nil, errNoIPv6
 		}
-		return Listen(ctx, bridge, Address6)
+		return s.listen(ctx, bridge, Address6)
 	})
 }
 
@@ -58,7 +57,7 @@ func (s *Server) Ready(context.Context) error {
 // errNotServing is so until the first attempt.
 var errNotServing = croft.Errorf(croft.Unavailable, "guests are not served yet")
 
-func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[error], cards cardOf, listen func() (net.Listener, error)) error {
+func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[error], places placeOf, listen func() (net.Listener, error)) error {
 	log := s.config.Log
 	told := "" // the sentence that the log has already
 	for {
@@ -67,7 +66,7 @@ func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[
 			told = ""
 			trouble.Store(nil)
 			log.Info("metadata: serving guests at "+where, "op", "listen")
-			err = s.serve(ctx, l, cards)
+			err = s.serve(ctx, l, places)
 		}
 		if ctx.Err() != nil {
 			return nil

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -178,6 +179,45 @@ func TestListenTellsCroftFromOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The second cloud on a bridge does not wait in silence for its turn, which never comes.
+func TestAnotherCloudsServerIsNotOurs(t *testing.T) {
+	on := bridge(t)
+	of := func(cloud croft.PartitionID) *Server {
+		t.Helper()
+		s, err := New(Config{Guests: nobody{}, Log: slog.New(slog.DiscardHandler), Partition: cloud})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first := of("first")
+	if err := first.Free(t.Context(), on, Address); err != nil {
+		t.Errorf("with nobody there: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := first.Run(ctx, on, Address); err != nil {
+			t.Errorf("Run ended with %v", err)
+		}
+	})
+	for Probe(t.Context(), on, Address) != nil {
+	}
+	if cloud, err := Served(t.Context(), on, Address); err != nil || cloud != "first" {
+		t.Errorf("it serves %q, %v", cloud, err)
+	}
+	for cloud, other := range map[croft.PartitionID]bool{"first": false, "second": true, "": false} {
+		if err := of(cloud).Free(t.Context(), on, Address); errors.Is(err, ErrOther) != other || err != nil && croft.KindOf(err) != croft.Conflict {
+			t.Errorf("to the cloud %q it is %v", cloud, err)
+		}
+	}
+	if err := of("second").Run(t.Context(), on, Address); !errors.Is(err, ErrOther) || !strings.Contains(err.Error(), "its partition is first") {
+		t.Errorf("the second cloud's server ended with %v", err)
+	}
+	cancel()
+	running.Wait()
 }
 
 func TestListenNeedsTheBridge(t *testing.T) {

@@ -3,8 +3,8 @@
 // takes what they report of themselves.
 //
 // A guest is known by the bridge and the source address of its TCP connection, and
-// the address must be at one of the guest's own network cards; no header is
-// believed. What does not exist is answered at once with 404,
+// the address must be at one of the guest's own network cards, and that card at its own
+// port of the bridge; no header is believed. What does not exist is answered at once with 404,
 // since guests wait for that while they boot; what cannot be answered in time
 // with 503. A guest that opens many connections, or slow ones, loses its own
 // oldest and nobody else's.
@@ -35,13 +35,15 @@ type Config struct {
 	Guests Guests
 	Log    *slog.Logger
 
+	Partition croft.PartitionID // the cloud whose guests are served; one without it passes for any
+
 	Reports   Reports // takes what guests tell; nil: nobody listens, and they learn that at once
 	Passwords bool    // guests may post a password once, encrypted with a key of theirs, and read it
 
 	LookupTimeout time.Duration // of one question to Guests; 2 s
 	Lookups       int           // questions to Guests at once; 32
 	PerGuest      int           // connections of one source address; 32
-	Connections   int           // connections in all; 4096
+	Connections   int           // connections in all; 4096, or this listener's share of what the process may open
 }
 
 // Server answers guests.
@@ -50,7 +52,8 @@ type Server struct {
 	lookups chan struct{} // holds one value for each question that is being asked
 	seed    func() []byte // random bytes for a guest's own random number generator
 	tokens  tokens
-	recent  recent
+	recent  recent // reports of guests
+	warned  recent // warnings about addresses
 	metrics *metrics
 	trouble atomic.Pointer[error] // why Address is not served; nil where it is
 }
@@ -63,8 +66,9 @@ func New(c Config) (*Server, error) {
 	c.LookupTimeout = cmp.Or(c.LookupTimeout, 2*time.Second)
 	c.Lookups = cmp.Or(c.Lookups, 32)
 	c.PerGuest = cmp.Or(c.PerGuest, 32)
-	c.Connections = cmp.Or(c.Connections, 4096)
+	c.Connections = cmp.Or(c.Connections, min(4096, connlimit.OfProcess().Total))
 	s := &Server{config: c, lookups: make(chan struct{}, c.Lookups), seed: randomSeed, tokens: newTokens(), metrics: newMetrics()}
+	s.recent.pause, s.warned.pause = reportPause, warnPause
 	s.trouble.Store(&errNotServing)
 	return s, nil
 }
@@ -79,10 +83,10 @@ func randomSeed() []byte {
 // and returns when all its connections and requests have ended.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error { return s.serve(ctx, l, nil) }
 
-// serve is Serve, with a way to find the network card that an address is at.
-func (s *Server) serve(ctx context.Context, l net.Listener, cards cardOf) error {
+// serve is Serve, with a way to find where on the bridge an address is.
+func (s *Server) serve(ctx context.Context, l net.Listener, places placeOf) error {
 	limited := connlimit.New(l, connlimit.Limits{
-		PerSource: s.config.PerGuest, Total: s.config.Connections,
+		PerSource: s.config.PerGuest, Total: s.config.Connections, EachAddress: true,
 		Opened: s.metrics.connections.Inc, Ended: s.metrics.connections.Dec, Dropped: s.metrics.closed.Inc,
 	})
 	s.metrics.serving.Inc()
@@ -99,7 +103,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, cards cardOf) error 
 		WriteTimeout:      10 * time.Second,
 		IdleTimeout:       10 * time.Second,
 		MaxHeaderBytes:    8 << 10,
-		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return withConnection(ctx, c, cards) },
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return withConnection(ctx, c, places) },
 		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan struct{})
@@ -141,6 +145,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	addr := from.Addr().Unmap()
 	if r.URL.Path == healthPath && fromHost(r.Context(), addr) {
+		w.Header().Set(cloudHeader, string(s.config.Partition))
 		answer(w, []byte(healthBody), mimeText)
 		return
 	}
@@ -209,19 +214,30 @@ func (s *Server) guest(ctx context.Context, addr netip.Addr) (Guest, error) {
 	return g, err
 }
 
+// warnPause is how long an address is in no other warning, since whoever uses it can
+// bring about as many as it likes; the metrics count all.
+const warnPause = time.Minute
+
+// warn logs a warning about an address, unless there was one within warnPause.
+func (s *Server) warn(addr netip.Addr, sentence string, args ...any) {
+	if s.warned.enter(addr.String()) {
+		s.config.Log.Warn(sentence, args...)
+	}
+}
+
 // refuseGuest answers for an address that is nobody's, or whose owner cannot be
 // told now; only the latter is worth a line in the log.
 func (s *Server) refuseGuest(w http.ResponseWriter, addr netip.Addr, err error) {
 	if errors.Is(err, errSpoofed) {
 		s.metrics.spoofed.Inc()
-		s.config.Log.Warn("metadata: a guest uses the address of another and got nothing", "op", "lookup", "err", err)
+		s.warn(addr, "metadata: a guest uses the address of another and got nothing", "op", "lookup", "err", err)
 	}
 	if errors.Is(err, croft.NotFound) {
 		refuse(w, http.StatusNotFound, "no instance of this host has the address "+addr.String())
 		return
 	}
 	if !errors.Is(err, context.Canceled) { // else who asked has gone
-		s.config.Log.Warn("metadata: cannot tell whose address this is", "op", "lookup", "reason", addr.String(), "err", err)
+		s.warn(addr, "metadata: cannot tell whose address this is", "op", "lookup", "reason", addr.String(), "err", err)
 	}
 	w.Header().Set("Retry-After", "1")
 	refuse(w, http.StatusServiceUnavailable, "the instance with the address "+addr.String()+" cannot be looked up now; ask again")
