@@ -94,6 +94,40 @@ type Spec struct {
 	Query     string   `json:"query,omitempty"`     // what Placement was asked, so that it can be asked again for another host
 
 	Affinities []Affinity `json:"affinities,omitempty"` // the groups it is in
+
+	Restart Restart `json:"restart,omitempty"` // what is done about a guest that went off unasked; RestartOnFailure where empty
+}
+
+// Restart says what the agent does about a guest that is to run and went off without
+// having been stopped.
+type Restart string
+
+// The restart policies. A failure is everything but a guest that powered itself off: it
+// crashed, its process was killed, the host lost power or was rebooted.
+const (
+	RestartAlways    Restart = "always"     // it is started again
+	RestartOnFailure Restart = "on-failure" // it is started again after a failure
+	RestartNever     Restart = "never"      // it stays off until it is started by order
+)
+
+// End says how a guest went off that its restart policy leaves off.
+type End string
+
+// The ends of guests.
+const (
+	EndGuest   End = "guest"   // the guest powered itself off
+	EndFailure End = "failure" // it crashed, was killed, or the host went down
+)
+
+// String is the end in words.
+func (e End) String() string {
+	switch e {
+	case EndGuest:
+		return "the guest powered itself off"
+	case EndFailure:
+		return "the guest crashed or was killed, or its host went down"
+	}
+	return string(e)
 }
 
 // Metadata says where a guest is to find its metadata.
@@ -135,13 +169,45 @@ type Instance struct {
 	Rebooted   int64      `json:"rebooted,omitempty"`
 	Rebuilt    int64      `json:"rebuilt,omitempty"`
 	Session    string     `json:"session,omitempty"`
-	Moving     HostID     `json:"moving,omitempty"`     // where it is about to be moved; its claim may be there already
-	MovedFrom  HostID     `json:"moved_from,omitempty"` // the host before; nothing is built while that one has an order still
+	Moving     HostID     `json:"moving,omitempty"`      // where it is about to be moved; its claim may be there already
+	MovedFrom  HostID     `json:"moved_from,omitempty"`  // the host before; see Former
+	LeftBefore []HostID   `json:"left_before,omitempty"` // hosts before that one which had an order still when it moved on
 	Created    time.Time  `json:"created"`
 
 	// Revision is the version of the stored record; a write compares it, so a
 	// record changed by somebody else meanwhile is a Conflict. Never stored.
 	Revision int64 `json:"-"`
+}
+
+// Former are the hosts that may have something of the instance still: nothing is built while
+// one of them has an order about it.
+func (i Instance) Former() []HostID { return former(i.MovedFrom, i.LeftBefore) }
+
+// Former is as that of the record.
+func (o Order) Former() []HostID { return former(o.MovedFrom, o.LeftBefore) }
+
+func former(last HostID, before []HostID) []HostID {
+	if last == "" {
+		return nil
+	}
+	return append([]HostID{last}, before...)
+}
+
+// Places are the hosts on which the instance may have its claim.
+func (i Instance) Places() []HostID {
+	if i.Moving != "" {
+		return []HostID{i.Host, i.Moving}
+	}
+	return []HostID{i.Host}
+}
+
+// Claim is what an instance claims, as Placement has it at one moment.
+type Claim struct {
+	Instance    InstanceID
+	Allocations map[HostID]Resources // empty: it claims nothing
+	// Generation is another one after every change, and a change names the one that it builds
+	// on; so of two that build on the same only one is made. Nil: it claims nothing.
+	Generation *int64
 }
 
 // Order tells the agent of Host what to do about one instance.
@@ -162,7 +228,8 @@ type Order struct {
 	Rebooted int64 `json:"rebooted,omitempty"`
 	Rebuilt  int64 `json:"rebuilt,omitempty"`
 
-	MovedFrom HostID `json:"moved_from,omitempty"` // as in the record
+	MovedFrom  HostID   `json:"moved_from,omitempty"` // as in the record
+	LeftBefore []HostID `json:"left_before,omitempty"`
 
 	Trace string `json:"trace,omitempty"` // the span that ordered it, as W3C's traceparent; only where somebody records
 
@@ -186,6 +253,7 @@ type Observation struct {
 	Progress   *Progress    `json:"progress,omitempty"`
 	Error      string       `json:"error,omitempty"`      // one sentence, when State is failed
 	ErrorKind  Kind         `json:"error_kind,omitempty"` // of Error
+	Ended      End          `json:"ended,omitempty"`      // how it went off, when State is stopped although it is to run
 	Updated    time.Time    `json:"updated"`
 	Events     []Event      `json:"events,omitempty"` // how the newest boot came about, in order
 

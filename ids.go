@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net"
+	"regexp"
 
 	"github.com/google/uuid"
 )
@@ -22,6 +23,17 @@ type Project string
 
 // DefaultProject owns what is asked for without naming a project.
 const DefaultProject Project = "default"
+
+// projectForm is what a project may be called: safe in keys, in URLs and on terminals.
+var projectForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// Check refuses what cannot be the name of a project. Invalid.
+func (p Project) Check() error {
+	if !projectForm.MatchString(string(p)) {
+		return Errorf(Invalid, "%.80q is no name of a project: use 1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", string(p))
+	}
+	return nil
+}
 
 // NewInstanceID makes a random (version 4) UUID.
 func NewInstanceID() InstanceID { return InstanceID(uuid.NewString()) }

@@ -2,6 +2,7 @@ package croft_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"croft"
@@ -72,5 +73,18 @@ func TestMACIsDerivedFromTheID(t *testing.T) {
 	}
 	if len(seen) != 16 {
 		t.Errorf("%d different addresses of 16", len(seen))
+	}
+}
+
+func TestWhatAProjectMayBeCalled(t *testing.T) {
+	for _, good := range []croft.Project{"default", "web", "A.b-c_9", "0f3c6a52d1c84d0f9a5c3f1c8b0b7a11"} {
+		if err := good.Check(); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []croft.Project{"", "../x", "a/b", ".", "..", "a b", "a\x1b[2J", "a\u202eb", "\n", "-a", "ä", croft.Project(strings.Repeat("a", 64))} {
+		if err := bad.Check(); !errors.Is(err, croft.Invalid) {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 }

@@ -63,8 +63,7 @@ type Provider struct {
 // Candidate is one way to satisfy a request: amounts by provider.
 type Candidate struct {
 	Allocations map[HostID]Resources
-	Mappings    map[string][]HostID // request group suffix -> providers
-	Summaries   map[HostID]Summary  // of every provider in Allocations
+	Summaries   map[HostID]Summary // of every provider in Allocations
 }
 
 // Summary is the state of a provider as the candidates' answer tells it.
@@ -72,5 +71,4 @@ type Summary struct {
 	Root     HostID // the top of its tree, itself where that is empty
 	Capacity Resources
 	Used     Resources
-	Traits   []Trait
 }

@@ -89,7 +89,9 @@ type memory struct {
 	unbuilt  bool      // what the failed order half built is removed
 	started  time.Time // when it was last started
 	reported bool      // a domain without order was reported
-	way      *way      // the order on its way, where it belongs to a trace
+	ended    croft.End // how the guest went off that the order of generation endedAt leaves off
+	endedAt  int64
+	way      *way // the order on its way, where it belongs to a trace
 
 	state  atomic.Value // croft.State: last seen, whether it could be written or not
 	called atomic.Value // called: what people call it
@@ -131,6 +133,9 @@ func New(c Config) (*Agent, error) {
 // Run carries out orders until ctx ends, then stops offering the host's inventory
 // and returns. Guests keep running. ready is called once the host takes orders.
 func (a *Agent) Run(ctx context.Context, ready func()) error {
+	if err := a.tighten(); err != nil {
+		a.Log.Warn("other users of this machine may read instances' metadata disks", "host", a.Host.ID, "op", "limit modes", "err", err)
+	}
 	var work sync.WaitGroup
 	work.Go(func() {
 		_ = a.Orders.WatchOrders(ctx, a.Host.ID, func(id croft.InstanceID) { a.workers.Interrupt(ctx, id) })

@@ -32,6 +32,7 @@ type ledger struct {
 	taken    string // a provider's name that somebody else has
 	gone     bool   // the provider was removed
 	away     atomic.Bool
+	stuck    atomic.Bool // it gives nothing back
 }
 
 func (l *ledger) EnsureProvider(_ context.Context, p croft.Provider) error {
@@ -56,7 +57,10 @@ func (l *ledger) Claims(context.Context, croft.HostID) (map[croft.InstanceID]cro
 	return maps.Clone(l.claims), nil
 }
 
-func (l *ledger) Release(_ context.Context, id croft.InstanceID) error {
+func (l *ledger) Release(_ context.Context, id croft.InstanceID, _ ...croft.HostID) error {
+	if l.stuck.Load() {
+		return errAway
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.claims, id)
@@ -100,8 +104,14 @@ func newCloud(t *testing.T) *cloud { return newFaultyCloud(t, nil) }
 // newFaultyCloud is one whose hypervisor calls fault before each operation.
 func newFaultyCloud(t *testing.T, fault func(context.Context, string, croft.InstanceID) error) *cloud {
 	t.Helper()
+	return newCloudOf(t, sim.Config{Fault: fault})
+}
+
+// newCloudOf is one with guests of a hypervisor as configured.
+func newCloudOf(t *testing.T, config sim.Config) *cloud {
+	t.Helper()
 	server := etcdtest.Server(t)
-	hv, err := sim.New(sim.Config{Fault: fault})
+	hv, err := sim.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,10 +164,13 @@ func (c *cloud) request(name string) croft.Instance { return c.requestOn(name) }
 
 func (c *cloud) requestOn(name string, networks ...string) croft.Instance {
 	c.t.Helper()
-	inst := croft.Instance{
-		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name, Created: time.Now().UTC(),
-		Spec: croft.Spec{Image: "http://images/" + name, Networks: networks, Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256, croft.DiskGB: 1}},
-	}
+	return c.requestSpec(name, croft.Spec{Networks: networks})
+}
+
+func (c *cloud) requestSpec(name string, spec croft.Spec) croft.Instance {
+	c.t.Helper()
+	spec.Image, spec.Resources = "http://images/"+name, croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256, croft.DiskGB: 1}
+	inst := croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name, Created: time.Now().UTC(), Spec: spec}
 	inst, err := c.store.Create(c.t.Context(), inst)
 	if err != nil {
 		c.t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"croft"
+	"croft/internal/connlimit"
 )
 
 // API is the agent's HTTP interface, for whoever holds the token that the host's
@@ -48,6 +49,7 @@ func (api *API) authorized(next http.HandlerFunc) http.Handler {
 			http.Error(w, "a bearer token is required", http.StatusUnauthorized)
 			return
 		}
+		connlimit.Prove(r.Context())
 		next(w, r)
 	})
 }

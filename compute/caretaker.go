@@ -121,15 +121,25 @@ func (c *Caretaker) lookAtRecords(ctx context.Context) ([]books.Difference, erro
 	return found, nil
 }
 
-// undo ends a request whose scheduler died.
+// undo ends a request whose scheduler died, or was suspended for longer than its session lives. The fence is
+// first, since that one may go on at any moment: from here on it can order nothing.
 func (c *Caretaker) undo(ctx context.Context, inst croft.Instance) error {
-	// The claim first: while the record stands, somebody knows of the claim.
+	now, err := c.Records.Fence(ctx, inst)
+	switch {
+	case errors.Is(err, croft.NotFound):
+		return nil // another host swept it
+	case err != nil:
+		return err
+	case now.State != croft.StateScheduling || now.Session != inst.Session:
+		return nil // its scheduler was in time
+	}
+	// The claim next: while the record stands, somebody knows of the claim, and nobody has the UUID anew.
 	if err := c.Inventory.Release(ctx, inst.ID); err != nil {
 		return err
 	}
-	err := c.Records.Discard(ctx, inst)
+	err = c.Records.Discard(ctx, now)
 	if errors.Is(err, croft.Conflict) {
-		return nil // its scheduler lives after all, or another host swept it
+		return nil // another host swept it
 	}
 	if err == nil {
 		c.metrics().undone.Inc()
@@ -144,8 +154,8 @@ func (c *Caretaker) mend(ctx context.Context, differences []books.Difference) er
 		var err error
 		switch {
 		case d.Kind == books.LeakedClaim && d.Mendable:
-			err = c.releaseLeaked(ctx, d.Instance)
-		case d.Mendable && (d.Kind == books.LostName || d.Kind == books.LostOrder || d.Kind == books.LostObservation):
+			err = c.releaseLeaked(ctx, d)
+		case d.Mendable && isLost(d.Kind):
 			err = c.Records.Drop(ctx, d)
 		default:
 			c.tell(d)
@@ -160,13 +170,22 @@ func (c *Caretaker) mend(ctx context.Context, differences []books.Difference) er
 	return nil
 }
 
+// isLost tells of the kinds that are entries of nobody.
+func isLost(k books.Kind) bool {
+	switch k {
+	case books.LostName, books.LostUserData, books.LostMember, books.LostOrder, books.LostObservation:
+		return true
+	}
+	return false
+}
+
 // releaseLeaked frees a claim, unless somebody began to use its UUID meanwhile.
-func (c *Caretaker) releaseLeaked(ctx context.Context, id croft.InstanceID) error {
-	_, err := c.Records.Instance(ctx, id)
+func (c *Caretaker) releaseLeaked(ctx context.Context, d books.Difference) error {
+	_, err := c.Records.Instance(ctx, d.Instance)
 	if !errors.Is(err, croft.NotFound) {
 		return err
 	}
-	return c.Inventory.Release(ctx, id)
+	return c.Inventory.Release(ctx, d.Instance, d.Host)
 }
 
 type finding struct {

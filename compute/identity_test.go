@@ -227,7 +227,7 @@ func TestWhatMovedIsBuiltOnceTheOldHostHasNothingLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	tombstone, order := c.order(inst, croft.WantGone), there.order(inst, croft.WantRunning)
-	order.Generation, order.MovedFrom = tombstone.Generation+1, c.host.ID
+	order.Generation = tombstone.Generation + 1
 	for moved := inst; ; {
 		if moved, err = c.store.Relocate(t.Context(), inst, tombstone, order); err == nil {
 			inst = moved

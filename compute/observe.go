@@ -47,6 +47,8 @@ func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure er
 	seen := croft.Observation{State: stateOf(domain), Addresses: domain.Addresses}
 	a.await(o.Instance, seen.State == croft.StateBooting)
 	switch seen.State {
+	case croft.StateStopped:
+		seen.Ended = m.ended
 	case croft.StateBooting:
 		seen.Addresses = domain.Reserved
 	case croft.StateRunning:
@@ -176,7 +178,11 @@ func (a *Agent) write(ctx context.Context, o croft.Order, m *memory, seen croft.
 	switch {
 	case err == nil:
 		if m.observed.State != seen.State {
-			a.Log.Info("observed", "instance", o.Instance, "host", a.Host.ID, "state", string(seen.State))
+			log := a.Log.With("instance", o.Instance, "host", a.Host.ID, "state", string(seen.State))
+			if seen.Ended != "" {
+				log = log.With("ended", seen.Ended.String())
+			}
+			log.Info("observed")
 		}
 		m.observed, m.known = seen, true
 	case !errors.Is(err, croft.Conflict):

@@ -2,6 +2,7 @@ package compute
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,23 +23,26 @@ type Offer struct {
 // traits that are true of a guest here, and one aggregate for each level of the
 // location, so that member_of can name a site, a row or a rack.
 func (o Offer) Provider(h croft.Host, partition croft.PartitionID, f Facts) croft.Provider {
+	inventories := map[croft.ResourceClass]croft.Inventory{
+		croft.VCPU:     inventory(int64(f.CPUs), o.ReservedVCPUs, cmp.Or(o.VCPURatio, 4)),
+		croft.MemoryMB: inventory(f.MemoryMiB, o.ReservedMiB, cmp.Or(o.MemoryRatio, 1)),
+		croft.DiskGB:   inventory(f.DiskGiB, o.ReservedDiskGB+f.DiskUseGiB, cmp.Or(o.DiskRatio, 1)),
+	}
+	// Placement takes no total of 0: what there is none of is left out.
+	maps.DeleteFunc(inventories, func(_ croft.ResourceClass, inv croft.Inventory) bool { return inv.Total < 1 })
 	return croft.Provider{
-		ID:   h.ID,
-		Name: h.Name,
-		Inventories: map[croft.ResourceClass]croft.Inventory{
-			croft.VCPU:     inventory(int64(f.CPUs), o.ReservedVCPUs, cmp.Or(o.VCPURatio, 4)),
-			croft.MemoryMB: inventory(f.MemoryMiB, o.ReservedMiB, cmp.Or(o.MemoryRatio, 1)),
-			croft.DiskGB:   inventory(f.DiskGiB, o.ReservedDiskGB+f.DiskUseGiB, cmp.Or(o.DiskRatio, 1)),
-		},
-		Traits:     traits(h.VirtType, f, o.Traits),
-		Aggregates: Aggregates(partition, h.Location),
+		ID:          h.ID,
+		Name:        h.Name,
+		Inventories: inventories,
+		Traits:      traits(h.VirtType, f, o.Traits),
+		Aggregates:  Aggregates(partition, h.Location),
 	}
 }
 
 func inventory(total, reserved int64, ratio float64) croft.Inventory {
 	return croft.Inventory{
 		Total: total, Reserved: min(max(reserved, 0), total),
-		MinUnit: 1, MaxUnit: max(total, 1), StepSize: 1, AllocationRatio: ratio,
+		MinUnit: 1, MaxUnit: total, StepSize: 1, AllocationRatio: ratio,
 	}
 }
 
@@ -68,11 +72,8 @@ func traits(virtType string, f Facts, more []croft.Trait) []croft.Trait {
 		"COMPUTE_NODE", "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_IMAGE_TYPE_RAW",
 		"COMPUTE_FIRMWARE_BIOS", "COMPUTE_NET_VIF_MODEL_VIRTIO", "COMPUTE_STORAGE_BUS_VIRTIO",
 	}
-	switch f.Arch {
-	case "amd64":
+	if f.Arch == "amd64" {
 		all = append(all, "HW_ARCH_X86_64", "COMPUTE_ARCH_X86_64")
-	case "arm64":
-		all = append(all, "HW_ARCH_AARCH64", "COMPUTE_ARCH_AARCH64")
 	}
 	switch {
 	case virtType == "qemu" && f.Arch == "amd64":

@@ -41,6 +41,15 @@ func TestAReserveBeyondTheTotalLeavesNothingButIsNoError(t *testing.T) {
 	}
 }
 
+func TestWhatThereIsNoneOfIsNotOffered(t *testing.T) {
+	small := facts
+	small.DiskGiB = 0 // less than one
+	got := compute.Offer{}.Provider(croft.Host{}, "p", small).Inventories
+	if _, there := got[croft.DiskGB]; there || len(got) != 2 {
+		t.Errorf("got %v, want no DISK_GB, since Placement takes no total of 0", got)
+	}
+}
+
 func TestTraitsAreTrueOfGuests(t *testing.T) {
 	tests := []struct {
 		name, virt    string

@@ -54,7 +54,11 @@ func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
 			return
 		}
 	}
+	have.Halted = want != nil && m.ended == croft.EndGuest && m.endedAt == want.Generation
 	steps := Plan(want, have)
+	if want != nil {
+		m.ended, m.endedAt = leftOff(want, have), want.Generation
+	}
 	if want != nil && len(steps) > 0 {
 		ctx = a.onItsWay(ctx, *want, m)
 	}
@@ -118,6 +122,9 @@ func (a *Agent) doIt(ctx context.Context, step Step, id croft.InstanceID, want *
 		return nil
 	case OpRefuse:
 		return croft.Errorf(croft.Conflict, "%s", step.Reason)
+	case OpLeave:
+		m.started = time.Time{} // a start that follows is a new one
+		return nil              // the observation says so
 	}
 	log.Info("acting")
 	switch step.Op {
@@ -150,37 +157,39 @@ func (a *Agent) doIt(ctx context.Context, step Step, id croft.InstanceID, want *
 }
 
 // release gives the claim back, unless the instance has moved: then it is that of
-// another host's guest.
+// another host's guest. So it is where another instance got the UUID meanwhile.
 func (a *Agent) release(ctx context.Context, id croft.InstanceID) error {
 	inst, err := a.Records.Instance(ctx, id)
-	if err == nil && inst.Host != a.Host.ID {
-		return nil
-	}
-	if err != nil && !errors.Is(err, croft.NotFound) {
-		return err
-	}
-	return a.Inventory.Release(ctx, id)
-}
-
-// arrived returns nil once the host that an instance moved away from has nothing of it
-// any more, so that it never runs on two.
-func (a *Agent) arrived(ctx context.Context, o croft.Order, m *memory) error {
-	if o.MovedFrom == "" || o.MovedFrom == a.Host.ID {
-		return nil
-	}
-	_, err := a.Orders.Order(ctx, o.MovedFrom, o.Instance)
 	switch {
 	case errors.Is(err, croft.NotFound):
-		return nil
-	case err != nil:
+		return a.Inventory.Release(ctx, id, a.Host.ID)
+	case err != nil || inst.Host != a.Host.ID:
 		return err
 	}
-	a.observe(ctx, o, m, croft.Observation{State: croft.StatePending})
-	return errNotArrived
+	return a.Inventory.Release(ctx, id, inst.Places()...)
+}
+
+// arrived returns nil once the hosts that an instance moved away from have nothing of it
+// any more, so that it never runs on two.
+func (a *Agent) arrived(ctx context.Context, o croft.Order, m *memory) error {
+	for _, host := range o.Former() {
+		if host == a.Host.ID {
+			continue
+		}
+		remains, err := a.Orders.Remains(ctx, host, o.Instance)
+		if err != nil {
+			return err
+		}
+		if remains {
+			a.observe(ctx, o, m, croft.Observation{State: croft.StatePending})
+			return errNotArrived
+		}
+	}
+	return nil
 }
 
 // errNotArrived is no failure: the next pass finds it over, or not yet.
-var errNotArrived = errors.New("the host that the instance moved away from still has it")
+var errNotArrived = errors.New("a host that the instance moved away from still has it")
 
 // start boots the domain. What address it will have may be known before.
 func (a *Agent) start(ctx context.Context, o croft.Order, m *memory) error {
@@ -247,7 +256,7 @@ func (a *Agent) build(ctx context.Context, o croft.Order, m *memory, prepare fun
 	m.note(croft.EventImage)
 	a.observePassing(ctx, o, m, croft.Observation{State: croft.StateDefining})
 	dir := a.dir(o.Instance)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return fmt.Errorf("make the instance's directory: %w", err)
 	}
 	var layers []Layer
@@ -314,8 +323,12 @@ func (a *Agent) seed(ctx context.Context, o croft.Order, source croft.Metadata) 
 	if source == croft.MetadataServer {
 		return "", nil
 	}
-	path = filepath.Join(a.dir(o.Instance), "seed.iso")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	path = filepath.Join(a.dir(o.Instance), seedFile)
+	// A file of an earlier attempt may be QEMU's user's by now, and have another mode.
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("write the metadata disk: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, seedMode)
 	if err != nil {
 		return "", fmt.Errorf("write the metadata disk: %w", err)
 	}

@@ -1,6 +1,7 @@
 package compute
 
 import (
+	"cmp"
 	"fmt"
 
 	"croft"
@@ -23,6 +24,7 @@ const (
 	OpForget  Op = "forget"  // remove order, observation, record and name
 	OpReport  Op = "report"  // tell the operator, touch nothing
 	OpRefuse  Op = "refuse"  // tell the user, touch nothing
+	OpLeave   Op = "leave"   // leave it off, as its restart policy has it
 )
 
 // Step is one thing to do and why, in English.
@@ -39,6 +41,9 @@ type Have struct {
 	// JustStarted: it was started so recently that being off again means that it
 	// cannot stay up; the next resync tries again.
 	JustStarted bool
+	// Halted: it was seen before that the guest powered itself off since it was started
+	// for this order.
+	Halted bool
 }
 
 // Plan compares what an order wants with what there is and says what to do, in
@@ -96,10 +101,47 @@ func planRunning(want *croft.Order, have Have) []Step {
 		return []Step{{OpRebuild, "a fresh disk is ordered"}, {OpStart, "it should run"}}
 	case have.Domain.Generation < want.Rebooted:
 		return []Step{{OpStop, "a reboot is ordered"}, {OpMark, "what comes next is the start"}, {OpStart, "a reboot is ordered"}}
+	case have.Domain.Power == PowerOn && have.Domain.Started != want.Generation:
+		return []Step{{OpMark, "it runs, as this order wants it"}}
 	case have.Domain.Power == PowerOn:
 		return nil
-	case have.JustStarted:
+	}
+	if end := leftOff(want, have); end != "" {
+		return []Step{{OpLeave, fmt.Sprintf("%s, and its restart policy is %s", end, policy(want))}}
+	}
+	if have.JustStarted {
 		return []Step{{OpRefuse, "the guest went off right after its start; it is tried again later (`schedule console` may show why)"}}
 	}
-	return []Step{{OpStart, "it should run and is " + string(have.Domain.Power)}}
+	start := Step{OpStart, "it should run and is " + string(have.Domain.Power)}
+	if have.Domain.Generation < want.Generation {
+		return []Step{{OpMark, "what comes next is the start"}, start}
+	}
+	return []Step{start}
+}
+
+func policy(want *croft.Order) croft.Restart {
+	return cmp.Or(want.Spec.Restart, croft.RestartOnFailure)
+}
+
+// leftOff says how a guest that is to run went off, where its restart policy leaves it so;
+// nothing where it is to be started. A guest that was not started for this order is to be.
+func leftOff(want *croft.Order, have Have) croft.End {
+	d := have.Domain
+	if want == nil || want.Want != croft.WantRunning || d == nil || d.Power != PowerOff || d.Started != want.Generation {
+		return ""
+	}
+	end := croft.EndFailure
+	if d.Halted || have.Halted {
+		end = croft.EndGuest
+	}
+	switch policy(want) {
+	case croft.RestartAlways:
+		return ""
+	case croft.RestartNever:
+		return end
+	}
+	if end == croft.EndGuest {
+		return end
+	}
+	return ""
 }

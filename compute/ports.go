@@ -18,6 +18,9 @@ type Orders interface {
 	WatchOrders(ctx context.Context, host croft.HostID, wake func(croft.InstanceID)) error
 	// Order returns the order as it is stored now; NotFound where there is none.
 	Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error)
+	// Remains tells whether a host that an instance was moved away from may have something
+	// of it still: it has an order about it, and is not forgotten.
+	Remains(ctx context.Context, host croft.HostID, id croft.InstanceID) (bool, error)
 	// Observed returns the observation that was stored last; NotFound where there is none.
 	Observed(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Observation, error)
 	// Observe stores what the agent saw. Conflict: the order is gone, nothing is stored.
@@ -51,9 +54,13 @@ type Records interface {
 	HostBooks(ctx context.Context, host croft.HostID, more ...croft.InstanceID) (books.Books, error)
 	// Books returns all that is stored, as of one moment.
 	Books(ctx context.Context) (books.Books, error)
+	// Fence writes a record once more where that is unchanged, after which no write that
+	// compares it as inst is can be done any more, and returns it as it is then. NotFound: it is gone.
+	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	// Discard removes a record in scheduling and its name. Conflict: it moved on.
 	Discard(ctx context.Context, inst croft.Instance) error
-	// Drop removes a lost name, order or observation, unless that changed meanwhile.
+	// Drop removes what is lost: a name, user-data, a membership, an order or an
+	// observation, unless that changed meanwhile.
 	Drop(ctx context.Context, d books.Difference) error
 	// TakeTurn gives one of all agents the turn to look after what is no host's own;
 	// nobody else gets it for so long.
@@ -68,8 +75,10 @@ type Inventory interface {
 	// Claims returns the allocations against a provider, by consumer. NotFound: there is
 	// no such provider.
 	Claims(ctx context.Context, host croft.HostID) (map[croft.InstanceID]croft.Resources, error)
-	// Release removes a consumer's allocations; none is not an error.
-	Release(ctx context.Context, id croft.InstanceID) error
+	// Release removes what an instance claims, where that is on one of the hosts, if any are named,
+	// and unless it changes meanwhile; none is not an error. So it takes nothing from
+	// another instance that got the UUID on another host.
+	Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error
 }
 
 // Hypervisor is the part of libvirt that the agent needs. All but Watch are
@@ -81,10 +90,11 @@ type Hypervisor interface {
 	Get(ctx context.Context, id croft.InstanceID) (Domain, error)
 	// Define makes the domain persistent, shut off. One of the same definition stays as it is.
 	Define(ctx context.Context, m Machine) error
-	// Mark makes generation the one that a defined domain has; NotFound where it is
-	// not defined.
+	// Mark makes generation the one that a defined domain has, and, while it is not off,
+	// the one that it was started for; NotFound where it is not defined.
 	Mark(ctx context.Context, id croft.InstanceID, generation int64) error
-	// Start boots a defined domain; NotFound where it is not defined.
+	// Start boots a defined domain, for the generation that it has; NotFound where it is
+	// not defined.
 	Start(ctx context.Context, id croft.InstanceID) error
 	// Stop asks the guest to power off and cuts the power when ctx ends or the
 	// hypervisor's grace period is over.
@@ -180,7 +190,9 @@ type Domain struct {
 	Partition  croft.PartitionID
 	Generation int64 // of the order that defined it
 	Power      Power
-	Crashed    bool // off because the guest or its process died, not by request
+	Started    int64 // the generation that it was started for last; 0 where it was stopped since
+	Crashed    bool  // off because the guest or its process died, not by request
+	Halted     bool  // off because the guest powered itself off, with nobody stopping it; forgotten by a hypervisor that restarts
 	Addresses  []netip.Addr
 	Reserved   []netip.Addr // the guest's alone, whether it has asked for them yet or not
 }

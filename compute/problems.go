@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/shirou/gopsutil/v3/disk"
+
 	"croft"
 	"croft/internal/books"
 )
@@ -17,6 +19,7 @@ const (
 	problemName   problemKind = iota // another host has its name
 	problemShrunk                    // less is offered than is claimed
 	problemGuests                    // there are guests here that are not the host's
+	problemDisk                      // its disk is nearly full
 	problemKinds
 )
 
@@ -67,10 +70,30 @@ func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.R
 			a.Log.Warn("guests here are not this host's; they are left alone", "host", a.Host.ID, "reason", strange)
 		}
 	}
+	if full := a.nearlyFull(ctx); a.setProblem(problemDisk, full) {
+		changed = true
+		if full != "" {
+			a.Log.Warn("the disk is nearly full", "host", a.Host.ID, "reason", full)
+		}
+	}
 	if !changed {
 		return nil
 	}
 	return a.introduce(ctx)
+}
+
+// littleDisk is how many bytes the disk of the instances has to have left for nobody to
+// mind.
+const littleDisk = 1 << 30
+
+// nearlyFull says that the disk of the instances is. Below a GiB the sentence stays the
+// same, so that it is not written anew with every block.
+func (a *Agent) nearlyFull(ctx context.Context) string {
+	usage, err := disk.UsageWithContext(ctx, a.Dir)
+	if err != nil || usage.Free >= littleDisk {
+		return "" // what cannot be read is told by whatever needs it
+	}
+	return fmt.Sprintf("less than 1 GiB is left on the disk of %s: guests that write stand still once nothing is, and no new ones can be built; make room there", a.Dir)
 }
 
 // shrunk says of which classes more is claimed than the host offers.

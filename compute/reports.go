@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"croft"
+	"croft/internal/durable"
 )
 
 // Reports keeps what guests tell of themselves among the files of their instances,
@@ -81,13 +82,9 @@ func (r Reports) write(id croft.InstanceID, t told) error {
 	if err != nil {
 		return fmt.Errorf("keep what instance %s told: %w", id, err)
 	}
-	draft := r.file(id) + ".new"
-	err = os.WriteFile(draft, text, 0o600)
+	err = durable.Write(r.file(id), text, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
 		return croft.Errorf(croft.NotFound, "instance %s has no files on this host", id)
-	}
-	if err == nil {
-		err = os.Rename(draft, r.file(id))
 	}
 	if err != nil {
 		return croft.Errorf(croft.Unavailable, "keep what instance %s told: %w", id, err)

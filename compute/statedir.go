@@ -25,8 +25,7 @@ func OpenStateDir(path string) (*StateDir, error) {
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "state directory %s: %w", path, err)
 	}
-	// Hypervisor processes of another user read disks below it.
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	if err := os.MkdirAll(path, dirMode); err != nil {
 		return nil, croft.Errorf(croft.Invalid, "make the state directory: %w; give another with --state-dir", err)
 	}
 	f, err := os.OpenFile(filepath.Join(path, "croft.pid"), os.O_CREATE|os.O_RDWR, 0o644)

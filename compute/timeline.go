@@ -22,6 +22,7 @@ func (a *Agent) recall(ctx context.Context, o croft.Order, m *memory) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.recalled, m.events = true, before.Events
+	m.ended, m.endedAt = before.Ended, before.Generation
 	if err != nil {
 		m.events = []croft.Event{{Name: croft.EventClaimed, At: o.Issued}}
 		a.metrics.delay.Observe(max(0, time.Since(o.Issued).Seconds()))

@@ -40,14 +40,19 @@ func (s *Store) WatchOrders(ctx context.Context, host croft.HostID, wake func(cr
 
 // Order implements compute.Orders.
 func (s *Store) Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error) {
-	got, err := s.etcd.Get(ctx, s.keys.order(host, id))
+	got, err := s.etcd.Txn(ctx).Then(clientv3.OpGet(s.keys.order(host, id)), clientv3.OpGet(s.keys.userData(id))).Commit()
 	if err != nil {
 		return croft.Order{}, s.wrap(err, "read the order of instance %s", id)
 	}
-	if len(got.Kvs) == 0 {
+	found := got.Responses[0].GetResponseRange().Kvs
+	if len(found) == 0 {
 		return croft.Order{}, croft.Errorf(croft.NotFound, "no order for instance %s on host %s", id, host)
 	}
-	return s.decodeOrder(got.Kvs[0])
+	o, err := s.decodeOrder(found[0])
+	if err == nil && o.Want != croft.WantGone {
+		fillUserData(&o.Spec, got.Responses[1].GetResponseRange().Kvs)
+	}
+	return o, err
 }
 
 func (s *Store) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {
@@ -55,6 +60,19 @@ func (s *Store) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {
 	err := s.decode(kv.Key, kv.Value, &o)
 	o.Revision = kv.ModRevision
 	return o, err
+}
+
+// Remains implements compute.Orders. A forgotten host is waited for by nobody; its tombstone
+// stays for its return.
+func (s *Store) Remains(ctx context.Context, host croft.HostID, id croft.InstanceID) (bool, error) {
+	got, err := s.etcd.Txn(ctx).Then(
+		clientv3.OpGet(s.keys.order(host, id), clientv3.WithCountOnly()),
+		clientv3.OpGet(s.keys.host(host), clientv3.WithCountOnly()),
+	).Commit()
+	if err != nil {
+		return false, s.wrap(err, "look for what is left of instance %s on host %s", id, host)
+	}
+	return got.Responses[0].GetResponseRange().Count > 0 && got.Responses[1].GetResponseRange().Count > 0, nil
 }
 
 // Observed implements compute.Orders.
@@ -120,11 +138,13 @@ func (s *Store) Forget(ctx context.Context, o croft.Order) error {
 func (s *Store) removeRecord(inst croft.Instance) []clientv3.Op {
 	return append(s.leave(inst),
 		clientv3.OpDelete(s.keys.instance(inst.ID)),
+		clientv3.OpDelete(s.keys.userData(inst.ID)),
 		clientv3.OpDelete(s.keys.name(inst.Project, inst.Name)),
 	)
 }
 
-// Instance implements compute.Records.
+// Instance implements compute.Records: the record without user-data, which is for the
+// order's reader alone.
 func (s *Store) Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error) {
 	got, err := s.etcd.Get(ctx, s.keys.instance(id))
 	if err != nil {
@@ -152,6 +172,7 @@ func (s *Store) Discard(ctx context.Context, inst croft.Instance) error {
 		If(unchanged(s.keys.instance(inst.ID), inst.Revision)).
 		Then(s.removeRecord(inst)...).Commit()
 	if err != nil {
+		s.retireSession(inst.Session)
 		return s.wrap(err, "discard the record of instance %s", inst.ID)
 	}
 	if !done.Succeeded {

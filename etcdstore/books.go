@@ -13,10 +13,14 @@ import (
 
 // Books implements compute.Records and operator.Ledger: all of it in one transaction.
 func (s *Store) Books(ctx context.Context) (books.Books, error) {
-	prefixes := []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained(), s.keys.allTwins(), s.keys.sessions(), s.keys.names()}
+	prefixes := []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained(), s.keys.allTwins(), s.keys.sessions(), s.keys.names(), s.keys.allUserData(), s.keys.groups()}
 	var ops []clientv3.Op
 	for _, prefix := range prefixes {
-		ops = append(ops, clientv3.OpGet(prefix, clientv3.WithPrefix()))
+		options := []clientv3.OpOption{clientv3.WithPrefix()}
+		if prefix == s.keys.allUserData() {
+			options = append(options, clientv3.WithKeysOnly())
+		}
+		ops = append(ops, clientv3.OpGet(prefix, options...))
 	}
 	got, err := s.etcd.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
@@ -33,6 +37,14 @@ func (s *Store) Books(ctx context.Context) (books.Books, error) {
 	}
 	for _, kv := range got.Responses[8].GetResponseRange().Kvs {
 		b.Names = append(b.Names, s.nameOf(kv))
+	}
+	for _, kv := range got.Responses[9].GetResponseRange().Kvs {
+		b.UserData = append(b.UserData, books.UserData{Instance: croft.InstanceID(last(kv.Key)), Revision: kv.ModRevision})
+	}
+	groups := got.Responses[10].GetResponseRange().Kvs
+	for i, m := range membersOf(groups) {
+		project, _, _ := strings.Cut(strings.TrimPrefix(string(groups[i].Key), s.keys.groups()), "/")
+		b.Members = append(b.Members, books.Member{Member: m, Project: croft.Project(project), Revision: groups[i].ModRevision})
 	}
 	return b, err
 }

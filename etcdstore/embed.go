@@ -6,26 +6,32 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
+	"unsafe"
 
 	"go.etcd.io/etcd/client/pkg/v3/tlsutil"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"croft"
+	"croft/internal/connlimit"
 	"croft/internal/filelock"
 )
 
 // Embedded is an etcd server inside this process: the only one, or a member of several.
 type Embedded struct {
-	server   *embed.Etcd
-	endpoint string
+	server     *embed.Etcd
+	endpoint   string
+	compacting *compacting
+	end        func() // of keepSpace
 }
 
 // EmbeddedTxnOps is how many operations a transaction of the embedded server may
@@ -54,9 +60,10 @@ type EmbeddedConfig struct {
 	Cert, Key, ClientCA string
 	// MaxBytes is how much it stores before it takes no writes; etcd's own 2 GiB by default.
 	MaxBytes int64
-	// Unsynced leaves fsync out: for tests, whose data no crash of the machine has
-	// to survive.
+	// Unsynced leaves fsync out, and does not mind how full the disk is: for tests, whose
+	// data no crash of the machine has to survive.
 	Unsynced bool
+	Log      *slog.Logger // hears that the disk is full; discards by default
 }
 
 // StartEmbedded starts the server and returns when it answers; a member of several
@@ -79,7 +86,15 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	if err := checkUnused(c.Dir); err != nil {
 		return nil, err
 	}
+	if !c.Unsynced {
+		if err := checkSpace(c.Dir); err != nil {
+			return nil, err
+		}
+	}
 	e, err := start(ctx, cfg, c)
+	if err == nil && !c.Unsynced {
+		e.startKeeping(c)
+	}
 	if err != nil || c.Peer == "" {
 		return e, err
 	}
@@ -101,10 +116,12 @@ func (c EmbeddedConfig) server() (*embed.Config, error) {
 	if c.Cluster != "" {
 		cfg.InitialCluster, cfg.ClusterState = c.Cluster, embed.ClusterStateFlagExisting
 	}
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(lastWords())
 	cfg.MaxTxnOps = cmp.Or(c.MaxTxnOps, EmbeddedTxnOps)
 	cfg.MaxRequestBytes = 8 << 20
 	cfg.EnableGRPCGateway = false
+	cfg.CORS = map[string]struct{}{"http://localhost": {}} // where none is named, all web pages may read
+	cfg.HostWhitelist = c.names()
 	// Thousands of agents each have a connection on which little happens: a buffer of
 	// 32 KiB for every one of them would be most of the server's memory.
 	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ReadBufferSize(4 << 10)}
@@ -114,6 +131,17 @@ func (c EmbeddedConfig) server() (*embed.Config, error) {
 	cfg.UnsafeNoFsync = c.Unsynced
 	cfg.QuotaBackendBytes = c.MaxBytes
 	return cfg, nil
+}
+
+// names are what requests over HTTP without TLS may call a server that listens on loopback:
+// a web page can have its own name lead there.
+func (c EmbeddedConfig) names() map[string]struct{} {
+	host, _, err := net.SplitHostPort(c.Listen)
+	ip, notIP := netip.ParseAddr(host)
+	if err != nil || host != "localhost" && (notIP != nil || !ip.IsLoopback()) {
+		return map[string]struct{}{"*": {}}
+	}
+	return map[string]struct{}{host: {}, "localhost": {}, "127.0.0.1": {}, "::1": {}}
 }
 
 // addresses sets where the server listens, where others reach it, and its certificates.
@@ -191,7 +219,7 @@ func checkUnused(dir string) error {
 
 // start runs the server until it is ready. A port in use is a Conflict.
 func start(ctx context.Context, cfg *embed.Config, c EmbeddedConfig) (*Embedded, error) {
-	server, err := embed.StartEtcd(cfg)
+	server, err := startWithin(descriptors(), cfg)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		address, setting := inUse(err, c.Listen), "etcd.listen"
 		if address == c.PeerListen {
@@ -214,7 +242,48 @@ func start(ctx context.Context, cfg *embed.Config, c EmbeddedConfig) (*Embedded,
 		server.Close()
 		return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
 	}
-	return &Embedded{server: server, endpoint: cfg.ListenClientUrls[0].Scheme + "://" + server.Clients[0].Addr().String()}, nil
+	return &Embedded{
+		server: server, endpoint: cfg.ListenClientUrls[0].Scheme + "://" + server.Clients[0].Addr().String(),
+		compacting: newCompactor(server.Server, cfg.QuotaBackendBytes).start(), end: func() {},
+	}, nil
+}
+
+// reserved descriptors are those that etcd subtracts from the limit that it finds.
+const reserved = 150
+
+// descriptors is how many etcd may think that it has: it takes that many connections less
+// those reserved, and has no setting for it.
+func descriptors() uint64 { return uint64(connlimit.OfEtcd().Total + reserved) }
+
+// startWithin starts a server that finds a lower limit of descriptors than there is. The
+// limit is set for as long as the start takes, and around package syscall, which would
+// have programs that this process starts inherit another limit than its own.
+func startWithin(descriptors uint64, cfg *embed.Config) (*embed.Etcd, error) {
+	limiting.Lock()
+	defer limiting.Unlock()
+	var is syscall.Rlimit
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil || setLimit(nil, &is) != nil || is.Cur <= descriptors || uint64(len(open)+reserved) > descriptors {
+		return embed.StartEtcd(cfg) // what is open already would leave it none
+	}
+	if err := setLimit(&syscall.Rlimit{Cur: descriptors, Max: is.Max}, nil); err != nil {
+		return nil, fmt.Errorf("limit the descriptors of the embedded etcd: %w", err)
+	}
+	defer func() { _ = setLimit(&is, nil) }() // raising it up to Max is always allowed
+	return embed.StartEtcd(cfg)
+}
+
+// limiting is held while the limit of the process is another than its own.
+var limiting sync.Mutex
+
+// setLimit sets and gets the limit of descriptors of this process.
+func setLimit(to, was *syscall.Rlimit) error {
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, syscall.RLIMIT_NOFILE,
+		uintptr(unsafe.Pointer(to)), uintptr(unsafe.Pointer(was)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // inUse is the address of several that an error is about.
@@ -257,4 +326,8 @@ func (e *Embedded) Wait(ctx context.Context) error {
 var ErrRemoved = croft.Errorf(croft.NotFound, "etcd's other members removed this one, or it could not go on")
 
 // Close stops the server and returns when it has stopped.
-func (e *Embedded) Close() { e.server.Close() }
+func (e *Embedded) Close() {
+	e.end()
+	e.compacting.end()
+	e.server.Close()
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -23,12 +24,8 @@ func (s *Store) wrap(err error, format string, args ...any) error {
 	if answer := s.answered(err, what); answer != nil {
 		return answer
 	}
-	switch code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded:
-	default:
-		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, clientv3.ErrNoAvailableEndpoints) {
-			return fmt.Errorf("etcd at %s: %s: %w", s.endpoints, what, err)
-		}
+	if !away(err) {
+		return fmt.Errorf("etcd at %s: %s: %w", s.endpoints, what, err)
 	}
 	return croft.Errorf(croft.Unavailable, "etcd at %s does not answer (%s: %w); is `croft up` or etcd running there?", s.endpoints, what, err)
 }
@@ -64,9 +61,25 @@ func (s *Store) answered(err error, what string) error {
 
 // What people do about an etcd that takes no writes.
 const (
-	outOfSpace = "out of space: nothing can be written until it is compacted and defragmented and its alarm disarmed (etcdctl compact, defrag, alarm disarm), or its quota raised"
-	corrupt    = "reports that the data of a member is corrupt: find it with etcdctl alarm list, and replace that member"
+	outOfSpace = "out of space, so that nothing can be written: where its host's disk is full make room there, which croft up notices by itself; " +
+		"where its quota is used up, compact and defragment it and disarm its alarm (etcdctl compact, defrag, alarm disarm), or raise its quota"
+	corrupt = "reports that the data of a member is corrupt: find it with etcdctl alarm list, and replace that member"
 )
+
+// away tells of an error whether the server does not answer, or is about to end.
+func away(err error) bool {
+	switch code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled: // we did not cancel it
+		return true
+	}
+	// What a member says that was removed, or is stopping, has no code of its own.
+	for _, ending := range []string{"raft: stopped", "raft proposal dropped", "server stopped"} {
+		if strings.Contains(err.Error(), ending) {
+			return true
+		}
+	}
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, clientv3.ErrNoAvailableEndpoints)
+}
 
 // code is what the transport, or a server that answered, says is wrong.
 func code(err error) codes.Code {

@@ -19,10 +19,15 @@ import (
 //
 //	1.0
 //	1.1 orders may name the trace that they belong to
+//	1.2 user-data lies under a key of its own, tombstones have no spec, instances have
+//	    restart policies, one that is moved on names all hosts that have something of it still
 const (
-	schemaMajor = 1
-	schemaMinor = 1
-	tracesMinor = 1 // from which on orders name traces
+	schemaMajor   = 1
+	schemaMinor   = 2
+	tracesMinor   = 1 // from which on orders name traces
+	userDataMinor = 2 // from which on orders and records come without user-data
+	formersMinor  = 2 // from which on they name more than one former host
+	restartMinor  = 2 // from which on agents keep restart policies
 )
 
 type home struct {
@@ -130,18 +135,22 @@ func (s *Store) wasRaised() bool {
 	return minor > schemaMinor
 }
 
-// knowsTraces tells of the value of a host's life whether its agent knows orders that
-// name a trace. Those of 1.0 said only since when they live, and refuse such orders.
-func knowsTraces(life []byte) bool {
+// knows tells of the value of a host's life whether its agent knows what a minor version
+// added. Those of 1.0 said only since when they live, and refuse orders that name a trace.
+func knows(life []byte, minor int64) bool {
 	_, version, _ := strings.Cut(string(life), " ")
-	minor, err := minorOf(version)
-	return err == nil && minor >= tracesMinor
+	known, err := minorOf(version)
+	return err == nil && known >= minor
 }
 
-// encodeOrder leaves out what those who read it might not know.
+// encodeOrder leaves out what those who read it might not know, and of a tombstone what
+// nobody needs to remove an instance.
 func (s *Store) encodeOrder(o croft.Order) string {
 	if s.minor.Load() < tracesMinor {
 		o.Trace = ""
+	}
+	if o.Want == croft.WantGone {
+		o.Spec = croft.Spec{}
 	}
 	return encode(o)
 }

@@ -94,6 +94,17 @@ func (s *Store) Drop(ctx context.Context, d books.Difference) error {
 		return s.wrapped(err, "remove a name")
 	case books.LostOrder:
 		return s.dropOrder(ctx, croft.Order{Host: d.Host, Instance: d.Instance, Revision: d.Revision})
+	case books.LostMember:
+		if d.Affinity == nil {
+			return croft.Errorf(croft.Invalid, "a membership of no group")
+		}
+		key := s.keys.member(d.Project, croft.Member{Affinity: *d.Affinity, Host: d.Host, Instance: d.Instance})
+		_, err := s.etcd.Txn(ctx).If(unchanged(key, d.Revision)).Then(clientv3.OpDelete(key)).Commit()
+		return s.wrapped(err, "remove a membership")
+	case books.LostUserData:
+		key := s.keys.userData(d.Instance)
+		_, err := s.etcd.Txn(ctx).If(unchanged(key, d.Revision), absent(s.keys.instance(d.Instance))).Then(clientv3.OpDelete(key)).Commit()
+		return s.wrapped(err, "remove an instance's user-data")
 	case books.LostObservation:
 		_, err := s.etcd.Txn(ctx).If(absent(s.keys.order(d.Host, d.Instance))).
 			Then(clientv3.OpDelete(s.keys.observed(d.Host, d.Instance))).Commit()
@@ -111,6 +122,15 @@ func (s *Store) PutName(ctx context.Context, inst croft.Instance) error {
 		return croft.Errorf(croft.Conflict, "the name %s is taken by another instance", inst.Name)
 	}
 	return s.wrapped(err, "write a name")
+}
+
+// PutMember implements operator.Ledger.
+func (s *Store) PutMember(ctx context.Context, inst croft.Instance) error {
+	done, err := s.etcd.Txn(ctx).If(unchanged(s.keys.instance(inst.ID), inst.Revision)).Then(s.join(inst)...).Commit()
+	if err == nil && !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+	}
+	return s.wrapped(err, "write a membership")
 }
 
 // SetMoving implements operator.Moves.
@@ -132,11 +152,21 @@ func (s *Store) SetMoving(ctx context.Context, inst croft.Instance, to croft.Hos
 	return next, nil
 }
 
-// Relocate implements operator.Moves.
+// Relocate implements operator.Records. A former host whose order is gone has nothing left,
+// for ever: only one that an instance is moved to gets an order, and that is its host then.
 func (s *Store) Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error) {
 	next := inst
-	next.Host, next.Moving, next.MovedFrom, next.Generation = order.Host, "", inst.Host, order.Generation
-	ops := append(s.leave(inst), s.join(next)...)
+	before, err := s.stillOrdered(ctx, inst, order.Host)
+	if err != nil {
+		return inst, err
+	}
+	next.Host, next.Moving, next.MovedFrom, next.LeftBefore, next.Generation = order.Host, "", inst.Host, before, order.Generation
+	order.MovedFrom, order.LeftBefore = next.MovedFrom, next.LeftBefore
+	stored, order, more, err := s.keepUserData(ctx, next, order)
+	if err != nil {
+		return inst, err
+	}
+	ops := append(more, append(s.leave(inst), s.join(next)...)...)
 	done, err := s.etcd.Txn(ctx).
 		If(
 			unchanged(s.keys.instance(inst.ID), inst.Revision),
@@ -145,7 +175,7 @@ func (s *Store) Relocate(ctx context.Context, inst croft.Instance, tombstone, or
 			absent(s.keys.order(order.Host, inst.ID)),
 		).
 		Then(append(ops,
-			clientv3.OpPut(s.keys.instance(inst.ID), encode(next)),
+			clientv3.OpPut(s.keys.instance(inst.ID), encode(stored)),
 			clientv3.OpPut(s.keys.order(inst.Host, inst.ID), s.encodeOrder(tombstone)),
 			clientv3.OpPut(s.keys.order(order.Host, inst.ID), s.encodeOrder(order)),
 		)...).
@@ -161,4 +191,31 @@ func (s *Store) Relocate(ctx context.Context, inst croft.Instance, tombstone, or
 	}
 	next.Revision = done.Header.Revision
 	return next, nil
+}
+
+// stillOrdered returns the former hosts of an instance that have an order about it still.
+// Unavailable: there are such, and the agent of the host to which it is to move knows of one alone.
+func (s *Store) stillOrdered(ctx context.Context, inst croft.Instance, to croft.HostID) ([]croft.HostID, error) {
+	ops := []clientv3.Op{clientv3.OpGet(s.keys.alive(to))}
+	for _, host := range inst.Former() {
+		ops = append(ops, clientv3.OpGet(s.keys.order(host, inst.ID), clientv3.WithCountOnly()))
+	}
+	if len(ops) == 1 {
+		return nil, nil
+	}
+	got, err := s.etcd.Txn(ctx).Then(ops...).Commit()
+	if err != nil {
+		return nil, s.wrap(err, "look for what is left of instance %s", inst.ID)
+	}
+	var still []croft.HostID
+	for i, host := range inst.Former() {
+		if got.Responses[1+i].GetResponseRange().Count > 0 {
+			still = append(still, host)
+		}
+	}
+	life := got.Responses[0].GetResponseRange().Kvs
+	if len(still) > 0 && len(life) > 0 && !knows(life[0].Value, formersMinor) {
+		return nil, croft.Errorf(croft.Unavailable, "host %s has still to remove instance %s, and the agent of host %s is of an older version, which waits for one host alone", still[0], inst.ID, to)
+	}
+	return still, nil
 }

@@ -2,6 +2,7 @@ package etcdstore_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -92,6 +93,43 @@ func TestAnInstanceIsRelocatedWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
+func TestAMoveRemembersEveryHostThatHasAnOrderStill(t *testing.T) {
+	f := scheduled(t)
+	hosts := []croft.HostID{f.host}
+	inst := f.inst
+	move := func() croft.Order {
+		t.Helper()
+		to := croft.NewHostID()
+		if err := f.PutHost(t.Context(), croft.Host{ID: to, Name: string(to)}); err != nil {
+			t.Fatal(err)
+		}
+		f.live(t, to)
+		tombstone, order := f.order(inst.Generation+1, croft.WantGone), f.order(inst.Generation+2, croft.WantRunning)
+		tombstone.Host, order.Host = inst.Host, to
+		inst = must(f.Relocate(t.Context(), inst, tombstone, order))(t)
+		hosts = append(hosts, to)
+		order = must(f.Order(t.Context(), to, inst.ID))(t)
+		if !slices.Equal(order.Former(), inst.Former()) {
+			t.Errorf("the order names %v, the record %v", order.Former(), inst.Former())
+		}
+		return order
+	}
+	move()
+	move()
+	if o := move(); !slices.Equal(o.Former(), []croft.HostID{hosts[2], hosts[1], hosts[0]}) {
+		t.Errorf("after three moves: %v of %v", o.Former(), hosts)
+	}
+	if err := f.Forget(t.Context(), must(f.Order(t.Context(), hosts[1], inst.ID))(t)); err != nil {
+		t.Fatal(err)
+	}
+	if o := move(); !slices.Equal(o.Former(), []croft.HostID{hosts[3], hosts[2], hosts[0]}) {
+		t.Errorf("after one tombstone was carried out: %v of %v", o.Former(), hosts)
+	}
+	if o := must(f.Reorder(t.Context(), inst, f.order(inst.Generation+1, croft.WantStopped)))(t); len(o.Former()) != 3 {
+		t.Errorf("a stop left %v", o.Former())
+	}
+}
+
 func TestTheTurnIsOneAgentsAtATime(t *testing.T) {
 	f := newFixture(t)
 	other := etcdtest.Open(t, f.server)
@@ -154,4 +192,52 @@ func TestOnlyWhatIsLostIsDropped(t *testing.T) {
 		t.Error("an order that is not lost is gone")
 	}
 	wantKind(t, f.Drop(t.Context(), books.Difference{Kind: books.StrayGuest}), croft.Invalid)
+}
+
+func TestMembershipsAreFoundAndMended(t *testing.T) {
+	f := newFixture(t)
+	raw := f.raw(t)
+	inst := newInstance("member")
+	a := croft.Affinity{Group: "g", Rule: croft.Apart}
+	inst.Spec.Affinities = []croft.Affinity{a}
+	f.inst = must(f.Create(t.Context(), inst))(t)
+	f.inst = must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	if found := f.compare(t); len(found) != 0 {
+		t.Fatalf("a group as it should be: %+v", found)
+	}
+	key := raw.keys(t, "groups/")[0][len(raw.prefix):]
+	must(raw.Delete(t.Context(), raw.prefix+key))(t)
+	raw.put(t, "groups/default/g/anti-affinity/"+string(f.host)+"/"+string(croft.NewInstanceID()), "ghost")
+	found := f.compare(t)
+	if len(found) != 2 {
+		t.Fatalf("found %+v, want a lost membership and a missing one", found)
+	}
+	for _, d := range found {
+		var err error
+		if d.Kind == books.LostMember {
+			err = f.Drop(t.Context(), d)
+		} else {
+			err = f.PutMember(t.Context(), f.inst)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", d.Kind, err)
+		}
+	}
+	if keys := raw.keys(t, "groups/"); len(keys) != 1 || keys[0] != raw.prefix+key {
+		t.Errorf("the group has %s, want %s", keys, key)
+	}
+	stale := f.inst
+	stale.Revision--
+	wantKind(t, f.PutMember(t.Context(), stale), croft.Conflict)
+}
+
+// compare finds what is wrong with memberships.
+func (f *fixture) compare(t *testing.T) (found []books.Difference) {
+	t.Helper()
+	for _, d := range books.Compare(must(f.Books(t.Context()))(t)) {
+		if d.Affinity != nil {
+			found = append(found, d)
+		}
+	}
+	return found
 }

@@ -40,17 +40,25 @@ func (c *Config) connect(ctx context.Context) (*clientv3.Client, *tls.Config, er
 	return etcd, trust, err
 }
 
+// loginTime is the least that a login may take: it costs etcd a hash that is slow on
+// purpose, which takes seconds on a busy machine.
+const loginTime = 10 * time.Second
+
 // dial makes the client. With a user it waits for the first answer, and for no other.
 func (c *Config) dial(ctx context.Context, trust *tls.Config) (*clientv3.Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	patience := c.DialTimeout
+	if c.User != "" {
+		patience = max(patience, loginTime)
 	}
 	etcd, err := clientv3.New(clientv3.Config{
 		Endpoints:            c.Endpoints,
 		TLS:                  trust,
 		Username:             c.User,
 		Password:             c.Password,
-		DialTimeout:          c.DialTimeout,
+		DialTimeout:          patience,
 		Logger:               zap.NewNop(),
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,

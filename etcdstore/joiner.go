@@ -77,7 +77,7 @@ func (j *joiner) add(kv *mvccpb.KeyValue) error {
 		return err
 	case strings.HasPrefix(key, k.allAlive()):
 		id := croft.HostID(last(kv.Key))
-		j.alive[id], j.traces[id] = true, knowsTraces(kv.Value)
+		j.alive[id], j.traces[id] = true, knows(kv.Value, tracesMinor)
 	case strings.HasPrefix(key, k.allDrained()):
 		j.drained[croft.HostID(last(kv.Key))] = true
 	case strings.HasPrefix(key, k.allSeen()):

@@ -21,6 +21,7 @@ import (
 //	/croft/<partition>/drained/<host>              present while an operator keeps new claims away
 //	/croft/<partition>/sessions/<session>          present while a scheduler's lease lives
 //	/croft/<partition>/instances/<instance>        the record
+//	/croft/<partition>/userdata/<instance>         its user-data, as given, while it has a record
 //	/croft/<partition>/names/<project>/<name>      the instance that has the name
 //	/croft/<partition>/orders/<host>/<instance>    written by the scheduler, read by that agent
 //	/croft/<partition>/observed/<host>/<instance>  written by that agent alone
@@ -67,7 +68,9 @@ func (k keys) instances() string             { return k.prefix + "instances/" }
 func (k keys) instance(i croft.InstanceID) string {
 	return k.instances() + string(i)
 }
-func (k keys) names() string { return k.prefix + "names/" }
+func (k keys) allUserData() string                { return k.prefix + "userdata/" }
+func (k keys) userData(i croft.InstanceID) string { return k.allUserData() + string(i) }
+func (k keys) names() string                      { return k.prefix + "names/" }
 func (k keys) name(p croft.Project, name string) string {
 	return k.names() + string(p) + "/" + name
 }
@@ -84,8 +87,9 @@ func (k keys) observed(h croft.HostID, i croft.InstanceID) string {
 
 // The keys of a group are made so that ranges of them answer what a rule asks: who is
 // on this host, who is on another, who joined by another rule.
+func (k keys) groups() string { return k.prefix + "groups/" }
 func (k keys) group(p croft.Project, group string) string {
-	return k.prefix + "groups/" + string(p) + "/" + group + "/"
+	return k.groups() + string(p) + "/" + group + "/"
 }
 func (k keys) groupRule(p croft.Project, a croft.Affinity) string {
 	return k.group(p, a.Group) + string(a.Rule) + "/"

@@ -17,7 +17,8 @@ import (
 // looks at all of them often. It leaves out what is long and told to guests alone: their
 // user-data, keys, and the specs of their orders.
 type Mirror struct {
-	store *Store
+	store    *Store
+	prefixes []string // what it watches
 
 	mu     sync.Mutex
 	values map[string]map[string]any // decoded, by prefix and key
@@ -27,7 +28,15 @@ type Mirror struct {
 
 // NewMirror makes one that is empty until it runs.
 func (s *Store) NewMirror() *Mirror {
-	return &Mirror{store: s, values: map[string]map[string]any{}, listed: map[string]bool{}, broken: map[string]error{}}
+	k := s.keys
+	return s.mirrorOf(k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(), k.allSeen())
+}
+
+func (s *Store) mirrorOf(prefixes ...string) *Mirror {
+	return &Mirror{
+		store: s, prefixes: prefixes,
+		values: map[string]map[string]any{}, listed: map[string]bool{}, broken: map[string]error{},
+	}
 }
 
 // Run keeps the copy up to date until ctx ends. changed, which may be nil, is called after
@@ -37,7 +46,7 @@ func (m *Mirror) Run(ctx context.Context, changed func()) error {
 		changed = func() {}
 	}
 	var work sync.WaitGroup
-	for _, prefix := range m.prefixes() {
+	for _, prefix := range m.prefixes {
 		work.Go(func() {
 			// It returns only with ctx.
 			_ = m.store.follow(ctx, prefix, func() { m.begin(prefix); changed() }, func(kv *mvccpb.KeyValue, present bool) {
@@ -48,11 +57,6 @@ func (m *Mirror) Run(ctx context.Context, changed func()) error {
 	}
 	work.Wait()
 	return ctx.Err()
-}
-
-func (m *Mirror) prefixes() []string {
-	k := m.store.keys
-	return []string{k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(), k.allSeen()}
 }
 
 // begin forgets what may have gone while nobody watched.
@@ -108,7 +112,7 @@ func (s *Store) slim(prefix string, kv *mvccpb.KeyValue) (any, error) {
 func (m *Mirror) Ready() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.listed) == len(m.prefixes())
+	return len(m.listed) == len(m.prefixes)
 }
 
 // Look returns hosts and instances as they are now, and what is wrong with a value that
@@ -147,7 +151,7 @@ func (m *Mirror) joined() *joiner {
 	}
 	for key, v := range m.values[k.allAlive()] {
 		id := croft.HostID(last([]byte(key)))
-		j.alive[id], j.traces[id] = true, knowsTraces([]byte(v.(string)))
+		j.alive[id], j.traces[id] = true, knows([]byte(v.(string)), tracesMinor)
 	}
 	for key := range m.values[k.allDrained()] {
 		j.drained[croft.HostID(last([]byte(key)))] = true

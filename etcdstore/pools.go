@@ -159,10 +159,6 @@ type poolTerm struct {
 	store    *Store
 	revision int64
 	limit    int // of operations in a transaction, once known
-
-	written int // operations since mark was taken
-	mark    int64
-	marked  time.Time
 }
 
 // Load implements pool.Term: all pages are read at the first one's revision.
@@ -283,27 +279,5 @@ func (t *poolTerm) write(ctx context.Context, ops []clientv3.Op) error {
 	if !done.Succeeded {
 		return croft.Errorf(croft.Conflict, "write the state of the pools: another server acts for them now")
 	}
-	t.compact(ctx, len(ops), done.Header.Revision)
 	return nil
-}
-
-// What is written often is forgotten often: etcd keeps all revisions of a key until it
-// is compacted, and a busy pool would fill its quota before the hour is over after
-// which it compacts by itself. Watches are behind by less than that, or list again.
-const (
-	compactWrites = 20000
-	compactEvery  = 10 * time.Second
-)
-
-// compact drops what was older than the last mark, from time to time. An error costs
-// nothing: the next time comes.
-func (t *poolTerm) compact(ctx context.Context, wrote int, revision int64) {
-	t.written += wrote
-	if t.written < compactWrites || time.Since(t.marked) < compactEvery {
-		return
-	}
-	if t.mark > 0 {
-		_, _ = t.store.etcd.Compact(ctx, t.mark)
-	}
-	t.written, t.mark, t.marked = 0, revision, time.Now()
 }

@@ -2,9 +2,15 @@ package etcdstore_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/pool"
 	"croft/pool/pooltest"
@@ -45,5 +51,78 @@ func TestAServerTakesOverFromItsPlace(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// A batch that is more than a transaction holds is written so that a server that dies in between leaves what the next
+// one can go on from: what is referred to before what refers to it, and the end of a ticket before its resource is
+// another's.
+func TestABatchOfSeveralTransactionsIsWrittenInItsOrder(t *testing.T) {
+	server := etcdtest.Server(t)
+	store := etcdtest.Open(t, server)
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	large := strings.Repeat("x", 700<<10) // no two in one transaction
+	if err := store.Lead(t.Context(), pool.Server{Name: "one"}, func(ctx context.Context, term pool.Term) error {
+		if err := term.Commit(ctx, pool.Batch{
+			Pools:     []pool.Record{{Settings: pool.Settings{Name: "gone"}}},
+			Resources: []pool.Resource{{ID: 90, Pool: "gone"}}, Tickets: []pool.Ticket{{ID: 90}},
+		}); err != nil {
+			return err
+		}
+		b := pool.Batch{
+			Head:      &pool.Head{Ticket: 3, Resource: 2},
+			Pools:     []pool.Record{{Settings: pool.Settings{Name: "p", Commands: pool.Commands{New: large}}}},
+			Resources: []pool.Resource{{ID: 1, Pool: "p", Ticket: 2, Reason: large}},
+			Tickets: []pool.Ticket{
+				{ID: 2, State: pool.TicketOpen, Resource: 1, Sandbox: large}, {ID: 1, State: pool.TicketClosed, Sandbox: large},
+				{ID: 3, State: pool.TicketFailed, Sandbox: large},
+			},
+			GoneTickets: []pool.TicketID{90}, GoneResources: []pool.ResourceID{90}, GonePools: []pool.Name{"gone"},
+		}
+		for id := range etcdstore.EmbeddedTxnOps { // which there are not: they fill transactions
+			b.GoneTickets = append(b.GoneTickets, pool.TicketID(id+1000))
+			b.GoneResources = append(b.GoneResources, pool.ResourceID(id+1000))
+		}
+		return term.Commit(ctx, b)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	prefix := "/croft/" + string(store.Partition()) + "/pools/"
+	watching, end := context.WithCancel(t.Context())
+	defer end()
+	var order []string // the keys of each transaction
+	for answer := range etcd.Watch(watching, prefix, clientv3.WithPrefix(), clientv3.WithRev(1)) {
+		if err := answer.Err(); err != nil {
+			t.Fatal(err)
+		}
+		last := int64(0)
+		for _, event := range answer.Events {
+			key := strings.TrimPrefix(string(event.Kv.Key), prefix)
+			if event.Type == clientv3.EventTypeDelete {
+				key = "no " + key
+			}
+			if key == "no leader" { // the lead has ended
+				end()
+				continue
+			}
+			if event.Kv.ModRevision == last {
+				order[len(order)-1] += ", " + key
+			} else {
+				order = append(order, key)
+			}
+			last = event.Kv.ModRevision
+		}
+	}
+	want := []string{
+		"leader", "pools/gone, tickets/0000000000000090, resources/0000000000000090", // at first
+		"head, pools/p", "tickets/0000000000000001", "tickets/0000000000000003", "resources/0000000000000001",
+		"tickets/0000000000000002, no tickets/0000000000000090", "no resources/0000000000000090", "no pools/gone",
+	}
+	if diff := cmp.Diff(want, order); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -29,12 +29,15 @@ func (s *Store) sessionKey(ctx context.Context) (string, clientv3.LeaseID, error
 	if err != nil {
 		return "", 0, s.wrap(err, "begin a session")
 	}
-	alive, err := s.etcd.KeepAlive(context.WithoutCancel(ctx), lease.ID) // ends with the client
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	alive, err := s.etcd.KeepAlive(keeping, lease.ID) // ends with the client, or once it is retired
 	if err != nil {
+		stop()
 		return "", 0, s.wrap(err, "keep the session alive")
 	}
-	s.session, s.sessionID = fmt.Sprintf("%016x", lease.ID), lease.ID
+	s.session, s.sessionID, s.sessionEnd = fmt.Sprintf("%016x", lease.ID), lease.ID, stop
 	s.work.Go(func() {
+		defer stop()
 		for range alive {
 		}
 		s.forgetSession(lease.ID)
@@ -47,6 +50,18 @@ func (s *Store) forgetSession(id clientv3.LeaseID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sessionID == id {
+		s.session, s.sessionID = "", 0
+	}
+}
+
+// retireSession has the next request begin another session, and lets this one run out: what became
+// of a record that names it cannot be told here, and agents undo it once the session has ended. Requests
+// that are under way have the session's time to end.
+func (s *Store) retireSession(session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if session != "" && s.session == session {
+		s.sessionEnd()
 		s.session, s.sessionID = "", 0
 	}
 }

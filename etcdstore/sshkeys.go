@@ -13,6 +13,9 @@ var _ schedule.Keys = (*Store)(nil)
 
 // AddKey implements schedule.Keys.
 func (s *Store) AddKey(ctx context.Context, k schedule.Key) error {
+	if err := k.Project.Check(); err != nil { // it becomes a part of the key
+		return err
+	}
 	key := s.keys.sshKey(k.Project, k.Name)
 	done, err := s.etcd.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, encode(k))).Commit()
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 type Config struct {
 	Endpoints   []string      // required, such as http://127.0.0.1:2379, or Embedded
 	Embedded    *Embedded     // a server in this process, which ends after the store
-	DialTimeout time.Duration // of the first answer; 3 s by default
+	DialTimeout time.Duration // of the first answer; 3 s by default, and a login may take 10 s
 	Access                    // who we are to the endpoints
 	// Mint allows Open to begin an installation where etcd holds none. Only the
 	// long-running parts do; a command that finds nothing says so.
@@ -48,10 +48,11 @@ type Store struct {
 	sessionTTL time.Duration
 	metrics    *metrics
 
-	mu        sync.Mutex
-	session   string // see sessionKey
-	sessionID clientv3.LeaseID
-	work      sync.WaitGroup
+	mu         sync.Mutex
+	session    string // see sessionKey
+	sessionID  clientv3.LeaseID
+	sessionEnd context.CancelFunc // lets it run out
+	work       sync.WaitGroup
 }
 
 // Open connects and reads the home partition, minting it where c says so.

@@ -1,10 +1,18 @@
 package etcdstore
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/etcdserver/errors"
+	"go.etcd.io/raft/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"croft"
 )
 
 func TestWhatAMemberTellsOfItself(t *testing.T) {
@@ -28,5 +36,21 @@ func TestWhatAMemberTellsOfItself(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.says)
 			}
 		})
+	}
+}
+
+func TestMemberThatEndsIsUnavailable(t *testing.T) {
+	s := &Store{endpoints: "http://a:2379"}
+	for _, err := range []error{
+		raft.ErrStopped, raft.ErrProposalDropped, errors.ErrStopped, rpctypes.ErrGRPCStopped, rpctypes.ErrLeaderChanged,
+		status.Error(codes.Unknown, raft.ErrStopped.Error()), status.Error(codes.Unknown, raft.ErrProposalDropped.Error()),
+		status.Error(codes.Canceled, "context canceled"), // by the server, which ends
+	} {
+		if got := croft.KindOf(s.wrap(err, "write")); got != croft.Unavailable {
+			t.Errorf("%q is of kind %q, want that it is unavailable", err, got)
+		}
+	}
+	if got := croft.KindOf(s.wrap(context.Canceled, "write")); got == croft.Unavailable {
+		t.Error("what we cancel ourselves is taken for a server that is away")
 	}
 }

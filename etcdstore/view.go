@@ -44,6 +44,9 @@ func (s *Store) status(ctx context.Context, id croft.InstanceID) (*croft.Status,
 		return nil, got.Header.Revision, nil
 	}
 	inst, err := s.decodeInstance(got.Kvs[0])
+	if err == nil && inst.Host == "" {
+		err = s.readUserData(ctx, &inst)
+	}
 	if err != nil || inst.Host == "" {
 		return &croft.Status{Instance: inst}, got.Header.Revision, err
 	}
@@ -55,6 +58,7 @@ func (s *Store) status(ctx context.Context, id croft.InstanceID) (*croft.Status,
 		clientv3.OpGet(s.keys.alive(inst.Host)),
 		clientv3.OpGet(s.keys.drained(inst.Host)),
 		clientv3.OpGet(s.keys.seen(inst.Host)),
+		clientv3.OpGet(s.keys.userData(id)),
 	).Commit()
 	if err != nil {
 		return nil, 0, s.wrap(err, "read instance %s", id)
@@ -67,10 +71,17 @@ func (s *Store) status(ctx context.Context, id croft.InstanceID) (*croft.Status,
 	if err != nil || len(found) == 0 {
 		return nil, all.Header.Revision, err
 	}
-	return &found[0], all.Header.Revision, nil
+	st := &found[0]
+	data := all.Responses[len(all.Responses)-1].GetResponseRange().Kvs
+	fillUserData(&st.Instance.Spec, data)
+	if st.Order != nil && st.Order.Want != croft.WantGone {
+		fillUserData(&st.Order.Spec, data)
+	}
+	return st, all.Header.Revision, nil
 }
 
-// List implements schedule.View: one transaction, so what it returns held together.
+// List implements schedule.View: one transaction, so what it returns held together. It
+// leaves user-data out that lies apart.
 func (s *Store) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
 	var ops []clientv3.Op
 	for _, prefix := range []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained(), s.keys.allSeen()} {

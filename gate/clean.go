@@ -1,36 +1,20 @@
 package gate
 
 import (
-	"strings"
-	"unicode"
-
 	"croft"
+	"croft/internal/plain"
 )
 
 // What hosts say of themselves is shown to people in terminals, and kept where
 // everybody's is. So texts are bounded, and what would steer a terminal is taken out.
 
 // longest bounds a text, in bytes.
-const longest = 4 << 10
+const longest = plain.Longest
 
 // mostEntries bounds a list.
 const mostEntries = 64
 
-func clean(text string) string {
-	if len(text) > longest {
-		text = text[:longest]
-	}
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	return strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsControl(r):
-			return ' '
-		case unicode.Is(unicode.Cf, r): // direction marks and the like
-			return -1
-		}
-		return r
-	}, text)
-}
+func clean(text string) string { return plain.Cut(text, longest) }
 
 func cleanAll(texts []string) []string {
 	var all []string
@@ -61,6 +45,9 @@ var states = map[croft.State]bool{
 func cleanObservation(o *croft.Observation) error {
 	if !states[o.State] {
 		return croft.Errorf(croft.Invalid, "%q is no state of an instance", o.State)
+	}
+	if o.Ended != "" && o.Ended != croft.EndGuest && o.Ended != croft.EndFailure {
+		return croft.Errorf(croft.Invalid, "%q is no end of a guest", string(o.Ended))
 	}
 	if len(o.Addresses) > mostEntries || len(o.Events) > mostEntries {
 		return croft.Errorf(croft.Invalid, "an observation with so many addresses or events is none")

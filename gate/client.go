@@ -103,9 +103,12 @@ func (c *Client) post(ctx context.Context, k *connection, name string, body io.R
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
-		if answer.StatusCode == http.StatusForbidden { // perhaps for a certificate that was renewed since
-			c.renew(k)
+		switch answer.StatusCode {
+		case http.StatusForbidden:
 			defer k.http.CloseIdleConnections()
+			fallthrough
+		case http.StatusServiceUnavailable: // perhaps for a certificate that was renewed since
+			c.renew(k)
 		}
 		return nil, c.failed(endpoint, answer)
 	}
@@ -171,6 +174,19 @@ func (c *Client) Order(ctx context.Context, of croft.HostID, id croft.InstanceID
 	return o.noun(), err
 }
 
+// Remains implements compute.Orders. A control process of the version before tells by the order of
+// that host, which it shows nothing of but that it is there.
+func (c *Client) Remains(ctx context.Context, of croft.HostID, id croft.InstanceID) (bool, error) {
+	remains, err := ask[bool](ctx, c, "Remains", place{of, id})
+	if !errors.Is(err, ErrRefused) {
+		return remains, err
+	}
+	if _, err = c.Order(ctx, of, id); errors.Is(err, croft.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Observed implements compute.Orders.
 func (c *Client) Observed(ctx context.Context, of croft.HostID, id croft.InstanceID) (croft.Observation, error) {
 	return ask[croft.Observation](ctx, c, "Observed", place{of, id})
@@ -223,6 +239,11 @@ func (c *Client) Books(context.Context) (books.Books, error) {
 	return books.Books{}, refuse("a host does not see everybody's books")
 }
 
+// Fence implements compute.Records: no write of a host's needs one.
+func (c *Client) Fence(_ context.Context, inst croft.Instance) (croft.Instance, error) {
+	return inst, refuse("a host does not undo the request for instance %s", inst.ID)
+}
+
 // Discard implements compute.Records: a request is not for hosts to undo.
 func (c *Client) Discard(_ context.Context, inst croft.Instance) error {
 	return refuse("a host does not undo the request for instance %s", inst.ID)
@@ -238,8 +259,8 @@ func (c *Client) Claims(ctx context.Context, of croft.HostID) (map[croft.Instanc
 	return ask[map[croft.InstanceID]croft.Resources](ctx, c, "Claims", of)
 }
 
-// Release implements compute.Inventory.
-func (c *Client) Release(ctx context.Context, id croft.InstanceID) error {
+// Release implements compute.Inventory. On which hosts it may have a claim is for the server to say.
+func (c *Client) Release(ctx context.Context, id croft.InstanceID, _ ...croft.HostID) error {
 	return do(ctx, c, "Release", id)
 }
 

@@ -35,7 +35,8 @@ func connect(config *tls.Config) *connection {
 			return certificate, err
 		}
 	}
-	k.http = &http.Client{Transport: &http.Transport{
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a gate is no other's
+	k.http = &http.Client{CheckRedirect: stay, Transport: &http.Transport{
 		TLSClientConfig: config, ForceAttemptHTTP2: true, TLSHandshakeTimeout: connectTime,
 		DialContext: (&net.Dialer{Timeout: connectTime}).DialContext, IdleConnTimeout: 2 * time.Minute,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: silence / 2, PingTimeout: silence / 2},

@@ -33,3 +33,8 @@ const (
 func NewAllowance() (pay func(ctx context.Context, bytes int) error) {
 	return new(Server{allowed: map[croft.HostID]*allowance{}}).allowance("").pay
 }
+
+// NewNames pays for the names that a host brings.
+func NewNames() (bring func(map[string]bool) error) {
+	return new(Server{allowed: map[croft.HostID]*allowance{}}).allowance("").bring
+}

@@ -194,6 +194,7 @@ var attacks = map[string]func(*hostile) any{
 		return map[string]any{"host": h.anyHost(), "agent": croft.Agent{Host: h.anyHost()}}
 	},
 	"Order":    (*hostile).anyPlace,
+	"Remains":  (*hostile).anyPlace,
 	"Observed": (*hostile).anyPlace,
 	"Observe": func(h *hostile) any {
 		return croft.Observation{Host: h.anyHost(), Instance: h.anyInstance(), Generation: int64(h.rng.IntN(9)), State: pick(h, croft.StateRunning, croft.StateFailed, "made up"), Error: "x"}
@@ -229,6 +230,7 @@ var attacks = map[string]func(*hostile) any{
 	"Gates":    func(*hostile) any { return map[string]any{} },
 	"Usable":   func(*hostile) any { return map[string]any{} },
 	"Books":    func(*hostile) any { return map[string]any{} },
+	"Fence":    func(h *hostile) any { return map[string]any{"id": h.anyInstance(), "state": "scheduling"} },
 	"Discard":  func(h *hostile) any { return map[string]any{"id": h.anyInstance(), "state": "scheduling"} },
 	"TakeTurn": func(*hostile) any { return 60e9 },
 }
@@ -276,7 +278,7 @@ func (h *hostile) own(key string, is bool) bool {
 	case "hosts", "alive", "seen", "agents", "twins", "orders", "observed":
 		first, _, _ := strings.Cut(rest, "/")
 		return croft.HostID(first) == h.host
-	case "instances":
+	case "instances", "userdata":
 		return h.condemned[croft.InstanceID(rest)] && !is
 	case "names":
 		id := croft.InstanceID(strings.TrimPrefix(rest, "p/name-of-"))
@@ -365,7 +367,7 @@ func (h *hostile) judge(said, name string, question any, status int, answer stri
 		h.judgeSecrets(said, name, answer)
 	}
 	if p, ok := question.(map[string]any); ok && name != "WatchOrders" {
-		if host, ok := p["host"].(croft.HostID); ok && host != h.host && status == http.StatusOK && name != "Order" {
+		if host, ok := p["host"].(croft.HostID); ok && host != h.host && status == http.StatusOK && name != "Order" && name != "Remains" {
 			h.t.Errorf("%s: was answered, of another host", said)
 		}
 	}

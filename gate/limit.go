@@ -2,6 +2,8 @@ package gate
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -29,6 +31,10 @@ type allowance struct {
 	rate           *rate.Limiter
 	calls, streams chan struct{} // a token for each under way
 	complaints     rate.Sometimes
+
+	naming sync.Mutex
+	named  map[string]bool // custom names of its provider, as it said last
+	names  *rate.Limiter   // how many new ones it may bring
 }
 
 func (s *Server) allowance(of croft.HostID) *allowance {
@@ -40,10 +46,37 @@ func (s *Server) allowance(of croft.HostID) *allowance {
 			rate:  rate.NewLimiter(perSecond, atOnce),
 			calls: make(chan struct{}, mostCalls), streams: make(chan struct{}, mostStreams),
 			complaints: rate.Sometimes{Interval: time.Minute},
+			names:      rate.NewLimiter(rate.Every(namesEvery), namesAtOnce),
 		}
 		s.allowed[of] = a
 	}
 	return a
+}
+
+// New names of traits, classes and aggregates that one host may bring: each is an entry in
+// etcd, for a while also where the host gives it up.
+const (
+	namesAtOnce = 512
+	namesEvery  = time.Minute
+)
+
+var errNames = fmt.Errorf("%w: it brings new traits, resource classes or aggregates faster than one a minute", errCrowded)
+
+// bring has the host pay for the names that it did not have before.
+func (a *allowance) bring(names map[string]bool) error {
+	a.naming.Lock()
+	defer a.naming.Unlock()
+	fresh := 0
+	for name := range names {
+		if !a.named[name] {
+			fresh++
+		}
+	}
+	if !a.names.AllowN(time.Now(), fresh) {
+		return errNames
+	}
+	a.named = names
+	return nil
 }
 
 // enter begins a call, follow a stream.

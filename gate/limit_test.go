@@ -3,6 +3,7 @@ package gate_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -92,6 +93,58 @@ func TestAHostThatAsksTooFastWaits(t *testing.T) {
 			t.Errorf("got %v for what there is never room for, want that it is refused", err)
 		}
 	})
+}
+
+func TestAHostBringsFewNewNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bring := gate.NewNames()
+		names := func(from, n int) map[string]bool {
+			all := map[string]bool{}
+			for i := range n {
+				all[fmt.Sprintf("CUSTOM_%d", from+i)] = true
+			}
+			return all
+		}
+		made := 0
+		for range 3600 { // a host that floods, for a minute
+			if bring(names(made, 100)) == nil {
+				made += 100
+			}
+			time.Sleep(time.Minute / 3600)
+		}
+		if made != 500 {
+			t.Errorf("a host brought %d names in a minute", made)
+		}
+		for range 100 { // it may always say again what it has
+			if err := bring(names(made-100, 100)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour)
+		if err := bring(names(made, 60)); err != nil {
+			t.Errorf("an hour later: %v", err)
+		}
+		if err := bring(names(made+100, 60)); croft.KindOf(err) != croft.Unavailable {
+			t.Errorf("twice so many: %v", err)
+		}
+	})
+}
+
+func TestAProviderHasFewCustomNames(t *testing.T) {
+	c := newCloud(t)
+	me := croft.NewHostID()
+	agent := c.front.Client(t, me)
+	p := croft.Provider{ID: me, Name: "host"}
+	for i := range 65 {
+		p.Traits = append(p.Traits, croft.Trait(fmt.Sprintf("CUSTOM_%d", i)))
+	}
+	if err := agent.EnsureProvider(t.Context(), p); croft.KindOf(err) != croft.Invalid {
+		t.Errorf("with %d: %v", len(p.Traits), err)
+	}
+	p.Traits = p.Traits[1:]
+	if err := agent.EnsureProvider(t.Context(), p); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestWhatIsTooLargeIsRefused(t *testing.T) {

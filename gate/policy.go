@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -18,14 +19,15 @@ import (
 // here is not served. docs/security.md has the same table, and a test compares them.
 var policy = map[string]method{
 	"WatchOrders":    stream("wakes for the host's own orders", (*Server).watchOrders),
-	"Order":          call("the host's own; of another host only whether there is one, for an instance that comes from there by the host's own order", (*Server).order),
+	"Order":          call("the host's own, with its user-data; of another host only whether there is one, for an instance that comes from there by the host's own order", (*Server).order),
+	"Remains":        call("of another host whether it has an order, for an instance that comes from there by the host's own order", (*Server).remainsThere),
 	"Observed":       call("the host's own", (*Server).observed),
 	"Observe":        call("the host's own, where it has an order", (*Server).observe),
 	"Forget":         call("the host's own order where that is a tombstone, with the record where that is the host's", (*Server).forget),
 	"PutHost":        call("the host's own record, cleaned of what is no text", (*Server).putHost),
 	"Hosts":          call("the host's own record", (*Server).hosts),
 	"Serve":          stream("the host's own seat and life, for as long as the stream lasts", (*Server).serve),
-	"Instance":       call("whole where the instance is on the host; where it is only ordered or claimed there, whose it is; else whether it is there", (*Server).instance),
+	"Instance":       call("without user-data; whole else where the instance is on the host; where it is only ordered or claimed there, whose it is; else whether it is there", (*Server).instance),
 	"HostBooks":      call("the host's own orders and observations; records as Instance gives them, and of others that the host names on which host they are", (*Server).hostBooks),
 	"Drop":           call("the host's own order without a record, or observation without an order", (*Server).drop),
 	"EnsureProvider": call("the host's own provider, whatever it says of itself; no sharing with other providers", (*Server).ensureProvider),
@@ -34,6 +36,7 @@ var policy = map[string]method{
 	"Gates":          call("where all gates of the cloud are", (*Server).gates),
 	"Usable":         call("whether orders can come", (*Server).usable),
 	"Books":          never("they are everybody's: the control process looks after what is no host's own"),
+	"Fence":          never("as Books"),
 	"Discard":        never("as Books"),
 	"TakeTurn":       never("as Books"),
 }
@@ -72,18 +75,29 @@ func (s *Server) order(ctx context.Context, caller croft.HostID, p place) (order
 	return sendOrder(o), err
 }
 
-// remains tells a host that an instance was moved to whether the host before still
-// has an order about it.
+// remains answers agents of versions that ask for the order of the host before.
 func (s *Server) remains(ctx context.Context, caller croft.HostID, p place) (order, error) {
+	remains, err := s.remainsThere(ctx, caller, p)
+	if err == nil && !remains {
+		err = croft.Errorf(croft.NotFound, "nothing is left of instance %s on host %s", p.Instance, p.Host)
+	}
+	return order{Order: croft.Order{Host: p.Host, Instance: p.Instance, Want: croft.WantGone}}, err
+}
+
+// remainsThere tells a host that an instance was moved to whether one of the hosts before still
+// has an order about it.
+func (s *Server) remainsThere(ctx context.Context, caller croft.HostID, p place) (bool, error) {
+	if err := whole(p.Instance); err != nil {
+		return false, err
+	}
 	mine, err := s.Orders.Order(ctx, caller, p.Instance)
-	if errors.Is(err, croft.NotFound) || err == nil && mine.MovedFrom != p.Host {
-		return order{}, own(caller, p.Host)
+	if errors.Is(err, croft.NotFound) || err == nil && !slices.Contains(mine.Former(), p.Host) {
+		return false, refuse("instance %s does not come from host %q by an order of the one that the certificate names", p.Instance, p.Host)
 	}
 	if err != nil {
-		return order{}, err
+		return false, err
 	}
-	there, err := s.Orders.Order(ctx, p.Host, p.Instance)
-	return order{Order: croft.Order{Host: p.Host, Instance: p.Instance, Generation: there.Generation, Want: there.Want}}, err
+	return s.Orders.Remains(ctx, p.Host, p.Instance)
 }
 
 func (s *Server) observed(ctx context.Context, caller croft.HostID, p place) (croft.Observation, error) {
@@ -236,6 +250,7 @@ func (s *Server) drop(ctx context.Context, caller croft.HostID, d books.Differen
 // What a provider may have at most, more than any host has.
 const (
 	mostClasses, mostTraits, mostAggregates = 64, 512, 64
+	mostCustom                              = 64 // names that begin with CUSTOM_
 	// sharing makes a provider's inventory that of all in its aggregates; so a host
 	// with it would get claims of others' instances.
 	sharing croft.Trait = "MISC_SHARES_VIA_AGGREGATE"
@@ -251,12 +266,20 @@ func (s *Server) ensureProvider(ctx context.Context, caller croft.HostID, p crof
 	if len(p.Inventories) > mostClasses || len(p.Traits) > mostTraits || len(p.Aggregates) > mostAggregates || len(p.Name) > 200 {
 		return none{}, croft.Errorf(croft.Invalid, "a host with so many classes, traits or aggregates, or with so long a name, is none")
 	}
+	names := map[string]bool{}
+	name := func(name string) {
+		if strings.HasPrefix(name, "CUSTOM_") {
+			names[name] = true
+		}
+	}
 	for class := range p.Inventories {
+		name(string(class))
 		if !symbol.MatchString(string(class)) {
 			return none{}, croft.Errorf(croft.Invalid, "%q is no resource class", class)
 		}
 	}
 	for _, trait := range p.Traits {
+		name(string(trait))
 		if !symbol.MatchString(string(trait)) {
 			return none{}, croft.Errorf(croft.Invalid, "%q is no trait", trait)
 		}
@@ -268,6 +291,15 @@ func (s *Server) ensureProvider(ctx context.Context, caller croft.HostID, p crof
 		if _, err := uuid.Parse(aggregate); err != nil || len(aggregate) != 36 {
 			return none{}, croft.Errorf(croft.Invalid, "%q is no aggregate", aggregate)
 		}
+	}
+	if len(names) > mostCustom {
+		return none{}, croft.Errorf(croft.Invalid, "a host has at most %d custom traits and resource classes", mostCustom)
+	}
+	for _, aggregate := range p.Aggregates {
+		names[aggregate] = true
+	}
+	if err := s.allowance(caller).bring(names); err != nil {
+		return none{}, err
 	}
 	p = croft.Provider{ID: caller, Name: clean(p.Name), Inventories: p.Inventories, Traits: p.Traits, Aggregates: p.Aggregates}
 	return none{}, s.Inventory.EnsureProvider(ctx, p)
@@ -287,26 +319,20 @@ func (s *Server) release(ctx context.Context, caller croft.HostID, id croft.Inst
 		return none{}, err
 	}
 	inst, err := s.Records.Instance(ctx, id)
-	recorded := err == nil
-	if err != nil && !errors.Is(err, croft.NotFound) {
+	switch {
+	case errors.Is(err, croft.NotFound): // what it claims elsewhere is no concern of this host's
+		return none{}, s.Inventory.Release(ctx, id, caller)
+	case err != nil:
 		return none{}, err
 	}
-	var may bool
-	if recorded {
-		may, err = s.condemned(ctx, caller, inst)
-	} else {
-		may, err = s.claimed(ctx, caller, id)
-		if err == nil && !may { // nothing to release, as far as this host is concerned
-			return none{}, nil
-		}
-	}
+	condemned, err := s.condemned(ctx, caller, inst)
 	if err != nil {
 		return none{}, err
 	}
-	if !may {
+	if !condemned {
 		return none{}, refuse("the claim of instance %s is not this host's to release", id)
 	}
-	return none{}, s.Inventory.Release(ctx, id)
+	return none{}, s.Inventory.Release(ctx, id, inst.Places()...)
 }
 
 // condemned tells whether an instance is on the caller and wanted gone.

@@ -142,6 +142,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if croft.KindOf(err) != croft.Unavailable { // else nobody knows
 			err = refuse("%v", err)
 		}
+		w.Header().Set("Connection", "close") // the next one shows the certificate of then
 		s.fail(w, r, caller, err)
 		return
 	}

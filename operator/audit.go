@@ -71,12 +71,42 @@ func (o *Operator) look(ctx context.Context) (Report, error) {
 		}
 		return nil
 	})
+	if err == nil {
+		b.Elsewhere, err = o.claimsElsewhere(ctx, b.Hosts)
+	}
 	if err != nil {
 		return report, err
 	}
 	slices.SortFunc(report.Unchecked, func(a, b Unchecked) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Host, b.Host)) })
 	report.Differences = append([]books.Difference{}, books.Compare(b)...)
 	return report, nil
+}
+
+// claimsElsewhere is what instances claim on providers that are no hosts.
+func (o *Operator) claimsElsewhere(ctx context.Context, hosts map[croft.HostID]croft.Host) (map[croft.InstanceID]croft.Resources, error) {
+	providers, err := o.Claims.Providers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[croft.InstanceID]croft.Resources{}
+	for _, p := range providers {
+		if _, isHost := hosts[p.ID]; isHost || len(p.Used) == 0 {
+			continue
+		}
+		claims, err := o.Claims.Claims(ctx, p.ID)
+		if err != nil && !errors.Is(err, croft.NotFound) {
+			return nil, err
+		}
+		for id, amounts := range claims {
+			if all[id] == nil {
+				all[id] = croft.Resources{}
+			}
+			for class, amount := range amounts {
+				all[id][class] += amount
+			}
+		}
+	}
+	return all, nil
 }
 
 // each does something for every host, several at once, and returns what went wrong.
@@ -119,10 +149,10 @@ func (o *Operator) Mend(ctx context.Context, d books.Difference) error {
 		return croft.Errorf(croft.Conflict, "mending it might harm a guest or its disk")
 	}
 	switch d.Kind {
-	case books.LostName, books.LostOrder, books.LostObservation:
+	case books.LostName, books.LostUserData, books.LostMember, books.LostOrder, books.LostObservation:
 		return o.Ledger.Drop(ctx, d)
 	case books.LeakedClaim:
-		return o.releaseLeaked(ctx, d.Instance)
+		return o.releaseLeaked(ctx, d)
 	case books.StrayFiles:
 		hosts, err := o.Hosts.Hosts(ctx, d.Host)
 		if err != nil {
@@ -155,22 +185,37 @@ func (o *Operator) mendInstance(ctx context.Context, d books.Difference, st crof
 	inst := st.Instance
 	switch d.Kind {
 	case books.AbandonedRequest:
-		// The claim first: while the record stands, somebody knows of the claim.
-		if err := o.Claims.Release(ctx, inst.ID); err != nil {
-			return err
-		}
-		return o.Records.Discard(ctx, inst)
+		return o.undo(ctx, inst)
 	case books.UnfinishedMove:
 		return o.endMove(ctx, st)
 	case books.MissingName:
 		return o.Ledger.PutName(ctx, inst)
+	case books.MissingMember:
+		return o.Ledger.PutMember(ctx, inst)
 	case books.MissingOrder:
 		_, err := o.Records.Reorder(ctx, inst, o.order(inst, inst.Host, wanted(st), inst.Generation+1))
 		return err
-	case books.MissingClaim:
-		return o.reclaim(ctx, inst)
+	case books.MissingClaim, books.StrayClaim:
+		_, err := o.reclaim(ctx, inst)
+		return err
 	}
 	return fmt.Errorf("there is no way to mend %q", d.Kind)
+}
+
+// undo ends a request whose scheduler died: the fence first, since one that was only suspended may go on, then
+// the claim, while there is a record to repeat this by.
+func (o *Operator) undo(ctx context.Context, inst croft.Instance) error {
+	now, err := o.Records.Fence(ctx, inst)
+	if err != nil {
+		return err
+	}
+	if now.State != croft.StateScheduling || now.Session != inst.Session {
+		return croft.Errorf(croft.Conflict, "its scheduler was in time")
+	}
+	if err := o.Claims.Release(ctx, inst.ID); err != nil {
+		return err
+	}
+	return o.Records.Discard(ctx, now)
 }
 
 // wanted is what an instance without an order was last known to be.
@@ -187,10 +232,6 @@ func wanted(st croft.Status) croft.Want {
 // endMove ends a move that somebody else began: elsewhere where there is room, else
 // where the guest is.
 func (o *Operator) endMove(ctx context.Context, st croft.Status) error {
-	if st.Instance.State == croft.StateDestroying {
-		_, err := o.Records.SetMoving(ctx, st.Instance, "")
-		return err
-	}
 	hosts, err := o.Hosts.Hosts(ctx, st.Instance.Host)
 	if err != nil {
 		return err
@@ -206,13 +247,13 @@ func (o *Operator) endMove(ctx context.Context, st croft.Status) error {
 }
 
 // releaseLeaked frees a claim, unless somebody began to use its UUID meanwhile.
-func (o *Operator) releaseLeaked(ctx context.Context, id croft.InstanceID) error {
+func (o *Operator) releaseLeaked(ctx context.Context, d books.Difference) error {
 	b, err := o.Ledger.Books(ctx)
 	if err != nil {
 		return err
 	}
-	if _, exists := b.Instances[id]; exists {
+	if _, exists := b.Instances[d.Instance]; exists {
 		return croft.Errorf(croft.Conflict, "somebody has an instance of this UUID now")
 	}
-	return o.Claims.Release(ctx, id)
+	return o.Claims.Release(ctx, d.Instance, d.Host)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"croft"
+	"croft/internal/nearest"
 )
 
 // Host is a host with what it has to do.
@@ -37,6 +38,16 @@ func (h Host) State() string {
 // List returns all hosts by name. Of claims there is what Placement answers: where it
 // does not, they are missing and err says why, beside the hosts.
 func (o *Operator) List(ctx context.Context) ([]Host, error) {
+	providers, noClaims := o.Claims.Providers(ctx)
+	all, err := o.list(ctx, providers)
+	if err != nil {
+		return nil, err
+	}
+	return all, noClaims
+}
+
+// list is List with what is known of claims.
+func (o *Operator) list(ctx context.Context, providers []croft.Provider) ([]Host, error) {
 	known, err := o.Hosts.Hosts(ctx)
 	if err != nil {
 		return nil, err
@@ -45,7 +56,6 @@ func (o *Operator) List(ctx context.Context) ([]Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	providers, noClaims := o.Claims.Providers(ctx)
 	on := map[croft.HostID][]croft.Status{}
 	for _, st := range instances {
 		on[st.Instance.Host] = append(on[st.Instance.Host], st)
@@ -65,7 +75,7 @@ func (o *Operator) List(ctx context.Context) ([]Host, error) {
 	all = withMembers(all, members)
 	slices.SortFunc(all, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	shareNames(all)
-	return all, noClaims
+	return all, nil
 }
 
 // hostOn is a host with its instances and with what it offers, where that is known.
@@ -146,33 +156,50 @@ func (o *Operator) Find(ctx context.Context, idOrName string) (Host, error) {
 	if all == nil {
 		return Host{}, noClaims
 	}
+	h, err := among(all, idOrName)
+	if err != nil {
+		return h, err
+	}
+	return h, noClaims
+}
+
+// find is Find without claims, for which nobody but Placement need be asked.
+func (o *Operator) find(ctx context.Context, idOrName string) (Host, error) {
+	all, err := o.list(ctx, nil)
+	if err != nil {
+		return Host{}, err
+	}
+	return among(all, idOrName)
+}
+
+// among picks the host with this UUID, else the one of this name: a host that is called
+// like the UUID of another is not in that one's way.
+func among(all []Host, idOrName string) (Host, error) {
 	var found []Host
 	id, _ := croft.ParseHostID(idOrName) // not one: then it is a name
 	for _, h := range all {
-		if h.ID == id || h.Name == idOrName {
+		if id != "" && h.ID == id {
+			return h, nil
+		}
+		if h.Name == idOrName {
 			found = append(found, h)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return Host{}, croft.Errorf(croft.NotFound, "there is no host %s; `croft host list` shows all", idOrName)
+		var known []string
+		for _, h := range all {
+			known = append(known, h.Name)
+		}
+		return Host{}, croft.Errorf(croft.NotFound, "there is no host %s; `croft host list` shows all%s", idOrName, nearest.Hint(idOrName, known))
 	case 1:
-		return found[0], noClaims
+		return found[0], nil
 	}
 	var ids []string
 	for _, h := range found {
 		ids = append(ids, string(h.ID))
 	}
 	return Host{}, croft.Errorf(croft.Conflict, "%d hosts are called %s: give the UUID, one of %s", len(found), idOrName, strings.Join(ids, ", "))
-}
-
-// find is Find where Placement need not answer.
-func (o *Operator) find(ctx context.Context, idOrName string) (Host, error) {
-	h, err := o.Find(ctx, idOrName)
-	if h.ID != "" {
-		err = nil
-	}
-	return h, err
 }
 
 // Drain keeps new claims away from a host; what is on it stays.
@@ -240,6 +267,11 @@ func (o *Operator) forget(ctx context.Context, h Host, force bool) error {
 	if err := o.Members.MayRemoveEtcdMember(ctx, h.ID); err != nil {
 		return err
 	}
+	if !force {
+		if err := o.nobodyWaitsFor(ctx, h.ID); err != nil {
+			return err
+		}
+	}
 	// From here on nobody writes another order for it, so what is buried is all.
 	if err := o.Hosts.Drain(ctx, h.ID); err != nil {
 		return err
@@ -258,6 +290,21 @@ func (o *Operator) forget(ctx context.Context, h Host, force bool) error {
 	}
 	// Last, so that a host which loses its server can tell whether it is forgotten.
 	return o.Members.RemoveEtcdMember(ctx, h.ID)
+}
+
+// nobodyWaitsFor returns a Conflict where an instance that was moved away from a host waits until that
+// has nothing of it left: once the host is forgotten it waits no more, though its guest may run there.
+func (o *Operator) nobodyWaitsFor(ctx context.Context, host croft.HostID) error {
+	b, err := o.Ledger.Books(ctx)
+	if err != nil {
+		return err
+	}
+	for _, order := range b.Orders {
+		if inst, exists := b.Instances[order.Instance]; order.Host == host && exists && slices.Contains(inst.Former(), host) {
+			return croft.Errorf(croft.Conflict, "instance %s was moved away from it and may still run there; bring the host back, or add --force if it is gone for good", inst.Name)
+		}
+	}
+	return nil
 }
 
 // RemoveMember takes a host's server out of etcd, where it has one; the host stays.
@@ -293,8 +340,14 @@ func (o *Operator) buryAll(ctx context.Context, host croft.HostID, force bool) e
 		if !force {
 			return croft.Errorf(croft.Conflict, "instance %s has just come to it; try again", inst.Name)
 		}
-		// The claim first, while there is a record to repeat this by.
-		if err := o.Claims.Release(ctx, inst.ID); err != nil {
+		if inst.State != croft.StateDestroying { // from here on nobody moves it away, with its claim
+			inst, err = o.Records.Reorder(ctx, inst, o.order(inst, host, croft.WantGone, inst.Generation+1))
+			if err != nil {
+				return fmt.Errorf("condemn instance %s: %w", inst.Name, err)
+			}
+		}
+		// The claim before the record, while there is one to repeat this by.
+		if err := o.Claims.Release(ctx, inst.ID, inst.Places()...); err != nil {
 			return err
 		}
 		if err := o.Records.Bury(ctx, inst, o.order(inst, host, croft.WantGone, inst.Generation+1)); err != nil {
@@ -324,7 +377,7 @@ func (o *Operator) freeClaims(ctx context.Context, host croft.HostID) error {
 		if _, exists := b.Instances[id]; exists {
 			continue
 		}
-		if err := o.Claims.Release(ctx, id); err != nil {
+		if err := o.Claims.Release(ctx, id, host); err != nil {
 			return err
 		}
 	}

@@ -123,12 +123,8 @@ func (o *Operator) usable(inst croft.Instance, candidates []croft.Candidate, hos
 // moveTo takes the steps of a move. NoCapacity or Unavailable: not there; what it
 // returns is the record as it is then.
 func (o *Operator) moveTo(ctx context.Context, st croft.Status, inst croft.Instance, c croft.Candidate, to croft.HostID) (croft.Instance, error) {
-	marked, err := o.Records.SetMoving(ctx, inst, to)
+	inst, err := o.take(ctx, inst, to, c)
 	if err != nil {
-		return inst, err
-	}
-	inst = marked
-	if err := o.Claims.Reclaim(ctx, inst.ID, inst.Project, c); err != nil {
 		return inst, err
 	}
 	want := croft.WantRunning
@@ -137,15 +133,56 @@ func (o *Operator) moveTo(ctx context.Context, st croft.Status, inst croft.Insta
 	}
 	tombstone := o.order(inst, inst.Host, croft.WantGone, inst.Generation+1)
 	order := o.order(inst, to, want, inst.Generation+2)
-	order.MovedFrom = inst.Host
 	moved, err := o.Records.Relocate(ctx, inst, tombstone, order)
 	switch {
 	case errors.Is(err, croft.Conflict):
 		return inst, errors.Join(err, o.unclaim(ctx, inst))
 	case err != nil:
-		return inst, err
+		return o.unmoved(ctx, inst, to, err)
 	}
 	return moved, nil
+}
+
+// unmoved settles what a Relocate left that failed for cause: its transaction may have been done although the answer
+// got lost, or may be done yet.
+func (o *Operator) unmoved(ctx context.Context, inst croft.Instance, to croft.HostID, cause error) (croft.Instance, error) {
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.UndoTimeout)
+	defer cancel()
+	now, err := o.Records.Fence(after, inst)
+	switch {
+	case err != nil:
+		return inst, errors.Join(cause, err)
+	case now.Host == to && now.Moving == "":
+		return now, nil
+	}
+	return now, cause
+}
+
+// claimTries bounds how often a claim is taken anew because somebody else changed it.
+const claimTries = 4
+
+// take has an instance claim what a candidate says, and nothing else, once its record says that it moves there;
+// nowhere, where the claim is to be where the guest is.
+//
+// The order of the steps is what keeps claim and record together: the claim is read, then the record is written by
+// comparison, then the claim is replaced by comparison with what was read. Whoever does the same at the same time,
+// however long he is held up between two steps, finds one of the two changed: he changes no claim of a record that is
+// not as he left it.
+func (o *Operator) take(ctx context.Context, inst croft.Instance, moving croft.HostID, c croft.Candidate) (croft.Instance, error) {
+	var err error
+	for range claimTries {
+		var had croft.Claim
+		if had, err = o.Claims.ClaimOf(ctx, inst.ID); err != nil {
+			return inst, err
+		}
+		if inst, err = o.Records.SetMoving(ctx, inst, moving); err != nil {
+			return inst, err
+		}
+		if err = o.Claims.Reclaim(ctx, had, inst.Project, c); !errors.Is(err, croft.Conflict) {
+			return inst, err
+		}
+	}
+	return inst, err
 }
 
 // unclaim takes the claim back to where the guest is, of an instance that somebody
@@ -160,30 +197,35 @@ func (o *Operator) unclaim(ctx context.Context, inst croft.Instance) error {
 	now, exists := b.Instances[inst.ID]
 	switch {
 	case !exists:
-		return o.Claims.Release(after, inst.ID)
-	case now.Host != inst.Host:
-		return nil
-	case now.Moving != "":
-		return o.stay(after, now)
+		return o.Claims.Release(after, inst.ID, inst.Places()...)
+	case now.State == croft.StateDestroying:
+		return nil // its host gives the claim back, wherever it is
+	case now.Host != inst.Host || now.Moving != "" && now.Moving != inst.Moving:
+		return nil // somebody else moves it, and its claim
 	}
-	return o.reclaim(after, now)
+	return o.stay(after, now)
 }
 
 // reclaim gives an instance its claim on its own host, and no other.
-func (o *Operator) reclaim(ctx context.Context, inst croft.Instance) error {
+func (o *Operator) reclaim(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
 	own := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{inst.Host: inst.Spec.Resources}}
-	if err := o.Claims.Reclaim(ctx, inst.ID, inst.Project, own); err != nil {
-		return fmt.Errorf("claim on its own host: %w", err)
+	inst, err := o.take(ctx, inst, inst.Moving, own)
+	switch {
+	case errors.Is(err, croft.NoCapacity):
+		return inst, fmt.Errorf("host %s has no room for it any more, since others have claimed that meanwhile; move one of them, or destroy one: %w", inst.Host, err)
+	case err != nil:
+		return inst, fmt.Errorf("claim on its own host: %w", err)
 	}
-	return nil
+	return inst, nil
 }
 
 // stay gives a move up: the claim goes back to where the guest is.
 func (o *Operator) stay(ctx context.Context, inst croft.Instance) error {
-	if err := o.reclaim(ctx, inst); err != nil {
+	inst, err := o.reclaim(ctx, inst)
+	if err != nil || inst.Moving == "" {
 		return err
 	}
-	_, err := o.Records.SetMoving(ctx, inst, "")
+	_, err = o.Records.SetMoving(ctx, inst, "")
 	return err
 }
 

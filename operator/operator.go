@@ -44,6 +44,6 @@ func (o *Operator) order(inst croft.Instance, host croft.HostID, want croft.Want
 	return croft.Order{
 		Partition: o.Partition, Host: host, Instance: inst.ID, Generation: generation, Want: want,
 		Project: inst.Project, Name: inst.Name, Spec: inst.Spec, Issued: time.Now().UTC(),
-		Rebooted: inst.Rebooted, Rebuilt: inst.Rebuilt, MovedFrom: inst.MovedFrom,
+		Rebooted: inst.Rebooted, Rebuilt: inst.Rebuilt, MovedFrom: inst.MovedFrom, LeftBefore: inst.LeftBefore,
 	}
 }

@@ -72,11 +72,14 @@ func (o claims) Providers(context.Context) ([]croft.Provider, error) { return ni
 func (o claims) Candidates(context.Context, string, int) ([]croft.Candidate, error) {
 	return nil, o.broken
 }
-func (o claims) Reclaim(context.Context, croft.InstanceID, croft.Project, croft.Candidate) error {
+func (o claims) ClaimOf(_ context.Context, id croft.InstanceID) (croft.Claim, error) {
+	return croft.Claim{Instance: id}, o.broken
+}
+func (o claims) Reclaim(context.Context, croft.Claim, croft.Project, croft.Candidate) error {
 	return o.broken
 }
-func (o claims) Release(context.Context, croft.InstanceID) error    { return o.broken }
-func (o claims) RemoveProvider(context.Context, croft.HostID) error { return o.broken }
+func (o claims) Release(context.Context, croft.InstanceID, ...croft.HostID) error { return o.broken }
+func (o claims) RemoveProvider(context.Context, croft.HostID) error               { return o.broken }
 
 func (o agents) Holding(_ context.Context, h croft.Host) (books.Holding, error) {
 	o.asked = append(o.asked, h.ID)

@@ -43,12 +43,16 @@ type Records interface {
 	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
 	// Bury removes the record and leaves the tombstone o.
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
+	// Fence writes the record once more where that is unchanged, after which no write that
+	// compares it as inst is can be done any more, and returns it as it is then. NotFound: it is gone.
+	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	// Discard removes a record in scheduling.
 	Discard(ctx context.Context, inst croft.Instance) error
 	// SetMoving writes where an instance is about to be moved; nowhere, where that is given up.
 	SetMoving(ctx context.Context, inst croft.Instance, to croft.HostID) (croft.Instance, error)
 	// Relocate makes the order's host the instance's, with a tombstone for the host
-	// that it was on. Unavailable: the new host is silent or drained.
+	// that it was on. Record and order name all hosts that may have something of it still.
+	// Unavailable: the new host is silent or drained.
 	Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error)
 }
 
@@ -56,10 +60,13 @@ type Records interface {
 type Ledger interface {
 	// Books returns all that is stored, as of one moment.
 	Books(ctx context.Context) (books.Books, error)
-	// Drop removes a lost name, order or observation, unless that changed meanwhile.
+	// Drop removes what is lost: a name, user-data, a membership, an order or an
+	// observation, unless that changed meanwhile.
 	Drop(ctx context.Context, d books.Difference) error
 	// PutName enters an instance's name. Conflict: another one has it.
 	PutName(ctx context.Context, inst croft.Instance) error
+	// PutMember enters an instance into its groups. Conflict: its record changed.
+	PutMember(ctx context.Context, inst croft.Instance) error
 }
 
 // Claims is the part of the Placement API that is needed.
@@ -70,11 +77,15 @@ type Claims interface {
 	Claims(ctx context.Context, host croft.HostID) (map[croft.InstanceID]croft.Resources, error)
 	// Candidates returns ways to satisfy a query.
 	Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error)
-	// Reclaim replaces all that a consumer has by what a candidate says, at once.
-	// NoCapacity: it no longer fits, and nothing changed.
-	Reclaim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
-	// Release removes a consumer's allocations; none is not an error.
-	Release(ctx context.Context, id croft.InstanceID) error
+	// ClaimOf returns what an instance claims.
+	ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, error)
+	// Reclaim replaces what an instance had by what a candidate says, at once. Conflict: it has something
+	// else by now. NoCapacity: it does not fit. Either way nothing changed.
+	Reclaim(ctx context.Context, had croft.Claim, project croft.Project, c croft.Candidate) error
+	// Release removes what an instance claims, where that is on one of the hosts, if any are named,
+	// and unless it changes meanwhile; none is not an error. So it takes nothing from
+	// another instance that got the UUID on another host.
+	Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error
 	// RemoveProvider removes a provider; none is not an error. Conflict: somebody
 	// claims from it.
 	RemoveProvider(ctx context.Context, host croft.HostID) error

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/connlimit"
 )
 
 // Identity knows who tokens speak for.
@@ -78,6 +79,7 @@ func (s *Server) caller(q *request) (Caller, error) {
 	token := strings.Join(values, ",")
 	user, _, _ := strings.Cut(token, ":")
 	if subtle.ConstantTimeCompare([]byte(user), []byte(s.token)) == 1 {
+		connlimit.Prove(q.r.Context())
 		return Caller{Roles: []string{"admin"}}, nil
 	}
 	if s.callers == nil {
@@ -90,6 +92,7 @@ func (s *Server) caller(q *request) (Caller, error) {
 	case err != nil:
 		return c, &apiError{status: http.StatusServiceUnavailable, detail: err.Error(), kind: croft.Unavailable}
 	}
+	connlimit.Prove(q.r.Context())
 	return c, nil
 }
 

@@ -1,8 +1,10 @@
 package placement
 
 import (
+	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"croft/placement/internal/pyjson"
 )
@@ -24,8 +26,28 @@ func (s *Server) listCandidates(q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := answer{st: s.state, req: req, version: q.version}
-	return q.ok(a.append(make([]byte, 0, 512+640*len(found)), found), 0), nil
+	a := answer{st: s.state, req: req, version: q.version, minimal: q.version >= 12 && prefersMinimal(q.r.Header)}
+	resp := q.ok(a.append(make([]byte, 0, 512+640*len(found)), found), 0)
+	if a.minimal {
+		resp.set("Preference-Applied", minimal)
+	}
+	return resp, nil
+}
+
+// minimal is what a client prefers (RFC 7240) that has no use for most of the answer:
+// mappings, traits, parents, roots of themselves, and providers of which nothing is
+// taken. croft's own client does; other Placements answer it at full length.
+const minimal = "return=minimal"
+
+func prefersMinimal(h http.Header) bool {
+	for _, value := range h.Values("Prefer") {
+		for preference := range strings.SplitSeq(value, ",") {
+			if strings.EqualFold(strings.TrimSpace(preference), minimal) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // answer writes candidates as JSON.
@@ -33,6 +55,7 @@ type answer struct {
 	st      *state
 	req     *candidateRequest
 	version version
+	minimal bool
 }
 
 func (a *answer) append(b []byte, found []candidate) []byte {
@@ -97,7 +120,7 @@ func (a *answer) appendRequest(b []byte, c *candidate) []byte {
 		b = append(a.appendParts(b, parts), '}')
 	})
 	b = append(b, '}')
-	if a.version >= 34 {
+	if a.version >= 34 && !a.minimal {
 		b = a.appendMappings(append(b, `, "mappings": {`...), c)
 		b = append(b, '}')
 	}
@@ -144,14 +167,14 @@ func (a *answer) summarized(found []candidate) []*provider {
 	for i := range found {
 		for _, x := range found[i].parts {
 			p := x.p
-			if a.version >= 29 {
+			if a.version >= 29 && !a.minimal {
 				p = p.root
 			}
 			if _, have := seen[p]; have {
 				continue
 			}
 			seen[p] = struct{}{}
-			if a.version >= 29 {
+			if a.version >= 29 && !a.minimal {
 				list = subtree(list, p)
 			} else {
 				list = append(list, p)
@@ -180,6 +203,12 @@ func (a *answer) appendSummary(b []byte, p *provider) []byte {
 		b = append(b, '}')
 	}
 	b = append(b, '}')
+	if a.minimal {
+		if p.root != p { // else it is its own
+			b = pyjson.AppendString(append(b, `, "root_provider_uuid": `...), p.root.uuid)
+		}
+		return append(b, '}')
+	}
 	if a.version >= 17 {
 		b = append(b, `, "traits": [`...)
 		for i, t := range p.traits {

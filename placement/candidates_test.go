@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -206,5 +207,41 @@ func TestUsedUpCapacityAndUnitsCount(t *testing.T) {
 	m.do(takes("y", "a", "VCPU", 4))
 	if got, err := m.ask("resources=VCPU:4"); err != nil || len(got) != 0 {
 		t.Errorf("4 more of 2: %q, %v", got, err)
+	}
+}
+
+// A minimal answer says where to take what, of what there is how much, and in which
+// tree that is.
+func TestMinimalAnswer(t *testing.T) {
+	m := cloud(t, twoNUMANodes)
+	query, err := parseQuery("resources=VCPU:4,DISK_GB:1&required=CUSTOM_FAST")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := readCandidateRequest(&request{r: httptest.NewRequest("GET", "/", nil), version: maxVersion, query: query})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := m.candidates(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := answer{st: m.state, req: req, version: maxVersion, minimal: true}
+	const want = `{"allocation_requests": [{"allocations": {"numa0": {"resources": {"VCPU": 4}}, "host": {"resources": {"DISK_GB": 1}}}}], ` +
+		`"provider_summaries": {"numa0": {"resources": {"VCPU": {"capacity": 4, "used": 0}, "MEMORY_MB": {"capacity": 8, "used": 0}}, ` +
+		`"root_provider_uuid": "host"}, "host": {"resources": {"VCPU": {"capacity": 0, "used": 0}, "MEMORY_MB": {"capacity": 0, "used": 0}, ` +
+		`"DISK_GB": {"capacity": 100, "used": 0}}}}}`
+	if got := string(a.append(nil, found)); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestPrefersMinimal(t *testing.T) {
+	for value, want := range map[string]bool{
+		"return=minimal": true, "respond-async, Return=Minimal": true, "return=representation": false, "": false,
+	} {
+		if got := prefersMinimal(http.Header{"Prefer": {value}}); got != want {
+			t.Errorf("Prefer: %s: got %v", value, got)
+		}
 	}
 }

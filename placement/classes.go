@@ -60,6 +60,9 @@ func (s *Server) createClass(q *request) (*response, error) {
 		if t.class(name) != nil {
 			return conflict("", "Conflicting resource class already exists: %s", name)
 		}
+		if err := t.roomForClass(); err != nil {
+			return err
+		}
 		t.createClass(name)
 		return nil
 	})
@@ -88,6 +91,9 @@ func (s *Server) putClass(q *request) (*response, error) {
 	err = s.change(q.r.Context(), func(t *tx) error {
 		resp.status = http.StatusNoContent
 		if t.class(name) == nil {
+			if err := t.roomForClass(); err != nil {
+				return err
+			}
 			t.createClass(name)
 			resp.status = http.StatusCreated
 		}

@@ -94,6 +94,12 @@ var routes = []route{
 	{"/usages", "GET", map[string]endpoint{
 		"GET": {policy: "placement:usages", since: 9, sends: true, claims: true, handle: (*Server).usages},
 	}},
+	{"/croft/providers", "GET", map[string]endpoint{
+		"GET": {policy: "placement:resource_providers:list", sends: true, claims: true, handle: (*Server).listWhole},
+	}},
+	{"/croft/providers/*", "PUT", map[string]endpoint{
+		"PUT": {policy: "placement:resource_providers:update", readsIn: true, handle: (*Server).putWholeProvider},
+	}},
 	{"/reshaper", "POST", map[string]endpoint{
 		"POST": {policy: "placement:reshaper:reshape", since: 30, readsIn: true, handle: (*Server).reshape},
 	}},

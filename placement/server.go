@@ -53,6 +53,10 @@ type Config struct {
 	// stored, before it counts as lost; 3 s by default.
 	Patience time.Duration
 
+	// Tidy is how often custom classes and traits are looked for that nobody uses; 1 m by
+	// default.
+	Tidy time.Duration
+
 	// Beat is how often the store is asked for its revision where no request does so;
 	// 1 s by default.
 	Beat time.Duration
@@ -113,6 +117,7 @@ func New(c Config) (*Server, error) {
 	c.Retry = cmp.Or(c.Retry, 200*time.Millisecond)
 	c.Beat = cmp.Or(c.Beat, time.Second)
 	c.Patience = cmp.Or(c.Patience, 3*time.Second)
+	c.Tidy = cmp.Or(c.Tidy, time.Minute)
 	s := &Server{
 		store:   c.Store,
 		log:     cmp.Or(c.Log, slog.Default()),
@@ -140,7 +145,7 @@ func (s *Server) Collector() prometheus.Collector { return s.metrics }
 // Handler serves the API, /readyz (200 or 503), /livez and its older name /healthz (200).
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	var checks health.Checks
+	checks := health.Checks{Cheap: true}
 	checks.Add("placement", func(context.Context) error { return s.Ready() })
 	checks.Register(mux)
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

@@ -25,6 +25,11 @@ type session struct {
 // returns, every write that was under way has been answered.
 func (s *Server) Run(ctx context.Context) error {
 	defer close(s.stopped)
+	tidying, end := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() { s.tidy(tidying) })
+	defer work.Wait()
+	defer end()
 	for {
 		err := s.follow(ctx)
 		if ctx.Err() != nil {

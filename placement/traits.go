@@ -98,6 +98,9 @@ func (s *Server) putTrait(q *request) (*response, error) {
 	err := s.change(q.r.Context(), func(t *tx) error {
 		resp.status = http.StatusNoContent
 		if t.trait(name) == nil {
+			if err := t.roomForTrait(); err != nil {
+				return err
+			}
 			t.createTrait(name)
 			resp.status = http.StatusCreated
 		}

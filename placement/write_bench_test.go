@@ -85,6 +85,21 @@ func BenchmarkRegister(b *testing.B) {
 	}
 }
 
+// BenchmarkRegisterAtOnce is BenchmarkRegister with croft's own request.
+func BenchmarkRegisterAtOnce(b *testing.B) {
+	for _, clients := range []int{1, 64} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			h := handle(b)
+			each(b, clients, func(int) {
+				id := uuid.NewString()
+				send(b, h, "PUT", "/croft/providers/"+id, fmt.Sprintf(`{"name": "host-%s", "inventories": {
+					"VCPU": {"total": 64, "allocation_ratio": 1000}, "MEMORY_MB": {"total": 2000000000}, "DISK_GB": {"total": 2000000000}},
+					"traits": ["COMPUTE_NODE", "HW_CPU_X86_AVX2", "HW_CPU_X86_SSE42", "HW_CPU_X86_VMX"], "aggregates": []}`, id), 201)
+			})
+		})
+	}
+}
+
 // each runs do b.N times in all, in so many goroutines.
 func each(b *testing.B, clients int, do func(n int)) {
 	b.ReportAllocs()

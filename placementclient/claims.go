@@ -1,10 +1,12 @@
 package placementclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"croft"
@@ -23,14 +25,13 @@ func (c *Client) Candidates(ctx context.Context, query string, limit int) ([]cro
 	if limit > 0 {
 		path += "&limit=" + strconv.Itoa(limit)
 	}
+	// Mappings and traits are most of the answer where it is not minimal, and nobody needs them.
 	var body struct {
 		Requests []struct {
 			Allocations map[croft.HostID]resourcesBody `json:"allocations"`
-			Mappings    map[string][]croft.HostID      `json:"mappings"`
 		} `json:"allocation_requests"`
 		Summaries map[croft.HostID]struct {
 			Resources map[croft.ResourceClass]struct{ Capacity, Used int64 } `json:"resources"`
-			Traits    []croft.Trait                                          `json:"traits"`
 			Root      croft.HostID                                           `json:"root_provider_uuid"`
 		} `json:"provider_summaries"`
 	}
@@ -39,7 +40,7 @@ func (c *Client) Candidates(ctx context.Context, query string, limit int) ([]cro
 	}
 	summaries := make(map[croft.HostID]croft.Summary, len(body.Summaries))
 	for id, s := range body.Summaries {
-		sum := croft.Summary{Capacity: croft.Resources{}, Used: croft.Resources{}, Traits: s.Traits, Root: s.Root}
+		sum := croft.Summary{Capacity: croft.Resources{}, Used: croft.Resources{}, Root: cmp.Or(s.Root, id)} // its own, or not told
 		for class, r := range s.Resources {
 			sum.Capacity[class], sum.Used[class] = r.Capacity, r.Used
 		}
@@ -47,7 +48,7 @@ func (c *Client) Candidates(ctx context.Context, query string, limit int) ([]cro
 	}
 	list := make([]croft.Candidate, len(body.Requests))
 	for i, r := range body.Requests {
-		list[i] = croft.Candidate{Allocations: map[croft.HostID]croft.Resources{}, Mappings: r.Mappings, Summaries: map[croft.HostID]croft.Summary{}}
+		list[i] = croft.Candidate{Allocations: map[croft.HostID]croft.Resources{}, Summaries: map[croft.HostID]croft.Summary{}}
 		for id, a := range r.Allocations {
 			list[i].Allocations[id] = a.Resources
 			list[i].Summaries[id] = summaries[id]
@@ -73,49 +74,72 @@ func (b allocationsBody) at(minor int64) any {
 	return b
 }
 
-// Claim implements schedule.Claims. An attempt whose answer was lost may have been
-// carried out; then the claim is found to be there and that is success.
+// Claim implements schedule.Claims.
 func (c *Client) Claim(ctx context.Context, id croft.InstanceID, project croft.Project, candidate croft.Candidate) error {
+	return c.replace(ctx, croft.Claim{Instance: id}, project, candidate)
+}
+
+// replace has a consumer have what a candidate says instead of what it had. NoCapacity: that does not fit. Conflict:
+// the consumer has something else than it had, or concurrent updates of hosts went on for all retries.
+// An attempt whose answer was lost may have been carried out; then the claim is found to be there and that is success.
+func (c *Client) replace(ctx context.Context, had croft.Claim, project croft.Project, candidate croft.Candidate) error {
 	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: string(project), User: string(project), Type: consumerType}
 	for host, r := range candidate.Allocations {
 		body.Allocations[host] = resourcesBody{r}
 	}
-	path := "/allocations/" + string(id)
 	var err error
+	unsure := false // an attempt may have been carried out
 	for attempt := range c.config.Attempts {
 		if attempt > 0 {
 			if err := c.pause(ctx, attempt); err != nil {
 				return err
 			}
 		}
-		err = c.once(ctx, newestMinor, http.MethodPut, path, body, nil)
-		retry, done := c.judge(ctx, id, candidate, err)
+		body.Generation = had.Generation
+		err = c.once(ctx, newestMinor, http.MethodPut, "/allocations/"+string(had.Instance), body, nil)
 		switch {
-		case done:
+		case err == nil:
 			return nil
-		case !retry || ctx.Err() != nil:
+		case ctx.Err() != nil:
+			return claimError(err)
+		case errors.Is(err, croft.Unavailable):
+			unsure = true
+			continue
+		case !is(err, http.StatusConflict, concurrentUpdate):
 			return claimError(err)
 		}
+		now, readErr := c.ClaimOf(ctx, had.Instance)
+		if readErr != nil || sameGeneration(now, had) {
+			continue // it is the host that others claimed on
+		}
+		switch {
+		case !sameAllocations(now, candidate):
+			return err
+		case unsure && follows(now, had):
+			return nil
+		case had.Generation != nil:
+			return err
+		}
+		had = now // left by an older instance of this UUID; written once more, so that nobody gives it back who looked before
 	}
 	return claimError(err)
 }
 
-// judge tells from the answer to a claim whether it is there, else whether to try again.
-func (c *Client) judge(ctx context.Context, id croft.InstanceID, candidate croft.Candidate, err error) (retry, done bool) {
-	switch {
-	case err == nil:
-		return false, true
-	case errors.Is(err, croft.Unavailable):
-		return true, false
-	case !is(err, http.StatusConflict, concurrentUpdate):
-		return false, false
+func sameAllocations(claim croft.Claim, candidate croft.Candidate) bool {
+	return maps.EqualFunc(claim.Allocations, candidate.Allocations, func(a, b croft.Resources) bool { return maps.Equal(a, b) })
+}
+
+// follows tells whether a claim is one change on from what it was.
+func follows(now, had croft.Claim) bool {
+	return had.Generation == nil || now.Generation != nil && *now.Generation == *had.Generation+1
+}
+
+// sameGeneration tells whether nobody changed a claim between two looks.
+func sameGeneration(a, b croft.Claim) bool {
+	if len(a.Allocations) == 0 || a.Generation == nil || b.Generation == nil {
+		return len(a.Allocations) == 0 && b.Generation == nil
 	}
-	has, getErr := c.allocations(ctx, id)
-	if getErr != nil || len(has) == 0 {
-		return true, false
-	}
-	same := maps.EqualFunc(has, candidate.Allocations, func(a, b croft.Resources) bool { return maps.Equal(a, b) })
-	return false, same
+	return *a.Generation == *b.Generation
 }
 
 // claimError tells a full host from a fast rival.
@@ -126,27 +150,59 @@ func claimError(err error) error {
 	return err
 }
 
-// allocations returns what a consumer has.
-func (c *Client) allocations(ctx context.Context, id croft.InstanceID) (map[croft.HostID]croft.Resources, error) {
-	var body struct {
-		Allocations map[croft.HostID]resourcesBody `json:"allocations"`
-	}
-	if err := c.call(ctx, http.MethodGet, "/allocations/"+string(id), nil, &body); err != nil {
-		return nil, err
-	}
-	out := make(map[croft.HostID]croft.Resources, len(body.Allocations))
-	for host, a := range body.Allocations {
-		out[host] = a.Resources
-	}
-	return out, nil
+// ClaimOf implements operator.Claims.
+func (c *Client) ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, error) {
+	claim, _, err := c.claimOf(ctx, id)
+	return claim, err
 }
 
-// Release implements schedule.Claims and compute.Inventory.
-func (c *Client) Release(ctx context.Context, id croft.InstanceID) error {
+// claimOf returns what a consumer has, and the body that would take it all away.
+func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, allocationsBody, error) {
+	var body struct {
+		Allocations map[croft.HostID]resourcesBody `json:"allocations"`
+		Project     string                         `json:"project_id"`
+		User        string                         `json:"user_id"`
+		Generation  *int64                         `json:"consumer_generation"`
+		Type        string                         `json:"consumer_type"`
+	}
+	claim := croft.Claim{Instance: id, Allocations: map[croft.HostID]croft.Resources{}}
+	if err := c.call(ctx, http.MethodGet, "/allocations/"+string(id), nil, &body); err != nil {
+		return claim, allocationsBody{}, err
+	}
+	for host, a := range body.Allocations {
+		claim.Allocations[host] = a.Resources
+	}
+	claim.Generation = body.Generation
+	if body.Type == "" || body.Type == "unknown" {
+		body.Type = consumerType
+	}
+	none := allocationsBody{
+		Allocations: map[croft.HostID]resourcesBody{}, Project: body.Project, User: body.User, Type: body.Type, Generation: body.Generation,
+	}
+	return claim, none, nil
+}
+
+// Release implements schedule.Claims, compute.Inventory and operator.Claims: a PUT of nothing on the consumer's
+// generation, so that nothing is removed but what was looked at.
+func (c *Client) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
+	first, none, err := c.claimOf(ctx, id)
+	there := func(host croft.HostID) bool { _, has := first.Allocations[host]; return has }
+	if err != nil || len(first.Allocations) == 0 || len(on) > 0 && !slices.ContainsFunc(on, there) {
+		return err
+	}
 	return c.again(ctx, func() error {
-		err := c.call(ctx, http.MethodDelete, "/allocations/"+string(id), nil, nil)
-		if is(err, http.StatusNotFound, "") {
+		err := c.call(ctx, http.MethodPut, "/allocations/"+string(id), none, nil)
+		if !is(err, http.StatusConflict, concurrentUpdate) {
+			return err
+		}
+		now, readErr := c.ClaimOf(ctx, id)
+		switch {
+		case readErr != nil:
+			return readErr
+		case len(now.Allocations) == 0:
 			return nil
+		case !sameGeneration(now, first): // else it is the host that others claimed on
+			return croft.Errorf(croft.Conflict, "the claim of instance %s changed while it was being given back", id)
 		}
 		return err
 	})

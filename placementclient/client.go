@@ -64,7 +64,7 @@ func errNowhere(endpoint string) error {
 type Config struct {
 	Endpoint  string            // such as http://127.0.0.1:8778, or several with commas, any of which does; empty: where Auth says
 	Auth      Auth              // Token("admin") by default
-	Attempts  int               // for one request; 16 by default, some ten seconds; half of them where nothing answers at all
+	Attempts  int               // for one request; 20 by default, some fifteen seconds; half of them where nothing answers at all
 	Pause     time.Duration     // before the second attempt; doubles, with jitter; 10 ms by default
 	Timeout   time.Duration     // of one attempt; 30 s by default
 	TLS       *tls.Config       // nil: the machine's CAs, no certificate of our own
@@ -80,6 +80,8 @@ type Client struct {
 	endpoints atomic.Pointer[[]string] // one empty text until it is known
 	turn      atomic.Int64             // counts the times that another endpoint was turned to
 	metrics   *metrics
+
+	foreignSince atomic.Pointer[time.Time] // when it last had no requests of croft's own; nil: never
 }
 
 // dialTimeout is how long a server may take to take a connection: one on a host that is
@@ -87,8 +89,7 @@ type Client struct {
 const dialTimeout = 5 * time.Second
 
 // The microversions the client can work with: it begins with the newest it knows and
-// goes down to what the server has. Before 1.34 there are no mappings, before 1.29 no
-// trees.
+// goes down to what the server has. Before 1.29 there are no trees.
 const (
 	newestMinor = 39
 	oldestMinor = 29
@@ -107,7 +108,7 @@ func New(c Config) (*Client, error) {
 			}
 		}
 	}
-	c.Attempts, c.Pause = cmp.Or(c.Attempts, 16), cmp.Or(c.Pause, 10*time.Millisecond)
+	c.Attempts, c.Pause = cmp.Or(c.Attempts, 20), cmp.Or(c.Pause, 10*time.Millisecond)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	if c.Transport == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()

@@ -29,7 +29,7 @@ func serve(t *testing.T) string {
 }
 
 // serveOn runs our own server on a store and returns its address.
-func serveOn(t *testing.T, store placement.Store) string {
+func serveOn(t testing.TB, store placement.Store) string {
 	t.Helper()
 	server, err := placement.New(placement.Config{Store: store})
 	if err != nil {

@@ -10,24 +10,10 @@ import (
 
 var _ operator.Claims = (*Client)(nil)
 
-// Reclaim implements operator.Claims: one PUT on the consumer's generation, so that
-// what it had is given back in the moment in which the new is taken.
-func (c *Client) Reclaim(ctx context.Context, id croft.InstanceID, project croft.Project, candidate croft.Candidate) error {
-	path := "/allocations/" + string(id)
-	err := c.again(ctx, func() error {
-		var have struct {
-			Generation *int64 `json:"consumer_generation"`
-		}
-		if err := c.call(ctx, http.MethodGet, path, nil, &have); err != nil {
-			return err
-		}
-		body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: string(project), User: string(project), Type: consumerType, Generation: have.Generation}
-		for host, r := range candidate.Allocations {
-			body.Allocations[host] = resourcesBody{r}
-		}
-		return c.call(ctx, http.MethodPut, path, body, nil)
-	})
-	return claimError(err)
+// Reclaim implements operator.Claims: one PUT on the generation of what the instance had, so that this is given back
+// in the moment in which the new is taken, and only where it is still that.
+func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Project, candidate croft.Candidate) error {
+	return c.replace(ctx, had, project, candidate)
 }
 
 // RemoveProvider implements operator.Claims.

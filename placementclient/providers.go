@@ -28,6 +28,9 @@ type providerBody struct {
 // EnsureProvider implements compute.Inventory. Conflict: another provider has the
 // name, or a class is to go of which something is claimed.
 func (c *Client) EnsureProvider(ctx context.Context, p croft.Provider) error {
+	if done, err := c.ensureAtOnce(ctx, p); done {
+		return err
+	}
 	for _, step := range []func(context.Context, croft.Provider) error{
 		c.ensureExists, c.ensureInventories, c.ensureTraits, c.ensureAggregates,
 	} {
@@ -53,9 +56,24 @@ func (c *Client) ensureExists(ctx context.Context, p croft.Provider) error {
 		err = c.call(ctx, http.MethodPut, providerPath(p.ID, ""), map[string]string{"name": p.Name}, nil)
 	}
 	if is(err, http.StatusConflict, "") {
-		return croft.Errorf(croft.Conflict, "another resource provider is called %q already; give this host another name, or remove that provider (%w)", p.Name, err)
+		return nameTaken(p.Name, err)
 	}
 	return err
+}
+
+func nameTaken(name string, err error) error {
+	return croft.Errorf(croft.Conflict, "another resource provider is called %q already; give this host another name, or remove that provider (%w)", name, err)
+}
+
+// inventoriesOf are a provider's inventories with the defaults of what is not set.
+func inventoriesOf(p croft.Provider) map[croft.ResourceClass]croft.Inventory {
+	all := make(map[croft.ResourceClass]croft.Inventory, len(p.Inventories))
+	for class, i := range p.Inventories {
+		i.MinUnit, i.StepSize = cmp.Or(i.MinUnit, 1), cmp.Or(i.StepSize, 1)
+		i.MaxUnit, i.AllocationRatio = cmp.Or(i.MaxUnit, i.Total), cmp.Or(i.AllocationRatio, 1)
+		all[class] = i
+	}
+	return all
 }
 
 type inventoriesBody struct {
@@ -64,12 +82,7 @@ type inventoriesBody struct {
 }
 
 func (c *Client) ensureInventories(ctx context.Context, p croft.Provider) error {
-	want := make(map[croft.ResourceClass]croft.Inventory, len(p.Inventories))
-	for class, i := range p.Inventories {
-		i.MinUnit, i.StepSize = cmp.Or(i.MinUnit, 1), cmp.Or(i.StepSize, 1)
-		i.MaxUnit, i.AllocationRatio = cmp.Or(i.MaxUnit, i.Total), cmp.Or(i.AllocationRatio, 1)
-		want[class] = i
-	}
+	want := inventoriesOf(p)
 	path := providerPath(p.ID, "/inventories")
 	var have inventoriesBody
 	if err := c.call(ctx, http.MethodGet, path, nil, &have); err != nil {
@@ -175,6 +188,9 @@ const readers = 16
 
 // Providers implements schedule.Claims. A provider that goes away meanwhile is left out.
 func (c *Client) Providers(ctx context.Context) ([]croft.Provider, error) {
+	if all, done, err := c.providersAtOnce(ctx); done {
+		return all, err
+	}
 	var list struct {
 		Providers []providerBody `json:"resource_providers"`
 	}

@@ -146,6 +146,7 @@ func (c *Client) send(ctx context.Context, minor int64, method, path string, bod
 		MoreHeaders: map[string]string{
 			"OpenStack-API-Version":  fmt.Sprintf("placement 1.%d", minor),
 			"X-Openstack-Request-Id": "req-" + uuid.NewString(),
+			"Prefer":                 "return=minimal", // croft's Placement leaves out of candidates what is not used here
 		},
 	}
 	if v, ok := body.(versioned); ok {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -16,11 +17,12 @@ import (
 
 // Opening is what somebody asks a ticket for.
 type Opening struct {
-	Tags    []string      // all of which the resource has to have; of none, any will do
-	Sandbox string        // what was used in another is never given to it; made where empty
-	TTL     time.Duration // without a use for so long the ticket is closed; 0: never
-	Owner   string        // who asks, where that is known
-	Key     string        // of one owner the same key gets the same ticket, for as long as that is remembered; empty: always another
+	Tags     []string      // all of which the resource has to have; of none, any will do
+	Sandbox  string        // what was used in another is never given to it; made where empty
+	TTL      time.Duration // without a use for so long the ticket is closed; 0: never
+	Owner    string        // who asks, where that is known
+	MostOpen int           // tickets that the owner may have open at once; 0: any number
+	Key      string        // of one owner the same key gets the same ticket, for as long as that is remembered; empty: always another
 }
 
 // ticket checks an opening and makes the ticket, still without a number.
@@ -33,6 +35,13 @@ func (o Opening) ticket() (Ticket, error) {
 			return Ticket{}, err
 		}
 	}
+	named := len(o.Sandbox) + len(o.Key)
+	for _, tag := range o.Tags {
+		named += len(tag)
+	}
+	if named > maxNamed {
+		return Ticket{}, croft.Errorf(croft.Invalid, "tags, sandbox and key of %d bytes: use %d at most", named, maxNamed)
+	}
 	if o.Sandbox != "" {
 		if err := CheckTag(o.Sandbox); err != nil {
 			return Ticket{}, fmt.Errorf("sandbox: %w", err)
@@ -41,8 +50,8 @@ func (o Opening) ticket() (Ticket, error) {
 	if o.TTL != 0 && o.TTL < time.Second {
 		return Ticket{}, croft.Errorf(croft.Invalid, "a lease of %s: give it a second at least, or none", o.TTL)
 	}
-	if len(o.Key) > maxWord {
-		return Ticket{}, croft.Errorf(croft.Invalid, "a key of %d characters: use %d at most", len(o.Key), maxWord)
+	if len(o.Key) > maxWord || !utf8.ValidString(o.Key) {
+		return Ticket{}, croft.Errorf(croft.Invalid, "a key of %d bytes: use text of %d at most", len(o.Key), maxWord)
 	}
 	t := Ticket{Sandbox: o.Sandbox, TTL: o.TTL, Owner: o.Owner, Key: o.Key, Tags: slices.Compact(slices.Sorted(slices.Values(o.Tags)))}
 	if t.Sandbox == "" {
@@ -88,6 +97,9 @@ func (m *Manager) Open(ctx context.Context, o Opening) (TicketStatus, error) {
 	err = m.change(ctx, func(l *Ledger, now time.Time) error {
 		if id = l.keys[t.key()]; id != 0 {
 			return nil
+		}
+		if o.MostOpen > 0 && l.openOf[t.Owner] >= o.MostOpen {
+			return croft.Errorf(croft.NoCapacity, "%s has %d tickets open, which is as many as it may have: close some first", t.Owner, o.MostOpen)
 		}
 		t.Opened, t.Renewed = now, now
 		id = l.open(t).ID
@@ -233,7 +245,9 @@ func (m *Manager) Renew(ctx context.Context, id TicketID) (TicketStatus, error) 
 		case t.TTL == 0:
 			return croft.Errorf(croft.Conflict, "ticket %d has no lease: it is yours until you close it", id)
 		}
-		l.renew(id, now)
+		if now.Sub(t.Renewed) >= min(time.Second, t.TTL/10) { // who renews without end writes now and then
+			l.renew(id, now)
+		}
 		return nil
 	})
 	if err != nil {

@@ -51,6 +51,7 @@ var instanceFields = map[string]field[Instance]{
 	"project":   text(func(i *Instance) *string { return &i.Project }),
 	"keys":      names(func(i *Instance) *[]string { return &i.Keys }, nil),
 	"networks":  names(func(i *Instance) *[]string { return &i.Networks }, nil),
+	"restart":   text(func(i *Instance) *string { return &i.Restart }),
 	"ready":     readiness,
 }
 

@@ -26,6 +26,7 @@ type Ledger struct {
 	keys       map[ticketKey]TicketID // of those that were opened with one
 	resources  map[ResourceID]*Resource
 
+	openOf  map[string]int // tickets that are open, by owner
 	waiting queue
 	leased  map[TicketID]*Ticket     // open, with a TTL
 	past    []TicketID               // in the order of their end
@@ -78,7 +79,7 @@ func newLedger(partition croft.PartitionID, from Snapshot) *Ledger {
 	l := &Ledger{
 		partition: partition, head: from.Head,
 		pools: map[Name]*stock{}, tickets: map[TicketID]*Ticket{}, keys: map[ticketKey]TicketID{}, resources: map[ResourceID]*Resource{},
-		waiting: queue{}, leased: map[TicketID]*Ticket{}, jobs: map[ResourceID]bool{}, busy: map[ResourceID]bool{}, listing: map[Name]bool{}, orphans: map[Name]map[string]bool{},
+		openOf: map[string]int{}, waiting: queue{}, leased: map[TicketID]*Ticket{}, jobs: map[ResourceID]bool{}, busy: map[ResourceID]bool{}, listing: map[Name]bool{}, orphans: map[Name]map[string]bool{},
 	}
 	l.changed.pools, l.changed.tickets, l.changed.resources = map[Name]bool{}, map[TicketID]bool{}, map[ResourceID]bool{}
 	for _, p := range from.Pools {
@@ -138,6 +139,9 @@ func (l *Ledger) addTicket(t *Ticket) {
 		l.past = append(l.past, t.ID)
 	case t.Waiting():
 		l.waiting.add(t)
+	}
+	if t.State == TicketOpen {
+		l.openOf[t.Owner]++
 	}
 	if t.State == TicketOpen && t.TTL > 0 {
 		l.leased[t.ID] = t
@@ -214,6 +218,9 @@ func (l *Ledger) end(t *Ticket, state TicketState, reason string, now time.Time)
 			l.waiting.remove(t)
 		}
 		delete(l.leased, t.ID)
+		if l.openOf[t.Owner]--; l.openOf[t.Owner] == 0 {
+			delete(l.openOf, t.Owner)
+		}
 		t.Ended, t.Reason = now, reason
 		l.past = append(l.past, t.ID)
 	}

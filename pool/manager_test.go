@@ -191,6 +191,67 @@ func TestAForgottenTicketMayBeClosedAgain(t *testing.T) {
 	})
 }
 
+// Who is told that something is done finds it done, also after a crash at that moment.
+func TestNothingIsAnsweredBeforeItIsWritten(t *testing.T) {
+	with(t, one, func(w *world) {
+		held := w.open(pool.Opening{Tags: []string{"a"}})
+		w.store.Fail(croft.Errorf(croft.Unavailable, "the store does not answer"), 0)
+		answered := make(chan error, 2)
+		go func() {
+			_, err := w.Open(context.Background(), pool.Opening{Tags: []string{"a"}})
+			answered <- err
+		}()
+		go func() { answered <- w.Close(context.Background(), held.ID) }()
+		time.Sleep(time.Minute)
+		select {
+		case err := <-answered:
+			w.Errorf("it is answered, with %v, and was not written", err)
+		default:
+		}
+		if st, err := w.Peek(held.ID); err != nil || st.State != pool.TicketOpen {
+			w.Errorf("readers see %+v, %v, which is not written", st, err)
+		}
+		w.store.Fail(nil, 0)
+		for range 2 {
+			if err := <-answered; err != nil {
+				w.Error(err)
+			}
+			from, err := w.store.Snapshot()
+			if err != nil || len(from.Tickets) != 2 || from.Tickets[0].State != pool.TicketClosed {
+				w.Errorf("it is answered, and there is %+v, %v", from.Tickets, err)
+			}
+		}
+	})
+}
+
+// A server that has lost the lead tells nobody that it did what it could not write, and shows nothing of it.
+func TestWhatCannotBeWrittenIsAnError(t *testing.T) {
+	with(t, one, func(w *world) {
+		held := w.open(pool.Opening{Tags: []string{"a"}})
+		w.store.Fail(croft.Errorf(croft.Conflict, "another server acts"), 0)
+		for what, err := range map[string]error{
+			"close":  w.Close(w.Context(), held.ID),
+			"pause":  w.Pause(w.Context(), "p"),
+			"delete": w.DeleteResources(w.Context(), held.Resource),
+		} {
+			if err == nil {
+				w.Errorf("%s: it was not written, and is answered well", what)
+			}
+		}
+		if _, err := w.Open(w.Context(), pool.Opening{Tags: []string{"a"}}); err == nil {
+			w.Error("open: it was not written, and is answered well")
+		}
+		w.store.Fail(nil, 0)
+		time.Sleep(10 * time.Second)
+		if st, err := w.Get(w.Context(), held.ID); err != nil || !st.Ready() || st.Resource != held.Resource {
+			w.Errorf("in the next term: %+v, %v", st, err)
+		}
+		if next := w.open(pool.Opening{Tags: []string{"a"}}); next.ID != held.ID+1 {
+			w.Errorf("the next ticket is number %d", next.ID)
+		}
+	})
+}
+
 func TestAFaultyFileChangesNothing(t *testing.T) {
 	with(t, one, func(w *world) {
 		w.write("p:\n  cmd_new: n\n")

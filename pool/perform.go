@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -182,14 +183,33 @@ func (a *acting) startOne(ctx context.Context, r Resource, s Settings) (end star
 		end.data, end.err = a.Hooks.Run(ctx, s.hook(r, HookNew))
 		return end
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.Limits.New)
-	defer cancel()
-	address, facts, err := a.Instances.Start(ctx, r.Instance, r.Name, *s.Instance)
+	ctx, farther, stop := untilStill(ctx, s.Limits.New)
+	defer stop()
+	address, facts, err := a.Instances.Start(ctx, r.Instance, r.Name, *s.Instance, farther)
+	if err != nil && errors.Is(context.Cause(ctx), errStill) {
+		err = croft.Errorf(croft.Unavailable, "no step farther within %s (cmd_new_timeout): %w", s.Limits.New, err)
+	}
 	if address != "" {
 		end.data = []byte(address + "\n")
 	}
 	end.facts, end.err = facts, err
 	return end
+}
+
+// errStill ends the context of a start that does not get any farther.
+var errStill = errors.New("no step farther")
+
+// untilStill returns a context that ends when farther was not called for so long: what a
+// busy host needs for all steps together says nothing of whether it will ever be done.
+func untilStill(ctx context.Context, limit time.Duration) (_ context.Context, farther, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(limit, func() { cancel(errStill) })
+	farther = func() { timer.Reset(limit) }
+	stop = func() {
+		timer.Stop()
+		cancel(context.Canceled)
+	}
+	return ctx, farther, stop
 }
 
 func (a *acting) delete(ctx context.Context, r Resource, s Settings) {

@@ -138,8 +138,8 @@ type Instances interface {
 	// Check says what is wrong with the settings. Invalid.
 	Check(i Instance) error
 	// Start makes an instance, or goes on with the one of this ID, and returns when it is
-	// ready.
-	Start(ctx context.Context, id croft.InstanceID, name string, i Instance) (address string, facts json.RawMessage, err error)
+	// ready. It calls farther whenever the instance is a step nearer to that.
+	Start(ctx context.Context, id croft.InstanceID, name string, i Instance, farther func()) (address string, facts json.RawMessage, err error)
 	// Probe returns nil where the instance runs, or the cloud cannot be asked. ErrLost is in
 	// an error that waiting cannot mend.
 	Probe(ctx context.Context, id croft.InstanceID) error

@@ -31,6 +31,15 @@ type Record struct {
 	NotBefore time.Time `json:"not_before,omitzero"`  // of the next start, after failures
 	LastError string    `json:"last_error,omitempty"` // of the newest failed start
 	Listed    time.Time `json:"listed,omitzero"`      // when orphans were last looked for
+
+	LastFailure *Failure `json:"last_failure,omitempty"` // stays when later starts succeed
+}
+
+// Failure is a start that failed.
+type Failure struct {
+	Resource ResourceID `json:"resource"`
+	At       time.Time  `json:"at"`
+	Error    string     `json:"error"`
 }
 
 // Stats are moving averages over the pool's starts; the newest counts a fifth.

@@ -99,6 +99,7 @@ func (l *Ledger) started(id ResourceID, end startEnd, now time.Time) {
 		r.Error, r.Aborted = end.err.Error(), r.Instance == "" && !errors.Is(end.err, croft.Unavailable)
 		p.Failed++
 		p.LastError = end.err.Error()
+		p.LastFailure = &Failure{r.ID, now, p.LastError}
 		p.NotBefore = now.Add(backOff(p.Failed, startDelay))
 		l.condemn(r, "starting it failed")
 		return

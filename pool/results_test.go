@@ -76,6 +76,17 @@ func TestAMendedPoolTriesAgainAtOnce(t *testing.T) {
 	}
 }
 
+// Why a start failed is told still when later ones succeed.
+func TestTheLastFailureStays(t *testing.T) {
+	l := ledger(t, instances, []Resource{{State: Starting, Instance: "i"}, {State: Starting, Instance: "j"}}, nil)
+	l.started(1, startEnd{err: errors.New("no room")}, at)
+	l.started(2, startEnd{}, at.Add(time.Minute))
+	p := l.pools["p"]
+	if f := p.LastFailure; p.LastError != "" || f == nil || *f != (Failure{1, at, "no room"}) {
+		t.Errorf("after a success: %q, %+v", p.LastError, f)
+	}
+}
+
 func TestInstancesAreNeverGivenUp(t *testing.T) {
 	l := ledger(t, instances, []Resource{{State: Starting, Instance: "i"}}, nil)
 	l.started(1, startEnd{err: errors.New("no")}, at)

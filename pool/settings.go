@@ -63,6 +63,7 @@ type Instance struct {
 	Keys      []string  `json:"keys,omitempty"`
 	Networks  []string  `json:"networks,omitempty"`
 	Project   string    `json:"project,omitempty"`
+	Restart   string    `json:"restart,omitempty"` // as for schedule
 	Ready     Readiness `json:"ready"`
 }
 

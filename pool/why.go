@@ -7,20 +7,24 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"croft"
 	"croft/internal/nearest"
+	"croft/internal/plain"
 )
 
-// maxTags and maxWord bound what a ticket may name.
+// maxTags and maxWord bound what a ticket may name, and maxNamed all of it together, in
+// bytes: each ticket is kept for a while after its end.
 const (
-	maxTags = 64
-	maxWord = 256
+	maxTags  = 64
+	maxWord  = 256
+	maxNamed = 4 << 10
 )
 
 // CheckTag accepts what can be a tag, or a sandbox. Invalid.
 func CheckTag(word string) error {
-	if word == "" || len(word) > maxWord || strings.ContainsFunc(word, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+	if word == "" || len(word) > maxWord || !utf8.ValidString(word) || strings.ContainsFunc(word, plain.Steers) {
 		return croft.Errorf(croft.Invalid, "%.40q cannot be a tag: use 1 to %d characters that can be printed", word, maxWord)
 	}
 	return nil

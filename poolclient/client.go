@@ -28,6 +28,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"croft"
@@ -166,6 +167,9 @@ func (c *Client) once(ctx context.Context, endpoint string, what call, body []by
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	resp, err := c.http.Do(r)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return croft.Errorf(croft.Unavailable, "no manager of pools runs at %s (%w); start one with `croft pool serve --pools pools.yaml`, or name another with --server", endpoint, plain(err))
+	}
 	if err != nil {
 		return croft.Errorf(croft.Unavailable, "the manager of pools at %s does not answer: %w", endpoint, plain(err))
 	}

@@ -95,7 +95,16 @@ type Pool struct {
 
 	Stats     Stats     `json:"stats"`
 	BackOff   time.Time `json:"no_start_before,omitzero"` // after starts that failed
-	LastError string    `json:"last_error,omitempty"`     // of the newest failed start
+	LastError string    `json:"last_error,omitempty"`     // of the newest start, where it failed
+
+	LastFailure *StartFailure `json:"last_failure,omitempty"` // the newest start that failed
+}
+
+// StartFailure is a start that failed.
+type StartFailure struct {
+	Resource int64     `json:"resource"`
+	At       time.Time `json:"at"`
+	Error    string    `json:"error,omitempty"` // why; for admins alone where a command printed it
 }
 
 // Stats are what the pool's starts were like; averages give the newest a fifth.

@@ -12,14 +12,16 @@ import (
 	"strings"
 
 	"croft"
+	"croft/internal/connlimit"
 	"croft/pool"
 	"croft/poolclient"
 )
 
 // caller is who asks.
 type caller struct {
-	name string // of the token; empty for nobody
-	role Role   // empty: may look at what everybody may see
+	name  string // of the token; empty for nobody
+	role  Role   // empty: may look at what everybody may see
+	quota Quota  // of the token
 }
 
 // may tells whether the caller may do what a role may.
@@ -42,7 +44,7 @@ func (s *Server) who(r *http.Request) (c caller, unknown bool) {
 	if !known {
 		return caller{}, true
 	}
-	return caller{g.Name, g.Role}, false
+	return caller{g.Name, g.Role, g.Quota}, false
 }
 
 // shown is the token of a request: a bearer's, or the password of a URL for clients
@@ -95,6 +97,9 @@ func (s *Server) only(role Role, next http.HandlerFunc) http.HandlerFunc {
 		case !c.may(role):
 			refuse(w, http.StatusForbidden, "the token "+c.name+" is a client's, and this is for admins")
 		default:
+			if s.Tokens != nil {
+				connlimit.Prove(r.Context())
+			}
 			next(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
 		}
 	}
@@ -113,7 +118,10 @@ func fail(w http.ResponseWriter, err error) {
 		err = croft.Errorf(croft.Unavailable, "%w", err)
 	}
 	status := croft.HTTPStatus(err)
-	if status == http.StatusServiceUnavailable {
+	if errors.Is(err, errTooFast) || croft.KindOf(err) == croft.NoCapacity {
+		status = http.StatusTooManyRequests
+	}
+	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
 	}
 	answer(w, status, poolclient.Failure{Error: err.Error(), Kind: string(croft.KindOf(err))})

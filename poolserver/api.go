@@ -89,7 +89,12 @@ func (s *Server) openTicket(r *http.Request) (any, error) {
 	if err := read(r, &o); err != nil {
 		return nil, err
 	}
-	t, err := s.Manager.Open(r.Context(), pool.Opening{Tags: o.Tags, Sandbox: o.Sandbox, TTL: time.Duration(o.TTL), Owner: callerOf(r.Context()).name, Key: o.Key})
+	c := callerOf(r.Context())
+	opening := pool.Opening{Tags: o.Tags, Sandbox: o.Sandbox, TTL: time.Duration(o.TTL), Owner: c.name, Key: o.Key}
+	if err := s.bound(c, &opening); err != nil {
+		return nil, err
+	}
+	t, err := s.Manager.Open(r.Context(), opening)
 	return ticket(t), err
 }
 
@@ -217,7 +222,7 @@ func (s *Server) listPools(r *http.Request) (any, error) {
 func poolFor(p pool.PoolStatus, c caller) poolclient.Pool {
 	shown := poolStatus(p)
 	if !c.may(RoleAdmin) {
-		shown.LastError = ""
+		hideErrors(&shown, &p.Settings)
 	}
 	return shown
 }

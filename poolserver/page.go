@@ -147,7 +147,7 @@ func (o *overview) addPools(pools []pool.PoolStatus) {
 	for _, p := range pools {
 		row := poolRow{poolStatus(p)}
 		if !o.Secrets {
-			row.LastError = ""
+			hideErrors(&row.Pool, &p.Settings)
 		}
 		o.Pools = append(o.Pools, row)
 		t := &o.Totals
@@ -213,7 +213,7 @@ func (o *overview) story(t pool.TicketStatus, pools []pool.PoolStatus) string {
 	}
 	story := t.Waits
 	for _, p := range pools {
-		if p.LastError != "" && !o.Secrets {
+		if p.LastError != "" && !o.Secrets && p.Settings.Instance == nil {
 			story = strings.ReplaceAll(story, " ("+p.LastError+")", "")
 		}
 	}

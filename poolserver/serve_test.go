@@ -105,9 +105,16 @@ func one(t *testing.T) (m *member, ci, boss string) {
 
 func oneOn(t *testing.T, store pool.Store) (m *member, ci, boss string) {
 	t.Helper()
+	return oneWith(t, store, poolserver.Quota{})
+}
+
+// oneWith is oneOn with a quota in the line of ci's token.
+func oneWith(t *testing.T, store pool.Store, quota poolserver.Quota) (m *member, ci, boss string) {
+	t.Helper()
 	dir := poolsIn(t, twoPools)
 	file := filepath.Join(dir, "tokens")
 	ci, client, _ := poolserver.NewToken("ci", poolserver.RoleClient)
+	client.Quota = quota
 	boss, admin, _ := poolserver.NewToken("boss", poolserver.RoleAdmin)
 	if err := os.WriteFile(file, []byte(client.Line()+admin.Line()), 0o600); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"croft"
 	"croft/pool"
@@ -17,6 +18,8 @@ type Config struct {
 	Manager *pool.Manager // required
 	// Tokens are those who may ask; nil: whoever reaches the server may do everything.
 	Tokens *Tokens
+	// Quota is what clients may open whose tokens say nothing else; DefaultQuota by default.
+	Quota Quota
 	// Local: only this machine is to reach the server, so that a name which leads here
 	// from elsewhere is refused. A web page that somebody here looks at could else
 	// reach it.
@@ -30,6 +33,7 @@ type Config struct {
 type Server struct {
 	Config
 	metrics *metrics
+	quotas  quotas
 	streams chan struct{} // one for each page that is live
 }
 
@@ -47,7 +51,10 @@ func New(c Config) (*Server, error) {
 	if c.Peers == nil {
 		c.Peers = http.DefaultTransport
 	}
-	s := &Server{Config: c, streams: make(chan struct{}, maxStreams)}
+	if err := c.Quota.Check(); err != nil {
+		return nil, err
+	}
+	s := &Server{Config: c, streams: make(chan struct{}, maxStreams), quotas: quotas{rate: map[string]*rate.Limiter{}}}
 	s.metrics = newMetrics(s)
 	return s, nil
 }

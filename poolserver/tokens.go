@@ -3,15 +3,18 @@ package poolserver
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +40,33 @@ type Grant struct {
 	Name string
 	Role Role
 	Hash string // SHA-256, hexadecimal
+
+	Quota // 0: what the server has for all
+}
+
+// Quota is how much the holder of a client's token may ask for.
+type Quota struct {
+	Open int     // tickets at once
+	Rate float64 // new tickets a second; Open of them at once
+}
+
+// or fills up what is not said.
+func (q Quota) or(other Quota) Quota {
+	return Quota{cmp.Or(q.Open, other.Open), cmp.Or(q.Rate, other.Rate)}
+}
+
+// The most that a quota may say.
+const (
+	mostOpen = 1_000_000
+	mostRate = 1_000_000
+)
+
+// Check refuses what is no quota. Invalid.
+func (q Quota) Check() error {
+	if q.Open < 0 || q.Open > mostOpen || !(q.Rate >= 0 && q.Rate <= mostRate) {
+		return croft.Errorf(croft.Invalid, "a quota of %d open tickets and %g new ones a second: use numbers from 0, for the default, to %d", q.Open, q.Rate, mostOpen)
+	}
+	return nil
 }
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
@@ -53,7 +83,7 @@ func NewToken(name string, role Role) (string, Grant, error) {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails
 	token := "cp_" + base64.RawURLEncoding.EncodeToString(random)
-	return token, Grant{name, role, hashOf(token)}, nil
+	return token, Grant{Name: name, Role: role, Hash: hashOf(token)}, nil
 }
 
 func hashOf(token string) string {
@@ -62,9 +92,18 @@ func hashOf(token string) string {
 }
 
 // Line is the line of a file that says it.
-func (g Grant) Line() string { return fmt.Sprintf("%s %s sha256:%s\n", g.Name, g.Role, g.Hash) }
+func (g Grant) Line() string {
+	line := fmt.Sprintf("%s %s sha256:%s", g.Name, g.Role, g.Hash)
+	if g.Open != 0 {
+		line += fmt.Sprintf(" open=%d", g.Open)
+	}
+	if g.Rate != 0 {
+		line += " rate=" + strconv.FormatFloat(g.Rate, 'f', -1, 64)
+	}
+	return line + "\n"
+}
 
-// ParseTokens reads a file of tokens: a line for each, NAME ROLE sha256:HASH, empty
+// ParseTokens reads a file of tokens: a line for each, NAME ROLE sha256:HASH [open=N] [rate=N], empty
 // ones and those that begin with # between them. Invalid, with file and line.
 func ParseTokens(file string, text []byte) ([]Grant, error) {
 	var all []Grant
@@ -91,8 +130,8 @@ func ParseTokens(file string, text []byte) ([]Grant, error) {
 
 func parseGrant(line string) (Grant, error) {
 	words := strings.Fields(line)
-	if len(words) != 3 {
-		return Grant{}, fmt.Errorf("a line has three words, NAME ROLE sha256:HASH, and this has %d", len(words))
+	if len(words) < 3 || len(words) > 5 {
+		return Grant{}, fmt.Errorf("a line has three words, NAME ROLE sha256:HASH, and may have open=N and rate=N; this has %d", len(words))
 	}
 	g := Grant{Name: words[0], Role: Role(words[1])}
 	hash, prefixed := strings.CutPrefix(words[2], "sha256:")
@@ -106,7 +145,29 @@ func parseGrant(line string) (Grant, error) {
 		return g, fmt.Errorf("the third word is sha256: and 64 hexadecimal digits (croft pool token create makes such a line)")
 	}
 	g.Hash = strings.ToLower(hash)
-	return g, nil
+	for _, word := range words[3:] {
+		if err := g.Quota.parse(word); err != nil {
+			return g, err
+		}
+	}
+	return g, g.Quota.Check()
+}
+
+// parse reads open=N or rate=N.
+func (q *Quota) parse(word string) (err error) {
+	key, value, _ := strings.Cut(word, "=")
+	switch key {
+	case "open":
+		q.Open, err = strconv.Atoi(value)
+	case "rate":
+		q.Rate, err = strconv.ParseFloat(value, 64)
+	default:
+		err = errors.New("no such word")
+	}
+	if err != nil {
+		return fmt.Errorf("%q is no quota: use open=N or rate=N", word)
+	}
+	return nil
 }
 
 // Tokens are those that a file lists. The file is read again when it changes; where it

@@ -27,6 +27,8 @@ func TestTokensAreFoundByWhatTheyAre(t *testing.T) {
 func TestFaultsInAFileOfTokens(t *testing.T) {
 	hash := "sha256:" + strings.Repeat("0f", 32)
 	for _, c := range []struct{ name, text, want string }{
+		{"a quota that is none", "a client sha256:" + strings.Repeat("0", 64) + " most=3\n", "tokens:1: \"most=3\" is no quota: use open=N or rate=N"},
+		{"a negative quota", "a client sha256:" + strings.Repeat("0", 64) + " open=-3\n", "tokens:1: a quota of -3 open tickets"},
 		{"too few words", "a client\n", "tokens:1: a line has three words"},
 		{"a name that is none", "\n-a client " + hash, `tokens:2: "-a" is no name`},
 		{"a role that is none", "a root " + hash, `tokens:1: "root" is no role: use client or admin`},

@@ -60,7 +60,7 @@ func tags(all []pool.Tag) []poolclient.Tag {
 
 func poolStatus(p pool.PoolStatus) poolclient.Pool {
 	set, c := &p.Settings, p.Counts
-	return poolclient.Pool{
+	shown := poolclient.Pool{
 		Name: string(set.Name), Description: set.Description, Mode: mode(p), Tags: tags(set.Tags), OnDemand: tags(set.OnDemand),
 		Max: set.Max, MaxStarting: set.MaxStarting, MaxPrealloc: set.Prealloc(),
 		Up: c.Up, Ready: c.Ready, Free: c.Free, Taken: c.Taken, Starting: c.Starting, Releasing: c.Releasing,
@@ -70,6 +70,22 @@ func poolStatus(p pool.PoolStatus) poolclient.Pool {
 			StartTime: poolclient.Seconds(p.Stats.StartTime), Starts: p.Stats.Starts, Failures: p.Stats.Failures, Served: p.Stats.Served,
 		},
 		BackOff: future(p.NotBefore), LastError: p.LastError,
+	}
+	if f := p.LastFailure; f != nil {
+		shown.LastFailure = &poolclient.StartFailure{Resource: int64(f.Resource), At: f.At, Error: f.Error}
+	}
+	return shown
+}
+
+// hideErrors leaves out what commands printed when they failed. What the cloud says of an
+// instance that does not start is no secret.
+func hideErrors(shown *poolclient.Pool, s *pool.Settings) {
+	if s.Instance != nil {
+		return
+	}
+	shown.LastError = ""
+	if shown.LastFailure != nil {
+		shown.LastFailure.Error = ""
 	}
 }
 

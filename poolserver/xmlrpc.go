@@ -40,7 +40,11 @@ func (s *Server) takeTicket(ctx context.Context, params []any) (any, error) {
 			return nil, errors.New("takeTicket takes a sandbox by its name")
 		}
 	}
-	o.Owner = callerOf(ctx).name
+	c := callerOf(ctx)
+	o.Owner = c.name
+	if err := s.bound(c, &o); err != nil {
+		return nil, err
+	}
 	t, err := s.Manager.Open(ctx, o)
 	return int64(t.ID), err
 }

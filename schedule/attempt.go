@@ -27,7 +27,7 @@ type attempt struct {
 	inst    croft.Instance
 	query   Query
 	policy  *Policy
-	claimed bool                    // a claim exists, or may
+	claimed croft.HostID            // where a claim exists, or may
 	unsure  bool                    // whether the order was written cannot be told
 	dropped map[croft.HostID]string // why hosts that Placement proposed were not taken
 	busy    int                     // candidates of this round lost to concurrent updates
@@ -105,17 +105,17 @@ func (a *attempt) try(ctx context.Context, o *offer, some []croft.Candidate) (d 
 
 // take claims a candidate and writes the order. No error and no host: try the next.
 func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host) (Decision, error) {
-	a.claimed = true
+	a.claimed = host.ID
 	err := span.Do(ctx, "claim", func(ctx context.Context) error {
 		return a.Claims.Claim(ctx, a.inst.ID, a.inst.Project, ch.candidate)
 	}, attribute.String("croft.host", string(host.ID)))
 	switch {
 	case errors.Is(err, croft.Conflict):
-		a.claimed = false
+		a.claimed = ""
 		a.busy++
 		return Decision{}, nil
 	case errors.Is(err, croft.NoCapacity):
-		a.claimed = false
+		a.claimed = ""
 		a.dropped[host.ID] = "had room, and somebody else was faster"
 		return Decision{}, nil
 	case err != nil:
@@ -129,26 +129,29 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host) (Decisi
 	return a.unassigned(ctx, host, err)
 }
 
-// unassigned finds out what a failed Assign left, since a transaction may have been
-// done although its answer got lost: the record tells.
+// unassigned settles what a failed Assign left. Its transaction may have been done although the answer
+// got lost, or may be done yet: a fence tells, and after it nothing is. Only then may the claim be given back.
 func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) (Decision, error) {
 	after, cancel := a.afterwards(ctx)
 	defer cancel()
 	cause = fmt.Errorf("order %s on host %s: %w", a.inst.Name, host.Name, cause)
-	now, err := a.View.Find(after, a.inst.Project, string(a.inst.ID))
+	now, err := a.inst, error(nil)
+	if !errors.Is(cause, croft.NoCapacity) { // else it was refused, for sure
+		now, err = a.Records.Fence(after, a.inst)
+	}
 	switch {
 	case errors.Is(err, croft.NotFound):
 		return Decision{}, croft.Errorf(croft.Conflict, "instance %s was destroyed while it was being scheduled", a.inst.Name)
 	case err != nil:
 		a.unsure = true
 		return Decision{}, cause
-	case now.Instance.State == croft.StateScheduled && now.Instance.Host == host.ID:
-		return Decision{Instance: now.Instance, Host: host}, nil
-	case now.Instance.State != croft.StateScheduling:
+	case now.State == croft.StateScheduled && now.Host == host.ID:
+		return Decision{Instance: now, Host: host}, nil
+	case now.State != croft.StateScheduling || now.Session != a.inst.Session:
 		a.unsure = true // it is somebody else's now, its claim included
 		return Decision{}, cause
 	}
-	a.inst = now.Instance
+	a.inst = now
 	if err := a.release(ctx); err != nil {
 		return Decision{}, errors.Join(cause, err)
 	}
@@ -184,15 +187,15 @@ func (a *attempt) undo(ctx context.Context) error {
 
 // release gives the claim back, if there may be one.
 func (a *attempt) release(ctx context.Context) error {
-	if !a.claimed {
+	if a.claimed == "" {
 		return nil
 	}
 	after, cancel := a.afterwards(ctx)
 	defer cancel()
-	if err := a.Claims.Release(after, a.inst.ID); err != nil {
+	if err := a.Claims.Release(after, a.inst.ID, a.claimed); err != nil {
 		return fmt.Errorf("give the claim of %s back: %w", a.inst.Name, err)
 	}
-	a.claimed = false
+	a.claimed = ""
 	return nil
 }
 

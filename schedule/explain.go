@@ -86,11 +86,11 @@ func (a *attempt) noCapacity(ctx context.Context) error {
 }
 
 func (a *attempt) explain(ctx context.Context, fits []Fit) (*Explanation, error) {
-	providers, err := a.stock.providers(ctx, a.Claims.Providers)
+	providers, err := a.stock.get(ctx, a.Claims.Providers)
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := a.View.Hosts(ctx)
+	hosts, err := a.registry.get(ctx, func(ctx context.Context) (map[croft.HostID]croft.Host, error) { return a.View.Hosts(ctx) })
 	if err != nil {
 		return nil, err
 	}

@@ -11,9 +11,11 @@ import (
 	"croft/internal/userdata"
 )
 
-// The sources of metadata and the demands on its readers that may be asked for.
+// The sources of metadata, the demands on its readers and the restart policies that may
+// be asked for.
 var (
 	Metadata = []string{string(croft.MetadataAuto), string(croft.MetadataServer), string(croft.MetadataNoCloud), string(croft.MetadataConfigDrive)}
+	Restarts = []string{string(croft.RestartAlways), string(croft.RestartOnFailure), string(croft.RestartNever)}
 	IMDS     = []string{string(croft.IMDSOptional), string(croft.IMDSRequired), string(croft.IMDSOff)}
 )
 
@@ -27,6 +29,9 @@ const (
 // CheckGuest finds what is wrong with that part of a spec which is for the guest.
 // Everything it returns is Invalid.
 func CheckGuest(s croft.Spec) error {
+	if s.Restart != "" && !slices.Contains(Restarts, string(s.Restart)) {
+		return croft.Errorf(croft.Invalid, "restart is %q: use %s%s", s.Restart, oneOf(Restarts), nearest.Hint(string(s.Restart), Restarts))
+	}
 	if s.Metadata != "" && !slices.Contains(Metadata, string(s.Metadata)) {
 		return croft.Errorf(croft.Invalid, "metadata is %q: use %s%s", s.Metadata, oneOf(Metadata), nearest.Hint(string(s.Metadata), Metadata))
 	}

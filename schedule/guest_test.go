@@ -21,6 +21,8 @@ func TestCheckGuest(t *testing.T) {
 		{"all of it", croft.Spec{Metadata: "config-drive", IMDS: "off", Tags: map[string]string{"role": "front", "empty": ""}, UserData: []byte("#!/bin/sh\n")}, ""},
 		{"a source that does not exist", croft.Spec{Metadata: "no-cloud"}, `metadata is "no-cloud": use auto, server, nocloud or config-drive; did you mean "nocloud"?`},
 		{"a demand that does not exist", croft.Spec{IMDS: "on"}, `imds is "on": use optional, required or off`},
+		{"a restart policy that does not exist", croft.Spec{Restart: "on-falure"}, `restart is "on-falure": use always, on-failure or never; did you mean "on-failure"?`},
+		{"a restart policy", croft.Spec{Restart: croft.RestartNever}, ""},
 		{"a server that says nothing", croft.Spec{Metadata: "server", IMDS: "off"}, "nothing would"},
 		{"a tag without key", croft.Spec{Tags: map[string]string{"": "x"}}, "a key has 1 to 128 bytes"},
 		{"a tag that cannot be printed", croft.Spec{Tags: map[string]string{"a": "\x1b[31m"}}, "a value has at most 256 bytes"},

@@ -17,8 +17,8 @@ func (s *Scheduler) Stop(ctx context.Context, project croft.Project, idOrName st
 	return s.turn(ctx, project, idOrName, "stop", croft.WantStopped)
 }
 
-// Start orders a stopped instance to be booted, or one that failed to be built
-// again. Conflict: as for Stop.
+// Start orders a stopped instance to be booted, one that its restart policy has left
+// off too, or one that failed to be built again. Conflict: as for Stop.
 func (s *Scheduler) Start(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	return s.turn(ctx, project, idOrName, "start", croft.WantRunning)
 }
@@ -52,14 +52,14 @@ func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, v
 }
 
 // turn orders what is wanted from now on, and nothing where it is wanted already,
-// unless that failed: a new order is a new attempt.
+// unless that failed, or the guest has ended: a new order is a new attempt.
 func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, verb string, want croft.Want) (inst croft.Instance, err error) {
 	err = s.change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if inst.State != croft.StateScheduled {
 			return false, croft.Errorf(croft.Conflict, "it is %s", inst.State)
 		}
-		if st.Order != nil && st.Order.Want == want && failed(&st) == nil {
+		if st.Order != nil && st.Order.Want == want && failed(&st) == nil && ended(&st) == "" {
 			return false, nil
 		}
 		inst, err = s.tell(ctx, st.Host, s.Records.Reorder, inst, s.order(inst, inst.Host, want))
@@ -140,7 +140,7 @@ func (s *Scheduler) forgo(ctx context.Context, inst croft.Instance) error {
 // bury ends an instance whose host is silent: the claim first, while there is a
 // record to repeat this by.
 func (s *Scheduler) bury(ctx context.Context, inst croft.Instance) error {
-	if err := s.Claims.Release(ctx, inst.ID); err != nil {
+	if err := s.Claims.Release(ctx, inst.ID, inst.Places()...); err != nil {
 		return err
 	}
 	tombstone := s.order(inst, inst.Host, croft.WantGone)

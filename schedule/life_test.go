@@ -132,17 +132,7 @@ func TestDestroy(t *testing.T) {
 	})
 	t.Run("removes at once what no host was told of", func(t *testing.T) {
 		c := newCloud(t, 1)
-		inst, err := c.store.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: "web"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		candidates, err := c.placement.Candidates(t.Context(), query, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.placement.Claim(t.Context(), inst.ID, inst.Project, candidates[0]); err != nil {
-			t.Fatal(err)
-		}
+		underWay(t, c, "web")
 		d, err := c.Destroy(t.Context(), croft.DefaultProject, "web", false)
 		if err != nil || !d.Gone {
 			t.Fatalf("got %+v, %v", d, err)
@@ -258,6 +248,20 @@ func (c *cloud) observe(t *testing.T, o croft.Observation) {
 	}
 }
 
+// A guest that its restart policy left off is to run by the order there is; so it takes
+// another one.
+func TestStartBootsWhatEnded(t *testing.T) {
+	c := newCloud(t, 1)
+	inst := scheduled(t, c, "web")
+	c.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateStopped, Ended: croft.EndGuest})
+	if _, err := c.Start(t.Context(), "", string(inst.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if want, generation := c.wanted(t, inst); want != croft.WantRunning || generation != 2 {
+		t.Errorf("ordered %s at generation %d, want it to run at 2", want, generation)
+	}
+}
+
 func TestWait(t *testing.T) {
 	broken := croft.Observation{Generation: 1, State: croft.StateFailed, Error: "the image has a wrong checksum", ErrorKind: croft.Invalid}
 	for _, c := range []struct {
@@ -295,6 +299,9 @@ func TestWait(t *testing.T) {
 			failed.Instance = inst.ID
 			c.observe(t, failed)
 		}, "instance web: the image has a wrong checksum", croft.Invalid},
+		{"and hear that the guest powered itself off", schedule.Running, func(t *testing.T, c *cloud, inst croft.Instance) {
+			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateStopped, Ended: croft.EndGuest})
+		}, "instance web: the guest powered itself off; its restart policy leaves it off, and `schedule start web` boots it", ""},
 		{"and hear that somebody destroys it", schedule.Running, func(t *testing.T, c *cloud, inst croft.Instance) {
 			if _, err := c.Destroy(t.Context(), "", string(inst.ID), false); err != nil {
 				t.Error(err)
@@ -357,10 +364,17 @@ func TestWaitTellsProgress(t *testing.T) {
 	})
 }
 
-// restarting is a store that is away at first.
+// restarting is a store that is away at first: so many watches find nothing.
 type restarting struct {
 	schedule.View
 	away int
+}
+
+func (r *restarting) Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error) {
+	if r.away > 0 {
+		return croft.Status{}, croft.Errorf(croft.Unavailable, "etcd restarts")
+	}
+	return r.View.Find(ctx, project, idOrName)
 }
 
 func (r *restarting) WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {

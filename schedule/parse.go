@@ -215,6 +215,15 @@ func parseTrait(name string) (croft.Trait, error) {
 	return "", fmt.Errorf("unknown trait %q%s", name, nearest.Hint(name, standard.Traits()))
 }
 
+// ParseTrait checks that a trait is one of the standard ones, or a custom one. Invalid.
+func ParseTrait(name string) (croft.Trait, error) {
+	trait, err := parseTrait(name)
+	if err != nil {
+		return "", croft.Errorf(croft.Invalid, "%w; traits of your own are CUSTOM_ and capitals, digits and _", err)
+	}
+	return trait, nil
+}
+
 func parseTraits(list string) ([]croft.Trait, error) {
 	var traits []croft.Trait
 	for word := range strings.SplitSeq(list, ",") {

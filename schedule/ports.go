@@ -13,10 +13,14 @@ type Records interface {
 	// lives as long as this store's connection. Conflict: the ID or the name is taken.
 	Create(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	// Assign writes the order, turns the record to scheduled on the order's host, and
-	// makes the instance a member of its groups there. Conflict: the record changed, or
-	// a group goes by another rule. Unavailable: the host is not alive or drained.
+	// makes the instance a member of its groups there. Conflict: the record changed, the
+	// session has ended, or a group goes by another rule. Unavailable: the host is not alive or drained.
 	// NoCapacity: the rule of a group bars the host, as its members stand.
 	Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
+	// Fence settles a write to the record whose outcome is unknown: it writes the record once
+	// more where that is unchanged, after which no write that compares it as inst is can be done
+	// any more, and returns it as it is then. NotFound: it is gone.
+	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	// Discard removes a record in scheduling and its name. Conflict: it moved on.
 	Discard(ctx context.Context, inst croft.Instance) error
 	// Reorder replaces the order of a scheduled instance: stop, start, destroy (the
@@ -66,8 +70,10 @@ type Claims interface {
 	// NoCapacity: it no longer fits. Conflict: concurrent updates went on for all of
 	// the client's bounded retries.
 	Claim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
-	// Release removes a consumer's allocations; none is not an error.
-	Release(ctx context.Context, id croft.InstanceID) error
+	// Release removes what an instance claims, where that is on one of the hosts, if any are named,
+	// and unless it changes meanwhile; none is not an error. So it takes nothing from
+	// another instance that got the UUID on another host.
+	Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error
 	// Providers describes every provider, to say why nothing fits.
 	Providers(ctx context.Context) ([]croft.Provider, error)
 }

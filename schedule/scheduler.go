@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -33,7 +34,8 @@ type Config struct {
 type Scheduler struct {
 	Config
 	underway *underway
-	stock    *stock
+	stock    *stock[[]croft.Provider]
+	registry *stock[map[croft.HostID]croft.Host]
 }
 
 // New checks the config. It does nothing yet.
@@ -47,7 +49,7 @@ func New(c Config) (*Scheduler, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.UndoTimeout = cmp.Or(c.UndoTimeout, 5*time.Second)
 	c.Backoff = cmp.Or(c.Backoff, 20*time.Millisecond)
-	return &Scheduler{c, newUnderway(), newStock()}, nil
+	return &Scheduler{c, newUnderway(), newStock[[]croft.Provider](), newStock[map[croft.HostID]croft.Host]()}, nil
 }
 
 // Request is what somebody asks for.
@@ -63,6 +65,7 @@ type Request struct {
 	Metadata croft.Metadata // MetadataAuto where empty
 	IMDS     croft.IMDS     // IMDSOptional where empty
 	Tags     map[string]string
+	Restart  croft.Restart // RestartOnFailure where empty
 
 	Networks  []string // of hosts, by name; the host's usual ones where empty
 	Ephemeral bool
@@ -131,13 +134,13 @@ func (r Request) record() (croft.Instance, error) {
 		Created: time.Now().UTC(),
 	}
 	inst.Name = cmp.Or(r.Name, DefaultName(inst.ID))
-	if err := CheckName(inst.Name); err != nil {
+	if err := errors.Join(CheckName(inst.Name), inst.Project.Check()); err != nil {
 		return inst, err
 	}
 	if r.Image == "" {
 		return inst, croft.Errorf(croft.Invalid, "schedule %s: no image is named", inst.Name)
 	}
-	inst.Spec.Metadata, inst.Spec.IMDS, inst.Spec.Tags = r.Metadata, r.IMDS, r.Tags
+	inst.Spec.Metadata, inst.Spec.IMDS, inst.Spec.Tags, inst.Spec.Restart = r.Metadata, r.IMDS, r.Tags, r.Restart
 	if err := CheckGuest(inst.Spec); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
@@ -187,5 +190,6 @@ func (s *Scheduler) order(inst croft.Instance, host croft.HostID, want croft.Wan
 		Rebooted:   inst.Rebooted,
 		Rebuilt:    inst.Rebuilt,
 		MovedFrom:  inst.MovedFrom,
+		LeftBefore: inst.LeftBefore,
 	}
 }

@@ -3,30 +3,28 @@ package schedule
 import (
 	"context"
 	"sync/atomic"
-
-	"croft"
 )
 
-// stock reads all providers, which takes several requests for each of them, once for
-// all who want to know at the same time, as where --count 100 finds no room. Nobody is
-// given what was read before they asked.
-type stock struct {
+// stock reads what takes long to read, such as all providers, once for all who want to
+// know at the same time, as where --count 100 finds no room. Nobody is given what was
+// read before they asked.
+type stock[T any] struct {
 	now     atomic.Int64  // counts who asked and what was read, as a clock would
 	reading chan struct{} // holds one while somebody reads, or looks at what follows
 	begun   int64         // when the last reading that succeeded was begun
-	last    []croft.Provider
+	last    T
 }
 
-func newStock() *stock { return &stock{reading: make(chan struct{}, 1)} }
+func newStock[T any]() *stock[T] { return &stock[T]{reading: make(chan struct{}, 1)} }
 
-// providers reads, or takes what somebody else has begun to read since it was called.
+// get reads, or takes what somebody else has begun to read since it was called.
 // Nobody may change what it returns.
-func (s *stock) providers(ctx context.Context, read func(context.Context) ([]croft.Provider, error)) ([]croft.Provider, error) {
+func (s *stock[T]) get(ctx context.Context, read func(context.Context) (T, error)) (last T, err error) {
 	asked := s.now.Add(1)
 	select {
 	case s.reading <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return last, ctx.Err()
 	}
 	defer func() { <-s.reading }()
 	if s.begun > asked {

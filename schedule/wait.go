@@ -53,7 +53,18 @@ func observed(st *croft.Status, want croft.State) (bool, error) {
 	case !current(st):
 		return false, nil
 	}
+	if end := ended(st); end != "" && want != croft.StateStopped {
+		return false, fmt.Errorf("%s; its restart policy leaves it off, and `schedule start %s` boots it", end, st.Instance.Name)
+	}
 	return st.Observation.State == want, failed(st)
+}
+
+// ended says how the guest went off, where its restart policy leaves it so.
+func ended(st *croft.Status) croft.End {
+	if !current(st) || st.Observation.State != croft.StateStopped {
+		return ""
+	}
+	return st.Observation.Ended
 }
 
 // current tells whether the agent has seen the newest order.
@@ -101,7 +112,11 @@ func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, pr
 	case reached:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return croft.Errorf(croft.Unavailable, "instance %s: waited long enough; %s", inst.Name, s.standing(ctx, inst))
+		where, arrived := s.standing(ctx, inst, goal)
+		if arrived {
+			return nil
+		}
+		return croft.Errorf(croft.Unavailable, "instance %s: waited long enough; %s", inst.Name, where)
 	case err == nil:
 		return croft.Errorf(croft.NotFound, "instance %s is gone", inst.Name)
 	}
@@ -122,18 +137,21 @@ func (s *Scheduler) watch(ctx context.Context, id croft.InstanceID, changed func
 }
 
 // standing says where an instance stands now that nobody waits any longer; that its
-// host fell silent changed nothing that Wait saw.
-func (s *Scheduler) standing(ctx context.Context, inst croft.Instance) string {
+// host fell silent changed nothing that Wait saw. Arrived: the goal is reached after all.
+func (s *Scheduler) standing(ctx context.Context, inst croft.Instance, goal Goal) (where string, arrived bool) {
 	ctx, cancel := s.afterwards(ctx)
 	defer cancel()
 	st, err := s.View.Find(ctx, inst.Project, string(inst.ID))
 	if err != nil {
-		return "where it stands cannot be told: " + err.Error()
+		return "where it stands cannot be told: " + err.Error(), false
+	}
+	if reached, err := goal(&st); reached && err == nil {
+		return "", true
 	}
 	if why := failed(&st); why != nil {
-		return fmt.Sprintf("it is %s: %v", Describe(&st), why)
+		return fmt.Sprintf("it is %s: %v", Describe(&st), why), false
 	}
-	return "it is " + Describe(&st)
+	return "it is " + Describe(&st), false
 }
 
 // Unknown is where an instance stands whose host is silent: it may run, and what was

@@ -12,15 +12,16 @@ import (
 
 // client sends requests to one server, from as many goroutines as wish.
 type client struct {
-	url  string
-	http *http.Client
+	url   string
+	croft bool // the server is croft's
+	http  *http.Client
 }
 
 // newClient keeps connections open where the server does, as every client library
-// does. uwsgi closes them, and without announcing it.
-func newClient(url string, keep bool) *client {
-	return &client{url, &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: !keep, MaxIdleConnsPerHost: 256, DisableCompression: true,
+// does: croft's. The original's uwsgi closes them, and without announcing it.
+func newClient(url string, croft bool) *client {
+	return &client{url, croft, &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: !croft, MaxIdleConnsPerHost: 256, DisableCompression: true,
 	}}}
 }
 

@@ -40,6 +40,16 @@ func register(ctx context.Context, c *client, uuid string) error {
 	return c.expect(ctx, http.MethodPut, "/resource_providers/"+uuid+"/traits", traits, 200)
 }
 
+// registerAsAgent makes a host known as an agent of croft does: in one request where the server is croft's, in the
+// three of the API elsewhere.
+func registerAsAgent(ctx context.Context, c *client, uuid string) error {
+	if !c.croft {
+		return register(ctx, c, uuid)
+	}
+	host := map[string]any{"name": "host-" + uuid, "inventories": hostInventory, "traits": hostTraits, "aggregates": []string{}}
+	return c.expect(ctx, http.MethodPut, "/croft/providers/"+uuid, host, 201)
+}
+
 // registerAll makes hosts 1 to n known through the API, many at a time.
 func registerAll(ctx context.Context, c *client, n int) error {
 	work, ctx := errgroup.WithContext(ctx)

@@ -44,6 +44,9 @@ var measurements = []measurement{
 	{"claims, 64 clients", 64, 1, always(50), claim},
 	{"hosts registered, 1 client", 1, 3, always(20), registerNew},
 	{"hosts registered, 64 clients", 64, 3, always(0), registerNew},
+	{"hosts as agents do, 1 client", 1, 1, always(20), func(ctx context.Context, c *client, _ int) error {
+		return registerAsAgent(ctx, c, uuid.NewString())
+	}},
 }
 
 func claim(ctx context.Context, c *client, providers int) error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"croft/etcdstore"
 	"croft/internal/books"
 	"croft/internal/pki"
+	"croft/internal/plain"
 	"croft/operator"
 )
 
@@ -38,14 +40,22 @@ func (a agents) client(ctx context.Context, h croft.Host) (*http.Client, error) 
 // agentClient waits for a host as long as for anything else that may not answer;
 // what the guest writes may take any time.
 func agentClient(config *tls.Config) *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
-		TLSClientConfig:       config,
-		TLSHandshakeTimeout:   5 * time.Second,
-		ResponseHeaderTimeout: 10 * time.Second,
-		DisableKeepAlives:     true,
+	return &http.Client{CheckRedirect: stay, Transport: &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    5 * time.Second,
+		ResponseHeaderTimeout:  10 * time.Second,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		DisableKeepAlives:      true,
 	}}
 }
+
+// stay follows no redirect: a host does not say where else its callers ask. The answer is
+// one with the status of the redirect.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// said is what another machine answered, as one line for a terminal.
+func said(body []byte) string { return strings.TrimSpace(plain.Cut(string(body), plain.Longest)) }
 
 // Holding implements operator.Agents.
 func (a agents) Holding(ctx context.Context, h croft.Host) (books.Holding, error) {
@@ -57,6 +67,9 @@ func (a agents) Holding(ctx context.Context, h croft.Host) (books.Holding, error
 	if err := json.Unmarshal(body, &held); err != nil {
 		return held, fmt.Errorf("ask host %s what it has: %w", h.Name, err)
 	}
+	isNone := func(id croft.InstanceID) bool { _, err := croft.ParseInstanceID(string(id)); return err != nil }
+	held.Guests = slices.DeleteFunc(held.Guests, func(g books.Guest) bool { return isNone(g.Instance) })
+	held.Directories = slices.DeleteFunc(held.Directories, isNone)
 	return held, nil
 }
 
@@ -89,9 +102,9 @@ func (a agents) call(ctx context.Context, method string, h croft.Host, path stri
 	case err != nil:
 		return nil, croft.Errorf(croft.Unavailable, "its agent does not answer at %s (%w)", h.API, err)
 	case answer.StatusCode == http.StatusConflict:
-		return nil, croft.Errorf(croft.Conflict, "%s", strings.TrimSpace(string(body)))
-	case answer.StatusCode >= http.StatusBadRequest:
-		return nil, croft.Errorf(croft.Unavailable, "its agent answers %s at %s: %s", answer.Status, h.API, strings.TrimSpace(string(body)))
+		return nil, croft.Errorf(croft.Conflict, "%s", said(body))
+	case answer.StatusCode >= http.StatusMultipleChoices:
+		return nil, croft.Errorf(croft.Unavailable, "its agent answers %s at %s: %s", plain.Cut(answer.Status, plain.Longest), h.API, said(body))
 	}
 	return body, nil
 }

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"croft"
 	"croft/internal/books"
+	"croft/internal/plain"
 	"croft/operator"
 )
 
@@ -36,7 +38,7 @@ Exit codes: 0 no difference, or all mended; 1 differences; others as for schedul
 				}
 				outcomes := make([]string, len(report.Differences))
 				if fix {
-					mendAll(ctx, o, report, outcomes)
+					mendAll(ctx, o.Mend, report, outcomes)
 				}
 				if err := printAudit(cmd, c.settings.Output, report, outcomes); err != nil {
 					return err
@@ -50,18 +52,37 @@ Exit codes: 0 no difference, or all mended; 1 differences; others as for schedul
 	return cmd
 }
 
-const mended = "mended"
+const (
+	mended      = "mended"
+	mendedAbove = "mended together with the one above" // of the same kind and instance
+)
 
-// mendAll mends what it may and notes what became of each difference.
-func mendAll(ctx context.Context, o *operator.Operator, report operator.Report, outcomes []string) {
+// mendAll mends what it may and notes what became of each difference. What is one thing
+// is mended, and said to be, once: a claim that leaked on two hosts is two differences.
+func mendAll(ctx context.Context, mend func(context.Context, books.Difference) error, report operator.Report, outcomes []string) {
+	type thing struct {
+		kind     books.Kind
+		instance croft.InstanceID
+		name     string
+	}
+	done := map[thing]bool{}
 	for i, d := range report.Differences {
 		if !d.Mendable {
 			continue
 		}
-		outcomes[i] = mended
-		if err := o.Mend(ctx, d); err != nil {
-			outcomes[i] = "not mended: " + err.Error()
+		one := thing{d.Kind, d.Instance, ""}
+		if d.Instance == "" || d.Kind == books.LostName || d.Kind == books.StrayFiles {
+			one.name = d.Name + string(d.Host) // of each name, and on each host, there is one by itself
 		}
+		if done[one] {
+			outcomes[i] = mendedAbove
+			continue
+		}
+		if err := mend(ctx, d); err != nil {
+			outcomes[i] = "not mended: " + err.Error()
+			continue
+		}
+		outcomes[i], done[one] = mended, true
 	}
 }
 
@@ -69,7 +90,7 @@ func mendAll(ctx context.Context, o *operator.Operator, report operator.Report, 
 func verdict(report operator.Report, outcomes []string) error {
 	left := 0
 	for _, outcome := range outcomes {
-		if outcome != mended {
+		if outcome != mended && outcome != mendedAbove {
 			left++
 		}
 	}
@@ -94,7 +115,7 @@ func anyMendable(report operator.Report) bool {
 // printAudit prints the differences, and on stderr what could not be looked at.
 func printAudit(cmd *cobra.Command, format string, report operator.Report, outcomes []string) error {
 	for _, u := range report.Unchecked {
-		fmt.Fprintf(cmd.ErrOrStderr(), "host %s is unchecked, its guests and disks: %s\n", u.Name, u.Why)
+		fmt.Fprintf(cmd.ErrOrStderr(), "host %s is unchecked, its guests and disks: %s\n", plain.Line(u.Name), plain.Line(u.Why))
 	}
 	if format == formatJSON || format == formatYAML {
 		type result struct {
@@ -111,7 +132,7 @@ func printAudit(cmd *cobra.Command, format string, report operator.Report, outco
 		}{results, append([]operator.Unchecked{}, report.Unchecked...)})
 	}
 	for i, d := range report.Differences {
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), sentence(d, outcomes[i])); err != nil {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), plain.Line(sentence(d, outcomes[i]))); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -10,6 +12,8 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"croft"
+	"croft/internal/plain"
+	"croft/schedule"
 )
 
 // bars is the progress for a terminal: one line for each instance or host, with a
@@ -76,7 +80,10 @@ func (l *line) size() string {
 	return fmt.Sprintf("% .1f of % .1f", decor.SizeB1024(p.Done), decor.SizeB1024(p.Total))
 }
 
-func (l *line) say(words string) { l.words.Store(&words) }
+func (l *line) say(words string) {
+	words = plain.Line(words)
+	l.words.Store(&words)
+}
 
 func (b *bars) update(i int, st croft.Status) {
 	l := b.lines[i]
@@ -93,11 +100,24 @@ func (b *bars) end(i int, err error) {
 	l := b.lines[i]
 	l.bytes.Store(nil)
 	if err != nil {
-		l.say("failed")
+		l.giveUp(err)
 	} else if l.last == croft.StateDestroying {
 		l.say("gone")
 	}
 	l.bar.SetTotal(-1, true)
 }
+
+// giveUp says how the line ends: what was only waited for too long did not fail.
+func (l *line) giveUp(err error) {
+	_, failed := errors.AsType[*schedule.Failure](err)
+	if !failed && (errors.Is(err, context.Canceled) || errors.Is(err, croft.Unavailable)) {
+		l.leave()
+		return
+	}
+	l.say("failed")
+}
+
+// leave says that nobody looks any more how the line ends.
+func (l *line) leave() { l.say(*l.words.Load() + ", no longer waited for") }
 
 func (b *bars) close() { b.once.Do(b.all.Wait) }

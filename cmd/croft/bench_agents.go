@@ -99,7 +99,7 @@ func (a *benchAgents) agent(n int, store *etcdstore.Store, claims *placementclie
 		return nil, err
 	}
 	dir := filepath.Join(a.dir, fmt.Sprintf("host%05d", n))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make the directory of a host: %w", err)
 	}
 	host := croft.Host{ID: croft.NewHostID(), Name: filepath.Base(dir), Version: version, VirtType: "sim"}

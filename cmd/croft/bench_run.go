@@ -141,7 +141,8 @@ func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *b
 	if err != nil {
 		return nil, err
 	}
-	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: store, Claims: claims})
+	view := store.NewHostsView()
+	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: view, Claims: claims})
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +166,7 @@ func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *b
 			}
 		},
 	})
+	defer runView(ctx, view)()
 	return c, c.follow(ctx, f, store, words, r)
 }
 

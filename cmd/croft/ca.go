@@ -95,7 +95,7 @@ should be.`,
 			return err
 		}
 		if !slices.Contains(formats, format) {
-			return croft.Errorf(croft.Invalid, "output %q is none of text, table, json and yaml", format)
+			return croft.Errorf(croft.Invalid, "output %q is none of text, table, wide, json and yaml", format)
 		}
 		all, err := heldCertificates(s.StateDir)
 		if err == nil && len(all) == 0 {

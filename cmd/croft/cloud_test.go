@@ -108,7 +108,9 @@ func (c *testCloud) addHost(ctx context.Context, name string, places int64) erro
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	hv, err := sim.New(sim.Config{})
+	hv, err := sim.New(sim.Config{Fault: func(ctx context.Context, op string, id croft.InstanceID) error {
+		return c.guestFault(ctx, dir, op, id)
+	}})
 	if err != nil {
 		return err
 	}
@@ -203,8 +205,15 @@ func (c *testCloud) report(ctx context.Context, name string, told croft.CloudIni
 }
 
 // imageFault makes images that are called so broken, and slow ones endless.
+// busyImages are those that were asked for once, in vain.
+var busyImages sync.Map
+
 func imageFault(ctx context.Context, ref string) error {
 	switch {
+	case strings.Contains(ref, "busy"):
+		if _, asked := busyImages.LoadOrStore(ref, true); !asked {
+			return croft.Errorf(croft.Unavailable, "image %s: the host is busy", ref)
+		}
 	case strings.Contains(ref, "broken"):
 		return croft.Errorf(croft.Invalid, "image %s: the checksum is wrong", ref)
 	case strings.Contains(ref, "slow"):
@@ -212,6 +221,21 @@ func imageFault(ctx context.Context, ref string) error {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// guestFault has guests of images that are called so say a word and die as they start.
+func (c *testCloud) guestFault(ctx context.Context, dir, op string, id croft.InstanceID) error {
+	if op != sim.OpStart {
+		return nil
+	}
+	inst, err := c.store.Instance(ctx, id)
+	if err != nil || !strings.Contains(inst.Spec.Image, "dies") {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, string(id), "console.log"), []byte("kernel panic\n"), 0o600); err != nil {
+		return err
+	}
+	return errors.New("the guest died as it started")
 }
 
 // left lists what is left of any instance: records, orders, claims, domains.

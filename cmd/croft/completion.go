@@ -21,7 +21,9 @@ instances. To have it in every new shell:
 
   bash   schedule completion bash > /etc/bash_completion.d/schedule
   zsh    schedule completion zsh > "${fpath[1]}/_schedule"
-  fish   schedule completion fish > ~/.config/fish/completions/schedule.fish`,
+  fish   schedule completion fish > ~/.config/fish/completions/schedule.fish
+
+croft, compute, mdserver and resalloc's programs have one each of their own.`,
 		Args:      count(1, 1),
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -141,7 +141,7 @@ func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err err
 	defer func() { err = errors.Join(err, store.Close()) }()
 	h := &host{settings: s, log: log, id: id, store: store, dir: &compute.StateDir{Path: s.StateDir}}
 	defer h.closeHypervisor()
-	if err := h.openHypervisor(ctx); err != nil {
+	if err := h.openHypervisor(ctx, ""); err != nil {
 		return err
 	}
 	if err := h.readVendor(); err != nil {
@@ -162,7 +162,7 @@ func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err err
 	me.serves(mux, s.Metadata.Listen)
 	watch := newParts()
 	defer func() { err = errors.Join(err, watch.end()) }()
-	watch.start(ctx, "what the process tells of itself", func(ctx context.Context) error { return serve(ctx, l, mux) })
+	watch.start(ctx, "what the process tells of itself", func(ctx context.Context) error { return serve(ctx, l, s.calledAt(s.Metadata.Listen, mux)) })
 	// Leases that change make what Owner remembers stale.
 	watch.start(ctx, "libvirt's events", func(ctx context.Context) error { return h.hv.Watch(ctx, func(croft.InstanceID) {}) })
 	watch.start(ctx, "the metadata server on IPv6", func(ctx context.Context) error { return server.RunIPv6(ctx, h.bridge) })

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -13,8 +15,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"croft"
 	"croft/etcdstore"
+	"croft/internal/connlimit"
 	"croft/internal/invitation"
 	"croft/internal/pki"
 )
@@ -252,6 +257,9 @@ func (c *control) renew(r *http.Request, ask renewRequest) (pki.Issued, error) {
 	if err != nil {
 		return pki.Issued{}, err
 	}
+	if err := c.admitted.mayRenew(id.ID); err != nil {
+		return pki.Issued{}, err
+	}
 	stamp, err := c.stamp(authority)
 	if err != nil {
 		return pki.Issued{}, err
@@ -294,13 +302,17 @@ func authorityNamed(name string) (pki.Authority, error) {
 }
 
 // caller is who asks, by their certificate. Invalid: they show none. NotFound: they are
-// a host that was forgotten.
+// a host that was forgotten. Unavailable: it does not count any more, or nobody knows.
 func (c *control) caller(r *http.Request) (pki.Identity, error) {
 	id, shown := pki.Caller(r)
 	if !shown {
 		return id, croft.Errorf(croft.Invalid, "show the certificate of a host of this cloud")
 	}
-	return id, c.admitted.check(r.Context(), id)
+	if err := cmp.Or(c.admitted.stillTrusted(r), c.admitted.check(r.Context(), id)); err != nil {
+		return id, err
+	}
+	connlimit.Prove(r.Context())
+	return id, nil
 }
 
 // admitted knows which hosts are of the cloud, and not forgotten, to a moment.
@@ -310,15 +322,59 @@ type admitted struct {
 		Joined(context.Context, croft.HostID) (etcdstore.Joined, error)
 		Hosts(context.Context, ...croft.HostID) (map[croft.HostID]croft.Host, error)
 	}
-	mu   sync.Mutex
-	good map[string]time.Time // hosts, and when they were found to be
+	files pki.Files // that say whom to trust; their directory is empty where nobody has certificates
+
+	mu      sync.Mutex
+	good    map[string]time.Time // hosts, and when they were found to be
+	roots   []*x509.Certificate  // as the files said when they were read
+	rootsAt time.Time
+	renewed map[string]*rate.Limiter // by host
+}
+
+// stillTrusted refuses who shows a certificate of an authority that was retired since the
+// connection began. Unavailable: over a new connection it is taken. Nobody is refused by
+// what was known a moment ago: the handshake may know of a newer authority.
+func (a *admitted) stillTrusted(r *http.Request) error {
+	if a.files.Dir == "" {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.rootsAt) < admittedFor && pki.StillTrusted(r, a.roots) == nil {
+		return nil
+	}
+	roots, err := a.files.Authorities()
+	if err != nil {
+		return croft.Errorf(croft.Unavailable, "whom to trust cannot be told now: %w", err)
+	}
+	a.roots, a.rootsAt = roots, time.Now()
+	return pki.StillTrusted(r, a.roots)
+}
+
+// How many certificates one host gets: each is signed, and written to etcd.
+const (
+	renewEvery  = 10 * time.Second
+	renewAtOnce = 20
+)
+
+// mayRenew refuses a host that renews without end. Unavailable.
+func (a *admitted) mayRenew(host string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.renewed[host] == nil {
+		a.renewed[host] = rate.NewLimiter(rate.Every(renewEvery), renewAtOnce)
+	}
+	if !a.renewed[host].Allow() {
+		return croft.Errorf(croft.Unavailable, "host %s renews its certificates more often than every %s; ask again later", host, renewEvery)
+	}
+	return nil
 }
 
 // admittedFor is how long a host that was found good is taken for that.
 const admittedFor = time.Second
 
 func newAdmitted(store *etcdstore.Store) *admitted {
-	return &admitted{store: store, good: map[string]time.Time{}}
+	return &admitted{store: store, good: map[string]time.Time{}, renewed: map[string]*rate.Limiter{}}
 }
 
 // check refuses hosts that were forgotten. NotFound.
@@ -364,10 +420,12 @@ func (a *admitted) onlyAdmitted(token string, next http.Handler) http.Handler {
 		switch {
 		case r.TLS == nil: // within this machine, or without certificates at all
 		case shown:
-			if err := a.check(r.Context(), id); err != nil {
+			if err := cmp.Or(a.stillTrusted(r), a.check(r.Context(), id)); err != nil {
+				w.Header().Set("Connection", "close") // the next one shows the certificate of then
 				refuseOpenStack(w, croft.HTTPStatus(err), err.Error())
 				return
 			}
+			connlimit.Prove(r.Context())
 		case subtle.ConstantTimeCompare([]byte(r.Header.Get("X-Auth-Token")), []byte(token)) == 1:
 			refuseOpenStack(w, http.StatusUnauthorized, "this token counts only with a certificate of this cloud: `croft ca issue --operator NAME` makes one")
 			return

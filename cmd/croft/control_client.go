@@ -26,7 +26,8 @@ var _ pki.Issuer = (*controlClient)(nil)
 
 func newControlClient(addresses []string, config *tls.Config) *controlClient {
 	return &controlClient{addresses: addresses, http: &http.Client{
-		Timeout: 20 * time.Second,
+		CheckRedirect: stay,
+		Timeout:       20 * time.Second,
 		// Seldom used, and its certificate changes: each request makes its connection.
 		Transport: &http.Transport{
 			TLSClientConfig: config, DisableKeepAlives: true,

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,11 +28,11 @@ func startDetached(cmd *cobra.Command, s hostSettings) error {
 	if err != nil {
 		return fmt.Errorf("find croft's own binary: %w", err)
 	}
-	if err := os.MkdirAll(s.StateDir, 0o755); err != nil {
+	if err := os.MkdirAll(s.StateDir, 0o711); err != nil {
 		return croft.Errorf(croft.Invalid, "make the state directory: %w; give another with --state-dir", err)
 	}
 	path := filepath.Join(s.StateDir, "croft.log")
-	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the log: %w", err)
 	}
@@ -70,15 +71,26 @@ func awaitReady(cmd *cobra.Command, r *os.File, child *exec.Cmd, log string) err
 		}
 		said <- err
 	}()
-	select {
-	case err := <-said:
-		if err == nil {
-			return nil
+	slow := time.NewTicker(slowStart)
+	defer slow.Stop()
+	told := ""
+	for ended := false; !ended; {
+		select {
+		case err := <-said:
+			if err == nil {
+				return nil
+			}
+			ended = true
+		case <-slow.C:
+			if line := lastLine(log); line != told {
+				told = line
+				fmt.Fprintf(cmd.ErrOrStderr(), "croft up is not ready yet; the last line of %s is: %s\n", log, line)
+			}
+		case <-cmd.Context().Done():
+			_ = child.Process.Signal(syscall.SIGTERM)
+			_ = child.Wait()
+			return cmd.Context().Err()
 		}
-	case <-cmd.Context().Done():
-		_ = child.Process.Signal(syscall.SIGTERM)
-		_ = child.Wait()
-		return cmd.Context().Err()
 	}
 	err := child.Wait() // it closed the pipe without a word: it is ending
 	exit, ok := errors.AsType[*exec.ExitError](err)

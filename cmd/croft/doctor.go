@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/compute"
 	"croft/hypervisor/libvirt"
 	"croft/internal/doctor"
 )
@@ -40,10 +44,11 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 			if err != nil {
 				return err
 			}
-			if s, _, err = joinedSettings(cmd, s); err != nil {
+			s, of, err := joinedSettings(cmd, s)
+			if err != nil {
 				return err
 			}
-			findings, err := examine(cmd.Context(), s)
+			findings, err := examine(cmd.Context(), s, of)
 			if err != nil {
 				return err
 			}
@@ -61,17 +66,36 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 	return cmd
 }
 
+// port is an address that croft up listens on here.
+type port struct{ use, setting, listen string }
+
+// ports are those that croft up would listen on, as a host of the cloud that it joined
+// or of its own.
+func (s *hostSettings) ports(of *membership) []port {
+	var all []port
+	if of == nil || of.Etcd.Member {
+		all = append(all, port{"etcd", "etcd.listen", s.Etcd.Listen})
+		if s.servesPlacement() {
+			all = append(all, port{"placement", "placement.listen", s.Placement.Listen})
+		}
+	}
+	if s.Hypervisor != noHypervisor {
+		all = append(all, port{"api", "api.listen", s.API.Listen})
+	}
+	return all
+}
+
 // examine makes the checks that these settings ask for.
-func examine(ctx context.Context, s hostSettings) ([]doctor.Finding, error) {
+func examine(ctx context.Context, s hostSettings, of *membership) ([]doctor.Finding, error) {
 	c := doctor.Config{
 		StateDir: s.StateDir, Libvirt: s.Hypervisor == "libvirt", VirtType: s.Libvirt.VirtType,
-		Network: s.Network.Name, Bridge: s.Network.Bridge, Metadata: s.Metadata.Server && s.Hypervisor == "libvirt",
+		Arch: runtime.GOARCH, Network: s.Network.Name, Bridge: s.Network.Bridge, Named: map[string]doctor.NamedNetwork{}, Spoofing: s.Libvirt.AllowSpoofing,
+		Metadata: s.Metadata.Server && s.Hypervisor == "libvirt",
 	}
-	for _, p := range []struct{ use, setting, listen string }{
-		{"etcd", "etcd.listen", s.Etcd.Listen},
-		{"placement", "placement.listen", s.Placement.Listen},
-		{"api", "api.listen", s.API.Listen},
-	} {
+	for name, n := range s.Networks {
+		c.Named[name] = doctor.NamedNetwork{Network: n.Network, Bridge: n.Bridge}
+	}
+	for _, p := range s.ports(of) {
 		addr, err := netip.ParseAddrPort(p.listen)
 		if err != nil {
 			return nil, croft.Errorf(croft.Invalid, "%s is %q: use an IP address and a port, such as 127.0.0.1:2379", p.setting, p.listen)
@@ -87,6 +111,7 @@ func examine(ctx context.Context, s hostSettings) ([]doctor.Finding, error) {
 		defer driver.Close()
 		probes.KVM = libvirt.ProbeKVM
 		probes.Libvirt = driver.Version
+		probes.Filter = driver.Filterable
 		probes.Guests = func(ctx context.Context) ([]string, error) {
 			domains, err := driver.List(ctx)
 			var ids []string
@@ -95,6 +120,7 @@ func examine(ctx context.Context, s hostSettings) ([]doctor.Finding, error) {
 			}
 			return ids, err
 		}
+		probes.MetadataServer = s.lookMetadataServer
 		probes.Network = func(ctx context.Context, name string) (doctor.Network, error) {
 			return lookAtNetwork(ctx, driver, name)
 		}
@@ -104,7 +130,27 @@ func examine(ctx context.Context, s hostSettings) ([]doctor.Finding, error) {
 		return nil, err
 	}
 	checks := append(doctor.Checks(c, probes), cloud, doctor.Check{Name: "certificates", Look: lookCertificates(s.StateDir)})
+	if s.Hypervisor != noHypervisor {
+		checks = append(checks, doctor.Check{Name: "offer", Look: s.lookOffer})
+	}
 	return doctor.Run(ctx, checks), nil
+}
+
+// lookOffer checks that the host has what it keeps back for itself.
+func (s *hostSettings) lookOffer(ctx context.Context) doctor.Finding {
+	dir := s.StateDir
+	for _, err := os.Stat(dir); err != nil && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
+		dir = filepath.Dir(dir) // it will be made
+	}
+	facts, err := compute.ReadFacts(ctx, dir, 0)
+	if err == nil {
+		err = s.checkReserves(facts)
+	}
+	if err != nil {
+		return doctor.Finding{Level: doctor.Fail, Found: err.Error(), Do: "change the settings below offer"}
+	}
+	return doctor.Finding{Level: doctor.OK, Found: fmt.Sprintf("of %d CPUs, %d MiB of memory and %d GiB of disk, %d, %d and %d are kept back",
+		facts.CPUs, facts.MemoryMiB, facts.DiskGiB, s.Offer.ReservedVCPUs, s.Offer.ReservedMemoryMiB, s.Offer.ReservedDiskGiB)}
 }
 
 // lookAtNetwork turns a network that is missing or stopped from an error into

@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/internal/durable"
 )
 
 // etcdCommand backs etcd up and restores it.
@@ -74,7 +75,7 @@ func takeSnapshot(ctx context.Context, store *etcdstore.Store, file string) (siz
 	if err != nil {
 		return 0, errors.Join(err, os.Remove(f.Name()))
 	}
-	return size, nil
+	return size, durable.FlushDir(filepath.Dir(file))
 }
 
 func etcdRestoreCommand() *cobra.Command {

@@ -28,16 +28,13 @@ func aloneSettings(t *testing.T, dir string) hostSettings {
 func instanceStates(t *testing.T) []string {
 	t.Helper()
 	text, _ := command(t, croft.ExitOK, "schedule", "list", "-o", "json")
-	var all []struct {
-		Instance    struct{ Name string }
-		Observation struct{ State string }
-	}
+	var all []struct{ Name, State string }
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
 	for _, one := range all {
-		names = append(names, one.Instance.Name+" "+one.Observation.State)
+		names = append(names, one.Name+" "+one.State)
 	}
 	slices.Sort(names)
 	return names

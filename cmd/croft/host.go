@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/trace"
@@ -21,6 +22,7 @@ import (
 	"croft/hypervisor/libvirt"
 	"croft/hypervisor/sim"
 	"croft/image"
+	"croft/internal/doctor"
 )
 
 // hypervisor is what a host needs of libvirt or of its simulation.
@@ -61,8 +63,9 @@ type host struct {
 	following func(context.Context) error
 }
 
-// openHypervisor opens libvirt, with the guests' network running, or the simulation.
-func (h *host) openHypervisor(ctx context.Context) error {
+// openHypervisor opens libvirt, with the guests' networks running, or the simulation.
+// With filtered it keeps up the packet filter of that cloud's guests.
+func (h *host) openHypervisor(ctx context.Context, filtered croft.PartitionID) error {
 	s := h.settings
 	if s.Hypervisor == "sim" {
 		hv, err := sim.New(sim.Config{Boot: s.Sim.Boot, File: filepath.Join(h.dir.Path, "sim.json"), Log: h.log})
@@ -72,10 +75,13 @@ func (h *host) openHypervisor(ctx context.Context) error {
 		h.hv, h.virtType = hv, "sim"
 		return nil
 	}
+	if err := checkMachine(runtime.GOARCH); err != nil {
+		return err
+	}
 	hv, err := libvirt.New(libvirt.Config{
 		URI: s.Libvirt.URI, VirtType: s.Libvirt.VirtType, ProbeFile: filepath.Join(h.dir.Path, "kvm-probe.json"),
 		EmulatorCacheMiB: s.Libvirt.EmulatorCacheMiB, StopGrace: s.Libvirt.StopGrace,
-		AllowSpoofing: s.Libvirt.AllowSpoofing, Log: h.log,
+		AllowSpoofing: s.Libvirt.AllowSpoofing, Partition: filtered, Log: h.log,
 	})
 	if err != nil {
 		return err
@@ -86,6 +92,9 @@ func (h *host) openHypervisor(ctx context.Context) error {
 	if err := h.startNetworks(ctx, hv); err != nil {
 		return err
 	}
+	if err := hv.Filterable(ctx); err != nil {
+		return err
+	}
 	h.log.Info("guests will run as", "host", h.id, "virt_type", h.virtType, "reason", why)
 	if s.Network.Name == "" {
 		h.bridge = s.Network.Bridge
@@ -94,6 +103,15 @@ func (h *host) openHypervisor(ctx context.Context) error {
 	network, err := hv.Network(ctx, s.Network.Name)
 	h.bridge = network.Bridge
 	return err
+}
+
+// checkMachine refuses to run guests on machines on which none have been tried.
+func checkMachine(arch string) error {
+	if arch == doctor.GuestArch {
+		return nil
+	}
+	return croft.Errorf(croft.Invalid, "run guests on this machine: it is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone, so this is not supported; "+
+		"use an x86_64 machine, or set hypervisor to none for what all hosts share", arch)
 }
 
 // closeHypervisor closes what openHypervisor opened, in whatever state.
@@ -111,8 +129,13 @@ func (h *host) images() (compute.Images, error) {
 	if h.settings.Hypervisor == "sim" {
 		return sim.Images{}, nil
 	}
+	redirects, err := image.ParseNetworks(h.settings.Images.AllowRedirects)
+	if err != nil {
+		return nil, err
+	}
 	return image.New(image.Config{
-		Dir: imageDir(h.dir.Path), MaxBytes: h.settings.Images.CacheGiB << 30, Log: h.log,
+		AllowRedirects: redirects,
+		Dir:            imageDir(h.dir.Path), MaxBytes: h.settings.Images.CacheGiB << 30, Log: h.log,
 		AllowFiles: append([]string{}, h.settings.Images.AllowFiles...), // an empty list is none, not all
 	})
 }
@@ -142,7 +165,7 @@ func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
 	p.self.serves(mux, s.API.Listen)
 	p.start(ctx, "the agent's API", func(ctx context.Context) error {
 		defer api.Wait()
-		return serve(ctx, l, mux)
+		return serve(ctx, l, s.calledAt(s.API.Listen, mux))
 	})
 	p.start(ctx, "the agent", func(ctx context.Context) error {
 		return agent.Run(ctx, func() {
@@ -157,11 +180,14 @@ func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
 func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces trace.TracerProvider) (*compute.Agent, croft.Host, error) {
 	s := h.settings
 	instances := filepath.Join(h.dir.Path, "instances")
-	if err := os.MkdirAll(instances, 0o755); err != nil {
+	if err := os.MkdirAll(instances, 0o711); err != nil {
 		return nil, croft.Host{}, fmt.Errorf("make the directory of the instances: %w", err)
 	}
 	facts, err := compute.ReadFacts(ctx, h.dir.Path, used(instances)+used(imageDir(h.dir.Path)))
 	if err != nil {
+		return nil, croft.Host{}, err
+	}
+	if err := s.checkReserves(facts); err != nil {
 		return nil, croft.Host{}, err
 	}
 	me := croft.Host{
@@ -208,6 +234,24 @@ func (s *hostSettings) offer() compute.Offer {
 		o.Traits = append(o.Traits, croft.Trait(trait))
 	}
 	return o
+}
+
+// checkReserves finds what is kept back for the host itself and is more than it has.
+// Invalid.
+func (s *hostSettings) checkReserves(f compute.Facts) error {
+	for _, r := range []struct {
+		setting         string
+		reserved, total int64
+	}{
+		{"offer.reserved_vcpus", s.Offer.ReservedVCPUs, int64(f.CPUs)},
+		{"offer.reserved_memory_mib", s.Offer.ReservedMemoryMiB, f.MemoryMiB},
+		{"offer.reserved_disk_gib", s.Offer.ReservedDiskGiB, f.DiskGiB},
+	} {
+		if r.reserved > r.total {
+			return croft.Errorf(croft.Invalid, "%s is %d and this host has %d: reserve less", r.setting, r.reserved, r.total)
+		}
+	}
+	return nil
 }
 
 // used sums the bytes that the files below dir take on disk.

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"croft"
 	"croft/compute"
@@ -47,7 +50,8 @@ func (h *host) seeds() (compute.Seeds, error) {
 }
 
 // startMetadata serves metadata on the guests' bridge, where there is one and the
-// settings do not say otherwise. Another croft's server there is left to it.
+// settings do not say otherwise. Another server of the same cloud there is left to it; one
+// of another cloud is a Conflict.
 func (h *host) startMetadata(ctx context.Context, p *parts) error {
 	if !h.servesMetadata() {
 		return nil
@@ -57,6 +61,9 @@ func (h *host) startMetadata(ctx context.Context, p *parts) error {
 	}
 	server, err := h.metadata(reports{h})
 	if err != nil {
+		return err
+	}
+	if err := server.Free(ctx, h.bridge, mdserver.Address); err != nil {
 		return err
 	}
 	p.self.counts(server)
@@ -70,8 +77,37 @@ func (h *host) startMetadata(ctx context.Context, p *parts) error {
 
 func (h *host) metadata(reports mdserver.Reports) (*mdserver.Server, error) {
 	return mdserver.New(mdserver.Config{
-		Guests: guests{h}, Log: h.log, Reports: reports, Passwords: h.settings.Metadata.Passwords,
+		Guests: guests{h}, Log: h.log, Partition: h.store.Partition(), Reports: reports, Passwords: h.settings.Metadata.Passwords,
 	})
+}
+
+// lookMetadataServer tells which cloud's croft serves metadata to the guests, and whether
+// that is this host's cloud, as far as it can be told.
+func (s *hostSettings) lookMetadataServer(ctx context.Context, bridge string, pid int32) (cloud string, ours bool, err error) {
+	served, err := mdserver.Served(ctx, bridge, mdserver.Address)
+	if err != nil {
+		return "", false, err
+	}
+	mine, _ := os.ReadFile(filepath.Join(s.StateDir, "croft.pid"))
+	if served == "" || strings.TrimSpace(string(mine)) == fmt.Sprint(pid) {
+		return string(served), true, nil
+	}
+	j, err := readJoined(s.StateDir)
+	if err != nil {
+		return "", false, err
+	}
+	if j != nil {
+		return string(served), served == j.Partition, nil
+	}
+	if !anybodyAt(ctx, s.Etcd.Endpoints) {
+		return string(served), false, nil
+	}
+	store, err := s.Etcd.open(ctx, false)
+	if err != nil {
+		return string(served), false, nil // the line about etcd says why
+	}
+	defer store.Close()
+	return string(served), served == store.Partition(), nil
 }
 
 // reports hands what guests tell to the agent, which starts after the server.
@@ -116,6 +152,12 @@ func (r reports) Password(ctx context.Context, id croft.InstanceID) (string, err
 // knows the rest.
 type guests struct{ host *host }
 
+// bridged is a hypervisor whose guests are on bridges of this host.
+type bridged interface {
+	// Ports returns the host's interfaces that the guest's are at, by MAC; NotFound.
+	Ports(ctx context.Context, id croft.InstanceID) (map[string]string, error)
+}
+
 // Guest implements mdserver.Guests.
 func (g guests) Guest(ctx context.Context, addr netip.Addr) (mdserver.Guest, error) {
 	id, err := g.host.hv.Owner(ctx, addr)
@@ -132,5 +174,8 @@ func (g guests) Guest(ctx context.Context, addr netip.Addr) (mdserver.Guest, err
 	guest := mdserver.FromOrder(order)
 	guest.Zone, guest.Address, guest.Vendor = g.host.settings.Host.Location, addr, g.host.vendor
 	guest.MACs = mdserver.MACs(order, len(g.host.nics()))
-	return guest, nil
+	if hv, ok := g.host.hv.(bridged); ok {
+		guest.Ports, err = hv.Ports(ctx, id)
+	}
+	return guest, err
 }

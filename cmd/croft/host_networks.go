@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -58,15 +59,24 @@ func (s *hostSettings) networkTraits() []croft.Trait {
 	return all
 }
 
-// startNetworks starts those of libvirt's networks that guests may name, so that
-// one which is not there is told now and not to the first guest.
+// startNetworks starts those of libvirt's networks that guests may name, and looks for
+// the bridges, so that one which is not there is told now and not to the first guest.
 func (h *host) startNetworks(ctx context.Context, hv *libvirt.Driver) error {
-	for name, n := range h.settings.Networks {
-		if n.Network == "" {
-			continue
+	if bridge := h.settings.Network.Bridge; bridge != "" {
+		if err := hv.Bridge(bridge); err != nil {
+			return fmt.Errorf("network.bridge: %w", err)
 		}
-		if _, err := hv.Network(ctx, n.Network); err != nil {
-			return croft.Errorf(croft.KindOf(err), "networks.%s: %w", name, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.settings.Networks)) {
+		n := h.settings.Networks[name]
+		var err error
+		if n.Network != "" {
+			_, err = hv.Network(ctx, n.Network)
+		} else {
+			err = hv.Bridge(n.Bridge)
+		}
+		if err != nil {
+			return fmt.Errorf("networks.%s: %w", name, err)
 		}
 	}
 	return nil

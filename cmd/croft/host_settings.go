@@ -13,9 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/image"
 	"croft/internal/pki"
 	"croft/internal/settings"
 	"croft/placement"
+	"croft/poolserver"
+	"croft/schedule"
 )
 
 // hostSettings are the settings of what runs on hosts: croft up, compute,
@@ -90,6 +93,8 @@ type hostSettings struct {
 		Passwords  bool   `yaml:"passwords"`
 	} `yaml:"metadata"`
 
+	ServerNames []string `yaml:"server_names"`
+
 	Metrics struct {
 		TokenFile string `yaml:"token_file"`
 	} `yaml:"metrics"`
@@ -107,8 +112,9 @@ type hostSettings struct {
 	} `yaml:"offer"`
 
 	Images struct {
-		CacheGiB   int64    `yaml:"cache_gib"`
-		AllowFiles []string `yaml:"allow_files"`
+		CacheGiB       int64    `yaml:"cache_gib"`
+		AllowFiles     []string `yaml:"allow_files"`
+		AllowRedirects []string `yaml:"allow_redirects"`
 	} `yaml:"images"`
 
 	Pool struct {
@@ -122,6 +128,11 @@ type hostSettings struct {
 		CA       string `yaml:"ca"`
 		Insecure bool   `yaml:"insecure"`
 		History  int    `yaml:"history"`
+
+		Quota struct {
+			Open int     `yaml:"open"`
+			Rate float64 `yaml:"rate"`
+		} `yaml:"quota"`
 
 		// What server.yaml means beside that; see pool.Config.
 		Lenient bool          `yaml:"-"`
@@ -139,6 +150,9 @@ type hostSettings struct {
 
 // longestLife bounds the life of certificates: whoever has one is let in for so long.
 const longestLife = 365 * 24 * time.Hour
+
+// longestRound bounds what a host does now and then, and waits for.
+const longestRound = 24 * time.Hour
 
 // hostNetwork is what guests are on that name it: either of the two.
 type hostNetwork struct {
@@ -169,12 +183,15 @@ func defaultHostSettings() hostSettings {
 	s.Networks = map[string]hostNetwork{}
 	s.Metadata.Server = true
 	s.Metadata.Listen = "127.0.0.1:8780"
+	s.ServerNames = []string{}
 	s.Offer.VCPURatio, s.Offer.MemoryRatio, s.Offer.DiskRatio = 4, 1, 1
 	s.Offer.ReservedMemoryMiB = 512
 	s.Images.CacheGiB = 64
 	s.Images.AllowFiles = []string{"/"}
+	s.Images.AllowRedirects = []string{}
 	s.Pool.Listen = "127.0.0.1:49100"
 	s.Pool.History = 10000
+	s.Pool.Quota.Open, s.Pool.Quota.Rate = poolserver.DefaultQuota.Open, poolserver.DefaultQuota.Rate
 	s.MaxBuilds = 4
 	s.Resync = 30 * time.Second
 	s.Sweep = time.Minute
@@ -210,17 +227,33 @@ func (s *hostSettings) Validate() error {
 		return invalid("trust is %q: use direct or strict", s.Trust)
 	case s.Control.CertificateLife < time.Minute || s.Control.CertificateLife > longestLife:
 		return invalid("control.certificate_life is %s: use something between 1m and %s", s.Control.CertificateLife, longestLife)
+	case s.Pool.Quota.Open < 1 || !(s.Pool.Quota.Rate > 0):
+		return invalid("pool.quota is %d tickets and %g a second: use numbers greater than 0", s.Pool.Quota.Open, s.Pool.Quota.Rate)
 	case s.Pool.History < 1:
 		return invalid("pool.history is %d: use 1 or more", s.Pool.History)
 	case s.MaxBuilds < 1:
 		return invalid("max_builds is %d: use 1 or more", s.MaxBuilds)
 	case s.Resync <= 0 || s.Sweep <= 0:
 		return invalid("resync and sweep must be longer than 0")
+	case s.Resync > longestRound || s.Sweep > longestRound:
+		return invalid("resync is %s and sweep %s: use no more than %s, or what goes wrong is not noticed", s.Resync, s.Sweep, longestRound)
+	case s.Libvirt.StopGrace <= 0 || s.Libvirt.StopGrace > longestRound:
+		return invalid("libvirt.stop_grace is %s: use something between 1s and %s", s.Libvirt.StopGrace, longestRound)
+	case s.Sim.Boot < 0 || s.Sim.Boot > longestRound:
+		return invalid("sim.boot is %s: use something between 0s and %s", s.Sim.Boot, longestRound)
 	case s.Images.CacheGiB < 1:
 		return invalid("images.cache_gib is %d: use 1 or more", s.Images.CacheGiB)
 	}
 	if i := slices.IndexFunc(s.Images.AllowFiles, func(dir string) bool { return !filepath.IsAbs(dir) }); i >= 0 {
 		return invalid("images.allow_files has %q, which is no absolute path of a directory", s.Images.AllowFiles[i])
+	}
+	for _, trait := range s.Offer.Traits {
+		if _, err := schedule.ParseTrait(trait); err != nil {
+			return invalid("offer.traits: %w", err)
+		}
+	}
+	if _, err := image.ParseNetworks(s.Images.AllowRedirects); err != nil {
+		return invalid("images.allow_redirects: %w", err)
 	}
 	if err := cmp.Or(s.checkNetworks(), s.Placement.Keystone.validate(), s.Traces.validate()); err != nil {
 		return err
@@ -290,8 +323,11 @@ func loadHostSettingsOver(defaults hostSettings, cmd *cobra.Command, flags ...ho
 			return defaults, nil, err
 		}
 	}
+	if err := checkEnvironment(os.Environ()); err != nil {
+		return defaults, nil, err
+	}
 	file, _ := cmd.Flags().GetString("settings")
-	s, from, err := settings.Load(defaults, settings.Source{Name: "compute.yaml", File: file, Flags: given})
+	s, from, err := settings.Load(defaults, settings.Source{Name: "compute.yaml", File: file, Flags: given, Former: formerSettings})
 	if err != nil {
 		return s, nil, err
 	}

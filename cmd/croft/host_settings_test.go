@@ -82,6 +82,7 @@ func TestHostSettingsThatNothingCouldWorkWith(t *testing.T) {
 		{"a resync without pause", func(s *hostSettings) { s.Resync = 0 }},
 		{"a cache of nothing", func(s *hostSettings) { s.Images.CacheGiB = 0 }},
 		{"a relative directory of images", func(s *hostSettings) { s.Images.AllowFiles = []string{"/srv", "images"} }},
+		{"redirects to a name", func(s *hostSettings) { s.Images.AllowRedirects = []string{"mirror.example.com"} }},
 		{"a log level that does not exist", func(s *hostSettings) { s.LogLevel = "loud" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

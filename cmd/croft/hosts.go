@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/internal/plain"
 	"croft/operator"
 )
 
@@ -58,7 +59,10 @@ func hostListCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the hosts: state, instances, what is claimed of what is offered",
-		Args:    count(0, 0),
+		Long: `list shows the hosts by their names: how each is, its part in etcd, how many
+instances it has, what is claimed of what it offers. With -o wide their versions and
+UUIDs too.`,
+		Args: count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return operate(cmd, func(ctx context.Context, c *client, o *operator.Operator) error {
 				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -97,10 +101,18 @@ func printHosts(cmd *cobra.Command, format string, all []operator.Host) error {
 		return printData(out, format, list)
 	}
 	t := table{color: isColored(out)}
-	t.head("NAME", "STATE", "ETCD", "INSTANCES", "VCPU", "MEMORY_MB", "DISK_GB", "VERSION", "HOST")
+	head := []string{"HOST", "STATE", "ETCD", "INSTANCES", "VCPU", "MEMORY_MB", "DISK_GB"}
+	if format == formatWide {
+		head = append(head, "VERSION", "ID")
+	}
+	t.head(head...)
 	for _, h := range all {
-		t.row(cell{text: h.Name}, hostState(h), etcdRole(h), cell{text: fmt.Sprint(h.Count)},
-			share(h, croft.VCPU), share(h, croft.MemoryMB), share(h, croft.DiskGB), cell{text: orDash(h.Version)}, cell{text: string(h.ID)})
+		row := []cell{{text: h.Name}, hostState(h), etcdRole(h), {text: fmt.Sprint(h.Count)},
+			share(h, croft.VCPU), share(h, croft.MemoryMB), share(h, croft.DiskGB)}
+		if format == formatWide {
+			row = append(row, cell{text: orDash(h.Version)}, cell{text: string(h.ID)})
+		}
+		t.row(row...)
 	}
 	if err := t.print(out); err != nil {
 		return err
@@ -114,7 +126,7 @@ func printHosts(cmd *cobra.Command, format string, all []operator.Host) error {
 // printProblems tells what is wrong with a host, a line each.
 func printProblems(w io.Writer, h operator.Host) {
 	for _, problem := range h.Problems {
-		fmt.Fprintf(w, "host %s: %s\n", h.Name, problem)
+		fmt.Fprintf(w, "host %s: %s\n", plain.Line(h.Name), plain.Line(problem))
 	}
 }
 
@@ -198,7 +210,7 @@ func printHost(cmd *cobra.Command, format string, h operator.Host) error {
 	if format == formatJSON || format == formatYAML {
 		return printData(out, format, struct {
 			hostData
-			On []croft.Status `json:"on"`
+			On []statusData `json:"on"`
 		}{hostData{h, h.State()}, allPrintable(h.Instances)})
 	}
 	t := hostDetails(h)
@@ -207,7 +219,7 @@ func printHost(cmd *cobra.Command, format string, h operator.Host) error {
 		return err
 	}
 	fmt.Fprintln(out)
-	list := listTable(h.Instances, true)
+	list := listing{columns: append([]string{"project"}, briefColumns...)}.table(h.Instances)
 	list.color = t.color
 	return list.print(out)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"croft/internal/plain"
 	"croft/operator"
 )
 
@@ -32,7 +33,7 @@ serves etcd, that is taken out of it, unless the others would be too few then.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "host %s takes nothing new\n", h.Name)
+				fmt.Fprintf(cmd.ErrOrStderr(), "host %s takes nothing new\n", plain.Line(h.Name))
 				if !move {
 					return nil
 				}
@@ -67,7 +68,7 @@ func moveAll(ctx context.Context, cmd *cobra.Command, o *operator.Operator, idOr
 		return err
 	}
 	if err = o.RemoveMember(ctx, h); err == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "etcd goes on without host %s\n", h.Name)
+		fmt.Fprintf(cmd.ErrOrStderr(), "etcd goes on without host %s\n", plain.Line(h.Name))
 	}
 	return err
 }
@@ -101,7 +102,7 @@ func changeHostCommand(change func(*operator.Operator, context.Context, string) 
 				defer cancel()
 				h, err := change(o, ctx, args[0])
 				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "host %s %s\n", h.Name, means)
+					fmt.Fprintf(cmd.ErrOrStderr(), "host %s %s\n", plain.Line(h.Name), means)
 				}
 				return err
 			})
@@ -133,7 +134,7 @@ let one join with --etcd-member, first.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "host %s is forgotten%s\n", h.Name, buried(h.Count))
+				fmt.Fprintf(cmd.ErrOrStderr(), "host %s is forgotten%s\n", plain.Line(h.Name), buried(h.Count))
 				return nil
 			})
 		},

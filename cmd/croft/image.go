@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -37,7 +39,7 @@ somebody asks for an instance.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(imageListCommand(), imageShowCommand(), imageAddCommand(), imagePullCommand(), imagePruneCommand())
+	cmd.AddCommand(imageListCommand(), imageShowCommand(), imageAddCommand(), imageRemoveCommand(), imagePullCommand(), imagePruneCommand())
 	return cmd
 }
 
@@ -55,7 +57,7 @@ func cacheOf(cmd *cobra.Command) (dir, format string, err error) {
 		return "", "", err
 	}
 	if !slices.Contains(formats, format) {
-		return "", "", croft.Errorf(croft.Invalid, "output %q is none of text, table, json and yaml%s", format, nearest.Hint(format, formats))
+		return "", "", croft.Errorf(croft.Invalid, "output %q is none of text, table, wide, json and yaml%s", format, nearest.Hint(format, formats))
 	}
 	s, _, err := loadHostSettings(cmd, stateDirFlag)
 	return imageDir(s.StateDir), format, err
@@ -126,6 +128,10 @@ func catalogAndCache(cmd *cobra.Command) (catalog image.Catalog, have image.Cont
 		return catalog, have, format, err
 	}
 	have, err = image.Look(dir)
+	if errors.Is(err, fs.ErrPermission) { // the names are for everybody
+		fmt.Fprintf(cmd.ErrOrStderr(), "what this host has fetched is not shown: %v\n", err)
+		err = nil
+	}
 	return catalog, have, format, err
 }
 

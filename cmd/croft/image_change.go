@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"croft"
 	"croft/image"
 )
 
@@ -65,6 +67,70 @@ Lists and signatures are addresses relative to the image's.`,
 	f.BoolVar(&replace, "replace", false, "take the place of an image of that name")
 	return cmd
 }
+
+func imageRemoveCommand() *cobra.Command {
+	var machine, cached bool
+	cmd := &cobra.Command{
+		Use:   "remove NAME|URL|PATH|SHA256",
+		Short: "Take a name out of the catalog, or an image out of this host's cache",
+		Long: `remove takes out of the catalog a name that croft image add has put there: out of your
+own, or with --machine out of the one of this machine.
+
+With --cached it removes from the cache of this host what was fetched by that name, URL
+or path, or has that SHA-256, so that it is fetched anew. Guests whose disks stand on it
+keep it: then its room becomes free with the last of those disks.`,
+		Example: `  croft image remove web
+  croft image remove --cached debian-12`,
+		Args:              count(1, 1),
+		ValidArgsFunction: completeCatalog,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case cached && machine:
+				return croft.Errorf(croft.Invalid, "give one of --cached and --machine")
+			case cached:
+				return removeCached(cmd, args[0])
+			}
+			files := image.CatalogFiles()
+			file, others := files[1], files[:1]
+			if machine {
+				file, others = files[0], nil
+			}
+			if err := image.RemoveFromCatalog(file, others, args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "image %s is no longer in %s\n", args[0], file)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&machine, "machine", false, "out of the catalog of this machine, not your own")
+	cmd.Flags().BoolVar(&cached, "cached", false, "out of this host's cache, and not out of a catalog")
+	addCacheFlags(cmd)
+	return cmd
+}
+
+func removeCached(cmd *cobra.Command, what string) error {
+	dir, format, err := cacheOf(cmd)
+	if err != nil {
+		return err
+	}
+	reference := what
+	if !isSHA256(what) {
+		if reference, err = resolveImage(what); err != nil {
+			return err
+		}
+	}
+	held, err := image.Remove(dir, reference)
+	if err != nil {
+		return fmt.Errorf("remove image %s: %w", what, err)
+	}
+	if held.Disks > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d disks stand on it and keep its room\n", held.Disks)
+	}
+	return printPruned(cmd, format, []image.Held{held})
+}
+
+// isSHA256 tells a checksum from a name.
+func isSHA256(s string) bool { return regexp.MustCompile("^[0-9a-f]{64}$").MatchString(s) }
 
 func imagePruneCommand() *cobra.Command {
 	var dry bool

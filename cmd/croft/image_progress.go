@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -8,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/internal/plain"
 )
 
 // pullProgress shows how hosts get on with an image. Calls for different hosts may
@@ -21,7 +24,7 @@ type pullProgress interface {
 func newPullProgress(cmd *cobra.Command, hosts []croft.Host) pullProgress {
 	var names []string
 	for _, h := range hosts {
-		names = append(names, h.Name)
+		names = append(names, plain.Line(h.Name))
 	}
 	if stderr := cmd.ErrOrStderr(); isTerminal(stderr) {
 		return pullBars{newBars(stderr, names, "asked")}
@@ -48,9 +51,13 @@ func (b pullBars) update(i int, p croft.Progress) {
 func (b pullBars) end(i int, err error) {
 	l := b.lines[i]
 	l.bytes.Store(nil)
-	l.say("there")
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled): // by us; the host may go on
+		l.leave()
+	case err != nil: // also where the host does not answer: it was not waited for too long
 		l.say("failed")
+	default:
+		l.say("there")
 	}
 	l.bar.SetTotal(-1, true)
 }

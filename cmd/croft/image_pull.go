@@ -86,8 +86,9 @@ func pickHosts(known []croft.Host, wanted []string) ([]croft.Host, error) {
 	}
 	for _, want := range wanted {
 		before := len(picked)
+		isID := slices.ContainsFunc(known, func(h croft.Host) bool { return string(h.ID) == want })
 		for _, h := range known {
-			if h.Name == want || string(h.ID) == want {
+			if string(h.ID) == want || h.Name == want && !isID { // a UUID is nobody's name
 				picked[h.ID] = true
 			}
 		}
@@ -181,9 +182,9 @@ func pull(ctx context.Context, a agents, host croft.Host, name, reference string
 		}
 		switch {
 		case line.Error != nil && line.Error.Kind != "":
-			return nil, croft.Errorf(line.Error.Kind, "%s: %s", attempt, line.Error.Message)
+			return nil, croft.Errorf(line.Error.Kind, "%s: %s", attempt, said([]byte(line.Error.Message)))
 		case line.Error != nil:
-			return nil, fmt.Errorf("%s: %s", attempt, line.Error.Message)
+			return nil, fmt.Errorf("%s: %s", attempt, said([]byte(line.Error.Message)))
 		case line.Image != nil:
 			return line.Image, nil
 		case line.Progress != nil:

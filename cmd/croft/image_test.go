@@ -83,3 +83,24 @@ func TestImagesOfTheCacheAreShownAndPruned(t *testing.T) {
 		t.Errorf("what a disk stands on is gone: %v", err)
 	}
 }
+
+func TestAnImageIsRemovedFromTheCache(t *testing.T) {
+	state := t.TempDir()
+	used, source := cachedDisk(t, state, 1)
+	other, _ := cachedDisk(t, state, 2)
+	if err := os.Link(used, filepath.Join(state, "base.raw")); err != nil { // a disk stands on it
+		t.Fatal(err)
+	}
+	_, words := run(t, croft.ExitOK, "croft", "image", "remove", "--cached", source, "--state-dir", state)
+	if !strings.Contains(words, "1 disks stand on it") {
+		t.Errorf("it says %q", words)
+	}
+	sha, _, _ := strings.Cut(filepath.Base(other), ".")
+	run(t, croft.ExitOK, "croft", "image", "remove", "--cached", sha, "--state-dir", state)
+	for _, name := range []string{used, other} {
+		if _, err := os.Stat(name); err == nil {
+			t.Errorf("%s is still there", name)
+		}
+	}
+	run(t, 3, "croft", "image", "remove", "--cached", sha, "--state-dir", state)
+}

@@ -3,12 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 )
 
-// manCommand writes the manual pages of all commands.
+// manCommand writes the manual pages of all commands, those by resalloc's names too.
 func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
@@ -19,9 +20,27 @@ func manCommand() *cobra.Command {
 				return fmt.Errorf("write manual pages: %w", err)
 			}
 			header := &doc.GenManHeader{Title: "CROFT", Section: "1", Source: "croft " + version, Manual: "croft"}
-			root := cmd.Root()
-			root.DisableAutoGenTag = true // the same pages whenever they are written
-			return doc.GenManTree(root, header, args[0])
+			roots := []*cobra.Command{cmd.Root()}
+			for _, name := range resallocNames {
+				roots = append(roots, program(name))
+			}
+			for _, root := range roots {
+				root.DisableAutoGenTag = true // the same pages whenever they are written
+				escape(root)
+				if err := doc.GenManTree(root, header, args[0]); err != nil {
+					return fmt.Errorf("write the manual pages of %s: %w", root.Name(), err)
+				}
+			}
+			return nil
 		},
+	}
+}
+
+// escape keeps what stands in angle brackets, such as <host>, which the maker of pages
+// takes for HTML and leaves out.
+func escape(cmd *cobra.Command) {
+	cmd.Long = strings.ReplaceAll(cmd.Long, "<", `\<`)
+	for _, sub := range cmd.Commands() {
+		escape(sub)
 	}
 }

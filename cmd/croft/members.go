@@ -68,7 +68,7 @@ func (j *membership) with(all []croft.EtcdMember, p croft.PartitionID) (*members
 func (s *serving) founding() (*membership, error) {
 	j := &membership{}
 	j.Etcd.Member, j.Etcd.Insecure = true, s.settings.Etcd.Insecure
-	if s.settings.Placement.Cloud == "" {
+	if s.settings.servesPlacement() {
 		j.Placement.Token = s.settings.Placement.Token
 	}
 	if listen := s.settings.controlListen(); s.trust.has(pki.Etcd) && listen != "" {

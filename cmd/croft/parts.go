@@ -80,7 +80,8 @@ func (p *parts) end() error {
 	return errors.Join(errs...)
 }
 
-// listen opens a TCP address that a setting names. Conflict: it is in use.
+// listen opens a TCP address that a setting names, with bounds on its connections.
+// Conflict: it is in use.
 func listen(ctx context.Context, address, setting string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
@@ -90,7 +91,7 @@ func listen(ctx context.Context, address, setting string) (net.Listener, error) 
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "%s: %w", setting, err)
 	}
-	return l, nil
+	return limited(l), nil
 }
 
 // serve answers on l until ctx ends; requests under way get a second to finish,
@@ -98,13 +99,7 @@ func listen(ctx context.Context, address, setting string) (net.Listener, error) 
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRequests()
-	server := &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(quietHandshakes{slog.Default().Handler()}, slog.LevelError),
-		BaseContext:       func(net.Listener) context.Context { return requests },
-	}
+	server := newServer(requests, h)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	select {

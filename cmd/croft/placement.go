@@ -77,7 +77,7 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 	if dataDir != "" {
 		p.start(ctx, "the limit of memory", limitMemory)
 		var etcd *etcdstore.Embedded
-		if etcd, config, err = s.startEtcd(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dataDir, "etcd")}, nil); err == nil {
+		if etcd, config, err = s.startEtcd(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dataDir, "etcd"), Log: log}, nil); err == nil {
 			defer etcd.Close()
 			me.ofEtcd(etcd)
 			p.start(ctx, "the embedded etcd", etcd.Wait)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -149,6 +150,9 @@ func printPool(w io.Writer, output string, p poolclient.Pool) error {
 	line("last start", stamp(p.Stats.Succeeded))
 	line("no start before", stamp(p.BackOff))
 	line("last error", p.LastError)
+	if f := p.LastFailure; f != nil && p.LastError == "" {
+		line("last failure", fmt.Sprintf("resource %d at %s: %s", f.Resource, stamp(f.At), cmp.Or(f.Error, "an admin sees why")))
+	}
 	return t.print(w)
 }
 
@@ -267,7 +271,7 @@ func poolResourceCommand() *cobra.Command {
 				if output == formatText {
 					output = formatYAML
 				}
-				if output == formatTable {
+				if isTable(output) {
 					return printResources(cmd.OutOrStdout(), output, []poolclient.Resource{r})
 				}
 				return printData(cmd.OutOrStdout(), output, r)

@@ -40,12 +40,12 @@ func (p *poolInstances) Check(i pool.Instance) error {
 	if err != nil {
 		return err
 	}
-	return schedule.CheckGuest(croft.Spec{UserData: r.UserData})
+	return schedule.CheckGuest(croft.Spec{UserData: r.UserData, Restart: r.Restart})
 }
 
 // request is what a pool's instances have in common, and the names of stored keys.
 func (p *poolInstances) request(i pool.Instance) (r schedule.Request, names []string, err error) {
-	r = schedule.Request{Project: p.project(i), UserData: []byte(i.UserData), Networks: i.Networks}
+	r = schedule.Request{Project: p.project(i), UserData: []byte(i.UserData), Networks: i.Networks, Restart: croft.Restart(i.Restart)}
 	if r.Query, err = schedule.ParseQuery(i.Resources); err != nil {
 		return r, nil, err
 	}
@@ -64,19 +64,21 @@ func (p *poolInstances) project(i pool.Instance) croft.Project {
 }
 
 // Start implements pool.Instances.
-func (p *poolInstances) Start(ctx context.Context, id croft.InstanceID, name string, i pool.Instance) (string, json.RawMessage, error) {
+func (p *poolInstances) Start(ctx context.Context, id croft.InstanceID, name string, i pool.Instance, farther func()) (string, json.RawMessage, error) {
 	inst, err := p.order(ctx, id, name, i)
 	if err != nil {
 		return "", nil, err
 	}
+	farther()
 	goal := schedule.Running
 	if i.Ready == pool.ReadyCloudInit {
 		goal = schedule.Ready
 	}
-	var last croft.Status
-	if err := p.Wait(ctx, inst, goal, func(st croft.Status) { last = st }); err != nil {
-		return "", nil, err
+	f := &following{farther: farther, step: -1}
+	if err := p.Wait(ctx, inst, f.until(goal), f.see); err != nil {
+		return "", nil, f.explain(ctx, inst, err)
 	}
+	last := f.last
 	at := address(last)
 	if i.Ready == pool.ReadySSH {
 		if err := answersSSH(ctx, at); err != nil {
@@ -85,6 +87,59 @@ func (p *poolInstances) Start(ctx context.Context, id croft.InstanceID, name str
 	}
 	facts, err := json.Marshal(instanceFacts{Instance: inst.ID, Name: inst.Name, Project: inst.Project, Host: last.Instance.Host, Address: at})
 	return at, facts, err
+}
+
+// following is what is seen of an instance that starts.
+type following struct {
+	farther func()
+	step    int   // the farthest of steps that it came to
+	bytes   int64 // and how many bytes of its image are there
+	last    croft.Status
+	failure error // what its host says, which tries again
+}
+
+// steps are the states of an instance that starts, in their order. A guest that is started
+// over and over does not get any farther.
+var steps = []croft.State{croft.StatePending, croft.StateFetching, croft.StateDefining, croft.StateBooting, croft.StateRunning}
+
+// see notes what an instance is, and tells where that is farther than before.
+func (f *following) see(st croft.Status) {
+	f.last = st
+	if st.Observation == nil {
+		return
+	}
+	step, bytes := slices.Index(steps, st.Observation.State), int64(0)
+	if st.Observation.Progress != nil {
+		bytes = st.Observation.Progress.Done
+	}
+	if step > f.step || step == f.step && bytes > f.bytes {
+		f.step, f.bytes = step, bytes
+		f.farther()
+	}
+}
+
+// until is goal, without the failures that the host's agent tries again: what was
+// unavailable to it on a busy host, such as an answer of libvirt within its time.
+func (f *following) until(goal schedule.Goal) schedule.Goal {
+	return func(st *croft.Status) (bool, error) {
+		reached, err := goal(st)
+		if _, failed := errors.AsType[*schedule.Failure](err); failed && croft.KindOf(err) == croft.Unavailable {
+			f.failure = err
+			return false, nil
+		}
+		return reached, err
+	}
+}
+
+// explain says of an instance that was given up where it stood, and what its host said.
+func (f *following) explain(ctx context.Context, inst croft.Instance, err error) error {
+	switch {
+	case ctx.Err() == nil:
+		return err
+	case f.failure != nil:
+		return croft.Errorf(croft.Unavailable, "instance %s is %s; what its host tried again and again: %w", inst.Name, schedule.Describe(&f.last), f.failure)
+	}
+	return croft.Errorf(croft.Unavailable, "instance %s is %s", inst.Name, cmp.Or(schedule.Describe(&f.last), "ordered"))
 }
 
 // instanceFacts are what the owner of a ticket gets as JSON.
@@ -96,9 +151,32 @@ type instanceFacts struct {
 	Address  string           `json:"address"`
 }
 
-// order asks for the instance, unless that was done before.
+// orderRetry is how long is waited before a cloud that was unavailable is asked again.
+const orderRetry = time.Second
+
+// order asks for the instance until the cloud answers, or ctx ends.
 func (p *poolInstances) order(ctx context.Context, id croft.InstanceID, name string, i pool.Instance) (croft.Instance, error) {
+	for again := false; ; again = true {
+		inst, err := p.orderOnce(ctx, id, name, i, again)
+		if !errors.Is(err, croft.Unavailable) {
+			return inst, err
+		}
+		select {
+		case <-ctx.Done():
+			return inst, err
+		case <-time.After(orderRetry):
+		}
+	}
+}
+
+// orderOnce asks for the instance, unless that was done before. Again: what an attempt
+// left that the cloud did not answer is undone first.
+func (p *poolInstances) orderOnce(ctx context.Context, id croft.InstanceID, name string, i pool.Instance, again bool) (croft.Instance, error) {
 	st, err := p.View.Find(ctx, p.project(i), string(id))
+	if err == nil && again && st.Instance.State == croft.StateScheduling {
+		_, err := p.Scheduler.Destroy(ctx, p.project(i), string(id), false)
+		return st.Instance, cmp.Or(err, croft.Errorf(croft.Unavailable, "instance %s: an attempt that was not answered is undone", name))
+	}
 	if !errors.Is(err, croft.NotFound) {
 		return st.Instance, err
 	}
@@ -196,6 +274,9 @@ func lostInstance(st *croft.Status) error {
 	}
 	switch st.Observation.State {
 	case croft.StateStopped:
+		if st.Observation.Ended != "" {
+			return fmt.Errorf("it went off: %s", st.Observation.Ended)
+		}
 		return errors.New("it went off")
 	case croft.StateFailed:
 		return errors.New(cmp.Or(st.Observation.Error, "its host gives no reason"))

@@ -49,6 +49,57 @@ func poolOfInstances(t *testing.T, file string) (*testCloud, *pool.Manager) {
 	return cloud, m
 }
 
+// What a busy host does not do at the first attempt, its agent does at the next: no reason
+// to throw the instance away and begin anew. One that fails for good says why, and the
+// pool still does when a later start succeeds.
+func TestAStartOutlastsWhatItsHostTriesAgain(t *testing.T) {
+	_, m := poolOfInstances(t, strings.NewReplacer("tiny", "busy", "max: 3", "max: 1", "max_prealloc: 2", "max_prealloc: 1").Replace(instancePool))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // the agent looks again every half a minute
+	defer cancel()
+	for _, here := m.Leader(); !here && ctx.Err() == nil; _, here = m.Leader() {
+		runtime.Gosched()
+	}
+	watching, ready := context.WithCancel(ctx)
+	defer ready()
+	err := m.Watch(watching, func() {
+		if pools, err := m.Pools(); err == nil && len(pools) == 1 && pools[0].Counts.Free == 1 {
+			ready()
+		}
+	})
+	pools, perr := m.Pools()
+	if ctx.Err() != nil || perr != nil {
+		t.Fatalf("it never became ready: %+v, %v, %v", pools, err, perr)
+	}
+	if s := pools[0].Stats; s.Starts != 1 || s.Failures != 0 || pools[0].LastFailure != nil {
+		t.Errorf("%d starts, %d failed: %+v", s.Starts, s.Failures, pools[0].LastFailure)
+	}
+}
+
+func TestWhatIsSeenOfAnInstanceThatStarts(t *testing.T) {
+	calls := 0
+	f := &following{farther: func() { calls++ }, step: -1}
+	for _, c := range []struct {
+		state   croft.State
+		bytes   int64
+		farther bool
+	}{
+		{croft.StatePending, 0, true}, {croft.StatePending, 0, false},
+		{croft.StateFetching, 0, true}, {croft.StateFetching, 5, true}, {croft.StateFetching, 5, false},
+		{croft.StateFailed, 0, false}, {croft.StateFetching, 3, false}, {croft.StateFetching, 9, true},
+		{croft.StateBooting, 0, true}, {croft.StateFailed, 0, false}, {croft.StateBooting, 0, false},
+		{croft.StateRunning, 0, true},
+	} {
+		before := calls
+		st := croft.Status{Observation: &croft.Observation{State: c.state}}
+		if c.bytes > 0 {
+			st.Observation.Progress = &croft.Progress{Done: c.bytes}
+		}
+		if f.see(st); (calls > before) != c.farther {
+			t.Errorf("%s with %d bytes is farther: %v", c.state, c.bytes, calls > before)
+		}
+	}
+}
+
 const instancePool = `
 vm:
   instance: {resources: 'VCPU:1,MEMORY_MB:256,DISK_GB:1', image: /images/tiny.qcow2}

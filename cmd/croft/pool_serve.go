@@ -116,13 +116,17 @@ func servePools(ctx context.Context, s hostSettings, dir string, open func(conte
 		return err
 	}
 	defer func() { err = errors.Join(err, p.end(), hooks.Close()) }()
-	manager, err := s.poolManager(store, hooks, l, log)
+	view := store.NewHostsView()
+	manager, err := s.poolManager(store, view, hooks, l, log)
 	if err != nil {
 		return err
 	}
 	handler, err := s.poolHandler(manager, tokens, me, log)
 	if err != nil {
 		return err
+	}
+	if manager.Instances != nil {
+		p.start(ctx, "the watch of the hosts", view.Run)
 	}
 	p.start(ctx, "the manager of the pools", manager.Run)
 	p.start(ctx, "the server of the pools", func(ctx context.Context) error { return serve(ctx, l, handler) })
@@ -139,6 +143,7 @@ func (s *hostSettings) poolHandler(manager *pool.Manager, tokens *poolserver.Tok
 	}
 	server, err := poolserver.New(poolserver.Config{
 		Manager: manager, Tokens: tokens, Local: tokens == nil && isLoopback(s.Pool.Listen), Peers: peers, Log: log,
+		Quota: poolserver.Quota(s.Pool.Quota),
 	})
 	if err != nil {
 		return nil, err
@@ -148,7 +153,10 @@ func (s *hostSettings) poolHandler(manager *pool.Manager, tokens *poolserver.Tok
 	mux := http.NewServeMux()
 	me.serves(mux, s.Pool.Listen)
 	mux.Handle("/", server.Handler())
-	return mux, nil
+	if tokens == nil {
+		return called(s.serverNames(), mux), nil
+	}
+	return s.calledAt(s.Pool.Listen, mux), nil
 }
 
 // closed closes a listener that may be closed.
@@ -191,6 +199,9 @@ func findPools(file string) (string, error) {
 	for _, dir := range settings.SearchPath() {
 		file := filepath.Join(dir, poolsFile)
 		if _, err := os.Stat(file); err == nil {
+			if err := settings.CheckOwner(file); err != nil {
+				return "", err
+			}
 			return filepath.Abs(file)
 		}
 	}
@@ -229,8 +240,12 @@ func (s *hostSettings) openPoolStore(ctx context.Context, p *parts, dir string) 
 		where = own
 		s.Etcd.Listen = "127.0.0.1:0"
 		p.start(ctx, "the limit of memory", limitMemory)
+		kind := etcdstore.EmbeddedConfig{Dir: own}
+		if p.self != nil {
+			kind.Log = p.self.log
+		}
 		var etcd *etcdstore.Embedded
-		if etcd, config, err = s.startEtcd(ctx, etcdstore.EmbeddedConfig{Dir: own}, nil); err == nil {
+		if etcd, config, err = s.startEtcd(ctx, kind, nil); err == nil {
 			end = etcd.Close
 			p.start(ctx, "the embedded etcd", etcd.Wait)
 		}
@@ -287,7 +302,8 @@ func (s *hostSettings) poolHooks(store *etcdstore.Store, dir string) (*hook.Runn
 }
 
 // poolManager joins the manager to its store, its commands and its cloud.
-func (s *hostSettings) poolManager(store *etcdstore.Store, hooks *hook.Runner, l net.Listener, log *slog.Logger) (*pool.Manager, error) {
+func (s *hostSettings) poolManager(store *etcdstore.Store, view schedule.View, hooks *hook.Runner, l net.Listener,
+	log *slog.Logger) (*pool.Manager, error) {
 	me, err := s.poolServer(l)
 	if err != nil {
 		return nil, err
@@ -302,7 +318,7 @@ func (s *hostSettings) poolManager(store *etcdstore.Store, hooks *hook.Runner, l
 		if err != nil {
 			return nil, err
 		}
-		scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: store, Claims: claims})
+		scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: view, Claims: claims})
 		if err != nil {
 			return nil, err
 		}

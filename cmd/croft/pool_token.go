@@ -38,6 +38,7 @@ func tokensFlag(cmd *cobra.Command) *string {
 
 func poolTokenCreateCommand() *cobra.Command {
 	var role string
+	var quota poolserver.Quota
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Print a new token and add its hash to the file",
@@ -48,11 +49,16 @@ nothing but a URL, as its password: http://any:TOKEN@host:49100.`,
 	}
 	file := tokensFlag(cmd)
 	cmd.Flags().StringVar(&role, "role", string(poolserver.RoleClient), "`what` it is for: client or admin")
+	cmd.Flags().IntVar(&quota.Open, "open", 0, "how many tickets it may have open at `once` (default: the setting pool.quota.open)")
+	cmd.Flags().Float64Var(&quota.Rate, "rate", 0, "how many new tickets a `second` it may open (default: the setting pool.quota.rate)")
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(poolserver.Roles, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		token, grant, err := poolserver.NewToken(args[0], poolserver.Role(role))
-		if err != nil {
+		if err = errors.Join(err, quota.Check()); err != nil {
 			return err
+		}
+		if grant.Quota = quota; quota != (poolserver.Quota{}) && grant.Role != poolserver.RoleClient {
+			return croft.Errorf(croft.Invalid, "--open and --rate are for tokens of clients: admins have no quota")
 		}
 		err = changeTokens(*file, true, func(text string, all []poolserver.Grant) (string, error) {
 			if slices.ContainsFunc(all, func(g poolserver.Grant) bool { return g.Name == grant.Name }) {
@@ -85,13 +91,24 @@ func poolTokenListCommand() *cobra.Command {
 			return err
 		}
 		t := &table{color: isColored(cmd.OutOrStdout())}
-		t.head("NAME", "ROLE")
+		t.head("NAME", "ROLE", "OPEN", "RATE")
 		for _, g := range all {
-			t.texts(g.Name, string(g.Role))
+			t.texts(g.Name, string(g.Role), quotaInWords(g, g.Open == 0, g.Open), quotaInWords(g, g.Rate == 0, g.Rate))
 		}
 		return t.print(cmd.OutOrStdout())
 	}
 	return cmd
+}
+
+// quotaInWords is a number of a token's quota.
+func quotaInWords(g poolserver.Grant, unsaid bool, number any) string {
+	switch {
+	case g.Role != poolserver.RoleClient:
+		return "-"
+	case unsaid:
+		return "default"
+	}
+	return fmt.Sprint(number)
 }
 
 func poolTokenRevokeCommand() *cobra.Command {

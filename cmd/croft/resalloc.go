@@ -14,6 +14,9 @@ import (
 	"croft/poolclient"
 )
 
+// resallocNames are the programs of resalloc that the binary is, by its name.
+var resallocNames = []string{"resalloc", "resalloc-maint", "resalloc-server", "resalloc-check-vm-ip", "resalloc-wait-for-ssh"}
+
 // resallocCommand is the program of resalloc with this name, nil where there is none:
 // what its callers rely on is as they know it, verbs, flags, output and exit codes.
 func resallocCommand(name string) *cobra.Command {
@@ -24,6 +27,10 @@ func resallocCommand(name string) *cobra.Command {
 		return resallocMaintCommand()
 	case "resalloc-server":
 		return resallocServerCommand()
+	case "resalloc-check-vm-ip":
+		return resallocCheckCommand()
+	case "resalloc-wait-for-ssh":
+		return resallocWaitCommand()
 	}
 	return nil
 }

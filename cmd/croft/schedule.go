@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,11 @@ or, where nothing fits, NO ALLOCATIONS LEFT, and on stderr how many hosts each
 requirement drops and what each host lacks; with -o json or yaml that is the result.
 --explain says which hosts have room and what drops the others, and asks for nothing.
 
+With --count it asks until nothing is left or it is interrupted, and says how many it
+got; with --all-or-none it gives them back where those are not all. With --wait, an
+instance that fails is removed, and what it said on its console is kept in a file; one
+that is no longer waited for goes on.
+
 With a UUID or a name it shows that instance: its address, or with -o everything.
 
 Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conflict
@@ -40,7 +46,12 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
   schedule VCPU:1,MEMORY_MB:512,DISK_GB:5 --count 3 --name db --anti-affinity db
   schedule --explain VCPU:4,MEMORY_MB:8192,DISK_GB:20
   schedule ssh web`,
-		Args:              count(1, 2),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 && !schedule.LooksLikeQuery(args[0]) && commandHint(cmd, args[0]) != "" {
+				return noCommand(cmd, args[0])
+			}
+			return count(1, 2)(cmd, args)
+		},
 		ValidArgsFunction: completeInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if schedule.LooksLikeQuery(args[0]) {
@@ -59,13 +70,14 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 		sshCommand(), waitCommand(), rebootCommand(), rebuildCommand(), resizeCommand())
 	// Fails for a flag that does not exist or has a completion, and this one is defined above.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("restart", cobra.FixedCompletions(schedule.Restarts, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(schedule.Policies, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 // mistyped proposes a subcommand where the name of no instance is close to one.
 func mistyped(cmd *cobra.Command, word string, err error) error {
-	if hint := nearest.Hint(word, names(cmd)); hint != "" && errors.Is(err, croft.NotFound) {
+	if hint := commandHint(cmd, word); hint != "" && errors.Is(err, croft.NotFound) && !strings.Contains(err.Error(), "did you mean") {
 		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
 	}
 	return err
@@ -122,7 +134,30 @@ const answerTimeout = 30 * time.Second
 func (c *client) find(ctx context.Context, idOrName string) (croft.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	return c.View.Find(ctx, c.project, idOrName)
+	st, err := c.View.Find(ctx, c.project, idOrName)
+	return st, c.nearestInstance(ctx, idOrName, err)
+}
+
+// nearestInstance proposes the name of an instance where none has the one that was given.
+func (c *client) nearestInstance(ctx context.Context, idOrName string, err error) error {
+	if !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	if _, isID := croft.ParseInstanceID(idOrName); isID == nil {
+		return err
+	}
+	all, listed := c.View.List(ctx, c.project)
+	if listed != nil {
+		return err // which says enough
+	}
+	var known []string
+	for _, st := range all {
+		known = append(known, st.Instance.Name)
+	}
+	if hint := nearest.Hint(idOrName, known); hint != "" {
+		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
+	}
+	return err
 }
 
 // do does something and closes the connection.

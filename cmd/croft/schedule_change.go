@@ -90,7 +90,8 @@ type changing func(ctx context.Context, project croft.Project, idOrName string) 
 func (c *client) changeOne(ctx context.Context, idOrName string, do changing) (croft.Instance, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	return do(ctx, c.project, idOrName)
+	inst, words, err := do(ctx, c.project, idOrName)
+	return inst, words, c.nearestInstance(ctx, idOrName, err)
 }
 
 // change does something to each of the instances, says so, and where that is asked

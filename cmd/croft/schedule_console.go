@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/internal/plain"
 )
 
 func consoleCommand() *cobra.Command {
@@ -101,10 +102,20 @@ func console(ctx context.Context, w io.Writer, a agents, st croft.Status, follow
 	if answer.StatusCode != http.StatusOK {
 		return refusal(st, answer)
 	}
-	if _, err := io.Copy(w, answer.Body); err != nil {
+	if err := showText(w, answer.Body); err != nil {
 		return consoleError(ctx, st, follow, err)
 	}
 	return nil
+}
+
+// showText prints what a guest or a program wrote: to a terminal text and colors alone, so that
+// it cannot steer that; to anything else as it is.
+func showText(w io.Writer, from io.Reader) error {
+	if isTerminal(w) {
+		return plain.Copy(w, from)
+	}
+	_, err := io.Copy(w, from)
+	return err
 }
 
 // consoleError is nil where somebody who followed the console had seen enough.
@@ -135,7 +146,7 @@ func refused(attempt string, answer *http.Response) error {
 	case http.StatusUnauthorized, http.StatusBadRequest:
 		kind = croft.Invalid
 	}
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // the status is enough where the rest is lost
-	words := cmp.Or(strings.TrimSpace(string(text)), answer.Status)
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, plain.Longest)) // the status is enough where the rest is lost
+	words := cmp.Or(said(text), said([]byte(answer.Status)))
 	return croft.Errorf(kind, "%s: %s", attempt, words)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,7 +29,7 @@ func (c *client) explain(ctx context.Context, cmd *cobra.Command, r schedule.Req
 		err = printData(out, format, why)
 	} else {
 		rows := briefRows
-		if format == formatTable {
+		if isTable(format) {
 			rows = why.Hosts
 		}
 		err = printExplanation(out, why, rows)
@@ -41,21 +40,17 @@ func (c *client) explain(ctx context.Context, cmd *cobra.Command, r schedule.Req
 	return err
 }
 
-// printWhyNot says once why nothing was left: as the result where data is wanted and
-// nothing else is the result, else on stderr.
-func (c *client) printWhyNot(cmd *cobra.Command, outcomes []outcome, some bool) error {
-	i := slices.IndexFunc(outcomes, func(o outcome) bool {
-		_, told := errors.AsType[*schedule.Explanation](o.err)
-		return told
-	})
-	if i < 0 {
+// printWhyNot says why nothing was left, where that is the reason: as the result where
+// data is wanted and nothing else is the result, else on stderr.
+func (c *client) printWhyNot(cmd *cobra.Command, reason error, some bool) error {
+	why, told := errors.AsType[*schedule.Explanation](reason)
+	if !told {
 		return nil
 	}
-	why, _ := errors.AsType[*schedule.Explanation](outcomes[i].err)
 	switch format := c.settings.Output; {
 	case some, format == formatText:
 		return printExplanation(cmd.ErrOrStderr(), why, briefRows)
-	case format == formatTable:
+	case isTable(format):
 		return printExplanation(cmd.ErrOrStderr(), why, why.Hosts)
 	default:
 		return printData(cmd.OutOrStdout(), format, why)

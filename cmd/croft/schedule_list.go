@@ -1,33 +1,63 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/internal/nearest"
+	"croft/schedule"
 )
 
+// listing says which instances a list has, in which order, and what of each.
+type listing struct {
+	all, watch bool
+	columns    []string
+	sort       string
+	states     []string
+	host       string
+	tags       []string
+}
+
 func listCommand() *cobra.Command {
-	var watch, all bool
+	var l listing
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the instances",
-		Args:  count(0, 0),
+		Long: `list shows the instances of the project: name, state, address, host and age. With
+-o wide it has all columns, and --columns chooses some of
+
+  ` + strings.Join(wideColumns, ", ") + `
+
+With -o json or yaml each has the keys name, state, address, host, host_id, id,
+project, resources, image, tags, created, generation and error, whatever the columns.
+These stay; new ones may come. The state is the word that this list shows.`,
+		Example: `  schedule list --state failed,unknown --all
+  schedule list --host host1 --tag role=web --sort -created
+  schedule list --columns name,address,id`,
+		Args: count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := l.check(); err != nil {
+				return err
+			}
 			return with(cmd, func(ctx context.Context, c *client) error {
-				if all {
+				if l.all {
 					c.project = ""
 				}
-				if watch {
-					return c.watchList(ctx, cmd)
+				if l.watch {
+					return c.watchList(ctx, cmd, l)
 				}
-				text, err := c.renderList(ctx, cmd, false)
+				text, err := c.renderList(ctx, cmd, l)
 				if err == nil {
 					_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 				}
@@ -35,14 +65,160 @@ func listCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the list again whenever something changes, until interrupted")
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "list the instances of all projects")
+	flags := cmd.Flags()
+	flags.BoolVarP(&l.watch, "watch", "w", false, "print the list again whenever something changes, until interrupted")
+	flags.BoolVarP(&l.all, "all", "a", false, "list the instances of all projects")
+	flags.StringSliceVar(&l.columns, "columns", nil, "show these `columns`, with commas")
+	flags.StringVar(&l.sort, "sort", "", "sort by this `column`; with - before it, the other way round")
+	flags.StringSliceVar(&l.states, "state", nil, "only those in these `states`, with commas")
+	flags.StringVar(&l.host, "host", "", "only those on this host: its `name` or UUID")
+	flags.StringArrayVar(&l.tags, "tag", nil, "only those with this tag, `key` or key=value; repeat for those with all of them")
+	// Fails for a flag that does not exist or has a completion, and these are defined above.
+	_ = cmd.RegisterFlagCompletionFunc("columns", cobra.FixedCompletions(wideColumns, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(wideColumns, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// states are the words for where instances stand.
+var states = []string{
+	string(croft.StateScheduling), schedule.Ordered, string(croft.StatePending), string(croft.StateFetching), string(croft.StateDefining),
+	string(croft.StateBooting), string(croft.StateRunning), string(croft.StateStopped), string(croft.StateFailed), schedule.Unknown,
+	string(croft.StateDestroying), string(croft.StateRemoving),
+}
+
+// The columns of lists, as most people want them and all.
+var (
+	briefColumns = []string{"name", "state", "address", "host", "age"}
+	wideColumns  = []string{"project", "name", "state", "address", "host", "age", "resources", "image", "created", "tags", "id"}
+)
+
+// columnOf is what a column shows of an instance.
+func columnOf(name string, st croft.Status) cell {
+	d := listed(st)
+	switch name {
+	case "project":
+		return cell{text: string(d.Project)}
+	case "name":
+		return cell{text: d.Name}
+	case "state":
+		return state(st)
+	case "address":
+		return cell{text: orDash(d.Address)}
+	case "host":
+		return cell{text: orDash(d.Host)}
+	case "age":
+		return cell{text: age(time.Since(d.Created))}
+	case "resources":
+		return cell{text: d.Resources.String()}
+	case "image":
+		return cell{text: orDash(d.Image)}
+	case "created":
+		return cell{text: d.Created.Local().Format(time.DateTime)}
+	case "tags":
+		var tags []string
+		for _, key := range slices.Sorted(maps.Keys(d.Tags)) {
+			tags = append(tags, key+"="+d.Tags[key])
+		}
+		return cell{text: orDash(strings.Join(tags, ","))}
+	}
+	return cell{text: string(d.ID)}
+}
+
+// age is a duration in its greatest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// check finds columns and states that do not exist.
+func (l listing) check() error {
+	for _, words := range []struct {
+		flag         string
+		given, known []string
+	}{
+		{"columns", l.columns, wideColumns},
+		{"sort", strings.Fields(strings.TrimPrefix(l.sort, "-")), wideColumns},
+		{"state", l.states, states},
+	} {
+		for _, word := range words.given {
+			if !slices.Contains(words.known, word) {
+				return croft.Errorf(croft.Invalid, "--%s %q is none of %s%s", words.flag, word, strings.Join(words.known, ", "), nearest.Hint(word, words.known))
+			}
+		}
+	}
+	return nil
+}
+
+// choose leaves the instances that are asked for, in the order that is.
+func (l listing) choose(all []croft.Status) []croft.Status {
+	all = slices.DeleteFunc(all, func(st croft.Status) bool {
+		return len(l.states) > 0 && !slices.Contains(l.states, schedule.Describe(&st)) ||
+			l.host != "" && string(st.Instance.Host) != l.host ||
+			!hasTags(st.Instance.Spec.Tags, l.tags)
+	})
+	if column, backwards := strings.CutPrefix(l.sort, "-"); column != "" {
+		slices.SortStableFunc(all, func(a, b croft.Status) int {
+			if backwards {
+				a, b = b, a
+			}
+			return compareBy(column, a, b)
+		})
+	}
+	return all
+}
+
+func compareBy(column string, a, b croft.Status) int {
+	switch column {
+	case "age":
+		return b.Instance.Created.Compare(a.Instance.Created)
+	case "created":
+		return a.Instance.Created.Compare(b.Instance.Created)
+	case "address":
+		first, _ := netip.ParseAddr(address(a)) // those without one come first
+		second, _ := netip.ParseAddr(address(b))
+		return first.Compare(second)
+	}
+	return cmp.Compare(columnOf(column, a).text, columnOf(column, b).text)
+}
+
+// hasTags tells whether all of these, key or key=value, are there.
+func hasTags(tags map[string]string, wanted []string) bool {
+	return !slices.ContainsFunc(wanted, func(want string) bool {
+		key, value, exact := strings.Cut(want, "=")
+		got, there := tags[key]
+		return !there || exact && got != value
+	})
+}
+
+// table is the list for people.
+func (l listing) table(all []croft.Status) *table {
+	t := &table{}
+	var head []string
+	for _, name := range l.columns {
+		head = append(head, strings.ToUpper(name))
+	}
+	t.head(head...)
+	for _, st := range all {
+		var row []cell
+		for _, name := range l.columns {
+			row = append(row, columnOf(name, st))
+		}
+		t.row(row...)
+	}
+	return t
 }
 
 // watchList prints the list now and after every change that shows in it. On a
 // terminal it stays in one place; as JSON each list is one line.
-func (c *client) watchList(ctx context.Context, cmd *cobra.Command) error {
+func (c *client) watchList(ctx context.Context, cmd *cobra.Command, l listing) error {
 	ctx, cancel := context.WithCancel(ctx)
 	wake, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
@@ -53,7 +229,7 @@ func (c *client) watchList(ctx context.Context, cmd *cobra.Command) error {
 			}
 		})
 	}()
-	err := c.printLists(ctx, cmd, wake)
+	err := c.printLists(ctx, cmd, l, wake)
 	cancel()
 	if watching := <-ended; err == nil && !errors.Is(watching, context.Canceled) {
 		err = watching
@@ -62,11 +238,11 @@ func (c *client) watchList(ctx context.Context, cmd *cobra.Command) error {
 }
 
 // printLists ends without an error when ctx does: that is how watching ends.
-func (c *client) printLists(ctx context.Context, cmd *cobra.Command, wake <-chan struct{}) error {
+func (c *client) printLists(ctx context.Context, cmd *cobra.Command, l listing, wake <-chan struct{}) error {
 	out := cmd.OutOrStdout()
 	last := ""
 	for {
-		text, err := c.renderList(ctx, cmd, true)
+		text, err := c.renderList(ctx, cmd, l)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
@@ -90,26 +266,40 @@ func (c *client) printLists(ctx context.Context, cmd *cobra.Command, wake <-chan
 }
 
 // renderList is the list as it is printed.
-func (c *client) renderList(ctx context.Context, cmd *cobra.Command, watching bool) (string, error) {
+func (c *client) renderList(ctx context.Context, cmd *cobra.Command, l listing) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
+	var err error
+	if l.host != "" {
+		var id croft.HostID
+		if id, err = c.hostCalled(ctx, l.host); err != nil {
+			return "", err
+		}
+		l.host = string(id)
+	}
 	all, err := c.View.List(ctx, c.project)
 	if err != nil {
 		return "", err
 	}
-	if all == nil {
-		all = []croft.Status{} // an empty list, not null
+	all = l.choose(all)
+	if format := c.settings.Output; format == formatJSON || format == formatYAML {
+		return renderData(format, allData(all), l.watch)
 	}
-	switch c.settings.Output {
-	case formatJSON, formatYAML:
-		return renderData(c.settings.Output, allPrintable(all), watching)
+	switch {
+	case l.columns != nil:
+	case c.settings.Output == formatWide:
+		l.columns = wideColumns
+	case c.project == "":
+		l.columns = append([]string{"project"}, briefColumns...)
+	default:
+		l.columns = briefColumns
 	}
-	t := listTable(all, c.project == "")
+	t := l.table(all)
 	t.color = isColored(cmd.OutOrStdout())
 	return t.String(), nil
 }
 
-func renderData(format string, all []croft.Status, line bool) (string, error) {
+func renderData(format string, all []instanceData, line bool) (string, error) {
 	if line && format == formatJSON {
 		text, err := json.Marshal(all)
 		return string(text) + "\n", err
@@ -120,32 +310,4 @@ func renderData(format string, all []croft.Status, line bool) (string, error) {
 		return "---\n" + b.String(), err
 	}
 	return b.String(), err
-}
-
-func listTable(all []croft.Status, projects bool) *table {
-	t := &table{}
-	head := []string{"NAME", "STATE", "ADDRESS", "HOST", "RESOURCES", "CREATED", "INSTANCE"}
-	if projects {
-		head = append([]string{"PROJECT"}, head...)
-	}
-	t.head(head...)
-	for _, st := range all {
-		inst, host := st.Instance, "-"
-		if st.Host != nil {
-			host = st.Host.Name
-		}
-		addr := address(st)
-		if addr == "" {
-			addr = "-"
-		}
-		row := []cell{
-			{text: inst.Name}, state(st), {text: addr}, {text: host}, {text: inst.Spec.Resources.String()},
-			{text: inst.Created.Local().Format(time.DateTime)}, {text: string(inst.ID)},
-		}
-		if projects {
-			row = append([]cell{{text: string(inst.Project)}}, row...)
-		}
-		t.row(row...)
-	}
-	return t
 }

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -23,12 +20,14 @@ import (
 type asking struct {
 	name, uuid, userData string
 	metadata, imds       string
+	restart              string
 	keys, tags           []string
 	count                int
 	networks             []string
 	ephemeral            bool
 	together, apart      []string
 	explain              bool
+	allOrNone            bool
 
 	names []string // of stored keys, found in keys once these are read
 }
@@ -40,6 +39,7 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.userData, "user-data", "", "`file` that the guest gets as its user-data; - reads stdin")
 	flags.StringVar(&a.metadata, "metadata", "", "`where` the guest finds what it has to know: auto, server, nocloud or config-drive (auto)")
 	flags.StringVar(&a.imds, "imds", "", "whether the metadata server wants a token: optional, required or off (optional)")
+	flags.StringVar(&a.restart, "restart", "", "when a guest that went off by itself is started again: always, on-failure (not where it powered itself off) or never (on-failure)")
 	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
 	flags.StringArrayVar(&a.networks, "network", nil, "`name` of a network of the hosts (networks in their settings), or default; repeat for more (default)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as one that need not last")
@@ -47,7 +47,8 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&a.together, string(croft.Together), nil, "run on the host of the other members of `group`; with group:soft, where there is room; repeat for more")
 	flags.StringArrayVar(&a.apart, string(croft.Apart), nil, "run on a host without other members of `group`; with group:soft, where there is one; repeat for more")
 	flags.BoolVar(&a.explain, "explain", false, "only say which hosts have room, in what order, and what drops the others")
-	flags.IntVar(&a.count, "count", 1, "ask for this many instances at once, named name-1, name-2 ...")
+	flags.IntVar(&a.count, "count", 1, "ask for this `number` of instances, named name-1, name-2 ...")
+	flags.BoolVar(&a.allOrNone, "all-or-none", false, "with --count: where not all of them can be had, give back those that could")
 }
 
 // run asks for the instances. All that can be checked here is checked before
@@ -66,7 +67,12 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 	if a.explain && cmd.Flags().Changed("wait") {
 		return croft.Errorf(croft.Invalid, "--explain asks for nothing that could be waited for: leave out --wait")
 	}
-	requests, err := a.requests(s, args[0], cmd.InOrStdin())
+	for _, flag := range []string{"name", "uuid", "user-data"} {
+		if f := cmd.Flags().Lookup(flag); f.Changed && f.Value.String() == "" {
+			return croft.Errorf(croft.Invalid, "--%s is empty: leave it out, or say which", flag)
+		}
+	}
+	wanted, err := a.requests(s, args[0], cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -75,48 +81,57 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if a.explain {
-		return c.do(cmd.Context(), func(ctx context.Context, c *client) error { return c.explain(ctx, cmd, requests[0]) })
+		return c.do(cmd.Context(), func(ctx context.Context, c *client) error { return c.explain(ctx, cmd, wanted.one) })
 	}
 	return c.do(cmd.Context(), func(ctx context.Context, c *client) error {
 		found, err := schedule.FindKeys(ctx, c.store, c.project, a.names)
 		if err != nil {
 			return err
 		}
-		for i := range requests {
-			requests[i].Keys = slices.Concat(requests[i].Keys, found)
-		}
-		return c.traced(ctx, "request", func(ctx context.Context) error { return c.request(ctx, cmd, requests) })
+		wanted.one.Keys = slices.Concat(wanted.one.Keys, found)
+		return c.traced(ctx, "request", func(ctx context.Context) error { return c.request(ctx, cmd, wanted) })
 	})
 }
 
-// requests turns flags and arguments into one request for each instance.
-func (a *asking) requests(s scheduleSettings, query string, stdin io.Reader) ([]schedule.Request, error) {
+// requests are so many that differ in their names alone.
+type requests struct {
+	one       schedule.Request
+	count     int
+	allOrNone bool
+}
+
+// nth is one of them, from 0.
+func (r requests) nth(i int) schedule.Request {
+	if r.count == 1 {
+		return r.one
+	}
+	next := r.one
+	next.ID = croft.NewInstanceID()
+	if next.Name != "" {
+		next.Name = fmt.Sprintf("%s-%d", next.Name, i+1)
+	}
+	return next
+}
+
+// requests turns flags and arguments into requests.
+func (a *asking) requests(s scheduleSettings, query string, stdin io.Reader) (requests, error) {
 	one, err := a.request(s, query, stdin)
+	wanted := requests{one: one, count: a.count, allOrNone: a.allOrNone}
 	switch {
 	case err != nil:
-		return nil, err
+		return wanted, err
 	case a.explain && a.count != 1:
-		return nil, croft.Errorf(croft.Invalid, "--explain looks for room for one instance: leave out --count")
+		return wanted, croft.Errorf(croft.Invalid, "--explain looks for room for one instance: leave out --count")
 	case a.count < 1:
-		return nil, croft.Errorf(croft.Invalid, "--count %d: ask for at least one", a.count)
-	case a.count == 1:
-		return []schedule.Request{one}, nil
-	case a.uuid != "":
-		return nil, croft.Errorf(croft.Invalid, "--uuid names one instance, and --count asks for %d", a.count)
+		return wanted, croft.Errorf(croft.Invalid, "--count %d: ask for at least one", a.count)
+	case a.allOrNone && a.count == 1:
+		return wanted, croft.Errorf(croft.Invalid, "--all-or-none is about several instances: give --count")
+	case a.uuid != "" && a.count > 1:
+		return wanted, croft.Errorf(croft.Invalid, "--uuid names one instance, and --count asks for %d", a.count)
+	case a.name != "":
+		return wanted, schedule.CheckName(wanted.nth(a.count - 1).Name) // the longest
 	}
-	var all []schedule.Request
-	for i := range a.count {
-		next := one
-		next.ID = croft.NewInstanceID()
-		if a.name != "" {
-			next.Name = fmt.Sprintf("%s-%d", a.name, i+1)
-			if err := schedule.CheckName(next.Name); err != nil {
-				return nil, err
-			}
-		}
-		all = append(all, next)
-	}
-	return all, nil
+	return wanted, nil
 }
 
 func (a *asking) request(s scheduleSettings, query string, stdin io.Reader) (r schedule.Request, err error) {
@@ -147,11 +162,11 @@ func (a *asking) request(s scheduleSettings, query string, stdin io.Reader) (r s
 	if r.UserData, err = a.readUserData(stdin); err != nil {
 		return r, err
 	}
-	r.Metadata, r.IMDS = croft.Metadata(a.metadata), croft.IMDS(a.imds)
+	r.Metadata, r.IMDS, r.Restart = croft.Metadata(a.metadata), croft.IMDS(a.imds), croft.Restart(a.restart)
 	if r.Tags, err = parseTags(a.tags); err != nil {
 		return r, err
 	}
-	if err := schedule.CheckGuest(croft.Spec{UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags}); err != nil {
+	if err := schedule.CheckGuest(croft.Spec{UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags, Restart: r.Restart}); err != nil {
 		return r, err
 	}
 	r.Image, err = resolveImage(s.Image)
@@ -228,113 +243,4 @@ func (a *asking) readUserData(stdin io.Reader) ([]byte, error) {
 		return nil, croft.Errorf(croft.Invalid, "the user-data has more than 64 KiB, the most that an instance may carry: let it fetch the rest")
 	}
 	return data, nil
-}
-
-// outcome is what became of one request.
-type outcome struct {
-	decision schedule.Decision
-	err      error
-}
-
-// request asks for all instances at once, says what became of each in their order,
-// and waits for those that were scheduled.
-func (c *client) request(ctx context.Context, cmd *cobra.Command, requests []schedule.Request) error {
-	outcomes := c.askAll(ctx, requests)
-	text := c.settings.Output == formatText
-	if text {
-		printOutcomes(cmd.OutOrStdout(), outcomes)
-	}
-	errs := make([]error, len(outcomes))
-	var instances []croft.Instance
-	for i, o := range outcomes {
-		if errs[i] = o.err; o.err == nil {
-			instances = append(instances, o.decision.Instance)
-		}
-	}
-	errs = append(errs, c.printWhyNot(cmd, outcomes, len(instances) > 0))
-	if c.settings.Wait.any() {
-		errs = append(errs, c.waitForNew(ctx, cmd, instances))
-	}
-	if !text && len(instances) > 0 {
-		errs = append(errs, c.printInstances(ctx, cmd, instances, len(requests) > 1))
-	}
-	return errors.Join(errs...)
-}
-
-// askAll asks for all instances at once.
-func (c *client) askAll(ctx context.Context, requests []schedule.Request) []outcome {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	outcomes := make([]outcome, len(requests))
-	var work sync.WaitGroup
-	for i, r := range requests {
-		work.Go(func() { outcomes[i].decision, outcomes[i].err = c.Request(ctx, r) })
-	}
-	work.Wait()
-	return outcomes
-}
-
-// printOutcomes prints the lines that scripts look for.
-func printOutcomes(w io.Writer, outcomes []outcome) {
-	for _, o := range outcomes {
-		switch {
-		case o.err == nil:
-			fmt.Fprintf(w, "NOTIFIED TARGET, %s, OF INSTANCE %s\n", o.decision.Host.ID, o.decision.Instance.ID)
-		case errors.Is(o.err, croft.NoCapacity):
-			fmt.Fprintln(w, "NO ALLOCATIONS LEFT")
-		}
-	}
-}
-
-// waitForNew waits until the instances run. One that fails is destroyed again, so
-// that a failed command leaves nothing; one that takes too long is left to go on.
-func (c *client) waitForNew(ctx context.Context, cmd *cobra.Command, instances []croft.Instance) error {
-	errs := c.wait(ctx, cmd, instances, c.settings.Wait.running())
-	var failed []croft.Instance
-	for i, err := range errs {
-		if _, ok := errors.AsType[*schedule.Failure](err); ok {
-			failed = append(failed, instances[i])
-		} else if errors.Is(err, croft.Unavailable) {
-			errs[i] = croft.Errorf(croft.Unavailable, "%w; it goes on: `schedule %s` shows it, `schedule destroy %s` ends it", err, instances[i].Name, instances[i].Name)
-		}
-	}
-	return errors.Join(append(errs, c.remove(ctx, failed))...)
-}
-
-// remove destroys instances that failed and waits for a while until they are gone.
-func (c *client) remove(ctx context.Context, instances []croft.Instance) error {
-	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
-	defer cancel()
-	errs := make([]error, len(instances))
-	var work sync.WaitGroup
-	for i, inst := range instances {
-		work.Go(func() {
-			if _, err := c.Destroy(ctx, inst.Project, string(inst.ID), false); err != nil {
-				errs[i] = fmt.Errorf("remove what is left of it: %w", err)
-				return
-			}
-			errs[i] = c.Wait(ctx, inst, schedule.Gone, nil)
-		})
-	}
-	work.Wait()
-	return errors.Join(errs...)
-}
-
-// printInstances prints everything about the instances, as they are now.
-func (c *client) printInstances(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, list bool) error {
-	var all []croft.Status
-	for _, inst := range instances {
-		st, err := c.find(ctx, string(inst.ID))
-		if errors.Is(err, croft.NotFound) {
-			continue // it failed and was removed
-		}
-		if err != nil {
-			return err
-		}
-		all = append(all, st)
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	return printStatuses(cmd, cmp.Or(c.settings.Output, formatText), all, list)
 }

@@ -53,8 +53,14 @@ func scheduleDefaults() scheduleSettings {
 	return s
 }
 
+// longestTimeout bounds how long a command waits.
+const longestTimeout = 30 * 24 * time.Hour
+
 // Validate checks what the types do not.
 func (s *scheduleSettings) Validate() error {
+	if err := croft.Project(s.Project).Check(); err != nil {
+		return err
+	}
 	if len(s.Etcd.Endpoints) == 0 {
 		return fmt.Errorf("etcd.endpoints is empty: name at least one, such as http://127.0.0.1:2379")
 	}
@@ -67,7 +73,7 @@ func (s *scheduleSettings) Validate() error {
 		return fmt.Errorf("placement.cloud and placement.token are both set: a cloud gets its tokens from Keystone, so leave one out")
 	}
 	if !slices.Contains(formats, s.Output) {
-		return fmt.Errorf("output %q is none of text, table, json and yaml%s", s.Output, nearest.Hint(s.Output, formats))
+		return fmt.Errorf("output %q is none of text, table, wide, json and yaml%s", s.Output, nearest.Hint(s.Output, formats))
 	}
 	if !slices.Contains(waitings, string(s.Wait)) {
 		return fmt.Errorf("wait %q is none of false, true, address and ready%s", s.Wait, nearest.Hint(string(s.Wait), waitings))
@@ -77,6 +83,12 @@ func (s *scheduleSettings) Validate() error {
 	}
 	if s.Timeout <= 0 {
 		return fmt.Errorf("timeout %s is not longer than nothing", s.Timeout)
+	}
+	if s.Timeout > longestTimeout {
+		return fmt.Errorf("timeout %s is longer than %s, for which nobody waits", s.Timeout, longestTimeout)
+	}
+	if s.Project == "" {
+		return fmt.Errorf("project is empty: leave it out, which means %s, or name one", croft.DefaultProject)
 	}
 	return s.Traces.validate()
 }
@@ -95,7 +107,7 @@ func addScheduleFlags(flags *pflag.FlagSet) {
 	flags.String("placement", "", "`URL` of Placement (placement.endpoint)")
 	flags.String("cloud", "", "cloud of clouds.yaml whose Keystone knows us to Placement (`name`; placement.cloud)")
 	flags.String("project", "", "`name` of the project that owns the instances (project)")
-	flags.StringP("output", "o", "", "print text, table, json or yaml (`format`; output)")
+	flags.StringP("output", "o", "", "print text, table, wide, json or yaml (`format`; output)")
 }
 
 // waiting says what to wait for after an order.
@@ -141,7 +153,10 @@ func loadSchedule(flags *pflag.FlagSet) (scheduleSettings, error) {
 	if err != nil {
 		return scheduleSettings{}, err
 	}
-	s, from, err := settings.Load(scheduleDefaults(), settings.Source{Name: scheduleFile, File: file, Flags: given})
+	if err := checkEnvironment(os.Environ()); err != nil {
+		return scheduleSettings{}, err
+	}
+	s, from, err := settings.Load(scheduleDefaults(), settings.Source{Name: scheduleFile, File: file, Flags: given, Former: formerSettings})
 	if err == nil {
 		s.beside(from)
 		err = addLocal(localStateDir(), &s.Etcd, &s.Placement)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +122,7 @@ func address(st croft.Status) string {
 
 // printStatuses prints all about instances in a format other than text.
 func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list bool) error {
-	if format == formatTable || format == formatText {
+	if isTable(format) || format == formatText {
 		for i, st := range all {
 			if i > 0 {
 				fmt.Fprintln(cmd.OutOrStdout())
@@ -134,11 +135,11 @@ func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list b
 		}
 		return nil
 	}
-	all = allPrintable(all)
+	data := allPrintable(all)
 	if list {
-		return printData(cmd.OutOrStdout(), format, all)
+		return printData(cmd.OutOrStdout(), format, data)
 	}
-	return printData(cmd.OutOrStdout(), format, all[0])
+	return printData(cmd.OutOrStdout(), format, data[0])
 }
 
 // details is everything about an instance, for people.
@@ -156,6 +157,9 @@ func details(st croft.Status) *table {
 	t.row(cell{"state", bold}, state(st))
 	if o := st.Observation; o != nil {
 		add("error", o.Error)
+		if o.Ended != "" {
+			add("ended", fmt.Sprintf("%s; `schedule start %s` boots it", o.Ended, inst.Name))
+		}
 		add("addresses", joined(o.Addresses))
 		add("mac", o.MAC)
 		add("set-up", setUp(o.CloudInit))
@@ -173,6 +177,7 @@ func details(st croft.Status) *table {
 	if n := len(inst.Spec.UserData); n > 0 {
 		add("user-data", fmt.Sprintf("%d bytes", n))
 	}
+	add("restart", string(cmp.Or(inst.Spec.Restart, croft.RestartOnFailure)))
 	add("metadata", string(inst.Spec.Metadata))
 	add("imds", string(inst.Spec.IMDS))
 	for _, key := range slices.Sorted(maps.Keys(inst.Spec.Tags)) {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -113,9 +115,41 @@ func (l login) arguments(inst croft.Instance, knownHosts string) ([]string, erro
 		args = append(args, "-J", l.jump)
 	}
 	if l.identity != "" {
-		args = append(args, "-i", l.identity, "-o", "IdentitiesOnly=yes")
+		return append(args, "-i", l.identity, "-o", "IdentitiesOnly=yes"), nil
+	}
+	for _, file := range identities(inst.Spec.Keys) {
+		args = append(args, "-i", file)
 	}
 	return args, nil
+}
+
+// identities are the user's private keys of which the instance has the public halves,
+// whatever the files in ~/.ssh are called: ssh itself tries only those with usual names.
+func identities(known []string) []string {
+	files, err := filepath.Glob(home("~/.ssh/*.pub"))
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, file := range files {
+		private := strings.TrimSuffix(file, ".pub")
+		keys, err := readKeyFile(file)
+		if _, there := os.Stat(private); err != nil || there != nil {
+			continue // an agent may have it
+		}
+		if slices.ContainsFunc(keys, func(key string) bool {
+			return slices.ContainsFunc(known, func(k string) bool { return sameKey(k, key) })
+		}) {
+			found = append(found, private)
+		}
+	}
+	return found
+}
+
+// sameKey compares two lines of authorized_keys without their comments.
+func sameKey(a, b string) bool {
+	first, second := strings.Fields(a), strings.Fields(b)
+	return len(first) > 1 && len(second) > 1 && slices.Equal(first[:2], second[:2])
 }
 
 // as is whom to log in as.

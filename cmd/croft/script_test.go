@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(leakFree{m}, map[string]func(){
-		"croft": main, "schedule": main, "resalloc": main, "resalloc-maint": main, "resalloc-server": main,
+		"croft": main, "schedule": main, "resalloc": main, "resalloc-maint": main, "resalloc-server": main, "resalloc-check-vm-ip": main, "resalloc-wait-for-ssh": main,
 	})
 }
 
@@ -58,6 +58,14 @@ func TestScripts(t *testing.T) {
 			"break":        breakBooks,
 			"ask":          ask,
 			"keystone":     startKeystone,
+			"disk":         makeDisk,
+			"fill":         fillDisk,
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Getuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[cloudKey{}] = &scriptCloud{}

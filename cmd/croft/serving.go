@@ -57,11 +57,11 @@ func (s *serving) serve(ctx context.Context, p *parts, store *etcdstore.Store) (
 			return err
 		}
 		s.trust.admitted = newAdmitted(store)
-		s.trust.admitted.self = s.host
+		s.trust.admitted.self, s.trust.admitted.files = s.host, s.trust.hostFiles()
 		p.self.counts(s.trust)
 		s.trust.start(ctx, p)
 	}
-	if err == nil && s.settings.Placement.Cloud == "" {
+	if err == nil && s.settings.servesPlacement() {
 		s.settings.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s.settings, s.trust, s.log)
 	}
 	if err != nil {
@@ -107,6 +107,7 @@ func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore
 		s.log.Warn("etcd has not begun yet: more than half of its members have to be there", "host", s.host)
 	})
 	defer waiting.Stop()
+	c.Log = s.log
 	etcd, open, err := s.settings.startEtcd(ctx, c, s.trust)
 	if err != nil {
 		return nil, open, err
@@ -173,7 +174,7 @@ func (s *serving) tell(ctx context.Context, store *etcdstore.Store) error {
 	for _, endpoint := range s.settings.Etcd.Endpoints {
 		m.Clients = append(m.Clients, outward(endpoint))
 	}
-	if s.settings.Placement.Cloud == "" {
+	if s.settings.servesPlacement() {
 		m.Placement = outward(s.settings.Placement.Endpoint)
 	}
 	return store.PutEtcdMember(ctx, m)

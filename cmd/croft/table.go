@@ -4,6 +4,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"croft/internal/plain"
 )
 
 // color is an ANSI color, empty for none.
@@ -37,7 +39,13 @@ func (t *table) head(names ...string) {
 	t.rows = append(t.rows, row)
 }
 
-func (t *table) row(cells ...cell) { t.rows = append(t.rows, cells) }
+// row adds cells, of whose texts nothing steers a terminal.
+func (t *table) row(cells ...cell) {
+	for i := range cells {
+		cells[i].text = plain.Line(cells[i].text)
+	}
+	t.rows = append(t.rows, cells)
+}
 
 // texts adds a row without color.
 func (t *table) texts(texts ...string) {
@@ -45,7 +53,7 @@ func (t *table) texts(texts ...string) {
 	for _, text := range texts {
 		row = append(row, cell{text: text})
 	}
-	t.rows = append(t.rows, row)
+	t.row(row...)
 }
 
 func (t *table) String() string {

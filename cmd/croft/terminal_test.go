@@ -161,7 +161,7 @@ func TestListIsWatched(t *testing.T) {
 	code := make(chan int, 1)
 	var errs, more bytes.Buffer
 	go func() { code <- c.schedule(ctx, term, &errs, "list", "-w") }()
-	term.await(t, "INSTANCE")
+	term.await(t, "NAME")
 	if c.schedule(t.Context(), &more, &more, small, "--name", "web", "--wait") != 0 || c.schedule(t.Context(), &more, &more, "stop", "web") != 0 {
 		t.Fatal(more.String())
 	}

@@ -163,7 +163,7 @@ func printTicket(w io.Writer, output string, t poolclient.Ticket, text string) e
 	switch output {
 	case formatJSON, formatYAML:
 		return printData(w, output, t)
-	case formatTable:
+	case formatTable, formatWide:
 		return ticketTable([]poolclient.Ticket{t}).print(w)
 	}
 	_, err := io.WriteString(w, text)

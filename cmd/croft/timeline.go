@@ -49,14 +49,6 @@ func printableSpec(s croft.Spec) croft.Spec {
 	return s
 }
 
-func allPrintable(all []croft.Status) []croft.Status {
-	list := make([]croft.Status, len(all))
-	for i, st := range all {
-		list[i] = printable(st)
-	}
-	return list
-}
-
 // round shortens a duration to what people read.
 func round(d time.Duration) time.Duration {
 	if d < 10*time.Second {

@@ -211,7 +211,7 @@ func TestARequestIsOneTraceOfSchedulerPlacementAndAgent(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	collector.await(t, "destroy", []string{
-		"destroy/order/carry out/remove", "destroy/order/carry out/release/placement: DELETE allocations/DELETE /allocations/*", "destroy/order/carry out/forget",
+		"destroy/order/carry out/remove", "destroy/order/carry out/release/placement: PUT allocations/PUT /allocations/*", "destroy/order/carry out/forget",
 	})
 }
 

@@ -19,7 +19,6 @@ import (
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/gate"
-	"croft/internal/connlimit"
 	"croft/internal/pki"
 )
 
@@ -70,7 +69,7 @@ func (s *hostSettings) authorities() []pki.Authority {
 	if s.ownsEtcdTrust() {
 		all = append(all, pki.Etcd)
 	}
-	if s.controlListen() != "" || s.beyond(s.API.Listen) || s.Placement.Cloud == "" && s.beyond(s.Placement.Listen) {
+	if s.controlListen() != "" || s.beyond(s.API.Listen) || s.servesPlacement() && s.beyond(s.Placement.Listen) {
 		all = append(all, pki.Hosts)
 	}
 	return all
@@ -221,6 +220,15 @@ func (t *trust) serves(l net.Listener, beyond bool) (net.Listener, string) {
 // anyone with a good certificate; what they may do is decided later.
 func anyone(pki.Identity) error { return nil }
 
+// hostFiles are those of the certificate that hosts know this process by; without a
+// directory where there is none.
+func (t *trust) hostFiles() pki.Files {
+	if !t.has(pki.Hosts) {
+		return pki.Files{}
+	}
+	return t.files(pki.Hosts)
+}
+
 // publish tells everybody who looks whom of the cloud's hosts to trust.
 func (t *trust) publish(ctx context.Context, store *etcdstore.Store) error {
 	trusted, err := t.ca.Trusted(pki.Hosts)
@@ -240,7 +248,7 @@ func (s *hostSettings) startTrust(ctx context.Context, p *parts, own *trust, dir
 		}
 	}
 	own.admitted = newAdmitted(store)
-	own.admitted.self = own.host
+	own.admitted.self, own.admitted.files = own.host, own.hostFiles()
 	p.self.counts(own)
 	own.start(ctx, p)
 	if len(own.uses) > 0 {
@@ -251,10 +259,6 @@ func (s *hostSettings) startTrust(ctx context.Context, p *parts, own *trust, dir
 	}
 	return own, nil
 }
-
-// controlLimits keep one address from taking all the connections that control can have:
-// above them it loses its oldest. Many hosts may share an address.
-var controlLimits = connlimit.Limits{PerSource: 1024, Total: 64 << 10}
 
 // startControl has control listen where the settings say.
 func (s *hostSettings) startControl(ctx context.Context, p *parts, own *trust, store *etcdstore.Store) error {
@@ -295,7 +299,7 @@ func (s *hostSettings) listenForHosts(ctx context.Context) (l net.Listener, at s
 // serveHosts serves what hosts may ask, to those of them that show who they are.
 func (s *hostSettings) serveHosts(ctx context.Context, p *parts, own *trust, l net.Listener, mux *http.ServeMux) {
 	p.self.serves(mux, s.controlListen())
-	l, _ = own.serves(connlimit.New(l, controlLimits), true)
+	l, _ = own.serves(l, true)
 	p.start(ctx, "control", func(ctx context.Context) error { return serve(ctx, l, mux) })
 }
 

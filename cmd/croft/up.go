@@ -43,7 +43,7 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 	addHostFlags(cmd, flags...)
 	cmd.Flags().Lookup(insecureFlag.flag).NoOptDefVal = "true"
 	detach := cmd.Flags().Bool("detach", false, "run in the background; return once the cloud takes requests")
-	given := cmd.Flags().String("join", "", "make this machine a host of another cloud, by the token that is `-|@FILE`: a line of the input, or in a file")
+	given := cmd.Flags().String("join", "", "make this machine a host of another cloud: `TOKEN` is - for a line of the input, or @ and the name of a file")
 	onlyJoin := cmd.Flags().Bool("only-join", false, "with --join: end when this machine has joined")
 	member := cmd.Flags().Bool("etcd-member", false, "with --join: serve the cloud's etcd and Placement here too, beside the others that do")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -148,9 +148,12 @@ func serveAll(ctx context.Context, s hostSettings, log *slog.Logger, of *members
 	return runHost(ctx, p, h, ready)
 }
 
+// servesPlacement tells whether croft up runs a Placement of its own.
+func (s *hostSettings) servesPlacement() bool { return s.Placement.Cloud == "" }
+
 // preparePlacement checks how Placement is reached, or what our own is served with.
 func (s *hostSettings) preparePlacement() error {
-	if s.Placement.Cloud != "" {
+	if !s.servesPlacement() {
 		return s.Placement.check()
 	}
 	if !s.beyond(s.Placement.Listen) {
@@ -164,7 +167,7 @@ func (s *hostSettings) preparePlacement() error {
 // ownToken gives a Placement that other machines reach a token that is not known to
 // everybody, the same for ever, where the settings give it none.
 func (s *hostSettings) ownToken(dir *compute.StateDir) (err error) {
-	if s.Placement.Token == defaultToken && s.Placement.Cloud == "" && s.beyond(s.Placement.Listen) {
+	if s.Placement.Token == defaultToken && s.servesPlacement() && s.beyond(s.Placement.Listen) {
 		s.Placement.Token, err = dir.Secret("placement-token", newToken)
 	}
 	return err
@@ -177,11 +180,13 @@ func checkPorts(ctx context.Context, s hostSettings) error {
 		return nil
 	}
 	needed := map[string]string{
-		"etcd.listen": s.Etcd.Listen, "etcd.peer_listen": s.peerListen(), "placement.listen": s.Placement.Listen,
-		"api.listen": s.API.Listen, "control.listen": s.controlListen(),
+		"etcd.listen": s.Etcd.Listen, "etcd.peer_listen": s.peerListen(), "control.listen": s.controlListen(),
 	}
-	if s.Hypervisor == noHypervisor {
-		delete(needed, "api.listen")
+	if s.servesPlacement() {
+		needed["placement.listen"] = s.Placement.Listen
+	}
+	if s.Hypervisor != noHypervisor {
+		needed["api.listen"] = s.API.Listen
 	}
 	return areFree(ctx, needed)
 }
@@ -212,7 +217,7 @@ func runHost(ctx context.Context, p *parts, h *host, ready func()) (err error) {
 		err = errors.Join(err, p.end()) // the agent ends before its hypervisor closes
 		h.closeHypervisor()
 	}()
-	if err := h.openHypervisor(ctx); err != nil {
+	if err := h.openHypervisor(ctx, h.store.Partition()); err != nil {
 		return err
 	}
 	if err := h.startMetadata(ctx, p); err != nil {
@@ -257,7 +262,7 @@ func startPlacement(ctx context.Context, p *parts, store placement.Store, s host
 	p.start(ctx, "Placement's state", server.Run)
 	p.start(ctx, "Placement", func(ctx context.Context) error {
 		defer end()
-		return serve(ctx, l, mux)
+		return serve(ctx, l, s.calledAt(s.Placement.Listen, mux))
 	})
 	return fmt.Sprintf("%s://%s", scheme, l.Addr()), nil
 }

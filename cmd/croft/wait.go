@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -9,28 +10,31 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/internal/plain"
 	"croft/schedule"
 )
 
-// wait waits for all instances at once, no longer than the settings allow, and
+// wait waits for all instances, many at once, no longer than the settings allow, and
 // shows on stderr how they get on. It returns one error for each, nil if the goal
 // was reached.
 func (c *client) wait(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, goal schedule.Goal) []error {
 	ctx, cancel := context.WithTimeout(ctx, c.settings.Timeout)
 	defer cancel()
 	show := newProgress(cmd.ErrOrStderr(), instances)
-	errs := make([]error, len(instances))
-	var work sync.WaitGroup
-	for i, inst := range instances {
-		work.Go(func() {
-			errs[i] = c.Wait(ctx, inst, goal, func(st croft.Status) { show.update(i, st) })
-			show.end(i, errs[i])
-		})
-	}
-	work.Wait()
+	errs := forEach(len(instances), waitsAtOnce, func(i int) error {
+		err := c.Wait(ctx, instances[i], goal, func(st croft.Status) { show.update(i, st) })
+		show.end(i, err)
+		if errors.Is(err, context.Canceled) {
+			err = &interrupted{fmt.Sprintf("instance %s: nobody waits for it any longer; what was ordered goes on", instances[i].Name)}
+		}
+		return err
+	})
 	show.close()
 	return errs
 }
+
+// mostBars is how many instances have a line of their own on a terminal.
+const mostBars = 40
 
 // progress shows how instances get on. Calls for different instances may overlap.
 type progress interface {
@@ -40,7 +44,7 @@ type progress interface {
 }
 
 func newProgress(stderr io.Writer, instances []croft.Instance) progress {
-	if isTerminal(stderr) {
+	if isTerminal(stderr) && len(instances) <= mostBars {
 		return newBars(stderr, namesOf(instances), "ordered")
 	}
 	return &lines{w: stderr, last: make([]string, len(instances)), name: namesOf(instances)}
@@ -71,7 +75,7 @@ func (l *lines) update(i int, st croft.Status) {
 	}
 	if word != l.last[i] {
 		l.last[i] = word
-		fmt.Fprintf(l.w, "instance %s: %s\n", l.name[i], stage(st))
+		fmt.Fprintf(l.w, "instance %s: %s\n", l.name[i], plain.Line(stage(st)))
 	}
 }
 

@@ -37,6 +37,7 @@ type Others interface {
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
 	Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error)
 	Forget(ctx context.Context, o croft.Order) error
+	ForgetHost(ctx context.Context, host croft.HostID) error
 	Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error)
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
 	Claim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
@@ -60,6 +61,7 @@ func Run(t *testing.T, open func(*testing.T) Cloud) {
 		{"a tombstone that was carried out takes all with it", testForget},
 		{"the tombstone of an instance that lives elsewhere leaves that alone", testForgetMoved},
 		{"whether the host before has an order is told while the instance moves", testMoved},
+		{"a host before that is forgotten is not waited for", testMovedFromForgotten},
 		{"the host's record is read as it was written", testPutHost},
 		{"a host is alive from when it is known until its agent ends", testServe},
 		{"a host is alive again after its connection was lost", testServeBroken},

@@ -3,6 +3,7 @@ package computetest
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,6 +81,9 @@ func testOrder(s *stage) {
 	if diff := cmp.Diff(want, got); diff != "" || got.Revision == 0 {
 		s.t.Errorf("revision %d, order:\n%s", got.Revision, diff)
 	}
+	if !slices.Equal(got.Spec.UserData, inst.Spec.UserData) {
+		s.t.Errorf("the order comes with the user-data %q, want %q", got.Spec.UserData, inst.Spec.UserData)
+	}
 	_, err = s.Agent.Order(s.ctx(), s.Host, croft.NewInstanceID())
 	s.want(err, croft.NotFound)
 }
@@ -139,7 +143,7 @@ func (s *stage) moved() (inst croft.Instance, from croft.HostID) {
 	inst, err := s.Others.Assign(s.ctx(), inst, there)
 	s.check(err)
 	tombstone, here := s.order(inst, croft.WantGone), s.order(inst, croft.WantRunning)
-	tombstone.Host, here.MovedFrom = from, from
+	tombstone.Host = from
 	here.Generation++
 	inst, err = s.Others.Relocate(s.ctx(), inst, tombstone, here)
 	s.check(err)
@@ -170,11 +174,30 @@ func testForgetMoved(s *stage) {
 
 func testMoved(s *stage) {
 	inst, from := s.moved()
-	_, err := s.Agent.Order(s.ctx(), from, inst.ID)
-	s.check(err)
+	remains := func() bool {
+		s.t.Helper()
+		is, err := s.Agent.Remains(s.ctx(), from, inst.ID)
+		s.check(err)
+		return is
+	}
+	if !remains() {
+		s.t.Error("the tombstone there is not told of")
+	}
 	tombstone, err := s.Others.Order(s.ctx(), from, inst.ID)
 	s.check(err)
 	s.check(s.Others.Forget(s.ctx(), tombstone))
-	_, err = s.Agent.Order(s.ctx(), from, inst.ID)
-	s.want(err, croft.NotFound)
+	if remains() {
+		s.t.Error("a tombstone that was carried out is told of")
+	}
+}
+
+func testMovedFromForgotten(s *stage) {
+	inst, from := s.moved()
+	s.check(s.Others.ForgetHost(s.ctx(), from))
+	if remains, err := s.Agent.Remains(s.ctx(), from, inst.ID); err != nil || remains {
+		s.t.Errorf("a forgotten host is waited for: %v, %v", remains, err)
+	}
+	if _, err := s.Others.Order(s.ctx(), from, inst.ID); err != nil {
+		s.t.Errorf("its tombstone is gone: %v", err)
+	}
 }

@@ -36,9 +36,14 @@ type Suite struct {
 	Kill func(t *testing.T, hv compute.Hypervisor, id croft.InstanceID)
 	// Pause keeps the guest from running while it has a process.
 	Pause func(t *testing.T, hv compute.Hypervisor, id croft.InstanceID)
+	// Halt has the guest of a machine whose disk is Halting power itself off, where it
+	// does not do so by itself at its start.
+	Halt func(t *testing.T, hv compute.Hypervisor, id croft.InstanceID)
 	// Foreign makes a machine that is not croft's, and removes it when the test
 	// ends. Nil where there can be none.
 	Foreign func(t *testing.T) croft.InstanceID
+	// Late returns another driver of the host, whose calls can be held up.
+	Late func(t *testing.T) Late
 }
 
 // Machine returns a machine of the least size with an empty disk in a directory
@@ -50,11 +55,11 @@ func Machine(t *testing.T) compute.Machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
+	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	disk := filepath.Join(dir, "disk")
-	if err := os.WriteFile(disk, make([]byte, 1<<20), 0o644); err != nil {
+	if err := os.WriteFile(disk, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	id := croft.NewInstanceID()
@@ -87,7 +92,10 @@ func (s Suite) Run(t *testing.T) {
 		"many instances at once do not disturb each other":             s.many,
 		"one instance asked for many things at once ends in one state": s.contended,
 		"what croft did not make is not there":                         s.foreign,
+		"a guest that powers itself off is told from others":           s.halt,
+		"which generation a guest was started for is kept":             s.started,
 		"what a guest uses is told while it runs, and grows":           s.usages,
+		"a call that its caller left comes before what is asked later": s.late,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,6 +18,10 @@ import (
 // allow. f must free what it takes from libvirt and return plain data, because
 // nobody looks at what it returns once the caller has gone. what is attempted begins
 // the error.
+//
+// Calls about one instance are made one after the other. A call that its caller has
+// abandoned goes on in libvirt, and whatever comes later about the instance waits for its end, or
+// that of its connection: a definition must not take effect after a removal.
 func call[T any](ctx context.Context, d *Driver, what task, f func(*libvirt.Connect) (T, error)) (T, error) {
 	begun := time.Now()
 	ctx, end := span.Start(ctx, "libvirt: "+what.verb)
@@ -32,7 +36,10 @@ func call[T any](ctx context.Context, d *Driver, what task, f func(*libvirt.Conn
 }
 
 // task says in the infinitive what is attempted, and with what.
-type task struct{ verb, object string }
+type task struct {
+	verb, object string
+	instance     croft.InstanceID // empty: it is about no instance
+}
 
 func (t task) String() string { return strings.TrimSpace(t.verb + " " + t.object) }
 
@@ -40,7 +47,7 @@ func callIt[T any](ctx context.Context, d *Driver, what task, f func(*libvirt.Co
 	var none T
 	late := func(err error) (T, error) {
 		if errors.Is(err, errSlow) {
-			return none, croft.Errorf(croft.Unavailable, "%s: libvirt did not answer within %v", what, d.config.CallTimeout)
+			return none, croft.Errorf(croft.Unavailable, "%s: %w within %v", what, err, d.config.CallTimeout)
 		}
 		return none, croft.Errorf(croft.Unavailable, "%s: %w", what, err)
 	}
@@ -49,18 +56,17 @@ func callIt[T any](ctx context.Context, d *Driver, what task, f func(*libvirt.Co
 	if ctx.Err() != nil {
 		return late(context.Cause(ctx))
 	}
-	select {
-	case d.slots <- struct{}{}:
-	case <-ctx.Done():
-		return late(context.Cause(ctx))
+	leave, err := d.enter(ctx, what)
+	if err != nil {
+		return late(err)
 	}
 	type answer struct {
 		value T
 		err   error
 	}
 	done := make(chan answer, 1)
-	err := d.spawn(func() {
-		defer func() { <-d.slots }()
+	err = d.spawn(func() {
+		defer leave()
 		s, err := d.session()
 		if err != nil {
 			done <- answer{err: err}
@@ -74,7 +80,7 @@ func callIt[T any](ctx context.Context, d *Driver, what task, f func(*libvirt.Co
 		done <- answer{value, err}
 	})
 	if err != nil {
-		<-d.slots
+		leave()
 		return none, err
 	}
 	select {
@@ -88,7 +94,25 @@ func callIt[T any](ctx context.Context, d *Driver, what task, f func(*libvirt.Co
 	}
 }
 
-var errSlow = errors.New("libvirt is slow")
+var errSlow = errors.New("libvirt did not answer")
+
+// enter waits until what was asked before about the instance has ended, then for one of the
+// calls that may be inside libvirt at once. leave gives both back.
+func (d *Driver) enter(ctx context.Context, what task) (leave func(), err error) {
+	end := func() {}
+	if what.instance != "" {
+		if end, err = d.turns.Take(ctx, what.instance); err != nil {
+			return nil, fmt.Errorf("an earlier call about it has not ended: %w", err)
+		}
+	}
+	select {
+	case d.slots <- struct{}{}:
+		return func() { <-d.slots; end() }, nil
+	case <-ctx.Done():
+		end()
+		return nil, context.Cause(ctx)
+	}
+}
 
 // spawn runs f in a goroutine that Close waits for.
 func (d *Driver) spawn(f func()) error {

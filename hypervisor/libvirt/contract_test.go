@@ -34,7 +34,12 @@ func TestContract(t *testing.T) {
 		Pause: func(t *testing.T, _ compute.Hypervisor, id croft.InstanceID) {
 			libvirttest.Virsh(t, "suspend", "croft-"+string(id))
 		},
+		Halt:    func(*testing.T, compute.Hypervisor, croft.InstanceID) {}, // it does so by itself
 		Foreign: foreign,
+		Late: func(t *testing.T) hvtest.Late {
+			p := newProxy(t)
+			return hvtest.Late{Hypervisor: open(t, libvirt.Config{URI: p.uri(), StopGrace: time.Second}), Hold: p.freeze, Release: p.thaw}
+		},
 	}.Run(t)
 }
 

@@ -14,8 +14,9 @@ import (
 // domain is a domain with what its addresses come from.
 type domain struct {
 	compute.Domain
-	leased []netip.Addr // of Addresses, those that a DHCP server of libvirt gave
-	nics   []markNIC
+	leased   []netip.Addr            // of Addresses, those that a DHCP server of libvirt gave
+	leasedTo map[string][]netip.Addr // the same by MAC
+	nics     []markNIC
 }
 
 // List returns the domains that carry croft's mark, by ID. A domain that is named
@@ -80,8 +81,8 @@ func (d *Driver) Define(ctx context.Context, m compute.Machine) error {
 		if wanted.NICs, err = d.connectNICs(c, wanted.NICs); err != nil {
 			return err
 		}
-		f := definition{virt: virt, cacheMiB: d.config.EmulatorCacheMiB}
-		if f.filters, err = d.filters(c, wanted.NICs); err != nil {
+		f := definition{virt: virt, cacheMiB: d.config.EmulatorCacheMiB, ports: d.portNames(m.Partition, wanted.NICs)}
+		if f.readers, err = d.readers(c, virt); err != nil {
 			return err
 		}
 		text, digest, err := f.define(m, wanted)
@@ -181,6 +182,8 @@ func describe(id croft.InstanceID, dom *libvirt.Domain, k mark) (domain, error) 
 	one := domain{nics: k.NICs}
 	one.ID, one.Partition, one.Generation = id, k.Partition, k.Generation
 	one.Power, one.Crashed = power(state, reason)
+	one.Started = k.Started
+	one.Halted = k.Started != 0 && state == libvirt.DOMAIN_SHUTOFF && libvirt.DomainShutoffReason(reason) == libvirt.DOMAIN_SHUTOFF_SHUTDOWN
 	for _, n := range k.NICs {
 		if addr, err := netip.ParseAddr(n.Address); err == nil {
 			one.Reserved = append(one.Reserved, addr)

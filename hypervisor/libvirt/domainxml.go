@@ -15,9 +15,10 @@ import (
 
 // definition is what a domain's XML depends on beside the machine.
 type definition struct {
-	virt     string                                          // kvm or qemu
-	cacheMiB int                                             // of QEMU's translated code; qemu only
-	filters  map[string]*libvirtxml.DomainInterfaceFilterRef // by MAC, of the interfaces that have one
+	virt     string            // kvm or qemu
+	cacheMiB int               // of QEMU's translated code; qemu only
+	ports    map[string]string // names of the host's interfaces by MAC; libvirt names the others
+	readers  string            // owner and group of files that many guests read; empty: as they are
 }
 
 // define returns the XML of a machine and the digest of all of it, which is in
@@ -127,7 +128,7 @@ func (f definition) clock() *libvirtxml.DomainClock {
 
 func (f definition) devices(m compute.Machine) *libvirtxml.DomainDeviceList {
 	return &libvirtxml.DomainDeviceList{
-		Disks:       disks(m),
+		Disks:       f.disks(m),
 		Controllers: []libvirtxml.DomainController{{Type: "usb", Model: "none"}},
 		Interfaces:  f.interfaces(m),
 		Serials:     []libvirtxml.DomainSerial{serial(m)},
@@ -153,10 +154,10 @@ func serial(m compute.Machine) libvirtxml.DomainSerial {
 	return s
 }
 
-func disks(m compute.Machine) []libvirtxml.DomainDisk {
+func (f definition) disks(m compute.Machine) []libvirtxml.DomainDisk {
 	var list []libvirtxml.DomainDisk
 	if len(m.Disk) > 0 {
-		list = append(list, rootDisk(m.Disk))
+		list = append(list, f.rootDisk(m.Disk))
 	}
 	if m.Seed != "" {
 		list = append(list, seedDisk(m.Seed))
@@ -169,7 +170,7 @@ func disks(m compute.Machine) []libvirtxml.DomainDisk {
 // helper cannot follow those. The host caches (writeback) and the guest's flushes
 // reach the disk: as safe as no cache, works on every file system, and instances
 // of one image read its file from memory.
-func rootDisk(chain []compute.Layer) libvirtxml.DomainDisk {
+func (f definition) rootDisk(chain []compute.Layer) libvirtxml.DomainDisk {
 	disk := libvirtxml.DomainDisk{
 		Device: "disk",
 		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: chain[0].Format, Cache: "writeback", Discard: "unmap"},
@@ -180,7 +181,7 @@ func rootDisk(chain []compute.Layer) libvirtxml.DomainDisk {
 	for i := len(chain) - 1; i > 0; i-- {
 		end = &libvirtxml.DomainDiskBackingStore{
 			Format:       &libvirtxml.DomainDiskFormat{Type: chain[i].Format},
-			Source:       shared(chain[i].Path),
+			Source:       f.shared(chain[i].Path),
 			BackingStore: end,
 		}
 	}
@@ -206,10 +207,15 @@ func file(path string) *libvirtxml.DomainDiskSource {
 }
 
 // shared is a file that many instances read: it stays its owner's, so that a QEMU
-// that a guest has broken out of cannot write into it.
-func shared(path string) *libvirtxml.DomainDiskSource {
+// that a guest has broken out of cannot write into it, and the group that QEMU has may
+// read it.
+func (f definition) shared(path string) *libvirtxml.DomainDiskSource {
 	source := file(path)
-	source.File.SecLabel = []libvirtxml.DomainDeviceSecLabel{{Model: "dac", Relabel: "no"}}
+	label := libvirtxml.DomainDeviceSecLabel{Model: "dac", Relabel: "no"}
+	if f.readers != "" {
+		label.Relabel, label.Label = "yes", f.readers
+	}
+	source.File.SecLabel = []libvirtxml.DomainDeviceSecLabel{label}
 	return source
 }
 
@@ -223,10 +229,9 @@ func (f definition) interfaces(m compute.Machine) []libvirtxml.DomainInterface {
 		list = append(list, libvirtxml.DomainInterface{
 			MAC:    &libvirtxml.DomainInterfaceMAC{Address: strings.ToLower(n.MAC)},
 			Source: source,
+			Target: target(f.ports[strings.ToLower(n.MAC)]),
 			Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
 			ROM:    &libvirtxml.DomainROM{Enabled: "no"},
-
-			FilterRef: f.filters[strings.ToLower(n.MAC)],
 		})
 	}
 	return list

@@ -12,8 +12,6 @@ import (
 
 	"croft"
 	"croft/compute"
-
-	"libvirt.org/go/libvirtxml"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -48,8 +46,11 @@ func TestDomainXML(t *testing.T) {
 				compute.Layer{Path: "/var/lib/croft/images/middle", Format: "qcow2"},
 				compute.Layer{Path: "/var/lib/croft/images/base", Format: "raw"})
 		}},
-		"filtered": {definition{virt: VirtQEMU, cacheMiB: 128, filters: map[string]*libvirtxml.DomainInterfaceFilterRef{
-			fixedMachine().ID.MAC(0).String(): filterRef("192.168.122.57"),
+		"readers": {definition{virt: VirtQEMU, cacheMiB: 128, readers: "+0:+64055"}, func(m *compute.Machine) {
+			m.Disk = append(m.Disk, compute.Layer{Path: "/var/lib/croft/instances/x/base.raw", Format: "raw"})
+		}},
+		"filtered": {definition{virt: VirtQEMU, cacheMiB: 128, ports: map[string]string{
+			fixedMachine().ID.MAC(0).String(): "cr12345aabbccdd",
 		}}, func(*compute.Machine) {}},
 		"bare": {emulated, func(m *compute.Machine) { m.NICs, m.Console = nil, "" }},
 	} {

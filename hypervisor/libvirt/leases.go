@@ -47,6 +47,10 @@ func (r *leaseReader) fill(one *domain) error {
 		}
 		for _, l := range byMAC[n.MAC] {
 			one.leased = append(one.leased, l.addr)
+			if one.leasedTo == nil {
+				one.leasedTo = map[string][]netip.Addr{}
+			}
+			one.leasedTo[n.MAC] = append(one.leasedTo[n.MAC], l.addr)
 		}
 	}
 	one.Addresses = append(slices.Clone(one.leased), one.Addresses...)
@@ -146,13 +150,14 @@ type ownerTable struct {
 	mu         sync.Mutex
 	owners     map[netip.Addr]croft.InstanceID
 	read       time.Time
+	ports      map[croft.InstanceID]portsRead
 	generation int // of the invalidations
 }
 
 func (t *ownerTable) invalidate() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.read = time.Time{}
+	t.read, t.ports = time.Time{}, nil
 	t.generation++
 }
 
@@ -211,7 +216,7 @@ func (d *Driver) owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, 
 	if known {
 		return id, nil
 	}
-	owners, err := call(ctx, d, task{"find the owner of", addr.String()}, func(c *libvirt.Connect) (map[netip.Addr]croft.InstanceID, error) {
+	owners, err := call(ctx, d, task{verb: "find the owner of", object: addr.String()}, func(c *libvirt.Connect) (map[netip.Addr]croft.InstanceID, error) {
 		list, err := d.domains(c)
 		if err != nil {
 			return nil, err

@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -22,6 +23,8 @@ import (
 	"croft/compute"
 	"croft/internal/kvm"
 	"croft/internal/mailbox"
+	"croft/internal/packetfilter"
+	"croft/internal/turns"
 )
 
 var (
@@ -58,9 +61,11 @@ type Config struct {
 	StopGrace time.Duration
 	// CallTimeout is the longest that any one libvirt call may take (90 s).
 	CallTimeout time.Duration
-	// AllowSpoofing leaves guests on libvirt's networks free to send from addresses
-	// that are not theirs. Otherwise libvirt's packet filter keeps them from it.
+	// AllowSpoofing leaves guests free to send from addresses that are not theirs.
+	// Otherwise a packet filter keeps them from it.
 	AllowSpoofing bool
+	// Partition is the cloud whose packet filter Watch keeps up; empty: none.
+	Partition croft.PartitionID
 	// LeaseDir is where libvirt's dnsmasq leaves its leases (/var/lib/libvirt/dnsmasq).
 	LeaseDir string
 	// Log hears of domains that are reported and not touched, and of reconnections.
@@ -76,9 +81,10 @@ type Driver struct {
 	bridged sync.Map          // MACs of guests on bridges of the host
 	virt    func() kvm.Result // probed once
 
-	attached sync.Map  // instances whose console somebody has
-	noFilter sync.Once // tells that packet filters are missing
+	attached sync.Map      // instances whose console somebody has
+	refresh  chan struct{} // asks for a look at the packet filter
 
+	turns   turns.Turns[croft.InstanceID]
 	slots   chan struct{} // one per call inside libvirt
 	metrics *metrics
 
@@ -87,10 +93,14 @@ type Driver struct {
 	closed   bool
 	reported map[croft.InstanceID]bool // marks that cannot be read, each reported once
 
-	reserving sync.Mutex // held while addresses are given and taken back
+	reserving sync.Mutex                       // held while addresses are given and taken back
+	picked    map[string]map[string]netip.Addr // by network and MAC, those given; guarded by reserving
+	filtering sync.Mutex                       // held while a packet filter is read up and written
 
 	opening sync.Mutex // held while a connection is opened
 	current *session   // guarded by mu
+
+	readersKnown readersOf // guarded by mu
 }
 
 // New checks the settings. It does not connect: the first call does.
@@ -112,8 +122,10 @@ func New(c Config) (*Driver, error) {
 	}
 	d := &Driver{
 		config: c, log: c.Log,
+		refresh:  make(chan struct{}, 1),
 		slots:    make(chan struct{}, maxCalls),
 		reported: map[croft.InstanceID]bool{},
+		picked:   map[string]map[string]netip.Addr{},
 	}
 	d.metrics = newMetrics(d)
 	d.virt = sync.OnceValue(func() kvm.Result { return probe(context.Background(), c.ProbeFile) })
@@ -168,6 +180,18 @@ func probe(ctx context.Context, file string) kvm.Result {
 		return kvm.Probe(ctx)
 	}
 	return kvm.ProbeOnce(ctx, file)
+}
+
+// Filterable returns why this host cannot hold guests to their addresses; nil where it
+// can, or need not.
+func (d *Driver) Filterable(ctx context.Context) error {
+	if d.config.AllowSpoofing {
+		return nil
+	}
+	if err := packetfilter.Supported(ctx); err != nil {
+		return croft.Errorf(croft.KindOf(err), "%w; or let guests send from any address (libvirt.allow_spoofing)", err)
+	}
+	return nil
 }
 
 // ProbeKVM tells whether this host's KVM runs a guest, and why it does or not.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	"croft/hypervisor/hvtest"
 	"croft/hypervisor/libvirt"
 	"croft/internal/libvirttest"
+	"croft/internal/packetfilter"
 	"croft/mdserver"
 )
 
@@ -34,10 +37,22 @@ func guest(t *testing.T) compute.Machine {
 	if err != nil {
 		t.Fatalf("qemu-img: %v: %s", err, out)
 	}
+	must(t, os.Chmod(overlay, 0o600))
 	m.Disk = []compute.Layer{{Path: overlay, Format: "qcow2"}, {Path: base, Format: "qcow2"}}
 	m.MemoryMiB = 256
 	m.NICs = []compute.NIC{{MAC: m.ID.MAC(0).String(), Network: libvirt.DefaultNetwork}}
 	return m
+}
+
+// unreadable fails the test where any user of the machine may read a file.
+func unreadable(t *testing.T, path string) {
+	t.Helper()
+	const nobody = 65534
+	cmd := exec.Command("head", "-c1", path)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "Permission denied") {
+		t.Errorf("any user reads %s: %v %s", path, err, out)
+	}
 }
 
 // removed removes a machine when the test ends.
@@ -128,6 +143,113 @@ func TestGuestHasItsAddressFromBootToRemoval(t *testing.T) {
 	}
 }
 
+// TestGuestIsFilteredFromItsFirstPacket: the packet filter is there before the guest,
+// comes back when somebody flushes it, and goes with the last guest.
+func TestGuestIsFilteredFromItsFirstPacket(t *testing.T) {
+	libvirttest.Start(t)
+	m := hvtest.Machine(t)
+	m.Partition = croft.PartitionID(croft.NewInstanceID())
+	m.NICs = []compute.NIC{{MAC: m.ID.MAC(0).String(), Network: libvirt.DefaultNetwork}}
+	d := open(t, libvirt.Config{StopGrace: time.Millisecond, Partition: m.Partition})
+	removed(t, d, m.ID)
+	table := packetfilter.TableOf(m.Partition)
+	port := table.PortName(m.ID.MAC(0))
+	rules := func() string {
+		out, _ := exec.Command("nft", "list", "table", "bridge", table.Name).CombinedOutput()
+		return string(out)
+	}
+	must(t, d.Define(t.Context(), m))
+	must(t, d.Start(t.Context(), m.ID))
+	one, err := d.Get(t.Context(), m.ID)
+	must(t, err)
+	want := fmt.Sprintf("%q . %s", port, one.Reserved[0])
+	if got := rules(); !strings.Contains(got, want) || !strings.Contains(got, m.NICs[0].MAC) {
+		t.Errorf("the rules have no %s:\n%s", want, got)
+	}
+	ports, err := d.Ports(t.Context(), m.ID)
+	if err != nil || ports[m.NICs[0].MAC] != port {
+		t.Errorf("its ports are %v, %v; want %s", ports, err, port)
+	}
+	if _, err := net.InterfaceByName(port); err != nil {
+		t.Error(err)
+	}
+
+	out, err := exec.Command("nft", "delete", "table", "bridge", table.Name).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	watch(t, d, m.ID) // as an agent that starts
+	for patience := time.Now().Add(time.Minute); !strings.Contains(rules(), want); {
+		if time.Now().After(patience) {
+			t.Fatalf("the rules do not come back:\n%s", rules())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	must(t, d.Remove(t.Context(), m.ID))
+	if got := rules(); !strings.Contains(got, "No such file") {
+		t.Errorf("the last guest is gone, and its rules are not:\n%s", got)
+	}
+}
+
+// TestAnAddressIsReservedWithoutAStart: that of a guest which is defined and stopped, or
+// whose start was interrupted, is its own too once an agent watches.
+func TestAnAddressIsReservedWithoutAStart(t *testing.T) {
+	libvirttest.Start(t)
+	m := hvtest.Machine(t)
+	m.Partition = croft.PartitionID(croft.NewInstanceID())
+	m.NICs = []compute.NIC{{MAC: m.ID.MAC(0).String(), Network: libvirt.DefaultNetwork}}
+	d := open(t, libvirt.Config{StopGrace: time.Millisecond, Partition: m.Partition})
+	removed(t, d, m.ID)
+	must(t, d.Define(t.Context(), m))
+	one, err := d.Get(t.Context(), m.ID)
+	must(t, err)
+	watch(t, d, m.ID)
+	for patience := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		text := libvirttest.Virsh(t, "net-dumpxml", "default")
+		if strings.Contains(text, fmt.Sprintf("<host mac='%s' ip='%s'/>", m.NICs[0].MAC, one.Reserved[0])) {
+			break
+		}
+		if time.Now().After(patience) {
+			t.Fatalf("%s is not reserved:\n%s", one.Reserved[0], text)
+		}
+	}
+	must(t, d.Remove(t.Context(), m.ID))
+	if text := libvirttest.Virsh(t, "net-dumpxml", "default"); strings.Contains(text, m.NICs[0].MAC) {
+		t.Errorf("it is still reserved:\n%s", text)
+	}
+}
+
+// TestAGuestThatCannotBeFilteredDoesNotStart: where nft does nothing, nobody is open.
+func TestAGuestThatCannotBeFilteredDoesNotStart(t *testing.T) {
+	libvirttest.Start(t)
+	d := open(t, libvirt.Config{StopGrace: time.Millisecond})
+	m := hvtest.Machine(t)
+	m.NICs = []compute.NIC{{MAC: m.ID.MAC(0).String(), Network: libvirt.DefaultNetwork}}
+	removed(t, d, m.ID)
+	must(t, d.Define(t.Context(), m))
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "nft"), []byte("#!/bin/sh\necho Error: no such family >&2\nexit 1\n"), 0o755))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	if err := d.Start(t.Context(), m.ID); croft.KindOf(err) != croft.Unavailable || !strings.Contains(err.Error(), "no such family") {
+		t.Errorf("it starts: %v", err)
+	}
+	if one, err := d.Get(t.Context(), m.ID); err != nil || one.Power != compute.PowerOff {
+		t.Errorf("it is %v, %v", one.Power, err)
+	}
+}
+
+// TestABridgeThatIsNotThere: the guest learns which.
+func TestABridgeThatIsNotThere(t *testing.T) {
+	libvirttest.Start(t)
+	d := open(t, libvirt.Config{})
+	m := hvtest.Machine(t)
+	m.NICs = []compute.NIC{{MAC: m.ID.MAC(0).String(), Bridge: "br-none"}}
+	removed(t, d, m.ID)
+	if err := d.Define(t.Context(), m); croft.KindOf(err) != croft.NotFound || !strings.Contains(err.Error(), "br-none") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // leaseGone waits for dnsmasq to act on the release, which has no answer.
 func leaseGone(t *testing.T, mac string) {
 	t.Helper()
@@ -195,7 +317,7 @@ func TestAddressesOfANetworkRunOut(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(machines))
-	for i, m := range machines { // the definition reserves the address
+	for i, m := range machines { // the definition picks the address
 		wg.Go(func() { errs[i] = d.Define(t.Context(), m) })
 	}
 	wg.Wait()
@@ -206,6 +328,11 @@ func TestAddressesOfANetworkRunOut(t *testing.T) {
 	for i, err := range errs {
 		if i != refused && err != nil {
 			t.Errorf("one of three: %v", err)
+		}
+	}
+	for i, m := range machines {
+		if i != refused {
+			must(t, d.Start(t.Context(), m.ID)) // which has libvirt know of it
 		}
 	}
 	text := libvirttest.Virsh(t, "net-dumpxml", name)
@@ -269,7 +396,7 @@ func TestConsoleOfAGuest(t *testing.T) {
 	m.Seed = filepath.Join(filepath.Dir(m.Disk[0].Path), "seed.iso") // else the guest looks for metadata for a minute
 	var seed bytes.Buffer
 	must(t, mdserver.WriteSeed(&seed, mdserver.Guest{ID: m.ID, Name: "typed"}))
-	must(t, os.WriteFile(m.Seed, seed.Bytes(), 0o644))
+	must(t, os.WriteFile(m.Seed, seed.Bytes(), 0o600))
 	removed(t, d, m.ID)
 	must(t, d.Define(t.Context(), m))
 	if _, err := d.OpenConsole(t.Context(), m.ID); croft.KindOf(err) != croft.Conflict {
@@ -302,6 +429,9 @@ func TestConsoleOfAGuest(t *testing.T) {
 	listen("42-is-typed")
 	must(t, c.Close())
 	must(t, c.Close())
+	for _, path := range []string{m.Seed, m.Disk[0].Path, m.Console} {
+		unreadable(t, path)
+	}
 	c, err = d.OpenConsole(t.Context(), m.ID)
 	must(t, err)
 	must(t, d.Remove(t.Context(), m.ID))

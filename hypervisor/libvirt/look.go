@@ -14,7 +14,7 @@ func (d *Driver) FindNetwork(ctx context.Context, name string) (n Network, activ
 		network Network
 		active  bool
 	}
-	f, err := call(ctx, d, task{"look at the network", strconv.Quote(name)}, func(c *libvirt.Connect) (found, error) {
+	f, err := call(ctx, d, task{verb: "look at the network", object: strconv.Quote(name)}, func(c *libvirt.Connect) (found, error) {
 		var f found
 		n, err := c.LookupNetworkByName(name)
 		if err != nil {

@@ -32,13 +32,14 @@ type proxy struct {
 	listen net.Listener
 	conns  map[net.Conn]bool
 	frozen chan struct{} // nil, or open while nothing is passed on
+	held   chan struct{} // has an entry for each request that is not passed on
 	wg     sync.WaitGroup
 }
 
 func newProxy(t *testing.T) *proxy {
 	t.Helper()
 	libvirttest.Start(t)
-	p := &proxy{socket: filepath.Join(t.TempDir(), "sock"), conns: map[net.Conn]bool{}}
+	p := &proxy{socket: filepath.Join(t.TempDir(), "sock"), conns: map[net.Conn]bool{}, held: make(chan struct{}, 128)}
 	p.up(t)
 	t.Cleanup(func() { p.thaw(); p.down(); p.wg.Wait() })
 	return p
@@ -64,8 +65,8 @@ func (p *proxy) up(t *testing.T) {
 				_ = near.Close()
 				continue
 			}
-			p.pass(near, far)
-			p.pass(far, near)
+			p.pass(near, far, p.held)
+			p.pass(far, near, make(chan struct{}, 1)) // nobody is told of answers
 		}
 	})
 }
@@ -81,11 +82,13 @@ func (p *proxy) down() {
 	clear(p.conns)
 }
 
-// freeze passes nothing on until thaw, as a libvirtd that hangs.
-func (p *proxy) freeze() {
+// freeze passes nothing on until thaw, as a libvirtd that hangs. It returns where each
+// request is told that is kept back.
+func (p *proxy) freeze() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.frozen = make(chan struct{})
+	return p.held
 }
 
 func (p *proxy) thaw() {
@@ -97,7 +100,10 @@ func (p *proxy) thaw() {
 	}
 }
 
-func (p *proxy) pass(from, to net.Conn) {
+// keepAlive is the length of the packets by which libvirt knows that a connection lives.
+const keepAlive = 28
+
+func (p *proxy) pass(from, to net.Conn, held chan<- struct{}) {
 	p.mu.Lock()
 	p.conns[from] = true
 	p.mu.Unlock()
@@ -110,6 +116,12 @@ func (p *proxy) pass(from, to net.Conn) {
 			frozen := p.frozen
 			p.mu.Unlock()
 			if frozen != nil {
+				if n > keepAlive {
+					select {
+					case held <- struct{}{}:
+					default:
+					}
+				}
 				<-frozen
 			}
 			if n > 0 {

@@ -26,6 +26,7 @@ type mark struct {
 	Namespace  string            `xml:"xmlns,attr,omitempty"` // libvirt hands the element out without it
 	Partition  croft.PartitionID `xml:"partition,attr"`
 	Generation int64             `xml:"generation,attr"`
+	Started    int64             `xml:"started,attr,omitempty"` // as compute.Domain has it
 	// Digest is that of the definition as croft wrote it, to know it again in
 	// what libvirt makes of it.
 	Digest string    `xml:"digest,attr,omitempty"`
@@ -132,28 +133,50 @@ func with(c *libvirt.Connect, id croft.InstanceID, f func(*libvirt.Domain, mark)
 }
 
 // about says what is attempted with which instance.
-func about(verb string, id croft.InstanceID) task { return task{verb, "instance " + string(id)} }
+func about(verb string, id croft.InstanceID) task { return task{verb, "instance " + string(id), id} }
 
 // Mark notes the generation on the domain, running or not.
 func (d *Driver) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {
 	return do(ctx, d, about("mark", id), func(c *libvirt.Connect) error {
 		return with(c, id, func(dom *libvirt.Domain, k mark) error {
-			if k.Generation == generation {
-				return nil
-			}
-			k.Generation, k.Namespace = generation, ""
-			k.XMLName = xml.Name{Local: "instance"}
-			text, err := xml.Marshal(k)
+			active, err := dom.IsActive()
 			if err != nil {
 				return err
 			}
+			if k.Generation == generation && (k.Started == generation || !active) {
+				return nil
+			}
+			k.Generation = generation
 			impact := libvirt.DOMAIN_AFFECT_CONFIG
-			if active, err := dom.IsActive(); err != nil {
-				return err
-			} else if active {
+			if active {
+				k.Started = generation
 				impact |= libvirt.DOMAIN_AFFECT_LIVE
 			}
-			return dom.SetMetadata(libvirt.DOMAIN_METADATA_ELEMENT, string(text), "croft", namespace, impact)
+			return k.write(dom, impact)
 		})
 	})
+}
+
+// write replaces a domain's mark.
+func (k mark) write(dom *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
+	k.XMLName, k.Namespace = xml.Name{Local: "instance"}, ""
+	text, err := xml.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return dom.SetMetadata(libvirt.DOMAIN_METADATA_ELEMENT, string(text), "croft", namespace, impact)
+}
+
+// noteStarted notes what generation the domain was started for, 0 where it is stopped, in
+// its definition, which outlasts libvirtd and the host.
+func (k mark) noteStarted(dom *libvirt.Domain, generation int64) error {
+	if k.Started == generation {
+		return nil
+	}
+	k.Started = generation
+	err := k.write(dom, libvirt.DOMAIN_AFFECT_CONFIG)
+	if persistent, perr := dom.IsPersistent(); err != nil && perr == nil && !persistent {
+		return nil // somebody undefined it: it goes with its process
+	}
+	return err
 }

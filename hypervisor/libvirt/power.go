@@ -22,49 +22,92 @@ const pressAgain = 5 * time.Second
 func (d *Driver) Start(ctx context.Context, id croft.InstanceID) error {
 	return do(ctx, d, about("start", id), func(c *libvirt.Connect) error {
 		return with(c, id, func(dom *libvirt.Domain, k mark) error {
-			state, _, err := dom.GetState()
-			if err != nil {
+			if err := d.start(c, id, dom, &k); err != nil {
 				return err
 			}
-			switch state {
-			case libvirt.DOMAIN_PAUSED:
-				return dom.Resume()
-			case libvirt.DOMAIN_PMSUSPENDED:
-				return dom.PMWakeup(0)
-			case libvirt.DOMAIN_CRASHED:
-				if err := cut(dom); err != nil {
-					return err
-				}
-			case libvirt.DOMAIN_SHUTOFF:
-			default:
-				return nil
+			// Afterwards: where this does not come about, what went off is started once more.
+			if err := k.noteStarted(dom, k.Generation); err != nil {
+				d.log.Warn("that a guest was started could not be noted", "instance", id, "op", "start", "err", err)
 			}
-			if _, err := d.connectNICs(c, k.NICs); err != nil {
-				return err
-			}
-			if err := releaseLeases(c, k.NICs); err != nil {
-				// Of an earlier boot: with it the guest only seems to be there sooner.
-				d.log.Warn("an old DHCP lease stays", "instance", id, "op", "start", "err", err)
-			}
-			return boot(dom)
+			return nil
 		})
 	})
 }
 
+func (d *Driver) start(c *libvirt.Connect, id croft.InstanceID, dom *libvirt.Domain, k *mark) error {
+	state, _, err := dom.GetState()
+	if err != nil {
+		return err
+	}
+	switch state {
+	case libvirt.DOMAIN_PAUSED:
+		return dom.Resume()
+	case libvirt.DOMAIN_PMSUSPENDED:
+		return dom.PMWakeup(0)
+	case libvirt.DOMAIN_CRASHED:
+		if err := cut(dom); err != nil {
+			return err
+		}
+	case libvirt.DOMAIN_SHUTOFF:
+	default:
+		return nil
+	}
+	nics, err := d.connectNICs(c, k.NICs)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(nics, k.NICs) {
+		k.NICs = nics
+		if err := k.write(dom, libvirt.DOMAIN_AFFECT_CONFIG); err != nil {
+			return fmt.Errorf("note its addresses: %w", err)
+		}
+	}
+	if err := d.adopt(c, dom, *k); err != nil {
+		return err
+	}
+	if err := d.refilter(c, k.Partition, true); err != nil {
+		return err
+	}
+	if err := releaseLeases(c, k.NICs); err != nil {
+		// Of an earlier boot: with it the guest only seems to be there sooner.
+		d.log.Warn("an old DHCP lease stays", "instance", id, "op", "start", "err", err)
+	}
+	if d.config.AllowSpoofing { // no filter makes the guest wait with its question for an address
+		if err := d.reserveAll(c, *k); err != nil {
+			return err
+		}
+		return boot(dom)
+	}
+	if err := boot(dom); err != nil {
+		return err
+	}
+	if err := d.reserveAll(c, *k); err != nil {
+		return errors.Join(err, cut(dom))
+	}
+	return nil
+}
+
 // connectNICs makes the networks ready for a domain: they run, and an address is
-// kept for each interface. It returns the interfaces with their addresses.
+// picked for each interface. It returns the interfaces with their addresses.
 func (d *Driver) connectNICs(c *libvirt.Connect, nics []markNIC) ([]markNIC, error) {
 	nics = slices.Clone(nics)
 	for i, n := range nics {
 		if n.Network == "" {
+			if err := d.Bridge(n.Bridge); err != nil {
+				return nil, err
+			}
 			continue
 		}
-		if _, err := ensureNetwork(c, n.Network); err != nil {
+		network, err := ensureNetwork(c, n.Network)
+		if err == nil {
+			err = d.Bridge(network.Bridge)
+		}
+		if err != nil {
 			return nil, err
 		}
-		addr, err := d.reserve(c, n)
+		addr, err := d.pick(c, n)
 		if err != nil {
-			return nil, fmt.Errorf("reserve an address: %w", err)
+			return nil, fmt.Errorf("pick an address: %w", err)
 		}
 		if addr.IsValid() {
 			nics[i].Address = addr.String()
@@ -120,7 +163,11 @@ func (d *Driver) Stop(ctx context.Context, id croft.InstanceID) error {
 // press asks the guest to power off; off says that there is nothing to wait for.
 func (d *Driver) press(ctx context.Context, id croft.InstanceID) (off bool, err error) {
 	return call(ctx, d, about("stop", id), func(c *libvirt.Connect) (off bool, err error) {
-		err = with(c, id, func(dom *libvirt.Domain, _ mark) error {
+		err = with(c, id, func(dom *libvirt.Domain, k mark) error {
+			// Before: a guest that goes off by this did not power itself off.
+			if err := k.noteStarted(dom, 0); err != nil {
+				return err
+			}
 			state, reason, err := dom.GetState()
 			if err != nil {
 				return err
@@ -169,7 +216,9 @@ func cut(dom *libvirt.Domain) error {
 // What is not croft's counts as not there.
 func (d *Driver) Remove(ctx context.Context, id croft.InstanceID) error {
 	return do(ctx, d, about("remove", id), func(c *libvirt.Connect) error {
+		var partition croft.PartitionID
 		err := with(c, id, func(dom *libvirt.Domain, k mark) error {
+			partition = k.Partition
 			if err := cut(dom); err != nil {
 				return err
 			}
@@ -181,6 +230,12 @@ func (d *Driver) Remove(ctx context.Context, id croft.InstanceID) error {
 		d.owners.invalidate()
 		if errors.Is(err, croft.NotFound) {
 			return d.forgetAddresses(c, id)
+		}
+		if err == nil && partition != "" {
+			if err := d.refilter(c, partition, false); err != nil {
+				// It lets nobody send but the port of a guest that is not there.
+				d.log.Warn("the packet filter has a guest that is gone", "instance", id, "op", "remove", "err", err)
+			}
 		}
 		return err
 	})

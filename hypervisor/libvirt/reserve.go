@@ -1,10 +1,12 @@
 package libvirt
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"libvirt.org/go/libvirt"
@@ -26,15 +28,14 @@ type pool struct {
 // addrRange is inclusive.
 type addrRange struct{ first, last netip.Addr }
 
-// reserve gives a MAC an address of its own on a network, for as long as the
-// instance lives. So it keeps the address while it is stopped, and its first boot
-// is some three seconds faster: dnsmasq pings an address that is not reserved, and
-// waits for no answer, before it offers it.
+// pick chooses the address that a MAC is to have on a network, for as long as the
+// instance lives. So it keeps the address while it is stopped. libvirt knows of it once
+// it is reserved; until then the driver and the mark of the domain keep it from others.
 //
-// An address that it had before, nic.Address, it gets again or none: its packet
-// filter knows no other. Networks whose addresses libvirt does not give are left
-// alone, and the address is invalid.
-func (d *Driver) reserve(c *libvirt.Connect, nic markNIC) (netip.Addr, error) {
+// An address that it had before, nic.Address, it gets again or none: people know it by
+// that. Networks whose addresses libvirt does not give are left alone, and the address
+// is invalid.
+func (d *Driver) pick(c *libvirt.Connect, nic markNIC) (netip.Addr, error) {
 	var none netip.Addr
 	n, err := c.LookupNetworkByName(nic.Network)
 	if err != nil {
@@ -43,35 +44,138 @@ func (d *Driver) reserve(c *libvirt.Connect, nic markNIC) (netip.Addr, error) {
 	defer n.Free()
 	d.reserving.Lock()
 	defer d.reserving.Unlock()
+	text, err := n.GetXMLDesc(0)
+	if err != nil {
+		return none, err
+	}
+	p, err := parsePool(text)
+	if err != nil {
+		return none, err
+	}
+	if addr, ok := p.hosts[nic.MAC]; ok || len(p.ranges) == 0 {
+		return addr, nil
+	}
+	if addr, ok := d.picked[nic.Network][nic.MAC]; ok {
+		return addr, nil
+	}
+	taken, own, err := d.inUse(c, text, nic)
+	if err != nil {
+		return none, err
+	}
+	addr, ok := p.choose(nic.MAC, own, taken)
+	if !ok {
+		return none, croft.Errorf(croft.NoCapacity, "the network %q has no free address: widen its DHCP range with virsh net-edit", nic.Network)
+	}
+	if nic.Address != "" && addr.String() != nic.Address {
+		return none, croft.Errorf(croft.Conflict, "its address %s on the network %q is not free any more: free it, or rebuild the instance", nic.Address, nic.Network)
+	}
+	if d.picked[nic.Network] == nil {
+		d.picked[nic.Network] = map[string]netip.Addr{}
+	}
+	d.picked[nic.Network][nic.MAC] = addr
+	return addr, nil
+}
+
+// reserve has a network's DHCP server give a MAC the address that was picked for it, and
+// nobody else. dnsmasq pings an address that is not reserved, and waits three seconds
+// for no answer, before it offers it. libvirt makes the firewall of the network anew for
+// each reservation, which takes a third of a second; so it is made while the guest boots,
+// and until then the packet filter drops the guest's question for an address.
+//
+// Conflict: somebody in another process has taken the address.
+func (d *Driver) reserve(c *libvirt.Connect, nic markNIC) error {
+	addr, err := netip.ParseAddr(nic.Address)
+	if err != nil || nic.Network == "" {
+		return nil // it has none of libvirt's
+	}
+	n, err := c.LookupNetworkByName(nic.Network)
+	if err != nil {
+		return err
+	}
+	defer n.Free()
+	d.reserving.Lock()
+	defer d.reserving.Unlock()
 	for range reserveAttempts {
 		text, err := n.GetXMLDesc(0)
 		if err != nil {
-			return none, err
+			return err
 		}
 		p, err := parsePool(text)
 		if err != nil {
-			return none, err
+			return err
 		}
-		if addr, ok := p.hosts[nic.MAC]; ok || len(p.ranges) == 0 {
-			return addr, nil
-		}
-		taken, own, err := inUse(c, text, nic)
-		if err != nil {
-			return none, err
-		}
-		addr, ok := p.choose(nic.MAC, own, taken)
-		if !ok {
-			return none, croft.Errorf(croft.NoCapacity, "the network %q has no free address: widen its DHCP range with virsh net-edit", nic.Network)
-		}
-		if nic.Address != "" && addr.String() != nic.Address {
-			return none, croft.Errorf(croft.Conflict, "its address %s on the network %q is not free any more: free it, or rebuild the instance", nic.Address, nic.Network)
+		for mac, other := range p.hosts {
+			switch {
+			case mac == nic.MAC && other == addr:
+				return nil
+			case mac == nic.MAC || other == addr:
+				delete(d.picked[nic.Network], nic.MAC)
+				return croft.Errorf(croft.Conflict, "its address %s on the network %q: the network gives %s to %s: free it, or rebuild the instance",
+					addr, nic.Network, other, mac)
+			}
 		}
 		err = updateHost(n, libvirt.NETWORK_UPDATE_COMMAND_ADD_LAST, nic.MAC, addr)
 		if !is(err, libvirt.ERR_OPERATION_INVALID) {
-			return addr, err
+			return err
 		}
 	}
-	return none, croft.Errorf(croft.Conflict, "others changed the network %q all the time", nic.Network)
+	return croft.Errorf(croft.Conflict, "others changed the network %q all the time", nic.Network)
+}
+
+// reserveAll makes the reservations of a domain that libvirt does not have yet.
+func (d *Driver) reserveAll(c *libvirt.Connect, k mark) error {
+	for _, nic := range k.NICs {
+		if err := d.reserve(c, nic); err != nil {
+			return fmt.Errorf("reserve an address: %w", err)
+		}
+	}
+	return d.refilter(c, k.Partition, false) // from now on it may ask for it
+}
+
+// reserveMissing makes the reservations that domains of a partition do not have: those
+// that are stopped, and those whose start was interrupted.
+func (d *Driver) reserveMissing(ctx context.Context, p croft.PartitionID) error {
+	ids, err := call(ctx, d, task{verb: "look for addresses that are not reserved"}, func(c *libvirt.Connect) ([]croft.InstanceID, error) {
+		list, err := d.domains(c)
+		if err != nil {
+			return nil, err
+		}
+		facts, err := lookAtNetworks(c, list)
+		if err != nil {
+			return nil, err
+		}
+		return unreserved(p, list, facts), nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		// About the instance, so that its removal comes before or after.
+		err := do(ctx, d, about("reserve the address of", id), func(c *libvirt.Connect) error {
+			return with(c, id, func(_ *libvirt.Domain, k mark) error { return d.reserveAll(c, k) })
+		})
+		if err != nil && croft.KindOf(err) != croft.NotFound {
+			return err
+		}
+	}
+	return nil
+}
+
+// unreserved are the domains of a partition with an address that its network does not
+// know of.
+func unreserved(p croft.PartitionID, list []domain, facts map[string]networkFacts) []croft.InstanceID {
+	var ids []croft.InstanceID
+	for _, one := range list {
+		missing := func(n markNIC) bool {
+			f, known := facts[n.Network]
+			_, reserved := f.pool.hosts[n.MAC]
+			return known && n.Address != "" && !reserved
+		}
+		if one.Partition == p && slices.ContainsFunc(one.nics, missing) {
+			ids = append(ids, one.ID)
+		}
+	}
+	return ids
 }
 
 // unreserve takes the reservation of a MAC back, if there is one.
@@ -86,6 +190,7 @@ func (d *Driver) unreserve(c *libvirt.Connect, nic markNIC) error {
 	defer n.Free()
 	d.reserving.Lock()
 	defer d.reserving.Unlock()
+	delete(d.picked[nic.Network], nic.MAC)
 	text, err := n.GetXMLDesc(0)
 	if err != nil {
 		return err
@@ -152,9 +257,9 @@ func parsePool(text string) (pool, error) {
 	return p, nil
 }
 
-// inUse returns the addresses of a network that others have or use, and the one
-// that the MAC itself has had from it.
-func inUse(c *libvirt.Connect, text string, nic markNIC) (taken map[netip.Addr]bool, own netip.Addr, err error) {
+// inUse returns the addresses of a network that others have, use or are to have, and
+// the one that the MAC itself has had from it.
+func (d *Driver) inUse(c *libvirt.Connect, text string, nic markNIC) (taken map[netip.Addr]bool, own netip.Addr, err error) {
 	taken = map[netip.Addr]bool{}
 	byMAC, err := leases(c, nic.Network)
 	if err != nil {
@@ -169,8 +274,19 @@ func inUse(c *libvirt.Connect, text string, nic markNIC) (taken map[netip.Addr]b
 			}
 		}
 	}
-	if before, err := netip.ParseAddr(nic.Address); err == nil && !taken[before] {
-		own = before
+	for mac, addr := range d.picked[nic.Network] {
+		taken[addr] = taken[addr] || mac != nic.MAC
+	}
+	list, err := d.domains(c) // picked by the driver before a restart, or by another
+	if err != nil {
+		return nil, own, err
+	}
+	for _, one := range list {
+		for _, n := range one.nics {
+			if addr, err := netip.ParseAddr(n.Address); err == nil && n.Network == nic.Network && n.MAC != nic.MAC {
+				taken[addr] = true
+			}
+		}
 	}
 	network, err := parseNetwork(text)
 	if err != nil {
@@ -181,6 +297,12 @@ func inUse(c *libvirt.Connect, text string, nic markNIC) (taken map[netip.Addr]b
 		if n.mac != nic.MAC {
 			taken[n.addr] = true
 		}
+	}
+	if before, err := netip.ParseAddr(nic.Address); err == nil && !taken[before] {
+		own = before
+	}
+	if taken[own] {
+		own = netip.Addr{}
 	}
 	return taken, own, nil
 }

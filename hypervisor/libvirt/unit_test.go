@@ -2,6 +2,8 @@ package libvirt
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -161,5 +163,46 @@ func TestOwnersAreRememberedForAMoment(t *testing.T) {
 		check("after an event", mine, "", false)
 		table.put([]domain{addressed("a", "10.0.0.1")}, 0) // its reading began before the event
 		check("what was read before an event", mine, "", false)
+	})
+}
+
+func TestPortsOfADomain(t *testing.T) {
+	const text = `<domain type='qemu'%s><name>x</name><devices>
+		<interface type='network'><mac address='52:54:AA:00:00:01'/><target dev='cr12345aa000001'/></interface>
+		<interface type='bridge'><mac address='52:54:aa:00:00:02'/><target dev='vnet7'/></interface>
+		<interface type='bridge'><mac address='52:54:aa:00:00:03'/></interface></devices></domain>`
+	for name, c := range map[string]struct {
+		id   string
+		want map[string]string
+	}{
+		"one that runs is at its ports":      {" id='3'", map[string]string{"52:54:aa:00:00:01": "cr12345aa000001", "52:54:aa:00:00:02": "vnet7"}},
+		"one that is off is at none of them": {"", map[string]string{}},
+	} {
+		if got, err := parsePorts(fmt.Sprintf(text, c.id)); err != nil || !maps.Equal(got, c.want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+func TestPortsAreForgottenWhenADomainChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var table ownerTable
+		ports := map[string]string{"mac": "tap"}
+		_, known, generation := table.portsOf("one")
+		table.putPorts("one", ports, generation)
+		if got, ok, _ := table.portsOf("one"); known || !ok || !maps.Equal(got, ports) {
+			t.Errorf("they are %v, %v", got, ok)
+		}
+		table.invalidate() // it was stopped, say
+		table.putPorts("one", ports, generation)
+		if got, ok, _ := table.portsOf("one"); ok {
+			t.Errorf("what was read before the change is kept: %v", got)
+		}
+		_, _, generation = table.portsOf("one")
+		table.putPorts("one", ports, generation)
+		time.Sleep(ownersLast)
+		if _, ok, _ := table.portsOf("one"); ok {
+			t.Error("they are believed for ever")
+		}
 	})
 }

@@ -35,6 +35,7 @@ func (d *Driver) Watch(ctx context.Context, wake func(croft.InstanceID)) error {
 	defer cancel()
 	wg.Go(func() { d.stayConnected(ctx, box.Put) })
 	wg.Go(func() { d.watchAddresses(ctx) })
+	wg.Go(func() { d.keepFilter(ctx) })
 	return box.Run(ctx, wake)
 }
 
@@ -111,7 +112,14 @@ func (d *Driver) watchAddresses(ctx context.Context) {
 			signal()
 			continue
 		}
-		d.changed.Put(addressChanges(known, now)...)
+		changes := addressChanges(known, now)
+		d.changed.Put(changes...)
+		if len(changes) > 0 {
+			select {
+			case d.refresh <- struct{}{}:
+			default:
+			}
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ func (s Images) Fetch(ctx context.Context, ref string, progress func(croft.Progr
 // Disk makes an empty file in dir, so that what is left of an instance can be seen.
 func (Images) Disk(_ context.Context, img compute.Image, dir string, _ int64) ([]compute.Layer, error) {
 	path := filepath.Join(dir, "disk.qcow2")
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		return nil, fmt.Errorf("make a simulated disk: %w", err)
 	}
 	return []compute.Layer{{Path: path, Format: "qcow2"}, {Path: img.Path, Format: img.Format}}, nil

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -14,75 +15,66 @@ import (
 // Define keeps the machine, shut off. The definition of one that is there is
 // replaced; its power stays as it is.
 func (h *Hypervisor) Define(ctx context.Context, m compute.Machine) error {
-	if err := h.fault(ctx, OpDefine, m.ID); err != nil {
-		return err
-	}
-	if id, err := croft.ParseInstanceID(string(m.ID)); err != nil || id != m.ID {
-		return croft.Errorf(croft.Invalid, "define instance: %q is not a UUID", m.ID)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	g, ok := h.guests[m.ID]
-	switch {
-	case !ok:
-		addr, err := h.lend(m.ID)
-		if err != nil {
-			return err
+	return h.do(ctx, OpDefine, m.ID, func() error {
+		if id, err := croft.ParseInstanceID(string(m.ID)); err != nil || id != m.ID {
+			return croft.Errorf(croft.Invalid, "define instance: %q is not a UUID", m.ID)
 		}
-		g = &guest{Power: compute.PowerOff, Address: addr}
-		h.guests[m.ID] = g
-	case g.Machine.Partition != m.Partition:
-		return croft.Errorf(croft.Conflict, "define instance %s: partition %s has an instance of that ID on this host", m.ID, g.Machine.Partition)
-	case reflect.DeepEqual(g.Machine, m):
-		return nil
-	}
-	g.Machine = m
-	return h.saved(m.ID)
+		g, ok := h.guests[m.ID]
+		switch {
+		case !ok:
+			addr, err := h.lend(m.ID)
+			if err != nil {
+				return err
+			}
+			g = &guest{Power: compute.PowerOff, Address: addr}
+			h.guests[m.ID] = g
+		case g.Machine.Partition != m.Partition:
+			return croft.Errorf(croft.Conflict, "define instance %s: partition %s has an instance of that ID on this host", m.ID, g.Machine.Partition)
+		case reflect.DeepEqual(g.Machine, m):
+			return nil
+		}
+		g.Machine, g.Started = m, 0
+		return h.saved(m.ID)
+	})
 }
 
 // Mark changes the generation of a machine that is defined.
 func (h *Hypervisor) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {
-	if err := h.fault(ctx, OpDefine, id); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	g, err := h.find(id)
-	if err != nil || g.Machine.Generation == generation {
-		return err
-	}
-	g.Machine.Generation = generation
-	return h.saved(id)
+	return h.do(ctx, OpMark, id, func() error {
+		g, err := h.find(id)
+		if err != nil {
+			return err
+		}
+		g.Machine.Generation = generation
+		if g.Power != compute.PowerOff {
+			g.Started = generation
+		}
+		return h.saved(id)
+	})
 }
 
 // Start lets a guest boot; it has its address after Config.Boot.
 func (h *Hypervisor) Start(ctx context.Context, id croft.InstanceID) error {
-	if err := h.fault(ctx, OpStart, id); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	g, err := h.find(id)
-	if err != nil {
-		return err
-	}
-	if g.Power == compute.PowerOn {
-		return nil
-	}
-	if g.Power == compute.PowerOff {
-		if err := g.print("croft sim: instance %s (%s) starts with %d VCPU and %d MiB\n", id, g.Machine.Name, g.Machine.VCPUs, g.Machine.MemoryMiB); err != nil {
-			return fmt.Errorf("start instance %s: its console: %w", id, err)
+	return h.do(ctx, OpStart, id, func() error {
+		g, err := h.find(id)
+		if err != nil || g.Power == compute.PowerOn {
+			return err
 		}
-		g.Booted = time.Now().Add(h.config.Boot)
-	}
-	g.Power, g.Crashed = compute.PowerOn, false
-	h.boot(id, g)
-	return h.saved(id)
+		if g.Power == compute.PowerOff {
+			if err := g.print("croft sim: instance %s (%s) starts with %d VCPU and %d MiB\n", id, g.Machine.Name, g.Machine.VCPUs, g.Machine.MemoryMiB); err != nil {
+				return fmt.Errorf("start instance %s: its console: %w", id, err)
+			}
+			g.Booted = time.Now().Add(h.config.Boot)
+		}
+		g.Power, g.Crashed, g.Halted, g.Started = compute.PowerOn, false, false, g.Machine.Generation
+		h.boot(id, g)
+		return h.saved(id)
+	})
 }
 
 // boot arranges for the address to be announced. It wants h.mu held.
 func (h *Hypervisor) boot(id croft.InstanceID, g *guest) {
-	g.endBoot()
+	g.endTimers()
 	if h.closed {
 		return
 	}
@@ -105,22 +97,25 @@ func (h *Hypervisor) boot(id croft.InstanceID, g *guest) {
 // Stop asks the guest to power off, which takes it Config.Shutdown, and cuts the
 // power when ctx or the grace period ends before.
 func (h *Hypervisor) Stop(ctx context.Context, id croft.InstanceID) error {
-	if err := h.fault(ctx, OpStop, id); err != nil {
+	g, err := call(ctx, h, OpStop, id, func() (*guest, error) {
+		g, err := h.find(id)
+		if err != nil {
+			return nil, err
+		}
+		g.Started, g.Halted = 0, false
+		if g.Power == compute.PowerOff {
+			return nil, h.saved(id)
+		}
+		if g.Power == compute.PowerPaused || h.config.Shutdown == 0 { // paused, it does not hear the button
+			return nil, h.off(id, g, false)
+		}
+		h.press(id, g)
+		return g, nil
+	})
+	if g == nil {
 		return err
 	}
-	h.mu.Lock()
-	g, err := h.find(id)
-	if err != nil || g.Power == compute.PowerOff {
-		h.mu.Unlock()
-		return err
-	}
-	wait := min(h.config.Shutdown, h.config.StopGrace)
-	if g.Power == compute.PowerPaused {
-		wait = 0 // it does not hear the button
-	}
-	h.mu.Unlock()
-
-	if wait > 0 {
+	if wait := min(h.config.Shutdown, h.config.StopGrace); wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
@@ -136,22 +131,38 @@ func (h *Hypervisor) Stop(ctx context.Context, id croft.InstanceID) error {
 	return h.off(id, g, false)
 }
 
+// press has the guest power off after Config.Shutdown. It wants h.mu held.
+func (h *Hypervisor) press(id croft.InstanceID, g *guest) {
+	if g.button != nil {
+		return
+	}
+	var button *time.Timer
+	button = time.AfterFunc(h.config.Shutdown, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if g.button != button {
+			return // off already
+		}
+		if err := h.off(id, g, false); err != nil {
+			h.config.Log.Warn("that a simulated guest went off could not be kept", "instance", id, "op", "stop", "err", err)
+		}
+	})
+	g.button = button
+}
+
 // Remove cuts the power and forgets the instance.
 func (h *Hypervisor) Remove(ctx context.Context, id croft.InstanceID) error {
-	if err := h.fault(ctx, OpRemove, id); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	g, ok := h.guests[id]
-	if !ok {
-		return nil
-	}
-	g.endBoot()
-	g.hangUp()
-	delete(h.guests, id)
-	delete(h.used, g.Address)
-	return h.saved(id)
+	return h.do(ctx, OpRemove, id, func() error {
+		g, ok := h.guests[id]
+		if !ok {
+			return nil
+		}
+		g.endTimers()
+		g.hangUp()
+		delete(h.guests, id)
+		delete(h.used, g.Address)
+		return h.saved(id)
+	})
 }
 
 // Crash ends a running guest as a kernel panic does, or the death of its process.
@@ -163,6 +174,32 @@ func (h *Hypervisor) Crash(id croft.InstanceID) error {
 		return err
 	}
 	return h.off(id, g, true)
+}
+
+// Halt ends a running guest as one does that powers itself off.
+func (h *Hypervisor) Halt(id croft.InstanceID) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, err := h.find(id)
+	if err != nil || g.Power == compute.PowerOff {
+		return err
+	}
+	g.Halted = g.Started != 0
+	return h.off(id, g, false)
+}
+
+// PowerLoss ends all guests as a host does that loses power: nobody knows afterwards why
+// any of them is off.
+func (h *Hypervisor) PowerLoss() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for id, g := range h.guests {
+		err := h.off(id, g, false)
+		g.Crashed, g.Halted = false, false
+		errs = append(errs, err, h.saved(id))
+	}
+	return errors.Join(errs...)
 }
 
 // Pause keeps a running guest from making progress, as a full disk does. Start
@@ -183,7 +220,7 @@ func (h *Hypervisor) off(id croft.InstanceID, g *guest, crashed bool) error {
 	if g.Power == compute.PowerOff {
 		return nil
 	}
-	g.endBoot()
+	g.endTimers()
 	g.hangUp()
 	g.Power, g.Crashed = compute.PowerOff, crashed
 	if err := g.print("croft sim: power off\n"); err != nil {
@@ -197,7 +234,7 @@ func (g *guest) print(format string, args ...any) error {
 	if g.Machine.Console == "" {
 		return nil
 	}
-	f, err := os.OpenFile(g.Machine.Console, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(g.Machine.Console, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

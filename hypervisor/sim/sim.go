@@ -19,6 +19,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/internal/mailbox"
+	"croft/internal/turns"
 )
 
 var (
@@ -31,6 +32,7 @@ const (
 	OpList   = "list"
 	OpGet    = "get"
 	OpDefine = "define"
+	OpMark   = "mark"
 	OpStart  = "start"
 	OpStop   = "stop"
 	OpRemove = "remove"
@@ -51,6 +53,11 @@ type Config struct {
 	// Fault is called at the start of every operation: it may take its time, and
 	// what it returns fails the operation. id is empty for OpList.
 	Fault func(ctx context.Context, op string, id croft.InstanceID) error
+	// Late, if given, makes calls as libvirt's: it is called before an operation takes
+	// effect, with the operation's turn among those about the instance, and may take its
+	// time. The operation takes effect afterwards, whether its caller is still there or
+	// not. id is empty for OpList.
+	Late func(op string, id croft.InstanceID)
 	// Log hears of what cannot be returned to a caller.
 	Log *slog.Logger
 }
@@ -59,6 +66,8 @@ type Config struct {
 type Hypervisor struct {
 	config  Config
 	changed mailbox.Group[croft.InstanceID]
+	turns   turns.Turns[croft.InstanceID]
+	late    sync.WaitGroup // calls, some of which nobody waits for any more
 
 	mu     sync.Mutex
 	guests map[croft.InstanceID]*guest
@@ -71,10 +80,13 @@ type guest struct {
 	Machine compute.Machine `json:"machine"`
 	Power   compute.Power   `json:"power"`
 	Crashed bool            `json:"crashed,omitempty"`
+	Halted  bool            `json:"halted,omitempty"`
+	Started int64           `json:"started,omitempty"`
 	Booted  time.Time       `json:"booted,omitzero"` // when it has or had its address
 	Address netip.Addr      `json:"address"`
 
 	timer   *time.Timer // announces the address while the guest boots
+	button  *time.Timer // powers the guest off, once that is asked of it
 	console *console    // who is attached, if anybody
 }
 
@@ -93,13 +105,15 @@ func New(c Config) (*Hypervisor, error) {
 	return h, nil
 }
 
-// Close ends the boots that are under way; nothing else of h may be used after it.
+// Close waits for the calls that are late and ends the boots that are under way; nothing
+// else of h may be used after it.
 func (h *Hypervisor) Close() error {
+	h.late.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
 	for _, g := range h.guests {
-		g.endBoot()
+		g.endTimers()
 		g.hangUp()
 	}
 	return nil
@@ -107,30 +121,24 @@ func (h *Hypervisor) Close() error {
 
 // List returns all instances, by ID.
 func (h *Hypervisor) List(ctx context.Context) ([]compute.Domain, error) {
-	if err := h.fault(ctx, OpList, ""); err != nil {
-		return nil, err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	list := make([]compute.Domain, 0, len(h.guests))
-	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
-		list = append(list, h.guests[id].domain())
-	}
-	return list, nil
+	return call(ctx, h, OpList, "", func() ([]compute.Domain, error) {
+		list := make([]compute.Domain, 0, len(h.guests))
+		for _, id := range slices.Sorted(maps.Keys(h.guests)) {
+			list = append(list, h.guests[id].domain())
+		}
+		return list, nil
+	})
 }
 
 // Get returns one instance; NotFound where there is none.
 func (h *Hypervisor) Get(ctx context.Context, id croft.InstanceID) (compute.Domain, error) {
-	if err := h.fault(ctx, OpGet, id); err != nil {
-		return compute.Domain{}, err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	g, err := h.find(id)
-	if err != nil {
-		return compute.Domain{}, err
-	}
-	return g.domain(), nil
+	return call(ctx, h, OpGet, id, func() (compute.Domain, error) {
+		g, err := h.find(id)
+		if err != nil {
+			return compute.Domain{}, err
+		}
+		return g.domain(), nil
+	})
 }
 
 // Machine returns what was defined for an instance; NotFound where there is none.
@@ -164,18 +172,6 @@ func (h *Hypervisor) Owner(_ context.Context, addr netip.Addr) (croft.InstanceID
 	return "", croft.Errorf(croft.NotFound, "no instance on this host has the address %s", addr)
 }
 
-func (h *Hypervisor) fault(ctx context.Context, op string, id croft.InstanceID) error {
-	if h.config.Fault != nil {
-		if err := h.config.Fault(ctx, op, id); err != nil {
-			return err
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return croft.Errorf(croft.Unavailable, "%s %s: %w", op, id, err)
-	}
-	return nil
-}
-
 // find wants h.mu held.
 func (h *Hypervisor) find(id croft.InstanceID) (*guest, error) {
 	if g, ok := h.guests[id]; ok {
@@ -187,7 +183,7 @@ func (h *Hypervisor) find(id croft.InstanceID) (*guest, error) {
 func (g *guest) domain() compute.Domain {
 	d := compute.Domain{
 		ID: g.Machine.ID, Partition: g.Machine.Partition, Generation: g.Machine.Generation,
-		Power: g.Power, Crashed: g.Crashed,
+		Power: g.Power, Started: g.Started, Crashed: g.Crashed, Halted: g.Halted,
 	}
 	if len(g.Machine.NICs) > 0 {
 		d.Reserved = []netip.Addr{g.Address}
@@ -198,10 +194,13 @@ func (g *guest) domain() compute.Domain {
 	return d
 }
 
-func (g *guest) endBoot() {
-	if g.timer != nil {
-		g.timer.Stop()
-		g.timer = nil
+// endTimers ends a boot and a shutdown that are under way.
+func (g *guest) endTimers() {
+	for _, timer := range []**time.Timer{&g.timer, &g.button} {
+		if *timer != nil {
+			(*timer).Stop()
+			*timer = nil
+		}
 	}
 }
 

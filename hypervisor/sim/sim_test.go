@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,8 +47,44 @@ func TestContract(t *testing.T) {
 				Pause: func(t *testing.T, hv compute.Hypervisor, id croft.InstanceID) {
 					must(t, hv.(*sim.Hypervisor).Pause(id))
 				},
+				Halt: func(t *testing.T, hv compute.Hypervisor, id croft.InstanceID) {
+					must(t, hv.(*sim.Hypervisor).Halt(id))
+				},
+				Late: func(t *testing.T) hvtest.Late { return late(t, config) },
 			}.Run(t)
 		})
+	}
+}
+
+// late returns guests whose hypervisor answers when it is let.
+func late(t *testing.T, c sim.Config) hvtest.Late {
+	t.Helper()
+	var mu sync.Mutex
+	var wait chan struct{} // nil, or open while calls are held
+	held := make(chan struct{}, 16)
+	c.Late = func(string, croft.InstanceID) {
+		mu.Lock()
+		until := wait
+		mu.Unlock()
+		if until != nil {
+			held <- struct{}{}
+			<-until
+		}
+	}
+	return hvtest.Late{
+		Hypervisor: open(t, c),
+		Hold: func() <-chan struct{} {
+			mu.Lock()
+			defer mu.Unlock()
+			wait = make(chan struct{})
+			return held
+		},
+		Release: func() {
+			mu.Lock()
+			defer mu.Unlock()
+			close(wait)
+			wait = nil
+		},
 	}
 }
 

@@ -17,11 +17,16 @@ type Books struct {
 	Instances    map[croft.InstanceID]croft.Instance
 	Sessions     map[string]bool // the schedulers that live
 	Names        []Name
+	UserData     []UserData
+	Members      []Member
 	Orders       []croft.Order
 	Observations []croft.Observation
 
-	Claims   map[croft.HostID]map[croft.InstanceID]croft.Resources // of the hosts whose claims were read
-	Holdings map[croft.HostID]Holding                              // of the hosts that were asked
+	Claims map[croft.HostID]map[croft.InstanceID]croft.Resources // of the hosts whose claims were read
+	// Elsewhere is what instances claim on providers that are no hosts, such as shared
+	// storage; nil where that was not read.
+	Elsewhere map[croft.InstanceID]croft.Resources
+	Holdings  map[croft.HostID]Holding // of the hosts that were asked
 }
 
 // Name is an entry in the directory of names.
@@ -29,6 +34,19 @@ type Name struct {
 	Project  croft.Project
 	Name     string
 	Instance croft.InstanceID
+	Revision int64
+}
+
+// UserData is the key that an instance's user-data lies under.
+type UserData struct {
+	Instance croft.InstanceID
+	Revision int64
+}
+
+// Member is an entry in the directory of groups.
+type Member struct {
+	croft.Member
+	Project  croft.Project
 	Revision int64
 }
 
@@ -65,6 +83,10 @@ const (
 	UnknownHost      Kind = "unknown host"          // the record names a host that there is not
 	MissingName      Kind = "missing name"          // the record's name is not in the directory
 	LostName         Kind = "lost name"             // a name without its instance
+	LostUserData     Kind = "lost user-data"        // user-data without its instance
+	MissingMember    Kind = "missing membership"    // the instance is not in its group
+	LostMember       Kind = "lost membership"       // a membership without its instance
+	BrokenRule       Kind = "broken rule"           // members of a group are where its rule does not allow
 	MissingOrder     Kind = "missing order"         // its host has not been told
 	LostOrder        Kind = "lost order"            // an order without an instance
 	StrayOrder       Kind = "stray order"           // an order to a host that is not the instance's
@@ -82,7 +104,7 @@ const (
 
 // Kinds are all of them.
 var Kinds = []Kind{
-	AbandonedRequest, UnfinishedMove, UnknownHost, MissingName, LostName, MissingOrder, LostOrder, StrayOrder, UndoneOrder,
+	AbandonedRequest, UnfinishedMove, UnknownHost, MissingName, LostName, LostUserData, MissingMember, LostMember, BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder,
 	LostObservation, MissingClaim, WrongClaim, LeakedClaim, StrayClaim, StrayGuest, MissingGuest, StrayFiles, HostProblem,
 }
 
@@ -94,6 +116,7 @@ type Difference struct {
 	Instance croft.InstanceID `json:"instance,omitempty"`
 	Project  croft.Project    `json:"project,omitempty"`
 	Name     string           `json:"name,omitempty"`
+	Affinity *croft.Affinity  `json:"affinity,omitempty"` // of a membership
 	Cause    string           `json:"cause"`              // what is wrong and how that comes, in words
 	Mendable bool             `json:"mendable"`           // without any risk to a guest or its disk
 	Advice   string           `json:"advice,omitempty"`   // what to do where it is not
@@ -104,6 +127,9 @@ type Difference struct {
 func (d Difference) same(other Difference) bool {
 	d.Cause, other.Cause = "", "" // words may count
 	d.Advice, other.Advice = "", ""
+	if d.Affinity != nil && other.Affinity != nil && *d.Affinity == *other.Affinity {
+		d.Affinity, other.Affinity = nil, nil
+	}
 	return d == other
 }
 

@@ -3,6 +3,7 @@ package books
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"croft"
@@ -29,6 +30,8 @@ func Compare(b Books) []Difference {
 	names := map[Name]bool{}
 	if b.Only == "" {
 		names = c.checkNames()
+		c.checkUserData()
+		c.checkMembers()
 	}
 	for id, inst := range b.Instances {
 		if b.Only == "" && !names[Name{Project: inst.Project, Name: inst.Name, Instance: id}] {
@@ -93,6 +96,17 @@ func (c *comparison) checkNames() map[Name]bool {
 	return found
 }
 
+// checkUserData finds user-data whose instance was removed by a program that knows no
+// such key.
+func (c *comparison) checkUserData() {
+	for _, u := range c.UserData {
+		if _, exists := c.Instances[u.Instance]; !exists {
+			c.add(Difference{Kind: LostUserData, Instance: u.Instance, Mendable: true, Revision: u.Revision,
+				Cause: "user-data is left of an instance that is no more"})
+		}
+	}
+}
+
 func (c *comparison) checkInstance(inst croft.Instance) {
 	if inst.State == croft.StateScheduling {
 		if !c.Sessions[inst.Session] {
@@ -100,7 +114,7 @@ func (c *comparison) checkInstance(inst croft.Instance) {
 		}
 		return
 	}
-	if inst.Moving != "" {
+	if inst.Moving != "" && inst.State != croft.StateDestroying { // else its host gives the claim back, wherever it is
 		c.report(inst, Difference{Kind: UnfinishedMove, Mendable: true, Cause: fmt.Sprintf("whoever was moving it to host %s died, or was interrupted", c.name(inst.Moving))})
 		return
 	}
@@ -128,17 +142,52 @@ func (c *comparison) checkClaim(inst croft.Instance) {
 	}
 	claim, has := claims[inst.ID]
 	if !has {
-		c.report(inst, Difference{Kind: MissingClaim, Mendable: true,
-			Cause: "it claims nothing on its host, whose room can be given to others: somebody removed its allocations, or Placement was restored from an older copy"})
+		cause := "somebody removed its allocations, or Placement was restored from an older copy"
+		if elsewhere := c.claimedElsewhere(inst); elsewhere != "" {
+			cause = "its claim is on host " + c.name(elsewhere)
+		}
+		c.report(inst, Difference{Kind: MissingClaim, Mendable: true, Cause: "it claims nothing on its host, whose room can be given to others: " + cause})
 		return
 	}
-	for class, amount := range claim {
-		if amount != inst.Spec.Resources[class] {
-			c.report(inst, Difference{Kind: WrongClaim, Cause: fmt.Sprintf("it claims %s and was made with %s: somebody changed its allocations", claim, inst.Spec.Resources),
-				Advice: "give the consumer the allocations that it was made with, through the Placement API"})
-			return
+	all := maps.Clone(claim)
+	for class, amount := range c.Elsewhere[inst.ID] {
+		all[class] += amount
+	}
+	for class, amount := range inst.Spec.Resources {
+		// Who reads one host's claims cannot tell what is claimed elsewhere.
+		if _, here := claim[class]; !here && c.Elsewhere == nil {
+			all[class] = amount
 		}
 	}
+	if !sameAmounts(all, inst.Spec.Resources) {
+		c.report(inst, Difference{Kind: WrongClaim, Cause: fmt.Sprintf("it claims %s and was made with %s: somebody changed its allocations", all, inst.Spec.Resources),
+			Advice: "give the consumer the allocations that it was made with, through the Placement API"})
+	}
+}
+
+// sameAmounts compares all classes of either; none of a class is the same as 0.
+func sameAmounts(a, b croft.Resources) bool {
+	for class := range b {
+		if a[class] != b[class] {
+			return false
+		}
+	}
+	for class := range a {
+		if a[class] != b[class] {
+			return false
+		}
+	}
+	return true
+}
+
+// claimedElsewhere is a host that is not an instance's and has its claim, if there is one.
+func (c *comparison) claimedElsewhere(inst croft.Instance) croft.HostID {
+	for _, host := range slices.Sorted(maps.Keys(c.Claims)) {
+		if _, has := c.Claims[host][inst.ID]; has && host != inst.Host {
+			return host
+		}
+	}
+	return ""
 }
 
 // checkGuest looks for the domain that was seen for the newest order.
@@ -166,6 +215,10 @@ func (c *comparison) checkOrder(o croft.Order) {
 			d.Kind, d.Cause = UndoneOrder, "its host is to remove it and has not done so yet"
 			d.Advice = "the host's log says what is in the way; `croft doctor` there may too"
 			c.add(d)
+		} else if host.ID != "" && exists && slices.Contains(inst.Former(), o.Host) && !c.runs(inst) {
+			d.Kind, d.Cause = UndoneOrder, fmt.Sprintf("it was moved to host %s, which waits for this one to remove it, and this one is silent", c.name(inst.Host))
+			d.Advice = fmt.Sprintf("bring the host back; where it is gone for good, with its guests, `croft host forget --force %s` ends the wait", c.name(o.Host))
+			c.add(d)
 		}
 	case !exists:
 		d.Kind, d.Cause = LostOrder, "an order is left of an instance that is no more: its record was removed past croft, or etcd was restored from an older copy"
@@ -181,14 +234,23 @@ func (c *comparison) checkOrder(o croft.Order) {
 	}
 }
 
+// runs tells whether an instance has been seen on its host.
+func (c *comparison) runs(inst croft.Instance) bool {
+	return slices.ContainsFunc(c.Observations, func(o croft.Observation) bool {
+		return o.Host == inst.Host && o.Instance == inst.ID && o.State != croft.StatePending
+	})
+}
+
 func (c *comparison) checkClaims(host croft.HostID) {
 	for id := range c.Claims[host] {
 		inst, exists := c.Instances[id]
 		order, ordered := c.orders[place{host, id}]
 		switch {
 		case exists && (inst.State == croft.StateScheduling || inst.Host == host || inst.Moving != ""):
+		case exists && c.lacksClaim(inst): // that says where it is
 		case exists:
-			c.report(inst, Difference{Kind: StrayClaim, Host: host, Cause: fmt.Sprintf("it claims from host %s and belongs to host %s", c.name(host), c.name(inst.Host)),
+			_, alsoHere := c.Claims[inst.Host][inst.ID]
+			c.report(inst, Difference{Kind: StrayClaim, Mendable: alsoHere && inst.State == croft.StateScheduled, Host: host, Cause: fmt.Sprintf("it claims from host %s and belongs to host %s", c.name(host), c.name(inst.Host)),
 				Advice: "give the consumer allocations on its own host, through the Placement API"})
 		case ordered && order.Want == croft.WantGone: // it goes with the tombstone
 		default:
@@ -201,6 +263,11 @@ func (c *comparison) checkClaims(host croft.HostID) {
 			c.add(d)
 		}
 	}
+}
+
+// lacksClaim tells whether checkClaim has told of an instance that it has no claim on its host.
+func (c *comparison) lacksClaim(inst croft.Instance) bool {
+	return slices.ContainsFunc(c.found, func(d Difference) bool { return d.Kind == MissingClaim && d.Instance == inst.ID })
 }
 
 func (c *comparison) checkHolding(host croft.HostID) {

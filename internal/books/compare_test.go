@@ -64,6 +64,17 @@ func both(changes ...func(*books.Books)) func(*books.Books) {
 	}
 }
 
+var staysApart = croft.Affinity{Group: "g", Rule: croft.Apart}
+
+func member(id croft.InstanceID, host croft.HostID) books.Member {
+	return books.Member{Member: croft.Member{Affinity: staysApart, Instance: id, Name: string(id), Host: host}, Project: "p"}
+}
+
+// grouped makes the instance one of a group that counts these members.
+func grouped(members ...books.Member) func(*books.Books) {
+	return both(with(func(i *croft.Instance) { i.Spec.Affinities = []croft.Affinity{staysApart} }), func(b *books.Books) { b.Members = members })
+}
+
 func TestCompare(t *testing.T) {
 	for _, c := range []struct {
 		sentence string
@@ -90,12 +101,53 @@ func TestCompare(t *testing.T) {
 		{"claims that were not read are not missed", func(b *books.Books) { delete(b.Claims, h1) }, nil},
 		{"a claim of another size is left alone", func(b *books.Books) { b.Claims[h1][web] = croft.Resources{croft.VCPU: 2} }, []string{"wrong claim"}},
 		{"what is claimed of a shared provider is not missed here", func(b *books.Books) { b.Claims[h1][web] = croft.Resources{croft.VCPU: 1} }, nil},
+		{"a class that is claimed nowhere is missed by who reads all", func(b *books.Books) {
+			b.Claims[h1][web], b.Elsewhere = croft.Resources{croft.VCPU: 1}, map[croft.InstanceID]croft.Resources{}
+		}, []string{"wrong claim"}},
+		{"a class that is claimed elsewhere is not", func(b *books.Books) {
+			b.Claims[h1][web], b.Elsewhere = croft.Resources{croft.VCPU: 1}, map[croft.InstanceID]croft.Resources{web: {croft.MemoryMB: 256}}
+		}, nil},
+		{"what a claim has in excess elsewhere is told", func(b *books.Books) {
+			b.Elsewhere = map[croft.InstanceID]croft.Resources{web: {croft.MemoryMB: 256}}
+		}, []string{"wrong claim"}},
+		{"a member on its host is as it should be", grouped(member(web, h1)), nil},
+		{"a member that its group does not count can be entered", grouped(), []string{"missing membership+"}},
+		{"a member that is entered elsewhere is entered wrongly", grouped(member(web, h2)), []string{"lost membership+", "missing membership+"}},
+		{"a member that is no more can go", grouped(member(web, h1), member("ghost", h2)), []string{"lost membership+"}},
+		{"a member by another rule than it was made with can go", both(grouped(member(web, h1)), func(b *books.Books) {
+			m := member(web, h1)
+			m.Rule = croft.Together
+			b.Members = append(b.Members, m)
+		}), []string{"lost membership+"}},
+		{"members on one host that stay apart are told", both(grouped(member(web, h1), member("other", h1)), func(b *books.Books) {
+			other := b.Instances[web]
+			other.ID, other.Name = "other", "other"
+			b.Instances["other"], b.Claims[h1]["other"] = other, size
+			b.Names = append(b.Names, books.Name{Project: "p", Name: "other", Instance: "other"})
+			b.Orders = append(b.Orders, croft.Order{Host: h1, Instance: "other", Generation: 1, Want: croft.WantRunning})
+		}), []string{"broken rule"}},
 		{"a claim of nobody leaks", func(b *books.Books) { b.Claims[h2]["ghost"] = size }, []string{"leaked claim+"}},
 		{"a claim of a guest that nobody has on record stays", func(b *books.Books) {
 			b.Claims[h2]["ghost"] = size
 			b.Holdings[h2] = books.Holding{Guests: []books.Guest{{Instance: "ghost"}}}
 		}, []string{"leaked claim", "stray guest"}},
-		{"a claim on another host than the instance's is told", func(b *books.Books) { b.Claims[h2][web] = size }, []string{"stray claim"}},
+		{"a claim on another host than the instance's can go where it has its own", func(b *books.Books) { b.Claims[h2][web] = size }, []string{"stray claim+"}},
+		{"a claim that is on another host instead can be brought back, and is told once", func(b *books.Books) {
+			delete(b.Claims[h1], web)
+			b.Claims[h2][web] = size
+		}, []string{"missing claim+"}},
+		{"a claim on another host stays where its own was not read", func(b *books.Books) {
+			delete(b.Claims, h1)
+			b.Claims[h2][web] = size
+		}, []string{"stray claim"}},
+		{"a move that was begun ends with the instance", func(b *books.Books) {
+			inst := b.Instances[web]
+			inst.State, inst.Moving = croft.StateDestroying, h2
+			b.Instances[web] = inst
+			b.Orders[0].Want = croft.WantGone
+			b.Claims[h2][web] = size
+			delete(b.Claims[h1], web)
+		}, []string{"undone tombstone"}},
 		{"a name without an instance can go", func(b *books.Books) {
 			b.Names = append(b.Names, books.Name{Project: "p", Name: "db", Instance: "ghost"})
 		}, []string{"lost name+"}},

@@ -1,19 +1,27 @@
 package doctor
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 )
 
 // Config says what the host is to be looked at for.
 type Config struct {
 	StateDir string
-	Libvirt  bool   // guests are libvirt's; false for simulated ones
-	Network  string // the libvirt network of the guests; empty where a bridge of the host is used
-	Bridge   string // that bridge
-	VirtType string // auto, kvm or qemu
-	Metadata bool   // this host serves metadata
-	Ports    []Port // that croft listens on
+	Libvirt  bool                    // guests are libvirt's; false for simulated ones
+	Network  string                  // the libvirt network of the guests; empty where a bridge of the host is used alone
+	Bridge   string                  // the bridge of the host that they are on, too; empty where there is none
+	Named    map[string]NamedNetwork // that guests may ask for
+	Spoofing bool                    // guests may send from any address
+	VirtType string                  // auto, kvm or qemu
+	Metadata bool                    // this host serves metadata
+	Arch     string                  // of the machine, as Go names it
+	Ports    []Port                  // that croft listens on
 }
+
+// NamedNetwork is a network of libvirt or a bridge of the host.
+type NamedNetwork struct{ Network, Bridge string }
 
 // Port is an address that croft listens on, and what for.
 type Port struct {
@@ -26,6 +34,7 @@ func Checks(c Config, p Probes) []Check {
 	var checks []Check
 	if c.Libvirt {
 		checks = append(checks,
+			Check{"machine", c.lookMachine},
 			Check{"kvm", c.lookKVM(p)},
 			Check{"qemu", lookProgram(p, "qemu-system-x86_64", "qemu-system-x86")},
 			Check{"libvirt", lookLibvirt(p)},
@@ -37,9 +46,18 @@ func Checks(c Config, p Probes) []Check {
 				Check{"dnsmasq", lookProgram(p, "dnsmasq", "dnsmasq-base")},
 				Check{"network", lookNetwork(p, c.Network)},
 			)
-		} else {
+		}
+		if c.Bridge != "" {
 			checks = append(checks, Check{"bridge", lookBridge(p, c.Bridge)})
 		}
+		for _, name := range slices.Sorted(maps.Keys(c.Named)) {
+			if n := c.Named[name]; n.Bridge != "" {
+				checks = append(checks, Check{"network " + name, lookBridge(p, n.Bridge)})
+			} else {
+				checks = append(checks, Check{"network " + name, lookNetwork(p, n.Network)})
+			}
+		}
+		checks = append(checks, Check{"packet filter", c.lookFilter(p)})
 	}
 	if c.Metadata {
 		checks = append(checks, Check{"metadata", c.lookMetadata(p)})

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"strings"
@@ -16,6 +17,7 @@ func healthy() Probes {
 		KVM:     func(context.Context) (bool, string) { return true, "" },
 		Libvirt: func(context.Context) (string, error) { return "libvirt 9.0.0, QEMU 7.2.0", nil },
 		Guests:  func(context.Context) ([]string, error) { return nil, nil },
+		Filter:  func(context.Context) error { return nil },
 		Network: func(context.Context, string) (Network, error) {
 			return Network{Defined: true, Active: true, Bridge: "virbr0", Subnet: netip.MustParsePrefix("192.168.122.1/24")}, nil
 		},
@@ -30,14 +32,15 @@ func healthy() Probes {
 		Links: func() ([]Link, error) {
 			return []Link{link("lo", "127.0.0.1/8"), link("virbr0", "192.168.122.1/24")}, nil
 		},
-		Listeners: func(context.Context) ([]Listener, error) { return nil, nil },
-		Clock:     func() (Clock, error) { return Clock{Synchronised: true, MaxError: 20 * time.Millisecond}, nil },
+		Listeners:      func(context.Context) ([]Listener, error) { return nil, nil },
+		MetadataServer: func(context.Context, string, int32) (string, bool, error) { return "5d2e", true, nil },
+		Clock:          func() (Clock, error) { return Clock{Synchronised: true, MaxError: 20 * time.Millisecond}, nil },
 	}
 }
 
 func config() Config {
 	return Config{
-		StateDir: "/var/lib/croft", Libvirt: true, Network: "default", VirtType: "auto", Metadata: true,
+		StateDir: "/var/lib/croft", Libvirt: true, Network: "default", VirtType: "auto", Metadata: true, Arch: GuestArch,
 		Ports: []Port{{"etcd", netip.MustParseAddrPort("127.0.0.1:2379")}, {"Placement", netip.MustParseAddrPort("127.0.0.1:8778")}},
 	}
 }
@@ -126,8 +129,32 @@ func TestChecks(t *testing.T) {
 		{"a bridge of the host is looked for instead", func(c *Config, _ *Probes) { c.Network, c.Bridge = "", "virbr0" }, "bridge", OK, "virbr0 192.168.122.1/24", ""},
 		{"a bridge that is not there fails", func(c *Config, _ *Probes) { c.Network, c.Bridge = "", "br0" }, "bridge", Fail, "no bridge br0", "make it"},
 
+		{"a bridge beside the network that is not there fails", func(c *Config, _ *Probes) { c.Bridge = "br0" }, "bridge", Fail, "no bridge br0", "make it"},
+		{"a bridge that guests may name is looked for", func(c *Config, _ *Probes) {
+			c.Named = map[string]NamedNetwork{"lab": {Bridge: "br-lab"}}
+		}, "network lab", Fail, "no bridge br-lab", "make it"},
+		{"a network that guests may name is looked for", func(c *Config, p *Probes) {
+			c.Named, p.Network = map[string]NamedNetwork{"quiet": {Network: "isolated"}}, network(Network{}, nil)
+		}, "network quiet", Fail, "no network isolated", "virsh net-define"},
+
+		{"a packet filter is fine", nil, "packet filter", OK, "nftables", ""},
+		{"none fails", func(_ *Config, p *Probes) { p.Filter = func(context.Context) error { return errNo } }, "packet filter", Fail, "no such luck", "apt-get install nftables"},
+		{"none by choice is a warning", func(c *Config, _ *Probes) { c.Spoofing = true }, "packet filter", Warn, "addresses of others", "set it to false"},
+
 		{"a free metadata address is fine", nil, "metadata", OK, "169.254.169.254:80 is free", ""},
 		{"croft's own metadata server is fine", func(_ *Config, p *Probes) { p.Listeners = listens("169.254.169.254:80", "croft", 7) }, "metadata", OK, "process 7", ""},
+		{"another cloud's metadata server fails", func(_ *Config, p *Probes) {
+			p.Listeners = listens("169.254.169.254:80", "croft", 7)
+			p.MetadataServer = func(_ context.Context, bridge string, pid int32) (string, bool, error) {
+				return fmt.Sprint(bridge, pid), false, nil
+			}
+		}, "metadata", Fail, "the croft of another cloud (process 7, partition virbr07) serves 169.254.169.254 on virbr0", "metadata.server to false"},
+		{"a metadata server on another bridge does not", func(_ *Config, p *Probes) {
+			p.Listeners = listens("169.254.169.254:80", "croft", 7)
+			p.MetadataServer = func(context.Context, string, int32) (string, bool, error) { return "", false, errNo }
+		}, "metadata", OK, "on another bridge", ""},
+		{"an x86_64 machine runs guests", nil, "machine", OK, "x86_64", ""},
+		{"another does not", func(c *Config, _ *Probes) { c.Arch = "arm64" }, "machine", Fail, "this machine is arm64", "hypervisor: none"},
 		{"a web server on every address takes the metadata's", func(_ *Config, p *Probes) { p.Listeners = listens("[::]:80", "nginx", 7) }, "metadata", Fail, "nginx (process 7) listens on [::]:80", "address of its own"},
 		{"a web server on another address does not", func(_ *Config, p *Probes) { p.Listeners = listens("192.168.1.5:80", "nginx", 7) }, "metadata", OK, "free", ""},
 		{"the address on another link is a warning", func(_ *Config, p *Probes) {

@@ -124,6 +124,19 @@ func lookNetwork(p Probes, name string) look {
 	}
 }
 
+// lookFilter tells whether guests can be held to their addresses.
+func (c Config) lookFilter(p Probes) look {
+	return func(ctx context.Context) Finding {
+		if c.Spoofing {
+			return warn("libvirt.allow_spoofing: guests may send from the addresses of others", "set it to false, unless guests route for others")
+		}
+		if err := p.Filter(ctx); err != nil {
+			return fail(err.Error(), "apt-get install nftables; its kernel module is nf_tables, with the family bridge")
+		}
+		return good("nftables holds guests to their addresses")
+	}
+}
+
 func lookBridge(p Probes, name string) look {
 	return func(context.Context) Finding {
 		links, err := p.Links()
@@ -138,3 +151,15 @@ func lookBridge(p Probes, name string) look {
 		return fail("there is no bridge "+name, "make it, or set network instead of bridge")
 	}
 }
+
+// lookMachine refuses what guests have not been tried on.
+func (c Config) lookMachine(context.Context) Finding {
+	if c.Arch != GuestArch {
+		return fail(fmt.Sprintf("this machine is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone: it is not supported", c.Arch),
+			"use an x86_64 machine for guests; with hypervisor: none this one can run what all hosts share")
+	}
+	return good("x86_64")
+}
+
+// GuestArch is the architecture of hosts that run guests, as Go names it.
+const GuestArch = "amd64"

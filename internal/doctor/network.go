@@ -10,6 +10,28 @@ import (
 // metadataAddr is where guests look for their metadata.
 var metadataAddr = netip.MustParseAddrPort("169.254.169.254:80")
 
+// lookMetadataServer tells croft's metadata server of this cloud from another's.
+func (c Config) lookMetadataServer(ctx context.Context, p Probes, pid int32) Finding {
+	found := fmt.Sprintf("croft serves %s (process %d)", metadataAddr.Addr(), pid)
+	bridge := c.Bridge
+	if c.Network != "" {
+		n, err := p.Network(ctx, c.Network)
+		if err != nil || n.Bridge == "" {
+			return good(found) // the line about the network says what is wrong
+		}
+		bridge = n.Bridge
+	}
+	cloud, ours, err := p.MetadataServer(ctx, bridge, pid)
+	if err != nil {
+		return good(found + ", on another bridge")
+	}
+	if !ours {
+		return fail(fmt.Sprintf("the croft of another cloud (process %d, partition %s) serves %s on %s, so that guests of this one get no metadata", pid, cloud, metadataAddr.Addr(), bridge),
+			"give this cloud a network of its own (network.name, network.bridge), or set metadata.server to false, so that its guests get a disk")
+	}
+	return good(found)
+}
+
 // lookMetadata finds what else answers at the metadata address: a web server that
 // listens on port 80 of every address takes it away from croft.
 func (c Config) lookMetadata(p Probes) look {
@@ -20,7 +42,7 @@ func (c Config) lookMetadata(p Probes) look {
 		}
 		if l, taken := listenerOn(listeners, metadataAddr); taken {
 			if l.Program == "croft" {
-				return good(fmt.Sprintf("croft serves %s (process %d)", metadataAddr.Addr(), l.PID))
+				return c.lookMetadataServer(ctx, p, l.PID)
 			}
 			return fail(fmt.Sprintf("%s listens on %s, so that guests get no metadata", l.who(), l.Addr),
 				"let it listen on an address of its own, not on port 80 of every address")

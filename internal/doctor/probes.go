@@ -8,8 +8,8 @@ import (
 )
 
 // Probes are the questions that checks ask of a host. System answers all that
-// need no hypervisor; whoever joins the parts adds KVM, Libvirt, Guests and
-// Network.
+// need no hypervisor; whoever joins the parts adds KVM, Libvirt, Guests, MetadataServer
+// and Network.
 type Probes struct {
 	// KVM tells whether KVM runs a guest here, and why not.
 	KVM func(ctx context.Context) (usable bool, reason string)
@@ -17,6 +17,11 @@ type Probes struct {
 	Libvirt func(ctx context.Context) (string, error)
 	// Guests returns the UUIDs of croft's guests that libvirt has.
 	Guests func(ctx context.Context) ([]string, error)
+	// MetadataServer tells, of the process that serves metadata on a bridge, for which cloud
+	// it does, and whether that is this host's.
+	MetadataServer func(ctx context.Context, bridge string, pid int32) (cloud string, ours bool, err error)
+	// Filter tells why guests cannot be held to their addresses.
+	Filter func(ctx context.Context) error
 	// Network looks at a network of libvirt's and starts nothing.
 	Network func(ctx context.Context, name string) (Network, error)
 

@@ -68,6 +68,16 @@ func (f Files) Roots() (*x509.CertPool, error) {
 	return pool(f.CA(), text)
 }
 
+// Authorities are the certificates that Roots are made of.
+func (f Files) Authorities() ([]*x509.Certificate, error) {
+	text, err := os.ReadFile(f.CA())
+	if err != nil {
+		return nil, fmt.Errorf("read whom to trust: %w", err)
+	}
+	certs, _, err := parsePEM(text)
+	return certs, err
+}
+
 func pool(name string, text []byte) (*x509.CertPool, error) {
 	certs, _, err := parsePEM(text)
 	if err == nil && len(certs) == 0 {

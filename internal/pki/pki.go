@@ -9,6 +9,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -159,6 +160,35 @@ func Caller(r *http.Request) (Identity, bool) {
 	}
 	i, err := IdentityOf(r.TLS.VerifiedChains[0][0])
 	return i, err == nil
+}
+
+// StillTrusted refuses a request whose certificate ran out since its connection began, or
+// whose authority was retired since. Unavailable: over a new connection, with the
+// certificate of today, the request is taken, and has to be sent again.
+func StillTrusted(r *http.Request, roots []*x509.Certificate) error {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return nil
+	}
+	if now := time.Now(); slices.ContainsFunc(r.TLS.VerifiedChains, func(chain []*x509.Certificate) bool { return counts(chain, roots, now) }) {
+		return nil
+	}
+	return croft.Errorf(croft.Unavailable, "the certificate of this connection ran out, or its authority was retired: connect with the new one")
+}
+
+// counts tells whether a chain leads to a root. It is found by its key: a handshake that
+// knew the authority before alone has it as one that was signed by that.
+func counts(chain, roots []*x509.Certificate, now time.Time) bool {
+	for _, c := range chain {
+		if slices.ContainsFunc(roots, func(root *x509.Certificate) bool {
+			return bytes.Equal(root.RawSubjectPublicKeyInfo, c.RawSubjectPublicKeyInfo) && !now.After(root.NotAfter)
+		}) {
+			return true
+		}
+		if now.After(c.NotAfter) {
+			return false
+		}
+	}
+	return false
 }
 
 // CallerNames are what the caller is called as a server, by the certificate that they

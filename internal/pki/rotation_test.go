@@ -2,8 +2,11 @@ package pki_test
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"flag"
 	"math/rand/v2"
+	"net/http"
 	"testing"
 	"time"
 
@@ -64,4 +67,52 @@ func allOfTheNewOne(t *testing.T, ca *pki.CA, hosts []pki.Keeper) bool {
 		}
 	}
 	return true
+}
+
+// An open connection of a certificate whose authority was retired is served no longer.
+func TestAChainCountsForAsLongAsItsAuthority(t *testing.T) {
+	ca := newCA(t, partition)
+	k := keeper(t, ca, pki.Hosts, pki.HostIdentity(partition, croft.NewHostID()))
+	ensure(t, k)
+	pair, err := k.Files.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, err := k.Files.Roots()
+	if err != nil {
+		t.Fatal(err)
+	}
+	chains, err := leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &http.Request{TLS: &tls.ConnectionState{VerifiedChains: chains}}
+	counts := func() bool {
+		trusted, err := k.Files.Authorities()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pki.StillTrusted(r, trusted) == nil
+	}
+	if !counts() {
+		t.Error("it does not count at first")
+	}
+	if err := ca.Rotate(pki.Hosts); err != nil {
+		t.Fatal(err)
+	}
+	ensure(t, k)
+	if !counts() {
+		t.Error("it does not count while both authorities do")
+	}
+	if err := ca.Retire(pki.Hosts); err != nil {
+		t.Fatal(err)
+	}
+	ensure(t, k)
+	if counts() {
+		t.Error("it counts still, and its authority was retired")
+	}
 }

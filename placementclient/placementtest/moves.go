@@ -18,29 +18,71 @@ func (s *suite) reclaim(t *testing.T) {
 	if err := s.take(t, from, id, all); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time it is there already
-		if err := s.client.Reclaim(t.Context(), id, "project", on(to)); err != nil {
-			t.Fatal(err)
-		}
+	had := s.claimOf(t, id)
+	if err := s.client.Reclaim(t.Context(), had, "project", on(to)); err != nil {
+		t.Fatal(err)
 	}
 	s.uses(t, from, 0)
 	s.uses(t, to, 4)
+	if err := s.client.Reclaim(t.Context(), had, "project", on(from)); !errors.Is(err, croft.Conflict) {
+		t.Errorf("by somebody who has not seen the last change: got %v, want a conflict", err)
+	}
+	s.uses(t, to, 4)
+	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), "project", on(to)); err != nil {
+		t.Errorf("to where it is: %v", err)
+	}
 	for _, rival := range []croft.InstanceID{other, croft.NewInstanceID()} {
 		if err := s.take(t, from, rival, all); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.client.Reclaim(t.Context(), id, "project", on(from)); !errors.Is(err, croft.NoCapacity) {
+	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), "project", on(from)); !errors.Is(err, croft.NoCapacity) {
 		t.Errorf("to where there is no room: got %v, want no capacity", err)
 	}
 	s.uses(t, to, 4) // as it was
+	had = s.claimOf(t, id)
 	if err := s.client.Release(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.client.Reclaim(t.Context(), id, "project", on(to)); err != nil {
+	if err := s.client.Reclaim(t.Context(), had, "project", on(to)); !errors.Is(err, croft.Conflict) {
+		t.Errorf("of a claim that was released: got %v, want a conflict", err)
+	}
+	s.uses(t, to, 0)
+	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), "project", on(to)); err != nil {
 		t.Errorf("of an instance that has no claim: %v", err)
 	}
 	s.uses(t, to, 4)
+}
+
+func (s *suite) claimOf(t *testing.T, id croft.InstanceID) croft.Claim {
+	t.Helper()
+	claim, err := s.client.ClaimOf(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return claim
+}
+
+// releaseWhere releases a claim where it is, and nowhere else.
+func (s *suite) releaseWhere(t *testing.T) {
+	here, there := s.add(t, host("here")), s.add(t, host("there"))
+	id := croft.NewInstanceID()
+	if err := s.take(t, here, id, croft.Resources{croft.VCPU: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.client.Release(t.Context(), id, there.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.uses(t, here, 1)
+	for range 2 {
+		if err := s.client.Release(t.Context(), id, there.ID, here.ID); err != nil {
+			t.Fatal(err)
+		}
+		s.uses(t, here, 0)
+	}
+	if claim := s.claimOf(t, id); len(claim.Allocations) > 0 || claim.Generation != nil {
+		t.Errorf("got %+v, want no claim", claim)
+	}
 }
 
 func (s *suite) uses(t *testing.T, p croft.Provider, want int64) {

@@ -3,6 +3,8 @@ package pooltest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,8 +65,47 @@ func TestStore(t *testing.T, fresh func(t *testing.T) (open func() pool.Store, l
 			}
 		})
 	})
+	t.Run("what is loaded is of one moment", func(t *testing.T) { testMoment(t, fresh) })
 	t.Run("one leads at a time, and who lost the lead writes no more", func(t *testing.T) { testLead(t, fresh) })
 	t.Run("who leads is known to all", func(t *testing.T) { testLeader(t, fresh) })
+}
+
+// testMoment loads more than one answer of a store holds, while all of it is changed at once, again and again.
+func testMoment(t *testing.T, fresh func(t *testing.T) (func() pool.Store, func())) {
+	open, _ := fresh(t)
+	led(t, open(), "one", func(ctx context.Context, term pool.Term) {
+		write := func(sandbox string) {
+			var b pool.Batch
+			for i := range 2100 { // more than a page
+				b.Tickets = append(b.Tickets, pool.Ticket{ID: pool.TicketID(i + 1), State: pool.TicketOpen, Sandbox: sandbox})
+			}
+			commit(t, term, b)
+		}
+		write("0")
+		loading := make(chan struct{})
+		var writing sync.WaitGroup
+		defer writing.Wait()
+		writing.Go(func() {
+			for n := 1; ; n++ {
+				select {
+				case <-loading:
+					return
+				default:
+					write(fmt.Sprint(n))
+				}
+			}
+		})
+		defer close(loading)
+		for range 5 {
+			got := load(t, term)
+			for _, ticket := range got.Tickets {
+				if ticket.Sandbox != got.Tickets[0].Sandbox {
+					t.Errorf("ticket %d is of write %s, and the first of %s", ticket.ID, ticket.Sandbox, got.Tickets[0].Sandbox)
+					return
+				}
+			}
+		}
+	})
 }
 
 func testLead(t *testing.T, fresh func(t *testing.T) (func() pool.Store, func())) {

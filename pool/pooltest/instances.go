@@ -24,7 +24,7 @@ func (Instances) Check(pool.Instance) error { return nil }
 var errCloud = errors.New("the cloud is in trouble")
 
 // Start implements pool.Instances.
-func (h Instances) Start(ctx context.Context, id croft.InstanceID, name string, i pool.Instance) (string, json.RawMessage, error) {
+func (h Instances) Start(ctx context.Context, id croft.InstanceID, name string, i pool.Instance, farther func()) (string, json.RawMessage, error) {
 	f := h.fate(pool.HookNew, i.Project)
 	if err := sleep(ctx, f.takes/2); err != nil {
 		return "", nil, err
@@ -37,6 +37,7 @@ func (h Instances) Start(ctx context.Context, id croft.InstanceID, name string, 
 		h.add(name, &machine{instance: id, pool: i.Project})
 	}
 	h.mu.Unlock()
+	farther()
 	if err := sleep(ctx, f.takes-f.takes/2); err != nil {
 		return "", nil, err
 	}

@@ -35,6 +35,7 @@ func TestStore(t *testing.T, open func(*testing.T) (Store, croft.PartitionID)) {
 		{"a name is free in another project", testProjects},
 		{"an order is written for a live host only", testAssignAlive},
 		{"an order is written for an unchanged record only", testAssignOnce},
+		{"after a fence no order is written for the record as it was", testFence},
 		{"a record that was discarded is gone and its name free", testDiscard},
 		{"a record that moved on is not discarded", testDiscardLate},
 		{"a new order replaces the last", testReorder},
@@ -228,6 +229,31 @@ func testAssignOnce(t *testing.T, c *cloud) {
 	c.check(c.Discard(t.Context(), gone))
 	_, err = c.Assign(t.Context(), gone, c.order(gone, croft.WantRunning))
 	c.want(err, croft.Conflict)
+}
+
+func testFence(t *testing.T, c *cloud) {
+	c.live()
+	before := c.create("web")
+	after, err := c.Fence(t.Context(), before)
+	c.check(err)
+	if after.State != croft.StateScheduling || after.Revision == before.Revision || !slices.Equal(after.Spec.UserData, before.Spec.UserData) {
+		t.Errorf("a fence left %+v of %+v", after, before)
+	}
+	_, err = c.Assign(t.Context(), before, c.order(before, croft.WantRunning))
+	c.want(err, croft.Conflict)
+	assigned, err := c.Assign(t.Context(), after, c.order(after, croft.WantRunning))
+	c.check(err)
+	now, err := c.Fence(t.Context(), after)
+	c.check(err)
+	if now.State != croft.StateScheduled || now.Host != c.host || now.Revision != assigned.Revision {
+		t.Errorf("a fence that came too late returned %+v, want %+v", now, assigned)
+	}
+	gone := c.create("gone")
+	c.check(c.Discard(t.Context(), gone))
+	_, err = c.Fence(t.Context(), gone)
+	c.want(err, croft.NotFound)
+	_, err = c.Find(t.Context(), croft.DefaultProject, "gone")
+	c.want(err, croft.NotFound)
 }
 
 func testDiscard(t *testing.T, c *cloud) {

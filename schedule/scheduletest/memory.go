@@ -136,6 +136,21 @@ func (m *Memory) Members(ctx context.Context, project croft.Project, group strin
 	return m.members(project, group), ctx.Err()
 }
 
+// Fence implements schedule.Records.
+func (m *Memory) Fence(ctx context.Context, inst croft.Instance) (now croft.Instance, err error) {
+	err = m.write(ctx, func() error {
+		var exists bool
+		if now, exists = m.instances[inst.ID]; !exists {
+			return croft.Errorf(croft.NotFound, "no instance %s", inst.ID)
+		}
+		if now.Revision == inst.Revision {
+			now = m.put(now)
+		}
+		return nil
+	})
+	return now, err
+}
+
 // Discard implements schedule.Records.
 func (m *Memory) Discard(ctx context.Context, inst croft.Instance) error {
 	return m.write(ctx, func() error {

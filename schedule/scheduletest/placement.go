@@ -163,8 +163,7 @@ func (p *Placement) candidate(host croft.HostID, amounts croft.Resources) croft.
 	}
 	return croft.Candidate{
 		Allocations: map[croft.HostID]croft.Resources{host: amounts},
-		Mappings:    map[string][]croft.HostID{"": {host}},
-		Summaries:   map[croft.HostID]croft.Summary{host: {Capacity: capacity, Used: p.used(host), Traits: p.providers[host].Traits}},
+		Summaries:   map[croft.HostID]croft.Summary{host: {Capacity: capacity, Used: p.used(host)}},
 	}
 }
 
@@ -188,13 +187,16 @@ func (p *Placement) Claim(ctx context.Context, id croft.InstanceID, _ croft.Proj
 }
 
 // Release implements schedule.Claims.
-func (p *Placement) Release(ctx context.Context, id croft.InstanceID) error {
+func (p *Placement) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
 	if err := p.fault(ctx, "Release"); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.claims, id)
+	there := func(host croft.HostID) bool { _, has := p.claims[id].Allocations[host]; return has }
+	if len(on) == 0 || slices.ContainsFunc(on, there) {
+		delete(p.claims, id)
+	}
 	return nil
 }
 

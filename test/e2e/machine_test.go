@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -95,8 +97,27 @@ func TestStopAndStart(t *testing.T) {
 	}
 	c.must("start", "--wait", "sleeper")
 	c.mustAnswer(c.must("sleeper"), "sleeper", id)
+	c.baseIsForReaders(id)
 	c.must("destroy", "--wait", "sleeper")
 	c.nothingLeft(id)
+}
+
+// baseIsForReaders checks that the image which the disk stands on is the agent's, and
+// that besides it QEMU's group alone may read it.
+func (c *cloud) baseIsForReaders(id string) {
+	c.t.Helper()
+	bases, err := filepath.Glob(filepath.Join(c.dir, "instances", id, "base.*"))
+	if err != nil || len(bases) != 1 {
+		c.t.Fatalf("the disk stands on %v, %v", bases, err)
+	}
+	fi, err := os.Stat(bases[0])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	stat := fi.Sys().(*syscall.Stat_t)
+	if fi.Mode().Perm() != 0o640 || int(stat.Uid) != os.Getuid() || stat.Gid == 0 {
+		c.t.Errorf("%s has the mode %v and belongs to %d:%d", bases[0], fi.Mode().Perm(), stat.Uid, stat.Gid)
+	}
 }
 
 // TestGuestsSurviveTheAgent: neither an end in good order nor a restart touches them.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"croft"
 )
 
 // TestARogueGuestReadsNothingOfAnothers: a guest that takes the address of another,
@@ -33,6 +35,13 @@ func TestARogueGuestReadsNothingOfAnothers(t *testing.T) {
 
 	address := c.must("victim")
 	gateway := address[:strings.LastIndex(address, ".")] + ".1"
+	tolerant := func(command string) string {
+		r := c.schedule("ssh", "--user", "root", "--identity", key, "rogue", command)
+		return r.stdout + r.stderr // while it has another's card, it may not answer
+	}
+	if got := stealMAC(t, tolerant, victim, address, gateway); strings.Contains(got, "secret") || strings.Contains(got, victim) || strings.Contains(got, " 200 OK") {
+		t.Errorf("with the victim's MAC too, the rogue reads\n%s", got)
+	}
 	// What goes to the metadata server leaves with the victim's address, and the host
 	// is told that this is where the address is.
 	inside("ip address add " + address + "/32 dev eth0; ip route add 169.254.169.254/32 via " + gateway + " src " + address)
@@ -78,4 +87,61 @@ func TestARogueGuestReadsNothingOfAnothers(t *testing.T) {
 	c.must("destroy", "--wait", "victim")
 	refused("when the victim is destroyed")
 	c.must("destroy", "--wait", "rogue")
+}
+
+// stealMAC has a guest ask for metadata with MAC and address of another, and returns
+// what it was told once it has its own back.
+func stealMAC(t *testing.T, inside func(string) string, victim, address, gateway string) string {
+	t.Helper()
+	inside("cat > /tmp/steal <<'X'\n" + strings.NewReplacer("VICTIM", address, "GATEWAY", gateway, "MAC", croft.InstanceID(victim).MAC(0).String()).Replace(`
+own=$(cat /sys/class/net/eth0/address)
+card() { ip link set eth0 down; ip link set eth0 address "$1"; ip link set eth0 up; ip route add default via GATEWAY; }
+card MAC
+ip address add VICTIM/32 dev eth0
+ip route add 169.254.169.254/32 via GATEWAY src VICTIM
+ip route replace 169.254.169.254/32 via GATEWAY src VICTIM
+arping -q -U -c 2 -I eth0 VICTIM
+for path in openstack/latest/user_data latest/user-data latest/meta-data/instance-id; do
+	(printf 'GET /%s HTTP/1.0\r\n\r\n' $path; sleep 1) | timeout 5 nc 169.254.169.254 80
+done
+ip route del 169.254.169.254/32
+ip address del VICTIM/32 dev eth0
+card $own
+arping -q -U -c 2 -I eth0 $(ip -4 address show dev eth0 | sed -n 's/.*inet \([0-9.]*\).*/\1/p' | head -n 1)
+echo it has tried
+X
+`) + "(sh /tmp/steal < /dev/null > /tmp/stolen 2>&1 &)")
+	var got string
+	eventually(t, "the rogue has its own card again", func(context.Context) error {
+		if got = inside("cat /tmp/stolen"); strings.Contains(got, "it has tried") {
+			return nil
+		}
+		return fmt.Errorf("it says %q", got)
+	})
+	return got
+}
+
+// TestARogueGuestSendsNothingOfAnothers: with the packet filter, a guest with address
+// and MAC of another is not even heard, and the other stays where it is.
+func TestARogueGuestSendsNothingOfAnothers(t *testing.T) {
+	c := newCloud(t, "")
+	key := c.newKey()
+	c.write(c.home+"/secret", "#!/bin/sh\necho the-secret-of-the-victim\n")
+	victim := c.id(c.must("--name", "victim", "--user-data", c.home+"/secret", "--key", key+".pub", small, guestImage))
+	c.must("--name", "rogue", "--key", key+".pub", "--wait=ready", "--timeout", patience.String(), small, guestImage)
+	c.must("wait", "victim", "--for", "ready", "--timeout", patience.String())
+	address := c.must("victim")
+	gateway := address[:strings.LastIndex(address, ".")] + ".1"
+	inside := func(command string) string {
+		r := c.schedule("ssh", "--user", "root", "--identity", key, "rogue", command)
+		return r.stdout + r.stderr // while it has another's card, it does not answer
+	}
+	got := stealMAC(t, inside, victim, address, gateway)
+	if strings.Contains(got, "HTTP/1") || strings.Contains(got, "secret") {
+		t.Errorf("the rogue is answered:\n%s", got)
+	}
+	if r := c.schedule("ssh", "--user", "root", "--identity", key, "victim", "echo it is me"); r.exit != 0 || !strings.Contains(r.stdout, "it is me") {
+		t.Errorf("the victim cannot be reached any more: %v", r)
+	}
+	c.must("destroy", "--wait", "rogue", "victim")
 }

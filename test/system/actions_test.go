@@ -127,12 +127,13 @@ func (a *actor) disturb() {
 	for _, m := range a.hosts {
 		m.wire.Mend()
 		m.slow.Store(false)
+		m.dead.Store(false)
 		if a.rng.IntN(2) == 0 {
 			m.boot(a.lifetime() * 8)
 		}
 	}
 	m := a.hosts[a.rng.IntN(len(a.hosts))]
-	switch a.rng.IntN(11) {
+	switch a.rng.IntN(13) {
 	case 0, 1:
 		m.kill()
 	case 2:
@@ -153,5 +154,7 @@ func (a *actor) disturb() {
 		m.wire.Cut()
 	case 10:
 		m.slow.Store(true)
+	case 11, 12:
+		m.dead.Store(true) // or, as far as others see, the agent is frozen
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"croft"
 	"croft/compute"
@@ -24,8 +25,9 @@ type gate struct {
 	faulty float64 // how likely a crossing fails, before and after alike
 	last   int     // crossings left until the process dies; negative: it lives
 	dead   bool
-	died   chan struct{} // closed when the process died at a crossing
-	tally  *tally        // of the world
+	died   chan struct{}  // closed when the process died at a crossing
+	late   sync.WaitGroup // writes whose answer is lost and which are not done yet
+	tally  *tally         // of the world
 }
 
 // tally is what happened at crossings, and where the next process dies.
@@ -92,6 +94,24 @@ func (g *gate) cross(crossing string) error {
 	return nil
 }
 
+// mayBeLate are the writes that are done late at times, with their answers lost, as in an etcd whose disk stands
+// still for a while. Whoever makes them has to know what became of them, or leave it to others.
+var mayBeLate = map[string]bool{
+	"scheduler Assign": true, "scheduler Reorder": true, "scheduler Discard": true, "scheduler Bury": true, "scheduler Claim": true,
+	"operator SetMoving": true, "operator Relocate": true, "operator Reorder": true, "operator Reclaim": true, "operator Bury": true,
+}
+
+// delayed tells whether a write is to be done late, and by how much.
+func (g *gate) delayed(point string) (by time.Duration, yes bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !mayBeLate[point] || g.rng.Float64() >= 3*g.faulty {
+		return 0, false
+	}
+	g.tally.add("late " + point)
+	return time.Duration(g.rng.IntN(30)) * time.Millisecond, true
+}
+
 // die ends the process: it does nothing any more.
 func (g *gate) die() {
 	g.mu.Lock()
@@ -111,6 +131,13 @@ func through[T any](g *gate, point string, do func() (T, error)) (T, error) {
 	var none T
 	if err := g.cross("before " + point); err != nil {
 		return none, err
+	}
+	if by, late := g.delayed(point); late {
+		g.late.Go(func() {
+			time.Sleep(by)
+			_, _ = do()
+		})
+		return none, croft.Errorf(croft.Unavailable, "%w: the answer is lost", errGate)
 	}
 	v, err := do()
 	if gone := g.cross("after " + point); gone != nil {
@@ -135,6 +162,10 @@ type agentSide struct {
 
 func (a *agentSide) Order(ctx context.Context, h croft.HostID, id croft.InstanceID) (croft.Order, error) {
 	return through(a.gate, "agent Order", func() (croft.Order, error) { return a.Orders.Order(ctx, h, id) })
+}
+
+func (a *agentSide) Remains(ctx context.Context, h croft.HostID, id croft.InstanceID) (bool, error) {
+	return through(a.gate, "agent Remains", func() (bool, error) { return a.Orders.Remains(ctx, h, id) })
 }
 
 func (a *agentSide) Observe(ctx context.Context, o croft.Observation) error {
@@ -165,6 +196,14 @@ func (a *agentSide) Drop(ctx context.Context, d books.Difference) error {
 	return a.gate.do("agent Drop", func() error { return a.Records.Drop(ctx, d) })
 }
 
+func (a *agentSide) Fence(ctx context.Context, i croft.Instance) (croft.Instance, error) {
+	return through(a.gate, "agent Fence", func() (croft.Instance, error) { return a.Records.Fence(ctx, i) })
+}
+
+func (a *agentSide) TakeTurn(ctx context.Context, length time.Duration) (bool, error) {
+	return through(a.gate, "agent TakeTurn", func() (bool, error) { return a.Records.TakeTurn(ctx, length) })
+}
+
 func (a *agentSide) Discard(ctx context.Context, inst croft.Instance) error {
 	return a.gate.do("agent Discard", func() error { return a.Records.Discard(ctx, inst) })
 }
@@ -177,8 +216,8 @@ func (a *agentSide) Claims(ctx context.Context, h croft.HostID) (map[croft.Insta
 	return through(a.gate, "agent Claims", func() (map[croft.InstanceID]croft.Resources, error) { return a.Inventory.Claims(ctx, h) })
 }
 
-func (a *agentSide) Release(ctx context.Context, id croft.InstanceID) error {
-	return a.gate.do("agent Release", func() error { return a.Inventory.Release(ctx, id) })
+func (a *agentSide) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
+	return a.gate.do("agent Release", func() error { return a.Inventory.Release(ctx, id, on...) })
 }
 
 // gatedHypervisor is the agent's hypervisor through its gate.
@@ -197,6 +236,10 @@ func (h *gatedHypervisor) Get(ctx context.Context, id croft.InstanceID) (compute
 
 func (h *gatedHypervisor) Define(ctx context.Context, m compute.Machine) error {
 	return h.gate.do("hypervisor Define", func() error { return h.Hypervisor.Define(ctx, m) })
+}
+
+func (h *gatedHypervisor) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {
+	return h.gate.do("hypervisor Mark", func() error { return h.Hypervisor.Mark(ctx, id, generation) })
 }
 
 func (h *gatedHypervisor) Start(ctx context.Context, id croft.InstanceID) error {
@@ -227,6 +270,10 @@ func (s *schedulerSide) Assign(ctx context.Context, i croft.Instance, o croft.Or
 	return through(s.gate, "scheduler Assign", func() (croft.Instance, error) { return s.Records.Assign(ctx, i, o) })
 }
 
+func (s *schedulerSide) Fence(ctx context.Context, i croft.Instance) (croft.Instance, error) {
+	return through(s.gate, "scheduler Fence", func() (croft.Instance, error) { return s.Records.Fence(ctx, i) })
+}
+
 func (s *schedulerSide) Discard(ctx context.Context, i croft.Instance) error {
 	return s.gate.do("scheduler Discard", func() error { return s.Records.Discard(ctx, i) })
 }
@@ -255,6 +302,6 @@ func (s *schedulerSide) Claim(ctx context.Context, id croft.InstanceID, p croft.
 	return s.gate.do("scheduler Claim", func() error { return s.Claims.Claim(ctx, id, p, c) })
 }
 
-func (s *schedulerSide) Release(ctx context.Context, id croft.InstanceID) error {
-	return s.gate.do("scheduler Release", func() error { return s.Claims.Release(ctx, id) })
+func (s *schedulerSide) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
+	return s.gate.do("scheduler Release", func() error { return s.Claims.Release(ctx, id, on...) })
 }

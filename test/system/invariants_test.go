@@ -10,6 +10,8 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/internal/books"
+	"croft/operator"
 )
 
 // settle ends all faults, brings everything back and waits until the invariants
@@ -20,9 +22,13 @@ func (w *world) settle() {
 	for _, m := range w.hosts {
 		m.wire.Mend()
 		m.slow.Store(false)
+		m.dead.Store(false)
 		m.gate.calm()
 		m.leave()
 		m.boot(0)
+	}
+	for _, v := range w.unmended() {
+		w.t.Errorf("before anybody repaired anything: %s", v)
 	}
 	deadline := time.NewTimer(90 * time.Second)
 	defer deadline.Stop()
@@ -54,6 +60,30 @@ func (w *world) settle() {
 				w.t.Error(v)
 			}
 			return
+		}
+	}
+}
+
+// unmended waits until agents have mended what they mend by themselves, and returns what they did not. What is left
+// for an operator is only to end a move whose command died.
+func (w *world) unmended() []string {
+	var found []string
+	for end := time.Now().Add(60 * time.Second); ; {
+		found = nil
+		err := w.operate(0, func(o *operator.Operator) error {
+			report, err := o.Audit(w.t.Context())
+			for _, d := range report.Differences {
+				if d.Kind != books.UnfinishedMove {
+					found = append(found, fmt.Sprintf("%+v", d))
+				}
+			}
+			return err
+		})
+		if err != nil {
+			found = append(found, err.Error())
+		}
+		if len(found) == 0 || time.Now().After(end) {
+			return found
 		}
 	}
 }
@@ -178,7 +208,7 @@ func (w *world) watchful(ctx context.Context) {
 		}
 		running := map[croft.InstanceID]int{}
 		for _, m := range w.hosts {
-			domains, err := m.hv.List(ctx)
+			domains, err := m.hv.List(context.WithValue(ctx, looking{}, true))
 			if err != nil {
 				continue
 			}

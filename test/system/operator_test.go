@@ -17,6 +17,7 @@ type operatorSide struct {
 	gate *gate
 	hostBook
 	operator.Records
+	operator.Ledger
 	claimBook
 }
 
@@ -50,16 +51,40 @@ func (o *operatorSide) Candidates(ctx context.Context, query string, limit int) 
 	return through(o.gate, "operator Candidates", func() ([]croft.Candidate, error) { return o.claimBook.Candidates(ctx, query, limit) })
 }
 
-func (o *operatorSide) Reclaim(ctx context.Context, id croft.InstanceID, p croft.Project, c croft.Candidate) error {
-	return o.gate.do("operator Reclaim", func() error { return o.claimBook.Reclaim(ctx, id, p, c) })
+func (o *operatorSide) Reorder(ctx context.Context, i croft.Instance, order croft.Order) (croft.Instance, error) {
+	return through(o.gate, "operator Reorder", func() (croft.Instance, error) { return o.Records.Reorder(ctx, i, order) })
 }
 
-func (o *operatorSide) Release(ctx context.Context, id croft.InstanceID) error {
-	return o.gate.do("operator Release", func() error { return o.claimBook.Release(ctx, id) })
+func (o *operatorSide) Fence(ctx context.Context, i croft.Instance) (croft.Instance, error) {
+	return through(o.gate, "operator Fence", func() (croft.Instance, error) { return o.Records.Fence(ctx, i) })
+}
+
+func (o *operatorSide) ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, error) {
+	return through(o.gate, "operator ClaimOf", func() (croft.Claim, error) { return o.claimBook.ClaimOf(ctx, id) })
+}
+
+func (o *operatorSide) Reclaim(ctx context.Context, had croft.Claim, p croft.Project, c croft.Candidate) error {
+	return o.gate.do("operator Reclaim", func() error { return o.claimBook.Reclaim(ctx, had, p, c) })
+}
+
+func (o *operatorSide) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
+	return o.gate.do("operator Release", func() error { return o.claimBook.Release(ctx, id, on...) })
 }
 
 func (o *operatorSide) RemoveProvider(ctx context.Context, h croft.HostID) error {
 	return o.gate.do("operator RemoveProvider", func() error { return o.claimBook.RemoveProvider(ctx, h) })
+}
+
+func (o *operatorSide) Drop(ctx context.Context, d books.Difference) error {
+	return o.gate.do("operator Drop", func() error { return o.Ledger.Drop(ctx, d) })
+}
+
+func (o *operatorSide) PutName(ctx context.Context, i croft.Instance) error {
+	return o.gate.do("operator PutName", func() error { return o.Ledger.PutName(ctx, i) })
+}
+
+func (o *operatorSide) PutMember(ctx context.Context, i croft.Instance) error {
+	return o.gate.do("operator PutMember", func() error { return o.Ledger.PutMember(ctx, i) })
 }
 
 // machines are the agents of the world, asked without HTTP.
@@ -92,11 +117,12 @@ func (m machines) RemoveFiles(ctx context.Context, host croft.Host, id croft.Ins
 
 // operate runs something as one operator's command would, which may die in the middle.
 func (w *world) operate(last int, do func(*operator.Operator) error) error {
-	store := w.open()
+	store, g := w.open(), w.gate(last)
 	defer func() { _ = store.Close() }()
-	side := &operatorSide{gate: w.gate(last), hostBook: store, Records: store, claimBook: w.claims}
+	defer g.late.Wait()
+	side := &operatorSide{gate: g, hostBook: store, Records: store, Ledger: store, claimBook: w.claims}
 	o, err := operator.New(operator.Config{
-		Partition: store.Partition(), Hosts: side, Members: store, Records: side, Ledger: store, Claims: side, Agents: machines{w}, Pause: 100 * time.Millisecond,
+		Partition: store.Partition(), Hosts: side, Members: store, Records: side, Ledger: side, Claims: side, Agents: machines{w}, Pause: 100 * time.Millisecond,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -117,6 +143,14 @@ func (a *actor) tend() {
 		h, err := o.Drain(ctx, string(host))
 		if err == nil && a.rng.IntN(2) == 0 {
 			_, err = o.MoveAll(ctx, h)
+		}
+		if err == nil && a.rng.IntN(2) == 0 { // what was moved moves on
+			if err = o.Hosts.Enable(ctx, host); err == nil {
+				next := a.hosts[a.rng.IntN(len(a.hosts))].id
+				if h, err = o.Drain(ctx, string(next)); err == nil {
+					_, err = o.MoveAll(ctx, h)
+				}
+			}
 		}
 		return err // whatever it is, an audit has to find and mend what it left
 	})

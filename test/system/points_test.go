@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/books"
 	"croft/operator"
 	"croft/schedule"
 )
@@ -76,6 +77,7 @@ func tell(t *testing.T, fatal string) *world {
 	s.create(ctx)
 	s.turn(ctx, "stop", schedule.Stopped, (*schedule.Scheduler).Stop)
 	s.turn(ctx, "start", schedule.Running, (*schedule.Scheduler).Start)
+	s.turn(ctx, "reboot", schedule.Running, (*schedule.Scheduler).Reboot)
 	s.turn(ctx, "rebuild", schedule.Running, (*schedule.Scheduler).Rebuild)
 
 	// A command that dies leaves a record, and somebody's mistake a name: agents clear both.
@@ -87,6 +89,7 @@ func tell(t *testing.T, fatal string) *world {
 		t.Fatal(err)
 	}
 
+	s.mendNames(ctx)
 	s.operate(ctx, "move", func(o *operator.Operator) error {
 		st, err := w.store.Find(ctx, croft.DefaultProject, "vm")
 		if err != nil {
@@ -103,6 +106,7 @@ func tell(t *testing.T, fatal string) *world {
 		return err
 	})
 	s.forgetHost(ctx)
+	s.destroyByForce(ctx)
 	s.insist(ctx, "destroy", func(sch *schedule.Scheduler) error {
 		d, err := sch.Destroy(ctx, croft.DefaultProject, "vm", false)
 		if err != nil {
@@ -126,7 +130,8 @@ type story struct {
 
 // request asks for an instance and notes what is known of it.
 func (s *story) request(ctx context.Context, sch *schedule.Scheduler, name string) (croft.Instance, error) {
-	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: simulated, Name: name, Ephemeral: true}
+	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: simulated, Name: name, Ephemeral: true,
+		Affinities: []croft.Affinity{{Group: "group", Rule: croft.ApartSoft}}}
 	d, err := sch.Request(ctx, r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,6 +194,61 @@ func (s *story) turn(ctx context.Context, what string, goal schedule.Goal, do fu
 		}
 		return sch.Wait(ctx, inst, goal, nil)
 	})
+}
+
+// mendNames has an operator mend what somebody's mistakes left: an instance without its name, and a name of nobody.
+func (s *story) mendNames(ctx context.Context) {
+	if err := etcdtest.Delete(ctx, s.etcd.Endpoint(), s.store.Partition(), "names/default/vm"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.operate(ctx, "mend names", func(o *operator.Operator) error {
+		if err := etcdtest.Put(ctx, s.etcd.Endpoint(), s.store.Partition(), "names/default/stray", string(croft.NewInstanceID())); err != nil {
+			return err
+		}
+		b, err := s.store.Books(ctx)
+		if err != nil {
+			return err
+		}
+		for _, d := range books.Compare(b) {
+			if d.Kind != books.MissingName && d.Kind != books.LostName {
+				continue
+			}
+			if err := o.Mend(ctx, d); err != nil && !errors.Is(err, croft.Conflict) { // agents mend the one too
+				return err
+			}
+		}
+		_, err = s.store.Find(ctx, croft.DefaultProject, "vm")
+		return err
+	})
+}
+
+// destroyByForce has a host fall silent, and return to find its instance destroyed.
+func (s *story) destroyByForce(ctx context.Context) {
+	st, err := s.store.Find(ctx, croft.DefaultProject, "vm")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	i := slices.IndexFunc(s.hosts, func(m *machine) bool { return m.id == st.Instance.Host })
+	s.hand.Lock()
+	silent := s.hosts[i]
+	silent.leave()
+	s.hosts = slices.Delete(slices.Clone(s.hosts), i, i+1)
+	s.hand.Unlock()
+	s.insist(ctx, "destroy by force", func(sch *schedule.Scheduler) error {
+		d, err := sch.Destroy(ctx, croft.DefaultProject, "vm", true)
+		if errors.Is(err, croft.NotFound) { // destroyed by the one that died
+			return nil
+		}
+		if err == nil && !d.Gone {
+			return croft.Errorf(croft.Unavailable, "its host is alive still")
+		}
+		return err
+	})
+	s.hand.Lock()
+	s.hosts = append(s.hosts, silent)
+	silent.boot(0)
+	s.hand.Unlock()
+	s.create(ctx)
 }
 
 // forgetHost has a host die for good, with the instance that it had, and come back.

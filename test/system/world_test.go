@@ -1,6 +1,7 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -67,10 +68,12 @@ type machine struct {
 	dir  string
 	wire *wire.Wire  // between its agent and etcd
 	slow atomic.Bool // its hypervisor
+	dead atomic.Bool // its hypervisor, which answers nobody but the test
 	gate *gate
 	stop func() // nil: no agent runs
 
-	agent *compute.Agent // the newest
+	agent     *compute.Agent    // the newest
+	inventory compute.Inventory // what its agents see of Placement, where that is not the world's
 }
 
 func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
@@ -87,7 +90,7 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 	}
 	for n := range hosts {
 		m := &machine{w: w, n: n, id: croft.NewHostID(), dir: filepath.Join(w.dir, fmt.Sprintf("host%d", n)), wire: wire.New(t, agentsSee)}
-		hv, err := sim.New(sim.Config{Fault: m.drag})
+		hv, err := sim.New(sim.Config{Fault: m.drag, Late: m.lag})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,16 +242,29 @@ func (m *machine) boot(last int) {
 
 // connect is what the host's next agent sees of the world.
 func (m *machine) connect() (side *agentSide, p croft.PartitionID, end func()) {
+	inventory := cmp.Or[compute.Inventory](m.inventory, m.w.claims)
 	if m.w.front != nil {
 		c := m.w.front.Client(m.w.t, m.id, m.wire.Address())
 		return &agentSide{gate: m.gate, Orders: c, Registry: c, Records: c, Inventory: c}, c.Partition(), func() { _ = c.Close() }
 	}
 	store := m.w.openAt(m.wire.Address())
-	return &agentSide{gate: m.gate, Orders: store, Registry: store, Records: store, Inventory: m.w.claims}, store.Partition(), func() { _ = store.Close() }
+	return &agentSide{gate: m.gate, Orders: store, Registry: store, Records: store, Inventory: inventory}, store.Partition(), func() { _ = store.Close() }
+}
+
+// looking is in the context of calls of the test's own.
+type looking struct{}
+
+// runs tells whether a guest of an instance runs on the host.
+func (m *machine) runs(id croft.InstanceID) bool {
+	d, err := m.hv.Get(context.WithValue(m.w.t.Context(), looking{}, true), id)
+	return err == nil && d.Power == compute.PowerOn
 }
 
 // drag makes a hypervisor take its time while it is slow.
 func (m *machine) drag(ctx context.Context, _ string, _ croft.InstanceID) error {
+	if m.dead.Load() && ctx.Value(looking{}) == nil {
+		return croft.Errorf(croft.Unavailable, "libvirtd is dead")
+	}
 	if !m.slow.Load() {
 		return nil
 	}
@@ -257,6 +273,13 @@ func (m *machine) drag(ctx context.Context, _ string, _ croft.InstanceID) error 
 	case <-time.After(50 * time.Millisecond):
 	}
 	return nil
+}
+
+// lag makes calls of a hypervisor that is slow take effect late, when their callers may have left.
+func (m *machine) lag(string, croft.InstanceID) {
+	if m.slow.Load() {
+		<-time.After(100 * time.Millisecond)
+	}
 }
 
 // kill ends the agent as kill -9 does: it does nothing more from now on.
@@ -283,6 +306,7 @@ func (w *world) scheduler(last int, do func(*schedule.Scheduler) error) error {
 	g := w.gate(last)
 	store := w.open()
 	defer func() { _ = store.Close() }()
+	defer g.late.Wait()
 	side := &schedulerSide{gate: g, Records: store, View: store, Claims: w.claims}
 	s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: side, View: side, Claims: side, UndoTimeout: 5 * time.Second, Backoff: time.Millisecond})
 	if err != nil {

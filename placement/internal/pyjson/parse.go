@@ -111,8 +111,8 @@ func (p *parser) value() (any, error) {
 		p.pos++
 		return p.array()
 	case c == '-' || c >= '0' && c <= '9':
-		if v, ok := p.number(); ok {
-			return v, nil
+		if v, ok, err := p.number(); ok || err != nil {
+			return v, err
 		}
 	}
 	for _, w := range words {
@@ -192,8 +192,12 @@ func (p *parser) array() (any, error) {
 	}
 }
 
+// maxDigits bounds integers, as Python does: to convert them takes time that grows with
+// the square of their length.
+const maxDigits = 4300
+
 // number reads -?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?, as much of it as is there.
-func (p *parser) number() (any, bool) {
+func (p *parser) number() (v any, ok bool, err error) {
 	i := p.pos
 	digits := func() bool {
 		start := i
@@ -208,7 +212,7 @@ func (p *parser) number() (any, bool) {
 	if i < len(p.text) && p.text[i] == '0' {
 		i++
 	} else if !digits() {
-		return nil, false
+		return nil, false, nil
 	}
 	end, whole := i, true
 	if i < len(p.text) && p.text[i] == '.' {
@@ -229,13 +233,16 @@ func (p *parser) number() (any, bool) {
 	p.pos = end
 	if !whole {
 		f, _ := strconv.ParseFloat(text, 64) // out of range: infinity, as in Python
-		return f, true
+		return f, true, nil
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return n, true
+		return n, true, nil
+	}
+	if digits := len(strings.TrimPrefix(text, "-")); digits > maxDigits {
+		return nil, false, fmt.Errorf("an integer has %d digits, and at most %d are read", digits, maxDigits)
 	}
 	n, ok := new(big.Int).SetString(text, 10)
-	return n, ok
+	return n, ok, nil
 }
 
 // str reads what follows an opening quote.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseErrorsAreWordedAsInPython(t *testing.T) {
@@ -28,6 +29,25 @@ func TestParseErrorsAreWordedAsInPython(t *testing.T) {
 		if _, err := Parse([]byte(text)); err == nil || err.Error() != want {
 			t.Errorf("%.30q: got %v, want %s", text, err, want)
 		}
+	}
+}
+
+// A whole body of digits took over a minute to convert.
+func TestIntegersHaveAsManyDigitsAsInPython(t *testing.T) {
+	for _, text := range []string{strings.Repeat("9", 4300), "-" + strings.Repeat("9", 4300)} {
+		if v, err := Parse([]byte(text)); err != nil || Repr(v) != text {
+			t.Errorf("%.10s... of %d bytes: %v", text, len(text), err)
+		}
+	}
+	const want = "an integer has 4000000 digits, and at most 4300 are read"
+	began := time.Now()
+	for _, before := range []string{"", "-", `[1, {"a": `} {
+		if _, err := Parse([]byte(before + strings.Repeat("7", 4_000_000))); err == nil || err.Error() != want {
+			t.Errorf("4,000,000 digits after %q: got %.200v", before, err)
+		}
+	}
+	if took := time.Since(began); took > 10*time.Second { // it was 67 s
+		t.Errorf("it took %s to refuse them", took)
 	}
 }
 

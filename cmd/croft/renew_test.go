@@ -1,0 +1,122 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"croft"
+	"croft/internal/pki"
+	"croft/placementclient"
+)
+
+func TestAHostRenewsNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAdmitted(nil)
+		given := 0
+		for range 10_000 {
+			if err := a.mayRenew("one"); err == nil {
+				given++
+			} else if !errors.Is(err, croft.Unavailable) {
+				t.Fatal(err)
+			}
+		}
+		if given != renewAtOnce {
+			t.Errorf("a host that asks without end gets %d certificates", given)
+		}
+		if err := a.mayRenew("two"); err != nil {
+			t.Errorf("another host: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if err := a.mayRenew("one"); err != nil {
+			t.Errorf("a minute later: %v", err)
+		}
+	})
+}
+
+func TestAnImageIsPulledToTheHostOfTheID(t *testing.T) {
+	own, rogue := croft.NewHostID(), croft.NewHostID()
+	picked, err := pickHosts([]croft.Host{{ID: own, Name: "one"}, {ID: rogue, Name: string(own)}}, []string{string(own)})
+	if err != nil || len(picked) != 1 || picked[0].ID != own {
+		t.Errorf("got %v, %v", picked, err)
+	}
+}
+
+// A client that keeps its connection open, and one that comes a moment later, are served
+// whatever becomes of the authority: at most they connect anew.
+func TestNobodyNoticesThatTheAuthorityIsReplaced(t *testing.T) {
+	partition := croft.NewPartitionID()
+	ca, err := pki.OpenCA(filepath.Join(t.TempDir(), "ca"), partition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeper := func(id pki.Identity) pki.Keeper {
+		return pki.Keeper{Files: pki.Files{Dir: t.TempDir(), Authority: pki.Hosts}, Issuer: ca.For(id), Log: slog.New(slog.DiscardHandler)}
+	}
+	server, operator := keeper(pki.MemberIdentity(partition, croft.NewHostID())), keeper(pki.OperatorIdentity(partition, "anna"))
+	renew := func(all ...pki.Keeper) {
+		t.Helper()
+		for _, k := range all {
+			if _, err := k.Ensure(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	renew(server, operator)
+
+	a := newAdmitted(nil) // operators are in no store
+	a.files = server.Files
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving := httptest.NewUnstartedServer(a.onlyAdmitted("token", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeAnswer(w, http.StatusOK, map[string]any{"allocations": map[string]any{}})
+	})))
+	serving.Listener.Close()
+	serving.Listener = tls.NewListener(l, server.Files.Server(partition, true, anyone))
+	serving.Start()
+	t.Cleanup(serving.Close)
+	ask := func(c *placementclient.Client, when string) {
+		t.Helper()
+		if _, err := c.Claims(t.Context(), croft.NewHostID()); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	connect := func() *placementclient.Client {
+		t.Helper()
+		c, err := placementclient.New(placementclient.Config{
+			Endpoint: "https://" + l.Addr().String(), Auth: placementclient.Token("token"), TLS: operator.Files.Client(partition, anyone)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+
+	stays := connect()
+	ask(stays, "to begin with")
+	if err := ca.Rotate(pki.Hosts); err != nil {
+		t.Fatal(err)
+	}
+	renew(operator) // before the server knows
+	early := connect()
+	ask(early, "a certificate of an authority that the server does not know yet")
+	renew(server)
+	ask(stays, "while both authorities count")
+	if err := ca.Retire(pki.Hosts); err != nil {
+		t.Fatal(err)
+	}
+	renew(operator, server)
+	ask(connect(), "another one, at once")
+	a.rootsAt = time.Time{} // a moment later
+	ask(early, "a connection whose certificate is of the authority that stays")
+	ask(stays, "a connection whose certificate is of the authority before")
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"croft/gate"
+	"croft/internal/connlimit"
+)
+
+// What one connection may cost a server: memory for headers, and time for what it sends.
+const (
+	maxHeaderBytes = 16 << 10
+	headerTime     = 10 * time.Second
+	idleTime       = 2 * time.Minute
+	// A body has bodyTime, and a second more for each bodyRate bytes that have come.
+	bodyTime = 20 * time.Second
+	bodyRate = 16 << 10
+	// maxStreams of a connection over HTTP/2: more than an agent has calls and streams.
+	maxStreams = 64
+)
+
+// limited bounds the connections that a listener of this process takes.
+func limited(l net.Listener) net.Listener {
+	limits := connlimit.OfProcess()
+	tell := rate.Sometimes{Interval: time.Minute}
+	limits.Dropped = func() {
+		tell.Do(func() {
+			slog.Warn("connections are closed in favour of new ones: there are more than this listener may have", "address", l.Addr().String(),
+				"most", limits.Total, "most_of_one_source", limits.PerSource)
+		})
+	}
+	return connlimit.New(l, limits)
+}
+
+// newServer answers with h. Requests' contexts end with ctx.
+func newServer(ctx context.Context, h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           bodiesInTime(h),
+		ReadHeaderTimeout: headerTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    maxHeaderBytes,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ErrorLog:          slog.NewLogLogger(quietHandshakes{slog.Default().Handler()}, slog.LevelError),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       connlimit.Context,
+	}
+}
+
+// bodiesInTime ends requests whose body comes too slowly. The gate, whose streams last,
+// sets deadlines of its own.
+func bodiesInTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != nil && r.Body != http.NoBody && !strings.HasPrefix(r.URL.Path, gate.Prefix) {
+			b := &timedBody{ReadCloser: r.Body, control: http.NewResponseController(w), began: time.Now()}
+			b.extend()
+			r.Body = b
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// timedBody is a request's body with a deadline that moves with what has come.
+type timedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+	began   time.Time
+	read    int
+	ended   bool
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.read += n
+	switch {
+	case b.ended:
+	case err == nil:
+		b.extend()
+	case err == io.EOF: // the connection may be silent while the request is answered
+		b.ended = true
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+func (b *timedBody) extend() {
+	more := time.Duration(b.read) * time.Second / bodyRate
+	_ = b.control.SetReadDeadline(b.began.Add(bodyTime + more)) // our servers can
+}
+
+// called refuses requests for a name that is none of this machine's. A web page can have
+// its own name lead to this machine (DNS rebinding): what listens on loopback and asks for
+// no secret would then answer whoever made the page. Addresses cannot be redirected so,
+// and over TLS the client compares the name itself.
+func called(names []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil && r.Host != "" && !isCalled(r.Host, names) { // browsers always name a host
+			http.Error(w, fmt.Sprintf("this server is not called %.253q: use its address or localhost, or add the name to server_names in compute.yaml", r.Host),
+				http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isCalled tells whether the header Host names an address, localhost or one of names.
+func isCalled(header string, names []string) bool {
+	host := header
+	if h, _, err := net.SplitHostPort(header); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || slices.Contains(names, host)
+}
+
+// calledAt is what requests may call the servers of this process that listen at address:
+// anything where that is beyond this machine, where every server asks for a secret.
+func (s *hostSettings) calledAt(address string, h http.Handler) http.Handler {
+	if !isLoopback(address) {
+		return h
+	}
+	return called(s.serverNames(), h)
+}
+
+// serverNames are the names of this machine and those in the settings.
+func (s *hostSettings) serverNames() []string {
+	names := slices.Clone(s.ServerNames)
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
+	}
+	for _, at := range []string{s.Placement.Endpoint, s.Pool.Address} {
+		for one := range strings.SplitSeq(at, ",") {
+			if u, err := url.Parse(strings.TrimSpace(one)); err == nil && u.Hostname() != "" {
+				names = append(names, u.Hostname())
+			}
+		}
+	}
+	for i, name := range names {
+		names[i] = strings.TrimSuffix(strings.ToLower(name), ".")
+	}
+	return names
+}

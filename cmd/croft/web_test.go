@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"croft/internal/freeport"
+)
+
+// startLimited starts croft with at most this many descriptors. It ends with the test.
+func startLimited(t *testing.T, descriptors int, args ...string) (pid int) {
+	t.Helper()
+	croft, err := exec.LookPath("croft")
+	check(t, err)
+	cmd := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, descriptors), croft}, args...)...)
+	var said bytes.Buffer
+	cmd.Stderr, cmd.Dir = &said, t.TempDir()
+	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir, "XDG_CONFIG_HOME="+cmd.Dir, "CROFT_TRACES_ENDPOINT=")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	check(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("croft %s said:\n%s", args, said.String())
+		}
+	})
+	return cmd.Process.Pid
+}
+
+// freeAddress is one where nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	address, err := freeport.Address("127.0.0.1")
+	check(t, err)
+	return address
+}
+
+// askReady asks an address until it is ready, and fails the test where it is not in time.
+func askReady(t *testing.T, address string) {
+	t.Helper()
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	var last error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
+		answer, err := client.Get("http://" + address + "/readyz")
+		if err != nil {
+			last = err
+			continue
+		}
+		text, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode == http.StatusOK {
+			return
+		}
+		last = errors.New(string(text))
+	}
+	t.Fatalf("%s is not ready: %v", address, last)
+}
+
+func descriptorsOf(t *testing.T, pid int) int {
+	t.Helper()
+	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	check(t, err)
+	return len(all)
+}
+
+// Each address gets more idle connections than the process may have descriptors.
+func TestIdleConnectionsTakeNotAllDescriptors(t *testing.T) {
+	const descriptors, idle = 600, 700
+	etcd, placement, api := freeAddress(t), freeAddress(t), freeAddress(t)
+	pid := startLimited(t, descriptors, "up", "--hypervisor", "sim", "--state-dir", t.TempDir(),
+		"--etcd-listen", etcd, "--placement-listen", placement, "--api-listen", api)
+	askReady(t, api)
+	before := descriptorsOf(t, pid)
+	for _, address := range []string{placement, api, etcd} {
+		for range idle {
+			c, err := net.DialTimeout("tcp", address, 10*time.Second)
+			if err != nil {
+				break // it takes no more of ours
+			}
+			t.Cleanup(func() { _ = c.Close() })
+		}
+	}
+	askReady(t, placement)
+	askReady(t, api)
+	if now := descriptorsOf(t, pid); now-before >= descriptors/2 {
+		t.Errorf("%d descriptors are taken by connections, of %d that the process may have", now-before, descriptors)
+	}
+}
+
+func memoryOf(t *testing.T, pid int) (kib int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	check(t, err)
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	_, err = fmt.Sscan(rest, &kib)
+	check(t, err)
+	return kib
+}
+
+// Headers of up to 1 MiB, as Go takes them where nobody says otherwise, cost 275 MB.
+func TestManyBigHeadersTakeLittleMemory(t *testing.T) {
+	placement := freeAddress(t)
+	pid := startLimited(t, 4096, "placement", "--listen", placement, "--data-dir", filepath.Join(t.TempDir(), "data"))
+	askReady(t, placement)
+	before := memoryOf(t, pid)
+	line := "X-Filler: " + strings.Repeat("a", 4000) + "\r\n"
+	for range 250 {
+		c, err := net.DialTimeout("tcp", placement, 10*time.Second)
+		check(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+		_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\n")
+		for i := 0; i < 250 && err == nil; i++ {
+			_, err = io.WriteString(c, line)
+		}
+	}
+	askReady(t, placement)
+	if grown := memoryOf(t, pid) - before; grown > 80<<10 {
+		t.Errorf("250 connections with big headers cost %d MiB", grown>>10)
+	}
+}
+
+// pipes is a listener of connections in memory.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+func (p pipes) Close() error { return nil }
+func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func TestBodiesHaveToComeInTime(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		every time.Duration // between two pieces of 16 KiB
+		size  int
+		whole bool
+	}{
+		{"a body that drips", 15 * time.Second, 1, false},
+		{"a body that comes over a slow line", 900 * time.Millisecond, bodyRate, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const pieces = 100
+				read := make(chan int, 1)
+				server := newServer(t.Context(), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					n, _ := io.Copy(io.Discard, r.Body)
+					read <- int(n)
+					time.Sleep(time.Hour) // the deadline is of the body, not of the answer
+					if r.Context().Err() != nil && c.whole {
+						t.Error("the request ended while it was answered")
+					}
+				}))
+				l := make(pipes, 1)
+				near, far := net.Pipe()
+				l <- near
+				done := make(chan struct{})
+				go func() { _ = server.Serve(l); close(done) }()
+				began := time.Now()
+				go func() {
+					_, err := fmt.Fprintf(far, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", pieces*c.size)
+					for i := 0; i < pieces && err == nil; i++ {
+						time.Sleep(c.every)
+						_, err = far.Write(make([]byte, c.size))
+					}
+					_, _ = io.Copy(io.Discard, bufio.NewReader(far))
+				}()
+				n := <-read
+				if whole := n == pieces*c.size; whole != c.whole {
+					t.Errorf("%d bytes of %d were read, in %s", n, pieces*c.size, time.Since(began))
+				}
+				if took := time.Since(began); !c.whole && took > 2*bodyTime {
+					t.Errorf("it was read for %s", took)
+				}
+				time.Sleep(2 * time.Hour)
+				_ = far.Close()
+				close(l)
+				<-done
+				_ = server.Close()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// A web page has its own name lead to 127.0.0.1, and a browser there asks in its name.
+func TestRequestsForAnothersNameAreRefused(t *testing.T) {
+	placement := freeAddress(t)
+	startLimited(t, 1024, "placement", "--listen", placement, "--data-dir", filepath.Join(t.TempDir(), "data"))
+	askReady(t, placement)
+	_, port, _ := net.SplitHostPort(placement)
+	own, err := os.Hostname()
+	check(t, err)
+	for _, path := range []string{"/resource_providers", "/metrics", "/readyz"} {
+		for host, want := range map[string]int{
+			"evil.example":           http.StatusMisdirectedRequest,
+			"evil.example:" + port:   http.StatusMisdirectedRequest,
+			"127.0.0.1.evil.example": http.StatusMisdirectedRequest,
+			"localhost.evil.example": http.StatusMisdirectedRequest,
+			"127.0.0.1:" + port:      http.StatusOK,
+			"[::1]:" + port:          http.StatusOK,
+			"localhost":              http.StatusOK,
+			"LOCALHOST.:" + port:     http.StatusOK,
+			own + ":" + port:         http.StatusOK,
+		} {
+			ask, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+placement+path, nil)
+			check(t, err)
+			ask.Host = host
+			ask.Header.Set("X-Auth-Token", defaultToken)
+			answer, err := http.DefaultClient.Do(ask)
+			check(t, err)
+			text, _ := io.ReadAll(answer.Body)
+			_ = answer.Body.Close()
+			if answer.StatusCode != want {
+				t.Errorf("%s with Host %s: %s %.100s, want %d", path, host, answer.Status, text, want)
+			}
+			if want != http.StatusOK && !strings.Contains(string(text), "server_names") {
+				t.Errorf("with Host %s it does not say what to do: %s", host, text)
+			}
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// It is the same for what the agent tells of itself, and for the metadata server's.
+func TestNamesThatAServerIsCalled(t *testing.T) {
+	s := defaultHostSettings()
+	s.ServerNames = []string{"Cloud.Example."}
+	s.Placement.Endpoint = "http://ctl.example:8778, http://10.0.0.1:8778"
+	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	for _, c := range []struct {
+		listen, host string
+		taken        bool
+	}{
+		{"127.0.0.1:8779", "evil.example", false},
+		{"[::1]:8779", "evil.example", false},
+		{"localhost:8779", "evil.example", false},
+		{"127.0.0.1:8779", "cloud.example:8779", true},
+		{"127.0.0.1:8779", "ctl.example", true},
+		{"127.0.0.1:8779", "", true}, // HTTP/1.0; no browser
+		{"192.0.2.1:8779", "evil.example", true},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		r.Host = c.host
+		w := httptest.NewRecorder()
+		s.calledAt(c.listen, ok).ServeHTTP(w, r)
+		if taken := w.Code == http.StatusNoContent; taken != c.taken {
+			t.Errorf("a server at %s takes %q: %v", c.listen, c.host, taken)
+		}
+	}
+}

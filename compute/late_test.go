@@ -1,0 +1,49 @@
+package compute_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/compute"
+	"croft/hypervisor/sim"
+)
+
+// An instance is destroyed while the hypervisor is at its definition, which goes on
+// although the agent has turned to the tombstone.
+func TestADefinitionThatIsLateLeavesNoDomain(t *testing.T) {
+	begun, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	c := newCloudOf(t, sim.Config{Late: func(op string, _ croft.InstanceID) {
+		if op == sim.OpDefine {
+			once.Do(func() { close(begun) })
+			<-release
+		}
+	}})
+	c.start()
+	inst := c.request("web")
+	<-begun
+	inst = c.reorder(inst, croft.WantGone)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		c.await(inst, "")
+	}()
+	select {
+	case <-gone: // the tombstone was carried out before what it is to undo
+	case <-time.After(500 * time.Millisecond):
+	}
+	close(release)
+	<-gone
+	c.stop() // with it all calls have ended
+	list, err := c.hv.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(list, func(d compute.Domain) bool { return d.ID == inst.ID }) {
+		t.Error("the domain of an instance that is gone is left behind")
+	}
+	c.bare(inst)
+}

@@ -1,0 +1,53 @@
+package compute
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"croft"
+)
+
+// The modes of what the agent makes. QEMU runs as a user of its own that has to pass
+// through the directories, which nobody needs to list. The files in them belong to root, or to
+// QEMU's user while the guest runs: libvirt gives them to it (dynamic_ownership).
+const (
+	dirMode  fs.FileMode = 0o711
+	seedMode fs.FileMode = 0o600
+)
+
+// seedFile is the name of the metadata disk in an instance's directory. It holds the
+// user-data and the guest's private host key.
+const seedFile = "seed.iso"
+
+// tighten takes away the rights that an earlier version gave to every user of the host.
+func (a *Agent) tighten() error {
+	entries, err := os.ReadDir(a.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	errs := []error{limitMode(a.Dir, dirMode)}
+	for _, e := range entries {
+		if _, err := croft.ParseInstanceID(e.Name()); err == nil && e.IsDir() {
+			dir := filepath.Join(a.Dir, e.Name())
+			errs = append(errs, limitMode(dir, dirMode), limitMode(filepath.Join(dir, seedFile), seedMode))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// limitMode takes the bits from a file's mode that are not in most. No file is success.
+func limitMode(path string, most fs.FileMode) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || info.Mode().Perm()&^most == 0 || info.Mode()&fs.ModeSymlink != 0 {
+		return err
+	}
+	return os.Chmod(path, info.Mode().Perm()&most)
+}

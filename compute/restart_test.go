@@ -1,0 +1,110 @@
+package compute_test
+
+import (
+	"testing"
+
+	"croft"
+	"croft/compute"
+)
+
+// requestRestarting is request for an instance with a restart policy.
+func (c *cloud) requestRestarting(name string, policy croft.Restart) croft.Instance {
+	c.t.Helper()
+	return c.requestSpec(name, croft.Spec{Restart: policy})
+}
+
+func TestAGuestThatPowersItselfOffStaysOff(t *testing.T) {
+	c := newCloud(t)
+	agent := c.start()
+	inst := c.request("job")
+	c.await(inst, croft.StateRunning)
+	must(t, c.hv.Halt(inst.ID))
+	if seen := c.await(inst, croft.StateStopped); seen.Ended != croft.EndGuest {
+		t.Errorf("it ended by %q", seen.Ended)
+	}
+
+	// Nothing but an order starts it: neither another look, nor another agent on a host
+	// that was off meanwhile, where libvirt does not know any more why the guest is.
+	agent.Expire(inst.ID)
+	agent.Resync(t.Context())
+	c.off(inst)
+	c.stop()
+	must(t, c.hv.PowerLoss())
+	agent = c.start()
+	agent.Resync(t.Context())
+	c.off(inst)
+	if seen := c.await(inst, croft.StateStopped); seen.Ended != croft.EndGuest {
+		t.Errorf("after a restart it ended by %q", seen.Ended)
+	}
+
+	inst = c.reorder(inst, croft.WantRunning)
+	if seen := c.await(inst, croft.StateRunning); seen.Ended != "" {
+		t.Errorf("it runs, and ended by %q", seen.Ended)
+	}
+	inst = c.reorder(inst, croft.WantRunning) // runs already
+	agent.Resync(t.Context())
+	must(t, c.hv.Halt(inst.ID))
+	c.await(inst, croft.StateStopped)
+}
+
+func TestAGuestIsStartedAgainAfterAPowerLoss(t *testing.T) {
+	for policy, want := range map[croft.Restart]croft.State{
+		"": croft.StateRunning, croft.RestartOnFailure: croft.StateRunning, croft.RestartAlways: croft.StateRunning, croft.RestartNever: croft.StateStopped,
+	} {
+		t.Run("restart "+string(policy), func(t *testing.T) {
+			c := newCloud(t)
+			c.start()
+			inst := c.requestRestarting("web", policy)
+			c.await(inst, croft.StateRunning)
+			c.stop() // the host goes down, with its agent
+			must(t, c.hv.PowerLoss())
+			c.start().Resync(t.Context())
+			seen := c.await(inst, want)
+			if stopped := want == croft.StateStopped; stopped && seen.Ended != croft.EndFailure || !stopped && seen.Ended != "" {
+				t.Errorf("it ended by %q", seen.Ended)
+			}
+		})
+	}
+}
+
+func TestAGuestThatAlwaysRestartsIsStartedAgain(t *testing.T) {
+	c := newCloud(t)
+	agent := c.start()
+	inst := c.requestRestarting("web", croft.RestartAlways)
+	c.await(inst, croft.StateRunning)
+	must(t, c.hv.Halt(inst.ID))
+	c.await(inst, croft.StateFailed) // right after its start: not in a loop
+	agent.Expire(inst.ID)
+	agent.Resync(t.Context())
+	c.await(inst, croft.StateRunning)
+}
+
+// A guest that croft stopped did not power itself off, even where nobody knows any more
+// that it was stopped to be started.
+func TestAStopByOrderIsNoEndOfItsOwn(t *testing.T) {
+	c := newCloud(t)
+	c.start()
+	inst := c.request("web")
+	c.await(inst, croft.StateRunning)
+	c.stop()
+	must(t, c.hv.Stop(t.Context(), inst.ID)) // as an agent does that dies within a reboot
+	c.start()
+	c.await(inst, croft.StateRunning)
+}
+
+// off fails the test where the guest is not off.
+func (c *cloud) off(inst croft.Instance) {
+	c.t.Helper()
+	d, err := c.hv.Get(c.t.Context(), inst.ID)
+	must(c.t, err)
+	if d.Power != compute.PowerOff {
+		c.t.Errorf("instance %s is %s", inst.Name, d.Power)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

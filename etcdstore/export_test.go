@@ -1,0 +1,103 @@
+package etcdstore
+
+import (
+	"context"
+	"sync/atomic"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// BeforeTxn has do run before the next transaction is sent.
+func (s *Store) BeforeTxn(do func()) { s.etcd.KV = &interposed{KV: s.etcd.KV, before: do} }
+
+// LoseAnswer loses the answer to the next transaction, which is done all the same.
+func (s *Store) LoseAnswer() { s.etcd.KV = &interposed{KV: s.etcd.KV, before: func() {}, lose: true} }
+
+// SendTwice has the next transaction sent twice, as the transport does where the first
+// answer got lost; the second answer counts.
+func (s *Store) SendTwice() { s.etcd.KV = &interposed{KV: s.etcd.KV, before: func() {}, twice: true} }
+
+// BeforeSecondGet has do run before the second read from now on is sent.
+func (s *Store) BeforeSecondGet(do func()) { s.etcd.KV = &interposedGet{KV: s.etcd.KV, before: do} }
+
+type interposedGet struct {
+	clientv3.KV
+	before func()
+	reads  atomic.Int64
+}
+
+func (k *interposedGet) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if k.reads.Add(1) == 2 {
+		k.before()
+	}
+	return k.KV.Get(ctx, key, opts...)
+}
+
+// LoadPage is how many keys of Placement are read at once.
+const LoadPage = loadPage
+
+// WatchThrough has watches begun through do, which is given the client's own.
+func (s *Store) WatchThrough(do func(ctx context.Context, own clientv3.Watcher, key string, opts ...clientv3.OpOption) clientv3.WatchChan) {
+	s.etcd.Watcher = &watchThrough{s.etcd.Watcher, do}
+}
+
+type watchThrough struct {
+	clientv3.Watcher
+	do func(ctx context.Context, own clientv3.Watcher, key string, opts ...clientv3.OpOption) clientv3.WatchChan
+}
+
+func (w *watchThrough) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	return w.do(ctx, w.Watcher, key, opts...)
+}
+
+type interposed struct {
+	clientv3.KV
+	before func()
+	lose   bool
+	twice  bool
+	over   atomic.Bool
+}
+
+func (k *interposed) Txn(ctx context.Context) clientv3.Txn {
+	return &interposedTxn{k.KV.Txn(ctx), k}
+}
+
+type interposedTxn struct {
+	clientv3.Txn
+	kv *interposed
+}
+
+func (t *interposedTxn) If(c ...clientv3.Cmp) clientv3.Txn  { t.Txn = t.Txn.If(c...); return t }
+func (t *interposedTxn) Then(o ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(o...); return t }
+func (t *interposedTxn) Else(o ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(o...); return t }
+
+func (t *interposedTxn) Commit() (*clientv3.TxnResponse, error) {
+	if t.kv.over.Swap(true) {
+		return t.Txn.Commit()
+	}
+	t.kv.before()
+	if t.kv.twice {
+		if done, err := t.Txn.Commit(); err != nil {
+			return done, err
+		}
+	}
+	done, err := t.Txn.Commit()
+	if err == nil && t.kv.lose {
+		return nil, rpctypes.ErrTimeout
+	}
+	return done, err
+}
+
+// RunTelling is Run, and calls changed after each change.
+func (v *HostsView) RunTelling(ctx context.Context, changed func()) error {
+	return v.mirror.Run(ctx, changed)
+}
+
+// Has tells whether the view answers for a host without asking etcd.
+func (v *HostsView) Has(id croft.HostID) bool {
+	_, others := v.mirror.open([]croft.HostID{id})
+	return len(others) == 0
+}

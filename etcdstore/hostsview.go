@@ -1,0 +1,65 @@
+package etcdstore
+
+import (
+	"context"
+	"maps"
+
+	"croft"
+	"croft/schedule"
+)
+
+// HostsView is a Store that reads the hosts which take orders from a copy in memory, once
+// it runs: for a scheduler that makes many requests. The copy may be behind. That a
+// host takes orders is believed, since Assign compares it; that one does not is read
+// from etcd, since nobody would notice that it is out of date.
+type HostsView struct {
+	*Store
+	mirror *Mirror
+}
+
+var _ schedule.View = (*HostsView)(nil)
+
+// NewHostsView makes one that reads everything from etcd until it runs.
+func (s *Store) NewHostsView() *HostsView {
+	return &HostsView{s, s.mirrorOf(s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained())}
+}
+
+// Run keeps the copy up to date until ctx ends.
+func (v *HostsView) Run(ctx context.Context) error { return v.mirror.Run(ctx, nil) }
+
+// Hosts implements schedule.View.
+func (v *HostsView) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	if len(ids) == 0 {
+		return v.Store.Hosts(ctx)
+	}
+	found, others := v.mirror.open(ids)
+	if len(others) == 0 {
+		return found, nil
+	}
+	read, err := v.Store.Hosts(ctx, others...)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(found, read)
+	return found, nil
+}
+
+// open returns those of some hosts that take orders, and the IDs of the others.
+func (m *Mirror) open(ids []croft.HostID) (found map[croft.HostID]croft.Host, others []croft.HostID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.store.keys
+	found = make(map[croft.HostID]croft.Host, len(ids))
+	for _, id := range ids {
+		host, known := m.values[k.hosts()][k.host(id)].(croft.Host)
+		agent, alive := m.values[k.allAlive()][k.alive(id)].(string)
+		_, drained := m.values[k.allDrained()][k.drained(id)]
+		if !known || !alive || drained || !m.listed[k.allDrained()] {
+			others = append(others, id)
+			continue
+		}
+		host.Alive, host.Traces = true, knows([]byte(agent), tracesMinor)
+		found[id] = host
+	}
+	return found, others
+}

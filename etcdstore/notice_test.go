@@ -1,0 +1,109 @@
+package etcdstore_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+	"croft/placement"
+)
+
+// TestTransactionOfPlacementThatIsSentTwiceIsDoneOnce has the comparison fail the second
+// time, since the first one wrote what it compares.
+func TestTransactionOfPlacementThatIsSentTwiceIsDoneOnce(t *testing.T) {
+	store := etcdtest.Start(t)
+	p := store.Placement(0)
+	key := placement.Key{Kind: placement.KindTrait, ID: "CUSTOM_X"}
+	txn := placement.Txn{If: []placement.Compare{{Key: key}}, Then: []placement.Write{{Key: key, Value: []byte("{}")}}}
+	store.SendTwice()
+	out := must(p.Commit(t.Context(), txn))(t)
+	if !out.Done {
+		t.Error("a transaction that was sent twice counts as refused, although it was done")
+	}
+	if out := must(p.Commit(t.Context(), txn))(t); out.Done {
+		t.Error("another one that compares the same is done, although the comparison cannot hold")
+	}
+}
+
+// TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor breaks the watch for good, as a
+// compaction does, and not only its connection, after which etcd tells what was missed.
+func TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor(t *testing.T) {
+	f := scheduled(t)
+	agent := etcdtest.Open(t, f.server)
+	var once sync.Once
+	broken := make(chan clientv3.WatchResponse)
+	began := make(chan struct{})
+	agent.WatchThrough(func(ctx context.Context, own clientv3.Watcher, key string, opts ...clientv3.OpOption) (watch clientv3.WatchChan) {
+		first := false
+		once.Do(func() { first = true })
+		if first {
+			close(began)
+			return broken
+		}
+		return own.Watch(ctx, key, opts...)
+	})
+	woken := make(chan croft.InstanceID, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	work.Go(func() { _ = agent.WatchOrders(ctx, f.host, func(id croft.InstanceID) { woken <- id }) })
+	defer func() { cancel(); work.Wait() }()
+	<-began
+	<-woken // that it is there
+	f.inst = must(f.Reorder(t.Context(), f.inst, f.order(2, croft.WantGone)))(t)
+	if err := f.Forget(t.Context(), must(f.Order(t.Context(), f.host, f.inst.ID))(t)); err != nil {
+		t.Fatal(err)
+	}
+	close(broken)
+	select {
+	case id := <-woken:
+		if id != f.inst.ID {
+			t.Errorf("woken for %s, want %s", id, f.inst.ID)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("nobody is woken for an order that went while the watch was broken")
+	}
+}
+
+// TestPagesOfPlacementAreOfOneMoment has two entries of different pages written in one transaction, between the reads of
+// these pages.
+func TestPagesOfPlacementAreOfOneMoment(t *testing.T) {
+	store := etcdtest.Start(t)
+	p := store.Placement(0)
+	key := func(n int) placement.Key {
+		return placement.Key{Kind: placement.KindTrait, ID: fmt.Sprintf("CUSTOM_%05d", n)}
+	}
+	write := func(value string, keys ...int) {
+		var txn placement.Txn
+		for _, n := range keys {
+			txn.Then = append(txn.Then, placement.Write{Key: key(n), Value: []byte(value)})
+		}
+		if out := must(p.Commit(t.Context(), txn))(t); !out.Done {
+			t.Fatal("not written")
+		}
+	}
+	const last = etcdstore.LoadPage + 10
+	for from := 0; from <= last; from += p.Limit() {
+		var keys []int
+		for n := from; n <= min(last, from+p.Limit()-1); n++ {
+			keys = append(keys, n)
+		}
+		write("before", keys...)
+	}
+	store.BeforeSecondGet(func() { write("after", 0, last, last+1) })
+	all := must(p.Load(t.Context()))(t)
+	if len(all.Entries) != last+1 {
+		t.Errorf("%d entries, want the %d of the first page's moment", len(all.Entries), last+1)
+	}
+	for _, e := range all.Entries {
+		if string(e.Value) != "before" || e.Modified > all.Revision {
+			t.Errorf("%s is %q of revision %d, in a state of revision %d", e.Key.ID, e.Value, e.Modified, all.Revision)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package etcdstore_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"croft"
+	"croft/etcdstore"
+)
+
+// smallDisk is a directory on a disk of its own of so many MiB.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("mounts a disk: run as root")
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("mount a tmpfs: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fill takes all that is left of a disk.
+func fill(t *testing.T, dir string) (empty func()) {
+	t.Helper()
+	f, err := os.CreateTemp(dir, "filler-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	block := make([]byte, 1<<20)
+	for err == nil {
+		_, err = f.Write(block)
+	}
+	return func() {
+		if err := os.Remove(f.Name()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestADiskThatIsTooSmallIsSaidBeforeTheStart(t *testing.T) {
+	dir := smallDisk(t, "60m")
+	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0"})
+	wantKind(t, err, croft.Unavailable)
+	wantSays(t, err.Error(), "MiB are left on the disk of "+dir, "it needs 256 MiB to start: make room there, or name another state directory")
+	left, err := os.ReadDir(filepath.Join(dir, "etcd"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}
+
+// While the disk is full the store can be read and not written, and whoever asks hears
+// why; when there is room again it takes writes, and a start in between changes nothing.
+func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
+	dir := smallDisk(t, "400m")
+	config := etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0"}
+	server, err := etcdstore.StartEmbedded(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := server.Close
+	defer func() { end() }()
+	open := func() *etcdstore.Store {
+		store, err := etcdstore.Open(t.Context(), etcdstore.Config{Embedded: server, Mint: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	store := open()
+	web := must(store.Create(t.Context(), newInstance("web")))(t)
+
+	empty := fill(t, dir)
+	var refused error
+	waitFor(t, "it takes no writes", func() bool {
+		_, refused = store.Create(t.Context(), newInstance("name-"+string(croft.NewInstanceID())))
+		return refused != nil
+	})
+	wantKind(t, refused, croft.Unavailable)
+	wantSays(t, refused.Error(), "out of space", "make room there, which croft up notices by itself")
+	if got, err := store.Instance(t.Context(), web.ID); err != nil || got.Name != "web" {
+		t.Errorf("it cannot be read: %v, %v", got, err)
+	}
+	for range 200 { // what may be written still, and changes little, does not end it
+		if _, err := store.Create(t.Context(), newInstance(strings.Repeat("x", 60))); err == nil {
+			t.Fatal("it takes writes in between")
+		}
+	}
+	if err := store.Usable(t.Context()); croft.KindOf(err) != croft.Unavailable {
+		t.Errorf("it calls itself usable: %v", err)
+	}
+
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+	server.Close()
+	end = func() {}
+	full := fill(t, dir) // what it gave back as it ended
+	_, err = etcdstore.StartEmbedded(t.Context(), config)
+	wantKind(t, err, croft.Unavailable)
+	wantSays(t, err.Error(), "0 MiB are left on the disk of "+dir, "it needs 16 MiB to start")
+	full()
+	empty()
+	if server, err = etcdstore.StartEmbedded(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	end = server.Close
+	store = open()
+	defer store.Close()
+	waitFor(t, "it takes writes again", func() bool {
+		_, err = store.Create(t.Context(), newInstance("name-"+string(croft.NewInstanceID())))
+		return err == nil
+	})
+	if err := store.Discard(t.Context(), web); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,76 @@
+package etcdstore
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// An instance's user-data, which may be long, lies under a key of its own for as long as
+// the instance has a record. Neither record nor order has it, so that it is written once
+// and is not read by those who read many. Programs of schema 1.1 know no such key: for
+// hosts that they serve, record and order have it, as all had it then.
+
+// fillUserData completes the spec of a record or an order with the value of its key.
+func fillUserData(spec *croft.Spec, kvs []*mvccpb.KeyValue) {
+	if len(kvs) > 0 && len(spec.UserData) == 0 {
+		spec.UserData = kvs[0].Value
+	}
+}
+
+// putUserData stores an instance's user-data. What an older instance of the same UUID
+// had, if a program of 1.1 left that, is gone.
+func (s *Store) putUserData(inst croft.Instance) clientv3.Op {
+	if len(inst.Spec.UserData) == 0 {
+		return clientv3.OpDelete(s.keys.userData(inst.ID))
+	}
+	return clientv3.OpPut(s.keys.userData(inst.ID), string(inst.Spec.UserData))
+}
+
+// keepUserData puts the user-data of an instance where the agent of a host finds it, and
+// returns record and order as they are to be stored, and what else is to be written. The
+// instance may have been read without its user-data.
+func (s *Store) keepUserData(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, croft.Order, []clientv3.Op, error) {
+	if o.Want == croft.WantGone { // nobody needs it any more; the key goes with the record
+		inst.Spec.UserData = nil
+		return inst, o, nil, nil
+	}
+	key := s.keys.userData(inst.ID)
+	got, err := s.etcd.Txn(ctx).Then(clientv3.OpGet(s.keys.alive(o.Host)), clientv3.OpGet(key, clientv3.WithCountOnly())).Commit()
+	if err != nil {
+		return inst, o, nil, s.wrap(err, "look for the user-data of instance %s", inst.ID)
+	}
+	life, apart := got.Responses[0].GetResponseRange().Kvs, got.Responses[1].GetResponseRange().Count > 0
+	if len(life) > 0 && !knows(life[0].Value, userDataMinor) {
+		if err := s.readUserData(ctx, &inst); err != nil {
+			return inst, o, nil, err
+		}
+		o.Spec.UserData = inst.Spec.UserData
+		return inst, o, []clientv3.Op{clientv3.OpDelete(key)}, nil
+	}
+	var ops []clientv3.Op
+	if !apart && len(inst.Spec.UserData) > 0 {
+		ops = append(ops, s.putUserData(inst))
+	}
+	inst.Spec.UserData, o.Spec.UserData = nil, nil
+	return inst, o, ops, nil
+}
+
+// readUserData completes a record that was read without its user-data.
+func (s *Store) readUserData(ctx context.Context, inst *croft.Instance) error {
+	got, err := s.etcd.Get(ctx, s.keys.userData(inst.ID))
+	if err != nil {
+		return s.wrap(err, "read the user-data of instance %s", inst.ID)
+	}
+	fillUserData(&inst.Spec, got.Kvs)
+	return nil
+}
+
+// withoutUserData is a record as it is stored where its user-data lies apart.
+func withoutUserData(inst croft.Instance) croft.Instance {
+	inst.Spec.UserData = nil
+	return inst
+}

@@ -1,0 +1,191 @@
+package etcdstore_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+	"croft/internal/books"
+)
+
+// bare is what lies in a fixture's etcd, under keys without the partition.
+type bare struct {
+	*clientv3.Client
+	prefix string
+}
+
+func (f *fixture) raw(t *testing.T) bare {
+	t.Helper()
+	return bare{etcdtest.Client(t, f.server, etcdstore.Access{}), "/croft/" + string(f.Partition()) + "/"}
+}
+
+func (b bare) put(t *testing.T, key, value string) {
+	t.Helper()
+	must(b.Put(t.Context(), b.prefix+key, value))(t)
+}
+
+func (b bare) get(t *testing.T, key string) []byte {
+	t.Helper()
+	got := must(b.Get(t.Context(), b.prefix+key))(t)
+	if len(got.Kvs) == 0 {
+		t.Fatalf("there is no key %s", key)
+	}
+	return got.Kvs[0].Value
+}
+
+func (b bare) keys(t *testing.T, under string) (keys []string) {
+	t.Helper()
+	for _, kv := range must(b.Get(t.Context(), b.prefix+under, clientv3.WithPrefix(), clientv3.WithKeysOnly()))(t).Kvs {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys
+}
+
+// written is how much etcd stores, of all revisions since its start.
+func (b bare) written(t *testing.T) int64 {
+	t.Helper()
+	return must(b.Status(t.Context(), b.Endpoints()[0]))(t).DbSizeInUse
+}
+
+// TestUserDataIsStoredOnce follows the size of all revisions through lifecycles of
+// instances with as much user-data as is allowed.
+func TestUserDataIsStoredOnce(t *testing.T) {
+	f := newFixture(t)
+	raw := f.raw(t)
+	data := bytes.Repeat([]byte{'#'}, croft.MaxUserData)
+	before := raw.written(t)
+	const lifecycles = 20
+	for range lifecycles {
+		inst := newInstance("big")
+		inst.Spec.UserData = data
+		inst = must(f.Create(t.Context(), inst))(t)
+		f.inst = inst
+		inst = must(f.Assign(t.Context(), inst, f.order(1, croft.WantRunning)))(t)
+		if o := must(f.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
+			t.Fatalf("the agent reads %d bytes of user-data, want %d", len(o.Spec.UserData), len(data))
+		}
+		st := must(f.Find(t.Context(), inst.Project, inst.Name))(t)
+		if !bytes.Equal(st.Instance.Spec.UserData, data) || !bytes.Equal(st.Order.Spec.UserData, data) {
+			t.Fatal("who looks at the instance does not see its user-data")
+		}
+		inst = must(f.Reorder(t.Context(), st.Instance, f.order(2, croft.WantStopped)))(t)
+		inst = must(f.Reorder(t.Context(), inst, f.order(3, croft.WantRunning)))(t)
+		if o := must(f.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
+			t.Fatalf("after another order the agent reads %d bytes of user-data, want %d", len(o.Spec.UserData), len(data))
+		}
+		inst = must(f.Reorder(t.Context(), inst, f.order(4, croft.WantGone)))(t)
+		tombstone := must(f.Order(t.Context(), f.host, inst.ID))(t)
+		if tombstone.Spec.Image != "" || len(tombstone.Spec.UserData) > 0 {
+			t.Fatalf("a tombstone has the spec %+v, want none", tombstone.Spec)
+		}
+		if err := f.Forget(t.Context(), tombstone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if each := (raw.written(t) - before) / lifecycles; each > 80<<10 {
+		t.Errorf("a lifecycle with 64 KiB of user-data writes %d bytes, want at most 80 KiB", each)
+	}
+	if keys := raw.keys(t, "userdata/"); len(keys) > 1 { // that of the fixture
+		t.Errorf("user-data is left of instances that are gone: %s", keys)
+	}
+}
+
+// TestUserDataOfEveryEndIsRemoved tries the ends that need no host.
+func TestUserDataOfEveryEndIsRemoved(t *testing.T) {
+	f := newFixture(t)
+	raw := f.raw(t)
+	discarded := must(f.Create(t.Context(), newInstance("discarded")))(t)
+	if err := f.Discard(t.Context(), discarded); err != nil {
+		t.Fatal(err)
+	}
+	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	if err := f.Bury(t.Context(), inst, f.order(2, croft.WantGone)); err != nil {
+		t.Fatal(err)
+	}
+	if keys := raw.keys(t, "userdata/"); len(keys) > 0 {
+		t.Errorf("user-data is left of instances that are gone: %s", keys)
+	}
+}
+
+// TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders makes a host say that its agent
+// knows schema 1.1, which has no key for user-data.
+func TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders(t *testing.T) {
+	f := newFixture(t)
+	raw := f.raw(t)
+	data := f.inst.Spec.UserData
+	raw.put(t, "alive/"+string(f.host), "2026-01-02T03:04:05Z 1.1")
+	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	for _, key := range []string{"orders/" + string(f.host) + "/" + string(inst.ID), "instances/" + string(inst.ID)} {
+		if !bytes.Contains(raw.get(t, key), []byte(`"user_data":"`)) {
+			t.Errorf("%s has no user-data, which a program of the version before looks for there", key)
+		}
+	}
+	if keys := raw.keys(t, "userdata/"); len(keys) > 0 {
+		t.Errorf("there is a key of user-data that nobody of the version before would remove: %s", keys)
+	}
+	raw.put(t, "alive/"+string(f.host), "2026-01-02T03:04:05Z 1.2") // it is upgraded
+	if o := must(f.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
+		t.Errorf("after the upgrade the agent reads %q, want %q", o.Spec.UserData, data)
+	}
+	all := must(f.List(t.Context(), ""))(t)
+	inst = must(f.Reorder(t.Context(), all[0].Instance, f.order(2, croft.WantRunning)))(t)
+	if o := must(f.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
+		t.Errorf("after another order the agent reads %q, want %q", o.Spec.UserData, data)
+	}
+	if keys := raw.keys(t, "userdata/"); len(keys) != 1 {
+		t.Errorf("user-data was not moved to its own key: %s", keys)
+	}
+}
+
+// TestUserDataMovesWithItsInstance reads the instance as those do who move it: in a list,
+// without its user-data.
+func TestUserDataMovesWithItsInstance(t *testing.T) {
+	for _, version := range []string{"1.1", "1.2"} {
+		t.Run("to a host of "+version, func(t *testing.T) {
+			f := newFixture(t)
+			raw := f.raw(t)
+			data := f.inst.Spec.UserData
+			to := croft.NewHostID()
+			if err := f.PutHost(t.Context(), croft.Host{ID: to, Name: "h2"}); err != nil {
+				t.Fatal(err)
+			}
+			raw.put(t, "alive/"+string(to), "2026-01-02T03:04:05Z "+version)
+			must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+			f.inst = must(f.List(t.Context(), ""))(t)[0].Instance
+			order := f.order(3, croft.WantRunning)
+			order.Host, order.MovedFrom = to, f.host
+			must(f.Relocate(t.Context(), f.inst, f.order(2, croft.WantGone), order))(t)
+			if o := must(f.Order(t.Context(), to, f.inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
+				t.Errorf("the new host's agent reads %q, want %q", o.Spec.UserData, data)
+			}
+			inOrder := bytes.Contains(raw.get(t, "orders/"+string(to)+"/"+string(f.inst.ID)), []byte(`"user_data":"`))
+			if inOrder != (version == "1.1") {
+				t.Errorf("the order has user-data: %v", inOrder)
+			}
+		})
+	}
+}
+
+func TestLostUserDataIsFoundAndRemoved(t *testing.T) {
+	f := newFixture(t)
+	raw := f.raw(t)
+	lost := croft.NewInstanceID()
+	raw.put(t, "userdata/"+string(lost), "left")
+	b := must(f.Books(t.Context()))(t)
+	found := books.Compare(b)
+	i := slices.IndexFunc(found, func(d books.Difference) bool { return d.Kind == books.LostUserData && d.Instance == lost })
+	if i < 0 {
+		t.Fatalf("nobody finds user-data without an instance: %+v", found)
+	}
+	if err := f.Drop(t.Context(), found[i]); err != nil {
+		t.Fatal(err)
+	}
+	if keys := raw.keys(t, "userdata/"); len(keys) != 1 {
+		t.Errorf("there are the keys %s, want only that of the instance on record", keys)
+	}
+}

@@ -1,0 +1,115 @@
+package hvtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/compute"
+)
+
+// Late is a driver of a host that can be kept from carrying out what it is asked.
+type Late struct {
+	compute.Hypervisor
+	// Hold keeps calls from taking effect until Release; held tells of each that waits.
+	Hold    func() (held <-chan struct{})
+	Release func()
+}
+
+// verb is a call about one machine.
+type verb struct {
+	name string
+	call func(context.Context, compute.Hypervisor, compute.Machine) error
+}
+
+var (
+	define = verb{"define", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error { return hv.Define(ctx, m) }}
+	change = verb{"define anew", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
+		m.Generation, m.MemoryMiB = 7, 48
+		return hv.Define(ctx, m)
+	}}
+	mark = verb{"mark", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
+		return hv.Mark(ctx, m.ID, 5)
+	}}
+	remark = verb{"mark anew", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
+		return hv.Mark(ctx, m.ID, 6)
+	}}
+	start  = verb{"start", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error { return hv.Start(ctx, m.ID) }}
+	stop   = verb{"stop", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error { return hv.Stop(ctx, m.ID) }}
+	remove = verb{"remove", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error { return hv.Remove(ctx, m.ID) }}
+	look   = verb{"get", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
+		_, err := hv.Get(ctx, m.ID)
+		return err
+	}}
+)
+
+// late: who asks for something may leave before it is done. It is done all the same, and
+// what is asked for after it comes after it, whatever the two are.
+func (s Suite) late(t *testing.T) {
+	for _, c := range []struct {
+		before      []verb
+		left, after verb
+		want        compute.Domain // its generation and power; without a power it is gone
+	}{
+		{nil, define, remove, compute.Domain{}},
+		{nil, define, look, compute.Domain{Generation: 1, Power: compute.PowerOff}},
+		{nil, define, start, compute.Domain{Generation: 1, Power: compute.PowerOn}},
+		{nil, define, change, compute.Domain{Generation: 7, Power: compute.PowerOff}},
+		{nil, define, mark, compute.Domain{Generation: 5, Power: compute.PowerOff}},
+		{[]verb{define}, change, mark, compute.Domain{Generation: 5, Power: compute.PowerOff}},
+		{[]verb{define}, mark, remark, compute.Domain{Generation: 6, Power: compute.PowerOff}},
+		{[]verb{define}, mark, change, compute.Domain{Generation: 7, Power: compute.PowerOff}},
+		{[]verb{define}, start, stop, compute.Domain{Generation: 1, Power: compute.PowerOff}},
+		{[]verb{define}, start, remove, compute.Domain{}},
+		{[]verb{define, start}, stop, start, compute.Domain{Generation: 1, Power: compute.PowerOn}},
+		{[]verb{define, start}, stop, remove, compute.Domain{}},
+		{[]verb{define, start}, remove, define, compute.Domain{Generation: 1, Power: compute.PowerOff}},
+		{[]verb{define, start}, look, remove, compute.Domain{}},
+	} {
+		t.Run(c.left.name+", left, then "+c.after.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			t.Cleanup(cancel)
+			l := s.Late(t)
+			b := bench{T: t, ctx: ctx, hv: l.Hypervisor}
+			m := s.machine(b)
+			_, err := l.List(ctx) // connects
+			b.must(err)
+			for _, v := range c.before {
+				b.must(v.call(ctx, l.Hypervisor, m))
+			}
+			b.overtake(l, m, c.left, c.after)
+			if c.want.Power == "" {
+				b.gone(m.ID)
+				return
+			}
+			if got := b.get(m.ID); got.Generation != c.want.Generation || got.Power != c.want.Power {
+				t.Errorf("it has the generation %d and is %s, want %d and %s", got.Generation, got.Power, c.want.Generation, c.want.Power)
+			}
+		})
+	}
+}
+
+// overtake leaves the first call while it is under way, and makes the second, which
+// would overtake it if it could.
+func (b bench) overtake(l Late, m compute.Machine, first, second verb) {
+	b.Helper()
+	held := l.Hold()
+	ctx, leave := context.WithCancel(b.ctx)
+	left, ended := make(chan error, 1), make(chan error, 1)
+	go func() { left <- first.call(ctx, l.Hypervisor, m) }()
+	select {
+	case <-held:
+	case <-b.ctx.Done():
+		b.Fatalf("%s never asked the hypervisor", first.name)
+	}
+	leave()
+	b.kind(<-left, croft.Unavailable)
+	go func() { ended <- second.call(b.ctx, l.Hypervisor, m) }()
+	select {
+	case <-held: // a driver that does not wait asks at once
+	case <-time.After(50 * time.Millisecond):
+	}
+	l.Release()
+	b.must(<-ended)
+}

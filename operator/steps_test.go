@@ -1,0 +1,327 @@
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"croft"
+	"croft/internal/books"
+	"croft/operator"
+)
+
+// diary is a cloud with one instance at most. It notes what is read and written in order, and fails what is planned.
+type diary struct {
+	inst  *croft.Instance // nil: there is none
+	on    croft.HostID    // what the instance claims from
+	hosts []croft.Host
+	steps []string
+	fails map[string]func() error // by step; what answers nil is done
+}
+
+type (
+	allHosts  = operator.Hosts // or the field had the name of a method
+	allClaims = operator.Claims
+
+	diaryHosts struct {
+		allHosts // nil, as the next: what has no method here is asked of nobody
+		*diary
+	}
+	diaryRecords struct {
+		operator.Records
+		*diary
+	}
+	diaryLedger struct {
+		operator.Ledger
+		*diary
+	}
+	diaryClaims struct {
+		allClaims
+		*diary
+	}
+)
+
+var errPlanned = croft.Errorf(croft.Unavailable, "planned")
+
+func planned() error { return errPlanned }
+
+func (d *diary) step(words ...string) error {
+	s := strings.Join(words, " ")
+	d.steps = append(d.steps, s)
+	if fail := d.fails[s]; fail != nil {
+		return fail()
+	}
+	return nil
+}
+
+func (d *diary) operator(t *testing.T) *operator.Operator {
+	t.Helper()
+	op, err := operator.New(operator.Config{
+		Partition: "p", Hosts: diaryHosts{diary: d}, Members: always(books.Books{}), Records: diaryRecords{diary: d},
+		Ledger: diaryLedger{diary: d}, Claims: diaryClaims{diary: d}, Agents: agents{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return op
+}
+
+// want compares the steps, and begins anew.
+func (d *diary) want(t *testing.T, steps ...string) {
+	t.Helper()
+	if !slices.Equal(d.steps, steps) {
+		t.Errorf("done: %q, want %q", d.steps, steps)
+	}
+	d.steps = nil
+}
+
+func (d diaryHosts) Hosts(context.Context, ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	return withHosts(d.hosts...).Hosts, nil
+}
+
+func (d diaryHosts) Drain(_ context.Context, h croft.HostID) error { return d.step("drain", string(h)) }
+
+func (d diaryHosts) ForgetHost(_ context.Context, h croft.HostID) error {
+	return d.step("forget", string(h))
+}
+
+func (d diaryRecords) List(context.Context, croft.Project) ([]croft.Status, error) {
+	if d.inst == nil {
+		return nil, d.step("list")
+	}
+	return []croft.Status{{Instance: *d.inst}}, d.step("list")
+}
+
+func (d diaryRecords) Reorder(_ context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
+	return inst, d.step("order", string(o.Want), "on", string(o.Host))
+}
+
+func (d diaryRecords) Bury(_ context.Context, _ croft.Instance, o croft.Order) error {
+	return d.step("bury on", string(o.Host))
+}
+
+func (d diaryRecords) Fence(context.Context, croft.Instance) (croft.Instance, error) {
+	if err := d.step("fence"); err != nil {
+		return croft.Instance{}, err
+	}
+	return *d.inst, nil
+}
+
+func (d diaryRecords) Discard(context.Context, croft.Instance) error { return d.step("discard") }
+
+func (d diaryRecords) SetMoving(_ context.Context, inst croft.Instance, to croft.HostID) (croft.Instance, error) {
+	if err := d.step("moving to", string(to)); err != nil {
+		return inst, err
+	}
+	d.inst.Moving = to
+	return *d.inst, nil
+}
+
+func (d diaryRecords) Relocate(_ context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error) {
+	if err := d.step("order", string(order.Want), "on", string(order.Host), "not on", string(tombstone.Host)); err != nil {
+		return inst, err
+	}
+	d.inst.Host, d.inst.Moving = order.Host, ""
+	return *d.inst, nil
+}
+
+func (d diaryLedger) Books(context.Context) (books.Books, error) {
+	b := withHosts(d.hosts...)
+	if d.inst != nil {
+		b.Instances = map[croft.InstanceID]croft.Instance{d.inst.ID: *d.inst}
+	}
+	return b, d.step("books")
+}
+
+func (d diaryClaims) Claims(context.Context, croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
+	return nil, nil
+}
+
+func (d diaryClaims) Candidates(context.Context, string, int) ([]croft.Candidate, error) {
+	var all []croft.Candidate
+	for _, h := range d.hosts {
+		all = append(all, croft.Candidate{Allocations: map[croft.HostID]croft.Resources{h.ID: {croft.VCPU: 1}}})
+	}
+	return all, nil
+}
+
+func (d diaryClaims) ClaimOf(_ context.Context, id croft.InstanceID) (croft.Claim, error) {
+	return croft.Claim{Instance: id, Allocations: map[croft.HostID]croft.Resources{d.on: {croft.VCPU: 1}}}, nil
+}
+
+func (d diaryClaims) Reclaim(_ context.Context, _ croft.Claim, _ croft.Project, c croft.Candidate) error {
+	for host := range c.Allocations {
+		if err := d.step("claim on", string(host)); err != nil {
+			return err
+		}
+		d.on = host
+	}
+	return nil
+}
+
+func (d diaryClaims) Release(_ context.Context, _ croft.InstanceID, on ...croft.HostID) error {
+	words := []string{"release"}
+	for _, h := range on {
+		words = append(words, string(h))
+	}
+	return d.step(words...)
+}
+
+func (d diaryClaims) RemoveProvider(_ context.Context, h croft.HostID) error {
+	return d.step("remove provider", string(h))
+}
+
+// moving is a cloud of two hosts, and an instance on a that is about to move to b.
+func moving() (*diary, operator.Host) {
+	hosts := []croft.Host{{ID: "a", Name: "one", Alive: true, Drained: true}, {ID: "b", Name: "two", Alive: true}}
+	inst := croft.Instance{
+		ID: "web", Name: "web", Host: "a", State: croft.StateScheduled,
+		Spec: croft.Spec{Ephemeral: true, Resources: croft.Resources{croft.VCPU: 1}},
+	}
+	d := &diary{inst: &inst, on: "a", hosts: hosts, fails: map[string]func() error{}}
+	return d, operator.Host{Host: hosts[0], Instances: []croft.Status{{Instance: inst}}}
+}
+
+// Were the order first, a guest would run where nothing is claimed for it.
+func TestAMoveClaimsBeforeItOrders(t *testing.T) {
+	d, h := moving()
+	all, err := d.operator(t).MoveAll(t.Context(), h)
+	if err != nil || len(all) != 1 || all[0].To.ID != "b" {
+		t.Errorf("got %+v, %v", all, err)
+	}
+	d.want(t, "moving to b", "claim on b", "order running on b not on a")
+}
+
+func TestAMoveThatIsLostGivesItsClaimBack(t *testing.T) {
+	const relocate = "order running on b not on a"
+	begun := []string{"moving to b", "claim on b", relocate}
+	for _, c := range []struct {
+		name  string
+		begin func(d *diary)
+		steps []string
+		on    croft.HostID
+	}{
+		{"to a host that was drained", func(d *diary) { d.fails[relocate] = planned },
+			[]string{"fence", "moving to b", "claim on a", "moving to "}, "a"},
+		{"whose answer was lost", func(d *diary) {
+			d.fails[relocate] = func() error { d.inst.Host, d.inst.Moving = "b", ""; return errPlanned }
+		}, []string{"fence"}, "b"},
+		{"and whose fence fails", func(d *diary) { d.fails[relocate], d.fails["fence"] = planned, planned },
+			[]string{"fence", "moving to b", "claim on a", "moving to "}, "a"}, // that it stays is written by comparison too
+		{"to somebody's change of the record", func(d *diary) {
+			d.fails[relocate] = func() error { return croft.Errorf(croft.Conflict, "planned") }
+		}, []string{"books", "moving to b", "claim on a", "moving to "}, "a"},
+		{"to its end", func(d *diary) {
+			d.fails[relocate] = func() error { d.inst = nil; return croft.Errorf(croft.Conflict, "planned") }
+		}, []string{"books", "release a b"}, "b"},
+		{"to its end, which is under way", func(d *diary) {
+			d.fails[relocate] = func() error { d.inst.State = croft.StateDestroying; return croft.Errorf(croft.Conflict, "planned") }
+		}, []string{"books"}, "b"},
+		{"to who moved it on", func(d *diary) {
+			d.fails[relocate] = func() error { d.inst.Host, d.inst.Moving = "b", ""; return croft.Errorf(croft.Conflict, "planned") }
+		}, []string{"books"}, "b"},
+		{"to who moves it elsewhere", func(d *diary) {
+			d.fails[relocate] = func() error { d.inst.Moving = "c"; return croft.Errorf(croft.Conflict, "planned") }
+		}, []string{"books"}, "b"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, h := moving()
+			c.begin(d)
+			if _, err := d.operator(t).MoveAll(t.Context(), h); err != nil && !errors.Is(err, croft.Unavailable) {
+				t.Error(err)
+			}
+			d.want(t, append(slices.Clone(begun), c.steps...)...)
+			if d.on != c.on {
+				t.Errorf("its claim is on %s, want %s", d.on, c.on)
+			}
+		})
+	}
+}
+
+func TestAMoveThatIsLostSaysWhatItCouldNotGiveBack(t *testing.T) {
+	d, h := moving()
+	d.fails["order running on b not on a"] = func() error { return croft.Errorf(croft.Conflict, "planned") }
+	d.fails["claim on a"] = planned
+	_, err := d.operator(t).MoveAll(t.Context(), h)
+	if !errors.Is(err, errPlanned) || !strings.Contains(err.Error(), "claim on its own host") || d.inst.Moving != "b" {
+		t.Errorf("got %v, moving to %q; want what is left, and a record that tells of it", err, d.inst.Moving)
+	}
+}
+
+// Whoever forgets a host without draining it first may bury what was there, and lose what comes meanwhile.
+func TestAHostIsDrainedBeforeItIsForgotten(t *testing.T) {
+	steps := []string{"drain a", "list", "order gone on a", "release a", "bury on a", "remove provider a", "forget a"}
+	forget := func(t *testing.T, d *diary) error {
+		t.Helper()
+		_, err := d.operator(t).Forget(t.Context(), "one", true)
+		if len(d.steps) == 0 || d.steps[0] != "list" {
+			t.Fatalf("done: %q; want the host to be found first", d.steps)
+		}
+		d.steps = d.steps[1:]
+		return err
+	}
+	t.Run("every step in its order", func(t *testing.T) {
+		d, _ := moving()
+		if err := forget(t, d); err != nil {
+			t.Error(err)
+		}
+		d.want(t, steps...)
+	})
+	for i, broken := range steps {
+		if broken == "list" {
+			continue // it is how the host is found, too
+		}
+		t.Run("nothing after a failure of "+broken, func(t *testing.T) {
+			d, _ := moving()
+			d.fails[broken] = planned
+			if err := forget(t, d); !errors.Is(err, errPlanned) {
+				t.Errorf("got %v", err)
+			}
+			d.want(t, steps[:i+1]...)
+		})
+	}
+}
+
+func TestALeakedClaimIsReleasedAfterAnotherLook(t *testing.T) {
+	leak := books.Difference{Kind: books.LeakedClaim, Instance: "web", Host: "a", Mendable: true}
+	d, _ := moving() // somebody has the UUID by now
+	if err := d.operator(t).Mend(t.Context(), leak); !errors.Is(err, croft.Conflict) {
+		t.Errorf("got %v, want a conflict", err)
+	}
+	d.want(t, "books")
+	d.inst = nil
+	d.fails["books"] = planned
+	if err := d.operator(t).Mend(t.Context(), leak); !errors.Is(err, errPlanned) {
+		t.Errorf("got %v, want that it cannot be told", err)
+	}
+	d.want(t, "books")
+	d.fails = nil
+	if err := d.operator(t).Mend(t.Context(), leak); err != nil {
+		t.Error(err)
+	}
+	d.want(t, "books", "release a") // and not elsewhere
+	d.fails = map[string]func() error{"release a": planned}
+	if err := d.operator(t).Mend(t.Context(), leak); !errors.Is(err, errPlanned) {
+		t.Errorf("got %v, want that it is claimed still", err)
+	}
+}
+
+func TestAnAbandonedRequestKeepsItsRecordForItsClaim(t *testing.T) {
+	abandoned := books.Difference{Kind: books.AbandonedRequest, Instance: "web", Mendable: true}
+	d, _ := moving()
+	d.inst.State = croft.StateScheduling
+	for i, broken := range []string{"fence", "release", "discard", ""} {
+		d.fails = map[string]func() error{broken: planned}
+		if err := d.operator(t).Mend(t.Context(), abandoned); (broken == "") != (err == nil) {
+			t.Errorf("%q fails: got %v", broken, err)
+		}
+		d.want(t, []string{"list", "fence", "release", "discard"}[:min(i+2, 4)]...)
+	}
+	d.fails["fence"] = func() error { d.inst.State = croft.StateScheduled; return nil }
+	if err := d.operator(t).Mend(t.Context(), abandoned); !errors.Is(err, croft.Conflict) {
+		t.Errorf("its scheduler was in time: got %v", err)
+	}
+	d.want(t, "list", "fence")
+}

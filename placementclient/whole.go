@@ -1,0 +1,88 @@
+package placementclient
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"croft"
+)
+
+// croft's own Placement answers in one request what the API has none for. Other
+// Placements, and croft's before, know no such paths; they are asked the long way, and
+// whether that has changed every so often.
+const (
+	wholePath   = "/croft/providers"
+	foreignTime = time.Minute
+)
+
+type wholeBody struct {
+	Name        string                                  `json:"name"`
+	Inventories map[croft.ResourceClass]croft.Inventory `json:"inventories"`
+	Traits      []croft.Trait                           `json:"traits"`
+	Aggregates  []string                                `json:"aggregates"`
+}
+
+// foreign tells whether the Placement is known to have no requests of croft's.
+func (c *Client) foreign() bool {
+	since := c.foreignSince.Load()
+	return since != nil && time.Since(*since) < foreignTime
+}
+
+// isForeign tells of an answer to one of croft's requests whether there is none such.
+func (c *Client) isForeign(err error) bool {
+	if !is(err, http.StatusNotFound, "") && !is(err, http.StatusMethodNotAllowed, "") {
+		return false
+	}
+	now := time.Now()
+	c.foreignSince.Store(&now)
+	return true
+}
+
+// ensureAtOnce is EnsureProvider in one request, where there is one.
+func (c *Client) ensureAtOnce(ctx context.Context, p croft.Provider) (done bool, err error) {
+	if c.foreign() {
+		return false, nil
+	}
+	body := wholeBody{p.Name, inventoriesOf(p), sorted(p.Traits), sorted(p.Aggregates)}
+	if body.Traits == nil {
+		body.Traits = []croft.Trait{}
+	}
+	if body.Aggregates == nil {
+		body.Aggregates = []string{}
+	}
+	err = c.again(ctx, func() error { return c.call(ctx, http.MethodPut, wholePath+"/"+string(p.ID), body, nil) })
+	if c.isForeign(err) {
+		return false, nil
+	}
+	if is(err, http.StatusConflict, duplicateName) {
+		return true, nameTaken(p.Name, err)
+	}
+	return true, err
+}
+
+// duplicateName is the code of a conflict about a provider's name.
+const duplicateName = "placement.duplicate_name"
+
+// providersAtOnce is Providers in one request, where there is one.
+func (c *Client) providersAtOnce(ctx context.Context) (all []croft.Provider, done bool, err error) {
+	if c.foreign() {
+		return nil, false, nil
+	}
+	var body struct {
+		Providers []struct {
+			wholeBody
+			ID     croft.HostID    `json:"uuid"`
+			Root   croft.HostID    `json:"root_provider_uuid"`
+			Usages croft.Resources `json:"usages"`
+		} `json:"providers"`
+	}
+	if err := c.call(ctx, http.MethodGet, wholePath, nil, &body); err != nil {
+		return nil, !c.isForeign(err), err
+	}
+	for _, p := range body.Providers {
+		all = append(all, croft.Provider{ID: p.ID, Root: p.Root, Name: p.Name, Inventories: p.Inventories, Used: p.Usages,
+			Traits: p.Traits, Aggregates: p.Aggregates})
+	}
+	return all, true, nil
+}

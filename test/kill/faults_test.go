@@ -1,0 +1,235 @@
+package kill
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// misfortune kills, suspends and freezes until ctx ends: from a deck of all kinds of faults, so that each comes.
+func (w *world) misfortune(ctx context.Context, r *rand.Rand) {
+	deck := []func(*rand.Rand){
+		w.killControl, w.suspendControl, w.freeze, w.freeze,
+		w.killAgent, w.killAgent, w.suspendAgent, w.suspendAgent, w.suspendAgent,
+	}
+	for {
+		r.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+		for _, fault := range deck {
+			w.sleep(time.Second + time.Duration(r.Int64N(int64(4*time.Second))))
+			if ctx.Err() != nil {
+				return
+			}
+			own := rand.New(rand.NewPCG(r.Uint64(), r.Uint64()))
+			w.work.Go(func() { fault(own) })
+		}
+	}
+}
+
+// victim is a control process: in most cases the one that leads.
+func (w *world) victim(r *rand.Rand) *control {
+	if len(w.controls) > 1 && r.IntN(10) < 7 {
+		if c := w.leader(); c != nil {
+			return c
+		}
+	}
+	return w.controls[r.IntN(len(w.controls))]
+}
+
+// leader is the control whose etcd leads; nil where that cannot be told.
+func (w *world) leader() *control {
+	for _, c := range w.controls {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		st, err := w.ledger.etcd.Status(ctx, c.etcd)
+		cancel()
+		if err == nil && st.Leader == st.Header.MemberId {
+			return c
+		}
+	}
+	return nil
+}
+
+// suffer does something bad to a process, unless that suffers already.
+func (w *world) suffer(p *process, what string, length time.Duration, do func(time.Duration)) {
+	if !p.claim() {
+		return
+	}
+	defer p.unclaim()
+	w.count(what)
+	w.journal.write("FAULT: %s %s for %v", what, p.name, length.Round(time.Millisecond))
+	do(length)
+	w.journal.write("FAULT ends: %s %s", what, p.name)
+}
+
+func (w *world) killControl(r *rand.Rand) {
+	p := w.victim(r).process
+	w.suffer(p, "kill the control process", time.Duration(r.Int64N(int64(3*time.Second))), p.kill)
+}
+
+func (w *world) suspendControl(r *rand.Rand) {
+	p := w.victim(r).process
+	w.suffer(p, "suspend the control process", w.pause(r), p.suspend)
+}
+
+// freeze freezes the disk below an etcd for 8 to 11 seconds.
+func (w *world) freeze(r *rand.Rand) {
+	c := w.victim(r)
+	if c.disk == nil {
+		return
+	}
+	length := 8*time.Second + time.Duration(r.Int64N(int64(3*time.Second)))
+	w.suffer(c.process, "freeze the disk of etcd", length, func(d time.Duration) {
+		var crowd sync.WaitGroup
+		defer crowd.Wait()
+		for n := range 3 { // so that many writes are under way when it stops
+			a := &actor{w: w, n: 200 + n, r: rand.New(rand.NewPCG(r.Uint64(), r.Uint64()))}
+			crowd.Go(func() { a.burst() })
+		}
+		w.sleep(time.Duration(r.Int64N(int64(time.Second))))
+		if err := c.disk.freeze(d); err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+func (w *world) agent(r *rand.Rand) *process { return w.hosts[r.IntN(len(w.hosts))].process }
+
+func (w *world) killAgent(r *rand.Rand) {
+	p := w.agent(r)
+	down := time.Duration(r.Int64N(int64(3 * time.Second)))
+	if r.IntN(3) == 0 {
+		down = w.pause(r)
+	}
+	w.suffer(p, "kill an agent", down, p.kill)
+}
+
+func (w *world) suspendAgent(r *rand.Rand) {
+	p := w.agent(r)
+	w.suffer(p, "suspend an agent", w.pause(r), p.suspend)
+}
+
+// operator empties hosts, lets them take instances again, and forgets one now and then, until ctx ends.
+func (a *actor) operator(ctx context.Context) {
+	w := a.w
+	var mine []*host
+	for _, h := range w.hosts {
+		if !h.member {
+			mine = append(mine, h)
+		}
+	}
+	for ctx.Err() == nil {
+		h := mine[a.r.IntN(len(mine))]
+		switch dice := a.r.IntN(100); {
+		case dice < 28:
+			if r := a.run(false, "croft", "host", "drain", "--move", h.name); !r.ok() {
+				w.mu.Lock()
+				w.movers++
+				w.mu.Unlock()
+			}
+		case dice < 33:
+			a.run(false, "croft", "host", "drain", h.name)
+		case dice < 94:
+			a.run(false, "croft", "host", "enable", h.name)
+		default:
+			a.forget(h)
+		}
+		w.sleep(time.Duration(a.r.Int64N(int64(1500 * time.Millisecond))))
+	}
+}
+
+// forget has a silent host forgotten with all that is on it; then it returns.
+func (a *actor) forget(h *host) {
+	id := h.id()
+	if id == "" || !h.claim() {
+		return
+	}
+	defer h.unclaim()
+	h.hold()
+	defer h.release()
+	h.signal(syscall.SIGKILL)
+	a.w.count("forget a host")
+	for range 40 { // until its lease ran out; where that cannot be told, --force says all
+		a.w.sleep(500 * time.Millisecond)
+		if alive, err := a.w.isAlive(id); err == nil && !alive {
+			break
+		}
+	}
+	began := time.Now()
+	a.w.mu.Lock()
+	a.w.forgets = append(a.w.forgets, forgetting{host: id, begin: began})
+	at := len(a.w.forgets) - 1
+	a.w.mu.Unlock()
+	a.run(false, "croft", "host", "forget", "--force", id)
+	a.w.mu.Lock()
+	a.w.forgets[at].end = time.Now().Add(time.Minute) // what it had sent may be done later
+	a.w.mu.Unlock()
+}
+
+func (w *world) isAlive(host string) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	keys, err := w.ledger.etcd.Get(ctx, "/croft/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return false, err
+	}
+	for _, kv := range keys.Kvs {
+		if kind, rest := cut(string(kv.Key)); kind == "alive" && rest == host {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// wasForgotten tells whether an instance's end may be due to its host's.
+func (w *world) wasForgotten(id string) bool {
+	last, when := w.ledger.endOf(id)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.forgets {
+		for _, host := range []croft.HostID{last.Host, last.Moving, last.MovedFrom} {
+			if string(host) == f.host && when.After(f.begin) && (f.end.IsZero() || when.Before(f.end)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// quiesce brings everything back: it thaws, wakes, starts and enables.
+func (w *world) quiesce() {
+	w.work.Wait()
+	for _, c := range w.controls {
+		c.release()
+		c.signal(syscall.SIGCONT)
+	}
+	for _, place := range w.places {
+		w.awaitReady(place)
+	}
+	a := &actor{w: w, n: 100, r: w.random(100)}
+	for _, h := range w.hosts {
+		h.release()
+		h.signal(syscall.SIGCONT)
+		w.awaitReady(h.api)
+		if !h.member {
+			h.restart() // one that was forgotten while it ran offers its host only then
+			w.awaitReady(h.api)
+		}
+		err := errors.New("")
+		for start := time.Now(); err != nil; time.Sleep(time.Second) {
+			r := a.run(true, "croft", "host", "enable", h.name)
+			if err = nil; !r.ok() {
+				err = errors.New(strings.TrimSpace(r.out))
+			}
+			if err != nil && time.Since(start) > 3*time.Minute {
+				w.t.Fatalf("host %s cannot be enabled: %v", h.name, err)
+			}
+		}
+	}
+}

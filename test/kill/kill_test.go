@@ -1,0 +1,105 @@
+package kill
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The settings of a run.
+const (
+	durationEnv = "CROFT_KILL"
+	seedEnv     = "CROFT_KILL_SEED"
+)
+
+// users is how many type commands at once.
+const users = 8
+
+// length is how long one test goes on: 40 s where nobody says.
+func length(t *testing.T) time.Duration {
+	if testing.Short() {
+		t.Skip("it takes some minutes")
+	}
+	text := cmp.Or(os.Getenv(durationEnv), "40s")
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("%s: %v", durationEnv, err)
+	}
+	return d
+}
+
+func seed(t *testing.T) uint64 {
+	text := os.Getenv(seedEnv)
+	if text == "" {
+		return rand.Uint64N(1 << 32)
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", seedEnv, err)
+	}
+	return n
+}
+
+// One process serves etcd and Placement, three hosts have the guests.
+func TestKilledProcessesLoseAndLeaveNothing(t *testing.T) {
+	w := newWorld(t, seed(t), length(t))
+	w.startControl()
+	for n := range 3 {
+		w.startAgent(fmt.Sprintf("h%d", n))
+	}
+	w.live()
+}
+
+// Three hosts serve etcd and Placement together, and the one that leads suffers most; two more have guests alone.
+func TestKilledMembersLoseAndLeaveNothing(t *testing.T) {
+	w := newWorld(t, seed(t), length(t))
+	w.startMember("m0", "")
+	token := w.token()
+	w.startMember("m1", token)
+	w.startMember("m2", token)
+	for n := range 2 {
+		w.startAgent(fmt.Sprintf("h%d", n))
+	}
+	w.live()
+}
+
+// live lets people and misfortune act for a while, then looks.
+func (w *world) live() {
+	w.t.Logf("again with: CROFT_KILL=%v CROFT_KILL_SEED=%d go test ./test/kill -run '^%s$'", w.length, w.seed, w.t.Name())
+	w.ledger = w.newLedger()
+	over, cancel := context.WithTimeout(context.Background(), w.length)
+	defer cancel()
+	w.over = over
+	watching, look := context.WithCancel(context.Background())
+	var watch, people sync.WaitGroup
+	watch.Go(func() { w.watch(watching) })
+	for n := range users {
+		a := &actor{w: w, n: n, r: w.random(uint64(n))}
+		people.Go(func() { a.user(over) })
+	}
+	people.Go(func() { (&actor{w: w, n: 50, r: w.random(50)}).operator(over) })
+	people.Go(func() { w.misfortune(over, w.random(60)) })
+	people.Wait()
+	w.quiesce()
+	w.settle()
+	look()
+	watch.Wait()
+	for _, b := range w.breaches {
+		w.t.Error(b)
+	}
+	w.checkLogs()
+	for _, what := range slices.Sorted(maps.Keys(w.counts)) {
+		w.t.Logf("%5d %s", w.counts[what], what)
+	}
+	if w.ledger.gaps > 0 {
+		w.t.Logf("%d parts of the history are missing", w.ledger.gaps)
+	}
+}

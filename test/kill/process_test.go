@@ -1,0 +1,169 @@
+package kill
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// restartDelay is how long after its end a process is started again, as a service manager does.
+const restartDelay = 300 * time.Millisecond
+
+// A process is a server that is started again whenever it ends, unless it is held down.
+type process struct {
+	w    *world
+	name string
+	args []string
+	env  []string
+	log  string // file
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	cmd     *exec.Cmd // nil while it does not run
+	held    bool      // it is not to run
+	closed  bool
+	starts  int
+	faulty  bool // a fault is under way; one at a time
+	done    sync.WaitGroup
+}
+
+// begin starts a process and keeps it running until the world ends.
+func (w *world) begin(name string, args, env []string) *process {
+	p := &process{w: w, name: name, args: args, env: env, log: filepath.Join(w.dir, name+".log")}
+	p.changed = sync.NewCond(&p.mu)
+	p.done.Go(p.keep)
+	w.t.Cleanup(p.close)
+	return p
+}
+
+func (p *process) keep() {
+	for p.awaitRelease() {
+		p.runOnce()
+		time.Sleep(restartDelay)
+	}
+}
+
+// awaitRelease returns when the process is to run; false: never again.
+func (p *process) awaitRelease() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.held && !p.closed {
+		p.changed.Wait()
+	}
+	return !p.closed
+}
+
+func (p *process) runOnce() {
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		p.w.t.Error(err)
+		return
+	}
+	defer log.Close()
+	cmd := exec.Command(filepath.Join(binaries, "croft"), p.args...)
+	cmd.Env, cmd.Dir = append(p.w.environment(), p.env...), p.w.dir
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.mu.Lock()
+	if p.held || p.closed {
+		p.mu.Unlock()
+		return
+	}
+	fmt.Fprintf(log, "time=%s level=KILL msg=\"started by the test\"\n", time.Now().Format(time.RFC3339Nano))
+	if err := cmd.Start(); err != nil {
+		p.mu.Unlock()
+		p.w.t.Errorf("start %s: %v", p.name, err)
+		return
+	}
+	p.cmd = cmd
+	p.starts++
+	p.changed.Broadcast()
+	p.mu.Unlock()
+	err = cmd.Wait()
+	fmt.Fprintf(log, "time=%s level=KILL msg=\"ended: %v\"\n", time.Now().Format(time.RFC3339Nano), err)
+	p.mu.Lock()
+	p.cmd = nil
+	p.changed.Broadcast()
+	p.mu.Unlock()
+}
+
+// signal is for whatever runs now.
+func (p *process) signal(s syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != nil {
+		_ = p.cmd.Process.Signal(s) // it may have ended
+	}
+}
+
+// hold keeps the process down from its next end on; release lets it run again.
+func (p *process) hold()    { p.setHeld(true) }
+func (p *process) release() { p.setHeld(false) }
+
+func (p *process) setHeld(held bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = held
+	p.changed.Broadcast()
+}
+
+// kill ends it at once and keeps it down for a while.
+func (p *process) kill(down time.Duration) {
+	p.hold()
+	p.signal(syscall.SIGKILL)
+	p.w.sleep(down)
+	p.release()
+}
+
+// suspend stops it for a while.
+func (p *process) suspend(d time.Duration) {
+	p.signal(syscall.SIGSTOP)
+	p.w.sleep(d)
+	p.signal(syscall.SIGCONT)
+}
+
+// claim takes the right to do something bad to the process; false: somebody else does.
+func (p *process) claim() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.faulty {
+		return false
+	}
+	p.faulty = true
+	return true
+}
+
+func (p *process) unclaim() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faulty = false
+}
+
+// restart ends the process as a service manager does, and has it started again.
+func (p *process) restart() {
+	p.mu.Lock()
+	starts := p.starts
+	p.mu.Unlock()
+	p.signal(syscall.SIGCONT)
+	p.signal(syscall.SIGTERM)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.starts == starts && !p.closed && !p.held {
+		p.changed.Wait()
+	}
+}
+
+// close ends it for good.
+func (p *process) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.changed.Broadcast()
+	p.mu.Unlock()
+	p.signal(syscall.SIGCONT)
+	p.signal(syscall.SIGKILL)
+	p.done.Wait()
+}

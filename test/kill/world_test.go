@@ -1,0 +1,282 @@
+package kill
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"croft/compute"
+	"croft/internal/freeport"
+)
+
+// A world is one cloud of processes.
+type world struct {
+	t        *testing.T
+	seed     uint64
+	dir      string
+	length   time.Duration
+	over     context.Context // ends when faults are to end
+	etcd     []string
+	places   []string // Placement servers
+	controls []*control
+	hosts    []*host
+	ledger   *ledger
+	facts    *facts
+	journal  *journal
+	work     sync.WaitGroup // faults under way
+
+	mu       sync.Mutex
+	breaches []string // what must never be, and was
+	forgets  []forgetting
+	movers   int // moves that did not end as they should
+	counts   map[string]int
+}
+
+// A control is a process that serves etcd and Placement.
+type control struct {
+	*process
+	disk *disk // nil: it cannot be frozen
+	etcd string
+}
+
+// A host is what has guests.
+type host struct {
+	*process
+	stateDir string
+	member   bool // it serves etcd too, so that it is neither drained nor forgotten
+	api      string
+}
+
+// A forgetting is the time during which a host may have been forgotten by force.
+type forgetting struct {
+	host       string
+	begin, end time.Time
+}
+
+func newWorld(t *testing.T, seed uint64, length time.Duration) *world {
+	dir, err := os.MkdirTemp("", "croft-kill-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, seed: seed, dir: dir, length: length, counts: map[string]int{}, facts: newFacts()}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the logs of all processes are kept in %s", dir)
+			return
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	w.journal = newJournal(t, filepath.Join(dir, "clients.log"))
+	return w
+}
+
+// random is one actor's.
+func (w *world) random(actor uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, actor)) }
+
+// sleep ends early when the faults do.
+func (w *world) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.over.Done():
+	}
+}
+
+// environment is what all processes have: no settings but ours.
+func (w *world) environment() []string {
+	plain := slices.DeleteFunc(os.Environ(), func(s string) bool {
+		return strings.HasPrefix(s, "CROFT_") || strings.HasPrefix(s, "XDG_") || strings.HasPrefix(s, "HOME=") || strings.HasPrefix(s, "OTEL_")
+	})
+	return append(plain, "HOME="+w.dir, "CROFT_STATE_DIR="+filepath.Join(w.dir, "none"))
+}
+
+// clientEnvironment says where the cloud is.
+func (w *world) clientEnvironment() []string {
+	return append(w.environment(), "CROFT_ETCD_ENDPOINTS="+strings.Join(w.etcd, ","), "CROFT_PLACEMENT_ENDPOINT="+strings.Join(w.places, ","))
+}
+
+// agentSettings let an agent look after things often, so that what it mends by itself is soon mended.
+var agentSettings = []string{"CROFT_SIM_BOOT=200ms", "CROFT_SWEEP=5s", "CROFT_RESYNC=5s", "CROFT_OFFER_VCPU_RATIO=40", "CROFT_METADATA_SERVER=false"}
+
+func (w *world) address() string { return freeport.For(w.t, "127.0.0.1") }
+
+func (w *world) disk(name string) (*disk, string) {
+	d, err := newDisk(w.t, w.dir, name)
+	if err != nil {
+		w.t.Logf("no disk is frozen: %v", err)
+	}
+	return d, filepath.Join(w.dir, name)
+}
+
+// startControl starts what all hosts share, alone: etcd and Placement.
+func (w *world) startControl() {
+	etcd, place, d := w.address(), w.address(), (*disk)(nil)
+	w.etcd, w.places = []string{"http://" + etcd}, []string{"http://" + place}
+	d, dir := w.disk("control")
+	args := []string{"up", "--hypervisor", "none", "--state-dir", filepath.Join(dir, "state"), "--etcd-listen", etcd, "--placement-listen", place}
+	p := w.begin("control", args, []string{"CROFT_ETCD_PEER_LISTEN=" + w.address(), "CROFT_SWEEP=5s"})
+	w.controls = []*control{{p, d, "http://" + etcd}}
+	w.awaitReady("http://" + place)
+}
+
+// startMember starts a host that serves etcd and Placement too, by joining the first where it is not the first.
+func (w *world) startMember(name, token string) {
+	etcd, place, api := w.address(), w.address(), w.address()
+	d, dir := w.disk(name)
+	state := filepath.Join(dir, "state")
+	args := []string{"up", "--hypervisor", "sim", "--state-dir", state, "--etcd-listen", etcd, "--placement-listen", place, "--api-listen", api}
+	env := append([]string{"CROFT_HOST_NAME=" + name, "CROFT_ETCD_PEER_LISTEN=" + w.address()}, agentSettings...)
+	if token != "" {
+		join := exec.Command(filepath.Join(binaries, "croft"), append(slices.Clone(args), "--join", "@"+token, "--etcd-member", "--only-join")...)
+		join.Env, join.Dir = append(w.environment(), env...), w.dir
+		if out, err := join.CombinedOutput(); err != nil {
+			w.t.Fatalf("%s joins: %v\n%s", name, err, out)
+		}
+	}
+	p := w.begin(name, args, env)
+	w.controls = append(w.controls, &control{p, d, "http://" + etcd})
+	w.hosts = append(w.hosts, &host{process: p, stateDir: state, member: true, api: "http://" + api})
+	w.etcd, w.places = append(w.etcd, "http://"+etcd), append(w.places, "http://"+place)
+	w.awaitReady("http://" + place)
+	w.awaitReady("http://" + api)
+}
+
+// startAgent starts a host that only has guests.
+func (w *world) startAgent(name string) {
+	state, api := filepath.Join(w.dir, name), w.address()
+	p := w.begin(name, []string{"compute", "--hypervisor", "sim", "--state-dir", state, "--etcd", strings.Join(w.etcd, ","),
+		"--placement", strings.Join(w.places, ","), "--api-listen", api}, append([]string{"CROFT_HOST_NAME=" + name}, agentSettings...))
+	w.hosts = append(w.hosts, &host{process: p, stateDir: state, api: "http://" + api})
+	w.awaitReady("http://" + api)
+}
+
+// token is a file with what hosts join with.
+func (w *world) token() string {
+	cmd := exec.Command(filepath.Join(binaries, "croft"), "token", "create", "--etcd", w.etcd[0], "--placement", w.places[0])
+	cmd.Env, cmd.Dir = w.clientEnvironment(), w.dir
+	var says bytes.Buffer
+	cmd.Stderr = &says
+	out, err := cmd.Output()
+	if err != nil {
+		w.t.Fatalf("croft token create: %v: %s", err, &says)
+	}
+	file := filepath.Join(w.dir, "token")
+	if err := os.WriteFile(file, out, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return file
+}
+
+var anybody = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+func isReady(url string) bool {
+	answer, err := anybody.Get(url + "/readyz")
+	if err != nil {
+		return false
+	}
+	answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
+}
+
+// awaitReady waits for the start of a part, for as long as that takes.
+func (w *world) awaitReady(url string) {
+	w.t.Helper()
+	for start := time.Now(); !isReady(url); time.Sleep(50 * time.Millisecond) {
+		if time.Since(start) > 5*time.Minute {
+			w.t.Fatalf("%s never was ready", url)
+		}
+	}
+}
+
+// id is the host's UUID, once it has one.
+func (h *host) id() string {
+	id, _ := compute.ReadHostID(h.stateDir, false)
+	return string(id)
+}
+
+// guests are what the host's hypervisor has, as its file says, and whether they are on.
+func (h *host) guests() (map[string]bool, error) {
+	text, err := os.ReadFile(filepath.Join(h.stateDir, "sim.json"))
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var kept struct {
+		Guests map[string]struct {
+			Power compute.Power `json:"power"`
+		} `json:"guests"`
+	}
+	if err := json.Unmarshal(text, &kept); err != nil {
+		return nil, fmt.Errorf("the guests of %s: %w", h.name, err)
+	}
+	all := map[string]bool{}
+	for id, g := range kept.Guests {
+		all[id] = g.Power == compute.PowerOn
+	}
+	return all, nil
+}
+
+// count counts what was done, for whoever reads the result.
+func (w *world) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts[what]++
+}
+
+// breach notes what must never be, once.
+func (w *world) breach(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if text := fmt.Sprintf(format, args...); !slices.Contains(w.breaches, text) {
+		w.breaches = append(w.breaches, text)
+		w.t.Logf("%s BREACH: %s", time.Now().Format("15:04:05.000"), text)
+	}
+}
+
+// watch looks all the while for guests that are on two hosts. Two looks, one after the other at all files, have to
+// find it: between the two readings of one look a guest may have moved.
+func (w *world) watch(ctx context.Context) {
+	before := map[string]string{}
+	for ctx.Err() == nil {
+		now := map[string][]string{}
+		for _, h := range w.hosts {
+			guests, err := h.guests()
+			if err != nil {
+				w.breach("%v", err)
+			}
+			for id := range guests {
+				now[id] = append(now[id], h.name)
+			}
+		}
+		twice := map[string]string{}
+		for id, on := range now {
+			if len(on) > 1 {
+				twice[id] = strings.Join(on, " and ")
+				if before[id] == twice[id] && !w.facts.forced(id) {
+					w.breach("instance %s is on %s", id, twice[id])
+				}
+			}
+		}
+		before = twice
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package mutants_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"croft/test/mutants"
+)
+
+// The settings of a run.
+const (
+	budgetEnv   = "CROFT_MUTANTS"          // how long it may take, such as 10m
+	packagesEnv = "CROFT_MUTANTS_PACKAGES" // instead of rooms
+	onlyEnv     = "CROFT_MUTANTS_ONLY"     // a regular expression of keys
+	testsEnv    = "CROFT_MUTANTS_TESTS"    // packages whose tests look too, beside each package's own
+)
+
+// rooms are the packages in which a mistake costs somebody an instance.
+const rooms = "./schedule ./operator ./etcdstore ./compute ./placementclient ./placement ./pool ./internal/durable ./internal/books"
+
+const file = "../../build/mutants.jsonl"
+
+// TestNoMistakeGoesUnnoticed lists the mistakes that no test notices. What was noticed before is not tried again
+// while build/mutants.jsonl remembers it.
+func TestNoMistakeGoesUnnoticed(t *testing.T) {
+	text := os.Getenv(budgetEnv)
+	if text == "" {
+		t.Skipf("set %s to how long mistakes may be tried, such as 10m", budgetEnv)
+	}
+	budget, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("%s: %v", budgetEnv, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), budget)
+	defer cancel()
+	packages := strings.Fields(os.Getenv(packagesEnv))
+	if len(packages) == 0 {
+		packages = strings.Fields(rooms)
+	}
+	accepted, known := acceptedOnes(t), remembered(t)
+	notes := memory(t)
+	defer notes.Close()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, pkg := range packages {
+		if ctx.Err() != nil {
+			t.Logf("no time was left for %s", strings.Join(packages[i:], ", "))
+			break
+		}
+		counts := map[string]int{}
+		err := mutants.Run(ctx, mutants.Config{
+			Root: root, Package: pkg, Tests: append([]string{pkg}, strings.Fields(os.Getenv(testsEnv))...), Dir: t.TempDir(),
+			Only: os.Getenv(onlyEnv), Known: known, Say: t.Logf,
+			Done: func(m mutants.Mutant, outcome string) {
+				counts[outcome]++
+				line, _ := json.Marshal(outcomeOf{m, outcome})
+				fmt.Fprintf(notes, "%s\n", line)
+				if why, ok := accepted[m.Key]; outcome != mutants.Killed && !ok {
+					t.Errorf("%s, line %d: %s", m.Key, m.Line, outcome)
+				} else if outcome == mutants.Killed && ok {
+					t.Logf("accepted (%s), and is noticed: take it out of accepted.txt: %s", why, m.Key)
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %v", pkg, counts)
+	}
+}
+
+type outcomeOf struct {
+	mutants.Mutant
+	Outcome string `json:"outcome"`
+}
+
+// remembered are outcomes of runs before.
+func remembered(t *testing.T) map[string]string {
+	known := map[string]string{}
+	text, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var o outcomeOf
+		if json.Unmarshal([]byte(line), &o) == nil {
+			known[o.Key] = o.Outcome
+		}
+	}
+	return known
+}
+
+func memory(t *testing.T) *os.File {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func acceptedOnes(t *testing.T) map[string]string {
+	f, err := os.Open("accepted.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all := map[string]string{}
+	for scan := bufio.NewScanner(f); scan.Scan(); {
+		line := scan.Text()
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		key, why, ok := strings.Cut(line, "\t")
+		if !ok || strings.TrimSpace(why) == "" {
+			t.Errorf("accepted.txt gives no reason for %s", key)
+		}
+		all[key] = why
+	}
+	return all
+}
+
+// What is put into a file is Go, and each kind of mistake is made.
+func TestMutate(t *testing.T) {
+	source := `package p
+
+func f(a, b int, x, y bool) error {
+	if err := g(); err != nil {
+		return err
+	}
+	if err := h(a); err != nil {
+		return err
+	}
+	if a < b && x || !y {
+		k()
+	}
+	if x {
+		return errors.Join(err, f.Sync())
+	}
+	etcd.Txn(ctx).If(unchanged(k, a), absent(k)).Then(append(list, clientv3.OpPut(k, v))...)
+	return nil
+}
+`
+	text, all, err := mutants.Mutate("p/p.go", []byte(source), 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := mutants.Mutate("p/p.go", []byte(text), 1, nil); err != nil {
+		t.Errorf("it is no Go: %v\n%s", err, text)
+	}
+	var keys []string
+	for _, m := range all {
+		keys = append(keys, strings.TrimPrefix(m.Key, "p/p.go f: "))
+	}
+	for _, want := range []string{
+		"err != nil -> ignored", "err != nil -> ignored #2", "err := g() -> left out", "err := g() and err := h(a) -> swapped", "a < b -> negated", "a < b -> <=",
+		"a < b in a < b && x -> dropped", "!y in a < b && x || !y -> dropped", "k() -> left out", "x -> not", "f.Sync() -> left out",
+		"unchanged(k, a) -> dropped from the transaction", "absent(k) -> dropped from the transaction", "clientv3.OpPut(k, v) -> dropped from the transaction",
+	} {
+		if !slices.Contains(keys, want) {
+			t.Errorf("no mistake %q among\n%s", want, strings.Join(keys, "\n"))
+		}
+	}
+	if strings.Index(text, "h(a)") < strings.Index(text, "g()") {
+		t.Errorf("the original comes second, so that lines move:\n%s", text)
+	}
+}

@@ -1,0 +1,457 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore/etcdtest"
+	"croft/internal/books"
+	"croft/operator"
+	"croft/schedule"
+)
+
+// The tests of this file each hold one call up, or have it done late, where that once lost something. The random
+// runs do the same anywhere.
+
+// lone is a world with one host that is alive by its lease alone.
+func lone(t *testing.T) (*world, croft.HostID) {
+	w := newWorld(t, 1, 0, 0)
+	host := croft.Host{ID: croft.NewHostID(), Name: "lone", VirtType: "sim"}
+	facts := compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40}
+	w.await(t, "the host is offered", func() bool { // Placement may just be starting
+		return w.claims.EnsureProvider(t.Context(), compute.Offer{VCPURatio: 1}.Provider(host, w.store.Partition(), facts)) == nil
+	})
+	if err := w.store.PutHost(t.Context(), host); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var work sync.WaitGroup
+	work.Go(func() { _ = w.store.StayAlive(ctx, host.ID) })
+	t.Cleanup(func() { stop(); work.Wait() })
+	w.await(t, "the host is alive", func() bool {
+		hosts, err := w.store.Hosts(t.Context(), host.ID)
+		return err == nil && hosts[host.ID].Alive
+	})
+	return w, host.ID
+}
+
+// await looks until something is so.
+func (w *world) await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never came about that %s", what)
+		}
+	}
+}
+
+// claimed fails where an instance is ordered and has no claim on its host, or has none and claims.
+func (w *world) claimed(t *testing.T, host croft.HostID) {
+	t.Helper()
+	all, err := w.store.List(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := w.claims.Claims(t.Context(), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, st := range all {
+		if st.Instance.Host != host {
+			continue
+		}
+		if len(claims[st.Instance.ID]) == 0 {
+			t.Errorf("instance %s is %s and has no claim", st.Instance.Name, st.Instance.State)
+		}
+		delete(claims, st.Instance.ID)
+	}
+	for id := range claims {
+		t.Errorf("a claim of instance %s, which is not here", id)
+	}
+}
+
+// hookedRecords are an agent's, who is held up before and after some calls.
+type hookedRecords struct {
+	compute.Records
+	afterBooks, beforeDiscard func()
+}
+
+func (h *hookedRecords) Books(ctx context.Context) (books.Books, error) {
+	b, err := h.Records.Books(ctx)
+	h.afterBooks()
+	return b, err
+}
+
+func (h *hookedRecords) Discard(ctx context.Context, i croft.Instance) error {
+	h.beforeDiscard()
+	return h.Records.Discard(ctx, i)
+}
+
+// A scheduler was suspended for longer than its session lives, and goes on just as its request is being undone.
+func TestASchedulerThatWakesUpOrdersNothing(t *testing.T) {
+	for name, when := range map[string]struct{ early, older bool }{
+		"before anything is undone":                             {early: true},
+		"before the record goes":                                {},
+		"before the record goes, of a version without sessions": {older: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, host := lone(t)
+			dying := w.open()
+			inst, err := dying.Create(t.Context(), croft.Instance{
+				ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: "vm", Spec: croft.Spec{Resources: query.Total(), Image: simulated},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{host: query.Total()}}
+			if err := w.claims.Claim(t.Context(), inst.ID, inst.Project, c); err != nil {
+				t.Fatal(err)
+			}
+			if err := dying.Close(); err != nil { // its lease is over
+				t.Fatal(err)
+			}
+			awake := make(chan struct{})
+			resume := sync.OnceFunc(func() {
+				defer close(awake)
+				if when.older { // then the order does not depend on it
+					if err := etcdtest.Put(t.Context(), w.etcd.Endpoint(), w.store.Partition(), "sessions/"+inst.Session, ""); err != nil {
+						t.Error(err)
+					}
+				}
+				_, err := w.store.Assign(t.Context(), inst, croft.Order{
+					Partition: w.store.Partition(), Host: host, Instance: inst.ID, Generation: 1, Want: croft.WantRunning,
+					Project: inst.Project, Name: inst.Name, Spec: inst.Spec,
+				})
+				t.Logf("its order: %v", err)
+			})
+			r := &hookedRecords{w.store, func() {}, resume}
+			if when.early {
+				r = &hookedRecords{w.store, resume, func() {}}
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			var work sync.WaitGroup
+			work.Go(func() {
+				_ = (&compute.Caretaker{Records: r, Inventory: w.claims, Every: time.Second, Log: slog.New(slog.DiscardHandler)}).Run(ctx)
+			})
+			<-awake
+			w.await(t, "the request is undone, or its order is out", func() bool {
+				now, err := w.store.Instance(t.Context(), inst.ID)
+				return errors.Is(err, croft.NotFound) || now.State == croft.StateScheduled
+			})
+			stop()
+			work.Wait()
+			w.claimed(t, host)
+		})
+	}
+}
+
+// lateAssign loses the answer to an order, which is written only when the claim has been given back.
+type lateAssign struct {
+	*schedulerSide
+	late func()
+}
+
+func (l *lateAssign) Assign(ctx context.Context, i croft.Instance, o croft.Order) (croft.Instance, error) {
+	l.late = sync.OnceFunc(func() { _, _ = l.schedulerSide.Records.Assign(context.WithoutCancel(ctx), i, o) })
+	return i, croft.Errorf(croft.Unavailable, "etcdserver: request timed out")
+}
+
+func (l *lateAssign) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
+	defer l.late()
+	return l.schedulerSide.Release(ctx, id, on...)
+}
+
+func TestAnOrderThatIsWrittenLateHasItsClaim(t *testing.T) {
+	w, host := lone(t)
+	side := &lateAssign{schedulerSide: &schedulerSide{gate: w.gate(0), Records: w.store, View: w.store, Claims: w.claims}}
+	s, err := schedule.New(schedule.Config{Partition: w.store.Partition(), Records: side, View: side, Claims: side})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Request(t.Context(), schedule.Request{Query: query, Image: simulated, Name: "vm"})
+	t.Logf("the request: %v", err)
+	side.late()
+	w.claimed(t, host)
+}
+
+func (w *world) machineOf(id croft.HostID) *machine {
+	i := slices.IndexFunc(w.hosts, func(m *machine) bool { return m.id == id })
+	return w.hosts[i]
+}
+
+// found is an instance as it is now.
+func (w *world) found(t *testing.T, id croft.InstanceID) croft.Status {
+	t.Helper()
+	st, err := w.store.Find(t.Context(), croft.DefaultProject, string(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// runsOn tells whether an instance is on record on a host that is not one of those, and seen running there.
+func (w *world) runsOn(t *testing.T, id croft.InstanceID, not ...croft.HostID) bool {
+	st := w.found(t, id)
+	return !slices.Contains(not, st.Instance.Host) && st.Observation != nil && st.Observation.State == croft.StateRunning
+}
+
+// empty drains a host and moves away what is on it.
+func (w *world) empty(t *testing.T, host croft.HostID) {
+	t.Helper()
+	err := w.operate(0, func(o *operator.Operator) error {
+		h, err := o.Drain(t.Context(), string(host))
+		if err != nil {
+			return err
+		}
+		moved, err := o.MoveAll(t.Context(), h)
+		for _, m := range moved {
+			t.Logf("%s goes from %s to %s %s", m.Instance.Name, m.Instance.Host, m.To.ID, m.Stays)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// heldReclaim is an operator who is held up just before a claim changes hosts, the first time.
+type heldReclaim struct {
+	*operatorSide
+	hold func()
+}
+
+func (s *heldReclaim) Reclaim(ctx context.Context, had croft.Claim, p croft.Project, c croft.Candidate) error {
+	s.hold()
+	return s.operatorSide.Reclaim(ctx, had, p, c)
+}
+
+// Two operators empty one host; the first is held up with the record written and the claim not changed.
+func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
+	for name, whole := range map[string]bool{"the second's move is over": true, "the second is held up as well": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, 4, 0)
+			inst := w.throwaway(t.Context())
+			store := w.open()
+			side := &heldReclaim{operatorSide: &operatorSide{gate: w.gate(0), hostBook: store, Records: store, claimBook: w.claims}}
+			side.hold = sync.OnceFunc(func() {
+				if whole { // and goes elsewhere
+					if err := store.Drain(t.Context(), w.found(t, inst.ID).Instance.Moving); err != nil {
+						t.Error(err)
+					}
+					w.empty(t, inst.Host)
+					w.await(t, "the second's move is over", func() bool { return w.runsOn(t, inst.ID, inst.Host) })
+					return
+				}
+				now := w.found(t, inst.ID).Instance
+				if _, err := store.SetMoving(t.Context(), now, now.Moving); err != nil {
+					t.Error(err)
+				}
+			})
+			o, err := operator.New(operator.Config{
+				Partition: store.Partition(), Hosts: side, Members: store, Records: side, Ledger: store, Claims: side, Agents: machines{w}, Pause: 100 * time.Millisecond,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := o.Drain(t.Context(), string(inst.Host))
+			if err != nil {
+				t.Fatal(err)
+			}
+			moved, err := o.MoveAll(t.Context(), h)
+			t.Logf("the first: %v %v", len(moved), err)
+			now := w.found(t, inst.ID).Instance
+			claims, err := w.claims.ClaimOf(t.Context(), inst.ID)
+			at := now.Places()
+			if err != nil || len(claims.Allocations) != 1 || !slices.Contains(at, slices.Collect(maps.Keys(claims.Allocations))[0]) {
+				t.Errorf("it is on %s and claims %v, %v", at, claims.Allocations, err)
+			}
+			w.settle()
+		})
+	}
+}
+
+// heldRelease is an agent that is held up just before it gives a claim back.
+type heldRelease struct {
+	compute.Inventory
+	hold func()
+}
+
+func (h *heldRelease) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
+	h.hold()
+	return h.Inventory.Release(context.WithoutCancel(ctx), id, on...)
+}
+
+// An agent is held up between its look at the record and the release of the claim; the instance is buried
+// meanwhile, and its UUID used again on another host.
+func TestATombstoneLeavesTheClaimOfAReusedUUID(t *testing.T) {
+	w := newWorld(t, 1, 2, 0)
+	inst := w.throwaway(t.Context())
+	a := w.machineOf(inst.Host)
+	other := w.hosts[1-a.n]
+	over := make(chan struct{})
+	a.leave()
+	a.inventory = &heldRelease{w.claims, sync.OnceFunc(func() {
+		defer close(over)
+		st := w.found(t, inst.ID) // schedule destroy --force, and the same --uuid again
+		if err := w.claims.Release(t.Context(), inst.ID); err != nil {
+			t.Error(err)
+		}
+		tombstone := croft.Order{Partition: w.store.Partition(), Host: a.id, Instance: inst.ID, Generation: st.Instance.Generation + 1, Want: croft.WantGone}
+		if err := w.store.Bury(t.Context(), st.Instance, tombstone); err != nil {
+			t.Error(err)
+		}
+		err := w.scheduler(0, func(s *schedule.Scheduler) error {
+			q, err := schedule.ParseQuery("resources=VCPU:1,MEMORY_MB:1024,DISK_GB:10&in_tree=" + string(other.id))
+			if err != nil {
+				return err
+			}
+			_, err = s.Request(t.Context(), schedule.Request{ID: inst.ID, Query: q, Image: simulated, Name: "again"})
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})}
+	a.boot(0)
+	err := w.scheduler(0, func(s *schedule.Scheduler) error {
+		_, err := s.Destroy(t.Context(), inst.Project, inst.Name, false)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-over
+	w.await(t, "the tombstone is carried out", func() bool {
+		_, err := w.store.Order(t.Context(), a.id, inst.ID)
+		return errors.Is(err, croft.NotFound)
+	})
+	w.claimed(t, other.id)
+	w.facts[inst.ID].name = "again"
+	w.settle()
+}
+
+func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
+	w := newWorld(t, 1, 2, 0)
+	inst := w.throwaway(t.Context())
+	other := w.hosts[1-w.machineOf(inst.Host).n].id
+	on := func(hosts ...croft.HostID) croft.Candidate {
+		c := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{}}
+		for _, h := range hosts {
+			c.Allocations[h] = query.Total()
+		}
+		return c
+	}
+	mend := func() (errs []error) {
+		err := w.operate(0, func(o *operator.Operator) error {
+			report, err := o.Audit(t.Context())
+			for _, d := range report.Differences {
+				errs = append(errs, o.Mend(t.Context(), d))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return errs
+	}
+	for name, hosts := range map[string][]croft.HostID{"on the other host": {other}, "on both": {inst.Host, other}, "nowhere": {}} {
+		had, err := w.claims.ClaimOf(t.Context(), inst.ID)
+		if err == nil {
+			err = w.claims.Reclaim(t.Context(), had, inst.Project, on(hosts...))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if errs := mend(); len(errs) != 1 || errs[0] != nil {
+			t.Errorf("a claim %s: mended with %v, want one thing that is mended", name, errs)
+		}
+		w.claimed(t, inst.Host)
+		w.claimed(t, other)
+	}
+	if err := w.claims.Release(t.Context(), inst.ID); err != nil {
+		t.Fatal(err)
+	}
+	var rivals []croft.InstanceID
+	for range 4 { // a host has room for four
+		rivals = append(rivals, croft.NewInstanceID())
+		if err := w.claims.Claim(t.Context(), rivals[len(rivals)-1], inst.Project, on(inst.Host)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lacks := books.Difference{Kind: books.MissingClaim, Host: inst.Host, Instance: inst.ID, Revision: w.found(t, inst.ID).Instance.Revision, Mendable: true}
+	err := w.operate(0, func(o *operator.Operator) error { return o.Mend(t.Context(), lacks) })
+	if !errors.Is(err, croft.NoCapacity) || !strings.Contains(err.Error(), "has no room for it any more") {
+		t.Errorf("got %v, want that it does not fit", err)
+	}
+	for _, id := range rivals {
+		if err := w.claims.Release(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mend()
+	w.claimed(t, inst.Host)
+	w.settle()
+}
+
+// The hypervisor of the first host is dead while the instance is moved from there, and moved on.
+func TestMovesOneAfterTheOtherWaitForEveryHost(t *testing.T) {
+	w := newWorld(t, 1, 3, 0)
+	inst := w.throwaway(t.Context())
+	first := w.machineOf(inst.Host)
+	first.dead.Store(true)
+	w.empty(t, first.id)
+	second := w.machineOf(w.found(t, inst.ID).Instance.Host)
+	w.empty(t, second.id)
+	third := w.machineOf(w.found(t, inst.ID).Instance.Host)
+	w.await(t, "the second has nothing of it", func() bool {
+		_, err := w.store.Order(t.Context(), second.id, inst.ID)
+		return errors.Is(err, croft.NotFound)
+	})
+	looked := func() int { return w.tally.counts()["crossed before hypervisor Get"] }
+	before := looked()
+	w.await(t, "the third has looked at it", func() bool { return third.runs(inst.ID) || looked() > before+10 })
+	if second == first || third == first || !first.runs(inst.ID) || third.runs(inst.ID) {
+		t.Errorf("moved by way of %d, %d and %d; it runs on the first: %v, on the last: %v", first.n, second.n, third.n, first.runs(inst.ID), third.runs(inst.ID))
+	}
+	first.dead.Store(false)
+	w.await(t, "the third runs it", func() bool { return third.runs(inst.ID) })
+	w.settle()
+}
+
+// A host dies for good once a move from it was ordered.
+func TestAMoveFromAHostThatIsForgottenGoesOn(t *testing.T) {
+	w := newWorld(t, 1, 2, 0)
+	inst := w.throwaway(t.Context())
+	from := w.machineOf(inst.Host)
+	from.dead.Store(true)
+	w.empty(t, from.id)
+	from.kill()
+	w.await(t, "the host is silent", func() bool {
+		hosts, err := w.store.Hosts(t.Context(), from.id)
+		return err == nil && !hosts[from.id].Alive
+	})
+	if found := w.audit(t.Context()); len(found) < 2 || !strings.Contains(found[0], "forget --force") { // the other one: it is unchecked
+		t.Errorf("the audit finds %q, want what the instance waits for", found)
+	}
+	forget := func(force bool) error {
+		return w.operate(0, func(o *operator.Operator) error { _, err := o.Forget(t.Context(), string(from.id), force); return err })
+	}
+	if err := forget(false); !errors.Is(err, croft.Conflict) {
+		t.Errorf("forgotten without force: %v", err)
+	}
+	if err := forget(true); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, "it runs on the other host", func() bool { return w.runsOn(t, inst.ID, from.id) })
+	from.dead.Store(false) // it comes back, with its tombstone
+	w.settle()
+}
