@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-docker test-upgrade lint check soak bench bench-boot bench-mdserver bench-placement bench-pool clean
+.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-mdserver bench-placement bench-pool clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,12 @@ lint: ## gofmt, vet, staticcheck, shellcheck
 	@scripts/check
 
 check: test ## what CI runs
+
+kill-loop: ## kill, suspend and freeze real processes for CROFT_KILL=20m, with one etcd and with three
+	@scripts/kill-loop
+
+mutants: ## mistakes that no test notices, made one at a time for CROFT_MUTANTS=10m
+	@scripts/mutants
 
 soak: ## faults under load and random input, each for CROFT_SOAK=10m
 	@scripts/soak
