@@ -70,9 +70,25 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/..."},
-		except:   []string{"croft/cmd/...", "croft/internal/deps"},
+		except:   []string{"croft/cli/...", "croft/cmd/...", "croft/internal/deps"},
 		mayNot:   []string{"github.com/spf13/cobra/...", "github.com/spf13/pflag", "github.com/vbauerster/mpb/...", "golang.org/x/term"},
 		reason:   "only the command line talks to people",
+	},
+	{
+		packages: []string{"croft/..."},
+		except:   []string{"croft/cli/...", "croft/cmd/..."},
+		mayNot:   []string{"croft/cli/..."},
+		reason:   "rooms know nothing of the commands that use them",
+	},
+	{
+		packages: []string{"croft/cli/out"},
+		mayNot:   []string{"croft/cloud/...", "croft/cli/args"},
+		reason:   "what prints is handed what it prints",
+	},
+	{
+		packages: []string{"croft/cli/..."},
+		mayNot:   []string{"croft/etcdstore/..."},
+		reason:   "commands ask cloud, whichever way that reaches the cloud",
 	},
 	{
 		packages: []string{"croft/poolclient/..."},

@@ -7,7 +7,7 @@ ARG GOPROXY
 ARG VERSION=devel
 WORKDIR /src
 COPY . .
-RUN go build -tags libvirt_dlopen -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /croft ./cmd/croft
+RUN go build -tags libvirt_dlopen -trimpath -ldflags "-s -w -X croft/internal/build.Version=${VERSION}" -o /croft ./cmd/croft
 
 FROM ${BASE}
 RUN apt-get update \

@@ -79,7 +79,7 @@ binary_of() {
 		die "this checkout has no commit $commit: name an older version in CROFT_PREVIOUS, or fetch the whole history"
 	tree=$(mktemp -d)
 	git worktree add --quiet --detach "$tree" "$commit"
-	(cd "$tree" && go build -ldflags "-s -w -X main.version=$commit" -o "$OLDPWD/build/croft-$commit" ./cmd/croft)
+	(cd "$tree" && go build -ldflags "-s -w -X main.version=$commit -X croft/internal/build.Version=$commit" -o "$OLDPWD/build/croft-$commit" ./cmd/croft)
 	git worktree remove --force "$tree"
 }
 

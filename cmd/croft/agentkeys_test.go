@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/crypto/ssh/agent"
+
+	"croft/schedule/sshkeys"
 )
 
 // serveAgent runs an SSH agent with these keys, given by their comments.
@@ -52,7 +54,7 @@ func TestKeysOfTheAgent(t *testing.T) {
 	t.Run("they are taken before the files", func(t *testing.T) {
 		serveAgent(t, "one", "two")
 		for _, word := range []string{"auto", "agent"} {
-			keys, names, err := readKeys([]string{word})
+			keys, names, err := sshkeys.Read([]string{word})
 			if err != nil || len(names) > 0 || len(keys) != 2 || !strings.HasSuffix(keys[0], " one") || !strings.HasSuffix(keys[1], " two") {
 				t.Errorf("%s gives %q, the names %q, %v", word, keys, names, err)
 			}
@@ -60,10 +62,10 @@ func TestKeysOfTheAgent(t *testing.T) {
 	})
 	t.Run("an agent without keys is none", func(t *testing.T) {
 		serveAgent(t)
-		if keys, _, err := readKeys([]string{"auto"}); err != nil || len(keys) > 0 {
+		if keys, _, err := sshkeys.Read([]string{"auto"}); err != nil || len(keys) > 0 {
 			t.Errorf("auto gives %q, %v", keys, err)
 		}
-		if _, _, err := readKeys([]string{"agent"}); err == nil || !strings.Contains(err.Error(), "ssh-add") {
+		if _, _, err := sshkeys.Read([]string{"agent"}); err == nil || !strings.Contains(err.Error(), "ssh-add") {
 			t.Errorf("agent gives %v", err)
 		}
 	})
@@ -71,7 +73,7 @@ func TestKeysOfTheAgent(t *testing.T) {
 
 func TestNamesOfKeysAreLeftForTheCloud(t *testing.T) {
 	t.Chdir(t.TempDir())
-	keys, names, err := readKeys([]string{"laptop", key, "desk"})
+	keys, names, err := sshkeys.Read([]string{"laptop", key, "desk"})
 	if err != nil || !slices.Equal(names, []string{"laptop", "desk"}) || !slices.Equal(keys, []string{key}) {
 		t.Errorf("keys %q, names %q, %v", keys, names, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/internal/books"
+	"croft/internal/endpoint"
 	"croft/internal/pki"
 	"croft/internal/plain"
 	"croft/operator"
@@ -27,7 +28,7 @@ type agents struct{ store *etcdstore.Store }
 
 // client is what to ask the agent of a host with. Over TLS it has to be that host's.
 func (a agents) client(ctx context.Context, h croft.Host) (*http.Client, error) {
-	if !isTLS(h.API) {
+	if !endpoint.IsTLS(h.API) {
 		return agentClient(nil), nil
 	}
 	trusted, err := a.store.Authority(ctx)

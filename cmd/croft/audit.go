@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/internal/books"
 	"croft/internal/plain"
 	"croft/operator"
@@ -29,7 +31,7 @@ With --fix it mends what no guest and no disk on record can suffer from. The age
 most of that by themselves, within minutes.
 
 Exit codes: 0 no difference, or all mended; 1 differences; others as for schedule.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return operate(cmd, func(ctx context.Context, c *client, o *operator.Operator) error {
 				report, err := o.Audit(ctx)
@@ -47,7 +49,7 @@ Exit codes: 0 no difference, or all mended; 1 differences; others as for schedul
 			})
 		},
 	}
-	addScheduleFlags(cmd.Flags())
+	args.AddCloudFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&fix, "fix", false, "mend what is safe to mend")
 	return cmd
 }
@@ -117,7 +119,7 @@ func printAudit(cmd *cobra.Command, format string, report operator.Report, outco
 	for _, u := range report.Unchecked {
 		fmt.Fprintf(cmd.ErrOrStderr(), "host %s is unchecked, its guests and disks: %s\n", plain.Line(u.Name), plain.Line(u.Why))
 	}
-	if format == formatJSON || format == formatYAML {
+	if format == out.FormatJSON || format == out.FormatYAML {
 		type result struct {
 			books.Difference
 			Outcome string `json:"outcome,omitempty"`
@@ -126,7 +128,7 @@ func printAudit(cmd *cobra.Command, format string, report operator.Report, outco
 		for i, d := range report.Differences {
 			results = append(results, result{d, outcomes[i]})
 		}
-		return printData(cmd.OutOrStdout(), format, struct {
+		return out.PrintData(cmd.OutOrStdout(), format, struct {
 			Differences []result             `json:"differences"`
 			Unchecked   []operator.Unchecked `json:"unchecked"`
 		}{results, append([]operator.Unchecked{}, report.Unchecked...)})

@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 )
 
 func benchCommand() *cobra.Command {
@@ -45,7 +47,7 @@ a cloud that falls behind is seen to. --rate 0 makes the next request whenever o
 --at-once is answered.`,
 		Example: `  croft bench cluster --hosts 1000 --rate 200
   croft bench cluster --hosts 5000 --rate 0 --for 1m -o json`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := b.check(); err != nil {
 				return err
@@ -62,7 +64,7 @@ a cloud that falls behind is seen to. --rate 0 makes the next request whenever o
 	f.DurationVar(&b.length, "for", 30*time.Second, "how long to make requests")
 	f.DurationVar(&b.resync, "resync", 30*time.Second, "how often agents compare all that they have, as the setting resync")
 	f.StringVar(&b.plot, "plot", "croft-bench.svg", "`file` to draw into; empty for none")
-	f.StringVarP(&b.format, "output", "o", formatText, "print text, json or yaml")
+	f.StringVarP(&b.format, "output", "o", out.FormatText, "print text, json or yaml")
 	return cmd
 }
 
@@ -82,7 +84,7 @@ func (b *benchmark) check() error {
 		return croft.Errorf(croft.Invalid, "--for %v: give a time such as 30s", b.length)
 	case b.resync <= 0:
 		return croft.Errorf(croft.Invalid, "--resync %v: give a time such as 30s", b.resync)
-	case b.format != formatText && b.format != formatJSON && b.format != formatYAML:
+	case b.format != out.FormatText && b.format != out.FormatJSON && b.format != out.FormatYAML:
 		return croft.Errorf(croft.Invalid, "--output %q is none of text, json, yaml", b.format)
 	}
 	return nil

@@ -13,9 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/hypervisor/sim"
+	"croft/internal/build"
 	"croft/placementclient"
 )
 
@@ -32,7 +34,7 @@ func benchAgentsCommand() *cobra.Command {
 		Use:    "agents",
 		Short:  "Run the agents of a benchmark",
 		Hidden: true, // bench cluster starts it
-		Args:   count(0, 0),
+		Args:   args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 			return a.run(cmd.Context(), log, func() { tellReady(cmd.ErrOrStderr()) })
@@ -102,7 +104,7 @@ func (a *benchAgents) agent(n int, store *etcdstore.Store, claims *placementclie
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make the directory of a host: %w", err)
 	}
-	host := croft.Host{ID: croft.NewHostID(), Name: filepath.Base(dir), Version: version, VirtType: "sim"}
+	host := croft.Host{ID: croft.NewHostID(), Name: filepath.Base(dir), Version: build.Version, VirtType: "sim"}
 	facts := compute.Facts{Name: host.Name, CPUs: 64, MemoryMiB: 256 << 10, DiskGiB: 4 << 10}
 	return compute.New(compute.Config{
 		Host: host, Partition: store.Partition(), Provider: compute.Offer{VCPURatio: 1, MemoryRatio: 1, DiskRatio: 1}.Provider(host, store.Partition(), facts),

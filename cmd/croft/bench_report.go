@@ -7,19 +7,20 @@ import (
 	"os"
 	"slices"
 
+	"croft/cli/out"
 	"croft/internal/plot"
 )
 
 func (r *benchReport) print(w io.Writer, format string) error {
-	if format != formatText {
-		return printData(w, format, r)
+	if format != out.FormatText {
+		return out.PrintData(w, format, r)
 	}
 	asked := "as many requests as were answered"
 	if r.AskedRate > 0 {
 		asked = fmt.Sprintf("%g requests a second", r.AskedRate)
 	}
-	t := &table{color: isColored(w)}
-	line := func(name, format string, args ...any) { t.texts(name, fmt.Sprintf(format, args...)) }
+	t := &out.Table{Color: out.IsColored(w)}
+	line := func(name, format string, args ...any) { t.Texts(name, fmt.Sprintf(format, args...)) }
 	line("hosts", "%d, taking orders after %.1f s", r.Hosts, r.Start)
 	line("asked", "%s, %d in all", asked, r.Load.Requests)
 	line("ran", "%d, %.0f a second", r.Load.Ran, r.Load.Rate)
@@ -33,7 +34,7 @@ func (r *benchReport) print(w io.Writer, format string) error {
 	}
 	line("etcd", "%.0f writes a second, %.1f an instance; %.0f fsyncs a second of %.2f ms; %.0f watchers; %.0f MiB",
 		r.Etcd.Writes, r.Etcd.PerVM, r.Etcd.Fsyncs, r.Etcd.FsyncMS, r.Etcd.Watchers, r.Etcd.Size)
-	return t.print(w)
+	return t.Print(w)
 }
 
 // draw writes the course of a run as a picture.

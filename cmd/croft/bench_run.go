@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/out"
 	"croft/etcdstore"
 	"croft/internal/freeport"
 	"croft/internal/load"
@@ -161,7 +162,7 @@ func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *b
 		Tick: func(asked, ran int) {
 			second++
 			c.sample(f, float64(second))
-			if isTerminal(words) {
+			if out.IsTerminal(words) {
 				fmt.Fprintf(words, "\r%4d s  %d asked for, %d run ", second, asked, ran)
 			}
 		},
@@ -196,7 +197,7 @@ func (c *course) follow(ctx context.Context, f *fleet, store *etcdstore.Store, w
 		return err
 	}
 	took := time.Since(began).Seconds()
-	if isTerminal(words) {
+	if out.IsTerminal(words) {
 		fmt.Fprintln(words)
 	}
 	c.sample(f, took)

@@ -13,6 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cloud/direct"
 	"croft/compute"
 	"croft/internal/pki"
 )
@@ -61,7 +64,7 @@ var hostCommandFlags = []hostFlag{stateDirFlag, logLevelFlag}
 // onHost makes a command that works on the files of a host.
 func onHost(cmd *cobra.Command, do func(cmd *cobra.Command, s hostSettings, log *slog.Logger) error) *cobra.Command {
 	addHostFlags(cmd, hostCommandFlags...)
-	cmd.Args = count(0, 0)
+	cmd.Args = args.Count(0, 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, log, err := loadHostSettings(cmd, hostCommandFlags...)
 		if err != nil {
@@ -94,7 +97,7 @@ should be.`,
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(formats, format) {
+		if !slices.Contains(out.Formats, format) {
 			return croft.Errorf(croft.Invalid, "output %q is none of text, table, wide, json and yaml", format)
 		}
 		all, err := heldCertificates(s.StateDir)
@@ -106,7 +109,7 @@ should be.`,
 		}
 		return errors.Join(printCertificates(cmd, format, all), err)
 	})
-	cmd.Flags().StringP("output", "o", formatText, "print text, table, json or yaml (`format`)")
+	cmd.Flags().StringP("output", "o", out.FormatText, "print text, table, json or yaml (`format`)")
 	return cmd
 }
 
@@ -171,19 +174,19 @@ func stateOf(since, until time.Time) string {
 }
 
 func printCertificates(cmd *cobra.Command, format string, all []certificateData) error {
-	if format == formatJSON || format == formatYAML {
-		return printData(cmd.OutOrStdout(), format, all)
+	if format == out.FormatJSON || format == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), format, all)
 	}
-	t := table{color: isColored(cmd.OutOrStdout())}
-	t.head("AUTHORITY", "OF", "STATE", "UNTIL", "FILE")
+	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t.Head("AUTHORITY", "OF", "STATE", "UNTIL", "FILE")
 	for _, c := range all {
-		state := cell{c.State, green}
+		state := out.Cell{Text: c.State, Color: out.Green}
 		if c.State != "good" {
-			state = cell{c.State, red}
+			state = out.Cell{Text: c.State, Color: out.Red}
 		}
-		t.row(cell{text: string(c.Authority)}, cell{text: c.Of}, state, cell{text: c.Until.Local().Format(time.DateOnly)}, cell{text: c.File})
+		t.Row(out.Cell{Text: string(c.Authority)}, out.Cell{Text: c.Of}, state, out.Cell{Text: c.Until.Local().Format(time.DateOnly)}, out.Cell{Text: c.File})
 	}
-	return t.print(cmd.OutOrStdout())
+	return t.Print(cmd.OutOrStdout())
 }
 
 func caIssueCommand() *cobra.Command {
@@ -229,7 +232,7 @@ func issueTo(ctx context.Context, s hostSettings, name, dir string) error {
 	if err := id.Validate(); err != nil {
 		return err
 	}
-	access, err := readLocal(s.StateDir)
+	access, err := direct.ReadLocal(s.StateDir)
 	if err != nil {
 		return err
 	}
@@ -242,7 +245,7 @@ func issueTo(ctx context.Context, s hostSettings, name, dir string) error {
 			return err
 		}
 	}
-	return access.inside().write(filepath.Join(dir, scheduleFile), "# Made by croft ca issue. Paths are relative to this file.\n")
+	return access.Inside().Write(filepath.Join(dir, direct.SettingsFile), "# Made by croft ca issue. Paths are relative to this file.\n")
 }
 
 // checkIssueDir refuses a directory that holds something else than what was issued to

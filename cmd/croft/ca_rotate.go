@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cloud/direct"
 	"croft/etcdstore"
 	"croft/internal/pki"
 )
@@ -84,11 +85,11 @@ func (t *trust) spread(ctx context.Context) error {
 
 // withCloud does something with the cloud of this host, as its own operator.
 func (t *trust) withCloud(ctx context.Context, do func(context.Context, *etcdstore.Store) error) (err error) {
-	s := scheduleDefaults()
-	if err := addLocal(t.stateDir, &s.Etcd, &s.Placement); err != nil {
+	s := direct.Defaults()
+	if err := direct.AddLocal(t.stateDir, &s.Etcd, &s.Placement); err != nil {
 		return err
 	}
-	store, err := s.Etcd.open(ctx, false)
+	store, err := s.Etcd.Open(ctx, false)
 	if err != nil {
 		return fmt.Errorf("the cloud has to run for this: %w", err)
 	}

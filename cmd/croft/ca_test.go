@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
+	"croft/cloud/direct"
 	"croft/etcdstore"
 	"croft/internal/doctor"
 	"croft/internal/invitation"
@@ -66,7 +67,7 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 	command(t, croft.ExitOK, "host", "list")
 	e := c.access(t).Etcd
 	e.Cert, e.Key = certificates(left, pki.Etcd).Pair(), certificates(left, pki.Etcd).Pair()
-	if store, err := e.open(t.Context(), false); err == nil {
+	if store, err := e.Open(t.Context(), false); err == nil {
 		t.Errorf("etcd takes a certificate of the authority before: %v", store.Close())
 	}
 }
@@ -91,7 +92,7 @@ func TestAnOperatorWorksFromElsewhere(t *testing.T) {
 	issue := []string{"ca", "issue", "--state-dir", c.dir, "--operator", "anna", "--to", dir}
 	command(t, croft.ExitOK, issue...)
 	t.Setenv("CROFT_STATE_DIR", t.TempDir()) // another machine
-	settings := []string{"--settings", filepath.Join(dir, scheduleFile)}
+	settings := []string{"--settings", filepath.Join(dir, direct.SettingsFile)}
 	command(t, croft.ExitOK, append([]string{"schedule", "--wait", "--name", "one", "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1", "tiny"}, settings...)...)
 	command(t, croft.ExitOK, append([]string{"host", "list"}, settings...)...)
 	command(t, croft.ExitOK, append([]string{"audit"}, settings...)...)
@@ -151,7 +152,7 @@ func TestACloudThatListensToItselfAgainHasNoCertificates(t *testing.T) {
 	if strings.Count(before, "\n") != 6 || strings.Count(after, "\n") != 2 {
 		t.Errorf("before:\n%s\nafter, want the authority alone:\n%s", before, after)
 	}
-	if _, err := readLocal(c.dir); croft.KindOf(err) != croft.NotFound {
+	if _, err := direct.ReadLocal(c.dir); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("commands are told where it listened: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"croft/cli/args"
 	"croft/image"
 )
 
@@ -23,7 +24,7 @@ func completeInstances(most int) cobra.CompletionFunc {
 		found := storedNames(cmd, args, prefix, func(ctx context.Context, c *client, offer func(name, what string)) error {
 			all, err := c.View.List(ctx, c.project)
 			for _, st := range all {
-				offer(st.Instance.Name, state(st).text)
+				offer(st.Instance.Name, state(st).Text)
 			}
 			return err
 		})
@@ -33,10 +34,10 @@ func completeInstances(most int) cobra.CompletionFunc {
 
 // storedNames are the names that the cloud knows, as list offers them with what they
 // stand for, that begin so and are no arguments yet; none where it does not answer.
-func storedNames(cmd *cobra.Command, args []string, prefix string, list func(ctx context.Context, c *client, offer func(name, what string)) error) []string {
+func storedNames(cmd *cobra.Command, given []string, prefix string, list func(ctx context.Context, c *client, offer func(name, what string)) error) []string {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	s, err := loadSchedule(cmd.Flags())
+	s, err := args.LoadSettings(cmd.Flags())
 	if err != nil {
 		return nil
 	}
@@ -47,7 +48,7 @@ func storedNames(cmd *cobra.Command, args []string, prefix string, list func(ctx
 	var found []string
 	_ = c.do(ctx, func(ctx context.Context, c *client) error {
 		return list(ctx, c, func(name, what string) {
-			if strings.HasPrefix(name, prefix) && !slices.Contains(args, name) {
+			if strings.HasPrefix(name, prefix) && !slices.Contains(given, name) {
 				found = append(found, cobra.CompletionWithDesc(name, what))
 			}
 		})

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"iter"
-
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"croft"
+	"croft/cli/args"
 	"croft/internal/nearest"
 )
 
@@ -24,7 +22,7 @@ instances. To have it in every new shell:
   fish   schedule completion fish > ~/.config/fish/completions/schedule.fish
 
 croft, compute, mdserver and resalloc's programs have one each of their own.`,
-		Args:      count(1, 1),
+		Args:      args.Count(1, 1),
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out, root := cmd.OutOrStdout(), cmd.Root()
@@ -38,13 +36,5 @@ croft, compute, mdserver and resalloc's programs have one each of their own.`,
 			}
 			return croft.Errorf(croft.Invalid, "no completion for the shell %q, only for bash, zsh and fish%s", args[0], nearest.Hint(args[0], shells))
 		},
-	}
-}
-
-// allFlags are the flags that a command takes, its own and inherited.
-func allFlags(cmd *cobra.Command) iter.Seq[*pflag.Flag] {
-	return func(yield func(*pflag.Flag) bool) {
-		more := true
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { more = more && yield(f) })
 	}
 }

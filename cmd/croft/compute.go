@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/gate"
@@ -26,7 +27,7 @@ unless that is done already. Guests outlive it.
 
 On a host that joined a cloud with croft up --join it runs the agent of that one, as
 croft up does.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 	}
 	addHostFlags(cmd, flags...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +54,7 @@ croft up does.`,
 func runJoined(ctx context.Context, s hostSettings, log *slog.Logger, of *membership, ready func()) (err error) {
 	me, err := s.tell(ctx, "croft-compute", log)
 	defer me.end()
-	if err := errors.Join(err, s.needsHypervisor(), s.Placement.check()); err != nil {
+	if err := errors.Join(err, s.needsHypervisor(), s.Placement.Check()); err != nil {
 		return err
 	}
 	dir, err := compute.OpenStateDir(s.StateDir)
@@ -102,7 +103,7 @@ func mdserverCommand() *cobra.Command {
 		Long: `Run the metadata server of this host alone, for the guests of the agent that has
 the same state directory and metadata.server: false in its settings. What it tells of
 itself, /livez, /readyz and /metrics, is at --listen, which guests do not reach.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 	}
 	addHostFlags(cmd, flags...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

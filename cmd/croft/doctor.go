@@ -14,12 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/compute"
 	"croft/hypervisor/libvirt"
 	"croft/internal/doctor"
 )
 
-var doctorFormats = []string{formatText, formatJSON, formatYAML}
+var doctorFormats = []string{out.FormatText, out.FormatJSON, out.FormatYAML}
 
 // doctorCommand checks the host that it runs on.
 func doctorCommand() *cobra.Command {
@@ -31,7 +33,7 @@ func doctorCommand() *cobra.Command {
 		Long: `doctor looks at what the agent needs of this host, with the settings that the
 agent would have, and changes nothing. Each line says ok, warn (it works, slower
 or with less) or fail; the exit code is 1 where anything failed.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := cmd.Flags().GetString("output")
 			if err != nil {
@@ -62,7 +64,7 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 		},
 	}
 	addHostFlags(cmd, flags...)
-	cmd.Flags().StringP("output", "o", formatText, "print text, json or yaml (`format`)")
+	cmd.Flags().StringP("output", "o", out.FormatText, "print text, json or yaml (`format`)")
 	return cmd
 }
 
@@ -169,8 +171,8 @@ func lookAtNetwork(ctx context.Context, driver *libvirt.Driver, name string) (do
 // printFindings prints one line for each thing, what is wrong being followed by
 // what to do.
 func printFindings(w io.Writer, format string, findings []doctor.Finding) error {
-	if format != formatText {
-		return printData(w, format, findings)
+	if format != out.FormatText {
+		return out.PrintData(w, format, findings)
 	}
 	for _, f := range findings {
 		line := fmt.Sprintf("%-4s  %-14s  %s", f.Level, f.Check, f.Found)

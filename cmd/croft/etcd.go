@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/internal/durable"
@@ -42,7 +43,7 @@ func etcdSnapshotCommand() *cobra.Command {
 		Long: `snapshot writes all that the cloud's etcd holds, croft's Placement included, to a new
 file that its owner alone may read: there are secrets in it. Guests, their disks and the
 cloud's authority (ca in the state directory of the first host) are not in it.`,
-		Args: count(1, 1),
+		Args: args.Count(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, func(ctx context.Context, c *client) error {
 				ctx, cancel := context.WithTimeout(ctx, snapshotTime)
@@ -55,7 +56,7 @@ cloud's authority (ca in the state directory of the first host) are not in it.`,
 			})
 		},
 	}
-	addScheduleFlags(cmd.Flags())
+	args.AddCloudFlags(cmd.Flags())
 	return cmd
 }
 
@@ -88,7 +89,7 @@ state directory out of the way. After it, start croft up here first; hosts that 
 etcd too notice that they no longer do, go on as hosts, and may join with --etcd-member
 again. Guests run on meanwhile. What happened since the snapshot is not known then:
 croft audit says what does not agree.`,
-		Args: count(1, 1),
+		Args: args.Count(1, 1),
 	}
 	addHostFlags(cmd, stateDirFlag, logLevelFlag)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {

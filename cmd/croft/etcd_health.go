@@ -9,17 +9,19 @@ import (
 	"time"
 
 	"croft"
+	"croft/cloud/direct"
 	"croft/etcdstore"
 	"croft/internal/doctor"
+	"croft/internal/endpoint"
 )
 
 // lookEtcd checks the etcd of these settings, where there is one already.
-func lookEtcd(s EtcdSettings) func(context.Context) doctor.Finding {
+func lookEtcd(s direct.EtcdSettings) func(context.Context) doctor.Finding {
 	return func(ctx context.Context) doctor.Finding {
 		if !anybodyAt(ctx, s.Endpoints) {
 			return doctor.Finding{Level: doctor.OK, Found: "nobody is at " + strings.Join(s.Endpoints, ", ") + " yet; croft up starts one"}
 		}
-		store, err := s.open(ctx, false)
+		store, err := s.Open(ctx, false)
 		switch {
 		case croft.KindOf(err) == croft.NotFound:
 			return doctor.Finding{Level: doctor.OK, Found: "it answers, and holds no cloud yet"}
@@ -56,9 +58,9 @@ func namedMembers(ctx context.Context, store *etcdstore.Store) string {
 // anybodyAt tells whether there may be an etcd at these endpoints: somebody listens
 // there, or they are on other machines, of which that is expected.
 func anybodyAt(ctx context.Context, endpoints []string) bool {
-	for _, endpoint := range endpoints {
-		u, err := url.Parse(endpoint)
-		if err != nil || !isLoopback(u.Host) {
+	for _, member := range endpoints {
+		u, err := url.Parse(member)
+		if err != nil || !endpoint.IsLoopback(u.Host) {
 			return true
 		}
 		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", u.Host)

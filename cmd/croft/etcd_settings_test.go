@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"croft"
+	"croft/cloud/direct"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 )
@@ -32,21 +33,21 @@ func TestEtcdctlsVariablesCountForWhatNothingElseSets(t *testing.T) {
 	file := writeSecret(t, "of a file\n", 0o600)
 	for _, c := range []struct {
 		name string
-		set  EtcdSettings
+		set  direct.EtcdSettings
 		env  map[string]string
 		want etcdstore.Access
 	}{
-		{"all of them", EtcdSettings{Endpoints: tls}, etcdctl, etcdstore.Access{CA: "/env/ca", Cert: "/env/cert", Key: "/env/key", User: "envy", Password: "secret"}},
-		{"no files where there is no TLS", EtcdSettings{Endpoints: plain}, etcdctl, etcdstore.Access{User: "envy", Password: "secret"}},
-		{"a pair is taken whole or not at all", EtcdSettings{Endpoints: tls, Cert: "/our/cert"}, etcdctl, etcdstore.Access{CA: "/env/ca", Cert: "/our/cert", User: "envy", Password: "secret"}},
-		{"our authority", EtcdSettings{Endpoints: tls, CA: "/our/ca"}, map[string]string{"ETCDCTL_CACERT": "/env/ca"}, etcdstore.Access{CA: "/our/ca"}},
-		{"a user and password in one", EtcdSettings{Endpoints: plain}, map[string]string{"ETCDCTL_USER": "envy:p:w"}, etcdstore.Access{User: "envy", Password: "p:w"}},
-		{"our user with etcdctl's password", EtcdSettings{Endpoints: plain, User: "croft"}, etcdctl, etcdstore.Access{User: "croft", Password: "secret"}},
-		{"our user with our file", EtcdSettings{Endpoints: plain, User: "croft", PasswordFile: file}, etcdctl, etcdstore.Access{User: "croft", Password: "of a file"}},
-		{"no user, no password", EtcdSettings{Endpoints: plain}, map[string]string{"ETCDCTL_PASSWORD": "secret"}, etcdstore.Access{}},
+		{"all of them", direct.EtcdSettings{Endpoints: tls}, etcdctl, etcdstore.Access{CA: "/env/ca", Cert: "/env/cert", Key: "/env/key", User: "envy", Password: "secret"}},
+		{"no files where there is no TLS", direct.EtcdSettings{Endpoints: plain}, etcdctl, etcdstore.Access{User: "envy", Password: "secret"}},
+		{"a pair is taken whole or not at all", direct.EtcdSettings{Endpoints: tls, Cert: "/our/cert"}, etcdctl, etcdstore.Access{CA: "/env/ca", Cert: "/our/cert", User: "envy", Password: "secret"}},
+		{"our authority", direct.EtcdSettings{Endpoints: tls, CA: "/our/ca"}, map[string]string{"ETCDCTL_CACERT": "/env/ca"}, etcdstore.Access{CA: "/our/ca"}},
+		{"a user and password in one", direct.EtcdSettings{Endpoints: plain}, map[string]string{"ETCDCTL_USER": "envy:p:w"}, etcdstore.Access{User: "envy", Password: "p:w"}},
+		{"our user with etcdctl's password", direct.EtcdSettings{Endpoints: plain, User: "croft"}, etcdctl, etcdstore.Access{User: "croft", Password: "secret"}},
+		{"our user with our file", direct.EtcdSettings{Endpoints: plain, User: "croft", PasswordFile: file}, etcdctl, etcdstore.Access{User: "croft", Password: "of a file"}},
+		{"no user, no password", direct.EtcdSettings{Endpoints: plain}, map[string]string{"ETCDCTL_PASSWORD": "secret"}, etcdstore.Access{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := c.set.config(func(name string) string { return c.env[name] })
+			got, err := c.set.Config(func(name string) string { return c.env[name] })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,12 +63,12 @@ func TestEtcdctlsEndpointsMayLackTheScheme(t *testing.T) {
 		endpoints, ca string
 		want          []string
 	}{
-		{"", "", []string{defaultEtcd}},
+		{"", "", []string{direct.DefaultEtcd}},
 		{"a:1, b:2", "", []string{"http://a:1", "http://b:2"}},
 		{"a:1,https://b:2", "/ca", []string{"https://a:1", "https://b:2"}},
 	} {
 		env := map[string]string{"ETCDCTL_ENDPOINTS": c.endpoints, "ETCDCTL_CACERT": c.ca}
-		if diff := cmp.Diff(c.want, etcdFromEnv(func(name string) string { return env[name] })); diff != "" {
+		if diff := cmp.Diff(c.want, direct.EndpointsFromEnv(func(name string) string { return env[name] })); diff != "" {
 			t.Errorf("%q: -want +got:\n%s", c.endpoints, diff)
 		}
 	}
@@ -81,11 +82,11 @@ func TestAPasswordFileIsForFewEyes(t *testing.T) {
 		"it is a directory":    t.TempDir(),
 		"it is nobody's (set)": "",
 	} {
-		s := EtcdSettings{Endpoints: []string{defaultEtcd}, User: "croft", PasswordFile: path}
+		s := direct.EtcdSettings{Endpoints: []string{direct.DefaultEtcd}, User: "croft", PasswordFile: path}
 		if path == "" {
 			s.User, s.PasswordFile = "", writeSecret(t, "x", 0o600)
 		}
-		if _, err := s.config(func(string) string { return "" }); croft.KindOf(err) != croft.Invalid {
+		if _, err := s.Config(func(string) string { return "" }); croft.KindOf(err) != croft.Invalid {
 			t.Errorf("%s: got %v, want it refused", name, err)
 		}
 	}

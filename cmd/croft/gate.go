@@ -36,7 +36,7 @@ func (s *hostSettings) checkTrust() error {
 // startGate serves agents that reach neither etcd nor Placement, at what is returned,
 // and looks after what these may not see.
 func (s *hostSettings) startGate(ctx context.Context, p *parts, c *control) (http.Handler, error) {
-	claims, err := s.Placement.client()
+	claims, err := s.Placement.Client()
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (s *hostSettings) openCloud(ctx context.Context, mint bool) (cloud, error) 
 	case j != nil:
 		return j.openGate(s.StateDir)
 	}
-	return s.Etcd.open(ctx, mint)
+	return s.Etcd.Open(ctx, mint)
 }
 
 // lookCloud checks what the host gets its orders from.

@@ -22,7 +22,9 @@ import (
 	"croft/hypervisor/libvirt"
 	"croft/hypervisor/sim"
 	"croft/image"
+	"croft/internal/build"
 	"croft/internal/doctor"
+	"croft/internal/endpoint"
 )
 
 // hypervisor is what a host needs of libvirt or of its simulation.
@@ -191,8 +193,8 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		return nil, croft.Host{}, err
 	}
 	me := croft.Host{
-		ID: h.id, Name: cmp.Or(s.Host.Name, facts.Name), Location: s.Host.Location, Version: version, VirtType: h.virtType,
-		Addresses: ownAddresses(), API: apiURL(scheme, at, append(s.Others, s.Etcd.Endpoints...)), Token: newToken(),
+		ID: h.id, Name: cmp.Or(s.Host.Name, facts.Name), Location: s.Host.Location, Version: build.Version, VirtType: h.virtType,
+		Addresses: endpoint.OwnAddresses(), API: apiURL(scheme, at, append(s.Others, s.Etcd.Endpoints...)), Token: newToken(),
 		Place: placeOf(h.dir.Path),
 	}
 	images, err := h.images()
@@ -221,7 +223,7 @@ func (h *host) openInventory() (compute.Inventory, error) {
 	if behind, ok := h.store.(compute.Inventory); ok {
 		return behind, nil
 	}
-	return h.settings.Placement.client()
+	return h.settings.Placement.Client()
 }
 
 func (s *hostSettings) offer() compute.Offer {
@@ -281,20 +283,4 @@ func apiURL(scheme string, at net.Addr, endpoints []string) string {
 		return scheme + "://" + at.String()
 	}
 	return scheme + "://" + netip.AddrPortFrom(addressTowards(endpoints), ap.Port()).String()
-}
-
-// ownAddresses are the host's addresses that others may know it by.
-func ownAddresses() []string {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil // for people only
-	}
-	var all []string
-	for _, a := range addrs {
-		p, err := netip.ParsePrefix(a.String())
-		if err == nil && p.Addr().IsGlobalUnicast() {
-			all = append(all, p.Addr().String())
-		}
-	}
-	return all
 }

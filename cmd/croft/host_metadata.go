@@ -102,7 +102,7 @@ func (s *hostSettings) lookMetadataServer(ctx context.Context, bridge string, pi
 	if !anybodyAt(ctx, s.Etcd.Endpoints) {
 		return string(served), false, nil
 	}
-	store, err := s.Etcd.open(ctx, false)
+	store, err := s.Etcd.Open(ctx, false)
 	if err != nil {
 		return string(served), false, nil // the line about etcd says why
 	}

@@ -9,13 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/adrg/xdg"
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cloud/direct"
 	"croft/image"
 	"croft/internal/pki"
 	"croft/internal/settings"
+	"croft/internal/traces"
 	"croft/placement"
 	"croft/poolserver"
 	"croft/schedule"
@@ -32,7 +33,7 @@ type hostSettings struct {
 	} `yaml:"host"`
 
 	Etcd struct {
-		EtcdSettings `yaml:",inline"`
+		direct.EtcdSettings `yaml:",inline"`
 
 		Listen         string `yaml:"listen"`
 		PeerListen     string `yaml:"peer_listen"`
@@ -50,7 +51,7 @@ type hostSettings struct {
 	Trust string `yaml:"trust"`
 
 	Placement struct {
-		PlacementSettings `yaml:",inline"`
+		direct.PlacementSettings `yaml:",inline"`
 
 		Listen   string           `yaml:"listen"`
 		Keystone keystoneSettings `yaml:"keystone"`
@@ -99,7 +100,7 @@ type hostSettings struct {
 		TokenFile string `yaml:"token_file"`
 	} `yaml:"metrics"`
 
-	Traces TraceSettings `yaml:"traces"`
+	Traces traces.Settings `yaml:"traces"`
 
 	Offer struct {
 		VCPURatio         float64  `yaml:"vcpu_ratio"`
@@ -162,12 +163,12 @@ type hostNetwork struct {
 
 func defaultHostSettings() hostSettings {
 	var s hostSettings
-	s.StateDir = defaultStateDir()
-	s.Etcd.Endpoints = etcdFromEnv(os.Getenv)
+	s.StateDir = direct.DefaultStateDir()
+	s.Etcd.Endpoints = direct.EndpointsFromEnv(os.Getenv)
 	s.Etcd.Listen = "127.0.0.1:2379"
 	s.Control.CertificateLife = pki.Life
 	s.Trust = trustDirect
-	s.Placement.Token = defaultToken
+	s.Placement.Token = direct.DefaultToken
 	s.Placement.Keystone.ReaderProjects = []string{}
 	s.Placement.Listen = "127.0.0.1:8778"
 	s.Placement.ConsistentReads = string(placement.ConsistentClaims)
@@ -197,14 +198,6 @@ func defaultHostSettings() hostSettings {
 	s.Sweep = time.Minute
 	s.LogLevel = "info"
 	return s
-}
-
-// defaultStateDir is the machine's for root and the user's own for others.
-func defaultStateDir() string {
-	if os.Geteuid() == 0 {
-		return "/var/lib/croft"
-	}
-	return filepath.Join(xdg.StateHome, "croft")
 }
 
 // Validate refuses what no part could work with.
@@ -255,7 +248,7 @@ func (s *hostSettings) Validate() error {
 	if _, err := image.ParseNetworks(s.Images.AllowRedirects); err != nil {
 		return invalid("images.allow_redirects: %w", err)
 	}
-	if err := cmp.Or(s.checkNetworks(), s.Placement.Keystone.validate(), s.Traces.validate()); err != nil {
+	if err := cmp.Or(s.checkNetworks(), s.Placement.Keystone.validate(), s.Traces.Check()); err != nil {
 		return err
 	}
 	if _, err := s.logLevel(); err != nil {
@@ -323,11 +316,11 @@ func loadHostSettingsOver(defaults hostSettings, cmd *cobra.Command, flags ...ho
 			return defaults, nil, err
 		}
 	}
-	if err := checkEnvironment(os.Environ()); err != nil {
+	if err := direct.CheckEnvironment(os.Environ(), settings.EnvNames(defaultHostSettings())); err != nil {
 		return defaults, nil, err
 	}
 	file, _ := cmd.Flags().GetString("settings")
-	s, from, err := settings.Load(defaults, settings.Source{Name: "compute.yaml", File: file, Flags: given, Former: formerSettings})
+	s, from, err := settings.Load(defaults, settings.Source{Name: "compute.yaml", File: file, Flags: given, Former: direct.FormerSettings})
 	if err != nil {
 		return s, nil, err
 	}

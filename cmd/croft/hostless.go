@@ -23,7 +23,7 @@ func (s *hostSettings) needsHypervisor() error {
 // runHostless waits for the end of what all hosts share, on a machine that is none. It
 // looks after what is no host's own, by turns with the agents of the others.
 func runHostless(ctx context.Context, p *parts, s hostSettings, store *etcdstore.Store, log *slog.Logger, ready func()) error {
-	claims, err := s.Placement.client()
+	claims, err := s.Placement.Client()
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/internal/plain"
 	"croft/operator"
 )
@@ -30,16 +32,16 @@ func hostCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	addScheduleFlags(cmd.PersistentFlags())
+	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(hostListCommand(), hostShowCommand(), hostDrainCommand(), hostEnableCommand(), hostAcceptCommand(), hostForgetCommand())
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
 	return cmd
 }
 
 // operate connects as an operator, does something and closes the connection.
 func operate(cmd *cobra.Command, do func(context.Context, *client, *operator.Operator) error) error {
 	return with(cmd, func(ctx context.Context, c *client) error {
-		claims, err := c.settings.Placement.client()
+		claims, err := c.settings.Placement.Client()
 		if err != nil {
 			return err
 		}
@@ -62,7 +64,7 @@ func hostListCommand() *cobra.Command {
 		Long: `list shows the hosts by their names: how each is, its part in etcd, how many
 instances it has, what is claimed of what it offers. With -o wide their versions and
 UUIDs too.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return operate(cmd, func(ctx context.Context, c *client, o *operator.Operator) error {
 				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -92,29 +94,29 @@ type hostData struct {
 }
 
 func printHosts(cmd *cobra.Command, format string, all []operator.Host) error {
-	out := cmd.OutOrStdout()
-	if format == formatJSON || format == formatYAML {
+	stdout := cmd.OutOrStdout()
+	if format == out.FormatJSON || format == out.FormatYAML {
 		list := []hostData{}
 		for _, h := range all {
 			list = append(list, hostData{h, h.State()})
 		}
-		return printData(out, format, list)
+		return out.PrintData(stdout, format, list)
 	}
-	t := table{color: isColored(out)}
+	t := out.Table{Color: out.IsColored(stdout)}
 	head := []string{"HOST", "STATE", "ETCD", "INSTANCES", "VCPU", "MEMORY_MB", "DISK_GB"}
-	if format == formatWide {
+	if format == out.FormatWide {
 		head = append(head, "VERSION", "ID")
 	}
-	t.head(head...)
+	t.Head(head...)
 	for _, h := range all {
-		row := []cell{{text: h.Name}, hostState(h), etcdRole(h), {text: fmt.Sprint(h.Count)},
+		row := []out.Cell{{Text: h.Name}, hostState(h), etcdRole(h), {Text: fmt.Sprint(h.Count)},
 			share(h, croft.VCPU), share(h, croft.MemoryMB), share(h, croft.DiskGB)}
-		if format == formatWide {
-			row = append(row, cell{text: orDash(h.Version)}, cell{text: string(h.ID)})
+		if format == out.FormatWide {
+			row = append(row, out.Cell{Text: out.OrDash(h.Version)}, out.Cell{Text: string(h.ID)})
 		}
-		t.row(row...)
+		t.Row(row...)
 	}
-	if err := t.print(out); err != nil {
+	if err := t.Print(stdout); err != nil {
 		return err
 	}
 	for _, h := range all {
@@ -130,15 +132,8 @@ func printProblems(w io.Writer, h operator.Host) {
 	}
 }
 
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 // hostState says in its color how a host is, and since when nothing is heard of it.
-func hostState(h operator.Host) cell {
+func hostState(h operator.Host) out.Cell {
 	words := h.State()
 	if !h.Alive {
 		words += since(h.Host)
@@ -148,20 +143,20 @@ func hostState(h operator.Host) cell {
 	}
 	switch {
 	case !h.Alive || len(h.Problems) > 0:
-		return cell{words, red}
+		return out.Cell{Text: words, Color: out.Red}
 	case h.Drained:
-		return cell{words, yellow}
+		return out.Cell{Text: words, Color: out.Yellow}
 	}
-	return cell{words, green}
+	return out.Cell{Text: words, Color: out.Green}
 }
 
 // etcdRole says in its color what the host's etcd is to the others.
-func etcdRole(h operator.Host) cell {
+func etcdRole(h operator.Host) out.Cell {
 	switch h.Etcd {
 	case croft.MemberLeads, croft.MemberFollows, "":
-		return cell{text: orDash(string(h.Etcd))}
+		return out.Cell{Text: out.OrDash(string(h.Etcd))}
 	}
-	return cell{string(h.Etcd), yellow}
+	return out.Cell{Text: string(h.Etcd), Color: out.Yellow}
 }
 
 // since says when a silent host was last heard of.
@@ -174,22 +169,22 @@ func since(h croft.Host) string {
 
 // share is how much of what a host offers is claimed, in red where that is more than
 // there is.
-func share(h operator.Host, class croft.ResourceClass) cell {
+func share(h operator.Host, class croft.ResourceClass) out.Cell {
 	if h.Offered == nil {
-		return cell{text: "-"}
+		return out.Cell{Text: "-"}
 	}
 	text := fmt.Sprintf("%d/%d", h.Claimed[class], h.Offered[class])
 	if h.Claimed[class] > h.Offered[class] && h.Alive {
-		return cell{text, red}
+		return out.Cell{Text: text, Color: out.Red}
 	}
-	return cell{text: text}
+	return out.Cell{Text: text}
 }
 
 func hostShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show UUID|NAME",
 		Short:             "Show all about a host, and what is on it",
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, func(ctx context.Context, c *client, o *operator.Operator) error {
@@ -206,38 +201,38 @@ func hostShowCommand() *cobra.Command {
 }
 
 func printHost(cmd *cobra.Command, format string, h operator.Host) error {
-	out := cmd.OutOrStdout()
-	if format == formatJSON || format == formatYAML {
-		return printData(out, format, struct {
+	stdout := cmd.OutOrStdout()
+	if format == out.FormatJSON || format == out.FormatYAML {
+		return out.PrintData(stdout, format, struct {
 			hostData
 			On []statusData `json:"on"`
 		}{hostData{h, h.State()}, allPrintable(h.Instances)})
 	}
 	t := hostDetails(h)
-	t.color = isColored(out)
-	if err := t.print(out); err != nil || h.Count == 0 {
+	t.Color = out.IsColored(stdout)
+	if err := t.Print(stdout); err != nil || h.Count == 0 {
 		return err
 	}
-	fmt.Fprintln(out)
+	fmt.Fprintln(stdout)
 	list := listing{columns: append([]string{"project"}, briefColumns...)}.table(h.Instances)
-	list.color = t.color
-	return list.print(out)
+	list.Color = t.Color
+	return list.Print(stdout)
 }
 
 // hostDetails is everything about a host, for people.
-func hostDetails(h operator.Host) *table {
-	t := &table{}
+func hostDetails(h operator.Host) *out.Table {
+	t := &out.Table{}
 	add := func(name, value string) {
 		if value != "" {
-			t.row(cell{name, bold}, cell{text: value})
+			t.Row(out.Cell{Text: name, Color: out.Bold}, out.Cell{Text: value})
 		}
 	}
 	add("host", string(h.ID))
 	add("name", h.Name)
 	add("former name", h.FormerName)
-	t.row(cell{"state", bold}, hostState(h))
+	t.Row(out.Cell{Text: "state", Color: out.Bold}, hostState(h))
 	for _, problem := range h.Problems {
-		t.row(cell{"problem", bold}, cell{problem, red})
+		t.Row(out.Cell{Text: "problem", Color: out.Bold}, out.Cell{Text: problem, Color: out.Red})
 	}
 	add("etcd", string(h.Etcd))
 	add("addresses", strings.Join(h.Addresses, ", "))

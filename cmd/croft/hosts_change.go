@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/internal/plain"
 	"croft/operator"
 )
@@ -23,7 +25,7 @@ With --move, instances that were asked for with --ephemeral are removed there an
 made anew from their images on other hosts, with the same name and UUID; what their
 disks held is lost. The others stay, and are listed with the reason. Where the host
 serves etcd, that is taken out of it, unless the others would be too few then.`,
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, func(ctx context.Context, _ *client, o *operator.Operator) error {
@@ -52,17 +54,17 @@ func moveAll(ctx context.Context, cmd *cobra.Command, o *operator.Operator, idOr
 		return err
 	}
 	all, err := o.MoveAll(ctx, h)
-	t := table{color: isColored(cmd.OutOrStdout())}
-	t.head("NAME", "TO", "REASON", "INSTANCE")
+	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t.Head("NAME", "TO", "REASON", "INSTANCE")
 	for _, m := range all {
 		to := m.To.Name
 		if m.To.ID == "" {
 			to = "stays"
 		}
-		t.texts(m.Instance.Name, to, orDash(m.Stays), string(m.Instance.ID))
+		t.Texts(m.Instance.Name, to, out.OrDash(m.Stays), string(m.Instance.ID))
 	}
 	if len(all) > 0 {
-		err = errors.Join(err, t.print(cmd.OutOrStdout()))
+		err = errors.Join(err, t.Print(cmd.OutOrStdout()))
 	}
 	if err != nil || h.Etcd == "" {
 		return err
@@ -94,7 +96,7 @@ from before is off: a guest that still runs there would run twice.`
 // changeHostCommand does one thing to one host and says what that means.
 func changeHostCommand(change func(*operator.Operator, context.Context, string) (operator.Host, error), means string) *cobra.Command {
 	return &cobra.Command{
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, func(ctx context.Context, _ *client, o *operator.Operator) error {
@@ -124,7 +126,7 @@ runs has to be started anew to offer its host again.
 Where the host serves etcd, that is taken out of it. A host whose etcd the others need to
 be more than half of all is not forgotten, whatever is said: bring another one back, or
 let one join with --etcd-member, first.`,
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, func(ctx context.Context, _ *client, o *operator.Operator) error {

@@ -9,9 +9,10 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/image"
 	"croft/internal/nearest"
 )
@@ -31,9 +32,9 @@ somebody asks for an instance.`,
   croft image add web https://example.com/web.qcow2 --sha256 HEX --user debian
   croft image show web
   croft image pull web --hosts all`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), args[0], nearest.Hint(args[0], names(cmd)))
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) > 0 {
+				return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), given[0], nearest.Hint(given[0], args.Subcommands(cmd)))
 			}
 			return nil
 		},
@@ -46,9 +47,9 @@ somebody asks for an instance.`,
 // addCacheFlags defines the flags of commands that look into this host's cache.
 func addCacheFlags(cmd *cobra.Command) {
 	addHostFlags(cmd, stateDirFlag)
-	cmd.Flags().StringP("output", "o", formatText, "print text, table, json or yaml (`format`)")
+	cmd.Flags().StringP("output", "o", out.FormatText, "print text, table, json or yaml (`format`)")
 	// Fails for a flag that does not exist or has a completion, and this one is defined above.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // cacheOf returns the directory of this host's cache and the format of the output.
@@ -56,8 +57,8 @@ func cacheOf(cmd *cobra.Command) (dir, format string, err error) {
 	if format, err = cmd.Flags().GetString("output"); err != nil {
 		return "", "", err
 	}
-	if !slices.Contains(formats, format) {
-		return "", "", croft.Errorf(croft.Invalid, "output %q is none of text, table, wide, json and yaml%s", format, nearest.Hint(format, formats))
+	if !slices.Contains(out.Formats, format) {
+		return "", "", croft.Errorf(croft.Invalid, "output %q is none of text, table, wide, json and yaml%s", format, nearest.Hint(format, out.Formats))
 	}
 	s, _, err := loadHostSettings(cmd, stateDirFlag)
 	return imageDir(s.StateDir), format, err
@@ -142,7 +143,7 @@ func imageListCommand() *cobra.Command {
 		Long: `list prints the images that have names, and below them those that this host has
 fetched by their addresses. The column DISKS counts the guests' disks that stand on an
 image in the cache; one without is what croft image prune removes.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			catalog, have, format, err := catalogAndCache(cmd)
 			if err != nil {
@@ -153,49 +154,41 @@ image in the cache; one without is what croft image prune removes.`,
 				return err
 			}
 			all = append(all, unnamed(all, have)...)
-			if format == formatJSON || format == formatYAML {
-				return printData(cmd.OutOrStdout(), format, all)
+			if format == out.FormatJSON || format == out.FormatYAML {
+				return out.PrintData(cmd.OutOrStdout(), format, all)
 			}
 			t := imageTable(all)
-			t.color = isColored(cmd.OutOrStdout())
-			return t.print(cmd.OutOrStdout())
+			t.Color = out.IsColored(cmd.OutOrStdout())
+			return t.Print(cmd.OutOrStdout())
 		},
 	}
 	addCacheFlags(cmd)
 	return cmd
 }
 
-func imageTable(all []printedImage) *table {
-	t := &table{}
-	t.head("NAME", "CACHED", "DISKS", "VERIFIED BY", "WHAT IT IS")
+func imageTable(all []printedImage) *out.Table {
+	t := &out.Table{}
+	t.Head("NAME", "CACHED", "DISKS", "VERIFIED BY", "WHAT IT IS")
 	for _, one := range all {
-		size, disks := cell{text: "-"}, "-"
+		size, disks := out.Cell{Text: "-"}, "-"
 		if one.Cached != nil {
-			size, disks = cell{bytesInWords(one.Cached.Bytes), green}, fmt.Sprint(one.Cached.Disks)
+			size, disks = out.Cell{Text: out.Bytes(one.Cached.Bytes), Color: out.Green}, fmt.Sprint(one.Cached.Disks)
 		}
 		what := cmp.Or(one.Description, one.URL, one.Reference)
 		verified := one.Verification()
 		if one.Alias != "" {
 			what, verified = "another name of "+one.Alias, "-"
 		}
-		t.row(cell{text: cmp.Or(one.Name, "-")}, size, cell{text: disks}, cell{text: verified}, cell{text: what})
+		t.Row(out.Cell{Text: cmp.Or(one.Name, "-")}, size, out.Cell{Text: disks}, out.Cell{Text: verified}, out.Cell{Text: what})
 	}
 	return t
-}
-
-// bytesInWords writes a size for people.
-func bytesInWords(n int64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%d bytes", n)
-	}
-	return fmt.Sprintf("% .1f", decor.SizeB1024(n))
 }
 
 func imageShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show NAME|URL|PATH",
 		Short:             "Show an image: where it comes from, what verifies it, what this host has of it",
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeCatalog,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			catalog, have, format, err := catalogAndCache(cmd)
@@ -206,36 +199,36 @@ func imageShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if format == formatJSON || format == formatYAML {
-				return printData(cmd.OutOrStdout(), format, one)
+			if format == out.FormatJSON || format == out.FormatYAML {
+				return out.PrintData(cmd.OutOrStdout(), format, one)
 			}
-			return one.table().print(cmd.OutOrStdout())
+			return one.table().Print(cmd.OutOrStdout())
 		},
 	}
 	addCacheFlags(cmd)
 	return cmd
 }
 
-func (one printedImage) table() *table {
-	t := &table{}
-	t.texts("name", one.Name)
-	t.texts("address", one.URL)
-	t.texts("verified by", one.Verification())
+func (one printedImage) table() *out.Table {
+	t := &out.Table{}
+	t.Texts("name", one.Name)
+	t.Texts("address", one.URL)
+	t.Texts("verified by", one.Verification())
 	for _, row := range [][2]string{{"what it is", one.Description}, {"log in as", one.User}} {
 		if row[1] != "" {
-			t.texts(row[0], row[1])
+			t.Texts(row[0], row[1])
 		}
 	}
 	if one.Cached == nil {
-		t.texts("cached", "not on this host")
+		t.Texts("cached", "not on this host")
 		return t
 	}
-	t.texts("cached", bytesInWords(one.Cached.Bytes))
-	t.texts("disks on it", fmt.Sprint(one.Cached.Disks))
-	t.texts("file", one.Cached.Path)
-	t.texts("format", one.Cached.Format)
-	t.texts("disk", bytesInWords(one.Cached.VirtualSize))
-	t.texts("sha256", one.Cached.SHA256)
+	t.Texts("cached", out.Bytes(one.Cached.Bytes))
+	t.Texts("disks on it", fmt.Sprint(one.Cached.Disks))
+	t.Texts("file", one.Cached.Path)
+	t.Texts("format", one.Cached.Format)
+	t.Texts("disk", out.Bytes(one.Cached.VirtualSize))
+	t.Texts("sha256", one.Cached.SHA256)
 	return t
 }
 

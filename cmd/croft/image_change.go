@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/image"
 )
 
@@ -32,7 +34,7 @@ Lists and signatures are addresses relative to the image's.`,
     --signed-by /usr/share/keyrings/ubuntu-cloudimage-keyring.gpg --user ubuntu
   croft image add lab /srv/images/lab.raw
   croft image add latest debian-13`,
-		Args: count(2, 2),
+		Args: args.Count(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e.Name = args[0]
 			if image.IsReference(args[1]) {
@@ -81,7 +83,7 @@ or path, or has that SHA-256, so that it is fetched anew. Guests whose disks sta
 keep it: then its room becomes free with the last of those disks.`,
 		Example: `  croft image remove web
   croft image remove --cached debian-12`,
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeCatalog,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -115,7 +117,7 @@ func removeCached(cmd *cobra.Command, what string) error {
 	}
 	reference := what
 	if !isSHA256(what) {
-		if reference, err = resolveImage(what); err != nil {
+		if reference, err = image.ReferenceFor(what); err != nil {
 			return err
 		}
 	}
@@ -140,7 +142,7 @@ func imagePruneCommand() *cobra.Command {
 		Long: `prune removes from the cache of this host the images that no disk of a guest stands
 on and that were not used in the last ten minutes. The agent may work meanwhile: an
 image that is asked for again is fetched again. It prints what it removed.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, format, err := cacheOf(cmd)
 			if err != nil {
@@ -161,7 +163,7 @@ image that is asked for again is fetched again. It prints what it removed.`,
 			if dry {
 				done = "would be removed"
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d, of %s\n", done, len(removed), bytesInWords(sum))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d, of %s\n", done, len(removed), out.Bytes(sum))
 			return nil
 		},
 	}
@@ -171,16 +173,16 @@ image that is asked for again is fetched again. It prints what it removed.`,
 }
 
 func printPruned(cmd *cobra.Command, format string, removed []image.Held) error {
-	if format == formatJSON || format == formatYAML {
-		return printData(cmd.OutOrStdout(), format, append([]image.Held{}, removed...)) // never null
+	if format == out.FormatJSON || format == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), format, append([]image.Held{}, removed...)) // never null
 	}
-	t := &table{color: isColored(cmd.OutOrStdout())}
-	t.head("SIZE", "FORMAT", "SHA256", "FETCHED AS")
+	t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t.Head("SIZE", "FORMAT", "SHA256", "FETCHED AS")
 	for _, h := range removed {
-		t.texts(bytesInWords(h.Bytes), h.Format, h.SHA256, strings.Join(h.References, " "))
+		t.Texts(out.Bytes(h.Bytes), h.Format, h.SHA256, strings.Join(h.References, " "))
 	}
 	if len(removed) == 0 {
 		return nil
 	}
-	return t.print(cmd.OutOrStdout())
+	return t.Print(cmd.OutOrStdout())
 }

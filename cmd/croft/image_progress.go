@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/out"
 	"croft/internal/plain"
 )
 
@@ -26,41 +27,42 @@ func newPullProgress(cmd *cobra.Command, hosts []croft.Host) pullProgress {
 	for _, h := range hosts {
 		names = append(names, plain.Line(h.Name))
 	}
-	if stderr := cmd.ErrOrStderr(); isTerminal(stderr) {
-		return pullBars{newBars(stderr, names, "asked")}
+	if stderr := cmd.ErrOrStderr(); out.IsTerminal(stderr) {
+		return pullBars{out.NewBars(stderr, names, "asked")}
 	}
 	return &pullLines{w: cmd.ErrOrStderr(), name: names, began: make([]bool, len(names))}
 }
 
 // pullBars is the progress for a terminal.
-type pullBars struct{ *bars }
+type pullBars struct{ *out.Bars }
 
 func (b pullBars) update(i int, p croft.Progress) {
-	l := b.lines[i]
+	l := b.Line(i)
 	switch {
 	case p.Total > 0 && p.Done >= p.Total:
-		l.say("verifying")
+		l.Say("verifying")
 	case p.Done > 0:
-		l.say("fetching")
+		l.Say("fetching")
 	}
 	if p.Done > 0 {
-		l.bytes.Store(&p)
+		l.Count(&p)
 	}
 }
 
 func (b pullBars) end(i int, err error) {
-	l := b.lines[i]
-	l.bytes.Store(nil)
+	l := b.Line(i)
 	switch {
 	case errors.Is(err, context.Canceled): // by us; the host may go on
-		l.leave()
+		l.Leave()
 	case err != nil: // also where the host does not answer: it was not waited for too long
-		l.say("failed")
+		l.Say("failed")
 	default:
-		l.say("there")
+		l.Say("there")
 	}
-	l.bar.SetTotal(-1, true)
+	l.End()
 }
+
+func (b pullBars) close() { b.Wait() }
 
 // pullLines is the progress for logs: a line when bytes begin to come and one at
 // the end.
@@ -82,7 +84,7 @@ func (l *pullLines) update(i int, p croft.Progress) {
 		fmt.Fprintf(l.w, "host %s: fetching the image\n", l.name[i])
 		return
 	}
-	fmt.Fprintf(l.w, "host %s: fetching the image, %s\n", l.name[i], bytesInWords(p.Total))
+	fmt.Fprintf(l.w, "host %s: fetching the image, %s\n", l.name[i], out.Bytes(p.Total))
 }
 
 func (l *pullLines) end(i int, err error) {

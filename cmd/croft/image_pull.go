@@ -16,7 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/compute"
+	"croft/image"
 	"croft/internal/nearest"
 )
 
@@ -37,10 +40,10 @@ that cannot is told on stderr and does not keep the others from it; the exit cod
 then that of the first such host.`,
 		Example: `  croft image pull debian-12
   croft image pull debian-12 --hosts host1,host2`,
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeCatalog,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			reference, err := resolveImage(args[0])
+			reference, err := image.ReferenceFor(args[0])
 			if err != nil {
 				return err
 			}
@@ -53,7 +56,7 @@ then that of the first such host.`,
 			})
 		},
 	}
-	addScheduleFlags(cmd.Flags())
+	args.AddCloudFlags(cmd.Flags())
 	cmd.Flags().StringSliceVar(&hosts, "hosts", []string{allHosts}, "which `hosts`, by name or UUID, with commas")
 	return cmd
 }
@@ -131,19 +134,19 @@ func pullTo(ctx context.Context, a agents, cmd *cobra.Command, format, name, ref
 }
 
 func printPulled(cmd *cobra.Command, format string, results []pulled) error {
-	if format == formatJSON || format == formatYAML {
-		return printData(cmd.OutOrStdout(), format, results)
+	if format == out.FormatJSON || format == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), format, results)
 	}
-	t := &table{color: isColored(cmd.OutOrStdout())}
-	t.head("HOST", "IMAGE", "FORMAT", "DISK", "SHA256")
+	t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t.Head("HOST", "IMAGE", "FORMAT", "DISK", "SHA256")
 	for _, r := range results {
 		if r.Image == nil {
-			t.row(cell{text: r.Name}, cell{"failed", red}, cell{text: "-"}, cell{text: "-"}, cell{text: "-"})
+			t.Row(out.Cell{Text: r.Name}, out.Cell{Text: "failed", Color: out.Red}, out.Cell{Text: "-"}, out.Cell{Text: "-"}, out.Cell{Text: "-"})
 			continue
 		}
-		t.row(cell{text: r.Name}, cell{"there", green}, cell{text: r.Image.Format}, cell{text: bytesInWords(r.Image.VirtualSize)}, cell{text: cmp.Or(r.Image.SHA256, "-")})
+		t.Row(out.Cell{Text: r.Name}, out.Cell{Text: "there", Color: out.Green}, out.Cell{Text: r.Image.Format}, out.Cell{Text: out.Bytes(r.Image.VirtualSize)}, out.Cell{Text: cmp.Or(r.Image.SHA256, "-")})
 	}
-	return t.print(cmd.OutOrStdout())
+	return t.Print(cmd.OutOrStdout())
 }
 
 // pull asks the agent of one host, and follows it to the end.

@@ -20,9 +20,12 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"croft"
+	"croft/cli/out"
+	"croft/cloud/direct"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/internal/durable"
+	"croft/internal/endpoint"
 	"croft/internal/invitation"
 	"croft/internal/pki"
 	"croft/internal/settings"
@@ -76,12 +79,12 @@ func (j *membership) over(s hostSettings) hostSettings {
 	s.Etcd.EtcdSettings, s.Others = j.etcd(s), j.Etcd.Endpoints
 	if j.isStrict() {
 		s.Others = j.gateURLs(s.StateDir)
-	} else if j.hasCertificates() && isTLS(j.Placement.Endpoint) {
+	} else if j.hasCertificates() && endpoint.IsTLS(j.Placement.Endpoint) {
 		s.Placement.TLS = certificates(s.StateDir, pki.Hosts).Client(j.Partition, pki.Kinds(pki.Member))
 	}
 	if j.Placement.Endpoint != "" { // else OpenStack's, for which each host has settings of its own
 		s.Placement.Endpoint = j.Placement.Endpoint
-		if !j.Etcd.Member || s.Placement.Token == defaultToken { // who serves it may have been given another since
+		if !j.Etcd.Member || s.Placement.Token == direct.DefaultToken { // who serves it may have been given another since
 			s.Placement.Token = j.Placement.Token
 		}
 	}
@@ -108,7 +111,7 @@ func towards(listen *string, byDefault string, here netip.Addr) {
 func (j *membership) hasCertificates() bool { return j != nil && len(j.Control) > 0 }
 
 // etcd is how the host reaches the others' etcd.
-func (j *membership) etcd(s hostSettings) EtcdSettings {
+func (j *membership) etcd(s hostSettings) direct.EtcdSettings {
 	e := s.Etcd.EtcdSettings
 	e.Endpoints = j.Etcd.Endpoints
 	if j.hasCertificates() && !j.isStrict() {
@@ -133,7 +136,7 @@ func joinedSettings(cmd *cobra.Command, s hostSettings) (hostSettings, *membersh
 	}
 	of, err := readJoined(s.StateDir)
 	if err == nil && of == nil {
-		err = addLocal(s.StateDir, &s.Etcd.EtcdSettings, &s.Placement.PlacementSettings)
+		err = direct.AddLocal(s.StateDir, &s.Etcd.EtcdSettings, &s.Placement.PlacementSettings)
 	}
 	if err != nil || of == nil {
 		return s, nil, err
@@ -235,7 +238,7 @@ func (j *membership) accept(ctx context.Context, s hostSettings, token invitatio
 	if s.Etcd.CA == "" {
 		s.Etcd.CAPEM = token.CA
 	}
-	store, err := s.Etcd.open(ctx, false)
+	store, err := s.Etcd.Open(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -293,7 +296,7 @@ func tokenFrom(given string, stdin io.Reader, words io.Writer) (string, error) {
 	if given != "-" {
 		return tokenInFile("--join", given, "on the input with --join -")
 	}
-	if isTerminal(stdin) {
+	if out.IsTerminal(stdin) {
 		fmt.Fprint(words, "the token: ")
 	}
 	line, err := bufio.NewReader(io.LimitReader(stdin, 1<<16)).ReadString('\n')
@@ -310,7 +313,7 @@ func tokenInFile(flag, given, otherwise string) (string, error) {
 	if !ok { // not repeated: it is a secret, if a spoiled one
 		return "", croft.Errorf(croft.Invalid, "%s: other users of this machine see its command lines, so a token has no place there: give it %s, or in a file with %[1]s @FILE", flag, otherwise)
 	}
-	return readSecret(flag, file)
+	return direct.ReadSecret(flag, file)
 }
 
 // addressTowards is the address by which this machine reaches the first of the

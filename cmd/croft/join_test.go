@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"croft"
+	"croft/cloud/direct"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/endpoint"
 	"croft/internal/invitation"
 )
 
@@ -276,7 +278,7 @@ func TestATokenNeedsAddressesThatOthersReach(t *testing.T) {
 }
 
 func TestATokenTellsWhereEtcdAndPlacementListen(t *testing.T) {
-	own := ownAddresses()
+	own := endpoint.OwnAddresses()
 	if len(own) == 0 {
 		t.Skip("this machine has no address but the loopback interface's")
 	}
@@ -286,13 +288,13 @@ func TestATokenTellsWhereEtcdAndPlacementListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.close)
-	if got := outward("http://0.0.0.0:2379"); got != "http://"+own[0]+":2379" && !strings.Contains(got, "["+own[0]+"]") {
+	if got := endpoint.Outward("http://0.0.0.0:2379"); got != "http://"+own[0]+":2379" && !strings.Contains(got, "["+own[0]+"]") {
 		t.Errorf("what listens everywhere is told to be at %s", got)
 	}
-	if got := outward("http://127.0.0.1:2379"); got != "http://127.0.0.1:2379" {
+	if got := endpoint.Outward("http://127.0.0.1:2379"); got != "http://127.0.0.1:2379" {
 		t.Errorf("an address of one interface became %s", got)
 	}
-	cl := &client{settings: scheduleDefaults()}
+	cl := &client{settings: direct.Defaults()}
 	cl.settings.Placement.Endpoint = c.placement.URL
 	got, err := cl.placementForOthers(ctx, "http://127.0.0.1:1", false)
 	if err != nil || got != c.placement.URL {

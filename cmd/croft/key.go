@@ -11,7 +11,10 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/schedule"
+	"croft/schedule/sshkeys"
 )
 
 // keyCommand keeps public SSH keys, so that requests can name them.
@@ -29,7 +32,7 @@ instance can say schedule --key NAME from any machine.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	addScheduleFlags(cmd.PersistentFlags())
+	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(keyAddCommand(), keyListCommand(), keyRemoveCommand())
 	return cmd
 }
@@ -38,7 +41,7 @@ func keyAddCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "add NAME FILE|-|KEY",
 		Short: "Keep a public key under a name",
-		Args:  count(2, 2),
+		Args:  args.Count(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkKeyName(args[0]); err != nil {
 				return err
@@ -60,7 +63,7 @@ func keyAddCommand() *cobra.Command {
 
 // checkKeyName keeps the words free that stand for other keys.
 func checkKeyName(name string) error {
-	if name == agentKeys || name == autoKeys {
+	if name == sshkeys.Agent || name == sshkeys.Auto {
 		return croft.Errorf(croft.Invalid, "a key cannot be named %s, which stands for the keys of your SSH agent: choose another name", name)
 	}
 	return schedule.CheckName(name)
@@ -73,9 +76,9 @@ func oneKey(text string, stdin io.Reader) (string, error) {
 		if err != nil {
 			return "", croft.Errorf(croft.Invalid, "read the key: %w", err)
 		}
-		return parseKey(string(data))
+		return sshkeys.Parse(string(data))
 	}
-	keys, err := readKey(text)
+	keys, err := sshkeys.ReadOne(text)
 	if err != nil {
 		return "", err
 	}
@@ -89,22 +92,22 @@ func keyListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the keys",
-		Args:  count(0, 0),
+		Args:  args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, func(ctx context.Context, c *client) error {
 				keys, err := c.store.ListKeys(ctx, c.project)
 				if err != nil {
 					return err
 				}
-				if f := c.settings.Output; f == formatJSON || f == formatYAML {
-					return printData(cmd.OutOrStdout(), f, append([]schedule.Key{}, keys...)) // never null
+				if f := c.settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					return out.PrintData(cmd.OutOrStdout(), f, append([]schedule.Key{}, keys...)) // never null
 				}
-				t := table{color: isColored(cmd.OutOrStdout())}
-				t.head("NAME", "FINGERPRINT", "COMMENT", "ADDED")
+				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+				t.Head("NAME", "FINGERPRINT", "COMMENT", "ADDED")
 				for _, k := range keys {
-					t.texts(k.Name, fingerprint(k.Line), comment(k.Line), k.Added.Format(time.DateTime))
+					t.Texts(k.Name, fingerprint(k.Line), comment(k.Line), k.Added.Format(time.DateTime))
 				}
-				return t.print(cmd.OutOrStdout())
+				return t.Print(cmd.OutOrStdout())
 			})
 		},
 	}
@@ -114,7 +117,7 @@ func keyRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "remove NAME...",
 		Short:             "Remove keys; instances that have them keep them",
-		Args:              count(1, -1),
+		Args:              args.Count(1, -1),
 		ValidArgsFunction: completeKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, func(ctx context.Context, c *client) error {

@@ -12,9 +12,6 @@ import (
 	"syscall"
 )
 
-// version is set when the binary is built.
-var version = "development"
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once

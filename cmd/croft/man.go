@@ -7,6 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"croft/cli/args"
+	"croft/internal/build"
 )
 
 // manCommand writes the manual pages of all commands, those by resalloc's names too.
@@ -14,12 +17,12 @@ func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages into a directory",
-		Args:  count(1, 1),
+		Args:  args.Count(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("write manual pages: %w", err)
 			}
-			header := &doc.GenManHeader{Title: "CROFT", Section: "1", Source: "croft " + version, Manual: "croft"}
+			header := &doc.GenManHeader{Title: "CROFT", Section: "1", Source: "croft " + build.Version, Manual: "croft"}
 			roots := []*cobra.Command{cmd.Root()}
 			for _, name := range resallocNames {
 				roots = append(roots, program(name))

@@ -8,6 +8,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/internal/endpoint"
 	"croft/internal/pki"
 	"croft/placementclient"
 )
@@ -72,9 +73,9 @@ func (s *serving) founding() (*membership, error) {
 		j.Placement.Token = s.settings.Placement.Token
 	}
 	if listen := s.settings.controlListen(); s.trust.has(pki.Etcd) && listen != "" {
-		j.Control = []string{outside(listen)}
+		j.Control = []string{endpoint.Outside(listen)}
 	}
 	var err error
-	j.Etcd.CA, err = s.settings.Etcd.authority()
+	j.Etcd.CA, err = s.settings.Etcd.Authority()
 	return j, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/internal/endpoint"
 	"croft/internal/freeport"
 	"croft/internal/pki"
 )
@@ -28,7 +29,7 @@ func serverSettings(t *testing.T, name, address string) hostSettings {
 		return freeport.For(t, address)
 	}
 	s.Etcd.Listen, s.Etcd.PeerListen, s.Placement.Listen, s.API.Listen = free(), free(), free(), free()
-	if !isLoopback(s.Etcd.Listen) {
+	if !endpoint.IsLoopback(s.Etcd.Listen) {
 		s.Control.Listen = free()
 	}
 	return s

@@ -1,25 +1,9 @@
 package main
 
 import (
-	"net"
-	"net/netip"
 	"os"
-	"strings"
 	"syscall"
 )
-
-// isTLS tells whether a URL is one of TLS.
-func isTLS(url string) bool { return strings.HasPrefix(url, "https://") }
-
-// isLoopback tells whether host:port can be reached from this machine alone.
-func isLoopback(address string) bool {
-	name, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(name)
-	return name == "localhost" || err == nil && ip.IsLoopback()
-}
 
 // onDisk is how many bytes of the file system a file takes, its share where
 // several names stand for one file.

@@ -13,18 +13,20 @@ import (
 	"testing"
 
 	"croft"
+	"croft/cli/out"
+	"croft/schedule/sshkeys"
 )
 
 func TestTable(t *testing.T) {
-	tab := table{}
-	tab.head("NAME", "STATE")
-	tab.row(cell{text: "größer"}, cell{"running", green})
-	tab.texts("x", "y")
+	tab := out.Table{}
+	tab.Head("NAME", "STATE")
+	tab.Row(out.Cell{Text: "größer"}, out.Cell{Text: "running", Color: out.Green})
+	tab.Texts("x", "y")
 	const want = "NAME    STATE\ngrößer  running\nx       y\n"
 	if got := tab.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	tab.color = true
+	tab.Color = true
 	if got := tab.String(); !strings.Contains(got, "größer  \x1b[32mrunning\x1b[0m\n") {
 		t.Errorf("colors shift the columns: %q", got)
 	}
@@ -54,11 +56,11 @@ func TestAddress(t *testing.T) {
 func TestPrintData(t *testing.T) {
 	value := map[string]any{"number": 1, "text": "1", "lines": "a\nb", "truth": "true", "list": []string{}}
 	for format, want := range map[string]string{
-		formatJSON: "{\n  \"lines\": \"a\\nb\",\n  \"list\": [],\n  \"number\": 1,\n  \"text\": \"1\",\n  \"truth\": \"true\"\n}\n",
-		formatYAML: "lines: |-\n    a\n    b\nlist: []\nnumber: 1\ntext: \"1\"\ntruth: \"true\"\n",
+		out.FormatJSON: "{\n  \"lines\": \"a\\nb\",\n  \"list\": [],\n  \"number\": 1,\n  \"text\": \"1\",\n  \"truth\": \"true\"\n}\n",
+		out.FormatYAML: "lines: |-\n    a\n    b\nlist: []\nnumber: 1\ntext: \"1\"\ntruth: \"true\"\n",
 	} {
 		var b bytes.Buffer
-		if err := printData(&b, format, value); err != nil {
+		if err := out.PrintData(&b, format, value); err != nil {
 			t.Fatal(err)
 		}
 		if b.String() != want {
@@ -102,7 +104,7 @@ func TestReadKeys(t *testing.T) {
 		{"a key with options", []string{`no-pty,from="10.0.0.0/8" ` + key}, []string{`no-pty,from="10.0.0.0/8" ` + key}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, names, err := readKeys(c.texts)
+			got, names, err := sshkeys.Read(c.texts)
 			if c.want == nil {
 				if croft.KindOf(err) != croft.Invalid {
 					t.Errorf("got %q and error %v, want an invalid one", got, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
 	"croft/etcdstore"
 )
 
@@ -33,7 +34,7 @@ whichever of them it comes. Where etcd does not answer they answer 503 until it
 does again.
 
 Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 	}
 	cmd.AddCommand(placementExportCommand(), placementImportCommand())
 	addHostFlags(cmd, flags...)
@@ -73,7 +74,7 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 	}
 	p := newParts()
 	p.self = me
-	config, err := s.Etcd.config(os.Getenv)
+	config, err := s.Etcd.Config(os.Getenv)
 	if dataDir != "" {
 		p.start(ctx, "the limit of memory", limitMemory)
 		var etcd *etcdstore.Embedded

@@ -14,6 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cloud/direct"
 	"croft/etcdstore"
 	"croft/placement"
 	"croft/placement/transfer"
@@ -36,7 +39,7 @@ moment too: what changes while it is read is read again, until nothing did. Wher
 claims never pause for so long, the command says so and prints nothing.`,
 		Example: `  croft placement export > placement.jsonl
   croft placement export --from http://controller:8778 --token @FILE > placement.jsonl`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 	}
 	addHostFlags(cmd, flags...)
 	dataDir := cmd.Flags().String("data-dir", "", "read the etcd whose data is here; no server may run on it")
@@ -82,7 +85,7 @@ the import runs nobody else should claim from its target.`,
 		Example: `  croft placement import placement.jsonl
   croft placement import --from cloud:prod
   croft placement export | croft placement import --to http://controller:8778 --token @FILE -`,
-		Args: count(0, 1),
+		Args: args.Count(0, 1),
 	}
 	addHostFlags(cmd, flags...)
 	dataDir := cmd.Flags().String("data-dir", "", "write to the etcd whose data is here; no server may run on it")
@@ -123,7 +126,7 @@ func readImport(cmd *cobra.Command, s hostSettings, from string, args []string) 
 			err = fmt.Errorf("import: %w", err)
 		}
 		return state, errors.Join(err, end())
-	case len(args) == 0 && isTerminal(cmd.InOrStdin()):
+	case len(args) == 0 && out.IsTerminal(cmd.InOrStdin()):
 		return nil, croft.Errorf(croft.Invalid, "import: give a FILE, or - for standard input, or --from URL")
 	case len(args) == 0 || args[0] == "-":
 		return decodeImport("standard input", cmd.InOrStdin())
@@ -149,15 +152,15 @@ func decodeImport(name string, r io.Reader) (*transfer.State, error) {
 
 // readPlace reads all, with progress for who looks at it.
 func readPlace(cmd *cobra.Command, source transfer.Source) (*transfer.State, error) {
-	bar := newTransferBar(cmd.ErrOrStderr())
-	defer bar.close()
-	return source.Read(cmd.Context(), bar.update)
+	bar := out.NewStageBar(cmd.ErrOrStderr())
+	defer bar.Close()
+	return source.Read(cmd.Context(), bar.Update)
 }
 
 func runImport(cmd *cobra.Command, want *transfer.State, target transfer.Target, merge bool) error {
-	bar := newTransferBar(cmd.ErrOrStderr())
-	done, err := transfer.Import(cmd.Context(), want, target, merge, bar.update)
-	bar.close()
+	bar := out.NewStageBar(cmd.ErrOrStderr())
+	done, err := transfer.Import(cmd.Context(), want, target, merge, bar.Update)
+	bar.Close()
 	if err != nil {
 		return err
 	}
@@ -197,7 +200,7 @@ func openPlace(cmd *cobra.Command, s hostSettings, p place) (target transfer.Tar
 	} else if cmd.Flags().Changed("token") {
 		access.Cloud = ""
 	}
-	client, err := access.client()
+	client, err := access.Client()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -216,9 +219,9 @@ func openStored(ctx context.Context, s hostSettings, p place) (transfer.Target, 
 		if err != nil {
 			return nil, nil, err
 		}
-		s.Etcd.EtcdSettings, stop = EtcdSettings{Endpoints: []string{etcd.Endpoint()}}, etcd.Close
+		s.Etcd.EtcdSettings, stop = direct.EtcdSettings{Endpoints: []string{etcd.Endpoint()}}, etcd.Close
 	}
-	store, err := s.Etcd.open(ctx, p.mint)
+	store, err := s.Etcd.Open(ctx, p.mint)
 	if err != nil {
 		stop()
 		return nil, nil, err

@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/internal/nearest"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/poolclient"
 )
 
@@ -26,7 +27,7 @@ func poolCommand() *cobra.Command {
 whatever shell commands can make. croft pool serve runs the manager, which reads
 pools.yaml and hands resources out to tickets (croft ticket); the other commands here
 are for those who look after it.`,
-		Args: wantsSubcommand,
+		Args: args.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, sub := range []*cobra.Command{
@@ -43,19 +44,11 @@ are for those who look after it.`,
 	return cmd
 }
 
-// wantsSubcommand refuses arguments of a command that has subcommands alone.
-func wantsSubcommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), args[0], nearest.Hint(args[0], names(cmd)))
-}
-
 func poolListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the pools and how many resources they have",
-		Args:  count(0, 0),
+		Args:  args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return askPools(cmd, func(ctx context.Context, c *poolclient.Client, output string) error {
 				all, err := c.Pools(ctx)
@@ -69,30 +62,30 @@ func poolListCommand() *cobra.Command {
 }
 
 func printPools(w io.Writer, output string, all []poolclient.Pool) error {
-	if output == formatJSON || output == formatYAML {
-		return printData(w, output, all)
+	if output == out.FormatJSON || output == out.FormatYAML {
+		return out.PrintData(w, output, all)
 	}
-	t := &table{color: isColored(w)}
-	t.head("POOL", "MODE", "MAX", "UP", "READY", "TAKEN", "STARTING", "RELEASING", "DELETING", "WAITING", "START TIME", "SUCCESS")
+	t := &out.Table{Color: out.IsColored(w)}
+	t.Head("POOL", "MODE", "MAX", "UP", "READY", "TAKEN", "STARTING", "RELEASING", "DELETING", "WAITING", "START TIME", "SUCCESS")
 	for _, p := range all {
-		row := []cell{{text: p.Name}, poolMode(p)}
+		row := []out.Cell{{Text: p.Name}, poolMode(p)}
 		for _, n := range []int{p.Max, p.Up, p.Ready, p.Taken, p.Starting, p.Releasing, p.DeleteRequest + p.Deleting, p.Waiting} {
-			row = append(row, cell{text: strconv.Itoa(n)})
+			row = append(row, out.Cell{Text: strconv.Itoa(n)})
 		}
 		took, rate := startTexts(p.Stats)
-		t.row(append(row, cell{text: took}, cell{text: rate})...)
+		t.Row(append(row, out.Cell{Text: took}, out.Cell{Text: rate})...)
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
-func poolMode(p poolclient.Pool) cell {
+func poolMode(p poolclient.Pool) out.Cell {
 	switch {
 	case p.Mode != "active":
-		return cell{p.Mode, yellow}
+		return out.Cell{Text: p.Mode, Color: out.Yellow}
 	case !p.BackOff.IsZero():
-		return cell{"failing", red}
+		return out.Cell{Text: "failing", Color: out.Red}
 	}
-	return cell{p.Mode, green}
+	return out.Cell{Text: p.Mode, Color: out.Green}
 }
 
 // startTexts are the average time and success of starts.
@@ -111,7 +104,7 @@ func poolShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show POOL",
 		Short:             "Show a pool",
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completePoolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askPools(cmd, func(ctx context.Context, c *poolclient.Client, output string) error {
@@ -126,19 +119,19 @@ func poolShowCommand() *cobra.Command {
 }
 
 func printPool(w io.Writer, output string, p poolclient.Pool) error {
-	if output == formatJSON || output == formatYAML {
-		return printData(w, output, p)
+	if output == out.FormatJSON || output == out.FormatYAML {
+		return out.PrintData(w, output, p)
 	}
-	t := &table{color: isColored(w)}
+	t := &out.Table{Color: out.IsColored(w)}
 	line := func(name, value string) {
 		if value != "" {
-			t.row(cell{name, bold}, cell{text: value})
+			t.Row(out.Cell{Text: name, Color: out.Bold}, out.Cell{Text: value})
 		}
 	}
 	took, rate := startTexts(p.Stats)
 	line("pool", p.Name)
 	line("description", p.Description)
-	line("mode", poolMode(p).text)
+	line("mode", poolMode(p).Text)
 	line("tags", tagTexts(p.Tags))
 	line("on demand", tagTexts(p.OnDemand))
 	line("resources", fmt.Sprintf("%d up (%d ready, %d taken), %d starting, %d releasing, %d deleting; at most %d",
@@ -153,7 +146,7 @@ func printPool(w io.Writer, output string, p poolclient.Pool) error {
 	if f := p.LastFailure; f != nil && p.LastError == "" {
 		line("last failure", fmt.Sprintf("resource %d at %s: %s", f.Resource, stamp(f.At), cmp.Or(f.Error, "an admin sees why")))
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 func stamp(t time.Time) string {
@@ -179,12 +172,12 @@ func poolChangeCommand(verb, short string, change func(*poolclient.Client, conte
 	return &cobra.Command{
 		Use:               verb + " POOL",
 		Short:             short,
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completePoolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askPools(cmd, func(ctx context.Context, c *poolclient.Client, output string) error {
 				p, err := change(c, ctx, args[0])
-				if err != nil || output == formatText {
+				if err != nil || output == out.FormatText {
 					return err
 				}
 				return printPools(cmd.OutOrStdout(), output, []poolclient.Pool{p})
@@ -198,7 +191,7 @@ func poolResourcesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "resources [POOL]",
 		Short:             "List the resources",
-		Args:              count(0, 1),
+		Args:              args.Count(0, 1),
 		ValidArgsFunction: completePoolNames,
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "list those that ended too, as far as they are remembered")
@@ -221,11 +214,11 @@ func poolResourcesCommand() *cobra.Command {
 }
 
 func printResources(w io.Writer, output string, all []poolclient.Resource) error {
-	if output == formatJSON || output == formatYAML {
-		return printData(w, output, all)
+	if output == out.FormatJSON || output == out.FormatYAML {
+		return out.PrintData(w, output, all)
 	}
-	t := &table{color: isColored(w)}
-	t.head("ID", "NAME", "POOL", "STATE", "TICKET", "USES", "CREATED", "NOTE")
+	t := &out.Table{Color: out.IsColored(w)}
+	t.Head("ID", "NAME", "POOL", "STATE", "TICKET", "USES", "CREATED", "NOTE")
 	for _, r := range all {
 		ticket, uses := "-", r.Releases
 		if r.Ticket != 0 {
@@ -236,31 +229,31 @@ func printResources(w io.Writer, output string, all []poolclient.Resource) error
 		if r.Error != "" {
 			note = strings.TrimPrefix(note+": "+r.Error, ": ")
 		}
-		t.row(cell{text: strconv.FormatInt(r.ID, 10)}, cell{text: r.Name}, cell{text: r.Pool}, resourceState(r), cell{text: ticket},
-			cell{text: strconv.Itoa(uses)}, cell{text: stamp(r.Created)}, cell{text: note})
+		t.Row(out.Cell{Text: strconv.FormatInt(r.ID, 10)}, out.Cell{Text: r.Name}, out.Cell{Text: r.Pool}, resourceState(r), out.Cell{Text: ticket},
+			out.Cell{Text: strconv.Itoa(uses)}, out.Cell{Text: stamp(r.Created)}, out.Cell{Text: note})
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
-func resourceState(r poolclient.Resource) cell {
+func resourceState(r poolclient.Resource) out.Cell {
 	switch {
 	case r.State == "UP" && r.Ticket != 0:
-		return cell{"taken", green}
+		return out.Cell{Text: "taken", Color: out.Green}
 	case r.State == "UP" && r.Failures > 0:
-		return cell{"failing", red}
+		return out.Cell{Text: "failing", Color: out.Red}
 	case r.State == "UP":
-		return cell{"ready", green}
+		return out.Cell{Text: "ready", Color: out.Green}
 	case r.State == "ENDED":
-		return cell{text: "ended"}
+		return out.Cell{Text: "ended"}
 	}
-	return cell{strings.ToLower(r.State), yellow}
+	return out.Cell{Text: strings.ToLower(r.State), Color: out.Yellow}
 }
 
 func poolResourceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "resource ID|NAME",
 		Short:             "Show a resource, with what it hands out",
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askPools(cmd, func(ctx context.Context, c *poolclient.Client, output string) error {
@@ -268,13 +261,13 @@ func poolResourceCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if output == formatText {
-					output = formatYAML
+				if output == out.FormatText {
+					output = out.FormatYAML
 				}
-				if isTable(output) {
+				if out.IsTable(output) {
 					return printResources(cmd.OutOrStdout(), output, []poolclient.Resource{r})
 				}
-				return printData(cmd.OutOrStdout(), output, r)
+				return out.PrintData(cmd.OutOrStdout(), output, r)
 			})
 		},
 	}
@@ -288,7 +281,7 @@ func poolDeleteCommand() *cobra.Command {
 		Long: `delete has resources deleted, whoever has them: an open ticket with one fails. One that
 is being started is stopped. It prints the numbers of the resources and does not wait
 for their end (croft pool resources shows it).`,
-		Args:              count(0, -1),
+		Args:              args.Count(0, -1),
 		ValidArgsFunction: completeResources,
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "delete all that are up")
@@ -302,8 +295,8 @@ for their end (croft pool resources shows it).`,
 			if err != nil {
 				return err
 			}
-			if output == formatJSON || output == formatYAML {
-				return printData(cmd.OutOrStdout(), output, d.Deleted)
+			if output == out.FormatJSON || output == out.FormatYAML {
+				return out.PrintData(cmd.OutOrStdout(), output, d.Deleted)
 			}
 			for _, id := range d.Deleted {
 				fmt.Fprintln(cmd.OutOrStdout(), id)
@@ -329,7 +322,7 @@ func poolLogsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "logs ID|NAME",
 		Short:             "Print what the commands of a resource printed",
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askPools(cmd, func(ctx context.Context, c *poolclient.Client, _ string) error {
@@ -364,7 +357,7 @@ func completeResources(cmd *cobra.Command, args []string, prefix string) ([]stri
 	return completePools(cmd, args, prefix, func(ctx context.Context, c *poolclient.Client) (all []string, err error) {
 		resources, err := c.Resources(ctx, "", false)
 		for _, r := range resources {
-			all = append(all, cobra.CompletionWithDesc(r.Name, resourceState(r).text))
+			all = append(all, cobra.CompletionWithDesc(r.Name, resourceState(r).Text))
 		}
 		return all, err
 	})

@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"croft"
+	"croft/cloud/direct"
+	"croft/image"
 	"croft/pool"
 	"croft/schedule"
+	"croft/schedule/sshkeys"
 )
 
 // poolInstances makes resources of pools of instances. It asks for them as `schedule`
@@ -22,12 +25,12 @@ import (
 type poolInstances struct {
 	*schedule.Scheduler
 	keys     schedule.Keys
-	defaults scheduleSettings // image and project of pools that name none
+	defaults direct.Settings // image and project of pools that name none
 }
 
 var _ pool.Instances = (*poolInstances)(nil)
 
-func newPoolInstances(s *schedule.Scheduler, keys schedule.Keys, defaults scheduleSettings) *poolInstances {
+func newPoolInstances(s *schedule.Scheduler, keys schedule.Keys, defaults direct.Settings) *poolInstances {
 	return &poolInstances{s, keys, defaults}
 }
 
@@ -52,10 +55,10 @@ func (p *poolInstances) request(i pool.Instance) (r schedule.Request, names []st
 	if len(r.UserData) > croft.MaxUserData {
 		return r, nil, croft.Errorf(croft.Invalid, "user_data has more than 64 KiB, the most that an instance may carry")
 	}
-	if r.Keys, names, err = readKeys(i.Keys); err != nil {
+	if r.Keys, names, err = sshkeys.Read(i.Keys); err != nil {
 		return r, nil, err
 	}
-	r.Image, err = resolveImage(cmp.Or(i.Image, p.defaults.Image))
+	r.Image, err = image.ReferenceFor(cmp.Or(i.Image, p.defaults.Image))
 	return r, names, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/cloud/direct"
 	"croft/hook"
 	"croft/pool"
 	"croft/schedule"
@@ -41,7 +42,7 @@ func poolOfInstances(t *testing.T, file string) (*testCloud, *pool.Manager) {
 		t.Fatal(err)
 	}
 	m, err := pool.New(pool.Config{Partition: cloud.store.Partition(), Store: cloud.store, Hooks: hooks,
-		Instances: newPoolInstances(scheduler, cloud.store, scheduleDefaults()), File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here"}})
+		Instances: newPoolInstances(scheduler, cloud.store, direct.Defaults()), File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here"}})
 	if err != nil {
 		t.Fatal(err)
 	}

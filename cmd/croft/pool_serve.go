@@ -18,9 +18,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cloud/direct"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/hook"
+	"croft/internal/endpoint"
 	"croft/internal/settings"
 	"croft/pool"
 	"croft/poolserver"
@@ -56,7 +59,7 @@ ends another takes its place.
 
 It serves a page for people, a JSON API (docs/pools-api.md), the XML-RPC of resalloc's
 clients, /metrics, /livez and /readyz. Without --tokens it serves this machine alone.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 	}
 	addHostFlags(cmd, flags...)
 	cmd.Flags().Lookup("insecure").NoOptDefVal = "true"
@@ -142,7 +145,7 @@ func (s *hostSettings) poolHandler(manager *pool.Manager, tokens *poolserver.Tok
 		return nil, err
 	}
 	server, err := poolserver.New(poolserver.Config{
-		Manager: manager, Tokens: tokens, Local: tokens == nil && isLoopback(s.Pool.Listen), Peers: peers, Log: log,
+		Manager: manager, Tokens: tokens, Local: tokens == nil && endpoint.IsLoopback(s.Pool.Listen), Peers: peers, Log: log,
 		Quota: poolserver.Quota(s.Pool.Quota),
 	})
 	if err != nil {
@@ -181,7 +184,7 @@ func (s *hostSettings) preparePools(log *slog.Logger) (tokens *poolserver.Tokens
 	if s.Pool.Tokens != "" {
 		return poolserver.LoadTokens(s.Pool.Tokens, log)
 	}
-	if !isLoopback(s.Pool.Listen) && !s.Pool.Insecure {
+	if !endpoint.IsLoopback(s.Pool.Listen) && !s.Pool.Insecure {
 		return nil, croft.Errorf(croft.Invalid, "pool.listen: whoever reaches %s could take everything that the pools have; "+
 			"make tokens (croft pool token create) and name their file with --tokens, or, in a network that only your machines are in, --insecure", s.Pool.Listen)
 	}
@@ -235,7 +238,7 @@ func (s *hostSettings) openPoolStore(ctx context.Context, p *parts, dir string) 
 	var config etcdstore.Config
 	if len(s.Etcd.Endpoints) > 0 {
 		where = strings.Join(s.Etcd.Endpoints, ",")
-		config, err = s.Etcd.config(os.Getenv)
+		config, err = s.Etcd.Config(os.Getenv)
 	} else {
 		where = own
 		s.Etcd.Listen = "127.0.0.1:0"
@@ -274,11 +277,11 @@ func (s *hostSettings) findCloud(dir string) error {
 	if *s = joined.over(*s); len(s.Etcd.Endpoints) > 0 || !hasEtcd(s.StateDir) {
 		return nil
 	}
-	s.Etcd.Endpoints = []string{defaultEtcd}
-	if err := addLocal(s.StateDir, &s.Etcd.EtcdSettings, &s.Placement.PlacementSettings); err != nil {
+	s.Etcd.Endpoints = []string{direct.DefaultEtcd}
+	if err := direct.AddLocal(s.StateDir, &s.Etcd.EtcdSettings, &s.Placement.PlacementSettings); err != nil {
 		return err
 	}
-	if slices.Equal(s.Etcd.Endpoints, []string{defaultEtcd}) { // it is where the settings say that it listens
+	if slices.Equal(s.Etcd.Endpoints, []string{direct.DefaultEtcd}) { // it is where the settings say that it listens
 		s.Etcd.Endpoints = []string{"http://" + s.Etcd.Listen}
 		if s.Placement.Endpoint == "" && s.Placement.Cloud == "" {
 			s.Placement.Endpoint = "http://" + s.Placement.Listen
@@ -314,7 +317,7 @@ func (s *hostSettings) poolManager(store *etcdstore.Store, view schedule.View, h
 		Lenient: s.Pool.Lenient, Pace: s.Pool.Pace, Began: s.Pool.Began,
 	}
 	if len(s.Etcd.Endpoints) > 0 { // else it is nobody's cloud
-		claims, err := s.Placement.client()
+		claims, err := s.Placement.Client()
 		if err != nil {
 			return nil, err
 		}
@@ -322,7 +325,7 @@ func (s *hostSettings) poolManager(store *etcdstore.Store, view schedule.View, h
 		if err != nil {
 			return nil, err
 		}
-		c.Instances = newPoolInstances(scheduler, store, scheduleDefaults())
+		c.Instances = newPoolInstances(scheduler, store, direct.Defaults())
 	}
 	return pool.New(c)
 }
@@ -343,7 +346,7 @@ func (s *hostSettings) poolServer(l net.Listener) (pool.Server, error) {
 		if s.Pool.Cert != "" {
 			scheme = "https://"
 		}
-		me.Address = outward(scheme + l.Addr().String())
+		me.Address = endpoint.Outward(scheme + l.Addr().String())
 	}
 	return me, nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/internal/durable"
 	"croft/poolserver"
 )
@@ -24,7 +26,7 @@ func poolTokenCommand() *cobra.Command {
 token on each line. A client opens, looks at and closes tickets; an admin looks after
 pools and resources too. croft pool serve --tokens FILE asks for tokens then, and notices
 a change of the file within a second.`,
-		Args: wantsSubcommand,
+		Args: args.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(poolTokenCreateCommand(), poolTokenListCommand(), poolTokenRevokeCommand())
@@ -45,7 +47,7 @@ func poolTokenCreateCommand() *cobra.Command {
 		Long: `create prints a new token, which nobody can find out from the file. Clients give it in
 the settings pool.token or pool.token_file, as CROFT_POOL_TOKEN, or, where they know
 nothing but a URL, as its password: http://any:TOKEN@host:49100.`,
-		Args: count(1, 1),
+		Args: args.Count(1, 1),
 	}
 	file := tokensFlag(cmd)
 	cmd.Flags().StringVar(&role, "role", string(poolserver.RoleClient), "`what` it is for: client or admin")
@@ -82,7 +84,7 @@ func poolTokenListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List whose tokens a file has",
-		Args:  count(0, 0),
+		Args:  args.Count(0, 0),
 	}
 	file := tokensFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -90,12 +92,12 @@ func poolTokenListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t := &table{color: isColored(cmd.OutOrStdout())}
-		t.head("NAME", "ROLE", "OPEN", "RATE")
+		t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+		t.Head("NAME", "ROLE", "OPEN", "RATE")
 		for _, g := range all {
-			t.texts(g.Name, string(g.Role), quotaInWords(g, g.Open == 0, g.Open), quotaInWords(g, g.Rate == 0, g.Rate))
+			t.Texts(g.Name, string(g.Role), quotaInWords(g, g.Open == 0, g.Open), quotaInWords(g, g.Rate == 0, g.Rate))
 		}
-		return t.print(cmd.OutOrStdout())
+		return t.Print(cmd.OutOrStdout())
 	}
 	return cmd
 }
@@ -115,7 +117,7 @@ func poolTokenRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Take a token out of the file",
-		Args:  count(1, 1),
+		Args:  args.Count(1, 1),
 	}
 	file := tokensFlag(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {

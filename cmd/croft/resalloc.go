@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
 	"croft/poolclient"
 )
 
@@ -50,7 +51,7 @@ func resallocClientCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resalloc",
 		Short: "The client of resalloc, for pools of croft",
-		Args:  wantsSubcommand,
+		Args:  args.OnlySubcommands,
 		RunE: func(*cobra.Command, []string) error {
 			return croft.Errorf(croft.Invalid, "say what to do: ticket, ticket-check, ticket-wait or ticket-close")
 		},
@@ -58,25 +59,25 @@ func resallocClientCommand() *cobra.Command {
 	at := cmd.PersistentFlags().String("connection", "http://localhost:49100", "`URL` of the server")
 	// ask makes a command whose RunE asks the server; all that goes wrong there is 1.
 	ask := func(cmd *cobra.Command, do func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, args []string) error) *cobra.Command {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			s, err := loadSchedule(cmd.Flags())
+		cmd.RunE = func(cmd *cobra.Command, given []string) error {
+			s, err := args.LoadSettings(cmd.Flags())
 			if err != nil {
 				return err
 			}
 			s.Pool.Endpoints = []string{*at}
-			c, err := s.Pool.clientFor(resallocPatience)
+			c, err := s.Pool.ClientFor(resallocPatience)
 			if err != nil {
 				return err
 			}
 			defer c.CloseIdle()
-			return failedAs(cmd, 1, do(cmd.Context(), cmd, c, args))
+			return failedAs(cmd, 1, do(cmd.Context(), cmd, c, given))
 		}
 		return cmd
 	}
 	cmd.PersistentFlags().String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
 	cmd.AddCommand(
 		ask(resallocTicketCommand()),
-		ask(&cobra.Command{Use: "ticket-check TICKET", Short: "Print what a ticket's resource hands out; 0 where it has one", Args: count(1, 1)}, resallocCheck),
+		ask(&cobra.Command{Use: "ticket-check TICKET", Short: "Print what a ticket's resource hands out; 0 where it has one", Args: args.Count(1, 1)}, resallocCheck),
 		ask(&cobra.Command{Use: "ticket-wait TICKET", Short: "Wait until a ticket has its resource and print what that hands out", Args: ticketArgs}, resallocWait),
 		ask(&cobra.Command{Use: "ticket-close TICKET", Short: "Give a ticket back", Args: ticketArgs}, resallocClose),
 	)
@@ -88,29 +89,29 @@ func failedAs(cmd *cobra.Command, code int, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, told := errors.AsType[*exited](err); told {
+	if _, told := errors.AsType[*args.Exited](err); told {
 		return err
 	}
 	report(cmd.ErrOrStderr(), err)
-	return &exited{code: code}
+	return &args.Exited{Code: code}
 }
 
-func ticketArgs(cmd *cobra.Command, args []string) error {
-	if err := count(1, 1)(cmd, args); err != nil {
+func ticketArgs(cmd *cobra.Command, given []string) error {
+	if err := args.Count(1, 1)(cmd, given); err != nil {
 		return err
 	}
-	_, err := ticketNumber(args[0])
+	_, err := ticketNumber(given[0])
 	return err
 }
 
 func resallocTicketCommand() (*cobra.Command, func(context.Context, *cobra.Command, *poolclient.Client, []string) error) {
 	var o poolclient.Opening
 	cmd := &cobra.Command{Use: "ticket --tag TAG...", Short: "Open a ticket and print its number"}
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
 		if len(o.Tags) == 0 {
 			return croft.Errorf(croft.Invalid, "say with --tag what the resource has to be")
 		}
-		return count(0, 0)(cmd, args)
+		return args.Count(0, 0)(cmd, given)
 	}
 	cmd.Flags().StringArrayVar(&o.Tags, "tag", nil, "a `word` that the resource has to have")
 	cmd.Flags().StringVar(&o.Sandbox, "sandbox", "", "take a resource that was used under this `name` before, or never")
@@ -126,8 +127,8 @@ func resallocTicketCommand() (*cobra.Command, func(context.Context, *cobra.Comma
 // resallocCheck prints what a ticket's resource hands out also where the ticket has
 // ended, but only one that is open and has its resource is a success. What is no number
 // is that of no ticket.
-func resallocCheck(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, args []string) error {
-	id, _ := strconv.ParseInt(args[0], 10, 64)
+func resallocCheck(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, given []string) error {
+	id, _ := strconv.ParseInt(given[0], 10, 64)
 	t, err := c.Ticket(ctx, id)
 	stderr := cmd.ErrOrStderr()
 	if err != nil && !errors.Is(err, croft.NotFound) && !errors.Is(err, croft.Invalid) {
@@ -143,13 +144,13 @@ func resallocCheck(ctx context.Context, cmd *cobra.Command, c *poolclient.Client
 	}
 	if err != nil || t.Served.IsZero() {
 		fmt.Fprintln(stderr, "ticket is still not processed")
-		return &exited{code: 1}
+		return &args.Exited{Code: 1}
 	}
 	if err := printRaw(cmd.OutOrStdout(), t); err != nil {
 		return err
 	}
 	if !t.Ready() {
-		return &exited{code: 1}
+		return &args.Exited{Code: 1}
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
 	"croft/poolclient"
 )
 
@@ -41,15 +42,15 @@ func resallocMaintCommand() *cobra.Command {
 Where that wants a token, CROFT_POOL_TOKEN has it. While no server runs it opens the
 server's state itself: lists tell what was, and what is deleted then is deleted when the
 server starts.`,
-		Args: wantsSubcommand,
+		Args: args.OnlySubcommands,
 		RunE: func(*cobra.Command, []string) error {
 			return croft.Errorf(croft.Invalid, "say what to do: resource-list, resource-info, resource-delete, resource-logs, ticket-list or foreach-resource")
 		},
 	}
 	cmd.AddCommand(maintListCommand(), maintDeleteCommand(), maintForeachCommand(),
-		maint(&cobra.Command{Use: "resource-info ID|NAME", Short: "Print a resource as JSON", Args: count(1, 1)}, asks(maintInfo)),
-		maint(&cobra.Command{Use: "resource-logs ID|NAME...", Short: "Print and follow the logs of resources", Args: count(1, -1)}, maintLogs),
-		maint(&cobra.Command{Use: "ticket-list", Short: "List the tickets that are not closed", Args: count(0, 0)}, asks(maintTickets)),
+		maint(&cobra.Command{Use: "resource-info ID|NAME", Short: "Print a resource as JSON", Args: args.Count(1, 1)}, asks(maintInfo)),
+		maint(&cobra.Command{Use: "resource-logs ID|NAME...", Short: "Print and follow the logs of resources", Args: args.Count(1, -1)}, maintLogs),
+		maint(&cobra.Command{Use: "ticket-list", Short: "List the tickets that are not closed", Args: args.Count(0, 0)}, asks(maintTickets)),
 	)
 	return cmd
 }
@@ -68,7 +69,7 @@ func maint(cmd *cobra.Command, do maintVerb) *cobra.Command {
 
 func maintListCommand() *cobra.Command {
 	var up bool
-	cmd := maint(&cobra.Command{Use: "resource-list", Short: "List the resources", Args: count(0, 0)},
+	cmd := maint(&cobra.Command{Use: "resource-list", Short: "List the resources", Args: args.Count(0, 0)},
 		asks(func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, _ []string) error {
 			all, err := c.Resources(ctx, "", false)
 			for _, r := range all {
@@ -228,7 +229,7 @@ func runHere(ctx context.Context, cmd *cobra.Command, program *exec.Cmd) error {
 	err := program.Run()
 	if ctx.Err() != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), "\nInterrupted by user.")
-		return &exited{code: 1}
+		return &args.Exited{Code: 1}
 	}
 	return err
 }
@@ -240,7 +241,7 @@ func maintForeachCommand() *cobra.Command {
 		Short: "Run a shell command for each resource",
 		Long: `foreach-resource runs a shell command for each resource, with {name}, {state} and
 {data_utf8} in it replaced as they are, without quotes around them.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 	}, func(ctx context.Context, cmd *cobra.Command, m maintainer, _ []string) error {
 		var all []poolclient.Resource
 		err := m.ask(ctx, func(c *poolclient.Client) (err error) { // and no longer: the commands may ask too

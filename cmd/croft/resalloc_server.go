@@ -18,6 +18,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"croft"
+	"croft/cli/args"
 )
 
 // serverYAML is what resalloc's server.yaml may say, and what ours knows beside that:
@@ -125,7 +126,7 @@ func resallocServerCommand() *cobra.Command {
 		Long: `resalloc-server is croft pool serve with the settings of resalloc's server: server.yaml
 and pools.yaml in $CONFIG_DIR, /etc/resallocserver by default. The database that db_url
 names is only the name of a place: the state is beside it.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			c, pools, err := readServerYAML()
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/cloud/direct"
 	"croft/compute"
 	"croft/pool"
 	"croft/poolclient"
@@ -66,9 +67,9 @@ func (m maintainer) ask(ctx context.Context, do func(*poolclient.Client) error) 
 	if state != nil {
 		return m.askState(ctx, state, do)
 	}
-	s := scheduleDefaults().Pool
+	s := direct.Defaults().Pool
 	s.Endpoints, s.Token, s.CA = []string{m.endpoint()}, os.Getenv("CROFT_POOL_TOKEN"), m.CA
-	c, err := s.clientFor(maintPatience)
+	c, err := s.ClientFor(maintPatience)
 	if err != nil {
 		return err
 	}

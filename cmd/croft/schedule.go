@@ -9,6 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cloud/direct"
 	"croft/etcdstore"
 	"croft/internal/nearest"
 	"croft/schedule"
@@ -46,11 +49,11 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
   schedule VCPU:1,MEMORY_MB:512,DISK_GB:5 --count 3 --name db --anti-affinity db
   schedule --explain VCPU:4,MEMORY_MB:8192,DISK_GB:20
   schedule ssh web`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 && !schedule.LooksLikeQuery(args[0]) && commandHint(cmd, args[0]) != "" {
-				return noCommand(cmd, args[0])
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) > 1 && !schedule.LooksLikeQuery(given[0]) && args.CommandHint(cmd, given[0]) != "" {
+				return args.UnknownCommand(cmd, given[0])
 			}
-			return count(1, 2)(cmd, args)
+			return args.Count(1, 2)(cmd, given)
 		},
 		ValidArgsFunction: completeInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,13 +66,13 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 			return mistyped(cmd, args[0], show(cmd, args))
 		},
 	}
-	addScheduleFlags(cmd.PersistentFlags())
-	addWaitFlags(cmd.Flags(), "the instance runs and has an address; =ready: until it says that its set-up is done")
+	args.AddCloudFlags(cmd.PersistentFlags())
+	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address; =ready: until it says that its set-up is done")
 	ask.addFlags(cmd.Flags())
 	cmd.AddCommand(showCommand(), listCommand(), destroyCommand(), stopCommand(), startCommand(), consoleCommand(), logsCommand(),
 		sshCommand(), waitCommand(), rebootCommand(), rebuildCommand(), resizeCommand())
 	// Fails for a flag that does not exist or has a completion, and this one is defined above.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("restart", cobra.FixedCompletions(schedule.Restarts, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(schedule.Policies, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -77,7 +80,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 
 // mistyped proposes a subcommand where the name of no instance is close to one.
 func mistyped(cmd *cobra.Command, word string, err error) error {
-	if hint := commandHint(cmd, word); hint != "" && errors.Is(err, croft.NotFound) && !strings.Contains(err.Error(), "did you mean") {
+	if hint := args.CommandHint(cmd, word); hint != "" && errors.Is(err, croft.NotFound) && !strings.Contains(err.Error(), "did you mean") {
 		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
 	}
 	return err
@@ -86,14 +89,14 @@ func mistyped(cmd *cobra.Command, word string, err error) error {
 // client is one command's connection to the cloud.
 type client struct {
 	*schedule.Scheduler
-	settings scheduleSettings
+	settings direct.Settings
 	project  croft.Project
 	store    *etcdstore.Store
 }
 
 // connect reads the settings and connects. Close the client.
 func connect(cmd *cobra.Command) (*client, error) {
-	s, err := loadSchedule(cmd.Flags())
+	s, err := args.LoadSettings(cmd.Flags())
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +104,12 @@ func connect(cmd *cobra.Command) (*client, error) {
 }
 
 // dial connects to what the settings name. Placement is not asked anything yet.
-func dial(ctx context.Context, s scheduleSettings) (*client, error) {
-	claims, err := s.Placement.client()
+func dial(ctx context.Context, s direct.Settings) (*client, error) {
+	claims, err := s.Placement.Client()
 	if err != nil {
 		return nil, err
 	}
-	store, err := s.Etcd.open(ctx, false)
+	store, err := s.Etcd.Open(ctx, false)
 	if err != nil {
 		return nil, err
 	}

@@ -4,11 +4,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
 )
 
 func rebootCommand() *cobra.Command {
 	cmd := changeCommand("reboot", "Shut instances down and boot them again", nil, (*client).Reboot, "is to reboot")
-	addWaitFlags(cmd.Flags(), "the instance runs again and has an address")
+	args.AddWaitFlags(cmd.Flags(), "the instance runs again and has an address")
 	return cmd
 }
 
@@ -17,7 +18,7 @@ func rebuildCommand() *cobra.Command {
 	cmd.Long = `rebuild gives instances a fresh disk made of their image, and boots them from it.
 They keep their UUID, their name, their host, their claim and their address. What was
 on the disk is lost once the image is there; an image that cannot be had loses nothing.`
-	addWaitFlags(cmd.Flags(), "the instance runs again and has an address")
+	args.AddWaitFlags(cmd.Flags(), "the instance runs again and has an address")
 	return cmd
 }
 
@@ -27,7 +28,7 @@ func resizeCommand() *cobra.Command {
 		Use:    "resize UUID|NAME [QUERY]",
 		Short:  "Say why an instance keeps its size",
 		Hidden: true,
-		Args:   count(1, 2),
+		Args:   args.Count(1, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return croft.Errorf(croft.Invalid, "resize %s: an instance keeps the size that was claimed for it, since its host may have no room for more; "+
 				"ask for another of the size you want, move what is on the disk, and destroy this one", args[0])

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
 	"croft/schedule"
 )
 
@@ -25,7 +26,7 @@ func destroyCommand() *cobra.Command {
 
 An instance whose host is silent is removed when the host returns. With --force its
 claim and its name are free at once.`,
-		Args:              count(1, -1),
+		Args:              args.Count(1, -1),
 		ValidArgsFunction: completeInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, func(ctx context.Context, c *client) error {
@@ -43,19 +44,19 @@ claim and its name are free at once.`,
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "free claim and name of an instance whose host is silent")
-	addWaitFlags(cmd.Flags(), "nothing is left")
+	args.AddWaitFlags(cmd.Flags(), "nothing is left")
 	return cmd
 }
 
 func stopCommand() *cobra.Command {
 	cmd := changeCommand("stop", "Shut instances down; they keep disk and claim", schedule.Stopped, (*client).Stop, "is to stop")
-	addWaitFlags(cmd.Flags(), "the instance is shut off")
+	args.AddWaitFlags(cmd.Flags(), "the instance is shut off")
 	return cmd
 }
 
 func startCommand() *cobra.Command {
 	cmd := changeCommand("start", "Boot instances that were stopped, or try those again that failed", nil, (*client).Start, "is to run")
-	addWaitFlags(cmd.Flags(), "the instance runs and has an address")
+	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
 
@@ -67,13 +68,13 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 	return &cobra.Command{
 		Use:               verb + " UUID|NAME...",
 		Short:             short,
-		Args:              count(1, -1),
+		Args:              args.Count(1, -1),
 		ValidArgsFunction: completeInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, func(ctx context.Context, c *client) error {
 				until := goal
 				if until == nil {
-					until = c.settings.Wait.running()
+					until = c.settings.Wait.Goal()
 				}
 				return c.change(ctx, cmd, args, until, func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error) {
 					inst, err := power(c, ctx, project, idOrName)
@@ -111,11 +112,11 @@ func (c *client) changeAll(ctx context.Context, cmd *cobra.Command, args []strin
 			continue
 		}
 		changed = append(changed, inst)
-		if !c.settings.Wait.any() {
+		if !c.settings.Wait.Any() {
 			fmt.Fprintf(cmd.ErrOrStderr(), "instance %s %s\n", inst.Name, words)
 		}
 	}
-	if c.settings.Wait.any() {
+	if c.settings.Wait.Any() {
 		errs = append(errs, c.wait(ctx, cmd, changed, goal)...)
 	}
 	return errors.Join(errs...)

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/internal/plain"
 )
 
@@ -25,10 +27,10 @@ its host; Ctrl-] leaves. One at a time can be attached.
 
 Where stdin or stdout is no terminal, and with --log or --follow, it prints what the
 guest wrote, as schedule logs does.`,
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			live := !follow && !log && isTerminal(cmd.InOrStdin()) && isTerminal(cmd.OutOrStdout())
+			live := !follow && !log && out.IsTerminal(cmd.InOrStdin()) && out.IsTerminal(cmd.OutOrStdout())
 			return onConsole(cmd, args[0], func(ctx context.Context, a agents, st croft.Status) error {
 				if live {
 					return attach(ctx, cmd, a, st)
@@ -47,7 +49,7 @@ func logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "logs UUID|NAME",
 		Short:             "Print what the guest wrote to its serial console",
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onConsole(cmd, args[0], func(ctx context.Context, a agents, st croft.Status) error {
@@ -111,7 +113,7 @@ func console(ctx context.Context, w io.Writer, a agents, st croft.Status, follow
 // showText prints what a guest or a program wrote: to a terminal text and colors alone, so that
 // it cannot steer that; to anything else as it is.
 func showText(w io.Writer, from io.Reader) error {
-	if isTerminal(w) {
+	if out.IsTerminal(w) {
 		return plain.Copy(w, from)
 	}
 	_, err := io.Copy(w, from)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/out"
 	"croft/schedule"
 )
 
@@ -24,15 +25,15 @@ func (c *client) explain(ctx context.Context, cmd *cobra.Command, r schedule.Req
 	if err != nil {
 		return err
 	}
-	out, format := cmd.OutOrStdout(), c.settings.Output
-	if format == formatJSON || format == formatYAML {
-		err = printData(out, format, why)
+	stdout, format := cmd.OutOrStdout(), c.settings.Output
+	if format == out.FormatJSON || format == out.FormatYAML {
+		err = out.PrintData(stdout, format, why)
 	} else {
 		rows := briefRows
-		if isTable(format) {
+		if out.IsTable(format) {
 			rows = why.Hosts
 		}
-		err = printExplanation(out, why, rows)
+		err = printExplanation(stdout, why, rows)
 	}
 	if err == nil && len(why.Fits) == 0 {
 		err = croft.Errorf(croft.NoCapacity, "%w", why)
@@ -48,19 +49,19 @@ func (c *client) printWhyNot(cmd *cobra.Command, reason error, some bool) error 
 		return nil
 	}
 	switch format := c.settings.Output; {
-	case some, format == formatText:
+	case some, format == out.FormatText:
 		return printExplanation(cmd.ErrOrStderr(), why, briefRows)
-	case isTable(format):
+	case out.IsTable(format):
 		return printExplanation(cmd.ErrOrStderr(), why, why.Hosts)
 	default:
-		return printData(cmd.OutOrStdout(), format, why)
+		return out.PrintData(cmd.OutOrStdout(), format, why)
 	}
 }
 
 // printExplanation prints tables of the hosts that fit, of what the requirements do,
 // and of what the other hosts lack: so many rows of each at most.
 func printExplanation(w io.Writer, why *schedule.Explanation, most int) error {
-	var tables []*table
+	var tables []*out.Table
 	if len(why.Fits) > 0 {
 		tables = append(tables, fitTable(why, most))
 	}
@@ -71,49 +72,41 @@ func printExplanation(w io.Writer, why *schedule.Explanation, most int) error {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		t.color = isColored(w)
-		if err := t.print(w); err != nil {
+		t.Color = out.IsColored(w)
+		if err := t.Print(w); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func fitTable(why *schedule.Explanation, most int) *table {
-	t := &table{}
-	t.head("RANK", "HOST", "FREE AFTER")
+func fitTable(why *schedule.Explanation, most int) *out.Table {
+	t := &out.Table{}
+	t.Head("RANK", "HOST", "FREE AFTER")
 	for _, fit := range why.Fits[:min(most, len(why.Fits))] {
-		t.texts(fmt.Sprint(fit.Rank), fit.Host, fmt.Sprintf("%.0f %%", 100*fit.Free))
+		t.Texts(fmt.Sprint(fit.Rank), fit.Host, fmt.Sprintf("%.0f %%", 100*fit.Free))
 	}
-	return t.andMore(len(why.Fits) - most)
+	return t.AndMore(len(why.Fits) - most)
 }
 
-func requirementTable(why *schedule.Explanation, most int) *table {
-	t := &table{}
-	t.head("REQUIREMENT", "DROPS", "NEAREST MISS")
+func requirementTable(why *schedule.Explanation, most int) *out.Table {
+	t := &out.Table{}
+	t.Head("REQUIREMENT", "DROPS", "NEAREST MISS")
 	for _, r := range why.Requirements[:min(most, len(why.Requirements))] {
-		t.texts(r.Requirement, fmt.Sprintf("%d of %d", r.Dropped, why.Hosts), r.Nearest+": "+r.Miss)
+		t.Texts(r.Requirement, fmt.Sprintf("%d of %d", r.Dropped, why.Hosts), r.Nearest+": "+r.Miss)
 	}
-	return t.andMore(len(why.Requirements) - most)
+	return t.AndMore(len(why.Requirements) - most)
 }
 
-func missingTable(why *schedule.Explanation, most int) *table {
-	t := &table{}
-	t.head("HOST", "MISSING")
+func missingTable(why *schedule.Explanation, most int) *out.Table {
+	t := &out.Table{}
+	t.Head("HOST", "MISSING")
 	for _, row := range why.Rows[:min(most, len(why.Rows))] {
 		host := row.Hosts[0]
 		if n := len(row.Hosts) - 1; n > 0 {
 			host = fmt.Sprintf("%s and %d more", host, n)
 		}
-		t.texts(host, strings.Join(row.Missing, ", "))
+		t.Texts(host, strings.Join(row.Missing, ", "))
 	}
-	return t.andMore(len(why.Rows) - most)
-}
-
-// andMore says in a last row how many are left out, if any are.
-func (t *table) andMore(n int) *table {
-	if n > 0 {
-		t.texts(fmt.Sprintf("... and %d more", n))
-	}
-	return t
+	return t.AndMore(len(why.Rows) - most)
 }

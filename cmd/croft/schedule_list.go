@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/internal/nearest"
 	"croft/schedule"
 )
@@ -45,7 +47,7 @@ These stay; new ones may come. The state is the word that this list shows.`,
 		Example: `  schedule list --state failed,unknown --all
   schedule list --host host1 --tag role=web --sort -created
   schedule list --columns name,address,id`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := l.check(); err != nil {
 				return err
@@ -94,35 +96,35 @@ var (
 )
 
 // columnOf is what a column shows of an instance.
-func columnOf(name string, st croft.Status) cell {
+func columnOf(name string, st croft.Status) out.Cell {
 	d := listed(st)
 	switch name {
 	case "project":
-		return cell{text: string(d.Project)}
+		return out.Cell{Text: string(d.Project)}
 	case "name":
-		return cell{text: d.Name}
+		return out.Cell{Text: d.Name}
 	case "state":
 		return state(st)
 	case "address":
-		return cell{text: orDash(d.Address)}
+		return out.Cell{Text: out.OrDash(d.Address)}
 	case "host":
-		return cell{text: orDash(d.Host)}
+		return out.Cell{Text: out.OrDash(d.Host)}
 	case "age":
-		return cell{text: age(time.Since(d.Created))}
+		return out.Cell{Text: age(time.Since(d.Created))}
 	case "resources":
-		return cell{text: d.Resources.String()}
+		return out.Cell{Text: d.Resources.String()}
 	case "image":
-		return cell{text: orDash(d.Image)}
+		return out.Cell{Text: out.OrDash(d.Image)}
 	case "created":
-		return cell{text: d.Created.Local().Format(time.DateTime)}
+		return out.Cell{Text: d.Created.Local().Format(time.DateTime)}
 	case "tags":
 		var tags []string
 		for _, key := range slices.Sorted(maps.Keys(d.Tags)) {
 			tags = append(tags, key+"="+d.Tags[key])
 		}
-		return cell{text: orDash(strings.Join(tags, ","))}
+		return out.Cell{Text: out.OrDash(strings.Join(tags, ","))}
 	}
-	return cell{text: string(d.ID)}
+	return out.Cell{Text: string(d.ID)}
 }
 
 // age is a duration in its greatest unit.
@@ -186,7 +188,7 @@ func compareBy(column string, a, b croft.Status) int {
 		second, _ := netip.ParseAddr(address(b))
 		return first.Compare(second)
 	}
-	return cmp.Compare(columnOf(column, a).text, columnOf(column, b).text)
+	return cmp.Compare(columnOf(column, a).Text, columnOf(column, b).Text)
 }
 
 // hasTags tells whether all of these, key or key=value, are there.
@@ -199,19 +201,19 @@ func hasTags(tags map[string]string, wanted []string) bool {
 }
 
 // table is the list for people.
-func (l listing) table(all []croft.Status) *table {
-	t := &table{}
+func (l listing) table(all []croft.Status) *out.Table {
+	t := &out.Table{}
 	var head []string
 	for _, name := range l.columns {
 		head = append(head, strings.ToUpper(name))
 	}
-	t.head(head...)
+	t.Head(head...)
 	for _, st := range all {
-		var row []cell
+		var row []out.Cell
 		for _, name := range l.columns {
 			row = append(row, columnOf(name, st))
 		}
-		t.row(row...)
+		t.Row(row...)
 	}
 	return t
 }
@@ -239,7 +241,7 @@ func (c *client) watchList(ctx context.Context, cmd *cobra.Command, l listing) e
 
 // printLists ends without an error when ctx does: that is how watching ends.
 func (c *client) printLists(ctx context.Context, cmd *cobra.Command, l listing, wake <-chan struct{}) error {
-	out := cmd.OutOrStdout()
+	stdout := cmd.OutOrStdout()
 	last := ""
 	for {
 		text, err := c.renderList(ctx, cmd, l)
@@ -248,12 +250,12 @@ func (c *client) printLists(ctx context.Context, cmd *cobra.Command, l listing, 
 		}
 		if err == nil && text != last {
 			switch {
-			case isTerminal(out):
-				fmt.Fprint(out, "\x1b[H\x1b[2J", text)
-			case last != "" && c.settings.Output != formatJSON:
-				fmt.Fprint(out, "\n", text)
+			case out.IsTerminal(stdout):
+				fmt.Fprint(stdout, "\x1b[H\x1b[2J", text)
+			case last != "" && c.settings.Output != out.FormatJSON:
+				fmt.Fprint(stdout, "\n", text)
 			default:
-				fmt.Fprint(out, text)
+				fmt.Fprint(stdout, text)
 			}
 			last = text
 		}
@@ -282,12 +284,12 @@ func (c *client) renderList(ctx context.Context, cmd *cobra.Command, l listing) 
 		return "", err
 	}
 	all = l.choose(all)
-	if format := c.settings.Output; format == formatJSON || format == formatYAML {
+	if format := c.settings.Output; format == out.FormatJSON || format == out.FormatYAML {
 		return renderData(format, allData(all), l.watch)
 	}
 	switch {
 	case l.columns != nil:
-	case c.settings.Output == formatWide:
+	case c.settings.Output == out.FormatWide:
 		l.columns = wideColumns
 	case c.project == "":
 		l.columns = append([]string{"project"}, briefColumns...)
@@ -295,18 +297,18 @@ func (c *client) renderList(ctx context.Context, cmd *cobra.Command, l listing) 
 		l.columns = briefColumns
 	}
 	t := l.table(all)
-	t.color = isColored(cmd.OutOrStdout())
+	t.Color = out.IsColored(cmd.OutOrStdout())
 	return t.String(), nil
 }
 
 func renderData(format string, all []instanceData, line bool) (string, error) {
-	if line && format == formatJSON {
+	if line && format == out.FormatJSON {
 		text, err := json.Marshal(all)
 		return string(text) + "\n", err
 	}
 	var b strings.Builder
-	err := printData(&b, format, all)
-	if line && format == formatYAML {
+	err := out.PrintData(&b, format, all)
+	if line && format == out.FormatYAML {
 		return "---\n" + b.String(), err
 	}
 	return b.String(), err

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/etcdstore"
 	"croft/schedule"
 )
@@ -73,8 +75,8 @@ func (c *client) request(ctx context.Context, cmd *cobra.Command, wanted request
 		c.View = view
 		defer runView(ctx, view)()
 	}
-	text := c.settings.Output == formatText
-	h := harvest{keep: wanted.allOrNone || c.settings.Wait.any() || !text}
+	text := c.settings.Output == out.FormatText
+	h := harvest{keep: wanted.allOrNone || c.settings.Wait.Any() || !text}
 	inOrder(ctx, wanted.count, atOnce, func(i int) outcome { return c.ask(ctx, wanted.nth(i)) }, func(o outcome) bool {
 		if text && o.err == nil && !wanted.allOrNone {
 			printDecision(cmd, o.decision)
@@ -93,7 +95,7 @@ func (c *client) request(ctx context.Context, cmd *cobra.Command, wanted request
 		}
 	}
 	errs := []error{c.shortfall(cmd, wanted, &h)}
-	if c.settings.Wait.any() {
+	if c.settings.Wait.Any() {
 		errs = append(errs, c.waitForNew(ctx, cmd, h.instances, wanted.allOrNone))
 	}
 	if !text && len(h.instances) > 0 {
@@ -132,7 +134,7 @@ func (c *client) shortfall(cmd *cobra.Command, wanted requests, h *harvest) erro
 		return errors.Join(h.refused...)
 	}
 	errs := []error{c.printWhyNot(cmd, h.why, h.scheduled > 0)}
-	if c.settings.Output == formatText && errors.Is(h.why, croft.NoCapacity) {
+	if c.settings.Output == out.FormatText && errors.Is(h.why, croft.NoCapacity) {
 		fmt.Fprintln(cmd.OutOrStdout(), "NO ALLOCATIONS LEFT")
 	}
 	if wanted.count == 1 {
@@ -146,7 +148,7 @@ func (c *client) shortfall(cmd *cobra.Command, wanted requests, h *harvest) erro
 	case h.why == nil:
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d instances are scheduled\n", h.scheduled, wanted.count)
 	case errors.Is(h.why, context.Canceled):
-		errs = append(errs, &interrupted{fmt.Sprintf("%d of %d instances are scheduled; they go on: `schedule list` shows them, "+
+		errs = append(errs, &args.Interrupted{Text: fmt.Sprintf("%d of %d instances are scheduled; they go on: `schedule list` shows them, "+
 			"`schedule destroy` ends them", h.scheduled, wanted.count)})
 	default:
 		errs = append(errs, croft.Errorf(croft.KindOf(h.why), "%d of %d instances are scheduled, the others are not: %w", h.scheduled, wanted.count, why))
@@ -180,7 +182,7 @@ func (c *client) giveBack(ctx context.Context, cmd *cobra.Command, wanted reques
 // that a failed command leaves nothing, and all of them are where all or none were
 // wanted; one that takes too long is left to go on.
 func (c *client) waitForNew(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, allOrNone bool) error {
-	errs := c.wait(ctx, cmd, instances, c.settings.Wait.running())
+	errs := c.wait(ctx, cmd, instances, c.settings.Wait.Goal())
 	var failed, well []croft.Instance
 	var of []int // the errors of those that failed
 	for i, err := range errs {
@@ -192,7 +194,7 @@ func (c *client) waitForNew(ctx context.Context, cmd *cobra.Command, instances [
 		well = append(well, inst)
 		switch ends := fmt.Sprintf("`schedule %s` shows it, `schedule destroy %s` ends it", inst.Name, inst.Name); {
 		case errors.Is(err, context.Canceled):
-			errs[i] = &interrupted{fmt.Sprintf("instance %s goes on: %s", inst.Name, ends)}
+			errs[i] = &args.Interrupted{Text: fmt.Sprintf("instance %s goes on: %s", inst.Name, ends)}
 		case errors.Is(err, croft.Unavailable):
 			errs[i] = croft.Errorf(croft.Unavailable, "%w; it goes on: %s", err, ends)
 		}
@@ -257,7 +259,7 @@ func (c *client) printInstances(ctx context.Context, cmd *cobra.Command, instanc
 	if len(all) == 0 {
 		return nil
 	}
-	return printStatuses(cmd, cmp.Or(c.settings.Output, formatText), all, list)
+	return printStatuses(cmd, cmp.Or(c.settings.Output, out.FormatText), all, list)
 }
 
 // maxConsole bounds what is kept of the console's log of an instance that failed.

@@ -12,8 +12,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cloud/direct"
 	"croft/image"
 	"croft/schedule"
+	"croft/schedule/sshkeys"
 )
 
 // asking is `schedule QUERY [IMAGE]` with its flags.
@@ -53,16 +56,16 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 
 // run asks for the instances. All that can be checked here is checked before
 // anything is asked for.
-func (a *asking) run(cmd *cobra.Command, args []string) error {
-	s, err := loadSchedule(cmd.Flags())
+func (a *asking) run(cmd *cobra.Command, given []string) error {
+	s, err := args.LoadSettings(cmd.Flags())
 	if err != nil {
 		return err
 	}
 	if cmd.Flags().Changed("key") {
 		s.Keys = a.keys
 	}
-	if len(args) > 1 {
-		s.Image = args[1]
+	if len(given) > 1 {
+		s.Image = given[1]
 	}
 	if a.explain && cmd.Flags().Changed("wait") {
 		return croft.Errorf(croft.Invalid, "--explain asks for nothing that could be waited for: leave out --wait")
@@ -72,7 +75,7 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 			return croft.Errorf(croft.Invalid, "--%s is empty: leave it out, or say which", flag)
 		}
 	}
-	wanted, err := a.requests(s, args[0], cmd.InOrStdin())
+	wanted, err := a.requests(s, given[0], cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -114,7 +117,7 @@ func (r requests) nth(i int) schedule.Request {
 }
 
 // requests turns flags and arguments into requests.
-func (a *asking) requests(s scheduleSettings, query string, stdin io.Reader) (requests, error) {
+func (a *asking) requests(s direct.Settings, query string, stdin io.Reader) (requests, error) {
 	one, err := a.request(s, query, stdin)
 	wanted := requests{one: one, count: a.count, allOrNone: a.allOrNone}
 	switch {
@@ -134,7 +137,7 @@ func (a *asking) requests(s scheduleSettings, query string, stdin io.Reader) (re
 	return wanted, nil
 }
 
-func (a *asking) request(s scheduleSettings, query string, stdin io.Reader) (r schedule.Request, err error) {
+func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r schedule.Request, err error) {
 	r = schedule.Request{Project: croft.Project(s.Project), Name: a.name, Networks: a.networks, Ephemeral: a.ephemeral}
 	if r.Query, err = schedule.ParseQuery(query); err != nil {
 		return r, err
@@ -156,7 +159,7 @@ func (a *asking) request(s scheduleSettings, query string, stdin io.Reader) (r s
 			return r, err
 		}
 	}
-	if r.Keys, a.names, err = readKeys(s.Keys); err != nil {
+	if r.Keys, a.names, err = sshkeys.Read(s.Keys); err != nil {
 		return r, err
 	}
 	if r.UserData, err = a.readUserData(stdin); err != nil {
@@ -169,7 +172,7 @@ func (a *asking) request(s scheduleSettings, query string, stdin io.Reader) (r s
 	if err := schedule.CheckGuest(croft.Spec{UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags, Restart: r.Restart}); err != nil {
 		return r, err
 	}
-	r.Image, err = resolveImage(s.Image)
+	r.Image, err = image.ReferenceFor(s.Image)
 	return r, err
 }
 
@@ -205,19 +208,6 @@ func parseTags(texts []string) (map[string]string, error) {
 		tags[key] = value
 	}
 	return tags, nil
-}
-
-// resolveImage is the reference that the hosts get for a name.
-func resolveImage(name string) (string, error) {
-	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
-	if err != nil {
-		return "", err
-	}
-	entry, err := catalog.Resolve(name)
-	if err != nil {
-		return "", err
-	}
-	return entry.Reference()
 }
 
 // readUserData reads no more than an instance may carry, and a byte to tell.

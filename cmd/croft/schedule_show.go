@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/schedule"
 )
 
@@ -24,11 +26,11 @@ func showCommand() *cobra.Command {
 		Short: "Show the address of an instance, or with -o everything",
 		Long: `show prints the address of an instance, or with -o table, json or yaml all that is
 known of it: the record, the order, what its host last saw, the host.`,
-		Args:              count(1, -1),
+		Args:              args.Count(1, -1),
 		ValidArgsFunction: completeInstances(-1),
 		RunE:              show,
 	}
-	addWaitFlags(cmd.Flags(), "the instance runs and has an address")
+	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
 
@@ -44,7 +46,7 @@ func show(cmd *cobra.Command, args []string) error {
 			}
 			all = append(all, st)
 		}
-		if c.settings.Output == formatText {
+		if c.settings.Output == out.FormatText {
 			errs = append(errs, printAddresses(cmd, all))
 		} else if len(all) > 0 {
 			errs = append(errs, printStatuses(cmd, c.settings.Output, all, len(args) > 1))
@@ -56,10 +58,10 @@ func show(cmd *cobra.Command, args []string) error {
 // look reads an instance and, where that is asked for, waits until it runs first.
 func (c *client) look(ctx context.Context, cmd *cobra.Command, idOrName string) (croft.Status, error) {
 	st, err := c.find(ctx, idOrName)
-	if err != nil || !c.settings.Wait.any() {
+	if err != nil || !c.settings.Wait.Any() {
 		return st, err
 	}
-	if errs := c.wait(ctx, cmd, []croft.Instance{st.Instance}, c.settings.Wait.running()); errs[0] != nil {
+	if errs := c.wait(ctx, cmd, []croft.Instance{st.Instance}, c.settings.Wait.Goal()); errs[0] != nil {
 		return st, errs[0]
 	}
 	return c.find(ctx, string(st.Instance.ID))
@@ -122,14 +124,14 @@ func address(st croft.Status) string {
 
 // printStatuses prints all about instances in a format other than text.
 func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list bool) error {
-	if isTable(format) || format == formatText {
+	if out.IsTable(format) || format == out.FormatText {
 		for i, st := range all {
 			if i > 0 {
 				fmt.Fprintln(cmd.OutOrStdout())
 			}
 			t := details(st)
-			t.color = isColored(cmd.OutOrStdout())
-			if err := t.print(cmd.OutOrStdout()); err != nil {
+			t.Color = out.IsColored(cmd.OutOrStdout())
+			if err := t.Print(cmd.OutOrStdout()); err != nil {
 				return err
 			}
 		}
@@ -137,24 +139,24 @@ func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list b
 	}
 	data := allPrintable(all)
 	if list {
-		return printData(cmd.OutOrStdout(), format, data)
+		return out.PrintData(cmd.OutOrStdout(), format, data)
 	}
-	return printData(cmd.OutOrStdout(), format, data[0])
+	return out.PrintData(cmd.OutOrStdout(), format, data[0])
 }
 
 // details is everything about an instance, for people.
-func details(st croft.Status) *table {
-	t := &table{}
+func details(st croft.Status) *out.Table {
+	t := &out.Table{}
 	add := func(name, value string) {
 		if value != "" {
-			t.row(cell{name, bold}, cell{text: value})
+			t.Row(out.Cell{Text: name, Color: out.Bold}, out.Cell{Text: value})
 		}
 	}
 	inst := st.Instance
 	add("instance", string(inst.ID))
 	add("name", inst.Name)
 	add("project", string(inst.Project))
-	t.row(cell{"state", bold}, state(st))
+	t.Row(out.Cell{Text: "state", Color: out.Bold}, state(st))
 	if o := st.Observation; o != nil {
 		add("error", o.Error)
 		if o.Ended != "" {
@@ -193,7 +195,7 @@ func details(st croft.Status) *table {
 	add("networks", strings.Join(inst.Spec.Networks, ", "))
 	add("host key", printableSpec(inst.Spec).HostKey)
 	add("created", inst.Created.Format(time.RFC3339))
-	t.timeline(st)
+	timeline(t, st)
 	return t
 }
 
@@ -228,16 +230,16 @@ func shortKey(key string) string {
 }
 
 // state is the word for where an instance stands, in its color.
-func state(st croft.Status) cell { return stateCell(schedule.Describe(&st)) }
+func state(st croft.Status) out.Cell { return stateCell(schedule.Describe(&st)) }
 
-func stateCell(word string) cell {
+func stateCell(word string) out.Cell {
 	switch croft.State(word) {
 	case croft.StateRunning:
-		return cell{word, green}
+		return out.Cell{Text: word, Color: out.Green}
 	case croft.StateFailed, schedule.Unknown:
-		return cell{word, red}
+		return out.Cell{Text: word, Color: out.Red}
 	case croft.StateStopped:
-		return cell{text: word}
+		return out.Cell{Text: word}
 	}
-	return cell{word, yellow}
+	return out.Cell{Text: word, Color: out.Yellow}
 }

@@ -15,8 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
 	"croft/image"
 	"croft/internal/hostkey"
+	"croft/schedule/sshkeys"
 )
 
 // login is `schedule ssh` with its flags.
@@ -36,7 +38,7 @@ ends with the exit code of the command.`,
 		Example: `  schedule ssh web
   schedule ssh web uptime
   schedule ssh --jump root@host1 web`,
-		Args:              count(1, -1),
+		Args:              args.Count(1, -1),
 		ValidArgsFunction: completeInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, func(ctx context.Context, c *client) error {
@@ -52,7 +54,7 @@ ends with the exit code of the command.`,
 	cmd.Flags().StringVarP(&l.user, "user", "l", "", "log in as this `user`")
 	cmd.Flags().StringVarP(&l.jump, "jump", "J", "", "go through this `host`, such as root@host1, where the instance cannot be reached from here")
 	cmd.Flags().StringVarP(&l.identity, "identity", "i", "", "`file` of the private key to log in with")
-	addWaitFlags(cmd.Flags(), "the instance runs and has an address")
+	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
 
@@ -72,17 +74,17 @@ func (l login) run(ctx context.Context, cmd *cobra.Command, st croft.Status, com
 		return fmt.Errorf("log in to %s: %w", name, err)
 	}
 	defer os.RemoveAll(dir)
-	args, err := l.arguments(st.Instance, filepath.Join(dir, "known_hosts"))
+	given, err := l.arguments(st.Instance, filepath.Join(dir, "known_hosts"))
 	if err != nil {
 		return fmt.Errorf("log in to %s: %w", name, err)
 	}
-	ssh := exec.CommandContext(ctx, "ssh", append(append(args, "-l", user, "--", addr), command...)...)
+	ssh := exec.CommandContext(ctx, "ssh", append(append(given, "-l", user, "--", addr), command...)...)
 	ssh.Stdin, ssh.Stdout, ssh.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	ssh.Cancel = func() error { return ssh.Process.Signal(syscall.SIGTERM) }
 	ssh.WaitDelay = 2 * time.Second
 	err = ssh.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
-		return &exited{exit.ExitCode()}
+		return &args.Exited{Code: exit.ExitCode()}
 	}
 	if errors.Is(err, exec.ErrNotFound) {
 		return croft.Errorf(croft.NotFound, "log in to %s: there is no ssh on this machine; install openssh-client", name)
@@ -126,14 +128,14 @@ func (l login) arguments(inst croft.Instance, knownHosts string) ([]string, erro
 // identities are the user's private keys of which the instance has the public halves,
 // whatever the files in ~/.ssh are called: ssh itself tries only those with usual names.
 func identities(known []string) []string {
-	files, err := filepath.Glob(home("~/.ssh/*.pub"))
+	files, err := filepath.Glob(sshkeys.Home("~/.ssh/*.pub"))
 	if err != nil {
 		return nil
 	}
 	var found []string
 	for _, file := range files {
 		private := strings.TrimSuffix(file, ".pub")
-		keys, err := readKeyFile(file)
+		keys, err := sshkeys.ReadFile(file)
 		if _, there := os.Stat(private); err != nil || there != nil {
 			continue // an agent may have it
 		}
@@ -168,8 +170,3 @@ func (l login) as(ref string) (string, error) {
 	}
 	return "", croft.Errorf(croft.Invalid, "the catalog does not say whom to log in as on the image %s: give --user", ref)
 }
-
-// exited is the exit code of a program that has said itself what was wrong.
-type exited struct{ code int }
-
-func (e *exited) Error() string { return fmt.Sprintf("ended with exit code %d", e.code) }

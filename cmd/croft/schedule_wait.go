@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
 	"croft/internal/nearest"
 	"croft/schedule"
 )
@@ -28,7 +29,7 @@ func waitCommand() *cobra.Command {
 		Long: `wait returns when all the instances have come as far as --for says: running with an
 address, ready (the guest says that its set-up is done), stopped, or gone. It orders
 nothing. For gone, one that is not there at all is gone already.`,
-		Args:              count(1, -1),
+		Args:              args.Count(1, -1),
 		ValidArgsFunction: completeInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			goal, ok := goals[what]

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"croft"
+	"croft/cloud/direct"
 	"croft/internal/invitation"
 )
 
@@ -167,11 +168,11 @@ func eachFile(t *testing.T, dir string, do func(path string, info fs.FileInfo, t
 // agentTokens are those of the agents' APIs, which are kept in etcd alone.
 func agentTokens(t *testing.T) map[string]string {
 	t.Helper()
-	s := scheduleDefaults()
-	if err := addLocal(localStateDir(), &s.Etcd, &s.Placement); err != nil {
+	s := direct.Defaults()
+	if err := direct.AddLocal(direct.LocalStateDir(), &s.Etcd, &s.Placement); err != nil {
 		t.Fatal(err)
 	}
-	store, err := s.Etcd.open(t.Context(), false)
+	store, err := s.Etcd.Open(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/trace"
 
+	"croft/cloud/direct"
 	"croft/etcdstore"
 	"croft/gate"
+	"croft/internal/build"
+	"croft/internal/endpoint"
 	"croft/internal/health"
+	"croft/internal/traces"
 )
 
 // self is what a process tells of itself, at each address where it serves anything:
@@ -37,18 +41,18 @@ func (s *hostSettings) tell(ctx context.Context, service string, log *slog.Logge
 	me := &self{metrics: prometheus.NewRegistry(), log: log}
 	if file := s.Metrics.TokenFile; file != "" {
 		var err error
-		if me.token, err = readSecret("metrics.token_file", file); err != nil {
+		if me.token, err = direct.ReadSecret("metrics.token_file", file); err != nil {
 			return nil, err
 		}
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "croft_build_info", Help: "1, with the version of croft and of Go that it was built with.",
-		ConstLabels: prometheus.Labels{"version": version, "goversion": goVersion()},
+		ConstLabels: prometheus.Labels{"version": build.Version, "goversion": goVersion()},
 	})
 	build.Set(1)
 	me.metrics.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error
-	if me.traces, me.endTrace, err = s.Traces.start(ctx, service, partFlush, log); err != nil {
+	if me.traces, me.endTrace, err = s.Traces.Start(ctx, service, traces.PartFlush, log); err != nil {
 		return nil, err
 	}
 	return me, nil
@@ -99,7 +103,7 @@ func (s *self) metricsAt(address string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		switch {
-		case s.token == "" && !isLoopback(address):
+		case s.token == "" && !endpoint.IsLoopback(address):
 			http.Error(w, address+" can be reached from other machines, to which metrics are told only where metrics.token_file is set", http.StatusForbidden)
 		case s.token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) != 1:
 			w.Header().Set("WWW-Authenticate", "Bearer")

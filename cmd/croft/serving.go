@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/internal/endpoint"
 )
 
 // serving is what this host serves for all: a server of etcd, alone or one of several,
@@ -97,7 +97,7 @@ func hasEtcd(stateDir string) bool { return exists(etcdDir(stateDir)) }
 // out meanwhile.
 func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore.Config, err error) {
 	c := etcdstore.EmbeddedConfig{Dir: etcdDir(s.dir.Path), Host: s.host, PeerListen: s.settings.peerListen()}
-	c.Peer, c.Advertise = outside(c.PeerListen), outside(s.settings.Etcd.Listen)
+	c.Peer, c.Advertise = endpoint.Outside(c.PeerListen), endpoint.Outside(s.settings.Etcd.Listen)
 	if s.of != nil {
 		if c.Cluster, err = s.introduce(ctx); err != nil {
 			return nil, etcdstore.Config{}, err
@@ -154,7 +154,7 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 
 // others opens the store of the cloud that was joined.
 func (s *serving) others(ctx context.Context) (*etcdstore.Store, error) {
-	store, err := s.of.etcd(s.settings).open(ctx, false)
+	store, err := s.of.etcd(s.settings).Open(ctx, false)
 	if err == nil && store.Partition() != s.of.Partition {
 		err = errors.Join(s.of.isAnother(), store.Close())
 	}
@@ -171,11 +171,11 @@ func (s *serving) member() croft.EtcdMember {
 func (s *serving) tell(ctx context.Context, store *etcdstore.Store) error {
 	m := s.member()
 	m.Alone = s.settings.Hypervisor == noHypervisor
-	for _, endpoint := range s.settings.Etcd.Endpoints {
-		m.Clients = append(m.Clients, outward(endpoint))
+	for _, member := range s.settings.Etcd.Endpoints {
+		m.Clients = append(m.Clients, endpoint.Outward(member))
 	}
 	if s.settings.servesPlacement() {
-		m.Placement = outward(s.settings.Placement.Endpoint)
+		m.Placement = endpoint.Outward(s.settings.Placement.Endpoint)
 	}
 	return store.PutEtcdMember(ctx, m)
 }
@@ -252,15 +252,15 @@ func (s *hostSettings) peerURL() string {
 	case s.peerListen() == "":
 		return ""
 	case s.ownsEtcdTrust() || s.Etcd.ListenCert != "" && s.Etcd.ListenClientCA != "":
-		return "https://" + outside(s.peerListen())
+		return "https://" + endpoint.Outside(s.peerListen())
 	}
-	return "http://" + outside(s.peerListen())
+	return "http://" + endpoint.Outside(s.peerListen())
 }
 
 // peerListen is where our etcd listens for other members: beside where it listens for
 // clients, if that is beyond this machine; empty where it can have no others.
 func (s *hostSettings) peerListen() string {
-	if s.Etcd.PeerListen != "" || isLoopback(s.Etcd.Listen) {
+	if s.Etcd.PeerListen != "" || endpoint.IsLoopback(s.Etcd.Listen) {
 		return s.Etcd.PeerListen
 	}
 	host, port, err := net.SplitHostPort(s.Etcd.Listen)
@@ -269,14 +269,4 @@ func (s *hostSettings) peerListen() string {
 		return ""
 	}
 	return net.JoinHostPort(host, strconv.FormatUint(n+1, 10))
-}
-
-// outside puts an address of this machine in the place of one that means all of them.
-func outside(address string) string {
-	ap, err := netip.ParseAddrPort(address)
-	own := ownAddresses()
-	if err != nil || !ap.Addr().IsUnspecified() || len(own) == 0 {
-		return address
-	}
-	return net.JoinHostPort(own[0], strconv.Itoa(int(ap.Port())))
 }

@@ -233,7 +233,7 @@ func TestInterruptedRequest(t *testing.T) {
 
 func TestBytesAreCounted(t *testing.T) {
 	term := newTerminal(t)
-	b := newBars(term.File, []string{"web", "db"}, "ordered")
+	b := newStatusBars(term.File, []string{"web", "db"})
 	fetching := func(p *croft.Progress) croft.Status {
 		return croft.Status{
 			Instance:    croft.Instance{State: croft.StateScheduled},

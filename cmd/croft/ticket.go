@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/poolclient"
 )
 
@@ -31,7 +33,7 @@ runs already: open one, wait until it has its resource, use that, close it.
 Exit codes: 0 done, 1 failure, 2 wrong usage, 3 there is no such ticket, 4 nothing can
 ever serve it as the pools are now, 5 it has ended, 6 it waits still, or the manager
 does not answer.`,
-		Args: wantsSubcommand,
+		Args: args.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	addPoolClientFlags(cmd)
@@ -53,7 +55,7 @@ can ever serve the ticket, it closes the ticket again.
 
 With --ttl the ticket is closed once nobody asked about it, waited for it or renewed
 it for so long, so that a client that dies keeps nothing.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 	}
 	cmd.Flags().StringArrayVar(&o.Tags, "tag", nil, "a `word` that the resource has to have; give it several times for several")
 	cmd.Flags().StringVar(&o.Sandbox, "sandbox", "", "take a resource that was used under this `name` before, or never; none was used under another")
@@ -84,7 +86,7 @@ it for so long, so that a client that dies keeps nothing.`,
 
 // openAndWait waits for a ticket that was opened, and closes it where that is in vain.
 func openAndWait(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, t poolclient.Ticket, output string, timeout time.Duration) error {
-	if output == formatText {
+	if output == out.FormatText {
 		fmt.Fprintln(cmd.OutOrStdout(), t.ID)
 	}
 	t, err := waitForTicket(ctx, cmd.ErrOrStderr(), c, t.ID, timeout)
@@ -161,10 +163,10 @@ func dataOf(t poolclient.Ticket) string {
 
 func printTicket(w io.Writer, output string, t poolclient.Ticket, text string) error {
 	switch output {
-	case formatJSON, formatYAML:
-		return printData(w, output, t)
-	case formatTable, formatWide:
-		return ticketTable([]poolclient.Ticket{t}).print(w)
+	case out.FormatJSON, out.FormatYAML:
+		return out.PrintData(w, output, t)
+	case out.FormatTable, out.FormatWide:
+		return ticketTable([]poolclient.Ticket{t}).Print(w)
 	}
 	_, err := io.WriteString(w, text)
 	return err
@@ -174,7 +176,7 @@ func printTicket(w io.Writer, output string, t poolclient.Ticket, text string) e
 func oneTicket(use, short, long string, do func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, id int64, output string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " TICKET", Short: short, Long: long,
-		Args:              count(1, 1),
+		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeTickets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := ticketNumber(args[0])
@@ -231,7 +233,7 @@ func ticketCloseCommand() *cobra.Command {
 		Short: "Give the resources of tickets back",
 		Long: `close gives the resource of each ticket back, or cancels a ticket that waits. Closing
 one that is closed is no error.`,
-		Args:              count(1, -1),
+		Args:              args.Count(1, -1),
 		ValidArgsFunction: completeTickets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var ids []int64
@@ -272,7 +274,7 @@ func ticketListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tickets",
-		Args:  count(0, 0),
+		Args:  args.Count(0, 0),
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "list closed tickets too, as far as they are remembered")
 	cmd.Flags().IntVar(&limit, "limit", 0, "list the newest so many alone (`number`)")
@@ -282,20 +284,20 @@ func ticketListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == formatJSON || output == formatYAML {
-				return printData(cmd.OutOrStdout(), output, list.Tickets)
+			if output == out.FormatJSON || output == out.FormatYAML {
+				return out.PrintData(cmd.OutOrStdout(), output, list.Tickets)
 			}
 			t := ticketTable(list.Tickets)
-			t.color = isColored(cmd.OutOrStdout())
-			return t.print(cmd.OutOrStdout())
+			t.Color = out.IsColored(cmd.OutOrStdout())
+			return t.Print(cmd.OutOrStdout())
 		})
 	}
 	return cmd
 }
 
-func ticketTable(all []poolclient.Ticket) *table {
-	t := &table{}
-	t.head("TICKET", "STATE", "TAGS", "OPENED", "RESOURCE", "NOTE")
+func ticketTable(all []poolclient.Ticket) *out.Table {
+	t := &out.Table{}
+	t.Head("TICKET", "STATE", "TAGS", "OPENED", "RESOURCE", "NOTE")
 	for _, one := range all {
 		name := "-"
 		if one.Resource != nil {
@@ -305,25 +307,25 @@ func ticketTable(all []poolclient.Ticket) *table {
 		if one.State != poolclient.TicketOpen {
 			note = one.Reason
 		}
-		t.row(cell{text: strconv.FormatInt(one.ID, 10)}, ticketState(one), cell{text: strings.Join(one.Tags, ",")},
-			cell{text: one.Opened.Local().Format(time.DateTime)}, cell{text: name}, cell{text: note})
+		t.Row(out.Cell{Text: strconv.FormatInt(one.ID, 10)}, ticketState(one), out.Cell{Text: strings.Join(one.Tags, ",")},
+			out.Cell{Text: one.Opened.Local().Format(time.DateTime)}, out.Cell{Text: name}, out.Cell{Text: note})
 	}
 	return t
 }
 
 // ticketState says in a word how far a ticket got.
-func ticketState(t poolclient.Ticket) cell {
+func ticketState(t poolclient.Ticket) out.Cell {
 	switch {
 	case t.Waiting() && t.Never:
-		return cell{"never", red}
+		return out.Cell{Text: "never", Color: out.Red}
 	case t.Waiting():
-		return cell{"waiting", yellow}
+		return out.Cell{Text: "waiting", Color: out.Yellow}
 	case t.Ready():
-		return cell{"ready", green}
+		return out.Cell{Text: "ready", Color: out.Green}
 	case t.State == poolclient.TicketFailed:
-		return cell{"failed", red}
+		return out.Cell{Text: "failed", Color: out.Red}
 	}
-	return cell{text: "closed"}
+	return out.Cell{Text: "closed"}
 }
 
 // completeTickets completes numbers of open tickets.
@@ -331,7 +333,7 @@ func completeTickets(cmd *cobra.Command, args []string, prefix string) ([]string
 	return completePools(cmd, args, prefix, func(ctx context.Context, c *poolclient.Client) (all []string, err error) {
 		list, err := c.Tickets(ctx, false, 0)
 		for _, t := range list.Tickets {
-			all = append(all, cobra.CompletionWithDesc(strconv.FormatInt(t.ID, 10), ticketState(t).text+" "+strings.Join(t.Tags, ",")))
+			all = append(all, cobra.CompletionWithDesc(strconv.FormatInt(t.ID, 10), ticketState(t).Text+" "+strings.Join(t.Tags, ",")))
 		}
 		return all, err
 	})

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"croft"
+	"croft/cli/out"
 	"croft/internal/hostkey"
 )
 
 // timeline adds to the details when each step of the instance's way was done, how
 // long it took, and how long that is after the first.
-func (t *table) timeline(st croft.Status) {
+func timeline(t *out.Table, st croft.Status) {
 	o := st.Observation
 	if o == nil || len(o.Events) == 0 {
 		return
@@ -24,7 +25,7 @@ func (t *table) timeline(st croft.Status) {
 		if i > 0 {
 			text += fmt.Sprintf(" +%s, %s in all", round(e.At.Sub(events[i-1].At)), round(e.At.Sub(events[0].At)))
 		}
-		t.row(cell{string(e.Name), bold}, cell{text: text})
+		t.Row(out.Cell{Text: string(e.Name), Color: out.Bold}, out.Cell{Text: text})
 	}
 }
 

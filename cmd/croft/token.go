@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cloud/direct"
 	"croft/etcdstore"
+	"croft/internal/endpoint"
 	"croft/internal/invitation"
 	"croft/internal/nearest"
 	"croft/internal/pki"
@@ -33,8 +36,8 @@ func tokenCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	addScheduleFlags(cmd.PersistentFlags())
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	args.AddCloudFlags(cmd.PersistentFlags())
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
 	cmd.AddCommand(tokenCreateCommand(), tokenListCommand(), tokenRevokeCommand())
 	return cmd
 }
@@ -66,7 +69,7 @@ Placement is OpenStack's (placement.cloud).
 
 etcd and Placement have to be reachable from there: the addresses are those that they
 listen on, or what --etcd and --placement say.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 	}
 	life := cmd.Flags().Duration("for", time.Hour, "how long the token counts, at most a week")
 	note := cmd.Flags().String("note", "", "what it is for, in `words` that croft token list shows")
@@ -156,7 +159,7 @@ func (c *client) grant(ctx context.Context, cmd *cobra.Command) (g invitation.Gr
 // addOutside adds the URLs that are not there and that other machines reach.
 func addOutside(all []string, more ...string) []string {
 	for _, one := range more {
-		if one != "" && !slices.Contains(all, one) && (!anyLoopback([]string{one}) || anyLoopback(all)) {
+		if one != "" && !slices.Contains(all, one) && (!endpoint.AnyLoopback([]string{one}) || endpoint.AnyLoopback(all)) {
 			all = append(all, one)
 		}
 	}
@@ -173,7 +176,7 @@ func (c *client) leading(ctx context.Context, controls []etcdstore.Control, endp
 			continue
 		}
 		for _, address := range control.Addresses {
-			if isLoopback(address) && !given {
+			if endpoint.IsLoopback(address) && !given {
 				unreached = address
 				continue
 			}
@@ -188,7 +191,7 @@ func (c *client) leading(ctx context.Context, controls []etcdstore.Control, endp
 		return token, croft.Errorf(croft.Invalid, "control listens at %s, where only this machine reaches it: set control.listen to an address of this machine, and start croft up again", unreached)
 	}
 	token.Endpoints = endpoints
-	token.CA, err = c.settings.Etcd.authority()
+	token.CA, err = c.settings.Etcd.Authority()
 	return invitation.New(token), err
 }
 
@@ -220,24 +223,10 @@ func (c *client) hostCalled(ctx context.Context, idOrName string) (croft.HostID,
 	return "", croft.Errorf(croft.NotFound, "there is no host %q%s", idOrName, nearest.Hint(idOrName, names))
 }
 
-// authority is the text of the authority that etcd's certificates are checked with,
-// empty where that is the system's, or where there is no TLS.
-func (s EtcdSettings) authority() (string, error) {
-	c, err := s.config(os.Getenv)
-	if err != nil || c.CA == "" {
-		return "", err
-	}
-	text, err := os.ReadFile(c.CA)
-	if err != nil {
-		return "", croft.Errorf(croft.Invalid, "etcd.ca: %w", err)
-	}
-	return string(text), nil
-}
-
 // etcdForOthers are the addresses of etcd that another machine reaches: those that
 // were given, or what the members give out.
 func (c *client) etcdForOthers(ctx context.Context, given bool) ([]string, error) {
-	if given || !anyLoopback(c.settings.Etcd.Endpoints) {
+	if given || !endpoint.AnyLoopback(c.settings.Etcd.Endpoints) {
 		return c.settings.Etcd.Endpoints, nil
 	}
 	advertised, err := c.store.Advertised(ctx)
@@ -245,9 +234,9 @@ func (c *client) etcdForOthers(ctx context.Context, given bool) ([]string, error
 		return nil, err
 	}
 	var reached []string
-	for _, endpoint := range advertised {
-		if endpoint = outward(endpoint); !anyLoopback([]string{endpoint}) {
-			reached = append(reached, endpoint)
+	for _, member := range advertised {
+		if member = endpoint.Outward(member); !endpoint.AnyLoopback([]string{member}) {
+			reached = append(reached, member)
 		}
 	}
 	if len(reached) == 0 {
@@ -259,11 +248,11 @@ func (c *client) etcdForOthers(ctx context.Context, given bool) ([]string, error
 
 // placementForOthers is the address of Placement that another machine reaches.
 func (c *client) placementForOthers(ctx context.Context, etcd string, given bool) (string, error) {
-	endpoint := cmp.Or(c.settings.Placement.Endpoint, defaultPlacement)
-	if given || !anyLoopback(strings.Split(endpoint, ",")) {
-		return endpoint, nil
+	member := cmp.Or(c.settings.Placement.Endpoint, direct.DefaultPlacement)
+	if given || !endpoint.AnyLoopback(strings.Split(member, ",")) {
+		return member, nil
 	}
-	here, err := url.Parse(endpoint)
+	here, err := url.Parse(member)
 	if err != nil {
 		return "", croft.Errorf(croft.Invalid, "placement.endpoint: %w", err)
 	}
@@ -281,30 +270,10 @@ func (c *client) placementForOthers(ctx context.Context, etcd string, given bool
 	return here.String(), nil
 }
 
-// anyLoopback tells whether one of the URLs leads nowhere from another machine.
-func anyLoopback(endpoints []string) bool {
-	for _, endpoint := range endpoints {
-		if u, err := url.Parse(endpoint); err != nil || isLoopback(net.JoinHostPort(u.Hostname(), "0")) {
-			return true
-		}
-	}
-	return false
-}
-
-// outward is outside for a URL.
-func outward(endpoint string) string {
-	u, err := url.Parse(endpoint)
-	if err != nil {
-		return endpoint
-	}
-	u.Host = outside(u.Host)
-	return u.String()
-}
-
 // printToken prints the token alone, and beside it what it is for.
 func printToken(cmd *cobra.Command, format string, token invitation.Token, life time.Duration) error {
-	if format == formatJSON || format == formatYAML {
-		return printData(cmd.OutOrStdout(), format, struct {
+	if format == out.FormatJSON || format == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), format, struct {
 			Token   string    `json:"token"`
 			Name    string    `json:"name"`
 			Expires time.Time `json:"expires"`

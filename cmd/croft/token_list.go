@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 )
 
 // shortToken is as much of a token's name as people need.
@@ -18,7 +20,7 @@ func tokenListCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the tokens that count, without their secrets",
-		Args:    count(0, 0),
+		Args:    args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, func(ctx context.Context, c *client) error {
 				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -43,16 +45,16 @@ func (c *client) listTokens(ctx context.Context, cmd *cobra.Command) error {
 		return err
 	}
 	list := []tokenData{}
-	t := table{color: isColored(cmd.OutOrStdout())}
-	t.head("NAME", "FOR", "CREATED", "EXPIRES")
+	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t.Head("NAME", "FOR", "CREATED", "EXPIRES")
 	for _, i := range all {
 		list = append(list, tokenData{shortToken(i.Name), i.Note, i.Created, i.Expires})
-		t.texts(shortToken(i.Name), orDash(i.Note), i.Created.Local().Format(time.DateTime), i.Expires.Local().Format(time.DateTime))
+		t.Texts(shortToken(i.Name), out.OrDash(i.Note), i.Created.Local().Format(time.DateTime), i.Expires.Local().Format(time.DateTime))
 	}
-	if f := c.settings.Output; f == formatJSON || f == formatYAML {
-		return printData(cmd.OutOrStdout(), f, list)
+	if f := c.settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), f, list)
 	}
-	return t.print(cmd.OutOrStdout())
+	return t.Print(cmd.OutOrStdout())
 }
 
 func tokenRevokeCommand() *cobra.Command {
@@ -62,7 +64,7 @@ func tokenRevokeCommand() *cobra.Command {
 		Short:   "End a token at once; hosts that joined with it stay",
 		Long: `revoke ends a token at once, so that nobody joins with it any more. Hosts that have
 joined with it stay; croft host forget removes one.`,
-		Args: count(1, 1),
+		Args: args.Count(1, 1),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/operator"
 )
 
@@ -29,7 +31,7 @@ is asked of the agents whose hosts are on the screen.
 
 Where nobody looks at a terminal, with --once, or with -o json or yaml, it prints the
 cloud as it is now and ends. CPU is what guests use of one CPU: 200% is two CPUs.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return operate(cmd, func(ctx context.Context, c *client, o *operator.Operator) error {
 				if all {
@@ -39,10 +41,10 @@ cloud as it is now and ends. CPU is what guests use of one CPU: 200% is two CPUs
 			})
 		},
 	}
-	addScheduleFlags(cmd.Flags())
+	args.AddCloudFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&once, "once", false, "print the cloud as it is now and end")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "show the instances of all projects")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
 	return cmd
 }
 
@@ -58,21 +60,21 @@ func (c *client) top(ctx context.Context, cmd *cobra.Command, claims operator.Cl
 		return err
 	}
 	format := c.settings.Output
-	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
-	if once || format == formatJSON || format == formatYAML || !isTerminal(in) || !isTerminal(out) {
-		return printTop(out, format, w.complete(ctx))
+	in, stdout := cmd.InOrStdin(), cmd.OutOrStdout()
+	if once || format == out.FormatJSON || format == out.FormatYAML || !out.IsTerminal(in) || !out.IsTerminal(stdout) {
+		return printTop(stdout, format, w.complete(ctx))
 	}
-	return w.show(ctx, in, out)
+	return w.show(ctx, in, stdout)
 }
 
 // printTop prints the cloud as it is.
-func printTop(out io.Writer, format string, v topView) error {
+func printTop(stdout io.Writer, format string, v topView) error {
 	var err error
-	if format == formatJSON || format == formatYAML {
-		err = printData(out, format, v)
+	if format == out.FormatJSON || format == out.FormatYAML {
+		err = out.PrintData(stdout, format, v)
 	} else {
-		screen := topScreen{color: isColored(out)}
-		_, err = fmt.Fprint(out, screen.whole(v))
+		screen := topScreen{color: out.IsColored(stdout)}
+		_, err = fmt.Fprint(stdout, screen.whole(v))
 	}
 	if v.Trouble != "" && err == nil {
 		err = croft.Errorf(croft.Unavailable, "%s", v.Trouble)

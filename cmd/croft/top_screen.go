@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"croft"
+	"croft/cli/out"
 )
 
 // topScreen is how somebody looks at the cloud: which list has the greater part of the
@@ -31,43 +32,43 @@ type topList struct {
 // topColumn is a column: its head, what it shows, and what it is sorted by.
 type topColumn[T any] struct {
 	head  string
-	show  func(T) cell
+	show  func(T) out.Cell
 	order func(a, b T) int
 }
 
 var hostColumns = []topColumn[topHost]{
-	{"HOST", func(h topHost) cell { return cell{text: h.Name} }, func(a, b topHost) int { return cmp.Compare(a.Name, b.Name) }},
+	{"HOST", func(h topHost) out.Cell { return out.Cell{Text: h.Name} }, func(a, b topHost) int { return cmp.Compare(a.Name, b.Name) }},
 	{"STATE", topHost.state, func(a, b topHost) int { return cmp.Compare(a.State, b.State) }},
-	{"INSTANCES", func(h topHost) cell { return cell{text: fmt.Sprint(h.Instances)} }, func(a, b topHost) int { return cmp.Compare(b.Instances, a.Instances) }},
-	{"CPU", func(h topHost) cell { return cell{text: percent(h.CPU)} }, func(a, b topHost) int { return compareKnown(b.CPU, a.CPU) }},
-	{"VCPU", func(h topHost) cell { return cell{text: h.share(croft.VCPU)} }, byShare(croft.VCPU)},
-	{"MEMORY_MB", func(h topHost) cell { return cell{text: h.share(croft.MemoryMB)} }, byShare(croft.MemoryMB)},
-	{"DISK_GB", func(h topHost) cell { return cell{text: h.share(croft.DiskGB)} }, byShare(croft.DiskGB)},
+	{"INSTANCES", func(h topHost) out.Cell { return out.Cell{Text: fmt.Sprint(h.Instances)} }, func(a, b topHost) int { return cmp.Compare(b.Instances, a.Instances) }},
+	{"CPU", func(h topHost) out.Cell { return out.Cell{Text: percent(h.CPU)} }, func(a, b topHost) int { return compareKnown(b.CPU, a.CPU) }},
+	{"VCPU", func(h topHost) out.Cell { return out.Cell{Text: h.share(croft.VCPU)} }, byShare(croft.VCPU)},
+	{"MEMORY_MB", func(h topHost) out.Cell { return out.Cell{Text: h.share(croft.MemoryMB)} }, byShare(croft.MemoryMB)},
+	{"DISK_GB", func(h topHost) out.Cell { return out.Cell{Text: h.share(croft.DiskGB)} }, byShare(croft.DiskGB)},
 }
 
 var instanceColumns = []topColumn[topInstance]{
-	{"INSTANCE", func(i topInstance) cell { return cell{text: i.label()} }, func(a, b topInstance) int { return cmp.Compare(a.label(), b.label()) }},
+	{"INSTANCE", func(i topInstance) out.Cell { return out.Cell{Text: i.label()} }, func(a, b topInstance) int { return cmp.Compare(a.label(), b.label()) }},
 	{"STATE", topInstance.state, func(a, b topInstance) int { return cmp.Compare(a.State, b.State) }},
-	{"HOST", func(i topInstance) cell { return cell{text: orDash(i.Host)} }, func(a, b topInstance) int { return cmp.Compare(a.Host, b.Host) }},
-	{"CPU", func(i topInstance) cell { return cell{text: percent(i.CPU)} }, func(a, b topInstance) int { return compareKnown(b.CPU, a.CPU) }},
-	{"MEMORY", func(i topInstance) cell { return cell{text: mebibytes(i.Memory)} }, func(a, b topInstance) int { return compareKnown(b.Memory, a.Memory) }},
-	{"VCPU", func(i topInstance) cell { return cell{text: fmt.Sprint(i.Resources[croft.VCPU])} }, func(a, b topInstance) int {
+	{"HOST", func(i topInstance) out.Cell { return out.Cell{Text: out.OrDash(i.Host)} }, func(a, b topInstance) int { return cmp.Compare(a.Host, b.Host) }},
+	{"CPU", func(i topInstance) out.Cell { return out.Cell{Text: percent(i.CPU)} }, func(a, b topInstance) int { return compareKnown(b.CPU, a.CPU) }},
+	{"MEMORY", func(i topInstance) out.Cell { return out.Cell{Text: mebibytes(i.Memory)} }, func(a, b topInstance) int { return compareKnown(b.Memory, a.Memory) }},
+	{"VCPU", func(i topInstance) out.Cell { return out.Cell{Text: fmt.Sprint(i.Resources[croft.VCPU])} }, func(a, b topInstance) int {
 		return cmp.Compare(b.Resources[croft.VCPU], a.Resources[croft.VCPU])
 	}},
-	{"ADDRESS", func(i topInstance) cell { return cell{text: orDash(i.Address)} }, func(a, b topInstance) int { return cmp.Compare(a.Address, b.Address) }},
-	{"CREATED", func(i topInstance) cell { return cell{text: i.Created.Local().Format("Jan _2 15:04")} }, func(a, b topInstance) int { return b.Created.Compare(a.Created) }},
+	{"ADDRESS", func(i topInstance) out.Cell { return out.Cell{Text: out.OrDash(i.Address)} }, func(a, b topInstance) int { return cmp.Compare(a.Address, b.Address) }},
+	{"CREATED", func(i topInstance) out.Cell { return out.Cell{Text: i.Created.Local().Format("Jan _2 15:04")} }, func(a, b topInstance) int { return b.Created.Compare(a.Created) }},
 }
 
-func (h topHost) state() cell {
+func (h topHost) state() out.Cell {
 	switch {
 	case h.State == "silent":
-		return cell{h.State, red}
+		return out.Cell{Text: h.State, Color: out.Red}
 	case len(h.Problems) > 0:
-		return cell{h.State + " !", red}
+		return out.Cell{Text: h.State + " !", Color: out.Red}
 	case h.State == "drained":
-		return cell{h.State, yellow}
+		return out.Cell{Text: h.State, Color: out.Yellow}
 	}
-	return cell{h.State, green}
+	return out.Cell{Text: h.State, Color: out.Green}
 }
 
 // label is what an instance is called, with its project where all are shown.
@@ -78,7 +79,7 @@ func (i topInstance) label() string {
 	return i.Name
 }
 
-func (i topInstance) state() cell { return stateCell(i.State) }
+func (i topInstance) state() out.Cell { return stateCell(i.State) }
 
 // percent is how much of one CPU is in use.
 func percent(cpus *float64) string {
@@ -129,7 +130,7 @@ func sortedLines[T any](list []T, columns []topColumn[T], how topList, tie func(
 		}
 		return cmp.Or(by.order(a, b), tie(a, b))
 	})
-	t := table{color: color}
+	t := out.Table{Color: color}
 	var heads []string
 	for i, c := range columns {
 		if i == how.sort {
@@ -137,13 +138,13 @@ func sortedLines[T any](list []T, columns []topColumn[T], how topList, tie func(
 		}
 		heads = append(heads, c.head)
 	}
-	t.head(heads...)
+	t.Head(heads...)
 	for _, one := range order {
-		var row []cell
+		var row []out.Cell
 		for _, c := range columns {
 			row = append(row, c.show(one))
 		}
-		t.row(row...)
+		t.Row(row...)
 	}
 	text := strings.Split(strings.TrimSuffix(t.String(), "\n"), "\n")
 	return text[0], text[1:], order
@@ -211,7 +212,7 @@ func (s *topScreen) draw(v topView, width, height int) (screen []string, shown [
 	instanceHead, instances, guests := s.instances(v)
 	last := "q quit  Tab other list  s sort  r reverse  ↑↓ PgUp PgDn scroll"
 	if v.Trouble != "" {
-		last = paint(v.Trouble, red, s.color)
+		last = out.Paint(v.Trouble, out.Red, s.color)
 	}
 	room := max(height-6, 2) // two lines of summary, one of help, a blank one, two heads
 	s.share(room, len(hosts), len(instances))

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"croft/cli/out"
 )
 
 // What a terminal is told, in the sequences that all of them know: another screen and
@@ -30,15 +32,15 @@ const (
 const topPause = 200 * time.Millisecond
 
 // show draws the cloud on a terminal, as it changes, until q or the end of ctx.
-func (w *topWatch) show(ctx context.Context, in io.Reader, out io.Writer) error {
-	keyboard, display := in.(*os.File), out.(*os.File) // terminals are nothing else
+func (w *topWatch) show(ctx context.Context, in io.Reader, stdout io.Writer) error {
+	keyboard, display := in.(*os.File), stdout.(*os.File) // terminals are nothing else
 	before, err := term.MakeRaw(int(keyboard.Fd()))
 	if err != nil {
 		return fmt.Errorf("take the terminal: %w", err)
 	}
-	fmt.Fprint(out, enterScreen)
+	fmt.Fprint(stdout, enterScreen)
 	defer func() {
-		fmt.Fprint(out, leaveScreen)
+		fmt.Fprint(stdout, leaveScreen)
 		_ = term.Restore(int(keyboard.Fd()), before)
 	}()
 	ctx, cancel := context.WithCancel(ctx)
@@ -50,7 +52,7 @@ func (w *topWatch) show(ctx context.Context, in io.Reader, out io.Writer) error 
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, unix.SIGWINCH)
 	defer signal.Stop(resized)
-	w.follow(ctx, &topScreen{color: isColored(out)}, display, keys, resized)
+	w.follow(ctx, &topScreen{color: out.IsColored(stdout)}, display, keys, resized)
 	return nil
 }
 

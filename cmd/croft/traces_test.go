@@ -23,6 +23,7 @@ import (
 
 	"croft"
 	"croft/internal/freeport"
+	"croft/internal/traces"
 )
 
 // collector takes OTLP over HTTP, as those of OpenTelemetry do.
@@ -265,7 +266,7 @@ func TestACollectorThatIsAwayOrHangsHoldsNobodyUp(t *testing.T) {
 				with += c.timed(t, nil, small, "--name", "with-"+string(rune('a'+i)), "--wait")
 				without += c.timed(t, []string{"OTEL_SDK_DISABLED=true"}, small, "--name", "without-"+string(rune('a'+i)), "--wait")
 			}
-			if extra := (with - without) / 3; extra > commandFlush+time.Second {
+			if extra := (with - without) / 3; extra > traces.CommandFlush+time.Second {
 				t.Errorf("a request takes %s longer", extra)
 			}
 			began := time.Now()
@@ -275,7 +276,7 @@ func TestACollectorThatIsAwayOrHangsHoldsNobodyUp(t *testing.T) {
 			if err := c.up.Wait(); err != nil {
 				t.Errorf("croft up ended with %v", err)
 			}
-			if took := time.Since(began); took > partFlush+8*time.Second {
+			if took := time.Since(began); took > traces.PartFlush+8*time.Second {
 				t.Errorf("croft up took %s to end", took)
 			}
 			if name == "is away" && !strings.Contains(c.log.String(), "traces do not reach their collector and are dropped") {

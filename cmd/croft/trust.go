@@ -19,6 +19,7 @@ import (
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/gate"
+	"croft/internal/endpoint"
 	"croft/internal/pki"
 )
 
@@ -52,7 +53,9 @@ func (s *hostSettings) ownsEtcdTrust() bool {
 }
 
 // beyond tells whether an address is to be reached from other machines, and so with TLS.
-func (s *hostSettings) beyond(address string) bool { return !isLoopback(address) && !s.Etcd.Insecure }
+func (s *hostSettings) beyond(address string) bool {
+	return !endpoint.IsLoopback(address) && !s.Etcd.Insecure
+}
 
 // controlListen is where control listens, empty where it does not.
 func (s *hostSettings) controlListen() string {
@@ -142,7 +145,7 @@ func partitionIn(ctx context.Context, dir string) (p croft.PartitionID, err erro
 
 // ownNames are what others may call the servers of this host.
 func (s *hostSettings) ownNames() []string {
-	names := append(ownAddresses(), "127.0.0.1", "::1", "localhost")
+	names := append(endpoint.OwnAddresses(), "127.0.0.1", "::1", "localhost")
 	for _, address := range []string{s.Etcd.Listen, s.Placement.Listen, s.controlListen()} {
 		if host, _, err := net.SplitHostPort(address); err == nil && host != "" && !net.ParseIP(host).IsUnspecified() {
 			names = append(names, host)
@@ -293,7 +296,7 @@ func (s *hostSettings) listenForHosts(ctx context.Context) (l net.Listener, at s
 	if l, err = listen(ctx, s.controlListen(), "control.listen"); err != nil {
 		return nil, "", err
 	}
-	return l, hostPort(outward("https://" + l.Addr().String())), nil
+	return l, hostPort(endpoint.Outward("https://" + l.Addr().String())), nil
 }
 
 // serveHosts serves what hosts may ask, to those of them that show who they are.

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"croft"
+	"croft/cloud/direct"
+	"croft/internal/endpoint"
 	"croft/internal/invitation"
 	"croft/internal/pki"
 )
@@ -28,7 +30,7 @@ import (
 // reachable is an address of this machine that others reach.
 func reachable(t *testing.T) string {
 	t.Helper()
-	own := ownAddresses()
+	own := endpoint.OwnAddresses()
 	if len(own) == 0 {
 		t.Skip("this machine has no address but the loopback interface's")
 	}
@@ -154,17 +156,17 @@ func TestAHostJoinsOverTLS(t *testing.T) {
 }
 
 // endpoints are what was noted for commands on the host.
-func (c *securedCloud) access(t *testing.T) scheduleSettings {
+func (c *securedCloud) access(t *testing.T) direct.Settings {
 	t.Helper()
-	s := scheduleDefaults()
-	if err := addLocal(c.dir, &s.Etcd, &s.Placement); err != nil {
+	s := direct.Defaults()
+	if err := direct.AddLocal(c.dir, &s.Etcd, &s.Placement); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
 // askPlacement asks Placement something, with a certificate or without.
-func askPlacement(t *testing.T, s PlacementSettings, f *pki.Files) (status int, body string) {
+func askPlacement(t *testing.T, s direct.PlacementSettings, f *pki.Files) (status int, body string) {
 	t.Helper()
 	roots := x509.NewCertPool()
 	text, err := os.ReadFile(s.CA)
@@ -209,16 +211,16 @@ func TestNobodyIsServedWithoutACertificate(t *testing.T) {
 	if status, body := askPlacement(t, s.Placement, &operator); status != http.StatusOK {
 		t.Errorf("with a certificate: %d %s", status, body)
 	}
-	if s.Placement.Token == defaultToken {
+	if s.Placement.Token == direct.DefaultToken {
 		t.Error("Placement listens to others with the token that everybody knows")
 	}
-	for name, change := range map[string]func(*EtcdSettings){
-		"no certificate":            func(e *EtcdSettings) { e.Cert, e.Key = "", "" },
-		"one of hosts, not of etcd": func(e *EtcdSettings) { e.Cert, e.Key = operator.Pair(), operator.Pair() },
+	for name, change := range map[string]func(*direct.EtcdSettings){
+		"no certificate":            func(e *direct.EtcdSettings) { e.Cert, e.Key = "", "" },
+		"one of hosts, not of etcd": func(e *direct.EtcdSettings) { e.Cert, e.Key = operator.Pair(), operator.Pair() },
 	} {
 		e := s.Etcd
 		change(&e)
-		store, err := e.open(t.Context(), false)
+		store, err := e.Open(t.Context(), false)
 		if err == nil {
 			t.Errorf("%s: etcd let it in", name)
 			_ = store.Close()

@@ -12,8 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cloud/direct"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/internal/endpoint"
 	"croft/placement"
 )
 
@@ -38,7 +41,7 @@ etcd.listen and etcd.peer_listen, with certificates that it gets with the token.
 
 With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. With
 --hypervisor none this machine is no host itself: other hosts join.`,
-		Args: count(0, 0),
+		Args: args.Count(0, 0),
 	}
 	addHostFlags(cmd, flags...)
 	cmd.Flags().Lookup(insecureFlag.flag).NoOptDefVal = "true"
@@ -154,7 +157,7 @@ func (s *hostSettings) servesPlacement() bool { return s.Placement.Cloud == "" }
 // preparePlacement checks how Placement is reached, or what our own is served with.
 func (s *hostSettings) preparePlacement() error {
 	if !s.servesPlacement() {
-		return s.Placement.check()
+		return s.Placement.Check()
 	}
 	if !s.beyond(s.Placement.Listen) {
 		if err := checkToken(s.Placement.Listen, s.Placement.Token); err != nil {
@@ -167,7 +170,7 @@ func (s *hostSettings) preparePlacement() error {
 // ownToken gives a Placement that other machines reach a token that is not known to
 // everybody, the same for ever, where the settings give it none.
 func (s *hostSettings) ownToken(dir *compute.StateDir) (err error) {
-	if s.Placement.Token == defaultToken && s.servesPlacement() && s.beyond(s.Placement.Listen) {
+	if s.Placement.Token == direct.DefaultToken && s.servesPlacement() && s.beyond(s.Placement.Listen) {
 		s.Placement.Token, err = dir.Secret("placement-token", newToken)
 	}
 	return err
@@ -269,7 +272,7 @@ func startPlacement(ctx context.Context, p *parts, store placement.Store, s host
 
 // checkToken keeps the token that everybody knows to the loopback interface.
 func checkToken(address, token string) error {
-	if token == defaultToken && !isLoopback(address) {
+	if token == direct.DefaultToken && !endpoint.IsLoopback(address) {
 		return croft.Errorf(croft.Invalid, "placement.listen: %s can be reached from other machines and placement.token is the well-known default; set another token", address)
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
 	"croft/internal/plain"
 	"croft/schedule"
 )
@@ -25,7 +27,7 @@ func (c *client) wait(ctx context.Context, cmd *cobra.Command, instances []croft
 		err := c.Wait(ctx, instances[i], goal, func(st croft.Status) { show.update(i, st) })
 		show.end(i, err)
 		if errors.Is(err, context.Canceled) {
-			err = &interrupted{fmt.Sprintf("instance %s: nobody waits for it any longer; what was ordered goes on", instances[i].Name)}
+			err = &args.Interrupted{Text: fmt.Sprintf("instance %s: nobody waits for it any longer; what was ordered goes on", instances[i].Name)}
 		}
 		return err
 	})
@@ -44,10 +46,53 @@ type progress interface {
 }
 
 func newProgress(stderr io.Writer, instances []croft.Instance) progress {
-	if isTerminal(stderr) && len(instances) <= mostBars {
-		return newBars(stderr, namesOf(instances), "ordered")
+	if out.IsTerminal(stderr) && len(instances) <= mostBars {
+		return newStatusBars(stderr, namesOf(instances))
 	}
 	return &lines{w: stderr, last: make([]string, len(instances)), name: namesOf(instances)}
+}
+
+// statusBars shows instances on a terminal, a line each.
+type statusBars struct {
+	*out.Bars
+	last []croft.State // of the records
+}
+
+func newStatusBars(w io.Writer, names []string) *statusBars {
+	return &statusBars{out.NewBars(w, names, "ordered"), make([]croft.State, len(names))}
+}
+
+func (b *statusBars) update(i int, st croft.Status) {
+	l := b.Line(i)
+	l.Say(stage(st))
+	b.last[i] = st.Instance.State
+	if o := st.Observation; o != nil && o.State == croft.StateFetching {
+		l.Count(o.Progress)
+	} else {
+		l.Count(nil)
+	}
+}
+
+func (b *statusBars) end(i int, err error) {
+	l := b.Line(i)
+	if err != nil {
+		giveUp(l, err)
+	} else if b.last[i] == croft.StateDestroying {
+		l.Say("gone")
+	}
+	l.End()
+}
+
+func (b *statusBars) close() { b.Wait() }
+
+// giveUp ends a line with an error. A line that was only waited for too long did not fail.
+func giveUp(l *out.Line, err error) {
+	_, failed := errors.AsType[*schedule.Failure](err)
+	if !failed && (errors.Is(err, context.Canceled) || errors.Is(err, croft.Unavailable)) {
+		l.Leave()
+		return
+	}
+	l.Say("failed")
 }
 
 func namesOf(instances []croft.Instance) []string {

@@ -18,6 +18,7 @@ import (
 
 	"croft/gate"
 	"croft/internal/connlimit"
+	"croft/internal/endpoint"
 )
 
 // What one connection may cost a server: memory for headers, and time for what it sends.
@@ -131,7 +132,7 @@ func isCalled(header string, names []string) bool {
 // calledAt is what requests may call the servers of this process that listen at address:
 // anything where that is beyond this machine, where every server asks for a secret.
 func (s *hostSettings) calledAt(address string, h http.Handler) http.Handler {
-	if !isLoopback(address) {
+	if !endpoint.IsLoopback(address) {
 		return h
 	}
 	return called(s.serverNames(), h)

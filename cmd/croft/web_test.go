@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"croft/cloud/direct"
 	"croft/internal/freeport"
 )
 
@@ -226,7 +227,7 @@ func TestRequestsForAnothersNameAreRefused(t *testing.T) {
 			ask, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+placement+path, nil)
 			check(t, err)
 			ask.Host = host
-			ask.Header.Set("X-Auth-Token", defaultToken)
+			ask.Header.Set("X-Auth-Token", direct.DefaultToken)
 			answer, err := http.DefaultClient.Do(ask)
 			check(t, err)
 			text, _ := io.ReadAll(answer.Body)

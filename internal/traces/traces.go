@@ -1,4 +1,6 @@
-package main
+// Package traces exports the spans of a process over OTLP. What a process does never waits for the collector: spans
+// are dropped where it is slow or away.
+package traces
 
 import (
 	"context"
@@ -18,15 +20,15 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"croft"
-	"croft/internal/span"
+	"croft/internal/build"
 )
 
-// TraceSettings say where traces go; files of settings of both kinds have them.
-type TraceSettings struct {
+// Settings say where traces go; files of settings of both kinds have them.
+type Settings struct {
 	Endpoint string `yaml:"endpoint"`
 }
 
-func (s TraceSettings) validate() error { return checkCollector("traces.endpoint", s.Endpoint) }
+func (s Settings) Check() error { return checkCollector("traces.endpoint", s.Endpoint) }
 
 func checkCollector(setting, endpoint string) error {
 	if u, err := url.Parse(endpoint); endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
@@ -37,7 +39,7 @@ func checkCollector(setting, endpoint string) error {
 
 // wanted tells whether anybody is to get traces. OpenTelemetry's own variables count
 // where the settings say nothing. Invalid: what they say is no address.
-func (s TraceSettings) wanted(env func(string) string) (bool, error) {
+func (s Settings) wanted(env func(string) string) (bool, error) {
 	if strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
 		return false, nil
 	}
@@ -55,15 +57,15 @@ func (s TraceSettings) wanted(env func(string) string) (bool, error) {
 // How long the end of a process waits for a collector to take what is left, and how
 // long a running one sends to it.
 const (
-	commandFlush = 500 * time.Millisecond
-	partFlush    = 2 * time.Second
+	CommandFlush = 500 * time.Millisecond
+	PartFlush    = 2 * time.Second
 	sendTimeout  = 5 * time.Second
 )
 
-// start has what a process does recorded, if anybody is to get that. Spans wait in a
+// Start has what a process does recorded, if anybody is to get that. Spans wait in a
 // queue and are sent behind its back: a collector that is away or slow loses them, and
 // keeps nobody waiting. end sends what is left, for no longer than flush.
-func (s TraceSettings) start(ctx context.Context, service string, flush time.Duration, log *slog.Logger) (_ trace.TracerProvider, end func(), err error) {
+func (s Settings) Start(ctx context.Context, service string, flush time.Duration, log *slog.Logger) (_ trace.TracerProvider, end func(), err error) {
 	if wanted, err := s.wanted(os.Getenv); !wanted || err != nil {
 		return noop.NewTracerProvider(), func() {}, err
 	}
@@ -77,7 +79,7 @@ func (s TraceSettings) start(ctx context.Context, service string, flush time.Dur
 		return nil, nil, croft.Errorf(croft.Invalid, "traces: %w", err)
 	}
 	about, err := resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)),
+		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", build.Version)),
 		resource.WithHost(), resource.WithFromEnv())
 	if err != nil { // nothing that is only told may keep anything from being done
 		log.Warn("traces say less than they could of this process", "err", err)
@@ -108,19 +110,4 @@ func (t *traceErrors) Handle(err error) {
 		t.told = err.Error()
 		t.log.Warn("traces do not reach their collector and are dropped", "err", err)
 	}
-}
-
-// traced does something as one trace, where somebody records. It belongs to the trace
-// that TRACEPARENT names, as jobs of CI have it, or is one of its own.
-func (c *client) traced(ctx context.Context, name string, do func(context.Context) error) error {
-	traces, flush, err := c.settings.Traces.start(ctx, "croft-schedule", commandFlush, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return err
-	}
-	defer flush()
-	ctx, _ = span.Join(ctx, os.Getenv("TRACEPARENT"))
-	ctx, end := span.Begin(ctx, traces, name)
-	err = do(ctx)
-	end(err)
-	return err
 }

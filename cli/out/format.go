@@ -1,4 +1,4 @@
-package main
+package out
 
 import (
 	"bytes"
@@ -17,24 +17,24 @@ import (
 
 // The formats of results.
 const (
-	formatText  = "text"  // for people and for $(...)
-	formatTable = "table" // for people who want to see everything
-	formatWide  = "wide"  // a list with all its columns; of one thing the same as formatTable
-	formatJSON  = "json"
-	formatYAML  = "yaml"
+	FormatText  = "text"  // for people and for $(...)
+	FormatTable = "table" // for people who want to see everything
+	FormatWide  = "wide"  // a list with all its columns; of one thing the same as formatTable
+	FormatJSON  = "json"
+	FormatYAML  = "yaml"
 )
 
-var formats = []string{formatText, formatTable, formatWide, formatJSON, formatYAML}
+var Formats = []string{FormatText, FormatTable, FormatWide, FormatJSON, FormatYAML}
 
-func isTable(format string) bool { return format == formatTable || format == formatWide }
+func IsTable(format string) bool { return format == FormatTable || format == FormatWide }
 
-// printData prints a value as JSON or YAML, with the same keys in the same order.
-func printData(w io.Writer, format string, value any) error {
+// PrintData prints a value as JSON or YAML. Both have the same keys in the same order.
+func PrintData(w io.Writer, format string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return fmt.Errorf("print as %s: %w", format, err)
 	}
-	if format == formatYAML {
+	if format == FormatYAML {
 		var node yaml.Node // JSON is YAML already: only its style changes
 		if err := yaml.Unmarshal(text, &node); err != nil {
 			return fmt.Errorf("print as yaml: %w", err)
@@ -50,7 +50,7 @@ func printData(w io.Writer, format string, value any) error {
 	return err
 }
 
-// flow has YAML's own style, and texts that steer no terminal.
+// flow resets a node to YAML's block style, and removes from its texts what steers a terminal.
 func flow(n *yaml.Node) {
 	n.Style, n.Value = 0, plain.Lines(n.Value)
 	for _, child := range n.Content {
@@ -58,8 +58,8 @@ func flow(n *yaml.Node) {
 	}
 }
 
-// escaped writes what steers a terminal as JSON's escapes; encoding/json leaves all but
-// the controls of seven bits as they are. In JSON such runes are in texts alone.
+// escaped replaces characters that steer a terminal by escapes of JSON: encoding/json escapes ASCII controls alone.
+// In JSON such characters occur inside of strings only.
 func escaped(text []byte) []byte {
 	if !bytes.ContainsFunc(text, steersInJSON) {
 		return text
@@ -79,14 +79,14 @@ func escaped(text []byte) []byte {
 	return out
 }
 
-// steersInJSON leaves out the line breaks between values.
+// steersInJSON is plain.Steers except for the line breaks between values.
 func steersInJSON(r rune) bool { return r != '\n' && plain.Steers(r) }
 
-// isTerminal tells whether somebody looks at what is written to w.
-func isTerminal(w any) bool {
+// IsTerminal reports whether w is a terminal that can draw.
+func IsTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// isColored tells whether colors are welcome there (https://no-color.org).
-func isColored(w any) bool { return isTerminal(w) && os.Getenv("NO_COLOR") == "" }
+// IsColored reports whether colors are welcome on w (https://no-color.org).
+func IsColored(w any) bool { return IsTerminal(w) && os.Getenv("NO_COLOR") == "" }

@@ -1,4 +1,4 @@
-package main
+package direct
 
 import (
 	"os"
@@ -15,11 +15,11 @@ import (
 func TestScheduleYAMLHoldsTheDefaults(t *testing.T) {
 	const file = "../../schedule.yaml"
 	noEnvironment := func(string) (string, bool) { return "", false }
-	got, _, err := settings.Load(scheduleSettings{}, settings.Source{File: file, Env: noEnvironment})
+	got, _, err := settings.Load(Settings{}, settings.Source{File: file, Env: noEnvironment})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(scheduleDefaults(), got); diff != "" {
+	if diff := cmp.Diff(Defaults(), got); diff != "" {
 		t.Errorf("%s differs from the defaults: %s", file, diff)
 	}
 	text, err := os.ReadFile(file)

@@ -1,4 +1,6 @@
-package main
+// Package sshkeys reads the public SSH keys that a request names: files, patterns of files, the user's SSH agent, or
+// keys themselves. It tells them from the names of keys that the cloud stores.
+package sshkeys
 
 import (
 	"errors"
@@ -18,21 +20,21 @@ import (
 
 // The words that stand for keys which somebody else keeps.
 const (
-	agentKeys = "agent" // those that the SSH agent holds
-	autoKeys  = "auto"  // the same, or where there is no agent the files in ~/.ssh
+	Agent = "agent" // those that the SSH agent holds
+	Auto  = "auto"  // the same, or where there is no agent the files in ~/.ssh
 )
 
-// readKeys returns lines of authorized_keys from what each text says: a key, a file
+// Read returns lines of authorized_keys from what each text says: a key, a file
 // of keys, a pattern of such files, or one of the words above. A file that a pattern
 // finds need not be of keys, since ~/.ssh holds all sorts; everything that was named
 // must be. What is none of these and may be the name of a stored key is in names.
-func readKeys(texts []string) (keys, names []string, err error) {
+func Read(texts []string) (keys, names []string, err error) {
 	for _, text := range texts {
 		if isStoredName(text) {
 			names = append(names, text)
 			continue
 		}
-		found, err := readKey(text)
+		found, err := ReadOne(text)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -44,33 +46,33 @@ func readKeys(texts []string) (keys, names []string, err error) {
 // isStoredName tells the name of a stored key from that of a file, which counts
 // more where there is one.
 func isStoredName(text string) bool {
-	if text == agentKeys || text == autoKeys || schedule.CheckName(text) != nil {
+	if text == Agent || text == Auto || schedule.CheckName(text) != nil {
 		return false
 	}
 	_, err := os.Stat(text)
 	return errors.Is(err, os.ErrNotExist)
 }
 
-func readKey(text string) ([]string, error) {
+func ReadOne(text string) ([]string, error) {
 	if strings.ContainsAny(text, " \t") {
-		key, err := parseKey(text)
+		key, err := Parse(text)
 		if err != nil {
 			return nil, croft.Errorf(croft.Invalid, "key %.40q: %w", text, err)
 		}
 		return []string{key}, nil
 	}
 	switch text {
-	case agentKeys:
+	case Agent:
 		return readAgent()
-	case autoKeys:
+	case Auto:
 		if keys, err := readAgent(); err == nil {
 			return keys, nil
 		}
 		text = "~/.ssh/*.pub"
 	}
-	name := home(text)
+	name := Home(text)
 	if !strings.ContainsAny(text, "*?[") {
-		return readKeyFile(name)
+		return ReadFile(name)
 	}
 	files, err := filepath.Glob(name)
 	if err != nil {
@@ -78,7 +80,7 @@ func readKey(text string) ([]string, error) {
 	}
 	var keys []string
 	for _, file := range files {
-		if found, err := readKeyFile(file); err == nil {
+		if found, err := ReadFile(file); err == nil {
 			keys = append(keys, found...)
 		}
 	}
@@ -106,7 +108,7 @@ func readAgent() ([]string, error) {
 	}
 	var keys []string
 	for _, key := range list {
-		if key, err := parseKey(key.String()); err == nil && !strings.Contains(key, "-cert-v01@") {
+		if key, err := Parse(key.String()); err == nil && !strings.Contains(key, "-cert-v01@") {
 			keys = append(keys, key)
 		}
 	}
@@ -119,8 +121,8 @@ func readAgent() ([]string, error) {
 // agentTimeout is how long an agent may take; one that is forwarded is far away.
 const agentTimeout = 5 * time.Second
 
-// home puts the home directory in the place of a leading ~.
-func home(name string) string {
+// Home puts the home directory in the place of a leading ~.
+func Home(name string) string {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {
 		if dir, err := os.UserHomeDir(); err == nil {
 			return filepath.Join(dir, rest)
@@ -129,7 +131,7 @@ func home(name string) string {
 	return name
 }
 
-func readKeyFile(name string) ([]string, error) {
+func ReadFile(name string) ([]string, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "read the key: %w", err)
@@ -140,7 +142,7 @@ func readKeyFile(name string) ([]string, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		key, err := parseKey(line)
+		key, err := Parse(line)
 		if err != nil {
 			return nil, croft.Errorf(croft.Invalid, "key in %s: %w", name, err)
 		}
@@ -152,8 +154,8 @@ func readKeyFile(name string) ([]string, error) {
 	return keys, nil
 }
 
-// parseKey checks one line of authorized_keys.
-func parseKey(line string) (string, error) {
+// Parse checks one line of authorized_keys.
+func Parse(line string) (string, error) {
 	line = strings.TrimSpace(line)
 	if strings.Contains(line, "PRIVATE KEY") {
 		return "", croft.Errorf(croft.Invalid, "that is a private key: give the public one, whose file ends in .pub")

@@ -1,21 +1,19 @@
-package main
+package direct
 
 import (
 	"context"
 	"crypto/tls"
 	"errors"
 	"io/fs"
-	"net"
 	"os"
 	"strings"
 
 	"croft"
 	"croft/etcdstore"
-	"croft/internal/pki"
 )
 
-// defaultEtcd is where etcd is when nobody says so.
-const defaultEtcd = "http://127.0.0.1:2379"
+// DefaultEtcd is where etcd is when nobody says so.
+const DefaultEtcd = "http://127.0.0.1:2379"
 
 // EtcdSettings say where etcd is and who we are to it. Its name is exported because
 // it is inline in other settings, where fields have to be.
@@ -31,12 +29,12 @@ type EtcdSettings struct {
 	TLS   *tls.Config `yaml:"-"` // instead of all files, of a cloud that gave us certificates
 }
 
-// etcdFromEnv are the endpoints that ETCDCTL_ENDPOINTS names, as defaults. etcdctl
+// EndpointsFromEnv are the endpoints that ETCDCTL_ENDPOINTS names, as defaults. etcdctl
 // lets the scheme out, and means TLS where an authority is named.
-func etcdFromEnv(env func(string) string) []string {
+func EndpointsFromEnv(env func(string) string) []string {
 	text := env("ETCDCTL_ENDPOINTS")
 	if text == "" {
-		return []string{defaultEtcd}
+		return []string{DefaultEtcd}
 	}
 	scheme := "http://"
 	if env("ETCDCTL_CACERT") != "" || env("ETCDCTL_CERT") != "" {
@@ -52,9 +50,9 @@ func etcdFromEnv(env func(string) string) []string {
 	return all
 }
 
-// config is what to open the store with: the settings, and for what they do not set
+// Config is what to open the store with: the settings, and for what they do not set
 // etcdctl's variables.
-func (s EtcdSettings) config(env func(string) string) (etcdstore.Config, error) {
+func (s EtcdSettings) Config(env func(string) string) (etcdstore.Config, error) {
 	if s.TLS != nil {
 		return etcdstore.Config{Endpoints: s.Endpoints, Access: etcdstore.Access{TLS: s.TLS}}, nil
 	}
@@ -77,7 +75,7 @@ func (s EtcdSettings) config(env func(string) string) (etcdstore.Config, error) 
 	}
 	var err error
 	if s.PasswordFile != "" {
-		password, err = readSecret("etcd.password_file", s.PasswordFile)
+		password, err = ReadSecret("etcd.password_file", s.PasswordFile)
 	}
 	if access.User != "" {
 		access.Password = password
@@ -97,8 +95,8 @@ func (s EtcdSettings) usesTLS() bool {
 	return true
 }
 
-// readSecret reads a file that a setting names and that only its owner and group may read.
-func readSecret(setting, path string) (string, error) {
+// ReadSecret reads a file that a setting names and that only its owner and group may read.
+func ReadSecret(setting, path string) (string, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", croft.Errorf(croft.Invalid, "%s: there is no file %s", setting, path)
@@ -119,9 +117,9 @@ func readSecret(setting, path string) (string, error) {
 	return "", croft.Errorf(croft.Invalid, "%s: %s is empty", setting, path)
 }
 
-// open connects to etcd. A part that runs for long may begin an installation there.
-func (s EtcdSettings) open(ctx context.Context, mint bool) (*etcdstore.Store, error) {
-	c, err := s.config(os.Getenv)
+// Open connects to etcd. A part that runs for long may begin an installation there.
+func (s EtcdSettings) Open(ctx context.Context, mint bool) (*etcdstore.Store, error) {
+	c, err := s.Config(os.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -129,47 +127,16 @@ func (s EtcdSettings) open(ctx context.Context, mint bool) (*etcdstore.Store, er
 	return etcdstore.Open(ctx, c)
 }
 
-// startEtcd starts an etcd in this process, as c says, and returns what to open the
-// store with. One that others reach has to be protected, by certificates of
-// our own authority or of another, or to be meant not to be.
-func (s *hostSettings) startEtcd(ctx context.Context, c etcdstore.EmbeddedConfig, own *trust) (*etcdstore.Embedded, etcdstore.Config, error) {
-	var open etcdstore.Config
-	c.Listen = s.Etcd.Listen
-	c.Cert, c.Key, c.ClientCA = s.Etcd.ListenCert, s.Etcd.ListenKey, s.Etcd.ListenClientCA
-	if own.has(pki.Etcd) {
-		f := own.files(pki.Etcd)
-		c.Cert, c.Key, c.ClientCA = f.Pair(), f.Pair(), f.CA()
-	} else if err := s.checkEtcdListen(); err != nil {
-		return nil, open, err
+// Authority is the text of the authority that etcd's certificates are checked with,
+// empty where that is the system's, or where there is no TLS.
+func (s EtcdSettings) Authority() (string, error) {
+	c, err := s.Config(os.Getenv)
+	if err != nil || c.CA == "" {
+		return "", err
 	}
-	if s.Etcd.User != "" {
-		var err error
-		if open, err = s.Etcd.config(func(string) string { return "" }); err != nil {
-			return nil, open, err
-		}
+	text, err := os.ReadFile(c.CA)
+	if err != nil {
+		return "", croft.Errorf(croft.Invalid, "etcd.ca: %w", err)
 	}
-	etcd, err := etcdstore.StartEmbedded(ctx, c)
-	open.Embedded, open.Mint = etcd, true
-	return etcd, open, err
-}
-
-// checkOwnEtcd is checkEtcdListen for a cloud that has an authority of its own.
-func (s *hostSettings) checkOwnEtcd() error {
-	if s.ownsEtcdTrust() {
-		return nil
-	}
-	return s.checkEtcdListen()
-}
-
-// checkEtcdListen refuses an etcd that whoever reaches it may read and write, unless
-// that is said to be meant.
-func (s *hostSettings) checkEtcdListen() error {
-	if _, _, err := net.SplitHostPort(s.Etcd.Listen); err != nil {
-		return croft.Errorf(croft.Invalid, "etcd.listen: %q is not IP:PORT", s.Etcd.Listen)
-	}
-	if !s.beyond(s.Etcd.Listen) || s.Etcd.ListenCert != "" && s.Etcd.ListenClientCA != "" {
-		return nil
-	}
-	return croft.Errorf(croft.Invalid, "etcd.listen: whoever reaches %s could read and change everything in this cloud; "+
-		"set etcd.listen_cert, etcd.listen_key and etcd.listen_client_ca, so that clients have to show a certificate, or, in a network that only your hosts are in, --insecure", s.Etcd.Listen)
+	return string(text), nil
 }

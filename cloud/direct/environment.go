@@ -1,4 +1,4 @@
-package main
+package direct
 
 import (
 	"slices"
@@ -9,17 +9,18 @@ import (
 	"croft/internal/settings"
 )
 
-// notSettings are variables, or how they begin, that are no settings: those of this
-// program's own, of scripts and containers around it, and of its tests.
+// notSettings are variables, or prefixes of variables, that are not settings: the program's own, and those of
+// scripts, containers and tests.
 var notSettings = []string{
-	readyFD, "CROFT_TEST_", "CROFT_IMAGE_TEST_", "CROFT_SOAK", "CROFT_KILL", "CROFT_MUTANT", "CROFT_NET_", "CROFT_PREVIOUS", "CROFT_BIND",
+	"CROFT_READY_FD", "CROFT_TEST_", "CROFT_IMAGE_TEST_", "CROFT_SOAK", "CROFT_KILL", "CROFT_MUTANT", "CROFT_NET_", "CROFT_PREVIOUS", "CROFT_BIND",
 	"CROFT_VERSION", "CROFT_BINARY", "CROFT_HOOK", "CROFT_OPENSTACK", "CROFT_NAMES", "CROFT_BENCH",
 }
 
-// checkEnvironment finds variables that look like settings and are none, as in files.
-// Those of hosts and of people are both known, since a shell may have both. Invalid.
-func checkEnvironment(environment []string) error {
-	known := append(settings.EnvNames(defaultHostSettings()), settings.EnvNames(scheduleDefaults())...)
+// CheckEnvironment refuses variables that begin like settings and are none, as unknown keys
+// of files are refused. Variables of schedule.yaml and those in others are known: a shell may
+// have variables for hosts and for commands at once. Invalid.
+func CheckEnvironment(environment, others []string) error {
+	known := append(slices.Clone(others), settings.EnvNames(Defaults())...)
 	for _, variable := range environment {
 		name, value, _ := strings.Cut(variable, "=")
 		if !strings.HasPrefix(name, "CROFT_") || value == "" || slices.Contains(known, name) ||
@@ -31,8 +32,8 @@ func checkEnvironment(environment []string) error {
 	return nil
 }
 
-// formerSettings are those that compute.yaml of the program before this one had.
-var formerSettings = map[string]string{
+// FormerSettings are settings of former versions, with the advice that a file which still has them gets.
+var FormerSettings = map[string]string{
 	"etcd.host": "the setting is etcd.endpoints now: write endpoints: [http://HOST:2379]",
 	"etcd.port": "the setting is etcd.endpoints now: write endpoints: [http://HOST:2379]",
 	"uuid":      "a host mints its UUID and keeps it in the file host-id of its state directory; write one of your own there before its first start",

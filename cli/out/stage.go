@@ -1,4 +1,4 @@
-package main
+package out
 
 import (
 	"fmt"
@@ -10,24 +10,23 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// transferBar is one line on a terminal that tells how far an export or import is;
-// nothing where nobody looks.
-type transferBar struct {
+// StageBar draws the progress of work in stages as one line on a terminal. Elsewhere it draws nothing.
+type StageBar struct {
 	all  *mpb.Progress
 	bar  *mpb.Bar
-	at   atomic.Pointer[transferStage]
+	at   atomic.Pointer[stage]
 	once sync.Once
 }
 
-type transferStage struct {
+type stage struct {
 	name        string
 	done, total int
 }
 
-func newTransferBar(w io.Writer) *transferBar {
-	b := &transferBar{}
-	b.at.Store(&transferStage{name: "connecting"})
-	if !isTerminal(w) {
+func NewStageBar(w io.Writer) *StageBar {
+	b := &StageBar{}
+	b.at.Store(&stage{name: "connecting"})
+	if !IsTerminal(w) {
 		return b
 	}
 	b.all = mpb.New(mpb.WithOutput(w), mpb.WithWidth(40))
@@ -48,13 +47,13 @@ func newTransferBar(w io.Writer) *transferBar {
 	return b
 }
 
-// update is a transfer.Progress.
-func (b *transferBar) update(stage string, done, total int) {
-	b.at.Store(&transferStage{stage, done, total})
+// Update sets the name of the stage, and how much of it is done. It has the type transfer.Progress.
+func (b *StageBar) Update(name string, done, total int) {
+	b.at.Store(&stage{name, done, total})
 }
 
-// close takes the line away.
-func (b *transferBar) close() {
+// Close removes the line.
+func (b *StageBar) Close() {
 	if b.all == nil {
 		return
 	}

@@ -1,0 +1,91 @@
+// Package args has what commands share to read their arguments: counts and flags, the settings that flags stand for,
+// hints where a word is mistyped, and errors with an exit code of their own.
+package args
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cloud/direct"
+	"croft/internal/nearest"
+)
+
+// OnlySubcommands refuses the arguments of a command that only has subcommands.
+func OnlySubcommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), args[0], nearest.Hint(args[0], Subcommands(cmd)))
+}
+
+// otherWords maps what other programs call a command to what it is called below schedule.
+var otherWords = map[string]string{
+	"exec": "ssh", "run": "ssh", "login": "ssh", "rm": "destroy", "remove": "destroy", "delete": "destroy", "kill": "destroy", "ls": "list", "ps": "list",
+	"restart": "reboot", "log": "logs", "describe": "show", "get": "show", "info": "show", "status": "show",
+}
+
+// UnknownCommand is the error for a word that is not a command of cmd. Invalid.
+func UnknownCommand(cmd *cobra.Command, word string) error {
+	return croft.Errorf(croft.Invalid, "there is no command %q%s", word, CommandHint(cmd, word))
+}
+
+// CommandHint proposes the command that a word may have been meant for; empty: none is close.
+func CommandHint(cmd *cobra.Command, word string) string {
+	if hint := nearest.Hint(word, Subcommands(cmd)); hint != "" {
+		return hint
+	}
+	if word == "version" {
+		return fmt.Sprintf("; did you mean \"%s --version\"?", cmd.CommandPath())
+	}
+	for _, sub := range append(cmd.Commands(), cmd) {
+		if sub.Name() != "schedule" {
+			continue
+		}
+		if meant := cmp.Or(otherWords[word], nearest.Word(word, Subcommands(sub))); meant != "" {
+			return fmt.Sprintf("; did you mean \"%s %s\"?", sub.CommandPath(), meant)
+		}
+	}
+	return ""
+}
+
+// Subcommands returns the names of the subcommands of cmd.
+func Subcommands(cmd *cobra.Command) []string {
+	var all []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			all = append(all, sub.Name())
+		}
+	}
+	return all
+}
+
+// Count accepts least to most arguments; most is -1 for any number.
+func Count(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := strayWait(cmd, args, least); err != nil {
+			return err
+		}
+		if len(args) < least || most >= 0 && len(args) > most {
+			return croft.Errorf(croft.Invalid, "usage: %s", cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// strayWait refuses --wait ready, which pflag reads as --wait and an argument: the value of that flag is optional.
+func strayWait(cmd *cobra.Command, args []string, least int) error {
+	wait := cmd.Flags().Lookup("wait")
+	if wait == nil || !wait.Changed || wait.Value.String() != wait.NoOptDefVal || len(args) <= least {
+		return nil
+	}
+	for _, arg := range args[least:] {
+		if slices.Contains(direct.Waits, arg) {
+			return croft.Errorf(croft.Invalid, "--wait %s: write --wait=%s", arg, arg)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package args
+
+import (
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"croft"
+	"croft/cloud/direct"
+	"croft/internal/settings"
+)
+
+// settingsFlags maps flags to the paths of the settings they stand for.
+var settingsFlags = map[string]string{
+	"etcd": "etcd.endpoints", "placement": "placement.endpoint", "cloud": "placement.cloud", "project": "project",
+	"output": "output", "wait": "wait", "timeout": "timeout", "policy": "policy",
+	"server": "pool.endpoints",
+}
+
+// AddCloudFlags defines the flags of all commands that connect to the cloud.
+func AddCloudFlags(flags *pflag.FlagSet) {
+	flags.String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
+	flags.String("etcd", "", "`URLs` of etcd, with commas (etcd.endpoints)")
+	flags.String("placement", "", "`URL` of Placement (placement.endpoint)")
+	flags.String("cloud", "", "cloud of clouds.yaml whose Keystone knows us to Placement (`name`; placement.cloud)")
+	flags.String("project", "", "`name` of the project that owns the instances (project)")
+	flags.StringP("output", "o", "", "print text, table, wide, json or yaml (`format`; output)")
+}
+
+// AddWaitFlags defines the flags of commands that can wait until what they ordered is done.
+func AddWaitFlags(flags *pflag.FlagSet, what string) {
+	flags.String("wait", "", "wait until "+what+" (wait)")
+	flags.Lookup("wait").NoOptDefVal = string(direct.WaitYes)
+	flags.Duration("timeout", 0, "wait no longer than this `duration` (timeout)")
+}
+
+// LoadSettings reads the settings of schedule.yaml. Flags count more than variables, and those more than the file.
+func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
+	given := map[string]string{}
+	flags.Visit(func(f *pflag.Flag) {
+		if path, ok := settingsFlags[f.Name]; ok {
+			given[path] = f.Value.String()
+		}
+	})
+	file, err := flags.GetString("settings")
+	if err != nil {
+		return direct.Settings{}, err
+	}
+	if err := direct.CheckEnvironment(os.Environ(), HostVariables()); err != nil {
+		return direct.Settings{}, err
+	}
+	s, from, err := settings.Load(direct.Defaults(), settings.Source{Name: direct.SettingsFile, File: file, Flags: given, Former: direct.FormerSettings})
+	if err == nil {
+		s.Beside(from)
+		err = direct.AddLocal(direct.LocalStateDir(), &s.Etcd, &s.Placement)
+	}
+	if err == nil && given["timeout"] != "" && !s.Wait.Any() && flags.Lookup("wait") != nil {
+		err = croft.Errorf(croft.Invalid, "--timeout says how long --wait waits: add --wait")
+	}
+	return s, err
+}
+
+// HostVariables returns the names of the environment variables of the hosts' settings, which a shell may have beside
+// those of schedule.yaml. The program sets it.
+var HostVariables = func() []string { return nil }

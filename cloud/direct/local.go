@@ -1,0 +1,116 @@
+package direct
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/adrg/xdg"
+	"gopkg.in/yaml.v3"
+
+	"croft"
+	"croft/internal/durable"
+)
+
+// A cloud that listens to other machines is not where commands look for it by default.
+// So croft up notes for those of root on its own machine where it is, and what they
+// show it; nothing is noted where the defaults do.
+
+// Local is what is noted. The names are those of schedule.yaml.
+type Local struct {
+	Etcd struct {
+		Endpoints []string `yaml:"endpoints"`
+		CA        string   `yaml:"ca,omitempty"`
+		Cert      string   `yaml:"cert,omitempty"`
+		Key       string   `yaml:"key,omitempty"`
+	} `yaml:"etcd"`
+	Placement struct {
+		Endpoint string `yaml:"endpoint,omitempty"`
+		Token    string `yaml:"token,omitempty"`
+		CA       string `yaml:"ca,omitempty"`
+		Cert     string `yaml:"cert,omitempty"`
+		Key      string `yaml:"key,omitempty"`
+	} `yaml:"placement"`
+}
+
+func LocalFile(stateDir string) string { return filepath.Join(stateDir, "local.yaml") }
+
+func (a Local) Write(file, comment string) error {
+	text, err := yaml.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("encode how the cloud is reached: %w", err)
+	}
+	return durable.Write(file, append([]byte(comment), text...), 0o600)
+}
+
+// AddLocal takes what was noted on this machine where nothing else says where the
+// cloud is.
+func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings) error {
+	if !slices.Equal(etcd.Endpoints, []string{DefaultEtcd}) || etcd.CA != "" || etcd.Cert != "" {
+		return nil
+	}
+	a, err := ReadLocal(stateDir)
+	switch {
+	case errors.Is(err, croft.NotFound) || errors.Is(err, fs.ErrPermission):
+		return nil // none, or not for us
+	case err != nil:
+		return err
+	}
+	etcd.Endpoints, etcd.CA, etcd.Cert, etcd.Key = a.Etcd.Endpoints, a.Etcd.CA, a.Etcd.Cert, a.Etcd.Key
+	if placement.Endpoint == "" && placement.Cloud == "" && placement.Token == DefaultToken {
+		p := a.Placement
+		placement.Endpoint, placement.Token, placement.CA, placement.Cert, placement.Key = p.Endpoint, p.Token, p.CA, p.Cert, p.Key
+	}
+	return nil
+}
+
+// ReadLocal returns what was noted. NotFound: nothing was.
+func ReadLocal(stateDir string) (a Local, err error) {
+	text, err := os.ReadFile(LocalFile(stateDir))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return a, croft.Errorf(croft.NotFound, "this cloud listens on this machine alone: set etcd.listen and placement.listen to an address that others reach, and start croft up again")
+	}
+	if err != nil {
+		return a, fmt.Errorf("read how the cloud is reached: %w", err)
+	}
+	if err := yaml.Unmarshal(text, &a); err != nil || len(a.Etcd.Endpoints) == 0 {
+		return a, croft.Errorf(croft.Invalid, "%s is damaged: start croft up again, or say with --etcd where etcd is", LocalFile(stateDir))
+	}
+	return a, nil
+}
+
+// Inside is the same with certificates that lie beside the file.
+func (a Local) Inside() Local {
+	for _, path := range []*string{&a.Etcd.CA, &a.Etcd.Cert, &a.Etcd.Key, &a.Placement.CA, &a.Placement.Cert, &a.Placement.Key} {
+		if *path != "" {
+			*path = filepath.Base(*path)
+		}
+	}
+	return a
+}
+
+// Beside turns paths that are relative to the file of settings into ones that are not.
+func (s *Settings) Beside(file string) {
+	for _, path := range []*string{&s.Etcd.CA, &s.Etcd.Cert, &s.Etcd.Key, &s.Etcd.PasswordFile, &s.Placement.CA, &s.Placement.Cert, &s.Placement.Key} {
+		there := filepath.Join(filepath.Dir(file), *path)
+		if _, err := os.Stat(there); *path != "" && !filepath.IsAbs(*path) && err == nil {
+			*path = there
+		}
+	}
+}
+
+// LocalStateDir is where commands that have no --state-dir look for what was noted.
+func LocalStateDir() string { return cmp.Or(os.Getenv("CROFT_STATE_DIR"), DefaultStateDir()) }
+
+// DefaultStateDir is the machine's for root and the user's own for others.
+func DefaultStateDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/croft"
+	}
+	return filepath.Join(xdg.StateHome, "croft")
+}

@@ -1,0 +1,50 @@
+package direct
+
+import (
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/poolclient"
+)
+
+// PoolSettings say where managers of pools are and who we are to them.
+type PoolSettings struct {
+	Endpoints []string `yaml:"endpoints"`
+	Token     string   `yaml:"token"`
+	TokenFile string   `yaml:"token_file"`
+	CA        string   `yaml:"ca"`
+}
+
+// Client is a client of the managers, which asks nothing yet. A password in an
+// endpoint's URL is a token, for those who have nothing but a URL to say it with.
+func (s PoolSettings) Client() (*poolclient.Client, error) { return s.ClientFor(0) }
+
+// ClientFor is client for somebody who goes on asking for so long.
+func (s PoolSettings) ClientFor(patience time.Duration) (*poolclient.Client, error) {
+	c := poolclient.Config{Token: s.Token, CA: s.CA, Patience: patience}
+	for _, endpoint := range s.Endpoints {
+		u, err := url.Parse(strings.TrimSpace(endpoint))
+		if err != nil {
+			return nil, croft.Errorf(croft.Invalid, "%q is no address of a manager of pools, such as %s", endpoint, poolclient.DefaultEndpoint)
+		}
+		if password, is := u.User.Password(); is {
+			c.Token = password
+		}
+		u.User = nil
+		c.Endpoints = append(c.Endpoints, u.String())
+	}
+	if s.TokenFile != "" {
+		if s.Token != "" {
+			return nil, croft.Errorf(croft.Invalid, "pool.token and pool.token_file are both set: leave one out")
+		}
+		text, err := os.ReadFile(s.TokenFile)
+		if err != nil {
+			return nil, croft.Errorf(croft.Invalid, "pool.token_file: %w", err)
+		}
+		c.Token = strings.TrimSpace(string(text))
+	}
+	return poolclient.New(c)
+}

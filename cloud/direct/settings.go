@@ -1,0 +1,123 @@
+// Package direct finds a cloud by its etcd and its Placement, for those who may use both: operators on a host of the
+// cloud, or with certificates of their own. Settings are those of schedule.yaml; where they say nothing, Local is what
+// croft up notes on its own machine.
+package direct
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/internal/nearest"
+	"croft/internal/traces"
+	"croft/poolclient"
+	"croft/schedule"
+	"croft/schedule/sshkeys"
+)
+
+// SettingsFile is the name of the file with the settings of schedule.
+const SettingsFile = "schedule.yaml"
+
+// Settings are what schedule.yaml may say; the file of that name at the
+// top of the source explains each and holds the defaults.
+type Settings struct {
+	Etcd      EtcdSettings      `yaml:"etcd"`
+	Placement PlacementSettings `yaml:"placement"`
+	Project   string            `yaml:"project"`
+	Image     string            `yaml:"image"`
+	Keys      []string          `yaml:"keys"`
+	Wait      Wait              `yaml:"wait"`
+	Timeout   time.Duration     `yaml:"timeout"`
+	Output    string            `yaml:"output"`
+	Policy    string            `yaml:"policy"`
+	Traces    traces.Settings   `yaml:"traces"`
+	Pool      PoolSettings      `yaml:"pool"`
+}
+
+func Defaults() Settings {
+	s := Settings{
+		Project: string(croft.DefaultProject),
+		Image:   "tiny",
+		Keys:    []string{sshkeys.Auto},
+		Wait:    waitNot,
+		Timeout: 5 * time.Minute,
+		Output:  outputs[0],
+		Policy:  schedule.PolicySpread,
+	}
+	s.Etcd.Endpoints = EndpointsFromEnv(os.Getenv)
+	s.Placement.Token = DefaultToken
+	s.Pool.Endpoints = []string{poolclient.DefaultEndpoint}
+	return s
+}
+
+// longestTimeout bounds how long a command waits.
+const longestTimeout = 30 * 24 * time.Hour
+
+// outputs are the values of the setting output. The default is the first.
+var outputs = []string{"text", "table", "wide", "json", "yaml"}
+
+// Validate checks what the types do not.
+func (s *Settings) Validate() error {
+	if err := croft.Project(s.Project).Check(); err != nil {
+		return err
+	}
+	if len(s.Etcd.Endpoints) == 0 {
+		return fmt.Errorf("etcd.endpoints is empty: name at least one, such as http://127.0.0.1:2379")
+	}
+	for _, endpoint := range append(slices.Clone(s.Etcd.Endpoints), strings.Split(cmp.Or(s.Placement.Endpoint, DefaultPlacement), ",")...) {
+		if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return fmt.Errorf("%q is no address of a server, such as http://127.0.0.1:2379", endpoint)
+		}
+	}
+	if s.Placement.Cloud != "" && s.Placement.Token != DefaultToken {
+		return fmt.Errorf("placement.cloud and placement.token are both set: a cloud gets its tokens from Keystone, so leave one out")
+	}
+	if !slices.Contains(outputs, s.Output) {
+		return fmt.Errorf("output %q is none of text, table, wide, json and yaml%s", s.Output, nearest.Hint(s.Output, outputs))
+	}
+	if !slices.Contains(Waits, string(s.Wait)) {
+		return fmt.Errorf("wait %q is none of false, true, address and ready%s", s.Wait, nearest.Hint(string(s.Wait), Waits))
+	}
+	if _, err := schedule.PolicyNamed(s.Policy); err != nil {
+		return err
+	}
+	if s.Timeout <= 0 {
+		return fmt.Errorf("timeout %s is not longer than nothing", s.Timeout)
+	}
+	if s.Timeout > longestTimeout {
+		return fmt.Errorf("timeout %s is longer than %s, for which nobody waits", s.Timeout, longestTimeout)
+	}
+	if s.Project == "" {
+		return fmt.Errorf("project is empty: leave it out, which means %s, or name one", croft.DefaultProject)
+	}
+	return s.Traces.Check()
+}
+
+// Wait says what to wait for after an order.
+type Wait string
+
+// The answers. A command that makes nothing run takes every one but waitNot alike.
+const (
+	waitNot     Wait = "false"
+	WaitYes     Wait = "true"
+	waitAddress Wait = "address" // the same
+	waitReady   Wait = "ready"
+)
+
+var Waits = []string{string(waitNot), string(WaitYes), string(waitAddress), string(waitReady)}
+
+// Any tells whether to wait at all.
+func (w Wait) Any() bool { return w != waitNot }
+
+// Goal is what to wait for where instances are to run.
+func (w Wait) Goal() schedule.Goal {
+	if w == waitReady {
+		return schedule.Ready
+	}
+	return schedule.Running
+}

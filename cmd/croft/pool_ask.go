@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/poolclient"
+)
+
+// addPoolClientFlags defines the flags of commands that ask a manager of pools.
+func addPoolClientFlags(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	flags.String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
+	flags.String("server", "", "`URLs` of the managers of pools, with commas (pool.endpoints)")
+	flags.StringP("output", "o", "", "print text, table, json or yaml (`format`; output)")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+}
+
+// askPools reads the settings and has do ask a manager of pools.
+func askPools(cmd *cobra.Command, do func(ctx context.Context, c *poolclient.Client, output string) error) error {
+	s, err := args.LoadSettings(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	c, err := s.Pool.Client()
+	if err != nil {
+		return err
+	}
+	defer c.CloseIdle()
+	return do(cmd.Context(), c, s.Output)
+}

@@ -1,0 +1,69 @@
+// Package endpoint says who reaches an address: this machine alone, or others too, and at which address they do.
+package endpoint
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// OwnAddresses are the host's addresses that others may know it by.
+func OwnAddresses() []string {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil // for people only
+	}
+	var all []string
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		if err == nil && p.Addr().IsGlobalUnicast() {
+			all = append(all, p.Addr().String())
+		}
+	}
+	return all
+}
+
+// IsTLS tells whether a URL is one of TLS.
+func IsTLS(url string) bool { return strings.HasPrefix(url, "https://") }
+
+// IsLoopback tells whether host:port can be reached from this machine alone.
+func IsLoopback(address string) bool {
+	name, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// Outside puts an address of this machine in the place of one that means all of them.
+func Outside(address string) string {
+	ap, err := netip.ParseAddrPort(address)
+	own := OwnAddresses()
+	if err != nil || !ap.Addr().IsUnspecified() || len(own) == 0 {
+		return address
+	}
+	return net.JoinHostPort(own[0], strconv.Itoa(int(ap.Port())))
+}
+
+// AnyLoopback tells whether one of the URLs leads nowhere from another machine.
+func AnyLoopback(endpoints []string) bool {
+	for _, endpoint := range endpoints {
+		if u, err := url.Parse(endpoint); err != nil || IsLoopback(net.JoinHostPort(u.Hostname(), "0")) {
+			return true
+		}
+	}
+	return false
+}
+
+// Outward is outside for a URL.
+func Outward(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return endpoint
+	}
+	u.Host = Outside(u.Host)
+	return u.String()
+}
