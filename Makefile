@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-mdserver bench-placement bench-pool clean
+.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-mdserver bench-placement bench-pool clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -60,6 +60,9 @@ bench-mdserver: ## our metadata server beside nginx with the same bytes
 
 bench-boot: ## a guest's way to kernel, address and ssh beside virt-install's and QEMU's own
 	@scripts/bench-boot
+
+bench-cluster: ## instances a second on a thousand simulated hosts (ARGS='-hosts 5000 -rate 300')
+	@scripts/bench-cluster $(ARGS)
 
 bench-placement: ## our Placement beside OpenStack's: installs MariaDB, takes ten minutes
 	@scripts/bench-placement

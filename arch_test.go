@@ -30,8 +30,8 @@ type rule struct {
 
 // rooms that decide; adapters implement the interfaces they declare.
 var (
-	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/operator/...", "croft/pool/...", "croft/poolserver/...", "croft/grid/...", "croft/cluster/...", "croft/control/..."}
-	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...", "croft/hook/...", "croft/gate/..."}
+	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/operator/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...", "croft/pool/vm/...", "croft/grid/...", "croft/cluster/...", "croft/control/..."}
+	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...", "croft/pool/shell/...", "croft/gate/..."}
 )
 
 var rules = []rule{
@@ -52,25 +52,25 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/..."},
-		except:   []string{"croft/etcdstore/...", "croft/internal/deps"},
+		except:   []string{"croft/etcdstore/..."},
 		mayNot:   []string{"go.etcd.io/..."},
 		reason:   "one room knows etcd, so that keys, transactions and retries are in one place",
 	},
 	{
 		packages: []string{"croft/..."},
-		except:   []string{"croft/hypervisor/libvirt/...", "croft/internal/deps", "croft/internal/libvirttest"},
+		except:   []string{"croft/hypervisor/libvirt/...", "croft/internal/testing/libvirttest"},
 		mayNot:   []string{"libvirt.org/..."},
 		reason:   "one room knows libvirt; everything else runs where there is none",
 	},
 	{
 		packages: []string{"croft/..."},
-		except:   []string{"croft/placementclient/...", "croft/internal/deps"},
+		except:   []string{"croft/placementclient/..."},
 		mayNot:   []string{"github.com/gophercloud/..."},
 		reason:   "one room speaks to Placement and Keystone",
 	},
 	{
 		packages: []string{"croft/..."},
-		except:   []string{"croft/cli/...", "croft/cmd/...", "croft/internal/deps"},
+		except:   []string{"croft/cli/...", "croft/cmd/..."},
 		mayNot:   []string{"github.com/spf13/cobra/...", "github.com/spf13/pflag", "github.com/vbauerster/mpb/...", "golang.org/x/term"},
 		reason:   "only the command line talks to people",
 	},
@@ -91,9 +91,15 @@ var rules = []rule{
 		reason:   "commands ask cloud, whichever way that reaches the cloud",
 	},
 	{
-		packages: []string{"croft/poolclient/..."},
+		packages: []string{"croft/pool/api/..."},
 		may:      []string{"std", "croft"},
 		reason:   "programs of others import the client, so it may draw nothing in",
+	},
+	{
+		packages: []string{"croft/..."},
+		except:   []string{"croft/pool/resalloc/...", "croft/cmd/..."},
+		mayNot:   []string{"croft/pool/resalloc/..."},
+		reason:   "resalloc's programs and protocol can be deleted in one stroke: only the binary's table of names knows them",
 	},
 	{
 		packages: []string{"croft/..."},
@@ -102,12 +108,17 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/internal/..."},
-		except:   []string{"croft/internal/libvirttest"},
+		except:   []string{"croft/internal/testing/libvirttest"},
 		mayNot:   append(slices.Clone(deciding), adapters...),
-		reason:   "helpers know the nouns at most; a helper that knows a room belongs into it",
+		reason:   "helpers know the nouns at most and have several users; a helper that knows a room, or has one user, belongs beside it",
 	},
 	{
-		packages: []string{"croft/hook/..."},
+		packages: []string{"croft/doctor/..."},
+		mayNot:   append(slices.Clone(deciding), adapters...),
+		reason:   "what examines a machine needs nothing of the cloud that is to run on it",
+	},
+	{
+		packages: []string{"croft/pool/shell/..."},
 		mayNot:   []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/schedule/...", "croft/hypervisor/...", "croft/image/..."},
 		reason:   "what runs commands of pools knows pools, and nothing that stores or decides",
 	},
@@ -135,7 +146,7 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/..."},
-		except:   append([]string{"croft/internal/deps"}, testHelpers...),
+		except:   testHelpers,
 		mayNot:   []string{"testing", "testing/...", "github.com/google/go-cmp/...", "go.uber.org/goleak", "github.com/rogpeppe/go-internal/..."},
 		reason:   "what ships must not carry what tests",
 	},
@@ -143,10 +154,9 @@ var rules = []rule{
 
 // testHelpers are packages that only tests import.
 var testHelpers = []string{
-	"croft/compute/computetest", "croft/gate/gatetest", "croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/libvirttest", "croft/internal/placementcheck",
-	"croft/internal/placementoracle", "croft/internal/wire", "croft/placement/transfer/transfertest",
-	"croft/placementclient/keystone/keystonetest", "croft/placementclient/placementtest", "croft/pool/pooltest", "croft/schedule/scheduletest",
-	"croft/bench/...", "croft/test/...",
+	"croft/compute/computetest", "croft/gate/gatetest", "croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/testing/...",
+	"croft/placement/transfer/transfertest", "croft/placementclient/keystone/keystonetest", "croft/placementclient/placementtest", "croft/pool/pooltest",
+	"croft/schedule/scheduletest", "croft/bench/...", "croft/test/...",
 }
 
 // longFiles may have more than maxLines lines, for the reason given.
@@ -156,7 +166,7 @@ const maxLines = 500
 
 // A goPackage is what `go list -json` tells about a package.
 type goPackage struct {
-	Dir, ImportPath                    string
+	Dir, ImportPath, Name              string
 	GoFiles, TestGoFiles, XTestGoFiles []string
 	Imports                            []string
 }
@@ -164,7 +174,7 @@ type goPackage struct {
 // modulePackages lists every package of the module, once for all tests.
 var modulePackages = sync.OnceValues(func() ([]goPackage, error) {
 	out, err := exec.Command("go", "list", "-tags", "libvirt_dlopen",
-		"-json=Dir,ImportPath,GoFiles,TestGoFiles,XTestGoFiles,Imports", "./...").Output()
+		"-json=Dir,ImportPath,Name,GoFiles,TestGoFiles,XTestGoFiles,Imports", "./...").Output()
 	if err != nil {
 		return nil, err
 	}
@@ -207,13 +217,16 @@ func TestRulesCatch(t *testing.T) {
 		{"the root may not import a room", "croft", "croft/compute", true},
 		{"the root may not import a module", "croft", "gopkg.in/yaml.v3", true},
 		{"a deciding room may import the root", "croft/compute", "croft", false},
-		{"a deciding room may import a helper", "croft/compute", "croft/internal/keyed", false},
+		{"a deciding room may import a helper", "croft/compute", "croft/internal/durable", false},
 		{"a deciding room may not import an adapter", "croft/compute", "croft/etcdstore", true},
 		{"nor may a package below it", "croft/placement/model", "croft/hypervisor/sim", true},
 		{"an adapter may import the room it serves", "croft/hypervisor/sim", "croft/compute", false},
 		{"only etcdstore imports etcd", "croft/cmd/croft", "go.etcd.io/etcd/client/v3", true},
 		{"etcdstore imports etcd", "croft/etcdstore", "go.etcd.io/etcd/client/v3", false},
 		{"only one adapter imports libvirt", "croft/hypervisor/sim", "libvirt.org/go/libvirtxml", true},
+		{"what acts for pools may not import the store", "croft/pool/server", "croft/etcdstore", true},
+		{"the client of pools imports nothing of the project but the nouns", "croft/pool/api", "croft/pool", true},
+		{"no room knows resalloc's protocol", "croft/pool/server", "croft/pool/resalloc/xmlrpc", true},
 		{"the binary may join everything", "croft/cmd/croft", "croft/hypervisor/libvirt", false},
 		{"nothing stands on the binary", "croft/test/e2e", "croft/cmd/croft", true},
 		{"what ships carries no test library", "croft/schedule", "testing", true},
@@ -265,7 +278,7 @@ func TestEveryPackageHasOneComment(t *testing.T) {
 			}
 			if file.Doc != nil {
 				in = append(in, name)
-				checkPackageComment(t, p.ImportPath, file.Doc.Text())
+				checkPackageComment(t, p, file.Doc.Text())
 			}
 		}
 		if len(p.GoFiles) > 0 && len(in) != 1 {
@@ -274,13 +287,13 @@ func TestEveryPackageHasOneComment(t *testing.T) {
 	}
 }
 
-func checkPackageComment(t *testing.T, pkg, text string) {
-	want := "Package " + path.Base(pkg) + " "
-	if strings.HasPrefix(pkg, "croft/cmd/") || strings.HasPrefix(pkg, "croft/bench/") {
-		want = "Command " + path.Base(pkg) + " "
+func checkPackageComment(t *testing.T, p goPackage, text string) {
+	want := "Package " + path.Base(p.ImportPath) + " "
+	if p.Name == "main" {
+		want = "Command " + path.Base(p.ImportPath) + " "
 	}
 	if !strings.HasPrefix(text, want) {
-		t.Errorf("%s: its comment begins %.40q, want %q", pkg, text, want)
+		t.Errorf("%s: its comment begins %.40q, want %q", p.ImportPath, text, want)
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"croft"
+	"croft/compute/keyed"
 	"croft/internal/books"
-	"croft/internal/keyed"
 	"croft/internal/mailbox"
 )
 

@@ -12,7 +12,7 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/freeport"
+	"croft/internal/testing/freeport"
 )
 
 func TestAServerJoinsStopsAndLeaves(t *testing.T) {

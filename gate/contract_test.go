@@ -17,7 +17,7 @@ import (
 	"croft/etcdstore/etcdtest"
 	"croft/gate"
 	"croft/gate/gatetest"
-	"croft/internal/wire"
+	"croft/internal/testing/wire"
 	"croft/placement"
 	"croft/placementclient"
 )

@@ -9,8 +9,8 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/gate/gatetest"
-	"croft/internal/freeport"
-	"croft/internal/wire"
+	"croft/internal/testing/freeport"
+	"croft/internal/testing/wire"
 )
 
 // served is a host that lives through the gate.

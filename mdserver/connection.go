@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"croft"
-	"croft/internal/linklocal"
+	"croft/mdserver/linklocal"
 )
 
 // place is where an IP address is on the guests' bridge.

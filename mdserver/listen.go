@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/internal/linklocal"
+	"croft/mdserver/linklocal"
 )
 
 // Address is where guests of every cloud look for their metadata.

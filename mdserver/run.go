@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/internal/linklocal"
+	"croft/mdserver/linklocal"
 )
 
 // retry is how long Run waits before it looks at the bridge again.

@@ -14,8 +14,8 @@ import (
 
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/placementcheck"
-	"croft/internal/wire"
+	"croft/internal/testing/placementcheck"
+	"croft/internal/testing/wire"
 	"croft/placement"
 )
 

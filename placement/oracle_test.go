@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"croft/internal/placementoracle"
+	"croft/internal/testing/placementoracle"
 )
 
 var (

@@ -20,7 +20,7 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/internal/once"
+	"croft/placementclient/once"
 	"croft/schedule"
 )
 

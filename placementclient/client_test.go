@@ -14,7 +14,7 @@ import (
 
 	"croft"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/placementoracle"
+	"croft/internal/testing/placementoracle"
 	"croft/placement"
 	"croft/placementclient"
 	"croft/placementclient/placementtest"

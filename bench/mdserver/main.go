@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/internal/freeport"
+	"croft/internal/testing/freeport"
 	"croft/mdserver"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"os"
 
-	"croft/internal/freeport"
+	"croft/internal/testing/freeport"
 )
 
 // server is croft placement in a process of its own.

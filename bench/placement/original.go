@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"croft/internal/freeport"
+	"croft/internal/testing/freeport"
 )
 
 // original is OpenStack's Placement as Debian packages it: MariaDB with its default

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
-	"croft/poolclient"
+	poolclient "croft/pool/api"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/poolclient"
+	poolclient "croft/pool/api"
 )
 
 // PoolSettings say where managers of pools are and who we are to them.

@@ -15,7 +15,7 @@ import (
 	"croft"
 	"croft/internal/nearest"
 	"croft/internal/traces"
-	"croft/poolclient"
+	poolclient "croft/pool/api"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
 )

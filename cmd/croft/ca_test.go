@@ -15,8 +15,8 @@ import (
 
 	"croft"
 	"croft/cloud/direct"
+	"croft/doctor"
 	"croft/etcdstore"
-	"croft/internal/doctor"
 	"croft/internal/invitation"
 	"croft/internal/pki"
 )

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"time"
 
+	"croft/doctor"
 	"croft/etcdstore"
-	"croft/internal/doctor"
 	"croft/internal/pki"
 	"croft/operator"
 )

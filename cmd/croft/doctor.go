@@ -17,8 +17,8 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/compute"
+	"croft/doctor"
 	"croft/hypervisor/libvirt"
-	"croft/internal/doctor"
 )
 
 var doctorFormats = []string{out.FormatText, out.FormatJSON, out.FormatYAML}

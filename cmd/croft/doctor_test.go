@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"croft/internal/doctor"
+	"croft/doctor"
 )
 
 var someFindings = []doctor.Finding{

@@ -10,8 +10,8 @@ import (
 
 	"croft"
 	"croft/cloud/direct"
+	"croft/doctor"
 	"croft/etcdstore"
-	"croft/internal/doctor"
 	"croft/internal/endpoint"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/internal/freeport"
+	"croft/internal/testing/freeport"
 )
 
 // aloneSettings are those of a cloud of one machine, which only this machine reaches.

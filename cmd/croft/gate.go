@@ -12,9 +12,9 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/doctor"
 	"croft/etcdstore"
 	"croft/gate"
-	"croft/internal/doctor"
 	"croft/internal/durable"
 	"croft/internal/pki"
 )

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/internal/freeport"
 	"croft/internal/pki"
+	"croft/internal/testing/freeport"
 )
 
 const placementToken = "a-token-of-placement"

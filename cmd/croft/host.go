@@ -19,11 +19,11 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/doctor"
 	"croft/hypervisor/libvirt"
 	"croft/hypervisor/sim"
 	"croft/image"
 	"croft/internal/build"
-	"croft/internal/doctor"
 	"croft/internal/endpoint"
 )
 

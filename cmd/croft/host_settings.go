@@ -18,7 +18,7 @@ import (
 	"croft/internal/settings"
 	"croft/internal/traces"
 	"croft/placement"
-	"croft/poolserver"
+	poolserver "croft/pool/server"
 	"croft/schedule"
 )
 

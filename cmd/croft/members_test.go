@@ -16,8 +16,8 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/internal/endpoint"
-	"croft/internal/freeport"
 	"croft/internal/pki"
+	"croft/internal/testing/freeport"
 )
 
 // serverSettings are those of a host that serves etcd and Placement at an address.

@@ -21,7 +21,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"croft/hook"
 	"croft/hypervisor/libvirt"
 	"croft/image"
 	"croft/internal/build"
@@ -29,7 +28,8 @@ import (
 	"croft/placement"
 	"croft/placementclient"
 	"croft/pool"
-	"croft/poolserver"
+	poolserver "croft/pool/server"
+	hook "croft/pool/shell"
 )
 
 var updateMetrics = flag.Bool("update-metrics", false, "write the table of docs/metrics.md")

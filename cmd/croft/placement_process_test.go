@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"croft/etcdstore/etcdtest"
-	"croft/internal/placementcheck"
+	"croft/internal/testing/placementcheck"
 )
 
 // placementProcess is a croft placement that is killed and started again.

@@ -15,7 +15,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
-	"croft/poolclient"
+	poolclient "croft/pool/api"
 )
 
 // poolCommand looks after pools, and runs their manager.

@@ -7,7 +7,7 @@ import (
 
 	"croft/cli/args"
 	"croft/cli/out"
-	"croft/poolclient"
+	poolclient "croft/pool/api"
 )
 
 // addPoolClientFlags defines the flags of commands that ask a manager of pools.

@@ -12,8 +12,8 @@ import (
 
 	"croft"
 	"croft/cloud/direct"
-	"croft/hook"
 	"croft/pool"
+	hook "croft/pool/shell"
 	"croft/schedule"
 )
 

@@ -22,11 +22,12 @@ import (
 	"croft/cloud/direct"
 	"croft/compute"
 	"croft/etcdstore"
-	"croft/hook"
 	"croft/internal/endpoint"
 	"croft/internal/settings"
 	"croft/pool"
-	"croft/poolserver"
+	"croft/pool/resalloc"
+	poolserver "croft/pool/server"
+	hook "croft/pool/shell"
 	"croft/schedule"
 )
 
@@ -146,7 +147,7 @@ func (s *hostSettings) poolHandler(manager *pool.Manager, tokens *poolserver.Tok
 	}
 	server, err := poolserver.New(poolserver.Config{
 		Manager: manager, Tokens: tokens, Local: tokens == nil && endpoint.IsLoopback(s.Pool.Listen), Peers: peers, Log: log,
-		Quota: poolserver.Quota(s.Pool.Quota),
+		Quota: poolserver.Quota(s.Pool.Quota), RPC: resalloc.Handler,
 	})
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/internal/durable"
-	"croft/poolserver"
+	poolserver "croft/pool/server"
 )
 
 // poolTokenCommand keeps the file of tokens.

@@ -12,7 +12,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/poolclient"
+	poolclient "croft/pool/api"
 )
 
 // resallocNames are the programs of resalloc that the binary is, by its name.

@@ -18,7 +18,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/poolclient"
+	poolclient "croft/pool/api"
 )
 
 // maintPatience is how long resalloc-maint goes on asking a server that does not answer.

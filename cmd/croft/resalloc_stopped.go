@@ -16,8 +16,8 @@ import (
 	"croft/cloud/direct"
 	"croft/compute"
 	"croft/pool"
-	"croft/poolclient"
-	"croft/poolserver"
+	poolclient "croft/pool/api"
+	poolserver "croft/pool/server"
 )
 
 // holdPatience is how long a server waits for a maintainer who has its state, and a

@@ -34,7 +34,6 @@ func commands() []*cobra.Command {
 		poolCommand(),
 		ticketCommand(),
 		imageCommand(),
-		benchCommand(),
 		doctorCommand(),
 		completionCommand(),
 		manCommand(),

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"croft/internal/freeport"
+	"croft/internal/testing/freeport"
 )
 
 // free-port NAME sets a variable to a port that nobody listens on.

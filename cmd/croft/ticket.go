@@ -14,7 +14,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
-	"croft/poolclient"
+	poolclient "croft/pool/api"
 )
 
 // ticketCommand asks pools for resources.

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"croft"
-	"croft/internal/freeport"
+	"croft/internal/testing/freeport"
 	"croft/internal/traces"
 )
 
@@ -153,9 +153,14 @@ func startTracedCloud(t *testing.T, collector string) *tracedCloud {
 			t.Logf("croft up said:\n%s", c.log.String())
 		}
 	})
-	if err := awaitURL(t.Context(), "http://"+c.api+"/readyz"); err != nil {
-		t.Fatal(err)
-	}
+	await(t, "croft up to be ready", func() bool {
+		answer, err := http.Get("http://" + c.api + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	})
 	http.DefaultClient.CloseIdleConnections()
 	return c
 }

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"croft/cloud/direct"
-	"croft/internal/freeport"
+	"croft/internal/testing/freeport"
 )
 
 // startLimited starts croft with at most this many descriptors. It ends with the test.

@@ -9,7 +9,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
-	"croft/internal/freeport"
+	"croft/internal/testing/freeport"
 )
 
 // Cluster is an etcd of several servers, which joined one after the other as hosts do.

@@ -8,7 +8,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/hypervisor/libvirt"
-	"croft/internal/libvirttest"
+	"croft/internal/testing/libvirttest"
 )
 
 // BenchmarkDriver measures what libvirt and the driver cost with as many domains

@@ -16,7 +16,7 @@ import (
 	"croft/compute"
 	"croft/hypervisor/hvtest"
 	"croft/hypervisor/libvirt"
-	"croft/internal/libvirttest"
+	"croft/internal/testing/libvirttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -14,7 +14,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"croft"
-	"croft/internal/packetfilter"
+	"croft/hypervisor/libvirt/packetfilter"
 )
 
 const (

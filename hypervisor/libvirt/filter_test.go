@@ -12,7 +12,7 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/internal/packetfilter"
+	"croft/hypervisor/libvirt/packetfilter"
 )
 
 const filteredCloud = croft.PartitionID("2c5ea4c0-4067-41fe-8bad-9b1deb4d3b7d")

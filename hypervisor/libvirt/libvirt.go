@@ -21,9 +21,9 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/internal/kvm"
+	"croft/hypervisor/libvirt/kvm"
+	"croft/hypervisor/libvirt/packetfilter"
 	"croft/internal/mailbox"
-	"croft/internal/packetfilter"
 	"croft/internal/turns"
 )
 

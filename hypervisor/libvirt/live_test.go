@@ -22,8 +22,8 @@ import (
 	"croft/compute"
 	"croft/hypervisor/hvtest"
 	"croft/hypervisor/libvirt"
-	"croft/internal/libvirttest"
-	"croft/internal/packetfilter"
+	"croft/hypervisor/libvirt/packetfilter"
+	"croft/internal/testing/libvirttest"
 	"croft/mdserver"
 )
 

@@ -16,7 +16,7 @@ import (
 	"croft/compute"
 	"croft/hypervisor/hvtest"
 	"croft/hypervisor/libvirt"
-	"croft/internal/libvirttest"
+	"croft/internal/testing/libvirttest"
 )
 
 const libvirtSocket = "/run/libvirt/libvirt-sock"

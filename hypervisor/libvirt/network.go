@@ -13,7 +13,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"croft"
-	"croft/internal/packetfilter"
+	"croft/hypervisor/libvirt/packetfilter"
 )
 
 // DefaultNetwork is the network that every libvirt has, and that croft defines

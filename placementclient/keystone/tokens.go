@@ -10,8 +10,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 
 	"croft"
-	"croft/internal/once"
 	"croft/placement"
+	"croft/placementclient/once"
 )
 
 var _ placement.Identity = (*Tokens)(nil)

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"croft/internal/freeport"
-	"croft/internal/libvirttest"
+	"croft/internal/testing/freeport"
+	"croft/internal/testing/libvirttest"
 )
 
 // patience is how long anything may take before a test gives up on it. It is no

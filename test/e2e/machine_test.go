@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"croft/internal/libvirttest"
+	"croft/internal/testing/libvirttest"
 )
 
 // small is a request for the smallest guest that is useful.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"croft/internal/libvirttest"
+	"croft/internal/testing/libvirttest"
 )
 
 // TestOpenStackAndThreeMembers: a guest's whole life with OpenStack's Placement behind

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"croft/internal/libvirttest"
+	"croft/internal/testing/libvirttest"
 )
 
 // What a run makes outside its own process has its process ID in the name, so that

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"croft/poolclient"
+	poolclient "croft/pool/api"
 )
 
 // servePool runs a manager of pools of the cloud's own instances until the test ends.

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"croft/internal/libvirttest"
+	"croft/internal/testing/libvirttest"
 )
 
 // countingServer serves the guest image and counts the bytes of it that it sent.

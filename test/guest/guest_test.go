@@ -25,7 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"croft"
-	"croft/internal/freeport"
+	"croft/internal/testing/freeport"
 	"croft/mdserver"
 )
 

@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"croft/internal/libvirttest"
+	"croft/internal/testing/libvirttest"
 )
 
 // TestAHostJoinsAndLeavesWithOneCommandEach: a machine that nobody knows carries a guest

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"croft/internal/libvirttest"
+	"croft/internal/testing/libvirttest"
 )
 
 // TestServingHostsAreCutOff: three hosts serve etcd, Placement and a gate for all, and a

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"croft/internal/freeport"
-	"croft/internal/libvirttest"
+	"croft/internal/testing/freeport"
+	"croft/internal/testing/libvirttest"
 )
 
 // newGuardedCenter starts a cloud whose hosts reach control alone: etcd and Placement

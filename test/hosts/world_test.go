@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"croft/internal/libvirttest"
+	"croft/internal/testing/libvirttest"
 )
 
 // patience is how long anything may take before a test gives up on it: no claim

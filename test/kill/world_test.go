@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"croft/compute"
-	"croft/internal/freeport"
+	"croft/internal/testing/freeport"
 )
 
 // A world is one cloud of processes.

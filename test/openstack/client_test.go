@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"croft/etcdstore/etcdtest"
-	"croft/internal/placementoracle"
+	"croft/internal/testing/placementoracle"
 	"croft/placement"
 )
 

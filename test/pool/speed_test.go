@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"croft/etcdstore"
-	"croft/hook"
 	"croft/pool"
+	hook "croft/pool/shell"
 )
 
 // server is one manager on a store of its own.

@@ -20,7 +20,7 @@ import (
 	agentgate "croft/gate"
 	"croft/gate/gatetest"
 	"croft/hypervisor/sim"
-	"croft/internal/wire"
+	"croft/internal/testing/wire"
 	"croft/placement"
 	"croft/placementclient"
 	"croft/schedule"

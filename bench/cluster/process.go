@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/shirou/gopsutil/v3/process"
+
+	"croft"
+)
+
+// child is a process that a benchmark started.
+type child struct {
+	name  string
+	cmd   *exec.Cmd
+	log   string
+	ready *bufio.Reader // one line once it takes requests, where it was asked to tell
+	usage *process.Process
+	peak  float64 // of its memory, in MiB
+}
+
+// readyFD names, in the environment of a process, that it is to write a line to file
+// descriptor 3 once it takes requests.
+const readyFD = "CROFT_READY_FD"
+
+// tellReady writes that line, for a process that a benchmark started.
+func tellReady() {
+	if os.Getenv(readyFD) == "" {
+		return
+	}
+	pipe := os.NewFile(3, "ready")
+	_, _ = pipe.WriteString("ready\n") // no reader: nobody waits
+	_ = pipe.Close()
+}
+
+// spawn starts a program in an environment without settings, so that what is measured
+// depends on nothing that this machine has. With tells, the child says when it is ready.
+func spawn(dir, name string, tells bool, program string, args ...string) (*child, error) {
+	c := &child{name: name, log: filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".log")}
+	log, err := os.Create(c.log)
+	if err != nil {
+		return nil, fmt.Errorf("make a log: %w", err)
+	}
+	defer log.Close()
+	c.cmd = exec.Command(program, args...)
+	c.cmd.Dir = dir
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "CROFT_") {
+			c.cmd.Env = append(c.cmd.Env, v)
+		}
+	}
+	c.cmd.Stdout, c.cmd.Stderr = log, log
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if tells {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, fmt.Errorf("make a pipe: %w", err)
+		}
+		defer w.Close()
+		c.cmd.ExtraFiles, c.cmd.Env, c.ready = []*os.File{w}, append(c.cmd.Env, readyFD+"=3"), bufio.NewReader(r)
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	if c.usage, err = process.NewProcess(int32(c.cmd.Process.Pid)); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch %s: %w", name, err), c.end())
+	}
+	return c, nil
+}
+
+// lastLine is the sentence that a process ended with, without the program's name.
+func lastLine(log string) string {
+	text, err := os.ReadFile(log)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if err != nil || lines[len(lines)-1] == "" {
+		return "it ended at once; see " + log
+	}
+	return strings.TrimPrefix(lines[len(lines)-1], "croft: ")
+}
+
+// awaitReady returns when the child says that it is ready.
+func (c *child) awaitReady(ctx context.Context) error {
+	said := make(chan string, 1)
+	go func() {
+		line, _ := c.ready.ReadString('\n') // ends with the child at the latest
+		said <- line
+	}()
+	select {
+	case line := <-said:
+		if line != "ready\n" {
+			return croft.Errorf(croft.Unavailable, "start %s: %s", c.name, lastLine(c.log))
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end asks the child to end and waits until it has.
+func (c *child) end() error {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	late := time.AfterFunc(20*time.Second, func() { _ = c.cmd.Process.Kill() })
+	defer late.Stop()
+	err := c.cmd.Wait()
+	if _, exited := errors.AsType[*exec.ExitError](err); exited {
+		return nil // nothing was to be had from it any more
+	}
+	return err
+}
+
+// memory is what the child has in memory now, in MiB.
+func (c *child) memory() float64 {
+	info, err := c.usage.MemoryInfo()
+	if err != nil {
+		return 0
+	}
+	now := float64(info.RSS) / (1 << 20)
+	c.peak = max(c.peak, now)
+	return now
+}
+
+// cpu is the processor time the child has used, in seconds.
+func (c *child) cpu() float64 {
+	t, err := c.usage.Times()
+	if err != nil {
+		return 0
+	}
+	return t.User + t.System
+}
+
+// awaitURL returns once something answers there with 200.
+func awaitURL(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		if get(ctx, url, nil) == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return croft.Errorf(croft.Unavailable, "%s does not answer", url)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// get reads a page, if it answers with 200.
+func get(ctx context.Context, url string, read func(*http.Response) error) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, answer.Status)
+	}
+	if read == nil {
+		return nil
+	}
+	return read(answer)
+}
+
+// scrape reads sums of counters and gauges, and the counts of histograms, by name.
+func scrape(ctx context.Context, url string) (map[string]float64, error) {
+	all := map[string]float64{}
+	err := get(ctx, url, func(answer *http.Response) error {
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(answer.Body)
+		for name, family := range families {
+			for _, m := range family.Metric {
+				all[name] += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				all[name+"_count"] += float64(m.GetHistogram().GetSampleCount())
+				all[name+"_sum"] += m.GetHistogram().GetSampleSum()
+			}
+		}
+		return err
+	})
+	return all, err
+}
+
+// fleet are the processes of a benchmark.
+type fleet struct {
+	dir             string
+	etcd, placement string // URLs
+	children        []*child
+}
+
+func (f *fleet) end() error {
+	var errs []error
+	var mu sync.Mutex
+	var ending sync.WaitGroup
+	stop := func(some []*child) {
+		for _, c := range some {
+			ending.Go(func() {
+				err := c.end()
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			})
+		}
+		ending.Wait()
+	}
+	if len(f.children) > 0 {
+		stop(f.children[1:]) // agents first: the control process is what they end with
+		stop(f.children[:1])
+	}
+	return errors.Join(append(errs, os.RemoveAll(f.dir))...)
+}

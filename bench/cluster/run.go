@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/bench/cluster/load"
+	"croft/bench/cluster/plot"
+	"croft/etcdstore"
+	"croft/internal/testing/freeport"
+	"croft/placementclient"
+	"croft/schedule"
+)
+
+// report is what a benchmark found.
+type report struct {
+	Hosts     int         `json:"hosts"`
+	AskedRate float64     `json:"asked_per_second"` // 0: as many as were answered
+	Start     float64     `json:"start_seconds"`    // until all hosts took orders
+	Load      load.Result `json:"load"`
+	Parts     []partUsage `json:"parts"`
+	Etcd      etcdUsage   `json:"etcd"`
+}
+
+// partUsage is what one process used while requests were made.
+type partUsage struct {
+	Name   string  `json:"name"`
+	Memory float64 `json:"memory_mib"` // the most it had
+	CPU    float64 `json:"cpu"`        // processors
+}
+
+// etcdUsage is what etcd did while requests were made.
+type etcdUsage struct {
+	Writes   float64 `json:"writes_per_second"`
+	PerVM    float64 `json:"writes_per_instance"`
+	Fsyncs   float64 `json:"fsyncs_per_second"`
+	FsyncMS  float64 `json:"fsync_mean_ms"`
+	Watchers float64 `json:"watchers"`
+	Size     float64 `json:"database_mib"`
+}
+
+// run starts everything, makes the requests and prints what came of it.
+func (b *benchmark) run(ctx context.Context, stdout, words io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "croft-bench-")
+	if err != nil {
+		return fmt.Errorf("make a directory for the benchmark: %w", err)
+	}
+	f := &fleet{dir: dir}
+	defer func() { err = errors.Join(err, f.end()) }()
+	fmt.Fprintf(words, "starting etcd, Placement and the agents of %d hosts\n", b.hosts)
+	began := time.Now()
+	if err := b.start(ctx, f); err != nil {
+		return err
+	}
+	r := report{Hosts: b.hosts, AskedRate: b.rate, Start: time.Since(began).Seconds()}
+	fmt.Fprintf(words, "they take orders after %.1f s; asking for instances for %v\n", r.Start, b.length)
+	course, err := b.measure(ctx, f, words, &r)
+	if err != nil {
+		return err
+	}
+	if err := r.print(stdout, b.output); err != nil || b.plot == "" {
+		return err
+	}
+	if err := course.draw(b.plot, r); err != nil {
+		return err
+	}
+	fmt.Fprintf(words, "the course is drawn in %s\n", b.plot)
+	return nil
+}
+
+// start starts the processes and returns when all hosts take orders. The last of them
+// is an agent as it runs on a real host, alone in its process.
+func (b *benchmark) start(ctx context.Context, f *fleet) error {
+	free, err := freeport.Addresses(2)
+	if err != nil {
+		return err
+	}
+	etcd, listen := free[0], free[1]
+	f.etcd, f.placement = "http://"+etcd, "http://"+listen
+	settings := filepath.Join(f.dir, "settings.yaml")
+	if err := os.WriteFile(settings, []byte("sim: {boot: 0s}\n"), 0o644); err != nil {
+		return fmt.Errorf("write the settings of the benchmark: %w", err)
+	}
+	program, err := filepath.Abs(b.croft)
+	if err != nil {
+		return err
+	}
+	control, err := spawn(f.dir, "control", false, program, "placement", "--settings", settings, "--data-dir", filepath.Join(f.dir, "control"),
+		"--etcd-listen", etcd, "--listen", listen, "--log-level", "warn")
+	if err != nil {
+		return err
+	}
+	f.children = append(f.children, control)
+	if err := awaitURL(ctx, f.placement+"/readyz"); err != nil {
+		return fmt.Errorf("start the control process: %w: %s", err, lastLine(control.log))
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the benchmark's own program: %w", err)
+	}
+	for n := range b.processes {
+		first, end := b.hosts*n/b.processes, b.hosts*(n+1)/b.processes
+		c, err := spawn(f.dir, "agents "+strconv.Itoa(n+1), true, self, runAgents, "--first", strconv.Itoa(first), "--hosts", strconv.Itoa(end-first),
+			"--agents-per-connection", strconv.Itoa(b.shared), "--etcd", f.etcd, "--placement", f.placement, "--resync", b.resync.String(), "--dir", filepath.Join(f.dir, "hosts"))
+		if err != nil {
+			return err
+		}
+		f.children = append(f.children, c)
+	}
+	alone, err := spawn(f.dir, "one agent alone", true, program, "compute", "--settings", settings, "--hypervisor", "sim", "--state-dir", filepath.Join(f.dir, "alone"),
+		"--etcd", f.etcd, "--placement", f.placement, "--api-listen", "127.0.0.1:0", "--log-level", "warn")
+	if err != nil {
+		return err
+	}
+	f.children = append(f.children, alone)
+	for _, c := range f.children[1:] {
+		if err := c.awaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runView runs a view of the hosts until end is called.
+func runView(ctx context.Context, view *etcdstore.HostsView) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var run sync.WaitGroup
+	run.Go(func() { _ = view.Run(ctx) }) // returns only with its context
+	return func() { cancel(); run.Wait() }
+}
+
+// isTerminal reports whether w is a device that shows characters.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// course is how a run went, second by second.
+type course struct {
+	run    *load.Run
+	memory map[string]*plot.Line
+}
+
+// measure makes the requests.
+func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *report) (*course, error) {
+	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{f.etcd}})
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close() // it is gone next anyway
+	claims, err := placementclient.New(placementclient.Config{Endpoint: f.placement})
+	if err != nil {
+		return nil, err
+	}
+	view := store.NewHostsView()
+	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: view, Claims: claims})
+	if err != nil {
+		return nil, err
+	}
+	query, err := schedule.ParseQuery("VCPU:1,MEMORY_MB:512,DISK_GB:4")
+	if err != nil {
+		return nil, err
+	}
+	c := &course{memory: map[string]*plot.Line{}}
+	second := 0
+	c.run = load.New(load.Config{
+		Rate: b.rate, AtOnce: b.atOnce, For: b.length, Grace: time.Minute,
+		Ask: func(ctx context.Context, id croft.InstanceID) error {
+			_, err := scheduler.Request(ctx, schedule.Request{ID: id, Query: query, Image: "simulated"})
+			return err
+		},
+		Tick: func(asked, ran int) {
+			second++
+			c.sample(f, float64(second))
+			if isTerminal(words) {
+				fmt.Fprintf(words, "\r%4d s  %d asked for, %d run ", second, asked, ran)
+			}
+		},
+	})
+	defer runView(ctx, view)()
+	return c, c.follow(ctx, f, store, words, r)
+}
+
+// follow does the run beside a watch of what the agents say.
+func (c *course) follow(ctx context.Context, f *fleet, store *etcdstore.Store, words io.Writer, r *report) error {
+	watching, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel()
+	watch.Go(func() {
+		_ = store.WatchObserved(watching, func(o croft.Observation) { // returns only with its context
+			if o.State == croft.StateRunning {
+				c.run.Running(o.Instance)
+			}
+		})
+	})
+	before, err := scrape(ctx, f.etcd+"/metrics")
+	if err != nil {
+		return fmt.Errorf("read etcd's metrics: %w", err)
+	}
+	var cpu []float64
+	for _, p := range f.children {
+		cpu = append(cpu, p.cpu())
+	}
+	began := time.Now()
+	if err := c.run.Do(ctx); err != nil {
+		return err
+	}
+	took := time.Since(began).Seconds()
+	if isTerminal(words) {
+		fmt.Fprintln(words)
+	}
+	c.sample(f, took)
+	r.Load = c.run.Result()
+	for i, p := range f.children {
+		r.Parts = append(r.Parts, partUsage{p.name, p.peak, (p.cpu() - cpu[i]) / took})
+	}
+	after, err := scrape(ctx, f.etcd+"/metrics")
+	if err != nil {
+		return fmt.Errorf("read etcd's metrics: %w", err)
+	}
+	r.Etcd = loadOf(before, after, took, r.Load.Ran)
+	return nil
+}
+
+func loadOf(before, after map[string]float64, took float64, ran int) etcdUsage {
+	grown := func(name string) float64 { return after[name] - before[name] }
+	const applied, fsync = "etcd_server_proposals_applied_total", "etcd_disk_wal_fsync_duration_seconds"
+	u := etcdUsage{
+		Writes: grown(applied) / took, Fsyncs: grown(fsync+"_count") / took,
+		Watchers: after["etcd_debugging_mvcc_watcher_total"], Size: after["etcd_mvcc_db_total_size_in_bytes"] / (1 << 20),
+	}
+	if ran > 0 {
+		u.PerVM = grown(applied) / float64(ran)
+	}
+	if n := grown(fsync + "_count"); n > 0 {
+		u.FsyncMS = grown(fsync+"_sum") / n * 1000
+	}
+	return u
+}
+
+func (c *course) sample(f *fleet, at float64) {
+	for _, p := range f.children {
+		line := c.memory[p.name]
+		if line == nil {
+			line = &plot.Line{Name: p.name}
+			c.memory[p.name] = line
+		}
+		line.X, line.Y = append(line.X, at), append(line.Y, p.memory())
+	}
+}

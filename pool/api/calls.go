@@ -1,0 +1,132 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// waitTurn is how long one request of Wait asks the server to wait.
+const waitTurn = 20 * time.Second
+
+func ticketPath(id int64) string { return "/v1/tickets/" + strconv.FormatInt(id, 10) }
+
+// Open opens a ticket. A Key that is empty is made up, so that a request whose answer
+// got lost opens no second ticket.
+func (c *Client) Open(ctx context.Context, o Opening) (Ticket, error) {
+	if o.Key == "" {
+		o.Key = rand.Text()
+	}
+	return ask[Ticket](ctx, c, call{method: http.MethodPost, path: "/v1/tickets", body: o, patience: c.patience})
+}
+
+// Ticket returns a ticket. NotFound.
+func (c *Client) Ticket(ctx context.Context, id int64) (Ticket, error) {
+	return ask[Ticket](ctx, c, call{method: http.MethodGet, path: ticketPath(id), patience: c.patience})
+}
+
+// Waiting says how to wait.
+type Waiting struct {
+	Changed func(Ticket) // gets the ticket now and then while it waits; may be nil
+	Never   bool         // go on waiting where nothing can serve the ticket as the pools are
+}
+
+// Wait returns the ticket once it has a resource, or has ended, or is one that nothing
+// can ever serve. It waits for servers that are away, until ctx ends: Unavailable, or
+// what ended it. NotFound.
+func (c *Client) Wait(ctx context.Context, id int64, w Waiting) (Ticket, error) {
+	turn := time.Duration(0) // the first answer comes at once
+	for {
+		query := url.Values{"wait": {turn.String()}, "never": {strconv.FormatBool(w.Never)}}
+		t, err := ask[Ticket](ctx, c, call{method: http.MethodGet, path: ticketPath(id), query: query})
+		if err != nil || !t.Waiting() || t.Never && !w.Never {
+			return t, err
+		}
+		if turn = waitTurn; w.Changed != nil {
+			w.Changed(t)
+		}
+	}
+}
+
+// Close gives a ticket's resource back, or cancels a ticket that waits. Closing twice is
+// fine. NotFound.
+func (c *Client) Close(ctx context.Context, id int64) (Ticket, error) {
+	return ask[Ticket](ctx, c, call{method: http.MethodDelete, path: ticketPath(id), patience: c.patience})
+}
+
+// Renew says that the ticket is used still, so that its TTL counts from now. NotFound;
+// Conflict: it has ended, or has none.
+func (c *Client) Renew(ctx context.Context, id int64) (Ticket, error) {
+	return ask[Ticket](ctx, c, call{method: http.MethodPost, path: ticketPath(id) + "/renew", patience: c.patience})
+}
+
+// Tickets lists the newest tickets, open ones alone or closed and failed ones too, at
+// most so many, 0 for as many as the server gives.
+func (c *Client) Tickets(ctx context.Context, all bool, limit int) (Tickets, error) {
+	query := url.Values{"all": {strconv.FormatBool(all)}, "limit": {strconv.Itoa(limit)}}
+	return ask[Tickets](ctx, c, call{method: http.MethodGet, path: "/v1/tickets", query: query, patience: c.patience})
+}
+
+// Pools lists the pools in the order of their file.
+func (c *Client) Pools(ctx context.Context) ([]Pool, error) {
+	return ask[[]Pool](ctx, c, call{method: http.MethodGet, path: "/v1/pools", patience: c.patience})
+}
+
+// Pool returns a pool. NotFound.
+func (c *Client) Pool(ctx context.Context, name string) (Pool, error) {
+	return ask[Pool](ctx, c, call{method: http.MethodGet, path: "/v1/pools/" + url.PathEscape(name), patience: c.patience})
+}
+
+// Pause has a pool start nothing and hand out nothing. NotFound.
+func (c *Client) Pause(ctx context.Context, name string) (Pool, error) {
+	return c.change(ctx, name, "pause")
+}
+
+// Resume ends what Pause and Drain began. NotFound.
+func (c *Client) Resume(ctx context.Context, name string) (Pool, error) {
+	return c.change(ctx, name, "resume")
+}
+
+// Drain pauses a pool and has it delete what nobody has. NotFound.
+func (c *Client) Drain(ctx context.Context, name string) (Pool, error) {
+	return c.change(ctx, name, "drain")
+}
+
+func (c *Client) change(ctx context.Context, name, verb string) (Pool, error) {
+	path := "/v1/pools/" + url.PathEscape(name) + "/" + verb
+	return ask[Pool](ctx, c, call{method: http.MethodPost, path: path, patience: c.patience})
+}
+
+// Resources lists resources by number: of one pool where it is named, and only those
+// that something may be left of, unless all are asked for.
+func (c *Client) Resources(ctx context.Context, pool string, all bool) ([]Resource, error) {
+	query := url.Values{"pool": {pool}, "all": {strconv.FormatBool(all)}}
+	return ask[[]Resource](ctx, c, call{method: http.MethodGet, path: "/v1/resources", query: query, patience: c.patience})
+}
+
+// Resource returns a resource by its number or name. NotFound.
+func (c *Client) Resource(ctx context.Context, idOrName string) (Resource, error) {
+	return ask[Resource](ctx, c, call{method: http.MethodGet, path: "/v1/resources/" + url.PathEscape(idOrName), patience: c.patience})
+}
+
+// Delete has resources deleted, by their numbers or names; an open ticket that has one
+// fails. Which says of which others: none, unused or all. NotFound.
+func (c *Client) Delete(ctx context.Context, which string, idsOrNames ...string) (Deletion, error) {
+	query := url.Values{"which": {which}, "id": idsOrNames}
+	return ask[Deletion](ctx, c, call{method: http.MethodDelete, path: "/v1/resources", query: query, patience: c.patience})
+}
+
+// Logs returns what a resource's commands printed. NotFound.
+func (c *Client) Logs(ctx context.Context, idOrName string) ([]byte, error) {
+	return ask[[]byte](ctx, c, call{method: http.MethodGet, path: "/v1/resources/" + url.PathEscape(idOrName) + "/logs", patience: c.patience})
+}
+
+// ask makes a call and returns its answer.
+func ask[T any](ctx context.Context, c *Client, what call) (T, error) {
+	var result T
+	err := c.ask(ctx, what, &result)
+	return result, err
+}

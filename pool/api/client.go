@@ -1,0 +1,222 @@
+// Package api asks a manager of pools for resources, over its JSON API:
+//
+//	c, err := api.New(api.Config{})
+//	t, err := c.Open(ctx, api.Opening{Tags: []string{"x86_64"}})
+//	t, err = c.Wait(ctx, t.ID)   // t.Resource.Data is what the pool hands out
+//	t, err = c.Close(ctx, t.ID)
+//
+// Waiting is a watch: the server answers when there is something to say. A server that
+// restarts, or leaves its place to another, is waited for; only the context, or for
+// what is answered at once Config.Patience, bounds how long.
+//
+// Errors have the kinds of package croft.
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"croft"
+)
+
+// DefaultEndpoint is where a manager is when nobody says so.
+const DefaultEndpoint = "http://127.0.0.1:49100"
+
+// Config says where managers are and who we are to them.
+type Config struct {
+	Endpoints []string      // of any of the servers; default DefaultEndpoint
+	Token     string        // where they ask for one
+	CA        string        // file of the authority of their certificates; the system's where empty
+	Patience  time.Duration // how long to go on asking a server that does not answer; default 10 s
+	// Transport takes requests to a server in place of the network, where it is not nil.
+	Transport http.RoundTripper
+}
+
+// Client asks managers. Its methods may be called at once.
+type Client struct {
+	endpoints []string
+	turn      atomic.Int64 // the endpoint that answered last
+	token     string
+	patience  time.Duration
+	http      *http.Client
+}
+
+// New returns a client; nothing is asked yet. Invalid.
+func New(c Config) (*Client, error) {
+	if len(c.Endpoints) == 0 {
+		c.Endpoints = []string{DefaultEndpoint}
+	}
+	client := &Client{token: c.Token, patience: cmp.Or(c.Patience, 10*time.Second)}
+	for _, endpoint := range c.Endpoints {
+		u, err := url.Parse(endpoint)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, croft.Errorf(croft.Invalid, "%q is no address of a manager of pools, such as %s", endpoint, DefaultEndpoint)
+		}
+		client.endpoints = append(client.endpoints, strings.TrimRight(endpoint, "/"))
+	}
+	if c.Transport != nil {
+		client.http = &http.Client{Transport: c.Transport}
+		return client, nil
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 64
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, croft.Errorf(croft.Invalid, "the authority of the pools' servers: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, croft.Errorf(croft.Invalid, "%s has no certificate of an authority", c.CA)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+	}
+	client.http = &http.Client{Transport: transport}
+	return client, nil
+}
+
+// CloseIdle ends connections that nobody uses.
+func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
+
+// A call is one request. Asking it twice does no harm.
+type call struct {
+	method, path string
+	query        url.Values
+	body         any           // nil for none
+	patience     time.Duration // 0: until the context ends
+}
+
+// ask makes a call until a server answers it, and decodes the answer into result,
+// which may be nil, or an *[]byte for the bytes that they are.
+func (c *Client) ask(ctx context.Context, what call, result any) error {
+	var body []byte
+	if what.body != nil {
+		var err error
+		if body, err = json.Marshal(what.body); err != nil {
+			return err
+		}
+	}
+	asking := ctx
+	if what.patience > 0 {
+		var cancel context.CancelFunc
+		asking, cancel = context.WithTimeout(ctx, what.patience)
+		defer cancel()
+	}
+	var failed error // what the newest try that time did not end came to
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		at := c.turn.Load()
+		err := c.once(asking, c.endpoints[at%int64(len(c.endpoints))], what, body, result)
+		if !errors.Is(err, croft.Unavailable) {
+			return err
+		}
+		if asking.Err() != nil {
+			return timeUp(ctx, failed, err)
+		}
+		failed = err
+		c.turn.CompareAndSwap(at, at+1)
+		select {
+		case <-asking.Done():
+			return timeUp(ctx, failed, err)
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		}
+	}
+}
+
+// timeUp is what a call came to that nobody waits for any longer.
+func timeUp(ctx context.Context, failed, newest error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	case failed != nil:
+		return failed
+	case ctx.Err() != nil: // a server was still to answer
+		return ctx.Err()
+	}
+	return newest
+}
+
+// once makes a call at one server. Unavailable: another try may do better.
+func (c *Client) once(ctx context.Context, endpoint string, what call, body []byte, result any) error {
+	target := endpoint + what.path
+	if len(what.query) > 0 {
+		target += "?" + what.query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, what.method, target, bytes.NewReader(body))
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "%s %s: %w", what.method, target, err)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	resp, err := c.http.Do(r)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return croft.Errorf(croft.Unavailable, "no manager of pools runs at %s (%w); start one with `croft pool serve --pools pools.yaml`, or name another with --server", endpoint, plain(err))
+	}
+	if err != nil {
+		return croft.Errorf(croft.Unavailable, "the manager of pools at %s does not answer: %w", endpoint, plain(err))
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return croft.Errorf(croft.Unavailable, "the manager of pools at %s broke off: %w", endpoint, err)
+	}
+	if resp.StatusCode >= 300 {
+		return failure(endpoint, resp, text)
+	}
+	return decode(endpoint, text, result)
+}
+
+func decode(endpoint string, text []byte, result any) error {
+	if raw, ok := result.(*[]byte); ok {
+		*raw = text
+		return nil
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, result); err != nil {
+		return fmt.Errorf("what answers at %s is no manager of pools: %w", endpoint, err)
+	}
+	return nil
+}
+
+// plain leaves out what an error of an HTTP client says twice.
+func plain(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// failure is the error that an answer tells of.
+func failure(endpoint string, resp *http.Response, text []byte) error {
+	var f Failure
+	if json.Unmarshal(text, &f) != nil || f.Error == "" {
+		if resp.StatusCode == http.StatusBadGateway || resp.StatusCode == http.StatusServiceUnavailable {
+			return croft.Errorf(croft.Unavailable, "what answers at %s says %s", endpoint, resp.Status)
+		}
+		return fmt.Errorf("what answers at %s is no manager of pools: it says %s", endpoint, resp.Status)
+	}
+	if f.Kind == "" {
+		return errors.New(f.Error)
+	}
+	return croft.Errorf(croft.Kind(f.Kind), "%s", f.Error)
+}

@@ -1,0 +1,199 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// The states of a ticket.
+const (
+	TicketOpen   = "OPEN" // it waits for a resource, or has it
+	TicketClosed = "CLOSED"
+	TicketFailed = "FAILED" // its resource broke, or was taken away
+)
+
+// Ticket is the right to one resource.
+type Ticket struct {
+	ID       int64     `json:"id"`
+	State    string    `json:"state"`
+	Owner    string    `json:"owner,omitempty"` // the name of the token that it was opened with
+	Tags     []string  `json:"tags"`
+	Sandbox  string    `json:"sandbox,omitempty"`
+	TTL      Seconds   `json:"ttl,omitempty"` // without a use for so long it is closed; 0: never
+	Opened   time.Time `json:"opened"`
+	Served   time.Time `json:"served,omitzero"` // when it got its resource
+	Expires  time.Time `json:"expires,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`
+	Reason   string    `json:"reason,omitempty"`    // why it ended, where its owner did not do it
+	WaitsFor string    `json:"waits_for,omitempty"` // in a sentence
+	Never    bool      `json:"never,omitempty"`     // as the pools are configured now, nothing will serve it
+	Resource *Resource `json:"resource,omitempty"`  // that it has or had
+}
+
+// Ready tells whether the ticket is open and has its resource.
+func (t *Ticket) Ready() bool { return t.State == TicketOpen && !t.Served.IsZero() }
+
+// Waiting tells whether the ticket is open and has no resource yet.
+func (t *Ticket) Waiting() bool { return t.State == TicketOpen && t.Served.IsZero() }
+
+// Resource is one piece of a pool's stock.
+type Resource struct {
+	ID        int64           `json:"id"`
+	Name      string          `json:"name"`
+	Pool      string          `json:"pool"`
+	State     string          `json:"state"` // STARTING, UP, RELEASING, DELETE_REQUEST, DELETING, ENDED
+	InPool    int             `json:"id_in_pool"`
+	Tags      []Tag           `json:"tags,omitempty"`
+	Counters  map[string]int  `json:"named_counters,omitempty"`
+	Data      Text            `json:"data,omitempty"`
+	Facts     json.RawMessage `json:"facts,omitempty"`    // the same and more as a document, of an instance of croft
+	Instance  string          `json:"instance,omitempty"` // of croft
+	Ticket    int64           `json:"ticket,omitempty"`
+	Sandbox   string          `json:"sandbox,omitempty"`
+	Releases  int             `json:"releases"`
+	Created   time.Time       `json:"created"`
+	CameUp    time.Time       `json:"came_up,omitzero"`
+	Sandboxed time.Time       `json:"sandboxed,omitzero"`
+	Released  time.Time       `json:"released,omitzero"`
+	Checked   time.Time       `json:"checked,omitzero"`
+	Failures  int             `json:"failed_checks,omitempty"`
+	Ended     time.Time       `json:"ended,omitzero"`
+	Reason    string          `json:"reason,omitempty"`
+	Error     string          `json:"error,omitempty"`
+}
+
+// Tag is a word for what a resource is.
+type Tag struct {
+	Name     string `json:"name"`
+	Priority int    `json:"priority,omitempty"`
+}
+
+// Pool is a pool and how it does.
+type Pool struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	Mode        string `json:"mode"` // active, paused, drained, removed
+	Tags        []Tag  `json:"tags,omitempty"`
+	OnDemand    []Tag  `json:"tags_on_demand,omitempty"`
+	Max         int    `json:"max"`
+	MaxStarting int    `json:"max_starting"`
+	MaxPrealloc int    `json:"max_prealloc"`
+
+	Up            int `json:"up"`
+	Ready         int `json:"ready"`
+	Free          int `json:"free"`
+	Taken         int `json:"taken"`
+	Starting      int `json:"starting"`
+	Releasing     int `json:"releasing"`
+	DeleteRequest int `json:"delete_request"`
+	Deleting      int `json:"deleting"`
+	Waiting       int `json:"waiting"` // tickets that it could serve
+
+	Stats     Stats     `json:"stats"`
+	BackOff   time.Time `json:"no_start_before,omitzero"` // after starts that failed
+	LastError string    `json:"last_error,omitempty"`     // of the newest start, where it failed
+
+	LastFailure *StartFailure `json:"last_failure,omitempty"` // the newest start that failed
+}
+
+// StartFailure is a start that failed.
+type StartFailure struct {
+	Resource int64     `json:"resource"`
+	At       time.Time `json:"at"`
+	Error    string    `json:"error,omitempty"` // why; for admins alone where a command printed it
+}
+
+// Stats are what the pool's starts were like; averages give the newest a fifth.
+type Stats struct {
+	Attempted   time.Time `json:"last_attempt_to_start,omitzero"`
+	Succeeded   time.Time `json:"last_successful_start,omitzero"`
+	SuccessRate float64   `json:"startup_success_rate"`
+	StartTime   Seconds   `json:"startup_time_avg"`
+	Starts      int64     `json:"starts"`
+	Failures    int64     `json:"failures"`
+	Served      int64     `json:"served"`
+}
+
+// Seconds is a duration that JSON has as a number of seconds.
+type Seconds time.Duration
+
+// MarshalJSON implements json.Marshaler.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	return strconv.AppendFloat(nil, time.Duration(s).Seconds(), 'f', -1, 64), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || f > maxSeconds || f < -maxSeconds {
+		return fmt.Errorf("%.40s is no number of seconds", text)
+	}
+	*s = Seconds(f * float64(time.Second))
+	return nil
+}
+
+// maxSeconds is what a duration can hold.
+const maxSeconds = float64(math.MaxInt64 / int64(time.Second))
+
+// Text is what a command printed: JSON has it as a string, or where it is no UTF-8 as
+// {"base64": ...}.
+type Text []byte
+
+// MarshalJSON implements json.Marshaler.
+func (t Text) MarshalJSON() ([]byte, error) {
+	if utf8.Valid(t) {
+		return json.Marshal(string(t))
+	}
+	return json.Marshal(struct {
+		Base64 []byte `json:"base64"`
+	}{t})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *Text) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] == '{' {
+		var wrapped struct {
+			Base64 []byte `json:"base64"`
+		}
+		err := json.Unmarshal(text, &wrapped)
+		*t = wrapped.Base64
+		return err
+	}
+	var s string
+	err := json.Unmarshal(text, &s)
+	*t = Text(s)
+	return err
+}
+
+// Opening is what a ticket is asked for with.
+type Opening struct {
+	Tags    []string `json:"tags"`              // a resource has to have all of them
+	Sandbox string   `json:"sandbox,omitempty"` // what has been used in another is never handed out; empty for one of its own
+	TTL     Seconds  `json:"ttl,omitempty"`     // without a use for so long it is closed; 0: as the pool says
+	Key     string   `json:"key,omitempty"`     // the same ticket answers the same key, so that asking again opens no second one
+}
+
+// Failure is the body of an answer that is no success.
+type Failure struct {
+	Error string `json:"error"`          // a sentence
+	Kind  string `json:"kind,omitempty"` // invalid, not found, conflict, no capacity, unavailable
+}
+
+// Tickets are what a list of tickets answers.
+type Tickets struct {
+	Tickets []Ticket `json:"tickets"`
+	Open    int      `json:"open"`    // of all
+	Waiting int      `json:"waiting"` // of those
+}
+
+// Deletion is what deleting resources answers.
+type Deletion struct {
+	Deleted []int64 `json:"deleted"` // those whose deletion was asked for
+}

@@ -1,0 +1,342 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"croft"
+	"croft/pool"
+	"croft/pool/api"
+)
+
+// maxBody bounds what a request brings, and maxWait how long one waits for a ticket.
+const (
+	maxBody = 64 << 10
+	maxWait = 2 * time.Minute
+)
+
+// addAPI adds the JSON API.
+func (s *Server) addAPI(mux *http.ServeMux) {
+	client := func(pattern string, do func(*http.Request) (any, error)) {
+		mux.HandleFunc(pattern, s.only(RoleClient, s.here(documented(do))))
+	}
+	admin := func(pattern string, do func(*http.Request) (any, error)) {
+		mux.HandleFunc(pattern, s.only(RoleAdmin, s.here(documented(do))))
+	}
+	client("POST /v1/tickets", s.openTicket)
+	client("GET /v1/tickets", s.listTickets)
+	client("GET /v1/tickets/{id}", s.showTicket)
+	client("DELETE /v1/tickets/{id}", s.endTicket)
+	client("POST /v1/tickets/{id}/renew", s.renewTicket)
+	client("GET /v1/pools", s.listPools)
+	client("GET /v1/pools/{name}", s.showPool)
+	admin("POST /v1/pools/{name}/pause", s.changePool(s.Manager.Pause))
+	admin("POST /v1/pools/{name}/resume", s.changePool(s.Manager.Resume))
+	admin("POST /v1/pools/{name}/drain", s.changePool(s.Manager.Drain))
+	client("GET /v1/resources", s.listResources)
+	client("GET /v1/resources/{resource}", s.showResource)
+	admin("DELETE /v1/resources", s.deleteResources)
+	mux.HandleFunc("GET /v1/resources/{resource}/logs", s.only(RoleAdmin, s.here(s.logs)))
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, croft.Errorf(croft.NotFound, "there is no %s %s in this API", r.Method, r.URL.Path))
+	})
+}
+
+// documented answers with what do returns, as a document.
+func documented(do func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		document, err := do(r)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		answer(w, http.StatusOK, document)
+	}
+}
+
+// read reads the document that a request brings.
+func read(r *http.Request, into any) error {
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return croft.Errorf(croft.Invalid, "read the request: %w", err)
+	case len(text) > maxBody:
+		return croft.Errorf(croft.Invalid, "the request is longer than %d bytes", maxBody)
+	case len(text) == 0:
+		return nil
+	}
+	err = json.Unmarshal(text, into)
+	if is, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return croft.Errorf(croft.Invalid, "the request is no document of this API: %s cannot be a JSON %s", cmp.Or(is.Field, "it"), is.Value)
+	}
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "the request is no document of this API: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) openTicket(r *http.Request) (any, error) {
+	var o api.Opening
+	if err := read(r, &o); err != nil {
+		return nil, err
+	}
+	t, err := s.tickets().Open(r.Context(), pool.Opening{Tags: o.Tags, Sandbox: o.Sandbox, TTL: time.Duration(o.TTL), Key: o.Key})
+	return ticket(t), err
+}
+
+// listTickets answers the newest; to a client its own.
+func (s *Server) listTickets(r *http.Request) (any, error) {
+	past, err := flag(r, "all")
+	if err != nil {
+		return nil, err
+	}
+	limit, err := strconv.Atoi(cmp.Or(r.FormValue("limit"), "0"))
+	if err != nil || limit < 0 {
+		return nil, croft.Errorf(croft.Invalid, "limit is %.20q: use a number from 0 on", r.FormValue("limit"))
+	}
+	all, err := s.Manager.Tickets(past)
+	if err != nil {
+		return nil, err
+	}
+	list := api.Tickets{Tickets: []api.Ticket{}}
+	if c := callerOf(r.Context()); !c.may(RoleAdmin) {
+		all = slices.DeleteFunc(all, func(t pool.TicketStatus) bool { return t.Owner != c.name })
+	}
+	for _, t := range all {
+		if t.State == pool.TicketOpen {
+			list.Open++
+		}
+		if t.Waiting() {
+			list.Waiting++
+		}
+	}
+	if limit > 0 && len(all) > limit {
+		all = all[len(all)-limit:]
+	}
+	for _, t := range all {
+		list.Tickets = append(list.Tickets, ticket(t))
+	}
+	return list, nil
+}
+
+func flag(r *http.Request, name string) (bool, error) {
+	value, err := strconv.ParseBool(cmp.Or(r.FormValue(name), "false"))
+	if err != nil {
+		return false, croft.Errorf(croft.Invalid, "%s is %.20q: use true or false", name, r.FormValue(name))
+	}
+	return value, nil
+}
+
+// ticketOf is the ticket that a request is about.
+func (s *Server) ticketOf(r *http.Request) (pool.TicketID, error) {
+	id, err := pool.ParseTicketID(r.PathValue("id"))
+	if err == nil {
+		err = s.tickets().owned(r.Context(), id)
+	}
+	return id, err
+}
+
+// showTicket answers at once, or with wait as soon as the ticket waits no more or, as
+// the pools are, would wait for ever.
+func (s *Server) showTicket(r *http.Request) (any, error) {
+	id, err := s.ticketOf(r)
+	if err != nil {
+		return nil, err
+	}
+	patience, err := time.ParseDuration(cmp.Or(r.FormValue("wait"), "0s"))
+	if err != nil || patience < 0 {
+		return nil, croft.Errorf(croft.Invalid, "wait is %.20q: use a duration such as 30s", r.FormValue("wait"))
+	}
+	even, err := flag(r, "never")
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.Manager.Get(r.Context(), id)
+	if err != nil || patience == 0 || !t.Waiting() || t.Never && !even {
+		return ticket(t), err
+	}
+	return s.waitFor(r.Context(), id, min(patience, maxWait))
+}
+
+func (s *Server) waitFor(ctx context.Context, id pool.TicketID, patience time.Duration) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	t, err := s.Manager.Wait(ctx, id)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		t, err = s.Manager.Peek(id)
+	} else if ctx.Err() != nil {
+		err = croft.Errorf(croft.Unavailable, "this server stops; ask again")
+	}
+	return ticket(t), err
+}
+
+func (s *Server) endTicket(r *http.Request) (any, error) {
+	id, err := s.ticketOf(r)
+	if err == nil {
+		err = s.Manager.Close(r.Context(), id)
+	}
+	if s.Manager.Forgotten(id) { // it ended long ago, whosever it was
+		return api.Ticket{ID: int64(id), State: api.TicketClosed, Tags: []string{}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.Manager.Peek(id)
+	return ticket(t), err
+}
+
+func (s *Server) renewTicket(r *http.Request) (any, error) {
+	id, err := s.ticketOf(r)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.Manager.Renew(r.Context(), id)
+	return ticket(t), err
+}
+
+func (s *Server) listPools(r *http.Request) (any, error) {
+	all, err := s.Manager.Pools()
+	list := []api.Pool{}
+	for _, p := range all {
+		list = append(list, poolFor(p, callerOf(r.Context())))
+	}
+	return list, err
+}
+
+// poolFor is a pool as the caller may see it: what a command printed when it failed is
+// for admins.
+func poolFor(p pool.PoolStatus, c caller) api.Pool {
+	shown := poolStatus(p)
+	if !c.may(RoleAdmin) {
+		hideErrors(&shown, &p.Settings)
+	}
+	return shown
+}
+
+func (s *Server) findPool(name string) (pool.PoolStatus, error) {
+	all, err := s.Manager.Pools()
+	if err != nil {
+		return pool.PoolStatus{}, err
+	}
+	i := slices.IndexFunc(all, func(p pool.PoolStatus) bool { return string(p.Name()) == name })
+	if i < 0 {
+		return pool.PoolStatus{}, croft.Errorf(croft.NotFound, "there is no pool %s", name)
+	}
+	return all[i], nil
+}
+
+func (s *Server) showPool(r *http.Request) (any, error) {
+	p, err := s.findPool(r.PathValue("name"))
+	return poolFor(p, callerOf(r.Context())), err
+}
+
+func (s *Server) changePool(change func(context.Context, pool.Name) error) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		if err := change(r.Context(), pool.Name(r.PathValue("name"))); err != nil {
+			return nil, err
+		}
+		return s.showPool(r)
+	}
+}
+
+func (s *Server) listResources(r *http.Request) (any, error) {
+	past, err := flag(r, "all")
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Manager.Resources(past)
+	list := []api.Resource{}
+	of := r.FormValue("pool")
+	for _, one := range all {
+		if of == "" || of == string(one.Pool) {
+			list = append(list, *resourceFor(one, callerOf(r.Context())))
+		}
+	}
+	return list, err
+}
+
+func (s *Server) showResource(r *http.Request) (any, error) {
+	one, err := s.Manager.Resource(r.PathValue("resource"))
+	return resourceFor(one, callerOf(r.Context())), err
+}
+
+// deleteResources has those deleted that are named, and where which says so all others
+// that are up, or those of them that nobody has.
+func (s *Server) deleteResources(r *http.Request) (any, error) {
+	which := cmp.Or(r.FormValue("which"), "none")
+	if !slices.Contains([]string{"none", "unused", "all"}, which) {
+		return nil, croft.Errorf(croft.Invalid, "which is %.20q: use none, unused or all", which)
+	}
+	var ids []pool.ResourceID
+	for _, name := range r.Form["id"] {
+		one, err := s.Manager.Resource(name)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, one.ID)
+	}
+	all, err := s.Manager.Resources(false)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range all {
+		if which == "all" && one.State == pool.Up || which == "unused" && one.Idle() {
+			ids = append(ids, one.ID)
+		}
+	}
+	result := api.Deletion{Deleted: []int64{}}
+	for _, id := range ids {
+		result.Deleted = append(result.Deleted, int64(id))
+	}
+	return result, s.Manager.DeleteResources(r.Context(), ids...)
+}
+
+// logs answers with what a resource's commands printed.
+func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
+	one, err := s.Manager.Resource(r.PathValue("resource"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	for _, name := range s.Manager.Logs(one.ID) {
+		if err := copyLog(w, name); err != nil {
+			s.Log.Warn("a log was not sent whole", "file", name, "err", err)
+			return
+		}
+	}
+}
+
+func copyLog(w io.Writer, name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fmt.Fprintf(w, "==> %s <==\n", name)
+	_, err = io.Copy(w, f)
+	return err
+}
+
+// stats are those of the pools in the form of resalloc's web interface.
+func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
+	all, err := s.Manager.Pools()
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	stats := map[string]any{}
+	for _, p := range all {
+		stats[string(p.Name())] = poolStatus(p).Stats
+	}
+	answer(w, http.StatusOK, stats)
+}

@@ -1,0 +1,416 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/pool"
+	"croft/pool/api"
+)
+
+//go:embed page
+var pageDir embed.FS
+
+// pageFiles serves what the page refers to.
+var pageFiles = func() http.Handler {
+	files := http.FileServerFS(pageDir)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := fs.Stat(pageDir, strings.TrimPrefix(r.URL.Path, "/")); err != nil || strings.HasSuffix(r.URL.Path, "/") || strings.HasSuffix(r.URL.Path, ".html") {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Cache-Control", "no-cache")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		files.ServeHTTP(w, r)
+	})
+}()
+
+var pageTemplate = template.Must(template.New("page.html").Funcs(template.FuncMap{
+	"since": func(t time.Time) template.HTML {
+		if t.IsZero() {
+			return "&ndash;"
+		}
+		at := t.UTC().Format(time.RFC3339)
+		return template.HTML(fmt.Sprintf(`<time data-since datetime="%s" title="%s">%s</time>`, at, at, at)) // made of digits
+	},
+	"took": func(s api.Stats) string {
+		if s.Succeeded.IsZero() {
+			return "–"
+		}
+		return short(time.Duration(s.StartTime))
+	},
+	"rate": func(s api.Stats) string {
+		if s.Attempted.IsZero() {
+			return "–"
+		}
+		return fmt.Sprintf("%.0f %%", 100*s.SuccessRate)
+	},
+}).ParseFS(pageDir, "page/page.html"))
+
+// short says a duration with two digits or so.
+func short(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 100*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f min", math.Round(d.Minutes()))
+}
+
+// maxRows bounds the rows of a table of the page.
+const maxRows = 200
+
+// overview is what the page shows.
+type overview struct {
+	Now     string
+	Tokens  bool   // there are any
+	Who     string // the name of the token that was shown
+	Refused string // what is wrong with it
+	Secrets bool   // show what admins alone may see
+
+	Pools         []poolRow
+	Totals        api.Pool
+	Tickets       []ticketRow
+	Open, Waiting int
+	MoreTickets   int
+	Resources     []resourceRow
+	Live          int
+	MoreResources int
+}
+
+type poolRow struct{ api.Pool }
+
+// Busy is how many are neither ready nor taken.
+func (p poolRow) Busy() int { return p.Starting + p.Releasing + p.DeleteRequest + p.Deleting }
+
+// Width is that of the bar: a pool may have more than its maximum, when that was lowered.
+func (p poolRow) Width() int { return max(p.Max, p.Up+p.Busy(), 1) }
+
+// Words are the tags.
+func (p poolRow) Words() string {
+	var all []string
+	for _, t := range slices.Concat(p.Tags, p.OnDemand) {
+		all = append(all, t.Name)
+	}
+	return strings.Join(all, ", ")
+}
+
+type ticketRow struct {
+	ID     pool.TicketID
+	Word   string
+	Words  string
+	Opened time.Time
+	Story  string
+}
+
+type resourceRow struct {
+	api.Resource
+
+	Word, Note string
+	Uses       int
+}
+
+// overview reads everything that the page shows.
+func (s *Server) overview(c caller) (overview, error) {
+	o := overview{Now: time.Now().UTC().Format(time.RFC3339), Tokens: s.Tokens != nil, Who: c.name, Secrets: c.name != "" && c.may(RoleAdmin)}
+	pools, err := s.Manager.Pools()
+	if err != nil {
+		return o, err
+	}
+	tickets, err := s.Manager.Tickets(false)
+	if err != nil {
+		return o, err
+	}
+	resources, err := s.Manager.Resources(false)
+	if err != nil {
+		return o, err
+	}
+	o.addPools(pools)
+	o.addTickets(tickets, pools, resources)
+	o.addResources(resources)
+	return o, nil
+}
+
+func (o *overview) addPools(pools []pool.PoolStatus) {
+	for _, p := range pools {
+		row := poolRow{poolStatus(p)}
+		if !o.Secrets {
+			hideErrors(&row.Pool, &p.Settings)
+		}
+		o.Pools = append(o.Pools, row)
+		t := &o.Totals
+		t.Max += row.Max
+		t.Up += row.Up
+		t.Ready += row.Ready
+		t.Taken += row.Taken
+		t.Starting += row.Starting
+		t.Releasing += row.Releasing
+		t.DeleteRequest += row.DeleteRequest
+		t.Deleting += row.Deleting
+	}
+}
+
+// addTickets adds those that wait first, the oldest before the others.
+func (o *overview) addTickets(tickets []pool.TicketStatus, pools []pool.PoolStatus, resources []pool.Resource) {
+	for _, t := range tickets {
+		if t.State == pool.TicketOpen {
+			o.Open++
+		}
+		if t.Waiting() {
+			o.Waiting++
+		}
+	}
+	slices.SortStableFunc(tickets, func(a, b pool.TicketStatus) int { return rank(a) - rank(b) })
+	o.MoreTickets = max(0, len(tickets)-maxRows)
+	for _, t := range tickets[:len(tickets)-o.MoreTickets] {
+		o.Tickets = append(o.Tickets, ticketRow{
+			ID: t.ID, Word: ticketWord(t), Words: strings.Join(t.Tags, ", "), Opened: t.Opened, Story: o.story(t, pools),
+		})
+	}
+}
+
+func rank(t pool.TicketStatus) int {
+	switch {
+	case t.Waiting():
+		return 0
+	case t.State == pool.TicketFailed:
+		return 1
+	}
+	return 2
+}
+
+func ticketWord(t pool.TicketStatus) string {
+	switch {
+	case t.Waiting() && t.Never:
+		return "never"
+	case t.Waiting():
+		return "waiting"
+	case t.Ready():
+		return "taken"
+	}
+	return strings.ToLower(string(t.State))
+}
+
+// story says what a ticket has or waits for; what commands printed is for admins.
+func (o *overview) story(t pool.TicketStatus, pools []pool.PoolStatus) string {
+	switch {
+	case t.State == pool.TicketFailed:
+		return t.Reason
+	case t.Has != nil:
+		return t.Has.Name
+	}
+	story := t.Waits
+	for _, p := range pools {
+		if p.LastError != "" && !o.Secrets && p.Settings.Instance == nil {
+			story = strings.ReplaceAll(story, " ("+p.LastError+")", "")
+		}
+	}
+	return story
+}
+
+// addResources adds those that have trouble or change first.
+func (o *overview) addResources(resources []pool.Resource) {
+	slices.SortStableFunc(resources, func(a, b pool.Resource) int { return urgency(a) - urgency(b) })
+	o.Live = len(resources)
+	o.MoreResources = max(0, len(resources)-maxRows)
+	for _, r := range resources[:len(resources)-o.MoreResources] {
+		row := resourceRow{Resource: resource(r), Word: resourceWord(r), Note: r.Reason, Uses: r.Releases}
+		if r.Ticket != 0 {
+			row.Uses++
+		}
+		if r.Failures > 0 {
+			row.Note = fmt.Sprintf("%d checks failed in a row", r.Failures)
+		}
+		if r.Deletes > 0 {
+			row.Note = fmt.Sprintf("deleting it failed %d times", r.Deletes)
+		}
+		if !o.Secrets {
+			row.Resource = *withoutSecrets(&row.Resource)
+		} else if row.Error != "" {
+			row.Note = strings.TrimPrefix(row.Note+": "+row.Error, ": ")
+		}
+		o.Resources = append(o.Resources, row)
+	}
+}
+
+func urgency(r pool.Resource) int {
+	switch {
+	case r.Failures > 0 || r.Deletes > 0:
+		return 0
+	case r.State != pool.Up:
+		return 1
+	}
+	return 2
+}
+
+func resourceWord(r pool.Resource) string {
+	switch {
+	case r.State == pool.Up && r.Ticket != 0:
+		return "taken"
+	case r.State == pool.Up && r.Failures > 0:
+		return "broken"
+	case r.State == pool.Up:
+		return "ready"
+	case r.State == pool.DeleteRequest:
+		return "deleting"
+	}
+	return strings.ToLower(string(r.State))
+}
+
+// viewer is who looks at the page. Who is nobody may look too.
+func (s *Server) viewer(r *http.Request) (c caller, unknown bool) {
+	if c, unknown = s.who(r); s.Tokens == nil {
+		return caller{}, false
+	}
+	return c, unknown
+}
+
+// page answers with the page as it is now.
+func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	c, unknown := s.viewer(r)
+	o, err := s.overview(c)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	if unknown {
+		o.Refused = "That token is none that this server knows."
+	}
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, o); err != nil {
+		fail(w, err)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	_, _ = w.Write(b.Bytes())
+}
+
+// sections are the parts of the page that change, as HTML.
+func (s *Server) sections(c caller) (map[string]string, error) {
+	o, err := s.overview(c)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, name := range []string{"pools", "tickets", "resources"} {
+		var b strings.Builder
+		if err := pageTemplate.ExecuteTemplate(&b, name, o); err != nil {
+			return nil, err
+		}
+		all[name] = b.String()
+	}
+	return all, nil
+}
+
+// The pace of a live page: no two messages come within minPause, and at least one in
+// maxPause, so that a way on which nothing comes any more is noticed.
+const (
+	minPause = 250 * time.Millisecond
+	maxPause = 20 * time.Second
+)
+
+// events sends the page's sections whenever they change, for as long as somebody looks.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		fail(w, croft.Errorf(croft.Unavailable, "%d pages are live already", maxStreams))
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	changed := make(chan struct{}, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.Manager.Watch(ctx, func() { // its end is told by ended
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	s.send(w, r, changed, ended)
+	cancel()
+	<-ended
+}
+
+// send sends what changed until the watch ends, nobody listens, or who looks may see
+// something else, as when a token was revoked.
+func (s *Server) send(w http.ResponseWriter, r *http.Request, changed, ended <-chan struct{}) {
+	c, _ := s.viewer(r)
+	out := http.NewResponseController(w)
+	sent := map[string]string{}
+	for {
+		select {
+		case <-changed:
+		case <-time.After(maxPause):
+		case <-ended:
+			return
+		}
+		if now, _ := s.viewer(r); now != c {
+			return // the page asks again
+		}
+		news, err := s.sections(c)
+		if err != nil {
+			return // another server acts; the page asks again
+		}
+		for name, html := range sent {
+			if news[name] == html {
+				delete(news, name)
+			}
+		}
+		text, err := json.Marshal(map[string]any{"now": time.Now().UTC(), "sections": news})
+		if err != nil {
+			return
+		}
+		if _, err = fmt.Fprintf(w, "data: %s\n\n", text); err == nil {
+			err = out.Flush()
+		}
+		if err != nil {
+			return
+		}
+		for name, html := range news {
+			sent[name] = html
+		}
+		select {
+		case <-time.After(minPause):
+		case <-ended:
+			return
+		}
+	}
+}
+
+// login keeps a token in the browser, which may then look at what its holder may see.
+func (s *Server) login(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	http.SetCookie(w, &http.Cookie{
+		Name: cookie, Value: strings.TrimSpace(r.PostFormValue("token")), Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+	})
+	http.Redirect(w, r, "./", http.StatusSeeOther)
+}
+
+// logout has the browser forget it.
+func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, &http.Cookie{Name: cookie, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.Redirect(w, r, "./", http.StatusSeeOther)
+}

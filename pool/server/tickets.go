@@ -1,0 +1,71 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"croft"
+	"croft/pool"
+)
+
+// Tickets opens, reads and closes tickets on behalf of the sender of a request, whom the
+// request's context names: a client has its quota and its own tickets, an admin all.
+type Tickets struct{ s *Server }
+
+// RPC serves tickets over another protocol than the JSON API, at /RPC2 and at POST /.
+// Requests that reach it are authorized, and this server acts for the pools.
+type RPC func(Tickets) http.Handler
+
+// Open opens a ticket owned by the sender. NoCapacity: the sender has as many as its
+// quota allows; Unavailable: it asks too fast.
+func (t Tickets) Open(ctx context.Context, o pool.Opening) (pool.TicketStatus, error) {
+	c := callerOf(ctx)
+	o.Owner = c.name
+	if err := t.s.bound(c, &o); err != nil {
+		return pool.TicketStatus{}, err
+	}
+	return t.s.Manager.Open(ctx, o)
+}
+
+// Get returns a ticket and counts as its use. NotFound.
+func (t Tickets) Get(ctx context.Context, id pool.TicketID) (pool.TicketStatus, error) {
+	if err := t.owned(ctx, id); err != nil {
+		return pool.TicketStatus{}, err
+	}
+	return t.s.Manager.Get(ctx, id)
+}
+
+// Wait returns the ticket once it has a resource or has ended. NotFound.
+func (t Tickets) Wait(ctx context.Context, id pool.TicketID) (pool.TicketStatus, error) {
+	if err := t.owned(ctx, id); err != nil {
+		return pool.TicketStatus{}, err
+	}
+	return t.s.Manager.Wait(ctx, id)
+}
+
+// Close gives a ticket's resource back. Nil also for a ticket that ended so long ago
+// that its owner is forgotten. NotFound.
+func (t Tickets) Close(ctx context.Context, id pool.TicketID) error {
+	err := t.owned(ctx, id)
+	if err == nil {
+		err = t.s.Manager.Close(ctx, id)
+	}
+	if t.s.Manager.Forgotten(id) {
+		return nil
+	}
+	return err
+}
+
+// owned refuses the ticket of another client as if there were none: numbers can be
+// guessed, and what a ticket has is its owner's alone. NotFound.
+func (t Tickets) owned(ctx context.Context, id pool.TicketID) error {
+	c := callerOf(ctx)
+	if c.may(RoleAdmin) {
+		return nil
+	}
+	st, err := t.s.Manager.Peek(id)
+	if err == nil && st.Owner != c.name {
+		err = croft.Errorf(croft.NotFound, "there is no ticket %d", id)
+	}
+	return err
+}

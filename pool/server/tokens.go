@@ -1,0 +1,245 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"croft"
+)
+
+// Role says what the holder of a token may do.
+type Role string
+
+// The roles. An admin may do what a client may.
+const (
+	RoleClient Role = "client" // open, look at, renew and close tickets
+	RoleAdmin  Role = "admin"  // look after pools and resources too
+)
+
+// Roles are all of them.
+var Roles = []string{string(RoleClient), string(RoleAdmin)}
+
+// Grant is what a file of tokens says of one token: who has it, what for, and the
+// hash of it. The token itself is nowhere but with its holder.
+type Grant struct {
+	Name string
+	Role Role
+	Hash string // SHA-256, hexadecimal
+
+	Quota // 0: what the server has for all
+}
+
+// Quota is how much the holder of a client's token may ask for.
+type Quota struct {
+	Open int     // tickets at once
+	Rate float64 // new tickets a second; Open of them at once
+}
+
+// or fills up what is not said.
+func (q Quota) or(other Quota) Quota {
+	return Quota{cmp.Or(q.Open, other.Open), cmp.Or(q.Rate, other.Rate)}
+}
+
+// The most that a quota may say.
+const (
+	mostOpen = 1_000_000
+	mostRate = 1_000_000
+)
+
+// Check refuses what is no quota. Invalid.
+func (q Quota) Check() error {
+	if q.Open < 0 || q.Open > mostOpen || !(q.Rate >= 0 && q.Rate <= mostRate) {
+		return croft.Errorf(croft.Invalid, "a quota of %d open tickets and %g new ones a second: use numbers from 0, for the default, to %d", q.Open, q.Rate, mostOpen)
+	}
+	return nil
+}
+
+var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
+
+// NewToken makes a token of 256 random bits, which nobody can guess from its hash, and
+// what a file of tokens is to say of it. Invalid: the name or the role is none.
+func NewToken(name string, role Role) (string, Grant, error) {
+	if !tokenName.MatchString(name) {
+		return "", Grant{}, croft.Errorf(croft.Invalid, "%q is no name for a token: use up to 64 letters, digits, dots, dashes and @", name)
+	}
+	if !slices.Contains(Roles, string(role)) {
+		return "", Grant{}, croft.Errorf(croft.Invalid, "%q is no role of a token: use client or admin", role)
+	}
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // never fails
+	token := "cp_" + base64.RawURLEncoding.EncodeToString(random)
+	return token, Grant{Name: name, Role: role, Hash: hashOf(token)}, nil
+}
+
+func hashOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// Line is the line of a file that says it.
+func (g Grant) Line() string {
+	line := fmt.Sprintf("%s %s sha256:%s", g.Name, g.Role, g.Hash)
+	if g.Open != 0 {
+		line += fmt.Sprintf(" open=%d", g.Open)
+	}
+	if g.Rate != 0 {
+		line += " rate=" + strconv.FormatFloat(g.Rate, 'f', -1, 64)
+	}
+	return line + "\n"
+}
+
+// ParseTokens reads a file of tokens: a line for each, NAME ROLE sha256:HASH [open=N] [rate=N], empty
+// ones and those that begin with # between them. Invalid, with file and line.
+func ParseTokens(file string, text []byte) ([]Grant, error) {
+	var all []Grant
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		g, err := parseGrant(line)
+		if err == nil && slices.ContainsFunc(all, func(other Grant) bool { return other.Name == g.Name }) {
+			err = fmt.Errorf("there is another token named %s", g.Name)
+		}
+		if err != nil {
+			return nil, croft.Errorf(croft.Invalid, "%s:%d: %w", file, n, err)
+		}
+		all = append(all, g)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, croft.Errorf(croft.Invalid, "%s: %w", file, err)
+	}
+	return all, nil
+}
+
+func parseGrant(line string) (Grant, error) {
+	words := strings.Fields(line)
+	if len(words) < 3 || len(words) > 5 {
+		return Grant{}, fmt.Errorf("a line has three words, NAME ROLE sha256:HASH, and may have open=N and rate=N; this has %d", len(words))
+	}
+	g := Grant{Name: words[0], Role: Role(words[1])}
+	hash, prefixed := strings.CutPrefix(words[2], "sha256:")
+	sum, err := hex.DecodeString(hash)
+	switch {
+	case !tokenName.MatchString(g.Name):
+		return g, fmt.Errorf("%q is no name for a token", g.Name)
+	case !slices.Contains(Roles, string(g.Role)):
+		return g, fmt.Errorf("%q is no role: use client or admin", g.Role)
+	case !prefixed || err != nil || len(sum) != sha256.Size:
+		return g, fmt.Errorf("the third word is sha256: and 64 hexadecimal digits (croft pool token create makes such a line)")
+	}
+	g.Hash = strings.ToLower(hash)
+	for _, word := range words[3:] {
+		if err := g.Quota.parse(word); err != nil {
+			return g, err
+		}
+	}
+	return g, g.Quota.Check()
+}
+
+// parse reads open=N or rate=N.
+func (q *Quota) parse(word string) (err error) {
+	key, value, _ := strings.Cut(word, "=")
+	switch key {
+	case "open":
+		q.Open, err = strconv.Atoi(value)
+	case "rate":
+		q.Rate, err = strconv.ParseFloat(value, 64)
+	default:
+		err = errors.New("no such word")
+	}
+	if err != nil {
+		return fmt.Errorf("%q is no quota: use open=N or rate=N", word)
+	}
+	return nil
+}
+
+// Tokens are those that a file lists. The file is read again when it changes; where it
+// has a fault then, what it said before counts until that is mended.
+type Tokens struct {
+	file string
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	looked  time.Time // at the file
+	seen    os.FileInfo
+	byHash  map[string]Grant
+	current bool // nothing is wrong with the file
+}
+
+// tokenFreshness is how old what we know of the file may be.
+const tokenFreshness = time.Second
+
+// LoadTokens reads a file of tokens. Invalid.
+func LoadTokens(file string, log *slog.Logger) (*Tokens, error) {
+	t := &Tokens{file: file, log: log}
+	if err := t.read(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Find returns who has a token.
+func (t *Tokens) Find(token string) (Grant, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if time.Since(t.looked) >= tokenFreshness {
+		t.refresh()
+	}
+	g, ok := t.byHash[hashOf(token)]
+	return g, ok
+}
+
+// refresh reads the file where it is not the one that was seen.
+func (t *Tokens) refresh() {
+	t.looked = time.Now()
+	info, err := os.Stat(t.file)
+	if err == nil && t.seen != nil && os.SameFile(info, t.seen) && info.ModTime().Equal(t.seen.ModTime()) && info.Size() == t.seen.Size() {
+		return
+	}
+	if err := t.read(); err != nil && t.current {
+		t.current = false
+		t.log.Error("the file of tokens is not read; the tokens that it had count still", "file", t.file, "err", err)
+	}
+}
+
+func (t *Tokens) read() error {
+	info, err := os.Stat(t.file)
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "read the file of tokens: %w", err)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return croft.Errorf(croft.Invalid, "others than its owner may write %s: chmod go-w %s", t.file, t.file)
+	}
+	text, err := os.ReadFile(t.file)
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "read the file of tokens: %w", err)
+	}
+	all, err := ParseTokens(t.file, text)
+	if err != nil {
+		t.seen = info // the same fault is told once
+		return err
+	}
+	t.byHash = map[string]Grant{}
+	for _, g := range all {
+		t.byHash[g.Hash] = g
+	}
+	t.seen, t.looked, t.current = info, time.Now(), true
+	return nil
+}

@@ -1,0 +1,145 @@
+package shell
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"croft"
+	"croft/internal/filelock"
+	"croft/pool"
+)
+
+// begun is a file with what starts print, as they print it, for a server that comes
+// after a crash: it has to know what there may be to delete. It is one file, since
+// making one for each start would take longer than the start.
+//
+// A record is the resource's number, a length, and so many bytes. Numbers are never
+// given twice, so what is old is in nobody's way; once nothing is being started and the
+// file has grown, it begins anew.
+type begun struct {
+	mu     sync.Mutex
+	file   *os.File
+	size   int64
+	active int
+}
+
+// maxBegun is how long the file may grow before it is cut at the next opportunity.
+const maxBegun = 1 << 20
+
+// openBegun locks the file, so that no two servers have one directory. Conflict.
+func openBegun(path string) (*begun, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the file for what unfinished starts print: %w", err)
+	}
+	if err := filelock.Take(file); err != nil {
+		return nil, errors.Join(croft.Errorf(croft.Conflict, "another server of pools uses %s; stop it, or give this one a directory of its own", filepath.Dir(path)), file.Close())
+	}
+	b := &begun{file: file}
+	if err := b.complete(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the file for what unfinished starts print: %w", err), file.Close())
+	}
+	return b, nil
+}
+
+// complete makes a record of what a crash cut at the end of the file, so that what is
+// written next begins one.
+func (b *begun) complete() error {
+	text, err := io.ReadAll(b.file)
+	if err != nil {
+		return err
+	}
+	for len(text) > 0 {
+		id, body, whole := record(text)
+		if !whole {
+			if err := b.file.Truncate(b.size); err != nil {
+				return err
+			}
+			b.write(id, body)
+			return nil
+		}
+		b.size += int64(header + len(body))
+		text = text[header+len(body):]
+	}
+	return nil
+}
+
+// record is the one that a text begins with, as far as it goes.
+func record(text []byte) (id pool.ResourceID, body []byte, whole bool) {
+	if len(text) < header {
+		return 0, nil, false
+	}
+	length := int(binary.LittleEndian.Uint32(text[8:]))
+	body = text[header:min(len(text), header+length)]
+	return pool.ResourceID(binary.LittleEndian.Uint64(text)), body, len(body) == length
+}
+
+// header is the number and the length.
+const header = 12
+
+// write adds what a start printed. A disk that is full costs the next server the
+// knowledge, and this one nothing.
+func (b *begun) write(id pool.ResourceID, text []byte) {
+	if len(text) == 0 {
+		return
+	}
+	record := binary.LittleEndian.AppendUint64(make([]byte, 0, header+len(text)), uint64(id))
+	record = binary.LittleEndian.AppendUint32(record, uint32(len(text)))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, err := b.file.Write(append(record, text...)); err != nil {
+		_ = b.file.Truncate(b.size) // half a record would make nonsense of the next
+		return
+	}
+	b.size += int64(len(record) + len(text))
+}
+
+func (b *begun) begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.active++
+}
+
+// end notes that a start ended; where it was stopped, a later server may want to know
+// what it printed.
+func (b *begun) end(stopped bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.active--; b.active > 0 || b.size < maxBegun || stopped {
+		return
+	}
+	if b.file.Truncate(0) == nil {
+		b.size = 0
+	}
+}
+
+// read returns what each start printed, as much as is kept of such output.
+func (b *begun) read() (map[pool.ResourceID][]byte, error) {
+	b.mu.Lock()
+	text, err := io.ReadAll(io.NewSectionReader(b.file, 0, b.size))
+	b.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("read what unfinished starts printed: %w", err)
+	}
+	kept := map[pool.ResourceID]*capture{}
+	for len(text) >= header {
+		id, body, _ := record(text)
+		if kept[id] == nil {
+			kept[id] = newCapture(pool.OutputData)
+		}
+		_, _ = kept[id].Write(body) // never fails
+		text = text[header+len(body):]
+	}
+	all := map[pool.ResourceID][]byte{}
+	for id, c := range kept {
+		all[id] = c.output()
+	}
+	return all, nil
+}
+
+func (b *begun) close() error { return b.file.Close() }

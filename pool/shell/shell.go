@@ -1,0 +1,205 @@
+// Package shell runs the commands of pools: by the shell, each in a process group of its
+// own, for a bounded time and with bounded output. What it starts carries a mark in its
+// environment, by which a later server finds and ends what an earlier one left running.
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"croft"
+	"croft/pool"
+)
+
+// Config says where hooks leave what they print.
+type Config struct {
+	Dir  string // of the logs: hooks/ in it is made; required
+	Mark string // tells the processes of this installation from others; required
+}
+
+// Runner runs hooks. It implements pool.Hooks.
+type Runner struct {
+	logs   string // of files %06d_<kind>
+	begun  *begun
+	mark   string
+	place  string
+	system []string // our environment
+}
+
+var _ pool.Hooks = (*Runner)(nil)
+
+// Bounds of a hook's life beside its limit.
+const (
+	maxLog    = 1 << 20         // bytes of a log
+	killAfter = time.Second     // from SIGTERM to SIGKILL
+	waitDelay = 2 * time.Second // for output, when the shell has ended
+	forever   = 1 << 62         // until a hook is told to end
+)
+
+// New makes the directories. Close the runner. Conflict: another one has them.
+func New(c Config) (*Runner, error) {
+	if c.Dir == "" || c.Mark == "" {
+		return nil, croft.Errorf(croft.Invalid, "shell: Dir and Mark are required")
+	}
+	r := &Runner{logs: filepath.Join(c.Dir, "hooks"), mark: c.Mark, system: os.Environ()}
+	if err := os.MkdirAll(r.logs, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory for what hooks print: %w", err)
+	}
+	var err error
+	if r.begun, err = openBegun(filepath.Join(c.Dir, "begun")); err != nil {
+		return nil, err
+	}
+	if r.place, err = placeIn(c.Dir); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// placeIn reads the name of a directory, or gives it one. The directory is locked.
+func placeIn(dir string) (string, error) {
+	file := filepath.Join(dir, "place")
+	text, err := os.ReadFile(file)
+	if err == nil && len(text) > 0 {
+		return string(text), nil
+	}
+	name := uuid.NewString()
+	if err := os.WriteFile(file, []byte(name), 0o600); err != nil {
+		return "", fmt.Errorf("name the directory for what hooks print: %w", err)
+	}
+	return name, nil
+}
+
+// Place tells the directory, in which no two runners are at once, from all others.
+func (r *Runner) Place() string { return r.place }
+
+// Close ends the use of the files. No hook may run.
+func (r *Runner) Close() error { return r.begun.close() }
+
+// markName is the variable that the mark is in.
+const markName = "CROFT_HOOK"
+
+// marked is the mark of one run: whose, what for, which.
+func (r *Runner) marked(h pool.Hook) string {
+	return fmt.Sprintf("%s=%s/%s/%d/%016x", markName, r.mark, h.Kind, h.Resource, rand.Uint64())
+}
+
+// Run implements pool.Hooks.
+func (r *Runner) Run(ctx context.Context, h pool.Hook) ([]byte, error) {
+	log := r.log(h)
+	defer log.close()
+	kept := newCapture(h.Output)
+	out := io.MultiWriter(log, kept)
+	if h.Kind == pool.HookNew {
+		r.begun.begin()
+		defer func() { r.begun.end(ctx.Err() != nil) }()
+		out = io.MultiWriter(log, kept, begunWriter{r.begun, h.Resource})
+	}
+	limited, cancel := context.WithTimeout(ctx, h.Limit)
+	defer cancel()
+	mark := r.marked(h)
+	cmd, kill := r.command(limited, h, mark)
+	defer kill.Stop()
+	cmd.Stdout, cmd.Stderr = log, log
+	if h.Output != pool.OutputNone {
+		cmd.Stdout = out
+	}
+	err := cmd.Run()
+	if err != nil && limited.Err() != nil && cmd.Process != nil { // what ended well keeps what it left running
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: all have ended
+		if left := endMarked(func(m string) bool { return m == mark }); left != nil {
+			err = errors.Join(err, left)
+		}
+	}
+	return kept.output(), verdict(ctx, limited, h, err)
+}
+
+// command is the shell that runs a hook, and what kills its group a while after ctx
+// ended; that is to be stopped when the shell has ended, since another group may have
+// the number then.
+func (r *Runner) command(ctx context.Context, h pool.Hook, mark string) (cmd *exec.Cmd, kill *time.Timer) {
+	cmd = exec.CommandContext(ctx, "/bin/sh", "-c", h.Command)
+	cmd.Env = append(append(r.system[:len(r.system):len(r.system)], h.Env...), mark)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = waitDelay
+	kill = time.AfterFunc(forever, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	cmd.Cancel = func() error {
+		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil {
+			return os.ErrProcessDone
+		}
+		kill.Reset(killAfter)
+		return nil
+	}
+	return cmd, kill
+}
+
+// verdict says how a hook ended; nil for well.
+func verdict(ctx, limited context.Context, h pool.Hook, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("the command was stopped: %w", context.Cause(ctx))
+	case limited.Err() != nil && err != nil:
+		return croft.Errorf(croft.Unavailable, "the command was killed after %s, its limit", h.Limit)
+	case errors.Is(err, exec.ErrWaitDelay): // something in the background holds its output
+		return nil
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return fmt.Errorf("the command was ended by signal %d (%s)", status.Signal(), status.Signal())
+		}
+		return fmt.Errorf("the command ended with status %d", exit.ExitCode())
+	}
+	if err != nil {
+		return fmt.Errorf("run the command: %w", err)
+	}
+	return nil
+}
+
+// Forget implements pool.Hooks.
+func (r *Runner) Forget(ids ...pool.ResourceID) {
+	for _, id := range ids {
+		for _, name := range r.Logs(id) {
+			_ = os.Remove(name) // it is gone, or will be in the way of nobody
+		}
+	}
+}
+
+// kinds are those of hooks that are run for a resource.
+var kinds = []pool.HookKind{pool.HookNew, pool.HookLivecheck, pool.HookRelease, pool.HookDelete}
+
+// Logs implements pool.Hooks.
+func (r *Runner) Logs(id pool.ResourceID) (files []string) {
+	for _, kind := range kinds {
+		name := r.logFile(id, kind)
+		if _, err := os.Stat(name); err == nil {
+			files = append(files, name)
+		}
+	}
+	return files
+}
+
+func (r *Runner) logFile(id pool.ResourceID, kind pool.HookKind) string {
+	return filepath.Join(r.logs, fmt.Sprintf("%06d_%s", id, kind))
+}
+
+// parseMark takes a process's mark apart; false for one that is not ours.
+func (r *Runner) parseMark(mark string) (kind pool.HookKind, id pool.ResourceID, ours bool) {
+	rest, ours := strings.CutPrefix(mark, markName+"="+r.mark+"/")
+	parts := strings.Split(rest, "/")
+	if !ours || len(parts) != 3 {
+		return "", 0, false
+	}
+	n, err := strconv.ParseInt(parts[1], 10, 64)
+	return pool.HookKind(parts[0]), pool.ResourceID(n), err == nil
+}
