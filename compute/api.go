@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/internal/connlimit"
+	"croft/internal/httpapi"
 )
 
 // API is the agent's HTTP interface, for whoever holds the token that the host's
@@ -57,7 +58,7 @@ func (api *API) authorized(next http.HandlerFunc) http.Handler {
 func (api *API) console(w http.ResponseWriter, r *http.Request) {
 	id, err := croft.ParseInstanceID(r.PathValue("id"))
 	if err != nil {
-		http.Error(w, err.Error(), croft.HTTPStatus(err))
+		httpapi.Error(w, err)
 		return
 	}
 	path := api.Agent.ConsoleLog(id)

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"croft"
+	"croft/internal/httpapi"
 )
 
 // ConsoleProtocol is what a client of the API asks to change to for a live console:
@@ -24,7 +25,7 @@ func (api *API) Wait() { api.attached.Wait() }
 func (api *API) attach(w http.ResponseWriter, r *http.Request) {
 	id, err := croft.ParseInstanceID(r.PathValue("id"))
 	if err != nil {
-		http.Error(w, err.Error(), croft.HTTPStatus(err))
+		httpapi.Error(w, err)
 		return
 	}
 	consoles, ok := api.Agent.Hypervisor.(Consoles)
@@ -35,7 +36,7 @@ func (api *API) attach(w http.ResponseWriter, r *http.Request) {
 	}
 	guest, err := consoles.OpenConsole(r.Context(), id)
 	if err != nil {
-		http.Error(w, err.Error(), croft.HTTPStatus(err))
+		httpapi.Error(w, err)
 		return
 	}
 	defer func() { _ = guest.Close() }() // whoever was there is gone

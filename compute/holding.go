@@ -9,6 +9,7 @@ import (
 
 	"croft"
 	"croft/internal/books"
+	"croft/internal/httpapi"
 )
 
 // Holding is what this host has of the installation's: guests, and directories with
@@ -64,7 +65,7 @@ func (a *Agent) RemoveFiles(ctx context.Context, id croft.InstanceID) error {
 func (api *API) holding(w http.ResponseWriter, r *http.Request) {
 	h, err := api.Agent.Holding(r.Context())
 	if err != nil {
-		http.Error(w, err.Error(), croft.HTTPStatus(err))
+		httpapi.Error(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -79,7 +80,7 @@ func (api *API) removeFiles(w http.ResponseWriter, r *http.Request) {
 		err = api.Agent.RemoveFiles(r.Context(), id)
 	}
 	if err != nil {
-		http.Error(w, err.Error(), croft.HTTPStatus(err))
+		httpapi.Error(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
+	"croft/internal/httpapi"
 )
 
 // Meters is a hypervisor that tells what its guests use.
@@ -122,7 +123,7 @@ func (api *API) usages(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	all, err := meters.Usages(ctx)
 	if err != nil {
-		http.Error(w, err.Error(), croft.HTTPStatus(err))
+		httpapi.Error(w, err)
 		return
 	}
 	if all == nil {

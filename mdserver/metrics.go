@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"croft/internal/httpapi"
 	"croft/internal/meter"
 )
 
@@ -37,24 +38,10 @@ func (s *Server) Collector() prometheus.Collector { return s.metrics }
 // measured answers a request and notes how.
 func (m *metrics) measured(w http.ResponseWriter, r *http.Request, answer http.HandlerFunc) {
 	begun := time.Now()
-	noted := &notedStatus{ResponseWriter: w, status: http.StatusOK}
+	noted := httpapi.Note(w)
 	answer(noted, r)
-	m.seconds.WithLabelValues(routeOf(r.URL.Path), strconv.Itoa(noted.status)).Observe(time.Since(begun).Seconds())
+	m.seconds.WithLabelValues(routeOf(r.URL.Path), strconv.Itoa(noted.Status)).Observe(time.Since(begun).Seconds())
 }
-
-// notedStatus remembers the status of an answer.
-type notedStatus struct {
-	http.ResponseWriter
-	status int
-}
-
-func (n *notedStatus) WriteHeader(status int) {
-	n.status = status
-	n.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap lets an http.ResponseController find what is below.
-func (n *notedStatus) Unwrap() http.ResponseWriter { return n.ResponseWriter }
 
 // routeOf is the part of the tree that a path is in. Guests make up paths; those are
 // "other".

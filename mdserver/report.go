@@ -3,7 +3,6 @@ package mdserver
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/httpapi"
 	"croft/internal/plain"
 )
 
@@ -131,7 +131,7 @@ func (s *Server) takesPassword(path string) bool {
 }
 
 func (s *Server) takePassword(w http.ResponseWriter, r *http.Request, g Guest) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPassword))
+	body, err := httpapi.ReadBody(w, r, maxPassword, 0)
 	if err != nil || !passwordForm.Match(body) {
 		refuse(w, http.StatusBadRequest, "a password is encrypted, in base64, and has at most 2 KiB")
 		return

@@ -20,6 +20,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/internal/failover"
 	"croft/placementclient/once"
 	"croft/schedule"
 )
@@ -77,8 +78,7 @@ type Client struct {
 	service   *gophercloud.ServiceClient
 	minor     atomic.Int64 // microversion 1.minor
 	login     *once.Once
-	endpoints atomic.Pointer[[]string] // one empty text until it is known
-	turn      atomic.Int64             // counts the times that another endpoint was turned to
+	endpoints *failover.Endpoints // one empty text until it is known
 	metrics   *metrics
 
 	foreignSince atomic.Pointer[time.Time] // when it last had no requests of croft's own; nil: never
@@ -123,9 +123,9 @@ func New(c Config) (*Client, error) {
 	provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: measured{c.Transport, counts}, Timeout: c.Timeout}}
 	provider.UseTokenLock()
 	client := &Client{config: c, login: once.New(), metrics: counts,
-		service: &gophercloud.ServiceClient{ProviderClient: provider, Type: "placement"}}
+		endpoints: failover.New(strings.Split(c.Endpoint, ",")),
+		service:   &gophercloud.ServiceClient{ProviderClient: provider, Type: "placement"}}
 	client.minor.Store(newestMinor)
-	client.SetEndpoints(strings.Split(c.Endpoint, ","))
 	return client, nil
 }
 
@@ -134,23 +134,14 @@ func isURL(text string) bool {
 	return err == nil && u.Scheme != "" && u.Host != ""
 }
 
-// SetEndpoints says from now on where Placement is: any of them does.
-func (c *Client) SetEndpoints(all []string) {
-	trimmed := make([]string, 0, len(all))
-	for _, endpoint := range all {
-		trimmed = append(trimmed, strings.TrimSuffix(endpoint, "/"))
-	}
-	c.endpoints.Store(&trimmed)
-}
+// SetEndpoints replaces where Placement is: any of them does.
+func (c *Client) SetEndpoints(all []string) { c.endpoints.Set(all) }
 
-// at is the endpoint to ask.
+// at is the endpoint in use.
 func (c *Client) at() string {
-	all := *c.endpoints.Load()
-	return all[int(c.turn.Load())%len(all)]
+	endpoint, _ := c.endpoints.Current()
+	return endpoint
 }
-
-// turnFrom has the next endpoint asked, unless somebody else turned away from this one.
-func (c *Client) turnFrom(turn int64) { c.turn.CompareAndSwap(turn, turn+1) }
 
 // authenticate gets a token, and where that tells it the endpoint, before the first
 // request.

@@ -80,11 +80,11 @@ func (c *Client) callAt(ctx context.Context, newest int64, method, path string, 
 				return err
 			}
 		}
-		turn := c.turn.Load()
+		_, next := c.endpoints.Current()
 		if err = c.once(ctx, newest, method, path, body, out); !errors.Is(err, croft.Unavailable) || ctx.Err() != nil {
 			return err
 		}
-		c.turnFrom(turn)
+		next()
 		if _, answered := errors.AsType[*answerError](err); !answered && attempt+1 >= c.config.Attempts/2 {
 			return err
 		}

@@ -26,12 +26,11 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"croft"
+	"croft/internal/failover"
 )
 
 // DefaultEndpoint is where a manager is when nobody says so.
@@ -49,8 +48,7 @@ type Config struct {
 
 // Client asks managers. Its methods may be called at once.
 type Client struct {
-	endpoints []string
-	turn      atomic.Int64 // the endpoint that answered last
+	endpoints *failover.Endpoints
 	token     string
 	patience  time.Duration
 	http      *http.Client
@@ -61,13 +59,12 @@ func New(c Config) (*Client, error) {
 	if len(c.Endpoints) == 0 {
 		c.Endpoints = []string{DefaultEndpoint}
 	}
-	client := &Client{token: c.Token, patience: cmp.Or(c.Patience, 10*time.Second)}
+	client := &Client{endpoints: failover.New(c.Endpoints), token: c.Token, patience: cmp.Or(c.Patience, 10*time.Second)}
 	for _, endpoint := range c.Endpoints {
 		u, err := url.Parse(endpoint)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, croft.Errorf(croft.Invalid, "%q is no address of a manager of pools, such as %s", endpoint, DefaultEndpoint)
 		}
-		client.endpoints = append(client.endpoints, strings.TrimRight(endpoint, "/"))
 	}
 	if c.Transport != nil {
 		client.http = &http.Client{Transport: c.Transport}
@@ -119,8 +116,8 @@ func (c *Client) ask(ctx context.Context, what call, result any) error {
 	}
 	var failed error // what the newest try that time did not end came to
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		at := c.turn.Load()
-		err := c.once(asking, c.endpoints[at%int64(len(c.endpoints))], what, body, result)
+		endpoint, next := c.endpoints.Current()
+		err := c.once(asking, endpoint, what, body, result)
 		if !errors.Is(err, croft.Unavailable) {
 			return err
 		}
@@ -128,7 +125,7 @@ func (c *Client) ask(ctx context.Context, what call, result any) error {
 			return timeUp(ctx, failed, err)
 		}
 		failed = err
-		c.turn.CompareAndSwap(at, at+1)
+		next()
 		select {
 		case <-asking.Done():
 			return timeUp(ctx, failed, err)

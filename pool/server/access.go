@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 
 	"croft"
 	"croft/internal/connlimit"
+	"croft/internal/httpapi"
 	"croft/pool"
 	"croft/pool/api"
 )
@@ -95,7 +95,7 @@ func refuse(w http.ResponseWriter, status int, sentence string) {
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="pools"`)
 	}
-	answer(w, status, api.Failure{Error: sentence})
+	httpapi.Answer(w, status, api.Failure{Error: sentence})
 }
 
 // fail answers with an error, by its kind.
@@ -110,19 +110,7 @@ func fail(w http.ResponseWriter, err error) {
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
 	}
-	answer(w, status, api.Failure{Error: err.Error(), Kind: string(croft.KindOf(err))})
-}
-
-// answer writes a document.
-func answer(w http.ResponseWriter, status int, document any) {
-	text, err := json.Marshal(document)
-	if err != nil {
-		status, text = http.StatusInternalServerError, []byte(`{"error":"the answer cannot be said in JSON"}`)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // who has gone misses nothing
+	httpapi.Answer(w, status, api.Failure{Error: err.Error(), Kind: string(croft.KindOf(err))})
 }
 
 // handedOn marks a request that another server handed on: one that does not act either

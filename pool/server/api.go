@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/httpapi"
 	"croft/pool"
 	"croft/pool/api"
 )
@@ -32,7 +33,7 @@ func (s *Server) addAPI(mux *http.ServeMux) {
 	admin := func(pattern string, do func(*http.Request) (any, error)) {
 		mux.HandleFunc(pattern, s.only(RoleAdmin, s.here(documented(do))))
 	}
-	client("POST /v1/tickets", s.openTicket)
+	mux.HandleFunc("POST /v1/tickets", s.only(RoleClient, s.here(s.openTicket)))
 	client("GET /v1/tickets", s.listTickets)
 	client("GET /v1/tickets/{id}", s.showTicket)
 	client("DELETE /v1/tickets/{id}", s.endTicket)
@@ -55,24 +56,24 @@ func (s *Server) addAPI(mux *http.ServeMux) {
 func documented(do func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		document, err := do(r)
-		if err != nil {
-			fail(w, err)
-			return
-		}
-		answer(w, http.StatusOK, document)
+		answer(w, document, err)
 	}
 }
 
+// answer answers with a document or, where there is an error, with that.
+func answer(w http.ResponseWriter, document any, err error) {
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	httpapi.Answer(w, http.StatusOK, document)
+}
+
 // read reads the document that a request brings.
-func read(r *http.Request, into any) error {
-	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	switch {
-	case err != nil:
-		return croft.Errorf(croft.Invalid, "read the request: %w", err)
-	case len(text) > maxBody:
-		return croft.Errorf(croft.Invalid, "the request is longer than %d bytes", maxBody)
-	case len(text) == 0:
-		return nil
+func read(w http.ResponseWriter, r *http.Request, into any) error {
+	text, err := httpapi.ReadBody(w, r, maxBody, 0)
+	if err != nil || len(text) == 0 {
+		return err
 	}
 	err = json.Unmarshal(text, into)
 	if is, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -84,13 +85,14 @@ func read(r *http.Request, into any) error {
 	return nil
 }
 
-func (s *Server) openTicket(r *http.Request) (any, error) {
+func (s *Server) openTicket(w http.ResponseWriter, r *http.Request) {
 	var o api.Opening
-	if err := read(r, &o); err != nil {
-		return nil, err
+	if err := read(w, r, &o); err != nil {
+		fail(w, err)
+		return
 	}
 	t, err := s.tickets().Open(r.Context(), pool.Opening{Tags: o.Tags, Sandbox: o.Sandbox, TTL: time.Duration(o.TTL), Key: o.Key})
-	return ticket(t), err
+	answer(w, ticket(t), err)
 }
 
 // listTickets answers the newest; to a client its own.
@@ -338,5 +340,5 @@ func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
 	for _, p := range all {
 		stats[string(p.Name())] = poolStatus(p).Stats
 	}
-	answer(w, http.StatusOK, stats)
+	httpapi.Answer(w, http.StatusOK, stats)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"croft/internal/httpapi"
 	"croft/pool"
 )
 
@@ -60,27 +61,12 @@ func (m *metrics) watch(mux *http.ServeMux, next http.Handler) http.Handler {
 			route = "none"
 		}
 		begun := time.Now()
-		note := &statusWriter{ResponseWriter: w, status: http.StatusOK}
-		next.ServeHTTP(note, r)
-		m.requests.WithLabelValues(route, strconv.Itoa(note.status)).Inc()
+		noted := httpapi.Note(w)
+		next.ServeHTTP(noted, r)
+		m.requests.WithLabelValues(route, strconv.Itoa(noted.Status)).Inc()
 		m.seconds.WithLabelValues(route).Observe(time.Since(begun).Seconds())
 	})
 }
-
-// statusWriter remembers the status of an answer.
-type statusWriter struct {
-	http.ResponseWriter
-
-	status int
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap lets http.ResponseController flush.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {

@@ -1,0 +1,66 @@
+// Package httpapi has what the project's HTTP servers share: requests are read within
+// bounds, answers are JSON, and the status of an answer is known afterwards.
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"croft"
+)
+
+// ReadBody reads a request's body of at most so many bytes, within that time where it is
+// not 0 and the server has deadlines. Invalid.
+func ReadBody(w http.ResponseWriter, r *http.Request, most int64, within time.Duration) ([]byte, error) {
+	if within > 0 {
+		control := http.NewResponseController(w)
+		if err := control.SetReadDeadline(time.Now().Add(within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return nil, err
+		}
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, croft.Errorf(croft.Invalid, "the request is longer than %d bytes", large.Limit)
+	}
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "read the request: %w", err)
+	}
+	return text, nil
+}
+
+// Answer writes a document as JSON, which no cache keeps.
+func Answer(w http.ResponseWriter, status int, document any) {
+	text, err := json.Marshal(document)
+	if err != nil {
+		status, text = http.StatusInternalServerError, []byte(`{"error":"the answer cannot be said in JSON"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // the client may be gone
+}
+
+// Error answers with the sentence of an error, as text, and the status of its kind.
+func Error(w http.ResponseWriter, err error) { http.Error(w, err.Error(), croft.HTTPStatus(err)) }
+
+// Noted is a ResponseWriter that notes the status of the answer.
+type Noted struct {
+	http.ResponseWriter
+
+	Status int
+}
+
+// Note returns a writer before w. Its status is 200 until another is written.
+func Note(w http.ResponseWriter) *Noted { return &Noted{w, http.StatusOK} }
+
+// WriteHeader implements http.ResponseWriter.
+func (n *Noted) WriteHeader(status int) {
+	n.Status = status
+	n.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets an http.ResponseController reach the connection.
+func (n *Noted) Unwrap() http.ResponseWriter { return n.ResponseWriter }
