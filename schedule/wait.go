@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"croft"
@@ -160,6 +161,24 @@ const Unknown = "unknown"
 
 // Ordered is where an instance stands whose host has not said anything of it yet.
 const Ordered = "ordered"
+
+// Address returns the address that people use: IPv4 before IPv6, empty while the instance
+// does not run.
+func Address(st *croft.Status) string {
+	if st.Observation == nil || st.Observation.State != croft.StateRunning {
+		return ""
+	}
+	var best netip.Addr
+	for _, addr := range st.Observation.Addresses {
+		if !best.IsValid() || addr.Is4() && !best.Is4() {
+			best = addr
+		}
+	}
+	if !best.IsValid() {
+		return ""
+	}
+	return best.String()
+}
 
 // Describe says in a word where an instance stands; nil is gone.
 func Describe(st *croft.Status) string {

@@ -12,8 +12,10 @@ import (
 
 	"croft"
 	"croft/cloud/direct"
+	"croft/image"
 	"croft/pool"
 	hook "croft/pool/shell"
+	"croft/pool/vm"
 	"croft/schedule"
 )
 
@@ -41,8 +43,12 @@ func poolOfInstances(t *testing.T, file string) (*testCloud, *pool.Manager) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	instances, err := vm.New(vm.Config{Scheduler: scheduler, Keys: cloud.store, ResolveImage: image.ReferenceFor, Image: direct.Defaults().Image})
+	if err != nil {
+		t.Fatal(err)
+	}
 	m, err := pool.New(pool.Config{Partition: cloud.store.Partition(), Store: cloud.store, Hooks: hooks,
-		Instances: newPoolInstances(scheduler, cloud.store, direct.Defaults()), File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here"}})
+		Instances: instances, File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,31 +79,6 @@ func TestAStartOutlastsWhatItsHostTriesAgain(t *testing.T) {
 	}
 	if s := pools[0].Stats; s.Starts != 1 || s.Failures != 0 || pools[0].LastFailure != nil {
 		t.Errorf("%d starts, %d failed: %+v", s.Starts, s.Failures, pools[0].LastFailure)
-	}
-}
-
-func TestWhatIsSeenOfAnInstanceThatStarts(t *testing.T) {
-	calls := 0
-	f := &following{farther: func() { calls++ }, step: -1}
-	for _, c := range []struct {
-		state   croft.State
-		bytes   int64
-		farther bool
-	}{
-		{croft.StatePending, 0, true}, {croft.StatePending, 0, false},
-		{croft.StateFetching, 0, true}, {croft.StateFetching, 5, true}, {croft.StateFetching, 5, false},
-		{croft.StateFailed, 0, false}, {croft.StateFetching, 3, false}, {croft.StateFetching, 9, true},
-		{croft.StateBooting, 0, true}, {croft.StateFailed, 0, false}, {croft.StateBooting, 0, false},
-		{croft.StateRunning, 0, true},
-	} {
-		before := calls
-		st := croft.Status{Observation: &croft.Observation{State: c.state}}
-		if c.bytes > 0 {
-			st.Observation.Progress = &croft.Progress{Done: c.bytes}
-		}
-		if f.see(st); (calls > before) != c.farther {
-			t.Errorf("%s with %d bytes is farther: %v", c.state, c.bytes, calls > before)
-		}
 	}
 }
 
@@ -147,7 +128,7 @@ func TestAPoolOfInstances(t *testing.T) {
 	if st, err = m.Wait(ctx, st.ID); err != nil {
 		t.Fatal(err)
 	}
-	var facts instanceFacts
+	var facts vm.Facts
 	if err := json.Unmarshal(st.Has.Facts, &facts); err != nil || facts.Instance != st.Has.Instance || string(st.Has.Data) != facts.Address+"\n" {
 		t.Errorf("got the facts %s and the data %q: %v", st.Has.Facts, st.Has.Data, err)
 	}

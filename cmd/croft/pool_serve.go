@@ -22,12 +22,14 @@ import (
 	"croft/cloud/direct"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/image"
 	"croft/internal/endpoint"
 	"croft/internal/settings"
 	"croft/pool"
 	"croft/pool/resalloc"
 	poolserver "croft/pool/server"
 	hook "croft/pool/shell"
+	"croft/pool/vm"
 	"croft/schedule"
 )
 
@@ -326,7 +328,14 @@ func (s *hostSettings) poolManager(store *etcdstore.Store, view schedule.View, h
 		if err != nil {
 			return nil, err
 		}
-		c.Instances = newPoolInstances(scheduler, store, direct.Defaults())
+		defaults := direct.Defaults()
+		c.Instances, err = vm.New(vm.Config{
+			Scheduler: scheduler, Keys: store, ResolveImage: image.ReferenceFor,
+			Image: defaults.Image, Project: croft.Project(defaults.Project),
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	return pool.New(c)
 }

@@ -104,23 +104,8 @@ func silence(h croft.Host) string {
 	return ", which is silent" + since(h)
 }
 
-// address is the one that people would use: IPv4 before IPv6, empty while the
-// instance does not run.
-func address(st croft.Status) string {
-	if st.Observation == nil || st.Observation.State != croft.StateRunning {
-		return ""
-	}
-	var best netip.Addr
-	for _, addr := range st.Observation.Addresses {
-		if !best.IsValid() || addr.Is4() && !best.Is4() {
-			best = addr
-		}
-	}
-	if !best.IsValid() {
-		return ""
-	}
-	return best.String()
-}
+// address is schedule.Address.
+func address(st croft.Status) string { return schedule.Address(&st) }
 
 // printStatuses prints all about instances in a format other than text.
 func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list bool) error {

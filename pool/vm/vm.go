@@ -1,0 +1,244 @@
+// Package vm makes the resources of pools that consist of instances. It requests them as
+// `schedule` does, so that a pool's instances show in `schedule list` under its project.
+package vm
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/pool"
+	"croft/schedule"
+	"croft/schedule/sshkeys"
+)
+
+// Config joins Instances to a cloud. All fields are required but the defaults.
+type Config struct {
+	Scheduler *schedule.Scheduler
+	Keys      schedule.Keys // SSH keys that projects keep
+
+	// ResolveImage turns an image's name into the reference that hosts fetch.
+	ResolveImage func(name string) (string, error)
+
+	Image   string        // of pools that name none
+	Project croft.Project // likewise; croft.DefaultProject by default
+}
+
+// Instances implements pool.Instances.
+type Instances struct{ Config }
+
+var _ pool.Instances = (*Instances)(nil)
+
+// New returns the instances of a cloud.
+func New(c Config) (*Instances, error) {
+	if c.Scheduler == nil || c.Keys == nil || c.ResolveImage == nil {
+		return nil, croft.Errorf(croft.Invalid, "vm: Scheduler, Keys and ResolveImage are required")
+	}
+	c.Project = cmp.Or(c.Project, croft.DefaultProject)
+	return &Instances{c}, nil
+}
+
+// Tag is on every instance of a pool; its value is the name of the resource.
+const Tag = "croft-pool-resource"
+
+// Check implements pool.Instances.
+func (v *Instances) Check(i pool.Instance) error {
+	r, _, err := v.request(i)
+	if err != nil {
+		return err
+	}
+	return schedule.CheckGuest(croft.Spec{UserData: r.UserData, Restart: r.Restart})
+}
+
+// request makes the request that a pool's instances share, and the names of stored keys.
+func (v *Instances) request(i pool.Instance) (r schedule.Request, names []string, err error) {
+	r = schedule.Request{Project: v.project(i), UserData: []byte(i.UserData), Networks: i.Networks, Restart: croft.Restart(i.Restart)}
+	if r.Query, err = schedule.ParseQuery(i.Resources); err != nil {
+		return r, nil, err
+	}
+	if len(r.UserData) > croft.MaxUserData {
+		return r, nil, croft.Errorf(croft.Invalid, "user_data has more than 64 KiB, the most that an instance may carry")
+	}
+	if r.Keys, names, err = sshkeys.Read(i.Keys); err != nil {
+		return r, nil, err
+	}
+	r.Image, err = v.ResolveImage(cmp.Or(i.Image, v.Image))
+	return r, names, err
+}
+
+func (v *Instances) project(i pool.Instance) croft.Project {
+	return cmp.Or(croft.Project(i.Project), v.Project)
+}
+
+// Start implements pool.Instances.
+func (v *Instances) Start(ctx context.Context, id croft.InstanceID, name string, i pool.Instance, farther func()) (string, json.RawMessage, error) {
+	inst, err := v.order(ctx, id, name, i)
+	if err != nil {
+		return "", nil, err
+	}
+	farther()
+	goal := schedule.Running
+	if i.Ready == pool.ReadyCloudInit {
+		goal = schedule.Ready
+	}
+	f := &progress{farther: farther, step: -1}
+	if err := v.Scheduler.Wait(ctx, inst, f.until(goal), f.see); err != nil {
+		return "", nil, f.explain(ctx, inst, err)
+	}
+	last := f.last
+	at := schedule.Address(&last)
+	if i.Ready == pool.ReadySSH {
+		if err := answersSSH(ctx, at); err != nil {
+			return at, nil, fmt.Errorf("instance %s runs at %s, and its SSH server does not answer: %w", inst.Name, at, err)
+		}
+	}
+	facts, err := json.Marshal(Facts{Instance: inst.ID, Name: inst.Name, Project: inst.Project, Host: last.Instance.Host, Address: at})
+	return at, facts, err
+}
+
+// Facts are handed to the owner of a ticket, as JSON.
+type Facts struct {
+	Instance croft.InstanceID `json:"instance"`
+	Name     string           `json:"name"`
+	Project  croft.Project    `json:"project"`
+	Host     croft.HostID     `json:"host"`
+	Address  string           `json:"address"`
+}
+
+// orderRetry is the pause before a cloud that was unavailable is asked again.
+const orderRetry = time.Second
+
+// order requests the instance until the cloud answers or ctx ends.
+func (v *Instances) order(ctx context.Context, id croft.InstanceID, name string, i pool.Instance) (croft.Instance, error) {
+	for again := false; ; again = true {
+		inst, err := v.orderOnce(ctx, id, name, i, again)
+		if !errors.Is(err, croft.Unavailable) {
+			return inst, err
+		}
+		select {
+		case <-ctx.Done():
+			return inst, err
+		case <-time.After(orderRetry):
+		}
+	}
+}
+
+// orderOnce requests the instance unless it exists. With again, an attempt that the cloud
+// did not answer is undone first.
+func (v *Instances) orderOnce(ctx context.Context, id croft.InstanceID, name string, i pool.Instance, again bool) (croft.Instance, error) {
+	st, err := v.Scheduler.View.Find(ctx, v.project(i), string(id))
+	if err == nil && again && st.Instance.State == croft.StateScheduling {
+		_, err := v.Scheduler.Destroy(ctx, v.project(i), string(id), false)
+		return st.Instance, cmp.Or(err, croft.Errorf(croft.Unavailable, "instance %s: an attempt that was not answered is undone", name))
+	}
+	if !errors.Is(err, croft.NotFound) {
+		return st.Instance, err
+	}
+	r, names, err := v.request(i)
+	if err != nil {
+		return croft.Instance{}, err
+	}
+	stored, err := schedule.FindKeys(ctx, v.Keys, r.Project, names)
+	if err != nil {
+		return croft.Instance{}, err
+	}
+	r.ID, r.Name, r.Keys, r.Tags = id, hostName(name), slices.Concat(r.Keys, stored), map[string]string{Tag: name}
+	d, err := v.Scheduler.Request(ctx, r)
+	return d.Instance, err
+}
+
+// hostName makes a host name of a resource's name.
+func hostName(name string) string {
+	plain := strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
+			return c
+		}
+		return '-'
+	}, strings.ToLower(name))
+	if len(plain) > 63 {
+		plain = plain[len(plain)-63:] // the number is at the end
+	}
+	return strings.Trim(plain, "-")
+}
+
+// Probe implements pool.Instances. A silent host is no failure: it may come back.
+func (v *Instances) Probe(ctx context.Context, id croft.InstanceID) error {
+	st, err := v.Scheduler.View.Find(ctx, "", string(id))
+	switch {
+	case errors.Is(err, croft.NotFound):
+		return fmt.Errorf("%w: %w", pool.ErrLost, lost(nil))
+	case err != nil:
+		return nil
+	}
+	if err := lost(&st); err != nil {
+		return fmt.Errorf("%w: %w", pool.ErrLost, err)
+	}
+	if word := schedule.Describe(&st); word != string(croft.StateRunning) {
+		return fmt.Errorf("it is %s", word)
+	}
+	return nil
+}
+
+// Destroy implements pool.Instances.
+func (v *Instances) Destroy(ctx context.Context, id croft.InstanceID, i pool.Instance) error {
+	d, err := v.Scheduler.Destroy(ctx, v.project(i), string(id), false)
+	switch {
+	case errors.Is(err, croft.NotFound):
+		return nil
+	case err != nil || d.Gone:
+		return err
+	}
+	return v.Scheduler.Wait(ctx, d.Instance, schedule.Gone, nil)
+}
+
+// Watch implements pool.Instances. Changes close to each other are looked at together.
+func (v *Instances) Watch(ctx context.Context, changed func(asOf time.Time, lost func(croft.InstanceID) error)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wake, ended := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		ended <- v.Scheduler.View.WatchInstances(ctx, func() {
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-wake:
+		}
+		asOf := time.Now()
+		if lostOf, err := v.look(ctx); err == nil {
+			changed(asOf, lostOf)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(watchPause):
+		}
+	}
+}
+
+// watchPause is how long changes of instances are collected before they are looked at.
+const watchPause = 200 * time.Millisecond
+
+// look reads all instances, and returns what tells whether one of them was lost.
+func (v *Instances) look(ctx context.Context) (func(croft.InstanceID) error, error) {
+	list, err := v.Scheduler.View.List(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[croft.InstanceID]*croft.Status, len(list))
+	for i := range list {
+		all[list[i].Instance.ID] = &list[i]
+	}
+	return func(id croft.InstanceID) error { return lost(all[id]) }, nil
+}
