@@ -37,6 +37,7 @@ func newSecured(t *testing.T) *secured {
 }
 
 func TestAServerWithTLSCertificatesAndUsersIsAServer(t *testing.T) {
+	t.Parallel()
 	s := newSecured(t)
 	for _, c := range []etcdstore.Config{
 		{Endpoints: []string{s.server.Endpoint()}, Access: s.good, DialTimeout: 20 * time.Second, Mint: true},
@@ -57,6 +58,7 @@ func TestAServerWithTLSCertificatesAndUsersIsAServer(t *testing.T) {
 }
 
 func TestWhatAServerRefusesIsSaidInASentence(t *testing.T) {
+	t.Parallel()
 	s := newSecured(t)
 	other := etcdtest.NewAuthority(t)
 	otherCert, otherKey := other.Issue("stranger")
@@ -90,6 +92,7 @@ func TestWhatAServerRefusesIsSaidInASentence(t *testing.T) {
 }
 
 func TestAServersCertificateThatRanOutIsTold(t *testing.T) {
+	t.Parallel()
 	a := etcdtest.NewAuthority(t)
 	pair, err := tls.LoadX509KeyPair(a.IssueUntil("server", time.Now().Add(-time.Minute)))
 	if err != nil {
@@ -105,11 +108,13 @@ func TestAServersCertificateThatRanOutIsTold(t *testing.T) {
 }
 
 func TestAServerWithoutTLSIsTold(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Server(t)
 	wantRefusal(t, []string{strings.Replace(server.Endpoint(), "http", "https", 1)}, etcdstore.Access{}, croft.Invalid, "does not speak TLS")
 }
 
 func TestFilesAndSettingsThatDoNotFitAreTold(t *testing.T) {
+	t.Parallel()
 	a := etcdtest.NewAuthority(t)
 	cert, key := a.Issue("client")
 	old, oldKey := a.IssueUntil("old", time.Now().Add(-time.Hour))
@@ -167,6 +172,7 @@ func wantRefusal(t *testing.T, endpoints []string, access etcdstore.Access, kind
 }
 
 func TestAnEmbeddedServerWhoseFilesDoNotFitDoesNotStart(t *testing.T) {
+	t.Parallel()
 	a := etcdtest.NewAuthority(t)
 	cert, key := a.Issue("server")
 	_, other := a.Issue("other")

@@ -11,6 +11,7 @@ import (
 // TestEmbeddedServerIsNotFilledByItsHistory writes one key again and again, six times as
 // much as the server may store.
 func TestEmbeddedServerIsNotFilledByItsHistory(t *testing.T) {
+	t.Parallel()
 	const quota = 32 << 20
 	e, err := StartEmbedded(t.Context(), EmbeddedConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true, MaxBytes: quota})
 	if err != nil {
@@ -43,6 +44,7 @@ func TestEmbeddedServerIsNotFilledByItsHistory(t *testing.T) {
 }
 
 func TestCompactorKeepsTheLastMoments(t *testing.T) {
+	t.Parallel()
 	c := &compactor{keep: 10 * time.Second, growth: 100, base: 1000}
 	begun := time.Now()
 	for second, want := range []int64{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 101, 102} {

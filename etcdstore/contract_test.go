@@ -11,6 +11,7 @@ import (
 )
 
 func TestStoreKeepsTheContractOfSchedule(t *testing.T) {
+	t.Parallel()
 	scheduletest.TestStore(t, func(t *testing.T) (scheduletest.Store, croft.PartitionID) {
 		store := etcdtest.Start(t)
 		return store, store.Partition()
@@ -18,6 +19,7 @@ func TestStoreKeepsTheContractOfSchedule(t *testing.T) {
 }
 
 func TestStoreWithoutAConnectionKeepsTheContractOfSchedule(t *testing.T) {
+	t.Parallel()
 	scheduletest.TestStore(t, func(t *testing.T) (scheduletest.Store, croft.PartitionID) {
 		store := etcdtest.Embedded(t)
 		return store, store.Partition()
@@ -25,6 +27,7 @@ func TestStoreWithoutAConnectionKeepsTheContractOfSchedule(t *testing.T) {
 }
 
 func TestStoreWithoutAConnectionIsUnavailableOnceItsServerHasEnded(t *testing.T) {
+	t.Parallel()
 	server, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true})
 	if err != nil {
 		t.Fatal(err)

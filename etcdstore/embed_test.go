@@ -10,6 +10,7 @@ import (
 )
 
 func TestADirectoryIsOfOneProcess(t *testing.T) {
+	t.Parallel()
 	c := etcdstore.EmbeddedConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true}
 	first, err := etcdstore.StartEmbedded(t.Context(), c)
 	if err != nil {
@@ -27,6 +28,7 @@ func TestADirectoryIsOfOneProcess(t *testing.T) {
 }
 
 func TestEtcdIsReadByNoWebPage(t *testing.T) {
+	t.Parallel()
 	etcd, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 )
 
 func TestASchedulerWhoseSessionEndedOrdersNothing(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	other := etcdtest.Open(t, f.server)
 	f.inst = must(other.Create(t.Context(), newInstance("db")))(t)
@@ -69,6 +70,7 @@ func TestARequestOfUnknownOutcomeIsAbandonedWhileItsProcessLives(t *testing.T) {
 }
 
 func TestAssignWritesNothingOverAnOlderOrder(t *testing.T) {
+	t.Parallel()
 	f := scheduled(t)
 	if err := f.Bury(t.Context(), f.inst, f.order(2, croft.WantGone)); err != nil {
 		t.Fatal(err)
@@ -84,6 +86,7 @@ func TestAssignWritesNothingOverAnOlderOrder(t *testing.T) {
 }
 
 func TestForgetLeavesARecordThatHasJustChanged(t *testing.T) {
+	t.Parallel()
 	f := scheduled(t)
 	f.inst = must(f.Reorder(t.Context(), f.inst, f.order(2, croft.WantGone)))(t)
 	tombstone := must(f.Order(t.Context(), f.host, f.inst.ID))(t)
@@ -114,6 +117,7 @@ func TestForgetLeavesARecordThatHasJustChanged(t *testing.T) {
 }
 
 func TestForgetLeavesNoObservation(t *testing.T) {
+	t.Parallel()
 	f := scheduled(t)
 	if err := f.Observe(t.Context(), croft.Observation{Host: f.host, Instance: f.inst.ID, Generation: 1, State: croft.StateRunning}); err != nil {
 		t.Fatal(err)
@@ -130,6 +134,7 @@ func TestForgetLeavesNoObservation(t *testing.T) {
 }
 
 func TestAnInstanceIsNotRelocatedToADrainedHostNorOverATombstone(t *testing.T) {
+	t.Parallel()
 	f := scheduled(t)
 	there := croft.NewHostID()
 	if err := f.PutHost(t.Context(), croft.Host{ID: there, Name: "h2"}); err != nil {

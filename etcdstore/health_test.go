@@ -15,6 +15,7 @@ import (
 )
 
 func TestAFullStoreIsSaidAndMended(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.ServerWith(t, etcdstore.EmbeddedConfig{MaxBytes: 2 << 20})
 	store := etcdtest.Open(t, server)
 	etcd := etcdtest.Fill(t, server)
@@ -58,6 +59,7 @@ func wantSays(t *testing.T, text string, words ...string) {
 
 // A member that takes connections and never answers is told, while the other serves.
 func TestAMemberThatDoesNotAnswerIsTold(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Server(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -79,6 +81,7 @@ func TestAMemberThatDoesNotAnswerIsTold(t *testing.T) {
 
 // A scheduler that slept past the end of its lease says so once, and has another then.
 func TestALostSessionIsToldAndReplaced(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Server(t)
 	store := etcdtest.Open(t, server)
 	must(store.Create(t.Context(), newInstance("before")))(t)
@@ -92,6 +95,7 @@ func TestALostSessionIsToldAndReplaced(t *testing.T) {
 
 // An agent whose lease is taken from it takes another, and its host is alive again.
 func TestALostLeaseOfAnAgentIsReplaced(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	etcd := etcdtest.Client(t, f.server, etcdstore.Access{})
 	ctx, cancel := context.WithCancel(t.Context())

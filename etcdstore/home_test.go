@@ -32,6 +32,7 @@ func (f *fixture) traced(t *testing.T, by *etcdstore.Store) string {
 }
 
 func TestAnOrderNamesItsTrace(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	if got := f.traced(t, f.Store); got != parent {
 		t.Errorf("the order names %q, want %q", got, parent)
@@ -39,6 +40,7 @@ func TestAnOrderNamesItsTrace(t *testing.T) {
 }
 
 func TestProgramsOfAnOlderMinorVersionAreToldNothingThatTheyDoNotKnow(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	putHome(t, f.server, f.Partition(), "1.0")
 	command, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{f.server.Endpoint()}}) // as `schedule` does
@@ -52,6 +54,7 @@ func TestProgramsOfAnOlderMinorVersionAreToldNothingThatTheyDoNotKnow(t *testing
 }
 
 func TestALongRunningPartRaisesTheMinorVersion(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	putHome(t, f.server, f.Partition(), "1.0")
 	raised := etcdtest.Open(t, f.server) // as an agent does
@@ -64,6 +67,7 @@ func TestALongRunningPartRaisesTheMinorVersion(t *testing.T) {
 }
 
 func TestWhatANewerMinorVersionAddsIsIgnored(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	strange := func(id string) error {
 		return etcdtest.Put(t.Context(), f.server.Endpoint(), f.Partition(), "instances/"+id, `{"id":"`+id+`","of_tomorrow":1}`)
@@ -84,6 +88,7 @@ func TestWhatANewerMinorVersionAddsIsIgnored(t *testing.T) {
 // An agent of 1.0 that began before anything was raised would refuse an order with a
 // trace: it says of its life only since when it lives.
 func TestAHostSaysWhetherItsAgentKnowsTraces(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	knows := func() bool {
 		t.Helper()
@@ -107,6 +112,7 @@ func TestAHostSaysWhetherItsAgentKnowsTraces(t *testing.T) {
 }
 
 func TestAnotherMajorVersionIsRefused(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for _, schema := range []string{"2.0", "0.9", "1", "one.two", ""} {
 		putHome(t, f.server, f.Partition(), schema)

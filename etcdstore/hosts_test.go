@@ -20,6 +20,7 @@ func scheduled(t *testing.T) *fixture {
 }
 
 func TestADrainedHostGetsNoOrder(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for range 2 {
 		if err := f.Drain(t.Context(), f.host); err != nil {
@@ -37,6 +38,7 @@ func TestADrainedHostGetsNoOrder(t *testing.T) {
 }
 
 func TestAHostWithAnInstanceIsNotForgotten(t *testing.T) {
+	t.Parallel()
 	f := scheduled(t)
 	wantKind(t, f.ForgetHost(t.Context(), f.host), croft.Conflict)
 	if hosts := must(f.Hosts(t.Context()))(t); len(hosts) != 1 {
@@ -45,6 +47,7 @@ func TestAHostWithAnInstanceIsNotForgotten(t *testing.T) {
 }
 
 func TestOfAForgottenHostTombstonesStay(t *testing.T) {
+	t.Parallel()
 	f := scheduled(t)
 	if err := f.Bury(t.Context(), f.inst, f.order(2, croft.WantGone)); err != nil {
 		t.Fatal(err)
@@ -63,6 +66,7 @@ func TestOfAForgottenHostTombstonesStay(t *testing.T) {
 }
 
 func TestAnInstanceIsRelocatedWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
 	f := scheduled(t)
 	there := croft.NewHostID()
 	tombstone, order := f.order(2, croft.WantGone), f.order(3, croft.WantRunning)
@@ -94,6 +98,7 @@ func TestAnInstanceIsRelocatedWholeOrNotAtAll(t *testing.T) {
 }
 
 func TestAMoveRemembersEveryHostThatHasAnOrderStill(t *testing.T) {
+	t.Parallel()
 	f := scheduled(t)
 	hosts := []croft.HostID{f.host}
 	inst := f.inst
@@ -131,6 +136,7 @@ func TestAMoveRemembersEveryHostThatHasAnOrderStill(t *testing.T) {
 }
 
 func TestTheTurnIsOneAgentsAtATime(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	other := etcdtest.Open(t, f.server)
 	if !must(f.TakeTurn(t.Context(), time.Hour))(t) {
@@ -142,6 +148,7 @@ func TestTheTurnIsOneAgentsAtATime(t *testing.T) {
 }
 
 func TestTheSeatOfAHostIsOnePlaces(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	host, known := croft.NewHostID(), make(chan struct{})
 	serve := func(place string) (seats chan *croft.Agent, leave func()) {
@@ -178,6 +185,7 @@ func TestTheSeatOfAHostIsOnePlaces(t *testing.T) {
 }
 
 func TestOnlyWhatIsLostIsDropped(t *testing.T) {
+	t.Parallel()
 	f := scheduled(t)
 	for _, d := range []books.Difference{
 		{Kind: books.LostName, Project: f.inst.Project, Name: f.inst.Name, Revision: 1},
@@ -195,6 +203,7 @@ func TestOnlyWhatIsLostIsDropped(t *testing.T) {
 }
 
 func TestMembershipsAreFoundAndMended(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	raw := f.raw(t)
 	inst := newInstance("member")

@@ -50,6 +50,7 @@ func (f *fixture) viewed(t *testing.T) *hostsView {
 }
 
 func TestAHostsViewReadsHostsThatTakeOrdersFromMemory(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	v := f.viewed(t)
 	want, err := f.Store.Hosts(t.Context(), f.host)
@@ -76,6 +77,7 @@ func TestAHostsViewReadsHostsThatTakeOrdersFromMemory(t *testing.T) {
 // What the view is behind with costs a refusal by Assign, or a look at etcd: never an
 // order for a host that takes none, nor a host that is passed over.
 func TestAHostsViewThatIsBehind(t *testing.T) {
+	t.Parallel()
 	t.Run("reads hosts that took no orders", func(t *testing.T) {
 		f, other := newFixture(t), croft.NewHostID()
 		if err := f.PutHost(t.Context(), croft.Host{ID: other, Name: "h2"}); err != nil {

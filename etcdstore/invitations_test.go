@@ -12,6 +12,7 @@ import (
 )
 
 func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Server(t)
 	store := etcdtest.Open(t, server)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -35,6 +36,7 @@ func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
 }
 
 func TestARevokedInvitationIsGone(t *testing.T) {
+	t.Parallel()
 	store := etcdtest.Start(t)
 	for i, name := range []string{"aa1", "aa2", "b"} {
 		life := time.Hour * time.Duration(3-i)
@@ -66,6 +68,7 @@ func TestARevokedInvitationIsGone(t *testing.T) {
 }
 
 func TestMembersTellWhereTheyAre(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.ServerWith(t, etcdstore.EmbeddedConfig{})
 	if got := must(etcdtest.Open(t, server).Advertised(t.Context()))(t); !slices.Equal(got, []string{"http://127.0.0.1:0"}) {
 		t.Errorf("got %q, want what it was told to listen on", got)

@@ -145,6 +145,7 @@ func TestJoinsWaitForEachOther(t *testing.T) {
 }
 
 func TestAClusterThatNobodyReachesTakesNone(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Server(t) // whose members' port is its own alone
 	store := etcdtest.Open(t, server)
 	_, err := store.AddEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(), Peer: "http://127.0.0.1:2380"})

@@ -47,6 +47,7 @@ func (f *fixture) mirrored(t *testing.T) (m *etcdstore.Mirror, await func(what s
 }
 
 func TestAMirrorShowsWhatChanges(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m, await := f.mirrored(t)
 	await("the record", func(hosts []croft.Host, all []croft.Status) bool {
@@ -84,6 +85,7 @@ func TestAMirrorShowsWhatChanges(t *testing.T) {
 }
 
 func TestAMirrorSaysWhatItCannotRead(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	m, await := f.mirrored(t)
 	await("the record", func(_ []croft.Host, all []croft.Status) bool { return len(all) == 1 })

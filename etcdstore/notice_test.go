@@ -18,6 +18,7 @@ import (
 // TestTransactionOfPlacementThatIsSentTwiceIsDoneOnce has the comparison fail the second
 // time, since the first one wrote what it compares.
 func TestTransactionOfPlacementThatIsSentTwiceIsDoneOnce(t *testing.T) {
+	t.Parallel()
 	store := etcdtest.Start(t)
 	p := store.Placement(0)
 	key := placement.Key{Kind: placement.KindTrait, ID: "CUSTOM_X"}
@@ -35,6 +36,7 @@ func TestTransactionOfPlacementThatIsSentTwiceIsDoneOnce(t *testing.T) {
 // TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor breaks the watch for good, as a
 // compaction does, and not only its connection, after which etcd tells what was missed.
 func TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor(t *testing.T) {
+	t.Parallel()
 	f := scheduled(t)
 	agent := etcdtest.Open(t, f.server)
 	var once sync.Once
@@ -74,6 +76,7 @@ func TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor(t *testing.T) {
 // TestPagesOfPlacementAreOfOneMoment has two entries of different pages written in one transaction, between the reads of
 // these pages.
 func TestPagesOfPlacementAreOfOneMoment(t *testing.T) {
+	t.Parallel()
 	store := etcdtest.Start(t)
 	p := store.Placement(0)
 	key := func(n int) placement.Key {

@@ -17,6 +17,7 @@ import (
 )
 
 func TestStoreKeepsTheContractOfPools(t *testing.T) {
+	t.Parallel()
 	pooltest.TestStore(t, func(t *testing.T) (func() pool.Store, func()) {
 		server := etcdtest.Server(t)
 		first := etcdtest.Open(t, server)
@@ -58,6 +59,7 @@ func TestAServerTakesOverFromItsPlace(t *testing.T) {
 // one can go on from: what is referred to before what refers to it, and the end of a ticket before its resource is
 // another's.
 func TestABatchOfSeveralTransactionsIsWrittenInItsOrder(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Server(t)
 	store := etcdtest.Open(t, server)
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Logger: zap.NewNop()})

@@ -51,6 +51,7 @@ func fill(t *testing.T, dir string) (empty func()) {
 }
 
 func TestADiskThatIsTooSmallIsSaidBeforeTheStart(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t, "60m")
 	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0"})
 	wantKind(t, err, croft.Unavailable)
@@ -64,6 +65,7 @@ func TestADiskThatIsTooSmallIsSaidBeforeTheStart(t *testing.T) {
 // While the disk is full the store can be read and not written, and whoever asks hears
 // why; when there is room again it takes writes, and a start in between changes nothing.
 func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t, "400m")
 	config := etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0"}
 	server, err := etcdstore.StartEmbedded(t.Context(), config)

@@ -13,6 +13,7 @@ import (
 )
 
 func TestKeysAreAProjectsOwn(t *testing.T) {
+	t.Parallel()
 	store := etcdtest.Start(t)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	add := func(project croft.Project, name string) error {

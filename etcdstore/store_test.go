@@ -109,6 +109,7 @@ func (f *fixture) waitHosts(t *testing.T, until func(map[croft.HostID]croft.Host
 }
 
 func TestHomeIsMintedOnceAndOnlyOnRequest(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Server(t)
 	_, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{server.Endpoint()}})
 	wantKind(t, err, croft.NotFound)
@@ -136,17 +137,20 @@ func TestHomeIsMintedOnceAndOnlyOnRequest(t *testing.T) {
 }
 
 func TestAnUnreachableServerIsUnavailable(t *testing.T) {
+	t.Parallel()
 	_, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{"http://127.0.0.1:1"}, DialTimeout: 100 * time.Millisecond})
 	wantKind(t, err, croft.Unavailable)
 }
 
 func TestAPortInUseIsAConflict(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Server(t)
 	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(), Listen: server.Endpoint()[len("http://"):]})
 	wantKind(t, err, croft.Conflict)
 }
 
 func TestCreateRefusesATakenNameAndATakenID(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	_, err := f.Create(t.Context(), newInstance("web"))
 	wantKind(t, err, croft.Conflict)
@@ -160,6 +164,7 @@ func TestCreateRefusesATakenNameAndATakenID(t *testing.T) {
 }
 
 func TestAssignComparesRecordAndHost(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	silent := f.order(1, croft.WantRunning)
 	silent.Host = croft.NewHostID()
@@ -185,6 +190,7 @@ func TestAssignComparesRecordAndHost(t *testing.T) {
 }
 
 func TestAnInstanceLivesAndIsForgotten(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
 	seen := croft.Observation{Host: f.host, Instance: inst.ID, Generation: 1, State: croft.StateRunning, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}
@@ -218,6 +224,7 @@ func TestAnInstanceLivesAndIsForgotten(t *testing.T) {
 }
 
 func TestAForcedEndLeavesOnlyTheTombstone(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
 	if err := f.Bury(t.Context(), inst, f.order(2, croft.WantGone)); err != nil {
@@ -240,6 +247,7 @@ func TestAForcedEndLeavesOnlyTheTombstone(t *testing.T) {
 }
 
 func TestARecordIsAbandonedOnceItsSessionIsDead(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	other := etcdtest.Open(t, f.server)
 	begun := must(other.Create(t.Context(), newInstance("db")))(t)
@@ -261,6 +269,7 @@ func TestARecordIsAbandonedOnceItsSessionIsDead(t *testing.T) {
 }
 
 func TestAHostThatEndsIsNotAlive(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	second := croft.NewHostID()
 	if err := f.PutHost(t.Context(), croft.Host{ID: second, Name: "h2"}); err != nil {
@@ -274,6 +283,7 @@ func TestAHostThatEndsIsNotAlive(t *testing.T) {
 }
 
 func TestOrdersAreListedAndFollowed(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -300,6 +310,7 @@ func TestOrdersAreListedAndFollowed(t *testing.T) {
 }
 
 func TestAnInstanceIsFollowedToItsEnd(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	var states []croft.State
 	err := f.WatchInstance(t.Context(), f.inst.ID, func(st *croft.Status) bool {

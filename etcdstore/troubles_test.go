@@ -16,6 +16,7 @@ import (
 )
 
 func TestWhatAMemberTellsOfItself(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		change func(*clientv3.StatusResponse)
@@ -40,6 +41,7 @@ func TestWhatAMemberTellsOfItself(t *testing.T) {
 }
 
 func TestMemberThatEndsIsUnavailable(t *testing.T) {
+	t.Parallel()
 	s := &Store{endpoints: "http://a:2379"}
 	for _, err := range []error{
 		raft.ErrStopped, raft.ErrProposalDropped, errors.ErrStopped, rpctypes.ErrGRPCStopped, rpctypes.ErrLeaderChanged,

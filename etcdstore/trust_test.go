@@ -12,6 +12,7 @@ import (
 )
 
 func TestAHostThatJoinedIsKnownUntilItIsForgotten(t *testing.T) {
+	t.Parallel()
 	store := etcdtest.Open(t, etcdtest.Server(t))
 	ctx, host := t.Context(), croft.NewHostID()
 	if _, err := store.Joined(ctx, host); croft.KindOf(err) != croft.NotFound {
@@ -61,6 +62,7 @@ func TestAHostThatJoinedIsKnownUntilItIsForgotten(t *testing.T) {
 }
 
 func TestWhereControlListensAndWhomToTrust(t *testing.T) {
+	t.Parallel()
 	store := etcdtest.Open(t, etcdtest.Server(t))
 	ctx, host := t.Context(), croft.NewHostID()
 	if _, err := store.Authority(ctx); croft.KindOf(err) != croft.NotFound {
@@ -95,6 +97,7 @@ func TestWhereControlListensAndWhomToTrust(t *testing.T) {
 }
 
 func TestWhereAgentsAreServed(t *testing.T) {
+	t.Parallel()
 	at := []string{"10.0.0.1:8777"}
 	for _, c := range []struct {
 		name string

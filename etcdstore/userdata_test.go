@@ -55,6 +55,7 @@ func (b bare) written(t *testing.T) int64 {
 // TestUserDataIsStoredOnce follows the size of all revisions through lifecycles of
 // instances with as much user-data as is allowed.
 func TestUserDataIsStoredOnce(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	raw := f.raw(t)
 	data := bytes.Repeat([]byte{'#'}, croft.MaxUserData)
@@ -97,6 +98,7 @@ func TestUserDataIsStoredOnce(t *testing.T) {
 
 // TestUserDataOfEveryEndIsRemoved tries the ends that need no host.
 func TestUserDataOfEveryEndIsRemoved(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	raw := f.raw(t)
 	discarded := must(f.Create(t.Context(), newInstance("discarded")))(t)
@@ -115,6 +117,7 @@ func TestUserDataOfEveryEndIsRemoved(t *testing.T) {
 // TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders makes a host say that its agent
 // knows schema 1.1, which has no key for user-data.
 func TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	raw := f.raw(t)
 	data := f.inst.Spec.UserData
@@ -145,6 +148,7 @@ func TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders(t *testing.T) {
 // TestUserDataMovesWithItsInstance reads the instance as those do who move it: in a list,
 // without its user-data.
 func TestUserDataMovesWithItsInstance(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"1.1", "1.2"} {
 		t.Run("to a host of "+version, func(t *testing.T) {
 			f := newFixture(t)
@@ -172,6 +176,7 @@ func TestUserDataMovesWithItsInstance(t *testing.T) {
 }
 
 func TestLostUserDataIsFoundAndRemoved(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	raw := f.raw(t)
 	lost := croft.NewInstanceID()
