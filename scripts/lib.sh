@@ -62,13 +62,39 @@ until_true() {
 	done
 }
 
-# built IMAGE BUILDER...: BUILDER IMAGE, unless it is there and no builder has changed since.
+# cache: what several checkouts of the same files can share.
+cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/croft
+
+# built IMAGE BUILDER...: BUILDER IMAGE, or a copy of what the same files in scripts/guest and the same arguments made
+# before. Copies that nobody asked for in a month go when the next one is made.
 built() {
-	local image=$1
+	local image=$1 digest kept
 	shift
-	if [ ! -e "$image" ] || [ -n "$(find scripts/guest -newer "$image" -print -quit)" ]; then
-		"$@" "$image"
+	digest=$({ printf '%s\n' "$@" && find scripts/guest -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum; } | sha256sum)
+	kept=$cache/images/$(basename "$image" .qcow2)-${digest:0:16}.qcow2
+	if [ ! -e "$kept" ]; then
+		mkdir -p "$cache/images"
+		find "$cache/images" -name '*.qcow2' -mtime +30 -delete
+		"$@" "$kept"
 	fi
+	touch -c "$kept" 2> /dev/null || true # where root built it, it keeps its age
+	cmp -s "$kept" "$image" || cp --reflink=auto "$kept" "$image"
+}
+
+# once_for_these_files COMMAND...: COMMAND, unless it has succeeded before with the same files, Go and arguments.
+once_for_these_files() {
+	local digest mark
+	digest=$({ printf '%s\n' "$@" "$(go version)" &&
+		git ls-files -z --cached --others --exclude-standard | LC_ALL=C sort -z | xargs -0 sha256sum 2> /dev/null; } | sha256sum)
+	mark=$cache/done/${digest:0:32}
+	if [ -e "$mark" ]; then
+		say "    the same files have passed before ($mark)"
+		return
+	fi
+	"$@"
+	mkdir -p "$cache/done"
+	find "$cache/done" -type f -mtime +30 -delete
+	: > "$mark"
 }
 
 # binary_of COMMIT: build/croft-COMMIT, built from that commit unless it is there.

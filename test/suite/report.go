@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// event is what go test -json prints, one to a line.
+type event struct {
+	Action, Package, ImportPath, Test, Output string
+	Elapsed                                   float64 // seconds
+}
+
+// report collects the events of several go test commands and prints each package when it ends.
+type report struct {
+	out io.Writer
+
+	mu       sync.Mutex
+	packages map[string]*pkg // under way
+	ended    []test
+	failed   bool
+}
+
+// pkg is a package whose tests run.
+type pkg struct {
+	text  strings.Builder // that belongs to no test
+	tests map[string]*test
+	order []*test
+}
+
+// test is a test or a subtest.
+type test struct {
+	pkg, name string
+	text      strings.Builder
+	good      bool          // passed or skipped
+	elapsed   time.Duration // with its subtests
+	subtests  time.Duration
+}
+
+func newReport(out io.Writer) *report {
+	return &report{out: out, packages: map[string]*pkg{}}
+}
+
+// read takes in what one go test prints, until it ends. Lines that are no events are passed on.
+func (r *report) read(from io.Reader) error {
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			r.line(line)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *report) line(line []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var e event
+	if err := json.Unmarshal(line, &e); err != nil {
+		fmt.Fprintf(r.out, "%s", line)
+		return
+	}
+	switch {
+	case e.Action == "build-output":
+		fmt.Fprint(r.out, e.Output)
+	case e.Action == "build-fail":
+		r.failed = true
+	case e.Test != "":
+		r.ofTest(e)
+	case e.Package != "":
+		r.ofPackage(e)
+	}
+}
+
+func (r *report) pkg(path string) *pkg {
+	p := r.packages[path]
+	if p == nil {
+		p = &pkg{tests: map[string]*test{}}
+		r.packages[path] = p
+	}
+	return p
+}
+
+func (r *report) ofTest(e event) {
+	p := r.pkg(e.Package)
+	t := p.tests[e.Test]
+	if t == nil {
+		t = &test{pkg: e.Package, name: e.Test}
+		p.tests[e.Test] = t
+		p.order = append(p.order, t)
+	}
+	switch e.Action {
+	case "output":
+		t.text.WriteString(e.Output)
+	case "pass", "skip", "fail":
+		t.good = e.Action != "fail"
+		t.elapsed = time.Duration(e.Elapsed * float64(time.Second))
+		if i := strings.LastIndex(e.Test, "/"); i > 0 && p.tests[e.Test[:i]] != nil {
+			p.tests[e.Test[:i]].subtests += t.elapsed
+		}
+		if t.good {
+			t.text.Reset()
+		}
+	}
+}
+
+func (r *report) ofPackage(e event) {
+	p := r.pkg(e.Package)
+	switch e.Action {
+	case "output":
+		if e.Output != "PASS\n" {
+			p.text.WriteString(e.Output)
+		}
+	case "pass", "skip", "fail":
+		if e.Action == "fail" {
+			r.failed = true
+			for _, t := range p.order {
+				if !t.good { // failed, or never ended
+					fmt.Fprint(r.out, t.text.String())
+				}
+			}
+		}
+		fmt.Fprint(r.out, p.text.String())
+		for _, t := range p.order {
+			r.ended = append(r.ended, *t)
+		}
+		delete(r.packages, e.Package)
+	}
+}
+
+// listLongest prints the tests that took longest by themselves, without their subtests.
+func (r *report) listLongest(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	own := func(t test) time.Duration { return t.elapsed - t.subtests }
+	slices.SortStableFunc(r.ended, func(a, b test) int { return cmp.Compare(own(b), own(a)) })
+	n = min(n, len(r.ended))
+	fmt.Fprintf(r.out, "\nthe %d longest of %d tests:\n", n, len(r.ended))
+	for _, t := range r.ended[:n] {
+		fmt.Fprintf(r.out, "%7.1fs  %s  %s\n", own(t).Seconds(), t.pkg, t.name)
+	}
+}
