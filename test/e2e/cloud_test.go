@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"croft/internal/testing/freeport"
-	"croft/internal/testing/libvirttest"
 )
 
 // patience is how long anything may take before a test gives up on it. It is no
@@ -25,11 +24,11 @@ const patience = 3 * time.Minute
 // A cloud is one `croft up` with a state directory, ports and a libvirt network of
 // its own, so that it shares nothing with what else runs on the machine.
 type cloud struct {
-	t         *testing.T
-	dir       string // state directory
-	home      string // HOME of whoever types schedule
-	network   string // of libvirt, and its bridge
-	etcd      string // host:port
+	t         *testing.T // whose cloud it is just now
+	dir       string     // state directory
+	home      string     // HOME of whoever types schedule
+	network   string     // of libvirt, and its bridge
+	etcd      string     // host:port
 	placement string
 	api       string
 	settings  string // file
@@ -42,24 +41,29 @@ type cloud struct {
 // newCloud starts a cloud that ends with the test. extra is appended to its settings.
 func newCloud(t *testing.T, extra string) *cloud {
 	t.Helper()
-	libvirttest.Start(t)
-	sweep()
-	c := &cloud{t: t, dir: stateDir(t), home: t.TempDir()}
-	ports := freePorts(t, 3)
-	c.etcd, c.placement, c.api = ports[0], ports[1], ports[2]
-	c.network = newNetwork(t)
-	c.settings = filepath.Join(c.home, "compute.yaml")
-	c.write(c.settings, c.settingsText()+extra)
-	var err error
-	if c.log, err = os.Create(filepath.Join(c.home, "up.log")); err != nil {
-		t.Fatal(err)
-	}
+	c := &cloud{t: t, dir: stateDir(t), home: t.TempDir(), network: newNetwork(t)}
 	// Last in, first out: the process ends before its domains are looked for.
-	t.Cleanup(func() { c.log.Close() })
 	t.Cleanup(func() { removeDomains(c.dir) })
-	t.Cleanup(c.end)
-	c.start()
+	t.Cleanup(func() {
+		c.end()
+		c.log.Close()
+	})
+	c.begin(c.home, extra)
 	return c
+}
+
+// begin writes settings and log into dir and starts the cloud.
+func (c *cloud) begin(dir, extra string) {
+	c.t.Helper()
+	var err error
+	if c.log, err = os.Create(filepath.Join(dir, "up.log")); err != nil {
+		c.t.Fatal(err)
+	}
+	ports := freePorts(c.t, 3)
+	c.etcd, c.placement, c.api = ports[0], ports[1], ports[2]
+	c.settings = filepath.Join(dir, "compute.yaml")
+	c.write(c.settings, c.settingsText()+extra)
+	c.start()
 }
 
 func (c *cloud) settingsText() string {
@@ -107,27 +111,41 @@ func (c *cloud) start() {
 // signal sends s to croft up and waits until it has ended.
 func (c *cloud) signal(s os.Signal) {
 	c.t.Helper()
-	if c.process == nil {
-		return
-	}
-	if err := c.process.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := c.stop(s); err != nil {
 		c.t.Error(err)
+	}
+}
+
+// stop is signal that says what went wrong.
+func (c *cloud) stop(s os.Signal) error {
+	if c.process == nil {
+		return nil
+	}
+	defer func() { c.process = nil }()
+	err := c.process.Process.Signal(s)
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
 	}
 	select {
 	case <-c.exited:
 	case <-time.After(patience):
 		_ = c.process.Process.Kill()
 		<-c.exited
-		c.t.Errorf("croft up goes on %v after %v", patience, s)
+		err = errors.Join(err, fmt.Errorf("croft up goes on %v after %v", patience, s))
 	}
-	c.process = nil
+	return err
 }
 
 // end stops croft up in good order and looks at what it logged.
 func (c *cloud) end() {
 	c.signal(syscall.SIGTERM)
+	c.lookAtLog()
+}
+
+// lookAtLog finds data races, and shows the log where the test has failed.
+func (c *cloud) lookAtLog() {
 	log := c.logText()
-	if strings.Contains(log, "WARNING: DATA RACE") {
+	if strings.Contains(log, dataRace) {
 		c.t.Error("croft up has a data race")
 	}
 	if c.t.Failed() {
@@ -135,7 +153,13 @@ func (c *cloud) end() {
 	}
 }
 
+// dataRace is in the log of a program that has one.
+const dataRace = "WARNING: DATA RACE"
+
 func (c *cloud) logText() string {
+	if c.log == nil {
+		return "there is none yet"
+	}
 	text, err := os.ReadFile(c.log.Name())
 	if err != nil {
 		return err.Error()
@@ -143,9 +167,11 @@ func (c *cloud) logText() string {
 	return string(text[max(0, len(text)-8000):])
 }
 
-// environment is that of a user of this cloud who has no settings files.
+// environment is that of a user of this cloud who has no settings files. The race detector would hold each command
+// for a second before it exits.
 func (c *cloud) environment() []string {
-	return append(c.plainEnvironment(), "CROFT_ETCD_ENDPOINTS=http://"+c.etcd, "CROFT_PLACEMENT_ENDPOINT=http://"+c.placement)
+	return append(c.plainEnvironment(), "CROFT_ETCD_ENDPOINTS=http://"+c.etcd, "CROFT_PLACEMENT_ENDPOINT=http://"+c.placement,
+		"GORACE=atexit_sleep_ms=0")
 }
 
 // plainEnvironment has no settings at all.

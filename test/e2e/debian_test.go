@@ -23,7 +23,7 @@ func TestDebian(t *testing.T) {
 	if image == "" || forEC2 == "" && slices.Contains(sources, "ec2") {
 		t.Fatal("CROFT_TEST_DEBIAN and, for ec2, CROFT_TEST_DEBIAN_EC2 name the images: run make test or make test-guests")
 	}
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	key := c.newKey()
 	c.write(c.home+"/script", "#!/bin/sh\necho the-script-of-$(hostname) >/root/proof\n")
 	for _, s := range []struct{ name, metadata, image, source string }{

@@ -24,7 +24,7 @@ func (c *cloud) newKey() string {
 // there is none. Its address is known before it boots and outlasts a fresh disk, and
 // it can send from no other.
 func TestSSHKnowsTheGuest(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	key := c.newKey()
 	id := c.id(c.must("--name", "web", "--key", key+".pub", small, guestImage))
 	c.waitForState(id, "booting", "running")

@@ -11,7 +11,7 @@ import (
 
 // TestBadRequests: each one clear sentence, the right exit code, nothing left.
 func TestBadRequests(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	big := filepath.Join(c.home, "big")
 	c.write(big, strings.Repeat("#", 1<<20))
 	chained := filepath.Join(c.home, "chained.qcow2")
@@ -79,7 +79,7 @@ func oneSentence(t *testing.T, r result, words []string) {
 
 // TestBadStarts: croft up ends at once, with one sentence.
 func TestBadStarts(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

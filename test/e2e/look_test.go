@@ -204,9 +204,12 @@ func (c *cloud) nothingLeft(ids ...string) {
 			}
 		}
 	}
-	if leases := strings.TrimSpace(libvirttest.Virsh(c.t, "net-dhcp-leases", c.network)); leases != "" {
-		c.t.Errorf("DHCP leases are left:\n%s", leases)
-	}
+	eventually(c.t, "dnsmasq has heard that the leases are over", func(context.Context) error {
+		if leases := strings.TrimSpace(libvirttest.Virsh(c.t, "net-dhcp-leases", c.network)); leases != "" {
+			return fmt.Errorf("DHCP leases are left:\n%s", leases)
+		}
+		return nil
+	})
 	for _, id := range ids {
 		if list := c.files(id); len(list) > 0 {
 			c.t.Errorf("files are left: %v", list)

@@ -19,7 +19,7 @@ const small = "resources=VCPU:1,MEMORY_MB:128,DISK_GB:1"
 // TestOneMachine is the main job from end to end: claim, order, boot, metadata,
 // address, and an end that leaves nothing.
 func TestOneMachine(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	id := c.id(c.must("--name", "hello", "--wait", small, guestImage))
 
 	if st := c.show("hello"); st.Instance.ID != id || st.Observation.State != "running" {
@@ -50,7 +50,7 @@ func TestOneMachine(t *testing.T) {
 
 // TestKeysAndUserData reach the guest through its metadata.
 func TestKeysAndUserData(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	c.write(c.home+"/script", "#!/bin/sh\necho the-script-says $((6 * 7))\n")
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB somebody@somewhere"
 	id := c.id(c.must("--name", "keyed", "--wait", "--key", key, "--user-data", c.home+"/script", small, guestImage))
@@ -63,7 +63,7 @@ func TestKeysAndUserData(t *testing.T) {
 }
 
 func TestTwoRequestsAtOnceBothComeUp(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	ids := make([]string, 2)
 	var work sync.WaitGroup
 	for i := range ids {
@@ -89,7 +89,7 @@ func TestTwoRequestsAtOnceBothComeUp(t *testing.T) {
 
 // TestStopAndStart keeps the disk and the address's owner.
 func TestStopAndStart(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	id := c.id(c.must("--name", "sleeper", "--wait", small, guestImage))
 	c.must("stop", "--wait", "sleeper")
 	if state := c.show("sleeper").Observation.State; state != "stopped" {
@@ -122,7 +122,7 @@ func (c *cloud) baseIsForReaders(id string) {
 
 // TestGuestsSurviveTheAgent: neither an end in good order nor a restart touches them.
 func TestGuestsSurviveTheAgent(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	id := c.id(c.must("--name", "survivor", "--wait", small, guestImage))
 	address := c.must("survivor")
 	before := libvirttest.Virsh(t, "domid", "croft-"+id)

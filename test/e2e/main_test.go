@@ -41,6 +41,9 @@ func run(m *testing.M) int {
 		return complain(err)
 	}
 	code := m.Run()
+	if err := endShared(); err != nil {
+		code = complain(err)
+	}
 	if err := goleak.Find(); err != nil && code == 0 {
 		return complain(err)
 	}

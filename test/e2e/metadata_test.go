@@ -9,7 +9,7 @@ import (
 // TestEverySourceOfMetadata: a guest finds its metadata where it was told to, and
 // reports that its set-up is done, or why not, from wherever it was.
 func TestEverySourceOfMetadata(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	c.write(c.home+"/script", "#!/bin/sh\necho the-script-says $((6 * 7))\n")
 	c.write(c.home+"/broken", "#!/bin/sh\nexit 7\n")
 	var work sync.WaitGroup

@@ -69,7 +69,7 @@ type site struct {
 // environment finds the cloud by what the first host noted for root, and Placement by
 // Keystone.
 func (s *site) environment() []string {
-	return append(s.ofKeystone(), "CROFT_PLACEMENT_CLOUD=admin", "CROFT_STATE_DIR="+s.dir)
+	return append(s.ofKeystone(), "CROFT_PLACEMENT_CLOUD=admin", "CROFT_STATE_DIR="+s.dir, "GORACE=atexit_sleep_ms=0")
 }
 
 // ofKeystone is an environment that knows Keystone alone.

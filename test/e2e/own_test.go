@@ -28,24 +28,40 @@ var (
 // ownPrefix begins the names of this run's directories.
 func ownPrefix() string { return fmt.Sprintf("croft-e2e-%d-", os.Getpid()) }
 
-// stateDir is a directory that libvirt's QEMU may enter, unlike those of TempDir.
+// stateDir is a directory that libvirt's QEMU may enter, unlike those of TempDir. It is gone with the test.
 func stateDir(t *testing.T) string {
 	t.Helper()
+	dir := newStateDir(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// newStateDir is stateDir for a directory that outlasts the test.
+func newStateDir(t *testing.T) string {
+	t.Helper()
+	sweep()
 	dir, err := os.MkdirTemp("", ownPrefix()+"state-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// newNetwork makes a network of libvirt's that is gone with the test. Name and
-// bridge are the same.
+// newNetwork makes a network of libvirt's that is gone with the test. Name and bridge are the same.
 func newNetwork(t *testing.T) string {
 	t.Helper()
+	name := startNetwork(t)
+	t.Cleanup(func() { removeNetwork(name) })
+	return name
+}
+
+// startNetwork is newNetwork for a network that outlasts the test.
+func startNetwork(t *testing.T) string {
+	t.Helper()
+	libvirttest.Start(t)
 	file := filepath.Join(t.TempDir(), "network.xml")
 	var err error
 	for n := range 256 {
@@ -58,7 +74,6 @@ func newNetwork(t *testing.T) string {
 			t.Fatal(err)
 		}
 		if _, err = virsh("net-create", file); err == nil { // else another run was faster
-			t.Cleanup(func() { removeNetwork(name) })
 			return name
 		}
 	}

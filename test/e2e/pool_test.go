@@ -84,7 +84,7 @@ func (c *cloud) waitForReady(n int, not ...int64) (all []poolclient.Resource) {
 // TestAPoolOfInstances: a ticket has a machine that runs already, what it gives back is
 // thrown away and the next one is warm again, and a guest that dies is replaced.
 func TestAPoolOfInstances(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	key := c.newKey()
 	c.servePool(fmt.Sprintf(`
 vm:

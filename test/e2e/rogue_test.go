@@ -124,7 +124,7 @@ X
 // TestARogueGuestSendsNothingOfAnothers: with the packet filter, a guest with address
 // and MAC of another is not even heard, and the other stays where it is.
 func TestARogueGuestSendsNothingOfAnothers(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	key := c.newKey()
 	c.write(c.home+"/secret", "#!/bin/sh\necho the-secret-of-the-victim\n")
 	victim := c.id(c.must("--name", "victim", "--user-data", c.home+"/secret", "--key", key+".pub", small, guestImage))

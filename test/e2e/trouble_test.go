@@ -49,7 +49,7 @@ func slowServer(t *testing.T) (url string, started <-chan struct{}, release func
 // TestKilledWhileItFetches: a croft up that is killed in the middle of a build is
 // as good as one that was not, once it runs again.
 func TestKilledWhileItFetches(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	url, started, release := slowServer(t)
 	id := c.id(c.must("--name", "phoenix", small, url))
 	<-started
@@ -60,7 +60,7 @@ func TestKilledWhileItFetches(t *testing.T) {
 }
 
 func TestKilledWhileItBoots(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	id := c.id(c.must("--name", "phoenix", small, guestImage))
 	c.waitForState(id, "defining", "booting", "running")
 	c.signal(syscall.SIGKILL)
@@ -79,7 +79,7 @@ func (c *cloud) cameUpOnce(name, id string) {
 }
 
 func TestDestroyWhileItFetches(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	url, started, _ := slowServer(t)
 	id := c.id(c.must("--name", "shortlived", small, url))
 	<-started
@@ -88,7 +88,7 @@ func TestDestroyWhileItFetches(t *testing.T) {
 }
 
 func TestDestroyWhileItBoots(t *testing.T) {
-	c := newCloud(t, "")
+	c := sharedCloud(t)
 	id := c.id(c.must("--name", "shortlived", small, guestImage))
 	c.waitForState(id, "defining", "booting", "running")
 	c.must("destroy", "--wait", id)

@@ -151,14 +151,15 @@ func (r result) String() string {
 	return fmt.Sprintf("exit code %d\nstdout: %s\nstderr: %s", r.exit, r.stdout, r.stderr)
 }
 
-// user runs croft or schedule as somebody who finds the cloud.
+// user runs croft or schedule as somebody who finds the cloud. The race detector would hold the command for a second
+// before it exits.
 func (w *world) user(name string, args ...string) result {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(binaries, name), args...)
-	cmd.Env = append(append(plainEnvironment(), "HOME="+w.dir), w.access...)
+	cmd.Env = append(append(plainEnvironment(), "HOME="+w.dir, "GORACE=atexit_sleep_ms=0"), w.access...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = w.dir, &out, &errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	err := cmd.Run()

@@ -1,0 +1,68 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// shared is the cloud of the tests that change none of its settings; nil where there is none. The first of them starts
+// it, the last leaves it to endShared. files is the directory of its settings and its log.
+var shared struct {
+	*cloud
+	files string
+}
+
+// sharedCloud lends the shared cloud to a test, with a home of its own. What the test asks for it destroys, since the
+// next relies on an empty cloud; where it fails, the next has another cloud.
+func sharedCloud(t *testing.T) *cloud {
+	t.Helper()
+	t.Cleanup(func() {
+		switch c := shared.cloud; {
+		case c == nil:
+			return
+		case c.process == nil:
+			t.Error("croft up does not run any more")
+		default:
+			c.lookAtLog()
+		}
+		if t.Failed() {
+			if err := endShared(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if shared.cloud == nil {
+		startShared(t)
+	}
+	shared.t, shared.home = t, t.TempDir()
+	return shared.cloud
+}
+
+func startShared(t *testing.T) {
+	t.Helper()
+	c := &cloud{t: t, home: t.TempDir(), dir: newStateDir(t), network: startNetwork(t)}
+	shared.cloud, shared.files = c, newStateDir(t)
+	c.begin(shared.files, "")
+}
+
+// endShared ends the shared cloud, where there is one, and removes what it had.
+func endShared() error {
+	c := shared.cloud
+	if c == nil {
+		return nil
+	}
+	shared.cloud = nil
+	err := c.stop(syscall.SIGTERM)
+	if c.log != nil { // it was begun
+		text, readErr := os.ReadFile(c.log.Name())
+		if err = errors.Join(err, readErr, c.log.Close()); strings.Contains(string(text), dataRace) {
+			err = errors.Join(err, errors.New("the shared croft up has a data race:\n"+string(text)))
+		}
+	}
+	removeDomains(c.dir)
+	removeNetwork(c.network)
+	return errors.Join(err, os.RemoveAll(c.dir), os.RemoveAll(shared.files))
+}
