@@ -31,7 +31,7 @@ type rule struct {
 // rooms that decide; adapters implement the interfaces they declare.
 var (
 	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/operator/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...", "croft/pool/vm/...", "croft/grid/...", "croft/cluster/...", "croft/control/..."}
-	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...", "croft/pool/shell/...", "croft/gate/..."}
+	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...", "croft/pool/shell/...", "croft/trust/gate/..."}
 )
 
 var rules = []rule{
@@ -128,9 +128,14 @@ var rules = []rule{
 		reason:   "what touches guests and disks answers the agent, and nobody else",
 	},
 	{
-		packages: []string{"croft/gate/..."},
+		packages: []string{"croft/trust/gate/..."},
 		mayNot:   []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/placement/...", "croft/schedule/...", "croft/operator/..."},
 		reason:   "what a host runs that is not trusted with etcd and Placement knows neither",
+	},
+	{
+		packages: []string{"croft/trust/pki/...", "croft/trust/invitation/..."},
+		mayNot:   append(slices.Clone(deciding), adapters...),
+		reason:   "certificates and tokens are made and checked alike whatever stores them",
 	},
 	{
 		packages: []string{"croft/..."},
@@ -154,7 +159,7 @@ var rules = []rule{
 
 // testHelpers are packages that only tests import.
 var testHelpers = []string{
-	"croft/compute/computetest", "croft/gate/gatetest", "croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/testing/...",
+	"croft/compute/computetest", "croft/trust/gate/gatetest", "croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/testing/...",
 	"croft/placement/transfer/transfertest", "croft/placementclient/keystone/keystonetest", "croft/placementclient/placementtest", "croft/pool/pooltest",
 	"croft/schedule/scheduletest", "croft/bench/...", "croft/test/...",
 }

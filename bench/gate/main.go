@@ -22,7 +22,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
-	"croft/internal/pki"
+	"croft/trust/pki"
 )
 
 // run is what is asked for.

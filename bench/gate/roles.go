@@ -17,11 +17,11 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
-	"croft/gate"
 	"croft/hypervisor/sim"
-	"croft/internal/pki"
 	"croft/placement"
 	"croft/placementclient"
+	"croft/trust/gate"
+	"croft/trust/pki"
 )
 
 // The identities of this cloud, whose partition is its etcd's only in name.

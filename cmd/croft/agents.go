@@ -16,9 +16,9 @@ import (
 	"croft/etcdstore"
 	"croft/internal/books"
 	"croft/internal/endpoint"
-	"croft/internal/pki"
 	"croft/internal/plain"
 	"croft/operator"
+	"croft/trust/pki"
 )
 
 var _ operator.Agents = agents{}

@@ -17,7 +17,7 @@ import (
 	"croft/cli/out"
 	"croft/cloud/direct"
 	"croft/compute"
-	"croft/internal/pki"
+	"croft/trust/pki"
 )
 
 // caCommand looks after certificates, on the host that has the authority.

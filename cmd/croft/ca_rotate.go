@@ -13,7 +13,7 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/etcdstore"
-	"croft/internal/pki"
+	"croft/trust/pki"
 )
 
 func caRotateCommand() *cobra.Command {

@@ -17,8 +17,8 @@ import (
 	"croft/cloud/direct"
 	"croft/doctor"
 	"croft/etcdstore"
-	"croft/internal/invitation"
-	"croft/internal/pki"
+	"croft/trust/invitation"
+	"croft/trust/pki"
 )
 
 func TestAnAuthorityFollowsAnother(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 
 	"croft/doctor"
 	"croft/etcdstore"
-	"croft/internal/pki"
 	"croft/operator"
+	"croft/trust/pki"
 )
 
 // lookCertificates is doctor's look at the certificates in a state directory.

@@ -12,8 +12,8 @@ import (
 	"croft/cli/args"
 	"croft/compute"
 	"croft/etcdstore"
-	"croft/gate"
 	"croft/mdserver"
+	"croft/trust/gate"
 )
 
 func computeCommand() *cobra.Command {

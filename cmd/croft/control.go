@@ -20,8 +20,8 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/internal/connlimit"
-	"croft/internal/invitation"
-	"croft/internal/pki"
+	"croft/trust/invitation"
+	"croft/trust/pki"
 )
 
 // control is the server at which hosts join this cloud and renew their certificates.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/internal/pki"
+	"croft/trust/pki"
 )
 
 // controlClient asks control processes, the first of them that answers.

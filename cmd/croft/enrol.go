@@ -10,8 +10,8 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/internal/invitation"
-	"croft/internal/pki"
+	"croft/trust/invitation"
+	"croft/trust/pki"
 )
 
 // enrol has a control process sign for this host, and notes what it got. Nothing that

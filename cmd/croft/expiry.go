@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"croft/internal/pki"
+	"croft/trust/pki"
 )
 
 var expiryMetric = prometheus.NewDesc("croft_certificate_expiry_timestamp_seconds",

@@ -14,9 +14,9 @@ import (
 	"croft/compute"
 	"croft/doctor"
 	"croft/etcdstore"
-	"croft/gate"
 	"croft/internal/durable"
-	"croft/internal/pki"
+	"croft/trust/gate"
+	"croft/trust/pki"
 )
 
 // The setting trust: what hosts that join may reach.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/internal/pki"
 	"croft/internal/testing/freeport"
+	"croft/trust/pki"
 )
 
 const placementToken = "a-token-of-placement"

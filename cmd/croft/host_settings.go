@@ -14,12 +14,12 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/image"
-	"croft/internal/pki"
 	"croft/internal/settings"
 	"croft/internal/traces"
 	"croft/placement"
 	poolserver "croft/pool/server"
 	"croft/schedule"
+	"croft/trust/pki"
 )
 
 // hostSettings are the settings of what runs on hosts: croft up, compute,

@@ -26,9 +26,9 @@ import (
 	"croft/etcdstore"
 	"croft/internal/durable"
 	"croft/internal/endpoint"
-	"croft/internal/invitation"
-	"croft/internal/pki"
 	"croft/internal/settings"
+	"croft/trust/invitation"
+	"croft/trust/pki"
 )
 
 // membership is what a host knows of the cloud that it joined. It is kept in the state

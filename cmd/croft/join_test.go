@@ -17,7 +17,7 @@ import (
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/endpoint"
-	"croft/internal/invitation"
+	"croft/trust/invitation"
 )
 
 // croft runs croft with the cloud's addresses and returns what it printed.

@@ -9,7 +9,7 @@ import (
 
 	"croft/cloud/direct"
 	"croft/internal/endpoint"
-	"croft/internal/pki"
+	"croft/trust/pki"
 )
 
 // accessWith is how the cloud is reached that these settings are of, with the

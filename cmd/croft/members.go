@@ -9,8 +9,8 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/internal/endpoint"
-	"croft/internal/pki"
 	"croft/placementclient"
+	"croft/trust/pki"
 )
 
 // follow keeps up with which hosts serve etcd and Placement, until ctx ends: what this

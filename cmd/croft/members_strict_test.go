@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"croft"
-	"croft/internal/pki"
+	"croft/trust/pki"
 )
 
 // soakOnly leaves a test that takes long to make soak.

@@ -16,8 +16,8 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/internal/endpoint"
-	"croft/internal/pki"
 	"croft/internal/testing/freeport"
+	"croft/trust/pki"
 )
 
 // serverSettings are those of a host that serves etcd and Placement at an address.

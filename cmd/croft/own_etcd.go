@@ -6,7 +6,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
-	"croft/internal/pki"
+	"croft/trust/pki"
 )
 
 // startEtcd starts an etcd in this process, as c says, and returns what to open the

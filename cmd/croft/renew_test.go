@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/internal/pki"
 	"croft/placementclient"
+	"croft/trust/pki"
 )
 
 func TestAHostRenewsNowAndThen(t *testing.T) {

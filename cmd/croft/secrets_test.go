@@ -15,7 +15,7 @@ import (
 
 	"croft"
 	"croft/cloud/direct"
-	"croft/internal/invitation"
+	"croft/trust/invitation"
 )
 
 // runningCroft is a croft that runs as one, and what it says.

@@ -15,11 +15,11 @@ import (
 
 	"croft/cloud/direct"
 	"croft/etcdstore"
-	"croft/gate"
 	"croft/internal/build"
 	"croft/internal/endpoint"
 	"croft/internal/health"
 	"croft/internal/traces"
+	"croft/trust/gate"
 )
 
 // self is what a process tells of itself, at each address where it serves anything:

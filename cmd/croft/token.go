@@ -18,9 +18,9 @@ import (
 	"croft/cloud/direct"
 	"croft/etcdstore"
 	"croft/internal/endpoint"
-	"croft/internal/invitation"
 	"croft/internal/nearest"
-	"croft/internal/pki"
+	"croft/trust/invitation"
+	"croft/trust/pki"
 )
 
 // tokenCommand makes what other hosts join with.

@@ -18,9 +18,9 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
-	"croft/gate"
 	"croft/internal/endpoint"
-	"croft/internal/pki"
+	"croft/trust/gate"
+	"croft/trust/pki"
 )
 
 // controlPort is where control listens beside an etcd that others reach.

@@ -23,8 +23,8 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/internal/endpoint"
-	"croft/internal/invitation"
-	"croft/internal/pki"
+	"croft/trust/invitation"
+	"croft/trust/pki"
 )
 
 // reachable is an address of this machine that others reach.

@@ -16,9 +16,9 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"croft/gate"
 	"croft/internal/connlimit"
 	"croft/internal/endpoint"
+	"croft/trust/gate"
 )
 
 // What one connection may cost a server: memory for headers, and time for what it sends.

@@ -17,13 +17,13 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
-	agentgate "croft/gate"
-	"croft/gate/gatetest"
 	"croft/hypervisor/sim"
 	"croft/internal/testing/wire"
 	"croft/placement"
 	"croft/placementclient"
 	"croft/schedule"
+	agentgate "croft/trust/gate"
+	"croft/trust/gate/gatetest"
 )
 
 // world is one installation: etcd, Placement, hosts. What it holds survives the

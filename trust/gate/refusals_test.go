@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"croft"
-	"croft/gate"
+	"croft/trust/gate"
 )
 
 func TestAHostSharesNothingWithOthers(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/internal/pki"
+	"croft/trust/pki"
 )
 
 // running has a keeper run to the end of the test.

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"croft"
-	"croft/gate"
-	"croft/internal/pki"
+	"croft/trust/gate"
+	"croft/trust/pki"
 )
 
 // Front is a gate that is served. It ends with the test.

@@ -15,11 +15,11 @@ import (
 	"croft/compute/computetest"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/gate"
-	"croft/gate/gatetest"
 	"croft/internal/testing/wire"
 	"croft/placement"
 	"croft/placementclient"
+	"croft/trust/gate"
+	"croft/trust/gate/gatetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"croft"
-	"croft/internal/invitation"
+	"croft/trust/invitation"
 )
 
 func newToken() invitation.Token {

@@ -20,8 +20,8 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/gate"
 	"croft/internal/books"
+	"croft/trust/gate"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "run this seed alone")

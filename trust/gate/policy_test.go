@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"croft/compute"
-	"croft/gate"
+	"croft/trust/gate"
 )
 
 func TestEveryMethodOfComputesPortsHasARowInThePolicy(t *testing.T) {
@@ -17,7 +17,7 @@ func TestEveryMethodOfComputesPortsHasARowInThePolicy(t *testing.T) {
 	} {
 		for i := range port.NumMethod() {
 			if name := port.Method(i).Name; allows[name] == "" {
-				t.Errorf("%s.%s has no row: say in gate/policy.go what a host may do with it", port.Name(), name)
+				t.Errorf("%s.%s has no row: say in trust/gate/policy.go what a host may do with it", port.Name(), name)
 			}
 		}
 	}

@@ -8,9 +8,9 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/gate/gatetest"
 	"croft/internal/testing/freeport"
 	"croft/internal/testing/wire"
+	"croft/trust/gate/gatetest"
 )
 
 // served is a host that lives through the gate.

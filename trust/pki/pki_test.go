@@ -23,7 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"croft"
-	"croft/internal/pki"
+	"croft/trust/pki"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/internal/pki"
+	"croft/trust/pki"
 )
 
 var anybody pki.Accept = func(pki.Identity) error { return nil }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/internal/pki"
+	"croft/trust/pki"
 )
 
 var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of random rotations")

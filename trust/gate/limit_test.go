@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/gate"
+	"croft/trust/gate"
 )
 
 // raw is a host that sends what it likes.
