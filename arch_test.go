@@ -30,7 +30,7 @@ type rule struct {
 
 // rooms that decide; adapters implement the interfaces they declare.
 var (
-	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/operator/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...", "croft/pool/vm/...", "croft/grid/...", "croft/cluster/...", "croft/control/..."}
+	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/operator/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...", "croft/pool/vm/...", "croft/trust", "croft/trust/pki/...", "croft/trust/invitation/...", "croft/grid/...", "croft/cluster/...", "croft/control/..."}
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...", "croft/pool/shell/...", "croft/trust/gate/..."}
 )
 
@@ -133,9 +133,9 @@ var rules = []rule{
 		reason:   "what a host runs that is not trusted with etcd and Placement knows neither",
 	},
 	{
-		packages: []string{"croft/trust/pki/...", "croft/trust/invitation/..."},
-		mayNot:   append(slices.Clone(deciding), adapters...),
-		reason:   "certificates and tokens are made and checked alike whatever stores them",
+		packages: []string{"croft/trust", "croft/trust/pki/...", "croft/trust/invitation/..."},
+		mayNot:   []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/operator/...", "croft/pool/..."},
+		reason:   "whom a process believes depends on nothing that the process does",
 	},
 	{
 		packages: []string{"croft/..."},

@@ -68,7 +68,8 @@ func (s *Store) ForgetHost(ctx context.Context, host croft.HostID) error {
 		clientv3.OpDelete(s.keys.twins(host), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.keys.drained(host)),
 		clientv3.OpDelete(s.keys.seen(host)),
-		clientv3.OpDelete(s.keys.control(host)),
+		clientv3.OpDelete(s.keys.join(host)),
+		clientv3.OpDelete(s.keys.formerJoin(host)),
 		clientv3.OpDelete(s.keys.joined(host)),
 		clientv3.OpDelete(s.keys.host(host)),
 	).Commit()

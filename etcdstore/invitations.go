@@ -10,24 +10,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/trust"
 )
 
-// Invitation is what is kept of a token while it counts: not its secret, so that who
-// reads it cannot join.
-type Invitation struct {
-	Name    string    `json:"name"` // made of the secret, which it does not tell
-	Note    string    `json:"note,omitempty"`
-	Created time.Time `json:"created"`
-	Expires time.Time `json:"expires"`
-	Sealed  []byte    `json:"sealed"` // what a joining host gets for the token
-
-	Verifier []byte       `json:"verifier,omitempty"` // of what is signed with the token
-	Member   bool         `json:"member,omitempty"`   // the host may serve etcd also where hosts do not reach it
-	Host     croft.HostID `json:"host,omitempty"`     // that alone may join with it; empty: hosts that are new
-}
-
-// PutInvitation keeps an invitation for so long.
-func (s *Store) PutInvitation(ctx context.Context, i Invitation, life time.Duration) error {
+// PutInvitation stores an invitation for the time of its life.
+func (s *Store) PutInvitation(ctx context.Context, i trust.Invitation, life time.Duration) error {
 	lease, err := s.etcd.Grant(ctx, max(1, int64(life/time.Second)))
 	if err != nil {
 		return s.wrap(err, "make an invitation")
@@ -38,8 +25,8 @@ func (s *Store) PutInvitation(ctx context.Context, i Invitation, life time.Durat
 	return s.wrapped(err, "write an invitation")
 }
 
-// Invitation returns what is kept of a token. NotFound: it ran out, or never was.
-func (s *Store) Invitation(ctx context.Context, name string) (i Invitation, err error) {
+// Invitation implements trust.Registry.
+func (s *Store) Invitation(ctx context.Context, name string) (i trust.Invitation, err error) {
 	got, err := s.etcd.Get(ctx, s.keys.invitation(name))
 	if err != nil {
 		return i, s.wrap(err, "read an invitation")
@@ -50,43 +37,45 @@ func (s *Store) Invitation(ctx context.Context, name string) (i Invitation, err 
 	return i, s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &i)
 }
 
-// Invitations are those that count, the one that runs out first first.
-func (s *Store) Invitations(ctx context.Context) ([]Invitation, error) {
+// Invitations lists the valid invitations, soonest expiry first.
+func (s *Store) Invitations(ctx context.Context) ([]trust.Invitation, error) {
 	got, err := s.etcd.Get(ctx, s.keys.invitations(), clientv3.WithPrefix())
 	if err != nil {
 		return nil, s.wrap(err, "list the invitations")
 	}
-	all := []Invitation{}
+	all := []trust.Invitation{}
 	for _, kv := range got.Kvs {
-		var i Invitation
+		var i trust.Invitation
 		if err := s.decode(kv.Key, kv.Value, &i); err != nil {
 			return nil, err
 		}
 		all = append(all, i)
 	}
-	slices.SortFunc(all, func(a, b Invitation) int { return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(all, func(a, b trust.Invitation) int {
+		return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.Name, b.Name))
+	})
 	return all, nil
 }
 
-// RevokeInvitation ends the one whose name begins so, at once, and returns it. NotFound;
-// Conflict: several begin so.
-func (s *Store) RevokeInvitation(ctx context.Context, name string) (Invitation, error) {
+// RevokeInvitation ends the invitation whose name begins with name at once, and returns
+// it. NotFound. Conflict: several names begin so.
+func (s *Store) RevokeInvitation(ctx context.Context, name string) (trust.Invitation, error) {
 	all, err := s.Invitations(ctx)
 	if err != nil {
-		return Invitation{}, err
+		return trust.Invitation{}, err
 	}
-	all = slices.DeleteFunc(all, func(i Invitation) bool { return !strings.HasPrefix(i.Name, name) })
+	all = slices.DeleteFunc(all, func(i trust.Invitation) bool { return !strings.HasPrefix(i.Name, name) })
 	switch {
 	case name == "" || len(all) == 0:
-		return Invitation{}, croft.Errorf(croft.NotFound, "there is no token %q; `croft token list` shows those that count", name)
+		return trust.Invitation{}, croft.Errorf(croft.NotFound, "there is no token %q; `croft token list` shows those that count", name)
 	case len(all) > 1:
-		return Invitation{}, croft.Errorf(croft.Conflict, "the names of %d tokens begin with %s: give more of it", len(all), name)
+		return trust.Invitation{}, croft.Errorf(croft.Conflict, "the names of %d tokens begin with %s: give more of it", len(all), name)
 	}
 	_, err = s.etcd.Delete(ctx, s.keys.invitation(all[0].Name)) // its lease, without a key, runs out by itself
 	return all[0], s.wrapped(err, "revoke a token")
 }
 
-// Advertised are the addresses that the members of etcd give out for clients.
+// Advertised lists the client addresses that the members of etcd announce.
 func (s *Store) Advertised(ctx context.Context) ([]string, error) {
 	list, err := s.etcd.MemberList(ctx)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/trust"
 )
 
 func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
@@ -17,21 +18,23 @@ func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
 	store := etcdtest.Open(t, server)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := store.PutInvitation(ctx, etcdstore.Invitation{Name: "one", Sealed: []byte("sealed")}, time.Hour); err != nil {
+	if err := store.PutInvitation(ctx, trust.Invitation{Name: "one", Sealed: []byte("sealed")}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if got := must(store.Invitation(ctx, "one"))(t); string(got.Sealed) != "sealed" {
 		t.Errorf("got %q", got.Sealed)
 	}
-	_, err := store.Invitation(ctx, "two")
-	wantKind(t, err, croft.NotFound)
+	for _, name := range []string{"two", "", "../authority"} {
+		_, err := store.Invitation(ctx, name)
+		wantKind(t, err, croft.NotFound)
+	}
 	etcd := etcdtest.Client(t, server, etcdstore.Access{})
 	leases := must(etcd.Leases(ctx))(t).Leases
 	if ttl := must(etcd.TimeToLive(ctx, leases[0].ID))(t).GrantedTTL; len(leases) != 1 || ttl != 3600 {
 		t.Errorf("there are %d leases, of %d s", len(leases), ttl)
 	}
 	revokeAll(t, etcd) // as time does
-	_, err = store.Invitation(ctx, "one")
+	_, err := store.Invitation(ctx, "one")
 	wantKind(t, err, croft.NotFound)
 }
 
@@ -40,7 +43,7 @@ func TestARevokedInvitationIsGone(t *testing.T) {
 	store := etcdtest.Start(t)
 	for i, name := range []string{"aa1", "aa2", "b"} {
 		life := time.Hour * time.Duration(3-i)
-		if err := store.PutInvitation(t.Context(), etcdstore.Invitation{Name: name, Note: "for " + name, Sealed: []byte(name)}, life); err != nil {
+		if err := store.PutInvitation(t.Context(), trust.Invitation{Name: name, Note: "for " + name, Sealed: []byte(name)}, life); err != nil {
 			t.Fatal(err)
 		}
 	}

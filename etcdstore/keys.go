@@ -30,7 +30,8 @@ import (
 //	/croft/<partition>/keys/<project>/<name>       a public SSH key that the project keeps
 //	/croft/<partition>/invitations/<name>          what a joining host gets for its token, sealed, for a while
 //	/croft/<partition>/authority                   whom of the cloud's hosts to trust, in PEM
-//	/croft/<partition>/control/<host>              where its control process listens
+//	/croft/<partition>/joins/<host>                where hosts join there, and where it serves agents
+//	/croft/<partition>/control/<host>              the same, for programs of the version before
 //	/croft/<partition>/joined/<host>               until when the certificates count with which it joined
 //	/croft/<partition>/members/<host>              where a host serves etcd and Placement for all
 //	/croft/<partition>/placement/<kind>/<id>       the embedded Placement: kinds as in placement/store.go
@@ -108,8 +109,10 @@ func (k keys) invitations() string           { return k.prefix + "invitations/" 
 func (k keys) invitation(name string) string { return k.invitations() + name }
 
 func (k keys) authority() string                { return k.prefix + "authority" }
-func (k keys) controls() string                 { return k.prefix + "control/" }
-func (k keys) control(h croft.HostID) string    { return k.controls() + string(h) }
+func (k keys) joins() string                    { return k.prefix + "joins/" }
+func (k keys) join(h croft.HostID) string       { return k.joins() + string(h) }
+func (k keys) formerJoins() string              { return k.prefix + "control/" }
+func (k keys) formerJoin(h croft.HostID) string { return k.formerJoins() + string(h) }
 func (k keys) allJoined() string                { return k.prefix + "joined/" }
 func (k keys) joined(h croft.HostID) string     { return k.allJoined() + string(h) }
 func (k keys) members() string                  { return k.prefix + "members/" }

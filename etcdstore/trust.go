@@ -1,60 +1,31 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/trust"
 )
 
-// Control is a control process that hosts join and renew their certificates at, or that
-// serves their agents where these reach no etcd, or both. Addresses are HOST:PORT, as hosts
-// reach them.
-type Control struct {
-	Addresses []string `json:"addresses,omitempty"` // where hosts join
-	Trust     string   `json:"trust,omitempty"`     // what the hosts that join there may reach: TrustDirect or TrustStrict; empty: none may join
-	Agents    []string `json:"agents,omitempty"`    // where agents of a strict cloud are served
-}
+var _ trust.Registry = (*Store)(nil)
+var _ trust.RotationStore = (*Store)(nil)
+var _ trust.Servers = (*Store)(nil)
 
-// ServesAgents is where its gate is, if it has one.
-func (c Control) ServesAgents() []string {
-	if len(c.Agents) == 0 && c.Trust == TrustStrict { // written before there were others
-		return c.Addresses
-	}
-	return c.Agents
-}
-
-// TrustDirect lets hosts speak to etcd and Placement themselves, TrustStrict to control
-// alone.
-const (
-	TrustDirect = "direct"
-	TrustStrict = "strict"
-)
-
-// Joined is what is known of a host that joined through a control process. Without it
-// the host's certificates are worth nothing there.
-type Joined struct {
-	Since        time.Time        `json:"since"`
-	Certificates map[string]Stamp `json:"certificates"` // by their authority
-}
-
-// Stamp is when a certificate was made, by which authority, and until when it counts.
-type Stamp struct {
-	By    string    `json:"by"` // the authority's pin
-	Made  time.Time `json:"made"`
-	Until time.Time `json:"until"`
-}
-
-// PutAuthority stores whom of the cloud's hosts everybody may trust, in PEM.
+// PutAuthority implements trust.Publisher.
 func (s *Store) PutAuthority(ctx context.Context, trusted []byte) error {
 	_, err := s.etcd.Put(ctx, s.keys.authority(), string(trusted))
 	return s.wrapped(err, "write whom to trust")
 }
 
-// Authority returns it. NotFound: nobody has stored any.
+// Authority returns the authority of hosts to trust, in PEM. NotFound: the cloud has none.
 func (s *Store) Authority(ctx context.Context) ([]byte, error) {
 	got, err := s.etcd.Get(ctx, s.keys.authority())
 	if err != nil {
@@ -66,42 +37,78 @@ func (s *Store) Authority(ctx context.Context) ([]byte, error) {
 	return got.Kvs[0].Value, nil
 }
 
-// PutControl stores where the control process of a host listens, or with no addresses
-// that there is none.
-func (s *Store) PutControl(ctx context.Context, host croft.HostID, c Control) error {
-	if len(c.Addresses)+len(c.Agents) == 0 {
-		_, err := s.etcd.Delete(ctx, s.keys.control(host))
-		return s.wrapped(err, "remove where control listens")
-	}
-	_, err := s.etcd.Put(ctx, s.keys.control(host), encode(c))
-	return s.wrapped(err, "write where control listens")
+// A storedJoinServer is the record of a JoinServer. It is kept under two keys: the version
+// before knows the former one alone.
+type storedJoinServer struct {
+	trust.JoinServer
+
+	// Former: the record was written under the former key too. Where that is gone, a
+	// program of the version before has removed the server.
+	Former bool `json:"former,omitempty"`
 }
 
-// Controls are the control processes of the cloud.
-func (s *Store) Controls(ctx context.Context) ([]Control, error) {
-	got, err := s.etcd.Get(ctx, s.keys.controls(), clientv3.WithPrefix())
-	if err != nil {
-		return nil, s.wrap(err, "read where control listens")
+// PutJoinServer stores where hosts join and agents are served on a host; without addresses
+// it removes the record.
+func (s *Store) PutJoinServer(ctx context.Context, host croft.HostID, j trust.JoinServer) error {
+	key, former := s.keys.join(host), s.keys.formerJoin(host)
+	if len(j.Addresses)+len(j.Agents) == 0 {
+		_, err := s.etcd.Txn(ctx).Then(clientv3.OpDelete(key), clientv3.OpDelete(former)).Commit()
+		return s.wrapped(err, "remove where hosts join")
 	}
-	var all []Control
-	for _, kv := range got.Kvs {
-		var c Control
-		if err := s.decode(kv.Key, kv.Value, &c); err != nil {
+	_, err := s.etcd.Txn(ctx).Then(
+		clientv3.OpPut(key, encode(storedJoinServer{j, true})), clientv3.OpPut(former, encode(j)),
+	).Commit()
+	return s.wrapped(err, "write where hosts join")
+}
+
+// JoinServers implements trust.Servers. Of a host's two records the newer one counts: each
+// version writes those that it knows.
+func (s *Store) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
+	got, err := s.etcd.Txn(ctx).Then(
+		clientv3.OpGet(s.keys.joins(), clientv3.WithPrefix()), clientv3.OpGet(s.keys.formerJoins(), clientv3.WithPrefix()),
+	).Commit()
+	if err != nil {
+		return nil, s.wrap(err, "read where hosts join")
+	}
+	former := map[string]*mvccpb.KeyValue{} // by host
+	for _, kv := range got.Responses[1].GetResponseRange().Kvs {
+		former[last(kv.Key)] = kv
+	}
+	var newest []*mvccpb.KeyValue
+	for _, kv := range got.Responses[0].GetResponseRange().Kvs {
+		other, has := former[last(kv.Key)]
+		delete(former, last(kv.Key))
+		if has && other.ModRevision > kv.ModRevision {
+			kv = other
+		}
+		var j storedJoinServer
+		if err := s.decode(kv.Key, kv.Value, &j); err != nil {
 			return nil, err
 		}
-		all = append(all, c)
+		if has || !j.Former {
+			newest = append(newest, kv)
+		}
+	}
+	newest = append(newest, slices.Collect(maps.Values(former))...)
+	slices.SortFunc(newest, func(a, b *mvccpb.KeyValue) int { return cmp.Compare(last(a.Key), last(b.Key)) })
+	var all []trust.JoinServer
+	for _, kv := range newest {
+		var j storedJoinServer
+		if err := s.decode(kv.Key, kv.Value, &j); err != nil {
+			return nil, err
+		}
+		all = append(all, j.JoinServer)
 	}
 	return all, nil
 }
 
-// Admit makes a host one that joined, with these certificates. Conflict: there is a host
-// of that ID, and known does not say so.
-func (s *Store) Admit(ctx context.Context, host croft.HostID, known bool, certificates map[string]Stamp) error {
+// Admit implements trust.Registry.
+func (s *Store) Admit(ctx context.Context, host croft.HostID, known bool, certificates map[string]trust.Stamp) error {
 	var compares []clientv3.Cmp
 	if !known {
 		compares = append(compares, absent(s.keys.host(host)))
 	}
-	value := encode(Joined{time.Now().UTC().Truncate(time.Second), certificates})
+	value := encode(trust.Joined{Since: time.Now().UTC().Truncate(time.Second), Certificates: certificates})
 	done, err := s.etcd.Txn(ctx).If(compares...).Then(clientv3.OpPut(s.keys.joined(host), value)).Commit()
 	if err == nil && !done.Succeeded {
 		return croft.Errorf(croft.Conflict, "there is a host %s already", host)
@@ -109,11 +116,10 @@ func (s *Store) Admit(ctx context.Context, host croft.HostID, known bool, certif
 	return s.wrapped(err, "admit a host")
 }
 
-// Renewed notes a certificate that a host got in the place of another. NotFound: it is
-// none that joined, or it was forgotten.
-func (s *Store) Renewed(ctx context.Context, host croft.HostID, authority string, stamp Stamp) error {
+// Renewed implements trust.Registry.
+func (s *Store) Renewed(ctx context.Context, host croft.HostID, authority string, stamp trust.Stamp) error {
 	for {
-		// A host may renew those of both authorities at once.
+		// A host may renew its certificates of both authorities at once.
 		if err := s.renewed(ctx, host, authority, stamp); !errors.Is(err, croft.Conflict) {
 			return err
 		}
@@ -121,7 +127,7 @@ func (s *Store) Renewed(ctx context.Context, host croft.HostID, authority string
 }
 
 // renewed is one attempt. Conflict: the record changed meanwhile.
-func (s *Store) renewed(ctx context.Context, host croft.HostID, authority string, stamp Stamp) error {
+func (s *Store) renewed(ctx context.Context, host croft.HostID, authority string, stamp trust.Stamp) error {
 	key := s.keys.joined(host)
 	got, err := s.etcd.Get(ctx, key)
 	if err != nil {
@@ -130,12 +136,12 @@ func (s *Store) renewed(ctx context.Context, host croft.HostID, authority string
 	if len(got.Kvs) == 0 {
 		return errForgotten(host)
 	}
-	var j Joined
+	var j trust.Joined
 	if err := s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &j); err != nil {
 		return err
 	}
 	if j.Certificates == nil {
-		j.Certificates = map[string]Stamp{}
+		j.Certificates = map[string]trust.Stamp{}
 	}
 	j.Certificates[authority] = stamp
 	done, err := s.etcd.Txn(ctx).If(unchanged(key, got.Kvs[0].ModRevision)).Then(clientv3.OpPut(key, encode(j))).Commit()
@@ -149,9 +155,9 @@ func errForgotten(host croft.HostID) error {
 	return croft.Errorf(croft.NotFound, "host %s is not of this cloud: it was forgotten, and may come back with a token (croft token create)", host)
 }
 
-// Joined returns when a host joined. NotFound: it did not, or it was forgotten.
-func (s *Store) Joined(ctx context.Context, host croft.HostID) (Joined, error) {
-	var j Joined
+// Joined implements trust.Hosts.
+func (s *Store) Joined(ctx context.Context, host croft.HostID) (trust.Joined, error) {
+	var j trust.Joined
 	got, err := s.etcd.Get(ctx, s.keys.joined(host))
 	if err != nil {
 		return j, s.wrap(err, "read when a host joined")
@@ -162,15 +168,15 @@ func (s *Store) Joined(ctx context.Context, host croft.HostID) (Joined, error) {
 	return j, s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &j)
 }
 
-// AllJoined are all hosts that joined.
-func (s *Store) AllJoined(ctx context.Context) (map[croft.HostID]Joined, error) {
+// AllJoined implements trust.RotationStore.
+func (s *Store) AllJoined(ctx context.Context) (map[croft.HostID]trust.Joined, error) {
 	got, err := s.etcd.Get(ctx, s.keys.allJoined(), clientv3.WithPrefix())
 	if err != nil {
 		return nil, s.wrap(err, "read when hosts joined")
 	}
-	all := map[croft.HostID]Joined{}
+	all := map[croft.HostID]trust.Joined{}
 	for _, kv := range got.Kvs {
-		var j Joined
+		var j trust.Joined
 		if err := s.decode(kv.Key, kv.Value, &j); err != nil {
 			return nil, err
 		}

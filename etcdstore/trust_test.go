@@ -9,6 +9,7 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/trust"
 )
 
 func TestAHostThatJoinedIsKnownUntilItIsForgotten(t *testing.T) {
@@ -19,14 +20,14 @@ func TestAHostThatJoinedIsKnownUntilItIsForgotten(t *testing.T) {
 		t.Errorf("before it joined: %v", err)
 	}
 	now := time.Now().UTC().Truncate(time.Second)
-	stamp := func(by string) etcdstore.Stamp {
-		return etcdstore.Stamp{By: by, Made: now, Until: now.Add(time.Hour)}
+	stamp := func(by string) trust.Stamp {
+		return trust.Stamp{By: by, Made: now, Until: now.Add(time.Hour)}
 	}
 	if err := store.Renewed(ctx, host, "etcd", stamp("a")); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("renewed before it joined: %v", err)
 	}
 	for range 2 { // the first answer may be lost
-		if err := store.Admit(ctx, host, false, map[string]etcdstore.Stamp{"etcd": stamp("a"), "hosts": stamp("b")}); err != nil {
+		if err := store.Admit(ctx, host, false, map[string]trust.Stamp{"etcd": stamp("a"), "hosts": stamp("b")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -34,7 +35,7 @@ func TestAHostThatJoinedIsKnownUntilItIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := must(store.Joined(ctx, host))(t)
-	want := map[string]etcdstore.Stamp{"etcd": stamp("c"), "hosts": stamp("b")}
+	want := map[string]trust.Stamp{"etcd": stamp("c"), "hosts": stamp("b")}
 	if diff := cmp.Diff(want, got.Certificates); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -61,7 +62,7 @@ func TestAHostThatJoinedIsKnownUntilItIsForgotten(t *testing.T) {
 	}
 }
 
-func TestWhereControlListensAndWhomToTrust(t *testing.T) {
+func TestWhereHostsJoinAndWhomToTrust(t *testing.T) {
 	t.Parallel()
 	store := etcdtest.Open(t, etcdtest.Server(t))
 	ctx, host := t.Context(), croft.NewHostID()
@@ -74,26 +75,82 @@ func TestWhereControlListensAndWhomToTrust(t *testing.T) {
 	if got := must(store.Authority(ctx))(t); string(got) != "PEM" {
 		t.Errorf("got %s", got)
 	}
-	want := etcdstore.Control{Addresses: []string{"10.0.0.1:8777"}, Trust: etcdstore.TrustDirect}
-	if err := store.PutControl(ctx, host, want); err != nil {
+	want := trust.JoinServer{Addresses: []string{"10.0.0.1:8777"}, Trust: trust.Direct}
+	if err := store.PutJoinServer(ctx, host, want); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]etcdstore.Control{want}, must(store.Controls(ctx))(t)); diff != "" {
+	if diff := cmp.Diff([]trust.JoinServer{want}, must(store.JoinServers(ctx))(t)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if err := store.PutControl(ctx, host, etcdstore.Control{}); err != nil {
+	if err := store.PutJoinServer(ctx, host, trust.JoinServer{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := must(store.Controls(ctx))(t); len(got) != 0 {
+	if got := must(store.JoinServers(ctx))(t); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
-	gate := etcdstore.Control{Agents: []string{"10.0.0.2:8777"}}
-	if err := store.PutControl(ctx, host, gate); err != nil {
+	gate := trust.JoinServer{Agents: []string{"10.0.0.2:8777"}}
+	if err := store.PutJoinServer(ctx, host, gate); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]etcdstore.Control{gate}, must(store.Controls(ctx))(t)); diff != "" {
+	if diff := cmp.Diff([]trust.JoinServer{gate}, must(store.JoinServers(ctx))(t)); diff != "" {
 		t.Errorf("where nobody joins: -want +got:\n%s", diff)
 	}
+}
+
+// TestJoinServersOfNeighbouringVersions plays the version before, which knows the former
+// key alone, and the version after, which knows the new one alone.
+func TestJoinServersOfNeighbouringVersions(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Server(t)
+	store := etcdtest.Open(t, server)
+	raw := etcdtest.Client(t, server, etcdstore.Access{})
+	ctx, host := t.Context(), croft.NewHostID()
+	prefix := "/croft/" + string(store.Partition())
+	joins, former := prefix+"/joins/"+string(host), prefix+"/control/"+string(host)
+	put := func(key, address string) {
+		t.Helper()
+		if _, err := raw.Put(ctx, key, `{"addresses":["`+address+`"],"trust":"direct"}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(key string) {
+		t.Helper()
+		if _, err := raw.Delete(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(what string, addresses ...string) {
+		t.Helper()
+		var got []string
+		for _, j := range must(store.JoinServers(ctx))(t) {
+			got = append(got, j.Addresses...)
+		}
+		if diff := cmp.Diff(addresses, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", what, diff)
+		}
+	}
+	put(former, "before:1")
+	want("written by the version before", "before:1")
+	if err := store.PutJoinServer(ctx, host, trust.JoinServer{Addresses: []string{"now:1"}, Trust: trust.Direct}); err != nil {
+		t.Fatal(err)
+	}
+	want("written by this one over it", "now:1")
+	if got := must(raw.Get(ctx, former))(t); len(got.Kvs) != 1 || string(got.Kvs[0].Value) != `{"addresses":["now:1"],"trust":"direct"}` {
+		t.Errorf("the version before reads %v", got.Kvs)
+	}
+	put(former, "before:2")
+	want("written by the version before over it", "before:2")
+	if err := store.PutJoinServer(ctx, host, trust.JoinServer{Addresses: []string{"now:2"}, Trust: trust.Direct}); err != nil {
+		t.Fatal(err)
+	}
+	remove(former)
+	want("removed by the version before")
+	put(joins, "after:1")
+	want("written by the version after", "after:1")
+	if err := store.ForgetHost(ctx, host); err != nil {
+		t.Fatal(err)
+	}
+	want("of a host that was forgotten")
 }
 
 func TestWhereAgentsAreServed(t *testing.T) {
@@ -101,12 +158,12 @@ func TestWhereAgentsAreServed(t *testing.T) {
 	at := []string{"10.0.0.1:8777"}
 	for _, c := range []struct {
 		name string
-		is   etcdstore.Control
+		is   trust.JoinServer
 		want []string
 	}{
-		{"a control process that says so", etcdstore.Control{Agents: at}, at},
-		{"one of a strict cloud that was written by an older version", etcdstore.Control{Addresses: at, Trust: etcdstore.TrustStrict}, at},
-		{"one whose hosts reach etcd", etcdstore.Control{Addresses: at, Trust: etcdstore.TrustDirect}, nil},
+		{"a join server that says so", trust.JoinServer{Agents: at}, at},
+		{"one of a strict cloud that was written by an older version", trust.JoinServer{Addresses: at, Trust: trust.Strict}, at},
+		{"one whose hosts reach etcd", trust.JoinServer{Addresses: at, Trust: trust.Direct}, nil},
 	} {
 		if diff := cmp.Diff(c.want, c.is.ServesAgents()); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", c.name, diff)

@@ -20,7 +20,7 @@ var notSettings = []string{
 // of files are refused. Variables of schedule.yaml and those in others are known: a shell may
 // have variables for hosts and for commands at once. Invalid.
 func CheckEnvironment(environment, others []string) error {
-	known := append(slices.Clone(others), settings.EnvNames(Defaults())...)
+	known := append(slices.Clone(others), settings.EnvNames(Defaults(), nil)...)
 	for _, variable := range environment {
 		name, value, _ := strings.Cut(variable, "=")
 		if !strings.HasPrefix(name, "CROFT_") || value == "" || slices.Contains(known, name) ||

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -16,8 +15,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/cloud/direct"
-	"croft/compute"
-	"croft/trust/pki"
+	"croft/trust"
 )
 
 // caCommand looks after certificates, on the host that has the authority.
@@ -30,10 +28,10 @@ for etcd, whose certificates read and write everything, and one for hosts. Hosts
 certificates when they join and renew them by themselves, so most clouds need none of
 these commands. They work on files, as root on the host that has the authority.
 
-A certificate counts until it runs out (control.certificate_life); there is no list of
+A certificate counts until it runs out (join.certificate_life); there is no list of
 revoked ones. What ends access before that:
 
-  a host        croft host forget: control and Placement refuse it within a second.
+  a host        croft host forget: the join server and Placement refuse it within a second.
                 etcd itself knows no hosts: one that was taken over, and spoke to etcd,
                 is kept out of it by croft ca rotate, rotate --finish, and a new
                 start of croft up.
@@ -44,7 +42,7 @@ nothing else: certificates have a third of their life left when they are renewed
 a copy of that directory where nobody else reads it. Put into the state directory of a
 host that serves etcd (croft up --etcd-member), it has hosts join and renew there too,
 from the next croft up on. The others learn of that when they start; where trust is
-strict, put the address (HOST:8777) under control in their joined.yaml. After croft ca
+strict, put the address (HOST:8777) under join in their joined.yaml. After croft ca
 rotate, and after --finish, copy the directory anew.`,
 		Example: `  croft ca show
   croft ca issue --operator anna --to anna-access
@@ -75,16 +73,6 @@ func onHost(cmd *cobra.Command, do func(cmd *cobra.Command, s hostSettings, log 
 	return cmd
 }
 
-// certificateData is a certificate as croft ca show prints it.
-type certificateData struct {
-	File      string        `json:"file"`
-	Authority pki.Authority `json:"authority"`
-	Of        string        `json:"of"`
-	Since     time.Time     `json:"since"`
-	Until     time.Time     `json:"until"`
-	State     string        `json:"state"`
-}
-
 func caShowCommand() *cobra.Command {
 	cmd := onHost(&cobra.Command{
 		Use:   "show",
@@ -100,7 +88,7 @@ should be.`,
 		if !slices.Contains(out.Formats, format) {
 			return croft.Errorf(croft.Invalid, "output %q is none of text, table, wide, json and yaml", format)
 		}
-		all, err := heldCertificates(s.StateDir)
+		all, err := trust.AllHeld(s.StateDir)
 		if err == nil && len(all) == 0 {
 			err = croft.Errorf(croft.NotFound, "%s has no certificates: a cloud that listens on this machine alone needs none", s.StateDir)
 		}
@@ -113,67 +101,7 @@ should be.`,
 	return cmd
 }
 
-// heldCertificates are those in a state directory, whatever their state.
-func heldCertificates(stateDir string) (all []certificateData, err error) {
-	ca, err := pki.FindCA(caDir(stateDir))
-	if errors.Is(err, croft.NotFound) {
-		ca, err = nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range pki.Authorities {
-		if ca == nil {
-			break
-		}
-		current, old, err := ca.Certificates(a)
-		if err != nil {
-			return all, err
-		}
-		file := filepath.Join(ca.Dir, string(a)+".pem")
-		all = append(all, certificateData{file, a, "the authority", current.NotBefore, current.NotAfter, stateOf(current.NotBefore, current.NotAfter)})
-		if old != nil {
-			all = append(all, certificateData{file, a, "the authority before it", old.NotBefore, old.NotAfter, "trusted until croft ca rotate --finish"})
-		}
-	}
-	var errs []error
-	for _, dir := range []string{"tls", filepath.Join("tls", "operator")} {
-		for _, a := range pki.Authorities {
-			held, err := heldIn(pki.Files{Dir: filepath.Join(stateDir, dir), Authority: a})
-			all, errs = append(all, held...), append(errs, err)
-		}
-	}
-	return all, errors.Join(errs...)
-}
-
-// heldIn is the certificate of some files, if there is one.
-func heldIn(f pki.Files) ([]certificateData, error) {
-	if !f.Exists() {
-		return nil, nil
-	}
-	pair, err := f.Load()
-	if err != nil {
-		return nil, err
-	}
-	id, err := pki.IdentityOf(pair.Leaf)
-	c := pair.Leaf
-	return []certificateData{{f.Pair(), f.Authority, string(id.Kind) + " " + id.ID, c.NotBefore, c.NotAfter, stateOf(c.NotBefore, c.NotAfter)}}, err
-}
-
-// stateOf says how a certificate is.
-func stateOf(since, until time.Time) string {
-	switch now := time.Now(); {
-	case now.After(until):
-		return "ran out"
-	case now.Before(since):
-		return "of the future"
-	case pki.Overdue(since, until):
-		return "runs out soon"
-	}
-	return "good"
-}
-
-func printCertificates(cmd *cobra.Command, format string, all []certificateData) error {
+func printCertificates(cmd *cobra.Command, format string, all []trust.Held) error {
 	if format == out.FormatJSON || format == out.FormatYAML {
 		return out.PrintData(cmd.OutOrStdout(), format, all)
 	}
@@ -181,7 +109,7 @@ func printCertificates(cmd *cobra.Command, format string, all []certificateData)
 	t.Head("AUTHORITY", "OF", "STATE", "UNTIL", "FILE")
 	for _, c := range all {
 		state := out.Cell{Text: c.State, Color: out.Green}
-		if c.State != "good" {
+		if c.State != trust.Good {
 			state = out.Cell{Text: c.State, Color: out.Red}
 		}
 		t.Row(out.Cell{Text: string(c.Authority)}, out.Cell{Text: c.Of}, state, out.Cell{Text: c.Until.Local().Format(time.DateOnly)}, out.Cell{Text: c.File})
@@ -213,7 +141,7 @@ ones for the same operator.`,
 		if err := issueTo(cmd.Context(), s, operator, to); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s has what %s needs, for %s: whoever has it may do everything in this cloud\n", to, operator, s.Control.CertificateLife)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s has what %s needs, for %s: whoever has it may do everything in this cloud\n", to, operator, s.Join.CertificateLife)
 		return nil
 	})
 	cmd.Flags().StringVar(&operator, "operator", "", "the operator's `name`")
@@ -223,46 +151,17 @@ ones for the same operator.`,
 
 // issueTo makes the directory of an operator.
 func issueTo(ctx context.Context, s hostSettings, name, dir string) error {
-	ca, err := pki.FindCA(caDir(s.StateDir))
-	if err != nil {
-		return err
-	}
-	ca.Life = s.Control.CertificateLife
-	id := pki.OperatorIdentity(ca.Partition, name)
-	if err := id.Validate(); err != nil {
+	if _, err := trust.AuthorityPartition(s.StateDir); err != nil {
 		return err
 	}
 	access, err := direct.ReadLocal(s.StateDir)
 	if err != nil {
 		return err
 	}
-	if err := checkIssueDir(dir, id); err != nil {
+	if err := trust.IssueOperator(ctx, s.StateDir, name, dir, s.Join.CertificateLife); err != nil {
 		return err
 	}
-	for _, a := range pki.Authorities {
-		k := pki.Keeper{Files: pki.Files{Dir: dir, Authority: a}, Issuer: ca.For(id), Log: slog.New(slog.DiscardHandler)}
-		if _, err := k.Renew(ctx, "an operator asked"); err != nil {
-			return err
-		}
-	}
 	return access.Inside().Write(filepath.Join(dir, direct.SettingsFile), "# Made by croft ca issue. Paths are relative to this file.\n")
-}
-
-// checkIssueDir refuses a directory that holds something else than what was issued to
-// the same operator.
-func checkIssueDir(dir string, id pki.Identity) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
-		return nil
-	}
-	if err != nil {
-		return croft.Errorf(croft.Invalid, "--to: %w", err)
-	}
-	have, err := pki.Files{Dir: dir, Authority: pki.Etcd}.Identity()
-	if err != nil || have != id {
-		return croft.Errorf(croft.Conflict, "%s is not empty, and does not hold the certificates of %s: name another directory", dir, id.ID)
-	}
-	return nil
 }
 
 func caRenewCommand() *cobra.Command {
@@ -273,11 +172,11 @@ func caRenewCommand() *cobra.Command {
 have read the ones before. A croft that runs uses them from its next connection on.
 Those before count until they run out: see croft ca --help for what ends that.`,
 	}, func(cmd *cobra.Command, s hostSettings, _ *slog.Logger) error {
-		own, err := s.trustOnDisk()
+		own, err := s.credentialsOnDisk()
 		if err != nil {
 			return err
 		}
-		for _, k := range own.keepers() {
+		for _, k := range own.Keepers() {
 			if _, err := k.Renew(cmd.Context(), "asked for"); err != nil {
 				return err
 			}
@@ -285,44 +184,8 @@ Those before count until they run out: see croft ca --help for what ends that.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", k.Files.Pair(), tellExpiry(time.Now().Add(left)))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", k.Files.Pair(), trust.Expiry(time.Now().Add(left)))
 		}
 		return nil
 	})
-}
-
-// trustOnDisk is that of the host of a state directory, whether croft runs there or not.
-// NotFound: it has no certificates.
-func (s *hostSettings) trustOnDisk() (*trust, error) {
-	quiet := slog.New(slog.DiscardHandler)
-	j, err := readJoined(s.StateDir)
-	if err != nil {
-		return nil, err
-	}
-	if j != nil && !hasAuthority(s.StateDir) {
-		own, err := j.trust(s.StateDir, quiet)
-		if err == nil && own == nil {
-			err = croft.Errorf(croft.NotFound, "this host joined a cloud that gives no certificates")
-		}
-		return own, err
-	}
-	ca, err := pki.FindCA(caDir(s.StateDir))
-	if err != nil {
-		return nil, err
-	}
-	id, err := compute.ReadHostID(s.StateDir, false)
-	if err != nil {
-		return nil, err
-	}
-	ca.Life = s.Control.CertificateLife
-	t := &trust{
-		partition: ca.Partition, host: id, stateDir: s.StateDir, ca: ca, log: quiet,
-		issuer: ca.For(pki.MemberIdentity(ca.Partition, id), s.ownNames()...),
-	}
-	for _, a := range pki.Authorities {
-		if t.files(a).Exists() {
-			t.uses = append(t.uses, a)
-		}
-	}
-	return t, nil
 }

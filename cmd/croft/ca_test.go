@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +15,7 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/doctor"
-	"croft/etcdstore"
-	"croft/trust/invitation"
+	"croft/trust"
 	"croft/trust/pki"
 )
 
@@ -29,7 +27,7 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 	command(t, croft.ExitNotFound, "ca", "rotate", "--finish", "--state-dir", c.dir)
 	left := t.TempDir() // what a host has that never renews
 	for _, a := range pki.Authorities {
-		leave(t, certificates(s.StateDir, a), certificates(left, a))
+		leave(t, trust.Certificate(s.StateDir, a), trust.Certificate(left, a))
 	}
 
 	command(t, croft.ExitOK, "ca", "rotate", "--state-dir", c.dir)
@@ -51,12 +49,12 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 		t.Errorf("want two hosts that are ready:\n%s", hosts)
 	}
 	command(t, croft.ExitOK, "audit")
-	j, err := readJoined(s.StateDir)
+	j, err := trust.ReadMembership(s.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stale := certificates(left, pki.Hosts).Client(j.Partition, anyone)
-	if _, err := newControlClient(j.Control, stale).Trusted(t.Context(), pki.Etcd); err == nil {
+	stale := trust.Certificate(left, pki.Hosts).Client(j.Partition, anyone)
+	if _, err := trust.NewClient(j.Servers, stale).Trusted(t.Context(), pki.Etcd); err == nil {
 		t.Error("control takes a certificate of the authority before")
 	}
 	command(t, croft.ExitOK, "ca", "renew", "--state-dir", c.dir) // which an etcd of the authority before believes
@@ -66,7 +64,7 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 	startHost(t, c.settings)
 	command(t, croft.ExitOK, "host", "list")
 	e := c.access(t).Etcd
-	e.Cert, e.Key = certificates(left, pki.Etcd).Pair(), certificates(left, pki.Etcd).Pair()
+	e.Cert, e.Key = trust.Certificate(left, pki.Etcd).Pair(), trust.Certificate(left, pki.Etcd).Pair()
 	if store, err := e.Open(t.Context(), false); err == nil {
 		t.Errorf("etcd takes a certificate of the authority before: %v", store.Close())
 	}
@@ -118,7 +116,7 @@ func TestAnOperatorWorksFromElsewhere(t *testing.T) {
 func TestCertificatesAreShownWithTheirState(t *testing.T) {
 	c := startSecured(t, nil)
 	shown, _ := command(t, croft.ExitOK, "ca", "show", "--state-dir", c.dir, "-o", "json")
-	var all []certificateData
+	var all []trust.Held
 	if err := json.Unmarshal([]byte(shown), &all); err != nil || len(all) != 6 {
 		t.Fatalf("%d certificates, %v, want 6: %s", len(all), err, shown)
 	}
@@ -133,7 +131,7 @@ func TestCertificatesAreShownWithTheirState(t *testing.T) {
 	if f := lookCertificates(t.TempDir())(t.Context()); f.Level != doctor.OK {
 		t.Errorf("where there are none doctor finds %+v", f)
 	}
-	if err := os.Chmod(certificates(c.dir, pki.Etcd).Pair(), 0o644); err != nil {
+	if err := os.Chmod(trust.Certificate(c.dir, pki.Etcd).Pair(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if f := lookCertificates(c.dir)(t.Context()); f.Level != doctor.Fail || !strings.Contains(f.Found, "others may read") {
@@ -146,7 +144,7 @@ func TestACloudThatListensToItselfAgainHasNoCertificates(t *testing.T) {
 	before, _ := command(t, croft.ExitOK, "ca", "show", "--state-dir", c.dir)
 	c.stop()
 	s := c.settings
-	s.Etcd.Listen, s.Placement.Listen, s.API.Listen, s.Control.Listen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", ""
+	s.Etcd.Listen, s.Placement.Listen, s.API.Listen, s.Join.Listen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", ""
 	startHost(t, s)
 	after, _ := command(t, croft.ExitOK, "ca", "show", "--state-dir", c.dir)
 	if strings.Count(before, "\n") != 6 || strings.Count(after, "\n") != 2 {
@@ -157,33 +155,11 @@ func TestACloudThatListensToItselfAgainHasNoCertificates(t *testing.T) {
 	}
 }
 
-func TestAHostThatDoesNotRenewIsTold(t *testing.T) {
-	now := time.Now()
-	stamp := func(left time.Duration) etcdstore.Joined {
-		return etcdstore.Joined{Certificates: map[string]etcdstore.Stamp{"etcd": {Made: now.Add(left - pki.Life), Until: now.Add(left)}}}
-	}
-	for _, c := range []struct {
-		name string
-		j    etcdstore.Joined
-		says string
-	}{
-		{"one that did not join has none", etcdstore.Joined{}, ""},
-		{"a new certificate", stamp(pki.Life), ""},
-		{"one that is due for renewal", stamp(pki.Life / 4), ""},
-		{"one that should have been renewed", stamp(pki.Life / 6), "is not renewed: does it reach control?"},
-		{"one that ran out", stamp(-time.Hour), "let it join again"},
-	} {
-		if got := overdue(c.j); (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.says)
-		}
-	}
-}
-
 func TestMetricsSayWhenCertificatesRunOut(t *testing.T) {
 	c := startSecured(t, nil)
 	s := defaultHostSettings()
 	s.StateDir = c.dir
-	own, err := s.trustOnDisk()
+	own, err := s.credentialsOnDisk()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,93 +178,5 @@ func TestMetricsSayWhenCertificatesRunOut(t *testing.T) {
 		if n := len(families[i].GetMetric()); n != 2 {
 			t.Errorf("%s is told of %d authorities, want 2", families[i].GetName(), n)
 		}
-	}
-}
-
-// TestControlAnswersWhateverComes sends what no host sends.
-func TestControlAnswersWhateverComes(t *testing.T) {
-	c := startSecured(t, nil)
-	token, _ := command(t, croft.ExitOK, "token", "create")
-	parsed, err := invitation.Parse(token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	operator := pki.Files{Dir: filepath.Join(c.dir, "tls", "operator"), Authority: pki.Hosts}
-	anybody := newControlClient(parsed.Control, pki.Pinned(parsed.Pin, parsed.Partition, anyone))
-	anna := newControlClient(parsed.Control, operator.Client(parsed.Partition, anyone))
-	order := func(change func(*joinOrder)) joinRequest {
-		o := joinOrder{Invitation: parsed.Name(), Host: croft.NewHostID(), Requests: map[pki.Authority][]byte{pki.Etcd: {1}, pki.Hosts: {1}}}
-		change(&o)
-		signed, err := json.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return joinRequest{Signed: signed, Signature: parsed.Sign(signed)}
-	}
-	for _, r := range []struct {
-		name         string
-		from         *controlClient
-		method, path string
-		ask          any
-		want         croft.Kind
-		says         string
-	}{
-		{"no object", anybody, "POST", "/v1/join", "hello", croft.Invalid, "cannot be read"},
-		{"an unknown field", anybody, "POST", "/v1/join", map[string]int{"x": 1}, croft.Invalid, "cannot be read"},
-		{"too much", anybody, "POST", "/v1/join", strings.Repeat("x", 1<<20), croft.Invalid, "cannot be read"},
-		{"nothing signed", anybody, "POST", "/v1/join", joinRequest{}, croft.Invalid, "cannot be read"},
-		{"no host", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Host = "x" }), croft.Invalid, "not a UUID"},
-		{"an unknown invitation", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Invitation = "x" }), croft.NotFound, "run out"},
-		{"a path for an invitation", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Invitation = "../authority" }), croft.NotFound, "run out"},
-		{"another's signature", anybody, "POST", "/v1/join", joinRequest{order(func(*joinOrder) {}).Signed, []byte("x")}, croft.Invalid, "does not have the token's secret"},
-		{"requests that are none", anybody, "POST", "/v1/join", order(func(*joinOrder) {}), croft.Invalid, "no request for a certificate"},
-		{"no requests", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Requests = nil }), croft.Invalid, "has to ask for a certificate"},
-		{"a renewal without a certificate", anybody, "POST", "/v1/renew", renewRequest{pki.Hosts, nil}, croft.Invalid, "show the certificate"},
-		{"a renewal of an operator", anna, "POST", "/v1/renew", renewRequest{pki.Hosts, nil}, croft.Invalid, "only certificates of hosts"},
-		{"whom to trust, without a certificate", anybody, "GET", "/v1/authorities/hosts", nil, croft.Invalid, "show the certificate"},
-		{"an authority that there is not", anna, "GET", "/v1/authorities/root", nil, croft.NotFound, "no authority"},
-	} {
-		err := r.from.call(t.Context(), r.method, r.path, r.ask, &struct{}{})
-		if croft.KindOf(err) != r.want || !strings.Contains(err.Error(), r.says) {
-			t.Errorf("%s: got %v, want %q", r.name, err, r.says)
-		}
-	}
-	if hosts, _ := command(t, croft.ExitOK, "host", "list"); strings.Count(hosts, "\n") != 1 {
-		t.Errorf("somebody joined:\n%s", hosts)
-	}
-}
-
-func TestAHostLearnsWhereControlIs(t *testing.T) {
-	c, err := newTestCloud(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.close)
-	j := &membership{Partition: c.store.Partition(), Control: []string{"10.0.0.1:8777"}}
-	own := &trust{partition: j.Partition, stateDir: t.TempDir()}
-	follow := func(want ...string) {
-		t.Helper()
-		if err := j.followControl(t.Context(), own, c.store); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(j.Control, want) {
-			t.Errorf("it renews at %q, want %q", j.Control, want)
-		}
-	}
-	follow("10.0.0.1:8777") // nobody says any
-	for i, control := range []etcdstore.Control{
-		{Addresses: []string{"10.0.0.2:8777"}, Trust: etcdstore.TrustDirect},
-		{Addresses: []string{"10.0.0.3:8777"}}, // where nobody joins
-	} {
-		if err := c.store.PutControl(t.Context(), []croft.HostID{croft.NewHostID(), croft.NewHostID()}[i], control); err != nil {
-			t.Fatal(err)
-		}
-	}
-	follow("10.0.0.2:8777")
-	if kept, err := readJoined(own.stateDir); err != nil || kept == nil || !slices.Equal(kept.Control, j.Control) {
-		t.Errorf("kept: %+v, %v", kept, err)
-	}
-	if got := own.issuer.(*controlClient).addresses; !slices.Equal(got, j.Control) {
-		t.Errorf("asks %q", got)
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"croft/doctor"
 	"croft/etcdstore"
 	"croft/operator"
-	"croft/trust/pki"
+	"croft/trust"
 )
 
 // lookCertificates is doctor's look at the certificates in a state directory.
 func lookCertificates(stateDir string) func(context.Context) doctor.Finding {
 	return func(context.Context) doctor.Finding {
-		all, err := heldCertificates(stateDir)
+		all, err := trust.AllHeld(stateDir)
 		if errors.Is(err, fs.ErrPermission) {
 			return doctor.Finding{Level: doctor.OK, Found: "not looked at: they are root's"}
 		}
@@ -29,18 +29,18 @@ func lookCertificates(stateDir string) func(context.Context) doctor.Finding {
 		var first time.Time
 		for _, c := range all {
 			switch c.State {
-			case "ran out", "of the future":
-				return doctor.Finding{Level: doctor.Fail, Found: fmt.Sprintf("%s: that of %s %s, %s", c.File, c.Of, c.State, tellExpiry(c.Until)),
+			case trust.Expired, trust.NotYetValid:
+				return doctor.Finding{Level: doctor.Fail, Found: fmt.Sprintf("%s: that of %s %s, %s", c.File, c.Of, c.State, trust.Expiry(c.Until)),
 					Do: "look at the clock, and start croft up; where it says that a host has to join again: croft token create --host NAME"}
-			case "runs out soon":
-				return doctor.Finding{Level: doctor.Warn, Found: fmt.Sprintf("%s: that of %s is not renewed, and %s", c.File, c.Of, tellExpiry(c.Until)),
-					Do: "look whether croft up runs on the host that has the authority, and whether this one reaches it (control.listen)"}
+			case trust.Overdue:
+				return doctor.Finding{Level: doctor.Warn, Found: fmt.Sprintf("%s: that of %s is not renewed, and %s", c.File, c.Of, trust.Expiry(c.Until)),
+					Do: "look whether croft up runs on the host that has the authority, and whether this one reaches it (join.listen)"}
 			}
 			if first.IsZero() || c.Until.Before(first) {
 				first = c.Until
 			}
 		}
-		return doctor.Finding{Level: doctor.OK, Found: fmt.Sprintf("%d, the first %s", len(all), tellExpiry(first))}
+		return doctor.Finding{Level: doctor.OK, Found: fmt.Sprintf("%d, the first %s", len(all), trust.Expiry(first))}
 	}
 }
 
@@ -51,24 +51,9 @@ func addOverdue(ctx context.Context, store *etcdstore.Store, all []operator.Host
 		return err
 	}
 	for i := range all {
-		if problem := overdue(joined[all[i].ID]); problem != "" {
+		if problem := trust.OverdueOf(joined[all[i].ID]); problem != "" {
 			all[i].Problems = append(all[i].Problems, problem)
 		}
 	}
 	return nil
-}
-
-// overdue says what is wrong with the certificates of a host that joined, if anything is.
-func overdue(j etcdstore.Joined) string {
-	for _, a := range pki.Authorities {
-		stamp, has := j.Certificates[string(a)]
-		switch {
-		case !has || !pki.Overdue(stamp.Made, stamp.Until):
-			continue
-		case time.Now().After(stamp.Until):
-			return fmt.Sprintf("its certificate of %s ran out on %s: let it join again, with a token of croft token create --host NAME", a, stamp.Until.Local().Format(time.DateOnly))
-		}
-		return fmt.Sprintf("its certificate of %s runs out on %s and is not renewed: does it reach control?", a, stamp.Until.Local().Format(time.DateOnly))
-	}
-	return ""
 }

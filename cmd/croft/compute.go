@@ -13,6 +13,7 @@ import (
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/mdserver"
+	"croft/trust"
 	"croft/trust/gate"
 )
 
@@ -51,7 +52,7 @@ croft up does.`,
 
 // runJoined runs the agent until ctx ends or a part fails: of the cloud that the host
 // joined, or where it joined none of the one in etcd, which it may begin.
-func runJoined(ctx context.Context, s hostSettings, log *slog.Logger, of *membership, ready func()) (err error) {
+func runJoined(ctx context.Context, s hostSettings, log *slog.Logger, of *trust.Membership, ready func()) (err error) {
 	me, err := s.tell(ctx, "croft-compute", log)
 	defer me.end()
 	if err := errors.Join(err, s.needsHypervisor(), s.Placement.Check()); err != nil {
@@ -62,7 +63,7 @@ func runJoined(ctx context.Context, s hostSettings, log *slog.Logger, of *member
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	own, err := of.trust(s.StateDir, log)
+	own, err := joinedCredentials(of, s.StateDir, log)
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func runJoined(ctx context.Context, s hostSettings, log *slog.Logger, of *member
 	h := &host{settings: s, log: log, dir: dir, store: store, trust: own}
 	if of != nil {
 		if store.Partition() != of.Partition {
-			return of.isAnother()
+			return of.ErrOther()
 		}
 		switch store := store.(type) {
 		case *etcdstore.Store:
@@ -83,7 +84,7 @@ func runJoined(ctx context.Context, s hostSettings, log *slog.Logger, of *member
 			h.following = func(ctx context.Context) error { return h.followGates(ctx, store, of) }
 		}
 	}
-	if err := errors.Join(own.mayServe(ctx, store), of.followControl(ctx, own, store)); err != nil {
+	if err := errors.Join(mayServe(ctx, own, store), followServers(ctx, of, own, store)); err != nil {
 		return err
 	}
 	p := newParts()

@@ -19,6 +19,7 @@ import (
 	"croft/compute"
 	"croft/doctor"
 	"croft/hypervisor/libvirt"
+	"croft/trust"
 )
 
 var doctorFormats = []string{out.FormatText, out.FormatJSON, out.FormatYAML}
@@ -73,7 +74,7 @@ type port struct{ use, setting, listen string }
 
 // ports are those that croft up would listen on, as a host of the cloud that it joined
 // or of its own.
-func (s *hostSettings) ports(of *membership) []port {
+func (s *hostSettings) ports(of *trust.Membership) []port {
 	var all []port
 	if of == nil || of.Etcd.Member {
 		all = append(all, port{"etcd", "etcd.listen", s.Etcd.Listen})
@@ -88,7 +89,7 @@ func (s *hostSettings) ports(of *membership) []port {
 }
 
 // examine makes the checks that these settings ask for.
-func examine(ctx context.Context, s hostSettings, of *membership) ([]doctor.Finding, error) {
+func examine(ctx context.Context, s hostSettings, of *trust.Membership) ([]doctor.Finding, error) {
 	c := doctor.Config{
 		StateDir: s.StateDir, Libvirt: s.Hypervisor == "libvirt", VirtType: s.Libvirt.VirtType,
 		Arch: runtime.GOARCH, Network: s.Network.Name, Bridge: s.Network.Bridge, Named: map[string]doctor.NamedNetwork{}, Spoofing: s.Libvirt.AllowSpoofing,

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/internal/testing/freeport"
+	"croft/trust"
 	"croft/trust/pki"
 )
 
@@ -37,7 +38,7 @@ func startStrict(t *testing.T, change ...func(*hostSettings)) *securedCloud {
 // beStrict makes the settings those of the control process, with its etcd and its
 // Placement at these addresses.
 func beStrict(s *hostSettings, at []string) {
-	s.Trust = trustStrict
+	s.Trust = trust.Strict
 	s.Etcd.Listen, s.Placement.Listen, s.Placement.Token = at[0], at[1], placementToken
 }
 
@@ -110,7 +111,7 @@ func TestGuestsOutliveTheControlProcessOfAStrictCloud(t *testing.T) {
 	stop := joinWith(t, s, token)
 	command(t, croft.ExitOK, "host", "drain", "first")
 	request(t, "one")
-	control, err := readJoined(s.StateDir)
+	control, err := trust.ReadMembership(s.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func TestGuestsOutliveTheControlProcessOfAStrictCloud(t *testing.T) {
 	}
 	running := guestsOf(t, s.StateDir)
 	first.StateDir, first.Hypervisor, first.Host.Name = c.dir, "sim", "first"
-	first.Control.Listen, first.API.Listen = control.Control[0], net.JoinHostPort(c.address, "0")
+	first.Join.Listen, first.API.Listen = control.Servers[0], net.JoinHostPort(c.address, "0")
 	beStrict(&first, []string{strings.TrimPrefix(os.Getenv("CROFT_ETCD_ENDPOINTS"), "http://"), strings.TrimPrefix(os.Getenv("CROFT_PLACEMENT_ENDPOINT"), "http://")})
 	startHost(t, first)
 	t.Setenv("CROFT_STATE_DIR", c.dir)
@@ -154,11 +155,11 @@ func TestAForgottenHostOfAStrictCloudIsLetInNowhere(t *testing.T) {
 	s := joining(t, "second")
 	stop := joinWith(t, s, token)
 	command(t, croft.ExitOK, "host", "forget", "--force", "second")
-	j, err := readJoined(s.StateDir)
+	j, err := trust.ReadMembership(s.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := j.openGate(s.StateDir)
+	client, err := openGate(j, s.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +179,7 @@ func TestAForgottenHostOfAStrictCloudIsLetInNowhere(t *testing.T) {
 
 func TestAHostBehindTheGateOutlivesItsCertificates(t *testing.T) {
 	const life = 15 * time.Second
-	startStrict(t, func(s *hostSettings) { s.Control.CertificateLife = life })
+	startStrict(t, func(s *hostSettings) { s.Join.CertificateLife = life })
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	s := joining(t, "second")
 	stop := joinWith(t, s, token)
@@ -201,7 +202,7 @@ func TestAHostBehindTheGateOutlivesItsCertificates(t *testing.T) {
 func TestAgentsOfAStrictCloudOutliveItsFirstHost(t *testing.T) {
 	address := reachable(t)
 	first := serverSettings(t, "first", address)
-	first.Trust = trustStrict
+	first.Trust = trust.Strict
 	stop := startHost(t, first)
 	t.Setenv("CROFT_STATE_DIR", first.StateDir)
 	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd-member")
@@ -213,7 +214,7 @@ func TestAgentsOfAStrictCloudOutliveItsFirstHost(t *testing.T) {
 	agent := joining(t, "agent")
 	stopAgent := joinWith(t, agent, token)
 	await(t, "the agent knows three gates", func() bool {
-		text, _ := os.ReadFile(gatesFile(agent.StateDir))
+		text, _ := os.ReadFile(filepath.Join(agent.StateDir, "gates"))
 		return len(strings.Fields(string(text))) == 3
 	})
 	there := "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1&in_tree=" + hostID(t, agent.StateDir)
@@ -232,9 +233,9 @@ func TestAgentsOfAStrictCloudOutliveItsFirstHost(t *testing.T) {
 
 func TestAStrictCloudSaysWhereHostsReachIt(t *testing.T) {
 	s := defaultHostSettings()
-	s.Trust = trustStrict
+	s.Trust = trust.Strict
 	if err := s.checkTrust(); croft.KindOf(err) != croft.Invalid {
-		t.Errorf("got %v, want that control.listen is missing", err)
+		t.Errorf("got %v, want that join.listen is missing", err)
 	}
 	s.Trust = "strictly"
 	if err := s.Validate(); croft.KindOf(err) != croft.Invalid {

@@ -25,6 +25,7 @@ import (
 	"croft/image"
 	"croft/internal/build"
 	"croft/internal/endpoint"
+	"croft/trust"
 )
 
 // hypervisor is what a host needs of libvirt or of its simulation.
@@ -57,7 +58,7 @@ type host struct {
 	virtType  string
 	bridge    string // that guests ask for their metadata on; empty where nobody does
 	vendor    []byte // what the operator adds to the set-up of every guest
-	trust     *trust
+	trust     *trust.Credentials
 	memory    orderMemory
 	running   atomic.Pointer[compute.Agent] // nil until the agent starts
 	inventory compute.Inventory             // nil until then
@@ -150,7 +151,7 @@ func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
 	if err != nil {
 		return err
 	}
-	l, scheme := h.trust.serves(l, h.trust.isJoined() || s.beyond(s.API.Listen))
+	l, scheme := h.trust.Listener(l, h.trust.IsJoined() || s.beyond(s.API.Listen))
 	agent, me, err := h.agent(ctx, scheme, l.Addr(), p.self.traces)
 	if err != nil {
 		_ = l.Close()

@@ -12,6 +12,7 @@ import (
 	"croft/compute"
 	"croft/internal/userdata"
 	"croft/mdserver"
+	"croft/trust"
 )
 
 // servesMetadata tells whether this process runs a metadata server.
@@ -92,7 +93,7 @@ func (s *hostSettings) lookMetadataServer(ctx context.Context, bridge string, pi
 	if served == "" || strings.TrimSpace(string(mine)) == fmt.Sprint(pid) {
 		return string(served), true, nil
 	}
-	j, err := readJoined(s.StateDir)
+	j, err := trust.ReadMembership(s.StateDir)
 	if err != nil {
 		return "", false, err
 	}

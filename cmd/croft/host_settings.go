@@ -19,6 +19,7 @@ import (
 	"croft/placement"
 	poolserver "croft/pool/server"
 	"croft/schedule"
+	"croft/trust"
 	"croft/trust/pki"
 )
 
@@ -43,10 +44,10 @@ type hostSettings struct {
 		Insecure       bool   `yaml:"insecure"`
 	} `yaml:"etcd"`
 
-	Control struct {
+	Join struct {
 		Listen          string        `yaml:"listen"`
 		CertificateLife time.Duration `yaml:"certificate_life"`
-	} `yaml:"control"`
+	} `yaml:"join"`
 
 	Trust string `yaml:"trust"`
 
@@ -166,8 +167,8 @@ func defaultHostSettings() hostSettings {
 	s.StateDir = direct.DefaultStateDir()
 	s.Etcd.Endpoints = direct.EndpointsFromEnv(os.Getenv)
 	s.Etcd.Listen = "127.0.0.1:2379"
-	s.Control.CertificateLife = pki.Life
-	s.Trust = trustDirect
+	s.Join.CertificateLife = pki.Life
+	s.Trust = trust.Direct
 	s.Placement.Token = direct.DefaultToken
 	s.Placement.Keystone.ReaderProjects = []string{}
 	s.Placement.Listen = "127.0.0.1:8778"
@@ -216,10 +217,10 @@ func (s *hostSettings) Validate() error {
 		return invalid("offer: what is reserved cannot be negative")
 	case !slices.Contains([]string{"none", "claims", "all"}, s.Placement.ConsistentReads):
 		return invalid("placement.consistent_reads is %q: use none, claims or all", s.Placement.ConsistentReads)
-	case s.Trust != trustDirect && s.Trust != trustStrict:
+	case s.Trust != trust.Direct && s.Trust != trust.Strict:
 		return invalid("trust is %q: use direct or strict", s.Trust)
-	case s.Control.CertificateLife < time.Minute || s.Control.CertificateLife > longestLife:
-		return invalid("control.certificate_life is %s: use something between 1m and %s", s.Control.CertificateLife, longestLife)
+	case s.Join.CertificateLife < time.Minute || s.Join.CertificateLife > longestLife:
+		return invalid("join.certificate_life is %s: use something between 1m and %s", s.Join.CertificateLife, longestLife)
 	case s.Pool.Quota.Open < 1 || !(s.Pool.Quota.Rate > 0):
 		return invalid("pool.quota is %d tickets and %g a second: use numbers greater than 0", s.Pool.Quota.Open, s.Pool.Quota.Rate)
 	case s.Pool.History < 1:
@@ -285,15 +286,26 @@ var (
 	embeddedFlags = []hostFlag{
 		{"etcd-listen", "etcd.listen", "address of the embedded etcd"},
 		{"placement-listen", "placement.listen", "address of the embedded Placement"},
-		{"control-listen", "control.listen", "address at which hosts join and renew their certificates"},
+		{"join-listen", "join.listen", "address at which hosts join and renew their certificates"},
 	}
 )
+
+// renamedSettings have the new names of settings that the version before knew under
+// others; these are still read in this version.
+var renamedSettings = map[string]string{"control": "join"}
+
+// formerFlags have the former names of flags, which are still read in this version.
+var formerFlags = map[string]string{"join-listen": "control-listen"}
 
 // addHostFlags gives a command its flags and --settings.
 func addHostFlags(cmd *cobra.Command, flags ...hostFlag) {
 	cmd.Flags().String("settings", "", "file of settings (default: the first compute.yaml in ./, ~/.config/croft, /etc/croft)")
 	for _, f := range flags {
 		cmd.Flags().String(f.flag, "", f.usage+" (setting "+f.setting+")")
+		if former := formerFlags[f.flag]; former != "" {
+			cmd.Flags().String(former, "", "")
+			_ = cmd.Flags().MarkDeprecated(former, "it is --"+f.flag+" now") // the flag is defined above
+		}
 	}
 }
 
@@ -306,8 +318,15 @@ func loadHostSettings(cmd *cobra.Command, flags ...hostFlag) (hostSettings, *slo
 func loadHostSettingsOver(defaults hostSettings, cmd *cobra.Command, flags ...hostFlag) (hostSettings, *slog.Logger, error) {
 	given := map[string]string{}
 	for _, f := range flags {
-		if cmd.Flags().Changed(f.flag) {
-			given[f.setting] = cmd.Flags().Lookup(f.flag).Value.String()
+		name := f.flag
+		if former := formerFlags[name]; former != "" && cmd.Flags().Changed(former) {
+			if cmd.Flags().Changed(name) {
+				return defaults, nil, croft.Errorf(croft.Invalid, "--%s is the former name of --%s: give one of them", former, name)
+			}
+			name = former
+		}
+		if cmd.Flags().Changed(name) {
+			given[f.setting] = cmd.Flags().Lookup(name).Value.String()
 		}
 	}
 	if token, ok := given[tokenFlag.setting]; ok {
@@ -316,11 +335,13 @@ func loadHostSettingsOver(defaults hostSettings, cmd *cobra.Command, flags ...ho
 			return defaults, nil, err
 		}
 	}
-	if err := direct.CheckEnvironment(os.Environ(), settings.EnvNames(defaultHostSettings())); err != nil {
+	if err := direct.CheckEnvironment(os.Environ(), settings.EnvNames(defaultHostSettings(), renamedSettings)); err != nil {
 		return defaults, nil, err
 	}
 	file, _ := cmd.Flags().GetString("settings")
-	s, from, err := settings.Load(defaults, settings.Source{Name: "compute.yaml", File: file, Flags: given, Former: direct.FormerSettings})
+	var renamed []string
+	s, from, err := settings.Load(defaults, settings.Source{Name: "compute.yaml", File: file, Flags: given, Former: direct.FormerSettings,
+		Renamed: renamedSettings, Warn: func(words string) { renamed = append(renamed, words) }})
 	if err != nil {
 		return s, nil, err
 	}
@@ -334,6 +355,9 @@ func loadHostSettingsOver(defaults hostSettings, cmd *cobra.Command, flags ...ho
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 	if from != "" {
 		log.Debug("settings read", "file", from)
+	}
+	for _, words := range renamed {
+		log.Warn("a setting has its former name, which the next version does not read", "setting", words)
 	}
 	return s, log, nil
 }

@@ -17,6 +17,7 @@ import (
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/endpoint"
+	"croft/trust"
 	"croft/trust/invitation"
 )
 
@@ -134,9 +135,9 @@ func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 			t.Fatalf("%s: exit code %d: %s", name, code, said)
 		}
 	}
-	info, err := os.Stat(joinedFile(dir))
+	info, err := os.Stat(trust.MembershipFile(dir))
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%s: %v, %v; want it readable by its owner alone", joinedFile(dir), info.Mode(), err)
+		t.Errorf("%s: %v, %v; want it readable by its owner alone", trust.MembershipFile(dir), info.Mode(), err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "etcd")); err == nil {
 		t.Error("it runs an etcd")
@@ -206,9 +207,9 @@ func TestAHostThatMayNotJoinIsNotChanged(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(ownCloud, "etcd"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	of := membership{Partition: croft.NewPartitionID()}
+	of := trust.Membership{Partition: croft.NewPartitionID()}
 	of.Etcd.Endpoints = []string{"http://10.9.9.9:2379"}
-	if err := of.write(otherCloud); err != nil {
+	if err := of.Write(otherCloud); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range []struct {

@@ -9,6 +9,7 @@ import (
 
 	"croft/cloud/direct"
 	"croft/internal/endpoint"
+	"croft/trust"
 	"croft/trust/pki"
 )
 
@@ -34,20 +35,20 @@ func (s *hostSettings) accessWith(files func(pki.Authority) pki.Files) direct.Lo
 
 // useLocally has this process and the commands on this machine reach the cloud that
 // runs in it.
-func (s *hostSettings) useLocally(own *trust) error {
-	if own.has(pki.Hosts) && endpoint.IsTLS(s.Placement.Endpoint) {
-		s.Placement.TLS = own.files(pki.Hosts).Client(own.partition, pki.Kinds(pki.Member))
+func (s *hostSettings) useLocally(own *trust.Credentials) error {
+	if own.Has(pki.Hosts) && endpoint.IsTLS(s.Placement.Endpoint) {
+		s.Placement.TLS = own.Client(pki.Hosts)
 	}
 	return s.writeLocal(own)
 }
 
 // writeLocal notes how commands on this machine reach the cloud, or that the defaults do.
-func (s *hostSettings) writeLocal(own *trust) error {
-	if !own.has(pki.Etcd) {
+func (s *hostSettings) writeLocal(own *trust.Credentials) error {
+	if !own.Has(pki.Etcd) {
 		if err := os.Remove(direct.LocalFile(s.StateDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove what was noted for commands: %w", err)
 		}
 		return nil
 	}
-	return s.accessWith(own.operatorFiles).Write(direct.LocalFile(s.StateDir), "# Written by croft up for the commands of root on this machine.\n")
+	return s.accessWith(own.OperatorFiles).Write(direct.LocalFile(s.StateDir), "# Written by croft up for the commands of root on this machine.\n")
 }

@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"croft"
+	"croft/trust"
 	"croft/trust/pki"
 )
 
@@ -31,7 +33,7 @@ func TestHostsOfAStrictCloudServeEtcdWhereTheTokenSaysSo(t *testing.T) {
 	soakOnly(t)
 	address := reachable(t)
 	first := serverSettings(t, "first", address)
-	first.Trust = trustStrict
+	first.Trust = trust.Strict
 	stop := startHost(t, first)
 	t.Setenv("CROFT_STATE_DIR", first.StateDir)
 	plain, _ := command(t, croft.ExitOK, "token", "create")
@@ -45,10 +47,10 @@ func TestHostsOfAStrictCloudServeEtcdWhereTheTokenSaysSo(t *testing.T) {
 	serveToo(t, second, token)
 	stopThird := serveToo(t, third, token)
 	joinWith(t, fourth, token) // which lets hosts serve and does not make them
-	if certificates(fourth.StateDir, pki.Etcd).Exists() {
+	if trust.Certificate(fourth.StateDir, pki.Etcd).Exists() {
 		t.Error("a host that does not serve etcd has a certificate of it")
 	}
-	if j, err := readJoined(fourth.StateDir); err != nil || !j.isStrict() {
+	if j, err := trust.ReadMembership(fourth.StateDir); err != nil || !j.IsStrict() {
 		t.Errorf("it joined as %+v, %v", j, err)
 	}
 	awaitRoles(t, "first ready member", "fourth ready ", "second ready member", "third ready member")
@@ -59,7 +61,7 @@ func TestHostsOfAStrictCloudServeEtcdWhereTheTokenSaysSo(t *testing.T) {
 	command(t, croft.ExitOK, "host", "enable", "third")
 
 	await(t, "the fourth knows three gates", func() bool {
-		text, _ := os.ReadFile(gatesFile(fourth.StateDir))
+		text, _ := os.ReadFile(filepath.Join(fourth.StateDir, "gates"))
 		return len(strings.Fields(string(text))) == 3
 	})
 	if code, said := stop(); code != croft.ExitOK {

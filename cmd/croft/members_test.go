@@ -17,6 +17,7 @@ import (
 	"croft/etcdstore"
 	"croft/internal/endpoint"
 	"croft/internal/testing/freeport"
+	"croft/trust"
 	"croft/trust/pki"
 )
 
@@ -30,7 +31,7 @@ func serverSettings(t *testing.T, name, address string) hostSettings {
 	}
 	s.Etcd.Listen, s.Etcd.PeerListen, s.Placement.Listen, s.API.Listen = free(), free(), free(), free()
 	if !endpoint.IsLoopback(s.Etcd.Listen) {
-		s.Control.Listen = free()
+		s.Join.Listen = free()
 	}
 	return s
 }
@@ -84,7 +85,7 @@ func TestHostsServeEtcdTogether(t *testing.T) {
 	startHost(t, second)
 	stopThird := startHost(t, third)
 	awaitRoles(t, "first ready member", "second ready member", "third ready member")
-	if id, err := certificates(third.StateDir, pki.Etcd).Identity(); err != nil || id.Kind != pki.Member {
+	if id, err := trust.Certificate(third.StateDir, pki.Etcd).Identity(); err != nil || id.Kind != pki.Member {
 		t.Errorf("the third is %v to etcd, %v", id, err)
 	}
 
@@ -143,7 +144,7 @@ func TestAJoinThatIsKilledAnywhereIsTakenUp(t *testing.T) {
 		name string
 		at   func() bool
 	}{
-		{"it has joined", func() bool { _, err := os.Stat(joinedFile(second.StateDir)); return err == nil }},
+		{"it has joined", func() bool { _, err := os.Stat(trust.MembershipFile(second.StateDir)); return err == nil }},
 		{"it has told of itself", is(croft.MemberMissing, croft.MemberLearns, croft.MemberFollows)},
 		{"etcd knows it", is(croft.MemberLearns, croft.MemberFollows)},
 		{"it has a voice", is(croft.MemberFollows)},

@@ -30,6 +30,7 @@ import (
 	"croft/pool"
 	poolserver "croft/pool/server"
 	hook "croft/pool/shell"
+	"croft/trust"
 )
 
 var updateMetrics = flag.Bool("update-metrics", false, "write the table of docs/metrics.md")
@@ -80,7 +81,7 @@ func allMetrics(t *testing.T) []metricDesc {
 	var settings hostSettings
 	me, err := settings.tell(t.Context(), "croft-test", log)
 	check(t, err)
-	me.counts(c.hosts["host1"].agent, c.store, images, claims, driver, guests, server, newCloudMetrics(c.store), &trust{}, pools)
+	me.counts(c.hosts["host1"].agent, c.store, images, claims, driver, guests, server, newCloudMetrics(c.store), &trust.Credentials{}, pools)
 	found := make(chan *prometheus.Desc)
 	go func() { me.metrics.Describe(found); close(found) }()
 	var all []metricDesc

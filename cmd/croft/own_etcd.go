@@ -6,18 +6,19 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/trust"
 	"croft/trust/pki"
 )
 
 // startEtcd starts an etcd in this process, as c says, and returns what to open the
 // store with. One that others reach has to be protected, by certificates of
 // our own authority or of another, or to be meant not to be.
-func (s *hostSettings) startEtcd(ctx context.Context, c etcdstore.EmbeddedConfig, own *trust) (*etcdstore.Embedded, etcdstore.Config, error) {
+func (s *hostSettings) startEtcd(ctx context.Context, c etcdstore.EmbeddedConfig, own *trust.Credentials) (*etcdstore.Embedded, etcdstore.Config, error) {
 	var open etcdstore.Config
 	c.Listen = s.Etcd.Listen
 	c.Cert, c.Key, c.ClientCA = s.Etcd.ListenCert, s.Etcd.ListenKey, s.Etcd.ListenClientCA
-	if own.has(pki.Etcd) {
-		f := own.files(pki.Etcd)
+	if own.Has(pki.Etcd) {
+		f := own.Files(pki.Etcd)
 		c.Cert, c.Key, c.ClientCA = f.Pair(), f.Pair(), f.CA()
 	} else if err := s.checkEtcdListen(); err != nil {
 		return nil, open, err

@@ -100,7 +100,7 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 	if err != nil {
 		return err
 	}
-	endpoint, err := startPlacement(ctx, p, store.Placement(txnOps), s, nil, log)
+	endpoint, err := startPlacement(ctx, p, store.Placement(txnOps), s, nil, nil, log)
 	if err != nil {
 		return err
 	}

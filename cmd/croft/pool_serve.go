@@ -31,6 +31,7 @@ import (
 	hook "croft/pool/shell"
 	"croft/pool/vm"
 	"croft/schedule"
+	"croft/trust"
 )
 
 // poolsFile is the name of the file with the pools.
@@ -273,11 +274,11 @@ func (s *hostSettings) findCloud(dir string) error {
 	if len(s.Etcd.Endpoints) > 0 || exists(dir) {
 		return nil
 	}
-	joined, err := readJoined(s.StateDir)
+	joined, err := trust.ReadMembership(s.StateDir)
 	if err != nil {
 		return err
 	}
-	if *s = joined.over(*s); len(s.Etcd.Endpoints) > 0 || !hasEtcd(s.StateDir) {
+	if *s = over(joined, *s); len(s.Etcd.Endpoints) > 0 || !hasEtcd(s.StateDir) {
 		return nil
 	}
 	s.Etcd.Endpoints = []string{direct.DefaultEtcd}

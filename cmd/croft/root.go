@@ -150,5 +150,5 @@ func exitCode(err error) int {
 }
 
 func init() {
-	args.HostVariables = func() []string { return settings.EnvNames(defaultHostSettings()) }
+	args.HostVariables = func() []string { return settings.EnvNames(defaultHostSettings(), renamedSettings) }
 }

@@ -61,7 +61,7 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	}
 	t.Setenv("CROFT_METRICS_TOKEN_FILE", password)
 	t.Setenv("CROFT_STATE_DIR", first)
-	cloud := startProcess(t, "first", "", "up", "--hypervisor", "sim", "--etcd-listen", at, "--placement-listen", at, "--api-listen", at, "--control-listen", at)
+	cloud := startProcess(t, "first", "", "up", "--hypervisor", "sim", "--etcd-listen", at, "--placement-listen", at, "--api-listen", at, "--join-listen", at)
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	host := startProcess(t, "second", token+"\n", "up", "--hypervisor", "sim", "--state-dir", second, "--api-listen", at, "--join", "-")
 	anna := filepath.Join(dir, "anna")

@@ -16,6 +16,7 @@ import (
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/internal/endpoint"
+	"croft/trust"
 )
 
 // serving is what this host serves for all: a server of etcd, alone or one of several,
@@ -25,44 +26,43 @@ type serving struct {
 	log      *slog.Logger
 	dir      *compute.StateDir
 	host     croft.HostID
-	of       *membership // nil until another host serves
-	trust    *trust      // nil where there is none
+	of       *trust.Membership  // nil until another host serves
+	own      *trust.Credentials // nil without certificates
+	admitted *trust.Admission   // nil without certificates
 }
 
 // serving is what a host with these settings serves.
-func (s *hostSettings) serving(ctx context.Context, dir *compute.StateDir, of *membership, log *slog.Logger) (*serving, error) {
+func (s *hostSettings) serving(ctx context.Context, dir *compute.StateDir, of *trust.Membership, log *slog.Logger) (*serving, error) {
 	me := &serving{settings: *s, log: log, dir: dir, of: of}
 	var err error
 	if me.host, err = dir.HostID(); err != nil {
 		return nil, err
 	}
-	if of != nil && !hasAuthority(dir.Path) {
-		me.trust, err = of.trust(dir.Path, log)
+	if of != nil && !trust.HasAuthority(dir.Path) {
+		me.own, err = joinedCredentials(of, dir.Path, log)
 	} else {
-		me.trust, err = s.trustForEtcd(ctx, dir, log)
+		me.own, err = s.trustForEtcd(ctx, dir, log)
 	}
 	return me, err
 }
 
-// hasAuthority tells whether the cloud's authority is on this host.
-func hasAuthority(stateDir string) bool { return exists(caDir(stateDir)) }
-
 // serve starts what is served beside etcd, and tells the others of it.
 func (s *serving) serve(ctx context.Context, p *parts, store *etcdstore.Store) (err error) {
-	begun := s.of == nil || hasAuthority(s.dir.Path)
+	begun := s.of == nil || trust.HasAuthority(s.dir.Path)
 	if begun {
-		s.trust, err = s.settings.startTrust(ctx, p, s.trust, s.dir, store, s.log)
-	} else if s.trust != nil {
-		if err := s.of.followControl(ctx, s.trust, store); err != nil {
+		s.own, err = s.settings.startTrust(ctx, p, s.own, s.dir, store, s.log)
+	} else if s.own != nil {
+		if err := s.of.FollowServers(ctx, s.own, store); err != nil {
 			return err
 		}
-		s.trust.admitted = newAdmitted(store)
-		s.trust.admitted.self, s.trust.admitted.files = s.host, s.trust.hostFiles()
-		p.self.counts(s.trust)
-		s.trust.start(ctx, p)
+		p.self.counts(s.own)
+		keepRenewed(ctx, p, s.own)
+	}
+	if err == nil && s.own != nil {
+		s.admitted = admission(s.own, store)
 	}
 	if err == nil && s.settings.servesPlacement() {
-		s.settings.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s.settings, s.trust, s.log)
+		s.settings.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s.settings, s.own, s.admitted, s.log)
 	}
 	if err != nil {
 		return err
@@ -72,13 +72,13 @@ func (s *serving) serve(ctx context.Context, p *parts, store *etcdstore.Store) (
 			return err
 		}
 	}
-	if err := errors.Join(s.tell(ctx, store), s.settings.useLocally(s.trust)); err != nil {
+	if err := errors.Join(s.tell(ctx, store), s.settings.useLocally(s.own)); err != nil {
 		return err
 	}
 	if !begun {
-		return s.settings.startOtherGate(ctx, p, s.trust, store)
+		return s.settings.startOtherGate(ctx, p, s.own, s.admitted, store, s.log)
 	}
-	return s.settings.startControl(ctx, p, s.trust, store)
+	return s.settings.startJoins(ctx, p, s.own, s.admitted, store, s.log)
 }
 
 // joinPatience bounds how long a host waits for the others to let it be a member: they
@@ -108,7 +108,7 @@ func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore
 	})
 	defer waiting.Stop()
 	c.Log = s.log
-	etcd, open, err := s.settings.startEtcd(ctx, c, s.trust)
+	etcd, open, err := s.settings.startEtcd(ctx, c, s.own)
 	if err != nil {
 		return nil, open, err
 	}
@@ -154,9 +154,9 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 
 // others opens the store of the cloud that was joined.
 func (s *serving) others(ctx context.Context) (*etcdstore.Store, error) {
-	store, err := s.of.etcd(s.settings).Open(ctx, false)
+	store, err := joinedEtcd(s.of, s.settings).Open(ctx, false)
 	if err == nil && store.Partition() != s.of.Partition {
-		err = errors.Join(s.of.isAnother(), store.Close())
+		err = errors.Join(s.of.ErrOther(), store.Close())
 	}
 	return store, err
 }
@@ -183,7 +183,7 @@ func (s *serving) tell(ctx context.Context, store *etcdstore.Store) error {
 // leaveEtcd makes this host one that serves nothing, after the others took its server out:
 // its data is put aside. Conflict: they forgot the host itself.
 func leaveEtcd(ctx context.Context, settings hostSettings, log *slog.Logger) (err error) {
-	of, err := readJoined(settings.StateDir) // as it is since others serve
+	of, err := trust.ReadMembership(settings.StateDir) // as it is since others serve
 	if err != nil || of == nil {
 		return cmp.Or(err, etcdstore.ErrRemoved)
 	}
@@ -196,7 +196,7 @@ func leaveEtcd(ctx context.Context, settings hostSettings, log *slog.Logger) (er
 	if err != nil {
 		return err
 	}
-	s := &serving{settings: of.over(settings), log: log, dir: dir, host: id, of: of}
+	s := &serving{settings: over(of, settings), log: log, dir: dir, host: id, of: of}
 	others, err := s.others(ctx)
 	if err != nil {
 		return err
@@ -216,14 +216,14 @@ func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
 	if err != nil {
 		return err
 	}
-	next, _ := s.of.with(serve, s.of.Partition)
+	next, _ := s.of.With(serve, s.of.Partition)
 	next.Etcd.Member = false
 	// That it is none is noted first: a host without the data would join anew.
-	if err := errors.Join(next.write(s.dir.Path), asideEtcd(s.dir.Path)); err != nil {
+	if err := errors.Join(next.Write(s.dir.Path), asideEtcd(s.dir.Path)); err != nil {
 		return err
 	}
 	s.log.Info("etcd goes on without this host", "host", s.host)
-	if err := others.PutControl(ctx, s.host, etcdstore.Control{}); err != nil {
+	if err := others.PutJoinServer(ctx, s.host, trust.JoinServer{}); err != nil {
 		return err
 	}
 	known, err := others.Hosts(ctx, s.host)

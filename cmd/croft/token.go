@@ -16,9 +16,9 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/cloud/direct"
-	"croft/etcdstore"
 	"croft/internal/endpoint"
 	"croft/internal/nearest"
+	"croft/trust"
 	"croft/trust/invitation"
 	"croft/trust/pki"
 )
@@ -54,15 +54,14 @@ func tokenCreateCommand() *cobra.Command {
   croft up --join -          # and paste it; or --join @FILE
 
 It counts for an hour (--for), any number of times, and has to be kept secret. It says
-where the control process listens (control.listen) and the SHA-256 of the authority of
-its certificate, so that a new host speaks to no other; there the host proves that it
+where hosts join (join.listen) and the SHA-256 of the authority of the certificate there, so that a new host speaks to no other; there the host proves that it
 has the token, and gets its own certificates, which it renews by itself from then on.
 
 Only new hosts join with it. One whose certificates ran out while it was away gets a
 token of its own: --host NAME.
 
 A cloud whose etcd is not croft's own, or has certificates of another authority, has no
-control process that signs. A token for it says where etcd is and whose certificate it
+server that signs. A token for it says where etcd is and whose certificate it
 has. Where etcd asks clients for certificates or passwords, a host needs those in its
 own settings (etcd.cert, etcd.key, etcd.user, etcd.password_file); so it does where
 Placement is OpenStack's (placement.cloud).
@@ -105,12 +104,12 @@ type invited struct {
 // invite makes a token.
 func (c *client) invite(ctx context.Context, cmd *cobra.Command, i invited) (invitation.Token, error) {
 	var none invitation.Token
-	controls, err := c.store.Controls(ctx)
+	servers, err := c.store.JoinServers(ctx)
 	if err != nil {
 		return none, err
 	}
 	var grant invitation.Grant
-	if i.member || !isStrict(controls) {
+	if i.member || !trust.AnyStrict(servers) {
 		if grant, err = c.grant(ctx, cmd); err != nil {
 			return none, err
 		}
@@ -119,11 +118,11 @@ func (c *client) invite(ctx context.Context, cmd *cobra.Command, i invited) (inv
 	if err != nil {
 		return none, err
 	}
-	token, err := c.leading(ctx, controls, grant.Endpoints, cmd.Flags().Changed("etcd"))
+	token, err := c.leading(ctx, servers, grant.Endpoints, cmd.Flags().Changed("etcd"))
 	if err != nil {
 		return none, err
 	}
-	return token, c.store.PutInvitation(ctx, etcdstore.Invitation{
+	return token, c.store.PutInvitation(ctx, trust.Invitation{
 		Name: token.Name(), Note: i.note, Host: host, Member: i.member, Sealed: token.Seal(grant), Verifier: token.Verifier(),
 	}, i.life)
 }
@@ -166,29 +165,29 @@ func addOutside(all []string, more ...string) []string {
 	return all
 }
 
-// leading is a token that leads to the cloud's control processes, or to etcd where
-// there are none that hosts may join at. given: loopback addresses are meant.
-func (c *client) leading(ctx context.Context, controls []etcdstore.Control, endpoints []string, given bool) (token invitation.Token, err error) {
+// leading makes a token that leads to the cloud's join servers, or to etcd where hosts
+// may join at none. given: loopback addresses are meant.
+func (c *client) leading(ctx context.Context, servers []trust.JoinServer, endpoints []string, given bool) (token invitation.Token, err error) {
 	token.Partition = c.store.Partition()
 	unreached := ""
-	for _, control := range controls {
-		if control.Trust == "" {
+	for _, server := range servers {
+		if server.Trust == "" {
 			continue
 		}
-		for _, address := range control.Addresses {
+		for _, address := range server.Addresses {
 			if endpoint.IsLoopback(address) && !given {
 				unreached = address
 				continue
 			}
-			token.Control = append(token.Control, address)
+			token.Servers = append(token.Servers, address)
 		}
 	}
 	switch {
-	case len(token.Control) > 0:
+	case len(token.Servers) > 0:
 		token.Pin, err = c.authorityPin(ctx)
 		return invitation.New(token), err
 	case unreached != "":
-		return token, croft.Errorf(croft.Invalid, "control listens at %s, where only this machine reaches it: set control.listen to an address of this machine, and start croft up again", unreached)
+		return token, croft.Errorf(croft.Invalid, "hosts join at %s, where only this machine reaches it: set join.listen to an address of this machine, and start croft up again", unreached)
 	}
 	token.Endpoints = endpoints
 	token.CA, err = c.settings.Etcd.Authority()

@@ -23,6 +23,7 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/internal/endpoint"
+	"croft/trust"
 	"croft/trust/invitation"
 	"croft/trust/pki"
 )
@@ -51,7 +52,7 @@ func startSecured(t *testing.T, change func(*hostSettings)) *securedCloud {
 	s := defaultHostSettings()
 	s.StateDir, s.Hypervisor, s.Host.Name = c.dir, "sim", "first"
 	s.Etcd.Listen = net.JoinHostPort(c.address, "0")
-	s.Placement.Listen, s.API.Listen, s.Control.Listen = s.Etcd.Listen, s.Etcd.Listen, s.Etcd.Listen
+	s.Placement.Listen, s.API.Listen, s.Join.Listen = s.Etcd.Listen, s.Etcd.Listen, s.Etcd.Listen
 	if change != nil {
 		change(&s)
 	}
@@ -230,9 +231,12 @@ func TestNobodyIsServedWithoutACertificate(t *testing.T) {
 	}
 }
 
-// TestAnotherControlIsToldNothing plays somebody between a new host and control, with
-// a certificate of their own that says the same.
-func TestAnotherControlIsToldNothing(t *testing.T) {
+// anyone accepts every identity.
+func anyone(pki.Identity) error { return nil }
+
+// TestAnotherJoinServerIsToldNothing plays somebody between a new host and the join server,
+// with a certificate of their own that says the same.
+func TestAnotherJoinServerIsToldNothing(t *testing.T) {
 	p := croft.NewPartitionID()
 	real, err := pki.OpenCA(filepath.Join(t.TempDir(), "real"), p)
 	if err != nil {
@@ -257,7 +261,7 @@ func TestAnotherControlIsToldNothing(t *testing.T) {
 	between.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	between.Start()
 	defer between.Close()
-	token := invitation.New(invitation.Token{Control: []string{between.Listener.Addr().String()}, Pin: pki.Pin(root), Partition: p})
+	token := invitation.New(invitation.Token{Servers: []string{between.Listener.Addr().String()}, Pin: pki.Pin(root), Partition: p})
 	s := defaultHostSettings()
 	s.StateDir = filepath.Join(t.TempDir(), "state")
 	err = join(t.Context(), s, token.String(), false, &bytes.Buffer{})
@@ -318,12 +322,12 @@ func TestAForgottenHostIsRefused(t *testing.T) {
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	s := joining(t, "second")
 	stop := joinWith(t, s, token)
-	j, err := readJoined(s.StateDir)
+	j, err := trust.ReadMembership(s.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine := certificates(s.StateDir, pki.Hosts)
-	control := newControlClient(j.Control, mine.Client(j.Partition, pki.Kinds(pki.Member)))
+	mine := trust.Certificate(s.StateDir, pki.Hosts)
+	control := trust.NewClient(j.Servers, mine.Client(j.Partition, pki.Kinds(pki.Member)))
 	if _, err := control.Trusted(t.Context(), pki.Hosts); err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +371,7 @@ func await(t *testing.T, what string, is func() bool) {
 // was away for longer come back.
 func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
 	const life = 10 * time.Second
-	startSecured(t, func(s *hostSettings) { s.Control.CertificateLife = life })
+	startSecured(t, func(s *hostSettings) { s.Join.CertificateLife = life })
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	s := joining(t, "second")
 	stop := joinWith(t, s, token)
@@ -415,7 +419,7 @@ func verifiable(t *testing.T, stateDir, shown string) {
 	if err := json.Unmarshal([]byte(shown), &host); err != nil {
 		t.Fatal(err)
 	}
-	roots, err := certificates(stateDir, pki.Hosts).Roots()
+	roots, err := trust.Certificate(stateDir, pki.Hosts).Roots()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,7 +433,7 @@ func verifiable(t *testing.T, stateDir, shown string) {
 
 func runsOut(t *testing.T, stateDir string, a pki.Authority) time.Time {
 	t.Helper()
-	pair, err := certificates(stateDir, a).Load()
+	pair, err := trust.Certificate(stateDir, a).Load()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"croft/etcdstore"
 	"croft/internal/endpoint"
 	"croft/placement"
+	"croft/trust"
 )
 
 func upCommand() *cobra.Command {
@@ -82,14 +83,14 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) error {
 	ready = sync.OnceFunc(ready)
 	for {
-		of, err := readJoined(s.StateDir)
+		of, err := trust.ReadMembership(s.StateDir)
 		if err != nil {
 			return err
 		}
 		if of != nil && !of.Etcd.Member {
-			return runJoined(ctx, of.over(s), log, of, ready)
+			return runJoined(ctx, over(of, s), log, of, ready)
 		}
-		err = serveAll(ctx, of.over(s), log, of, ready)
+		err = serveAll(ctx, over(of, s), log, of, ready)
 		if !errors.Is(err, etcdstore.ErrRemoved) || ctx.Err() != nil {
 			return err
 		}
@@ -101,7 +102,7 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) err
 
 // serveAll runs etcd, alone or with those of other hosts, Placement, and this host's
 // agent. ErrRemoved: the others took this etcd out.
-func serveAll(ctx context.Context, s hostSettings, log *slog.Logger, of *membership, ready func()) (err error) {
+func serveAll(ctx context.Context, s hostSettings, log *slog.Logger, of *trust.Membership, ready func()) (err error) {
 	self, err := s.tell(ctx, "croft-up", log)
 	defer self.end()
 	if err := errors.Join(err, s.checkOwnEtcd(), s.checkTrust(), s.preparePlacement()); err != nil {
@@ -142,7 +143,7 @@ func serveAll(ctx context.Context, s hostSettings, log *slog.Logger, of *members
 		return err
 	}
 	self.ofCloud(ctx, p, store)
-	h := &host{settings: me.settings, log: log, dir: dir, id: me.host, store: store, trust: me.trust}
+	h := &host{settings: me.settings, log: log, dir: dir, id: me.host, store: store, trust: me.own}
 	h.following = func(ctx context.Context) error { return h.follow(ctx, store, me.of) }
 	if s.Hypervisor == noHypervisor {
 		p.start(ctx, "keeping up with the members of etcd", h.following)
@@ -183,7 +184,7 @@ func checkPorts(ctx context.Context, s hostSettings) error {
 		return nil
 	}
 	needed := map[string]string{
-		"etcd.listen": s.Etcd.Listen, "etcd.peer_listen": s.peerListen(), "control.listen": s.controlListen(),
+		"etcd.listen": s.Etcd.Listen, "etcd.peer_listen": s.peerListen(), "join.listen": s.joinListen(),
 	}
 	if s.servesPlacement() {
 		needed["placement.listen"] = s.Placement.Listen
@@ -236,7 +237,7 @@ func runHost(ctx context.Context, p *parts, h *host, ready func()) (err error) {
 }
 
 // startPlacement serves croft's own Placement and returns its endpoint.
-func startPlacement(ctx context.Context, p *parts, store placement.Store, s hostSettings, own *trust, log *slog.Logger) (string, error) {
+func startPlacement(ctx context.Context, p *parts, store placement.Store, s hostSettings, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) (string, error) {
 	guard, end, err := s.Placement.Keystone.open()
 	if err != nil {
 		return "", err
@@ -255,9 +256,9 @@ func startPlacement(ctx context.Context, p *parts, store placement.Store, s host
 	p.self.counts(server)
 	p.self.checks.Add("placement", func(context.Context) error { return server.Ready() })
 	handler := server.Handler()
-	l, scheme := own.serves(l, s.beyond(s.Placement.Listen))
-	if own != nil {
-		handler = own.admitted.onlyAdmitted(s.Placement.Token, handler)
+	l, scheme := own.Listener(l, s.beyond(s.Placement.Listen))
+	if admitted != nil {
+		handler = admitted.Guard(s.Placement.Token, handler)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)

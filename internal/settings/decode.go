@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +26,7 @@ func isGroup(t reflect.Type) bool {
 }
 
 // decodeFile reads one YAML document over what v holds.
-func decodeFile(file string, text []byte, v reflect.Value) error {
+func (s Source) decodeFile(file string, text []byte, v reflect.Value) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document yaml.Node
 	err := decoder.Decode(&document)
@@ -38,11 +40,46 @@ func decodeFile(file string, text []byte, v reflect.Value) error {
 		return croft.Errorf(croft.Invalid, "%s: more than one document: settings are one", file)
 	}
 	root := document.Content[0]
+	if err := s.rename(file, root); err != nil {
+		return err
+	}
 	if err := check(root, v.Type(), ""); err != nil {
 		return croft.Errorf(croft.Invalid, "%s:%w", file, err)
 	}
 	if err := root.Decode(v.Addr().Interface()); err != nil {
 		return SyntaxError(file, err)
+	}
+	return nil
+}
+
+// rename gives settings that are written under their former names the new ones.
+func (s Source) rename(file string, root *yaml.Node) error {
+	for _, former := range slices.Sorted(maps.Keys(s.Renamed)) {
+		now := s.Renamed[former]
+		key := keyAt(root, former)
+		if key == nil {
+			continue
+		}
+		if keyAt(root, now) != nil {
+			return croft.Errorf(croft.Invalid, "%s:%d: %s is the former name of %s: write one of them", file, key.Line, former, now)
+		}
+		s.warn("%s:%d: the setting %s is called %s now", file, key.Line, former, now)
+		key.Value = now[strings.LastIndex(now, ".")+1:]
+	}
+	return nil
+}
+
+// keyAt finds the key of a setting or a group by its path; nil if it is not there.
+func keyAt(n *yaml.Node, path string) *yaml.Node {
+	name, rest, deeper := strings.Cut(path, ".")
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		switch {
+		case n.Content[i].Value != name:
+		case deeper:
+			return keyAt(n.Content[i+1], rest)
+		default:
+			return n.Content[i]
+		}
 	}
 	return nil
 }

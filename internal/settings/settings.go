@@ -32,6 +32,17 @@ type Source struct {
 	// Former says of settings that other versions of the file had, by their paths, what
 	// has taken their place.
 	Former map[string]string
+
+	// Renamed has the new paths of settings, or of groups of them, by their former paths.
+	// The former names are still read, with a warning; a file that has both is Invalid.
+	Renamed map[string]string
+	Warn    func(words string) // where warnings go; nil: nowhere
+}
+
+func (s Source) warn(format string, args ...any) {
+	if s.Warn != nil {
+		s.Warn(fmt.Sprintf(format, args...))
+	}
 }
 
 // SearchPath is where files of settings are looked for: the working directory, the
@@ -55,7 +66,7 @@ func Load[T any](defaults T, s Source) (settings T, file string, err error) {
 	if err != nil {
 		return defaults, file, err
 	}
-	if err := decodeFile(file, text, v); err != nil {
+	if err := s.decodeFile(file, text, v); err != nil {
 		if key, ok := errors.AsType[*unknownKey](err); ok && s.Former[key.path] != "" {
 			former := (&unknownKey{key.path, ": " + s.Former[key.path]}).Error()
 			err = croft.Errorf(croft.Invalid, "%s", strings.Replace(err.Error(), key.Error(), former, 1))
@@ -136,7 +147,18 @@ func (s Source) overlay(v reflect.Value) error {
 	all := leaves(v, "")
 	for _, l := range all {
 		name := EnvName(l.path)
-		if text, ok := env(name); ok && text != "" {
+		text, ok := env(name)
+		if former := s.formerPath(l.path); former != "" {
+			formerName := EnvName(former)
+			if formerText, has := env(formerName); has && formerText != "" {
+				if ok && text != "" {
+					return croft.Errorf(croft.Invalid, "%s is the former name of %s: set one of them", formerName, name)
+				}
+				s.warn("%s is called %s now", formerName, name)
+				name, text, ok = formerName, formerText, true
+			}
+		}
+		if ok && text != "" {
 			if err := l.set(text); err != nil {
 				return croft.Errorf(croft.Invalid, "%s: %w", name, err)
 			}
@@ -152,6 +174,19 @@ func (s Source) overlay(v reflect.Value) error {
 		}
 	}
 	return nil
+}
+
+// formerPath returns the former path of a setting; empty if it had none.
+func (s Source) formerPath(path string) string {
+	for former, now := range s.Renamed {
+		if path == now {
+			return former
+		}
+		if rest, below := strings.CutPrefix(path, now+"."); below {
+			return former + "." + rest
+		}
+	}
+	return ""
 }
 
 // EnvName is the variable that overrides the setting at a path.
@@ -230,11 +265,15 @@ func unknown(t reflect.Type, path, key string) error {
 	return &unknownKey{path + key, nearest.Hint(key, names)}
 }
 
-// EnvNames are the variables that override the settings of a struct.
-func EnvNames[T any](of T) []string {
+// EnvNames lists the variables that override the settings of a struct, with those of
+// former names.
+func EnvNames[T any](of T, renamed map[string]string) []string {
 	var names []string
 	for _, l := range leaves(reflect.ValueOf(&of).Elem(), "") {
 		names = append(names, EnvName(l.path))
+		if former := (Source{Renamed: renamed}).formerPath(l.path); former != "" {
+			names = append(names, EnvName(former))
+		}
 	}
 	return names
 }

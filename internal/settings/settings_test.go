@@ -177,7 +177,7 @@ func TestAFormerSettingNamesTheNewOne(t *testing.T) {
 }
 
 func TestEnvNames(t *testing.T) {
-	if got := settings.EnvNames(defaults()); !slices.Contains(got, "CROFT_ETCD_CA") || slices.Contains(got, "CROFT_HIDDEN") {
+	if got := settings.EnvNames(defaults(), nil); !slices.Contains(got, "CROFT_ETCD_CA") || slices.Contains(got, "CROFT_HIDDEN") {
 		t.Errorf("got %v", got)
 	}
 }
@@ -288,5 +288,52 @@ func TestAFileOfAnotherUserIsNotObeyed(t *testing.T) {
 	}
 	if err := load(""); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "chmod o-w") {
 		t.Errorf("that everybody may write: %v", err)
+	}
+}
+
+func TestFormerNamesAreReadWithAWarning(t *testing.T) {
+	type renamed struct {
+		Join struct {
+			Listen string        `yaml:"listen"`
+			Life   time.Duration `yaml:"life"`
+		} `yaml:"join"`
+	}
+	for _, c := range []struct {
+		name, file string
+		env        map[string]string
+		want       string // of Join.Listen
+		warns      string // in the only warning
+		err        string
+	}{
+		{"the new name", "join: {listen: a}", nil, "a", "", ""},
+		{"the former name", "\ncontrol: {listen: a}", nil, "a", ":2: the setting control is called join now", ""},
+		{"both", "control: {listen: a}\njoin: {listen: b}", nil, "", "", ":1: control is the former name of join"},
+		{"a wrong key below it", "control: {listne: a}", nil, "", "", `unknown setting "join.listne"`},
+		{"the former variable", "", map[string]string{"CROFT_CONTROL_LISTEN": "a"}, "a", "CROFT_CONTROL_LISTEN is called CROFT_JOIN_LISTEN now", ""},
+		{"both variables", "", map[string]string{"CROFT_CONTROL_LISTEN": "a", "CROFT_JOIN_LISTEN": "b"}, "", "", "set one of them"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "x.yaml")
+			if err := os.WriteFile(file, []byte(c.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var warned []string
+			got, _, err := settings.Load(renamed{}, settings.Source{
+				File: file, Env: func(name string) (string, bool) { v, ok := c.env[name]; return v, ok },
+				Renamed: map[string]string{"control": "join"}, Warn: func(words string) { warned = append(warned, words) },
+			})
+			if c.err != "" {
+				if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("got %v, want one Invalid with %q", err, c.err)
+				}
+				return
+			}
+			if err != nil || got.Join.Listen != c.want {
+				t.Errorf("got %q, %v; want %q", got.Join.Listen, err, c.want)
+			}
+			if said := strings.Join(warned, "\n"); !strings.Contains(said, c.warns) || (said == "") != (c.warns == "") {
+				t.Errorf("it warns %q, want %q", said, c.warns)
+			}
+		})
 	}
 }

@@ -86,7 +86,7 @@ func (s *site) up(name, dir, more string, args ...string) *exec.Cmd {
 		ports[i] = net.JoinHostPort(s.address, number)
 	}
 	file := filepath.Join(s.home, name+".yaml")
-	s.write(file, fmt.Sprintf("state_dir: %s\nhost: {name: %s-%d}\nplacement: {cloud: admin}\netcd: {listen: %q, peer_listen: %q}\napi: {listen: %q}\ncontrol: {listen: %q}\n%s",
+	s.write(file, fmt.Sprintf("state_dir: %s\nhost: {name: %s-%d}\nplacement: {cloud: admin}\netcd: {listen: %q, peer_listen: %q}\napi: {listen: %q}\njoin: {listen: %q}\n%s",
 		dir, name, os.Getpid(), ports[0], ports[1], ports[2], ports[3], more))
 	log, err := os.Create(filepath.Join(s.home, name+".log"))
 	if err != nil {

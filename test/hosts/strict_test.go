@@ -13,7 +13,7 @@ import (
 	"croft/internal/testing/libvirttest"
 )
 
-// newGuardedCenter starts a cloud whose hosts reach control alone: etcd and Placement
+// newGuardedCenter starts a cloud whose hosts reach the gate alone: etcd and Placement
 // listen for this machine, which is no host itself.
 func newGuardedCenter(t *testing.T) *world {
 	t.Helper()
@@ -21,7 +21,7 @@ func newGuardedCenter(t *testing.T) *world {
 	etcd, placement := freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1")
 	w.find("http://"+etcd, placement)
 	file := filepath.Join(w.dir, "control.yaml")
-	text := fmt.Sprintf("state_dir: %s/control\nhypervisor: none\ntrust: strict\netcd: {listen: %q}\nplacement: {listen: %q, token: %s}\ncontrol: {listen: %q}\n",
+	text := fmt.Sprintf("state_dir: %s/control\nhypervisor: none\ntrust: strict\netcd: {listen: %q}\nplacement: {listen: %q, token: %s}\njoin: {listen: %q}\n",
 		w.dir, etcd, placement, token, w.address(1, 8777))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -94,7 +94,7 @@ func TestAForgottenHostLosesItsStreams(t *testing.T) {
 	}
 }
 
-func TestAHostGoesOnWithAnotherControlProcess(t *testing.T) {
+func TestAHostGoesOnWithAnotherGate(t *testing.T) {
 	t.Parallel()
 	c, host := newCloud(t), croft.NewHostID()
 	w, nobody := wire.New(t, c.front.Address), freeport.For(t, "127.0.0.1")

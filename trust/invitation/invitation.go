@@ -32,7 +32,7 @@ type Token struct {
 	CA        string   `json:"c,omitempty"`
 	// Where a cloud has an authority of its own, instead of the two above: the control
 	// processes that sign for the new host, as HOST:PORT, and by what to know them.
-	Control []string `json:"a,omitempty"`
+	Servers []string `json:"a,omitempty"`
 	Pin     string   `json:"h,omitempty"`
 
 	Partition croft.PartitionID `json:"p"`
@@ -102,7 +102,7 @@ func Parse(text string) (Token, error) {
 }
 
 func (t Token) leadsSomewhere() bool {
-	return len(t.Endpoints) > 0 || len(t.Control) > 0 && t.Pin != ""
+	return len(t.Endpoints) > 0 || len(t.Servers) > 0 && t.Pin != ""
 }
 
 // Name is what the sealed grant is called.

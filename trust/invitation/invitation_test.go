@@ -43,7 +43,7 @@ func TestWhatIsNoWholeTokenIsRefused(t *testing.T) {
 		"the last half":    whole[len(whole)/2:],
 		"something inside": whole[:20] + "!" + whole[21:],
 		"no secret":        noSecret.String(),
-		"no pin":           invitation.New(invitation.Token{Control: []string{"10.0.0.1:8777"}, Partition: croft.NewPartitionID()}).String(),
+		"no pin":           invitation.New(invitation.Token{Servers: []string{"10.0.0.1:8777"}, Partition: croft.NewPartitionID()}).String(),
 		"an empty object":  "croft1.e30",
 	} {
 		if _, err := invitation.Parse(text); croft.KindOf(err) != croft.Invalid {

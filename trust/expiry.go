@@ -1,4 +1,4 @@
-package main
+package trust
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,19 +12,19 @@ var expiryMetric = prometheus.NewDesc("croft_certificate_expiry_timestamp_second
 var authorityMetric = prometheus.NewDesc("croft_authority_expiry_timestamp_seconds",
 	"When the authority that signs runs out, in seconds since 1970, where this process has it.", []string{"authority"}, nil)
 
-var _ prometheus.Collector = (*trust)(nil)
+var _ prometheus.Collector = (*Credentials)(nil)
 
-// Collector counts how long certificates last, for /metrics.
-func (t *trust) Collector() prometheus.Collector { return t }
+// Collector returns the metrics of the certificates' expiry.
+func (t *Credentials) Collector() prometheus.Collector { return t }
 
 // Describe implements prometheus.Collector.
-func (t *trust) Describe(c chan<- *prometheus.Desc) { c <- expiryMetric; c <- authorityMetric }
+func (t *Credentials) Describe(c chan<- *prometheus.Desc) { c <- expiryMetric; c <- authorityMetric }
 
-// Collect implements prometheus.Collector. What cannot be read is left out: the keeper
-// of the certificate says why.
-func (t *trust) Collect(c chan<- prometheus.Metric) {
+// Collect implements prometheus.Collector. It leaves out certificates that cannot be
+// read: their Keeper logs why.
+func (t *Credentials) Collect(c chan<- prometheus.Metric) {
 	for _, a := range t.uses {
-		if pair, err := t.files(a).Load(); err == nil {
+		if pair, err := t.Files(a).Load(); err == nil {
 			c <- prometheus.MustNewConstMetric(expiryMetric, prometheus.GaugeValue, float64(pair.Leaf.NotAfter.Unix()), string(a))
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package trust
 
 import (
 	"crypto/tls"
@@ -17,9 +17,12 @@ import (
 	"croft/trust/pki"
 )
 
+// anyone accepts every identity.
+func anyone(pki.Identity) error { return nil }
+
 func TestAHostRenewsNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAdmitted(nil)
+		a := &Admission{}
 		given := 0
 		for range 10_000 {
 			if err := a.mayRenew("one"); err == nil {
@@ -39,14 +42,6 @@ func TestAHostRenewsNowAndThen(t *testing.T) {
 			t.Errorf("a minute later: %v", err)
 		}
 	})
-}
-
-func TestAnImageIsPulledToTheHostOfTheID(t *testing.T) {
-	own, rogue := croft.NewHostID(), croft.NewHostID()
-	picked, err := pickHosts([]croft.Host{{ID: own, Name: "one"}, {ID: rogue, Name: string(own)}}, []string{string(own)})
-	if err != nil || len(picked) != 1 || picked[0].ID != own {
-		t.Errorf("got %v, %v", picked, err)
-	}
 }
 
 // A client that keeps its connection open, and one that comes a moment later, are served
@@ -71,13 +66,12 @@ func TestNobodyNoticesThatTheAuthorityIsReplaced(t *testing.T) {
 	}
 	renew(server, operator)
 
-	a := newAdmitted(nil) // operators are in no store
-	a.files = server.Files
+	a := &Admission{Files: server.Files} // operators are in no store
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving := httptest.NewUnstartedServer(a.onlyAdmitted("token", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	serving := httptest.NewUnstartedServer(a.Guard("token", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeAnswer(w, http.StatusOK, map[string]any{"allocations": map[string]any{}})
 	})))
 	serving.Listener.Close()

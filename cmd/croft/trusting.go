@@ -1,0 +1,298 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore"
+	"croft/internal/endpoint"
+	"croft/trust"
+	"croft/trust/gate"
+	"croft/trust/pki"
+)
+
+// joinPort is where hosts join beside an etcd that others reach.
+const joinPort = "8777"
+
+// ownsEtcdTrust tells whether the embedded etcd listens for other machines with
+// certificates of the cloud's own authority.
+func (s *hostSettings) ownsEtcdTrust() bool {
+	return s.beyond(s.Etcd.Listen) && s.Etcd.ListenCert == "" && s.Etcd.ListenKey == "" && s.Etcd.ListenClientCA == ""
+}
+
+// beyond tells whether other machines reach an address, which then needs TLS.
+func (s *hostSettings) beyond(address string) bool {
+	return !endpoint.IsLoopback(address) && !s.Etcd.Insecure
+}
+
+// joinListen is where hosts join; empty: nowhere.
+func (s *hostSettings) joinListen() string {
+	if s.Join.Listen != "" || !s.ownsEtcdTrust() {
+		return s.Join.Listen
+	}
+	host, _, _ := net.SplitHostPort(s.Etcd.Listen)
+	return net.JoinHostPort(host, joinPort)
+}
+
+// authorities lists the authorities that a host with these settings needs certificates of.
+func (s *hostSettings) authorities() []pki.Authority {
+	var all []pki.Authority
+	if s.ownsEtcdTrust() {
+		all = append(all, pki.Etcd)
+	}
+	if s.joinListen() != "" || s.beyond(s.API.Listen) || s.servesPlacement() && s.beyond(s.Placement.Listen) {
+		all = append(all, pki.Hosts)
+	}
+	return all
+}
+
+// checkTrust refuses a cloud whose hosts would reach nothing.
+func (s *hostSettings) checkTrust() error {
+	if s.Trust == trust.Strict && s.joinListen() == "" {
+		return croft.Errorf(croft.Invalid, "trust is strict, so that hosts reach the gate alone: "+
+			"say in join.listen where, such as an address of this machine and port %s", joinPort)
+	}
+	return nil
+}
+
+// trustConfig says which certificates a host keeps.
+func (s *hostSettings) trustConfig(stateDir string, host croft.HostID, log *slog.Logger) trust.Config {
+	return trust.Config{
+		StateDir: stateDir, Host: host, Uses: s.authorities(), Names: s.ownNames(), Life: s.Join.CertificateLife, Log: log,
+	}
+}
+
+// trustForEtcd returns the credentials that etcd needs in order to listen; nil if it
+// needs none. The partition is in etcd: before there is an authority, etcd is started for
+// a moment on an address that nobody knows.
+func (s *hostSettings) trustForEtcd(ctx context.Context, dir *compute.StateDir, log *slog.Logger) (*trust.Credentials, error) {
+	if !s.ownsEtcdTrust() {
+		return nil, nil
+	}
+	p, err := trust.AuthorityPartition(dir.Path)
+	if errors.Is(err, croft.NotFound) {
+		p, err = partitionIn(ctx, filepath.Join(dir.Path, "etcd"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.beginTrust(ctx, dir, p, log)
+}
+
+// beginTrust opens or makes the authority of the cloud that began on this host, and the
+// certificates that its settings ask for.
+func (s *hostSettings) beginTrust(ctx context.Context, dir *compute.StateDir, p croft.PartitionID, log *slog.Logger) (*trust.Credentials, error) {
+	id, err := dir.HostID()
+	if err != nil {
+		return nil, err
+	}
+	return trust.Begin(ctx, s.trustConfig(dir.Path, id, log), p)
+}
+
+// partitionIn begins or reads the cloud whose etcd has its data in a directory.
+func partitionIn(ctx context.Context, dir string) (p croft.PartitionID, err error) {
+	etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0"})
+	if err != nil {
+		return "", err
+	}
+	defer etcd.Close()
+	store, err := etcdstore.Open(ctx, etcdstore.Config{Embedded: etcd, Mint: true})
+	if err != nil {
+		return "", err
+	}
+	return store.Partition(), store.Close()
+}
+
+// ownNames lists what others may call the servers of this host.
+func (s *hostSettings) ownNames() []string {
+	names := append(endpoint.OwnAddresses(), "127.0.0.1", "::1", "localhost")
+	for _, address := range []string{s.Etcd.Listen, s.Placement.Listen, s.joinListen()} {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" && !net.ParseIP(host).IsUnspecified() {
+			names = append(names, host)
+		}
+	}
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// keepRenewed renews the certificates as long as the parts run.
+func keepRenewed(ctx context.Context, p *parts, own *trust.Credentials) {
+	for _, k := range own.Keepers() {
+		p.start(ctx, "the certificate of "+string(k.Files.Authority), k.Run)
+	}
+}
+
+// startTrust renews this host's certificates and publishes the authority. own is what
+// etcd needed already, or nil.
+func (s *hostSettings) startTrust(ctx context.Context, p *parts, own *trust.Credentials, dir *compute.StateDir, store *etcdstore.Store, log *slog.Logger) (*trust.Credentials, error) {
+	if own == nil {
+		var err error
+		if own, err = s.beginTrust(ctx, dir, store.Partition(), log); err != nil {
+			return nil, err
+		}
+	}
+	p.self.counts(own)
+	keepRenewed(ctx, p, own)
+	if own.HasAny() {
+		if err := own.Publish(ctx, store); err != nil {
+			return nil, err
+		}
+		p.start(ctx, "the authority that is told", func(ctx context.Context) error { return own.KeepPublished(ctx, store) })
+	}
+	return own, nil
+}
+
+// admission returns the check that forgotten hosts are kept out with.
+func admission(own *trust.Credentials, store *etcdstore.Store) *trust.Admission {
+	return &trust.Admission{Self: own.Host, Store: store, Files: own.HostFiles()}
+}
+
+// startJoins serves hosts that join, where the settings say.
+func (s *hostSettings) startJoins(ctx context.Context, p *parts, own *trust.Credentials, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) error {
+	if s.joinListen() == "" {
+		return store.PutJoinServer(ctx, own.Host, trust.JoinServer{})
+	}
+	l, at, err := s.listenForHosts(ctx)
+	if err != nil {
+		return err
+	}
+	strict := s.Trust == trust.Strict
+	server := &trust.Server{Credentials: own, Store: store, Admission: admitted, Strict: strict, Log: log}
+	is := trust.JoinServer{Addresses: []string{at}, Trust: s.mode(own)}
+	mux := http.NewServeMux()
+	mux.Handle("/", server.Handler())
+	if strict {
+		agents, err := s.startGate(ctx, p, own.Host, admitted, store, log)
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		mux.Handle(gate.Prefix, agents)
+		is.Agents = is.Addresses
+	}
+	if err := store.PutJoinServer(ctx, own.Host, is); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	s.serveHosts(ctx, p, own, l, mux)
+	return nil
+}
+
+// listenForHosts listens at join.listen. It returns where hosts reach that, too.
+func (s *hostSettings) listenForHosts(ctx context.Context) (l net.Listener, at string, err error) {
+	if l, err = listen(ctx, s.joinListen(), "join.listen"); err != nil {
+		return nil, "", err
+	}
+	return l, hostPort(endpoint.Outward("https://" + l.Addr().String())), nil
+}
+
+// serveHosts serves mux to hosts over TLS.
+func (s *hostSettings) serveHosts(ctx context.Context, p *parts, own *trust.Credentials, l net.Listener, mux *http.ServeMux) {
+	p.self.serves(mux, s.joinListen())
+	l, _ = own.Listener(l, true)
+	p.start(ctx, "the join server", func(ctx context.Context) error { return serve(ctx, l, mux) })
+}
+
+// mode is what hosts that join here may reach: the gate, or an etcd that takes the
+// certificates of the cloud's authority; empty: none may join.
+func (s *hostSettings) mode(own *trust.Credentials) string {
+	if s.Trust == trust.Strict || own.Has(pki.Etcd) {
+		return s.Trust
+	}
+	return ""
+}
+
+// hostPort is the part of a URL that one can connect to.
+func hostPort(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return text
+	}
+	return u.Host
+}
+
+// joinedCredentials returns the certificates of a host that joined; nil if it has none.
+func joinedCredentials(j *trust.Membership, stateDir string, log *slog.Logger) (*trust.Credentials, error) {
+	if !j.HasCertificates() {
+		return nil, nil
+	}
+	id, err := compute.ReadHostID(stateDir, false)
+	if err != nil {
+		return nil, err
+	}
+	return j.Credentials(stateDir, id, log)
+}
+
+// mayServe refuses a host that was forgotten since it joined: etcd would let it in, and
+// the join server would refuse all that it asks. NotFound.
+func mayServe(ctx context.Context, own *trust.Credentials, store cloud) error {
+	switch store := store.(type) {
+	case *etcdstore.Store:
+		if own != nil {
+			return (&trust.Admission{Store: store}).Look(ctx, pki.MemberIdentity(own.Partition, own.Host))
+		}
+	case *gate.Client:
+		ctx, cancel := context.WithTimeout(ctx, gateAnswers)
+		defer cancel()
+		if err := store.Usable(ctx); errors.Is(err, gate.ErrRefused) {
+			return croft.Errorf(croft.NotFound, "%w", err)
+		}
+	}
+	return nil // a gate that does not answer is reported later, again and again
+}
+
+// followServers learns where a host that reaches etcd renews its certificates now.
+func followServers(ctx context.Context, of *trust.Membership, own *trust.Credentials, store cloud) error {
+	if etcd, direct := store.(*etcdstore.Store); direct {
+		return of.FollowServers(ctx, own, etcd)
+	}
+	return nil
+}
+
+// keepJoined renews the certificates of a host that joined, and notes them for commands.
+func (s *hostSettings) keepJoined(ctx context.Context, p *parts, own *trust.Credentials) error {
+	if own == nil {
+		return nil
+	}
+	if err := s.writeLocal(own); err != nil {
+		return err
+	}
+	p.self.counts(own)
+	keepRenewed(ctx, p, own)
+	return nil
+}
+
+// credentialsOnDisk returns the certificates in a state directory, whether croft runs
+// there or not. NotFound: there are none.
+func (s *hostSettings) credentialsOnDisk() (*trust.Credentials, error) {
+	quiet := slog.New(slog.DiscardHandler)
+	j, err := trust.ReadMembership(s.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	if j != nil && !trust.HasAuthority(s.StateDir) {
+		own, err := joinedCredentials(j, s.StateDir, quiet)
+		if err == nil && own == nil {
+			err = croft.Errorf(croft.NotFound, "this host joined a cloud that gives no certificates")
+		}
+		return own, err
+	}
+	if _, err := trust.AuthorityPartition(s.StateDir); err != nil {
+		return nil, err // before it is asked for the host's ID
+	}
+	id, err := compute.ReadHostID(s.StateDir, false)
+	if err != nil {
+		return nil, err
+	}
+	return trust.OfAuthority(s.trustConfig(s.StateDir, id, quiet))
+}

@@ -1,0 +1,225 @@
+package trust
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"croft"
+
+	"croft/trust/pki"
+)
+
+// Credentials are the certificates that a process shows, and those that it verifies the
+// others with. A nil *Credentials stands for a process without certificates.
+type Credentials struct {
+	Partition croft.PartitionID
+	Host      croft.HostID
+
+	stateDir string
+	ca       *pki.CA // on the host that has the authority; else nil
+	issuer   pki.Issuer
+	uses     []pki.Authority // the authorities that this host has certificates of
+	log      *slog.Logger
+}
+
+// Config says which certificates a host keeps.
+type Config struct {
+	StateDir string
+	Host     croft.HostID
+	Uses     []pki.Authority // the authorities that it needs certificates of
+	Names    []string        // names and addresses in the certificates of its servers
+	Life     time.Duration   // of the certificates that this host's authority signs
+	Log      *slog.Logger
+}
+
+// Begin opens the authority of the cloud that began on this host, or makes it, and makes
+// the certificates that the host needs.
+func Begin(ctx context.Context, c Config, p croft.PartitionID) (*Credentials, error) {
+	ca, err := pki.OpenCA(CADir(c.StateDir), p)
+	if err != nil {
+		return nil, err
+	}
+	t := c.with(ca)
+	return t, errors.Join(t.Ensure(ctx), t.tidy())
+}
+
+// HasAuthority tells whether the cloud's authority is on the host of a state directory.
+func HasAuthority(stateDir string) bool { _, err := os.Stat(CADir(stateDir)); return err == nil }
+
+// AuthorityPartition returns the cloud whose authority is on this host. NotFound: it has none.
+func AuthorityPartition(stateDir string) (croft.PartitionID, error) {
+	ca, err := pki.FindCA(CADir(stateDir))
+	if err != nil {
+		return "", err
+	}
+	return ca.Partition, nil
+}
+
+// OfAuthority returns the credentials in the files of the host that has the authority,
+// whether croft runs there or not. c.Uses is ignored: the files say it. NotFound: the
+// host has no authority.
+func OfAuthority(c Config) (*Credentials, error) {
+	ca, err := pki.FindCA(CADir(c.StateDir))
+	if err != nil {
+		return nil, err
+	}
+	c.Uses = nil
+	t := c.with(ca)
+	for _, a := range pki.Authorities {
+		if t.Files(a).Exists() {
+			t.uses = append(t.uses, a)
+		}
+	}
+	return t, nil
+}
+
+// with returns the credentials of the host that has the authority ca.
+func (c Config) with(ca *pki.CA) *Credentials {
+	ca.Life = c.Life
+	return &Credentials{
+		Partition: ca.Partition, Host: c.Host, stateDir: c.StateDir, ca: ca, uses: c.Uses, log: c.Log,
+		issuer: ca.For(pki.MemberIdentity(ca.Partition, c.Host), c.Names...),
+	}
+}
+
+// tidy removes the certificates that this host no longer needs, which nobody would renew.
+func (t *Credentials) tidy() error {
+	var errs []error
+	for _, a := range pki.Authorities {
+		if !t.Has(a) {
+			errs = append(errs, t.Files(a).Forget(), t.OperatorFiles(a).Forget())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// StateDir is where the files are.
+func (t *Credentials) StateDir() string { return t.stateDir }
+
+// Files returns the certificate of an authority.
+func (t *Credentials) Files(a pki.Authority) pki.Files { return Certificate(t.stateDir, a) }
+
+// localOperator is the identity of root on the host that has the authority.
+const localOperator = "local"
+
+// OperatorFiles returns the certificate that commands on this host show.
+func (t *Credentials) OperatorFiles(a pki.Authority) pki.Files {
+	if t.IsJoined() {
+		return t.Files(a)
+	}
+	return pki.Files{Dir: filepath.Join(t.stateDir, "tls", "operator"), Authority: a}
+}
+
+// Keepers returns what renews this host's certificates and, where the authority is, those
+// of its root as an operator. None for nil.
+func (t *Credentials) Keepers() []pki.Keeper {
+	if t == nil {
+		return nil
+	}
+	var all []pki.Keeper
+	for _, a := range t.uses {
+		all = append(all, pki.Keeper{Files: t.Files(a), Issuer: t.issuer, Log: t.log})
+		if t.ca != nil {
+			operator := t.ca.For(pki.OperatorIdentity(t.Partition, localOperator))
+			all = append(all, pki.Keeper{Files: t.OperatorFiles(a), Issuer: operator, Log: t.log})
+		}
+	}
+	return all
+}
+
+// Ensure makes the certificates that are missing or due.
+func (t *Credentials) Ensure(ctx context.Context) error {
+	for _, k := range t.Keepers() {
+		if _, err := k.Ensure(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// IsJoined tells whether the host got its certificates from a join server elsewhere.
+func (t *Credentials) IsJoined() bool { return t != nil && t.ca == nil }
+
+// Has tells whether the host has a certificate of an authority.
+func (t *Credentials) Has(a pki.Authority) bool { return t != nil && slices.Contains(t.uses, a) }
+
+// HasAny tells whether the host has any certificate.
+func (t *Credentials) HasAny() bool { return t != nil && len(t.uses) > 0 }
+
+// Listener has a listener speak TLS if other machines reach its address and there is a
+// certificate. It returns the scheme of its URL too.
+func (t *Credentials) Listener(l net.Listener, beyond bool) (net.Listener, string) {
+	if !beyond || !t.Has(pki.Hosts) {
+		return l, "http"
+	}
+	anyone := func(pki.Identity) error { return nil } // what the caller may do is decided per request
+	return tls.NewListener(l, t.Files(pki.Hosts).Server(t.Partition, true, anyone)), "https"
+}
+
+// HostFiles returns the certificate of this host as a server of the cloud; without a
+// directory where it has none.
+func (t *Credentials) HostFiles() pki.Files {
+	if !t.Has(pki.Hosts) {
+		return pki.Files{}
+	}
+	return t.Files(pki.Hosts)
+}
+
+// Client returns the TLS configuration with which this host speaks to members of the
+// cloud that have a certificate of the authority.
+func (t *Credentials) Client(a pki.Authority) *tls.Config {
+	return t.Files(a).Client(t.Partition, pki.Kinds(pki.Member))
+}
+
+// Publish stores the authority of hosts that everybody is to trust.
+func (t *Credentials) Publish(ctx context.Context, store Publisher) error {
+	trusted, err := t.ca.Trusted(pki.Hosts)
+	if err != nil {
+		return err
+	}
+	return store.PutAuthority(ctx, trusted)
+}
+
+// republishEvery is how often a change of the authority is looked for.
+const republishEvery = 10 * time.Minute
+
+// KeepPublished publishes the authority from time to time until ctx ends: another process
+// may have changed it.
+func (t *Credentials) KeepPublished(ctx context.Context, store Publisher) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(republishEvery):
+		}
+		if err := t.Publish(ctx, store); err != nil && ctx.Err() == nil {
+			t.log.Warn("whom to trust could not be told; trying again", "err", err)
+		}
+	}
+}
+
+// errExpired says how a host whose certificate expired comes back.
+func errExpired(files pki.Files, left time.Duration) error {
+	id, err := files.Identity()
+	name := cmp.Or(id.ID, "NAME")
+	return errors.Join(err, croft.Errorf(croft.Unavailable, "the certificate of this host ran out on %s, since it could not be renewed: "+
+		"make a token with `croft token create --host %s` where the cloud is looked after, and give it to croft up --join here; guests go on running",
+		time.Now().Add(left).Format(time.DateOnly), name))
+}
+
+// Expiry says in words until when a certificate is valid.
+func Expiry(until time.Time) string {
+	if time.Until(until) < 0 {
+		return fmt.Sprintf("ran out on %s", until.Local().Format(time.DateOnly))
+	}
+	return fmt.Sprintf("counts until %s", until.Local().Format(time.DateOnly))
+}
