@@ -19,7 +19,7 @@ import (
 
 // patience is how long anything may take before a test gives up on it. It is no
 // claim about speed: it only has to be longer than a busy machine needs.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // A cloud is one `croft up` with a state directory, ports and a libvirt network of
 // its own, so that it shares nothing with what else runs on the machine.

@@ -12,7 +12,7 @@ import (
 
 // debianPatience is how long an emulated Debian may take to be set up: no claim
 // about speed.
-const debianPatience = 5 * time.Minute
+const debianPatience = 10 * time.Minute
 
 // TestDebian boots Debian with its own cloud-init, and looks from inside at what
 // became of it: with metadata from the server, or from the sources that

@@ -15,7 +15,7 @@ func TestEverySourceOfMetadata(t *testing.T) {
 	var work sync.WaitGroup
 	for name, want := range map[string]string{"server": "metadata: OpenStack tree", "nocloud": "metadata: NoCloud disk", "config-drive": "metadata: config-2 disk"} {
 		work.Go(func() {
-			r := c.schedule("--name", name, "--metadata", name, "--tag", "role=front", "--user-data", c.home+"/script", "--wait=ready", "--timeout", "5m", small, guestImage)
+			r := c.schedule("--name", name, "--metadata", name, "--tag", "role=front", "--user-data", c.home+"/script", "--wait=ready", "--timeout", patience.String(), small, guestImage)
 			if r.exit != 0 || !strings.Contains(r.stderr, ", set-up done") {
 				t.Errorf("schedule --metadata %s --wait=ready: %v", name, r)
 				return
@@ -29,7 +29,7 @@ func TestEverySourceOfMetadata(t *testing.T) {
 		})
 	}
 	work.Go(func() {
-		r := c.schedule("--name", "broken", "--user-data", c.home+"/broken", "--wait=ready", "--timeout", "5m", small, guestImage)
+		r := c.schedule("--name", "broken", "--user-data", c.home+"/broken", "--wait=ready", "--timeout", patience.String(), small, guestImage)
 		if r.exit != 1 || !strings.Contains(r.stderr, "its set-up failed: the user-data script ended with exit code 7") {
 			t.Errorf("schedule --wait=ready of a guest whose script fails: %v", r)
 		}

@@ -21,7 +21,7 @@ import (
 
 // patience is how long anything may take before a test gives up on it: no claim
 // about speed.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // token is who Placement takes for its administrator.
 const token = "three-hosts"
