@@ -22,10 +22,15 @@ type event struct {
 type report struct {
 	out io.Writer
 
-	mu       sync.Mutex
+	mu     sync.Mutex
+	ended  []test
+	failed bool
+}
+
+// stream is what one go test prints; another may run other tests of the same package.
+type stream struct {
+	*report
 	packages map[string]*pkg // under way
-	ended    []test
-	failed   bool
 }
 
 // pkg is a package whose tests run.
@@ -45,16 +50,17 @@ type test struct {
 }
 
 func newReport(out io.Writer) *report {
-	return &report{out: out, packages: map[string]*pkg{}}
+	return &report{out: out}
 }
 
 // read takes in what one go test prints, until it ends. Lines that are no events are passed on.
 func (r *report) read(from io.Reader) error {
+	s := &stream{report: r, packages: map[string]*pkg{}}
 	lines := bufio.NewReader(from)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {
-			r.line(line)
+			s.line(line)
 		}
 		if err == io.EOF {
 			return nil
@@ -65,37 +71,37 @@ func (r *report) read(from io.Reader) error {
 	}
 }
 
-func (r *report) line(line []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (s *stream) line(line []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var e event
 	if err := json.Unmarshal(line, &e); err != nil {
-		fmt.Fprintf(r.out, "%s", line)
+		fmt.Fprintf(s.out, "%s", line)
 		return
 	}
 	switch {
 	case e.Action == "build-output":
-		fmt.Fprint(r.out, e.Output)
+		fmt.Fprint(s.out, e.Output)
 	case e.Action == "build-fail":
-		r.failed = true
+		s.failed = true
 	case e.Test != "":
-		r.ofTest(e)
+		s.ofTest(e)
 	case e.Package != "":
-		r.ofPackage(e)
+		s.ofPackage(e)
 	}
 }
 
-func (r *report) pkg(path string) *pkg {
-	p := r.packages[path]
+func (s *stream) pkg(path string) *pkg {
+	p := s.packages[path]
 	if p == nil {
 		p = &pkg{tests: map[string]*test{}}
-		r.packages[path] = p
+		s.packages[path] = p
 	}
 	return p
 }
 
-func (r *report) ofTest(e event) {
-	p := r.pkg(e.Package)
+func (s *stream) ofTest(e event) {
+	p := s.pkg(e.Package)
 	t := p.tests[e.Test]
 	if t == nil {
 		t = &test{pkg: e.Package, name: e.Test}
@@ -117,8 +123,8 @@ func (r *report) ofTest(e event) {
 	}
 }
 
-func (r *report) ofPackage(e event) {
-	p := r.pkg(e.Package)
+func (s *stream) ofPackage(e event) {
+	p := s.pkg(e.Package)
 	switch e.Action {
 	case "output":
 		if e.Output != "PASS\n" {
@@ -126,18 +132,18 @@ func (r *report) ofPackage(e event) {
 		}
 	case "pass", "skip", "fail":
 		if e.Action == "fail" {
-			r.failed = true
+			s.failed = true
 			for _, t := range p.order {
 				if !t.good { // failed, or never ended
-					fmt.Fprint(r.out, t.text.String())
+					fmt.Fprint(s.out, t.text.String())
 				}
 			}
 		}
-		fmt.Fprint(r.out, p.text.String())
+		fmt.Fprint(s.out, p.text.String())
 		for _, t := range p.order {
-			r.ended = append(r.ended, *t)
+			s.ended = append(s.ended, *t)
 		}
-		delete(r.packages, e.Package)
+		delete(s.packages, e.Package)
 	}
 }
 
