@@ -86,6 +86,11 @@ var rules = []rule{
 		reason:   "what prints is handed what it prints",
 	},
 	{
+		packages: []string{"croft/cloud"},
+		mayNot:   append([]string{"croft/cloud/direct"}, adapters...),
+		reason:   "what commands ask of a cloud is the same whichever way they reach it",
+	},
+	{
 		packages: []string{"croft/cli/..."},
 		mayNot:   []string{"croft/etcdstore/..."},
 		reason:   "commands ask cloud, whichever way that reaches the cloud",

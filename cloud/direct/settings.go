@@ -1,6 +1,6 @@
-// Package direct finds a cloud by its etcd and its Placement, for those who may use both: operators on a host of the
-// cloud, or with certificates of their own. Settings are those of schedule.yaml; where they say nothing, Local is what
-// croft up notes on its own machine.
+// Package direct is a cloud over its etcd and its Placement, for those who may use both: operators on a host of the
+// cloud, or with certificates of their own. It also finds the two: Settings are those of schedule.yaml; where they say
+// nothing, Local is what croft up notes on its own machine.
 package direct
 
 import (

@@ -33,16 +33,16 @@ most of that by themselves, within minutes.
 Exit codes: 0 no difference, or all mended; 1 differences; others as for schedule.`,
 		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(ctx context.Context, c *client, o *operator.Operator) error {
-				report, err := o.Audit(ctx)
+			return with(cmd, func(ctx context.Context, c *client) error {
+				report, err := c.Audit(ctx)
 				if err != nil {
 					return fmt.Errorf("audit: %w", err)
 				}
 				outcomes := make([]string, len(report.Differences))
 				if fix {
-					mendAll(ctx, o.Mend, report, outcomes)
+					mendAll(ctx, c.Mend, report, outcomes)
 				}
-				if err := printAudit(cmd, c.settings.Output, report, outcomes); err != nil {
+				if err := printAudit(cmd, c.Settings.Output, report, outcomes); err != nil {
 					return err
 				}
 				return verdict(report, outcomes)

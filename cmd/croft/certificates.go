@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"croft/doctor"
-	"croft/etcdstore"
-	"croft/operator"
 	"croft/trust"
 )
 
@@ -42,18 +40,4 @@ func lookCertificates(stateDir string) func(context.Context) doctor.Finding {
 		}
 		return doctor.Finding{Level: doctor.OK, Found: fmt.Sprintf("%d, the first %s", len(all), trust.Expiry(first))}
 	}
-}
-
-// addOverdue tells of hosts that do not renew their certificates.
-func addOverdue(ctx context.Context, store *etcdstore.Store, all []operator.Host) error {
-	joined, err := store.AllJoined(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range all {
-		if problem := trust.OverdueOf(joined[all[i].ID]); problem != "" {
-			all[i].Problems = append(all[i].Problems, problem)
-		}
-	}
-	return nil
 }

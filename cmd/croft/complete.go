@@ -22,7 +22,7 @@ func completeInstances(most int) cobra.CompletionFunc {
 			return completeImages(cmd, args, prefix)
 		}
 		found := storedNames(cmd, args, prefix, func(ctx context.Context, c *client, offer func(name, what string)) error {
-			all, err := c.View.List(ctx, c.project)
+			all, err := c.List(ctx, c.Project)
 			for _, st := range all {
 				offer(st.Instance.Name, state(st).Text)
 			}
@@ -41,12 +41,8 @@ func storedNames(cmd *cobra.Command, given []string, prefix string, list func(ct
 	if err != nil {
 		return nil
 	}
-	c, err := dial(ctx, s)
-	if err != nil {
-		return nil
-	}
 	var found []string
-	_ = c.do(ctx, func(ctx context.Context, c *client) error {
+	_ = withSettings(ctx, s, func(ctx context.Context, c *client) error {
 		return list(ctx, c, func(name, what string) {
 			if strings.HasPrefix(name, prefix) && !slices.Contains(given, name) {
 				found = append(found, cobra.CompletionWithDesc(name, what))

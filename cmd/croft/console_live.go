@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"sync"
 
@@ -15,62 +14,32 @@ import (
 	"golang.org/x/term"
 
 	"croft"
-	"croft/compute"
 )
 
 // escapeKey leaves a console: Ctrl-], as in telnet and virsh.
 const escapeKey = 0x1d
 
-// attach joins the terminal with the console until the escape key, the guest's end
-// or ctx's.
-func attach(ctx context.Context, cmd *cobra.Command, a agents, st croft.Status) error {
-	guest, err := openConsole(ctx, a, st)
-	if err != nil {
-		return err
-	}
-	defer guest.Close()
-	in := cmd.InOrStdin().(*os.File) // a terminal is nothing else
-	before, err := term.MakeRaw(int(in.Fd()))
-	if err != nil {
-		return fmt.Errorf("attach to the console of %s: %w", st.Instance.Name, err)
-	}
-	defer func() { _ = term.Restore(int(in.Fd()), before) }()
-	fmt.Fprintf(cmd.ErrOrStderr(), "the console of %s; Ctrl-] leaves\r\n", st.Instance.Name)
-	left, err := converse(ctx, in, cmd.OutOrStdout(), guest)
-	switch {
-	case left || ctx.Err() != nil:
-		fmt.Fprint(cmd.ErrOrStderr(), "\r\n")
+// attach joins the terminal with the console until the escape key, the end of the guest, or the end of ctx.
+func (c *session) attach(ctx context.Context, cmd *cobra.Command, st croft.Status) error {
+	return c.AttachConsole(ctx, st, func(guest io.ReadWriteCloser) error {
+		in := cmd.InOrStdin().(*os.File) // nothing else is a terminal
+		before, err := term.MakeRaw(int(in.Fd()))
+		if err != nil {
+			return fmt.Errorf("attach to the console of %s: %w", st.Instance.Name, err)
+		}
+		defer func() { _ = term.Restore(int(in.Fd()), before) }()
+		fmt.Fprintf(cmd.ErrOrStderr(), "the console of %s; Ctrl-] leaves\r\n", st.Instance.Name)
+		left, err := converse(ctx, in, cmd.OutOrStdout(), guest)
+		switch {
+		case left || ctx.Err() != nil:
+			fmt.Fprint(cmd.ErrOrStderr(), "\r\n")
+			return nil
+		case err != nil:
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "\r\ninstance %s has closed its console\r\n", st.Instance.Name)
 		return nil
-	case err != nil:
-		return consoleError(ctx, st, false, err)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "\r\ninstance %s has closed its console\r\n", st.Instance.Name)
-	return nil
-}
-
-// openConsole asks the agent of the instance's host for the console itself.
-func openConsole(ctx context.Context, a agents, st croft.Status) (io.ReadWriteCloser, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, consoleAddress(st), nil)
-	if err != nil {
-		return nil, fmt.Errorf("attach to the console of %s: %w", st.Instance.Name, err)
-	}
-	request.Header.Set("Authorization", "Bearer "+st.Host.Token)
-	request.Header.Set("Connection", "Upgrade")
-	request.Header.Set("Upgrade", compute.ConsoleProtocol)
-	client, err := a.client(ctx, *st.Host)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, consoleError(ctx, st, false, err)
-	}
-	guest, ok := answer.Body.(io.ReadWriteCloser)
-	if answer.StatusCode != http.StatusSwitchingProtocols || !ok {
-		defer answer.Body.Close()
-		return nil, refusal(st, answer)
-	}
-	return guest, nil
+	})
 }
 
 // converse copies both ways. left says that the escape key ended it.

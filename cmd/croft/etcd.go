@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	cloudapi "croft/cloud"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/internal/durable"
@@ -48,7 +49,7 @@ cloud's authority (ca in the state directory of the first host) are not in it.`,
 			return with(cmd, func(ctx context.Context, c *client) error {
 				ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 				defer cancel()
-				size, err := takeSnapshot(ctx, c.store, args[0])
+				size, err := takeSnapshot(ctx, c, args[0])
 				if err == nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%s has all that etcd holds, %d KiB\n", args[0], size>>10)
 				}
@@ -61,7 +62,7 @@ cloud's authority (ca in the state directory of the first host) are not in it.`,
 }
 
 // takeSnapshot leaves a whole file or none.
-func takeSnapshot(ctx context.Context, store *etcdstore.Store, file string) (size int64, err error) {
+func takeSnapshot(ctx context.Context, backups cloudapi.Backups, file string) (size int64, err error) {
 	if _, err := os.Lstat(file); err == nil {
 		return 0, croft.Errorf(croft.Conflict, "%s is there already: name a new file", file)
 	}
@@ -69,7 +70,7 @@ func takeSnapshot(ctx context.Context, store *etcdstore.Store, file string) (siz
 	if err != nil {
 		return 0, croft.Errorf(croft.Invalid, "write the snapshot: %w", err)
 	}
-	size, err = store.Snapshot(ctx, f)
+	size, err = backups.Snapshot(ctx, f)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = os.Rename(f.Name(), file)
 	}

@@ -38,24 +38,6 @@ func hostCommand() *cobra.Command {
 	return cmd
 }
 
-// operate connects as an operator, does something and closes the connection.
-func operate(cmd *cobra.Command, do func(context.Context, *client, *operator.Operator) error) error {
-	return with(cmd, func(ctx context.Context, c *client) error {
-		claims, err := c.settings.Placement.Client()
-		if err != nil {
-			return err
-		}
-		defer claims.Close()
-		o, err := operator.New(operator.Config{
-			Partition: c.store.Partition(), Hosts: c.store, Members: c.store, Records: c.store, Ledger: c.store, Claims: claims, Agents: agents{c.store},
-		})
-		if err != nil {
-			return err
-		}
-		return do(ctx, c, o)
-	})
-}
-
 func hostListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
@@ -66,18 +48,17 @@ instances it has, what is claimed of what it offers. With -o wide their versions
 UUIDs too.`,
 		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(ctx context.Context, c *client, o *operator.Operator) error {
+			return with(cmd, func(ctx context.Context, c *client) error {
 				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 				defer cancel()
 				problems := make(chan []string, 1)
-				go func() { problems <- c.store.Problems(ctx) }() // which takes longest where a member is silent
-				all, err := o.List(ctx)
+				go func() { problems <- c.Problems(ctx) }() // which takes longest where a member is silent
+				all, err := c.ListHosts(ctx)
 				if all == nil && err != nil {
 					<-problems
 					return err
 				}
-				err = errors.Join(err, addOverdue(ctx, c.store, all))
-				err = errors.Join(printHosts(cmd, c.settings.Output, all), err)
+				err = errors.Join(printHosts(cmd, c.Settings.Output, all), err)
 				for _, problem := range <-problems {
 					fmt.Fprintln(cmd.ErrOrStderr(), problem)
 				}
@@ -187,14 +168,14 @@ func hostShowCommand() *cobra.Command {
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return operate(cmd, func(ctx context.Context, c *client, o *operator.Operator) error {
+			return with(cmd, func(ctx context.Context, c *client) error {
 				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 				defer cancel()
-				h, err := o.Find(ctx, args[0])
+				h, err := c.FindHost(ctx, args[0])
 				if h.ID == "" {
 					return err
 				}
-				return errors.Join(printHost(cmd, c.settings.Output, h), err)
+				return errors.Join(printHost(cmd, c.Settings.Output, h), err)
 			})
 		},
 	}
@@ -258,7 +239,7 @@ func completeHosts(cmd *cobra.Command, args []string, prefix string) ([]string, 
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	found := storedNames(cmd, args, prefix, func(ctx context.Context, c *client, offer func(name, what string)) error {
-		all, err := c.store.Hosts(ctx)
+		all, err := c.Hosts(ctx)
 		for _, h := range all {
 			offer(h.Name, operator.Host{Host: h}.State())
 		}

@@ -9,6 +9,7 @@ import (
 
 	"croft/cli/args"
 	"croft/cli/out"
+	cloudapi "croft/cloud"
 	"croft/internal/plain"
 	"croft/operator"
 )
@@ -28,10 +29,10 @@ serves etcd, that is taken out of it, unless the others would be too few then.`,
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return operate(cmd, func(ctx context.Context, _ *client, o *operator.Operator) error {
+			return with(cmd, func(ctx context.Context, c *client) error {
 				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 				defer cancel()
-				h, err := o.Drain(ctx, args[0])
+				h, err := c.Drain(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -39,7 +40,7 @@ serves etcd, that is taken out of it, unless the others would be too few then.`,
 				if !move {
 					return nil
 				}
-				return moveAll(ctx, cmd, o, args[0])
+				return moveAll(ctx, cmd, c, args[0])
 			})
 		},
 	}
@@ -48,12 +49,12 @@ serves etcd, that is taken out of it, unless the others would be too few then.`,
 }
 
 // moveAll moves what can be moved and prints what became of each instance.
-func moveAll(ctx context.Context, cmd *cobra.Command, o *operator.Operator, idOrName string) error {
-	h, err := o.Find(ctx, idOrName) // once more: since the drain nothing comes to it
+func moveAll(ctx context.Context, cmd *cobra.Command, c *client, idOrName string) error {
+	h, err := c.FindHost(ctx, idOrName) // once more: since the drain nothing comes to it
 	if h.ID == "" {
 		return err
 	}
-	all, err := o.MoveAll(ctx, h)
+	all, err := c.MoveAll(ctx, h)
 	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
 	t.Head("NAME", "TO", "REASON", "INSTANCE")
 	for _, m := range all {
@@ -69,21 +70,21 @@ func moveAll(ctx context.Context, cmd *cobra.Command, o *operator.Operator, idOr
 	if err != nil || h.Etcd == "" {
 		return err
 	}
-	if err = o.RemoveMember(ctx, h); err == nil {
+	if err = c.RemoveMember(ctx, h); err == nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "etcd goes on without host %s\n", plain.Line(h.Name))
 	}
 	return err
 }
 
 func hostEnableCommand() *cobra.Command {
-	cmd := changeHostCommand((*operator.Operator).Enable, "takes new instances")
+	cmd := changeHostCommand(cloudapi.Maintenance.Enable, "takes new instances")
 	cmd.Use, cmd.Aliases = "enable UUID|NAME", []string{"undrain"}
 	cmd.Short = "Let new instances come to a host again"
 	return cmd
 }
 
 func hostAcceptCommand() *cobra.Command {
-	cmd := changeHostCommand((*operator.Operator).Accept, "may be served by another machine or from another directory")
+	cmd := changeHostCommand(cloudapi.Maintenance.Accept, "may be served by another machine or from another directory")
 	cmd.Use = "accept UUID|NAME"
 	cmd.Short = "Let a host be served from another machine or state directory than before"
 	cmd.Long = `accept lets the agent of a host serve it from another machine or another state
@@ -94,15 +95,15 @@ from before is off: a guest that still runs there would run twice.`
 }
 
 // changeHostCommand does one thing to one host and says what that means.
-func changeHostCommand(change func(*operator.Operator, context.Context, string) (operator.Host, error), means string) *cobra.Command {
+func changeHostCommand(change func(cloudapi.Maintenance, context.Context, string) (operator.Host, error), means string) *cobra.Command {
 	return &cobra.Command{
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return operate(cmd, func(ctx context.Context, _ *client, o *operator.Operator) error {
+			return with(cmd, func(ctx context.Context, c *client) error {
 				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 				defer cancel()
-				h, err := change(o, ctx, args[0])
+				h, err := change(c, ctx, args[0])
 				if err == nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "host %s %s\n", plain.Line(h.Name), means)
 				}
@@ -129,10 +130,10 @@ let one join with --etcd-member, first.`,
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return operate(cmd, func(ctx context.Context, _ *client, o *operator.Operator) error {
+			return with(cmd, func(ctx context.Context, c *client) error {
 				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 				defer cancel()
-				h, err := o.Forget(ctx, args[0], force)
+				h, err := c.Forget(ctx, args[0], force)
 				if err != nil {
 					return err
 				}

@@ -1,16 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
-	"net/http"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -48,11 +43,11 @@ then that of the first such host.`,
 				return err
 			}
 			return with(cmd, func(ctx context.Context, c *client) error {
-				chosen, err := c.chooseHosts(ctx, hosts)
+				chosen, err := chooseHosts(ctx, c, hosts)
 				if err != nil {
 					return err
 				}
-				return pullTo(ctx, agents{c.store}, cmd, c.settings.Output, args[0], reference, chosen)
+				return pullTo(ctx, c, cmd, args[0], reference, chosen)
 			})
 		},
 	}
@@ -62,10 +57,10 @@ then that of the first such host.`,
 }
 
 // chooseHosts returns the hosts of these names or UUIDs, in the order of their names.
-func (c *client) chooseHosts(ctx context.Context, wanted []string) ([]croft.Host, error) {
+func chooseHosts(ctx context.Context, c *client, wanted []string) ([]croft.Host, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	found, err := c.View.Hosts(ctx)
+	found, err := c.Hosts(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +106,7 @@ type pulled struct {
 }
 
 // pullTo has all the hosts fetch the image and prints how it went.
-func pullTo(ctx context.Context, a agents, cmd *cobra.Command, format, name, reference string, hosts []croft.Host) error {
+func pullTo(ctx context.Context, c *client, cmd *cobra.Command, name, reference string, hosts []croft.Host) error {
 	show := newPullProgress(cmd, hosts)
 	results, errs := make([]pulled, len(hosts)), make([]error, len(hosts))
 	slots := make(chan struct{}, maxPulls)
@@ -121,7 +116,7 @@ func pullTo(ctx context.Context, a agents, cmd *cobra.Command, format, name, ref
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			results[i] = pulled{Host: host.ID, Name: host.Name}
-			results[i].Image, errs[i] = pull(ctx, a, host, name, reference, func(p croft.Progress) { show.update(i, p) })
+			results[i].Image, errs[i] = c.Pull(ctx, host, name, reference, func(p croft.Progress) { show.update(i, p) })
 			if errs[i] != nil {
 				results[i].Error = errs[i].Error()
 			}
@@ -130,7 +125,7 @@ func pullTo(ctx context.Context, a agents, cmd *cobra.Command, format, name, ref
 	}
 	work.Wait()
 	show.close()
-	return errors.Join(append([]error{printPulled(cmd, format, results)}, errs...)...)
+	return errors.Join(append([]error{printPulled(cmd, c.Settings.Output, results)}, errs...)...)
 }
 
 func printPulled(cmd *cobra.Command, format string, results []pulled) error {
@@ -147,59 +142,4 @@ func printPulled(cmd *cobra.Command, format string, results []pulled) error {
 		t.Row(out.Cell{Text: r.Name}, out.Cell{Text: "there", Color: out.Green}, out.Cell{Text: r.Image.Format}, out.Cell{Text: out.Bytes(r.Image.VirtualSize)}, out.Cell{Text: cmp.Or(r.Image.SHA256, "-")})
 	}
 	return t.Print(cmd.OutOrStdout())
-}
-
-// pull asks the agent of one host, and follows it to the end.
-func pull(ctx context.Context, a agents, host croft.Host, name, reference string, progress func(croft.Progress)) (*compute.Pulled, error) {
-	attempt := fmt.Sprintf("pull %s to host %s", name, host.Name)
-	if !host.Alive || host.API == "" {
-		return nil, croft.Errorf(croft.Unavailable, "%s: it is silent; is the agent running there?", attempt)
-	}
-	body, err := json.Marshal(compute.PullRequest{Image: reference})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", attempt, err)
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(host.API, "/")+"/v1/images", bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", attempt, err)
-	}
-	request.Header.Set("Authorization", "Bearer "+host.Token)
-	request.Header.Set("Content-Type", "application/json")
-	client, err := a.client(ctx, host)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", attempt, err)
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, unanswered(ctx, attempt, host, err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return nil, refused(attempt, answer)
-	}
-	lines := json.NewDecoder(answer.Body)
-	for {
-		var line compute.Pull
-		if err := lines.Decode(&line); err != nil {
-			return nil, unanswered(ctx, attempt, host, err)
-		}
-		switch {
-		case line.Error != nil && line.Error.Kind != "":
-			return nil, croft.Errorf(line.Error.Kind, "%s: %s", attempt, said([]byte(line.Error.Message)))
-		case line.Error != nil:
-			return nil, fmt.Errorf("%s: %s", attempt, said([]byte(line.Error.Message)))
-		case line.Image != nil:
-			return line.Image, nil
-		case line.Progress != nil:
-			progress(*line.Progress)
-		}
-	}
-}
-
-// unanswered is what is said of a host that did not answer, or not to the end.
-func unanswered(ctx context.Context, attempt string, host croft.Host, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", attempt, ctx.Err())
-	}
-	return croft.Errorf(croft.Unavailable, "%s: it does not answer at %s (%w); is the agent running there?", attempt, host.API, cmp.Or(errors.Unwrap(err), err))
 }

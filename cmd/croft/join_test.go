@@ -13,10 +13,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud/direct"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/endpoint"
 	"croft/trust"
 	"croft/trust/invitation"
 )
@@ -275,35 +273,6 @@ func TestATokenNeedsAddressesThatOthersReach(t *testing.T) {
 		if code != croft.ExitUsage || !strings.Contains(words.String(), r.says) || out.Len() > 0 {
 			t.Errorf("%s: exit code %d, %q: %s", r.name, code, out.String(), words.String())
 		}
-	}
-}
-
-func TestATokenTellsWhereEtcdAndPlacementListen(t *testing.T) {
-	own := endpoint.OwnAddresses()
-	if len(own) == 0 {
-		t.Skip("this machine has no address but the loopback interface's")
-	}
-	ctx := context.WithoutCancel(t.Context())
-	c, err := newTestCloud(ctx, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.close)
-	if got := endpoint.Outward("http://0.0.0.0:2379"); got != "http://"+own[0]+":2379" && !strings.Contains(got, "["+own[0]+"]") {
-		t.Errorf("what listens everywhere is told to be at %s", got)
-	}
-	if got := endpoint.Outward("http://127.0.0.1:2379"); got != "http://127.0.0.1:2379" {
-		t.Errorf("an address of one interface became %s", got)
-	}
-	cl := &client{settings: direct.Defaults()}
-	cl.settings.Placement.Endpoint = c.placement.URL
-	got, err := cl.placementForOthers(ctx, "http://127.0.0.1:1", false)
-	if err != nil || got != c.placement.URL {
-		t.Errorf("Placement beside etcd: got %q, %v", got, err)
-	}
-	cl.settings.Placement.Endpoint = "http://127.0.0.1:1"
-	if _, err = cl.placementForOthers(ctx, "http://"+own[0]+":1", false); croft.KindOf(err) != croft.Invalid {
-		t.Errorf("a Placement that is not there: %v", err)
 	}
 }
 

@@ -51,7 +51,7 @@ func keyAddCommand() *cobra.Command {
 				return err
 			}
 			return with(cmd, func(ctx context.Context, c *client) error {
-				if err := c.store.AddKey(ctx, schedule.Key{Project: c.project, Name: args[0], Line: line, Added: time.Now().UTC()}); err != nil {
+				if err := c.AddKey(ctx, schedule.Key{Project: c.Project, Name: args[0], Line: line, Added: time.Now().UTC()}); err != nil {
 					return err
 				}
 				fmt.Fprintf(cmd.ErrOrStderr(), "key %s %s\n", args[0], fingerprint(line))
@@ -95,11 +95,11 @@ func keyListCommand() *cobra.Command {
 		Args:  args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, func(ctx context.Context, c *client) error {
-				keys, err := c.store.ListKeys(ctx, c.project)
+				keys, err := c.ListKeys(ctx, c.Project)
 				if err != nil {
 					return err
 				}
-				if f := c.settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
 					return out.PrintData(cmd.OutOrStdout(), f, append([]schedule.Key{}, keys...)) // never null
 				}
 				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
@@ -123,7 +123,7 @@ func keyRemoveCommand() *cobra.Command {
 			return with(cmd, func(ctx context.Context, c *client) error {
 				var errs []error
 				for _, name := range args {
-					errs = append(errs, c.store.RemoveKey(ctx, c.project, name))
+					errs = append(errs, c.RemoveKey(ctx, c.Project, name))
 				}
 				return errors.Join(errs...)
 			})
@@ -134,7 +134,7 @@ func keyRemoveCommand() *cobra.Command {
 // completeKeys completes names of stored keys.
 func completeKeys(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	found := storedNames(cmd, args, prefix, func(ctx context.Context, c *client, offer func(name, what string)) error {
-		keys, err := c.store.ListKeys(ctx, c.project)
+		keys, err := c.ListKeys(ctx, c.Project)
 		for _, k := range keys {
 			offer(k.Name, comment(k.Line))
 		}

@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
-	"croft/cloud/direct"
-	"croft/etcdstore"
-	"croft/internal/nearest"
 	"croft/schedule"
 )
 
@@ -86,88 +82,10 @@ func mistyped(cmd *cobra.Command, word string, err error) error {
 	return err
 }
 
-// client is one command's connection to the cloud.
-type client struct {
-	*schedule.Scheduler
-	settings direct.Settings
-	project  croft.Project
-	store    *etcdstore.Store
-}
+// session is one command's connection to the cloud, with what commands on instances do.
+type session struct{ *client }
 
-// connect reads the settings and connects. Close the client.
-func connect(cmd *cobra.Command) (*client, error) {
-	s, err := args.LoadSettings(cmd.Flags())
-	if err != nil {
-		return nil, err
-	}
-	return dial(cmd.Context(), s)
-}
-
-// dial connects to what the settings name. Placement is not asked anything yet.
-func dial(ctx context.Context, s direct.Settings) (*client, error) {
-	claims, err := s.Placement.Client()
-	if err != nil {
-		return nil, err
-	}
-	store, err := s.Etcd.Open(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: store, Claims: claims})
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	return &client{Scheduler: scheduler, settings: s, project: croft.Project(s.Project), store: store}, nil
-}
-
-// with connects, does something and closes the connection.
-func with(cmd *cobra.Command, do func(context.Context, *client) error) error {
-	c, err := connect(cmd)
-	if err != nil {
-		return err
-	}
-	return c.do(cmd.Context(), do)
-}
-
-// answerTimeout is how long the cloud may take to answer what is answered at once
-// when all is well. It is long enough for a store that changes its leader.
-const answerTimeout = 30 * time.Second
-
-// find reads an instance of the project.
-func (c *client) find(ctx context.Context, idOrName string) (croft.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	st, err := c.View.Find(ctx, c.project, idOrName)
-	return st, c.nearestInstance(ctx, idOrName, err)
-}
-
-// nearestInstance proposes the name of an instance where none has the one that was given.
-func (c *client) nearestInstance(ctx context.Context, idOrName string, err error) error {
-	if !errors.Is(err, croft.NotFound) {
-		return err
-	}
-	if _, isID := croft.ParseInstanceID(idOrName); isID == nil {
-		return err
-	}
-	all, listed := c.View.List(ctx, c.project)
-	if listed != nil {
-		return err // which says enough
-	}
-	var known []string
-	for _, st := range all {
-		known = append(known, st.Instance.Name)
-	}
-	if hint := nearest.Hint(idOrName, known); hint != "" {
-		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
-	}
-	return err
-}
-
-// do does something and closes the connection.
-func (c *client) do(ctx context.Context, do func(context.Context, *client) error) error {
-	err := do(ctx, c)
-	if closed := c.store.Close(); err == nil {
-		err = closed
-	}
-	return err
+// within connects, calls do and closes the connection.
+func within(cmd *cobra.Command, do func(context.Context, *session) error) error {
+	return with(cmd, func(ctx context.Context, c *client) error { return do(ctx, &session{c}) })
 }

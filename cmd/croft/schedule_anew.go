@@ -5,16 +5,17 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	cloudapi "croft/cloud"
 )
 
 func rebootCommand() *cobra.Command {
-	cmd := changeCommand("reboot", "Shut instances down and boot them again", nil, (*client).Reboot, "is to reboot")
+	cmd := changeCommand("reboot", "Shut instances down and boot them again", nil, cloudapi.Changes.Reboot, "is to reboot")
 	args.AddWaitFlags(cmd.Flags(), "the instance runs again and has an address")
 	return cmd
 }
 
 func rebuildCommand() *cobra.Command {
-	cmd := changeCommand("rebuild", "Give instances a fresh disk made of their image", nil, (*client).Rebuild, "is to be rebuilt: what was on its disk is lost")
+	cmd := changeCommand("rebuild", "Give instances a fresh disk made of their image", nil, cloudapi.Changes.Rebuild, "is to be rebuilt: what was on its disk is lost")
 	cmd.Long = `rebuild gives instances a fresh disk made of their image, and boots them from it.
 They keep their UUID, their name, their host, their claim and their address. What was
 on the disk is lost once the image is there; an image that cannot be had loses nothing.`

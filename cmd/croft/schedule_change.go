@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	cloudapi "croft/cloud"
 	"croft/schedule"
 )
 
@@ -29,7 +30,7 @@ claim and its name are free at once.`,
 		Args:              args.Count(1, -1),
 		ValidArgsFunction: completeInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, func(ctx context.Context, c *client) error {
+			return within(cmd, func(ctx context.Context, c *session) error {
 				return c.change(ctx, cmd, args, schedule.Gone, func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error) {
 					d, err := c.Destroy(ctx, project, idOrName, force)
 					switch {
@@ -49,18 +50,18 @@ claim and its name are free at once.`,
 }
 
 func stopCommand() *cobra.Command {
-	cmd := changeCommand("stop", "Shut instances down; they keep disk and claim", schedule.Stopped, (*client).Stop, "is to stop")
+	cmd := changeCommand("stop", "Shut instances down; they keep disk and claim", schedule.Stopped, cloudapi.Changes.Stop, "is to stop")
 	args.AddWaitFlags(cmd.Flags(), "the instance is shut off")
 	return cmd
 }
 
 func startCommand() *cobra.Command {
-	cmd := changeCommand("start", "Boot instances that were stopped, or try those again that failed", nil, (*client).Start, "is to run")
+	cmd := changeCommand("start", "Boot instances that were stopped, or try those again that failed", nil, cloudapi.Changes.Start, "is to run")
 	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
 
-type powering func(*client, context.Context, croft.Project, string) (croft.Instance, error)
+type powering func(cloudapi.Changes, context.Context, croft.Project, string) (croft.Instance, error)
 
 // changeCommand changes instances until they have come to goal; nil is to run, as
 // far as the settings want to wait for that.
@@ -71,10 +72,10 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 		Args:              args.Count(1, -1),
 		ValidArgsFunction: completeInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, func(ctx context.Context, c *client) error {
+			return within(cmd, func(ctx context.Context, c *session) error {
 				until := goal
 				if until == nil {
-					until = c.settings.Wait.Goal()
+					until = c.Settings.Wait.Goal()
 				}
 				return c.change(ctx, cmd, args, until, func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error) {
 					inst, err := power(c, ctx, project, idOrName)
@@ -88,21 +89,21 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 // changing changes an instance and says in words what it is doing now.
 type changing func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error)
 
-func (c *client) changeOne(ctx context.Context, idOrName string, do changing) (croft.Instance, string, error) {
+func (c *session) changeOne(ctx context.Context, idOrName string, do changing) (croft.Instance, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	inst, words, err := do(ctx, c.project, idOrName)
+	inst, words, err := do(ctx, c.Project, idOrName)
 	return inst, words, c.nearestInstance(ctx, idOrName, err)
 }
 
 // change does something to each of the instances, says so, and where that is asked
 // for waits for all of them at once. One that cannot be changed does not keep the
 // others from it.
-func (c *client) change(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal, do changing) error {
+func (c *session) change(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal, do changing) error {
 	return c.traced(ctx, cmd.Name(), func(ctx context.Context) error { return c.changeAll(ctx, cmd, args, goal, do) })
 }
 
-func (c *client) changeAll(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal, do changing) error {
+func (c *session) changeAll(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal, do changing) error {
 	var changed []croft.Instance
 	var errs []error
 	for _, arg := range args {
@@ -112,11 +113,11 @@ func (c *client) changeAll(ctx context.Context, cmd *cobra.Command, args []strin
 			continue
 		}
 		changed = append(changed, inst)
-		if !c.settings.Wait.Any() {
+		if !c.Settings.Wait.Any() {
 			fmt.Fprintf(cmd.ErrOrStderr(), "instance %s %s\n", inst.Name, words)
 		}
 	}
-	if c.settings.Wait.Any() {
+	if c.Settings.Wait.Any() {
 		errs = append(errs, c.wait(ctx, cmd, changed, goal)...)
 	}
 	return errors.Join(errs...)

@@ -18,14 +18,14 @@ import (
 const briefRows = 12
 
 // explain says which hosts have room for a request that is not made.
-func (c *client) explain(ctx context.Context, cmd *cobra.Command, r schedule.Request) error {
+func (c *session) explain(ctx context.Context, cmd *cobra.Command, r schedule.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	why, err := c.Explain(ctx, r)
 	if err != nil {
 		return err
 	}
-	stdout, format := cmd.OutOrStdout(), c.settings.Output
+	stdout, format := cmd.OutOrStdout(), c.Settings.Output
 	if format == out.FormatJSON || format == out.FormatYAML {
 		err = out.PrintData(stdout, format, why)
 	} else {
@@ -43,12 +43,12 @@ func (c *client) explain(ctx context.Context, cmd *cobra.Command, r schedule.Req
 
 // printWhyNot says why nothing was left, where that is the reason: as the result where
 // data is wanted and nothing else is the result, else on stderr.
-func (c *client) printWhyNot(cmd *cobra.Command, reason error, some bool) error {
+func (c *session) printWhyNot(cmd *cobra.Command, reason error, some bool) error {
 	why, told := errors.AsType[*schedule.Explanation](reason)
 	if !told {
 		return nil
 	}
-	switch format := c.settings.Output; {
+	switch format := c.Settings.Output; {
 	case some, format == out.FormatText:
 		return printExplanation(cmd.ErrOrStderr(), why, briefRows)
 	case out.IsTable(format):

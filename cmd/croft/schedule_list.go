@@ -17,6 +17,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
+	cloudapi "croft/cloud"
 	"croft/internal/nearest"
 	"croft/schedule"
 )
@@ -52,9 +53,9 @@ These stay; new ones may come. The state is the word that this list shows.`,
 			if err := l.check(); err != nil {
 				return err
 			}
-			return with(cmd, func(ctx context.Context, c *client) error {
+			return within(cmd, func(ctx context.Context, c *session) error {
 				if l.all {
-					c.project = ""
+					c.Project = ""
 				}
 				if l.watch {
 					return c.watchList(ctx, cmd, l)
@@ -220,11 +221,11 @@ func (l listing) table(all []croft.Status) *out.Table {
 
 // watchList prints the list now and after every change that shows in it. On a
 // terminal it stays in one place; as JSON each list is one line.
-func (c *client) watchList(ctx context.Context, cmd *cobra.Command, l listing) error {
+func (c *session) watchList(ctx context.Context, cmd *cobra.Command, l listing) error {
 	ctx, cancel := context.WithCancel(ctx)
 	wake, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		ended <- c.View.WatchInstances(ctx, func() {
+		ended <- c.WatchInstances(ctx, func() {
 			select {
 			case wake <- struct{}{}:
 			default: // one is waiting already
@@ -240,7 +241,7 @@ func (c *client) watchList(ctx context.Context, cmd *cobra.Command, l listing) e
 }
 
 // printLists ends without an error when ctx does: that is how watching ends.
-func (c *client) printLists(ctx context.Context, cmd *cobra.Command, l listing, wake <-chan struct{}) error {
+func (c *session) printLists(ctx context.Context, cmd *cobra.Command, l listing, wake <-chan struct{}) error {
 	stdout := cmd.OutOrStdout()
 	last := ""
 	for {
@@ -252,7 +253,7 @@ func (c *client) printLists(ctx context.Context, cmd *cobra.Command, l listing, 
 			switch {
 			case out.IsTerminal(stdout):
 				fmt.Fprint(stdout, "\x1b[H\x1b[2J", text)
-			case last != "" && c.settings.Output != out.FormatJSON:
+			case last != "" && c.Settings.Output != out.FormatJSON:
 				fmt.Fprint(stdout, "\n", text)
 			default:
 				fmt.Fprint(stdout, text)
@@ -268,30 +269,30 @@ func (c *client) printLists(ctx context.Context, cmd *cobra.Command, l listing, 
 }
 
 // renderList is the list as it is printed.
-func (c *client) renderList(ctx context.Context, cmd *cobra.Command, l listing) (string, error) {
+func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	var err error
 	if l.host != "" {
 		var id croft.HostID
-		if id, err = c.hostCalled(ctx, l.host); err != nil {
+		if id, err = cloudapi.HostCalled(ctx, c, l.host); err != nil {
 			return "", err
 		}
 		l.host = string(id)
 	}
-	all, err := c.View.List(ctx, c.project)
+	all, err := c.List(ctx, c.Project)
 	if err != nil {
 		return "", err
 	}
 	all = l.choose(all)
-	if format := c.settings.Output; format == out.FormatJSON || format == out.FormatYAML {
+	if format := c.Settings.Output; format == out.FormatJSON || format == out.FormatYAML {
 		return renderData(format, allData(all), l.watch)
 	}
 	switch {
 	case l.columns != nil:
-	case c.settings.Output == out.FormatWide:
+	case c.Settings.Output == out.FormatWide:
 		l.columns = wideColumns
-	case c.project == "":
+	case c.Project == "":
 		l.columns = append([]string{"project"}, briefColumns...)
 	default:
 		l.columns = briefColumns

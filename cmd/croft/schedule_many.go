@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/adrg/xdg"
 	"github.com/spf13/cobra"
@@ -15,7 +14,6 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
-	"croft/etcdstore"
 	"croft/schedule"
 )
 
@@ -69,14 +67,12 @@ func (h *harvest) add(o outcome) bool {
 
 // request asks for all instances, so many at once, says what became of each in their
 // order, and waits for those that were scheduled.
-func (c *client) request(ctx context.Context, cmd *cobra.Command, wanted requests) error {
+func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted requests) error {
 	if wanted.count >= viewFrom {
-		view := c.store.NewHostsView()
-		c.View = view
-		defer runView(ctx, view)()
+		defer c.Prepare(ctx)()
 	}
-	text := c.settings.Output == out.FormatText
-	h := harvest{keep: wanted.allOrNone || c.settings.Wait.Any() || !text}
+	text := c.Settings.Output == out.FormatText
+	h := harvest{keep: wanted.allOrNone || c.Settings.Wait.Any() || !text}
 	inOrder(ctx, wanted.count, atOnce, func(i int) outcome { return c.ask(ctx, wanted.nth(i)) }, func(o outcome) bool {
 		if text && o.err == nil && !wanted.allOrNone {
 			printDecision(cmd, o.decision)
@@ -95,7 +91,7 @@ func (c *client) request(ctx context.Context, cmd *cobra.Command, wanted request
 		}
 	}
 	errs := []error{c.shortfall(cmd, wanted, &h)}
-	if c.settings.Wait.Any() {
+	if c.Settings.Wait.Any() {
 		errs = append(errs, c.waitForNew(ctx, cmd, h.instances, wanted.allOrNone))
 	}
 	if !text && len(h.instances) > 0 {
@@ -104,15 +100,7 @@ func (c *client) request(ctx context.Context, cmd *cobra.Command, wanted request
 	return errors.Join(errs...)
 }
 
-// runView runs a view of the hosts until the end is called for.
-func runView(ctx context.Context, view *etcdstore.HostsView) (end func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var run sync.WaitGroup
-	run.Go(func() { _ = view.Run(ctx) }) // returns only with its context
-	return func() { cancel(); run.Wait() }
-}
-
-func (c *client) ask(ctx context.Context, r schedule.Request) (o outcome) {
+func (c *session) ask(ctx context.Context, r schedule.Request) (o outcome) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	o.decision, o.err = c.Request(ctx, r)
@@ -126,7 +114,7 @@ func printDecision(cmd *cobra.Command, d schedule.Decision) {
 
 // shortfall says what became of the instances that were not scheduled: of those that
 // were refused for reasons of their own, of the others in one sentence.
-func (c *client) shortfall(cmd *cobra.Command, wanted requests, h *harvest) error {
+func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) error {
 	if h.scheduled == wanted.count {
 		return nil
 	}
@@ -134,7 +122,7 @@ func (c *client) shortfall(cmd *cobra.Command, wanted requests, h *harvest) erro
 		return errors.Join(h.refused...)
 	}
 	errs := []error{c.printWhyNot(cmd, h.why, h.scheduled > 0)}
-	if c.settings.Output == out.FormatText && errors.Is(h.why, croft.NoCapacity) {
+	if c.Settings.Output == out.FormatText && errors.Is(h.why, croft.NoCapacity) {
 		fmt.Fprintln(cmd.OutOrStdout(), "NO ALLOCATIONS LEFT")
 	}
 	if wanted.count == 1 {
@@ -167,7 +155,7 @@ func reason(why error) error {
 
 // giveBack ends what was scheduled of instances that were wanted all or not at all, and
 // says why not all could be had. It does so for somebody too who waits no longer.
-func (c *client) giveBack(ctx context.Context, cmd *cobra.Command, wanted requests, h *harvest) error {
+func (c *session) giveBack(ctx context.Context, cmd *cobra.Command, wanted requests, h *harvest) error {
 	had := h.scheduled
 	left := c.remove(ctx, h.instances)
 	h.scheduled, h.instances = 0, nil
@@ -181,8 +169,8 @@ func (c *client) giveBack(ctx context.Context, cmd *cobra.Command, wanted reques
 // waitForNew waits until the instances run. One that fails is destroyed again, so
 // that a failed command leaves nothing, and all of them are where all or none were
 // wanted; one that takes too long is left to go on.
-func (c *client) waitForNew(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, allOrNone bool) error {
-	errs := c.wait(ctx, cmd, instances, c.settings.Wait.Goal())
+func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, allOrNone bool) error {
+	errs := c.wait(ctx, cmd, instances, c.Settings.Wait.Goal())
 	var failed, well []croft.Instance
 	var of []int // the errors of those that failed
 	for i, err := range errs {
@@ -231,7 +219,7 @@ func brief(errs []error) []error {
 }
 
 // remove destroys instances and waits for a while until they are gone.
-func (c *client) remove(ctx context.Context, instances []croft.Instance) error {
+func (c *session) remove(ctx context.Context, instances []croft.Instance) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTimeout)
 	defer cancel()
 	return errors.Join(brief(forEach(len(instances), atOnce, func(i int) error {
@@ -244,7 +232,7 @@ func (c *client) remove(ctx context.Context, instances []croft.Instance) error {
 }
 
 // printInstances prints everything about the instances, as they are now.
-func (c *client) printInstances(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, list bool) error {
+func (c *session) printInstances(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, list bool) error {
 	var all []croft.Status
 	for _, inst := range instances {
 		st, err := c.find(ctx, string(inst.ID))
@@ -259,7 +247,7 @@ func (c *client) printInstances(ctx context.Context, cmd *cobra.Command, instanc
 	if len(all) == 0 {
 		return nil
 	}
-	return printStatuses(cmd, cmp.Or(c.settings.Output, out.FormatText), all, list)
+	return printStatuses(cmd, cmp.Or(c.Settings.Output, out.FormatText), all, list)
 }
 
 // maxConsole bounds what is kept of the console's log of an instance that failed.
@@ -267,7 +255,7 @@ const maxConsole = 1 << 20
 
 // keepConsole keeps what the guest of an instance that failed has said, since that is
 // removed with it, and says where. Empty: it said nothing that can be had.
-func (c *client) keepConsole(ctx context.Context, inst croft.Instance) string {
+func (c *session) keepConsole(ctx context.Context, inst croft.Instance) string {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	st, err := c.find(ctx, string(inst.ID))
@@ -275,7 +263,7 @@ func (c *client) keepConsole(ctx context.Context, inst croft.Instance) string {
 		return ""
 	}
 	var said tailBuffer
-	if err := console(ctx, &said, agents{c.store}, st, false); err != nil || len(said.text) == 0 {
+	if err := c.console(ctx, &said, st, false); err != nil || len(said.text) == 0 {
 		return "" // it never ran, or its host is gone
 	}
 	file := filepath.Join(xdg.StateHome, "croft", "consoles", inst.Name+"-"+string(inst.ID)[:8]+".log")

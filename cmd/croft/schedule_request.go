@@ -79,15 +79,12 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := dial(cmd.Context(), s)
-	if err != nil {
-		return err
-	}
-	if a.explain {
-		return c.do(cmd.Context(), func(ctx context.Context, c *client) error { return c.explain(ctx, cmd, wanted.one) })
-	}
-	return c.do(cmd.Context(), func(ctx context.Context, c *client) error {
-		found, err := schedule.FindKeys(ctx, c.store, c.project, a.names)
+	return withSettings(cmd.Context(), s, func(ctx context.Context, connected *client) error {
+		c := &session{connected}
+		if a.explain {
+			return c.explain(ctx, cmd, wanted.one)
+		}
+		found, err := schedule.FindKeys(ctx, c, c.Project, a.names)
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ known of it: the record, the order, what its host last saw, the host.`,
 }
 
 func show(cmd *cobra.Command, args []string) error {
-	return with(cmd, func(ctx context.Context, c *client) error {
+	return within(cmd, func(ctx context.Context, c *session) error {
 		var all []croft.Status
 		var errs []error
 		for _, arg := range args {
@@ -46,22 +46,22 @@ func show(cmd *cobra.Command, args []string) error {
 			}
 			all = append(all, st)
 		}
-		if c.settings.Output == out.FormatText {
+		if c.Settings.Output == out.FormatText {
 			errs = append(errs, printAddresses(cmd, all))
 		} else if len(all) > 0 {
-			errs = append(errs, printStatuses(cmd, c.settings.Output, all, len(args) > 1))
+			errs = append(errs, printStatuses(cmd, c.Settings.Output, all, len(args) > 1))
 		}
 		return errors.Join(errs...)
 	})
 }
 
 // look reads an instance and, where that is asked for, waits until it runs first.
-func (c *client) look(ctx context.Context, cmd *cobra.Command, idOrName string) (croft.Status, error) {
+func (c *session) look(ctx context.Context, cmd *cobra.Command, idOrName string) (croft.Status, error) {
 	st, err := c.find(ctx, idOrName)
-	if err != nil || !c.settings.Wait.Any() {
+	if err != nil || !c.Settings.Wait.Any() {
 		return st, err
 	}
-	if errs := c.wait(ctx, cmd, []croft.Instance{st.Instance}, c.settings.Wait.Goal()); errs[0] != nil {
+	if errs := c.wait(ctx, cmd, []croft.Instance{st.Instance}, c.Settings.Wait.Goal()); errs[0] != nil {
 		return st, errs[0]
 	}
 	return c.find(ctx, string(st.Instance.ID))

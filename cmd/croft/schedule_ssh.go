@@ -41,7 +41,7 @@ ends with the exit code of the command.`,
 		Args:              args.Count(1, -1),
 		ValidArgsFunction: completeInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, func(ctx context.Context, c *client) error {
+			return within(cmd, func(ctx context.Context, c *session) error {
 				st, err := c.look(ctx, cmd, args[0])
 				if err != nil {
 					return err

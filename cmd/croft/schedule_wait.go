@@ -36,7 +36,7 @@ nothing. For gone, one that is not there at all is gone already.`,
 			if !ok {
 				return croft.Errorf(croft.Invalid, "--for %q is none of %s%s", what, strings.Join(words, ", "), nearest.Hint(what, words))
 			}
-			return with(cmd, func(ctx context.Context, c *client) error {
+			return within(cmd, func(ctx context.Context, c *session) error {
 				return c.waitFor(ctx, cmd, args, goal, what == "gone")
 			})
 		},
@@ -49,7 +49,7 @@ nothing. For gone, one that is not there at all is gone already.`,
 }
 
 // waitFor waits for all of the named instances at once.
-func (c *client) waitFor(ctx context.Context, cmd *cobra.Command, names []string, goal schedule.Goal, mayBeGone bool) error {
+func (c *session) waitFor(ctx context.Context, cmd *cobra.Command, names []string, goal schedule.Goal, mayBeGone bool) error {
 	var instances []croft.Instance
 	var errs []error
 	for _, name := range names {

@@ -25,7 +25,7 @@ func tokenListCommand() *cobra.Command {
 			return with(cmd, func(ctx context.Context, c *client) error {
 				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 				defer cancel()
-				return c.listTokens(ctx, cmd)
+				return listTokens(ctx, c, cmd)
 			})
 		},
 	}
@@ -39,8 +39,8 @@ type tokenData struct {
 	Expires time.Time `json:"expires"`
 }
 
-func (c *client) listTokens(ctx context.Context, cmd *cobra.Command) error {
-	all, err := c.store.Invitations(ctx)
+func listTokens(ctx context.Context, c *client, cmd *cobra.Command) error {
+	all, err := c.ListTokens(ctx)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (c *client) listTokens(ctx context.Context, cmd *cobra.Command) error {
 		list = append(list, tokenData{shortToken(i.Name), i.Note, i.Created, i.Expires})
 		t.Texts(shortToken(i.Name), out.OrDash(i.Note), i.Created.Local().Format(time.DateTime), i.Expires.Local().Format(time.DateTime))
 	}
-	if f := c.settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
 		return out.PrintData(cmd.OutOrStdout(), f, list)
 	}
 	return t.Print(cmd.OutOrStdout())
@@ -70,7 +70,7 @@ joined with it stay; croft host forget removes one.`,
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			return storedNames(cmd, args, prefix, func(ctx context.Context, c *client, offer func(name, what string)) error {
-				all, err := c.store.Invitations(ctx)
+				all, err := c.ListTokens(ctx)
 				for _, i := range all {
 					offer(shortToken(i.Name), i.Note)
 				}
@@ -84,7 +84,7 @@ joined with it stay; croft host forget removes one.`,
 			return with(cmd, func(ctx context.Context, c *client) error {
 				ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 				defer cancel()
-				i, err := c.store.RevokeInvitation(ctx, args[0])
+				i, err := c.RevokeToken(ctx, args[0])
 				if err == nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "token %s is revoked\n", shortToken(i.Name))
 				}

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/spf13/cobra"
 
 	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
-	"croft/operator"
 )
 
 // topCommand shows what the cloud does, as it does it.
@@ -33,11 +33,11 @@ Where nobody looks at a terminal, with --once, or with -o json or yaml, it print
 cloud as it is now and ends. CPU is what guests use of one CPU: 200% is two CPUs.`,
 		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(ctx context.Context, c *client, o *operator.Operator) error {
+			return with(cmd, func(ctx context.Context, c *client) error {
 				if all {
-					c.project = ""
+					c.Project = ""
 				}
-				return c.top(ctx, cmd, o.Claims, once)
+				return top(ctx, cmd, c, once)
 			})
 		},
 	}
@@ -49,17 +49,16 @@ cloud as it is now and ends. CPU is what guests use of one CPU: 200% is two CPUs
 }
 
 // top shows the cloud until somebody has seen enough, or once.
-func (c *client) top(ctx context.Context, cmd *cobra.Command, claims operator.Claims, once bool) error {
+func top(ctx context.Context, cmd *cobra.Command, c *client, once bool) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	w := newTopWatch(c, claims)
-	p := newParts()
-	p.start(ctx, "the watch", w.run)
-	defer func() { _ = p.end() }() // it ends with the reason of ctx, which is ours
+	w := newTopWatch(c)
+	var work sync.WaitGroup
+	work.Go(func() { w.run(ctx) })
+	defer func() { cancel(); work.Wait() }()
 	if err := w.await(ctx); err != nil {
 		return err
 	}
-	format := c.settings.Output
+	format := c.Settings.Output
 	in, stdout := cmd.InOrStdin(), cmd.OutOrStdout()
 	if once || format == out.FormatJSON || format == out.FormatYAML || !out.IsTerminal(in) || !out.IsTerminal(stdout) {
 		return printTop(stdout, format, w.complete(ctx))

@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -13,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"croft"
+	cloudapi "croft/cloud"
 	"croft/compute"
-	"croft/etcdstore"
 	"croft/operator"
 	"croft/schedule"
 )
@@ -61,8 +59,7 @@ type topInstance struct {
 // then, from the agents of the hosts that somebody looks at.
 type topWatch struct {
 	client  *client
-	claims  operator.Claims
-	mirror  *etcdstore.Mirror
+	mirror  cloudapi.Mirror
 	changed chan struct{} // there may be something new to show
 
 	mu       sync.Mutex
@@ -81,8 +78,8 @@ type reading struct {
 	rate   *float64
 }
 
-func newTopWatch(c *client, claims operator.Claims) *topWatch {
-	return &topWatch{client: c, claims: claims, mirror: c.store.NewMirror(), changed: make(chan struct{}, 1), used: map[croft.InstanceID]reading{}}
+func newTopWatch(c *client) *topWatch {
+	return &topWatch{client: c, mirror: c.Mirror(), changed: make(chan struct{}, 1), used: map[croft.InstanceID]reading{}}
 }
 
 func (w *topWatch) wake() {
@@ -103,16 +100,15 @@ const (
 )
 
 // run gathers until ctx ends.
-func (w *topWatch) run(ctx context.Context) error {
+func (w *topWatch) run(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { _ = w.mirror.Run(ctx, w.wake) }) // it ends with ctx
 	work.Go(func() {
-		w.repeat(ctx, topEtcd, 0, func(ctx context.Context) { w.trouble(0, w.client.store.Usable(ctx)) })
+		w.repeat(ctx, topEtcd, 0, func(ctx context.Context) { w.trouble(0, w.client.Usable(ctx)) })
 	})
 	work.Go(func() { w.repeat(ctx, topPlacement, placementCost, w.readClaims) })
 	work.Go(func() { w.repeat(ctx, topUsages, 1, w.readUsages) })
 	work.Wait()
-	return ctx.Err()
 }
 
 // repeat does something again and again, with pauses of at least every and cost times as
@@ -141,7 +137,7 @@ func (w *topWatch) trouble(part int, err error) {
 
 // readClaims reads what hosts offer and what is claimed of it.
 func (w *topWatch) readClaims(ctx context.Context) {
-	providers, err := w.claims.Providers(ctx)
+	providers, err := w.client.Providers(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -184,13 +180,9 @@ func (w *topWatch) readUsages(ctx context.Context) {
 func (w *topWatch) readHost(ctx context.Context, h croft.Host) {
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
-	body, err := agents{w.client.store}.call(ctx, http.MethodGet, h, "/v1/usages")
+	all, err := w.client.Usages(ctx, h)
 	if err != nil {
 		return
-	}
-	var all []compute.Usage
-	if json.Unmarshal(body, &all) != nil {
-		return // an agent of another version
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -240,7 +232,7 @@ func (w *topWatch) look(now time.Time) topView {
 				h.CPU = &sum
 			}
 		}
-		if w.client.project == "" || w.client.project == st.Instance.Project {
+		if w.client.Project == "" || w.client.Project == st.Instance.Project {
 			v.Instances = append(v.Instances, one)
 		}
 	}
@@ -261,7 +253,7 @@ func (w *topWatch) host(h croft.Host) topHost {
 func (w *topWatch) instance(st croft.Status, now time.Time) topInstance {
 	inst := st.Instance
 	one := topInstance{ID: inst.ID, Project: inst.Project, Name: inst.Name, State: schedule.Describe(&st), Address: address(st),
-		Resources: inst.Spec.Resources, Created: inst.Created, hostID: inst.Host, ofAll: w.client.project == ""}
+		Resources: inst.Spec.Resources, Created: inst.Created, hostID: inst.Host, ofAll: w.client.Project == ""}
 	if st.Host != nil {
 		one.Host = st.Host.Name
 	}

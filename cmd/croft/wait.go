@@ -19,8 +19,8 @@ import (
 // wait waits for all instances, many at once, no longer than the settings allow, and
 // shows on stderr how they get on. It returns one error for each, nil if the goal
 // was reached.
-func (c *client) wait(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, goal schedule.Goal) []error {
-	ctx, cancel := context.WithTimeout(ctx, c.settings.Timeout)
+func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, goal schedule.Goal) []error {
+	ctx, cancel := context.WithTimeout(ctx, c.Settings.Timeout)
 	defer cancel()
 	show := newProgress(cmd.ErrOrStderr(), instances)
 	errs := forEach(len(instances), waitsAtOnce, func(i int) error {

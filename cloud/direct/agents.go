@@ -1,4 +1,4 @@
-package main
+package direct
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/compute"
 	"croft/etcdstore"
 	"croft/internal/books"
 	"croft/internal/endpoint"
@@ -23,10 +24,10 @@ import (
 
 var _ operator.Agents = agents{}
 
-// agents asks the agents of hosts over HTTP, with TLS where they have it.
+// agents asks the agents of hosts over HTTP, or over TLS where they have certificates.
 type agents struct{ store *etcdstore.Store }
 
-// client is what to ask the agent of a host with. Over TLS it has to be that host's.
+// client returns a client for the agent of a host. Over TLS the agent has to have the certificate of that host.
 func (a agents) client(ctx context.Context, h croft.Host) (*http.Client, error) {
 	if !endpoint.IsTLS(h.API) {
 		return agentClient(nil), nil
@@ -38,8 +39,7 @@ func (a agents) client(ctx context.Context, h croft.Host) (*http.Client, error) 
 	return agentClient(pki.Client(trusted, a.store.Partition(), pki.HostOnly(h.ID))), nil
 }
 
-// agentClient waits for a host as long as for anything else that may not answer;
-// what the guest writes may take any time.
+// agentClient bounds the time until an answer begins. Its body may take any time: a console is followed.
 func agentClient(config *tls.Config) *http.Client {
 	return &http.Client{CheckRedirect: stay, Transport: &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
@@ -51,11 +51,10 @@ func agentClient(config *tls.Config) *http.Client {
 	}}
 }
 
-// stay follows no redirect: a host does not say where else its callers ask. The answer is
-// one with the status of the redirect.
+// stay follows no redirect: a host must not send its callers elsewhere. The answer is the redirect itself.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// said is what another machine answered, as one line for a terminal.
+// said cleans and cuts what another machine answered to one line for a terminal.
 func said(body []byte) string { return strings.TrimSpace(plain.Cut(string(body), plain.Longest)) }
 
 // Holding implements operator.Agents.
@@ -79,6 +78,9 @@ func (a agents) RemoveFiles(ctx context.Context, h croft.Host, id croft.Instance
 	_, err := a.call(ctx, http.MethodDelete, h, "/v1/instances/"+string(id)+"/files")
 	return err
 }
+
+// maxHeaderBytes bounds the headers of an answer.
+const maxHeaderBytes = 16 << 10
 
 // maxHolding bounds what a host may answer.
 const maxHolding = 16 << 20
@@ -110,10 +112,23 @@ func (a agents) call(ctx context.Context, method string, h croft.Host, path stri
 	return body, nil
 }
 
-// unwrapped is an error without what only repeats the address.
+// unwrapped removes from an error the part that repeats the address.
 func unwrapped(err error) error {
 	if inner, ok := err.(interface{ Unwrap() error }); ok && inner.Unwrap() != nil {
 		return inner.Unwrap()
 	}
 	return err
+}
+
+// Usages implements cloud.Monitor.
+func (c *Cloud) Usages(ctx context.Context, h croft.Host) ([]compute.Usage, error) {
+	body, err := c.agents.call(ctx, http.MethodGet, h, "/v1/usages")
+	if err != nil {
+		return nil, err
+	}
+	var all []compute.Usage
+	if err := json.Unmarshal(body, &all); err != nil { // an agent of another version
+		return nil, croft.Errorf(croft.Unavailable, "ask host %s what its guests use: %w", h.Name, err)
+	}
+	return all, nil
 }

@@ -1,0 +1,111 @@
+package direct
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"croft"
+	"croft/compute"
+	"croft/internal/plain"
+)
+
+// ConsoleLog implements cloud.Consoles.
+func (c *Cloud) ConsoleLog(ctx context.Context, st croft.Status, follow bool, show func(io.Reader) error) error {
+	query := ""
+	if follow {
+		query = "?follow=1"
+	}
+	answer, err := c.askConsole(ctx, st, "read", http.MethodGet, query, follow)
+	if answer == nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return consoleRefused(st, answer)
+	}
+	if err := show(answer.Body); err != nil {
+		return consoleError(ctx, st, follow, err)
+	}
+	return nil
+}
+
+// AttachConsole implements cloud.Consoles.
+func (c *Cloud) AttachConsole(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error {
+	answer, err := c.askConsole(ctx, st, "attach to", http.MethodPost, "", false)
+	if answer == nil {
+		return err
+	}
+	defer answer.Body.Close()
+	guest, ok := answer.Body.(io.ReadWriteCloser)
+	if answer.StatusCode != http.StatusSwitchingProtocols || !ok {
+		return consoleRefused(st, answer)
+	}
+	if err := use(guest); err != nil {
+		return consoleError(ctx, st, false, err)
+	}
+	return nil
+}
+
+// askConsole asks the agent of the instance's host for the console. The answer is nil where there is none, with or
+// without an error.
+func (c *Cloud) askConsole(ctx context.Context, st croft.Status, verb, method, query string, follow bool) (*http.Response, error) {
+	if st.Host == nil || st.Host.API == "" {
+		return nil, croft.Errorf(croft.NotFound, "instance %s has no console: it is on no host yet", st.Instance.Name)
+	}
+	address := strings.TrimSuffix(st.Host.API, "/") + "/v1/instances/" + string(st.Instance.ID) + "/console" + query
+	request, err := http.NewRequestWithContext(ctx, method, address, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s the console of %s: %w", verb, st.Instance.Name, err)
+	}
+	request.Header.Set("Authorization", "Bearer "+st.Host.Token)
+	if method == http.MethodPost {
+		request.Header.Set("Connection", "Upgrade")
+		request.Header.Set("Upgrade", compute.ConsoleProtocol)
+	}
+	client, err := c.agents.client(ctx, *st.Host)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, consoleError(ctx, st, follow, err)
+	}
+	return answer, nil
+}
+
+// consoleError names the host that does not answer. It is nil where the caller has stopped to follow.
+func consoleError(ctx context.Context, st croft.Status, follow bool, err error) error {
+	if follow && errors.Is(ctx.Err(), context.Canceled) {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("read the console of %s: %w", st.Instance.Name, err)
+	}
+	return croft.Errorf(croft.Unavailable, "read the console of %s: its host %s does not answer at %s (%w); is the agent running there?",
+		st.Instance.Name, st.Host.Name, st.Host.API, errors.Unwrap(err))
+}
+
+// consoleRefused is the error that the host's agent answered.
+func consoleRefused(st croft.Status, answer *http.Response) error {
+	return refused(fmt.Sprintf("read the console of %s on host %s", st.Instance.Name, st.Host.Name), answer)
+}
+
+// refused is the error that an agent answered to an attempt.
+func refused(attempt string, answer *http.Response) error {
+	kind := croft.Unavailable
+	switch answer.StatusCode {
+	case http.StatusNotFound:
+		kind = croft.NotFound
+	case http.StatusConflict:
+		kind = croft.Conflict
+	case http.StatusUnauthorized, http.StatusBadRequest:
+		kind = croft.Invalid
+	}
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, plain.Longest)) // the status is enough where the rest is lost
+	return croft.Errorf(kind, "%s: %s", attempt, cmp.Or(said(text), said([]byte(answer.Status))))
+}

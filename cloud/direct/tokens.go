@@ -1,0 +1,194 @@
+package direct
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/cloud"
+	"croft/internal/endpoint"
+	"croft/trust"
+	"croft/trust/invitation"
+	"croft/trust/pki"
+)
+
+// Invite implements cloud.Tokens.
+func (c *Cloud) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, error) {
+	var none cloud.Token
+	servers, err := c.store.JoinServers(ctx)
+	if err != nil {
+		return none, err
+	}
+	var grant invitation.Grant
+	if i.Member || !trust.AnyStrict(servers) {
+		if grant, err = c.grant(ctx, i); err != nil {
+			return none, err
+		}
+	}
+	var host croft.HostID
+	if i.Host != "" {
+		if host, err = cloud.HostCalled(ctx, c, i.Host); err != nil {
+			return none, err
+		}
+	}
+	token, err := c.leading(ctx, servers, grant.Endpoints, i.SameEtcd)
+	if err != nil {
+		return none, err
+	}
+	err = c.store.PutInvitation(ctx, trust.Invitation{
+		Name: token.Name(), Note: i.Note, Host: host, Member: i.Member, Sealed: token.Seal(grant), Verifier: token.Verifier(),
+	}, i.Life)
+	if err != nil {
+		return none, err
+	}
+	now := time.Now().UTC()
+	return cloud.Token{
+		Name: token.Name(), Note: i.Note, Created: now, Expires: now.Add(i.Life).Truncate(time.Second), Secret: token.String(),
+	}, nil
+}
+
+// ListTokens implements cloud.Tokens.
+func (c *Cloud) ListTokens(ctx context.Context) ([]cloud.Token, error) {
+	all, err := c.store.Invitations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var tokens []cloud.Token
+	for _, i := range all {
+		tokens = append(tokens, tokenOf(i))
+	}
+	return tokens, nil
+}
+
+// RevokeToken implements cloud.Tokens.
+func (c *Cloud) RevokeToken(ctx context.Context, name string) (cloud.Token, error) {
+	i, err := c.store.RevokeInvitation(ctx, name)
+	return tokenOf(i), err
+}
+
+func tokenOf(i trust.Invitation) cloud.Token {
+	return cloud.Token{Name: i.Name, Note: i.Note, Created: i.Created, Expires: i.Expires}
+}
+
+// grant is what a host gets that reaches etcd and Placement itself: the addresses of all that serve them.
+func (c *Cloud) grant(ctx context.Context, i cloud.Invitation) (g invitation.Grant, err error) {
+	if g.Endpoints, err = c.etcdForOthers(ctx, i.SameEtcd); err != nil {
+		return g, err
+	}
+	serving, err := c.store.Served(ctx)
+	if err != nil {
+		return g, err
+	}
+	if c.settings.Placement.Cloud == "" {
+		g.Token = c.settings.Placement.Token
+		one, err := c.placementForOthers(ctx, g.Endpoints[0], i.SamePlacement)
+		if err != nil {
+			return g, err
+		}
+		all := strings.Split(one, ",")
+		for _, m := range serving {
+			all = addReachable(all, m.Placement)
+		}
+		g.Placement = strings.Join(all, ",")
+	}
+	for _, m := range serving {
+		g.Endpoints = addReachable(g.Endpoints, m.Clients...)
+	}
+	return g, nil
+}
+
+// addReachable adds the URLs that are new and that other machines reach.
+func addReachable(all []string, more ...string) []string {
+	for _, one := range more {
+		if one != "" && !slices.Contains(all, one) && (!endpoint.AnyLoopback([]string{one}) || endpoint.AnyLoopback(all)) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// leading makes a token that leads to the cloud's join servers, or to etcd where hosts can join at none. With given,
+// loopback addresses are meant.
+func (c *Cloud) leading(ctx context.Context, servers []trust.JoinServer, endpoints []string, given bool) (token invitation.Token, err error) {
+	token.Partition = c.store.Partition()
+	unreached := ""
+	for _, server := range servers {
+		if server.Trust == "" {
+			continue
+		}
+		for _, address := range server.Addresses {
+			if endpoint.IsLoopback(address) && !given {
+				unreached = address
+				continue
+			}
+			token.Servers = append(token.Servers, address)
+		}
+	}
+	switch {
+	case len(token.Servers) > 0:
+		trusted, err := c.store.Authority(ctx)
+		if err != nil {
+			return token, err
+		}
+		token.Pin, err = pki.FirstPin(trusted)
+		return invitation.New(token), err
+	case unreached != "":
+		return token, croft.Errorf(croft.Invalid, "hosts join at %s, where only this machine reaches it: set join.listen to an address "+
+			"of this machine, and start croft up again", unreached)
+	}
+	token.Endpoints = endpoints
+	token.CA, err = c.settings.Etcd.Authority()
+	return invitation.New(token), err
+}
+
+// etcdForOthers returns the addresses of etcd that another machine reaches: those that were given, or those that its
+// members advertise.
+func (c *Cloud) etcdForOthers(ctx context.Context, given bool) ([]string, error) {
+	if given || !endpoint.AnyLoopback(c.settings.Etcd.Endpoints) {
+		return c.settings.Etcd.Endpoints, nil
+	}
+	advertised, err := c.store.Advertised(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var reached []string
+	for _, url := range advertised {
+		if url = endpoint.Outward(url); !endpoint.AnyLoopback([]string{url}) {
+			reached = append(reached, url)
+		}
+	}
+	if len(reached) == 0 {
+		return nil, croft.Errorf(croft.Invalid, "etcd listens where only this machine reaches it: set etcd.listen to an address of this machine, "+
+			"and how it is protected, and start croft up again; or give --etcd")
+	}
+	return reached, nil
+}
+
+// placementForOthers returns the address of Placement that another machine reaches.
+func (c *Cloud) placementForOthers(ctx context.Context, etcd string, given bool) (string, error) {
+	used := cmp.Or(c.settings.Placement.Endpoint, DefaultPlacement)
+	if given || !endpoint.AnyLoopback(strings.Split(used, ",")) {
+		return used, nil
+	}
+	here, err := url.Parse(used)
+	if err != nil {
+		return "", croft.Errorf(croft.Invalid, "placement.endpoint: %w", err)
+	}
+	beside, err := url.Parse(etcd)
+	if err != nil {
+		return "", croft.Errorf(croft.Invalid, "etcd.endpoints: %w", err)
+	}
+	here.Host = net.JoinHostPort(beside.Hostname(), here.Port())
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", here.Host)
+	if err != nil {
+		return "", croft.Errorf(croft.Invalid, "Placement listens where only this machine reaches it, and not at %s: set placement.listen to an address "+
+			"of this machine and placement.token to a word of your own, and start croft up again; or give --placement", here.Host)
+	}
+	_ = conn.Close()
+	return here.String(), nil
+}
