@@ -15,6 +15,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/cloud/direct"
+	"croft/node/settings"
 	"croft/trust"
 )
 
@@ -60,7 +61,7 @@ rotate, and after --finish, copy the directory anew.`,
 var hostCommandFlags = []hostFlag{stateDirFlag, logLevelFlag}
 
 // onHost makes a command that works on the files of a host.
-func onHost(cmd *cobra.Command, do func(cmd *cobra.Command, s hostSettings, log *slog.Logger) error) *cobra.Command {
+func onHost(cmd *cobra.Command, do func(cmd *cobra.Command, s settings.Settings, log *slog.Logger) error) *cobra.Command {
 	addHostFlags(cmd, hostCommandFlags...)
 	cmd.Args = args.Count(0, 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -80,7 +81,7 @@ func caShowCommand() *cobra.Command {
 		Long: `show lists the authority, where this host has it, and this host's certificates. Those
 of all hosts are in croft host list, which tells of each that is not renewed as it
 should be.`,
-	}, func(cmd *cobra.Command, s hostSettings, _ *slog.Logger) error {
+	}, func(cmd *cobra.Command, s settings.Settings, _ *slog.Logger) error {
 		format, err := cmd.Flags().GetString("output")
 		if err != nil {
 			return err
@@ -134,7 +135,7 @@ etcd.pem for their certificate and their key, and etcd-ca.pem.
 
 The certificates are not renewed by themselves: issue --to the same directory makes new
 ones for the same operator.`,
-	}, func(cmd *cobra.Command, s hostSettings, log *slog.Logger) error {
+	}, func(cmd *cobra.Command, s settings.Settings, log *slog.Logger) error {
 		if operator == "" || to == "" {
 			return croft.Errorf(croft.Invalid, "say for whom and where to: --operator NAME --to DIRECTORY")
 		}
@@ -150,7 +151,7 @@ ones for the same operator.`,
 }
 
 // issueTo makes the directory of an operator.
-func issueTo(ctx context.Context, s hostSettings, name, dir string) error {
+func issueTo(ctx context.Context, s settings.Settings, name, dir string) error {
 	if _, err := trust.AuthorityPartition(s.StateDir); err != nil {
 		return err
 	}
@@ -171,8 +172,8 @@ func caRenewCommand() *cobra.Command {
 		Long: `renew makes new keys and certificates for this host at once, as after somebody may
 have read the ones before. A croft that runs uses them from its next connection on.
 Those before count until they run out: see croft ca --help for what ends that.`,
-	}, func(cmd *cobra.Command, s hostSettings, _ *slog.Logger) error {
-		own, err := s.credentialsOnDisk()
+	}, func(cmd *cobra.Command, s settings.Settings, _ *slog.Logger) error {
+		own, err := credentialsOnDisk(&s)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/cloud/direct"
+	"croft/node/settings"
 	"croft/trust"
 )
 
@@ -29,11 +30,11 @@ those hosts have to join again (croft token create --host NAME). Make new certif
 for operators (croft ca issue) in between. When it is done, start croft up anew on each
 host that serves etcd: etcd reads whom to trust when it starts, and takes certificates
 of the authority before until then.`,
-	}, func(cmd *cobra.Command, s hostSettings, _ *slog.Logger) error {
+	}, func(cmd *cobra.Command, s settings.Settings, _ *slog.Logger) error {
 		if force && !finish {
 			return croft.Errorf(croft.Invalid, "--force is for --finish")
 		}
-		own, err := s.credentialsOnDisk()
+		own, err := credentialsOnDisk(&s)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/doctor"
+	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/pki"
 )
@@ -157,9 +158,9 @@ func TestACloudThatListensToItselfAgainHasNoCertificates(t *testing.T) {
 
 func TestMetricsSayWhenCertificatesRunOut(t *testing.T) {
 	c := startSecured(t, nil)
-	s := defaultHostSettings()
+	s := settings.Defaults()
 	s.StateDir = c.dir
-	own, err := s.credentialsOnDisk()
+	own, err := credentialsOnDisk(&s)
 	if err != nil {
 		t.Fatal(err)
 	}

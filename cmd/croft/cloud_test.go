@@ -20,6 +20,7 @@ import (
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/hypervisor/sim"
+	"croft/node/settings"
 	"croft/placement"
 	"croft/placementclient"
 )
@@ -138,8 +139,8 @@ func (c *testCloud) startHost(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	var settings hostSettings
-	tells, err := settings.tell(ctx, "croft-test", slog.New(slog.DiscardHandler))
+	var none settings.Settings
+	tells, err := newSelf(ctx, &none, "croft-test", slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

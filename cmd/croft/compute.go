@@ -13,6 +13,7 @@ import (
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/mdserver"
+	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/gate"
 )
@@ -52,10 +53,10 @@ croft up does.`,
 
 // runJoined runs the agent until ctx ends or a part fails: of the cloud that the host
 // joined, or where it joined none of the one in etcd, which it may begin.
-func runJoined(ctx context.Context, s hostSettings, log *slog.Logger, of *trust.Membership, ready func()) (err error) {
-	me, err := s.tell(ctx, "croft-compute", log)
+func runJoined(ctx context.Context, s settings.Settings, log *slog.Logger, of *trust.Membership, ready func()) (err error) {
+	me, err := newSelf(ctx, &s, "croft-compute", log)
 	defer me.end()
-	if err := errors.Join(err, s.needsHypervisor(), s.Placement.Check()); err != nil {
+	if err := errors.Join(err, s.NeedsHypervisor(), s.Placement.Check()); err != nil {
 		return err
 	}
 	dir, err := compute.OpenStateDir(s.StateDir)
@@ -67,7 +68,7 @@ func runJoined(ctx context.Context, s hostSettings, log *slog.Logger, of *trust.
 	if err != nil {
 		return err
 	}
-	store, err := s.openCloud(ctx, of == nil)
+	store, err := openCloud(ctx, &s, of == nil)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func runJoined(ctx context.Context, s hostSettings, log *slog.Logger, of *trust.
 	}
 	p := newParts()
 	p.self = me
-	if err := s.keepJoined(ctx, p, own); err != nil {
+	if err := keepJoined(ctx, &s, p, own); err != nil {
 		return err
 	}
 	return runHost(ctx, p, h, ready)
@@ -120,14 +121,14 @@ itself, /livez, /readyz and /metrics, is at --listen, which guests do not reach.
 	return cmd
 }
 
-func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err error) {
-	if err := s.needsHypervisor(); err != nil {
+func runMetadata(ctx context.Context, s settings.Settings, log *slog.Logger) (err error) {
+	if err := s.NeedsHypervisor(); err != nil {
 		return err
 	}
 	if s.Hypervisor == "sim" {
 		return croft.Errorf(croft.Invalid, "simulated guests ask for no metadata; run mdserver where hypervisor is libvirt")
 	}
-	me, err := s.tell(ctx, "croft-mdserver", log)
+	me, err := newSelf(ctx, &s, "croft-mdserver", log)
 	defer me.end()
 	if err != nil {
 		return err
@@ -136,7 +137,7 @@ func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err err
 	if err != nil {
 		return err
 	}
-	store, err := s.openCloud(ctx, false)
+	store, err := openCloud(ctx, &s, false)
 	if err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func runMetadata(ctx context.Context, s hostSettings, log *slog.Logger) (err err
 	me.serves(mux, s.Metadata.Listen)
 	watch := newParts()
 	defer func() { err = errors.Join(err, watch.end()) }()
-	watch.start(ctx, "what the process tells of itself", func(ctx context.Context) error { return serve(ctx, l, s.calledAt(s.Metadata.Listen, mux)) })
+	watch.start(ctx, "what the process tells of itself", func(ctx context.Context) error { return serve(ctx, l, calledAt(&s, s.Metadata.Listen, mux)) })
 	// Leases that change make what Owner remembers stale.
 	watch.start(ctx, "libvirt's events", func(ctx context.Context) error { return h.hv.Watch(ctx, func(croft.InstanceID) {}) })
 	watch.start(ctx, "the metadata server on IPv6", func(ctx context.Context) error { return server.RunIPv6(ctx, h.bridge) })

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/node/settings"
 )
 
 // readyFD names, in the environment of a process started in the background, the
@@ -23,7 +24,7 @@ const readyFD = "CROFT_READY_FD"
 
 // startDetached runs the same command in the background and returns once it is
 // ready, or with the sentence that it ended with.
-func startDetached(cmd *cobra.Command, s hostSettings) error {
+func startDetached(cmd *cobra.Command, s settings.Settings) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find croft's own binary: %w", err)

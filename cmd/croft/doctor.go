@@ -19,6 +19,7 @@ import (
 	"croft/compute"
 	"croft/doctor"
 	"croft/hypervisor/libvirt"
+	"croft/node/settings"
 	"croft/trust"
 )
 
@@ -72,24 +73,24 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 // port is an address that croft up listens on here.
 type port struct{ use, setting, listen string }
 
-// ports are those that croft up would listen on, as a host of the cloud that it joined
+// portsOf are those that croft up would listen on, as a host of the cloud that it joined
 // or of its own.
-func (s *hostSettings) ports(of *trust.Membership) []port {
+func portsOf(s *settings.Settings, of *trust.Membership) []port {
 	var all []port
 	if of == nil || of.Etcd.Member {
 		all = append(all, port{"etcd", "etcd.listen", s.Etcd.Listen})
-		if s.servesPlacement() {
+		if s.ServesPlacement() {
 			all = append(all, port{"placement", "placement.listen", s.Placement.Listen})
 		}
 	}
-	if s.Hypervisor != noHypervisor {
+	if s.Hypervisor != settings.NoHypervisor {
 		all = append(all, port{"api", "api.listen", s.API.Listen})
 	}
 	return all
 }
 
 // examine makes the checks that these settings ask for.
-func examine(ctx context.Context, s hostSettings, of *trust.Membership) ([]doctor.Finding, error) {
+func examine(ctx context.Context, s settings.Settings, of *trust.Membership) ([]doctor.Finding, error) {
 	c := doctor.Config{
 		StateDir: s.StateDir, Libvirt: s.Hypervisor == "libvirt", VirtType: s.Libvirt.VirtType,
 		Arch: runtime.GOARCH, Network: s.Network.Name, Bridge: s.Network.Bridge, Named: map[string]doctor.NamedNetwork{}, Spoofing: s.Libvirt.AllowSpoofing,
@@ -98,7 +99,7 @@ func examine(ctx context.Context, s hostSettings, of *trust.Membership) ([]docto
 	for name, n := range s.Networks {
 		c.Named[name] = doctor.NamedNetwork{Network: n.Network, Bridge: n.Bridge}
 	}
-	for _, p := range s.ports(of) {
+	for _, p := range portsOf(&s, of) {
 		addr, err := netip.ParseAddrPort(p.listen)
 		if err != nil {
 			return nil, croft.Errorf(croft.Invalid, "%s is %q: use an IP address and a port, such as 127.0.0.1:2379", p.setting, p.listen)
@@ -123,7 +124,9 @@ func examine(ctx context.Context, s hostSettings, of *trust.Membership) ([]docto
 			}
 			return ids, err
 		}
-		probes.MetadataServer = s.lookMetadataServer
+		probes.MetadataServer = func(ctx context.Context, bridge string, pid int32) (string, bool, error) {
+			return lookMetadataServer(ctx, &s, bridge, pid)
+		}
 		probes.Network = func(ctx context.Context, name string) (doctor.Network, error) {
 			return lookAtNetwork(ctx, driver, name)
 		}
@@ -133,21 +136,21 @@ func examine(ctx context.Context, s hostSettings, of *trust.Membership) ([]docto
 		return nil, err
 	}
 	checks := append(doctor.Checks(c, probes), cloud, doctor.Check{Name: "certificates", Look: lookCertificates(s.StateDir)})
-	if s.Hypervisor != noHypervisor {
-		checks = append(checks, doctor.Check{Name: "offer", Look: s.lookOffer})
+	if s.Hypervisor != settings.NoHypervisor {
+		checks = append(checks, doctor.Check{Name: "offer", Look: func(ctx context.Context) doctor.Finding { return lookOffer(ctx, &s) }})
 	}
 	return doctor.Run(ctx, checks), nil
 }
 
 // lookOffer checks that the host has what it keeps back for itself.
-func (s *hostSettings) lookOffer(ctx context.Context) doctor.Finding {
+func lookOffer(ctx context.Context, s *settings.Settings) doctor.Finding {
 	dir := s.StateDir
 	for _, err := os.Stat(dir); err != nil && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
 		dir = filepath.Dir(dir) // it will be made
 	}
 	facts, err := compute.ReadFacts(ctx, dir, 0)
 	if err == nil {
-		err = s.checkReserves(facts)
+		err = checkReserves(s, facts)
 	}
 	if err != nil {
 		return doctor.Finding{Level: doctor.Fail, Found: err.Error(), Do: "change the settings below offer"}

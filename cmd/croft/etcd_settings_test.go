@@ -92,33 +92,6 @@ func TestAPasswordFileIsForFewEyes(t *testing.T) {
 	}
 }
 
-func TestEtcdIsOpenToOthersOnlyWhereThatIsMeant(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		change   func(*hostSettings)
-		accepted bool
-	}{
-		{"the loopback interface", func(*hostSettings) {}, true},
-		{"every interface", func(s *hostSettings) { s.Etcd.Listen = "0.0.0.0:2379" }, false},
-		{"TLS for everybody", func(s *hostSettings) {
-			s.Etcd.Listen, s.Etcd.ListenCert, s.Etcd.ListenKey = "10.0.0.1:2379", "/cert", "/key"
-		}, false},
-		{"TLS for those with certificates", func(s *hostSettings) {
-			s.Etcd.Listen, s.Etcd.ListenCert, s.Etcd.ListenKey, s.Etcd.ListenClientCA = "10.0.0.1:2379", "/cert", "/key", "/ca"
-		}, true},
-		{"said to be meant", func(s *hostSettings) { s.Etcd.Listen, s.Etcd.Insecure = "0.0.0.0:2379", true }, true},
-		{"no address", func(s *hostSettings) { s.Etcd.Listen = "everywhere" }, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := defaultHostSettings()
-			c.change(&s)
-			if err := s.checkEtcdListen(); (err == nil) != c.accepted {
-				t.Errorf("got %v, want it accepted: %v", err, c.accepted)
-			}
-		})
-	}
-}
-
 // Commands reach an etcd that asks for certificates and a password, and say with
 // their exit code when it turns them away.
 func TestCommandsReachAnEtcdThatTrustsFew(t *testing.T) {

@@ -11,12 +11,13 @@ import (
 
 	"croft"
 	"croft/internal/testing/freeport"
+	"croft/node/settings"
 )
 
 // aloneSettings are those of a cloud of one machine, which only this machine reaches.
-func aloneSettings(t *testing.T, dir string) hostSettings {
+func aloneSettings(t *testing.T, dir string) settings.Settings {
 	t.Helper()
-	s := defaultHostSettings()
+	s := settings.Defaults()
 	s.StateDir, s.Hypervisor, s.Host.Name = dir, "sim", "alone"
 	s.Etcd.Listen, s.Placement.Listen, s.API.Listen = freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1")
 	t.Setenv("CROFT_ETCD_ENDPOINTS", "http://"+s.Etcd.Listen)

@@ -13,6 +13,7 @@ import (
 	"croft/compute"
 	"croft/doctor"
 	"croft/etcdstore"
+	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/gate"
 	"croft/trust/pki"
@@ -20,7 +21,7 @@ import (
 
 // startGate returns the handler that serves agents which reach neither etcd nor Placement,
 // and starts the caretaker, which looks after what those agents may not see.
-func (s *hostSettings) startGate(ctx context.Context, p *parts, host croft.HostID, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) (http.Handler, error) {
+func startGate(ctx context.Context, s *settings.Settings, p *parts, host croft.HostID, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) (http.Handler, error) {
 	claims, err := s.Placement.Client()
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func gatesOf(ctx context.Context, store *etcdstore.Store) (all []string, err err
 
 // startOtherGate serves agents on a host that serves etcd and did not begin the cloud, if
 // agents of the cloud reach no etcd: they go on where the first host does not.
-func (s *hostSettings) startOtherGate(ctx context.Context, p *parts, own *trust.Credentials, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) error {
+func startOtherGate(ctx context.Context, s *settings.Settings, p *parts, own *trust.Credentials, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) error {
 	if own == nil {
 		return nil
 	}
@@ -62,14 +63,14 @@ func (s *hostSettings) startOtherGate(ctx context.Context, p *parts, own *trust.
 	if err != nil {
 		return err
 	}
-	if !trust.AnyStrict(servers) || s.joinListen() == "" {
+	if !trust.AnyStrict(servers) || s.JoinListen() == "" {
 		return store.PutJoinServer(ctx, own.Host, trust.JoinServer{})
 	}
-	l, at, err := s.listenForHosts(ctx)
+	l, at, err := listenForHosts(ctx, s)
 	if err != nil {
 		return err
 	}
-	agents, err := s.startGate(ctx, p, own.Host, admitted, store, log)
+	agents, err := startGate(ctx, s, p, own.Host, admitted, store, log)
 	if err == nil {
 		err = store.PutJoinServer(ctx, own.Host, trust.JoinServer{Agents: []string{at}})
 	}
@@ -78,7 +79,7 @@ func (s *hostSettings) startOtherGate(ctx context.Context, p *parts, own *trust.
 	}
 	mux := http.NewServeMux()
 	mux.Handle(gate.Prefix, agents)
-	s.serveHosts(ctx, p, own, l, mux)
+	serveHosts(ctx, s, p, own, l, mux)
 	return nil
 }
 
@@ -124,7 +125,7 @@ const gatesEvery = time.Minute
 
 // behindGate returns the cloud that a host with these settings joined if agents reach
 // the gate alone there; else nil.
-func (s *hostSettings) behindGate() (*trust.Membership, error) {
+func behindGate(s *settings.Settings) (*trust.Membership, error) {
 	if len(s.Others) == 0 { // it did not join, or is told to use another cloud
 		return nil, nil
 	}
@@ -137,8 +138,8 @@ func (s *hostSettings) behindGate() (*trust.Membership, error) {
 
 // openCloud opens the cloud of a host: through the gate if it joined a strict one, else
 // etcd, where mint lets it begin one.
-func (s *hostSettings) openCloud(ctx context.Context, mint bool) (cloud, error) {
-	j, err := s.behindGate()
+func openCloud(ctx context.Context, s *settings.Settings, mint bool) (cloud, error) {
+	j, err := behindGate(s)
 	switch {
 	case err != nil:
 		return nil, err
@@ -149,8 +150,8 @@ func (s *hostSettings) openCloud(ctx context.Context, mint bool) (cloud, error) 
 }
 
 // lookCloud checks what the host gets its orders from.
-func lookCloud(s hostSettings) (doctor.Check, error) {
-	j, err := s.behindGate()
+func lookCloud(s settings.Settings) (doctor.Check, error) {
+	j, err := behindGate(&s)
 	if err != nil || j == nil {
 		return doctor.Check{Name: "etcd", Look: lookEtcd(s.Etcd.EtcdSettings)}, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/internal/testing/freeport"
+	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/pki"
 )
@@ -18,7 +19,7 @@ import (
 const placementToken = "a-token-of-placement"
 
 // startStrict runs a cloud whose etcd and Placement listen for this machine alone.
-func startStrict(t *testing.T, change ...func(*hostSettings)) *securedCloud {
+func startStrict(t *testing.T, change ...func(*settings.Settings)) *securedCloud {
 	t.Helper()
 	free, err := freeport.Addresses(2)
 	if err != nil {
@@ -27,7 +28,7 @@ func startStrict(t *testing.T, change ...func(*hostSettings)) *securedCloud {
 	t.Setenv("CROFT_ETCD_ENDPOINTS", "http://"+free[0])
 	t.Setenv("CROFT_PLACEMENT_ENDPOINT", "http://"+free[1])
 	t.Setenv("CROFT_PLACEMENT_TOKEN", placementToken)
-	return startSecured(t, func(s *hostSettings) {
+	return startSecured(t, func(s *settings.Settings) {
 		beStrict(s, free)
 		for _, more := range change {
 			more(s)
@@ -37,7 +38,7 @@ func startStrict(t *testing.T, change ...func(*hostSettings)) *securedCloud {
 
 // beStrict makes the settings those of the control process, with its etcd and its
 // Placement at these addresses.
-func beStrict(s *hostSettings, at []string) {
+func beStrict(s *settings.Settings, at []string) {
 	s.Trust = trust.Strict
 	s.Etcd.Listen, s.Placement.Listen, s.Placement.Token = at[0], at[1], placementToken
 }
@@ -105,7 +106,7 @@ func noCredentials(t *testing.T, dir string) {
 
 func TestGuestsOutliveTheControlProcessOfAStrictCloud(t *testing.T) {
 	c := startStrict(t)
-	first := defaultHostSettings()
+	first := settings.Defaults()
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	s := joining(t, "second")
 	stop := joinWith(t, s, token)
@@ -179,7 +180,7 @@ func TestAForgottenHostOfAStrictCloudIsLetInNowhere(t *testing.T) {
 
 func TestAHostBehindTheGateOutlivesItsCertificates(t *testing.T) {
 	const life = 15 * time.Second
-	startStrict(t, func(s *hostSettings) { s.Join.CertificateLife = life })
+	startStrict(t, func(s *settings.Settings) { s.Join.CertificateLife = life })
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	s := joining(t, "second")
 	stop := joinWith(t, s, token)
@@ -207,7 +208,7 @@ func TestAgentsOfAStrictCloudOutliveItsFirstHost(t *testing.T) {
 	t.Setenv("CROFT_STATE_DIR", first.StateDir)
 	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd-member")
 	second, third := serverSettings(t, "second", address), serverSettings(t, "third", address)
-	for _, s := range []hostSettings{second, third} {
+	for _, s := range []settings.Settings{second, third} {
 		serveToo(t, s, token)
 	}
 	token, _ = command(t, croft.ExitOK, "token", "create")
@@ -232,9 +233,9 @@ func TestAgentsOfAStrictCloudOutliveItsFirstHost(t *testing.T) {
 }
 
 func TestAStrictCloudSaysWhereHostsReachIt(t *testing.T) {
-	s := defaultHostSettings()
+	s := settings.Defaults()
 	s.Trust = trust.Strict
-	if err := s.checkTrust(); croft.KindOf(err) != croft.Invalid {
+	if err := s.CheckTrust(); croft.KindOf(err) != croft.Invalid {
 		t.Errorf("got %v, want that join.listen is missing", err)
 	}
 	s.Trust = "strictly"

@@ -25,6 +25,7 @@ import (
 	"croft/image"
 	"croft/internal/build"
 	"croft/internal/endpoint"
+	"croft/node/settings"
 	"croft/trust"
 )
 
@@ -49,7 +50,7 @@ type cloud interface {
 
 // host joins the rooms that one host's agent is made of.
 type host struct {
-	settings  hostSettings
+	settings  settings.Settings
 	log       *slog.Logger
 	dir       *compute.StateDir
 	id        croft.HostID
@@ -151,7 +152,7 @@ func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
 	if err != nil {
 		return err
 	}
-	l, scheme := h.trust.Listener(l, h.trust.IsJoined() || s.beyond(s.API.Listen))
+	l, scheme := h.trust.Listener(l, h.trust.IsJoined() || s.Beyond(s.API.Listen))
 	agent, me, err := h.agent(ctx, scheme, l.Addr(), p.self.traces)
 	if err != nil {
 		_ = l.Close()
@@ -168,7 +169,7 @@ func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
 	p.self.serves(mux, s.API.Listen)
 	p.start(ctx, "the agent's API", func(ctx context.Context) error {
 		defer api.Wait()
-		return serve(ctx, l, s.calledAt(s.API.Listen, mux))
+		return serve(ctx, l, calledAt(&s, s.API.Listen, mux))
 	})
 	p.start(ctx, "the agent", func(ctx context.Context) error {
 		return agent.Run(ctx, func() {
@@ -190,7 +191,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	if err != nil {
 		return nil, croft.Host{}, err
 	}
-	if err := s.checkReserves(facts); err != nil {
+	if err := checkReserves(&s, facts); err != nil {
 		return nil, croft.Host{}, err
 	}
 	me := croft.Host{
@@ -210,7 +211,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		return nil, me, err
 	}
 	agent, err := compute.New(compute.Config{
-		Host: me, Partition: h.store.Partition(), Provider: s.offer().Provider(me, h.store.Partition(), facts),
+		Host: me, Partition: h.store.Partition(), Provider: offerOf(&s).Provider(me, h.store.Partition(), facts),
 		Dir: instances, NICs: h.nics(), Networks: h.networks(),
 		Orders: h.orders(), Registry: h.store, Records: h.store, Inventory: h.inventory,
 		Hypervisor: h.hv, Images: images, Seeds: seeds,
@@ -227,12 +228,12 @@ func (h *host) openInventory() (compute.Inventory, error) {
 	return h.settings.Placement.Client()
 }
 
-func (s *hostSettings) offer() compute.Offer {
+func offerOf(s *settings.Settings) compute.Offer {
 	o := compute.Offer{
 		VCPURatio: s.Offer.VCPURatio, MemoryRatio: s.Offer.MemoryRatio, DiskRatio: s.Offer.DiskRatio,
 		ReservedVCPUs: s.Offer.ReservedVCPUs, ReservedMiB: s.Offer.ReservedMemoryMiB, ReservedDiskGB: s.Offer.ReservedDiskGiB,
 	}
-	o.Traits = s.networkTraits()
+	o.Traits = s.NetworkTraits()
 	for _, trait := range s.Offer.Traits {
 		o.Traits = append(o.Traits, croft.Trait(trait))
 	}
@@ -241,7 +242,7 @@ func (s *hostSettings) offer() compute.Offer {
 
 // checkReserves finds what is kept back for the host itself and is more than it has.
 // Invalid.
-func (s *hostSettings) checkReserves(f compute.Facts) error {
+func checkReserves(s *settings.Settings, f compute.Facts) error {
 	for _, r := range []struct {
 		setting         string
 		reserved, total int64
@@ -283,5 +284,5 @@ func apiURL(scheme string, at net.Addr, endpoints []string) string {
 	if err != nil || !ap.Addr().IsUnspecified() {
 		return scheme + "://" + at.String()
 	}
-	return scheme + "://" + netip.AddrPortFrom(addressTowards(endpoints), ap.Port()).String()
+	return scheme + "://" + netip.AddrPortFrom(settings.AddressTowards(endpoints), ap.Port()).String()
 }

@@ -12,6 +12,7 @@ import (
 	"croft/compute"
 	"croft/internal/userdata"
 	"croft/mdserver"
+	"croft/node/settings"
 	"croft/trust"
 )
 
@@ -84,7 +85,7 @@ func (h *host) metadata(reports mdserver.Reports) (*mdserver.Server, error) {
 
 // lookMetadataServer tells which cloud's croft serves metadata to the guests, and whether
 // that is this host's cloud, as far as it can be told.
-func (s *hostSettings) lookMetadataServer(ctx context.Context, bridge string, pid int32) (cloud string, ours bool, err error) {
+func lookMetadataServer(ctx context.Context, s *settings.Settings, bridge string, pid int32) (cloud string, ours bool, err error) {
 	served, err := mdserver.Served(ctx, bridge, mdserver.Address)
 	if err != nil {
 		return "", false, err

@@ -13,6 +13,7 @@ import (
 
 	"croft"
 	"croft/mdserver"
+	"croft/node/settings"
 	"croft/schedule"
 )
 
@@ -116,7 +117,7 @@ func TestVendorDataThatGuestsWouldStumbleOver(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		h := &host{settings: defaultHostSettings()}
+		h := &host{settings: settings.Defaults()}
 		h.settings.Metadata.VendorData = file
 		seeds, err := h.seeds()
 		if c.want == "" {

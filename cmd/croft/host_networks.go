@@ -6,27 +6,9 @@ import (
 	"maps"
 	"slices"
 
-	"croft"
 	"croft/compute"
 	"croft/hypervisor/libvirt"
 )
-
-// checkNetworks refuses networks that no guest could be on.
-func (s *hostSettings) checkNetworks() error {
-	for _, name := range slices.Sorted(maps.Keys(s.Networks)) {
-		if err := croft.CheckNetworkName(name); err != nil {
-			return croft.Errorf(croft.Invalid, "networks: %w", err)
-		}
-		n := s.Networks[name]
-		switch {
-		case name == croft.DefaultNetworks:
-			return croft.Errorf(croft.Invalid, "networks.%s: that name means the networks of the setting network: take another", name)
-		case (n.Network == "") == (n.Bridge == ""):
-			return croft.Errorf(croft.Invalid, "networks.%s: name either a network of libvirt (network) or a bridge of this host (bridge)", name)
-		}
-	}
-	return nil
-}
 
 // nics are the interfaces of guests that name no networks: the libvirt network,
 // then the bridge.
@@ -46,15 +28,6 @@ func (h *host) networks() map[string]compute.NIC {
 	all := map[string]compute.NIC{}
 	for name, n := range h.settings.Networks {
 		all[name] = compute.NIC{Network: n.Network, Bridge: n.Bridge}
-	}
-	return all
-}
-
-// networkTraits tell schedulers which networks the host has.
-func (s *hostSettings) networkTraits() []croft.Trait {
-	var all []croft.Trait
-	for name := range s.Networks {
-		all = append(all, croft.NetworkTrait(name))
 	}
 	return all
 }

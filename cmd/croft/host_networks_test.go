@@ -6,21 +6,22 @@ import (
 
 	"croft"
 	"croft/hypervisor/libvirt"
+	"croft/node/settings"
 )
 
 // TestBridgesThatAreNotThere: the start ends with the setting that names one.
 func TestBridgesThatAreNotThere(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*hostSettings)
+		change func(*settings.Settings)
 		kind   croft.Kind
 		want   string
 	}{
-		"the usual one":               {func(s *hostSettings) { s.Network.Bridge = "br-none" }, croft.NotFound, `network.bridge: this host has no bridge "br-none": make it`},
-		"one that guests name":        {func(s *hostSettings) { s.Networks["lab"] = hostNetwork{Bridge: "br-none"} }, croft.NotFound, `networks.lab: this host has no bridge "br-none"`},
-		"a network card is no bridge": {func(s *hostSettings) { s.Network.Bridge = "lo" }, croft.Invalid, `network.bridge: "lo" is a network interface of the type device and no bridge`},
+		"the usual one":               {func(s *settings.Settings) { s.Network.Bridge = "br-none" }, croft.NotFound, `network.bridge: this host has no bridge "br-none": make it`},
+		"one that guests name":        {func(s *settings.Settings) { s.Networks["lab"] = settings.Network{Bridge: "br-none"} }, croft.NotFound, `networks.lab: this host has no bridge "br-none"`},
+		"a network card is no bridge": {func(s *settings.Settings) { s.Network.Bridge = "lo" }, croft.Invalid, `network.bridge: "lo" is a network interface of the type device and no bridge`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &host{settings: defaultHostSettings()}
+			h := &host{settings: settings.Defaults()}
 			c.change(&h.settings)
 			hv, err := libvirt.New(libvirt.Config{})
 			if err != nil {

@@ -1,268 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"croft"
 	"croft/cloud/direct"
-	"croft/image"
-	"croft/internal/settings"
-	"croft/internal/traces"
-	"croft/placement"
-	poolserver "croft/pool/server"
-	"croft/schedule"
-	"croft/trust"
-	"croft/trust/pki"
+	"croft/node/settings"
 )
-
-// hostSettings are the settings of what runs on hosts: croft up, compute,
-// mdserver and placement. compute.yaml.example tells them to people.
-type hostSettings struct {
-	StateDir string `yaml:"state_dir"`
-
-	Host struct {
-		Name     string `yaml:"name"`
-		Location string `yaml:"location"`
-	} `yaml:"host"`
-
-	Etcd struct {
-		direct.EtcdSettings `yaml:",inline"`
-
-		Listen         string `yaml:"listen"`
-		PeerListen     string `yaml:"peer_listen"`
-		ListenCert     string `yaml:"listen_cert"`
-		ListenKey      string `yaml:"listen_key"`
-		ListenClientCA string `yaml:"listen_client_ca"`
-		Insecure       bool   `yaml:"insecure"`
-	} `yaml:"etcd"`
-
-	Join struct {
-		Listen          string        `yaml:"listen"`
-		CertificateLife time.Duration `yaml:"certificate_life"`
-	} `yaml:"join"`
-
-	Trust string `yaml:"trust"`
-
-	Placement struct {
-		direct.PlacementSettings `yaml:",inline"`
-
-		Listen   string           `yaml:"listen"`
-		Keystone keystoneSettings `yaml:"keystone"`
-
-		ConsistentReads string `yaml:"consistent_reads"`
-		Randomize       bool   `yaml:"randomize"`
-		AccessLog       bool   `yaml:"access_log"`
-	} `yaml:"placement"`
-
-	API struct {
-		Listen string `yaml:"listen"`
-	} `yaml:"api"`
-
-	Hypervisor string `yaml:"hypervisor"`
-	Libvirt    struct {
-		URI              string        `yaml:"uri"`
-		VirtType         string        `yaml:"virt_type"`
-		StopGrace        time.Duration `yaml:"stop_grace"`
-		EmulatorCacheMiB int           `yaml:"emulator_cache_mib"`
-		AllowSpoofing    bool          `yaml:"allow_spoofing"`
-	} `yaml:"libvirt"`
-	Sim struct {
-		Boot time.Duration `yaml:"boot"`
-	} `yaml:"sim"`
-
-	Network struct {
-		Name   string `yaml:"name"`
-		Bridge string `yaml:"bridge"`
-	} `yaml:"network"`
-
-	Networks map[string]hostNetwork `yaml:"networks"`
-
-	Metadata struct {
-		Server bool `yaml:"server"`
-		Disk   bool `yaml:"disk"`
-
-		Listen string `yaml:"listen"`
-
-		VendorData string `yaml:"vendor_data"`
-		Passwords  bool   `yaml:"passwords"`
-	} `yaml:"metadata"`
-
-	ServerNames []string `yaml:"server_names"`
-
-	Metrics struct {
-		TokenFile string `yaml:"token_file"`
-	} `yaml:"metrics"`
-
-	Traces traces.Settings `yaml:"traces"`
-
-	Offer struct {
-		VCPURatio         float64  `yaml:"vcpu_ratio"`
-		MemoryRatio       float64  `yaml:"memory_ratio"`
-		DiskRatio         float64  `yaml:"disk_ratio"`
-		ReservedVCPUs     int64    `yaml:"reserved_vcpus"`
-		ReservedMemoryMiB int64    `yaml:"reserved_memory_mib"`
-		ReservedDiskGiB   int64    `yaml:"reserved_disk_gib"`
-		Traits            []string `yaml:"traits"`
-	} `yaml:"offer"`
-
-	Images struct {
-		CacheGiB       int64    `yaml:"cache_gib"`
-		AllowFiles     []string `yaml:"allow_files"`
-		AllowRedirects []string `yaml:"allow_redirects"`
-	} `yaml:"images"`
-
-	Pool struct {
-		File     string `yaml:"file"`
-		Logs     string `yaml:"logs"`
-		Listen   string `yaml:"listen"`
-		Address  string `yaml:"address"`
-		Tokens   string `yaml:"tokens"`
-		Cert     string `yaml:"cert"`
-		Key      string `yaml:"key"`
-		CA       string `yaml:"ca"`
-		Insecure bool   `yaml:"insecure"`
-		History  int    `yaml:"history"`
-
-		Quota struct {
-			Open int     `yaml:"open"`
-			Rate float64 `yaml:"rate"`
-		} `yaml:"quota"`
-
-		// What server.yaml means beside that; see pool.Config.
-		Lenient bool          `yaml:"-"`
-		Pace    time.Duration `yaml:"-"`
-		Began   time.Time     `yaml:"-"`
-	} `yaml:"pool"`
-
-	MaxBuilds int           `yaml:"max_builds"`
-	Resync    time.Duration `yaml:"resync"`
-	Sweep     time.Duration `yaml:"sweep"`
-	LogLevel  string        `yaml:"log_level"`
-
-	Others []string `yaml:"-"` // URLs at which this host reaches the others of the cloud that it joined
-}
-
-// longestLife bounds the life of certificates: whoever has one is let in for so long.
-const longestLife = 365 * 24 * time.Hour
-
-// longestRound bounds what a host does now and then, and waits for.
-const longestRound = 24 * time.Hour
-
-// hostNetwork is what guests are on that name it: either of the two.
-type hostNetwork struct {
-	Network string `yaml:"network"` // libvirt's
-	Bridge  string `yaml:"bridge"`  // of the host
-}
-
-func defaultHostSettings() hostSettings {
-	var s hostSettings
-	s.StateDir = direct.DefaultStateDir()
-	s.Etcd.Endpoints = direct.EndpointsFromEnv(os.Getenv)
-	s.Etcd.Listen = "127.0.0.1:2379"
-	s.Join.CertificateLife = pki.Life
-	s.Trust = trust.Direct
-	s.Placement.Token = direct.DefaultToken
-	s.Placement.Keystone.ReaderProjects = []string{}
-	s.Placement.Listen = "127.0.0.1:8778"
-	s.Placement.ConsistentReads = string(placement.ConsistentClaims)
-	s.Placement.Randomize = true
-	s.API.Listen = "127.0.0.1:8779"
-	s.Hypervisor = "libvirt"
-	s.Libvirt.URI = "qemu:///system"
-	s.Libvirt.VirtType = "auto"
-	s.Libvirt.StopGrace = time.Minute
-	s.Libvirt.EmulatorCacheMiB = 128
-	s.Sim.Boot = 2 * time.Second
-	s.Network.Name = "default"
-	s.Networks = map[string]hostNetwork{}
-	s.Metadata.Server = true
-	s.Metadata.Listen = "127.0.0.1:8780"
-	s.ServerNames = []string{}
-	s.Offer.VCPURatio, s.Offer.MemoryRatio, s.Offer.DiskRatio = 4, 1, 1
-	s.Offer.ReservedMemoryMiB = 512
-	s.Images.CacheGiB = 64
-	s.Images.AllowFiles = []string{"/"}
-	s.Images.AllowRedirects = []string{}
-	s.Pool.Listen = "127.0.0.1:49100"
-	s.Pool.History = 10000
-	s.Pool.Quota.Open, s.Pool.Quota.Rate = poolserver.DefaultQuota.Open, poolserver.DefaultQuota.Rate
-	s.MaxBuilds = 4
-	s.Resync = 30 * time.Second
-	s.Sweep = time.Minute
-	s.LogLevel = "info"
-	return s
-}
-
-// Validate refuses what no part could work with.
-func (s *hostSettings) Validate() error {
-	invalid := func(format string, args ...any) error { return croft.Errorf(croft.Invalid, format, args...) }
-	switch {
-	case s.StateDir == "":
-		return invalid("state_dir is empty: name a directory")
-	case !slices.Contains([]string{"libvirt", "sim", noHypervisor}, s.Hypervisor):
-		return invalid("hypervisor is %q: use libvirt, sim or none", s.Hypervisor)
-	case s.Network.Name == "" && s.Network.Bridge == "" && s.Hypervisor == "libvirt":
-		return invalid("network.name and network.bridge are both empty: guests need one of them")
-	case s.Offer.VCPURatio <= 0 || s.Offer.MemoryRatio <= 0 || s.Offer.DiskRatio <= 0:
-		return invalid("offer: the ratios must be greater than 0")
-	case s.Offer.ReservedVCPUs < 0 || s.Offer.ReservedMemoryMiB < 0 || s.Offer.ReservedDiskGiB < 0:
-		return invalid("offer: what is reserved cannot be negative")
-	case !slices.Contains([]string{"none", "claims", "all"}, s.Placement.ConsistentReads):
-		return invalid("placement.consistent_reads is %q: use none, claims or all", s.Placement.ConsistentReads)
-	case s.Trust != trust.Direct && s.Trust != trust.Strict:
-		return invalid("trust is %q: use direct or strict", s.Trust)
-	case s.Join.CertificateLife < time.Minute || s.Join.CertificateLife > longestLife:
-		return invalid("join.certificate_life is %s: use something between 1m and %s", s.Join.CertificateLife, longestLife)
-	case s.Pool.Quota.Open < 1 || !(s.Pool.Quota.Rate > 0):
-		return invalid("pool.quota is %d tickets and %g a second: use numbers greater than 0", s.Pool.Quota.Open, s.Pool.Quota.Rate)
-	case s.Pool.History < 1:
-		return invalid("pool.history is %d: use 1 or more", s.Pool.History)
-	case s.MaxBuilds < 1:
-		return invalid("max_builds is %d: use 1 or more", s.MaxBuilds)
-	case s.Resync <= 0 || s.Sweep <= 0:
-		return invalid("resync and sweep must be longer than 0")
-	case s.Resync > longestRound || s.Sweep > longestRound:
-		return invalid("resync is %s and sweep %s: use no more than %s, or what goes wrong is not noticed", s.Resync, s.Sweep, longestRound)
-	case s.Libvirt.StopGrace <= 0 || s.Libvirt.StopGrace > longestRound:
-		return invalid("libvirt.stop_grace is %s: use something between 1s and %s", s.Libvirt.StopGrace, longestRound)
-	case s.Sim.Boot < 0 || s.Sim.Boot > longestRound:
-		return invalid("sim.boot is %s: use something between 0s and %s", s.Sim.Boot, longestRound)
-	case s.Images.CacheGiB < 1:
-		return invalid("images.cache_gib is %d: use 1 or more", s.Images.CacheGiB)
-	}
-	if i := slices.IndexFunc(s.Images.AllowFiles, func(dir string) bool { return !filepath.IsAbs(dir) }); i >= 0 {
-		return invalid("images.allow_files has %q, which is no absolute path of a directory", s.Images.AllowFiles[i])
-	}
-	for _, trait := range s.Offer.Traits {
-		if _, err := schedule.ParseTrait(trait); err != nil {
-			return invalid("offer.traits: %w", err)
-		}
-	}
-	if _, err := image.ParseNetworks(s.Images.AllowRedirects); err != nil {
-		return invalid("images.allow_redirects: %w", err)
-	}
-	if err := cmp.Or(s.checkNetworks(), s.Placement.Keystone.validate(), s.Traces.Check()); err != nil {
-		return err
-	}
-	if _, err := s.logLevel(); err != nil {
-		return invalid("log_level is %q: use debug, info, warn or error", s.LogLevel)
-	}
-	return nil
-}
-
-func (s *hostSettings) logLevel() (slog.Level, error) {
-	var level slog.Level
-	err := level.UnmarshalText([]byte(s.LogLevel))
-	return level, err
-}
 
 // hostFlag is a flag that overrides a setting.
 type hostFlag struct{ flag, setting, usage string }
@@ -290,10 +37,6 @@ var (
 	}
 )
 
-// renamedSettings have the new names of settings that the version before knew under
-// others; these are still read in this version.
-var renamedSettings = map[string]string{"control": "join"}
-
 // formerFlags have the former names of flags, which are still read in this version.
 var formerFlags = map[string]string{"join-listen": "control-listen"}
 
@@ -310,12 +53,12 @@ func addHostFlags(cmd *cobra.Command, flags ...hostFlag) {
 }
 
 // loadHostSettings reads the settings that a command runs with and makes its log.
-func loadHostSettings(cmd *cobra.Command, flags ...hostFlag) (hostSettings, *slog.Logger, error) {
-	return loadHostSettingsOver(defaultHostSettings(), cmd, flags...)
+func loadHostSettings(cmd *cobra.Command, flags ...hostFlag) (settings.Settings, *slog.Logger, error) {
+	return loadHostSettingsOver(settings.Defaults(), cmd, flags...)
 }
 
 // loadHostSettingsOver is loadHostSettings over other defaults.
-func loadHostSettingsOver(defaults hostSettings, cmd *cobra.Command, flags ...hostFlag) (hostSettings, *slog.Logger, error) {
+func loadHostSettingsOver(defaults settings.Settings, cmd *cobra.Command, flags ...hostFlag) (settings.Settings, *slog.Logger, error) {
 	given := map[string]string{}
 	for _, f := range flags {
 		name := f.flag
@@ -335,20 +78,15 @@ func loadHostSettingsOver(defaults hostSettings, cmd *cobra.Command, flags ...ho
 			return defaults, nil, err
 		}
 	}
-	if err := direct.CheckEnvironment(os.Environ(), settings.EnvNames(defaultHostSettings(), renamedSettings)); err != nil {
+	if err := direct.CheckEnvironment(os.Environ(), settings.EnvNames()); err != nil {
 		return defaults, nil, err
 	}
 	file, _ := cmd.Flags().GetString("settings")
-	var renamed []string
-	s, from, err := settings.Load(defaults, settings.Source{Name: "compute.yaml", File: file, Flags: given, Former: direct.FormerSettings,
-		Renamed: renamedSettings, Warn: func(words string) { renamed = append(renamed, words) }})
+	s, from, renamed, err := settings.Load(defaults, file, given)
 	if err != nil {
 		return s, nil, err
 	}
-	if s.StateDir, err = filepath.Abs(strings.TrimSpace(s.StateDir)); err != nil {
-		return s, nil, croft.Errorf(croft.Invalid, "state_dir: %w", err)
-	}
-	level, err := s.logLevel()
+	level, err := s.Level()
 	if err != nil {
 		return s, nil, croft.Errorf(croft.Invalid, "log_level: %w", err)
 	}

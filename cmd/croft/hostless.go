@@ -4,25 +4,14 @@ import (
 	"context"
 	"log/slog"
 
-	"croft"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/node/settings"
 )
-
-// noHypervisor is that of a machine which runs what all hosts share and is none itself.
-const noHypervisor = "none"
-
-// needsHypervisor refuses for what makes no sense without one.
-func (s *hostSettings) needsHypervisor() error {
-	if s.Hypervisor == noHypervisor {
-		return croft.Errorf(croft.Invalid, "hypervisor is none, which is for croft up where it runs the cloud's etcd: an agent needs libvirt, or sim")
-	}
-	return nil
-}
 
 // runHostless waits for the end of what all hosts share, on a machine that is none. It
 // looks after what is no host's own, by turns with the agents of the others.
-func runHostless(ctx context.Context, p *parts, s hostSettings, store *etcdstore.Store, log *slog.Logger, ready func()) error {
+func runHostless(ctx context.Context, p *parts, s settings.Settings, store *etcdstore.Store, log *slog.Logger, ready func()) error {
 	claims, err := s.Placement.Client()
 	if err != nil {
 		return err

@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/netip"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,65 +17,15 @@ import (
 	"croft/cloud/direct"
 	"croft/compute"
 	"croft/etcdstore"
-	"croft/internal/endpoint"
+	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/invitation"
-	"croft/trust/pki"
 )
-
-// over returns the settings of a host that joined j. Its servers listen where the others
-// reach them, unless the settings say where.
-func over(j *trust.Membership, s hostSettings) hostSettings {
-	if j == nil {
-		return s
-	}
-	s.Etcd.EtcdSettings, s.Others = joinedEtcd(j, s), j.Etcd.Endpoints
-	if j.IsStrict() {
-		s.Others = j.Gates(s.StateDir)
-	} else if j.HasCertificates() && endpoint.IsTLS(j.Placement.Endpoint) {
-		s.Placement.TLS = trust.Certificate(s.StateDir, pki.Hosts).Client(j.Partition, pki.Kinds(pki.Member))
-	}
-	if j.Placement.Endpoint != "" { // else OpenStack's, for which each host has settings of its own
-		s.Placement.Endpoint = j.Placement.Endpoint
-		if !j.Etcd.Member || s.Placement.Token == direct.DefaultToken { // who serves it may have been given another since
-			s.Placement.Token = j.Placement.Token
-		}
-	}
-	here := addressTowards(s.Others)
-	byDefault := defaultHostSettings()
-	towards(&s.API.Listen, byDefault.API.Listen, here)
-	if j.Etcd.Member {
-		s.Etcd.Insecure = s.Etcd.Insecure || j.Etcd.Insecure
-		towards(&s.Etcd.Listen, byDefault.Etcd.Listen, here)
-		towards(&s.Placement.Listen, byDefault.Placement.Listen, here)
-	}
-	return s
-}
-
-// towards has an address that is still the default one be of another interface.
-func towards(listen *string, byDefault string, here netip.Addr) {
-	if *listen == byDefault {
-		_, port, _ := net.SplitHostPort(byDefault)
-		*listen = net.JoinHostPort(here.String(), port)
-	}
-}
-
-// joinedEtcd says how a host that joined j reaches etcd.
-func joinedEtcd(j *trust.Membership, s hostSettings) direct.EtcdSettings {
-	e := s.Etcd.EtcdSettings
-	e.Endpoints = j.Etcd.Endpoints
-	if j.HasCertificates() && !j.IsStrict() {
-		e.TLS = trust.Certificate(s.StateDir, pki.Etcd).Client(j.Partition, pki.Kinds(pki.Member))
-	} else if e.CA == "" {
-		e.CAPEM = j.Etcd.CA
-	}
-	return e
-}
 
 // joinedSettings are the settings of a command on a host that may have joined a cloud,
 // and what it joined; nil where it did not, or where --etcd names another. On the
 // host where a cloud began that cloud is found, wherever it listens.
-func joinedSettings(cmd *cobra.Command, s hostSettings) (hostSettings, *trust.Membership, error) {
+func joinedSettings(cmd *cobra.Command, s settings.Settings) (settings.Settings, *trust.Membership, error) {
 	if cmd.Flags().Changed(etcdFlag.flag) {
 		return s, nil, nil
 	}
@@ -89,13 +36,13 @@ func joinedSettings(cmd *cobra.Command, s hostSettings) (hostSettings, *trust.Me
 	if err != nil || of == nil {
 		return s, nil, err
 	}
-	return over(of, s), of, nil
+	return settings.Over(of, s), of, nil
 }
 
 // join makes the host of a state directory one of the cloud that invites with the
 // token, from its next start on, and where that is wanted one that serves its etcd too.
 // Where it refuses, nothing has changed.
-func join(ctx context.Context, s hostSettings, text string, member bool, words io.Writer) error {
+func join(ctx context.Context, s settings.Settings, text string, member bool, words io.Writer) error {
 	token, err := invitation.Parse(text)
 	if err != nil {
 		return err
@@ -134,7 +81,7 @@ func join(ctx context.Context, s hostSettings, text string, member bool, words i
 
 // enrol gets certificates at a join server and keeps them. The host counts as joined last,
 // so that a crash leaves one that may try again.
-func enrol(ctx context.Context, j *trust.Membership, s hostSettings, token invitation.Token) error {
+func enrol(ctx context.Context, j *trust.Membership, s settings.Settings, token invitation.Token) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	id, err := compute.ReadHostID(s.StateDir, false)
@@ -146,7 +93,7 @@ func enrol(ctx context.Context, j *trust.Membership, s hostSettings, token invit
 	}
 	var names []string
 	if j.Etcd.Member {
-		names = s.ownNames()
+		names = s.OwnNames()
 	}
 	got, err := trust.Enrol(ctx, token, id, names)
 	if err != nil {
@@ -176,21 +123,21 @@ func isEnrolled(stateDir string) bool {
 }
 
 // checkMember finds what a host lacks that is to serve etcd and Placement.
-func checkMember(j *trust.Membership, s hostSettings) error {
+func checkMember(j *trust.Membership, s settings.Settings) error {
 	if !j.Etcd.Member {
 		return nil
 	}
 	if j.Placement.Endpoint == "" && s.Placement.Cloud == "" {
 		return croft.Errorf(croft.Invalid, "the cloud uses OpenStack's Placement: set placement.cloud, with which this host reaches it")
 	}
-	s = over(j, s)
-	if s.peerListen() == "" {
+	s = settings.Over(j, s)
+	if s.PeerListen() == "" {
 		return croft.Errorf(croft.Invalid, "etcd.peer_listen is not set, and etcd.listen (%s) has no port beside it that others reach: say where the other members reach this one", s.Etcd.Listen)
 	}
 	if j.HasCertificates() {
-		return s.preparePlacement()
+		return preparePlacement(&s)
 	}
-	return errors.Join(s.checkEtcdListen(), s.preparePlacement())
+	return errors.Join(s.CheckEtcdListen(), preparePlacement(&s))
 }
 
 // mayJoin refuses for a host that has a cloud of its own, or is of another one. It
@@ -212,7 +159,7 @@ func mayJoin(stateDir string, p croft.PartitionID) (*trust.Membership, error) {
 
 // accept exchanges the token for what it grants, in a cloud without an authority: the host
 // asks etcd itself.
-func accept(ctx context.Context, j *trust.Membership, s hostSettings, token invitation.Token) (err error) {
+func accept(ctx context.Context, j *trust.Membership, s settings.Settings, token invitation.Token) (err error) {
 	s.Etcd.Endpoints = token.Endpoints
 	if s.Etcd.CA == "" {
 		s.Etcd.CAPEM = token.CA
@@ -277,25 +224,4 @@ func tokenInFile(flag, given, otherwise string) (string, error) {
 		return "", croft.Errorf(croft.Invalid, "%s: other users of this machine see its command lines, so a token has no place there: give it %s, or in a file with %[1]s @FILE", flag, otherwise)
 	}
 	return direct.ReadSecret(flag, file)
-}
-
-// addressTowards is the address by which this machine reaches the first of the
-// endpoints that it has a route to.
-func addressTowards(endpoints []string) netip.Addr {
-	for _, endpoint := range endpoints {
-		u, err := url.Parse(endpoint)
-		if err != nil {
-			continue
-		}
-		c, err := net.Dial("udp", u.Host) // sends nothing: it only picks a route
-		if err != nil {
-			continue
-		}
-		local, err := netip.ParseAddrPort(c.LocalAddr().String())
-		_ = c.Close()
-		if err == nil {
-			return local.Addr().Unmap()
-		}
-	}
-	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 }

@@ -9,13 +9,14 @@ import (
 
 	"croft/cloud/direct"
 	"croft/internal/endpoint"
+	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/pki"
 )
 
 // accessWith is how the cloud is reached that these settings are of, with the
 // certificates that files has for each authority.
-func (s *hostSettings) accessWith(files func(pki.Authority) pki.Files) direct.Local {
+func accessWith(s *settings.Settings, files func(pki.Authority) pki.Files) direct.Local {
 	var a direct.Local
 	for _, member := range s.Etcd.Endpoints {
 		a.Etcd.Endpoints = append(a.Etcd.Endpoints, endpoint.Outward(member))
@@ -35,20 +36,20 @@ func (s *hostSettings) accessWith(files func(pki.Authority) pki.Files) direct.Lo
 
 // useLocally has this process and the commands on this machine reach the cloud that
 // runs in it.
-func (s *hostSettings) useLocally(own *trust.Credentials) error {
+func useLocally(s *settings.Settings, own *trust.Credentials) error {
 	if own.Has(pki.Hosts) && endpoint.IsTLS(s.Placement.Endpoint) {
 		s.Placement.TLS = own.Client(pki.Hosts)
 	}
-	return s.writeLocal(own)
+	return writeLocal(s, own)
 }
 
 // writeLocal notes how commands on this machine reach the cloud, or that the defaults do.
-func (s *hostSettings) writeLocal(own *trust.Credentials) error {
+func writeLocal(s *settings.Settings, own *trust.Credentials) error {
 	if !own.Has(pki.Etcd) {
 		if err := os.Remove(direct.LocalFile(s.StateDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove what was noted for commands: %w", err)
 		}
 		return nil
 	}
-	return s.accessWith(own.OperatorFiles).Write(direct.LocalFile(s.StateDir), "# Written by croft up for the commands of root on this machine.\n")
+	return accessWith(s, own.OperatorFiles).Write(direct.LocalFile(s.StateDir), "# Written by croft up for the commands of root on this machine.\n")
 }

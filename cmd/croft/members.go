@@ -41,17 +41,17 @@ func (h *host) tellLocally(of *trust.Membership) error {
 	if of.Placement.Endpoint != "" {
 		s.Placement.Endpoint = of.Placement.Endpoint
 	}
-	return s.writeLocal(h.trust)
+	return writeLocal(&s, h.trust)
 }
 
 // founding returns the membership of the host that began the cloud.
 func (s *serving) founding() (*trust.Membership, error) {
 	j := &trust.Membership{}
 	j.Etcd.Member, j.Etcd.Insecure = true, s.settings.Etcd.Insecure
-	if s.settings.servesPlacement() {
+	if s.settings.ServesPlacement() {
 		j.Placement.Token = s.settings.Placement.Token
 	}
-	if listen := s.settings.joinListen(); s.own.Has(pki.Etcd) && listen != "" {
+	if listen := s.settings.JoinListen(); s.own.Has(pki.Etcd) && listen != "" {
 		j.Servers = []string{endpoint.Outside(listen)}
 	}
 	var err error

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"croft"
+	"croft/node/settings"
 )
 
 // A cloud that three hosts serve loses the data of two, and goes on from a snapshot on the
@@ -18,7 +19,7 @@ func TestACloudOfThreeMembersIsRestoredFromASnapshot(t *testing.T) {
 	stops := []func() (int, string){startHost(t, first)}
 	t.Setenv("CROFT_STATE_DIR", first.StateDir)
 	token, _ := command(t, croft.ExitOK, "token", "create")
-	others := []hostSettings{serverSettings(t, "second", address), serverSettings(t, "third", address)}
+	others := []settings.Settings{serverSettings(t, "second", address), serverSettings(t, "third", address)}
 	for _, s := range others {
 		stops = append(stops, serveToo(t, s, token))
 	}
@@ -32,7 +33,7 @@ func TestACloudOfThreeMembersIsRestoredFromASnapshot(t *testing.T) {
 			t.Fatalf("exit code %d: %s", code, said)
 		}
 	}
-	for _, s := range []hostSettings{first, others[0]} { // the damage
+	for _, s := range []settings.Settings{first, others[0]} { // the damage
 		if err := os.RemoveAll(etcdDir(s.StateDir)); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"croft"
+	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/pki"
 )
@@ -21,7 +22,7 @@ func soakOnly(t *testing.T) {
 }
 
 // serveToo has a host join as one that serves etcd and Placement too, and starts it.
-func serveToo(t *testing.T, s hostSettings, token string) (stop func() (int, string)) {
+func serveToo(t *testing.T, s settings.Settings, token string) (stop func() (int, string)) {
 	t.Helper()
 	return joinAs(t, s, token, true)
 }

@@ -17,14 +17,15 @@ import (
 	"croft/etcdstore"
 	"croft/internal/endpoint"
 	"croft/internal/testing/freeport"
+	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/pki"
 )
 
 // serverSettings are those of a host that serves etcd and Placement at an address.
-func serverSettings(t *testing.T, name, address string) hostSettings {
+func serverSettings(t *testing.T, name, address string) settings.Settings {
 	t.Helper()
-	s := defaultHostSettings()
+	s := settings.Defaults()
 	s.StateDir, s.Hypervisor, s.Host.Name = filepath.Join(t.TempDir(), name), "sim", name
 	free := func() string {
 		return freeport.For(t, address)
@@ -77,7 +78,7 @@ func TestHostsServeEtcdTogether(t *testing.T) {
 	t.Setenv("CROFT_STATE_DIR", first.StateDir)
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	second, third := serverSettings(t, "second", address), serverSettings(t, "third", address)
-	for _, s := range []hostSettings{second, third} {
+	for _, s := range []settings.Settings{second, third} {
 		if err := join(t.Context(), s, token, true, &bytes.Buffer{}); err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +191,7 @@ type servingProcess struct {
 	log string
 }
 
-func startServing(t *testing.T, s hostSettings, more ...string) *servingProcess {
+func startServing(t *testing.T, s settings.Settings, more ...string) *servingProcess {
 	t.Helper()
 	p := &servingProcess{log: filepath.Join(t.TempDir(), "log")}
 	log, err := os.Create(p.log)

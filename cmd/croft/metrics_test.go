@@ -25,6 +25,7 @@ import (
 	"croft/image"
 	"croft/internal/build"
 	"croft/mdserver"
+	"croft/node/settings"
 	"croft/placement"
 	"croft/placementclient"
 	"croft/pool"
@@ -78,8 +79,8 @@ func allMetrics(t *testing.T) []metricDesc {
 	check(t, err)
 	pools, err := poolserver.New(poolserver.Config{Manager: manager})
 	check(t, err)
-	var settings hostSettings
-	me, err := settings.tell(t.Context(), "croft-test", log)
+	var none settings.Settings
+	me, err := newSelf(t.Context(), &none, "croft-test", log)
 	check(t, err)
 	me.counts(c.hosts["host1"].agent, c.store, images, claims, driver, guests, server, newCloudMetrics(c.store), &trust.Credentials{}, pools)
 	found := make(chan *prometheus.Desc)

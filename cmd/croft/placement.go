@@ -12,6 +12,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/etcdstore"
+	"croft/node/settings"
 )
 
 func placementCommand() *cobra.Command {
@@ -63,11 +64,11 @@ Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
 }
 
 // runPlacement serves until ctx ends or a part fails.
-func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog.Logger, ready func()) (err error) {
-	if err := errors.Join(s.prepareOwnPlacement(), checkToken(s.Placement.Listen, s.Placement.Token)); err != nil {
+func runPlacement(ctx context.Context, s settings.Settings, dataDir string, log *slog.Logger, ready func()) (err error) {
+	if err := errors.Join(prepareOwnPlacement(&s), checkToken(s.Placement.Listen, s.Placement.Token)); err != nil {
 		return err // before an etcd is made
 	}
-	me, err := s.tell(ctx, "croft-placement", log)
+	me, err := newSelf(ctx, &s, "croft-placement", log)
 	defer me.end()
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func runPlacement(ctx context.Context, s hostSettings, dataDir string, log *slog
 	if dataDir != "" {
 		p.start(ctx, "the limit of memory", limitMemory)
 		var etcd *etcdstore.Embedded
-		if etcd, config, err = s.startEtcd(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dataDir, "etcd"), Log: log}, nil); err == nil {
+		if etcd, config, err = startEtcd(ctx, &s, etcdstore.EmbeddedConfig{Dir: filepath.Join(dataDir, "etcd"), Log: log}, nil); err == nil {
 			defer etcd.Close()
 			me.ofEtcd(etcd)
 			p.start(ctx, "the embedded etcd", etcd.Wait)

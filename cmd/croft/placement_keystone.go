@@ -3,37 +3,23 @@ package main
 import (
 	"fmt"
 
-	"croft"
+	"croft/node/settings"
 	"croft/placement"
 	"croft/placementclient/keystone"
 )
 
-// keystoneSettings say whose tokens our own Placement takes beside the administrator's.
-type keystoneSettings struct {
-	Cloud          string   `yaml:"cloud"`
-	Only           bool     `yaml:"only"`
-	ReaderProjects []string `yaml:"reader_projects"`
-}
-
-func (s keystoneSettings) validate() error {
-	if s.Cloud == "" && (s.Only || len(s.ReaderProjects) > 0) {
-		return croft.Errorf(croft.Invalid, "placement.keystone.only and reader_projects are about the tokens of a Keystone: name it in placement.keystone.cloud")
-	}
-	return nil
-}
-
 // prepareOwnPlacement checks what our own Placement would be served with, and where it
 // takes the tokens of Keystone alone makes one for this process that nobody knows.
-func (s *hostSettings) prepareOwnPlacement() error {
+func prepareOwnPlacement(s *settings.Settings) error {
 	if s.Placement.Keystone.Only {
 		s.Placement.Token = newToken()
 	}
-	_, err := s.Placement.Keystone.load()
+	_, err := loadKeystone(s.Placement.Keystone)
 	return err
 }
 
 // load reads the cloud; nil where none is set.
-func (s keystoneSettings) load() (*keystone.Cloud, error) {
+func loadKeystone(s settings.Keystone) (*keystone.Cloud, error) {
 	if s.Cloud == "" {
 		return nil, nil
 	}
@@ -45,8 +31,8 @@ func (s keystoneSettings) load() (*keystone.Cloud, error) {
 }
 
 // open is what our own Placement asks about tokens; nil where it asks nobody.
-func (s keystoneSettings) open() (k *placement.Keystone, end func(), err error) {
-	cloud, err := s.load()
+func openKeystone(s settings.Keystone) (k *placement.Keystone, end func(), err error) {
+	cloud, err := loadKeystone(s)
 	if cloud == nil {
 		return nil, func() {}, err
 	}

@@ -18,6 +18,7 @@ import (
 	"croft/cli/out"
 	"croft/cloud/direct"
 	"croft/etcdstore"
+	"croft/node/settings"
 	"croft/placement"
 	"croft/placement/transfer"
 	"croft/placementclient"
@@ -112,7 +113,7 @@ the import runs nobody else should claim from its target.`,
 }
 
 // readImport reads what is to be imported, from wherever it is.
-func readImport(cmd *cobra.Command, s hostSettings, from string, args []string) (*transfer.State, error) {
+func readImport(cmd *cobra.Command, s settings.Settings, from string, args []string) (*transfer.State, error) {
 	switch {
 	case from != "" && len(args) > 0:
 		return nil, croft.Errorf(croft.Invalid, "import: give a FILE or --from, not both")
@@ -181,7 +182,7 @@ type place struct {
 }
 
 // openPlace opens a place. end has to be called where there is no error.
-func openPlace(cmd *cobra.Command, s hostSettings, p place) (target transfer.Target, end func() error, err error) {
+func openPlace(cmd *cobra.Command, s settings.Settings, p place) (target transfer.Target, end func() error, err error) {
 	if p.url != "" && p.urlFlag != "" && (p.dataDir != "" || cmd.Flags().Changed("etcd")) {
 		return nil, nil, croft.Errorf(croft.Invalid, "give %s, --etcd or --data-dir, not two of them", p.urlFlag)
 	}
@@ -208,7 +209,7 @@ func openPlace(cmd *cobra.Command, s hostSettings, p place) (target transfer.Tar
 }
 
 // openStored opens a state in etcd, which it starts where that has none running.
-func openStored(ctx context.Context, s hostSettings, p place) (transfer.Target, func() error, error) {
+func openStored(ctx context.Context, s settings.Settings, p place) (transfer.Target, func() error, error) {
 	stop := func() {}
 	if p.dataDir != "" {
 		dir := filepath.Join(p.dataDir, "etcd")

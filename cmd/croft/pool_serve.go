@@ -24,7 +24,8 @@ import (
 	"croft/etcdstore"
 	"croft/image"
 	"croft/internal/endpoint"
-	"croft/internal/settings"
+	files "croft/internal/settings"
+	"croft/node/settings"
 	"croft/pool"
 	"croft/pool/resalloc"
 	poolserver "croft/pool/server"
@@ -68,7 +69,7 @@ clients, /metrics, /livez and /readyz. Without --tokens it serves this machine a
 	addHostFlags(cmd, flags...)
 	cmd.Flags().Lookup("insecure").NoOptDefVal = "true"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		defaults := defaultHostSettings()
+		defaults := settings.Defaults()
 		if os.Getenv("ETCDCTL_ENDPOINTS") == "" {
 			defaults.Etcd.Endpoints = nil // what others take for the default may be nobody's
 		}
@@ -89,17 +90,17 @@ func openState(_ context.Context, dir string) (*compute.StateDir, error) {
 
 // servePools runs the manager until ctx ends or a part fails. dir is for what it keeps
 // on this machine; open locks that.
-func servePools(ctx context.Context, s hostSettings, dir string, open func(context.Context, string) (*compute.StateDir, error), log *slog.Logger, ready func()) (err error) {
-	tokens, err := s.preparePools(log)
+func servePools(ctx context.Context, s settings.Settings, dir string, open func(context.Context, string) (*compute.StateDir, error), log *slog.Logger, ready func()) (err error) {
+	tokens, err := preparePools(&s, log)
 	if err != nil {
 		return err // before anything is made
 	}
-	me, err := s.tell(ctx, "croft-pool", log)
+	me, err := newSelf(ctx, &s, "croft-pool", log)
 	defer me.end()
 	if err != nil {
 		return err
 	}
-	l, err := s.listenForPools(ctx)
+	l, err := listenForPools(ctx, &s)
 	if err != nil {
 		return err
 	}
@@ -111,24 +112,24 @@ func servePools(ctx context.Context, s hostSettings, dir string, open func(conte
 		return err
 	}
 	defer func() { err = errors.Join(err, state.Close()) }()
-	store, where, end, err := s.openPoolStore(ctx, p, state.Path)
+	store, where, end, err := openPoolStore(ctx, &s, p, state.Path)
 	if err != nil {
 		return err
 	}
 	defer end()
 	defer func() { err = errors.Join(err, p.end(), store.Close()) }()
 	me.ofStore(store)
-	hooks, err := s.poolHooks(store, state.Path)
+	hooks, err := poolHooks(&s, store, state.Path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.end(), hooks.Close()) }()
 	view := store.NewHostsView()
-	manager, err := s.poolManager(store, view, hooks, l, log)
+	manager, err := poolManager(&s, store, view, hooks, l, log)
 	if err != nil {
 		return err
 	}
-	handler, err := s.poolHandler(manager, tokens, me, log)
+	handler, err := poolHandler(&s, manager, tokens, me, log)
 	if err != nil {
 		return err
 	}
@@ -143,8 +144,8 @@ func servePools(ctx context.Context, s hostSettings, dir string, open func(conte
 }
 
 // poolHandler answers requests for a manager, and tells of this process.
-func (s *hostSettings) poolHandler(manager *pool.Manager, tokens *poolserver.Tokens, me *self, log *slog.Logger) (http.Handler, error) {
-	peers, err := s.poolPeers()
+func poolHandler(s *settings.Settings, manager *pool.Manager, tokens *poolserver.Tokens, me *self, log *slog.Logger) (http.Handler, error) {
+	peers, err := poolPeers(s)
 	if err != nil {
 		return nil, err
 	}
@@ -161,9 +162,9 @@ func (s *hostSettings) poolHandler(manager *pool.Manager, tokens *poolserver.Tok
 	me.serves(mux, s.Pool.Listen)
 	mux.Handle("/", server.Handler())
 	if tokens == nil {
-		return called(s.serverNames(), mux), nil
+		return called(s.ServedNames(), mux), nil
 	}
-	return s.calledAt(s.Pool.Listen, mux), nil
+	return calledAt(s, s.Pool.Listen, mux), nil
 }
 
 // closed closes a listener that may be closed.
@@ -175,7 +176,7 @@ func closed(l net.Listener) error {
 }
 
 // preparePools checks what can be checked before anything is made.
-func (s *hostSettings) preparePools(log *slog.Logger) (tokens *poolserver.Tokens, err error) {
+func preparePools(s *settings.Settings, log *slog.Logger) (tokens *poolserver.Tokens, err error) {
 	if s.Pool.File, err = findPools(s.Pool.File); err != nil {
 		return nil, err
 	}
@@ -203,20 +204,20 @@ func findPools(file string) (string, error) {
 		}
 		return filepath.Abs(file)
 	}
-	for _, dir := range settings.SearchPath() {
+	for _, dir := range files.SearchPath() {
 		file := filepath.Join(dir, poolsFile)
 		if _, err := os.Stat(file); err == nil {
-			if err := settings.CheckOwner(file); err != nil {
+			if err := files.CheckOwner(file); err != nil {
 				return "", err
 			}
 			return filepath.Abs(file)
 		}
 	}
-	return "", croft.Errorf(croft.Invalid, "%s is in none of %s; write one (docs/pools.md), or name it with --pools", poolsFile, strings.Join(settings.SearchPath(), ", "))
+	return "", croft.Errorf(croft.Invalid, "%s is in none of %s; write one (docs/pools.md), or name it with --pools", poolsFile, strings.Join(files.SearchPath(), ", "))
 }
 
 // listenForPools opens where clients come, with TLS if there is a certificate.
-func (s *hostSettings) listenForPools(ctx context.Context) (net.Listener, error) {
+func listenForPools(ctx context.Context, s *settings.Settings) (net.Listener, error) {
 	var cert tls.Certificate
 	if s.Pool.Cert != "" {
 		var err error
@@ -233,10 +234,10 @@ func (s *hostSettings) listenForPools(ctx context.Context) (net.Listener, error)
 
 // openPoolStore opens the etcd that the settings name, or the one of the cloud that
 // this machine is of, or one of the manager's own in dir. end is to be called last.
-func (s *hostSettings) openPoolStore(ctx context.Context, p *parts, dir string) (store *etcdstore.Store, where string, end func(), err error) {
+func openPoolStore(ctx context.Context, s *settings.Settings, p *parts, dir string) (store *etcdstore.Store, where string, end func(), err error) {
 	end = func() {}
 	own := filepath.Join(dir, "etcd")
-	if err := s.findCloud(own); err != nil {
+	if err := findCloud(s, own); err != nil {
 		return nil, "", end, err
 	}
 	var config etcdstore.Config
@@ -252,7 +253,7 @@ func (s *hostSettings) openPoolStore(ctx context.Context, p *parts, dir string) 
 			kind.Log = p.self.log
 		}
 		var etcd *etcdstore.Embedded
-		if etcd, config, err = s.startEtcd(ctx, kind, nil); err == nil {
+		if etcd, config, err = startEtcd(ctx, s, kind, nil); err == nil {
 			end = etcd.Close
 			p.start(ctx, "the embedded etcd", etcd.Wait)
 		}
@@ -270,7 +271,7 @@ func (s *hostSettings) openPoolStore(ctx context.Context, p *parts, dir string) 
 
 // findCloud names the etcd of the cloud that this machine is of, where the settings name
 // none and the manager has none of its own in dir already.
-func (s *hostSettings) findCloud(dir string) error {
+func findCloud(s *settings.Settings, dir string) error {
 	if len(s.Etcd.Endpoints) > 0 || exists(dir) {
 		return nil
 	}
@@ -278,7 +279,7 @@ func (s *hostSettings) findCloud(dir string) error {
 	if err != nil {
 		return err
 	}
-	if *s = over(joined, *s); len(s.Etcd.Endpoints) > 0 || !hasEtcd(s.StateDir) {
+	if *s = settings.Over(joined, *s); len(s.Etcd.Endpoints) > 0 || !hasEtcd(s.StateDir) {
 		return nil
 	}
 	s.Etcd.Endpoints = []string{direct.DefaultEtcd}
@@ -300,7 +301,7 @@ func exists(path string) bool {
 }
 
 // poolHooks runs the pools' commands.
-func (s *hostSettings) poolHooks(store *etcdstore.Store, dir string) (*hook.Runner, error) {
+func poolHooks(s *settings.Settings, store *etcdstore.Store, dir string) (*hook.Runner, error) {
 	logs := s.Pool.Logs
 	if logs == "" {
 		logs = filepath.Join(dir, "log")
@@ -309,9 +310,9 @@ func (s *hostSettings) poolHooks(store *etcdstore.Store, dir string) (*hook.Runn
 }
 
 // poolManager joins the manager to its store, its commands and its cloud.
-func (s *hostSettings) poolManager(store *etcdstore.Store, view schedule.View, hooks *hook.Runner, l net.Listener,
+func poolManager(s *settings.Settings, store *etcdstore.Store, view schedule.View, hooks *hook.Runner, l net.Listener,
 	log *slog.Logger) (*pool.Manager, error) {
-	me, err := s.poolServer(l)
+	me, err := poolServer(s, l)
 	if err != nil {
 		return nil, err
 	}
@@ -342,7 +343,7 @@ func (s *hostSettings) poolManager(store *etcdstore.Store, view schedule.View, h
 }
 
 // poolServer says who this manager is to the others.
-func (s *hostSettings) poolServer(l net.Listener) (pool.Server, error) {
+func poolServer(s *settings.Settings, l net.Listener) (pool.Server, error) {
 	name, err := os.Hostname()
 	if err != nil {
 		return pool.Server{}, fmt.Errorf("find this machine's name: %w", err)
@@ -363,7 +364,7 @@ func (s *hostSettings) poolServer(l net.Listener) (pool.Server, error) {
 }
 
 // poolPeers is how the other managers are reached.
-func (s *hostSettings) poolPeers() (http.RoundTripper, error) {
+func poolPeers(s *settings.Settings) (http.RoundTripper, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 256
 	transport.DialContext = (&net.Dialer{Timeout: 3 * time.Second}).DialContext

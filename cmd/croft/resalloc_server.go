@@ -19,6 +19,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/node/settings"
 )
 
 // serverYAML is what resalloc's server.yaml may say, and what ours knows beside that:
@@ -95,8 +96,8 @@ func (c serverYAML) dataDir() (string, error) {
 }
 
 // settings are ours that say the same.
-func (c serverYAML) settings(pools string) (s hostSettings, err error) {
-	s = defaultHostSettings()
+func (c serverYAML) settings(pools string) (s settings.Settings, err error) {
+	s = settings.Defaults()
 	s.Etcd.Endpoints = c.Etcd
 	s.LogLevel = strings.ToLower(c.LogLevel)
 	switch s.LogLevel {
@@ -107,7 +108,7 @@ func (c serverYAML) settings(pools string) (s hostSettings, err error) {
 	case "notset":
 		s.LogLevel = "debug"
 	}
-	if _, err := s.logLevel(); err != nil {
+	if _, err := s.Level(); err != nil {
 		return s, croft.Errorf(croft.Invalid, "server.yaml: loglevel is %q: use debug, info, warning or error", c.LogLevel)
 	}
 	s.Pool.File, s.Pool.Logs = pools, c.LogDir
@@ -146,7 +147,7 @@ names is only the name of a place: the state is beside it.`,
 				return croft.Errorf(croft.Invalid, "server.yaml: logdir: %w", err)
 			}
 			defer func() { err = errors.Join(err, main.Close()) }()
-			level, _ := s.logLevel() // was checked
+			level, _ := s.Level() // was checked
 			log := slog.New(slog.NewTextHandler(io.MultiWriter(cmd.ErrOrStderr(), main), &slog.HandlerOptions{Level: level})).With("pid", os.Getpid())
 			return supervised(cmd.Context(), log, func(ready func()) error {
 				return servePools(cmd.Context(), s, dir, openStateSoon, log, ready)

@@ -115,13 +115,13 @@ func (m maintainer) askState(ctx context.Context, state *compute.StateDir, do fu
 		return err
 	}
 	s.StateDir = filepath.Dir(state.Path)
-	store, _, end, err := s.openPoolStore(ctx, p, state.Path)
+	store, _, end, err := openPoolStore(ctx, &s, p, state.Path)
 	if err != nil {
 		return err
 	}
 	defer end()
 	defer func() { err = errors.Join(err, p.end(), store.Close()) }()
-	hooks, err := s.poolHooks(store, state.Path)
+	hooks, err := poolHooks(&s, store, state.Path)
 	if err != nil {
 		return err
 	}

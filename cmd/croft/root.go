@@ -14,7 +14,7 @@ import (
 	"croft/cli/args"
 	"croft/internal/build"
 	"croft/internal/plain"
-	"croft/internal/settings"
+	"croft/node/settings"
 )
 
 // commands are croft's subcommands, each made in a file of its own.
@@ -150,5 +150,5 @@ func exitCode(err error) int {
 }
 
 func init() {
-	args.HostVariables = func() []string { return settings.EnvNames(defaultHostSettings(), renamedSettings) }
+	args.HostVariables = func() []string { return settings.EnvNames() }
 }

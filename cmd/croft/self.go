@@ -19,6 +19,7 @@ import (
 	"croft/internal/endpoint"
 	"croft/internal/health"
 	"croft/internal/traces"
+	"croft/node/settings"
 	"croft/trust/gate"
 )
 
@@ -35,9 +36,9 @@ type self struct {
 	endTrace func()
 }
 
-// tell makes what the process that is called service tells of itself; end it. Invalid: a
+// newSelf makes what the process that is called service tells of itself; end it. Invalid: a
 // setting is wrong.
-func (s *hostSettings) tell(ctx context.Context, service string, log *slog.Logger) (*self, error) {
+func newSelf(ctx context.Context, s *settings.Settings, service string, log *slog.Logger) (*self, error) {
 	me := &self{metrics: prometheus.NewRegistry(), log: log}
 	if file := s.Metrics.TokenFile; file != "" {
 		var err error

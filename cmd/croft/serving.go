@@ -6,23 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/internal/endpoint"
+	"croft/node/settings"
 	"croft/trust"
 )
 
-// serving is what this host serves for all: a server of etcd, alone or one of several,
+// newServing is what this host serves for all: a server of etcd, alone or one of several,
 // and Placement.
 type serving struct {
-	settings hostSettings
+	settings settings.Settings
 	log      *slog.Logger
 	dir      *compute.StateDir
 	host     croft.HostID
@@ -31,8 +30,8 @@ type serving struct {
 	admitted *trust.Admission   // nil without certificates
 }
 
-// serving is what a host with these settings serves.
-func (s *hostSettings) serving(ctx context.Context, dir *compute.StateDir, of *trust.Membership, log *slog.Logger) (*serving, error) {
+// newServing is what a host with these settings serves.
+func newServing(ctx context.Context, s *settings.Settings, dir *compute.StateDir, of *trust.Membership, log *slog.Logger) (*serving, error) {
 	me := &serving{settings: *s, log: log, dir: dir, of: of}
 	var err error
 	if me.host, err = dir.HostID(); err != nil {
@@ -41,7 +40,7 @@ func (s *hostSettings) serving(ctx context.Context, dir *compute.StateDir, of *t
 	if of != nil && !trust.HasAuthority(dir.Path) {
 		me.own, err = joinedCredentials(of, dir.Path, log)
 	} else {
-		me.own, err = s.trustForEtcd(ctx, dir, log)
+		me.own, err = trustForEtcd(ctx, s, dir, log)
 	}
 	return me, err
 }
@@ -50,7 +49,7 @@ func (s *hostSettings) serving(ctx context.Context, dir *compute.StateDir, of *t
 func (s *serving) serve(ctx context.Context, p *parts, store *etcdstore.Store) (err error) {
 	begun := s.of == nil || trust.HasAuthority(s.dir.Path)
 	if begun {
-		s.own, err = s.settings.startTrust(ctx, p, s.own, s.dir, store, s.log)
+		s.own, err = startTrust(ctx, &s.settings, p, s.own, s.dir, store, s.log)
 	} else if s.own != nil {
 		if err := s.of.FollowServers(ctx, s.own, store); err != nil {
 			return err
@@ -61,7 +60,7 @@ func (s *serving) serve(ctx context.Context, p *parts, store *etcdstore.Store) (
 	if err == nil && s.own != nil {
 		s.admitted = admission(s.own, store)
 	}
-	if err == nil && s.settings.servesPlacement() {
+	if err == nil && s.settings.ServesPlacement() {
 		s.settings.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s.settings, s.own, s.admitted, s.log)
 	}
 	if err != nil {
@@ -72,13 +71,13 @@ func (s *serving) serve(ctx context.Context, p *parts, store *etcdstore.Store) (
 			return err
 		}
 	}
-	if err := errors.Join(s.tell(ctx, store), s.settings.useLocally(s.own)); err != nil {
+	if err := errors.Join(s.tell(ctx, store), useLocally(&s.settings, s.own)); err != nil {
 		return err
 	}
 	if !begun {
-		return s.settings.startOtherGate(ctx, p, s.own, s.admitted, store, s.log)
+		return startOtherGate(ctx, &s.settings, p, s.own, s.admitted, store, s.log)
 	}
-	return s.settings.startJoins(ctx, p, s.own, s.admitted, store, s.log)
+	return startJoins(ctx, &s.settings, p, s.own, s.admitted, store, s.log)
 }
 
 // joinPatience bounds how long a host waits for the others to let it be a member: they
@@ -96,7 +95,7 @@ func hasEtcd(stateDir string) bool { return exists(etcdDir(stateDir)) }
 // among the others, of whom more than half have to be there. ErrRemoved: they took it
 // out meanwhile.
 func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore.Config, err error) {
-	c := etcdstore.EmbeddedConfig{Dir: etcdDir(s.dir.Path), Host: s.host, PeerListen: s.settings.peerListen()}
+	c := etcdstore.EmbeddedConfig{Dir: etcdDir(s.dir.Path), Host: s.host, PeerListen: s.settings.PeerListen()}
 	c.Peer, c.Advertise = endpoint.Outside(c.PeerListen), endpoint.Outside(s.settings.Etcd.Listen)
 	if s.of != nil {
 		if c.Cluster, err = s.introduce(ctx); err != nil {
@@ -108,7 +107,7 @@ func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore
 	})
 	defer waiting.Stop()
 	c.Log = s.log
-	etcd, open, err := s.settings.startEtcd(ctx, c, s.own)
+	etcd, open, err := startEtcd(ctx, &s.settings, c, s.own)
 	if err != nil {
 		return nil, open, err
 	}
@@ -145,7 +144,7 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 		return "", err
 	}
 	// A member that etcd knows of and that cannot start keeps others from joining.
-	needed := map[string]string{"etcd.listen": s.settings.Etcd.Listen, "etcd.peer_listen": s.settings.peerListen()}
+	needed := map[string]string{"etcd.listen": s.settings.Etcd.Listen, "etcd.peer_listen": s.settings.PeerListen()}
 	if err := errors.Join(areFree(ctx, needed), etcdstore.ClearUnfinished(etcdDir(s.dir.Path))); err != nil {
 		return "", err
 	}
@@ -154,7 +153,7 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 
 // others opens the store of the cloud that was joined.
 func (s *serving) others(ctx context.Context) (*etcdstore.Store, error) {
-	store, err := joinedEtcd(s.of, s.settings).Open(ctx, false)
+	store, err := settings.JoinedEtcd(s.of, s.settings).Open(ctx, false)
 	if err == nil && store.Partition() != s.of.Partition {
 		err = errors.Join(s.of.ErrOther(), store.Close())
 	}
@@ -164,17 +163,17 @@ func (s *serving) others(ctx context.Context) (*etcdstore.Store, error) {
 // member is this host as the others are told of it before it serves anything.
 func (s *serving) member() croft.EtcdMember {
 	name, _ := os.Hostname() // for people
-	return croft.EtcdMember{Host: s.host, Name: cmp.Or(s.settings.Host.Name, name), Peer: s.settings.peerURL()}
+	return croft.EtcdMember{Host: s.host, Name: cmp.Or(s.settings.Host.Name, name), Peer: s.settings.PeerURL()}
 }
 
 // tell writes what this host serves, for all hosts to know.
 func (s *serving) tell(ctx context.Context, store *etcdstore.Store) error {
 	m := s.member()
-	m.Alone = s.settings.Hypervisor == noHypervisor
+	m.Alone = s.settings.Hypervisor == settings.NoHypervisor
 	for _, member := range s.settings.Etcd.Endpoints {
 		m.Clients = append(m.Clients, endpoint.Outward(member))
 	}
-	if s.settings.servesPlacement() {
+	if s.settings.ServesPlacement() {
 		m.Placement = endpoint.Outward(s.settings.Placement.Endpoint)
 	}
 	return store.PutEtcdMember(ctx, m)
@@ -182,12 +181,12 @@ func (s *serving) tell(ctx context.Context, store *etcdstore.Store) error {
 
 // leaveEtcd makes this host one that serves nothing, after the others took its server out:
 // its data is put aside. Conflict: they forgot the host itself.
-func leaveEtcd(ctx context.Context, settings hostSettings, log *slog.Logger) (err error) {
-	of, err := trust.ReadMembership(settings.StateDir) // as it is since others serve
+func leaveEtcd(ctx context.Context, had settings.Settings, log *slog.Logger) (err error) {
+	of, err := trust.ReadMembership(had.StateDir) // as it is since others serve
 	if err != nil || of == nil {
 		return cmp.Or(err, etcdstore.ErrRemoved)
 	}
-	dir, err := compute.OpenStateDir(settings.StateDir)
+	dir, err := compute.OpenStateDir(had.StateDir)
 	if err != nil {
 		return err
 	}
@@ -196,7 +195,7 @@ func leaveEtcd(ctx context.Context, settings hostSettings, log *slog.Logger) (er
 	if err != nil {
 		return err
 	}
-	s := &serving{settings: over(of, settings), log: log, dir: dir, host: id, of: of}
+	s := &serving{settings: settings.Over(of, had), log: log, dir: dir, host: id, of: of}
 	others, err := s.others(ctx)
 	if err != nil {
 		return err
@@ -243,30 +242,4 @@ func asideEtcd(stateDir string) error {
 		return fmt.Errorf("put the data of the removed server aside: %w", err)
 	}
 	return nil
-}
-
-// peerURL is the address of our own etcd for the other members; empty where it can have
-// none.
-func (s *hostSettings) peerURL() string {
-	switch {
-	case s.peerListen() == "":
-		return ""
-	case s.ownsEtcdTrust() || s.Etcd.ListenCert != "" && s.Etcd.ListenClientCA != "":
-		return "https://" + endpoint.Outside(s.peerListen())
-	}
-	return "http://" + endpoint.Outside(s.peerListen())
-}
-
-// peerListen is where our etcd listens for other members: beside where it listens for
-// clients, if that is beyond this machine; empty where it can have no others.
-func (s *hostSettings) peerListen() string {
-	if s.Etcd.PeerListen != "" || endpoint.IsLoopback(s.Etcd.Listen) {
-		return s.Etcd.PeerListen
-	}
-	host, port, err := net.SplitHostPort(s.Etcd.Listen)
-	n, notPort := strconv.ParseUint(port, 10, 16)
-	if err != nil || notPort != nil || n == 0 {
-		return ""
-	}
-	return net.JoinHostPort(host, strconv.FormatUint(n+1, 10))
 }

@@ -23,6 +23,7 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/internal/endpoint"
+	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/invitation"
 	"croft/trust/pki"
@@ -40,16 +41,16 @@ func reachable(t *testing.T) string {
 
 // securedCloud is a croft up that listens to other machines, with nothing set but where.
 type securedCloud struct {
-	settings     hostSettings
+	settings     settings.Settings
 	address, dir string
 	stop         func() (code int, said string)
 }
 
 // startSecured runs one, with the settings changed, and has commands find it.
-func startSecured(t *testing.T, change func(*hostSettings)) *securedCloud {
+func startSecured(t *testing.T, change func(*settings.Settings)) *securedCloud {
 	t.Helper()
 	c := &securedCloud{address: reachable(t), dir: filepath.Join(t.TempDir(), "first")}
-	s := defaultHostSettings()
+	s := settings.Defaults()
 	s.StateDir, s.Hypervisor, s.Host.Name = c.dir, "sim", "first"
 	s.Etcd.Listen = net.JoinHostPort(c.address, "0")
 	s.Placement.Listen, s.API.Listen, s.Join.Listen = s.Etcd.Listen, s.Etcd.Listen, s.Etcd.Listen
@@ -63,7 +64,7 @@ func startSecured(t *testing.T, change func(*hostSettings)) *securedCloud {
 
 // startHost runs what croft up does with these settings, and returns once it is ready
 // or has ended.
-func startHost(t *testing.T, s hostSettings) (stop func() (int, string)) {
+func startHost(t *testing.T, s settings.Settings) (stop func() (int, string)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var words bytes.Buffer
@@ -96,9 +97,9 @@ func startHost(t *testing.T, s hostSettings) (stop func() (int, string)) {
 }
 
 // joining are the settings of a host that joins the cloud.
-func joining(t *testing.T, name string) hostSettings {
+func joining(t *testing.T, name string) settings.Settings {
 	t.Helper()
-	s := defaultHostSettings()
+	s := settings.Defaults()
 	s.StateDir, s.Hypervisor, s.Host.Name = filepath.Join(t.TempDir(), name), "sim", name
 	s.API.Listen = net.JoinHostPort(reachable(t), "0")
 	return s
@@ -115,13 +116,13 @@ func command(t *testing.T, want int, args ...string) (stdout, stderr string) {
 }
 
 // joinWith joins with a token and starts the host.
-func joinWith(t *testing.T, s hostSettings, token string) (stop func() (int, string)) {
+func joinWith(t *testing.T, s settings.Settings, token string) (stop func() (int, string)) {
 	t.Helper()
 	return joinAs(t, s, token, false)
 }
 
 // joinAs is joinWith for a host that serves etcd and Placement too, or does not.
-func joinAs(t *testing.T, s hostSettings, token string, member bool) (stop func() (int, string)) {
+func joinAs(t *testing.T, s settings.Settings, token string, member bool) (stop func() (int, string)) {
 	t.Helper()
 	if err := join(t.Context(), s, token, member, &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
@@ -262,7 +263,7 @@ func TestAnotherJoinServerIsToldNothing(t *testing.T) {
 	between.Start()
 	defer between.Close()
 	token := invitation.New(invitation.Token{Servers: []string{between.Listener.Addr().String()}, Pin: pki.Pin(root), Partition: p})
-	s := defaultHostSettings()
+	s := settings.Defaults()
 	s.StateDir = filepath.Join(t.TempDir(), "state")
 	err = join(t.Context(), s, token.String(), false, &bytes.Buffer{})
 	if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), "not who it should be") {
@@ -371,7 +372,7 @@ func await(t *testing.T, what string, is func() bool) {
 // was away for longer come back.
 func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
 	const life = 10 * time.Second
-	startSecured(t, func(s *hostSettings) { s.Join.CertificateLife = life })
+	startSecured(t, func(s *settings.Settings) { s.Join.CertificateLife = life })
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	s := joining(t, "second")
 	stop := joinWith(t, s, token)

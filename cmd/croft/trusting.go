@@ -7,75 +7,30 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
-	"slices"
 
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/internal/endpoint"
+	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/gate"
 	"croft/trust/pki"
 )
 
-// joinPort is where hosts join beside an etcd that others reach.
-const joinPort = "8777"
-
-// ownsEtcdTrust tells whether the embedded etcd listens for other machines with
-// certificates of the cloud's own authority.
-func (s *hostSettings) ownsEtcdTrust() bool {
-	return s.beyond(s.Etcd.Listen) && s.Etcd.ListenCert == "" && s.Etcd.ListenKey == "" && s.Etcd.ListenClientCA == ""
-}
-
-// beyond tells whether other machines reach an address, which then needs TLS.
-func (s *hostSettings) beyond(address string) bool {
-	return !endpoint.IsLoopback(address) && !s.Etcd.Insecure
-}
-
-// joinListen is where hosts join; empty: nowhere.
-func (s *hostSettings) joinListen() string {
-	if s.Join.Listen != "" || !s.ownsEtcdTrust() {
-		return s.Join.Listen
-	}
-	host, _, _ := net.SplitHostPort(s.Etcd.Listen)
-	return net.JoinHostPort(host, joinPort)
-}
-
-// authorities lists the authorities that a host with these settings needs certificates of.
-func (s *hostSettings) authorities() []pki.Authority {
-	var all []pki.Authority
-	if s.ownsEtcdTrust() {
-		all = append(all, pki.Etcd)
-	}
-	if s.joinListen() != "" || s.beyond(s.API.Listen) || s.servesPlacement() && s.beyond(s.Placement.Listen) {
-		all = append(all, pki.Hosts)
-	}
-	return all
-}
-
-// checkTrust refuses a cloud whose hosts would reach nothing.
-func (s *hostSettings) checkTrust() error {
-	if s.Trust == trust.Strict && s.joinListen() == "" {
-		return croft.Errorf(croft.Invalid, "trust is strict, so that hosts reach the gate alone: "+
-			"say in join.listen where, such as an address of this machine and port %s", joinPort)
-	}
-	return nil
-}
-
 // trustConfig says which certificates a host keeps.
-func (s *hostSettings) trustConfig(stateDir string, host croft.HostID, log *slog.Logger) trust.Config {
+func trustConfig(s *settings.Settings, stateDir string, host croft.HostID, log *slog.Logger) trust.Config {
 	return trust.Config{
-		StateDir: stateDir, Host: host, Uses: s.authorities(), Names: s.ownNames(), Life: s.Join.CertificateLife, Log: log,
+		StateDir: stateDir, Host: host, Uses: s.Authorities(), Names: s.OwnNames(), Life: s.Join.CertificateLife, Log: log,
 	}
 }
 
 // trustForEtcd returns the credentials that etcd needs in order to listen; nil if it
 // needs none. The partition is in etcd: before there is an authority, etcd is started for
 // a moment on an address that nobody knows.
-func (s *hostSettings) trustForEtcd(ctx context.Context, dir *compute.StateDir, log *slog.Logger) (*trust.Credentials, error) {
-	if !s.ownsEtcdTrust() {
+func trustForEtcd(ctx context.Context, s *settings.Settings, dir *compute.StateDir, log *slog.Logger) (*trust.Credentials, error) {
+	if !s.OwnsEtcdTrust() {
 		return nil, nil
 	}
 	p, err := trust.AuthorityPartition(dir.Path)
@@ -85,17 +40,17 @@ func (s *hostSettings) trustForEtcd(ctx context.Context, dir *compute.StateDir, 
 	if err != nil {
 		return nil, err
 	}
-	return s.beginTrust(ctx, dir, p, log)
+	return beginTrust(ctx, s, dir, p, log)
 }
 
 // beginTrust opens or makes the authority of the cloud that began on this host, and the
 // certificates that its settings ask for.
-func (s *hostSettings) beginTrust(ctx context.Context, dir *compute.StateDir, p croft.PartitionID, log *slog.Logger) (*trust.Credentials, error) {
+func beginTrust(ctx context.Context, s *settings.Settings, dir *compute.StateDir, p croft.PartitionID, log *slog.Logger) (*trust.Credentials, error) {
 	id, err := dir.HostID()
 	if err != nil {
 		return nil, err
 	}
-	return trust.Begin(ctx, s.trustConfig(dir.Path, id, log), p)
+	return trust.Begin(ctx, trustConfig(s, dir.Path, id, log), p)
 }
 
 // partitionIn begins or reads the cloud whose etcd has its data in a directory.
@@ -112,21 +67,6 @@ func partitionIn(ctx context.Context, dir string) (p croft.PartitionID, err erro
 	return store.Partition(), store.Close()
 }
 
-// ownNames lists what others may call the servers of this host.
-func (s *hostSettings) ownNames() []string {
-	names := append(endpoint.OwnAddresses(), "127.0.0.1", "::1", "localhost")
-	for _, address := range []string{s.Etcd.Listen, s.Placement.Listen, s.joinListen()} {
-		if host, _, err := net.SplitHostPort(address); err == nil && host != "" && !net.ParseIP(host).IsUnspecified() {
-			names = append(names, host)
-		}
-	}
-	if name, err := os.Hostname(); err == nil {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // keepRenewed renews the certificates as long as the parts run.
 func keepRenewed(ctx context.Context, p *parts, own *trust.Credentials) {
 	for _, k := range own.Keepers() {
@@ -136,10 +76,10 @@ func keepRenewed(ctx context.Context, p *parts, own *trust.Credentials) {
 
 // startTrust renews this host's certificates and publishes the authority. own is what
 // etcd needed already, or nil.
-func (s *hostSettings) startTrust(ctx context.Context, p *parts, own *trust.Credentials, dir *compute.StateDir, store *etcdstore.Store, log *slog.Logger) (*trust.Credentials, error) {
+func startTrust(ctx context.Context, s *settings.Settings, p *parts, own *trust.Credentials, dir *compute.StateDir, store *etcdstore.Store, log *slog.Logger) (*trust.Credentials, error) {
 	if own == nil {
 		var err error
-		if own, err = s.beginTrust(ctx, dir, store.Partition(), log); err != nil {
+		if own, err = beginTrust(ctx, s, dir, store.Partition(), log); err != nil {
 			return nil, err
 		}
 	}
@@ -160,21 +100,21 @@ func admission(own *trust.Credentials, store *etcdstore.Store) *trust.Admission 
 }
 
 // startJoins serves hosts that join, where the settings say.
-func (s *hostSettings) startJoins(ctx context.Context, p *parts, own *trust.Credentials, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) error {
-	if s.joinListen() == "" {
+func startJoins(ctx context.Context, s *settings.Settings, p *parts, own *trust.Credentials, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) error {
+	if s.JoinListen() == "" {
 		return store.PutJoinServer(ctx, own.Host, trust.JoinServer{})
 	}
-	l, at, err := s.listenForHosts(ctx)
+	l, at, err := listenForHosts(ctx, s)
 	if err != nil {
 		return err
 	}
 	strict := s.Trust == trust.Strict
 	server := &trust.Server{Credentials: own, Store: store, Admission: admitted, Strict: strict, Log: log}
-	is := trust.JoinServer{Addresses: []string{at}, Trust: s.mode(own)}
+	is := trust.JoinServer{Addresses: []string{at}, Trust: joinMode(s, own)}
 	mux := http.NewServeMux()
 	mux.Handle("/", server.Handler())
 	if strict {
-		agents, err := s.startGate(ctx, p, own.Host, admitted, store, log)
+		agents, err := startGate(ctx, s, p, own.Host, admitted, store, log)
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}
@@ -184,28 +124,28 @@ func (s *hostSettings) startJoins(ctx context.Context, p *parts, own *trust.Cred
 	if err := store.PutJoinServer(ctx, own.Host, is); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	s.serveHosts(ctx, p, own, l, mux)
+	serveHosts(ctx, s, p, own, l, mux)
 	return nil
 }
 
 // listenForHosts listens at join.listen. It returns where hosts reach that, too.
-func (s *hostSettings) listenForHosts(ctx context.Context) (l net.Listener, at string, err error) {
-	if l, err = listen(ctx, s.joinListen(), "join.listen"); err != nil {
+func listenForHosts(ctx context.Context, s *settings.Settings) (l net.Listener, at string, err error) {
+	if l, err = listen(ctx, s.JoinListen(), "join.listen"); err != nil {
 		return nil, "", err
 	}
 	return l, hostPort(endpoint.Outward("https://" + l.Addr().String())), nil
 }
 
 // serveHosts serves mux to hosts over TLS.
-func (s *hostSettings) serveHosts(ctx context.Context, p *parts, own *trust.Credentials, l net.Listener, mux *http.ServeMux) {
-	p.self.serves(mux, s.joinListen())
+func serveHosts(ctx context.Context, s *settings.Settings, p *parts, own *trust.Credentials, l net.Listener, mux *http.ServeMux) {
+	p.self.serves(mux, s.JoinListen())
 	l, _ = own.Listener(l, true)
 	p.start(ctx, "the join server", func(ctx context.Context) error { return serve(ctx, l, mux) })
 }
 
-// mode is what hosts that join here may reach: the gate, or an etcd that takes the
+// joinMode is what hosts that join here may reach: the gate, or an etcd that takes the
 // certificates of the cloud's authority; empty: none may join.
-func (s *hostSettings) mode(own *trust.Credentials) string {
+func joinMode(s *settings.Settings, own *trust.Credentials) string {
 	if s.Trust == trust.Strict || own.Has(pki.Etcd) {
 		return s.Trust
 	}
@@ -260,11 +200,11 @@ func followServers(ctx context.Context, of *trust.Membership, own *trust.Credent
 }
 
 // keepJoined renews the certificates of a host that joined, and notes them for commands.
-func (s *hostSettings) keepJoined(ctx context.Context, p *parts, own *trust.Credentials) error {
+func keepJoined(ctx context.Context, s *settings.Settings, p *parts, own *trust.Credentials) error {
 	if own == nil {
 		return nil
 	}
-	if err := s.writeLocal(own); err != nil {
+	if err := writeLocal(s, own); err != nil {
 		return err
 	}
 	p.self.counts(own)
@@ -274,7 +214,7 @@ func (s *hostSettings) keepJoined(ctx context.Context, p *parts, own *trust.Cred
 
 // credentialsOnDisk returns the certificates in a state directory, whether croft runs
 // there or not. NotFound: there are none.
-func (s *hostSettings) credentialsOnDisk() (*trust.Credentials, error) {
+func credentialsOnDisk(s *settings.Settings) (*trust.Credentials, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	j, err := trust.ReadMembership(s.StateDir)
 	if err != nil {
@@ -294,5 +234,5 @@ func (s *hostSettings) credentialsOnDisk() (*trust.Credentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	return trust.OfAuthority(s.trustConfig(s.StateDir, id, quiet))
+	return trust.OfAuthority(trustConfig(s, s.StateDir, id, quiet))
 }

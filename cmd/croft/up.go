@@ -17,6 +17,7 @@ import (
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/internal/endpoint"
+	"croft/node/settings"
 	"croft/placement"
 	"croft/trust"
 )
@@ -80,7 +81,7 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 
 // up runs everything, or on a host that joined a cloud what that one needs here, until
 // ctx ends or a part fails. A host whose etcd is removed goes on without.
-func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) error {
+func up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()) error {
 	ready = sync.OnceFunc(ready)
 	for {
 		of, err := trust.ReadMembership(s.StateDir)
@@ -88,9 +89,9 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) err
 			return err
 		}
 		if of != nil && !of.Etcd.Member {
-			return runJoined(ctx, over(of, s), log, of, ready)
+			return runJoined(ctx, settings.Over(of, s), log, of, ready)
 		}
-		err = serveAll(ctx, over(of, s), log, of, ready)
+		err = serveAll(ctx, settings.Over(of, s), log, of, ready)
 		if !errors.Is(err, etcdstore.ErrRemoved) || ctx.Err() != nil {
 			return err
 		}
@@ -102,10 +103,10 @@ func up(ctx context.Context, s hostSettings, log *slog.Logger, ready func()) err
 
 // serveAll runs etcd, alone or with those of other hosts, Placement, and this host's
 // agent. ErrRemoved: the others took this etcd out.
-func serveAll(ctx context.Context, s hostSettings, log *slog.Logger, of *trust.Membership, ready func()) (err error) {
-	self, err := s.tell(ctx, "croft-up", log)
+func serveAll(ctx context.Context, s settings.Settings, log *slog.Logger, of *trust.Membership, ready func()) (err error) {
+	self, err := newSelf(ctx, &s, "croft-up", log)
 	defer self.end()
-	if err := errors.Join(err, s.checkOwnEtcd(), s.checkTrust(), s.preparePlacement()); err != nil {
+	if err := errors.Join(err, s.CheckOwnEtcd(), s.CheckTrust(), preparePlacement(&s)); err != nil {
 		return err // before anything is made
 	}
 	if err := checkPorts(ctx, s); err != nil {
@@ -116,10 +117,10 @@ func serveAll(ctx context.Context, s hostSettings, log *slog.Logger, of *trust.M
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	if err := s.ownToken(dir); err != nil {
+	if err := ownToken(&s, dir); err != nil {
 		return err
 	}
-	me, err := s.serving(ctx, dir, of, log)
+	me, err := newServing(ctx, &s, dir, of, log)
 	if err != nil {
 		return err
 	}
@@ -145,33 +146,30 @@ func serveAll(ctx context.Context, s hostSettings, log *slog.Logger, of *trust.M
 	self.ofCloud(ctx, p, store)
 	h := &host{settings: me.settings, log: log, dir: dir, id: me.host, store: store, trust: me.own}
 	h.following = func(ctx context.Context) error { return h.follow(ctx, store, me.of) }
-	if s.Hypervisor == noHypervisor {
+	if s.Hypervisor == settings.NoHypervisor {
 		p.start(ctx, "keeping up with the members of etcd", h.following)
 		return runHostless(ctx, p, me.settings, store, log, ready)
 	}
 	return runHost(ctx, p, h, ready)
 }
 
-// servesPlacement tells whether croft up runs a Placement of its own.
-func (s *hostSettings) servesPlacement() bool { return s.Placement.Cloud == "" }
-
 // preparePlacement checks how Placement is reached, or what our own is served with.
-func (s *hostSettings) preparePlacement() error {
-	if !s.servesPlacement() {
+func preparePlacement(s *settings.Settings) error {
+	if !s.ServesPlacement() {
 		return s.Placement.Check()
 	}
-	if !s.beyond(s.Placement.Listen) {
+	if !s.Beyond(s.Placement.Listen) {
 		if err := checkToken(s.Placement.Listen, s.Placement.Token); err != nil {
 			return err
 		}
 	}
-	return s.prepareOwnPlacement()
+	return prepareOwnPlacement(s)
 }
 
 // ownToken gives a Placement that other machines reach a token that is not known to
 // everybody, the same for ever, where the settings give it none.
-func (s *hostSettings) ownToken(dir *compute.StateDir) (err error) {
-	if s.Placement.Token == direct.DefaultToken && s.servesPlacement() && s.beyond(s.Placement.Listen) {
+func ownToken(s *settings.Settings, dir *compute.StateDir) (err error) {
+	if s.Placement.Token == direct.DefaultToken && s.ServesPlacement() && s.Beyond(s.Placement.Listen) {
 		s.Placement.Token, err = dir.Secret("placement-token", newToken)
 	}
 	return err
@@ -179,17 +177,17 @@ func (s *hostSettings) ownToken(dir *compute.StateDir) (err error) {
 
 // checkPorts finds a port in use before anything is written. A state directory
 // that exists is locked first: that it is in use says more than that a port is.
-func checkPorts(ctx context.Context, s hostSettings) error {
+func checkPorts(ctx context.Context, s settings.Settings) error {
 	if _, err := os.Stat(s.StateDir); err == nil {
 		return nil
 	}
 	needed := map[string]string{
-		"etcd.listen": s.Etcd.Listen, "etcd.peer_listen": s.peerListen(), "join.listen": s.joinListen(),
+		"etcd.listen": s.Etcd.Listen, "etcd.peer_listen": s.PeerListen(), "join.listen": s.JoinListen(),
 	}
-	if s.servesPlacement() {
+	if s.ServesPlacement() {
 		needed["placement.listen"] = s.Placement.Listen
 	}
-	if s.Hypervisor != noHypervisor {
+	if s.Hypervisor != settings.NoHypervisor {
 		needed["api.listen"] = s.API.Listen
 	}
 	return areFree(ctx, needed)
@@ -237,8 +235,8 @@ func runHost(ctx context.Context, p *parts, h *host, ready func()) (err error) {
 }
 
 // startPlacement serves croft's own Placement and returns its endpoint.
-func startPlacement(ctx context.Context, p *parts, store placement.Store, s hostSettings, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) (string, error) {
-	guard, end, err := s.Placement.Keystone.open()
+func startPlacement(ctx context.Context, p *parts, store placement.Store, s settings.Settings, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) (string, error) {
+	guard, end, err := openKeystone(s.Placement.Keystone)
 	if err != nil {
 		return "", err
 	}
@@ -256,7 +254,7 @@ func startPlacement(ctx context.Context, p *parts, store placement.Store, s host
 	p.self.counts(server)
 	p.self.checks.Add("placement", func(context.Context) error { return server.Ready() })
 	handler := server.Handler()
-	l, scheme := own.Listener(l, s.beyond(s.Placement.Listen))
+	l, scheme := own.Listener(l, s.Beyond(s.Placement.Listen))
 	if admitted != nil {
 		handler = admitted.Guard(s.Placement.Token, handler)
 	}
@@ -266,7 +264,7 @@ func startPlacement(ctx context.Context, p *parts, store placement.Store, s host
 	p.start(ctx, "Placement's state", server.Run)
 	p.start(ctx, "Placement", func(ctx context.Context) error {
 		defer end()
-		return serve(ctx, l, s.calledAt(s.Placement.Listen, mux))
+		return serve(ctx, l, calledAt(&s, s.Placement.Listen, mux))
 	})
 	return fmt.Sprintf("%s://%s", scheme, l.Addr()), nil
 }

@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +16,7 @@ import (
 
 	"croft/internal/connlimit"
 	"croft/internal/endpoint"
+	"croft/node/settings"
 	"croft/trust/gate"
 )
 
@@ -131,28 +130,9 @@ func isCalled(header string, names []string) bool {
 
 // calledAt is what requests may call the servers of this process that listen at address:
 // anything where that is beyond this machine, where every server asks for a secret.
-func (s *hostSettings) calledAt(address string, h http.Handler) http.Handler {
+func calledAt(s *settings.Settings, address string, h http.Handler) http.Handler {
 	if !endpoint.IsLoopback(address) {
 		return h
 	}
-	return called(s.serverNames(), h)
-}
-
-// serverNames are the names of this machine and those in the settings.
-func (s *hostSettings) serverNames() []string {
-	names := slices.Clone(s.ServerNames)
-	if name, err := os.Hostname(); err == nil {
-		names = append(names, name)
-	}
-	for _, at := range []string{s.Placement.Endpoint, s.Pool.Address} {
-		for one := range strings.SplitSeq(at, ",") {
-			if u, err := url.Parse(strings.TrimSpace(one)); err == nil && u.Hostname() != "" {
-				names = append(names, u.Hostname())
-			}
-		}
-	}
-	for i, name := range names {
-		names[i] = strings.TrimSuffix(strings.ToLower(name), ".")
-	}
-	return names
+	return called(s.ServedNames(), h)
 }

@@ -21,6 +21,7 @@ import (
 
 	"croft/cloud/direct"
 	"croft/internal/testing/freeport"
+	"croft/node/settings"
 )
 
 // startLimited starts croft with at most this many descriptors. It ends with the test.
@@ -245,7 +246,7 @@ func TestRequestsForAnothersNameAreRefused(t *testing.T) {
 
 // It is the same for what the agent tells of itself, and for the metadata server's.
 func TestNamesThatAServerIsCalled(t *testing.T) {
-	s := defaultHostSettings()
+	s := settings.Defaults()
 	s.ServerNames = []string{"Cloud.Example."}
 	s.Placement.Endpoint = "http://ctl.example:8778, http://10.0.0.1:8778"
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
@@ -264,7 +265,7 @@ func TestNamesThatAServerIsCalled(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 		r.Host = c.host
 		w := httptest.NewRecorder()
-		s.calledAt(c.listen, ok).ServeHTTP(w, r)
+		calledAt(&s, c.listen, ok).ServeHTTP(w, r)
 		if taken := w.Code == http.StatusNoContent; taken != c.taken {
 			t.Errorf("a server at %s takes %q: %v", c.listen, c.host, taken)
 		}

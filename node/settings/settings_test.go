@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"maps"
@@ -18,10 +18,10 @@ const hostExample = "../../compute.yaml.example"
 func noEnv(string) (string, bool) { return "", false }
 
 func TestTheExampleIsTheDefaults(t *testing.T) {
-	want := defaultHostSettings()
+	want := Defaults()
 	want.StateDir = "/var/lib/croft" // root's
 	want.Offer.Traits = []string{}   // as YAML has to write it
-	got, _, err := settings.Load(hostSettings{}, settings.Source{File: hostExample, Env: noEnv})
+	got, _, err := settings.Load(Settings{}, settings.Source{File: hostExample, Env: noEnv})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestTheExampleIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defaults, err := yaml.Marshal(defaultHostSettings())
+	defaults, err := yaml.Marshal(Defaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,22 +71,22 @@ func yamlPaths(t *testing.T, text []byte) []string {
 func TestHostSettingsThatNothingCouldWorkWith(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*hostSettings)
+		change func(*Settings)
 	}{
-		{"no state directory", func(s *hostSettings) { s.StateDir = "" }},
-		{"a hypervisor that does not exist", func(s *hostSettings) { s.Hypervisor = "xen" }},
-		{"neither network nor bridge", func(s *hostSettings) { s.Network.Name = "" }},
-		{"a ratio of nothing", func(s *hostSettings) { s.Offer.VCPURatio = 0 }},
-		{"a negative reserve", func(s *hostSettings) { s.Offer.ReservedDiskGiB = -1 }},
-		{"no builds at all", func(s *hostSettings) { s.MaxBuilds = 0 }},
-		{"a resync without pause", func(s *hostSettings) { s.Resync = 0 }},
-		{"a cache of nothing", func(s *hostSettings) { s.Images.CacheGiB = 0 }},
-		{"a relative directory of images", func(s *hostSettings) { s.Images.AllowFiles = []string{"/srv", "images"} }},
-		{"redirects to a name", func(s *hostSettings) { s.Images.AllowRedirects = []string{"mirror.example.com"} }},
-		{"a log level that does not exist", func(s *hostSettings) { s.LogLevel = "loud" }},
+		{"no state directory", func(s *Settings) { s.StateDir = "" }},
+		{"a hypervisor that does not exist", func(s *Settings) { s.Hypervisor = "xen" }},
+		{"neither network nor bridge", func(s *Settings) { s.Network.Name = "" }},
+		{"a ratio of nothing", func(s *Settings) { s.Offer.VCPURatio = 0 }},
+		{"a negative reserve", func(s *Settings) { s.Offer.ReservedDiskGiB = -1 }},
+		{"no builds at all", func(s *Settings) { s.MaxBuilds = 0 }},
+		{"a resync without pause", func(s *Settings) { s.Resync = 0 }},
+		{"a cache of nothing", func(s *Settings) { s.Images.CacheGiB = 0 }},
+		{"a relative directory of images", func(s *Settings) { s.Images.AllowFiles = []string{"/srv", "images"} }},
+		{"redirects to a name", func(s *Settings) { s.Images.AllowRedirects = []string{"mirror.example.com"} }},
+		{"a log level that does not exist", func(s *Settings) { s.LogLevel = "loud" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := defaultHostSettings()
+			s := Defaults()
 			if err := s.Validate(); err != nil {
 				t.Fatalf("the defaults: %v", err)
 			}

@@ -1,0 +1,34 @@
+package settings
+
+import (
+	"maps"
+	"slices"
+
+	"croft"
+)
+
+// checkNetworks refuses networks that no guest could use.
+func (s *Settings) checkNetworks() error {
+	for _, name := range slices.Sorted(maps.Keys(s.Networks)) {
+		if err := croft.CheckNetworkName(name); err != nil {
+			return croft.Errorf(croft.Invalid, "networks: %w", err)
+		}
+		n := s.Networks[name]
+		switch {
+		case name == croft.DefaultNetworks:
+			return croft.Errorf(croft.Invalid, "networks.%s: that name means the networks of the setting network: take another", name)
+		case (n.Network == "") == (n.Bridge == ""):
+			return croft.Errorf(croft.Invalid, "networks.%s: name either a network of libvirt (network) or a bridge of this host (bridge)", name)
+		}
+	}
+	return nil
+}
+
+// NetworkTraits returns the traits by which schedulers know the host's networks.
+func (s *Settings) NetworkTraits() []croft.Trait {
+	var all []croft.Trait
+	for name := range s.Networks {
+		all = append(all, croft.NetworkTrait(name))
+	}
+	return all
+}
