@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-mdserver bench-placement bench-pool clean
+.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-mdserver bench-placement bench-pool recording clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +69,9 @@ bench-placement: ## our Placement beside OpenStack's: installs MariaDB, takes te
 
 bench-pool: ## our manager of pools beside resalloc's (RESALLOC=a checkout of it) and the floor of two shells a ticket
 	@scripts/bench-pool
+
+recording: ## draw docs/recording.svg, the terminal session of the README
+	@scripts/recording
 
 clean: ## remove what was built here; the cloud's state stays where it is
 	rm -rf bin build
