@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -12,9 +13,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"sync"
-	"syscall"
-	"unsafe"
 
 	"go.etcd.io/etcd/client/pkg/v3/tlsutil"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -22,16 +20,17 @@ import (
 	"google.golang.org/grpc"
 
 	"croft"
-	"croft/internal/connlimit"
 	"croft/internal/filelock"
 )
 
 // Embedded is an etcd server inside this process: the only one, or a member of several.
 type Embedded struct {
 	server     *embed.Etcd
-	endpoint   string
+	service    *service
+	dir        *os.File // holds the sockets of etcd's own listeners
 	compacting *compacting
-	end        func() // of keepSpace
+	end        func()        // of keepSpace
+	full       chan struct{} // closed once its disk is full, and the others go on
 }
 
 // EmbeddedTxnOps is how many operations a transaction of the embedded server may
@@ -64,6 +63,8 @@ type EmbeddedConfig struct {
 	// data no crash of the machine has to survive.
 	Unsynced bool
 	Log      *slog.Logger // hears that the disk is full; discards by default
+
+	bounds bounds // of its listeners; tests set them
 }
 
 // StartEmbedded starts the server and returns when it answers; a member of several
@@ -120,8 +121,6 @@ func (c EmbeddedConfig) server() (*embed.Config, error) {
 	cfg.MaxTxnOps = cmp.Or(c.MaxTxnOps, EmbeddedTxnOps)
 	cfg.MaxRequestBytes = 8 << 20
 	cfg.EnableGRPCGateway = false
-	cfg.CORS = map[string]struct{}{"http://localhost": {}} // where none is named, all web pages may read
-	cfg.HostWhitelist = c.names()
 	// Thousands of agents each have a connection on which little happens: a buffer of
 	// 32 KiB for every one of them would be most of the server's memory.
 	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ReadBufferSize(4 << 10)}
@@ -135,13 +134,14 @@ func (c EmbeddedConfig) server() (*embed.Config, error) {
 
 // names are what requests over HTTP without TLS may call a server that listens on loopback:
 // a web page can have its own name lead there.
-func (c EmbeddedConfig) names() map[string]struct{} {
+// Nil: anything.
+func (c EmbeddedConfig) names() map[string]bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	ip, notIP := netip.ParseAddr(host)
 	if err != nil || host != "localhost" && (notIP != nil || !ip.IsLoopback()) {
-		return map[string]struct{}{"*": {}}
+		return nil
 	}
-	return map[string]struct{}{host: {}, "localhost": {}, "127.0.0.1": {}, "::1": {}}
+	return map[string]bool{"": true, host: true, "localhost": true, "127.0.0.1": true, "::1": true}
 }
 
 // addresses sets where the server listens, where others reach it, and its certificates.
@@ -165,7 +165,9 @@ func (c EmbeddedConfig) addresses(cfg *embed.Config) error {
 	if c.Cert != "" {
 		client.Scheme, outside.Scheme = "https", "https"
 		cfg.TlsMinVersion = string(tlsutil.TLSVersion13)
-		cfg.ClientTLSInfo = transport.TLSInfo{CertFile: c.Cert, KeyFile: c.Key, TrustedCAFile: c.ClientCA, ClientCertAuth: c.ClientCA != ""}
+		cfg.ClientTLSInfo = transport.TLSInfo{
+			CertFile: c.Cert, KeyFile: c.Key, TrustedCAFile: c.ClientCA, ClientCertAuth: c.ClientCA != "", MinVersion: tls.VersionTLS13,
+		}
 	}
 	if c.ClientCA != "" && c.Peer != "" {
 		peer.Scheme, peerListen.Scheme = "https", "https"
@@ -218,80 +220,39 @@ func checkUnused(dir string) error {
 }
 
 // start runs the server until it is ready. A port in use is a Conflict.
-func start(ctx context.Context, cfg *embed.Config, c EmbeddedConfig) (*Embedded, error) {
-	server, err := startWithin(descriptors(), cfg)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		address, setting := inUse(err, c.Listen), "etcd.listen"
-		if address == c.PeerListen {
-			setting = "etcd.peer_listen"
-		}
-		return nil, croft.Errorf(croft.Conflict, "embedded etcd: %s is in use; stop what listens there or set %s to another address", address, setting)
+func start(ctx context.Context, cfg *embed.Config, c EmbeddedConfig) (_ *Embedded, err error) {
+	e := &Embedded{end: func() {}, full: make(chan struct{})}
+	if e.service, err = c.listen(cfg); err != nil {
+		return nil, err
 	}
-	if err != nil {
+	defer func() {
+		if err != nil {
+			e.closeServer()
+		}
+	}()
+	var unlink func()
+	if unlink, e.dir, err = hide(cfg); err != nil {
+		return nil, err
+	}
+	if e.server, err = embed.StartEtcd(cfg); err != nil {
 		return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
 	}
+	unlink()
+	e.service.servePeers(e.server.Server)
 	select {
-	case <-server.Server.ReadyNotify():
-	case err = <-server.Err():
-	case <-server.Server.StopNotify():
+	case <-e.server.Server.ReadyNotify():
+	case err = <-e.server.Err():
+	case <-e.server.Server.StopNotify():
 		err = errors.New("it stopped while starting")
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	if err != nil {
-		server.Close()
 		return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
 	}
-	return &Embedded{
-		server: server, endpoint: cfg.ListenClientUrls[0].Scheme + "://" + server.Clients[0].Addr().String(),
-		compacting: newCompactor(server.Server, cfg.QuotaBackendBytes).start(), end: func() {},
-	}, nil
-}
-
-// reserved descriptors are those that etcd subtracts from the limit that it finds.
-const reserved = 150
-
-// descriptors is how many etcd may think that it has: it takes that many connections less
-// those reserved, and has no setting for it.
-func descriptors() uint64 { return uint64(connlimit.OfEtcd().Total + reserved) }
-
-// startWithin starts a server that finds a lower limit of descriptors than there is. The
-// limit is set for as long as the start takes, and around package syscall, which would
-// have programs that this process starts inherit another limit than its own.
-func startWithin(descriptors uint64, cfg *embed.Config) (*embed.Etcd, error) {
-	limiting.Lock()
-	defer limiting.Unlock()
-	var is syscall.Rlimit
-	open, err := os.ReadDir("/proc/self/fd")
-	if err != nil || setLimit(nil, &is) != nil || is.Cur <= descriptors || uint64(len(open)+reserved) > descriptors {
-		return embed.StartEtcd(cfg) // what is open already would leave it none
-	}
-	if err := setLimit(&syscall.Rlimit{Cur: descriptors, Max: is.Max}, nil); err != nil {
-		return nil, fmt.Errorf("limit the descriptors of the embedded etcd: %w", err)
-	}
-	defer func() { _ = setLimit(&is, nil) }() // raising it up to Max is always allowed
-	return embed.StartEtcd(cfg)
-}
-
-// limiting is held while the limit of the process is another than its own.
-var limiting sync.Mutex
-
-// setLimit sets and gets the limit of descriptors of this process.
-func setLimit(to, was *syscall.Rlimit) error {
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, syscall.RLIMIT_NOFILE,
-		uintptr(unsafe.Pointer(to)), uintptr(unsafe.Pointer(was)), 0, 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-// inUse is the address of several that an error is about.
-func inUse(err error, listen string) string {
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
-		return op.Addr.String()
-	}
-	return listen
+	e.service.serveClients(cfg.GRPCAdditionalServerOptions)
+	e.compacting = newCompactor(e.server.Server, cfg.QuotaBackendBytes).start()
+	return e, nil
 }
 
 // listenURL checks host:port and makes the URL that etcd listens on.
@@ -307,16 +268,20 @@ func listenURL(setting, address string) (url.URL, error) {
 }
 
 // Endpoint is where clients reach the server.
-func (e *Embedded) Endpoint() string { return e.endpoint }
+func (e *Embedded) Endpoint() string { return e.service.endpoint() }
 
 // Wait returns when ctx ends (nil), or with the error that ended the server by itself.
-// NotFound: the other members removed it.
+// NotFound: the other members removed it. ErrFull: its disk is full, and they go on.
 func (e *Embedded) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case err := <-e.server.Err():
 		return err
+	case <-e.full:
+		return ErrFull
+	case err := <-e.service.failed:
+		return fmt.Errorf("embedded etcd: %w", err)
 	case <-e.server.Server.StopNotify():
 		return ErrRemoved
 	}
@@ -329,5 +294,16 @@ var ErrRemoved = croft.Errorf(croft.NotFound, "etcd's other members removed this
 func (e *Embedded) Close() {
 	e.end()
 	e.compacting.end()
-	e.server.Close()
+	e.closeServer()
+}
+
+func (e *Embedded) closeServer() {
+	e.service.closeClients()
+	if e.server != nil {
+		e.server.Close()
+	}
+	e.service.close()
+	if e.dir != nil {
+		_ = e.dir.Close()
+	}
 }

@@ -3,12 +3,56 @@ package etcdstore
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/internal/connlimit"
 )
+
+// WithoutKeepalive leaves it to us to find members that hang.
+func (c Config) WithoutKeepalive() Config {
+	c.keepalive = 24 * time.Hour
+	return c
+}
+
+// OweAnswers has an answer be owed on every connection, for a while.
+func (s *Store) OweAnswers() {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	for c := range s.conns.open {
+		c.mu.Lock()
+		c.since = time.Now().Add(-2 * hungSilence)
+		c.mu.Unlock()
+	}
+}
+
+// Owing is on how many connections an answer is owed for too long.
+func (s *Store) Owing() int { return len(s.conns.silent()) }
+
+// Hung is how many connections were closed.
+func (s *Store) Hung() float64 {
+	var m dto.Metric
+	_ = s.metrics.hung.Write(&m)
+	return m.GetCounter().GetValue()
+}
+
+// Bounded has the listeners take so many connections, and let them so much time; ended is called for each that ends
+// at the listener for clients, or that for peers.
+func (c EmbeddedConfig) Bounded(clients, peers int, greet, drain time.Duration, ended func(peer bool)) EmbeddedConfig {
+	c.bounds = bounds{
+		clients: connlimit.Limits{PerSource: clients, Total: clients, Ended: func() { ended(false) }},
+		peers:   connlimit.Limits{PerSource: peers, Total: peers, Ended: func() { ended(true) }},
+		greet:   greet, drain: drain,
+	}
+	return c
+}
+
+// PeerAddress is where other members reach the server.
+func (e *Embedded) PeerAddress() string { return e.service.peers.Addr().String() }
 
 // BeforeTxn has do run before the next transaction is sent.
 func (s *Store) BeforeTxn(do func()) { s.etcd.KV = &interposed{KV: s.etcd.KV, before: do} }

@@ -19,7 +19,7 @@ import (
 // connect makes the client: of the servers at the endpoints, or of the one in this
 // process, which it calls without a connection. That halves what a transaction
 // takes beside the time of the disk. One that asks for users has to be connected to.
-func (c *Config) connect(ctx context.Context) (*clientv3.Client, *tls.Config, error) {
+func (c *Config) connect(ctx context.Context, conns *connections) (*clientv3.Client, *tls.Config, error) {
 	if c.Embedded != nil && c.User == "" {
 		return v3client.New(c.Embedded.server.Server), nil, nil
 	}
@@ -36,7 +36,7 @@ func (c *Config) connect(ctx context.Context) (*clientv3.Client, *tls.Config, er
 			return nil, nil, err
 		}
 	}
-	etcd, err := c.dial(ctx, trust)
+	etcd, err := c.dial(ctx, trust, conns)
 	return etcd, trust, err
 }
 
@@ -44,8 +44,15 @@ func (c *Config) connect(ctx context.Context) (*clientv3.Client, *tls.Config, er
 // purpose, which takes seconds on a busy machine.
 const loginTime = 10 * time.Second
 
+// keepaliveTime is how long a connection may be silent before gRPC asks whether the server is there, 10 s at least,
+// and keepaliveTimeout how long the answer may take. Of several members, leaveHung is faster.
+const (
+	keepaliveTime    = 10 * time.Second
+	keepaliveTimeout = 5 * time.Second
+)
+
 // dial makes the client. With a user it waits for the first answer, and for no other.
-func (c *Config) dial(ctx context.Context, trust *tls.Config) (*clientv3.Client, error) {
+func (c *Config) dial(ctx context.Context, trust *tls.Config, conns *connections) (*clientv3.Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -60,11 +67,11 @@ func (c *Config) dial(ctx context.Context, trust *tls.Config) (*clientv3.Client,
 		Password:             c.Password,
 		DialTimeout:          patience,
 		Logger:               zap.NewNop(),
-		DialKeepAliveTime:    10 * time.Second,
-		DialKeepAliveTimeout: 5 * time.Second,
+		DialKeepAliveTime:    cmp.Or(c.keepalive, keepaliveTime),
+		DialKeepAliveTimeout: keepaliveTimeout,
 		// A server that was away is found again soon, not after the two minutes that
 		// the pauses between attempts would grow to.
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(conns.dial), grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 			MinConnectTimeout: 3 * time.Second,
 		})},

@@ -166,6 +166,7 @@ func (s *Store) offerSeat(ctx context.Context, lease clientv3.LeaseID, me croft.
 func (s *Store) awaitSeat(ctx context.Context, host croft.HostID, from int64) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
+	defer s.watching()()
 	for answer := range s.etcd.Watch(ctx, s.keys.agent(host), clientv3.WithRev(from)) {
 		if answer.Err() != nil {
 			return

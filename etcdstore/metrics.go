@@ -21,6 +21,7 @@ type metrics struct {
 	meter.Set
 	requests *prometheus.HistogramVec
 	broken   prometheus.Counter
+	hung     prometheus.Counter
 	lost     prometheus.Counter
 	beat     prometheus.Gauge
 	held     prometheus.Gauge
@@ -30,6 +31,7 @@ func newMetrics() *metrics {
 	m := &metrics{}
 	m.requests = m.Seconds("croft_etcd_request_seconds", "Requests to etcd, by what they do and how they ended (the code of gRPC).", meter.Requests, "operation", "code")
 	m.broken = m.Counter("croft_etcd_watches_broken_total", "Watches that ended by themselves, after a compaction or a lost server, and were begun anew.")
+	m.hung = m.Counter("croft_etcd_connections_hung_total", "Connections that were closed because the member of etcd at their end hung.")
 	m.lost = m.Counter("croft_etcd_leases_lost_total", "Leases of the host's agent that ran out.")
 	m.held = m.Gauge("croft_etcd_lease_held", "1 while the host's agent has its lease, 0 while it has none.")
 	m.beat = m.Gauge("croft_etcd_lease_renewed_timestamp_seconds", "When the lease of the host's agent was renewed last.")

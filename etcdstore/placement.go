@@ -103,6 +103,7 @@ func (p *Placement) Watch(ctx context.Context, after int64, changed func(int64, 
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer end(nil) // ends the watch at the server too
+	defer p.store.watching()()
 	work.Go(func() { end(p.store.disconnected(ctx)) })
 	answers := p.store.etcd.Watch(ctx, p.store.keys.placement(), clientv3.WithPrefix(), clientv3.WithRev(after+1))
 	for answer := range answers {

@@ -128,6 +128,7 @@ func (s *Store) awaitLoss(ctx context.Context, revision int64) {
 func (s *Store) awaitFree(ctx context.Context, key string, from int64) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
+	defer s.watching()()
 	for answer := range s.etcd.Watch(ctx, key, clientv3.WithRev(from)) {
 		if answer.Err() != nil {
 			return

@@ -6,12 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sys/unix"
@@ -69,14 +74,23 @@ func database(dir string) string { return filepath.Join(dir, "member", "snap", "
 //
 // A server that cannot write ends its process. So blocks are reserved ahead of the end
 // of the database, as etcd does for its log, and while few are left etcd's own alarm
-// refuses whatever would need more. Of several members the others go on without one
-// that is full, so there it only says so.
+// refuses whatever would need more. Where other members can go on without this one, it
+// ends with ErrFull instead.
 func (e *Embedded) keepSpace(ctx context.Context, dir string, log *slog.Logger) {
 	tick := time.NewTicker(spaceEvery)
 	defer tick.Stop()
 	var low bool
 	for {
 		free, err := freeSpace(dir)
+		if err == nil && free < lowSpace && e.dispensable(ctx) {
+			log.Error("the disk is nearly full: this member of etcd rests until there is room again, and the others go on", "dir", dir, "free_mib", free/mib)
+			if low { // while it could not be spared
+				_ = e.alarm(ctx, pb.AlarmRequest_DEACTIVATE)
+			}
+			e.service.peers.End() // the next one whose disk is full does not rely on it
+			close(e.full)
+			return
+		}
 		if err == nil {
 			err = errors.Join(reserveAhead(database(dir)), e.minds(ctx, free, &low, dir, log))
 		}
@@ -102,23 +116,97 @@ func (e *Embedded) startKeeping(c EmbeddedConfig) {
 	}
 }
 
+// ErrFull ends a member whose disk is nearly full, where the others go on without it.
+var ErrFull = croft.Errorf(croft.Unavailable, "the disk of this member of etcd is nearly full, and the others go on without it")
+
+// MayServe tells whether a member with data in a directory has room to serve: one that ended with ErrFull has once
+// there is some more than what it ended for. A file system that does not tell has.
+func MayServe(dir string) bool {
+	free, err := freeSpace(dir)
+	return err != nil || free >= enoughSpace
+}
+
+// AwaitSpace returns when MayServe says yes, or ctx ends.
+func AwaitSpace(ctx context.Context, dir string) error {
+	tick := time.NewTicker(spaceEvery)
+	defer tick.Stop()
+	for !MayServe(dir) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// dispensable tells whether more than half of the members answer beside this one. Several whose disks fill at once ask
+// one after the other, so that they do not all rely on each other.
+func (e *Embedded) dispensable(ctx context.Context) bool {
+	server := e.server.Server
+	members := slices.DeleteFunc(slices.Clone(server.Cluster().Members()), func(m *membership.Member) bool { return m.IsLearner })
+	if len(members) < 3 {
+		return false
+	}
+	rank := 0
+	for _, m := range members {
+		if m.ID < server.MemberID() {
+			rank++
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(time.Duration(rank) * 2 * checkTime):
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	way, err := transport.NewTransport(e.server.Server.Cfg.PeerTLSInfo, checkTime)
+	if err != nil {
+		return false
+	}
+	defer way.CloseIdleConnections()
+	var answering atomic.Int64
+	var asks sync.WaitGroup
+	for _, m := range members {
+		if m.ID != server.MemberID() && len(m.PeerURLs) > 0 {
+			asks.Go(func() {
+				if answers(ctx, way, m.PeerURLs[0]) {
+					answering.Add(1)
+				}
+			})
+		}
+	}
+	asks.Wait()
+	return int(answering.Load()) > len(members)/2
+}
+
+// answers tells whether there is a member at a URL.
+func answers(ctx context.Context, way http.RoundTripper, peer string) bool {
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, peer+"/version", nil)
+	if err != nil {
+		return false
+	}
+	answer, err := way.RoundTrip(ask)
+	if err != nil {
+		return false
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
+}
+
 // minds raises the alarm or takes it back, and says so once.
 func (e *Embedded) minds(ctx context.Context, free int64, low *bool, dir string, log *slog.Logger) error {
-	alone := len(e.server.Server.Cluster().Members()) == 1
 	switch {
 	case free < lowSpace && !*low:
 		log.Error("the disk is nearly full: nothing new is ordered until there is room again, and what runs goes on", "dir", dir, "free_mib", free/mib)
-		if alone {
-			if err := e.alarm(ctx, pb.AlarmRequest_ACTIVATE); err != nil {
-				return err
-			}
+		if err := e.alarm(ctx, pb.AlarmRequest_ACTIVATE); err != nil {
+			return err
 		}
 		*low = true
-	case free >= enoughSpace && (*low || alone && e.alarmed()) && !e.overQuota():
-		if alone {
-			if err := e.alarm(ctx, pb.AlarmRequest_DEACTIVATE); err != nil {
-				return err
-			}
+	case free >= enoughSpace && (*low || e.alarmed()) && !e.overQuota():
+		if err := e.alarm(ctx, pb.AlarmRequest_DEACTIVATE); err != nil {
+			return err
 		}
 		*low = false
 		log.Info("there is room on the disk again, and orders are taken", "dir", dir, "free_mib", free/mib)
@@ -135,7 +223,7 @@ func (e *Embedded) alarm(ctx context.Context, action pb.AlarmRequest_AlarmAction
 
 func (e *Embedded) alarmed() bool {
 	for _, raised := range e.server.Server.Alarms() {
-		if raised.Alarm == pb.AlarmType_NOSPACE {
+		if raised.Alarm == pb.AlarmType_NOSPACE && raised.MemberID == uint64(e.server.Server.MemberID()) {
 			return true
 		}
 	}

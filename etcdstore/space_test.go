@@ -1,6 +1,7 @@
 package etcdstore_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
 )
 
 // smallDisk is a directory on a disk of its own of so many MiB.
@@ -128,4 +130,57 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	if err := store.Discard(t.Context(), web); err != nil {
 		t.Error(err)
 	}
+}
+
+// Of three members the one whose disk is full rests, and the others go on; with room again it serves what came meanwhile.
+func TestAMemberWhoseDiskIsFullRests(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.StartCluster(t, 2)
+	dir := smallDisk(t, "400m")
+	c.JoinAt(t, filepath.Join(dir, "etcd"))
+	store := c.Open(t, 0)
+
+	empty := fill(t, dir)
+	if err := c.Servers[2].Wait(t.Context()); !errors.Is(err, etcdstore.ErrFull) {
+		t.Fatalf("it ended with %v", err)
+	}
+	c.Stop(t, 2)
+	if etcdstore.MayServe(dir) {
+		t.Error("it may serve on a full disk")
+	}
+	web := must(store.Create(t.Context(), newInstance("web")))(t)
+
+	empty()
+	if err := etcdstore.AwaitSpace(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	c.Start(t, 2)
+	if got := must(c.Open(t, 2).Instance(t.Context(), web.ID))(t); got.Name != "web" {
+		t.Errorf("it has %+v", got)
+	}
+}
+
+// Of two members neither goes on without the other: then both can be read.
+func TestAFullDiskOfTwoMembersMakesTheStoreReadOnly(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.StartCluster(t, 1)
+	dir := smallDisk(t, "400m")
+	c.JoinAt(t, filepath.Join(dir, "etcd"))
+	store := c.Open(t, 0)
+	web := must(store.Create(t.Context(), newInstance("web")))(t)
+	create := func() error {
+		_, err := store.Create(t.Context(), newInstance("name-"+string(croft.NewInstanceID())))
+		return err
+	}
+
+	empty := fill(t, dir)
+	waitFor(t, "it takes no writes", func() bool { return create() != nil })
+	if err := create(); croft.KindOf(err) != croft.Unavailable || !strings.Contains(err.Error(), "out of space") {
+		t.Errorf("it refuses with %v", err)
+	}
+	if got := must(store.Instance(t.Context(), web.ID))(t); got.Name != "web" {
+		t.Errorf("it has %+v", got)
+	}
+	empty()
+	waitFor(t, "it takes writes again", func() bool { return create() == nil })
 }

@@ -33,6 +33,8 @@ type Config struct {
 	// SessionTTL is how long after this process's death what it had begun to
 	// schedule is left to it; 30 s by default, whole seconds.
 	SessionTTL time.Duration
+
+	keepalive time.Duration // keepaliveTime by default; tests set it
 }
 
 // Store is one connection to etcd and the home partition found there. It
@@ -47,6 +49,9 @@ type Store struct {
 
 	sessionTTL time.Duration
 	metrics    *metrics
+	conns      *connections
+	watches    atomic.Int64       // that go on for long
+	endLook    context.CancelFunc // ends the look for members that hang
 
 	mu         sync.Mutex
 	session    string // see sessionKey
@@ -66,11 +71,12 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		return nil, croft.Errorf(croft.Invalid, "etcd: no endpoints are set; give etcd.endpoints")
 	}
 	c.DialTimeout = cmp.Or(c.DialTimeout, 3*time.Second)
-	etcd, trust, err := c.connect(ctx)
+	conns := newConnections()
+	etcd, trust, err := c.connect(ctx, conns)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), user: c.User, sessionTTL: cmp.Or(c.SessionTTL, sessionTTL), metrics: newMetrics()}
+	s := &Store{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), user: c.User, sessionTTL: cmp.Or(c.SessionTTL, sessionTTL), metrics: newMetrics(), conns: conns, endLook: func() {}}
 	etcd.KV, etcd.Lease = measuredKV{etcd.KV, s.metrics}, measuredLease{etcd.Lease, s.metrics}
 	first, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
@@ -79,6 +85,12 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 			err = cmp.Or(c.refusal(ctx, trust), err)
 		}
 		return nil, errors.Join(err, etcd.Close())
+	}
+	if etcd.ActiveConnection() != nil { // otherwise the server is in this process
+		looking, end := context.WithCancel(context.WithoutCancel(ctx))
+		s.endLook = end
+		s.work.Go(func() { s.leaveHung(looking) })
+		s.work.Go(func() { s.pokeWatches(looking) })
 	}
 	return s, nil
 }
@@ -90,6 +102,7 @@ func (s *Store) Partition() croft.PartitionID { return s.partition }
 // and the connection. Watches end with their contexts, not here.
 func (s *Store) Close() error {
 	s.endSession()
+	s.endLook()
 	err := s.etcd.Close()
 	s.work.Wait()
 	if err != nil && !errors.Is(err, context.Canceled) {

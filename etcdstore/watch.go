@@ -37,6 +37,7 @@ func (s *Store) follow(ctx context.Context, prefix string, listed func(), seen f
 func (s *Store) followOnce(ctx context.Context, prefix string, listed func(), seen func(*mvccpb.KeyValue, bool)) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel() // ends the watch at the server too
+	defer s.watching()()
 	got, err := s.etcd.Get(ctx, prefix, clientv3.WithPrefix())
 	if err != nil {
 		return

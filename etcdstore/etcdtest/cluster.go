@@ -3,7 +3,6 @@ package etcdtest
 import (
 	"os"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -18,6 +17,7 @@ type Cluster struct {
 	Servers []*etcdstore.Embedded // nil where one does not run
 
 	configs []etcdstore.EmbeddedConfig
+	access  etcdstore.Access
 }
 
 // StartCluster runs so many servers, which end with the test.
@@ -29,7 +29,13 @@ func StartCluster(t testing.TB, n int) *Cluster {
 // StartClusterOf runs servers of this kind.
 func StartClusterOf(t testing.TB, n int, kind etcdstore.EmbeddedConfig) *Cluster {
 	t.Helper()
-	c := &Cluster{}
+	return StartClusterFor(t, n, kind, etcdstore.Access{})
+}
+
+// StartClusterFor runs servers of this kind, which ask for the credentials in access.
+func StartClusterFor(t testing.TB, n int, kind etcdstore.EmbeddedConfig, access etcdstore.Access) *Cluster {
+	t.Helper()
+	c := &Cluster{access: access}
 	for i := range n {
 		c.add(t, kind)
 		c.Start(t, i)
@@ -47,6 +53,15 @@ func (c *Cluster) Join(t testing.TB) {
 func (c *Cluster) JoinWith(t testing.TB, kind etcdstore.EmbeddedConfig) {
 	t.Helper()
 	c.add(t, kind)
+	c.Start(t, len(c.configs)-1)
+}
+
+// JoinAt has one more join that keeps its data in a directory, and minds how full the disk is.
+func (c *Cluster) JoinAt(t testing.TB, dir string) {
+	t.Helper()
+	c.add(t, c.configs[0])
+	last := &c.configs[len(c.configs)-1]
+	last.Dir, last.Unsynced = dir, false
 	c.Start(t, len(c.configs)-1)
 }
 
@@ -123,7 +138,7 @@ func (c *Cluster) Lose(t testing.TB, i int) {
 // Open returns a store on one server.
 func (c *Cluster) Open(t testing.TB, i int) *etcdstore.Store {
 	t.Helper()
-	return Open(t, c.Servers[i])
+	return open(t, etcdstore.Config{Endpoints: []string{c.Servers[i].Endpoint()}, Access: c.access})
 }
 
 // OpenAll returns a store that knows all servers, also those that do not run.
@@ -133,7 +148,7 @@ func (c *Cluster) OpenAll(t testing.TB) *etcdstore.Store {
 	for _, m := range c.Members {
 		endpoints = append(endpoints, m.Clients...)
 	}
-	return open(t, etcdstore.Config{Endpoints: endpoints, DialTimeout: 20 * time.Second})
+	return open(t, etcdstore.Config{Endpoints: endpoints, Access: c.access})
 }
 
 // Leaks finds goroutines that tests left behind. Connections between servers that ended

@@ -16,11 +16,17 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Limits are the bounds, and whom to tell. The functions may be nil.
 type Limits struct {
 	PerSource, Total int
+	// UnprovenOnly leaves out of the count who has proven who it is: nothing is closed in favour of others then but
+	// what has not.
+	UnprovenOnly bool
+	// WriteTime is how long the other end may take to read what is written at once; 0: for ever.
+	WriteTime time.Duration
 	// EachAddress counts every IPv6 address for itself, on a link whose hosts cannot
 	// choose addresses freely and share a /64.
 	EachAddress            bool
@@ -108,6 +114,23 @@ func New(l net.Listener, limits Limits) *Listener {
 // Wait returns when every connection has been closed.
 func (l *Listener) Wait() { l.open.Wait() }
 
+// End closes the listener and what it accepted, and returns when every connection has been closed.
+func (l *Listener) End() {
+	_ = l.Listener.Close()
+	l.mu.Lock()
+	var open []*limited
+	for _, list := range []*list.List{&l.all.unproven, &l.all.proven} {
+		for e := list.Front(); e != nil; e = e.Next() {
+			open = append(open, e.Value.(*limited))
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range open {
+		_ = c.Close()
+	}
+	l.Wait()
+}
+
 // Accept returns the next connection, having made room for it.
 func (l *Listener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
@@ -127,9 +150,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 func (l *Listener) add(c *limited) (close *limited) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if own := l.sources[c.source]; own != nil && own.len() >= l.limits.PerSource {
+	if own := l.sources[c.source]; own != nil && l.count(own) >= l.limits.PerSource {
 		close = own.worst()
-	} else if l.all.len() >= l.limits.Total {
+	} else if l.count(&l.all) >= l.limits.Total {
 		close = l.worst()
 	}
 	if close != nil {
@@ -141,6 +164,14 @@ func (l *Listener) add(c *limited) (close *limited) {
 	l.insert(c)
 	l.open.Add(1)
 	return close
+}
+
+// count is how many of them the bounds are about.
+func (l *Listener) count(c *connections) int {
+	if l.limits.UnprovenOnly {
+		return c.unproven.Len()
+	}
+	return c.len()
 }
 
 // worst is what is closed where all together are too many: the oldest that has not proven
@@ -186,6 +217,46 @@ type limited struct {
 	proven          bool
 	inAll, inSource *list.Element // nil once removed
 	once            sync.Once
+
+	deadline struct {
+		sync.Mutex
+		time time.Time // that others set for writes; zero: none
+	}
+}
+
+// SetDeadline implements net.Conn.
+func (c *limited) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *limited) SetWriteDeadline(t time.Time) error {
+	c.deadline.Lock()
+	defer c.deadline.Unlock()
+	c.deadline.time = t
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// Write ends by the deadline that was set, and within WriteTime.
+func (c *limited) Write(p []byte) (int, error) {
+	if err := c.hurry(); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *limited) hurry() error {
+	within := c.limiter.limits.WriteTime
+	if within == 0 {
+		return nil
+	}
+	c.deadline.Lock()
+	defer c.deadline.Unlock()
+	end := time.Now().Add(within)
+	if t := c.deadline.time; !t.IsZero() && t.Before(end) {
+		return nil // it is set
+	}
+	return c.Conn.SetWriteDeadline(end)
 }
 
 // SyscallConn gives the socket, for its options.

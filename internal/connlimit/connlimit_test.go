@@ -2,10 +2,13 @@ package connlimit_test
 
 import (
 	"context"
+	"errors"
 	"net"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -133,6 +136,63 @@ func TestWhereAllAreKnownTheOneWithTheMostLosesItsOldest(t *testing.T) {
 		if want := i != 2; isOpen(c) != want {
 			t.Errorf("connection %d is open: %v, want %v", i, !want, want)
 		}
+	}
+}
+
+func TestThoseThatProvedWhoTheyAreNeedNotCount(t *testing.T) {
+	limits := connlimit.Limits{PerSource: 1, Total: 2, UnprovenOnly: true}
+	_, accept, members := accepted(t, limits, true, "192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3")
+	first := accept("192.0.2.1", false)
+	for range 5 {
+		for _, address := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.4"} {
+			accept(address, false)
+		}
+	}
+	for i, c := range members {
+		if !isOpen(c) {
+			t.Errorf("connection %d of a member was closed", i)
+		}
+	}
+	if isOpen(first) {
+		t.Error("what has not proven who it is is not bounded")
+	}
+}
+
+func TestTheEndClosesWhatIsOpen(t *testing.T) {
+	l, accept, all := accepted(t, connlimit.Limits{PerSource: 9, Total: 9}, false, "192.0.2.1", "192.0.2.2")
+	prove(accept("192.0.2.3", false))
+	l.End()
+	for i, c := range all {
+		if isOpen(c) {
+			t.Errorf("connection %d is open", i)
+		}
+	}
+}
+
+func TestWhatIsWrittenHasToBeReadInTime(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		own   time.Duration // deadline of the server itself, 0 for none
+		takes time.Duration
+	}{
+		{"by the bound", 0, time.Minute},
+		{"by an earlier deadline", time.Second, time.Second},
+		{"by the bound, before a later deadline", time.Hour, time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, accept, _ := accepted(t, connlimit.Limits{PerSource: 9, Total: 9, WriteTime: time.Minute}, false)
+				conn := accept("192.0.2.1", false)
+				if c.own > 0 {
+					_ = conn.SetDeadline(time.Now().Add(c.own))
+				}
+				began := time.Now()
+				_, err := conn.Write([]byte("x"))
+				if took := time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) || took != c.takes {
+					t.Errorf("it took %s: %v", took, err)
+				}
+			})
+		})
 	}
 }
 

@@ -1,0 +1,202 @@
+package etcdstore
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
+)
+
+// A member that hangs, because its process is suspended or the network drops its packets, keeps its connections and
+// answers nothing. gRPC's keepalive needs up to 15 s to notice: longer than the lease of an agent lives. These bounds
+// find it within some 5 s.
+const (
+	hungLook = 500 * time.Millisecond // how often the connections are looked at
+	// hungSilence is how long nothing may follow what was sent. After it the members are asked how they are, over
+	// connections of their own.
+	hungSilence = 1500 * time.Millisecond
+	// watchPoke is how often something is sent to the member that a watch is at, which otherwise sends nothing either
+	// way while nothing changes.
+	watchPoke = 2 * time.Second
+)
+
+// connections are those of one client to the members.
+type connections struct {
+	mu   sync.Mutex
+	open map[*connection]bool
+}
+
+func newConnections() *connections { return &connections{open: map[*connection]bool{}} }
+
+// dial connects to HOST:PORT for gRPC.
+func (c *connections) dial(ctx context.Context, address string) (net.Conn, error) {
+	network, at := "tcp", address
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		network, at = "unix", strings.TrimPrefix(path, "//")
+	}
+	d := net.Dialer{Control: func(network, _ string, raw syscall.RawConn) error {
+		if !strings.HasPrefix(network, "tcp") {
+			return nil
+		}
+		// gRPC sets this on connections that it made itself.
+		var err error
+		if failed := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(keepaliveTimeout/time.Millisecond))
+		}); failed != nil {
+			return failed
+		}
+		return err
+	}}
+	conn, err := d.DialContext(ctx, network, at)
+	if err != nil {
+		return nil, err
+	}
+	own := &connection{Conn: conn, of: c, address: address}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open[own] = true
+	return own, nil
+}
+
+// connection notes since when its member owes an answer.
+type connection struct {
+	net.Conn
+	of      *connections
+	address string
+
+	mu    sync.Mutex
+	heard bool      // something came at all: what is still being set up has gRPC's own deadline
+	since time.Time // of the first write that no read has followed; zero: nothing is owed
+}
+
+func (c *connection) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	if c.since.IsZero() {
+		c.since = time.Now()
+	}
+	c.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+func (c *connection) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.mu.Lock()
+		c.heard, c.since = true, time.Time{}
+		c.mu.Unlock()
+	}
+	return n, err
+}
+
+func (c *connection) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// owes returns since when an answer is owed, zero if none is.
+func (c *connection) owes() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.heard {
+		return time.Time{}
+	}
+	return c.since
+}
+
+// excuse forgets an answer that is owed since then: not all that is sent has one.
+func (c *connection) excuse(since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.since.Equal(since) {
+		c.since = time.Time{}
+	}
+}
+
+// silent returns the connections on which an answer has been owed for longer than hungSilence, and since when.
+func (c *connections) silent() map[*connection]time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := map[*connection]time.Time{}
+	for conn := range c.open {
+		if since := conn.owes(); !since.IsZero() && time.Since(since) > hungSilence {
+			found[conn] = since
+		}
+	}
+	return found
+}
+
+// leaveHung closes connections to members that hang, until ctx ends, so that requests and watches turn to another one.
+// It closes none where no other member answers: nothing would be won.
+func (s *Store) leaveHung(ctx context.Context) {
+	tick := time.NewTicker(hungLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		endpoints := s.etcd.Endpoints()
+		suspects := s.conns.silent()
+		if len(suspects) == 0 || len(endpoints) < 2 {
+			continue
+		}
+		answering, silent := s.statuses(ctx, endpoints)
+		hung := map[string]bool{}
+		for _, endpoint := range silent {
+			hung[address(endpoint)] = len(answering) > 0
+		}
+		for conn, since := range suspects {
+			if !hung[conn.address] {
+				conn.excuse(since)
+			} else if conn.owes().Equal(since) && ctx.Err() == nil {
+				s.metrics.hung.Inc()
+				_ = conn.Close()
+			}
+		}
+	}
+}
+
+// address is what dial gets for an endpoint.
+func address(endpoint string) string {
+	if _, after, ok := strings.Cut(endpoint, "://"); ok && !strings.HasPrefix(endpoint, "unix") {
+		return after
+	}
+	return endpoint
+}
+
+// pokeWatches has something sent to the member that watches are at, until ctx ends.
+func (s *Store) pokeWatches(ctx context.Context) {
+	tick := time.NewTicker(watchPoke)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if s.watches.Load() > 0 && len(s.etcd.Endpoints()) > 1 {
+			s.pokeWatch(ctx)
+		}
+	}
+}
+
+// pokeWatch begins a watch beside the others, which goes over the same stream.
+func (s *Store) pokeWatch(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), watchPoke)
+	defer cancel()
+	<-s.etcd.Watch(ctx, homeKey, clientv3.WithCreatedNotify())
+}
+
+// watching notes a watch that goes on for long, until the returned function is called.
+func (s *Store) watching() (end func()) {
+	s.watches.Add(1)
+	return func() { s.watches.Add(-1) }
+}

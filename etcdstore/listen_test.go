@@ -1,0 +1,153 @@
+package etcdstore_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+	"croft/internal/freeport"
+)
+
+// certified is a configuration with certificates of an authority, and who shows one.
+func certified(t *testing.T) (etcdstore.EmbeddedConfig, etcdstore.Access) {
+	t.Helper()
+	a := etcdtest.NewAuthority(t)
+	var c etcdstore.EmbeddedConfig
+	c.Cert, c.Key = a.Issue("server")
+	c.ClientCA = a.File
+	access := etcdstore.Access{CA: a.File}
+	access.Cert, access.Key = a.Issue("client")
+	return c, access
+}
+
+// silent connects so often, and says nothing.
+func silent(t *testing.T, address string, n int) []net.Conn {
+	t.Helper()
+	var all []net.Conn
+	for range n {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		all = append(all, c)
+	}
+	return all
+}
+
+// wantEnded waits until the server closes connections.
+func wantEnded(t *testing.T, conns []net.Conn) {
+	t.Helper()
+	for _, c := range conns {
+		_, _ = io.Copy(io.Discard, c) // until then
+	}
+}
+
+// wantOpen checks that the server has not closed connections.
+func wantOpen(t *testing.T, conns []net.Conn) {
+	t.Helper()
+	for i, c := range conns {
+		_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("connection %d was closed: %v", i, err)
+		}
+	}
+}
+
+// Who shows no certificate is closed for others, at the port of clients and at that of members; who showed one goes on.
+func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
+	t.Parallel()
+	const bound = 8
+	kind, access := certified(t)
+	kind = kind.Bounded(bound, bound, time.Hour, time.Hour, func(bool) {})
+	c := etcdtest.StartClusterFor(t, 3, kind, access)
+	store := must(etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: c.Members[0].Clients, Access: access, DialTimeout: time.Minute}))(t)
+	defer store.Close()
+	etcd := etcdtest.Client(t, c.Servers[0], access)
+	ended := atomic.Bool{}
+	watch := etcd.Watch(t.Context(), "/a-watch-that-goes-on")
+	go func() {
+		for range watch {
+		}
+		ended.Store(true)
+	}()
+	term := must(etcd.Status(t.Context(), c.Members[0].Clients[0]))(t).RaftTerm
+
+	for _, m := range c.Servers {
+		for _, address := range []string{strings.TrimPrefix(m.Endpoint(), "https://"), m.PeerAddress()} {
+			all := silent(t, address, 4*bound)
+			wantEnded(t, all[:3*bound])
+			wantOpen(t, all[3*bound+3:]) // our own client's may have come last
+		}
+		must(store.Create(t.Context(), newInstance("web-"+m.PeerAddress()[10:])))(t)
+	}
+	if now := must(etcd.Status(t.Context(), c.Members[0].Clients[0]))(t).RaftTerm; now != term {
+		t.Errorf("members were elected anew: term %d, then %d", term, now)
+	}
+	if ended.Load() {
+		t.Error("a watch of a client with a certificate ended")
+	}
+}
+
+func TestAConnectionHasToSayWhoItIsInTime(t *testing.T) {
+	t.Parallel()
+	kind, _ := certified(t)
+	for name, c := range map[string]etcdstore.EmbeddedConfig{"with TLS": kind, "in plain text": {}} {
+		t.Run(name, func(t *testing.T) {
+			c.Peer = freeport.For(t, "127.0.0.1")
+			server := etcdtest.ServerWith(t, c.Bounded(100, 100, 50*time.Millisecond, time.Hour, func(bool) {}))
+			addresses := []string{server.Endpoint()[strings.Index(server.Endpoint(), "//")+2:], server.PeerAddress()}
+			for _, address := range addresses {
+				wantEnded(t, silent(t, address, 3))
+				half := silent(t, address, 1)
+				if _, err := io.WriteString(half[0], "\x16\x03\x01"); err != nil { // the beginning of a handshake, and of nothing else
+					t.Fatal(err)
+				}
+				wantEnded(t, half)
+			}
+		})
+	}
+}
+
+// Who asks and does not read the answers is closed, though it shows a certificate.
+func TestWhoReadsNoAnswersIsClosed(t *testing.T) {
+	t.Parallel()
+	kind, access := certified(t)
+	ended := make(chan struct{}, 1000)
+	server := etcdtest.ServerWith(t, kind.Bounded(100, 100, time.Hour, 100*time.Millisecond, func(peer bool) {
+		if !peer {
+			ended <- struct{}{}
+		}
+	}))
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(must(os.ReadFile(access.CA))(t))
+	pair := must(tls.LoadX509KeyPair(access.Cert, access.Key))(t)
+	own := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}
+	conn := must(tls.Dial("tcp", strings.TrimPrefix(server.Endpoint(), "https://"), own))(t)
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { // until it is closed: 100 answers of 50 KB fit into no buffers
+		for ctx.Err() == nil {
+			if _, err := fmt.Fprintf(conn, "GET /metrics HTTP/1.1\r\nHost: etcd\r\n\r\n"); err != nil {
+				return
+			}
+		}
+	}()
+	select {
+	case <-ended:
+	case <-t.Context().Done():
+		t.Fatal("it is open still")
+	}
+}
