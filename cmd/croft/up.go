@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,13 +93,48 @@ func up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()
 			return runJoined(ctx, settings.Over(of, s), log, of, ready)
 		}
 		err = serveAll(ctx, settings.Over(of, s), log, of, ready)
-		if !errors.Is(err, etcdstore.ErrRemoved) || ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
+			return err
+		case errors.Is(err, etcdstore.ErrFull):
+			err = rest(ctx, s, log, ready)
+		case errors.Is(err, etcdstore.ErrRemoved):
+			err = leaveEtcd(ctx, s, log)
+		default:
 			return err
 		}
-		if err := leaveEtcd(ctx, s, log); err != nil {
+		if err != nil {
 			return err
 		}
 	}
+}
+
+// rest runs this host without its etcd until there is room on the disk for that again.
+func rest(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()) error {
+	of, err := trust.ReadMembership(s.StateDir) // as it is since others serve
+	if err != nil || of == nil {
+		return cmp.Or(err, etcdstore.ErrFull)
+	}
+	dir := etcdDir(s.StateDir)
+	if s.Hypervisor == settings.NoHypervisor {
+		return etcdstore.AwaitSpace(ctx, dir)
+	}
+	resting, end := context.WithCancelCause(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer end(nil)
+	errRoom := errors.New("there is room again")
+	work.Go(func() {
+		if etcdstore.AwaitSpace(resting, dir) == nil {
+			end(errRoom)
+		}
+	})
+	err = runJoined(resting, settings.Over(of, s), log, of, ready)
+	if ctx.Err() == nil && errors.Is(context.Cause(resting), errRoom) {
+		log.Info("there is room on the disk again: this host serves etcd once more", "dir", dir)
+		return nil
+	}
+	return err
 }
 
 // serveAll runs etcd, alone or with those of other hosts, Placement, and this host's

@@ -30,11 +30,16 @@ const (
 	bodyRate = 16 << 10
 	// maxStreams of a connection over HTTP/2: more than an agent has calls and streams.
 	maxStreams = 64
+	// What is written at once has to be read within drainTime, and silent connections over HTTP/2 are asked every
+	// pingTime whether somebody is there.
+	drainTime = 30 * time.Second
+	pingTime  = time.Minute
 )
 
 // limited bounds the connections that a listener of this process takes.
 func limited(l net.Listener) net.Listener {
 	limits := connlimit.OfProcess()
+	limits.WriteTime = drainTime
 	tell := rate.Sometimes{Interval: time.Minute}
 	limits.Dropped = func() {
 		tell.Do(func() {
@@ -48,14 +53,16 @@ func limited(l net.Listener) net.Listener {
 // newServer answers with h. Requests' contexts end with ctx.
 func newServer(ctx context.Context, h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           bodiesInTime(h),
+		Handler:           bodiesInTime(readInTime(h)),
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeaderBytes,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ErrorLog:          slog.NewLogLogger(quietHandshakes{slog.Default().Handler()}, slog.LevelError),
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ConnContext:       connlimit.Context,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingTime, PingTimeout: drainTime, WriteByteTimeout: drainTime,
+		},
+		ErrorLog:    slog.NewLogLogger(quietHandshakes{slog.Default().Handler()}, slog.LevelError),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: connlimit.Context,
 	}
 }
 
@@ -99,6 +106,45 @@ func (b *timedBody) extend() {
 	more := time.Duration(b.read) * time.Second / bodyRate
 	_ = b.control.SetReadDeadline(b.began.Add(bodyTime + more)) // our servers can
 }
+
+// readInTime ends requests over HTTP/2 whose answer is not read, which holds up no connection. Over HTTP/1 the
+// connection's own deadline does. The gate sets deadlines of its own.
+func readInTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor < 2 || strings.HasPrefix(r.URL.Path, gate.Prefix) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		t := &timedWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+		defer t.hurry() // what is left is written after this
+		next.ServeHTTP(t, r)
+	})
+}
+
+// timedWriter has a deadline while it writes.
+type timedWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (t *timedWriter) hurry() { _ = t.control.SetWriteDeadline(time.Now().Add(drainTime)) }
+func (t *timedWriter) relax() { _ = t.control.SetWriteDeadline(time.Time{}) }
+
+func (t *timedWriter) Write(p []byte) (int, error) {
+	t.hurry()
+	defer t.relax()
+	return t.ResponseWriter.Write(p)
+}
+
+// FlushError is for http.ResponseController.
+func (t *timedWriter) FlushError() error {
+	t.hurry()
+	defer t.relax()
+	return t.control.Flush()
+}
+
+// Unwrap is for http.ResponseController.
+func (t *timedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 // called refuses requests for a name that is none of this machine's. A web page can have
 // its own name lead to this machine (DNS rebinding): what listens on loopback and asks for

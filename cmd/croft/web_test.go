@@ -205,6 +205,69 @@ func TestBodiesHaveToComeInTime(t *testing.T) {
 	}
 }
 
+// An answer that nobody reads ends, over either version of HTTP, and so does the request; one that is read slowly and
+// one that comes in pieces do not.
+func TestAnswersHaveToBeRead(t *testing.T) {
+	for _, version := range []string{"HTTP/1", "HTTP/2"} {
+		for _, c := range []struct {
+			name         string
+			write, pause time.Duration // between pieces of 64 KiB
+			reads        bool
+			whole        bool
+		}{
+			{"an answer that nobody reads", 0, 0, false, false},
+			{"an answer that is read slowly", 0, drainTime / 10, true, true},
+			{"an answer that comes slowly", 2 * drainTime, 0, true, true},
+		} {
+			t.Run(version+", "+c.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					const pieces, size = 200, 64 << 10
+					ended := make(chan error, 1)
+					server := newServer(t.Context(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						var err error
+						for i := 0; i < pieces && err == nil; i++ {
+							time.Sleep(c.write)
+							_, err = w.Write(make([]byte, size))
+						}
+						ended <- err
+					}))
+					protocols := &http.Protocols{}
+					protocols.SetHTTP1(version == "HTTP/1")
+					protocols.SetUnencryptedHTTP2(version == "HTTP/2")
+					server.Protocols = protocols
+					l := make(pipes, 1)
+					near, far := net.Pipe()
+					l <- near
+					done := make(chan struct{})
+					go func() { _ = server.Serve(limited(l)); close(done) }()
+					client := &http.Transport{Protocols: protocols, DisableCompression: true,
+						DialContext: func(context.Context, string, string) (net.Conn, error) { return far, nil }}
+					ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", nil)
+					check(t, err)
+					answer, err := client.RoundTrip(ask)
+					check(t, err)
+					for c.reads {
+						time.Sleep(c.pause)
+						if _, err := io.ReadFull(answer.Body, make([]byte, size)); err != nil {
+							break
+						}
+					}
+					if err := <-ended; (err == nil) != c.whole {
+						t.Errorf("it ended with %v", err)
+					}
+					_ = answer.Body.Close()
+					client.CloseIdleConnections()
+					_ = far.Close()
+					close(l)
+					<-done
+					_ = server.Close()
+					synctest.Wait()
+				})
+			})
+		}
+	}
+}
+
 // A web page has its own name lead to 127.0.0.1, and a browser there asks in its name.
 func TestRequestsForAnothersNameAreRefused(t *testing.T) {
 	placement := freeAddress(t)
