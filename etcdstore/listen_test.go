@@ -16,7 +16,7 @@ import (
 
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/freeport"
+	"croft/internal/testing/freeport"
 )
 
 // certified is a configuration with certificates of an authority, and who shows one.
