@@ -1,0 +1,44 @@
+// Package await waits in tests for what other goroutines and processes do. A busy machine outruns every short deadline,
+// so these last for minutes, and end before the test binary's own, which says less.
+package await
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+const (
+	longest = 5 * time.Minute
+	// spare is what is left of the test binary's time for the test to say what was missing, and to clean up.
+	spare = 30 * time.Second
+	pause = 10 * time.Millisecond
+)
+
+// Deadline is until when a test waits for something from now on.
+func Deadline(t testing.TB) time.Time {
+	end := time.Now().Add(longest)
+	if own, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
+		if d, is := own.Deadline(); is && d.Add(-spare).Before(end) {
+			return d.Add(-spare)
+		}
+	}
+	return end
+}
+
+// Context ends with the test, or at its Deadline.
+func Context(t testing.TB) context.Context {
+	ctx, cancel := context.WithDeadline(t.Context(), Deadline(t))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Until asks again and again whether something is so, and fails the test at its Deadline.
+func Until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := Deadline(t); !is(); <-time.After(pause) {
+		if time.Now().After(end) || t.Context().Err() != nil {
+			t.Fatalf("it never is so that %s", what)
+		}
+	}
+}
