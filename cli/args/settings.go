@@ -8,6 +8,7 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/internal/settings"
+	hosts "croft/node/settings"
 )
 
 // settingsFlags maps flags to the paths of the settings they stand for.
@@ -46,7 +47,7 @@ func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	if err != nil {
 		return direct.Settings{}, err
 	}
-	if err := direct.CheckEnvironment(os.Environ(), HostVariables()); err != nil {
+	if err := direct.CheckEnvironment(os.Environ(), hosts.EnvNames()); err != nil {
 		return direct.Settings{}, err
 	}
 	s, from, err := settings.Load(direct.Defaults(), settings.Source{Name: direct.SettingsFile, File: file, Flags: given, Former: direct.FormerSettings})
@@ -59,7 +60,3 @@ func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	}
 	return s, err
 }
-
-// HostVariables returns the names of the environment variables of the hosts' settings, which a shell may have beside
-// those of schedule.yaml. The program sets it.
-var HostVariables = func() []string { return nil }

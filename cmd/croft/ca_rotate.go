@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
 	"croft/cloud/direct"
 	"croft/node/settings"
 	"croft/trust"
@@ -70,7 +71,7 @@ func withCloud(ctx context.Context, stateDir string, do func(context.Context, tr
 		return fmt.Errorf("the cloud has to run for this: %w", err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
 	return do(ctx, store)
 }

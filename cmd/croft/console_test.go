@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"croft"
+	"croft/cli/instances"
+	"croft/internal/testing/pty"
 )
 
 // TestConsoleIsLiveOnATerminal types at a guest's console and leaves it.
@@ -14,21 +16,21 @@ func TestConsoleIsLiveOnATerminal(t *testing.T) {
 	if code := c.schedule(t.Context(), new(bytes.Buffer), new(bytes.Buffer), small, "--name", "web", "--wait"); code != croft.ExitOK {
 		t.Fatalf("schedule ended with %d", code)
 	}
-	screen := newTerminal(t)
+	screen := pty.New(t)
 	ended := make(chan int, 1)
 	go func() {
 		ended <- Run(t.Context(), c.args("schedule", "console", "web"), screen.File, screen.File, screen.File)
 	}()
-	screen.await(t, "Ctrl-] leaves") // from here on the terminal itself echoes nothing
-	if _, err := screen.master.WriteString("hello there\r"); err != nil {
+	screen.Await(t, "Ctrl-] leaves") // from here on the terminal itself echoes nothing
+	if _, err := screen.Master.WriteString("hello there\r"); err != nil {
 		t.Fatal(err)
 	}
-	screen.await(t, "hello there\r\n")
-	if _, err := screen.master.Write([]byte{escapeKey}); err != nil {
+	screen.Await(t, "hello there\r\n")
+	if _, err := screen.Master.Write([]byte{instances.EscapeKey}); err != nil {
 		t.Fatal(err)
 	}
 	if code := <-ended; code != croft.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, screen.close())
+		t.Errorf("it ended with %d:\n%s", code, screen.End())
 	}
 	log := new(bytes.Buffer)
 	if code := c.schedule(t.Context(), log, new(bytes.Buffer), "logs", "web"); code != croft.ExitOK || !strings.Contains(log.String(), "hello there") {

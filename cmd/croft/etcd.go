@@ -1,21 +1,16 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/admin"
 	"croft/cli/args"
-	cloudapi "croft/cloud"
 	"croft/compute"
 	"croft/etcdstore"
-	"croft/internal/durable"
 )
 
 // etcdCommand backs etcd up and restores it.
@@ -30,54 +25,8 @@ func etcdCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(etcdSnapshotCommand(), etcdRestoreCommand())
+	cmd.AddCommand(admin.SnapshotCommand(), etcdRestoreCommand())
 	return cmd
-}
-
-// snapshotTime is how long taking a snapshot may last.
-const snapshotTime = 10 * time.Minute
-
-func etcdSnapshotCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "snapshot FILE",
-		Short: "Write all that etcd holds to a file, while everything runs",
-		Long: `snapshot writes all that the cloud's etcd holds, croft's Placement included, to a new
-file that its owner alone may read: there are secrets in it. Guests, their disks and the
-cloud's authority (ca in the state directory of the first host) are not in it.`,
-		Args: args.Count(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, func(ctx context.Context, c *client) error {
-				ctx, cancel := context.WithTimeout(ctx, snapshotTime)
-				defer cancel()
-				size, err := takeSnapshot(ctx, c, args[0])
-				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s has all that etcd holds, %d KiB\n", args[0], size>>10)
-				}
-				return err
-			})
-		},
-	}
-	args.AddCloudFlags(cmd.Flags())
-	return cmd
-}
-
-// takeSnapshot leaves a whole file or none.
-func takeSnapshot(ctx context.Context, backups cloudapi.Backups, file string) (size int64, err error) {
-	if _, err := os.Lstat(file); err == nil {
-		return 0, croft.Errorf(croft.Conflict, "%s is there already: name a new file", file)
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".snapshot-*") // readable by its owner alone
-	if err != nil {
-		return 0, croft.Errorf(croft.Invalid, "write the snapshot: %w", err)
-	}
-	size, err = backups.Snapshot(ctx, f)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return 0, errors.Join(err, os.Remove(f.Name()))
-	}
-	return size, durable.FlushDir(filepath.Dir(file))
 }
 
 func etcdRestoreCommand() *cobra.Command {

@@ -139,7 +139,7 @@ func (h *host) images() (compute.Images, error) {
 	}
 	return image.New(image.Config{
 		AllowRedirects: redirects,
-		Dir:            imageDir(h.dir.Path), MaxBytes: h.settings.Images.CacheGiB << 30, Log: h.log,
+		Dir:            image.CacheDir(h.dir.Path), MaxBytes: h.settings.Images.CacheGiB << 30, Log: h.log,
 		AllowFiles: append([]string{}, h.settings.Images.AllowFiles...), // an empty list is none, not all
 	})
 }
@@ -187,7 +187,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	if err := os.MkdirAll(instances, 0o711); err != nil {
 		return nil, croft.Host{}, fmt.Errorf("make the directory of the instances: %w", err)
 	}
-	facts, err := compute.ReadFacts(ctx, h.dir.Path, used(instances)+used(imageDir(h.dir.Path)))
+	facts, err := compute.ReadFacts(ctx, h.dir.Path, used(instances)+used(image.CacheDir(h.dir.Path)))
 	if err != nil {
 		return nil, croft.Host{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"croft/compute"
 	"croft/internal/books"
 	"croft/internal/plain"
+	"croft/internal/testing/pty"
 )
 
 // steering is what a hostile host says: it clears the screen, sets the title and the
@@ -143,12 +144,12 @@ func TestAGuestsLogSteersNoTerminal(t *testing.T) {
 	hostileAgent(t, c, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("\x1b[32mOK\x1b[0m " + steering + "the end"))
 	})
-	screen := newTerminal(t)
+	screen := pty.New(t)
 	if code := Run(t.Context(), c.args("croft", "schedule", "logs", "web"), strings.NewReader(""), screen.File, screen.File); code != 0 {
 		t.Fatalf("ended with %d", code)
 	}
-	screen.await(t, "the end")
-	shown := screen.close()
+	screen.Await(t, "the end")
+	shown := screen.End()
 	if !strings.Contains(shown, "\x1b[32mOK\x1b[0m") {
 		t.Errorf("colors are gone: %.100q", shown)
 	}

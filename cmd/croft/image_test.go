@@ -28,7 +28,7 @@ func run(t *testing.T, want int, args ...string) (stdout, stderr string) {
 // long ago, and returns its path and the file that it came from.
 func cachedDisk(t *testing.T, state string, seed byte) (path, source string) {
 	t.Helper()
-	c, err := image.New(image.Config{Dir: imageDir(state), Log: slog.New(slog.DiscardHandler)})
+	c, err := image.New(image.Config{Dir: image.CacheDir(state), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

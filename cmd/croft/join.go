@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/args"
 	"croft/cli/out"
 	"croft/cloud/direct"
 	"croft/compute"
@@ -82,7 +83,7 @@ func join(ctx context.Context, s settings.Settings, text string, member bool, wo
 // enrol gets certificates at a join server and keeps them. The host counts as joined last,
 // so that a crash leaves one that may try again.
 func enrol(ctx context.Context, j *trust.Membership, s settings.Settings, token invitation.Token) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
 	id, err := compute.ReadHostID(s.StateDir, false)
 	if errors.Is(err, croft.NotFound) {
@@ -172,7 +173,7 @@ func accept(ctx context.Context, j *trust.Membership, s settings.Settings, token
 	if store.Partition() != token.Partition {
 		return croft.Errorf(croft.Invalid, "etcd at %s holds another cloud than the one that this token is of: make another with `croft token create`", token.Endpoints[0])
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
 	invited, err := store.Invitation(ctx, token.Name())
 	if err != nil {

@@ -11,29 +11,34 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/cli/admin"
 	"croft/cli/args"
+	"croft/cli/hosts"
+	"croft/cli/images"
+	"croft/cli/instances"
+	"croft/cli/keys"
+	"croft/cli/top"
 	"croft/internal/build"
 	"croft/internal/plain"
-	"croft/node/settings"
 )
 
 // commands are croft's subcommands, each made in a file of its own.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
-		scheduleCommand(),
+		instances.Command(),
 		upCommand(),
 		computeCommand(),
 		mdserverCommand(),
 		placementCommand(),
-		hostCommand(),
-		topCommand(),
-		tokenCommand(), etcdCommand(),
+		hosts.Command(),
+		top.Command(),
+		admin.TokenCommand(), etcdCommand(),
 		caCommand(),
-		auditCommand(),
-		keyCommand(),
+		admin.AuditCommand(),
+		keys.Command(),
 		poolCommand(),
 		ticketCommand(),
-		imageCommand(),
+		images.Command(),
 		doctorCommand(),
 		completionCommand(),
 		manCommand(),
@@ -150,5 +155,11 @@ func exitCode(err error) int {
 }
 
 func init() {
-	args.HostVariables = func() []string { return settings.EnvNames() }
+	images.StateDirOf = images.StateDirs{
+		AddFlags: func(cmd *cobra.Command) { addHostFlags(cmd, stateDirFlag) },
+		Read: func(cmd *cobra.Command) (string, error) {
+			s, _, err := loadHostSettings(cmd, stateDirFlag)
+			return s.StateDir, err
+		},
+	}
 }

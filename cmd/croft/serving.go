@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/cli/args"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/internal/endpoint"
@@ -201,7 +202,7 @@ func leaveEtcd(ctx context.Context, had settings.Settings, log *slog.Logger) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, others.Close()) }()
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
 	if is, err := others.IsEtcdMember(ctx, s.member()); err != nil || is {
 		return cmp.Or(err, etcdstore.ErrRemoved)

@@ -96,7 +96,7 @@ func openAndWait(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, 
 	if t.State != poolclient.TicketOpen && t.State != "" {
 		return err
 	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), args.AnswerTimeout)
 	defer cancel()
 	if _, closed := c.Close(closing, t.ID); closed != nil {
 		return errors.Join(err, fmt.Errorf("close ticket %d: %w", t.ID, closed))
@@ -340,15 +340,15 @@ func completeTickets(cmd *cobra.Command, args []string, prefix string) ([]string
 }
 
 // completePools completes with those of all that begin so and are no arguments yet.
-func completePools(cmd *cobra.Command, args []string, prefix string, list func(context.Context, *poolclient.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+func completePools(cmd *cobra.Command, given []string, prefix string, list func(context.Context, *poolclient.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), args.CompletionTimeout)
 	defer cancel()
 	var found []string
 	_ = askPools(cmd, func(_ context.Context, c *poolclient.Client, _ string) error {
 		all, err := list(ctx, c)
 		for _, one := range all {
 			name, _, _ := strings.Cut(one, "\t")
-			if strings.HasPrefix(name, prefix) && !strings.Contains("\t"+strings.Join(args, "\t")+"\t", "\t"+name+"\t") {
+			if strings.HasPrefix(name, prefix) && !strings.Contains("\t"+strings.Join(given, "\t")+"\t", "\t"+name+"\t") {
 				found = append(found, one)
 			}
 		}

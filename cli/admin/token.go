@@ -1,0 +1,101 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cloud"
+)
+
+// TokenCommand makes the command croft token.
+func TokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke tokens with which hosts join this cloud",
+		Example: `  croft token create --note "rack 7"
+  croft token list
+  croft token revoke 5f0c1a2b`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return croft.Errorf(croft.Invalid, "usage: %s create, list or revoke", cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	args.AddCloudFlags(cmd.PersistentFlags())
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	cmd.AddCommand(tokenCreateCommand(), tokenListCommand(), tokenRevokeCommand())
+	return cmd
+}
+
+// longestInvitation bounds how long a token counts: it is a secret on its way.
+const longestInvitation = 7 * 24 * time.Hour
+
+func tokenCreateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Print a token for croft up --join",
+		Long: `create prints a token with which other machines become hosts of this cloud:
+
+  croft up --join -          # and paste it; or --join @FILE
+
+It counts for an hour (--for), any number of times, and has to be kept secret. It says
+where hosts join (join.listen) and the SHA-256 of the authority of the certificate
+there, so that a new host speaks to no other; there the host proves that it has the
+token, and gets its own certificates, which it renews by itself from then on.
+
+Only new hosts join with it. One whose certificates ran out while it was away gets a
+token of its own: --host NAME.
+
+A cloud whose etcd is not croft's own, or has certificates of another authority, has no
+server that signs. A token for it says where etcd is and whose certificate it
+has. Where etcd asks clients for certificates or passwords, a host needs those in its
+own settings (etcd.cert, etcd.key, etcd.user, etcd.password_file); so it does where
+Placement is OpenStack's (placement.cloud).
+
+etcd and Placement have to be reachable from there: the addresses are those that they
+listen on, or what --etcd and --placement say.`,
+		Args: args.Count(0, 0),
+	}
+	life := cmd.Flags().Duration("for", time.Hour, "how long the token counts, at most a week")
+	note := cmd.Flags().String("note", "", "what it is for, in `words` that croft token list shows")
+	host := cmd.Flags().String("host", "", "let this host, by `name` or UUID, join once more; without it only hosts that are new join")
+	_ = cmd.RegisterFlagCompletionFunc("host", args.CompleteHosts) // the flag is defined above
+	member := cmd.Flags().Bool("etcd-member", false, "where trust is strict: let hosts join with --etcd-member, and so reach etcd")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *life < time.Second || *life > longestInvitation {
+			return croft.Errorf(croft.Invalid, "--for %s: use something between 1s and %s", *life, longestInvitation)
+		}
+		return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+			ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+			defer cancel()
+			token, err := c.Invite(ctx, cloud.Invitation{
+				Note: *note, Host: *host, Life: *life, Member: *member,
+				SameEtcd: cmd.Flags().Changed("etcd"), SamePlacement: cmd.Flags().Changed("placement"),
+			})
+			if err != nil {
+				return err
+			}
+			return printToken(cmd, c.Settings.Output, token, *life)
+		})
+	}
+	return cmd
+}
+
+// printToken prints the token alone, and beside it what it is for.
+func printToken(cmd *cobra.Command, format string, token cloud.Token, life time.Duration) error {
+	if format == out.FormatJSON || format == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), format, struct {
+			Token   string    `json:"token"`
+			Name    string    `json:"name"`
+			Expires time.Time `json:"expires"`
+		}{token.Secret, shortToken(token.Name), token.Expires})
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "whoever has this can join for %s; on the other machine: croft up --join - (and paste it)\n", life)
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), token.Secret)
+	return err
+}

@@ -1,0 +1,105 @@
+package args
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cloud"
+	"croft/cloud/direct"
+	"croft/internal/nearest"
+	"croft/internal/span"
+	"croft/internal/traces"
+)
+
+// AnswerTimeout is how long the cloud may take for what it answers at once when all is well. It is long enough for
+// etcd to elect another leader.
+const AnswerTimeout = 30 * time.Second
+
+// Client is the connection of one command to its cloud.
+type Client struct {
+	cloud.Cloud
+	Settings direct.Settings
+	Project  croft.Project // empty: all of them
+}
+
+// Dial connects to the cloud that the settings name. Close the client.
+func Dial(ctx context.Context, s direct.Settings) (*Client, error) {
+	c, err := direct.Dial(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{Cloud: c, Settings: s, Project: croft.Project(s.Project)}, nil
+}
+
+// With reads the settings, connects, calls do and closes the connection.
+func With(cmd *cobra.Command, do func(context.Context, *Client) error) error {
+	s, err := LoadSettings(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	return WithSettings(cmd.Context(), s, do)
+}
+
+// WithSettings is with for settings that are read already.
+func WithSettings(ctx context.Context, s direct.Settings, do func(context.Context, *Client) error) error {
+	c, err := Dial(ctx, s)
+	if err != nil {
+		return err
+	}
+	err = do(ctx, c)
+	if closed := c.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// Instance reads an instance of the project.
+func (c *Client) Instance(ctx context.Context, idOrName string) (croft.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	st, err := c.Find(ctx, c.Project, idOrName)
+	return st, c.Nearest(ctx, idOrName, err)
+}
+
+// Nearest adds to an error that is NotFound the name of an instance that may have been meant.
+func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error {
+	if !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	if _, isID := croft.ParseInstanceID(idOrName); isID == nil {
+		return err
+	}
+	all, listed := c.List(ctx, c.Project)
+	if listed != nil {
+		return err // which says enough
+	}
+	var known []string
+	for _, st := range all {
+		known = append(known, st.Instance.Name)
+	}
+	if hint := nearest.Hint(idOrName, known); hint != "" {
+		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
+	}
+	return err
+}
+
+// Traced calls do within a span, where the settings say who records spans. The span belongs to the trace that
+// TRACEPARENT names, as CI jobs set it, or begins one.
+func (c *Client) Traced(ctx context.Context, name string, do func(context.Context) error) error {
+	provider, flush, err := c.Settings.Traces.Start(ctx, "croft-schedule", traces.CommandFlush, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer flush()
+	ctx, _ = span.Join(ctx, os.Getenv("TRACEPARENT"))
+	ctx, end := span.Begin(ctx, provider, name)
+	err = do(ctx)
+	end(err)
+	return err
+}

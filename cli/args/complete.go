@@ -1,0 +1,101 @@
+package args
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft/image"
+	"croft/operator"
+	"croft/schedule"
+)
+
+// CompletionTimeout is how long somebody who presses the tab key waits for names.
+const CompletionTimeout = time.Second
+
+// CompleteInstances completes up to so many names of instances, any number for -1.
+func CompleteInstances(most int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if most >= 0 && len(args) >= most {
+			return completeImages(cmd, args, prefix)
+		}
+		found := StoredNames(cmd, args, prefix, func(ctx context.Context, c *Client, offer func(name, what string)) error {
+			all, err := c.List(ctx, c.Project)
+			for _, st := range all {
+				offer(st.Instance.Name, schedule.Describe(&st))
+			}
+			return err
+		})
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// StoredNames completes names that the cloud knows: those that list offers, with a description each, that begin with
+// prefix and are not given yet. It returns none where the cloud does not answer soon.
+func StoredNames(cmd *cobra.Command, given []string, prefix string, list func(ctx context.Context, c *Client, offer func(name, what string)) error) []string {
+	ctx, cancel := context.WithTimeout(cmd.Context(), CompletionTimeout)
+	defer cancel()
+	s, err := LoadSettings(cmd.Flags())
+	if err != nil {
+		return nil
+	}
+	var found []string
+	_ = WithSettings(ctx, s, func(ctx context.Context, c *Client) error {
+		return list(ctx, c, func(name, what string) {
+			if strings.HasPrefix(name, prefix) && !slices.Contains(given, name) {
+				found = append(found, cobra.CompletionWithDesc(name, what))
+			}
+		})
+	})
+	return found
+}
+
+// completeImages completes the second argument of a query.
+func completeImages(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if cmd.Name() != "schedule" || len(args) != 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return imageNames(prefix), cobra.ShellCompDirectiveDefault
+}
+
+// imageNames are the catalog's that begin so; none where it cannot be read.
+func imageNames(prefix string) []string {
+	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, name := range catalog.Names() {
+		if strings.HasPrefix(name, prefix) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// CompleteHosts completes the name of a host.
+func CompleteHosts(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	found := StoredNames(cmd, args, prefix, func(ctx context.Context, c *Client, offer func(name, what string)) error {
+		all, err := c.Hosts(ctx)
+		for _, h := range all {
+			offer(h.Name, operator.Host{Host: h}.State())
+		}
+		return err
+	})
+	slices.Sort(found)
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// CompleteImage completes one name of the catalog of images.
+func CompleteImage(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return imageNames(prefix), cobra.ShellCompDirectiveDefault
+}

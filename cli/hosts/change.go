@@ -1,0 +1,158 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cloud"
+	"croft/internal/plain"
+	"croft/operator"
+)
+
+func drainCommand() *cobra.Command {
+	var move bool
+	cmd := &cobra.Command{
+		Use:   "drain UUID|NAME",
+		Short: "Keep new instances away from a host",
+		Long: `drain keeps new instances away from a host until croft host enable. What is on it
+goes on.
+
+With --move, instances that were asked for with --ephemeral are removed there and
+made anew from their images on other hosts, with the same name and UUID; what their
+disks held is lost. The others stay, and are listed with the reason. Where the host
+serves etcd, that is taken out of it, unless the others would be too few then.`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: args.CompleteHosts,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+				ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+				defer cancel()
+				h, err := c.Drain(ctx, given[0])
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "host %s takes nothing new\n", plain.Line(h.Name))
+				if !move {
+					return nil
+				}
+				return moveAll(ctx, cmd, c, given[0])
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&move, "move", false, "make ephemeral instances anew on other hosts")
+	return cmd
+}
+
+// moveAll moves what can be moved and prints what became of each instance.
+func moveAll(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName string) error {
+	h, err := c.FindHost(ctx, idOrName) // once more: since the drain nothing comes to it
+	if h.ID == "" {
+		return err
+	}
+	all, err := c.MoveAll(ctx, h)
+	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t.Head("NAME", "TO", "REASON", "INSTANCE")
+	for _, m := range all {
+		to := m.To.Name
+		if m.To.ID == "" {
+			to = "stays"
+		}
+		t.Texts(m.Instance.Name, to, out.OrDash(m.Stays), string(m.Instance.ID))
+	}
+	if len(all) > 0 {
+		err = errors.Join(err, t.Print(cmd.OutOrStdout()))
+	}
+	if err != nil || h.Etcd == "" {
+		return err
+	}
+	if err = c.RemoveMember(ctx, h); err == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "etcd goes on without host %s\n", plain.Line(h.Name))
+	}
+	return err
+}
+
+func enableCommand() *cobra.Command {
+	cmd := changeHostCommand(cloud.Maintenance.Enable, "takes new instances")
+	cmd.Use, cmd.Aliases = "enable UUID|NAME", []string{"undrain"}
+	cmd.Short = "Let new instances come to a host again"
+	return cmd
+}
+
+func acceptCommand() *cobra.Command {
+	cmd := changeHostCommand(cloud.Maintenance.Accept, "may be served by another machine or from another directory")
+	cmd.Use = "accept UUID|NAME"
+	cmd.Short = "Let a host be served from another machine or state directory than before"
+	cmd.Long = `accept lets the agent of a host serve it from another machine or another state
+directory than before, as after its disks were put into another machine. Until then
+such an agent does nothing, since it may run on a copy. Make sure that the machine
+from before is off: a guest that still runs there would run twice.`
+	return cmd
+}
+
+// changeHostCommand does one thing to one host and says what that means.
+func changeHostCommand(change func(cloud.Maintenance, context.Context, string) (operator.Host, error), means string) *cobra.Command {
+	return &cobra.Command{
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: args.CompleteHosts,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+				ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+				defer cancel()
+				h, err := change(c, ctx, given[0])
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "host %s %s\n", plain.Line(h.Name), means)
+				}
+				return err
+			})
+		},
+	}
+}
+
+func forgetCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:     "forget UUID|NAME",
+		Aliases: []string{"rm"},
+		Short:   "Forget a host that is gone for good",
+		Long: `forget removes a host's record and its resource provider. A host that is alive or has
+instances is not forgotten, except with --force: then its instances' names and claims
+are free at once, and the host removes them should it ever return. An agent that still
+runs has to be started anew to offer its host again.
+
+Where the host serves etcd, that is taken out of it. A host whose etcd the others need to
+be more than half of all is not forgotten, whatever is said: bring another one back, or
+let one join with --etcd-member, first.`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: args.CompleteHosts,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+				ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+				defer cancel()
+				h, err := c.Forget(ctx, given[0], force)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "host %s is forgotten%s\n", plain.Line(h.Name), buried(h.Count))
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "forget it although it is alive or has instances, and bury those")
+	return cmd
+}
+
+// buried says in a clause how many instances went with a host.
+func buried(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return ", and one instance with it"
+	}
+	return fmt.Sprintf(", and %d instances with it", n)
+}

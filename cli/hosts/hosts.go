@@ -1,0 +1,227 @@
+// Package hosts has the commands that look at hosts and maintain them: croft host.
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/instances"
+	"croft/cli/out"
+	"croft/internal/plain"
+	"croft/operator"
+)
+
+// Command makes the command croft host.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "host",
+		Short: "Look at the hosts; drain, enable, accept or forget one",
+		Example: `  croft host list
+  croft host drain host3 --move
+  croft host forget host3`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return croft.Errorf(croft.Invalid, "usage: %s list, show, drain, enable, accept or forget", cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	args.AddCloudFlags(cmd.PersistentFlags())
+	cmd.AddCommand(listCommand(), showCommand(), drainCommand(), enableCommand(), acceptCommand(), forgetCommand())
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	return cmd
+}
+
+func listCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the hosts: state, instances, what is claimed of what is offered",
+		Long: `list shows the hosts by their names: how each is, its part in etcd, how many
+instances it has, what is claimed of what it offers. With -o wide their versions and
+UUIDs too.`,
+		Args: args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+				ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+				defer cancel()
+				problems := make(chan []string, 1)
+				go func() { problems <- c.Problems(ctx) }() // which takes longest where a member is silent
+				all, err := c.ListHosts(ctx)
+				if all == nil && err != nil {
+					<-problems
+					return err
+				}
+				err = errors.Join(printHosts(cmd, c.Settings.Output, all), err)
+				for _, problem := range <-problems {
+					fmt.Fprintln(cmd.ErrOrStderr(), problem)
+				}
+				return err
+			})
+		},
+	}
+}
+
+// hostData is a host as JSON and YAML have it.
+type hostData struct {
+	operator.Host
+	State string `json:"state"`
+}
+
+func printHosts(cmd *cobra.Command, format string, all []operator.Host) error {
+	stdout := cmd.OutOrStdout()
+	if format == out.FormatJSON || format == out.FormatYAML {
+		list := []hostData{}
+		for _, h := range all {
+			list = append(list, hostData{h, h.State()})
+		}
+		return out.PrintData(stdout, format, list)
+	}
+	t := out.Table{Color: out.IsColored(stdout)}
+	head := []string{"HOST", "STATE", "ETCD", "INSTANCES", "VCPU", "MEMORY_MB", "DISK_GB"}
+	if format == out.FormatWide {
+		head = append(head, "VERSION", "ID")
+	}
+	t.Head(head...)
+	for _, h := range all {
+		row := []out.Cell{{Text: h.Name}, hostState(h), etcdRole(h), {Text: fmt.Sprint(h.Count)},
+			share(h, croft.VCPU), share(h, croft.MemoryMB), share(h, croft.DiskGB)}
+		if format == out.FormatWide {
+			row = append(row, out.Cell{Text: out.OrDash(h.Version)}, out.Cell{Text: string(h.ID)})
+		}
+		t.Row(row...)
+	}
+	if err := t.Print(stdout); err != nil {
+		return err
+	}
+	for _, h := range all {
+		printProblems(cmd.ErrOrStderr(), h)
+	}
+	return nil
+}
+
+// printProblems tells what is wrong with a host, a line each.
+func printProblems(w io.Writer, h operator.Host) {
+	for _, problem := range h.Problems {
+		fmt.Fprintf(w, "host %s: %s\n", plain.Line(h.Name), plain.Line(problem))
+	}
+}
+
+// hostState says in its color how a host is, and since when nothing is heard of it.
+func hostState(h operator.Host) out.Cell {
+	words := h.State()
+	if !h.Alive {
+		words += instances.Since(h.Host)
+		if h.Drained {
+			words += ", drained"
+		}
+	}
+	switch {
+	case !h.Alive || len(h.Problems) > 0:
+		return out.Cell{Text: words, Color: out.Red}
+	case h.Drained:
+		return out.Cell{Text: words, Color: out.Yellow}
+	}
+	return out.Cell{Text: words, Color: out.Green}
+}
+
+// etcdRole says in its color what the host's etcd is to the others.
+func etcdRole(h operator.Host) out.Cell {
+	switch h.Etcd {
+	case croft.MemberLeads, croft.MemberFollows, "":
+		return out.Cell{Text: out.OrDash(string(h.Etcd))}
+	}
+	return out.Cell{Text: string(h.Etcd), Color: out.Yellow}
+}
+
+// share is how much of what a host offers is claimed, in red where that is more than
+// there is.
+func share(h operator.Host, class croft.ResourceClass) out.Cell {
+	if h.Offered == nil {
+		return out.Cell{Text: "-"}
+	}
+	text := fmt.Sprintf("%d/%d", h.Claimed[class], h.Offered[class])
+	if h.Claimed[class] > h.Offered[class] && h.Alive {
+		return out.Cell{Text: text, Color: out.Red}
+	}
+	return out.Cell{Text: text}
+}
+
+func showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show UUID|NAME",
+		Short:             "Show all about a host, and what is on it",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: args.CompleteHosts,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+				ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+				defer cancel()
+				h, err := c.FindHost(ctx, given[0])
+				if h.ID == "" {
+					return err
+				}
+				return errors.Join(printHost(cmd, c.Settings.Output, h), err)
+			})
+		},
+	}
+}
+
+func printHost(cmd *cobra.Command, format string, h operator.Host) error {
+	stdout := cmd.OutOrStdout()
+	if format == out.FormatJSON || format == out.FormatYAML {
+		return out.PrintData(stdout, format, struct {
+			hostData
+			On []instances.Data `json:"on"`
+		}{hostData{h, h.State()}, instances.Printable(h.Instances)})
+	}
+	t := hostDetails(h)
+	t.Color = out.IsColored(stdout)
+	if err := t.Print(stdout); err != nil || h.Count == 0 {
+		return err
+	}
+	fmt.Fprintln(stdout)
+	list := instances.Table(h.Instances)
+	list.Color = t.Color
+	return list.Print(stdout)
+}
+
+// hostDetails is everything about a host, for people.
+func hostDetails(h operator.Host) *out.Table {
+	t := &out.Table{}
+	add := func(name, value string) {
+		if value != "" {
+			t.Row(out.Cell{Text: name, Color: out.Bold}, out.Cell{Text: value})
+		}
+	}
+	add("host", string(h.ID))
+	add("name", h.Name)
+	add("former name", h.FormerName)
+	t.Row(out.Cell{Text: "state", Color: out.Bold}, hostState(h))
+	for _, problem := range h.Problems {
+		t.Row(out.Cell{Text: "problem", Color: out.Bold}, out.Cell{Text: problem, Color: out.Red})
+	}
+	add("etcd", string(h.Etcd))
+	add("addresses", strings.Join(h.Addresses, ", "))
+	add("api", h.API)
+	add("location", h.Location)
+	add("hypervisor", h.VirtType)
+	add("version", h.Version)
+	for _, class := range slices.Sorted(maps.Keys(h.Offered)) {
+		add(string(class), fmt.Sprintf("%d of %d claimed", h.Claimed[class], h.Offered[class]))
+	}
+	var traits []string
+	for _, trait := range h.Traits {
+		traits = append(traits, string(trait))
+	}
+	add("traits", strings.Join(traits, ", "))
+	add("instances", fmt.Sprint(h.Count))
+	return t
+}

@@ -1,0 +1,188 @@
+package images
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/image"
+)
+
+func addCommand() *cobra.Command {
+	var e image.Entry
+	var machine, replace bool
+	cmd := &cobra.Command{
+		Use:   "add NAME URL|PATH|NAME",
+		Short: "Give an image a name",
+		Long: `add writes a name into the catalog: your own, ~/.config/croft/images.yaml, or with
+--machine the one of this machine, /etc/croft/images.yaml. The second argument is where
+the image is for the hosts, or another name, which the new one then stands for too.
+
+Without a checksum whatever is at the address is taken. Give one of --sha256, --sha512
+and --sums, which names the publisher's own list and so allows for newer versions; with
+--signed-by that list must bear the signature of a key in the keyring, a file on the
+hosts. --signature names the file with the signature where the list has none in itself.
+Lists and signatures are addresses relative to the image's.`,
+		Example: `  croft image add web https://example.com/web.qcow2.xz --sums SHA256SUMS --user debian
+  croft image add jammy https://cloud-images.ubuntu.com/jammy/current/jammy-server-cloudimg-amd64.img \
+    --sums SHA256SUMS --signature SHA256SUMS.gpg \
+    --signed-by /usr/share/keyrings/ubuntu-cloudimage-keyring.gpg --user ubuntu
+  croft image add lab /srv/images/lab.raw
+  croft image add latest debian-13`,
+		Args: args.Count(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e.Name = args[0]
+			if image.IsReference(args[1]) {
+				e.URL = args[1]
+			} else {
+				e.Alias = args[1]
+			}
+			files := image.CatalogFiles()
+			file, others := files[1], files[:1]
+			if machine {
+				file, others = files[0], nil
+			}
+			if err := image.AddToCatalog(file, others, e, replace); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "image %s is in %s\n", e.Name, file)
+			if e.Alias == "" && e.Verification() == image.Unverified {
+				fmt.Fprintln(cmd.ErrOrStderr(), "nothing verifies it: --sha256 would")
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&e.SHA256, "sha256", "", "its checksum (`HEX`)")
+	f.StringVar(&e.SHA512, "sha512", "", "its checksum (`HEX`)")
+	f.StringVar(&e.Sums, "sums", "", "`address` of the publisher's list of checksums")
+	f.StringVar(&e.SignedBy, "signed-by", "", "`keyring` on the hosts, with a key that must have signed the list")
+	f.StringVar(&e.Signature, "signature", "", "`address` of the list's signature, where it has none in itself")
+	f.StringVar(&e.User, "user", "", "whom to log in as")
+	f.StringVar(&e.Description, "description", "", "what it is, in a few words")
+	f.BoolVar(&machine, "machine", false, "write the catalog of this machine, not your own")
+	f.BoolVar(&replace, "replace", false, "take the place of an image of that name")
+	return cmd
+}
+
+func removeCommand() *cobra.Command {
+	var machine, cached bool
+	cmd := &cobra.Command{
+		Use:   "remove NAME|URL|PATH|SHA256",
+		Short: "Take a name out of the catalog, or an image out of this host's cache",
+		Long: `remove takes out of the catalog a name that croft image add has put there: out of your
+own, or with --machine out of the one of this machine.
+
+With --cached it removes from the cache of this host what was fetched by that name, URL
+or path, or has that SHA-256, so that it is fetched anew. Guests whose disks stand on it
+keep it: then its room becomes free with the last of those disks.`,
+		Example: `  croft image remove web
+  croft image remove --cached debian-12`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: args.CompleteImage,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case cached && machine:
+				return croft.Errorf(croft.Invalid, "give one of --cached and --machine")
+			case cached:
+				return removeCached(cmd, args[0])
+			}
+			files := image.CatalogFiles()
+			file, others := files[1], files[:1]
+			if machine {
+				file, others = files[0], nil
+			}
+			if err := image.RemoveFromCatalog(file, others, args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "image %s is no longer in %s\n", args[0], file)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&machine, "machine", false, "out of the catalog of this machine, not your own")
+	cmd.Flags().BoolVar(&cached, "cached", false, "out of this host's cache, and not out of a catalog")
+	addCacheFlags(cmd)
+	return cmd
+}
+
+func removeCached(cmd *cobra.Command, what string) error {
+	dir, format, err := cacheOf(cmd)
+	if err != nil {
+		return err
+	}
+	reference := what
+	if !isSHA256(what) {
+		if reference, err = image.ReferenceFor(what); err != nil {
+			return err
+		}
+	}
+	held, err := image.Remove(dir, reference)
+	if err != nil {
+		return fmt.Errorf("remove image %s: %w", what, err)
+	}
+	if held.Disks > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d disks stand on it and keep its room\n", held.Disks)
+	}
+	return printPruned(cmd, format, []image.Held{held})
+}
+
+// isSHA256 tells a checksum from a name.
+func isSHA256(s string) bool { return regexp.MustCompile("^[0-9a-f]{64}$").MatchString(s) }
+
+func pruneCommand() *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove from this host's cache the images that no disk stands on",
+		Long: `prune removes from the cache of this host the images that no disk of a guest stands
+on and that were not used in the last ten minutes. The agent may work meanwhile: an
+image that is asked for again is fetched again. It prints what it removed.`,
+		Args: args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, format, err := cacheOf(cmd)
+			if err != nil {
+				return err
+			}
+			removed, err := image.Prune(dir, dry)
+			if printed := printPruned(cmd, format, removed); err == nil {
+				err = printed
+			}
+			if err != nil {
+				return err
+			}
+			var sum int64
+			for _, h := range removed {
+				sum += h.Bytes
+			}
+			done := "removed"
+			if dry {
+				done = "would be removed"
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d, of %s\n", done, len(removed), out.Bytes(sum))
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be removed and remove nothing")
+	addCacheFlags(cmd)
+	return cmd
+}
+
+func printPruned(cmd *cobra.Command, format string, removed []image.Held) error {
+	if format == out.FormatJSON || format == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), format, append([]image.Held{}, removed...)) // never null
+	}
+	t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t.Head("SIZE", "FORMAT", "SHA256", "FETCHED AS")
+	for _, h := range removed {
+		t.Texts(out.Bytes(h.Bytes), h.Format, h.SHA256, strings.Join(h.References, " "))
+	}
+	if len(removed) == 0 {
+		return nil
+	}
+	return t.Print(cmd.OutOrStdout())
+}

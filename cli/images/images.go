@@ -1,0 +1,240 @@
+// Package images has the commands for images: their names in the catalog, what this host keeps of them, and what other
+// hosts fetch ahead.
+package images
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/image"
+	"croft/internal/nearest"
+)
+
+// Command makes the command croft image.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "image",
+		Short: "Name images, and look after what hosts keep of them",
+		Long: `image looks after the catalog, which gives images names, and after the cache of this
+host, where its agent keeps what it has fetched.
+
+The catalog is what croft knows by itself, then /etc/croft/images.yaml, then
+~/.config/croft/images.yaml; the later counts more. It is read on the machine where
+somebody asks for an instance.`,
+		Example: `  croft image list
+  croft image add web https://example.com/web.qcow2 --sha256 HEX --user debian
+  croft image show web
+  croft image pull web --hosts all`,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) > 0 {
+				return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), given[0], nearest.Hint(given[0], args.Subcommands(cmd)))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(listCommand(), showCommand(), addCommand(), removeCommand(), pullCommand(), pruneCommand())
+	return cmd
+}
+
+// addCacheFlags defines the flags of commands that look into this host's cache.
+func addCacheFlags(cmd *cobra.Command) {
+	StateDirOf.AddFlags(cmd)
+	cmd.Flags().StringP("output", "o", out.FormatText, "print text, table, json or yaml (`format`)")
+	// Fails for a flag that does not exist or has a completion, and this one is defined above.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// cacheOf returns the directory of this host's cache and the format of the output.
+func cacheOf(cmd *cobra.Command) (dir, format string, err error) {
+	if format, err = cmd.Flags().GetString("output"); err != nil {
+		return "", "", err
+	}
+	if !slices.Contains(out.Formats, format) {
+		return "", "", croft.Errorf(croft.Invalid, "output %q is none of text, table, wide, json and yaml%s", format, nearest.Hint(format, out.Formats))
+	}
+	stateDir, err := StateDirOf.Read(cmd)
+	return image.CacheDir(stateDir), format, err
+}
+
+// StateDirs finds the state directory of this host by the settings of hosts.
+type StateDirs struct {
+	AddFlags func(*cobra.Command)                 // defines the flags that Read takes
+	Read     func(*cobra.Command) (string, error) // Invalid: the settings are wrong
+}
+
+// StateDirOf is set by the program, which knows the settings of hosts.
+var StateDirOf StateDirs
+
+// entry is an image as commands print it: of the catalog, of the cache, or both.
+type entry struct {
+	image.Entry
+	Reference string      `json:"reference"`
+	Cached    *image.Held `json:"cached,omitempty"` // on this host
+}
+
+// inCatalog are the images of the catalog, with what the cache has of them.
+func inCatalog(catalog image.Catalog, have image.Contents) ([]entry, error) {
+	var all []entry
+	for _, e := range catalog.List() {
+		one, err := lookedUp(catalog, have, e.Name)
+		if err != nil {
+			return nil, err
+		}
+		one.Entry = e // an alias stays one
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func lookedUp(catalog image.Catalog, have image.Contents, nameOrRef string) (entry, error) {
+	e, err := catalog.Resolve(nameOrRef)
+	if err != nil {
+		return entry{}, err
+	}
+	one := entry{Entry: e}
+	if one.Reference, err = e.Reference(); err != nil {
+		return entry{}, err
+	}
+	if held, ok := have.Of(one.Reference); ok {
+		one.Cached = &held
+	}
+	return one, nil
+}
+
+// unnamed are the images of the cache that no name of the catalog leads to.
+func unnamed(named []entry, have image.Contents) []entry {
+	var all []entry
+	for _, held := range have.Images {
+		if slices.ContainsFunc(named, func(one entry) bool { return one.Cached != nil && one.Cached.Path == held.Path }) {
+			continue
+		}
+		one := entry{Cached: &held}
+		if len(held.References) > 0 {
+			one.Reference = held.References[0]
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// catalogAndCache reads what list and show compare, and how they are to print it.
+func catalogAndCache(cmd *cobra.Command) (catalog image.Catalog, have image.Contents, format string, err error) {
+	dir, format, err := cacheOf(cmd)
+	if err != nil {
+		return catalog, have, format, err
+	}
+	if catalog, err = image.LoadCatalog(image.CatalogFiles(), nil); err != nil {
+		return catalog, have, format, err
+	}
+	have, err = image.Look(dir)
+	if errors.Is(err, fs.ErrPermission) { // the names are for everybody
+		fmt.Fprintf(cmd.ErrOrStderr(), "what this host has fetched is not shown: %v\n", err)
+		err = nil
+	}
+	return catalog, have, format, err
+}
+
+func listCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the images of the catalog and of this host's cache",
+		Long: `list prints the images that have names, and below them those that this host has
+fetched by their addresses. The column DISKS counts the guests' disks that stand on an
+image in the cache; one without is what croft image prune removes.`,
+		Args: args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			catalog, have, format, err := catalogAndCache(cmd)
+			if err != nil {
+				return err
+			}
+			all, err := inCatalog(catalog, have)
+			if err != nil {
+				return err
+			}
+			all = append(all, unnamed(all, have)...)
+			if format == out.FormatJSON || format == out.FormatYAML {
+				return out.PrintData(cmd.OutOrStdout(), format, all)
+			}
+			t := tableOf(all)
+			t.Color = out.IsColored(cmd.OutOrStdout())
+			return t.Print(cmd.OutOrStdout())
+		},
+	}
+	addCacheFlags(cmd)
+	return cmd
+}
+
+func tableOf(all []entry) *out.Table {
+	t := &out.Table{}
+	t.Head("NAME", "CACHED", "DISKS", "VERIFIED BY", "WHAT IT IS")
+	for _, one := range all {
+		size, disks := out.Cell{Text: "-"}, "-"
+		if one.Cached != nil {
+			size, disks = out.Cell{Text: out.Bytes(one.Cached.Bytes), Color: out.Green}, fmt.Sprint(one.Cached.Disks)
+		}
+		what := cmp.Or(one.Description, one.URL, one.Reference)
+		verified := one.Verification()
+		if one.Alias != "" {
+			what, verified = "another name of "+one.Alias, "-"
+		}
+		t.Row(out.Cell{Text: cmp.Or(one.Name, "-")}, size, out.Cell{Text: disks}, out.Cell{Text: verified}, out.Cell{Text: what})
+	}
+	return t
+}
+
+func showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "show NAME|URL|PATH",
+		Short:             "Show an image: where it comes from, what verifies it, what this host has of it",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: args.CompleteImage,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			catalog, have, format, err := catalogAndCache(cmd)
+			if err != nil {
+				return err
+			}
+			one, err := lookedUp(catalog, have, args[0])
+			if err != nil {
+				return err
+			}
+			if format == out.FormatJSON || format == out.FormatYAML {
+				return out.PrintData(cmd.OutOrStdout(), format, one)
+			}
+			return one.table().Print(cmd.OutOrStdout())
+		},
+	}
+	addCacheFlags(cmd)
+	return cmd
+}
+
+func (one entry) table() *out.Table {
+	t := &out.Table{}
+	t.Texts("name", one.Name)
+	t.Texts("address", one.URL)
+	t.Texts("verified by", one.Verification())
+	for _, row := range [][2]string{{"what it is", one.Description}, {"log in as", one.User}} {
+		if row[1] != "" {
+			t.Texts(row[0], row[1])
+		}
+	}
+	if one.Cached == nil {
+		t.Texts("cached", "not on this host")
+		return t
+	}
+	t.Texts("cached", out.Bytes(one.Cached.Bytes))
+	t.Texts("disks on it", fmt.Sprint(one.Cached.Disks))
+	t.Texts("file", one.Cached.Path)
+	t.Texts("format", one.Cached.Format)
+	t.Texts("disk", out.Bytes(one.Cached.VirtualSize))
+	t.Texts("sha256", one.Cached.SHA256)
+	return t
+}

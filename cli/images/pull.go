@@ -1,0 +1,145 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/compute"
+	"croft/image"
+	"croft/internal/nearest"
+)
+
+// allHosts stands for every host that there is.
+const allHosts = "all"
+
+// maxPulls is how many hosts fetch at the same time.
+const maxPulls = 64
+
+func pullCommand() *cobra.Command {
+	var hosts []string
+	cmd := &cobra.Command{
+		Use:   "pull NAME|URL|PATH",
+		Short: "Have hosts fetch an image before it is needed",
+		Long: `pull has hosts fetch, verify and keep an image, so that the first instance of it
+starts as quickly as the next. A host that has it checks that it is the newest. One
+that cannot is told on stderr and does not keep the others from it; the exit code is
+then that of the first such host.`,
+		Example: `  croft image pull debian-12
+  croft image pull debian-12 --hosts host1,host2`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: args.CompleteImage,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			reference, err := image.ReferenceFor(given[0])
+			if err != nil {
+				return err
+			}
+			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+				chosen, err := chooseHosts(ctx, c, hosts)
+				if err != nil {
+					return err
+				}
+				return pullTo(ctx, c, cmd, given[0], reference, chosen)
+			})
+		},
+	}
+	args.AddCloudFlags(cmd.Flags())
+	cmd.Flags().StringSliceVar(&hosts, "hosts", []string{allHosts}, "which `hosts`, by name or UUID, with commas")
+	return cmd
+}
+
+// chooseHosts returns the hosts of these names or UUIDs, in the order of their names.
+func chooseHosts(ctx context.Context, c *args.Client, wanted []string) ([]croft.Host, error) {
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	defer cancel()
+	found, err := c.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := slices.SortedFunc(maps.Values(found), func(a, b croft.Host) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	return pickHosts(known, wanted)
+}
+
+func pickHosts(known []croft.Host, wanted []string) ([]croft.Host, error) {
+	if len(known) == 0 {
+		return nil, croft.Errorf(croft.NotFound, "there is no host yet: croft compute makes this machine one")
+	}
+	if slices.Equal(wanted, []string{allHosts}) {
+		return known, nil
+	}
+	var names []string
+	picked := map[croft.HostID]bool{}
+	for _, h := range known {
+		names = append(names, h.Name)
+	}
+	for _, want := range wanted {
+		before := len(picked)
+		isID := slices.ContainsFunc(known, func(h croft.Host) bool { return string(h.ID) == want })
+		for _, h := range known {
+			if string(h.ID) == want || h.Name == want && !isID { // a UUID is nobody's name
+				picked[h.ID] = true
+			}
+		}
+		if len(picked) == before && !slices.Contains(names, want) {
+			return nil, croft.Errorf(croft.NotFound, "there is no host %q%s", want, nearest.Hint(want, names))
+		}
+	}
+	return slices.DeleteFunc(known, func(h croft.Host) bool { return !picked[h.ID] }), nil
+}
+
+// pulled is how a host got on, as it is printed.
+type pulled struct {
+	Host  croft.HostID    `json:"host"`
+	Name  string          `json:"name"`
+	Image *compute.Pulled `json:"image,omitempty"`
+	Error string          `json:"error,omitempty"`
+}
+
+// pullTo has all the hosts fetch the image and prints how it went.
+func pullTo(ctx context.Context, c *args.Client, cmd *cobra.Command, name, reference string, hosts []croft.Host) error {
+	show := newPullProgress(cmd, hosts)
+	results, errs := make([]pulled, len(hosts)), make([]error, len(hosts))
+	slots := make(chan struct{}, maxPulls)
+	var work sync.WaitGroup
+	for i, host := range hosts {
+		work.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			results[i] = pulled{Host: host.ID, Name: host.Name}
+			results[i].Image, errs[i] = c.Pull(ctx, host, name, reference, func(p croft.Progress) { show.update(i, p) })
+			if errs[i] != nil {
+				results[i].Error = errs[i].Error()
+			}
+			show.end(i, errs[i])
+		})
+	}
+	work.Wait()
+	show.close()
+	return errors.Join(append([]error{printPulled(cmd, c.Settings.Output, results)}, errs...)...)
+}
+
+func printPulled(cmd *cobra.Command, format string, results []pulled) error {
+	if format == out.FormatJSON || format == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), format, results)
+	}
+	t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t.Head("HOST", "IMAGE", "FORMAT", "DISK", "SHA256")
+	for _, r := range results {
+		if r.Image == nil {
+			t.Row(out.Cell{Text: r.Name}, out.Cell{Text: "failed", Color: out.Red}, out.Cell{Text: "-"}, out.Cell{Text: "-"}, out.Cell{Text: "-"})
+			continue
+		}
+		t.Row(out.Cell{Text: r.Name}, out.Cell{Text: "there", Color: out.Green}, out.Cell{Text: r.Image.Format}, out.Cell{Text: out.Bytes(r.Image.VirtualSize)}, out.Cell{Text: cmp.Or(r.Image.SHA256, "-")})
+	}
+	return t.Print(cmd.OutOrStdout())
+}

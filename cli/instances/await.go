@@ -1,0 +1,66 @@
+package instances
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/internal/nearest"
+	"croft/schedule"
+)
+
+// goals are what can be waited for.
+var goals = map[string]schedule.Goal{
+	"running": schedule.Running, "ready": schedule.Ready, "stopped": schedule.Stopped, "gone": schedule.Gone,
+}
+
+func waitCommand() *cobra.Command {
+	what := "running"
+	words := slices.Sorted(maps.Keys(goals))
+	cmd := &cobra.Command{
+		Use:   "wait UUID|NAME...",
+		Short: "Wait until instances run, or are ready, stopped or gone",
+		Long: `wait returns when all the instances have come as far as --for says: running with an
+address, ready (the guest says that its set-up is done), stopped, or gone. It orders
+nothing. For gone, one that is not there at all is gone already.`,
+		Args:              args.Count(1, -1),
+		ValidArgsFunction: args.CompleteInstances(-1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			goal, ok := goals[what]
+			if !ok {
+				return croft.Errorf(croft.Invalid, "--for %q is none of %s%s", what, strings.Join(words, ", "), nearest.Hint(what, words))
+			}
+			return within(cmd, func(ctx context.Context, c *session) error {
+				return c.waitFor(ctx, cmd, args, goal, what == "gone")
+			})
+		},
+	}
+	cmd.Flags().StringVar(&what, "for", what, "`state` to wait for: "+strings.Join(words, ", "))
+	cmd.Flags().Duration("timeout", 0, "wait no longer than this `duration` (timeout)")
+	// Fails for a flag that does not exist or has a completion, and this one is defined above.
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// waitFor waits for all of the named instances at once.
+func (c *session) waitFor(ctx context.Context, cmd *cobra.Command, names []string, goal schedule.Goal, mayBeGone bool) error {
+	var instances []croft.Instance
+	var errs []error
+	for _, name := range names {
+		st, err := c.Instance(ctx, name)
+		switch {
+		case mayBeGone && errors.Is(err, croft.NotFound):
+		case err != nil:
+			errs = append(errs, err)
+		default:
+			instances = append(instances, st.Instance)
+		}
+	}
+	return errors.Join(append(errs, c.wait(ctx, cmd, instances, goal)...)...)
+}

@@ -1,0 +1,124 @@
+package instances
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cloud"
+	"croft/schedule"
+)
+
+// removalTimeout is how long the removal of an instance that failed is waited for.
+const removalTimeout = 30 * time.Second
+
+func destroyCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "destroy UUID|NAME...",
+		Short: "Remove instances with their disks, addresses and claims",
+		Long: `destroy orders instances to be removed. It returns when the order is written; with
+--wait, when nothing is left of them.
+
+An instance whose host is silent is removed when the host returns. With --force its
+claim and its name are free at once.`,
+		Args:              args.Count(1, -1),
+		ValidArgsFunction: args.CompleteInstances(-1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return within(cmd, func(ctx context.Context, c *session) error {
+				return c.change(ctx, cmd, args, schedule.Gone, func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error) {
+					d, err := c.Destroy(ctx, project, idOrName, force)
+					switch {
+					case d.Gone:
+						return d.Instance, "is gone", err
+					case force:
+						return d.Instance, "is being removed by its host, which is not silent: there was nothing to force", err
+					}
+					return d.Instance, "is being removed", err
+				})
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "free claim and name of an instance whose host is silent")
+	args.AddWaitFlags(cmd.Flags(), "nothing is left")
+	return cmd
+}
+
+func stopCommand() *cobra.Command {
+	cmd := changeCommand("stop", "Shut instances down; they keep disk and claim", schedule.Stopped, cloud.Changes.Stop, "is to stop")
+	args.AddWaitFlags(cmd.Flags(), "the instance is shut off")
+	return cmd
+}
+
+func startCommand() *cobra.Command {
+	cmd := changeCommand("start", "Boot instances that were stopped, or try those again that failed", nil, cloud.Changes.Start, "is to run")
+	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
+	return cmd
+}
+
+type powering func(cloud.Changes, context.Context, croft.Project, string) (croft.Instance, error)
+
+// changeCommand changes instances until they have come to goal; nil is to run, as
+// far as the settings want to wait for that.
+func changeCommand(verb, short string, goal schedule.Goal, power powering, words string) *cobra.Command {
+	return &cobra.Command{
+		Use:               verb + " UUID|NAME...",
+		Short:             short,
+		Args:              args.Count(1, -1),
+		ValidArgsFunction: args.CompleteInstances(-1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return within(cmd, func(ctx context.Context, c *session) error {
+				until := goal
+				if until == nil {
+					until = c.Settings.Wait.Goal()
+				}
+				return c.change(ctx, cmd, args, until, func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error) {
+					inst, err := power(c, ctx, project, idOrName)
+					return inst, words, err
+				})
+			})
+		},
+	}
+}
+
+// changing changes an instance and says in words what it is doing now.
+type changing func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error)
+
+func (c *session) changeOne(ctx context.Context, idOrName string, do changing) (croft.Instance, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	defer cancel()
+	inst, words, err := do(ctx, c.Project, idOrName)
+	return inst, words, c.Nearest(ctx, idOrName, err)
+}
+
+// change does something to each of the instances, says so, and where that is asked
+// for waits for all of them at once. One that cannot be changed does not keep the
+// others from it.
+func (c *session) change(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal, do changing) error {
+	return c.Traced(ctx, cmd.Name(), func(ctx context.Context) error { return c.changeAll(ctx, cmd, args, goal, do) })
+}
+
+func (c *session) changeAll(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal, do changing) error {
+	var changed []croft.Instance
+	var errs []error
+	for _, arg := range args {
+		inst, words, err := c.changeOne(ctx, arg, do)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		changed = append(changed, inst)
+		if !c.Settings.Wait.Any() {
+			fmt.Fprintf(cmd.ErrOrStderr(), "instance %s %s\n", inst.Name, words)
+		}
+	}
+	if c.Settings.Wait.Any() {
+		errs = append(errs, c.wait(ctx, cmd, changed, goal)...)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,69 @@
+package instances
+
+import (
+	"time"
+
+	"croft"
+	"croft/schedule"
+)
+
+// listData is an instance as lists in JSON and YAML have it. Programs rely on it:
+// keys stay what they are, and new ones may come.
+type listData struct {
+	Name       string            `json:"name"`
+	State      string            `json:"state"`   // the word that people see
+	Address    string            `json:"address"` // empty while there is none
+	Host       string            `json:"host"`    // its name, empty while there is none
+	HostID     croft.HostID      `json:"host_id"`
+	ID         croft.InstanceID  `json:"id"`
+	Project    croft.Project     `json:"project"`
+	Resources  croft.Resources   `json:"resources"`
+	Image      string            `json:"image"`
+	Tags       map[string]string `json:"tags"`
+	Created    time.Time         `json:"created"`
+	Generation int64             `json:"generation"`
+	Error      string            `json:"error"` // why it failed
+}
+
+func listed(st croft.Status) listData {
+	inst := st.Instance
+	d := listData{
+		Name: inst.Name, State: schedule.Describe(&st), Address: Address(st), HostID: inst.Host, ID: inst.ID, Project: inst.Project,
+		Resources: inst.Spec.Resources, Image: inst.Spec.Image, Tags: inst.Spec.Tags, Created: inst.Created, Generation: inst.Generation,
+	}
+	if d.Tags == nil {
+		d.Tags = map[string]string{}
+	}
+	if st.Host != nil {
+		d.Host = st.Host.Name
+	}
+	if st.Observation != nil {
+		d.Error = st.Observation.Error
+	}
+	return d
+}
+
+func allData(all []croft.Status) []listData {
+	list := make([]listData, len(all))
+	for i, st := range all {
+		list[i] = listed(st)
+	}
+	return list
+}
+
+// Data is all about an instance: what a list has of it, and what is stored.
+type Data struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Address string `json:"address"`
+	croft.Status
+}
+
+// Printable are statuses without their secrets, with what people see of them.
+func Printable(all []croft.Status) []Data {
+	list := make([]Data, len(all))
+	for i, st := range all {
+		list[i] = Data{st.Instance.Name, schedule.Describe(&st), Address(st), printable(st)}
+	}
+	return list
+}

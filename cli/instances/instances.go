@@ -1,0 +1,93 @@
+// Package instances has the commands for instances: schedule, and what is below it. Results go to stdout and words to
+// stderr; where nobody looks at a terminal, nothing is drawn.
+package instances
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/schedule"
+)
+
+// Command makes the command schedule.
+func Command() *cobra.Command {
+	var ask asking
+	cmd := &cobra.Command{
+		Use:   "schedule QUERY [IMAGE] | UUID|NAME",
+		Short: "Ask for a virtual machine, or show one",
+		Long: `schedule asks for a virtual machine with the resources of QUERY, a query of
+Placement, that boots IMAGE: a name from the catalog, a URL, or an absolute path on
+the hosts. It claims the resources on the host with the most room (--policy), tells
+the host, and prints
+
+  NOTIFIED TARGET, <host>, OF INSTANCE <instance>
+
+or, where nothing fits, NO ALLOCATIONS LEFT, and on stderr how many hosts each
+requirement drops and what each host lacks; with -o json or yaml that is the result.
+--explain says which hosts have room and what drops the others, and asks for nothing.
+
+With --count it asks until nothing is left or it is interrupted, and says how many it
+got; with --all-or-none it gives them back where those are not all. With --wait, an
+instance that fails is removed, and what it said on its console is kept in a file; one
+that is no longer waited for goes on.
+
+With a UUID or a name it shows that instance: its address, or with -o everything.
+
+Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conflict
+(a name is taken, a group goes by another rule), 6 something does not answer, or not in time.`,
+		Example: `  schedule resources=VCPU:1,MEMORY_MB:256,DISK_GB:1
+  schedule VCPU:2,MEMORY_MB:2048,DISK_GB:10 debian-12 --name web --wait
+  schedule 'resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&required=HW_CPU_X86_AVX2' --count 3
+  schedule VCPU:1,MEMORY_MB:512,DISK_GB:5 --count 3 --name db --anti-affinity db
+  schedule --explain VCPU:4,MEMORY_MB:8192,DISK_GB:20
+  schedule ssh web`,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) > 1 && !schedule.LooksLikeQuery(given[0]) && args.CommandHint(cmd, given[0]) != "" {
+				return args.UnknownCommand(cmd, given[0])
+			}
+			return args.Count(1, 2)(cmd, given)
+		},
+		ValidArgsFunction: args.CompleteInstances(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if schedule.LooksLikeQuery(args[0]) {
+				return ask.run(cmd, args)
+			}
+			if len(args) > 1 {
+				return croft.Errorf(croft.Invalid, "%q is no query, and only a query has an image after it", args[0])
+			}
+			return mistyped(cmd, args[0], show(cmd, args))
+		},
+	}
+	args.AddCloudFlags(cmd.PersistentFlags())
+	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address; =ready: until it says that its set-up is done")
+	ask.addFlags(cmd.Flags())
+	cmd.AddCommand(showCommand(), listCommand(), destroyCommand(), stopCommand(), startCommand(), consoleCommand(), logsCommand(),
+		sshCommand(), waitCommand(), rebootCommand(), rebuildCommand(), resizeCommand())
+	// Fails for a flag that does not exist or has a completion, and this one is defined above.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("restart", cobra.FixedCompletions(schedule.Restarts, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(schedule.Policies, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// mistyped proposes a subcommand where the name of no instance is close to one.
+func mistyped(cmd *cobra.Command, word string, err error) error {
+	if hint := args.CommandHint(cmd, word); hint != "" && errors.Is(err, croft.NotFound) && !strings.Contains(err.Error(), "did you mean") {
+		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
+	}
+	return err
+}
+
+// session is one command's connection to the cloud, with what commands on instances do.
+type session struct{ *args.Client }
+
+// within is args.With for a session.
+func within(cmd *cobra.Command, do func(context.Context, *session) error) error {
+	return args.With(cmd, func(ctx context.Context, c *args.Client) error { return do(ctx, &session{c}) })
+}

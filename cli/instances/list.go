@@ -1,0 +1,321 @@
+package instances
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cloud"
+	"croft/internal/nearest"
+	"croft/schedule"
+)
+
+// listing says which instances a list has, in which order, and what of each.
+type listing struct {
+	all, watch bool
+	columns    []string
+	sort       string
+	states     []string
+	host       string
+	tags       []string
+}
+
+func listCommand() *cobra.Command {
+	var l listing
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the instances",
+		Long: `list shows the instances of the project: name, state, address, host and age. With
+-o wide it has all columns, and --columns chooses some of
+
+  ` + strings.Join(wideColumns, ", ") + `
+
+With -o json or yaml each has the keys name, state, address, host, host_id, id,
+project, resources, image, tags, created, generation and error, whatever the columns.
+These stay; new ones may come. The state is the word that this list shows.`,
+		Example: `  schedule list --state failed,unknown --all
+  schedule list --host host1 --tag role=web --sort -created
+  schedule list --columns name,address,id`,
+		Args: args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := l.check(); err != nil {
+				return err
+			}
+			return within(cmd, func(ctx context.Context, c *session) error {
+				if l.all {
+					c.Project = ""
+				}
+				if l.watch {
+					return c.watchList(ctx, cmd, l)
+				}
+				text, err := c.renderList(ctx, cmd, l)
+				if err == nil {
+					_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+				}
+				return err
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&l.watch, "watch", "w", false, "print the list again whenever something changes, until interrupted")
+	flags.BoolVarP(&l.all, "all", "a", false, "list the instances of all projects")
+	flags.StringSliceVar(&l.columns, "columns", nil, "show these `columns`, with commas")
+	flags.StringVar(&l.sort, "sort", "", "sort by this `column`; with - before it, the other way round")
+	flags.StringSliceVar(&l.states, "state", nil, "only those in these `states`, with commas")
+	flags.StringVar(&l.host, "host", "", "only those on this host: its `name` or UUID")
+	flags.StringArrayVar(&l.tags, "tag", nil, "only those with this tag, `key` or key=value; repeat for those with all of them")
+	// Fails for a flag that does not exist or has a completion, and these are defined above.
+	_ = cmd.RegisterFlagCompletionFunc("columns", cobra.FixedCompletions(wideColumns, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(wideColumns, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// states are the words for where instances stand.
+var states = []string{
+	string(croft.StateScheduling), schedule.Ordered, string(croft.StatePending), string(croft.StateFetching), string(croft.StateDefining),
+	string(croft.StateBooting), string(croft.StateRunning), string(croft.StateStopped), string(croft.StateFailed), schedule.Unknown,
+	string(croft.StateDestroying), string(croft.StateRemoving),
+}
+
+// The columns of lists, as most people want them and all.
+var (
+	briefColumns = []string{"name", "state", "address", "host", "age"}
+	wideColumns  = []string{"project", "name", "state", "address", "host", "age", "resources", "image", "created", "tags", "id"}
+)
+
+// columnOf is what a column shows of an instance.
+func columnOf(name string, st croft.Status) out.Cell {
+	d := listed(st)
+	switch name {
+	case "project":
+		return out.Cell{Text: string(d.Project)}
+	case "name":
+		return out.Cell{Text: d.Name}
+	case "state":
+		return state(st)
+	case "address":
+		return out.Cell{Text: out.OrDash(d.Address)}
+	case "host":
+		return out.Cell{Text: out.OrDash(d.Host)}
+	case "age":
+		return out.Cell{Text: age(time.Since(d.Created))}
+	case "resources":
+		return out.Cell{Text: d.Resources.String()}
+	case "image":
+		return out.Cell{Text: out.OrDash(d.Image)}
+	case "created":
+		return out.Cell{Text: d.Created.Local().Format(time.DateTime)}
+	case "tags":
+		var tags []string
+		for _, key := range slices.Sorted(maps.Keys(d.Tags)) {
+			tags = append(tags, key+"="+d.Tags[key])
+		}
+		return out.Cell{Text: out.OrDash(strings.Join(tags, ","))}
+	}
+	return out.Cell{Text: string(d.ID)}
+}
+
+// age is a duration in its greatest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// check finds columns and states that do not exist.
+func (l listing) check() error {
+	for _, words := range []struct {
+		flag         string
+		given, known []string
+	}{
+		{"columns", l.columns, wideColumns},
+		{"sort", strings.Fields(strings.TrimPrefix(l.sort, "-")), wideColumns},
+		{"state", l.states, states},
+	} {
+		for _, word := range words.given {
+			if !slices.Contains(words.known, word) {
+				return croft.Errorf(croft.Invalid, "--%s %q is none of %s%s", words.flag, word, strings.Join(words.known, ", "), nearest.Hint(word, words.known))
+			}
+		}
+	}
+	return nil
+}
+
+// choose leaves the instances that are asked for, in the order that is.
+func (l listing) choose(all []croft.Status) []croft.Status {
+	all = slices.DeleteFunc(all, func(st croft.Status) bool {
+		return len(l.states) > 0 && !slices.Contains(l.states, schedule.Describe(&st)) ||
+			l.host != "" && string(st.Instance.Host) != l.host ||
+			!hasTags(st.Instance.Spec.Tags, l.tags)
+	})
+	if column, backwards := strings.CutPrefix(l.sort, "-"); column != "" {
+		slices.SortStableFunc(all, func(a, b croft.Status) int {
+			if backwards {
+				a, b = b, a
+			}
+			return compareBy(column, a, b)
+		})
+	}
+	return all
+}
+
+func compareBy(column string, a, b croft.Status) int {
+	switch column {
+	case "age":
+		return b.Instance.Created.Compare(a.Instance.Created)
+	case "created":
+		return a.Instance.Created.Compare(b.Instance.Created)
+	case "address":
+		first, _ := netip.ParseAddr(Address(a)) // those without one come first
+		second, _ := netip.ParseAddr(Address(b))
+		return first.Compare(second)
+	}
+	return cmp.Compare(columnOf(column, a).Text, columnOf(column, b).Text)
+}
+
+// hasTags tells whether all of these, key or key=value, are there.
+func hasTags(tags map[string]string, wanted []string) bool {
+	return !slices.ContainsFunc(wanted, func(want string) bool {
+		key, value, exact := strings.Cut(want, "=")
+		got, there := tags[key]
+		return !there || exact && got != value
+	})
+}
+
+// Table lists instances of any project for people.
+func Table(all []croft.Status) *out.Table {
+	return listing{columns: append([]string{"project"}, briefColumns...)}.table(all)
+}
+
+// table is the list for people.
+func (l listing) table(all []croft.Status) *out.Table {
+	t := &out.Table{}
+	var head []string
+	for _, name := range l.columns {
+		head = append(head, strings.ToUpper(name))
+	}
+	t.Head(head...)
+	for _, st := range all {
+		var row []out.Cell
+		for _, name := range l.columns {
+			row = append(row, columnOf(name, st))
+		}
+		t.Row(row...)
+	}
+	return t
+}
+
+// watchList prints the list now and after every change that shows in it. On a
+// terminal it stays in one place; as JSON each list is one line.
+func (c *session) watchList(ctx context.Context, cmd *cobra.Command, l listing) error {
+	ctx, cancel := context.WithCancel(ctx)
+	wake, ended := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		ended <- c.WatchInstances(ctx, func() {
+			select {
+			case wake <- struct{}{}:
+			default: // one is waiting already
+			}
+		})
+	}()
+	err := c.printLists(ctx, cmd, l, wake)
+	cancel()
+	if watching := <-ended; err == nil && !errors.Is(watching, context.Canceled) {
+		err = watching
+	}
+	return err
+}
+
+// printLists ends without an error when ctx does: that is how watching ends.
+func (c *session) printLists(ctx context.Context, cmd *cobra.Command, l listing, wake <-chan struct{}) error {
+	stdout := cmd.OutOrStdout()
+	last := ""
+	for {
+		text, err := c.renderList(ctx, cmd, l)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		if err == nil && text != last {
+			switch {
+			case out.IsTerminal(stdout):
+				fmt.Fprint(stdout, "\x1b[H\x1b[2J", text)
+			case last != "" && c.Settings.Output != out.FormatJSON:
+				fmt.Fprint(stdout, "\n", text)
+			default:
+				fmt.Fprint(stdout, text)
+			}
+			last = text
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// renderList is the list as it is printed.
+func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	defer cancel()
+	var err error
+	if l.host != "" {
+		var id croft.HostID
+		if id, err = cloud.HostCalled(ctx, c, l.host); err != nil {
+			return "", err
+		}
+		l.host = string(id)
+	}
+	all, err := c.List(ctx, c.Project)
+	if err != nil {
+		return "", err
+	}
+	all = l.choose(all)
+	if format := c.Settings.Output; format == out.FormatJSON || format == out.FormatYAML {
+		return renderData(format, allData(all), l.watch)
+	}
+	switch {
+	case l.columns != nil:
+	case c.Settings.Output == out.FormatWide:
+		l.columns = wideColumns
+	case c.Project == "":
+		l.columns = append([]string{"project"}, briefColumns...)
+	default:
+		l.columns = briefColumns
+	}
+	t := l.table(all)
+	t.Color = out.IsColored(cmd.OutOrStdout())
+	return t.String(), nil
+}
+
+func renderData(format string, all []listData, line bool) (string, error) {
+	if line && format == out.FormatJSON {
+		text, err := json.Marshal(all)
+		return string(text) + "\n", err
+	}
+	var b strings.Builder
+	err := out.PrintData(&b, format, all)
+	if line && format == out.FormatYAML {
+		return "---\n" + b.String(), err
+	}
+	return b.String(), err
+}

@@ -1,0 +1,288 @@
+package instances
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/adrg/xdg"
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/schedule"
+)
+
+// told is how many sentences of a kind people get about many instances.
+const told = 10
+
+// viewFrom is from how many requests on it pays to read all hosts once and to watch them,
+// rather than to read eight for each request.
+const viewFrom = 200
+
+// outcome is what became of one request.
+type outcome struct {
+	decision schedule.Decision
+	err      error
+}
+
+// harvest is what became of the requests of a command. It keeps of an instance what
+// names it, and nothing where that will not be needed.
+type harvest struct {
+	keep      bool
+	scheduled int
+	instances []croft.Instance
+	refused   []error // of those that went wrong for a reason of their own: the first ones
+	more      int     // how many others did
+	why       error   // that holds for all that are left
+}
+
+// add counts an outcome. False: whatever is left would go the same way.
+func (h *harvest) add(o outcome) bool {
+	switch {
+	case o.err == nil:
+		h.scheduled++
+		if h.keep {
+			inst := o.decision.Instance
+			inst.Spec = croft.Spec{}
+			h.instances = append(h.instances, inst)
+		}
+		return true
+	case errors.Is(o.err, croft.Conflict): // its name is taken, or others claimed faster
+		if len(h.refused) < told {
+			h.refused = append(h.refused, o.err)
+		} else {
+			h.more++
+		}
+		return true
+	case h.why == nil:
+		h.why = o.err
+	}
+	return false
+}
+
+// request asks for all instances, so many at once, says what became of each in their
+// order, and waits for those that were scheduled.
+func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted requests) error {
+	if wanted.count >= viewFrom {
+		defer c.Prepare(ctx)()
+	}
+	text := c.Settings.Output == out.FormatText
+	h := harvest{keep: wanted.allOrNone || c.Settings.Wait.Any() || !text}
+	inOrder(ctx, wanted.count, atOnce, func(i int) outcome { return c.ask(ctx, wanted.nth(i)) }, func(o outcome) bool {
+		if text && o.err == nil && !wanted.allOrNone {
+			printDecision(cmd, o.decision)
+		}
+		return h.add(o)
+	})
+	if err := ctx.Err(); err != nil && h.scheduled < wanted.count && wanted.count > 1 {
+		h.why = err // whatever those under way said when they were interrupted
+	}
+	if wanted.allOrNone && h.scheduled < wanted.count {
+		return c.giveBack(ctx, cmd, wanted, &h)
+	}
+	if text && wanted.allOrNone {
+		for _, inst := range h.instances {
+			printDecision(cmd, schedule.Decision{Instance: inst, Host: croft.Host{ID: inst.Host}})
+		}
+	}
+	errs := []error{c.shortfall(cmd, wanted, &h)}
+	if c.Settings.Wait.Any() {
+		errs = append(errs, c.waitForNew(ctx, cmd, h.instances, wanted.allOrNone))
+	}
+	if !text && len(h.instances) > 0 {
+		errs = append(errs, c.printInstances(ctx, cmd, h.instances, wanted.count > 1))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *session) ask(ctx context.Context, r schedule.Request) (o outcome) {
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	defer cancel()
+	o.decision, o.err = c.Request(ctx, r)
+	return o
+}
+
+// printDecision prints the line that scripts look for.
+func printDecision(cmd *cobra.Command, d schedule.Decision) {
+	fmt.Fprintf(cmd.OutOrStdout(), "NOTIFIED TARGET, %s, OF INSTANCE %s\n", d.Host.ID, d.Instance.ID)
+}
+
+// shortfall says what became of the instances that were not scheduled: of those that
+// were refused for reasons of their own, of the others in one sentence.
+func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) error {
+	if h.scheduled == wanted.count {
+		return nil
+	}
+	if wanted.count == 1 && h.why == nil {
+		return errors.Join(h.refused...)
+	}
+	errs := []error{c.printWhyNot(cmd, h.why, h.scheduled > 0)}
+	if c.Settings.Output == out.FormatText && errors.Is(h.why, croft.NoCapacity) {
+		fmt.Fprintln(cmd.OutOrStdout(), "NO ALLOCATIONS LEFT")
+	}
+	if wanted.count == 1 {
+		return errors.Join(append(errs, h.why)...)
+	}
+	errs = append(errs, h.refused...)
+	if h.more > 0 {
+		errs = append(errs, croft.Errorf(croft.Conflict, "and %d more were refused like this", h.more))
+	}
+	switch why := reason(h.why); {
+	case h.why == nil:
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d instances are scheduled\n", h.scheduled, wanted.count)
+	case errors.Is(h.why, context.Canceled):
+		errs = append(errs, &args.Interrupted{Text: fmt.Sprintf("%d of %d instances are scheduled; they go on: `schedule list` shows them, "+
+			"`schedule destroy` ends them", h.scheduled, wanted.count)})
+	default:
+		errs = append(errs, croft.Errorf(croft.KindOf(h.why), "%d of %d instances are scheduled, the others are not: %w", h.scheduled, wanted.count, why))
+	}
+	return errors.Join(errs...)
+}
+
+// reason is why an instance was not scheduled without its name, where that is known
+// for all of them.
+func reason(why error) error {
+	if e, ok := errors.AsType[*schedule.Explanation](why); ok {
+		return e
+	}
+	return why
+}
+
+// giveBack ends what was scheduled of instances that were wanted all or not at all, and
+// says why not all could be had. It does so for somebody too who waits no longer.
+func (c *session) giveBack(ctx context.Context, cmd *cobra.Command, wanted requests, h *harvest) error {
+	had := h.scheduled
+	left := c.remove(ctx, h.instances)
+	h.scheduled, h.instances = 0, nil
+	errs := []error{c.shortfall(cmd, wanted, h), left}
+	if left == nil && had > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "there was room for %d of %d instances, which are given back\n", had, wanted.count)
+	}
+	return errors.Join(errs...)
+}
+
+// waitForNew waits until the instances run. One that fails is destroyed again, so
+// that a failed command leaves nothing, and all of them are where all or none were
+// wanted; one that takes too long is left to go on.
+func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, allOrNone bool) error {
+	errs := c.wait(ctx, cmd, instances, c.Settings.Wait.Goal())
+	var failed, well []croft.Instance
+	var of []int // the errors of those that failed
+	for i, err := range errs {
+		inst := instances[i]
+		if _, ok := errors.AsType[*schedule.Failure](err); ok {
+			failed, of = append(failed, inst), append(of, i)
+			continue
+		}
+		well = append(well, inst)
+		switch ends := fmt.Sprintf("`schedule %s` shows it, `schedule destroy %s` ends it", inst.Name, inst.Name); {
+		case errors.Is(err, context.Canceled):
+			errs[i] = &args.Interrupted{Text: fmt.Sprintf("instance %s goes on: %s", inst.Name, ends)}
+		case errors.Is(err, croft.Unavailable):
+			errs[i] = croft.Errorf(croft.Unavailable, "%w; it goes on: %s", err, ends)
+		}
+	}
+	forEach(len(failed), atOnce, func(i int) error {
+		errs[of[i]] = fmt.Errorf("%w; it was removed%s", errs[of[i]], c.keepConsole(ctx, failed[i]))
+		return nil
+	})
+	errs = append(brief(errs), c.remove(ctx, failed))
+	if allOrNone && len(failed) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d instances failed, and the others are given back\n", len(failed), len(instances))
+		errs = append(errs, c.remove(ctx, well))
+	}
+	return errors.Join(errs...)
+}
+
+// brief leaves out all but the first sentences about many instances, and says how many.
+func brief(errs []error) []error {
+	var some []error
+	more := 0
+	for _, err := range errs {
+		switch {
+		case err == nil:
+		case len(some) < told:
+			some = append(some, err)
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		some = append(some, fmt.Errorf("and so it is with %d more; `schedule list` shows those that are left", more))
+	}
+	return some
+}
+
+// remove destroys instances and waits for a while until they are gone.
+func (c *session) remove(ctx context.Context, instances []croft.Instance) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTimeout)
+	defer cancel()
+	return errors.Join(brief(forEach(len(instances), atOnce, func(i int) error {
+		inst := instances[i]
+		if _, err := c.Destroy(ctx, inst.Project, string(inst.ID), false); err != nil {
+			return fmt.Errorf("remove what is left of it: %w", err)
+		}
+		return c.Wait(ctx, inst, schedule.Gone, nil)
+	}))...)
+}
+
+// printInstances prints everything about the instances, as they are now.
+func (c *session) printInstances(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, list bool) error {
+	var all []croft.Status
+	for _, inst := range instances {
+		st, err := c.Instance(ctx, string(inst.ID))
+		if errors.Is(err, croft.NotFound) {
+			continue // it failed and was removed
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, st)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return printStatuses(cmd, cmp.Or(c.Settings.Output, out.FormatText), all, list)
+}
+
+// maxConsole bounds what is kept of the console's log of an instance that failed.
+const maxConsole = 1 << 20
+
+// keepConsole keeps what the guest of an instance that failed has said, since that is
+// removed with it, and says where. Empty: it said nothing that can be had.
+func (c *session) keepConsole(ctx context.Context, inst croft.Instance) string {
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	defer cancel()
+	st, err := c.Instance(ctx, string(inst.ID))
+	if err != nil || st.Host == nil || st.Host.API == "" {
+		return ""
+	}
+	var said tailBuffer
+	if err := c.console(ctx, &said, st, false); err != nil || len(said.text) == 0 {
+		return "" // it never ran, or its host is gone
+	}
+	file := filepath.Join(xdg.StateHome, "croft", "consoles", inst.Name+"-"+string(inst.ID)[:8]+".log")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return ", and its console log cannot be kept: " + err.Error()
+	}
+	if err := os.WriteFile(file, said.text, 0o600); err != nil {
+		return ", and its console log cannot be kept: " + err.Error()
+	}
+	return ", and what it said on its console is in " + file
+}
+
+// tailBuffer keeps the last maxConsole bytes that are written to it.
+type tailBuffer struct{ text []byte }
+
+func (t *tailBuffer) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if over := len(t.text) - maxConsole; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(p), nil
+}

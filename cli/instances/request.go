@@ -1,0 +1,233 @@
+package instances
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cloud/direct"
+	"croft/image"
+	"croft/schedule"
+	"croft/schedule/sshkeys"
+)
+
+// asking is `schedule QUERY [IMAGE]` with its flags.
+type asking struct {
+	name, uuid, userData string
+	metadata, imds       string
+	restart              string
+	keys, tags           []string
+	count                int
+	networks             []string
+	ephemeral            bool
+	together, apart      []string
+	explain              bool
+	allOrNone            bool
+
+	names []string // of stored keys, found in keys once these are read
+}
+
+func (a *asking) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&a.name, "name", "", "`name` of the instance, its host name too (vm- and the beginning of its UUID)")
+	flags.StringVar(&a.uuid, "uuid", "", "`UUID` of the instance (a random one)")
+	flags.StringArrayVar(&a.keys, "key", nil, "public SSH `key` that may log in: a file, a pattern of files, the name of one that croft key list shows, agent, or the key itself; repeat for more (keys)")
+	flags.StringVar(&a.userData, "user-data", "", "`file` that the guest gets as its user-data; - reads stdin")
+	flags.StringVar(&a.metadata, "metadata", "", "`where` the guest finds what it has to know: auto, server, nocloud or config-drive (auto)")
+	flags.StringVar(&a.imds, "imds", "", "whether the metadata server wants a token: optional, required or off (optional)")
+	flags.StringVar(&a.restart, "restart", "", "when a guest that went off by itself is started again: always, on-failure (not where it powered itself off) or never (on-failure)")
+	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
+	flags.StringArrayVar(&a.networks, "network", nil, "`name` of a network of the hosts (networks in their settings), or default; repeat for more (default)")
+	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as one that need not last")
+	flags.String("policy", "", "which of the hosts with room: spread, the one with the most left, or pack, the one with the least (policy)")
+	flags.StringArrayVar(&a.together, string(croft.Together), nil, "run on the host of the other members of `group`; with group:soft, where there is room; repeat for more")
+	flags.StringArrayVar(&a.apart, string(croft.Apart), nil, "run on a host without other members of `group`; with group:soft, where there is one; repeat for more")
+	flags.BoolVar(&a.explain, "explain", false, "only say which hosts have room, in what order, and what drops the others")
+	flags.IntVar(&a.count, "count", 1, "ask for this `number` of instances, named name-1, name-2 ...")
+	flags.BoolVar(&a.allOrNone, "all-or-none", false, "with --count: where not all of them can be had, give back those that could")
+}
+
+// run asks for the instances. All that can be checked here is checked before
+// anything is asked for.
+func (a *asking) run(cmd *cobra.Command, given []string) error {
+	s, err := args.LoadSettings(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	if cmd.Flags().Changed("key") {
+		s.Keys = a.keys
+	}
+	if len(given) > 1 {
+		s.Image = given[1]
+	}
+	if a.explain && cmd.Flags().Changed("wait") {
+		return croft.Errorf(croft.Invalid, "--explain asks for nothing that could be waited for: leave out --wait")
+	}
+	for _, flag := range []string{"name", "uuid", "user-data"} {
+		if f := cmd.Flags().Lookup(flag); f.Changed && f.Value.String() == "" {
+			return croft.Errorf(croft.Invalid, "--%s is empty: leave it out, or say which", flag)
+		}
+	}
+	wanted, err := a.requests(s, given[0], cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	return args.WithSettings(cmd.Context(), s, func(ctx context.Context, connected *args.Client) error {
+		c := &session{connected}
+		if a.explain {
+			return c.explain(ctx, cmd, wanted.one)
+		}
+		found, err := schedule.FindKeys(ctx, c, c.Project, a.names)
+		if err != nil {
+			return err
+		}
+		wanted.one.Keys = slices.Concat(wanted.one.Keys, found)
+		return c.Traced(ctx, "request", func(ctx context.Context) error { return c.request(ctx, cmd, wanted) })
+	})
+}
+
+// requests are so many that differ in their names alone.
+type requests struct {
+	one       schedule.Request
+	count     int
+	allOrNone bool
+}
+
+// nth is one of them, from 0.
+func (r requests) nth(i int) schedule.Request {
+	if r.count == 1 {
+		return r.one
+	}
+	next := r.one
+	next.ID = croft.NewInstanceID()
+	if next.Name != "" {
+		next.Name = fmt.Sprintf("%s-%d", next.Name, i+1)
+	}
+	return next
+}
+
+// requests turns flags and arguments into requests.
+func (a *asking) requests(s direct.Settings, query string, stdin io.Reader) (requests, error) {
+	one, err := a.request(s, query, stdin)
+	wanted := requests{one: one, count: a.count, allOrNone: a.allOrNone}
+	switch {
+	case err != nil:
+		return wanted, err
+	case a.explain && a.count != 1:
+		return wanted, croft.Errorf(croft.Invalid, "--explain looks for room for one instance: leave out --count")
+	case a.count < 1:
+		return wanted, croft.Errorf(croft.Invalid, "--count %d: ask for at least one", a.count)
+	case a.allOrNone && a.count == 1:
+		return wanted, croft.Errorf(croft.Invalid, "--all-or-none is about several instances: give --count")
+	case a.uuid != "" && a.count > 1:
+		return wanted, croft.Errorf(croft.Invalid, "--uuid names one instance, and --count asks for %d", a.count)
+	case a.name != "":
+		return wanted, schedule.CheckName(wanted.nth(a.count - 1).Name) // the longest
+	}
+	return wanted, nil
+}
+
+func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r schedule.Request, err error) {
+	r = schedule.Request{Project: croft.Project(s.Project), Name: a.name, Networks: a.networks, Ephemeral: a.ephemeral}
+	if r.Query, err = schedule.ParseQuery(query); err != nil {
+		return r, err
+	}
+	if r.Policy, err = schedule.PolicyNamed(s.Policy); err != nil {
+		return r, err
+	}
+	if r.Affinities, err = a.affinities(); err != nil {
+		return r, err
+	}
+	if a.name != "" {
+		if err := schedule.CheckName(a.name); err != nil {
+			return r, err
+		}
+	}
+	r.ID = croft.NewInstanceID()
+	if a.uuid != "" {
+		if r.ID, err = croft.ParseInstanceID(a.uuid); err != nil {
+			return r, err
+		}
+	}
+	if r.Keys, a.names, err = sshkeys.Read(s.Keys); err != nil {
+		return r, err
+	}
+	if r.UserData, err = a.readUserData(stdin); err != nil {
+		return r, err
+	}
+	r.Metadata, r.IMDS, r.Restart = croft.Metadata(a.metadata), croft.IMDS(a.imds), croft.Restart(a.restart)
+	if r.Tags, err = parseTags(a.tags); err != nil {
+		return r, err
+	}
+	if err := schedule.CheckGuest(croft.Spec{UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags, Restart: r.Restart}); err != nil {
+		return r, err
+	}
+	r.Image, err = image.ReferenceFor(s.Image)
+	return r, err
+}
+
+// affinities are the groups that the flags name.
+func (a *asking) affinities() ([]croft.Affinity, error) {
+	var all []croft.Affinity
+	for _, flag := range []struct {
+		rule   croft.AffinityRule
+		groups []string
+	}{{croft.Together, a.together}, {croft.Apart, a.apart}} {
+		for _, text := range flag.groups {
+			one, err := croft.ParseAffinity(flag.rule, text)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, one)
+		}
+	}
+	return all, schedule.CheckAffinities(all)
+}
+
+// parseTags takes key=value apart.
+func parseTags(texts []string) (map[string]string, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	tags := map[string]string{}
+	for _, text := range texts {
+		key, value, ok := strings.Cut(text, "=")
+		if _, twice := tags[key]; !ok || twice {
+			return nil, croft.Errorf(croft.Invalid, "--tag %q: write key=value, and each key once", text)
+		}
+		tags[key] = value
+	}
+	return tags, nil
+}
+
+// readUserData reads no more than an instance may carry, and a byte to tell.
+func (a *asking) readUserData(stdin io.Reader) ([]byte, error) {
+	from := stdin
+	switch a.userData {
+	case "":
+		return nil, nil
+	case "-":
+	default:
+		f, err := os.Open(a.userData)
+		if err != nil {
+			return nil, croft.Errorf(croft.Invalid, "read the user-data: %w", err)
+		}
+		defer f.Close()
+		from = f
+	}
+	data, err := io.ReadAll(io.LimitReader(from, croft.MaxUserData+1))
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "read the user-data: %w", err)
+	}
+	if len(data) > croft.MaxUserData {
+		return nil, croft.Errorf(croft.Invalid, "the user-data has more than 64 KiB, the most that an instance may carry: let it fetch the rest")
+	}
+	return data, nil
+}

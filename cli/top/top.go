@@ -1,0 +1,100 @@
+// Package top has the command croft top, which shows hosts and instances as they change.
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+)
+
+// Command makes the command croft top.
+func Command() *cobra.Command {
+	var once, all bool
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch hosts and instances as they change, and what they use",
+		Long: `top shows the hosts and the instances, and changes with them: what is written in
+etcd is watched; what is claimed is read from Placement; and what guests use just now
+is asked of the agents whose hosts are on the screen.
+
+  Tab       give the other list the greater part of the screen
+  s, r      sort it by the next column, turn its order around
+  ↑ ↓ PgUp PgDn Home End    go through it
+  q         quit
+
+Where nobody looks at a terminal, with --once, or with -o json or yaml, it prints the
+cloud as it is now and ends. CPU is what guests use of one CPU: 200% is two CPUs.`,
+		Args: args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+				if all {
+					c.Project = ""
+				}
+				return top(ctx, cmd, c, once)
+			})
+		},
+	}
+	args.AddCloudFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&once, "once", false, "print the cloud as it is now and end")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "show the instances of all projects")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	return cmd
+}
+
+// top shows the cloud until somebody has seen enough, or once.
+func top(ctx context.Context, cmd *cobra.Command, c *args.Client, once bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	w := newWatch(c)
+	var work sync.WaitGroup
+	work.Go(func() { w.run(ctx) })
+	defer func() { cancel(); work.Wait() }()
+	if err := w.await(ctx); err != nil {
+		return err
+	}
+	format := c.Settings.Output
+	in, stdout := cmd.InOrStdin(), cmd.OutOrStdout()
+	if once || format == out.FormatJSON || format == out.FormatYAML || !out.IsTerminal(in) || !out.IsTerminal(stdout) {
+		return printView(stdout, format, w.complete(ctx))
+	}
+	return w.show(ctx, in, stdout)
+}
+
+// printView prints the cloud as it is.
+func printView(stdout io.Writer, format string, v View) error {
+	var err error
+	if format == out.FormatJSON || format == out.FormatYAML {
+		err = out.PrintData(stdout, format, v)
+	} else {
+		screen := screen{color: out.IsColored(stdout)}
+		_, err = fmt.Fprint(stdout, screen.whole(v))
+	}
+	if v.Trouble != "" && err == nil {
+		err = croft.Errorf(croft.Unavailable, "%s", v.Trouble)
+	}
+	return err
+}
+
+// await returns once there is something to show. Unavailable: there will be nothing soon.
+func (w *watch) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	defer cancel()
+	for !w.mirror.Ready() {
+		select {
+		case <-w.changed:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return croft.Errorf(croft.Unavailable, "hosts and instances could not be read within %s; see etcd.endpoints in the settings", args.AnswerTimeout)
+			}
+			return ctx.Err()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,303 @@
+package top
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/instances"
+	"croft/cloud"
+	"croft/compute"
+	"croft/operator"
+	"croft/schedule"
+)
+
+// View is the cloud as croft top shows it at one moment.
+type View struct {
+	At        time.Time  `json:"at"`
+	Hosts     []host     `json:"hosts"`
+	Instances []instance `json:"instances"`
+	Trouble   string     `json:"trouble,omitempty"` // what could not be read, and so is old or missing
+}
+
+// host is a host, with the sum of what its guests use. Pointers are nil where
+// nothing is known.
+type host struct {
+	ID        croft.HostID    `json:"id"`
+	Name      string          `json:"name"`
+	State     string          `json:"state"`
+	Instances int             `json:"instances"`
+	CPU       *float64        `json:"cpu,omitempty"` // CPUs in use: 1 is all of one
+	Offered   croft.Resources `json:"offered,omitempty"`
+	Claimed   croft.Resources `json:"claimed,omitempty"`
+	Problems  []string        `json:"problems,omitempty"`
+}
+
+// instance is an instance, and what it uses.
+type instance struct {
+	ID        croft.InstanceID `json:"id"`
+	Project   croft.Project    `json:"project"`
+	Name      string           `json:"name"`
+	State     string           `json:"state"`
+	Host      string           `json:"host,omitempty"`
+	Address   string           `json:"address,omitempty"`
+	CPU       *float64         `json:"cpu,omitempty"`
+	Memory    *uint64          `json:"memory_bytes,omitempty"` // that it takes on its host
+	Resources croft.Resources  `json:"resources"`
+	Created   time.Time        `json:"created"`
+
+	hostID croft.HostID
+	ofAll  bool // those of all projects are shown
+}
+
+// watch gathers what croft top shows: from etcd by a watch, from Placement now and
+// then, from the agents of the hosts that somebody looks at.
+type watch struct {
+	client  *args.Client
+	mirror  cloud.Mirror
+	changed chan struct{} // there may be something new to show
+
+	mu       sync.Mutex
+	offers   map[croft.HostID]croft.Provider
+	used     map[croft.InstanceID]reading
+	looked   []croft.HostID // hosts whose guests somebody looks at
+	troubles [2]string      // of etcd and of Placement
+}
+
+// reading is what a guest used when it was asked last, and how busy it was since the
+// time before.
+type reading struct {
+	at     time.Time
+	cpu    time.Duration
+	memory uint64
+	rate   *float64
+}
+
+func newWatch(c *args.Client) *watch {
+	return &watch{client: c, mirror: c.Mirror(), changed: make(chan struct{}, 1), used: map[croft.InstanceID]reading{}}
+}
+
+func (w *watch) wake() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // somebody is about to look
+	}
+}
+
+// How often etcd is asked how it is, agents what guests use, and Placement what is
+// claimed; the last costs four requests for each host, so it is asked less often where
+// that takes long.
+const (
+	topEtcd       = 3 * time.Second
+	topUsages     = 2 * time.Second
+	topPlacement  = 5 * time.Second
+	placementCost = 10 // times what reading took
+)
+
+// run gathers until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	var work sync.WaitGroup
+	work.Go(func() { _ = w.mirror.Run(ctx, w.wake) }) // it ends with ctx
+	work.Go(func() {
+		w.repeat(ctx, topEtcd, 0, func(ctx context.Context) { w.trouble(0, w.client.Usable(ctx)) })
+	})
+	work.Go(func() { w.repeat(ctx, topPlacement, placementCost, w.readClaims) })
+	work.Go(func() { w.repeat(ctx, topUsages, 1, w.readUsages) })
+	work.Wait()
+}
+
+// repeat does something again and again, with pauses of at least every and cost times as
+// long as it took.
+func (w *watch) repeat(ctx context.Context, every time.Duration, cost int, do func(context.Context)) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		do(ctx)
+		w.wake()
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(every, time.Duration(cost)*time.Since(began))):
+		}
+	}
+}
+
+// trouble notes what is wrong with a part, or that nothing is.
+func (w *watch) trouble(part int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.troubles[part] = ""
+	if err != nil {
+		w.troubles[part] = err.Error()
+	}
+}
+
+// readClaims reads what hosts offer and what is claimed of it.
+func (w *watch) readClaims(ctx context.Context) {
+	providers, err := w.client.Providers(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	w.trouble(1, err)
+	if err != nil {
+		return // what was read before is better than nothing
+	}
+	offers := map[croft.HostID]croft.Provider{}
+	for _, p := range providers {
+		offers[p.ID] = p
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.offers = offers
+}
+
+// usageReaders is how many agents are asked at once, usageTimeout how long one may take.
+const (
+	usageReaders = 16
+	usageTimeout = 2 * time.Second
+)
+
+// readUsages asks the agents that matter what their guests use. One that does not
+// answer is left out: its host is silent, or not to be reached from here.
+func (w *watch) readUsages(ctx context.Context) {
+	hosts, _, _ := w.mirror.Look()
+	w.mu.Lock()
+	looked := slices.Clone(w.looked)
+	w.mu.Unlock()
+	var work errgroup.Group
+	work.SetLimit(usageReaders)
+	for _, h := range hosts {
+		if h.Alive && slices.Contains(looked, h.ID) {
+			work.Go(func() error { w.readHost(ctx, h); return nil })
+		}
+	}
+	_ = work.Wait() // none of them fails
+}
+
+func (w *watch) readHost(ctx context.Context, h croft.Host) {
+	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
+	defer cancel()
+	all, err := w.client.Usages(ctx, h)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, u := range all {
+		w.used[u.Instance] = w.used[u.Instance].next(time.Now(), u)
+	}
+}
+
+// next is the reading after this one. How busy a guest is takes two.
+func (r reading) next(at time.Time, u compute.Usage) reading {
+	now := reading{at: at, cpu: u.CPU, memory: u.MemoryBytes}
+	if !r.at.IsZero() && u.CPU >= r.cpu && at.After(r.at) {
+		rate := float64(u.CPU-r.cpu) / float64(at.Sub(r.at))
+		now.rate = &rate
+	}
+	return now
+}
+
+// fresh is how long a reading counts.
+const fresh = 15 * time.Second
+
+// look is the cloud as it is known now. The guests of the hosts that it is told are
+// asked what they use from now on.
+func (w *watch) look(now time.Time) View {
+	hosts, statuses, err := w.mirror.Look()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := View{At: now, Hosts: []host{}, Instances: []instance{}, Trouble: cmp.Or(w.troubles[0], w.troubles[1])}
+	if err != nil {
+		v.Trouble = cmp.Or(v.Trouble, err.Error())
+	}
+	at := map[croft.HostID]int{}
+	for _, h := range hosts {
+		at[h.ID] = len(v.Hosts)
+		v.Hosts = append(v.Hosts, w.host(h))
+	}
+	for _, st := range statuses {
+		one := w.instance(st, now)
+		if i, known := at[st.Instance.Host]; known {
+			h := &v.Hosts[i]
+			h.Instances++
+			if one.CPU != nil {
+				sum := *one.CPU
+				if h.CPU != nil {
+					sum += *h.CPU
+				}
+				h.CPU = &sum
+			}
+		}
+		if w.client.Project == "" || w.client.Project == st.Instance.Project {
+			v.Instances = append(v.Instances, one)
+		}
+	}
+	return v
+}
+
+func (w *watch) host(h croft.Host) host {
+	one := host{ID: h.ID, Name: h.Name, State: operator.Host{Host: h}.State(), Problems: h.Problems}
+	if p, known := w.offers[h.ID]; known {
+		one.Offered, one.Claimed = croft.Resources{}, croft.Resources{}
+		for class, inv := range p.Inventories {
+			one.Offered[class], one.Claimed[class] = inv.Capacity(), p.Used[class]
+		}
+	}
+	return one
+}
+
+func (w *watch) instance(st croft.Status, now time.Time) instance {
+	inst := st.Instance
+	one := instance{ID: inst.ID, Project: inst.Project, Name: inst.Name, State: schedule.Describe(&st), Address: instances.Address(st),
+		Resources: inst.Spec.Resources, Created: inst.Created, hostID: inst.Host, ofAll: w.client.Project == ""}
+	if st.Host != nil {
+		one.Host = st.Host.Name
+	}
+	if r, known := w.used[inst.ID]; known && now.Sub(r.at) < fresh {
+		one.CPU, one.Memory = r.rate, &r.memory
+	}
+	return one
+}
+
+// watch has agents of these hosts asked what their guests use.
+func (w *watch) watch(hosts []croft.HostID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looked = hosts
+}
+
+// complete is the cloud once everybody has been asked, for who looks only once: how busy
+// guests are takes two looks.
+func (w *watch) complete(ctx context.Context) View {
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	defer cancel()
+	var all []croft.HostID
+	for _, h := range w.look(time.Now()).Hosts {
+		all = append(all, h.ID)
+	}
+	w.watch(all)
+	w.readClaims(ctx)
+	w.readUsages(ctx)
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second / 2):
+	}
+	w.readUsages(ctx)
+	v := w.look(time.Now())
+	slices.SortFunc(v.Hosts, func(a, b host) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	return v
+}
+
+// share is "3/8", or a dash where it is not known.
+func (h host) share(class croft.ResourceClass) string {
+	if h.Offered == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%d/%d", h.Claimed[class], h.Offered[class])
+}

@@ -1,0 +1,108 @@
+// Package pty has a terminal for tests, whose screen they read.
+package pty
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Terminal is a pseudo-terminal whose screen the test reads.
+type Terminal struct {
+	*os.File // what the program writes to
+	Master   *os.File
+	mu       sync.Mutex
+	cond     *sync.Cond
+	screen   bytes.Buffer
+	read     sync.WaitGroup
+	ended    bool
+}
+
+// New opens a terminal that ends with the test.
+func New(t *testing.T) *Terminal {
+	t.Helper()
+	t.Setenv("TERM", "xterm")
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 160}); err != nil {
+		t.Fatal(err)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := &Terminal{File: slave, Master: master}
+	term.cond = sync.NewCond(&term.mu)
+	term.read.Go(term.copy)
+	t.Cleanup(func() { term.End() })
+	return term
+}
+
+// copy reads what is written until the terminal is closed.
+func (term *Terminal) copy() {
+	b := make([]byte, 4096)
+	for {
+		n, err := term.Master.Read(b)
+		term.mu.Lock()
+		term.screen.Write(b[:n])
+		term.ended = err != nil
+		term.cond.Broadcast()
+		term.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// End ends the terminal and returns all that was written to it.
+func (term *Terminal) End() string {
+	_ = term.File.Close() // the reader sees the end of the last writer
+	term.read.Wait()
+	_ = term.Master.Close()
+	return term.screen.String()
+}
+
+// Await returns once the text has been written.
+func (term *Terminal) Await(t *testing.T, text string) {
+	t.Helper()
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	for !strings.Contains(term.screen.String(), text) {
+		if term.ended {
+			t.Fatalf("the terminal ended without %q:\n%s", text, term.screen.String())
+		}
+		term.cond.Wait()
+	}
+}
+
+// Resize makes the terminal another size, and tells who runs in it.
+func (term *Terminal) Resize(t *testing.T, rows, cols uint16) {
+	t.Helper()
+	if err := unix.IoctlSetWinsize(int(term.Master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(unix.Getpid(), unix.SIGWINCH); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (term *Terminal) Type(t *testing.T, keys string) {
+	t.Helper()
+	if _, err := term.Master.WriteString(keys); err != nil {
+		t.Fatal(err)
+	}
+}
