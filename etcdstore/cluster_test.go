@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -15,6 +14,7 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/testing/patient"
 )
 
 // leading is the place of the member that leads.
@@ -32,13 +32,7 @@ func leading(t *testing.T, c *etcdtest.Cluster, store *etcdstore.Store) int {
 // waitFor asks until the answer is yes.
 func waitFor(t *testing.T, what string, ask func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !ask() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-		<-time.After(50 * time.Millisecond)
-	}
+	patient.Until(t, what, ask)
 }
 
 // A host stays alive, and a watch goes on, while the member that leads is stopped, what

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/testing/patient"
 	"croft/placement"
 )
 
@@ -68,7 +68,7 @@ func TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor(t *testing.T) {
 		if id != f.inst.ID {
 			t.Errorf("woken for %s, want %s", id, f.inst.ID)
 		}
-	case <-time.After(time.Minute):
+	case <-patient.Context(t).Done():
 		t.Fatal("nobody is woken for an order that went while the watch was broken")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -43,12 +42,9 @@ func TestAServerTakesOverFromItsPlace(t *testing.T) {
 		})
 	}()
 	<-began
-	begun := time.Now()
+	// The first one keeps its lease alive, so whoever waits for that to run out waits for ever.
 	if err := second.Lead(t.Context(), pool.Server{Name: "one", Place: "here"}, func(context.Context, pool.Term) error { return nil }); err != nil {
 		t.Error(err)
-	}
-	if took := time.Since(begun); took > 4*time.Second {
-		t.Errorf("it took %s, as long as a lease", took)
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)

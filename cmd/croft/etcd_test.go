@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/internal/testing/freeport"
+	"croft/internal/testing/patient"
 	"croft/node/settings"
 )
 
@@ -85,7 +86,7 @@ func TestALostEtcdIsRestoredFromASnapshot(t *testing.T) {
 	startHost(t, s)
 	// At first the records are those of then, too: what runs is what counts.
 	want := []string{"goes running", "halts running", "stays running"}
-	deadline := time.Now().Add(time.Minute)
+	deadline := patient.Deadline(t)
 	for {
 		guests, err := os.ReadFile(filepath.Join(dir, "sim.json"))
 		got := instanceStates(t)

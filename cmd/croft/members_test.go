@@ -17,6 +17,7 @@ import (
 	"croft/etcdstore"
 	"croft/internal/endpoint"
 	"croft/internal/testing/freeport"
+	"croft/internal/testing/patient"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/pki"
@@ -56,7 +57,7 @@ func roles(t *testing.T) []string {
 
 func awaitRoles(t *testing.T, want ...string) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := patient.Deadline(t)
 	for {
 		got := roles(t)
 		if slices.Equal(got, want) {
@@ -104,14 +105,10 @@ func TestHostsServeEtcdTogether(t *testing.T) {
 	// The third is emptied, and goes on without etcd; then it is forgotten.
 	command(t, croft.ExitOK, "host", "drain", "--move", "third")
 	awaitRoles(t, "first ready member", "second ready member", "third drained ")
-	for start := time.Now(); ; <-time.After(50 * time.Millisecond) {
-		if _, err := os.Stat(etcdDir(third.StateDir)); err != nil {
-			break
-		}
-		if time.Since(start) > time.Minute {
-			t.Fatal("its etcd is still there")
-		}
-	}
+	patient.Until(t, "its etcd is there no more", func() bool {
+		_, err := os.Stat(etcdDir(third.StateDir))
+		return err != nil
+	})
 	awaitRoles(t, "first ready member", "second ready member", "third drained ")
 	stopThird()
 	command(t, croft.ExitOK, "host", "forget", "--force", "third")
@@ -151,7 +148,7 @@ func TestAJoinThatIsKilledAnywhereIsTakenUp(t *testing.T) {
 		{"it has a voice", is(croft.MemberFollows)},
 	} {
 		process := startServing(t, second, "--join", token, "--etcd-member")
-		deadline := time.Now().Add(time.Minute)
+		deadline := patient.Deadline(t)
 		for !crossing.at() {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: never\n%s", crossing.name, process.said())

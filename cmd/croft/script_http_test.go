@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"croft/internal/testing/freeport"
+	"croft/internal/testing/patient"
 )
 
 // free-port NAME sets a variable to a port that nobody listens on.
@@ -29,7 +30,7 @@ func ask(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	status, body := answerOf(ts, args[1], args[2])
-	for deadline := time.Now().Add(time.Minute); status == 0 || status == http.StatusServiceUnavailable && want != status; {
+	for deadline := time.Now().Add(patient.Longest); status == 0 || status == http.StatusServiceUnavailable && want != status; {
 		if time.Now().After(deadline) {
 			ts.Fatalf("%s %s: no answer: %d %s", args[1], args[2], status, body)
 		}

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"croft"
+	"croft/internal/testing/patient"
 )
 
 func TestMain(m *testing.M) {
@@ -103,7 +104,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 func exitsSoon(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(patient.Longest); ; {
 		err := ts.Exec(args[1], args[2:]...)
 		exit, failed := errors.AsType[*exec.ExitError](err)
 		if err == nil && want == 0 || failed && exit.ExitCode() == want {

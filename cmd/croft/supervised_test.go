@@ -11,7 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"croft/internal/testing/patient"
 )
 
 // notifySocket is what systemd listens on: it returns the next message, and what is
@@ -28,7 +29,7 @@ func notifySocket(t *testing.T) (next func() string) {
 	buffer := make([]byte, 4096)
 	return func() string {
 		t.Helper()
-		_ = socket.SetReadDeadline(time.Now().Add(30 * time.Second))
+		_ = socket.SetReadDeadline(patient.Deadline(t))
 		n, err := socket.Read(buffer)
 		if err != nil {
 			t.Fatalf("systemd is told nothing more: %v", err)

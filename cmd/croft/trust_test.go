@@ -23,6 +23,7 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/internal/endpoint"
+	"croft/internal/testing/patient"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/invitation"
@@ -360,12 +361,7 @@ func TestAForgottenHostIsRefused(t *testing.T) {
 // await waits until something is so.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); {
-		if time.Now().After(end) {
-			t.Fatalf("after 30 s it is not so that %s", what)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	patient.Until(t, what, is)
 }
 
 // TestCertificatesAreRenewedWhileAllRuns has them live for seconds, and a host that

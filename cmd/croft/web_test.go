@@ -21,6 +21,7 @@ import (
 
 	"croft/cloud/direct"
 	"croft/internal/testing/freeport"
+	"croft/internal/testing/patient"
 	"croft/node/settings"
 )
 
@@ -58,7 +59,7 @@ func askReady(t *testing.T, address string) {
 	t.Helper()
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	var last error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
+	for deadline := patient.Deadline(t); time.Now().Before(deadline) && t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
 		answer, err := client.Get("http://" + address + "/readyz")
 		if err != nil {
 			last = err

@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"croft/internal/testing/patient"
 	"croft/pool/api"
 )
 
@@ -103,7 +104,7 @@ func (b *browser) prefer(scheme string) {
 // next there is none to ask.
 func (b *browser) until(expression string) {
 	b.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := patient.Deadline(b.t); ; {
 		is, err := chromedp.Run(b, chromedp.Evaluate[bool](expression))
 		if err == nil && is {
 			return

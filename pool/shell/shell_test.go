@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"croft"
+	"croft/internal/testing/patient"
 	"croft/pool"
 )
 
@@ -134,7 +135,7 @@ func ends(t *testing.T, pid string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); syscall.Kill(n, 0) == nil && !isZombie(n); time.Sleep(time.Millisecond) {
+	for deadline := patient.Deadline(t); syscall.Kill(n, 0) == nil && !isZombie(n); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("process %d goes on", n)
 		}

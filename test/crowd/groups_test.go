@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"croft"
 	"croft/schedule"
@@ -92,11 +91,9 @@ func (u *user) play(ctx context.Context, steps int) {
 
 // checkGroups compares all records of one moment with the hard rules.
 func (c *cloud) checkGroups(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
 	all, err := c.store.List(ctx, "")
 	if err != nil {
-		return // the end of the test, or of a machine that is too busy
+		return // the end of the test
 	}
 	for i, st := range all {
 		for _, other := range all[:i] {

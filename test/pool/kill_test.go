@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"croft/internal/testing/patient"
 	"croft/pool"
 )
 
@@ -118,7 +119,7 @@ func closeAll(ctx context.Context, m *pool.Manager) error {
 
 // allGone waits until a file without pools has removed all.
 func allGone(ctx context.Context, m *pool.Manager) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patient.Longest)
 	defer cancel()
 	for ctx.Err() == nil {
 		pools, err := m.Pools()
@@ -208,11 +209,7 @@ func TestAStartOfAKilledServerIsDeletedWithItsData(t *testing.T) {
 	}
 	write("p:\n  cmd_new: echo machine-of-$$ | tee made; sleep 1000\n  cmd_delete: printf %s $RESALLOC_RESOURCE_DATA | base64 -d > deleted\n  max: 1\n")
 	cmd := run(t, dir)
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(read("begun"), "machine-of-"); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing is started")
-		}
-	}
+	patient.Until(t, "something is started", func() bool { return strings.Contains(read("begun"), "machine-of-") })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

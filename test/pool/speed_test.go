@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"croft/etcdstore"
+	"croft/internal/testing/patient"
 	"croft/pool"
 	hook "croft/pool/shell"
 )
@@ -70,12 +71,7 @@ func manager(ctx context.Context, dir string, synced bool) (m *pool.Manager, end
 
 func await(tb testing.TB, what string, done func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); {
-		if time.Now().After(deadline) {
-			tb.Fatalf("waited 20 s for %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+	patient.Until(tb, what, done)
 }
 
 // serve has clients take, get and give back tickets one after the other, and returns

@@ -15,6 +15,7 @@ import (
 	"croft/compute"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/books"
+	"croft/internal/testing/patient"
 	"croft/operator"
 	"croft/schedule"
 )
@@ -47,11 +48,7 @@ func lone(t *testing.T) (*world, croft.HostID) {
 // await looks until something is so.
 func (w *world) await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it never came about that %s", what)
-		}
-	}
+	patient.Until(t, what, is)
 }
 
 // claimed fails where an instance is ordered and has no claim on its host, or has none and claims.

@@ -21,6 +21,7 @@ import (
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/books"
+	"croft/internal/testing/patient"
 	"croft/trust/gate"
 )
 
@@ -245,7 +246,7 @@ func (h *hostile) post(name string, question any) (int, string) {
 	h.t.Helper()
 	body, err := json.Marshal(question)
 	h.check(err)
-	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(h.t.Context(), patient.Longest)
 	defer cancel()
 	if name == "WatchOrders" {
 		defer time.AfterFunc(100*time.Millisecond, cancel).Stop() // it goes on for ever

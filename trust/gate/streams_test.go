@@ -9,6 +9,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/internal/testing/freeport"
+	"croft/internal/testing/patient"
 	"croft/internal/testing/wire"
 	"croft/trust/gate/gatetest"
 )
@@ -37,7 +38,7 @@ func served(t *testing.T, c *cloud, agent interface {
 func (c *cloud) await(t *testing.T, host croft.HostID, want bool) time.Duration {
 	t.Helper()
 	begun := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithCancel(patient.Context(t))
 	defer cancel()
 	reached := make(chan struct{}, 1)
 	_ = c.WatchInstances(ctx, func() {
@@ -229,7 +230,7 @@ func TestAHostThatIsCutOffLeavesNoStream(t *testing.T) {
 // until asks again and again.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	late, look := time.After(40*time.Second), time.NewTicker(20*time.Millisecond)
+	late, look := patient.Context(t).Done(), time.NewTicker(20*time.Millisecond)
 	defer look.Stop()
 	for !is() {
 		select {

@@ -1,6 +1,6 @@
-// Package await waits in tests for what other goroutines and processes do. A busy machine outruns every short deadline,
+// Package patient waits in tests for what other goroutines and processes do. A busy machine outruns every short deadline,
 // so these last for minutes, and end before the test binary's own, which says less.
-package await
+package patient
 
 import (
 	"context"
@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	longest = 5 * time.Minute
+	// Longest is how long is waited at most.
+	Longest = 5 * time.Minute
 	// spare is what is left of the test binary's time for the test to say what was missing, and to clean up.
 	spare = 30 * time.Second
-	pause = 10 * time.Millisecond
+	pause = 5 * time.Millisecond
 )
 
 // Deadline is until when a test waits for something from now on.
 func Deadline(t testing.TB) time.Time {
-	end := time.Now().Add(longest)
+	end := time.Now().Add(Longest)
 	if own, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
 		if d, is := own.Deadline(); is && d.Add(-spare).Before(end) {
 			return d.Add(-spare)

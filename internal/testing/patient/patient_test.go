@@ -1,4 +1,4 @@
-package await_test
+package patient_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"croft/internal/testing/await"
+	"croft/internal/testing/patient"
 )
 
 // bounded is a test whose binary ends at a time.
@@ -39,7 +39,7 @@ func TestWhatNeverIsSoEndsBeforeTheBinary(t *testing.T) {
 				began := time.Now()
 				func() {
 					defer func() { _ = recover() }()
-					await.Until(b, "it is so", func() bool { return false })
+					patient.Until(b, "it is so", func() bool { return false })
 				}()
 				if took := time.Since(began).Truncate(time.Second); !b.failed || took != c.takes {
 					t.Errorf("it failed: %v, after %s", b.failed, took)
@@ -52,6 +52,6 @@ func TestWhatNeverIsSoEndsBeforeTheBinary(t *testing.T) {
 func TestWhatIsSoIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		await.Until(t, "it was asked three times", func() bool { asked++; return asked == 3 })
+		patient.Until(t, "it was asked three times", func() bool { asked++; return asked == 3 })
 	})
 }
