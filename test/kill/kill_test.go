@@ -23,12 +23,12 @@ const (
 // users is how many type commands at once.
 const users = 8
 
-// length is how long one test goes on: 40 s where nobody says.
+// length is how long one test goes on: 25 s where nobody says. make soak and make kill-loop say 20 minutes.
 func length(t *testing.T) time.Duration {
 	if testing.Short() {
 		t.Skip("it takes some minutes")
 	}
-	text := cmp.Or(os.Getenv(durationEnv), "40s")
+	text := cmp.Or(os.Getenv(durationEnv), "25s")
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		t.Fatalf("%s: %v", durationEnv, err)
@@ -50,6 +50,7 @@ func seed(t *testing.T) uint64 {
 
 // One process serves etcd and Placement, three hosts have the guests.
 func TestKilledProcessesLoseAndLeaveNothing(t *testing.T) {
+	t.Parallel() // in the end both wait for the leases of commands that were killed
 	w := newWorld(t, seed(t), length(t))
 	w.startControl()
 	for n := range 3 {
@@ -60,6 +61,7 @@ func TestKilledProcessesLoseAndLeaveNothing(t *testing.T) {
 
 // Three hosts serve etcd and Placement together, and the one that leads suffers most; two more have guests alone.
 func TestKilledMembersLoseAndLeaveNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, seed(t), length(t))
 	w.startMember("m0", "")
 	token := w.token()
