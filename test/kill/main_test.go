@@ -2,15 +2,13 @@ package kill
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
+	"croft/internal/testing/built"
 )
 
 // binaries is the directory with croft and schedule.
@@ -25,7 +23,7 @@ func TestMain(m *testing.M) {
 			os.Exit(code)
 		}
 	}
-	os.Exit(run(m))
+	os.Exit(built.Run(m, built.Config{Name: "kill", Names: []string{"schedule"}}, func(made built.Made) { binaries = made.Binaries }))
 }
 
 // inside runs this test with mounts of its own. An error: the machine does not let us, and no disk is frozen.
@@ -47,31 +45,4 @@ func inside() (code int, err error) {
 		return max(1, cmd.ProcessState.ExitCode()), nil
 	}
 	return 0, err
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "croft-kill-bin-")
-	if err != nil {
-		return complain(err)
-	}
-	defer os.RemoveAll(dir)
-	binaries = dir
-	build := exec.Command("go", "build", "-tags", "libvirt_dlopen", "-trimpath", "-o", filepath.Join(dir, "croft"), "./cmd/croft")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		return complain(fmt.Errorf("build croft: %w\n%s", err, out))
-	}
-	if err := os.Symlink("croft", filepath.Join(dir, "schedule")); err != nil {
-		return complain(err)
-	}
-	code := m.Run()
-	if err := goleak.Find(); err != nil && code == 0 {
-		return complain(err)
-	}
-	return code
-}
-
-func complain(err error) int {
-	fmt.Fprintln(os.Stderr, "kill:", err)
-	return 1
 }

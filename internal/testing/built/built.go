@@ -1,0 +1,107 @@
+// Package built makes the programs, and the image of a guest, that tests of whole systems run.
+package built
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"go.uber.org/goleak"
+)
+
+// Config says what a package's tests run, and by which name they speak of themselves.
+type Config struct {
+	Name   string // required, as the directory below test/
+	Prefix string // of the directory that is made; croft-NAME- by default
+	Race   bool   // with the race detector
+	Names  []string
+	Guest  bool         // the small guest too: CROFT_TEST_GUEST, or a new one
+	End    func() error // after the tests; nil: nothing
+}
+
+// Made is what there is while the tests run.
+type Made struct {
+	Repository string // its root
+	Binaries   string // directory with croft, and Names that lead to it
+	Guest      string // image; empty without Guest
+}
+
+// Run makes all that, hands it to use, runs the tests, looks for goroutines that they left, and returns the exit code.
+func Run(m interface{ Run() int }, c Config, use func(Made)) int {
+	code, err := run(m, c, use)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", c.Name, err)
+		return max(code, 1)
+	}
+	return code
+}
+
+func run(m interface{ Run() int }, c Config, use func(Made)) (int, error) {
+	if c.Prefix == "" {
+		c.Prefix = "croft-" + c.Name + "-"
+	}
+	dir, err := os.MkdirTemp("", c.Prefix+"bin-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	made := Made{Binaries: dir}
+	if made.Repository, err = filepath.Abs("../.."); err != nil {
+		return 1, err
+	}
+	if err := made.programs(c); err != nil {
+		return 1, err
+	}
+	if c.Guest {
+		if made.Guest, err = made.guest(); err != nil {
+			return 1, err
+		}
+	}
+	use(made)
+	code := m.Run()
+	if c.End != nil {
+		if err := c.End(); err != nil {
+			return 1, err
+		}
+	}
+	if code == 0 {
+		err = goleak.Find()
+	}
+	return code, err
+}
+
+func (m Made) programs(c Config) error {
+	args := []string{"build", "-tags", "libvirt_dlopen", "-o", filepath.Join(m.Binaries, "croft")}
+	if c.Race {
+		args = append(args, "-race")
+	}
+	if err := m.Command("go", append(args, "./cmd/croft")...); err != nil {
+		return err
+	}
+	for _, name := range c.Names {
+		if err := os.Symlink("croft", filepath.Join(m.Binaries, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m Made) guest() (string, error) {
+	if image := os.Getenv("CROFT_TEST_GUEST"); image != "" {
+		return filepath.Abs(image)
+	}
+	image := filepath.Join(m.Binaries, "tiny.qcow2")
+	return image, m.Command("scripts/guest/build", image)
+}
+
+// Command runs a program in the root of the repository.
+func (m Made) Command(name string, args ...string) error {
+	cmd := exec.CommandContext(context.Background(), name, args...)
+	cmd.Dir = m.Repository
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %v: %w\n%s", name, args, err, out)
+	}
+	return nil
+}
