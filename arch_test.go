@@ -70,13 +70,13 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/..."},
-		except:   []string{"croft/cli/...", "croft/cmd/..."},
+		except:   []string{"croft/cli/...", "croft/cmd/...", "croft/pool/resalloc"},
 		mayNot:   []string{"github.com/spf13/cobra/...", "github.com/spf13/pflag", "github.com/vbauerster/mpb/...", "golang.org/x/term"},
-		reason:   "only the command line talks to people",
+		reason:   "only the command line talks to people, under croft's names or resalloc's",
 	},
 	{
 		packages: []string{"croft/..."},
-		except:   []string{"croft/cli/...", "croft/cmd/..."},
+		except:   []string{"croft/cli/...", "croft/cmd/...", "croft/pool/resalloc"},
 		mayNot:   []string{"croft/cli/..."},
 		reason:   "rooms know nothing of the commands that use them",
 	},
@@ -105,6 +105,17 @@ var rules = []rule{
 		except:   []string{"croft/pool/resalloc/...", "croft/cmd/..."},
 		mayNot:   []string{"croft/pool/resalloc/..."},
 		reason:   "resalloc's programs and protocol can be deleted in one stroke: only the binary's table of names knows them",
+	},
+	{
+		packages: []string{"croft/pool/resalloc/..."},
+		mayNot:   adapters,
+		except:   []string{"croft/pool/resalloc"}, // it runs the commands of pools in pool/shell's name
+		reason:   "resalloc's protocol knows tickets and nothing that stores",
+	},
+	{
+		packages: []string{"croft/pool/resalloc"},
+		mayNot:   []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...", "croft/trust/gate/..."},
+		reason:   "resalloc's programs are handed what runs a manager of pools",
 	},
 	{
 		packages: []string{"croft/..."},

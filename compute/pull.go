@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"croft"
+	"croft/internal/httpapi"
 )
 
 // PullRequest is the body of POST /v1/images.
@@ -40,9 +41,11 @@ const maxPullRequest = 16 << 10
 // the caller listens, and is one with the fetches of instances that want the same.
 func (api *API) pull(w http.ResponseWriter, r *http.Request) {
 	var ask PullRequest
-	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxPullRequest))
-	body.DisallowUnknownFields()
-	if err := body.Decode(&ask); err != nil || ask.Image == "" {
+	text, err := httpapi.ReadBody(w, r, maxPullRequest, 0)
+	if err == nil {
+		err = httpapi.Decode(text, &ask)
+	}
+	if err != nil || ask.Image == "" {
 		http.Error(w, `the body names no image: send {"image": "https://..."}`, http.StatusBadRequest)
 		return
 	}

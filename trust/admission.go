@@ -13,6 +13,7 @@ import (
 
 	"croft"
 	"croft/internal/connlimit"
+	"croft/internal/httpapi"
 	"croft/trust/pki"
 )
 
@@ -175,7 +176,7 @@ func refuseOpenStack(w http.ResponseWriter, status int, detail string) {
 	if status == http.StatusNotFound {
 		status = http.StatusForbidden // the host is unknown, not what it asks for
 	}
-	writeAnswer(w, status, map[string]any{"errors": []map[string]any{
+	httpapi.Answer(w, status, map[string]any{"errors": []map[string]any{
 		{"status": status, "title": http.StatusText(status), "detail": detail},
 	}})
 }

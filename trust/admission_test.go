@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/httpapi"
 	"croft/placementclient"
 	"croft/trust/pki"
 )
@@ -72,7 +73,7 @@ func TestNobodyNoticesThatTheAuthorityIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	serving := httptest.NewUnstartedServer(a.Guard("token", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeAnswer(w, http.StatusOK, map[string]any{"allocations": map[string]any{}})
+		httpapi.Answer(w, http.StatusOK, map[string]any{"allocations": map[string]any{}})
 	})))
 	serving.Listener.Close()
 	serving.Listener = tls.NewListener(l, server.Files.Server(partition, true, anyone))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/httpapi"
 	"croft/trust/invitation"
 	"croft/trust/pki"
 )
@@ -86,10 +87,10 @@ func answering[Q, A any](log *slog.Logger, do func(*http.Request, Q) (A, error))
 			if croft.KindOf(err) == "" {
 				log.Warn("a host was not answered", "op", r.URL.Path, "from", r.RemoteAddr, "err", err)
 			}
-			writeAnswer(w, croft.HTTPStatus(err), refusal{croft.KindOf(err), err.Error()})
+			httpapi.Answer(w, croft.HTTPStatus(err), refusal{croft.KindOf(err), err.Error()})
 			return
 		}
-		writeAnswer(w, http.StatusOK, answer)
+		httpapi.Answer(w, http.StatusOK, answer)
 	}
 }
 
@@ -103,19 +104,14 @@ func readRequest(w http.ResponseWriter, r *http.Request, into any) error {
 	if r.Method == http.MethodGet {
 		return nil
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // a server of ours can
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	text, err := httpapi.ReadBody(w, r, maxBody, bodyTime)
+	if err == nil {
+		err = httpapi.Decode(text, into)
+	}
+	if err != nil {
 		return croft.Errorf(croft.Invalid, "this request cannot be read: %w", err)
 	}
 	return nil
-}
-
-func writeAnswer(w http.ResponseWriter, status int, answer any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // who asked may have gone
 }
 
 // join makes a host one of this cloud.

@@ -13,7 +13,15 @@ func (i *Interrupted) Error() string { return i.Text }
 // Unwrap has it told as what interrupted commands tell.
 func (*Interrupted) Unwrap() error { return context.Canceled }
 
-// Exited is the exit code of a program that has printed its errors itself.
-type Exited struct{ Code int }
+// Exited is an exit code that does not depend on the kind of an error.
+type Exited struct {
+	Code int
+	Err  error // to be printed; nil: all has been printed
+}
 
-func (e *Exited) Error() string { return fmt.Sprintf("ended with exit code %d", e.Code) }
+func (e *Exited) Error() string {
+	if e.Err != nil {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("ended with exit code %d", e.Code)
+}

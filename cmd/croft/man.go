@@ -10,6 +10,7 @@ import (
 
 	"croft/cli/args"
 	"croft/internal/build"
+	"croft/pool/resalloc"
 )
 
 // manCommand writes the manual pages of all commands, those by resalloc's names too.
@@ -24,7 +25,7 @@ func manCommand() *cobra.Command {
 			}
 			header := &doc.GenManHeader{Title: "CROFT", Section: "1", Source: "croft " + build.Version, Manual: "croft"}
 			roots := []*cobra.Command{cmd.Root()}
-			for _, name := range resallocNames {
+			for _, name := range resalloc.Names {
 				roots = append(roots, program(name))
 			}
 			for _, root := range roots {

@@ -17,9 +17,11 @@ import (
 	"croft/cli/images"
 	"croft/cli/instances"
 	"croft/cli/keys"
+	"croft/cli/pools"
 	"croft/cli/top"
 	"croft/internal/build"
 	"croft/internal/plain"
+	"croft/pool/resalloc"
 )
 
 // commands are croft's subcommands, each made in a file of its own.
@@ -36,8 +38,8 @@ func commands() []*cobra.Command {
 		caCommand(),
 		admin.AuditCommand(),
 		keys.Command(),
-		poolCommand(),
-		ticketCommand(),
+		pools.Command(poolServeCommand()),
+		pools.TicketCommand(),
 		images.Command(),
 		doctorCommand(),
 		completionCommand(),
@@ -60,12 +62,12 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // program is the command that the binary is under this name.
 func program(name string) *cobra.Command {
-	if same := resallocCommand(filepath.Base(name)); same != nil {
+	if same := resalloc.Command(filepath.Base(name), resallocBackend); same != nil {
 		finished(same)
 		completion := completionCommand()
 		completion.Hidden = true // resalloc's own help has no such command
 		same.AddCommand(completion)
-		same.SetVersionTemplate(resallocVersion(same.Name()))
+		same.SetVersionTemplate(resalloc.VersionTemplate(same.Name()))
 		return same
 	}
 	root := &cobra.Command{
@@ -128,7 +130,8 @@ func report(stderr io.Writer, err error) {
 		return
 	}
 	for _, err := range apart(err) {
-		if _, told := errors.AsType[*args.Exited](err); told {
+		if e, ok := errors.AsType[*args.Exited](err); ok {
+			report(stderr, e.Err)
 			continue
 		}
 		if errors.Is(err, context.Canceled) {

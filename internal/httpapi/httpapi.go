@@ -3,6 +3,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -29,6 +30,13 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int64, within time.Du
 		return nil, croft.Errorf(croft.Invalid, "read the request: %w", err)
 	}
 	return text, nil
+}
+
+// Decode decodes a JSON document into a struct that has all of its fields.
+func Decode(text []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
 }
 
 // Answer writes a document as JSON, which no cache keeps.

@@ -47,3 +47,17 @@ func TestTheStatusOfAnAnswerIsNoted(t *testing.T) {
 		t.Errorf("what is no JSON is answered with %d", w.Code)
 	}
 }
+
+func TestAFieldThatNobodyKnowsIsAnError(t *testing.T) {
+	var into struct {
+		N int `json:"n"`
+	}
+	if err := httpapi.Decode([]byte(`{"n": 1}`), &into); err != nil || into.N != 1 {
+		t.Errorf("%+v, %v", into, err)
+	}
+	for _, text := range []string{`{"m": 1}`, `{"n": "1"}`, `{`, ``} {
+		if err := httpapi.Decode([]byte(text), &into); err == nil {
+			t.Errorf("%s is taken", text)
+		}
+	}
+}

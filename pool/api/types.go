@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"croft"
 )
 
 // The states of a ticket.
@@ -39,6 +41,33 @@ func (t *Ticket) Ready() bool { return t.State == TicketOpen && !t.Served.IsZero
 
 // Waiting tells whether the ticket is open and has no resource yet.
 func (t *Ticket) Waiting() bool { return t.State == TicketOpen && t.Served.IsZero() }
+
+// Err returns why a ticket is of no use, or nil where it has its resource. NoCapacity:
+// nothing can ever serve it; Unavailable: it waits; Conflict: it ended.
+func (t *Ticket) Err() error {
+	switch {
+	case t.Ready():
+		return nil
+	case t.Waiting() && t.Never:
+		return croft.Errorf(croft.NoCapacity, "ticket %d waits in vain: %s", t.ID, t.WaitsFor)
+	case t.Waiting():
+		return croft.Errorf(croft.Unavailable, "ticket %d waits still: %s", t.ID, t.WaitsFor)
+	case t.State == TicketFailed:
+		return croft.Errorf(croft.Conflict, "ticket %d failed: %s", t.ID, t.Reason)
+	case t.Reason != "":
+		return croft.Errorf(croft.Conflict, "ticket %d is closed: %s", t.ID, t.Reason)
+	}
+	return croft.Errorf(croft.Conflict, "ticket %d is closed", t.ID)
+}
+
+// ParseTicketID reads the number of a ticket. Invalid.
+func ParseTicketID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 {
+		return 0, croft.Errorf(croft.Invalid, "%q is no number of a ticket: those count from 1", text)
+	}
+	return id, nil
+}
 
 // Resource is one piece of a pool's stock.
 type Resource struct {

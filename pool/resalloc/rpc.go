@@ -1,6 +1,3 @@
-// Package resalloc is what users of resalloc know, served by croft's pools: its protocol,
-// XML-RPC, for clients that exist. It can be deleted whole: the program that serves pools
-// works without it.
 package resalloc
 
 import (
@@ -21,10 +18,22 @@ type rpc struct{ server.Tickets }
 func Handler(t server.Tickets) http.Handler {
 	s := rpc{t}
 	return xmlrpc.NewHandler(map[string]xmlrpc.Method{
-		"takeTicket":    {Help: "takeTicket(tags[, sandbox]) opens a ticket for a resource that has all of these tags, and returns its number.", Call: s.takeTicket},
-		"collectTicket": {Help: "collectTicket(id) tells {ready, output, closed, failed} of a ticket; ready is nil where there is none.", Call: s.collectTicket},
-		"waitTicket":    {Help: "waitTicket(id) returns the output of the ticket's resource as soon as it has one.", Call: s.waitTicket},
-		"closeTicket":   {Help: "closeTicket(id) gives the ticket back.", Call: s.closeTicket},
+		"takeTicket": {
+			Help: "takeTicket(tags[, sandbox]) opens a ticket for a resource that has all of these tags, and returns its number.",
+			Call: s.takeTicket,
+		},
+		"collectTicket": {
+			Help: "collectTicket(id) tells {ready, output, closed, failed} of a ticket; ready is nil where there is none.",
+			Call: s.collectTicket,
+		},
+		"waitTicket": {
+			Help: "waitTicket(id) returns the output of the ticket's resource as soon as it has one.",
+			Call: s.waitTicket,
+		},
+		"closeTicket": {
+			Help: "closeTicket(id) gives the ticket back.",
+			Call: s.closeTicket,
+		},
 	})
 }
 
@@ -79,7 +88,8 @@ func (s rpc) collectTicket(ctx context.Context, params []any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer["ready"], answer["closed"], answer["failed"] = t.Resource != 0, t.State == pool.TicketClosed, t.State == pool.TicketFailed
+	answer["ready"] = t.Resource != 0
+	answer["closed"], answer["failed"] = t.State == pool.TicketClosed, t.State == pool.TicketFailed
 	if t.Resource != 0 {
 		answer["output"] = data(t)
 	}

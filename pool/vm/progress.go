@@ -21,7 +21,9 @@ type progress struct {
 
 // steps are the states of an instance that starts, in order. A guest that is started
 // over and over makes no progress.
-var steps = []croft.State{croft.StatePending, croft.StateFetching, croft.StateDefining, croft.StateBooting, croft.StateRunning}
+var steps = []croft.State{
+	croft.StatePending, croft.StateFetching, croft.StateDefining, croft.StateBooting, croft.StateRunning,
+}
 
 // see notes the state of an instance, and calls farther where it made progress.
 func (f *progress) see(st croft.Status) {
@@ -58,7 +60,8 @@ func (f *progress) explain(ctx context.Context, inst croft.Instance, err error) 
 	case ctx.Err() == nil:
 		return err
 	case f.failure != nil:
-		return croft.Errorf(croft.Unavailable, "instance %s is %s; what its host tried again and again: %w", inst.Name, schedule.Describe(&f.last), f.failure)
+		return croft.Errorf(croft.Unavailable, "instance %s is %s; what its host tried again and again: %w",
+			inst.Name, schedule.Describe(&f.last), f.failure)
 	}
 	return croft.Errorf(croft.Unavailable, "instance %s is %s", inst.Name, cmp.Or(schedule.Describe(&f.last), "ordered"))
 }

@@ -58,7 +58,9 @@ func (v *Instances) Check(i pool.Instance) error {
 
 // request makes the request that a pool's instances share, and the names of stored keys.
 func (v *Instances) request(i pool.Instance) (r schedule.Request, names []string, err error) {
-	r = schedule.Request{Project: v.project(i), UserData: []byte(i.UserData), Networks: i.Networks, Restart: croft.Restart(i.Restart)}
+	r = schedule.Request{
+		Project: v.project(i), UserData: []byte(i.UserData), Networks: i.Networks, Restart: croft.Restart(i.Restart),
+	}
 	if r.Query, err = schedule.ParseQuery(i.Resources); err != nil {
 		return r, nil, err
 	}
@@ -77,7 +79,8 @@ func (v *Instances) project(i pool.Instance) croft.Project {
 }
 
 // Start implements pool.Instances.
-func (v *Instances) Start(ctx context.Context, id croft.InstanceID, name string, i pool.Instance, farther func()) (string, json.RawMessage, error) {
+func (v *Instances) Start(ctx context.Context, id croft.InstanceID, name string, i pool.Instance,
+	farther func()) (string, json.RawMessage, error) {
 	inst, err := v.order(ctx, id, name, i)
 	if err != nil {
 		return "", nil, err
@@ -98,7 +101,9 @@ func (v *Instances) Start(ctx context.Context, id croft.InstanceID, name string,
 			return at, nil, fmt.Errorf("instance %s runs at %s, and its SSH server does not answer: %w", inst.Name, at, err)
 		}
 	}
-	facts, err := json.Marshal(Facts{Instance: inst.ID, Name: inst.Name, Project: inst.Project, Host: last.Instance.Host, Address: at})
+	facts, err := json.Marshal(Facts{
+		Instance: inst.ID, Name: inst.Name, Project: inst.Project, Host: last.Instance.Host, Address: at,
+	})
 	return at, facts, err
 }
 
@@ -115,7 +120,8 @@ type Facts struct {
 const orderRetry = time.Second
 
 // order requests the instance until the cloud answers or ctx ends.
-func (v *Instances) order(ctx context.Context, id croft.InstanceID, name string, i pool.Instance) (croft.Instance, error) {
+func (v *Instances) order(ctx context.Context, id croft.InstanceID, name string,
+	i pool.Instance) (croft.Instance, error) {
 	for again := false; ; again = true {
 		inst, err := v.orderOnce(ctx, id, name, i, again)
 		if !errors.Is(err, croft.Unavailable) {
@@ -131,11 +137,13 @@ func (v *Instances) order(ctx context.Context, id croft.InstanceID, name string,
 
 // orderOnce requests the instance unless it exists. With again, an attempt that the cloud
 // did not answer is undone first.
-func (v *Instances) orderOnce(ctx context.Context, id croft.InstanceID, name string, i pool.Instance, again bool) (croft.Instance, error) {
+func (v *Instances) orderOnce(ctx context.Context, id croft.InstanceID, name string, i pool.Instance,
+	again bool) (croft.Instance, error) {
 	st, err := v.Scheduler.View.Find(ctx, v.project(i), string(id))
 	if err == nil && again && st.Instance.State == croft.StateScheduling {
 		_, err := v.Scheduler.Destroy(ctx, v.project(i), string(id), false)
-		return st.Instance, cmp.Or(err, croft.Errorf(croft.Unavailable, "instance %s: an attempt that was not answered is undone", name))
+		return st.Instance, cmp.Or(err,
+			croft.Errorf(croft.Unavailable, "instance %s: an attempt that was not answered is undone", name))
 	}
 	if !errors.Is(err, croft.NotFound) {
 		return st.Instance, err

@@ -10,14 +10,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"croft"
 	"croft/compute"
 	"croft/internal/books"
+	"croft/internal/failover"
 )
 
 var (
@@ -40,7 +39,7 @@ type ClientConfig struct {
 type Client struct {
 	ClientConfig
 	current atomic.Pointer[connection]
-	gates   atomic.Pointer[gates]
+	gates   *failover.Endpoints
 	places  chan struct{} // a token for each call under way
 	known   orders
 }
@@ -51,7 +50,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 		return nil, croft.Errorf(croft.Invalid, "gate: all of the client's configuration is required")
 	}
 	client := &Client{ClientConfig: c, places: make(chan struct{}, mostCalls/2)}
-	client.gates.Store(&gates{endpoints: c.Endpoints})
+	client.gates = failover.New(c.Endpoints)
 	client.current.Store(connect(c.TLS))
 	return client, nil
 }
@@ -65,37 +64,20 @@ func (c *Client) Close() error {
 // Partition is the one that the host joined.
 func (c *Client) Partition() croft.PartitionID { return c.ClientConfig.Partition }
 
-// gates are the control processes that a client knows.
-type gates struct {
-	endpoints []string
-	at        atomic.Uint32 // the one in use
-}
-
-// endpoint is where to ask, and move goes on to the next one where that was no use.
-func (g *gates) endpoint() (url string, move func()) {
-	at := g.at.Load()
-	return strings.TrimSuffix(g.endpoints[int(at)%len(g.endpoints)], "/"), func() { g.at.CompareAndSwap(at, at+1) }
-}
-
 // SetEndpoints has the client ask these from now on, first the one that it asks now if
 // that is among them. There has to be one.
-func (c *Client) SetEndpoints(endpoints []string) {
-	now, _ := c.gates.Load().endpoint()
-	next := &gates{endpoints: endpoints}
-	next.at.Store(uint32(max(0, slices.Index(endpoints, now))))
-	c.gates.Store(next)
-}
+func (c *Client) SetEndpoints(endpoints []string) { c.gates.Set(endpoints) }
 
 // post sends a request to the endpoint in use. Unavailable: it does not answer.
 func (c *Client) post(ctx context.Context, k *connection, name string, body io.Reader) (*http.Response, error) {
-	endpoint, move := c.gates.Load().endpoint()
+	endpoint, next := c.gates.Current()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint+Prefix+name, body)
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "the address of the control process: %w", err)
 	}
 	answer, err := k.http.Do(request)
 	if err != nil {
-		move()
+		next()
 		if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 			return nil, ctx.Err()
 		}
@@ -144,7 +126,7 @@ func ask[A any](ctx context.Context, c *Client, name string, q any) (answer A, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	for range c.gates.Load().endpoints {
+	for range c.gates.Len() {
 		var r *http.Response
 		if r, err = c.post(ctx, c.current.Load(), name, bytes.NewReader(encode(q))); err == nil {
 			defer r.Body.Close()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/internal/httpapi"
 )
 
 // ServerConfig is what a Server is made of. All is required.
@@ -112,13 +112,9 @@ const (
 
 // read reads the question of a call and has its host pay for it.
 func (v visit) read(ctx context.Context, q any) error {
-	control := http.NewResponseController(v.writer)
-	if err := control.SetReadDeadline(time.Now().Add(callTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	text, err := io.ReadAll(http.MaxBytesReader(v.writer, v.request.Body, maxBody))
+	text, err := httpapi.ReadBody(v.writer, v.request, maxBody, callTime)
 	if err != nil {
-		return croft.Errorf(croft.Invalid, "read the question: %w", err)
+		return err
 	}
 	if err := v.allowance.pay(ctx, len(text)); err != nil {
 		return err

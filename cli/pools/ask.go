@@ -1,4 +1,4 @@
-package main
+package pools
 
 import (
 	"context"
@@ -7,20 +7,21 @@ import (
 
 	"croft/cli/args"
 	"croft/cli/out"
-	poolclient "croft/pool/api"
+	"croft/pool/api"
 )
 
-// addPoolClientFlags defines the flags of commands that ask a manager of pools.
-func addPoolClientFlags(cmd *cobra.Command) {
+// addFlags defines the flags of commands that ask a manager of pools.
+func addFlags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
 	flags.String("server", "", "`URLs` of the managers of pools, with commas (pool.endpoints)")
 	flags.StringP("output", "o", "", "print text, table, json or yaml (`format`; output)")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	complete := cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc("output", complete) // the flag is defined above
 }
 
 // askPools reads the settings and has do ask a manager of pools.
-func askPools(cmd *cobra.Command, do func(ctx context.Context, c *poolclient.Client, output string) error) error {
+func ask(cmd *cobra.Command, do func(ctx context.Context, c *api.Client, output string) error) error {
 	s, err := args.LoadSettings(cmd.Flags())
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package resalloc
 
 import (
 	"crypto/sha256"
@@ -19,12 +19,10 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/node/settings"
 )
 
-// serverYAML is what resalloc's server.yaml may say, and what ours knows beside that:
-// tokens, certificates, and the etcd of several managers. What it does not know is
-// ignored, as it always was there.
+// serverYAML has the keys of resalloc's server.yaml, and ours: tokens, certificates, and the
+// etcd of several managers. Unknown keys are ignored, as in resalloc.
 type serverYAML struct {
 	DBURL    string `yaml:"db_url"`
 	LogDir   string `yaml:"logdir"`
@@ -67,10 +65,10 @@ func readServerYAML() (c serverYAML, pools string, err error) {
 	if c.SleepTime < 0 || c.SleepTime > 1e6 {
 		return c, "", croft.Errorf(croft.Invalid, "%s: sleeptime is %g: use a number of seconds", file, c.SleepTime)
 	}
-	return c, filepath.Join(dir, poolsFile), nil
+	return c, filepath.Join(dir, "pools.yaml"), nil
 }
 
-// endpoint is where the server of this file is asked.
+// endpoint is the URL of the server.
 func (c serverYAML) endpoint() string {
 	scheme := "http://"
 	if c.Cert != "" {
@@ -79,8 +77,8 @@ func (c serverYAML) endpoint() string {
 	return scheme + net.JoinHostPort(c.Hostname, strconv.Itoa(c.Port))
 }
 
-// dataDir is where the state is that the file says is in a database: beside the file of
-// one of SQLite, and for another below the logs, by its name.
+// dataDir returns where the state is that the file has in a database: beside the file of
+// SQLite, and for other databases below the logs, by name.
 func (c serverYAML) dataDir() (string, error) {
 	if name, ok := strings.CutPrefix(c.DBURL, "sqlite:///"); ok && name != "" && name != ":memory:" {
 		name, _, _ = strings.Cut(name, "?")
@@ -95,32 +93,43 @@ func (c serverYAML) dataDir() (string, error) {
 	return filepath.Abs(filepath.Join(c.LogDir, fmt.Sprintf("state-%s-%x", name, hash[:4])))
 }
 
-// settings are ours that say the same.
-func (c serverYAML) settings(pools string) (s settings.Settings, err error) {
-	s = settings.Defaults()
-	s.Etcd.Endpoints = c.Etcd
-	s.LogLevel = strings.ToLower(c.LogLevel)
-	switch s.LogLevel {
-	case "warning":
-		s.LogLevel = "warn"
-	case "critical", "fatal":
-		s.LogLevel = "error"
-	case "notset":
-		s.LogLevel = "debug"
+// Settings are what server.yaml means for `croft pool serve`.
+type Settings struct {
+	Etcd                  []string // endpoints; none: the manager has its own
+	Pools                 string   // the file
+	Logs                  string   // directory
+	Listen, Address       string
+	Tokens, Cert, Key, CA string // files
+	Insecure              bool
+	Level                 slog.Level
+	Pace                  time.Duration // between livechecks; see pool.Config
+	Began                 time.Time     // likewise
+}
+
+// settings maps what the file says.
+func (c serverYAML) settings(pools string) (Settings, error) {
+	s := Settings{
+		Etcd: c.Etcd, Pools: pools, Logs: c.LogDir,
+		Listen: net.JoinHostPort(c.Hostname, strconv.Itoa(c.Port)), Address: c.Address,
+		Tokens: c.Tokens, Cert: c.Cert, Key: c.Key, CA: c.CA, Insecure: c.Insecure,
+		Pace: time.Duration(c.SleepTime / 2 * float64(time.Second)), Began: time.Now(),
 	}
-	if _, err := s.Level(); err != nil {
+	level := strings.ToLower(c.LogLevel)
+	switch level {
+	case "warning":
+		level = "warn"
+	case "critical", "fatal":
+		level = "error"
+	case "notset":
+		level = "debug"
+	}
+	if err := s.Level.UnmarshalText([]byte(level)); err != nil {
 		return s, croft.Errorf(croft.Invalid, "server.yaml: loglevel is %q: use debug, info, warning or error", c.LogLevel)
 	}
-	s.Pool.File, s.Pool.Logs = pools, c.LogDir
-	s.Pool.Lenient, s.Pool.Began = true, time.Now()
-	s.Pool.Pace = time.Duration(c.SleepTime / 2 * float64(time.Second))
-	s.Pool.Listen = net.JoinHostPort(c.Hostname, strconv.Itoa(c.Port))
-	s.Pool.Address, s.Pool.Tokens, s.Pool.Insecure = c.Address, c.Tokens, c.Insecure
-	s.Pool.Cert, s.Pool.Key, s.Pool.CA = c.Cert, c.Key, c.CA
 	return s, nil
 }
 
-func resallocServerCommand() *cobra.Command {
+func serverCommand(b Backend) *cobra.Command {
 	return &cobra.Command{
 		Use:   "resalloc-server",
 		Short: "The server of resalloc: croft pool serve by its configuration",
@@ -141,17 +150,14 @@ names is only the name of a place: the state is beside it.`,
 			if err != nil {
 				return err
 			}
-			s.StateDir = filepath.Dir(dir) // no cloud is looked for there
 			main, err := os.OpenFile(filepath.Join(c.LogDir, "main.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 			if err != nil {
 				return croft.Errorf(croft.Invalid, "server.yaml: logdir: %w", err)
 			}
 			defer func() { err = errors.Join(err, main.Close()) }()
-			level, _ := s.Level() // was checked
-			log := slog.New(slog.NewTextHandler(io.MultiWriter(cmd.ErrOrStderr(), main), &slog.HandlerOptions{Level: level})).With("pid", os.Getpid())
-			return supervised(cmd.Context(), log, func(ready func()) error {
-				return servePools(cmd.Context(), s, dir, openStateSoon, log, ready)
-			})
+			lines := slog.NewTextHandler(io.MultiWriter(cmd.ErrOrStderr(), main), &slog.HandlerOptions{Level: s.Level})
+			log := slog.New(lines).With("pid", os.Getpid())
+			return b.Serve(cmd.Context(), s, dir, openSoon, log)
 		},
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package resalloc
 
 import (
 	"cmp"
@@ -20,9 +20,9 @@ import (
 // sshPatience is how long one try to log in may take, as resalloc has it.
 const sshPatience = 10 * time.Second
 
-// resallocCheckCommand is a livecheck: it succeeds where a login over SSH does, at the
+// checkCommand is a livecheck: it succeeds where a login over SSH does, at the
 // address in the resource's data.
-func resallocCheckCommand() *cobra.Command {
+func checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resalloc-check-vm-ip",
 		Short: "Check that a resource of a pool takes logins over SSH",
@@ -37,9 +37,9 @@ ten seconds. Exit code 0: that works; 1: it does not.`,
 			}
 			address, found := firstAddress(string(data))
 			if !found {
-				return failedAs(cmd, 1, fmt.Errorf("the resource's data has no IP address: %.80q", data))
+				return failed(fmt.Errorf("the resource's data has no IP address: %.80q", data))
 			}
-			return failedAs(cmd, 1, trySSH(cmd.Context(), cmp.Or(os.Getenv("SSH_USER"), "root")+"@"+address.String()))
+			return failed(trySSH(cmd.Context(), cmp.Or(os.Getenv("SSH_USER"), "root")+"@"+address.String()))
 		},
 	}
 }
@@ -59,8 +59,8 @@ func firstAddress(text string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// resallocWaitCommand waits until a machine takes logins.
-func resallocWaitCommand() *cobra.Command {
+// waitCommand waits until a machine takes logins.
+func waitCommand() *cobra.Command {
 	patience := 2 * time.Minute
 	cmd := &cobra.Command{
 		Use:   "resalloc-wait-for-ssh [USER@]HOST",
@@ -82,7 +82,7 @@ unless a user is named, until that works or the time is over. Exit code 0: it wo
 				}
 				select {
 				case <-ctx.Done():
-					return failedAs(cmd, 1, fmt.Errorf("waited %s: %w", patience, err))
+					return failed(fmt.Errorf("waited %s: %w", patience, err))
 				case <-time.After(time.Second):
 				}
 			}

@@ -1,4 +1,4 @@
-package main
+package resalloc
 
 import (
 	"cmp"
@@ -18,23 +18,24 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	poolclient "croft/pool/api"
+	"croft/pool/api"
 )
 
-// maintPatience is how long resalloc-maint goes on asking a server that does not answer.
+// maintPatience is how long resalloc-maint keeps asking a server that does not answer.
 const maintPatience = 2 * time.Second
 
 // maintVerb is what a command of resalloc-maint does.
 type maintVerb func(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error
 
-// asks makes a verb of what asks once, and does nothing else that may take long.
-func asks(do func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, args []string) error) maintVerb {
+// asks makes a verb of a function that asks the server once and does nothing else that may take long.
+func asks(do func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error) maintVerb {
 	return func(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error {
-		return m.ask(ctx, func(c *poolclient.Client) error { return do(ctx, cmd, c, args) })
+		return m.ask(ctx, func(c *api.Client) error { return do(ctx, cmd, c, args) })
 	}
 }
 
-func resallocMaintCommand() *cobra.Command {
+func maintCommand(b Backend) *cobra.Command {
+	maint := func(cmd *cobra.Command, do maintVerb) *cobra.Command { return maint(cmd, b, do) }
 	cmd := &cobra.Command{
 		Use:   "resalloc-maint",
 		Short: "The maintainer's tool of resalloc, for pools of croft",
@@ -44,33 +45,40 @@ server's state itself: lists tell what was, and what is deleted then is deleted 
 server starts.`,
 		Args: args.OnlySubcommands,
 		RunE: func(*cobra.Command, []string) error {
-			return croft.Errorf(croft.Invalid, "say what to do: resource-list, resource-info, resource-delete, resource-logs, ticket-list or foreach-resource")
+			return croft.Errorf(croft.Invalid, "say what to do: resource-list, resource-info, resource-delete, resource-logs, "+
+				"ticket-list or foreach-resource")
 		},
 	}
-	cmd.AddCommand(maintListCommand(), maintDeleteCommand(), maintForeachCommand(),
-		maint(&cobra.Command{Use: "resource-info ID|NAME", Short: "Print a resource as JSON", Args: args.Count(1, 1)}, asks(maintInfo)),
-		maint(&cobra.Command{Use: "resource-logs ID|NAME...", Short: "Print and follow the logs of resources", Args: args.Count(1, -1)}, maintLogs),
-		maint(&cobra.Command{Use: "ticket-list", Short: "List the tickets that are not closed", Args: args.Count(0, 0)}, asks(maintTickets)),
+	cmd.AddCommand(maintListCommand(b), maintDeleteCommand(b), maintForeachCommand(b),
+		maint(&cobra.Command{
+			Use: "resource-info ID|NAME", Short: "Print a resource as JSON", Args: args.Count(1, 1),
+		}, asks(maintInfo)),
+		maint(&cobra.Command{
+			Use: "resource-logs ID|NAME...", Short: "Print and follow the logs of resources", Args: args.Count(1, -1),
+		}, maintLogs),
+		maint(&cobra.Command{
+			Use: "ticket-list", Short: "List the tickets that are not closed", Args: args.Count(0, 0),
+		}, asks(maintTickets)),
 	)
 	return cmd
 }
 
-// maint gives a command its work; all that goes wrong there is 1.
-func maint(cmd *cobra.Command, do maintVerb) *cobra.Command {
+// maint sets the RunE of a command; every error there has exit code 1.
+func maint(cmd *cobra.Command, b Backend, do maintVerb) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		server, pools, err := readServerYAML()
 		if err == nil {
-			err = do(cmd.Context(), cmd, maintainer{server, pools}, args)
+			err = do(cmd.Context(), cmd, maintainer{server, pools, b}, args)
 		}
-		return failedAs(cmd, 1, err)
+		return failed(err)
 	}
 	return cmd
 }
 
-func maintListCommand() *cobra.Command {
+func maintListCommand(b Backend) *cobra.Command {
 	var up bool
-	cmd := maint(&cobra.Command{Use: "resource-list", Short: "List the resources", Args: args.Count(0, 0)},
-		asks(func(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, _ []string) error {
+	cmd := maint(&cobra.Command{Use: "resource-list", Short: "List the resources", Args: args.Count(0, 0)}, b,
+		asks(func(ctx context.Context, cmd *cobra.Command, c *api.Client, _ []string) error {
 			all, err := c.Resources(ctx, "", false)
 			for _, r := range all {
 				if !up || r.State == "UP" {
@@ -83,7 +91,7 @@ func maintListCommand() *cobra.Command {
 	return cmd
 }
 
-func maintResource(r poolclient.Resource) string {
+func maintResource(r api.Resource) string {
 	ticket := "NULL"
 	if r.Ticket != 0 {
 		ticket = strconv.FormatInt(r.Ticket, 10)
@@ -96,7 +104,7 @@ func maintResource(r poolclient.Resource) string {
 		r.ID, r.Name, r.Pool, strings.Join(tags, ","), r.State, r.Releases, ticket)
 }
 
-func maintTickets(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, _ []string) error {
+func maintTickets(ctx context.Context, cmd *cobra.Command, c *api.Client, _ []string) error {
 	list, err := c.Tickets(ctx, false, 0)
 	for _, t := range list.Tickets {
 		line := fmt.Sprintf("%d - state=%s tags=%s", t.ID, t.State, strings.Join(t.Tags, ","))
@@ -108,7 +116,7 @@ func maintTickets(ctx context.Context, cmd *cobra.Command, c *poolclient.Client,
 	return err
 }
 
-// maintRow is a resource as resalloc keeps it.
+// maintRow is a resource in the form of resalloc's database.
 type maintRow struct {
 	ID              int64    `json:"id"`
 	Name            string   `json:"name"`
@@ -125,7 +133,7 @@ type maintRow struct {
 	ReleasesCounter int      `json:"releases_counter"`
 }
 
-func maintInfo(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, args []string) error {
+func maintInfo(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 	r, err := c.Resource(ctx, args[0])
 	if err != nil {
 		return err
@@ -142,7 +150,7 @@ func maintInfo(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, ar
 	return document.Encode(row)
 }
 
-// known is a value, nil where it is none.
+// known returns a pointer to a value, nil for the zero value.
 func known[T comparable](v T) *T {
 	var none T
 	if v == none {
@@ -151,7 +159,7 @@ func known[T comparable](v T) *T {
 	return &v
 }
 
-// epoch is a time as seconds since 1970, 0 for none.
+// epoch returns a time as seconds since 1970, 0 for the zero time.
 func epoch(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
@@ -159,7 +167,7 @@ func epoch(t time.Time) float64 {
 	return float64(t.UnixMicro()) / 1e6
 }
 
-func maintDeleteCommand() *cobra.Command {
+func maintDeleteCommand(b Backend) *cobra.Command {
 	var all, unused bool
 	cmd := &cobra.Command{Use: "resource-delete ID|NAME... | --all | --unused", Short: "Have resources deleted"}
 	cmd.Args = func(_ *cobra.Command, _ []string) error {
@@ -170,17 +178,17 @@ func maintDeleteCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "delete all that are up")
 	cmd.Flags().BoolVar(&unused, "unused", false, "delete all that are up and that nobody has")
-	return maint(cmd, func(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error {
+	return maint(cmd, b, func(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error {
 		if len(args) == 0 && !all && !unused {
 			fmt.Fprintln(cmd.ErrOrStderr(), "no resources specified")
 			return nil
 		}
-		return m.ask(ctx, func(c *poolclient.Client) error { return maintDelete(ctx, cmd, c, whichOf(all, unused), args) })
+		return m.ask(ctx, func(c *api.Client) error { return maintDelete(ctx, cmd, c, which(all, unused), args) })
 	})
 }
 
-// maintDelete deletes each by itself: one that is not known keeps no other from its end.
-func maintDelete(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, which string, names []string) error {
+// maintDelete deletes each resource by itself: one that does not exist stops no other.
+func maintDelete(ctx context.Context, cmd *cobra.Command, c *api.Client, which string, names []string) error {
 	if _, err := c.Delete(ctx, which); err != nil {
 		return err
 	}
@@ -195,7 +203,7 @@ func maintDelete(ctx context.Context, cmd *cobra.Command, c *poolclient.Client, 
 	return nil
 }
 
-// maintLogs follows the logs until it is interrupted; those that are not there yet too.
+// maintLogs follows the logs until it is interrupted, also those that do not exist yet.
 func maintLogs(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error {
 	tail := []string{"-F", "-n+0"}
 	for _, name := range args {
@@ -210,12 +218,12 @@ func maintLogs(ctx context.Context, cmd *cobra.Command, m maintainer, args []str
 	return runHere(ctx, cmd, exec.CommandContext(ctx, "tail", tail...))
 }
 
-// number is that of a resource, for which nobody is asked where it is said.
+// number returns the number of a resource, and asks for it only where it is not given.
 func (m maintainer) number(ctx context.Context, name string) (id int64, err error) {
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
 		return id, nil
 	}
-	err = m.ask(ctx, func(c *poolclient.Client) error {
+	err = m.ask(ctx, func(c *api.Client) error {
 		r, err := c.Resource(ctx, name)
 		id = r.ID
 		return err
@@ -223,7 +231,7 @@ func (m maintainer) number(ctx context.Context, name string) (id int64, err erro
 	return id, err
 }
 
-// runHere runs a program in our place.
+// runHere runs a program with our input and output.
 func runHere(ctx context.Context, cmd *cobra.Command, program *exec.Cmd) error {
 	program.Stdin, program.Stdout, program.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	err := program.Run()
@@ -234,7 +242,7 @@ func runHere(ctx context.Context, cmd *cobra.Command, program *exec.Cmd) error {
 	return err
 }
 
-func maintForeachCommand() *cobra.Command {
+func maintForeachCommand(b Backend) *cobra.Command {
 	var command string
 	cmd := maint(&cobra.Command{
 		Use:   "foreach-resource",
@@ -242,16 +250,16 @@ func maintForeachCommand() *cobra.Command {
 		Long: `foreach-resource runs a shell command for each resource, with {name}, {state} and
 {data_utf8} in it replaced as they are, without quotes around them.`,
 		Args: args.Count(0, 0),
-	}, func(ctx context.Context, cmd *cobra.Command, m maintainer, _ []string) error {
-		var all []poolclient.Resource
-		err := m.ask(ctx, func(c *poolclient.Client) (err error) { // and no longer: the commands may ask too
+	}, b, func(ctx context.Context, cmd *cobra.Command, m maintainer, _ []string) error {
+		var all []api.Resource
+		err := m.ask(ctx, func(c *api.Client) (err error) { // and no longer: the commands may ask too
 			all, err = c.Resources(ctx, "", false)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		slices.SortFunc(all, func(a, b poolclient.Resource) int { return cmp.Compare(a.ID, b.ID) })
+		slices.SortFunc(all, func(a, b api.Resource) int { return cmp.Compare(a.ID, b.ID) })
 		for _, r := range all {
 			if err := foreach(ctx, cmd, command, r); err != nil {
 				return err
@@ -263,15 +271,26 @@ func maintForeachCommand() *cobra.Command {
 	return cmd
 }
 
-func foreach(ctx context.Context, cmd *cobra.Command, command string, r poolclient.Resource) error {
+func foreach(ctx context.Context, cmd *cobra.Command, command string, r api.Resource) error {
 	if !utf8.Valid(r.Data) && strings.Contains(command, "{data_utf8}") {
 		fmt.Fprintf(cmd.ErrOrStderr(), "WARNING: the data of resource %d is no UTF-8; it is left out\n", r.ID)
 		return nil
 	}
-	filled := strings.NewReplacer("{name}", r.Name, "{state}", r.State, "{data_utf8}", string(r.Data), "{{", "{", "}}", "}").Replace(command)
-	err := runHere(ctx, cmd, exec.CommandContext(ctx, "/bin/sh", "-c", filled))
+	fields := strings.NewReplacer("{name}", r.Name, "{state}", r.State, "{data_utf8}", string(r.Data), "{{", "{", "}}", "}")
+	err := runHere(ctx, cmd, exec.CommandContext(ctx, "/bin/sh", "-c", fields.Replace(command)))
 	if _, ended := errors.AsType[*exec.ExitError](err); ended {
 		return nil // the command's own matter
 	}
 	return err
+}
+
+// which returns the API's word for the flags of resource-delete.
+func which(all, unused bool) string {
+	switch {
+	case all:
+		return "all"
+	case unused:
+		return "unused"
+	}
+	return "none"
 }

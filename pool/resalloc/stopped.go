@@ -1,7 +1,8 @@
-package main
+package resalloc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,19 +14,19 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud/direct"
 	"croft/compute"
 	"croft/pool"
-	poolclient "croft/pool/api"
-	poolserver "croft/pool/server"
+	"croft/pool/api"
+	"croft/pool/server"
+	"croft/pool/shell"
 )
 
-// holdPatience is how long a server waits for a maintainer who has its state, and a
-// maintainer for a server that starts or stops. A maintainer has it for one question.
+// holdPatience is how long a server waits for a maintainer that has locked its state, and a
+// maintainer for a server that starts or stops. A maintainer locks it for one request.
 const holdPatience = 15 * time.Second
 
-// heldSoon has f take what another process holds, and tries again while that may give
-// it back soon. Conflict: it did not.
+// heldSoon calls f, which locks something, again while another process holds the lock and
+// may release it soon. Conflict: it did not.
 func heldSoon(ctx context.Context, f func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, holdPatience)
 	defer cancel()
@@ -42,9 +43,9 @@ func heldSoon(ctx context.Context, f func() error) error {
 	}
 }
 
-// openStateSoon is compute.OpenStateDir for a server whose maintainers open its state
-// while it stands.
-func openStateSoon(ctx context.Context, dir string) (state *compute.StateDir, err error) {
+// openSoon is compute.OpenStateDir for a server whose state a maintainer may have locked
+// for a moment.
+func openSoon(ctx context.Context, dir string) (state *compute.StateDir, err error) {
 	err = heldSoon(ctx, func() error {
 		state, err = compute.OpenStateDir(dir)
 		return err
@@ -52,14 +53,15 @@ func openStateSoon(ctx context.Context, dir string) (state *compute.StateDir, er
 	return state, err
 }
 
-// maintainer asks the server of a server.yaml, or while none runs, its state.
+// maintainer asks the server of a server.yaml or, while none runs, the server's state.
 type maintainer struct {
 	serverYAML
-	pools string
+	pools   string
+	backend Backend
 }
 
-// ask has do ask. What do returns nothing more may be asked after.
-func (m maintainer) ask(ctx context.Context, do func(*poolclient.Client) error) error {
+// ask calls do with a client, which is of no use once do has returned.
+func (m maintainer) ask(ctx context.Context, do func(*api.Client) error) error {
 	state, err := m.standing(ctx)
 	if err != nil {
 		return err
@@ -67,9 +69,9 @@ func (m maintainer) ask(ctx context.Context, do func(*poolclient.Client) error) 
 	if state != nil {
 		return m.askState(ctx, state, do)
 	}
-	s := direct.Defaults().Pool
-	s.Endpoints, s.Token, s.CA = []string{m.endpoint()}, os.Getenv("CROFT_POOL_TOKEN"), m.CA
-	c, err := s.ClientFor(maintPatience)
+	c, err := api.New(api.Config{
+		Endpoints: []string{m.endpoint()}, Token: os.Getenv("CROFT_POOL_TOKEN"), CA: m.CA, Patience: maintPatience,
+	})
 	if err != nil {
 		return err
 	}
@@ -77,9 +79,9 @@ func (m maintainer) ask(ctx context.Context, do func(*poolclient.Client) error) 
 	return do(c)
 }
 
-// standing locks the state of a server that does not run; nil where one runs, or the
-// state is in an etcd that others use too. Conflict: something has the state, and does
-// not answer. NotFound: there is none yet.
+// standing locks the state of a server that does not run; nil: one runs, or the state is in
+// an etcd that others use too. Conflict: a process has locked the state and does not answer.
+// NotFound: there is no state yet.
 func (m maintainer) standing(ctx context.Context) (state *compute.StateDir, err error) {
 	if len(m.Etcd) > 0 {
 		return nil, nil
@@ -93,7 +95,7 @@ func (m maintainer) standing(ctx context.Context) (state *compute.StateDir, err 
 		if c, refused := dialer.DialContext(ctx, "tcp", net.JoinHostPort(m.Hostname, fmt.Sprint(m.Port))); refused == nil {
 			return c.Close()
 		}
-		if !hasEtcd(dir) {
+		if !hasState(dir) {
 			return croft.Errorf(croft.NotFound, "no server answers at %s, and none ever ran with this server.yaml: start resalloc-server", m.endpoint())
 		}
 		state, err = compute.OpenStateDir(dir)
@@ -105,27 +107,24 @@ func (m maintainer) standing(ctx context.Context) (state *compute.StateDir, err 
 	return state, err
 }
 
-// askState has do ask a manager that runs nothing, in this process, about the state
-// that is locked. All of it ends, also the lock.
-func (m maintainer) askState(ctx context.Context, state *compute.StateDir, do func(*poolclient.Client) error) (err error) {
-	p := newParts()
-	defer func() { err = errors.Join(err, p.end(), state.Close()) }()
+// askState calls do with a client of a manager in this process, which starts no commands and
+// has the locked state. It unlocks the state at the end.
+func (m maintainer) askState(ctx context.Context, state *compute.StateDir, do func(*api.Client) error) (err error) {
+	defer func() { err = errors.Join(err, state.Close()) }()
 	s, err := m.settings(m.pools)
 	if err != nil {
 		return err
 	}
-	s.StateDir = filepath.Dir(state.Path)
-	store, _, end, err := openPoolStore(ctx, &s, p, state.Path)
+	store, end, err := m.backend.Open(ctx, s, state.Path)
 	if err != nil {
 		return err
 	}
-	defer end()
-	defer func() { err = errors.Join(err, p.end(), store.Close()) }()
-	hooks, err := poolHooks(&s, store, state.Path)
+	defer func() { err = errors.Join(err, end()) }()
+	hooks, err := shell.New(shell.Config{Dir: cmp.Or(s.Logs, filepath.Join(state.Path, "log")), Mark: string(store.Partition())})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.end(), hooks.Close()) }()
+	defer func() { err = errors.Join(err, hooks.Close()) }()
 	manager, err := pool.New(pool.Config{
 		Partition: store.Partition(), Store: store, Hooks: hooks, File: m.pools, Still: true,
 		Me: pool.Server{Name: fmt.Sprintf("resalloc-maint/%d", os.Getpid()), Machine: "here", Place: hooks.Place()},
@@ -133,19 +132,31 @@ func (m maintainer) askState(ctx context.Context, state *compute.StateDir, do fu
 	if err != nil {
 		return err
 	}
-	server, err := poolserver.New(poolserver.Config{Manager: manager})
+	front, err := server.New(server.Config{Manager: manager})
 	if err != nil {
 		return err
 	}
-	p.start(ctx, "the manager of the pools", manager.Run)
-	c, err := poolclient.New(poolclient.Config{Transport: inProcess{server.Handler()}})
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- manager.Run(running) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-ended)
+	}()
+	c, err := api.New(api.Config{Transport: inProcess{front.Handler()}})
 	if err != nil {
 		return err
 	}
 	return do(c)
 }
 
-// inProcess has a handler of this process answer, so that nobody else can ask it.
+// hasState tells whether a server ever ran with its state in dir.
+func hasState(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "etcd"))
+	return err == nil
+}
+
+// inProcess is a transport to a handler of this process, which nobody else can reach.
 type inProcess struct{ http.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -158,7 +169,7 @@ func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// reply is an answer that is kept whole.
+// reply is an answer kept in memory.
 type reply struct {
 	header http.Header
 	status int

@@ -1,4 +1,4 @@
-package main
+package pools
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/internal/durable"
-	poolserver "croft/pool/server"
+	"croft/pool/server"
 )
 
-// poolTokenCommand keeps the file of tokens.
-func poolTokenCommand() *cobra.Command {
+// tokenCommand edits the file of tokens.
+func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make, list and revoke tokens of those who may ask the manager",
@@ -29,7 +29,7 @@ a change of the file within a second.`,
 		Args: args.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(poolTokenCreateCommand(), poolTokenListCommand(), poolTokenRevokeCommand())
+	cmd.AddCommand(createTokenCommand(), listTokensCommand(), revokeTokenCommand())
 	return cmd
 }
 
@@ -38,9 +38,9 @@ func tokensFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("tokens", "pool-tokens", "`file` of tokens")
 }
 
-func poolTokenCreateCommand() *cobra.Command {
+func createTokenCommand() *cobra.Command {
 	var role string
-	var quota poolserver.Quota
+	var quota server.Quota
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Print a new token and add its hash to the file",
@@ -50,21 +50,25 @@ nothing but a URL, as its password: http://any:TOKEN@host:49100.`,
 		Args: args.Count(1, 1),
 	}
 	file := tokensFlag(cmd)
-	cmd.Flags().StringVar(&role, "role", string(poolserver.RoleClient), "`what` it is for: client or admin")
-	cmd.Flags().IntVar(&quota.Open, "open", 0, "how many tickets it may have open at `once` (default: the setting pool.quota.open)")
-	cmd.Flags().Float64Var(&quota.Rate, "rate", 0, "how many new tickets a `second` it may open (default: the setting pool.quota.rate)")
-	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(poolserver.Roles, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	cmd.Flags().StringVar(&role, "role", string(server.RoleClient), "`what` it is for: client or admin")
+	cmd.Flags().IntVar(&quota.Open, "open", 0,
+		"how many tickets it may have open at `once` (default: the setting pool.quota.open)")
+	cmd.Flags().Float64Var(&quota.Rate, "rate", 0,
+		"how many new tickets a `second` it may open (default: the setting pool.quota.rate)")
+	complete := cobra.FixedCompletions(server.Roles, cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc("role", complete) // the flag is defined above
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		token, grant, err := poolserver.NewToken(args[0], poolserver.Role(role))
+		token, grant, err := server.NewToken(args[0], server.Role(role))
 		if err = errors.Join(err, quota.Check()); err != nil {
 			return err
 		}
-		if grant.Quota = quota; quota != (poolserver.Quota{}) && grant.Role != poolserver.RoleClient {
+		if grant.Quota = quota; quota != (server.Quota{}) && grant.Role != server.RoleClient {
 			return croft.Errorf(croft.Invalid, "--open and --rate are for tokens of clients: admins have no quota")
 		}
-		err = changeTokens(*file, true, func(text string, all []poolserver.Grant) (string, error) {
-			if slices.ContainsFunc(all, func(g poolserver.Grant) bool { return g.Name == grant.Name }) {
-				return "", croft.Errorf(croft.Conflict, "%s has a token named %s already: revoke that, or take another name", *file, grant.Name)
+		err = changeTokens(*file, true, func(text string, all []server.Grant) (string, error) {
+			if slices.ContainsFunc(all, func(g server.Grant) bool { return g.Name == grant.Name }) {
+				return "", croft.Errorf(croft.Conflict, "%s has a token named %s already: revoke that, or take another name",
+					*file, grant.Name)
 			}
 			if text != "" && !strings.HasSuffix(text, "\n") {
 				text += "\n"
@@ -80,7 +84,7 @@ nothing but a URL, as its password: http://any:TOKEN@host:49100.`,
 	return cmd
 }
 
-func poolTokenListCommand() *cobra.Command {
+func listTokensCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List whose tokens a file has",
@@ -102,10 +106,10 @@ func poolTokenListCommand() *cobra.Command {
 	return cmd
 }
 
-// quotaInWords is a number of a token's quota.
-func quotaInWords(g poolserver.Grant, unsaid bool, number any) string {
+// quotaInWords prints a number of a token's quota.
+func quotaInWords(g server.Grant, unsaid bool, number any) string {
 	switch {
-	case g.Role != poolserver.RoleClient:
+	case g.Role != server.RoleClient:
 		return "-"
 	case unsaid:
 		return "default"
@@ -113,7 +117,7 @@ func quotaInWords(g poolserver.Grant, unsaid bool, number any) string {
 	return fmt.Sprint(number)
 }
 
-func poolTokenRevokeCommand() *cobra.Command {
+func revokeTokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Take a token out of the file",
@@ -121,8 +125,8 @@ func poolTokenRevokeCommand() *cobra.Command {
 	}
 	file := tokensFlag(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		return changeTokens(*file, false, func(text string, all []poolserver.Grant) (string, error) {
-			if !slices.ContainsFunc(all, func(g poolserver.Grant) bool { return g.Name == args[0] }) {
+		return changeTokens(*file, false, func(text string, all []server.Grant) (string, error) {
+			if !slices.ContainsFunc(all, func(g server.Grant) bool { return g.Name == args[0] }) {
 				return "", croft.Errorf(croft.NotFound, "%s has no token named %s", *file, args[0])
 			}
 			lines := slices.DeleteFunc(strings.SplitAfter(text, "\n"), func(line string) bool {
@@ -135,17 +139,17 @@ func poolTokenRevokeCommand() *cobra.Command {
 	return cmd
 }
 
-func readTokens(file string) (string, []poolserver.Grant, error) {
+func readTokens(file string) (string, []server.Grant, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", nil, croft.Errorf(croft.Invalid, "read the file of tokens: %w; name it with --tokens", err)
 	}
-	all, err := poolserver.ParseTokens(file, text)
+	all, err := server.ParseTokens(file, text)
 	return string(text), all, err
 }
 
 // changeTokens replaces a file of tokens as a whole, so that nobody reads half of it.
-func changeTokens(file string, mint bool, change func(text string, all []poolserver.Grant) (string, error)) error {
+func changeTokens(file string, mint bool, change func(text string, all []server.Grant) (string, error)) error {
 	text, all, err := readTokens(file)
 	if err != nil && !(mint && errors.Is(err, fs.ErrNotExist)) {
 		return err

@@ -1,0 +1,193 @@
+// Package pools has the commands about pools and tickets: croft pool and croft ticket. They ask a manager of pools over
+// its API and print what it answers.
+package pools
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/pool/api"
+)
+
+// Command is `croft pool`: commands for those who look after pools, and serve, which runs
+// their manager.
+func Command(serve *cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "pool",
+		Short: "Keep resources warm and hand them out: the manager, and its pools",
+		Long: `A pool keeps resources ready before anybody asks: virtual machines of this cloud, or
+whatever shell commands can make. croft pool serve runs the manager, which reads
+pools.yaml and hands resources out to tickets (croft ticket); the other commands here
+are for those who look after it.`,
+		Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	for _, sub := range []*cobra.Command{
+		listCommand(), showCommand(),
+		changeCommand("pause", "Have a pool start nothing and hand out nothing", (*api.Client).Pause),
+		changeCommand("resume", "Have a paused or drained pool go on", (*api.Client).Resume),
+		changeCommand("drain", "Pause a pool and have it delete what nobody has", (*api.Client).Drain),
+		resourcesCommand(), resourceCommand(), deleteCommand(), logsCommand(),
+	} {
+		addFlags(sub)
+		cmd.AddCommand(sub)
+	}
+	cmd.AddCommand(serve, tokenCommand())
+	return cmd
+}
+
+func listCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the pools and how many resources they have",
+		Args:  args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return ask(cmd, func(ctx context.Context, c *api.Client, output string) error {
+				all, err := c.Pools(ctx)
+				if err != nil {
+					return err
+				}
+				return printPools(cmd.OutOrStdout(), output, all)
+			})
+		},
+	}
+}
+
+func printPools(w io.Writer, output string, all []api.Pool) error {
+	if output == out.FormatJSON || output == out.FormatYAML {
+		return out.PrintData(w, output, all)
+	}
+	t := &out.Table{Color: out.IsColored(w)}
+	t.Head("POOL", "MODE", "MAX", "UP", "READY", "TAKEN", "STARTING", "RELEASING", "DELETING", "WAITING",
+		"START TIME", "SUCCESS")
+	for _, p := range all {
+		row := []out.Cell{{Text: p.Name}, modeCell(p)}
+		deleting := p.DeleteRequest + p.Deleting
+		for _, n := range []int{p.Max, p.Up, p.Ready, p.Taken, p.Starting, p.Releasing, deleting, p.Waiting} {
+			row = append(row, out.Cell{Text: strconv.Itoa(n)})
+		}
+		took, rate := startTexts(p.Stats)
+		t.Row(append(row, out.Cell{Text: took}, out.Cell{Text: rate})...)
+	}
+	return t.Print(w)
+}
+
+func modeCell(p api.Pool) out.Cell {
+	switch {
+	case p.Mode != "active":
+		return out.Cell{Text: p.Mode, Color: out.Yellow}
+	case !p.BackOff.IsZero():
+		return out.Cell{Text: "failing", Color: out.Red}
+	}
+	return out.Cell{Text: p.Mode, Color: out.Green}
+}
+
+// startTexts returns the average duration and success rate of starts.
+func startTexts(s api.Stats) (took, rate string) {
+	took, rate = "-", "-"
+	if !s.Succeeded.IsZero() {
+		took = time.Duration(s.StartTime).Round(time.Millisecond).String()
+	}
+	if !s.Attempted.IsZero() {
+		rate = fmt.Sprintf("%.0f%%", 100*s.SuccessRate)
+	}
+	return took, rate
+}
+
+func showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show POOL",
+		Short:             "Show a pool",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completePoolNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return ask(cmd, func(ctx context.Context, c *api.Client, output string) error {
+				p, err := c.Pool(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return printPool(cmd.OutOrStdout(), output, p)
+			})
+		},
+	}
+}
+
+func printPool(w io.Writer, output string, p api.Pool) error {
+	if output == out.FormatJSON || output == out.FormatYAML {
+		return out.PrintData(w, output, p)
+	}
+	t := &out.Table{Color: out.IsColored(w)}
+	line := func(name, value string) {
+		if value != "" {
+			t.Row(out.Cell{Text: name, Color: out.Bold}, out.Cell{Text: value})
+		}
+	}
+	took, rate := startTexts(p.Stats)
+	line("pool", p.Name)
+	line("description", p.Description)
+	line("mode", modeCell(p).Text)
+	line("tags", tagList(p.Tags))
+	line("on demand", tagList(p.OnDemand))
+	line("resources", fmt.Sprintf("%d up (%d ready, %d taken), %d starting, %d releasing, %d deleting; at most %d",
+		p.Up, p.Ready, p.Taken, p.Starting, p.Releasing, p.DeleteRequest+p.Deleting, p.Max))
+	line("warm", fmt.Sprintf("%d never used, %d wanted", p.Free, p.MaxPrealloc))
+	line("waiting tickets", strconv.Itoa(p.Waiting))
+	line("starts", fmt.Sprintf("%d, of which %d failed; lately %s succeed, in %s",
+		p.Stats.Starts, p.Stats.Failures, rate, took))
+	line("tickets served", strconv.FormatInt(p.Stats.Served, 10))
+	line("last start", stamp(p.Stats.Succeeded))
+	line("no start before", stamp(p.BackOff))
+	line("last error", p.LastError)
+	if f := p.LastFailure; f != nil && p.LastError == "" {
+		why := cmp.Or(f.Error, "an admin sees why")
+		line("last failure", fmt.Sprintf("resource %d at %s: %s", f.Resource, stamp(f.At), why))
+	}
+	return t.Print(w)
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+func tagList(tags []api.Tag) string {
+	var all []string
+	for _, t := range tags {
+		text := t.Name
+		if t.Priority != 0 {
+			text += ":" + strconv.Itoa(t.Priority)
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
+}
+
+func changeCommand(verb, short string,
+	change func(*api.Client, context.Context, string) (api.Pool, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:               verb + " POOL",
+		Short:             short,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completePoolNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return ask(cmd, func(ctx context.Context, c *api.Client, output string) error {
+				p, err := change(c, ctx, args[0])
+				if err != nil || output == out.FormatText {
+					return err
+				}
+				return printPools(cmd.OutOrStdout(), output, []api.Pool{p})
+			})
+		},
+	}
+}
