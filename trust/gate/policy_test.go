@@ -24,7 +24,7 @@ func TestEveryMethodOfComputesPortsHasARowInThePolicy(t *testing.T) {
 }
 
 func TestThePolicyIsInTheDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../docs/security.md")
+	text, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
