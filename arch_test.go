@@ -154,6 +154,11 @@ var rules = []rule{
 		reason:   "whom a process believes depends on nothing that the process does",
 	},
 	{
+		packages: []string{"croft/placement/ledger/..."},
+		mayNot:   []string{"net/http", "net/http/...", "croft/placement", "croft/placement/internal/..."},
+		reason:   "the ledger decides about claims, whatever carries requests to it",
+	},
+	{
 		packages: []string{"croft/..."},
 		mayNot:   []string{"log", "github.com/sirupsen/...", "go.uber.org/zap/..."},
 		except:   []string{"croft/etcdstore/..."},
@@ -240,6 +245,7 @@ func TestRulesCatch(t *testing.T) {
 		{"a deciding room may import the root", "croft/compute", "croft", false},
 		{"a deciding room may import a helper", "croft/compute", "croft/internal/durable", false},
 		{"a deciding room may not import an adapter", "croft/compute", "croft/etcdstore", true},
+		{"the ledger is free of HTTP", "croft/placement/ledger", "net/http", true},
 		{"nor may a package below it", "croft/placement/model", "croft/hypervisor/sim", true},
 		{"an adapter may import the room it serves", "croft/hypervisor/sim", "croft/compute", false},
 		{"only etcdstore imports etcd", "croft/cmd/croft", "go.etcd.io/etcd/client/v3", true},

@@ -6,7 +6,7 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/placement"
+	"croft/placement/ledger"
 	"croft/schedule/scheduletest"
 )
 
@@ -37,7 +37,7 @@ func TestStoreWithoutAConnectionIsUnavailableOnceItsServerHasEnded(t *testing.T)
 		t.Fatal(err)
 	}
 	server.Close()
-	_, err = store.Placement(0).Commit(t.Context(), placement.Txn{})
+	_, err = store.Placement(0).Commit(t.Context(), ledger.Txn{})
 	wantKind(t, err, croft.Unavailable)
 	if err := store.Close(); err != nil {
 		t.Error(err)

@@ -11,7 +11,7 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/placement"
+	"croft/placement/ledger"
 )
 
 // proxy stands before a member, and can freeze: it keeps its connections, accepts others, and passes nothing on.
@@ -132,13 +132,13 @@ func TestAMemberThatHangsIsLeft(t *testing.T) {
 	seen := make(chan int64, 100)
 	from := must(kept.Load(t.Context()))(t)
 	work.Go(func() {
-		_ = kept.Watch(ctx, from.Revision, func(revision int64, _ []placement.Entry) { seen <- revision })
+		_ = kept.Watch(ctx, from.Revision, func(revision int64, _ []ledger.Entry) { seen <- revision })
 	})
 
 	for i, p := range proxies {
 		// What is frozen here is the way of this store alone: the members go on, and none of them is elected anew.
 		p.freeze()
-		done := must(direct.Placement(0).Commit(t.Context(), placement.Txn{Then: []placement.Write{{Key: placement.Key{Kind: "test", ID: "x"}, Value: []byte("{}")}}}))(t)
+		done := must(direct.Placement(0).Commit(t.Context(), ledger.Txn{Then: []ledger.Write{{Key: ledger.Key{Kind: "test", ID: "x"}, Value: []byte("{}")}}}))(t)
 		for revision := int64(0); revision < done.Revision; {
 			select {
 			case revision = <-seen:

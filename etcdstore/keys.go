@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"croft"
-	"croft/placement"
+	"croft/placement/ledger"
 	"croft/pool"
 )
 
@@ -34,7 +34,7 @@ import (
 //	/croft/<partition>/control/<host>              the same, for programs of the version before
 //	/croft/<partition>/joined/<host>               until when the certificates count with which it joined
 //	/croft/<partition>/members/<host>              where a host serves etcd and Placement for all
-//	/croft/<partition>/placement/<kind>/<id>       the embedded Placement: kinds as in placement/store.go
+//	/croft/<partition>/placement/<kind>/<id>       the embedded Placement: kinds as in placement/ledger/store.go
 //	/croft/<partition>/placement/head              written by every transaction of Placement that writes
 //	/croft/<partition>/pools/head                  the numbers that tickets and resources were given last
 //	/croft/<partition>/pools/leader                the server that acts for the pools, while its lease lives
@@ -120,7 +120,7 @@ func (k keys) etcdMember(h croft.HostID) string { return k.members() + string(h)
 
 func (k keys) placement() string     { return k.prefix + "placement/" }
 func (k keys) placementHead() string { return k.placement() + "head" }
-func (k keys) placementEntry(kind placement.Kind, id string) string {
+func (k keys) placementEntry(kind ledger.Kind, id string) string {
 	return k.placement() + string(kind) + "/" + id
 }
 

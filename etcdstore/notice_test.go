@@ -12,7 +12,7 @@ import (
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/patient"
-	"croft/placement"
+	"croft/placement/ledger"
 )
 
 // TestTransactionOfPlacementThatIsSentTwiceIsDoneOnce has the comparison fail the second
@@ -21,8 +21,8 @@ func TestTransactionOfPlacementThatIsSentTwiceIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	store := etcdtest.Start(t)
 	p := store.Placement(0)
-	key := placement.Key{Kind: placement.KindTrait, ID: "CUSTOM_X"}
-	txn := placement.Txn{If: []placement.Compare{{Key: key}}, Then: []placement.Write{{Key: key, Value: []byte("{}")}}}
+	key := ledger.Key{Kind: ledger.KindTrait, ID: "CUSTOM_X"}
+	txn := ledger.Txn{If: []ledger.Compare{{Key: key}}, Then: []ledger.Write{{Key: key, Value: []byte("{}")}}}
 	store.SendTwice()
 	out := must(p.Commit(t.Context(), txn))(t)
 	if !out.Done {
@@ -79,13 +79,13 @@ func TestPagesOfPlacementAreOfOneMoment(t *testing.T) {
 	t.Parallel()
 	store := etcdtest.Start(t)
 	p := store.Placement(0)
-	key := func(n int) placement.Key {
-		return placement.Key{Kind: placement.KindTrait, ID: fmt.Sprintf("CUSTOM_%05d", n)}
+	key := func(n int) ledger.Key {
+		return ledger.Key{Kind: ledger.KindTrait, ID: fmt.Sprintf("CUSTOM_%05d", n)}
 	}
 	write := func(value string, keys ...int) {
-		var txn placement.Txn
+		var txn ledger.Txn
 		for _, n := range keys {
-			txn.Then = append(txn.Then, placement.Write{Key: key(n), Value: []byte(value)})
+			txn.Then = append(txn.Then, ledger.Write{Key: key(n), Value: []byte(value)})
 		}
 		if out := must(p.Commit(t.Context(), txn))(t); !out.Done {
 			t.Fatal("not written")

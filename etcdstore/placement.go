@@ -15,7 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 
-	"croft/placement"
+	"croft/placement/ledger"
 )
 
 // DefaultTxnOps is how many operations etcd allows in one transaction where nothing
@@ -30,7 +30,7 @@ type Placement struct {
 	limit int
 }
 
-var _ placement.Store = (*Placement)(nil)
+var _ ledger.Store = (*Placement)(nil)
 
 // Placement returns the part of the store that the Placement API needs. maxTxnOps is
 // what the etcd servers are configured with; 0 is DefaultTxnOps.
@@ -60,15 +60,15 @@ func (s *Store) MaxTxnOps(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// Limit implements placement.Store. The head takes a read and a write.
+// Limit implements ledger.Store. The head takes a read and a write.
 func (p *Placement) Limit() int { return p.limit - 2 }
 
 // loadPage is how many keys Load asks for at once: an answer of etcd is limited in size.
 const loadPage = 2000
 
-// Load implements placement.Store: all pages are read at the first one's revision.
-func (p *Placement) Load(ctx context.Context) (placement.Snapshot, error) {
-	var out placement.Snapshot
+// Load implements ledger.Store: all pages are read at the first one's revision.
+func (p *Placement) Load(ctx context.Context) (ledger.Snapshot, error) {
+	var out ledger.Snapshot
 	prefix := p.store.keys.placement()
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
@@ -81,7 +81,7 @@ func (p *Placement) Load(ctx context.Context) (placement.Snapshot, error) {
 		}
 		for _, kv := range got.Kvs {
 			if key, ok := p.key(kv.Key); ok {
-				out.Entries = append(out.Entries, placement.Entry{Key: key, Value: kv.Value, Created: kv.CreateRevision, Modified: kv.ModRevision})
+				out.Entries = append(out.Entries, ledger.Entry{Key: key, Value: kv.Value, Created: kv.CreateRevision, Modified: kv.ModRevision})
 			}
 		}
 		if !got.More {
@@ -92,13 +92,13 @@ func (p *Placement) Load(ctx context.Context) (placement.Snapshot, error) {
 }
 
 // key takes a key of ours apart; false for the head.
-func (p *Placement) key(key []byte) (placement.Key, bool) {
+func (p *Placement) key(key []byte) (ledger.Key, bool) {
 	kind, id, ok := strings.Cut(strings.TrimPrefix(string(key), p.store.keys.placement()), "/")
-	return placement.Key{Kind: placement.Kind(kind), ID: id}, ok
+	return ledger.Key{Kind: ledger.Kind(kind), ID: id}, ok
 }
 
-// Watch implements placement.Store.
-func (p *Placement) Watch(ctx context.Context, after int64, changed func(int64, []placement.Entry)) error {
+// Watch implements ledger.Store.
+func (p *Placement) Watch(ctx context.Context, after int64, changed func(int64, []ledger.Entry)) error {
 	ctx, end := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -112,10 +112,10 @@ func (p *Placement) Watch(ctx context.Context, after int64, changed func(int64, 
 		}
 		for events := answer.Events; len(events) > 0; {
 			revision, n := events[0].Kv.ModRevision, 0
-			var entries []placement.Entry
+			var entries []ledger.Entry
 			for ; n < len(events) && events[n].Kv.ModRevision == revision; n++ {
 				if key, ok := p.key(events[n].Kv.Key); ok {
-					entries = append(entries, placement.Entry{Key: key, Value: events[n].Kv.Value,
+					entries = append(entries, ledger.Entry{Key: key, Value: events[n].Kv.Value,
 						Created: events[n].Kv.CreateRevision, Modified: revision, Deleted: events[n].Type == clientv3.EventTypeDelete})
 				}
 			}
@@ -126,8 +126,8 @@ func (p *Placement) Watch(ctx context.Context, after int64, changed func(int64, 
 	return p.store.wrap(cmp.Or(context.Cause(ctx), clientv3.ErrNoAvailableEndpoints), "watch the state of Placement")
 }
 
-// Commit implements placement.Store.
-func (p *Placement) Commit(ctx context.Context, t placement.Txn) (placement.Outcome, error) {
+// Commit implements ledger.Store.
+func (p *Placement) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, error) {
 	head := p.store.keys.placementHead()
 	compares := make([]clientv3.Cmp, len(t.If))
 	for i, c := range t.If {
@@ -154,9 +154,9 @@ func (p *Placement) Commit(ctx context.Context, t placement.Txn) (placement.Outc
 	}
 	got, err := p.store.etcd.Txn(ctx).If(compares...).Then(then...).Else(clientv3.OpGet(head)).Commit()
 	if err != nil {
-		return placement.Outcome{}, p.refusal(p.store.wrap(err, "write the state of Placement"))
+		return ledger.Outcome{}, p.refusal(p.store.wrap(err, "write the state of Placement"))
 	}
-	out := placement.Outcome{Done: got.Succeeded}
+	out := ledger.Outcome{Done: got.Succeeded}
 	var last []byte
 	if kvs := got.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
 		out.Before, last = kvs[0].ModRevision, kvs[0].Value
@@ -177,7 +177,7 @@ func (p *Placement) refusal(err error) error {
 	_, fromEtcd := errors.AsType[rpctypes.EtcdError](err)
 	if errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrRequestTooLarge) ||
 		!fromEtcd && code(err) == codes.ResourceExhausted {
-		return fmt.Errorf("%w: %w", placement.ErrTooLarge, err)
+		return fmt.Errorf("%w: %w", ledger.ErrTooLarge, err)
 	}
 	return err
 }

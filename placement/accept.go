@@ -5,27 +5,27 @@ import (
 	"strings"
 )
 
-// preferred returns the offer that an Accept header likes best, the first of equal
-// ones; "" where it likes none. What cannot be read accepts nothing.
-func preferred(accept string, offers ...string) string {
+// preferred returns the media type that an Accept header prefers, the first of equal ones; "": it accepts none. A
+// header that cannot be parsed accepts nothing.
+func preferred(accept string, types ...string) string {
 	best, bestQuality := "", 0.0
-	for _, offer := range offers {
-		if q := quality(accept, offer); q > bestQuality {
-			best, bestQuality = offer, q
+	for _, t := range types {
+		if q := quality(accept, t); q > bestQuality {
+			best, bestQuality = t, q
 		}
 	}
 	return best
 }
 
-// quality is how much an Accept header likes a media type, by its most exact range.
-func quality(accept, offer string) float64 {
+// quality is the weight of a media type in an Accept header, by its most exact range.
+func quality(accept, mediaType string) float64 {
 	q, exactness := 0.0, -1
-	family, _, _ := strings.Cut(offer, "/")
+	family, _, _ := strings.Cut(mediaType, "/")
 	for item := range strings.SplitSeq(accept, ",") {
 		name, params, _ := strings.Cut(item, ";")
 		exact := -1
 		switch strings.ToLower(strings.TrimSpace(name)) {
-		case offer:
+		case mediaType:
 			exact = 2
 		case family + "/*":
 			exact = 1
@@ -39,7 +39,7 @@ func quality(accept, offer string) float64 {
 	return q
 }
 
-// weight reads the q parameter; 1 without one.
+// weight parses the q parameter; 1 by default.
 func weight(params string) float64 {
 	for p := range strings.SplitSeq(params, ";") {
 		if name, value, ok := strings.Cut(p, "="); ok && strings.EqualFold(strings.TrimSpace(name), "q") {

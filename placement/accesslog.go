@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// logAccess tells of one request: at level Debug, or at Info where the access log is on.
+// logAccess logs one request at level Debug, or at Info if the access log is on.
 func (s *Server) logAccess(q *request, resp *response, took time.Duration) {
 	level := slog.LevelDebug
 	if s.config.AccessLog {
@@ -26,7 +26,7 @@ func (s *Server) logAccess(q *request, resp *response, took time.Duration) {
 	if q.versioned {
 		attrs = append(attrs, slog.String("microversion", q.version.String()))
 	}
-	// What the client calls the operation that this request is part of.
+	// The client's ID of the operation that the request belongs to.
 	if global := q.r.Header.Get("X-Openstack-Request-Id"); global != "" {
 		attrs = append(attrs, slog.String("global_request", global))
 	}

@@ -1,14 +1,12 @@
 package placement
 
 import (
-	"strconv"
-
-	"croft/placement/internal/pyjson"
 	"croft/placement/internal/schema"
+	"croft/placement/ledger"
 )
 
-// What changed in aggregates: up to 1.18 the body of PUT is a list and no generation
-// is seen, checked or counted; from 1.19 on all three.
+// Microversions of aggregates: up to 1.18 the body of PUT is a list, and the generation is neither shown nor compared
+// nor counted up; from 1.19 on it is all three.
 
 const aggregateList = `{"type": "array", "items": {"type": "string", "format": "uuid"}, "uniqueItems": true}`
 
@@ -19,74 +17,63 @@ var (
 		"required": ["aggregates", "resource_provider_generation"], "additionalProperties": false}`)
 )
 
-func (q *request) sendAggregates(p *providerData) *response {
-	b := appendStrings([]byte(`{"aggregates": `), p.aggregates)
-	if q.version >= 19 {
-		b = strconv.AppendInt(append(b, `, "resource_provider_generation": `...), p.generation, 10)
-	}
-	return q.ok(append(b, '}'), 0)
+type aggregatesAnswer struct {
+	Aggregates []string `json:"aggregates"`
+	Generation *int64   `json:"resource_provider_generation,omitempty"`
 }
 
-func appendStrings(b []byte, list []string) []byte {
-	b = append(b, '[')
-	for i, s := range list {
-		if i > 0 {
-			b = append(b, ", "...)
-		}
-		b = pyjson.AppendString(b, s)
+func (q *request) aggregates(p *ledger.ProviderData) aggregatesAnswer {
+	a := aggregatesAnswer{Aggregates: append([]string{}, p.Aggregates...)}
+	if q.version >= 19 {
+		generation := p.Generation
+		a.Generation = &generation
 	}
-	return append(b, ']')
+	return a
 }
 
 // showAggregates is GET /resource_providers/{uuid}/aggregates.
 func (s *Server) showAggregates(q *request) (*response, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	p, err := s.state.get(q.path[0])
-	if err != nil {
-		return nil, err
+	return s.view(q, func(st *ledger.State) (any, int64, error) {
+		p, err := st.FindProvider(q.path[0])
+		if err != nil {
+			return nil, 0, err
+		}
+		return q.aggregates(&p.ProviderData), 0, nil
+	})
+}
+
+// readAggregates reads the body of PUT. generation is nil up to 1.18.
+func (q *request) readAggregates() (aggregates []string, generation *int64, err error) {
+	if q.version < 19 {
+		err = q.read(putAggregates1, &aggregates)
+		return aggregates, nil, err
 	}
-	return q.sendAggregates(&p.providerData), nil
+	var body struct {
+		Aggregates []string       `json:"aggregates"`
+		Generation schema.Integer `json:"resource_provider_generation"`
+	}
+	err = q.read(putAggregates19, &body)
+	return body.Aggregates, (*int64)(&body.Generation), err
 }
 
 // setAggregates is PUT /resource_providers/{uuid}/aggregates.
 func (s *Server) setAggregates(q *request) (*response, error) {
 	uuid := q.path[0]
-	if err := s.mustExist(q.r.Context(), uuid); err != nil {
+	if err := s.ledger.Exists(q.r.Context(), uuid); err != nil {
 		return nil, err
 	}
-	want := putAggregates1
-	if q.version >= 19 {
-		want = putAggregates19
-	}
-	body, err := q.readJSON(want)
+	aggregates, generation, err := q.readAggregates()
 	if err != nil {
 		return nil, err
 	}
-	list := body
-	if o, ok := body.(*pyjson.Object); ok {
-		list, _ = o.Get("aggregates")
-	}
-	var aggregates []string
-	for _, a := range list.([]any) {
-		aggregates = append(aggregates, a.(string))
-	}
-	var resp *response
-	err = s.change(q.r.Context(), func(t *tx) error {
-		v := t.whole(uuid)
-		if v == nil {
-			return noProvider(uuid)
-		}
-		if o, ok := body.(*pyjson.Object); ok {
-			if !v.isAt(o) {
-				return conflict(codeConcurrentUpdate, "Resource provider's generation already changed. Please update the generation and try again.")
-			}
-			v.updated = t.now
-			v.bump()
-		}
-		v.aggregates, v.write = aggregates, true
-		resp = q.sendAggregates(&v.providerData)
-		return nil
+	var answer aggregatesAnswer
+	err = s.ledger.Change(q.r.Context(), func(t *ledger.Tx) error {
+		p, err := t.SetAggregates(uuid, generation, aggregates)
+		answer = q.aggregates(&p)
+		return err
 	})
-	return resp, err
+	if err != nil {
+		return nil, err
+	}
+	return q.ok(answer, 0), nil
 }

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -9,69 +10,79 @@ import (
 	"strings"
 
 	"croft"
-	"croft/placement/internal/pyjson"
+	"croft/placement/ledger"
 )
 
-// The codes of errors, from microversion 1.23 on.
+// The codes of errors, from microversion 1.23 on, besides those of the ledger.
 const (
-	codeUndefined        = "placement.undefined_code"
-	codeConcurrentUpdate = "placement.concurrent_update"
-	codeDuplicateName    = "placement.duplicate_name"
-	codeInventoryInUse   = "placement.inventory.inuse"
-	codeProviderInUse    = "placement.resource_provider.inuse"
-	codeProviderNotFound = "placement.resource_provider.not_found"
-	codeProviderIsParent = "placement.resource_provider.cannot_delete_parent"
-	codeDuplicateKey     = "placement.query.duplicate_key"
-	codeBadValue         = "placement.query.bad_value"
-	codeMissingValue     = "placement.query.missing_value"
+	codeUndefined    = "placement.undefined_code"
+	codeDuplicateKey = "placement.query.duplicate_key"
+	codeBadValue     = "placement.query.bad_value"
+	codeMissingValue = "placement.query.missing_value"
 )
 
 // apiError is an answer that is an error.
 type apiError struct {
 	status int
-	code   string // codeUndefined where empty
+	code   string // empty: codeUndefined
 	detail string
-	allow  string     // the Allow header of a 405
-	kind   croft.Kind // for callers that are not clients of the API
+	allow  string // the Allow header of a 405
 
-	keystone string // of a 401: where to get a token; empty without a Keystone
+	keystone string // of a 401: where to get a token; empty: no Keystone
 }
 
-func (e *apiError) Error() string        { return e.detail }
-func (e *apiError) Is(target error) bool { return e.kind != "" && target == error(e.kind) }
+func (e *apiError) Error() string { return e.detail }
 
 func badRequest(format string, args ...any) *apiError {
-	return &apiError{status: 400, detail: fmt.Sprintf(format, args...), kind: croft.Invalid}
+	return &apiError{status: 400, detail: fmt.Sprintf(format, args...)}
 }
 
 func badValue(code, format string, args ...any) *apiError {
-	return &apiError{status: 400, code: code, detail: fmt.Sprintf(format, args...), kind: croft.Invalid}
+	return &apiError{status: 400, code: code, detail: fmt.Sprintf(format, args...)}
 }
 
 func notFound(format string, args ...any) *apiError {
-	return &apiError{status: 404, detail: fmt.Sprintf(format, args...), kind: croft.NotFound}
+	return &apiError{status: 404, detail: fmt.Sprintf(format, args...)}
 }
 
-func conflict(code, format string, args ...any) *apiError {
-	return &apiError{status: 409, code: code, detail: fmt.Sprintf(format, args...), kind: croft.Conflict}
+// asAPIError returns the answer for an error. Those that are neither apiErrors nor of the ledger are 500.
+func asAPIError(err error) *apiError {
+	if api, ok := errors.AsType[*apiError](err); ok {
+		return api
+	}
+	refusal, ok := errors.AsType[*ledger.Error](err)
+	if !ok {
+		return &apiError{status: http.StatusInternalServerError, detail: err.Error()}
+	}
+	return &apiError{status: statusOf(refusal), code: refusal.Code, detail: refusal.Detail}
 }
 
-// tooLarge refuses a request that one transaction of the store cannot hold.
-func tooLarge(size, limit int) *apiError {
-	return &apiError{status: 413, kind: croft.Invalid, detail: fmt.Sprintf(
-		"The request concerns %d entries of the store and one transaction can hold %d. Split it, or raise etcd's --max-txn-ops.", size, limit)}
+func statusOf(refusal *ledger.Error) int {
+	switch {
+	case errors.Is(refusal.Cause, ledger.ErrTooLarge):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(refusal.Cause, ledger.ErrFull):
+		return http.StatusForbidden
+	}
+	switch refusal.Kind {
+	case croft.Invalid:
+		return http.StatusBadRequest
+	case croft.NotFound:
+		return http.StatusNotFound
+	case croft.Conflict:
+		return http.StatusConflict
+	case croft.Unavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
 }
 
-// tooLong refuses a request whose entries are too many bytes for one transaction.
-func tooLong(err error) *apiError {
-	return &apiError{status: 413, kind: croft.Invalid, detail: "The request is too large for one transaction of the store: " +
-		err.Error() + ". Split it, or raise etcd's --max-request-bytes."}
-}
-
-// What the original says of each status before the detail.
+// explanations precede the detail, by status, as in the original.
 var explanations = map[int]string{
 	400: "The server could not comply with the request since it is either malformed or otherwise incorrect.",
-	401: "This server could not verify that you are authorized to access the document you requested. Either you supplied the wrong credentials (e.g., bad password), or your browser does not understand how to supply the credentials required.",
+	401: "This server could not verify that you are authorized to access the document you requested. " +
+		"Either you supplied the wrong credentials (e.g., bad password), or your browser does not understand " +
+		"how to supply the credentials required.",
 	403: "Access was denied to this resource.",
 	404: "The resource could not be found.",
 	409: "There was a conflict when trying to complete your request.",
@@ -89,15 +100,17 @@ func title(status int) string {
 	return http.StatusText(status)
 }
 
-// body is an error's text, in the mark-up that the formats start from.
+// body is an error's text with mark-up, from which each format makes its own.
 func (e *apiError) body(q *request) string {
 	switch e.status {
 	case 405:
 		return fmt.Sprintf("The method %s is not allowed for this resource. <br /><br />\n%s", q.r.Method, e.detail)
 	case 406:
-		return fmt.Sprintf("The resource could not be generated that was acceptable to your browser\n(content of type %s. <br /><br />\n%s", q.accept, e.detail)
+		return fmt.Sprintf("The resource could not be generated that was acceptable to your browser\n"+
+			"(content of type %s. <br /><br />\n%s", q.accept, e.detail)
 	case 415:
-		return fmt.Sprintf("The request media type %s is not supported by this server.\n<br /><br />\n%s", cmp.Or(q.r.Header.Get("Content-Type"), "None"), e.detail)
+		return fmt.Sprintf("The request media type %s is not supported by this server.\n<br /><br />\n%s",
+			cmp.Or(q.r.Header.Get("Content-Type"), "None"), e.detail)
 	}
 	return explanations[e.status] + "<br /><br />\n" + e.detail + "\n\n"
 }
@@ -135,8 +148,8 @@ func (e *apiError) respond(q *request) *response {
 		resp.contentType = "text/html; charset=UTF-8"
 		escaped := *e
 		escaped.detail = escapeHTML.Replace(e.detail)
-		resp.body = fmt.Appendf(nil, "<html>\n <head>\n  <title>%s</title>\n </head>\n <body>\n  <h1>%s</h1>\n  %s\n </body>\n</html>",
-			status, status, escaped.body(q))
+		resp.body = fmt.Appendf(nil, "<html>\n <head>\n  <title>%s</title>\n </head>\n <body>\n"+
+			"  <h1>%s</h1>\n  %s\n </body>\n</html>", status, status, escaped.body(q))
 	default:
 		resp.contentType = "text/plain; charset=UTF-8"
 		resp.body = []byte(status + "\n\n" + plain(e.body(q)))
@@ -144,34 +157,40 @@ func (e *apiError) respond(q *request) *response {
 	return resp
 }
 
-// challenge is the 401 that the original has its guard, keystonemiddleware, answer: in
-// JSON whatever the client prefers.
+// challenge is the 401 of keystonemiddleware, which guards the original: JSON, whatever the client prefers.
 func (e *apiError) challenge(resp *response) *response {
 	resp.set("WWW-Authenticate", `Keystone uri="`+e.keystone+`"`)
 	resp.contentType = "application/json"
-	resp.body = []byte(`{"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."}}`)
+	const text = "The request you have made requires authentication."
+	resp.body = []byte(`{"error": {"code": 401, "title": "Unauthorized", "message": "` + text + `"}}`)
 	return resp
 }
 
 func (e *apiError) json(q *request, status string) []byte {
-	if e.status == http.StatusUnauthorized { // the original answers this one before it knows better
-		b := append([]byte(`{"message": `), pyjson.AppendString(nil, e.body(q)+"\n")...)
-		b = append(append(b, `, "code": `...), pyjson.AppendString(nil, status)...)
-		return append(b, `, "title": "Unauthorized"}`...)
+	if e.status == http.StatusUnauthorized { // the original answers this one in a form of its own
+		return encode(struct {
+			Message string `json:"message"`
+			Code    string `json:"code"`
+			Title   string `json:"title"`
+		}{e.body(q) + "\n", status, "Unauthorized"})
 	}
-	b := fmt.Appendf(nil, `{"errors": [{"status": %d, "title": `, e.status)
-	b = append(pyjson.AppendString(b, title(e.status)), `, "detail": `...)
-	b = pyjson.AppendString(b, plain(e.body(q)))
+	type document struct {
+		Status     int    `json:"status"`
+		Title      string `json:"title"`
+		Detail     string `json:"detail"`
+		Code       string `json:"code,omitempty"`
+		RequestID  string `json:"request_id"`
+		MaxVersion string `json:"max_version,omitempty"`
+		MinVersion string `json:"min_version,omitempty"`
+	}
+	d := document{Status: e.status, Title: title(e.status), Detail: plain(e.body(q)), RequestID: q.id}
 	if q.versioned && q.version >= 23 {
-		code := e.code
-		if code == "" {
-			code = codeUndefined
-		}
-		b = pyjson.AppendString(append(b, `, "code": `...), code)
+		d.Code = cmp.Or(e.code, codeUndefined)
 	}
-	b = pyjson.AppendString(append(b, `, "request_id": `...), q.id)
-	if e.status == 406 && !q.versioned {
-		b = fmt.Appendf(b, `, "max_version": "%s", "min_version": "%s"`, maxVersion, minVersion)
+	if e.status == http.StatusNotAcceptable && !q.versioned {
+		d.MaxVersion, d.MinVersion = maxVersion.String(), minVersion.String()
 	}
-	return append(b, "}]}"...)
+	return encode(struct {
+		Errors []document `json:"errors"`
+	}{[]document{d}})
 }

@@ -13,7 +13,7 @@ import (
 
 	"croft"
 	"croft/etcdstore/etcdtest"
-	"croft/placement"
+	"croft/placement/ledger"
 	"croft/placement/transfer"
 	"croft/placement/transfer/transfertest"
 	"croft/placementclient"
@@ -22,9 +22,9 @@ import (
 func noProgress(string, int, int) {}
 
 // exported is what a store's state looks like when exported, without its revision.
-func exported(t *testing.T, store placement.Store) string {
+func exported(t *testing.T, store ledger.Store) string {
 	t.Helper()
-	state, err := (&placement.Archive{Store: store}).Read(t.Context(), noProgress)
+	state, err := (&ledger.Archive{Store: store}).Read(t.Context(), noProgress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +56,8 @@ func differ(t *testing.T, what, want, got string) {
 	}
 }
 
-func importInto(ctx context.Context, store placement.Store, want *transfer.State) (*transfer.Changes, error) {
-	return transfer.Import(ctx, want, &placement.Archive{Store: store}, false, noProgress)
+func importInto(ctx context.Context, store ledger.Store, want *transfer.State) (*transfer.Changes, error) {
+	return transfer.Import(ctx, want, &ledger.Archive{Store: store}, false, noProgress)
 }
 
 func TestWhatIsImportedIsExportedAlike(t *testing.T) {
@@ -80,25 +80,25 @@ func TestWhatIsImportedIsExportedAlike(t *testing.T) {
 
 // cut fails once a number of transactions is through.
 type cut struct {
-	placement.Store
+	ledger.Store
 	left int
 }
 
-// Commit implements placement.Store.
-func (c *cut) Commit(ctx context.Context, t placement.Txn) (placement.Outcome, error) {
+// Commit implements ledger.Store.
+func (c *cut) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, error) {
 	if c.left--; c.left < 0 {
-		return placement.Outcome{}, croft.Errorf(croft.Unavailable, "cut off")
+		return ledger.Outcome{}, croft.Errorf(croft.Unavailable, "cut off")
 	}
 	return c.Store.Commit(ctx, t)
 }
 
 // small takes so few writes in one transaction.
 type small struct {
-	placement.Store
+	ledger.Store
 	limit int
 }
 
-// Limit implements placement.Store.
+// Limit implements ledger.Store.
 func (s small) Limit() int { return s.limit }
 
 func TestAnInterruptedImportIsFinishedByTheNext(t *testing.T) {
@@ -113,7 +113,8 @@ func TestAnInterruptedImportIsFinishedByTheNext(t *testing.T) {
 			}
 			return
 		}
-		if !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(), "what is missing comes when it is run again") {
+		if !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(), "what is missing comes when it is run "+
+			"again") {
 			t.Fatalf("interrupted after %d: %v", n, err)
 		}
 		nothingLeftToClaim(t, store, want)
@@ -125,9 +126,9 @@ func TestAnInterruptedImportIsFinishedByTheNext(t *testing.T) {
 }
 
 // nothingLeftToClaim wants that, while consumers are missing, no inventory is there.
-func nothingLeftToClaim(t *testing.T, store placement.Store, want *transfer.State) {
+func nothingLeftToClaim(t *testing.T, store ledger.Store, want *transfer.State) {
 	t.Helper()
-	have, err := (&placement.Archive{Store: store}).Read(t.Context(), noProgress)
+	have, err := (&ledger.Archive{Store: store}).Read(t.Context(), noProgress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,13 +144,13 @@ func nothingLeftToClaim(t *testing.T, store placement.Store, want *transfer.Stat
 
 // meanwhile does something before the first transaction.
 type meanwhile struct {
-	placement.Store
+	ledger.Store
 	do sync.Once
 	it func()
 }
 
-// Commit implements placement.Store.
-func (m *meanwhile) Commit(ctx context.Context, t placement.Txn) (placement.Outcome, error) {
+// Commit implements ledger.Store.
+func (m *meanwhile) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, error) {
 	m.do.Do(m.it)
 	return m.Store.Commit(ctx, t)
 }
@@ -181,7 +182,8 @@ func TestARivalsChangeIsNotOverwritten(t *testing.T) {
 
 func TestWhatNoTransactionHoldsIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	want := transfertest.Sample(4, 20)
-	wide := transfer.Consumer{ID: croft.NewInstanceID(), Project: "p", User: "u", Allocations: map[croft.HostID]croft.Resources{}}
+	wide := transfer.Consumer{ID: croft.NewInstanceID(), Project: "p", User: "u",
+		Allocations: map[croft.HostID]croft.Resources{}}
 	for _, p := range want.Providers {
 		if _, ok := p.Inventories[croft.VCPU]; ok {
 			wide.Allocations[p.ID] = croft.Resources{croft.VCPU: 1}
@@ -191,7 +193,8 @@ func TestWhatNoTransactionHoldsIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	store := small{etcdtest.Start(t).Placement(0), 10}
 	before := exported(t, store)
 	_, err := importInto(t.Context(), store, want)
-	told := fmt.Sprintf("import: consumer %s needs %d writes in one transaction and etcd takes 10 here", wide.ID, len(wide.Allocations)+1)
+	told := fmt.Sprintf("import: consumer %s needs %d writes in one transaction and etcd takes 10 here", wide.ID,
+		len(wide.Allocations)+1)
 	if !errors.Is(err, croft.Invalid) || !strings.HasPrefix(err.Error(), told) {
 		t.Errorf("got %v, want %s...", err, told)
 	}
@@ -218,7 +221,8 @@ func TestImportBesideClaimsIsNeverOver(t *testing.T) {
 				for class, offer := range p.Inventories {
 					take[class] = max(offer.MinUnit, offer.Capacity()/2)
 				}
-				_ = client.Claim(ctx, croft.NewInstanceID(), "p", croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: take}})
+				_ = client.Claim(ctx, croft.NewInstanceID(), "p",
+					croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: take}})
 			}
 		})
 	}
@@ -233,9 +237,9 @@ func TestImportBesideClaimsIsNeverOver(t *testing.T) {
 
 // notOver wants that nobody but the imported consumers has anything of a provider
 // that these fill.
-func notOver(t *testing.T, store placement.Store, want *transfer.State) {
+func notOver(t *testing.T, store ledger.Store, want *transfer.State) {
 	t.Helper()
-	have, err := (&placement.Archive{Store: store}).Read(t.Context(), noProgress)
+	have, err := (&ledger.Archive{Store: store}).Read(t.Context(), noProgress)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,11 +53,13 @@ func BenchmarkClaimBesideEtcd(b *testing.B) {
 	var claims, transactions time.Duration
 	for n := 0; b.Loop(); n++ {
 		begun := time.Now()
-		a.must("PUT", "/allocations/"+uuid.NewString(), claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1, "MEMORY_MB": 256, "DISK_GB": 1}}}`, host)))
+		a.must("PUT", "/allocations/"+uuid.NewString(),
+			claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1, "MEMORY_MB": 256, "DISK_GB": 1}}}`, host)))
 		claims += time.Since(begun)
 		begun = time.Now()
 		key := fmt.Sprintf("/bare/%d", n)
-		if _, err := bare.Txn(b.Context()).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(clientv3.OpPut(key, value)).Commit(); err != nil {
+		if _, err := bare.Txn(b.Context()).If(clientv3.Compare(clientv3.CreateRevision(key), "=",
+			0)).Then(clientv3.OpPut(key, value)).Commit(); err != nil {
 			b.Fatal(err)
 		}
 		transactions += time.Since(begun)

@@ -15,48 +15,47 @@ import (
 	"croft/internal/connlimit"
 )
 
-// Identity knows who tokens speak for.
+// Identity looks up the callers of tokens.
 type Identity interface {
-	// Validate returns who a token speaks for. NotFound: it is none, or counts no more.
-	// Unavailable: that cannot be known now.
+	// Validate returns the caller of a token. NotFound: the token is not valid, or no longer. Unavailable: it cannot be
+	// checked now.
 	Validate(ctx context.Context, token string) (Caller, error)
 }
 
-// Caller is who a token speaks for, in one project or in the whole system.
+// Caller is the user of a token, in one project or in the whole system.
 type Caller struct {
 	User    string
-	Project string // its ID; empty where the token is not for a project
+	Project string // its ID; empty: the token is not for a project
 	System  bool
-	Roles   []string // implied ones too
+	Roles   []string // with implied ones
 	Expires time.Time
 }
 
 func (c Caller) has(role string) bool { return slices.Contains(c.Roles, role) }
 
-// Keystone is how a server takes the tokens of a Keystone.
+// Keystone says how a server takes the tokens of a Keystone.
 type Keystone struct {
 	Identity Identity // required
-	URL      string   // of the Keystone; those whose token is refused are told
+	URL      string   // of the Keystone; told to clients whose token is refused
 
-	// ReaderProjects are the IDs of projects whose readers may read everything, as
-	// readers of the system may. Readers of others may read what their own project
-	// uses, and members are readers.
+	// ReaderProjects are the IDs of projects whose readers may read everything, as readers of the system may. Readers of
+	// other projects may read the usages of their own project. Members are readers.
 	ReaderProjects []string
 
-	// CacheFor is how long an answer of Identity counts, 1 m by default and at most
-	// 5 m: a token that is revoked is refused after that. None outlives its token.
+	// CacheFor is how long an answer of Identity is valid, 1 m by default and at most 5 m: a revoked token is refused
+	// after that. No answer outlives its token.
 	CacheFor time.Duration
 }
 
 const (
 	cacheFor    = time.Minute
 	cacheAtMost = 5 * time.Minute
-	refusedFor  = 5 * time.Second // those who try again may have been too early
+	refusedFor  = 5 * time.Second // a new token may not be known at first
 	maxKnown    = 10_000
 )
 
-// allows tells whether a caller may do what the request asks for. The rules are the
-// original's: administrators and services may do everything.
+// allows tells whether a caller may make a request. The rules are the original's: administrators and services may do
+// everything.
 func (s *Server) allows(c Caller, e endpoint, q *request) bool {
 	if c.has("admin") || c.has("service") {
 		return true
@@ -70,7 +69,7 @@ func (s *Server) allows(c Caller, e endpoint, q *request) bool {
 	return e.policy == "placement:usages" && c.Project != "" && q.r.URL.Query().Get("project_id") == c.Project
 }
 
-// caller finds out who asks.
+// caller looks up the caller of a request.
 func (s *Server) caller(q *request) (Caller, error) {
 	values, sent := q.r.Header["X-Auth-Token"]
 	if !sent {
@@ -90,7 +89,7 @@ func (s *Server) caller(q *request) (Caller, error) {
 	case errors.Is(err, croft.NotFound):
 		return c, s.unauthorized()
 	case err != nil:
-		return c, &apiError{status: http.StatusServiceUnavailable, detail: err.Error(), kind: croft.Unavailable}
+		return c, &apiError{status: http.StatusServiceUnavailable, detail: err.Error()}
 	}
 	connlimit.Prove(q.r.Context())
 	return c, nil
@@ -104,21 +103,20 @@ func (s *Server) unauthorized() error {
 	return e
 }
 
-// callers remembers for a while who tokens speak for. One request asks about a token at
-// a time; the others wait for its answer.
+// callers caches the callers of tokens. One request at a time asks for a token; the others wait for its answer.
 type callers struct {
 	keystone Keystone
 
 	mu    sync.Mutex
-	known map[[sha256.Size]byte]*known // by the token's hash: memory holds no secrets of others
+	known map[[sha256.Size]byte]*known // by the token's hash, so that memory holds no tokens
 }
 
-// known is what is known of a token.
+// known is a cached answer about a token.
 type known struct {
-	turn   chan struct{} // holds one while somebody asks
+	turn   chan struct{} // full while a request asks
 	caller Caller
-	err    error     // that the token is none
-	until  time.Time // zero: nothing is known yet
+	err    error     // the token is not valid
+	until  time.Time // the answer expires; zero: there is none yet
 }
 
 func newCallers(k Keystone) (*callers, error) {
@@ -126,7 +124,8 @@ func newCallers(k Keystone) (*callers, error) {
 		return nil, croft.Errorf(croft.Invalid, "placement: Keystone wants an Identity")
 	}
 	if k.CacheFor < 0 || k.CacheFor > cacheAtMost {
-		return nil, croft.Errorf(croft.Invalid, "placement: an answer about a token counts %s at most, not %s", cacheAtMost, k.CacheFor)
+		return nil, croft.Errorf(croft.Invalid, "placement: an answer about a token counts %s at most, not %s", cacheAtMost,
+			k.CacheFor)
 	}
 	if k.CacheFor == 0 {
 		k.CacheFor = cacheFor
@@ -134,7 +133,7 @@ func newCallers(k Keystone) (*callers, error) {
 	return &callers{keystone: k, known: map[[sha256.Size]byte]*known{}}, nil
 }
 
-// get returns who a token speaks for, from memory or from Keystone.
+// get returns the caller of a token, from the cache or from Keystone.
 func (c *callers) get(ctx context.Context, token string) (Caller, error) {
 	if token == "" {
 		return Caller{}, croft.Errorf(croft.NotFound, "the token is empty")
@@ -156,14 +155,14 @@ func (c *callers) get(ctx context.Context, token string) (Caller, error) {
 	return c.learn(k, caller, err)
 }
 
-// recall returns what is known of a token, if that counts still.
+// recall returns a cached answer if it has not expired.
 func (c *callers) recall(k *known) (Caller, error, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return k.caller, k.err, time.Now().Before(k.until)
 }
 
-// learn notes an answer. That there is none now is not noted.
+// learn caches an answer, unless it is a failure to get one.
 func (c *callers) learn(k *known, caller Caller, err error) (Caller, error) {
 	now := time.Now()
 	until := now.Add(c.keystone.CacheFor)
@@ -184,7 +183,7 @@ func (c *callers) learn(k *known, caller Caller, err error) (Caller, error) {
 	return caller, err
 }
 
-// entry finds or makes the place of a token, and room for it.
+// entry returns the cache's entry for a token, a new one if there is none.
 func (c *callers) entry(key [sha256.Size]byte) *known {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,8 +198,8 @@ func (c *callers) entry(key [sha256.Size]byte) *known {
 	return k
 }
 
-// makeRoom forgets what counts no more and which tokens are none, or else anything:
-// what is forgotten is only asked for again.
+// makeRoom drops expired answers and refusals, then any others until there is room. A dropped answer is asked for
+// again.
 func (c *callers) makeRoom(now time.Time) {
 	for key, k := range c.known {
 		if k.err != nil || !now.Before(k.until) {

@@ -50,7 +50,8 @@ func (d *directory) change(do func()) {
 const ownProject = "41a81583b5004b3ca66296f48c1e55cd"
 
 // guarded runs a server that asks a directory, in a bubble of its own time.
-func guarded(t *testing.T, test func(t *testing.T, d *directory, send func(method, path, token string) *httptest.ResponseRecorder)) {
+func guarded(t *testing.T, test func(t *testing.T, d *directory, send func(method, path,
+	token string) *httptest.ResponseRecorder)) {
 	synctest.Test(t, func(t *testing.T) {
 		later := time.Now().Add(time.Hour)
 		project := func(roles ...string) placement.Caller {
@@ -64,8 +65,10 @@ func guarded(t *testing.T, test func(t *testing.T, d *directory, send func(metho
 			"reader of watchers":    {User: "u", Project: "watchers", Roles: []string{"reader"}, Expires: later},
 			"member of the system":  {User: "u", System: true, Roles: []string{"member"}, Expires: later},
 			"reader without a room": {User: "u", Roles: []string{"reader"}, Expires: later},
-			"soon":                  {User: "u", Project: ownProject, Roles: []string{"admin"}, Expires: time.Now().Add(10 * time.Second)},
-			"past":                  {User: "u", Project: ownProject, Roles: []string{"admin"}, Expires: time.Now().Add(-time.Second)},
+			"soon": {User: "u", Project: ownProject, Roles: []string{"admin"},
+				Expires: time.Now().Add(10 * time.Second)},
+			"past": {User: "u", Project: ownProject, Roles: []string{"admin"},
+				Expires: time.Now().Add(-time.Second)},
 		}}
 		server, err := placement.New(placement.Config{Store: newMemory(), Log: slog.New(slog.DiscardHandler),
 			Token:    "the-admin-token",

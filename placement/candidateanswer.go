@@ -6,12 +6,13 @@ import (
 	"strconv"
 	"strings"
 
-	"croft/placement/internal/pyjson"
+	"croft/placement/ledger"
 )
 
-// What changed in the answer of /allocation_candidates: 1.12 makes allocations an
-// object, 1.17 adds traits to the summaries, 1.27 all classes, 1.29 parents, roots
-// and the whole trees, 1.34 mappings.
+// Microversions of the answer of /allocation_candidates: 1.12 makes allocations an object, 1.17 adds traits to the
+// summaries, 1.27 all classes, 1.29 parents, roots and the whole trees, 1.34 mappings.
+//
+// It is written byte by byte and not through encoding/json: see BenchmarkCandidateAnswer.
 
 // listCandidates is GET /allocation_candidates.
 func (s *Server) listCandidates(q *request) (*response, error) {
@@ -19,24 +20,27 @@ func (s *Server) listCandidates(q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.randomize = s.config.Randomize
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	found, err := s.state.candidates(q.r.Context(), req)
+	req.Randomize = s.config.Randomize
+	a := candidateAnswer{req: req, version: q.version, minimal: q.version >= 12 && prefersMinimal(q.r.Header)}
+	var body []byte
+	err = s.ledger.View(func(st *ledger.State) error {
+		found, err := st.Candidates(q.r.Context(), req)
+		a.st = st
+		body = a.append(make([]byte, 0, 512+640*len(found)), found)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	a := answer{st: s.state, req: req, version: q.version, minimal: q.version >= 12 && prefersMinimal(q.r.Header)}
-	resp := q.ok(a.append(make([]byte, 0, 512+640*len(found)), found), 0)
+	resp := q.okBody(body, 0)
 	if a.minimal {
 		resp.set("Preference-Applied", minimal)
 	}
 	return resp, nil
 }
 
-// minimal is what a client prefers (RFC 7240) that has no use for most of the answer:
-// mappings, traits, parents, roots of themselves, and providers of which nothing is
-// taken. croft's own client does; other Placements answer it at full length.
+// minimal is the preference (RFC 7240) of a client that needs no mappings, traits, parents, roots of roots, and
+// providers without allocations, such as croft's own. Other Placements answer it in full.
 const minimal = "return=minimal"
 
 func prefersMinimal(h http.Header) bool {
@@ -50,15 +54,15 @@ func prefersMinimal(h http.Header) bool {
 	return false
 }
 
-// answer writes candidates as JSON.
-type answer struct {
-	st      *state
-	req     *candidateRequest
+// candidateAnswer writes candidates as JSON.
+type candidateAnswer struct {
+	st      *ledger.State
+	req     *ledger.CandidateRequest
 	version version
 	minimal bool
 }
 
-func (a *answer) append(b []byte, found []candidate) []byte {
+func (a *candidateAnswer) append(b []byte, found []ledger.Candidate) []byte {
 	b = append(b, `{"allocation_requests": [`...)
 	for i := range found {
 		if i > 0 {
@@ -80,44 +84,44 @@ func (a *answer) append(b []byte, found []candidate) []byte {
 	return append(b, "}}"...)
 }
 
-// each calls use for every provider of a candidate with its parts.
-func each(parts []part, use func(p *provider, parts []part)) {
-	for i, x := range parts {
-		if slices.ContainsFunc(parts[:i], func(y part) bool { return y.p == x.p }) {
+// each calls use for every provider of a candidate, with its portions.
+func each(portions []ledger.Portion, use func(p *ledger.Provider, portions []ledger.Portion)) {
+	for i, x := range portions {
+		if slices.ContainsFunc(portions[:i], func(y ledger.Portion) bool { return y.Provider == x.Provider }) {
 			continue
 		}
-		var own []part
-		for _, y := range parts[i:] {
-			if y.p == x.p {
+		var own []ledger.Portion
+		for _, y := range portions[i:] {
+			if y.Provider == x.Provider {
 				own = append(own, y)
 			}
 		}
-		use(x.p, own)
+		use(x.Provider, own)
 	}
 }
 
-func (a *answer) appendParts(b []byte, parts []part) []byte {
+func (a *candidateAnswer) appendPortions(b []byte, portions []ledger.Portion) []byte {
 	b = append(b, `"resources": {`...)
-	for i, x := range parts {
+	for i, x := range portions {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
-		b = append(pyjson.AppendString(b, a.st.classes.name(x.class)), ": "...)
-		b = strconv.AppendInt(b, x.n, 10)
+		b = append(appendString(b, a.st.ClassName(x.Class)), ": "...)
+		b = strconv.AppendInt(b, x.N, 10)
 	}
 	return append(b, '}')
 }
 
-func (a *answer) appendRequest(b []byte, c *candidate) []byte {
+func (a *candidateAnswer) appendRequest(b []byte, c *ledger.Candidate) []byte {
 	b = append(b, `{"allocations": {`...)
 	first := true
-	each(c.parts, func(p *provider, parts []part) {
+	each(c.Portions, func(p *ledger.Provider, portions []ledger.Portion) {
 		if !first {
 			b = append(b, ", "...)
 		}
 		first = false
-		b = append(pyjson.AppendString(b, p.uuid), ": {"...)
-		b = append(a.appendParts(b, parts), '}')
+		b = append(appendString(b, p.UUID), ": {"...)
+		b = append(a.appendPortions(b, portions), '}')
 	})
 	b = append(b, '}')
 	if a.version >= 34 && !a.minimal {
@@ -127,17 +131,17 @@ func (a *answer) appendRequest(b []byte, c *candidate) []byte {
 	return append(b, '}')
 }
 
-func (a *answer) appendMappings(b []byte, c *candidate) []byte {
-	for i, o := range c.options {
+func (a *candidateAnswer) appendMappings(b []byte, c *ledger.Candidate) []byte {
+	for i, o := range c.Options {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
-		b = append(pyjson.AppendString(b, a.req.groups[i].suffix), ": ["...)
-		for j, p := range o.providers {
+		b = append(appendString(b, a.req.Groups[i].Suffix), ": ["...)
+		for j, p := range o.Providers {
 			if j > 0 {
 				b = append(b, ", "...)
 			}
-			b = pyjson.AppendString(b, p.uuid)
+			b = appendString(b, p.UUID)
 		}
 		b = append(b, ']')
 	}
@@ -145,37 +149,36 @@ func (a *answer) appendMappings(b []byte, c *candidate) []byte {
 }
 
 // appendList is the form before 1.12.
-func (a *answer) appendList(b []byte, c *candidate) []byte {
+func (a *candidateAnswer) appendList(b []byte, c *ledger.Candidate) []byte {
 	b = append(b, `{"allocations": [`...)
 	first := true
-	each(c.parts, func(p *provider, parts []part) {
+	each(c.Portions, func(p *ledger.Provider, portions []ledger.Portion) {
 		if !first {
 			b = append(b, ", "...)
 		}
 		first = false
-		b = append(pyjson.AppendString(append(b, `{"resource_provider": {"uuid": `...), p.uuid), "}, "...)
-		b = append(a.appendParts(b, parts), '}')
+		b = append(appendString(append(b, `{"resource_provider": {"uuid": `...), p.UUID), "}, "...)
+		b = append(a.appendPortions(b, portions), '}')
 	})
 	return append(b, "]}"...)
 }
 
-// summarized lists the providers to describe: those that take part, from 1.29 on
-// all of their trees.
-func (a *answer) summarized(found []candidate) []*provider {
-	seen := make(map[*provider]struct{}, len(found))
-	var list []*provider
+// summarized lists the providers to describe: those with allocations, from 1.29 on all of their trees.
+func (a *candidateAnswer) summarized(found []ledger.Candidate) []*ledger.Provider {
+	seen := make(map[*ledger.Provider]struct{}, len(found))
+	var list []*ledger.Provider
 	for i := range found {
-		for _, x := range found[i].parts {
-			p := x.p
+		for _, x := range found[i].Portions {
+			p := x.Provider
 			if a.version >= 29 && !a.minimal {
-				p = p.root
+				p = p.Root()
 			}
 			if _, have := seen[p]; have {
 				continue
 			}
 			seen[p] = struct{}{}
 			if a.version >= 29 && !a.minimal {
-				list = subtree(list, p)
+				list = p.AppendTree(list)
 			} else {
 				list = append(list, p)
 			}
@@ -184,53 +187,71 @@ func (a *answer) summarized(found []candidate) []*provider {
 	return list
 }
 
-func (a *answer) appendSummary(b []byte, p *provider) []byte {
-	b = append(pyjson.AppendString(b, p.uuid), `: {"resources": {`...)
+func (a *candidateAnswer) appendSummary(b []byte, p *ledger.Provider) []byte {
+	b = append(appendString(b, p.UUID), `: {"resources": {`...)
 	first := true
-	for i := range p.inventories {
-		inv := &p.inventories[i]
-		name := a.st.classes.name(inv.class)
-		if a.version < 27 && !a.req.asksFor(name) {
+	for i := range p.Inventories {
+		inv := &p.Inventories[i]
+		name := a.st.ClassName(inv.Class)
+		if a.version < 27 && !a.asksFor(name) {
 			continue
 		}
 		if !first {
 			b = append(b, ", "...)
 		}
 		first = false
-		b = append(pyjson.AppendString(b, name), `: {"capacity": `...)
-		b = strconv.AppendInt(b, inv.capacity(), 10)
-		b = strconv.AppendInt(append(b, `, "used": `...), p.used(inv.class), 10)
+		b = append(appendString(b, name), `: {"capacity": `...)
+		b = strconv.AppendInt(b, inv.Capacity(), 10)
+		b = strconv.AppendInt(append(b, `, "used": `...), p.Used(inv.Class), 10)
 		b = append(b, '}')
 	}
 	b = append(b, '}')
 	if a.minimal {
-		if p.root != p { // else it is its own
-			b = pyjson.AppendString(append(b, `, "root_provider_uuid": `...), p.root.uuid)
+		if p.Root() != p { // else a client takes it for its own root
+			b = appendString(append(b, `, "root_provider_uuid": `...), p.Root().UUID)
 		}
 		return append(b, '}')
 	}
 	if a.version >= 17 {
 		b = append(b, `, "traits": [`...)
-		for i, t := range p.traits {
+		for i, t := range p.Traits {
 			if i > 0 {
 				b = append(b, ", "...)
 			}
-			b = pyjson.AppendString(b, a.st.traits.name(t))
+			b = appendString(b, a.st.TraitName(t))
 		}
 		b = append(b, ']')
 	}
 	if a.version >= 29 {
-		b = appendNullable(append(b, `, "parent_provider_uuid": `...), p.parent)
-		b = pyjson.AppendString(append(b, `, "root_provider_uuid": `...), p.root.uuid)
+		b = appendNullable(append(b, `, "parent_provider_uuid": `...), p.Parent)
+		b = appendString(append(b, `, "root_provider_uuid": `...), p.Root().UUID)
 	}
 	return append(b, '}')
 }
 
-func (req *candidateRequest) asksFor(class string) bool {
-	for i := range req.groups {
-		if slices.ContainsFunc(req.groups[i].resources, func(w want) bool { return w.class == class }) {
+func (a *candidateAnswer) asksFor(class string) bool {
+	for i := range a.req.Groups {
+		if slices.ContainsFunc(a.req.Groups[i].Resources, func(w ledger.NamedAmount) bool { return w.Class == class }) {
 			return true
 		}
 	}
 	return false
+}
+
+// appendString writes a JSON string.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return append(b, encode(s)...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
+
+// appendNullable writes a string, or null for an empty one.
+func appendNullable(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, "null"...)
+	}
+	return appendString(b, s)
 }

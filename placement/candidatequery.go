@@ -7,16 +7,16 @@ import (
 	"strconv"
 	"strings"
 
-	"croft/placement/internal/pyjson"
 	"croft/placement/internal/schema"
+	"croft/placement/ledger"
 )
 
-// What changed in the parameters of /allocation_candidates: 1.16 adds limit, 1.17
-// required, 1.21 member_of, 1.25 suffixes, which are numbers, and group_policy, 1.31
-// in_tree, 1.33 suffixes of letters, 1.35 root_required, 1.36 same_subtree; what the
-// values may be is in params.go.
+// Microversions of the parameters of /allocation_candidates: 1.16 adds limit, 1.17 required, 1.21 member_of, 1.25
+// suffixes, which are numbers, and group_policy, 1.31 in_tree, 1.33 suffixes of letters, 1.35 root_required, 1.36
+// same_subtree. For the values see params.go.
 var candidateSchemas = []versioned{
-	{36, suffixedSchema(namePattern, 31, `, "root_required": {"type": ["string"]}, "same_subtree": {"type": ["string"]}`)},
+	{36, suffixedSchema(namePattern, 31, `, "root_required": {"type": ["string"]},
+		"same_subtree": {"type": ["string"]}`)},
 	{35, suffixedSchema(namePattern, 31, `, "root_required": {"type": ["string"]}`)},
 	{33, suffixedSchema(namePattern, 31, "")},
 	{31, suffixedSchema(numberPattern, 31, "")},
@@ -30,7 +30,8 @@ var candidateSchemas = []versioned{
 const (
 	numberPattern = `[1-9][0-9]*`
 	namePattern   = `[a-zA-Z0-9_-]{1,64}`
-	limitProperty = `, "limit": {"type": ["integer", "string"], "pattern": "^[1-9][0-9]*$", "minimum": 1, "minLength": 1}`
+	limitProperty = `, "limit": {"type": ["integer", "string"], "pattern": "^[1-9][0-9]*$", "minimum": 1,
+		"minLength": 1}`
 )
 
 func plainSchema(more string) *schema.Schema {
@@ -47,8 +48,9 @@ func suffixedSchema(suffix string, v version, more string) *schema.Schema {
 	for _, name := range names {
 		patterns = append(patterns, fmt.Sprintf(`"^%s(%s)?$": {"type": "string"}`, name, suffix))
 	}
-	return schema.Must(`{"type": "object", "properties": {` + limitProperty[2:] + `, "group_policy": {"type": "string", "enum": ["none", "isolate"]}` +
-		more + `}, "additionalProperties": false, "patternProperties": {` + strings.Join(patterns, ", ") + `}}`)
+	return schema.Must(`{"type": "object", "properties": {` + limitProperty[2:] + `,
+		"group_policy": {"type": "string", "enum": ["none", "isolate"]}` + more + `}, "additionalProperties": false,
+		"patternProperties": {` + strings.Join(patterns, ", ") + `}}`)
 }
 
 var (
@@ -56,13 +58,16 @@ var (
 	namedKey    = regexp.MustCompile(`^(resources|required|member_of|in_tree)(` + namePattern + `)?$`)
 )
 
+// candidateReader builds a candidate request.
+type candidateReader struct{ *ledger.CandidateRequest }
+
 // readCandidateRequest reads the parameters of GET /allocation_candidates.
-func readCandidateRequest(q *request) (*candidateRequest, error) {
+func readCandidateRequest(q *request) (*ledger.CandidateRequest, error) {
 	if err := q.query.validate(pick(q.version, candidateSchemas)); err != nil {
 		return nil, err
 	}
-	req := &candidateRequest{nested: q.version >= 29}
-	if err := req.readWide(q.query); err != nil {
+	req := &candidateReader{&ledger.CandidateRequest{Nested: q.version >= 29}}
+	if err := req.readShared(q.query); err != nil {
 		return nil, err
 	}
 	if err := req.readGroups(q); err != nil {
@@ -81,35 +86,39 @@ func readCandidateRequest(q *request) (*candidateRequest, error) {
 		}
 	}
 	singles := 0
-	for i := range req.groups {
-		singles += count(req.groups[i].single())
+	for i := range req.Groups {
+		if req.Groups[i].Single() {
+			singles++
+		}
 	}
 	if _, given := q.query.last("group_policy"); !given && singles > 1 {
-		return nil, badRequest(`The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.`)
+		return nil, badRequest(`The "group_policy" parameter is required when specifying more than one ` +
+			`"resources{N}" parameter.`)
 	}
-	return req, nil
+	return req.CandidateRequest, nil
 }
 
-// readWide reads what concerns the request as a whole.
-func (req *candidateRequest) readWide(params query) error {
+// readShared reads the parameters that are not of one group.
+func (req candidateReader) readShared(params query) error {
 	if all := params.all("limit"); len(all) > 0 {
 		n, err := strconv.Atoi(all[0])
 		if err != nil || n < 1 {
-			return badRequest("Invalid query string parameters: %s does not match '^[1-9][0-9]*$'", pyjson.Repr(all[0]))
+			return badRequest("Invalid query string parameters: '%s' does not match '^[1-9][0-9]*$'", all[0])
 		}
-		req.limit = n
+		req.Limit = n
 	}
 	if all := params.all("group_policy"); len(all) > 0 {
-		req.isolate = all[0] == "isolate"
+		req.Isolate = all[0] == "isolate"
 	}
 	if all := params.all("root_required"); len(all) > 1 {
 		return badValue(codeDuplicateKey, "Query parameter 'root_required' may be specified only once.")
 	} else if len(all) == 1 {
-		if err := req.rootTraits.add(all[0], true, false); err != nil {
+		if err := addTraits(&req.RootTraits, all[0], true, false); err != nil {
 			return err
 		}
-		if both := slices.Compact(conflicts(&req.rootTraits)); len(both) > 0 {
-			return badValue(codeBadValue, "Conflicting required and forbidden traits found in root_required: %s", strings.Join(both, ", "))
+		if both := slices.Compact(conflicts(&req.RootTraits)); len(both) > 0 {
+			return badValue(codeBadValue, "Conflicting required and forbidden traits found in root_required: %s",
+				strings.Join(both, ", "))
 		}
 	}
 	for _, value := range params.all("same_subtree") {
@@ -120,17 +129,16 @@ func (req *candidateRequest) readWide(params query) error {
 		if slices.Contains(suffixes, "") {
 			return badValue(codeBadValue, "Empty string (unsuffixed group) can not be specified in `same_subtree` ")
 		}
-		req.subtrees = append(req.subtrees, suffixes)
+		req.Subtrees = append(req.Subtrees, suffixes)
 	}
 	return nil
 }
 
-// conflicts names the traits that are required and forbidden at once, in order, as
-// often as they are required.
-func conflicts(t *traitTest) []string {
+// conflicts returns the traits that are both required and forbidden, in order, as often as they are required.
+func conflicts(t *ledger.TraitTest) []string {
 	var out []string
-	for _, any := range t.required {
-		if !slices.ContainsFunc(any, func(name string) bool { return !slices.Contains(t.forbidden, name) }) {
+	for _, any := range t.Required {
+		if !slices.ContainsFunc(any, func(name string) bool { return !slices.Contains(t.Forbidden, name) }) {
 			out = append(out, strings.Join(any, ", "))
 		}
 	}
@@ -138,8 +146,8 @@ func conflicts(t *traitTest) []string {
 	return out
 }
 
-// readGroups reads the parameters that may have a suffix, in their order.
-func (req *candidateRequest) readGroups(q *request) error {
+// readGroups reads the parameters of groups, in their order.
+func (req candidateReader) readGroups(q *request) error {
 	pattern := numberedKey
 	if q.version >= 33 {
 		pattern = namedKey
@@ -153,14 +161,15 @@ func (req *candidateRequest) readGroups(q *request) error {
 		var err error
 		switch m[1] {
 		case "resources":
-			g.resources, err = readResources(p.value)
+			g.Resources, err = parseResources(p.value)
 		case "required":
-			g.traits, err = readTraits(q.version, q.query.all(p.key))
+			g.Traits, err = parseTraits(q.version, q.query.all(p.key))
 		case "member_of":
-			g.aggregates, err = readAggregates(q.version, m[2], q.query.all(p.key))
+			g.Aggregates, err = parseAggregates(q.version, m[2], q.query.all(p.key))
 		case "in_tree":
-			if g.tree = strings.TrimSpace(p.value); !schema.IsUUID(g.tree) {
-				err = badRequest("Invalid query string parameters: Expected 'in_tree' parameter to be a format of uuid. Got: %s", p.value)
+			if g.Tree = strings.TrimSpace(p.value); !schema.IsUUID(g.Tree) {
+				err = badRequest("Invalid query string parameters: Expected 'in_tree' parameter to be a format of uuid. "+
+					"Got: %s", p.value)
 			}
 		}
 		if err != nil {
@@ -170,53 +179,54 @@ func (req *candidateRequest) readGroups(q *request) error {
 	return nil
 }
 
-// group returns the group of a suffix, made where there is none.
-func (req *candidateRequest) group(suffix string) *group {
-	at := slices.IndexFunc(req.groups, func(g group) bool { return g.suffix == suffix })
+// group returns the group of a suffix, a new one if there is none.
+func (req candidateReader) group(suffix string) *ledger.Group {
+	at := slices.IndexFunc(req.Groups, func(g ledger.Group) bool { return g.Suffix == suffix })
 	if at < 0 {
-		at = len(req.groups)
-		req.groups = append(req.groups, group{suffix: suffix})
+		at = len(req.Groups)
+		req.Groups = append(req.Groups, ledger.Group{Suffix: suffix})
 	}
-	return &req.groups[at]
+	return &req.Groups[at]
 }
 
 // checkOrphans refuses groups without resources, which 1.36 allows.
-func (req *candidateRequest) checkOrphans() error {
+func (req candidateReader) checkOrphans() error {
 	var traits, aggregates []string
 	without := false
-	for _, g := range req.groups {
-		if len(g.resources) > 0 {
+	for _, g := range req.Groups {
+		if len(g.Resources) > 0 {
 			continue
 		}
 		without = true
-		if len(g.traits.required) > 0 {
-			traits = append(traits, "required"+g.suffix)
+		if len(g.Traits.Required) > 0 {
+			traits = append(traits, "required"+g.Suffix)
 		}
-		if !g.aggregates.empty() {
-			aggregates = append(aggregates, "member_of"+g.suffix)
+		if !g.Aggregates.Empty() {
+			aggregates = append(aggregates, "member_of"+g.Suffix)
 		}
 	}
 	switch {
 	case len(traits) > 0:
-		return badRequest("All traits parameters must be associated with resources.  Found the following orphaned traits keys: %s", strings.Join(traits, ", "))
+		return badRequest("All traits parameters must be associated with resources.  "+
+			"Found the following orphaned traits keys: %s", strings.Join(traits, ", "))
 	case len(aggregates) > 0:
-		return badRequest("All member_of parameters must be associated with resources. Found the following orphaned member_of keys: %s", strings.Join(aggregates, ", "))
+		return badRequest("All member_of parameters must be associated with resources. "+
+			"Found the following orphaned member_of keys: %s", strings.Join(aggregates, ", "))
 	case without:
 		return badRequest("All request groups must specify resources.")
-	case len(req.groups) == 0:
+	case len(req.Groups) == 0:
 		return badRequest("At least one request group (`resources` or `resources{$S}`) is required.")
 	}
 	return nil
 }
 
-// checkSubtrees refuses groups without resources that same_subtree does not name,
-// and suffixes there that no group has.
-func (req *candidateRequest) checkSubtrees() error {
+// checkSubtrees refuses groups without resources that same_subtree does not name, and suffixes there without a group.
+func (req candidateReader) checkSubtrees() error {
 	named := map[string]bool{}
-	var unreal, stray, suffixes []any
-	for _, list := range req.subtrees {
+	var unreal, stray, suffixes []string
+	for _, list := range req.Subtrees {
 		for _, suffix := range list {
-			known := slices.ContainsFunc(req.groups, func(g group) bool { return g.suffix == suffix })
+			known := slices.ContainsFunc(req.Groups, func(g ledger.Group) bool { return g.Suffix == suffix })
 			if !known && !named[suffix] {
 				unreal = append(unreal, suffix)
 			}
@@ -224,38 +234,49 @@ func (req *candidateRequest) checkSubtrees() error {
 		}
 	}
 	resourceless := 0
-	for _, g := range req.groups {
-		suffixes = append(suffixes, g.suffix)
-		if len(g.resources) == 0 {
+	for _, g := range req.Groups {
+		suffixes = append(suffixes, g.Suffix)
+		if len(g.Resources) == 0 {
 			resourceless++
-			if !named[g.suffix] {
-				stray = append(stray, g.suffix)
+			if !named[g.Suffix] {
+				stray = append(stray, g.Suffix)
 			}
 		}
 	}
 	switch {
-	case resourceless == len(req.groups):
+	case resourceless == len(req.Groups):
 		return badValue(codeMissingValue, "There must be at least one resources or resources[$S] parameter.")
 	case len(stray) > 0:
-		return badValue(codeBadValue, "Resourceless suffixed group request should be specified in `same_subtree` query param: bad group(s) - %s.", pyjson.Repr(stray))
+		return badValue(codeBadValue, "Resourceless suffixed group request should be specified in `same_subtree` "+
+			"query param: bad group(s) - %s.", listed(stray))
 	case len(unreal) > 0:
-		return badValue(codeBadValue, "Real suffixes should be specified in `same_subtree`: %s not found in %s.", pyjson.Repr(unreal), pyjson.Repr(suffixes))
+		return badValue(codeBadValue, "Real suffixes should be specified in `same_subtree`: %s not found in %s.",
+			listed(unreal), listed(suffixes))
 	}
 	return nil
 }
 
+// listed shows suffixes: ['_A', '_B'].
+func listed(suffixes []string) string {
+	if len(suffixes) == 0 {
+		return "[]"
+	}
+	return "['" + strings.Join(suffixes, "', '") + "']"
+}
+
 // checkForbidden refuses groups whose traits no provider can have.
-func (req *candidateRequest) checkForbidden() error {
+func (req candidateReader) checkForbidden() error {
 	var out []string
-	for i := range req.groups {
-		g := &req.groups[i]
-		for _, names := range conflicts(&g.traits) {
-			out = append(out, fmt.Sprintf("required%s: (%s)", g.suffix, names))
+	for i := range req.Groups {
+		g := &req.Groups[i]
+		for _, names := range conflicts(&g.Traits) {
+			out = append(out, fmt.Sprintf("required%s: (%s)", g.Suffix, names))
 		}
 	}
 	if len(out) == 0 {
 		return nil
 	}
 	slices.Sort(out)
-	return badRequest("Conflicting required and forbidden traits found in the following traits keys: %s", strings.Join(out, ", "))
+	return badRequest("Conflicting required and forbidden traits found in the following traits keys: %s",
+		strings.Join(out, ", "))
 }

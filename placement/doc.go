@@ -1,9 +1,7 @@
-// Package placement is the Placement API, microversions 1.0 to 1.39, as OpenStack's
-// own server answers it. Every server holds the whole state in memory, fed by a
-// watch on its Store; a write is one transaction that compares what it read, so a
-// claim never takes more than there is, however many servers run side by side.
+// Package placement serves the Placement API over HTTP, microversions 1.0 to 1.39, as OpenStack's own server answers
+// it.
 //
-// state.go and tx.go are the model, candidates.go the search: both are free of
-// HTTP. routes.go lists every endpoint; a file each holds its handlers, its
-// schemas and what differs between microversions.
+// What it serves is in ledger: the state in memory, transactions, the search for candidates. This package knows
+// requests and answers: routes.go lists every endpoint, and a file for each kind of object has its handlers, its
+// schemas and what differs between microversions. body.go reads requests, apierror.go writes refusals.
 package placement

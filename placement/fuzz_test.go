@@ -30,13 +30,20 @@ var world = [][3]string{
 	{"POST", "/resource_providers", `{"name": "rack", "uuid": "` + rackID + `"}`},
 	{"POST", "/resource_providers", `{"name": "host", "uuid": "` + hostID + `", "parent_provider_uuid": "` + rackID + `"}`},
 	{"POST", "/resource_providers", `{"name": "disk", "uuid": "` + diskID + `"}`},
-	{"PUT", "/resource_providers/" + rackID + "/inventories", `{"resource_provider_generation": 0, "inventories": {"CUSTOM_SLOT": {"total": 4}}}`},
-	{"PUT", "/resource_providers/" + hostID + "/inventories", `{"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 8, "max_unit": 4}, "MEMORY_MB": {"total": 1024, "step_size": 64}}}`},
-	{"PUT", "/resource_providers/" + diskID + "/inventories", `{"resource_provider_generation": 0, "inventories": {"DISK_GB": {"total": 100}}}`},
-	{"PUT", "/resource_providers/" + hostID + "/traits", `{"resource_provider_generation": 1, "traits": ["CUSTOM_BLUE", "HW_CPU_X86_AVX2"]}`},
-	{"PUT", "/resource_providers/" + diskID + "/traits", `{"resource_provider_generation": 1, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}`},
-	{"PUT", "/resource_providers/" + rackID + "/aggregates", `{"resource_provider_generation": 1, "aggregates": ["` + groupID + `"]}`},
-	{"PUT", "/resource_providers/" + diskID + "/aggregates", `{"resource_provider_generation": 2, "aggregates": ["` + groupID + `"]}`},
+	{"PUT", "/resource_providers/" + rackID + "/inventories",
+		`{"resource_provider_generation": 0, "inventories": {"CUSTOM_SLOT": {"total": 4}}}`},
+	{"PUT", "/resource_providers/" + hostID + "/inventories",
+		`{"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 8, "max_unit": 4}, "MEMORY_MB": {"total": 1024, "step_size": 64}}}`},
+	{"PUT", "/resource_providers/" + diskID + "/inventories",
+		`{"resource_provider_generation": 0, "inventories": {"DISK_GB": {"total": 100}}}`},
+	{"PUT", "/resource_providers/" + hostID + "/traits",
+		`{"resource_provider_generation": 1, "traits": ["CUSTOM_BLUE", "HW_CPU_X86_AVX2"]}`},
+	{"PUT", "/resource_providers/" + diskID + "/traits",
+		`{"resource_provider_generation": 1, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}`},
+	{"PUT", "/resource_providers/" + rackID + "/aggregates",
+		`{"resource_provider_generation": 1, "aggregates": ["` + groupID + `"]}`},
+	{"PUT", "/resource_providers/" + diskID + "/aggregates",
+		`{"resource_provider_generation": 2, "aggregates": ["` + groupID + `"]}`},
 	{"PUT", "/allocations/" + consumerID, claimOf(`{"` + hostID + `": {"resources": {"VCPU": 1}}, "` + diskID + `": {"resources": {"DISK_GB": 5}}}`)},
 }
 
@@ -84,7 +91,8 @@ func (t *target) begin() {
 func (t *target) send(method, uri, version, contentType, accept, token, body string) *httptest.ResponseRecorder {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, uri)
-	for name, value := range map[string]string{"OpenStack-API-Version": version, "Content-Type": contentType, "Accept": accept, "X-Auth-Token": token} {
+	for name, value := range map[string]string{"OpenStack-API-Version": version, "Content-Type": contentType,
+		"Accept": accept, "X-Auth-Token": token} {
 		if value != "" {
 			fmt.Fprintf(&b, "%s: %s\r\n", name, value)
 		}
@@ -170,8 +178,10 @@ func FuzzQuery(f *testing.F) {
 
 // bodied are the requests that have a body.
 var bodied = [][2]string{
-	{"POST", "/resource_providers"}, {"PUT", "/resource_providers/" + hostID}, {"PUT", "/resource_providers/" + hostID + "/inventories"},
-	{"POST", "/resource_providers/" + hostID + "/inventories"}, {"PUT", "/resource_providers/" + hostID + "/inventories/VCPU"},
+	{"POST", "/resource_providers"}, {"PUT", "/resource_providers/" + hostID}, {"PUT",
+		"/resource_providers/" + hostID + "/inventories"},
+	{"POST", "/resource_providers/" + hostID + "/inventories"}, {"PUT",
+		"/resource_providers/" + hostID + "/inventories/VCPU"},
 	{"PUT", "/resource_providers/" + hostID + "/aggregates"}, {"PUT", "/resource_providers/" + hostID + "/traits"},
 	{"PUT", "/allocations/" + consumerID}, {"POST", "/allocations"}, {"POST", "/reshaper"}, {"POST", "/resource_classes"},
 	{"PUT", "/resource_classes/CUSTOM_SLOT"}, {"PUT", "/traits/CUSTOM_RED"}, {"PUT", "/allocations/" + groupID},
@@ -179,7 +189,8 @@ var bodied = [][2]string{
 
 // FuzzBody sends bodies.
 func FuzzBody(f *testing.F) {
-	bodies := []string{"", "{}", "[]", "null", `{"a": 1e999}`, `{"a": NaN}`, "{\"name\": \"\\ud800\"}", `{"name": "x", "name": "y"}`,
+	bodies := []string{"", "{}", "[]", "null", `{"a": 1e999}`, `{"a": NaN}`, "{\"name\": \"\\ud800\"}",
+		`{"name": "x", "name": "y"}`,
 		`{"name": "` + strings.Repeat("n", 201) + `"}`, `{"name": "CUSTOM_NEW"}`, `{"uuid": "x"}`, strings.Repeat("[", 10000),
 		`{"resource_provider_generation": 2, "resource_class": "DISK_GB", "total": 10, "reserved": 1, "allocation_ratio": 1.5}`,
 		`{"resource_provider_generation": 2, "total": 99999999999999999999}`, `{"resource_provider_generation": 2.0, "total": 1e3}`,
@@ -209,16 +220,19 @@ func FuzzBody(f *testing.F) {
 // FuzzRequest sends methods, paths and headers.
 func FuzzRequest(f *testing.F) {
 	for _, method := range []string{"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH", "X"} {
-		for _, path := range []string{"/", "//", "/nothing", "/resource_providers", "/resource_providers/" + hostID, "/resource_providers/x/inventories/VCPU",
+		for _, path := range []string{"/", "//", "/nothing", "/resource_providers", "/resource_providers/" + hostID,
+			"/resource_providers/x/inventories/VCPU",
 			"/resource_providers/" + diskID + "/traits", "/traits/CUSTOM_%C3%A4", "/allocations/x", "/usages", "*", "http://other/traits", "/traits/%2F", "/%00"} {
 			f.Add(method, path, "placement 1.39", "application/json", "application/json", "admin", "{}")
 		}
 	}
-	for _, version := range []string{"", "placement latest", "latest", "placement", "placement 1", "placement 1.", "placement 1.-1", "placement 2.0", "placement 1.040",
+	for _, version := range []string{"", "placement latest", "latest", "placement", "placement 1", "placement 1.",
+		"placement 1.-1", "placement 2.0", "placement 1.040",
 		"compute 2.1, placement 1.5", "placement 1.99999999999999999999", "placement 1.1, placement 1.2", ",", "placement 1.1 1", "placement \u0661.1"} {
 		f.Add("GET", "/resource_providers", version, "", "*/*;q=0.1, application/json", "admin:admin", "")
 	}
-	for _, accept := range []string{"text/html", "text/plain", "image/png", "*/*;q=0", "application/json;q=x", ";;;,", "application/*;q=1e9", "a/b/c"} {
+	for _, accept := range []string{"text/html", "text/plain", "image/png", "*/*;q=0", "application/json;q=x", ";;;,",
+		"application/*;q=1e9", "a/b/c"} {
 		f.Add("GET", "/resource_providers?x", "placement 1.20", "text/plain; charset=\"", accept, "nobody", "body")
 		f.Add("PUT", "/resource_providers/"+hostID, "placement 1.20", accept, accept, "", "body")
 	}

@@ -3,7 +3,6 @@ package placement
 import (
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -15,25 +14,21 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"croft/internal/span"
-	"croft/placement/internal/pyjson"
-	"croft/placement/internal/schema"
+	"croft/placement/ledger"
 )
 
-// maxBody bounds the body of a request, in bytes.
-const maxBody = 16 << 20
-
-// request is what handlers know of a request.
+// request is a request as handlers see it.
 type request struct {
 	r         *http.Request
 	id        string
 	accept    string
 	version   version
-	versioned bool // version has been read
+	versioned bool // version is known
 	path      [2]string
 	query     query
 }
 
-// response is an answer.
+// response is an answer to a request.
 type response struct {
 	status      int
 	contentType string
@@ -64,7 +59,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.logAccess(q, resp, took)
 }
 
-// trace records the request, where whoever sent it names the trace that it belongs to.
+// trace records the request if it names a trace that it belongs to.
 func (s *Server) trace(q *request) (end func(route string, resp *response)) {
 	sent, ok := span.Join(q.r.Context(), q.r.Header.Get("Traceparent"))
 	if !ok || s.config.Traces == nil {
@@ -75,7 +70,8 @@ func (s *Server) trace(q *request) (end func(route string, resp *response)) {
 	return func(route string, resp *response) {
 		own := trace.SpanFromContext(ctx)
 		own.SetName(q.r.Method + " " + route)
-		own.SetAttributes(attribute.Int("http.response.status_code", resp.status), attribute.String("openstack.request", q.id))
+		own.SetAttributes(attribute.Int("http.response.status_code", resp.status),
+			attribute.String("openstack.request", q.id))
 		var err error
 		if resp.status >= http.StatusInternalServerError {
 			err = errors.New(http.StatusText(resp.status))
@@ -90,10 +86,9 @@ func (s *Server) answer(q *request) (*response, string) {
 	if err == nil {
 		return resp, route
 	}
-	api, ok := errors.AsType[*apiError](err)
-	if !ok {
+	api := asAPIError(err)
+	if api.status == http.StatusInternalServerError {
 		s.log.Error("placement request failed", "op", q.r.Method+" "+q.r.URL.Path, "request", q.id, "err", err)
-		api = &apiError{status: 500, detail: err.Error()}
 	}
 	return api.respond(q), route
 }
@@ -111,7 +106,7 @@ func (s *Server) dispatch(q *request) (resp *response, route string, err error) 
 			return nil, "", err
 		}
 	}
-	if q.version, err = asError(parseVersion(q.r.Header[versionHeader])); err != nil {
+	if q.version, err = parseVersion(q.r.Header[versionHeader]); err != nil {
 		return nil, "", err
 	}
 	q.versioned = true
@@ -122,7 +117,7 @@ func (s *Server) dispatch(q *request) (resp *response, route string, err error) 
 	if err != nil {
 		return nil, found, err
 	}
-	if err := e.admit(q); err != nil {
+	if err := e.check(q); err != nil {
 		return nil, found, err
 	}
 	if !root {
@@ -130,27 +125,19 @@ func (s *Server) dispatch(q *request) (resp *response, route string, err error) 
 			return nil, found, &apiError{status: 403, detail: "Policy does not allow " + e.policy + " to be performed."}
 		}
 		if err := s.Ready(); err != nil {
-			return nil, found, unavailable(err)
+			return nil, found, &apiError{status: 503, detail: "The state could not be read or written: " + err.Error()}
 		}
 	}
 	if q.query, err = parseQuery(q.r.URL.RawQuery); err != nil {
 		return nil, found, err
 	}
 	if s.config.ConsistentReads.covers(e) && q.r.Method == http.MethodGet && !root {
-		if err := s.catchUp(q.r.Context()); err != nil {
-			return nil, found, unavailable(err)
+		if err := s.ledger.CatchUp(q.r.Context()); err != nil {
+			return nil, found, err
 		}
 	}
 	resp, err = e.handle(s, q)
 	return resp, found, err
-}
-
-// asError keeps a nil *apiError from being an error that is not nil.
-func asError[T any](v T, e *apiError) (T, error) {
-	if e != nil {
-		return v, e
-	}
-	return v, nil
 }
 
 func (s *Server) write(w http.ResponseWriter, q *request, resp *response) {
@@ -170,35 +157,7 @@ func (s *Server) write(w http.ResponseWriter, q *request, resp *response) {
 		h.Set("Content-Length", strconv.Itoa(len(resp.body)))
 	}
 	w.WriteHeader(resp.status)
-	w.Write(resp.body) // a client that went away is no concern of ours
-}
-
-// readJSON reads the body and validates it.
-func (q *request) readJSON(want *schema.Schema) (any, error) {
-	body, err := io.ReadAll(io.LimitReader(q.r.Body, maxBody+1))
-	if err != nil {
-		return nil, badRequest("The body could not be read: %v", err)
-	}
-	if len(body) > maxBody {
-		return nil, &apiError{status: 413, detail: fmt.Sprintf("The body is longer than %d bytes.", maxBody)}
-	}
-	v, err := pyjson.Parse(body)
-	if err != nil {
-		return nil, badRequest("Malformed JSON: %v", err)
-	}
-	if err := want.Validate(v); err != nil {
-		return nil, badRequest("JSON does not validate: %v", err)
-	}
-	return v, nil
-}
-
-// readObject is readJSON for schemas that ask for an object.
-func (q *request) readObject(want *schema.Schema) (*pyjson.Object, error) {
-	v, err := q.readJSON(want)
-	if err != nil {
-		return nil, err
-	}
-	return v.(*pyjson.Object), nil
+	_, _ = w.Write(resp.body) // the client may be gone
 }
 
 // contentType is the media type of the body, without parameters.
@@ -210,12 +169,37 @@ func (q *request) contentType() string {
 	return strings.TrimSpace(t)
 }
 
-// ok answers 200 with a JSON body. From 1.15 on it says when what it tells was last
-// modified; 0 is now.
-func (q *request) ok(body []byte, modified int64) *response {
+// ok answers 200 with a JSON body. From 1.15 on the answer says when it was last modified; 0: now.
+func (q *request) ok(answer any, modified int64) *response {
+	return q.okBody(encode(answer), modified)
+}
+
+func (q *request) okBody(body []byte, modified int64) *response {
 	resp := &response{status: http.StatusOK, contentType: "application/json", body: body}
 	q.stamp(resp, modified)
 	return resp
+}
+
+// view answers with what read finds in the state, and when that was last modified; 0: now.
+func (s *Server) view(q *request, read func(*ledger.State) (answer any, modified int64, err error)) (*response, error) {
+	var answer any
+	var modified int64
+	err := s.ledger.View(func(st *ledger.State) (err error) {
+		answer, modified, err = read(st)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return q.ok(answer, modified), nil
+}
+
+// change runs decide as a transaction, and answers 204 if it succeeds.
+func (s *Server) change(q *request, decide func(*ledger.Tx) error) (*response, error) {
+	if err := s.ledger.Change(q.r.Context(), decide); err != nil {
+		return nil, err
+	}
+	return &noContent, nil
 }
 
 func (q *request) stamp(resp *response, modified int64) {
@@ -230,7 +214,7 @@ func (q *request) stamp(resp *response, modified int64) {
 	resp.set("Cache-Control", "no-cache")
 }
 
-// location says where a created object is, on the host that the client asked.
+// location sets the URL of a created object, on the host that the client asked.
 func (q *request) location(resp *response, path string) {
 	scheme := "http"
 	if q.r.TLS != nil || q.r.Header.Get("X-Forwarded-Proto") == "https" {

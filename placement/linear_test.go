@@ -45,7 +45,10 @@ func join(t *testing.T, server *etcdstore.Embedded, c placement.Config) *member 
 	})
 	m.config = c
 	m.config.Store = store.Placement(etcdstore.EmbeddedTxnOps)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*m.handler.Load()).ServeHTTP(w, r) }))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		(*m.handler.Load()).ServeHTTP(w, r)
+	}))
 	t.Cleanup(web.Close)
 	m.http = wire.New(t, web.Listener.Addr().String())
 	m.start()

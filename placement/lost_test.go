@@ -73,9 +73,12 @@ func (a api) fill() {
 	a.must("PUT", "/resource_classes/CUSTOM_SLOT", "")
 	for range 3 {
 		host := a.host(`{"VCPU": {"total": 8}, "CUSTOM_SLOT": {"total": 2}}`)
-		a.must("PUT", "/resource_providers/"+host+"/traits", `{"resource_provider_generation": 1, "traits": ["CUSTOM_BLUE", "HW_CPU_X86_AVX2"]}`)
-		a.must("PUT", "/resource_providers/"+host+"/aggregates", fmt.Sprintf(`{"resource_provider_generation": 2, "aggregates": [%q]}`, uuid.NewString()))
-		a.must("PUT", "/allocations/"+uuid.NewString(), claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 2, "CUSTOM_SLOT": 1}}}`, host)))
+		a.must("PUT", "/resource_providers/"+host+"/traits",
+			`{"resource_provider_generation": 1, "traits": ["CUSTOM_BLUE", "HW_CPU_X86_AVX2"]}`)
+		a.must("PUT", "/resource_providers/"+host+"/aggregates",
+			fmt.Sprintf(`{"resource_provider_generation": 2, "aggregates": [%q]}`, uuid.NewString()))
+		a.must("PUT", "/allocations/"+uuid.NewString(),
+			claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 2, "CUSTOM_SLOT": 1}}}`, host)))
 	}
 }
 
@@ -90,7 +93,7 @@ func TestLostEtcdIs503UntilItReturns(t *testing.T) {
 	for round := range 2 {
 		m.etcd.Cut()
 		body := a.until(http.StatusServiceUnavailable, "GET", "/resource_providers", "")
-		if !strings.Contains(body, "etcd at http://") || !strings.Contains(body, `"title": "Service Unavailable"`) {
+		if !strings.Contains(body, "etcd at http://") || !strings.Contains(body, `"title":"Service Unavailable"`) {
 			t.Errorf("the answer does not say what is missing: %s", body)
 		}
 		for _, r := range [][3]string{
@@ -134,7 +137,7 @@ func TestWriteUnderWayWhenEtcdIsLost(t *testing.T) {
 	m.etcd.Mend()
 	// Ready may still be what it was before the watch noticed the break.
 	out := a.until(http.StatusOK, "GET", "/resource_providers/"+host+"/usages", "")
-	if !strings.Contains(out, `"VCPU": 0`) && !strings.Contains(out, `"VCPU": 1`) {
+	if !strings.Contains(out, `"VCPU":0`) && !strings.Contains(out, `"VCPU":1`) {
 		t.Errorf("used by a claim of 1: %s", out)
 	}
 }
@@ -200,7 +203,8 @@ func TestSlowEtcd(t *testing.T) {
 	var work sync.WaitGroup
 	for range 8 {
 		work.Go(func() {
-			if status, body := a.do("PUT", "/allocations/"+uuid.NewString(), claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1}}}`, host))); status != http.StatusNoContent {
+			if status, body := a.do("PUT", "/allocations/"+uuid.NewString(),
+				claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1}}}`, host))); status != http.StatusNoContent {
 				t.Errorf("%d %s", status, body)
 			}
 		})
@@ -221,7 +225,8 @@ func TestStopAnswersWritesUnderWay(t *testing.T) {
 	answers := make(chan int, 1)
 	var work sync.WaitGroup
 	work.Go(func() {
-		status, _ := a.do("PUT", "/allocations/"+uuid.NewString(), claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1}}}`, host)))
+		status, _ := a.do("PUT", "/allocations/"+uuid.NewString(), claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1}}}`,
+			host)))
 		answers <- status
 	})
 	m.etcd.WaitHeld()

@@ -5,22 +5,22 @@ import (
 	"slices"
 	"sync"
 
-	"croft/placement"
+	"croft/placement/ledger"
 )
 
 // memory is a Store that forgets, for tests of what has nothing to do with etcd.
 type memory struct {
 	mu       sync.Mutex
 	revision int64
-	entries  map[placement.Key]placement.Entry
-	changes  [][]placement.Entry // by revision, from 2 on; like etcd it is at 1 when empty
+	entries  map[ledger.Key]ledger.Entry
+	changes  [][]ledger.Entry // by revision, from 2 on; like etcd it is at 1 when empty
 	grown    chan struct{}
 }
 
-var _ placement.Store = (*memory)(nil)
+var _ ledger.Store = (*memory)(nil)
 
 func newMemory() *memory {
-	return &memory{revision: 1, entries: map[placement.Key]placement.Entry{}, grown: make(chan struct{})}
+	return &memory{revision: 1, entries: map[ledger.Key]ledger.Entry{}, grown: make(chan struct{})}
 }
 
 // copy returns a store that begins with what m has.
@@ -43,17 +43,17 @@ func (m *memory) now() int64 {
 
 func (m *memory) Limit() int { return 1000 }
 
-func (m *memory) Load(context.Context) (placement.Snapshot, error) {
+func (m *memory) Load(context.Context) (ledger.Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := placement.Snapshot{Revision: m.revision}
+	out := ledger.Snapshot{Revision: m.revision}
 	for _, e := range m.entries {
 		out.Entries = append(out.Entries, e)
 	}
 	return out, nil
 }
 
-func (m *memory) Watch(ctx context.Context, after int64, changed func(int64, []placement.Entry)) error {
+func (m *memory) Watch(ctx context.Context, after int64, changed func(int64, []ledger.Entry)) error {
 	for {
 		m.mu.Lock()
 		news, grown := slices.Clone(m.changes[min(int(after)-1, len(m.changes)):]), m.grown
@@ -70,10 +70,10 @@ func (m *memory) Watch(ctx context.Context, after int64, changed func(int64, []p
 	}
 }
 
-func (m *memory) Commit(_ context.Context, t placement.Txn) (placement.Outcome, error) {
+func (m *memory) Commit(_ context.Context, t ledger.Txn) (ledger.Outcome, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := placement.Outcome{Revision: m.revision, Before: m.revision}
+	out := ledger.Outcome{Revision: m.revision, Before: m.revision}
 	for _, c := range t.If {
 		e := m.entries[c.Key]
 		if c.Created && e.Created != c.Revision || !c.Created && e.Modified != c.Revision {
@@ -86,9 +86,10 @@ func (m *memory) Commit(_ context.Context, t placement.Txn) (placement.Outcome, 
 	}
 	m.revision++
 	out.Revision = m.revision
-	var entries []placement.Entry
+	var entries []ledger.Entry
 	for _, w := range t.Then {
-		e := placement.Entry{Key: w.Key, Value: w.Value, Created: m.entries[w.Key].Created, Modified: m.revision, Deleted: w.Delete}
+		e := ledger.Entry{Key: w.Key, Value: w.Value, Created: m.entries[w.Key].Created, Modified: m.revision,
+			Deleted: w.Delete}
 		if e.Created == 0 {
 			e.Created = m.revision
 		}

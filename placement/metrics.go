@@ -6,14 +6,16 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"croft/placement/ledger"
 )
 
-// metrics counts requests and describes the state.
+// metrics counts requests and describes the ledger.
 type metrics struct {
-	server    *Server
+	ledger    *ledger.Ledger
 	requests  *prometheus.CounterVec
 	seconds   *prometheus.HistogramVec
-	conflicts prometheus.Counter
+	conflicts *prometheus.Desc
 	size      *prometheus.Desc
 	revision  *prometheus.Desc
 	lag       *prometheus.Desc
@@ -22,9 +24,9 @@ type metrics struct {
 	claimed   *prometheus.Desc
 }
 
-func newMetrics(s *Server) *metrics {
+func newMetrics(l *ledger.Ledger) *metrics {
 	return &metrics{
-		server: s,
+		ledger: l,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "croft_placement_requests_total", Help: "Requests answered.",
 		}, []string{"method", "route", "status"}),
@@ -32,21 +34,23 @@ func newMetrics(s *Server) *metrics {
 			Name: "croft_placement_request_seconds", Help: "Time to answer a request.",
 			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 5},
 		}, []string{"method", "route"}),
-		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "croft_placement_conflicts_total", Help: "Transactions lost to another server and tried again.",
-		}),
+		conflicts: prometheus.NewDesc("croft_placement_conflicts_total",
+			"Transactions lost to another server and tried again.", nil, nil),
 		size: prometheus.NewDesc("croft_placement_objects", "Objects in the state.", []string{"kind"}, nil),
 		revision: prometheus.NewDesc("croft_placement_revision", "Revision of the store that this server has seen.",
 			nil, nil),
-		lag: prometheus.NewDesc("croft_placement_revision_lag", "Revisions between the newest that the store is known to have and the one seen.",
-			nil, nil),
-		capacity: prometheus.NewDesc("croft_placement_capacity", "What may be claimed of a resource class in all, in its unit: (total - reserved) * ratio of all providers.", []string{"class"}, nil),
-		claimed:  prometheus.NewDesc("croft_placement_claimed", "What is claimed of a resource class, in its unit.", []string{"class"}, nil),
-		ready:    prometheus.NewDesc("croft_placement_ready", "1 where requests are served, 0 where they get 503.", nil, nil),
+		lag: prometheus.NewDesc("croft_placement_revision_lag",
+			"Revisions between the newest that the store is known to have and the one seen.", nil, nil),
+		capacity: prometheus.NewDesc("croft_placement_capacity",
+			"What may be claimed of a resource class in all, in its unit: (total - reserved) * ratio of all providers.",
+			[]string{"class"}, nil),
+		claimed: prometheus.NewDesc("croft_placement_claimed", "What is claimed of a resource class, in its unit.",
+			[]string{"class"}, nil),
+		ready: prometheus.NewDesc("croft_placement_ready", "1 where requests are served, 0 where they get 503.", nil, nil),
 	}
 }
 
-// observe counts a request. What clients make up does not become a label of its own.
+// observe counts a request. An unknown method does not become a label.
 func (m *metrics) observe(method, route string, status int, took time.Duration) {
 	switch method {
 	case http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete:
@@ -61,7 +65,7 @@ func (m *metrics) observe(method, route string, status int, took time.Duration) 
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.requests.Describe(ch)
 	m.seconds.Describe(ch)
-	m.conflicts.Describe(ch)
+	ch <- m.conflicts
 	ch <- m.size
 	ch <- m.revision
 	ch <- m.lag
@@ -74,42 +78,27 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.requests.Collect(ch)
 	m.seconds.Collect(ch)
-	m.conflicts.Collect(ch)
 	gauge := func(d *prometheus.Desc, v int64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}
-	if m.server.Ready() == nil {
+	if m.ledger.Ready() == nil {
 		gauge(m.ready, 1)
 	} else {
 		gauge(m.ready, 0)
 	}
-	m.server.mu.RLock()
-	defer m.server.mu.RUnlock()
-	st := m.server.state
-	if st == nil {
+	conflicts := float64(m.ledger.Conflicts())
+	ch <- prometheus.MustNewConstMetric(m.conflicts, prometheus.CounterValue, conflicts)
+	sums := m.ledger.Sums()
+	if sums == nil {
 		return
 	}
-	gauge(m.revision, st.revision)
-	gauge(m.lag, max(m.server.newest.Load()-st.revision, 0))
-	capacity, claimed := st.sums()
-	for class, n := range capacity {
+	gauge(m.revision, sums.Revision)
+	gauge(m.lag, sums.Lag)
+	for class, n := range sums.Capacity {
 		gauge(m.capacity, n, class)
-		gauge(m.claimed, claimed[class], class)
+		gauge(m.claimed, sums.Claimed[class], class)
 	}
-	gauge(m.size, int64(len(st.providers)), "provider")
-	gauge(m.size, int64(len(st.consumers)), "consumer")
-	gauge(m.size, int64(st.classes.custom()), "custom_class")
-	gauge(m.size, int64(st.traits.custom()), "custom_trait")
-}
-
-// sums adds up the inventories of all providers, and what is claimed of them, by class.
-func (s *state) sums() (capacity, claimed map[string]int64) {
-	capacity, claimed = map[string]int64{}, map[string]int64{}
-	for _, p := range s.all {
-		for _, inv := range p.inventories {
-			capacity[s.className(inv.class)] += inv.capacity()
-			claimed[s.className(inv.class)] += p.used(inv.class)
-		}
+	for kind, n := range sums.Objects {
+		gauge(m.size, n, kind)
 	}
-	return capacity, claimed
 }

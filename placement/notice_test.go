@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"croft/placement"
+	"croft/placement/ledger"
 )
 
 // TestConsumersOfOneRequestAreSummed asks for more than there is, by consumers of which
@@ -20,7 +21,8 @@ func TestConsumersOfOneRequestAreSummed(t *testing.T) {
 	h := handle(t)
 	host, one, two := uuid.NewString(), uuid.NewString(), uuid.NewString()
 	send(t, h, "POST", "/resource_providers", `{"uuid": "`+host+`", "name": "h"}`, 200)
-	send(t, h, "PUT", "/resource_providers/"+host+"/inventories", `{"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 8}}}`, 200)
+	send(t, h, "PUT", "/resource_providers/"+host+"/inventories",
+		`{"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 8}}}`, 200)
 	claims := func(first, second string) string {
 		claim := func(n string) string {
 			return `{"allocations": {"` + host + `": {"resources": {"VCPU": ` + n + `}}}, "project_id": "p", "user_id": "u", "consumer_generation": null, "consumer_type": "INSTANCE"}`
@@ -37,8 +39,8 @@ type lateWatch struct {
 	may chan struct{}
 }
 
-func (l *lateWatch) Watch(ctx context.Context, after int64, changed func(int64, []placement.Entry)) error {
-	return l.memory.Watch(ctx, after, func(revision int64, entries []placement.Entry) {
+func (l *lateWatch) Watch(ctx context.Context, after int64, changed func(int64, []ledger.Entry)) error {
+	return l.memory.Watch(ctx, after, func(revision int64, entries []ledger.Entry) {
 		select {
 		case <-l.may:
 		case <-ctx.Done():
@@ -78,7 +80,8 @@ func TestWriteIsAnsweredWhenTheServerKnowsIt(t *testing.T) {
 			t.Errorf("what was answered to be written is answered %d", code)
 		}
 		// Another server writes what ours does not know.
-		if _, err := store.Commit(ctx, placement.Txn{Then: []placement.Write{{Key: placement.Key{Kind: placement.KindTrait, ID: "CUSTOM_OTHER"}, Value: []byte(`{"created": 1}`)}}}); err != nil {
+		if _, err := store.Commit(ctx, ledger.Txn{Then: []ledger.Write{{Key: ledger.Key{Kind: ledger.KindTrait,
+			ID: "CUSTOM_OTHER"}, Value: []byte(`{"created": 1}`)}}}); err != nil {
 			t.Fatal(err)
 		}
 		answered := make(chan int, 1)

@@ -11,7 +11,8 @@ func (g *generator) provider() call {
 	p := g.anyProvider()
 	parent := ""
 	if g.chance(45) {
-		parent = `, "parent_provider_uuid": ` + one(g, []string{"null", strconv.Quote(g.anyProvider()), strconv.Quote(g.anyProvider())})
+		parent = `, "parent_provider_uuid": ` + one(g, []string{"null", strconv.Quote(g.anyProvider()),
+			strconv.Quote(g.anyProvider())})
 	}
 	name := strconv.Quote(one(g, g.names))
 	switch g.IntN(5) {
@@ -69,7 +70,8 @@ func (g *generator) required() string {
 func (g *generator) memberOf() string {
 	a, b := one(g, g.aggregates), one(g, g.aggregates)
 	if g.chance(4) {
-		return one(g, []string{"x", "", a + "," + b, "in:x", "!in:" + a + ",y", "!" + strings.ReplaceAll(a, "-", ""), g.uuid()})
+		return one(g, []string{"x", "", a + "," + b, "in:x", "!in:" + a + ",y", "!" + strings.ReplaceAll(a, "-", ""),
+			g.uuid()})
 	}
 	return one(g, []string{a, "in:" + a + "," + b, "!" + a, "!in:" + a + "," + b, a})
 }
@@ -135,7 +137,8 @@ func (g *generator) candidates() call {
 		p.add("same_subtree", strings.Join(g.some(suffixes, 3), ","))
 	}
 	if g.chance(2) {
-		p.add(one(g, []string{"limit", "group_policy", "unknown", "resources-x", "required_A", "same_subtree", "root_required"}), one(g, []string{"0", "x", "", "CUSTOM_RED", "1,2"}))
+		p.add(one(g, []string{"limit", "group_policy", "unknown", "resources-x", "required_A", "same_subtree",
+			"root_required"}), one(g, []string{"0", "x", "", "CUSTOM_RED", "1,2"}))
 	}
 	c.path = "/allocation_candidates" + p.String()
 	return c
@@ -222,12 +225,14 @@ func (g *generator) claims() call {
 	if g.chance(3) {
 		path = one(g, []string{"abc", strings.ToUpper(consumer), strings.ReplaceAll(consumer, "-", "")})
 	}
-	return call{method: "PUT", path: "/allocations/" + path, version: "placement 1." + strconv.Itoa(minor), body: g.claimBody(minor, consumer)}
+	return call{method: "PUT", path: "/allocations/" + path, version: "placement 1." + strconv.Itoa(minor),
+		body: g.claimBody(minor, consumer)}
 }
 
 func (g *generator) claimMany() call {
 	minor := max(g.minor(), 12+g.IntN(4))
-	return call{method: "POST", path: "/allocations", version: "placement 1." + strconv.Itoa(minor), body: g.manyBodies(minor, 1)}
+	return call{method: "POST", path: "/allocations", version: "placement 1." + strconv.Itoa(minor),
+		body: g.manyBodies(minor, 1)}
 }
 
 func (g *generator) manyBodies(minor, atLeast int) string {
@@ -261,9 +266,11 @@ func (g *generator) inventoryCall() call {
 	case 2, 3:
 		return call{method: "POST", path: base, body: fmt.Sprintf(`{"resource_class": %q, %s}`, class, g.inventory())}
 	case 4, 5:
-		return call{method: "PUT", path: base, body: fmt.Sprintf(`{"resource_provider_generation": %d, "inventories": %s}`, g.generation(p), g.inventories())}
+		return call{method: "PUT", path: base, body: fmt.Sprintf(`{"resource_provider_generation": %d, "inventories": %s}`,
+			g.generation(p), g.inventories())}
 	case 6, 7:
-		return call{method: "PUT", path: base + "/" + class, body: fmt.Sprintf(`{"resource_provider_generation": %d, %s}`, g.generation(p), g.inventory())}
+		return call{method: "PUT", path: base + "/" + class, body: fmt.Sprintf(`{"resource_provider_generation": %d, %s}`,
+			g.generation(p), g.inventory())}
 	}
 	if g.chance(50) {
 		return call{method: "DELETE", path: base}
@@ -294,7 +301,8 @@ func (g *generator) traitCall() call {
 	case 0:
 		var q parameters
 		if g.chance(60) {
-			q.add("name", one(g, []string{"in:" + name + "," + g.anyTrait(), "startswith:CUSTOM", "CUSTOM_RED", "startswith:HW_CPU_X86_A", "like:x"}))
+			q.add("name", one(g, []string{"in:" + name + "," + g.anyTrait(), "startswith:CUSTOM", "CUSTOM_RED",
+				"startswith:HW_CPU_X86_A", "like:x"}))
 		}
 		if g.chance(50) || len(q) == 0 {
 			q.add("associated", one(g, []string{"true", "false", "TRUE", "maybe"}))
@@ -312,7 +320,8 @@ func (g *generator) traitCall() call {
 		return call{method: "DELETE", path: "/resource_providers/" + p + "/traits"}
 	}
 	return call{method: "PUT", path: "/resource_providers/" + p + "/traits",
-		body: fmt.Sprintf(`{"resource_provider_generation": %d, "traits": %s}`, g.generation(p), g.list(append(g.traits, name), 4))}
+		body: fmt.Sprintf(`{"resource_provider_generation": %d, "traits": %s}`, g.generation(p), g.list(append(g.traits,
+			name), 4))}
 }
 
 func (g *generator) classCall() call {
@@ -327,14 +336,16 @@ func (g *generator) classCall() call {
 	case 3:
 		return call{method: "DELETE", path: "/resource_classes/" + name}
 	case 4:
-		return call{method: "PUT", path: "/resource_classes/" + name, version: "placement 1." + strconv.Itoa(2+g.IntN(5)), body: fmt.Sprintf(`{"name": %q}`, one(g, []string{"CUSTOM_GOLD", "CUSTOM_SILVER", "CUSTOM_TIN"}))}
+		return call{method: "PUT", path: "/resource_classes/" + name, version: "placement 1." + strconv.Itoa(2+g.IntN(5)),
+			body: fmt.Sprintf(`{"name": %q}`, one(g, []string{"CUSTOM_GOLD", "CUSTOM_SILVER", "CUSTOM_TIN"}))}
 	}
 	return call{method: "PUT", path: "/resource_classes/" + name, version: "placement 1." + strconv.Itoa(7+g.IntN(33))}
 }
 
 func (g *generator) usageCall() call {
 	if g.chance(40) {
-		return call{method: "GET", path: "/resource_providers/" + g.anyProvider() + one(g, []string{"/usages", "/allocations"})}
+		return call{method: "GET", path: "/resource_providers/" + g.anyProvider() + one(g, []string{"/usages",
+			"/allocations"})}
 	}
 	var q parameters
 	if g.chance(95) {
@@ -354,7 +365,8 @@ func (g *generator) reshaperCall() call {
 	var items []string
 	for range 1 + g.IntN(2) {
 		p := g.anyProvider()
-		items = append(items, fmt.Sprintf(`%q: {"resource_provider_generation": %d, "inventories": %s}`, p, g.generation(p), g.inventories()))
+		items = append(items, fmt.Sprintf(`%q: {"resource_provider_generation": %d, "inventories": %s}`, p, g.generation(p),
+			g.inventories()))
 	}
 	return call{method: "POST", path: "/reshaper", version: "placement 1." + strconv.Itoa(minor),
 		body: `{"inventories": {` + strings.Join(items, ", ") + `}, "allocations": ` + g.manyBodies(max(minor, 28), 0) + `}`}
@@ -362,6 +374,7 @@ func (g *generator) reshaperCall() call {
 
 // odd asks for what there is not.
 func (g *generator) odd() call {
-	return call{method: one(g, []string{"GET", "PUT", "POST", "DELETE"}), path: one(g, []string{"/", "/nothing", "/resource_providers/", "/resource_providers/a/b",
+	return call{method: one(g, []string{"GET", "PUT", "POST", "DELETE"}), path: one(g, []string{"/", "/nothing",
+		"/resource_providers/", "/resource_providers/a/b",
 		"/resource_providers/a/inventories/b/c", "/allocations", "/usages/x", "/traits/", "/reshaper", "/allocation_candidates/x"})}
 }

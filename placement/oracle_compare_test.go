@@ -69,7 +69,8 @@ func normal(c call, body string) string {
 }
 
 // unordered are the keys whose lists come in any order from the original.
-var unordered = map[string]bool{"resource_classes": true, "traits": true, "aggregates": true, "allocation_requests": true, "mappings": true, "allocations": true}
+var unordered = map[string]bool{"resource_classes": true, "traits": true, "aggregates": true,
+	"allocation_requests": true, "mappings": true, "allocations": true}
 
 func normalize(key string, v any) any {
 	switch v := v.(type) {
@@ -114,7 +115,26 @@ var sets = regexp.MustCompile(`(No such trait |bad group\(s\) - |same_subtree.: 
 // Of several traits that do not exist the original names any one.
 var unknownTrait = regexp.MustCompile(`No such trait\(s\): [^.]*`)
 
+// Of a schema that a request breaks, the original shows the text, and the whole value. Ours shows where in both, and
+// shows values as JSON: the sentence is compared with its plain values, and the rule with its place in the schema.
+var (
+	failedRule = regexp.MustCompile(`(?s)(Failed validating '[a-zA-Z]+' in schema.*?)(:\s{4,}|\s+On instance).*`)
+	shownValue = regexp.MustCompile(`(JSON does not validate|parameters): (.*?) (is not of type|has non-unique|does not have|is not valid|is too|is not one of|is not a|does not match '|is less|is greater)`)
+	plainValue = regexp.MustCompile(`^('[a-zA-Z0-9_:,.!-]*'|-?[0-9]+)$`)
+	malformed  = regexp.MustCompile(`Malformed JSON: .*`)
+)
+
 func normalDetail(s string) string {
+	s = strings.ReplaceAll(s, `"`, "'") // Python quotes "it's" so
+	s = malformed.ReplaceAllString(s, "Malformed JSON: in the words of the parser")
+	s = failedRule.ReplaceAllString(s, "$1")
+	s = shownValue.ReplaceAllStringFunc(s, func(m string) string {
+		parts := shownValue.FindStringSubmatch(m)
+		if !plainValue.MatchString(parts[2]) {
+			parts[2] = "a value"
+		}
+		return strings.Join(parts[1:], " ")
+	})
 	s = unknownTrait.ReplaceAllString(s, "No such trait(s): one of them")
 	return sets.ReplaceAllStringFunc(s, func(m string) string {
 		words := strings.FieldsFunc(m, func(r rune) bool { return strings.ContainsRune(" ,[]'", r) })
@@ -138,15 +158,18 @@ var explanations = []struct {
 	reason string
 	is     func(c call, theirs, ours reply) bool
 }{
-	{"the original keeps the consumer that an empty or refused request made; ours forgets it", func(_ call, theirs, ours reply) bool {
+	{"the original keeps the consumer that an empty or refused request made; ours forgets it", func(_ call, theirs,
+		ours reply) bool {
 		return theirs.status == 409 && strings.Contains(theirs.body, "consumer generation conflict - expected 0 but got") ||
 			ours.status == 409 && strings.Contains(ours.body, "consumer generation conflict - expected null but got 0")
 	}},
-	{"unless group_policy is none, the original adds amounts of a class asked for in several groups up, from candidate to candidate", func(c call, theirs, ours reply) bool {
+	{"unless group_policy is none, the original adds amounts of a class asked for in several groups up, from " +
+		"candidate to candidate", func(c call, theirs, ours reply) bool {
 		return theirs.status == 200 && ours.status == 200 && strings.HasPrefix(c.path, "/allocation_candidates") &&
 			!strings.Contains(c.path, "group_policy=none") && classTwice(c)
 	}},
-	{"the original loses trees where a sharing provider satisfies the group without suffix alone", func(c call, theirs, ours reply) bool {
+	{"the original loses trees where a sharing provider satisfies the group without suffix alone", func(c call, theirs,
+		ours reply) bool {
 		return theirs.status == 200 && ours.status == 200 && strings.HasPrefix(c.path, "/allocation_candidates") &&
 			loneLenders(theirs.body, ours.body)
 	}},

@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-
-	"croft/placement/internal/pyjson"
 )
 
 // generator makes requests about a small world, so that they meet.
@@ -31,7 +29,8 @@ func newGenerator(r *rand.Rand) *generator {
 	g := &generator{Rand: r,
 		names:   []string{"one", "two", "three", "four", "five", "größe", "<six>", "seven's \"7\""},
 		classes: []string{"VCPU", "MEMORY_MB", "DISK_GB", "SRIOV_NET_VF", "CUSTOM_GOLD", "CUSTOM_SILVER"},
-		traits:  []string{"HW_CPU_X86_AVX", "HW_NUMA_ROOT", "COMPUTE_NODE", "MISC_SHARES_VIA_AGGREGATE", "CUSTOM_RED", "CUSTOM_BLUE", "CUSTOM_GREEN"},
+		traits: []string{"HW_CPU_X86_AVX", "HW_NUMA_ROOT", "COMPUTE_NODE", "MISC_SHARES_VIA_AGGREGATE", "CUSTOM_RED",
+			"CUSTOM_BLUE", "CUSTOM_GREEN"},
 	}
 	for range 10 {
 		g.providers = append(g.providers, g.uuid())
@@ -93,11 +92,13 @@ func (g *generator) populate() []call {
 		out = append(out, latest("POST", "/resource_providers", fmt.Sprintf(`{"name": "p%d", "uuid": %q%s}`, i, p, parent)))
 		generation := 0
 		if g.chance(85) {
-			out = append(out, latest("PUT", "/resource_providers/"+p+"/inventories", fmt.Sprintf(`{"resource_provider_generation": 0, "inventories": %s}`, g.inventories())))
+			out = append(out, latest("PUT", "/resource_providers/"+p+"/inventories",
+				fmt.Sprintf(`{"resource_provider_generation": 0, "inventories": %s}`, g.inventories())))
 			generation++
 		}
 		if g.chance(70) {
-			out = append(out, latest("PUT", "/resource_providers/"+p+"/aggregates", fmt.Sprintf(`{"resource_provider_generation": %d, "aggregates": %s}`, generation, g.list(g.aggregates, 2))))
+			out = append(out, latest("PUT", "/resource_providers/"+p+"/aggregates",
+				fmt.Sprintf(`{"resource_provider_generation": %d, "aggregates": %s}`, generation, g.list(g.aggregates, 2))))
 			generation++
 		}
 		traits := g.traits
@@ -105,7 +106,8 @@ func (g *generator) populate() []call {
 			traits = slices.DeleteFunc(slices.Clone(traits), func(t string) bool { return t == "MISC_SHARES_VIA_AGGREGATE" })
 		}
 		if g.chance(80) {
-			out = append(out, latest("PUT", "/resource_providers/"+p+"/traits", fmt.Sprintf(`{"resource_provider_generation": %d, "traits": %s}`, generation, g.list(traits, 3))))
+			out = append(out, latest("PUT", "/resource_providers/"+p+"/traits",
+				fmt.Sprintf(`{"resource_provider_generation": %d, "traits": %s}`, generation, g.list(traits, 3))))
 		}
 	}
 	return out
@@ -139,7 +141,8 @@ func (g *generator) inventory() string {
 	fields := []string{`"total": ` + strconv.Itoa(2+g.IntN(20))}
 	for _, f := range []string{
 		`"reserved": ` + strconv.Itoa(g.IntN(4)), `"min_unit": ` + strconv.Itoa(1+g.IntN(2)), `"max_unit": ` + strconv.Itoa(1+g.IntN(12)),
-		`"step_size": ` + strconv.Itoa(1+g.IntN(2)), `"allocation_ratio": ` + one(g, []string{"1.5", "2.0", "0.5", "16", "1"}),
+		`"step_size": ` + strconv.Itoa(1+g.IntN(2)), `"allocation_ratio": ` + one(g, []string{"1.5", "2.0", "0.5", "16",
+			"1"}),
 	} {
 		if g.chance(12) {
 			fields = append(fields, f)
@@ -156,7 +159,8 @@ func (g *generator) next(ask func(call) reply) call {
 		make   func() call
 	}{
 		{18, g.candidates}, {12, g.claims}, {8, g.claimMany}, {4, g.consumer}, {10, g.provider}, {8, g.providerList},
-		{10, g.inventoryCall}, {5, g.aggregateCall}, {6, g.traitCall}, {5, g.classCall}, {4, g.usageCall}, {5, g.reshaperCall}, {2, g.odd},
+		{10, g.inventoryCall}, {5, g.aggregateCall}, {6, g.traitCall}, {5, g.classCall}, {4, g.usageCall}, {5,
+			g.reshaperCall}, {2, g.odd},
 	}
 	total := 0
 	for _, k := range kinds {
@@ -190,11 +194,13 @@ func (g *generator) dress(c call) call {
 	}
 	switch g.IntN(150) {
 	case 0:
-		c.version = one(g, []string{"placement 1.40", "placement 2.0", "placement latest", "placement 1", "placement x.y", "compute 2.1", "compute 2.1, placement 1.20", "Placement 1.5"})
+		c.version = one(g, []string{"placement 1.40", "placement 2.0", "placement latest", "placement 1", "placement x.y",
+			"compute 2.1", "compute 2.1, placement 1.20", "Placement 1.5"})
 	case 1:
 		c.token = one(g, []string{"admin:admin", "user", "other:project"})
 	case 2:
-		c.accept = one(g, []string{"text/html", "text/plain", "application/json;q=0.5", "*/*", "application/*", "image/png", "text/html;q=0.1, application/json"})
+		c.accept = one(g, []string{"text/html", "text/plain", "application/json;q=0.5", "*/*", "application/*", "image/png",
+			"text/html;q=0.1, application/json"})
 	case 3:
 		if c.body != "" {
 			c.contentType = one(g, []string{"text/plain", "application/xml", "application/json; charset=utf-8"})
@@ -218,17 +224,63 @@ func (g *generator) spoil(text string) string {
 	if g.chance(10) {
 		return text[:g.IntN(len(text))]
 	}
-	v, err := pyjson.Parse([]byte(text))
+	v, err := parseValue(json.NewDecoder(strings.NewReader(text)))
 	if err != nil {
 		return text
 	}
 	return render(g.spoilValue(v))
 }
 
+// object is a JSON object that keeps the order of its members.
+type object []objectMember
+
+type objectMember struct {
+	name  string
+	value any
+}
+
+// parseValue reads a JSON value: objects as object, numbers as json.Number.
+func parseValue(d *json.Decoder) (any, error) {
+	d.UseNumber()
+	token, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch token {
+	case json.Delim('['):
+		list := []any{}
+		for d.More() {
+			v, err := parseValue(d)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		_, err = d.Token()
+		return list, err
+	case json.Delim('{'):
+		var o object
+		for d.More() {
+			name, err := d.Token()
+			if err != nil {
+				return nil, err
+			}
+			v, err := parseValue(d)
+			if err != nil {
+				return nil, err
+			}
+			o = append(o, objectMember{name.(string), v})
+		}
+		_, err = d.Token()
+		return o, err
+	}
+	return token, nil
+}
+
 func (g *generator) spoilValue(v any) any {
 	switch v := v.(type) {
-	case *pyjson.Object:
-		if v.Len() > 0 && g.chance(75) {
+	case object:
+		if len(v) > 0 && g.chance(75) {
 			return g.spoilObject(v)
 		}
 	case []any:
@@ -241,31 +293,31 @@ func (g *generator) spoilValue(v any) any {
 			return v
 		}
 	}
-	return one(g, []any{nil, true, int64(-1), int64(0), int64(1) << 40, 1.5, "", "x", "CUSTOM_lower", strings.Repeat("A", 260),
-		[]any{}, []any{"a", "a"}, &pyjson.Object{}, int64(7), "it's", "tab\there"})
+	return one(g, []any{nil, true, int64(-1), int64(0), int64(1) << 40, 1.5, "", "x", "CUSTOM_lower", strings.Repeat("A",
+		260),
+		[]any{}, []any{"a", "a"}, object{}, int64(7), "it's", "tab\there"})
 }
 
-func (g *generator) spoilObject(o *pyjson.Object) any {
-	at := g.IntN(o.Len())
-	out := &pyjson.Object{}
+func (g *generator) spoilObject(o object) any {
+	at := g.IntN(len(o))
+	var out object
 	how := g.IntN(10)
-	for i := range o.Len() {
-		k, v := o.At(i)
+	for i, m := range o {
 		switch {
 		case i != at:
 		case how == 0:
 			continue // left out
 		case how == 1:
-			k = one(g, []string{"unknown", "lower case", "", "ß", k + "x", "a'b"})
+			m.name = one(g, []string{"unknown", "lower case", "", "ß", m.name + "x", "a'b"})
 		default:
-			v = g.spoilValue(v)
+			m.value = g.spoilValue(m.value)
 		}
-		out.Set(k, v)
+		out = append(out, m)
 	}
 	if how == 2 {
-		out.Set("unexpected", int64(1))
+		out = append(out, objectMember{"unexpected", int64(1)})
 		if g.chance(50) {
-			out.Set("another", "two words")
+			out = append(out, objectMember{"another", "two words"})
 		}
 	}
 	return out
@@ -273,11 +325,10 @@ func (g *generator) spoilObject(o *pyjson.Object) any {
 
 func render(v any) string {
 	switch v := v.(type) {
-	case *pyjson.Object:
+	case object:
 		var items []string
-		for i := range v.Len() {
-			k, inner := v.At(i)
-			items = append(items, render(k)+": "+render(inner))
+		for _, m := range v {
+			items = append(items, render(m.name)+": "+render(m.value))
 		}
 		return "{" + strings.Join(items, ", ") + "}"
 	case []any:
@@ -286,8 +337,6 @@ func render(v any) string {
 			items = append(items, render(inner))
 		}
 		return "[" + strings.Join(items, ", ") + "]"
-	case float64:
-		return string(pyjson.AppendFloat(nil, v))
 	}
 	b, _ := json.Marshal(v)
 	return string(b)

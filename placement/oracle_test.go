@@ -18,8 +18,9 @@ import (
 
 var (
 	oracleRequests = flag.Int("oracle.requests", 2000, "requests to compare with the original; make soak sends more")
-	oracleSeed     = flag.Uint64("oracle.seed", 1795209276924578849, "seed of the sequences; 0 takes one from the clock, as make soak does")
-	oracleWorkers  = flag.Int("oracle.workers", 2, "sequences compared at once, each with an original of its own")
+	oracleSeed     = flag.Uint64("oracle.seed", 1795209276924578849, "seed of the sequences; 0 takes one from the "+
+		"clock, as make soak does")
+	oracleWorkers = flag.Int("oracle.workers", 2, "sequences compared at once, each with an original of its own")
 )
 
 // TestAnswersAsTheOriginal sends random sequences of valid and invalid requests to
@@ -89,7 +90,10 @@ func newHTTPClient(t *testing.T) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableKeepAlives = true // uwsgi closes connections without a word
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 }
 
 // call is a request to send to both.

@@ -6,14 +6,13 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"croft/placement/internal/pyjson"
 	"croft/placement/internal/schema"
 )
 
 // param is one parameter of a query string.
 type param struct{ key, value string }
 
-// query is a query string, in its order.
+// query is a query string, its parameters in their order.
 type query []param
 
 func parseQuery(raw string) (query, error) {
@@ -25,14 +24,14 @@ func parseQuery(raw string) (query, error) {
 		key, value, _ := strings.Cut(part, "=")
 		p := param{unescape(key), unescape(value)}
 		if !utf8.ValidString(p.key) || !utf8.ValidString(p.value) {
-			return nil, badRequest("Invalid query string parameters: %s is not UTF-8", pyjson.Repr(part))
+			return nil, badRequest("Invalid query string parameters: '%s' is not UTF-8", part)
 		}
 		out = append(out, p)
 	}
 	return out, nil
 }
 
-// unescape decodes what is well escaped and leaves the rest.
+// unescape decodes a string, and keeps escapes that are not valid.
 func unescape(s string) string {
 	if out, err := url.QueryUnescape(s); err == nil {
 		return out
@@ -75,11 +74,11 @@ func (q query) last(key string) (string, bool) {
 
 // validate checks the parameters, the last value of each, against a schema.
 func (q query) validate(want *schema.Schema) error {
-	o := &pyjson.Object{}
+	given := make(map[string]string, len(q))
 	for _, p := range q {
-		o.Set(p.key, p.value)
+		given[p.key] = p.value
 	}
-	if err := want.Validate(o); err != nil {
+	if err := want.Validate(schema.Object(given)); err != nil {
 		return badRequest("Invalid query string parameters: %v", err)
 	}
 	return nil

@@ -71,7 +71,8 @@ func (a api) host(inventories string) string {
 	a.t.Helper()
 	id := uuid.NewString()
 	a.must("POST", "/resource_providers", fmt.Sprintf(`{"name": %q, "uuid": %q}`, "host-"+id, id))
-	a.must("PUT", "/resource_providers/"+id+"/inventories", `{"resource_provider_generation": 0, "inventories": `+inventories+`}`)
+	a.must("PUT", "/resource_providers/"+id+"/inventories",
+		`{"resource_provider_generation": 0, "inventories": `+inventories+`}`)
 	return id
 }
 
@@ -103,7 +104,8 @@ func TestClaimsNeverExceedInventory(t *testing.T) {
 			for round := range 3 {
 				quota := a.host(fmt.Sprintf(`{"DISK_GB": {"total": %d}}`, slots))
 				a.hammer(t, claims, clients, slots, func(n int) string {
-					return fmt.Sprintf(`{%q: {"resources": {"DISK_GB": 1}}, %q: {"resources": {"VCPU": 1}}}`, quota, hosts[n%len(hosts)])
+					return fmt.Sprintf(`{%q: {"resources": {"DISK_GB": 1}}, %q: {"resources": {"VCPU": 1}}}`, quota,
+						hosts[n%len(hosts)])
 				})
 				if used := a.used(quota, "DISK_GB"); used != slots {
 					t.Errorf("round %d: %d of %d used", round, used, slots)
@@ -159,7 +161,8 @@ func TestReleaseIsSeenByTheNextClaim(t *testing.T) {
 		work.Go(func() {
 			for range 40 {
 				consumer := uuid.NewString()
-				if status, body := a.do("PUT", "/allocations/"+consumer, claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1}}}`, host))); status != http.StatusNoContent {
+				if status, body := a.do("PUT", "/allocations/"+consumer, claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1}}}`,
+					host))); status != http.StatusNoContent {
 					t.Errorf("claim: %d %s", status, body)
 				}
 				if status, body := a.do("DELETE", "/allocations/"+consumer, ""); status != http.StatusNoContent {

@@ -8,12 +8,12 @@ import (
 // endpoint is one method of one path.
 type endpoint struct {
 	policy  string
-	since   version // older versions do not have it
-	hidden  int     // the status they get; 404 by default
+	since   version // the first version that has it
+	hidden  int     // the status in older versions; 404 by default
 	handle  func(*Server, *request) (*response, error)
 	readsIn bool // the request has a JSON body
-	sends   bool // the answer has one, and the client is asked whether it takes it
-	claims  bool // it tells what consumers have been granted
+	sends   bool // the answer has a JSON body, which the client has to accept
+	claims  bool // the answer depends on claims
 }
 
 // route is a path, in which * stands for one segment, and its methods.
@@ -47,30 +47,43 @@ var routes = []route{
 		"DELETE": {policy: "placement:resource_providers:delete", handle: (*Server).deleteProvider},
 	}},
 	{"/resource_providers/*/inventories", "GET, POST, PUT, DELETE", map[string]endpoint{
-		"GET":    {policy: "placement:resource_providers:inventories:list", sends: true, handle: (*Server).listInventories},
-		"POST":   {policy: "placement:resource_providers:inventories:create", readsIn: true, handle: (*Server).createInventory},
-		"PUT":    {policy: "placement:resource_providers:inventories:update", readsIn: true, handle: (*Server).setInventories},
-		"DELETE": {policy: "placement:resource_providers:inventories:delete", since: 5, hidden: 405, handle: (*Server).deleteInventories},
+		"GET": {policy: "placement:resource_providers:inventories:list", sends: true,
+			handle: (*Server).listInventories},
+		"POST": {policy: "placement:resource_providers:inventories:create", readsIn: true,
+			handle: (*Server).createInventory},
+		"PUT": {policy: "placement:resource_providers:inventories:update", readsIn: true,
+			handle: (*Server).setInventories},
+		"DELETE": {policy: "placement:resource_providers:inventories:delete", since: 5, hidden: 405,
+			handle: (*Server).deleteInventories},
 	}},
 	{"/resource_providers/*/inventories/*", "GET, PUT, DELETE", map[string]endpoint{
-		"GET":    {policy: "placement:resource_providers:inventories:show", sends: true, handle: (*Server).showInventory},
-		"PUT":    {policy: "placement:resource_providers:inventories:update", readsIn: true, handle: (*Server).updateInventory},
+		"GET": {policy: "placement:resource_providers:inventories:show", sends: true,
+			handle: (*Server).showInventory},
+		"PUT": {policy: "placement:resource_providers:inventories:update", readsIn: true,
+			handle: (*Server).updateInventory},
 		"DELETE": {policy: "placement:resource_providers:inventories:delete", handle: (*Server).deleteInventory},
 	}},
 	{"/resource_providers/*/usages", "GET", map[string]endpoint{
-		"GET": {policy: "placement:resource_providers:usages", sends: true, claims: true, handle: (*Server).providerUsages},
+		"GET": {policy: "placement:resource_providers:usages", sends: true, claims: true,
+			handle: (*Server).providerUsages},
 	}},
 	{"/resource_providers/*/aggregates", "GET, PUT", map[string]endpoint{
-		"GET": {policy: "placement:resource_providers:aggregates:list", since: 1, sends: true, handle: (*Server).showAggregates},
-		"PUT": {policy: "placement:resource_providers:aggregates:update", since: 1, readsIn: true, handle: (*Server).setAggregates},
+		"GET": {policy: "placement:resource_providers:aggregates:list", since: 1, sends: true,
+			handle: (*Server).showAggregates},
+		"PUT": {policy: "placement:resource_providers:aggregates:update", since: 1, readsIn: true,
+			handle: (*Server).setAggregates},
 	}},
 	{"/resource_providers/*/allocations", "GET", map[string]endpoint{
-		"GET": {policy: "placement:resource_providers:allocations:list", sends: true, claims: true, handle: (*Server).providerAllocations},
+		"GET": {policy: "placement:resource_providers:allocations:list", sends: true, claims: true,
+			handle: (*Server).providerAllocations},
 	}},
 	{"/resource_providers/*/traits", "GET, PUT, DELETE", map[string]endpoint{
-		"GET":    {policy: "placement:resource_providers:traits:list", since: 6, sends: true, handle: (*Server).showProviderTraits},
-		"PUT":    {policy: "placement:resource_providers:traits:update", since: 6, readsIn: true, handle: (*Server).setProviderTraits},
-		"DELETE": {policy: "placement:resource_providers:traits:delete", since: 6, handle: (*Server).deleteProviderTraits},
+		"GET": {policy: "placement:resource_providers:traits:list", since: 6, sends: true,
+			handle: (*Server).showProviderTraits},
+		"PUT": {policy: "placement:resource_providers:traits:update", since: 6, readsIn: true,
+			handle: (*Server).setProviderTraits},
+		"DELETE": {policy: "placement:resource_providers:traits:delete", since: 6,
+			handle: (*Server).deleteProviderTraits},
 	}},
 	{"/allocations", "POST", map[string]endpoint{
 		"POST": {policy: "placement:allocations:manage", since: 13, readsIn: true, handle: (*Server).manageAllocations},
@@ -81,7 +94,8 @@ var routes = []route{
 		"DELETE": {policy: "placement:allocations:delete", handle: (*Server).deleteAllocations},
 	}},
 	{"/allocation_candidates", "GET", map[string]endpoint{
-		"GET": {policy: "placement:allocation_candidates:list", since: 10, sends: true, handle: (*Server).listCandidates},
+		"GET": {policy: "placement:allocation_candidates:list", since: 10, sends: true,
+			handle: (*Server).listCandidates},
 	}},
 	{"/traits", "GET", map[string]endpoint{
 		"GET": {policy: "placement:traits:list", since: 6, sends: true, handle: (*Server).listTraits},
@@ -105,8 +119,8 @@ var routes = []route{
 	}},
 }
 
-// findRoute finds what answers a request and notes the segments of its path. It
-// returns the path's pattern, for metrics, where there is one.
+// findRoute finds the endpoint of a request, and stores the variable segments of its path. It returns the path's
+// pattern too, for metrics, if one matches.
 func findRoute(q *request) (string, endpoint, error) {
 	path := q.r.URL.Path
 	if path == "" {
@@ -147,8 +161,8 @@ func match(pattern, path string) (values [2]string, ok bool) {
 	}
 }
 
-// admit checks what can be checked before the handler runs: version, body, answer.
-func (e endpoint) admit(q *request) error {
+// check checks what can be checked before the handler runs: the version, and the media types of body and answer.
+func (e endpoint) check(q *request) error {
 	if q.version < e.since {
 		if e.hidden == http.StatusMethodNotAllowed {
 			return &apiError{status: http.StatusMethodNotAllowed}
@@ -166,7 +180,7 @@ func (e endpoint) admit(q *request) error {
 	return nil
 }
 
-// wantJSON refuses a body that does not say it is JSON.
+// wantJSON refuses a body that is not declared to be JSON.
 func (q *request) wantJSON() error {
 	t := q.contentType()
 	if t == "application/json" {

@@ -3,13 +3,10 @@ package placement
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,54 +14,40 @@ import (
 
 	"croft"
 	"croft/internal/health"
+	"croft/placement/ledger"
 )
 
 // Config is what a server needs.
 type Config struct {
-	Store Store        // required
+	Store ledger.Store // required
 	Log   *slog.Logger // slog.Default() by default
 
-	// Token is the administrator's: requests with it, alone or before a colon and a
-	// project, may do everything, those with another token nothing but read the
-	// versions. "admin" by default, as with the original's noauth2.
+	// Token is the administrator's: a request with it, alone or before a colon and a project, may do everything, one with
+	// another token may only read the versions. "admin" by default, as with the original's noauth2.
 	Token string
 
-	// Keystone has its tokens taken too; nil: none.
+	// Keystone has its tokens taken too; nil: no Keystone.
 	Keystone *Keystone
 
-	// ConsistentReads says which reads wait for what other servers have stored;
-	// ConsistentClaims by default.
+	// ConsistentReads says which reads wait for what other servers have stored; ConsistentClaims by default.
 	ConsistentReads Consistency
 
-	// Traces records requests that belong to a trace; nil: nobody does.
+	// Traces records requests that belong to a trace; nil: nothing is recorded.
 	Traces trace.TracerProvider
 
-	// Randomize answers allocation candidates in random order, instead of one that
-	// stays the same.
+	// Randomize answers allocation candidates in random order, instead of one that stays the same.
 	Randomize bool
 
-	// AccessLog tells every request at level Info instead of Debug.
+	// AccessLog logs every request at level Info instead of Debug.
 	AccessLog bool
 
-	// Retry is the pause before the store is asked again after a failure; 200 ms by default.
-	Retry time.Duration
-
-	// Patience is how long the store may take to answer, and to tell what it has
-	// stored, before it counts as lost; 3 s by default.
-	Patience time.Duration
-
-	// Tidy is how often custom classes and traits are looked for that nobody uses; 1 m by
-	// default.
-	Tidy time.Duration
-
-	// Beat is how often the store is asked for its revision where no request does so;
-	// 1 s by default.
-	Beat time.Duration
+	// These are the ledger's.
+	Retry, Patience, Tidy, Beat time.Duration
 }
 
-// Consistency says which reads see all that was stored before them, through whatever
-// server. Every read sees what was written before through the same server, and every
-// write decides on what is true when it is stored, a refused one too.
+// Consistency says which reads see all that was stored before them, through whatever server. Every read sees what was
+// written before through the same server, and every write, a refused one too, decides on what is true when it is
+// stored.
 type Consistency string
 
 // The reads that are consistent: none, those of allocations and usages, or all.
@@ -79,31 +62,23 @@ func (c Consistency) covers(e endpoint) bool {
 	return c == ConsistentAll || c == ConsistentClaims && e.claims
 }
 
-// Server answers the Placement API. Run keeps its memory up to date; requests that
-// come while it does not run, or before the state is loaded, are answered 503.
+// Server answers the Placement API out of a ledger, which Run keeps up to date. Requests that come while it does not
+// run, or before the state is loaded, are answered 503.
 type Server struct {
-	store   Store
+	ledger  *ledger.Ledger
 	log     *slog.Logger
 	token   string
-	callers *callers // nil without a Keystone
+	callers *callers // nil: no Keystone
 	config  Config
 	metrics *metrics
-
-	mu    sync.RWMutex
-	state *state        // nil until loaded
-	grown chan struct{} // closed and replaced whenever state gets a new revision
-
-	session atomic.Pointer[session] // nil: none, and failing says why
-	failing atomic.Pointer[error]
-	newest  atomic.Int64  // the last revision that the store is known to have had
-	loaded  chan struct{} // closed when the state is there
-	stopped chan struct{} // closed when Run has ended
 }
 
-// New makes a server; it does nothing before Run.
+// New makes a server. It does nothing before Run.
 func New(c Config) (*Server, error) {
-	if c.Store == nil {
-		return nil, croft.Errorf(croft.Invalid, "placement: Store is required")
+	l, err := ledger.New(ledger.Config{Store: c.Store, Log: c.Log, Retry: c.Retry, Patience: c.Patience, Tidy: c.Tidy,
+		Beat: c.Beat})
+	if err != nil {
+		return nil, err
 	}
 	if strings.Contains(c.Token, ":") {
 		return nil, croft.Errorf(croft.Invalid, "placement: the token %q must not contain a colon", c.Token)
@@ -112,32 +87,33 @@ func New(c Config) (*Server, error) {
 	switch c.ConsistentReads {
 	case ConsistentNone, ConsistentClaims, ConsistentAll:
 	default:
-		return nil, croft.Errorf(croft.Invalid, "placement: consistent reads are none, claims or all, not %q", c.ConsistentReads)
+		return nil, croft.Errorf(croft.Invalid, "placement: consistent reads are none, claims or all, not %q",
+			c.ConsistentReads)
 	}
-	c.Retry = cmp.Or(c.Retry, 200*time.Millisecond)
-	c.Beat = cmp.Or(c.Beat, time.Second)
-	c.Patience = cmp.Or(c.Patience, 3*time.Second)
-	c.Tidy = cmp.Or(c.Tidy, time.Minute)
 	s := &Server{
-		store:   c.Store,
+		ledger:  l,
 		log:     cmp.Or(c.Log, slog.Default()),
 		token:   cmp.Or(c.Token, "admin"),
 		config:  c,
-		grown:   make(chan struct{}),
-		loaded:  make(chan struct{}),
-		stopped: make(chan struct{}),
+		metrics: newMetrics(l),
 	}
 	if c.Keystone != nil {
-		var err error
 		if s.callers, err = newCallers(*c.Keystone); err != nil {
 			return nil, err
 		}
 	}
-	s.metrics = newMetrics(s)
-	starting := errors.New("the state is not loaded yet")
-	s.failing.Store(&starting)
 	return s, nil
 }
+
+// Run loads the state and follows the store until ctx ends. It may be called once. When it returns, every request that
+// was being served has its answer.
+func (s *Server) Run(ctx context.Context) error { return s.ledger.Run(ctx) }
+
+// Ready returns nil when requests are served, else the reason.
+func (s *Server) Ready() error { return s.ledger.Ready() }
+
+// WaitReady returns when the state has been loaded. Unavailable: ctx or Run ended before.
+func (s *Server) WaitReady(ctx context.Context) error { return s.ledger.WaitReady(ctx) }
 
 // Collector gives the server's metrics.
 func (s *Server) Collector() prometheus.Collector { return s.metrics }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"croft/placement"
+	"croft/placement/ledger"
 )
 
 // troubled is a store that can fall silent, break off its watches, and be replaced by
@@ -25,11 +26,11 @@ type troubled struct {
 
 func (s *troubled) Limit() int { return s.current.Load().Limit() }
 
-func (s *troubled) Load(ctx context.Context) (placement.Snapshot, error) {
+func (s *troubled) Load(ctx context.Context) (ledger.Snapshot, error) {
 	return s.current.Load().Load(ctx)
 }
 
-func (s *troubled) Watch(ctx context.Context, after int64, changed func(int64, []placement.Entry)) error {
+func (s *troubled) Watch(ctx context.Context, after int64, changed func(int64, []ledger.Entry)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s.breaks.Store(&cancel)
@@ -39,16 +40,17 @@ func (s *troubled) Watch(ctx context.Context, after int64, changed func(int64, [
 	return nil
 }
 
-func (s *troubled) Commit(ctx context.Context, t placement.Txn) (placement.Outcome, error) {
+func (s *troubled) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, error) {
 	if s.silent.Load() {
 		<-ctx.Done()
-		return placement.Outcome{}, ctx.Err()
+		return ledger.Outcome{}, ctx.Err()
 	}
 	return s.current.Load().Commit(ctx, t)
 }
 
 // inTrouble runs a server on a troubled store in a bubble of its own time.
-func inTrouble(t *testing.T, test func(t *testing.T, s *troubled, server *placement.Server, send func(method, path, body string) int)) {
+func inTrouble(t *testing.T, test func(t *testing.T, s *troubled, server *placement.Server, send func(method, path,
+	body string) int)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &troubled{}
 		s.current.Store(newMemory())
@@ -137,7 +139,8 @@ func TestStoreThatIsRestored(t *testing.T) {
 			t.Errorf("answered %d before it was loaded again", code)
 		}
 		time.Sleep(time.Second)
-		for path, want := range map[string]int{"/traits/CUSTOM_KEPT": http.StatusNoContent, "/traits/CUSTOM_GONE": http.StatusNotFound} {
+		for path, want := range map[string]int{"/traits/CUSTOM_KEPT": http.StatusNoContent,
+			"/traits/CUSTOM_GONE": http.StatusNotFound} {
 			if code := send("GET", path, ""); code != want {
 				t.Errorf("%s is answered %d, want %d", path, code, want)
 			}

@@ -47,9 +47,11 @@ func TestNamesThatNobodyUsesGo(t *testing.T) {
 			want(201, "PUT", path, "")
 		}
 		traits := func(generation int, names string) {
-			want(200, "PUT", "/resource_providers/"+tidyHost+"/traits", fmt.Sprintf(`{"resource_provider_generation": %d, "traits": [%s]}`, generation, names))
+			want(200, "PUT", "/resource_providers/"+tidyHost+"/traits",
+				fmt.Sprintf(`{"resource_provider_generation": %d, "traits": [%s]}`, generation, names))
 		}
-		want(200, "PUT", "/resource_providers/"+tidyHost+"/inventories", `{"resource_provider_generation": 0, "inventories": {"CUSTOM_USED": {"total": 1}}}`)
+		want(200, "PUT", "/resource_providers/"+tidyHost+"/inventories",
+			`{"resource_provider_generation": 0, "inventories": {"CUSTOM_USED": {"total": 1}}}`)
 		traits(1, `"CUSTOM_USED", "CUSTOM_LEFT"`)
 		wantLeft := func(when string, wanted ...string) {
 			t.Helper()
@@ -79,7 +81,8 @@ func TestANameThatIsTakenMeanwhileStays(t *testing.T) {
 		send("PUT", "/traits/CUSTOM_FREE", "")
 		other := &troubled{}
 		other.current.Store(s.current.Load())
-		second, err := placement.New(placement.Config{Store: other, Log: slog.New(slog.DiscardHandler), Tidy: 365 * 24 * time.Hour})
+		second, err := placement.New(placement.Config{Store: other, Log: slog.New(slog.DiscardHandler),
+			Tidy: 365 * 24 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,20 +2,18 @@ package placement
 
 import (
 	"net/http"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"croft/placement/internal/schema"
+	"croft/placement/ledger"
 )
 
-// What changed in traits: they exist from 1.6 on; 1.15 adds headers.
+// Microversions of traits: they exist from 1.6 on; 1.15 adds headers.
 
 var (
-	customTrait = regexp.MustCompile(`^CUSTOM_[A-Z0-9_]+$`)
-	listTraits  = schema.Must(`{"type": "object", "properties": {"name": {"type": "string"}, "associated": {"type": "string"}},
-		"additionalProperties": false}`)
+	listTraits = schema.Must(`{"type": "object", "properties": {"name": {"type": "string"},
+		"associated": {"type": "string"}}, "additionalProperties": false}`)
 	putTraits = schema.Must(`{"type": "object", "properties": {
 		"traits": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 255}},
 		"resource_provider_generation": {"type": "integer"}},
@@ -31,33 +29,36 @@ func (s *Server) listTraits(q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	list := []string{}
-	var modified int64
-	for t := range s.state.traits.all() {
-		if matches(t) {
-			list = append(list, t.name)
-			modified = max(modified, t.created)
+	return s.view(q, func(st *ledger.State) (any, int64, error) {
+		list := []string{}
+		var modified int64
+		for t := range st.Traits().All() {
+			if matches(t) {
+				list = append(list, t.Name)
+				modified = max(modified, t.Created)
+			}
 		}
-	}
-	return q.ok(append(appendStrings([]byte(`{"traits": `), list), '}'), modified), nil
+		return struct {
+			Traits []string `json:"traits"`
+		}{list}, modified, nil
+	})
 }
 
 // traitFilter reads ?name=in:A,B or startswith:A and ?associated=true.
-func traitFilter(params query) (func(*named) bool, error) {
-	var tests []func(*named) bool
+func traitFilter(params query) (func(*ledger.Symbol) bool, error) {
+	var tests []func(*ledger.Symbol) bool
 	if name, ok := params.last("name"); ok {
 		op, value, found := strings.Cut(name, ":")
 		if !found {
-			return nil, badRequest(`Badly formatted name parameter. Expected name query string parameter in form: ?name=[in|startswith]:[name1,name2|prefix]. Got: "%s"`, name)
+			return nil, badRequest(`Badly formatted name parameter. Expected name query string parameter in form: `+
+				`?name=[in|startswith]:[name1,name2|prefix]. Got: "%s"`, name)
 		}
 		switch op {
 		case "in":
 			wanted := strings.Split(value, ",")
-			tests = append(tests, func(t *named) bool { return slices.Contains(wanted, t.name) })
+			tests = append(tests, func(t *ledger.Symbol) bool { return slices.Contains(wanted, t.Name) })
 		case "startswith":
-			tests = append(tests, func(t *named) bool { return strings.HasPrefix(t.name, value) })
+			tests = append(tests, func(t *ledger.Symbol) bool { return strings.HasPrefix(t.Name, value) })
 		}
 	}
 	if associated, ok := params.last("associated"); ok {
@@ -65,173 +66,117 @@ func traitFilter(params query) (func(*named) bool, error) {
 		if want != "true" && want != "false" {
 			return nil, badRequest(`The query parameter "associated" only accepts "true" or "false"`)
 		}
-		tests = append(tests, func(t *named) bool { return (t.users > 0) == (want == "true") })
+		tests = append(tests, func(t *ledger.Symbol) bool { return (t.Users > 0) == (want == "true") })
 	}
-	return func(t *named) bool {
-		return !slices.ContainsFunc(tests, func(test func(*named) bool) bool { return !test(t) })
+	return func(t *ledger.Symbol) bool {
+		return !slices.ContainsFunc(tests, func(test func(*ledger.Symbol) bool) bool { return !test(t) })
 	}, nil
 }
 
 // showTrait is GET /traits/{name}.
 func (s *Server) showTrait(q *request) (*response, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	t := s.state.traits.byName[q.path[0]]
-	if t == nil {
-		return nil, noTrait(q.path[0])
-	}
 	resp := &response{status: http.StatusNoContent}
-	q.stamp(resp, t.created)
+	err := s.ledger.View(func(st *ledger.State) error {
+		t := st.Traits().Get(q.path[0])
+		if t == nil {
+			return ledger.NoTrait(q.path[0])
+		}
+		q.stamp(resp, t.Created)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
 	return resp, nil
 }
-
-func noTrait(name string) error { return notFound("No such trait(s): %s.", name) }
 
 // putTrait is PUT /traits/{name}.
 func (s *Server) putTrait(q *request) (*response, error) {
 	name := q.path[0]
-	if !customTrait.MatchString(name) || len(name) > 255 {
-		return nil, badRequest(`The trait is invalid. A valid trait must be no longer than 255 characters, start with the prefix "CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"`)
+	if !ledger.CustomTrait.MatchString(name) || len(name) > 255 {
+		return nil, badRequest(`The trait is invalid. A valid trait must be no longer than 255 characters, ` +
+			`start with the prefix "CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"`)
 	}
 	resp := &response{}
-	var created int64
-	err := s.change(q.r.Context(), func(t *tx) error {
-		resp.status = http.StatusNoContent
-		if t.trait(name) == nil {
-			if err := t.roomForTrait(); err != nil {
-				return err
-			}
-			t.createTrait(name)
-			resp.status = http.StatusCreated
-		}
-		created = t.traits[name].named.created
-		return nil
+	var at int64
+	err := s.ledger.Change(q.r.Context(), func(t *ledger.Tx) (err error) {
+		var created bool
+		created, at, err = t.EnsureTrait(name)
+		resp.status = createdStatus(created)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	q.stamp(resp, created)
+	q.stamp(resp, at)
 	q.location(resp, "/traits/"+name)
 	return resp, nil
 }
 
+// createdStatus is the status of a PUT that creates what does not exist yet.
+func createdStatus(created bool) int {
+	if created {
+		return http.StatusCreated
+	}
+	return http.StatusNoContent
+}
+
 // deleteTrait is DELETE /traits/{name}.
 func (s *Server) deleteTrait(q *request) (*response, error) {
-	err := s.change(q.r.Context(), func(t *tx) error {
-		v := t.trait(q.path[0])
-		switch {
-		case v == nil:
-			return noTrait(q.path[0])
-		case v.standard:
-			return badRequest("Cannot delete standard trait %s.", v.name)
-		case t.traitInUse(v):
-			return conflict("", "The trait %s is in use by a resource provider.", v.name)
-		}
-		t.removeTrait(v)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &noContent, nil
+	return s.change(q, func(t *ledger.Tx) error { return t.DeleteTrait(q.path[0]) })
 }
 
-func (t *tx) traitInUse(v *nameView) bool {
-	n := 0
-	if x := t.base.traits.byName[v.name]; x != nil {
-		n = x.users
-	}
-	return t.uses(n, func(p *providerData) bool { return hasID(p.traits, v.id) }) > 0
+type traitsAnswer struct {
+	Traits     []string `json:"traits"`
+	Generation int64    `json:"resource_provider_generation"`
 }
 
-func (q *request) sendTraits(p *providerData, v vocabulary) *response {
-	names := make([]string, len(p.traits))
-	for i, t := range p.traits {
-		names[i] = v.traitName(t)
+func traitsOf(p *ledger.ProviderData, v ledger.Vocabulary) traitsAnswer {
+	return traitsAnswer{traitNames(p, v), p.Generation}
+}
+
+func traitNames(p *ledger.ProviderData, v ledger.Vocabulary) []string {
+	names := make([]string, len(p.Traits))
+	for i, t := range p.Traits {
+		names[i] = v.TraitName(t)
 	}
-	b := appendStrings([]byte(`{"traits": `), names)
-	b = strconv.AppendInt(append(b, `, "resource_provider_generation": `...), p.generation, 10)
-	return q.ok(append(b, '}'), p.changed())
+	return names
 }
 
 // showProviderTraits is GET /resource_providers/{uuid}/traits.
 func (s *Server) showProviderTraits(q *request) (*response, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	p := s.state.providers[q.path[0]]
-	if p == nil {
-		return nil, noProviderHere(q.path[0], "")
-	}
-	return q.sendTraits(&p.providerData, s.state), nil
+	return s.view(q, func(st *ledger.State) (any, int64, error) {
+		p := st.Provider(q.path[0])
+		if p == nil {
+			return nil, 0, noProviderHere(q.path[0], "")
+		}
+		return traitsOf(&p.ProviderData, st), p.Changed(), nil
+	})
 }
 
 // setProviderTraits is PUT /resource_providers/{uuid}/traits.
 func (s *Server) setProviderTraits(q *request) (*response, error) {
-	uuid := q.path[0]
-	body, err := q.readObject(putTraits)
+	var body struct {
+		Traits     []string       `json:"traits"`
+		Generation schema.Integer `json:"resource_provider_generation"`
+	}
+	if err := q.read(putTraits, &body); err != nil {
+		return nil, err
+	}
+	var answer traitsAnswer
+	var modified int64
+	err := s.ledger.Change(q.r.Context(), func(t *ledger.Tx) error {
+		p, err := t.SetTraits(q.path[0], int64(body.Generation), body.Traits)
+		answer, modified = traitsOf(&p, t), p.Changed()
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	given, _ := body.Get("traits")
-	var resp *response
-	err = s.change(q.r.Context(), func(t *tx) error {
-		v := t.provider(uuid)
-		if v == nil {
-			return noProvider(uuid)
-		}
-		if !v.isAt(body) {
-			return conflict(codeConcurrentUpdate, "Resource provider's generation already changed. Please update the generation and try again.")
-		}
-		ids, err := t.traitIDs(given.([]any))
-		if err != nil {
-			return err
-		}
-		t.setTraits(v, ids)
-		resp = q.sendTraits(&v.providerData, t)
-		return nil
-	})
-	return resp, err
-}
-
-// traitIDs finds traits and keeps them from going away.
-func (t *tx) traitIDs(list []any) ([]id, error) {
-	var ids []id
-	var missing []string
-	for _, name := range list {
-		if v := t.trait(name.(string)); v != nil {
-			v.hold()
-			ids = insertID(ids, v.id)
-		} else if !slices.Contains(missing, name.(string)) {
-			missing = append(missing, name.(string))
-		}
-	}
-	if len(missing) > 0 {
-		return nil, badRequest("No such trait %s", strings.Join(missing, ", "))
-	}
-	return ids, nil
-}
-
-// setTraits replaces a provider's traits; to set what it has already changes nothing.
-func (t *tx) setTraits(v *providerView, ids []id) {
-	if slices.Equal(ids, v.traits) {
-		return
-	}
-	v.traits, v.updated, v.write = ids, t.now, true
-	v.bump()
+	return q.ok(answer, modified), nil
 }
 
 // deleteProviderTraits is DELETE /resource_providers/{uuid}/traits.
 func (s *Server) deleteProviderTraits(q *request) (*response, error) {
-	err := s.change(q.r.Context(), func(t *tx) error {
-		v := t.provider(q.path[0])
-		if v == nil {
-			return noProvider(q.path[0])
-		}
-		t.setTraits(v, nil)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &noContent, nil
+	return s.change(q, func(t *ledger.Tx) error { return t.DeleteTraits(q.path[0]) })
 }

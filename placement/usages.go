@@ -1,28 +1,26 @@
 package placement
 
 import (
-	"maps"
-	"slices"
-	"strconv"
+	"encoding/json"
 
-	"croft/placement/internal/pyjson"
 	"croft/placement/internal/schema"
+	"croft/placement/ledger"
 )
 
-// What changed in usages: /usages exists from 1.9 on; 1.38 groups them by consumer
-// type and counts consumers.
+// Microversions of usages: /usages exists from 1.9 on; 1.38 groups them by consumer type and counts consumers.
 
 const usageProperties = `"project_id": {"type": "string", "minLength": 1, "maxLength": 255},
 	"user_id": {"type": "string", "minLength": 1, "maxLength": 255}`
 
 var (
-	usages9  = schema.Must(`{"type": "object", "properties": {` + usageProperties + `}, "required": ["project_id"], "additionalProperties": false}`)
+	usages9 = schema.Must(`{"type": "object", "properties": {` + usageProperties + `},
+		"required": ["project_id"], "additionalProperties": false}`)
 	usages38 = schema.Must(`{"type": "object", "properties": {` + usageProperties + `,
 		"consumer_type": {"type": "string", "pattern": "^[A-Z0-9_]+$|^all|^unknown$", "minLength": 1, "maxLength": 255}},
 		"required": ["project_id"], "additionalProperties": false}`)
 )
 
-// unknownType is how a consumer without a type is shown, allTypes the sum of all.
+// unknownType is shown for consumers without a type, allTypes for the sum of all.
 const (
 	unknownType = "unknown"
 	allTypes    = "all"
@@ -30,31 +28,26 @@ const (
 
 // providerUsages is GET /resource_providers/{uuid}/usages.
 func (s *Server) providerUsages(q *request) (*response, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	p := s.state.providers[q.path[0]]
-	if p == nil {
-		return nil, noProviderHere(q.path[0], "")
-	}
-	used := make([]amount, len(p.inventories))
-	for i, inv := range p.inventories {
-		used[i] = amount{inv.class, p.used(inv.class)}
-	}
-	b := strconv.AppendInt([]byte(`{"resource_provider_generation": `), p.generation, 10)
-	b = s.state.appendAmounts(append(b, `, "usages": {`...), used)
-	return q.ok(append(b, "}}"...), 0), nil
+	return s.view(q, func(st *ledger.State) (any, int64, error) {
+		p := st.Provider(q.path[0])
+		if p == nil {
+			return nil, 0, noProviderHere(q.path[0], "")
+		}
+		return struct {
+			Generation int64            `json:"resource_provider_generation"`
+			Usages     map[string]int64 `json:"usages"`
+		}{p.Generation, usagesOf(&p.ProviderData, st)}, 0, nil
+	})
 }
 
-// appendAmounts writes "VCPU": 1, "DISK_GB": 2.
-func (s *state) appendAmounts(b []byte, list []amount) []byte {
-	for i, a := range list {
-		if i > 0 {
-			b = append(b, ", "...)
-		}
-		b = append(pyjson.AppendString(b, s.classes.name(a.class)), ": "...)
-		b = strconv.AppendInt(b, a.n, 10)
+// usagesOf returns the usage of each class that a provider has inventory of.
+func usagesOf(p *ledger.ProviderData, v ledger.Vocabulary) map[string]int64 {
+	out := make(map[string]int64, len(p.Inventories))
+	for i := range p.Inventories {
+		class := p.Inventories[i].Class
+		out[v.ClassName(class)] = p.Used(class)
 	}
-	return b
+	return out
 }
 
 // usages is GET /usages.
@@ -68,60 +61,54 @@ func (s *Server) usages(q *request) (*response, error) {
 	}
 	project, _ := q.query.last("project_id")
 	user, byUser := q.query.last("user_id")
-	kind, byKind := q.query.last("consumer_type")
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	var sums typeSums
-	for c := range s.state.projects[project] {
-		if byUser && c.user != user {
-			continue
+	only, byType := q.query.last("consumer_type")
+	return s.view(q, func(st *ledger.State) (any, int64, error) {
+		sums := map[string]*typeSum{}
+		for c := range st.ProjectConsumers(project) {
+			if byUser && c.User != user {
+				continue
+			}
+			group := c.Type
+			switch {
+			case q.version < 38 || only == allTypes:
+				group = allTypes
+			case group == "":
+				group = unknownType
+			}
+			if byType && only != allTypes && group != only {
+				continue
+			}
+			if sums[group] == nil {
+				sums[group] = &typeSum{amounts: map[string]int64{}}
+			}
+			sums[group].add(c, st)
 		}
-		group := c.kind
-		switch {
-		case q.version < 38 || kind == allTypes:
-			group = allTypes
-		case group == "":
-			group = unknownType
+		if q.version >= 38 {
+			return map[string]any{"usages": sums}, 0, nil
 		}
-		if byKind && kind != allTypes && group != kind {
-			continue
+		all := map[string]int64{}
+		if sums[allTypes] != nil {
+			all = sums[allTypes].amounts
 		}
-		sums.add(group, c.allocations)
-	}
-	if q.version < 38 {
-		b := s.state.appendAmounts([]byte(`{"usages": {`), sums[allTypes].amounts)
-		return q.ok(append(b, "}}"...), 0), nil
-	}
-	b := []byte(`{"usages": {`)
-	for i, name := range slices.Sorted(maps.Keys(sums)) {
-		if i > 0 {
-			b = append(b, ", "...)
-		}
-		b = append(pyjson.AppendString(b, name), ": {"...)
-		b = s.state.appendAmounts(b, sums[name].amounts)
-		b = strconv.AppendInt(append(b, `, "consumer_count": `...), int64(sums[name].consumers), 10)
-		b = append(b, '}')
-	}
-	return q.ok(append(b, "}}"...), 0), nil
+		return map[string]any{"usages": all}, 0, nil
+	})
 }
 
-// typeSums is what consumers have, by consumer type.
-type typeSums map[string]typeSum
-
+// typeSum is what the consumers of one type have, by class, and their number.
 type typeSum struct {
-	amounts   []amount
-	consumers int
+	amounts   map[string]int64
+	consumers int64
 }
 
-func (t *typeSums) add(kind string, allocations []allocation) {
-	if *t == nil {
-		*t = typeSums{}
+func (t *typeSum) add(c *ledger.Consumer, v ledger.Vocabulary) {
+	for _, a := range c.Allocations {
+		t.amounts[v.ClassName(a.Class)] += a.N
 	}
-	var p providerData // for the arithmetic
-	sum := (*t)[kind]
-	p.usage = sum.amounts
-	for _, a := range allocations {
-		p.use(a.class, a.n)
-	}
-	(*t)[kind] = typeSum{p.usage, sum.consumers + 1}
+	t.consumers++
+}
+
+// MarshalJSON implements json.Marshaler.
+func (t *typeSum) MarshalJSON() ([]byte, error) {
+	t.amounts["consumer_count"] = t.consumers // no class has a name in lower case
+	return json.Marshal(t.amounts)
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"croft/placement/internal/pyjson"
 )
 
 // version is a microversion: the n of 1.n.
@@ -22,8 +20,8 @@ func (v version) String() string { return fmt.Sprintf("1.%d", int(v)) }
 // versionHeader names the service and version, in requests and in answers.
 const versionHeader = "Openstack-Api-Version"
 
-// parseVersion reads the headers of a request. Without one it is the oldest version.
-func parseVersion(headers []string) (version, *apiError) {
+// parseVersion reads the headers of a request. Without them the version is the oldest.
+func parseVersion(headers []string) (version, error) {
 	text := wantedVersion(headers)
 	switch text {
 	case "":
@@ -39,11 +37,14 @@ func parseVersion(headers []string) (version, *apiError) {
 	for i, part := range []string{major, minor} {
 		var err error
 		if n[i], err = strconv.Atoi(strings.TrimSpace(part)); err != nil {
-			return 0, badRequest("Invalid microversion: invalid version string: %s; invalid literal for int() with base 10: %s", text, pyjson.Repr(part))
+			return 0, badRequest("Invalid microversion: invalid version string: %s; invalid literal for int() with base "+
+				"10: '%s'",
+				text, part)
 		}
 	}
 	if !dotted {
-		return 0, badRequest("Invalid microversion: invalid version string: %s; Version.__new__() missing 1 required positional argument: 'minor'", text)
+		return 0, badRequest("Invalid microversion: invalid version string: %s; "+
+			"Version.__new__() missing 1 required positional argument: 'minor'", text)
 	}
 	if v := version(n[1]); n[0] == 1 && v >= minVersion && v <= maxVersion {
 		return v, nil

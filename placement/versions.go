@@ -1,9 +1,16 @@
 package placement
 
-import "fmt"
-
 // versions is GET /.
 func (s *Server) versions(q *request) (*response, error) {
-	return q.ok(fmt.Appendf(nil, `{"versions": [{"id": "v%s", "max_version": "%s", "min_version": "%s", "status": "CURRENT", "links": [{"rel": "self", "href": ""}]}]}`,
-		minVersion, maxVersion, minVersion), 0), nil
+	type version struct {
+		ID     string `json:"id"`
+		Max    string `json:"max_version"`
+		Min    string `json:"min_version"`
+		Status string `json:"status"`
+		Links  []link `json:"links"`
+	}
+	only := version{"v" + minVersion.String(), maxVersion.String(), minVersion.String(), "CURRENT", []link{{"self", ""}}}
+	return q.ok(struct {
+		Versions []version `json:"versions"`
+	}{[]version{only}}, 0), nil
 }

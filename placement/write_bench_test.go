@@ -69,7 +69,8 @@ func BenchmarkClaims(b *testing.B) {
 				register(b, h, hosts[i])
 			}
 			each(b, clients, func(n int) {
-				send(b, h, "PUT", "/allocations/"+uuid.NewString(), fmt.Sprintf(`{"allocations": {%q: {"resources": {"VCPU": 1, "MEMORY_MB": 256, "DISK_GB": 1}}},
+				send(b, h, "PUT", "/allocations/"+uuid.NewString(),
+					fmt.Sprintf(`{"allocations": {%q: {"resources": {"VCPU": 1, "MEMORY_MB": 256, "DISK_GB": 1}}},
 					"project_id": "p", "user_id": "u", "consumer_generation": null, "consumer_type": "INSTANCE"}`, hosts[n%len(hosts)]), 204)
 			})
 		})

@@ -31,7 +31,8 @@ const maxRounds = 20
 // Read implements transfer.Source. A round that finds everything as the rounds before
 // it read it shows that all of it was true at once, at the round's beginning.
 func (a *Archive) Read(ctx context.Context, progress transfer.Progress) (*transfer.State, error) {
-	r := &reading{client: a.Client, progress: progress, hosts: map[croft.HostID]*hostReading{}, consumers: map[croft.InstanceID]transfer.Consumer{}}
+	r := &reading{client: a.Client, progress: progress, hosts: map[croft.HostID]*hostReading{},
+		consumers: map[croft.InstanceID]transfer.Consumer{}}
 	for range maxRounds {
 		changed, err := r.round(ctx)
 		if err != nil {
@@ -41,7 +42,8 @@ func (a *Archive) Read(ctx context.Context, progress transfer.Progress) (*transf
 			return r.state(), nil
 		}
 	}
-	return nil, croft.Errorf(croft.Conflict, "placement at %s changes faster than it can be read; stop what claims from it for that time", a.Client.at())
+	return nil, croft.Errorf(croft.Conflict, "placement at %s changes faster than it can be read; stop what claims "+
+		"from it for that time", a.Client.at())
 }
 
 // reading is one call of Archive.Read.
@@ -168,7 +170,8 @@ func (c *Client) readHost(ctx context.Context, row providerRow, before *hostRead
 			return nil, absent(err)
 		}
 	}
-	for _, generation := range []int64{h.claims.Generation, inventories.Generation, traits.Generation, aggregates.Generation} {
+	for _, generation := range []int64{h.claims.Generation, inventories.Generation, traits.Generation,
+		aggregates.Generation} {
 		if generation != row.Generation {
 			return nil, nil
 		}
@@ -276,7 +279,8 @@ func (r *reading) state() *transfer.State {
 
 // each does something n times, several at once, and tells how far it is. The first
 // error ends it.
-func each(ctx context.Context, stage string, progress transfer.Progress, n int, do func(context.Context, int) error) error {
+func each(ctx context.Context, stage string, progress transfer.Progress, n int, do func(context.Context,
+	int) error) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(readers)
 	var mu sync.Mutex

@@ -15,7 +15,7 @@ import (
 	"croft"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/placementoracle"
-	"croft/placement"
+	"croft/placement/ledger"
 	"croft/placement/transfer"
 	"croft/placement/transfer/transfertest"
 	"croft/placementclient"
@@ -81,7 +81,7 @@ func lines(t *testing.T, s *transfer.State) []string {
 func TestArchiveOfOurServer(t *testing.T) {
 	want := transfertest.Sample(1, 40)
 	store := etcdtest.Start(t).Placement(0)
-	stored := &placement.Archive{Store: store}
+	stored := &ledger.Archive{Store: store}
 	carry(t, want, stored)
 	served := readAll(t, archive(t, serveOn(t, store)))
 	if a, b := strings.Join(lines(t, want), "\n"), strings.Join(lines(t, served), "\n"); a != b {
@@ -101,7 +101,7 @@ func TestOverToUsAndBack(t *testing.T) {
 	first := readAll(t, original)
 	wantSame(t, "into OpenStack's", want, first)
 
-	ours := &placement.Archive{Store: etcdtest.Start(t).Placement(0)}
+	ours := &ledger.Archive{Store: etcdtest.Start(t).Placement(0)}
 	carry(t, first, ours)
 	wantSame(t, "into ours", want, readAll(t, ours))
 
@@ -245,7 +245,8 @@ func (m *mover) move(t *testing.T) error {
 		return err
 	}
 	m.moves++
-	return m.archive.Client.Claim(t.Context(), m.id, "p", croft.Candidate{Allocations: map[croft.HostID]croft.Resources{m.at(): {croft.VCPU: 1}}})
+	return m.archive.Client.Claim(t.Context(), m.id, "p",
+		croft.Candidate{Allocations: map[croft.HostID]croft.Resources{m.at(): {croft.VCPU: 1}}})
 }
 
 // hooked is a server in front of another that calls before, one request at a time.

@@ -17,8 +17,10 @@ func BenchmarkCandidates(b *testing.B) {
 		id := croft.NewHostID()
 		work.Go(func() error {
 			return client.EnsureProvider(b.Context(), croft.Provider{
-				ID: id, Name: string(id), Traits: []croft.Trait{"COMPUTE_NODE", "HW_CPU_X86_AVX2", "HW_CPU_X86_VMX", "HW_CPU_X86_SSE42", "CUSTOM_CROFT"},
-				Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 64}, croft.MemoryMB: {Total: 1 << 20}, croft.DiskGB: {Total: 8000}},
+				ID: id, Name: string(id), Traits: []croft.Trait{"COMPUTE_NODE", "HW_CPU_X86_AVX2", "HW_CPU_X86_VMX",
+					"HW_CPU_X86_SSE42", "CUSTOM_CROFT"},
+				Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 64}, croft.MemoryMB: {Total: 1 << 20},
+					croft.DiskGB: {Total: 8000}},
 			})
 		})
 	}
@@ -27,7 +29,8 @@ func BenchmarkCandidates(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if all, err := client.Candidates(b.Context(), "resources=VCPU:1,MEMORY_MB:256,DISK_GB:1", 32); err != nil || len(all) != 32 {
+		if all, err := client.Candidates(b.Context(), "resources=VCPU:1,MEMORY_MB:256,DISK_GB:1",
+			32); err != nil || len(all) != 32 {
 			b.Fatalf("%d candidates, %v", len(all), err)
 		}
 	}

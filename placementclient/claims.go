@@ -48,7 +48,8 @@ func (c *Client) Candidates(ctx context.Context, query string, limit int) ([]cro
 	}
 	list := make([]croft.Candidate, len(body.Requests))
 	for i, r := range body.Requests {
-		list[i] = croft.Candidate{Allocations: map[croft.HostID]croft.Resources{}, Summaries: map[croft.HostID]croft.Summary{}}
+		list[i] = croft.Candidate{Allocations: map[croft.HostID]croft.Resources{},
+			Summaries: map[croft.HostID]croft.Summary{}}
 		for id, a := range r.Allocations {
 			list[i].Allocations[id] = a.Resources
 			list[i].Summaries[id] = summaries[id]
@@ -75,7 +76,8 @@ func (b allocationsBody) at(minor int64) any {
 }
 
 // Claim implements schedule.Claims.
-func (c *Client) Claim(ctx context.Context, id croft.InstanceID, project croft.Project, candidate croft.Candidate) error {
+func (c *Client) Claim(ctx context.Context, id croft.InstanceID, project croft.Project,
+	candidate croft.Candidate) error {
 	return c.replace(ctx, croft.Claim{Instance: id}, project, candidate)
 }
 
@@ -83,7 +85,8 @@ func (c *Client) Claim(ctx context.Context, id croft.InstanceID, project croft.P
 // the consumer has something else than it had, or concurrent updates of hosts went on for all retries.
 // An attempt whose answer was lost may have been carried out; then the claim is found to be there and that is success.
 func (c *Client) replace(ctx context.Context, had croft.Claim, project croft.Project, candidate croft.Candidate) error {
-	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: string(project), User: string(project), Type: consumerType}
+	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: string(project),
+		User: string(project), Type: consumerType}
 	for host, r := range candidate.Allocations {
 		body.Allocations[host] = resourcesBody{r}
 	}
@@ -126,7 +129,10 @@ func (c *Client) replace(ctx context.Context, had croft.Claim, project croft.Pro
 }
 
 func sameAllocations(claim croft.Claim, candidate croft.Candidate) bool {
-	return maps.EqualFunc(claim.Allocations, candidate.Allocations, func(a, b croft.Resources) bool { return maps.Equal(a, b) })
+	return maps.EqualFunc(claim.Allocations, candidate.Allocations, func(a,
+		b croft.Resources) bool {
+		return maps.Equal(a, b)
+	})
 }
 
 // follows tells whether a claim is one change on from what it was.

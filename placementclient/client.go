@@ -120,7 +120,8 @@ func New(c Config) (*Client, error) {
 		c.Transport = t
 	}
 	counts := newMetrics()
-	provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: measured{c.Transport, counts}, Timeout: c.Timeout}}
+	provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: measured{c.Transport, counts},
+		Timeout: c.Timeout}}
 	provider.UseTokenLock()
 	client := &Client{config: c, login: once.New(), metrics: counts,
 		endpoints: failover.New(strings.Split(c.Endpoint, ",")),

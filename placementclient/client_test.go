@@ -16,6 +16,7 @@ import (
 	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/placementoracle"
 	"croft/placement"
+	"croft/placement/ledger"
 	"croft/placementclient"
 	"croft/placementclient/placementtest"
 )
@@ -29,7 +30,7 @@ func serve(t *testing.T) string {
 }
 
 // serveOn runs our own server on a store and returns its address.
-func serveOn(t testing.TB, store placement.Store) string {
+func serveOn(t testing.TB, store ledger.Store) string {
 	t.Helper()
 	server, err := placement.New(placement.Config{Store: store})
 	if err != nil {
@@ -62,7 +63,8 @@ func TestContractOfOpenStack(t *testing.T) {
 }
 
 // answering is a server that gives the answers one after the other, then the last again.
-func answering(t *testing.T, answers ...func(http.ResponseWriter, *http.Request)) (*placementclient.Client, *atomic.Int64) {
+func answering(t *testing.T, answers ...func(http.ResponseWriter, *http.Request)) (*placementclient.Client,
+	*atomic.Int64) {
 	t.Helper()
 	var n atomic.Int64
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,13 +100,19 @@ func TestClaimErrors(t *testing.T) {
 		kind    croft.Kind
 		calls   int64
 	}{
-		"a concurrent update is tried again": {[]func(http.ResponseWriter, *http.Request){answer(409, concurrent), answer(200, nothing), answer(204, "")}, "", 3},
-		"a full host is not":                 {[]func(http.ResponseWriter, *http.Request){answer(409, exceeded)}, croft.NoCapacity, 1},
-		"a bad request is not":               {[]func(http.ResponseWriter, *http.Request){answer(400, `{}`)}, croft.Invalid, 1},
-		"503 is tried again":                 {[]func(http.ResponseWriter, *http.Request){answer(503, ""), answer(503, ""), answer(204, "")}, "", 3},
-		"503 for ever is unavailable":        {[]func(http.ResponseWriter, *http.Request){answer(503, "")}, croft.Unavailable, 4},
-		"a refused token is our fault":       {[]func(http.ResponseWriter, *http.Request){answer(401, "")}, croft.Invalid, 1},
-		"a claim that is there although it was a conflict": {[]func(http.ResponseWriter, *http.Request){answer(503, ""), answer(409, concurrent),
+		"a concurrent update is tried again": {[]func(http.ResponseWriter, *http.Request){answer(409, concurrent),
+			answer(200, nothing), answer(204, "")}, "", 3},
+		"a full host is not": {[]func(http.ResponseWriter, *http.Request){answer(409, exceeded)},
+			croft.NoCapacity, 1},
+		"a bad request is not": {[]func(http.ResponseWriter, *http.Request){answer(400, `{}`)}, croft.Invalid,
+			1},
+		"503 is tried again": {[]func(http.ResponseWriter, *http.Request){answer(503, ""), answer(503, ""),
+			answer(204, "")}, "", 3},
+		"503 for ever is unavailable": {[]func(http.ResponseWriter, *http.Request){answer(503, "")},
+			croft.Unavailable, 4},
+		"a refused token is our fault": {[]func(http.ResponseWriter, *http.Request){answer(401, "")}, croft.Invalid, 1},
+		"a claim that is there although it was a conflict": {[]func(http.ResponseWriter, *http.Request){answer(503, ""),
+			answer(409, concurrent),
 			answer(200, `{"allocations": {"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {"resources": {"VCPU": 1}}}}`)}, "", 3},
 		"a claim of another's making is a conflict": {[]func(http.ResponseWriter, *http.Request){answer(409, concurrent),
 			answer(200, `{"allocations": {"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {"resources": {"VCPU": 2}}}}`)}, croft.Conflict, 2},
@@ -147,7 +155,8 @@ func TestMicroversionGoesDownToWhatTheServerHas(t *testing.T) {
 
 func TestServerTooOld(t *testing.T) {
 	client, _ := answering(t, answer(406, `{"errors": [{"status": 406, "detail": "no", "max_version": "1.10", "min_version": "1.0"}]}`))
-	if _, err := client.Candidates(t.Context(), "resources=VCPU:1", 1); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "1.29") {
+	if _, err := client.Candidates(t.Context(), "resources=VCPU:1", 1); !errors.Is(err,
+		croft.Invalid) || !strings.Contains(err.Error(), "1.29") {
 		t.Errorf("got %v, want an error that names what is needed", err)
 	}
 }
@@ -164,7 +173,8 @@ func TestUnreachable(t *testing.T) {
 	web := httptest.NewServer(nil)
 	web.Close()
 	calls := new(counter)
-	client, err := placementclient.New(placementclient.Config{Endpoint: web.URL, Attempts: 6, Pause: time.Microsecond, Transport: calls})
+	client, err := placementclient.New(placementclient.Config{Endpoint: web.URL, Attempts: 6, Pause: time.Microsecond,
+		Transport: calls})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +183,8 @@ func TestUnreachable(t *testing.T) {
 	if calls.Load() != 3 {
 		t.Errorf("it was tried %d times, want half as often as where something answers", calls.Load())
 	}
-	if !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(), web.URL) || !strings.Contains(err.Error(), "placement.endpoint") {
+	if !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(), web.URL) || !strings.Contains(err.Error(),
+		"placement.endpoint") {
 		t.Errorf("got %v, want unavailable, the endpoint and what to do", err)
 	}
 }

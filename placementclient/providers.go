@@ -46,7 +46,8 @@ func (c *Client) ensureExists(ctx context.Context, p croft.Provider) error {
 	err := c.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &have)
 	switch {
 	case is(err, http.StatusNotFound, ""):
-		err = c.call(ctx, http.MethodPost, "/resource_providers", map[string]string{"uuid": string(p.ID), "name": p.Name}, nil)
+		err = c.call(ctx, http.MethodPost, "/resource_providers", map[string]string{"uuid": string(p.ID), "name": p.Name},
+			nil)
 		if is(err, http.StatusConflict, "") { // perhaps we made it ourselves and the answer was lost
 			if again := c.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &have); again == nil && have.Name == p.Name {
 				return nil
@@ -62,7 +63,8 @@ func (c *Client) ensureExists(ctx context.Context, p croft.Provider) error {
 }
 
 func nameTaken(name string, err error) error {
-	return croft.Errorf(croft.Conflict, "another resource provider is called %q already; give this host another name, or remove that provider (%w)", name, err)
+	return croft.Errorf(croft.Conflict, "another resource provider is called %q already; give this host another "+
+		"name, or remove that provider (%w)", name, err)
 }
 
 // inventoriesOf are a provider's inventories with the defaults of what is not set.
@@ -229,11 +231,13 @@ func (c *Client) describe(ctx context.Context, p providerBody) (*croft.Provider,
 	}
 	var traits traitsBody
 	var aggregates aggregatesBody
-	for sub, out := range map[string]any{"/inventories": &inventories, "/usages": &usages, "/traits": &traits, "/aggregates": &aggregates} {
+	for sub, out := range map[string]any{"/inventories": &inventories, "/usages": &usages, "/traits": &traits,
+		"/aggregates": &aggregates} {
 		if err := c.call(ctx, http.MethodGet, providerPath(p.UUID, sub), nil, out); err != nil {
 			return nil, err
 		}
 	}
-	return &croft.Provider{ID: p.UUID, Root: p.Root, Name: p.Name, Inventories: inventories.Inventories, Used: usages.Usages,
+	return &croft.Provider{ID: p.UUID, Root: p.Root, Name: p.Name, Inventories: inventories.Inventories,
+		Used:   usages.Usages,
 		Traits: traits.Traits, Aggregates: aggregates.Aggregates}, nil
 }

@@ -129,7 +129,8 @@ func (c *Client) lower(minor int64, err error) error {
 		return err
 	}
 	if n < oldestMinor {
-		return croft.Errorf(croft.Invalid, "placement at %s has microversions up to %s and croft needs 1.%d; use a newer Placement", c.at(), refused.max, oldestMinor)
+		return croft.Errorf(croft.Invalid, "placement at %s has microversions up to %s and croft needs 1.%d; use a "+
+			"newer Placement", c.at(), refused.max, oldestMinor)
 	}
 	for known := c.minor.Load(); n < known && !c.minor.CompareAndSwap(known, n); known = c.minor.Load() {
 	}
@@ -191,7 +192,8 @@ func (c *Client) wrap(ctx context.Context, op string, err error) error {
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
-		return croft.Errorf(croft.Unavailable, "placement at %s does not answer (%w); is `croft up` or Placement running there? See placement.endpoint in the settings", c.at(), err)
+		return croft.Errorf(croft.Unavailable, "placement at %s does not answer (%w); is `croft up` or Placement "+
+			"running there? See placement.endpoint in the settings", c.at(), err)
 	}
 	e := &answerError{endpoint: c.at(), op: op, status: answered.Actual,
 		request: answered.ResponseHeader.Get("X-Openstack-Request-Id")}

@@ -51,7 +51,8 @@ func (c *Client) write(ctx context.Context, changes *transfer.Changes, progress 
 
 // writeNames makes classes or traits, one after the other: the order of their creation
 // is seen.
-func writeNames[T ~string](ctx context.Context, c *Client, stage, path string, names []T, progress transfer.Progress) error {
+func writeNames[T ~string](ctx context.Context, c *Client, stage, path string, names []T,
+	progress transfer.Progress) error {
 	for i, name := range names {
 		if err := c.call(ctx, http.MethodPut, path+url.PathEscape(string(name)), nil, nil); err != nil {
 			return err
@@ -101,7 +102,8 @@ func (c *Client) writePlace(ctx context.Context, p transfer.Provider, have map[c
 		return err
 	}
 	var now providerRow // perhaps we made it ourselves and the answer was lost
-	if again := c.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &now); again != nil || now.Name != p.Name || now.Parent != p.Parent {
+	if again := c.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil,
+		&now); again != nil || now.Name != p.Name || now.Parent != p.Parent {
 		return err
 	}
 	return nil
@@ -130,7 +132,8 @@ func offers(changes *transfer.Changes) (final, passing []croft.Provider) {
 		changed[p.ID] = true
 	}
 	for _, p := range changes.Want.Providers {
-		offer := croft.Provider{ID: p.ID, Name: p.Name, Inventories: p.Inventories, Traits: p.Traits, Aggregates: p.Aggregates}
+		offer := croft.Provider{ID: p.ID, Name: p.Name, Inventories: p.Inventories, Traits: p.Traits,
+			Aggregates: p.Aggregates}
 		tight := claimed[p.ID] && interim[p.ID] != nil
 		if tight {
 			final = append(final, offer)
@@ -145,9 +148,11 @@ func offers(changes *transfer.Changes) (final, passing []croft.Provider) {
 }
 
 // writeOffers brings inventories, traits and aggregates to what they are to be.
-func (c *Client) writeOffers(ctx context.Context, stage string, list []croft.Provider, progress transfer.Progress) error {
+func (c *Client) writeOffers(ctx context.Context, stage string, list []croft.Provider,
+	progress transfer.Progress) error {
 	return each(ctx, stage, progress, len(list), func(ctx context.Context, i int) error {
-		for _, step := range []func(context.Context, croft.Provider) error{c.ensureInventories, c.ensureTraits, c.ensureAggregates} {
+		for _, step := range []func(context.Context, croft.Provider) error{c.ensureInventories, c.ensureTraits,
+			c.ensureAggregates} {
 			if err := c.again(ctx, func() error { return step(ctx, list[i]) }); err != nil {
 				return err
 			}
@@ -178,7 +183,8 @@ func (c *Client) writeConsumer(ctx context.Context, x transfer.Consumer, generat
 		}
 		// A rival changed a provider, or the answer to an earlier attempt was lost.
 		now, getErr := c.readConsumer(ctx, x.ID)
-		if getErr == nil && maps.EqualFunc(now.Allocations, x.Allocations, sameResources) && now.Project == x.Project && now.User == x.User {
+		if getErr == nil && maps.EqualFunc(now.Allocations, x.Allocations,
+			sameResources) && now.Project == x.Project && now.User == x.User {
 			return nil
 		}
 		return errors.Join(err, getErr)

@@ -51,8 +51,9 @@ func TestOurServerIsAskedOnceForAllProvidersAndForEachThatIsMade(t *testing.T) {
 		for range 2 { // the second changes nothing
 			if err := client.EnsureProvider(t.Context(), croft.Provider{
 				ID: id, Name: "host-" + string(id), Traits: []croft.Trait{"CUSTOM_NEW", "HW_CPU_X86_AVX2", "NOT_KNOWN_HERE"},
-				Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 4, AllocationRatio: 2}, "CUSTOM_GPU": {Total: 1}},
-				Aggregates:  []string{"8f4a8d4e-0000-4000-8000-000000000001"},
+				Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 4, AllocationRatio: 2},
+					"CUSTOM_GPU": {Total: 1}},
+				Aggregates: []string{"8f4a8d4e-0000-4000-8000-000000000001"},
 			}); err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,7 @@ import (
 	"croft/cloud/direct"
 	"croft/etcdstore"
 	"croft/node/settings"
-	"croft/placement"
+	"croft/placement/ledger"
 	"croft/placement/transfer"
 	"croft/placementclient"
 )
@@ -237,5 +237,5 @@ func openStored(ctx context.Context, s settings.Settings, p place) (transfer.Tar
 			return nil, nil, errors.Join(err, end())
 		}
 	}
-	return &placement.Archive{Store: store.Placement(ops)}, end, nil
+	return &ledger.Archive{Store: store.Placement(ops)}, end, nil
 }

@@ -20,6 +20,7 @@ import (
 	"croft/internal/endpoint"
 	"croft/node/settings"
 	"croft/placement"
+	"croft/placement/ledger"
 	"croft/trust"
 )
 
@@ -271,7 +272,7 @@ func runHost(ctx context.Context, p *parts, h *host, ready func()) (err error) {
 }
 
 // startPlacement serves croft's own Placement and returns its endpoint.
-func startPlacement(ctx context.Context, p *parts, store placement.Store, s settings.Settings, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) (string, error) {
+func startPlacement(ctx context.Context, p *parts, store ledger.Store, s settings.Settings, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) (string, error) {
 	guard, end, err := openKeystone(s.Placement.Keystone)
 	if err != nil {
 		return "", err

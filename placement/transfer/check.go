@@ -161,7 +161,8 @@ func checkInventory(i croft.Inventory) error {
 		name     string
 		n, least int64
 	}{
-		{"total", i.Total, 1}, {"reserved", i.Reserved, 0}, {"min_unit", i.MinUnit, 1}, {"max_unit", i.MaxUnit, 1}, {"step_size", i.StepSize, 1},
+		{"total", i.Total, 1}, {"reserved", i.Reserved, 0}, {"min_unit", i.MinUnit, 1}, {"max_unit", i.MaxUnit,
+			1}, {"step_size", i.StepSize, 1},
 	} {
 		if f.n < f.least || f.n > maxAmount {
 			return fmt.Errorf("%s is %d, want %d to %d", f.name, f.n, f.least, maxAmount)
@@ -202,7 +203,8 @@ func (c *checker) consumer(x *Consumer) error {
 	case !isOwner(x.User):
 		return fmt.Errorf("its user has %d characters, want 1 to %d", utf8.RuneCountInString(x.User), maxOwner)
 	case x.Type != "" && (!consumerType.MatchString(x.Type) || !isOwner(x.Type)):
-		return fmt.Errorf("its type %q is not A to Z, 0 to 9 and _, %d at most; leave it out where it is unknown", x.Type, maxOwner)
+		return fmt.Errorf("its type %q is not A to Z, 0 to 9 and _, %d at most; leave it out where it is unknown", x.Type,
+			maxOwner)
 	case x.Generation < 0:
 		return fmt.Errorf("its generation is %d, want 0 or more", x.Generation)
 	case len(x.Allocations) == 0:

@@ -119,40 +119,71 @@ func TestBadFilesAreRefusedByLine(t *testing.T) {
 	lines := strings.SplitAfter(wantFile, "\n")
 	for _, c := range []struct{ name, file, want string }{
 		{"nothing at all", "", `line 1: it is empty, want {"kind":"placement","version":1}; is this what croft placement export wrote?`},
-		{"something else", "hello\n", "line 1: it is not a JSON object: invalid character 'h' looking for beginning of value"},
-		{"no header", strings.Join(lines[1:], ""), `line 1: the first line, and no other, is {"kind":"placement","version":1}`},
+		{"something else", "hello\n", "line 1: it is not a JSON object: invalid character 'h' looking for beginning of " +
+			"value"},
+		{"no header", strings.Join(lines[1:], ""),
+			`line 1: the first line, and no other, is {"kind":"placement","version":1}`},
 		{"two headers", lines[0] + wantFile, `line 2: the first line, and no other, is {"kind":"placement","version":1}`},
-		{"a newer format", change(`"version":1`, `"version":2`), "line 1: the format has version 2 and this croft knows 1; use the croft that wrote it"},
-		{"a file that was cut off", strings.Join(lines[:6], ""), `line 7: it ends without {"kind":"end"}, so something is missing; export it again`},
+		{"a newer format", change(`"version":1`, `"version":2`), "line 1: the format has version 2 and this croft knows " +
+			"1; use the croft that wrote it"},
+		{"a file that was cut off", strings.Join(lines[:6], ""),
+			`line 7: it ends without {"kind":"end"}, so something is missing; export it again`},
 		{"a line that was cut off", wantFile[:200], "line 4: it is not a JSON object: unexpected end of JSON input"},
 		{"something after the end", wantFile + lines[1], "line 8: something follows the end"},
 		{"no kind", change(`"kind":"trait",`, ``), "line 3: it has no kind"},
-		{"an unknown kind", change(`"kind":"trait"`, `"kind":"treat"`), `line 3: the kind "treat" is unknown, want class, trait, provider, consumer or end`},
+		{"an unknown kind", change(`"kind":"trait"`, `"kind":"treat"`),
+			`line 3: the kind "treat" is unknown, want class, trait, provider, consumer or end`},
 		{"an unknown field", change(`"parent"`, `"perent"`), `line 5: json: unknown field "perent"`},
-		{"a number that is text", change(`"VCPU":2`, `"VCPU":"2"`), "line 6: json: cannot unmarshal string into Go struct field consumerLine.Consumer.allocations of type int64"},
-		{"a class that is not custom", change(`"CUSTOM_FPGA"}`, `"FPGA"}`), `line 2: resource class "FPGA" is not CUSTOM_ and then A to Z, 0 to 9 and _, 255 at most`},
+		{"a number that is text", change(`"VCPU":2`, `"VCPU":"2"`), "line 6: json: cannot unmarshal string into Go " +
+			"struct field consumerLine.Consumer.allocations of type int64"},
+		{"a class that is not custom", change(`"CUSTOM_FPGA"}`, `"FPGA"}`),
+			`line 2: resource class "FPGA" is not CUSTOM_ and then A to Z, 0 to 9 and _, 255 at most`},
 		{"a trait twice", change(lines[2], lines[2]+lines[2]), "line 4: trait CUSTOM_GOLD is there twice"},
-		{"a provider twice", change(lines[4], lines[4]+lines[4]), "line 6: provider 22222222-2222-4222-8222-222222222222: it is there twice"},
-		{"a name twice", change(`"name":"host"`, `"name":"a <site> & more"`), `line 5: provider 22222222-2222-4222-8222-222222222222: its name "a <site> & more" is that of provider 11111111-1111-4111-8111-111111111111 too`},
-		{"no name", change(`"name":"host",`, ``), "line 5: provider 22222222-2222-4222-8222-222222222222: its name has 0 characters, want 1 to 200"},
-		{"no UUID", change(`"uuid":"2222`, `"uuid":"x222`), "line 5: provider x2222222-2222-4222-8222-222222222222: its uuid is not a UUID"},
-		{"an unknown parent", change(`"parent":"1`, `"parent":"5`), "line 5: provider 22222222-2222-4222-8222-222222222222: its parent 51111111-1111-4111-8111-111111111111 has no line of its own"},
-		{"an ancestor of itself", change(`more",`, `more","parent":"`+string(host)+`",`), "line 4: provider 11111111-1111-4111-8111-111111111111: it is its own ancestor"},
-		{"an unknown class", change(lines[1], ""), "line 4: provider 22222222-2222-4222-8222-222222222222: its resource class CUSTOM_FPGA has no line of its own"},
-		{"an unknown trait", change(lines[2], ""), "line 4: provider 22222222-2222-4222-8222-222222222222: its trait CUSTOM_GOLD has no line of its own"},
-		{"a trait of a provider twice", change(`"HW_CPU_X86_AVX2"`, `"CUSTOM_GOLD"`), "line 5: provider 22222222-2222-4222-8222-222222222222: it has the trait CUSTOM_GOLD twice"},
-		{"an aggregate that is no UUID", change(group, "rack7"), `line 5: provider 22222222-2222-4222-8222-222222222222: its aggregate "rack7" is not a UUID`},
+		{"a provider twice", change(lines[4], lines[4]+lines[4]),
+			"line 6: provider 22222222-2222-4222-8222-222222222222: it is there twice"},
+		{"a name twice", change(`"name":"host"`, `"name":"a <site> & more"`),
+			`line 5: provider 22222222-2222-4222-8222-222222222222: its name "a <site> & more" is that of provider 11111111-1111-4111-8111-111111111111 too`},
+		{"no name", change(`"name":"host",`, ``), "line 5: provider 22222222-2222-4222-8222-222222222222: its name has " +
+			"0 characters, want 1 to 200"},
+		{"no UUID", change(`"uuid":"2222`, `"uuid":"x222`), "line 5: provider x2222222-2222-4222-8222-222222222222: its " +
+			"uuid is not a UUID"},
+		{"an unknown parent", change(`"parent":"1`, `"parent":"5`),
+			"line 5: provider 22222222-2222-4222-8222-222222222222: its parent 51111111-1111-4111-8111-111111111111 has no " +
+				"line of its own"},
+		{"an ancestor of itself", change(`more",`, `more","parent":"`+string(host)+`",`),
+			"line 4: provider 11111111-1111-4111-8111-111111111111: it is its own ancestor"},
+		{"an unknown class", change(lines[1], ""), "line 4: provider 22222222-2222-4222-8222-222222222222: its resource " +
+			"class CUSTOM_FPGA has no line of its own"},
+		{"an unknown trait", change(lines[2], ""), "line 4: provider 22222222-2222-4222-8222-222222222222: its trait " +
+			"CUSTOM_GOLD has no line of its own"},
+		{"a trait of a provider twice", change(`"HW_CPU_X86_AVX2"`, `"CUSTOM_GOLD"`),
+			"line 5: provider 22222222-2222-4222-8222-222222222222: it has the trait CUSTOM_GOLD twice"},
+		{"an aggregate that is no UUID", change(group, "rack7"),
+			`line 5: provider 22222222-2222-4222-8222-222222222222: its aggregate "rack7" is not a UUID`},
 		{"half an inventory", change(`"reserved":0,`, ``), "line 5: inventory of CUSTOM_FPGA: reserved is missing"},
-		{"an inventory of nothing", change(`"total":8`, `"total":0`), "line 5: provider 22222222-2222-4222-8222-222222222222: inventory of VCPU: total is 0, want 1 to 2147483647"},
-		{"more reserved than there is", change(`"reserved":0`, `"reserved":3`), "line 5: provider 22222222-2222-4222-8222-222222222222: inventory of CUSTOM_FPGA: reserved is 3, more than the total of 2"},
-		{"a ratio without bounds", change(`1.5`, `1e39`), "line 5: provider 22222222-2222-4222-8222-222222222222: inventory of CUSTOM_FPGA: allocation_ratio is 1e+39, want 3.40282e+38 at most"},
-		{"a consumer twice", change(lines[5], lines[5]+lines[5]), "line 7: consumer 33333333-3333-4333-8333-333333333333: it is there twice"},
-		{"a consumer of nothing", change(`{"22222222-2222-4222-8222-222222222222":{"CUSTOM_FPGA":1,"VCPU":2}}`, `{}`), "line 6: consumer 33333333-3333-4333-8333-333333333333: it has no allocations, and there are no such consumers"},
-		{"a claim of nothing", change(`"VCPU":2}`, `"VCPU":0}`), "line 6: consumer 33333333-3333-4333-8333-333333333333: it has 0 of VCPU, want 1 to 2147483647"},
-		{"a claim on nobody", change(`{"22222222-`, `{"52222222-`), "line 6: consumer 33333333-3333-4333-8333-333333333333: its provider 52222222-2222-4222-8222-222222222222 has no line of its own"},
-		{"a claim of what is not offered", change(`"VCPU":2}`, `"DISK_GB":2}`), "line 6: consumer 33333333-3333-4333-8333-333333333333: it has DISK_GB of provider 22222222-2222-4222-8222-222222222222, which has no inventory of that"},
-		{"no project", change(`"project":"p",`, ``), "line 6: consumer 33333333-3333-4333-8333-333333333333: its project has 0 characters, want 1 to 255"},
-		{"a type that cannot be", change(`"INSTANCE"`, `"unknown"`), `line 6: consumer 33333333-3333-4333-8333-333333333333: its type "unknown" is not A to Z, 0 to 9 and _, 255 at most; leave it out where it is unknown`},
+		{"an inventory of nothing", change(`"total":8`, `"total":0`),
+			"line 5: provider 22222222-2222-4222-8222-222222222222: inventory of VCPU: total is 0, want 1 to 2147483647"},
+		{"more reserved than there is", change(`"reserved":0`, `"reserved":3`),
+			"line 5: provider 22222222-2222-4222-8222-222222222222: inventory of CUSTOM_FPGA: reserved is 3, more than the " +
+				"total of 2"},
+		{"a ratio without bounds", change(`1.5`, `1e39`), "line 5: provider 22222222-2222-4222-8222-222222222222: " +
+			"inventory of CUSTOM_FPGA: allocation_ratio is 1e+39, want 3.40282e+38 at most"},
+		{"a consumer twice", change(lines[5], lines[5]+lines[5]),
+			"line 7: consumer 33333333-3333-4333-8333-333333333333: it is there twice"},
+		{"a consumer of nothing", change(`{"22222222-2222-4222-8222-222222222222":{"CUSTOM_FPGA":1,"VCPU":2}}`, `{}`),
+			"line 6: consumer 33333333-3333-4333-8333-333333333333: it has no allocations, and there are no such consumers"},
+		{"a claim of nothing", change(`"VCPU":2}`, `"VCPU":0}`),
+			"line 6: consumer 33333333-3333-4333-8333-333333333333: it has 0 of VCPU, want 1 to 2147483647"},
+		{"a claim on nobody", change(`{"22222222-`, `{"52222222-`),
+			"line 6: consumer 33333333-3333-4333-8333-333333333333: its provider 52222222-2222-4222-8222-222222222222 has " +
+				"no line of its own"},
+		{"a claim of what is not offered", change(`"VCPU":2}`, `"DISK_GB":2}`),
+			"line 6: consumer 33333333-3333-4333-8333-333333333333: it has DISK_GB of provider " +
+				"22222222-2222-4222-8222-222222222222, which has no inventory of that"},
+		{"no project", change(`"project":"p",`, ``), "line 6: consumer 33333333-3333-4333-8333-333333333333: its " +
+			"project has 0 characters, want 1 to 255"},
+		{"a type that cannot be", change(`"INSTANCE"`, `"unknown"`),
+			`line 6: consumer 33333333-3333-4333-8333-333333333333: its type "unknown" is not A to Z, 0 to 9 and _, 255 at most; leave it out where it is unknown`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := transfer.Decode(strings.NewReader(c.file))

@@ -33,7 +33,8 @@ func Plan(have, want *State, merge bool) (*Changes, error) {
 	if err := known(have, want); err != nil {
 		return nil, err
 	}
-	p := planner{have: have, want: want, merge: merge, hosts: map[croft.HostID]*Provider{}, owners: map[croft.InstanceID]*Consumer{}}
+	p := planner{have: have, want: want, merge: merge, hosts: map[croft.HostID]*Provider{},
+		owners: map[croft.InstanceID]*Consumer{}}
 	for i := range have.Providers {
 		p.hosts[have.Providers[i].ID] = &have.Providers[i]
 	}
@@ -64,12 +65,14 @@ func known(have, want *State) error {
 	for _, p := range want.Providers {
 		for _, class := range slices.Sorted(maps.Keys(p.Inventories)) {
 			if !isCustom(class) && !classes[class] {
-				return croft.Errorf(croft.Invalid, "import: provider %s offers %s, which the target does not know as a resource class; is it older than where this is from?", p.ID, class)
+				return croft.Errorf(croft.Invalid, "import: provider %s offers %s, which the target does not know as a "+
+					"resource class; is it older than where this is from?", p.ID, class)
 			}
 		}
 		for _, t := range p.Traits {
 			if !isCustom(t) && !traits[t] {
-				return croft.Errorf(croft.Invalid, "import: provider %s has %s, which the target does not know as a trait; is it older than where this is from?", p.ID, t)
+				return croft.Errorf(croft.Invalid, "import: provider %s has %s, which the target does not know as a trait; is "+
+					"it older than where this is from?", p.ID, t)
 			}
 		}
 	}
@@ -105,7 +108,8 @@ func (p *planner) foreign() error {
 	}
 	for _, x := range p.have.Providers {
 		if !wanted[x.ID] {
-			return croft.Errorf(croft.Conflict, "import: the target holds other things already, such as the provider %s (%s); to add to them, give --merge", x.ID, x.Name)
+			return croft.Errorf(croft.Conflict, "import: the target holds other things already, such as the provider %s "+
+				"(%s); to add to them, give --merge", x.ID, x.Name)
 		}
 	}
 	consumers := map[croft.InstanceID]bool{}
@@ -114,7 +118,8 @@ func (p *planner) foreign() error {
 	}
 	for _, x := range p.have.Consumers {
 		if !consumers[x.ID] {
-			return croft.Errorf(croft.Conflict, "import: the target holds other things already, such as claims of the consumer %s; to add to them, give --merge", x.ID)
+			return croft.Errorf(croft.Conflict, "import: the target holds other things already, such as claims of the "+
+				"consumer %s; to add to them, give --merge", x.ID)
 		}
 	}
 	return nil
@@ -134,7 +139,8 @@ func (p *planner) providers(out *Changes) error {
 		default:
 			if field := outgrown(have, &want, interim[want.ID]); field != "" {
 				if !p.merge {
-					return croft.Errorf(croft.Conflict, "import: the target has the provider %s (%s) with another %s; to make it as imported, give --merge", want.ID, have.Name, field)
+					return croft.Errorf(croft.Conflict, "import: the target has the provider %s (%s) with another %s; to make it "+
+						"as imported, give --merge", want.ID, have.Name, field)
 				}
 				want.Generation = max(want.Generation, have.Generation+1)
 			}
@@ -182,7 +188,8 @@ func outgrown(have, want *Provider, interim map[croft.ResourceClass]croft.Invent
 }
 
 func sameProvider(a, b *Provider) bool {
-	return a.Name == b.Name && a.Parent == b.Parent && sameSet(a.Traits, b.Traits) && sameSet(a.Aggregates, b.Aggregates) &&
+	return a.Name == b.Name && a.Parent == b.Parent && sameSet(a.Traits, b.Traits) && sameSet(a.Aggregates,
+		b.Aggregates) &&
 		maps.EqualFunc(a.Inventories, b.Inventories, SameInventory)
 }
 
@@ -205,7 +212,8 @@ func (p *planner) consumers(out *Changes) error {
 		case sameConsumer(have, &want):
 			want = *have
 		case !p.merge:
-			return croft.Errorf(croft.Conflict, "import: the target has the consumer %s with other claims, project, user or type; to make it as imported, give --merge", want.ID)
+			return croft.Errorf(croft.Conflict, "import: the target has the consumer %s with other claims, project, user "+
+				"or type; to make it as imported, give --merge", want.ID)
 		default:
 			want.Generation = max(want.Generation, have.Generation+1)
 			out.Consumers = append(out.Consumers, want)

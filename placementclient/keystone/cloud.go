@@ -54,7 +54,8 @@ func Load(name string) (*Cloud, error) {
 // fromVariables is the cloud of a sourced openrc, put as clouds.yaml would have it.
 func fromVariables() (*Cloud, error) {
 	if os.Getenv("OS_AUTH_URL") == "" {
-		return nil, croft.Errorf(croft.Invalid, "%s means what the environment says, and neither OS_CLOUD nor OS_AUTH_URL is set; source an openrc, or name a cloud of clouds.yaml", Environment)
+		return nil, croft.Errorf(croft.Invalid, "%s means what the environment says, and neither OS_CLOUD nor "+
+			"OS_AUTH_URL is set; source an openrc, or name a cloud of clouds.yaml", Environment)
 	}
 	text, err := yaml.Marshal(clouds.Clouds{Clouds: map[string]clouds.Cloud{Environment: variables(os.Getenv)}})
 	if err != nil {
@@ -146,7 +147,8 @@ func lacking(auth gophercloud.AuthOptions) string {
 }
 
 // supported are the kinds of login that there are; none given means by what is there.
-var supported = []clouds.AuthType{"", clouds.AuthPassword, clouds.AuthToken, clouds.AuthV3Password, clouds.AuthV3Token, clouds.AuthV3ApplicationCredential}
+var supported = []clouds.AuthType{"", clouds.AuthPassword, clouds.AuthToken, clouds.AuthV3Password,
+	clouds.AuthV3Token, clouds.AuthV3ApplicationCredential}
 
 func isSupported(t clouds.AuthType) bool { return slices.Contains(supported, t) }
 

@@ -41,7 +41,8 @@ func readFiles(cloud string) (files, error) {
 		}
 		return f, f.check(cloud, secure)
 	}
-	return files{}, croft.Errorf(croft.Invalid, "there is no %s; write one with the cloud %s, or name its place in OS_CLIENT_CONFIG_FILE", strings.Join(paths, " and no "), cloud)
+	return files{}, croft.Errorf(croft.Invalid, "there is no %s; write one with the cloud %s, or name its place in "+
+		"OS_CLIENT_CONFIG_FILE", strings.Join(paths, " and no "), cloud)
 }
 
 // searchPath is where OpenStack's clients look for clouds.yaml.
@@ -72,11 +73,13 @@ func (f files) check(name, secure string) error {
 	case !ok && len(known) == 0:
 		return croft.Errorf(croft.Invalid, "%s has no clouds", f.name)
 	case !ok:
-		return croft.Errorf(croft.Invalid, "%s has no cloud %s, only %s%s", f.name, name, strings.Join(known, ", "), nearest.Hint(name, known))
+		return croft.Errorf(croft.Invalid, "%s has no cloud %s, only %s%s", f.name, name, strings.Join(known, ", "),
+			nearest.Hint(name, known))
 	case cloud.AuthInfo == nil && secret[name].AuthInfo == nil:
 		return croft.Errorf(croft.Invalid, "cloud %s in %s has no auth: it wants auth_url and credentials", name, f.name)
 	case !isSupported(cloud.AuthType):
-		return croft.Errorf(croft.Invalid, "cloud %s in %s has auth_type %s; use password, token or v3applicationcredential", name, f.name, cloud.AuthType)
+		return croft.Errorf(croft.Invalid, "cloud %s in %s has auth_type %s; use password, token or "+
+			"v3applicationcredential", name, f.name, cloud.AuthType)
 	}
 	return nil
 }

@@ -19,12 +19,14 @@ import (
 )
 
 const (
-	keystoneFile = "clouds: {prod: {region_name: one, interface: internal, auth: {auth_url: '%s', username: nova, project_name: service}}}"
-	secretFile   = "clouds: {prod: {auth: {password: secret}}}"
+	keystoneFile = "clouds: {prod: {region_name: one, interface: internal, auth: {auth_url: '%s', username: nova, " +
+		"project_name: service}}}"
+	secretFile = "clouds: {prod: {auth: {password: secret}}}"
 )
 
 func addUsers(k *keystonetest.Keystone) {
-	k.Add(keystonetest.User{Name: "nova", Password: "secret", Project: "service", Roles: []string{"admin", "reader"}, Credential: "c1"})
+	k.Add(keystonetest.User{Name: "nova", Password: "secret", Project: "service", Roles: []string{"admin", "reader"},
+		Credential: "c1"})
 	k.Add(keystonetest.User{Name: "watcher", Password: "secret", Roles: []string{"reader"}})
 	k.Add(keystonetest.User{Name: "demo", Password: "secret", Project: "demo", Roles: []string{"member", "reader"}})
 }
@@ -84,7 +86,8 @@ func guardedBy(t *testing.T, cloud string) string {
 func dial(t *testing.T, cloud, endpoint string) *placementclient.Client {
 	t.Helper()
 	login := load(t, cloud)
-	client, err := placementclient.New(placementclient.Config{Endpoint: endpoint, Auth: login, TLS: login.TLS(), Attempts: 4, Pause: time.Microsecond})
+	client, err := placementclient.New(placementclient.Config{Endpoint: endpoint, Auth: login, TLS: login.TLS(),
+		Attempts: 4, Pause: time.Microsecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,9 +131,11 @@ func TestWaysToLogIn(t *testing.T) {
 		{"a Keystone whose versions have to be asked for", fmt.Sprintf(keystoneFile, k.Root), nil},
 		{"an application credential", "clouds: {prod: {auth_type: v3applicationcredential, auth: {auth_url: '" + k.URL + "', application_credential_id: c1, application_credential_secret: secret}}}", nil},
 		{"a token that somebody else got", "clouds: {prod: {auth_type: token, auth: {auth_url: '" + k.URL + "', token: '" + k.Token(t, "nova") + "'}}}", nil},
-		{"variables", "clouds: {}", map[string]string{"OS_AUTH_URL": k.URL, "OS_USERNAME": "nova", "OS_PASSWORD": "secret", "OS_PROJECT_NAME": "service",
+		{"variables", "clouds: {}", map[string]string{"OS_AUTH_URL": k.URL, "OS_USERNAME": "nova", "OS_PASSWORD": "secret",
+			"OS_PROJECT_NAME":     "service",
 			"OS_USER_DOMAIN_NAME": "Default", "OS_PROJECT_DOMAIN_ID": "default"}},
-		{"the cloud of OS_CLOUD", strings.ReplaceAll(fmt.Sprintf(keystoneFile, k.URL), "username: nova", "username: nova, password: secret"), map[string]string{"OS_CLOUD": "prod"}},
+		{"the cloud of OS_CLOUD", strings.ReplaceAll(fmt.Sprintf(keystoneFile, k.URL), "username: nova",
+			"username: nova, password: secret"), map[string]string{"OS_CLOUD": "prod"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			secure, cloud := secretFile, "prod"
@@ -162,7 +167,8 @@ func TestTokensAreRenewedByOneForAll(t *testing.T) {
 		for range 8 {
 			all.Go(func() {
 				// A body has to be sent again with the new token.
-				if err := client.Claim(t.Context(), croft.NewInstanceID(), "p", croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: {croft.VCPU: 9}}}); !errors.Is(err, croft.NoCapacity) {
+				if err := client.Claim(t.Context(), croft.NewInstanceID(), "p",
+					croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: {croft.VCPU: 9}}}); !errors.Is(err, croft.NoCapacity) {
 					t.Errorf("a claim that does not fit: got %v", err)
 				}
 			})
@@ -185,12 +191,15 @@ func TestWhatKeepsALoginFromSucceeding(t *testing.T) {
 		kind                   croft.Kind
 		want                   string
 	}{
-		{"a wrong password", strings.Replace(file, "username: nova", "username: other", 1), endpoint, croft.Invalid, "refuses the credentials of cloud prod"},
-		{"nobody there", fmt.Sprintf(keystoneFile, "http://127.0.0.1:1/v3"), endpoint, croft.Unavailable, "keystone at http://127.0.0.1:1/v3 does not answer"},
+		{"a wrong password", strings.Replace(file, "username: nova", "username: other", 1), endpoint, croft.Invalid,
+			"refuses the credentials of cloud prod"},
+		{"nobody there", fmt.Sprintf(keystoneFile, "http://127.0.0.1:1/v3"), endpoint, croft.Unavailable,
+			"keystone at http://127.0.0.1:1/v3 does not answer"},
 		{"something else there", fmt.Sprintf(keystoneFile, endpoint+"/v3"), endpoint, croft.Invalid, "refuses"},
 		{"a certificate of an unknown CA", fmt.Sprintf(keystoneFile, secure.URL), endpoint, croft.Invalid, "cacert"},
 		{"no Placement in the catalogue", file, "", croft.Invalid, "has no internal endpoint of placement in region one"},
-		{"a user without the role", strings.Replace(strings.Replace(file, "nova", "demo", 1), "service", "demo", 1), endpoint, croft.Invalid, "the role admin"},
+		{"a user without the role", strings.Replace(strings.Replace(file, "nova", "demo", 1), "service", "demo", 1),
+			endpoint, croft.Invalid, "the role admin"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			write(t, c.public, secretFile)
@@ -222,7 +231,8 @@ func TestRenewalThatFails(t *testing.T) {
 	k.Forget()
 	k.Revoke()
 	// The server cannot log in either, and says so: it is not the client's fault.
-	if err := ask(t, client); !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(), "tokens cannot be checked") {
+	if err := ask(t, client); !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(),
+		"tokens cannot be checked") {
 		t.Errorf("got %v, want unavailable", err)
 	}
 }
@@ -232,7 +242,8 @@ func TestOwnCA(t *testing.T) {
 	addUsers(k)
 	for name, cacert := range map[string]string{"by clouds.yaml": k.CA(t), "by OS_CACERT": ""} {
 		t.Run(name, func(t *testing.T) {
-			write(t, fmt.Sprintf("clouds: {prod: {cacert: '%s', auth: {auth_url: '%s', username: nova, project_name: service}}}", cacert, k.URL), secretFile)
+			write(t, fmt.Sprintf("clouds: {prod: {cacert: '%s', auth: {auth_url: '%s', username: nova, project_name: "+
+				"service}}}", cacert, k.URL), secretFile)
 			if cacert == "" {
 				t.Setenv("OS_CACERT", k.CA(t))
 			}
@@ -248,7 +259,8 @@ func TestTokensOfOthers(t *testing.T) {
 	tokens := keystone.NewTokens(load(t, "prod"))
 	t.Cleanup(tokens.Close)
 	c, err := tokens.Validate(t.Context(), k.Token(t, "demo"))
-	if err != nil || c.User != "demo-id" || c.Project != "demo" || c.System || strings.Join(c.Roles, " ") != "member reader" || time.Until(c.Expires) < time.Minute {
+	if err != nil || c.User != "demo-id" || c.Project != "demo" || c.System || strings.Join(c.Roles,
+		" ") != "member reader" || time.Until(c.Expires) < time.Minute {
 		t.Errorf("got %+v, %v", c, err)
 	}
 	if c, err := tokens.Validate(t.Context(), k.Token(t, "watcher")); err != nil || !c.System || c.Project != "" {
@@ -265,10 +277,12 @@ func TestTokensOfOthers(t *testing.T) {
 
 func TestUserThatMayNotAskAboutTokens(t *testing.T) {
 	k := start(t)
-	write(t, strings.Replace(strings.Replace(fmt.Sprintf(keystoneFile, k.URL), "nova", "demo", 1), "service", "demo", 1), secretFile)
+	write(t, strings.Replace(strings.Replace(fmt.Sprintf(keystoneFile, k.URL), "nova", "demo", 1), "service", "demo", 1),
+		secretFile)
 	tokens := keystone.NewTokens(load(t, "prod"))
 	t.Cleanup(tokens.Close)
-	if _, err := tokens.Validate(t.Context(), k.Token(t, "nova")); !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(), "the role service") {
+	if _, err := tokens.Validate(t.Context(), k.Token(t, "nova")); !errors.Is(err,
+		croft.Unavailable) || !strings.Contains(err.Error(), "the role service") {
 		t.Errorf("got %v, want unavailable and what to do", err)
 	}
 }

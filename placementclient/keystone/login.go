@@ -52,7 +52,8 @@ func (c *Cloud) Endpoint(provider *gophercloud.ProviderClient) (string, error) {
 		if wanted.Region != "" {
 			region = "region " + wanted.Region
 		}
-		return "", croft.Errorf(croft.Invalid, "the catalogue of Keystone at %s has no %s endpoint of placement in %s; see interface and region_name of cloud %s, or set placement.endpoint", c.URL(), wanted.Availability, region, c.name)
+		return "", croft.Errorf(croft.Invalid, "the catalogue of Keystone at %s has no %s endpoint of placement in %s; "+
+			"see interface and region_name of cloud %s, or set placement.endpoint", c.URL(), wanted.Availability, region, c.name)
 	}
 	return found, nil
 }
@@ -75,19 +76,23 @@ func (c *Cloud) explain(ctx context.Context, err error) error {
 		return croft.Errorf(croft.Invalid, "log in to Keystone at %s as cloud %s says: %w", c.URL(), c.name, err)
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](u.Err); ok {
-		return croft.Errorf(croft.Invalid, "keystone at %s has a certificate that nobody vouches for here (%w); name its CA as cacert of cloud %s, or in OS_CACERT", c.URL(), u.Err, c.name)
+		return croft.Errorf(croft.Invalid, "keystone at %s has a certificate that nobody vouches for here (%w); name "+
+			"its CA as cacert of cloud %s, or in OS_CACERT", c.URL(), u.Err, c.name)
 	}
-	return croft.Errorf(croft.Unavailable, "keystone at %s does not answer (%w); see auth_url of cloud %s", c.URL(), u.Err, c.name)
+	return croft.Errorf(croft.Unavailable, "keystone at %s does not answer (%w); see auth_url of cloud %s", c.URL(),
+		u.Err, c.name)
 }
 
 func (c *Cloud) explainAnswer(a gophercloud.ErrUnexpectedResponseCode) error {
 	switch {
 	case a.Actual == http.StatusUnauthorized:
-		return croft.Errorf(croft.Invalid, "keystone at %s refuses the credentials of cloud %s (%d %s)", c.URL(), c.name, a.Actual, message(a))
+		return croft.Errorf(croft.Invalid, "keystone at %s refuses the credentials of cloud %s (%d %s)", c.URL(), c.name,
+			a.Actual, message(a))
 	case a.Actual >= 500:
 		return croft.Errorf(croft.Unavailable, "keystone at %s answers %d %s", c.URL(), a.Actual, message(a))
 	}
-	return croft.Errorf(croft.Invalid, "keystone at %s answers %d %s; see auth_url of cloud %s", c.URL(), a.Actual, message(a), c.name)
+	return croft.Errorf(croft.Invalid, "keystone at %s answers %d %s; see auth_url of cloud %s", c.URL(), a.Actual,
+		message(a), c.name)
 }
 
 // message is what Keystone says of an error.

@@ -121,8 +121,9 @@ func TestOpenStackApplicationCredential(t *testing.T) {
 	var me struct {
 		Token struct{ User struct{ ID string } }
 	}
-	resp, err := s.provider.Request(t.Context(), http.MethodGet, s.provider.IdentityBase+"v3/auth/tokens", &gophercloud.RequestOpts{
-		MoreHeaders: map[string]string{"X-Subject-Token": s.provider.Token()}, JSONResponse: &me})
+	resp, err := s.provider.Request(t.Context(), http.MethodGet, s.provider.IdentityBase+"v3/auth/tokens",
+		&gophercloud.RequestOpts{
+			MoreHeaders: map[string]string{"X-Subject-Token": s.provider.Token()}, JSONResponse: &me})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,8 @@ func TestOpenStackApplicationCredential(t *testing.T) {
 	s.keystoneDo(t, http.MethodPost, path, map[string]any{"application_credential": map[string]any{"name": uuid.NewString()}}, &made)
 	t.Cleanup(func() { s.keystoneDo(t, http.MethodDelete, path+"/"+made.Credential.ID, nil, nil) })
 	ours := onOpenStack(t)
-	write(t, fmt.Sprintf("clouds: {app: {auth_type: v3applicationcredential, region_name: RegionOne, auth: {auth_url: '%s', application_credential_id: %s, application_credential_secret: %s}}}",
+	write(t, fmt.Sprintf("clouds: {app: {auth_type: v3applicationcredential, region_name: RegionOne, auth: "+
+		"{auth_url: '%s', application_credential_id: %s, application_credential_secret: %s}}}",
 		s.URL(), made.Credential.ID, made.Credential.Secret), "")
 	for name, endpoint := range map[string]string{"OpenStack's": "", "ours": ours} {
 		if err := ask(t, dial(t, "app", endpoint)); err != nil {
@@ -154,14 +156,17 @@ func TestRolesCountAsInOpenStack(t *testing.T) {
 	}
 	ours := onOpenStack(t)
 	demo := login(t, "demo")
-	tokens := map[string]string{"a member": demo.provider.Token(), "a reader of the system": systemReader(t, admin).provider.Token(), "nobody": "made-up"}
+	tokens := map[string]string{"a member": demo.provider.Token(), "a reader of the system": systemReader(t,
+		admin).provider.Token(), "nobody": "made-up"}
 	for who, token := range tokens {
 		for _, c := range []struct{ method, path string }{
 			{"GET", "/"}, {"GET", "/resource_providers?name=none"}, {"PUT", "/traits/CUSTOM_CROFT_ROLES"}, {"GET", "/usages"},
-			{"GET", "/usages?project_id=another"}, {"GET", "/allocations/" + uuid.NewString()}, {"DELETE", "/allocations/" + uuid.NewString()},
+			{"GET", "/usages?project_id=another"}, {"GET", "/allocations/" + uuid.NewString()}, {"DELETE",
+				"/allocations/" + uuid.NewString()},
 			{"POST", "/reshaper"}, {"GET", "/nowhere"},
 		} {
-			want, got := request(t, c.method, strings.TrimSuffix(theirs, "/")+c.path, token), request(t, c.method, ours+c.path, token)
+			want, got := request(t, c.method, strings.TrimSuffix(theirs, "/")+c.path, token), request(t, c.method, ours+c.path,
+				token)
 			if c.path != "/" && got != want {
 				t.Errorf("%s, %s %s:\nours   %s\ntheirs %s", who, c.method, c.path, got, want)
 			}
@@ -186,13 +191,15 @@ func systemReader(t *testing.T, admin *session) *session {
 	t.Helper()
 	name, password := "croft-"+uuid.NewString(), uuid.NewString()
 	var user struct{ User struct{ ID string } }
-	admin.keystoneDo(t, http.MethodPost, "/users", map[string]any{"user": map[string]any{"name": name, "password": password, "domain_id": "default"}}, &user)
+	admin.keystoneDo(t, http.MethodPost, "/users", map[string]any{"user": map[string]any{"name": name,
+		"password": password, "domain_id": "default"}}, &user)
 	t.Cleanup(func() { admin.keystoneDo(t, http.MethodDelete, "/users/"+user.User.ID, nil, nil) })
 	var roles struct{ Roles []struct{ ID string } }
 	admin.keystoneDo(t, http.MethodGet, "/roles?name=reader", nil, &roles)
 	admin.keystoneDo(t, http.MethodPut, "/system/users/"+user.User.ID+"/roles/"+roles.Roles[0].ID, nil, nil)
 	file := filepath.Join(t.TempDir(), "clouds.yaml")
-	text := fmt.Sprintf("clouds: {watcher: {auth: {auth_url: '%s', username: %s, password: %s, system_scope: all}}}", admin.URL(), name, password)
+	text := fmt.Sprintf("clouds: {watcher: {auth: {auth_url: '%s', username: %s, password: %s, system_scope: all}}}",
+		admin.URL(), name, password)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

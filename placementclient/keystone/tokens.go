@@ -65,13 +65,15 @@ func (t *Tokens) Validate(ctx context.Context, token string) (placement.Caller, 
 		return placement.Caller{}, t.unknown(err)
 	}
 	var a answer
-	_, err = t.provider.Request(ctx, http.MethodGet, t.provider.IdentityBase+"v3/auth/tokens?nocatalog", &gophercloud.RequestOpts{
-		MoreHeaders: map[string]string{"X-Subject-Token": token}, JSONResponse: &a, OkCodes: []int{http.StatusOK},
-	})
+	_, err = t.provider.Request(ctx, http.MethodGet, t.provider.IdentityBase+"v3/auth/tokens?nocatalog",
+		&gophercloud.RequestOpts{
+			MoreHeaders: map[string]string{"X-Subject-Token": token}, JSONResponse: &a, OkCodes: []int{http.StatusOK},
+		})
 	if err != nil {
 		return placement.Caller{}, t.refusal(ctx, err)
 	}
-	caller := placement.Caller{User: a.Token.User.ID, Project: a.Token.Project.ID, System: a.Token.System.All, Expires: a.Token.Expires}
+	caller := placement.Caller{User: a.Token.User.ID, Project: a.Token.Project.ID, System: a.Token.System.All,
+		Expires: a.Token.Expires}
 	for _, role := range a.Token.Roles {
 		caller.Roles = append(caller.Roles, role.Name)
 	}
@@ -88,7 +90,8 @@ func (t *Tokens) refusal(ctx context.Context, err error) error {
 	case !ok:
 		return t.unknown(t.cloud.explain(ctx, err))
 	case answered.Actual == http.StatusUnauthorized, answered.Actual == http.StatusForbidden:
-		return t.unknown(fmt.Errorf("keystone at %s answers %d %s; give the user of cloud %s the role service", t.cloud.URL(), answered.Actual, message(answered), t.cloud.name))
+		return t.unknown(fmt.Errorf("keystone at %s answers %d %s; give the user of cloud %s the role service",
+			t.cloud.URL(), answered.Actual, message(answered), t.cloud.name))
 	case answered.Actual >= 500:
 		return t.unknown(t.cloud.explainAnswer(answered))
 	}

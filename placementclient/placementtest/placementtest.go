@@ -131,7 +131,8 @@ func (s *suite) ensure(t *testing.T) {
 		t.Error("differs (-want +got):", diff)
 	}
 	p.Name += "-renamed"
-	p.Inventories[croft.VCPU] = croft.Inventory{Total: 8, Reserved: 1, MinUnit: 1, MaxUnit: 8, StepSize: 1, AllocationRatio: 1.5}
+	p.Inventories[croft.VCPU] = croft.Inventory{Total: 8, Reserved: 1, MinUnit: 1, MaxUnit: 8, StepSize: 1,
+		AllocationRatio: 1.5}
 	delete(p.Inventories, croft.DiskGB)
 	delete(p.Used, croft.DiskGB)
 	p.Traits, p.Aggregates = []croft.Trait{"COMPUTE_NODE"}, []string{uuid.NewString(), uuid.NewString()}
@@ -213,7 +214,8 @@ func (s *suite) claim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[croft.InstanceID]croft.Resources{id: {croft.VCPU: 2, croft.MemoryMB: 1024}}, claims); diff != "" {
+	if diff := cmp.Diff(map[croft.InstanceID]croft.Resources{id: {croft.VCPU: 2, croft.MemoryMB: 1024}},
+		claims); diff != "" {
 		t.Error("claims (-want +got):", diff)
 	}
 	if used := s.read(t, p.ID).Used; used[croft.VCPU] != 2 || used[croft.MemoryMB] != 1024 {
@@ -223,7 +225,8 @@ func (s *suite) claim(t *testing.T) {
 
 // take claims on a provider and returns the claimer's error.
 func (s *suite) take(t *testing.T, p croft.Provider, id croft.InstanceID, r croft.Resources) error {
-	return s.client.Claim(t.Context(), id, "project", croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: r}})
+	return s.client.Claim(t.Context(), id, "project",
+		croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: r}})
 }
 
 func (s *suite) claimAgain(t *testing.T) {
@@ -304,7 +307,8 @@ func (s *suite) traits(t *testing.T) {
 			t.Errorf("%s: %d candidates, want %d", q, len(list), want)
 		}
 	}
-	if _, err := s.client.Candidates(t.Context(), query(p, "VCPU:1")+"&required=NO_SUCH_TRAIT", 1); !errors.Is(err, croft.Invalid) {
+	if _, err := s.client.Candidates(t.Context(), query(p, "VCPU:1")+"&required=NO_SUCH_TRAIT", 1); !errors.Is(err,
+		croft.Invalid) {
 		t.Errorf("unknown trait: got %v, want invalid", err)
 	}
 }

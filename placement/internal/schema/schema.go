@@ -1,126 +1,126 @@
-// Package schema validates JSON values against JSON schemas and words what is
-// wrong as Python's jsonschema does, because clients of the original Placement
-// read those texts. It knows the keywords that Placement's schemas use.
+// Package schema reads JSON values, checks them against JSON schemas, and says what is wrong: in the sentences of
+// Python's jsonschema, since clients of Placement show and compare them, with the rule and the property that failed.
 package schema
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
-	"math"
-	"math/big"
+	"regexp"
+	"strings"
 	"sync"
 
-	"croft/placement/internal/pyjson"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Schema is a JSON schema. It is compiled when it is first used, since there are many
-// of them in a program that is often a command which uses none.
+// Schema is a JSON schema. It is compiled when it is first used: a program has many, and most commands use none.
 type Schema struct {
-	text string // empty for a part of another
-	once sync.Once
+	text string
 
-	raw   *pyjson.Object
-	types []string // nil: any
-	rules []rule   // in the order of the keywords
+	once     sync.Once
+	compiled *jsonschema.Schema
+	document any            // the schema as a value
+	order    map[string]int // JSON pointer -> position in the text
 }
 
-// rule reports what one keyword finds wrong with a value.
-type rule struct {
-	keyword string
-	check   func(v any, report func(*Error))
-}
-
-// Must is the schema of a text, which is part of the program: one that is none panics
-// at its first use.
+// Must returns the schema of a text, which is part of the program: an invalid one panics at its first use.
 func Must(text string) *Schema { return &Schema{text: text} }
 
-// ready compiles a schema that has not been used.
-func (s *Schema) ready() {
-	if s.text == "" {
+// Validate returns the most relevant of the errors in a value; nil: the value is valid.
+func (s *Schema) Validate(v Value) error {
+	s.once.Do(s.compile)
+	err := s.compiled.Validate(v.tree)
+	if err == nil {
+		return nil
+	}
+	return s.explain(v, err.(*jsonschema.ValidationError))
+}
+
+// name is the URL that the compiler knows a schema by. It is never fetched.
+const name = "schema:placement"
+
+func (s *Schema) compile() {
+	document, err := jsonschema.UnmarshalJSON(strings.NewReader(s.text))
+	if err != nil {
+		panic(fmt.Sprintf("schema: %v in %s", err, s.text))
+	}
+	s.document = document
+	s.order = positions([]byte(s.text))
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	c.RegisterFormat(&jsonschema.Format{Name: "uuid", Validate: checkUUID})
+	c.UseRegexpEngine(compilePattern)
+	if err := c.AddResource(name, document); err != nil {
+		panic(fmt.Sprintf("schema: %v in %s", err, s.text))
+	}
+	s.compiled = c.MustCompile(name)
+}
+
+// positions numbers the values of a valid JSON text, by JSON pointer.
+func positions(text []byte) map[string]int {
+	order := map[string]int{}
+	if len(text) > 0 {
+		number(json.NewDecoder(bytes.NewReader(text)), "", order)
+	}
+	return order
+}
+
+func number(d *json.Decoder, pointer string, order map[string]int) {
+	if _, repeated := order[pointer]; !repeated {
+		order[pointer] = len(order)
+	}
+	token, _ := d.Token()
+	delim, nested := token.(json.Delim)
+	if !nested {
 		return
 	}
-	s.once.Do(func() {
-		v, err := pyjson.Parse([]byte(s.text))
-		if err != nil {
-			panic(fmt.Sprintf("schema: %v in %s", err, s.text))
+	for i := 0; d.More(); i++ {
+		key := fmt.Sprint(i)
+		if delim == '{' {
+			token, _ := d.Token()
+			key = token.(string)
 		}
-		s.compile(v.(*pyjson.Object))
-	})
-}
-
-// part is a schema inside another.
-func part(raw *pyjson.Object) *Schema {
-	s := &Schema{}
-	s.compile(raw)
-	return s
-}
-
-func (s *Schema) compile(raw *pyjson.Object) {
-	s.raw = raw
-	for i := range raw.Len() {
-		keyword, value := raw.At(i)
-		s.rules = append(s.rules, rule{keyword, s.rule(keyword, value)})
+		number(d, join(pointer, key), order)
 	}
+	_, _ = d.Token() // the closing bracket
 }
 
-// Validate returns what is most wrong with a value, nil where nothing is.
-func (s *Schema) Validate(v any) error {
-	if best := bestMatch(s.validate(v)); best != nil {
-		return best
+// join appends a key to a JSON pointer.
+func join(pointer, key string) string {
+	return pointer + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+func checkUUID(v any) error {
+	if s, ok := v.(string); !ok || !IsUUID(s) {
+		return fmt.Errorf("not a UUID")
 	}
 	return nil
 }
 
-func (s *Schema) validate(v any) []*Error {
-	s.ready()
-	var errs []*Error
-	for _, r := range s.rules {
-		r.check(v, func(e *Error) {
-			if e.keyword == "" { // found here, not further down
-				e.keyword, e.schema, e.instance, e.typed = r.keyword, s.raw, v, s.matchesType(v)
-			}
-			e.schemaPath = append([]any{r.keyword}, e.schemaPath...)
-			errs = append(errs, e)
-		})
-	}
-	return errs
+// IsUUID tells whether s is a UUID, with or without dashes, in either case: as liberal as the original.
+func IsUUID(s string) bool {
+	_, ok := UUID(s)
+	return ok
 }
 
-// descend validates a part of a value and reports with its place.
-func (s *Schema) descend(v any, report func(*Error), path any, schemaPath ...any) {
-	for _, e := range s.validate(v) {
-		if path != nil {
-			e.path = append([]any{path}, e.path...)
-		}
-		e.schemaPath = append(schemaPath[:len(schemaPath):len(schemaPath)], e.schemaPath...)
-		report(e)
+// UUID returns the dashed, lower-case form of what IsUUID accepts.
+func UUID(s string) (string, bool) {
+	s = strings.ReplaceAll(strings.ReplaceAll(s, "urn:", ""), "uuid:", "")
+	s = strings.ToLower(strings.ReplaceAll(strings.Trim(s, "{}"), "-", ""))
+	if len(s) != 32 || strings.Trim(s, "0123456789abcdef") != "" {
+		return "", false
 	}
+	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:], true
 }
 
-func (s *Schema) matchesType(v any) bool {
-	for _, t := range s.types {
-		if isType(v, t) {
-			return true
-		}
-	}
-	return false
+// pattern is a regular expression in which $ also matches before a final newline, as in the original's.
+type pattern struct{ *regexp.Regexp }
+
+func compilePattern(text string) (jsonschema.Regexp, error) {
+	re, err := regexp.Compile(text)
+	return pattern{re}, err
 }
 
-func isType(v any, name string) bool {
-	switch v := v.(type) {
-	case nil:
-		return name == "null"
-	case bool:
-		return name == "boolean"
-	case int64, *big.Int:
-		return name == "integer" || name == "number"
-	case float64:
-		return name == "number" || name == "integer" && v == math.Trunc(v) && !math.IsInf(v, 0)
-	case string:
-		return name == "string"
-	case []any:
-		return name == "array"
-	case *pyjson.Object:
-		return name == "object"
-	}
-	return false
+func (p pattern) MatchString(s string) bool {
+	return p.Regexp.MatchString(s) || strings.HasSuffix(s, "\n") && p.Regexp.MatchString(s[:len(s)-1])
 }

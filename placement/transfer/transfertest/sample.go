@@ -71,7 +71,8 @@ func (g *generator) provider(name string, parent croft.HostID, groups []string) 
 	p := transfer.Provider{ID: croft.HostID(g.uuid()), Name: name, Parent: parent, Generation: g.rng.Int64N(100),
 		Aggregates: slices.Sorted(slices.Values(groups)), Inventories: map[croft.ResourceClass]croft.Inventory{}}
 	offer := func(class croft.ResourceClass, total, reserved, step int64, ratio float64) {
-		p.Inventories[class] = croft.Inventory{Total: total, Reserved: reserved, MinUnit: step, MaxUnit: total, StepSize: step, AllocationRatio: ratio}
+		p.Inventories[class] = croft.Inventory{Total: total, Reserved: reserved, MinUnit: step, MaxUnit: total,
+			StepSize: step, AllocationRatio: ratio}
 	}
 	if groups != nil || parent == "" || g.rng.IntN(2) == 0 {
 		offer(croft.VCPU, 16, 2, 1, 16)
@@ -90,7 +91,8 @@ func (g *generator) provider(name string, parent croft.HostID, groups []string) 
 
 // consumer claims from one to three providers what they have left.
 func (g *generator) consumer(i int) {
-	c := transfer.Consumer{ID: croft.InstanceID(g.uuid()), Generation: 1 + g.rng.Int64N(5), Project: fmt.Sprintf("project %d", i%4), User: "user",
+	c := transfer.Consumer{ID: croft.InstanceID(g.uuid()), Generation: 1 + g.rng.Int64N(5),
+		Project: fmt.Sprintf("project %d", i%4), User: "user",
 		Type: []string{"INSTANCE", "MIGRATION", ""}[i%3], Allocations: map[croft.HostID]croft.Resources{}}
 	for range 1 + g.rng.IntN(3) {
 		p := g.state.Providers[g.rng.IntN(len(g.state.Providers))]
@@ -136,7 +138,8 @@ func (g *generator) drain() {
 // WithoutGenerations is a state without what a server counts by itself, for
 // comparisons of states that came by way of an API.
 func WithoutGenerations(s *transfer.State) *transfer.State {
-	out := &transfer.State{Classes: s.Classes, Traits: s.Traits, Providers: slices.Clone(s.Providers), Consumers: slices.Clone(s.Consumers)}
+	out := &transfer.State{Classes: s.Classes, Traits: s.Traits, Providers: slices.Clone(s.Providers),
+		Consumers: slices.Clone(s.Consumers)}
 	for i := range out.Providers {
 		out.Providers[i].Generation = 0
 	}

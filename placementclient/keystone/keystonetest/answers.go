@@ -14,7 +14,8 @@ func reply(w http.ResponseWriter, status int, body any) {
 }
 
 func refuse(w http.ResponseWriter, status int, message string) {
-	reply(w, status, map[string]any{"error": map[string]any{"code": status, "message": message, "title": http.StatusText(status)}})
+	reply(w, status, map[string]any{"error": map[string]any{"code": status, "message": message,
+		"title": http.StatusText(status)}})
 }
 
 func pemOf(c *x509.Certificate) []byte {

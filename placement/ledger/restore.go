@@ -1,4 +1,4 @@
-package placement
+package ledger
 
 import (
 	"cmp"
@@ -16,8 +16,8 @@ import (
 // maxBatch bounds the bytes of one transaction: etcd takes 1.5 MiB.
 const maxBatch = 512 << 10
 
-// Write implements transfer.Target. New providers come without inventories first and
-// get them last, so that nobody claims what imported consumers have already.
+// Write implements transfer.Target. New providers get their inventories last, so that nobody claims what imported
+// consumers have.
 func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress transfer.Progress) error {
 	r := &restore{archive: a, changes: changes, now: time.Now().Unix(), generations: map[string]int64{}}
 	for _, p := range changes.Want.Providers {
@@ -34,7 +34,8 @@ func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress
 	for _, s := range stages {
 		for _, u := range s.units {
 			if len(u.writes) > limit {
-				return croft.Errorf(croft.Invalid, "import: %s needs %d writes in one transaction and etcd takes %d here; let etcd take more (--max-txn-ops), or have it claim from fewer providers", u.what, len(u.writes), limit)
+				return croft.Errorf(croft.Invalid, "import: %s needs %d writes in one transaction and etcd takes %d here; "+
+					"let etcd take more (--max-txn-ops), or have it claim from fewer providers", u.what, len(u.writes), limit)
 			}
 		}
 	}
@@ -46,14 +47,14 @@ func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress
 	return nil
 }
 
-// stage is what has to be there before the next stage begins.
+// stage is a list of units that are all written before the next stage begins.
 type stage struct {
 	name  string
-	each  bool // in a transaction of its own: the order of creation is seen
+	each  bool // each unit has its own transaction, since the order of creation is visible
 	units []unit
 }
 
-// unit is what has to be written in one transaction.
+// unit is a number of writes that belong into one transaction.
 type unit struct {
 	what   string
 	writes []Write
@@ -64,7 +65,7 @@ type restore struct {
 	archive     *Archive
 	changes     *transfer.Changes
 	now         int64
-	generations map[string]int64 // of providers, as they are to be
+	generations map[string]int64 // of providers after the import
 }
 
 func (r *restore) classes() []unit { return r.names(KindClass, toStrings(r.changes.Classes)) }
@@ -81,12 +82,13 @@ func toStrings[T ~string](names []T) []string {
 func (r *restore) names(kind Kind, names []string) []unit {
 	var out []unit
 	for _, name := range names {
-		out = append(out, unit{string(kind) + " " + name, []Write{{Key: Key{kind, name}, Value: encode(nameRecord{r.now})}}})
+		writes := []Write{{Key: Key{kind, name}, Value: encode(nameRecord{r.now})}}
+		out = append(out, unit{string(kind) + " " + name, writes})
 	}
 	return out
 }
 
-// newProviders are those that are not there yet, as yet without inventories.
+// newProviders are the providers that do not exist yet, without inventories.
 func (r *restore) newProviders() []unit {
 	var out []unit
 	for i, p := range r.changes.Providers {
@@ -106,19 +108,20 @@ func (r *restore) providers() []unit {
 	return out
 }
 
-// provider writes one with its generation and name. index is its place among all.
+// provider writes a provider with its generation and name. index is its position among all.
 func (r *restore) provider(p transfer.Provider, index int) unit {
-	record := providerRecord{Name: p.Name, Parent: string(p.Parent), Traits: toStrings(p.Traits), Aggregates: p.Aggregates,
-		Created: r.now, Index: index, Inventories: map[string]inventoryRecord{}}
+	record := providerRecord{Name: p.Name, Parent: string(p.Parent), Traits: toStrings(p.Traits),
+		Aggregates: p.Aggregates, Created: r.now, Index: index, Inventories: map[string]inventoryRecord{}}
 	for class, i := range p.Inventories {
-		record.Inventories[string(class)] = inventoryRecord{i.Total, i.Reserved, i.MinUnit, i.MaxUnit, i.StepSize, i.AllocationRatio}
+		record.Inventories[string(class)] = inventoryRecord{i.Total, i.Reserved, i.MinUnit, i.MaxUnit, i.StepSize,
+			i.AllocationRatio}
 	}
 	uuid := string(p.ID)
 	u := unit{what: "provider " + uuid}
 	if have := r.archive.read.providers[uuid]; have != nil {
-		record.Created, record.Updated, record.Index = have.created, r.now, have.order.index
-		if have.name != p.Name && !r.named(have.name) {
-			u.delete(KindName, have.name)
+		record.Created, record.Updated, record.Index = have.Created, r.now, have.order.index
+		if have.Name != p.Name && !r.named(have.Name) {
+			u.delete(KindName, have.Name)
 		}
 	}
 	u.put(KindName, p.Name, []byte(uuid))
@@ -127,18 +130,17 @@ func (r *restore) provider(p transfer.Provider, index int) unit {
 	return u
 }
 
-// named tells whether some provider is to have a name.
+// named tells whether a provider has a name after the import.
 func (r *restore) named(name string) bool {
 	return slices.ContainsFunc(r.changes.Want.Providers, func(p transfer.Provider) bool { return p.Name == name })
 }
 
-// consumers are written together with the generations of their providers, so that no
-// claim overlooks them.
+// consumers writes consumers together with the generations of their providers, so that no claim overlooks them.
 func (r *restore) consumers() []unit {
 	out := make([]unit, len(r.changes.Consumers))
 	for i, c := range r.changes.Consumers {
-		record := consumerRecord{Generation: c.Generation, Project: c.Project, User: c.User, Type: c.Type, Created: r.now,
-			Allocations: make(map[string]map[string]int64, len(c.Allocations))}
+		record := consumerRecord{Generation: c.Generation, Project: c.Project, User: c.User, Type: c.Type,
+			Created: r.now, Allocations: make(map[string]map[string]int64, len(c.Allocations))}
 		u := unit{what: "consumer " + string(c.ID)}
 		for host, resources := range c.Allocations {
 			amounts := make(map[string]int64, len(resources))
@@ -149,7 +151,7 @@ func (r *restore) consumers() []unit {
 			u.put(KindGeneration, string(host), encodeGeneration(r.generations[string(host)]))
 		}
 		if have := r.archive.read.consumers[string(c.ID)]; have != nil {
-			record.Created, record.Updated = have.created, r.now
+			record.Created, record.Updated = have.Created, r.now
 		}
 		u.put(KindConsumer, string(c.ID), encode(record))
 		out[i] = u
@@ -165,7 +167,7 @@ func (u *unit) delete(kind Kind, id string) {
 	u.writes = append(u.writes, Write{Key: Key{kind, id}, Delete: true})
 }
 
-// commitAll writes a stage in as few transactions as it may.
+// commitAll writes a stage in as few transactions as possible.
 func (r *restore) commitAll(ctx context.Context, s stage, limit int, progress transfer.Progress) error {
 	batch, size := map[Key]Write{}, 0
 	for i, u := range s.units {
@@ -205,7 +207,8 @@ func (r *restore) commit(ctx context.Context, batch map[Key]Write) error {
 	case err != nil:
 		return fmt.Errorf("import: %w; what is missing comes when it is run again", err)
 	case !out.Done:
-		return croft.Errorf(croft.Conflict, "import: somebody changed the same things meanwhile; stop what does and run it again")
+		return croft.Errorf(croft.Conflict, "import: somebody changed the same things meanwhile; stop what does and run "+
+			"it again")
 	}
 	for key, w := range batch {
 		if r.archive.modified[key] = out.Revision; w.Delete {

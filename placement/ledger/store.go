@@ -1,22 +1,21 @@
-package placement
+package ledger
 
 import (
 	"context"
 	"errors"
 )
 
-// Store keeps the state for all servers. It knows nothing of its meaning.
+// Store keeps the state for all ledgers. It does not know what it means.
 type Store interface {
 	// Load returns every entry and the revision they were read at. Unavailable.
 	Load(ctx context.Context) (Snapshot, error)
-	// Watch calls changed with what each revision after the given one changed, one
-	// revision at a time and in order. It returns only with an error: that of ctx,
-	// or one after which the caller has to Load again.
+	// Watch calls changed with the changes of each revision after the given one, in order. It returns only with an
+	// error: that of ctx, or one after which the caller has to Load again.
 	Watch(ctx context.Context, after int64, changed func(revision int64, entries []Entry)) error
-	// Commit does all of Then if all of If holds, else nothing. ErrTooLarge: it is
-	// refused for its size. Other errors: nobody knows whether it was done.
+	// Commit does all of Then if all of If holds, else nothing. ErrTooLarge: it is refused for its size. Other errors:
+	// nobody knows whether it was done.
 	Commit(ctx context.Context, t Txn) (Outcome, error)
-	// Limit is how many comparisons, and how many writes, one transaction may have.
+	// Limit is the number of comparisons, and of writes, that one transaction may have.
 	Limit() int
 }
 
@@ -26,14 +25,13 @@ var ErrTooLarge = errors.New("the store allows no transaction of that size")
 // Kind says what an entry is.
 type Kind string
 
-// The kinds of entries. Their IDs are names for classes, traits and Name, UUIDs
-// for the others.
+// The kinds of entries. The IDs of classes, traits and names are names, those of the others UUIDs.
 const (
 	KindClass      Kind = "class"      // a custom resource class
 	KindTrait      Kind = "trait"      // a custom trait
-	KindProvider   Kind = "provider"   // what a resource provider is and offers
-	KindGeneration Kind = "generation" // its generation; every claim on it writes this one
-	KindName       Kind = "name"       // the UUID of the provider of that name
+	KindProvider   Kind = "provider"   // a resource provider without its generation
+	KindGeneration Kind = "generation" // a provider's generation; every claim on the provider writes it
+	KindName       Kind = "name"       // the UUID of the provider that has the name
 	KindConsumer   Kind = "consumer"   // a consumer and its allocations
 )
 
@@ -43,7 +41,7 @@ type Key struct {
 	ID   string
 }
 
-// Entry is a stored value, or the news that it is gone.
+// Entry is a stored value, or the report that it was deleted.
 type Entry struct {
 	Key
 	Value    []byte
@@ -58,9 +56,8 @@ type Snapshot struct {
 	Revision int64
 }
 
-// Compare asks that an entry is as it was read: not changed since the revision, or,
-// where Created is set, not deleted since it was created at the revision. Revision
-// 0 asks that there is no such entry.
+// Compare asks that an entry is as it was read: not changed since Revision, or, if Created is set, not deleted since it
+// was created at Revision. A Revision of 0 asks that the entry does not exist.
 type Compare struct {
 	Key
 	Created  bool
@@ -80,11 +77,11 @@ type Txn struct {
 	Then []Write
 }
 
-// Outcome tells what came of a transaction.
+// Outcome is the outcome of a transaction.
 type Outcome struct {
 	Done bool
-	// Revision is that of the transaction where it wrote something, else that of the
-	// last transaction that did: a memory of that revision has seen all there is.
+	// Revision is the transaction's if it wrote something, else that of the last one that did: a state of that revision
+	// is up to date.
 	Revision int64
 	// Before is the revision of the last transaction that wrote before this one.
 	Before int64

@@ -1,4 +1,4 @@
-package placement
+package ledger
 
 import (
 	"fmt"
@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// world changes providers at random, as a watch would tell.
+// world changes providers at random, as a watch would report it.
 type world struct {
 	*rand.Rand
-	st       *state
+	st       *State
 	revision int64
-	all      []*providerData
+	all      []*ProviderData
 }
 
 const worldAggregate = "a99a99a9-0000-4000-8000-%012x"
@@ -29,30 +29,32 @@ func (w *world) tell(t *testing.T, entries ...Entry) {
 }
 
 // provider makes up what a provider has: of much a little, of little nothing mostly.
-func (w *world) provider(p *providerData) {
-	p.inventories, p.traits, p.aggregates = nil, nil, nil
+func (w *world) provider(p *ProviderData) {
+	p.Inventories, p.Traits, p.Aggregates = nil, nil, nil
 	for i, class := range []string{"VCPU", "VGPU", "FPGA"} {
 		if i == 0 || w.IntN(12) == 0 {
-			p.inventories = append(p.inventories, inventory{class: w.st.classes.intern(class), total: 4, minUnit: 1, maxUnit: 4, stepSize: 1, ratio: 1})
+			p.Inventories = append(p.Inventories, Inventory{Class: w.st.classes.intern(class), Total: 4, MinUnit: 1,
+				MaxUnit: 4, StepSize: 1, Ratio: 1})
 		}
 	}
-	sortInventories(p.inventories)
+	sortInventories(p.Inventories)
 	for i, trait := range []string{"COMPUTE_NODE", "HW_CPU_X86_AVX2", "HW_CPU_X86_SGX"} {
 		if w.IntN(1+6*i) == 0 {
-			p.traits = insertID(p.traits, w.st.traits.intern(trait))
+			p.Traits = insertID(p.Traits, w.st.traits.intern(trait))
 		}
 	}
 	for range w.IntN(3) {
-		p.aggregates = append(p.aggregates, fmt.Sprintf(worldAggregate, w.IntN(20)))
+		p.Aggregates = append(p.Aggregates, fmt.Sprintf(worldAggregate, w.IntN(20)))
 	}
 }
 
 func (w *world) step(t *testing.T) {
 	switch at := w.IntN(max(len(w.all), 1)); {
 	case len(w.all) < 60 || w.IntN(5) == 0:
-		p := &providerData{uuid: fmt.Sprintf("c0f7c0f7-0000-4000-8000-%012x", w.revision), name: fmt.Sprint(w.revision), created: w.revision + 1}
+		p := &ProviderData{UUID: fmt.Sprintf("c0f7c0f7-0000-4000-8000-%012x", w.revision), Name: fmt.Sprint(w.revision),
+			Created: w.revision + 1}
 		if len(w.all) > 0 && w.IntN(3) == 0 {
-			p.parent = w.all[at].uuid
+			p.Parent = w.all[at].UUID
 		}
 		w.provider(p)
 		w.all = append(w.all, p)
@@ -62,36 +64,36 @@ func (w *world) step(t *testing.T) {
 		w.tell(t, w.entry(w.all[at]))
 	default:
 		gone := w.all[at]
-		if slices.ContainsFunc(w.all, func(p *providerData) bool { return p.parent == gone.uuid }) {
+		if slices.ContainsFunc(w.all, func(p *ProviderData) bool { return p.Parent == gone.UUID }) {
 			return
 		}
 		w.all = slices.Delete(w.all, at, at+1)
-		w.tell(t, Entry{Key: Key{KindProvider, gone.uuid}, Deleted: true})
+		w.tell(t, Entry{Key: Key{KindProvider, gone.UUID}, Deleted: true})
 	}
 }
 
-func (w *world) entry(p *providerData) Entry {
-	return Entry{Key: Key{KindProvider, p.uuid}, Value: encodeProvider(p, w.st), Created: p.created}
+func (w *world) entry(p *ProviderData) Entry {
+	return Entry{Key: Key{KindProvider, p.UUID}, Value: encodeProvider(p, w.st), Created: p.Created}
 }
 
 // request makes up what few can satisfy, or many.
-func (w *world) request() candidateRequest {
+func (w *world) request() CandidateRequest {
 	aggregate := func() string { return fmt.Sprintf(worldAggregate, w.IntN(20)) }
-	req := candidateRequest{nested: true, groups: []group{{resources: []want{{"VCPU", 1}}}}}
-	g := &req.groups[0]
+	req := CandidateRequest{Nested: true, Groups: []Group{{Resources: []NamedAmount{{"VCPU", 1}}}}}
+	g := &req.Groups[0]
 	switch w.IntN(6) {
 	case 0:
-		g.resources = append(g.resources, want{"VGPU", 1})
+		g.Resources = append(g.Resources, NamedAmount{"VGPU", 1})
 	case 1:
-		g.traits.required = [][]string{{"HW_CPU_X86_SGX"}, {"HW_CPU_X86_AVX2", "COMPUTE_NODE"}}
+		g.Traits.Required = [][]string{{"HW_CPU_X86_SGX"}, {"HW_CPU_X86_AVX2", "COMPUTE_NODE"}}
 	case 2:
-		g.aggregates.required = [][]string{{aggregate(), aggregate()}}
+		g.Aggregates.Required = [][]string{{aggregate(), aggregate()}}
 	case 3:
-		req.rootTraits.required = [][]string{{"HW_CPU_X86_SGX"}}
+		req.RootTraits.Required = [][]string{{"HW_CPU_X86_SGX"}}
 	case 4:
-		req.groups = append(req.groups, group{suffix: "1", resources: []want{{"FPGA", 1}}})
+		req.Groups = append(req.Groups, Group{Suffix: "1", Resources: []NamedAmount{{"FPGA", 1}}})
 	default:
-		g.traits.forbidden = []string{"HW_CPU_X86_AVX2"}
+		g.Traits.Forbidden = []string{"HW_CPU_X86_AVX2"}
 	}
 	return req
 }
@@ -108,9 +110,9 @@ func TestASearchByIndexFindsWhatOneTreeAfterTheOtherDoes(t *testing.T) {
 		var want []string
 		for _, root := range w.st.roots {
 			in := req
-			in.groups = slices.Clone(req.groups)
-			for i := range in.groups {
-				in.groups[i].tree = root.uuid
+			in.Groups = slices.Clone(req.Groups)
+			for i := range in.Groups {
+				in.Groups[i].Tree = root.UUID
 			}
 			want = append(want, w.ask(t, in)...)
 		}
@@ -119,7 +121,7 @@ func TestASearchByIndexFindsWhatOneTreeAfterTheOtherDoes(t *testing.T) {
 		}
 		found += len(got)
 		s := &search{st: w.st, req: &req}
-		if s.roots, _ = req.rootTraits.find(w.st.traits); len(w.st.roots) > 0 {
+		if s.roots, _ = req.RootTraits.find(w.st.traits); len(w.st.roots) > 0 {
 			if _, err := s.resolve(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -134,16 +136,16 @@ func TestASearchByIndexFindsWhatOneTreeAfterTheOtherDoes(t *testing.T) {
 }
 
 // ask returns the keys of what is found, in order.
-func (w *world) ask(t *testing.T, req candidateRequest) []string {
-	found, err := w.st.candidates(t.Context(), &req)
+func (w *world) ask(t *testing.T, req CandidateRequest) []string {
+	found, err := w.st.Candidates(t.Context(), &req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var keys []string
 	for _, c := range found {
 		key := ""
-		for _, p := range c.parts {
-			key += fmt.Sprintf("%s %d %d;", p.p.uuid, p.class, p.n)
+		for _, p := range c.Portions {
+			key += fmt.Sprintf("%s %d %d;", p.Provider.UUID, p.Class, p.N)
 		}
 		keys = append(keys, key)
 	}

@@ -1,0 +1,284 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// cloud creates providers: one per line, below the line that is indented by two blanks less, as in
+// "  numa0 VCPU:4 +HW_NUMA_ROOT @agg1".
+func cloud(t *testing.T, text string) *replay {
+	t.Helper()
+	m := newReplay(t)
+	var path []string
+	for line := range strings.Lines(text) {
+		depth := (len(line) - len(strings.TrimLeft(line, " "))) / 2
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		parent := ""
+		if depth > 0 {
+			parent = path[depth-1]
+		}
+		path = append(path[:depth], fields[0])
+		m.do(create(fields[0], parent), describe(fields[0], fields[1:]))
+	}
+	return m
+}
+
+func describe(id string, words []string) func(*Tx) error {
+	return func(t *Tx) error {
+		v := t.whole(id)
+		var specs []InventorySpec
+		for _, w := range words {
+			switch {
+			case w[0] == '@':
+				v.Aggregates = append(v.Aggregates, uuidOf(w[1:]))
+			case w[0] == '+':
+				if t.trait(w[1:]) == nil {
+					t.createTrait(w[1:])
+				}
+				v.Traits = insertID(slices.Clone(v.Traits), t.traits[w[1:]].id)
+			default:
+				class, amount, _ := strings.Cut(w, ":")
+				s := InventorySpec{class, Inventory{MinUnit: 1, MaxUnit: 1000, StepSize: 1, Ratio: 1}}
+				if _, err := fmt.Sscan(amount, &s.Total); err != nil {
+					return err
+				}
+				specs = append(specs, s)
+			}
+		}
+		v.write = true
+		list, err := t.resolve(specs)
+		t.setInventories(v, list)
+		return err
+	}
+}
+
+// uuidOf makes a UUID of a short name in hexadecimal digits.
+func uuidOf(name string) string {
+	return fmt.Sprintf("00000000-0000-0000-0000-%012s", name)
+}
+
+// parse reads a candidate request in the form that it has as a query string. It knows valid ones alone.
+func parse(params string) *CandidateRequest {
+	req := &CandidateRequest{Nested: true}
+	for param := range strings.SplitSeq(params, "&") {
+		key, value, _ := strings.Cut(param, "=")
+		items := strings.Split(strings.TrimLeft(value, "!in:"), ",")
+		switch key {
+		case "limit":
+			_, _ = fmt.Sscan(value, &req.Limit)
+		case "group_policy":
+			req.Isolate = value == "isolate"
+		case "same_subtree":
+			req.Subtrees = append(req.Subtrees, items)
+		case "root_required":
+			addTraits(&req.RootTraits, value)
+		default:
+			req.parseGroup(key, value, items)
+		}
+	}
+	return req
+}
+
+func (req *CandidateRequest) parseGroup(key, value string, items []string) {
+	suffix := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(key, "resources"), "required"), "member_of")
+	at := slices.IndexFunc(req.Groups, func(g Group) bool { return g.Suffix == suffix })
+	if at < 0 {
+		at = len(req.Groups)
+		req.Groups = append(req.Groups, Group{Suffix: suffix})
+	}
+	g := &req.Groups[at]
+	switch {
+	case strings.HasPrefix(key, "resources"):
+		for _, item := range items {
+			class, amount, _ := strings.Cut(item, ":")
+			g.Resources = append(g.Resources, NamedAmount{Class: class})
+			_, _ = fmt.Sscan(amount, &g.Resources[len(g.Resources)-1].N)
+		}
+	case strings.HasPrefix(key, "required"):
+		addTraits(&g.Traits, value)
+	case strings.HasPrefix(value, "!"):
+		g.Aggregates.Forbidden = append(g.Aggregates.Forbidden, items...)
+	default:
+		g.Aggregates.Required = append(g.Aggregates.Required, items)
+	}
+}
+
+// addTraits reads A,!B or in:A,B.
+func addTraits(t *TraitTest, value string) {
+	if rest, any := strings.CutPrefix(value, "in:"); any {
+		t.Required = append(t.Required, strings.Split(rest, ","))
+		return
+	}
+	for item := range strings.SplitSeq(value, ",") {
+		if name, forbidden := strings.CutPrefix(item, "!"); forbidden {
+			t.Forbidden = append(t.Forbidden, name)
+		} else {
+			t.Required = append(t.Required, []string{name})
+		}
+	}
+}
+
+// ask runs a candidate request and returns what it finds, each candidate as "provider=CLASS:n,... provider=...".
+func (m *replay) ask(params string) ([]string, error) {
+	found, err := m.Candidates(m.t.Context(), parse(params))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, c := range found {
+		amounts := map[string][]string{}
+		for _, x := range c.Portions {
+			id := x.Provider.UUID
+			amounts[id] = append(amounts[id], fmt.Sprintf("%s:%d", m.ClassName(x.Class), x.N))
+		}
+		var words []string
+		for id, list := range amounts {
+			slices.Sort(list)
+			words = append(words, id+"="+strings.Join(list, ","))
+		}
+		slices.Sort(words)
+		out = append(out, strings.Join(words, " "))
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+const twoNUMANodes = `
+host VCPU:0 MEMORY_MB:0 DISK_GB:100 +COMPUTE_NODE @a
+  numa0 VCPU:4 MEMORY_MB:8 +HW_NUMA_ROOT +CUSTOM_FAST
+    pf0 SRIOV_NET_VF:2 +CUSTOM_NET_A
+  numa1 VCPU:4 MEMORY_MB:8 +HW_NUMA_ROOT
+    pf1 SRIOV_NET_VF:2 +CUSTOM_NET_B
+`
+
+const sharedDisk = `
+one VCPU:8 @a
+two VCPU:8 @b
+share DISK_GB:100 +MISC_SHARES_VIA_AGGREGATE @a
+`
+
+func TestCandidates(t *testing.T) {
+	flat := "h1 VCPU:4 DISK_GB:10 +CUSTOM_RED @a\nh2 VCPU:2 DISK_GB:10 +CUSTOM_BLUE @b\n"
+	for name, test := range map[string]struct {
+		cloud, query string
+		want         []string
+	}{
+		"who has enough of all": {flat, "resources=VCPU:2,DISK_GB:1", []string{"h1=DISK_GB:1,VCPU:2",
+			"h2=DISK_GB:1,VCPU:2"}},
+		"who has not enough is left out": {flat, "resources=VCPU:3", []string{"h1=VCPU:3"}},
+		"a required trait":               {flat, "resources=VCPU:1&required=CUSTOM_BLUE", []string{"h2=VCPU:1"}},
+		"a forbidden trait":              {flat, "resources=VCPU:1&required=!CUSTOM_BLUE", []string{"h1=VCPU:1"}},
+		"any of two traits": {flat, "resources=VCPU:1&required=in:CUSTOM_RED,CUSTOM_BLUE",
+			[]string{"h1=VCPU:1", "h2=VCPU:1"}},
+		"both of two traits": {flat, "resources=VCPU:1&required=CUSTOM_RED&required=CUSTOM_BLUE", nil},
+		"an aggregate":       {flat, "resources=VCPU:1&member_of=" + uuidOf("a"), []string{"h1=VCPU:1"}},
+		"not an aggregate": {flat, "resources=VCPU:1&member_of=!" + uuidOf("a"),
+			[]string{"h2=VCPU:1"}},
+		"one of two aggregates": {flat,
+			"resources=VCPU:1&member_of=in:" + uuidOf("a") + "," + uuidOf("b"), []string{"h1=VCPU:1", "h2=VCPU:1"}},
+		"a tree together": {twoNUMANodes, "resources=VCPU:4,DISK_GB:1",
+			[]string{"host=DISK_GB:1 numa0=VCPU:4", "host=DISK_GB:1 numa1=VCPU:4"}},
+		"traits are found together": {twoNUMANodes,
+			"resources=VCPU:1,SRIOV_NET_VF:1&required=CUSTOM_FAST,CUSTOM_NET_B", []string{"numa0=VCPU:1 pf1=SRIOV_NET_VF:1"}},
+		"the root's aggregate spans its tree": {twoNUMANodes, "resources=VCPU:1&member_of=" + uuidOf("a"),
+			[]string{"numa0=VCPU:1", "numa1=VCPU:1"}},
+		"but not for a group with a suffix": {twoNUMANodes, "resources1=VCPU:1&member_of1=" + uuidOf("a"), nil},
+		"one provider has all of a suffix": {twoNUMANodes, "resources1=VCPU:1,MEMORY_MB:1",
+			[]string{"numa0=MEMORY_MB:1,VCPU:1", "numa1=MEMORY_MB:1,VCPU:1"}},
+		"groups may meet on a provider": {twoNUMANodes, "resources1=VCPU:2&resources2=VCPU:2&group_policy=none",
+			[]string{"numa0=VCPU:2 numa1=VCPU:2", "numa0=VCPU:2 numa1=VCPU:2", "numa0=VCPU:4", "numa1=VCPU:4"}},
+		"as long as it has enough for both": {twoNUMANodes, "resources1=VCPU:3&resources2=VCPU:3&group_policy=none",
+			[]string{"numa0=VCPU:3 numa1=VCPU:3", "numa0=VCPU:3 numa1=VCPU:3"}},
+		"groups are isolated": {twoNUMANodes,
+			"resources1=VCPU:2&resources2=VCPU:2&group_policy=isolate", []string{"numa0=VCPU:2 numa1=VCPU:2",
+				"numa0=VCPU:2 numa1=VCPU:2"}},
+		"the network card below the same node": {twoNUMANodes,
+			"resources1=VCPU:1&resources2=SRIOV_NET_VF:1&group_policy=none&same_subtree=1,2", []string{"numa0=VCPU:1 pf0=SRIOV_NET_VF:1", "numa1=VCPU:1 pf1=SRIOV_NET_VF:1"}},
+		"without it any card": {twoNUMANodes,
+			"resources1=VCPU:1&resources2=SRIOV_NET_VF:1&group_policy=none", []string{"numa0=VCPU:1 pf0=SRIOV_NET_VF:1",
+				"numa0=VCPU:1 pf1=SRIOV_NET_VF:1", "numa1=VCPU:1 pf0=SRIOV_NET_VF:1", "numa1=VCPU:1 pf1=SRIOV_NET_VF:1"}},
+		"a group without resources ties others": {twoNUMANodes,
+			"resources_C=VCPU:1&resources_N=SRIOV_NET_VF:1&required_T=CUSTOM_FAST&group_policy=none&same_subtree=_T,_C,_N", []string{"numa0=VCPU:1 pf0=SRIOV_NET_VF:1"}},
+		"a trait of the root": {twoNUMANodes + flat, "resources=VCPU:1&root_required=COMPUTE_NODE",
+			[]string{"numa0=VCPU:1", "numa1=VCPU:1"}},
+		"a trait that the root must not have": {twoNUMANodes + flat, "resources=VCPU:1&root_required=!COMPUTE_NODE",
+			[]string{"h1=VCPU:1", "h2=VCPU:1"}},
+		"a share serves those in its aggregate": {sharedDisk, "resources=VCPU:1,DISK_GB:1",
+			[]string{"one=VCPU:1 share=DISK_GB:1"}},
+		"a share alone is one candidate": {sharedDisk, "resources=DISK_GB:1", []string{"share=DISK_GB:1"}},
+		"a share serves a group with a suffix": {sharedDisk, "resources=VCPU:1&resources1=DISK_GB:1",
+			[]string{"one=VCPU:1 share=DISK_GB:1"}},
+		"a share in a forbidden aggregate is not": {sharedDisk, "resources=VCPU:1,DISK_GB:1&member_of=!" + uuidOf("a"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := cloud(t, test.cloud).ask(test.query)
+			if err != nil || !slices.Equal(got, test.want) {
+				t.Errorf("got %q, %v\nwant %q", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestInTreeStaysInTheTreeOfAnyOfItsProviders(t *testing.T) {
+	m := cloud(t, twoNUMANodes+"other VCPU:4\n")
+	for _, tree := range []string{"host", "pf0", "numa1"} {
+		req := &CandidateRequest{Groups: []Group{{Resources: []NamedAmount{{"VCPU", 1}}, Tree: tree}}, Nested: true}
+		found, err := m.Candidates(t.Context(), req)
+		if err != nil || len(found) != 2 || found[0].Portions[0].Provider.UUID != "numa0" || found[1].Portions[0].Provider.UUID != "numa1" {
+			t.Errorf("in the tree of %s: %v, %v", tree, found, err)
+		}
+	}
+}
+
+func TestLimitIsKeptAndDrawsFromAll(t *testing.T) {
+	var text strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&text, "h%02d VCPU:4\n", i)
+	}
+	m := cloud(t, text.String())
+	first, err := m.ask("resources=VCPU:1&limit=3")
+	if err != nil || !slices.Equal(first, []string{"h00=VCPU:1", "h01=VCPU:1", "h02=VCPU:1"}) {
+		t.Errorf("in order of creation: %q, %v", first, err)
+	}
+	seen := map[*Provider]bool{}
+	for range 200 {
+		req := &CandidateRequest{Groups: []Group{{Resources: []NamedAmount{{"VCPU", 1}}}}, Limit: 3, Nested: true,
+			Randomize: true}
+		found, err := m.Candidates(t.Context(), req)
+		if err != nil || len(found) != 3 {
+			t.Fatalf("%d candidates, %v", len(found), err)
+		}
+		for _, c := range found {
+			seen[c.Portions[0].Provider] = true
+		}
+	}
+	if len(seen) != 30 {
+		t.Errorf("%d of 30 providers ever come first in random order", len(seen))
+	}
+}
+
+func TestUsedUpCapacityAndUnitsCount(t *testing.T) {
+	m := newReplay(t)
+	m.do(create("a", ""), func(t *Tx) error {
+		list, err := t.resolve([]InventorySpec{{"VCPU", Inventory{Total: 10, Reserved: 2, MinUnit: 2, MaxUnit: 6,
+			StepSize: 2, Ratio: 1.5}}})
+		t.setInventories(t.provider("a"), list)
+		return err
+	}, takes("x", "a", "VCPU", 6))
+	for amount, fits := range map[int]bool{1: false, 2: true, 3: false, 4: true, 6: true, 8: false} {
+		got, err := m.ask(fmt.Sprintf("resources=VCPU:%d", amount))
+		if err != nil || (len(got) == 1) != fits {
+			t.Errorf("%d more of 12: %q, %v", amount, got, err)
+		}
+	}
+	m.do(takes("y", "a", "VCPU", 4))
+	if got, err := m.ask("resources=VCPU:4"); err != nil || len(got) != 0 {
+		t.Errorf("4 more of 2: %q, %v", got, err)
+	}
+}

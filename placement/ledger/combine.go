@@ -1,0 +1,169 @@
+package ledger
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// product calls use with every way to pick one of each list, until it returns false.
+func product[T any](lists [][]T, use func([]T) bool) {
+	pick := make([]T, len(lists))
+	var step func(i int) bool
+	step = func(i int) bool {
+		if i == len(lists) {
+			return use(slices.Clone(pick))
+		}
+		for _, v := range lists[i] {
+			pick[i] = v
+			if !step(i + 1) {
+				return false
+			}
+		}
+		return true
+	}
+	step(0)
+}
+
+// combine joins one option of each group, in all ways that are allowed.
+func (s *search) combine(ctx context.Context, options [][]Option) error {
+	n := 0
+	product(options, func(pick []Option) bool {
+		if n++; n%1024 == 0 && ctx.Err() != nil {
+			return false
+		}
+		if s.isolated(pick) && s.rooted(pick) {
+			s.add(Candidate{consolidate(pick), pick})
+		}
+		return !s.full()
+	})
+	if ctx.Err() != nil {
+		return unavailable(ctx.Err())
+	}
+	return nil
+}
+
+func (s *search) add(c Candidate) {
+	if !fit(c.Portions) || !s.req.Nested && !oneOfEachTree(c.Portions) {
+		return
+	}
+	if s.seen != nil {
+		key := s.key(c)
+		if s.seen[key] {
+			return
+		}
+		s.seen[key] = true
+	}
+	s.found = append(s.found, c)
+}
+
+// isolated tells whether no provider serves two single groups, if the request asks for that.
+func (s *search) isolated(pick []Option) bool {
+	if !s.req.Isolate {
+		return true
+	}
+	used := map[*Provider]bool{}
+	for i, o := range pick {
+		if s.groups[i].Single() {
+			if used[o.Providers[0]] {
+				return false
+			}
+			used[o.Providers[0]] = true
+		}
+	}
+	return true
+}
+
+// rooted tells whether, for each same_subtree, one provider is above all the others.
+func (s *search) rooted(pick []Option) bool {
+	for _, suffixes := range s.req.Subtrees {
+		var involved []*Provider
+		for i, o := range pick {
+			if slices.Contains(suffixes, s.groups[i].Suffix) {
+				involved = append(involved, o.Providers...)
+			}
+		}
+		top := func(p *Provider) bool {
+			return !slices.ContainsFunc(involved, func(q *Provider) bool { return !p.above(q) })
+		}
+		if len(involved) > 0 && !slices.ContainsFunc(involved, top) {
+			return false
+		}
+	}
+	return true
+}
+
+// above tells whether p is q or an ancestor of it.
+func (p *Provider) above(q *Provider) bool {
+	for ; q != nil; q = q.up {
+		if p == q {
+			return true
+		}
+	}
+	return false
+}
+
+// consolidate adds up the portions of one class from one provider.
+func consolidate(pick []Option) []Portion {
+	if len(pick) == 1 {
+		return pick[0].Portions
+	}
+	var out []Portion
+	for _, o := range pick {
+		for _, x := range o.Portions {
+			at := slices.IndexFunc(out, func(y Portion) bool { return x.Provider == y.Provider && x.Class == y.Class })
+			switch {
+			case at < 0:
+				out = append(out, x)
+			case out[at].N > math.MaxInt64-x.N:
+				out[at].N = math.MaxInt64
+			default:
+				out[at].N += x.N
+			}
+		}
+	}
+	return out
+}
+
+// fit tells whether every provider has enough for all its portions together.
+func fit(portions []Portion) bool {
+	for _, x := range portions {
+		i := x.Provider.Inventory(x.Class)
+		if x.N > i.MaxUnit || x.Provider.Used(x.Class)+x.N > i.Capacity() {
+			return false
+		}
+	}
+	return true
+}
+
+// oneOfEachTree tells whether no two providers are of one tree.
+func oneOfEachTree(portions []Portion) bool {
+	for i, x := range portions {
+		for _, y := range portions[:i] {
+			if x.Provider != y.Provider && x.Provider.root == y.Provider.root {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// key is equal for candidates that a client cannot tell apart.
+func (s *search) key(c Candidate) string {
+	var items []string
+	for _, x := range c.Portions {
+		items = append(items, x.Provider.UUID+" "+strconv.Itoa(int(x.Class))+" "+strconv.FormatInt(x.N, 10))
+	}
+	slices.Sort(items)
+	for i, o := range c.Options {
+		uuids := make([]string, len(o.Providers))
+		for j, p := range o.Providers {
+			uuids[j] = p.UUID
+		}
+		slices.Sort(uuids)
+		items = append(items, s.groups[i].Suffix+"="+strings.Join(uuids, ","))
+	}
+	return strings.Join(items, ";")
+}

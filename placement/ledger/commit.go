@@ -1,0 +1,207 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// maxAttempts bounds how often a batch is tried again because another ledger was faster. Each time one of the two made
+// progress.
+const maxAttempts = 200
+
+// request is a request to change the state.
+type request struct {
+	ctx context.Context
+	// decide reads and changes t. It may run several times, and only its last run counts. If it fails nothing changes,
+	// and its error is the answer.
+	decide func(t *Tx) error
+	done   chan error
+}
+
+// run runs decide. A panic is the answer to this request alone.
+func (r *request) run(t *Tx) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return r.decide(t)
+}
+
+// Change runs decide in the next batch, and returns when its changes are stored and in the state. decide may run
+// several times; it reads and changes t alone, and its error is returned. Unavailable: the store does not answer, or
+// nobody knows whether the changes were stored.
+func (l *Ledger) Change(ctx context.Context, decide func(t *Tx) error) error {
+	ses := l.session.Load()
+	if ses == nil {
+		return unavailable(l.Ready())
+	}
+	r := &request{ctx: ctx, decide: decide, done: make(chan error, 1)}
+	select {
+	case ses.requests <- r:
+	case <-ctx.Done():
+		return unavailable(ctx.Err())
+	case <-ses.ended:
+		return unavailable(ses.err)
+	}
+	select {
+	case err := <-r.done:
+		return err
+	case <-ses.ended:
+	}
+	select {
+	case err := <-r.done: // both have happened
+		return err
+	default:
+		return unavailable(ses.err)
+	}
+}
+
+// commitAll serves all requests, many at a time: those that come during a transaction share the next one. It returns
+// when ctx ends, or when stop is closed and no request is being served.
+func (l *Ledger) commitAll(ctx context.Context, requests <-chan *request, stop <-chan struct{}) {
+	var waiting []*request
+	for ctx.Err() == nil {
+		if len(waiting) == 0 {
+			select {
+			case r := <-requests:
+				waiting = append(waiting, r)
+			case <-stop:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+		waiting = l.drain(waiting, requests)
+		waiting = l.commit(ctx, waiting)
+	}
+}
+
+// drain adds the requests that are waiting, up to the number of entries that one transaction can hold.
+func (l *Ledger) drain(waiting []*request, requests <-chan *request) []*request {
+	for len(waiting) < l.store.Limit() {
+		select {
+		case r := <-requests:
+			waiting = append(waiting, r)
+		default:
+			return waiting
+		}
+	}
+	return waiting
+}
+
+// verdict is the outcome of a request, which is answered when the batch is stored.
+type verdict struct {
+	request *request
+	err     error
+}
+
+// commit serves as many of the requests as fit one transaction, and returns the others.
+func (l *Ledger) commit(ctx context.Context, requests []*request) []*request {
+	most := len(requests)
+	for range maxAttempts {
+		batch, verdicts, rest := l.decide(requests[:most])
+		rest = requests[most-len(rest):]
+		done, err := l.persist(ctx, batch)
+		switch {
+		case errors.Is(err, ErrTooLarge) && len(verdicts) > 1:
+			most = len(verdicts) / 2
+		case errors.Is(err, ErrTooLarge):
+			answerAll(verdicts, func(error) error { return tooManyBytes(err) })
+			return rest
+		case err != nil:
+			answerAll(verdicts, func(error) error { return unavailable(err) })
+			return rest
+		case done:
+			answerAll(verdicts, func(err error) error { return err })
+			return rest
+		}
+	}
+	answerAll([]verdict{{request: requests[0]}}, func(error) error {
+		return conflict(CodeConcurrentUpdate, "Another thread concurrently updated the data. Please retry your update")
+	})
+	return requests[1:]
+}
+
+// persist commits one batch and updates the state. False: another ledger was faster, and the state has its changes now.
+func (l *Ledger) persist(ctx context.Context, batch Txn) (bool, error) {
+	if len(batch.If)+len(batch.Then) == 0 {
+		return true, nil
+	}
+	ctx, cancel := l.patient(ctx, "has not confirmed a write")
+	defer cancel()
+	out, err := l.store.Commit(ctx, batch)
+	switch {
+	case err != nil:
+		return false, cmp.Or(context.Cause(ctx), err)
+	case !out.Done:
+		l.conflicts.Add(1)
+	case len(batch.Then) == 0 || l.advance(out, batch):
+		return true, nil
+	}
+	return out.Done, l.memory.await(ctx, out.Revision)
+}
+
+// advance applies a batch that has been stored, if nothing else was stored since the state's revision. Else the watch
+// has to report that first.
+func (l *Ledger) advance(out Outcome, batch Txn) (applied bool) {
+	l.memory.write(func(s *State) *State {
+		if s.revision < out.Before || s.revision >= out.Revision {
+			return s
+		}
+		entries := make([]Entry, len(batch.Then))
+		for i, w := range batch.Then {
+			entries[i] = Entry{Key: w.Key, Value: w.Value, Deleted: w.Delete, Modified: out.Revision,
+				Created: cmp.Or(s.createdAt(w.Key), out.Revision)}
+		}
+		applied = s.apply(out.Revision, entries) == nil // else the watch fails on it too, and the state is loaded again
+		return s
+	})
+	return applied
+}
+
+func answerAll(verdicts []verdict, answer func(error) error) {
+	for _, v := range verdicts {
+		v.request.done <- answer(v.err)
+	}
+}
+
+// decide runs the requests one by one, each over the changes of those before it, as far as one transaction can hold
+// them.
+func (l *Ledger) decide(requests []*request) (txn Txn, verdicts []verdict, rest []*request) {
+	l.memory.read(func(s *State) {
+		batch := newTx(s, nil, time.Now().Unix())
+		verdicts, rest = decideOn(batch, requests, l.store.Limit())
+		txn = batch.txn()
+	})
+	return txn, verdicts, rest
+}
+
+func decideOn(batch *Tx, requests []*request, limit int) (verdicts []verdict, rest []*request) {
+	for i, r := range requests {
+		if r.ctx.Err() != nil {
+			verdicts = append(verdicts, verdict{r, unavailable(r.ctx.Err())})
+			continue
+		}
+		one := newTx(batch.base, batch, batch.now)
+		err := r.run(one)
+		if size := batch.sizeWith(one); size > limit {
+			if i > 0 { // it may fit the next transaction
+				return verdicts, requests[i:]
+			}
+			verdicts = append(verdicts, verdict{r, tooManyEntries(size, limit)})
+			continue
+		}
+		if err != nil {
+			batch.keep(one)
+		} else {
+			batch.merge(one)
+		}
+		verdicts = append(verdicts, verdict{r, err})
+	}
+	return verdicts, nil
+}

@@ -1,0 +1,144 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"croft"
+)
+
+// Config is what a ledger needs.
+type Config struct {
+	Store Store        // required
+	Log   *slog.Logger // slog.Default() by default
+
+	// Retry is the pause before the store is asked again after a failure; 200 ms by default.
+	Retry time.Duration
+
+	// Patience is how long the store may take to answer, and to report what it has stored, before it counts as lost;
+	// 3 s by default.
+	Patience time.Duration
+
+	// Tidy is the interval of the search for custom classes and traits without users; 1 m by default.
+	Tidy time.Duration
+
+	// Beat is the interval at which the store is asked for its revision if no request does so; 1 s by default.
+	Beat time.Duration
+}
+
+// Ledger is the state of Placement in memory. Run keeps it up to date. Before it is loaded, and whenever the store does
+// not answer, everything is Unavailable.
+type Ledger struct {
+	store  Store
+	log    *slog.Logger
+	config Config
+	memory *memory
+
+	session   atomic.Pointer[session] // nil: none, and failing has the reason
+	failing   atomic.Pointer[error]
+	conflicts atomic.Int64
+	loaded    chan struct{} // closed when the state is loaded
+	stopped   chan struct{} // closed when Run has ended
+}
+
+// New makes a ledger. It does nothing before Run.
+func New(c Config) (*Ledger, error) {
+	if c.Store == nil {
+		return nil, croft.Errorf(croft.Invalid, "placement: Store is required")
+	}
+	c.Retry = cmp.Or(c.Retry, 200*time.Millisecond)
+	c.Beat = cmp.Or(c.Beat, time.Second)
+	c.Patience = cmp.Or(c.Patience, 3*time.Second)
+	c.Tidy = cmp.Or(c.Tidy, time.Minute)
+	l := &Ledger{
+		store:   c.Store,
+		log:     cmp.Or(c.Log, slog.Default()),
+		config:  c,
+		memory:  newMemory(),
+		loaded:  make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+	starting := errors.New("the state is not loaded yet")
+	l.failing.Store(&starting)
+	return l, nil
+}
+
+// Ready returns nil when the state is loaded and follows the store, else the reason.
+func (l *Ledger) Ready() error {
+	if err := l.failing.Load(); err != nil {
+		return croft.Errorf(croft.Unavailable, "placement: %w", *err)
+	}
+	return nil
+}
+
+// WaitReady returns when the state has been loaded. Unavailable: ctx or Run ended before.
+func (l *Ledger) WaitReady(ctx context.Context) error {
+	select {
+	case <-l.loaded:
+		return nil
+	case <-l.stopped:
+		return croft.Errorf(croft.Unavailable, "placement: %w", errStopped)
+	case <-ctx.Done():
+		return croft.Errorf(croft.Unavailable, "placement: the state could not be loaded in time: %w",
+			cmp.Or(l.Ready(), ctx.Err()))
+	}
+}
+
+// View calls use with the state, which must have been loaded. use must neither change it nor keep it. View returns what
+// use returns.
+func (l *Ledger) View(use func(*State) error) (err error) {
+	l.memory.read(func(s *State) { err = use(s) })
+	return err
+}
+
+// Exists tells whether a provider exists. Another ledger may have created it just now, so a miss is looked up once more
+// after CatchUp.
+func (l *Ledger) Exists(ctx context.Context, provider string) error {
+	find := func(s *State) error {
+		_, err := s.FindProvider(provider)
+		return err
+	}
+	if l.View(find) == nil {
+		return nil
+	}
+	if err := l.CatchUp(ctx); err != nil {
+		return err
+	}
+	return l.View(find)
+}
+
+// Conflicts counts the transactions that were tried again because another ledger was faster.
+func (l *Ledger) Conflicts() int64 { return l.conflicts.Load() }
+
+// Sums describes the state of a ledger.
+type Sums struct {
+	Revision int64            // of the state
+	Lag      int64            // revisions between the newest that the store is known to have, and Revision
+	Capacity map[string]int64 // by class, of all providers
+	Claimed  map[string]int64 // by class, of all providers
+	Objects  map[string]int64 // by kind
+}
+
+// Sums describes the state; nil: it is not loaded.
+func (l *Ledger) Sums() (sums *Sums) {
+	l.memory.read(func(s *State) {
+		if s == nil {
+			return
+		}
+		sums = &Sums{Revision: s.revision, Lag: max(l.memory.newest.Load()-s.revision, 0),
+			Capacity: map[string]int64{}, Claimed: map[string]int64{}, Objects: map[string]int64{
+				"provider": int64(len(s.providers)), "consumer": int64(len(s.consumers)),
+				"custom_class": int64(s.classes.custom()), "custom_trait": int64(s.traits.custom())}}
+		for _, p := range s.all {
+			for _, inv := range p.Inventories {
+				sums.Capacity[s.ClassName(inv.Class)] += inv.Capacity()
+				sums.Claimed[s.ClassName(inv.Class)] += p.Used(inv.Class)
+			}
+		}
+	})
+	return sums
+}

@@ -1,0 +1,66 @@
+package ledger
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// memory holds the state and its lock. Its methods are the only ones that take the lock.
+type memory struct {
+	mu    sync.RWMutex
+	state *State        // nil until loaded
+	grown chan struct{} // closed and replaced whenever state gets a new revision
+
+	newest atomic.Int64 // the last revision that the store is known to have had
+}
+
+func newMemory() *memory { return &memory{grown: make(chan struct{})} }
+
+// read calls use with the state; nil: it is not loaded. use must not keep it.
+func (m *memory) read(use func(*State)) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	use(m.state)
+}
+
+// write calls change, which may change the state or return another one, and wakes those who wait for a revision.
+func (m *memory) write(change func(*State) *State) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state = change(m.state)
+	close(m.grown)
+	m.grown = make(chan struct{})
+}
+
+// reached tells whether the state has a revision, and returns a channel that is closed when it gets a newer one.
+func (m *memory) reached(revision int64) (bool, <-chan struct{}) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.state.revision >= revision, m.grown
+}
+
+// learn notes that the store has reached a revision.
+func (m *memory) learn(revision int64) {
+	for known := m.newest.Load(); known < revision; known = m.newest.Load() {
+		if m.newest.CompareAndSwap(known, revision) {
+			return
+		}
+	}
+}
+
+// await returns when the state has a revision.
+func (m *memory) await(ctx context.Context, revision int64) error {
+	m.learn(revision)
+	for {
+		reached, grown := m.reached(revision)
+		if reached {
+			return nil
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package ledger
+
+// Reshaped is the new inventories of a provider.
+type Reshaped struct {
+	Provider    string // UUID
+	Generation  int64  // of the provider
+	Inventories []InventorySpec
+}
+
+func malformed(reason string) error { return invalid("malformed reshaper data: %s", reason) }
+
+// Reshape changes inventories and allocations at once, or nothing. In between the providers have the old and the new
+// inventories, so that allocations can move. The Refuse of rules does not count.
+func (t *Tx) Reshape(rules ClaimRules, providers []Reshaped, claims []Claim) error {
+	for _, r := range providers {
+		p := t.provider(r.Provider)
+		if p == nil {
+			e := invalid("Resource provider %s in inventories not found: %v", r.Provider, noProvider(r.Provider))
+			e.Code = CodeProviderNotFound
+			return e
+		}
+		if r.Generation != p.Generation {
+			const text = "resource provider generation conflict for provider %s: actual: %d, given: %d"
+			return conflict(CodeConcurrentUpdate, text, r.Provider, p.Generation, r.Generation)
+		}
+	}
+	consumers, err := t.openClaims(rules, claims)
+	if err != nil {
+		return err
+	}
+	final := make([][]Inventory, len(providers))
+	for i, r := range providers {
+		if final[i], err = t.resolve(r.Inventories); err != nil {
+			return malformed(err.Error())
+		}
+		if len(final[i]) > 0 {
+			p := t.provider(r.Provider)
+			t.setInventories(p, union(p.Inventories, final[i]))
+		}
+	}
+	if err := t.settle(malformed, claims, consumers); err != nil {
+		return err
+	}
+	for i, r := range providers {
+		p := t.provider(r.Provider)
+		if err := t.keepsUsed(p, final[i]); err != nil {
+			return conflict(CodeInventoryInUse, "update conflict: %v", err)
+		}
+		t.setInventories(p, final[i])
+	}
+	return nil
+}
+
+// union returns the new inventories, and the old ones of other classes.
+func union(old, fresh []Inventory) []Inventory {
+	list := append([]Inventory(nil), fresh...)
+	for _, i := range old {
+		p := ProviderData{Inventories: fresh}
+		if p.Inventory(i.Class) == nil {
+			list = append(list, i)
+		}
+	}
+	return list
+}

@@ -1,0 +1,200 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"croft"
+)
+
+// session is a period during which the ledger follows the store. A request without an answer at its end gets none.
+type session struct {
+	requests chan *request
+	asks     chan chan error
+	ended    chan struct{} // closed when nothing of the session runs any more
+	err      error         // why it ended; valid once ended is closed
+}
+
+// Run loads the state and follows the store until ctx ends. It may be called once. When it returns, every request has
+// been answered.
+func (l *Ledger) Run(ctx context.Context) error {
+	defer close(l.stopped)
+	tidying, end := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() { l.tidy(tidying) })
+	defer work.Wait()
+	defer end()
+	for {
+		err := l.follow(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		l.log.Warn("placement answers 503 until the store does", "op", "follow", "err", err)
+		select {
+		case <-time.After(l.config.Retry):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// follow loads the state and keeps it up to date until that fails or ctx ends.
+func (l *Ledger) follow(ctx context.Context) error {
+	revision, err := l.load(ctx)
+	if err != nil {
+		l.failing.Store(&err)
+		return err
+	}
+	ses := &session{requests: make(chan *request), asks: make(chan chan error), ended: make(chan struct{})}
+	l.begin(ses)
+	ses.err = l.serve(ctx, ses, revision)
+	l.failing.Store(&ses.err)
+	l.session.Store(nil)
+	close(ses.ended)
+	return ses.err
+}
+
+// begin lets requests in.
+func (l *Ledger) begin(ses *session) {
+	l.session.Store(ses)
+	l.failing.Store(nil)
+	select {
+	case <-l.loaded:
+		l.log.Info("placement follows the store again", "op", "follow")
+	default:
+		close(l.loaded)
+	}
+}
+
+// serve runs a session until the store is lost, or until ctx ends and the current transaction is done.
+func (l *Ledger) serve(ctx context.Context, ses *session, revision int64) error {
+	following, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	work.Go(func() { end(l.store.Watch(following, revision, l.update)) })
+	work.Go(func() { end(l.askAll(following, ses.asks)) })
+	l.commitAll(following, ses.requests, ctx.Done())
+	end(errStopped)
+	work.Wait()
+	return context.Cause(following)
+}
+
+var errStopped = errors.New("the server is stopping")
+
+func (l *Ledger) load(ctx context.Context) (int64, error) {
+	snapshot, err := l.store.Load(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("load the state: %w", err)
+	}
+	fresh := newState(time.Now())
+	if err := fresh.apply(max(snapshot.Revision, 1), snapshot.Entries); err != nil {
+		return 0, fmt.Errorf("load the state: %w", err)
+	}
+	snapshot.Entries = nil
+	debug.FreeOSMemory() // the entries took several times the memory of the state
+	l.memory.write(func(old *State) *State {
+		if old != nil && old.revision > fresh.revision {
+			l.log.Warn("the store is older than what it was: has it been restored?", "op", "load",
+				"revision", fresh.revision, "known", old.revision)
+			l.memory.newest.Store(0)
+		}
+		l.memory.learn(fresh.revision)
+		return fresh
+	})
+	return fresh.revision, nil
+}
+
+// update applies the changes that the watch reports.
+func (l *Ledger) update(revision int64, entries []Entry) {
+	l.memory.learn(revision)
+	l.memory.write(func(s *State) *State {
+		if err := s.apply(revision, entries); err != nil {
+			l.log.Error("an entry cannot be read; the rest is served", "op", "follow", "err", err)
+			s.revision = revision
+		}
+		return s
+	})
+}
+
+// CatchUp waits until the state has all that any ledger had stored when it was called. Unavailable.
+func (l *Ledger) CatchUp(ctx context.Context) error {
+	if err := l.catchUp(ctx); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+func (l *Ledger) catchUp(ctx context.Context) error {
+	ses := l.session.Load()
+	if ses == nil {
+		return l.Ready()
+	}
+	done := make(chan error, 1)
+	select {
+	case ses.asks <- done:
+	case <-ses.ended:
+		return ses.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ses.ended:
+		return ses.err
+	}
+}
+
+// askAll brings the state up to date for all who ask, many at a time: those that come during one question share the
+// next. If nobody asks it does so at each beat, to notice a store that went silent. It returns when the store does not
+// answer, or ctx ends.
+func (l *Ledger) askAll(ctx context.Context, asks <-chan chan error) error {
+	beat := time.NewTicker(l.config.Beat)
+	defer beat.Stop()
+	for {
+		var waiting []chan error
+		select {
+		case done := <-asks:
+			waiting = append(waiting, done)
+		case <-beat.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		for more := true; more; {
+			select {
+			case done := <-asks:
+				waiting = append(waiting, done)
+			default:
+				more = false
+			}
+		}
+		err := l.ask(ctx)
+		for _, done := range waiting {
+			done <- err
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// ask waits until the state has all that the store has now.
+func (l *Ledger) ask(ctx context.Context) error {
+	ctx, cancel := l.patient(ctx, "has not told its revision")
+	defer cancel()
+	out, err := l.store.Commit(ctx, Txn{})
+	if err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	return l.memory.await(ctx, out.Revision)
+}
+
+// patient bounds the time that the store may take.
+func (l *Ledger) patient(ctx context.Context, lacks string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, l.config.Patience,
+		croft.Errorf(croft.Unavailable, "the store %s for %s", lacks, l.config.Patience))
+}

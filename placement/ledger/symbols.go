@@ -1,0 +1,126 @@
+package ledger
+
+import (
+	"iter"
+	"slices"
+	"time"
+)
+
+// ID numbers a resource class or a trait in the memory of one ledger.
+type ID = int32
+
+// Symbol is a resource class or a trait.
+type Symbol struct {
+	Name     string
+	Standard bool
+	Created  int64 // seconds since 1970
+	Users    int   // providers that have it
+
+	id       ID
+	at       int64 // revision of its creation; 0 for standard ones
+	modified int64 // revision of its entry
+}
+
+// ID is the symbol's number. It is never given to another one.
+func (x *Symbol) ID() ID { return x.id }
+
+// Symbols holds the resource classes or the traits: first the standard ones in the order of their list, then the custom
+// ones in the order of their creation.
+type Symbols struct {
+	byName map[string]*Symbol
+	byID   []*Symbol // nil: deleted
+}
+
+func newSymbols(standard []string, now time.Time) *Symbols {
+	n := &Symbols{byName: make(map[string]*Symbol, len(standard))}
+	for _, name := range standard {
+		n.add(&Symbol{Name: name, Standard: true, Created: now.Unix()})
+	}
+	return n
+}
+
+func (n *Symbols) add(x *Symbol) *Symbol {
+	x.id = ID(len(n.byID))
+	n.byID = append(n.byID, x)
+	n.byName[x.Name] = x
+	return x
+}
+
+// Get returns the symbol of a name; nil: there is none.
+func (n *Symbols) Get(name string) *Symbol { return n.byName[name] }
+
+// All yields the symbols that exist, by ID.
+func (n *Symbols) All() iter.Seq[*Symbol] {
+	return func(yield func(*Symbol) bool) {
+		for _, x := range n.byID {
+			if x != nil && !yield(x) {
+				return
+			}
+		}
+	}
+}
+
+// put stores a custom symbol that the watch reports.
+func (n *Symbols) put(name string, created, at, modified int64) {
+	if x := n.byName[name]; x != nil && x.at == at {
+		x.modified = modified
+		return
+	}
+	n.remove(name)
+	n.add(&Symbol{Name: name, Created: created, at: at, modified: modified})
+}
+
+func (n *Symbols) remove(name string) {
+	if x := n.byName[name]; x != nil && !x.Standard {
+		n.byID[x.id] = nil
+		delete(n.byName, name)
+	}
+}
+
+// intern returns the ID of a name that an entry mentions. A name that is missing means that entries came out of order;
+// it is added, so that nothing is lost.
+func (n *Symbols) intern(name string) ID {
+	if x := n.byName[name]; x != nil {
+		return x.id
+	}
+	return n.add(&Symbol{Name: name}).id
+}
+
+func (n *Symbols) name(i ID) string {
+	if x := n.byID[i]; x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// custom counts the symbols that users created.
+func (n *Symbols) custom() int {
+	created := 0
+	for x := range n.All() {
+		created += count(!x.Standard)
+	}
+	return created
+}
+
+// use adds delta to the number of users of each ID.
+func (n *Symbols) use(ids []ID, delta int) {
+	for _, i := range ids {
+		if x := n.byID[i]; x != nil {
+			x.Users += delta
+		}
+	}
+}
+
+// insertID adds an ID to a sorted set.
+func insertID(ids []ID, i ID) []ID {
+	at, found := slices.BinarySearch(ids, i)
+	if found {
+		return ids
+	}
+	return slices.Insert(ids, at, i)
+}
+
+func hasID(ids []ID, i ID) bool {
+	_, found := slices.BinarySearch(ids, i)
+	return found
+}

@@ -1,0 +1,269 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+)
+
+// replay applies transactions to a state as the store and the watch would.
+type replay struct {
+	*State
+	t        *testing.T
+	revision int64
+	created  map[Key]int64
+	modified map[Key]int64
+}
+
+func newReplay(t *testing.T) *replay {
+	return &replay{State: newState(time.Unix(1000, 0)), t: t, revision: 1, created: map[Key]int64{},
+		modified: map[Key]int64{}}
+}
+
+// commit does a transaction if its comparisons hold.
+func (m *replay) commit(txn Txn) bool {
+	m.t.Helper()
+	for _, c := range txn.If {
+		if at := m.modified; c.Created && m.created[c.Key] != c.Revision || !c.Created && at[c.Key] != c.Revision {
+			return false
+		}
+	}
+	m.revision++
+	var entries []Entry
+	for _, w := range txn.Then {
+		if w.Delete {
+			delete(m.created, w.Key)
+			delete(m.modified, w.Key)
+		} else {
+			if m.created[w.Key] == 0 {
+				m.created[w.Key] = m.revision
+			}
+			m.modified[w.Key] = m.revision
+		}
+		entries = append(entries, Entry{Key: w.Key, Value: w.Value, Deleted: w.Delete, Created: m.created[w.Key],
+			Modified: m.revision})
+	}
+	if err := m.apply(m.revision, entries); err != nil {
+		m.t.Fatal(err)
+	}
+	return true
+}
+
+// decide runs requests as one batch and returns its transaction and their errors.
+func (m *replay) decide(requests ...func(*Tx) error) (Txn, []error) {
+	batch := newTx(m.State, nil, 1000)
+	var errs []error
+	for _, r := range requests {
+		one := newTx(m.State, batch, 1000)
+		err := r(one)
+		if err == nil {
+			batch.merge(one)
+		} else {
+			batch.keep(one)
+		}
+		errs = append(errs, err)
+	}
+	return batch.txn(), errs
+}
+
+// do commits requests one after the other, all of which have to succeed.
+func (m *replay) do(requests ...func(*Tx) error) {
+	m.t.Helper()
+	for i, r := range requests {
+		txn, errs := m.decide(r)
+		if errs[0] != nil || !m.commit(txn) {
+			m.t.Fatalf("request %d: %v", i, errs[0])
+		}
+	}
+}
+
+func create(id, parent string) func(*Tx) error {
+	return func(t *Tx) error { _, _, err := t.CreateProvider(id, "name of "+id, parent); return err }
+}
+
+func remove(id string) func(*Tx) error { return func(t *Tx) error { return t.DeleteProvider(id) } }
+
+func createClass(name string) func(*Tx) error {
+	return func(t *Tx) error { t.class(name); t.createClass(name); return nil }
+}
+
+func offers(id, class string, total int64) func(*Tx) error {
+	return func(t *Tx) error {
+		v := t.provider(id)
+		list, err := t.resolve([]InventorySpec{{class, Inventory{Total: total, MinUnit: 1, MaxUnit: 100, StepSize: 1,
+			Ratio: 1}}})
+		if err != nil {
+			return err
+		}
+		t.setInventories(v, list)
+		return nil
+	}
+}
+
+func takes(consumer, provider, class string, n int64) func(*Tx) error {
+	rules := ClaimRules{Generations: true, Types: true, Refuse: func(reason string) error { return invalid("%s", reason) }}
+	return func(t *Tx) error {
+		return t.Claim(rules, Claim{Consumer: consumer, Project: "p", User: "u", Type: "T",
+			Demands: []Demand{{provider, NamedAmount{class, n}}}})
+	}
+}
+
+func releases(consumer string) func(*Tx) error {
+	return func(t *Tx) error { return t.Release(consumer) }
+}
+
+func reparents(id, parent string) func(*Tx) error {
+	return func(t *Tx) error { v := t.whole(id); v.write = true; return t.reparent(v, parent, true) }
+}
+
+// Two transactions that are decided on the same state: the second must lose wherever
+// both together would be wrong.
+func TestOfTwoConcurrentWritesThatClashOneLoses(t *testing.T) {
+	for name, test := range map[string]struct {
+		before        []func(*Tx) error
+		first, second func(*Tx) error
+		both          bool
+	}{
+		"claims of the same provider": {
+			[]func(*Tx) error{create("a", ""), offers("a", "VCPU", 1)}, takes("x", "a", "VCPU", 1), takes("y", "a", "VCPU",
+				1), false},
+		"claims of two providers": {
+			[]func(*Tx) error{create("a", ""), offers("a", "VCPU", 1), create("b", ""), offers("b", "VCPU", 1)},
+			takes("x", "a", "VCPU", 1), takes("y", "b", "VCPU", 1), true},
+		"a claim and the inventory it stands on": {
+			[]func(*Tx) error{create("a", ""), offers("a", "VCPU", 1)}, offers("a", "VCPU", 0), takes("x", "a", "VCPU",
+				1), false},
+		"a claim and the end of its provider": {
+			[]func(*Tx) error{create("a", ""), offers("a", "VCPU", 1)}, remove("a"), takes("x", "a", "VCPU", 1), false},
+		"the end of a provider and a claim of it": {
+			[]func(*Tx) error{create("a", ""), offers("a", "VCPU", 1)}, takes("x", "a", "VCPU", 1), remove("a"), false},
+		"providers of one name": {nil,
+			func(t *Tx) error { _, _, err := t.CreateProvider("a", "n", ""); return err },
+			func(t *Tx) error { _, _, err := t.CreateProvider("b", "n", ""); return err }, false},
+		"a child and the end of its parent": {
+			[]func(*Tx) error{create("a", "")}, create("b", "a"), remove("a"), false},
+		"the end of a parent and a child of it": {
+			[]func(*Tx) error{create("a", "")}, remove("a"), create("b", "a"), false},
+		"two moves that would close a loop": {
+			[]func(*Tx) error{create("a", ""), create("b", "")}, reparents("a", "b"), reparents("b", "a"), false},
+		"two moves that would close a loop further down": {
+			[]func(*Tx) error{create("a", ""), create("a1", "a"), create("b", ""), create("b1", "b")}, reparents("a",
+				"b1"), reparents("b", "a1"), false},
+		"the first use of a class and its end": {
+			[]func(*Tx) error{create("a", ""), createClass("CUSTOM_X")},
+			offers("a", "CUSTOM_X", 1), func(t *Tx) error { t.removeClass(t.class("CUSTOM_X")); return nil }, false},
+		"two first uses of a class": {
+			[]func(*Tx) error{create("a", ""), create("b", ""), createClass("CUSTOM_X")},
+			offers("a", "CUSTOM_X", 1), offers("b", "CUSTOM_X", 1), true},
+		"the first use of a trait and its end": {
+			[]func(*Tx) error{create("a", ""), func(t *Tx) error { t.trait("CUSTOM_X"); t.createTrait("CUSTOM_X"); return nil }},
+			func(t *Tx) error {
+				ids, err := t.traitIDs([]string{"CUSTOM_X"})
+				t.setTraits(t.provider("a"), ids)
+				return err
+			},
+			func(t *Tx) error { t.removeTrait(t.trait("CUSTOM_X")); return nil }, false},
+		"claims for one consumer": {
+			[]func(*Tx) error{create("a", ""), offers("a", "VCPU", 9), create("b", ""), offers("b", "VCPU", 9)},
+			takes("x", "a", "VCPU", 1), takes("x", "b", "VCPU", 1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newReplay(t)
+			m.do(test.before...)
+			first, errs1 := m.decide(test.first)
+			second, errs2 := m.decide(test.second)
+			if errs1[0] != nil || errs2[0] != nil {
+				t.Fatalf("each alone: %v, %v", errs1[0], errs2[0])
+			}
+			if !m.commit(first) {
+				t.Fatal("the first is refused")
+			}
+			if got := m.commit(second); got != test.both {
+				t.Errorf("the second succeeds: %v, want %v", got, test.both)
+			}
+		})
+	}
+}
+
+func TestRequestsOfOneBatchSeeEachOther(t *testing.T) {
+	m := newReplay(t)
+	m.do(create("a", ""), offers("a", "VCPU", 2))
+	txn, errs := m.decide(takes("x", "a", "VCPU", 1), takes("y", "a", "VCPU", 2), takes("z", "a", "VCPU", 1),
+		create("b", "a"), create("b", "a"), remove("a"), remove("b"))
+	for i, ok := range []bool{true, false, true, true, false, false, true} {
+		if (errs[i] == nil) != ok {
+			t.Errorf("request %d: %v", i, errs[i])
+		}
+	}
+	if !m.commit(txn) {
+		t.Fatal("refused")
+	}
+	a := m.providers["a"]
+	if used := a.Used(m.classes.Get("VCPU").id); used != 2 || a.Generation != 3 || len(a.children) != 0 || len(m.consumers) != 2 {
+		t.Errorf("used %d, generation %d, children %d, consumers %d", used, a.Generation, len(a.children), len(m.consumers))
+	}
+}
+
+// A request that fails because of what it read makes the transaction ask that it
+// was so: an answer out of a stale memory is not given.
+func TestFailuresAreComparedToo(t *testing.T) {
+	m := newReplay(t)
+	m.do(create("a", ""), offers("a", "VCPU", 1), takes("x", "a", "VCPU", 1))
+	txn, errs := m.decide(takes("y", "a", "VCPU", 1))
+	if errs[0] == nil || len(txn.Then) != 0 {
+		t.Fatalf("granted: %v", txn.Then)
+	}
+	m.do(releases("x"))
+	if m.commit(txn) {
+		t.Error("a refusal that was no longer true is confirmed")
+	}
+}
+
+func TestReparentingMovesTheRootOfAllBelow(t *testing.T) {
+	m := newReplay(t)
+	m.do(create("a", ""), create("b", "a"), create("c", "b"), create("r", ""), reparents("b", "r"))
+	if c := m.providers["c"]; c.root.UUID != "r" || len(m.roots) != 2 || len(m.providers["a"].children) != 0 {
+		t.Errorf("root of c is %s, %d roots", c.root.UUID, len(m.roots))
+	}
+	m.do(reparents("b", ""))
+	if c := m.providers["c"]; c.root.UUID != "b" || len(m.roots) != 3 {
+		t.Errorf("root of c is %s, %d roots", c.root.UUID, len(m.roots))
+	}
+}
+
+// Loading a snapshot gives the same state as following every change.
+func TestSnapshotEqualsHistory(t *testing.T) {
+	m := newReplay(t)
+	m.do(create("p2", ""), create("p1", "p2"), createClass("CUSTOM_X"),
+		offers("p1", "CUSTOM_X", 5), takes("w", "p1", "CUSTOM_X", 2),
+		reparents("p1", ""), releases("w"), takes("x", "p1", "CUSTOM_X", 3))
+	fresh := newState(time.Unix(1000, 0))
+	var entries []Entry
+	for key, at := range m.modified {
+		entries = append(entries, Entry{Key: key, Value: m.value(key), Created: m.created[key], Modified: at})
+	}
+	if err := fresh.apply(m.revision, entries); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*State{m.State, fresh} {
+		p := s.providers["p1"]
+		x := s.classes.Get("CUSTOM_X")
+		if p.Used(x.id) != 3 || p.Generation != 3 || p.up != nil || len(s.roots) != 2 || s.roots[0].UUID != "p2" || x.Users != 1 || len(p.consumers) != 1 {
+			t.Errorf("%+v, %d roots, class %+v", p.ProviderData, len(s.roots), x)
+		}
+	}
+}
+
+// value writes an entry anew, as it is stored.
+func (m *replay) value(k Key) []byte {
+	switch k.Kind {
+	case KindProvider:
+		return encodeProvider(&m.providers[k.ID].ProviderData, m.State)
+	case KindGeneration:
+		return encodeGeneration(m.providers[k.ID].Generation)
+	case KindConsumer:
+		return encodeConsumer(&m.consumers[k.ID].ConsumerData, m.State)
+	case KindClass, KindTrait:
+		return encode(nameRecord{1000})
+	}
+	return []byte(k.ID)
+}
