@@ -182,7 +182,7 @@ var rules = []rule{
 var testHelpers = []string{
 	"croft/compute/computetest", "croft/trust/gate/gatetest", "croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/testing/...",
 	"croft/placement/transfer/transfertest", "croft/placementclient/keystone/keystonetest", "croft/placementclient/placementtest", "croft/pool/pooltest",
-	"croft/schedule/scheduletest", "croft/bench/...", "croft/test/...",
+	"croft/schedule/scheduletest", "croft/cloud/cloudtest", "croft/bench/...", "croft/test/...",
 }
 
 // longFiles may have more than maxLines lines, for the reason given.

@@ -47,7 +47,7 @@ somebody asks for an instance.`,
 
 // addCacheFlags defines the flags of commands that look into this host's cache.
 func addCacheFlags(cmd *cobra.Command) {
-	StateDirOf.AddFlags(cmd)
+	args.AddHostFlags(cmd, args.StateDirFlag)
 	cmd.Flags().StringP("output", "o", out.FormatText, "print text, table, json or yaml (`format`)")
 	// Fails for a flag that does not exist or has a completion, and this one is defined above.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp))
@@ -61,18 +61,9 @@ func cacheOf(cmd *cobra.Command) (dir, format string, err error) {
 	if !slices.Contains(out.Formats, format) {
 		return "", "", croft.Errorf(croft.Invalid, "output %q is none of text, table, wide, json and yaml%s", format, nearest.Hint(format, out.Formats))
 	}
-	stateDir, err := StateDirOf.Read(cmd)
-	return image.CacheDir(stateDir), format, err
+	s, _, err := args.LoadHostSettings(cmd, args.StateDirFlag)
+	return image.CacheDir(s.StateDir), format, err
 }
-
-// StateDirs finds the state directory of this host by the settings of hosts.
-type StateDirs struct {
-	AddFlags func(*cobra.Command)                 // defines the flags that Read takes
-	Read     func(*cobra.Command) (string, error) // Invalid: the settings are wrong
-}
-
-// StateDirOf is set by the program, which knows the settings of hosts.
-var StateDirOf StateDirs
 
 // entry is an image as commands print it: of the catalog, of the cache, or both.
 type entry struct {

@@ -58,14 +58,14 @@ rotate, and after --finish, copy the directory anew.`,
 }
 
 // hostCommandFlags are those of commands that work on the files of a host.
-var hostCommandFlags = []hostFlag{stateDirFlag, logLevelFlag}
+var hostCommandFlags = []args.HostFlag{args.StateDirFlag, args.LogLevelFlag}
 
 // onHost makes a command that works on the files of a host.
 func onHost(cmd *cobra.Command, do func(cmd *cobra.Command, s settings.Settings, log *slog.Logger) error) *cobra.Command {
-	addHostFlags(cmd, hostCommandFlags...)
+	args.AddHostFlags(cmd, hostCommandFlags...)
 	cmd.Args = args.Count(0, 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, log, err := loadHostSettings(cmd, hostCommandFlags...)
+		s, log, err := args.LoadHostSettings(cmd, hostCommandFlags...)
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 func computeCommand() *cobra.Command {
-	flags := append([]hostFlag{stateDirFlag, logLevelFlag, etcdFlag, placementFlag, cloudFlag, tokenFlag}, agentFlags...)
+	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.PlacementFlag, args.CloudFlag, args.TokenFlag}, args.AgentFlags...)
 	cmd := &cobra.Command{
 		Use:   "compute",
 		Short: "Run the agent of this host",
@@ -31,9 +31,9 @@ On a host that joined a cloud with croft up --join it runs the agent of that one
 croft up does.`,
 		Args: args.Count(0, 0),
 	}
-	addHostFlags(cmd, flags...)
+	args.AddHostFlags(cmd, flags...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, log, err := loadHostSettings(cmd, flags...)
+		s, log, err := args.LoadHostSettings(cmd, flags...)
 		if err != nil {
 			return err
 		}
@@ -97,8 +97,8 @@ func runJoined(ctx context.Context, s settings.Settings, log *slog.Logger, of *t
 }
 
 func mdserverCommand() *cobra.Command {
-	flags := []hostFlag{stateDirFlag, logLevelFlag, etcdFlag, agentFlags[2], agentFlags[3],
-		{"listen", "metadata.listen", "address of /livez, /readyz and /metrics"}}
+	flags := []args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.AgentFlags[2], args.AgentFlags[3],
+		{Flag: "listen", Setting: "metadata.listen", Usage: "address of /livez, /readyz and /metrics"}}
 	cmd := &cobra.Command{
 		Use:   "mdserver",
 		Short: "Run the metadata server of this host",
@@ -107,9 +107,9 @@ the same state directory and metadata.server: false in its settings. What it tel
 itself, /livez, /readyz and /metrics, is at --listen, which guests do not reach.`,
 		Args: args.Count(0, 0),
 	}
-	addHostFlags(cmd, flags...)
+	args.AddHostFlags(cmd, flags...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, log, err := loadHostSettings(cmd, flags...)
+		s, log, err := args.LoadHostSettings(cmd, flags...)
 		if err != nil {
 			return err
 		}

@@ -27,8 +27,8 @@ var doctorFormats = []string{out.FormatText, out.FormatJSON, out.FormatYAML}
 
 // doctorCommand checks the host that it runs on.
 func doctorCommand() *cobra.Command {
-	flags := append([]hostFlag{stateDirFlag, logLevelFlag, etcdFlag}, agentFlags...)
-	flags = append(flags, embeddedFlags...)
+	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag}, args.AgentFlags...)
+	flags = append(flags, args.EmbeddedFlags...)
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this host, and say in one line each what to do",
@@ -44,7 +44,7 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 			if !slices.Contains(doctorFormats, format) {
 				return croft.Errorf(croft.Invalid, "output %q is none of text, json and yaml", format)
 			}
-			s, _, err := loadHostSettings(cmd, flags...)
+			s, _, err := args.LoadHostSettings(cmd, flags...)
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 			return nil
 		},
 	}
-	addHostFlags(cmd, flags...)
+	args.AddHostFlags(cmd, flags...)
 	cmd.Flags().StringP("output", "o", out.FormatText, "print text, json or yaml (`format`)")
 	return cmd
 }

@@ -41,19 +41,19 @@ again. Guests run on meanwhile. What happened since the snapshot is not known th
 croft audit says what does not agree.`,
 		Args: args.Count(1, 1),
 	}
-	addHostFlags(cmd, stateDirFlag, logLevelFlag)
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		s, _, err := loadHostSettings(cmd, stateDirFlag, logLevelFlag)
+	args.AddHostFlags(cmd, args.StateDirFlag, args.LogLevelFlag)
+	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
+		s, _, err := args.LoadHostSettings(cmd, args.StateDirFlag, args.LogLevelFlag)
 		if err != nil {
 			return err
 		}
-		if _, err := os.Stat(args[0]); err != nil {
+		if _, err := os.Stat(given[0]); err != nil {
 			return croft.Errorf(croft.Invalid, "read the snapshot: %w", err)
 		}
 		err = withStateDir(s.StateDir, func(dir *compute.StateDir) error {
 			id, err := dir.HostID()
 			if err == nil {
-				err = etcdstore.Restore(args[0], etcdDir(dir.Path), id)
+				err = etcdstore.Restore(given[0], etcdDir(dir.Path), id)
 			}
 			return err
 		})

@@ -19,8 +19,8 @@ func TestAnEtcdThatIsFullIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.close)
-	if err := c.addHost(ctx, "host1", 4); err != nil {
+	t.Cleanup(c.Close)
+	if err := c.AddHost(ctx, "host1", 4); err != nil {
 		t.Fatal(err)
 	}
 	if status, said := c.readyz(t, "host1"); status != http.StatusOK {
@@ -31,11 +31,11 @@ func TestAnEtcdThatIsFullIsTold(t *testing.T) {
 		code := Run(t.Context(), append([]string{"croft"}, args...), nil, &out, &words)
 		return code, out.String() + words.String()
 	}
-	doctor := []string{"doctor", "--hypervisor", "sim", "--state-dir", t.TempDir(), "--etcd", c.etcd.Endpoint()}
+	doctor := []string{"doctor", "--hypervisor", "sim", "--state-dir", t.TempDir(), "--etcd", c.Etcd.Endpoint()}
 	if _, said := run(doctor...); !strings.Contains(said, "ok    etcd            it answers at") {
 		t.Errorf("doctor says of an etcd that is well:\n%s", said)
 	}
-	etcdtest.Fill(t, c.etcd)
+	etcdtest.Fill(t, c.Etcd)
 
 	const sentence = "out of space, so that nothing can be written: "
 	for _, look := range []struct {
@@ -60,11 +60,11 @@ func TestAnEtcdThatIsFullIsTold(t *testing.T) {
 // readyz asks a host's agent whether it takes orders.
 func (c *testCloud) readyz(t *testing.T, host string) (int, string) {
 	t.Helper()
-	hosts, err := c.store.Hosts(t.Context(), c.hosts[host].id)
+	hosts, err := c.Store.Hosts(t.Context(), c.Hosts[host].ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.Get(hosts[c.hosts[host].id].API + "/readyz")
+	response, err := http.Get(hosts[c.Hosts[host].ID].API + "/readyz")
 	if err != nil {
 		t.Fatal(err)
 	}

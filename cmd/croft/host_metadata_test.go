@@ -29,7 +29,7 @@ func asked(t *testing.T, name string) schedule.Request {
 
 func (c *testCloud) scheduler(t *testing.T) *schedule.Scheduler {
 	t.Helper()
-	s, err := schedule.New(schedule.Config{Partition: c.store.Partition(), Records: c.store, View: c.store, Claims: c.claims})
+	s, err := schedule.New(schedule.Config{Partition: c.Store.Partition(), Records: c.Store, View: c.Store, Claims: c.Claims})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func (c *testCloud) running(t *testing.T, name string) (croft.Instance, netip.Ad
 	if err := s.Wait(t.Context(), d.Instance, schedule.Running, nil); err != nil {
 		t.Fatal(err)
 	}
-	st, err := c.store.Find(t.Context(), croft.DefaultProject, name)
+	st, err := c.Store.Find(t.Context(), croft.DefaultProject, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +72,8 @@ func untilNobody(t *testing.T, g *guests, addr netip.Addr) {
 
 func TestWhoseAnAddressIs(t *testing.T) {
 	c := cloudFor(t, 3)
-	host1 := c.hosts["host1"]
-	g := &guests{host: &host{id: host1.id, store: c.store, hv: host1.hv, vendor: []byte("#!/bin/sh\n"), log: slog.New(slog.DiscardHandler)}}
+	host1 := c.Hosts["host1"]
+	g := &guests{host: &host{id: host1.ID, store: c.Store, hv: host1.Hypervisor, vendor: []byte("#!/bin/sh\n"), log: slog.New(slog.DiscardHandler)}}
 	for _, name := range []string{"killed", "destroyed", "stopped"} {
 		inst, addr := c.running(t, name)
 		got, err := g.Guest(t.Context(), addr)
@@ -81,12 +81,12 @@ func TestWhoseAnAddressIs(t *testing.T) {
 			len(got.MACs) == 0 || got.MACs[0].String() != inst.ID.MAC(0).String() {
 			t.Fatalf("%s is %+v's, %v; want %s", addr, got, err, inst.ID)
 		}
-		host1.stop() // else it would start anew what ended
+		host1.Stop() // else it would start anew what ended
 		switch name {
 		case "killed":
-			err = host1.hv.Crash(inst.ID)
+			err = host1.Hypervisor.Crash(inst.ID)
 		case "stopped":
-			err = host1.hv.Stop(t.Context(), inst.ID)
+			err = host1.Hypervisor.Stop(t.Context(), inst.ID)
 		case "destroyed": // the tombstone is out, and the guest runs on for a moment
 			_, err = c.scheduler(t).Destroy(t.Context(), inst.Project, name, false)
 		}
@@ -94,7 +94,7 @@ func TestWhoseAnAddressIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		untilNobody(t, g, addr)
-		if err := c.startHost(context.WithoutCancel(t.Context()), "host1"); err != nil {
+		if err := c.StartHost(context.WithoutCancel(t.Context()), "host1"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,11 +26,11 @@ func hostileAgent(t *testing.T, c *testCloud, answer http.HandlerFunc) {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
-	hosts, err := c.store.Hosts(t.Context())
+	hosts, err := c.Store.Hosts(t.Context())
 	check(t, err)
-	h := hosts[c.hosts["host1"].id]
+	h := hosts[c.Hosts["host1"].ID]
 	h.API, h.Name = server.URL, "h\x1b[2J\u202e1"
-	check(t, c.store.PutHost(t.Context(), h))
+	check(t, c.Store.PutHost(t.Context(), h))
 }
 
 // commandsOfAgents are those that print what agents answer.

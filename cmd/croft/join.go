@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +26,7 @@ import (
 // and what it joined; nil where it did not, or where --etcd names another. On the
 // host where a cloud began that cloud is found, wherever it listens.
 func joinedSettings(cmd *cobra.Command, s settings.Settings) (settings.Settings, *trust.Membership, error) {
-	if cmd.Flags().Changed(etcdFlag.flag) {
+	if cmd.Flags().Changed(args.EtcdFlag.Flag) {
 		return s, nil, nil
 	}
 	of, err := trust.ReadMembership(s.StateDir)
@@ -205,7 +204,7 @@ func withStateDir(path string, do func(*compute.StateDir) error) (err error) {
 // tokenFrom is the token that --join names: - for a line of the input, @ and a file.
 func tokenFrom(given string, stdin io.Reader, words io.Writer) (string, error) {
 	if given != "-" {
-		return tokenInFile("--join", given, "on the input with --join -")
+		return args.TokenInFile("--join", given, "on the input with --join -")
 	}
 	if out.IsTerminal(stdin) {
 		fmt.Fprint(words, "the token: ")
@@ -215,14 +214,4 @@ func tokenFrom(given string, stdin io.Reader, words io.Writer) (string, error) {
 		return "", fmt.Errorf("read the token: %w", err)
 	}
 	return line, nil
-}
-
-// tokenInFile is the token in the file that a flag names after an @. Invalid: it was given
-// the token itself, for which it names another way too.
-func tokenInFile(flag, given, otherwise string) (string, error) {
-	file, ok := strings.CutPrefix(given, "@")
-	if !ok { // not repeated: it is a secret, if a spoiled one
-		return "", croft.Errorf(croft.Invalid, "%s: other users of this machine see its command lines, so a token has no place there: give it %s, or in a file with %[1]s @FILE", flag, otherwise)
-	}
-	return direct.ReadSecret(flag, file)
 }

@@ -99,8 +99,8 @@ func (c *testCloud) awaitNamed(t *testing.T, name string, alive bool) croft.Host
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	found := make(chan croft.HostID, 1)
-	_ = c.store.WatchInstances(ctx, func() { // by several goroutines
-		hosts, err := c.store.Hosts(ctx)
+	_ = c.Store.WatchInstances(ctx, func() { // by several goroutines
+		hosts, err := c.Store.Hosts(ctx)
 		for _, h := range hosts {
 			if err == nil && h.Name == name && h.Alive == alive {
 				select {
@@ -153,7 +153,7 @@ func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 	if code, _, said := c.croft(t, "host", "forget", "--force", "joiner"); code != croft.ExitOK {
 		t.Fatalf("exit code %d: %s", code, said)
 	}
-	hosts, err := c.store.Hosts(t.Context())
+	hosts, err := c.Store.Hosts(t.Context())
 	if err != nil || len(hosts) != 1 {
 		t.Errorf("hosts: %v, %v; want host1 alone", hosts, err)
 	}
@@ -169,7 +169,7 @@ func TestAHostJoinsAnEtcdThatAsksForCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.close)
+	t.Cleanup(c.Close)
 	cert, key := a.Issue("host")
 	t.Setenv("CROFT_ETCD_CERT", cert)
 	t.Setenv("CROFT_ETCD_KEY", key)
@@ -257,8 +257,8 @@ func filesIn(t *testing.T, dir string) []string {
 // A token for others never names an address that leads them to themselves.
 func TestATokenNeedsAddressesThatOthersReach(t *testing.T) {
 	c := cloudFor(t, 1)
-	t.Setenv("CROFT_ETCD_ENDPOINTS", c.etcd.Endpoint())
-	t.Setenv("CROFT_PLACEMENT_ENDPOINT", c.placement.URL)
+	t.Setenv("CROFT_ETCD_ENDPOINTS", c.Etcd.Endpoint())
+	t.Setenv("CROFT_PLACEMENT_ENDPOINT", c.Placement.URL)
 	for _, r := range []struct {
 		name string
 		args []string

@@ -71,10 +71,10 @@ func allMetrics(t *testing.T) []metricDesc {
 	t.Cleanup(func() { _ = driver.Close() })
 	guests, err := mdserver.New(mdserver.Config{Guests: &guests{}, Log: log})
 	check(t, err)
-	server, err := placement.New(placement.Config{Store: c.store.Placement(128), Log: log})
+	server, err := placement.New(placement.Config{Store: c.Store.Placement(128), Log: log})
 	check(t, err)
 	manager, err := pool.New(pool.Config{
-		Partition: c.store.Partition(), Store: c.store, Hooks: new(hook.Runner), File: "pools.yaml", Me: pool.Server{Name: "here", Machine: "this"},
+		Partition: c.Store.Partition(), Store: c.Store, Hooks: new(hook.Runner), File: "pools.yaml", Me: pool.Server{Name: "here", Machine: "this"},
 	})
 	check(t, err)
 	pools, err := poolserver.New(poolserver.Config{Manager: manager})
@@ -82,7 +82,7 @@ func allMetrics(t *testing.T) []metricDesc {
 	var none settings.Settings
 	me, err := newSelf(t.Context(), &none, "croft-test", log)
 	check(t, err)
-	me.counts(c.hosts["host1"].agent, c.store, images, claims, driver, guests, server, newCloudMetrics(c.store), &trust.Credentials{}, pools)
+	me.counts(c.Hosts["host1"].Agent, c.Store, images, claims, driver, guests, server, newCloudMetrics(c.Store), &trust.Credentials{}, pools)
 	found := make(chan *prometheus.Desc)
 	go func() { me.metrics.Describe(found); close(found) }()
 	var all []metricDesc

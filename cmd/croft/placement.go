@@ -16,14 +16,14 @@ import (
 )
 
 func placementCommand() *cobra.Command {
-	flags := []hostFlag{
-		logLevelFlag, etcdFlag, tokenFlag, insecureFlag,
-		{"keystone", "placement.keystone.cloud", "cloud of clouds.yaml as which to ask Keystone about the tokens of others; env is what OS_* say"},
-		{"listen", "placement.listen", "address to serve on"},
-		{"consistent-reads", "placement.consistent_reads", "reads that see what other servers have stored: none, claims or all"},
-		{"randomize", "placement.randomize", "answer allocation candidates in random order"},
-		{"access-log", "placement.access_log", "log every request"},
-		{"etcd-listen", "etcd.listen", "address of the etcd of --data-dir, for others to use; a free port of this machine where not given"},
+	flags := []args.HostFlag{
+		args.LogLevelFlag, args.EtcdFlag, args.TokenFlag, args.InsecureFlag,
+		{Flag: "keystone", Setting: "placement.keystone.cloud", Usage: "cloud of clouds.yaml as which to ask Keystone about the tokens of others; env is what OS_* say"},
+		{Flag: "listen", Setting: "placement.listen", Usage: "address to serve on"},
+		{Flag: "consistent-reads", Setting: "placement.consistent_reads", Usage: "reads that see what other servers have stored: none, claims or all"},
+		{Flag: "randomize", Setting: "placement.randomize", Usage: "answer allocation candidates in random order"},
+		{Flag: "access-log", Setting: "placement.access_log", Usage: "log every request"},
+		{Flag: "etcd-listen", Setting: "etcd.listen", Usage: "address of the etcd of --data-dir, for others to use; a free port of this machine where not given"},
 	}
 	cmd := &cobra.Command{
 		Use:   "placement",
@@ -38,13 +38,13 @@ Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
 		Args: args.Count(0, 0),
 	}
 	cmd.AddCommand(placementExportCommand(), placementImportCommand())
-	addHostFlags(cmd, flags...)
-	for _, name := range []string{"randomize", "access-log", insecureFlag.flag} {
+	args.AddHostFlags(cmd, flags...)
+	for _, name := range []string{"randomize", "access-log", args.InsecureFlag.Flag} {
 		cmd.Flags().Lookup(name).NoOptDefVal = "true"
 	}
 	dataDir := cmd.Flags().String("data-dir", "", "run an etcd of its own with its data here")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, log, err := loadHostSettings(cmd, flags...)
+		s, log, err := args.LoadHostSettings(cmd, flags...)
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ import (
 )
 
 func placementExportCommand() *cobra.Command {
-	flags := []hostFlag{logLevelFlag, etcdFlag, tokenFlag}
+	flags := []args.HostFlag{args.LogLevelFlag, args.EtcdFlag, args.TokenFlag}
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Print all that a Placement holds, as JSON Lines",
@@ -42,11 +42,11 @@ claims never pause for so long, the command says so and prints nothing.`,
   croft placement export --from http://controller:8778 --token @FILE > placement.jsonl`,
 		Args: args.Count(0, 0),
 	}
-	addHostFlags(cmd, flags...)
+	args.AddHostFlags(cmd, flags...)
 	dataDir := cmd.Flags().String("data-dir", "", "read the etcd whose data is here; no server may run on it")
 	from := cmd.Flags().String("from", "", "read from the Placement API at this URL, or of cloud:NAME")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		s, _, err := loadHostSettings(cmd, flags...)
+		s, _, err := args.LoadHostSettings(cmd, flags...)
 		if err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ claims never pause for so long, the command says so and prints nothing.`,
 }
 
 func placementImportCommand() *cobra.Command {
-	flags := []hostFlag{logLevelFlag, etcdFlag, tokenFlag}
+	flags := []args.HostFlag{args.LogLevelFlag, args.EtcdFlag, args.TokenFlag}
 	cmd := &cobra.Command{
 		Use:   "import [FILE|-]",
 		Short: "Bring what was exported, or what another Placement holds, into a Placement",
@@ -88,17 +88,17 @@ the import runs nobody else should claim from its target.`,
   croft placement export | croft placement import --to http://controller:8778 --token @FILE -`,
 		Args: args.Count(0, 1),
 	}
-	addHostFlags(cmd, flags...)
+	args.AddHostFlags(cmd, flags...)
 	dataDir := cmd.Flags().String("data-dir", "", "write to the etcd whose data is here; no server may run on it")
 	from := cmd.Flags().String("from", "", "read from the Placement API at this URL, or of cloud:NAME")
 	to := cmd.Flags().String("to", "", "write to the Placement API at this URL, or of cloud:NAME")
 	merge := cmd.Flags().Bool("merge", false, "add to what is there; what is in both becomes as imported")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		s, _, err := loadHostSettings(cmd, flags...)
+	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
+		s, _, err := args.LoadHostSettings(cmd, flags...)
 		if err != nil {
 			return err
 		}
-		want, err := readImport(cmd, s, *from, args)
+		want, err := readImport(cmd, s, *from, given)
 		if err != nil {
 			return err
 		}

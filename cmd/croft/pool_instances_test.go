@@ -26,33 +26,33 @@ func poolOfInstances(t *testing.T, file string) (*testCloud, *pool.Manager) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(cloud.close)
-	if err := cloud.addHost(t.Context(), "alpha", 4); err != nil {
+	t.Cleanup(cloud.Close)
+	if err := cloud.AddHost(t.Context(), "alpha", 4); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "pools.yaml"), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	hooks, err := hook.New(hook.Config{Dir: dir, Mark: string(cloud.store.Partition())})
+	hooks, err := hook.New(hook.Config{Dir: dir, Mark: string(cloud.Store.Partition())})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = hooks.Close() })
-	scheduler, err := schedule.New(schedule.Config{Partition: cloud.store.Partition(), Records: cloud.store, View: cloud.store, Claims: cloud.claims})
+	scheduler, err := schedule.New(schedule.Config{Partition: cloud.Store.Partition(), Records: cloud.Store, View: cloud.Store, Claims: cloud.Claims})
 	if err != nil {
 		t.Fatal(err)
 	}
-	instances, err := vm.New(vm.Config{Scheduler: scheduler, Keys: cloud.store, ResolveImage: image.ReferenceFor, Image: direct.Defaults().Image})
+	instances, err := vm.New(vm.Config{Scheduler: scheduler, Keys: cloud.Store, ResolveImage: image.ReferenceFor, Image: direct.Defaults().Image})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := pool.New(pool.Config{Partition: cloud.store.Partition(), Store: cloud.store, Hooks: hooks,
+	m, err := pool.New(pool.Config{Partition: cloud.Store.Partition(), Store: cloud.Store, Hooks: hooks,
 		Instances: instances, File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cloud.run(t.Context(), m.Run)
+	cloud.Run(t.Context(), m.Run)
 	return cloud, m
 }
 
@@ -136,7 +136,7 @@ func TestAPoolOfInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	counts("two warm ones and none that was used", func(c pool.Counts) bool { return c.Free == 2 && c.Live() == 2 })
-	if _, err := cloud.store.Find(ctx, "", string(st.Has.Instance)); croft.KindOf(err) != croft.NotFound {
+	if _, err := cloud.Store.Find(ctx, "", string(st.Has.Instance)); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("the instance that was used: got %v, want that it is gone", err)
 	}
 
@@ -145,7 +145,7 @@ func TestAPoolOfInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	killed := all[0]
-	if err := cloud.hosts["alpha"].hv.Stop(ctx, killed.Instance); err != nil {
+	if err := cloud.Hosts["alpha"].Hypervisor.Stop(ctx, killed.Instance); err != nil {
 		t.Fatal(err)
 	}
 	await("the end of the one that was killed", func() bool {

@@ -39,16 +39,16 @@ import (
 const poolsFile = "pools.yaml"
 
 func poolServeCommand() *cobra.Command {
-	flags := []hostFlag{
-		stateDirFlag, logLevelFlag, etcdFlag,
-		{"pools", "pool.file", "the pools (default: the first pools.yaml in ./, ~/.config/croft, /etc/croft)"},
-		{"listen", "pool.listen", "address to serve on"},
-		{"address", "pool.address", "URL at which other managers on the same etcd reach this one"},
-		{"tokens", "pool.tokens", "file of tokens of those who may ask; croft pool token create makes one"},
-		{"cert", "pool.cert", "file of the certificate to serve https:// with"},
-		{"key", "pool.key", "file of its key"},
-		{"insecure", "pool.insecure", "serve without tokens beyond this machine"},
-		{"logs", "pool.logs", "directory for what the pools' commands print"},
+	flags := []args.HostFlag{
+		args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag,
+		{Flag: "pools", Setting: "pool.file", Usage: "the pools (default: the first pools.yaml in ./, ~/.config/croft, /etc/croft)"},
+		{Flag: "listen", Setting: "pool.listen", Usage: "address to serve on"},
+		{Flag: "address", Setting: "pool.address", Usage: "URL at which other managers on the same etcd reach this one"},
+		{Flag: "tokens", Setting: "pool.tokens", Usage: "file of tokens of those who may ask; croft pool token create makes one"},
+		{Flag: "cert", Setting: "pool.cert", Usage: "file of the certificate to serve https:// with"},
+		{Flag: "key", Setting: "pool.key", Usage: "file of its key"},
+		{Flag: "insecure", Setting: "pool.insecure", Usage: "serve without tokens beyond this machine"},
+		{Flag: "logs", Setting: "pool.logs", Usage: "directory for what the pools' commands print"},
 	}
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -66,14 +66,14 @@ It serves a page for people, a JSON API (docs/pools-api.md), the XML-RPC of resa
 clients, /metrics, /livez and /readyz. Without --tokens it serves this machine alone.`,
 		Args: args.Count(0, 0),
 	}
-	addHostFlags(cmd, flags...)
+	args.AddHostFlags(cmd, flags...)
 	cmd.Flags().Lookup("insecure").NoOptDefVal = "true"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		defaults := settings.Defaults()
 		if os.Getenv("ETCDCTL_ENDPOINTS") == "" {
 			defaults.Etcd.Endpoints = nil // what others take for the default may be nobody's
 		}
-		s, log, err := loadHostSettingsOver(defaults, cmd, flags...)
+		s, log, err := args.LoadHostSettingsOver(defaults, cmd, flags...)
 		if err != nil {
 			return err
 		}

@@ -156,13 +156,3 @@ func exitCode(err error) int {
 	}
 	return croft.ExitCode(first)
 }
-
-func init() {
-	images.StateDirOf = images.StateDirs{
-		AddFlags: func(cmd *cobra.Command) { addHostFlags(cmd, stateDirFlag) },
-		Read: func(cmd *cobra.Command) (string, error) {
-			s, _, err := loadHostSettings(cmd, stateDirFlag)
-			return s.StateDir, err
-		},
-	}
-}

@@ -35,24 +35,24 @@ type breaker struct {
 }
 
 func (b breaker) put(key, value string) error {
-	return etcdtest.Put(b.ctx, b.etcd.Endpoint(), b.store.Partition(), key, value)
+	return etcdtest.Put(b.ctx, b.Etcd.Endpoint(), b.Store.Partition(), key, value)
 }
 
 func (b breaker) delete(key string) error {
-	return etcdtest.Delete(b.ctx, b.etcd.Endpoint(), b.store.Partition(), key)
+	return etcdtest.Delete(b.ctx, b.Etcd.Endpoint(), b.Store.Partition(), key)
 }
 
 func (b breaker) leakClaim(host string) error {
-	c := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{b.hosts[host].id: {croft.VCPU: 1}}}
-	return b.claims.Claim(b.ctx, croft.NewInstanceID(), croft.DefaultProject, c)
+	c := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{b.Hosts[host].ID: {croft.VCPU: 1}}}
+	return b.Claims.Claim(b.ctx, croft.NewInstanceID(), croft.DefaultProject, c)
 }
 
 func (b breaker) dropClaim(name string) error {
-	st, err := b.store.Find(b.ctx, croft.DefaultProject, name)
+	st, err := b.Store.Find(b.ctx, croft.DefaultProject, name)
 	if err != nil {
 		return err
 	}
-	return b.claims.Release(b.ctx, st.Instance.ID)
+	return b.Claims.Release(b.ctx, st.Instance.ID)
 }
 
 func (b breaker) loseName(name string) error {
@@ -62,7 +62,7 @@ func (b breaker) loseName(name string) error {
 func (b breaker) dropName(name string) error { return b.delete("names/default/" + name) }
 
 func (b breaker) dropOrder(name string) error {
-	st, err := b.store.Find(b.ctx, croft.DefaultProject, name)
+	st, err := b.Store.Find(b.ctx, croft.DefaultProject, name)
 	if err != nil {
 		return err
 	}
@@ -71,22 +71,22 @@ func (b breaker) dropOrder(name string) error {
 
 func (b breaker) strayObservation(host string) error {
 	id := string(croft.NewInstanceID())
-	at := string(b.hosts[host].id) + "/" + id
-	return b.put("observed/"+at, `{"host":"`+string(b.hosts[host].id)+`","instance":"`+id+`","generation":1,"state":"running","updated":"2026-01-01T00:00:00Z"}`)
+	at := string(b.Hosts[host].ID) + "/" + id
+	return b.put("observed/"+at, `{"host":"`+string(b.Hosts[host].ID)+`","instance":"`+id+`","generation":1,"state":"running","updated":"2026-01-01T00:00:00Z"}`)
 }
 
 func (b breaker) strayGuest(host string) error {
-	return b.hosts[host].hv.Define(b.ctx, compute.Machine{ID: croft.NewInstanceID(), Partition: b.store.Partition(), Generation: 1, Name: "stray", VCPUs: 1, MemoryMiB: 1})
+	return b.Hosts[host].Hypervisor.Define(b.ctx, compute.Machine{ID: croft.NewInstanceID(), Partition: b.Store.Partition(), Generation: 1, Name: "stray", VCPUs: 1, MemoryMiB: 1})
 }
 
 // undefine removes every domain of a host.
 func (b breaker) undefine(host string) error {
-	domains, err := b.hosts[host].hv.List(b.ctx)
+	domains, err := b.Hosts[host].Hypervisor.List(b.ctx)
 	if err != nil {
 		return err
 	}
 	for _, d := range domains {
-		if err := b.hosts[host].hv.Remove(b.ctx, d.ID); err != nil {
+		if err := b.Hosts[host].Hypervisor.Remove(b.ctx, d.ID); err != nil {
 			return err
 		}
 	}
@@ -94,5 +94,5 @@ func (b breaker) undefine(host string) error {
 }
 
 func (b breaker) strayFiles(host string) error {
-	return os.Mkdir(filepath.Join(b.dir, host, string(croft.NewInstanceID())), 0o755)
+	return os.Mkdir(filepath.Join(b.Dir, host, string(croft.NewInstanceID())), 0o755)
 }

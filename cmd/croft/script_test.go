@@ -152,32 +152,32 @@ func cloudOf(ts *testscript.TestScript) *scriptCloud {
 func startCloud(ts *testscript.TestScript, _ bool, args []string) {
 	c, err := newTestCloud(context.Background(), ts.MkAbs("cloud")) // it ends with the script
 	ts.Check(err)
-	ts.Defer(c.close)
+	ts.Defer(c.Close)
 	cloudOf(ts).testCloud = c
 	for _, arg := range args {
 		name, places, _ := strings.Cut(arg, "=")
 		n, err := strconv.ParseInt(places, 10, 64)
 		ts.Check(err)
-		ts.Check(c.addHost(context.Background(), name, n))
-		ts.Setenv(name, string(c.hosts[name].id))
+		ts.Check(c.AddHost(context.Background(), name, n))
+		ts.Setenv(name, string(c.Hosts[name].ID))
 	}
-	ts.Setenv("CROFT_ETCD_ENDPOINTS", c.etcd.Endpoint())
-	ts.Setenv("CROFT_PLACEMENT_ENDPOINT", c.placement.URL)
+	ts.Setenv("CROFT_ETCD_ENDPOINTS", c.Etcd.Endpoint())
+	ts.Setenv("CROFT_PLACEMENT_ENDPOINT", c.Placement.URL)
 }
 
 // host start|stop NAME starts or stops a host's agent; its guests stay.
 func changeHost(ts *testscript.TestScript, _ bool, args []string) {
 	c := cloudOf(ts)
 	if args[0] == "start" {
-		ts.Check(c.startHost(context.Background(), args[1]))
+		ts.Check(c.StartHost(context.Background(), args[1]))
 	} else {
-		ts.Check(c.stopHost(context.Background(), args[1]))
+		ts.Check(c.StopHost(context.Background(), args[1]))
 	}
 }
 
 // nothing-left wants no record, claim and domain in the cloud.
 func nothingLeft(ts *testscript.TestScript, _ bool, _ []string) {
-	left, err := cloudOf(ts).left(context.Background())
+	left, err := cloudOf(ts).Left(context.Background())
 	ts.Check(err)
 	if len(left) > 0 {
 		ts.Fatalf("left behind: %s", strings.Join(left, ", "))
@@ -188,7 +188,7 @@ func nothingLeft(ts *testscript.TestScript, _ bool, _ []string) {
 // ended, as soon as there is one.
 func guestSays(ts *testscript.TestScript, _ bool, args []string) {
 	report := croft.CloudInit{State: croft.CloudInitState(args[1]), At: time.Now().UTC(), Error: strings.Join(args[2:], " ")}
-	ts.Check(cloudOf(ts).report(context.Background(), args[0], report))
+	ts.Check(cloudOf(ts).Report(context.Background(), args[0], report))
 }
 
 // bigfile NAME SIZE makes a file.

@@ -25,7 +25,7 @@ import (
 )
 
 func upCommand() *cobra.Command {
-	flags := append([]hostFlag{stateDirFlag, logLevelFlag, cloudFlag}, append(agentFlags, append(embeddedFlags, insecureFlag)...)...)
+	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.CloudFlag}, append(args.AgentFlags, append(args.EmbeddedFlags, args.InsecureFlag)...)...)
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a whole cloud on this machine, or make it a host of another",
@@ -47,14 +47,14 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 --hypervisor none this machine is no host itself: other hosts join.`,
 		Args: args.Count(0, 0),
 	}
-	addHostFlags(cmd, flags...)
-	cmd.Flags().Lookup(insecureFlag.flag).NoOptDefVal = "true"
+	args.AddHostFlags(cmd, flags...)
+	cmd.Flags().Lookup(args.InsecureFlag.Flag).NoOptDefVal = "true"
 	detach := cmd.Flags().Bool("detach", false, "run in the background; return once the cloud takes requests")
 	given := cmd.Flags().String("join", "", "make this machine a host of another cloud: `TOKEN` is - for a line of the input, or @ and the name of a file")
 	onlyJoin := cmd.Flags().Bool("only-join", false, "with --join: end when this machine has joined")
 	member := cmd.Flags().Bool("etcd-member", false, "with --join: serve the cloud's etcd and Placement here too, beside the others that do")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, log, err := loadHostSettings(cmd, flags...)
+		s, log, err := args.LoadHostSettings(cmd, flags...)
 		if err != nil {
 			return err
 		}

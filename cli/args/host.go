@@ -1,0 +1,112 @@
+package args
+
+import (
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cloud/direct"
+	"croft/node/settings"
+)
+
+// HostFlag is a flag that overrides a setting.
+type HostFlag struct{ Flag, Setting, Usage string }
+
+var (
+	StateDirFlag  = HostFlag{"state-dir", "state_dir", "where the host keeps its identity, images and disks"}
+	LogLevelFlag  = HostFlag{"log-level", "log_level", "debug, info, warn or error"}
+	EtcdFlag      = HostFlag{"etcd", "etcd.endpoints", "etcd's endpoints, separated by commas"}
+	PlacementFlag = HostFlag{"placement", "placement.endpoint", "the Placement server"}
+	CloudFlag     = HostFlag{"cloud", "placement.cloud", "cloud of clouds.yaml whose Keystone knows us to Placement; env is what OS_* say"}
+	TokenFlag     = HostFlag{"token", "placement.token", "`@FILE` with the token of the Placement server's administrator"}
+	AgentFlags    = []HostFlag{
+		{"hypervisor", "hypervisor", "libvirt, sim for guests that exist only in memory, or none on a machine that is no host"},
+		{"virt-type", "libvirt.virt_type", "auto, kvm, or qemu for software emulation"},
+		{"network", "network.name", "libvirt network that guests are on"},
+		{"bridge", "network.bridge", "bridge of the host that guests are on too"},
+		{"location", "host.location", "where the host stands, such as site1/row2/rack7"},
+		{"api-listen", "api.listen", "address of the agent's HTTP API"},
+	}
+	InsecureFlag  = HostFlag{"insecure", "etcd.insecure", "let the embedded etcd listen beyond this machine without TLS and certificates"}
+	EmbeddedFlags = []HostFlag{
+		{"etcd-listen", "etcd.listen", "address of the embedded etcd"},
+		{"placement-listen", "placement.listen", "address of the embedded Placement"},
+		{"join-listen", "join.listen", "address at which hosts join and renew their certificates"},
+	}
+)
+
+// formerFlags have the former names of flags, which are still read in this version.
+var formerFlags = map[string]string{"join-listen": "control-listen"}
+
+// AddHostFlags gives a command its flags and --settings.
+func AddHostFlags(cmd *cobra.Command, flags ...HostFlag) {
+	cmd.Flags().String("settings", "", "file of settings (default: the first compute.yaml in ./, ~/.config/croft, /etc/croft)")
+	for _, f := range flags {
+		cmd.Flags().String(f.Flag, "", f.Usage+" (setting "+f.Setting+")")
+		if former := formerFlags[f.Flag]; former != "" {
+			cmd.Flags().String(former, "", "")
+			_ = cmd.Flags().MarkDeprecated(former, "it is --"+f.Flag+" now") // the flag is defined above
+		}
+	}
+}
+
+// LoadHostSettings reads the settings that a command runs with and makes its log.
+func LoadHostSettings(cmd *cobra.Command, flags ...HostFlag) (settings.Settings, *slog.Logger, error) {
+	return LoadHostSettingsOver(settings.Defaults(), cmd, flags...)
+}
+
+// LoadHostSettingsOver is loadHostSettings over other defaults.
+func LoadHostSettingsOver(defaults settings.Settings, cmd *cobra.Command, flags ...HostFlag) (settings.Settings, *slog.Logger, error) {
+	given := map[string]string{}
+	for _, f := range flags {
+		name := f.Flag
+		if former := formerFlags[name]; former != "" && cmd.Flags().Changed(former) {
+			if cmd.Flags().Changed(name) {
+				return defaults, nil, croft.Errorf(croft.Invalid, "--%s is the former name of --%s: give one of them", former, name)
+			}
+			name = former
+		}
+		if cmd.Flags().Changed(name) {
+			given[f.Setting] = cmd.Flags().Lookup(name).Value.String()
+		}
+	}
+	if token, ok := given[TokenFlag.Setting]; ok {
+		var err error
+		if given[TokenFlag.Setting], err = TokenInFile("--token", token, "in CROFT_PLACEMENT_TOKEN"); err != nil {
+			return defaults, nil, err
+		}
+	}
+	if err := direct.CheckEnvironment(os.Environ(), settings.EnvNames()); err != nil {
+		return defaults, nil, err
+	}
+	file, _ := cmd.Flags().GetString("settings")
+	s, from, renamed, err := settings.Load(defaults, file, given)
+	if err != nil {
+		return s, nil, err
+	}
+	level, err := s.Level()
+	if err != nil {
+		return s, nil, croft.Errorf(croft.Invalid, "log_level: %w", err)
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+	if from != "" {
+		log.Debug("settings read", "file", from)
+	}
+	for _, words := range renamed {
+		log.Warn("a setting has its former name, which the next version does not read", "setting", words)
+	}
+	return s, log, nil
+}
+
+// TokenInFile is the token in the file that a flag names after an @. Invalid: it was given
+// the token itself, for which it names another way too.
+func TokenInFile(flag, given, otherwise string) (string, error) {
+	file, ok := strings.CutPrefix(given, "@")
+	if !ok { // not repeated: it is a secret, if a spoiled one
+		return "", croft.Errorf(croft.Invalid, "%s: other users of this machine see its command lines, so a token has no place there: give it %s, or in a file with %[1]s @FILE", flag, otherwise)
+	}
+	return direct.ReadSecret(flag, file)
+}

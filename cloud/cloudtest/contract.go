@@ -1,0 +1,286 @@
+// Package cloudtest is the contract of cloud.Cloud: what commands rely on, whichever way they reach a cloud. Every
+// implementation has to pass it.
+package cloudtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/cloud"
+	"croft/schedule"
+)
+
+// Fixture is a cloud with one host, which is alive and has room for Room instances of small.
+type Fixture struct {
+	Cloud   cloud.Cloud
+	Host    string // its name
+	Silence func() // ends its agent, and returns once the cloud knows
+}
+
+// Room is how many instances the host of a Fixture has room for.
+const Room = 3
+
+// small is the query that a host has room for Room times.
+const small = "VCPU:1,MEMORY_MB:256,DISK_GB:1"
+
+// patience bounds what is waited for.
+const patience = time.Minute
+
+// suite is one test of the contract with its own cloud.
+type suite struct {
+	*testing.T
+	Fixture
+	ctx context.Context
+}
+
+// Run checks an implementation. start makes a new cloud that ends with its test.
+func Run(t *testing.T, start func(t *testing.T) Fixture) {
+	for _, c := range []struct {
+		name string
+		test func(*suite)
+	}{
+		{"an instance is asked for, seen, waited for and destroyed", (*suite).life},
+		{"an instance is stopped, started, rebooted and rebuilt", (*suite).changes},
+		{"what is not there is not found, and what is taken is a conflict", (*suite).refusals},
+		{"what fits nowhere is explained, and leaves nothing", (*suite).explanations},
+		{"many requests run at once", (*suite).many},
+		{"changes are watched until the context ends", (*suite).watching},
+		{"a console is read, followed and attached to", (*suite).consoles},
+		{"hosts are listed, drained, enabled and kept from being forgotten", (*suite).hosts},
+		{"a silent host says so, and can be forgotten", (*suite).silence},
+		{"keys are kept by project and name", (*suite).keys},
+		{"a host fetches an image, or says why not", (*suite).images},
+		{"an audit of a cloud that is well finds nothing", (*suite).audit},
+		{"a mirror, claims and usages follow the cloud", (*suite).monitor},
+		{"tokens are made, listed without their secrets and revoked", (*suite).tokens},
+		{"a snapshot has as many bytes as it says", (*suite).snapshot},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			c.test(&suite{t, start(t), ctx})
+		})
+	}
+}
+
+// must ends the test where an error is there.
+func (s *suite) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// is fails where an error is of another kind.
+func (s *suite) is(err error, want croft.Kind, what string) {
+	s.Helper()
+	if croft.KindOf(err) != want {
+		s.Errorf("%s: got %v (%s), want %s", what, err, croft.KindOf(err), want)
+	}
+}
+
+// request asks for a small instance of the default project.
+func (s *suite) request(name string) (croft.Instance, error) {
+	query, err := schedule.ParseQuery(small)
+	s.must(err)
+	d, err := s.Cloud.Request(s.ctx, schedule.Request{Name: name, Query: query, Image: "/images/tiny.qcow2"})
+	return d.Instance, err
+}
+
+// running asks for an instance and returns its status once it runs.
+func (s *suite) running(name string) croft.Status {
+	s.Helper()
+	inst, err := s.request(name)
+	s.must(err)
+	s.must(s.Cloud.Wait(s.ctx, inst, schedule.Running, nil))
+	st, err := s.Cloud.Find(s.ctx, croft.DefaultProject, name)
+	s.must(err)
+	return st
+}
+
+func (s *suite) life() {
+	inst, err := s.request("web")
+	s.must(err)
+	var seen []string
+	s.must(s.Cloud.Wait(s.ctx, inst, schedule.Running, func(st croft.Status) { seen = append(seen, schedule.Describe(&st)) }))
+	if !slices.Contains(seen, string(croft.StateRunning)) {
+		s.Errorf("progress was %q, without its end", seen)
+	}
+	for _, name := range []string{"web", string(inst.ID)} {
+		st, err := s.Cloud.Find(s.ctx, croft.DefaultProject, name)
+		if err != nil || st.Instance.ID != inst.ID || st.Host == nil || st.Host.Name != s.Host {
+			s.Errorf("%s: got %+v on %+v, %v", name, st.Instance, st.Host, err)
+		}
+	}
+	for project, want := range map[croft.Project]int{croft.DefaultProject: 1, "": 1, "another": 0} {
+		if all, err := s.Cloud.List(s.ctx, project); err != nil || len(all) != want {
+			s.Errorf("project %q has %d instances, %v; want %d", project, len(all), err, want)
+		}
+	}
+	_, err = s.Cloud.Destroy(s.ctx, croft.DefaultProject, "web", false)
+	s.must(err)
+	s.must(s.Cloud.Wait(s.ctx, inst, schedule.Gone, nil))
+	_, err = s.Cloud.Find(s.ctx, croft.DefaultProject, "web")
+	s.is(err, croft.NotFound, "an instance that is gone")
+}
+
+func (s *suite) changes() {
+	st := s.running("web")
+	for _, step := range []struct {
+		what string
+		do   func(context.Context, croft.Project, string) (croft.Instance, error)
+		goal schedule.Goal
+	}{
+		{"stop", s.Cloud.Stop, schedule.Stopped},
+		{"start", s.Cloud.Start, schedule.Running},
+		{"reboot", s.Cloud.Reboot, schedule.Running},
+		{"rebuild", s.Cloud.Rebuild, schedule.Running},
+	} {
+		inst, err := step.do(s.ctx, croft.DefaultProject, "web")
+		if err != nil {
+			s.Fatalf("%s: %v", step.what, err)
+		}
+		if inst.ID != st.Instance.ID || inst.Generation <= st.Instance.Generation {
+			s.Errorf("%s: generation %d of %s after %d", step.what, inst.Generation, inst.ID, st.Instance.Generation)
+		}
+		if err := s.Cloud.Wait(s.ctx, inst, step.goal, nil); err != nil {
+			s.Fatalf("%s: %v", step.what, err)
+		}
+		st.Instance = inst
+	}
+}
+
+func (s *suite) refusals() {
+	_, err := s.request("web")
+	s.must(err)
+	_, err = s.request("web")
+	s.is(err, croft.Conflict, "a name that is taken")
+	_, err = s.Cloud.Find(s.ctx, "another", "web")
+	s.is(err, croft.NotFound, "an instance of another project")
+	for what, do := range map[string]func(context.Context, croft.Project, string) (croft.Instance, error){
+		"stop": s.Cloud.Stop, "start": s.Cloud.Start, "reboot": s.Cloud.Reboot, "rebuild": s.Cloud.Rebuild,
+		"destroy": func(ctx context.Context, project croft.Project, name string) (croft.Instance, error) {
+			d, err := s.Cloud.Destroy(ctx, project, name, false)
+			return d.Instance, err
+		},
+	} {
+		_, err := do(s.ctx, croft.DefaultProject, "nobody")
+		s.is(err, croft.NotFound, what)
+	}
+}
+
+func (s *suite) explanations() {
+	query, err := schedule.ParseQuery("VCPU:100,MEMORY_MB:256,DISK_GB:1")
+	s.must(err)
+	_, err = s.Cloud.Request(s.ctx, schedule.Request{Name: "big", Query: query, Image: "/images/tiny.qcow2"})
+	s.is(err, croft.NoCapacity, "a request that no host has room for")
+	if why, ok := errors.AsType[*schedule.Explanation](err); !ok || len(why.Rows) == 0 {
+		s.Errorf("it is not explained: %v", err)
+	}
+	if query, err = schedule.ParseQuery(small); err == nil {
+		why, err := s.Cloud.Explain(s.ctx, schedule.Request{Query: query, Image: "/images/tiny.qcow2"})
+		if err != nil || len(why.Fits) != 1 || why.Fits[0].Host != s.Host {
+			s.Errorf("a request that fits: %+v, %v", why, err)
+		}
+	}
+	if all, err := s.Cloud.List(s.ctx, ""); err != nil || len(all) != 0 {
+		s.Errorf("%d instances are left, %v", len(all), err)
+	}
+}
+
+func (s *suite) many() {
+	defer s.Cloud.Prepare(s.ctx)()
+	errs := make([]error, Room+1)
+	var work sync.WaitGroup
+	for i := range errs {
+		work.Go(func() { _, errs[i] = s.request("") })
+	}
+	work.Wait()
+	refused := 0
+	for _, err := range errs {
+		if err != nil {
+			s.is(err, croft.NoCapacity, "a request too many")
+			refused++
+		}
+	}
+	if all, err := s.Cloud.List(s.ctx, ""); err != nil || len(all) != Room || refused != 1 {
+		s.Errorf("%d instances, %d refused, %v; want %d and 1", len(all), refused, err, Room)
+	}
+}
+
+func (s *suite) watching() {
+	ctx, cancel := context.WithCancel(s.ctx)
+	seen := make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Cloud.WatchInstances(ctx, func() {
+			if _, err := s.Cloud.Find(ctx, croft.DefaultProject, "web"); err == nil {
+				select {
+				case seen <- struct{}{}:
+				default: // noticed already
+				}
+			}
+		})
+	}()
+	_, err := s.request("web")
+	s.must(err)
+	select {
+	case <-seen:
+	case <-s.ctx.Done():
+		s.Error("a new instance is not noticed")
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		s.Errorf("watching ended with %v", err)
+	}
+}
+
+func (s *suite) consoles() {
+	s.is(s.Cloud.ConsoleLog(s.ctx, croft.Status{}, false, nil), croft.NotFound, "the console of an instance on no host")
+	st := s.running("web")
+	s.must(s.Cloud.AttachConsole(s.ctx, st, func(guest io.ReadWriteCloser) error {
+		if _, err := io.WriteString(guest, "hello\r"); err != nil {
+			return err
+		}
+		s.is(s.Cloud.AttachConsole(s.ctx, st, nil), croft.Conflict, "a console that somebody has")
+		return readUntil(guest, "hello")
+	}))
+	var log bytes.Buffer
+	s.must(s.Cloud.ConsoleLog(s.ctx, st, false, func(from io.Reader) error { _, err := io.Copy(&log, from); return err }))
+	if !strings.Contains(log.String(), "hello") {
+		s.Errorf("the log is %q", log.String())
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	err := s.Cloud.ConsoleLog(ctx, st, true, func(from io.Reader) error {
+		err := readUntil(from, "hello")
+		cancel()
+		if _, ended := io.Copy(io.Discard, from); err == nil {
+			err = ended
+		}
+		return err
+	})
+	if err != nil {
+		s.Errorf("following ended with %v", err)
+	}
+}
+
+// readUntil reads until a text has come.
+func readUntil(from io.Reader, text string) error {
+	var all []byte
+	for b := make([]byte, 256); !bytes.Contains(all, []byte(text)); {
+		n, err := from.Read(b)
+		all = append(all, b[:n]...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package direct_test
+
+import (
+	"context"
+	"testing"
+
+	"croft/cloud/cloudtest"
+	"croft/cloud/direct"
+	"croft/etcdstore"
+	"croft/test/simcloud"
+)
+
+func TestContract(t *testing.T) {
+	cloudtest.Run(t, func(t *testing.T) cloudtest.Fixture {
+		ctx := context.WithoutCancel(t.Context()) // the cloud ends with Close
+		c, err := simcloud.New(ctx, t.TempDir(), etcdstore.EmbeddedConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		if err := c.AddHost(ctx, "host1", cloudtest.Room); err != nil {
+			t.Fatal(err)
+		}
+		s := direct.Defaults()
+		s.Etcd.Endpoints, s.Placement.Endpoint = []string{c.Etcd.Endpoint()}, c.Placement.URL
+		connected, err := direct.Dial(ctx, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := connected.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return cloudtest.Fixture{Cloud: connected, Host: "host1", Silence: func() {
+			if err := c.StopHost(ctx, "host1"); err != nil {
+				t.Fatal(err)
+			}
+		}}
+	})
+}

@@ -1,0 +1,256 @@
+// Package simcloud runs whole clouds in the process of a test: a real etcd, a real Placement and real agents, whose guests
+// alone are simulated.
+package simcloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore"
+	"croft/hypervisor/sim"
+	"croft/placement"
+	"croft/placementclient"
+)
+
+// Cloud is a whole cloud in the test's process: a real etcd, a real Placement
+// and agents, whose guests alone are simulated.
+type Cloud struct {
+	Dir       string
+	Etcd      *etcdstore.Embedded
+	Store     *etcdstore.Store
+	Placement *httptest.Server
+	Claims    *placementclient.Client
+	Hosts     map[string]*Host
+	end       []func()
+
+	// Tell adds what the process of a host serves beside its agent; nil: nothing.
+	Tell func(ctx context.Context, agent *compute.Agent, hv *sim.Hypervisor, mux *http.ServeMux, address string) error
+}
+
+// Host is one agent, which can be stopped and started again.
+type Host struct {
+	ID         croft.HostID
+	places     int64
+	Hypervisor *sim.Hypervisor
+	Agent      *compute.Agent // the newest
+	Stop       func()         // nil while it does not run
+}
+
+// New runs an etcd of this kind and a Placement in dir. Close it.
+func New(ctx context.Context, dir string, kind etcdstore.EmbeddedConfig) (c *Cloud, err error) {
+	c = &Cloud{Dir: dir, Hosts: map[string]*Host{}}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	kind.Dir, kind.Listen, kind.Unsynced = filepath.Join(dir, "etcd"), "127.0.0.1:0", true
+	c.Etcd, err = etcdstore.StartEmbedded(ctx, kind)
+	if err != nil {
+		return c, err
+	}
+	c.end = append(c.end, c.Etcd.Close)
+	config := etcdstore.Config{Endpoints: []string{c.Etcd.Endpoint()}, DialTimeout: 30 * time.Second, Mint: true}
+	if kind.Cert != "" {
+		config.Embedded = c.Etcd // which asks this process for nothing
+	}
+	c.Store, err = etcdstore.Open(ctx, config)
+	if err != nil {
+		return c, err
+	}
+	c.end = append(c.end, func() { _ = c.Store.Close() })
+	server, err := placement.New(placement.Config{Store: c.Store.Placement(0), Log: slog.New(slog.DiscardHandler), Token: "admin"})
+	if err != nil {
+		return c, err
+	}
+	c.Run(ctx, server.Run)
+	c.Placement = httptest.NewServer(server.Handler())
+	c.end = append(c.end, c.Placement.Close)
+	c.Claims, err = placementclient.New(placementclient.Config{Endpoint: c.Placement.URL, Auth: placementclient.Token("admin")})
+	return c, err
+}
+
+// Run runs something until the cloud is closed.
+func (c *Cloud) Run(ctx context.Context, do func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() { _ = do(ctx) }) // tells by what it does, not by how it ends
+	stop = sync.OnceFunc(func() { cancel(); work.Wait() })
+	c.end = append(c.end, stop)
+	return stop
+}
+
+// Close ends everything, the last first.
+func (c *Cloud) Close() {
+	for _, end := range slices.Backward(c.end) {
+		end()
+	}
+}
+
+// AddHost starts an agent with room for so many instances of one VCPU, 256
+// MEMORY_MB and 1 DISK_GB.
+func (c *Cloud) AddHost(ctx context.Context, name string, places int64) error {
+	dir := filepath.Join(c.Dir, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	hv, err := sim.New(sim.Config{Fault: func(ctx context.Context, op string, id croft.InstanceID) error {
+		return c.guestFault(ctx, dir, op, id)
+	}})
+	if err != nil {
+		return err
+	}
+	c.end = append(c.end, func() { _ = hv.Close() })
+	c.Hosts[name] = &Host{ID: croft.NewHostID(), places: places, Hypervisor: hv}
+	return c.StartHost(ctx, name)
+}
+
+// StartHost starts a host's agent and returns once it takes orders.
+func (c *Cloud) StartHost(ctx context.Context, name string) error {
+	h := c.Hosts[name]
+	inv := func(total int64) croft.Inventory {
+		return croft.Inventory{Total: total, MinUnit: 1, MaxUnit: total, StepSize: 1, AllocationRatio: 1}
+	}
+	api := httptest.NewUnstartedServer(nil)
+	me := croft.Host{ID: h.ID, Name: name, VirtType: "sim", API: "http://" + api.Listener.Addr().String(), Token: "secret"}
+	agent, err := compute.New(compute.Config{
+		Host: me, Partition: c.Store.Partition(), Dir: filepath.Join(c.Dir, name), Log: slog.New(slog.DiscardHandler),
+		Provider: croft.Provider{ID: h.ID, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
+			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places),
+		}},
+		Orders: c.Store, Registry: c.Store, Records: c.Store, Inventory: c.Claims, Hypervisor: h.Hypervisor, Images: sim.Images{Fault: imageFault},
+		NICs: []compute.NIC{{Network: "default"}},
+	})
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", (&compute.API{Agent: agent, Token: me.Token}).Handler())
+	if c.Tell != nil {
+		if err := c.Tell(ctx, agent, h.Hypervisor, mux, api.Listener.Addr().String()); err != nil {
+			return err
+		}
+	}
+	api.Config.Handler = mux
+	api.Start()
+	h.Agent = agent
+	ready := make(chan struct{})
+	stop := c.Run(ctx, func(ctx context.Context) error { return agent.Run(ctx, func() { close(ready) }) })
+	h.Stop = func() { stop(); api.CloseClientConnections(); api.Close() }
+	c.end = append(c.end, h.Stop)
+	<-ready
+	return c.awaitLife(ctx, h.ID, true)
+}
+
+// StopHost ends a host's agent and returns once the cloud knows.
+func (c *Cloud) StopHost(ctx context.Context, name string) error {
+	c.Hosts[name].Stop()
+	return c.awaitLife(ctx, c.Hosts[name].ID, false)
+}
+
+// awaitLife returns once a host is alive, or is not.
+func (c *Cloud) awaitLife(ctx context.Context, id croft.HostID, want bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := c.Store.WatchInstances(ctx, func() {
+		if hosts, err := c.Store.Hosts(ctx, id); err == nil && hosts[id].Alive == want {
+			cancel()
+		}
+	})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Report has a guest tell its host how its set-up ended, once there is the guest.
+func (c *Cloud) Report(ctx context.Context, name string, told croft.CloudInit) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var done atomic.Bool
+	err := c.Store.WatchInstances(ctx, func() {
+		st, err := c.Store.Find(ctx, croft.DefaultProject, name)
+		if err != nil || st.Observation == nil || st.Observation.State != croft.StateRunning {
+			return
+		}
+		for _, h := range c.Hosts {
+			if h.ID == st.Instance.Host && h.Agent.Reports().CloudInit(ctx, st.Instance.ID, told) == nil {
+				done.Store(true)
+				cancel()
+			}
+		}
+	})
+	if done.Load() {
+		return nil
+	}
+	return fmt.Errorf("the guest of %s cannot report: %w", name, err)
+}
+
+// imageFault makes images that are called so broken, and slow ones endless.
+// busyImages are those that were asked for once, in vain.
+var busyImages sync.Map
+
+func imageFault(ctx context.Context, ref string) error {
+	switch {
+	case strings.Contains(ref, "busy"):
+		if _, asked := busyImages.LoadOrStore(ref, true); !asked {
+			return croft.Errorf(croft.Unavailable, "image %s: the host is busy", ref)
+		}
+	case strings.Contains(ref, "broken"):
+		return croft.Errorf(croft.Invalid, "image %s: the checksum is wrong", ref)
+	case strings.Contains(ref, "slow"):
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+// guestFault has guests of images that are called so say a word and die as they start.
+func (c *Cloud) guestFault(ctx context.Context, dir, op string, id croft.InstanceID) error {
+	if op != sim.OpStart {
+		return nil
+	}
+	inst, err := c.Store.Instance(ctx, id)
+	if err != nil || !strings.Contains(inst.Spec.Image, "dies") {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, string(id), "console.log"), []byte("kernel panic\n"), 0o600); err != nil {
+		return err
+	}
+	return errors.New("the guest died as it started")
+}
+
+// Left lists what is left of any instance: records, orders, claims, domains.
+func (c *Cloud) Left(ctx context.Context) ([]string, error) {
+	var found []string
+	all, err := c.Store.List(ctx, "")
+	for _, st := range all {
+		found = append(found, "record of "+st.Instance.Name)
+	}
+	for name, h := range c.Hosts {
+		claims, listed := c.Claims.Claims(ctx, h.ID)
+		err = errors.Join(err, listed)
+		for id := range claims {
+			found = append(found, fmt.Sprintf("claim of %s on %s", id, name))
+		}
+		domains, listed := h.Hypervisor.List(ctx)
+		err = errors.Join(err, listed)
+		for _, d := range domains {
+			found = append(found, fmt.Sprintf("domain of %s on %s", d.ID, name))
+		}
+	}
+	return found, err
+}
