@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -210,9 +211,12 @@ func (s *service) newServer(h http.Handler) *http.Server {
 		ReadHeaderTimeout: s.bounds.greet, // of the handshake too
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		HTTP2:             &http.HTTP2Config{SendPingTimeout: pingEvery, PingTimeout: s.bounds.drain, WriteByteTimeout: s.bounds.drain},
-		ConnContext:       connlimit.Context,
-		ErrorLog:          log.New(io.Discard, "", 0),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: math.MaxInt32, // as many as etcd lets a client have, who has shown a certificate
+			SendPingTimeout:      pingEvery, PingTimeout: s.bounds.drain, WriteByteTimeout: s.bounds.drain,
+		},
+		ConnContext: connlimit.Context,
+		ErrorLog:    log.New(io.Discard, "", 0),
 	}
 }
 

@@ -42,22 +42,34 @@ const (
 )
 
 // checkSpace refuses to start on a disk that is too full, which etcd ends the process
-// for. Unavailable.
+// for. Unavailable, and ErrFull where there is data, so that others may go on with it.
 func checkSpace(dir string) error {
 	free, err := freeSpace(dir)
 	if err != nil {
 		return fmt.Errorf("embedded etcd: read how much space is left: %w", err)
 	}
 	needs := int64(leastSpace)
-	if _, err := os.Stat(database(dir)); err == nil {
+	_, err = os.Stat(database(dir))
+	begun := err == nil
+	if begun {
 		needs = leastToGoOn
 	}
 	if free < needs {
-		return croft.Errorf(croft.Unavailable, "embedded etcd: %d MiB are left on the disk of %s, and it needs %d MiB to start: make room there, or name another state directory",
+		err := croft.Errorf(croft.Unavailable, "embedded etcd: %d MiB are left on the disk of %s, and it needs %d MiB to start: make room there, or name another state directory",
 			free/mib, dir, needs/mib)
+		if begun {
+			err = isFull{err}
+		}
+		return err
 	}
 	return nil
 }
+
+// isFull is an error that is ErrFull, in its own words.
+type isFull struct{ error }
+
+func (isFull) Is(target error) bool { return target == ErrFull }
+func (e isFull) Unwrap() error      { return e.error }
 
 func freeSpace(dir string) (int64, error) {
 	var s unix.Statfs_t
@@ -144,6 +156,9 @@ func AwaitSpace(ctx context.Context, dir string) error {
 // one after the other, so that they do not all rely on each other.
 func (e *Embedded) dispensable(ctx context.Context) bool {
 	server := e.server.Server
+	if server.IsLearner() {
+		return true
+	}
 	members := slices.DeleteFunc(slices.Clone(server.Cluster().Members()), func(m *membership.Member) bool { return m.IsLearner })
 	if len(members) < 3 {
 		return false

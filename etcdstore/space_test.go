@@ -148,6 +148,12 @@ func TestAMemberWhoseDiskIsFullRests(t *testing.T) {
 	if etcdstore.MayServe(dir) {
 		t.Error("it may serve on a full disk")
 	}
+	rest := fill(t, dir)
+	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0"})
+	if !errors.Is(err, etcdstore.ErrFull) || croft.KindOf(err) != croft.Unavailable {
+		t.Errorf("a start on the full disk: %v", err)
+	}
+	rest()
 	web := must(store.Create(t.Context(), newInstance("web")))(t)
 
 	empty()

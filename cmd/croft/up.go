@@ -98,7 +98,7 @@ func up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()
 		case ctx.Err() != nil:
 			return err
 		case errors.Is(err, etcdstore.ErrFull):
-			err = rest(ctx, s, log, ready)
+			err = rest(ctx, s, log, ready, err)
 		case errors.Is(err, etcdstore.ErrRemoved):
 			err = leaveEtcd(ctx, s, log)
 		default:
@@ -110,11 +110,12 @@ func up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()
 	}
 }
 
-// rest runs this host without its etcd until there is room on the disk for that again.
-func rest(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()) error {
+// rest runs this host without its etcd, which ended or did not start for a full disk, until there is room for that
+// again. A host that is alone ends with full.
+func rest(ctx context.Context, s settings.Settings, log *slog.Logger, ready func(), full error) error {
 	of, err := trust.ReadMembership(s.StateDir) // as it is since others serve
 	if err != nil || of == nil {
-		return cmp.Or(err, etcdstore.ErrFull)
+		return cmp.Or(err, full)
 	}
 	dir := etcdDir(s.StateDir)
 	if s.Hypervisor == settings.NoHypervisor {
