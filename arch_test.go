@@ -295,6 +295,22 @@ func matchAny(patterns []string, pkg string) bool {
 	})
 }
 
+// TestHelpersHaveSeveralUsers keeps internal/ small.
+func TestHelpersHaveSeveralUsers(t *testing.T) {
+	users := map[string][]string{}
+	for _, p := range packages(t) {
+		for _, i := range p.Imports {
+			users[i] = append(users[i], p.ImportPath)
+		}
+	}
+	for _, p := range packages(t) {
+		helper := matchAny([]string{"croft/internal/..."}, p.ImportPath) && !matchAny(testHelpers, p.ImportPath)
+		if by := users[p.ImportPath]; helper && len(by) < 2 {
+			t.Errorf("%s is used by %q: a helper with one user lives beside it", p.ImportPath, by)
+		}
+	}
+}
+
 func TestEveryPackageHasOneComment(t *testing.T) {
 	for _, p := range packages(t) {
 		var in []string

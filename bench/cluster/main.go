@@ -23,7 +23,7 @@ import (
 	"croft"
 )
 
-// benchmark is what is asked for.
+// benchmark is the configuration of a run.
 type benchmark struct {
 	hosts, processes, shared, atOnce int
 	rate                             float64
@@ -31,8 +31,7 @@ type benchmark struct {
 	croft, plot, output              string
 }
 
-// runAgents as the first argument has the program run agents of a benchmark. A benchmark
-// starts itself so.
+// runAgents is the first argument with which a benchmark starts itself to run agents.
 const runAgents = "agents"
 
 func main() {
@@ -45,7 +44,7 @@ func main() {
 	}
 }
 
-// run is the program without its process.
+// run is main without the process.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == runAgents {
 		var a agents

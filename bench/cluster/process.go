@@ -80,7 +80,7 @@ func spawn(dir, name string, tells bool, program string, args ...string) (*child
 	return c, nil
 }
 
-// lastLine is the sentence that a process ended with, without the program's name.
+// lastLine returns the last line of a log, without the program's name.
 func lastLine(log string) string {
 	text, err := os.ReadFile(log)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
@@ -120,7 +120,7 @@ func (c *child) end() error {
 	return err
 }
 
-// memory is what the child has in memory now, in MiB.
+// memory returns the resident memory of the child, in MiB.
 func (c *child) memory() float64 {
 	info, err := c.usage.MemoryInfo()
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *child) memory() float64 {
 	return now
 }
 
-// cpu is the processor time the child has used, in seconds.
+// cpu returns the processor time of the child, in seconds.
 func (c *child) cpu() float64 {
 	t, err := c.usage.Times()
 	if err != nil {

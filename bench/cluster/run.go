@@ -30,14 +30,14 @@ type report struct {
 	Etcd      etcdUsage   `json:"etcd"`
 }
 
-// partUsage is what one process used while requests were made.
+// partUsage is the usage of one process while requests were made.
 type partUsage struct {
 	Name   string  `json:"name"`
 	Memory float64 `json:"memory_mib"` // the most it had
 	CPU    float64 `json:"cpu"`        // processors
 }
 
-// etcdUsage is what etcd did while requests were made.
+// etcdUsage is the work of etcd while requests were made.
 type etcdUsage struct {
 	Writes   float64 `json:"writes_per_second"`
 	PerVM    float64 `json:"writes_per_instance"`
@@ -193,7 +193,7 @@ func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *r
 	return c, c.follow(ctx, f, store, words, r)
 }
 
-// follow does the run beside a watch of what the agents say.
+// follow makes the requests while it watches the observations of the agents.
 func (c *course) follow(ctx context.Context, f *fleet, store *etcdstore.Store, words io.Writer, r *report) error {
 	watching, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup

@@ -14,8 +14,8 @@ const waitTurn = 20 * time.Second
 
 func ticketPath(id int64) string { return "/v1/tickets/" + strconv.FormatInt(id, 10) }
 
-// Open opens a ticket. A Key that is empty is made up, so that a request whose answer
-// got lost opens no second ticket.
+// Open opens a ticket. It makes a Key where there is none, so that repeating a request
+// whose answer was lost does not open a second ticket.
 func (c *Client) Open(ctx context.Context, o Opening) (Ticket, error) {
 	if o.Key == "" {
 		o.Key = rand.Text()
@@ -34,9 +34,9 @@ type Waiting struct {
 	Never   bool         // go on waiting where nothing can serve the ticket as the pools are
 }
 
-// Wait returns the ticket once it has a resource, or has ended, or is one that nothing
-// can ever serve. It waits for servers that are away, until ctx ends: Unavailable, or
-// what ended it. NotFound.
+// Wait returns the ticket once it has a resource, has ended, or can never be served. It
+// outlasts servers that do not answer, until ctx ends: then it returns Unavailable or the
+// error of ctx. NotFound.
 func (c *Client) Wait(ctx context.Context, id int64, w Waiting) (Ticket, error) {
 	turn := time.Duration(0) // the first answer comes at once
 	for {
@@ -51,20 +51,19 @@ func (c *Client) Wait(ctx context.Context, id int64, w Waiting) (Ticket, error) 
 	}
 }
 
-// Close gives a ticket's resource back, or cancels a ticket that waits. Closing twice is
-// fine. NotFound.
+// Close releases a ticket's resource, or cancels a waiting ticket. Closing twice is no
+// error. NotFound.
 func (c *Client) Close(ctx context.Context, id int64) (Ticket, error) {
 	return ask[Ticket](ctx, c, call{method: http.MethodDelete, path: ticketPath(id), patience: c.patience})
 }
 
-// Renew says that the ticket is used still, so that its TTL counts from now. NotFound;
-// Conflict: it has ended, or has none.
+// Renew restarts the TTL of a ticket. NotFound; Conflict: it has ended, or has no TTL.
 func (c *Client) Renew(ctx context.Context, id int64) (Ticket, error) {
 	return ask[Ticket](ctx, c, call{method: http.MethodPost, path: ticketPath(id) + "/renew", patience: c.patience})
 }
 
-// Tickets lists the newest tickets, open ones alone or closed and failed ones too, at
-// most so many, 0 for as many as the server gives.
+// Tickets lists the newest tickets: the open ones, or with all the closed and failed ones
+// too; at most limit of them, where it is not 0.
 func (c *Client) Tickets(ctx context.Context, all bool, limit int) (Tickets, error) {
 	query := url.Values{"all": {strconv.FormatBool(all)}, "limit": {strconv.Itoa(limit)}}
 	return ask[Tickets](ctx, c, call{method: http.MethodGet, path: "/v1/tickets", query: query, patience: c.patience})
@@ -80,17 +79,17 @@ func (c *Client) Pool(ctx context.Context, name string) (Pool, error) {
 	return ask[Pool](ctx, c, call{method: http.MethodGet, path: "/v1/pools/" + url.PathEscape(name), patience: c.patience})
 }
 
-// Pause has a pool start nothing and hand out nothing. NotFound.
+// Pause stops starts and assignments in a pool. NotFound.
 func (c *Client) Pause(ctx context.Context, name string) (Pool, error) {
 	return c.change(ctx, name, "pause")
 }
 
-// Resume ends what Pause and Drain began. NotFound.
+// Resume reverses Pause and Drain. NotFound.
 func (c *Client) Resume(ctx context.Context, name string) (Pool, error) {
 	return c.change(ctx, name, "resume")
 }
 
-// Drain pauses a pool and has it delete what nobody has. NotFound.
+// Drain pauses a pool and deletes its unassigned resources. NotFound.
 func (c *Client) Drain(ctx context.Context, name string) (Pool, error) {
 	return c.change(ctx, name, "drain")
 }
@@ -100,8 +99,8 @@ func (c *Client) change(ctx context.Context, name, verb string) (Pool, error) {
 	return ask[Pool](ctx, c, call{method: http.MethodPost, path: path, patience: c.patience})
 }
 
-// Resources lists resources by number: of one pool where it is named, and only those
-// that something may be left of, unless all are asked for.
+// Resources lists resources by number: those of one pool where it is named, and without
+// all only those that have not ended.
 func (c *Client) Resources(ctx context.Context, pool string, all bool) ([]Resource, error) {
 	query := url.Values{"pool": {pool}, "all": {strconv.FormatBool(all)}}
 	return ask[[]Resource](ctx, c, call{method: http.MethodGet, path: "/v1/resources", query: query, patience: c.patience})
@@ -112,8 +111,8 @@ func (c *Client) Resource(ctx context.Context, idOrName string) (Resource, error
 	return ask[Resource](ctx, c, call{method: http.MethodGet, path: "/v1/resources/" + url.PathEscape(idOrName), patience: c.patience})
 }
 
-// Delete has resources deleted, by their numbers or names; an open ticket that has one
-// fails. Which says of which others: none, unused or all. NotFound.
+// Delete requests the deletion of resources by their numbers or names; an open ticket that
+// has one of them fails. which adds others: none, unused or all. NotFound.
 func (c *Client) Delete(ctx context.Context, which string, idsOrNames ...string) (Deletion, error) {
 	query := url.Values{"which": {which}, "id": idsOrNames}
 	return ask[Deletion](ctx, c, call{method: http.MethodDelete, path: "/v1/resources", query: query, patience: c.patience})

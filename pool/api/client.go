@@ -5,9 +5,9 @@
 //	t, err = c.Wait(ctx, t.ID)   // t.Resource.Data is what the pool hands out
 //	t, err = c.Close(ctx, t.ID)
 //
-// Waiting is a watch: the server answers when there is something to say. A server that
-// restarts, or leaves its place to another, is waited for; only the context, or for
-// what is answered at once Config.Patience, bounds how long.
+// Waiting is a long poll: the server answers when the ticket changes. Calls outlast the
+// restart of a server and the change to another one. How long they try is bounded by the
+// context and, for calls that are answered at once, by Config.Patience.
 //
 // Errors have the kinds of package croft.
 package api
@@ -33,20 +33,20 @@ import (
 	"croft/internal/failover"
 )
 
-// DefaultEndpoint is where a manager is when nobody says so.
+// DefaultEndpoint is where a manager listens by default.
 const DefaultEndpoint = "http://127.0.0.1:49100"
 
-// Config says where managers are and who we are to them.
+// Config has the addresses of managers and the credentials for them.
 type Config struct {
 	Endpoints []string      // of any of the servers; default DefaultEndpoint
 	Token     string        // where they ask for one
 	CA        string        // file of the authority of their certificates; the system's where empty
 	Patience  time.Duration // how long to go on asking a server that does not answer; default 10 s
-	// Transport takes requests to a server in place of the network, where it is not nil.
+	// Transport replaces the network; nil: HTTP over TCP.
 	Transport http.RoundTripper
 }
 
-// Client asks managers. Its methods may be called at once.
+// Client calls managers. Its methods may be called concurrently.
 type Client struct {
 	endpoints *failover.Endpoints
 	token     string
@@ -54,7 +54,7 @@ type Client struct {
 	http      *http.Client
 }
 
-// New returns a client; nothing is asked yet. Invalid.
+// New returns a client and sends nothing. Invalid.
 func New(c Config) (*Client, error) {
 	if len(c.Endpoints) == 0 {
 		c.Endpoints = []string{DefaultEndpoint}
@@ -87,10 +87,10 @@ func New(c Config) (*Client, error) {
 	return client, nil
 }
 
-// CloseIdle ends connections that nobody uses.
+// CloseIdle closes idle connections.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 
-// A call is one request. Asking it twice does no harm.
+// A call is one idempotent request.
 type call struct {
 	method, path string
 	query        url.Values
@@ -98,8 +98,8 @@ type call struct {
 	patience     time.Duration // 0: until the context ends
 }
 
-// ask makes a call until a server answers it, and decodes the answer into result,
-// which may be nil, or an *[]byte for the bytes that they are.
+// ask repeats a call until a server answers it, and decodes the answer into result: nil
+// to ignore it, *[]byte for its bytes, else a value for JSON.
 func (c *Client) ask(ctx context.Context, what call, result any) error {
 	var body []byte
 	if what.body != nil {
@@ -134,7 +134,7 @@ func (c *Client) ask(ctx context.Context, what call, result any) error {
 	}
 }
 
-// timeUp is what a call came to that nobody waits for any longer.
+// timeUp returns the error of a call whose time is over.
 func timeUp(ctx context.Context, failed, newest error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -147,7 +147,7 @@ func timeUp(ctx context.Context, failed, newest error) error {
 	return newest
 }
 
-// once makes a call at one server. Unavailable: another try may do better.
+// once makes a call to one server. Unavailable: another attempt may succeed.
 func (c *Client) once(ctx context.Context, endpoint string, what call, body []byte, result any) error {
 	target := endpoint + what.path
 	if len(what.query) > 0 {
@@ -195,7 +195,7 @@ func decode(endpoint string, text []byte, result any) error {
 	return nil
 }
 
-// plain leaves out what an error of an HTTP client says twice.
+// plain removes the method and URL from an error of an HTTP client.
 func plain(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -203,7 +203,7 @@ func plain(err error) error {
 	return err
 }
 
-// failure is the error that an answer tells of.
+// failure returns the error in an answer.
 func failure(endpoint string, resp *http.Response, text []byte) error {
 	var f Failure
 	if json.Unmarshal(text, &f) != nil || f.Error == "" {

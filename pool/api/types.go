@@ -69,7 +69,7 @@ func ParseTicketID(text string) (int64, error) {
 	return id, nil
 }
 
-// Resource is one piece of a pool's stock.
+// Resource is one resource of a pool.
 type Resource struct {
 	ID        int64           `json:"id"`
 	Name      string          `json:"name"`
@@ -95,13 +95,13 @@ type Resource struct {
 	Error     string          `json:"error,omitempty"`
 }
 
-// Tag is a word for what a resource is.
+// Tag is a property of a resource, by which tickets ask for it.
 type Tag struct {
 	Name     string `json:"name"`
 	Priority int    `json:"priority,omitempty"`
 }
 
-// Pool is a pool and how it does.
+// Pool is the settings and the state of a pool.
 type Pool struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
@@ -136,7 +136,7 @@ type StartFailure struct {
 	Error    string    `json:"error,omitempty"` // why; for admins alone where a command printed it
 }
 
-// Stats are what the pool's starts were like; averages give the newest a fifth.
+// Stats are statistics of a pool's starts. Averages are moving: the newest start counts a fifth.
 type Stats struct {
 	Attempted   time.Time `json:"last_attempt_to_start,omitzero"`
 	Succeeded   time.Time `json:"last_successful_start,omitzero"`
@@ -147,7 +147,7 @@ type Stats struct {
 	Served      int64     `json:"served"`
 }
 
-// Seconds is a duration that JSON has as a number of seconds.
+// Seconds is a duration, in JSON a number of seconds.
 type Seconds time.Duration
 
 // MarshalJSON implements json.Marshaler.
@@ -168,11 +168,11 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// maxSeconds is what a duration can hold.
+// maxSeconds is the longest time.Duration.
 const maxSeconds = float64(math.MaxInt64 / int64(time.Second))
 
-// Text is what a command printed: JSON has it as a string, or where it is no UTF-8 as
-// {"base64": ...}.
+// Text is the output of a command: in JSON a string, or {"base64": ...} where it is not
+// UTF-8.
 type Text []byte
 
 // MarshalJSON implements json.Marshaler.
@@ -201,7 +201,7 @@ func (t *Text) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Opening is what a ticket is asked for with.
+// Opening is the request for a ticket.
 type Opening struct {
 	Tags    []string `json:"tags"`              // a resource has to have all of them
 	Sandbox string   `json:"sandbox,omitempty"` // what has been used in another is never handed out; empty for one of its own
@@ -209,20 +209,20 @@ type Opening struct {
 	Key     string   `json:"key,omitempty"`     // the same ticket answers the same key, so that asking again opens no second one
 }
 
-// Failure is the body of an answer that is no success.
+// Failure is the body of an error.
 type Failure struct {
 	Error string `json:"error"`          // a sentence
 	Kind  string `json:"kind,omitempty"` // invalid, not found, conflict, no capacity, unavailable
 }
 
-// Tickets are what a list of tickets answers.
+// Tickets is the answer to a request for tickets.
 type Tickets struct {
 	Tickets []Ticket `json:"tickets"`
 	Open    int      `json:"open"`    // of all
 	Waiting int      `json:"waiting"` // of those
 }
 
-// Deletion is what deleting resources answers.
+// Deletion is the answer to a request to delete resources.
 type Deletion struct {
 	Deleted []int64 `json:"deleted"` // those whose deletion was asked for
 }

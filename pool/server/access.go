@@ -17,21 +17,21 @@ import (
 	"croft/pool/api"
 )
 
-// caller is who asks.
+// caller is the sender of a request.
 type caller struct {
 	name  string // of the token; empty for nobody
 	role  Role   // empty: may look at what everybody may see
 	quota Quota  // of the token
 }
 
-// may tells whether the caller may do what a role may.
+// may reports whether the caller has the rights of a role.
 func (c caller) may(role Role) bool { return c.role == role || c.role == RoleAdmin }
 
 // cookie is the name of the cookie in which a browser keeps a token.
 const cookie = "croft_pool_token"
 
-// who tells who asks. Where there are no tokens that is somebody who may do everything.
-// Unknown says that a token was shown which is none.
+// who returns the sender of a request: an admin where the server has no tokens. unknown:
+// the request has a token that the server does not know.
 func (s *Server) who(r *http.Request) (c caller, unknown bool) {
 	if s.Tokens == nil {
 		return caller{role: RoleAdmin}, false
@@ -47,8 +47,8 @@ func (s *Server) who(r *http.Request) (c caller, unknown bool) {
 	return caller{g.Name, g.Role, g.Quota}, false
 }
 
-// shown is the token of a request: a bearer's, or the password of a URL for clients
-// that know nothing else. A browser's cookie lets one look, and change nothing.
+// shown returns the token of a request: the bearer's, or a password of basic
+// authentication. A token in a cookie counts for reading only.
 func shown(r *http.Request) string {
 	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(kind, "bearer") {
@@ -65,13 +65,13 @@ func shown(r *http.Request) string {
 
 type callerKey struct{}
 
-// callerOf is who a request is from that only let in.
+// callerOf returns the sender of a request that only authorized.
 func callerOf(ctx context.Context) caller {
 	c, _ := ctx.Value(callerKey{}).(caller)
 	return c
 }
 
-// only lets those in that may do what a role may.
+// only authorizes requests of senders with the rights of a role.
 func (s *Server) only(role Role, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, unknown := s.who(r)
@@ -113,12 +113,12 @@ func fail(w http.ResponseWriter, err error) {
 	httpapi.Answer(w, status, api.Failure{Error: err.Error(), Kind: string(croft.KindOf(err))})
 }
 
-// handedOn marks a request that another server handed on: one that does not act either
-// answers that, so that no request goes round in circles.
+// handedOn marks a forwarded request. A server that does not act answers one with an error,
+// so that no request circulates.
 const handedOn = "X-Croft-Handed-On"
 
-// here answers where this server acts; else it hands the request on to the one that
-// does, once there is one.
+// here calls next where this server acts; else it forwards the request to the one that
+// does, as soon as there is one.
 func (s *Server) here(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		leader, acting := s.leader(r.Context(), r.Header.Get(handedOn) == "")
@@ -142,8 +142,8 @@ func leaderAddress(leader *pool.Server) string {
 	return leader.Address
 }
 
-// leader returns who acts; where nobody does, or this server is about to, it waits for
-// that, if asked to.
+// leader returns the server that acts, and whether it is this one. With wait it waits a
+// while for one where there is none, or where this server is about to act.
 func (s *Server) leader(ctx context.Context, wait bool) (leader *pool.Server, here bool) {
 	if leader, here = s.Manager.Leader(); here || s.isOther(leader) || !wait {
 		return leader, here
@@ -158,12 +158,12 @@ func (s *Server) leader(ctx context.Context, wait bool) (leader *pool.Server, he
 	return leader, here
 }
 
-// isOther tells whether somebody acts, and that is not this server.
+// isOther reports whether another server acts.
 func (s *Server) isOther(leader *pool.Server) bool {
 	return leader != nil && *leader != s.Manager.Me
 }
 
-// handOn has another server answer.
+// handOn forwards a request to another server.
 func (s *Server) handOn(w http.ResponseWriter, r *http.Request, to *url.URL) {
 	proxy := httputil.ReverseProxy{
 		Transport:     s.Peers,
@@ -182,7 +182,7 @@ func (s *Server) handOn(w http.ResponseWriter, r *http.Request, to *url.URL) {
 	proxy.ServeHTTP(w, r)
 }
 
-// isLocal tells whether a request's host means this machine.
+// isLocal reports whether a request's host is this machine.
 func isLocal(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"croft/pool/api"
 )
 
-// maxBody bounds what a request brings, and maxWait how long one waits for a ticket.
+// maxBody bounds the body of a request, maxWait how long it waits for a ticket.
 const (
 	maxBody = 64 << 10
 	maxWait = 2 * time.Minute
@@ -52,7 +52,7 @@ func (s *Server) addAPI(mux *http.ServeMux) {
 	})
 }
 
-// documented answers with what do returns, as a document.
+// documented makes a handler that answers with the result of do.
 func documented(do func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		document, err := do(r)
@@ -60,7 +60,7 @@ func documented(do func(*http.Request) (any, error)) http.HandlerFunc {
 	}
 }
 
-// answer answers with a document or, where there is an error, with that.
+// answer sends a document, or the error where there is one.
 func answer(w http.ResponseWriter, document any, err error) {
 	if err != nil {
 		fail(w, err)
@@ -69,7 +69,7 @@ func answer(w http.ResponseWriter, document any, err error) {
 	httpapi.Answer(w, http.StatusOK, document)
 }
 
-// read reads the document that a request brings.
+// read decodes the body of a request; an empty one leaves into as it is. Invalid.
 func read(w http.ResponseWriter, r *http.Request, into any) error {
 	text, err := httpapi.ReadBody(w, r, maxBody, 0)
 	if err != nil || len(text) == 0 {
@@ -95,7 +95,7 @@ func (s *Server) openTicket(w http.ResponseWriter, r *http.Request) {
 	answer(w, ticket(t), err)
 }
 
-// listTickets answers the newest; to a client its own.
+// listTickets lists the newest tickets, to a client only its own.
 func (s *Server) listTickets(r *http.Request) (any, error) {
 	past, err := flag(r, "all")
 	if err != nil {
@@ -138,7 +138,7 @@ func flag(r *http.Request, name string) (bool, error) {
 	return value, nil
 }
 
-// ticketOf is the ticket that a request is about.
+// ticketOf returns the ticket that a request names. NotFound: also where it is not the sender's.
 func (s *Server) ticketOf(r *http.Request) (pool.TicketID, error) {
 	id, err := pool.ParseTicketID(r.PathValue("id"))
 	if err == nil {
@@ -147,8 +147,8 @@ func (s *Server) ticketOf(r *http.Request) (pool.TicketID, error) {
 	return id, err
 }
 
-// showTicket answers at once, or with wait as soon as the ticket waits no more or, as
-// the pools are, would wait for ever.
+// showTicket answers at once or, with wait, as soon as the ticket has a resource, has ended
+// or can never be served as the pools are now.
 func (s *Server) showTicket(r *http.Request) (any, error) {
 	id, err := s.ticketOf(r)
 	if err != nil {
@@ -214,8 +214,8 @@ func (s *Server) listPools(r *http.Request) (any, error) {
 	return list, err
 }
 
-// poolFor is a pool as the caller may see it: what a command printed when it failed is
-// for admins.
+// poolFor returns a pool as the caller may see it: the output of failed commands is for
+// admins.
 func poolFor(p pool.PoolStatus, c caller) api.Pool {
 	shown := poolStatus(p)
 	if !c.may(RoleAdmin) {
@@ -271,8 +271,8 @@ func (s *Server) showResource(r *http.Request) (any, error) {
 	return resourceFor(one, callerOf(r.Context())), err
 }
 
-// deleteResources has those deleted that are named, and where which says so all others
-// that are up, or those of them that nobody has.
+// deleteResources deletes the named resources and, as which says, all others that are up
+// or the unassigned ones of them.
 func (s *Server) deleteResources(r *http.Request) (any, error) {
 	which := cmp.Or(r.FormValue("which"), "none")
 	if !slices.Contains([]string{"none", "unused", "all"}, which) {
@@ -302,7 +302,7 @@ func (s *Server) deleteResources(r *http.Request) (any, error) {
 	return result, s.Manager.DeleteResources(r.Context(), ids...)
 }
 
-// logs answers with what a resource's commands printed.
+// logs sends the output of a resource's commands.
 func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	one, err := s.Manager.Resource(r.PathValue("resource"))
 	if err != nil {
@@ -329,7 +329,7 @@ func copyLog(w io.Writer, name string) error {
 	return err
 }
 
-// stats are those of the pools in the form of resalloc's web interface.
+// stats sends the statistics of the pools in the form of resalloc's web interface.
 func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
 	all, err := s.Manager.Pools()
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package server is how people and programs reach a manager of pools over HTTP: a
-// JSON API, the XML-RPC of resalloc's clients, and a page for people that is live.
-// Whatever server of several is asked, the one that acts answers: the others hand
-// requests on to it.
+// Package server serves a manager of pools over HTTP: a JSON API, a page for people that
+// updates itself, and where it is configured another protocol for tickets. Any of several
+// servers may be asked: those that do not act forward requests to the one that does.
 package server

@@ -11,8 +11,8 @@ import (
 	"croft/pool"
 )
 
-// metrics count requests and describe the pools. The pools are those of the server that
-// acts: the others tell only that they do not.
+// metrics counts requests and describes the pools. Only the server that acts reports
+// pools.
 type metrics struct {
 	server   *Server
 	requests *prometheus.CounterVec

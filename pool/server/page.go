@@ -58,7 +58,7 @@ var pageTemplate = template.Must(template.New("page.html").Funcs(template.FuncMa
 	},
 }).ParseFS(pageDir, "page/page.html"))
 
-// short says a duration with two digits or so.
+// short prints a duration with about two digits.
 func short(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -69,10 +69,10 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%.0f min", math.Round(d.Minutes()))
 }
 
-// maxRows bounds the rows of a table of the page.
+// maxRows bounds the rows of each table.
 const maxRows = 200
 
-// overview is what the page shows.
+// overview is the data of the page.
 type overview struct {
 	Now     string
 	Tokens  bool   // there are any
@@ -92,13 +92,13 @@ type overview struct {
 
 type poolRow struct{ api.Pool }
 
-// Busy is how many are neither ready nor taken.
+// Busy counts the resources that are neither ready nor taken.
 func (p poolRow) Busy() int { return p.Starting + p.Releasing + p.DeleteRequest + p.Deleting }
 
-// Width is that of the bar: a pool may have more than its maximum, when that was lowered.
+// Width is the width of the bar. A pool may exceed a maximum that was lowered.
 func (p poolRow) Width() int { return max(p.Max, p.Up+p.Busy(), 1) }
 
-// Words are the tags.
+// Words lists the tags.
 func (p poolRow) Words() string {
 	var all []string
 	for _, t := range slices.Concat(p.Tags, p.OnDemand) {
@@ -122,7 +122,7 @@ type resourceRow struct {
 	Uses       int
 }
 
-// overview reads everything that the page shows.
+// overview reads the data of the page.
 func (s *Server) overview(c caller) (overview, error) {
 	o := overview{Now: time.Now().UTC().Format(time.RFC3339), Tokens: s.Tokens != nil, Who: c.name, Secrets: c.name != "" && c.may(RoleAdmin)}
 	pools, err := s.Manager.Pools()
@@ -162,7 +162,7 @@ func (o *overview) addPools(pools []pool.PoolStatus) {
 	}
 }
 
-// addTickets adds those that wait first, the oldest before the others.
+// addTickets adds the tickets, waiting ones first, older ones before newer ones.
 func (o *overview) addTickets(tickets []pool.TicketStatus, pools []pool.PoolStatus, resources []pool.Resource) {
 	for _, t := range tickets {
 		if t.State == pool.TicketOpen {
@@ -203,7 +203,7 @@ func ticketWord(t pool.TicketStatus) string {
 	return strings.ToLower(string(t.State))
 }
 
-// story says what a ticket has or waits for; what commands printed is for admins.
+// story tells what a ticket has or waits for. The output of commands is for admins.
 func (o *overview) story(t pool.TicketStatus, pools []pool.PoolStatus) string {
 	switch {
 	case t.State == pool.TicketFailed:
@@ -220,7 +220,7 @@ func (o *overview) story(t pool.TicketStatus, pools []pool.PoolStatus) string {
 	return story
 }
 
-// addResources adds those that have trouble or change first.
+// addResources adds the resources, those with failures first, then those that change.
 func (o *overview) addResources(resources []pool.Resource) {
 	slices.SortStableFunc(resources, func(a, b pool.Resource) int { return urgency(a) - urgency(b) })
 	o.Live = len(resources)
@@ -269,7 +269,7 @@ func resourceWord(r pool.Resource) string {
 	return strings.ToLower(string(r.State))
 }
 
-// viewer is who looks at the page. Who is nobody may look too.
+// viewer returns the sender of a request for the page, which needs no token.
 func (s *Server) viewer(r *http.Request) (c caller, unknown bool) {
 	if c, unknown = s.who(r); s.Tokens == nil {
 		return caller{}, false
@@ -277,7 +277,7 @@ func (s *Server) viewer(r *http.Request) (c caller, unknown bool) {
 	return c, unknown
 }
 
-// page answers with the page as it is now.
+// page sends the page.
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	c, unknown := s.viewer(r)
 	o, err := s.overview(c)
@@ -302,7 +302,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(b.Bytes())
 }
 
-// sections are the parts of the page that change, as HTML.
+// sections returns the parts of the page that change, as HTML.
 func (s *Server) sections(c caller) (map[string]string, error) {
 	o, err := s.overview(c)
 	if err != nil {
@@ -319,14 +319,14 @@ func (s *Server) sections(c caller) (map[string]string, error) {
 	return all, nil
 }
 
-// The pace of a live page: no two messages come within minPause, and at least one in
-// maxPause, so that a way on which nothing comes any more is noticed.
+// The pace of a live page: messages are at least minPause apart and at most maxPause, so
+// that a broken connection is noticed.
 const (
 	minPause = 250 * time.Millisecond
 	maxPause = 20 * time.Second
 )
 
-// events sends the page's sections whenever they change, for as long as somebody looks.
+// events sends the page's sections whenever they change, while the client listens.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.streams <- struct{}{}:
@@ -354,8 +354,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	<-ended
 }
 
-// send sends what changed until the watch ends, nobody listens, or who looks may see
-// something else, as when a token was revoked.
+// send sends changed sections until the watch ends, the client is gone, or its rights
+// change, as when its token is revoked.
 func (s *Server) send(w http.ResponseWriter, r *http.Request, changed, ended <-chan struct{}) {
 	c, _ := s.viewer(r)
 	out := http.NewResponseController(w)
@@ -400,7 +400,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, changed, ended <-c
 	}
 }
 
-// login keeps a token in the browser, which may then look at what its holder may see.
+// login stores a token in a cookie, with which the page shows what its holder may see.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	http.SetCookie(w, &http.Cookie{
@@ -409,7 +409,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "./", http.StatusSeeOther)
 }
 
-// logout has the browser forget it.
+// logout deletes the cookie.
 func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, &http.Cookie{Name: cookie, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	http.Redirect(w, r, "./", http.StatusSeeOther)

@@ -9,11 +9,10 @@ import (
 	"croft/pool"
 )
 
-// DefaultQuota is that of clients of whom neither the file of tokens nor the settings say
-// another.
+// DefaultQuota applies to clients without a quota in the file of tokens or the settings.
 var DefaultQuota = Quota{Open: 1000, Rate: 10}
 
-// quotas bound what clients open.
+// quotas limits the rate at which clients open tickets.
 type quotas struct {
 	mu   sync.Mutex
 	rate map[string]*rate.Limiter // by the name of the token
@@ -22,8 +21,8 @@ type quotas struct {
 // errTooFast is answered with 429.
 var errTooFast = croft.Errorf(croft.Unavailable, "this token opens tickets too fast; ask again in a moment")
 
-// bound notes in an opening how much its owner may have, and refuses one that comes too
-// soon. Administrators, and whoever asks where there are no tokens, have no bounds.
+// bound sets the limit of open tickets in an opening, and refuses one that exceeds the
+// sender's rate. Admins have no limits, nor has anybody where there are no tokens.
 func (s *Server) bound(c caller, o *pool.Opening) error {
 	if c.may(RoleAdmin) {
 		return nil

@@ -13,25 +13,24 @@ import (
 	"croft/pool"
 )
 
-// Config joins a Server to what it needs.
+// Config is the configuration of a Server.
 type Config struct {
 	Manager *pool.Manager // required
-	// Tokens are those who may ask; nil: whoever reaches the server may do everything.
+	// Tokens of authorized clients; nil: every request is an admin's.
 	Tokens *Tokens
-	// Quota is what clients may open whose tokens say nothing else; DefaultQuota by default.
+	// Quota of clients whose tokens have none; DefaultQuota by default.
 	Quota Quota
-	// Local: only this machine is to reach the server, so that a name which leads here
-	// from elsewhere is refused. A web page that somebody here looks at could else
-	// reach it.
+	// Local: the server is for this machine only. Requests for another host's name are
+	// refused, so that no web page reaches the server by DNS rebinding.
 	Local bool
-	// Peers is how other servers are reached, http.DefaultTransport by default.
+	// Peers is the transport to other servers, http.DefaultTransport by default.
 	Peers http.RoundTripper
 	// RPC is a second protocol for tickets; nil: there is none.
 	RPC RPC
 	Log *slog.Logger // discards by default
 }
 
-// Server answers over HTTP for a manager.
+// Server serves a manager over HTTP.
 type Server struct {
 	Config
 	metrics *metrics
@@ -39,7 +38,7 @@ type Server struct {
 	streams chan struct{} // one for each page that is live
 }
 
-// maxStreams bounds how many pages are live at once.
+// maxStreams bounds the live pages.
 const maxStreams = 200
 
 // New checks the config. Invalid.
@@ -61,7 +60,7 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Handler answers requests; see docs/pools-api.md.
+// Handler serves the API and the page; see docs/pools-api.md.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /page/", pageFiles)
@@ -83,7 +82,7 @@ func (s *Server) Handler() http.Handler {
 
 func (s *Server) tickets() Tickets { return Tickets{s} }
 
-// guard refuses what a web page of somebody else has a browser ask.
+// guard refuses requests that a web page of another origin makes.
 func (s *Server) guard(next http.Handler) http.Handler {
 	foreign := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -100,10 +99,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// maxRequest bounds what any request brings; its readers want less.
+// maxRequest bounds the body of any request; handlers have lower limits.
 const maxRequest = 2 << 20
 
-// Ready returns nil where requests are answered: here, or by the server that acts.
+// Ready returns nil where a server acts, this one or another.
 func (s *Server) Ready() error {
 	if leader, here := s.Manager.Leader(); !here && !s.isOther(leader) {
 		return errors.New("no server acts for the pools; one does within seconds, if etcd answers")
@@ -111,9 +110,8 @@ func (s *Server) Ready() error {
 	return nil
 }
 
-// Collector is for /metrics.
+// Collector returns the metrics.
 func (s *Server) Collector() prometheus.Collector { return s.metrics }
 
-// leaderPatience is how long a request waits for a server that acts, while one takes
-// over from another.
+// leaderPatience is how long a request waits for a server to act, as during a takeover.
 const leaderPatience = 10 * time.Second

@@ -22,7 +22,7 @@ import (
 	"croft"
 )
 
-// Role says what the holder of a token may do.
+// Role is the set of rights of a token.
 type Role string
 
 // The roles. An admin may do what a client may.
@@ -31,11 +31,11 @@ const (
 	RoleAdmin  Role = "admin"  // look after pools and resources too
 )
 
-// Roles are all of them.
+// Roles lists the roles.
 var Roles = []string{string(RoleClient), string(RoleAdmin)}
 
-// Grant is what a file of tokens says of one token: who has it, what for, and the
-// hash of it. The token itself is nowhere but with its holder.
+// Grant is one line of a file of tokens: the holder's name, the role, and the hash of the
+// token. Only the holder has the token itself.
 type Grant struct {
 	Name string
 	Role Role
@@ -44,7 +44,7 @@ type Grant struct {
 	Quota // 0: what the server has for all
 }
 
-// Quota is how much the holder of a client's token may ask for.
+// Quota limits the holder of a client's token.
 type Quota struct {
 	Open int     // tickets at once
 	Rate float64 // new tickets a second; Open of them at once

@@ -33,7 +33,7 @@ func resource(r pool.Resource) api.Resource {
 	}
 }
 
-// resourceFor is a resource as the caller may see it.
+// resourceFor returns a resource as the caller may see it.
 func resourceFor(r pool.Resource, c caller) *api.Resource {
 	shown := resource(r)
 	if !c.may(RoleAdmin) {
@@ -42,8 +42,8 @@ func resourceFor(r pool.Resource, c caller) *api.Resource {
 	return &shown
 }
 
-// withoutSecrets leaves out what opens the resource to others than its owner: its data,
-// its sandbox, and what its commands printed.
+// withoutSecrets returns a resource without what gives access to it: its data, its sandbox,
+// and the output of its commands.
 func withoutSecrets(r *api.Resource) *api.Resource {
 	shown := *r
 	shown.Data, shown.Facts, shown.Sandbox, shown.Error = nil, nil, "", ""
@@ -77,8 +77,8 @@ func poolStatus(p pool.PoolStatus) api.Pool {
 	return shown
 }
 
-// hideErrors leaves out what commands printed when they failed. What the cloud says of an
-// instance that does not start is no secret.
+// hideErrors removes the output of failed commands. Errors of the cloud about an instance
+// that does not start are no secret, and stay.
 func hideErrors(shown *api.Pool, s *pool.Settings) {
 	if s.Instance != nil {
 		return
@@ -89,7 +89,7 @@ func hideErrors(shown *api.Pool, s *pool.Settings) {
 	}
 }
 
-// mode says in a word how the pool does.
+// mode returns the state of a pool in a word.
 func mode(p pool.PoolStatus) string {
 	switch {
 	case p.Removed:
@@ -100,7 +100,7 @@ func mode(p pool.PoolStatus) string {
 	return string(p.Mode)
 }
 
-// future is a time that is still to come; zero for others.
+// future returns t where it is in the future, else zero.
 func future(t time.Time) time.Time {
 	if time.Until(t) <= 0 {
 		return time.Time{}

@@ -14,13 +14,12 @@ import (
 	"croft/pool"
 )
 
-// begun is a file with what starts print, as they print it, for a server that comes
-// after a crash: it has to know what there may be to delete. It is one file, since
-// making one for each start would take longer than the start.
+// begun is a file with the output of unfinished starts. After a crash the next server
+// reads from it what it may have to delete. All starts share one file, since creating a
+// file takes longer than a start.
 //
-// A record is the resource's number, a length, and so many bytes. Numbers are never
-// given twice, so what is old is in nobody's way; once nothing is being started and the
-// file has grown, it begins anew.
+// A record is the resource's number, a length, and that many bytes. Numbers are unique, so
+// old records do no harm; the file is truncated when it is long and no start is unfinished.
 type begun struct {
 	mu     sync.Mutex
 	file   *os.File
@@ -28,10 +27,10 @@ type begun struct {
 	active int
 }
 
-// maxBegun is how long the file may grow before it is cut at the next opportunity.
+// maxBegun is the length at which the file is truncated at the next opportunity.
 const maxBegun = 1 << 20
 
-// openBegun locks the file, so that no two servers have one directory. Conflict.
+// openBegun locks the file, so that no two servers share a directory. Conflict.
 func openBegun(path string) (*begun, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
@@ -47,8 +46,8 @@ func openBegun(path string) (*begun, error) {
 	return b, nil
 }
 
-// complete makes a record of what a crash cut at the end of the file, so that what is
-// written next begins one.
+// complete turns a record that a crash cut off into a whole one, so that the next write
+// begins a record.
 func (b *begun) complete() error {
 	text, err := io.ReadAll(b.file)
 	if err != nil {
@@ -69,7 +68,7 @@ func (b *begun) complete() error {
 	return nil
 }
 
-// record is the one that a text begins with, as far as it goes.
+// record returns the record at the begin of a text, as far as it is there.
 func record(text []byte) (id pool.ResourceID, body []byte, whole bool) {
 	if len(text) < header {
 		return 0, nil, false
@@ -79,11 +78,11 @@ func record(text []byte) (id pool.ResourceID, body []byte, whole bool) {
 	return pool.ResourceID(binary.LittleEndian.Uint64(text)), body, len(body) == length
 }
 
-// header is the number and the length.
+// header encodes the number and the length.
 const header = 12
 
-// write adds what a start printed. A disk that is full costs the next server the
-// knowledge, and this one nothing.
+// write appends output of a start. Where the disk is full the next server lacks it; this
+// one does not need it.
 func (b *begun) write(id pool.ResourceID, text []byte) {
 	if len(text) == 0 {
 		return
@@ -105,8 +104,8 @@ func (b *begun) begin() {
 	b.active++
 }
 
-// end notes that a start ended; where it was stopped, a later server may want to know
-// what it printed.
+// end notes the end of a start. The output of a start that was stopped is kept for a later
+// server.
 func (b *begun) end(stopped bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,7 +117,7 @@ func (b *begun) end(stopped bool) {
 	}
 }
 
-// read returns what each start printed, as much as is kept of such output.
+// read returns the output of each start, up to the limit of kept output.
 func (b *begun) read() (map[pool.ResourceID][]byte, error) {
 	b.mu.Lock()
 	text, err := io.ReadAll(io.NewSectionReader(b.file, 0, b.size))

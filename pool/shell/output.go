@@ -8,24 +8,24 @@ import (
 	"croft/pool"
 )
 
-// How much of a hook's output is kept.
+// Limits of a hook's output.
 const (
 	maxData = 512
 	maxList = 256 << 10
 )
 
-// trimmed stands where data was cut.
+// trimmed marks where output was cut.
 const trimmed = "<< trimmed >>\n"
 
-// logWriter appends to a log until that is full. Two pipes write to it.
+// logWriter appends to a log of limited size. Two pipes write to it.
 type logWriter struct {
 	mu   sync.Mutex
 	file *os.File // nil: it cannot be written
 	room int64
 }
 
-// log makes the log of a hook, or goes on with it, so that whoever follows it sees that
-// the hook runs before it prints anything. Where that fails there is none.
+// log opens or creates the log of a hook, before the hook prints anything, so that it can
+// be followed. Where that fails there is no log.
 func (r *Runner) log(h pool.Hook) *logWriter {
 	file, err := os.OpenFile(r.logFile(h.Resource, h.Kind), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *Runner) log(h pool.Hook) *logWriter {
 	return w
 }
 
-// Write never fails, so that a full disk ends no hook: what cannot be logged is not.
+// Write never fails, so that a full disk ends no hook.
 func (w *logWriter) Write(text []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +65,7 @@ func (w *logWriter) close() {
 	}
 }
 
-// capture keeps whole lines up to a bound. What does not end in a newline is a line too.
+// capture keeps whole lines up to a limit. A last line without a newline counts.
 type capture struct {
 	limit int
 	cut   string // what stands where data was cut
@@ -99,7 +99,7 @@ func (c *capture) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// endLine keeps the line that was begun, if there is room for it.
+// endLine keeps the current line where there is room for it.
 func (c *capture) endLine() {
 	line := c.line
 	c.line = nil
@@ -114,7 +114,7 @@ func (c *capture) endLine() {
 	c.full = true
 }
 
-// output is what is kept; not nil, since nothing is something.
+// output returns what is kept, never nil: no output is known as such.
 func (c *capture) output() []byte {
 	if len(c.line) > 0 && !c.full {
 		c.endLine()
@@ -125,7 +125,7 @@ func (c *capture) output() []byte {
 	return c.lines
 }
 
-// begunWriter is where one start's output is kept while it is unfinished.
+// begunWriter keeps the output of one unfinished start.
 type begunWriter struct {
 	*begun
 	id pool.ResourceID

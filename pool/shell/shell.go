@@ -23,7 +23,7 @@ import (
 	"croft/pool"
 )
 
-// Config says where hooks leave what they print.
+// Config says where the output of hooks goes.
 type Config struct {
 	Dir  string // of the logs: hooks/ in it is made; required
 	Mark string // tells the processes of this installation from others; required
@@ -40,7 +40,7 @@ type Runner struct {
 
 var _ pool.Hooks = (*Runner)(nil)
 
-// Bounds of a hook's life beside its limit.
+// Limits of a hook beside its own.
 const (
 	maxLog    = 1 << 20         // bytes of a log
 	killAfter = time.Second     // from SIGTERM to SIGKILL
@@ -48,7 +48,7 @@ const (
 	forever   = 1 << 62         // until a hook is told to end
 )
 
-// New makes the directories. Close the runner. Conflict: another one has them.
+// New creates the directories and locks them until Close. Conflict: another runner has them.
 func New(c Config) (*Runner, error) {
 	if c.Dir == "" || c.Mark == "" {
 		return nil, croft.Errorf(croft.Invalid, "shell: Dir and Mark are required")
@@ -67,7 +67,7 @@ func New(c Config) (*Runner, error) {
 	return r, nil
 }
 
-// placeIn reads the name of a directory, or gives it one. The directory is locked.
+// placeIn reads or creates the name of a directory, which is locked.
 func placeIn(dir string) (string, error) {
 	file := filepath.Join(dir, "place")
 	text, err := os.ReadFile(file)
@@ -81,16 +81,16 @@ func placeIn(dir string) (string, error) {
 	return name, nil
 }
 
-// Place tells the directory, in which no two runners are at once, from all others.
+// Place identifies the directory, which only one runner has at a time.
 func (r *Runner) Place() string { return r.place }
 
-// Close ends the use of the files. No hook may run.
+// Close closes the files. No hook may be running.
 func (r *Runner) Close() error { return r.begun.close() }
 
-// markName is the variable that the mark is in.
+// markName is the environment variable with the mark.
 const markName = "CROFT_HOOK"
 
-// marked is the mark of one run: whose, what for, which.
+// marked returns the mark of one run: installation, kind and resource.
 func (r *Runner) marked(h pool.Hook) string {
 	return fmt.Sprintf("%s=%s/%s/%d/%016x", markName, r.mark, h.Kind, h.Resource, rand.Uint64())
 }
@@ -125,9 +125,9 @@ func (r *Runner) Run(ctx context.Context, h pool.Hook) ([]byte, error) {
 	return kept.output(), verdict(ctx, limited, h, err)
 }
 
-// command is the shell that runs a hook, and what kills its group a while after ctx
-// ended; that is to be stopped when the shell has ended, since another group may have
-// the number then.
+// command returns the shell for a hook, and what kills its process group a while after ctx
+// ended. The latter has to be stopped when the shell has ended, since another group may get
+// the number.
 func (r *Runner) command(ctx context.Context, h pool.Hook, mark string) (cmd *exec.Cmd, kill *time.Timer) {
 	cmd = exec.CommandContext(ctx, "/bin/sh", "-c", h.Command)
 	cmd.Env = append(append(r.system[:len(r.system):len(r.system)], h.Env...), mark)
@@ -144,7 +144,7 @@ func (r *Runner) command(ctx context.Context, h pool.Hook, mark string) (cmd *ex
 	return cmd, kill
 }
 
-// verdict says how a hook ended; nil for well.
+// verdict returns how a hook failed; nil: it succeeded.
 func verdict(ctx, limited context.Context, h pool.Hook, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -175,7 +175,7 @@ func (r *Runner) Forget(ids ...pool.ResourceID) {
 	}
 }
 
-// kinds are those of hooks that are run for a resource.
+// kinds are the kinds of hooks for one resource.
 var kinds = []pool.HookKind{pool.HookNew, pool.HookLivecheck, pool.HookRelease, pool.HookDelete}
 
 // Logs implements pool.Hooks.
@@ -193,7 +193,7 @@ func (r *Runner) logFile(id pool.ResourceID, kind pool.HookKind) string {
 	return filepath.Join(r.logs, fmt.Sprintf("%06d_%s", id, kind))
 }
 
-// parseMark takes a process's mark apart; false for one that is not ours.
+// parseMark splits a process's mark; false: it is not of this installation.
 func (r *Runner) parseMark(mark string) (kind pool.HookKind, id pool.ResourceID, ours bool) {
 	rest, ours := strings.CutPrefix(mark, markName+"="+r.mark+"/")
 	parts := strings.Split(rest, "/")

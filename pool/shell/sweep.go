@@ -13,8 +13,8 @@ import (
 	"croft/pool"
 )
 
-// sweepTime is how long processes have that were killed: the kernel ends all but those
-// that wait for a disk.
+// sweepTime is how long killed processes may take to end: only those that wait for a disk
+// take long.
 const sweepTime = 5 * time.Second
 
 // Sweep implements pool.Hooks.
@@ -29,8 +29,8 @@ func (r *Runner) Sweep(_ context.Context, spare func(pool.ResourceID) bool) (map
 	return r.begun.read()
 }
 
-// endMarked kills all processes whose mark is one of those, children that have left the
-// process group too, until there are none.
+// endMarked kills the processes with one of these marks until there are none, also
+// children outside of the process group.
 func endMarked(those func(mark string) bool) error {
 	for deadline := time.Now().Add(sweepTime); ; {
 		alive, err := marked(those)
@@ -47,7 +47,7 @@ func endMarked(those func(mark string) bool) error {
 	}
 }
 
-// marked finds the processes that run with one of those marks.
+// marked finds the processes with one of these marks.
 func marked(those func(mark string) bool) (pids []int, err error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -77,7 +77,7 @@ func marked(those func(mark string) bool) (pids []int, err error) {
 	return pids, nil
 }
 
-// markIn is the variable with the mark, with its name.
+// markIn is the variable with its name.
 func markIn(environ []byte) string {
 	for _, v := range bytes.Split(environ, []byte{0}) {
 		if bytes.HasPrefix(v, []byte(markName+"=")) {

@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// The bounds of a call. A caller that means well stays far below them.
+// Limits of a call, far above what clients need.
 const (
 	maxBytes  = 1 << 20
 	maxDepth  = 32
 	maxValues = 10_000
 )
 
-// errSize is that of a call beyond the bounds.
+// errSize is the error of a call beyond the limits.
 var errSize = errors.New("the call is larger than anybody needs")
 
-// A call is what a client asks for.
+// A call is a request of a client.
 type call struct {
 	Method string
 	Params []any
 }
 
-// decoder reads the elements of one call, white space between them left out.
+// decoder reads the elements of one call, without white space between them.
 type decoder struct {
 	xml    *xml.Decoder
 	values int
@@ -135,7 +135,7 @@ func (d *decoder) value(depth int) (any, error) {
 	}
 }
 
-// typed reads to the end of an element that says of which type it is.
+// typed reads to the end of an element that names a type.
 func (d *decoder) typed(kind string, depth int) (any, error) {
 	switch kind {
 	case "array":
@@ -242,7 +242,7 @@ func (d *decoder) member(into map[string]any, depth int) error {
 	return d.close("member")
 }
 
-// text reads to the end of an element that has text alone.
+// text reads to the end of an element that contains only text.
 func (d *decoder) text(name string) (string, error) {
 	var b strings.Builder
 	for {
@@ -261,7 +261,7 @@ func (d *decoder) text(name string) (string, error) {
 	}
 }
 
-// next is the next start or end of an element.
+// next returns the next start or end of an element.
 func (d *decoder) next() (xml.Token, error) {
 	for {
 		t, err := d.xml.Token()
@@ -309,7 +309,7 @@ func isEnd(t xml.Token, name string) error {
 	return fmt.Errorf("</%s> is missing", name)
 }
 
-// unfinished says in words that a text ends too early.
+// unfinished explains the early end of a text.
 func unfinished(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("it ends in the middle")

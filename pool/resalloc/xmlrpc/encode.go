@@ -13,7 +13,7 @@ import (
 
 const header = "<?xml version='1.0'?>\n"
 
-// response is the text of an answer with one value.
+// response encodes an answer with one value.
 func response(value any) ([]byte, error) {
 	b := bytes.NewBufferString(header + "<methodResponse>\n<params>\n<param>\n")
 	if err := writeValue(b, value); err != nil {
@@ -23,7 +23,7 @@ func response(value any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// fault is the text of an answer that says what is wrong.
+// fault encodes an error.
 func fault(code int, text string) []byte {
 	b := bytes.NewBufferString(header + "<methodResponse>\n<fault>\n")
 	_ = writeValue(b, map[string]any{"faultCode": code, "faultString": text}) // types that it has
@@ -68,8 +68,7 @@ func writeTyped(b *bytes.Buffer, value any) error {
 	return nil
 }
 
-// writeInt writes what does not fit into 32 bits as the eight bytes that many clients
-// know beyond the standard.
+// writeInt writes integers beyond 32 bits as i8, an extension that many clients know.
 func writeInt(b *bytes.Buffer, v int64) {
 	kind := "int"
 	if v > math.MaxInt32 || v < math.MinInt32 {

@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// faultCode is that of every fault: clients of Python's server know no other.
+// faultCode is the code of every fault, as of Python's server.
 const faultCode = 1
 
 // A Method is what clients can call. Params and result are of the types that values
@@ -29,7 +29,7 @@ type Method struct {
 }
 
 // Handler serves methods, and system.listMethods, system.methodHelp and
-// system.methodSignature about them, to whoever may speak to it.
+// system.methodSignature about them. It authorizes nobody.
 type Handler struct {
 	methods map[string]Method
 }
@@ -75,7 +75,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // a client that has gone misses nothing
 }
 
-// unpacked is the body of a request. The bound on a call counts what is unpacked.
+// unpacked returns the body of a request, decompressed. The limit of a call applies to that.
 func unpacked(r *http.Request) (io.Reader, error) {
 	switch encoding := strings.ToLower(r.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
@@ -87,7 +87,7 @@ func unpacked(r *http.Request) (io.Reader, error) {
 	}
 }
 
-// answer is the text that answers a call.
+// answer reads a call, makes it and encodes its result.
 func (h *Handler) answer(ctx context.Context, body io.Reader) []byte {
 	c, err := readCall(body)
 	if err != nil {
