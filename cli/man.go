@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 )
 
 // manCommand writes the manual pages of all commands, those by resalloc's names too.
-func manCommand() *cobra.Command {
+func (p Program) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages into a directory",
@@ -26,7 +26,7 @@ func manCommand() *cobra.Command {
 			header := &doc.GenManHeader{Title: "CROFT", Section: "1", Source: "croft " + build.Version, Manual: "croft"}
 			roots := []*cobra.Command{cmd.Root()}
 			for _, name := range resalloc.Names {
-				roots = append(roots, program(name))
+				roots = append(roots, p.named(name))
 			}
 			for _, root := range roots {
 				root.DisableAutoGenTag = true // the same pages whenever they are written

@@ -1,0 +1,99 @@
+// Package cli is the command line: it joins the commands of all nouns to programs, runs one of them, prints what went
+// wrong, a line each, and turns that into an exit code. Results go to stdout and words to stderr.
+package cli
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft/cli/admin"
+	"croft/cli/args"
+	"croft/cli/hosts"
+	"croft/cli/images"
+	"croft/cli/instances"
+	"croft/cli/keys"
+	"croft/cli/pools"
+	"croft/cli/top"
+	"croft/internal/build"
+	"croft/pool/resalloc"
+)
+
+// Program is the command line of a binary, which adds the commands that run parts of a cloud.
+type Program struct {
+	Commands  func() []*cobra.Command // beside those of cli
+	PoolServe func() *cobra.Command   // croft pool serve
+	Resalloc  resalloc.Backend        // what the programs of resalloc work on
+}
+
+// Run runs args, as the process has them, and returns the exit code. It returns when all that it began has ended.
+func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	cmd := p.named(args[0])
+	cmd.SetArgs(args[1:])
+	cmd.SetIn(stdin)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	err := cmd.ExecuteContext(ctx)
+	report(stderr, err)
+	return exitCode(err)
+}
+
+// commands makes the subcommands of croft.
+func (p Program) commands() []*cobra.Command {
+	return append(p.Commands(),
+		instances.Command(), hosts.Command(), images.Command(), keys.Command(), top.Command(),
+		pools.Command(p.PoolServe()), pools.TicketCommand(),
+		admin.TokenCommand(), admin.AuditCommand(),
+		completionCommand(), p.manCommand(),
+	)
+}
+
+// named makes the command that the binary is when it is called by this name.
+func (p Program) named(name string) *cobra.Command {
+	if same := resalloc.Command(filepath.Base(name), p.Resalloc); same != nil {
+		finished(same)
+		completion := completionCommand()
+		completion.Hidden = true // resalloc's own help has no such command
+		same.AddCommand(completion)
+		same.SetVersionTemplate(resalloc.VersionTemplate(same.Name()))
+		return same
+	}
+	root := &cobra.Command{
+		Use:   "croft",
+		Short: "A small cloud for virtual machines",
+		Long: `croft is a small cloud for virtual machines: hosts offer inventory, a claim takes
+some of it atomically, an order tells the host's agent, the agent makes it so.
+
+  croft up                                                a cloud on this machine
+  croft schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --wait    a virtual machine in it`,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) == 0 {
+				return nil
+			}
+			return args.UnknownCommand(cmd, given[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	for _, sub := range p.commands() {
+		if sub.Name() == strings.TrimSuffix(filepath.Base(name), ".exe") {
+			sub.AddCommand(completionCommand())
+			return finished(sub)
+		}
+		root.AddCommand(sub)
+	}
+	return finished(root)
+}
+
+// finished sets what all roots have in common.
+func finished(root *cobra.Command) *cobra.Command {
+	root.Version = build.Version
+	root.SetVersionTemplate("croft {{.Version}}\n")
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.DisableSuggestions = true
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(args.FlagError)
+	return root
+}

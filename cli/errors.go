@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"croft"
+	"croft/cli/args"
+	"croft/internal/plain"
+)
+
+// apart returns the errors that errors.Join put together, each of which went wrong by itself.
+func apart(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error }) // a wrapped one belongs to the sentence around it
+	if !ok {
+		return []error{err}
+	}
+	all := joined.Unwrap()
+	if err.Error() != errors.Join(all...).Error() {
+		return []error{err} // made by Errorf from several
+	}
+	var flat []error
+	for _, one := range all {
+		flat = append(flat, apart(one)...)
+	}
+	return flat
+}
+
+// report prints one line for each thing that went wrong.
+func report(stderr io.Writer, err error) {
+	if err == nil {
+		return
+	}
+	for _, err := range apart(err) {
+		if e, ok := errors.AsType[*args.Exited](err); ok {
+			report(stderr, e.Err)
+			continue
+		}
+		if errors.Is(err, context.Canceled) {
+			err = fmt.Errorf("interrupted: %w", err)
+		}
+		fmt.Fprintln(stderr, "croft:", plain.Lines(err.Error()))
+	}
+}
+
+// exitCode is the exit code of the first thing that went wrong, by its kind. A deadline that passed counts as
+// Unavailable.
+func exitCode(err error) int {
+	if err == nil {
+		return croft.ExitOK
+	}
+	first := apart(err)[0]
+	if e, ok := errors.AsType[*args.Exited](first); ok {
+		return e.Code
+	}
+	if croft.KindOf(first) == "" && errors.Is(first, context.DeadlineExceeded) {
+		return croft.ExitUnavailable
+	}
+	return croft.ExitCode(first)
+}
