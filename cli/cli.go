@@ -19,14 +19,19 @@ import (
 	"croft/cli/pools"
 	"croft/cli/top"
 	"croft/internal/build"
-	"croft/pool/resalloc"
 )
 
 // Program is the command line of a binary, which adds the commands that run parts of a cloud.
 type Program struct {
 	Commands  func() []*cobra.Command // beside those of cli
 	PoolServe func() *cobra.Command   // croft pool serve
-	Resalloc  resalloc.Backend        // what the programs of resalloc work on
+	Others    map[string]Other        // what the binary is by other names than croft and its subcommands
+}
+
+// Other is a program of its own that the binary is when it is called by another name.
+type Other struct {
+	Command func() *cobra.Command
+	Version string // a template of cobra
 }
 
 // Run runs args, as the process has them, and returns the exit code. It returns when all that it began has ended.
@@ -53,12 +58,12 @@ func (p Program) commands() []*cobra.Command {
 
 // named makes the command that the binary is when it is called by this name.
 func (p Program) named(name string) *cobra.Command {
-	if same := resalloc.Command(filepath.Base(name), p.Resalloc); same != nil {
-		finished(same)
+	if other, is := p.Others[filepath.Base(name)]; is {
+		same := finished(other.Command())
 		completion := completionCommand()
-		completion.Hidden = true // resalloc's own help has no such command
+		completion.Hidden = true // the help is as its users know it
 		same.AddCommand(completion)
-		same.SetVersionTemplate(resalloc.VersionTemplate(same.Name()))
+		same.SetVersionTemplate(other.Version)
 		return same
 	}
 	root := &cobra.Command{

@@ -34,7 +34,8 @@ croft, compute, mdserver and resalloc's programs have one each of their own.`,
 			case "fish":
 				return root.GenFishCompletion(out, true)
 			}
-			return croft.Errorf(croft.Invalid, "no completion for the shell %q, only for bash, zsh and fish%s", args[0], nearest.Hint(args[0], shells))
+			return croft.Errorf(croft.Invalid, "no completion for the shell %q, only for bash, zsh and fish%s", args[0],
+				nearest.Hint(args[0], shells))
 		},
 	}
 }

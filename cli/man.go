@@ -2,7 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,10 +12,9 @@ import (
 
 	"croft/cli/args"
 	"croft/internal/build"
-	"croft/pool/resalloc"
 )
 
-// manCommand writes the manual pages of all commands, those by resalloc's names too.
+// manCommand writes the manual pages of all commands, those of other names too.
 func (p Program) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
@@ -25,7 +26,7 @@ func (p Program) manCommand() *cobra.Command {
 			}
 			header := &doc.GenManHeader{Title: "CROFT", Section: "1", Source: "croft " + build.Version, Manual: "croft"}
 			roots := []*cobra.Command{cmd.Root()}
-			for _, name := range resalloc.Names {
+			for _, name := range slices.Sorted(maps.Keys(p.Others)) {
 				roots = append(roots, p.named(name))
 			}
 			for _, root := range roots {

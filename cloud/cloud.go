@@ -113,7 +113,8 @@ type Keys = schedule.Keys
 type Images interface {
 	// Pull has a host fetch and verify an image, and calls progress meanwhile. name is what people call the image.
 	// Unavailable: the host does not answer.
-	Pull(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) (*compute.Pulled, error)
+	Pull(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) (*compute.Pulled,
+		error)
 }
 
 // Audits compares all that is recorded with what there is.

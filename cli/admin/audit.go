@@ -62,7 +62,8 @@ const (
 
 // mendAll mends what it may and notes what became of each difference. What is one thing
 // is mended, and said to be, once: a claim that leaked on two hosts is two differences.
-func mendAll(ctx context.Context, mend func(context.Context, books.Difference) error, report operator.Report, outcomes []string) {
+func mendAll(ctx context.Context, mend func(context.Context, books.Difference) error, report operator.Report,
+	outcomes []string) {
 	type thing struct {
 		kind     books.Kind
 		instance croft.InstanceID
@@ -118,7 +119,8 @@ func anyMendable(report operator.Report) bool {
 // printAudit prints the differences, and on stderr what could not be looked at.
 func printAudit(cmd *cobra.Command, format string, report operator.Report, outcomes []string) error {
 	for _, u := range report.Unchecked {
-		fmt.Fprintf(cmd.ErrOrStderr(), "host %s is unchecked, its guests and disks: %s\n", plain.Line(u.Name), plain.Line(u.Why))
+		fmt.Fprintf(cmd.ErrOrStderr(), "host %s is unchecked, its guests and disks: %s\n", plain.Line(u.Name),
+			plain.Line(u.Why))
 	}
 	if format == out.FormatJSON || format == out.FormatYAML {
 		type result struct {

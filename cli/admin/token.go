@@ -27,7 +27,8 @@ func TokenCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	// the flag is defined above
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.AddCommand(tokenCreateCommand(), tokenListCommand(), tokenRevokeCommand())
 	return cmd
 }
@@ -63,9 +64,11 @@ listen on, or what --etcd and --placement say.`,
 	}
 	life := cmd.Flags().Duration("for", time.Hour, "how long the token counts, at most a week")
 	note := cmd.Flags().String("note", "", "what it is for, in `words` that croft token list shows")
-	host := cmd.Flags().String("host", "", "let this host, by `name` or UUID, join once more; without it only hosts that are new join")
+	host := cmd.Flags().String("host", "",
+		"let this host, by `name` or UUID, join once more; without it only hosts that are new join")
 	_ = cmd.RegisterFlagCompletionFunc("host", args.CompleteHosts) // the flag is defined above
-	member := cmd.Flags().Bool("etcd-member", false, "where trust is strict: let hosts join with --etcd-member, and so reach etcd")
+	member := cmd.Flags().Bool("etcd-member", false,
+		"where trust is strict: let hosts join with --etcd-member, and so reach etcd")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *life < time.Second || *life > longestInvitation {
 			return croft.Errorf(croft.Invalid, "--for %s: use something between 1s and %s", *life, longestInvitation)
@@ -95,7 +98,8 @@ func printToken(cmd *cobra.Command, format string, token cloud.Token, life time.
 			Expires time.Time `json:"expires"`
 		}{token.Secret, shortToken(token.Name), token.Expires})
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "whoever has this can join for %s; on the other machine: croft up --join - (and paste it)\n", life)
+	fmt.Fprintf(cmd.ErrOrStderr(),
+		"whoever has this can join for %s; on the other machine: croft up --join - (and paste it)\n", life)
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), token.Secret)
 	return err
 }

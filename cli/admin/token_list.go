@@ -49,7 +49,8 @@ func listTokens(ctx context.Context, c *args.Client, cmd *cobra.Command) error {
 	t.Head("NAME", "FOR", "CREATED", "EXPIRES")
 	for _, i := range all {
 		list = append(list, tokenData{shortToken(i.Name), i.Note, i.Created, i.Expires})
-		t.Texts(shortToken(i.Name), out.OrDash(i.Note), i.Created.Local().Format(time.DateTime), i.Expires.Local().Format(time.DateTime))
+		t.Texts(shortToken(i.Name), out.OrDash(i.Note), i.Created.Local().Format(time.DateTime),
+			i.Expires.Local().Format(time.DateTime))
 	}
 	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
 		return out.PrintData(cmd.OutOrStdout(), f, list)
@@ -69,7 +70,7 @@ joined with it stay; croft host forget removes one.`,
 			if len(given) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client, offer func(name, what string)) error {
+			return args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client, offer args.Offer) error {
 				all, err := c.ListTokens(ctx)
 				for _, i := range all {
 					offer(shortToken(i.Name), i.Note)

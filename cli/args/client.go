@@ -92,7 +92,8 @@ func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error 
 // Traced calls do within a span, where the settings say who records spans. The span belongs to the trace that
 // TRACEPARENT names, as CI jobs set it, or begins one.
 func (c *Client) Traced(ctx context.Context, name string, do func(context.Context) error) error {
-	provider, flush, err := c.Settings.Traces.Start(ctx, "croft-schedule", traces.CommandFlush, slog.New(slog.DiscardHandler))
+	provider, flush, err := c.Settings.Traces.Start(ctx, "croft-schedule", traces.CommandFlush,
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

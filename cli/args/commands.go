@@ -19,12 +19,14 @@ func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), args[0], nearest.Hint(args[0], Subcommands(cmd)))
+	return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), args[0],
+		nearest.Hint(args[0], Subcommands(cmd)))
 }
 
 // otherWords maps what other programs call a command to what it is called below schedule.
 var otherWords = map[string]string{
-	"exec": "ssh", "run": "ssh", "login": "ssh", "rm": "destroy", "remove": "destroy", "delete": "destroy", "kill": "destroy", "ls": "list", "ps": "list",
+	"exec": "ssh", "run": "ssh", "login": "ssh", "rm": "destroy", "remove": "destroy", "delete": "destroy",
+	"kill": "destroy", "ls": "list", "ps": "list",
 	"restart": "reboot", "log": "logs", "describe": "show", "get": "show", "info": "show", "status": "show",
 }
 

@@ -33,9 +33,13 @@ func CompleteInstances(most int) cobra.CompletionFunc {
 	}
 }
 
+// Offer takes a name, and what it stands for.
+type Offer = func(name, what string)
+
 // StoredNames completes names that the cloud knows: those that list offers, with a description each, that begin with
 // prefix and are not given yet. It returns none where the cloud does not answer soon.
-func StoredNames(cmd *cobra.Command, given []string, prefix string, list func(ctx context.Context, c *Client, offer func(name, what string)) error) []string {
+func StoredNames(cmd *cobra.Command, given []string, prefix string,
+	list func(ctx context.Context, c *Client, offer Offer) error) []string {
 	ctx, cancel := context.WithTimeout(cmd.Context(), CompletionTimeout)
 	defer cancel()
 	s, err := LoadSettings(cmd.Flags())

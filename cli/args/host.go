@@ -20,17 +20,20 @@ var (
 	LogLevelFlag  = HostFlag{"log-level", "log_level", "debug, info, warn or error"}
 	EtcdFlag      = HostFlag{"etcd", "etcd.endpoints", "etcd's endpoints, separated by commas"}
 	PlacementFlag = HostFlag{"placement", "placement.endpoint", "the Placement server"}
-	CloudFlag     = HostFlag{"cloud", "placement.cloud", "cloud of clouds.yaml whose Keystone knows us to Placement; env is what OS_* say"}
-	TokenFlag     = HostFlag{"token", "placement.token", "`@FILE` with the token of the Placement server's administrator"}
-	AgentFlags    = []HostFlag{
-		{"hypervisor", "hypervisor", "libvirt, sim for guests that exist only in memory, or none on a machine that is no host"},
+	CloudFlag     = HostFlag{"cloud", "placement.cloud",
+		"cloud of clouds.yaml whose Keystone knows us to Placement; env is what OS_* say"}
+	TokenFlag  = HostFlag{"token", "placement.token", "`@FILE` with the token of the Placement server's administrator"}
+	AgentFlags = []HostFlag{
+		{"hypervisor", "hypervisor",
+			"libvirt, sim for guests that exist only in memory, or none on a machine that is no host"},
 		{"virt-type", "libvirt.virt_type", "auto, kvm, or qemu for software emulation"},
 		{"network", "network.name", "libvirt network that guests are on"},
 		{"bridge", "network.bridge", "bridge of the host that guests are on too"},
 		{"location", "host.location", "where the host stands, such as site1/row2/rack7"},
 		{"api-listen", "api.listen", "address of the agent's HTTP API"},
 	}
-	InsecureFlag  = HostFlag{"insecure", "etcd.insecure", "let the embedded etcd listen beyond this machine without TLS and certificates"}
+	InsecureFlag = HostFlag{"insecure", "etcd.insecure",
+		"let the embedded etcd listen beyond this machine without TLS and certificates"}
 	EmbeddedFlags = []HostFlag{
 		{"etcd-listen", "etcd.listen", "address of the embedded etcd"},
 		{"placement-listen", "placement.listen", "address of the embedded Placement"},
@@ -43,7 +46,8 @@ var formerFlags = map[string]string{"join-listen": "control-listen"}
 
 // AddHostFlags gives a command its flags and --settings.
 func AddHostFlags(cmd *cobra.Command, flags ...HostFlag) {
-	cmd.Flags().String("settings", "", "file of settings (default: the first compute.yaml in ./, ~/.config/croft, /etc/croft)")
+	cmd.Flags().String("settings", "",
+		"file of settings (default: the first compute.yaml in ./, ~/.config/croft, /etc/croft)")
 	for _, f := range flags {
 		cmd.Flags().String(f.Flag, "", f.Usage+" (setting "+f.Setting+")")
 		if former := formerFlags[f.Flag]; former != "" {
@@ -59,7 +63,8 @@ func LoadHostSettings(cmd *cobra.Command, flags ...HostFlag) (settings.Settings,
 }
 
 // LoadHostSettingsOver is loadHostSettings over other defaults.
-func LoadHostSettingsOver(defaults settings.Settings, cmd *cobra.Command, flags ...HostFlag) (settings.Settings, *slog.Logger, error) {
+func LoadHostSettingsOver(defaults settings.Settings, cmd *cobra.Command,
+	flags ...HostFlag) (settings.Settings, *slog.Logger, error) {
 	given := map[string]string{}
 	for _, f := range flags {
 		name := f.Flag
@@ -106,7 +111,8 @@ func LoadHostSettingsOver(defaults settings.Settings, cmd *cobra.Command, flags 
 func TokenInFile(flag, given, otherwise string) (string, error) {
 	file, ok := strings.CutPrefix(given, "@")
 	if !ok { // not repeated: it is a secret, if a spoiled one
-		return "", croft.Errorf(croft.Invalid, "%s: other users of this machine see its command lines, so a token has no place there: give it %s, or in a file with %[1]s @FILE", flag, otherwise)
+		return "", croft.Errorf(croft.Invalid, "%s: other users of this machine see its command lines, so a token has no "+
+			"place there: give it %s, or in a file with %[1]s @FILE", flag, otherwise)
 	}
 	return direct.ReadSecret(flag, file)
 }

@@ -95,7 +95,8 @@ from before is off: a guest that still runs there would run twice.`
 }
 
 // changeHostCommand does one thing to one host and says what that means.
-func changeHostCommand(change func(cloud.Maintenance, context.Context, string) (operator.Host, error), means string) *cobra.Command {
+func changeHostCommand(change func(cloud.Maintenance, context.Context, string) (operator.Host, error),
+	means string) *cobra.Command {
 	return &cobra.Command{
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,

@@ -35,7 +35,8 @@ func Command() *cobra.Command {
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(listCommand(), showCommand(), drainCommand(), enableCommand(), acceptCommand(), forgetCommand())
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is defined above
+	// the flag is defined above
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

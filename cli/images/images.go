@@ -35,7 +35,8 @@ somebody asks for an instance.`,
   croft image pull web --hosts all`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) > 0 {
-				return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), given[0], nearest.Hint(given[0], args.Subcommands(cmd)))
+				return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), given[0],
+					nearest.Hint(given[0], args.Subcommands(cmd)))
 			}
 			return nil
 		},
@@ -59,7 +60,8 @@ func cacheOf(cmd *cobra.Command) (dir, format string, err error) {
 		return "", "", err
 	}
 	if !slices.Contains(out.Formats, format) {
-		return "", "", croft.Errorf(croft.Invalid, "output %q is none of text, table, wide, json and yaml%s", format, nearest.Hint(format, out.Formats))
+		return "", "", croft.Errorf(croft.Invalid, "output %q is none of text, table, wide, json and yaml%s", format,
+			nearest.Hint(format, out.Formats))
 	}
 	s, _, err := args.LoadHostSettings(cmd, args.StateDirFlag)
 	return image.CacheDir(s.StateDir), format, err
@@ -177,7 +179,8 @@ func tableOf(all []entry) *out.Table {
 		if one.Alias != "" {
 			what, verified = "another name of "+one.Alias, "-"
 		}
-		t.Row(out.Cell{Text: cmp.Or(one.Name, "-")}, size, out.Cell{Text: disks}, out.Cell{Text: verified}, out.Cell{Text: what})
+		t.Row(out.Cell{Text: cmp.Or(one.Name, "-")}, size, out.Cell{Text: disks}, out.Cell{Text: verified},
+			out.Cell{Text: what})
 	}
 	return t
 }

@@ -136,10 +136,12 @@ func printPulled(cmd *cobra.Command, format string, results []pulled) error {
 	t.Head("HOST", "IMAGE", "FORMAT", "DISK", "SHA256")
 	for _, r := range results {
 		if r.Image == nil {
-			t.Row(out.Cell{Text: r.Name}, out.Cell{Text: "failed", Color: out.Red}, out.Cell{Text: "-"}, out.Cell{Text: "-"}, out.Cell{Text: "-"})
+			t.Row(out.Cell{Text: r.Name}, out.Cell{Text: "failed", Color: out.Red}, out.Cell{Text: "-"}, out.Cell{Text: "-"},
+				out.Cell{Text: "-"})
 			continue
 		}
-		t.Row(out.Cell{Text: r.Name}, out.Cell{Text: "there", Color: out.Green}, out.Cell{Text: r.Image.Format}, out.Cell{Text: out.Bytes(r.Image.VirtualSize)}, out.Cell{Text: cmp.Or(r.Image.SHA256, "-")})
+		t.Row(out.Cell{Text: r.Name}, out.Cell{Text: "there", Color: out.Green}, out.Cell{Text: r.Image.Format},
+			out.Cell{Text: out.Bytes(r.Image.VirtualSize)}, out.Cell{Text: cmp.Or(r.Image.SHA256, "-")})
 	}
 	return t.Print(cmd.OutOrStdout())
 }

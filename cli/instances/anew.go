@@ -15,7 +15,8 @@ func rebootCommand() *cobra.Command {
 }
 
 func rebuildCommand() *cobra.Command {
-	cmd := changeCommand("rebuild", "Give instances a fresh disk made of their image", nil, cloud.Changes.Rebuild, "is to be rebuilt: what was on its disk is lost")
+	cmd := changeCommand("rebuild", "Give instances a fresh disk made of their image", nil, cloud.Changes.Rebuild,
+		"is to be rebuilt: what was on its disk is lost")
 	cmd.Long = `rebuild gives instances a fresh disk made of their image, and boots them from it.
 They keep their UUID, their name, their host, their claim and their address. What was
 on the disk is lost once the image is there; an image that cannot be had loses nothing.`
@@ -31,8 +32,9 @@ func resizeCommand() *cobra.Command {
 		Hidden: true,
 		Args:   args.Count(1, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return croft.Errorf(croft.Invalid, "resize %s: an instance keeps the size that was claimed for it, since its host may have no room for more; "+
-				"ask for another of the size you want, move what is on the disk, and destroy this one", args[0])
+			return croft.Errorf(croft.Invalid,
+				"resize %s: an instance keeps the size that was claimed for it, since its host may have no room for more; "+
+					"ask for another of the size you want, move what is on the disk, and destroy this one", args[0])
 		},
 	}
 }

@@ -34,7 +34,8 @@ nothing. For gone, one that is not there at all is gone already.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			goal, ok := goals[what]
 			if !ok {
-				return croft.Errorf(croft.Invalid, "--for %q is none of %s%s", what, strings.Join(words, ", "), nearest.Hint(what, words))
+				return croft.Errorf(croft.Invalid, "--for %q is none of %s%s", what, strings.Join(words, ", "),
+					nearest.Hint(what, words))
 			}
 			return within(cmd, func(ctx context.Context, c *session) error {
 				return c.waitFor(ctx, cmd, args, goal, what == "gone")
@@ -49,7 +50,8 @@ nothing. For gone, one that is not there at all is gone already.`,
 }
 
 // waitFor waits for all of the named instances at once.
-func (c *session) waitFor(ctx context.Context, cmd *cobra.Command, names []string, goal schedule.Goal, mayBeGone bool) error {
+func (c *session) waitFor(ctx context.Context, cmd *cobra.Command, names []string, goal schedule.Goal,
+	mayBeGone bool) error {
 	var instances []croft.Instance
 	var errs []error
 	for _, name := range names {

@@ -31,7 +31,8 @@ claim and its name are free at once.`,
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
-				return c.change(ctx, cmd, args, schedule.Gone, func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error) {
+				return c.change(ctx, cmd, args, schedule.Gone, func(ctx context.Context, project croft.Project,
+					idOrName string) (croft.Instance, string, error) {
 					d, err := c.Destroy(ctx, project, idOrName, force)
 					switch {
 					case d.Gone:
@@ -50,13 +51,15 @@ claim and its name are free at once.`,
 }
 
 func stopCommand() *cobra.Command {
-	cmd := changeCommand("stop", "Shut instances down; they keep disk and claim", schedule.Stopped, cloud.Changes.Stop, "is to stop")
+	cmd := changeCommand("stop", "Shut instances down; they keep disk and claim", schedule.Stopped, cloud.Changes.Stop,
+		"is to stop")
 	args.AddWaitFlags(cmd.Flags(), "the instance is shut off")
 	return cmd
 }
 
 func startCommand() *cobra.Command {
-	cmd := changeCommand("start", "Boot instances that were stopped, or try those again that failed", nil, cloud.Changes.Start, "is to run")
+	cmd := changeCommand("start", "Boot instances that were stopped, or try those again that failed", nil,
+		cloud.Changes.Start, "is to run")
 	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
@@ -77,7 +80,8 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 				if until == nil {
 					until = c.Settings.Wait.Goal()
 				}
-				return c.change(ctx, cmd, args, until, func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error) {
+				return c.change(ctx, cmd, args, until, func(ctx context.Context, project croft.Project,
+					idOrName string) (croft.Instance, string, error) {
 					inst, err := power(c, ctx, project, idOrName)
 					return inst, words, err
 				})
@@ -99,11 +103,13 @@ func (c *session) changeOne(ctx context.Context, idOrName string, do changing) (
 // change does something to each of the instances, says so, and where that is asked
 // for waits for all of them at once. One that cannot be changed does not keep the
 // others from it.
-func (c *session) change(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal, do changing) error {
+func (c *session) change(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal,
+	do changing) error {
 	return c.Traced(ctx, cmd.Name(), func(ctx context.Context) error { return c.changeAll(ctx, cmd, args, goal, do) })
 }
 
-func (c *session) changeAll(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal, do changing) error {
+func (c *session) changeAll(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal,
+	do changing) error {
 	var changed []croft.Instance
 	var errs []error
 	for _, arg := range args {

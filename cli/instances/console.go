@@ -33,7 +33,8 @@ guest wrote, as schedule logs does.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print what the guest wrote and go on with what it writes, until interrupted")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false,
+		"print what the guest wrote and go on with what it writes, until interrupted")
 	cmd.Flags().BoolVar(&log, "log", false, "print what the guest wrote")
 	return cmd
 }

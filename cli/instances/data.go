@@ -28,8 +28,10 @@ type listData struct {
 func listed(st croft.Status) listData {
 	inst := st.Instance
 	d := listData{
-		Name: inst.Name, State: schedule.Describe(&st), Address: Address(st), HostID: inst.Host, ID: inst.ID, Project: inst.Project,
-		Resources: inst.Spec.Resources, Image: inst.Spec.Image, Tags: inst.Spec.Tags, Created: inst.Created, Generation: inst.Generation,
+		Name: inst.Name, State: schedule.Describe(&st), Address: Address(st), HostID: inst.Host, ID: inst.ID,
+		Project:   inst.Project,
+		Resources: inst.Spec.Resources, Image: inst.Spec.Image, Tags: inst.Spec.Tags, Created: inst.Created,
+		Generation: inst.Generation,
 	}
 	if d.Tags == nil {
 		d.Tags = map[string]string{}

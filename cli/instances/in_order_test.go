@@ -34,7 +34,8 @@ func TestInOrder(t *testing.T) {
 			t.Errorf("%d results, sorted %v, %d at once; want 1000 in order and 8 at most", len(got), slices.IsSorted(got), most)
 		}
 		// a million are no more than those before the one that ends it, and those under way
-		if got, _ := counted(t.Context(), 1_000_000, 8, func(i int) bool { return i < 20 }); len(got) < 21 || len(got) > 21+8 {
+		if got, _ := counted(t.Context(), 1_000_000, 8,
+			func(i int) bool { return i < 20 }); len(got) < 21 || len(got) > 21+8 {
 			t.Errorf("%d results, want those up to the 21st and those under way", len(got))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -75,7 +75,8 @@ These stay; new ones may come. The state is the word that this list shows.`,
 	flags.StringVar(&l.sort, "sort", "", "sort by this `column`; with - before it, the other way round")
 	flags.StringSliceVar(&l.states, "state", nil, "only those in these `states`, with commas")
 	flags.StringVar(&l.host, "host", "", "only those on this host: its `name` or UUID")
-	flags.StringArrayVar(&l.tags, "tag", nil, "only those with this tag, `key` or key=value; repeat for those with all of them")
+	flags.StringArrayVar(&l.tags, "tag", nil,
+		"only those with this tag, `key` or key=value; repeat for those with all of them")
 	// Fails for a flag that does not exist or has a completion, and these are defined above.
 	_ = cmd.RegisterFlagCompletionFunc("columns", cobra.FixedCompletions(wideColumns, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(wideColumns, cobra.ShellCompDirectiveNoFileComp))
@@ -85,15 +86,18 @@ These stay; new ones may come. The state is the word that this list shows.`,
 
 // states are the words for where instances stand.
 var states = []string{
-	string(croft.StateScheduling), schedule.Ordered, string(croft.StatePending), string(croft.StateFetching), string(croft.StateDefining),
-	string(croft.StateBooting), string(croft.StateRunning), string(croft.StateStopped), string(croft.StateFailed), schedule.Unknown,
+	string(croft.StateScheduling), schedule.Ordered, string(croft.StatePending), string(croft.StateFetching),
+	string(croft.StateDefining),
+	string(croft.StateBooting), string(croft.StateRunning), string(croft.StateStopped), string(croft.StateFailed),
+	schedule.Unknown,
 	string(croft.StateDestroying), string(croft.StateRemoving),
 }
 
 // The columns of lists, as most people want them and all.
 var (
 	briefColumns = []string{"name", "state", "address", "host", "age"}
-	wideColumns  = []string{"project", "name", "state", "address", "host", "age", "resources", "image", "created", "tags", "id"}
+	wideColumns  = []string{"project", "name", "state", "address", "host", "age", "resources", "image", "created", "tags",
+		"id"}
 )
 
 // columnOf is what a column shows of an instance.
@@ -153,7 +157,8 @@ func (l listing) check() error {
 	} {
 		for _, word := range words.given {
 			if !slices.Contains(words.known, word) {
-				return croft.Errorf(croft.Invalid, "--%s %q is none of %s%s", words.flag, word, strings.Join(words.known, ", "), nearest.Hint(word, words.known))
+				return croft.Errorf(croft.Invalid, "--%s %q is none of %s%s", words.flag, word, strings.Join(words.known, ", "),
+					nearest.Hint(word, words.known))
 			}
 		}
 	}

@@ -136,10 +136,12 @@ func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) err
 	case h.why == nil:
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d instances are scheduled\n", h.scheduled, wanted.count)
 	case errors.Is(h.why, context.Canceled):
-		errs = append(errs, &args.Interrupted{Text: fmt.Sprintf("%d of %d instances are scheduled; they go on: `schedule list` shows them, "+
+		errs = append(errs, &args.Interrupted{Text: fmt.Sprintf("%d of %d instances are scheduled; they go on: `schedule "+
+			"list` shows them, "+
 			"`schedule destroy` ends them", h.scheduled, wanted.count)})
 	default:
-		errs = append(errs, croft.Errorf(croft.KindOf(h.why), "%d of %d instances are scheduled, the others are not: %w", h.scheduled, wanted.count, why))
+		errs = append(errs, croft.Errorf(croft.KindOf(h.why), "%d of %d instances are scheduled, the others are not: %w",
+			h.scheduled, wanted.count, why))
 	}
 	return errors.Join(errs...)
 }
@@ -169,7 +171,8 @@ func (c *session) giveBack(ctx context.Context, cmd *cobra.Command, wanted reque
 // waitForNew waits until the instances run. One that fails is destroyed again, so
 // that a failed command leaves nothing, and all of them are where all or none were
 // wanted; one that takes too long is left to go on.
-func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, allOrNone bool) error {
+func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances []croft.Instance,
+	allOrNone bool) error {
 	errs := c.wait(ctx, cmd, instances, c.Settings.Wait.Goal())
 	var failed, well []croft.Instance
 	var of []int // the errors of those that failed
@@ -193,7 +196,8 @@ func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances 
 	})
 	errs = append(brief(errs), c.remove(ctx, failed))
 	if allOrNone && len(failed) > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d instances failed, and the others are given back\n", len(failed), len(instances))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d instances failed, and the others are given back\n", len(failed),
+			len(instances))
 		errs = append(errs, c.remove(ctx, well))
 	}
 	return errors.Join(errs...)

@@ -19,7 +19,8 @@ import (
 // wait waits for all instances, many at once, no longer than the settings allow, and
 // shows on stderr how they get on. It returns one error for each, nil if the goal
 // was reached.
-func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, goal schedule.Goal) []error {
+func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []croft.Instance,
+	goal schedule.Goal) []error {
 	ctx, cancel := context.WithTimeout(ctx, c.Settings.Timeout)
 	defer cancel()
 	show := newProgress(cmd.ErrOrStderr(), instances)
@@ -27,7 +28,8 @@ func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []crof
 		err := c.Wait(ctx, instances[i], goal, func(st croft.Status) { show.update(i, st) })
 		show.end(i, err)
 		if errors.Is(err, context.Canceled) {
-			err = &args.Interrupted{Text: fmt.Sprintf("instance %s: nobody waits for it any longer; what was ordered goes on", instances[i].Name)}
+			err = &args.Interrupted{Text: fmt.Sprintf("instance %s: nobody waits for it any longer; what was ordered goes on",
+				instances[i].Name)}
 		}
 		return err
 	})

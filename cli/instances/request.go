@@ -38,20 +38,28 @@ type asking struct {
 func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.name, "name", "", "`name` of the instance, its host name too (vm- and the beginning of its UUID)")
 	flags.StringVar(&a.uuid, "uuid", "", "`UUID` of the instance (a random one)")
-	flags.StringArrayVar(&a.keys, "key", nil, "public SSH `key` that may log in: a file, a pattern of files, the name of one that croft key list shows, agent, or the key itself; repeat for more (keys)")
+	flags.StringArrayVar(&a.keys, "key", nil, "public SSH `key` that may log in: a file, a pattern of files, the name "+
+		"of one that croft key list shows, agent, or the key itself; repeat for more (keys)")
 	flags.StringVar(&a.userData, "user-data", "", "`file` that the guest gets as its user-data; - reads stdin")
-	flags.StringVar(&a.metadata, "metadata", "", "`where` the guest finds what it has to know: auto, server, nocloud or config-drive (auto)")
+	flags.StringVar(&a.metadata, "metadata", "",
+		"`where` the guest finds what it has to know: auto, server, nocloud or config-drive (auto)")
 	flags.StringVar(&a.imds, "imds", "", "whether the metadata server wants a token: optional, required or off (optional)")
-	flags.StringVar(&a.restart, "restart", "", "when a guest that went off by itself is started again: always, on-failure (not where it powered itself off) or never (on-failure)")
+	flags.StringVar(&a.restart, "restart", "", "when a guest that went off by itself is started again: always, "+
+		"on-failure (not where it powered itself off) or never (on-failure)")
 	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
-	flags.StringArrayVar(&a.networks, "network", nil, "`name` of a network of the hosts (networks in their settings), or default; repeat for more (default)")
+	flags.StringArrayVar(&a.networks, "network", nil,
+		"`name` of a network of the hosts (networks in their settings), or default; repeat for more (default)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as one that need not last")
-	flags.String("policy", "", "which of the hosts with room: spread, the one with the most left, or pack, the one with the least (policy)")
-	flags.StringArrayVar(&a.together, string(croft.Together), nil, "run on the host of the other members of `group`; with group:soft, where there is room; repeat for more")
-	flags.StringArrayVar(&a.apart, string(croft.Apart), nil, "run on a host without other members of `group`; with group:soft, where there is one; repeat for more")
+	flags.String("policy", "", "which of the hosts with room: spread, the one with the most left, or pack, the one "+
+		"with the least (policy)")
+	flags.StringArrayVar(&a.together, string(croft.Together), nil,
+		"run on the host of the other members of `group`; with group:soft, where there is room; repeat for more")
+	flags.StringArrayVar(&a.apart, string(croft.Apart), nil,
+		"run on a host without other members of `group`; with group:soft, where there is one; repeat for more")
 	flags.BoolVar(&a.explain, "explain", false, "only say which hosts have room, in what order, and what drops the others")
 	flags.IntVar(&a.count, "count", 1, "ask for this `number` of instances, named name-1, name-2 ...")
-	flags.BoolVar(&a.allOrNone, "all-or-none", false, "with --count: where not all of them can be had, give back those that could")
+	flags.BoolVar(&a.allOrNone, "all-or-none", false,
+		"with --count: where not all of them can be had, give back those that could")
 }
 
 // run asks for the instances. All that can be checked here is checked before
@@ -166,7 +174,8 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r sc
 	if r.Tags, err = parseTags(a.tags); err != nil {
 		return r, err
 	}
-	if err := schedule.CheckGuest(croft.Spec{UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags, Restart: r.Restart}); err != nil {
+	if err := schedule.CheckGuest(croft.Spec{UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags,
+		Restart: r.Restart}); err != nil {
 		return r, err
 	}
 	r.Image, err = image.ReferenceFor(s.Image)
@@ -227,7 +236,8 @@ func (a *asking) readUserData(stdin io.Reader) ([]byte, error) {
 		return nil, croft.Errorf(croft.Invalid, "read the user-data: %w", err)
 	}
 	if len(data) > croft.MaxUserData {
-		return nil, croft.Errorf(croft.Invalid, "the user-data has more than 64 KiB, the most that an instance may carry: let it fetch the rest")
+		return nil, croft.Errorf(croft.Invalid,
+			"the user-data has more than 64 KiB, the most that an instance may carry: let it fetch the rest")
 	}
 	return data, nil
 }

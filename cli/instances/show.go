@@ -84,7 +84,9 @@ func printAddresses(cmd *cobra.Command, all []croft.Status) error {
 func noAddress(st croft.Status) error {
 	name, state := st.Instance.Name, schedule.Describe(&st)
 	if state == schedule.Unknown {
-		return croft.Errorf(croft.Unavailable, "instance %s has no address: whether it runs cannot be told, since it is on host %s%s", name, st.Host.Name, silence(*st.Host))
+		return croft.Errorf(croft.Unavailable,
+			"instance %s has no address: whether it runs cannot be told, since it is on host %s%s", name, st.Host.Name,
+			silence(*st.Host))
 	}
 	if o := st.Observation; o != nil && o.State == croft.StateFailed {
 		return fmt.Errorf("instance %s has no address: it failed: %s", name, o.Error)

@@ -52,7 +52,8 @@ ends with the exit code of the command.`,
 	}
 	cmd.Flags().SetInterspersed(false) // what follows the name is the command's
 	cmd.Flags().StringVarP(&l.user, "user", "l", "", "log in as this `user`")
-	cmd.Flags().StringVarP(&l.jump, "jump", "J", "", "go through this `host`, such as root@host1, where the instance cannot be reached from here")
+	cmd.Flags().StringVarP(&l.jump, "jump", "J", "",
+		"go through this `host`, such as root@host1, where the instance cannot be reached from here")
 	cmd.Flags().StringVarP(&l.identity, "identity", "i", "", "`file` of the private key to log in with")
 	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
@@ -99,7 +100,8 @@ func (l login) run(ctx context.Context, cmd *cobra.Command, st croft.Status, com
 // the file that it is in.
 func (l login) arguments(inst croft.Instance, knownHosts string) ([]string, error) {
 	if inst.Spec.HostKey == "" {
-		return nil, croft.Errorf(croft.Invalid, "it has no host key that could be verified, since an older croft made it: use ssh itself, or destroy it and ask anew")
+		return nil, croft.Errorf(croft.Invalid,
+			"it has no host key that could be verified, since an older croft made it: use ssh itself, or destroy it and ask anew")
 	}
 	public, err := hostkey.Public(inst.Spec.HostKey)
 	if err != nil {

@@ -18,7 +18,8 @@ func timeline(t *out.Table, st croft.Status) {
 	}
 	events := o.Events
 	if told := o.CloudInit; told != nil && !told.At.Before(events[len(events)-1].At) {
-		events = append(events[:len(events):len(events)], croft.Event{Name: croft.EventName("cloud-init " + string(told.State)), At: told.At})
+		events = append(events[:len(events):len(events)],
+			croft.Event{Name: croft.EventName("cloud-init " + string(told.State)), At: told.At})
 	}
 	for i, e := range events {
 		text := e.At.Format(time.RFC3339)

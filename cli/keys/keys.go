@@ -52,7 +52,8 @@ func addCommand() *cobra.Command {
 				return err
 			}
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				if err := c.AddKey(ctx, schedule.Key{Project: c.Project, Name: given[0], Line: line, Added: time.Now().UTC()}); err != nil {
+				if err := c.AddKey(ctx, schedule.Key{Project: c.Project, Name: given[0], Line: line,
+					Added: time.Now().UTC()}); err != nil {
 					return err
 				}
 				fmt.Fprintf(cmd.ErrOrStderr(), "key %s %s\n", given[0], fingerprint(line))
@@ -65,7 +66,8 @@ func addCommand() *cobra.Command {
 // checkKeyName keeps the words free that stand for other keys.
 func checkKeyName(name string) error {
 	if name == sshkeys.Agent || name == sshkeys.Auto {
-		return croft.Errorf(croft.Invalid, "a key cannot be named %s, which stands for the keys of your SSH agent: choose another name", name)
+		return croft.Errorf(croft.Invalid,
+			"a key cannot be named %s, which stands for the keys of your SSH agent: choose another name", name)
 	}
 	return schedule.CheckName(name)
 }
@@ -134,7 +136,7 @@ func removeCommand() *cobra.Command {
 
 // completeKeys completes names of stored keys.
 func completeKeys(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	found := args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client, offer func(name, what string)) error {
+	found := args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client, offer args.Offer) error {
 		keys, err := c.ListKeys(ctx, c.Project)
 		for _, k := range keys {
 			offer(k.Name, comment(k.Line))

@@ -24,7 +24,8 @@ func TestTable(t *testing.T) {
 func TestPrintData(t *testing.T) {
 	value := map[string]any{"number": 1, "text": "1", "lines": "a\nb", "truth": "true", "list": []string{}}
 	for format, want := range map[string]string{
-		FormatJSON: "{\n  \"lines\": \"a\\nb\",\n  \"list\": [],\n  \"number\": 1,\n  \"text\": \"1\",\n  \"truth\": \"true\"\n}\n",
+		FormatJSON: "{\n  \"lines\": \"a\\nb\",\n  \"list\": [],\n  \"number\": 1,\n  \"text\": \"1\",\n  \"truth\": " +
+			"\"true\"\n}\n",
 		FormatYAML: "lines: |-\n    a\n    b\nlist: []\nnumber: 1\ntext: \"1\"\ntruth: \"true\"\n",
 	} {
 		var b bytes.Buffer

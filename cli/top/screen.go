@@ -38,26 +38,36 @@ type column[T any] struct {
 }
 
 var hostColumns = []column[host]{
-	{"HOST", func(h host) out.Cell { return out.Cell{Text: h.Name} }, func(a, b host) int { return cmp.Compare(a.Name, b.Name) }},
+	{"HOST", func(h host) out.Cell { return out.Cell{Text: h.Name} },
+		func(a, b host) int { return cmp.Compare(a.Name, b.Name) }},
 	{"STATE", host.state, func(a, b host) int { return cmp.Compare(a.State, b.State) }},
-	{"INSTANCES", func(h host) out.Cell { return out.Cell{Text: fmt.Sprint(h.Instances)} }, func(a, b host) int { return cmp.Compare(b.Instances, a.Instances) }},
-	{"CPU", func(h host) out.Cell { return out.Cell{Text: percent(h.CPU)} }, func(a, b host) int { return compareKnown(b.CPU, a.CPU) }},
+	{"INSTANCES", func(h host) out.Cell { return out.Cell{Text: fmt.Sprint(h.Instances)} },
+		func(a, b host) int { return cmp.Compare(b.Instances, a.Instances) }},
+	{"CPU", func(h host) out.Cell { return out.Cell{Text: percent(h.CPU)} },
+		func(a, b host) int { return compareKnown(b.CPU, a.CPU) }},
 	{"VCPU", func(h host) out.Cell { return out.Cell{Text: h.share(croft.VCPU)} }, byShare(croft.VCPU)},
 	{"MEMORY_MB", func(h host) out.Cell { return out.Cell{Text: h.share(croft.MemoryMB)} }, byShare(croft.MemoryMB)},
 	{"DISK_GB", func(h host) out.Cell { return out.Cell{Text: h.share(croft.DiskGB)} }, byShare(croft.DiskGB)},
 }
 
 var instanceColumns = []column[instance]{
-	{"INSTANCE", func(i instance) out.Cell { return out.Cell{Text: i.label()} }, func(a, b instance) int { return cmp.Compare(a.label(), b.label()) }},
+	{"INSTANCE", func(i instance) out.Cell { return out.Cell{Text: i.label()} },
+		func(a, b instance) int { return cmp.Compare(a.label(), b.label()) }},
 	{"STATE", instance.state, func(a, b instance) int { return cmp.Compare(a.State, b.State) }},
-	{"HOST", func(i instance) out.Cell { return out.Cell{Text: out.OrDash(i.Host)} }, func(a, b instance) int { return cmp.Compare(a.Host, b.Host) }},
-	{"CPU", func(i instance) out.Cell { return out.Cell{Text: percent(i.CPU)} }, func(a, b instance) int { return compareKnown(b.CPU, a.CPU) }},
-	{"MEMORY", func(i instance) out.Cell { return out.Cell{Text: mebibytes(i.Memory)} }, func(a, b instance) int { return compareKnown(b.Memory, a.Memory) }},
-	{"VCPU", func(i instance) out.Cell { return out.Cell{Text: fmt.Sprint(i.Resources[croft.VCPU])} }, func(a, b instance) int {
-		return cmp.Compare(b.Resources[croft.VCPU], a.Resources[croft.VCPU])
-	}},
-	{"ADDRESS", func(i instance) out.Cell { return out.Cell{Text: out.OrDash(i.Address)} }, func(a, b instance) int { return cmp.Compare(a.Address, b.Address) }},
-	{"CREATED", func(i instance) out.Cell { return out.Cell{Text: i.Created.Local().Format("Jan _2 15:04")} }, func(a, b instance) int { return b.Created.Compare(a.Created) }},
+	{"HOST", func(i instance) out.Cell { return out.Cell{Text: out.OrDash(i.Host)} },
+		func(a, b instance) int { return cmp.Compare(a.Host, b.Host) }},
+	{"CPU", func(i instance) out.Cell { return out.Cell{Text: percent(i.CPU)} },
+		func(a, b instance) int { return compareKnown(b.CPU, a.CPU) }},
+	{"MEMORY", func(i instance) out.Cell { return out.Cell{Text: mebibytes(i.Memory)} },
+		func(a, b instance) int { return compareKnown(b.Memory, a.Memory) }},
+	{"VCPU", func(i instance) out.Cell { return out.Cell{Text: fmt.Sprint(i.Resources[croft.VCPU])} },
+		func(a, b instance) int {
+			return cmp.Compare(b.Resources[croft.VCPU], a.Resources[croft.VCPU])
+		}},
+	{"ADDRESS", func(i instance) out.Cell { return out.Cell{Text: out.OrDash(i.Address)} },
+		func(a, b instance) int { return cmp.Compare(a.Address, b.Address) }},
+	{"CREATED", func(i instance) out.Cell { return out.Cell{Text: i.Created.Local().Format("Jan _2 15:04")} },
+		func(a, b instance) int { return b.Created.Compare(a.Created) }},
 }
 
 func (h host) state() out.Cell {
@@ -122,7 +132,8 @@ func byShare(class croft.ResourceClass) func(a, b host) int {
 }
 
 // sortedLines sorts a list and returns its head and its rows.
-func sortedLines[T any](list []T, columns []column[T], how list, tie func(a, b T) int, color bool) (head string, rows []string, order []T) {
+func sortedLines[T any](list []T, columns []column[T], how list, tie func(a, b T) int, color bool) (head string,
+	rows []string, order []T) {
 	order = slices.Clone(list)
 	by := columns[how.sort]
 	slices.SortFunc(order, func(a, b T) int {
@@ -152,11 +163,15 @@ func sortedLines[T any](list []T, columns []column[T], how list, tie func(a, b T
 }
 
 func (s *screen) hosts(v View) (string, []string, []host) {
-	return sortedLines(v.Hosts, hostColumns, s.lists[0], func(a, b host) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) }, s.color)
+	return sortedLines(v.Hosts, hostColumns, s.lists[0], func(a, b host) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.ID, b.ID))
+	}, s.color)
 }
 
 func (s *screen) instances(v View) (string, []string, []instance) {
-	return sortedLines(v.Instances, instanceColumns, s.lists[1], func(a, b instance) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) }, s.color)
+	return sortedLines(v.Instances, instanceColumns, s.lists[1],
+		func(a, b instance) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) }, s.color)
 }
 
 // whole is everything, for who looks once.
@@ -190,7 +205,8 @@ func (s *screen) summary(v View) []string {
 		second += fmt.Sprintf("%s %s  ", class, part)
 	}
 	return []string{
-		fmt.Sprintf("croft %s   hosts: %s   instances: %s", v.At.Local().Format(time.TimeOnly), tally(len(v.Hosts), states), tally(len(v.Instances), words)),
+		fmt.Sprintf("croft %s   hosts: %s   instances: %s", v.At.Local().Format(time.TimeOnly), tally(len(v.Hosts), states),
+			tally(len(v.Instances), words)),
 		strings.TrimSpace(second),
 	}
 }

@@ -21,7 +21,8 @@ func manyHosts(n int) View {
 			Offered: croft.Resources{croft.VCPU: 16}, Claimed: croft.Resources{croft.VCPU: int64(i % 16)}}
 		v.Hosts = append(v.Hosts, h)
 		for j := range 5 {
-			v.Instances = append(v.Instances, instance{ID: croft.NewInstanceID(), Name: fmt.Sprintf("i%04d-%d", i, j), State: "running", Host: h.Name, hostID: h.ID})
+			v.Instances = append(v.Instances, instance{ID: croft.NewInstanceID(), Name: fmt.Sprintf("i%04d-%d", i, j),
+				State: "running", Host: h.Name, hostID: h.ID})
 		}
 	}
 	return v
@@ -37,7 +38,8 @@ func TestTheScreenFillsATerminalOfEverySize(t *testing.T) {
 					t.Errorf("%v, %d hosts: %d lines", size, len(v.Hosts), len(got))
 				}
 				for _, line := range got {
-					if n := utf8.RuneCountInString(clip(strings.NewReplacer("\x1b[1m", "", "\x1b[0m", "", "\x1b[32m", "", "\x1b[31m", "", "\x1b[33m", "").Replace(line), 1000)); n > size[0] {
+					if n := utf8.RuneCountInString(clip(strings.NewReplacer("\x1b[1m", "", "\x1b[0m", "", "\x1b[32m", "", "\x1b[31m",
+						"", "\x1b[33m", "").Replace(line), 1000)); n > size[0] {
 						t.Errorf("%v: a line of %d: %q", size, n, line)
 					}
 				}

@@ -58,7 +58,8 @@ func (w *watch) show(ctx context.Context, in io.Reader, stdout io.Writer) error 
 
 // follow draws whenever there is something new, at most every topPause, and at once
 // after a key and another size.
-func (w *watch) follow(ctx context.Context, screen *screen, display *os.File, keys <-chan string, resized <-chan os.Signal) {
+func (w *watch) follow(ctx context.Context, screen *screen, display *os.File, keys <-chan string,
+	resized <-chan os.Signal) {
 	clock := time.NewTicker(time.Second)
 	defer clock.Stop()
 	view := w.look(time.Now())

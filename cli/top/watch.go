@@ -254,7 +254,8 @@ func (w *watch) host(h croft.Host) host {
 
 func (w *watch) instance(st croft.Status, now time.Time) instance {
 	inst := st.Instance
-	one := instance{ID: inst.ID, Project: inst.Project, Name: inst.Name, State: schedule.Describe(&st), Address: instances.Address(st),
+	one := instance{ID: inst.ID, Project: inst.Project, Name: inst.Name, State: schedule.Describe(&st),
+		Address:   instances.Address(st),
 		Resources: inst.Spec.Resources, Created: inst.Created, hostID: inst.Host, ofAll: w.client.Project == ""}
 	if st.Host != nil {
 		one.Host = st.Host.Name

@@ -110,7 +110,10 @@ func (s *suite) life() {
 	inst, err := s.request("web")
 	s.must(err)
 	var seen []string
-	s.must(s.Cloud.Wait(s.ctx, inst, schedule.Running, func(st croft.Status) { seen = append(seen, schedule.Describe(&st)) }))
+	s.must(s.Cloud.Wait(s.ctx, inst, schedule.Running, func(st croft.Status) {
+		seen = append(seen,
+			schedule.Describe(&st))
+	}))
 	if !slices.Contains(seen, string(croft.StateRunning)) {
 		s.Errorf("progress was %q, without its end", seen)
 	}

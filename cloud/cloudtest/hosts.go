@@ -79,11 +79,13 @@ func (s *suite) silence() {
 }
 
 func (s *suite) keys() {
-	k := schedule.Key{Project: croft.DefaultProject, Name: "laptop", Line: "ssh-ed25519 AAAA anna", Added: time.Now().UTC()}
+	k := schedule.Key{Project: croft.DefaultProject, Name: "laptop", Line: "ssh-ed25519 AAAA anna",
+		Added: time.Now().UTC()}
 	s.must(s.Cloud.AddKey(s.ctx, k))
 	s.is(s.Cloud.AddKey(s.ctx, k), croft.Conflict, "a name that is taken")
 	for project, want := range map[croft.Project]int{croft.DefaultProject: 1, "another": 0} {
-		if all, err := s.Cloud.ListKeys(s.ctx, project); err != nil || len(all) != want || want == 1 && all[0].Line != k.Line {
+		if all, err := s.Cloud.ListKeys(s.ctx,
+			project); err != nil || len(all) != want || want == 1 && all[0].Line != k.Line {
 			s.Errorf("project %q: got %v, %v", project, all, err)
 		}
 	}
@@ -154,7 +156,8 @@ func (s *suite) monitor() {
 }
 
 func (s *suite) tokens() {
-	made, err := s.Cloud.Invite(s.ctx, cloud.Invitation{Note: "rack 7", Life: time.Hour, SameEtcd: true, SamePlacement: true})
+	made, err := s.Cloud.Invite(s.ctx, cloud.Invitation{Note: "rack 7", Life: time.Hour, SameEtcd: true,
+		SamePlacement: true})
 	s.must(err)
 	if left := time.Until(made.Expires); made.Secret == "" || made.Name == "" || left < 50*time.Minute || left > time.Hour {
 		s.Errorf("got %+v", made)

@@ -45,12 +45,14 @@ func Dial(ctx context.Context, s Settings) (_ *Cloud, err error) {
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	c.scheduler, err = schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: store, Claims: claims})
+	c.scheduler, err = schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: store,
+		Claims: claims})
 	if err != nil {
 		return nil, err
 	}
 	c.operator, err = operator.New(operator.Config{
-		Partition: store.Partition(), Hosts: store, Members: store, Records: store, Ledger: store, Claims: claims, Agents: c.agents,
+		Partition: store.Partition(), Hosts: store, Members: store, Records: store, Ledger: store, Claims: claims,
+		Agents: c.agents,
 	})
 	return c, err
 }
@@ -122,7 +124,8 @@ func (c *Cloud) Rebuild(ctx context.Context, project croft.Project, idOrName str
 }
 
 // Destroy implements cloud.Changes.
-func (c *Cloud) Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (schedule.Destroyed, error) {
+func (c *Cloud) Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (schedule.Destroyed,
+	error) {
 	return c.scheduler.Destroy(ctx, project, idOrName, force)
 }
 

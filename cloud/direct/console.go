@@ -53,7 +53,8 @@ func (c *Cloud) AttachConsole(ctx context.Context, st croft.Status, use func(io.
 
 // askConsole asks the agent of the instance's host for the console. The answer is nil where there is none, with or
 // without an error.
-func (c *Cloud) askConsole(ctx context.Context, st croft.Status, verb, method, query string, follow bool) (*http.Response, error) {
+func (c *Cloud) askConsole(ctx context.Context, st croft.Status, verb, method, query string,
+	follow bool) (*http.Response, error) {
 	if st.Host == nil || st.Host.API == "" {
 		return nil, croft.Errorf(croft.NotFound, "instance %s has no console: it is on no host yet", st.Instance.Name)
 	}
@@ -86,7 +87,8 @@ func consoleError(ctx context.Context, st croft.Status, follow bool, err error) 
 	if ctx.Err() != nil {
 		return fmt.Errorf("read the console of %s: %w", st.Instance.Name, err)
 	}
-	return croft.Errorf(croft.Unavailable, "read the console of %s: its host %s does not answer at %s (%w); is the agent running there?",
+	return croft.Errorf(croft.Unavailable,
+		"read the console of %s: its host %s does not answer at %s (%w); is the agent running there?",
 		st.Instance.Name, st.Host.Name, st.Host.API, errors.Unwrap(err))
 }
 

@@ -12,7 +12,8 @@ import (
 // notSettings are variables, or prefixes of variables, that are not settings: the program's own, and those of
 // scripts, containers and tests.
 var notSettings = []string{
-	"CROFT_READY_FD", "CROFT_TEST_", "CROFT_IMAGE_TEST_", "CROFT_SOAK", "CROFT_KILL", "CROFT_MUTANT", "CROFT_NET_", "CROFT_PREVIOUS", "CROFT_BIND",
+	"CROFT_READY_FD", "CROFT_TEST_", "CROFT_IMAGE_TEST_", "CROFT_SOAK", "CROFT_KILL", "CROFT_MUTANT", "CROFT_NET_",
+	"CROFT_PREVIOUS", "CROFT_BIND",
 	"CROFT_VERSION", "CROFT_BINARY", "CROFT_HOOK", "CROFT_OPENSTACK", "CROFT_NAMES", "CROFT_BENCH",
 }
 
@@ -36,7 +37,8 @@ func CheckEnvironment(environment, others []string) error {
 var FormerSettings = map[string]string{
 	"etcd.host": "the setting is etcd.endpoints now: write endpoints: [http://HOST:2379]",
 	"etcd.port": "the setting is etcd.endpoints now: write endpoints: [http://HOST:2379]",
-	"uuid":      "a host mints its UUID and keeps it in the file host-id of its state directory; write one of your own there before its first start",
-	"resize":    "there is no such setting now: a disk has the size that was claimed for it, DISK_GB in the query",
-	"bridge":    "the setting is network.bridge now: write network: {bridge: NAME}",
+	"uuid": "a host mints its UUID and keeps it in the file host-id of its state directory; write one of your own " +
+		"there before its first start",
+	"resize": "there is no such setting now: a disk has the size that was claimed for it, DISK_GB in the query",
+	"bridge": "the setting is network.bridge now: write network: {bridge: NAME}",
 }

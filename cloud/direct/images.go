@@ -15,7 +15,8 @@ import (
 )
 
 // Pull implements cloud.Images.
-func (c *Cloud) Pull(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) (*compute.Pulled, error) {
+func (c *Cloud) Pull(ctx context.Context, host croft.Host, name, reference string,
+	progress func(croft.Progress)) (*compute.Pulled, error) {
 	attempt := fmt.Sprintf("pull %s to host %s", name, host.Name)
 	if !host.Alive || host.API == "" {
 		return nil, croft.Errorf(croft.Unavailable, "%s: it is silent; is the agent running there?", attempt)
@@ -24,7 +25,8 @@ func (c *Cloud) Pull(ctx context.Context, host croft.Host, name, reference strin
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", attempt, err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(host.API, "/")+"/v1/images", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(host.API, "/")+"/v1/images",
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", attempt, err)
 	}
@@ -46,7 +48,8 @@ func (c *Cloud) Pull(ctx context.Context, host croft.Host, name, reference strin
 }
 
 // followPull reads the lines of an answer until the image is there, or is not to be had.
-func followPull(ctx context.Context, attempt string, host croft.Host, lines *json.Decoder, progress func(croft.Progress)) (*compute.Pulled, error) {
+func followPull(ctx context.Context, attempt string, host croft.Host, lines *json.Decoder,
+	progress func(croft.Progress)) (*compute.Pulled, error) {
 	for {
 		var line compute.Pull
 		if err := lines.Decode(&line); err != nil {
@@ -70,5 +73,6 @@ func unanswered(ctx context.Context, attempt string, host croft.Host, err error)
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", attempt, ctx.Err())
 	}
-	return croft.Errorf(croft.Unavailable, "%s: it does not answer at %s (%w); is the agent running there?", attempt, host.API, cmp.Or(errors.Unwrap(err), err))
+	return croft.Errorf(croft.Unavailable, "%s: it does not answer at %s (%w); is the agent running there?", attempt,
+		host.API, cmp.Or(errors.Unwrap(err), err))
 }

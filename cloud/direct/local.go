@@ -64,7 +64,8 @@ func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings)
 	etcd.Endpoints, etcd.CA, etcd.Cert, etcd.Key = a.Etcd.Endpoints, a.Etcd.CA, a.Etcd.Cert, a.Etcd.Key
 	if placement.Endpoint == "" && placement.Cloud == "" && placement.Token == DefaultToken {
 		p := a.Placement
-		placement.Endpoint, placement.Token, placement.CA, placement.Cert, placement.Key = p.Endpoint, p.Token, p.CA, p.Cert, p.Key
+		placement.Endpoint, placement.Token, placement.CA, placement.Cert, placement.Key = p.Endpoint, p.Token, p.CA, p.Cert,
+			p.Key
 	}
 	return nil
 }
@@ -73,20 +74,23 @@ func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings)
 func ReadLocal(stateDir string) (a Local, err error) {
 	text, err := os.ReadFile(LocalFile(stateDir))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return a, croft.Errorf(croft.NotFound, "this cloud listens on this machine alone: set etcd.listen and placement.listen to an address that others reach, and start croft up again")
+		return a, croft.Errorf(croft.NotFound, "this cloud listens on this machine alone: set etcd.listen and "+
+			"placement.listen to an address that others reach, and start croft up again")
 	}
 	if err != nil {
 		return a, fmt.Errorf("read how the cloud is reached: %w", err)
 	}
 	if err := yaml.Unmarshal(text, &a); err != nil || len(a.Etcd.Endpoints) == 0 {
-		return a, croft.Errorf(croft.Invalid, "%s is damaged: start croft up again, or say with --etcd where etcd is", LocalFile(stateDir))
+		return a, croft.Errorf(croft.Invalid, "%s is damaged: start croft up again, or say with --etcd where etcd is",
+			LocalFile(stateDir))
 	}
 	return a, nil
 }
 
 // Inside is the same with certificates that lie beside the file.
 func (a Local) Inside() Local {
-	for _, path := range []*string{&a.Etcd.CA, &a.Etcd.Cert, &a.Etcd.Key, &a.Placement.CA, &a.Placement.Cert, &a.Placement.Key} {
+	for _, path := range []*string{&a.Etcd.CA, &a.Etcd.Cert, &a.Etcd.Key, &a.Placement.CA, &a.Placement.Cert,
+		&a.Placement.Key} {
 		if *path != "" {
 			*path = filepath.Base(*path)
 		}
@@ -96,7 +100,8 @@ func (a Local) Inside() Local {
 
 // Beside turns paths that are relative to the file of settings into ones that are not.
 func (s *Settings) Beside(file string) {
-	for _, path := range []*string{&s.Etcd.CA, &s.Etcd.Cert, &s.Etcd.Key, &s.Etcd.PasswordFile, &s.Placement.CA, &s.Placement.Cert, &s.Placement.Key} {
+	for _, path := range []*string{&s.Etcd.CA, &s.Etcd.Cert, &s.Etcd.Key, &s.Etcd.PasswordFile, &s.Placement.CA,
+		&s.Placement.Cert, &s.Placement.Key} {
 		there := filepath.Join(filepath.Dir(file), *path)
 		if _, err := os.Stat(there); *path != "" && !filepath.IsAbs(*path) && err == nil {
 			*path = there

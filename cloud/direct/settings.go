@@ -69,16 +69,19 @@ func (s *Settings) Validate() error {
 	if len(s.Etcd.Endpoints) == 0 {
 		return fmt.Errorf("etcd.endpoints is empty: name at least one, such as http://127.0.0.1:2379")
 	}
-	for _, endpoint := range append(slices.Clone(s.Etcd.Endpoints), strings.Split(cmp.Or(s.Placement.Endpoint, DefaultPlacement), ",")...) {
+	for _, endpoint := range append(slices.Clone(s.Etcd.Endpoints),
+		strings.Split(cmp.Or(s.Placement.Endpoint, DefaultPlacement), ",")...) {
 		if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return fmt.Errorf("%q is no address of a server, such as http://127.0.0.1:2379", endpoint)
 		}
 	}
 	if s.Placement.Cloud != "" && s.Placement.Token != DefaultToken {
-		return fmt.Errorf("placement.cloud and placement.token are both set: a cloud gets its tokens from Keystone, so leave one out")
+		return fmt.Errorf("placement.cloud and placement.token are both set: a cloud gets its tokens from Keystone, so " +
+			"leave one out")
 	}
 	if !slices.Contains(outputs, s.Output) {
-		return fmt.Errorf("output %q is none of text, table, wide, json and yaml%s", s.Output, nearest.Hint(s.Output, outputs))
+		return fmt.Errorf("output %q is none of text, table, wide, json and yaml%s", s.Output,
+			nearest.Hint(s.Output, outputs))
 	}
 	if !slices.Contains(Waits, string(s.Wait)) {
 		return fmt.Errorf("wait %q is none of false, true, address and ready%s", s.Wait, nearest.Hint(string(s.Wait), Waits))

@@ -29,7 +29,8 @@ func TestScheduleYAMLHoldsTheDefaults(t *testing.T) {
 	before := ""
 	for line := range strings.Lines(string(text)) {
 		set := !strings.HasPrefix(strings.TrimSpace(line), "#") && strings.TrimSpace(line) != ""
-		if set && !strings.HasSuffix(strings.TrimSpace(line), ":") && !strings.HasPrefix(line, "timeout") && !strings.HasPrefix(strings.TrimSpace(before), "#") {
+		if set && !strings.HasSuffix(strings.TrimSpace(line), ":") && !strings.HasPrefix(line,
+			"timeout") && !strings.HasPrefix(strings.TrimSpace(before), "#") {
 			t.Errorf("no comment says what this is: %s", line)
 		}
 		before = line

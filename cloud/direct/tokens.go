@@ -48,7 +48,8 @@ func (c *Cloud) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, er
 	}
 	now := time.Now().UTC()
 	return cloud.Token{
-		Name: token.Name(), Note: i.Note, Created: now, Expires: now.Add(i.Life).Truncate(time.Second), Secret: token.String(),
+		Name: token.Name(), Note: i.Note, Created: now, Expires: now.Add(i.Life).Truncate(time.Second),
+		Secret: token.String(),
 	}, nil
 }
 
@@ -114,7 +115,8 @@ func addReachable(all []string, more ...string) []string {
 
 // leading makes a token that leads to the cloud's join servers, or to etcd where hosts can join at none. With given,
 // loopback addresses are meant.
-func (c *Cloud) leading(ctx context.Context, servers []trust.JoinServer, endpoints []string, given bool) (token invitation.Token, err error) {
+func (c *Cloud) leading(ctx context.Context, servers []trust.JoinServer, endpoints []string,
+	given bool) (token invitation.Token, err error) {
 	token.Partition = c.store.Partition()
 	unreached := ""
 	for _, server := range servers {
@@ -138,8 +140,9 @@ func (c *Cloud) leading(ctx context.Context, servers []trust.JoinServer, endpoin
 		token.Pin, err = pki.FirstPin(trusted)
 		return invitation.New(token), err
 	case unreached != "":
-		return token, croft.Errorf(croft.Invalid, "hosts join at %s, where only this machine reaches it: set join.listen to an address "+
-			"of this machine, and start croft up again", unreached)
+		return token, croft.Errorf(croft.Invalid,
+			"hosts join at %s, where only this machine reaches it: set join.listen to an address "+
+				"of this machine, and start croft up again", unreached)
 	}
 	token.Endpoints = endpoints
 	token.CA, err = c.settings.Etcd.Authority()
@@ -163,8 +166,9 @@ func (c *Cloud) etcdForOthers(ctx context.Context, given bool) ([]string, error)
 		}
 	}
 	if len(reached) == 0 {
-		return nil, croft.Errorf(croft.Invalid, "etcd listens where only this machine reaches it: set etcd.listen to an address of this machine, "+
-			"and how it is protected, and start croft up again; or give --etcd")
+		return nil, croft.Errorf(croft.Invalid,
+			"etcd listens where only this machine reaches it: set etcd.listen to an address of this machine, "+
+				"and how it is protected, and start croft up again; or give --etcd")
 	}
 	return reached, nil
 }
@@ -186,8 +190,10 @@ func (c *Cloud) placementForOthers(ctx context.Context, etcd string, given bool)
 	here.Host = net.JoinHostPort(beside.Hostname(), here.Port())
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", here.Host)
 	if err != nil {
-		return "", croft.Errorf(croft.Invalid, "Placement listens where only this machine reaches it, and not at %s: set placement.listen to an address "+
-			"of this machine and placement.token to a word of your own, and start croft up again; or give --placement", here.Host)
+		return "", croft.Errorf(croft.Invalid,
+			"Placement listens where only this machine reaches it, and not at %s: set placement.listen to an address "+
+				"of this machine and placement.token to a word of your own, and start croft up again; or give --placement",
+			here.Host)
 	}
 	_ = conn.Close()
 	return here.String(), nil

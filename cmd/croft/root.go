@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft/cli"
+	"croft/pool/resalloc"
 )
 
 // program is the command line with the commands that run parts of a cloud.
@@ -18,8 +19,20 @@ func program() cli.Program {
 			}
 		},
 		PoolServe: poolServeCommand,
-		Resalloc:  resallocBackend,
+		Others:    others(),
 	}
+}
+
+// others are the programs of resalloc.
+func others() map[string]cli.Other {
+	all := map[string]cli.Other{}
+	for _, name := range resalloc.Names {
+		all[name] = cli.Other{
+			Command: func() *cobra.Command { return resalloc.Command(name, resallocBackend) },
+			Version: resalloc.VersionTemplate(name),
+		}
+	}
+	return all
 }
 
 // Run runs the program as cli.Program.Run does.

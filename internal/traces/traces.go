@@ -32,7 +32,8 @@ func (s Settings) Check() error { return checkCollector("traces.endpoint", s.End
 
 func checkCollector(setting, endpoint string) error {
 	if u, err := url.Parse(endpoint); endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		return croft.Errorf(croft.Invalid, "%s: %q is no address of a collector, such as http://127.0.0.1:4318", setting, endpoint)
+		return croft.Errorf(croft.Invalid, "%s: %q is no address of a collector, such as http://127.0.0.1:4318", setting,
+			endpoint)
 	}
 	return nil
 }
@@ -65,12 +66,14 @@ const (
 // Start has what a process does recorded, if anybody is to get that. Spans wait in a
 // queue and are sent behind its back: a collector that is away or slow loses them, and
 // keeps nobody waiting. end sends what is left, for no longer than flush.
-func (s Settings) Start(ctx context.Context, service string, flush time.Duration, log *slog.Logger) (_ trace.TracerProvider, end func(), err error) {
+func (s Settings) Start(ctx context.Context, service string, flush time.Duration,
+	log *slog.Logger) (_ trace.TracerProvider, end func(), err error) {
 	if wanted, err := s.wanted(os.Getenv); !wanted || err != nil {
 		return noop.NewTracerProvider(), func() {}, err
 	}
 	otel.SetErrorHandler(&traceErrors{log: log})
-	options := []otlptracehttp.Option{otlptracehttp.WithTimeout(sendTimeout), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{})}
+	options := []otlptracehttp.Option{otlptracehttp.WithTimeout(sendTimeout),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{})}
 	if s.Endpoint != "" {
 		options = append(options, otlptracehttp.WithEndpointURL(strings.TrimSuffix(s.Endpoint, "/")+"/v1/traces"))
 	}
@@ -79,7 +82,8 @@ func (s Settings) Start(ctx context.Context, service string, flush time.Duration
 		return nil, nil, croft.Errorf(croft.Invalid, "traces: %w", err)
 	}
 	about, err := resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", build.Version)),
+		resource.WithAttributes(attribute.String("service.name", service),
+			attribute.String("service.version", build.Version)),
 		resource.WithHost(), resource.WithFromEnv())
 	if err != nil { // nothing that is only told may keep anything from being done
 		log.Warn("traces say less than they could of this process", "err", err)

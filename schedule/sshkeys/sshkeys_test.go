@@ -56,7 +56,8 @@ func TestKeysOfTheAgent(t *testing.T) {
 		serveAgent(t, "one", "two")
 		for _, word := range []string{"auto", "agent"} {
 			keys, names, err := Read([]string{word})
-			if err != nil || len(names) > 0 || len(keys) != 2 || !strings.HasSuffix(keys[0], " one") || !strings.HasSuffix(keys[1], " two") {
+			if err != nil || len(names) > 0 || len(keys) != 2 || !strings.HasSuffix(keys[0],
+				" one") || !strings.HasSuffix(keys[1], " two") {
 				t.Errorf("%s gives %q, the names %q, %v", word, keys, names, err)
 			}
 		}

@@ -72,14 +72,16 @@ func New(ctx context.Context, dir string, kind etcdstore.EmbeddedConfig) (c *Clo
 		return c, err
 	}
 	c.end = append(c.end, func() { _ = c.Store.Close() })
-	server, err := placement.New(placement.Config{Store: c.Store.Placement(0), Log: slog.New(slog.DiscardHandler), Token: "admin"})
+	server, err := placement.New(placement.Config{Store: c.Store.Placement(0), Log: slog.New(slog.DiscardHandler),
+		Token: "admin"})
 	if err != nil {
 		return c, err
 	}
 	c.Run(ctx, server.Run)
 	c.Placement = httptest.NewServer(server.Handler())
 	c.end = append(c.end, c.Placement.Close)
-	c.Claims, err = placementclient.New(placementclient.Config{Endpoint: c.Placement.URL, Auth: placementclient.Token("admin")})
+	c.Claims, err = placementclient.New(placementclient.Config{Endpoint: c.Placement.URL,
+		Auth: placementclient.Token("admin")})
 	return c, err
 }
 
@@ -131,8 +133,9 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 		Provider: croft.Provider{ID: h.ID, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
 			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places),
 		}},
-		Orders: c.Store, Registry: c.Store, Records: c.Store, Inventory: c.Claims, Hypervisor: h.Hypervisor, Images: sim.Images{Fault: imageFault},
-		NICs: []compute.NIC{{Network: "default"}},
+		Orders: c.Store, Registry: c.Store, Records: c.Store, Inventory: c.Claims, Hypervisor: h.Hypervisor,
+		Images: sim.Images{Fault: imageFault},
+		NICs:   []compute.NIC{{Network: "default"}},
 	})
 	if err != nil {
 		return err
