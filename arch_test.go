@@ -149,6 +149,11 @@ var rules = []rule{
 		reason:   "what a host runs that is not trusted with etcd and Placement knows neither",
 	},
 	{
+		packages: []string{"croft/node/..."},
+		mayNot:   []string{"croft/cli/..."},
+		reason:   "a process of the cloud talks to people through its log and its metrics alone",
+	},
+	{
 		packages: []string{"croft/trust", "croft/trust/pki/...", "croft/trust/invitation/..."},
 		mayNot:   []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/operator/...", "croft/pool/..."},
 		reason:   "whom a process believes depends on nothing that the process does",

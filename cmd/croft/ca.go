@@ -15,6 +15,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/cloud/direct"
+	"croft/node"
 	"croft/node/settings"
 	"croft/trust"
 )
@@ -173,7 +174,7 @@ func caRenewCommand() *cobra.Command {
 have read the ones before. A croft that runs uses them from its next connection on.
 Those before count until they run out: see croft ca --help for what ends that.`,
 	}, func(cmd *cobra.Command, s settings.Settings, _ *slog.Logger) error {
-		own, err := credentialsOnDisk(&s)
+		own, err := node.CredentialsOnDisk(&s)
 		if err != nil {
 			return err
 		}

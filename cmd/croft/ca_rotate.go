@@ -11,6 +11,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cloud/direct"
+	"croft/node"
 	"croft/node/settings"
 	"croft/trust"
 )
@@ -35,7 +36,7 @@ of the authority before until then.`,
 		if force && !finish {
 			return croft.Errorf(croft.Invalid, "--force is for --finish")
 		}
-		own, err := credentialsOnDisk(&s)
+		own, err := node.CredentialsOnDisk(&s)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/doctor"
+	"croft/node"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/pki"
@@ -36,7 +37,7 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 	if _, said := command(t, croft.ExitConflict, "ca", "rotate", "--finish", "--state-dir", c.dir); !strings.Contains(said, "not renewed yet: second;") {
 		t.Errorf("a host that has not renewed: %s", said)
 	}
-	if err := join(t.Context(), joining(t, "third"), token, false, &bytes.Buffer{}); err != nil {
+	if err := node.Join(t.Context(), joining(t, "third"), token, false, &bytes.Buffer{}); err != nil {
 		t.Errorf("a token from before: %v", err)
 	}
 	command(t, croft.ExitNotFound, "ca", "rotate", "--state-dir", s.StateDir)
@@ -160,7 +161,7 @@ func TestMetricsSayWhenCertificatesRunOut(t *testing.T) {
 	c := startSecured(t, nil)
 	s := settings.Defaults()
 	s.StateDir = c.dir
-	own, err := credentialsOnDisk(&s)
+	own, err := node.CredentialsOnDisk(&s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/hypervisor/sim"
+	"croft/node"
 	"croft/node/settings"
 	"croft/test/simcloud"
 )
@@ -28,14 +29,14 @@ func newTestCloudOf(ctx context.Context, dir string, kind etcdstore.EmbeddedConf
 	}
 	c.Tell = func(ctx context.Context, agent *compute.Agent, hv *sim.Hypervisor, mux *http.ServeMux, address string) error {
 		var none settings.Settings
-		tells, err := newSelf(ctx, &none, "croft-test", slog.New(slog.DiscardHandler))
+		tells, err := node.NewSelf(ctx, &none, "croft-test", slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
 		}
-		tells.ofStore(c.Store)
-		tells.counts(agent, hv)
-		tells.checks.Add("agent", agent.Ready)
-		tells.serves(mux, address)
+		tells.OfStore(c.Store)
+		tells.Counts(agent, hv)
+		tells.Checks.Add("agent", agent.Ready)
+		tells.Serves(mux, address)
 		return nil
 	}
 	return &testCloud{c}, nil

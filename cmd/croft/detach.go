@@ -22,6 +22,9 @@ import (
 // file that it writes a line to when the cloud takes requests.
 const readyFD = "CROFT_READY_FD"
 
+// slowStart is how long a start may take before its last line of the log is shown.
+const slowStart = 5 * time.Second
+
 // startDetached runs the same command in the background and returns once it is
 // ready, or with the sentence that it ended with.
 func startDetached(cmd *cobra.Command, s settings.Settings) error {

@@ -19,6 +19,7 @@ import (
 	"croft/compute"
 	"croft/doctor"
 	"croft/hypervisor/libvirt"
+	"croft/node"
 	"croft/node/settings"
 	"croft/trust"
 )
@@ -150,7 +151,7 @@ func lookOffer(ctx context.Context, s *settings.Settings) doctor.Finding {
 	}
 	facts, err := compute.ReadFacts(ctx, dir, 0)
 	if err == nil {
-		err = checkReserves(s, facts)
+		err = node.CheckReserves(s, facts)
 	}
 	if err != nil {
 		return doctor.Finding{Level: doctor.Fail, Found: err.Error(), Do: "change the settings below offer"}

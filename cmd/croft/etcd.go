@@ -11,6 +11,7 @@ import (
 	"croft/cli/args"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/node"
 )
 
 // etcdCommand backs etcd up and restores it.
@@ -50,15 +51,15 @@ croft audit says what does not agree.`,
 		if _, err := os.Stat(given[0]); err != nil {
 			return croft.Errorf(croft.Invalid, "read the snapshot: %w", err)
 		}
-		err = withStateDir(s.StateDir, func(dir *compute.StateDir) error {
+		err = node.WithStateDir(s.StateDir, func(dir *compute.StateDir) error {
 			id, err := dir.HostID()
 			if err == nil {
-				err = etcdstore.Restore(given[0], etcdDir(dir.Path), id)
+				err = etcdstore.Restore(given[0], node.EtcdDir(dir.Path), id)
 			}
 			return err
 		})
 		if err == nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s is as the snapshot has it; start croft up here, then elsewhere, and see what croft audit says\n", etcdDir(s.StateDir))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is as the snapshot has it; start croft up here, then elsewhere, and see what croft audit says\n", node.EtcdDir(s.StateDir))
 		}
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"croft"
 	"croft/internal/testing/freeport"
 	"croft/internal/testing/patient"
+	"croft/node"
 	"croft/node/settings"
 )
 
@@ -78,7 +79,7 @@ func TestALostEtcdIsRestoredFromASnapshot(t *testing.T) {
 	if !strings.Contains(said, "is there already") {
 		t.Errorf("over what is there: %s", said)
 	}
-	if err := os.RemoveAll(etcdDir(dir)); err != nil { // the damage
+	if err := os.RemoveAll(node.EtcdDir(dir)); err != nil { // the damage
 		t.Fatal(err)
 	}
 	command(t, croft.ExitOK, "etcd", "restore", file, "--state-dir", dir)
@@ -115,7 +116,7 @@ func TestWhatIsNoSnapshotIsNotRestored(t *testing.T) {
 		if strings.Count(said, "\n") != 1 || !strings.Contains(said, "snapshot") {
 			t.Errorf("it says %q", said)
 		}
-		if _, err := os.Stat(etcdDir(dir)); err == nil {
+		if _, err := os.Stat(node.EtcdDir(dir)); err == nil {
 			t.Error("something is left")
 		}
 	}

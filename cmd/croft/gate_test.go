@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/internal/testing/freeport"
+	"croft/node"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/pki"
@@ -160,7 +161,7 @@ func TestAForgottenHostOfAStrictCloudIsLetInNowhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := openGate(j, s.StateDir)
+	client, err := node.OpenGate(j, s.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,17 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"croft"
 	"croft/mdserver"
-	"croft/node/settings"
+	"croft/node"
 	"croft/schedule"
 )
 
@@ -55,7 +51,7 @@ func (c *testCloud) running(t *testing.T, name string) (croft.Instance, netip.Ad
 }
 
 // untilNobody asks whose an address is until it is nobody's.
-func untilNobody(t *testing.T, g *guests, addr netip.Addr) {
+func untilNobody(t *testing.T, g mdserver.Guests, addr netip.Addr) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -73,7 +69,7 @@ func untilNobody(t *testing.T, g *guests, addr netip.Addr) {
 func TestWhoseAnAddressIs(t *testing.T) {
 	c := cloudFor(t, 3)
 	host1 := c.Hosts["host1"]
-	g := &guests{host: &host{id: host1.ID, store: c.Store, hv: host1.Hypervisor, vendor: []byte("#!/bin/sh\n"), log: slog.New(slog.DiscardHandler)}}
+	g := node.NewGuests(host1.ID, c.Store, host1.Hypervisor, []byte("#!/bin/sh\n"))
 	for _, name := range []string{"killed", "destroyed", "stopped"} {
 		inst, addr := c.running(t, name)
 		got, err := g.Guest(t.Context(), addr)
@@ -100,32 +96,5 @@ func TestWhoseAnAddressIs(t *testing.T) {
 	}
 	if _, err := g.Guest(t.Context(), netip.MustParseAddr("192.0.2.1")); !errors.Is(err, croft.NotFound) {
 		t.Errorf("an address that nobody has ever had: %v", err)
-	}
-}
-
-func TestVendorDataThatGuestsWouldStumbleOver(t *testing.T) {
-	dir := t.TempDir()
-	for name, c := range map[string]struct{ text, want string }{
-		"good.yaml": {"#cloud-config\ntimezone: UTC\n", ""},
-		"bad.yaml":  {"#cloud-config\ntimezone: [\n", "is not YAML"},
-		"gone.yaml": {"", "no such file"},
-		"packed.gz": {"\x1f\x8b", "does not unpack"},
-	} {
-		file := filepath.Join(dir, name)
-		if c.text != "" {
-			if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		h := &host{settings: settings.Defaults()}
-		h.settings.Metadata.VendorData = file
-		seeds, err := h.seeds()
-		if c.want == "" {
-			if err != nil || string(seeds.(mdserver.Seeds).Vendor) != c.text {
-				t.Errorf("%s gives %+v, %v", name, seeds, err)
-			}
-		} else if !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "metadata.vendor_data: ") || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s gives %v, want %q", name, err, c.want)
-		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"croft"
+	"croft/node"
 	"croft/node/settings"
 )
 
@@ -34,7 +35,7 @@ func TestACloudOfThreeMembersIsRestoredFromASnapshot(t *testing.T) {
 		}
 	}
 	for _, s := range []settings.Settings{first, others[0]} { // the damage
-		if err := os.RemoveAll(etcdDir(s.StateDir)); err != nil {
+		if err := os.RemoveAll(node.EtcdDir(s.StateDir)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"croft"
+	"croft/node"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/pki"
@@ -41,7 +42,7 @@ func TestHostsOfAStrictCloudServeEtcdWhereTheTokenSaysSo(t *testing.T) {
 	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd-member")
 
 	second, third, fourth := serverSettings(t, "second", address), serverSettings(t, "third", address), joining(t, "fourth")
-	err := join(t.Context(), second, plain, true, &bytes.Buffer{})
+	err := node.Join(t.Context(), second, plain, true, &bytes.Buffer{})
 	if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), "croft token create --etcd-member") {
 		t.Errorf("with a token that was not made for it: %v", err)
 	}

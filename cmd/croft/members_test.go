@@ -18,6 +18,7 @@ import (
 	"croft/internal/endpoint"
 	"croft/internal/testing/freeport"
 	"croft/internal/testing/patient"
+	"croft/node"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/pki"
@@ -80,7 +81,7 @@ func TestHostsServeEtcdTogether(t *testing.T) {
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	second, third := serverSettings(t, "second", address), serverSettings(t, "third", address)
 	for _, s := range []settings.Settings{second, third} {
-		if err := join(t.Context(), s, token, true, &bytes.Buffer{}); err != nil {
+		if err := node.Join(t.Context(), s, token, true, &bytes.Buffer{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,7 +107,7 @@ func TestHostsServeEtcdTogether(t *testing.T) {
 	command(t, croft.ExitOK, "host", "drain", "--move", "third")
 	awaitRoles(t, "first ready member", "second ready member", "third drained ")
 	patient.Until(t, "its etcd is there no more", func() bool {
-		_, err := os.Stat(etcdDir(third.StateDir))
+		_, err := os.Stat(node.EtcdDir(third.StateDir))
 		return err != nil
 	})
 	awaitRoles(t, "first ready member", "second ready member", "third drained ")
@@ -171,7 +172,7 @@ func TestAMemberWhosePortIsTakenDoesNotJoinEtcd(t *testing.T) {
 	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd", "http://"+first.Etcd.Listen, "--placement", "http://"+first.Placement.Listen)
 	second := serverSettings(t, "second", "127.0.0.1")
 	second.Etcd.PeerListen = first.Etcd.PeerListen
-	if err := join(t.Context(), second, token, true, &bytes.Buffer{}); err != nil {
+	if err := node.Join(t.Context(), second, token, true, &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
 	if code, said := startHost(t, second)(); code != croft.ExitConflict || !strings.Contains(said, "etcd.peer_listen: "+first.Etcd.PeerListen+" is in use") {

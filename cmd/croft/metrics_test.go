@@ -25,6 +25,7 @@ import (
 	"croft/image"
 	"croft/internal/build"
 	"croft/mdserver"
+	"croft/node"
 	"croft/node/settings"
 	"croft/placement"
 	"croft/placementclient"
@@ -58,6 +59,9 @@ func (m metricDesc) kind() string {
 var descText = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: (".*"), constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
 
 // allMetrics are those that croft's parts can tell, in the order of their names.
+// noGuests is for a metadata server that is never asked.
+type noGuests struct{ mdserver.Guests }
+
 func allMetrics(t *testing.T) []metricDesc {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -69,7 +73,7 @@ func allMetrics(t *testing.T) []metricDesc {
 	driver, err := libvirt.New(libvirt.Config{})
 	check(t, err)
 	t.Cleanup(func() { _ = driver.Close() })
-	guests, err := mdserver.New(mdserver.Config{Guests: &guests{}, Log: log})
+	guests, err := mdserver.New(mdserver.Config{Guests: noGuests{}, Log: log})
 	check(t, err)
 	server, err := placement.New(placement.Config{Store: c.Store.Placement(128), Log: log})
 	check(t, err)
@@ -80,11 +84,11 @@ func allMetrics(t *testing.T) []metricDesc {
 	pools, err := poolserver.New(poolserver.Config{Manager: manager})
 	check(t, err)
 	var none settings.Settings
-	me, err := newSelf(t.Context(), &none, "croft-test", log)
+	me, err := node.NewSelf(t.Context(), &none, "croft-test", log)
 	check(t, err)
-	me.counts(c.Hosts["host1"].Agent, c.Store, images, claims, driver, guests, server, newCloudMetrics(c.Store), &trust.Credentials{}, pools)
+	me.Counts(c.Hosts["host1"].Agent, c.Store, images, claims, driver, guests, server, node.NewCloudMetrics(c.Store), &trust.Credentials{}, pools)
 	found := make(chan *prometheus.Desc)
-	go func() { me.metrics.Describe(found); close(found) }()
+	go func() { me.Describe(found); close(found) }()
 	var all []metricDesc
 	for d := range found {
 		m := descText.FindStringSubmatch(d.String())

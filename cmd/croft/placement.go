@@ -1,18 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"log/slog"
-	"os"
-	"path/filepath"
-
 	"github.com/spf13/cobra"
 
 	"croft"
 	"croft/cli/args"
-	"croft/etcdstore"
-	"croft/node/settings"
+	"croft/node"
 )
 
 func placementCommand() *cobra.Command {
@@ -56,56 +49,9 @@ Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
 		} else if *dataDir == "" {
 			return croft.Errorf(croft.Invalid, "--etcd-listen is where the etcd of --data-dir listens: give both")
 		}
-		return supervised(cmd.Context(), log, func(ready func()) error {
-			return runPlacement(cmd.Context(), s, *dataDir, log, ready)
+		return node.Supervised(cmd.Context(), log, func(ready func()) error {
+			return node.RunPlacement(cmd.Context(), s, *dataDir, log, ready)
 		})
 	}
 	return cmd
-}
-
-// runPlacement serves until ctx ends or a part fails.
-func runPlacement(ctx context.Context, s settings.Settings, dataDir string, log *slog.Logger, ready func()) (err error) {
-	if err := errors.Join(prepareOwnPlacement(&s), checkToken(s.Placement.Listen, s.Placement.Token)); err != nil {
-		return err // before an etcd is made
-	}
-	me, err := newSelf(ctx, &s, "croft-placement", log)
-	defer me.end()
-	if err != nil {
-		return err
-	}
-	p := newParts()
-	p.self = me
-	config, err := s.Etcd.Config(os.Getenv)
-	if dataDir != "" {
-		p.start(ctx, "the limit of memory", limitMemory)
-		var etcd *etcdstore.Embedded
-		if etcd, config, err = startEtcd(ctx, &s, etcdstore.EmbeddedConfig{Dir: filepath.Join(dataDir, "etcd"), Log: log}, nil); err == nil {
-			defer etcd.Close()
-			me.ofEtcd(etcd)
-			p.start(ctx, "the embedded etcd", etcd.Wait)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	config.Mint = true
-	store, err := etcdstore.Open(ctx, config)
-	if err != nil {
-		return errors.Join(err, p.end())
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	defer func() { err = errors.Join(err, p.end()) }()
-	me.ofStore(store)
-	me.ofCloud(ctx, p, store)
-	txnOps, err := store.MaxTxnOps(ctx)
-	if err != nil {
-		return err
-	}
-	endpoint, err := startPlacement(ctx, p, store.Placement(txnOps), s, nil, nil, log)
-	if err != nil {
-		return err
-	}
-	log.Info("serving the Placement API", "endpoint", endpoint)
-	ready()
-	return p.wait(ctx)
 }

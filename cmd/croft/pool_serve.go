@@ -25,6 +25,7 @@ import (
 	"croft/image"
 	"croft/internal/endpoint"
 	files "croft/internal/settings"
+	"croft/node"
 	"croft/node/settings"
 	"croft/pool"
 	"croft/pool/resalloc"
@@ -77,7 +78,7 @@ clients, /metrics, /livez and /readyz. Without --tokens it serves this machine a
 		if err != nil {
 			return err
 		}
-		return supervised(cmd.Context(), log, func(ready func()) error {
+		return node.Supervised(cmd.Context(), log, func(ready func()) error {
 			return servePools(cmd.Context(), s, filepath.Join(s.StateDir, "pool"), openState, log, ready)
 		})
 	}
@@ -95,8 +96,8 @@ func servePools(ctx context.Context, s settings.Settings, dir string, open func(
 	if err != nil {
 		return err // before anything is made
 	}
-	me, err := newSelf(ctx, &s, "croft-pool", log)
-	defer me.end()
+	me, err := node.NewSelf(ctx, &s, "croft-pool", log)
+	defer me.End()
 	if err != nil {
 		return err
 	}
@@ -104,9 +105,9 @@ func servePools(ctx context.Context, s settings.Settings, dir string, open func(
 	if err != nil {
 		return err
 	}
-	p := newParts()
-	p.self = me
-	defer func() { err = errors.Join(err, p.end(), closed(l)) }()
+	p := node.NewParts()
+	p.Self = me
+	defer func() { err = errors.Join(err, p.End(), closed(l)) }()
 	state, err := open(ctx, dir)
 	if err != nil {
 		return err
@@ -117,13 +118,13 @@ func servePools(ctx context.Context, s settings.Settings, dir string, open func(
 		return err
 	}
 	defer end()
-	defer func() { err = errors.Join(err, p.end(), store.Close()) }()
-	me.ofStore(store)
+	defer func() { err = errors.Join(err, p.End(), store.Close()) }()
+	me.OfStore(store)
 	hooks, err := poolHooks(&s, store, state.Path)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.end(), hooks.Close()) }()
+	defer func() { err = errors.Join(err, p.End(), hooks.Close()) }()
 	view := store.NewHostsView()
 	manager, err := poolManager(&s, store, view, hooks, l, log)
 	if err != nil {
@@ -134,17 +135,17 @@ func servePools(ctx context.Context, s settings.Settings, dir string, open func(
 		return err
 	}
 	if manager.Instances != nil {
-		p.start(ctx, "the watch of the hosts", view.Run)
+		p.Start(ctx, "the watch of the hosts", view.Run)
 	}
-	p.start(ctx, "the manager of the pools", manager.Run)
-	p.start(ctx, "the server of the pools", func(ctx context.Context) error { return serve(ctx, l, handler) })
+	p.Start(ctx, "the manager of the pools", manager.Run)
+	p.Start(ctx, "the server of the pools", func(ctx context.Context) error { return node.Serve(ctx, l, handler) })
 	log.Info("serving pools", "address", manager.Me.Address, "pools", s.Pool.File, "state", where)
 	ready()
-	return p.wait(ctx)
+	return p.Wait(ctx)
 }
 
 // poolHandler answers requests for a manager, and tells of this process.
-func poolHandler(s *settings.Settings, manager *pool.Manager, tokens *poolserver.Tokens, me *self, log *slog.Logger) (http.Handler, error) {
+func poolHandler(s *settings.Settings, manager *pool.Manager, tokens *poolserver.Tokens, me *node.Self, log *slog.Logger) (http.Handler, error) {
 	peers, err := poolPeers(s)
 	if err != nil {
 		return nil, err
@@ -156,15 +157,15 @@ func poolHandler(s *settings.Settings, manager *pool.Manager, tokens *poolserver
 	if err != nil {
 		return nil, err
 	}
-	me.counts(server)
-	me.checks.Add("pools", func(context.Context) error { return server.Ready() })
+	me.Counts(server)
+	me.Checks.Add("pools", func(context.Context) error { return server.Ready() })
 	mux := http.NewServeMux()
-	me.serves(mux, s.Pool.Listen)
+	me.Serves(mux, s.Pool.Listen)
 	mux.Handle("/", server.Handler())
 	if tokens == nil {
-		return called(s.ServedNames(), mux), nil
+		return node.Called(s.ServedNames(), mux), nil
 	}
-	return calledAt(s, s.Pool.Listen, mux), nil
+	return node.CalledAt(s, s.Pool.Listen, mux), nil
 }
 
 // closed closes a listener that may be closed.
@@ -225,7 +226,7 @@ func listenForPools(ctx context.Context, s *settings.Settings) (net.Listener, er
 			return nil, croft.Errorf(croft.Invalid, "pool.cert and pool.key: %w", err)
 		}
 	}
-	l, err := listen(ctx, s.Pool.Listen, "pool.listen")
+	l, err := node.Listen(ctx, s.Pool.Listen, "pool.listen")
 	if err != nil || s.Pool.Cert == "" {
 		return l, err
 	}
@@ -234,7 +235,7 @@ func listenForPools(ctx context.Context, s *settings.Settings) (net.Listener, er
 
 // openPoolStore opens the etcd that the settings name, or the one of the cloud that
 // this machine is of, or one of the manager's own in dir. end is to be called last.
-func openPoolStore(ctx context.Context, s *settings.Settings, p *parts, dir string) (store *etcdstore.Store, where string, end func(), err error) {
+func openPoolStore(ctx context.Context, s *settings.Settings, p *node.Parts, dir string) (store *etcdstore.Store, where string, end func(), err error) {
 	end = func() {}
 	own := filepath.Join(dir, "etcd")
 	if err := findCloud(s, own); err != nil {
@@ -247,15 +248,15 @@ func openPoolStore(ctx context.Context, s *settings.Settings, p *parts, dir stri
 	} else {
 		where = own
 		s.Etcd.Listen = "127.0.0.1:0"
-		p.start(ctx, "the limit of memory", limitMemory)
+		p.Start(ctx, "the limit of memory", node.LimitMemory)
 		kind := etcdstore.EmbeddedConfig{Dir: own}
-		if p.self != nil {
-			kind.Log = p.self.log
+		if p.Self != nil {
+			kind.Log = p.Self.Log()
 		}
 		var etcd *etcdstore.Embedded
-		if etcd, config, err = startEtcd(ctx, s, kind, nil); err == nil {
+		if etcd, config, err = node.StartEtcd(ctx, s, kind, nil); err == nil {
 			end = etcd.Close
-			p.start(ctx, "the embedded etcd", etcd.Wait)
+			p.Start(ctx, "the embedded etcd", etcd.Wait)
 		}
 	}
 	if err != nil {
@@ -264,7 +265,7 @@ func openPoolStore(ctx context.Context, s *settings.Settings, p *parts, dir stri
 	config.Mint = true
 	store, err = etcdstore.Open(ctx, config)
 	if err != nil {
-		err = errors.Join(err, p.end())
+		err = errors.Join(err, p.End())
 	}
 	return store, where, end, err
 }
@@ -279,7 +280,7 @@ func findCloud(s *settings.Settings, dir string) error {
 	if err != nil {
 		return err
 	}
-	if *s = settings.Over(joined, *s); len(s.Etcd.Endpoints) > 0 || !hasEtcd(s.StateDir) {
+	if *s = settings.Over(joined, *s); len(s.Etcd.Endpoints) > 0 || !node.HasEtcd(s.StateDir) {
 		return nil
 	}
 	s.Etcd.Endpoints = []string{direct.DefaultEtcd}

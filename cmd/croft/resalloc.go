@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"croft/node"
 	"croft/node/settings"
 	"croft/pool/resalloc"
 )
@@ -15,17 +16,17 @@ import (
 var resallocBackend = resalloc.Backend{
 	Serve: func(ctx context.Context, r resalloc.Settings, dir string, open resalloc.OpenState, log *slog.Logger) error {
 		s := resallocSettings(r, dir)
-		return supervised(ctx, log, func(ready func()) error { return servePools(ctx, s, dir, open, log, ready) })
+		return node.Supervised(ctx, log, func(ready func()) error { return servePools(ctx, s, dir, open, log, ready) })
 	},
 	Open: func(ctx context.Context, r resalloc.Settings, dir string) (resalloc.Store, func() error, error) {
-		s, p := resallocSettings(r, dir), newParts()
+		s, p := resallocSettings(r, dir), node.NewParts()
 		store, _, end, err := openPoolStore(ctx, &s, p, dir)
 		if err != nil {
-			return nil, nil, errors.Join(err, p.end())
+			return nil, nil, errors.Join(err, p.End())
 		}
 		return store, func() error {
 			defer end()
-			return errors.Join(p.end(), store.Close())
+			return errors.Join(p.End(), store.Close())
 		}, nil
 	},
 }

@@ -24,6 +24,7 @@ import (
 	"croft/cloud/direct"
 	"croft/internal/endpoint"
 	"croft/internal/testing/patient"
+	"croft/node"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/invitation"
@@ -73,7 +74,7 @@ func startHost(t *testing.T, s settings.Settings) (stop func() (int, string)) {
 	ready := make(chan struct{})
 	var work sync.WaitGroup
 	work.Go(func() {
-		err := up(ctx, s, slog.New(slog.NewTextHandler(&words, nil)), sync.OnceFunc(func() { close(ready) }))
+		err := node.Up(ctx, s, slog.New(slog.NewTextHandler(&words, nil)), sync.OnceFunc(func() { close(ready) }))
 		if err != nil {
 			words.WriteString("croft: " + err.Error() + "\n")
 		}
@@ -125,7 +126,7 @@ func joinWith(t *testing.T, s settings.Settings, token string) (stop func() (int
 // joinAs is joinWith for a host that serves etcd and Placement too, or does not.
 func joinAs(t *testing.T, s settings.Settings, token string, member bool) (stop func() (int, string)) {
 	t.Helper()
-	if err := join(t.Context(), s, token, member, &bytes.Buffer{}); err != nil {
+	if err := node.Join(t.Context(), s, token, member, &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
 	return startHost(t, s)
@@ -153,7 +154,7 @@ func TestAHostJoinsOverTLS(t *testing.T) {
 	}
 	// The next start needs no token.
 	startHost(t, s)
-	if err := join(t.Context(), joining(t, "third"), token, false, &bytes.Buffer{}); err != nil {
+	if err := node.Join(t.Context(), joining(t, "third"), token, false, &bytes.Buffer{}); err != nil {
 		t.Errorf("the token is for any number of hosts: %v", err)
 	}
 }
@@ -207,7 +208,7 @@ func TestNobodyIsServedWithoutACertificate(t *testing.T) {
 	operator := pki.Files{Dir: filepath.Dir(s.Placement.CA), Authority: pki.Hosts}
 	for what, url := range map[string]string{"etcd": s.Etcd.Endpoints[0], "Placement": s.Placement.Endpoint} {
 		old := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}
-		if conn, err := (&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp", hostPort(url)); err == nil {
+		if conn, err := (&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "https://")); err == nil {
 			t.Errorf("%s speaks TLS 1.2: %v", what, conn.Close())
 		}
 	}
@@ -266,7 +267,7 @@ func TestAnotherJoinServerIsToldNothing(t *testing.T) {
 	token := invitation.New(invitation.Token{Servers: []string{between.Listener.Addr().String()}, Pin: pki.Pin(root), Partition: p})
 	s := settings.Defaults()
 	s.StateDir = filepath.Join(t.TempDir(), "state")
-	err = join(t.Context(), s, token.String(), false, &bytes.Buffer{})
+	err = node.Join(t.Context(), s, token.String(), false, &bytes.Buffer{})
 	if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), "not who it should be") {
 		t.Errorf("got %v", err)
 	}
@@ -284,7 +285,7 @@ func TestATokenLetsNobodyBeAnotherHost(t *testing.T) {
 	s := joining(t, "second")
 	stop := joinWith(t, s, token)
 	var words bytes.Buffer
-	if err := join(t.Context(), s, token, false, &words); err != nil || !strings.Contains(words.String(), "already") {
+	if err := node.Join(t.Context(), s, token, false, &words); err != nil || !strings.Contains(words.String(), "already") {
 		t.Errorf("a host that joined joins once more: %v, %s", err, words.String())
 	}
 	id, err := os.ReadFile(filepath.Join(s.StateDir, "host-id"))
@@ -295,18 +296,18 @@ func TestATokenLetsNobodyBeAnotherHost(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(copied.StateDir, 0o755), os.WriteFile(filepath.Join(copied.StateDir, "host-id"), id, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if err := join(t.Context(), copied, token, false, &words); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "croft token create --host") {
+	if err := node.Join(t.Context(), copied, token, false, &words); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "croft token create --host") {
 		t.Errorf("another machine with the host's ID: %v", err)
 	}
 	forIt, _ := command(t, croft.ExitOK, "token", "create", "--host", "second")
-	if err := join(t.Context(), joining(t, "fourth"), forIt, false, &words); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "is for host") {
+	if err := node.Join(t.Context(), joining(t, "fourth"), forIt, false, &words); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "is for host") {
 		t.Errorf("a new host with the token of another: %v", err)
 	}
 	if _, said := command(t, croft.ExitNotFound, "token", "create", "--host", "secnod"); !strings.Contains(said, "second") {
 		t.Errorf("a host that there is not: %s", said)
 	}
 	stop()
-	if err := join(t.Context(), s, forIt, false, &words); err != nil {
+	if err := node.Join(t.Context(), s, forIt, false, &words); err != nil {
 		t.Errorf("the host with its own token: %v", err)
 	}
 	parsed, err := invitation.Parse(token)
@@ -314,7 +315,7 @@ func TestATokenLetsNobodyBeAnotherHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	parsed.Secret[0] ^= 1
-	if err := join(t.Context(), joining(t, "fifth"), parsed.String(), false, &words); croft.KindOf(err) != croft.NotFound {
+	if err := node.Join(t.Context(), joining(t, "fifth"), parsed.String(), false, &words); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("another secret: %v", err)
 	}
 }
@@ -398,7 +399,7 @@ func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
 	if code != croft.ExitUnavailable || !strings.Contains(said, "croft token create --host "+hostID(t, s.StateDir)) {
 		t.Errorf("with certificates that ran out it ended with %d:\n%s", code, said)
 	}
-	if err := join(t.Context(), s, token, false, &bytes.Buffer{}); croft.KindOf(err) != croft.Conflict {
+	if err := node.Join(t.Context(), s, token, false, &bytes.Buffer{}); croft.KindOf(err) != croft.Conflict {
 		t.Errorf("with a token for others: %v", err)
 	}
 	forIt, _ := command(t, croft.ExitOK, "token", "create", "--host", "second")

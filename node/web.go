@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -146,11 +146,11 @@ func (t *timedWriter) FlushError() error {
 // Unwrap is for http.ResponseController.
 func (t *timedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
-// called refuses requests for a name that is none of this machine's. A web page can have
+// Called refuses requests for a name that is none of this machine's. A web page can have
 // its own name lead to this machine (DNS rebinding): what listens on loopback and asks for
 // no secret would then answer whoever made the page. Addresses cannot be redirected so,
 // and over TLS the client compares the name itself.
-func called(names []string, next http.Handler) http.Handler {
+func Called(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil && r.Host != "" && !isCalled(r.Host, names) { // browsers always name a host
 			http.Error(w, fmt.Sprintf("this server is not called %.253q: use its address or localhost, or add the name to server_names in compute.yaml", r.Host),
@@ -174,11 +174,11 @@ func isCalled(header string, names []string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || slices.Contains(names, host)
 }
 
-// calledAt is what requests may call the servers of this process that listen at address:
+// CalledAt is what requests may call the servers of this process that listen at address:
 // anything where that is beyond this machine, where every server asks for a secret.
-func calledAt(s *settings.Settings, address string, h http.Handler) http.Handler {
+func CalledAt(s *settings.Settings, address string, h http.Handler) http.Handler {
 	if !endpoint.IsLoopback(address) {
 		return h
 	}
-	return called(s.ServedNames(), h)
+	return Called(s.ServedNames(), h)
 }

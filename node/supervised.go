@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 // host's seat), but not stand still.
 const startPatience = time.Minute
 
-// supervised runs what goes on until ctx ends, and tells systemd, where that started
+// Supervised runs what goes on until ctx ends, and tells systemd, where that started
 // the process, when it is ready and when the end begins, and gives it signs of life
 // more often than its watchdog wants them.
-func supervised(ctx context.Context, log *slog.Logger, run func(ready func()) error) error {
+func Supervised(ctx context.Context, log *slog.Logger, run func(ready func()) error) error {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return run(func() {})
 	}
@@ -29,15 +29,15 @@ func supervised(ctx context.Context, log *slog.Logger, run func(ready func()) er
 	} else if patience > 0 {
 		s.every = min(s.every, patience/4)
 	}
-	p := newParts()
-	p.start(ctx, "signs of life for systemd", s.beat)
+	p := NewParts()
+	p.Start(ctx, "signs of life for systemd", s.beat)
 	stop := context.AfterFunc(ctx, func() { s.tell(daemon.SdNotifyStopping + "\nSTATUS=ending; guests go on running") })
 	defer stop()
 	err := run(func() {
 		s.ready.Store(true)
 		s.tell(daemon.SdNotifyReady + "\nSTATUS=takes requests")
 	})
-	_ = p.end() // beat has no errors
+	_ = p.End() // beat has no errors
 	return err
 }
 

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"cmp"
@@ -146,32 +146,32 @@ func (h *host) images() (compute.Images, error) {
 
 // startAgent starts the agent and its HTTP API. ready is called once the host
 // takes orders.
-func (h *host) startAgent(ctx context.Context, p *parts, ready func()) error {
+func (h *host) startAgent(ctx context.Context, p *Parts, ready func()) error {
 	s := h.settings
-	l, err := listen(ctx, s.API.Listen, "api.listen")
+	l, err := Listen(ctx, s.API.Listen, "api.listen")
 	if err != nil {
 		return err
 	}
 	l, scheme := h.trust.Listener(l, h.trust.IsJoined() || s.Beyond(s.API.Listen))
-	agent, me, err := h.agent(ctx, scheme, l.Addr(), p.self.traces)
+	agent, me, err := h.agent(ctx, scheme, l.Addr(), p.Self.traces)
 	if err != nil {
 		_ = l.Close()
 		return err
 	}
 	h.running.Store(agent)
-	p.self.ofStore(h.store)
-	p.self.counts(agent, agent.Images, agent.Inventory, agent.Hypervisor)
-	p.self.checks.Add("agent", agent.Ready)
-	p.self.checks.Add("hypervisor", agent.HypervisorReady)
+	p.Self.OfStore(h.store)
+	p.Self.Counts(agent, agent.Images, agent.Inventory, agent.Hypervisor)
+	p.Self.Checks.Add("agent", agent.Ready)
+	p.Self.Checks.Add("hypervisor", agent.HypervisorReady)
 	api := &compute.API{Agent: agent, Token: me.Token}
 	mux := http.NewServeMux()
 	mux.Handle("/", api.Handler())
-	p.self.serves(mux, s.API.Listen)
-	p.start(ctx, "the agent's API", func(ctx context.Context) error {
+	p.Self.Serves(mux, s.API.Listen)
+	p.Start(ctx, "the agent's API", func(ctx context.Context) error {
 		defer api.Wait()
-		return serve(ctx, l, calledAt(&s, s.API.Listen, mux))
+		return Serve(ctx, l, CalledAt(&s, s.API.Listen, mux))
 	})
-	p.start(ctx, "the agent", func(ctx context.Context) error {
+	p.Start(ctx, "the agent", func(ctx context.Context) error {
 		return agent.Run(ctx, func() {
 			h.log.Info("the host takes orders", "host", h.id, "name", me.Name, "api", me.API)
 			ready()
@@ -191,7 +191,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	if err != nil {
 		return nil, croft.Host{}, err
 	}
-	if err := checkReserves(&s, facts); err != nil {
+	if err := CheckReserves(&s, facts); err != nil {
 		return nil, croft.Host{}, err
 	}
 	me := croft.Host{
@@ -240,9 +240,9 @@ func offerOf(s *settings.Settings) compute.Offer {
 	return o
 }
 
-// checkReserves finds what is kept back for the host itself and is more than it has.
+// CheckReserves finds what is kept back for the host itself and is more than it has.
 // Invalid.
-func checkReserves(s *settings.Settings, f compute.Facts) error {
+func CheckReserves(s *settings.Settings, f compute.Facts) error {
 	for _, r := range []struct {
 		setting         string
 		reserved, total int64

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -11,16 +11,16 @@ import (
 
 // runHostless waits for the end of what all hosts share, on a machine that is none. It
 // looks after what is no host's own, by turns with the agents of the others.
-func runHostless(ctx context.Context, p *parts, s settings.Settings, store *etcdstore.Store, log *slog.Logger, ready func()) error {
+func runHostless(ctx context.Context, p *Parts, s settings.Settings, store *etcdstore.Store, log *slog.Logger, ready func()) error {
 	claims, err := s.Placement.Client()
 	if err != nil {
 		return err
 	}
 	defer claims.Close()
 	caretaker := &compute.Caretaker{Records: store, Inventory: claims, Every: s.Sweep, Log: log}
-	p.self.counts(caretaker)
-	p.start(ctx, "what looks after the books", caretaker.Run)
+	p.Self.Counts(caretaker)
+	p.Start(ctx, "what looks after the books", caretaker.Run)
 	log.Info("hosts may join; this machine is none")
 	ready()
-	return p.wait(ctx)
+	return p.Wait(ctx)
 }

@@ -1,4 +1,7 @@
-package main
+// Package node runs one process of the cloud: all of croft up, or a part of it (the agent of
+// a host, the metadata server, Placement). It opens what the settings name, starts the parts
+// in an order in which each may rely on those before it, and ends them in the reverse order.
+package node
 
 import (
 	"context"
@@ -16,8 +19,8 @@ import (
 
 // parts are the running parts of a process. They end in the reverse order of
 // their start, so that each may rely on those before it to its own end.
-type parts struct {
-	self    *self // what the process tells of itself, once that is known
+type Parts struct {
+	Self    *Self // what the process tells of itself, once that is known
 	running []*part
 	failed  chan error // the first failure; later ones are returned by end
 }
@@ -28,11 +31,11 @@ type part struct {
 	ended  chan error
 }
 
-func newParts() *parts { return &parts{failed: make(chan error, 1)} }
+func NewParts() *Parts { return &Parts{failed: make(chan error, 1)} }
 
 // start runs a part until end, or until it fails. It outlives ctx, whose end is
 // only the sign to end all parts in order.
-func (p *parts) start(ctx context.Context, name string, run func(context.Context) error) {
+func (p *Parts) Start(ctx context.Context, name string, run func(context.Context) error) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	one := &part{name: name, cancel: cancel, ended: make(chan error, 1)}
 	p.running = append(p.running, one)
@@ -57,7 +60,7 @@ func stopped(name string, err error) error {
 }
 
 // wait returns when ctx ends (nil) or a part fails.
-func (p *parts) wait(ctx context.Context) error {
+func (p *Parts) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -67,7 +70,7 @@ func (p *parts) wait(ctx context.Context) error {
 }
 
 // end ends all parts, the last first.
-func (p *parts) end() error {
+func (p *Parts) End() error {
 	var errs []error
 	for i := len(p.running) - 1; i >= 0; i-- {
 		one := p.running[i]
@@ -80,9 +83,9 @@ func (p *parts) end() error {
 	return errors.Join(errs...)
 }
 
-// listen opens a TCP address that a setting names, with bounds on its connections.
+// Listen opens a TCP address that a setting names, with bounds on its connections.
 // Conflict: it is in use.
-func listen(ctx context.Context, address, setting string) (net.Listener, error) {
+func Listen(ctx context.Context, address, setting string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -94,9 +97,9 @@ func listen(ctx context.Context, address, setting string) (net.Listener, error) 
 	return limited(l), nil
 }
 
-// serve answers on l until ctx ends; requests under way get a second to finish,
+// Serve answers on l until ctx ends; requests under way get a second to finish,
 // then their contexts end, which ends those that would go on for ever.
-func serve(ctx context.Context, l net.Listener, h http.Handler) error {
+func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRequests()
 	server := newServer(requests, h)

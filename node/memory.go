@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -18,10 +18,10 @@ const (
 	smallLive = smallMemory * 3 / 4
 )
 
-// limitMemory keeps the process within smallMemory for as long as that is easy, until
+// LimitMemory keeps the process within smallMemory for as long as that is easy, until
 // ctx ends: the collector would let the heap double, and be slow to give back what a
 // start took. The environment's GOGC and GOMEMLIMIT count more.
-func limitMemory(ctx context.Context) error {
+func LimitMemory(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		<-ctx.Done()
 		return nil

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -6,12 +6,10 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"croft"
 	"croft/compute"
-	"croft/doctor"
 	"croft/etcdstore"
 	"croft/node/settings"
 	"croft/trust"
@@ -21,7 +19,7 @@ import (
 
 // startGate returns the handler that serves agents which reach neither etcd nor Placement,
 // and starts the caretaker, which looks after what those agents may not see.
-func startGate(ctx context.Context, s *settings.Settings, p *parts, host croft.HostID, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) (http.Handler, error) {
+func startGate(ctx context.Context, s *settings.Settings, p *Parts, host croft.HostID, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) (http.Handler, error) {
 	claims, err := s.Placement.Client()
 	if err != nil {
 		return nil, err
@@ -33,14 +31,14 @@ func startGate(ctx context.Context, s *settings.Settings, p *parts, host croft.H
 	if err != nil {
 		return nil, err
 	}
-	p.start(ctx, "the gate", func(ctx context.Context) error {
+	p.Start(ctx, "the gate", func(ctx context.Context) error {
 		<-ctx.Done() // the join server, which began later, has ended
 		server.Wait()
 		claims.Close()
 		return nil
 	})
 	caretaker := &compute.Caretaker{Host: host, Records: store, Inventory: claims, Every: s.Sweep, Log: log}
-	p.start(ctx, "the caretaker", caretaker.Run)
+	p.Start(ctx, "the caretaker", caretaker.Run)
 	return server, nil
 }
 
@@ -55,7 +53,7 @@ func gatesOf(ctx context.Context, store *etcdstore.Store) (all []string, err err
 
 // startOtherGate serves agents on a host that serves etcd and did not begin the cloud, if
 // agents of the cloud reach no etcd: they go on where the first host does not.
-func startOtherGate(ctx context.Context, s *settings.Settings, p *parts, own *trust.Credentials, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) error {
+func startOtherGate(ctx context.Context, s *settings.Settings, p *Parts, own *trust.Credentials, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) error {
 	if own == nil {
 		return nil
 	}
@@ -87,8 +85,8 @@ func startOtherGate(ctx context.Context, s *settings.Settings, p *parts, own *tr
 // forgotten.
 const gateAnswers = 2 * time.Second
 
-// openGate opens the gate of the cloud that the host of a state directory joined.
-func openGate(j *trust.Membership, stateDir string) (*gate.Client, error) {
+// OpenGate opens the gate of the cloud that the host of a state directory joined.
+func OpenGate(j *trust.Membership, stateDir string) (*gate.Client, error) {
 	files := trust.Certificate(stateDir, pki.Hosts)
 	id, err := files.Identity()
 	if err != nil {
@@ -123,9 +121,9 @@ func (h *host) followGates(ctx context.Context, client *gate.Client, of *trust.M
 // gatesEvery is how often an agent asks which hosts serve agents.
 const gatesEvery = time.Minute
 
-// behindGate returns the cloud that a host with these settings joined if agents reach
+// BehindGate returns the cloud that a host with these settings joined if agents reach
 // the gate alone there; else nil.
-func behindGate(s *settings.Settings) (*trust.Membership, error) {
+func BehindGate(s *settings.Settings) (*trust.Membership, error) {
 	if len(s.Others) == 0 { // it did not join, or is told to use another cloud
 		return nil, nil
 	}
@@ -139,30 +137,12 @@ func behindGate(s *settings.Settings) (*trust.Membership, error) {
 // openCloud opens the cloud of a host: through the gate if it joined a strict one, else
 // etcd, where mint lets it begin one.
 func openCloud(ctx context.Context, s *settings.Settings, mint bool) (cloud, error) {
-	j, err := behindGate(s)
+	j, err := BehindGate(s)
 	switch {
 	case err != nil:
 		return nil, err
 	case j != nil:
-		return openGate(j, s.StateDir)
+		return OpenGate(j, s.StateDir)
 	}
 	return s.Etcd.Open(ctx, mint)
-}
-
-// lookCloud checks what the host gets its orders from.
-func lookCloud(s settings.Settings) (doctor.Check, error) {
-	j, err := behindGate(&s)
-	if err != nil || j == nil {
-		return doctor.Check{Name: "etcd", Look: lookEtcd(s.Etcd.EtcdSettings)}, err
-	}
-	return doctor.Check{Name: "control", Look: func(ctx context.Context) doctor.Finding {
-		client, err := openGate(j, s.StateDir)
-		if err == nil {
-			err = errors.Join(client.Usable(ctx), client.Close())
-		}
-		if err != nil {
-			return doctor.Finding{Level: doctor.Fail, Found: err.Error()}
-		}
-		return doctor.Finding{Level: doctor.OK, Found: "it answers at " + strings.Join(j.Servers, ", ") + ", and lets this host in"}
-	}}, nil
 }

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -25,8 +25,8 @@ import (
 
 // self is what a process tells of itself, at each address where it serves anything:
 // whether it lives, whether it is ready, and what it counts.
-type self struct {
-	checks  health.Checks
+type Self struct {
+	Checks  health.Checks
 	metrics *prometheus.Registry
 	others  prometheus.Gatherers // what modules count, each under names of its own
 	token   string               // who reads metrics shows it; nobody has to where it is empty
@@ -36,10 +36,10 @@ type self struct {
 	endTrace func()
 }
 
-// newSelf makes what the process that is called service tells of itself; end it. Invalid: a
+// NewSelf makes what the process that is called service tells of itself; end it. Invalid: a
 // setting is wrong.
-func newSelf(ctx context.Context, s *settings.Settings, service string, log *slog.Logger) (*self, error) {
-	me := &self{metrics: prometheus.NewRegistry(), log: log}
+func NewSelf(ctx context.Context, s *settings.Settings, service string, log *slog.Logger) (*Self, error) {
+	me := &Self{metrics: prometheus.NewRegistry(), log: log}
 	if file := s.Metrics.TokenFile; file != "" {
 		var err error
 		if me.token, err = direct.ReadSecret("metrics.token_file", file); err != nil {
@@ -59,6 +59,12 @@ func newSelf(ctx context.Context, s *settings.Settings, service string, log *slo
 	return me, nil
 }
 
+// Log is where the process logs.
+func (s *Self) Log() *slog.Logger { return s.log }
+
+// Describe sends the descriptions of all metrics that were added.
+func (s *Self) Describe(found chan<- *prometheus.Desc) { s.metrics.Describe(found) }
+
 func goVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.GoVersion
@@ -67,7 +73,7 @@ func goVersion() string {
 }
 
 // end sends what is recorded and not sent yet, in bounded time.
-func (s *self) end() {
+func (s *Self) End() {
 	if s != nil {
 		s.endTrace()
 	}
@@ -75,7 +81,7 @@ func (s *self) end() {
 
 // counts has what a part counts told, if it counts. One that is of the process already
 // is told once.
-func (s *self) counts(parts ...any) {
+func (s *Self) Counts(parts ...any) {
 	for _, part := range parts {
 		counting, ok := part.(interface{ Collector() prometheus.Collector })
 		if !ok {
@@ -88,14 +94,14 @@ func (s *self) counts(parts ...any) {
 }
 
 // serves adds what the process tells of itself to what it serves at address.
-func (s *self) serves(mux *http.ServeMux, address string) {
-	s.checks.Register(mux)
+func (s *Self) Serves(mux *http.ServeMux, address string) {
+	s.Checks.Register(mux)
 	mux.Handle("GET /metrics", s.metricsAt(address))
 }
 
 // metricsAt serves metrics to whoever shows the token. Without one they are for this
 // machine, since they tell what instances are called and how busy everybody is.
-func (s *self) metricsAt(address string) http.Handler {
+func (s *Self) metricsAt(address string) http.Handler {
 	all := append(prometheus.Gatherers{s.metrics}, s.others...)
 	give := promhttp.HandlerFor(all, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 8,
@@ -116,18 +122,18 @@ func (s *self) metricsAt(address string) http.Handler {
 }
 
 // ofEtcd adds an etcd in this process.
-func (s *self) ofEtcd(etcd *etcdstore.Embedded) {
+func (s *Self) ofEtcd(etcd *etcdstore.Embedded) {
 	s.others = append(s.others, etcd.Metrics())
 }
 
 // ofStore adds the cloud's memory.
-func (s *self) ofStore(store any) {
-	s.counts(store)
+func (s *Self) OfStore(store any) {
+	s.Counts(store)
 	if usable, ok := store.(interface{ Usable(context.Context) error }); ok {
 		name := "etcd"
 		if _, behind := store.(*gate.Client); behind {
 			name = "control"
 		}
-		s.checks.Add(name, usable.Usable)
+		s.Checks.Add(name, usable.Usable)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func TestSystemdIsTold(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	becomeReady, ended := make(chan bool), make(chan error)
 	go func() {
-		ended <- supervised(ctx, slog.New(slog.DiscardHandler), func(ready func()) error {
+		ended <- Supervised(ctx, slog.New(slog.DiscardHandler), func(ready func()) error {
 			<-becomeReady
 			ready()
 			<-ctx.Done()
@@ -84,7 +84,7 @@ func TestWithoutSystemdNobodyIsTold(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	t.Setenv("WATCHDOG_USEC", "1")
 	want := errors.New("what it ended with")
-	err := supervised(t.Context(), slog.New(slog.DiscardHandler), func(ready func()) error { ready(); return want })
+	err := Supervised(t.Context(), slog.New(slog.DiscardHandler), func(ready func()) error { ready(); return want })
 	if !errors.Is(err, want) {
 		t.Errorf("it ended with %v", err)
 	}

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"croft"
-	"croft/cli/args"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/internal/endpoint"
@@ -46,8 +45,8 @@ func newServing(ctx context.Context, s *settings.Settings, dir *compute.StateDir
 	return me, err
 }
 
-// serve starts what is served beside etcd, and tells the others of it.
-func (s *serving) serve(ctx context.Context, p *parts, store *etcdstore.Store) (err error) {
+// Serve starts what is served beside etcd, and tells the others of it.
+func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (err error) {
 	begun := s.of == nil || trust.HasAuthority(s.dir.Path)
 	if begun {
 		s.own, err = startTrust(ctx, &s.settings, p, s.own, s.dir, store, s.log)
@@ -55,7 +54,7 @@ func (s *serving) serve(ctx context.Context, p *parts, store *etcdstore.Store) (
 		if err := s.of.FollowServers(ctx, s.own, store); err != nil {
 			return err
 		}
-		p.self.counts(s.own)
+		p.Self.Counts(s.own)
 		keepRenewed(ctx, p, s.own)
 	}
 	if err == nil && s.own != nil {
@@ -85,18 +84,21 @@ func (s *serving) serve(ctx context.Context, p *parts, store *etcdstore.Store) (
 // do so for one at a time, and not before they trust each other for some seconds.
 const joinPatience = 2 * time.Minute
 
+// answerTimeout is how long the cloud may take for an answer that needs no waiting.
+const answerTimeout = 30 * time.Second
+
 // slowStart is how long the others may take before it is said that they are waited for.
 const slowStart = 5 * time.Second
 
-func etcdDir(stateDir string) string { return filepath.Join(stateDir, "etcd") }
+func EtcdDir(stateDir string) string { return filepath.Join(stateDir, "etcd") }
 
-func hasEtcd(stateDir string) bool { return exists(etcdDir(stateDir)) }
+func HasEtcd(stateDir string) bool { return exists(EtcdDir(stateDir)) }
 
 // start runs the server and returns what to open the store with, once it has a voice
 // among the others, of whom more than half have to be there. ErrRemoved: they took it
 // out meanwhile.
 func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore.Config, err error) {
-	c := etcdstore.EmbeddedConfig{Dir: etcdDir(s.dir.Path), Host: s.host, PeerListen: s.settings.PeerListen()}
+	c := etcdstore.EmbeddedConfig{Dir: EtcdDir(s.dir.Path), Host: s.host, PeerListen: s.settings.PeerListen()}
 	c.Peer, c.Advertise = endpoint.Outside(c.PeerListen), endpoint.Outside(s.settings.Etcd.Listen)
 	if s.of != nil {
 		if c.Cluster, err = s.introduce(ctx); err != nil {
@@ -108,7 +110,7 @@ func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore
 	})
 	defer waiting.Stop()
 	c.Log = s.log
-	etcd, open, err := startEtcd(ctx, &s.settings, c, s.own)
+	etcd, open, err := StartEtcd(ctx, &s.settings, c, s.own)
 	if err != nil {
 		return nil, open, err
 	}
@@ -123,7 +125,7 @@ func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore
 // introduce has the others know the server. One that has been started already needs
 // that no more, and may be the one that they wait for.
 func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
-	known := etcdstore.IsMember(etcdDir(s.dir.Path))
+	known := etcdstore.IsMember(EtcdDir(s.dir.Path))
 	others, err := s.others(ctx)
 	if known && croft.KindOf(err) == croft.Unavailable {
 		return "", nil
@@ -146,7 +148,7 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 	}
 	// A member that etcd knows of and that cannot start keeps others from joining.
 	needed := map[string]string{"etcd.listen": s.settings.Etcd.Listen, "etcd.peer_listen": s.settings.PeerListen()}
-	if err := errors.Join(areFree(ctx, needed), etcdstore.ClearUnfinished(etcdDir(s.dir.Path))); err != nil {
+	if err := errors.Join(areFree(ctx, needed), etcdstore.ClearUnfinished(EtcdDir(s.dir.Path))); err != nil {
 		return "", err
 	}
 	return others.AddEtcdMember(ctx, s.member())
@@ -202,7 +204,7 @@ func leaveEtcd(ctx context.Context, had settings.Settings, log *slog.Logger) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, others.Close()) }()
-	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	if is, err := others.IsEtcdMember(ctx, s.member()); err != nil || is {
 		return cmp.Or(err, etcdstore.ErrRemoved)
@@ -235,12 +237,17 @@ func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
 
 // asideEtcd renames the data of a server that was removed, if there is any.
 func asideEtcd(stateDir string) error {
-	aside := etcdDir(stateDir) + "-removed"
-	if !hasEtcd(stateDir) {
+	aside := EtcdDir(stateDir) + "-removed"
+	if !HasEtcd(stateDir) {
 		return nil
 	}
-	if err := errors.Join(os.RemoveAll(aside), os.Rename(etcdDir(stateDir), aside)); err != nil {
+	if err := errors.Join(os.RemoveAll(aside), os.Rename(EtcdDir(stateDir), aside)); err != nil {
 		return fmt.Errorf("put the data of the removed server aside: %w", err)
 	}
 	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -20,13 +20,13 @@ type cloudMetrics struct {
 }
 
 // ofCloud adds hosts and instances of the whole cloud to what a process tells.
-func (s *self) ofCloud(ctx context.Context, p *parts, store *etcdstore.Store) {
-	m := newCloudMetrics(store)
-	s.counts(m)
-	p.start(ctx, "the count of the cloud", func(ctx context.Context) error { return m.mirror.Run(ctx, nil) })
+func (s *Self) OfCloud(ctx context.Context, p *Parts, store *etcdstore.Store) {
+	m := NewCloudMetrics(store)
+	s.Counts(m)
+	p.Start(ctx, "the count of the cloud", func(ctx context.Context) error { return m.mirror.Run(ctx, nil) })
 }
 
-func newCloudMetrics(store *etcdstore.Store) *cloudMetrics {
+func NewCloudMetrics(store *etcdstore.Store) *cloudMetrics {
 	m := &cloudMetrics{mirror: store.NewMirror()}
 	m.hosts = prometheus.NewDesc("croft_cloud_hosts", "Hosts of the whole cloud: ready, drained, or silent.", []string{"state"}, nil)
 	m.instances = prometheus.NewDesc("croft_cloud_instances", "Instances of the whole cloud, in the words of schedule list.", []string{"state"}, nil)

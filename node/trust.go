@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -68,28 +68,28 @@ func partitionIn(ctx context.Context, dir string) (p croft.PartitionID, err erro
 }
 
 // keepRenewed renews the certificates as long as the parts run.
-func keepRenewed(ctx context.Context, p *parts, own *trust.Credentials) {
+func keepRenewed(ctx context.Context, p *Parts, own *trust.Credentials) {
 	for _, k := range own.Keepers() {
-		p.start(ctx, "the certificate of "+string(k.Files.Authority), k.Run)
+		p.Start(ctx, "the certificate of "+string(k.Files.Authority), k.Run)
 	}
 }
 
 // startTrust renews this host's certificates and publishes the authority. own is what
 // etcd needed already, or nil.
-func startTrust(ctx context.Context, s *settings.Settings, p *parts, own *trust.Credentials, dir *compute.StateDir, store *etcdstore.Store, log *slog.Logger) (*trust.Credentials, error) {
+func startTrust(ctx context.Context, s *settings.Settings, p *Parts, own *trust.Credentials, dir *compute.StateDir, store *etcdstore.Store, log *slog.Logger) (*trust.Credentials, error) {
 	if own == nil {
 		var err error
 		if own, err = beginTrust(ctx, s, dir, store.Partition(), log); err != nil {
 			return nil, err
 		}
 	}
-	p.self.counts(own)
+	p.Self.Counts(own)
 	keepRenewed(ctx, p, own)
 	if own.HasAny() {
 		if err := own.Publish(ctx, store); err != nil {
 			return nil, err
 		}
-		p.start(ctx, "the authority that is told", func(ctx context.Context) error { return own.KeepPublished(ctx, store) })
+		p.Start(ctx, "the authority that is told", func(ctx context.Context) error { return own.KeepPublished(ctx, store) })
 	}
 	return own, nil
 }
@@ -100,7 +100,7 @@ func admission(own *trust.Credentials, store *etcdstore.Store) *trust.Admission 
 }
 
 // startJoins serves hosts that join, where the settings say.
-func startJoins(ctx context.Context, s *settings.Settings, p *parts, own *trust.Credentials, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) error {
+func startJoins(ctx context.Context, s *settings.Settings, p *Parts, own *trust.Credentials, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) error {
 	if s.JoinListen() == "" {
 		return store.PutJoinServer(ctx, own.Host, trust.JoinServer{})
 	}
@@ -130,17 +130,17 @@ func startJoins(ctx context.Context, s *settings.Settings, p *parts, own *trust.
 
 // listenForHosts listens at join.listen. It returns where hosts reach that, too.
 func listenForHosts(ctx context.Context, s *settings.Settings) (l net.Listener, at string, err error) {
-	if l, err = listen(ctx, s.JoinListen(), "join.listen"); err != nil {
+	if l, err = Listen(ctx, s.JoinListen(), "join.listen"); err != nil {
 		return nil, "", err
 	}
 	return l, hostPort(endpoint.Outward("https://" + l.Addr().String())), nil
 }
 
 // serveHosts serves mux to hosts over TLS.
-func serveHosts(ctx context.Context, s *settings.Settings, p *parts, own *trust.Credentials, l net.Listener, mux *http.ServeMux) {
-	p.self.serves(mux, s.JoinListen())
+func serveHosts(ctx context.Context, s *settings.Settings, p *Parts, own *trust.Credentials, l net.Listener, mux *http.ServeMux) {
+	p.Self.Serves(mux, s.JoinListen())
 	l, _ = own.Listener(l, true)
-	p.start(ctx, "the join server", func(ctx context.Context) error { return serve(ctx, l, mux) })
+	p.Start(ctx, "the join server", func(ctx context.Context) error { return Serve(ctx, l, mux) })
 }
 
 // joinMode is what hosts that join here may reach: the gate, or an etcd that takes the
@@ -200,21 +200,21 @@ func followServers(ctx context.Context, of *trust.Membership, own *trust.Credent
 }
 
 // keepJoined renews the certificates of a host that joined, and notes them for commands.
-func keepJoined(ctx context.Context, s *settings.Settings, p *parts, own *trust.Credentials) error {
+func keepJoined(ctx context.Context, s *settings.Settings, p *Parts, own *trust.Credentials) error {
 	if own == nil {
 		return nil
 	}
 	if err := writeLocal(s, own); err != nil {
 		return err
 	}
-	p.self.counts(own)
+	p.Self.Counts(own)
 	keepRenewed(ctx, p, own)
 	return nil
 }
 
-// credentialsOnDisk returns the certificates in a state directory, whether croft runs
+// CredentialsOnDisk returns the certificates in a state directory, whether croft runs
 // there or not. NotFound: there are none.
-func credentialsOnDisk(s *settings.Settings) (*trust.Credentials, error) {
+func CredentialsOnDisk(s *settings.Settings) (*trust.Credentials, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	j, err := trust.ReadMembership(s.StateDir)
 	if err != nil {

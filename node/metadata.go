@@ -1,19 +1,14 @@
-package main
+package node
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"croft"
 	"croft/compute"
 	"croft/internal/userdata"
 	"croft/mdserver"
-	"croft/node/settings"
-	"croft/trust"
 )
 
 // servesMetadata tells whether this process runs a metadata server.
@@ -54,7 +49,7 @@ func (h *host) seeds() (compute.Seeds, error) {
 // startMetadata serves metadata on the guests' bridge, where there is one and the
 // settings do not say otherwise. Another server of the same cloud there is left to it; one
 // of another cloud is a Conflict.
-func (h *host) startMetadata(ctx context.Context, p *parts) error {
+func (h *host) startMetadata(ctx context.Context, p *Parts) error {
 	if !h.servesMetadata() {
 		return nil
 	}
@@ -68,12 +63,12 @@ func (h *host) startMetadata(ctx context.Context, p *parts) error {
 	if err := server.Free(ctx, h.bridge, mdserver.Address); err != nil {
 		return err
 	}
-	p.self.counts(server)
-	p.self.checks.Add("metadata server", server.Ready)
-	p.start(ctx, "the metadata server", func(ctx context.Context) error {
+	p.Self.Counts(server)
+	p.Self.Checks.Add("metadata server", server.Ready)
+	p.Start(ctx, "the metadata server", func(ctx context.Context) error {
 		return server.Run(ctx, h.bridge, mdserver.Address)
 	})
-	p.start(ctx, "the metadata server on IPv6", func(ctx context.Context) error { return server.RunIPv6(ctx, h.bridge) })
+	p.Start(ctx, "the metadata server on IPv6", func(ctx context.Context) error { return server.RunIPv6(ctx, h.bridge) })
 	return nil
 }
 
@@ -81,35 +76,6 @@ func (h *host) metadata(reports mdserver.Reports) (*mdserver.Server, error) {
 	return mdserver.New(mdserver.Config{
 		Guests: guests{h}, Log: h.log, Partition: h.store.Partition(), Reports: reports, Passwords: h.settings.Metadata.Passwords,
 	})
-}
-
-// lookMetadataServer tells which cloud's croft serves metadata to the guests, and whether
-// that is this host's cloud, as far as it can be told.
-func lookMetadataServer(ctx context.Context, s *settings.Settings, bridge string, pid int32) (cloud string, ours bool, err error) {
-	served, err := mdserver.Served(ctx, bridge, mdserver.Address)
-	if err != nil {
-		return "", false, err
-	}
-	mine, _ := os.ReadFile(filepath.Join(s.StateDir, "croft.pid"))
-	if served == "" || strings.TrimSpace(string(mine)) == fmt.Sprint(pid) {
-		return string(served), true, nil
-	}
-	j, err := trust.ReadMembership(s.StateDir)
-	if err != nil {
-		return "", false, err
-	}
-	if j != nil {
-		return string(served), served == j.Partition, nil
-	}
-	if !anybodyAt(ctx, s.Etcd.Endpoints) {
-		return string(served), false, nil
-	}
-	store, err := s.Etcd.Open(ctx, false)
-	if err != nil {
-		return string(served), false, nil // the line about etcd says why
-	}
-	defer store.Close()
-	return string(served), served == store.Partition(), nil
 }
 
 // reports hands what guests tell to the agent, which starts after the server.
@@ -153,6 +119,12 @@ func (r reports) Password(ctx context.Context, id croft.InstanceID) (string, err
 // guests finds whose an address is: the hypervisor knows the instance, the order
 // knows the rest.
 type guests struct{ host *host }
+
+// NewGuests returns what tells the metadata server whose an address is, for the guests of a
+// hypervisor on a host whose orders are in store. vendor is added to the set-up of each.
+func NewGuests(id croft.HostID, store cloud, hv hypervisor, vendor []byte) mdserver.Guests {
+	return guests{&host{id: id, store: store, hv: hv, vendor: vendor}}
+}
 
 // bridged is a hypervisor whose guests are on bridges of this host.
 type bridged interface {

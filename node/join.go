@@ -1,0 +1,179 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore"
+	"croft/node/settings"
+	"croft/trust"
+	"croft/trust/invitation"
+)
+
+// Join makes the host of a state directory one of the cloud that invites with the
+// token, from its next start on, and where that is wanted one that serves its etcd too.
+// Where it refuses, nothing has changed.
+func Join(ctx context.Context, s settings.Settings, text string, member bool, words io.Writer) error {
+	token, err := invitation.Parse(text)
+	if err != nil {
+		return err
+	}
+	before, err := mayJoin(s.StateDir, token.Partition)
+	if err != nil {
+		return err
+	}
+	if before.IsMember() && etcdstore.IsMember(EtcdDir(s.StateDir)) {
+		// Asked again, etcd may not answer: it may wait for this very host.
+		fmt.Fprintln(words, "this host serves that cloud already")
+		return nil
+	}
+	if before != nil && !before.IsMember() && HasEtcd(s.StateDir) {
+		if err := WithStateDir(s.StateDir, func(*compute.StateDir) error { return asideEtcd(s.StateDir) }); err != nil {
+			return err // what a removal left that was cut short
+		}
+	}
+	j := &trust.Membership{Partition: token.Partition}
+	j.Etcd.Member, j.Etcd.Insecure = member || before.IsMember(), s.Etcd.Insecure
+	if len(token.Servers) > 0 {
+		err := enrol(ctx, j, s, token)
+		if errors.Is(err, croft.Conflict) && isEnrolled(s.StateDir) && before.IsMember() == j.Etcd.Member {
+			fmt.Fprintln(words, "this host is one of that cloud already")
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	} else if err := accept(ctx, j, s, token); err != nil {
+		return err
+	}
+	fmt.Fprintf(words, "this host is one of the cloud at %s from now on; croft up needs no token again\n", j.At())
+	return nil
+}
+
+// enrol gets certificates at a join server and keeps them. The host counts as joined last,
+// so that a crash leaves one that may try again.
+func enrol(ctx context.Context, j *trust.Membership, s settings.Settings, token invitation.Token) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	id, err := compute.ReadHostID(s.StateDir, false)
+	if errors.Is(err, croft.NotFound) {
+		id, err = croft.NewHostID(), nil
+	}
+	if err != nil {
+		return err
+	}
+	var names []string
+	if j.Etcd.Member {
+		names = s.OwnNames()
+	}
+	got, err := trust.Enrol(ctx, token, id, names)
+	if err != nil {
+		return err
+	}
+	j.Servers, j.Trust = token.Servers, got.Trust
+	j.Take(got.Grant)
+	if err := checkMember(j, s); err != nil {
+		return err
+	}
+	return WithStateDir(s.StateDir, func(dir *compute.StateDir) error {
+		if err := dir.KeepHostID(id); err != nil {
+			return err
+		}
+		return cmp.Or(got.Keep(dir.Path), j.Write(dir.Path))
+	})
+}
+
+// isEnrolled tells whether a host joined before and its certificates are still valid.
+func isEnrolled(stateDir string) bool {
+	j, err := trust.ReadMembership(stateDir)
+	if err != nil || !j.HasCertificates() {
+		return false
+	}
+	_, err = joinedCredentials(j, stateDir, slog.New(slog.DiscardHandler))
+	return err == nil
+}
+
+// checkMember finds what a host lacks that is to serve etcd and Placement.
+func checkMember(j *trust.Membership, s settings.Settings) error {
+	if !j.Etcd.Member {
+		return nil
+	}
+	if j.Placement.Endpoint == "" && s.Placement.Cloud == "" {
+		return croft.Errorf(croft.Invalid, "the cloud uses OpenStack's Placement: set placement.cloud, with which this host reaches it")
+	}
+	s = settings.Over(j, s)
+	if s.PeerListen() == "" {
+		return croft.Errorf(croft.Invalid, "etcd.peer_listen is not set, and etcd.listen (%s) has no port beside it that others reach: say where the other members reach this one", s.Etcd.Listen)
+	}
+	if j.HasCertificates() {
+		return preparePlacement(&s)
+	}
+	return errors.Join(s.CheckEtcdListen(), preparePlacement(&s))
+}
+
+// mayJoin refuses for a host that has a cloud of its own, or is of another one. It
+// returns what the host joined before.
+func mayJoin(stateDir string, p croft.PartitionID) (*trust.Membership, error) {
+	before, err := trust.ReadMembership(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	if before == nil && HasEtcd(stateDir) {
+		return nil, croft.Errorf(croft.Conflict, "%s has a cloud of its own, with its instances: destroy those and remove the directory, or give another with --state-dir", stateDir)
+	}
+	if before != nil && before.Partition != p {
+		err = croft.Errorf(croft.Conflict, "%s is of another cloud, at %s: have it forgotten there (croft host forget) and remove the directory, or give another with --state-dir",
+			stateDir, before.At())
+	}
+	return before, err
+}
+
+// accept exchanges the token for what it grants, in a cloud without an authority: the host
+// asks etcd itself.
+func accept(ctx context.Context, j *trust.Membership, s settings.Settings, token invitation.Token) (err error) {
+	s.Etcd.Endpoints = token.Endpoints
+	if s.Etcd.CA == "" {
+		s.Etcd.CAPEM = token.CA
+	}
+	store, err := s.Etcd.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if store.Partition() != token.Partition {
+		return croft.Errorf(croft.Invalid, "etcd at %s holds another cloud than the one that this token is of: make another with `croft token create`", token.Endpoints[0])
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	invited, err := store.Invitation(ctx, token.Name())
+	if err != nil {
+		return err
+	}
+	grant, err := token.Open(invited.Sealed)
+	if err != nil {
+		return err
+	}
+	grant.Endpoints = token.Endpoints
+	j.Etcd.CA = token.CA
+	j.Take(grant)
+	if err := checkMember(j, s); err != nil {
+		return err
+	}
+	return WithStateDir(s.StateDir, func(*compute.StateDir) error { return j.Write(s.StateDir) })
+}
+
+// WithStateDir does something while no croft runs in a state directory.
+func WithStateDir(path string, do func(*compute.StateDir) error) (err error) {
+	dir, err := compute.OpenStateDir(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	return do(dir)
+}
