@@ -16,20 +16,18 @@ import (
 	"croft/placement/transfer"
 )
 
-// Archive reads and writes the whole state of a Placement through its API, croft's or
-// OpenStack's. What it reads is as it was at one moment: what changed while it was read
-// is read again, until nothing did. An Archive is for one goroutine.
+// Archive reads and writes the whole state of a Placement through its API, croft's or OpenStack's. Read returns the
+// state of one moment: it repeats what changes meanwhile, until nothing does. An Archive is for one goroutine.
 type Archive struct {
 	Client *Client
 }
 
 var _ transfer.Target = (*Archive)(nil)
 
-// maxRounds bounds how often is read again what changed.
+// maxRounds bounds how often Read repeats what changed.
 const maxRounds = 20
 
-// Read implements transfer.Source. A round that finds everything as the rounds before
-// it read it shows that all of it was true at once, at the round's beginning.
+// Read implements transfer.Source. If a round finds nothing new, all that was read was true at its beginning.
 func (a *Archive) Read(ctx context.Context, progress transfer.Progress) (*transfer.State, error) {
 	r := &reading{client: a.Client, progress: progress, hosts: map[croft.HostID]*hostReading{},
 		consumers: map[croft.InstanceID]transfer.Consumer{}}
@@ -73,7 +71,7 @@ type hostReading struct {
 	claims   claimsBody
 }
 
-// claimsBody is what consumers have of a provider.
+// claimsBody is the allocations of a provider.
 type claimsBody struct {
 	Generation  int64                                `json:"resource_provider_generation"`
 	Allocations map[croft.InstanceID]consumerReading `json:"allocations"`
@@ -90,7 +88,7 @@ func (c *claimsBody) equal(d *claimsBody) bool {
 	})
 }
 
-// round reads what is new since the last one and tells whether anything was.
+// round reads what changed since the last round, and tells whether anything did.
 func (r *reading) round(ctx context.Context) (bool, error) {
 	changed, err := r.names(ctx)
 	if err != nil {
@@ -149,8 +147,7 @@ func (r *reading) names(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// readHost returns what was read before where that still holds. nil: it changed while
-// it was read, or is gone.
+// readHost reads a provider, unless it has not changed since the last round. nil: it changed meanwhile, or was deleted.
 func (c *Client) readHost(ctx context.Context, row providerRow, before *hostReading) (*hostReading, error) {
 	h := &hostReading{row: row}
 	if err := c.call(ctx, http.MethodGet, providerPath(row.ID, "/allocations"), nil, &h.claims); err != nil {
@@ -181,7 +178,7 @@ func (c *Client) readHost(ctx context.Context, row providerRow, before *hostRead
 	return h, nil
 }
 
-// absent leaves an error out that says that something is gone.
+// absent ignores a NotFound.
 func absent(err error) error {
 	if is(err, http.StatusNotFound, "") {
 		return nil
@@ -189,8 +186,8 @@ func absent(err error) error {
 	return err
 }
 
-// readConsumers reads those who have something of the providers, as far as they are
-// not known as they are, and tells whether there were any.
+// readConsumers reads the consumers of the providers that changed since the last round, and tells whether there were
+// any.
 func (r *reading) readConsumers(ctx context.Context) (bool, error) {
 	seen := map[croft.InstanceID]map[croft.HostID]croft.Resources{}
 	generations := map[croft.InstanceID]int64{}
@@ -248,10 +245,10 @@ func (c *Client) readConsumer(ctx context.Context, id croft.InstanceID) (transfe
 	return out, nil
 }
 
-// unknownType is what Placement calls the type of consumers that have none.
+// unknownType is Placement's word for the type of consumers without one.
 const unknownType = "unknown"
 
-// state puts together what was read.
+// state assembles the result.
 func (r *reading) state() *transfer.State {
 	out := &transfer.State{}
 	for _, c := range r.classes {
@@ -277,8 +274,7 @@ func (r *reading) state() *transfer.State {
 	return out
 }
 
-// each does something n times, several at once, and tells how far it is. The first
-// error ends it.
+// each calls do n times, several at once, and reports progress. The first error ends it.
 func each(ctx context.Context, stage string, progress transfer.Progress, n int, do func(context.Context,
 	int) error) error {
 	work, ctx := errgroup.WithContext(ctx)

@@ -12,7 +12,7 @@ import (
 	"croft"
 )
 
-// consumerType is what croft's instances are as consumers.
+// consumerType is the consumer type of croft's instances.
 const consumerType = "INSTANCE"
 
 type resourcesBody struct {
@@ -25,7 +25,7 @@ func (c *Client) Candidates(ctx context.Context, query string, limit int) ([]cro
 	if limit > 0 {
 		path += "&limit=" + strconv.Itoa(limit)
 	}
-	// Mappings and traits are most of the answer where it is not minimal, and nobody needs them.
+	// Mappings and traits, most of an answer that is not minimal, are not used.
 	var body struct {
 		Requests []struct {
 			Allocations map[croft.HostID]resourcesBody `json:"allocations"`
@@ -40,7 +40,7 @@ func (c *Client) Candidates(ctx context.Context, query string, limit int) ([]cro
 	}
 	summaries := make(map[croft.HostID]croft.Summary, len(body.Summaries))
 	for id, s := range body.Summaries {
-		sum := croft.Summary{Capacity: croft.Resources{}, Used: croft.Resources{}, Root: cmp.Or(s.Root, id)} // its own, or not told
+		sum := croft.Summary{Capacity: croft.Resources{}, Used: croft.Resources{}, Root: cmp.Or(s.Root, id)} // "": its own
 		for class, r := range s.Resources {
 			sum.Capacity[class], sum.Used[class] = r.Capacity, r.Used
 		}
@@ -67,7 +67,7 @@ type allocationsBody struct {
 	Type        string                         `json:"consumer_type,omitempty"`
 }
 
-// at leaves out what older microversions refuse.
+// at leaves out the fields that older microversions refuse.
 func (b allocationsBody) at(minor int64) any {
 	if minor < typedMinor {
 		b.Type = ""
@@ -81,9 +81,9 @@ func (c *Client) Claim(ctx context.Context, id croft.InstanceID, project croft.P
 	return c.replace(ctx, croft.Claim{Instance: id}, project, candidate)
 }
 
-// replace has a consumer have what a candidate says instead of what it had. NoCapacity: that does not fit. Conflict:
-// the consumer has something else than it had, or concurrent updates of hosts went on for all retries.
-// An attempt whose answer was lost may have been carried out; then the claim is found to be there and that is success.
+// replace replaces a consumer's claim, which has to be had, by a candidate. NoCapacity: it does not fit. Conflict: the
+// claim is another one, or concurrent updates of hosts went on for all retries. An attempt whose answer was lost may
+// have succeeded; then the claim is found to be there.
 func (c *Client) replace(ctx context.Context, had croft.Claim, project croft.Project, candidate croft.Candidate) error {
 	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: string(project),
 		User: string(project), Type: consumerType}
@@ -113,7 +113,7 @@ func (c *Client) replace(ctx context.Context, had croft.Claim, project croft.Pro
 		}
 		now, readErr := c.ClaimOf(ctx, had.Instance)
 		if readErr != nil || sameGeneration(now, had) {
-			continue // it is the host that others claimed on
+			continue // another claim changed the host
 		}
 		switch {
 		case !sameAllocations(now, candidate):
@@ -135,12 +135,12 @@ func sameAllocations(claim croft.Claim, candidate croft.Candidate) bool {
 	})
 }
 
-// follows tells whether a claim is one change on from what it was.
+// follows tells whether a claim is one generation newer than another.
 func follows(now, had croft.Claim) bool {
 	return had.Generation == nil || now.Generation != nil && *now.Generation == *had.Generation+1
 }
 
-// sameGeneration tells whether nobody changed a claim between two looks.
+// sameGeneration tells whether a claim did not change between two reads.
 func sameGeneration(a, b croft.Claim) bool {
 	if len(a.Allocations) == 0 || a.Generation == nil || b.Generation == nil {
 		return len(a.Allocations) == 0 && b.Generation == nil
@@ -148,7 +148,7 @@ func sameGeneration(a, b croft.Claim) bool {
 	return *a.Generation == *b.Generation
 }
 
-// claimError tells a full host from a fast rival.
+// claimError distinguishes a full host from a concurrent update.
 func claimError(err error) error {
 	if is(err, http.StatusConflict, "") && !is(err, http.StatusConflict, concurrentUpdate) {
 		return croft.Errorf(croft.NoCapacity, "%w", err)
@@ -162,7 +162,7 @@ func (c *Client) ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim,
 	return claim, err
 }
 
-// claimOf returns what a consumer has, and the body that would take it all away.
+// claimOf returns a consumer's claim, and the body that would release it.
 func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, allocationsBody, error) {
 	var body struct {
 		Allocations map[croft.HostID]resourcesBody `json:"allocations"`
@@ -229,7 +229,7 @@ func (c *Client) Claims(ctx context.Context, host croft.HostID) (map[croft.Insta
 	return out, nil
 }
 
-// again repeats what concurrent updates spoilt; do reads what it builds on anew.
+// again repeats do after concurrent updates; do reads anew what it builds on.
 func (c *Client) again(ctx context.Context, do func() error) error {
 	var err error
 	for attempt := range c.config.Attempts {

@@ -1,7 +1,6 @@
-// Package placementclient speaks the Placement API, to croft's own server or to
-// OpenStack's. It retries what others were faster at and what did not get through,
-// within bounds; what it returns is of a croft kind and names the endpoint and the
-// request. No other package builds Placement URLs.
+// Package placementclient is a client of the Placement API, of croft's own server or OpenStack's. It retries concurrent
+// updates and lost connections, within bounds; its errors have a croft kind and name the endpoint and the request. No
+// other package builds Placement URLs.
 package placementclient
 
 import (
@@ -30,19 +29,18 @@ var (
 	_ schedule.Claims   = (*Client)(nil)
 )
 
-// Auth gives requests their token.
+// Auth authenticates requests.
 type Auth interface {
-	// Authenticate readies the connection, before the first request and until it
-	// succeeds once, and installs whatever renews a token that has run out. Invalid:
-	// it never will. Unavailable: it may later.
+	// Authenticate prepares the connection before the first request, until it succeeds once, and installs the renewal of
+	// expired tokens. Invalid: it cannot succeed. Unavailable: it may succeed later.
 	Authenticate(ctx context.Context, provider *gophercloud.ProviderClient) error
-	// Endpoint tells where Placement is, after Authenticate, where Config does not.
+	// Endpoint returns Placement's URL after Authenticate, if Config has none.
 	Endpoint(provider *gophercloud.ProviderClient) (string, error)
-	// Advice says what to do where Placement refuses.
+	// Advice says what to do if Placement refuses a token.
 	Advice() string
 }
 
-// Token is an Auth that sends a fixed token, as Placement takes it without Keystone.
+// Token is an Auth with a fixed token, for a Placement without Keystone.
 type Token string
 
 // Authenticate implements Auth.
@@ -51,7 +49,7 @@ func (t Token) Authenticate(_ context.Context, provider *gophercloud.ProviderCli
 	return nil
 }
 
-// Endpoint implements Auth: a token does not know.
+// Endpoint implements Auth: it is not known.
 func (t Token) Endpoint(*gophercloud.ProviderClient) (string, error) { return "", errNowhere("") }
 
 // Advice implements Auth.
@@ -61,18 +59,18 @@ func errNowhere(endpoint string) error {
 	return croft.Errorf(croft.Invalid, "placement.endpoint: %q is not a URL such as http://127.0.0.1:8778", endpoint)
 }
 
-// Config says where Placement is and how to speak to it.
+// Config says where Placement is and how to reach it.
 type Config struct {
-	Endpoint  string            // such as http://127.0.0.1:8778, or several with commas, any of which does; empty: where Auth says
+	Endpoint  string            // http://127.0.0.1:8778, or several with commas; empty: Auth knows it
 	Auth      Auth              // Token("admin") by default
-	Attempts  int               // for one request; 20 by default, some fifteen seconds; half of them where nothing answers at all
+	Attempts  int               // of one request; 20 by default, some 15 s; half of them if nothing answers
 	Pause     time.Duration     // before the second attempt; doubles, with jitter; 10 ms by default
 	Timeout   time.Duration     // of one attempt; 30 s by default
 	TLS       *tls.Config       // nil: the machine's CAs, no certificate of our own
 	Transport http.RoundTripper // nil: one of its own, with TLS
 }
 
-// Client is a connection to a Placement. It may be used by many at once.
+// Client is a connection to a Placement, for concurrent use.
 type Client struct {
 	config    Config
 	service   *gophercloud.ServiceClient
@@ -84,19 +82,18 @@ type Client struct {
 	foreignSince atomic.Pointer[time.Time] // when it last had no requests of croft's own; nil: never
 }
 
-// dialTimeout is how long a server may take to take a connection: one on a host that is
-// off takes none, and there may be others.
+// dialTimeout bounds the time to connect: a host that is off never answers, and there may be other endpoints.
 const dialTimeout = 5 * time.Second
 
-// The microversions the client can work with: it begins with the newest it knows and
-// goes down to what the server has. Before 1.29 there are no trees.
+// The microversions that the client can work with: it begins with the newest and goes down to the server's. Before 1.29
+// there are no trees.
 const (
 	newestMinor = 39
 	oldestMinor = 29
 	typedMinor  = 38 // from here on consumers have types
 )
 
-// New makes a client; it sends nothing.
+// New makes a client. It sends nothing.
 func New(c Config) (*Client, error) {
 	if c.Auth == nil {
 		c.Auth = Token("admin")
@@ -135,7 +132,7 @@ func isURL(text string) bool {
 	return err == nil && u.Scheme != "" && u.Host != ""
 }
 
-// SetEndpoints replaces where Placement is: any of them does.
+// SetEndpoints replaces the URLs of Placement. Any one of them will do.
 func (c *Client) SetEndpoints(all []string) { c.endpoints.Set(all) }
 
 // at is the endpoint in use.
@@ -144,8 +141,7 @@ func (c *Client) at() string {
 	return endpoint
 }
 
-// authenticate gets a token, and where that tells it the endpoint, before the first
-// request.
+// authenticate gets a token before the first request, and the endpoint if it is not configured.
 func (c *Client) authenticate(ctx context.Context) error {
 	return c.login.Do(ctx, func(ctx context.Context) error {
 		provider := c.service.ProviderClient
@@ -167,5 +163,5 @@ func (c *Client) authenticate(ctx context.Context) error {
 	})
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.service.HTTPClient.CloseIdleConnections() }

@@ -13,7 +13,7 @@ import (
 	"croft/internal/span"
 )
 
-// metrics count what Placement is asked.
+// metrics counts requests to Placement.
 type metrics struct {
 	meter.Set
 	seconds *prometheus.HistogramVec
@@ -31,8 +31,7 @@ func newMetrics() *metrics {
 // Collector gives the client's metrics.
 func (c *Client) Collector() prometheus.Collector { return c.metrics }
 
-// measured is a transport whose requests are counted, and carry the span that they are
-// sent for.
+// measured is a transport that counts requests, and sends their span along.
 type measured struct {
 	http.RoundTripper
 	metrics *metrics
@@ -56,19 +55,19 @@ func (t measured) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections lets the client let go of them.
+// CloseIdleConnections is called by the HTTP client.
 func (t measured) CloseIdleConnections() {
 	if c, ok := t.RoundTripper.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// collections are the first words of Placement's paths.
+// collections are the first segments of Placement's paths.
 var collections = []string{
 	"resource_providers", "allocation_candidates", "allocations", "resource_classes", "traits", "usages", "reshaper",
 }
 
-// collectionOf is the collection that a path is in, wherever the API begins.
+// collectionOf returns the collection of a path, whatever precedes the API in it.
 func collectionOf(path string) string {
 	for part := range strings.SplitSeq(path, "/") {
 		if slices.Contains(collections, part) {

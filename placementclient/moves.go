@@ -10,8 +10,8 @@ import (
 
 var _ operator.Claims = (*Client)(nil)
 
-// Reclaim implements operator.Claims: one PUT on the generation of what the instance had, so that this is given back
-// in the moment in which the new is taken, and only where it is still that.
+// Reclaim implements operator.Claims: one PUT on the generation of the old claim, which is released in the same
+// transaction, and only if it has not changed.
 func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Project, candidate croft.Candidate) error {
 	return c.replace(ctx, had, project, candidate)
 }

@@ -25,8 +25,8 @@ type providerBody struct {
 	Root       croft.HostID `json:"root_provider_uuid"`
 }
 
-// EnsureProvider implements compute.Inventory. Conflict: another provider has the
-// name, or a class is to go of which something is claimed.
+// EnsureProvider implements compute.Inventory. Conflict: another provider has the name, or a class is left out that has
+// claims.
 func (c *Client) EnsureProvider(ctx context.Context, p croft.Provider) error {
 	if done, err := c.ensureAtOnce(ctx, p); done {
 		return err
@@ -67,7 +67,7 @@ func nameTaken(name string, err error) error {
 		"name, or remove that provider (%w)", name, err)
 }
 
-// inventoriesOf are a provider's inventories with the defaults of what is not set.
+// inventoriesOf returns a provider's inventories with defaults filled in.
 func inventoriesOf(p croft.Provider) map[croft.ResourceClass]croft.Inventory {
 	all := make(map[croft.ResourceClass]croft.Inventory, len(p.Inventories))
 	for class, i := range p.Inventories {
@@ -103,7 +103,7 @@ func (c *Client) ensureInventories(ctx context.Context, p croft.Provider) error 
 	return c.call(ctx, http.MethodPut, path, inventoriesBody{have.Generation, want}, nil)
 }
 
-// sameInventory compares ratios as a database keeps them: in single precision.
+// sameInventory compares ratios in single precision, as databases store them.
 func sameInventory(a, b croft.Inventory) bool {
 	sameRatio := float32(a.AllocationRatio) == float32(b.AllocationRatio)
 	a.AllocationRatio, b.AllocationRatio = 0, 0
@@ -115,8 +115,7 @@ type traitsBody struct {
 	Traits     []croft.Trait `json:"traits"`
 }
 
-// ensureTraits leaves out standard traits that the server does not know: it may be
-// older than this program.
+// ensureTraits leaves out standard traits that the server does not know: it may be older than this program.
 func (c *Client) ensureTraits(ctx context.Context, p croft.Provider) error {
 	path := providerPath(p.ID, "/traits")
 	var have traitsBody
@@ -139,7 +138,7 @@ func (c *Client) ensureTraits(ctx context.Context, p croft.Provider) error {
 
 func sorted[T ~string](list []T) []T { return slices.Compact(slices.Sorted(slices.Values(list))) }
 
-// knownTraits creates the custom traits that are missing and returns what exists then.
+// knownTraits creates custom traits that are missing, and returns the traits that exist then.
 func (c *Client) knownTraits(ctx context.Context, want []croft.Trait) ([]croft.Trait, error) {
 	if len(want) == 0 {
 		return []croft.Trait{}, nil
@@ -185,10 +184,10 @@ func (c *Client) ensureAggregates(ctx context.Context, p croft.Provider) error {
 	return c.call(ctx, http.MethodPut, path, aggregatesBody{have.Generation, want}, nil)
 }
 
-// readers is how many providers are read at once.
+// readers is the number of providers that are read at once.
 const readers = 16
 
-// Providers implements schedule.Claims. A provider that goes away meanwhile is left out.
+// Providers implements schedule.Claims. A provider that is deleted meanwhile is left out.
 func (c *Client) Providers(ctx context.Context) ([]croft.Provider, error) {
 	if all, done, err := c.providersAtOnce(ctx); done {
 		return all, err

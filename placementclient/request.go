@@ -20,10 +20,10 @@ import (
 	"croft"
 )
 
-// concurrentUpdate is the code of a conflict that to repeat may solve.
+// concurrentUpdate is the code of a conflict that a retry may solve.
 const concurrentUpdate = "placement.concurrent_update"
 
-// answerError is an error that Placement answered.
+// answerError is an answer of Placement that is an error.
 type answerError struct {
 	endpoint string
 	op       string // such as PUT /allocations/...
@@ -57,15 +57,14 @@ func (e *answerError) kind() croft.Kind {
 	return croft.Invalid
 }
 
-// is tells whether err is an answer of that status and, unless it is "", that code.
+// is tells whether err is an answer with a status and, unless it is "", a code.
 func is(err error, status int, code string) bool {
 	e, ok := errors.AsType[*answerError](err)
 	return ok && e.status == status && (code == "" || e.code == code)
 }
 
-// call sends one request and decodes the answer into out, unless that is nil. What
-// did not get through is tried again, with more patience where a server answers: it
-// says 503 while its etcd chooses a leader. body is sent as JSON, nil as none.
+// call sends one request and decodes the answer into out, unless that is nil. Lost connections are retried, and 503 for
+// longer: that is the answer while etcd elects a leader. body is sent as JSON; nil: no body.
 func (c *Client) call(ctx context.Context, method, path string, body, out any) error {
 	return c.callAt(ctx, newestMinor, method, path, body, out)
 }
@@ -92,7 +91,7 @@ func (c *Client) callAt(ctx context.Context, newest int64, method, path string, 
 	return err
 }
 
-// pause waits before an attempt: twice as long each time, give or take a half.
+// pause waits before an attempt: twice as long each time, plus or minus a half.
 func (c *Client) pause(ctx context.Context, attempt int) error {
 	d := min(c.config.Pause<<min(attempt-1, 10), time.Second)
 	select {
@@ -103,7 +102,7 @@ func (c *Client) pause(ctx context.Context, attempt int) error {
 	}
 }
 
-// once sends a request at the microversion that is known to work, or finds that out.
+// once sends a request at the microversion that is known to work, or finds one that does.
 func (c *Client) once(ctx context.Context, newest int64, method, path string, body, out any) error {
 	if err := c.authenticate(ctx); err != nil {
 		return err
@@ -120,7 +119,7 @@ func (c *Client) once(ctx context.Context, newest int64, method, path string, bo
 	}
 }
 
-// lower goes down to the newest microversion that the server has.
+// lower switches to the newest microversion of the server.
 func (c *Client) lower(minor int64, err error) error {
 	refused, _ := errors.AsType[*answerError](err)
 	major, text, _ := strings.Cut(refused.max, ".")
@@ -179,7 +178,7 @@ func (c *Client) send(ctx context.Context, minor int64, method, path string, bod
 	return nil
 }
 
-// wrap words an error of gophercloud: one that was answered, or one of the transport.
+// wrap words an error of gophercloud: an answer, or an error of the transport.
 func (c *Client) wrap(ctx context.Context, op string, err error) error {
 	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
 		return c.wrapRenewal(ctx, op, again.ErrReauth)
@@ -217,8 +216,8 @@ func (c *Client) wrap(ctx context.Context, op string, err error) error {
 	return e
 }
 
-// wrapRenewal words that a token which had run out could not be renewed. It is renewed
-// by one request for all that run; where that one was given up, others try again.
+// wrapRenewal words that an expired token could not be renewed. One request renews it for all; if that one is
+// cancelled, another one tries.
 func (c *Client) wrapRenewal(ctx context.Context, op string, err error) error {
 	if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return croft.Errorf(croft.Unavailable, "placement at %s: %s: renew the token: %w", c.at(), op, err)
@@ -226,8 +225,8 @@ func (c *Client) wrapRenewal(ctx context.Context, op string, err error) error {
 	return fmt.Errorf("placement at %s: %s: renew the token: %w", c.at(), op, err)
 }
 
-// tidy leaves out the sentence about the status that details begin with, and what
-// a schema error says after its first line.
+// tidy removes the explanation of the status that details begin with, and what follows the first sentence of a schema
+// error.
 func tidy(detail string) string {
 	if _, after, ok := strings.Cut(detail, "\n\n"); ok && strings.TrimSpace(after) != "" {
 		detail = after

@@ -13,8 +13,8 @@ import (
 	"croft/placement/transfer"
 )
 
-// Write implements transfer.Target. A provider that offers less in the end than is
-// claimed from it offers just that until its claims are there.
+// Write implements transfer.Target. A provider whose final inventories are smaller than its claims has larger ones
+// until the claims are written.
 func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress transfer.Progress) error {
 	if err := a.Client.write(ctx, changes, progress); err != nil {
 		return fmt.Errorf("import: %w; what is missing comes when it is run again", err)
@@ -49,8 +49,7 @@ func (c *Client) write(ctx context.Context, changes *transfer.Changes, progress 
 	return c.writeOffers(ctx, "final inventories", final, progress)
 }
 
-// writeNames makes classes or traits, one after the other: the order of their creation
-// is seen.
+// writeNames creates classes or traits one by one, since the order of creation is visible.
 func writeNames[T ~string](ctx context.Context, c *Client, stage, path string, names []T,
 	progress transfer.Progress) error {
 	for i, name := range names {
@@ -62,7 +61,7 @@ func writeNames[T ~string](ctx context.Context, c *Client, stage, path string, n
 	return nil
 }
 
-// writePlaces makes providers with name and parent, in the order of their creation.
+// writePlaces creates providers with name and parent, in the order of their creation.
 func (c *Client) writePlaces(ctx context.Context, changes *transfer.Changes, progress transfer.Progress) error {
 	have := map[croft.HostID]transfer.Provider{}
 	for _, p := range changes.Have.Providers {
@@ -77,7 +76,7 @@ func (c *Client) writePlaces(ctx context.Context, changes *transfer.Changes, pro
 	return nil
 }
 
-// placeBody is what a provider is called and where it is.
+// placeBody is a provider's name and parent.
 type placeBody struct {
 	ID     croft.HostID  `json:"uuid,omitempty"`
 	Name   string        `json:"name"`
@@ -109,8 +108,8 @@ func (c *Client) writePlace(ctx context.Context, p transfer.Provider, have map[c
 	return nil
 }
 
-// offers says what providers are to offer before the claims and, where that is not
-// what they are to offer in the end, after them.
+// offers returns the inventories that providers get before the claims and, if they differ from the final ones, after
+// them.
 func offers(changes *transfer.Changes) (final, passing []croft.Provider) {
 	claimed := map[croft.HostID]bool{}
 	all := &transfer.State{Providers: changes.Want.Providers, Consumers: slices.Clone(changes.Want.Consumers)}
@@ -147,7 +146,7 @@ func offers(changes *transfer.Changes) (final, passing []croft.Provider) {
 	return final, passing
 }
 
-// writeOffers brings inventories, traits and aggregates to what they are to be.
+// writeOffers writes inventories, traits and aggregates.
 func (c *Client) writeOffers(ctx context.Context, stage string, list []croft.Provider,
 	progress transfer.Progress) error {
 	return each(ctx, stage, progress, len(list), func(ctx context.Context, i int) error {
@@ -161,8 +160,8 @@ func (c *Client) writeOffers(ctx context.Context, stage string, list []croft.Pro
 	})
 }
 
-// writeConsumer claims for a consumer what it had. generation is the consumer's; nil
-// where it has no claims yet. What has no type is written by a version that knows none.
+// writeConsumer writes a consumer's claim. generation is the consumer's; nil: it has no claims yet. A consumer without
+// a type is written with a microversion without types.
 func (c *Client) writeConsumer(ctx context.Context, x transfer.Consumer, generation *int64) error {
 	body := allocationsBody{Allocations: make(map[croft.HostID]resourcesBody, len(x.Allocations)),
 		Project: x.Project, User: x.User, Type: x.Type, Generation: generation}

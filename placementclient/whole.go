@@ -8,9 +8,8 @@ import (
 	"croft"
 )
 
-// croft's own Placement answers in one request what the API has none for. Other
-// Placements, and croft's before, know no such paths; they are asked the long way, and
-// whether that has changed every so often.
+// croft's own Placement has two requests that the API lacks. Other Placements, and older ones of croft, do not know
+// their paths: there the client uses the API, and looks for the paths again now and then.
 const (
 	wholePath   = "/croft/providers"
 	foreignTime = time.Minute
@@ -23,13 +22,13 @@ type wholeBody struct {
 	Aggregates  []string                                `json:"aggregates"`
 }
 
-// foreign tells whether the Placement is known to have no requests of croft's.
+// foreign tells whether the Placement is known to lack croft's own requests.
 func (c *Client) foreign() bool {
 	since := c.foreignSince.Load()
 	return since != nil && time.Since(*since) < foreignTime
 }
 
-// isForeign tells of an answer to one of croft's requests whether there is none such.
+// isForeign tells whether an answer to one of croft's own requests means that the server does not have it.
 func (c *Client) isForeign(err error) bool {
 	if !is(err, http.StatusNotFound, "") && !is(err, http.StatusMethodNotAllowed, "") {
 		return false
@@ -39,7 +38,7 @@ func (c *Client) isForeign(err error) bool {
 	return true
 }
 
-// ensureAtOnce is EnsureProvider in one request, where there is one.
+// ensureAtOnce is EnsureProvider in one request, if the server has it.
 func (c *Client) ensureAtOnce(ctx context.Context, p croft.Provider) (done bool, err error) {
 	if c.foreign() {
 		return false, nil
@@ -64,7 +63,7 @@ func (c *Client) ensureAtOnce(ctx context.Context, p croft.Provider) (done bool,
 // duplicateName is the code of a conflict about a provider's name.
 const duplicateName = "placement.duplicate_name"
 
-// providersAtOnce is Providers in one request, where there is one.
+// providersAtOnce is Providers in one request, if the server has it.
 func (c *Client) providersAtOnce(ctx context.Context) (all []croft.Provider, done bool, err error) {
 	if c.foreign() {
 		return nil, false, nil

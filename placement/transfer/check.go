@@ -13,7 +13,7 @@ import (
 	"croft"
 )
 
-// part is a part of a state.
+// part is one of the lists of a state.
 type part int
 
 const (
@@ -23,14 +23,14 @@ const (
 	consumers
 )
 
-// flaw is what is wrong with one thing of a state.
+// flaw is an error in one object of a state.
 type flaw struct {
 	of    part
 	index int
 	err   error
 }
 
-// What Placement takes.
+// The limits of Placement.
 const (
 	maxAmount = 1<<31 - 1
 	maxRatio  = 3.40282e+38
@@ -45,7 +45,7 @@ var (
 
 func isCustom[T ~string](name T) bool { return strings.HasPrefix(string(name), "CUSTOM_") }
 
-// check returns the first thing that no Placement would take, or nil.
+// check returns the first flaw for which any Placement would refuse a state; nil: there is none.
 func (s *State) check() *flaw {
 	if i, err := checkNames(s.Classes); err != nil {
 		return &flaw{classes, i, fmt.Errorf("resource class %w", err)}
@@ -97,7 +97,7 @@ func set[T comparable](list []T) map[T]bool {
 	return out
 }
 
-// checker knows what came before.
+// checker knows the objects that came before.
 type checker struct {
 	classes   map[croft.ResourceClass]bool
 	traits    map[croft.Trait]bool
@@ -177,7 +177,7 @@ func checkInventory(i croft.Inventory) error {
 	return nil
 }
 
-// ancestry finds parents that are missing and loops of them.
+// ancestry finds missing parents, and loops.
 func (c *checker) ancestry(p *Provider) error {
 	for up, steps := p, 0; up.Parent != ""; steps++ {
 		parent := c.providers[up.Parent]

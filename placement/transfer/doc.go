@@ -1,11 +1,9 @@
-// Package transfer carries the whole state of a Placement between a file, an etcd and
-// a server, croft's or OpenStack's. It promises that what cannot be carried whole is
-// refused before anything is written, that nothing which is there is lost, and that
-// an import which was interrupted is finished by running it again.
+// Package transfer carries the whole state of a Placement between a file, an etcd and a server, croft's or OpenStack's.
+// It promises that a state that does not fit is refused before anything is written, that an import loses nothing of the
+// target, and that running an interrupted import again completes it.
 //
-// The file is JSON Lines, which docs/placement.md describes: a header, one line for
-// each custom resource class, custom trait, resource provider and consumer, and an
-// end, without which it counts as cut off.
+// The file is JSON Lines, see docs/placement.md: a header, one line for each custom resource class, custom trait,
+// resource provider and consumer, and an end, without which it counts as truncated.
 package transfer
 
 import (
@@ -14,7 +12,7 @@ import (
 	"croft"
 )
 
-// State is all that a Placement holds.
+// State is the whole state of a Placement.
 type State struct {
 	Revision  int64                 // of the etcd it was read from; 0: it was read elsewhere
 	Classes   []croft.ResourceClass // custom ones, in the order of their creation
@@ -22,8 +20,7 @@ type State struct {
 	Providers []Provider            // in the order of their creation
 	Consumers []Consumer            // by ID
 
-	// Standard names that are known where this is from; nil for a file, which may
-	// have any.
+	// Standard names that the source knows; nil for a file, which may have any.
 	StandardClasses []croft.ResourceClass
 	StandardTraits  []croft.Trait
 }
@@ -39,7 +36,7 @@ type Provider struct {
 	Aggregates  []string                                `json:"aggregates,omitempty"`
 }
 
-// Consumer is whoever has allocations.
+// Consumer is a consumer of Placement.
 type Consumer struct {
 	ID          croft.InstanceID                 `json:"uuid"`
 	Generation  int64                            `json:"generation"`
@@ -49,26 +46,25 @@ type Consumer struct {
 	Allocations map[croft.HostID]croft.Resources `json:"allocations"`
 }
 
-// Progress is told how far a stage has come. It is called from one goroutine at a time.
+// Progress reports the progress of a stage. It is called from one goroutine at a time.
 type Progress func(stage string, done, total int)
 
-// Source is where a state is.
+// Source is where a state is read from.
 type Source interface {
-	// Read returns the whole state as it was at one moment. Unavailable. Conflict:
-	// it changes faster than it can be read.
+	// Read returns the whole state of one moment. Unavailable. Conflict: it changes faster than it can be read.
 	Read(ctx context.Context, progress Progress) (*State, error)
 }
 
-// Target is where a state is to be.
+// Target is where a state is imported into.
 type Target interface {
 	Source
-	// Write makes the changes that were planned on what was read last. Conflict:
-	// somebody changed that meanwhile, and part of the changes are made.
+	// Write makes the changes that were planned on the last Read. Conflict: somebody else changed the state meanwhile, and
+	// some of the changes are made.
 	Write(ctx context.Context, changes *Changes, progress Progress) error
 }
 
-// Import brings a state to a target and returns what it had to do for that. Invalid
-// and Conflict where the state does not fit what is there; then nothing is changed.
+// Import brings a state to a target and returns the changes it made. Invalid, Conflict: the state does not fit the
+// target, and nothing was changed.
 func Import(ctx context.Context, want *State, to Target, merge bool, progress Progress) (*Changes, error) {
 	have, err := to.Read(ctx, progress)
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 	kindEnd      = "end"
 )
 
-// version is that of the format.
+// version is the version of the format.
 const version = 1
 
 // maxLine bounds the length of a line.
@@ -79,8 +79,7 @@ func Encode(w io.Writer, s *State) error {
 	return cmp.Or(failed, out.Flush())
 }
 
-// Decode reads what Encode wrote, or somebody else. Invalid: the line and what is
-// wrong with it.
+// Decode reads a file in the form of Encode. Invalid: it names the line and the error in it.
 func Decode(r io.Reader) (*State, error) {
 	d := decoder{lines: bufio.NewScanner(r)}
 	d.lines.Buffer(make([]byte, 0, 64<<10), maxLine)
@@ -174,7 +173,7 @@ func (d *decoder) header(text []byte) error {
 	return err
 }
 
-// strictly decodes a line that may have no other fields.
+// strictly decodes a line, and refuses unknown fields.
 func strictly[T any](text []byte) (T, error) {
 	var v T
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -182,7 +181,7 @@ func strictly[T any](text []byte) (T, error) {
 	return v, d.Decode(&v)
 }
 
-// complete wants every field of inventories: none has a default.
+// complete requires every field of inventories: none has a default.
 func complete(text []byte, inventories map[croft.ResourceClass]croft.Inventory) error {
 	var given struct {
 		Inventories map[croft.ResourceClass]map[string]json.RawMessage `json:"inventories"`
@@ -200,7 +199,7 @@ func complete(text []byte, inventories map[croft.ResourceClass]croft.Inventory) 
 	return nil
 }
 
-// canonical gives UUIDs the one form that they are compared in; what is none stays.
+// canonical brings UUIDs to the form in which they are compared. Other strings stay as they are.
 func (p *Provider) canonical() {
 	p.ID, p.Parent = canonical(p.ID), canonical(p.Parent)
 	for i, a := range p.Aggregates {

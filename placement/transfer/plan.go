@@ -8,7 +8,7 @@ import (
 	"croft"
 )
 
-// Changes are what brings a target to what an import wants.
+// Changes bring a target to the state that an import wants.
 type Changes struct {
 	Have *State // what was there
 	Want *State // all that is to be there, what is left alone included
@@ -24,11 +24,9 @@ func (c *Changes) Empty() bool {
 	return len(c.Classes)+len(c.Traits)+len(c.Providers)+len(c.Consumers) == 0
 }
 
-// Plan compares what a target has with what it is to have. The target may hold
-// nothing else than what is wanted, or a part of that, as an import leaves it that was
-// interrupted: else it is a Conflict. With merge it may hold anything; what is in both
-// becomes as wanted, and the rest stays. Invalid: what would come of it is no state
-// that Placement can be in.
+// Plan compares the state of a target with the wanted one. Conflict: the target has something that is not wanted, or
+// differs in more than what an interrupted import leaves out. With merge it may have anything; objects in both states
+// become as wanted, and others stay. Invalid: Placement would refuse the result.
 func Plan(have, want *State, merge bool) (*Changes, error) {
 	if err := known(have, want); err != nil {
 		return nil, err
@@ -59,7 +57,7 @@ func Plan(have, want *State, merge bool) (*Changes, error) {
 	return out, nil
 }
 
-// known finds standard names that the target does not have.
+// known finds standard names that the target does not know.
 func known(have, want *State) error {
 	classes, traits := set(have.StandardClasses), set(have.StandardTraits)
 	for _, p := range want.Providers {
@@ -97,7 +95,7 @@ type planner struct {
 	owners     map[croft.InstanceID]*Consumer
 }
 
-// foreign finds what the target has and the import does not.
+// foreign finds an object of the target that is not in the import.
 func (p *planner) foreign() error {
 	if p.merge {
 		return nil
@@ -125,7 +123,7 @@ func (p *planner) foreign() error {
 	return nil
 }
 
-// providers plans all of them: those there keep their place before new ones.
+// providers plans the providers. Existing ones stay before new ones.
 func (p *planner) providers(out *Changes) error {
 	final := map[croft.HostID]Provider{}
 	interim := Interim(&State{Providers: p.want.Providers, Consumers: p.want.Consumers})
@@ -164,8 +162,8 @@ func (p *planner) providers(out *Changes) error {
 	return nil
 }
 
-// outgrown names what a provider has that an import of want could not have left
-// there, even if interrupted; "" where there is nothing.
+// outgrown names a field of a provider in which it differs from want by more than an interrupted import can leave; "":
+// none.
 func outgrown(have, want *Provider, interim map[croft.ResourceClass]croft.Inventory) string {
 	switch {
 	case have.Name != want.Name:
@@ -195,7 +193,7 @@ func sameProvider(a, b *Provider) bool {
 
 func sameSet[T comparable](a, b []T) bool { return maps.Equal(set(a), set(b)) }
 
-// SameInventory compares ratios as databases keep them: in single precision.
+// SameInventory compares ratios in single precision, as databases store them.
 func SameInventory(a, b croft.Inventory) bool {
 	same := float32(a.AllocationRatio) == float32(b.AllocationRatio)
 	a.AllocationRatio, b.AllocationRatio = 0, 0
@@ -237,7 +235,7 @@ func sameAllocations(a, b map[croft.HostID]croft.Resources) bool {
 	return maps.EqualFunc(a, b, func(x, y croft.Resources) bool { return maps.Equal(x, y) })
 }
 
-// parentsFirst keeps the order otherwise.
+// parentsFirst moves parents before their children, and keeps the order otherwise.
 func parentsFirst(list []Provider) []Provider {
 	index := make(map[croft.HostID]int, len(list))
 	for i, p := range list {
@@ -258,8 +256,8 @@ func parentsFirst(list []Provider) []Provider {
 	return out
 }
 
-// Levels parts providers that come after their parents: the parents of a level are in
-// the levels before it, or not among them.
+// Levels divides providers, sorted with parents first, into levels: the parents of a level are in earlier levels, or
+// not among them.
 func Levels(list []Provider) [][]Provider {
 	var out [][]Provider
 	level := make(map[croft.HostID]int, len(list))
@@ -276,10 +274,9 @@ func Levels(list []Provider) [][]Provider {
 	return out
 }
 
-// Interim gives the inventories that a provider needs for a time so that a server
-// takes all claims of the state, where what it offers in the end is less than what is
-// claimed, or claimed in pieces that it no longer gives: a host that is drained while
-// guests run on it. They allow what is claimed and nothing more.
+// Interim returns the inventories that a provider needs so that a server accepts all claims of the state, if its final
+// ones are smaller than the claims, or exclude their amounts: as of a host that is drained while guests run on it. They
+// allow the claims and nothing more.
 func Interim(s *State) map[croft.HostID]map[croft.ResourceClass]croft.Inventory {
 	type key struct {
 		id    croft.HostID
@@ -310,7 +307,7 @@ func Interim(s *State) map[croft.HostID]map[croft.ResourceClass]croft.Inventory 
 	return out
 }
 
-// takes tells whether an inventory allows such claims.
+// takes tells whether an inventory allows claims.
 func takes(i croft.Inventory, sum int64, pieces []int64) bool {
 	fits := float64(sum) <= float64(i.Total-i.Reserved)*i.AllocationRatio
 	return len(pieces) == 0 || fits && !slices.ContainsFunc(pieces, func(n int64) bool {
@@ -318,7 +315,7 @@ func takes(i croft.Inventory, sum int64, pieces []int64) bool {
 	})
 }
 
-// room is an inventory that allows so much in any pieces.
+// room is an inventory that allows an amount in any pieces.
 func room(sum int64) croft.Inventory {
 	i := croft.Inventory{Total: min(sum, maxAmount), MinUnit: 1, MaxUnit: maxAmount, StepSize: 1, AllocationRatio: 1}
 	if sum > maxAmount {

@@ -1,6 +1,5 @@
-// Package keystone speaks to OpenStack's Keystone: it logs in as clouds.yaml or the
-// variables OS_* say, for the client of Placement, and validates the tokens of others,
-// for our own server. Tokens are renewed when they have run out.
+// Package keystone is a client of OpenStack's Keystone. It logs in with clouds.yaml or the variables OS_*, for the
+// client of Placement, and validates the tokens of others, for our own server. It renews expired tokens.
 package keystone
 
 import (
@@ -18,12 +17,11 @@ import (
 	"croft"
 )
 
-// Environment is the cloud that the environment describes: the one of clouds.yaml
-// that OS_CLOUD names, or without that what OS_AUTH_URL and the other variables say.
+// Environment is the cloud that the environment describes: the cloud of clouds.yaml that OS_CLOUD names, or else
+// OS_AUTH_URL and the other variables.
 const Environment = "env"
 
-// Cloud is how to log in to one Keystone, and which endpoints of its catalogue count.
-// It is read once; it may be used by many at once.
+// Cloud is a login at one Keystone, and the region and interface to pick from its catalogue. It is for concurrent use.
 type Cloud struct {
 	name    string
 	options gophercloud.AuthOptions
@@ -51,7 +49,7 @@ func Load(name string) (*Cloud, error) {
 	return parse(name, "cloud "+name+" in "+f.name, options)
 }
 
-// fromVariables is the cloud of a sourced openrc, put as clouds.yaml would have it.
+// fromVariables returns the cloud of a sourced openrc in the form of clouds.yaml.
 func fromVariables() (*Cloud, error) {
 	if os.Getenv("OS_AUTH_URL") == "" {
 		return nil, croft.Errorf(croft.Invalid, "%s means what the environment says, and neither OS_CLOUD nor "+
@@ -93,7 +91,7 @@ func variables(get func(string) string) clouds.Cloud {
 	}
 }
 
-// parse makes a cloud of what was read; where says from where, for messages.
+// parse makes a cloud of the options read from a place, which messages name.
 func parse(name, where string, options []clouds.ParseOption) (*Cloud, error) {
 	auth, wanted, tls, err := clouds.Parse(options...)
 	if err != nil {
@@ -110,7 +108,7 @@ func parse(name, where string, options []clouds.ParseOption) (*Cloud, error) {
 	return &Cloud{name: name, options: auth, wanted: wanted, tls: tls}, nil
 }
 
-// addDomains takes the domain "default" where none is given, as OpenStack's clients do.
+// addDomains fills in the domain "default" if none is given, as OpenStack's clients do.
 func addDomains(auth *gophercloud.AuthOptions) {
 	if auth.Username != "" && auth.DomainID == "" && auth.DomainName == "" {
 		auth.DomainID = "default"
@@ -120,7 +118,7 @@ func addDomains(auth *gophercloud.AuthOptions) {
 	}
 }
 
-// lacking says what keeps the options from being a login, "" where nothing does.
+// lacking says which option is missing for a login; "": none.
 func lacking(auth gophercloud.AuthOptions) string {
 	u, err := url.Parse(auth.IdentityEndpoint)
 	user := auth.Username != "" || auth.UserID != ""
@@ -146,15 +144,14 @@ func lacking(auth gophercloud.AuthOptions) string {
 	return ""
 }
 
-// supported are the kinds of login that there are; none given means by what is there.
+// supported lists the kinds of login; "" chooses one by the options that are given.
 var supported = []clouds.AuthType{"", clouds.AuthPassword, clouds.AuthToken, clouds.AuthV3Password,
 	clouds.AuthV3Token, clouds.AuthV3ApplicationCredential}
 
 func isSupported(t clouds.AuthType) bool { return slices.Contains(supported, t) }
 
-// TLS is how connections to the cloud's services are secured: its own CA, a client's
-// certificate.
+// TLS returns the TLS settings of the cloud's services: its CA, a client certificate.
 func (c *Cloud) TLS() *tls.Config { return c.tls.Clone() }
 
-// URL is the Keystone's.
+// URL returns the URL of Keystone.
 func (c *Cloud) URL() string { return c.options.IdentityEndpoint }

@@ -17,13 +17,13 @@ import (
 	"croft/internal/nearest"
 )
 
-// files are clouds.yaml and, where there is one, secure.yaml.
+// files is clouds.yaml and, if it exists, secure.yaml.
 type files struct {
 	name           string // of clouds.yaml
 	public, secret []byte
 }
 
-// readFiles reads the first clouds.yaml there is and looks whether the cloud is in it.
+// readFiles reads the first clouds.yaml that exists, which must have the cloud.
 func readFiles(cloud string) (files, error) {
 	paths := searchPath()
 	for _, path := range paths {
@@ -45,7 +45,7 @@ func readFiles(cloud string) (files, error) {
 		"OS_CLIENT_CONFIG_FILE", strings.Join(paths, " and no "), cloud)
 }
 
-// searchPath is where OpenStack's clients look for clouds.yaml.
+// searchPath lists the directories where OpenStack's clients look for clouds.yaml.
 func searchPath() []string {
 	if file := os.Getenv("OS_CLIENT_CONFIG_FILE"); file != "" {
 		return []string{file}
@@ -57,7 +57,7 @@ func searchPath() []string {
 	return append(paths, "/etc/openstack/clouds.yaml")
 }
 
-// check finds what the parser would not say, or not well.
+// check finds mistakes that the parser does not report well.
 func (f files) check(name, secure string) error {
 	public, err := decode(f.name, f.public)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 
 var _ placementclient.Auth = (*Cloud)(nil)
 
-// Authenticate implements placementclient.Auth: it logs in. Invalid: Keystone refuses,
-// or is none. Unavailable: it does not answer.
+// Authenticate implements placementclient.Auth: it logs in. Invalid: Keystone refuses, or the server is not a Keystone.
+// Unavailable: it does not answer.
 func (c *Cloud) Authenticate(ctx context.Context, provider *gophercloud.ProviderClient) error {
 	base, err := utils.BaseEndpoint(c.URL())
 	if err != nil {
@@ -41,8 +41,7 @@ func (c *Cloud) Authenticate(ctx context.Context, provider *gophercloud.Provider
 	return nil
 }
 
-// Endpoint implements placementclient.Auth: where the catalogue has Placement, in the
-// cloud's region and behind its interface.
+// Endpoint implements placementclient.Auth: Placement's URL in the catalogue, for the cloud's region and interface.
 func (c *Cloud) Endpoint(provider *gophercloud.ProviderClient) (string, error) {
 	wanted := c.wanted
 	wanted.ApplyDefaults("placement")
@@ -63,7 +62,7 @@ func (c *Cloud) Advice() string {
 	return "give the user of cloud " + c.name + " the role admin, or name another cloud in placement.cloud"
 }
 
-// explain words what kept a login from succeeding.
+// explain words why a login failed.
 func (c *Cloud) explain(ctx context.Context, err error) error {
 	if answered, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err); ok {
 		return c.explainAnswer(answered)
@@ -95,7 +94,7 @@ func (c *Cloud) explainAnswer(a gophercloud.ErrUnexpectedResponseCode) error {
 		message(a), c.name)
 }
 
-// message is what Keystone says of an error.
+// message returns Keystone's text of an error.
 func message(a gophercloud.ErrUnexpectedResponseCode) string {
 	var body struct {
 		Error struct {

@@ -16,18 +16,17 @@ import (
 
 var _ placement.Identity = (*Tokens)(nil)
 
-// patience is how long Keystone may take for one answer.
+// patience bounds the time of one answer of Keystone.
 const patience = 10 * time.Second
 
-// Tokens asks Keystone who tokens speak for. It may be used by many at once.
+// Tokens looks up the users of tokens at Keystone. It is for concurrent use.
 type Tokens struct {
 	cloud    *Cloud
 	login    *once.Once
 	provider *gophercloud.ProviderClient
 }
 
-// NewTokens makes a Tokens that asks as the cloud's user, who needs the role service or
-// admin for that. It sends nothing.
+// NewTokens makes a Tokens that logs in as the cloud's user, who needs the role service or admin. It sends nothing.
 func NewTokens(cloud *Cloud) *Tokens {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig, t.MaxIdleConnsPerHost = cloud.TLS(), 64
@@ -36,10 +35,10 @@ func NewTokens(cloud *Cloud) *Tokens {
 	return &Tokens{cloud: cloud, login: once.New(), provider: provider}
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (t *Tokens) Close() { t.provider.HTTPClient.CloseIdleConnections() }
 
-// answer is what Keystone tells of a token.
+// answer is Keystone's answer about a token.
 type answer struct {
 	Token struct {
 		Expires time.Time `json:"expires_at"`
@@ -80,7 +79,7 @@ func (t *Tokens) Validate(ctx context.Context, token string) (placement.Caller, 
 	return caller, nil
 }
 
-// refusal tells a token that is none from a Keystone that does not say.
+// refusal distinguishes an invalid token from a Keystone that gives no answer.
 func (t *Tokens) refusal(ctx context.Context, err error) error {
 	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
 		return t.unknown(again.ErrReauth)
@@ -98,8 +97,7 @@ func (t *Tokens) refusal(ctx context.Context, err error) error {
 	return croft.Errorf(croft.NotFound, "keystone at %s knows no such token", t.cloud.URL())
 }
 
-// unknown is Unavailable, whatever kept Keystone from telling: it is no fault of the
-// token's holder.
+// unknown is Unavailable, whatever the reason is: it is not the fault of the token's holder.
 func (t *Tokens) unknown(err error) error {
 	return croft.Errorf(croft.Unavailable, "tokens cannot be checked: %s", err.Error())
 }
