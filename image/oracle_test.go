@@ -19,11 +19,11 @@ import (
 // reading is what QEMU reads in an image. QEMU is the judge of what is taken here: it
 // opens the images, so what counts is what it sees in them.
 type reading struct {
-	opened  bool
-	format  string
-	virtual int64
-	leads   []string // every other file or server that the image names
-	words   string   // of QEMU, where it does not open the image
+	Opened  bool     `json:",omitempty"`
+	Format  string   `json:",omitempty"`
+	Virtual int64    `json:",omitempty"`
+	Leads   []string `json:",omitempty"` // every other file or server that the image names
+	Words   string   `json:",omitempty"` // of QEMU, where it does not open the image
 }
 
 // question is an image, and the format that QEMU is told; none: what it takes it for.
@@ -78,7 +78,7 @@ func askQEMU(questions ...question) ([]reading, error) {
 
 func parseReading(out []byte, code string) (reading, error) {
 	if code != "0" {
-		return reading{words: fmt.Sprintf("%s (code %s)", bytes.TrimSpace(out), code)}, nil
+		return reading{Words: fmt.Sprintf("%s (code %s)", bytes.TrimSpace(out), code)}, nil
 	}
 	var all map[string]any
 	out = out[max(0, bytes.Index(out, []byte("{\n"))):] // behind warnings
@@ -86,7 +86,7 @@ func parseReading(out []byte, code string) (reading, error) {
 		return reading{}, fmt.Errorf("qemu-img says %q: %w", out, err)
 	}
 	size, _ := all["virtual-size"].(float64)
-	return reading{opened: true, format: fmt.Sprint(all["format"]), virtual: int64(size), leads: elsewhere("", all)}, nil
+	return reading{Opened: true, Format: fmt.Sprint(all["format"]), Virtual: int64(size), Leads: elsewhere("", all)}, nil
 }
 
 // nameless is a file in memory, which whoever has it can open anew.
@@ -170,11 +170,11 @@ func (k taken) questions() []question {
 func (k taken) problem(readings []reading) string {
 	told, guessed := readings[0], readings[len(readings)-1]
 	switch {
-	case told.opened && told.virtual != k.VirtualSize:
-		return fmt.Sprintf("taken as %+v, and QEMU finds %d bytes", k.Info, told.virtual)
-	case len(told.leads) > 0:
-		return fmt.Sprintf("taken as %+v, and for QEMU it leads to %q", k.Info, told.leads)
-	case guessed.opened && (guessed.format != k.Format || guessed.virtual != k.VirtualSize || len(guessed.leads) > 0):
+	case told.Opened && told.Virtual != k.VirtualSize:
+		return fmt.Sprintf("taken as %+v, and QEMU finds %d bytes", k.Info, told.Virtual)
+	case len(told.Leads) > 0:
+		return fmt.Sprintf("taken as %+v, and for QEMU it leads to %q", k.Info, told.Leads)
+	case guessed.Opened && (guessed.Format != k.Format || guessed.Virtual != k.VirtualSize || len(guessed.Leads) > 0):
 		return fmt.Sprintf("taken as %+v, and QEMU would guess %+v", k.Info, guessed)
 	}
 	return ""

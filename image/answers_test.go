@@ -1,0 +1,104 @@
+package image
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// answers keeps what QEMU has answered, under the digest of the question, in a file of this version of QEMU: a process
+// for each of thousands of images takes minutes, and the same program reads the same bytes alike.
+type answers struct {
+	file string // empty: nothing is kept
+
+	mu   sync.Mutex
+	old  map[string]reading // of earlier runs
+	used map[string]reading // of this run, which stay
+}
+
+// openAnswers reads what earlier runs kept. make soak asks anew.
+func openAnswers(t *testing.T) *answers {
+	t.Helper()
+	a := &answers{old: map[string]reading{}, used: map[string]reading{}}
+	version, err := exec.CommandContext(t.Context(), "qemu-img", "--version").Output()
+	dir, noCache := os.UserCacheDir()
+	if err != nil || noCache != nil || os.Getenv("CROFT_SOAK") != "" {
+		return a
+	}
+	a.file = filepath.Join(dir, "croft", "qemu-img-"+sha(version)[:16]+".json")
+	if text, err := os.ReadFile(a.file); err == nil && json.Unmarshal(text, &a.old) != nil {
+		a.old = map[string]reading{} // half written, or of another form
+	}
+	return a
+}
+
+// ask is askQEMU for what is not known yet.
+func (a *answers) ask(questions ...question) ([]reading, error) {
+	all := make([]reading, len(questions))
+	var asked []question
+	var at []int
+	for i, q := range questions {
+		known, ok := a.known(q)
+		if all[i] = known; !ok {
+			asked, at = append(asked, q), append(at, i)
+		}
+	}
+	if len(asked) == 0 {
+		return all, nil
+	}
+	got, err := askQEMU(asked...)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, r := range got {
+		all[at[i]] = r
+		a.used[asked[i].digest()] = r
+	}
+	return all, nil
+}
+
+func (a *answers) known(q question) (reading, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	digest := q.digest()
+	r, ok := a.old[digest]
+	if ok {
+		a.used[digest] = r
+	}
+	return r, ok
+}
+
+func (q question) digest() string {
+	h := sha256.New()
+	h.Write([]byte(q.format + "\x00"))
+	h.Write(q.content)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// keep stores what this run used. Without it the next run asks again.
+func (a *answers) keep(t *testing.T) {
+	t.Helper()
+	if a.file == "" {
+		return
+	}
+	text, err := json.Marshal(a.used)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(a.file), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(a.file+".new", text, 0o644)
+	}
+	if err == nil {
+		err = os.Rename(a.file+".new", a.file)
+	}
+	if err != nil {
+		t.Logf("keep QEMU's answers: %v", err)
+	}
+}
