@@ -35,7 +35,7 @@ var policy = map[string]method{
 	"Release":        call("that of an instance on the host which its order wants gone, or of one without a record that claims on the host", (*Server).release),
 	"Gates":          call("where all gates of the cloud are", (*Server).gates),
 	"Usable":         call("whether orders can come", (*Server).usable),
-	"Books":          never("they are everybody's: the control process looks after what is no host's own"),
+	"Books":          never("they are everybody's: the process with the gate looks after what is no host's own"),
 	"Fence":          never("as Books"),
 	"Discard":        never("as Books"),
 	"TakeTurn":       never("as Books"),
