@@ -49,7 +49,7 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 			if err != nil {
 				return err
 			}
-			s, of, err := joinedSettings(cmd, s)
+			s, of, err := args.JoinedSettings(cmd, s)
 			if err != nil {
 				return err
 			}

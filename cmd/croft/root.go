@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft/cli"
+	"croft/cli/serve"
 	"croft/pool/resalloc"
 )
 
@@ -15,7 +16,8 @@ func program() cli.Program {
 	return cli.Program{
 		Commands: func() []*cobra.Command {
 			return []*cobra.Command{
-				upCommand(), computeCommand(), mdserverCommand(), placementCommand(), etcdCommand(), caCommand(), doctorCommand(),
+				serve.Up(), serve.Compute(), serve.Metadata(), serve.Placement(placementExportCommand(), placementImportCommand()),
+				etcdCommand(), caCommand(), doctorCommand(),
 			}
 		},
 		PoolServe: poolServeCommand,

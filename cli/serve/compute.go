@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"github.com/spf13/cobra"
@@ -8,7 +8,8 @@ import (
 	"croft/node"
 )
 
-func computeCommand() *cobra.Command {
+// Compute makes the command croft compute.
+func Compute() *cobra.Command {
 	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.PlacementFlag, args.CloudFlag, args.TokenFlag}, args.AgentFlags...)
 	cmd := &cobra.Command{
 		Use:   "compute",
@@ -30,7 +31,7 @@ croft up does.`,
 		if cmd.Flags().Changed("cloud") && cmd.Flags().Changed("token") {
 			return croft.Errorf(croft.Invalid, "give --cloud or --token, not both: a cloud gets its tokens from Keystone")
 		}
-		s, of, err := joinedSettings(cmd, s)
+		s, of, err := args.JoinedSettings(cmd, s)
 		if err != nil {
 			return err
 		}
@@ -41,7 +42,8 @@ croft up does.`,
 	return cmd
 }
 
-func mdserverCommand() *cobra.Command {
+// Metadata makes the command croft mdserver.
+func Metadata() *cobra.Command {
 	flags := []args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.AgentFlags[2], args.AgentFlags[3],
 		{Flag: "listen", Setting: "metadata.listen", Usage: "address of /livez, /readyz and /metrics"}}
 	cmd := &cobra.Command{
@@ -58,7 +60,7 @@ itself, /livez, /readyz and /metrics, is at --listen, which guests do not reach.
 		if err != nil {
 			return err
 		}
-		if s, _, err = joinedSettings(cmd, s); err != nil {
+		if s, _, err = args.JoinedSettings(cmd, s); err != nil {
 			return err
 		}
 		return node.RunMetadata(cmd.Context(), s, log)

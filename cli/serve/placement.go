@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"github.com/spf13/cobra"
@@ -8,7 +8,8 @@ import (
 	"croft/node"
 )
 
-func placementCommand() *cobra.Command {
+// Placement makes the command croft placement, with these below it.
+func Placement(below ...*cobra.Command) *cobra.Command {
 	flags := []args.HostFlag{
 		args.LogLevelFlag, args.EtcdFlag, args.TokenFlag, args.InsecureFlag,
 		{Flag: "keystone", Setting: "placement.keystone.cloud", Usage: "cloud of clouds.yaml as which to ask Keystone about the tokens of others; env is what OS_* say"},
@@ -30,7 +31,7 @@ does again.
 Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
 		Args: args.Count(0, 0),
 	}
-	cmd.AddCommand(placementExportCommand(), placementImportCommand())
+	cmd.AddCommand(below...)
 	args.AddHostFlags(cmd, flags...)
 	for _, name := range []string{"randomize", "access-log", args.InsecureFlag.Flag} {
 		cmd.Flags().Lookup(name).NoOptDefVal = "true"

@@ -1,4 +1,6 @@
-package main
+// Package serve has the commands that run a process of the cloud: up, compute, mdserver and
+// placement. They parse flags and tell whoever started them when the process is ready.
+package serve
 
 import (
 	"github.com/spf13/cobra"
@@ -8,7 +10,8 @@ import (
 	"croft/node"
 )
 
-func upCommand() *cobra.Command {
+// Up makes the command croft up.
+func Up() *cobra.Command {
 	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.CloudFlag}, append(args.AgentFlags, append(args.EmbeddedFlags, args.InsecureFlag)...)...)
 	cmd := &cobra.Command{
 		Use:   "up",
