@@ -75,7 +75,7 @@ built() {
 	if [ ! -e "$kept" ]; then
 		mkdir -p "$cache/images"
 		find "$cache/images" -name '*.qcow2' -mtime +30 -delete
-		"$@" "$kept"
+		"$@" "$kept" || return # in a step the shell goes on by itself
 	fi
 	touch -c "$kept" 2> /dev/null || true # where root built it, it keeps its age
 	cmp -s "$kept" "$image" || cp --reflink=auto "$kept" "$image"
@@ -91,7 +91,7 @@ once_for_these_files() {
 		say "    the same files have passed before ($mark)"
 		return
 	fi
-	"$@"
+	"$@" || return # in a step the shell goes on by itself
 	mkdir -p "$cache/done"
 	find "$cache/done" -type f -mtime +30 -delete
 	: > "$mark"
