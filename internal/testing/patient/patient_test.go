@@ -52,6 +52,6 @@ func TestWhatNeverIsSoEndsBeforeTheBinary(t *testing.T) {
 func TestWhatIsSoIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		patient.Until(t, "it was asked three times", func() bool { asked++; return asked == 3 })
+		patient.Until(&bounded{TB: t}, "it was asked three times", func() bool { asked++; return asked == 3 })
 	})
 }
