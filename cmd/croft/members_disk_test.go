@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"croft"
+	"croft/node"
 )
 
 // fillTo takes what is left of a disk but for some MiB, and returns how to give it back.
@@ -42,8 +43,8 @@ func TestAHostWhoseDiskIsFullServesNoEtcdUntilThereIsRoom(t *testing.T) {
 	}
 	t.Cleanup(func() { check(t, unix.Unmount(disk, unix.MNT_DETACH)) })
 	third.StateDir = filepath.Join(disk, "third")
-	check(t, join(t.Context(), second, token, true, &bytes.Buffer{}))
-	check(t, join(t.Context(), third, token, true, &bytes.Buffer{}))
+	check(t, node.Join(t.Context(), second, token, true, &bytes.Buffer{}))
+	check(t, node.Join(t.Context(), third, token, true, &bytes.Buffer{}))
 	startHost(t, second)
 	stop := startHost(t, third)
 	awaitRoles(t, "first ready member", "second ready member", "third ready member")
