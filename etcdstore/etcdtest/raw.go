@@ -36,3 +36,21 @@ func raw(ctx context.Context, endpoint string, op clientv3.Op) error {
 	}
 	return nil
 }
+
+// Expire ends the lease that a key of a partition is under, as time does where nobody renews it. A key that is not
+// there, or is under no lease, stays as it is.
+func Expire(ctx context.Context, endpoint string, p croft.PartitionID, key string) error {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Context: ctx})
+	if err != nil {
+		return fmt.Errorf("reach etcd: %w", err)
+	}
+	defer client.Close()
+	got, err := client.Get(ctx, "/croft/"+string(p)+"/"+key)
+	if err != nil || len(got.Kvs) == 0 || got.Kvs[0].Lease == 0 {
+		return err
+	}
+	if _, err := client.Revoke(ctx, clientv3.LeaseID(got.Kvs[0].Lease)); err != nil {
+		return fmt.Errorf("end a lease: %w", err)
+	}
+	return nil
+}

@@ -35,28 +35,30 @@ const limit = 20 * time.Second
 func (a *actor) act() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
 	defer cancel()
-	switch n := a.rng.IntN(11); {
-	case n == 10:
-		a.tend()
+	switch n := a.rng.IntN(13); {
 	case n < 4:
-		a.create(ctx)
+		a.create(ctx, croft.NewInstanceID(), a.rng.IntN(3) == 0)
 	case n < 7:
-		a.destroy(ctx)
+		a.destroy(ctx, a.some(), a.rng.IntN(3) == 0)
 	case n < 8:
 		a.turn(ctx, (*schedule.Scheduler).Stop)
-	default:
+	case n < 10:
 		a.turn(ctx, (*schedule.Scheduler).Start)
+	case n < 11:
+		a.again(ctx)
+	default:
+		a.tend()
 	}
 }
 
-// create asks for an instance, sometimes twice at once, as a client does that does not
-// know whether it was heard.
-func (a *actor) create(ctx context.Context) {
+// create asks for an instance, sometimes twice at once, as a client does that does not know whether it was heard.
+// regretted: it is destroyed as soon as it was asked for.
+func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool) {
 	image := simulated
 	if a.rng.IntN(8) == 0 {
 		image = missing
 	}
-	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: image, Name: fmt.Sprintf("vm-%d", a.rng.IntN(40)), Ephemeral: a.rng.IntN(2) == 0}
+	r := schedule.Request{ID: id, Query: query, Image: image, Name: fmt.Sprintf("vm-%d", a.rng.IntN(40)), Ephemeral: a.rng.IntN(3) != 0}
 	errs := make([]error, 1+max(0, a.rng.IntN(8)-6))
 	var asking sync.WaitGroup
 	for i := range errs {
@@ -69,6 +71,14 @@ func (a *actor) create(ctx context.Context) {
 		})
 	}
 	asking.Wait()
+	a.noteRequest(ctx, r, errs)
+	if regretted {
+		a.destroy(ctx, id, false)
+	}
+}
+
+// noteRequest remembers what a user was told about a request.
+func (a *actor) noteRequest(ctx context.Context, r schedule.Request, errs []error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f := &fact{name: r.Name, created: slices.Contains(errs, nil)}
@@ -79,41 +89,58 @@ func (a *actor) create(ctx context.Context) {
 	a.facts[r.ID] = f
 }
 
-// some picks an instance that the test heard of.
-func (a *actor) some() (croft.InstanceID, *fact) {
+// again destroys an instance whose host is silent by force, and asks for another one of the same UUID.
+func (a *actor) again(ctx context.Context) {
+	all, err := a.store.List(ctx, "")
+	if err != nil {
+		return
+	}
+	all = slices.DeleteFunc(all, func(st croft.Status) bool { return st.Host == nil || st.Host.Alive })
+	if len(all) == 0 {
+		return
+	}
+	id := all[a.rng.IntN(len(all))].Instance.ID
+	if contested, yes := a.tally.contested(); yes && a.rng.IntN(2) == 0 {
+		id = contested
+	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	n := len(a.facts)
-	if n == 0 {
-		return croft.NewInstanceID(), &fact{}
-	}
-	skip := a.rng.IntN(n)
-	for id, f := range a.facts {
-		if skip == 0 {
-			return id, f
-		}
-		skip--
-	}
-	panic("unreachable")
+	a.reused[id] = true
+	a.mu.Unlock()
+	a.destroy(ctx, id, true)
+	a.create(ctx, id, false)
 }
 
-func (a *actor) destroy(ctx context.Context) {
-	id, f := a.some()
-	force := a.rng.IntN(3) == 0
+// some picks an instance that the test heard of, mostly one that may be there.
+func (a *actor) some() croft.InstanceID {
 	a.mu.Lock()
-	f.doomed = true
-	a.mu.Unlock()
+	defer a.mu.Unlock()
+	if id, yes := a.tally.contested(); yes && a.rng.IntN(3) == 0 {
+		return id
+	}
+	there := a.rng.IntN(8) != 0
+	for id, f := range a.facts { // in random order
+		if !there || !f.destroyed && !f.refused {
+			return id
+		}
+	}
+	return croft.NewInstanceID()
+}
+
+func (a *actor) destroy(ctx context.Context, id croft.InstanceID, force bool) {
+	a.doom(id)
 	err := a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
 		_, err := s.Destroy(ctx, croft.DefaultProject, string(id), force)
 		return err
 	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	f.destroyed = f.destroyed || err == nil
+	if f := a.facts[id]; f != nil {
+		f.destroyed = f.destroyed || err == nil
+	}
 }
 
 func (a *actor) turn(ctx context.Context, do func(*schedule.Scheduler, context.Context, croft.Project, string) (croft.Instance, error)) {
-	id, _ := a.some()
+	id := a.some()
 	_ = a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
 		_, err := do(s, ctx, croft.DefaultProject, string(id))
 		return err // whatever it is, wanted and observed have to agree in the end
@@ -132,10 +159,18 @@ func (a *actor) disturb() {
 			m.boot(a.lifetime() * 8)
 		}
 	}
+	if a.rng.IntN(3) == 0 {
+		for _, m := range a.hosts {
+			_ = a.store.Enable(a.t.Context(), m.id)
+		}
+	}
 	m := a.hosts[a.rng.IntN(len(a.hosts))]
-	switch a.rng.IntN(13) {
+	switch a.rng.IntN(16) {
 	case 0, 1:
 		m.kill()
+		if a.rng.IntN(2) == 0 {
+			m.expire()
+		}
 	case 2:
 		m.leave()
 	case 3, 4:
@@ -152,9 +187,13 @@ func (a *actor) disturb() {
 		etcdtest.Compact(a.t, a.etcd)
 	case 9:
 		m.wire.Cut()
-	case 10:
+	case 10, 11:
 		m.slow.Store(true)
-	case 11, 12:
-		m.dead.Store(true) // or, as far as others see, the agent is frozen
+	case 12, 13:
+		m.dead.Store(true)
+	case 14:
+		a.killPlacement()
+	case 15:
+		m.expire() // the agent was suspended for longer than its lease lives
 	}
 }

@@ -19,6 +19,12 @@ import (
 func (w *world) settle() {
 	w.faulty = 0
 	w.placementDown.Store(false)
+	w.placing.Lock()
+	w.placement.gate.calm()
+	w.placing.Unlock()
+	if w.caretaker != nil {
+		w.caretaker.calm()
+	}
 	for _, m := range w.hosts {
 		m.wire.Mend()
 		m.slow.Store(false)
@@ -27,10 +33,25 @@ func (w *world) settle() {
 		m.leave()
 		m.boot(0)
 	}
+	all := w.hosts
+	if w.hosts = slices.DeleteFunc(slices.Clone(all), func(m *machine) bool { return m.away }); len(w.hosts) < len(all) {
+		w.rest(30 * time.Second) // nobody may wait for a host that was forgotten
+		for _, m := range all {
+			m.restore()
+			m.boot(0)
+		}
+		w.hosts = all
+	}
 	for _, v := range w.unmended() {
 		w.t.Errorf("before anybody repaired anything: %s", v)
 	}
-	deadline := time.NewTimer(90 * time.Second)
+	w.rest(90 * time.Second)
+}
+
+// rest waits until the invariants hold, once an operator has repaired what agents do not mend.
+func (w *world) rest(most time.Duration) {
+	w.t.Helper()
+	deadline := time.NewTimer(most)
 	defer deadline.Stop()
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
@@ -114,6 +135,7 @@ func (w *world) violations(ctx context.Context) []string {
 	for id, f := range w.facts {
 		_, exists := known[id]
 		switch {
+		case w.reused[id]:
 		case f.destroyed && exists:
 			complain("%s was destroyed and is there", id)
 		case f.refused && exists:
@@ -197,7 +219,7 @@ func idsOf(domains []compute.Domain) []croft.InstanceID {
 }
 
 // watchful looks, while all goes on, for what must never be, even for a moment.
-func (w *world) watchful(ctx context.Context) {
+func (w *world) watchful(ctx context.Context, hosts []*machine) {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for {
@@ -207,14 +229,14 @@ func (w *world) watchful(ctx context.Context) {
 		case <-look.C:
 		}
 		running := map[croft.InstanceID]int{}
-		for _, m := range w.hosts {
+		for _, m := range hosts {
 			domains, err := m.hv.List(context.WithValue(ctx, looking{}, true))
 			if err != nil {
 				continue
 			}
 			on := 0
 			for _, d := range domains {
-				if d.Power == compute.PowerOn {
+				if d.Power == compute.PowerOn && !w.twice(d.ID) {
 					running[d.ID]++
 					on++
 				}
@@ -229,6 +251,13 @@ func (w *world) watchful(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// twice tells of UUIDs that were given to a second instance, although the first one's guest may run on a silent host.
+func (w *world) twice(id croft.InstanceID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reused[id]
 }
 
 func (w *world) breach(format string, args ...any) {

@@ -169,7 +169,7 @@ func (l *lateAssign) Release(ctx context.Context, id croft.InstanceID, on ...cro
 
 func TestAnOrderThatIsWrittenLateHasItsClaim(t *testing.T) {
 	w, host := lone(t)
-	side := &lateAssign{schedulerSide: &schedulerSide{gate: w.gate(0), Records: w.store, View: w.store, Claims: w.claims}}
+	side := &lateAssign{schedulerSide: &schedulerSide{w: w, gate: w.gate(0), Records: w.store, View: w.store, Claims: w.claims}}
 	s, err := schedule.New(schedule.Config{Partition: w.store.Partition(), Records: side, View: side, Claims: side})
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
 			w := newWorld(t, 1, 4, 0)
 			inst := w.throwaway(t.Context())
 			store := w.open()
-			side := &heldReclaim{operatorSide: &operatorSide{gate: w.gate(0), hostBook: store, Records: store, claimBook: w.claims}}
+			side := &heldReclaim{operatorSide: &operatorSide{w: w, gate: w.gate(0), hostBook: store, Records: store, claimBook: w.claims}}
 			side.hold = sync.OnceFunc(func() {
 				if whole { // and goes elsewhere
 					if err := store.Drain(t.Context(), w.found(t, inst.ID).Instance.Moving); err != nil {
@@ -432,6 +432,7 @@ func TestAMoveFromAHostThatIsForgottenGoesOn(t *testing.T) {
 	from.dead.Store(true)
 	w.empty(t, from.id)
 	from.kill()
+	from.expire()
 	w.await(t, "the host is silent", func() bool {
 		hosts, err := w.store.Hosts(t.Context(), from.id)
 		return err == nil && !hosts[from.id].Alive

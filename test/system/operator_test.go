@@ -3,10 +3,13 @@ package system
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
 	"croft"
+	"croft/compute"
 	"croft/internal/books"
 	"croft/operator"
 	"croft/schedule"
@@ -14,6 +17,7 @@ import (
 
 // operatorSide is what an operator sees of the world, through its gate.
 type operatorSide struct {
+	w    *world
 	gate *gate
 	hostBook
 	operator.Records
@@ -28,91 +32,101 @@ type (
 )
 
 func (o *operatorSide) SetMoving(ctx context.Context, i croft.Instance, to croft.HostID) (croft.Instance, error) {
-	return through(o.gate, "operator SetMoving", func() (croft.Instance, error) { return o.Records.SetMoving(ctx, i, to) })
+	return through(o.gate, "operator SetMoving", i.ID, func() (croft.Instance, error) { return o.Records.SetMoving(ctx, i, to) })
 }
 
 func (o *operatorSide) Relocate(ctx context.Context, i croft.Instance, tombstone, order croft.Order) (croft.Instance, error) {
-	return through(o.gate, "operator Relocate", func() (croft.Instance, error) { return o.Records.Relocate(ctx, i, tombstone, order) })
+	return through(o.gate, "operator Relocate", i.ID, func() (croft.Instance, error) { return o.Records.Relocate(ctx, i, tombstone, order) })
 }
 
 func (o *operatorSide) Bury(ctx context.Context, i croft.Instance, tombstone croft.Order) error {
-	return o.gate.do("operator Bury", func() error { return o.Records.Bury(ctx, i, tombstone) })
+	o.w.doom(i.ID)
+	return o.gate.do("operator Bury", i.ID, func() error { return o.Records.Bury(ctx, i, tombstone) })
+}
+
+func (o *operatorSide) Discard(ctx context.Context, i croft.Instance) error {
+	return o.gate.do("operator Discard", i.ID, func() error { return o.Records.Discard(ctx, i) })
 }
 
 func (o *operatorSide) Drain(ctx context.Context, h croft.HostID) error {
-	return o.gate.do("operator Drain", func() error { return o.hostBook.Drain(ctx, h) })
+	return o.gate.do("operator Drain", "", func() error { return o.hostBook.Drain(ctx, h) })
 }
 
 func (o *operatorSide) ForgetHost(ctx context.Context, h croft.HostID) error {
-	return o.gate.do("operator ForgetHost", func() error { return o.hostBook.ForgetHost(ctx, h) })
+	return o.gate.do("operator ForgetHost", "", func() error { return o.hostBook.ForgetHost(ctx, h) })
 }
 
 func (o *operatorSide) Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error) {
-	return through(o.gate, "operator Candidates", func() ([]croft.Candidate, error) { return o.claimBook.Candidates(ctx, query, limit) })
+	return through(o.gate, "operator Candidates", "", func() ([]croft.Candidate, error) { return o.claimBook.Candidates(ctx, query, limit) })
 }
 
 func (o *operatorSide) Reorder(ctx context.Context, i croft.Instance, order croft.Order) (croft.Instance, error) {
-	return through(o.gate, "operator Reorder", func() (croft.Instance, error) { return o.Records.Reorder(ctx, i, order) })
+	if order.Want == croft.WantGone {
+		o.w.doom(i.ID)
+	}
+	return through(o.gate, "operator Reorder", i.ID, func() (croft.Instance, error) { return o.Records.Reorder(ctx, i, order) })
 }
 
 func (o *operatorSide) Fence(ctx context.Context, i croft.Instance) (croft.Instance, error) {
-	return through(o.gate, "operator Fence", func() (croft.Instance, error) { return o.Records.Fence(ctx, i) })
+	return through(o.gate, "operator Fence", i.ID, func() (croft.Instance, error) { return o.Records.Fence(ctx, i) })
 }
 
 func (o *operatorSide) ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, error) {
-	return through(o.gate, "operator ClaimOf", func() (croft.Claim, error) { return o.claimBook.ClaimOf(ctx, id) })
+	return through(o.gate, "operator ClaimOf", id, func() (croft.Claim, error) { return o.claimBook.ClaimOf(ctx, id) })
 }
 
 func (o *operatorSide) Reclaim(ctx context.Context, had croft.Claim, p croft.Project, c croft.Candidate) error {
-	return o.gate.do("operator Reclaim", func() error { return o.claimBook.Reclaim(ctx, had, p, c) })
+	return o.gate.do("operator Reclaim", had.Instance, func() error { return o.claimBook.Reclaim(ctx, had, p, c) })
 }
 
 func (o *operatorSide) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
-	return o.gate.do("operator Release", func() error { return o.claimBook.Release(ctx, id, on...) })
+	return o.gate.do("operator Release", id, func() error { return o.claimBook.Release(ctx, id, on...) })
 }
 
 func (o *operatorSide) RemoveProvider(ctx context.Context, h croft.HostID) error {
-	return o.gate.do("operator RemoveProvider", func() error { return o.claimBook.RemoveProvider(ctx, h) })
+	return o.gate.do("operator RemoveProvider", "", func() error { return o.claimBook.RemoveProvider(ctx, h) })
 }
 
 func (o *operatorSide) Drop(ctx context.Context, d books.Difference) error {
-	return o.gate.do("operator Drop", func() error { return o.Ledger.Drop(ctx, d) })
+	return o.gate.do("operator Drop", d.Instance, func() error { return o.Ledger.Drop(ctx, d) })
 }
 
 func (o *operatorSide) PutName(ctx context.Context, i croft.Instance) error {
-	return o.gate.do("operator PutName", func() error { return o.Ledger.PutName(ctx, i) })
+	return o.gate.do("operator PutName", i.ID, func() error { return o.Ledger.PutName(ctx, i) })
 }
 
 func (o *operatorSide) PutMember(ctx context.Context, i croft.Instance) error {
-	return o.gate.do("operator PutMember", func() error { return o.Ledger.PutMember(ctx, i) })
+	return o.gate.do("operator PutMember", i.ID, func() error { return o.Ledger.PutMember(ctx, i) })
 }
 
 // machines are the agents of the world, asked without HTTP.
 type machines struct{ w *world }
 
-func (m machines) of(host croft.Host) (*machine, error) {
+func (m machines) of(ctx context.Context, host croft.Host) (*compute.Agent, error) {
 	for _, one := range m.w.hosts {
-		if one.id == host.ID && one.agent != nil {
-			return one, nil
+		if one.id == host.ID {
+			if agent := one.answering(ctx); agent != nil {
+				return agent, nil
+			}
 		}
 	}
 	return nil, croft.Errorf(croft.Unavailable, "host %s does not answer", host.Name)
 }
 
 func (m machines) Holding(ctx context.Context, host croft.Host) (books.Holding, error) {
-	one, err := m.of(host)
+	one, err := m.of(ctx, host)
 	if err != nil {
 		return books.Holding{}, err
 	}
-	return one.agent.Holding(ctx)
+	return one.Holding(ctx)
 }
 
 func (m machines) RemoveFiles(ctx context.Context, host croft.Host, id croft.InstanceID) error {
-	one, err := m.of(host)
+	one, err := m.of(ctx, host)
 	if err != nil {
 		return err
 	}
-	return one.agent.RemoveFiles(ctx, id)
+	return one.RemoveFiles(ctx, id)
 }
 
 // operate runs something as one operator's command would, which may die in the middle.
@@ -120,7 +134,7 @@ func (w *world) operate(last int, do func(*operator.Operator) error) error {
 	store, g := w.open(), w.gate(last)
 	defer func() { _ = store.Close() }()
 	defer g.late.Wait()
-	side := &operatorSide{gate: g, hostBook: store, Records: store, Ledger: store, claimBook: w.claims}
+	side := &operatorSide{w: w, gate: g, hostBook: store, Records: store, Ledger: store, claimBook: w.worseClaims(w.claims)}
 	o, err := operator.New(operator.Config{
 		Partition: store.Partition(), Hosts: side, Members: store, Records: side, Ledger: side, Claims: side, Agents: machines{w}, Pause: 100 * time.Millisecond,
 	})
@@ -130,30 +144,135 @@ func (w *world) operate(last int, do func(*operator.Operator) error) error {
 	return do(o)
 }
 
+// answering is the host's agent, which answers once it is not suspended; nil where none does.
+func (m *machine) answering(ctx context.Context) *compute.Agent {
+	m.hand.Lock()
+	agent, g, runs := m.agent, m.gate, m.stop != nil
+	m.hand.Unlock()
+	if !runs {
+		return nil
+	}
+	resumed := make(chan struct{})
+	go func() { defer close(resumed); g.await() }()
+	select {
+	case <-resumed:
+		return agent
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// doom notes that somebody ends an instance.
+func (w *world) doom(id croft.InstanceID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f := w.facts[id]; f != nil {
+		f.doomed = true
+	}
+}
+
 // tend does one random thing that an operator would do.
 func (a *actor) tend() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
 	defer cancel()
-	host := a.hosts[a.rng.IntN(len(a.hosts))].id
+	m := a.hosts[a.rng.IntN(len(a.hosts))]
+	switch a.rng.IntN(8) {
+	case 0, 1:
+		_ = a.operate(a.lifetime(), func(o *operator.Operator) error {
+			_, err := o.Enable(ctx, string(m.id))
+			return err
+		})
+	case 2:
+		a.forget(ctx, m)
+	case 3, 4:
+		a.chase(ctx, m)
+	default:
+		a.drain(ctx, m, a.rng.IntN(2) == 0)
+	}
+}
+
+// drain keeps new claims away from a host, and moves away what is there, if wanted; it returns where to. Whatever comes
+// of it, an audit has to find and mend what it left.
+func (a *actor) drain(ctx context.Context, m *machine, move bool) (to []croft.HostID) {
 	_ = a.operate(a.lifetime(), func(o *operator.Operator) error {
-		if a.rng.IntN(3) == 0 {
-			_, err := o.Enable(ctx, string(host))
+		h, err := o.Drain(ctx, string(m.id))
+		if err != nil || !move {
 			return err
 		}
-		h, err := o.Drain(ctx, string(host))
-		if err == nil && a.rng.IntN(2) == 0 {
-			_, err = o.MoveAll(ctx, h)
-		}
-		if err == nil && a.rng.IntN(2) == 0 { // what was moved moves on
-			if err = o.Hosts.Enable(ctx, host); err == nil {
-				next := a.hosts[a.rng.IntN(len(a.hosts))].id
-				if h, err = o.Drain(ctx, string(next)); err == nil {
-					_, err = o.MoveAll(ctx, h)
-				}
+		moved, err := o.MoveAll(ctx, h)
+		for _, one := range moved {
+			if one.To.ID != "" {
+				to = append(to, one.To.ID)
 			}
 		}
-		return err // whatever it is, an audit has to find and mend what it left
+		return err
 	})
+	return to
+}
+
+// chase moves what is on a host away, and away again from where it went, at times while the first host, which is why it
+// is emptied, does nothing; and at times two operators do it at once.
+func (a *actor) chase(ctx context.Context, m *machine) {
+	if a.rng.IntN(2) == 0 {
+		defer a.hold(m)()
+	}
+	for _, h := range a.hosts {
+		if h != m {
+			_ = a.store.Enable(ctx, h.id)
+		}
+	}
+	var other sync.WaitGroup
+	if a.rng.IntN(2) == 0 {
+		second := &actor{a.world, rand.New(rand.NewPCG(a.rng.Uint64(), 5))}
+		other.Go(func() { second.drain(ctx, m, true) })
+	}
+	defer other.Wait()
+	if went := a.drain(ctx, m, true); len(went) > 0 {
+		_ = a.store.Enable(ctx, m.id)
+		a.drain(ctx, a.machineOf(went[a.rng.IntN(len(went))]), true)
+		a.linger(ctx)
+	}
+}
+
+// hold suspends a host's agent until its result is called.
+func (a *actor) hold(m *machine) (resume func()) {
+	m.hand.Lock()
+	defer m.hand.Unlock()
+	if m.gate.suspend() {
+		return m.gate.resume
+	}
+	return func() {}
+}
+
+// linger waits for what follows from something.
+func (a *actor) linger(ctx context.Context) {
+	select {
+	case <-time.After(time.Duration(a.rng.IntN(1500)) * time.Millisecond):
+	case <-ctx.Done():
+	}
+}
+
+// forget has a host lose its power, and an operator forget it for good, who may have tried to empty it before. At times
+// it does not come back before everything else has settled. One host at a time is away.
+func (a *actor) forget(ctx context.Context, m *machine) {
+	if !a.forgetting.TryLock() {
+		return
+	}
+	if a.rng.IntN(2) == 0 {
+		resume := a.hold(m)
+		a.drain(ctx, m, true)
+		defer resume()
+	}
+	m.lose()
+	err := a.operate(0, func(o *operator.Operator) error {
+		_, err := o.Forget(ctx, string(m.id), true)
+		return err
+	})
+	if err == nil && a.rng.IntN(2) == 0 {
+		return
+	}
+	m.restore()
+	a.forgetting.Unlock()
 }
 
 // repair is what an operator does after a bad day: all hosts enabled, and croft audit

@@ -35,7 +35,7 @@ func TestKilledAtEveryCrossing(t *testing.T) {
 		}
 	})
 	slices.Sort(crossings)
-	for _, part := range []string{"agent", "hypervisor", "scheduler", "operator"} {
+	for _, part := range []string{"agent", "hypervisor", "scheduler", "operator", "placement"} {
 		n := 0
 		for _, c := range crossings {
 			if strings.Contains(c, " "+part+" ") {
@@ -85,6 +85,7 @@ func tell(t *testing.T, fatal string) *world {
 	w.hosts[0].leave() // and so its next agent's first steps are in the story too
 	w.hosts[0].boot(0)
 	s.hand.Unlock()
+	w.killPlacement()
 
 	s.create(ctx)
 	s.turn(ctx, "stop", schedule.Stopped, (*schedule.Scheduler).Stop)

@@ -4,7 +4,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -36,15 +39,16 @@ func TestWholeSystem(t *testing.T) {
 
 // run lets users and misfortune act on three hosts at once, then looks.
 func run(t *testing.T, seed uint64) {
-	w := newWorld(t, seed, 3, 0.01)
+	w := newWorld(t, seed, 3+int(seed/2%2), 0.01)
 	ctx, stop := context.WithCancel(t.Context())
 	var watch, users sync.WaitGroup
-	watch.Go(func() { w.watchful(ctx) })
+	hosts := w.hosts // while it settles, some of them may be away
+	watch.Go(func() { w.watchful(ctx, hosts) })
 	acted := make(chan struct{})
 	for n := range uint64(4) {
 		users.Go(func() {
 			a := w.actor(n + 1)
-			for range 25 {
+			for range 40 {
 				a.act()
 				acted <- struct{}{}
 			}
@@ -62,6 +66,12 @@ func run(t *testing.T, seed uint64) {
 	watch.Wait()
 	created, refused, destroyed := w.outcomes()
 	t.Logf("%d requests: %d acknowledged, %d refused, the rest unknown; %d destroyed", len(w.facts), created, refused, destroyed)
+	counts := w.tally.counts()
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		if !strings.HasPrefix(what, "crossed ") && !strings.HasPrefix(what, "failed ") {
+			t.Logf("%d times %s", counts[what], what)
+		}
+	}
 	if t.Failed() {
 		t.Logf("again with: go test ./test/system -seed %d", seed)
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -17,14 +15,17 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
 	"croft/hypervisor/sim"
 	"croft/internal/testing/wire"
-	"croft/placement"
 	"croft/placementclient"
 	"croft/schedule"
 	agentgate "croft/trust/gate"
 	"croft/trust/gate/gatetest"
 )
+
+// anyPort has etcd choose its port, which it then keeps.
+const anyPort = "127.0.0.1:0"
 
 // world is one installation: etcd, Placement, hosts. What it holds survives the
 // death of any process in it.
@@ -40,14 +41,21 @@ type world struct {
 	front  *gatetest.Front // that agents speak to alone; nil where they speak to etcd and Placement themselves
 
 	placementDown atomic.Bool
+	placing       sync.Mutex
+	placement     *placementProcess // guarded by placing
 	faulty        float64
-	calls         atomic.Uint64 // numbers the gates, each with a seed of its own
+	mood          mood
+	calls         atomic.Uint64   // numbers the gates, each with a seed of its own
+	caretaker     *gate           // of the one that has a process of its own; nil: agents are caretakers
+	without       map[string]bool // fixes that are taken out
+	forgetting    sync.Mutex      // held by whoever has a host forgotten
 
 	tally *tally
 
 	mu     sync.Mutex
 	facts  map[croft.InstanceID]*fact
-	broken []string // what must never be, seen while it was running
+	reused map[croft.InstanceID]bool // UUIDs of two instances, one after the other: which one is there, nobody can tell
+	broken []string                  // what must never be, seen while it was running
 }
 
 // fact is what the test was told about one instance.
@@ -61,16 +69,20 @@ type fact struct {
 
 // machine is a host: its guests, its identity and its files outlive its agent.
 type machine struct {
-	w    *world
-	n    int
-	id   croft.HostID
-	hv   *sim.Hypervisor
-	dir  string
-	wire *wire.Wire  // between its agent and etcd
-	slow atomic.Bool // its hypervisor
-	dead atomic.Bool // its hypervisor, which answers nobody but the test
+	w        *world
+	n        int
+	id       croft.HostID
+	hv       *sim.Hypervisor
+	defining sync.WaitGroup // calls that are late though nothing keeps them in order
+	dir      string
+	wire     *wire.Wire  // between its agent and etcd
+	slow     atomic.Bool // its hypervisor
+	dead     atomic.Bool // its hypervisor, which answers nobody but the test
+
+	hand sync.Mutex // held by whoever starts or ends agents
 	gate *gate
 	stop func() // nil: no agent runs
+	away bool   // it has lost its power, and does not come back before the test brings it
 
 	agent     *compute.Agent    // the newest
 	inventory compute.Inventory // what its agents see of Placement, where that is not the world's
@@ -78,7 +90,7 @@ type machine struct {
 
 func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 	t.Helper()
-	w := &world{t: t, seed: seed, dir: t.TempDir(), listen: "127.0.0.1:0", faulty: faulty, facts: map[croft.InstanceID]*fact{}, tally: &tally{count: map[string]int{}}}
+	w := &world{t: t, seed: seed, dir: t.TempDir(), listen: anyPort, faulty: faulty, facts: map[croft.InstanceID]*fact{}, reused: map[croft.InstanceID]bool{}, tally: &tally{count: map[string]int{}}, without: takenOut(), mood: newMood(seed)}
 	w.startEtcd()
 	t.Cleanup(func() { w.etcd.Close() })
 	w.store = w.open()
@@ -94,7 +106,7 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = hv.Close() })
+		t.Cleanup(func() { m.defining.Wait(); _ = hv.Close() })
 		m.hv = hv
 		w.hosts = append(w.hosts, m)
 		t.Cleanup(m.kill)
@@ -108,12 +120,13 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 func (w *world) startFront() {
 	store := w.open()
 	w.front = gatetest.Start(w.t, store.Partition(), agentgate.ServerConfig{Orders: store, Registry: store, Records: store, Inventory: w.claims, Usable: store.Usable})
-	side := &agentSide{gate: w.gate(0), Records: store, Inventory: w.claims}
+	w.caretaker = w.gate(0)
+	side := &agentSide{gate: w.caretaker, Records: w.worseBooks(store), Inventory: w.worseInventory(w.claims)}
 	caretaker := &compute.Caretaker{Records: side, Inventory: side, Every: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = caretaker.Run(ctx) }()
-	w.t.Cleanup(func() { cancel(); <-ended })
+	w.t.Cleanup(func() { cancel(); w.caretaker.resume(); <-ended; w.caretaker.late.Wait() })
 }
 
 // awaitHosts returns when every host takes orders.
@@ -139,7 +152,10 @@ func (w *world) startEtcd() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.etcd, w.listen = server, server.Endpoint()[len("http://"):]
+	w.etcd = server
+	if w.listen == anyPort {
+		w.listen = server.Endpoint()[len("http://"):]
+	}
 }
 
 // restartEtcd takes etcd away for a moment, as a restart of its process does, and the
@@ -167,30 +183,6 @@ func (w *world) openAt(address string) *etcdstore.Store {
 	return store
 }
 
-// startPlacement serves Placement on a connection of its own until the test ends.
-func (w *world) startPlacement() {
-	server, err := placement.New(placement.Config{Store: w.open().Placement(0), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	var work sync.WaitGroup
-	work.Go(func() { _ = server.Run(ctx) })
-	handler := server.Handler()
-	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if w.placementDown.Load() {
-			http.Error(rw, "down", http.StatusServiceUnavailable)
-			return
-		}
-		handler.ServeHTTP(rw, r)
-	}))
-	w.t.Cleanup(func() { front.Close(); cancel(); work.Wait() })
-	w.claims, err = placementclient.New(placementclient.Config{Endpoint: front.URL, Attempts: 4, Pause: time.Millisecond})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // gate makes a process's gate. last is how many crossings it lives; 0: for ever.
 func (w *world) gate(last int) *gate {
 	return w.newGate(w.seed+w.calls.Add(1)*7919, w.faulty, last-1)
@@ -203,19 +195,26 @@ func noMissing(_ context.Context, ref string) error {
 	return nil
 }
 
-// boot starts the host's agent, unless it runs. last as for gate.
+// boot starts the host's agent, unless it runs, or the host has no power. last as for gate.
 func (m *machine) boot(last int) {
-	if m.stop != nil {
-		select {
-		case <-m.gate.died: // at one of its crossings
-			m.kill()
-		default:
-			return
-		}
+	m.hand.Lock()
+	defer m.hand.Unlock()
+	if m.away || m.stop != nil && !m.gate.isDead() {
+		return
 	}
+	m.end()
 	w := m.w
 	m.gate = w.gate(last)
+	m.gate.expire = m.expire
+	m.gate.stop = func(stopped bool) {
+		if stopped {
+			m.wire.Hold()
+		} else {
+			m.wire.Flow()
+		}
+	}
 	m.wire.Mend() // else nothing starts
+	m.wire.Flow()
 	side, partition, end := m.connect()
 	host := croft.Host{ID: m.id, Name: fmt.Sprintf("host%d", m.n), VirtType: "sim"}
 	facts := compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40}
@@ -223,18 +222,20 @@ func (m *machine) boot(last int) {
 		Host: host, Partition: partition, Provider: compute.Offer{VCPURatio: 1}.Provider(host, partition, facts),
 		Dir: m.dir, NICs: []compute.NIC{{Network: "default"}},
 		Orders: side, Registry: side, Records: side, Inventory: side,
-		Hypervisor: &gatedHypervisor{m.gate, m.hv}, Images: sim.Images{Fault: noMissing},
+		Hypervisor: &gatedHypervisor{m.gate, &worseHypervisor{m.hv, m}}, Images: sim.Images{Fault: noMissing},
 		ResyncEvery: 100 * time.Millisecond, SweepEvery: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	m.agent = agent
+	g := m.gate
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = agent.Run(ctx, func() {})
+		g.late.Wait()
 		end()
 	}()
 	m.stop = sync.OnceFunc(func() { cancel(); <-ended })
@@ -242,13 +243,16 @@ func (m *machine) boot(last int) {
 
 // connect is what the host's next agent sees of the world.
 func (m *machine) connect() (side *agentSide, p croft.PartitionID, end func()) {
-	inventory := cmp.Or[compute.Inventory](m.inventory, m.w.claims)
-	if m.w.front != nil {
-		c := m.w.front.Client(m.w.t, m.id, m.wire.Address())
-		return &agentSide{gate: m.gate, Orders: c, Registry: c, Records: c, Inventory: c}, c.Partition(), func() { _ = c.Close() }
+	w := m.w
+	if w.front != nil {
+		c := w.front.Client(w.t, m.id, m.wire.Address())
+		end = func() { _ = c.Close() }
+		return &agentSide{gate: m.gate, Orders: w.worseOrders(c), Registry: c, Records: w.worseBooks(c), Inventory: w.worseInventory(c), hangUp: end}, c.Partition(), end
 	}
-	store := m.w.openAt(m.wire.Address())
-	return &agentSide{gate: m.gate, Orders: store, Registry: store, Records: store, Inventory: inventory}, store.Partition(), func() { _ = store.Close() }
+	store := w.openAt(m.wire.Address())
+	end = sync.OnceFunc(func() { _ = store.Close() })
+	inventory := w.worseInventory(cmp.Or[compute.Inventory](m.inventory, w.claims))
+	return &agentSide{gate: m.gate, Orders: w.worseOrders(store), Registry: store, Records: w.worseBooks(store), Inventory: inventory, hangUp: end}, store.Partition(), end
 }
 
 // looking is in the context of calls of the test's own.
@@ -282,22 +286,63 @@ func (m *machine) lag(string, croft.InstanceID) {
 	}
 }
 
-// kill ends the agent as kill -9 does: it does nothing more from now on.
+// kill ends the agent as kill -9 does: it does nothing more from now on, and its lease lives on for a while.
 func (m *machine) kill() {
-	if m.stop == nil {
-		return
+	m.hand.Lock()
+	defer m.hand.Unlock()
+	m.end()
+}
+
+// end kills the agent, if one runs. It wants m.hand held.
+func (m *machine) end() {
+	if m.stop != nil {
+		m.gate.die()
+		m.gate.resume() // else its connections would be held for ever
+		m.stop()
+		m.stop = nil
 	}
-	m.gate.die()
-	m.stop()
-	m.stop = nil
+}
+
+// expire has the lease of the host's agent run out. Where the agent lives, it takes another.
+func (m *machine) expire() {
+	_ = etcdtest.Expire(m.w.t.Context(), "http://"+m.w.listen, m.w.store.Partition(), "agents/"+string(m.id)) // while etcd is away, it lives on
 }
 
 // leave ends the agent as a signal does.
 func (m *machine) leave() {
+	m.hand.Lock()
+	defer m.hand.Unlock()
 	if m.stop != nil {
+		m.gate.resume()
 		m.stop()
 		m.stop = nil
 	}
+}
+
+// lose takes the host's power away, until restore.
+func (m *machine) lose() {
+	m.hand.Lock()
+	defer m.hand.Unlock()
+	m.away = true
+	m.end()
+	ctx := context.WithValue(m.w.t.Context(), looking{}, true)
+	domains, err := m.hv.List(ctx)
+	if err != nil {
+		m.w.t.Errorf("host%d: %v", m.n, err)
+	}
+	for _, d := range domains {
+		if err := m.hv.Stop(ctx, d.ID); err != nil {
+			m.w.t.Errorf("host%d: %v", m.n, err)
+		}
+	}
+	m.expire()
+}
+
+// restore gives the host its power back.
+func (m *machine) restore() {
+	m.hand.Lock()
+	defer m.hand.Unlock()
+	m.away = false
 }
 
 // scheduler runs something as one command would: a process with a connection of
@@ -307,7 +352,8 @@ func (w *world) scheduler(last int, do func(*schedule.Scheduler) error) error {
 	store := w.open()
 	defer func() { _ = store.Close() }()
 	defer g.late.Wait()
-	side := &schedulerSide{gate: g, Records: store, View: store, Claims: w.claims}
+	side := &schedulerSide{w: w, gate: g, Records: w.worseRequests(store), View: store, Claims: w.claims}
+	g.expire = side.expire
 	s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: side, View: side, Claims: side, UndoTimeout: 5 * time.Second, Backoff: time.Millisecond})
 	if err != nil {
 		w.t.Fatal(err)
@@ -327,7 +373,7 @@ func (w *world) actor(n uint64) *actor {
 
 // lifetime is how many crossings the next process lives: most live on.
 func (a *actor) lifetime() int {
-	if a.rng.IntN(4) != 0 {
+	if a.rng.IntN(a.mood.dies) != 0 {
 		return 0
 	}
 	return 1 + a.rng.IntN(12)

@@ -1,0 +1,195 @@
+package system
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore/etcdtest"
+	"croft/internal/books"
+	"croft/schedule"
+)
+
+// agentSide is what an agent sees of the world, through its gate.
+type agentSide struct {
+	gate *gate
+	compute.Orders
+	compute.Registry
+	compute.Records
+	compute.Inventory
+	hangUp func() // ends its connection to etcd
+}
+
+// Serve holds the host's seat until ctx ends. Where the agent is dead by then, nobody gives the seat back.
+func (a *agentSide) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(*croft.Agent) bool) error {
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() {
+		if a.gate.isDead() {
+			a.hangUp()
+		}
+		end()
+	})()
+	return a.Registry.Serve(serving, me, known, seated)
+}
+
+func (a *agentSide) Order(ctx context.Context, h croft.HostID, id croft.InstanceID) (croft.Order, error) {
+	return through(a.gate, "agent Order", id, func() (croft.Order, error) { return a.Orders.Order(ctx, h, id) })
+}
+
+func (a *agentSide) Remains(ctx context.Context, h croft.HostID, id croft.InstanceID) (bool, error) {
+	return through(a.gate, "agent Remains", id, func() (bool, error) { return a.Orders.Remains(ctx, h, id) })
+}
+
+func (a *agentSide) Observe(ctx context.Context, o croft.Observation) error {
+	return a.gate.do("agent Observe", o.Instance, func() error { return a.Orders.Observe(ctx, o) })
+}
+
+func (a *agentSide) Forget(ctx context.Context, o croft.Order) error {
+	return a.gate.do("agent Forget", o.Instance, func() error { return a.Orders.Forget(ctx, o) })
+}
+
+func (a *agentSide) PutHost(ctx context.Context, h croft.Host) error {
+	return a.gate.do("agent PutHost", "", func() error { return a.Registry.PutHost(ctx, h) })
+}
+
+func (a *agentSide) Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error) {
+	return through(a.gate, "agent Instance", id, func() (croft.Instance, error) { return a.Records.Instance(ctx, id) })
+}
+
+func (a *agentSide) Books(ctx context.Context) (books.Books, error) {
+	return through(a.gate, "agent Books", "", func() (books.Books, error) { return a.Records.Books(ctx) })
+}
+
+func (a *agentSide) HostBooks(ctx context.Context, h croft.HostID, more ...croft.InstanceID) (books.Books, error) {
+	return through(a.gate, "agent HostBooks", "", func() (books.Books, error) { return a.Records.HostBooks(ctx, h, more...) })
+}
+
+func (a *agentSide) Drop(ctx context.Context, d books.Difference) error {
+	return a.gate.do("agent Drop", d.Instance, func() error { return a.Records.Drop(ctx, d) })
+}
+
+func (a *agentSide) Fence(ctx context.Context, i croft.Instance) (croft.Instance, error) {
+	return through(a.gate, "agent Fence", i.ID, func() (croft.Instance, error) { return a.Records.Fence(ctx, i) })
+}
+
+func (a *agentSide) TakeTurn(ctx context.Context, length time.Duration) (bool, error) {
+	return through(a.gate, "agent TakeTurn", "", func() (bool, error) { return a.Records.TakeTurn(ctx, length) })
+}
+
+func (a *agentSide) Discard(ctx context.Context, inst croft.Instance) error {
+	return a.gate.do("agent Discard", inst.ID, func() error { return a.Records.Discard(ctx, inst) })
+}
+
+func (a *agentSide) EnsureProvider(ctx context.Context, p croft.Provider) error {
+	return a.gate.do("agent EnsureProvider", "", func() error { return a.Inventory.EnsureProvider(ctx, p) })
+}
+
+func (a *agentSide) Claims(ctx context.Context, h croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
+	return through(a.gate, "agent Claims", "", func() (map[croft.InstanceID]croft.Resources, error) { return a.Inventory.Claims(ctx, h) })
+}
+
+func (a *agentSide) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
+	return a.gate.do("agent Release", id, func() error { return a.Inventory.Release(ctx, id, on...) })
+}
+
+// gatedHypervisor is the agent's hypervisor through its gate.
+type gatedHypervisor struct {
+	gate *gate
+	compute.Hypervisor
+}
+
+func (h *gatedHypervisor) List(ctx context.Context) ([]compute.Domain, error) {
+	return through(h.gate, "hypervisor List", "", func() ([]compute.Domain, error) { return h.Hypervisor.List(ctx) })
+}
+
+func (h *gatedHypervisor) Get(ctx context.Context, id croft.InstanceID) (compute.Domain, error) {
+	return through(h.gate, "hypervisor Get", id, func() (compute.Domain, error) { return h.Hypervisor.Get(ctx, id) })
+}
+
+func (h *gatedHypervisor) Define(ctx context.Context, m compute.Machine) error {
+	return h.gate.do("hypervisor Define", m.ID, func() error { return h.Hypervisor.Define(ctx, m) })
+}
+
+func (h *gatedHypervisor) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {
+	return h.gate.do("hypervisor Mark", id, func() error { return h.Hypervisor.Mark(ctx, id, generation) })
+}
+
+func (h *gatedHypervisor) Start(ctx context.Context, id croft.InstanceID) error {
+	return h.gate.do("hypervisor Start", id, func() error { return h.Hypervisor.Start(ctx, id) })
+}
+
+func (h *gatedHypervisor) Stop(ctx context.Context, id croft.InstanceID) error {
+	return h.gate.do("hypervisor Stop", id, func() error { return h.Hypervisor.Stop(ctx, id) })
+}
+
+func (h *gatedHypervisor) Remove(ctx context.Context, id croft.InstanceID) error {
+	return h.gate.do("hypervisor Remove", id, func() error { return h.Hypervisor.Remove(ctx, id) })
+}
+
+// schedulerSide is what a scheduler sees of the world, through its gate.
+type schedulerSide struct {
+	w    *world
+	gate *gate
+	schedule.Records
+	schedule.View
+	schedule.Claims
+	session atomic.Value // string: of its newest request
+}
+
+// expire has the session of the newest request run out.
+func (s *schedulerSide) expire() {
+	if session, ok := s.session.Load().(string); ok {
+		_ = etcdtest.Expire(s.w.t.Context(), "http://"+s.w.listen, s.w.store.Partition(), "sessions/"+session) // while etcd is away, it lives on
+	}
+}
+
+func (s *schedulerSide) Create(ctx context.Context, i croft.Instance) (croft.Instance, error) {
+	return through(s.gate, "scheduler Create", i.ID, func() (croft.Instance, error) {
+		made, err := s.Records.Create(ctx, i)
+		s.session.Store(made.Session)
+		return made, err
+	})
+}
+
+func (s *schedulerSide) Assign(ctx context.Context, i croft.Instance, o croft.Order) (croft.Instance, error) {
+	return through(s.gate, "scheduler Assign", i.ID, func() (croft.Instance, error) { return s.Records.Assign(ctx, i, o) })
+}
+
+func (s *schedulerSide) Fence(ctx context.Context, i croft.Instance) (croft.Instance, error) {
+	return through(s.gate, "scheduler Fence", i.ID, func() (croft.Instance, error) { return s.Records.Fence(ctx, i) })
+}
+
+func (s *schedulerSide) Discard(ctx context.Context, i croft.Instance) error {
+	return s.gate.do("scheduler Discard", i.ID, func() error { return s.Records.Discard(ctx, i) })
+}
+
+func (s *schedulerSide) Reorder(ctx context.Context, i croft.Instance, o croft.Order) (croft.Instance, error) {
+	return through(s.gate, "scheduler Reorder", i.ID, func() (croft.Instance, error) { return s.Records.Reorder(ctx, i, o) })
+}
+
+func (s *schedulerSide) Bury(ctx context.Context, i croft.Instance, o croft.Order) error {
+	return s.gate.do("scheduler Bury", i.ID, func() error { return s.Records.Bury(ctx, i, o) })
+}
+
+func (s *schedulerSide) Find(ctx context.Context, p croft.Project, id string) (croft.Status, error) {
+	return through(s.gate, "scheduler Find", "", func() (croft.Status, error) { return s.View.Find(ctx, p, id) })
+}
+
+func (s *schedulerSide) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	return through(s.gate, "scheduler Hosts", "", func() (map[croft.HostID]croft.Host, error) { return s.View.Hosts(ctx, ids...) })
+}
+
+func (s *schedulerSide) Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error) {
+	return through(s.gate, "scheduler Candidates", "", func() ([]croft.Candidate, error) { return s.Claims.Candidates(ctx, query, limit) })
+}
+
+func (s *schedulerSide) Claim(ctx context.Context, id croft.InstanceID, p croft.Project, c croft.Candidate) error {
+	return s.gate.do("scheduler Claim", id, func() error { return s.Claims.Claim(ctx, id, p, c) })
+}
+
+func (s *schedulerSide) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
+	return s.gate.do("scheduler Release", id, func() error { return s.Claims.Release(ctx, id, on...) })
+}
