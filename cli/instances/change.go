@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,9 +12,6 @@ import (
 	"croft/cloud"
 	"croft/schedule"
 )
-
-// removalTimeout is how long the removal of an instance that failed is waited for.
-const removalTimeout = 30 * time.Second
 
 func destroyCommand() *cobra.Command {
 	var force bool

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/hostkey"
 	"croft/schedule"
 )
 
@@ -68,4 +69,25 @@ func Printable(all []croft.Status) []Data {
 		list[i] = Data{st.Instance.Name, schedule.Describe(&st), Address(st), printable(st)}
 	}
 	return list
+}
+
+// printable is a status without its secrets: the public half of the host key takes
+// the place of the private one.
+func printable(st croft.Status) croft.Status {
+	st.Instance.Spec = printableSpec(st.Instance.Spec)
+	if st.Order != nil {
+		o := *st.Order
+		o.Spec = printableSpec(o.Spec)
+		st.Order = &o
+	}
+	return st
+}
+
+func printableSpec(s croft.Spec) croft.Spec {
+	public, err := hostkey.Public(s.HostKey)
+	if err != nil {
+		public = "" // there is none, or it is no key: either way not to be shown
+	}
+	s.HostKey = public
+	return s
 }

@@ -3,7 +3,6 @@
 package instances
 
 import (
-	"context"
 	"errors"
 	"strings"
 
@@ -86,12 +85,4 @@ func mistyped(cmd *cobra.Command, word string, err error) error {
 		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
 	}
 	return err
-}
-
-// session is one command's connection to the cloud, with what commands on instances do.
-type session struct{ *args.Client }
-
-// within is args.With for a session.
-func within(cmd *cobra.Command, do func(context.Context, *session) error) error {
-	return args.With(cmd, func(ctx context.Context, c *args.Client) error { return do(ctx, &session{c}) })
 }
