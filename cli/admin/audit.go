@@ -1,4 +1,5 @@
-// Package admin has the commands of those who run a cloud: the audit, tokens with which hosts join, and snapshots.
+// Package admin has the commands of those who run a cloud: the audit, tokens with which hosts join, the
+// authority of certificates, and snapshots.
 package admin
 
 import (

@@ -18,8 +18,8 @@ import (
 	"croft/schedule"
 )
 
-// told is how many sentences of a kind people get about many instances.
-const told = 10
+// mostSentences bounds how many sentences of a kind are printed about many instances.
+const mostSentences = 10
 
 // viewFrom is from how many requests on it pays to read all hosts once and to watch them,
 // rather than to read eight for each request.
@@ -54,7 +54,7 @@ func (h *harvest) add(o outcome) bool {
 		}
 		return true
 	case errors.Is(o.err, croft.Conflict): // its name is taken, or others claimed faster
-		if len(h.refused) < told {
+		if len(h.refused) < mostSentences {
 			h.refused = append(h.refused, o.err)
 		} else {
 			h.more++
@@ -133,7 +133,7 @@ func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) err
 	if h.more > 0 {
 		errs = append(errs, croft.Errorf(croft.Conflict, "and %d more were refused like this", h.more))
 	}
-	switch why := reason(h.why); {
+	switch why := cause(h.why); {
 	case h.why == nil:
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d instances are scheduled\n", h.scheduled, wanted.count)
 	case errors.Is(h.why, context.Canceled):
@@ -147,9 +147,9 @@ func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) err
 	return errors.Join(errs...)
 }
 
-// reason is why an instance was not scheduled without its name, where that is known
+// cause is why an instance was not scheduled, without its name, where that is known
 // for all of them.
-func reason(why error) error {
+func cause(why error) error {
 	if e, ok := errors.AsType[*schedule.Explanation](why); ok {
 		return e
 	}
@@ -211,7 +211,7 @@ func brief(errs []error) []error {
 	for _, err := range errs {
 		switch {
 		case err == nil:
-		case len(some) < told:
+		case len(some) < mostSentences:
 			some = append(some, err)
 		default:
 			more++

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft/cli"
+	"croft/cli/admin"
 	"croft/cli/serve"
 	"croft/pool/resalloc"
 )
@@ -17,7 +18,7 @@ func program() cli.Program {
 		Commands: func() []*cobra.Command {
 			return []*cobra.Command{
 				serve.Up(), serve.Compute(), serve.Metadata(), serve.Placement(placementExportCommand(), placementImportCommand()),
-				etcdCommand(), caCommand(), doctorCommand(),
+				etcdCommand(), admin.CACommand(), doctorCommand(),
 			}
 		},
 		PoolServe: poolServeCommand,

@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 	"croft/trust"
 )
 
-// caCommand looks after certificates, on the host that has the authority.
-func caCommand() *cobra.Command {
+// CACommand makes the command croft ca, which works on the files of the host that has the authority.
+func CACommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ca",
 		Short: "Look at this host's certificates and the cloud's authority; make some for operators",
@@ -62,7 +62,8 @@ rotate, and after --finish, copy the directory anew.`,
 var hostCommandFlags = []args.HostFlag{args.StateDirFlag, args.LogLevelFlag}
 
 // onHost makes a command that works on the files of a host.
-func onHost(cmd *cobra.Command, do func(cmd *cobra.Command, s settings.Settings, log *slog.Logger) error) *cobra.Command {
+func onHost(cmd *cobra.Command, do func(cmd *cobra.Command, s settings.Settings,
+	log *slog.Logger) error) *cobra.Command {
 	args.AddHostFlags(cmd, hostCommandFlags...)
 	cmd.Args = args.Count(0, 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -92,7 +93,8 @@ should be.`,
 		}
 		all, err := trust.AllHeld(s.StateDir)
 		if err == nil && len(all) == 0 {
-			err = croft.Errorf(croft.NotFound, "%s has no certificates: a cloud that listens on this machine alone needs none", s.StateDir)
+			err = croft.Errorf(croft.NotFound, "%s has no certificates: a cloud that listens on this machine alone needs none",
+				s.StateDir)
 		}
 		if len(all) == 0 {
 			return err
@@ -114,7 +116,8 @@ func printCertificates(cmd *cobra.Command, format string, all []trust.Held) erro
 		if c.State != trust.Good {
 			state = out.Cell{Text: c.State, Color: out.Red}
 		}
-		t.Row(out.Cell{Text: string(c.Authority)}, out.Cell{Text: c.Of}, state, out.Cell{Text: c.Until.Local().Format(time.DateOnly)}, out.Cell{Text: c.File})
+		t.Row(out.Cell{Text: string(c.Authority)}, out.Cell{Text: c.Of}, state,
+			out.Cell{Text: c.Until.Local().Format(time.DateOnly)}, out.Cell{Text: c.File})
 	}
 	return t.Print(cmd.OutOrStdout())
 }
@@ -143,7 +146,8 @@ ones for the same operator.`,
 		if err := issueTo(cmd.Context(), s, operator, to); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s has what %s needs, for %s: whoever has it may do everything in this cloud\n", to, operator, s.Join.CertificateLife)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s has what %s needs, for %s: whoever has it may do everything in this cloud\n", to,
+			operator, s.Join.CertificateLife)
 		return nil
 	})
 	cmd.Flags().StringVar(&operator, "operator", "", "the operator's `name`")
@@ -163,7 +167,8 @@ func issueTo(ctx context.Context, s settings.Settings, name, dir string) error {
 	if err := trust.IssueOperator(ctx, s.StateDir, name, dir, s.Join.CertificateLife); err != nil {
 		return err
 	}
-	return access.Inside().Write(filepath.Join(dir, direct.SettingsFile), "# Made by croft ca issue. Paths are relative to this file.\n")
+	return access.Inside().Write(filepath.Join(dir, direct.SettingsFile),
+		"# Made by croft ca issue. Paths are relative to this file.\n")
 }
 
 func caRenewCommand() *cobra.Command {

@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"context"
@@ -45,10 +45,12 @@ of the authority before until then.`,
 		}
 		done, said := false, ""
 		if finish {
-			said = "the authority before is not trusted any more; start croft up anew on each host that serves etcd, so that it knows"
+			said = "the authority before is not trusted any more; start croft up anew on each host that serves etcd, so that " +
+				"it knows"
 			done, err = own.FinishRotation(cmd.Context(), force, with)
 		} else {
-			said = "new authorities sign from now on; hosts get new certificates within some minutes, and then: croft ca rotate --finish"
+			said = "new authorities sign from now on; hosts get new certificates within some minutes, and then: croft ca " +
+				"rotate --finish"
 			done, err = own.Rotate(cmd.Context(), with)
 		}
 		if done {
