@@ -44,7 +44,28 @@ func encode(answer any) []byte {
 	if err := e.Encode(answer); err != nil {
 		panic(fmt.Sprintf("placement: encode %T: %v", answer, err)) // our own plain structs always encode
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return spaced(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+}
+
+// spaced puts a space behind each comma and colon of a compact JSON text, as the original does: clients that look for
+// a text in an answer find it in both.
+func spaced(text []byte) []byte {
+	out := make([]byte, 0, len(text)+len(text)/8)
+	quoted, escaped := false, false
+	for _, c := range text {
+		out = append(out, c)
+		switch {
+		case escaped:
+			escaped = false
+		case quoted && c == '\\':
+			escaped = true
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ',' || c == ':'):
+			out = append(out, ' ')
+		}
+	}
+	return out
 }
 
 // nullable is a string that is null where it is empty.

@@ -93,7 +93,7 @@ func TestLostEtcdIs503UntilItReturns(t *testing.T) {
 	for round := range 2 {
 		m.etcd.Cut()
 		body := a.until(http.StatusServiceUnavailable, "GET", "/resource_providers", "")
-		if !strings.Contains(body, "etcd at http://") || !strings.Contains(body, `"title":"Service Unavailable"`) {
+		if !strings.Contains(body, "etcd at http://") || !strings.Contains(body, `"title": "Service Unavailable"`) {
 			t.Errorf("the answer does not say what is missing: %s", body)
 		}
 		for _, r := range [][3]string{
@@ -137,7 +137,7 @@ func TestWriteUnderWayWhenEtcdIsLost(t *testing.T) {
 	m.etcd.Mend()
 	// Ready may still be what it was before the watch noticed the break.
 	out := a.until(http.StatusOK, "GET", "/resource_providers/"+host+"/usages", "")
-	if !strings.Contains(out, `"VCPU":0`) && !strings.Contains(out, `"VCPU":1`) {
+	if !strings.Contains(out, `"VCPU": 0`) && !strings.Contains(out, `"VCPU": 1`) {
 		t.Errorf("used by a claim of 1: %s", out)
 	}
 }

@@ -223,10 +223,19 @@ func list(v any) string {
 	return strings.Join(out, ", ")
 }
 
-// show writes a value as JSON, a string in single quotes.
+// show writes a value as JSON, but a string in single quotes, and null and booleans in the words that clients of the
+// original know.
 func show(v any) string {
-	if s, ok := v.(string); ok {
-		return quote(s)
+	switch v := v.(type) {
+	case string:
+		return quote(v)
+	case nil:
+		return "None"
+	case bool:
+		if v {
+			return "True"
+		}
+		return "False"
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

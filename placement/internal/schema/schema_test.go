@@ -27,7 +27,7 @@ func TestMessages(t *testing.T) {
 		`{"name": "x", "total": 0}`: "0 is less than the minimum of 1|'minimum' in schema['properties']['total']|On " +
 			"instance['total']",
 		`{"name": "x", "total": 99999999999999999999}`: "99999999999999999999 is greater than the maximum of 10|'maximum' in",
-		`{"name": "x", "total": true}`:                 "true is not of type 'integer'|'type' in",
+		`{"name": "x", "total": true}`:                 "True is not of type 'integer'|'type' in",
 		`{"name": "x", "total": 1.5}`:                  "1.5 is not of type 'integer'|'type' in",
 		`{"name": "x", "uuid": "y"}`:                   "'y' is not a 'uuid'|'format' in schema['properties']['uuid']",
 		`{"name": "x", "parent": "y"}`:                 "'y' is not a 'uuid'|'format' in schema[0]|On instance['parent']",
