@@ -1,13 +1,11 @@
 package placementclient
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"croft"
 )
@@ -17,45 +15,6 @@ const consumerType = "INSTANCE"
 
 type resourcesBody struct {
 	Resources croft.Resources `json:"resources"`
-}
-
-// Candidates implements schedule.Claims.
-func (c *Client) Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error) {
-	path := "/allocation_candidates?" + query
-	if limit > 0 {
-		path += "&limit=" + strconv.Itoa(limit)
-	}
-	// Mappings and traits, most of an answer that is not minimal, are not used.
-	var body struct {
-		Requests []struct {
-			Allocations map[croft.HostID]resourcesBody `json:"allocations"`
-		} `json:"allocation_requests"`
-		Summaries map[croft.HostID]struct {
-			Resources map[croft.ResourceClass]struct{ Capacity, Used int64 } `json:"resources"`
-			Root      croft.HostID                                           `json:"root_provider_uuid"`
-		} `json:"provider_summaries"`
-	}
-	if err := c.call(ctx, http.MethodGet, path, nil, &body); err != nil {
-		return nil, err
-	}
-	summaries := make(map[croft.HostID]croft.Summary, len(body.Summaries))
-	for id, s := range body.Summaries {
-		sum := croft.Summary{Capacity: croft.Resources{}, Used: croft.Resources{}, Root: cmp.Or(s.Root, id)} // "": its own
-		for class, r := range s.Resources {
-			sum.Capacity[class], sum.Used[class] = r.Capacity, r.Used
-		}
-		summaries[id] = sum
-	}
-	list := make([]croft.Candidate, len(body.Requests))
-	for i, r := range body.Requests {
-		list[i] = croft.Candidate{Allocations: map[croft.HostID]croft.Resources{},
-			Summaries: map[croft.HostID]croft.Summary{}}
-		for id, a := range r.Allocations {
-			list[i].Allocations[id] = a.Resources
-			list[i].Summaries[id] = summaries[id]
-		}
-	}
-	return list, nil
 }
 
 // allocationsBody is what PUT /allocations takes.

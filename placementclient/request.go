@@ -139,6 +139,9 @@ func (c *Client) lower(minor int64, err error) error {
 // versioned is a body that depends on the microversion.
 type versioned interface{ at(minor int64) any }
 
+// decoder is an answer that reads itself.
+type decoder interface{ decode(content []byte) error }
+
 func (c *Client) send(ctx context.Context, minor int64, method, path string, body, out any) error {
 	options := &gophercloud.RequestOpts{
 		OkCodes:          []int{200, 201, 204},
@@ -172,7 +175,11 @@ func (c *Client) send(ctx context.Context, minor int64, method, path string, bod
 	if out == nil || len(content) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(content, out); err != nil {
+	decode := func(content []byte) error { return json.Unmarshal(content, out) }
+	if own, ok := out.(decoder); ok {
+		decode = own.decode
+	}
+	if err := decode(content); err != nil {
 		return fmt.Errorf("placement at %s: read the answer to %s %s: %w", c.at(), method, path, err)
 	}
 	return nil

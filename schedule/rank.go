@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"cmp"
-	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -106,10 +105,11 @@ func freeAfter(c croft.Candidate) float64 {
 // that its VCPU come from. Other providers in it offer what hosts share, such as a
 // storage pool.
 func hostOf(c croft.Candidate) croft.HostID {
-	for _, provider := range slices.Sorted(maps.Keys(c.Allocations)) {
-		if c.Allocations[provider][croft.VCPU] > 0 {
-			return cmp.Or(c.Summaries[provider].Root, provider)
+	var first croft.HostID
+	for provider, amounts := range c.Allocations {
+		if amounts[croft.VCPU] > 0 && (first == "" || provider < first) {
+			first = provider
 		}
 	}
-	return ""
+	return cmp.Or(c.Summaries[first].Root, first)
 }
