@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"croft"
@@ -214,11 +215,13 @@ func (c *course) follow(ctx context.Context, f *fleet, store *etcdstore.Store, w
 	for _, p := range f.children {
 		cpu = append(cpu, p.cpu())
 	}
+	own := ownCPU()
 	began := time.Now()
 	if err := c.run.Do(ctx); err != nil {
 		return err
 	}
 	took := time.Since(began).Seconds()
+	own = ownCPU() - own
 	if isTerminal(words) {
 		fmt.Fprintln(words)
 	}
@@ -227,6 +230,7 @@ func (c *course) follow(ctx context.Context, f *fleet, store *etcdstore.Store, w
 	for i, p := range f.children {
 		r.Parts = append(r.Parts, partUsage{p.name, p.peak, (p.cpu() - cpu[i]) / took})
 	}
+	r.Parts = append(r.Parts, partUsage{Name: callers, CPU: own / took})
 	after, err := scrape(ctx, f.etcd+"/metrics")
 	if err != nil {
 		return fmt.Errorf("read etcd's metrics: %w", err)
@@ -260,4 +264,16 @@ func (c *course) sample(f *fleet, at float64) {
 		}
 		line.X, line.Y = append(line.X, at), append(line.Y, p.memory())
 	}
+}
+
+// callers names this process, which makes the requests, among the parts.
+const callers = "callers"
+
+// ownCPU is the processor time this process has used, in seconds.
+func ownCPU() float64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
