@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"io"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 )
 
 // A rule bans imports from packages. Patterns are path patterns of package path,
@@ -30,8 +32,12 @@ type rule struct {
 
 // rooms that decide; adapters implement the interfaces they declare.
 var (
-	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/operator/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...", "croft/pool/vm/...", "croft/trust", "croft/trust/pki/...", "croft/trust/invitation/...", "croft/grid/...", "croft/cluster/...", "croft/control/..."}
-	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...", "croft/pool/shell/...", "croft/trust/gate/..."}
+	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...",
+		"croft/operator/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...", "croft/pool/vm/...",
+		"croft/trust", "croft/trust/pki/...", "croft/trust/invitation/...", "croft/grid/...", "croft/cluster/...",
+		"croft/control/..."}
+	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",
+		"croft/pool/shell/...", "croft/trust/gate/..."}
 )
 
 var rules = []rule{
@@ -71,8 +77,9 @@ var rules = []rule{
 	{
 		packages: []string{"croft/..."},
 		except:   []string{"croft/cli/...", "croft/cmd/...", "croft/pool/resalloc"},
-		mayNot:   []string{"github.com/spf13/cobra/...", "github.com/spf13/pflag", "github.com/vbauerster/mpb/...", "golang.org/x/term"},
-		reason:   "only the command line talks to people, under croft's names or resalloc's",
+		mayNot: []string{"github.com/spf13/cobra/...", "github.com/spf13/pflag", "github.com/vbauerster/mpb/...",
+			"golang.org/x/term"},
+		reason: "only the command line talks to people, under croft's names or resalloc's",
 	},
 	{
 		packages: []string{"croft/..."},
@@ -114,8 +121,9 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/pool/resalloc"},
-		mayNot:   []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...", "croft/trust/gate/..."},
-		reason:   "resalloc's programs are handed what runs a manager of pools",
+		mayNot: []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...",
+			"croft/image/...", "croft/trust/gate/..."},
+		reason: "resalloc's programs are handed what runs a manager of pools",
 	},
 	{
 		packages: []string{"croft/..."},
@@ -135,8 +143,9 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/pool/shell/..."},
-		mayNot:   []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/schedule/...", "croft/hypervisor/...", "croft/image/..."},
-		reason:   "what runs commands of pools knows pools, and nothing that stores or decides",
+		mayNot: []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/schedule/...",
+			"croft/hypervisor/...", "croft/image/..."},
+		reason: "what runs commands of pools knows pools, and nothing that stores or decides",
 	},
 	{
 		packages: []string{"croft/hypervisor/...", "croft/image/..."},
@@ -145,8 +154,9 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/trust/gate/..."},
-		mayNot:   []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/placement/...", "croft/schedule/...", "croft/operator/..."},
-		reason:   "what a host runs that is not trusted with etcd and Placement knows neither",
+		mayNot: []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/placement/...",
+			"croft/schedule/...", "croft/operator/..."},
+		reason: "what a host runs that is not trusted with etcd and Placement knows neither",
 	},
 	{
 		packages: []string{"croft/node/..."},
@@ -155,8 +165,9 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/trust", "croft/trust/pki/...", "croft/trust/invitation/..."},
-		mayNot:   []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...", "croft/operator/...", "croft/pool/..."},
-		reason:   "whom a process believes depends on nothing that the process does",
+		mayNot: []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...",
+			"croft/operator/...", "croft/pool/..."},
+		reason: "whom a process believes depends on nothing that the process does",
 	},
 	{
 		packages: []string{"croft/placement/ledger/..."},
@@ -178,20 +189,25 @@ var rules = []rule{
 	{
 		packages: []string{"croft/..."},
 		except:   testHelpers,
-		mayNot:   []string{"testing", "testing/...", "github.com/google/go-cmp/...", "go.uber.org/goleak", "github.com/rogpeppe/go-internal/..."},
-		reason:   "what ships must not carry what tests",
+		mayNot: []string{"testing", "testing/...", "github.com/google/go-cmp/...", "go.uber.org/goleak",
+			"github.com/rogpeppe/go-internal/..."},
+		reason: "what ships must not carry what tests",
 	},
 }
 
 // testHelpers are packages that only tests import.
 var testHelpers = []string{
-	"croft/compute/computetest", "croft/trust/gate/gatetest", "croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/testing/...",
-	"croft/placement/transfer/transfertest", "croft/placementclient/keystone/keystonetest", "croft/placementclient/placementtest", "croft/pool/pooltest",
+	"croft/compute/computetest", "croft/trust/gate/gatetest", "croft/etcdstore/etcdtest", "croft/hypervisor/hvtest",
+	"croft/internal/testing/...",
+	"croft/placement/transfer/transfertest", "croft/placementclient/keystone/keystonetest",
+	"croft/placementclient/placementtest", "croft/pool/pooltest",
 	"croft/schedule/scheduletest", "croft/cloud/cloudtest", "croft/bench/...", "croft/test/...",
 }
 
 // longFiles may have more than maxLines lines, for the reason given.
-var longFiles = map[string]string{}
+var longFiles = map[string]string{
+	"pool/decide_test.go": "one table with what a round decides, row by row",
+}
 
 const maxLines = 500
 
@@ -320,7 +336,8 @@ func TestEveryPackageHasOneComment(t *testing.T) {
 	for _, p := range packages(t) {
 		var in []string
 		for _, name := range p.GoFiles {
-			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.PackageClauseOnly)
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil,
+				parser.ParseComments|parser.PackageClauseOnly)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -330,7 +347,8 @@ func TestEveryPackageHasOneComment(t *testing.T) {
 			}
 		}
 		if len(p.GoFiles) > 0 && len(in) != 1 {
-			t.Errorf("%s has %d package comments (%s), want one: a sentence of responsibility, then what it promises", p.ImportPath, len(in), strings.Join(in, ", "))
+			t.Errorf("%s has %d package comments (%s), want one: a sentence of responsibility, then what it promises",
+				p.ImportPath, len(in), strings.Join(in, ", "))
 		}
 	}
 }
@@ -361,13 +379,63 @@ func TestFilesAreShort(t *testing.T) {
 			name := strings.TrimPrefix(p.ImportPath+"/"+name, "croft/")
 			long[name] = true
 			if longFiles[name] == "" {
-				t.Errorf("%s has %d lines, more than %d: split it, or give the reason in longFiles", name, lines, maxLines)
+				t.Errorf("%s has %d lines, more than %d: split it, or give the reason in longFiles", name, lines,
+					maxLines)
 			}
 		}
 	}
 	for name := range longFiles {
 		if !long[name] {
 			t.Errorf("longFiles has %s, which is short or gone: take it out", name)
+		}
+	}
+}
+
+// maxColumns is the width of a line, where a tab counts as four.
+const maxColumns = 120
+
+// TestLinesAreWrapped leaves alone what cannot be wrapped: lines with a text of more than half their width, raw
+// strings, tables in comments, and directives.
+func TestLinesAreWrapped(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
+			name = filepath.Join(p.Dir, name)
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range longLines(text) {
+				t.Errorf("%s:%d has more than %d columns: wrap it", name, line, maxColumns)
+			}
+		}
+	}
+}
+
+// longLines lists the lines of a Go file that should be wrapped.
+func longLines(text []byte) []int {
+	var long []int
+	for i, line := range strings.Split(string(text), "\n") {
+		if utf8.RuneCountInString(line)+3*strings.Count(line, "\t") > maxColumns {
+			long = append(long, i+1)
+		}
+	}
+	if long == nil {
+		return nil
+	}
+	fset := token.NewFileSet()
+	file := fset.AddFile("", -1, len(text))
+	var s scanner.Scanner
+	s.Init(file, text, nil, scanner.ScanComments)
+	for {
+		pos, tok, literal := s.Scan()
+		if tok == token.EOF {
+			return long
+		}
+		unwrappable := tok == token.STRING && (literal[0] == '`' || len(literal) > maxColumns/2) ||
+			tok == token.COMMENT && (strings.HasPrefix(literal, "//\t") || strings.HasPrefix(literal, "//go:"))
+		if first := file.Line(pos); unwrappable {
+			last := first + strings.Count(literal, "\n")
+			long = slices.DeleteFunc(long, func(line int) bool { return first <= line && line <= last })
 		}
 	}
 }

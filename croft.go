@@ -59,9 +59,11 @@ type Host struct {
 	VirtType  string   `json:"virt_type,omitempty"` // kvm or qemu, as probed; sim where nothing is real
 	Drained   bool     `json:"drained"`             // no new claims, by an operator's word
 	Alive     bool     `json:"alive"`               // the agent's lease lives; derived, never stored
-	Traces    bool     `json:"-"`                   // its agent knows orders that name a trace; derived from its life, never stored
+	// its agent knows orders that name a trace; derived from its life, never stored
+	Traces bool `json:"-"`
 
-	Seen       time.Time `json:"seen,omitzero"`         // when its agent last said so, to a minute; derived, never stored
+	// when its agent last said so, to a minute; derived, never stored
+	Seen       time.Time `json:"seen,omitzero"`
 	FormerName string    `json:"former_name,omitempty"` // what it was called before Name
 	Problems   []string  `json:"problems,omitempty"`    // what its agent finds wrong with the host, a sentence each
 	Place      string    `json:"place,omitempty"`       // of its newest agent: see Agent
@@ -80,22 +82,29 @@ type Agent struct {
 // Spec is what was asked for. It does not change during an instance's life.
 type Spec struct {
 	Resources Resources `json:"resources"`
-	Image     string    `json:"image"`               // a URL, or an absolute path on the host; may end in #sha256=HEX, #sha512=HEX or #sums=URL
-	Keys      []string  `json:"keys,omitempty"`      // lines of authorized_keys
-	UserData  []byte    `json:"user_data,omitempty"` // at most MaxUserData bytes
+	// a URL, or an absolute path on the host; may end in #sha256=HEX, #sha512=HEX or #sums=URL
+	Image    string   `json:"image"`
+	Keys     []string `json:"keys,omitempty"`      // lines of authorized_keys
+	UserData []byte   `json:"user_data,omitempty"` // at most MaxUserData bytes
 
-	Metadata Metadata          `json:"metadata,omitempty"` // where the guest is to find its metadata; MetadataAuto where empty
-	IMDS     IMDS              `json:"imds,omitempty"`     // whether the metadata server wants a token; IMDSOptional where empty
-	Tags     map[string]string `json:"tags,omitempty"`     // words of the user's, which the guest can read
+	// where the guest is to find its metadata; MetadataAuto where empty
+	Metadata Metadata `json:"metadata,omitempty"`
+	// whether the metadata server wants a token; IMDSOptional where empty
+	IMDS IMDS              `json:"imds,omitempty"`
+	Tags map[string]string `json:"tags,omitempty"` // words of the user's, which the guest can read
 
-	Networks  []string `json:"networks,omitempty"`  // of the host, by the names it gives them; its usual ones where empty
-	HostKey   string   `json:"host_key,omitempty"`  // private key that the guest's SSH server is to have, in PEM; never printed
-	Ephemeral bool     `json:"ephemeral,omitempty"` // the user can do without it: its disk need not outlive anything
-	Query     string   `json:"query,omitempty"`     // what Placement was asked, so that it can be asked again for another host
+	// of the host, by the names it gives them; its usual ones where empty
+	Networks []string `json:"networks,omitempty"`
+	// private key that the guest's SSH server is to have, in PEM; never printed
+	HostKey   string `json:"host_key,omitempty"`
+	Ephemeral bool   `json:"ephemeral,omitempty"` // the user can do without it: its disk need not outlive anything
+	// what Placement was asked, so that it can be asked again for another host
+	Query string `json:"query,omitempty"`
 
 	Affinities []Affinity `json:"affinities,omitempty"` // the groups it is in
 
-	Restart Restart `json:"restart,omitempty"` // what is done about a guest that went off unasked; RestartOnFailure where empty
+	// what is done about a guest that went off unasked; RestartOnFailure where empty
+	Restart Restart `json:"restart,omitempty"`
 }
 
 // Restart says what the agent does about a guest that is to run and went off without
@@ -169,10 +178,12 @@ type Instance struct {
 	Rebooted   int64      `json:"rebooted,omitempty"`
 	Rebuilt    int64      `json:"rebuilt,omitempty"`
 	Session    string     `json:"session,omitempty"`
-	Moving     HostID     `json:"moving,omitempty"`      // where it is about to be moved; its claim may be there already
-	MovedFrom  HostID     `json:"moved_from,omitempty"`  // the host before; see Former
-	LeftBefore []HostID   `json:"left_before,omitempty"` // hosts before that one which had an order still when it moved on
-	Created    time.Time  `json:"created"`
+	// where it is about to be moved; its claim may be there already
+	Moving    HostID `json:"moving,omitempty"`
+	MovedFrom HostID `json:"moved_from,omitempty"` // the host before; see Former
+	// hosts before that one which had an order still when it moved on
+	LeftBefore []HostID  `json:"left_before,omitempty"`
+	Created    time.Time `json:"created"`
 
 	// Revision is the version of the stored record; a write compares it, so a
 	// record changed by somebody else meanwhile is a Conflict. Never stored.
@@ -253,9 +264,10 @@ type Observation struct {
 	Progress   *Progress    `json:"progress,omitempty"`
 	Error      string       `json:"error,omitempty"`      // one sentence, when State is failed
 	ErrorKind  Kind         `json:"error_kind,omitempty"` // of Error
-	Ended      End          `json:"ended,omitempty"`      // how it went off, when State is stopped although it is to run
-	Updated    time.Time    `json:"updated"`
-	Events     []Event      `json:"events,omitempty"` // how the newest boot came about, in order
+	// how it went off, when State is stopped although it is to run
+	Ended   End       `json:"ended,omitempty"`
+	Updated time.Time `json:"updated"`
+	Events  []Event   `json:"events,omitempty"` // how the newest boot came about, in order
 
 	// What the guest itself reported; nobody has checked it.
 	CloudInit *CloudInit `json:"cloud_init,omitempty"`

@@ -51,8 +51,10 @@ func TestComposeFile(t *testing.T) {
 			if _, ok := compose.Volumes[volume]; !ok {
 				t.Errorf("%s uses volume %s, which is not declared", name, volume)
 			}
-			if strings.HasSuffix(volume, "authority") != (place == "/keys/ca") || place == "/keys/ca" && s.Ports != nil {
-				t.Errorf("%s has volume %s at %s: the authority's key is for what makes keys alone", name, volume, place)
+			if strings.HasSuffix(volume, "authority") != (place == "/keys/ca") || place == "/keys/ca" &&
+				s.Ports != nil {
+				t.Errorf("%s has volume %s at %s: the authority's key is for what makes keys alone", name, volume,
+					place)
 			}
 		}
 	}
@@ -80,11 +82,13 @@ func checkConfined(t *testing.T, name string, s composeService) {
 			t.Errorf("%s publishes %s, which is not on loopback unless asked for", name, p)
 		}
 	}
-	if !slices.Equal(s.CapDrop, []string{"ALL"}) || !s.ReadOnly || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
+	if !slices.Equal(s.CapDrop, []string{"ALL"}) || !s.ReadOnly ||
+		!slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 		t.Errorf("%s is not confined: %+v", name, s)
 	}
 	for variable := range s.Environment {
-		if strings.Contains(variable, "PASSWORD") || strings.Contains(variable, "TOKEN") || strings.Contains(variable, "CONNECTION") {
+		if strings.Contains(variable, "PASSWORD") || strings.Contains(variable, "TOKEN") ||
+			strings.Contains(variable, "CONNECTION") {
 			t.Errorf("%s gets a secret from the file: %s", name, variable)
 		}
 	}

@@ -90,7 +90,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 func TestMakeTargetsInTheDocumentsExist(t *testing.T) {
 	makefile := read(t, "Makefile")
 	for _, name := range []string{"README.md", "docs/using.md", "docs/adding-a-host.md"} {
-		for _, m := range regexp.MustCompile("(?m)(?:^|`)(?:[A-Z]+=\\S+ )*make ([a-z]+)").FindAllStringSubmatch(read(t, name), -1) {
+		for _, m := range regexp.MustCompile("(?m)(?:^|`)(?:[A-Z]+=\\S+ )*make ([a-z]+)").FindAllStringSubmatch(read(t,
+			name), -1) {
 			if !strings.Contains(makefile, "\n"+m[1]+":") {
 				t.Errorf("%s names make %s, which does not exist", name, m[1])
 			}

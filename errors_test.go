@@ -19,17 +19,25 @@ func TestKindDecidesStatusAndExitCode(t *testing.T) {
 		exit   int
 	}{
 		{"no error is a success", nil, "", http.StatusOK, croft.ExitOK},
-		{"an error of no kind is a plain failure", errors.New("x"), "", http.StatusInternalServerError, croft.ExitFailure},
-		{"invalid is a usage error", croft.Errorf(croft.Invalid, "x"), croft.Invalid, http.StatusBadRequest, croft.ExitUsage},
+		{"an error of no kind is a plain failure", errors.New("x"), "", http.StatusInternalServerError,
+			croft.ExitFailure},
+		{"invalid is a usage error", croft.Errorf(croft.Invalid, "x"), croft.Invalid, http.StatusBadRequest,
+			croft.ExitUsage},
 		{"not found", croft.Errorf(croft.NotFound, "x"), croft.NotFound, http.StatusNotFound, croft.ExitNotFound},
 		{"conflict", croft.Errorf(croft.Conflict, "x"), croft.Conflict, http.StatusConflict, croft.ExitConflict},
-		{"no capacity is a conflict to HTTP and has an exit code of its own", croft.Errorf(croft.NoCapacity, "x"), croft.NoCapacity, http.StatusConflict, croft.ExitNoCapacity},
-		{"unavailable", croft.Errorf(croft.Unavailable, "x"), croft.Unavailable, http.StatusServiceUnavailable, croft.ExitUnavailable},
+		{"no capacity is a conflict to HTTP and has an exit code of its own", croft.Errorf(croft.NoCapacity, "x"),
+			croft.NoCapacity, http.StatusConflict, croft.ExitNoCapacity},
+		{"unavailable", croft.Errorf(croft.Unavailable, "x"), croft.Unavailable, http.StatusServiceUnavailable,
+			croft.ExitUnavailable},
 		{"a kind is itself an error", croft.NotFound, croft.NotFound, http.StatusNotFound, croft.ExitNotFound},
-		{"a kind shows through wrapping", fmt.Errorf("read host: %w", croft.Errorf(croft.NotFound, "x")), croft.NotFound, http.StatusNotFound, croft.ExitNotFound},
-		{"a bare kind shows through wrapping", fmt.Errorf("read host: %w", croft.Conflict), croft.Conflict, http.StatusConflict, croft.ExitConflict},
-		{"the outermost kind counts", croft.Errorf(croft.Unavailable, "y: %w", croft.Errorf(croft.NotFound, "x")), croft.Unavailable, http.StatusServiceUnavailable, croft.ExitUnavailable},
-		{"a kind shows through joined errors", errors.Join(errors.New("a"), croft.Errorf(croft.Invalid, "b")), croft.Invalid, http.StatusBadRequest, croft.ExitUsage},
+		{"a kind shows through wrapping", fmt.Errorf("read host: %w", croft.Errorf(croft.NotFound, "x")),
+			croft.NotFound, http.StatusNotFound, croft.ExitNotFound},
+		{"a bare kind shows through wrapping", fmt.Errorf("read host: %w", croft.Conflict), croft.Conflict,
+			http.StatusConflict, croft.ExitConflict},
+		{"the outermost kind counts", croft.Errorf(croft.Unavailable, "y: %w", croft.Errorf(croft.NotFound, "x")),
+			croft.Unavailable, http.StatusServiceUnavailable, croft.ExitUnavailable},
+		{"a kind shows through joined errors", errors.Join(errors.New("a"), croft.Errorf(croft.Invalid, "b")),
+			croft.Invalid, http.StatusBadRequest, croft.ExitUsage},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := croft.KindOf(c.err); got != c.kind {

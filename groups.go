@@ -55,7 +55,8 @@ func (a Affinity) String() string {
 func ParseAffinity(rule AffinityRule, text string) (Affinity, error) {
 	group, how, said := strings.Cut(text, ":")
 	if said && how != softly {
-		return Affinity{}, Errorf(Invalid, "--%s %q: after a group and a colon stands %s, or nothing", rule, text, softly)
+		return Affinity{}, Errorf(Invalid, "--%s %q: after a group and a colon stands %s, or nothing", rule, text,
+			softly)
 	}
 	if said {
 		rule = rule.Softened()
@@ -78,7 +79,8 @@ func (a Affinity) Admit(host HostID, members []Member) error {
 		switch {
 		case m.Group != a.Group:
 		case m.Rule != a.Rule:
-			return Errorf(Conflict, "group %s goes by the rule %s, as instance %s joined it, and not by %s; name another group, or the same rule",
+			return Errorf(Conflict,
+				"group %s goes by the rule %s, as instance %s joined it, and not by %s; name another group, or the same rule",
 				a.Group, m.Affinity, m.Name, a)
 		case a.Rule == Apart && m.Host == host:
 			return Errorf(NoCapacity, "has instance %s of group %s, whose members stay apart", m.Name, a.Group)

@@ -47,13 +47,15 @@ func TestAdmit(t *testing.T) {
 	}{
 		{"an empty group admits anywhere", croft.Apart, nil, ""},
 		{"apart, nobody is on the host", croft.Apart, []croft.Member{member(croft.Apart, "b")}, ""},
-		{"apart, somebody is on the host", croft.Apart, []croft.Member{member(croft.Apart, "b"), member(croft.Apart, "a")}, croft.NoCapacity},
+		{"apart, somebody is on the host", croft.Apart, []croft.Member{member(croft.Apart, "b"),
+			member(croft.Apart, "a")}, croft.NoCapacity},
 		{"together, all are on the host", croft.Together, []croft.Member{member(croft.Together, "a")}, ""},
 		{"together, they are elsewhere", croft.Together, []croft.Member{member(croft.Together, "b")}, croft.NoCapacity},
 		{"softly apart", croft.ApartSoft, []croft.Member{member(croft.ApartSoft, "a")}, ""},
 		{"softly together", croft.TogetherSoft, []croft.Member{member(croft.TogetherSoft, "b")}, ""},
 		{"another rule", croft.Apart, []croft.Member{member(croft.ApartSoft, "b")}, croft.Conflict},
-		{"another group", croft.Apart, []croft.Member{{Affinity: croft.Affinity{Group: "db", Rule: croft.Together}, Host: "a"}}, ""},
+		{"another group", croft.Apart, []croft.Member{{Affinity: croft.Affinity{Group: "db", Rule: croft.Together},
+			Host: "a"}}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := croft.Affinity{Group: "web", Rule: c.rule}.Admit("a", c.members)

@@ -30,7 +30,8 @@ var projectForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 // Check refuses what cannot be the name of a project. Invalid.
 func (p Project) Check() error {
 	if !projectForm.MatchString(string(p)) {
-		return Errorf(Invalid, "%.80q is no name of a project: use 1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", string(p))
+		return Errorf(Invalid,
+			"%.80q is no name of a project: use 1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", string(p))
 	}
 	return nil
 }

@@ -82,7 +82,8 @@ func TestWhatAProjectMayBeCalled(t *testing.T) {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
-	for _, bad := range []croft.Project{"", "../x", "a/b", ".", "..", "a b", "a\x1b[2J", "a\u202eb", "\n", "-a", "ä", croft.Project(strings.Repeat("a", 64))} {
+	for _, bad := range []croft.Project{"", "../x", "a/b", ".", "..", "a b", "a\x1b[2J", "a\u202eb", "\n", "-a", "ä",
+		croft.Project(strings.Repeat("a", 64))} {
 		if err := bad.Check(); !errors.Is(err, croft.Invalid) {
 			t.Errorf("%q: %v", bad, err)
 		}

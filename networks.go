@@ -21,7 +21,8 @@ func CheckNetworkName(name string) error {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-')
 	}
 	if !ok {
-		return Errorf(Invalid, "%q cannot be the name of a network: use up to %d letters a to z, digits and dashes", name, maxNetworkName)
+		return Errorf(Invalid, "%q cannot be the name of a network: use up to %d letters a to z, digits and dashes",
+			name, maxNetworkName)
 	}
 	return nil
 }

@@ -16,7 +16,8 @@ func TestResourcesString(t *testing.T) {
 	}{
 		{"nothing", nil, ""},
 		{"one class", croft.Resources{croft.VCPU: 2}, "VCPU:2"},
-		{"classes in order", croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256, croft.DiskGB: 1, "CUSTOM_FPGA": 3}, "CUSTOM_FPGA:3,DISK_GB:1,MEMORY_MB:256,VCPU:1"},
+		{"classes in order", croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256, croft.DiskGB: 1, "CUSTOM_FPGA": 3},
+			"CUSTOM_FPGA:3,DISK_GB:1,MEMORY_MB:256,VCPU:1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := c.in.String(); got != c.want {
@@ -35,7 +36,8 @@ func TestInventoryCapacity(t *testing.T) {
 		{"all of it", croft.Inventory{Total: 8, AllocationRatio: 1}, 8},
 		{"less what is reserved", croft.Inventory{Total: 8, Reserved: 3, AllocationRatio: 1}, 5},
 		{"times the ratio", croft.Inventory{Total: 2, AllocationRatio: 16}, 32},
-		{"the reserve is taken off before the ratio", croft.Inventory{Total: 10, Reserved: 2, AllocationRatio: 1.5}, 12},
+		{"the reserve is taken off before the ratio", croft.Inventory{Total: 10, Reserved: 2, AllocationRatio: 1.5},
+			12},
 		{"fractions are cut off", croft.Inventory{Total: 3, AllocationRatio: 0.5}, 1},
 		{"a drained host offers nothing", croft.Inventory{Total: 64, Reserved: 64, AllocationRatio: 16}, 0},
 	} {

@@ -24,7 +24,8 @@ func TestReportAndExitCode(t *testing.T) {
 			errors.Join(notFound, errors.Join(conflict, notFound)), "croft: one\ncroft: two\ncroft: one\n", 3},
 		{"a first thing without a kind is a failure", errors.Join(errors.New("plain"), notFound),
 			"croft: plain\ncroft: one\n", 1},
-		{"a sentence made of two errors is one", fmt.Errorf("%w; and %w", notFound, conflict), "croft: one; and two\n", 3},
+		{"a sentence made of two errors is one", fmt.Errorf("%w; and %w", notFound, conflict), "croft: one; and two\n",
+			3},
 		{"an interrupt", fmt.Errorf("wait: %w", context.Canceled), "croft: interrupted: wait: context canceled\n", 1},
 		{"a deadline", fmt.Errorf("wait: %w", context.DeadlineExceeded), "croft: wait: context deadline exceeded\n", 6},
 	} {

@@ -102,7 +102,8 @@ func New(c Config) (*Agent, error) {
 	if c.Host.ID == "" || c.Partition == "" || c.Dir == "" || c.Log == nil ||
 		c.Orders == nil || c.Registry == nil || c.Records == nil ||
 		c.Inventory == nil || c.Hypervisor == nil || c.Images == nil {
-		return nil, croft.Errorf(croft.Invalid, "compute: Host, Partition, Dir, Log and all interfaces but Seeds are required")
+		return nil,
+			croft.Errorf(croft.Invalid, "compute: Host, Partition, Dir, Log and all interfaces but Seeds are required")
 	}
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -121,7 +122,8 @@ func New(c Config) (*Agent, error) {
 		memory:  map[croft.InstanceID]*memory{},
 		awaited: map[croft.InstanceID]bool{},
 
-		caretaker: &Caretaker{Host: c.Host.ID, Records: c.Records, Inventory: c.Inventory, Every: c.SweepEvery, Log: c.Log},
+		caretaker: &Caretaker{Host: c.Host.ID, Records: c.Records, Inventory: c.Inventory, Every: c.SweepEvery,
+			Log: c.Log},
 
 		reporters: mailbox.New[croft.InstanceID](),
 	}
@@ -134,7 +136,8 @@ func New(c Config) (*Agent, error) {
 // and returns. Guests keep running. ready is called once the host takes orders.
 func (a *Agent) Run(ctx context.Context, ready func()) error {
 	if err := a.tighten(); err != nil {
-		a.Log.Warn("other users of this machine may read instances' metadata disks", "host", a.Host.ID, "op", "limit modes", "err", err)
+		a.Log.Warn("other users of this machine may read instances' metadata disks", "host", a.Host.ID, "op",
+			"limit modes", "err", err)
 	}
 	var work sync.WaitGroup
 	work.Go(func() {
@@ -185,8 +188,11 @@ func (a *Agent) announce(ctx context.Context) bool {
 			// Another provider has the host's name, such as this machine's before its
 			// state directory was lost. Names are for people; the UUID is the host.
 			a.Provider.Name = a.Host.Name + "-" + string(a.Host.ID)[:8]
-			a.Log.Warn("another host has this name; it is offered under another", "host", a.Host.ID, "name", a.Provider.Name)
-			a.setProblem(problemName, fmt.Sprintf("another host is called %s too, so that Placement knows this one as %s: give one of them another host.name", a.Host.Name, a.Provider.Name))
+			a.Log.Warn("another host has this name; it is offered under another", "host", a.Host.ID, "name",
+				a.Provider.Name)
+			a.setProblem(problemName,
+				fmt.Sprintf(
+					"another host is called %s too, so that Placement knows this one as %s: give one of them another host.name", a.Host.Name, a.Provider.Name))
 			continue
 		}
 		if err == nil {
@@ -240,7 +246,8 @@ func (a *Agent) retire(ctx context.Context) error {
 	}
 	p.Traits = append(slices.Clone(p.Traits), "COMPUTE_STATUS_DISABLED")
 	if err := a.Inventory.EnsureProvider(ctx, p); err != nil {
-		a.Log.Warn("the host's inventory could not be withdrawn; schedulers will see that it is silent", "host", a.Host.ID, "err", err)
+		a.Log.Warn("the host's inventory could not be withdrawn; schedulers will see that it is silent", "host",
+			a.Host.ID, "err", err)
 	}
 	return nil
 }

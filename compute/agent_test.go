@@ -138,10 +138,15 @@ func (c *cloud) start() *compute.Agent {
 func (c *cloud) launch(ready func()) *compute.Agent {
 	c.t.Helper()
 	agent, err := compute.New(compute.Config{
-		Host: c.host, Partition: c.store.Partition(), Provider: compute.Offer{}.Provider(c.host, c.store.Partition(), facts),
-		Dir: c.dir, NICs: []compute.NIC{{Network: "default"}}, Networks: map[string]compute.NIC{"lab": {Bridge: "br-lab"}},
-		Orders: c.between, Registry: c.store, Records: c.store, Inventory: c.ledger, Hypervisor: c.hv, Images: c.images, Seeds: c.seeds,
-		ResyncEvery: time.Hour, SweepEvery: c.sweep, Log: slog.New(slog.NewTextHandler(c.t.Output(), nil)), Traces: c.traces(),
+		Host: c.host, Partition: c.store.Partition(), Provider: compute.Offer{}.Provider(c.host, c.store.Partition(),
+			facts),
+		Dir: c.dir, NICs: []compute.NIC{{Network: "default"}},
+		Networks: map[string]compute.NIC{"lab": {Bridge: "br-lab"}},
+		Orders:   c.between, Registry: c.store, Records: c.store, Inventory: c.ledger, Hypervisor: c.hv,
+		Images:      c.images,
+		Seeds:       c.seeds,
+		ResyncEvery: time.Hour, SweepEvery: c.sweep, Log: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
+		Traces: c.traces(),
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -169,8 +174,10 @@ func (c *cloud) requestOn(name string, networks ...string) croft.Instance {
 
 func (c *cloud) requestSpec(name string, spec croft.Spec) croft.Instance {
 	c.t.Helper()
-	spec.Image, spec.Resources = "http://images/"+name, croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256, croft.DiskGB: 1}
-	inst := croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name, Created: time.Now().UTC(), Spec: spec}
+	spec.Image, spec.Resources = "http://images/"+name, croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256,
+		croft.DiskGB: 1}
+	inst := croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name,
+		Created: time.Now().UTC(), Spec: spec}
 	inst, err := c.store.Create(c.t.Context(), inst)
 	if err != nil {
 		c.t.Fatal(err)
@@ -332,7 +339,8 @@ func TestAnErrorThatMayPassIsTriedAgainAtTheNextResync(t *testing.T) {
 
 func TestADomainWithoutOrderIsLeftAlone(t *testing.T) {
 	c := newCloud(t)
-	orphan := compute.Machine{ID: croft.NewInstanceID(), Partition: c.store.Partition(), Generation: 1, Name: "orphan", VCPUs: 1, MemoryMiB: 64}
+	orphan := compute.Machine{ID: croft.NewInstanceID(), Partition: c.store.Partition(), Generation: 1, Name: "orphan",
+		VCPUs: 1, MemoryMiB: 64}
 	if err := errors.Join(c.hv.Define(t.Context(), orphan), c.hv.Start(t.Context(), orphan.ID)); err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +391,8 @@ func TestTheSweepUndoesWhatDeadSchedulersBegan(t *testing.T) {
 	c := newCloud(t)
 	agent := c.start()
 	dead := etcdtest.Open(t, c.server)
-	begun, err := dead.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: "half"})
+	begun, err := dead.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject,
+		Name: "half"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,8 @@ func TestARebootStartsTheGuestAnewOnItsDiskOnce(t *testing.T) {
 	agent := c.start()
 	inst := c.request("web")
 	first := c.await(inst, croft.StateRunning)
-	wantEvents(t, first, croft.EventClaimed, croft.EventImage, croft.EventDefined, croft.EventRunning, croft.EventAddress)
+	wantEvents(t, first, croft.EventClaimed, croft.EventImage, croft.EventDefined, croft.EventRunning,
+		croft.EventAddress)
 	file := c.written(inst)
 
 	inst = c.again(inst, reboot)
@@ -214,7 +215,8 @@ func TestAnInstanceIsOnTheNetworksItNames(t *testing.T) {
 		}
 	}
 	seen := c.await(c.requestOn("lost", "office"), croft.StateFailed)
-	if !errors.Is(seen.ErrorKind, croft.Invalid) || seen.Error != `host h1 has no network "office" in its settings (networks)` {
+	if !errors.Is(seen.ErrorKind, croft.Invalid) ||
+		seen.Error != `host h1 has no network "office" in its settings (networks)` {
 		t.Errorf("an unknown network: %+v", seen)
 	}
 }

@@ -70,7 +70,8 @@ func (api *API) console(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("X-Accel-Buffering", "no")
 	follow := r.URL.Query().Get("follow")
-	if err := tail(r.Context(), path, flushing{w, http.NewResponseController(w)}, follow == "1" || follow == "true"); err != nil && r.Context().Err() == nil {
+	if err := tail(r.Context(), path, flushing{w, http.NewResponseController(w)}, follow == "1" ||
+		follow == "true"); err != nil && r.Context().Err() == nil {
 		api.Agent.Log.Warn("the console log could not be sent", "instance", id, "err", err)
 	}
 }

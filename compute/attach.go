@@ -48,7 +48,8 @@ func (api *API) attach(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { _ = client.Close() }()
-	if _, err := fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", ConsoleProtocol); err != nil {
+	if _, err := fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
+		ConsoleProtocol); err != nil {
 		return
 	}
 	api.Agent.Log.Info("console attached", "instance", id, "host", api.Agent.Host.ID)

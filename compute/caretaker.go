@@ -45,8 +45,10 @@ func (c *Caretaker) metrics() *careCounts {
 	c.once.Do(func() {
 		m := &c.counts
 		m.mended = m.Counters("croft_caretaker_mended_total", "Differences that were mended, by kind.", "kind")
-		m.undone = m.Counter("croft_caretaker_requests_undone_total", "Requests that were undone because their scheduler died.")
-		m.differences = m.Gauges("croft_caretaker_differences", "What was wrong with what is no host's own, found twice, when it was this caretaker's turn last.", "kind")
+		m.undone = m.Counter("croft_caretaker_requests_undone_total",
+			"Requests that were undone because their scheduler died.")
+		m.differences = m.Gauges("croft_caretaker_differences",
+			"What was wrong with what is no host's own, found twice, when it was this caretaker's turn last.", "kind")
 		differ(m.differences, nil)
 		for _, kind := range books.Kinds {
 			m.mended.WithLabelValues(string(kind)) // else the first would be no increase
@@ -208,6 +210,7 @@ func (c *Caretaker) first(at finding) bool {
 // tell logs a difference, the first time. `croft audit` shows it for as long as it is there.
 func (c *Caretaker) tell(d books.Difference) {
 	if c.first(finding{d.Kind, d.Instance}) {
-		c.Log.Warn("not as the books say; `croft audit` tells more", "op", string(d.Kind), "instance", d.Instance, "host", d.Host, "reason", d.Cause)
+		c.Log.Warn("not as the books say; `croft audit` tells more", "op", string(d.Kind), "instance", d.Instance,
+			"host", d.Host, "reason", d.Cause)
 	}
 }

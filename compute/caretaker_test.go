@@ -75,7 +75,8 @@ func (n *nobodys) turn(t *testing.T) []string {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		c := compute.Caretaker{Records: nobodysRecords{nobodys: n}, Inventory: nobodysClaims{nobodys: n}, Log: slog.New(slog.DiscardHandler)}
+		c := compute.Caretaker{Records: nobodysRecords{nobodys: n}, Inventory: nobodysClaims{nobodys: n},
+			Log: slog.New(slog.DiscardHandler)}
 		_ = c.Run(ctx)
 	})
 	return n.steps

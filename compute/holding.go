@@ -24,7 +24,8 @@ func (a *Agent) Holding(ctx context.Context) (books.Holding, error) {
 	for _, d := range domains {
 		owned[d.ID] = d.Partition != a.Partition // another installation's, its disks too
 		if d.Partition == a.Partition {
-			h.Guests = append(h.Guests, books.Guest{Instance: d.ID, Generation: d.Generation, Running: d.Power != PowerOff})
+			h.Guests = append(h.Guests, books.Guest{Instance: d.ID, Generation: d.Generation,
+				Running: d.Power != PowerOff})
 		}
 	}
 	entries, err := os.ReadDir(a.Dir)
@@ -43,7 +44,8 @@ func (a *Agent) Holding(ctx context.Context) (books.Holding, error) {
 // RemoveFiles removes a directory with disks that belong to nobody. Conflict: they
 // belong to somebody.
 func (a *Agent) RemoveFiles(ctx context.Context, id croft.InstanceID) error {
-	owned := croft.Errorf(croft.Conflict, "the files of instance %s on host %s belong to somebody; they stay", id, a.Host.Name)
+	owned := croft.Errorf(croft.Conflict, "the files of instance %s on host %s belong to somebody; they stay", id,
+		a.Host.Name)
 	_, err := a.Records.Instance(ctx, id)
 	if err == nil {
 		return owned
@@ -58,7 +60,8 @@ func (a *Agent) RemoveFiles(ctx context.Context, id croft.InstanceID) error {
 	case want != nil || have.Domain != nil:
 		return owned
 	}
-	a.Log.Info("acting", "instance", id, "host", a.Host.ID, "op", string(OpClean), "reason", "an operator has it removed, since it belongs to nobody")
+	a.Log.Info("acting", "instance", id, "host", a.Host.ID, "op", string(OpClean), "reason",
+		"an operator has it removed, since it belongs to nobody")
 	return a.clean(id)
 }
 

@@ -42,22 +42,38 @@ const (
 
 func newMetrics(a *Agent) *metrics {
 	m := &metrics{agent: a}
-	m.passes = m.Counters("croft_agent_passes_total", "Looks at an instance and its order, by how they ended: ok, interrupted, waiting for another host, or the kind of the error.", "result")
-	m.steps = m.Seconds("croft_agent_step_seconds", "What passes did, by step and by how it ended.", meter.Work, "step", "result")
-	m.phases = m.Seconds("croft_agent_phase_seconds", "Parts of building and starting a guest, by how they ended; queue is the wait for a free build.", meter.Work, "phase", "result")
-	m.delay = m.Seconds("croft_agent_order_delay_seconds", "From the scheduler's order to the agent's first look at it, by the clocks of both machines.", meter.Requests).WithLabelValues()
-	m.arrival = m.Seconds("croft_agent_time_to_running_seconds", "From the scheduler's order to the guest's address, by the clocks of both machines.", meter.Work).WithLabelValues()
-	m.failures = m.Counters("croft_agent_order_failures_total", "Passes that could not carry out their order, by the kind of the error.", "kind")
-	m.sweeps = m.Counters("croft_agent_sweeps_total", "Comparisons of guests, disks, claims and records, by how they ended.", "result")
-	m.differences = m.Gauges("croft_agent_differences", "What the last sweep of the host found wrong twice, by kind; croft audit tells more.", "kind")
+	m.passes = m.Counters("croft_agent_passes_total",
+		"Looks at an instance and its order, by how they ended: ok, interrupted, waiting for another host, or the kind of the error.", "result")
+	m.steps = m.Seconds("croft_agent_step_seconds", "What passes did, by step and by how it ended.", meter.Work, "step",
+		"result")
+	m.phases = m.Seconds("croft_agent_phase_seconds",
+		"Parts of building and starting a guest, by how they ended; queue is the wait for a free build.", meter.Work,
+		"phase", "result")
+	m.delay = m.Seconds("croft_agent_order_delay_seconds",
+		"From the scheduler's order to the agent's first look at it, by the clocks of both machines.",
+		meter.Requests).WithLabelValues()
+	m.arrival = m.Seconds("croft_agent_time_to_running_seconds",
+		"From the scheduler's order to the guest's address, by the clocks of both machines.",
+		meter.Work).WithLabelValues()
+	m.failures = m.Counters("croft_agent_order_failures_total",
+		"Passes that could not carry out their order, by the kind of the error.", "kind")
+	m.sweeps = m.Counters("croft_agent_sweeps_total",
+		"Comparisons of guests, disks, claims and records, by how they ended.", "result")
+	m.differences = m.Gauges("croft_agent_differences",
+		"What the last sweep of the host found wrong twice, by kind; croft audit tells more.", "kind")
 	m.Now("croft_agent_builds", "Guests that are being built.", func() float64 { return float64(len(a.builds)) })
-	m.Now("croft_agent_builds_limit", "How many guests may be built at the same time.", func() float64 { return float64(cap(a.builds)) })
-	m.Now("croft_agent_seat", "1 where this agent is the host's, 0 where it does nothing.", func() float64 { return truth(a.seat.Load()) })
-	m.Now("croft_agent_known", "1 once the host's inventory is offered and its record written.", func() float64 { return truth(a.known.Load()) })
-	for _, kind := range []croft.Kind{croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity, croft.Unavailable, "other"} {
+	m.Now("croft_agent_builds_limit", "How many guests may be built at the same time.",
+		func() float64 { return float64(cap(a.builds)) })
+	m.Now("croft_agent_seat", "1 where this agent is the host's, 0 where it does nothing.",
+		func() float64 { return truth(a.seat.Load()) })
+	m.Now("croft_agent_known", "1 once the host's inventory is offered and its record written.",
+		func() float64 { return truth(a.known.Load()) })
+	for _, kind := range []croft.Kind{croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity,
+		croft.Unavailable, "other"} {
 		m.failures.WithLabelValues(string(kind)) // else its first failure would be no increase
 	}
-	m.instances = prometheus.NewDesc("croft_agent_instances", "Instances of this host, by what was last seen of them.", []string{"state"}, nil)
+	m.instances = prometheus.NewDesc("croft_agent_instances", "Instances of this host, by what was last seen of them.",
+		[]string{"state"}, nil)
 	m.usages = newUsages(a)
 	differ(m.differences, nil)
 	return m

@@ -26,7 +26,8 @@ func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure er
 	if failure != nil {
 		m.arrive(failure)
 		a.metrics.failures.WithLabelValues(meter.Result(failure)).Inc()
-		a.Log.Warn("the order is not carried out", "instance", o.Instance, "host", a.Host.ID, "op", string(o.Want), "err", failure)
+		a.Log.Warn("the order is not carried out", "instance", o.Instance, "host", a.Host.ID, "op", string(o.Want),
+			"err", failure)
 		if isFinal(failure) && o.Want != croft.WantGone {
 			m.failed, m.failedAt, m.unbuilt = failure, o.Generation, false
 			a.giveUp(ctx, o, m)
@@ -78,7 +79,8 @@ func (a *Agent) giveUp(ctx context.Context, o croft.Order, m *memory) {
 }
 
 func (a *Agent) observeFailure(ctx context.Context, o croft.Order, m *memory, failure error) {
-	a.observe(ctx, o, m, croft.Observation{State: croft.StateFailed, Error: failure.Error(), ErrorKind: croft.KindOf(failure)})
+	a.observe(ctx, o, m, croft.Observation{State: croft.StateFailed, Error: failure.Error(),
+		ErrorKind: croft.KindOf(failure)})
 }
 
 // isFinal tells an error that no further pass can cure.

@@ -56,15 +56,18 @@ func TestTraitsAreTrueOfGuests(t *testing.T) {
 		has, hasNever []croft.Trait
 	}{
 		{"under kvm the host's CPU counts", "kvm",
-			[]croft.Trait{"HW_CPU_X86_AVX2", "HW_CPU_X86_AMD_SVM", "HW_CPU_HYPERTHREADING", "CUSTOM_CROFT_VIRT_KVM"}, []croft.Trait{"HW_CPU_X86_SSE2"}},
+			[]croft.Trait{"HW_CPU_X86_AVX2", "HW_CPU_X86_AMD_SVM", "HW_CPU_HYPERTHREADING", "CUSTOM_CROFT_VIRT_KVM"},
+			[]croft.Trait{"HW_CPU_X86_SSE2"}},
 		{"under emulation QEMU's CPU counts", "qemu",
-			[]croft.Trait{"HW_CPU_X86_SSE2", "CUSTOM_CROFT_VIRT_QEMU"}, []croft.Trait{"HW_CPU_X86_SVM", "HW_CPU_HYPERTHREADING"}},
+			[]croft.Trait{"HW_CPU_X86_SSE2", "CUSTOM_CROFT_VIRT_QEMU"},
+			[]croft.Trait{"HW_CPU_X86_SVM", "HW_CPU_HYPERTHREADING"}},
 		{"a simulated host has no CPU to speak of", "sim",
 			[]croft.Trait{"CUSTOM_CROFT_VIRT_SIM", "COMPUTE_NODE"}, []croft.Trait{"HW_CPU_X86_AVX2"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got := compute.Offer{Traits: []croft.Trait{"CUSTOM_SSD"}}.Provider(croft.Host{VirtType: test.virt}, "p", facts).Traits
+			got := compute.Offer{Traits: []croft.Trait{"CUSTOM_SSD"}}.Provider(croft.Host{VirtType: test.virt}, "p",
+				facts).Traits
 			for _, trait := range append(test.has, "CUSTOM_SSD") {
 				if !slices.Contains(got, trait) {
 					t.Errorf("%s is missing from %v", trait, got)

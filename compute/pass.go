@@ -105,13 +105,16 @@ func (a *Agent) read(ctx context.Context, id croft.InstanceID, m *memory) (*crof
 // do carries out one step, and tells how long it took.
 func (a *Agent) do(ctx context.Context, step Step, id croft.InstanceID, want *croft.Order, have Have, m *memory) error {
 	begun := time.Now()
-	err := span.Do(ctx, string(step.Op), func(ctx context.Context) error { return a.doIt(ctx, step, id, want, have, m) })
+	err := span.Do(ctx, string(step.Op), func(ctx context.Context) error {
+		return a.doIt(ctx, step, id, want, have, m)
+	})
 	a.metrics.steps.WithLabelValues(string(step.Op), outcome(ctx, err)).Observe(time.Since(begun).Seconds())
 	return err
 }
 
 // doIt is do without telling.
-func (a *Agent) doIt(ctx context.Context, step Step, id croft.InstanceID, want *croft.Order, have Have, m *memory) error {
+func (a *Agent) doIt(ctx context.Context, step Step, id croft.InstanceID, want *croft.Order, have Have,
+	m *memory) error {
 	log := a.Log.With("instance", id, "host", a.Host.ID, "op", string(step.Op), "reason", step.Reason)
 	switch step.Op {
 	case OpReport:
@@ -198,7 +201,9 @@ func (a *Agent) start(ctx context.Context, o croft.Order, m *memory) error {
 		return err
 	}
 	a.observePassing(ctx, o, m, croft.Observation{State: croft.StateBooting, Addresses: domain.Reserved})
-	if err := a.phase(ctx, phaseBoot, func(ctx context.Context) error { return a.Hypervisor.Start(ctx, o.Instance) }); err != nil {
+	if err := a.phase(ctx, phaseBoot, func(ctx context.Context) error {
+		return a.Hypervisor.Start(ctx, o.Instance)
+	}); err != nil {
 		return err
 	}
 	m.expectAddress(ctx)
@@ -273,7 +278,9 @@ func (a *Agent) build(ctx context.Context, o croft.Order, m *memory, prepare fun
 	}
 	machine := a.machine(o, layers, seed, nics)
 	machine.Source = source
-	if err := a.phase(ctx, phaseDefine, func(ctx context.Context) error { return a.Hypervisor.Define(ctx, machine) }); err != nil {
+	if err := a.phase(ctx, phaseDefine, func(ctx context.Context) error {
+		return a.Hypervisor.Define(ctx, machine)
+	}); err != nil {
 		return err
 	}
 	m.note(croft.EventDefined)
@@ -333,7 +340,9 @@ func (a *Agent) seed(ctx context.Context, o croft.Order, source croft.Metadata) 
 		return "", fmt.Errorf("write the metadata disk: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := a.phase(ctx, phaseSeed, func(ctx context.Context) error { return a.Seeds.WriteSeed(ctx, f, o) }); err != nil {
+	if err := a.phase(ctx, phaseSeed, func(ctx context.Context) error {
+		return a.Seeds.WriteSeed(ctx, f, o)
+	}); err != nil {
 		return "", fmt.Errorf("write the metadata disk: %w", err)
 	}
 	return path, f.Sync()
@@ -351,7 +360,8 @@ func (a *Agent) nics(o croft.Order) ([]NIC, error) {
 		case ok:
 			all = append(all, nic)
 		default:
-			return nil, croft.Errorf(croft.Invalid, "host %s has no network %q in its settings (networks)", a.Host.Name, name)
+			return nil, croft.Errorf(croft.Invalid, "host %s has no network %q in its settings (networks)", a.Host.Name,
+				name)
 		}
 	}
 	if len(o.Spec.Networks) == 0 {

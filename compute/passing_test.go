@@ -37,9 +37,10 @@ func TestOnlyStatesThatLastAreTold(t *testing.T) {
 		"what lasts is, one after the other": {while, false, []croft.State{
 			croft.StateFetching, croft.StateDefining, croft.StateBooting, croft.StateRunning,
 		}},
-		"of several in a row that do not last, the one that is on when the time is over": {passingTime * 2 / 5, false, []croft.State{
-			croft.StateBooting, croft.StateRunning,
-		}},
+		"of several in a row that do not last, the one that is on when the time is over": {passingTime * 2 / 5, false,
+			[]croft.State{
+				croft.StateBooting, croft.StateRunning,
+			}},
 		"a pass that is interrupted takes its last state with it": {moment, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

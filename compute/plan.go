@@ -57,9 +57,11 @@ func Plan(want *croft.Order, have Have) []Step {
 	case want.Partition != have.Home:
 		return []Step{{OpReport, fmt.Sprintf("an order of another installation, %s", want.Partition)}}
 	case have.Domain != nil && have.Domain.Partition != have.Home:
-		return []Step{{OpRefuse, fmt.Sprintf("a domain of this UUID belongs to another installation, %s", have.Domain.Partition)}}
+		return []Step{{OpRefuse, fmt.Sprintf("a domain of this UUID belongs to another installation, %s",
+			have.Domain.Partition)}}
 	case have.Domain != nil && have.Domain.Generation > want.Generation:
-		return []Step{{OpReport, fmt.Sprintf("the order's generation %d is older than the domain's, %d", want.Generation, have.Domain.Generation)}}
+		return []Step{{OpReport, fmt.Sprintf("the order's generation %d is older than the domain's, %d",
+			want.Generation, have.Domain.Generation)}}
 	}
 	switch want.Want {
 	case croft.WantGone:
@@ -100,7 +102,8 @@ func planRunning(want *croft.Order, have Have) []Step {
 	case have.Domain.Generation < want.Rebuilt:
 		return []Step{{OpRebuild, "a fresh disk is ordered"}, {OpStart, "it should run"}}
 	case have.Domain.Generation < want.Rebooted:
-		return []Step{{OpStop, "a reboot is ordered"}, {OpMark, "what comes next is the start"}, {OpStart, "a reboot is ordered"}}
+		return []Step{{OpStop, "a reboot is ordered"}, {OpMark, "what comes next is the start"},
+			{OpStart, "a reboot is ordered"}}
 	case have.Domain.Power == PowerOn && have.Domain.Started != want.Generation:
 		return []Step{{OpMark, "it runs, as this order wants it"}}
 	case have.Domain.Power == PowerOn:
@@ -110,7 +113,8 @@ func planRunning(want *croft.Order, have Have) []Step {
 		return []Step{{OpLeave, fmt.Sprintf("%s, and its restart policy is %s", end, policy(want))}}
 	}
 	if have.JustStarted {
-		return []Step{{OpRefuse, "the guest went off right after its start; it is tried again later (`schedule console` may show why)"}}
+		return []Step{{OpRefuse,
+			"the guest went off right after its start; it is tried again later (`schedule console` may show why)"}}
 	}
 	start := Step{OpStart, "it should run and is " + string(have.Domain.Power)}
 	if have.Domain.Generation < want.Generation {
@@ -127,7 +131,8 @@ func policy(want *croft.Order) croft.Restart {
 // nothing where it is to be started. A guest that was not started for this order is to be.
 func leftOff(want *croft.Order, have Have) croft.End {
 	d := have.Domain
-	if want == nil || want.Want != croft.WantRunning || d == nil || d.Power != PowerOff || d.Started != want.Generation {
+	if want == nil || want.Want != croft.WantRunning || d == nil || d.Power != PowerOff ||
+		d.Started != want.Generation {
 		return ""
 	}
 	end := croft.EndFailure

@@ -159,11 +159,12 @@ type Machine struct {
 	Name       string // the instance's, for people; domains are named by ID
 	VCPUs      int64
 	MemoryMiB  int64
-	Disk       []Layer        // the overlay first, then what it stands on
-	Seed       string         // path of an ISO, or empty
-	Source     croft.Metadata // where the guest is to look for its metadata first; what the machine says of itself depends on it
-	Console    string         // path of the serial console's log
-	NICs       []NIC
+	Disk       []Layer // the overlay first, then what it stands on
+	Seed       string  // path of an ISO, or empty
+	// where the guest is to look for its metadata first; what the machine says of itself depends on it
+	Source  croft.Metadata
+	Console string // path of the serial console's log
+	NICs    []NIC
 }
 
 // NIC is one network interface: on a libvirt network or on a bridge of the host.
@@ -192,7 +193,8 @@ type Domain struct {
 	Power      Power
 	Started    int64 // the generation that it was started for last; 0 where it was stopped since
 	Crashed    bool  // off because the guest or its process died, not by request
-	Halted     bool  // off because the guest powered itself off, with nobody stopping it; forgotten by a hypervisor that restarts
-	Addresses  []netip.Addr
-	Reserved   []netip.Addr // the guest's alone, whether it has asked for them yet or not
+	// off because the guest powered itself off, with nobody stopping it; forgotten by a hypervisor that restarts
+	Halted    bool
+	Addresses []netip.Addr
+	Reserved  []netip.Addr // the guest's alone, whether it has asked for them yet or not
 }

@@ -45,7 +45,8 @@ func (a *Agent) introduce(ctx context.Context) error {
 		me.FormerName = before.FormerName
 		if before.Name != me.Name {
 			me.FormerName = before.Name
-			a.Log.Warn("the host has a new name; by its UUID it is the same", "host", me.ID, "name", me.Name, "former", before.Name)
+			a.Log.Warn("the host has a new name; by its UUID it is the same", "host", me.ID, "name", me.Name, "former",
+				before.Name)
 		}
 	}
 	for _, problem := range a.problems {
@@ -58,11 +59,13 @@ func (a *Agent) introduce(ctx context.Context) error {
 
 // examine finds what is wrong with the host as a whole, says so in the log once, and
 // in the host's record for as long as it lasts.
-func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.Resources, strays []books.Difference) error {
+func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.Resources,
+	strays []books.Difference) error {
 	shrunk, strange := a.shrunk(claims), strangers(strays)
 	changed := a.setProblem(problemShrunk, shrunk)
 	if changed && shrunk != "" {
-		a.Log.Warn("the host offers less than is claimed; its guests are left alone", "host", a.Host.ID, "reason", shrunk)
+		a.Log.Warn("the host offers less than is claimed; its guests are left alone", "host", a.Host.ID, "reason",
+			shrunk)
 	}
 	if a.setProblem(problemGuests, strange) {
 		changed = true
@@ -114,7 +117,8 @@ func (a *Agent) shrunk(claims map[croft.InstanceID]croft.Resources) string {
 		return ""
 	}
 	slices.Sort(short)
-	return "it has become smaller than its use: " + strings.Join(short, ", ") + "; nothing new comes here until that is less, and its guests stay as they are"
+	return "it has become smaller than its use: " + strings.Join(short, ", ") +
+		"; nothing new comes here until that is less, and its guests stay as they are"
 }
 
 // strangers says which guests here belong to nobody, or to another host.

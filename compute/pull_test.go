@@ -38,7 +38,8 @@ func pullFrom(t *testing.T, images compute.Images, token, body string) *http.Res
 	api := &compute.API{Agent: &compute.Agent{Config: compute.Config{Images: images}}, Token: "secret"}
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(server.Close)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/images", strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/images",
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,8 @@ func TestPullStreamsProgressAndOneLastWord(t *testing.T) {
 		want string
 	}{
 		{"the image is there", nil, `{"image":{"format":"qcow2","virtual_size":10,"sha256":"d/x"}}`},
-		{"it cannot be had", croft.Errorf(croft.NotFound, "no such image"), `{"error":{"kind":"not found","message":"no such image"}}`},
+		{"it cannot be had", croft.Errorf(croft.NotFound, "no such image"),
+			`{"error":{"kind":"not found","message":"no such image"}}`},
 		{"an error without a kind", io.ErrUnexpectedEOF, `{"error":{"kind":"","message":"unexpected EOF"}}`},
 	} {
 		t.Run(v.name, func(t *testing.T) {
@@ -83,7 +85,8 @@ func TestPullIsForThoseWhoHoldTheToken(t *testing.T) {
 }
 
 func TestPullRefusesWhatNamesNoImage(t *testing.T) {
-	for _, body := range []string{"", "{}", `{"image":""}`, `{"image":7}`, `{"name":"x"}`, "tiny", `{"image":"` + strings.Repeat("x", 64<<10) + `"}`} {
+	for _, body := range []string{"", "{}", `{"image":""}`, `{"image":7}`, `{"name":"x"}`, "tiny",
+		`{"image":"` + strings.Repeat("x", 64<<10) + `"}`} {
 		if got := pullFrom(t, slowImages{}, "secret", body).StatusCode; got != http.StatusBadRequest {
 			t.Errorf("%.20q is answered %d", body, got)
 		}

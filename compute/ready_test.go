@@ -81,7 +81,8 @@ func TestUsagesAreToldToWhoHasTheToken(t *testing.T) {
 	if got := ask("guess"); got.Code != http.StatusUnauthorized {
 		t.Errorf("without the token: %d %s", got.Code, got.Body)
 	}
-	if got := ask("secret"); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), `"instance":"`+string(inst.ID)+`"`) {
+	if got := ask("secret"); got.Code != http.StatusOK || !strings.Contains(got.Body.String(),
+		`"instance":"`+string(inst.ID)+`"`) {
 		t.Errorf("with it: %d %s", got.Code, got.Body)
 	}
 }

@@ -100,7 +100,8 @@ func TestTheMetadataDiskIsMadeWhereAsked(t *testing.T) {
 		}
 		text, _ := os.ReadFile(filepath.Join(c.dir, string(inst.ID), "seed.iso"))
 		if string(text) != want || m.Source != c.seeds.(disks)[name] || (m.Seed != "") != (want != "") {
-			t.Errorf("%s: the disk is %q, and the machine has the disk %q for the source %q", name, text, m.Seed, m.Source)
+			t.Errorf("%s: the disk is %q, and the machine has the disk %q for the source %q", name, text, m.Seed,
+				m.Source)
 		}
 	}
 	inst := c.request("refused")

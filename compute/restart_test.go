@@ -49,7 +49,8 @@ func TestAGuestThatPowersItselfOffStaysOff(t *testing.T) {
 
 func TestAGuestIsStartedAgainAfterAPowerLoss(t *testing.T) {
 	for policy, want := range map[croft.Restart]croft.State{
-		"": croft.StateRunning, croft.RestartOnFailure: croft.StateRunning, croft.RestartAlways: croft.StateRunning, croft.RestartNever: croft.StateStopped,
+		"": croft.StateRunning, croft.RestartOnFailure: croft.StateRunning, croft.RestartAlways: croft.StateRunning,
+		croft.RestartNever: croft.StateStopped,
 	} {
 		t.Run("restart "+string(policy), func(t *testing.T) {
 			c := newCloud(t)
@@ -60,7 +61,8 @@ func TestAGuestIsStartedAgainAfterAPowerLoss(t *testing.T) {
 			must(t, c.hv.PowerLoss())
 			c.start().Resync(t.Context())
 			seen := c.await(inst, want)
-			if stopped := want == croft.StateStopped; stopped && seen.Ended != croft.EndFailure || !stopped && seen.Ended != "" {
+			if stopped := want == croft.StateStopped; stopped && seen.Ended != croft.EndFailure || !stopped &&
+				seen.Ended != "" {
 				t.Errorf("it ended by %q", seen.Ended)
 			}
 		})

@@ -64,7 +64,8 @@ func (a *Agent) me() croft.Agent {
 // one may be.
 func (a *Agent) take(ctx context.Context, rival *croft.Agent, seated chan<- struct{}) bool {
 	if rival != nil {
-		a.refuse(fmt.Sprintf("another agent has this host's UUID and serves it, %s at %s; where this machine or its state directory is a copy, remove host-id from the copy",
+		a.refuse(fmt.Sprintf(
+			"another agent has this host's UUID and serves it, %s at %s; where this machine or its state directory is a copy, remove host-id from the copy",
 			rival.Name, rival.API))
 		return false
 	}

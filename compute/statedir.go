@@ -35,7 +35,8 @@ func OpenStateDir(path string) (*StateDir, error) {
 	if err := filelock.Take(f); err != nil {
 		holder, _ := os.ReadFile(f.Name())
 		return nil, errors.Join(
-			croft.Errorf(croft.Conflict, "the state directory %s is in use by croft with process id %s; stop that one or give another with --state-dir", path, strings.TrimSpace(string(holder))),
+			croft.Errorf(croft.Conflict,
+				"the state directory %s is in use by croft with process id %s; stop that one or give another with --state-dir", path, strings.TrimSpace(string(holder))),
 			f.Close())
 	}
 	if err := errors.Join(f.Truncate(0), writeAt(f, fmt.Sprintln(os.Getpid()))); err != nil {
@@ -91,13 +92,18 @@ func ReadHostID(dir string, mint bool) (croft.HostID, error) {
 	case err == nil:
 		id, err := croft.ParseHostID(strings.TrimSpace(string(b)))
 		if err != nil {
-			return "", croft.Errorf(croft.Invalid, "the host's UUID in %s is damaged: %w; restore the file, or remove it to begin as a new host", path, err)
+			return "",
+				croft.Errorf(croft.Invalid,
+					"the host's UUID in %s is damaged: %w; restore the file, or remove it to begin as a new host", path,
+					err)
 		}
 		return id, nil
 	case !errors.Is(err, os.ErrNotExist):
 		return "", fmt.Errorf("read the host's UUID: %w", err)
 	case !mint:
-		return "", croft.Errorf(croft.NotFound, "%s holds no host's UUID; start `croft up` or `croft compute` with this --state-dir first", dir)
+		return "",
+			croft.Errorf(croft.NotFound,
+				"%s holds no host's UUID; start `croft up` or `croft compute` with this --state-dir first", dir)
 	}
 	id := croft.NewHostID()
 	return id, durable.Write(path, []byte(string(id)+"\n"), 0o644)

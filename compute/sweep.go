@@ -34,7 +34,8 @@ func (a *Agent) sweepHost(ctx context.Context) error {
 	claims, err := a.Inventory.Claims(ctx, a.Host.ID)
 	if errors.Is(err, croft.NotFound) {
 		if a.known.Load() && a.caretaker.first(forgotten) {
-			a.Log.Warn("the host was forgotten while its agent runs; restart the agent to offer it again", "host", a.Host.ID)
+			a.Log.Warn("the host was forgotten while its agent runs; restart the agent to offer it again", "host",
+				a.Host.ID)
 		}
 		return nil
 	}

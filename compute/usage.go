@@ -51,17 +51,27 @@ type usageMetric struct {
 
 func newUsages(a *Agent) *usages {
 	u := &usages{agent: a}
-	u.read = prometheus.NewDesc("croft_agent_usages_read", "1 where the hypervisor told in time what the guests use, 0 where croft_instance_ metrics are missing for that.", nil, nil)
-	u.info = prometheus.NewDesc("croft_instance_info", "1 for each instance of this host that has an order: what people call it.", []string{"uuid", "project", "name"}, nil)
+	u.read = prometheus.NewDesc("croft_agent_usages_read",
+		"1 where the hypervisor told in time what the guests use, 0 where croft_instance_ metrics are missing for that.", nil, nil)
+	u.info = prometheus.NewDesc("croft_instance_info",
+		"1 for each instance of this host that has an order: what people call it.", []string{"uuid", "project", "name"},
+		nil)
 	add := func(name, help string, kind prometheus.ValueType, value func(Usage) float64) {
-		u.all = append(u.all, usageMetric{prometheus.NewDesc("croft_instance_"+name, help, []string{"uuid"}, nil), kind, value})
+		u.all = append(u.all, usageMetric{prometheus.NewDesc("croft_instance_"+name, help, []string{"uuid"}, nil), kind,
+			value})
 	}
-	add("cpu_seconds_total", "CPU time of the guest, of all its CPUs together.", prometheus.CounterValue, func(x Usage) float64 { return x.CPU.Seconds() })
-	add("memory_bytes", "Memory that the guest takes on the host.", prometheus.GaugeValue, func(x Usage) float64 { return float64(x.MemoryBytes) })
-	add("disk_read_bytes_total", "What the guest has read from its disks.", prometheus.CounterValue, func(x Usage) float64 { return float64(x.DiskRead) })
-	add("disk_written_bytes_total", "What the guest has written to its disks.", prometheus.CounterValue, func(x Usage) float64 { return float64(x.DiskWritten) })
-	add("network_received_bytes_total", "What the guest has received.", prometheus.CounterValue, func(x Usage) float64 { return float64(x.NetReceived) })
-	add("network_sent_bytes_total", "What the guest has sent.", prometheus.CounterValue, func(x Usage) float64 { return float64(x.NetSent) })
+	add("cpu_seconds_total", "CPU time of the guest, of all its CPUs together.", prometheus.CounterValue,
+		func(x Usage) float64 { return x.CPU.Seconds() })
+	add("memory_bytes", "Memory that the guest takes on the host.", prometheus.GaugeValue,
+		func(x Usage) float64 { return float64(x.MemoryBytes) })
+	add("disk_read_bytes_total", "What the guest has read from its disks.", prometheus.CounterValue,
+		func(x Usage) float64 { return float64(x.DiskRead) })
+	add("disk_written_bytes_total", "What the guest has written to its disks.", prometheus.CounterValue,
+		func(x Usage) float64 { return float64(x.DiskWritten) })
+	add("network_received_bytes_total", "What the guest has received.", prometheus.CounterValue,
+		func(x Usage) float64 { return float64(x.NetReceived) })
+	add("network_sent_bytes_total", "What the guest has sent.", prometheus.CounterValue,
+		func(x Usage) float64 { return float64(x.NetSent) })
 	return u
 }
 
@@ -77,7 +87,8 @@ func (u *usages) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (u *usages) Collect(ch chan<- prometheus.Metric) {
 	for id, called := range u.agent.names() {
-		ch <- prometheus.MustNewConstMetric(u.info, prometheus.GaugeValue, 1, string(id), string(called.project), called.name)
+		ch <- prometheus.MustNewConstMetric(u.info, prometheus.GaugeValue, 1, string(id), string(called.project),
+			called.name)
 	}
 	meters, ok := u.agent.Hypervisor.(Meters)
 	if !ok {

@@ -50,7 +50,8 @@ func TestAnOrderIsOneSpanOfItsTrace(t *testing.T) {
 		t.Fatalf("there are %d spans of orders, want one for each of two", len(orders))
 	}
 	for _, s := range orders {
-		if s.Parent.SpanID().String() != "b7ad6b7169203331" || !s.Parent.IsRemote() || s.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
+		if s.Parent.SpanID().String() != "b7ad6b7169203331" || !s.Parent.IsRemote() ||
+			s.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
 			t.Errorf("%s is below %v", s.Name, s.Parent)
 		}
 		if s.Status.Code == codes.Error {
@@ -70,7 +71,8 @@ func TestAnOrderThatFailsIsAnErrorInItsTrace(t *testing.T) {
 		}
 	}
 	for _, s := range c.recorder.GetSpans() {
-		if want := s.Name == "carry out" || s.Name == "build" || s.Name == "image fetch"; want != (s.Status.Code == codes.Error) {
+		if want := s.Name == "carry out" || s.Name == "build" ||
+			s.Name == "image fetch"; want != (s.Status.Code == codes.Error) {
 			t.Errorf("%s: %+v, want an error: %v", s.Name, s.Status, want)
 		}
 	}

@@ -9,8 +9,9 @@ import (
 // Config says what the host is to be looked at for.
 type Config struct {
 	StateDir string
-	Libvirt  bool                    // guests are libvirt's; false for simulated ones
-	Network  string                  // the libvirt network of the guests; empty where a bridge of the host is used alone
+	Libvirt  bool // guests are libvirt's; false for simulated ones
+	// the libvirt network of the guests; empty where a bridge of the host is used alone
+	Network  string
 	Bridge   string                  // the bridge of the host that they are on, too; empty where there is none
 	Named    map[string]NamedNetwork // that guests may ask for
 	Spoofing bool                    // guests may send from any address

@@ -19,7 +19,8 @@ func healthy() Probes {
 		Guests:  func(context.Context) ([]string, error) { return nil, nil },
 		Filter:  func(context.Context) error { return nil },
 		Network: func(context.Context, string) (Network, error) {
-			return Network{Defined: true, Active: true, Bridge: "virbr0", Subnet: netip.MustParsePrefix("192.168.122.1/24")}, nil
+			return Network{Defined: true, Active: true, Bridge: "virbr0",
+				Subnet: netip.MustParsePrefix("192.168.122.1/24")}, nil
 		},
 		File: files(map[string]File{
 			"/dev/kvm": {Mode: 0o660, Owner: "root", Group: "kvm"}, "/dev/net/tun": {Mode: 0o666},
@@ -34,14 +35,18 @@ func healthy() Probes {
 		},
 		Listeners:      func(context.Context) ([]Listener, error) { return nil, nil },
 		MetadataServer: func(context.Context, string, int32) (string, bool, error) { return "5d2e", true, nil },
-		Clock:          func() (Clock, error) { return Clock{Synchronised: true, MaxError: 20 * time.Millisecond}, nil },
+		Clock: func() (Clock, error) {
+			return Clock{Synchronised: true, MaxError: 20 * time.Millisecond}, nil
+		},
 	}
 }
 
 func config() Config {
 	return Config{
-		StateDir: "/var/lib/croft", Libvirt: true, Network: "default", VirtType: "auto", Metadata: true, Arch: GuestArch,
-		Ports: []Port{{"etcd", netip.MustParseAddrPort("127.0.0.1:2379")}, {"Placement", netip.MustParseAddrPort("127.0.0.1:8778")}},
+		StateDir: "/var/lib/croft", Libvirt: true, Network: "default", VirtType: "auto", Metadata: true,
+		Arch: GuestArch,
+		Ports: []Port{{"etcd", netip.MustParseAddrPort("127.0.0.1:2379")},
+			{"Placement", netip.MustParseAddrPort("127.0.0.1:8778")}},
 	}
 }
 
@@ -91,9 +96,16 @@ func TestChecks(t *testing.T) {
 		do    string // part of it
 	}{
 		{"kvm that runs guests is fine", nil, "kvm", OK, "runs guests", ""},
-		{"no /dev/kvm is a warning", func(_ *Config, p *Probes) { p.File = with(healthy(), kvmDevice, nil) }, "kvm", Warn, "/dev/kvm is not there; guests are emulated", "firmware"},
-		{"no /dev/kvm fails where kvm was asked for", func(c *Config, p *Probes) { c.VirtType = "kvm"; p.File = with(healthy(), kvmDevice, nil) }, "kvm", Fail, "/dev/kvm is not there", "virt_type to auto"},
-		{"no kvm at all is fine where it is not used", func(c *Config, p *Probes) { c.VirtType = "qemu"; p.File = with(healthy(), kvmDevice, nil) }, "kvm", OK, "not used", ""},
+		{"no /dev/kvm is a warning", func(_ *Config, p *Probes) { p.File = with(healthy(), kvmDevice, nil) }, "kvm",
+			Warn, "/dev/kvm is not there; guests are emulated", "firmware"},
+		{"no /dev/kvm fails where kvm was asked for", func(c *Config, p *Probes) {
+			c.VirtType = "kvm"
+			p.File = with(healthy(), kvmDevice, nil)
+		}, "kvm", Fail, "/dev/kvm is not there", "virt_type to auto"},
+		{"no kvm at all is fine where it is not used", func(c *Config, p *Probes) {
+			c.VirtType = "qemu"
+			p.File = with(healthy(), kvmDevice, nil)
+		}, "kvm", OK, "not used", ""},
 		{"a kvm that libvirt's QEMU cannot open fails", func(_ *Config, p *Probes) {
 			p.File = with(healthy(), kvmDevice, &File{Mode: 0o600, Owner: "root", Group: "root"})
 		}, "kvm", Fail, "root:root with mode 0600", "chown root:kvm /dev/kvm && chmod 660 /dev/kvm"},
@@ -105,31 +117,47 @@ func TestChecks(t *testing.T) {
 		}, "kvm", Warn, "is there and runs no guest: the guest did not halt", "nested"},
 
 		{"an installed qemu is named", nil, "qemu", OK, "/usr/bin/qemu-system-x86_64", ""},
-		{"a missing program names its package", func(_ *Config, p *Probes) { p.LookPath = func(string) (string, error) { return "", errNo } }, "dnsmasq", Fail, "dnsmasq is not installed", "apt-get install dnsmasq-base"},
+		{"a missing program names its package", func(_ *Config, p *Probes) {
+			p.LookPath = func(string) (string, error) { return "", errNo }
+		}, "dnsmasq", Fail, "dnsmasq is not installed", "apt-get install dnsmasq-base"},
 		{"libvirt says its version", nil, "libvirt", OK, "libvirt 9.0.0", ""},
 		{"a libvirt that does not answer fails", func(_ *Config, p *Probes) {
 			p.Libvirt = func(context.Context) (string, error) { return "", errNo }
 		}, "libvirt", Fail, "no such luck", "systemctl start libvirtd"},
-		{"no tun device fails", func(_ *Config, p *Probes) { p.File = with(healthy(), "/dev/net/tun", nil) }, "tun", Fail, "no network", "modprobe tun"},
+		{"no tun device fails", func(_ *Config, p *Probes) { p.File = with(healthy(), "/dev/net/tun", nil) }, "tun",
+			Fail, "no network", "modprobe tun"},
 
 		{"guests with their disks here are fine", func(_ *Config, p *Probes) {
 			f := dir(0o755)
 			p.File, p.Guests = with(healthy(), "/var/lib/croft/instances/a", &f), guests("a")
 		}, "guests", OK, "1 here", ""},
-		{"guests with their disks elsewhere are a warning", func(_ *Config, p *Probes) { p.Guests = guests("a", "b") }, "guests", Warn, "2 of 2 guests have their disks elsewhere than in /var/lib/croft, such as a", "host-id"},
+		{"guests with their disks elsewhere are a warning", func(_ *Config, p *Probes) {
+			p.Guests = guests("a", "b")
+		}, "guests", Warn, "2 of 2 guests have their disks elsewhere than in /var/lib/croft, such as a", "host-id"},
 		{"guests that cannot be listed fail", func(_ *Config, p *Probes) {
 			p.Guests = func(context.Context) ([]string, error) { return nil, errNo }
 		}, "guests", Fail, "no such luck", "line about libvirt"},
 
 		{"an active network says its bridge", nil, "network", OK, "default on bridge virbr0, 192.168.122.1/24", ""},
-		{"a stopped network is fine", func(_ *Config, p *Probes) { p.Network = network(Network{Defined: true}, nil) }, "network", OK, "the agent starts it", ""},
-		{"a missing default network is fine", func(_ *Config, p *Probes) { p.Network = network(Network{}, nil) }, "network", OK, "defines and starts", ""},
-		{"another network that is missing fails", func(c *Config, p *Probes) { c.Network = "lab"; p.Network = network(Network{}, nil) }, "network", Fail, "no network lab", "virsh net-define"},
-		{"a network that cannot be asked for fails", func(_ *Config, p *Probes) { p.Network = network(Network{}, errNo) }, "network", Fail, "no such luck", "line about libvirt"},
-		{"a bridge of the host is looked for instead", func(c *Config, _ *Probes) { c.Network, c.Bridge = "", "virbr0" }, "bridge", OK, "virbr0 192.168.122.1/24", ""},
-		{"a bridge that is not there fails", func(c *Config, _ *Probes) { c.Network, c.Bridge = "", "br0" }, "bridge", Fail, "no bridge br0", "make it"},
+		{"a stopped network is fine", func(_ *Config, p *Probes) { p.Network = network(Network{Defined: true}, nil) },
+			"network", OK, "the agent starts it", ""},
+		{"a missing default network is fine", func(_ *Config, p *Probes) { p.Network = network(Network{}, nil) },
+			"network", OK, "defines and starts", ""},
+		{"another network that is missing fails", func(c *Config, p *Probes) {
+			c.Network = "lab"
+			p.Network = network(Network{}, nil)
+		}, "network", Fail, "no network lab", "virsh net-define"},
+		{"a network that cannot be asked for fails", func(_ *Config, p *Probes) {
+			p.Network = network(Network{}, errNo)
+		}, "network", Fail, "no such luck", "line about libvirt"},
+		{"a bridge of the host is looked for instead", func(c *Config, _ *Probes) {
+			c.Network, c.Bridge = "", "virbr0"
+		}, "bridge", OK, "virbr0 192.168.122.1/24", ""},
+		{"a bridge that is not there fails", func(c *Config, _ *Probes) { c.Network, c.Bridge = "", "br0" }, "bridge",
+			Fail, "no bridge br0", "make it"},
 
-		{"a bridge beside the network that is not there fails", func(c *Config, _ *Probes) { c.Bridge = "br0" }, "bridge", Fail, "no bridge br0", "make it"},
+		{"a bridge beside the network that is not there fails", func(c *Config, _ *Probes) { c.Bridge = "br0" },
+			"bridge", Fail, "no bridge br0", "make it"},
 		{"a bridge that guests may name is looked for", func(c *Config, _ *Probes) {
 			c.Named = map[string]NamedNetwork{"lab": {Bridge: "br-lab"}}
 		}, "network lab", Fail, "no bridge br-lab", "make it"},
@@ -138,25 +166,36 @@ func TestChecks(t *testing.T) {
 		}, "network quiet", Fail, "no network isolated", "virsh net-define"},
 
 		{"a packet filter is fine", nil, "packet filter", OK, "nftables", ""},
-		{"none fails", func(_ *Config, p *Probes) { p.Filter = func(context.Context) error { return errNo } }, "packet filter", Fail, "no such luck", "apt-get install nftables"},
-		{"none by choice is a warning", func(c *Config, _ *Probes) { c.Spoofing = true }, "packet filter", Warn, "addresses of others", "set it to false"},
+		{"none fails", func(_ *Config, p *Probes) { p.Filter = func(context.Context) error { return errNo } },
+			"packet filter", Fail, "no such luck", "apt-get install nftables"},
+		{"none by choice is a warning", func(c *Config, _ *Probes) { c.Spoofing = true }, "packet filter", Warn,
+			"addresses of others", "set it to false"},
 
 		{"a free metadata address is fine", nil, "metadata", OK, "169.254.169.254:80 is free", ""},
-		{"croft's own metadata server is fine", func(_ *Config, p *Probes) { p.Listeners = listens("169.254.169.254:80", "croft", 7) }, "metadata", OK, "process 7", ""},
+		{"croft's own metadata server is fine", func(_ *Config, p *Probes) {
+			p.Listeners = listens("169.254.169.254:80", "croft", 7)
+		}, "metadata", OK, "process 7", ""},
 		{"another cloud's metadata server fails", func(_ *Config, p *Probes) {
 			p.Listeners = listens("169.254.169.254:80", "croft", 7)
 			p.MetadataServer = func(_ context.Context, bridge string, pid int32) (string, bool, error) {
 				return fmt.Sprint(bridge, pid), false, nil
 			}
-		}, "metadata", Fail, "the croft of another cloud (process 7, partition virbr07) serves 169.254.169.254 on virbr0", "metadata.server to false"},
+		}, "metadata", Fail,
+			"the croft of another cloud (process 7, partition virbr07) serves 169.254.169.254 on virbr0",
+			"metadata.server to false"},
 		{"a metadata server on another bridge does not", func(_ *Config, p *Probes) {
 			p.Listeners = listens("169.254.169.254:80", "croft", 7)
 			p.MetadataServer = func(context.Context, string, int32) (string, bool, error) { return "", false, errNo }
 		}, "metadata", OK, "on another bridge", ""},
 		{"an x86_64 machine runs guests", nil, "machine", OK, "x86_64", ""},
-		{"another does not", func(c *Config, _ *Probes) { c.Arch = "arm64" }, "machine", Fail, "this machine is arm64", "hypervisor: none"},
-		{"a web server on every address takes the metadata's", func(_ *Config, p *Probes) { p.Listeners = listens("[::]:80", "nginx", 7) }, "metadata", Fail, "nginx (process 7) listens on [::]:80", "address of its own"},
-		{"a web server on another address does not", func(_ *Config, p *Probes) { p.Listeners = listens("192.168.1.5:80", "nginx", 7) }, "metadata", OK, "free", ""},
+		{"another does not", func(c *Config, _ *Probes) { c.Arch = "arm64" }, "machine", Fail, "this machine is arm64",
+			"hypervisor: none"},
+		{"a web server on every address takes the metadata's", func(_ *Config, p *Probes) {
+			p.Listeners = listens("[::]:80", "nginx", 7)
+		}, "metadata", Fail, "nginx (process 7) listens on [::]:80", "address of its own"},
+		{"a web server on another address does not", func(_ *Config, p *Probes) {
+			p.Listeners = listens("192.168.1.5:80", "nginx", 7)
+		}, "metadata", OK, "free", ""},
 		{"the address on another link is a warning", func(_ *Config, p *Probes) {
 			p.Links = func() ([]Link, error) { return []Link{link("eth0", "169.254.169.254/32")}, nil }
 		}, "metadata", Warn, "an address of eth0", "ip address del 169.254.169.254/32 dev eth0"},
@@ -165,9 +204,14 @@ func TestChecks(t *testing.T) {
 		}, "metadata", Fail, "no such luck", "root"},
 
 		{"a state directory that is there is fine", nil, "state", OK, "/var/lib/croft", ""},
-		{"one that is not there yet is made", func(c *Config, _ *Probes) { c.StateDir = "/var/lib/other/croft" }, "state", OK, "/var/lib/other/croft will be made", ""},
-		{"a file in its place fails", func(_ *Config, p *Probes) { p.File = with(healthy(), "/var/lib/croft", &File{Mode: 0o644}) }, "state", Fail, "not a directory", "--state-dir"},
-		{"one that cannot be written fails", func(_ *Config, p *Probes) { p.Writable = func(string) error { return fs.ErrPermission } }, "state", Fail, "permission denied", "run as root"},
+		{"one that is not there yet is made", func(c *Config, _ *Probes) { c.StateDir = "/var/lib/other/croft" },
+			"state", OK, "/var/lib/other/croft will be made", ""},
+		{"a file in its place fails", func(_ *Config, p *Probes) {
+			p.File = with(healthy(), "/var/lib/croft", &File{Mode: 0o644})
+		}, "state", Fail, "not a directory", "--state-dir"},
+		{"one that cannot be written fails", func(_ *Config, p *Probes) {
+			p.Writable = func(string) error { return fs.ErrPermission }
+		}, "state", Fail, "permission denied", "run as root"},
 		{"one below a directory closed to others fails", func(c *Config, p *Probes) {
 			f := dir(0o700)
 			p.File = with(healthy(), "/var/lib", &f)
@@ -178,29 +222,46 @@ func TestChecks(t *testing.T) {
 		}, "state", OK, "/var/lib/croft", ""},
 
 		{"much room is fine", nil, "disk", OK, "100.0 GiB free at /var/lib/croft", ""},
-		{"little room is a warning", func(_ *Config, p *Probes) { p.DiskFree = func(string) (uint64, error) { return 5 * gib, nil } }, "disk", Warn, "5.0 GiB", "make room"},
-		{"no room fails", func(_ *Config, p *Probes) { p.DiskFree = func(string) (uint64, error) { return gib, nil } }, "disk", Fail, "1.0 GiB", "make room"},
-		{"room that cannot be asked for fails", func(_ *Config, p *Probes) { p.DiskFree = func(string) (uint64, error) { return 0, errNo } }, "disk", Fail, "no such luck", ""},
+		{"little room is a warning", func(_ *Config, p *Probes) {
+			p.DiskFree = func(string) (uint64, error) { return 5 * gib, nil }
+		}, "disk", Warn, "5.0 GiB", "make room"},
+		{"no room fails", func(_ *Config, p *Probes) { p.DiskFree = func(string) (uint64, error) { return gib, nil } },
+			"disk", Fail, "1.0 GiB", "make room"},
+		{"room that cannot be asked for fails", func(_ *Config, p *Probes) {
+			p.DiskFree = func(string) (uint64, error) { return 0, errNo }
+		}, "disk", Fail, "no such luck", ""},
 		{"much memory is fine", nil, "memory", OK, "16.0 GiB available of 24.0 GiB", ""},
-		{"little memory is a warning", func(_ *Config, p *Probes) { p.Memory = memoryIs(gib / 2) }, "memory", Warn, "0.5 GiB", "end what uses it"},
-		{"no memory fails", func(_ *Config, p *Probes) { p.Memory = memoryIs(gib / 8) }, "memory", Fail, "0.1 GiB", "end what uses it"},
+		{"little memory is a warning", func(_ *Config, p *Probes) { p.Memory = memoryIs(gib / 2) }, "memory", Warn,
+			"0.5 GiB", "end what uses it"},
+		{"no memory fails", func(_ *Config, p *Probes) { p.Memory = memoryIs(gib / 8) }, "memory", Fail, "0.1 GiB",
+			"end what uses it"},
 
 		{"a free port is fine", nil, "port etcd", OK, "127.0.0.1:2379 is free", ""},
-		{"croft's own port is fine", func(_ *Config, p *Probes) { p.Listeners = listens("127.0.0.1:2379", "croft", 7) }, "port etcd", OK, "croft's own (process 7)", ""},
-		{"another's port fails", func(_ *Config, p *Probes) { p.Listeners = listens("127.0.0.1:2379", "etcd", 7) }, "port etcd", Fail, "taken by etcd (process 7)", "another address for etcd"},
-		{"a socket on every address takes the port too", func(_ *Config, p *Probes) { p.Listeners = listens("0.0.0.0:8778", "", 0) }, "port Placement", Fail, "a process of another user", ""},
-		{"the same port of another address is free", func(_ *Config, p *Probes) { p.Listeners = listens("127.0.0.9:2379", "etcd", 7) }, "port etcd", OK, "free", ""},
+		{"croft's own port is fine", func(_ *Config, p *Probes) { p.Listeners = listens("127.0.0.1:2379", "croft", 7) },
+			"port etcd", OK, "croft's own (process 7)", ""},
+		{"another's port fails", func(_ *Config, p *Probes) { p.Listeners = listens("127.0.0.1:2379", "etcd", 7) },
+			"port etcd", Fail, "taken by etcd (process 7)", "another address for etcd"},
+		{"a socket on every address takes the port too", func(_ *Config, p *Probes) {
+			p.Listeners = listens("0.0.0.0:8778", "", 0)
+		}, "port Placement", Fail, "a process of another user", ""},
+		{"the same port of another address is free", func(_ *Config, p *Probes) {
+			p.Listeners = listens("127.0.0.9:2379", "etcd", 7)
+		}, "port etcd", OK, "free", ""},
 		{"wanting every address, one that is taken is enough", func(c *Config, p *Probes) {
 			c.Ports[0].Addr = netip.MustParseAddrPort("0.0.0.0:2379")
 			p.Listeners = listens("127.0.0.9:2379", "etcd", 7)
 		}, "port etcd", Fail, "taken by etcd", ""},
 
 		{"a synchronised clock is fine", nil, "clock", OK, "at most 20ms", ""},
-		{"a clock that runs free is a warning", func(_ *Config, p *Probes) { p.Clock = func() (Clock, error) { return Clock{}, nil } }, "clock", Warn, "nothing keeps", "chrony"},
+		{"a clock that runs free is a warning", func(_ *Config, p *Probes) {
+			p.Clock = func() (Clock, error) { return Clock{}, nil }
+		}, "clock", Warn, "nothing keeps", "chrony"},
 		{"a clock that is far off is a warning", func(_ *Config, p *Probes) {
 			p.Clock = func() (Clock, error) { return Clock{Synchronised: true, MaxError: 16 * time.Second}, nil }
 		}, "clock", Warn, "wrong by 16s", "chrony"},
-		{"a clock that cannot be asked is a warning", func(_ *Config, p *Probes) { p.Clock = func() (Clock, error) { return Clock{}, errNo } }, "clock", Warn, "no such luck", ""},
+		{"a clock that cannot be asked is a warning", func(_ *Config, p *Probes) {
+			p.Clock = func() (Clock, error) { return Clock{}, errNo }
+		}, "clock", Warn, "no such luck", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conf, probes := config(), healthy()

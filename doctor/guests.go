@@ -29,7 +29,9 @@ func (c Config) lookKVM(p Probes) look {
 		case err != nil:
 			return c.noKVM(err.Error())
 		case !openToGroup(file):
-			return fail(fmt.Sprintf("%s belongs to %s:%s with mode %04o, so that libvirt's QEMU cannot open it and every libvirt call takes seconds", kvmDevice, file.Owner, file.Group, file.Mode.Perm()),
+			return fail(
+				fmt.Sprintf(
+					"%s belongs to %s:%s with mode %04o, so that libvirt's QEMU cannot open it and every libvirt call takes seconds", kvmDevice, file.Owner, file.Group, file.Mode.Perm()),
 				"chown root:kvm "+kvmDevice+" && chmod 660 "+kvmDevice)
 		}
 		if usable, reason := p.KVM(ctx); !usable {
@@ -42,7 +44,8 @@ func (c Config) lookKVM(p Probes) look {
 // noKVM is a failure only where KVM was asked for.
 func (c Config) noKVM(found string) Finding {
 	if c.VirtType == "kvm" {
-		return fail(found, "turn virtualisation on in the firmware and load kvm_intel or kvm_amd, or set virt_type to auto")
+		return fail(found,
+			"turn virtualisation on in the firmware and load kvm_intel or kvm_amd, or set virt_type to auto")
 	}
 	return warn(found+"; guests are emulated, about ten times slower",
 		"turn virtualisation on in the firmware (nested virtualisation where this is a guest itself) and load kvm_intel or kvm_amd")
@@ -67,7 +70,8 @@ func lookLibvirt(p Probes) look {
 	return func(ctx context.Context) Finding {
 		version, err := p.Libvirt(ctx)
 		if err != nil {
-			return fail(err.Error(), "apt-get install libvirt-daemon-system, then systemctl start libvirtd (or virtlogd -d; libvirtd -d)")
+			return fail(err.Error(),
+				"apt-get install libvirt-daemon-system, then systemctl start libvirtd (or virtlogd -d; libvirtd -d)")
 		}
 		return good(version)
 	}
@@ -88,7 +92,9 @@ func (c Config) lookGuests(p Probes) look {
 			}
 		}
 		if len(strange) > 0 {
-			return warn(fmt.Sprintf("%d of %d guests have their disks elsewhere than in %s, such as %s: another croft runs here, or this host had another state directory", len(strange), len(guests), c.StateDir, strange[0]),
+			return warn(
+				fmt.Sprintf(
+					"%d of %d guests have their disks elsewhere than in %s, such as %s: another croft runs here, or this host had another state directory", len(strange), len(guests), c.StateDir, strange[0]),
 				"in the second case set state_dir to that one, or put its host-id into this one; croft leaves them alone until then")
 		}
 		return good(fmt.Sprintf("%d here", len(guests)))
@@ -112,7 +118,8 @@ func lookNetwork(p Probes, name string) look {
 		n, err := p.Network(ctx, name)
 		switch {
 		case err != nil:
-			return fail(fmt.Sprintf("libvirt's network %s: %v", name, err), "mend what the line about libvirt says first")
+			return fail(fmt.Sprintf("libvirt's network %s: %v", name, err),
+				"mend what the line about libvirt says first")
 		case n.Active:
 			return good(fmt.Sprintf("%s on bridge %s, %s", name, n.Bridge, n.Subnet))
 		case n.Defined:
@@ -128,7 +135,8 @@ func lookNetwork(p Probes, name string) look {
 func (c Config) lookFilter(p Probes) look {
 	return func(ctx context.Context) Finding {
 		if c.Spoofing {
-			return warn("libvirt.allow_spoofing: guests may send from the addresses of others", "set it to false, unless guests route for others")
+			return warn("libvirt.allow_spoofing: guests may send from the addresses of others",
+				"set it to false, unless guests route for others")
 		}
 		if err := p.Filter(ctx); err != nil {
 			return fail(err.Error(), "apt-get install nftables; its kernel module is nf_tables, with the family bridge")
@@ -155,7 +163,8 @@ func lookBridge(p Probes, name string) look {
 // lookMachine refuses what guests have not been tried on.
 func (c Config) lookMachine(context.Context) Finding {
 	if c.Arch != GuestArch {
-		return fail(fmt.Sprintf("this machine is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone: it is not supported", c.Arch),
+		return fail(fmt.Sprintf(
+			"this machine is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone: it is not supported", c.Arch),
 			"use an x86_64 machine for guests; with hypervisor: none this one can run what all hosts share")
 	}
 	return good("x86_64")

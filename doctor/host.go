@@ -31,7 +31,8 @@ func (c Config) lookState(p Probes) look {
 			return fail(fmt.Sprintf("state directory %s: %v", c.StateDir, err), "name a directory with --state-dir")
 		}
 		if err := p.Writable(dir); err != nil {
-			return fail(fmt.Sprintf("%s cannot be written: %v", dir, err), "run as root, or name another directory with --state-dir")
+			return fail(fmt.Sprintf("%s cannot be written: %v", dir, err),
+				"run as root, or name another directory with --state-dir")
 		}
 		if c.Libvirt {
 			if closed := closedAbove(p, dir); closed != "" {
@@ -87,7 +88,8 @@ func lookDisk(p Probes, stateDir string) look {
 		if err != nil {
 			return fail(fmt.Sprintf("room at %s: %v", dir, err), "name a directory with --state-dir")
 		}
-		return measure(free, leastDisk, littleDisk, "free at "+dir, "make room, or name a directory on another disk with --state-dir")
+		return measure(free, leastDisk, littleDisk, "free at "+dir,
+			"make room, or name a directory on another disk with --state-dir")
 	}
 }
 

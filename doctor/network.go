@@ -26,7 +26,8 @@ func (c Config) lookMetadataServer(ctx context.Context, p Probes, pid int32) Fin
 		return good(found + ", on another bridge")
 	}
 	if !ours {
-		return fail(fmt.Sprintf("the croft of another cloud (process %d, partition %s) serves %s on %s, so that guests of this one get no metadata", pid, cloud, metadataAddr.Addr(), bridge),
+		return fail(fmt.Sprintf(
+			"the croft of another cloud (process %d, partition %s) serves %s on %s, so that guests of this one get no metadata", pid, cloud, metadataAddr.Addr(), bridge),
 			"give this cloud a network of its own (network.name, network.bridge), or set metadata.server to false, so that its guests get a disk")
 	}
 	return good(found)
@@ -55,7 +56,8 @@ func (c Config) lookMetadata(p Probes) look {
 			for _, a := range l.Addresses {
 				if a.Addr() == metadataAddr.Addr() && l.Name != c.Bridge {
 					return warn(fmt.Sprintf("%s is an address of %s already", a.Addr(), l.Name),
-						fmt.Sprintf("take it away (ip address del %s dev %s) unless another cloud on this host uses it", a, l.Name))
+						fmt.Sprintf("take it away (ip address del %s dev %s) unless another cloud on this host uses it",
+							a, l.Name))
 				}
 			}
 		}

@@ -25,7 +25,8 @@ func TestSystemSeesOurOwnSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Listener{Addr: netip.MustParseAddrPort(l.Addr().String()), PID: int32(os.Getpid()), Program: filepath.Base(exe)}
+	want := Listener{Addr: netip.MustParseAddrPort(l.Addr().String()), PID: int32(os.Getpid()),
+		Program: filepath.Base(exe)}
 	if !slices.Contains(sockets, want) {
 		t.Errorf("%+v is not among %+v", want, sockets)
 	}

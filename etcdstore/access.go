@@ -38,7 +38,9 @@ func (c *Config) isSecure() (bool, error) {
 	for _, endpoint := range c.Endpoints {
 		u, err := url.Parse(endpoint)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return false, croft.Errorf(croft.Invalid, "etcd.endpoints: %q is no address of a server, such as http://127.0.0.1:2379", endpoint)
+			return false,
+				croft.Errorf(croft.Invalid,
+					"etcd.endpoints: %q is no address of a server, such as http://127.0.0.1:2379", endpoint)
 		}
 		if u.Scheme == "https" {
 			secure++
@@ -46,9 +48,12 @@ func (c *Config) isSecure() (bool, error) {
 	}
 	switch {
 	case secure != 0 && secure != len(c.Endpoints):
-		return false, croft.Errorf(croft.Invalid, "etcd.endpoints has http:// and https://: use one of them for all members")
+		return false,
+			croft.Errorf(croft.Invalid, "etcd.endpoints has http:// and https://: use one of them for all members")
 	case secure == 0 && (c.CA != "" || c.CAPEM != "" || c.Cert != "" || c.Key != ""):
-		return false, croft.Errorf(croft.Invalid, "etcd.endpoints has http:// addresses, for which etcd.ca, etcd.cert and etcd.key are of no use: write https://, or remove those")
+		return false,
+			croft.Errorf(croft.Invalid,
+				"etcd.endpoints has http:// addresses, for which etcd.ca, etcd.cert and etcd.key are of no use: write https://, or remove those")
 	}
 	return secure > 0, nil
 }
@@ -127,12 +132,17 @@ func checkPair(certSetting, cert, keySetting, key string) error {
 	}
 	pair, err := tls.X509KeyPair(certText, keyText)
 	if err != nil {
-		return croft.Errorf(croft.Invalid, "%s %s and %s %s are no pair (%w): name a certificate and the key that it was made for", certSetting, cert, keySetting, key, err)
+		return croft.Errorf(croft.Invalid,
+			"%s %s and %s %s are no pair (%w): name a certificate and the key that it was made for", certSetting, cert,
+			keySetting, key, err)
 	}
 	if now := time.Now(); now.After(pair.Leaf.NotAfter) {
-		return croft.Errorf(croft.Invalid, "%s: the certificate in %s ran out on %s: renew it", certSetting, cert, pair.Leaf.NotAfter.Format(time.DateOnly))
+		return croft.Errorf(croft.Invalid, "%s: the certificate in %s ran out on %s: renew it", certSetting, cert,
+			pair.Leaf.NotAfter.Format(time.DateOnly))
 	} else if now.Before(pair.Leaf.NotBefore) {
-		return croft.Errorf(croft.Invalid, "%s: the certificate in %s counts from %s on: set this machine's clock, or wait", certSetting, cert, pair.Leaf.NotBefore.Format(time.DateTime))
+		return croft.Errorf(croft.Invalid,
+			"%s: the certificate in %s counts from %s on: set this machine's clock, or wait", certSetting, cert,
+			pair.Leaf.NotBefore.Format(time.DateTime))
 	}
 	return nil
 }
@@ -150,15 +160,19 @@ func (c *Config) refusal(ctx context.Context, config *tls.Config) error {
 		}
 		if config == nil {
 			if speaksTLS(ctx, u.Host) {
-				return croft.Errorf(croft.Invalid, "etcd at %s speaks TLS: write https://%s in etcd.endpoints, and set etcd.ca", endpoint, u.Host)
+				return croft.Errorf(croft.Invalid,
+					"etcd at %s speaks TLS: write https://%s in etcd.endpoints, and set etcd.ca", endpoint, u.Host)
 			}
 			continue
 		}
 		err = handshake(ctx, u.Host, config)
 		switch {
 		case c.TLS != nil && isAlert(err):
-			return croft.Errorf(croft.Invalid, "etcd at %s refuses the certificate of this host (%s): its authority was replaced before the host could renew it, "+
-				"or the clock is wrong; a token of `croft token create --host NAME` lets the host join again", endpoint, alertText(err))
+			return croft.Errorf(croft.Invalid,
+				"etcd at %s refuses the certificate of this host (%s): its authority was replaced before the host could renew it, "+
+					"or the clock is wrong; a token of `croft token create --host NAME` lets the host join again",
+				endpoint,
+				alertText(err))
 		case croft.KindOf(err) != "":
 			return fmt.Errorf("etcd at %s: %w", endpoint, err)
 		}
@@ -189,7 +203,8 @@ func handshake(ctx context.Context, host string, config *tls.Config) error {
 
 // speaksTLS tells whether a server wants TLS, whatever its certificate.
 func speaksTLS(ctx context.Context, host string) bool {
-	err := handshake(ctx, host, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) // nothing is said to it
+	// nothing is said to it
+	err := handshake(ctx, host, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	return err == nil || isAlert(err)
 }
 
@@ -212,21 +227,28 @@ func explain(err error, endpoint, cert string) error {
 	)
 	switch {
 	case errors.As(err, &authority):
-		return croft.Errorf(croft.Invalid, "etcd at %s has a certificate of an authority that we do not know: set etcd.ca to the file of its authority", endpoint)
+		return croft.Errorf(croft.Invalid,
+			"etcd at %s has a certificate of an authority that we do not know: set etcd.ca to the file of its authority", endpoint)
 	case errors.As(err, &name):
-		return croft.Errorf(croft.Invalid, "etcd at %s has a certificate for other names (%w): use one of those in etcd.endpoints", endpoint, name)
+		return croft.Errorf(croft.Invalid,
+			"etcd at %s has a certificate for other names (%w): use one of those in etcd.endpoints", endpoint, name)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return croft.Errorf(croft.Unavailable, "etcd at %s has a certificate that is not valid now (%s): renew it there, or set the clock", endpoint, invalid.Detail)
+		return croft.Errorf(croft.Unavailable,
+			"etcd at %s has a certificate that is not valid now (%s): renew it there, or set the clock", endpoint,
+			invalid.Detail)
 	case errors.As(err, &invalid):
-		return croft.Errorf(croft.Invalid, "etcd at %s has a certificate that is not good for a server (%w)", endpoint, invalid)
+		return croft.Errorf(croft.Invalid, "etcd at %s has a certificate that is not good for a server (%w)", endpoint,
+			invalid)
 	case errors.As(err, &record):
 		return croft.Errorf(croft.Invalid, "etcd at %s does not speak TLS: write http:// in etcd.endpoints", endpoint)
 	case isAlert(err) && strings.Contains(err.Error(), "no application protocol"):
 		return croft.Errorf(croft.Invalid, "what answers at %s is not etcd: set etcd.endpoints", endpoint)
 	case isAlert(err) && cert == "":
-		return croft.Errorf(croft.Invalid, "etcd at %s wants to see a certificate: set etcd.cert and etcd.key", endpoint)
+		return croft.Errorf(croft.Invalid, "etcd at %s wants to see a certificate: set etcd.cert and etcd.key",
+			endpoint)
 	case isAlert(err):
-		return croft.Errorf(croft.Invalid, "etcd at %s refuses our certificate (%s): set etcd.cert and etcd.key to a pair that its authority signed for a client", endpoint, alertText(err))
+		return croft.Errorf(croft.Invalid,
+			"etcd at %s refuses our certificate (%s): set etcd.cert and etcd.key to a pair that its authority signed for a client", endpoint, alertText(err))
 	}
 	return nil
 }

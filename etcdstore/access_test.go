@@ -28,7 +28,8 @@ func newSecured(t *testing.T) *secured {
 	t.Helper()
 	a := etcdtest.NewAuthority(t)
 	cert, key := a.Issue("server")
-	s := &secured{authority: a, server: etcdtest.ServerWith(t, etcdstore.EmbeddedConfig{Cert: cert, Key: key, ClientCA: a.File})}
+	s := &secured{authority: a, server: etcdtest.ServerWith(t,
+		etcdstore.EmbeddedConfig{Cert: cert, Key: key, ClientCA: a.File})}
 	s.good.CA = a.File
 	s.good.Cert, s.good.Key = a.Issue("client")
 	etcdtest.RequireUsers(t, s.server, s.good)
@@ -70,17 +71,30 @@ func TestWhatAServerRefusesIsSaidInASentence(t *testing.T) {
 		kind     croft.Kind
 		says     string
 	}{
-		{"a password that is wrong", https, func(a *etcdstore.Access) { a.Password = "s3cret-word" }, croft.Invalid, "etcd.password_file"},
-		{"no user", https, func(a *etcdstore.Access) { a.User, a.Password = "", "" }, croft.Invalid, "wants a user and a password"},
-		{"a user without a password", https, func(a *etcdstore.Access) { a.Password = "" }, croft.Invalid, "there is no password"},
-		{"a user without the right", https, func(a *etcdstore.Access) { a.User, a.Password = "guest", "guest" }, croft.Invalid, "does not let user guest"},
-		{"an authority that we do not know", https, func(a *etcdstore.Access) { a.CA = other.File }, croft.Invalid, "set etcd.ca"},
-		{"an authority that no system knows", https, func(a *etcdstore.Access) { a.CA = "" }, croft.Invalid, "set etcd.ca"},
-		{"no certificate of ours", https, func(a *etcdstore.Access) { a.Cert, a.Key = "", "" }, croft.Invalid, "set etcd.cert and etcd.key"},
-		{"a certificate of ours that it does not know", https, func(a *etcdstore.Access) { a.Cert, a.Key = otherCert, otherKey }, croft.Invalid, "refuses our certificate"},
-		{"an address for which the server's certificate is not", strings.Replace(https, "127.0.0.1", "localhost", 1), func(*etcdstore.Access) {}, croft.Invalid, "certificate for other names"},
-		{"no TLS, and a user", strings.Replace(https, "https", "http", 1), func(a *etcdstore.Access) { *a = etcdstore.Access{User: "croft", Password: "croft"} }, croft.Invalid, "speaks TLS: write https://"},
-		{"no TLS", strings.Replace(https, "https", "http", 1), func(a *etcdstore.Access) { *a = etcdstore.Access{} }, croft.Invalid, "speaks TLS: write https://"},
+		{"a password that is wrong", https, func(a *etcdstore.Access) { a.Password = "s3cret-word" }, croft.Invalid,
+			"etcd.password_file"},
+		{"no user", https, func(a *etcdstore.Access) { a.User, a.Password = "", "" }, croft.Invalid,
+			"wants a user and a password"},
+		{"a user without a password", https, func(a *etcdstore.Access) { a.Password = "" }, croft.Invalid,
+			"there is no password"},
+		{"a user without the right", https, func(a *etcdstore.Access) { a.User, a.Password = "guest", "guest" },
+			croft.Invalid, "does not let user guest"},
+		{"an authority that we do not know", https, func(a *etcdstore.Access) { a.CA = other.File }, croft.Invalid,
+			"set etcd.ca"},
+		{"an authority that no system knows", https, func(a *etcdstore.Access) { a.CA = "" }, croft.Invalid,
+			"set etcd.ca"},
+		{"no certificate of ours", https, func(a *etcdstore.Access) { a.Cert, a.Key = "", "" }, croft.Invalid,
+			"set etcd.cert and etcd.key"},
+		{"a certificate of ours that it does not know", https, func(a *etcdstore.Access) {
+			a.Cert, a.Key = otherCert, otherKey
+		}, croft.Invalid, "refuses our certificate"},
+		{"an address for which the server's certificate is not", strings.Replace(https, "127.0.0.1", "localhost", 1),
+			func(*etcdstore.Access) {}, croft.Invalid, "certificate for other names"},
+		{"no TLS, and a user", strings.Replace(https, "https", "http", 1), func(a *etcdstore.Access) {
+			*a = etcdstore.Access{User: "croft", Password: "croft"}
+		}, croft.Invalid, "speaks TLS: write https://"},
+		{"no TLS", strings.Replace(https, "https", "http", 1), func(a *etcdstore.Access) { *a = etcdstore.Access{} },
+			croft.Invalid, "speaks TLS: write https://"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +124,8 @@ func TestAServersCertificateThatRanOutIsTold(t *testing.T) {
 func TestAServerWithoutTLSIsTold(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
-	wantRefusal(t, []string{strings.Replace(server.Endpoint(), "http", "https", 1)}, etcdstore.Access{}, croft.Invalid, "does not speak TLS")
+	wantRefusal(t, []string{strings.Replace(server.Endpoint(), "http", "https", 1)}, etcdstore.Access{}, croft.Invalid,
+		"does not speak TLS")
 }
 
 func TestFilesAndSettingsThatDoNotFitAreTold(t *testing.T) {
@@ -133,7 +148,8 @@ func TestFilesAndSettingsThatDoNotFitAreTold(t *testing.T) {
 	}{
 		{"an authority that is not there", https, etcdstore.Access{CA: none}, "etcd.ca: there is no file " + none},
 		{"an authority that is none", https, etcdstore.Access{CA: nonsense}, "holds no certificate in PEM"},
-		{"a certificate that is not there", https, etcdstore.Access{Cert: none, Key: key}, "etcd.cert: there is no file"},
+		{"a certificate that is not there", https, etcdstore.Access{Cert: none, Key: key},
+			"etcd.cert: there is no file"},
 		{"a key that is not there", https, etcdstore.Access{Cert: cert, Key: none}, "etcd.key: there is no file"},
 		{"a key of another certificate", https, etcdstore.Access{Cert: cert, Key: otherKey}, "are no pair"},
 		{"a key that is none", https, etcdstore.Access{Cert: cert, Key: nonsense}, "are no pair"},
@@ -154,7 +170,8 @@ func wantRefusal(t *testing.T, endpoints []string, access etcdstore.Access, kind
 	var err error
 	for patience := 2 * time.Second; patience < time.Minute; patience *= 4 { // a busy machine may not get to answer
 		var store *etcdstore.Store
-		store, err = etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Access: access, Mint: true, DialTimeout: patience})
+		store, err = etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Access: access, Mint: true,
+			DialTimeout: patience})
 		if err == nil {
 			t.Fatal(errors.Join(errors.New("it was let in"), store.Close()))
 		}

@@ -40,7 +40,8 @@ func (s *Store) WatchOrders(ctx context.Context, host croft.HostID, wake func(cr
 
 // Order implements compute.Orders.
 func (s *Store) Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error) {
-	got, err := s.etcd.Txn(ctx).Then(clientv3.OpGet(s.keys.order(host, id)), clientv3.OpGet(s.keys.userData(id))).Commit()
+	got, err := s.etcd.Txn(ctx).Then(clientv3.OpGet(s.keys.order(host, id)),
+		clientv3.OpGet(s.keys.userData(id))).Commit()
 	if err != nil {
 		return croft.Order{}, s.wrap(err, "read the order of instance %s", id)
 	}

@@ -13,7 +13,9 @@ import (
 
 // Books implements compute.Records and operator.Ledger: all of it in one transaction.
 func (s *Store) Books(ctx context.Context) (books.Books, error) {
-	prefixes := []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained(), s.keys.allTwins(), s.keys.sessions(), s.keys.names(), s.keys.allUserData(), s.keys.groups()}
+	prefixes := []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(),
+		s.keys.allAlive(), s.keys.allDrained(), s.keys.allTwins(), s.keys.sessions(), s.keys.names(),
+		s.keys.allUserData(), s.keys.groups()}
 	var ops []clientv3.Op
 	for _, prefix := range prefixes {
 		options := []clientv3.OpOption{clientv3.WithPrefix()}
@@ -39,19 +41,22 @@ func (s *Store) Books(ctx context.Context) (books.Books, error) {
 		b.Names = append(b.Names, s.nameOf(kv))
 	}
 	for _, kv := range got.Responses[9].GetResponseRange().Kvs {
-		b.UserData = append(b.UserData, books.UserData{Instance: croft.InstanceID(last(kv.Key)), Revision: kv.ModRevision})
+		b.UserData = append(b.UserData, books.UserData{Instance: croft.InstanceID(last(kv.Key)),
+			Revision: kv.ModRevision})
 	}
 	groups := got.Responses[10].GetResponseRange().Kvs
 	for i, m := range membersOf(groups) {
 		project, _, _ := strings.Cut(strings.TrimPrefix(string(groups[i].Key), s.keys.groups()), "/")
-		b.Members = append(b.Members, books.Member{Member: m, Project: croft.Project(project), Revision: groups[i].ModRevision})
+		b.Members = append(b.Members, books.Member{Member: m, Project: croft.Project(project),
+			Revision: groups[i].ModRevision})
 	}
 	return b, err
 }
 
 func (s *Store) nameOf(kv *mvccpb.KeyValue) books.Name {
 	project, name, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), s.keys.names()), "/")
-	return books.Name{Project: croft.Project(project), Name: name, Instance: croft.InstanceID(kv.Value), Revision: kv.ModRevision}
+	return books.Name{Project: croft.Project(project), Name: name, Instance: croft.InstanceID(kv.Value),
+		Revision: kv.ModRevision}
 }
 
 // HostBooks implements compute.Records.

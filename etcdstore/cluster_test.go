@@ -67,11 +67,15 @@ func TestLeasesAndWatchesOutliveTheMemberThatLeads(t *testing.T) {
 
 	lost := leading(t, c, store)
 	c.Stop(t, lost)
-	waitFor(t, "another one leads", func() bool { _, err := store.Create(t.Context(), newInstance("web")); return err == nil })
+	waitFor(t, "another one leads", func() bool {
+		_, err := store.Create(t.Context(), newInstance("web"))
+		return err == nil
+	})
 	if !alive() {
 		t.Error("the host died with the member")
 	}
-	if said := strings.Join(store.Problems(t.Context()), "\n"); !strings.Contains(said, c.Members[lost].Clients[0]+" does not answer") {
+	if said := strings.Join(store.Problems(t.Context()), "\n"); !strings.Contains(said,
+		c.Members[lost].Clients[0]+" does not answer") {
 		t.Errorf("it says %q, want which member is away", said)
 	}
 	other := (lost + 1) % 3
@@ -84,7 +88,8 @@ func TestLeasesAndWatchesOutliveTheMemberThatLeads(t *testing.T) {
 	waitFor(t, "the host is alive once more", alive)
 
 	c.Start(t, lost)
-	if err := c.Open(t, lost).PutEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(), Name: "fourth"}); err != nil {
+	if err := c.Open(t, lost).PutEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(),
+		Name: "fourth"}); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the watch tells of one more", serving(4))

@@ -13,7 +13,8 @@ import (
 func TestEmbeddedServerIsNotFilledByItsHistory(t *testing.T) {
 	t.Parallel()
 	const quota = 32 << 20
-	e, err := StartEmbedded(t.Context(), EmbeddedConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true, MaxBytes: quota})
+	e, err := StartEmbedded(t.Context(), EmbeddedConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true,
+		MaxBytes: quota})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,8 @@ func TestEmbeddedServerIsNotFilledByItsHistory(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 		for begun := time.Now(); e.server.Server.Backend().SizeInUse() > quota*3/4; time.Sleep(2 * time.Millisecond) {
 			if time.Since(begun) > time.Minute {
-				t.Fatalf("after %d MiB it holds %d MiB, and forgets nothing", written>>20, e.server.Server.Backend().SizeInUse()>>20)
+				t.Fatalf("after %d MiB it holds %d MiB, and forgets nothing", written>>20,
+					e.server.Server.Backend().SizeInUse()>>20)
 			}
 		}
 	}
@@ -55,7 +57,8 @@ func TestCompactorKeepsTheLastMoments(t *testing.T) {
 	for i, look := range []struct {
 		size int64
 		due  bool
-	}{{1000, false}, {1099, false}, {1100, true}, {1150, false}, {900, false}, {999, false}, {1000, true}, {1099, false}, {1100, true}} {
+	}{{1000, false}, {1099, false}, {1100, true}, {1150, false}, {900, false}, {999, false}, {1000, true},
+		{1099, false}, {1100, true}} {
 		if got := c.due(look.size); got != look.due {
 			t.Errorf("look %d, at a size of %d: due is %v, want %v", i, look.size, got, look.due)
 		}

@@ -28,7 +28,8 @@ func TestStoreWithoutAConnectionKeepsTheContractOfSchedule(t *testing.T) {
 
 func TestStoreWithoutAConnectionIsUnavailableOnceItsServerHasEnded(t *testing.T) {
 	t.Parallel()
-	server, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true})
+	server, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(),
+		Listen: "127.0.0.1:0", Unsynced: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -166,7 +166,8 @@ func (c EmbeddedConfig) addresses(cfg *embed.Config) error {
 		client.Scheme, outside.Scheme = "https", "https"
 		cfg.TlsMinVersion = string(tlsutil.TLSVersion13)
 		cfg.ClientTLSInfo = transport.TLSInfo{
-			CertFile: c.Cert, KeyFile: c.Key, TrustedCAFile: c.ClientCA, ClientCertAuth: c.ClientCA != "", MinVersion: tls.VersionTLS13,
+			CertFile: c.Cert, KeyFile: c.Key, TrustedCAFile: c.ClientCA, ClientCertAuth: c.ClientCA != "",
+			MinVersion: tls.VersionTLS13,
 		}
 	}
 	if c.ClientCA != "" && c.Peer != "" {
@@ -186,7 +187,8 @@ func (c EmbeddedConfig) checkTrust() error {
 	case c.Cert == "" && c.Key == "" && c.ClientCA == "":
 		return nil
 	case c.Cert == "" || c.Key == "":
-		return croft.Errorf(croft.Invalid, "embedded etcd: for TLS it needs a certificate and its key: set etcd.listen_cert and etcd.listen_key")
+		return croft.Errorf(croft.Invalid,
+			"embedded etcd: for TLS it needs a certificate and its key: set etcd.listen_cert and etcd.listen_key")
 	}
 	if err := checkPair("etcd.listen_cert", c.Cert, "etcd.listen_key", c.Key); err != nil || c.ClientCA == "" {
 		return err
@@ -211,7 +213,8 @@ func checkUnused(dir string) error {
 	defer db.Close() // and with it the lock
 	err = filelock.Take(db)
 	if errors.Is(err, filelock.ErrTaken) {
-		return croft.Errorf(croft.Conflict, "embedded etcd: another process uses %s; stop it, or ask it by its address", dir)
+		return croft.Errorf(croft.Conflict, "embedded etcd: another process uses %s; stop it, or ask it by its address",
+			dir)
 	}
 	if err != nil {
 		return fmt.Errorf("lock the data of the embedded etcd in %s: %w", dir, err)

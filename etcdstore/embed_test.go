@@ -29,12 +29,14 @@ func TestADirectoryIsOfOneProcess(t *testing.T) {
 
 func TestEtcdIsReadByNoWebPage(t *testing.T) {
 	t.Parallel()
-	etcd, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true})
+	etcd, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0",
+		Unsynced: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer etcd.Close()
-	for host, want := range map[string]int{"": http.StatusOK, "localhost:2379": http.StatusOK, "evil.example": http.StatusMisdirectedRequest} {
+	for host, want := range map[string]int{"": http.StatusOK, "localhost:2379": http.StatusOK,
+		"evil.example": http.StatusMisdirectedRequest} {
 		for _, path := range []string{"/health", "/metrics", "/version"} {
 			ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet, etcd.Endpoint()+path, nil)
 			if err != nil {

@@ -27,7 +27,8 @@ func (s *Store) wrap(err error, format string, args ...any) error {
 	if !away(err) {
 		return fmt.Errorf("etcd at %s: %s: %w", s.endpoints, what, err)
 	}
-	return croft.Errorf(croft.Unavailable, "etcd at %s does not answer (%s: %w); is `croft up` or etcd running there?", s.endpoints, what, err)
+	return croft.Errorf(croft.Unavailable, "etcd at %s does not answer (%s: %w); is `croft up` or etcd running there?",
+		s.endpoints, what, err)
 }
 
 // answered turns what a server answers into a sentence; nil for what needs none of its
@@ -39,22 +40,32 @@ func (s *Store) answered(err error, what string) error {
 	case rpctypes.ErrCorrupt:
 		return croft.Errorf(croft.Unavailable, "%s: etcd at %s %s", what, s.endpoints, corrupt)
 	case rpctypes.ErrTooManyRequests:
-		return croft.Errorf(croft.Unavailable, "%s: etcd at %s has more to do than it can: look at its disk's latency, and try again", what, s.endpoints)
+		return croft.Errorf(croft.Unavailable,
+			"%s: etcd at %s has more to do than it can: look at its disk's latency, and try again", what, s.endpoints)
 	case rpctypes.ErrTooManyLearners:
-		return croft.Errorf(croft.Unavailable, "%s: another host joins and has not finished: start croft up there again, or forget it (`croft host list` names it), and try again", what)
+		return croft.Errorf(croft.Unavailable,
+			"%s: another host joins and has not finished: start croft up there again, or forget it (`croft host list` names it), and try again", what)
 	case rpctypes.ErrMemberNotEnoughStarted, rpctypes.ErrUnhealthy:
-		return croft.Errorf(croft.Unavailable, "%s: etcd lets no member in or out while one does not answer, or was let in a moment ago: look at `croft host list`, and try again", what)
+		return croft.Errorf(croft.Unavailable,
+			"%s: etcd lets no member in or out while one does not answer, or was let in a moment ago: look at `croft host list`, and try again", what)
 	case rpctypes.ErrLeaseNotFound:
-		return croft.Errorf(croft.Unavailable, "%s: our lease in etcd ran out, as after a pause of this machine or of the network: try again", what)
+		return croft.Errorf(croft.Unavailable,
+			"%s: our lease in etcd ran out, as after a pause of this machine or of the network: try again", what)
 	case rpctypes.ErrAuthFailed:
-		return croft.Errorf(croft.Invalid, "etcd at %s knows no user %s with this password: look at etcd.user and etcd.password_file", s.endpoints, s.user)
+		return croft.Errorf(croft.Invalid,
+			"etcd at %s knows no user %s with this password: look at etcd.user and etcd.password_file", s.endpoints,
+			s.user)
 	case rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken:
-		return croft.Errorf(croft.Invalid, "etcd at %s wants a user and a password: set etcd.user and etcd.password_file", s.endpoints)
+		return croft.Errorf(croft.Invalid,
+			"etcd at %s wants a user and a password: set etcd.user and etcd.password_file", s.endpoints)
 	case rpctypes.ErrPermissionDenied:
 		if s.user == "" { // it took the name in our certificate for a user
-			return croft.Errorf(croft.Invalid, "%s: etcd at %s wants a user and a password: set etcd.user and etcd.password_file, or give the user that our certificate names readwrite on the prefix %s", what, s.endpoints, root)
+			return croft.Errorf(croft.Invalid,
+				"%s: etcd at %s wants a user and a password: set etcd.user and etcd.password_file, or give the user that our certificate names readwrite on the prefix %s", what, s.endpoints, root)
 		}
-		return croft.Errorf(croft.Invalid, "%s: etcd at %s does not let user %s do that: give its role readwrite on the prefix %s", what, s.endpoints, s.user, root)
+		return croft.Errorf(croft.Invalid,
+			"%s: etcd at %s does not let user %s do that: give its role readwrite on the prefix %s", what, s.endpoints,
+			s.user, root)
 	}
 	return nil
 }

@@ -84,7 +84,8 @@ func (k *interposedGet) Get(ctx context.Context, key string, opts ...clientv3.Op
 const LoadPage = loadPage
 
 // WatchThrough has watches begun through do, which is given the client's own.
-func (s *Store) WatchThrough(do func(ctx context.Context, own clientv3.Watcher, key string, opts ...clientv3.OpOption) clientv3.WatchChan) {
+func (s *Store) WatchThrough(do func(ctx context.Context, own clientv3.Watcher, key string,
+	opts ...clientv3.OpOption) clientv3.WatchChan) {
 	s.etcd.Watcher = &watchThrough{s.etcd.Watcher, do}
 }
 

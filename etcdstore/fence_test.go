@@ -119,10 +119,12 @@ func TestForgetLeavesARecordThatHasJustChanged(t *testing.T) {
 func TestForgetLeavesNoObservation(t *testing.T) {
 	t.Parallel()
 	f := scheduled(t)
-	if err := f.Observe(t.Context(), croft.Observation{Host: f.host, Instance: f.inst.ID, Generation: 1, State: croft.StateRunning}); err != nil {
+	if err := f.Observe(t.Context(), croft.Observation{Host: f.host, Instance: f.inst.ID, Generation: 1,
+		State: croft.StateRunning}); err != nil {
 		t.Fatal(err)
 	}
-	if b := must(f.HostBooks(t.Context(), f.host))(t); len(b.Observations) != 1 || b.Observations[0].State != croft.StateRunning {
+	if b := must(f.HostBooks(t.Context(), f.host))(t); len(b.Observations) != 1 ||
+		b.Observations[0].State != croft.StateRunning {
 		t.Errorf("the books of the host have %+v", b.Observations)
 	}
 	f.inst = must(f.Reorder(t.Context(), f.inst, f.order(2, croft.WantGone)))(t)

@@ -44,7 +44,8 @@ func (s *Store) admitted(inst croft.Instance) []clientv3.Cmp {
 		compares = append(compares, absent(from).WithRange(to))
 	}
 	for _, a := range inst.Spec.Affinities {
-		group, same, here := s.keys.group(inst.Project, a.Group), s.keys.groupRule(inst.Project, a), s.keys.groupHost(inst.Project, a, inst.Host)
+		group, same, here := s.keys.group(inst.Project, a.Group), s.keys.groupRule(inst.Project, a),
+			s.keys.groupHost(inst.Project, a, inst.Host)
 		if a.Rule == croft.Together {
 			same = here // nobody by another rule, and nobody elsewhere
 		}
@@ -62,7 +63,8 @@ func (s *Store) memberKeys(inst croft.Instance) []string {
 	var all []string
 	for _, a := range inst.Spec.Affinities {
 		if inst.Host != "" {
-			all = append(all, s.keys.member(inst.Project, croft.Member{Affinity: a, Host: inst.Host, Instance: inst.ID}))
+			all = append(all, s.keys.member(inst.Project, croft.Member{Affinity: a, Host: inst.Host,
+				Instance: inst.ID}))
 		}
 	}
 	return all

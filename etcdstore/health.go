@@ -61,12 +61,15 @@ func (s *Store) Problems(ctx context.Context) []string {
 	served, _ := s.Served(look) // where nobody answers, what we were told has to do
 	cancel()
 	if len(served) == 2 {
-		found = append(found, "etcd has two members and stops where either is lost: let a third host join with croft up --join - --etcd-member")
+		found = append(found,
+			"etcd has two members and stops where either is lost: let a third host join with croft up --join - --etcd-member")
 	}
 	endpoints := s.known(served)
 	statuses, silent := s.statuses(ctx, endpoints)
 	for _, endpoint := range silent {
-		found = append(found, fmt.Sprintf("etcd at %s does not answer within %s: look at that member, its disk and the network to it", endpoint, checkTime))
+		found = append(found,
+			fmt.Sprintf("etcd at %s does not answer within %s: look at that member, its disk and the network to it",
+				endpoint, checkTime))
 	}
 	var newest uint64
 	for _, status := range statuses {
@@ -91,7 +94,8 @@ func (s *Store) known(served []croft.EtcdMember) []string {
 }
 
 // statuses asks the members at these endpoints how they are, all at once.
-func (s *Store) statuses(ctx context.Context, endpoints []string) (statuses map[string]*clientv3.StatusResponse, silent []string) {
+func (s *Store) statuses(ctx context.Context, endpoints []string) (statuses map[string]*clientv3.StatusResponse,
+	silent []string) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	type answer struct {
@@ -125,14 +129,20 @@ func (s *Store) statuses(ctx context.Context, endpoints []string) (statuses map[
 func troubles(endpoint string, m *clientv3.StatusResponse, newest uint64) []string {
 	var found []string
 	if m.Leader == 0 {
-		found = append(found, fmt.Sprintf("etcd at %s knows no leader: bring back members until there are more than half of them", endpoint))
+		found = append(found,
+			fmt.Sprintf("etcd at %s knows no leader: bring back members until there are more than half of them",
+				endpoint))
 	}
 	if m.RaftAppliedIndex+behind < newest {
-		found = append(found, fmt.Sprintf("etcd at %s is slow, %d entries behind the others: look at its disk and the network to it", endpoint, newest-m.RaftAppliedIndex))
+		found = append(found,
+			fmt.Sprintf("etcd at %s is slow, %d entries behind the others: look at its disk and the network to it",
+				endpoint, newest-m.RaftAppliedIndex))
 	}
 	if m.DbSizeQuota > 0 && m.DbSize >= m.DbSizeQuota/5*4 {
-		found = append(found, fmt.Sprintf("etcd at %s has filled %d of its %d MiB, and takes no writes once they are full: compact and defragment it, or raise its quota",
-			endpoint, m.DbSize>>20, m.DbSizeQuota>>20))
+		found = append(found,
+			fmt.Sprintf(
+				"etcd at %s has filled %d of its %d MiB, and takes no writes once they are full: compact and defragment it, or raise its quota",
+				endpoint, m.DbSize>>20, m.DbSizeQuota>>20))
 	}
 	return found
 }

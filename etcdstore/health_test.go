@@ -67,7 +67,8 @@ func TestAMemberThatDoesNotAnswerIsTold(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	silent := "http://" + l.Addr().String()
-	store, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{server.Endpoint(), silent}, DialTimeout: 20 * time.Second, Mint: true})
+	store, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{server.Endpoint(), silent},
+		DialTimeout: 20 * time.Second, Mint: true})
 	if err != nil {
 		t.Fatal(err)
 	}

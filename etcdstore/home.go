@@ -42,7 +42,10 @@ func minorOf(stored string) (int64, error) {
 	major, text, ok := strings.Cut(stored, ".")
 	minor, err := strconv.ParseInt(text, 10, 64)
 	if !ok || err != nil || major != strconv.Itoa(schemaMajor) {
-		return 0, croft.Errorf(croft.Invalid, "etcd holds a croft of schema %q and this program knows %d.x; use a program of that version", stored, schemaMajor)
+		return 0,
+			croft.Errorf(croft.Invalid,
+				"etcd holds a croft of schema %q and this program knows %d.x; use a program of that version", stored,
+				schemaMajor)
 	}
 	return minor, nil
 }
@@ -56,7 +59,8 @@ func (s *Store) enter(ctx context.Context, mint bool) error {
 	}
 	if len(got.Kvs) == 0 {
 		if !mint {
-			return croft.Errorf(croft.NotFound, "etcd at %s holds no croft yet; start `croft up` (or `croft compute`) first", s.endpoints)
+			return croft.Errorf(croft.NotFound,
+				"etcd at %s holds no croft yet; start `croft up` (or `croft compute`) first", s.endpoints)
 		}
 		return s.mint(ctx)
 	}
@@ -89,7 +93,8 @@ func (s *Store) mint(ctx context.Context) error {
 // raise notes that fields of our minor version may be stored from now on.
 func (s *Store) raise(ctx context.Context, h home, revision int64) error {
 	h.Schema = schemaOf(schemaMinor)
-	if _, err := s.etcd.Txn(ctx).If(unchanged(homeKey, revision)).Then(clientv3.OpPut(homeKey, encode(h))).Commit(); err != nil {
+	if _, err := s.etcd.Txn(ctx).If(unchanged(homeKey, revision)).Then(clientv3.OpPut(homeKey,
+		encode(h))).Commit(); err != nil {
 		return s.wrap(err, "raise %s", homeKey)
 	}
 	return s.enter(ctx, true) // somebody else may have raised it, to another version

@@ -43,7 +43,8 @@ func TestProgramsOfAnOlderMinorVersionAreToldNothingThatTheyDoNotKnow(t *testing
 	t.Parallel()
 	f := newFixture(t)
 	putHome(t, f.server, f.Partition(), "1.0")
-	command, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{f.server.Endpoint()}}) // as `schedule` does
+	// as `schedule` does
+	command, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{f.server.Endpoint()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,8 @@ func TestWhatANewerMinorVersionAddsIsIgnored(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	strange := func(id string) error {
-		return etcdtest.Put(t.Context(), f.server.Endpoint(), f.Partition(), "instances/"+id, `{"id":"`+id+`","of_tomorrow":1}`)
+		return etcdtest.Put(t.Context(), f.server.Endpoint(), f.Partition(), "instances/"+id,
+			`{"id":"`+id+`","of_tomorrow":1}`)
 	}
 	id := croft.NewInstanceID()
 	if err := strange(string(id)); err != nil {
@@ -101,8 +103,10 @@ func TestAHostSaysWhetherItsAgentKnowsTraces(t *testing.T) {
 	if !knows() {
 		t.Error("an agent of ours does not know traces")
 	}
-	for value, want := range map[string]bool{"2026-01-02T03:04:05Z": false, "2026-01-02T03:04:05Z 1.0": false, "2026-01-02T03:04:05Z 1.7": true, "": false, "x y z": false} {
-		if err := etcdtest.Put(t.Context(), f.server.Endpoint(), f.Partition(), "alive/"+string(f.host), value); err != nil {
+	for value, want := range map[string]bool{"2026-01-02T03:04:05Z": false, "2026-01-02T03:04:05Z 1.0": false,
+		"2026-01-02T03:04:05Z 1.7": true, "": false, "x y z": false} {
+		if err := etcdtest.Put(t.Context(), f.server.Endpoint(), f.Partition(), "alive/"+string(f.host),
+			value); err != nil {
 			t.Fatal(err)
 		}
 		if got := knows(); got != want {
@@ -116,7 +120,8 @@ func TestAnotherMajorVersionIsRefused(t *testing.T) {
 	f := newFixture(t)
 	for _, schema := range []string{"2.0", "0.9", "1", "one.two", ""} {
 		putHome(t, f.server, f.Partition(), schema)
-		store, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{f.server.Endpoint()}, Mint: true})
+		store, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{f.server.Endpoint()},
+			Mint: true})
 		if !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "use a program of that version") {
 			t.Errorf("schema %q: got %v", schema, err)
 		}

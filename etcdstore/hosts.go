@@ -38,7 +38,8 @@ func (s *Store) Accept(ctx context.Context, host croft.HostID) error {
 		return err
 	}
 	h.Place = ""
-	done, err := s.etcd.Txn(ctx).If(unchanged(key, got.Kvs[0].ModRevision)).Then(clientv3.OpPut(key, encode(h))).Commit()
+	done, err := s.etcd.Txn(ctx).If(unchanged(key, got.Kvs[0].ModRevision)).Then(clientv3.OpPut(key,
+		encode(h))).Commit()
 	if err == nil && !done.Succeeded {
 		return croft.Errorf(croft.Conflict, "its agent has just come back; look at `croft host list`")
 	}
@@ -80,7 +81,8 @@ func (s *Store) ForgetHost(ctx context.Context, host croft.HostID) error {
 func (s *Store) dropOrder(ctx context.Context, o croft.Order) error {
 	_, err := s.etcd.Txn(ctx).
 		If(unchanged(s.keys.order(o.Host, o.Instance), o.Revision), absent(s.keys.instance(o.Instance))).
-		Then(clientv3.OpDelete(s.keys.order(o.Host, o.Instance)), clientv3.OpDelete(s.keys.observed(o.Host, o.Instance))).
+		Then(clientv3.OpDelete(s.keys.order(o.Host, o.Instance)),
+			clientv3.OpDelete(s.keys.observed(o.Host, o.Instance))).
 		Commit()
 	return s.wrapped(err, "remove an order")
 }
@@ -104,7 +106,8 @@ func (s *Store) Drop(ctx context.Context, d books.Difference) error {
 		return s.wrapped(err, "remove a membership")
 	case books.LostUserData:
 		key := s.keys.userData(d.Instance)
-		_, err := s.etcd.Txn(ctx).If(unchanged(key, d.Revision), absent(s.keys.instance(d.Instance))).Then(clientv3.OpDelete(key)).Commit()
+		_, err := s.etcd.Txn(ctx).If(unchanged(key, d.Revision),
+			absent(s.keys.instance(d.Instance))).Then(clientv3.OpDelete(key)).Commit()
 		return s.wrapped(err, "remove an instance's user-data")
 	case books.LostObservation:
 		_, err := s.etcd.Txn(ctx).If(absent(s.keys.order(d.Host, d.Instance))).
@@ -155,13 +158,15 @@ func (s *Store) SetMoving(ctx context.Context, inst croft.Instance, to croft.Hos
 
 // Relocate implements operator.Records. A former host whose order is gone has nothing left,
 // for ever: only one that an instance is moved to gets an order, and that is its host then.
-func (s *Store) Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error) {
+func (s *Store) Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance,
+	error) {
 	next := inst
 	before, err := s.stillOrdered(ctx, inst, order.Host)
 	if err != nil {
 		return inst, err
 	}
-	next.Host, next.Moving, next.MovedFrom, next.LeftBefore, next.Generation = order.Host, "", inst.Host, before, order.Generation
+	next.Host, next.Moving, next.MovedFrom, next.LeftBefore, next.Generation = order.Host, "", inst.Host, before,
+		order.Generation
 	order.MovedFrom, order.LeftBefore = next.MovedFrom, next.LeftBefore
 	stored, order, more, err := s.keepUserData(ctx, next, order)
 	if err != nil {
@@ -185,10 +190,15 @@ func (s *Store) Relocate(ctx context.Context, inst croft.Instance, tombstone, or
 		return inst, s.wrap(err, "write the orders that move instance %s", inst.ID)
 	}
 	if !done.Succeeded {
-		if record := done.Responses[0].GetResponseRange().Kvs; len(record) == 0 || record[0].ModRevision != inst.Revision {
-			return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being moved", inst.ID)
+		if record := done.Responses[0].GetResponseRange().Kvs; len(record) == 0 ||
+			record[0].ModRevision != inst.Revision {
+			return inst,
+				croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being moved",
+					inst.ID)
 		}
-		return inst, croft.Errorf(croft.Unavailable, "host %s is silent, drained, or still removes an older instance of this UUID", order.Host)
+		return inst,
+			croft.Errorf(croft.Unavailable,
+				"host %s is silent, drained, or still removes an older instance of this UUID", order.Host)
 	}
 	next.Revision = done.Header.Revision
 	return next, nil
@@ -216,7 +226,9 @@ func (s *Store) stillOrdered(ctx context.Context, inst croft.Instance, to croft.
 	}
 	life := got.Responses[0].GetResponseRange().Kvs
 	if len(still) > 0 && len(life) > 0 && !knows(life[0].Value, formersMinor) {
-		return nil, croft.Errorf(croft.Unavailable, "host %s has still to remove instance %s, and the agent of host %s is of an older version, which waits for one host alone", still[0], inst.ID, to)
+		return nil,
+			croft.Errorf(croft.Unavailable,
+				"host %s has still to remove instance %s, and the agent of host %s is of an older version, which waits for one host alone", still[0], inst.ID, to)
 	}
 	return still, nil
 }

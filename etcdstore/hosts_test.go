@@ -157,10 +157,11 @@ func TestTheSeatOfAHostIsOnePlaces(t *testing.T) {
 		store := etcdtest.Open(t, f.server)
 		go func() {
 			defer close(ended)
-			_ = store.Serve(ctx, croft.Agent{Host: host, Place: place, Name: place}, known, func(rival *croft.Agent) bool {
-				seats <- rival
-				return true
-			})
+			_ = store.Serve(ctx, croft.Agent{Host: host, Place: place, Name: place}, known,
+				func(rival *croft.Agent) bool {
+					seats <- rival
+					return true
+				})
 		}()
 		leave = func() { cancel(); <-ended }
 		t.Cleanup(leave)

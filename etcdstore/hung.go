@@ -46,7 +46,8 @@ func (c *connections) dial(ctx context.Context, address string) (net.Conn, error
 		// gRPC sets this on connections that it made itself.
 		var err error
 		if failed := raw.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(keepaliveTimeout/time.Millisecond))
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT,
+				int(keepaliveTimeout/time.Millisecond))
 		}); failed != nil {
 			return failed
 		}

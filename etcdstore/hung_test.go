@@ -110,7 +110,8 @@ func TestAMemberThatHangsIsLeft(t *testing.T) {
 		proxies = append(proxies, p)
 		endpoints = append(endpoints, "http://"+p.Addr().String())
 	}
-	store := must(etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, DialTimeout: time.Minute}.WithoutKeepalive()))(t)
+	store := must(etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints,
+		DialTimeout: time.Minute}.WithoutKeepalive()))(t)
 	defer store.Close()
 	direct := c.Open(t, 0)
 
@@ -138,7 +139,8 @@ func TestAMemberThatHangsIsLeft(t *testing.T) {
 	for i, p := range proxies {
 		// What is frozen here is the way of this store alone: the members go on, and none of them is elected anew.
 		p.freeze()
-		done := must(direct.Placement(0).Commit(t.Context(), ledger.Txn{Then: []ledger.Write{{Key: ledger.Key{Kind: "test", ID: "x"}, Value: []byte("{}")}}}))(t)
+		done := must(direct.Placement(0).Commit(t.Context(),
+			ledger.Txn{Then: []ledger.Write{{Key: ledger.Key{Kind: "test", ID: "x"}, Value: []byte("{}")}}}))(t)
 		for revision := int64(0); revision < done.Revision; {
 			select {
 			case revision = <-seen:

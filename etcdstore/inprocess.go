@@ -28,7 +28,8 @@ func (c *Config) connect(ctx context.Context, conns *connections) (*clientv3.Cli
 		return nil, nil, err
 	}
 	if c.User != "" && c.Password == "" {
-		return nil, nil, croft.Errorf(croft.Invalid, "etcd.user is %s and there is no password: set etcd.password_file", c.User)
+		return nil, nil, croft.Errorf(croft.Invalid, "etcd.user is %s and there is no password: set etcd.password_file",
+			c.User)
 	}
 	var trust *tls.Config
 	if secure {
@@ -72,7 +73,8 @@ func (c *Config) dial(ctx context.Context, trust *tls.Config, conns *connections
 		// A server that was away is found again soon, not after the two minutes that
 		// the pauses between attempts would grow to.
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(conns.dial), grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: 2 * time.Second},
 			MinConnectTimeout: 3 * time.Second,
 		})},
 		MaxCallSendMsgSize: maxRequest,

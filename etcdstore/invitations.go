@@ -32,7 +32,9 @@ func (s *Store) Invitation(ctx context.Context, name string) (i trust.Invitation
 		return i, s.wrap(err, "read an invitation")
 	}
 	if len(got.Kvs) == 0 {
-		return i, croft.Errorf(croft.NotFound, "this token has run out or was revoked: make another with `croft token create`")
+		return i,
+			croft.Errorf(croft.NotFound,
+				"this token has run out or was revoked: make another with `croft token create`")
 	}
 	return i, s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &i)
 }
@@ -67,9 +69,11 @@ func (s *Store) RevokeInvitation(ctx context.Context, name string) (trust.Invita
 	all = slices.DeleteFunc(all, func(i trust.Invitation) bool { return !strings.HasPrefix(i.Name, name) })
 	switch {
 	case name == "" || len(all) == 0:
-		return trust.Invitation{}, croft.Errorf(croft.NotFound, "there is no token %q; `croft token list` shows those that count", name)
+		return trust.Invitation{}, croft.Errorf(croft.NotFound,
+			"there is no token %q; `croft token list` shows those that count", name)
 	case len(all) > 1:
-		return trust.Invitation{}, croft.Errorf(croft.Conflict, "the names of %d tokens begin with %s: give more of it", len(all), name)
+		return trust.Invitation{}, croft.Errorf(croft.Conflict, "the names of %d tokens begin with %s: give more of it",
+			len(all), name)
 	}
 	_, err = s.etcd.Delete(ctx, s.keys.invitation(all[0].Name)) // its lease, without a key, runs out by itself
 	return all[0], s.wrapped(err, "revoke a token")

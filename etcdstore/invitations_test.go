@@ -43,7 +43,8 @@ func TestARevokedInvitationIsGone(t *testing.T) {
 	store := etcdtest.Start(t)
 	for i, name := range []string{"aa1", "aa2", "b"} {
 		life := time.Hour * time.Duration(3-i)
-		if err := store.PutInvitation(t.Context(), trust.Invitation{Name: name, Note: "for " + name, Sealed: []byte(name)}, life); err != nil {
+		if err := store.PutInvitation(t.Context(), trust.Invitation{Name: name, Note: "for " + name,
+			Sealed: []byte(name)}, life); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -73,7 +74,8 @@ func TestARevokedInvitationIsGone(t *testing.T) {
 func TestMembersTellWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.ServerWith(t, etcdstore.EmbeddedConfig{})
-	if got := must(etcdtest.Open(t, server).Advertised(t.Context()))(t); !slices.Equal(got, []string{"http://127.0.0.1:0"}) {
+	if got := must(etcdtest.Open(t, server).Advertised(t.Context()))(t); !slices.Equal(got,
+		[]string{"http://127.0.0.1:0"}) {
 		t.Errorf("got %q, want what it was told to listen on", got)
 	}
 }

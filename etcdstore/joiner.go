@@ -99,7 +99,9 @@ func (j *joiner) join() ([]croft.Status, error) {
 		h := j.hosts[id]
 		h.Alive, h.Drained, h.Seen, h.Traces = j.alive[id], j.drained[id], j.seen[id], j.traces[id]
 		for _, twin := range j.twins[id] {
-			h.Problems = append(h.Problems, fmt.Sprintf("a second agent has the host's UUID, %s at %s, and does nothing: remove host-id from the state directory that was copied", twin.Name, twin.API))
+			h.Problems = append(h.Problems,
+				fmt.Sprintf(
+					"a second agent has the host's UUID, %s at %s, and does nothing: remove host-id from the state directory that was copied", twin.Name, twin.API))
 		}
 		j.hosts[id] = h
 	}

@@ -44,7 +44,8 @@ func (s *Store) StayAlive(ctx context.Context, host croft.HostID) error {
 }
 
 // Serve implements compute.Registry.
-func (s *Store) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(rival *croft.Agent) bool) error {
+func (s *Store) Serve(ctx context.Context, me croft.Agent, known <-chan struct{},
+	seated func(rival *croft.Agent) bool) error {
 	for {
 		id := s.serveOnce(ctx, me, known, seated)
 		s.metrics.held.Set(0)
@@ -75,7 +76,8 @@ func (s *Store) leaveSeat(ctx context.Context, host croft.HostID, id clientv3.Le
 // forgotten meanwhile. An error costs only accuracy.
 func (s *Store) noteSeen(ctx context.Context, host croft.HostID, id clientv3.LeaseID) error {
 	alive := clientv3.Compare(clientv3.LeaseValue(s.keys.alive(host)), "=", id)
-	_, err := s.etcd.Txn(ctx).If(alive, exists(s.keys.host(host))).Then(clientv3.OpPut(s.keys.seen(host), now())).Commit()
+	_, err := s.etcd.Txn(ctx).If(alive, exists(s.keys.host(host))).Then(clientv3.OpPut(s.keys.seen(host),
+		now())).Commit()
 	return err
 }
 
@@ -83,7 +85,8 @@ func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
 // serveOnce takes a lease, and under it the host's seat; it holds both until the lease is
 // lost or ctx ends. Where another agent sits there it stands by until that one left.
-func (s *Store) serveOnce(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(*croft.Agent) bool) clientv3.LeaseID {
+func (s *Store) serveOnce(ctx context.Context, me croft.Agent, known <-chan struct{},
+	seated func(*croft.Agent) bool) clientv3.LeaseID {
 	lease, err := s.etcd.Grant(ctx, leaseTTL)
 	if err != nil {
 		return 0
@@ -119,7 +122,8 @@ func (s *Store) serveOnce(ctx context.Context, me croft.Agent, known <-chan stru
 
 // takeSeat puts me into the host's seat, if that is free or of the same place. Where
 // a rival has it, it leaves a note of me for people, and returns that one and a revision to watch from.
-func (s *Store) takeSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) (rival *croft.Agent, revision int64, err error) {
+func (s *Store) takeSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) (rival *croft.Agent,
+	revision int64, err error) {
 	key := s.keys.agent(me.Host)
 	got, err := s.etcd.Get(ctx, key)
 	if err != nil {
@@ -153,7 +157,8 @@ func (s *Store) noteTwin(lease clientv3.LeaseID, me croft.Agent) clientv3.Op {
 // offerSeat leaves the seat to an agent that has more right to it, for a while.
 func (s *Store) offerSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) {
 	mine := clientv3.Compare(clientv3.LeaseValue(s.keys.agent(me.Host)), "=", lease)
-	if _, err := s.etcd.Txn(ctx).If(mine).Then(clientv3.OpDelete(s.keys.agent(me.Host)), s.noteTwin(lease, me)).Commit(); err != nil {
+	if _, err := s.etcd.Txn(ctx).If(mine).Then(clientv3.OpDelete(s.keys.agent(me.Host)),
+		s.noteTwin(lease, me)).Commit(); err != nil {
 		return // the lease runs out
 	}
 	select {
@@ -188,13 +193,15 @@ func (s *Store) standDown(ctx context.Context, id clientv3.LeaseID) {
 
 // live says that the host is alive, and which version of what is stored its agent knows, once
 // it is known, for as long as the lease lives.
-func (s *Store) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID, known <-chan struct{}, beats <-chan *clientv3.LeaseKeepAliveResponse) {
+func (s *Store) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID, known <-chan struct{},
+	beats <-chan *clientv3.LeaseKeepAliveResponse) {
 	tick := time.NewTicker(seenEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-known:
-			if _, err := s.etcd.Put(ctx, s.keys.alive(host), now()+" "+schemaOf(schemaMinor), clientv3.WithLease(id)); err != nil {
+			if _, err := s.etcd.Put(ctx, s.keys.alive(host), now()+" "+schemaOf(schemaMinor),
+				clientv3.WithLease(id)); err != nil {
 				return
 			}
 			_ = s.noteSeen(ctx, host, id)

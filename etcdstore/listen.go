@@ -45,7 +45,8 @@ import (
 const (
 	// greetTime is how long a client or member may take for the TLS handshake and the first header.
 	greetTime = 10 * time.Second
-	// drainTime is how long it may take to read what is sent to it at once, 32 KiB or a TLS record, or to answer a ping.
+	// drainTime is how long it may take to read what is sent to it at once, 32 KiB or a TLS record, or to answer a
+	// ping.
 	drainTime = 20 * time.Second
 	// pingEvery is how often a client that is silent is asked whether it is there.
 	pingEvery = time.Minute
@@ -101,7 +102,8 @@ func (c EmbeddedConfig) listen(cfg *embed.Config) (_ *service, err error) {
 		}
 	}
 	s.bounds = c.bounds.or(c.ClientCA != "")
-	if s.clients, err = s.listener("etcd.listen", cfg.ListenClientUrls[0].Host, s.bounds.clients, s.bounds.drain); err != nil || c.Peer == "" {
+	if s.clients, err = s.listener("etcd.listen", cfg.ListenClientUrls[0].Host, s.bounds.clients,
+		s.bounds.drain); err != nil || c.Peer == "" {
 		return s, err
 	}
 	peer := cfg.ListenPeerUrls[0]
@@ -118,10 +120,13 @@ func (c EmbeddedConfig) listen(cfg *embed.Config) (_ *service, err error) {
 	return s, nil
 }
 
-func (s *service) listener(setting, address string, limits connlimit.Limits, drain time.Duration) (*connlimit.Listener, error) {
+func (s *service) listener(setting, address string, limits connlimit.Limits, drain time.Duration) (*connlimit.Listener,
+	error) {
 	l, err := transport.NewListener(address, "http", nil)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, croft.Errorf(croft.Conflict, "embedded etcd: %s is in use; stop what listens there or set %s to another address", address, setting)
+		return nil,
+			croft.Errorf(croft.Conflict,
+				"embedded etcd: %s is in use; stop what listens there or set %s to another address", address, setting)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("embedded etcd: listen for %s: %w", setting, err)
@@ -129,7 +134,9 @@ func (s *service) listener(setting, address string, limits connlimit.Limits, dra
 	tell := rate.Sometimes{Interval: time.Minute}
 	limits.Dropped = func() {
 		tell.Do(func() {
-			s.config.log().Warn("connections are closed in favour of new ones: there are more than this listener may have", "address", address,
+			s.config.log().Warn(
+				"connections are closed in favour of new ones: there are more than this listener may have", "address",
+				address,
 				"most", limits.Total, "most_of_one_source", limits.PerSource)
 		})
 	}
@@ -157,7 +164,8 @@ func hide(cfg *embed.Config) (unlink func(), dir *os.File, err error) {
 	}
 	at := func(name string) string { return filepath.Join(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), name) }
 	client, peer := at("client.sock"), at("peer.sock")
-	cfg.ListenClientUrls, cfg.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: client}}, []url.URL{{Scheme: "unix", Host: peer}}
+	cfg.ListenClientUrls, cfg.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: client}},
+		[]url.URL{{Scheme: "unix", Host: peer}}
 	return func() { _, _ = os.Remove(client), os.Remove(peer) }, dir, nil
 }
 
@@ -319,7 +327,8 @@ func (s *service) named(h http.Handler) http.Handler {
 		}
 		host = strings.Trim(host, "[]")
 		if r.TLS == nil && names != nil && !names[host] {
-			http.Error(w, fmt.Sprintf("this etcd is not called %.253q: use its address or localhost", r.Host), http.StatusMisdirectedRequest)
+			http.Error(w, fmt.Sprintf("this etcd is not called %.253q: use its address or localhost", r.Host),
+				http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -72,7 +72,8 @@ func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 	kind, access := certified(t)
 	kind = kind.Bounded(bound, bound, time.Hour, time.Hour, func(bool) {})
 	c := etcdtest.StartClusterFor(t, 3, kind, access)
-	store := must(etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: c.Members[0].Clients, Access: access, DialTimeout: time.Minute}))(t)
+	store := must(etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: c.Members[0].Clients, Access: access,
+		DialTimeout: time.Minute}))(t)
 	defer store.Close()
 	etcd := etcdtest.Client(t, c.Servers[0], access)
 	ended := atomic.Bool{}
@@ -111,7 +112,8 @@ func TestAConnectionHasToSayWhoItIsInTime(t *testing.T) {
 			for _, address := range addresses {
 				wantEnded(t, silent(t, address, 3))
 				half := silent(t, address, 1)
-				if _, err := io.WriteString(half[0], "\x16\x03\x01"); err != nil { // the beginning of a handshake, and of nothing else
+				// the beginning of a handshake, and of nothing else
+				if _, err := io.WriteString(half[0], "\x16\x03\x01"); err != nil {
 					t.Fatal(err)
 				}
 				wantEnded(t, half)

@@ -210,9 +210,11 @@ func (l *leaving) check() error {
 	case l.member.IsLearner:
 		return nil
 	case l.voices == 0:
-		return croft.Errorf(croft.Conflict, "its etcd is the only one and holds all that the cloud knows: let another host join with --etcd-member first")
+		return croft.Errorf(croft.Conflict,
+			"its etcd is the only one and holds all that the cloud knows: let another host join with --etcd-member first")
 	case answer < need:
-		return croft.Errorf(croft.Conflict, "without its etcd %d of %d members would answer, and %d have to: bring back %s first",
+		return croft.Errorf(croft.Conflict,
+			"without its etcd %d of %d members would answer, and %d have to: bring back %s first",
 			answer, l.voices, need, strings.Join(l.silent, ", "))
 	}
 	return nil

@@ -102,7 +102,8 @@ func (s *Store) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluster 
 // notYet tells whether etcd refuses only for now: another host joins, or a member is not
 // connected for long enough.
 func notYet(err error) bool {
-	return errors.Is(err, rpctypes.ErrTooManyLearners) || errors.Is(err, rpctypes.ErrUnhealthy) || errors.Is(err, rpctypes.ErrMemberNotEnoughStarted)
+	return errors.Is(err, rpctypes.ErrTooManyLearners) || errors.Is(err, rpctypes.ErrUnhealthy) ||
+		errors.Is(err, rpctypes.ErrMemberNotEnoughStarted)
 }
 
 // orLeaderless tells that too, and whether nobody leads for now.
@@ -175,10 +176,12 @@ func reachable(all []*etcdserverpb.Member, m croft.EtcdMember) error {
 	for _, one := range all {
 		for _, peer := range one.PeerURLs {
 			if strings.HasSuffix(peer, ":0") {
-				return croft.Errorf(croft.Invalid, "etcd's member %s has no address for other members: set etcd.listen there to an address that this host reaches, and start croft up again", one.Name)
+				return croft.Errorf(croft.Invalid,
+					"etcd's member %s has no address for other members: set etcd.listen there to an address that this host reaches, and start croft up again", one.Name)
 			}
 			if mine, _, _ := strings.Cut(m.Peer, "://"); !strings.HasPrefix(peer, mine+"://") {
-				return croft.Errorf(croft.Invalid, "etcd's members speak to each other at %s and this host would at %s: give it certificates, or --insecure, as they have", peer, m.Peer)
+				return croft.Errorf(croft.Invalid,
+					"etcd's members speak to each other at %s and this host would at %s: give it certificates, or --insecure, as they have", peer, m.Peer)
 			}
 		}
 	}

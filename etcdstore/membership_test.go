@@ -107,7 +107,9 @@ func TestAJoinThatDiesCostsNothing(t *testing.T) {
 	cluster := must(store.AddEtcdMember(t.Context(), m))(t)
 	must(store.Create(t.Context(), newInstance("meanwhile")))(t)
 	all := must(store.EtcdMembers(t.Context()))(t)
-	if i := slices.IndexFunc(all, func(o croft.EtcdMember) bool { return o.Host == m.Host }); i < 0 || all[i].Role != croft.MemberLearns {
+	if i := slices.IndexFunc(all, func(o croft.EtcdMember) bool {
+		return o.Host == m.Host
+	}); i < 0 || all[i].Role != croft.MemberLearns {
 		t.Errorf("the members are %+v, want one that learns", all)
 	}
 	if again := must(store.AddEtcdMember(t.Context(), m))(t); again != cluster {
@@ -157,14 +159,16 @@ func TestAClusterThatNobodyReachesTakesNone(t *testing.T) {
 func TestAServerGetsAPeerAddressLater(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	alone, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0", Unsynced: true})
+	alone, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0",
+		Unsynced: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	must(etcdtest.Open(t, alone).Create(t.Context(), newInstance("web")))(t)
 	alone.Close()
 	host, peer := croft.NewHostID(), freeport.For(t, "127.0.0.1")
-	found, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0", Unsynced: true, Host: host, Peer: peer})
+	found, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0",
+		Unsynced: true, Host: host, Peer: peer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +179,8 @@ func TestAServerGetsAPeerAddressLater(t *testing.T) {
 	}
 	_ = conn.Close()
 	store := etcdtest.Open(t, found)
-	if _, err := store.AddEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(), Peer: "http://" + freeport.For(t, "127.0.0.1")}); err != nil {
+	if _, err := store.AddEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(),
+		Peer: "http://" + freeport.For(t, "127.0.0.1")}); err != nil {
 		t.Error(err)
 	}
 	if all := must(store.List(t.Context(), ""))(t); len(all) != 1 {

@@ -29,12 +29,16 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	m := &metrics{}
-	m.requests = m.Seconds("croft_etcd_request_seconds", "Requests to etcd, by what they do and how they ended (the code of gRPC).", meter.Requests, "operation", "code")
-	m.broken = m.Counter("croft_etcd_watches_broken_total", "Watches that ended by themselves, after a compaction or a lost server, and were begun anew.")
-	m.hung = m.Counter("croft_etcd_connections_hung_total", "Connections that were closed because the member of etcd at their end hung.")
+	m.requests = m.Seconds("croft_etcd_request_seconds",
+		"Requests to etcd, by what they do and how they ended (the code of gRPC).", meter.Requests, "operation", "code")
+	m.broken = m.Counter("croft_etcd_watches_broken_total",
+		"Watches that ended by themselves, after a compaction or a lost server, and were begun anew.")
+	m.hung = m.Counter("croft_etcd_connections_hung_total",
+		"Connections that were closed because the member of etcd at their end hung.")
 	m.lost = m.Counter("croft_etcd_leases_lost_total", "Leases of the host's agent that ran out.")
 	m.held = m.Gauge("croft_etcd_lease_held", "1 while the host's agent has its lease, 0 while it has none.")
-	m.beat = m.Gauge("croft_etcd_lease_renewed_timestamp_seconds", "When the lease of the host's agent was renewed last.")
+	m.beat = m.Gauge("croft_etcd_lease_renewed_timestamp_seconds",
+		"When the lease of the host's agent was renewed last.")
 	return m
 }
 
@@ -85,7 +89,8 @@ type measuredKV struct {
 	metrics *metrics
 }
 
-func (k measuredKV) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+func (k measuredKV) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse,
+	error) {
 	ctx, end := k.metrics.measure(ctx, "put")
 	got, err := k.KV.Put(ctx, key, value, opts...)
 	end(err)
@@ -99,7 +104,8 @@ func (k measuredKV) Get(ctx context.Context, key string, opts ...clientv3.OpOpti
 	return got, err
 }
 
-func (k measuredKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+func (k measuredKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse,
+	error) {
 	ctx, end := k.metrics.measure(ctx, "delete")
 	got, err := k.KV.Delete(ctx, key, opts...)
 	end(err)

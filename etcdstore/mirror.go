@@ -29,7 +29,8 @@ type Mirror struct {
 // NewMirror makes one that is empty until it runs.
 func (s *Store) NewMirror() *Mirror {
 	k := s.keys
-	return s.mirrorOf(k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(), k.allSeen())
+	return s.mirrorOf(k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(),
+		k.allSeen())
 }
 
 func (s *Store) mirrorOf(prefixes ...string) *Mirror {
@@ -49,10 +50,11 @@ func (m *Mirror) Run(ctx context.Context, changed func()) error {
 	for _, prefix := range m.prefixes {
 		work.Go(func() {
 			// It returns only with ctx.
-			_ = m.store.follow(ctx, prefix, func() { m.begin(prefix); changed() }, func(kv *mvccpb.KeyValue, present bool) {
-				m.note(prefix, kv, present)
-				changed()
-			})
+			_ = m.store.follow(ctx, prefix, func() { m.begin(prefix); changed() },
+				func(kv *mvccpb.KeyValue, present bool) {
+					m.note(prefix, kv, present)
+					changed()
+				})
 		})
 	}
 	work.Wait()

@@ -12,7 +12,8 @@ import (
 )
 
 // mirrored runs a mirror of the fixture's store until the test ends.
-func (f *fixture) mirrored(t *testing.T) (m *etcdstore.Mirror, await func(what string, seen func([]croft.Host, []croft.Status) bool)) {
+func (f *fixture) mirrored(t *testing.T) (m *etcdstore.Mirror,
+	await func(what string, seen func([]croft.Host, []croft.Status) bool)) {
 	t.Helper()
 	m = f.NewMirror()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -60,14 +61,16 @@ func TestAMirrorShowsWhatChanges(t *testing.T) {
 	await("the order", func(_ []croft.Host, all []croft.Status) bool {
 		return all[0].Order != nil && all[0].Host != nil && all[0].Instance.State == croft.StateScheduled
 	})
-	if err := f.Observe(t.Context(), croft.Observation{Host: f.host, Instance: inst.ID, Generation: 1, State: croft.StateRunning}); err != nil {
+	if err := f.Observe(t.Context(), croft.Observation{Host: f.host, Instance: inst.ID, Generation: 1,
+		State: croft.StateRunning}); err != nil {
 		t.Fatal(err)
 	}
 	await("the observation", func(_ []croft.Host, all []croft.Status) bool {
 		return all[0].Observation != nil && all[0].Observation.State == croft.StateRunning
 	})
 	_, all, err := m.Look()
-	if spec := all[0].Instance.Spec; err != nil || spec.UserData != nil || spec.HostKey != "" || all[0].Order.Spec.Image != "" {
+	if spec := all[0].Instance.Spec; err != nil || spec.UserData != nil || spec.HostKey != "" ||
+		all[0].Order.Spec.Image != "" {
 		t.Errorf("it holds what nobody looks at: %+v, %v", spec, err)
 	}
 	if err := f.Drain(t.Context(), f.host); err != nil {
@@ -89,7 +92,8 @@ func TestAMirrorSaysWhatItCannotRead(t *testing.T) {
 	f := newFixture(t)
 	m, await := f.mirrored(t)
 	await("the record", func(_ []croft.Host, all []croft.Status) bool { return len(all) == 1 })
-	if err := etcdtest.Put(t.Context(), f.server.Endpoint(), f.Partition(), "hosts/"+string(f.host), "no host"); err != nil {
+	if err := etcdtest.Put(t.Context(), f.server.Endpoint(), f.Partition(), "hosts/"+string(f.host),
+		"no host"); err != nil {
 		t.Fatal(err)
 	}
 	for {

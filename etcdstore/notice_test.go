@@ -42,7 +42,8 @@ func TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor(t *testing.T) {
 	var once sync.Once
 	broken := make(chan clientv3.WatchResponse)
 	began := make(chan struct{})
-	agent.WatchThrough(func(ctx context.Context, own clientv3.Watcher, key string, opts ...clientv3.OpOption) (watch clientv3.WatchChan) {
+	agent.WatchThrough(func(ctx context.Context, own clientv3.Watcher, key string,
+		opts ...clientv3.OpOption) (watch clientv3.WatchChan) {
 		first := false
 		once.Do(func() { first = true })
 		if first {
@@ -73,8 +74,8 @@ func TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor(t *testing.T) {
 	}
 }
 
-// TestPagesOfPlacementAreOfOneMoment has two entries of different pages written in one transaction, between the reads of
-// these pages.
+// TestPagesOfPlacementAreOfOneMoment has two entries of different pages written in one transaction, between the reads
+// of these pages.
 func TestPagesOfPlacementAreOfOneMoment(t *testing.T) {
 	t.Parallel()
 	store := etcdtest.Start(t)

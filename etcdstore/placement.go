@@ -72,7 +72,8 @@ func (p *Placement) Load(ctx context.Context) (ledger.Snapshot, error) {
 	prefix := p.store.keys.placement()
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
-		got, err := p.store.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage), clientv3.WithRev(out.Revision))
+		got, err := p.store.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage),
+			clientv3.WithRev(out.Revision))
 		if err != nil {
 			return out, p.store.wrap(err, "read the state of Placement")
 		}
@@ -81,7 +82,8 @@ func (p *Placement) Load(ctx context.Context) (ledger.Snapshot, error) {
 		}
 		for _, kv := range got.Kvs {
 			if key, ok := p.key(kv.Key); ok {
-				out.Entries = append(out.Entries, ledger.Entry{Key: key, Value: kv.Value, Created: kv.CreateRevision, Modified: kv.ModRevision})
+				out.Entries = append(out.Entries, ledger.Entry{Key: key, Value: kv.Value, Created: kv.CreateRevision,
+					Modified: kv.ModRevision})
 			}
 		}
 		if !got.More {
@@ -116,7 +118,8 @@ func (p *Placement) Watch(ctx context.Context, after int64, changed func(int64, 
 			for ; n < len(events) && events[n].Kv.ModRevision == revision; n++ {
 				if key, ok := p.key(events[n].Kv.Key); ok {
 					entries = append(entries, ledger.Entry{Key: key, Value: events[n].Kv.Value,
-						Created: events[n].Kv.CreateRevision, Modified: revision, Deleted: events[n].Type == clientv3.EventTypeDelete})
+						Created: events[n].Kv.CreateRevision, Modified: revision,
+						Deleted: events[n].Type == clientv3.EventTypeDelete})
 				}
 			}
 			changed(revision, entries)

@@ -57,7 +57,8 @@ func (s *Store) takeLead(ctx context.Context, me pool.Server) (revision int64, l
 	if err != nil {
 		return 0, 0, err
 	}
-	done, err := s.etcd.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, encode(me), clientv3.WithLease(granted.ID))).Commit()
+	done, err := s.etcd.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, encode(me),
+		clientv3.WithLease(granted.ID))).Commit()
 	if err != nil || !done.Succeeded {
 		s.standDown(ctx, granted.ID)
 		if err != nil {
@@ -74,12 +75,14 @@ func (s *Store) succeed(ctx context.Context, me pool.Server, kv *mvccpb.KeyValue
 	if err := s.decode(kv.Key, kv.Value, &there); err != nil || there.Place == "" || there.Place != me.Place {
 		return false, err
 	}
-	done, err := s.etcd.Txn(ctx).If(unchanged(string(kv.Key), kv.ModRevision)).Then(clientv3.OpDelete(string(kv.Key))).Commit()
+	done, err := s.etcd.Txn(ctx).If(unchanged(string(kv.Key),
+		kv.ModRevision)).Then(clientv3.OpDelete(string(kv.Key))).Commit()
 	return err == nil && done.Succeeded, err
 }
 
 // lead has act run for as long as the lease lives; then another server may act.
-func (s *Store) lead(ctx context.Context, lease clientv3.LeaseID, revision int64, act func(context.Context, pool.Term) error) error {
+func (s *Store) lead(ctx context.Context, lease clientv3.LeaseID, revision int64,
+	act func(context.Context, pool.Term) error) error {
 	leading, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	beats, err := s.etcd.KeepAlive(leading, lease)
@@ -190,7 +193,8 @@ func (t *poolTerm) Load(ctx context.Context) (from pool.Snapshot, err error) {
 func readAll[T any](ctx context.Context, s *Store, prefix string, revision int64) (all []T, err error) {
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
-		got, err := s.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage), clientv3.WithRev(revision))
+		got, err := s.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage),
+			clientv3.WithRev(revision))
 		if err != nil {
 			return nil, s.wrap(err, "read the pools")
 		}

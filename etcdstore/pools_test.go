@@ -35,15 +35,17 @@ func TestAServerTakesOverFromItsPlace(t *testing.T) {
 	first, second := etcdtest.Open(t, server), etcdtest.Open(t, server)
 	began, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- first.Lead(t.Context(), pool.Server{Name: "one", Place: "here"}, func(ctx context.Context, _ pool.Term) error {
-			close(began)
-			<-ctx.Done()
-			return nil
-		})
+		ended <- first.Lead(t.Context(), pool.Server{Name: "one", Place: "here"},
+			func(ctx context.Context, _ pool.Term) error {
+				close(began)
+				<-ctx.Done()
+				return nil
+			})
 	}()
 	<-began
 	// The first one keeps its lease alive, so whoever waits for that to run out waits for ever.
-	if err := second.Lead(t.Context(), pool.Server{Name: "one", Place: "here"}, func(context.Context, pool.Term) error { return nil }); err != nil {
+	if err := second.Lead(t.Context(), pool.Server{Name: "one", Place: "here"},
+		func(context.Context, pool.Term) error { return nil }); err != nil {
 		t.Error(err)
 	}
 	if err := <-ended; err != nil {
@@ -76,7 +78,8 @@ func TestABatchOfSeveralTransactionsIsWrittenInItsOrder(t *testing.T) {
 			Pools:     []pool.Record{{Settings: pool.Settings{Name: "p", Commands: pool.Commands{New: large}}}},
 			Resources: []pool.Resource{{ID: 1, Pool: "p", Ticket: 2, Reason: large}},
 			Tickets: []pool.Ticket{
-				{ID: 2, State: pool.TicketOpen, Resource: 1, Sandbox: large}, {ID: 1, State: pool.TicketClosed, Sandbox: large},
+				{ID: 2, State: pool.TicketOpen, Resource: 1, Sandbox: large},
+				{ID: 1, State: pool.TicketClosed, Sandbox: large},
 				{ID: 3, State: pool.TicketFailed, Sandbox: large},
 			},
 			GoneTickets: []pool.TicketID{90}, GoneResources: []pool.ResourceID{90}, GonePools: []pool.Name{"gone"},

@@ -18,7 +18,9 @@ var (
 // Create implements schedule.Records.
 func (s *Store) Create(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
 	if inst.Spec.Restart != "" && s.minor.Load() < restartMinor {
-		return inst, croft.Errorf(croft.Invalid, "this cloud's croft is too old for restart policies: leave out --restart, or upgrade the cloud")
+		return inst,
+			croft.Errorf(croft.Invalid,
+				"this cloud's croft is too old for restart policies: leave out --restart, or upgrade the cloud")
 	}
 	if err := inst.Project.Check(); err != nil { // it becomes a part of keys
 		return inst, err
@@ -44,10 +46,14 @@ func (s *Store) Create(ctx context.Context, inst croft.Instance) (croft.Instance
 		return inst, s.wrap(err, "write the record of instance %s", inst.ID)
 	}
 	if !done.Succeeded {
-		if holder := done.Responses[0].GetResponseRange().Kvs; len(holder) > 0 && string(holder[0].Value) != string(inst.ID) {
-			return inst, croft.Errorf(croft.Conflict, "the name %s is taken by instance %s; choose another or destroy that one", inst.Name, holder[0].Value)
+		if holder := done.Responses[0].GetResponseRange().Kvs; len(holder) > 0 &&
+			string(holder[0].Value) != string(inst.ID) {
+			return inst,
+				croft.Errorf(croft.Conflict, "the name %s is taken by instance %s; choose another or destroy that one",
+					inst.Name, holder[0].Value)
 		}
-		return inst, croft.Errorf(croft.Conflict, "there is an instance %s already; choose another UUID or none", inst.ID)
+		return inst, croft.Errorf(croft.Conflict, "there is an instance %s already; choose another UUID or none",
+			inst.ID)
 	}
 	inst.Revision = done.Header.Revision
 	return inst, nil
@@ -100,9 +106,11 @@ func (s *Store) refused(inst croft.Instance, host croft.HostID, done *clientv3.T
 	record := done.Responses[0].GetResponseRange().Kvs
 	switch {
 	case len(record) == 0 || record[0].ModRevision != inst.Revision:
-		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being scheduled", inst.ID)
+		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being scheduled",
+			inst.ID)
 	case done.Responses[3].GetResponseRange().Count == 0:
-		return croft.Errorf(croft.Conflict, "the lease of the scheduler of instance %s ran out, as after a pause of this machine, so that its request is being undone; try again", inst.ID)
+		return croft.Errorf(croft.Conflict,
+			"the lease of the scheduler of instance %s ran out, as after a pause of this machine, so that its request is being undone; try again", inst.ID)
 	case done.Responses[1].GetResponseRange().Count == 0:
 		return croft.Errorf(croft.Unavailable, "host %s has gone silent", host)
 	case done.Responses[2].GetResponseRange().Count > 0:

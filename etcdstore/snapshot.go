@@ -53,7 +53,8 @@ func Restore(file, dir string, host croft.HostID) error {
 		RevisionBump: afterRestore, MarkCompacted: true,
 	})
 	if err != nil {
-		return croft.Errorf(croft.Invalid, "restore %s, which may be no snapshot or not whole: %w", file, errors.Join(err, os.RemoveAll(dir)))
+		return croft.Errorf(croft.Invalid, "restore %s, which may be no snapshot or not whole: %w", file,
+			errors.Join(err, os.RemoveAll(dir)))
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return fmt.Errorf("restore %s: %w", file, err)

@@ -55,7 +55,8 @@ func checkSpace(dir string) error {
 		needs = leastToGoOn
 	}
 	if free < needs {
-		err := croft.Errorf(croft.Unavailable, "embedded etcd: %d MiB are left on the disk of %s, and it needs %d MiB to start: make room there, or name another state directory",
+		err := croft.Errorf(croft.Unavailable,
+			"embedded etcd: %d MiB are left on the disk of %s, and it needs %d MiB to start: make room there, or name another state directory",
 			free/mib, dir, needs/mib)
 		if begun {
 			err = isFull{err}
@@ -129,7 +130,8 @@ func (e *Embedded) startKeeping(c EmbeddedConfig) {
 }
 
 // ErrFull ends a member whose disk is nearly full, where the others go on without it.
-var ErrFull = croft.Errorf(croft.Unavailable, "the disk of this member of etcd is nearly full, and the others go on without it")
+var ErrFull = croft.Errorf(croft.Unavailable,
+	"the disk of this member of etcd is nearly full, and the others go on without it")
 
 // MayServe tells whether a member with data in a directory has room to serve: one that ended with ErrFull has once
 // there is some more than what it ended for. A file system that does not tell has.
@@ -159,7 +161,8 @@ func (e *Embedded) dispensable(ctx context.Context) bool {
 	if server.IsLearner() {
 		return true
 	}
-	members := slices.DeleteFunc(slices.Clone(server.Cluster().Members()), func(m *membership.Member) bool { return m.IsLearner })
+	members := slices.DeleteFunc(slices.Clone(server.Cluster().Members()),
+		func(m *membership.Member) bool { return m.IsLearner })
 	if len(members) < 3 {
 		return false
 	}
@@ -214,7 +217,8 @@ func answers(ctx context.Context, way http.RoundTripper, peer string) bool {
 func (e *Embedded) minds(ctx context.Context, free int64, low *bool, dir string, log *slog.Logger) error {
 	switch {
 	case free < lowSpace && !*low:
-		log.Error("the disk is nearly full: nothing new is ordered until there is room again, and what runs goes on", "dir", dir, "free_mib", free/mib)
+		log.Error("the disk is nearly full: nothing new is ordered until there is room again, and what runs goes on",
+			"dir", dir, "free_mib", free/mib)
 		if err := e.alarm(ctx, pb.AlarmRequest_ACTIVATE); err != nil {
 			return err
 		}
@@ -232,7 +236,8 @@ func (e *Embedded) minds(ctx context.Context, free int64, low *bool, dir string,
 func (e *Embedded) alarm(ctx context.Context, action pb.AlarmRequest_AlarmAction) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	_, err := e.server.Server.Alarm(ctx, &pb.AlarmRequest{Action: action, MemberID: uint64(e.server.Server.MemberID()), Alarm: pb.AlarmType_NOSPACE})
+	_, err := e.server.Server.Alarm(ctx, &pb.AlarmRequest{Action: action, MemberID: uint64(e.server.Server.MemberID()),
+		Alarm: pb.AlarmType_NOSPACE})
 	return err
 }
 

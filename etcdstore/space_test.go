@@ -55,9 +55,11 @@ func fill(t *testing.T, dir string) (empty func()) {
 func TestADiskThatIsTooSmallIsSaidBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t, "60m")
-	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0"})
+	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"),
+		Listen: "127.0.0.1:0"})
 	wantKind(t, err, croft.Unavailable)
-	wantSays(t, err.Error(), "MiB are left on the disk of "+dir, "it needs 256 MiB to start: make room there, or name another state directory")
+	wantSays(t, err.Error(), "MiB are left on the disk of "+dir,
+		"it needs 256 MiB to start: make room there, or name another state directory")
 	left, err := os.ReadDir(filepath.Join(dir, "etcd"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("it left %v, %v", left, err)
@@ -132,7 +134,8 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	}
 }
 
-// Of three members the one whose disk is full rests, and the others go on; with room again it serves what came meanwhile.
+// Of three members the one whose disk is full rests, and the others go on; with room again it serves what came
+// meanwhile.
 func TestAMemberWhoseDiskIsFullRests(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 2)
@@ -149,7 +152,8 @@ func TestAMemberWhoseDiskIsFullRests(t *testing.T) {
 		t.Error("it may serve on a full disk")
 	}
 	rest := fill(t, dir)
-	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0"})
+	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"),
+		Listen: "127.0.0.1:0"})
 	if !errors.Is(err, etcdstore.ErrFull) || croft.KindOf(err) != croft.Unavailable {
 		t.Errorf("a start on the full disk: %v", err)
 	}

@@ -17,7 +17,8 @@ func TestKeysAreAProjectsOwn(t *testing.T) {
 	store := etcdtest.Start(t)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	add := func(project croft.Project, name string) error {
-		return store.AddKey(t.Context(), schedule.Key{Project: project, Name: name, Line: "ssh-ed25519 AAAA " + name, Added: at})
+		return store.AddKey(t.Context(), schedule.Key{Project: project, Name: name, Line: "ssh-ed25519 AAAA " + name,
+			Added: at})
 	}
 	for _, err := range []error{add("lab", "b"), add("lab", "a"), add("lab-2", "a")} {
 		if err != nil {
@@ -28,11 +29,13 @@ func TestKeysAreAProjectsOwn(t *testing.T) {
 		t.Errorf("a name for the second time: %v", err)
 	}
 	got, err := store.ListKeys(t.Context(), "lab")
-	want := []schedule.Key{{Project: "lab", Name: "a", Line: "ssh-ed25519 AAAA a", Added: at}, {Project: "lab", Name: "b", Line: "ssh-ed25519 AAAA b", Added: at}}
+	want := []schedule.Key{{Project: "lab", Name: "a", Line: "ssh-ed25519 AAAA a", Added: at},
+		{Project: "lab", Name: "b", Line: "ssh-ed25519 AAAA b", Added: at}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if lines, err := schedule.FindKeys(t.Context(), store, "lab", []string{"b", "a"}); err != nil || cmp.Diff([]string{want[1].Line, want[0].Line}, lines) != "" {
+	if lines, err := schedule.FindKeys(t.Context(), store, "lab", []string{"b", "a"}); err != nil ||
+		cmp.Diff([]string{want[1].Line, want[0].Line}, lines) != "" {
 		t.Errorf("found %q, %v", lines, err)
 	}
 	if _, err := schedule.FindKeys(t.Context(), store, "lab", []string{"aa"}); !errors.Is(err, croft.NotFound) {

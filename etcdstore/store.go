@@ -76,7 +76,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), user: c.User, sessionTTL: cmp.Or(c.SessionTTL, sessionTTL), metrics: newMetrics(), conns: conns, endLook: func() {}}
+	s := &Store{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), user: c.User,
+		sessionTTL: cmp.Or(c.SessionTTL, sessionTTL), metrics: newMetrics(), conns: conns, endLook: func() {}}
 	etcd.KV, etcd.Lease = measuredKV{etcd.KV, s.metrics}, measuredLease{etcd.Lease, s.metrics}
 	first, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()

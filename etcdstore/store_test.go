@@ -61,7 +61,8 @@ func (f *fixture) order(generation int64, want croft.Want) croft.Order {
 func newInstance(name string) croft.Instance {
 	return croft.Instance{
 		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name,
-		Spec:    croft.Spec{Resources: croft.Resources{croft.VCPU: 1}, Image: "file:///x", UserData: []byte("#!/bin/sh\n")},
+		Spec: croft.Spec{Resources: croft.Resources{croft.VCPU: 1}, Image: "file:///x",
+			UserData: []byte("#!/bin/sh\n")},
 		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
 }
@@ -116,7 +117,8 @@ func TestHomeIsMintedOnceAndOnlyOnRequest(t *testing.T) {
 	partitions := make(chan croft.PartitionID, 8)
 	for range cap(partitions) {
 		go func() {
-			store, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{server.Endpoint()}, DialTimeout: 20 * time.Second, Mint: true})
+			store, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{server.Endpoint()},
+				DialTimeout: 20 * time.Second, Mint: true})
 			if err != nil {
 				t.Error(err)
 				partitions <- ""
@@ -138,14 +140,16 @@ func TestHomeIsMintedOnceAndOnlyOnRequest(t *testing.T) {
 
 func TestAnUnreachableServerIsUnavailable(t *testing.T) {
 	t.Parallel()
-	_, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{"http://127.0.0.1:1"}, DialTimeout: 100 * time.Millisecond})
+	_, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{"http://127.0.0.1:1"},
+		DialTimeout: 100 * time.Millisecond})
 	wantKind(t, err, croft.Unavailable)
 }
 
 func TestAPortInUseIsAConflict(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
-	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(), Listen: server.Endpoint()[len("http://"):]})
+	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(),
+		Listen: server.Endpoint()[len("http://"):]})
 	wantKind(t, err, croft.Conflict)
 }
 
@@ -193,7 +197,8 @@ func TestAnInstanceLivesAndIsForgotten(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
-	seen := croft.Observation{Host: f.host, Instance: inst.ID, Generation: 1, State: croft.StateRunning, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}
+	seen := croft.Observation{Host: f.host, Instance: inst.ID, Generation: 1, State: croft.StateRunning,
+		Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}
 	if err := f.Observe(t.Context(), seen); err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +330,8 @@ func TestAnInstanceIsFollowedToItsEnd(t *testing.T) {
 			}
 		case st.Order != nil:
 			states = append(states, st.Instance.State)
-			_ = f.Observe(t.Context(), croft.Observation{Host: f.host, Instance: st.Instance.ID, State: croft.StateBooting})
+			_ = f.Observe(t.Context(), croft.Observation{Host: f.host, Instance: st.Instance.ID,
+				State: croft.StateBooting})
 		default:
 			states = append(states, st.Instance.State)
 			must(f.Assign(t.Context(), st.Instance, f.order(1, croft.WantRunning)))(t)

@@ -24,9 +24,11 @@ func TestWhatAMemberTellsOfItself(t *testing.T) {
 	}{
 		{"one that is well", func(*clientv3.StatusResponse) {}, ""},
 		{"one a little behind", func(m *clientv3.StatusResponse) { m.RaftAppliedIndex -= behind }, ""},
-		{"one far behind", func(m *clientv3.StatusResponse) { m.RaftAppliedIndex -= behind + 1 }, "is slow, 5001 entries behind"},
+		{"one far behind", func(m *clientv3.StatusResponse) { m.RaftAppliedIndex -= behind + 1 },
+			"is slow, 5001 entries behind"},
 		{"one without a leader", func(m *clientv3.StatusResponse) { m.Leader = 0 }, "knows no leader"},
-		{"one that is four fifths full", func(m *clientv3.StatusResponse) { m.DbSize = 80 << 20 }, "has filled 80 of its 100 MiB"},
+		{"one that is four fifths full", func(m *clientv3.StatusResponse) { m.DbSize = 80 << 20 },
+			"has filled 80 of its 100 MiB"},
 		{"one that tells no quota", func(m *clientv3.StatusResponse) { m.DbSizeQuota = 0 }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -45,7 +47,8 @@ func TestMemberThatEndsIsUnavailable(t *testing.T) {
 	s := &Store{endpoints: "http://a:2379"}
 	for _, err := range []error{
 		raft.ErrStopped, raft.ErrProposalDropped, errors.ErrStopped, rpctypes.ErrGRPCStopped, rpctypes.ErrLeaderChanged,
-		status.Error(codes.Unknown, raft.ErrStopped.Error()), status.Error(codes.Unknown, raft.ErrProposalDropped.Error()),
+		status.Error(codes.Unknown, raft.ErrStopped.Error()),
+		status.Error(codes.Unknown, raft.ErrProposalDropped.Error()),
 		status.Error(codes.Canceled, "context canceled"), // by the server, which ends
 	} {
 		if got := croft.KindOf(s.wrap(err, "write")); got != croft.Unavailable {

@@ -32,7 +32,8 @@ func (s *Store) Authority(ctx context.Context) ([]byte, error) {
 		return nil, s.wrap(err, "read whom to trust")
 	}
 	if len(got.Kvs) == 0 {
-		return nil, croft.Errorf(croft.NotFound, "this cloud has no authority of its own for the certificates of its hosts")
+		return nil,
+			croft.Errorf(croft.NotFound, "this cloud has no authority of its own for the certificates of its hosts")
 	}
 	return got.Kvs[0].Value, nil
 }
@@ -65,7 +66,8 @@ func (s *Store) PutJoinServer(ctx context.Context, host croft.HostID, j trust.Jo
 // version writes those that it knows.
 func (s *Store) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
 	got, err := s.etcd.Txn(ctx).Then(
-		clientv3.OpGet(s.keys.joins(), clientv3.WithPrefix()), clientv3.OpGet(s.keys.formerJoins(), clientv3.WithPrefix()),
+		clientv3.OpGet(s.keys.joins(), clientv3.WithPrefix()),
+		clientv3.OpGet(s.keys.formerJoins(), clientv3.WithPrefix()),
 	).Commit()
 	if err != nil {
 		return nil, s.wrap(err, "read where hosts join")
@@ -144,7 +146,8 @@ func (s *Store) renewed(ctx context.Context, host croft.HostID, authority string
 		j.Certificates = map[string]trust.Stamp{}
 	}
 	j.Certificates[authority] = stamp
-	done, err := s.etcd.Txn(ctx).If(unchanged(key, got.Kvs[0].ModRevision)).Then(clientv3.OpPut(key, encode(j))).Commit()
+	done, err := s.etcd.Txn(ctx).If(unchanged(key, got.Kvs[0].ModRevision)).Then(clientv3.OpPut(key,
+		encode(j))).Commit()
 	if err == nil && !done.Succeeded {
 		return croft.Errorf(croft.Conflict, "host %s renews another certificate at the same time", host)
 	}
@@ -152,7 +155,8 @@ func (s *Store) renewed(ctx context.Context, host croft.HostID, authority string
 }
 
 func errForgotten(host croft.HostID) error {
-	return croft.Errorf(croft.NotFound, "host %s is not of this cloud: it was forgotten, and may come back with a token (croft token create)", host)
+	return croft.Errorf(croft.NotFound,
+		"host %s is not of this cloud: it was forgotten, and may come back with a token (croft token create)", host)
 }
 
 // Joined implements trust.Hosts.

@@ -27,7 +27,8 @@ func TestAHostThatJoinedIsKnownUntilItIsForgotten(t *testing.T) {
 		t.Errorf("renewed before it joined: %v", err)
 	}
 	for range 2 { // the first answer may be lost
-		if err := store.Admit(ctx, host, false, map[string]trust.Stamp{"etcd": stamp("a"), "hosts": stamp("b")}); err != nil {
+		if err := store.Admit(ctx, host, false, map[string]trust.Stamp{"etcd": stamp("a"),
+			"hosts": stamp("b")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,16 +132,19 @@ func TestJoinServersOfNeighbouringVersions(t *testing.T) {
 	}
 	put(former, "before:1")
 	want("written by the version before", "before:1")
-	if err := store.PutJoinServer(ctx, host, trust.JoinServer{Addresses: []string{"now:1"}, Trust: trust.Direct}); err != nil {
+	if err := store.PutJoinServer(ctx, host, trust.JoinServer{Addresses: []string{"now:1"},
+		Trust: trust.Direct}); err != nil {
 		t.Fatal(err)
 	}
 	want("written by this one over it", "now:1")
-	if got := must(raw.Get(ctx, former))(t); len(got.Kvs) != 1 || string(got.Kvs[0].Value) != `{"addresses":["now:1"],"trust":"direct"}` {
+	if got := must(raw.Get(ctx, former))(t); len(got.Kvs) != 1 ||
+		string(got.Kvs[0].Value) != `{"addresses":["now:1"],"trust":"direct"}` {
 		t.Errorf("the version before reads %v", got.Kvs)
 	}
 	put(former, "before:2")
 	want("written by the version before over it", "before:2")
-	if err := store.PutJoinServer(ctx, host, trust.JoinServer{Addresses: []string{"now:2"}, Trust: trust.Direct}); err != nil {
+	if err := store.PutJoinServer(ctx, host, trust.JoinServer{Addresses: []string{"now:2"},
+		Trust: trust.Direct}); err != nil {
 		t.Fatal(err)
 	}
 	remove(former)
@@ -162,7 +166,8 @@ func TestWhereAgentsAreServed(t *testing.T) {
 		want []string
 	}{
 		{"a join server that says so", trust.JoinServer{Agents: at}, at},
-		{"one of a strict cloud that was written by an older version", trust.JoinServer{Addresses: at, Trust: trust.Strict}, at},
+		{"one of a strict cloud that was written by an older version",
+			trust.JoinServer{Addresses: at, Trust: trust.Strict}, at},
 		{"one whose hosts reach etcd", trust.JoinServer{Addresses: at, Trust: trust.Direct}, nil},
 	} {
 		if diff := cmp.Diff(c.want, c.is.ServesAgents()); diff != "" {

@@ -33,13 +33,15 @@ func (s *Store) putUserData(inst croft.Instance) clientv3.Op {
 // keepUserData puts the user-data of an instance where the agent of a host finds it, and
 // returns record and order as they are to be stored, and what else is to be written. The
 // instance may have been read without its user-data.
-func (s *Store) keepUserData(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, croft.Order, []clientv3.Op, error) {
+func (s *Store) keepUserData(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, croft.Order,
+	[]clientv3.Op, error) {
 	if o.Want == croft.WantGone { // nobody needs it any more; the key goes with the record
 		inst.Spec.UserData = nil
 		return inst, o, nil, nil
 	}
 	key := s.keys.userData(inst.ID)
-	got, err := s.etcd.Txn(ctx).Then(clientv3.OpGet(s.keys.alive(o.Host)), clientv3.OpGet(key, clientv3.WithCountOnly())).Commit()
+	got, err := s.etcd.Txn(ctx).Then(clientv3.OpGet(s.keys.alive(o.Host)),
+		clientv3.OpGet(key, clientv3.WithCountOnly())).Commit()
 	if err != nil {
 		return inst, o, nil, s.wrap(err, "look for the user-data of instance %s", inst.ID)
 	}

@@ -77,7 +77,8 @@ func TestUserDataIsStoredOnce(t *testing.T) {
 		inst = must(f.Reorder(t.Context(), st.Instance, f.order(2, croft.WantStopped)))(t)
 		inst = must(f.Reorder(t.Context(), inst, f.order(3, croft.WantRunning)))(t)
 		if o := must(f.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
-			t.Fatalf("after another order the agent reads %d bytes of user-data, want %d", len(o.Spec.UserData), len(data))
+			t.Fatalf("after another order the agent reads %d bytes of user-data, want %d", len(o.Spec.UserData),
+				len(data))
 		}
 		inst = must(f.Reorder(t.Context(), inst, f.order(4, croft.WantGone)))(t)
 		tombstone := must(f.Order(t.Context(), f.host, inst.ID))(t)
@@ -183,7 +184,9 @@ func TestLostUserDataIsFoundAndRemoved(t *testing.T) {
 	raw.put(t, "userdata/"+string(lost), "left")
 	b := must(f.Books(t.Context()))(t)
 	found := books.Compare(b)
-	i := slices.IndexFunc(found, func(d books.Difference) bool { return d.Kind == books.LostUserData && d.Instance == lost })
+	i := slices.IndexFunc(found, func(d books.Difference) bool {
+		return d.Kind == books.LostUserData && d.Instance == lost
+	})
 	if i < 0 {
 		t.Fatalf("nobody finds user-data without an instance: %+v", found)
 	}

@@ -19,7 +19,8 @@ func (s *Store) Find(ctx context.Context, project croft.Project, idOrName string
 			return croft.Status{}, s.wrap(err, "look up the name %s", idOrName)
 		}
 		if len(got.Kvs) == 0 {
-			return croft.Status{}, croft.Errorf(croft.NotFound, "no instance is named %s; `schedule list` shows all", idOrName)
+			return croft.Status{}, croft.Errorf(croft.NotFound, "no instance is named %s; `schedule list` shows all",
+				idOrName)
 		}
 		id = croft.InstanceID(got.Kvs[0].Value)
 	}
@@ -84,7 +85,8 @@ func (s *Store) status(ctx context.Context, id croft.InstanceID) (*croft.Status,
 // leaves user-data out that lies apart.
 func (s *Store) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
 	var ops []clientv3.Op
-	for _, prefix := range []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained(), s.keys.allSeen()} {
+	for _, prefix := range []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(),
+		s.keys.allAlive(), s.keys.allDrained(), s.keys.allSeen()} {
 		ops = append(ops, clientv3.OpGet(prefix, clientv3.WithPrefix()))
 	}
 	got, err := s.etcd.Txn(ctx).Then(ops...).Commit()
@@ -141,7 +143,8 @@ func (s *Store) await(ctx context.Context, st *croft.Status, from int64) error {
 
 // WatchInstances implements schedule.View.
 func (s *Store) WatchInstances(ctx context.Context, changed func()) error {
-	interesting := []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained()}
+	interesting := []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(),
+		s.keys.allAlive(), s.keys.allDrained()}
 	errs := make(chan error, len(interesting))
 	for _, prefix := range interesting {
 		s.work.Go(func() {
@@ -159,10 +162,12 @@ func (s *Store) WatchInstances(ctx context.Context, changed func()) error {
 func (s *Store) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
 	var ops []clientv3.Op
 	for _, id := range ids {
-		ops = append(ops, clientv3.OpGet(s.keys.host(id)), clientv3.OpGet(s.keys.alive(id)), clientv3.OpGet(s.keys.drained(id)))
+		ops = append(ops, clientv3.OpGet(s.keys.host(id)), clientv3.OpGet(s.keys.alive(id)),
+			clientv3.OpGet(s.keys.drained(id)))
 	}
 	if len(ids) == 0 {
-		for _, prefix := range []string{s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained(), s.keys.allSeen(), s.keys.allTwins()} {
+		for _, prefix := range []string{s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained(), s.keys.allSeen(),
+			s.keys.allTwins()} {
 			ops = append(ops, clientv3.OpGet(prefix, clientv3.WithPrefix()))
 		}
 	}

@@ -65,7 +65,8 @@ func (s *Store) disconnected(ctx context.Context) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	for state := conn.GetState(); state != connectivity.TransientFailure && state != connectivity.Shutdown; state = conn.GetState() {
+	for state := conn.GetState(); state != connectivity.TransientFailure &&
+		state != connectivity.Shutdown; state = conn.GetState() {
 		if !conn.WaitForStateChange(ctx, state) {
 			return context.Cause(ctx)
 		}

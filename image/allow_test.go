@@ -20,7 +20,8 @@ func TestFilesAreTakenFromAllowedDirectoriesAlone(t *testing.T) {
 	disk := rawImage(1, 1<<20)
 	inside := writeFile(t, filepath.Join(images, "sub", "disk.raw"), disk)
 	outside := writeFile(t, filepath.Join(other, "disk.raw"), disk)
-	for link, target := range map[string]string{"out": outside, "up": "../images-other/disk.raw", "in": "sub/disk.raw", "dir": other} {
+	for link, target := range map[string]string{"out": outside, "up": "../images-other/disk.raw", "in": "sub/disk.raw",
+		"dir": other} {
 		if err := os.Symlink(target, filepath.Join(images, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -42,12 +43,17 @@ func TestFilesAreTakenFromAllowedDirectoriesAlone(t *testing.T) {
 
 		{"no file at all", []string{}, inside, croft.Invalid, "images.allow_files"},
 		{"a directory whose name begins so", []string{images}, outside, croft.Invalid, "images.allow_files"},
-		{"a way out by dots", []string{images}, images + "/../images-other/disk.raw", croft.Invalid, "images.allow_files"},
-		{"a way out by dots in a URL", []string{images}, "file://" + images + "/%2e%2e/images-other/disk.raw", croft.Invalid, "images.allow_files"},
+		{"a way out by dots", []string{images}, images + "/../images-other/disk.raw", croft.Invalid,
+			"images.allow_files"},
+		{"a way out by dots in a URL", []string{images}, "file://" + images + "/%2e%2e/images-other/disk.raw",
+			croft.Invalid, "images.allow_files"},
 		{"a link that leads out", []string{images}, filepath.Join(images, "out"), croft.Invalid, "cannot be opened"},
-		{"a relative link that leads out", []string{images}, filepath.Join(images, "up"), croft.Invalid, "cannot be opened"},
-		{"a file in a linked directory", []string{images}, filepath.Join(images, "dir", "disk.raw"), croft.Invalid, "cannot be opened"},
-		{"a file elsewhere that is not there is told from none", []string{images}, filepath.Join(other, "none"), croft.Invalid, "images.allow_files"},
+		{"a relative link that leads out", []string{images}, filepath.Join(images, "up"), croft.Invalid,
+			"cannot be opened"},
+		{"a file in a linked directory", []string{images}, filepath.Join(images, "dir", "disk.raw"), croft.Invalid,
+			"cannot be opened"},
+		{"a file elsewhere that is not there is told from none", []string{images}, filepath.Join(other, "none"),
+			croft.Invalid, "images.allow_files"},
 		{"a file that is not there", []string{images}, filepath.Join(images, "none"), croft.NotFound, "no such file"},
 	} {
 		t.Run(v.name, func(t *testing.T) {

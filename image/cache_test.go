@@ -33,7 +33,8 @@ func TestNobodyElseReadsTheCache(t *testing.T) {
 		t.Fatal("a download that is cut is taken")
 	}
 	want := map[string]os.FileMode{
-		c.dir: 0o700, c.partDir(): 0o700, img.Path: 0o640, layers[1].Path: 0o640, layers[0].Path: 0o600, c.indexFile(): 0o600,
+		c.dir: 0o700, c.partDir(): 0o700, img.Path: 0o640, layers[1].Path: 0o640, layers[0].Path: 0o600,
+		c.indexFile(): 0o600,
 	}
 	names := listDir(t, c.partDir())
 	if len(names) != 2 {
@@ -61,14 +62,16 @@ func TestACacheOfAnOlderVersionIsClosedOff(t *testing.T) {
 	c := newCache(t)
 	used, unused := stored(t, c, rawImage(1, 1<<20)), stored(t, c, rawImage(2, 1<<20))
 	makeDisk(t, c, used, t.TempDir(), 1)
-	for name, mode := range map[string]os.FileMode{c.dir: 0o755, c.partDir(): 0o755, used.Path: 0o644, unused.Path: 0o644, c.indexFile(): 0o644} {
+	for name, mode := range map[string]os.FileMode{c.dir: 0o755, c.partDir(): 0o755, used.Path: 0o644,
+		unused.Path: 0o644, c.indexFile(): 0o644} {
 		if err := os.Chmod(name, mode); err != nil {
 			t.Fatal(err)
 		}
 	}
 	again(t, c)
 	// The domain of the guest was defined for a file that everybody may read.
-	for name, want := range map[string]os.FileMode{c.dir: 0o700, c.partDir(): 0o700, used.Path: 0o644, unused.Path: 0o640, c.indexFile(): 0o600} {
+	for name, want := range map[string]os.FileMode{c.dir: 0o700, c.partDir(): 0o700, used.Path: 0o644,
+		unused.Path: 0o640, c.indexFile(): 0o600} {
 		if fi, err := os.Stat(name); err != nil || fi.Mode().Perm() != want {
 			t.Errorf("%s: mode %v, %v; want %v", name, fi.Mode().Perm(), err, want)
 		}
@@ -252,7 +255,8 @@ func TestLocalFilesThatAreNotTaken(t *testing.T) {
 		words     string
 	}{
 		{"a file that is not there", filepath.Join(dir, "none"), croft.NotFound, "no such file on this host"},
-		{"the small guest before it is built", "/var/lib/croft/guests/no-such-guest.qcow2", croft.NotFound, "run make guest"},
+		{"the small guest before it is built", "/var/lib/croft/guests/no-such-guest.qcow2", croft.NotFound,
+			"run make guest"},
 		{"a directory", dir, croft.Invalid, "no regular file"},
 		{"a FIFO, which would block", fifo, croft.Invalid, "no regular file"},
 		{"a device, which would not end", "/dev/zero", croft.Invalid, "no regular file"},

@@ -26,14 +26,16 @@ var builtin []byte
 
 // Entry is one image of a catalog. Either URL or Alias is set.
 type Entry struct {
-	Name        string `yaml:"-" json:"name"`
-	Alias       string `yaml:"alias,omitempty" json:"alias,omitempty"`   // the entry that this is another name of
-	URL         string `yaml:"url,omitempty" json:"url,omitempty"`       // http, https or file URL, or absolute path
-	SHA256      string `yaml:"sha256,omitempty" json:"sha256,omitempty"` // at most one of these three
-	SHA512      string `yaml:"sha512,omitempty" json:"sha512,omitempty"`
-	Sums        string `yaml:"sums,omitempty" json:"sums,omitempty"`           // list of checksums, relative to URL
-	SignedBy    string `yaml:"signed_by,omitempty" json:"signed_by,omitempty"` // keyring, on the hosts, with the key that signs that list
-	Signature   string `yaml:"signature,omitempty" json:"signature,omitempty"` // of the list, relative to URL; empty where it has it in itself
+	Name   string `yaml:"-" json:"name"`
+	Alias  string `yaml:"alias,omitempty" json:"alias,omitempty"`   // the entry that this is another name of
+	URL    string `yaml:"url,omitempty" json:"url,omitempty"`       // http, https or file URL, or absolute path
+	SHA256 string `yaml:"sha256,omitempty" json:"sha256,omitempty"` // at most one of these three
+	SHA512 string `yaml:"sha512,omitempty" json:"sha512,omitempty"`
+	Sums   string `yaml:"sums,omitempty" json:"sums,omitempty"` // list of checksums, relative to URL
+	// keyring, on the hosts, with the key that signs that list
+	SignedBy string `yaml:"signed_by,omitempty" json:"signed_by,omitempty"`
+	// of the list, relative to URL; empty where it has it in itself
+	Signature   string `yaml:"signature,omitempty" json:"signature,omitempty"`
 	Description string `yaml:"description,omitempty" json:"description,omitempty"`
 	User        string `yaml:"user,omitempty" json:"user,omitempty"` // whom to log in as
 }
@@ -147,7 +149,8 @@ func (c Catalog) add(source string, entries map[string]Entry) error {
 		e := entries[name]
 		e.Name = name
 		if IsReference(name) || name == "" {
-			return croft.Errorf(croft.Invalid, "%s: %q cannot be the name of an image: it looks like an address", source, name)
+			return croft.Errorf(croft.Invalid, "%s: %q cannot be the name of an image: it looks like an address",
+				source, name)
 		}
 		if (e.URL == "") == (e.Alias == "") {
 			return croft.Errorf(croft.Invalid, "%s: image %s needs a url, or an alias and nothing else", source, name)
@@ -169,7 +172,8 @@ func (c Catalog) checkAliases() error {
 			continue
 		}
 		if target, ok := c.entries[e.Alias]; !ok || target.Alias != "" {
-			return croft.Errorf(croft.Invalid, "image %s is an alias of %q, which is no image with a url%s", e.Name, e.Alias, nearest.Hint(e.Alias, c.Names()))
+			return croft.Errorf(croft.Invalid, "image %s is an alias of %q, which is no image with a url%s", e.Name,
+				e.Alias, nearest.Hint(e.Alias, c.Names()))
 		}
 	}
 	return nil
@@ -188,8 +192,10 @@ func (c Catalog) Resolve(nameOrRef string) (Entry, error) {
 	}
 	e, ok := c.entries[nameOrRef]
 	if !ok {
-		return Entry{}, croft.Errorf(croft.NotFound, "there is no image %q in the catalog; name one of it, or give a URL or an absolute path%s",
-			nameOrRef, nearest.Hint(nameOrRef, c.Names()))
+		return Entry{},
+			croft.Errorf(croft.NotFound,
+				"there is no image %q in the catalog; name one of it, or give a URL or an absolute path%s",
+				nameOrRef, nearest.Hint(nameOrRef, c.Names()))
 	}
 	if e.Alias != "" {
 		e = c.entries[e.Alias]

@@ -14,7 +14,8 @@ func TestBuiltinCatalog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"tiny", "debian", "debian-12", "debian-13", "ubuntu", "ubuntu-22.04", "ubuntu-24.04", "fedora", "rocky", "almalinux", "cirros"} {
+	for _, name := range []string{"tiny", "debian", "debian-12", "debian-13", "ubuntu", "ubuntu-22.04", "ubuntu-24.04",
+		"fedora", "rocky", "almalinux", "cirros"} {
 		e, err := c.Resolve(name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -103,7 +104,8 @@ func TestResolve(t *testing.T) {
 
 func TestLoadCatalogFiles(t *testing.T) {
 	dir := t.TempDir()
-	etc := writeFile(t, filepath.Join(dir, "etc.yaml"), []byte("web: {url: /srv/web-1.img}\nold: {url: /srv/old.img, user: me}\n"))
+	etc := writeFile(t, filepath.Join(dir, "etc.yaml"),
+		[]byte("web: {url: /srv/web-1.img}\nold: {url: /srv/old.img, user: me}\n"))
 	own := writeFile(t, filepath.Join(dir, "own.yaml"), []byte("web: {url: /srv/web-2.img}\n"))
 	empty := writeFile(t, filepath.Join(dir, "empty.yaml"), nil)
 	c, err := LoadCatalog([]string{filepath.Join(dir, "missing.yaml"), etc, own, empty}, nil)

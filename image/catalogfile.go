@@ -27,7 +27,8 @@ var entryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 // the file has the name, and replace is false.
 func AddToCatalog(file string, others []string, e Entry, replace bool) error {
 	if !entryName.MatchString(e.Name) {
-		return croft.Errorf(croft.Invalid, "%q cannot be the name of an image: use letters, digits, dots, dashes and underscores", e.Name)
+		return croft.Errorf(croft.Invalid,
+			"%q cannot be the name of an image: use letters, digits, dots, dashes and underscores", e.Name)
 	}
 	c, err := LoadCatalog(append(others, file), nil)
 	if err != nil {

@@ -61,7 +61,8 @@ func TestAddToCatalogFollowsALink(t *testing.T) {
 	if err := AddToCatalog(link, nil, Entry{Name: "web", URL: "/srv/web"}, false); err != nil {
 		t.Fatal(err)
 	}
-	if fi, err := os.Lstat(link); err != nil || fi.Mode()&os.ModeSymlink == 0 || !strings.Contains(string(read(t, target)), "/srv/web") {
+	if fi, err := os.Lstat(link); err != nil || fi.Mode()&os.ModeSymlink == 0 ||
+		!strings.Contains(string(read(t, target)), "/srv/web") {
 		t.Errorf("the link is replaced: %v, %v", fi.Mode(), err)
 	}
 }
@@ -72,7 +73,8 @@ func TestManyAddToACatalogAtOnce(t *testing.T) {
 	var work sync.WaitGroup
 	for i := range many {
 		work.Go(func() {
-			if err := AddToCatalog(file, nil, Entry{Name: fmt.Sprintf("image-%d", i), URL: "/srv/x"}, false); err != nil {
+			if err := AddToCatalog(file, nil, Entry{Name: fmt.Sprintf("image-%d", i), URL: "/srv/x"},
+				false); err != nil {
 				t.Error(err)
 			}
 		})

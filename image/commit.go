@@ -16,7 +16,9 @@ import (
 // others for it; 0 where the size is not known.
 func (c *Cache) admit(bytes int64) error {
 	if bytes > c.max {
-		return croft.Errorf(croft.Invalid, "it has %s or more, and the image cache may hold %s in all: raise that limit or take a smaller image", human(bytes), human(c.max))
+		return croft.Errorf(croft.Invalid,
+			"it has %s or more, and the image cache may hold %s in all: raise that limit or take a smaller image",
+			human(bytes), human(c.max))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -29,14 +31,17 @@ func (p *part) verify(want digest, source string) error {
 		return nil
 	}
 	if got := p.digest(want.algo); got != want {
-		return croft.Errorf(croft.Invalid, "its %s is %s and not the %s %s: correct the checksum, or take the image from somewhere else", want.algo, got.hex, want.hex, source)
+		return croft.Errorf(croft.Invalid,
+			"its %s is %s and not the %s %s: correct the checksum, or take the image from somewhere else", want.algo,
+			got.hex, want.hex, source)
 	}
 	return nil
 }
 
 // commit unpacks and inspects a finished download and gives what it holds its place
 // in the cache. The download is kept only where ctx ended.
-func (c *Cache) commit(ctx context.Context, p *part, ref Reference, verified digest, from *stamp) (compute.Image, error) {
+func (c *Cache) commit(ctx context.Context, p *part, ref Reference, verified digest, from *stamp) (compute.Image,
+	error) {
 	d, err := c.unpacked(ctx, p.draft())
 	if err != nil && ctx.Err() != nil {
 		return compute.Image{}, errors.Join(err, p.close())

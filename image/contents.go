@@ -44,7 +44,8 @@ func Look(dir string) (Contents, error) {
 		err = c.loadIndex()
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return Contents{}, croft.Errorf(croft.Invalid, "look into the image cache: %w: only the user that its agent runs as may", err)
+		return Contents{},
+			croft.Errorf(croft.Invalid, "look into the image cache: %w: only the user that its agent runs as may", err)
 	}
 	if err != nil {
 		return Contents{}, fmt.Errorf("look into the image cache: %w", err)
@@ -57,7 +58,9 @@ func Look(dir string) (Contents, error) {
 		}
 		contents.Images = append(contents.Images, f.held(info, c.index))
 	}
-	slices.SortFunc(contents.Images, func(a, b Held) int { return cmp.Or(b.Used.Compare(a.Used), cmp.Compare(a.Path, b.Path)) })
+	slices.SortFunc(contents.Images, func(a, b Held) int {
+		return cmp.Or(b.Used.Compare(a.Used), cmp.Compare(a.Path, b.Path))
+	})
 	return contents, nil
 }
 

@@ -17,7 +17,8 @@ func TestLookFindsAnImageByWhatItWasFetchedAs(t *testing.T) {
 	if err != nil || len(have.Images) != 1 {
 		t.Fatalf("got %+v, %v", have, err)
 	}
-	if got := have.Images[0]; got.Path != img.Path || got.SHA256 != img.Digest || got.VirtualSize != 1<<20 || got.Disks != 0 || len(got.References) != 2 {
+	if got := have.Images[0]; got.Path != img.Path || got.SHA256 != img.Digest || got.VirtualSize != 1<<20 ||
+		got.Disks != 0 || len(got.References) != 2 {
 		t.Errorf("got %+v", got)
 	}
 	for ref, want := range map[string]bool{

@@ -36,15 +36,16 @@ func outside(t *testing.T) map[string]string {
 		"itself":           "/proc/self/fd/3",
 		"file:":            "file:" + secret,
 		"json: of a file":  `json:{"driver":"raw","file":{"driver":"file","filename":"` + secret + `"}}`,
-		"json: of itself":  `json:{"driver":"raw","offset":4096,"file":{"driver":"file","filename":"` + "/proc/self/fd/3" + `"}}`,
-		"json: of nbd":     `json:{"driver":"nbd","server":{"type":"inet","host":"127.0.0.1","port":"10809"}}`,
-		"nbd":              "nbd://127.0.0.1:10809/x",
-		"nbd, a socket":    "nbd+unix:///?socket=/run/x",
-		"http":             "http://169.254.169.254/latest/user-data",
-		"ssh":              "ssh://root@127.0.0.1/etc/shadow",
-		"a directory":      "fat:rw:/etc",
-		"a script":         "blkdebug::" + secret,
-		"a fd":             "/dev/fd/0",
+		"json: of itself": `json:{"driver":"raw","offset":4096,"file":{"driver":"file","filename":"` +
+			"/proc/self/fd/3" + `"}}`,
+		"json: of nbd":  `json:{"driver":"nbd","server":{"type":"inet","host":"127.0.0.1","port":"10809"}}`,
+		"nbd":           "nbd://127.0.0.1:10809/x",
+		"nbd, a socket": "nbd+unix:///?socket=/run/x",
+		"http":          "http://169.254.169.254/latest/user-data",
+		"ssh":           "ssh://root@127.0.0.1/etc/shadow",
+		"a directory":   "fat:rw:/etc",
+		"a script":      "blkdebug::" + secret,
+		"a fd":          "/dev/fd/0",
 	}
 }
 
@@ -53,38 +54,39 @@ func formats(t *testing.T) map[string][]byte {
 	all := map[string][]byte{}
 	dir := t.TempDir()
 	for name, args := range map[string]string{
-		"qcow2, version 2":                  "-f qcow2 -o compat=0.10",
-		"qcow2, version 3":                  "-f qcow2",
-		"qcow2, clusters of 512 bytes":      "-f qcow2 -o cluster_size=512",
-		"qcow2, clusters of 4 KiB":          "-f qcow2 -o cluster_size=4k",
-		"qcow2, clusters of 2 MiB":          "-f qcow2 -o cluster_size=2M",
-		"qcow2, extended L2":                "-f qcow2 -o extended_l2=on,cluster_size=128k",
-		"qcow2, counts of 1 bit":            "-f qcow2 -o refcount_bits=1",
-		"qcow2, counts of 64 bits":          "-f qcow2 -o refcount_bits=64",
-		"qcow2, lazy counts":                "-f qcow2 -o lazy_refcounts=on",
-		"qcow2, zstd":                       "-f qcow2 -o compression_type=zstd",
-		"qcow2, allocated":                  "-f qcow2 -o preallocation=metadata",
-		"qcow2, encrypted (AES)":            "-f qcow2 --object secret,id=s,data=x -o compat=0.10,encrypt.format=aes,encrypt.key-secret=s",
-		"qcow2, data elsewhere":             "-f qcow2 -o data_file=" + filepath.Join(dir, "data"),
-		"qcow2, data elsewhere, raw":        "-f qcow2 -o data_file_raw=on,data_file=" + filepath.Join(dir, "data2"),
-		"qcow":                              "-f qcow",
-		"qcow, encrypted":                   "-f qcow --object secret,id=s,data=x -o encrypt.format=aes,encrypt.key-secret=s",
-		"qed":                               "-f qed",
-		"parallels":                         "-f parallels",
-		"vdi":                               "-f vdi",
-		"vdi, fixed":                        "-f vdi -o static=on",
-		"vhdx":                              "-f vhdx -o log_size=1M,block_size=1M",
-		"vhdx, fixed":                       "-f vhdx -o log_size=1M,block_size=1M,subformat=fixed",
-		"vpc":                               "-f vpc",
-		"vpc, fixed":                        "-f vpc -o subformat=fixed",
-		"vmdk, monolithicSparse":            "-f vmdk -o subformat=monolithicSparse",
-		"vmdk, monolithicFlat":              "-f vmdk -o subformat=monolithicFlat",
-		"vmdk, twoGbMaxExtentSparse":        "-f vmdk -o subformat=twoGbMaxExtentSparse",
-		"vmdk, twoGbMaxExtentFlat":          "-f vmdk -o subformat=twoGbMaxExtentFlat",
-		"vmdk, streamOptimized":             "-f vmdk -o subformat=streamOptimized",
-		"vmdk, zeroed grains":               "-f vmdk -o zeroed_grain=on",
-		"raw, of nothing but zeros":         "-f raw",
-		"qcow2, version 2, on another":      "-f qcow2 -o compat=0.10 -F raw -b " + writeFile(t, filepath.Join(dir, "base"), rawImage(1, 2<<20)),
+		"qcow2, version 2":             "-f qcow2 -o compat=0.10",
+		"qcow2, version 3":             "-f qcow2",
+		"qcow2, clusters of 512 bytes": "-f qcow2 -o cluster_size=512",
+		"qcow2, clusters of 4 KiB":     "-f qcow2 -o cluster_size=4k",
+		"qcow2, clusters of 2 MiB":     "-f qcow2 -o cluster_size=2M",
+		"qcow2, extended L2":           "-f qcow2 -o extended_l2=on,cluster_size=128k",
+		"qcow2, counts of 1 bit":       "-f qcow2 -o refcount_bits=1",
+		"qcow2, counts of 64 bits":     "-f qcow2 -o refcount_bits=64",
+		"qcow2, lazy counts":           "-f qcow2 -o lazy_refcounts=on",
+		"qcow2, zstd":                  "-f qcow2 -o compression_type=zstd",
+		"qcow2, allocated":             "-f qcow2 -o preallocation=metadata",
+		"qcow2, encrypted (AES)":       "-f qcow2 --object secret,id=s,data=x -o compat=0.10,encrypt.format=aes,encrypt.key-secret=s",
+		"qcow2, data elsewhere":        "-f qcow2 -o data_file=" + filepath.Join(dir, "data"),
+		"qcow2, data elsewhere, raw":   "-f qcow2 -o data_file_raw=on,data_file=" + filepath.Join(dir, "data2"),
+		"qcow":                         "-f qcow",
+		"qcow, encrypted":              "-f qcow --object secret,id=s,data=x -o encrypt.format=aes,encrypt.key-secret=s",
+		"qed":                          "-f qed",
+		"parallels":                    "-f parallels",
+		"vdi":                          "-f vdi",
+		"vdi, fixed":                   "-f vdi -o static=on",
+		"vhdx":                         "-f vhdx -o log_size=1M,block_size=1M",
+		"vhdx, fixed":                  "-f vhdx -o log_size=1M,block_size=1M,subformat=fixed",
+		"vpc":                          "-f vpc",
+		"vpc, fixed":                   "-f vpc -o subformat=fixed",
+		"vmdk, monolithicSparse":       "-f vmdk -o subformat=monolithicSparse",
+		"vmdk, monolithicFlat":         "-f vmdk -o subformat=monolithicFlat",
+		"vmdk, twoGbMaxExtentSparse":   "-f vmdk -o subformat=twoGbMaxExtentSparse",
+		"vmdk, twoGbMaxExtentFlat":     "-f vmdk -o subformat=twoGbMaxExtentFlat",
+		"vmdk, streamOptimized":        "-f vmdk -o subformat=streamOptimized",
+		"vmdk, zeroed grains":          "-f vmdk -o zeroed_grain=on",
+		"raw, of nothing but zeros":    "-f raw",
+		"qcow2, version 2, on another": "-f qcow2 -o compat=0.10 -F raw -b " +
+			writeFile(t, filepath.Join(dir, "base"), rawImage(1, 2<<20)),
 		"qed, on another":                   "-f qed -F raw -b " + filepath.Join(dir, "base"),
 		"vmdk, on another":                  "-f vmdk -F vmdk -b " + made(t, "vmdk", "2M"),
 		"qcow2, on another, not to be read": "-f qcow2 -u -F raw -b /nonexistent",
@@ -116,22 +118,26 @@ func raws() map[string][]byte {
 	boot := rawImage(1, 2<<20)
 	cd := marked(make([]byte, 2<<20), map[int]string{0x8001: "CD001"})
 	return map[string][]byte{
-		"raw, a boot record":            boot,
-		"raw, a GPT":                    marked(make([]byte, 2<<20), map[int]string{512: "EFI PART"}),
-		"raw, a GPT of large sectors":   marked(make([]byte, 2<<20), map[int]string{4096: "EFI PART"}),
-		"raw, one sector":               marked(make([]byte, 512), map[int]string{510: "\x55\xaa"}),
-		"raw, less than a sector more":  boot[:1<<20+100],
-		"raw, less than a sector":       boot[:500],
-		"raw, a byte":                   {1},
-		"iso":                           cd,
-		"iso that boots as a disk":      marked(cd, map[int]string{510: "\x55\xaa"}),
-		"luks":                          marked(boot, map[int]string{0: "LUKS\xba\xbe\x00\x01aes", 40: "xts-plain64", 72: "sha256"}),
-		"dmg":                           marked(make([]byte, 2<<20), map[int]string{2<<20 - 512: "koly\x00\x00\x00\x04"}),
-		"nothing":                       {},
-		"text":                          []byte("hello\n"),
-		"a web page":                    []byte("<!doctype html>" + strings.Repeat(" ", 4096)),
-		"a cloop disk":                  marked(boot, map[int]string{0: "#!/bin/sh\n#V2.0 Format\nmodprobe cloop file=$0 && mount -r -t iso9660 /dev/cloop $1\n"}),
-		"a bochs disk":                  marked(boot, map[int]string{0: "Bochs Virtual HD Image\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00Redolog\x00\x00\x00\x00\x00\x00\x00\x00\x00Growing"}),
+		"raw, a boot record":           boot,
+		"raw, a GPT":                   marked(make([]byte, 2<<20), map[int]string{512: "EFI PART"}),
+		"raw, a GPT of large sectors":  marked(make([]byte, 2<<20), map[int]string{4096: "EFI PART"}),
+		"raw, one sector":              marked(make([]byte, 512), map[int]string{510: "\x55\xaa"}),
+		"raw, less than a sector more": boot[:1<<20+100],
+		"raw, less than a sector":      boot[:500],
+		"raw, a byte":                  {1},
+		"iso":                          cd,
+		"iso that boots as a disk":     marked(cd, map[int]string{510: "\x55\xaa"}),
+		"luks": marked(boot, map[int]string{0: "LUKS\xba\xbe\x00\x01aes", 40: "xts-plain64",
+			72: "sha256"}),
+		"dmg": marked(make([]byte, 2<<20),
+			map[int]string{2<<20 - 512: "koly\x00\x00\x00\x04"}),
+		"nothing":    {},
+		"text":       []byte("hello\n"),
+		"a web page": []byte("<!doctype html>" + strings.Repeat(" ", 4096)),
+		"a cloop disk": marked(boot,
+			map[int]string{0: "#!/bin/sh\n#V2.0 Format\nmodprobe cloop file=$0 && mount -r -t iso9660 /dev/cloop $1\n"}),
+		"a bochs disk": marked(boot,
+			map[int]string{0: "Bochs Virtual HD Image\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00Redolog\x00\x00\x00\x00\x00\x00\x00\x00\x00Growing"}),
 		"a description after comments":  marked(boot, map[int]string{0: "# x\n \n#\nversion=1\n"}),
 		"a description as Windows does": marked(boot, map[int]string{0: "# x\r\n  \r\nversion=3\r\n"}),
 	}
@@ -158,7 +164,8 @@ func vmdks(t *testing.T, stream, sparse []byte) map[string][]byte {
 	}
 	for what, name := range outside(t) {
 		parent := `parentFileNameHint="` + name + `"`
-		all["vmdk, a text whose flat extent is "+what] = text("createType=\"monolithicFlat\"\nRW 8 FLAT \"" + name + "\" 0\n")
+		all["vmdk, a text whose flat extent is "+what] = text("createType=\"monolithicFlat\"\nRW 8 FLAT \"" + name +
+			"\" 0\n")
 		all["vmdk, a text whose parent is "+what] = text("createType=\"monolithicSparse\"\nRW 8 ZERO\n" + parent + "\n")
 		all["vmdk, textAt=64, its parent "+what] = vmdkWithTwoTexts(stream, name)
 		for kind, disk := range map[string][]byte{"stream": stream, "sparse": sparse} {
@@ -173,7 +180,8 @@ func vmdks(t *testing.T, stream, sparse []byte) map[string][]byte {
 	for kind, disk := range map[string][]byte{"stream": stream, "sparse": sparse} {
 		for _, n := range []int{1, 100, 511} {
 			all[fmt.Sprintf("vmdk, %s, %d bytes more", kind, n)] = append(bytes.Clone(disk), make([]byte, n)...)
-			all[fmt.Sprintf("vmdk, %s, with a footer, %d bytes more", kind, n)] = append(vmdkFooted(disk, 0), make([]byte, n)...)
+			all[fmt.Sprintf("vmdk, %s, with a footer, %d bytes more", kind, n)] = append(vmdkFooted(disk, 0),
+				make([]byte, n)...)
 		}
 		all["vmdk, "+kind+", with a footer"] = vmdkFooted(disk, 0)
 		all["vmdk, "+kind+", with a footer of 512 GiB"] = vmdkFooted(disk, 1<<30)
@@ -242,19 +250,22 @@ func qcow2s(t *testing.T, v2, v3 []byte) map[string][]byte {
 		all[fmt.Sprintf("qcow2, encrypted by method %d", n)] = u32(v3, 32, n)
 		all[fmt.Sprintf("qcow2, version 2, encrypted by method %d", n)] = u32(v2, 32, n)
 		header := "\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x02\x50"
-		all[fmt.Sprintf("qcow2, encrypted by method %d, with a header", n)] = extension(u32(v3, 32, n), 104, extCrypto, header)
+		all[fmt.Sprintf("qcow2, encrypted by method %d, with a header", n)] = extension(u32(v3, 32, n), 104, extCrypto,
+			header)
 	}
 	for bit := range 64 {
 		all[fmt.Sprintf("qcow2, feature %d", bit)] = u64(v3, 72, 1<<bit)
 		all[fmt.Sprintf("qcow2, compatible feature %d", bit)] = u64(v3, 80, 1<<bit)
 		all[fmt.Sprintf("qcow2, feature %d that clears itself", bit)] = u64(v3, 88, 1<<bit)
 	}
-	for _, n := range []uint32{0, 72, 96, 100, 103, 104, 105, 108, 111, 112, 113, 120, 128, 256, 1 << 12, 1<<16 - 8, 1 << 16, 1<<16 + 8, 1<<32 - 8} {
+	for _, n := range []uint32{0, 72, 96, 100, 103, 104, 105, 108, 111, 112, 113, 120, 128, 256, 1 << 12, 1<<16 - 8,
+		1 << 16, 1<<16 + 8, 1<<32 - 8} {
 		all[fmt.Sprintf("qcow2, a header of %d bytes", n)] = u32(v3, 100, n)
 	}
 	for _, kind := range []uint32{extBackingFormat, extDataFile, extCrypto, 0x23852875, 0x6803f857, 0x12345678} {
 		for v, b := range map[string][]byte{"2": v2, "3": v3} {
-			for _, data := range []string{"", "raw", "qcow2", strings.Repeat("A", 16), strings.Repeat("\x00", 24), strings.Repeat("\xff", 48)} {
+			for _, data := range []string{"", "raw", "qcow2", strings.Repeat("A", 16), strings.Repeat("\x00", 24),
+				strings.Repeat("\xff", 48)} {
 				at := map[string]int{"2": 72, "3": 104}[v]
 				all[fmt.Sprintf("qcow2, version %s, extension %#x of %q", v, kind, data)] = extension(b, at, kind, data)
 			}
@@ -262,7 +273,8 @@ func qcow2s(t *testing.T, v2, v3 []byte) map[string][]byte {
 			all[fmt.Sprintf("qcow2, version %s, extension %#x without end", v, kind)] = endless
 		}
 	}
-	for _, n := range []uint64{0, 1, 511, 512, 513, 1 << 20, 1<<20 + 1, 1<<46 - 512, 1 << 46, 1 << 46 >> 9, 1 << 63, 1<<64 - 1, 1<<64 - 512} {
+	for _, n := range []uint64{0, 1, 511, 512, 513, 1 << 20, 1<<20 + 1, 1<<46 - 512, 1 << 46, 1 << 46 >> 9, 1 << 63,
+		1<<64 - 1, 1<<64 - 512} {
 		all[fmt.Sprintf("qcow2, a disk of %d bytes", n)] = u64(v3, 24, n)
 		all[fmt.Sprintf("qcow2, version 2, a disk of %d bytes", n)] = u64(v2, 24, n)
 	}
@@ -271,7 +283,8 @@ func qcow2s(t *testing.T, v2, v3 []byte) map[string][]byte {
 		all[fmt.Sprintf("qcow2, %d snapshots", n)] = u64(u32(v3, 60, n), 64, 1<<16)
 		all[fmt.Sprintf("qcow2, %d L1 entries", n)] = u32(v3, 36, n)
 	}
-	for _, n := range []int{4, 71, 72, 96, 103, 104, 112, 512, 1000, 1 << 12, 1<<16 - 1, 1 << 16, 2 << 16, 3 << 16, 3<<16 + 8, len(v3) - 1} {
+	for _, n := range []int{4, 71, 72, 96, 103, 104, 112, 512, 1000, 1 << 12, 1<<16 - 1, 1 << 16, 2 << 16, 3 << 16,
+		3<<16 + 8, len(v3) - 1} {
 		all[fmt.Sprintf("qcow2, cut after %d bytes", n)] = v3[:min(n, len(v3))]
 		all[fmt.Sprintf("qcow2, version 2, cut after %d bytes", n)] = v2[:min(n, len(v2))]
 	}
@@ -283,10 +296,12 @@ func qcow2s(t *testing.T, v2, v3 []byte) map[string][]byte {
 // mutations change one word of the header at a time, to what is known to be awkward.
 func mutations(all map[string][]byte) map[string][]byte {
 	more := map[string][]byte{}
-	for _, name := range []string{"qcow2, version 2", "qcow2, version 3", "qcow2, extended L2", "qcow2, snapshots", "qcow2, a bitmap", "raw, a boot record"} {
+	for _, name := range []string{"qcow2, version 2", "qcow2, version 3", "qcow2, extended L2", "qcow2, snapshots",
+		"qcow2, a bitmap", "raw, a boot record"} {
 		for at := 0; at < 128; at += 4 {
 			was := binary.BigEndian.Uint32(all[name][at:])
-			for _, v := range []uint32{0, 1, 2, 1 << 9, 1 << 16, 1 << 31, 1<<32 - 1, was + 1, was - 1, was << 1, was >> 1} {
+			for _, v := range []uint32{0, 1, 2, 1 << 9, 1 << 16, 1 << 31, 1<<32 - 1, was + 1, was - 1, was << 1,
+				was >> 1} {
 				b := bytes.Clone(all[name])
 				binary.BigEndian.PutUint32(b[at:], v)
 				more[fmt.Sprintf("%s, %#x at %d", name, v, at)] = b

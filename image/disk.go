@@ -37,7 +37,8 @@ func (c *Cache) Disk(ctx context.Context, img compute.Image, dir string, sizeGB 
 		return nil, fmt.Errorf("make disk: %w", err)
 	}
 	name := filepath.Join(dir, "disk.qcow2")
-	want := overlay{virtual: sizeGB * gib, backing: compute.Layer{Path: filepath.Join(dir, "base."+img.Format), Format: img.Format}}
+	want := overlay{virtual: sizeGB * gib, backing: compute.Layer{Path: filepath.Join(dir, "base."+img.Format),
+		Format: img.Format}}
 	layers := []compute.Layer{{Path: name, Format: "qcow2"}, want.backing}
 
 	switch there, err := examine(name, want); {
@@ -56,9 +57,11 @@ func checkSize(img compute.Image, sizeGB int64) error {
 	need := (img.VirtualSize + gib - 1) / gib
 	switch {
 	case sizeGB < 1 || sizeGB > maxVirtual/gib:
-		return croft.Errorf(croft.Invalid, "a disk of %d GiB cannot be made: ask for DISK_GB from 1 to %d", sizeGB, int64(maxVirtual/gib))
+		return croft.Errorf(croft.Invalid, "a disk of %d GiB cannot be made: ask for DISK_GB from 1 to %d", sizeGB,
+			int64(maxVirtual/gib))
 	case sizeGB < need:
-		return croft.Errorf(croft.Invalid, "the image's disk has %s and does not fit the %d GiB asked for: ask for DISK_GB:%d or more",
+		return croft.Errorf(croft.Invalid,
+			"the image's disk has %s and does not fit the %d GiB asked for: ask for DISK_GB:%d or more",
 			human(img.VirtualSize), sizeGB, need)
 	}
 	return nil
@@ -95,7 +98,9 @@ func examine(name string, want overlay) (there bool, err error) {
 		problem = "its base image is gone"
 	}
 	if problem != "" && fi.Size() > want.length() {
-		return false, croft.Errorf(croft.Conflict, "%s holds a guest's data and is not the disk that is wanted (%s): move it away", name, problem)
+		return false,
+			croft.Errorf(croft.Conflict,
+				"%s holds a guest's data and is not the disk that is wanted (%s): move it away", name, problem)
 	}
 	return problem == "", nil
 }
@@ -126,7 +131,8 @@ func (c *Cache) makeDisk(ctx context.Context, img compute.Image, name string, wa
 func (c *Cache) base(ctx context.Context, img compute.Image, name string) error {
 	src, err := os.Open(img.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return croft.Errorf(croft.Unavailable, "the image %s has left the cache since it was fetched: it has to be fetched again", img.Path)
+		return croft.Errorf(croft.Unavailable,
+			"the image %s has left the cache since it was fetched: it has to be fetched again", img.Path)
 	}
 	if err != nil {
 		return err
@@ -161,7 +167,8 @@ func (c *Cache) base(ctx context.Context, img compute.Image, name string) error 
 // cannotLink reports whether a copy must do: another file system, one without
 // hard links, or a rule against them.
 func cannotLink(err error) bool {
-	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.ENOTSUP)
+	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) ||
+		errors.Is(err, unix.ENOTSUP)
 }
 
 // copySparse copies to a new, empty file and leaves holes where there are only

@@ -65,7 +65,8 @@ func TestDiskIsAnOverlayThatQemuFindsRight(t *testing.T) {
 			img := stored(t, c, v.content)
 			layers := makeDisk(t, c, img, dir, v.sizeGB)
 			disk, base := filepath.Join(dir, "disk.qcow2"), filepath.Join(dir, "base."+v.format)
-			if want := []compute.Layer{{Path: disk, Format: "qcow2"}, {Path: base, Format: v.format}}; !slices.Equal(layers, want) {
+			if want := []compute.Layer{{Path: disk, Format: "qcow2"},
+				{Path: base, Format: v.format}}; !slices.Equal(layers, want) {
 				t.Errorf("layers %v, want %v", layers, want)
 			}
 			qemu(t, "qemu-img", "check", "-q", disk)
@@ -99,7 +100,8 @@ func TestDiskKeepsWhatAGuestWrites(t *testing.T) {
 	disk := makeDisk(t, c, img, dir, 2)[0].Path
 	qemu(t, "qemu-io", "-f", "qcow2", "-c", "write -P 0x5a 512 64k", "-c", "write -P 0x7b 2047M 1M", disk)
 	makeDisk(t, c, img, dir, 2)
-	qemu(t, "qemu-io", "-f", "qcow2", "-c", "read -P 0x5a 512 64k", "-c", "read -P 0x7b 2047M 1M", "-c", "read -P 0 1G 64k", disk)
+	qemu(t, "qemu-io", "-f", "qcow2", "-c", "read -P 0x5a 512 64k", "-c", "read -P 0x7b 2047M 1M", "-c",
+		"read -P 0 1G 64k", disk)
 	qemu(t, "qemu-img", "check", "-q", disk)
 	contentIs(t, img.Path, content)
 }
@@ -117,13 +119,17 @@ func TestDiskMakesATornDiskAgain(t *testing.T) {
 		name string
 		tear func(dir, disk, base string) error
 	}{
-		{"nothing but zeros, as after a power cut", func(_, disk, _ string) error { return os.WriteFile(disk, make([]byte, 4<<16), 0o600) }},
+		{"nothing but zeros, as after a power cut", func(_, disk,
+			_ string) error {
+			return os.WriteFile(disk, make([]byte, 4<<16), 0o600)
+		}},
 		{"cut short", func(_, disk, _ string) error { return os.Truncate(disk, 5000) }},
 		{"empty", func(_, disk, _ string) error { return os.Truncate(disk, 0) }},
 		{"without its base", func(_, _, base string) error { return os.Remove(base) }},
 		{"without the overlay", func(_, disk, _ string) error { return os.Remove(disk) }},
 		{"beside what a kill left", func(_, disk, base string) error {
-			return errors.Join(os.Remove(disk), os.WriteFile(disk+tempSuffix, []byte("half"), 0o600), os.WriteFile(base+tempSuffix, []byte("half"), 0o600))
+			return errors.Join(os.Remove(disk), os.WriteFile(disk+tempSuffix, []byte("half"), 0o600),
+				os.WriteFile(base+tempSuffix, []byte("half"), 0o600))
 		}},
 		{"over another base", func(_, disk, base string) error {
 			return errors.Join(os.Remove(disk), os.Remove(base), os.WriteFile(base, []byte("older"), 0o644))

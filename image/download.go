@@ -40,7 +40,8 @@ func (c *Cache) fetchHTTP(ctx context.Context, ref Reference, t *transfer) (comp
 		t.finish(e.Size)
 		return img, nil
 	case ok && croft.KindOf(err) == croft.Unavailable && ctx.Err() == nil:
-		c.log.Warn("the copy of an image in the cache is used without knowing whether it is the newest", "op", "fetch", "image", ref.Name(), "err", err)
+		c.log.Warn("the copy of an image in the cache is used without knowing whether it is the newest", "op", "fetch",
+			"image", ref.Name(), "err", err)
 		t.finish(e.Size)
 		return img, nil
 	}
@@ -49,7 +50,8 @@ func (c *Cache) fetchHTTP(ctx context.Context, ref Reference, t *transfer) (comp
 
 // renew asks the publisher's list, or else the server itself, for what the
 // reference leads to now, and fetches it if that is not in the cache.
-func (c *Cache) renew(ctx context.Context, ref Reference, have validator, held bool, t *transfer) (compute.Image, error) {
+func (c *Cache) renew(ctx context.Context, ref Reference, have validator, held bool, t *transfer) (compute.Image,
+	error) {
 	d := &download{c: c, ref: ref, want: ref.want(), t: t, room: c.gauge(c.dir)}
 	switch {
 	case ref.Sums != "":
@@ -141,7 +143,8 @@ func (d *download) complete(ctx context.Context) error {
 		if tries >= maxTries {
 			return err
 		}
-		d.c.log.Info("a download is taken up again", "op", "fetch", "image", d.ref.Name(), "bytes", d.part.size, "reason", err)
+		d.c.log.Info("a download is taken up again", "op", "fetch", "image", d.ref.Name(), "bytes", d.part.size,
+			"reason", err)
 		select {
 		case <-time.After(d.c.pause * time.Duration(tries+1)):
 		case <-ctx.Done():

@@ -54,10 +54,12 @@ func (c *Cache) unpacked(ctx context.Context, d draft) (draft, error) {
 }
 
 // errNoDisk is what is said of a file that nothing is known of.
-var errNoDisk = croft.Errorf(croft.Invalid, "it is no disk image: it has neither the header of qcow2 nor, as a raw disk has, a boot record or partition table")
+var errNoDisk = croft.Errorf(croft.Invalid,
+	"it is no disk image: it has neither the header of qcow2 nor, as a raw disk has, a boot record or partition table")
 
 // image is what the cache calls the draft.
 func (c *Cache) image(d draft, info Info) compute.Image {
 	sum := d.sha256()
-	return compute.Image{Path: c.imagePath(sum, info.Format), Format: info.Format, VirtualSize: info.VirtualSize, Digest: sum}
+	return compute.Image{Path: c.imagePath(sum, info.Format), Format: info.Format, VirtualSize: info.VirtualSize,
+		Digest: sum}
 }

@@ -20,7 +20,8 @@ func TestFetchKeepsWhatItFetched(t *testing.T) {
 	content := rawImage(1, 1<<20)
 	s, c := newServer(t, content), newCache(t)
 	img := fetch(t, c, s.ref())
-	want := compute.Image{Path: filepath.Join(c.dir, sha(content)+".raw"), Format: "raw", VirtualSize: 1 << 20, Digest: sha(content)}
+	want := compute.Image{Path: filepath.Join(c.dir, sha(content)+".raw"), Format: "raw", VirtualSize: 1 << 20,
+		Digest: sha(content)}
 	if img != want {
 		t.Errorf("got %+v, want %+v", img, want)
 	}
@@ -37,7 +38,8 @@ func TestFetchKeepsWhatItFetched(t *testing.T) {
 func TestFetchReadsQcow2(t *testing.T) {
 	name := made(t, "qcow2", "3G")
 	s, c := newServer(t, read(t, name)), newCache(t)
-	if img := fetch(t, c, s.ref()); img.Format != "qcow2" || img.VirtualSize != 3<<30 || filepath.Ext(img.Path) != ".qcow2" {
+	if img := fetch(t, c, s.ref()); img.Format != "qcow2" || img.VirtualSize != 3<<30 ||
+		filepath.Ext(img.Path) != ".qcow2" {
 		t.Errorf("got %+v, want a qcow2 image of 3 GiB", img)
 	}
 }
@@ -127,13 +129,17 @@ func TestFetchVerifies(t *testing.T) {
 		{"a right sha256", "sha256=" + sha(content), "", "", nil},
 		{"a right sha512", "sha512=" + sha512of(content), "", "", nil},
 		{"capital letters count the same", "sha256=" + strings.ToUpper(sha(content)), "", "", nil},
-		{"a wrong sha256 names both", "sha256=" + wrong, "", croft.Invalid, []string{wrong, sha(content), "correct the checksum"}},
+		{"a wrong sha256 names both", "sha256=" + wrong, "", croft.Invalid,
+			[]string{wrong, sha(content), "correct the checksum"}},
 		{"a wrong sha512", "sha512=" + wrong + wrong, "", croft.Invalid, []string{wrong, sha512of(content)}},
 		{"the publisher's list", "sums=SUMS", sha(content) + "  disk.img\n", "", nil},
 		{"the publisher's list in sha512", "sums=SUMS", sha512of(content) + " *disk.img\n", "", nil},
-		{"a list with another checksum", "sums=SUMS", wrong + "  disk.img\n", croft.Invalid, []string{wrong, sha(content), "/SUMS"}},
-		{"a list without the image", "sums=SUMS", wrong + "  other.img\n" + wrong + "  third.img\n", croft.Invalid, []string{"disk.img", "/SUMS"}},
-		{"a list of MD5 only", "sums=SUMS", "d41d8cd98f00b204e9800998ecf8427e  disk.img\n", croft.Invalid, []string{"sha256 or sha512"}},
+		{"a list with another checksum", "sums=SUMS", wrong + "  disk.img\n", croft.Invalid,
+			[]string{wrong, sha(content), "/SUMS"}},
+		{"a list without the image", "sums=SUMS", wrong + "  other.img\n" + wrong + "  third.img\n", croft.Invalid,
+			[]string{"disk.img", "/SUMS"}},
+		{"a list of MD5 only", "sums=SUMS", "d41d8cd98f00b204e9800998ecf8427e  disk.img\n", croft.Invalid,
+			[]string{"sha256 or sha512"}},
 		{"a list that is not there", "sums=GONE", "", croft.NotFound, []string{"/GONE", "404"}},
 	} {
 		t.Run(v.name, func(t *testing.T) {

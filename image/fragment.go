@@ -15,12 +15,14 @@ var referenceKeys = []string{"sha256", "sha512", "sums", "signed-by", "signature
 func (r *Reference) parseFragment(fragment string) error {
 	values, err := url.ParseQuery(fragment)
 	if err != nil {
-		return croft.Errorf(croft.Invalid, "image %s: %q after the # cannot be read: write sha256=HEX, sha512=HEX or sums=URL", r.Name(), fragment)
+		return croft.Errorf(croft.Invalid,
+			"image %s: %q after the # cannot be read: write sha256=HEX, sha512=HEX or sums=URL", r.Name(), fragment)
 	}
 	checks := 0
 	for key, all := range values {
 		if len(all) > 1 {
-			return croft.Errorf(croft.Invalid, "image %s: %s= is given %d times after the #: give it once", r.Name(), key, len(all))
+			return croft.Errorf(croft.Invalid, "image %s: %s= is given %d times after the #: give it once", r.Name(),
+				key, len(all))
 		}
 		if key == "signed-by" || key == "signature" {
 			continue
@@ -31,7 +33,8 @@ func (r *Reference) parseFragment(fragment string) error {
 		}
 	}
 	if checks > 1 {
-		return croft.Errorf(croft.Invalid, "image %s: give one of sha256=, sha512= and sums= after the #, not several", r.Name())
+		return croft.Errorf(croft.Invalid, "image %s: give one of sha256=, sha512= and sums= after the #, not several",
+			r.Name())
 	}
 	return r.setSignature(values.Get("signed-by"), values.Get("signature"))
 }
@@ -53,7 +56,8 @@ func (r *Reference) setCheck(key, value string) error {
 
 func checkHex(r *Reference, key, value string, digits int) error {
 	if len(value) != digits || !isHex(value) {
-		return croft.Errorf(croft.Invalid, "image %s: %s=%s is not a checksum: it needs %d hexadecimal digits", r.Name(), key, value, digits)
+		return croft.Errorf(croft.Invalid, "image %s: %s=%s is not a checksum: it needs %d hexadecimal digits",
+			r.Name(), key, value, digits)
 	}
 	return nil
 }
@@ -64,11 +68,13 @@ func isHex(s string) bool {
 
 func (r *Reference) setSums(value string) error {
 	if r.URL == "" {
-		return croft.Errorf(croft.Invalid, "image %s: sums= goes with http and https images only; write sha256=HEX", r.Name())
+		return croft.Errorf(croft.Invalid, "image %s: sums= goes with http and https images only; write sha256=HEX",
+			r.Name())
 	}
 	list, ok := r.resolve(value)
 	if !ok {
-		return croft.Errorf(croft.Invalid, "image %s: sums=%s is no http or https address of a list of checksums", r.Name(), value)
+		return croft.Errorf(croft.Invalid, "image %s: sums=%s is no http or https address of a list of checksums",
+			r.Name(), value)
 	}
 	r.Sums = list
 	return nil
@@ -82,7 +88,8 @@ func (r *Reference) setSignature(keyring, signature string) error {
 	case keyring == "":
 		return croft.Errorf(croft.Invalid, "image %s: a signature is worth nothing without signed-by=KEYRING", r.Name())
 	case r.Sums == "":
-		return croft.Errorf(croft.Invalid, "image %s: signed-by= goes with sums= only, since it is the list of checksums that is signed", r.Name())
+		return croft.Errorf(croft.Invalid,
+			"image %s: signed-by= goes with sums= only, since it is the list of checksums that is signed", r.Name())
 	case !filepath.IsAbs(keyring):
 		return croft.Errorf(croft.Invalid, "image %s: signed-by=%s is no absolute path of a keyring", r.Name(), keyring)
 	}
@@ -92,7 +99,8 @@ func (r *Reference) setSignature(keyring, signature string) error {
 	}
 	address, ok := r.resolve(signature)
 	if !ok {
-		return croft.Errorf(croft.Invalid, "image %s: signature=%s is no http or https address of a signature", r.Name(), signature)
+		return croft.Errorf(croft.Invalid, "image %s: signature=%s is no http or https address of a signature",
+			r.Name(), signature)
 	}
 	r.Signature = address
 	return nil

@@ -143,7 +143,8 @@ func TestRedirectsAreJudgedWhereTheyConnect(t *testing.T) {
 		{"to a name that changes", "http://localhost:" + port + "/disk.img", nil, "own network"},
 		{"to a network that is allowed", "http://localhost:" + port + "/disk.img",
 			func(conf *Config) {
-				conf.AllowRedirects = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")}
+				conf.AllowRedirects = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"),
+					netip.MustParsePrefix("::1/128")}
 			}, ""},
 	} {
 		t.Run(v.name, func(t *testing.T) {
@@ -187,14 +188,18 @@ func TestRedirectsAreJudgedWhereTheyConnect(t *testing.T) {
 }
 
 func TestZones(t *testing.T) {
-	own := []netip.Prefix{netip.MustParsePrefix("203.0.113.5/24"), netip.MustParsePrefix("2001:db8:1::5/64"), netip.MustParsePrefix("169.254.169.254/32")}
+	own := []netip.Prefix{netip.MustParsePrefix("203.0.113.5/24"), netip.MustParsePrefix("2001:db8:1::5/64"),
+		netip.MustParsePrefix("169.254.169.254/32")}
 	for address, want := range map[string]zone{
 		"192.0.2.7": internet, "2001:db8::1": internet, "::ffff:192.0.2.7": internet,
-		"127.0.0.1": itself, "::1": itself, "0.0.0.0": itself, "::": itself, "::ffff:127.8.9.1": itself, "64:ff9b::7f00:1": itself,
-		"203.0.113.5": itself, "::ffff:203.0.113.5": itself, "2001:db8:1::5": itself, "169.254.169.254": itself,
-		"203.0.113.6": ownLAN, "2001:db8:1::6": ownLAN, "10.1.2.3": ownLAN, "172.16.0.1": ownLAN, "192.168.1.1": ownLAN, "100.64.0.1": ownLAN,
-		"fd00::1": ownLAN, "fec0::1": ownLAN, "239.1.2.3": ownLAN, "255.255.255.255": ownLAN, "0.1.2.3": ownLAN, "2002:0a01:0203::1": ownLAN,
-		"169.254.1.1": nearLink, "fe80::1%eth0": nearLink, "64:ff9b::a9fe:101": nearLink,
+		"127.0.0.1": itself, "::1": itself, "0.0.0.0": itself, "::": itself, "::ffff:127.8.9.1": itself,
+		"64:ff9b::7f00:1": itself,
+		"203.0.113.5":     itself, "::ffff:203.0.113.5": itself, "2001:db8:1::5": itself, "169.254.169.254": itself,
+		"203.0.113.6": ownLAN, "2001:db8:1::6": ownLAN, "10.1.2.3": ownLAN, "172.16.0.1": ownLAN, "192.168.1.1": ownLAN,
+		"100.64.0.1": ownLAN,
+		"fd00::1":    ownLAN, "fec0::1": ownLAN, "239.1.2.3": ownLAN, "255.255.255.255": ownLAN, "0.1.2.3": ownLAN,
+		"2002:0a01:0203::1": ownLAN,
+		"169.254.1.1":       nearLink, "fe80::1%eth0": nearLink, "64:ff9b::a9fe:101": nearLink,
 	} {
 		if got := zoneOf(netip.MustParseAddr(address), own); got != want {
 			t.Errorf("%s is %q, want %q", address, got, want)
@@ -213,7 +218,8 @@ func TestFetchLeavesHTTPSOnlyForWhatIsPinned(t *testing.T) {
 	c := newCache(t, func(conf *Config) {
 		conf.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
 			if r.URL.Scheme == "https" {
-				return &http.Response{StatusCode: 302, Header: http.Header{"Location": {s.ref()}}, Body: http.NoBody, Request: r}, nil
+				return &http.Response{StatusCode: 302, Header: http.Header{"Location": {s.ref()}}, Body: http.NoBody,
+					Request: r}, nil
 			}
 			return http.DefaultTransport.RoundTrip(r)
 		})
@@ -244,7 +250,8 @@ func TestNamesMayNotLeadToLinkLocalAddresses(t *testing.T) {
 }
 
 func TestFetchIsNotRedirectedToThisHost(t *testing.T) {
-	resolves := map[string]string{"localhost": "127.0.0.1", "inside.example.com": "127.0.0.53", "2130706433": "127.0.0.1", "mirror.example.com": "192.0.2.7"}
+	resolves := map[string]string{"localhost": "127.0.0.1", "inside.example.com": "127.0.0.53",
+		"2130706433": "127.0.0.1", "mirror.example.com": "192.0.2.7"}
 	for to, words := range map[string]string{
 		"http://127.0.0.1:2379/version":       "this host itself",
 		"http://127.8.9.1/":                   "this host itself",
@@ -263,9 +270,11 @@ func TestFetchIsNotRedirectedToThisHost(t *testing.T) {
 			c := newCache(t, func(conf *Config) {
 				conf.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
 					if asked++; asked == 1 {
-						return &http.Response{StatusCode: 302, Header: http.Header{"Location": {to}}, Body: http.NoBody, Request: r}, nil
+						return &http.Response{StatusCode: 302, Header: http.Header{"Location": {to}}, Body: http.NoBody,
+							Request: r}, nil
 					}
-					return &http.Response{StatusCode: 200, Body: io.NopCloser(bytes.NewReader(content)), ContentLength: int64(len(content)), Request: r}, nil
+					return &http.Response{StatusCode: 200, Body: io.NopCloser(bytes.NewReader(content)),
+						ContentLength: int64(len(content)), Request: r}, nil
 				})
 			})
 			c.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {

@@ -61,22 +61,31 @@ func TestHostileImagesGetNothing(t *testing.T) {
 		{"a backing file without a format", onTopOf(t, secret, ""), "backing file"},
 		{"a backing file on a server", onTopOf(t, "nbd://127.0.0.1:10809/x", "raw"), "backing file"},
 		{"a backing file by HTTP", onTopOf(t, "http://169.254.169.254/latest/user-data", "raw"), "backing file"},
-		{"a backing file as JSON", onTopOf(t, `json:{"driver":"raw","file":{"driver":"file","filename":"/etc/passwd"}}`, "raw"), "backing file"},
-		{"a backing file as JSON that names a program", onTopOf(t, `json:{"file.driver":"ssh","file.host":"127.0.0.1","file.path":"/etc/shadow"}`, ""), "backing file"},
+		{"a backing file as JSON", onTopOf(t, `json:{"driver":"raw","file":{"driver":"file","filename":"/etc/passwd"}}`,
+			"raw"), "backing file"},
+		{"a backing file as JSON that names a program", onTopOf(t,
+			`json:{"file.driver":"ssh","file.host":"127.0.0.1","file.path":"/etc/shadow"}`, ""), "backing file"},
 		{"a backing file behind file:", onTopOf(t, "file:/etc/passwd", "raw"), "backing file"},
 		{"a backing file that is a format's word", onTopOf(t, "fat:rw:/etc", "raw"), "backing file"},
 		{"a data file", read(t, made(t, "qcow2", "16M", "-o", "data_file="+data)), "another file"},
-		{"a data file read as raw", read(t, made(t, "qcow2", "16M", "-o", "data_file="+data+"2,data_file_raw=on")), "another file"},
+		{"a data file read as raw", read(t, made(t, "qcow2", "16M", "-o", "data_file="+data+"2,data_file_raw=on")),
+			"another file"},
 		{"a qcow2 with a boot record", marked(onTopOf(t, secret, "raw"), boot), "backing file"},
 		{"a qcow2 that is a CD too", marked(onTopOf(t, secret, "raw"), cd), "backing file"},
-		{"a qcow2 that ends as a VHD", marked(onTopOf(t, secret, "raw"), map[int]string{5 << 16: "conectix" + strings.Repeat("\x00", 504)}), "backing file"},
-		{"a boot record that ends as a VHD", marked(rawImage(1, 1<<20), map[int]string{1<<20 - sector: "conectix"}), "VHD"},
+		{"a qcow2 that ends as a VHD", marked(onTopOf(t, secret, "raw"),
+			map[int]string{5 << 16: "conectix" + strings.Repeat("\x00", 504)}), "backing file"},
+		{"a boot record that ends as a VHD", marked(rawImage(1, 1<<20), map[int]string{1<<20 - sector: "conectix"}),
+			"VHD"},
 		{"a boot record that ends as a DMG", marked(rawImage(1, 1<<20), map[int]string{1<<20 - sector: "koly"}), "DMG"},
-		{"a boot record after the magic of qcow version 1", marked(rawImage(1, 1<<20), map[int]string{0: "QFI\xfb\x00\x00\x00\x01"}), "version 1"},
-		{"a boot record after the magic of a version to come", marked(rawImage(1, 1<<20), map[int]string{0: "QFI\xfb\x00\x00\x00\x09"}), "version 9"},
-		{"a boot record after a description of extents", marked(rawImage(1, 1<<20), map[int]string{0: "# Disk DescriptorFile\nRW 8 FLAT \"/etc/passwd\" 0\n"}), "VMDK"},
+		{"a boot record after the magic of qcow version 1", marked(rawImage(1, 1<<20),
+			map[int]string{0: "QFI\xfb\x00\x00\x00\x01"}), "version 1"},
+		{"a boot record after the magic of a version to come",
+			marked(rawImage(1, 1<<20), map[int]string{0: "QFI\xfb\x00\x00\x00\x09"}), "version 9"},
+		{"a boot record after a description of extents", marked(rawImage(1, 1<<20),
+			map[int]string{0: "# Disk DescriptorFile\nRW 8 FLAT \"/etc/passwd\" 0\n"}), "VMDK"},
 		{"a boot record after the magic of VMDK", marked(rawImage(1, 1<<20), map[int]string{0: "KDMV"}), "VMDK"},
-		{"a boot record after the magic of LUKS", marked(rawImage(1, 1<<20), map[int]string{0: "LUKS\xba\xbe"}), "encrypted"},
+		{"a boot record after the magic of LUKS", marked(rawImage(1, 1<<20), map[int]string{0: "LUKS\xba\xbe"}),
+			"encrypted"},
 		{"a boot record in a VDI", marked(rawImage(1, 1<<20), map[int]string{0x40: "\x7f\x10\xda\xbe"}), "VDI"},
 		{"a text that QEMU would take for a blkdebug script", []byte("blkdebug::/etc/passwd\n"), "no disk image"},
 	} {
@@ -101,11 +110,14 @@ func TestHostileImagesGetNothing(t *testing.T) {
 // and those whose description QEMU finds at another place than the header names.
 func TestNoVMDKIsTaken(t *testing.T) {
 	disks := map[string][]byte{
-		"a description alone": []byte("# Disk DescriptorFile\nversion=1\nCID=1\nparentCID=ffffffff\ncreateType=\"monolithicFlat\"\nRW 8 FLAT \"/etc/passwd\" 0\n"),
-		"a description after other words": []byte("# words\n  \nversion=1\nCID=1\nparentCID=ffffffff\ncreateType=\"monolithicFlat\"\n" +
-			"RW 8 FLAT \"/etc/passwd\" 0\n" + strings.Repeat("\n", 1024)),
+		"a description alone": []byte(
+			"# Disk DescriptorFile\nversion=1\nCID=1\nparentCID=ffffffff\ncreateType=\"monolithicFlat\"\nRW 8 FLAT \"/etc/passwd\" 0\n"),
+		"a description after other words": []byte(
+			"# words\n  \nversion=1\nCID=1\nparentCID=ffffffff\ncreateType=\"monolithicFlat\"\n" +
+				"RW 8 FLAT \"/etc/passwd\" 0\n" + strings.Repeat("\n", 1024)),
 	}
-	for _, kind := range []string{"monolithicSparse", "monolithicFlat", "twoGbMaxExtentSparse", "twoGbMaxExtentFlat", "streamOptimized"} {
+	for _, kind := range []string{"monolithicSparse", "monolithicFlat", "twoGbMaxExtentSparse", "twoGbMaxExtentFlat",
+		"streamOptimized"} {
 		disks[kind] = read(t, made(t, "vmdk", "2M", "-o", "subformat="+kind))
 	}
 	disks["with its description elsewhere"] = vmdkWithTwoTexts(disks["streamOptimized"], "/etc/passwd")
@@ -174,7 +186,8 @@ func TestARawDiskStaysRaw(t *testing.T) {
 	if err != nil || img.Format != "raw" || layers[1].Format != "raw" {
 		t.Fatalf("%+v, %+v, %v", img, layers, err)
 	}
-	if chain := qemu(t, "qemu-img", "info", "-f", "qcow2", "--backing-chain", layers[0].Path); strings.Contains(chain, "passwd") {
+	if chain := qemu(t, "qemu-img", "info", "-f", "qcow2", "--backing-chain", layers[0].Path); strings.Contains(chain,
+		"passwd") {
 		t.Errorf("QEMU sees\n%s", chain)
 	}
 }

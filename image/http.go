@@ -93,13 +93,15 @@ func (w *watch) explain(err error) error {
 		return err
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-		return croft.Errorf(croft.Unavailable, "there is no server %s to be found: check the name and this host's network", dns.Name)
+		return croft.Errorf(croft.Unavailable,
+			"there is no server %s to be found: check the name and this host's network", dns.Name)
 	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF):
 		return croft.Errorf(croft.Unavailable, "the server cut the connection: try again later")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return croft.Errorf(croft.Unavailable, "the server refuses the connection (%w): check the address, or try again later", err)
+		return croft.Errorf(croft.Unavailable,
+			"the server refuses the connection (%w): check the address, or try again later", err)
 	}
 	return croft.Errorf(croft.Unavailable, "the server cannot be reached: %w", err)
 }

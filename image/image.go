@@ -124,7 +124,9 @@ func New(c Config) (*Cache, error) {
 	}
 	for _, dir := range c.AllowFiles {
 		if !filepath.IsAbs(dir) {
-			return nil, croft.Errorf(croft.Invalid, "image cache: files are allowed in directories by their absolute paths, and %q is none", dir)
+			return nil,
+				croft.Errorf(croft.Invalid,
+					"image cache: files are allowed in directories by their absolute paths, and %q is none", dir)
 		}
 		cache.allow = append(cache.allow, filepath.Clean(dir))
 	}

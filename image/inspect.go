@@ -117,7 +117,8 @@ func refuseHead(head []byte) error {
 	}
 	for _, p := range packings {
 		if p.in(head) {
-			return croft.Errorf(croft.Invalid, "it is packed with %s: unpack it first (%s) and give the image inside", p.name, p.tool)
+			return croft.Errorf(croft.Invalid, "it is packed with %s: unpack it first (%s) and give the image inside",
+				p.name, p.tool)
 		}
 	}
 	switch {
@@ -126,7 +127,8 @@ func refuseHead(head []byte) error {
 	case (magic{0, "\x7fELF"}).in(head):
 		return croft.Errorf(croft.Invalid, "it is a program (ELF), not a disk image")
 	case isMarkup(head):
-		return croft.Errorf(croft.Invalid, "it is a web page or other text with tags, not a disk image: check that the address is the download's own")
+		return croft.Errorf(croft.Invalid,
+			"it is a web page or other text with tags, not a disk image: check that the address is the download's own")
 	}
 	return nil
 }
@@ -147,7 +149,8 @@ const sector = 512
 // anything may pass for a raw disk.
 func inspectRaw(r io.ReaderAt, size int64, head []byte) (Info, error) {
 	if size > maxVirtual {
-		return Info{}, croft.Errorf(croft.Invalid, "it has %s, and a disk may have at most %s", human(size), human(maxVirtual))
+		return Info{}, croft.Errorf(croft.Invalid, "it has %s, and a disk may have at most %s", human(size),
+			human(maxVirtual))
 	}
 	if markAt(r, size, size-sector, "conectix") {
 		return Info{}, otherFormat("a Virtual PC disk (VHD) of fixed size", "vpc")
@@ -159,7 +162,9 @@ func inspectRaw(r io.ReaderAt, size int64, head []byte) (Info, error) {
 		return Info{Format: "raw", VirtualSize: (size + sector - 1) / sector * sector}, nil
 	}
 	if markAt(r, size, 0x8001, "CD001") {
-		return Info{}, croft.Errorf(croft.Invalid, "it is an ISO 9660 image that starts only from a CD drive: give a disk image (qcow2 or raw)")
+		return Info{},
+			croft.Errorf(croft.Invalid,
+				"it is an ISO 9660 image that starts only from a CD drive: give a disk image (qcow2 or raw)")
 	}
 	return Info{}, errNoDisk
 }

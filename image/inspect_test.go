@@ -70,7 +70,8 @@ func TestInspectRefusesOtherFormats(t *testing.T) {
 		{"QED", "qed", nil, "QED"},
 		{"Parallels'", "parallels", nil, "Parallels"},
 		{"the first qcow", "qcow", nil, "version 1"},
-		{"encrypted with AES", "qcow2", []string{"--object", "secret,id=s,data=x", "-o", "encrypt.format=aes,encrypt.key-secret=s"}, "encrypted"},
+		{"encrypted with AES", "qcow2", []string{"--object", "secret,id=s,data=x", "-o",
+			"encrypt.format=aes,encrypt.key-secret=s"}, "encrypted"},
 		{"a backing file", "qcow2", []string{"-b", base, "-F", "qcow2"}, "backing file \"" + base},
 		{"a data file", "qcow2", []string{"-o", "data_file=" + filepath.Join(t.TempDir(), "data")}, "another file"},
 		{"a raw disk that cannot boot", "raw", nil, "no disk image"},
@@ -257,7 +258,8 @@ func FuzzInspect(f *testing.F) {
 		if err != nil && croft.KindOf(err) != croft.Invalid {
 			t.Errorf("an error that is not Invalid: %v", err)
 		}
-		if err == nil && (info.VirtualSize <= 0 || info.VirtualSize > maxVirtual || info.Format != "qcow2" && info.Format != "raw") {
+		if err == nil && (info.VirtualSize <= 0 || info.VirtualSize > maxVirtual || info.Format != "qcow2" &&
+			info.Format != "raw") {
 			t.Errorf("accepted as %+v", info)
 		}
 		if err == nil {

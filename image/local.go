@@ -80,7 +80,9 @@ func openIn(dirs []string, name string) (*os.File, os.FileInfo, error) {
 			return openLocal(dir, rel)
 		}
 	}
-	return nil, nil, croft.Errorf(croft.Invalid, "files of this host are taken from the directories alone that its setting images.allow_files names: put it there, or give a URL")
+	return nil, nil,
+		croft.Errorf(croft.Invalid,
+			"files of this host are taken from the directories alone that its setting images.allow_files names: put it there, or give a URL")
 }
 
 func openLocal(dir, rel string) (*os.File, os.FileInfo, error) {
@@ -88,9 +90,12 @@ func openLocal(dir, rel string) (*os.File, os.FileInfo, error) {
 	place, err := findBelow(dir, rel)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && filepath.Dir(name) == guests:
-		return nil, nil, croft.Errorf(croft.NotFound, "it is not built on this host yet: run make guest in croft's sources there, or take an image that is fetched, such as cirros")
+		return nil, nil,
+			croft.Errorf(croft.NotFound,
+				"it is not built on this host yet: run make guest in croft's sources there, or take an image that is fetched, such as cirros")
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil, croft.Errorf(croft.NotFound, "there is no such file on this host: check the path, or put the image there")
+		return nil, nil,
+			croft.Errorf(croft.NotFound, "there is no such file on this host: check the path, or put the image there")
 	case err != nil:
 		return nil, nil, croft.Errorf(croft.Invalid, "it cannot be opened on this host: %w", err)
 	}
@@ -122,7 +127,8 @@ func findBelow(dir, rel string) (*os.File, error) {
 		return nil, err
 	}
 	defer root.Close()
-	fd, err := unix.Openat2(int(root.Fd()), rel, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+	fd, err := unix.Openat2(int(root.Fd()), rel, &unix.OpenHow{Flags: flags,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: filepath.Join(dir, rel), Err: err}
 	}

@@ -17,13 +17,18 @@ type metrics struct {
 
 func newMetrics(c *Cache) *metrics {
 	m := &metrics{}
-	m.requests = m.Counters("croft_image_requests_total", "Images that were asked for, by how that ended: ok, or the kind of the error.", "result")
-	m.fetched = m.Counter("croft_image_fetched_total", "Images that came into the cache. All other requests that ended well found theirs there.")
+	m.requests = m.Counters("croft_image_requests_total",
+		"Images that were asked for, by how that ended: ok, or the kind of the error.", "result")
+	m.fetched = m.Counter("croft_image_fetched_total",
+		"Images that came into the cache. All other requests that ended well found theirs there.")
 	m.bytes = m.Counter("croft_image_fetched_bytes_total", "Bytes of the images that came into the cache.")
 	m.evicted = m.Counter("croft_image_evicted_total", "Images that were dropped from the cache for room.")
-	m.Now("croft_image_cache_limit_bytes", "How much the cache may hold (images.cache_gib).", func() float64 { return float64(c.max) })
-	m.Now("croft_image_cache_bytes", "What the images in the cache take.", func() float64 { _, bytes := c.holds(); return float64(bytes) })
-	m.Now("croft_image_cache_images", "Images in the cache.", func() float64 { images, _ := c.holds(); return float64(images) })
+	m.Now("croft_image_cache_limit_bytes", "How much the cache may hold (images.cache_gib).",
+		func() float64 { return float64(c.max) })
+	m.Now("croft_image_cache_bytes", "What the images in the cache take.",
+		func() float64 { _, bytes := c.holds(); return float64(bytes) })
+	m.Now("croft_image_cache_images", "Images in the cache.",
+		func() float64 { images, _ := c.holds(); return float64(images) })
 	return m
 }
 

@@ -45,7 +45,8 @@ done`
 func askQEMU(questions ...question) ([]reading, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "prlimit", "--fsize=0", "--as=2147483648", "--cpu=60", "--core=0", "sh", "-c", askScript, "ask")
+	cmd := exec.CommandContext(ctx, "prlimit", "--fsize=0", "--as=2147483648", "--cpu=60", "--core=0", "sh", "-c",
+		askScript, "ask")
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, "/", confined()
 	for i, q := range questions {
 		image, err := nameless(q.content)
@@ -86,7 +87,8 @@ func parseReading(out []byte, code string) (reading, error) {
 		return reading{}, fmt.Errorf("qemu-img says %q: %w", out, err)
 	}
 	size, _ := all["virtual-size"].(float64)
-	return reading{Opened: true, Format: fmt.Sprint(all["format"]), Virtual: int64(size), Leads: elsewhere("", all)}, nil
+	return reading{Opened: true, Format: fmt.Sprint(all["format"]), Virtual: int64(size), Leads: elsewhere("", all)},
+		nil
 }
 
 // nameless is a file in memory, which whoever has it can open anew.

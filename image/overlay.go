@@ -54,10 +54,13 @@ func (o overlay) write(w io.WriterAt) error {
 
 func (o overlay) header() ([]byte, error) {
 	if o.virtual <= 0 || o.virtual > maxVirtual {
-		return nil, croft.Errorf(croft.Invalid, "a disk may have from 1 byte to %s, not %d bytes", human(maxVirtual), o.virtual)
+		return nil, croft.Errorf(croft.Invalid, "a disk may have from 1 byte to %s, not %d bytes", human(maxVirtual),
+			o.virtual)
 	}
 	if len(o.backing.Path) > maxBackingLen {
-		return nil, croft.Errorf(croft.Invalid, "the path of the base image is longer than the %d bytes that qcow2 allows: %s", maxBackingLen, o.backing.Path)
+		return nil,
+			croft.Errorf(croft.Invalid, "the path of the base image is longer than the %d bytes that qcow2 allows: %s",
+				maxBackingLen, o.backing.Path)
 	}
 	u32, u64 := binary.BigEndian.AppendUint32, binary.BigEndian.AppendUint64
 

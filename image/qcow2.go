@@ -83,7 +83,8 @@ func inspectQcow2(r io.ReaderAt, size int64) (Info, error) {
 
 // damaged is the error of a header that cannot be right.
 func damaged(format string, args ...any) error {
-	return croft.Errorf(croft.Invalid, "its qcow2 header is damaged (%s): fetch or make the image again", fmt.Sprintf(format, args...))
+	return croft.Errorf(croft.Invalid, "its qcow2 header is damaged (%s): fetch or make the image again",
+		fmt.Sprintf(format, args...))
 }
 
 // readQcow2 reads the header, its extensions and the backing file's name.
@@ -97,7 +98,9 @@ func readQcow2(r io.ReaderAt, size int64) (*qcow2, error) {
 	}
 	h := parseFixed(b)
 	if h.version != 2 && h.version != 3 {
-		return nil, croft.Errorf(croft.Invalid, "it is a qcow2 image of version %d, and only versions 2 and 3 are known: convert it with qemu-img convert -O qcow2", h.version)
+		return nil,
+			croft.Errorf(croft.Invalid,
+				"it is a qcow2 image of version %d, and only versions 2 and 3 are known: convert it with qemu-img convert -O qcow2", h.version)
 	}
 	if h.version == 3 && len(b) < qcowV3Header {
 		return nil, damaged("it ends after %d bytes", len(b))
@@ -144,7 +147,8 @@ func (h *qcow2) checkFixed(size int64) error {
 	if h.clusterBits < 9 || h.clusterBits > 21 {
 		return damaged("clusters of 2^%d bytes", h.clusterBits)
 	}
-	if h.version == 3 && (h.headerLen < qcowV3Header || int64(h.headerLen) > min(h.cluster(), size) || h.headerLen%8 != 0) {
+	if h.version == 3 && (h.headerLen < qcowV3Header || int64(h.headerLen) > min(h.cluster(), size) ||
+		h.headerLen%8 != 0) {
 		return damaged("a header of %d bytes", h.headerLen)
 	}
 	if h.refOrder > 6 {
@@ -161,7 +165,8 @@ func (h *qcow2) readBacking(r io.ReaderAt, b []byte, size int64) (end int64, err
 	if offset == 0 {
 		return end, nil
 	}
-	if length > maxBackingLen || offset < uint64(h.headerLen) || offset+uint64(length) > uint64(end) || offset > uint64(end) {
+	if length > maxBackingLen || offset < uint64(h.headerLen) || offset+uint64(length) > uint64(end) ||
+		offset > uint64(end) {
 		return 0, damaged("the backing file's name lies outside it")
 	}
 	name := make([]byte, length)
@@ -217,26 +222,34 @@ func (h *qcow2) readExtensions(r io.ReaderAt, end int64) error {
 func (h *qcow2) acceptable() error {
 	switch {
 	case h.backing != "":
-		return croft.Errorf(croft.Invalid, "it stands on another file (backing file %q), which is not allowed: join the two with qemu-img convert -O qcow2", h.backing)
+		return croft.Errorf(croft.Invalid,
+			"it stands on another file (backing file %q), which is not allowed: join the two with qemu-img convert -O qcow2", h.backing)
 	case h.incompat&incompatDataFile != 0 || h.dataFile:
-		return croft.Errorf(croft.Invalid, "it keeps its data in another file, which is not allowed: make it one file with qemu-img convert -O qcow2")
+		return croft.Errorf(croft.Invalid,
+			"it keeps its data in another file, which is not allowed: make it one file with qemu-img convert -O qcow2")
 	case h.crypt != 0 || h.cryptoHeader:
-		return croft.Errorf(croft.Invalid, "it is encrypted, and there is no key for it here: give the image in the clear")
+		return croft.Errorf(croft.Invalid,
+			"it is encrypted, and there is no key for it here: give the image in the clear")
 	case h.incompat&incompatCorrupt != 0:
-		return croft.Errorf(croft.Invalid, "it is marked as corrupt: repair it with qemu-img check -r all, or fetch it again")
+		return croft.Errorf(croft.Invalid,
+			"it is marked as corrupt: repair it with qemu-img check -r all, or fetch it again")
 	case h.virtual == 0:
 		return croft.Errorf(croft.Invalid, "its disk has no size: it holds nothing to boot")
 	case h.virtual%sector != 0: // QEMU leaves the rest out
 		return damaged("a disk of %d bytes, which are no whole sectors", h.virtual)
 	case h.virtual > maxVirtual:
-		return croft.Errorf(croft.Invalid, "its disk would have more than %s, the most that is allowed", human(maxVirtual))
+		return croft.Errorf(croft.Invalid, "its disk would have more than %s, the most that is allowed",
+			human(maxVirtual))
 	}
 	const known = incompatDirty | incompatCorrupt | incompatDataFile | incompatCompression | incompatExtendedL2
 	if unknown := h.incompat &^ known; unknown != 0 {
-		return croft.Errorf(croft.Invalid, "it needs features of qcow2 that are not known here (bits %#x): convert it with qemu-img convert -O qcow2", unknown)
+		return croft.Errorf(croft.Invalid,
+			"it needs features of qcow2 that are not known here (bits %#x): convert it with qemu-img convert -O qcow2",
+			unknown)
 	}
 	if zstd := h.incompat&incompatCompression != 0; zstd != (h.compression == 1) || h.compression > 1 {
-		return croft.Errorf(croft.Invalid, "its clusters are compressed in a way that is not known here (type %d): convert it with qemu-img convert -O qcow2", h.compression)
+		return croft.Errorf(croft.Invalid,
+			"its clusters are compressed in a way that is not known here (type %d): convert it with qemu-img convert -O qcow2", h.compression)
 	}
 	if h.incompat&incompatExtendedL2 != 0 && h.clusterBits < 14 {
 		return damaged("clusters of 2^%d bytes are too small for extended entries", h.clusterBits)
@@ -288,7 +301,8 @@ func (h *qcow2) checkL1(r io.ReaderAt, entries, size int64) error {
 		for i := 0; i < len(part); i += 8 {
 			l2 := binary.BigEndian.Uint64(part[i:]) & offsetMask
 			if l2 != 0 && !h.inside(l2, uint64(h.cluster()), size) {
-				return damaged("entry %d of the L1 table leads outside the file, which may be cut short", (at+int64(i))/8)
+				return damaged("entry %d of the L1 table leads outside the file, which may be cut short",
+					(at+int64(i))/8)
 			}
 		}
 	}

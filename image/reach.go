@@ -183,7 +183,8 @@ func (c *Cache) dial(ctx context.Context, network, address string) (net.Conn, er
 // checkResolved judges the address and port that a name resolved to.
 func checkResolved(name, resolved string) error {
 	if ap, err := netip.ParseAddrPort(resolved); err == nil && ap.Addr().Unmap().IsLinkLocalUnicast() {
-		return croft.Errorf(croft.Invalid, "the name %s leads to the link-local address %s, which names may not", name, ap.Addr())
+		return croft.Errorf(croft.Invalid, "the name %s leads to the link-local address %s, which names may not", name,
+			ap.Addr())
 	}
 	return nil
 }
@@ -195,7 +196,8 @@ func isAddress(host string) bool {
 
 func notFollowed(to zone, where string) error {
 	return croft.Errorf(croft.Invalid, "the server redirects to %s (%s), which is not followed: "+
-		"give the address that it leads to, or name the network in the host's setting images.allow_redirects", to, where)
+		"give the address that it leads to, or name the network in the host's setting images.allow_redirects", to,
+		where)
 }
 
 // do makes a request whose redirects are safe: never to another kind of address, never
@@ -216,9 +218,12 @@ func (c *Cache) checkRedirect(req *http.Request, via []*http.Request, pinned boo
 	case len(via) >= 10:
 		return croft.Errorf(croft.Invalid, "the server redirects in circles: check the address")
 	case to.Scheme != "http" && to.Scheme != "https":
-		return croft.Errorf(croft.Invalid, "the server redirects to %s, and only http and https are followed", to.Redacted())
+		return croft.Errorf(croft.Invalid, "the server redirects to %s, and only http and https are followed",
+			to.Redacted())
 	case !pinned && from.Scheme == "https" && to.Scheme == "http":
-		return croft.Errorf(croft.Invalid, "the server redirects from https to http (%s), which is followed only with a checksum: add #sha256=HEX", to.Redacted())
+		return croft.Errorf(croft.Invalid,
+			"the server redirects from https to http (%s), which is followed only with a checksum: add #sha256=HEX",
+			to.Redacted())
 	}
 	return c.checkNames(req.Context(), from, to)
 }

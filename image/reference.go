@@ -58,23 +58,30 @@ func parseAddress(s string) (Reference, error) {
 	}
 	u, err := url.Parse(s)
 	if err != nil {
-		return Reference{}, croft.Errorf(croft.Invalid, "image %q is no address that can be read: give an http or https URL or an absolute path", s)
+		return Reference{},
+			croft.Errorf(croft.Invalid,
+				"image %q is no address that can be read: give an http or https URL or an absolute path", s)
 	}
 	switch u.Scheme {
 	case "http", "https":
 		if u.Hostname() == "" {
-			return Reference{}, croft.Errorf(croft.Invalid, "image %q names no server: write %s://SERVER/PATH", s, u.Scheme)
+			return Reference{}, croft.Errorf(croft.Invalid, "image %q names no server: write %s://SERVER/PATH", s,
+				u.Scheme)
 		}
 		return Reference{URL: u.String()}, nil
 	case "file":
 		if u.Host != "" && u.Host != "localhost" || !strings.HasPrefix(u.Path, "/") || u.RawQuery != "" {
-			return Reference{}, croft.Errorf(croft.Invalid, "image %q is no file on the host: write file:///ABSOLUTE/PATH, with three slashes", s)
+			return Reference{},
+				croft.Errorf(croft.Invalid,
+					"image %q is no file on the host: write file:///ABSOLUTE/PATH, with three slashes", s)
 		}
 		return Reference{Path: filepath.Clean(u.Path)}, nil
 	case "":
 		return Reference{}, croft.Errorf(croft.Invalid, "image %q is neither a URL nor an absolute path", s)
 	}
-	return Reference{}, croft.Errorf(croft.Invalid, "image %q: %s addresses cannot be fetched; give an http, https or file URL", s, u.Scheme)
+	return Reference{},
+		croft.Errorf(croft.Invalid, "image %q: %s addresses cannot be fetched; give an http, https or file URL", s,
+			u.Scheme)
 }
 
 // String is the reference as an order carries it; ParseReference reads it back.

@@ -15,18 +15,23 @@ func TestParseReference(t *testing.T) {
 		string   string // how it is written back; empty: as it came
 	}{
 		{"a URL", "https://example.com/a/disk.qcow2", Reference{URL: "https://example.com/a/disk.qcow2"}, ""},
-		{"a query belongs to the URL", "http://example.com/d?v=1&x=2", Reference{URL: "http://example.com/d?v=1&x=2"}, ""},
+		{"a query belongs to the URL", "http://example.com/d?v=1&x=2", Reference{URL: "http://example.com/d?v=1&x=2"},
+			""},
 		{"a path", "/srv/disk.img", Reference{Path: "/srv/disk.img"}, "file:///srv/disk.img"},
 		{"a path is cleaned", "/srv/../etc//x", Reference{Path: "/etc/x"}, "file:///etc/x"},
 		{"a file URL", "file:///srv/a%20b.img", Reference{Path: "/srv/a b.img"}, ""},
 		{"a file URL of this very host", "file://localhost/srv/x", Reference{Path: "/srv/x"}, "file:///srv/x"},
 		{"a # in a file's name", "/srv/a#b.img", Reference{Path: "/srv/a#b.img"}, "file:///srv/a%23b.img"},
 		{"a sha256", "/x#sha256=" + h256, Reference{Path: "/x", SHA256: h256}, "file:///x#sha256=" + h256},
-		{"a sha256 in capitals", "http://e/x#sha256=" + strings.ToUpper(h256), Reference{URL: "http://e/x", SHA256: h256}, "http://e/x#sha256=" + h256},
+		{"a sha256 in capitals", "http://e/x#sha256=" + strings.ToUpper(h256),
+			Reference{URL: "http://e/x", SHA256: h256}, "http://e/x#sha256=" + h256},
 		{"a sha512", "http://e/x#sha512=" + h512, Reference{URL: "http://e/x", SHA512: h512}, ""},
-		{"a list beside the image", "http://e/a/x#sums=SHA256SUMS", Reference{URL: "http://e/a/x", Sums: "http://e/a/SHA256SUMS"}, ""},
-		{"a list elsewhere", "http://e/a/x#sums=https://f/S%3Fa%26b", Reference{URL: "http://e/a/x", Sums: "https://f/S?a&b"}, "http://e/a/x#sums=https%3A%2F%2Ff%2FS%3Fa%26b"},
-		{"a list in the directory above", "http://e/a/x#sums=../S", Reference{URL: "http://e/a/x", Sums: "http://e/S"}, "http://e/a/x#sums=http%3A%2F%2Fe%2FS"},
+		{"a list beside the image", "http://e/a/x#sums=SHA256SUMS",
+			Reference{URL: "http://e/a/x", Sums: "http://e/a/SHA256SUMS"}, ""},
+		{"a list elsewhere", "http://e/a/x#sums=https://f/S%3Fa%26b",
+			Reference{URL: "http://e/a/x", Sums: "https://f/S?a&b"}, "http://e/a/x#sums=https%3A%2F%2Ff%2FS%3Fa%26b"},
+		{"a list in the directory above", "http://e/a/x#sums=../S", Reference{URL: "http://e/a/x", Sums: "http://e/S"},
+			"http://e/a/x#sums=http%3A%2F%2Fe%2FS"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := ParseReference(c.in)
@@ -82,7 +87,9 @@ func TestReferenceHidesPasswords(t *testing.T) {
 }
 
 func FuzzParseReference(f *testing.F) {
-	for _, s := range []string{"/x", "http://e/x", "file:///a%20b#sha256=" + strings.Repeat("a", 64), "https://e/a/x#sums=S&signed-by=/k%26.gpg&signature=https%3A%2F%2Ff%2Fs", "http://e//x#sums=S", "http://e/a/x#sums=%2E%2E/S"} {
+	for _, s := range []string{"/x", "http://e/x", "file:///a%20b#sha256=" + strings.Repeat("a", 64),
+		"https://e/a/x#sums=S&signed-by=/k%26.gpg&signature=https%3A%2F%2Ff%2Fs", "http://e//x#sums=S",
+		"http://e/a/x#sums=%2E%2E/S"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

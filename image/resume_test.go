@@ -57,12 +57,14 @@ func TestFetchNeverJoinsTwoVersions(t *testing.T) {
 	}{
 		{"the server heeds If-Range", `"v1"`, nil},
 		{"the server has only weak ETags", `W/"v1"`, nil},
-		{"the server ignores If-Range and names the version", `"v1"`, func(s *server) func(http.ResponseWriter, *http.Request) bool {
-			return func(w http.ResponseWriter, r *http.Request) bool { r.Header.Del("If-Range"); return false }
-		}},
-		{"the server answers a range with the whole", `"v1"`, func(s *server) func(http.ResponseWriter, *http.Request) bool {
-			return func(w http.ResponseWriter, r *http.Request) bool { r.Header.Del("Range"); return false }
-		}},
+		{"the server ignores If-Range and names the version", `"v1"`,
+			func(s *server) func(http.ResponseWriter, *http.Request) bool {
+				return func(w http.ResponseWriter, r *http.Request) bool { r.Header.Del("If-Range"); return false }
+			}},
+		{"the server answers a range with the whole", `"v1"`,
+			func(s *server) func(http.ResponseWriter, *http.Request) bool {
+				return func(w http.ResponseWriter, r *http.Request) bool { r.Header.Del("Range"); return false }
+			}},
 		{"the server answers another range", `"v1"`, func(s *server) func(http.ResponseWriter, *http.Request) bool {
 			return func(w http.ResponseWriter, r *http.Request) bool {
 				if r.Header.Get("Range") != "" {
@@ -72,15 +74,16 @@ func TestFetchNeverJoinsTwoVersions(t *testing.T) {
 				return false
 			}
 		}},
-		{"the file has become shorter than what came", `"v1"`, func(s *server) func(http.ResponseWriter, *http.Request) bool {
-			return func(w http.ResponseWriter, r *http.Request) bool {
-				if r.Header.Get("Range") != "" {
-					w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
-					return true
+		{"the file has become shorter than what came", `"v1"`,
+			func(s *server) func(http.ResponseWriter, *http.Request) bool {
+				return func(w http.ResponseWriter, r *http.Request) bool {
+					if r.Header.Get("Range") != "" {
+						w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+						return true
+					}
+					return false
 				}
-				return false
-			}
-		}},
+			}},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			s, c := newServer(t, older), newCache(t)

@@ -20,7 +20,8 @@ type server struct {
 	content  []byte
 	etag     string
 	modified time.Time
-	cutAfter []int                                             // per request: so many bytes, then the connection is cut; -1 whole
+	// per request: so many bytes, then the connection is cut; -1 whole
+	cutAfter []int
 	answer   func(w http.ResponseWriter, r *http.Request) bool // true: it has answered
 	seen     []*http.Request
 }

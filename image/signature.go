@@ -66,9 +66,11 @@ func checkDetached(keys openpgp.EntityList, keyring string, text, signature []by
 func badSignature(keyring string, err error) error {
 	switch {
 	case errors.Is(err, pgperrors.ErrUnknownIssuer):
-		return croft.Errorf(croft.Invalid, "it is not signed by a key in %s: name the publisher's keyring, or do not use the image", keyring)
+		return croft.Errorf(croft.Invalid,
+			"it is not signed by a key in %s: name the publisher's keyring, or do not use the image", keyring)
 	case errors.Is(err, pgperrors.ErrKeyExpired) || errors.Is(err, pgperrors.ErrSignatureExpired):
-		return croft.Errorf(croft.Invalid, "its signature has expired by %s: update the package that has the keyring", keyring)
+		return croft.Errorf(croft.Invalid, "its signature has expired by %s: update the package that has the keyring",
+			keyring)
 	}
 	return croft.Errorf(croft.Invalid, "its signature is not right (%w): do not use the image", err)
 }
@@ -80,7 +82,8 @@ var keyringDirs = []string{"/usr/share/keyrings", "/etc/croft/keyrings"}
 func readKeyring(dirs []string, name string) (openpgp.EntityList, error) {
 	f, fi, err := openIn(dirs, name)
 	if croft.KindOf(err) == croft.NotFound {
-		return nil, croft.Errorf(croft.NotFound, "the keyring %s is not on this host: install %s", name, keyringPackage(name))
+		return nil, croft.Errorf(croft.NotFound, "the keyring %s is not on this host: install %s", name,
+			keyringPackage(name))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("keyring %s: %w", name, err)
@@ -102,7 +105,9 @@ func readKeyring(dirs []string, name string) (openpgp.EntityList, error) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "%s is no keyring of OpenPGP that can be read (%w): make one with gpg --export", name, err)
+		return nil,
+			croft.Errorf(croft.Invalid, "%s is no keyring of OpenPGP that can be read (%w): make one with gpg --export",
+				name, err)
 	}
 	return keys, nil
 }
@@ -110,7 +115,8 @@ func readKeyring(dirs []string, name string) (openpgp.EntityList, error) {
 // keyringPackage is the package that has a keyring, as Debian and Ubuntu name them.
 func keyringPackage(name string) string {
 	base := filepath.Base(name)
-	for prefix, pkg := range map[string]string{"debian-archive": "debian-archive-keyring", "ubuntu-": "ubuntu-keyring"} {
+	for prefix, pkg := range map[string]string{"debian-archive": "debian-archive-keyring",
+		"ubuntu-": "ubuntu-keyring"} {
 		if strings.HasPrefix(base, prefix) {
 			return "the package " + pkg
 		}

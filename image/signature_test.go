@@ -109,24 +109,38 @@ func TestFetchVerifiesWhoSignedTheList(t *testing.T) {
 	}{
 		{"the list has the signature in itself", inside, "", publisher.keyring(false), "", ""},
 		{"the keyring is armored", inside, "", publisher.keyring(true), "", ""},
-		{"the signature is a file of its own", right, publisher.detached(right, false, nil), publisher.keyring(false), "", ""},
-		{"the signature is an armored file", right, publisher.detached(right, true, nil), publisher.keyring(false), "", ""},
+		{"the signature is a file of its own", right, publisher.detached(right, false, nil), publisher.keyring(false),
+			"", ""},
+		{"the signature is an armored file", right, publisher.detached(right, true, nil), publisher.keyring(false), "",
+			""},
 
-		{"somebody else signed the list", stranger.clear(right), "", publisher.keyring(false), croft.Invalid, "not signed by a key in"},
-		{"somebody else signed in a file", right, stranger.detached(right, true, nil), publisher.keyring(false), croft.Invalid, "not signed by a key in"},
-		{"the list changed after it was signed", strings.Replace(inside, sha(content), strings.Repeat("0", 64), 1), "", publisher.keyring(false), croft.Invalid, "signature is not right"},
-		{"the list beside the signature changed", wrong, publisher.detached(right, false, nil), publisher.keyring(false), croft.Invalid, "signature is not right"},
-		{"the signature is one of another list", right, publisher.detached(wrong, true, nil), publisher.keyring(false), croft.Invalid, "signature is not right"},
+		{"somebody else signed the list", stranger.clear(right), "", publisher.keyring(false), croft.Invalid,
+			"not signed by a key in"},
+		{"somebody else signed in a file", right, stranger.detached(right, true, nil), publisher.keyring(false),
+			croft.Invalid, "not signed by a key in"},
+		{"the list changed after it was signed", strings.Replace(inside, sha(content), strings.Repeat("0", 64), 1), "",
+			publisher.keyring(false), croft.Invalid, "signature is not right"},
+		{"the list beside the signature changed", wrong, publisher.detached(right, false, nil),
+			publisher.keyring(false), croft.Invalid, "signature is not right"},
+		{"the signature is one of another list", right, publisher.detached(wrong, true, nil), publisher.keyring(false),
+			croft.Invalid, "signature is not right"},
 		{"nobody signed the list", right, "", publisher.keyring(false), croft.Invalid, "bears no signature"},
 		{"the signature is none", right, "<html>sorry</html>", publisher.keyring(false), croft.Invalid, "signature"},
 		{"the signature is empty", right, " ", publisher.keyring(false), croft.Invalid, "signature"},
-		{"the key has expired", right, expired.detached(right, false, then), expired.keyring(false), croft.Invalid, "expired"},
-		{"a line before the signed part counts for nothing", right + publisher.clear("nothing\n"), "", publisher.keyring(false), croft.Invalid, "has no sha256"},
-		{"a line after the signed part counts for nothing", publisher.clear("nothing\n") + "\n" + right, "", publisher.keyring(false), croft.Invalid, "has no sha256"},
-		{"a line among the signature's headers counts for nothing", strings.Replace(publisher.clear("nothing\n"), "\n\n", "\n"+right+"\n", 1), "", publisher.keyring(false), croft.Invalid, ""},
-		{"the keyring is missing", inside, "", "/usr/share/keyrings/ubuntu-none.gpg", croft.NotFound, "install the package ubuntu-keyring"},
+		{"the key has expired", right, expired.detached(right, false, then), expired.keyring(false), croft.Invalid,
+			"expired"},
+		{"a line before the signed part counts for nothing", right + publisher.clear("nothing\n"), "",
+			publisher.keyring(false), croft.Invalid, "has no sha256"},
+		{"a line after the signed part counts for nothing", publisher.clear("nothing\n") + "\n" + right, "",
+			publisher.keyring(false), croft.Invalid, "has no sha256"},
+		{"a line among the signature's headers counts for nothing",
+			strings.Replace(publisher.clear("nothing\n"), "\n\n", "\n"+right+"\n", 1), "", publisher.keyring(false),
+			croft.Invalid, ""},
+		{"the keyring is missing", inside, "", "/usr/share/keyrings/ubuntu-none.gpg", croft.NotFound,
+			"install the package ubuntu-keyring"},
 		{"the keyring is no keyring", inside, "", "/etc/hostname", croft.Invalid, "no keyring"},
-		{"the keyring is empty", inside, "", writeFile(t, filepath.Join(t.TempDir(), "empty"), nil), croft.Invalid, "no keyring"},
+		{"the keyring is empty", inside, "", writeFile(t, filepath.Join(t.TempDir(), "empty"), nil), croft.Invalid,
+			"no keyring"},
 		{"the keyring is a device", inside, "", "/dev/zero", croft.Invalid, "no regular file"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
@@ -158,7 +172,8 @@ func TestASignatureThatCannotBeFetchedIsNotDoneWithout(t *testing.T) {
 	s.serves(map[string]string{"/SUMS": sha(content) + "  disk.img\n"})
 	other := newServer(t, nil)
 	other.answers(status(http.StatusNotFound))
-	_, err := c.Fetch(t.Context(), s.ref()+"#sums=SUMS&signed-by="+newSigner(t).keyring(false)+"&signature="+url.QueryEscape(other.URL+"/SUMS.gpg"), nil)
+	_, err := c.Fetch(t.Context(), s.ref()+"#sums=SUMS&signed-by="+newSigner(t).keyring(false)+"&signature="+
+		url.QueryEscape(other.URL+"/SUMS.gpg"), nil)
 	refused(t, c, err, croft.NotFound, "SUMS.gpg", "404")
 }
 
@@ -178,15 +193,17 @@ func TestDebiansOwnSignatureIsRight(t *testing.T) {
 	if err != nil || !bytes.Contains(text, []byte("\nCodename: bookworm\n")) {
 		t.Errorf("%v: %.200s", err, text)
 	}
-	_, err = signedInside(keys, keyring, bytes.Replace(read(t, lists[0]), []byte("\nCodename: bookworm\n"), []byte("\nCodename: bookwurm\n"), 1))
+	_, err = signedInside(keys, keyring, bytes.Replace(read(t, lists[0]), []byte("\nCodename: bookworm\n"),
+		[]byte("\nCodename: bookwurm\n"), 1))
 	refused(t, nil, err, croft.Invalid, "signature is not right")
 }
 
 func TestParseReferenceReadsSignatures(t *testing.T) {
 	const image = "https://e/a/x.img#sums=SUMS"
 	for in, want := range map[string]Reference{
-		image + "&signed-by=/k.gpg":                                {SignedBy: "/k.gpg"},
-		image + "&signed-by=%2Fk%26.gpg&signature=SUMS.gpg":        {SignedBy: "/k&.gpg", Signature: "https://e/a/SUMS.gpg"},
+		image + "&signed-by=/k.gpg": {SignedBy: "/k.gpg"},
+		image + "&signed-by=%2Fk%26.gpg&signature=SUMS.gpg": {SignedBy: "/k&.gpg",
+			Signature: "https://e/a/SUMS.gpg"},
 		image + "&signature=https%3A%2F%2Ff%2Fs&signed-by=/a/../k": {SignedBy: "/k", Signature: "https://f/s"},
 	} {
 		want.URL, want.Sums = "https://e/a/x.img", "https://e/a/SUMS"

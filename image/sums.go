@@ -47,8 +47,10 @@ func (c *Cache) listed(ctx context.Context, ref Reference) (digest, error) {
 	}
 	d, ok := findSum(text, ref.file())
 	if !ok {
-		return digest{}, croft.Errorf(croft.Invalid, "the list of checksums %s has no sha256 or sha512 of %s: check both addresses, or give #sha256=HEX",
-			Reference{URL: ref.Sums}.Name(), ref.file())
+		return digest{},
+			croft.Errorf(croft.Invalid,
+				"the list of checksums %s has no sha256 or sha512 of %s: check both addresses, or give #sha256=HEX",
+				Reference{URL: ref.Sums}.Name(), ref.file())
 	}
 	return d, nil
 }

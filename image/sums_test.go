@@ -6,14 +6,16 @@ import (
 )
 
 func TestFindSum(t *testing.T) {
-	a, b, long, md5 := strings.Repeat("a", 64), strings.Repeat("b", 64), strings.Repeat("c", 128), strings.Repeat("d", 32)
+	a, b, long, md5 := strings.Repeat("a", 64), strings.Repeat("b", 64), strings.Repeat("c", 128),
+		strings.Repeat("d", 32)
 	for _, c := range []struct{ name, text, want string }{
 		{"as sha256sum writes it", a + "  disk.img\n" + b + "  other.img\n", a},
 		{"in binary mode", a + " *disk.img", a},
 		{"with a path", a + "  ./images/disk.img", a},
 		{"a longer name that ends the same is another file", a + "  old-disk.img\n" + b + "  disk.img\n", b},
 		{"as BSD and Fedora write it", "# disk.img: 5 bytes\nSHA256 (disk.img) = " + a + "\n", a},
-		{"within a signature", "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\nSHA256 (disk.img) = " + a + "\n-----BEGIN PGP SIGNATURE-----\n\niQIz\n-----END PGP SIGNATURE-----\n", a},
+		{"within a signature", "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\nSHA256 (disk.img) = " + a +
+			"\n-----BEGIN PGP SIGNATURE-----\n\niQIz\n-----END PGP SIGNATURE-----\n", a},
 		{"the longest of several", a + "  disk.img\n" + long + "  disk.img\n" + md5 + "  disk.img\n", long},
 		{"lines of other systems", a + "  disk.img\r\n", a},
 		{"a file with only a checksum", a + "\n", a},

@@ -53,7 +53,8 @@ func openXZ(r io.Reader) (io.ReadCloser, error) {
 
 // openZstd unpacks in the goroutine that reads.
 func openZstd(r io.Reader) (io.ReadCloser, error) {
-	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,8 @@ func (u *unpacking) Read(b []byte) (int, error) {
 	switch {
 	case u.err != nil:
 	case u.n > u.c.max:
-		u.err = croft.Errorf(croft.Invalid, "unpacked it has more than the %s that the image cache may hold in all: raise that limit or take a smaller image", human(u.c.max))
+		u.err = croft.Errorf(croft.Invalid,
+			"unpacked it has more than the %s that the image cache may hold in all: raise that limit or take a smaller image", human(u.c.max))
 	case u.n/roomEvery != before || u.n == int64(n):
 		u.err = u.c.room(u.c.dir, roomEvery)
 	}
@@ -151,8 +153,11 @@ func judge(head []byte) error {
 
 // explain says what is wrong with a packed file.
 func (p packing) explain(err error) error {
-	if errors.Is(err, xz.ErrMemlimit) || errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-		return croft.Errorf(croft.Invalid, "unpacking it would take more than %s of memory: pack it with %s in its usual way", human(maxWindow), p.name)
+	if errors.Is(err, xz.ErrMemlimit) || errors.Is(err, zstd.ErrWindowSizeExceeded) ||
+		errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+		return croft.Errorf(croft.Invalid,
+			"unpacking it would take more than %s of memory: pack it with %s in its usual way", human(maxWindow),
+			p.name)
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF

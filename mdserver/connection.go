@@ -78,11 +78,14 @@ func (c *connection) belongsTo(addr netip.Addr, g Guest) error {
 	case c.place.card == nil:
 		return croft.Errorf(croft.Unavailable, "the kernel does not know which network card %s is at", addr)
 	case !slices.ContainsFunc(g.MACs, func(mac net.HardwareAddr) bool { return bytes.Equal(mac, c.place.card) }):
-		return croft.Errorf(croft.NotFound, "%s is instance %s's and was used by the network card %s: %w", addr, g.ID, c.place.card, errSpoofed)
+		return croft.Errorf(croft.NotFound, "%s is instance %s's and was used by the network card %s: %w", addr, g.ID,
+			c.place.card, errSpoofed)
 	case c.place.port == "":
-		return croft.Errorf(croft.Unavailable, "the bridge does not know which of its ports the network card %s is at", c.place.card)
+		return croft.Errorf(croft.Unavailable, "the bridge does not know which of its ports the network card %s is at",
+			c.place.card)
 	case g.Ports[c.place.card.String()] != c.place.port:
-		return croft.Errorf(croft.NotFound, "%s is instance %s's and was used, with its network card's address, at port %s of the bridge: %w",
+		return croft.Errorf(croft.NotFound,
+			"%s is instance %s's and was used, with its network card's address, at port %s of the bridge: %w",
 			addr, g.ID, c.place.port, errSpoofed)
 	}
 	return nil

@@ -112,7 +112,9 @@ func TestAnAddressUsedByAnothersCard(t *testing.T) {
 		{"the card of another", at(other, "tap-one"), 404, "uses the address of another"},
 		{"its own card, at the port of another", at(own, "tap-two"), 404, "uses the address of another"},
 		{"its own card, at a port that nobody knows", at(own, ""), 503, "does not know which of its ports"},
-		{"a place that cannot be looked up", func(netip.Addr) (place, error) { return place{}, errors.New("no netlink") }, 503, "no netlink"},
+		{"a place that cannot be looked up", func(netip.Addr) (place, error) {
+			return place{}, errors.New("no netlink")
+		}, 503, "no netlink"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -146,7 +148,9 @@ func TestATokenIsSentOneHopFar(t *testing.T) {
 			t.Fatal(err)
 		}
 		var get error
-		if err := raw.Control(func(fd uintptr) { n, get = unix.GetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TTL) }); err != nil || get != nil {
+		if err := raw.Control(func(fd uintptr) {
+			n, get = unix.GetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TTL)
+		}); err != nil || get != nil {
 			t.Fatal(err, get)
 		}
 		return n

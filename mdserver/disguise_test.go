@@ -40,39 +40,52 @@ func exchange(t *testing.T, from netip.Addr, at, text string) string {
 
 // request is one request whose connection ends with it.
 func request(line string, headers ...string) string {
-	return line + "\r\n" + strings.Join(append([]string{"Host: 169.254.169.254", "Connection: close"}, headers...), "\r\n") + "\r\n\r\n"
+	return line + "\r\n" + strings.Join(append([]string{"Host: 169.254.169.254", "Connection: close"}, headers...),
+		"\r\n") + "\r\n\r\n"
 }
 
 // disguises are requests with which a guest tries to be web, byte for byte.
 func disguises() map[string]string {
 	const path = "/latest/meta-data/instance-id"
 	all := map[string]string{
-		"an address of the whole URL":        request("GET http://127.0.0.2" + path + " HTTP/1.1"),
-		"another's user in the URL":          request("GET http://127.0.0.2@169.254.169.254" + path + " HTTP/1.1"),
-		"another's Host":                     "GET " + path + " HTTP/1.1\r\nHost: 127.0.0.2\r\nConnection: close\r\n\r\n",
-		"two Hosts":                          request("GET "+path+" HTTP/1.1", "Host: 127.0.0.2"),
-		"no Host, of old":                    "GET " + path + " HTTP/1.0\r\n\r\n",
-		"a tunnel":                           request("CONNECT 127.0.0.2:80 HTTP/1.1"),
-		"a proxy's preamble":                 "PROXY TCP4 127.0.0.2 169.254.169.254 40000 80\r\n" + request("GET "+path+" HTTP/1.1"),
-		"a proxy's preamble in binary":       "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\x7f\x00\x00\x02\xa9\xfe\xa9\xfe\x9c\x40\x00\x50" + request("GET "+path+" HTTP/1.1"),
-		"a request in a body":                request("POST "+path+" HTTP/1.1", "Content-Length: 5", "Transfer-Encoding: chunked") + "0\r\n\r\n" + request("GET "+path+" HTTP/1.1", "X-Forwarded-For: 127.0.0.2"),
-		"two requests, the second in a body": "GET " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 60\r\n\r\n" + request("GET http://127.0.0.2"+path+" HTTP/1.1"),
-		"a header of two lines":              request("GET "+path+" HTTP/1.1", "X-A: b\r\n X-Forwarded-For: 127.0.0.2"),
-		"a header among the trailers":        request("POST "+path+" HTTP/1.1", "Transfer-Encoding: chunked", "Trailer: X-Forwarded-For") + "0\r\nX-Forwarded-For: 127.0.0.2\r\n\r\n",
-		"an upgrade":                         request("GET "+path+" HTTP/1.1", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"),
+		"an address of the whole URL": request("GET http://127.0.0.2" + path + " HTTP/1.1"),
+		"another's user in the URL":   request("GET http://127.0.0.2@169.254.169.254" + path + " HTTP/1.1"),
+		"another's Host": "GET " + path +
+			" HTTP/1.1\r\nHost: 127.0.0.2\r\nConnection: close\r\n\r\n",
+		"two Hosts":       request("GET "+path+" HTTP/1.1", "Host: 127.0.0.2"),
+		"no Host, of old": "GET " + path + " HTTP/1.0\r\n\r\n",
+		"a tunnel":        request("CONNECT 127.0.0.2:80 HTTP/1.1"),
+		"a proxy's preamble": "PROXY TCP4 127.0.0.2 169.254.169.254 40000 80\r\n" +
+			request("GET "+path+" HTTP/1.1"),
+		"a proxy's preamble in binary": "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\x7f\x00\x00\x02\xa9\xfe\xa9\xfe\x9c\x40\x00\x50" + request("GET "+path+" HTTP/1.1"),
+		"a request in a body": request("POST "+path+" HTTP/1.1", "Content-Length: 5",
+			"Transfer-Encoding: chunked") + "0\r\n\r\n" + request("GET "+path+" HTTP/1.1",
+			"X-Forwarded-For: 127.0.0.2"),
+		"two requests, the second in a body": "GET " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 60\r\n\r\n" +
+			request("GET http://127.0.0.2"+path+" HTTP/1.1"),
+		"a header of two lines": request("GET "+path+" HTTP/1.1", "X-A: b\r\n X-Forwarded-For: 127.0.0.2"),
+		"a header among the trailers": request("POST "+path+" HTTP/1.1", "Transfer-Encoding: chunked",
+			"Trailer: X-Forwarded-For") + "0\r\nX-Forwarded-For: 127.0.0.2\r\n\r\n",
+		"an upgrade": request("GET "+path+" HTTP/1.1", "Upgrade: h2c",
+			"HTTP2-Settings: AAMAAABkAAQAAP__"),
 	}
 	for _, p := range []string{
-		"//127.0.0.2" + path, "/127.0.0.2" + path, "/%2e%2e/%2e%2e/127.0.0.2" + path, "/../127.0.0.2" + path, "/..;/127.0.0.2" + path,
-		"/latest/..%2f..%2f127.0.0.2/latest/user-data", "/%2f127.0.0.2" + path, "/[::ffff:127.0.0.2]" + path, "/::ffff:7f00:2" + path,
-		"/latest/meta-data/instance-id%00127.0.0.2", "/" + string(webID) + path, "/" + string(webID), "/openstack/" + string(webID) + "/meta_data.json",
+		"//127.0.0.2" + path, "/127.0.0.2" + path, "/%2e%2e/%2e%2e/127.0.0.2" + path, "/../127.0.0.2" + path,
+		"/..;/127.0.0.2" + path,
+		"/latest/..%2f..%2f127.0.0.2/latest/user-data", "/%2f127.0.0.2" + path, "/[::ffff:127.0.0.2]" + path,
+		"/::ffff:7f00:2" + path,
+		"/latest/meta-data/instance-id%00127.0.0.2", "/" + string(webID) + path, "/" + string(webID),
+		"/openstack/" + string(webID) + "/meta_data.json",
 		path + "?address=127.0.0.2", path + "?instance_id=" + string(webID), path + "#127.0.0.2", path + ";127.0.0.2",
 		"/openstack/latest/meta_data.json?uuid=" + string(webID), "\\127.0.0.2" + path, "*",
 	} {
 		all["the path "+p] = request("GET " + p + " HTTP/1.1")
 	}
 	for _, h := range []string{
-		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded", "X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP", "X-Originating-IP", "X-Remote-IP",
-		"X-Remote-Addr", "X-Source-IP", "X-Host", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP", "Client-IP", "Remote-Addr", "Via", "Origin", "Referer",
+		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded", "X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP",
+		"X-Originating-IP", "X-Remote-IP",
+		"X-Remote-Addr", "X-Source-IP", "X-Host", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP", "Client-IP",
+		"Remote-Addr", "Via", "Origin", "Referer",
 	} {
 		for _, v := range []string{"127.0.0.2", "::ffff:127.0.0.2", "127.0.0.2, 127.0.0.2", "127.0.0.2:40000"} {
 			all[h+" "+v] = request("GET "+path+" HTTP/1.1", h+": "+v)
@@ -80,7 +93,8 @@ func disguises() map[string]string {
 	}
 	for _, h := range []string{
 		"Forwarded: for=127.0.0.2;by=127.0.0.2;host=127.0.0.2", "Forwarded: for=\"[::ffff:127.0.0.2]:80\"",
-		"X-Instance-ID: " + string(webID) + "\r\nX-Instance-ID-Signature: 0\r\nX-Tenant-ID: lab", "X-Metadata-Provider: 127.0.0.2",
+		"X-Instance-ID: " + string(webID) + "\r\nX-Instance-ID-Signature: 0\r\nX-Tenant-ID: lab",
+		"X-Metadata-Provider: 127.0.0.2",
 		"X-Original-URL: http://127.0.0.2" + path, "X-Rewrite-URL: //127.0.0.2" + path, "X-HTTP-Method-Override: PUT",
 		"X-OpenStack-Nova-Instance: " + string(webID), "X-Aws-Ec2-Metadata-Token: " + string(webID),
 	} {
@@ -93,7 +107,8 @@ func disguises() map[string]string {
 // has nothing of another's in it.
 func TestNoDisguiseHelps(t *testing.T) {
 	at := serve(t, mdserver.Config{Guests: twoGuests()})
-	if own := exchange(t, webAddr, at, request("GET /openstack/latest/meta_data.json HTTP/1.1")); !strings.Contains(own, secrets[0]) || !strings.Contains(own, secrets[4]) {
+	if own := exchange(t, webAddr, at, request("GET /openstack/latest/meta_data.json HTTP/1.1")); !strings.Contains(own,
+		secrets[0]) || !strings.Contains(own, secrets[4]) {
 		t.Fatalf("web itself reads %q", own)
 	}
 	itself := 0 // answers that another guest was given as what it is
@@ -184,8 +199,10 @@ func TestAConnectionOutlivesNobody(t *testing.T) {
 		{"it has ended and has a token", path, tokenHeader + ": " + token + "\r\n", guests{}, 404, "no instance"},
 		{"its user-data, when it has ended", "/latest/user-data", "", guests{}, 404, "no instance"},
 		{"its address is another's", path, "", guests{webAddr: bare()}, 200, string(bareID)},
-		{"its address is another's, with its token", path, tokenHeader + ": " + token + "\r\n", guests{webAddr: bare()}, 401, ""},
-		{"its user-data, when its address is another's", "/latest/user-data", "", guests{webAddr: bare()}, 404, "there is no"},
+		{"its address is another's, with its token", path, tokenHeader + ": " + token + "\r\n", guests{webAddr: bare()},
+			401, ""},
+		{"its user-data, when its address is another's", "/latest/user-data", "", guests{webAddr: bare()}, 404,
+			"there is no"},
 	} {
 		who.become(c.now)
 		status, body := ask("GET", c.path, c.header)
@@ -215,7 +232,8 @@ func TestAGuestThatHangsUpFillsNoLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder
-			s, err := mdserver.New(mdserver.Config{Guests: patient{}, Log: slog.New(slog.NewTextHandler(&log, nil)), LookupTimeout: time.Millisecond})
+			s, err := mdserver.New(mdserver.Config{Guests: patient{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+				LookupTimeout: time.Millisecond})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -56,7 +56,8 @@ func TestImageName(t *testing.T) {
 // FuzzFind: no path makes the router panic, and whatever it finds, it finds again
 // below each name that its directory lists.
 func FuzzFind(f *testing.F) {
-	for _, p := range []string{"/", "", "//latest/meta-data/public-keys/0/", "/openstack/../latest", "/\x00", "latest/user-data/x"} {
+	for _, p := range []string{"/", "", "//latest/meta-data/public-keys/0/", "/openstack/../latest", "/\x00",
+		"latest/user-data/x"} {
 		f.Add(p)
 	}
 	g := FromOrder(croft.Order{Instance: "5d1b9c3e-7b8e-4c0a-8e4e-0f4dbe7f3a11", Name: "web",

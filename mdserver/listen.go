@@ -27,8 +27,9 @@ var ErrServed = croft.Errorf(croft.Conflict, "croft's metadata server is running
 
 // ErrOther says that the bridge has the metadata server of another cloud, so that guests of
 // this one would get nothing there.
-var ErrOther = croft.Errorf(croft.Conflict, "the croft of another cloud serves metadata there, and guests of this one would never get theirs: "+
-	"give this cloud a network of its own (network.name, network.bridge), or set metadata.server to false, so that its guests get a disk")
+var ErrOther = croft.Errorf(croft.Conflict,
+	"the croft of another cloud serves metadata there, and guests of this one would never get theirs: "+
+		"give this cloud a network of its own (network.name, network.bridge), or set metadata.server to false, so that its guests get a disk")
 
 const (
 	cloudHeader = "Croft-Partition" // of what healthPath answers

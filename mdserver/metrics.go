@@ -24,11 +24,15 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	m := &metrics{}
-	m.seconds = m.Seconds("croft_mdserver_request_seconds", "Answers to guests, by the part of the tree and the status.", meter.Requests, "route", "status")
-	m.spoofed = m.Counter("croft_mdserver_spoofed_total", "Requests from the address of one guest by the network card or the port of another, which got nothing.")
+	m.seconds = m.Seconds("croft_mdserver_request_seconds",
+		"Answers to guests, by the part of the tree and the status.", meter.Requests, "route", "status")
+	m.spoofed = m.Counter("croft_mdserver_spoofed_total",
+		"Requests from the address of one guest by the network card or the port of another, which got nothing.")
 	m.connections = m.Gauge("croft_mdserver_connections", "Connections of guests that are open.")
-	m.closed = m.Counter("croft_mdserver_connections_displaced_total", "Connections closed for newer ones, since there were too many of one guest or of all.")
-	m.serving = m.Gauge("croft_mdserver_listeners", "Addresses at which guests are served now: IPv4 and, where the bridge has it, IPv6.")
+	m.closed = m.Counter("croft_mdserver_connections_displaced_total",
+		"Connections closed for newer ones, since there were too many of one guest or of all.")
+	m.serving = m.Gauge("croft_mdserver_listeners",
+		"Addresses at which guests are served now: IPv4 and, where the bridge has it, IPv6.")
 	return m
 }
 

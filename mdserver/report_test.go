@@ -75,12 +75,18 @@ func TestReports(t *testing.T) {
 		want   map[croft.InstanceID]croft.CloudInit
 	}{
 		{"it is done", webAddr, form("done", ""), 204, map[croft.InstanceID]croft.CloudInit{webID: {State: "done"}}},
-		{"done has no error", webAddr, form("done", "x"), 204, map[croft.InstanceID]croft.CloudInit{webID: {State: "done"}}},
-		{"it failed", bareAddr, form("failed", "no such\npackage"), 204, map[croft.InstanceID]croft.CloudInit{bareID: {State: "failed", Error: "no such package"}}},
-		{"another's id changes nothing", webAddr, form("done", "") + "&instance_id=" + string(bareID), 204, map[croft.InstanceID]croft.CloudInit{webID: {State: "done"}}},
-		{"an error is fit for a terminal", webAddr, form("failed", "\x1b[31mred\x00\u0085"+string([]byte{0xff})), 204, map[croft.InstanceID]croft.CloudInit{webID: {State: "failed", Error: "[31mred"}}},
-		{"an error is read as it is written", webAddr, form("failed", "of \u202eelif\u2066 x\u200b"), 204, map[croft.InstanceID]croft.CloudInit{webID: {State: "failed", Error: "of elif x"}}},
-		{"an error is not long", webAddr, form("failed", long), 204, map[croft.InstanceID]croft.CloudInit{webID: {State: "failed", Error: long[:512]}}},
+		{"done has no error", webAddr, form("done", "x"), 204,
+			map[croft.InstanceID]croft.CloudInit{webID: {State: "done"}}},
+		{"it failed", bareAddr, form("failed", "no such\npackage"), 204,
+			map[croft.InstanceID]croft.CloudInit{bareID: {State: "failed", Error: "no such package"}}},
+		{"another's id changes nothing", webAddr, form("done", "") + "&instance_id=" + string(bareID), 204,
+			map[croft.InstanceID]croft.CloudInit{webID: {State: "done"}}},
+		{"an error is fit for a terminal", webAddr, form("failed", "\x1b[31mred\x00\u0085"+string([]byte{0xff})), 204,
+			map[croft.InstanceID]croft.CloudInit{webID: {State: "failed", Error: "[31mred"}}},
+		{"an error is read as it is written", webAddr, form("failed", "of \u202eelif\u2066 x\u200b"), 204,
+			map[croft.InstanceID]croft.CloudInit{webID: {State: "failed", Error: "of elif x"}}},
+		{"an error is not long", webAddr, form("failed", long), 204,
+			map[croft.InstanceID]croft.CloudInit{webID: {State: "failed", Error: long[:512]}}},
 		{"a state that does not exist", webAddr, form("splendid", ""), 400, nil},
 		{"nothing", webAddr, "", 400, nil},
 		{"too much", webAddr, form("failed", strings.Repeat("x", 9<<10)), 400, nil},
@@ -130,14 +136,16 @@ func TestAReportThatCannotBeKeptIsToBeSentAgain(t *testing.T) {
 	n := newNotebook()
 	n.err = croft.Errorf(croft.Unavailable, "the disk is full")
 	at := serve(t, mdserver.Config{Guests: twoGuests(), Reports: n})
-	if status, text := post(t, webAddr, "http://"+at+"/croft/v1/phone-home", form("done", "")); status != 503 || strings.Contains(text, "disk") {
+	if status, text := post(t, webAddr, "http://"+at+"/croft/v1/phone-home", form("done", "")); status != 503 ||
+		strings.Contains(text, "disk") {
 		t.Errorf("%d %q, want 503 and nothing of the host's troubles", status, text)
 	}
 }
 
 func TestPasswords(t *testing.T) {
 	n := newNotebook()
-	at := "http://" + serve(t, mdserver.Config{Guests: twoGuests(), Reports: n, Passwords: true}) + "/openstack/2013-04-04/password"
+	at := "http://" + serve(t, mdserver.Config{Guests: twoGuests(), Reports: n, Passwords: true}) +
+		"/openstack/2013-04-04/password"
 	if resp, body := get(t, clientFrom(t, webAddr), at); resp.StatusCode != 200 || body != "" {
 		t.Errorf("before there is one: %s %q", resp.Status, body)
 	}
@@ -162,7 +170,8 @@ func TestPasswords(t *testing.T) {
 }
 
 func TestPasswordsAreOffUnlessAskedFor(t *testing.T) {
-	at := "http://" + serve(t, mdserver.Config{Guests: twoGuests(), Reports: newNotebook()}) + "/openstack/latest/password"
+	at := "http://" + serve(t, mdserver.Config{Guests: twoGuests(), Reports: newNotebook()}) +
+		"/openstack/latest/password"
 	if resp, _ := get(t, clientFrom(t, webAddr), at); resp.StatusCode != 404 {
 		t.Errorf("GET: %s", resp.Status)
 	}

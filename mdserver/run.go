@@ -23,21 +23,23 @@ const retry = 2 * time.Second
 // of another cloud has it. Invalid: the process may
 // not listen there. None of these mends itself, so Run returns.
 func (s *Server) Run(ctx context.Context, bridge string, at netip.AddrPort) error {
-	return s.run(ctx, at.String()+" of "+bridge, &s.trouble, placesOn(bridge), func() (net.Listener, error) { return s.listen(ctx, bridge, at) })
+	return s.run(ctx, at.String()+" of "+bridge, &s.trouble, placesOn(bridge),
+		func() (net.Listener, error) { return s.listen(ctx, bridge, at) })
 }
 
 // RunIPv6 is Run at Address6, for as long as the bridge has an IPv6 address that
 // guests can have the like of. Without one it waits, and says nothing of it.
 func (s *Server) RunIPv6(ctx context.Context, bridge string) error {
-	return s.run(ctx, Address6.String()+" of "+bridge, new(atomic.Pointer[error]), placesOn(bridge), func() (net.Listener, error) {
-		switch has, err := linklocal.HasIPv6(bridge, Address6.Addr()); {
-		case err != nil:
-			return nil, err
-		case !has:
-			return nil, errNoIPv6
-		}
-		return s.listen(ctx, bridge, Address6)
-	})
+	return s.run(ctx, Address6.String()+" of "+bridge, new(atomic.Pointer[error]), placesOn(bridge),
+		func() (net.Listener, error) {
+			switch has, err := linklocal.HasIPv6(bridge, Address6.Addr()); {
+			case err != nil:
+				return nil, err
+			case !has:
+				return nil, errNoIPv6
+			}
+			return s.listen(ctx, bridge, Address6)
+		})
 }
 
 // errNoIPv6 is how most bridges are.
@@ -57,7 +59,8 @@ func (s *Server) Ready(context.Context) error {
 // errNotServing is so until the first attempt.
 var errNotServing = croft.Errorf(croft.Unavailable, "guests are not served yet")
 
-func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[error], places placeOf, listen func() (net.Listener, error)) error {
+func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[error], places placeOf,
+	listen func() (net.Listener, error)) error {
 	log := s.config.Log
 	told := "" // the sentence that the log has already
 	for {

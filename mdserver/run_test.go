@@ -103,7 +103,8 @@ func TestRunTakesOverWhenItCan(t *testing.T) {
 			t.Errorf("Run ended with %v", ran)
 		}
 		// Another server of croft's on the bridge is as good as this one.
-		want := []string{"guests are not served yet", "no such bridge", "<nil>", "<nil>", "serve metadata on 169.254.169.254:80: the address was taken", "<nil>"}
+		want := []string{"guests are not served yet", "no such bridge", "<nil>", "<nil>",
+			"serve metadata on 169.254.169.254:80: the address was taken", "<nil>"}
 		if !slices.Equal(readiness, want) {
 			t.Errorf("it was ready: %q\nwant %q", readiness, want)
 		}
@@ -116,7 +117,8 @@ func TestRunReturnsWhatDoesNotMend(t *testing.T) {
 		croft.Errorf(croft.Invalid, "this needs root"),
 		io.ErrUnexpectedEOF,
 	} {
-		err := newServer(t).run(t.Context(), "here", new(atomic.Pointer[error]), nil, func() (net.Listener, error) { return nil, want })
+		err := newServer(t).run(t.Context(), "here", new(atomic.Pointer[error]), nil,
+			func() (net.Listener, error) { return nil, want })
 		if err != want {
 			t.Errorf("%v: Run ended with %v", want, err)
 		}
@@ -209,11 +211,13 @@ func TestAnotherCloudsServerIsNotOurs(t *testing.T) {
 		t.Errorf("it serves %q, %v", cloud, err)
 	}
 	for cloud, other := range map[croft.PartitionID]bool{"first": false, "second": true, "": false} {
-		if err := of(cloud).Free(t.Context(), on, Address); errors.Is(err, ErrOther) != other || err != nil && croft.KindOf(err) != croft.Conflict {
+		if err := of(cloud).Free(t.Context(), on, Address); errors.Is(err, ErrOther) != other || err != nil &&
+			croft.KindOf(err) != croft.Conflict {
 			t.Errorf("to the cloud %q it is %v", cloud, err)
 		}
 	}
-	if err := of("second").Run(t.Context(), on, Address); !errors.Is(err, ErrOther) || !strings.Contains(err.Error(), "its partition is first") {
+	if err := of("second").Run(t.Context(), on, Address); !errors.Is(err, ErrOther) ||
+		!strings.Contains(err.Error(), "its partition is first") {
 		t.Errorf("the second cloud's server ended with %v", err)
 	}
 	cancel()

@@ -49,18 +49,22 @@ func (s Seeds) Source(o croft.Order) (croft.Metadata, error) {
 		return croft.MetadataNoCloud, nil
 	case croft.MetadataServer:
 		if !s.Server {
-			return "", croft.Errorf(croft.Invalid, "instance %s wants its metadata from the server, and this host runs none "+
-				"(metadata.server): ask for nocloud or config-drive", o.Name)
+			return "",
+				croft.Errorf(croft.Invalid, "instance %s wants its metadata from the server, and this host runs none "+
+					"(metadata.server): ask for nocloud or config-drive", o.Name)
 		}
 		if !reachesServer(o) {
-			return "", croft.Errorf(croft.Invalid, "instance %s wants its metadata from the server, which is on the network %q alone: "+
-				"name that too, or ask for nocloud or config-drive", o.Name, croft.DefaultNetworks)
+			return "",
+				croft.Errorf(croft.Invalid,
+					"instance %s wants its metadata from the server, which is on the network %q alone: "+
+						"name that too, or ask for nocloud or config-drive", o.Name, croft.DefaultNetworks)
 		}
 		return source, nil
 	case croft.MetadataNoCloud, croft.MetadataConfigDrive:
 		return source, nil
 	default:
-		return "", croft.Errorf(croft.Invalid, "instance %s wants its metadata from %q, which this host does not know", o.Name, source)
+		return "", croft.Errorf(croft.Invalid, "instance %s wants its metadata from %q, which this host does not know",
+			o.Name, source)
 	}
 }
 

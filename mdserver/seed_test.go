@@ -151,7 +151,8 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on 
 
 func TestASeedThatCannotBeWrittenNamesTheInstance(t *testing.T) {
 	err := mdserver.WriteSeed(full{}, bare())
-	if err == nil || !strings.Contains(err.Error(), "metadata disk of "+string(bareID)) || !strings.Contains(err.Error(), "no space left") {
+	if err == nil || !strings.Contains(err.Error(), "metadata disk of "+string(bareID)) ||
+		!strings.Contains(err.Error(), "no space left") {
 		t.Errorf("a full disk gives %v", err)
 	}
 }
@@ -168,13 +169,19 @@ func TestWhereAnOrderFindsItsMetadata(t *testing.T) {
 		{"what says nothing gets the server", all, croft.Spec{}, croft.MetadataServer, ""},
 		{"so does auto", all, croft.Spec{Metadata: croft.MetadataAuto}, croft.MetadataServer, ""},
 		{"without a server it is a disk", mdserver.Seeds{}, croft.Spec{}, croft.MetadataNoCloud, ""},
-		{"the host may prefer a disk", mdserver.Seeds{Server: true, Disk: true}, croft.Spec{}, croft.MetadataNoCloud, ""},
-		{"who must have a token reads a disk while booting", all, croft.Spec{IMDS: croft.IMDSRequired}, croft.MetadataNoCloud, ""},
+		{"the host may prefer a disk", mdserver.Seeds{Server: true, Disk: true}, croft.Spec{}, croft.MetadataNoCloud,
+			""},
+		{"who must have a token reads a disk while booting", all, croft.Spec{IMDS: croft.IMDSRequired},
+			croft.MetadataNoCloud, ""},
 		{"so does who gets nothing from the server", all, croft.Spec{IMDS: croft.IMDSOff}, croft.MetadataNoCloud, ""},
-		{"the server may be asked for", mdserver.Seeds{Server: true, Disk: true}, croft.Spec{Metadata: croft.MetadataServer, IMDS: croft.IMDSRequired}, croft.MetadataServer, ""},
-		{"but not where there is none", mdserver.Seeds{}, croft.Spec{Metadata: croft.MetadataServer}, "", croft.Invalid},
-		{"a config drive may be asked for", all, croft.Spec{Metadata: croft.MetadataConfigDrive}, croft.MetadataConfigDrive, ""},
-		{"a NoCloud disk may be asked for", all, croft.Spec{Metadata: croft.MetadataNoCloud}, croft.MetadataNoCloud, ""},
+		{"the server may be asked for", mdserver.Seeds{Server: true, Disk: true},
+			croft.Spec{Metadata: croft.MetadataServer, IMDS: croft.IMDSRequired}, croft.MetadataServer, ""},
+		{"but not where there is none", mdserver.Seeds{}, croft.Spec{Metadata: croft.MetadataServer}, "",
+			croft.Invalid},
+		{"a config drive may be asked for", all, croft.Spec{Metadata: croft.MetadataConfigDrive},
+			croft.MetadataConfigDrive, ""},
+		{"a NoCloud disk may be asked for", all, croft.Spec{Metadata: croft.MetadataNoCloud}, croft.MetadataNoCloud,
+			""},
 		{"nothing else may", all, croft.Spec{Metadata: "floppy"}, "", croft.Invalid},
 	}
 	for _, tt := range tests {
@@ -188,13 +195,16 @@ func TestWhereAnOrderFindsItsMetadata(t *testing.T) {
 }
 
 func TestTheDiskIsTheOneAskedFor(t *testing.T) {
-	for metadata, label := range map[croft.Metadata]string{"": "cidata", croft.MetadataNoCloud: "cidata", croft.MetadataConfigDrive: "config-2"} {
+	for metadata, label := range map[croft.Metadata]string{"": "cidata", croft.MetadataNoCloud: "cidata",
+		croft.MetadataConfigDrive: "config-2"} {
 		var disk bytes.Buffer
-		err := mdserver.Seeds{Vendor: []byte("#!/bin/sh\n")}.WriteSeed(t.Context(), &disk, croft.Order{Instance: webID, Name: "web", Spec: croft.Spec{Metadata: metadata}})
+		err := mdserver.Seeds{Vendor: []byte("#!/bin/sh\n")}.WriteSeed(t.Context(), &disk,
+			croft.Order{Instance: webID, Name: "web", Spec: croft.Spec{Metadata: metadata}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := read(t, disk.Bytes()); !strings.HasPrefix(got, "label "+label+"\n") || !strings.Contains(got, `filename=vendor-data`) {
+		if got := read(t, disk.Bytes()); !strings.HasPrefix(got, "label "+label+"\n") ||
+			!strings.Contains(got, `filename=vendor-data`) {
 			t.Errorf("for %q the disk is\n%s", metadata, got)
 		}
 	}

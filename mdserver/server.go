@@ -67,7 +67,8 @@ func New(c Config) (*Server, error) {
 	c.Lookups = cmp.Or(c.Lookups, 32)
 	c.PerGuest = cmp.Or(c.PerGuest, 32)
 	c.Connections = cmp.Or(c.Connections, min(4096, connlimit.OfProcess().Total))
-	s := &Server{config: c, lookups: make(chan struct{}, c.Lookups), seed: randomSeed, tokens: newTokens(), metrics: newMetrics()}
+	s := &Server{config: c, lookups: make(chan struct{}, c.Lookups), seed: randomSeed, tokens: newTokens(),
+		metrics: newMetrics()}
 	s.recent.pause, s.warned.pause = reportPause, warnPause
 	s.trouble.Store(&errNotServing)
 	return s, nil
@@ -103,8 +104,10 @@ func (s *Server) serve(ctx context.Context, l net.Listener, places placeOf) erro
 		WriteTimeout:      10 * time.Second,
 		IdleTimeout:       10 * time.Second,
 		MaxHeaderBytes:    8 << 10,
-		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return withConnection(ctx, c, places) },
-		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return withConnection(ctx, c, places)
+		},
+		ErrorLog: slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -240,7 +243,8 @@ func (s *Server) refuseGuest(w http.ResponseWriter, addr netip.Addr, err error) 
 		s.warn(addr, "metadata: cannot tell whose address this is", "op", "lookup", "reason", addr.String(), "err", err)
 	}
 	w.Header().Set("Retry-After", "1")
-	refuse(w, http.StatusServiceUnavailable, "the instance with the address "+addr.String()+" cannot be looked up now; ask again")
+	refuse(w, http.StatusServiceUnavailable, "the instance with the address "+addr.String()+
+		" cannot be looked up now; ask again")
 }
 
 func answer(w http.ResponseWriter, body []byte, mime string) {

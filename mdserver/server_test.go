@@ -76,37 +76,50 @@ func TestWhatIsAnswered(t *testing.T) {
 		{"doubled slashes are one", webAddr, "GET", "//latest//meta-data//instance-id", nil, 200, string(webID)},
 		{"the address is the one that asked", webAddr, "GET", "/latest/meta-data/local-ipv4", nil, 200, "127.0.0.2"},
 		{"HEAD has no body", webAddr, "HEAD", "/latest/user-data", nil, 200, ""},
-		{"an address that is nobody's gets nothing", nobodyAddr, "GET", "/latest/meta-data/instance-id", nil, 404, "no instance of this host has the address 127.0.0.4\n"},
+		{"an address that is nobody's gets nothing", nobodyAddr, "GET", "/latest/meta-data/instance-id", nil, 404,
+			"no instance of this host has the address 127.0.0.4\n"},
 		{"nor does it see the root", nobodyAddr, "GET", "/", nil, 404, "no instance"},
 		{"no header makes another guest of it", nobodyAddr, "GET", "/latest/meta-data/instance-id", http.Header{
 			"X-Forwarded-For": {"127.0.0.2"}, "X-Real-Ip": {"127.0.0.2"}, "Forwarded": {"for=127.0.0.2"},
 			"X-Instance-Id": {string(webID)}, "X-Instance-Id-Signature": {"x"}, "Host": {"127.0.0.2"},
 		}, 404, "no instance"},
-		{"what is not there is 404", webAddr, "GET", "/latest/meta-data/kernel-id", nil, 404, `there is no "/latest/meta-data/kernel-id" for this instance`},
+		{"what is not there is 404", webAddr, "GET", "/latest/meta-data/kernel-id", nil, 404,
+			`there is no "/latest/meta-data/kernel-id" for this instance`},
 		{"below a file there is nothing", webAddr, "GET", "/latest/user-data/x", nil, 404, "there is no"},
 		{"dots lead nowhere", webAddr, "GET", "/latest/meta-data/%2e%2e/user-data", nil, 404, "there is no"},
 		{"a path is quoted, not echoed", webAddr, "GET", "/%0a%1b%5b31m", nil, 404, `there is no "/\n\x1b[31m"`},
-		{"a version that Amazon has and we do not", webAddr, "GET", "/2021-03-23/meta-data/instance-id", nil, 404, "there is no"},
+		{"a version that Amazon has and we do not", webAddr, "GET", "/2021-03-23/meta-data/instance-id", nil, 404,
+			"there is no"},
 		{"no user-data is 404", bareAddr, "GET", "/latest/user-data", nil, 404, "there is no"},
 		{"and in OpenStack's tree", bareAddr, "GET", "/openstack/latest/user_data", nil, 404, "there is no"},
-		{"a token wants its time", webAddr, "PUT", "/latest/api/token", nil, 400, "X-Aws-Ec2-Metadata-Token-Ttl-Seconds must be from 1 to 21600\n"},
-		{"a stranger gets no token", nobodyAddr, "PUT", "/latest/api/token", http.Header{"X-Aws-Ec2-Metadata-Token-Ttl-Seconds": {"60"}}, 404, "no instance"},
-		{"nothing else can be put", webAddr, "PUT", "/latest/user-data", nil, 405, "metadata can be read, not written\n"},
-		{"nothing can be deleted", webAddr, "DELETE", "/latest/user-data", nil, 405, "metadata can be read, not written\n"},
+		{"a token wants its time", webAddr, "PUT", "/latest/api/token", nil, 400,
+			"X-Aws-Ec2-Metadata-Token-Ttl-Seconds must be from 1 to 21600\n"},
+		{"a stranger gets no token", nobodyAddr, "PUT", "/latest/api/token",
+			http.Header{"X-Aws-Ec2-Metadata-Token-Ttl-Seconds": {"60"}}, 404, "no instance"},
+		{"nothing else can be put", webAddr, "PUT", "/latest/user-data", nil, 405,
+			"metadata can be read, not written\n"},
+		{"nothing can be deleted", webAddr, "DELETE", "/latest/user-data", nil, 405,
+			"metadata can be read, not written\n"},
 		{"nobody listens to reports here", webAddr, "POST", "/croft/v1/phone-home", nil, 405, "metadata can be"},
-		{"an identity document is not there", webAddr, "GET", "/latest/dynamic/instance-identity/document", nil, 404, "there is no"},
+		{"an identity document is not there", webAddr, "GET", "/latest/dynamic/instance-identity/document", nil, 404,
+			"there is no"},
 		{"the disk of the root", webAddr, "GET", "/latest/meta-data/block-device-mapping/root", nil, 200, "/dev/vda"},
 		{"a tag", webAddr, "GET", "/latest/meta-data/tags/instance/role", nil, 200, "front"},
 		{"no headers make another guest of one", webAddr, "GET", "/latest/meta-data/instance-id", http.Header{
-			"X-Forwarded-For": {"127.0.0.3"}, "X-Real-Ip": {"127.0.0.3"}, "Forwarded": {"for=127.0.0.3"}, "Via": {"127.0.0.3"},
-			"X-Instance-Id": {string(bareID)}, "X-Instance-Id-Signature": {"x"}, "X-Tenant-Id": {"x"}, "Host": {"127.0.0.3"},
+			"X-Forwarded-For": {"127.0.0.3"}, "X-Real-Ip": {"127.0.0.3"}, "Forwarded": {"for=127.0.0.3"},
+			"Via":           {"127.0.0.3"},
+			"X-Instance-Id": {string(bareID)}, "X-Instance-Id-Signature": {"x"}, "X-Tenant-Id": {"x"},
+			"Host": {"127.0.0.3"},
 		}, 200, string(webID)},
-		{"nor does another's id in the path", webAddr, "GET", "/" + string(bareID) + "/latest/meta-data/instance-id", nil, 404, "there is no"},
-		{"nor in the query", webAddr, "GET", "/latest/meta-data/instance-id?instance-id=" + string(bareID) + "&address=127.0.0.3", nil, 200, string(webID)},
+		{"nor does another's id in the path", webAddr, "GET", "/" + string(bareID) + "/latest/meta-data/instance-id",
+			nil, 404, "there is no"},
+		{"nor in the query", webAddr, "GET", "/latest/meta-data/instance-id?instance-id=" + string(bareID) +
+			"&address=127.0.0.3", nil, 200, string(webID)},
 		{"nothing can be posted", webAddr, "POST", "/openstack/latest/password", nil, 405, "metadata can be"},
 		{"a guest does not learn what serves it", webAddr, "GET", "/croft/health", nil, 404, "there is no"},
 		{"nor does a stranger", nobodyAddr, "GET", "/croft/health", nil, 404, "no instance"},
-		{"the host itself does", netip.MustParseAddr("127.0.0.1"), "GET", "/croft/health", nil, 200, "croft metadata server\n"},
+		{"the host itself does", netip.MustParseAddr("127.0.0.1"), "GET", "/croft/health", nil, 200,
+			"croft metadata server\n"},
 		{"the host is nobody's address", netip.MustParseAddr("127.0.0.1"), "GET", "/latest", nil, 404, "no instance"},
 	}
 	for _, tt := range tests {
@@ -191,7 +204,8 @@ func TestSlowConnections(t *testing.T) {
 		io.WriteString(conn, "GET / HTTP/1.1\r\nSlow: ")
 	}
 	for _, from := range []netip.Addr{webAddr, bareAddr} {
-		if resp, body := get(t, clientFrom(t, from), "http://"+at+"/latest/meta-data/instance-id"); resp.StatusCode != 200 {
+		if resp, body := get(t, clientFrom(t, from), "http://"+at+
+			"/latest/meta-data/instance-id"); resp.StatusCode != 200 {
 			t.Errorf("%s is answered %s %s", from, resp.Status, body)
 		}
 	}

@@ -71,7 +71,8 @@ func (s *Server) giveToken(w http.ResponseWriter, r *http.Request, g Guest) {
 		return
 	}
 	if err := connectionOf(r.Context()).oneHop(); err != nil {
-		s.config.Log.Warn("metadata: a token may pass routers within the guest", "instance", g.ID, "op", "token", "err", err)
+		s.config.Log.Warn("metadata: a token may pass routers within the guest", "instance", g.ID, "op", "token", "err",
+			err)
 	}
 	w.Header().Set(ttlHeader, strconv.Itoa(seconds))
 	answer(w, []byte(s.tokens.make(g.ID, time.Now().Add(time.Duration(seconds)*time.Second))), mimeText)
@@ -85,7 +86,8 @@ func (s *Server) mayRead(w http.ResponseWriter, r *http.Request, g Guest) bool {
 	case g.IMDS == croft.IMDSOff:
 		refuse(w, http.StatusForbidden, "the metadata service is off for this instance")
 	case token == "" && g.IMDS == croft.IMDSRequired:
-		refuse(w, http.StatusUnauthorized, "PUT "+tokenPath+" gives a token, and this instance's metadata is read with one alone")
+		refuse(w, http.StatusUnauthorized, "PUT "+tokenPath+
+			" gives a token, and this instance's metadata is read with one alone")
 	case token != "" && !s.tokens.good(token, g.ID):
 		refuse(w, http.StatusUnauthorized, "the token has ended or is not this instance's")
 	default:

@@ -23,7 +23,8 @@ func imdsGuests(i croft.IMDS) guests {
 
 func tokenFrom(t *testing.T, at string, from netip.Addr) string {
 	t.Helper()
-	resp, token := do(t, clientFrom(t, from), http.MethodPut, "http://"+at+"/latest/api/token", http.Header{http.CanonicalHeaderKey(ttlHeader): {"60"}})
+	resp, token := do(t, clientFrom(t, from), http.MethodPut, "http://"+at+"/latest/api/token",
+		http.Header{http.CanonicalHeaderKey(ttlHeader): {"60"}})
 	if resp.StatusCode != 200 || resp.Header.Get(ttlHeader) != "60" {
 		t.Fatalf("PUT gives %s and a token for %q s: %s", resp.Status, resp.Header.Get(ttlHeader), token)
 	}
@@ -40,7 +41,8 @@ func TestWhoMayRead(t *testing.T) {
 			if imds == croft.IMDSRequired {
 				without = 401
 			}
-			for _, path := range []string{"/", "/latest/meta-data/instance-id", "/latest/user-data", "/openstack/latest/meta_data.json"} {
+			for _, path := range []string{"/", "/latest/meta-data/instance-id", "/latest/user-data",
+				"/openstack/latest/meta_data.json"} {
 				for name, c := range map[string]struct {
 					header http.Header
 					want   int
@@ -51,7 +53,8 @@ func TestWhoMayRead(t *testing.T) {
 					"a token cut short":   {with(own[:20]), 401},
 					"a token of nonsense": {with("x"), 401},
 				} {
-					if resp, body := do(t, clientFrom(t, webAddr), "GET", "http://"+at+path, c.header); resp.StatusCode != c.want {
+					if resp, body := do(t, clientFrom(t, webAddr), "GET", "http://"+at+path,
+						c.header); resp.StatusCode != c.want {
 						t.Errorf("%s with %s: %s %q, want %d", path, name, resp.Status, body, c.want)
 					}
 				}
@@ -62,8 +65,10 @@ func TestWhoMayRead(t *testing.T) {
 
 func TestAServerThatIsOffTellsNothing(t *testing.T) {
 	at := serve(t, mdserver.Config{Guests: imdsGuests(croft.IMDSOff)})
-	for _, c := range []struct{ method, path string }{{"GET", "/"}, {"GET", "/latest/user-data"}, {"GET", "/openstack"}, {"PUT", "/latest/api/token"}} {
-		resp, body := do(t, clientFrom(t, webAddr), c.method, "http://"+at+c.path, http.Header{http.CanonicalHeaderKey(ttlHeader): {"60"}})
+	for _, c := range []struct{ method, path string }{{"GET", "/"}, {"GET", "/latest/user-data"}, {"GET", "/openstack"},
+		{"PUT", "/latest/api/token"}} {
+		resp, body := do(t, clientFrom(t, webAddr), c.method, "http://"+at+c.path,
+			http.Header{http.CanonicalHeaderKey(ttlHeader): {"60"}})
 		if resp.StatusCode != 403 {
 			t.Errorf("%s %s: %s %q, want 403", c.method, c.path, resp.Status, body)
 		}
@@ -76,14 +81,16 @@ func TestTokensThatAreNotGiven(t *testing.T) {
 		header http.Header
 		want   int
 	}{
-		"no time":             {nil, 400},
-		"no number":           {http.Header{http.CanonicalHeaderKey(ttlHeader): {"soon"}}, 400},
-		"no time at all":      {http.Header{http.CanonicalHeaderKey(ttlHeader): {"0"}}, 400},
-		"a second too long":   {http.Header{http.CanonicalHeaderKey(ttlHeader): {"21601"}}, 400},
-		"forwarded by others": {http.Header{http.CanonicalHeaderKey(ttlHeader): {"60"}, "X-Forwarded-For": {"10.0.0.1"}}, 403},
+		"no time":           {nil, 400},
+		"no number":         {http.Header{http.CanonicalHeaderKey(ttlHeader): {"soon"}}, 400},
+		"no time at all":    {http.Header{http.CanonicalHeaderKey(ttlHeader): {"0"}}, 400},
+		"a second too long": {http.Header{http.CanonicalHeaderKey(ttlHeader): {"21601"}}, 400},
+		"forwarded by others": {http.Header{http.CanonicalHeaderKey(ttlHeader): {"60"},
+			"X-Forwarded-For": {"10.0.0.1"}}, 403},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if resp, body := do(t, clientFrom(t, webAddr), "PUT", "http://"+at+"/latest/api/token", c.header); resp.StatusCode != c.want {
+			if resp, body := do(t, clientFrom(t, webAddr), "PUT", "http://"+at+"/latest/api/token",
+				c.header); resp.StatusCode != c.want {
 				t.Errorf("%s %q, want %d", resp.Status, body, c.want)
 			}
 		})
@@ -97,7 +104,8 @@ func TestWhatCloudInitGetsAsItsUserData(t *testing.T) {
 	for name, from := range map[string]netip.Addr{"web": webAddr, "bare": bareAddr} {
 		// With a token cloud-init leaves its own name out.
 		for _, client := range []string{"Cloud-Init/22.4.2", "python-requests/2.28.1"} {
-			resp, body := do(t, clientFrom(t, from), "GET", "http://"+at+"/2009-04-04/user-data", http.Header{"User-Agent": {client}})
+			resp, body := do(t, clientFrom(t, from), "GET", "http://"+at+"/2009-04-04/user-data",
+				http.Header{"User-Agent": {client}})
 			if resp.StatusCode != 200 {
 				t.Errorf("%s as %s: %s", name, client, resp.Status)
 			}

@@ -31,7 +31,9 @@ func (g Guest) hostKeyConfig() []byte {
 	if err != nil {
 		return nil // of a time before there were host keys, or not from croft
 	}
-	text, err := marshal(map[string]map[string]string{"ssh_keys": {"ed25519_private": g.HostKey, "ed25519_public": public}})
+	text,
+		err := marshal(map[string]map[string]string{"ssh_keys": {"ed25519_private": g.HostKey,
+		"ed25519_public": public}})
 	if err != nil {
 		return nil // strings can be written
 	}

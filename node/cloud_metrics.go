@@ -28,8 +28,10 @@ func (s *Self) OfCloud(ctx context.Context, p *Parts, store *etcdstore.Store) {
 
 func NewCloudMetrics(store *etcdstore.Store) *cloudMetrics {
 	m := &cloudMetrics{mirror: store.NewMirror()}
-	m.hosts = prometheus.NewDesc("croft_cloud_hosts", "Hosts of the whole cloud: ready, drained, or silent.", []string{"state"}, nil)
-	m.instances = prometheus.NewDesc("croft_cloud_instances", "Instances of the whole cloud, in the words of schedule list.", []string{"state"}, nil)
+	m.hosts = prometheus.NewDesc("croft_cloud_hosts", "Hosts of the whole cloud: ready, drained, or silent.",
+		[]string{"state"}, nil)
+	m.instances = prometheus.NewDesc("croft_cloud_instances",
+		"Instances of the whole cloud, in the words of schedule list.", []string{"state"}, nil)
 	return m
 }
 
@@ -53,7 +55,8 @@ func (m *cloudMetrics) Collect(ch chan<- prometheus.Metric) {
 		states[operator.Host{Host: h}.State()]++
 	}
 	words := map[string]int{}
-	for _, state := range append([]croft.State{croft.StateScheduling, croft.StateDestroying, schedule.Ordered, schedule.Unknown}, croft.ObservedStates...) {
+	for _, state := range append([]croft.State{croft.StateScheduling, croft.StateDestroying, schedule.Ordered,
+		schedule.Unknown}, croft.ObservedStates...) {
 		words[string(state)] = 0
 	}
 	for i := range instances {

@@ -17,7 +17,8 @@ import (
 
 // RunJoined runs the agent until ctx ends or a part fails: of the cloud that the host
 // joined, or where it joined none of the one in etcd, which it may begin.
-func RunJoined(ctx context.Context, s settings.Settings, log *slog.Logger, of *trust.Membership, ready func()) (err error) {
+func RunJoined(ctx context.Context, s settings.Settings, log *slog.Logger, of *trust.Membership,
+	ready func()) (err error) {
 	me, err := NewSelf(ctx, &s, "croft-compute", log)
 	defer me.End()
 	if err := errors.Join(err, s.NeedsHypervisor(), s.Placement.Check()); err != nil {
@@ -66,7 +67,8 @@ func RunMetadata(ctx context.Context, s settings.Settings, log *slog.Logger) (er
 		return err
 	}
 	if s.Hypervisor == "sim" {
-		return croft.Errorf(croft.Invalid, "simulated guests ask for no metadata; run mdserver where hypervisor is libvirt")
+		return croft.Errorf(croft.Invalid,
+			"simulated guests ask for no metadata; run mdserver where hypervisor is libvirt")
 	}
 	me, err := NewSelf(ctx, &s, "croft-mdserver", log)
 	defer me.End()
@@ -105,9 +107,17 @@ func RunMetadata(ctx context.Context, s settings.Settings, log *slog.Logger) (er
 	me.Serves(mux, s.Metadata.Listen)
 	watch := NewParts()
 	defer func() { err = errors.Join(err, watch.End()) }()
-	watch.Start(ctx, "what the process tells of itself", func(ctx context.Context) error { return Serve(ctx, l, CalledAt(&s, s.Metadata.Listen, mux)) })
+	watch.Start(ctx, "what the process tells of itself", func(ctx context.Context) error {
+		return Serve(ctx, l,
+			CalledAt(&s, s.Metadata.Listen, mux))
+	})
 	// Leases that change make what Owner remembers stale.
-	watch.Start(ctx, "libvirt's events", func(ctx context.Context) error { return h.hv.Watch(ctx, func(croft.InstanceID) {}) })
-	watch.Start(ctx, "the metadata server on IPv6", func(ctx context.Context) error { return server.RunIPv6(ctx, h.bridge) })
+	watch.Start(ctx, "libvirt's events", func(ctx context.Context) error {
+		return h.hv.Watch(ctx, func(croft.InstanceID) {})
+	})
+	watch.Start(ctx, "the metadata server on IPv6", func(ctx context.Context) error {
+		return server.RunIPv6(ctx,
+			h.bridge)
+	})
 	return server.Run(ctx, h.bridge, mdserver.Address)
 }

@@ -12,7 +12,8 @@ import (
 // StartEtcd starts an etcd in this process, as c says, and returns what to open the
 // store with. One that others reach has to be protected, by certificates of
 // our own authority or of another, or to be meant not to be.
-func StartEtcd(ctx context.Context, s *settings.Settings, c etcdstore.EmbeddedConfig, own *trust.Credentials) (*etcdstore.Embedded, etcdstore.Config, error) {
+func StartEtcd(ctx context.Context, s *settings.Settings, c etcdstore.EmbeddedConfig,
+	own *trust.Credentials) (*etcdstore.Embedded, etcdstore.Config, error) {
 	var open etcdstore.Config
 	c.Listen = s.Etcd.Listen
 	c.Cert, c.Key, c.ClientCA = s.Etcd.ListenCert, s.Etcd.ListenKey, s.Etcd.ListenClientCA

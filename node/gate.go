@@ -19,7 +19,8 @@ import (
 
 // startGate returns the handler that serves agents which reach neither etcd nor Placement,
 // and starts the caretaker, which looks after what those agents may not see.
-func startGate(ctx context.Context, s *settings.Settings, p *Parts, host croft.HostID, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) (http.Handler, error) {
+func startGate(ctx context.Context, s *settings.Settings, p *Parts, host croft.HostID, admitted *trust.Admission,
+	store *etcdstore.Store, log *slog.Logger) (http.Handler, error) {
 	claims, err := s.Placement.Client()
 	if err != nil {
 		return nil, err
@@ -53,7 +54,8 @@ func gatesOf(ctx context.Context, store *etcdstore.Store) (all []string, err err
 
 // startOtherGate serves agents on a host that serves etcd and did not begin the cloud, if
 // agents of the cloud reach no etcd: they go on where the first host does not.
-func startOtherGate(ctx context.Context, s *settings.Settings, p *Parts, own *trust.Credentials, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) error {
+func startOtherGate(ctx context.Context, s *settings.Settings, p *Parts, own *trust.Credentials,
+	admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) error {
 	if own == nil {
 		return nil
 	}
@@ -93,7 +95,8 @@ func OpenGate(j *trust.Membership, stateDir string) (*gate.Client, error) {
 		return nil, err
 	}
 	return gate.NewClient(gate.ClientConfig{
-		Endpoints: j.Gates(stateDir), TLS: files.Client(j.Partition, pki.Kinds(pki.Member)), Host: croft.HostID(id.ID), Partition: j.Partition,
+		Endpoints: j.Gates(stateDir), TLS: files.Client(j.Partition, pki.Kinds(pki.Member)), Host: croft.HostID(id.ID),
+		Partition: j.Partition,
 	})
 }
 
@@ -106,7 +109,8 @@ func (h *host) followGates(ctx context.Context, client *gate.Client, of *trust.M
 			client.SetEndpoints(of.GateURLs(gates))
 			h.log.Info("agents are served at", "host", h.id, "endpoints", gates)
 			if err := trust.KeepGates(h.dir.Path, gates); err != nil {
-				h.log.Warn("which hosts serve agents is not kept, and the next start will not know of those that came", "host", h.id, "err", err)
+				h.log.Warn("which hosts serve agents is not kept, and the next start will not know of those that came",
+					"host", h.id, "err", err)
 			}
 			last = gates
 		}

@@ -114,8 +114,9 @@ func checkMachine(arch string) error {
 	if arch == doctor.GuestArch {
 		return nil
 	}
-	return croft.Errorf(croft.Invalid, "run guests on this machine: it is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone, so this is not supported; "+
-		"use an x86_64 machine, or set hypervisor to none for what all hosts share", arch)
+	return croft.Errorf(croft.Invalid,
+		"run guests on this machine: it is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone, so this is not supported; "+
+			"use an x86_64 machine, or set hypervisor to none for what all hosts share", arch)
 }
 
 // closeHypervisor closes what openHypervisor opened, in whatever state.
@@ -181,7 +182,8 @@ func (h *host) startAgent(ctx context.Context, p *Parts, ready func()) error {
 }
 
 // agent puts the agent together. scheme and at are how and where its API listens.
-func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces trace.TracerProvider) (*compute.Agent, croft.Host, error) {
+func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces trace.TracerProvider) (*compute.Agent,
+	croft.Host, error) {
 	s := h.settings
 	instances := filepath.Join(h.dir.Path, "instances")
 	if err := os.MkdirAll(instances, 0o711); err != nil {
@@ -195,8 +197,10 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		return nil, croft.Host{}, err
 	}
 	me := croft.Host{
-		ID: h.id, Name: cmp.Or(s.Host.Name, facts.Name), Location: s.Host.Location, Version: build.Version, VirtType: h.virtType,
-		Addresses: endpoint.OwnAddresses(), API: apiURL(scheme, at, append(s.Others, s.Etcd.Endpoints...)), Token: newToken(),
+		ID: h.id, Name: cmp.Or(s.Host.Name, facts.Name), Location: s.Host.Location, Version: build.Version,
+		VirtType:  h.virtType,
+		Addresses: endpoint.OwnAddresses(), API: apiURL(scheme, at, append(s.Others, s.Etcd.Endpoints...)),
+		Token: newToken(),
 		Place: placeOf(h.dir.Path),
 	}
 	images, err := h.images()
@@ -231,7 +235,8 @@ func (h *host) openInventory() (compute.Inventory, error) {
 func offerOf(s *settings.Settings) compute.Offer {
 	o := compute.Offer{
 		VCPURatio: s.Offer.VCPURatio, MemoryRatio: s.Offer.MemoryRatio, DiskRatio: s.Offer.DiskRatio,
-		ReservedVCPUs: s.Offer.ReservedVCPUs, ReservedMiB: s.Offer.ReservedMemoryMiB, ReservedDiskGB: s.Offer.ReservedDiskGiB,
+		ReservedVCPUs: s.Offer.ReservedVCPUs, ReservedMiB: s.Offer.ReservedMemoryMiB,
+		ReservedDiskGB: s.Offer.ReservedDiskGiB,
 	}
 	o.Traits = s.NetworkTraits()
 	for _, trait := range s.Offer.Traits {
@@ -252,7 +257,8 @@ func CheckReserves(s *settings.Settings, f compute.Facts) error {
 		{"offer.reserved_disk_gib", s.Offer.ReservedDiskGiB, f.DiskGiB},
 	} {
 		if r.reserved > r.total {
-			return croft.Errorf(croft.Invalid, "%s is %d and this host has %d: reserve less", r.setting, r.reserved, r.total)
+			return croft.Errorf(croft.Invalid, "%s is %d and this host has %d: reserve less", r.setting, r.reserved,
+				r.total)
 		}
 	}
 	return nil

@@ -105,11 +105,13 @@ func checkMember(j *trust.Membership, s settings.Settings) error {
 		return nil
 	}
 	if j.Placement.Endpoint == "" && s.Placement.Cloud == "" {
-		return croft.Errorf(croft.Invalid, "the cloud uses OpenStack's Placement: set placement.cloud, with which this host reaches it")
+		return croft.Errorf(croft.Invalid,
+			"the cloud uses OpenStack's Placement: set placement.cloud, with which this host reaches it")
 	}
 	s = settings.Over(j, s)
 	if s.PeerListen() == "" {
-		return croft.Errorf(croft.Invalid, "etcd.peer_listen is not set, and etcd.listen (%s) has no port beside it that others reach: say where the other members reach this one", s.Etcd.Listen)
+		return croft.Errorf(croft.Invalid,
+			"etcd.peer_listen is not set, and etcd.listen (%s) has no port beside it that others reach: say where the other members reach this one", s.Etcd.Listen)
 	}
 	if j.HasCertificates() {
 		return preparePlacement(&s)
@@ -125,10 +127,13 @@ func mayJoin(stateDir string, p croft.PartitionID) (*trust.Membership, error) {
 		return nil, err
 	}
 	if before == nil && HasEtcd(stateDir) {
-		return nil, croft.Errorf(croft.Conflict, "%s has a cloud of its own, with its instances: destroy those and remove the directory, or give another with --state-dir", stateDir)
+		return nil,
+			croft.Errorf(croft.Conflict,
+				"%s has a cloud of its own, with its instances: destroy those and remove the directory, or give another with --state-dir", stateDir)
 	}
 	if before != nil && before.Partition != p {
-		err = croft.Errorf(croft.Conflict, "%s is of another cloud, at %s: have it forgotten there (croft host forget) and remove the directory, or give another with --state-dir",
+		err = croft.Errorf(croft.Conflict,
+			"%s is of another cloud, at %s: have it forgotten there (croft host forget) and remove the directory, or give another with --state-dir",
 			stateDir, before.At())
 	}
 	return before, err
@@ -147,7 +152,9 @@ func accept(ctx context.Context, j *trust.Membership, s settings.Settings, token
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	if store.Partition() != token.Partition {
-		return croft.Errorf(croft.Invalid, "etcd at %s holds another cloud than the one that this token is of: make another with `croft token create`", token.Endpoints[0])
+		return croft.Errorf(croft.Invalid,
+			"etcd at %s holds another cloud than the one that this token is of: make another with `croft token create`",
+			token.Endpoints[0])
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

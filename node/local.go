@@ -27,7 +27,8 @@ func accessWith(s *settings.Settings, files func(pki.Authority) pki.Files) direc
 		return a
 	}
 	of = files(pki.Hosts)
-	a.Placement.Endpoint, a.Placement.Token = endpoint.Outward(cmp.Or(s.Placement.Endpoint, direct.DefaultPlacement)), s.Placement.Token
+	a.Placement.Endpoint, a.Placement.Token = endpoint.Outward(cmp.Or(s.Placement.Endpoint, direct.DefaultPlacement)),
+		s.Placement.Token
 	if endpoint.IsTLS(a.Placement.Endpoint) {
 		a.Placement.CA, a.Placement.Cert, a.Placement.Key = of.CA(), of.Pair(), of.Pair()
 	}
@@ -51,5 +52,6 @@ func writeLocal(s *settings.Settings, own *trust.Credentials) error {
 		}
 		return nil
 	}
-	return accessWith(s, own.OperatorFiles).Write(direct.LocalFile(s.StateDir), "# Written by croft up for the commands of root on this machine.\n")
+	return accessWith(s, own.OperatorFiles).Write(direct.LocalFile(s.StateDir),
+		"# Written by croft up for the commands of root on this machine.\n")
 }

@@ -27,7 +27,8 @@ func (h *host) follow(ctx context.Context, store *etcdstore.Store, of *trust.Mem
 			claims.SetEndpoints(strings.Split(of.Placement.Endpoint, ","))
 		}
 		if err := errors.Join(of.Write(h.dir.Path), h.tellLocally(of)); err != nil {
-			h.log.Warn("which hosts serve this cloud is not kept, and the next start will not know of those that came", "host", h.id, "err", err)
+			h.log.Warn("which hosts serve this cloud is not kept, and the next start will not know of those that came",
+				"host", h.id, "err", err)
 			return
 		}
 		h.log.Info("etcd is served by", "host", h.id, "endpoints", of.Etcd.Endpoints)

@@ -28,7 +28,8 @@ func (h *host) readVendor() error {
 		return croft.Errorf(croft.Invalid, "metadata.vendor_data: %s: %w", file, err)
 	}
 	if userdata.KindOf(text) == userdata.Gzip {
-		return croft.Errorf(croft.Invalid, "metadata.vendor_data: %s is compressed: unpack it, nothing is gained here", file)
+		return croft.Errorf(croft.Invalid, "metadata.vendor_data: %s is compressed: unpack it, nothing is gained here",
+			file)
 	}
 	h.vendor = text
 	return nil
@@ -68,13 +69,16 @@ func (h *host) startMetadata(ctx context.Context, p *Parts) error {
 	p.Start(ctx, "the metadata server", func(ctx context.Context) error {
 		return server.Run(ctx, h.bridge, mdserver.Address)
 	})
-	p.Start(ctx, "the metadata server on IPv6", func(ctx context.Context) error { return server.RunIPv6(ctx, h.bridge) })
+	p.Start(ctx, "the metadata server on IPv6", func(ctx context.Context) error {
+		return server.RunIPv6(ctx, h.bridge)
+	})
 	return nil
 }
 
 func (h *host) metadata(reports mdserver.Reports) (*mdserver.Server, error) {
 	return mdserver.New(mdserver.Config{
-		Guests: guests{h}, Log: h.log, Partition: h.store.Partition(), Reports: reports, Passwords: h.settings.Metadata.Passwords,
+		Guests: guests{h}, Log: h.log, Partition: h.store.Partition(), Reports: reports,
+		Passwords: h.settings.Metadata.Passwords,
 	})
 }
 

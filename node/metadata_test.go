@@ -33,7 +33,8 @@ func TestVendorDataThatGuestsWouldStumbleOver(t *testing.T) {
 			if err != nil || string(seeds.(mdserver.Seeds).Vendor) != c.text {
 				t.Errorf("%s gives %+v, %v", name, seeds, err)
 			}
-		} else if !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "metadata.vendor_data: ") || !strings.Contains(err.Error(), c.want) {
+		} else if !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "metadata.vendor_data: ") ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s gives %v, want %q", name, err, c.want)
 		}
 	}

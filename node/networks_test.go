@@ -16,9 +16,13 @@ func TestBridgesThatAreNotThere(t *testing.T) {
 		kind   croft.Kind
 		want   string
 	}{
-		"the usual one":               {func(s *settings.Settings) { s.Network.Bridge = "br-none" }, croft.NotFound, `network.bridge: this host has no bridge "br-none": make it`},
-		"one that guests name":        {func(s *settings.Settings) { s.Networks["lab"] = settings.Network{Bridge: "br-none"} }, croft.NotFound, `networks.lab: this host has no bridge "br-none"`},
-		"a network card is no bridge": {func(s *settings.Settings) { s.Network.Bridge = "lo" }, croft.Invalid, `network.bridge: "lo" is a network interface of the type device and no bridge`},
+		"the usual one": {func(s *settings.Settings) { s.Network.Bridge = "br-none" }, croft.NotFound,
+			`network.bridge: this host has no bridge "br-none": make it`},
+		"one that guests name": {func(s *settings.Settings) {
+			s.Networks["lab"] = settings.Network{Bridge: "br-none"}
+		}, croft.NotFound, `networks.lab: this host has no bridge "br-none"`},
+		"a network card is no bridge": {func(s *settings.Settings) { s.Network.Bridge = "lo" }, croft.Invalid,
+			`network.bridge: "lo" is a network interface of the type device and no bridge`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &host{settings: settings.Defaults()}

@@ -12,7 +12,8 @@ import (
 )
 
 // RunPlacement serves until ctx ends or a part fails.
-func RunPlacement(ctx context.Context, s settings.Settings, dataDir string, log *slog.Logger, ready func()) (err error) {
+func RunPlacement(ctx context.Context, s settings.Settings, dataDir string, log *slog.Logger,
+	ready func()) (err error) {
 	if err := errors.Join(prepareOwnPlacement(&s), checkToken(s.Placement.Listen, s.Placement.Token)); err != nil {
 		return err // before an etcd is made
 	}
@@ -27,7 +28,8 @@ func RunPlacement(ctx context.Context, s settings.Settings, dataDir string, log 
 	if dataDir != "" {
 		p.Start(ctx, "the limit of memory", LimitMemory)
 		var etcd *etcdstore.Embedded
-		if etcd, config, err = StartEtcd(ctx, &s, etcdstore.EmbeddedConfig{Dir: filepath.Join(dataDir, "etcd"), Log: log}, nil); err == nil {
+		if etcd, config, err = StartEtcd(ctx, &s, etcdstore.EmbeddedConfig{Dir: filepath.Join(dataDir, "etcd"),
+			Log: log}, nil); err == nil {
 			defer etcd.Close()
 			me.ofEtcd(etcd)
 			p.Start(ctx, "the embedded etcd", etcd.Wait)

@@ -51,7 +51,8 @@ func NewSelf(ctx context.Context, s *settings.Settings, service string, log *slo
 		ConstLabels: prometheus.Labels{"version": build.Version, "goversion": goVersion()},
 	})
 	build.Set(1)
-	me.metrics.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	me.metrics.MustRegister(build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error
 	if me.traces, me.endTrace, err = s.Traces.Start(ctx, service, traces.PartFlush, log); err != nil {
 		return nil, err
@@ -111,10 +112,13 @@ func (s *Self) metricsAt(address string) http.Handler {
 		given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		switch {
 		case s.token == "" && !endpoint.IsLoopback(address):
-			http.Error(w, address+" can be reached from other machines, to which metrics are told only where metrics.token_file is set", http.StatusForbidden)
+			http.Error(w,
+				address+
+					" can be reached from other machines, to which metrics are told only where metrics.token_file is set", http.StatusForbidden)
 		case s.token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) != 1:
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "a bearer token is required: the one in the file that metrics.token_file names", http.StatusUnauthorized)
+			http.Error(w, "a bearer token is required: the one in the file that metrics.token_file names",
+				http.StatusUnauthorized)
 		default:
 			give.ServeHTTP(w, r)
 		}

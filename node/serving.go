@@ -31,7 +31,8 @@ type serving struct {
 }
 
 // newServing is what a host with these settings serves.
-func newServing(ctx context.Context, s *settings.Settings, dir *compute.StateDir, of *trust.Membership, log *slog.Logger) (*serving, error) {
+func newServing(ctx context.Context, s *settings.Settings, dir *compute.StateDir, of *trust.Membership,
+	log *slog.Logger) (*serving, error) {
 	me := &serving{settings: *s, log: log, dir: dir, of: of}
 	var err error
 	if me.host, err = dir.HostID(); err != nil {
@@ -61,7 +62,8 @@ func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (
 		s.admitted = admission(s.own, store)
 	}
 	if err == nil && s.settings.ServesPlacement() {
-		s.settings.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps), s.settings, s.own, s.admitted, s.log)
+		s.settings.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps),
+			s.settings, s.own, s.admitted, s.log)
 	}
 	if err != nil {
 		return err
@@ -230,7 +232,8 @@ func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
 	}
 	known, err := others.Hosts(ctx, s.host)
 	if err == nil && len(known) == 0 {
-		err = croft.Errorf(croft.Conflict, "this host was forgotten, and its etcd with it; join again with a token, or remove %s", s.dir.Path)
+		err = croft.Errorf(croft.Conflict,
+			"this host was forgotten, and its etcd with it; join again with a token, or remove %s", s.dir.Path)
 	}
 	return err
 }

@@ -22,14 +22,16 @@ import (
 // trustConfig says which certificates a host keeps.
 func trustConfig(s *settings.Settings, stateDir string, host croft.HostID, log *slog.Logger) trust.Config {
 	return trust.Config{
-		StateDir: stateDir, Host: host, Uses: s.Authorities(), Names: s.OwnNames(), Life: s.Join.CertificateLife, Log: log,
+		StateDir: stateDir, Host: host, Uses: s.Authorities(), Names: s.OwnNames(), Life: s.Join.CertificateLife,
+		Log: log,
 	}
 }
 
 // trustForEtcd returns the credentials that etcd needs in order to listen; nil if it
 // needs none. The partition is in etcd: before there is an authority, etcd is started for
 // a moment on an address that nobody knows.
-func trustForEtcd(ctx context.Context, s *settings.Settings, dir *compute.StateDir, log *slog.Logger) (*trust.Credentials, error) {
+func trustForEtcd(ctx context.Context, s *settings.Settings, dir *compute.StateDir,
+	log *slog.Logger) (*trust.Credentials, error) {
 	if !s.OwnsEtcdTrust() {
 		return nil, nil
 	}
@@ -45,7 +47,8 @@ func trustForEtcd(ctx context.Context, s *settings.Settings, dir *compute.StateD
 
 // beginTrust opens or makes the authority of the cloud that began on this host, and the
 // certificates that its settings ask for.
-func beginTrust(ctx context.Context, s *settings.Settings, dir *compute.StateDir, p croft.PartitionID, log *slog.Logger) (*trust.Credentials, error) {
+func beginTrust(ctx context.Context, s *settings.Settings, dir *compute.StateDir, p croft.PartitionID,
+	log *slog.Logger) (*trust.Credentials, error) {
 	id, err := dir.HostID()
 	if err != nil {
 		return nil, err
@@ -76,7 +79,8 @@ func keepRenewed(ctx context.Context, p *Parts, own *trust.Credentials) {
 
 // startTrust renews this host's certificates and publishes the authority. own is what
 // etcd needed already, or nil.
-func startTrust(ctx context.Context, s *settings.Settings, p *Parts, own *trust.Credentials, dir *compute.StateDir, store *etcdstore.Store, log *slog.Logger) (*trust.Credentials, error) {
+func startTrust(ctx context.Context, s *settings.Settings, p *Parts, own *trust.Credentials, dir *compute.StateDir,
+	store *etcdstore.Store, log *slog.Logger) (*trust.Credentials, error) {
 	if own == nil {
 		var err error
 		if own, err = beginTrust(ctx, s, dir, store.Partition(), log); err != nil {
@@ -89,7 +93,10 @@ func startTrust(ctx context.Context, s *settings.Settings, p *Parts, own *trust.
 		if err := own.Publish(ctx, store); err != nil {
 			return nil, err
 		}
-		p.Start(ctx, "the authority that is told", func(ctx context.Context) error { return own.KeepPublished(ctx, store) })
+		p.Start(ctx, "the authority that is told", func(ctx context.Context) error {
+			return own.KeepPublished(ctx,
+				store)
+		})
 	}
 	return own, nil
 }
@@ -100,7 +107,8 @@ func admission(own *trust.Credentials, store *etcdstore.Store) *trust.Admission 
 }
 
 // startJoins serves hosts that join, where the settings say.
-func startJoins(ctx context.Context, s *settings.Settings, p *Parts, own *trust.Credentials, admitted *trust.Admission, store *etcdstore.Store, log *slog.Logger) error {
+func startJoins(ctx context.Context, s *settings.Settings, p *Parts, own *trust.Credentials, admitted *trust.Admission,
+	store *etcdstore.Store, log *slog.Logger) error {
 	if s.JoinListen() == "" {
 		return store.PutJoinServer(ctx, own.Host, trust.JoinServer{})
 	}
@@ -137,7 +145,8 @@ func listenForHosts(ctx context.Context, s *settings.Settings) (l net.Listener, 
 }
 
 // serveHosts serves mux to hosts over TLS.
-func serveHosts(ctx context.Context, s *settings.Settings, p *Parts, own *trust.Credentials, l net.Listener, mux *http.ServeMux) {
+func serveHosts(ctx context.Context, s *settings.Settings, p *Parts, own *trust.Credentials, l net.Listener,
+	mux *http.ServeMux) {
 	p.Self.Serves(mux, s.JoinListen())
 	l, _ = own.Listener(l, true)
 	p.Start(ctx, "the join server", func(ctx context.Context) error { return Serve(ctx, l, mux) })

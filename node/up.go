@@ -81,7 +81,8 @@ func rest(ctx context.Context, s settings.Settings, log *slog.Logger, ready func
 
 // serveAll runs etcd, alone or with those of other hosts, Placement, and this host's
 // agent. ErrRemoved: the others took this etcd out.
-func serveAll(ctx context.Context, s settings.Settings, log *slog.Logger, of *trust.Membership, ready func()) (err error) {
+func serveAll(ctx context.Context, s settings.Settings, log *slog.Logger, of *trust.Membership,
+	ready func()) (err error) {
 	self, err := NewSelf(ctx, &s, "croft-up", log)
 	defer self.End()
 	if err := errors.Join(err, s.CheckOwnEtcd(), s.CheckTrust(), preparePlacement(&s)); err != nil {
@@ -213,13 +214,15 @@ func runHost(ctx context.Context, p *Parts, h *host, ready func()) (err error) {
 }
 
 // startPlacement serves croft's own Placement and returns its endpoint.
-func startPlacement(ctx context.Context, p *Parts, store ledger.Store, s settings.Settings, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) (string, error) {
+func startPlacement(ctx context.Context, p *Parts, store ledger.Store, s settings.Settings, own *trust.Credentials,
+	admitted *trust.Admission, log *slog.Logger) (string, error) {
 	guard, end, err := openKeystone(s.Placement.Keystone)
 	if err != nil {
 		return "", err
 	}
 	server, err := placement.New(placement.Config{
-		Store: store, Log: log, Token: s.Placement.Token, Keystone: guard, Randomize: s.Placement.Randomize, Traces: p.Self.traces, AccessLog: s.Placement.AccessLog,
+		Store: store, Log: log, Token: s.Placement.Token, Keystone: guard, Randomize: s.Placement.Randomize,
+		Traces: p.Self.traces, AccessLog: s.Placement.AccessLog,
 		ConsistentReads: placement.Consistency(s.Placement.ConsistentReads),
 	})
 	if err != nil {
@@ -250,7 +253,8 @@ func startPlacement(ctx context.Context, p *Parts, store ledger.Store, s setting
 // checkToken keeps the token that everybody knows to the loopback interface.
 func checkToken(address, token string) error {
 	if token == direct.DefaultToken && !endpoint.IsLoopback(address) {
-		return croft.Errorf(croft.Invalid, "placement.listen: %s can be reached from other machines and placement.token is the well-known default; set another token", address)
+		return croft.Errorf(croft.Invalid,
+			"placement.listen: %s can be reached from other machines and placement.token is the well-known default; set another token", address)
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ func limited(l net.Listener) net.Listener {
 	tell := rate.Sometimes{Interval: time.Minute}
 	limits.Dropped = func() {
 		tell.Do(func() {
-			slog.Warn("connections are closed in favour of new ones: there are more than this listener may have", "address", l.Addr().String(),
+			slog.Warn("connections are closed in favour of new ones: there are more than this listener may have",
+				"address", l.Addr().String(),
 				"most", limits.Total, "most_of_one_source", limits.PerSource)
 		})
 	}
@@ -58,7 +59,8 @@ func newServer(ctx context.Context, h http.Handler) *http.Server {
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingTime, PingTimeout: drainTime, WriteByteTimeout: drainTime,
+			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingTime, PingTimeout: drainTime,
+			WriteByteTimeout: drainTime,
 		},
 		ErrorLog:    slog.NewLogLogger(quietHandshakes{slog.Default().Handler()}, slog.LevelError),
 		BaseContext: func(net.Listener) context.Context { return ctx },
@@ -153,7 +155,9 @@ func (t *timedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 func Called(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil && r.Host != "" && !isCalled(r.Host, names) { // browsers always name a host
-			http.Error(w, fmt.Sprintf("this server is not called %.253q: use its address or localhost, or add the name to server_names in compute.yaml", r.Host),
+			http.Error(w,
+				fmt.Sprintf(
+					"this server is not called %.253q: use its address or localhost, or add the name to server_names in compute.yaml", r.Host),
 				http.StatusMisdirectedRequest)
 			return
 		}

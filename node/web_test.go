@@ -56,7 +56,8 @@ func TestBodiesHaveToComeInTime(t *testing.T) {
 				go func() { _ = server.Serve(l); close(done) }()
 				began := time.Now()
 				go func() {
-					_, err := fmt.Fprintf(far, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", pieces*c.size)
+					_, err := fmt.Fprintf(far, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n",
+						pieces*c.size)
 					for i := 0; i < pieces && err == nil; i++ {
 						time.Sleep(c.every)
 						_, err = far.Write(make([]byte, c.size))

@@ -77,13 +77,16 @@ func (o *Operator) look(ctx context.Context) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	slices.SortFunc(report.Unchecked, func(a, b Unchecked) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Host, b.Host)) })
+	slices.SortFunc(report.Unchecked, func(a, b Unchecked) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Host, b.Host))
+	})
 	report.Differences = append([]books.Difference{}, books.Compare(b)...)
 	return report, nil
 }
 
 // claimsElsewhere is what instances claim on providers that are no hosts.
-func (o *Operator) claimsElsewhere(ctx context.Context, hosts map[croft.HostID]croft.Host) (map[croft.InstanceID]croft.Resources, error) {
+func (o *Operator) claimsElsewhere(ctx context.Context,
+	hosts map[croft.HostID]croft.Host) (map[croft.InstanceID]croft.Resources, error) {
 	providers, err := o.Claims.Providers(ctx)
 	if err != nil {
 		return nil, err

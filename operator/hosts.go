@@ -105,14 +105,16 @@ func withMembers(all []Host, members []croft.EtcdMember) []Host {
 		all[i].Etcd = m.Role
 		switch m.Role {
 		case croft.MemberSilent:
-			all[i].Problems = append(all[i].Problems, "its etcd does not answer: bring it back, or forget the host, before another one is lost")
+			all[i].Problems = append(all[i].Problems,
+				"its etcd does not answer: bring it back, or forget the host, before another one is lost")
 		case croft.MemberLearns:
 			all[i].Problems = append(all[i].Problems, "its etcd has no voice yet: it has to catch up with the others")
 		case croft.MemberMissing:
 			if i >= onRecord && !m.Alone {
 				continue // that is said already
 			}
-			all[i].Problems = append(all[i].Problems, "the others do not know its etcd: "+takeUp(all[i])+", or forget it")
+			all[i].Problems = append(all[i].Problems, "the others do not know its etcd: "+takeUp(all[i])+
+				", or forget it")
 		}
 	}
 	return all
@@ -129,9 +131,11 @@ func takeUp(h Host) string {
 
 // aloneHost is a machine that serves etcd and is no host, or no longer.
 func aloneHost(m croft.EtcdMember) Host {
-	h := Host{Host: croft.Host{ID: m.Host, Name: m.Name, Alive: m.Role == croft.MemberLeads || m.Role == croft.MemberFollows}}
+	h := Host{Host: croft.Host{ID: m.Host, Name: m.Name, Alive: m.Role == croft.MemberLeads ||
+		m.Role == croft.MemberFollows}}
 	if !m.Alone {
-		h.Alive, h.Problems = false, []string{"its etcd is on record and the host is not: it joins and has not finished (croft up there goes on), or was forgotten by half (croft host forget it once more)"}
+		h.Alive, h.Problems = false,
+			[]string{"its etcd is on record and the host is not: it joins and has not finished (croft up there goes on), or was forgotten by half (croft host forget it once more)"}
 	}
 	return h
 }
@@ -144,7 +148,10 @@ func shareNames(all []Host) {
 			other = i + 1
 		}
 		if other < len(all) && all[other].Name == all[i].Name {
-			all[i].Problems = append(all[i].Problems, fmt.Sprintf("host %s is called %s too: give one of them another host.name; until then name them by UUID", all[other].ID, all[i].Name))
+			all[i].Problems = append(all[i].Problems,
+				fmt.Sprintf(
+					"host %s is called %s too: give one of them another host.name; until then name them by UUID",
+					all[other].ID, all[i].Name))
 		}
 	}
 }
@@ -191,7 +198,8 @@ func among(all []Host, idOrName string) (Host, error) {
 		for _, h := range all {
 			known = append(known, h.Name)
 		}
-		return Host{}, croft.Errorf(croft.NotFound, "there is no host %s; `croft host list` shows all%s", idOrName, nearest.Hint(idOrName, known))
+		return Host{}, croft.Errorf(croft.NotFound, "there is no host %s; `croft host list` shows all%s", idOrName,
+			nearest.Hint(idOrName, known))
 	case 1:
 		return found[0], nil
 	}
@@ -199,7 +207,8 @@ func among(all []Host, idOrName string) (Host, error) {
 	for _, h := range found {
 		ids = append(ids, string(h.ID))
 	}
-	return Host{}, croft.Errorf(croft.Conflict, "%d hosts are called %s: give the UUID, one of %s", len(found), idOrName, strings.Join(ids, ", "))
+	return Host{}, croft.Errorf(croft.Conflict, "%d hosts are called %s: give the UUID, one of %s", len(found),
+		idOrName, strings.Join(ids, ", "))
 }
 
 // Drain keeps new claims away from a host; what is on it stays.
@@ -231,7 +240,8 @@ func (o *Operator) Enable(ctx context.Context, idOrName string) (Host, error) {
 func (o *Operator) Accept(ctx context.Context, idOrName string) (Host, error) {
 	h, err := o.find(ctx, idOrName)
 	if err == nil && h.Alive {
-		err = croft.Errorf(croft.Conflict, "the agent that served it before is alive; stop that one for good first, with its guests")
+		err = croft.Errorf(croft.Conflict,
+			"the agent that served it before is alive; stop that one for good first, with its guests")
 	}
 	if err == nil {
 		err = o.Hosts.Accept(ctx, h.ID)
@@ -262,7 +272,8 @@ func (o *Operator) forget(ctx context.Context, h Host, force bool) error {
 	case !force && h.Alive:
 		return croft.Errorf(croft.Conflict, "it is alive; stop its agent first, or add --force")
 	case !force && h.Count > 0:
-		return croft.Errorf(croft.Conflict, "%s on it; destroy or move them first, or bury them with --force", counted(h.Count))
+		return croft.Errorf(croft.Conflict, "%s on it; destroy or move them first, or bury them with --force",
+			counted(h.Count))
 	}
 	if err := o.Members.MayRemoveEtcdMember(ctx, h.ID); err != nil {
 		return err
@@ -300,8 +311,10 @@ func (o *Operator) nobodyWaitsFor(ctx context.Context, host croft.HostID) error 
 		return err
 	}
 	for _, order := range b.Orders {
-		if inst, exists := b.Instances[order.Instance]; order.Host == host && exists && slices.Contains(inst.Former(), host) {
-			return croft.Errorf(croft.Conflict, "instance %s was moved away from it and may still run there; bring the host back, or add --force if it is gone for good", inst.Name)
+		if inst, exists := b.Instances[order.Instance]; order.Host == host && exists &&
+			slices.Contains(inst.Former(), host) {
+			return croft.Errorf(croft.Conflict,
+				"instance %s was moved away from it and may still run there; bring the host back, or add --force if it is gone for good", inst.Name)
 		}
 	}
 	return nil

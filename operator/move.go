@@ -103,7 +103,8 @@ func (o *Operator) move(ctx context.Context, st croft.Status) (croft.Host, error
 
 // usable are the candidates on other hosts that take orders, best first: where the
 // instance was about to go, then where the most is left.
-func (o *Operator) usable(inst croft.Instance, candidates []croft.Candidate, hosts map[croft.HostID]croft.Host) []croft.Candidate {
+func (o *Operator) usable(inst croft.Instance, candidates []croft.Candidate,
+	hosts map[croft.HostID]croft.Host) []croft.Candidate {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c croft.Candidate) bool {
 		to := hosts[hostOf(c)]
 		return to.ID == "" || to.ID == inst.Host || !to.Alive || to.Drained
@@ -122,7 +123,8 @@ func (o *Operator) usable(inst croft.Instance, candidates []croft.Candidate, hos
 
 // moveTo takes the steps of a move. NoCapacity or Unavailable: not there; what it
 // returns is the record as it is then.
-func (o *Operator) moveTo(ctx context.Context, st croft.Status, inst croft.Instance, c croft.Candidate, to croft.HostID) (croft.Instance, error) {
+func (o *Operator) moveTo(ctx context.Context, st croft.Status, inst croft.Instance, c croft.Candidate,
+	to croft.HostID) (croft.Instance, error) {
 	inst, err := o.take(ctx, inst, to, c)
 	if err != nil {
 		return inst, err
@@ -145,7 +147,8 @@ func (o *Operator) moveTo(ctx context.Context, st croft.Status, inst croft.Insta
 
 // unmoved settles what a Relocate left that failed for cause: its transaction may have been done although the answer
 // got lost, or may be done yet.
-func (o *Operator) unmoved(ctx context.Context, inst croft.Instance, to croft.HostID, cause error) (croft.Instance, error) {
+func (o *Operator) unmoved(ctx context.Context, inst croft.Instance, to croft.HostID, cause error) (croft.Instance,
+	error) {
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.UndoTimeout)
 	defer cancel()
 	now, err := o.Records.Fence(after, inst)
@@ -168,7 +171,8 @@ const claimTries = 4
 // comparison, then the claim is replaced by comparison with what was read. Whoever does the same at the same time,
 // however long he is held up between two steps, finds one of the two changed: he changes no claim of a record that is
 // not as he left it.
-func (o *Operator) take(ctx context.Context, inst croft.Instance, moving croft.HostID, c croft.Candidate) (croft.Instance, error) {
+func (o *Operator) take(ctx context.Context, inst croft.Instance, moving croft.HostID,
+	c croft.Candidate) (croft.Instance, error) {
 	var err error
 	for range claimTries {
 		var had croft.Claim
@@ -212,7 +216,8 @@ func (o *Operator) reclaim(ctx context.Context, inst croft.Instance) (croft.Inst
 	inst, err := o.take(ctx, inst, inst.Moving, own)
 	switch {
 	case errors.Is(err, croft.NoCapacity):
-		return inst, fmt.Errorf("host %s has no room for it any more, since others have claimed that meanwhile; move one of them, or destroy one: %w", inst.Host, err)
+		return inst,
+			fmt.Errorf("host %s has no room for it any more, since others have claimed that meanwhile; move one of them, or destroy one: %w", inst.Host, err)
 	case err != nil:
 		return inst, fmt.Errorf("claim on its own host: %w", err)
 	}

@@ -29,7 +29,8 @@ type Operator struct{ Config }
 
 // New checks the config. It does nothing yet.
 func New(c Config) (*Operator, error) {
-	if c.Partition == "" || c.Hosts == nil || c.Members == nil || c.Records == nil || c.Ledger == nil || c.Claims == nil || c.Agents == nil {
+	if c.Partition == "" || c.Hosts == nil || c.Members == nil || c.Records == nil || c.Ledger == nil ||
+		c.Claims == nil || c.Agents == nil {
 		return nil, croft.Errorf(croft.Invalid, "operator: Partition and all interfaces are required")
 	}
 	c.Pause = cmp.Or(c.Pause, 2*time.Second)

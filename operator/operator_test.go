@@ -90,7 +90,8 @@ func (o agents) RemoveFiles(context.Context, croft.Host, croft.InstanceID) error
 
 func (o *office) operator(t *testing.T) *operator.Operator {
 	t.Helper()
-	op, err := operator.New(operator.Config{Partition: "p", Hosts: hostOffice{o}, Members: o, Records: o, Ledger: o, Claims: claims{o}, Agents: agents{o}, Pause: time.Hour})
+	op, err := operator.New(operator.Config{Partition: "p", Hosts: hostOffice{o}, Members: o, Records: o, Ledger: o,
+		Claims: claims{o}, Agents: agents{o}, Pause: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +111,11 @@ func withHosts(hosts ...croft.Host) books.Books {
 
 func TestAForgottenHostLeavesEtcdLast(t *testing.T) {
 	o := always(withHosts(croft.Host{ID: "a", Name: "one"}))
-	o.members = []croft.EtcdMember{{Host: "a", Name: "one", Role: croft.MemberFollows}, {Host: "b", Name: "half", Role: croft.MemberSilent}}
+	o.members = []croft.EtcdMember{{Host: "a", Name: "one", Role: croft.MemberFollows},
+		{Host: "b", Name: "half", Role: croft.MemberSilent}}
 	all, err := o.operator(t).List(t.Context())
-	if err != nil || len(all) != 2 || all[0].Name != "half" || len(all[0].Problems) != 2 || all[1].Etcd != croft.MemberFollows {
+	if err != nil || len(all) != 2 || all[0].Name != "half" || len(all[0].Problems) != 2 ||
+		all[1].Etcd != croft.MemberFollows {
 		t.Errorf("got %+v, %v; want one, and half that is forgotten only half", all, err)
 	}
 	for _, name := range []string{"one", "half"} {
@@ -128,7 +131,8 @@ func TestAForgottenHostLeavesEtcdLast(t *testing.T) {
 func TestAHostWhoseEtcdIsNeededIsNotForgotten(t *testing.T) {
 	o := always(withHosts(croft.Host{ID: "a", Name: "one"}))
 	o.needed = croft.Errorf(croft.Conflict, "the others are too few")
-	if _, err := o.operator(t).Forget(t.Context(), "one", true); croft.KindOf(err) != croft.Conflict || len(o.done) > 0 {
+	if _, err := o.operator(t).Forget(t.Context(), "one", true); croft.KindOf(err) != croft.Conflict ||
+		len(o.done) > 0 {
 		t.Errorf("got %v, done %q; want a conflict, and nothing done", err, o.done)
 	}
 }
@@ -151,7 +155,8 @@ func TestAnAuditBelievesWhatTwoLooksFind(t *testing.T) {
 			}
 			return books.Books{}
 		}}
-		if report, err := passing.operator(t).Audit(t.Context()); err != nil || len(report.Differences) != 0 || passing.looked != 2 {
+		if report, err := passing.operator(t).Audit(t.Context()); err != nil || len(report.Differences) != 0 ||
+			passing.looked != 2 {
 			t.Errorf("what passed: got %+v, %v after %d looks", report, err, passing.looked)
 		}
 		lasting := always(books.Books{Names: []books.Name{ghost}})
@@ -179,14 +184,16 @@ func TestAnAuditWithoutPlacementIsNone(t *testing.T) {
 
 func TestWhatMightHarmIsNotMended(t *testing.T) {
 	o := always(books.Books{})
-	if err := o.operator(t).Mend(t.Context(), books.Difference{Kind: books.LeakedClaim, Instance: "ghost"}); !errors.Is(err, croft.Conflict) {
+	if err := o.operator(t).Mend(t.Context(), books.Difference{Kind: books.LeakedClaim,
+		Instance: "ghost"}); !errors.Is(err, croft.Conflict) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 }
 
 func TestWhatChangedSinceIsNotMended(t *testing.T) {
 	o := always(books.Books{})
-	err := o.operator(t).Mend(t.Context(), books.Difference{Kind: books.MissingOrder, Instance: "web", Revision: 7, Mendable: true})
+	err := o.operator(t).Mend(t.Context(), books.Difference{Kind: books.MissingOrder, Instance: "web", Revision: 7,
+		Mendable: true})
 	if !errors.Is(err, croft.Conflict) {
 		t.Errorf("got %v, want a conflict", err)
 	}
@@ -205,9 +212,11 @@ func TestHostsAreListedWithoutPlacement(t *testing.T) {
 }
 
 func TestHostsOfOneNameAreNamedByUUID(t *testing.T) {
-	o := always(withHosts(croft.Host{ID: "a", Name: "one"}, croft.Host{ID: "b", Name: "one"}, croft.Host{ID: "c", Name: "two"}))
+	o := always(withHosts(croft.Host{ID: "a", Name: "one"}, croft.Host{ID: "b", Name: "one"},
+		croft.Host{ID: "c", Name: "two"}))
 	all, err := o.operator(t).List(t.Context())
-	if err != nil || len(all) != 3 || len(all[0].Problems) != 1 || len(all[1].Problems) != 1 || len(all[2].Problems) != 0 {
+	if err != nil || len(all) != 3 || len(all[0].Problems) != 1 || len(all[1].Problems) != 1 ||
+		len(all[2].Problems) != 0 {
 		t.Errorf("got %+v, %v; want a problem with each of the two", all, err)
 	}
 	if _, err := o.operator(t).Find(t.Context(), "one"); !errors.Is(err, croft.Conflict) {
@@ -222,7 +231,8 @@ func TestAnInstanceThatIsNotEphemeralStays(t *testing.T) {
 	o := always(withHosts(croft.Host{ID: "h", Name: "one", Alive: true}))
 	h := operator.Host{Host: croft.Host{ID: "h", Name: "one", Alive: true}, Instances: []croft.Status{
 		{Instance: croft.Instance{ID: "disk"}},
-		{Instance: croft.Instance{ID: "grouped", Spec: croft.Spec{Ephemeral: true, Affinities: []croft.Affinity{{Group: "g", Rule: croft.Apart}}}}},
+		{Instance: croft.Instance{ID: "grouped", Spec: croft.Spec{Ephemeral: true,
+			Affinities: []croft.Affinity{{Group: "g", Rule: croft.Apart}}}}},
 		{Instance: croft.Instance{ID: "nowhere", Spec: croft.Spec{Ephemeral: true}}},
 		{Instance: croft.Instance{ID: "going", State: croft.StateDestroying, Spec: croft.Spec{Ephemeral: true}}},
 	}}
@@ -230,7 +240,8 @@ func TestAnInstanceThatIsNotEphemeralStays(t *testing.T) {
 	if err != nil || len(all) != 3 {
 		t.Fatalf("got %+v, %v; want three, since the last is on its way out", all, err)
 	}
-	for i, why := range []string{"it is not ephemeral: its disk is here", "it is in group g, whose rule a move might break", "no other host has room for it"} {
+	for i, why := range []string{"it is not ephemeral: its disk is here",
+		"it is in group g, whose rule a move might break", "no other host has room for it"} {
 		if all[i].Stays != why {
 			t.Errorf("got %q, want %q", all[i].Stays, why)
 		}

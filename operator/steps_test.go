@@ -119,8 +119,10 @@ func (d diaryRecords) SetMoving(_ context.Context, inst croft.Instance, to croft
 	return *d.inst, nil
 }
 
-func (d diaryRecords) Relocate(_ context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error) {
-	if err := d.step("order", string(order.Want), "on", string(order.Host), "not on", string(tombstone.Host)); err != nil {
+func (d diaryRecords) Relocate(_ context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance,
+	error) {
+	if err := d.step("order", string(order.Want), "on", string(order.Host), "not on",
+		string(tombstone.Host)); err != nil {
 		return inst, err
 	}
 	d.inst.Host, d.inst.Moving = order.Host, ""
@@ -209,7 +211,8 @@ func TestAMoveThatIsLostGivesItsClaimBack(t *testing.T) {
 			d.fails[relocate] = func() error { d.inst.Host, d.inst.Moving = "b", ""; return errPlanned }
 		}, []string{"fence"}, "b"},
 		{"and whose fence fails", func(d *diary) { d.fails[relocate], d.fails["fence"] = planned, planned },
-			[]string{"fence", "moving to b", "claim on a", "moving to "}, "a"}, // that it stays is written by comparison too
+			// that it stays is written by comparison too
+			[]string{"fence", "moving to b", "claim on a", "moving to "}, "a"},
 		{"to somebody's change of the record", func(d *diary) {
 			d.fails[relocate] = func() error { return croft.Errorf(croft.Conflict, "planned") }
 		}, []string{"books", "moving to b", "claim on a", "moving to "}, "a"},
@@ -217,10 +220,16 @@ func TestAMoveThatIsLostGivesItsClaimBack(t *testing.T) {
 			d.fails[relocate] = func() error { d.inst = nil; return croft.Errorf(croft.Conflict, "planned") }
 		}, []string{"books", "release a b"}, "b"},
 		{"to its end, which is under way", func(d *diary) {
-			d.fails[relocate] = func() error { d.inst.State = croft.StateDestroying; return croft.Errorf(croft.Conflict, "planned") }
+			d.fails[relocate] = func() error {
+				d.inst.State = croft.StateDestroying
+				return croft.Errorf(croft.Conflict, "planned")
+			}
 		}, []string{"books"}, "b"},
 		{"to who moved it on", func(d *diary) {
-			d.fails[relocate] = func() error { d.inst.Host, d.inst.Moving = "b", ""; return croft.Errorf(croft.Conflict, "planned") }
+			d.fails[relocate] = func() error {
+				d.inst.Host, d.inst.Moving = "b", ""
+				return croft.Errorf(croft.Conflict, "planned")
+			}
 		}, []string{"books"}, "b"},
 		{"to who moves it elsewhere", func(d *diary) {
 			d.fails[relocate] = func() error { d.inst.Moving = "c"; return croft.Errorf(croft.Conflict, "planned") }

@@ -137,7 +137,8 @@ func nothingLeftToClaim(t *testing.T, store ledger.Store, want *transfer.State) 
 	}
 	for _, p := range have.Providers {
 		if len(p.Inventories) > 0 {
-			t.Fatalf("with %d of %d consumers provider %s can be claimed from", len(have.Consumers), len(want.Consumers), p.Name)
+			t.Fatalf("with %d of %d consumers provider %s can be claimed from", len(have.Consumers),
+				len(want.Consumers), p.Name)
 		}
 	}
 }

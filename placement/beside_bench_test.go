@@ -27,7 +27,8 @@ func BenchmarkClaimBesideEtcd(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(etcd.Close)
-	store, err := etcdstore.Open(b.Context(), etcdstore.Config{Embedded: etcd, Mint: true, DialTimeout: 20 * time.Second})
+	store, err := etcdstore.Open(b.Context(), etcdstore.Config{Embedded: etcd, Mint: true,
+		DialTimeout: 20 * time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}

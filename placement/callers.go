@@ -38,8 +38,8 @@ type Keystone struct {
 	Identity Identity // required
 	URL      string   // of the Keystone; told to clients whose token is refused
 
-	// ReaderProjects are the IDs of projects whose readers may read everything, as readers of the system may. Readers of
-	// other projects may read the usages of their own project. Members are readers.
+	// ReaderProjects are the IDs of projects whose readers may read everything, as readers of the system may. Readers
+	// of other projects may read the usages of their own project. Members are readers.
 	ReaderProjects []string
 
 	// CacheFor is how long an answer of Identity is valid, 1 m by default and at most 5 m: a revoked token is refused
@@ -124,7 +124,8 @@ func newCallers(k Keystone) (*callers, error) {
 		return nil, croft.Errorf(croft.Invalid, "placement: Keystone wants an Identity")
 	}
 	if k.CacheFor < 0 || k.CacheFor > cacheAtMost {
-		return nil, croft.Errorf(croft.Invalid, "placement: an answer about a token counts %s at most, not %s", cacheAtMost,
+		return nil, croft.Errorf(croft.Invalid, "placement: an answer about a token counts %s at most, not %s",
+			cacheAtMost,
 			k.CacheFor)
 	}
 	if k.CacheFor == 0 {

@@ -71,8 +71,9 @@ func guarded(t *testing.T, test func(t *testing.T, d *directory, send func(metho
 				Expires: time.Now().Add(-time.Second)},
 		}}
 		server, err := placement.New(placement.Config{Store: newMemory(), Log: slog.New(slog.DiscardHandler),
-			Token:    "the-admin-token",
-			Keystone: &placement.Keystone{Identity: d, URL: "http://keystone/v3", ReaderProjects: []string{"watchers"}}})
+			Token: "the-admin-token",
+			Keystone: &placement.Keystone{Identity: d, URL: "http://keystone/v3",
+				ReaderProjects: []string{"watchers"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,15 +131,18 @@ func TestWhatRolesMayDo(t *testing.T) {
 		{"the versions are for everybody", "unknown", "GET", "/", 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			guarded(t, func(t *testing.T, _ *directory, send func(method, path, token string) *httptest.ResponseRecorder) {
+			guarded(t, func(t *testing.T, _ *directory, send func(method, path,
+				token string) *httptest.ResponseRecorder) {
 				w := send(c.method, c.path, c.token)
 				if w.Code != c.want {
 					t.Errorf("%s %s is answered %d, want %d: %s", c.method, c.path, w.Code, c.want, w.Body)
 				}
-				if got := w.Header().Get("WWW-Authenticate"); (c.want == 401) != (got == `Keystone uri="http://keystone/v3"`) {
+				if got := w.Header().Get(
+					"WWW-Authenticate"); (c.want == 401) != (got == `Keystone uri="http://keystone/v3"`) {
 					t.Errorf("WWW-Authenticate is %q", got)
 				}
-				if text := "Policy does not allow placement:"; (c.want == 403) != strings.Contains(w.Body.String(), text) {
+				if text := "Policy does not allow placement:"; (c.want == 403) != strings.Contains(w.Body.String(),
+					text) {
 					t.Errorf("it says %s", w.Body)
 				}
 			})

@@ -59,7 +59,8 @@ func loaded(tb testing.TB, providers int, nested bool) *Server {
 			if err != nil {
 				return err
 			}
-			_, err = t.SetTraits(hostID(i), 1, []string{"COMPUTE_NODE", "HW_CPU_X86_AVX2", "HW_CPU_X86_SSE42", "HW_CPU_X86_VMX"})
+			_, err = t.SetTraits(hostID(i), 1, []string{"COMPUTE_NODE", "HW_CPU_X86_AVX2", "HW_CPU_X86_SSE42",
+				"HW_CPU_X86_VMX"})
 			return err
 		})
 		if err != nil {
@@ -74,14 +75,18 @@ func hostID(i int) string { return fmt.Sprintf("c0f7c0f7-0000-4000-8000-%012x", 
 // A minimal answer says where to take what, how much there is of it, and in which tree that is.
 func TestMinimalAnswer(t *testing.T) {
 	s := loaded(t, 2, true)
-	r := httptest.NewRequest("GET", "/allocation_candidates?resources=VCPU:4,DISK_GB:1&in_tree="+hostID(1)+"&limit=2", nil)
+	r := httptest.NewRequest("GET", "/allocation_candidates?resources=VCPU:4,DISK_GB:1&in_tree="+hostID(1)+"&limit=2",
+		nil)
 	r.Header = http.Header{"X-Auth-Token": {"admin"}, versionHeader: {"placement 1.39"}, "Prefer": {minimal}}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	const all = `{"VCPU": {"capacity": 64, "used": 0}, "MEMORY_MB": {"capacity": 64, "used": 0}, "DISK_GB": {"capacity": 64, "used": 0}}`
-	want := `{"allocation_requests": [{"allocations": {"` + hostID(0) + `": {"resources": {"VCPU": 4, "DISK_GB": 1}}}}, ` +
-		`{"allocations": {"` + hostID(0) + `": {"resources": {"VCPU": 4}}, "` + hostID(1) + `": {"resources": {"DISK_GB": 1}}}}], ` +
-		`"provider_summaries": {"` + hostID(0) + `": {"resources": ` + all + `}, "` + hostID(1) + `": {"resources": ` + all +
+	want := `{"allocation_requests": [{"allocations": {"` + hostID(0) +
+		`": {"resources": {"VCPU": 4, "DISK_GB": 1}}}}, ` +
+		`{"allocations": {"` + hostID(0) + `": {"resources": {"VCPU": 4}}, "` + hostID(1) +
+		`": {"resources": {"DISK_GB": 1}}}}], ` +
+		`"provider_summaries": {"` + hostID(0) + `": {"resources": ` + all + `}, "` + hostID(1) + `": {"resources": ` +
+		all +
 		`, "root_provider_uuid": "` + hostID(0) + `"}}}`
 	if got := w.Body.String(); got != want || w.Header().Get("Preference-Applied") != minimal {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -126,7 +131,8 @@ func encodedAnswer(a *candidateAnswer, found []ledger.Candidate) []byte {
 			treeAnswer{nullable(p.Parent), p.Root().UUID}}
 		for i := range p.Inventories {
 			inv := &p.Inventories[i]
-			out.Resources[a.st.ClassName(inv.Class)] = map[string]int64{"capacity": inv.Capacity(), "used": p.Used(inv.Class)}
+			out.Resources[a.st.ClassName(inv.Class)] = map[string]int64{"capacity": inv.Capacity(),
+				"used": p.Used(inv.Class)}
 		}
 		answer.Summaries[p.UUID] = out
 	}

@@ -168,8 +168,9 @@ func (req candidateReader) readGroups(q *request) error {
 			g.Aggregates, err = parseAggregates(q.version, m[2], q.query.all(p.key))
 		case "in_tree":
 			if g.Tree = strings.TrimSpace(p.value); !schema.IsUUID(g.Tree) {
-				err = badRequest("Invalid query string parameters: Expected 'in_tree' parameter to be a format of uuid. "+
-					"Got: %s", p.value)
+				err = badRequest(
+					"Invalid query string parameters: Expected 'in_tree' parameter to be a format of uuid. "+
+						"Got: %s", p.value)
 			}
 		}
 		if err != nil {

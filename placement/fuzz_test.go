@@ -28,7 +28,8 @@ var world = [][3]string{
 	{"PUT", "/traits/CUSTOM_BLUE"},
 	{"PUT", "/resource_classes/CUSTOM_SLOT"},
 	{"POST", "/resource_providers", `{"name": "rack", "uuid": "` + rackID + `"}`},
-	{"POST", "/resource_providers", `{"name": "host", "uuid": "` + hostID + `", "parent_provider_uuid": "` + rackID + `"}`},
+	{"POST", "/resource_providers", `{"name": "host", "uuid": "` + hostID + `", "parent_provider_uuid": "` + rackID +
+		`"}`},
 	{"POST", "/resource_providers", `{"name": "disk", "uuid": "` + diskID + `"}`},
 	{"PUT", "/resource_providers/" + rackID + "/inventories",
 		`{"resource_provider_generation": 0, "inventories": {"CUSTOM_SLOT": {"total": 4}}}`},
@@ -44,7 +45,8 @@ var world = [][3]string{
 		`{"resource_provider_generation": 1, "aggregates": ["` + groupID + `"]}`},
 	{"PUT", "/resource_providers/" + diskID + "/aggregates",
 		`{"resource_provider_generation": 2, "aggregates": ["` + groupID + `"]}`},
-	{"PUT", "/allocations/" + consumerID, claimOf(`{"` + hostID + `": {"resources": {"VCPU": 1}}, "` + diskID + `": {"resources": {"DISK_GB": 5}}}`)},
+	{"PUT", "/allocations/" + consumerID, claimOf(`{"` + hostID + `": {"resources": {"VCPU": 1}}, "` + diskID +
+		`": {"resources": {"DISK_GB": 5}}}`)},
 }
 
 // target is a server whose answers are judged.
@@ -142,7 +144,8 @@ func (t *target) judge(test *testing.T, method, uri, version, contentType, accep
 	if w.Code == http.StatusUnauthorized { // the original answers it with a document of another form
 		return
 	}
-	if w.Code > 299 && (len(v.Errors) != 1 || v.Errors[0].Status != w.Code || v.Errors[0].Title == "" || v.Errors[0].RequestID == "") {
+	if w.Code > 299 && (len(v.Errors) != 1 || v.Errors[0].Status != w.Code || v.Errors[0].Title == "" ||
+		v.Errors[0].RequestID == "") {
 		test.Errorf("answered %d without the document of an error: %s", w.Code, w.Body)
 	}
 }
@@ -156,14 +159,22 @@ var queried = []string{"/allocation_candidates", "/resource_providers", "/usages
 // FuzzQuery sends query strings.
 func FuzzQuery(f *testing.F) {
 	for _, q := range []string{
-		"", "resources=VCPU:1", "resources=VCPU:1,DISK_GB:5&limit=3", "resources=VCPU:1%20&required=!CUSTOM_BLUE,HW_CPU_X86_AVX2",
-		"resources1=VCPU:1&resources2=MEMORY_MB:64&group_policy=isolate", "resources_A=VCPU:1&resources_B=DISK_GB:1&group_policy=none&same_subtree=_A,_B",
-		"resources=VCPU:1&root_required=CUSTOM_BLUE,!CUSTOM_RED", "resources=VCPU:1&member_of=in:" + groupID + "&member_of=!in:" + rackID,
-		"resources=VCPU:1&required=in:CUSTOM_BLUE,HW_CPU_X86_AVX2&required=in:COMPUTE_NODE,CUSTOM_BLUE", "resources=VCPU:1&in_tree=" + rackID,
-		"resources1=VCPU:1&in_tree1=" + hostID + "&member_of1=" + groupID + "&required1=CUSTOM_BLUE", "name=host&uuid=" + hostID,
-		"in_tree=" + rackID + "&resources=MEMORY_MB:64", "project_id=p&user_id=u&consumer_type=all", "name=startswith:CUSTOM&associated=true",
-		"name=in:CUSTOM_BLUE,HW", "limit=0", "limit=99999999999999999999", "resources=VCPU:-1", "resources=VCPU", "resources=:", "resources=VCPU:1:1",
-		"%zz=1&a=%ff", "resources=VCPU:99999999999999999999", "required=", "member_of=in:", "same_subtree=", "group_policy=other", "=", "&&&",
+		"", "resources=VCPU:1", "resources=VCPU:1,DISK_GB:5&limit=3",
+		"resources=VCPU:1%20&required=!CUSTOM_BLUE,HW_CPU_X86_AVX2",
+		"resources1=VCPU:1&resources2=MEMORY_MB:64&group_policy=isolate",
+		"resources_A=VCPU:1&resources_B=DISK_GB:1&group_policy=none&same_subtree=_A,_B",
+		"resources=VCPU:1&root_required=CUSTOM_BLUE,!CUSTOM_RED",
+		"resources=VCPU:1&member_of=in:" + groupID + "&member_of=!in:" + rackID,
+		"resources=VCPU:1&required=in:CUSTOM_BLUE,HW_CPU_X86_AVX2&required=in:COMPUTE_NODE,CUSTOM_BLUE",
+		"resources=VCPU:1&in_tree=" + rackID,
+		"resources1=VCPU:1&in_tree1=" + hostID + "&member_of1=" + groupID + "&required1=CUSTOM_BLUE",
+		"name=host&uuid=" + hostID,
+		"in_tree=" + rackID + "&resources=MEMORY_MB:64", "project_id=p&user_id=u&consumer_type=all",
+		"name=startswith:CUSTOM&associated=true",
+		"name=in:CUSTOM_BLUE,HW", "limit=0", "limit=99999999999999999999", "resources=VCPU:-1", "resources=VCPU",
+		"resources=:", "resources=VCPU:1:1",
+		"%zz=1&a=%ff", "resources=VCPU:99999999999999999999", "required=", "member_of=in:", "same_subtree=",
+		"group_policy=other", "=", "&&&",
 	} {
 		for i := range queried {
 			f.Add(uint8(i), uint8(39), q)
@@ -183,7 +194,8 @@ var bodied = [][2]string{
 	{"POST", "/resource_providers/" + hostID + "/inventories"}, {"PUT",
 		"/resource_providers/" + hostID + "/inventories/VCPU"},
 	{"PUT", "/resource_providers/" + hostID + "/aggregates"}, {"PUT", "/resource_providers/" + hostID + "/traits"},
-	{"PUT", "/allocations/" + consumerID}, {"POST", "/allocations"}, {"POST", "/reshaper"}, {"POST", "/resource_classes"},
+	{"PUT", "/allocations/" + consumerID}, {"POST", "/allocations"}, {"POST", "/reshaper"},
+	{"POST", "/resource_classes"},
 	{"PUT", "/resource_classes/CUSTOM_SLOT"}, {"PUT", "/traits/CUSTOM_RED"}, {"PUT", "/allocations/" + groupID},
 }
 
@@ -191,14 +203,21 @@ var bodied = [][2]string{
 func FuzzBody(f *testing.F) {
 	bodies := []string{"", "{}", "[]", "null", `{"a": 1e999}`, `{"a": NaN}`, "{\"name\": \"\\ud800\"}",
 		`{"name": "x", "name": "y"}`,
-		`{"name": "` + strings.Repeat("n", 201) + `"}`, `{"name": "CUSTOM_NEW"}`, `{"uuid": "x"}`, strings.Repeat("[", 10000),
+		`{"name": "` + strings.Repeat("n", 201) + `"}`, `{"name": "CUSTOM_NEW"}`, `{"uuid": "x"}`,
+		strings.Repeat("[", 10000),
 		`{"resource_provider_generation": 2, "resource_class": "DISK_GB", "total": 10, "reserved": 1, "allocation_ratio": 1.5}`,
-		`{"resource_provider_generation": 2, "total": 99999999999999999999}`, `{"resource_provider_generation": 2.0, "total": 1e3}`,
-		`{"resource_provider_generation": 2, "inventories": {}}`, `{"resource_provider_generation": 2, "inventories": {"VCPU": {"total": 0}}}`,
-		`["` + groupID + `"]`, `{"allocations": [{"resource_provider": {"uuid": "` + hostID + `"}, "resources": {"VCPU": 1}}]}`,
-		`{"` + consumerID + `": {"allocations": {"` + hostID + `": {"resources": {"VCPU": 9}}}, "project_id": "p", "user_id": "u", "consumer_generation": 1, "consumer_type": "X"}}`,
-		`{"` + consumerID + `": {"allocations": {}, "project_id": "p", "user_id": "u", "consumer_generation": 1, "consumer_type": "X"}}`,
-		`{"inventories": {"` + hostID + `": {"resource_provider_generation": 2, "inventories": {"VCPU": {"total": 4}}}}, "allocations": {}}`,
+		`{"resource_provider_generation": 2, "total": 99999999999999999999}`,
+		`{"resource_provider_generation": 2.0, "total": 1e3}`,
+		`{"resource_provider_generation": 2, "inventories": {}}`,
+		`{"resource_provider_generation": 2, "inventories": {"VCPU": {"total": 0}}}`,
+		`["` + groupID + `"]`, `{"allocations": [{"resource_provider": {"uuid": "` + hostID +
+			`"}, "resources": {"VCPU": 1}}]}`,
+		`{"` + consumerID + `": {"allocations": {"` + hostID +
+			`": {"resources": {"VCPU": 9}}}, "project_id": "p", "user_id": "u", "consumer_generation": 1, "consumer_type": "X"}}`,
+		`{"` + consumerID +
+			`": {"allocations": {}, "project_id": "p", "user_id": "u", "consumer_generation": 1, "consumer_type": "X"}}`,
+		`{"inventories": {"` + hostID +
+			`": {"resource_provider_generation": 2, "inventories": {"VCPU": {"total": 4}}}}, "allocations": {}}`,
 		`{"allocations": {}, "project_id": "p", "user_id": "u", "consumer_generation": 1, "consumer_type": "X", "mappings": {"": ["` + hostID + `"]}}`,
 	}
 	for _, r := range world {
@@ -222,13 +241,15 @@ func FuzzRequest(f *testing.F) {
 	for _, method := range []string{"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH", "X"} {
 		for _, path := range []string{"/", "//", "/nothing", "/resource_providers", "/resource_providers/" + hostID,
 			"/resource_providers/x/inventories/VCPU",
-			"/resource_providers/" + diskID + "/traits", "/traits/CUSTOM_%C3%A4", "/allocations/x", "/usages", "*", "http://other/traits", "/traits/%2F", "/%00"} {
+			"/resource_providers/" + diskID + "/traits", "/traits/CUSTOM_%C3%A4", "/allocations/x", "/usages", "*",
+			"http://other/traits", "/traits/%2F", "/%00"} {
 			f.Add(method, path, "placement 1.39", "application/json", "application/json", "admin", "{}")
 		}
 	}
 	for _, version := range []string{"", "placement latest", "latest", "placement", "placement 1", "placement 1.",
 		"placement 1.-1", "placement 2.0", "placement 1.040",
-		"compute 2.1, placement 1.5", "placement 1.99999999999999999999", "placement 1.1, placement 1.2", ",", "placement 1.1 1", "placement \u0661.1"} {
+		"compute 2.1, placement 1.5", "placement 1.99999999999999999999", "placement 1.1, placement 1.2", ",",
+		"placement 1.1 1", "placement \u0661.1"} {
 		f.Add("GET", "/resource_providers", version, "", "*/*;q=0.1, application/json", "admin:admin", "")
 	}
 	for _, accept := range []string{"text/html", "text/plain", "image/png", "*/*;q=0", "application/json;q=x", ";;;,",

@@ -36,7 +36,8 @@ func TestRequestsBeyondTheTransactionLimit(t *testing.T) {
 			most := limit - 3
 			status, body := a.do("POST", "/allocations", claimsOf(host, most+1))
 			if status != http.StatusRequestEntityTooLarge ||
-				!strings.Contains(body, fmt.Sprintf("concerns %d entries of the store and one transaction can hold %d", most+2,
+				!strings.Contains(body, fmt.Sprintf("concerns %d entries of the store and one transaction can hold %d",
+					most+2,
 					limit-2)) {
 				t.Errorf("%d %s", status, body)
 			}

@@ -97,7 +97,8 @@ func TestLostEtcdIs503UntilItReturns(t *testing.T) {
 			t.Errorf("the answer does not say what is missing: %s", body)
 		}
 		for _, r := range [][3]string{
-			{"GET", "/readyz"}, {"GET", "/allocation_candidates?resources=VCPU:1"}, {"GET", "/resource_providers/" + host},
+			{"GET", "/readyz"}, {"GET", "/allocation_candidates?resources=VCPU:1"},
+			{"GET", "/resource_providers/" + host},
 			{"PUT", "/allocations/" + uuid.NewString(), claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1}}}`, host))},
 			{"DELETE", "/resource_providers/" + host},
 		} {
@@ -225,8 +226,9 @@ func TestStopAnswersWritesUnderWay(t *testing.T) {
 	answers := make(chan int, 1)
 	var work sync.WaitGroup
 	work.Go(func() {
-		status, _ := a.do("PUT", "/allocations/"+uuid.NewString(), claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1}}}`,
-			host)))
+		status, _ := a.do("PUT", "/allocations/"+uuid.NewString(),
+			claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1}}}`,
+				host)))
 		answers <- status
 	})
 	m.etcd.WaitHeld()

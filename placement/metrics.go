@@ -46,7 +46,8 @@ func newMetrics(l *ledger.Ledger) *metrics {
 			[]string{"class"}, nil),
 		claimed: prometheus.NewDesc("croft_placement_claimed", "What is claimed of a resource class, in its unit.",
 			[]string{"class"}, nil),
-		ready: prometheus.NewDesc("croft_placement_ready", "1 where requests are served, 0 where they get 503.", nil, nil),
+		ready: prometheus.NewDesc("croft_placement_ready", "1 where requests are served, 0 where they get 503.", nil,
+			nil),
 	}
 }
 

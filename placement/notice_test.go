@@ -25,7 +25,8 @@ func TestConsumersOfOneRequestAreSummed(t *testing.T) {
 		`{"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 8}}}`, 200)
 	claims := func(first, second string) string {
 		claim := func(n string) string {
-			return `{"allocations": {"` + host + `": {"resources": {"VCPU": ` + n + `}}}, "project_id": "p", "user_id": "u", "consumer_generation": null, "consumer_type": "INSTANCE"}`
+			return `{"allocations": {"` + host + `": {"resources": {"VCPU": ` + n +
+				`}}}, "project_id": "p", "user_id": "u", "consumer_generation": null, "consumer_type": "INSTANCE"}`
 		}
 		return `{"` + one + `": ` + claim(first) + `, "` + two + `": ` + claim(second) + `}`
 	}

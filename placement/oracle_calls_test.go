@@ -22,7 +22,8 @@ func (g *generator) provider() call {
 			id = fmt.Sprintf(`, "uuid": %q`, p)
 		}
 		if id == "" {
-			return call{method: "GET", path: "/resource_providers/" + p} // an id of the server's making cannot be compared
+			// an id of the server's making cannot be compared
+			return call{method: "GET", path: "/resource_providers/" + p}
 		}
 		return call{method: "POST", path: "/resource_providers", body: `{"name": ` + name + id + parent + `}`}
 	case 1:
@@ -62,7 +63,8 @@ func (g *generator) required() string {
 		value = "in:" + g.anyTrait() + "," + g.anyTrait()
 	}
 	if g.chance(3) {
-		value = one(g, []string{"", "in:", ",", "!", "in:!CUSTOM_RED", "!!CUSTOM_RED", "CUSTOM_RED,,", "in:CUSTOM_RED,,"})
+		value = one(g, []string{"", "in:", ",", "!", "in:!CUSTOM_RED", "!!CUSTOM_RED", "CUSTOM_RED,,",
+			"in:CUSTOM_RED,,"})
 	}
 	return value
 }
@@ -115,7 +117,8 @@ func (g *generator) candidates() call {
 	c := call{method: "GET", version: "placement 1." + strconv.Itoa(minor)}
 	suffixes := []string{""}
 	if minor >= 25 && g.chance(55) || g.chance(3) {
-		for _, s := range one(g, [][]string{{"1"}, {"1", "2"}, {"1", "2", "3"}, {"_A"}, {"_A", "_B"}, {"1", "_net-2"}}) {
+		for _, s := range one(g, [][]string{{"1"}, {"1", "2"}, {"1", "2", "3"}, {"_A"}, {"_A", "_B"},
+			{"1", "_net-2"}}) {
 			if minor >= 33 || g.chance(3) || s[0] != '_' {
 				suffixes = append(suffixes, s)
 			}
@@ -266,11 +269,13 @@ func (g *generator) inventoryCall() call {
 	case 2, 3:
 		return call{method: "POST", path: base, body: fmt.Sprintf(`{"resource_class": %q, %s}`, class, g.inventory())}
 	case 4, 5:
-		return call{method: "PUT", path: base, body: fmt.Sprintf(`{"resource_provider_generation": %d, "inventories": %s}`,
-			g.generation(p), g.inventories())}
+		return call{method: "PUT", path: base,
+			body: fmt.Sprintf(`{"resource_provider_generation": %d, "inventories": %s}`,
+				g.generation(p), g.inventories())}
 	case 6, 7:
-		return call{method: "PUT", path: base + "/" + class, body: fmt.Sprintf(`{"resource_provider_generation": %d, %s}`,
-			g.generation(p), g.inventory())}
+		return call{method: "PUT", path: base + "/" + class,
+			body: fmt.Sprintf(`{"resource_provider_generation": %d, %s}`,
+				g.generation(p), g.inventory())}
 	}
 	if g.chance(50) {
 		return call{method: "DELETE", path: base}
@@ -336,8 +341,9 @@ func (g *generator) classCall() call {
 	case 3:
 		return call{method: "DELETE", path: "/resource_classes/" + name}
 	case 4:
-		return call{method: "PUT", path: "/resource_classes/" + name, version: "placement 1." + strconv.Itoa(2+g.IntN(5)),
-			body: fmt.Sprintf(`{"name": %q}`, one(g, []string{"CUSTOM_GOLD", "CUSTOM_SILVER", "CUSTOM_TIN"}))}
+		return call{method: "PUT", path: "/resource_classes/" + name,
+			version: "placement 1." + strconv.Itoa(2+g.IntN(5)),
+			body:    fmt.Sprintf(`{"name": %q}`, one(g, []string{"CUSTOM_GOLD", "CUSTOM_SILVER", "CUSTOM_TIN"}))}
 	}
 	return call{method: "PUT", path: "/resource_classes/" + name, version: "placement 1." + strconv.Itoa(7+g.IntN(33))}
 }
@@ -365,16 +371,19 @@ func (g *generator) reshaperCall() call {
 	var items []string
 	for range 1 + g.IntN(2) {
 		p := g.anyProvider()
-		items = append(items, fmt.Sprintf(`%q: {"resource_provider_generation": %d, "inventories": %s}`, p, g.generation(p),
+		items = append(items, fmt.Sprintf(`%q: {"resource_provider_generation": %d, "inventories": %s}`, p,
+			g.generation(p),
 			g.inventories()))
 	}
 	return call{method: "POST", path: "/reshaper", version: "placement 1." + strconv.Itoa(minor),
-		body: `{"inventories": {` + strings.Join(items, ", ") + `}, "allocations": ` + g.manyBodies(max(minor, 28), 0) + `}`}
+		body: `{"inventories": {` + strings.Join(items, ", ") + `}, "allocations": ` + g.manyBodies(max(minor, 28), 0) +
+			`}`}
 }
 
 // odd asks for what there is not.
 func (g *generator) odd() call {
 	return call{method: one(g, []string{"GET", "PUT", "POST", "DELETE"}), path: one(g, []string{"/", "/nothing",
 		"/resource_providers/", "/resource_providers/a/b",
-		"/resource_providers/a/inventories/b/c", "/allocations", "/usages/x", "/traits/", "/reshaper", "/allocation_candidates/x"})}
+		"/resource_providers/a/inventories/b/c", "/allocations", "/usages/x", "/traits/", "/reshaper",
+		"/allocation_candidates/x"})}
 }

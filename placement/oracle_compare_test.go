@@ -18,14 +18,16 @@ func difference(c call, theirs, ours reply) string {
 		return fmt.Sprintf("status %d, not %d", ours.status, theirs.status)
 	}
 	for _, name := range []string{"Content-Type", "Allow", "Openstack-Api-Version", "Cache-Control"} {
-		if a, b := theirs.header.Get(name), ours.header.Get(name); a != b && !(c.method == http.MethodHead && name == "Content-Type") {
+		if a, b := theirs.header.Get(name), ours.header.Get(name); a != b &&
+			!(c.method == http.MethodHead && name == "Content-Type") {
 			return fmt.Sprintf("header %s is %q, not %q", name, b, a)
 		}
 	}
 	if a, b := theirs.header.Get("Location"), ours.header.Get("Location"); path(a) != path(b) {
 		return fmt.Sprintf("location %q, not %q", b, a)
 	}
-	if c.method == http.MethodPut && strings.HasPrefix(c.path, "/resource_providers/") && strings.Count(c.path, "/") == 2 {
+	if c.method == http.MethodPut && strings.HasPrefix(c.path, "/resource_providers/") &&
+		strings.Count(c.path, "/") == 2 {
 		theirs.header.Del("Last-Modified") // the time of the change before this one, or none: it says nothing
 		ours.header.Del("Last-Modified")
 	}
@@ -110,7 +112,8 @@ func text(v any) string {
 }
 
 // Lists in texts that the original makes of sets.
-var sets = regexp.MustCompile(`(No such trait |bad group\(s\) - |same_subtree.: |resource provider '|Inventory for '|in root_required: )([^.]*)`)
+var sets = regexp.MustCompile(
+	`(No such trait |bad group\(s\) - |same_subtree.: |resource provider '|Inventory for '|in root_required: )([^.]*)`)
 
 // Of several traits that do not exist the original names any one.
 var unknownTrait = regexp.MustCompile(`No such trait\(s\): [^.]*`)
@@ -119,7 +122,8 @@ var unknownTrait = regexp.MustCompile(`No such trait\(s\): [^.]*`)
 // shows values as JSON: the sentence is compared with its plain values, and the rule with its place in the schema.
 var (
 	failedRule = regexp.MustCompile(`(?s)(Failed validating '[a-zA-Z]+' in schema.*?)(:\s{4,}|\s+On instance).*`)
-	shownValue = regexp.MustCompile(`(JSON does not validate|parameters): (.*?) (is not of type|has non-unique|does not have|is not valid|is too|is not one of|is not a|does not match '|is less|is greater)`)
+	shownValue = regexp.MustCompile(
+		`(JSON does not validate|parameters): (.*?) (is not of type|has non-unique|does not have|is not valid|is too|is not one of|is not a|does not match '|is less|is greater)`)
 	plainValue = regexp.MustCompile(`^('[a-zA-Z0-9_:,.!-]*'|-?[0-9]+)$`)
 	malformed  = regexp.MustCompile(`Malformed JSON: .*`)
 )
@@ -160,7 +164,8 @@ var explanations = []struct {
 }{
 	{"the original keeps the consumer that an empty or refused request made; ours forgets it", func(_ call, theirs,
 		ours reply) bool {
-		return theirs.status == 409 && strings.Contains(theirs.body, "consumer generation conflict - expected 0 but got") ||
+		return theirs.status == 409 && strings.Contains(theirs.body,
+			"consumer generation conflict - expected 0 but got") ||
 			ours.status == 409 && strings.Contains(ours.body, "consumer generation conflict - expected null but got 0")
 	}},
 	{"unless group_policy is none, the original adds amounts of a class asked for in several groups up, from " +

@@ -89,7 +89,8 @@ func (g *generator) populate() []call {
 		if nesting && i > 1 && g.chance(60) {
 			parent = fmt.Sprintf(`, "parent_provider_uuid": %q`, g.providers[g.IntN(i)])
 		}
-		out = append(out, latest("POST", "/resource_providers", fmt.Sprintf(`{"name": "p%d", "uuid": %q%s}`, i, p, parent)))
+		out = append(out, latest("POST", "/resource_providers",
+			fmt.Sprintf(`{"name": "p%d", "uuid": %q%s}`, i, p, parent)))
 		generation := 0
 		if g.chance(85) {
 			out = append(out, latest("PUT", "/resource_providers/"+p+"/inventories",
@@ -98,12 +99,14 @@ func (g *generator) populate() []call {
 		}
 		if g.chance(70) {
 			out = append(out, latest("PUT", "/resource_providers/"+p+"/aggregates",
-				fmt.Sprintf(`{"resource_provider_generation": %d, "aggregates": %s}`, generation, g.list(g.aggregates, 2))))
+				fmt.Sprintf(`{"resource_provider_generation": %d, "aggregates": %s}`, generation,
+					g.list(g.aggregates, 2))))
 			generation++
 		}
 		traits := g.traits
 		if !sharing {
-			traits = slices.DeleteFunc(slices.Clone(traits), func(t string) bool { return t == "MISC_SHARES_VIA_AGGREGATE" })
+			traits = slices.DeleteFunc(slices.Clone(traits),
+				func(t string) bool { return t == "MISC_SHARES_VIA_AGGREGATE" })
 		}
 		if g.chance(80) {
 			out = append(out, latest("PUT", "/resource_providers/"+p+"/traits",
@@ -140,7 +143,8 @@ func (g *generator) inventories() string {
 func (g *generator) inventory() string {
 	fields := []string{`"total": ` + strconv.Itoa(2+g.IntN(20))}
 	for _, f := range []string{
-		`"reserved": ` + strconv.Itoa(g.IntN(4)), `"min_unit": ` + strconv.Itoa(1+g.IntN(2)), `"max_unit": ` + strconv.Itoa(1+g.IntN(12)),
+		`"reserved": ` + strconv.Itoa(g.IntN(4)), `"min_unit": ` + strconv.Itoa(1+g.IntN(2)),
+		`"max_unit": ` + strconv.Itoa(1+g.IntN(12)),
 		`"step_size": ` + strconv.Itoa(1+g.IntN(2)), `"allocation_ratio": ` + one(g, []string{"1.5", "2.0", "0.5", "16",
 			"1"}),
 	} {
@@ -194,12 +198,14 @@ func (g *generator) dress(c call) call {
 	}
 	switch g.IntN(150) {
 	case 0:
-		c.version = one(g, []string{"placement 1.40", "placement 2.0", "placement latest", "placement 1", "placement x.y",
+		c.version = one(g, []string{"placement 1.40", "placement 2.0", "placement latest", "placement 1",
+			"placement x.y",
 			"compute 2.1", "compute 2.1, placement 1.20", "Placement 1.5"})
 	case 1:
 		c.token = one(g, []string{"admin:admin", "user", "other:project"})
 	case 2:
-		c.accept = one(g, []string{"text/html", "text/plain", "application/json;q=0.5", "*/*", "application/*", "image/png",
+		c.accept = one(g, []string{"text/html", "text/plain", "application/json;q=0.5", "*/*", "application/*",
+			"image/png",
 			"text/html;q=0.1, application/json"})
 	case 3:
 		if c.body != "" {
@@ -293,8 +299,9 @@ func (g *generator) spoilValue(v any) any {
 			return v
 		}
 	}
-	return one(g, []any{nil, true, int64(-1), int64(0), int64(1) << 40, 1.5, "", "x", "CUSTOM_lower", strings.Repeat("A",
-		260),
+	return one(g, []any{nil, true, int64(-1), int64(0), int64(1) << 40, 1.5, "", "x", "CUSTOM_lower",
+		strings.Repeat("A",
+			260),
 		[]any{}, []any{"a", "a"}, object{}, int64(7), "it's", "tab\there"})
 }
 
@@ -345,7 +352,8 @@ func render(v any) string {
 // anyProvider is mostly one that exists.
 func (g *generator) anyProvider() string {
 	if g.chance(3) {
-		return one(g, []string{"abc", strings.ToUpper(g.providers[0]), strings.ReplaceAll(g.providers[1], "-", ""), g.uuid()})
+		return one(g, []string{"abc", strings.ToUpper(g.providers[0]), strings.ReplaceAll(g.providers[1], "-", ""),
+			g.uuid()})
 	}
 	return one(g, g.providers)
 }

@@ -143,8 +143,9 @@ func parseMemberOf(value string) (list []string, forbidden bool, err error) {
 	rest, forbidden := strings.CutPrefix(value, "!")
 	rest, several := strings.CutPrefix(rest, "in:")
 	if strings.Contains(value, ",") && !several {
-		return nil, false, badRequest("Multiple values for 'member_of' must be prefixed with the 'in:' or '!in:' keyword "+
-			"using the valid microversion. Got: %s", value)
+		return nil, false,
+			badRequest("Multiple values for 'member_of' must be prefixed with the 'in:' or '!in:' keyword "+
+				"using the valid microversion. Got: %s", value)
 	}
 	list = []string{rest}
 	if several {

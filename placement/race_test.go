@@ -78,7 +78,8 @@ func (a api) host(inventories string) string {
 
 // claimOf is the body of a claim for a consumer that has nothing yet.
 func claimOf(allocations string) string {
-	return `{"allocations": ` + allocations + `, "project_id": "p", "user_id": "u", "consumer_generation": null, "consumer_type": "INSTANCE"}`
+	return `{"allocations": ` + allocations +
+		`, "project_id": "p", "user_id": "u", "consumer_generation": null, "consumer_type": "INSTANCE"}`
 }
 
 func (a api) used(provider, class string) int {
@@ -161,8 +162,9 @@ func TestReleaseIsSeenByTheNextClaim(t *testing.T) {
 		work.Go(func() {
 			for range 40 {
 				consumer := uuid.NewString()
-				if status, body := a.do("PUT", "/allocations/"+consumer, claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1}}}`,
-					host))); status != http.StatusNoContent {
+				if status, body := a.do("PUT", "/allocations/"+consumer,
+					claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1}}}`,
+						host))); status != http.StatusNoContent {
 					t.Errorf("claim: %d %s", status, body)
 				}
 				if status, body := a.do("DELETE", "/allocations/"+consumer, ""); status != http.StatusNoContent {

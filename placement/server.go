@@ -22,8 +22,8 @@ type Config struct {
 	Store ledger.Store // required
 	Log   *slog.Logger // slog.Default() by default
 
-	// Token is the administrator's: a request with it, alone or before a colon and a project, may do everything, one with
-	// another token may only read the versions. "admin" by default, as with the original's noauth2.
+	// Token is the administrator's: a request with it, alone or before a colon and a project, may do everything, one
+	// with another token may only read the versions. "admin" by default, as with the original's noauth2.
 	Token string
 
 	// Keystone has its tokens taken too; nil: no Keystone.

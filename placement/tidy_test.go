@@ -40,7 +40,8 @@ func TestNamesThatNobodyUsesGo(t *testing.T) {
 		}
 		all := []string{
 			"/traits/CUSTOM_USED", "/traits/CUSTOM_FREE", "/traits/CUSTOM_LATE", "/traits/CUSTOM_LEFT",
-			"/resource_classes/CUSTOM_USED", "/resource_classes/CUSTOM_FREE", "/traits/HW_CPU_X86_AVX", "/resource_classes/VCPU",
+			"/resource_classes/CUSTOM_USED", "/resource_classes/CUSTOM_FREE", "/traits/HW_CPU_X86_AVX",
+			"/resource_classes/VCPU",
 		}
 		want(200, "POST", "/resource_providers", oneHost)
 		for _, path := range all[:6] {

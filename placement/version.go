@@ -37,9 +37,10 @@ func parseVersion(headers []string) (version, error) {
 	for i, part := range []string{major, minor} {
 		var err error
 		if n[i], err = strconv.Atoi(strings.TrimSpace(part)); err != nil {
-			return 0, badRequest("Invalid microversion: invalid version string: %s; invalid literal for int() with base "+
-				"10: '%s'",
-				text, part)
+			return 0,
+				badRequest("Invalid microversion: invalid version string: %s; invalid literal for int() with base "+
+					"10: '%s'",
+					text, part)
 		}
 	}
 	if !dotted {

@@ -9,7 +9,8 @@ func (s *Server) versions(q *request) (*response, error) {
 		Status string `json:"status"`
 		Links  []link `json:"links"`
 	}
-	only := version{"v" + minVersion.String(), maxVersion.String(), minVersion.String(), "CURRENT", []link{{"self", ""}}}
+	only := version{"v" + minVersion.String(), maxVersion.String(), minVersion.String(), "CURRENT",
+		[]link{{"self", ""}}}
 	return q.ok(struct {
 		Versions []version `json:"versions"`
 	}{[]version{only}}, 0), nil

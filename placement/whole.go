@@ -36,7 +36,8 @@ func (s *Server) listWhole(q *request) (*response, error) {
 	return s.view(q, func(st *ledger.State) (any, int64, error) {
 		list := make([]wholeProvider, len(st.Providers()))
 		for i, p := range st.Providers() {
-			list[i] = wholeProvider{p.UUID, p.Name, p.Root().UUID, p.Generation, inventoriesByClass(&p.ProviderData, st),
+			list[i] = wholeProvider{p.UUID, p.Name, p.Root().UUID, p.Generation,
+				inventoriesByClass(&p.ProviderData, st),
 				usagesOf(&p.ProviderData, st), traitNames(&p.ProviderData, st), append([]string{}, p.Aggregates...)}
 		}
 		return struct {

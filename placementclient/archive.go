@@ -83,9 +83,10 @@ type consumerReading struct {
 }
 
 func (c *claimsBody) equal(d *claimsBody) bool {
-	return c.Generation == d.Generation && maps.EqualFunc(c.Allocations, d.Allocations, func(x, y consumerReading) bool {
-		return x.Generation == y.Generation && maps.Equal(x.Resources, y.Resources)
-	})
+	return c.Generation == d.Generation && maps.EqualFunc(c.Allocations, d.Allocations,
+		func(x, y consumerReading) bool {
+			return x.Generation == y.Generation && maps.Equal(x.Resources, y.Resources)
+		})
 }
 
 // round reads what changed since the last round, and tells whether anything did.
@@ -237,7 +238,8 @@ func (c *Client) readConsumer(ctx context.Context, id croft.InstanceID) (transfe
 	if body.Type == unknownType {
 		body.Type = ""
 	}
-	out := transfer.Consumer{ID: id, Generation: body.Generation, Project: body.Project, User: body.User, Type: body.Type,
+	out := transfer.Consumer{ID: id, Generation: body.Generation, Project: body.Project, User: body.User,
+		Type:        body.Type,
 		Allocations: make(map[croft.HostID]croft.Resources, len(body.Allocations))}
 	for host, a := range body.Allocations {
 		out.Allocations[host] = a.Resources

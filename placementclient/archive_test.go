@@ -181,7 +181,8 @@ func TestMergeAddsAndChanges(t *testing.T) {
 		t.Errorf("%d providers, want %d", len(have.Providers), want)
 	}
 	for _, p := range have.Providers {
-		if p.ID == renamed.ID && (p.Name != renamed.Name || len(p.Aggregates) != 1 || p.Aggregates[0] != renamed.Aggregates[0]) {
+		if p.ID == renamed.ID && (p.Name != renamed.Name || len(p.Aggregates) != 1 ||
+			p.Aggregates[0] != renamed.Aggregates[0]) {
 			t.Errorf("the provider in both is %+v, want %+v", p, renamed)
 		}
 	}

@@ -27,8 +27,9 @@ func BenchmarkProviders(b *testing.B) {
 		work.Go(func() error {
 			return client.EnsureProvider(b.Context(), croft.Provider{
 				ID: id, Name: string(id), Traits: []croft.Trait{"COMPUTE_NODE", "HW_CPU_X86_AVX2", "CUSTOM_CROFT"},
-				Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 64}, croft.MemoryMB: {Total: 1 << 20},
-					croft.DiskGB: {Total: 8000}},
+				Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 64},
+					croft.MemoryMB: {Total: 1 << 20},
+					croft.DiskGB:   {Total: 8000}},
 			})
 		})
 	}

@@ -19,8 +19,9 @@ func BenchmarkCandidates(b *testing.B) {
 			return client.EnsureProvider(b.Context(), croft.Provider{
 				ID: id, Name: string(id), Traits: []croft.Trait{"COMPUTE_NODE", "HW_CPU_X86_AVX2", "HW_CPU_X86_VMX",
 					"HW_CPU_X86_SSE42", "CUSTOM_CROFT"},
-				Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 64}, croft.MemoryMB: {Total: 1 << 20},
-					croft.DiskGB: {Total: 8000}},
+				Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 64},
+					croft.MemoryMB: {Total: 1 << 20},
+					croft.DiskGB:   {Total: 8000}},
 			})
 		})
 	}

@@ -26,7 +26,8 @@ func byReflection(text []byte) ([]croft.Candidate, error) {
 	}
 	list := make([]croft.Candidate, len(body.Requests))
 	for i, r := range body.Requests {
-		list[i] = croft.Candidate{Allocations: map[croft.HostID]croft.Resources{}, Summaries: map[croft.HostID]croft.Summary{}}
+		list[i] = croft.Candidate{Allocations: map[croft.HostID]croft.Resources{},
+			Summaries: map[croft.HostID]croft.Summary{}}
 		for id, a := range r.Allocations {
 			s, told := body.Summaries[id]
 			sum := croft.Summary{Capacity: croft.Resources{}, Used: croft.Resources{}, Root: cmp.Or(s.Root, id)}
@@ -82,7 +83,8 @@ func TestCandidatesAreDecodedAsByReflection(t *testing.T) {
 			}
 		})
 	}
-	for _, wrong := range []string{`[]`, `{"allocation_requests": {}}`, `{"provider_summaries": {"a": {"resources": {"VCPU": {"used": 1.5}}}}}`, `{} {}`, `{"else": ?}`} {
+	for _, wrong := range []string{`[]`, `{"allocation_requests": {}}`,
+		`{"provider_summaries": {"a": {"resources": {"VCPU": {"used": 1.5}}}}}`, `{} {}`, `{"else": ?}`} {
 		var got candidates
 		if err := got.decode([]byte(wrong)); err == nil {
 			t.Errorf("%s is no error", wrong)

@@ -82,7 +82,8 @@ func (c *Client) replace(ctx context.Context, had croft.Claim, project croft.Pro
 		case had.Generation != nil:
 			return err
 		}
-		had = now // left by an older instance of this UUID; written once more, so that nobody gives it back who looked before
+		// left by an older instance of this UUID; written once more, so that nobody gives it back who looked before
+		had = now
 	}
 	return claimError(err)
 }
@@ -142,7 +143,8 @@ func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim,
 		body.Type = consumerType
 	}
 	none := allocationsBody{
-		Allocations: map[croft.HostID]resourcesBody{}, Project: body.Project, User: body.User, Type: body.Type, Generation: body.Generation,
+		Allocations: map[croft.HostID]resourcesBody{}, Project: body.Project, User: body.User, Type: body.Type,
+		Generation: body.Generation,
 	}
 	return claim, none, nil
 }

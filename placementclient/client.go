@@ -31,8 +31,8 @@ var (
 
 // Auth authenticates requests.
 type Auth interface {
-	// Authenticate prepares the connection before the first request, until it succeeds once, and installs the renewal of
-	// expired tokens. Invalid: it cannot succeed. Unavailable: it may succeed later.
+	// Authenticate prepares the connection before the first request, until it succeeds once, and installs the renewal
+	// of expired tokens. Invalid: it cannot succeed. Unavailable: it may succeed later.
 	Authenticate(ctx context.Context, provider *gophercloud.ProviderClient) error
 	// Endpoint returns Placement's URL after Authenticate, if Config has none.
 	Endpoint(provider *gophercloud.ProviderClient) (string, error)

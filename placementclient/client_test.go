@@ -94,7 +94,9 @@ const (
 )
 
 func TestClaimErrors(t *testing.T) {
-	candidate := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {croft.VCPU: 1}}}
+	candidate := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{
+		"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {croft.VCPU: 1},
+	}}
 	for name, test := range map[string]struct {
 		answers []func(http.ResponseWriter, *http.Request)
 		kind    croft.Kind
@@ -113,9 +115,12 @@ func TestClaimErrors(t *testing.T) {
 		"a refused token is our fault": {[]func(http.ResponseWriter, *http.Request){answer(401, "")}, croft.Invalid, 1},
 		"a claim that is there although it was a conflict": {[]func(http.ResponseWriter, *http.Request){answer(503, ""),
 			answer(409, concurrent),
-			answer(200, `{"allocations": {"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {"resources": {"VCPU": 1}}}}`)}, "", 3},
-		"a claim of another's making is a conflict": {[]func(http.ResponseWriter, *http.Request){answer(409, concurrent),
-			answer(200, `{"allocations": {"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {"resources": {"VCPU": 2}}}}`)}, croft.Conflict, 2},
+			answer(200, `{"allocations": {"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {"resources": {"VCPU": 1}}}}`)}, "",
+			3},
+		"a claim of another's making is a conflict": {[]func(http.ResponseWriter,
+			*http.Request){answer(409, concurrent),
+			answer(200, `{"allocations": {"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {"resources": {"VCPU": 2}}}}`)},
+			croft.Conflict, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, calls := answering(t, test.answers...)
@@ -137,7 +142,8 @@ func TestMicroversionGoesDownToWhatTheServerHas(t *testing.T) {
 	var bodies []string
 	client, _ := answering(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("OpenStack-API-Version") == "placement 1.39" {
-			answer(406, `{"errors": [{"status": 406, "detail": "no", "max_version": "1.36", "min_version": "1.0"}]}`)(w, r)
+			answer(406, `{"errors": [{"status": 406, "detail": "no", "max_version": "1.36", "min_version": "1.0"}]}`)(w,
+				r)
 			return
 		}
 		buf := make([]byte, 4096)
@@ -148,13 +154,16 @@ func TestMicroversionGoesDownToWhatTheServerHas(t *testing.T) {
 	if err := client.Claim(t.Context(), croft.NewInstanceID(), "p", croft.Candidate{}); err != nil {
 		t.Fatal(err)
 	}
-	if want := `placement 1.36 {"allocations":{},"project_id":"p","user_id":"p","consumer_generation":null}`; len(bodies) != 1 || bodies[0] != want {
+	if want := `placement 1.36 {"allocations":{},"project_id":"p","user_id":"p","consumer_generation":null}`; len(
+		bodies) != 1 || bodies[0] != want {
 		t.Errorf("got %q, want %q", bodies, want)
 	}
 }
 
 func TestServerTooOld(t *testing.T) {
-	client, _ := answering(t, answer(406, `{"errors": [{"status": 406, "detail": "no", "max_version": "1.10", "min_version": "1.0"}]}`))
+	client,
+		_ := answering(t,
+		answer(406, `{"errors": [{"status": 406, "detail": "no", "max_version": "1.10", "min_version": "1.0"}]}`))
 	if _, err := client.Candidates(t.Context(), "resources=VCPU:1", 1); !errors.Is(err,
 		croft.Invalid) || !strings.Contains(err.Error(), "1.29") {
 		t.Errorf("got %v, want an error that names what is needed", err)

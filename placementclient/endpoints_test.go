@@ -24,7 +24,8 @@ func TestAnotherServerIsAskedWhereOneDoesNotAnswer(t *testing.T) {
 		_, _ = w.Write([]byte(`{"resource_providers": []}`))
 	}))
 	defer well.Close()
-	client, err := placementclient.New(placementclient.Config{Endpoint: "http://127.0.0.1:1," + sick.URL + "," + well.URL})
+	client,
+		err := placementclient.New(placementclient.Config{Endpoint: "http://127.0.0.1:1," + sick.URL + "," + well.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,9 @@ func TestAnotherServerIsAskedWhereOneDoesNotAnswer(t *testing.T) {
 	if _, err := client.Providers(t.Context()); croft.KindOf(err) != croft.Unavailable {
 		t.Errorf("after all have gone: %v", err)
 	}
-	if _, err := placementclient.New(placementclient.Config{Endpoint: well.URL + ",nowhere"}); croft.KindOf(err) != croft.Invalid {
+	if _,
+		err := placementclient.New(placementclient.Config{Endpoint: well.URL +
+		",nowhere"}); croft.KindOf(err) != croft.Invalid {
 		t.Errorf("one that is no URL: %v", err)
 	}
 }

@@ -24,7 +24,8 @@ func newMetrics() *metrics {
 	m := &metrics{}
 	m.seconds = m.Seconds("croft_placementclient_request_seconds", "Requests to Placement, by method, collection and "+
 		"status; 0 where no answer came.", meter.Requests, "method", "collection", "status")
-	m.retries = m.Counter("croft_placementclient_retries_total", "Requests that did not get through and were sent again.")
+	m.retries = m.Counter("croft_placementclient_retries_total",
+		"Requests that did not get through and were sent again.")
 	return m
 }
 

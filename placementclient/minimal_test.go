@@ -54,7 +54,8 @@ func TestCandidatesAreReadWithoutWhatNobodyUses(t *testing.T) {
 	full := newClient(t, address)
 	for i := range 3 {
 		if err := full.EnsureProvider(t.Context(), croft.Provider{
-			ID: croft.NewHostID(), Name: fmt.Sprintf("host-%d", i), Traits: []croft.Trait{"COMPUTE_NODE", "HW_CPU_X86_AVX2"},
+			ID: croft.NewHostID(), Name: fmt.Sprintf("host-%d", i),
+			Traits:      []croft.Trait{"COMPUTE_NODE", "HW_CPU_X86_AVX2"},
 			Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 4}, croft.MemoryMB: {Total: 1024}},
 		}); err != nil {
 			t.Fatal(err)

@@ -46,10 +46,12 @@ func (c *Client) ensureExists(ctx context.Context, p croft.Provider) error {
 	err := c.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &have)
 	switch {
 	case is(err, http.StatusNotFound, ""):
-		err = c.call(ctx, http.MethodPost, "/resource_providers", map[string]string{"uuid": string(p.ID), "name": p.Name},
+		err = c.call(ctx, http.MethodPost, "/resource_providers",
+			map[string]string{"uuid": string(p.ID), "name": p.Name},
 			nil)
 		if is(err, http.StatusConflict, "") { // perhaps we made it ourselves and the answer was lost
-			if again := c.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &have); again == nil && have.Name == p.Name {
+			if again := c.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &have); again == nil &&
+				have.Name == p.Name {
 				return nil
 			}
 		}
@@ -95,7 +97,8 @@ func (c *Client) ensureInventories(ctx context.Context, p croft.Provider) error 
 	}
 	for class := range want {
 		if _, known := have.Inventories[class]; !known && strings.HasPrefix(string(class), "CUSTOM_") {
-			if err := c.call(ctx, http.MethodPut, "/resource_classes/"+url.PathEscape(string(class)), nil, nil); err != nil {
+			if err := c.call(ctx, http.MethodPut, "/resource_classes/"+url.PathEscape(string(class)), nil,
+				nil); err != nil {
 				return err
 			}
 		}

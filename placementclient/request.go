@@ -149,7 +149,8 @@ func (c *Client) send(ctx context.Context, minor int64, method, path string, bod
 		MoreHeaders: map[string]string{
 			"OpenStack-API-Version":  fmt.Sprintf("placement 1.%d", minor),
 			"X-Openstack-Request-Id": "req-" + uuid.NewString(),
-			"Prefer":                 "return=minimal", // croft's Placement leaves out of candidates what is not used here
+			// croft's Placement leaves out of candidates what is not used here
+			"Prefer": "return=minimal",
 		},
 	}
 	if v, ok := body.(versioned); ok {
@@ -218,7 +219,8 @@ func (c *Client) wrap(ctx context.Context, op string, err error) error {
 		e.detail = http.StatusText(e.status)
 	}
 	if e.status == http.StatusUnauthorized || e.status == http.StatusForbidden {
-		return croft.Errorf(croft.Invalid, "placement at %s refuses the token (%w); %s", c.at(), e, c.config.Auth.Advice())
+		return croft.Errorf(croft.Invalid, "placement at %s refuses the token (%w); %s", c.at(), e,
+			c.config.Auth.Advice())
 	}
 	return e
 }

@@ -80,7 +80,8 @@ func (c *Client) providersAtOnce(ctx context.Context) (all []croft.Provider, don
 		return nil, !c.isForeign(err), err
 	}
 	for _, p := range body.Providers {
-		all = append(all, croft.Provider{ID: p.ID, Root: p.Root, Name: p.Name, Inventories: p.Inventories, Used: p.Usages,
+		all = append(all, croft.Provider{ID: p.ID, Root: p.Root, Name: p.Name, Inventories: p.Inventories,
+			Used:   p.Usages,
 			Traits: p.Traits, Aggregates: p.Aggregates})
 	}
 	return all, true, nil

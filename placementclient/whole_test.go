@@ -50,7 +50,8 @@ func TestOurServerIsAskedOnceForAllProvidersAndForEachThatIsMade(t *testing.T) {
 		id := croft.NewHostID()
 		for range 2 { // the second changes nothing
 			if err := client.EnsureProvider(t.Context(), croft.Provider{
-				ID: id, Name: "host-" + string(id), Traits: []croft.Trait{"CUSTOM_NEW", "HW_CPU_X86_AVX2", "NOT_KNOWN_HERE"},
+				ID: id, Name: "host-" + string(id), Traits: []croft.Trait{"CUSTOM_NEW", "HW_CPU_X86_AVX2",
+					"NOT_KNOWN_HERE"},
 				Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 4, AllocationRatio: 2},
 					"CUSTOM_GPU": {Total: 1}},
 				Aggregates: []string{"8f4a8d4e-0000-4000-8000-000000000001"},
@@ -69,7 +70,8 @@ func TestOurServerIsAskedOnceForAllProvidersAndForEachThatIsMade(t *testing.T) {
 	if got := n.Load(); got != 1 {
 		t.Errorf("to read all providers takes %d requests, want 1", got)
 	}
-	if p := all[0]; len(p.Traits) != 2 || p.Inventories["CUSTOM_GPU"].MaxUnit != 1 || p.Used[croft.VCPU] != 0 || len(p.Aggregates) != 1 || p.Root != p.ID {
+	if p := all[0]; len(p.Traits) != 2 || p.Inventories["CUSTOM_GPU"].MaxUnit != 1 || p.Used[croft.VCPU] != 0 ||
+		len(p.Aggregates) != 1 || p.Root != p.ID {
 		t.Errorf("got %+v", p)
 	}
 }

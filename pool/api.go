@@ -22,7 +22,8 @@ type Opening struct {
 	TTL      time.Duration // without a use for so long the ticket is closed; 0: never
 	Owner    string        // who asks, where that is known
 	MostOpen int           // tickets that the owner may have open at once; 0: any number
-	Key      string        // of one owner the same key gets the same ticket, for as long as that is remembered; empty: always another
+	// of one owner the same key gets the same ticket, for as long as that is remembered; empty: always another
+	Key string
 }
 
 // ticket checks an opening and makes the ticket, still without a number.
@@ -40,7 +41,8 @@ func (o Opening) ticket() (Ticket, error) {
 		named += len(tag)
 	}
 	if named > maxNamed {
-		return Ticket{}, croft.Errorf(croft.Invalid, "tags, sandbox and key of %d bytes: use %d at most", named, maxNamed)
+		return Ticket{}, croft.Errorf(croft.Invalid, "tags, sandbox and key of %d bytes: use %d at most", named,
+			maxNamed)
 	}
 	if o.Sandbox != "" {
 		if err := CheckTag(o.Sandbox); err != nil {
@@ -53,7 +55,8 @@ func (o Opening) ticket() (Ticket, error) {
 	if len(o.Key) > maxWord || !utf8.ValidString(o.Key) {
 		return Ticket{}, croft.Errorf(croft.Invalid, "a key of %d bytes: use text of %d at most", len(o.Key), maxWord)
 	}
-	t := Ticket{Sandbox: o.Sandbox, TTL: o.TTL, Owner: o.Owner, Key: o.Key, Tags: slices.Compact(slices.Sorted(slices.Values(o.Tags)))}
+	t := Ticket{Sandbox: o.Sandbox, TTL: o.TTL, Owner: o.Owner, Key: o.Key,
+		Tags: slices.Compact(slices.Sorted(slices.Values(o.Tags)))}
 	if t.Sandbox == "" {
 		t.Sandbox, t.Private = uuid.NewString(), true
 	}
@@ -99,7 +102,8 @@ func (m *Manager) Open(ctx context.Context, o Opening) (TicketStatus, error) {
 			return nil
 		}
 		if o.MostOpen > 0 && l.openOf[t.Owner] >= o.MostOpen {
-			return croft.Errorf(croft.NoCapacity, "%s has %d tickets open, which is as many as it may have: close some first", t.Owner, o.MostOpen)
+			return croft.Errorf(croft.NoCapacity,
+				"%s has %d tickets open, which is as many as it may have: close some first", t.Owner, o.MostOpen)
 		}
 		t.Opened, t.Renewed = now, now
 		id = l.open(t).ID

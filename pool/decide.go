@@ -85,7 +85,8 @@ func (r *round) due(t time.Time) bool {
 func (r *round) expire() {
 	for _, id := range slices.Sorted(maps.Keys(r.leased)) {
 		if t := r.leased[id]; r.due(t.Expires()) {
-			r.do(Action{Op: OpExpire, Ticket: id, Reason: fmt.Sprintf("nobody used the ticket for %s, the length of its lease", t.TTL)})
+			r.do(Action{Op: OpExpire, Ticket: id,
+				Reason: fmt.Sprintf("nobody used the ticket for %s, the length of its lease", t.TTL)})
 		}
 	}
 }
@@ -102,9 +103,11 @@ func (r *round) takeBack() {
 			if t := r.tickets[owner]; t != nil && t.State == TicketOpen {
 				continue
 			}
-			r.do(Action{Op: OpTakeBack, Pool: p.name(), Resource: res.ID, Ticket: owner, Reason: fmt.Sprintf("ticket %d ended", owner)})
+			r.do(Action{Op: OpTakeBack, Pool: p.name(), Resource: res.ID, Ticket: owner,
+				Reason: fmt.Sprintf("ticket %d ended", owner)})
 			if p.settingsOf(res).Commands.Release != "" {
-				r.do(Action{Op: OpRelease, Pool: p.name(), Resource: res.ID, Reason: fmt.Sprintf("ticket %d had it", owner)})
+				r.do(Action{Op: OpRelease, Pool: p.name(), Resource: res.ID,
+					Reason: fmt.Sprintf("ticket %d had it", owner)})
 			}
 		}
 	}
@@ -229,7 +232,8 @@ func (r *round) listOrphans(p *stock) {
 		last = p.Created
 	}
 	if r.due(last.Add(max(p.Settings.ListPeriod, leastPeriod))) {
-		r.do(Action{Op: OpList, Pool: p.name(), Reason: fmt.Sprintf("the last search for orphans was %s ago", p.Settings.ListPeriod)})
+		r.do(Action{Op: OpList, Pool: p.name(), Reason: fmt.Sprintf("the last search for orphans was %s ago",
+			p.Settings.ListPeriod)})
 	}
 }
 

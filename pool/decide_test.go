@@ -74,7 +74,8 @@ func told(a Action) string {
 
 const (
 	both = "  cmd_new: n\n  cmd_delete: d\n"
-	warm = "p:\n" + both + "  tags: [a]\n"                                                   // max 4, 2 warm, 1 starting
+	// max 4, 2 warm, 1 starting
+	warm = "p:\n" + both + "  tags: [a]\n"
 	off  = "p:\n" + both + "  tags: [a]\n  max_prealloc: 0\n"                                // starts nothing
 	onD  = "p:\n" + both + "  tags: [a]\n  tags_on_demand: [d]\n  max_starting: 2\n"         // on demand
 	onD2 = onD + "q:\n" + both + "  tags: [a]\n  tags_on_demand: [{name: d, priority: 5}]\n" // two of them
@@ -151,80 +152,169 @@ func TestDecide(t *testing.T) {
 
 var startCases = []decision{
 	{name: "an empty pool starts one, since one may be starting", file: warm, want: []string{"start p"}},
-	{name: "as many start at once as may", file: warm + "  max_starting: 5\n  max_prealloc: 3\n", want: []string{"start p", "start p", "start p"}},
+	{name: "as many start at once as may", file: warm + "  max_starting: 5\n  max_prealloc: 3\n",
+		want: []string{"start p", "start p", "start p"}},
 	{name: "while one is starting, no other may", file: warm, resources: []Resource{{State: Starting}}},
 	{name: "what is warm is enough", file: warm, resources: []Resource{up(), up()}},
-	{name: "what is starting counts as warm", file: warm + "  max_starting: 2\n", resources: []Resource{up(), {State: Starting}}},
-	{name: "what is taken is not warm", file: warm, resources: []Resource{up(of(1)), up()}, tickets: []Ticket{{Resource: 1}}, want: []string{"start p"}},
-	{name: "what was used and is ready is not warm", file: warm + "  reuse_opportunity_time: 60\n", resources: []Resource{up(used(time.Second, 1, "x")), up()}, want: []string{"start p"}},
-	{name: "everything that has not ended counts for max", file: warm + "  max: 3\n", resources: []Resource{{State: Deleting}, {State: DeleteRequest, NotBefore: at.Add(time.Hour)}, {State: Releasing}}},
+	{name: "what is starting counts as warm", file: warm + "  max_starting: 2\n",
+		resources: []Resource{up(), {State: Starting}}},
+	{name: "what is taken is not warm", file: warm, resources: []Resource{up(of(1)), up()},
+		tickets: []Ticket{{Resource: 1}}, want: []string{"start p"}},
+	{name: "what was used and is ready is not warm", file: warm + "  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x")), up()}, want: []string{"start p"}},
+	{name: "everything that has not ended counts for max", file: warm + "  max: 3\n",
+		resources: []Resource{{State: Deleting}, {State: DeleteRequest, NotBefore: at.Add(time.Hour)},
+			{State: Releasing}}},
 	{name: "max_prealloc 0 starts nothing, whoever waits", file: off, tickets: []Ticket{wants("a")}},
-	{name: "start_delay keeps starts apart", file: warm + "  start_delay: 30\n", change: func(l *Ledger) { l.pools["p"].LastStart = at.Add(-29 * time.Second) }},
-	{name: "after start_delay the next one starts", file: warm + "  start_delay: 30\n", change: func(l *Ledger) { l.pools["p"].LastStart = at.Add(-30 * time.Second) }, want: []string{"start p"}},
+	{name: "start_delay keeps starts apart", file: warm + "  start_delay: 30\n",
+		change: func(l *Ledger) { l.pools["p"].LastStart = at.Add(-29 * time.Second) }},
+	{name: "after start_delay the next one starts", file: warm + "  start_delay: 30\n", change: func(l *Ledger) {
+		l.pools["p"].LastStart = at.Add(-30 * time.Second)
+	}, want: []string{"start p"}},
 	{name: "a pool that failed waits", file: warm, change: backingOff("p")},
 	{name: "a paused pool starts nothing", file: warm, change: func(l *Ledger) { l.pools["p"].Mode = Paused }},
-	{name: "pools start in the order of the file", file: "z:\n" + both + "a:\n" + both, want: []string{"start z", "start a"}},
-	{name: "the search for orphans begins when its period is over", file: off + "  cmd_list: l\n", want: []string{"list p"}},
-	{name: "and not before", file: off + "  cmd_list: l\n", change: func(l *Ledger) { l.pools["p"].Listed = at.Add(-29 * time.Minute) }},
-	{name: "one search runs at a time", file: off + "  cmd_list: l\n", change: func(l *Ledger) { l.listing["p"] = true }},
-	{name: "a livecheck is made when its period is over", file: off + "  cmd_livecheck: c\n", resources: []Resource{up(func(r *Resource) { r.Checked = at.Add(-10 * time.Minute) }), up()}, want: []string{"livecheck 1"}},
-	{name: "what is taken is checked too", file: off + "  cmd_livecheck: c\n", resources: []Resource{up(of(1), func(r *Resource) { r.Checked = time.Time{} })}, tickets: []Ticket{{Resource: 1}}, want: []string{"livecheck 1"}},
-	{name: "a livecheck that runs is not made again", file: off + "  cmd_livecheck: c\n", resources: []Resource{up(func(r *Resource) { r.Checked = time.Time{} })}, change: func(l *Ledger) { l.busy[1] = true }},
+	{name: "pools start in the order of the file", file: "z:\n" + both + "a:\n" + both,
+		want: []string{"start z", "start a"}},
+	{name: "the search for orphans begins when its period is over", file: off + "  cmd_list: l\n",
+		want: []string{"list p"}},
+	{name: "and not before", file: off + "  cmd_list: l\n",
+		change: func(l *Ledger) { l.pools["p"].Listed = at.Add(-29 * time.Minute) }},
+	{name: "one search runs at a time", file: off + "  cmd_list: l\n",
+		change: func(l *Ledger) { l.listing["p"] = true }},
+	{name: "a livecheck is made when its period is over", file: off + "  cmd_livecheck: c\n",
+		resources: []Resource{up(func(r *Resource) {
+			r.Checked = at.Add(-10 * time.Minute)
+		}), up()}, want: []string{"livecheck 1"}},
+	{name: "what is taken is checked too", file: off + "  cmd_livecheck: c\n",
+		resources: []Resource{up(of(1), func(r *Resource) {
+			r.Checked = time.Time{}
+		})}, tickets: []Ticket{{Resource: 1}}, want: []string{"livecheck 1"}},
+	{name: "a livecheck that runs is not made again", file: off + "  cmd_livecheck: c\n",
+		resources: []Resource{up(func(r *Resource) {
+			r.Checked = time.Time{}
+		})}, change: func(l *Ledger) { l.busy[1] = true }},
 }
 
 var onDemandCases = []decision{
 	{name: "an on-demand pool starts nothing for nobody", file: onD},
-	{name: "it starts one for each that waits", file: onD, tickets: []Ticket{wants("d"), wants("d", "a")}, want: []string{"start p", "start p"}},
-	{name: "and no more than may start", file: onD, tickets: []Ticket{wants("d"), wants("d"), wants("d")}, want: []string{"start p", "start p"}},
-	{name: "what is starting will serve one", file: onD, resources: []Resource{{State: Starting}}, tickets: []Ticket{wants("d"), wants("d")}, want: []string{"start p"}},
+	{name: "it starts one for each that waits", file: onD, tickets: []Ticket{wants("d"), wants("d", "a")},
+		want: []string{"start p", "start p"}},
+	{name: "and no more than may start", file: onD, tickets: []Ticket{wants("d"), wants("d"), wants("d")},
+		want: []string{"start p", "start p"}},
+	{name: "what is starting will serve one", file: onD, resources: []Resource{{State: Starting}},
+		tickets: []Ticket{wants("d"), wants("d")}, want: []string{"start p"}},
 	{name: "a ticket without a tag on demand starts nothing there", file: onD, tickets: []Ticket{wants("a")}},
 	{name: "a ticket for a tag that the pool has not starts nothing", file: onD, tickets: []Ticket{wants("d", "x")}},
-	{name: "what another sandbox has used serves nobody else", file: onD + "  reuse_opportunity_time: 60\n", resources: []Resource{up(used(time.Second, 1, "other"))}, tickets: []Ticket{wants("d")}, want: []string{"start p"}},
-	{name: "what its sandbox has used serves it", file: onD + "  reuse_opportunity_time: 60\n", resources: []Resource{{State: Releasing, Sandbox: "s"}}, tickets: []Ticket{{Tags: []string{"d"}, Sandbox: "s"}}},
-	{name: "the pool with the highest priority starts", file: onD2, tickets: []Ticket{wants("d")}, want: []string{"start q"}},
-	{name: "where that is full, the next one does", file: onD2, resources: []Resource{{Pool: "q", State: Starting}}, tickets: []Ticket{wants("d"), wants("d")}, want: []string{"start p"}},
-	{name: "where that failed lately, the next one does", file: onD2, tickets: []Ticket{wants("d")}, change: backingOff("q"), want: []string{"start p"}},
-	{name: "where that is paused, the next one does", file: onD2, tickets: []Ticket{wants("d")}, change: func(l *Ledger) { l.pools["q"].Mode = Paused }, want: []string{"start p"}},
-	{name: "what nobody waits for any more is deleted, the lowest number first", file: onD, resources: []Resource{up(), up()}, tickets: []Ticket{{Tags: []string{"a"}, Sandbox: "s"}}, want: []string{"condemn 1", "delete 1", "assign 2 for 1"}},
+	{name: "what another sandbox has used serves nobody else", file: onD + "  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "other"))}, tickets: []Ticket{wants("d")},
+		want: []string{"start p"}},
+	{name: "what its sandbox has used serves it", file: onD + "  reuse_opportunity_time: 60\n",
+		resources: []Resource{{State: Releasing, Sandbox: "s"}},
+		tickets:   []Ticket{{Tags: []string{"d"}, Sandbox: "s"}}},
+	{name: "the pool with the highest priority starts", file: onD2, tickets: []Ticket{wants("d")},
+		want: []string{"start q"}},
+	{name: "where that is full, the next one does", file: onD2, resources: []Resource{{Pool: "q", State: Starting}},
+		tickets: []Ticket{wants("d"), wants("d")}, want: []string{"start p"}},
+	{name: "where that failed lately, the next one does", file: onD2, tickets: []Ticket{wants("d")},
+		change: backingOff("q"), want: []string{"start p"}},
+	{name: "where that is paused, the next one does", file: onD2, tickets: []Ticket{wants("d")},
+		change: func(l *Ledger) { l.pools["q"].Mode = Paused }, want: []string{"start p"}},
+	{name: "what nobody waits for any more is deleted, the lowest number first", file: onD,
+		resources: []Resource{up(), up()}, tickets: []Ticket{{Tags: []string{"a"}, Sandbox: "s"}},
+		want: []string{"condemn 1", "delete 1", "assign 2 for 1"}},
 }
 
 var assignCases = []decision{
-	{name: "what is handed out is made anew in a later round, so that the next ticket finds what is warm elsewhere", file: warm, resources: []Resource{up(), up()}, tickets: []Ticket{wants("a")}, want: []string{"assign 1 for 1"}},
-	{name: "who came first is served first", file: off, resources: []Resource{up()}, tickets: []Ticket{wants("a"), wants("a")}, want: []string{"assign 1 for 1"}},
-	{name: "a ticket gets all of its tags", file: off, resources: []Resource{up(), up(tagged(Tag{Name: "a"}, Tag{Name: "b"}))}, tickets: []Ticket{wants("a", "b")}, want: []string{"assign 2 for 1"}},
-	{name: "a ticket without tags gets anything", file: off, resources: []Resource{up()}, tickets: []Ticket{wants()}, want: []string{"assign 1 for 1"}},
-	{name: "what another ticket passes by may serve a later one", file: off, resources: []Resource{up()}, tickets: []Ticket{wants("b"), wants("a")}, want: []string{"assign 1 for 2"}},
-	{name: "the highest sum of priorities wins", file: off, resources: []Resource{up(), up(tagged(Tag{"a", 3}, Tag{"b", -1})), up(tagged(Tag{"a", 1}, Tag{"b", 2}))}, tickets: []Ticket{wants("a", "b")}, want: []string{"assign 3 for 1"}},
-	{name: "only the ticket's tags count", file: off, resources: []Resource{up(tagged(Tag{"a", 1})), up(tagged(Tag{"a", 0}, Tag{"b", 9}))}, tickets: []Ticket{wants("a")}, want: []string{"assign 1 for 1"}},
-	{name: "of equals the lowest number wins", file: off, resources: []Resource{up(), up()}, tickets: []Ticket{wants("a")}, want: []string{"assign 1 for 1"}},
-	{name: "what the sandbox has used comes first, whatever the priorities", file: off + "  reuse_opportunity_time: 60\n", resources: []Resource{up(tagged(Tag{"a", 400})), up(used(time.Second, 1, "s"))}, tickets: []Ticket{{Tags: []string{"a"}, Sandbox: "s"}}, want: []string{"assign 2 for 1"}},
-	{name: "what another sandbox has used is never given", file: off + "  reuse_opportunity_time: 60\n", resources: []Resource{up(used(time.Second, 1, "other"))}, tickets: []Ticket{{Tags: []string{"a"}, Sandbox: "s"}}},
-	{name: "what failed its livecheck is not given", file: off, resources: []Resource{up(func(r *Resource) { r.Failures = 1 })}, tickets: []Ticket{wants("a")}},
-	{name: "nor what somebody else has used in a sandbox of that name", file: off + "  reuse_opportunity_time: 60\n", resources: []Resource{up(used(time.Second, 1, "s"), ownedBy("mallory")), up(used(time.Second, 1, "s"), ownedBy("alice"))},
-		tickets: []Ticket{{Tags: []string{"a"}, Sandbox: "s"}, {Tags: []string{"a"}, Sandbox: "s", Owner: "alice"}}, want: []string{"assign 2 for 2"}},
-	{name: "a ticket with a tag on demand comes before those that came first", file: onD, resources: []Resource{up(tagged(Tag{Name: "a"}, Tag{Name: "d"}))}, tickets: []Ticket{wants("a"), wants("d")}, want: []string{"assign 1 for 2"}},
-	{name: "a paused pool hands nothing out", file: off, resources: []Resource{up()}, tickets: []Ticket{wants("a")}, change: func(l *Ledger) { l.pools["p"].Mode = Paused }},
+	{name: "what is handed out is made anew in a later round, so that the next ticket finds what is warm elsewhere",
+		file: warm, resources: []Resource{up(), up()}, tickets: []Ticket{wants("a")}, want: []string{"assign 1 for 1"}},
+	{name: "who came first is served first", file: off, resources: []Resource{up()},
+		tickets: []Ticket{wants("a"), wants("a")}, want: []string{"assign 1 for 1"}},
+	{name: "a ticket gets all of its tags", file: off, resources: []Resource{up(),
+		up(tagged(Tag{Name: "a"}, Tag{Name: "b"}))}, tickets: []Ticket{wants("a", "b")},
+		want: []string{"assign 2 for 1"}},
+	{name: "a ticket without tags gets anything", file: off, resources: []Resource{up()}, tickets: []Ticket{wants()},
+		want: []string{"assign 1 for 1"}},
+	{name: "what another ticket passes by may serve a later one", file: off, resources: []Resource{up()},
+		tickets: []Ticket{wants("b"), wants("a")}, want: []string{"assign 1 for 2"}},
+	{name: "the highest sum of priorities wins", file: off, resources: []Resource{up(),
+		up(tagged(Tag{"a", 3}, Tag{"b", -1})), up(tagged(Tag{"a", 1}, Tag{"b", 2}))},
+		tickets: []Ticket{wants("a", "b")}, want: []string{"assign 3 for 1"}},
+	{name: "only the ticket's tags count", file: off, resources: []Resource{up(tagged(Tag{"a", 1})),
+		up(tagged(Tag{"a", 0}, Tag{"b", 9}))}, tickets: []Ticket{wants("a")}, want: []string{"assign 1 for 1"}},
+	{name: "of equals the lowest number wins", file: off, resources: []Resource{up(), up()},
+		tickets: []Ticket{wants("a")}, want: []string{"assign 1 for 1"}},
+	{name: "what the sandbox has used comes first, whatever the priorities",
+		file: off + "  reuse_opportunity_time: 60\n", resources: []Resource{up(tagged(Tag{"a", 400})),
+			up(used(time.Second, 1, "s"))}, tickets: []Ticket{{Tags: []string{"a"}, Sandbox: "s"}},
+		want: []string{"assign 2 for 1"}},
+	{name: "what another sandbox has used is never given", file: off + "  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "other"))},
+		tickets:   []Ticket{{Tags: []string{"a"}, Sandbox: "s"}}},
+	{name: "what failed its livecheck is not given", file: off,
+		resources: []Resource{up(func(r *Resource) { r.Failures = 1 })}, tickets: []Ticket{wants("a")}},
+	{name: "nor what somebody else has used in a sandbox of that name", file: off + "  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "s"), ownedBy("mallory")),
+			up(used(time.Second, 1, "s"), ownedBy("alice"))},
+		tickets: []Ticket{{Tags: []string{"a"}, Sandbox: "s"}, {Tags: []string{"a"}, Sandbox: "s", Owner: "alice"}},
+		want:    []string{"assign 2 for 2"}},
+	{name: "a ticket with a tag on demand comes before those that came first", file: onD,
+		resources: []Resource{up(tagged(Tag{Name: "a"}, Tag{Name: "d"}))}, tickets: []Ticket{wants("a"), wants("d")},
+		want: []string{"assign 1 for 2"}},
+	{name: "a paused pool hands nothing out", file: off, resources: []Resource{up()}, tickets: []Ticket{wants("a")},
+		change: func(l *Ledger) { l.pools["p"].Mode = Paused }},
 }
 
 var endCases = []decision{
-	{name: "what comes back is deleted where nothing is used twice", file: off, resources: []Resource{up(of(1))}, tickets: []Ticket{{Resource: 1, State: TicketClosed}}, want: []string{"take back 1", "condemn 1", "delete 1"}},
-	{name: "it is cleaned first where there is a command for that", file: off + "  cmd_release: r\n  reuse_opportunity_time: 60\n", resources: []Resource{up(of(1))}, tickets: []Ticket{{Resource: 1, State: TicketClosed}}, want: []string{"take back 1", "release 1"}},
-	{name: "it waits for its sandbox", file: off + "  reuse_opportunity_time: 60\n", resources: []Resource{up(used(59*time.Second, 1, "s"))}},
-	{name: "and no longer than it may", file: off + "  reuse_opportunity_time: 60\n", resources: []Resource{up(used(60*time.Second, 1, "s"))}, want: []string{"condemn 1", "delete 1"}},
-	{name: "what nobody else can have does not wait", file: off + "  reuse_opportunity_time: 60\n", resources: []Resource{up(used(time.Second, 1, "s"), func(r *Resource) { r.Private = true })}, want: []string{"condemn 1", "delete 1"}},
-	{name: "reuse_max_count 2 allows three tickets", file: off + "  reuse_opportunity_time: 60\n  reuse_max_count: 2\n", resources: []Resource{up(used(time.Second, 2, "s")), up(used(time.Second, 3, "s"))}, want: []string{"condemn 2", "delete 2"}},
-	{name: "reuse_max_time counts from the first ticket", file: off + "  reuse_opportunity_time: 60\n  reuse_max_time: 1800\n", resources: []Resource{up(used(time.Second, 1, "s"))}, want: []string{"condemn 1", "delete 1"}},
-	{name: "as many livechecks as may fail condemn, and fail the ticket", file: off + "  cmd_livecheck: c\n", resources: []Resource{up(of(1), func(r *Resource) { r.Failures = 3 })}, tickets: []Ticket{{Resource: 1}}, want: []string{"condemn 1", "fail 1 for 1", "delete 1"}},
-	{name: "fewer do not", file: off + "  cmd_livecheck: c\n", resources: []Resource{up(of(1), func(r *Resource) { r.Failures = 2 })}, tickets: []Ticket{{Resource: 1}}},
-	{name: "a delete that failed waits for its next attempt", file: off, resources: []Resource{{State: DeleteRequest, NotBefore: at.Add(time.Second)}}},
-	{name: "what is being started and has to go is stopped first", file: off, resources: []Resource{{State: DeleteRequest, Reason: "why"}}, change: func(l *Ledger) { l.jobs[1] = false }, want: []string{"abort 1"}},
-	{name: "and once it was told to, it is waited for", file: off, resources: []Resource{{State: DeleteRequest}}, change: func(l *Ledger) { l.jobs[1] = true }},
-	{name: "a drained pool deletes what nobody has", file: off, resources: []Resource{up(), up(of(1))}, tickets: []Ticket{{Resource: 2}}, change: func(l *Ledger) { l.pools["p"].Mode = Drained }, want: []string{"condemn 1", "delete 1"}},
-	{name: "a paused pool keeps it", file: off, resources: []Resource{up()}, change: func(l *Ledger) { l.pools["p"].Mode = Paused }},
-	{name: "a pool that is in the file no more drains", file: "q:\n" + both + "  max: 0\n", resources: []Resource{up(in("q"))}, change: func(l *Ledger) { l.configure(nil, at) }, want: []string{"condemn 1", "delete 1"}},
-	{name: "and is forgotten when nothing is left", file: "q:\n" + both, change: func(l *Ledger) { l.configure(nil, at) }, want: []string{"forget q"}},
-	{name: "a ticket that nobody uses is closed, and gives back what it has", file: off, resources: []Resource{up(of(1))}, tickets: []Ticket{{Resource: 1, TTL: time.Minute, Renewed: at.Add(-time.Minute)}}, want: []string{"expire for 1", "take back 1", "condemn 1", "delete 1"}},
-	{name: "one that was used is not", file: off, resources: []Resource{up(of(1))}, tickets: []Ticket{{Resource: 1, TTL: time.Minute, Renewed: at.Add(-59 * time.Second)}}},
+	{name: "what comes back is deleted where nothing is used twice", file: off, resources: []Resource{up(of(1))},
+		tickets: []Ticket{{Resource: 1, State: TicketClosed}}, want: []string{"take back 1", "condemn 1", "delete 1"}},
+	{name: "it is cleaned first where there is a command for that",
+		file: off + "  cmd_release: r\n  reuse_opportunity_time: 60\n", resources: []Resource{up(of(1))},
+		tickets: []Ticket{{Resource: 1, State: TicketClosed}}, want: []string{"take back 1", "release 1"}},
+	{name: "it waits for its sandbox", file: off + "  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(59*time.Second, 1, "s"))}},
+	{name: "and no longer than it may", file: off + "  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(60*time.Second, 1, "s"))}, want: []string{"condemn 1", "delete 1"}},
+	{name: "what nobody else can have does not wait", file: off + "  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "s"), func(r *Resource) {
+			r.Private = true
+		})}, want: []string{"condemn 1", "delete 1"}},
+	{name: "reuse_max_count 2 allows three tickets", file: off + "  reuse_opportunity_time: 60\n  reuse_max_count: 2\n",
+		resources: []Resource{up(used(time.Second, 2, "s")), up(used(time.Second, 3, "s"))},
+		want:      []string{"condemn 2", "delete 2"}},
+	{name: "reuse_max_time counts from the first ticket", file: off +
+		"  reuse_opportunity_time: 60\n  reuse_max_time: 1800\n", resources: []Resource{up(used(time.Second, 1, "s"))},
+		want: []string{"condemn 1", "delete 1"}},
+	{name: "as many livechecks as may fail condemn, and fail the ticket", file: off + "  cmd_livecheck: c\n",
+		resources: []Resource{up(of(1), func(r *Resource) {
+			r.Failures = 3
+		})}, tickets: []Ticket{{Resource: 1}}, want: []string{"condemn 1", "fail 1 for 1", "delete 1"}},
+	{name: "fewer do not", file: off + "  cmd_livecheck: c\n",
+		resources: []Resource{up(of(1), func(r *Resource) { r.Failures = 2 })}, tickets: []Ticket{{Resource: 1}}},
+	{name: "a delete that failed waits for its next attempt", file: off,
+		resources: []Resource{{State: DeleteRequest, NotBefore: at.Add(time.Second)}}},
+	{name: "what is being started and has to go is stopped first", file: off,
+		resources: []Resource{{State: DeleteRequest, Reason: "why"}}, change: func(l *Ledger) {
+			l.jobs[1] = false
+		}, want: []string{"abort 1"}},
+	{name: "and once it was told to, it is waited for", file: off, resources: []Resource{{State: DeleteRequest}},
+		change: func(l *Ledger) { l.jobs[1] = true }},
+	{name: "a drained pool deletes what nobody has", file: off, resources: []Resource{up(), up(of(1))},
+		tickets: []Ticket{{Resource: 2}}, change: func(l *Ledger) {
+			l.pools["p"].Mode = Drained
+		}, want: []string{"condemn 1", "delete 1"}},
+	{name: "a paused pool keeps it", file: off, resources: []Resource{up()},
+		change: func(l *Ledger) { l.pools["p"].Mode = Paused }},
+	{name: "a pool that is in the file no more drains", file: "q:\n" + both + "  max: 0\n",
+		resources: []Resource{up(in("q"))}, change: func(l *Ledger) {
+			l.configure(nil, at)
+		}, want: []string{"condemn 1", "delete 1"}},
+	{name: "and is forgotten when nothing is left", file: "q:\n" + both,
+		change: func(l *Ledger) { l.configure(nil, at) }, want: []string{"forget q"}},
+	{name: "a ticket that nobody uses is closed, and gives back what it has", file: off,
+		resources: []Resource{up(of(1))}, tickets: []Ticket{{Resource: 1, TTL: time.Minute,
+			Renewed: at.Add(-time.Minute)}}, want: []string{"expire for 1", "take back 1", "condemn 1", "delete 1"}},
+	{name: "one that was used is not", file: off, resources: []Resource{up(of(1))},
+		tickets: []Ticket{{Resource: 1, TTL: time.Minute, Renewed: at.Add(-59 * time.Second)}}},
 }
 
 // Whatever waits for a time says so, so that nobody has to look all the time.
@@ -238,14 +328,21 @@ func TestDecideSaysWhenToLookAgain(t *testing.T) {
 		want      time.Duration
 	}{
 		{"when a pool that failed may try again", warm, nil, nil, backingOff("p"), time.Minute},
-		{"when start_delay is over", warm + "  start_delay: 30\n", nil, nil, func(l *Ledger) { l.pools["p"].LastStart = at.Add(-time.Second) }, 29 * time.Second},
+		{"when start_delay is over", warm + "  start_delay: 30\n", nil, nil,
+			func(l *Ledger) { l.pools["p"].LastStart = at.Add(-time.Second) }, 29 * time.Second},
 		{"when the next livecheck is due", off + "  cmd_livecheck: c\n", []Resource{up()}, nil, nil, 10 * time.Minute},
-		{"when a livecheck is due that is always due", off + "  cmd_livecheck: c\n  livecheck_period: 0\n", []Resource{up()}, nil, nil, time.Second},
-		{"when the pace of livechecks allows one", off + "  cmd_livecheck: c\n  livecheck_period: 1\n", []Resource{up()}, nil, paced, 10 * time.Second},
-		{"when the server has been for a period", off + "  cmd_livecheck: c\n  livecheck_period: 30\n", []Resource{up(unchecked)}, nil, paced, 30 * time.Second},
-		{"when a lease ends", off, nil, []Ticket{{TTL: time.Minute, Renewed: at.Add(-time.Second)}}, nil, 59 * time.Second},
-		{"when a delete is tried again", off, []Resource{{State: DeleteRequest, NotBefore: at.Add(5 * time.Second)}}, nil, nil, 5 * time.Second},
-		{"when a sandbox has had its time", off + "  reuse_opportunity_time: 60\n  reuse_max_time: 0\n", []Resource{up(used(20*time.Second, 1, "s"))}, nil, nil, 40 * time.Second},
+		{"when a livecheck is due that is always due", off + "  cmd_livecheck: c\n  livecheck_period: 0\n",
+			[]Resource{up()}, nil, nil, time.Second},
+		{"when the pace of livechecks allows one", off + "  cmd_livecheck: c\n  livecheck_period: 1\n",
+			[]Resource{up()}, nil, paced, 10 * time.Second},
+		{"when the server has been for a period", off + "  cmd_livecheck: c\n  livecheck_period: 30\n",
+			[]Resource{up(unchecked)}, nil, paced, 30 * time.Second},
+		{"when a lease ends", off, nil, []Ticket{{TTL: time.Minute, Renewed: at.Add(-time.Second)}}, nil,
+			59 * time.Second},
+		{"when a delete is tried again", off, []Resource{{State: DeleteRequest, NotBefore: at.Add(5 * time.Second)}},
+			nil, nil, 5 * time.Second},
+		{"when a sandbox has had its time", off + "  reuse_opportunity_time: 60\n  reuse_max_time: 0\n",
+			[]Resource{up(used(20*time.Second, 1, "s"))}, nil, nil, 40 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.change == nil {
@@ -259,7 +356,8 @@ func TestDecideSaysWhenToLookAgain(t *testing.T) {
 }
 
 func TestNumbersAreTheSmallestFreeOnes(t *testing.T) {
-	file := "p:\n" + both + "  max_starting: 3\n  max_prealloc: 5\n  max: 9\n  named_counters: [c]\nq:\n" + both + "  named_counters: [c]\n  max_prealloc: 1\n"
+	file := "p:\n" + both + "  max_starting: 3\n  max_prealloc: 5\n  max: 9\n  named_counters: [c]\nq:\n" + both +
+		"  named_counters: [c]\n  max_prealloc: 1\n"
 	l := ledger(t, file, []Resource{up(func(r *Resource) { r.InPool = 1; r.Counters = map[string]int{"c": 2} })}, nil)
 	Decide(l, at)
 	var got []string
@@ -299,7 +397,8 @@ func TestStatisticsAreMovingAverages(t *testing.T) {
 		took time.Duration
 		rate float64
 		avg  time.Duration
-	}{{false, 9 * time.Second, 0, 0}, {true, 10 * time.Second, 0.2, 10 * time.Second}, {true, 20 * time.Second, 0.36, 12 * time.Second}, {false, time.Hour, 0.288, 12 * time.Second}} {
+	}{{false, 9 * time.Second, 0, 0}, {true, 10 * time.Second, 0.2, 10 * time.Second},
+		{true, 20 * time.Second, 0.36, 12 * time.Second}, {false, time.Hour, 0.288, 12 * time.Second}} {
 		s.started(start.ok, start.took, at)
 		if d := s.SuccessRate - start.rate; d > 1e-9 || d < -1e-9 || s.StartTime != start.avg {
 			t.Errorf("got %v and %s, want %v and %s", s.SuccessRate, s.StartTime, start.rate, start.avg)
@@ -355,26 +454,31 @@ func TestHistoryIsBounded(t *testing.T) {
 }
 
 func TestWhyATicketWaits(t *testing.T) {
-	file := warm + "full:\n" + both + "  tags: [f]\n  max: 1\nnever:\n" + both + "  tags: [n]\n  max_prealloc: 0\nq:\n" + both + "  tags: [x86_64, q]\n"
+	file := warm + "full:\n" + both + "  tags: [f]\n  max: 1\nnever:\n" + both +
+		"  tags: [n]\n  max_prealloc: 0\nq:\n" + both + "  tags: [x86_64, q]\n"
 	for _, c := range []struct {
 		tags  []string
 		want  string
 		never bool
 	}{
-		{[]string{"f"}, "pool full has as many as it may, 1, of which 1 are taken and 0 are being cleaned or deleted", false},
+		{[]string{"f"}, "pool full has as many as it may, 1, of which 1 are taken and 0 are being cleaned or deleted",
+			false},
 		{[]string{"a"}, "pool p is about to start one", false},
-		{[]string{"n"}, "pool never has the tags and never starts anything: its max, max_starting or max_prealloc is 0", true},
+		{[]string{"n"}, "pool never has the tags and never starts anything: its max, max_starting or max_prealloc is 0",
+			true},
 		{[]string{"x86_46"}, `no pool has the tag x86_46; did you mean "x86_64"?`, true},
 		{[]string{"a", "q"}, "no pool has all of the tags a, q", true},
 		{[]string{"q"}, "pool q is paused", false},
 	} {
-		l := ledger(t, file, []Resource{up(in("full"), of(1))}, []Ticket{{Resource: 1}}, func(l *Ledger) { l.pools["q"].Mode = Paused })
+		l := ledger(t, file, []Resource{up(in("full"), of(1))}, []Ticket{{Resource: 1}},
+			func(l *Ledger) { l.pools["q"].Mode = Paused })
 		var from Snapshot
 		for _, p := range l.pools {
 			from.Pools = append(from.Pools, p.Record)
 		}
 		from.Resources = []Resource{*l.resources[1]}
-		if got, never := newView(from).why(&Ticket{State: TicketOpen, Tags: c.tags}); got != c.want || never != c.never {
+		if got, never := newView(from).why(&Ticket{State: TicketOpen, Tags: c.tags}); got != c.want ||
+			never != c.never {
 			t.Errorf("%v: got %q, %v\nwant %q", c.tags, got, never, c.want)
 		}
 	}
@@ -382,16 +486,19 @@ func TestWhyATicketWaits(t *testing.T) {
 
 func TestATakeOverEndsWhatNobodyKnows(t *testing.T) {
 	id := croft.NewInstanceID()
-	l := ledger(t, off, []Resource{{State: Starting}, {State: Starting, Instance: id}, {State: Releasing}, {State: Deleting}, up(), {State: DeleteRequest}}, nil)
+	l := ledger(t, off, []Resource{{State: Starting}, {State: Starting, Instance: id}, {State: Releasing},
+		{State: Deleting}, up(), {State: DeleteRequest}}, nil)
 	l.takeOver(map[ResourceID][]byte{1: []byte("made it\n"), 6: []byte("made this\n")}, at)
 	var got []State
 	for i := range ResourceID(6) {
 		got = append(got, l.resources[i+1].State)
 	}
-	if want := []State{DeleteRequest, Starting, DeleteRequest, DeleteRequest, Up, DeleteRequest}; !slices.Equal(got, want) {
+	if want := []State{DeleteRequest, Starting, DeleteRequest, DeleteRequest, Up, DeleteRequest}; !slices.Equal(got,
+		want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if one, condemned := l.resources[1].Data, l.resources[6].Data; string(one) != "made it\n" || string(condemned) != "made this\n" {
+	if one, condemned := l.resources[1].Data, l.resources[6].Data; string(one) != "made it\n" ||
+		string(condemned) != "made this\n" {
 		t.Errorf("what starts had printed is lost: %q, %q", one, condemned)
 	}
 }
@@ -405,7 +512,8 @@ func BenchmarkAssign(b *testing.B) {
 		set.MaxPrealloc = 0
 		l.configure([]Settings{set}, at)
 		for i := range 1000 {
-			l.addResource(&Resource{ID: ResourceID(i + 1), Pool: "p", State: Up, Tags: []Tag{{"a", 1}, {fmt.Sprint("b", i%20), 0}}})
+			l.addResource(&Resource{ID: ResourceID(i + 1), Pool: "p", State: Up,
+				Tags: []Tag{{"a", 1}, {fmt.Sprint("b", i%20), 0}}})
 		}
 		for i := range 10000 {
 			l.open(Ticket{Tags: []string{"a", fmt.Sprint("b", i%40)}, Sandbox: fmt.Sprint("s", i)})

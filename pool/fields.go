@@ -236,7 +236,8 @@ func expand(pattern string, values map[string]string) (string, error) {
 				return "", fmt.Errorf("%q has a { without a }", pattern)
 			}
 			if !slices.Contains(placeholders, name) {
-				return "", fmt.Errorf("there is no placeholder {%s}: use {%s}%s", name, strings.Join(placeholders, "}, {"), nearest.Hint(name, placeholders))
+				return "", fmt.Errorf("there is no placeholder {%s}: use {%s}%s", name,
+					strings.Join(placeholders, "}, {"), nearest.Hint(name, placeholders))
 			}
 			b.WriteString(values[name])
 			i += len(name) + 1

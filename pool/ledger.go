@@ -78,10 +78,13 @@ func (p *stock) serves() bool { return p.Mode == Active && !p.Removed }
 func newLedger(partition croft.PartitionID, from Snapshot) *Ledger {
 	l := &Ledger{
 		partition: partition, head: from.Head,
-		pools: map[Name]*stock{}, tickets: map[TicketID]*Ticket{}, keys: map[ticketKey]TicketID{}, resources: map[ResourceID]*Resource{},
-		openOf: map[string]int{}, waiting: queue{}, leased: map[TicketID]*Ticket{}, jobs: map[ResourceID]bool{}, busy: map[ResourceID]bool{}, listing: map[Name]bool{}, orphans: map[Name]map[string]bool{},
+		pools: map[Name]*stock{}, tickets: map[TicketID]*Ticket{}, keys: map[ticketKey]TicketID{},
+		resources: map[ResourceID]*Resource{},
+		openOf:    map[string]int{}, waiting: queue{}, leased: map[TicketID]*Ticket{}, jobs: map[ResourceID]bool{},
+		busy: map[ResourceID]bool{}, listing: map[Name]bool{}, orphans: map[Name]map[string]bool{},
 	}
-	l.changed.pools, l.changed.tickets, l.changed.resources = map[Name]bool{}, map[TicketID]bool{}, map[ResourceID]bool{}
+	l.changed.pools, l.changed.tickets, l.changed.resources = map[Name]bool{}, map[TicketID]bool{},
+		map[ResourceID]bool{}
 	for _, p := range from.Pools {
 		l.pools[p.Settings.Name] = &stock{Record: p}
 	}

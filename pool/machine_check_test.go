@@ -24,7 +24,8 @@ func (r *run) books() books {
 	if err != nil {
 		r.Fatal(err)
 	}
-	b := books{from, map[pool.TicketID]*pool.Ticket{}, map[pool.ResourceID]*pool.Resource{}, map[pool.ResourceID][]*pool.Ticket{}}
+	b := books{from, map[pool.TicketID]*pool.Ticket{}, map[pool.ResourceID]*pool.Resource{},
+		map[pool.ResourceID][]*pool.Ticket{}}
 	for i := range from.Resources {
 		b.resources[from.Resources[i].ID] = &from.Resources[i]
 	}
@@ -90,7 +91,8 @@ func (r *run) checkResources(b books) {
 	}
 	for name, n := range live {
 		if n > maxOf[name] || starting[name] > startingOf[name] {
-			r.Errorf("pool %s has %d resources, of which %d start: more than %d, or %d", name, n, starting[name], maxOf[name], startingOf[name])
+			r.Errorf("pool %s has %d resources, of which %d start: more than %d, or %d", name, n, starting[name],
+				maxOf[name], startingOf[name])
 		}
 	}
 }
@@ -115,7 +117,8 @@ func (r *run) checkOwners(b books) {
 			if before := all[i-1]; before.State == pool.TicketOpen || before.Ended.After(t.Served) {
 				r.Errorf("tickets %d and %d have resource %d at once", before.ID, t.ID, id)
 			} else if before.Owner != t.Owner || before.Sandbox != t.Sandbox {
-				r.Errorf("resource %d went from %s's sandbox %s to %s's sandbox %s", id, before.Owner, before.Sandbox, t.Owner, t.Sandbox)
+				r.Errorf("resource %d went from %s's sandbox %s to %s's sandbox %s", id, before.Owner, before.Sandbox,
+					t.Owner, t.Sandbox)
 			}
 		}
 	}
@@ -177,7 +180,8 @@ func (r *run) checkLeases(b books) {
 		if t.Ended.Before(over) {
 			r.Errorf("ticket %d was closed at %s, and its lease lasts until %s", t.ID, t.Ended, over)
 		}
-		if h := r.open[t.ID]; h != nil && h.used.After(r.calm) && h.used.Before(t.Ended) && t.Ended.Before(h.used.Add(t.TTL-t.TTL/10)) {
+		if h := r.open[t.ID]; h != nil && h.used.After(r.calm) && h.used.Before(t.Ended) &&
+			t.Ended.Before(h.used.Add(t.TTL-t.TTL/10)) {
 			r.Errorf("ticket %d was used at %s, and closed at %s with a lease of %s", t.ID, h.used, t.Ended, t.TTL)
 		}
 	}

@@ -38,13 +38,18 @@ func fileOf(r *rand.Rand, with bool) string {
 	var b strings.Builder
 	common := "  cmd_new: new\n  cmd_delete: delete\n  cmd_livecheck: check\n  cmd_list: list\n  list_period: 5m\n" +
 		"  cmd_new_timeout: 60\n  cmd_delete_timeout: 30\n  cmd_livecheck_timeout: 10\n  cmd_release_timeout: 20\n" +
-		fmt.Sprintf("  livecheck_period: %d\n  livecheck_attempts: %d\n  start_delay: %d\n", 10+r.IntN(60), 1+r.IntN(3), r.IntN(3))
-	fmt.Fprintf(&b, "warm:\n%s  max: 6\n  max_prealloc: %d\n  max_starting: %d\n  tags: [a, {name: b, priority: %d}]\n  cmd_release: release\n  reuse_opportunity_time: %d\n  reuse_max_count: %d\n  reuse_max_time: %d\n  named_counters: [c]\n",
+		fmt.Sprintf("  livecheck_period: %d\n  livecheck_attempts: %d\n  start_delay: %d\n", 10+r.IntN(60), 1+r.IntN(3),
+			r.IntN(3))
+	fmt.Fprintf(&b,
+		"warm:\n%s  max: 6\n  max_prealloc: %d\n  max_starting: %d\n  tags: [a, {name: b, priority: %d}]\n  cmd_release: release\n  reuse_opportunity_time: %d\n  reuse_max_count: %d\n  reuse_max_time: %d\n  named_counters: [c]\n",
 		common, 1+r.IntN(3), 1+r.IntN(3), r.IntN(10), r.IntN(2)*120, r.IntN(3), r.IntN(2)*200)
-	fmt.Fprintf(&b, "demand:\n%s  max: 4\n  max_starting: 2\n  tags: [a]\n  tags_on_demand: [{name: d, priority: 5}]\n  reuse_opportunity_time: 60\n", common)
-	fmt.Fprintf(&b, "other:\n%s  max: 3\n  max_starting: 2\n  tags: [a]\n  tags_on_demand: [d]\n  named_counters: [c]\n", common)
+	fmt.Fprintf(&b,
+		"demand:\n%s  max: 4\n  max_starting: 2\n  tags: [a]\n  tags_on_demand: [{name: d, priority: 5}]\n  reuse_opportunity_time: 60\n", common)
+	fmt.Fprintf(&b,
+		"other:\n%s  max: 3\n  max_starting: 2\n  tags: [a]\n  tags_on_demand: [d]\n  named_counters: [c]\n", common)
 	const instance = "  instance: {resources: 'VCPU:1', project: %s}\n  cmd_new_timeout: 60\n  cmd_delete_timeout: 30\n"
-	fmt.Fprintf(&b, "cloud:\n"+instance+"  max: 2\n  max_prealloc: 1\n  tags: [i]\n  reuse_opportunity_time: 30\n", "cloud")
+	fmt.Fprintf(&b, "cloud:\n"+instance+"  max: 2\n  max_prealloc: 1\n  tags: [i]\n  reuse_opportunity_time: 30\n",
+		"cloud")
 	if with && r.IntN(3) == 0 {
 		fmt.Fprintf(&b, "comes:\n"+instance+"  max: 3\n  tags: [e]\n  ttl: 40\n", "comes")
 	} else if with {
@@ -102,13 +107,16 @@ func TestManagerUnderAnything(t *testing.T) {
 
 func newRun(t *testing.T, seed uint64) *run {
 	random := rand.New(rand.NewPCG(seed, 1))
-	r := &run{T: t, random: random, world: pooltest.NewWorld(rand.New(rand.NewPCG(seed, 2))), store: pooltest.NewMemory(),
-		file: filepath.Join(t.TempDir(), "pools.yaml"), open: map[pool.TicketID]*holder{}, cuts: seed%2 == 0, calm: time.Now(), paused: map[pool.Name]time.Time{}, drained: map[pool.Name]time.Time{}}
+	r := &run{T: t, random: random, world: pooltest.NewWorld(rand.New(rand.NewPCG(seed, 2))),
+		store: pooltest.NewMemory(),
+		file:  filepath.Join(t.TempDir(), "pools.yaml"), open: map[pool.TicketID]*holder{}, cuts: seed%2 == 0,
+		calm: time.Now(), paused: map[pool.Name]time.Time{}, drained: map[pool.Name]time.Time{}}
 	r.world.Max = map[string]int{}
 	for name, most := range maxOf {
 		r.world.Max[string(name)] = most
 	}
-	r.world.Trouble = map[pool.HookKind]int{pool.HookNew: 12, pool.HookDelete: 12, pool.HookLivecheck: 3, pool.HookRelease: 15, pool.HookList: 20}
+	r.world.Trouble = map[pool.HookKind]int{pool.HookNew: 12, pool.HookDelete: 12, pool.HookLivecheck: 3,
+		pool.HookRelease: 15, pool.HookList: 20}
 	return r
 }
 
@@ -120,7 +128,8 @@ func (r *run) write(text string) {
 
 func (r *run) start() {
 	hooks := r.world.Hooks()
-	m, err := pool.New(pool.Config{Partition: "00000000-0000-0000-0000-000000000001", Store: r.store, Hooks: hooks, Instances: pooltest.Instances{Hooks: hooks}, File: r.file,
+	m, err := pool.New(pool.Config{Partition: "00000000-0000-0000-0000-000000000001", Store: r.store, Hooks: hooks,
+		Instances: pooltest.Instances{Hooks: hooks}, File: r.file,
 		Me: pool.Server{Name: fmt.Sprint("server", len(r.servers)), Machine: "m"}, History: 100000})
 	if err != nil {
 		r.Fatal(err)
@@ -273,7 +282,8 @@ func (r *run) step(i int) {
 
 // tolerate lets pass what may happen while servers come and go.
 func (r *run) tolerate(err error) {
-	if err != nil && !errors.Is(err, croft.Unavailable) && !errors.Is(err, croft.NotFound) && !errors.Is(err, croft.Conflict) {
+	if err != nil && !errors.Is(err, croft.Unavailable) && !errors.Is(err, croft.NotFound) &&
+		!errors.Is(err, croft.Conflict) {
 		r.Error(err)
 	}
 }

@@ -60,7 +60,8 @@ func (e *StandbyError) Error() string {
 	if e.Leader == nil {
 		return "no server of pools acts now: try again in some seconds"
 	}
-	return fmt.Sprintf("the server %s acts for the pools: ask it at %s", e.Leader.Name, cmp.Or(e.Leader.Address, "its address"))
+	return fmt.Sprintf("the server %s acts for the pools: ask it at %s", e.Leader.Name,
+		cmp.Or(e.Leader.Address, "its address"))
 }
 
 // Is makes it croft.Unavailable.
@@ -69,7 +70,8 @@ func (e *StandbyError) Is(target error) bool { return target == error(croft.Unav
 // New checks the config. It does nothing yet.
 func New(c Config) (*Manager, error) {
 	if c.Partition == "" || c.Store == nil || c.Hooks == nil || c.File == "" || c.Me.Name == "" || c.Me.Machine == "" {
-		return nil, croft.Errorf(croft.Invalid, "pool: Partition, Store, Hooks, File and Me with Name and Machine are required")
+		return nil,
+			croft.Errorf(croft.Invalid, "pool: Partition, Store, Hooks, File and Me with Name and Machine are required")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.History = cmp.Or(c.History, 10000)
@@ -96,7 +98,9 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer work.Wait()
 	work.Go(func() { m.watchLeader(ctx) })
 	for {
-		err := m.Store.Lead(ctx, m.Me, func(leading context.Context, term Term) error { return m.act(leading, ctx.Done(), term) })
+		err := m.Store.Lead(ctx, m.Me, func(leading context.Context, term Term) error {
+			return m.act(leading, ctx.Done(), term)
+		})
 		if ctx.Err() != nil {
 			return nil
 		}

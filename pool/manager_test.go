@@ -37,7 +37,8 @@ func with(t *testing.T, pools string, test func(*world)) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pools.yaml")
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, World: pooltest.NewWorld(rand.New(rand.NewPCG(1, 1))), store: pooltest.NewMemory(), file: file}
+		w := &world{T: t, World: pooltest.NewWorld(rand.New(rand.NewPCG(1, 1))), store: pooltest.NewMemory(),
+			file: file}
 		w.write(pools)
 		w.Manager, w.stop = w.server("one")
 		defer func() { w.stop() }()
@@ -60,7 +61,8 @@ func (w *world) server(name string) (m *pool.Manager, stop func()) {
 }
 
 func (w *world) config(name string) pool.Config {
-	return pool.Config{Partition: "p", Store: w.store, Hooks: w.Hooks(), File: w.file, Me: pool.Server{Name: name, Machine: "m", Address: "http://" + name}, History: 1}
+	return pool.Config{Partition: "p", Store: w.store, Hooks: w.Hooks(), File: w.file,
+		Me: pool.Server{Name: name, Machine: "m", Address: "http://" + name}, History: 1}
 }
 
 func (w *world) serverOf(c pool.Config) (m *pool.Manager, stop func()) {
@@ -103,7 +105,8 @@ func TestATicketIsServedAtOnceFromWhatIsWarm(t *testing.T) {
 	with(t, one, func(w *world) {
 		begun := time.Now()
 		st := w.open(pool.Opening{Tags: []string{"a", "a"}})
-		if !st.Ready() || st.ID != 1 || !strings.HasPrefix(string(st.Has.Data), "made p_00000001_") || time.Since(begun) != 0 {
+		if !st.Ready() || st.ID != 1 || !strings.HasPrefix(string(st.Has.Data), "made p_00000001_") ||
+			time.Since(begun) != 0 {
 			w.Errorf("got %+v after %s", st, time.Since(begun))
 		}
 	})
@@ -112,7 +115,8 @@ func TestATicketIsServedAtOnceFromWhatIsWarm(t *testing.T) {
 func TestWaitingEndsWithTheResource(t *testing.T) {
 	with(t, one, func(w *world) {
 		first, second := w.open(pool.Opening{Tags: []string{"a"}}), w.open(pool.Opening{Tags: []string{"a"}})
-		if second.Waits != "pool p has as many as it may, 1, of which 1 are taken and 0 are being cleaned or deleted" || second.Never {
+		if second.Waits != "pool p has as many as it may, 1, of which 1 are taken and 0 are being cleaned or deleted" ||
+			second.Never {
 			w.Errorf("got %q", second.Waits)
 		}
 		time.AfterFunc(time.Minute, func() { _ = w.Close(context.Background(), first.ID) })
@@ -153,7 +157,8 @@ func TestALeaseEndsUnlessItIsUsed(t *testing.T) {
 		}
 		time.Sleep(61 * time.Second)
 		got, err := w.Peek(st.ID)
-		if err != nil || got.State != pool.TicketClosed || got.Reason != "nobody used the ticket for 1m0s, the length of its lease" {
+		if err != nil || got.State != pool.TicketClosed ||
+			got.Reason != "nobody used the ticket for 1m0s, the length of its lease" {
 			w.Errorf("got %+v, %v", got, err)
 		}
 		_, err = w.Renew(w.Context(), st.ID)
@@ -163,7 +168,8 @@ func TestALeaseEndsUnlessItIsUsed(t *testing.T) {
 
 func TestBadTicketsAreRefused(t *testing.T) {
 	with(t, one, func(w *world) {
-		for _, o := range []pool.Opening{{Tags: []string{""}}, {Tags: make([]string, 65)}, {Sandbox: "a\nb"}, {TTL: time.Millisecond}, {TTL: -1}} {
+		for _, o := range []pool.Opening{{Tags: []string{""}}, {Tags: make([]string, 65)}, {Sandbox: "a\nb"},
+			{TTL: time.Millisecond}, {TTL: -1}} {
 			_, err := w.Open(w.Context(), o)
 			wantKind(w.T, err, croft.Invalid, "open a ticket: ")
 		}

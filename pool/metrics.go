@@ -15,7 +15,9 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	m := &metrics{}
-	m.rounds = m.Seconds("croft_pool_round_seconds", "Rounds that changed something, from taking what came in to its being written.", meter.Requests).WithLabelValues()
+	m.rounds = m.Seconds("croft_pool_round_seconds",
+		"Rounds that changed something, from taking what came in to its being written.",
+		meter.Requests).WithLabelValues()
 	return m
 }
 

@@ -87,7 +87,10 @@ func (r *round) demandFor(p *stock) *demand {
 // absorbed tells whether a ticket will be served by what a pool has already: first by
 // what others cannot have.
 func absorbed(pools []*demand, t *Ticket) bool {
-	able := slices.DeleteFunc(slices.Clone(pools), func(p *demand) bool { return !hasAll(p.Settings.AllTags(), t.Tags) })
+	able := slices.DeleteFunc(slices.Clone(pools), func(p *demand) bool {
+		return !hasAll(p.Settings.AllTags(),
+			t.Tags)
+	})
 	if i := slices.IndexFunc(able, func(p *demand) bool { return p.used[t.box()] > 0 }); i >= 0 {
 		able[i].used[t.box()]--
 		return true
@@ -103,7 +106,8 @@ func absorbed(pools []*demand, t *Ticket) bool {
 func (r *round) choose(pools []*demand, t *Ticket) (best *demand) {
 	most := 0
 	for _, p := range pools {
-		if !hasAll(p.Settings.AllTags(), t.Tags) || p.planned+p.counts.Live() >= p.Settings.Max || p.planned+p.counts.Starting >= p.Settings.MaxStarting {
+		if !hasAll(p.Settings.AllTags(), t.Tags) || p.planned+p.counts.Live() >= p.Settings.Max ||
+			p.planned+p.counts.Starting >= p.Settings.MaxStarting {
 			continue
 		}
 		if !r.due(p.NotBefore) {

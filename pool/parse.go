@@ -22,7 +22,8 @@ func defaults(name Name) Settings {
 		Name: name, Max: 4, MaxStarting: 1, MaxPrealloc: 2,
 		LivecheckPeriod: 10 * time.Minute, LivecheckAttempts: 3, ListPeriod: 30 * time.Minute,
 		ReuseMaxTime: time.Hour, NamePattern: "{pool_name}_{id}_{datetime}",
-		Limits: Limits{New: 30 * time.Minute, Delete: 10 * time.Minute, Livecheck: time.Minute, Release: 10 * time.Minute, List: 2 * time.Minute},
+		Limits: Limits{New: 30 * time.Minute, Delete: 10 * time.Minute, Livecheck: time.Minute,
+			Release: 10 * time.Minute, List: 2 * time.Minute},
 	}
 }
 
@@ -136,10 +137,12 @@ func (p *parser) pools(root *yaml.Node) ([]Settings, error) {
 // checkPoolName accepts what can be a part of names of files, keys and addresses.
 func checkPoolName(n *yaml.Node) error {
 	bad := func(c rune) bool {
-		return !(c == '-' || c == '_' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z')
+		return !(c == '-' || c == '_' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' &&
+			c <= 'Z')
 	}
 	if n.Value == "" || len(n.Value) > 128 || slices.ContainsFunc([]rune(n.Value), bad) {
-		return placed(n, "%q cannot be the name of a pool: use letters, digits, dashes, dots and underscores, 128 at most", n.Value)
+		return placed(n,
+			"%q cannot be the name of a pool: use letters, digits, dashes, dots and underscores, 128 at most", n.Value)
 	}
 	return nil
 }
@@ -201,7 +204,9 @@ func (p *parser) tagsAgree(all []Settings) error {
 	for _, s := range all {
 		for _, t := range s.Tags {
 			if other, both := onDemand[t.Name]; both {
-				return placed(p.lines[s.Name], "pool %s: the tag %s is one of tags_on_demand in pool %s: let it be that everywhere, or nowhere", s.Name, t.Name, other)
+				return placed(p.lines[s.Name],
+					"pool %s: the tag %s is one of tags_on_demand in pool %s: let it be that everywhere, or nowhere",
+					s.Name, t.Name, other)
 			}
 		}
 	}
@@ -279,7 +284,8 @@ func decodeFields[T any](n *yaml.Node, what string, into *T, fields map[string]f
 	for _, e := range entries {
 		read, known := fields[e.key.Value]
 		if !known {
-			err := placed(e.key, "%s: there is no setting %s%s", what, e.key.Value, nearest.Hint(e.key.Value, slices.Sorted(maps.Keys(fields))))
+			err := placed(e.key, "%s: there is no setting %s%s", what, e.key.Value,
+				nearest.Hint(e.key.Value, slices.Sorted(maps.Keys(fields))))
 			if unknown == nil {
 				return err
 			}

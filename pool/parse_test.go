@@ -30,9 +30,11 @@ func TestDefaultsAreThoseOfTheFormat(t *testing.T) {
 	got := parse(t, "p:\n"+required)
 	want := []pool.Settings{{
 		Name: "p", Commands: pool.Commands{New: "new", Delete: "delete"}, Max: 4, MaxStarting: 1, MaxPrealloc: 2,
-		LivecheckPeriod: 600 * time.Second, LivecheckAttempts: 3, ListPeriod: 30 * time.Minute, ReuseMaxTime: 3600 * time.Second,
-		NamePattern: "{pool_name}_{id}_{datetime}",
-		Limits:      pool.Limits{New: 30 * time.Minute, Delete: 10 * time.Minute, Livecheck: time.Minute, Release: 10 * time.Minute, List: 2 * time.Minute},
+		LivecheckPeriod: 600 * time.Second, LivecheckAttempts: 3, ListPeriod: 30 * time.Minute,
+		ReuseMaxTime: 3600 * time.Second,
+		NamePattern:  "{pool_name}_{id}_{datetime}",
+		Limits: pool.Limits{New: 30 * time.Minute, Delete: 10 * time.Minute, Livecheck: time.Minute,
+			Release: 10 * time.Minute, List: 2 * time.Minute},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -71,16 +73,19 @@ func TestEverySettingIsRead(t *testing.T) {
 	want := []pool.Settings{{
 		Name: "p", Description: "what it is for",
 		Commands: pool.Commands{New: "new", Delete: "delete", Livecheck: "check", Release: "release", List: "list"},
-		Limits:   pool.Limits{New: time.Hour, Delete: 2 * time.Second, Livecheck: 3500 * time.Millisecond, Release: 4 * time.Second, List: 5 * time.Second},
-		Max:      10, MaxStarting: 3, MaxPrealloc: 4, StartDelay: 7 * time.Second,
+		Limits: pool.Limits{New: time.Hour, Delete: 2 * time.Second, Livecheck: 3500 * time.Millisecond,
+			Release: 4 * time.Second, List: 5 * time.Second},
+		Max: 10, MaxStarting: 3, MaxPrealloc: 4, StartDelay: 7 * time.Second,
 		LivecheckPeriod: 5 * time.Minute, LivecheckAttempts: 5, ListPeriod: 15 * time.Minute,
-		Tags: []pool.Tag{{Name: "a"}, {Name: "b", Priority: -3}}, OnDemand: []pool.Tag{{Name: "c", Priority: 10}}, Counters: []string{"port", "slot"},
+		Tags: []pool.Tag{{Name: "a"}, {Name: "b", Priority: -3}}, OnDemand: []pool.Tag{{Name: "c", Priority: 10}},
+		Counters:  []string{"port", "slot"},
 		ReuseTime: 90 * time.Second, ReuseCount: 8, TTL: 6 * time.Hour, NamePattern: "vm-{{{id}}}",
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := parse(t, "p:\n  instance:\n    resources: VCPU:1\n    ready: ssh\n    keys: [me]\n"); got[0].Instance.Ready != pool.ReadySSH || got[0].Instance.Resources != "VCPU:1" {
+	if got := parse(t,
+		"p:\n  instance:\n    resources: VCPU:1\n    ready: ssh\n    keys: [me]\n"); got[0].Instance.Ready != pool.ReadySSH || got[0].Instance.Resources != "VCPU:1" {
 		t.Errorf("got the instance %+v", got[0].Instance)
 	}
 }
@@ -106,29 +111,51 @@ func TestAFaultIsToldWithItsLine(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"what is no YAML", "p:\n  cmd_new: [\n", "pools.yaml:2: "},
 		{"a list instead of a mapping", "- p\n", "pools.yaml:1: pools: write key: value, one on each line"},
-		{"an alias that leads to itself", "p: &p\n  <<: *p\n", "pools.yaml:1: aliases make more of this than can be read: write it out"},
+		{"an alias that leads to itself", "p: &p\n  <<: *p\n",
+			"pools.yaml:1: aliases make more of this than can be read: write it out"},
 		{"a pool that is a text", "p: yes\n", "pools.yaml:1: pool p: write key: value, one on each line"},
-		{"a setting that does not exist", "p:\n" + required + "  max_startin: 4\n", `pools.yaml:4: pool p: there is no setting max_startin; did you mean "max_starting"?`},
-		{"a setting that is there twice", "p:\n" + required + "  max: 4\n  max: 5\n", "pools.yaml:5: pool p: max is there twice"},
+		{"a setting that does not exist", "p:\n" + required + "  max_startin: 4\n",
+			`pools.yaml:4: pool p: there is no setting max_startin; did you mean "max_starting"?`},
+		{"a setting that is there twice", "p:\n" + required + "  max: 4\n  max: 5\n",
+			"pools.yaml:5: pool p: max is there twice"},
 		{"a pool that is there twice", "p:\n" + required + "p:\n" + required, "pools.yaml:4: pools: p is there twice"},
-		{"no cmd_new", "q:\n" + required + "p:\n  cmd_delete: x\n", "pools.yaml:4: pool p: cmd_new is required: the command that starts one resource (or instance: for croft's own)"},
-		{"no cmd_delete", "p:\n  cmd_new: x\n", "pools.yaml:1: pool p: cmd_delete is required: the command that removes one resource"},
-		{"a number that is none", "p:\n" + required + "  max: four\n", `pools.yaml:4: pool p: max: want a whole number from 0 on, not "four"`},
-		{"a number below nothing", "p:\n" + required + "  max: -1\n", `pools.yaml:4: pool p: max: want a whole number from 0 on, not "-1"`},
-		{"no attempts", "p:\n" + required + "  livecheck_attempts: 0\n", `pools.yaml:4: pool p: livecheck_attempts: want a whole number from 1 on, not "0"`},
-		{"a time that is none", "p:\n" + required + "  start_delay: soon\n", `pools.yaml:4: pool p: start_delay: want a number of seconds, or a duration such as 90s or 15m, not "soon"`},
-		{"tags that are a text", "p:\n" + required + "  tags: abc\n", "pools.yaml:4: pool p: tags: is a list: write [abc]"},
-		{"a tag with a wrong key", "p:\n" + required + "  tags:\n  - name: a\n    prio: 3\n", "pools.yaml:6: pool p: tags: a tag: there is no setting prio"},
-		{"a tag without a name", "p:\n" + required + "  tags: [{priority: 1}]\n", `pools.yaml:4: pool p: tags: "" cannot be a tag: use 1 to 256 characters that can be printed`},
-		{"a tag that is there twice", "p:\n" + required + "  tags: [a, a]\n", "pools.yaml:1: pool p: the tag a is there twice"},
-		{"a tag on demand here and not there", "p:\n" + required + "  tags: [a]\nq:\n" + required + "  tags_on_demand: [a]\n", "pools.yaml:1: pool p: the tag a is one of tags_on_demand in pool q: let it be that everywhere, or nowhere"},
-		{"a placeholder that does not exist", "p:\n" + required + "  name_pattern: 'x{pool}'\n", "pools.yaml:1: pool p: name_pattern: there is no placeholder {pool}: use {pool_name}, {id}, {datetime}"},
-		{"a brace that is not closed", "p:\n" + required + "  name_pattern: 'x{id'\n", `pools.yaml:1: pool p: name_pattern: "x{id" has a { without a }`},
-		{"a name that cannot be one of a file", "../p:\n" + required, `pools.yaml:1: "../p" cannot be the name of a pool: use letters, digits, dashes, dots and underscores, 128 at most`},
-		{"a counter that cannot be a variable", "p:\n" + required + "  named_counters: [a-b]\n", `pools.yaml:4: pool p: named_counters: "a-b" is a part of a variable's name: use letters, digits and underscores`},
-		{"commands and an instance", "p:\n" + required + "  instance: {resources: 'VCPU:1'}\n", "pools.yaml:1: pool p: instance and cmd_... are two ways to make resources: choose one"},
-		{"an instance with a wrong key", "p:\n  instance:\n    resources: VCPU:1\n    imge: x\n", `pools.yaml:4: pool p: instance: an instance: there is no setting imge; did you mean "image"?`},
-		{"an instance that is never ready", "p:\n  instance:\n    resources: VCPU:1\n    ready: never\n", `pools.yaml:4: pool p: instance: an instance: ready: want address, ssh, cloud-init, not "never"`},
+		{"no cmd_new", "q:\n" + required + "p:\n  cmd_delete: x\n",
+			"pools.yaml:4: pool p: cmd_new is required: the command that starts one resource (or instance: for croft's own)"},
+		{"no cmd_delete", "p:\n  cmd_new: x\n",
+			"pools.yaml:1: pool p: cmd_delete is required: the command that removes one resource"},
+		{"a number that is none", "p:\n" + required + "  max: four\n",
+			`pools.yaml:4: pool p: max: want a whole number from 0 on, not "four"`},
+		{"a number below nothing", "p:\n" + required + "  max: -1\n",
+			`pools.yaml:4: pool p: max: want a whole number from 0 on, not "-1"`},
+		{"no attempts", "p:\n" + required + "  livecheck_attempts: 0\n",
+			`pools.yaml:4: pool p: livecheck_attempts: want a whole number from 1 on, not "0"`},
+		{"a time that is none", "p:\n" + required + "  start_delay: soon\n",
+			`pools.yaml:4: pool p: start_delay: want a number of seconds, or a duration such as 90s or 15m, not "soon"`},
+		{"tags that are a text", "p:\n" + required + "  tags: abc\n",
+			"pools.yaml:4: pool p: tags: is a list: write [abc]"},
+		{"a tag with a wrong key", "p:\n" + required + "  tags:\n  - name: a\n    prio: 3\n",
+			"pools.yaml:6: pool p: tags: a tag: there is no setting prio"},
+		{"a tag without a name", "p:\n" + required + "  tags: [{priority: 1}]\n",
+			`pools.yaml:4: pool p: tags: "" cannot be a tag: use 1 to 256 characters that can be printed`},
+		{"a tag that is there twice", "p:\n" + required + "  tags: [a, a]\n",
+			"pools.yaml:1: pool p: the tag a is there twice"},
+		{"a tag on demand here and not there", "p:\n" + required + "  tags: [a]\nq:\n" + required +
+			"  tags_on_demand: [a]\n",
+			"pools.yaml:1: pool p: the tag a is one of tags_on_demand in pool q: let it be that everywhere, or nowhere"},
+		{"a placeholder that does not exist", "p:\n" + required + "  name_pattern: 'x{pool}'\n",
+			"pools.yaml:1: pool p: name_pattern: there is no placeholder {pool}: use {pool_name}, {id}, {datetime}"},
+		{"a brace that is not closed", "p:\n" + required + "  name_pattern: 'x{id'\n",
+			`pools.yaml:1: pool p: name_pattern: "x{id" has a { without a }`},
+		{"a name that cannot be one of a file", "../p:\n" + required,
+			`pools.yaml:1: "../p" cannot be the name of a pool: use letters, digits, dashes, dots and underscores, 128 at most`},
+		{"a counter that cannot be a variable", "p:\n" + required + "  named_counters: [a-b]\n",
+			`pools.yaml:4: pool p: named_counters: "a-b" is a part of a variable's name: use letters, digits and underscores`},
+		{"commands and an instance", "p:\n" + required + "  instance: {resources: 'VCPU:1'}\n",
+			"pools.yaml:1: pool p: instance and cmd_... are two ways to make resources: choose one"},
+		{"an instance with a wrong key", "p:\n  instance:\n    resources: VCPU:1\n    imge: x\n",
+			`pools.yaml:4: pool p: instance: an instance: there is no setting imge; did you mean "image"?`},
+		{"an instance that is never ready", "p:\n  instance:\n    resources: VCPU:1\n    ready: never\n",
+			`pools.yaml:4: pool p: instance: an instance: ready: want address, ssh, cloud-init, not "never"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := pool.Parse("pools.yaml", []byte(c.text), func(pool.Instance) error { return nil }, nil)
@@ -148,14 +175,17 @@ func TestInstancesWithoutACloudAreRefused(t *testing.T) {
 
 func TestSettingsThatDoNotExistMayCountForNothing(t *testing.T) {
 	var told []string
-	all, err := pool.Parse("pools.yaml", []byte("p:\n  cmd_new: n\n  frobnicate: 1\n  cmd_delete: d\n  maxx: 9\n"), nil, func(err error) { told = append(told, err.Error()) })
+	all, err := pool.Parse("pools.yaml", []byte("p:\n  cmd_new: n\n  frobnicate: 1\n  cmd_delete: d\n  maxx: 9\n"), nil,
+		func(err error) { told = append(told, err.Error()) })
 	if err != nil || len(all) != 1 || all[0].Commands.Delete != "d" || all[0].Max != 4 {
 		t.Errorf("got %+v, %v", all, err)
 	}
-	if want := []string{"pools.yaml:3: pool p: there is no setting frobnicate", "pools.yaml:5: pool p: there is no setting maxx; did you mean \"max\"?"}; !slices.Equal(told, want) {
+	if want := []string{"pools.yaml:3: pool p: there is no setting frobnicate",
+		"pools.yaml:5: pool p: there is no setting maxx; did you mean \"max\"?"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
-	if _, err := pool.Parse("pools.yaml", []byte("p:\n  cmd_new: n\n  cmd_delete: d\n  tags: [{nam: a}]\n"), nil, func(error) {}); err == nil {
+	if _, err := pool.Parse("pools.yaml", []byte("p:\n  cmd_new: n\n  cmd_delete: d\n  tags: [{nam: a}]\n"), nil,
+		func(error) {}); err == nil {
 		t.Error("a tag without a name is accepted")
 	}
 }

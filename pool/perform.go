@@ -122,7 +122,10 @@ func (a *acting) perform(ctx context.Context, d Action) {
 	case OpAbort:
 		a.jobs.abort(d.Resource)
 	case OpRelease:
-		a.hookFor(ctx, *r, *p.settingsOf(r), HookRelease, func(l *Ledger, now time.Time, err error) { l.released(r.ID, err) })
+		a.hookFor(ctx, *r, *p.settingsOf(r), HookRelease, func(l *Ledger, now time.Time,
+			err error) {
+			l.released(r.ID, err)
+		})
 	case OpDelete:
 		a.delete(ctx, *r, *p.settingsOf(r))
 	case OpCheck:
@@ -256,7 +259,8 @@ func (a *acting) check(ctx context.Context, r Resource, s Settings) {
 }
 
 // hookFor runs a hook that cleans or deletes.
-func (a *acting) hookFor(ctx context.Context, r Resource, s Settings, kind HookKind, end func(*Ledger, time.Time, error)) {
+func (a *acting) hookFor(ctx context.Context, r Resource, s Settings, kind HookKind,
+	end func(*Ledger, time.Time, error)) {
 	a.begin(ctx, func() func(*Ledger, time.Time) {
 		err := a.inPlace(ctx, func() error {
 			_, err := a.Hooks.Run(ctx, s.hook(r, kind))
@@ -277,7 +281,8 @@ func (a *acting) warn(ctx context.Context, r Resource, kind HookKind, err error)
 func (a *acting) list(ctx context.Context, s Settings) {
 	before := a.ledger.liveNames()
 	a.begin(ctx, func() func(*Ledger, time.Time) {
-		output, err := a.Hooks.Run(ctx, Hook{Kind: HookList, Command: s.Commands.List, Env: s.env(Resource{}), Limit: s.Limits.List, Output: OutputList})
+		output, err := a.Hooks.Run(ctx, Hook{Kind: HookList, Command: s.Commands.List, Env: s.env(Resource{}),
+			Limit: s.Limits.List, Output: OutputList})
 		if err != nil {
 			output = nil // half a list is none
 			a.warn(ctx, Resource{Pool: s.Name}, HookList, err)
@@ -321,7 +326,8 @@ func (s *Settings) env(r Resource) []string {
 	if name == "" {
 		name = "None"
 	}
-	env := []string{"RESALLOC_ID=" + r.ID.String(), "RESALLOC_NAME=" + name, "RESALLOC_POOL_ID=" + string(s.Name), "RESALLOC_ID_IN_POOL=" + inPool}
+	env := []string{"RESALLOC_ID=" + r.ID.String(), "RESALLOC_NAME=" + name, "RESALLOC_POOL_ID=" + string(s.Name),
+		"RESALLOC_ID_IN_POOL=" + inPool}
 	if r.Data != nil {
 		env = append(env, "RESALLOC_RESOURCE_DATA="+base64.StdEncoding.EncodeToString(r.Data))
 	}

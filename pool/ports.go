@@ -82,7 +82,8 @@ func (b *Batch) TicketsByEnd() (ended, open []Ticket) {
 
 // Empty tells whether there is nothing to write.
 func (b *Batch) Empty() bool {
-	return b.Head == nil && len(b.Pools)+len(b.Resources)+len(b.Tickets)+len(b.GonePools)+len(b.GoneResources)+len(b.GoneTickets) == 0
+	return b.Head == nil && len(b.Pools)+len(b.Resources)+len(b.Tickets)+len(b.GonePools)+len(b.GoneResources)+
+		len(b.GoneTickets) == 0
 }
 
 // HookKind says what a command is run for; it is the end of its log's name.
@@ -139,7 +140,8 @@ type Instances interface {
 	Check(i Instance) error
 	// Start makes an instance, or goes on with the one of this ID, and returns when it is
 	// ready. It calls farther whenever the instance is a step nearer to that.
-	Start(ctx context.Context, id croft.InstanceID, name string, i Instance, farther func()) (address string, facts json.RawMessage, err error)
+	Start(ctx context.Context, id croft.InstanceID, name string, i Instance, farther func()) (address string,
+		facts json.RawMessage, err error)
 	// Probe returns nil where the instance runs, or the cloud cannot be asked. ErrLost is in
 	// an error that waiting cannot mend.
 	Probe(ctx context.Context, id croft.InstanceID) error

@@ -32,7 +32,10 @@ func (q queue) remove(t *Ticket) {
 	if in == nil {
 		return
 	}
-	i, found := slices.BinarySearchFunc(in.tickets, t.ID, func(t *Ticket, id TicketID) int { return cmp.Compare(t.ID, id) })
+	i, found := slices.BinarySearchFunc(in.tickets, t.ID, func(t *Ticket,
+		id TicketID) int {
+		return cmp.Compare(t.ID, id)
+	})
 	switch {
 	case !found:
 		return

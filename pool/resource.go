@@ -38,7 +38,8 @@ type Resource struct {
 	Tags     []Tag          `json:"tags,omitempty"`     // of the pool, as they were when it came up
 	Counters map[string]int `json:"counters,omitempty"` // smallest free numbers of all pools, from 0
 
-	Data     []byte           `json:"data,omitzero"`      // what its owner gets: what starting it printed, or its address
+	// what its owner gets: what starting it printed, or its address
+	Data     []byte           `json:"data,omitzero"`
 	Facts    json.RawMessage  `json:"facts,omitempty"`    // the same and more as a document, where it is an instance
 	Instance croft.InstanceID `json:"instance,omitempty"` // of croft, where it is one
 

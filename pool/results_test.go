@@ -23,7 +23,8 @@ func configured(t *testing.T, l *Ledger, file string) {
 
 func TestWhatIsLostGoesAtOnceAndSaysWhy(t *testing.T) {
 	lost := func(croft.InstanceID) error { return errors.New("it went off") }
-	l := ledger(t, instances, []Resource{up(func(r *Resource) { r.Instance = "i" }), up(func(r *Resource) { r.Instance, r.CameUp = "j", at.Add(time.Second) })}, nil)
+	l := ledger(t, instances, []Resource{up(func(r *Resource) { r.Instance = "i" }),
+		up(func(r *Resource) { r.Instance, r.CameUp = "j", at.Add(time.Second) })}, nil)
 	l.lose(at, lost, at)
 	if r := l.resources[1]; r.State != DeleteRequest || r.Reason != "it is lost: it went off" {
 		t.Errorf("got %+v", r)
@@ -34,7 +35,8 @@ func TestWhatIsLostGoesAtOnceAndSaysWhy(t *testing.T) {
 }
 
 func TestWithoutLivechecksNothingIsAmiss(t *testing.T) {
-	l := ledger(t, off+"  cmd_livecheck: c\n", []Resource{up(func(r *Resource) { r.Failures = 1 })}, []Ticket{wants("a")})
+	l := ledger(t, off+"  cmd_livecheck: c\n", []Resource{up(func(r *Resource) { r.Failures = 1 })},
+		[]Ticket{wants("a")})
 	configured(t, l, off)
 	if actions, _ := Decide(l, at); len(actions) != 1 || actions[0].Op != OpAssign {
 		t.Errorf("got %v", actions)
@@ -51,7 +53,8 @@ func TestWhatWasMadeByCommandsIsDeletedByThem(t *testing.T) {
 	if set := p.settingsOf(&Resource{Instance: "i"}); set.Instance == nil {
 		t.Errorf("an instance: got %+v", set)
 	}
-	if written := newLedger("p", Snapshot{Pools: l.changes().Pools}); written.pools["p"].settingsOf(made).Commands.Delete != "d" {
+	if written := newLedger("p",
+		Snapshot{Pools: l.changes().Pools}); written.pools["p"].settingsOf(made).Commands.Delete != "d" {
 		t.Error("the next server knows nothing of it")
 	}
 	configured(t, l, "p:\n  cmd_new: n\n  cmd_delete: other\n")
@@ -113,7 +116,8 @@ func TestLeasesBeginAnewWithAServer(t *testing.T) {
 
 // A server wrote that a resource is a ticket's, and the ticket no more.
 func TestHalfABatchIsCompleted(t *testing.T) {
-	l := ledger(t, off, []Resource{up(of(1), func(r *Resource) { r.Sandboxed = at.Add(-time.Hour) })}, []Ticket{{TTL: time.Minute}})
+	l := ledger(t, off, []Resource{up(of(1), func(r *Resource) { r.Sandboxed = at.Add(-time.Hour) })},
+		[]Ticket{{TTL: time.Minute}})
 	l.takeOver(nil, at)
 	ticket := l.tickets[1]
 	if !ticket.Ready() || ticket.Served != at || ticket.Expires() != at.Add(time.Minute) || len(l.waiting) > 0 {
@@ -125,7 +129,8 @@ func TestHalfABatchIsCompleted(t *testing.T) {
 }
 
 func TestNoTwoHaveOneName(t *testing.T) {
-	l := ledger(t, "p:\n"+both+"  tags: [a]\n  max_starting: 3\n  max_prealloc: 3\n  name_pattern: 'machine'\n", nil, nil)
+	l := ledger(t, "p:\n"+both+"  tags: [a]\n  max_starting: 3\n  max_prealloc: 3\n  name_pattern: 'machine'\n", nil,
+		nil)
 	Decide(l, at)
 	var got []string
 	for id := range ResourceID(3) {
@@ -137,7 +142,8 @@ func TestNoTwoHaveOneName(t *testing.T) {
 }
 
 func TestTicketsThatEndedAreWrittenFirst(t *testing.T) {
-	b := Batch{Tickets: []Ticket{{ID: 1, State: TicketOpen}, {ID: 2, State: TicketClosed}, {ID: 3, State: TicketFailed}}}
+	b := Batch{Tickets: []Ticket{{ID: 1, State: TicketOpen}, {ID: 2, State: TicketClosed},
+		{ID: 3, State: TicketFailed}}}
 	ended, open := b.TicketsByEnd()
 	if len(ended) != 2 || ended[0].ID != 2 || ended[1].ID != 3 || len(open) != 1 || open[0].ID != 1 {
 		t.Errorf("got %+v and %+v", ended, open)

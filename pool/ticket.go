@@ -21,10 +21,11 @@ const (
 // Ticket is the right to one resource. It keeps Resource when it ends, so that its
 // owner can look up what it had.
 type Ticket struct {
-	ID       TicketID      `json:"id"`
-	State    TicketState   `json:"state"`
-	Tags     []string      `json:"tags,omitempty"`     // sorted; all of them, in one resource
-	Sandbox  string        `json:"sandbox"`            // of its owner; what has been used in another is never given to it
+	ID    TicketID    `json:"id"`
+	State TicketState `json:"state"`
+	Tags  []string    `json:"tags,omitempty"` // sorted; all of them, in one resource
+	// of its owner; what has been used in another is never given to it
+	Sandbox  string        `json:"sandbox"`
 	Private  bool          `json:"private,omitempty"`  // nobody else knows the sandbox
 	Resource ResourceID    `json:"resource,omitempty"` // 0: it waits, or never had one
 	Owner    string        `json:"owner,omitempty"`    // who opened it, where that is known

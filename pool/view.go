@@ -20,7 +20,8 @@ type view struct {
 
 func newView(from Snapshot) *view {
 	v := &view{
-		pools: map[Name]Record{}, counts: map[Name]*Counts{}, resources: map[ResourceID]Resource{}, tickets: map[TicketID]Ticket{},
+		pools: map[Name]Record{}, counts: map[Name]*Counts{}, resources: map[ResourceID]Resource{},
+		tickets: map[TicketID]Ticket{},
 		waiters: map[TicketID]chan struct{}{}, changed: make(chan struct{}),
 	}
 	v.apply(Batch{Head: &from.Head, Pools: from.Pools, Resources: from.Resources, Tickets: from.Tickets})

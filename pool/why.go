@@ -25,7 +25,8 @@ const (
 // CheckTag accepts what can be a tag, or a sandbox. Invalid.
 func CheckTag(word string) error {
 	if word == "" || len(word) > maxWord || !utf8.ValidString(word) || strings.ContainsFunc(word, plain.Steers) {
-		return croft.Errorf(croft.Invalid, "%.40q cannot be a tag: use 1 to %d characters that can be printed", word, maxWord)
+		return croft.Errorf(croft.Invalid, "%.40q cannot be a tag: use 1 to %d characters that can be printed", word,
+			maxWord)
 	}
 	return nil
 }
@@ -83,9 +84,12 @@ func (v *view) whyPool(p Record) string {
 	case c.Starting > 0:
 		return fmt.Sprintf("pool %s is starting %d", name, c.Starting)
 	case p.Failed > 0:
-		return fmt.Sprintf("pool %s fails to start anything (%s); it tries again at %s", name, p.LastError, p.NotBefore.Local().Format(time.TimeOnly))
+		return fmt.Sprintf("pool %s fails to start anything (%s); it tries again at %s", name, p.LastError,
+			p.NotBefore.Local().Format(time.TimeOnly))
 	case c.Live() >= p.Settings.Max:
-		return fmt.Sprintf("pool %s has as many as it may, %d, of which %d are taken and %d are being cleaned or deleted", name, p.Settings.Max, c.Taken, c.Releasing+c.DeleteRequest+c.Deleting)
+		return fmt.Sprintf(
+			"pool %s has as many as it may, %d, of which %d are taken and %d are being cleaned or deleted", name,
+			p.Settings.Max, c.Taken, c.Releasing+c.DeleteRequest+c.Deleting)
 	}
 	return fmt.Sprintf("pool %s is about to start one", name)
 }
@@ -111,7 +115,8 @@ func (v *view) whyNever(t *Ticket) string {
 		}
 	}
 	if len(full) > 0 {
-		return fmt.Sprintf("pool %s has the tags and never starts anything: its max, max_starting or max_prealloc is 0", strings.Join(full, ", "))
+		return fmt.Sprintf("pool %s has the tags and never starts anything: its max, max_starting or max_prealloc is 0",
+			strings.Join(full, ", "))
 	}
 	return fmt.Sprintf("no pool has all of the tags %s", strings.Join(t.Tags, ", "))
 }

@@ -141,7 +141,8 @@ func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) 
 	}
 	switch {
 	case errors.Is(err, croft.NotFound):
-		return Decision{}, croft.Errorf(croft.Conflict, "instance %s was destroyed while it was being scheduled", a.inst.Name)
+		return Decision{}, croft.Errorf(croft.Conflict, "instance %s was destroyed while it was being scheduled",
+			a.inst.Name)
 	case err != nil:
 		a.unsure = true
 		return Decision{}, cause

@@ -13,11 +13,12 @@ import (
 // Explanation says which hosts a request fits on and what drops the others. It is an
 // error, of kind NoCapacity where the scheduler returns it.
 type Explanation struct {
-	Wanted       croft.Resources `json:"wanted"`
-	Hosts        int             `json:"hosts"`        // how many there are
-	Fits         []Fit           `json:"fits"`         // the best first; empty where the scheduler returns it as an error
-	Requirements []Requirement   `json:"requirements"` // that drop hosts, the one that drops most first
-	Rows         []Row           `json:"dropped"`      // the nearest miss first
+	Wanted croft.Resources `json:"wanted"`
+	Hosts  int             `json:"hosts"` // how many there are
+	// the best first; empty where the scheduler returns it as an error
+	Fits         []Fit         `json:"fits"`
+	Requirements []Requirement `json:"requirements"` // that drop hosts, the one that drops most first
+	Rows         []Row         `json:"dropped"`      // the nearest miss first
 }
 
 // Fit is a host that the request fits on.
@@ -46,10 +47,12 @@ type Row struct {
 // Error is one sentence with the nearest miss.
 func (e *Explanation) Error() string {
 	if len(e.Rows) == 0 {
-		return fmt.Sprintf("no host offers anything to claim %s from; start an agent with `croft up` or `croft compute`", e.Wanted)
+		return fmt.Sprintf(
+			"no host offers anything to claim %s from; start an agent with `croft up` or `croft compute`", e.Wanted)
 	}
 	nearest := e.Rows[0]
-	return fmt.Sprintf("no host has %s left; the nearest, %s: %s", e.Wanted, nearest.Hosts[0], strings.Join(nearest.Missing, ", "))
+	return fmt.Sprintf("no host has %s left; the nearest, %s: %s", e.Wanted, nearest.Hosts[0],
+		strings.Join(nearest.Missing, ", "))
 }
 
 // Explain says which hosts a request would fit on now, in their order, and what drops
@@ -80,7 +83,8 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 func (a *attempt) noCapacity(ctx context.Context) error {
 	explanation, err := a.explain(ctx, nil)
 	if err != nil {
-		return croft.Errorf(croft.NoCapacity, "schedule %s: no host has %s left (why cannot be told: %w)", a.inst.Name, a.query.Total(), err)
+		return croft.Errorf(croft.NoCapacity, "schedule %s: no host has %s left (why cannot be told: %w)", a.inst.Name,
+			a.query.Total(), err)
 	}
 	return croft.Errorf(croft.NoCapacity, "schedule %s: %w", a.inst.Name, explanation)
 }
@@ -90,7 +94,9 @@ func (a *attempt) explain(ctx context.Context, fits []Fit) (*Explanation, error)
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := a.registry.get(ctx, func(ctx context.Context) (map[croft.HostID]croft.Host, error) { return a.View.Hosts(ctx) })
+	hosts, err := a.registry.get(ctx, func(ctx context.Context) (map[croft.HostID]croft.Host, error) {
+		return a.View.Hosts(ctx)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +185,8 @@ func (q Question) judge(t tree) verdict {
 	case q.Dropped[t.id()] != "":
 		v.add(miss{requirement: "nobody faster", kind: "raced", text: q.Dropped[t.id()]})
 	case len(t.all()) > 1 && len(q.Query.Groups) > 1:
-		v.add(miss{requirement: "all groups of the query at once", kind: "together", gap: 1, text: "satisfies each group of the query, and not all at once"})
+		v.add(miss{requirement: "all groups of the query at once", kind: "together", gap: 1,
+			text: "satisfies each group of the query, and not all at once"})
 	default:
 		v.add(miss{requirement: "nobody faster", kind: "raced", text: "has room by now: ask again"})
 	}

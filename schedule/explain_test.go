@@ -16,9 +16,10 @@ func provider(name string, change ...func(*croft.Provider)) croft.Provider {
 	}
 	p := croft.Provider{
 		ID: croft.HostID(name), Name: name, Used: croft.Resources{},
-		Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: inv(4), croft.MemoryMB: inv(4096), croft.DiskGB: inv(100)},
-		Traits:      []croft.Trait{"HW_CPU_X86_AVX2"},
-		Aggregates:  []string{aggregate1},
+		Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: inv(4), croft.MemoryMB: inv(4096),
+			croft.DiskGB: inv(100)},
+		Traits:     []croft.Trait{"HW_CPU_X86_AVX2"},
+		Aggregates: []string{aggregate1},
 	}
 	for _, f := range change {
 		f(&p)
@@ -49,28 +50,49 @@ func TestExplain(t *testing.T) {
 		want     string
 	}{
 		{"memory is short", query, provider("h", using(croft.MemoryMB, 214)), up, "214 MB short of MEMORY_MB 4096"},
-		{"reserved memory is not offered", query, provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) { i.Reserved = 96 })), up, "96 MB short of MEMORY_MB 4096"},
-		{"two things are short", query, provider("h", using(croft.MemoryMB, 96), using(croft.VCPU, 4)), up, "96 MB short of MEMORY_MB 4096, 1 short of VCPU 1"},
+		{"reserved memory is not offered", query, provider("h",
+			inventory(croft.MemoryMB, func(i *croft.Inventory) { i.Reserved = 96 })), up,
+			"96 MB short of MEMORY_MB 4096"},
+		{"two things are short", query, provider("h", using(croft.MemoryMB, 96), using(croft.VCPU, 4)), up,
+			"96 MB short of MEMORY_MB 4096, 1 short of VCPU 1"},
 		{"a class is not offered", query + ",CUSTOM_FPGA:1", provider("h"), up, "offers no CUSTOM_FPGA"},
-		{"more than one instance gets", query, provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) { i.MaxUnit = 2048 })), up, "gives one instance at most 2048 of MEMORY_MB, 2048 MB short of 4096"},
-		{"less than an instance gets", query, provider("h", inventory(croft.DiskGB, func(i *croft.Inventory) { i.MinUnit = 20 })), up, "gives at least 20 of DISK_GB, and 10 is asked for"},
-		{"not in its steps", query, provider("h", inventory(croft.DiskGB, func(i *croft.Inventory) { i.StepSize = 4 })), up, "gives DISK_GB in steps of 4, and 10 is asked for"},
+		{"more than one instance gets", query, provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) {
+			i.MaxUnit = 2048
+		})), up, "gives one instance at most 2048 of MEMORY_MB, 2048 MB short of 4096"},
+		{"less than an instance gets", query, provider("h", inventory(croft.DiskGB, func(i *croft.Inventory) {
+			i.MinUnit = 20
+		})), up, "gives at least 20 of DISK_GB, and 10 is asked for"},
+		{"not in its steps", query, provider("h", inventory(croft.DiskGB, func(i *croft.Inventory) { i.StepSize = 4 })),
+			up, "gives DISK_GB in steps of 4, and 10 is asked for"},
 		{"a trait is missing", query + "&required=HW_CPU_X86_SSE", provider("h"), up, "lacks HW_CPU_X86_SSE"},
-		{"all of a choice are missing", query + "&required=in:CUSTOM_A,CUSTOM_B", provider("h"), up, "lacks CUSTOM_A or CUSTOM_B"},
-		{"a forbidden trait", query + "&required=!HW_CPU_X86_AVX2", provider("h"), up, "has HW_CPU_X86_AVX2, which is forbidden"},
-		{"another aggregate", query + "&member_of=" + aggregate2, provider("h"), up, "is not in aggregate " + aggregate2},
-		{"an excluded aggregate", query + "&member_of=!" + aggregate1, provider("h"), up, "is in aggregate " + aggregate1 + ", which is excluded"},
-		{"another host is named", query + "&in_tree=" + aggregate1, provider("h"), up, "is not the host " + aggregate1 + " that in_tree names"},
-		{"the agent is not running", query, provider("h"), func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID} }, "its agent is not running"},
-		{"the host is drained", query, provider("h"), func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID, Alive: true, Drained: true} }, "it is drained"},
-		{"the host is somebody else's", query, provider("h"), func(croft.Provider) croft.Host { return croft.Host{ID: "other"} }, "no agent of croft has registered it"},
+		{"all of a choice are missing", query + "&required=in:CUSTOM_A,CUSTOM_B", provider("h"), up,
+			"lacks CUSTOM_A or CUSTOM_B"},
+		{"a forbidden trait", query + "&required=!HW_CPU_X86_AVX2", provider("h"), up,
+			"has HW_CPU_X86_AVX2, which is forbidden"},
+		{"another aggregate", query + "&member_of=" + aggregate2, provider("h"), up,
+			"is not in aggregate " + aggregate2},
+		{"an excluded aggregate", query + "&member_of=!" + aggregate1, provider("h"), up,
+			"is in aggregate " + aggregate1 + ", which is excluded"},
+		{"another host is named", query + "&in_tree=" + aggregate1, provider("h"), up,
+			"is not the host " + aggregate1 + " that in_tree names"},
+		{"the agent is not running", query, provider("h"),
+			func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID} }, "its agent is not running"},
+		{"the host is drained", query, provider("h"), func(p croft.Provider) croft.Host {
+			return croft.Host{ID: p.ID, Alive: true, Drained: true}
+		}, "it is drained"},
+		{"the host is somebody else's", query, provider("h"), func(croft.Provider) croft.Host {
+			return croft.Host{ID: "other"}
+		}, "no agent of croft has registered it"},
 		{
-			"the agent is not running and has withdrawn all", query, provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) { i.Reserved = i.Total })),
+			"the agent is not running and has withdrawn all", query,
+			provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) { i.Reserved = i.Total })),
 			func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID} }, "its agent is not running",
 		},
 		{
-			"the agent is not running and the host is too small", query, provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) { i.MaxUnit = 96 })),
-			func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID} }, "gives one instance at most 96 of MEMORY_MB, 4000 MB short of 4096, its agent is not running",
+			"the agent is not running and the host is too small", query,
+			provider("h", inventory(croft.MemoryMB, func(i *croft.Inventory) { i.MaxUnit = 96 })),
+			func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID} },
+			"gives one instance at most 96 of MEMORY_MB, 4000 MB short of 4096, its agent is not running",
 		},
 		{"it would fit now", query, provider("h"), up, "has room by now: ask again"},
 	} {
@@ -80,7 +102,8 @@ func TestExplain(t *testing.T) {
 				t.Fatal(err)
 			}
 			host := c.host(c.provider)
-			got := Explain(Question{Query: q, Providers: []croft.Provider{c.provider}, Hosts: map[croft.HostID]croft.Host{host.ID: host}})
+			got := Explain(Question{Query: q, Providers: []croft.Provider{c.provider},
+				Hosts: map[croft.HostID]croft.Host{host.ID: host}})
 			if len(got.Rows) != 1 || strings.Join(got.Rows[0].Missing, ", ") != c.want {
 				t.Errorf("got %+v, want %q", got.Rows, c.want)
 			}
@@ -105,7 +128,8 @@ func TestExplainGroupsAndSorts(t *testing.T) {
 	for _, p := range providers {
 		hosts[p.ID] = croft.Host{ID: p.ID, Alive: p.ID != "dead"}
 	}
-	got := Explain(Question{Query: q, Providers: providers, Hosts: hosts, Dropped: map[croft.HostID]string{"raced": "somebody else was faster"}})
+	got := Explain(Question{Query: q, Providers: providers, Hosts: hosts,
+		Dropped: map[croft.HostID]string{"raced": "somebody else was faster"}})
 	want := []Row{
 		{[]string{"raced"}, []string{"somebody else was faster"}},
 		{[]string{"short214", "short400"}, []string{"214 MB short of MEMORY_MB 4096"}},
@@ -124,9 +148,11 @@ func TestExplanationIsOneSentence(t *testing.T) {
 		e    Explanation
 		want string
 	}{
-		{"nobody offers anything", Explanation{Wanted: wanted}, "no host offers anything to claim VCPU:1 from; start an agent with `croft up` or `croft compute`"},
+		{"nobody offers anything", Explanation{Wanted: wanted},
+			"no host offers anything to claim VCPU:1 from; start an agent with `croft up` or `croft compute`"},
 		{
-			"the nearest miss is named", Explanation{Wanted: wanted, Rows: []Row{{[]string{"h1", "h2"}, []string{"1 short of VCPU 1"}}}},
+			"the nearest miss is named", Explanation{Wanted: wanted,
+				Rows: []Row{{[]string{"h1", "h2"}, []string{"1 short of VCPU 1"}}}},
 			"no host has VCPU:1 left; the nearest, h1: 1 short of VCPU 1",
 		},
 	} {

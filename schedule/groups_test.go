@@ -61,7 +61,8 @@ func TestHardRulesRefuse(t *testing.T) {
 		first []string
 		want  string
 	}{
-		{"who must be apart and has no host left", croft.Apart, []string{"a", "b"}, "host1: has instance a of group web, whose members stay apart"},
+		{"who must be apart and has no host left", croft.Apart, []string{"a", "b"},
+			"host1: has instance a of group web, whose members stay apart"},
 		{"who must be together and finds the host full", croft.Together, []string{"a", "b"}, "1 GB short of DISK_GB 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,7 +114,8 @@ func TestARivalJoinsTheGroup(t *testing.T) {
 			cloud.placement.Fail("Claim", func() error {
 				rival := member(t, "rival", c.rule)
 				rival.Policy = only
-				other, err := schedule.New(schedule.Config{Partition: cloud.Partition, Records: cloud.store, View: cloud.store, Claims: cloud.placement})
+				other, err := schedule.New(schedule.Config{Partition: cloud.Partition, Records: cloud.store,
+					View: cloud.store, Claims: cloud.placement})
 				if err != nil {
 					return err
 				}
@@ -217,7 +219,8 @@ func TestExplainChangesNothing(t *testing.T) {
 	for _, f := range got.Fits {
 		fits = append(fits, fmt.Sprintf("%d %.2f", f.Rank, f.Free))
 	}
-	if strings.Join(fits, ", ") != "1 0.75, 1 0.75, 3 0.50" || got.Fits[2].Host != "host1" || got.Hosts != 4 || len(got.Rows) != 1 {
+	if strings.Join(fits, ", ") != "1 0.75, 1 0.75, 3 0.50" || got.Fits[2].Host != "host1" || got.Hosts != 4 ||
+		len(got.Rows) != 1 {
 		t.Errorf("got %+v", got)
 	}
 	c.nothingLeft(t)

@@ -14,7 +14,8 @@ import (
 // The sources of metadata, the demands on its readers and the restart policies that may
 // be asked for.
 var (
-	Metadata = []string{string(croft.MetadataAuto), string(croft.MetadataServer), string(croft.MetadataNoCloud), string(croft.MetadataConfigDrive)}
+	Metadata = []string{string(croft.MetadataAuto), string(croft.MetadataServer), string(croft.MetadataNoCloud),
+		string(croft.MetadataConfigDrive)}
 	Restarts = []string{string(croft.RestartAlways), string(croft.RestartOnFailure), string(croft.RestartNever)}
 	IMDS     = []string{string(croft.IMDSOptional), string(croft.IMDSRequired), string(croft.IMDSOff)}
 )
@@ -30,13 +31,16 @@ const (
 // Everything it returns is Invalid.
 func CheckGuest(s croft.Spec) error {
 	if s.Restart != "" && !slices.Contains(Restarts, string(s.Restart)) {
-		return croft.Errorf(croft.Invalid, "restart is %q: use %s%s", s.Restart, oneOf(Restarts), nearest.Hint(string(s.Restart), Restarts))
+		return croft.Errorf(croft.Invalid, "restart is %q: use %s%s", s.Restart, oneOf(Restarts),
+			nearest.Hint(string(s.Restart), Restarts))
 	}
 	if s.Metadata != "" && !slices.Contains(Metadata, string(s.Metadata)) {
-		return croft.Errorf(croft.Invalid, "metadata is %q: use %s%s", s.Metadata, oneOf(Metadata), nearest.Hint(string(s.Metadata), Metadata))
+		return croft.Errorf(croft.Invalid, "metadata is %q: use %s%s", s.Metadata, oneOf(Metadata),
+			nearest.Hint(string(s.Metadata), Metadata))
 	}
 	if s.IMDS != "" && !slices.Contains(IMDS, string(s.IMDS)) {
-		return croft.Errorf(croft.Invalid, "imds is %q: use %s%s", s.IMDS, oneOf(IMDS), nearest.Hint(string(s.IMDS), IMDS))
+		return croft.Errorf(croft.Invalid, "imds is %q: use %s%s", s.IMDS, oneOf(IMDS),
+			nearest.Hint(string(s.IMDS), IMDS))
 	}
 	if s.Metadata == croft.MetadataServer && s.IMDS == croft.IMDSOff {
 		return croft.Errorf(croft.Invalid, "imds is off and metadata is to come from the server: nothing would")
@@ -59,9 +63,11 @@ func checkTags(tags map[string]string) error {
 	for key, text := range tags {
 		switch {
 		case key == "" || len(key) > maxTagKey || !isPrintable(key):
-			return croft.Errorf(croft.Invalid, "the tag %q: a key has 1 to %d bytes that can be printed", key, maxTagKey)
+			return croft.Errorf(croft.Invalid, "the tag %q: a key has 1 to %d bytes that can be printed", key,
+				maxTagKey)
 		case len(text) > maxTagText || !isPrintable(text):
-			return croft.Errorf(croft.Invalid, "the tag %s: a value has at most %d bytes that can be printed", key, maxTagText)
+			return croft.Errorf(croft.Invalid, "the tag %s: a value has at most %d bytes that can be printed", key,
+				maxTagText)
 		}
 	}
 	return nil

@@ -63,7 +63,8 @@ func isolation(q Query) []miss {
 	if q.GroupPolicy != "isolate" || n < 2 {
 		return nil
 	}
-	return []miss{{"group_policy=isolate", "isolate", 5, fmt.Sprintf("is one provider, and group_policy=isolate wants %d", n)}}
+	return []miss{{"group_policy=isolate", "isolate", 5,
+		fmt.Sprintf("is one provider, and group_policy=isolate wants %d", n)}}
 }
 
 // groupMisses is what a tree lacks of one group. With a suffix, that is what the
@@ -135,13 +136,16 @@ func amountMiss(class croft.ResourceClass, want int64, suffix string, p croft.Pr
 	case !offered:
 		return say("none", 2, "offers no %s", class)
 	case inv.MaxUnit > 0 && want > inv.MaxUnit:
-		return say("max", 1+float64(want-inv.MaxUnit)/float64(want), "gives one instance at most %d of %s, %s short of %d", inv.MaxUnit, class, amount(class, want-inv.MaxUnit), want)
+		return say("max", 1+float64(want-inv.MaxUnit)/float64(want),
+			"gives one instance at most %d of %s, %s short of %d", inv.MaxUnit, class, amount(class, want-inv.MaxUnit),
+			want)
 	case want < inv.MinUnit:
 		return say("min", 1.5, "gives at least %d of %s, and %d is asked for", inv.MinUnit, class, want)
 	case inv.StepSize > 1 && want%inv.StepSize != 0:
 		return say("step", 1.5, "gives %s in steps of %d, and %d is asked for", class, inv.StepSize, want)
 	case free < want:
-		return say("short", float64(want-free)/float64(want), "%s short of %s %d", amount(class, want-free), class, want)
+		return say("short", float64(want-free)/float64(want), "%s short of %s %d", amount(class, want-free), class,
+			want)
 	}
 	return nil
 }
@@ -155,7 +159,8 @@ func ofGroup(suffix string) string {
 
 // units are what amounts of classes are counted in, by the end of the class's name.
 var units = []struct{ end, unit string }{
-	{"_MB", "MB"}, {"_GB", "GB"}, {"_KILOBIT_PER_SEC", "kbit/s"}, {"_KILOPACKET_PER_SEC", "kpacket/s"}, {"_BYTES", "bytes"},
+	{"_MB", "MB"}, {"_GB", "GB"}, {"_KILOBIT_PER_SEC", "kbit/s"}, {"_KILOPACKET_PER_SEC", "kpacket/s"},
+	{"_BYTES", "bytes"},
 }
 
 // amount is a number with the unit of its class, where it has one.

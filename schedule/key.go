@@ -38,7 +38,9 @@ func FindKeys(ctx context.Context, store Keys, project croft.Project, names []st
 	for _, name := range names {
 		line, ok := lines[name]
 		if !ok {
-			return nil, croft.Errorf(croft.NotFound, "there is no key %q, neither a file nor one that `croft key list` shows%s", name, nearest.Hint(name, known))
+			return nil,
+				croft.Errorf(croft.NotFound, "there is no key %q, neither a file nor one that `croft key list` shows%s",
+					name, nearest.Hint(name, known))
 		}
 		found = append(found, line)
 	}

@@ -37,7 +37,8 @@ func (s *Scheduler) Rebuild(ctx context.Context, project croft.Project, idOrName
 }
 
 // anew orders an instance to run, with what change adds to the order.
-func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, verb string, change func(*croft.Order)) (inst croft.Instance, err error) {
+func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, verb string,
+	change func(*croft.Order)) (inst croft.Instance, err error) {
 	err = s.change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if inst.State != croft.StateScheduled {
@@ -53,7 +54,8 @@ func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, v
 
 // turn orders what is wanted from now on, and nothing where it is wanted already,
 // unless that failed, or the guest has ended: a new order is a new attempt.
-func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, verb string, want croft.Want) (inst croft.Instance, err error) {
+func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, verb string,
+	want croft.Want) (inst croft.Instance, err error) {
 	err = s.change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if inst.State != croft.StateScheduled {
@@ -70,7 +72,8 @@ func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, v
 
 // change does something to an instance. Where do says again, a Conflict means that
 // others changed it meanwhile, and it is read anew.
-func (s *Scheduler) change(ctx context.Context, project croft.Project, idOrName, verb string, do func(croft.Status) (again bool, err error)) error {
+func (s *Scheduler) change(ctx context.Context, project croft.Project, idOrName, verb string,
+	do func(croft.Status) (again bool, err error)) error {
 	var err error
 	for again, try := true, 0; again && try < tries; try++ {
 		st, found := s.View.Find(ctx, project, idOrName)
@@ -99,7 +102,8 @@ type Destroyed struct {
 // tombstone waits for the host's return. Where the host's agent runs, force changes
 // nothing: the agent removes the instance, and freeing its claim before that would
 // let two instances use the same memory.
-func (s *Scheduler) Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (d Destroyed, err error) {
+func (s *Scheduler) Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (d Destroyed,
+	err error) {
 	err = s.change(ctx, project, idOrName, "destroy", func(st croft.Status) (again bool, err error) {
 		d = Destroyed{Instance: st.Instance}
 		switch st.Instance.State {
@@ -107,7 +111,8 @@ func (s *Scheduler) Destroy(ctx context.Context, project croft.Project, idOrName
 			d.Gone = true
 			return true, s.forgo(ctx, st.Instance)
 		case croft.StateScheduled:
-			d.Instance, err = s.tell(ctx, st.Host, s.Records.Reorder, st.Instance, s.order(st.Instance, st.Instance.Host, croft.WantGone))
+			d.Instance, err = s.tell(ctx, st.Host, s.Records.Reorder, st.Instance,
+				s.order(st.Instance, st.Instance.Host, croft.WantGone))
 			if err != nil {
 				return true, err
 			}

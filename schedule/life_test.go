@@ -55,7 +55,8 @@ func TestRebootAndRebuildOutlastLaterOrders(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o.Generation != step.generation || o.Rebooted != step.rebooted || o.Rebuilt != step.rebuilt {
-			t.Errorf("ordered generation %d, reboot at %d, rebuild at %d; want %+v", o.Generation, o.Rebooted, o.Rebuilt, step)
+			t.Errorf("ordered generation %d, reboot at %d, rebuild at %d; want %+v", o.Generation, o.Rebooted,
+				o.Rebuilt, step)
 		}
 		if got.Generation != o.Generation || got.Rebooted != o.Rebooted || got.Rebuilt != o.Rebuilt {
 			t.Errorf("the record says %+v and the order %+v", got, o)
@@ -85,8 +86,10 @@ func TestStopAndStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want, generation := c.wanted(t, inst); want != step.want || generation != step.generation || got.Generation != generation {
-			t.Errorf("ordered %s at generation %d, record at %d; want %s at %d", want, generation, got.Generation, step.want, step.generation)
+		if want, generation := c.wanted(t, inst); want != step.want || generation != step.generation ||
+			got.Generation != generation {
+			t.Errorf("ordered %s at generation %d, record at %d; want %s at %d", want, generation, got.Generation,
+				step.want, step.generation)
 		}
 	}
 	if _, err := c.Destroy(t.Context(), croft.DefaultProject, "web", false); err != nil {
@@ -104,7 +107,8 @@ func TestStopAndStart(t *testing.T) {
 func TestStartTriesAgainWhatFailed(t *testing.T) {
 	c := newCloud(t, 1)
 	inst := scheduled(t, c, "web")
-	c.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateFailed, Error: "no", ErrorKind: croft.NotFound})
+	c.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateFailed, Error: "no",
+		ErrorKind: croft.NotFound})
 	if _, err := c.Start(t.Context(), "", string(inst.ID)); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +226,8 @@ func TestAChangeIsBegunAnewWhereTheRecordChanged(t *testing.T) {
 				st, err := cloud.store.Find(t.Context(), "", string(inst.ID))
 				if err == nil {
 					_, err = cloud.store.Reorder(t.Context(), st.Instance, croft.Order{
-						Host: cloud.hosts[0], Instance: inst.ID, Want: croft.WantRunning, Generation: st.Instance.Generation + 1,
+						Host: cloud.hosts[0], Instance: inst.ID, Want: croft.WantRunning,
+						Generation: st.Instance.Generation + 1,
 					})
 				}
 				if err != nil {
@@ -263,7 +268,8 @@ func TestStartBootsWhatEnded(t *testing.T) {
 }
 
 func TestWait(t *testing.T) {
-	broken := croft.Observation{Generation: 1, State: croft.StateFailed, Error: "the image has a wrong checksum", ErrorKind: croft.Invalid}
+	broken := croft.Observation{Generation: 1, State: croft.StateFailed, Error: "the image has a wrong checksum",
+		ErrorKind: croft.Invalid}
 	for _, c := range []struct {
 		name string
 		goal schedule.Goal
@@ -275,22 +281,25 @@ func TestWait(t *testing.T) {
 			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateBooting})
 			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateRunning})
 		}, "", ""},
-		{"until it is stopped, whatever was seen of the order before", schedule.Stopped, func(t *testing.T, c *cloud, inst croft.Instance) {
-			if _, err := c.Stop(t.Context(), "", string(inst.ID)); err != nil {
-				t.Error(err)
-			}
-			failed := broken
-			failed.Instance = inst.ID
-			c.observe(t, failed)
-			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 2, State: croft.StateStopped})
-		}, "", ""},
+		{"until it is stopped, whatever was seen of the order before", schedule.Stopped,
+			func(t *testing.T, c *cloud, inst croft.Instance) {
+				if _, err := c.Stop(t.Context(), "", string(inst.ID)); err != nil {
+					t.Error(err)
+				}
+				failed := broken
+				failed.Instance = inst.ID
+				c.observe(t, failed)
+				c.observe(t, croft.Observation{Instance: inst.ID, Generation: 2, State: croft.StateStopped})
+			}, "", ""},
 		{"until it is gone, at the second attempt", schedule.Gone, func(t *testing.T, c *cloud, inst croft.Instance) {
 			if _, err := c.Destroy(t.Context(), "", string(inst.ID), false); err != nil {
 				t.Error(err)
 			}
-			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 2, State: croft.StateFailed, Error: "libvirtd restarts"})
+			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 2, State: croft.StateFailed,
+				Error: "libvirtd restarts"})
 			synctest.Wait()
-			if err := c.store.Forget(t.Context(), croft.Order{Host: c.hosts[0], Instance: inst.ID, Generation: 2}); err != nil {
+			if err := c.store.Forget(t.Context(), croft.Order{Host: c.hosts[0], Instance: inst.ID,
+				Generation: 2}); err != nil {
 				t.Error(err)
 			}
 		}, "", ""},
@@ -299,23 +308,29 @@ func TestWait(t *testing.T) {
 			failed.Instance = inst.ID
 			c.observe(t, failed)
 		}, "instance web: the image has a wrong checksum", croft.Invalid},
-		{"and hear that the guest powered itself off", schedule.Running, func(t *testing.T, c *cloud, inst croft.Instance) {
-			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateStopped, Ended: croft.EndGuest})
-		}, "instance web: the guest powered itself off; its restart policy leaves it off, and `schedule start web` boots it", ""},
+		{"and hear that the guest powered itself off", schedule.Running,
+			func(t *testing.T, c *cloud, inst croft.Instance) {
+				c.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateStopped,
+					Ended: croft.EndGuest})
+			},
+			"instance web: the guest powered itself off; its restart policy leaves it off, and `schedule start web` boots it", ""},
 		{"and hear that somebody destroys it", schedule.Running, func(t *testing.T, c *cloud, inst croft.Instance) {
 			if _, err := c.Destroy(t.Context(), "", string(inst.ID), false); err != nil {
 				t.Error(err)
 			}
 		}, "instance web: it is being destroyed", croft.Conflict},
-		{"no longer than the deadline for a host that fell silent", schedule.Running, func(_ *testing.T, c *cloud, _ croft.Instance) {
-			c.store.SetAlive(c.hosts[0], -1)
-		}, "instance web: waited long enough; it is unknown", croft.Unavailable},
-		{"no longer than the deadline for a removal that fails", schedule.Gone, func(t *testing.T, c *cloud, inst croft.Instance) {
-			if _, err := c.Destroy(t.Context(), "", string(inst.ID), false); err != nil {
-				t.Error(err)
-			}
-			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 2, State: croft.StateFailed, Error: "the disk is busy"})
-		}, "instance web: waited long enough; it is destroying: the disk is busy", croft.Unavailable},
+		{"no longer than the deadline for a host that fell silent", schedule.Running,
+			func(_ *testing.T, c *cloud, _ croft.Instance) {
+				c.store.SetAlive(c.hosts[0], -1)
+			}, "instance web: waited long enough; it is unknown", croft.Unavailable},
+		{"no longer than the deadline for a removal that fails", schedule.Gone,
+			func(t *testing.T, c *cloud, inst croft.Instance) {
+				if _, err := c.Destroy(t.Context(), "", string(inst.ID), false); err != nil {
+					t.Error(err)
+				}
+				c.observe(t, croft.Observation{Instance: inst.ID, Generation: 2, State: croft.StateFailed,
+					Error: "the disk is busy"})
+			}, "instance web: waited long enough; it is destroying: the disk is busy", croft.Unavailable},
 		{"no longer than the deadline", schedule.Running, func(t *testing.T, c *cloud, inst croft.Instance) {
 			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateFetching})
 		}, "instance web: waited long enough; it is fetching", croft.Unavailable},
@@ -331,7 +346,8 @@ func TestWait(t *testing.T) {
 				synctest.Wait()
 				c.then(t, cloud, inst)
 				err := <-result
-				if croft.KindOf(err) != c.kind || (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
+				if croft.KindOf(err) != c.kind || (err == nil) != (c.want == "") || err != nil &&
+					err.Error() != c.want {
 					t.Errorf("got error %v of kind %q, want %q of kind %q", err, croft.KindOf(err), c.want, c.kind)
 				}
 				if failure, ok := errors.AsType[*schedule.Failure](err); ok != (c.kind == croft.Invalid) {
@@ -349,7 +365,8 @@ func TestWaitTellsProgress(t *testing.T) {
 		var seen []string
 		result := make(chan error, 1)
 		go func() {
-			result <- c.Wait(t.Context(), inst, schedule.Running, func(st croft.Status) { seen = append(seen, schedule.Describe(&st)) })
+			result <- c.Wait(t.Context(), inst, schedule.Running,
+				func(st croft.Status) { seen = append(seen, schedule.Describe(&st)) })
 		}()
 		for _, state := range []croft.State{croft.StateFetching, croft.StateDefining, croft.StateRunning} {
 			synctest.Wait()
@@ -424,12 +441,14 @@ func TestDescribe(t *testing.T) {
 	inst := croft.Instance{State: croft.StateScheduled}
 	alive := &croft.Host{Alive: true}
 	for want, st := range map[string]*croft.Status{
-		"gone":           nil,
-		"scheduling":     {Instance: croft.Instance{State: croft.StateScheduling}},
-		"destroying":     {Instance: croft.Instance{State: croft.StateDestroying}, Observation: &croft.Observation{State: croft.StateRunning}},
-		"ordered":        {Instance: inst, Host: alive},
-		"running":        {Instance: inst, Host: alive, Observation: &croft.Observation{State: croft.StateRunning}},
-		schedule.Unknown: {Instance: inst, Host: &croft.Host{}, Observation: &croft.Observation{State: croft.StateRunning}},
+		"gone":       nil,
+		"scheduling": {Instance: croft.Instance{State: croft.StateScheduling}},
+		"destroying": {Instance: croft.Instance{State: croft.StateDestroying},
+			Observation: &croft.Observation{State: croft.StateRunning}},
+		"ordered": {Instance: inst, Host: alive},
+		"running": {Instance: inst, Host: alive, Observation: &croft.Observation{State: croft.StateRunning}},
+		schedule.Unknown: {Instance: inst, Host: &croft.Host{},
+			Observation: &croft.Observation{State: croft.StateRunning}},
 	} {
 		if got := schedule.Describe(st); got != want {
 			t.Errorf("%+v is %q, want %q", st, got, want)

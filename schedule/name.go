@@ -13,9 +13,11 @@ var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 func CheckName(name string) error {
 	switch {
 	case len(name) > 63:
-		return croft.Errorf(croft.Invalid, "the name %.20q... has %d characters: a host name has at most 63", name, len(name))
+		return croft.Errorf(croft.Invalid, "the name %.20q... has %d characters: a host name has at most 63", name,
+			len(name))
 	case !nameForm.MatchString(name):
-		return croft.Errorf(croft.Invalid, "the name %q is no host name: use a to z, 0 to 9 and dashes in between", name)
+		return croft.Errorf(croft.Invalid, "the name %q is no host name: use a to z, 0 to 9 and dashes in between",
+			name)
 	}
 	if _, err := croft.ParseInstanceID(name); err == nil {
 		return croft.Errorf(croft.Invalid, "the name %q looks like a UUID: choose another one", name)

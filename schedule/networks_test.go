@@ -35,15 +35,19 @@ func TestARequestForANetworkGoesToAHostThatHasIt(t *testing.T) {
 }
 
 func TestAHostWithoutTheNetworkIsTold(t *testing.T) {
-	q, err := schedule.ParseQuery("resources=VCPU:1,MEMORY_MB:1,DISK_GB:1&root_required=CUSTOM_CROFT_NET_LAB,!CUSTOM_SLOW")
+	q,
+		err := schedule.ParseQuery(
+		"resources=VCPU:1,MEMORY_MB:1,DISK_GB:1&root_required=CUSTOM_CROFT_NET_LAB,!CUSTOM_SLOW")
 	if err != nil {
 		t.Fatal(err)
 	}
 	inv := croft.Inventory{Total: 9, MaxUnit: 9, MinUnit: 1, StepSize: 1, AllocationRatio: 1}
-	p := croft.Provider{ID: "h", Name: "h", Traits: []croft.Trait{"CUSTOM_SLOW"}, Inventories: map[croft.ResourceClass]croft.Inventory{
-		croft.VCPU: inv, croft.MemoryMB: inv, croft.DiskGB: inv,
-	}}
-	got := schedule.Explain(schedule.Question{Query: q, Providers: []croft.Provider{p}, Hosts: map[croft.HostID]croft.Host{"h": {ID: "h", Alive: true}}})
+	p := croft.Provider{ID: "h", Name: "h", Traits: []croft.Trait{"CUSTOM_SLOW"},
+		Inventories: map[croft.ResourceClass]croft.Inventory{
+			croft.VCPU: inv, croft.MemoryMB: inv, croft.DiskGB: inv,
+		}}
+	got := schedule.Explain(schedule.Question{Query: q, Providers: []croft.Provider{p},
+		Hosts: map[croft.HostID]croft.Host{"h": {ID: "h", Alive: true}}})
 	want := []string{"has CUSTOM_SLOW, which is forbidden", "has no network lab"}
 	if len(got.Rows) != 1 || !slices.Equal(got.Rows[0].Missing, want) {
 		t.Errorf("got %+v, want %q", got.Rows, want)

@@ -198,7 +198,8 @@ func CheckAffinities(affinities []croft.Affinity) error {
 	for i, a := range affinities {
 		switch {
 		case !nameForm.MatchString(a.Group):
-			return croft.Errorf(croft.Invalid, "the group %q: use a to z, 0 to 9 and dashes in between, 63 characters at most", a.Group)
+			return croft.Errorf(croft.Invalid,
+				"the group %q: use a to z, 0 to 9 and dashes in between, 63 characters at most", a.Group)
 		case !slices.Contains(croft.AffinityRules, a.Rule):
 			return croft.Errorf(croft.Invalid, "the group %s: there is no rule %q", a.Group, a.Rule)
 		case slices.ContainsFunc(affinities[:i], func(other croft.Affinity) bool { return other.Group == a.Group }):

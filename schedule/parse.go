@@ -18,7 +18,8 @@ import (
 const maxAmount = 1<<31 - 1
 
 // parameters are the words a query may have left of an equals sign.
-var parameters = []string{"resources", "required", "member_of", "in_tree", "group_policy", "root_required", "same_subtree"}
+var parameters = []string{"resources", "required", "member_of", "in_tree", "group_policy", "root_required",
+	"same_subtree"}
 
 // suffixed are those of them that may carry a group's suffix.
 var suffixed = parameters[:4]
@@ -34,7 +35,9 @@ var (
 func ParseQuery(text string) (Query, error) {
 	p := parser{groups: map[string]*Group{}}
 	if text = strings.TrimSpace(text); text == "" {
-		return Query{}, croft.Errorf(croft.Invalid, "the query is empty: ask for something, such as resources=VCPU:1,MEMORY_MB:256,DISK_GB:1")
+		return Query{},
+			croft.Errorf(croft.Invalid,
+				"the query is empty: ask for something, such as resources=VCPU:1,MEMORY_MB:256,DISK_GB:1")
 	}
 	if first, _, _ := strings.Cut(text, "&"); !strings.Contains(first, "=") {
 		text = "resources=" + text
@@ -127,7 +130,8 @@ func (p *parser) value(word, suffix, value string) error {
 		return p.group(suffix).setInTree(value)
 	case "group_policy":
 		if value != "none" && value != "isolate" {
-			return fmt.Errorf("%q is neither none nor isolate%s", value, nearest.Hint(value, []string{"none", "isolate"}))
+			return fmt.Errorf("%q is neither none nor isolate%s", value,
+				nearest.Hint(value, []string{"none", "isolate"}))
 		}
 		p.query.GroupPolicy = value
 	case "root_required":
@@ -291,7 +295,8 @@ func (p *parser) finish() error {
 			named++
 		}
 		if g.Resources == nil && !p.inSubtree(suffix) {
-			return fmt.Errorf("resources%s is missing: required, member_of and in_tree say where resources come from", suffix)
+			return fmt.Errorf("resources%s is missing: required, member_of and in_tree say where resources come from",
+				suffix)
 		}
 		if err := g.contradiction(); err != nil {
 			return err
@@ -299,7 +304,8 @@ func (p *parser) finish() error {
 		p.query.Groups = append(p.query.Groups, *g)
 	}
 	if named > 1 && p.query.GroupPolicy == "" {
-		return fmt.Errorf("several numbered groups need group_policy=none (they may share a provider) or group_policy=isolate")
+		return fmt.Errorf(
+			"several numbered groups need group_policy=none (they may share a provider) or group_policy=isolate")
 	}
 	for _, suffix := range slices.Concat(p.query.SameSubtree...) {
 		if suffix == "" || p.groups[suffix] == nil {

@@ -20,19 +20,33 @@ func TestParseQuery(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"amounts in any order", "resources=VCPU:1,DISK_GB:1,MEMORY_MB:256", small},
 		{"the amounts alone", "VCPU:1,MEMORY_MB:256,DISK_GB:1", small},
-		{"the amounts alone and then more", "VCPU:1,MEMORY_MB:256,DISK_GB:1&required=CUSTOM_A", small + "&required=CUSTOM_A"},
-		{"escapes and blanks at the ends", "resources=VCPU%3A1,MEMORY_MB:256,DISK_GB:1%20&required=HW_CPU_X86_AVX2%20", small + "&required=HW_CPU_X86_AVX2"},
-		{"a custom class", "resources=CUSTOM_FPGA:2,VCPU:1,MEMORY_MB:256,DISK_GB:1", "resources=CUSTOM_FPGA:2,DISK_GB:1,MEMORY_MB:256,VCPU:1"},
-		{"required and forbidden traits", small + "&required=!COMPUTE_NODE,HW_CPU_X86_AVX2,CUSTOM_GOLD", small + "&required=CUSTOM_GOLD,HW_CPU_X86_AVX2,!COMPUTE_NODE"},
-		{"a choice of traits", small + "&required=in:HW_CPU_X86_SSE,HW_CPU_X86_AVX2&required=CUSTOM_GOLD", small + "&required=CUSTOM_GOLD&required=in:HW_CPU_X86_AVX2,HW_CPU_X86_SSE"},
-		{"the same trait twice is once", small + "&required=CUSTOM_A,CUSTOM_A&required=CUSTOM_A", small + "&required=CUSTOM_A"},
-		{"aggregates", small + "&member_of=in:" + aggregate2 + "," + aggregate1 + "&member_of=!" + aggregate2, small + "&member_of=in:" + aggregate1 + "," + aggregate2 + "&member_of=!" + aggregate2},
-		{"none of several aggregates", small + "&member_of=!in:" + aggregate2 + "," + aggregate1, small + "&member_of=!" + aggregate1 + "&member_of=!" + aggregate2},
-		{"a host by its UUID without dashes", small + "&in_tree=" + strings.ReplaceAll(aggregate1, "-", ""), small + "&in_tree=" + aggregate1},
-		{"numbered groups", "resources1=VCPU:1&resources2=MEMORY_MB:256&resources=DISK_GB:1&group_policy=none", "resources=DISK_GB:1&resources1=VCPU:1&resources2=MEMORY_MB:256&group_policy=none"},
-		{"a group by name", "resources=MEMORY_MB:256,DISK_GB:1&resources_NUMA=VCPU:2&required_NUMA=CUSTOM_A", "resources=DISK_GB:1,MEMORY_MB:256&resources_NUMA=VCPU:2&required_NUMA=CUSTOM_A"},
-		{"a group of traits alone in a subtree", small + "&required_A=CUSTOM_A&resources_B=CUSTOM_B:1&same_subtree=_B,_A&group_policy=none", small + "&required_A=CUSTOM_A&resources_B=CUSTOM_B:1&group_policy=none&same_subtree=_A,_B"},
-		{"traits of the root", small + "&root_required=!CUSTOM_B,CUSTOM_A", small + "&root_required=!CUSTOM_B,CUSTOM_A"},
+		{"the amounts alone and then more", "VCPU:1,MEMORY_MB:256,DISK_GB:1&required=CUSTOM_A",
+			small + "&required=CUSTOM_A"},
+		{"escapes and blanks at the ends", "resources=VCPU%3A1,MEMORY_MB:256,DISK_GB:1%20&required=HW_CPU_X86_AVX2%20",
+			small + "&required=HW_CPU_X86_AVX2"},
+		{"a custom class", "resources=CUSTOM_FPGA:2,VCPU:1,MEMORY_MB:256,DISK_GB:1",
+			"resources=CUSTOM_FPGA:2,DISK_GB:1,MEMORY_MB:256,VCPU:1"},
+		{"required and forbidden traits", small + "&required=!COMPUTE_NODE,HW_CPU_X86_AVX2,CUSTOM_GOLD",
+			small + "&required=CUSTOM_GOLD,HW_CPU_X86_AVX2,!COMPUTE_NODE"},
+		{"a choice of traits", small + "&required=in:HW_CPU_X86_SSE,HW_CPU_X86_AVX2&required=CUSTOM_GOLD",
+			small + "&required=CUSTOM_GOLD&required=in:HW_CPU_X86_AVX2,HW_CPU_X86_SSE"},
+		{"the same trait twice is once", small + "&required=CUSTOM_A,CUSTOM_A&required=CUSTOM_A",
+			small + "&required=CUSTOM_A"},
+		{"aggregates", small + "&member_of=in:" + aggregate2 + "," + aggregate1 + "&member_of=!" + aggregate2,
+			small + "&member_of=in:" + aggregate1 + "," + aggregate2 + "&member_of=!" + aggregate2},
+		{"none of several aggregates", small + "&member_of=!in:" + aggregate2 + "," + aggregate1,
+			small + "&member_of=!" + aggregate1 + "&member_of=!" + aggregate2},
+		{"a host by its UUID without dashes", small + "&in_tree=" + strings.ReplaceAll(aggregate1, "-", ""),
+			small + "&in_tree=" + aggregate1},
+		{"numbered groups", "resources1=VCPU:1&resources2=MEMORY_MB:256&resources=DISK_GB:1&group_policy=none",
+			"resources=DISK_GB:1&resources1=VCPU:1&resources2=MEMORY_MB:256&group_policy=none"},
+		{"a group by name", "resources=MEMORY_MB:256,DISK_GB:1&resources_NUMA=VCPU:2&required_NUMA=CUSTOM_A",
+			"resources=DISK_GB:1,MEMORY_MB:256&resources_NUMA=VCPU:2&required_NUMA=CUSTOM_A"},
+		{"a group of traits alone in a subtree",
+			small + "&required_A=CUSTOM_A&resources_B=CUSTOM_B:1&same_subtree=_B,_A&group_policy=none",
+			small + "&required_A=CUSTOM_A&resources_B=CUSTOM_B:1&group_policy=none&same_subtree=_A,_B"},
+		{"traits of the root", small + "&root_required=!CUSTOM_B,CUSTOM_A",
+			small + "&root_required=!CUSTOM_B,CUSTOM_A"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q, err := ParseQuery(c.text)
@@ -50,13 +64,15 @@ func TestParseQueryRefuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"nothing", " ", "the query is empty"},
 		{"a mistyped parameter", "resurces=VCPU:1", `unknown parameter "resurces"; did you mean "resources"?`},
-		{"a parameter with a letter too many", small + "&requireds=CUSTOM_A", `unknown parameter "requireds"; did you mean "required"?`},
+		{"a parameter with a letter too many", small + "&requireds=CUSTOM_A",
+			`unknown parameter "requireds"; did you mean "required"?`},
 		{"a far-fetched parameter", small + "&flavor=big", `unknown parameter "flavor"`},
 		{"a limit", small + "&limit=1", "limit is the scheduler's own to say"},
 		{"a mistyped class", "resources=VPCU:1", `unknown resource class "VPCU"; did you mean "VCPU"?`},
 		{"a class in small letters", "resources=memory_mb:1", `did you mean "MEMORY_MB"?`},
 		{"an empty custom class", "resources=CUSTOM_:1", `unknown resource class "CUSTOM_"`},
-		{"a mistyped trait", small + "&required=HW_CPU_X86_AVX22", `unknown trait "HW_CPU_X86_AVX22"; did you mean "HW_CPU_X86_AVX2"?`},
+		{"a mistyped trait", small + "&required=HW_CPU_X86_AVX22",
+			`unknown trait "HW_CPU_X86_AVX22"; did you mean "HW_CPU_X86_AVX2"?`},
 		{"an amount that is no number", "resources=MEMORY_MB:x", `MEMORY_MB: "x" is not a whole number`},
 		{"an amount with a sign", "resources=MEMORY_MB:%2B5", `"+5" is not a whole number`},
 		{"an amount of nothing", "resources=VCPU:0", "VCPU: ask for at least 1"},
@@ -68,12 +84,15 @@ func TestParseQueryRefuses(t *testing.T) {
 		{"a term without an equals sign", small + "&required", `"required" is no key=value`},
 		{"a broken escape", "resources=VCPU%3:1", "broken % escape"},
 		{"no VCPU", "resources=MEMORY_MB:256,DISK_GB:1", "asks for no VCPU"},
-		{"no memory", "resources=VCPU:1,DISK_GB:1", "asks for no MEMORY_MB, which every instance needs to boot: add MEMORY_MB:256"},
+		{"no memory", "resources=VCPU:1,DISK_GB:1",
+			"asks for no MEMORY_MB, which every instance needs to boot: add MEMORY_MB:256"},
 		{"no disk", "VCPU:1,MEMORY_MB:256", "asks for no DISK_GB"},
 		{"traits without resources", "required=CUSTOM_A", "resources is missing"},
 		{"traits of a group that does not exist", small + "&required1=CUSTOM_A", "resources1 is missing"},
-		{"a trait that is required and forbidden", small + "&required=CUSTOM_A,!CUSTOM_A", "required and forbidden at once"},
-		{"several groups without a policy", "resources1=VCPU:1&resources2=MEMORY_MB:256,DISK_GB:1", "need group_policy=none"},
+		{"a trait that is required and forbidden", small + "&required=CUSTOM_A,!CUSTOM_A",
+			"required and forbidden at once"},
+		{"several groups without a policy", "resources1=VCPU:1&resources2=MEMORY_MB:256,DISK_GB:1",
+			"need group_policy=none"},
 		{"a mistyped policy", small + "&group_policy=isolated", `did you mean "isolate"?`},
 		{"an aggregate that is no UUID", small + "&member_of=rack7", `"rack7" is not a UUID`},
 		{"several aggregates without in:", small + "&member_of=" + aggregate1 + "," + aggregate2, "in:UUID,UUID"},
@@ -104,7 +123,8 @@ func TestTotalSumsTheGroups(t *testing.T) {
 }
 
 func TestLooksLikeQuery(t *testing.T) {
-	for text, want := range map[string]bool{small: true, "VCPU:1": true, "resurces=1": true, "web-1": false, aggregate1: false} {
+	for text, want := range map[string]bool{small: true, "VCPU:1": true, "resurces=1": true, "web-1": false,
+		aggregate1: false} {
 		if got := LooksLikeQuery(text); got != want {
 			t.Errorf("LooksLikeQuery(%q) = %v", text, got)
 		}
@@ -114,9 +134,11 @@ func TestLooksLikeQuery(t *testing.T) {
 // Whatever is accepted means the same once it has been encoded and read again.
 func FuzzParseQuery(f *testing.F) {
 	for _, seed := range []string{
-		small, "VCPU:1,MEMORY_MB:256,DISK_GB:1", small + "&required=in:CUSTOM_A,CUSTOM_B&required=!CUSTOM_C&root_required=!CUSTOM_A",
+		small, "VCPU:1,MEMORY_MB:256,DISK_GB:1",
+		small + "&required=in:CUSTOM_A,CUSTOM_B&required=!CUSTOM_C&root_required=!CUSTOM_A",
 		small + "&member_of=!in:" + aggregate1 + "&in_tree=" + aggregate2 + "&required=in:CUSTOM_A",
-		"resources1=VCPU:1&resources_a=MEMORY_MB:256,DISK_GB:1&group_policy=isolate&same_subtree=1,_a", "resources=%zz", "&&=",
+		"resources1=VCPU:1&resources_a=MEMORY_MB:256,DISK_GB:1&group_policy=isolate&same_subtree=1,_a", "resources=%zz",
+		"&&=",
 	} {
 		f.Add(seed)
 	}

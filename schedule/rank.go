@@ -49,7 +49,8 @@ func PolicyNamed(name string) (*Policy, error) {
 	case PolicyPack:
 		return Pack, nil
 	}
-	return nil, croft.Errorf(croft.Invalid, "policy %q is neither spread nor pack%s", name, nearest.Hint(name, Policies))
+	return nil, croft.Errorf(croft.Invalid, "policy %q is neither spread nor pack%s", name,
+		nearest.Hint(name, Policies))
 }
 
 func spread(candidates []croft.Candidate) []croft.Candidate {

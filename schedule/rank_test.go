@@ -35,11 +35,16 @@ func TestSpread(t *testing.T) {
 		in   []croft.Candidate
 		want []croft.HostID
 	}{
-		{"the emptier first", []croft.Candidate{candidate("full", 8, 1000, 800), candidate("empty", 8, 1000, 0)}, []croft.HostID{"empty", "full"}},
-		{"by the fraction, not the amount", []croft.Candidate{candidate("big", 80, 100000, 90000), candidate("small", 80, 1000, 0)}, []croft.HostID{"small", "big"}},
-		{"the scarcest resource counts", []croft.Candidate{candidate("few cores", 2, 100000, 0), candidate("even", 8, 1000, 0)}, []croft.HostID{"even", "few cores"}},
-		{"what nobody asked for does not count", []croft.Candidate{candidate("a", 8, 1000, 500), candidate("b", 8, 1000, 400)}, []croft.HostID{"b", "a"}},
-		{"one that cannot be judged is last", []croft.Candidate{blind, candidate("full", 8, 1000, 850)}, []croft.HostID{"full", "blind"}},
+		{"the emptier first", []croft.Candidate{candidate("full", 8, 1000, 800), candidate("empty", 8, 1000, 0)},
+			[]croft.HostID{"empty", "full"}},
+		{"by the fraction, not the amount", []croft.Candidate{candidate("big", 80, 100000, 90000),
+			candidate("small", 80, 1000, 0)}, []croft.HostID{"small", "big"}},
+		{"the scarcest resource counts", []croft.Candidate{candidate("few cores", 2, 100000, 0),
+			candidate("even", 8, 1000, 0)}, []croft.HostID{"even", "few cores"}},
+		{"what nobody asked for does not count", []croft.Candidate{candidate("a", 8, 1000, 500),
+			candidate("b", 8, 1000, 400)}, []croft.HostID{"b", "a"}},
+		{"one that cannot be judged is last", []croft.Candidate{blind, candidate("full", 8, 1000, 850)},
+			[]croft.HostID{"full", "blind"}},
 		{"none", nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

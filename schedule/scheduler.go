@@ -115,7 +115,8 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 
 // attempt is a request that begins.
 func (s *Scheduler) attempt(r Request, inst croft.Instance) *attempt {
-	a := &attempt{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: r.Policy, dropped: map[croft.HostID]string{}}
+	a := &attempt{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: r.Policy,
+		dropped: map[croft.HostID]string{}}
 	if a.policy == nil {
 		a.policy = s.Policy
 	}
@@ -164,9 +165,11 @@ func (r Request) record() (croft.Instance, error) {
 
 // tell writes an order with write, and in it, where the host's agent knows of such, the
 // span of its own, of which what the host does about it becomes part.
-func (s *Scheduler) tell(ctx context.Context, host *croft.Host, write func(context.Context, croft.Instance, croft.Order) (croft.Instance, error),
+func (s *Scheduler) tell(ctx context.Context, host *croft.Host,
+	write func(context.Context, croft.Instance, croft.Order) (croft.Instance, error),
 	inst croft.Instance, o croft.Order) (croft.Instance, error) {
-	ctx, end := span.Start(ctx, "order", attribute.String("croft.instance", string(inst.ID)), attribute.String("croft.host", string(o.Host)))
+	ctx, end := span.Start(ctx, "order", attribute.String("croft.instance", string(inst.ID)),
+		attribute.String("croft.host", string(o.Host)))
 	if host != nil && host.Traces {
 		o.Trace = span.Parent(ctx)
 	}

@@ -48,7 +48,8 @@ func newCloud(t *testing.T, places ...int64) *cloud {
 	var err error
 	c.Scheduler, err = schedule.New(schedule.Config{
 		Partition: croft.NewPartitionID(), Records: c.store, View: c.store, Claims: c.placement,
-		Policy: &schedule.Policy{Sample: 256, Order: func(all []croft.Candidate) []croft.Candidate { return all }}, // first host first
+		// first host first
+		Policy: &schedule.Policy{Sample: 256, Order: func(all []croft.Candidate) []croft.Candidate { return all }},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +112,8 @@ func TestRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Host.Name != "host1" || d.Instance.Host != c.hosts[0] || d.Instance.Name != "web" || d.Instance.State != croft.StateScheduled {
+	if d.Host.Name != "host1" || d.Instance.Host != c.hosts[0] || d.Instance.Name != "web" ||
+		d.Instance.State != croft.StateScheduled {
 		t.Errorf("decided %+v", d)
 	}
 	o, err := c.store.Order(t.Context(), c.hosts[0], d.Instance.ID)
@@ -124,7 +126,8 @@ func TestRequest(t *testing.T) {
 	}
 	spec := o.Spec
 	o.Spec = croft.Spec{}
-	if fmt.Sprint(o) != fmt.Sprint(want) || spec.Image != "file:///image" || spec.Resources.String() != "DISK_GB:1,MEMORY_MB:256,VCPU:1" {
+	if fmt.Sprint(o) != fmt.Sprint(want) || spec.Image != "file:///image" ||
+		spec.Resources.String() != "DISK_GB:1,MEMORY_MB:256,VCPU:1" {
 		t.Errorf("ordered %+v with %+v, want %+v", o, spec, want)
 	}
 	if got := c.placement.Claimed(); !slices.Equal(got, []croft.InstanceID{d.Instance.ID}) {
@@ -140,7 +143,8 @@ func TestRequestRefusesBeforeItWrites(t *testing.T) {
 	}{
 		{"a bad name", func(r *schedule.Request) { r.Name = "Web" }, "no host name"},
 		{"no image", func(r *schedule.Request) { r.Image = "" }, "no image is named"},
-		{"too much user-data", func(r *schedule.Request) { r.UserData = make([]byte, croft.MaxUserData+1) }, "65537 bytes"},
+		{"too much user-data", func(r *schedule.Request) { r.UserData = make([]byte, croft.MaxUserData+1) },
+			"65537 bytes"},
 		{"a query that was not parsed", func(r *schedule.Request) { r.Query = schedule.Query{} }, "asks for no VCPU"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -184,8 +188,12 @@ func TestRequestGoesOnToTheNextHost(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		{"when the first was filled meanwhile", func(_ *testing.T, c *cloud) { c.placement.Fail("Claim", fail(croft.NoCapacity)) }},
-		{"when the first is too busy", func(_ *testing.T, c *cloud) { c.placement.Fail("Claim", fail(croft.Conflict)) }},
+		{"when the first was filled meanwhile", func(_ *testing.T, c *cloud) {
+			c.placement.Fail("Claim", fail(croft.NoCapacity))
+		}},
+		{"when the first is too busy", func(_ *testing.T, c *cloud) {
+			c.placement.Fail("Claim", fail(croft.Conflict))
+		}},
 		{"when the first dies after it was claimed", func(_ *testing.T, c *cloud) {
 			c.placement.Fail("Claim", func() error { c.store.SetAlive(c.hosts[0], -1); return nil })
 		}},
@@ -215,8 +223,10 @@ func TestRequestNothingLeft(t *testing.T) {
 		want   string
 	}{
 		{"no hosts at all", nil, nil, "start an agent"},
-		{"a host without room", []int64{0}, nil, "host1: 1 GB short of DISK_GB 1, 256 MB short of MEMORY_MB 256, 1 short of VCPU 1"},
-		{"a host that is not alive", []int64{1}, func(c *cloud) { c.store.SetAlive(c.hosts[0], -1) }, "its agent is not running"},
+		{"a host without room", []int64{0}, nil,
+			"host1: 1 GB short of DISK_GB 1, 256 MB short of MEMORY_MB 256, 1 short of VCPU 1"},
+		{"a host that is not alive", []int64{1}, func(c *cloud) { c.store.SetAlive(c.hosts[0], -1) },
+			"its agent is not running"},
 		{"a host that was filled meanwhile", []int64{1}, func(c *cloud) {
 			c.placement.Fail("Claim", func() error { return croft.Errorf(croft.NoCapacity, "planned") })
 		}, "somebody else was faster"},
@@ -248,7 +258,9 @@ func TestRequestUndoesWhatItBegan(t *testing.T) {
 		name  string
 		first func(*cloud, context.CancelFunc)
 	}{
-		{"when Placement does not answer", func(c *cloud, _ context.CancelFunc) { c.placement.Fail("Candidates", broken) }},
+		{"when Placement does not answer", func(c *cloud, _ context.CancelFunc) {
+			c.placement.Fail("Candidates", broken)
+		}},
 		{"when a claim is not answered", func(c *cloud, _ context.CancelFunc) { c.placement.Fail("Claim", broken) }},
 		{"when the caller gives up before the claim", func(c *cloud, cancel context.CancelFunc) {
 			c.placement.Fail("Candidates", func() error { cancel(); return nil })

@@ -63,7 +63,9 @@ func treesOf(providers []croft.Provider, hosts map[croft.HostID]croft.Host) []tr
 // use adds the pools that the tree is in an aggregate with.
 func (t *tree) use(pools []croft.Provider) {
 	for _, pool := range pools {
-		near := slices.ContainsFunc(t.own, func(p croft.Provider) bool { return hasCommon(p.Aggregates, pool.Aggregates) })
+		near := slices.ContainsFunc(t.own, func(p croft.Provider) bool {
+			return hasCommon(p.Aggregates, pool.Aggregates)
+		})
 		if near && !t.has(pool.ID) {
 			t.shared = append(t.shared, pool)
 		}

@@ -9,7 +9,8 @@ import (
 
 // child is a provider below h, with what the changes give it.
 func child(name string, change ...func(*croft.Provider)) croft.Provider {
-	p := croft.Provider{ID: croft.HostID(name), Root: "h", Name: name, Used: croft.Resources{}, Inventories: map[croft.ResourceClass]croft.Inventory{}}
+	p := croft.Provider{ID: croft.HostID(name), Root: "h", Name: name, Used: croft.Resources{},
+		Inventories: map[croft.ResourceClass]croft.Inventory{}}
 	for _, f := range change {
 		f(&p)
 	}
@@ -29,7 +30,8 @@ func with(traits ...croft.Trait) func(*croft.Provider) {
 func TestExplainTrees(t *testing.T) {
 	const base = "resources=VCPU:1,MEMORY_MB:1024,DISK_GB:10"
 	root := provider("h", func(p *croft.Provider) { p.Root = "h" })
-	pool := croft.Provider{ID: "pool", Root: "pool", Name: "pool", Aggregates: []string{aggregate1}, Traits: []croft.Trait{sharing},
+	pool := croft.Provider{ID: "pool", Root: "pool", Name: "pool", Aggregates: []string{aggregate1},
+		Traits:      []croft.Trait{sharing},
 		Inventories: map[croft.ResourceClass]croft.Inventory{}}
 	offers(croft.DiskGB, 50)(&pool)
 	diskless := provider("h", func(p *croft.Provider) { delete(p.Inventories, croft.DiskGB) })
@@ -39,23 +41,36 @@ func TestExplainTrees(t *testing.T) {
 		providers []croft.Provider
 		want      string
 	}{
-		{"a child has what a group wants", base + "&resources_net=CUSTOM_NET:5", []croft.Provider{root, child("nic", offers("CUSTOM_NET", 8))}, "satisfies each group of the query, and not all at once"},
-		{"the child that is nearest is told of", base + "&resources_net=CUSTOM_NET:9", []croft.Provider{child("nic1", offers("CUSTOM_NET", 2)), root, child("nic2", offers("CUSTOM_NET", 8))}, "gives one instance at most 8 of CUSTOM_NET, 1 short of 9 (group _net)"},
-		{"a group wants all of one provider", base + "&resources_net=CUSTOM_NET:5&required_net=CUSTOM_FAST", []croft.Provider{root, child("nic1", offers("CUSTOM_NET", 8)), child("nic2", with("CUSTOM_FAST"))}, "lacks CUSTOM_FAST (group _net)"},
-		{"traits anywhere in the tree count without a group", base + "&required=CUSTOM_FAST", []croft.Provider{root, child("nic", with("CUSTOM_FAST"))}, "has room by now: ask again"},
-		{"what is forbidden is no use", base + ",CUSTOM_NET:1&required=!CUSTOM_SLOW", []croft.Provider{root, child("nic", offers("CUSTOM_NET", 8), with("CUSTOM_SLOW"))}, "offers no CUSTOM_NET"},
+		{"a child has what a group wants", base + "&resources_net=CUSTOM_NET:5",
+			[]croft.Provider{root, child("nic", offers("CUSTOM_NET", 8))},
+			"satisfies each group of the query, and not all at once"},
+		{"the child that is nearest is told of", base + "&resources_net=CUSTOM_NET:9",
+			[]croft.Provider{child("nic1", offers("CUSTOM_NET", 2)), root, child("nic2", offers("CUSTOM_NET", 8))},
+			"gives one instance at most 8 of CUSTOM_NET, 1 short of 9 (group _net)"},
+		{"a group wants all of one provider", base + "&resources_net=CUSTOM_NET:5&required_net=CUSTOM_FAST",
+			[]croft.Provider{root, child("nic1", offers("CUSTOM_NET", 8)), child("nic2", with("CUSTOM_FAST"))},
+			"lacks CUSTOM_FAST (group _net)"},
+		{"traits anywhere in the tree count without a group", base + "&required=CUSTOM_FAST",
+			[]croft.Provider{root, child("nic", with("CUSTOM_FAST"))}, "has room by now: ask again"},
+		{"what is forbidden is no use", base + ",CUSTOM_NET:1&required=!CUSTOM_SLOW",
+			[]croft.Provider{root, child("nic", offers("CUSTOM_NET", 8), with("CUSTOM_SLOW"))}, "offers no CUSTOM_NET"},
 		{"a pool that is shared serves", base, []croft.Provider{diskless, pool}, "has room by now: ask again"},
-		{"a pool that is shared is too small", "resources=VCPU:1,MEMORY_MB:1024,DISK_GB:60", []croft.Provider{diskless, pool}, "gives one instance at most 50 of DISK_GB, 10 GB short of 60"},
-		{"one provider cannot be apart from itself", base + "&resources1=VCPU:1&resources2=VCPU:1&group_policy=isolate", []croft.Provider{root}, "is one provider, and group_policy=isolate wants 2"},
-		{"groups on one provider add up", base + "&resources1=VCPU:2&resources2=VCPU:2&group_policy=none", []croft.Provider{root}, "gives one instance at most 4 of VCPU, 1 short of 5"},
-		{"a child can be named", base + "&in_tree=" + aggregate2, []croft.Provider{root, child(aggregate2)}, "has room by now: ask again"},
+		{"a pool that is shared is too small", "resources=VCPU:1,MEMORY_MB:1024,DISK_GB:60",
+			[]croft.Provider{diskless, pool}, "gives one instance at most 50 of DISK_GB, 10 GB short of 60"},
+		{"one provider cannot be apart from itself", base + "&resources1=VCPU:1&resources2=VCPU:1&group_policy=isolate",
+			[]croft.Provider{root}, "is one provider, and group_policy=isolate wants 2"},
+		{"groups on one provider add up", base + "&resources1=VCPU:2&resources2=VCPU:2&group_policy=none",
+			[]croft.Provider{root}, "gives one instance at most 4 of VCPU, 1 short of 5"},
+		{"a child can be named", base + "&in_tree=" + aggregate2, []croft.Provider{root, child(aggregate2)},
+			"has room by now: ask again"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q, err := ParseQuery(c.query)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := Explain(Question{Query: q, Providers: c.providers, Hosts: map[croft.HostID]croft.Host{"h": {ID: "h", Alive: true}}})
+			got := Explain(Question{Query: q, Providers: c.providers,
+				Hosts: map[croft.HostID]croft.Host{"h": {ID: "h", Alive: true}}})
 			if got.Hosts != 1 || len(got.Rows) != 1 || strings.Join(got.Rows[0].Missing, ", ") != c.want {
 				t.Errorf("got %d hosts and %+v, want %q", got.Hosts, got.Rows, c.want)
 			}
@@ -90,7 +105,8 @@ func TestExplainCountsByRequirement(t *testing.T) {
 	}
 	got := Explain(Question{
 		Query: q, Providers: providers, Hosts: hosts, Affinities: []croft.Affinity{web},
-		Members: []croft.Member{{Affinity: web, Name: "web1", Host: "taken"}}, Fits: []Fit{{Host: "fits", ID: "fits", Rank: 1}},
+		Members: []croft.Member{{Affinity: web, Name: "web1", Host: "taken"}},
+		Fits:    []Fit{{Host: "fits", ID: "fits", Rank: 1}},
 	})
 	want := []Requirement{
 		{"MEMORY_MB 4096", 2, "near", "214 MB short of MEMORY_MB 4096"},

@@ -57,7 +57,8 @@ func (u *underway) done(r *reading) {
 
 // choose ranks the candidates, with what others have chosen since r, and makes the
 // first of them a choice, all at once. The rest is as it was, without that one.
-func (u *underway) choose(r *reading, inst croft.Instance, candidates []croft.Candidate, rank func([]croft.Candidate, []croft.Member) []croft.Candidate) (*choice, []croft.Candidate) {
+func (u *underway) choose(r *reading, inst croft.Instance, candidates []croft.Candidate,
+	rank func([]croft.Candidate, []croft.Member) []croft.Candidate) (*choice, []croft.Candidate) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	counted := make([]croft.Candidate, len(candidates))
@@ -82,7 +83,8 @@ func same(a, b croft.Candidate) bool {
 
 // since sums the choices that what r has read does not show: amounts by provider, and
 // the members of the project's groups.
-func (u *underway) since(r *reading, project croft.Project) (used map[croft.HostID]croft.Resources, members []croft.Member) {
+func (u *underway) since(r *reading, project croft.Project) (used map[croft.HostID]croft.Resources,
+	members []croft.Member) {
 	used = map[croft.HostID]croft.Resources{}
 	for ch := range u.choices {
 		if ch.project == project && (ch.joined == 0 || ch.joined > r.since) {

@@ -9,7 +9,9 @@ import (
 
 // first chooses by what a policy sees, and tells which host that was.
 func (u *underway) first(r *reading, inst croft.Instance, candidates ...croft.Candidate) (*choice, croft.HostID) {
-	ch, _ := u.choose(r, inst, candidates, func(c []croft.Candidate, _ []croft.Member) []croft.Candidate { return Spread.Order(c) })
+	ch, _ := u.choose(r, inst, candidates, func(c []croft.Candidate, _ []croft.Member) []croft.Candidate {
+		return Spread.Order(c)
+	})
 	return ch, hostOf(ch.candidate)
 }
 
@@ -60,7 +62,8 @@ func TestChoicesThatEndAreForgotten(t *testing.T) {
 
 func TestChoicesCarryTheirGroups(t *testing.T) {
 	u := newUnderway()
-	inst := croft.Instance{Project: "p", Spec: croft.Spec{Affinities: []croft.Affinity{{Group: "web", Rule: croft.Apart}}}}
+	inst := croft.Instance{Project: "p",
+		Spec: croft.Spec{Affinities: []croft.Affinity{{Group: "web", Rule: croft.Apart}}}}
 	r := u.read()
 	u.first(r, inst, candidate("a", 80, 1000, 0))
 	if _, members := u.since(r, "p"); len(members) != 1 || members[0].Host != "a" {
@@ -74,7 +77,8 @@ func TestChoicesCarryTheirGroups(t *testing.T) {
 func TestPack(t *testing.T) {
 	blind := candidate("blind", 8, 1000, 0)
 	blind.Summaries = nil
-	in := []croft.Candidate{candidate("empty", 80, 1000, 0), blind, candidate("overfull", 80, 1000, 950), candidate("full", 80, 1000, 800)}
+	in := []croft.Candidate{candidate("empty", 80, 1000, 0), blind, candidate("overfull", 80, 1000, 950),
+		candidate("full", 80, 1000, 800)}
 	if got := order(Pack.Order(in)); !slices.Equal(got[:2], []croft.HostID{"full", "empty"}) {
 		t.Errorf("got %q, want the fullest that has room first", got)
 	}

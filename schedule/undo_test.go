@@ -26,7 +26,8 @@ func (r hindered) Discard(ctx context.Context, inst croft.Instance) error {
 // underWay is a request without an order yet, and its claim.
 func underWay(t *testing.T, c *cloud, name string) croft.Instance {
 	t.Helper()
-	inst, err := c.store.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name})
+	inst, err := c.store.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject,
+		Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,8 @@ func TestARequestThatIsDestroyedKeepsItsClaimWhileItsRecordStands(t *testing.T) 
 		c := newCloud(t, 1)
 		underWay(t, c, "web")
 		c.Records = hindered{c.store, func(inst croft.Instance) error {
-			_, err := c.store.Assign(t.Context(), inst, croft.Order{Host: c.hosts[0], Instance: inst.ID, Generation: 1, Want: croft.WantRunning})
+			_, err := c.store.Assign(t.Context(), inst, croft.Order{Host: c.hosts[0], Instance: inst.ID, Generation: 1,
+				Want: croft.WantRunning})
 			if err != nil {
 				t.Error(err)
 			}

@@ -31,7 +31,8 @@ func Ready(st *croft.Status) (bool, error) {
 		return false, err
 	}
 	if told := st.Observation.CloudInit; told.State == croft.CloudInitFailed {
-		return false, fmt.Errorf("it runs, and its set-up failed: %s; `schedule console %s` has what the guest said", cmp.Or(told.Error, "the guest gives no reason"), st.Instance.Name)
+		return false, fmt.Errorf("it runs, and its set-up failed: %s; `schedule console %s` has what the guest said",
+			cmp.Or(told.Error, "the guest gives no reason"), st.Instance.Name)
 	}
 	return true, nil
 }
@@ -55,7 +56,8 @@ func observed(st *croft.Status, want croft.State) (bool, error) {
 		return false, nil
 	}
 	if end := ended(st); end != "" && want != croft.StateStopped {
-		return false, fmt.Errorf("%s; its restart policy leaves it off, and `schedule start %s` boots it", end, st.Instance.Name)
+		return false, fmt.Errorf("%s; its restart policy leaves it off, and `schedule start %s` boots it", end,
+			st.Instance.Name)
 	}
 	return st.Observation.State == want, failed(st)
 }

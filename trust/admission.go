@@ -144,7 +144,8 @@ func (a *Admission) Agent(r *http.Request) (croft.HostID, error) {
 	case err != nil:
 		return croft.HostID(id.ID), err
 	case id.Kind != pki.Host:
-		return "", croft.Errorf(croft.Invalid, "the certificate is of %s %s, and that of a host is wanted", id.Kind, id.ID)
+		return "", croft.Errorf(croft.Invalid, "the certificate is of %s %s, and that of a host is wanted", id.Kind,
+			id.ID)
 	}
 	return croft.HostID(id.ID), nil
 }

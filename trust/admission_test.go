@@ -54,9 +54,11 @@ func TestNobodyNoticesThatTheAuthorityIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	keeper := func(id pki.Identity) pki.Keeper {
-		return pki.Keeper{Files: pki.Files{Dir: t.TempDir(), Authority: pki.Hosts}, Issuer: ca.For(id), Log: slog.New(slog.DiscardHandler)}
+		return pki.Keeper{Files: pki.Files{Dir: t.TempDir(), Authority: pki.Hosts}, Issuer: ca.For(id),
+			Log: slog.New(slog.DiscardHandler)}
 	}
-	server, operator := keeper(pki.MemberIdentity(partition, croft.NewHostID())), keeper(pki.OperatorIdentity(partition, "anna"))
+	server, operator := keeper(pki.MemberIdentity(partition, croft.NewHostID())),
+		keeper(pki.OperatorIdentity(partition, "anna"))
 	renew := func(all ...pki.Keeper) {
 		t.Helper()
 		for _, k := range all {
@@ -72,7 +74,8 @@ func TestNobodyNoticesThatTheAuthorityIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving := httptest.NewUnstartedServer(a.Guard("token", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	serving := httptest.NewUnstartedServer(a.Guard("token", http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
 		httpapi.Answer(w, http.StatusOK, map[string]any{"allocations": map[string]any{}})
 	})))
 	serving.Listener.Close()
@@ -88,7 +91,8 @@ func TestNobodyNoticesThatTheAuthorityIsReplaced(t *testing.T) {
 	connect := func() *placementclient.Client {
 		t.Helper()
 		c, err := placementclient.New(placementclient.Config{
-			Endpoint: "https://" + l.Addr().String(), Auth: placementclient.Token("token"), TLS: operator.Files.Client(partition, anyone)})
+			Endpoint: "https://" + l.Addr().String(), Auth: placementclient.Token("token"),
+			TLS: operator.Files.Client(partition, anyone)})
 		if err != nil {
 			t.Fatal(err)
 		}

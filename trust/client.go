@@ -95,7 +95,8 @@ func (c *Client) ask(ctx context.Context, method, url string, body []byte, answe
 	if response.StatusCode != http.StatusOK {
 		var no refusal
 		if err := json.Unmarshal(text, &no); err != nil || no.Message == "" {
-			return true, croft.Errorf(croft.Unavailable, "it answers %s, as no join server of croft does", response.Status)
+			return true, croft.Errorf(croft.Unavailable, "it answers %s, as no join server of croft does",
+				response.Status)
 		}
 		if no.Kind == "" {
 			return true, errors.New(no.Message)
@@ -113,5 +114,6 @@ func unreached(err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner // without the method and the URL
 	}
-	return croft.Errorf(croft.Unavailable, "it does not answer (%w); is croft up running there, and does a firewall let you in?", err)
+	return croft.Errorf(croft.Unavailable,
+		"it does not answer (%w); is croft up running there, and does a firewall let you in?", err)
 }

@@ -211,9 +211,10 @@ func (t *Credentials) KeepPublished(ctx context.Context, store Publisher) error 
 func errExpired(files pki.Files, left time.Duration) error {
 	id, err := files.Identity()
 	name := cmp.Or(id.ID, "NAME")
-	return errors.Join(err, croft.Errorf(croft.Unavailable, "the certificate of this host ran out on %s, since it could not be renewed: "+
-		"make a token with `croft token create --host %s` where the cloud is looked after, and give it to croft up --join here; guests go on running",
-		time.Now().Add(left).Format(time.DateOnly), name))
+	return errors.Join(err,
+		croft.Errorf(croft.Unavailable, "the certificate of this host ran out on %s, since it could not be renewed: "+
+			"make a token with `croft token create --host %s` where the cloud is looked after, and give it to croft up --join here; guests go on running",
+			time.Now().Add(left).Format(time.DateOnly), name))
 }
 
 // Expiry says in words until when a certificate is valid.

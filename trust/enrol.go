@@ -52,7 +52,8 @@ func askToJoin(ctx context.Context, token invitation.Token, order joinOrder) (an
 		return answer, err
 	}
 	client := NewClient(token.Servers, pki.Pinned(token.Pin, token.Partition, pki.Kinds(pki.Member)))
-	err = client.call(ctx, http.MethodPost, "/v1/join", joinRequest{Signed: signed, Signature: token.Sign(signed)}, &answer)
+	err = client.call(ctx, http.MethodPost, "/v1/join", joinRequest{Signed: signed, Signature: token.Sign(signed)},
+		&answer)
 	return answer, err
 }
 

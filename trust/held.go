@@ -47,9 +47,11 @@ func AllHeld(stateDir string) (all []Held, err error) {
 			return all, err
 		}
 		file := filepath.Join(ca.Dir, string(a)+".pem")
-		all = append(all, Held{file, a, "the authority", current.NotBefore, current.NotAfter, stateOf(current.NotBefore, current.NotAfter)})
+		all = append(all, Held{file, a, "the authority", current.NotBefore, current.NotAfter,
+			stateOf(current.NotBefore, current.NotAfter)})
 		if old != nil {
-			all = append(all, Held{file, a, "the authority before it", old.NotBefore, old.NotAfter, "trusted until croft ca rotate --finish"})
+			all = append(all, Held{file, a, "the authority before it", old.NotBefore, old.NotAfter,
+				"trusted until croft ca rotate --finish"})
 		}
 	}
 	var errs []error
@@ -100,7 +102,8 @@ func OverdueOf(j Joined) string {
 		case !has || !pki.Overdue(stamp.Made, stamp.Until):
 			continue
 		case time.Now().After(stamp.Until):
-			return fmt.Sprintf("its certificate of %s ran out on %s: let it join again, with a token of croft token create --host NAME",
+			return fmt.Sprintf(
+				"its certificate of %s ran out on %s: let it join again, with a token of croft token create --host NAME",
 				a, stamp.Until.Local().Format(time.DateOnly))
 		}
 		return fmt.Sprintf("its certificate of %s runs out on %s and is not renewed: does it reach the join server?",

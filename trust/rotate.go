@@ -36,7 +36,9 @@ func (t *Credentials) Rotate(ctx context.Context, with With) (begun bool, err er
 		if _, old, err := t.ca.Certificates(a); err != nil {
 			return false, err
 		} else if old != nil {
-			return false, croft.Errorf(croft.Conflict, "the authority before the present one is trusted still: croft ca rotate --finish")
+			return false,
+				croft.Errorf(croft.Conflict,
+					"the authority before the present one is trusted still: croft ca rotate --finish")
 		}
 	}
 	for _, a := range pki.Authorities {
@@ -60,8 +62,10 @@ func (t *Credentials) FinishRotation(ctx context.Context, force bool, with With)
 			return false, err
 		}
 		if len(behind) > 0 {
-			return false, croft.Errorf(croft.Conflict, "not renewed yet: %s; wait until they are, forget those that are gone (croft host forget), "+
-				"or give --force, after which they have to join again", strings.Join(behind, ", "))
+			return false,
+				croft.Errorf(croft.Conflict,
+					"not renewed yet: %s; wait until they are, forget those that are gone (croft host forget), "+
+						"or give --force, after which they have to join again", strings.Join(behind, ", "))
 		}
 	}
 	for _, a := range pki.Authorities {
@@ -79,7 +83,8 @@ func (t *Credentials) FinishRotation(ctx context.Context, force bool, with With)
 }
 
 func errNoAuthority() error {
-	return croft.Errorf(croft.NotFound, "this host joined the cloud: its authority is on the host where croft up began it")
+	return croft.Errorf(croft.NotFound,
+		"this host joined the cloud: its authority is on the host where croft up began it")
 }
 
 // spread renews this host's certificates and publishes the authority at once, which the
@@ -147,7 +152,8 @@ func IssueOperator(ctx context.Context, stateDir, name, dir string, life time.Du
 		return err
 	}
 	for _, a := range pki.Authorities {
-		k := pki.Keeper{Files: pki.Files{Dir: dir, Authority: a}, Issuer: ca.For(id), Log: slog.New(slog.DiscardHandler)}
+		k := pki.Keeper{Files: pki.Files{Dir: dir, Authority: a}, Issuer: ca.For(id),
+			Log: slog.New(slog.DiscardHandler)}
 		if _, err := k.Renew(ctx, "an operator asked"); err != nil {
 			return err
 		}
@@ -167,7 +173,8 @@ func checkOperatorDir(dir string, id pki.Identity) error {
 	}
 	have, err := pki.Files{Dir: dir, Authority: pki.Etcd}.Identity()
 	if err != nil || have != id {
-		return croft.Errorf(croft.Conflict, "%s is not empty, and does not hold the certificates of %s: name another directory", dir, id.ID)
+		return croft.Errorf(croft.Conflict,
+			"%s is not empty, and does not hold the certificates of %s: name another directory", dir, id.ID)
 	}
 	return nil
 }

@@ -131,11 +131,16 @@ func (s *Server) join(r *http.Request, ask joinRequest) (a joinAnswer, err error
 	case !invitation.Verify(invited.Verifier, s.Credentials.Partition, ask.Signed, ask.Signature):
 		return a, croft.Errorf(croft.Invalid, "who asks does not have the token's secret")
 	case invited.Host != "" && invited.Host != host:
-		return a, croft.Errorf(croft.Conflict, "this token is for host %s, and this is %s: use one that was made with `croft token create` alone", invited.Host, host)
+		return a,
+			croft.Errorf(croft.Conflict,
+				"this token is for host %s, and this is %s: use one that was made with `croft token create` alone",
+				invited.Host, host)
 	}
 	strict := s.Strict && !order.isMember()
 	if s.Strict && order.isMember() && !invited.Member {
-		return a, croft.Errorf(croft.Invalid, "hosts of this cloud do not reach its etcd, unless their token was made for that: make one with `croft token create --etcd-member`")
+		return a,
+			croft.Errorf(croft.Invalid,
+				"hosts of this cloud do not reach its etcd, unless their token was made for that: make one with `croft token create --etcd-member`")
 	}
 	a, stamps, err := s.issue(host, order, strict, comesFrom(r))
 	if err != nil {
@@ -153,7 +158,8 @@ func (s *Server) join(r *http.Request, ask joinRequest) (a joinAnswer, err error
 }
 
 // issue signs a host's certificates; from is the address that it asks from.
-func (s *Server) issue(host croft.HostID, order joinOrder, strict bool, from []string) (a joinAnswer, stamps map[string]Stamp, err error) {
+func (s *Server) issue(host croft.HostID, order joinOrder, strict bool, from []string) (a joinAnswer,
+	stamps map[string]Stamp, err error) {
 	id := pki.HostIdentity(s.Credentials.Partition, host)
 	if order.isMember() {
 		id = pki.MemberIdentity(s.Credentials.Partition, host)
@@ -224,8 +230,9 @@ func authoritiesFor(strict bool) []pki.Authority {
 func (s *Server) admit(ctx context.Context, host croft.HostID, known bool, stamps map[string]Stamp) error {
 	err := s.Store.Admit(ctx, host, known, stamps)
 	if errors.Is(err, croft.Conflict) {
-		err = croft.Errorf(croft.Conflict, "this cloud has a host %s already: if it is this machine, use a token of `croft token create --host %s`; "+
-			"if this one is a copy, remove host-id from its state directory", host, host)
+		err = croft.Errorf(croft.Conflict,
+			"this cloud has a host %s already: if it is this machine, use a token of `croft token create --host %s`; "+
+				"if this one is a copy, remove host-id from its state directory", host, host)
 	}
 	return err
 }
@@ -237,11 +244,13 @@ func (s *Server) renew(r *http.Request, ask renewRequest) (pki.Issued, error) {
 		return pki.Issued{}, err
 	}
 	if id.Kind != pki.Host && id.Kind != pki.Member {
-		return pki.Issued{}, croft.Errorf(croft.Invalid, "only certificates of hosts are renewed here: `croft ca` makes those of others")
+		return pki.Issued{},
+			croft.Errorf(croft.Invalid, "only certificates of hosts are renewed here: `croft ca` makes those of others")
 	}
 	authority, err := authorityNamed(string(ask.Authority))
 	if err == nil && id.Kind == pki.Host && !slices.Contains(authoritiesFor(s.Strict), authority) {
-		err = croft.Errorf(croft.Conflict, "hosts of this cloud get no certificates of %s any more (trust: strict): let this one join again, with a token of `croft token create --host %s`", authority, id.ID)
+		err = croft.Errorf(croft.Conflict,
+			"hosts of this cloud get no certificates of %s any more (trust: strict): let this one join again, with a token of `croft token create --host %s`", authority, id.ID)
 	}
 	if err != nil {
 		return pki.Issued{}, err

@@ -64,14 +64,16 @@ func newJoinServer(t *testing.T) *joinServer {
 	t.Helper()
 	p := croft.NewPartitionID()
 	own, err := Begin(t.Context(), Config{
-		StateDir: t.TempDir(), Host: croft.NewHostID(), Uses: pki.Authorities, Names: []string{"127.0.0.1"}, Log: slog.New(slog.DiscardHandler),
+		StateDir: t.TempDir(), Host: croft.NewHostID(), Uses: pki.Authorities, Names: []string{"127.0.0.1"},
+		Log: slog.New(slog.DiscardHandler),
 	}, p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &joinServer{store: &registry{joined: map[croft.HostID]Joined{}}, credentials: own}
 	admission := &Admission{Self: own.Host, Store: s.store, Files: own.HostFiles()}
-	server := httptest.NewUnstartedServer((&Server{Credentials: own, Store: s.store, Admission: admission, Log: slog.New(slog.DiscardHandler)}).Handler())
+	server := httptest.NewUnstartedServer((&Server{Credentials: own, Store: s.store, Admission: admission,
+		Log: slog.New(slog.DiscardHandler)}).Handler())
 	server.Listener, _ = own.Listener(server.Listener, true)
 	server.Start()
 	t.Cleanup(server.Close)
@@ -79,8 +81,10 @@ func newJoinServer(t *testing.T) *joinServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.token = invitation.New(invitation.Token{Servers: []string{server.Listener.Addr().String()}, Pin: pki.Pin(root), Partition: p})
-	s.store.invited = Invitation{Name: s.token.Name(), Sealed: s.token.Seal(invitation.Grant{Token: "secret"}), Verifier: s.token.Verifier()}
+	s.token = invitation.New(invitation.Token{Servers: []string{server.Listener.Addr().String()}, Pin: pki.Pin(root),
+		Partition: p})
+	s.store.invited = Invitation{Name: s.token.Name(), Sealed: s.token.Seal(invitation.Grant{Token: "secret"}),
+		Verifier: s.token.Verifier()}
 	return s
 }
 
@@ -112,7 +116,8 @@ func TestAHostJoinsAndRenews(t *testing.T) {
 		t.Errorf("on record: %+v", before)
 	}
 	delete(s.store.joined, host)
-	if _, err := NewClient(j.Servers, own.Client(pki.Hosts)).Trusted(t.Context(), pki.Hosts); err != nil && croft.KindOf(err) != croft.NotFound {
+	if _, err := NewClient(j.Servers, own.Client(pki.Hosts)).Trusted(t.Context(), pki.Hosts); err != nil &&
+		croft.KindOf(err) != croft.NotFound {
 		t.Errorf("after it was forgotten: %v", err)
 	}
 }
@@ -124,7 +129,8 @@ func TestTheJoinServerAnswersWhateverComes(t *testing.T) {
 	anybody := NewClient(s.token.Servers, pki.Pinned(s.token.Pin, s.token.Partition, anyone))
 	anna := NewClient(s.token.Servers, operator.Client(s.token.Partition, anyone))
 	order := func(change func(*joinOrder)) joinRequest {
-		o := joinOrder{Invitation: s.token.Name(), Host: croft.NewHostID(), Requests: map[pki.Authority][]byte{pki.Etcd: {1}, pki.Hosts: {1}}}
+		o := joinOrder{Invitation: s.token.Name(), Host: croft.NewHostID(),
+			Requests: map[pki.Authority][]byte{pki.Etcd: {1}, pki.Hosts: {1}}}
 		change(&o)
 		signed, err := json.Marshal(o)
 		if err != nil {
@@ -144,15 +150,25 @@ func TestTheJoinServerAnswersWhateverComes(t *testing.T) {
 		{"an unknown field", anybody, "POST", "/v1/join", map[string]int{"x": 1}, croft.Invalid, "cannot be read"},
 		{"too much", anybody, "POST", "/v1/join", strings.Repeat("x", 1<<20), croft.Invalid, "cannot be read"},
 		{"nothing signed", anybody, "POST", "/v1/join", joinRequest{}, croft.Invalid, "cannot be read"},
-		{"no host", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Host = "x" }), croft.Invalid, "not a UUID"},
-		{"an unknown invitation", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Invitation = "x" }), croft.NotFound, "run out"},
-		{"a path for an invitation", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Invitation = "../authority" }), croft.NotFound, "run out"},
-		{"another's signature", anybody, "POST", "/v1/join", joinRequest{order(func(*joinOrder) {}).Signed, []byte("x")}, croft.Invalid, "does not have the token's secret"},
-		{"requests that are none", anybody, "POST", "/v1/join", order(func(*joinOrder) {}), croft.Invalid, "no request for a certificate"},
-		{"no requests", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Requests = nil }), croft.Invalid, "has to ask for a certificate"},
-		{"a renewal without a certificate", anybody, "POST", "/v1/renew", renewRequest{pki.Hosts, nil}, croft.Invalid, "show the certificate"},
-		{"a renewal of an operator", anna, "POST", "/v1/renew", renewRequest{pki.Hosts, nil}, croft.Invalid, "only certificates of hosts"},
-		{"whom to trust, without a certificate", anybody, "GET", "/v1/authorities/hosts", nil, croft.Invalid, "show the certificate"},
+		{"no host", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Host = "x" }), croft.Invalid,
+			"not a UUID"},
+		{"an unknown invitation", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Invitation = "x" }),
+			croft.NotFound, "run out"},
+		{"a path for an invitation", anybody, "POST", "/v1/join",
+			order(func(o *joinOrder) { o.Invitation = "../authority" }), croft.NotFound, "run out"},
+		{"another's signature", anybody, "POST", "/v1/join",
+			joinRequest{order(func(*joinOrder) {}).Signed, []byte("x")}, croft.Invalid,
+			"does not have the token's secret"},
+		{"requests that are none", anybody, "POST", "/v1/join", order(func(*joinOrder) {}), croft.Invalid,
+			"no request for a certificate"},
+		{"no requests", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Requests = nil }), croft.Invalid,
+			"has to ask for a certificate"},
+		{"a renewal without a certificate", anybody, "POST", "/v1/renew", renewRequest{pki.Hosts, nil}, croft.Invalid,
+			"show the certificate"},
+		{"a renewal of an operator", anna, "POST", "/v1/renew", renewRequest{pki.Hosts, nil}, croft.Invalid,
+			"only certificates of hosts"},
+		{"whom to trust, without a certificate", anybody, "GET", "/v1/authorities/hosts", nil, croft.Invalid,
+			"show the certificate"},
 		{"an authority that there is not", anna, "GET", "/v1/authorities/root", nil, croft.NotFound, "no authority"},
 	} {
 		err := r.from.call(t.Context(), r.method, r.path, r.ask, &struct{}{})
@@ -166,7 +182,8 @@ func TestTheJoinServerAnswersWhateverComes(t *testing.T) {
 }
 
 func TestCertificatesThatAHostDoesNotNeedAreRemoved(t *testing.T) {
-	c := Config{StateDir: t.TempDir(), Host: croft.NewHostID(), Uses: pki.Authorities, Log: slog.New(slog.DiscardHandler)}
+	c := Config{StateDir: t.TempDir(), Host: croft.NewHostID(), Uses: pki.Authorities,
+		Log: slog.New(slog.DiscardHandler)}
 	p := croft.NewPartitionID()
 	if _, err := Begin(t.Context(), c, p); err != nil {
 		t.Fatal(err)

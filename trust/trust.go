@@ -27,8 +27,9 @@ const (
 // hosts reach them.
 type JoinServer struct {
 	Addresses []string `json:"addresses,omitempty"` // where hosts join
-	Trust     string   `json:"trust,omitempty"`     // what hosts that join there may reach, Direct or Strict; empty: none may join
-	Agents    []string `json:"agents,omitempty"`    // where agents of a strict cloud are served
+	// what hosts that join there may reach, Direct or Strict; empty: none may join
+	Trust  string   `json:"trust,omitempty"`
+	Agents []string `json:"agents,omitempty"` // where agents of a strict cloud are served
 }
 
 // ServesAgents lists the addresses of its gate; none without a gate.

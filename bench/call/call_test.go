@@ -36,15 +36,17 @@ func newCloud(b *testing.B) *cloud {
 	b.Helper()
 	dir := b.TempDir()
 	c := &cloud{B: b, program: filepath.Join(dir, "bin", "croft")}
-	if out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", c.program, "croft/cmd/croft").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", c.program,
+		"croft/cmd/croft").CombinedOutput(); err != nil {
 		b.Fatalf("build croft: %v\n%s", err, out)
 	}
 	etcd, placement, api := address(b), address(b), address(b)
 	c.env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "GOFLAGS=",
 		"CROFT_ETCD_ENDPOINTS=http://"+etcd, "CROFT_PLACEMENT_ENDPOINT=http://"+placement, "CROFT_KEYS=")
 	settings := filepath.Join(dir, "up.yaml")
-	text := fmt.Sprintf("state_dir: %s/state\nhypervisor: sim\nsim: {boot: 1ms}\nmetadata: {server: false}\nlog_level: error\n"+
-		"etcd: {listen: '%s', endpoints: ['http://%[2]s']}\nplacement: {listen: '%[3]s', endpoint: 'http://%[3]s'}\napi: {listen: '%[4]s'}\n",
+	text := fmt.Sprintf(
+		"state_dir: %s/state\nhypervisor: sim\nsim: {boot: 1ms}\nmetadata: {server: false}\nlog_level: error\n"+
+			"etcd: {listen: '%s', endpoints: ['http://%[2]s']}\nplacement: {listen: '%[3]s', endpoint: 'http://%[3]s'}\napi: {listen: '%[4]s'}\n",
 		dir, etcd, placement, api)
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 		b.Fatal(err)

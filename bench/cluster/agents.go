@@ -52,7 +52,8 @@ func (a *agents) run(ctx context.Context, stderr io.Writer) (err error) {
 	var store *etcdstore.Store
 	for n := range a.hosts {
 		if n%a.shared == 0 {
-			if store, err = etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{a.etcd}, DialTimeout: time.Minute, Mint: true}); err != nil {
+			if store, err = etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{a.etcd}, DialTimeout: time.Minute,
+				Mint: true}); err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, store.Close()) }()
@@ -83,7 +84,8 @@ func (a *agents) run(ctx context.Context, stderr io.Writer) (err error) {
 }
 
 // agent makes the agent of one host.
-func (a *agents) agent(n int, store *etcdstore.Store, claims *placementclient.Client, log *slog.Logger) (*compute.Agent, error) {
+func (a *agents) agent(n int, store *etcdstore.Store, claims *placementclient.Client, log *slog.Logger) (*compute.Agent,
+	error) {
 	hv, err := sim.New(sim.Config{Log: log}) // has no timers to close, since its guests boot at once
 	if err != nil {
 		return nil, err
@@ -95,7 +97,8 @@ func (a *agents) agent(n int, store *etcdstore.Store, claims *placementclient.Cl
 	host := croft.Host{ID: croft.NewHostID(), Name: filepath.Base(dir), Version: "benchmark", VirtType: "sim"}
 	facts := compute.Facts{Name: host.Name, CPUs: 64, MemoryMiB: 256 << 10, DiskGiB: 4 << 10}
 	return compute.New(compute.Config{
-		Host: host, Partition: store.Partition(), Provider: compute.Offer{VCPURatio: 1, MemoryRatio: 1, DiskRatio: 1}.Provider(host, store.Partition(), facts),
+		Host: host, Partition: store.Partition(), Provider: compute.Offer{VCPURatio: 1, MemoryRatio: 1,
+			DiskRatio: 1}.Provider(host, store.Partition(), facts),
 		Dir: dir, NICs: []compute.NIC{{Network: "default"}},
 		Orders: store, Registry: store, Records: store, Inventory: claims,
 		Hypervisor: hv, Images: sim.Images{}, ResyncEvery: a.resync, Log: log,

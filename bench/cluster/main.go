@@ -89,7 +89,8 @@ func (b *benchmark) flags() *flag.FlagSet {
 	f.Float64Var(&b.rate, "rate", 200, "requests a second; 0: the next whenever one of -at-once is answered")
 	f.IntVar(&b.atOnce, "at-once", 64, "requests in flight at most")
 	f.DurationVar(&b.length, "for", 30*time.Second, "how long to make requests")
-	f.DurationVar(&b.resync, "resync", 30*time.Second, "how often agents compare all that they have, as the setting resync")
+	f.DurationVar(&b.resync, "resync", 30*time.Second,
+		"how often agents compare all that they have, as the setting resync")
 	f.StringVar(&b.croft, "croft", "bin/croft", "the `program` to measure")
 	f.StringVar(&b.plot, "plot", "croft-bench.svg", "`file` to draw the course into; empty: none")
 	f.StringVar(&b.output, "output", outputText, "print text or json (`format`)")

@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 func croftBinary(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "croft")
-	if out, err := exec.Command("go", "build", "-tags", "libvirt_dlopen", "-o", program, "croft/cmd/croft").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-tags", "libvirt_dlopen", "-o", program,
+		"croft/cmd/croft").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return program
@@ -52,7 +53,8 @@ func bench(t *testing.T, args ...string) (stdout, stderr string, err error) {
 
 func TestASmallBenchmark(t *testing.T) {
 	program, picture := croftBinary(t), filepath.Join(t.TempDir(), "course.svg")
-	out, words, err := bench(t, "-croft", program, "--hosts", "3", "--processes", "2", "--rate", "20", "--for", "1s", "--plot", picture)
+	out, words, err := bench(t, "-croft", program, "--hosts", "3", "--processes", "2", "--rate", "20", "--for", "1s",
+		"--plot", picture)
 	if err != nil {
 		t.Fatalf("%v: %s", err, words)
 	}
@@ -62,8 +64,10 @@ func TestASmallBenchmark(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`^hosts +3, taking orders after`, `^asked +20 requests a second, 20 in all$`, `^ran +20, `, `^call to running +p50 [0-9.]+ ms, p99 `,
-		`^control +[0-9]+ MiB`, `^agents 2 +[0-9]+ MiB`, `^one agent alone +[0-9]+ MiB`, `^etcd +[0-9]+ writes a second, `,
+		`^hosts +3, taking orders after`, `^asked +20 requests a second, 20 in all$`, `^ran +20, `,
+		`^call to running +p50 [0-9.]+ ms, p99 `,
+		`^control +[0-9]+ MiB`, `^agents 2 +[0-9]+ MiB`, `^one agent alone +[0-9]+ MiB`,
+		`^etcd +[0-9]+ writes a second, `,
 	} {
 		if !regexp.MustCompile("(?m)" + want).MatchString(out) {
 			t.Errorf("it prints %s, without %s", out, want)
@@ -73,12 +77,14 @@ func TestASmallBenchmark(t *testing.T) {
 		t.Error(out)
 	}
 	drawn, err := os.ReadFile(picture)
-	if err != nil || !bytes.Contains(drawn, []byte("<svg ")) || !regexp.MustCompile(`polyline points="[0-9]`).Match(drawn) {
+	if err != nil || !bytes.Contains(drawn, []byte("<svg ")) ||
+		!regexp.MustCompile(`polyline points="[0-9]`).Match(drawn) {
 		t.Errorf("the picture: %.100s, %v", drawn, err)
 	}
 
 	t.Chdir(t.TempDir())
-	out, words, err = bench(t, "-croft", program, "--hosts", "2", "--processes", "1", "--rate", "0", "--at-once", "2", "--for", "200ms", "--plot", "", "-o", "json")
+	out, words, err = bench(t, "-croft", program, "--hosts", "2", "--processes", "1", "--rate", "0", "--at-once", "2",
+		"--for", "200ms", "--plot", "", "-o", "json")
 	if err != nil {
 		t.Fatalf("%v: %s", err, words)
 	}
@@ -101,7 +107,8 @@ func TestWhatMakesNoSenseIsRefusedBeforeAnythingStarts(t *testing.T) {
 		{"x", `"x" is not a flag`},
 		{"--hots 1", "hots"},
 	} {
-		if _, words, err := bench(t, strings.Fields(c.args)...); croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), c.want) {
+		if _, words, err := bench(t, strings.Fields(c.args)...); croft.KindOf(err) != croft.Invalid ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v %s, want %q", c.args, err, words, c.want)
 		}
 	}

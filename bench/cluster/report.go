@@ -36,8 +36,10 @@ func (r *report) print(w io.Writer, output string) error {
 	for _, kind := range slices.Sorted(maps.Keys(r.Load.Errors)) {
 		line("failed", "%d: %s", r.Load.Errors[kind], kind)
 	}
-	line("call to answer", "p50 %.1f ms, p99 %.1f ms, at most %.1f ms", r.Load.Answer.P50, r.Load.Answer.P99, r.Load.Answer.Max)
-	line("call to running", "p50 %.1f ms, p99 %.1f ms, at most %.1f ms", r.Load.Running.P50, r.Load.Running.P99, r.Load.Running.Max)
+	line("call to answer", "p50 %.1f ms, p99 %.1f ms, at most %.1f ms", r.Load.Answer.P50, r.Load.Answer.P99,
+		r.Load.Answer.Max)
+	line("call to running", "p50 %.1f ms, p99 %.1f ms, at most %.1f ms", r.Load.Running.P50, r.Load.Running.P99,
+		r.Load.Running.Max)
 	for _, p := range r.Parts {
 		line(p.Name, "%.0f MiB, %.2f processors", p.Memory, p.CPU)
 	}
@@ -65,7 +67,8 @@ func (c *course) draw(file string, r report) error {
 		return fmt.Errorf("draw the course: %w", err)
 	}
 	err = plot.Write(out,
-		plot.Chart{Title: fmt.Sprintf("Instances that began to run on %d hosts", r.Hosts), X: "s", Y: "per second", Lines: []plot.Line{ran}},
+		plot.Chart{Title: fmt.Sprintf("Instances that began to run on %d hosts", r.Hosts), X: "s", Y: "per second",
+			Lines: []plot.Line{ran}},
 		plot.Chart{Title: "From the call until the instance runs", X: "s", Y: "ms", Lines: []plot.Line{p50, p99}},
 		plot.Chart{Title: "Memory of the processes", X: "s", Y: "MiB", Lines: memory},
 	)

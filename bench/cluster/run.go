@@ -94,7 +94,8 @@ func (b *benchmark) start(ctx context.Context, f *fleet) error {
 	if err != nil {
 		return err
 	}
-	control, err := spawn(f.dir, "control", false, program, "placement", "--settings", settings, "--data-dir", filepath.Join(f.dir, "control"),
+	control, err := spawn(f.dir, "control", false, program, "placement", "--settings", settings, "--data-dir",
+		filepath.Join(f.dir, "control"),
 		"--etcd-listen", etcd, "--listen", listen, "--log-level", "warn")
 	if err != nil {
 		return err
@@ -109,14 +110,17 @@ func (b *benchmark) start(ctx context.Context, f *fleet) error {
 	}
 	for n := range b.processes {
 		first, end := b.hosts*n/b.processes, b.hosts*(n+1)/b.processes
-		c, err := spawn(f.dir, "agents "+strconv.Itoa(n+1), true, self, runAgents, "--first", strconv.Itoa(first), "--hosts", strconv.Itoa(end-first),
-			"--agents-per-connection", strconv.Itoa(b.shared), "--etcd", f.etcd, "--placement", f.placement, "--resync", b.resync.String(), "--dir", filepath.Join(f.dir, "hosts"))
+		c, err := spawn(f.dir, "agents "+strconv.Itoa(n+1), true, self, runAgents, "--first", strconv.Itoa(first),
+			"--hosts", strconv.Itoa(end-first),
+			"--agents-per-connection", strconv.Itoa(b.shared), "--etcd", f.etcd, "--placement", f.placement, "--resync",
+			b.resync.String(), "--dir", filepath.Join(f.dir, "hosts"))
 		if err != nil {
 			return err
 		}
 		f.children = append(f.children, c)
 	}
-	alone, err := spawn(f.dir, "one agent alone", true, program, "compute", "--settings", settings, "--hypervisor", "sim", "--state-dir", filepath.Join(f.dir, "alone"),
+	alone, err := spawn(f.dir, "one agent alone", true, program, "compute", "--settings", settings, "--hypervisor",
+		"sim", "--state-dir", filepath.Join(f.dir, "alone"),
 		"--etcd", f.etcd, "--placement", f.placement, "--api-listen", "127.0.0.1:0", "--log-level", "warn")
 	if err != nil {
 		return err
@@ -166,7 +170,8 @@ func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *r
 		return nil, err
 	}
 	view := store.NewHostsView()
-	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: view, Claims: claims})
+	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: view,
+		Claims: claims})
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +249,8 @@ func loadOf(before, after map[string]float64, took float64, ran int) etcdUsage {
 	const applied, fsync = "etcd_server_proposals_applied_total", "etcd_disk_wal_fsync_duration_seconds"
 	u := etcdUsage{
 		Writes: grown(applied) / took, Fsyncs: grown(fsync+"_count") / took,
-		Watchers: after["etcd_debugging_mvcc_watcher_total"], Size: after["etcd_mvcc_db_total_size_in_bytes"] / (1 << 20),
+		Watchers: after["etcd_debugging_mvcc_watcher_total"],
+		Size:     after["etcd_mvcc_db_total_size_in_bytes"] / (1 << 20),
 	}
 	if ran > 0 {
 		u.PerVM = grown(applied) / float64(ran)

@@ -112,7 +112,8 @@ func (r run) measure(ctx context.Context) (err error) {
 	at := func(p float64) float64 { return took[min(int(p*float64(len(took))), len(took)-1)].Seconds() * 1000 }
 	name := map[bool]string{false: "direct", true: "strict"}[r.strict]
 	fmt.Printf("%s: %d agents; an order seen as running after p50 %.1f ms, p99 %.1f ms, at most %.1f ms; control %.0f MiB without agents, %.0f with (%.0f KiB each), %.0f at the end; %.3f processors idle, %.3f at %g orders a second\n",
-		name, r.hosts, at(0.5), at(0.99), at(1), before, there, (there-before)*1024/float64(r.hosts), control.memory(), idle, busy, r.rate)
+		name, r.hosts, at(0.5), at(0.99), at(1), before, there, (there-before)*1024/float64(r.hosts), control.memory(),
+		idle, busy, r.rate)
 	return nil
 }
 
@@ -170,15 +171,19 @@ func (r run) order(ctx context.Context) ([]time.Duration, error) {
 }
 
 // request writes a record and an order, and notes when.
-func (r run) request(ctx context.Context, store *etcdstore.Store, host croft.HostID, due map[croft.InstanceID]time.Time) (croft.InstanceID, error) {
+func (r run) request(ctx context.Context, store *etcdstore.Store, host croft.HostID,
+	due map[croft.InstanceID]time.Time) (croft.InstanceID, error) {
 	id := croft.NewInstanceID()
-	inst, err := store.Create(ctx, croft.Instance{ID: id, Project: croft.DefaultProject, Name: string(id), Created: time.Now().UTC(),
-		Spec: croft.Spec{Image: "/simulated", Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 64, croft.DiskGB: 1}}})
+	inst, err := store.Create(ctx, croft.Instance{ID: id, Project: croft.DefaultProject, Name: string(id),
+		Created: time.Now().UTC(),
+		Spec: croft.Spec{Image: "/simulated", Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 64,
+			croft.DiskGB: 1}}})
 	if err != nil {
 		return id, err
 	}
 	due[id] = time.Now()
-	_, err = store.Assign(ctx, inst, croft.Order{Partition: store.Partition(), Host: host, Instance: id, Generation: 1, Want: croft.WantRunning,
+	_, err = store.Assign(ctx, inst, croft.Order{Partition: store.Partition(), Host: host, Instance: id, Generation: 1,
+		Want:    croft.WantRunning,
 		Project: inst.Project, Name: inst.Name, Spec: inst.Spec, Issued: time.Now().UTC()})
 	return id, err
 }
@@ -195,7 +200,8 @@ func (r run) spawn(role string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &child{cmd: exec.Command(self, "-role", role, "-dir", r.dir, "-hosts", fmt.Sprint(r.hosts), fmt.Sprintf("-strict=%v", r.strict))}
+	c := &child{cmd: exec.Command(self, "-role", role, "-dir", r.dir, "-hosts", fmt.Sprint(r.hosts),
+		fmt.Sprintf("-strict=%v", r.strict))}
 	c.cmd.Stderr = os.Stderr
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := c.cmd.StdoutPipe()

@@ -35,7 +35,8 @@ var (
 
 // issue makes a certificate of an authority for somebody.
 func (r run) issue(ctx context.Context, ca *pki.CA, a pki.Authority, id pki.Identity) error {
-	k := pki.Keeper{Files: r.files(a, id), Issuer: ca.For(id, "127.0.0.1"), Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	k := pki.Keeper{Files: r.files(a, id), Issuer: ca.For(id, "127.0.0.1"),
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	_, err := k.Ensure(ctx)
 	return err
 }
@@ -62,8 +63,9 @@ func (r run) control(ctx context.Context) (err error) {
 		}
 	}
 	files := r.files(pki.Etcd, member)
-	etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(r.dir, "etcd"), Listen: "127.0.0.1:0",
-		Cert: files.Pair(), Key: files.Pair(), ClientCA: files.CA()})
+	etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(r.dir, "etcd"),
+		Listen: "127.0.0.1:0",
+		Cert:   files.Pair(), Key: files.Pair(), ClientCA: files.CA()})
 	if err != nil {
 		return err
 	}
@@ -73,7 +75,8 @@ func (r run) control(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	server, err := placement.New(placement.Config{Store: store.Placement(etcdstore.EmbeddedTxnOps), Log: log, Token: "admin", Randomize: true})
+	server, err := placement.New(placement.Config{Store: store.Placement(etcdstore.EmbeddedTxnOps), Log: log,
+		Token: "admin", Randomize: true})
 	if err != nil {
 		return err
 	}
@@ -90,7 +93,8 @@ func (r run) control(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	agents, err := gate.NewServer(gate.ServerConfig{Orders: store, Registry: store, Records: store, Inventory: inventory, Usable: store.Usable, Log: log,
+	agents, err := gate.NewServer(gate.ServerConfig{Orders: store, Registry: store, Records: store,
+		Inventory: inventory, Usable: store.Usable, Log: log,
 		Gates: func(context.Context) ([]string, error) { return nil, nil }, // agents here know of this one
 		Caller: func(r *http.Request) (croft.HostID, error) {
 			id, _ := pki.Caller(r)
@@ -116,7 +120,8 @@ func (r run) serve(ctx context.Context, work *sync.WaitGroup, what string, h htt
 	if err != nil {
 		return "", err
 	}
-	s := &http.Server{Handler: h, TLSConfig: r.files(pki.Hosts, member).Server(partition, false, pki.Kinds(pki.Host, pki.Operator)),
+	s := &http.Server{Handler: h, TLSConfig: r.files(pki.Hosts, member).Server(partition, false,
+		pki.Kinds(pki.Host, pki.Operator)),
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	work.Go(func() { _ = s.ServeTLS(l, "", "") })
 	context.AfterFunc(ctx, func() { _ = s.Close() })
@@ -132,7 +137,8 @@ func (r run) open(ctx context.Context, id pki.Identity) (*etcdstore.Store, error
 
 // claims is Placement to somebody.
 func (r run) claims(endpoint string, id pki.Identity) (*placementclient.Client, error) {
-	return placementclient.New(placementclient.Config{Endpoint: endpoint, Auth: placementclient.Token("admin"), TLS: r.files(pki.Hosts, id).Client(partition, pki.Kinds(pki.Member))})
+	return placementclient.New(placementclient.Config{Endpoint: endpoint, Auth: placementclient.Token("admin"),
+		TLS: r.files(pki.Hosts, id).Client(partition, pki.Kinds(pki.Member))})
 }
 
 // agents are those of all hosts.
@@ -172,11 +178,13 @@ func (r run) agent(ctx context.Context, id croft.HostID, name string) (*compute.
 		return nil, err
 	}
 	host := croft.Host{ID: id, Name: name, VirtType: "sim"}
-	c := compute.Config{Host: host, Dir: filepath.Join(r.dir, name), NICs: []compute.NIC{{Network: "default"}}, Hypervisor: hv, Images: sim.Images{}, Log: log}
+	c := compute.Config{Host: host, Dir: filepath.Join(r.dir, name), NICs: []compute.NIC{{Network: "default"}},
+		Hypervisor: hv, Images: sim.Images{}, Log: log}
 	me := pki.HostIdentity(partition, id)
 	if r.strict {
-		client, err := gate.NewClient(gate.ClientConfig{Endpoints: []string{r.address("gate")}, Host: id, Partition: croft.PartitionID(r.address("partition")),
-			TLS: r.files(pki.Hosts, me).Client(partition, pki.Kinds(pki.Member))})
+		client, err := gate.NewClient(gate.ClientConfig{Endpoints: []string{r.address("gate")}, Host: id,
+			Partition: croft.PartitionID(r.address("partition")),
+			TLS:       r.files(pki.Hosts, me).Client(partition, pki.Kinds(pki.Member))})
 		if err != nil {
 			return nil, err
 		}
@@ -192,6 +200,7 @@ func (r run) agent(ctx context.Context, id croft.HostID, name string) (*compute.
 		}
 		c.Orders, c.Registry, c.Records, c.Inventory, c.Partition = store, store, store, claims, store.Partition()
 	}
-	c.Provider = compute.Offer{VCPURatio: 1}.Provider(host, c.Partition, compute.Facts{CPUs: 64, MemoryMiB: 256 << 10, DiskGiB: 4 << 10})
+	c.Provider = compute.Offer{VCPURatio: 1}.Provider(host, c.Partition,
+		compute.Facts{CPUs: 64, MemoryMiB: 256 << 10, DiskGiB: 4 << 10})
 	return compute.New(c)
 }

@@ -24,7 +24,8 @@ type load struct {
 
 // measure has wrk ask for the path again and again, and prints one row.
 func (l load) measure(ctx context.Context, server, address, path, mode string) error {
-	args := []string{"-t1", "-c", fmt.Sprint(l.connections), "-d", fmt.Sprintf("%ds", max(1, int(l.duration.Seconds()))), "--latency"}
+	args := []string{"-t1", "-c", fmt.Sprint(l.connections), "-d",
+		fmt.Sprintf("%ds", max(1, int(l.duration.Seconds()))), "--latency"}
 	if mode == "new each time" {
 		args = append(args, "-H", "Connection: close")
 	}

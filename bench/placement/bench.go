@@ -54,12 +54,16 @@ func (b *bench) sideBySide(ctx context.Context, n int) error {
 		if err := theirs.insertAll(ctx, n); err != nil {
 			return fmt.Errorf("register hosts with the original: %w", err)
 		}
-		them = target{newClient(theirs.url, false), func() time.Duration { return theirs.web.cpu() + theirs.database.cpu() }}
+		them = target{newClient(theirs.url, false), func() time.Duration {
+			return theirs.web.cpu() +
+				theirs.database.cpu()
+		}}
 		if err := sameHosts(ctx, them.client, us.client, n); err != nil {
 			return err
 		}
 	}
-	b.printf("\n%d providers\n%-30s %12s %12s %8s %8s  %s\n", n, "", "original", "croft", "times", "wanted", "what bounds croft")
+	b.printf("\n%d providers\n%-30s %12s %12s %8s %8s  %s\n", n, "", "original", "croft", "times", "wanted",
+		"what bounds croft")
 	for _, m := range measurements {
 		if !strings.Contains(m.name, b.only) {
 			continue
@@ -136,12 +140,14 @@ func (b *bench) bound(m *measurement, all []result) string {
 	each := func(d time.Duration) string { return (d / time.Duration(sum.done)).Round(time.Microsecond).String() }
 	cores := sum.took * time.Duration(runtime.NumCPU())
 	others := cores - sum.idle - sum.server - sum.load
-	text := fmt.Sprintf("server %s + load %s of CPU each; cores %.0f%% busy", each(sum.server), each(sum.load), 100*float64(cores-sum.idle)/float64(cores))
+	text := fmt.Sprintf("server %s + load %s of CPU each; cores %.0f%% busy", each(sum.server), each(sum.load),
+		100*float64(cores-sum.idle)/float64(cores))
 	if others > cores/20 {
 		text += fmt.Sprintf(" (%.0f%% with other work)", 100*float64(others)/float64(cores))
 	}
 	if m.commits > 0 && m.clients == 1 {
-		text += fmt.Sprintf("; %s each, at least %v of it for the disk", each(sum.took), (b.sync * time.Duration(m.commits)).Round(time.Microsecond))
+		text += fmt.Sprintf("; %s each, at least %v of it for the disk", each(sum.took),
+			(b.sync * time.Duration(m.commits)).Round(time.Microsecond))
 	}
 	if sum.refused > 0 {
 		text += fmt.Sprintf("; %d conflicts", sum.refused)

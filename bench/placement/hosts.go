@@ -29,7 +29,8 @@ func hostUUID(n int) string { return fmt.Sprintf("c0f7c0f7-0000-4000-8000-%012x"
 
 // register makes a host known: provider, inventory, traits.
 func register(ctx context.Context, c *client, uuid string) error {
-	if err := c.expect(ctx, http.MethodPost, "/resource_providers", map[string]any{"uuid": uuid, "name": "host-" + uuid}, 200); err != nil {
+	if err := c.expect(ctx, http.MethodPost, "/resource_providers",
+		map[string]any{"uuid": uuid, "name": "host-" + uuid}, 200); err != nil {
 		return err
 	}
 	inventory := map[string]any{"resource_provider_generation": 0, "inventories": hostInventory}
@@ -46,7 +47,8 @@ func registerAsAgent(ctx context.Context, c *client, uuid string) error {
 	if !c.croft {
 		return register(ctx, c, uuid)
 	}
-	host := map[string]any{"name": "host-" + uuid, "inventories": hostInventory, "traits": hostTraits, "aggregates": []string{}}
+	host := map[string]any{"name": "host-" + uuid, "inventories": hostInventory, "traits": hostTraits,
+		"aggregates": []string{}}
 	return c.expect(ctx, http.MethodPut, "/croft/providers/"+uuid, host, 201)
 }
 
@@ -73,15 +75,18 @@ func (o *original) insertAll(ctx context.Context, n int) error {
 	var b strings.Builder
 	b.WriteString("USE placement;\nSET foreign_key_checks = 0;\nBEGIN;\n")
 	for i := range n {
-		fmt.Fprintf(&b, "INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id, created_at, updated_at) VALUES (%d, '%s', 'host-%[2]s', 2, %[1]d, UTC_TIMESTAMP(), UTC_TIMESTAMP());\n", i+1, hostUUID(i+1))
+		fmt.Fprintf(&b,
+			"INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id, created_at, updated_at) VALUES (%d, '%s', 'host-%[2]s', 2, %[1]d, UTC_TIMESTAMP(), UTC_TIMESTAMP());\n", i+1, hostUUID(i+1))
 	}
 	for _, class := range slices.Sorted(maps.Keys(hostInventory)) {
 		v := hostInventory[class]
-		fmt.Fprintf(&b, "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit, step_size, allocation_ratio, created_at) SELECT p.id, c.id, %v, %v, 1, %v, 1, %v, UTC_TIMESTAMP() FROM resource_providers p, resource_classes c WHERE c.name = '%s';\n",
+		fmt.Fprintf(&b,
+			"INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit, step_size, allocation_ratio, created_at) SELECT p.id, c.id, %v, %v, 1, %v, 1, %v, UTC_TIMESTAMP() FROM resource_providers p, resource_classes c WHERE c.name = '%s';\n",
 			v["total"], v["reserved"], v["max_unit"], v["allocation_ratio"], class)
 	}
 	for _, trait := range hostTraits {
-		fmt.Fprintf(&b, "INSERT INTO resource_provider_traits (resource_provider_id, trait_id, created_at) SELECT p.id, t.id, UTC_TIMESTAMP() FROM resource_providers p, traits t WHERE t.name = '%s';\n", trait)
+		fmt.Fprintf(&b,
+			"INSERT INTO resource_provider_traits (resource_provider_id, trait_id, created_at) SELECT p.id, t.id, UTC_TIMESTAMP() FROM resource_providers p, traits t WHERE t.name = '%s';\n", trait)
 	}
 	b.WriteString("COMMIT;\nANALYZE TABLE resource_providers, inventories, resource_provider_traits;\n")
 	return o.sql(ctx, b.String())

@@ -52,8 +52,9 @@ var measurements = []measurement{
 func claim(ctx context.Context, c *client, providers int) error {
 	host := hostUUID(1 + rand.IntN(providers))
 	return c.expect(ctx, http.MethodPut, "/allocations/"+uuid.NewString(), map[string]any{
-		"allocations": map[string]any{host: map[string]any{"resources": map[string]int{"VCPU": 1, "MEMORY_MB": 256, "DISK_GB": 1}}},
-		"project_id":  "bench", "user_id": "bench", "consumer_generation": nil, "consumer_type": "INSTANCE",
+		"allocations": map[string]any{host: map[string]any{"resources": map[string]int{"VCPU": 1, "MEMORY_MB": 256,
+			"DISK_GB": 1}}},
+		"project_id": "bench", "user_id": "bench", "consumer_generation": nil, "consumer_type": "INSTANCE",
 	}, 204)
 }
 

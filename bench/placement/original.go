@@ -37,7 +37,8 @@ func startOriginal(ctx context.Context, dir string) (o *original, err error) {
 		return o, err
 	}
 	conf := filepath.Join(dir, "placement.conf")
-	text := fmt.Sprintf("[api]\nauth_strategy = noauth2\n[placement_database]\nconnection = mysql+pymysql://bench@127.0.0.1:%s/placement?charset=utf8\n", port)
+	text := fmt.Sprintf(
+		"[api]\nauth_strategy = noauth2\n[placement_database]\nconnection = mysql+pymysql://bench@127.0.0.1:%s/placement?charset=utf8\n", port)
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		return o, err
 	}
@@ -50,7 +51,8 @@ func startOriginal(ctx context.Context, dir string) (o *original, err error) {
 
 func (o *original) startDatabase(ctx context.Context) (port string, err error) {
 	data := filepath.Join(o.dir, "mariadb")
-	if err := command(ctx, nil, "mariadb-install-db", "--no-defaults", "--user=root", "--datadir="+data, "--skip-test-db", "--auth-root-authentication-method=normal"); err != nil {
+	if err := command(ctx, nil, "mariadb-install-db", "--no-defaults", "--user=root", "--datadir="+data,
+		"--skip-test-db", "--auth-root-authentication-method=normal"); err != nil {
 		return "", err
 	}
 	address, err := freeport.Address("127.0.0.1")
@@ -60,7 +62,8 @@ func (o *original) startDatabase(ctx context.Context) (port string, err error) {
 	if _, port, err = net.SplitHostPort(address); err != nil {
 		return "", err
 	}
-	o.database, err = start("mariadbd", nil, "mariadbd", "--no-defaults", "--user=root", "--datadir="+data, "--socket="+o.socket,
+	o.database, err = start("mariadbd", nil, "mariadbd", "--no-defaults", "--user=root", "--datadir="+data,
+		"--socket="+o.socket,
 		"--bind-address=127.0.0.1", "--port="+port, "--pid-file="+filepath.Join(o.dir, "mariadb.pid"))
 	if err != nil {
 		return "", err
@@ -68,7 +71,9 @@ func (o *original) startDatabase(ctx context.Context) (port string, err error) {
 	if err := o.database.await(ctx, func(ctx context.Context) error { return o.sql(ctx, "SELECT 1;") }); err != nil {
 		return "", err
 	}
-	return port, o.sql(ctx, "CREATE DATABASE placement CHARACTER SET utf8; CREATE USER bench@'127.0.0.1'; GRANT ALL ON placement.* TO bench@'127.0.0.1';")
+	return port,
+		o.sql(ctx,
+			"CREATE DATABASE placement CHARACTER SET utf8; CREATE USER bench@'127.0.0.1'; GRANT ALL ON placement.* TO bench@'127.0.0.1';")
 }
 
 func (o *original) startWeb(ctx context.Context) error {
@@ -77,8 +82,10 @@ func (o *original) startWeb(ctx context.Context) error {
 		return err
 	}
 	o.url = "http://" + address
-	o.web, err = start("uwsgi", []string{"OS_PLACEMENT_CONFIG_DIR=" + o.dir}, "uwsgi", "--plugin", "python3", "--http-socket", address,
-		"--wsgi-file", "/usr/bin/placement-api", "--processes", "2", "--threads", "1", "--master", "--lazy-apps", "--need-app",
+	o.web, err = start("uwsgi", []string{"OS_PLACEMENT_CONFIG_DIR=" + o.dir}, "uwsgi", "--plugin", "python3",
+		"--http-socket", address,
+		"--wsgi-file", "/usr/bin/placement-api", "--processes", "2", "--threads", "1", "--master", "--lazy-apps",
+		"--need-app",
 		"--die-on-term", "--disable-logging", "--buffer-size", "65535", "--listen", "128")
 	if err != nil {
 		return err

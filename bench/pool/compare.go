@@ -43,7 +43,8 @@ func (p plan) compare(ctx context.Context, rivals []rival) (map[string]map[strin
 		all[s.what] = found
 		if s.floor {
 			var err error
-			if found["the floor"], err = p.line(ctx, "two shells a ticket, no server", "the floor", shells{p.clients}); err != nil {
+			if found["the floor"], err = p.line(ctx, "two shells a ticket, no server", "the floor",
+				shells{p.clients}); err != nil {
 				return nil, err
 			}
 		}

@@ -28,9 +28,11 @@ func main() {
 	var p plan
 	flag.IntVar(&p.clients, "clients", 20, "clients at once")
 	flag.DurationVar(&p.duration, "duration", 10*time.Second, "how long each measurement takes")
-	flag.IntVar(&p.closed, "closed", 0, "instead, serve and close so many tickets, and say after each tenth how the server does")
+	flag.IntVar(&p.closed, "closed", 0,
+		"instead, serve and close so many tickets, and say after each tenth how the server does")
 	flag.StringVar(&p.bin, "bin", "bin", "directory with our programs")
-	flag.StringVar(&p.original, "resalloc", os.Getenv("RESALLOC"), "checkout of resalloc to measure beside (or $RESALLOC)")
+	flag.StringVar(&p.original, "resalloc", os.Getenv("RESALLOC"),
+		"checkout of resalloc to measure beside (or $RESALLOC)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -102,7 +104,9 @@ func configure(dir, pools, address string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "log", "hooks"), 0o755); err != nil {
 		return err
 	}
-	server := fmt.Sprintf("db_url: sqlite:///%s/db.sqlite\nlogdir: %s/log\nhostname: 127.0.0.1\nport: %s\nloglevel: error\n", dir, dir, port)
+	server := fmt.Sprintf(
+		"db_url: sqlite:///%s/db.sqlite\nlogdir: %s/log\nhostname: 127.0.0.1\nport: %s\nloglevel: error\n", dir, dir,
+		port)
 	return errors.Join(
 		os.WriteFile(filepath.Join(dir, "server.yaml"), []byte(server), 0o600),
 		os.WriteFile(filepath.Join(dir, "pools.yaml"), []byte(pools), 0o600),

@@ -167,7 +167,8 @@ var (
 // call makes a call. Where a connection is refused, as by a short line of those that
 // wait, it is made again: resalloc's clients do so too if told to.
 func (s server) call(ctx context.Context, method, params string) (string, error) {
-	body := `<?xml version="1.0"?><methodCall><methodName>` + method + `</methodName><params>` + params + `</params></methodCall>`
+	body := `<?xml version="1.0"?><methodCall><methodName>` + method + `</methodName><params>` + params +
+		`</params></methodCall>`
 	for try := 0; ; try++ {
 		text, err := s.post(ctx, body)
 		if err != nil && try < 20 && ctx.Err() == nil && method != "takeTicket" {

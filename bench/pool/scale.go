@@ -22,7 +22,9 @@ const (
 	manyResources = 1_000
 )
 
-var poolStock = fmt.Sprintf(`stock: {cmd_new: "echo ok", cmd_delete: "true", max: %d, max_starting: 100, max_prealloc: %[1]d, tags: [stock]}`+"\n", manyResources)
+var poolStock = fmt.Sprintf(
+	`stock: {cmd_new: "echo ok", cmd_delete: "true", max: %d, max_starting: 100, max_prealloc: %[1]d, tags: [stock]}`+
+		"\n", manyResources)
 
 // crowded measures ours beside tickets that wait for what there is not, and resources
 // that nobody wants, and says how long the server's rounds take meanwhile.
@@ -36,19 +38,23 @@ func (p plan) crowded(ctx context.Context) error {
 		if err := s.openMany(ctx, manyTickets, p.clients, "rare"); err != nil {
 			return err
 		}
-		fmt.Printf("%-44s %-10s %10.0f\n", fmt.Sprintf("opening %d tickets that wait", manyTickets), "ours", manyTickets/time.Since(begun).Seconds())
-		if _, err := p.line(ctx, fmt.Sprintf("one client, beside %d waiting and %d up", manyTickets, manyResources), "ours", idle{s}); err != nil {
+		fmt.Printf("%-44s %-10s %10.0f\n", fmt.Sprintf("opening %d tickets that wait", manyTickets), "ours",
+			manyTickets/time.Since(begun).Seconds())
+		if _, err := p.line(ctx, fmt.Sprintf("one client, beside %d waiting and %d up", manyTickets, manyResources),
+			"ours", idle{s}); err != nil {
 			return err
 		}
 		before, err := s.sample(ctx)
 		if err != nil {
 			return err
 		}
-		if _, err := p.line(ctx, fmt.Sprintf("%d clients, beside the same", p.clients), "ours", busy{s, p.clients, ""}); err != nil {
+		if _, err := p.line(ctx, fmt.Sprintf("%d clients, beside the same", p.clients), "ours",
+			busy{s, p.clients, ""}); err != nil {
 			return err
 		}
 		after, err := s.sample(ctx)
-		fmt.Printf("%-44s %-10s %10s mean, %s at most for 99%%\n", "rounds meanwhile, decided and written", "ours", short(after.meanRound(before)), after.boundRound(before, .99))
+		fmt.Printf("%-44s %-10s %10s mean, %s at most for 99%%\n", "rounds meanwhile, decided and written", "ours",
+			short(after.meanRound(before)), after.boundRound(before, .99))
 		return err
 	})
 }
@@ -143,7 +149,8 @@ func (p plan) wearOut(ctx context.Context) error {
 		if err := s.settle(ctx); err != nil {
 			return err
 		}
-		fmt.Printf("%12s %10s %10s %10s %12s %10s %10s %10s\n", "closed", "tickets/s", "ready p50", "p99", "mean round", "99% within", "memory", "on disk")
+		fmt.Printf("%12s %10s %10s %10s %12s %10s %10s %10s\n", "closed", "tickets/s", "ready p50", "p99", "mean round",
+			"99% within", "memory", "on disk")
 		before, err := s.sample(ctx)
 		for tenth := 1; tenth <= 10 && err == nil; tenth++ {
 			var r results
@@ -157,8 +164,10 @@ func (p plan) wearOut(ctx context.Context) error {
 				break
 			}
 			o := r.outcome(took)
-			fmt.Printf("%12d %10.0f %10s %10s %12s %10s %7.0f MiB %6.0f MiB\n", p.closed/10*tenth, float64(len(r.ready))/took.Seconds(),
-				short(o.median), short(o.p99), short(after.meanRound(before)), after.boundRound(before, .99), after.memory/(1<<20), after.disk/(1<<20))
+			fmt.Printf("%12d %10.0f %10s %10s %12s %10s %7.0f MiB %6.0f MiB\n", p.closed/10*tenth,
+				float64(len(r.ready))/took.Seconds(),
+				short(o.median), short(o.p99), short(after.meanRound(before)), after.boundRound(before, .99),
+				after.memory/(1<<20), after.disk/(1<<20))
 			before = after
 		}
 		return err

@@ -93,7 +93,8 @@ should be.`,
 		}
 		all, err := trust.AllHeld(s.StateDir)
 		if err == nil && len(all) == 0 {
-			err = croft.Errorf(croft.NotFound, "%s has no certificates: a cloud that listens on this machine alone needs none",
+			err = croft.Errorf(croft.NotFound,
+				"%s has no certificates: a cloud that listens on this machine alone needs none",
 				s.StateDir)
 		}
 		if len(all) == 0 {
@@ -146,7 +147,8 @@ ones for the same operator.`,
 		if err := issueTo(cmd.Context(), s, operator, to); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s has what %s needs, for %s: whoever has it may do everything in this cloud\n", to,
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s has what %s needs, for %s: whoever has it may do everything in this cloud\n",
+			to,
 			operator, s.Join.CertificateLife)
 		return nil
 	})

@@ -28,7 +28,8 @@ func TokenCommand() *cobra.Command {
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	// the flag is defined above
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats,
+		cobra.ShellCompDirectiveNoFileComp))
 	cmd.AddCommand(tokenCreateCommand(), tokenListCommand(), tokenRevokeCommand())
 	return cmd
 }

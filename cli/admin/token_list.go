@@ -66,11 +66,13 @@ func tokenRevokeCommand() *cobra.Command {
 		Long: `revoke ends a token at once, so that nobody joins with it any more. Hosts that have
 joined with it stay; croft host forget removes one.`,
 		Args: args.Count(1, 1),
-		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
+			cobra.ShellCompDirective) {
 			if len(given) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client, offer args.Offer) error {
+			return args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client,
+				offer args.Offer) error {
 				all, err := c.ListTokens(ctx)
 				for _, i := range all {
 					offer(shortToken(i.Name), i.Note)
@@ -80,7 +82,8 @@ joined with it stay; croft host forget removes one.`,
 		},
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if given[0] == "" {
-				return croft.Errorf(croft.Invalid, "the name of a token is empty; `croft token list` shows those that count")
+				return croft.Errorf(croft.Invalid,
+					"the name of a token is empty; `croft token list` shows those that count")
 			}
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)

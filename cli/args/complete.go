@@ -22,7 +22,8 @@ func CompleteInstances(most int) cobra.CompletionFunc {
 		if most >= 0 && len(args) >= most {
 			return completeImages(cmd, args, prefix)
 		}
-		found := StoredNames(cmd, args, prefix, func(ctx context.Context, c *Client, offer func(name, what string)) error {
+		found := StoredNames(cmd, args, prefix, func(ctx context.Context, c *Client,
+			offer func(name, what string)) error {
 			all, err := c.List(ctx, c.Project)
 			for _, st := range all {
 				offer(st.Instance.Name, schedule.Describe(&st))

@@ -70,7 +70,8 @@ func LoadHostSettingsOver(defaults settings.Settings, cmd *cobra.Command,
 		name := f.Flag
 		if former := formerFlags[name]; former != "" && cmd.Flags().Changed(former) {
 			if cmd.Flags().Changed(name) {
-				return defaults, nil, croft.Errorf(croft.Invalid, "--%s is the former name of --%s: give one of them", former, name)
+				return defaults, nil, croft.Errorf(croft.Invalid, "--%s is the former name of --%s: give one of them",
+					former, name)
 			}
 			name = former
 		}
@@ -111,8 +112,9 @@ func LoadHostSettingsOver(defaults settings.Settings, cmd *cobra.Command,
 func TokenInFile(flag, given, otherwise string) (string, error) {
 	file, ok := strings.CutPrefix(given, "@")
 	if !ok { // not repeated: it is a secret, if a spoiled one
-		return "", croft.Errorf(croft.Invalid, "%s: other users of this machine see its command lines, so a token has no "+
-			"place there: give it %s, or in a file with %[1]s @FILE", flag, otherwise)
+		return "",
+			croft.Errorf(croft.Invalid, "%s: other users of this machine see its command lines, so a token has no "+
+				"place there: give it %s, or in a file with %[1]s @FILE", flag, otherwise)
 	}
 	return direct.ReadSecret(flag, file)
 }

@@ -50,7 +50,8 @@ func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	if err := direct.CheckEnvironment(os.Environ(), hosts.EnvNames()); err != nil {
 		return direct.Settings{}, err
 	}
-	s, from, err := settings.Load(direct.Defaults(), settings.Source{Name: direct.SettingsFile, File: file, Flags: given,
+	s, from, err := settings.Load(direct.Defaults(), settings.Source{Name: direct.SettingsFile, File: file,
+		Flags:  given,
 		Former: direct.FormerSettings})
 	if err == nil {
 		s.Beside(from)

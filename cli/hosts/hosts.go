@@ -29,14 +29,16 @@ func Command() *cobra.Command {
   croft host drain host3 --move
   croft host forget host3`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			return croft.Errorf(croft.Invalid, "usage: %s list, show, drain, enable, accept or forget", cmd.CommandPath())
+			return croft.Errorf(croft.Invalid, "usage: %s list, show, drain, enable, accept or forget",
+				cmd.CommandPath())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(listCommand(), showCommand(), drainCommand(), enableCommand(), acceptCommand(), forgetCommand())
 	// the flag is defined above
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats,
+		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

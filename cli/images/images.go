@@ -51,7 +51,8 @@ func addCacheFlags(cmd *cobra.Command) {
 	args.AddHostFlags(cmd, args.StateDirFlag)
 	cmd.Flags().StringP("output", "o", out.FormatText, "print text, table, json or yaml (`format`)")
 	// Fails for a flag that does not exist or has a completion, and this one is defined above.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats,
+		cobra.ShellCompDirectiveNoFileComp))
 }
 
 // cacheOf returns the directory of this host's cache and the format of the output.
@@ -107,7 +108,9 @@ func lookedUp(catalog image.Catalog, have image.Contents, nameOrRef string) (ent
 func unnamed(named []entry, have image.Contents) []entry {
 	var all []entry
 	for _, held := range have.Images {
-		if slices.ContainsFunc(named, func(one entry) bool { return one.Cached != nil && one.Cached.Path == held.Path }) {
+		if slices.ContainsFunc(named, func(one entry) bool {
+			return one.Cached != nil && one.Cached.Path == held.Path
+		}) {
 			continue
 		}
 		one := entry{Cached: &held}

@@ -136,7 +136,8 @@ func printPulled(cmd *cobra.Command, format string, results []pulled) error {
 	t.Head("HOST", "IMAGE", "FORMAT", "DISK", "SHA256")
 	for _, r := range results {
 		if r.Image == nil {
-			t.Row(out.Cell{Text: r.Name}, out.Cell{Text: "failed", Color: out.Red}, out.Cell{Text: "-"}, out.Cell{Text: "-"},
+			t.Row(out.Cell{Text: r.Name}, out.Cell{Text: "failed", Color: out.Red}, out.Cell{Text: "-"},
+				out.Cell{Text: "-"},
 				out.Cell{Text: "-"})
 			continue
 		}

@@ -16,7 +16,8 @@ func TestAddress(t *testing.T) {
 	}{
 		{"nothing seen yet", nil, ""},
 		{"none", &croft.Observation{State: croft.StateRunning}, ""},
-		{"IPv4 before IPv6", &croft.Observation{State: croft.StateRunning, Addresses: []netip.Addr{v6, v4}}, "10.0.0.1"},
+		{"IPv4 before IPv6", &croft.Observation{State: croft.StateRunning, Addresses: []netip.Addr{v6, v4}},
+			"10.0.0.1"},
 		{"IPv6 where there is no other", &croft.Observation{State: croft.StateRunning, Addresses: []netip.Addr{v6}},
 			"fd00::1"},
 		{"one that a stopped guest had does not count", &croft.Observation{State: croft.StateStopped,

@@ -34,7 +34,8 @@ claim and its name are free at once.`,
 					case d.Gone:
 						return d.Instance, "is gone", err
 					case force:
-						return d.Instance, "is being removed by its host, which is not silent: there was nothing to force", err
+						return d.Instance,
+							"is being removed by its host, which is not silent: there was nothing to force", err
 					}
 					return d.Instance, "is being removed", err
 				})

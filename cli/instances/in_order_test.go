@@ -31,7 +31,8 @@ func TestInOrder(t *testing.T) {
 	always := func(int) bool { return true }
 	synctest.Test(t, func(t *testing.T) {
 		if got, most := counted(t.Context(), 1000, 8, always); !slices.IsSorted(got) || len(got) != 1000 || most > 8 {
-			t.Errorf("%d results, sorted %v, %d at once; want 1000 in order and 8 at most", len(got), slices.IsSorted(got), most)
+			t.Errorf("%d results, sorted %v, %d at once; want 1000 in order and 8 at most", len(got),
+				slices.IsSorted(got), most)
 		}
 		// a million are no more than those before the one that ends it, and those under way
 		if got, _ := counted(t.Context(), 1_000_000, 8,

@@ -64,13 +64,15 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 		},
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
-	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address; =ready: until it says that its set-up is done")
+	args.AddWaitFlags(cmd.Flags(),
+		"the instance runs and has an address; =ready: until it says that its set-up is done")
 	ask.addFlags(cmd.Flags())
 	cmd.AddCommand(showCommand(), listCommand(), destroyCommand(), stopCommand(), startCommand(), consoleCommand(),
 		logsCommand(),
 		sshCommand(), waitCommand(), rebootCommand(), rebuildCommand(), resizeCommand())
 	// Fails for a flag that does not exist or has a completion, and this one is defined above.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats,
+		cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("restart", cobra.FixedCompletions(schedule.Restarts,
 		cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(schedule.Policies,
@@ -80,8 +82,9 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 
 // mistyped proposes a subcommand where the name of no instance is close to one.
 func mistyped(cmd *cobra.Command, word string, err error) error {
-	if hint := args.CommandHint(cmd, word); hint != "" && errors.Is(err, croft.NotFound) && !strings.Contains(err.Error(),
-		"did you mean") {
+	if hint := args.CommandHint(cmd, word); hint != "" && errors.Is(err, croft.NotFound) &&
+		!strings.Contains(err.Error(),
+			"did you mean") {
 		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
 	}
 	return err

@@ -78,7 +78,8 @@ These stay; new ones may come. The state is the word that this list shows.`,
 	flags.StringArrayVar(&l.tags, "tag", nil,
 		"only those with this tag, `key` or key=value; repeat for those with all of them")
 	// Fails for a flag that does not exist or has a completion, and these are defined above.
-	_ = cmd.RegisterFlagCompletionFunc("columns", cobra.FixedCompletions(wideColumns, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("columns", cobra.FixedCompletions(wideColumns,
+		cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(wideColumns, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -96,7 +97,8 @@ var states = []string{
 // The columns of lists, as most people want them and all.
 var (
 	briefColumns = []string{"name", "state", "address", "host", "age"}
-	wideColumns  = []string{"project", "name", "state", "address", "host", "age", "resources", "image", "created", "tags",
+	wideColumns  = []string{"project", "name", "state", "address", "host", "age", "resources", "image", "created",
+		"tags",
 		"id"}
 )
 
@@ -157,7 +159,8 @@ func (l listing) check() error {
 	} {
 		for _, word := range words.given {
 			if !slices.Contains(words.known, word) {
-				return croft.Errorf(croft.Invalid, "--%s %q is none of %s%s", words.flag, word, strings.Join(words.known, ", "),
+				return croft.Errorf(croft.Invalid, "--%s %q is none of %s%s", words.flag, word,
+					strings.Join(words.known, ", "),
 					nearest.Hint(word, words.known))
 			}
 		}

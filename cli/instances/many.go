@@ -137,11 +137,13 @@ func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) err
 	case h.why == nil:
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d instances are scheduled\n", h.scheduled, wanted.count)
 	case errors.Is(h.why, context.Canceled):
-		errs = append(errs, &args.Interrupted{Text: fmt.Sprintf("%d of %d instances are scheduled; they go on: `schedule "+
-			"list` shows them, "+
-			"`schedule destroy` ends them", h.scheduled, wanted.count)})
+		errs = append(errs,
+			&args.Interrupted{Text: fmt.Sprintf("%d of %d instances are scheduled; they go on: `schedule "+
+				"list` shows them, "+
+				"`schedule destroy` ends them", h.scheduled, wanted.count)})
 	default:
-		errs = append(errs, croft.Errorf(croft.KindOf(h.why), "%d of %d instances are scheduled, the others are not: %w",
+		errs = append(errs, croft.Errorf(croft.KindOf(h.why),
+			"%d of %d instances are scheduled, the others are not: %w",
 			h.scheduled, wanted.count, why))
 	}
 	return errors.Join(errs...)
@@ -164,7 +166,8 @@ func (c *session) giveBack(ctx context.Context, cmd *cobra.Command, wanted reque
 	h.scheduled, h.instances = 0, nil
 	errs := []error{c.shortfall(cmd, wanted, h), left}
 	if left == nil && had > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "there was room for %d of %d instances, which are given back\n", had, wanted.count)
+		fmt.Fprintf(cmd.ErrOrStderr(), "there was room for %d of %d instances, which are given back\n", had,
+			wanted.count)
 	}
 	return errors.Join(errs...)
 }

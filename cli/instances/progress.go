@@ -28,7 +28,8 @@ func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []crof
 		err := c.Wait(ctx, instances[i], goal, func(st croft.Status) { show.update(i, st) })
 		show.end(i, err)
 		if errors.Is(err, context.Canceled) {
-			err = &args.Interrupted{Text: fmt.Sprintf("instance %s: nobody waits for it any longer; what was ordered goes on",
+			err = &args.Interrupted{Text: fmt.Sprintf(
+				"instance %s: nobody waits for it any longer; what was ordered goes on",
 				instances[i].Name)}
 		}
 		return err

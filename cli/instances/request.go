@@ -36,14 +36,16 @@ type asking struct {
 }
 
 func (a *asking) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&a.name, "name", "", "`name` of the instance, its host name too (vm- and the beginning of its UUID)")
+	flags.StringVar(&a.name, "name", "",
+		"`name` of the instance, its host name too (vm- and the beginning of its UUID)")
 	flags.StringVar(&a.uuid, "uuid", "", "`UUID` of the instance (a random one)")
 	flags.StringArrayVar(&a.keys, "key", nil, "public SSH `key` that may log in: a file, a pattern of files, the name "+
 		"of one that croft key list shows, agent, or the key itself; repeat for more (keys)")
 	flags.StringVar(&a.userData, "user-data", "", "`file` that the guest gets as its user-data; - reads stdin")
 	flags.StringVar(&a.metadata, "metadata", "",
 		"`where` the guest finds what it has to know: auto, server, nocloud or config-drive (auto)")
-	flags.StringVar(&a.imds, "imds", "", "whether the metadata server wants a token: optional, required or off (optional)")
+	flags.StringVar(&a.imds, "imds", "",
+		"whether the metadata server wants a token: optional, required or off (optional)")
 	flags.StringVar(&a.restart, "restart", "", "when a guest that went off by itself is started again: always, "+
 		"on-failure (not where it powered itself off) or never (on-failure)")
 	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
@@ -56,7 +58,8 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 		"run on the host of the other members of `group`; with group:soft, where there is room; repeat for more")
 	flags.StringArrayVar(&a.apart, string(croft.Apart), nil,
 		"run on a host without other members of `group`; with group:soft, where there is one; repeat for more")
-	flags.BoolVar(&a.explain, "explain", false, "only say which hosts have room, in what order, and what drops the others")
+	flags.BoolVar(&a.explain, "explain", false,
+		"only say which hosts have room, in what order, and what drops the others")
 	flags.IntVar(&a.count, "count", 1, "ask for this `number` of instances, named name-1, name-2 ...")
 	flags.BoolVar(&a.allOrNone, "all-or-none", false,
 		"with --count: where not all of them can be had, give back those that could")

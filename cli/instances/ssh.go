@@ -88,7 +88,8 @@ func (l login) run(ctx context.Context, cmd *cobra.Command, st croft.Status, com
 		return &args.Exited{Code: exit.ExitCode()}
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		return croft.Errorf(croft.NotFound, "log in to %s: there is no ssh on this machine; install openssh-client", name)
+		return croft.Errorf(croft.NotFound, "log in to %s: there is no ssh on this machine; install openssh-client",
+			name)
 	}
 	if err != nil {
 		return fmt.Errorf("log in to %s: %w", name, err)
@@ -170,5 +171,6 @@ func (l login) as(ref string) (string, error) {
 			return entry.User, nil
 		}
 	}
-	return "", croft.Errorf(croft.Invalid, "the catalog does not say whom to log in as on the image %s: give --user", ref)
+	return "", croft.Errorf(croft.Invalid, "the catalog does not say whom to log in as on the image %s: give --user",
+		ref)
 }

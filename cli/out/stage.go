@@ -41,7 +41,9 @@ func NewStageBar(w io.Writer) *StageBar {
 		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return b.at.Load().name },
 			decor.WC{W: 20, C: decor.DindentRight})),
 		mpb.AppendDecorators(
-			decor.Any(func(decor.Statistics) string { return fmt.Sprintf("%d of %d", b.at.Load().done, b.at.Load().total) },
+			decor.Any(func(decor.Statistics) string {
+				return fmt.Sprintf("%d of %d", b.at.Load().done, b.at.Load().total)
+			},
 				decor.WC{W: 16}),
 			decor.Elapsed(decor.ET_STYLE_GO, decor.WCSyncSpace),
 		),

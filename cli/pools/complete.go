@@ -61,7 +61,8 @@ func complete(cmd *cobra.Command, given []string, prefix string,
 		all, err := list(ctx, c)
 		for _, one := range all {
 			name, _, _ := strings.Cut(one, "\t")
-			if strings.HasPrefix(name, prefix) && !strings.Contains("\t"+strings.Join(given, "\t")+"\t", "\t"+name+"\t") {
+			if strings.HasPrefix(name, prefix) && !strings.Contains("\t"+strings.Join(given, "\t")+"\t",
+				"\t"+name+"\t") {
 				found = append(found, one)
 			}
 		}

@@ -58,7 +58,8 @@ func printResources(w io.Writer, output string, all []api.Resource) error {
 		if r.Error != "" {
 			note = strings.TrimPrefix(note+": "+r.Error, ": ")
 		}
-		t.Row(out.Cell{Text: strconv.FormatInt(r.ID, 10)}, out.Cell{Text: r.Name}, out.Cell{Text: r.Pool}, stateCell(r), out.Cell{Text: ticket},
+		t.Row(out.Cell{Text: strconv.FormatInt(r.ID, 10)}, out.Cell{Text: r.Name}, out.Cell{Text: r.Pool}, stateCell(r),
+			out.Cell{Text: ticket},
 			out.Cell{Text: strconv.Itoa(uses)}, out.Cell{Text: stamp(r.Created)}, out.Cell{Text: note})
 	}
 	return t.Print(w)

@@ -179,7 +179,8 @@ func oneTicket(use, short, long string, do ticketVerb) *cobra.Command {
 }
 
 func checkCommand() *cobra.Command {
-	return oneTicket("check", "Say whether a ticket has its resource", `check prints what the ticket's resource hands out, also where the ticket has ended, and
+	return oneTicket("check", "Say whether a ticket has its resource",
+		`check prints what the ticket's resource hands out, also where the ticket has ended, and
 ends with 0 where the ticket has its resource, 6 where it waits, 4 where it waits in
 vain, 5 where it has ended.`,
 		func(ctx context.Context, cmd *cobra.Command, c *api.Client, id int64, output string) error {
@@ -193,7 +194,8 @@ vain, 5 where it has ended.`,
 
 func waitCommand() *cobra.Command {
 	var timeout time.Duration
-	cmd := oneTicket("wait", "Wait until a ticket has its resource, and print what that hands out", `wait prints what the pool hands out, such as an address, once the ticket has its
+	cmd := oneTicket("wait", "Wait until a ticket has its resource, and print what that hands out",
+		`wait prints what the pool hands out, such as an address, once the ticket has its
 resource. It outlasts restarts of the manager. With --timeout it waits no longer than
 that and ends with 6; the ticket stays open.`,
 		func(ctx context.Context, cmd *cobra.Command, c *api.Client, id int64, output string) error {
@@ -237,7 +239,8 @@ one that is closed is no error.`,
 }
 
 func renewCommand() *cobra.Command {
-	return oneTicket("renew", "Say that a ticket with a lease is used still", `renew begins the lease of a ticket that was opened with --ttl, or of a pool that gives
+	return oneTicket("renew", "Say that a ticket with a lease is used still",
+		`renew begins the lease of a ticket that was opened with --ttl, or of a pool that gives
 tickets one, anew and prints when it would end.`,
 		func(ctx context.Context, cmd *cobra.Command, c *api.Client, id int64, output string) error {
 			t, err := c.Renew(ctx, id)
@@ -287,7 +290,8 @@ func ticketTable(all []api.Ticket) *out.Table {
 		if one.State != api.TicketOpen {
 			note = one.Reason
 		}
-		t.Row(out.Cell{Text: strconv.FormatInt(one.ID, 10)}, ticketCell(one), out.Cell{Text: strings.Join(one.Tags, ",")},
+		t.Row(out.Cell{Text: strconv.FormatInt(one.ID, 10)}, ticketCell(one),
+			out.Cell{Text: strings.Join(one.Tags, ",")},
 			out.Cell{Text: one.Opened.Local().Format(time.DateTime)}, out.Cell{Text: name}, out.Cell{Text: note})
 	}
 	return t

@@ -67,8 +67,9 @@ nothing but a URL, as its password: http://any:TOKEN@host:49100.`,
 		}
 		err = changeTokens(*file, true, func(text string, all []server.Grant) (string, error) {
 			if slices.ContainsFunc(all, func(g server.Grant) bool { return g.Name == grant.Name }) {
-				return "", croft.Errorf(croft.Conflict, "%s has a token named %s already: revoke that, or take another name",
-					*file, grant.Name)
+				return "",
+					croft.Errorf(croft.Conflict, "%s has a token named %s already: revoke that, or take another name",
+						*file, grant.Name)
 			}
 			if text != "" && !strings.HasSuffix(text, "\n") {
 				text += "\n"

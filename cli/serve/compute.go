@@ -10,7 +10,8 @@ import (
 
 // Compute makes the command croft compute.
 func Compute() *cobra.Command {
-	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.PlacementFlag, args.CloudFlag, args.TokenFlag}, args.AgentFlags...)
+	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.PlacementFlag,
+		args.CloudFlag, args.TokenFlag}, args.AgentFlags...)
 	cmd := &cobra.Command{
 		Use:   "compute",
 		Short: "Run the agent of this host",
@@ -29,7 +30,8 @@ croft up does.`,
 			return err
 		}
 		if cmd.Flags().Changed("cloud") && cmd.Flags().Changed("token") {
-			return croft.Errorf(croft.Invalid, "give --cloud or --token, not both: a cloud gets its tokens from Keystone")
+			return croft.Errorf(croft.Invalid,
+				"give --cloud or --token, not both: a cloud gets its tokens from Keystone")
 		}
 		s, of, err := args.JoinedSettings(cmd, s)
 		if err != nil {
@@ -44,7 +46,8 @@ croft up does.`,
 
 // Metadata makes the command croft mdserver.
 func Metadata() *cobra.Command {
-	flags := []args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.AgentFlags[2], args.AgentFlags[3],
+	flags := []args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.AgentFlags[2],
+		args.AgentFlags[3],
 		{Flag: "listen", Setting: "metadata.listen", Usage: "address of /livez, /readyz and /metrics"}}
 	cmd := &cobra.Command{
 		Use:   "mdserver",

@@ -106,7 +106,8 @@ func awaitReady(cmd *cobra.Command, r *os.File, child *exec.Cmd, log string) err
 
 // kindOfExit is the kind that an exit code stands for.
 func kindOfExit(code int) croft.Kind {
-	for _, kind := range []croft.Kind{croft.Invalid, croft.NotFound, croft.NoCapacity, croft.Conflict, croft.Unavailable} {
+	for _, kind := range []croft.Kind{croft.Invalid, croft.NotFound, croft.NoCapacity, croft.Conflict,
+		croft.Unavailable} {
 		if croft.ExitCode(kind) == code {
 			return kind
 		}

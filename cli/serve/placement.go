@@ -12,12 +12,15 @@ import (
 func Placement(below ...*cobra.Command) *cobra.Command {
 	flags := []args.HostFlag{
 		args.LogLevelFlag, args.EtcdFlag, args.TokenFlag, args.InsecureFlag,
-		{Flag: "keystone", Setting: "placement.keystone.cloud", Usage: "cloud of clouds.yaml as which to ask Keystone about the tokens of others; env is what OS_* say"},
+		{Flag: "keystone", Setting: "placement.keystone.cloud",
+			Usage: "cloud of clouds.yaml as which to ask Keystone about the tokens of others; env is what OS_* say"},
 		{Flag: "listen", Setting: "placement.listen", Usage: "address to serve on"},
-		{Flag: "consistent-reads", Setting: "placement.consistent_reads", Usage: "reads that see what other servers have stored: none, claims or all"},
+		{Flag: "consistent-reads", Setting: "placement.consistent_reads",
+			Usage: "reads that see what other servers have stored: none, claims or all"},
 		{Flag: "randomize", Setting: "placement.randomize", Usage: "answer allocation candidates in random order"},
 		{Flag: "access-log", Setting: "placement.access_log", Usage: "log every request"},
-		{Flag: "etcd-listen", Setting: "etcd.listen", Usage: "address of the etcd of --data-dir, for others to use; a free port of this machine where not given"},
+		{Flag: "etcd-listen", Setting: "etcd.listen",
+			Usage: "address of the etcd of --data-dir, for others to use; a free port of this machine where not given"},
 	}
 	cmd := &cobra.Command{
 		Use:   "placement",

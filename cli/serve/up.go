@@ -12,7 +12,8 @@ import (
 
 // Up makes the command croft up.
 func Up() *cobra.Command {
-	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.CloudFlag}, append(args.AgentFlags, append(args.EmbeddedFlags, args.InsecureFlag)...)...)
+	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.CloudFlag},
+		append(args.AgentFlags, append(args.EmbeddedFlags, args.InsecureFlag)...)...)
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a whole cloud on this machine, or make it a host of another",
@@ -37,9 +38,11 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 	args.AddHostFlags(cmd, flags...)
 	cmd.Flags().Lookup(args.InsecureFlag.Flag).NoOptDefVal = "true"
 	detach := cmd.Flags().Bool("detach", false, "run in the background; return once the cloud takes requests")
-	given := cmd.Flags().String("join", "", "make this machine a host of another cloud: `TOKEN` is - for a line of the input, or @ and the name of a file")
+	given := cmd.Flags().String("join", "",
+		"make this machine a host of another cloud: `TOKEN` is - for a line of the input, or @ and the name of a file")
 	onlyJoin := cmd.Flags().Bool("only-join", false, "with --join: end when this machine has joined")
-	member := cmd.Flags().Bool("etcd-member", false, "with --join: serve the cloud's etcd and Placement here too, beside the others that do")
+	member := cmd.Flags().Bool("etcd-member", false,
+		"with --join: serve the cloud's etcd and Placement here too, beside the others that do")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, log, err := args.LoadHostSettings(cmd, flags...)
 		if err != nil {
@@ -56,7 +59,8 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 		} else if *onlyJoin {
 			return croft.Errorf(croft.Invalid, "--only-join is about --join: give that and a token")
 		} else if *member {
-			return croft.Errorf(croft.Invalid, "--etcd-member goes with --join -: print a token for that with croft token create on a host of the cloud")
+			return croft.Errorf(croft.Invalid,
+				"--etcd-member goes with --join -: print a token for that with croft token create on a host of the cloud")
 		}
 		if *detach {
 			return startDetached(cmd, s)

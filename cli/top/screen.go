@@ -205,7 +205,8 @@ func (s *screen) summary(v View) []string {
 		second += fmt.Sprintf("%s %s  ", class, part)
 	}
 	return []string{
-		fmt.Sprintf("croft %s   hosts: %s   instances: %s", v.At.Local().Format(time.TimeOnly), tally(len(v.Hosts), states),
+		fmt.Sprintf("croft %s   hosts: %s   instances: %s", v.At.Local().Format(time.TimeOnly),
+			tally(len(v.Hosts), states),
 			tally(len(v.Instances), words)),
 		strings.TrimSpace(second),
 	}

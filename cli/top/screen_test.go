@@ -38,7 +38,8 @@ func TestTheScreenFillsATerminalOfEverySize(t *testing.T) {
 					t.Errorf("%v, %d hosts: %d lines", size, len(v.Hosts), len(got))
 				}
 				for _, line := range got {
-					if n := utf8.RuneCountInString(clip(strings.NewReplacer("\x1b[1m", "", "\x1b[0m", "", "\x1b[32m", "", "\x1b[31m",
+					if n := utf8.RuneCountInString(clip(strings.NewReplacer("\x1b[1m", "", "\x1b[0m", "", "\x1b[32m",
+						"", "\x1b[31m",
 						"", "\x1b[33m", "").Replace(line), 1000)); n > size[0] {
 						t.Errorf("%v: a line of %d: %q", size, n, line)
 					}

@@ -46,7 +46,8 @@ cloud as it is now and ends. CPU is what guests use of one CPU: 200% is two CPUs
 	cmd.Flags().BoolVar(&once, "once", false, "print the cloud as it is now and end")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "show the instances of all projects")
 	// the flag is defined above
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats,
+		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -93,7 +94,8 @@ func (w *watch) await(ctx context.Context) error {
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return croft.Errorf(croft.Unavailable,
-					"hosts and instances could not be read within %s; see etcd.endpoints in the settings", args.AnswerTimeout)
+					"hosts and instances could not be read within %s; see etcd.endpoints in the settings",
+					args.AnswerTimeout)
 			}
 			return ctx.Err()
 		}

@@ -291,7 +291,9 @@ func (w *watch) complete(ctx context.Context) View {
 	}
 	w.readUsages(ctx)
 	v := w.look(time.Now())
-	slices.SortFunc(v.Hosts, func(a, b host) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(v.Hosts, func(a, b host) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
 	return v
 }
 

@@ -257,7 +257,10 @@ func (s *suite) consoles() {
 		return readUntil(guest, "hello")
 	}))
 	var log bytes.Buffer
-	s.must(s.Cloud.ConsoleLog(s.ctx, st, false, func(from io.Reader) error { _, err := io.Copy(&log, from); return err }))
+	s.must(s.Cloud.ConsoleLog(s.ctx, st, false, func(from io.Reader) error {
+		_, err := io.Copy(&log, from)
+		return err
+	}))
 	if !strings.Contains(log.String(), "hello") {
 		s.Errorf("the log is %q", log.String())
 	}

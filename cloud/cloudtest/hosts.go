@@ -159,14 +159,16 @@ func (s *suite) tokens() {
 	made, err := s.Cloud.Invite(s.ctx, cloud.Invitation{Note: "rack 7", Life: time.Hour, SameEtcd: true,
 		SamePlacement: true})
 	s.must(err)
-	if left := time.Until(made.Expires); made.Secret == "" || made.Name == "" || left < 50*time.Minute || left > time.Hour {
+	if left := time.Until(made.Expires); made.Secret == "" || made.Name == "" || left < 50*time.Minute ||
+		left > time.Hour {
 		s.Errorf("got %+v", made)
 	}
 	all, err := s.Cloud.ListTokens(s.ctx)
 	if err != nil || len(all) != 1 || all[0].Name != made.Name || all[0].Note != "rack 7" || all[0].Secret != "" {
 		s.Errorf("the list is %+v, %v", all, err)
 	}
-	_, err = s.Cloud.Invite(s.ctx, cloud.Invitation{Host: "nobody", Life: time.Hour, SameEtcd: true, SamePlacement: true})
+	_, err = s.Cloud.Invite(s.ctx, cloud.Invitation{Host: "nobody", Life: time.Hour, SameEtcd: true,
+		SamePlacement: true})
 	s.is(err, croft.NotFound, "a token for an unknown host")
 	ended, err := s.Cloud.RevokeToken(s.ctx, made.Name[:8])
 	if err != nil || ended.Name != made.Name {

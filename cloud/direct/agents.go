@@ -98,7 +98,8 @@ func (a agents) call(ctx context.Context, method string, h croft.Host, path stri
 	answer, err := client.Do(request)
 	if err != nil {
 		return nil, croft.Errorf(croft.Unavailable,
-			"its agent does not answer at %s (%w); is it running there, and does a firewall let you in?", h.API, unwrapped(err))
+			"its agent does not answer at %s (%w); is it running there, and does a firewall let you in?", h.API,
+			unwrapped(err))
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxHolding))
@@ -108,7 +109,8 @@ func (a agents) call(ctx context.Context, method string, h croft.Host, path stri
 	case answer.StatusCode == http.StatusConflict:
 		return nil, croft.Errorf(croft.Conflict, "%s", said(body))
 	case answer.StatusCode >= http.StatusMultipleChoices:
-		return nil, croft.Errorf(croft.Unavailable, "its agent answers %s at %s: %s", plain.Cut(answer.Status, plain.Longest),
+		return nil, croft.Errorf(croft.Unavailable, "its agent answers %s at %s: %s",
+			plain.Cut(answer.Status, plain.Longest),
 			h.API, said(body))
 	}
 	return body, nil

@@ -64,7 +64,8 @@ func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings)
 	etcd.Endpoints, etcd.CA, etcd.Cert, etcd.Key = a.Etcd.Endpoints, a.Etcd.CA, a.Etcd.Cert, a.Etcd.Key
 	if placement.Endpoint == "" && placement.Cloud == "" && placement.Token == DefaultToken {
 		p := a.Placement
-		placement.Endpoint, placement.Token, placement.CA, placement.Cert, placement.Key = p.Endpoint, p.Token, p.CA, p.Cert,
+		placement.Endpoint, placement.Token, placement.CA, placement.Cert, placement.Key = p.Endpoint, p.Token, p.CA,
+			p.Cert,
 			p.Key
 	}
 	return nil

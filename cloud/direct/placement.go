@@ -73,7 +73,8 @@ func (s PlacementSettings) tls() (*tls.Config, error) {
 		return &pair, err
 	}
 	if _, err := load(nil); err != nil {
-		return nil, croft.Errorf(croft.Invalid, "placement.cert and placement.key name no certificate and its key: %w", err)
+		return nil, croft.Errorf(croft.Invalid, "placement.cert and placement.key name no certificate and its key: %w",
+			err)
 	}
 	config.GetClientCertificate = load
 	return config, nil

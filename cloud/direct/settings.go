@@ -76,15 +76,17 @@ func (s *Settings) Validate() error {
 		}
 	}
 	if s.Placement.Cloud != "" && s.Placement.Token != DefaultToken {
-		return fmt.Errorf("placement.cloud and placement.token are both set: a cloud gets its tokens from Keystone, so " +
-			"leave one out")
+		return fmt.Errorf(
+			"placement.cloud and placement.token are both set: a cloud gets its tokens from Keystone, so " +
+				"leave one out")
 	}
 	if !slices.Contains(outputs, s.Output) {
 		return fmt.Errorf("output %q is none of text, table, wide, json and yaml%s", s.Output,
 			nearest.Hint(s.Output, outputs))
 	}
 	if !slices.Contains(Waits, string(s.Wait)) {
-		return fmt.Errorf("wait %q is none of false, true, address and ready%s", s.Wait, nearest.Hint(string(s.Wait), Waits))
+		return fmt.Errorf("wait %q is none of false, true, address and ready%s", s.Wait,
+			nearest.Hint(string(s.Wait), Waits))
 	}
 	if _, err := schedule.PolicyNamed(s.Policy); err != nil {
 		return err

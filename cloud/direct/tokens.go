@@ -41,7 +41,8 @@ func (c *Cloud) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, er
 		return none, err
 	}
 	err = c.store.PutInvitation(ctx, trust.Invitation{
-		Name: token.Name(), Note: i.Note, Host: host, Member: i.Member, Sealed: token.Seal(grant), Verifier: token.Verifier(),
+		Name: token.Name(), Note: i.Note, Host: host, Member: i.Member, Sealed: token.Seal(grant),
+		Verifier: token.Verifier(),
 	}, i.Life)
 	if err != nil {
 		return none, err
@@ -106,7 +107,8 @@ func (c *Cloud) grant(ctx context.Context, i cloud.Invitation) (g invitation.Gra
 // addReachable adds the URLs that are new and that other machines reach.
 func addReachable(all []string, more ...string) []string {
 	for _, one := range more {
-		if one != "" && !slices.Contains(all, one) && (!endpoint.AnyLoopback([]string{one}) || endpoint.AnyLoopback(all)) {
+		if one != "" && !slices.Contains(all, one) && (!endpoint.AnyLoopback([]string{one}) ||
+			endpoint.AnyLoopback(all)) {
 			all = append(all, one)
 		}
 	}

@@ -34,7 +34,8 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 
 	command(t, croft.ExitOK, "ca", "rotate", "--state-dir", c.dir)
 	command(t, croft.ExitConflict, "ca", "rotate", "--state-dir", c.dir)
-	if _, said := command(t, croft.ExitConflict, "ca", "rotate", "--finish", "--state-dir", c.dir); !strings.Contains(said, "not renewed yet: second;") {
+	if _, said := command(t, croft.ExitConflict, "ca", "rotate", "--finish", "--state-dir",
+		c.dir); !strings.Contains(said, "not renewed yet: second;") {
 		t.Errorf("a host that has not renewed: %s", said)
 	}
 	if err := node.Join(t.Context(), joining(t, "third"), token, false, &bytes.Buffer{}); err != nil {
@@ -80,7 +81,8 @@ func leave(t *testing.T, from, to pki.Files) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(os.MkdirAll(to.Dir, 0o700), os.WriteFile(filepath.Join(to.Dir, filepath.Base(file)), text, 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(to.Dir, 0o700), os.WriteFile(filepath.Join(to.Dir, filepath.Base(file)), text,
+			0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +95,8 @@ func TestAnOperatorWorksFromElsewhere(t *testing.T) {
 	command(t, croft.ExitOK, issue...)
 	t.Setenv("CROFT_STATE_DIR", t.TempDir()) // another machine
 	settings := []string{"--settings", filepath.Join(dir, direct.SettingsFile)}
-	command(t, croft.ExitOK, append([]string{"schedule", "--wait", "--name", "one", "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1", "tiny"}, settings...)...)
+	command(t, croft.ExitOK, append([]string{"schedule", "--wait", "--name", "one",
+		"resources=VCPU:1,MEMORY_MB:64,DISK_GB:1", "tiny"}, settings...)...)
 	command(t, croft.ExitOK, append([]string{"host", "list"}, settings...)...)
 	command(t, croft.ExitOK, append([]string{"audit"}, settings...)...)
 	before, err := pki.Files{Dir: dir, Authority: pki.Hosts}.Load()
@@ -112,7 +115,8 @@ func TestAnOperatorWorksFromElsewhere(t *testing.T) {
 			t.Errorf("%s: %s", name, said)
 		}
 	}
-	command(t, croft.ExitUsage, "ca", "issue", "--state-dir", c.dir, "--operator", "a/b", "--to", filepath.Join(t.TempDir(), "x"))
+	command(t, croft.ExitUsage, "ca", "issue", "--state-dir", c.dir, "--operator", "a/b", "--to",
+		filepath.Join(t.TempDir(), "x"))
 }
 
 func TestCertificatesAreShownWithTheirState(t *testing.T) {
@@ -127,7 +131,8 @@ func TestCertificatesAreShownWithTheirState(t *testing.T) {
 			t.Errorf("%s of %s: %s until %s", one.Authority, one.Of, one.State, one.Until)
 		}
 	}
-	if f := lookCertificates(c.dir)(t.Context()); f.Level != doctor.OK || !strings.Contains(f.Found, "6, the first counts until") {
+	if f := lookCertificates(c.dir)(t.Context()); f.Level != doctor.OK ||
+		!strings.Contains(f.Found, "6, the first counts until") {
 		t.Errorf("doctor finds %+v", f)
 	}
 	if f := lookCertificates(t.TempDir())(t.Context()); f.Level != doctor.OK {
@@ -136,7 +141,8 @@ func TestCertificatesAreShownWithTheirState(t *testing.T) {
 	if err := os.Chmod(trust.Certificate(c.dir, pki.Etcd).Pair(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if f := lookCertificates(c.dir)(t.Context()); f.Level != doctor.Fail || !strings.Contains(f.Found, "others may read") {
+	if f := lookCertificates(c.dir)(t.Context()); f.Level != doctor.Fail ||
+		!strings.Contains(f.Found, "others may read") {
 		t.Errorf("with a key that others may read doctor finds %+v", f)
 	}
 }

@@ -27,7 +27,8 @@ func newTestCloudOf(ctx context.Context, dir string, kind etcdstore.EmbeddedConf
 	if err != nil {
 		return nil, err
 	}
-	c.Tell = func(ctx context.Context, agent *compute.Agent, hv *sim.Hypervisor, mux *http.ServeMux, address string) error {
+	c.Tell = func(ctx context.Context, agent *compute.Agent, hv *sim.Hypervisor, mux *http.ServeMux,
+		address string) error {
 		var none settings.Settings
 		tells, err := node.NewSelf(ctx, &none, "croft-test", slog.New(slog.DiscardHandler))
 		if err != nil {

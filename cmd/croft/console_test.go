@@ -13,7 +13,8 @@ import (
 // TestConsoleIsLiveOnATerminal types at a guest's console and leaves it.
 func TestConsoleIsLiveOnATerminal(t *testing.T) {
 	c := cloudFor(t, 1)
-	if code := c.schedule(t.Context(), new(bytes.Buffer), new(bytes.Buffer), small, "--name", "web", "--wait"); code != croft.ExitOK {
+	if code := c.schedule(t.Context(), new(bytes.Buffer), new(bytes.Buffer), small, "--name", "web",
+		"--wait"); code != croft.ExitOK {
 		t.Fatalf("schedule ended with %d", code)
 	}
 	screen := pty.New(t)
@@ -33,7 +34,8 @@ func TestConsoleIsLiveOnATerminal(t *testing.T) {
 		t.Errorf("it ended with %d:\n%s", code, screen.End())
 	}
 	log := new(bytes.Buffer)
-	if code := c.schedule(t.Context(), log, new(bytes.Buffer), "logs", "web"); code != croft.ExitOK || !strings.Contains(log.String(), "hello there") {
+	if code := c.schedule(t.Context(), log, new(bytes.Buffer), "logs", "web"); code != croft.ExitOK ||
+		!strings.Contains(log.String(), "hello there") {
 		t.Errorf("logs ended with %d: %s", code, log.String())
 	}
 }

@@ -94,7 +94,8 @@ func portsOf(s *settings.Settings, of *trust.Membership) []port {
 func examine(ctx context.Context, s settings.Settings, of *trust.Membership) ([]doctor.Finding, error) {
 	c := doctor.Config{
 		StateDir: s.StateDir, Libvirt: s.Hypervisor == "libvirt", VirtType: s.Libvirt.VirtType,
-		Arch: runtime.GOARCH, Network: s.Network.Name, Bridge: s.Network.Bridge, Named: map[string]doctor.NamedNetwork{}, Spoofing: s.Libvirt.AllowSpoofing,
+		Arch: runtime.GOARCH, Network: s.Network.Name, Bridge: s.Network.Bridge,
+		Named: map[string]doctor.NamedNetwork{}, Spoofing: s.Libvirt.AllowSpoofing,
 		Metadata: s.Metadata.Server && s.Hypervisor == "libvirt",
 	}
 	for name, n := range s.Networks {
@@ -103,7 +104,8 @@ func examine(ctx context.Context, s settings.Settings, of *trust.Membership) ([]
 	for _, p := range portsOf(&s, of) {
 		addr, err := netip.ParseAddrPort(p.listen)
 		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "%s is %q: use an IP address and a port, such as 127.0.0.1:2379", p.setting, p.listen)
+			return nil, croft.Errorf(croft.Invalid, "%s is %q: use an IP address and a port, such as 127.0.0.1:2379",
+				p.setting, p.listen)
 		}
 		c.Ports = append(c.Ports, doctor.Port{Use: p.use, Addr: addr})
 	}
@@ -136,9 +138,11 @@ func examine(ctx context.Context, s settings.Settings, of *trust.Membership) ([]
 	if err != nil {
 		return nil, err
 	}
-	checks := append(doctor.Checks(c, probes), cloud, doctor.Check{Name: "certificates", Look: lookCertificates(s.StateDir)})
+	checks := append(doctor.Checks(c, probes), cloud, doctor.Check{Name: "certificates",
+		Look: lookCertificates(s.StateDir)})
 	if s.Hypervisor != settings.NoHypervisor {
-		checks = append(checks, doctor.Check{Name: "offer", Look: func(ctx context.Context) doctor.Finding { return lookOffer(ctx, &s) }})
+		checks = append(checks,
+			doctor.Check{Name: "offer", Look: func(ctx context.Context) doctor.Finding { return lookOffer(ctx, &s) }})
 	}
 	return doctor.Run(ctx, checks), nil
 }
@@ -156,8 +160,10 @@ func lookOffer(ctx context.Context, s *settings.Settings) doctor.Finding {
 	if err != nil {
 		return doctor.Finding{Level: doctor.Fail, Found: err.Error(), Do: "change the settings below offer"}
 	}
-	return doctor.Finding{Level: doctor.OK, Found: fmt.Sprintf("of %d CPUs, %d MiB of memory and %d GiB of disk, %d, %d and %d are kept back",
-		facts.CPUs, facts.MemoryMiB, facts.DiskGiB, s.Offer.ReservedVCPUs, s.Offer.ReservedMemoryMiB, s.Offer.ReservedDiskGiB)}
+	return doctor.Finding{Level: doctor.OK,
+		Found: fmt.Sprintf("of %d CPUs, %d MiB of memory and %d GiB of disk, %d, %d and %d are kept back",
+			facts.CPUs, facts.MemoryMiB, facts.DiskGiB, s.Offer.ReservedVCPUs, s.Offer.ReservedMemoryMiB,
+			s.Offer.ReservedDiskGiB)}
 }
 
 // lookAtNetwork turns a network that is missing or stopped from an error into

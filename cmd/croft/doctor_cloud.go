@@ -29,13 +29,15 @@ func lookCloud(s settings.Settings) (doctor.Check, error) {
 		if err != nil {
 			return doctor.Finding{Level: doctor.Fail, Found: err.Error()}
 		}
-		return doctor.Finding{Level: doctor.OK, Found: "it answers at " + strings.Join(j.Servers, ", ") + ", and lets this host in"}
+		return doctor.Finding{Level: doctor.OK, Found: "it answers at " + strings.Join(j.Servers, ", ") +
+			", and lets this host in"}
 	}}, nil
 }
 
 // lookMetadataServer tells which cloud's croft serves metadata to the guests, and whether
 // that is this host's cloud, as far as it can be told.
-func lookMetadataServer(ctx context.Context, s *settings.Settings, bridge string, pid int32) (cloud string, ours bool, err error) {
+func lookMetadataServer(ctx context.Context, s *settings.Settings, bridge string, pid int32) (cloud string, ours bool,
+	err error) {
 	served, err := mdserver.Served(ctx, bridge, mdserver.Address)
 	if err != nil {
 		return "", false, err

@@ -59,7 +59,9 @@ croft audit says what does not agree.`,
 			return err
 		})
 		if err == nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s is as the snapshot has it; start croft up here, then elsewhere, and see what croft audit says\n", node.EtcdDir(s.StateDir))
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"%s is as the snapshot has it; start croft up here, then elsewhere, and see what croft audit says\n",
+				node.EtcdDir(s.StateDir))
 		}
 		return err
 	}

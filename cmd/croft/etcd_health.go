@@ -19,7 +19,8 @@ import (
 func lookEtcd(s direct.EtcdSettings) func(context.Context) doctor.Finding {
 	return func(ctx context.Context) doctor.Finding {
 		if !anybodyAt(ctx, s.Endpoints) {
-			return doctor.Finding{Level: doctor.OK, Found: "nobody is at " + strings.Join(s.Endpoints, ", ") + " yet; croft up starts one"}
+			return doctor.Finding{Level: doctor.OK, Found: "nobody is at " + strings.Join(s.Endpoints, ", ") +
+				" yet; croft up starts one"}
 		}
 		store, err := s.Open(ctx, false)
 		switch {

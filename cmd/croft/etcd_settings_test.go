@@ -27,7 +27,8 @@ func writeSecret(t *testing.T, text string, mode os.FileMode) string {
 
 func TestEtcdctlsVariablesCountForWhatNothingElseSets(t *testing.T) {
 	etcdctl := map[string]string{
-		"ETCDCTL_CACERT": "/env/ca", "ETCDCTL_CERT": "/env/cert", "ETCDCTL_KEY": "/env/key", "ETCDCTL_USER": "envy", "ETCDCTL_PASSWORD": "secret",
+		"ETCDCTL_CACERT": "/env/ca", "ETCDCTL_CERT": "/env/cert", "ETCDCTL_KEY": "/env/key", "ETCDCTL_USER": "envy",
+		"ETCDCTL_PASSWORD": "secret",
 	}
 	tls, plain := []string{"https://a:2379"}, []string{"http://a:2379"}
 	file := writeSecret(t, "of a file\n", 0o600)
@@ -37,14 +38,22 @@ func TestEtcdctlsVariablesCountForWhatNothingElseSets(t *testing.T) {
 		env  map[string]string
 		want etcdstore.Access
 	}{
-		{"all of them", direct.EtcdSettings{Endpoints: tls}, etcdctl, etcdstore.Access{CA: "/env/ca", Cert: "/env/cert", Key: "/env/key", User: "envy", Password: "secret"}},
-		{"no files where there is no TLS", direct.EtcdSettings{Endpoints: plain}, etcdctl, etcdstore.Access{User: "envy", Password: "secret"}},
-		{"a pair is taken whole or not at all", direct.EtcdSettings{Endpoints: tls, Cert: "/our/cert"}, etcdctl, etcdstore.Access{CA: "/env/ca", Cert: "/our/cert", User: "envy", Password: "secret"}},
-		{"our authority", direct.EtcdSettings{Endpoints: tls, CA: "/our/ca"}, map[string]string{"ETCDCTL_CACERT": "/env/ca"}, etcdstore.Access{CA: "/our/ca"}},
-		{"a user and password in one", direct.EtcdSettings{Endpoints: plain}, map[string]string{"ETCDCTL_USER": "envy:p:w"}, etcdstore.Access{User: "envy", Password: "p:w"}},
-		{"our user with etcdctl's password", direct.EtcdSettings{Endpoints: plain, User: "croft"}, etcdctl, etcdstore.Access{User: "croft", Password: "secret"}},
-		{"our user with our file", direct.EtcdSettings{Endpoints: plain, User: "croft", PasswordFile: file}, etcdctl, etcdstore.Access{User: "croft", Password: "of a file"}},
-		{"no user, no password", direct.EtcdSettings{Endpoints: plain}, map[string]string{"ETCDCTL_PASSWORD": "secret"}, etcdstore.Access{}},
+		{"all of them", direct.EtcdSettings{Endpoints: tls}, etcdctl,
+			etcdstore.Access{CA: "/env/ca", Cert: "/env/cert", Key: "/env/key", User: "envy", Password: "secret"}},
+		{"no files where there is no TLS", direct.EtcdSettings{Endpoints: plain}, etcdctl,
+			etcdstore.Access{User: "envy", Password: "secret"}},
+		{"a pair is taken whole or not at all", direct.EtcdSettings{Endpoints: tls, Cert: "/our/cert"}, etcdctl,
+			etcdstore.Access{CA: "/env/ca", Cert: "/our/cert", User: "envy", Password: "secret"}},
+		{"our authority", direct.EtcdSettings{Endpoints: tls, CA: "/our/ca"},
+			map[string]string{"ETCDCTL_CACERT": "/env/ca"}, etcdstore.Access{CA: "/our/ca"}},
+		{"a user and password in one", direct.EtcdSettings{Endpoints: plain},
+			map[string]string{"ETCDCTL_USER": "envy:p:w"}, etcdstore.Access{User: "envy", Password: "p:w"}},
+		{"our user with etcdctl's password", direct.EtcdSettings{Endpoints: plain, User: "croft"}, etcdctl,
+			etcdstore.Access{User: "croft", Password: "secret"}},
+		{"our user with our file", direct.EtcdSettings{Endpoints: plain, User: "croft", PasswordFile: file}, etcdctl,
+			etcdstore.Access{User: "croft", Password: "of a file"}},
+		{"no user, no password", direct.EtcdSettings{Endpoints: plain}, map[string]string{"ETCDCTL_PASSWORD": "secret"},
+			etcdstore.Access{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := c.set.Config(func(name string) string { return c.env[name] })
@@ -68,7 +77,9 @@ func TestEtcdctlsEndpointsMayLackTheScheme(t *testing.T) {
 		{"a:1,https://b:2", "/ca", []string{"https://a:1", "https://b:2"}},
 	} {
 		env := map[string]string{"ETCDCTL_ENDPOINTS": c.endpoints, "ETCDCTL_CACERT": c.ca}
-		if diff := cmp.Diff(c.want, direct.EndpointsFromEnv(func(name string) string { return env[name] })); diff != "" {
+		if diff := cmp.Diff(c.want, direct.EndpointsFromEnv(func(name string) string {
+			return env[name]
+		})); diff != "" {
 			t.Errorf("%q: -want +got:\n%s", c.endpoints, diff)
 		}
 	}
@@ -126,7 +137,8 @@ func TestCommandsReachAnEtcdThatTrustsFew(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 	t.Setenv("CROFT_ETCD_PASSWORD_FILE", writeSecret(t, "guessed\n", 0o600))
-	if code, said := list(); code != croft.ExitUsage || !strings.Contains(said, "etcd.password_file") || strings.Contains(said, "guessed") {
+	if code, said := list(); code != croft.ExitUsage || !strings.Contains(said, "etcd.password_file") ||
+		strings.Contains(said, "guessed") {
 		t.Errorf("a wrong password: exit code %d: %s", code, said)
 	}
 	t.Setenv("CROFT_ETCD_CA", etcdtest.NewAuthority(t).File)

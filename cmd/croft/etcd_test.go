@@ -21,7 +21,8 @@ func aloneSettings(t *testing.T, dir string) settings.Settings {
 	t.Helper()
 	s := settings.Defaults()
 	s.StateDir, s.Hypervisor, s.Host.Name = dir, "sim", "alone"
-	s.Etcd.Listen, s.Placement.Listen, s.API.Listen = freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1")
+	s.Etcd.Listen, s.Placement.Listen, s.API.Listen = freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1"),
+		freeport.For(t, "127.0.0.1")
 	t.Setenv("CROFT_ETCD_ENDPOINTS", "http://"+s.Etcd.Listen)
 	t.Setenv("CROFT_PLACEMENT_ENDPOINT", "http://"+s.Placement.Listen)
 	return s
@@ -55,7 +56,8 @@ func TestALostEtcdIsRestoredFromASnapshot(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "croft.db")
 	_, said := command(t, croft.ExitOK, "etcd", "snapshot", file)
-	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 || !strings.Contains(said, "has all that etcd holds") {
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 ||
+		!strings.Contains(said, "has all that etcd holds") {
 		t.Fatalf("%v, %v: %s", info, err, said)
 	}
 	command(t, croft.ExitConflict, "etcd", "snapshot", file)

@@ -47,7 +47,8 @@ func beStrict(s *settings.Settings, at []string) {
 // request asks for an instance and waits until it runs.
 func request(t *testing.T, name string, more ...string) {
 	t.Helper()
-	command(t, croft.ExitOK, append([]string{"schedule", "--wait", "--name", name, "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1", "tiny"}, more...)...)
+	command(t, croft.ExitOK, append([]string{"schedule", "--wait", "--name", name,
+		"resources=VCPU:1,MEMORY_MB:64,DISK_GB:1", "tiny"}, more...)...)
 }
 
 func TestAHostThatIsNotTrustedWithEtcdWorksAsAnyOther(t *testing.T) {
@@ -90,7 +91,8 @@ func noCredentials(t *testing.T, dir string) {
 			return err
 		}
 		files++
-		for _, word := range []string{placementToken, os.Getenv("CROFT_ETCD_ENDPOINTS"), os.Getenv("CROFT_PLACEMENT_ENDPOINT")} {
+		for _, word := range []string{placementToken, os.Getenv("CROFT_ETCD_ENDPOINTS"),
+			os.Getenv("CROFT_PLACEMENT_ENDPOINT")} {
 			if strings.Contains(string(text), word) {
 				t.Errorf("%s holds %q", path, word)
 			}
@@ -123,7 +125,8 @@ func TestGuestsOutliveTheControlProcessOfAStrictCloud(t *testing.T) {
 	running := guestsOf(t, s.StateDir)
 	first.StateDir, first.Hypervisor, first.Host.Name = c.dir, "sim", "first"
 	first.Join.Listen, first.API.Listen = control.Servers[0], net.JoinHostPort(c.address, "0")
-	beStrict(&first, []string{strings.TrimPrefix(os.Getenv("CROFT_ETCD_ENDPOINTS"), "http://"), strings.TrimPrefix(os.Getenv("CROFT_PLACEMENT_ENDPOINT"), "http://")})
+	beStrict(&first, []string{strings.TrimPrefix(os.Getenv("CROFT_ETCD_ENDPOINTS"), "http://"),
+		strings.TrimPrefix(os.Getenv("CROFT_PLACEMENT_ENDPOINT"), "http://")})
 	startHost(t, first)
 	t.Setenv("CROFT_STATE_DIR", c.dir)
 	await(t, "the second host is back", func() bool {

@@ -25,7 +25,8 @@ func asked(t *testing.T, name string) schedule.Request {
 
 func (c *testCloud) scheduler(t *testing.T) *schedule.Scheduler {
 	t.Helper()
-	s, err := schedule.New(schedule.Config{Partition: c.Store.Partition(), Records: c.Store, View: c.Store, Claims: c.Claims})
+	s, err := schedule.New(schedule.Config{Partition: c.Store.Partition(), Records: c.Store, View: c.Store,
+		Claims: c.Claims})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,8 @@ func TestWhoseAnAddressIs(t *testing.T) {
 	for _, name := range []string{"killed", "destroyed", "stopped"} {
 		inst, addr := c.running(t, name)
 		got, err := g.Guest(t.Context(), addr)
-		if err != nil || got.ID != inst.ID || got.Address != addr || got.Tags["name"] != name || string(got.Vendor) != "#!/bin/sh\n" ||
+		if err != nil || got.ID != inst.ID || got.Address != addr || got.Tags["name"] != name ||
+			string(got.Vendor) != "#!/bin/sh\n" ||
 			len(got.MACs) == 0 || got.MACs[0].String() != inst.ID.MAC(0).String() {
 			t.Fatalf("%s is %+v's, %v; want %s", addr, got, err, inst.ID)
 		}

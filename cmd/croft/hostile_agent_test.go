@@ -19,7 +19,8 @@ import (
 
 // steering is what a hostile host says: it clears the screen, sets the title and the
 // clipboard, forges a line of ours, reverses the reading, and goes on for long.
-var steering = "\x1b[2J\x1b]52;c;ZXZpbA==\x07\u009b1m\u202eevil\u2066\r\ncroft: all is well\r\n" + strings.Repeat("long ", 10_000)
+var steering = "\x1b[2J\x1b]52;c;ZXZpbA==\x07\u009b1m\u202eevil\u2066\r\ncroft: all is well\r\n" +
+	strings.Repeat("long ", 10_000)
 
 // hostileAgent answers in the place of host1's agent.
 func hostileAgent(t *testing.T, c *testCloud, answer http.HandlerFunc) {
@@ -59,7 +60,9 @@ func commandsOfAgents(name string) [][]string {
 func wantPlain(t *testing.T, what, text string) {
 	t.Helper()
 	for line := range strings.SplitSeq(text, "\n") {
-		if i := strings.IndexFunc(line, func(r rune) bool { return plain.Steers(r) && r != '\t' }); i >= 0 || !utf8.ValidString(line) {
+		if i := strings.IndexFunc(line, func(r rune) bool {
+			return plain.Steers(r) && r != '\t'
+		}); i >= 0 || !utf8.ValidString(line) {
 			t.Errorf("%s: %.100q steers the terminal", what, line[max(i, 0):])
 		}
 		if line == "croft: all is well" {
@@ -74,7 +77,8 @@ func wantPlain(t *testing.T, what, text string) {
 func TestWhatAgentsAnswerSteersNoTerminal(t *testing.T) {
 	c := cloudFor(t, 4)
 	var out, words bytes.Buffer
-	if code := Run(t.Context(), c.args("croft", "schedule", "VCPU:1,MEMORY_MB:256,DISK_GB:1", "--name", "web", "--wait"), nil, &out, &words); code != 0 {
+	if code := Run(t.Context(), c.args("croft", "schedule", "VCPU:1,MEMORY_MB:256,DISK_GB:1", "--name", "web",
+		"--wait"), nil, &out, &words); code != 0 {
 		t.Fatal(words.String())
 	}
 	encode := func(v any) []byte {
@@ -87,7 +91,9 @@ func TestWhatAgentsAnswerSteersNoTerminal(t *testing.T) {
 		Directories: []croft.InstanceID{croft.InstanceID(steering[:80]), "../../x"},
 	}
 	for how, answer := range map[string]http.HandlerFunc{
-		"refuses":       func(w http.ResponseWriter, _ *http.Request) { http.Error(w, steering, http.StatusInternalServerError) },
+		"refuses": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, steering, http.StatusInternalServerError)
+		},
 		"has none":      func(w http.ResponseWriter, _ *http.Request) { http.Error(w, steering, http.StatusNotFound) },
 		"is in the way": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, steering, http.StatusConflict) },
 		"lies": func(w http.ResponseWriter, r *http.Request) {
@@ -118,13 +124,15 @@ func TestWhatAgentsAnswerSteersNoTerminal(t *testing.T) {
 func TestAnAgentSendsItsCallersNowhere(t *testing.T) {
 	c := cloudFor(t, 4)
 	var out, words bytes.Buffer
-	if code := Run(t.Context(), c.args("croft", "schedule", "VCPU:1,MEMORY_MB:256,DISK_GB:1", "--name", "web", "--wait"), nil, &out, &words); code != 0 {
+	if code := Run(t.Context(), c.args("croft", "schedule", "VCPU:1,MEMORY_MB:256,DISK_GB:1", "--name", "web",
+		"--wait"), nil, &out, &words); code != 0 {
 		t.Fatal(words.String())
 	}
 	var sent atomic.Int64
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent.Add(1) }))
 	defer elsewhere.Close()
-	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect} {
 		hostileAgent(t, c, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, status) })
 		for _, command := range commandsOfAgents("web") {
 			Run(t.Context(), c.args(command...), strings.NewReader(""), &out, &words)
@@ -138,14 +146,16 @@ func TestAnAgentSendsItsCallersNowhere(t *testing.T) {
 func TestAGuestsLogSteersNoTerminal(t *testing.T) {
 	c := cloudFor(t, 4)
 	var out, words bytes.Buffer
-	if code := Run(t.Context(), c.args("croft", "schedule", "VCPU:1,MEMORY_MB:256,DISK_GB:1", "--name", "web", "--wait"), nil, &out, &words); code != 0 {
+	if code := Run(t.Context(), c.args("croft", "schedule", "VCPU:1,MEMORY_MB:256,DISK_GB:1", "--name", "web",
+		"--wait"), nil, &out, &words); code != 0 {
 		t.Fatal(words.String())
 	}
 	hostileAgent(t, c, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("\x1b[32mOK\x1b[0m " + steering + "the end"))
 	})
 	screen := pty.New(t)
-	if code := Run(t.Context(), c.args("croft", "schedule", "logs", "web"), strings.NewReader(""), screen.File, screen.File); code != 0 {
+	if code := Run(t.Context(), c.args("croft", "schedule", "logs", "web"), strings.NewReader(""), screen.File,
+		screen.File); code != 0 {
 		t.Fatalf("ended with %d", code)
 	}
 	screen.Await(t, "the end")

@@ -57,19 +57,22 @@ func TestImagesOfTheCacheAreShownAndPruned(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, _ := run(t, croft.ExitOK, "croft", "image", "list", "--state-dir", state)
-	for _, want := range []string{`(?m)^- +1\.0 MiB +1 +nothing +file://` + source + "$", `(?m)^- +1\.0 MiB +0 +nothing +file://`} {
+	for _, want := range []string{`(?m)^- +1\.0 MiB +1 +nothing +file://` + source + "$",
+		`(?m)^- +1\.0 MiB +0 +nothing +file://`} {
 		if !regexp.MustCompile(want).MatchString(list) {
 			t.Errorf("the list has no line %s:\n%s", want, list)
 		}
 	}
 	show, _ := run(t, croft.ExitOK, "croft", "image", "show", source, "--state-dir", state)
-	for _, want := range []string{"cached       1.0 MiB\n", "disks on it  1\n", "format       raw", "disk         1.0 MiB", "file         " + used} {
+	for _, want := range []string{"cached       1.0 MiB\n", "disks on it  1\n", "format       raw",
+		"disk         1.0 MiB", "file         " + used} {
 		if !strings.Contains(show, want) {
 			t.Errorf("show says no %q:\n%s", want, show)
 		}
 	}
 	out, words := run(t, croft.ExitOK, "croft", "image", "prune", "--dry-run", "--state-dir", state)
-	if !strings.Contains(words, "would be removed: 1, of 1.0 MiB") || !strings.Contains(out, filepath.Base(unused)[:64]) {
+	if !strings.Contains(words, "would be removed: 1, of 1.0 MiB") ||
+		!strings.Contains(out, filepath.Base(unused)[:64]) {
 		t.Errorf("a dry run says %s%s", out, words)
 	}
 	if _, err := os.Stat(unused); err != nil {

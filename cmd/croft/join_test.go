@@ -42,7 +42,8 @@ func (c *testCloud) token(t *testing.T) string {
 
 // upArgs are croft up's for a host with simulated guests.
 func upArgs(dir string, more ...string) []string {
-	return append([]string{"croft", "up", "--hypervisor", "sim", "--state-dir", dir, "--api-listen", "127.0.0.1:0"}, more...)
+	return append([]string{"croft", "up", "--hypervisor", "sim", "--state-dir", dir, "--api-listen", "127.0.0.1:0"},
+		more...)
 }
 
 // secretFile is a file with a secret that its owner alone may read.
@@ -129,7 +130,8 @@ func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 	stop := startUp(t, strings.NewReader(c.token(t)+"\n"), upArgs(dir, "--join", "-"))
 	id := c.awaitNamed(t, "joiner", true)
 	for _, name := range []string{"one", "two"} { // host1 has room for one
-		if code, _, said := c.croft(t, "schedule", "VCPU:1,MEMORY_MB:64,DISK_GB:1", "--name", name, "--wait"); code != croft.ExitOK {
+		if code, _, said := c.croft(t, "schedule", "VCPU:1,MEMORY_MB:64,DISK_GB:1", "--name", name,
+			"--wait"); code != croft.ExitOK {
 			t.Fatalf("%s: exit code %d: %s", name, code, said)
 		}
 	}
@@ -184,7 +186,8 @@ func TestAHostJoinsAnEtcdThatAsksForCertificates(t *testing.T) {
 	t.Setenv("CROFT_ETCD_CERT", "")
 	t.Setenv("CROFT_ETCD_KEY", "")
 	var out, words bytes.Buffer
-	code := Run(t.Context(), upArgs(filepath.Join(t.TempDir(), "state"), "--join", "@"+secretFile(t, token)), nil, &out, &words)
+	code := Run(t.Context(), upArgs(filepath.Join(t.TempDir(), "state"), "--join", "@"+secretFile(t, token)), nil, &out,
+		&words)
 	if code != croft.ExitUsage || !strings.Contains(words.String(), "set etcd.cert and etcd.key") {
 		t.Errorf("without a certificate: exit code %d: %s", code, words.String())
 	}
@@ -221,7 +224,8 @@ func TestAHostThatMayNotJoinIsNotChanged(t *testing.T) {
 		{"a token of a cloud that is not there", elsewhere.String(), "", croft.ExitUsage, "holds another cloud"},
 		{"an etcd that does not answer", away.String(), "", croft.ExitUnavailable, "does not answer"},
 		{"a host with a cloud of its own", good, ownCloud, croft.ExitConflict, "has a cloud of its own"},
-		{"a host of another cloud", good, otherCloud, croft.ExitConflict, "is of another cloud, at http://10.9.9.9:2379"},
+		{"a host of another cloud", good, otherCloud, croft.ExitConflict,
+			"is of another cloud, at http://10.9.9.9:2379"},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			dir := r.dir
@@ -232,7 +236,8 @@ func TestAHostThatMayNotJoinIsNotChanged(t *testing.T) {
 			var out, words bytes.Buffer
 			code := Run(t.Context(), upArgs(dir, "--join", "-"), strings.NewReader(r.token), &out, &words)
 			if code != r.code || !strings.Contains(words.String(), r.says) || strings.Count(words.String(), "\n") != 1 {
-				t.Errorf("exit code %d, want %d; it says %q, want one line with %q", code, r.code, words.String(), r.says)
+				t.Errorf("exit code %d, want %d; it says %q, want one line with %q", code, r.code, words.String(),
+					r.says)
 			}
 			if after := filesIn(t, dir); !slices.Equal(before, after) {
 				t.Errorf("there was %q and is %q", before, after)

@@ -25,8 +25,8 @@ func fillTo(t *testing.T, dir string, left int64) (empty func()) {
 	return func() { check(t, os.Remove(f.Name())) }
 }
 
-// Of three hosts that serve, the one whose disk is full goes on with the etcd of the others, and serves again once there
-// is room; its process does not end.
+// Of three hosts that serve, the one whose disk is full goes on with the etcd of the others, and serves again once
+// there is room; its process does not end.
 func TestAHostWhoseDiskIsFullServesNoEtcdUntilThereIsRoom(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounts a disk: run as root")
@@ -38,7 +38,8 @@ func TestAHostWhoseDiskIsFullServesNoEtcdUntilThereIsRoom(t *testing.T) {
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	second, third := serverSettings(t, "second", address), serverSettings(t, "third", address)
 	disk := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1500m", "tmpfs", disk).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1500m", "tmpfs",
+		disk).CombinedOutput(); err != nil {
 		t.Skipf("mount a tmpfs: %v: %s", err, out)
 	}
 	t.Cleanup(func() { check(t, unix.Unmount(disk, unix.MNT_DETACH)) })

@@ -46,7 +46,8 @@ func TestACloudOfThreeMembersIsRestoredFromASnapshot(t *testing.T) {
 	third := others[1]
 	stopThird := startHost(t, third)
 	awaitRoles(t, "first ready member", "second ready member", "third ready missing")
-	if _, listed := command(t, croft.ExitOK, "host", "list"); !strings.Contains(listed, "let it join again with croft up --join - --etcd-member") {
+	if _, listed := command(t, croft.ExitOK, "host", "list"); !strings.Contains(listed,
+		"let it join again with croft up --join - --etcd-member") {
 		t.Errorf("it is not said what to do about the third:\n%s", listed)
 	}
 	again, _ := command(t, croft.ExitOK, "token", "create", "--host", "third")

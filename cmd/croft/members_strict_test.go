@@ -41,7 +41,8 @@ func TestHostsOfAStrictCloudServeEtcdWhereTheTokenSaysSo(t *testing.T) {
 	plain, _ := command(t, croft.ExitOK, "token", "create")
 	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd-member")
 
-	second, third, fourth := serverSettings(t, "second", address), serverSettings(t, "third", address), joining(t, "fourth")
+	second, third, fourth := serverSettings(t, "second", address), serverSettings(t, "third", address),
+		joining(t, "fourth")
 	err := node.Join(t.Context(), second, plain, true, &bytes.Buffer{})
 	if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), "croft token create --etcd-member") {
 		t.Errorf("with a token that was not made for it: %v", err)

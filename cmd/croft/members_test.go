@@ -97,7 +97,8 @@ func TestHostsServeEtcdTogether(t *testing.T) {
 	}
 	awaitRoles(t, "first silent silent", "second ready member", "third ready member")
 	command(t, croft.ExitOK, "schedule", "VCPU:1,MEMORY_MB:64,DISK_GB:1", "--name", "web", "--wait")
-	if _, said := command(t, croft.ExitConflict, "host", "forget", "--force", "third"); !strings.Contains(said, "1 of 2 members would answer, and 2 have to") {
+	if _, said := command(t, croft.ExitConflict, "host", "forget", "--force", "third"); !strings.Contains(said,
+		"1 of 2 members would answer, and 2 have to") {
 		t.Errorf("a host that is needed: %s", said)
 	}
 	startHost(t, first)
@@ -129,14 +130,18 @@ func TestAJoinThatIsKilledAnywhereIsTakenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd", "http://"+first.Etcd.Listen, "--placement", "http://"+first.Placement.Listen)
+	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd", "http://"+first.Etcd.Listen, "--placement",
+		"http://"+first.Placement.Listen)
 	token = "@" + secretFile(t, token)
 
 	second := serverSettings(t, "second", "127.0.0.1")
 	is := func(roles ...croft.MemberRole) func() bool {
 		return func() bool {
 			all, err := store.EtcdMembers(t.Context())
-			return err == nil && slices.ContainsFunc(all, func(m croft.EtcdMember) bool { return m.Name == "second" && slices.Contains(roles, m.Role) })
+			return err == nil && slices.ContainsFunc(all, func(m croft.EtcdMember) bool {
+				return m.Name == "second" &&
+					slices.Contains(roles, m.Role)
+			})
 		}
 	}
 	for _, crossing := range []struct {
@@ -169,13 +174,15 @@ func TestAMemberWhosePortIsTakenDoesNotJoinEtcd(t *testing.T) {
 	startHost(t, first)
 	t.Setenv("CROFT_ETCD_ENDPOINTS", "http://"+first.Etcd.Listen)
 	t.Setenv("CROFT_PLACEMENT_ENDPOINT", "http://"+first.Placement.Listen)
-	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd", "http://"+first.Etcd.Listen, "--placement", "http://"+first.Placement.Listen)
+	token, _ := command(t, croft.ExitOK, "token", "create", "--etcd", "http://"+first.Etcd.Listen, "--placement",
+		"http://"+first.Placement.Listen)
 	second := serverSettings(t, "second", "127.0.0.1")
 	second.Etcd.PeerListen = first.Etcd.PeerListen
 	if err := node.Join(t.Context(), second, token, true, &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
-	if code, said := startHost(t, second)(); code != croft.ExitConflict || !strings.Contains(said, "etcd.peer_listen: "+first.Etcd.PeerListen+" is in use") {
+	if code, said := startHost(t, second)(); code != croft.ExitConflict ||
+		!strings.Contains(said, "etcd.peer_listen: "+first.Etcd.PeerListen+" is in use") {
 		t.Errorf("it ended with %d: %s", code, said)
 	}
 	if got := roles(t); !slices.Equal(got, []string{"first ready member"}) {
@@ -198,7 +205,8 @@ func startServing(t *testing.T, s settings.Settings, more ...string) *servingPro
 	}
 	defer log.Close()
 	p.cmd = exec.Command("croft", append([]string{"up", "--hypervisor", "sim", "--state-dir", s.StateDir,
-		"--etcd-listen", s.Etcd.Listen, "--placement-listen", s.Placement.Listen, "--api-listen", s.API.Listen}, more...)...)
+		"--etcd-listen", s.Etcd.Listen, "--placement-listen", s.Placement.Listen, "--api-listen", s.API.Listen},
+		more...)...)
 	p.cmd.Env = append(os.Environ(), "CROFT_HOST_NAME="+s.Host.Name, "CROFT_ETCD_PEER_LISTEN="+s.Etcd.PeerListen)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -56,7 +56,8 @@ func (m metricDesc) kind() string {
 	return "gauge"
 }
 
-var descText = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: (".*"), constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
+var descText = regexp.MustCompile(
+	`^Desc\{fqName: "([^"]+)", help: (".*"), constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
 
 // allMetrics are those that croft's parts can tell, in the order of their names.
 // noGuests is for a metadata server that is never asked.
@@ -78,7 +79,8 @@ func allMetrics(t *testing.T) []metricDesc {
 	server, err := placement.New(placement.Config{Store: c.Store.Placement(128), Log: log})
 	check(t, err)
 	manager, err := pool.New(pool.Config{
-		Partition: c.Store.Partition(), Store: c.Store, Hooks: new(hook.Runner), File: "pools.yaml", Me: pool.Server{Name: "here", Machine: "this"},
+		Partition: c.Store.Partition(), Store: c.Store, Hooks: new(hook.Runner), File: "pools.yaml",
+		Me: pool.Server{Name: "here", Machine: "this"},
 	})
 	check(t, err)
 	pools, err := poolserver.New(poolserver.Config{Manager: manager})
@@ -86,7 +88,8 @@ func allMetrics(t *testing.T) []metricDesc {
 	var none settings.Settings
 	me, err := node.NewSelf(t.Context(), &none, "croft-test", log)
 	check(t, err)
-	me.Counts(c.Hosts["host1"].Agent, c.Store, images, claims, driver, guests, server, node.NewCloudMetrics(c.Store), &trust.Credentials{}, pools)
+	me.Counts(c.Hosts["host1"].Agent, c.Store, images, claims, driver, guests, server, node.NewCloudMetrics(c.Store),
+		&trust.Credentials{}, pools)
 	found := make(chan *prometheus.Desc)
 	go func() { me.Describe(found); close(found) }()
 	var all []metricDesc
@@ -145,7 +148,8 @@ func TestEveryMetricIsInTheDocument(t *testing.T) {
 		return
 	}
 	if got != want {
-		t.Errorf("the table in docs/metrics.md is not what the code has: go test ./cmd/croft -run %s -update-metrics", t.Name())
+		t.Errorf("the table in docs/metrics.md is not what the code has: go test ./cmd/croft -run %s -update-metrics",
+			t.Name())
 	}
 }
 
@@ -180,7 +184,9 @@ func TestLabelsHaveFewValues(t *testing.T) {
 		}
 		for _, label := range m.labels {
 			if allowedLabels[label] == "" && !ofInstance {
-				t.Errorf("%s has the label %s: give the reason why that has few values in allowedLabels, or leave it out", m.name, label)
+				t.Errorf(
+					"%s has the label %s: give the reason why that has few values in allowedLabels, or leave it out",
+					m.name, label)
 			}
 		}
 	}
@@ -192,7 +198,8 @@ func TestEveryMetricInTheCodeIsKnown(t *testing.T) {
 	for _, m := range allMetrics(t) {
 		known[m.name] = true
 	}
-	out, err := exec.Command("git", "-C", "../..", "grep", "-hoE", `"croft_[a-z_]+[a-z]"`, "--", "*.go", ":!*_test.go").Output()
+	out, err := exec.Command("git", "-C", "../..", "grep", "-hoE", `"croft_[a-z_]+[a-z]"`, "--", "*.go",
+		":!*_test.go").Output()
 	check(t, err)
 	for name := range strings.FieldsSeq(string(out)) {
 		if name = strings.Trim(name, `"`); !known[name] && name != "croft_pool_token" { // a cookie
@@ -213,7 +220,8 @@ func TestDashboardAndAlertsNameMetricsThatThereAre(t *testing.T) {
 	for name := range c.metrics(t) {
 		known[name] = true
 	}
-	for _, file := range []string{"monitoring/alerts.yml", "monitoring/alerts_test.yml", "monitoring/dashboard.json", "metrics.md", "operations.md"} {
+	for _, file := range []string{"monitoring/alerts.yml", "monitoring/alerts_test.yml", "monitoring/dashboard.json",
+		"metrics.md", "operations.md"} {
 		for _, name := range metricName.FindAllString(readDoc(t, file), -1) {
 			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 				if base, cut := strings.CutSuffix(name, suffix); cut && known[base] {
@@ -269,7 +277,8 @@ func TestWhatARunningCloudTells(t *testing.T) {
 	value := func(name, label string) float64 {
 		var sum float64
 		for _, m := range all[name].GetMetric() {
-			if label == "" || slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
+			if label == "" ||
+				slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
 				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 			}
 		}
@@ -279,11 +288,16 @@ func TestWhatARunningCloudTells(t *testing.T) {
 		name, label string
 		want        float64
 	}{
-		{"croft_agent_instances", "running", 1}, {"croft_agent_time_to_running_seconds", "", 1}, {"croft_agent_order_delay_seconds", "", 1},
-		{"croft_agent_phase_seconds", "define", 1}, {"croft_agent_step_seconds", "build", 1}, {"croft_agent_builds_limit", "", 4},
-		{"croft_cloud_hosts", "ready", 1}, {"croft_cloud_instances", "running", 1}, {"croft_placement_claimed", "VCPU", 1},
-		{"croft_instance_memory_bytes", "", 256 << 20}, {"croft_instance_info", "web", 1}, {"croft_etcd_lease_held", "", 1},
-		{"croft_agent_order_failures_total", "", 0}, {"croft_agent_differences", "", 0}, {"croft_build_info", build.Version, 1},
+		{"croft_agent_instances", "running", 1}, {"croft_agent_time_to_running_seconds", "", 1},
+		{"croft_agent_order_delay_seconds", "", 1},
+		{"croft_agent_phase_seconds", "define", 1}, {"croft_agent_step_seconds", "build", 1},
+		{"croft_agent_builds_limit", "", 4},
+		{"croft_cloud_hosts", "ready", 1}, {"croft_cloud_instances", "running", 1},
+		{"croft_placement_claimed", "VCPU", 1},
+		{"croft_instance_memory_bytes", "", 256 << 20}, {"croft_instance_info", "web", 1},
+		{"croft_etcd_lease_held", "", 1},
+		{"croft_agent_order_failures_total", "", 0}, {"croft_agent_differences", "", 0},
+		{"croft_build_info", build.Version, 1},
 	} {
 		if got := value(seen.name, seen.label); got != seen.want {
 			t.Errorf("%s %s is %v, want %v", seen.name, seen.label, got, seen.want)
@@ -316,7 +330,8 @@ func promtool(t *testing.T, in io.Reader, args ...string) {
 	t.Helper()
 	cmd := exec.Command("promtool", args...)
 	cmd.Stdin = in
-	if out, err := cmd.CombinedOutput(); err != nil || slices.Equal(args, []string{"check", "metrics"}) && len(out) > 0 {
+	if out, err := cmd.CombinedOutput(); err != nil || slices.Equal(args, []string{"check", "metrics"}) &&
+		len(out) > 0 {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }
@@ -338,13 +353,15 @@ func dashboardRules(t *testing.T) (file string) {
 	var rules []rule
 	for _, p := range dashboard.Panels {
 		for _, target := range p.Targets {
-			rules = append(rules, rule{fmt.Sprintf("panel:%d", len(rules)), strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")})
+			rules = append(rules, rule{fmt.Sprintf("panel:%d", len(rules)),
+				strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")})
 		}
 	}
 	if len(rules) < 20 {
 		t.Fatalf("the dashboard asks %d things", len(rules))
 	}
-	text, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": rules}}}) // YAML is JSON too
+	// YAML is JSON too
+	text, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": rules}}})
 	check(t, err)
 	file = filepath.Join(t.TempDir(), "dashboard.yml")
 	check(t, os.WriteFile(file, text, 0o600))

@@ -169,7 +169,8 @@ func runImport(cmd *cobra.Command, want *transfer.State, target transfer.Target,
 		fmt.Fprintln(cmd.ErrOrStderr(), "all of it is there already; nothing was changed")
 		return nil
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "imported %d resource classes, %d traits, %d providers and %d consumers; what else was in it is there already\n",
+	fmt.Fprintf(cmd.ErrOrStderr(),
+		"imported %d resource classes, %d traits, %d providers and %d consumers; what else was in it is there already\n",
 		len(done.Classes), len(done.Traits), len(done.Providers), len(done.Consumers))
 	return nil
 }
@@ -197,7 +198,8 @@ func openPlace(cmd *cobra.Command, s settings.Settings, p place) (target transfe
 	if name, ok := strings.CutPrefix(p.url, "cloud:"); ok {
 		access.Endpoint, access.Cloud = "", name
 	} else if u, err := url.Parse(p.url); err != nil || u.Host == "" {
-		return nil, nil, croft.Errorf(croft.Invalid, "%q is neither a URL such as http://127.0.0.1:8778 nor cloud:NAME", p.url)
+		return nil, nil, croft.Errorf(croft.Invalid, "%q is neither a URL such as http://127.0.0.1:8778 nor cloud:NAME",
+			p.url)
 	} else if cmd.Flags().Changed("token") {
 		access.Cloud = ""
 	}

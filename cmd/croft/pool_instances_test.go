@@ -39,11 +39,13 @@ func poolOfInstances(t *testing.T, file string) (*testCloud, *pool.Manager) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = hooks.Close() })
-	scheduler, err := schedule.New(schedule.Config{Partition: cloud.Store.Partition(), Records: cloud.Store, View: cloud.Store, Claims: cloud.Claims})
+	scheduler, err := schedule.New(schedule.Config{Partition: cloud.Store.Partition(), Records: cloud.Store,
+		View: cloud.Store, Claims: cloud.Claims})
 	if err != nil {
 		t.Fatal(err)
 	}
-	instances, err := vm.New(vm.Config{Scheduler: scheduler, Keys: cloud.Store, ResolveImage: image.ReferenceFor, Image: direct.Defaults().Image})
+	instances, err := vm.New(vm.Config{Scheduler: scheduler, Keys: cloud.Store, ResolveImage: image.ReferenceFor,
+		Image: direct.Defaults().Image})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +62,8 @@ func poolOfInstances(t *testing.T, file string) (*testCloud, *pool.Manager) {
 // to throw the instance away and begin anew. One that fails for good says why, and the
 // pool still does when a later start succeeds.
 func TestAStartOutlastsWhatItsHostTriesAgain(t *testing.T) {
-	_, m := poolOfInstances(t, strings.NewReplacer("tiny", "busy", "max: 3", "max: 1", "max_prealloc: 2", "max_prealloc: 1").Replace(instancePool))
+	_, m := poolOfInstances(t, strings.NewReplacer("tiny", "busy", "max: 3", "max: 1", "max_prealloc: 2",
+		"max_prealloc: 1").Replace(instancePool))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // the agent looks again every half a minute
 	defer cancel()
 	for _, here := m.Leader(); !here && ctx.Err() == nil; _, here = m.Leader() {
@@ -129,7 +132,8 @@ func TestAPoolOfInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	var facts vm.Facts
-	if err := json.Unmarshal(st.Has.Facts, &facts); err != nil || facts.Instance != st.Has.Instance || string(st.Has.Data) != facts.Address+"\n" {
+	if err := json.Unmarshal(st.Has.Facts, &facts); err != nil || facts.Instance != st.Has.Instance ||
+		string(st.Has.Data) != facts.Address+"\n" {
 		t.Errorf("got the facts %s and the data %q: %v", st.Has.Facts, st.Has.Data, err)
 	}
 	if err := m.Close(ctx, st.ID); err != nil {

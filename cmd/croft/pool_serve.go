@@ -42,10 +42,13 @@ const poolsFile = "pools.yaml"
 func poolServeCommand() *cobra.Command {
 	flags := []args.HostFlag{
 		args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag,
-		{Flag: "pools", Setting: "pool.file", Usage: "the pools (default: the first pools.yaml in ./, ~/.config/croft, /etc/croft)"},
+		{Flag: "pools", Setting: "pool.file",
+			Usage: "the pools (default: the first pools.yaml in ./, ~/.config/croft, /etc/croft)"},
 		{Flag: "listen", Setting: "pool.listen", Usage: "address to serve on"},
-		{Flag: "address", Setting: "pool.address", Usage: "URL at which other managers on the same etcd reach this one"},
-		{Flag: "tokens", Setting: "pool.tokens", Usage: "file of tokens of those who may ask; croft pool token create makes one"},
+		{Flag: "address", Setting: "pool.address",
+			Usage: "URL at which other managers on the same etcd reach this one"},
+		{Flag: "tokens", Setting: "pool.tokens",
+			Usage: "file of tokens of those who may ask; croft pool token create makes one"},
 		{Flag: "cert", Setting: "pool.cert", Usage: "file of the certificate to serve https:// with"},
 		{Flag: "key", Setting: "pool.key", Usage: "file of its key"},
 		{Flag: "insecure", Setting: "pool.insecure", Usage: "serve without tokens beyond this machine"},
@@ -91,7 +94,8 @@ func openState(_ context.Context, dir string) (*compute.StateDir, error) {
 
 // servePools runs the manager until ctx ends or a part fails. dir is for what it keeps
 // on this machine; open locks that.
-func servePools(ctx context.Context, s settings.Settings, dir string, open func(context.Context, string) (*compute.StateDir, error), log *slog.Logger, ready func()) (err error) {
+func servePools(ctx context.Context, s settings.Settings, dir string,
+	open func(context.Context, string) (*compute.StateDir, error), log *slog.Logger, ready func()) (err error) {
 	tokens, err := preparePools(&s, log)
 	if err != nil {
 		return err // before anything is made
@@ -145,13 +149,15 @@ func servePools(ctx context.Context, s settings.Settings, dir string, open func(
 }
 
 // poolHandler answers requests for a manager, and tells of this process.
-func poolHandler(s *settings.Settings, manager *pool.Manager, tokens *poolserver.Tokens, me *node.Self, log *slog.Logger) (http.Handler, error) {
+func poolHandler(s *settings.Settings, manager *pool.Manager, tokens *poolserver.Tokens, me *node.Self,
+	log *slog.Logger) (http.Handler, error) {
 	peers, err := poolPeers(s)
 	if err != nil {
 		return nil, err
 	}
 	server, err := poolserver.New(poolserver.Config{
-		Manager: manager, Tokens: tokens, Local: tokens == nil && endpoint.IsLoopback(s.Pool.Listen), Peers: peers, Log: log,
+		Manager: manager, Tokens: tokens, Local: tokens == nil &&
+			endpoint.IsLoopback(s.Pool.Listen), Peers: peers, Log: log,
 		Quota: poolserver.Quota(s.Pool.Quota), RPC: resalloc.Handler,
 	})
 	if err != nil {
@@ -191,8 +197,9 @@ func preparePools(s *settings.Settings, log *slog.Logger) (tokens *poolserver.To
 		return poolserver.LoadTokens(s.Pool.Tokens, log)
 	}
 	if !endpoint.IsLoopback(s.Pool.Listen) && !s.Pool.Insecure {
-		return nil, croft.Errorf(croft.Invalid, "pool.listen: whoever reaches %s could take everything that the pools have; "+
-			"make tokens (croft pool token create) and name their file with --tokens, or, in a network that only your machines are in, --insecure", s.Pool.Listen)
+		return nil,
+			croft.Errorf(croft.Invalid, "pool.listen: whoever reaches %s could take everything that the pools have; "+
+				"make tokens (croft pool token create) and name their file with --tokens, or, in a network that only your machines are in, --insecure", s.Pool.Listen)
 	}
 	return nil, nil
 }
@@ -214,7 +221,8 @@ func findPools(file string) (string, error) {
 			return filepath.Abs(file)
 		}
 	}
-	return "", croft.Errorf(croft.Invalid, "%s is in none of %s; write one (docs/pools.md), or name it with --pools", poolsFile, strings.Join(files.SearchPath(), ", "))
+	return "", croft.Errorf(croft.Invalid, "%s is in none of %s; write one (docs/pools.md), or name it with --pools",
+		poolsFile, strings.Join(files.SearchPath(), ", "))
 }
 
 // listenForPools opens where clients come, with TLS if there is a certificate.
@@ -230,12 +238,14 @@ func listenForPools(ctx context.Context, s *settings.Settings) (net.Listener, er
 	if err != nil || s.Pool.Cert == "" {
 		return l, err
 	}
-	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}), nil
+	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"},
+		MinVersion: tls.VersionTLS12}), nil
 }
 
 // openPoolStore opens the etcd that the settings name, or the one of the cloud that
 // this machine is of, or one of the manager's own in dir. end is to be called last.
-func openPoolStore(ctx context.Context, s *settings.Settings, p *node.Parts, dir string) (store *etcdstore.Store, where string, end func(), err error) {
+func openPoolStore(ctx context.Context, s *settings.Settings, p *node.Parts, dir string) (store *etcdstore.Store,
+	where string, end func(), err error) {
 	end = func() {}
 	own := filepath.Join(dir, "etcd")
 	if err := findCloud(s, own); err != nil {
@@ -319,7 +329,8 @@ func poolManager(s *settings.Settings, store *etcdstore.Store, view schedule.Vie
 	}
 	me.Place = hooks.Place()
 	c := pool.Config{
-		Partition: store.Partition(), Store: store, Hooks: hooks, File: s.Pool.File, Me: me, Log: log, History: s.Pool.History,
+		Partition: store.Partition(), Store: store, Hooks: hooks, File: s.Pool.File, Me: me, Log: log,
+		History: s.Pool.History,
 		Lenient: s.Pool.Lenient, Pace: s.Pool.Pace, Began: s.Pool.Began,
 	}
 	if len(s.Etcd.Endpoints) > 0 { // else it is nobody's cloud
@@ -327,7 +338,8 @@ func poolManager(s *settings.Settings, store *etcdstore.Store, view schedule.Vie
 		if err != nil {
 			return nil, err
 		}
-		scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: view, Claims: claims})
+		scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: view,
+			Claims: claims})
 		if err != nil {
 			return nil, err
 		}
@@ -353,7 +365,8 @@ func poolServer(s *settings.Settings, l net.Listener) (pool.Server, error) {
 	if err != nil || len(machine) == 0 {
 		machine = []byte(name)
 	}
-	me := pool.Server{Name: fmt.Sprintf("%s/%d", name, os.Getpid()), Machine: strings.TrimSpace(string(machine)), Address: s.Pool.Address}
+	me := pool.Server{Name: fmt.Sprintf("%s/%d", name, os.Getpid()), Machine: strings.TrimSpace(string(machine)),
+		Address: s.Pool.Address}
 	if me.Address == "" {
 		scheme := "http://"
 		if s.Pool.Cert != "" {

@@ -17,7 +17,8 @@ func program() cli.Program {
 	return cli.Program{
 		Commands: func() []*cobra.Command {
 			return []*cobra.Command{
-				serve.Up(), serve.Compute(), serve.Metadata(), serve.Placement(placementExportCommand(), placementImportCommand()),
+				serve.Up(), serve.Compute(), serve.Metadata(),
+				serve.Placement(placementExportCommand(), placementImportCommand()),
 				etcdCommand(), admin.CACommand(), doctorCommand(),
 			}
 		},

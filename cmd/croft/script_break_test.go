@@ -72,11 +72,13 @@ func (b breaker) dropOrder(name string) error {
 func (b breaker) strayObservation(host string) error {
 	id := string(croft.NewInstanceID())
 	at := string(b.Hosts[host].ID) + "/" + id
-	return b.put("observed/"+at, `{"host":"`+string(b.Hosts[host].ID)+`","instance":"`+id+`","generation":1,"state":"running","updated":"2026-01-01T00:00:00Z"}`)
+	return b.put("observed/"+at, `{"host":"`+string(b.Hosts[host].ID)+`","instance":"`+id+
+		`","generation":1,"state":"running","updated":"2026-01-01T00:00:00Z"}`)
 }
 
 func (b breaker) strayGuest(host string) error {
-	return b.Hosts[host].Hypervisor.Define(b.ctx, compute.Machine{ID: croft.NewInstanceID(), Partition: b.Store.Partition(), Generation: 1, Name: "stray", VCPUs: 1, MemoryMiB: 1})
+	return b.Hosts[host].Hypervisor.Define(b.ctx, compute.Machine{ID: croft.NewInstanceID(),
+		Partition: b.Store.Partition(), Generation: 1, Name: "stray", VCPUs: 1, MemoryMiB: 1})
 }
 
 // undefine removes every domain of a host.

@@ -30,7 +30,8 @@ func ask(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	status, body := answerOf(ts, args[1], args[2])
-	for deadline := time.Now().Add(patient.Longest); status == 0 || status == http.StatusServiceUnavailable && want != status; {
+	for deadline := time.Now().Add(patient.Longest); status == 0 || status == http.StatusServiceUnavailable &&
+		want != status; {
 		if time.Now().After(deadline) {
 			ts.Fatalf("%s %s: no answer: %d %s", args[1], args[2], status, body)
 		}
@@ -57,7 +58,8 @@ func answerOf(ts *testscript.TestScript, method, url string) (int, []byte) {
 		req.Header.Set("Authorization", "Bearer "+bearer)
 	}
 	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // other tests ask whose certificate it is
+		// other tests ask whose certificate it is
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}, Timeout: 10 * time.Second}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -27,7 +27,8 @@ func startKeystone(ts *testscript.TestScript, _ bool, args []string) {
 		if u.Project != "" {
 			scope = "project_name: " + u.Project
 		}
-		clouds += fmt.Sprintf("  %s: {region_name: one, auth: {auth_url: '%s', username: %s, password: %s, %s}}\n", u.Name, k.URL, u.Name, u.Password, scope)
+		clouds += fmt.Sprintf("  %s: {region_name: one, auth: {auth_url: '%s', username: %s, password: %s, %s}}\n",
+			u.Name, k.URL, u.Name, u.Password, scope)
 	}
 	for _, url := range args {
 		k.Offer(keystonetest.Endpoint{Region: "one", Interface: "public", URL: url})

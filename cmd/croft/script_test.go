@@ -22,7 +22,8 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(leakFree{m}, map[string]func(){
-		"croft": main, "schedule": main, "resalloc": main, "resalloc-maint": main, "resalloc-server": main, "resalloc-check-vm-ip": main, "resalloc-wait-for-ssh": main,
+		"croft": main, "schedule": main, "resalloc": main, "resalloc-maint": main, "resalloc-server": main,
+		"resalloc-check-vm-ip": main, "resalloc-wait-for-ssh": main,
 	})
 }
 
@@ -93,7 +94,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 	}
 	if got != want {
-		ts.Fatalf("%q ended with %d, want %d\nstdout: %sstderr: %s", args[1:], got, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+		ts.Fatalf("%q ended with %d, want %d\nstdout: %sstderr: %s", args[1:], got, want, ts.ReadFile("stdout"),
+			ts.ReadFile("stderr"))
 	}
 	if said := strings.Count(ts.ReadFile("stderr"), "croft: "); want == croft.ExitUsage && said != 1 {
 		ts.Fatalf("%q told what is wrong %d times, want once:\n%s", args[1:], said, ts.ReadFile("stderr"))
@@ -111,7 +113,8 @@ func exitsSoon(ts *testscript.TestScript, _ bool, args []string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("%q ends with %v still, want %d\nstdout: %sstderr: %s", args[1:], err, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+			ts.Fatalf("%q ends with %v still, want %d\nstdout: %sstderr: %s", args[1:], err, want,
+				ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 		}
 		<-time.After(50 * time.Millisecond)
 	}
@@ -187,7 +190,8 @@ func nothingLeft(ts *testscript.TestScript, _ bool, _ []string) {
 // guest-says NAME STATE [ERROR] has the guest of that name report how its set-up
 // ended, as soon as there is one.
 func guestSays(ts *testscript.TestScript, _ bool, args []string) {
-	report := croft.CloudInit{State: croft.CloudInitState(args[1]), At: time.Now().UTC(), Error: strings.Join(args[2:], " ")}
+	report := croft.CloudInit{State: croft.CloudInitState(args[1]), At: time.Now().UTC(),
+		Error: strings.Join(args[2:], " ")}
 	ts.Check(cloudOf(ts).Report(context.Background(), args[0], report))
 }
 

@@ -61,12 +61,15 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	}
 	t.Setenv("CROFT_METRICS_TOKEN_FILE", password)
 	t.Setenv("CROFT_STATE_DIR", first)
-	cloud := startProcess(t, "first", "", "up", "--hypervisor", "sim", "--etcd-listen", at, "--placement-listen", at, "--api-listen", at, "--join-listen", at)
+	cloud := startProcess(t, "first", "", "up", "--hypervisor", "sim", "--etcd-listen", at, "--placement-listen", at,
+		"--api-listen", at, "--join-listen", at)
 	token, _ := command(t, croft.ExitOK, "token", "create")
-	host := startProcess(t, "second", token+"\n", "up", "--hypervisor", "sim", "--state-dir", second, "--api-listen", at, "--join", "-")
+	host := startProcess(t, "second", token+"\n", "up", "--hypervisor", "sim", "--state-dir", second, "--api-listen",
+		at, "--join", "-")
 	anna := filepath.Join(dir, "anna")
 	command(t, croft.ExitOK, "ca", "issue", "--operator", "anna", "--to", anna)
-	command(t, croft.ExitOK, "schedule", "--wait", "--name", "one", "--count", "2", "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1", "tiny")
+	command(t, croft.ExitOK, "schedule", "--wait", "--name", "one", "--count", "2",
+		"resources=VCPU:1,MEMORY_MB:64,DISK_GB:1", "tiny")
 	_, said := command(t, croft.ExitOK, "audit")
 
 	secrets := secretsBelow(t, dir)

@@ -18,7 +18,8 @@ func (c *testCloud) schedule(ctx context.Context, stdout, stderr any, args ...st
 		}
 		return w.(*bytes.Buffer)
 	}
-	return Run(ctx, c.args(append([]string{"schedule"}, args...)...), strings.NewReader(""), asWriter(stdout), asWriter(stderr))
+	return Run(ctx, c.args(append([]string{"schedule"}, args...)...), strings.NewReader(""), asWriter(stdout),
+		asWriter(stderr))
 }
 
 const small = "VCPU:1,MEMORY_MB:256,DISK_GB:1"
@@ -41,11 +42,13 @@ func TestProgressIsDrawnOnATerminal(t *testing.T) {
 
 func TestProgressOfAFailure(t *testing.T) {
 	c, term, out := cloudFor(t, 1), pty.New(t), new(bytes.Buffer)
-	if code := c.schedule(t.Context(), out, term, small, "/broken.qcow2", "--wait", "--name", "bad"); code != croft.ExitUsage {
+	if code := c.schedule(t.Context(), out, term, small, "/broken.qcow2", "--wait", "--name",
+		"bad"); code != croft.ExitUsage {
 		t.Errorf("exit code %d", code)
 	}
 	screen := term.End()
-	if !strings.Contains(screen, "failed") || !strings.Contains(screen, "croft: instance bad: image file:///broken.qcow2: the checksum is wrong") {
+	if !strings.Contains(screen, "failed") || !strings.Contains(screen,
+		"croft: instance bad: image file:///broken.qcow2: the checksum is wrong") {
 		t.Errorf("the screen is:\n%q", screen)
 	}
 }
@@ -81,7 +84,8 @@ func TestListIsWatched(t *testing.T) {
 	var errs, more bytes.Buffer
 	go func() { code <- c.schedule(ctx, term, &errs, "list", "-w") }()
 	term.Await(t, "NAME")
-	if c.schedule(t.Context(), &more, &more, small, "--name", "web", "--wait") != 0 || c.schedule(t.Context(), &more, &more, "stop", "web") != 0 {
+	if c.schedule(t.Context(), &more, &more, small, "--name", "web", "--wait") != 0 ||
+		c.schedule(t.Context(), &more, &more, "stop", "web") != 0 {
 		t.Fatal(more.String())
 	}
 	term.Await(t, "stopped")

@@ -69,7 +69,8 @@ func TestTopOfAThousandHostsStaysResponsive(t *testing.T) {
 			return c.Store.PutHost(t.Context(), croft.Host{ID: croft.NewHostID(), Name: fmt.Sprintf("many%04d", i)})
 		})
 		writes.Go(func() error {
-			_, err := c.Store.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: fmt.Sprintf("vm%04d", i), Created: time.Now()})
+			_, err := c.Store.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(),
+				Project: croft.DefaultProject, Name: fmt.Sprintf("vm%04d", i), Created: time.Now()})
 			return err
 		})
 	}

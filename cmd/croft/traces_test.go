@@ -138,7 +138,8 @@ type tracedCloud struct {
 
 func startTracedCloud(t *testing.T, collector string) *tracedCloud {
 	t.Helper()
-	c := &tracedCloud{etcd: freeport.For(t, "127.0.0.1"), placement: freeport.For(t, "127.0.0.1"), api: freeport.For(t, "127.0.0.1")}
+	c := &tracedCloud{etcd: freeport.For(t, "127.0.0.1"), placement: freeport.For(t, "127.0.0.1"),
+		api: freeport.For(t, "127.0.0.1")}
 	c.env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+collector)
 	c.up = exec.Command("croft", "up", "--hypervisor", "sim", "--state-dir", filepath.Join(t.TempDir(), "state"),
 		"--etcd-listen", c.etcd, "--placement-listen", c.placement, "--api-listen", c.api)
@@ -171,7 +172,8 @@ func (c *tracedCloud) schedule(t *testing.T, env []string, args ...string) (out 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "schedule", append(args, "--etcd", "http://"+c.etcd, "--placement", "http://"+c.placement)...)
+	cmd := exec.CommandContext(ctx, "schedule", append(args, "--etcd", "http://"+c.etcd, "--placement",
+		"http://"+c.placement)...)
 	cmd.Env = append(c.env, env...)
 	text, err := cmd.CombinedOutput()
 	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
@@ -211,14 +213,17 @@ func TestARequestIsOneTraceOfSchedulerPlacementAndAgent(t *testing.T) {
 	if len(traces) != 1 {
 		t.Errorf("there are %d traces", len(traces))
 	}
-	if took := time.Duration(got[carry+"/address"].EndTimeUnixNano - got[carry+"/address"].StartTimeUnixNano); took < 150*time.Millisecond {
+	if took := time.Duration(got[carry+"/address"].EndTimeUnixNano - got[carry+
+		"/address"].StartTimeUnixNano); took < 150*time.Millisecond {
 		t.Errorf("a guest that takes 200 ms to its address took %s", took)
 	}
 	if out, code := c.schedule(t, nil, "destroy", "web", "--wait"); code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	collector.await(t, "destroy", []string{
-		"destroy/order/carry out/remove", "destroy/order/carry out/release/placement: PUT allocations/PUT /allocations/*", "destroy/order/carry out/forget",
+		"destroy/order/carry out/remove",
+		"destroy/order/carry out/release/placement: PUT allocations/PUT /allocations/*",
+		"destroy/order/carry out/forget",
 	})
 }
 
@@ -240,7 +245,8 @@ func TestATraceSaysWhatWentWrong(t *testing.T) {
 func TestARequestJoinsTheTraceOfItsCaller(t *testing.T) {
 	collector := startCollector(t, nil)
 	c := startTracedCloud(t, collector.URL)
-	if out, code := c.schedule(t, []string{"TRACEPARENT=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, small); code != 0 {
+	if out, code := c.schedule(t, []string{"TRACEPARENT=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		small); code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	for deadline := patient.Deadline(t); ; <-time.After(20 * time.Millisecond) {
@@ -263,16 +269,19 @@ func TestACollectorThatIsAwayOrHangsHoldsNobodyUp(t *testing.T) {
 	release := make(chan struct{})
 	hanging := startCollector(t, release)
 	t.Cleanup(func() { close(release) }) // before the server closes
-	for name, endpoint := range map[string]string{"hangs": hanging.URL, "is away": "http://" + freeport.For(t, "127.0.0.1")} {
+	for name, endpoint := range map[string]string{"hangs": hanging.URL,
+		"is away": "http://" + freeport.For(t, "127.0.0.1")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startTracedCloud(t, endpoint)
 			var with, without time.Duration
 			for i := range 3 {
 				with += c.timed(t, nil, small, "--name", "with-"+string(rune('a'+i)), "--wait")
-				without += c.timed(t, []string{"OTEL_SDK_DISABLED=true"}, small, "--name", "without-"+string(rune('a'+i)), "--wait")
+				without += c.timed(t, []string{"OTEL_SDK_DISABLED=true"}, small, "--name",
+					"without-"+string(rune('a'+i)), "--wait")
 			}
-			if extra := (with - without) / 3; extra > traces.CommandFlush+30*time.Second { // without a bound it would hang
+			// without a bound it would hang
+			if extra := (with - without) / 3; extra > traces.CommandFlush+30*time.Second {
 				t.Errorf("a request takes %s longer", extra)
 			}
 			began := time.Now()
@@ -285,7 +294,8 @@ func TestACollectorThatIsAwayOrHangsHoldsNobodyUp(t *testing.T) {
 			if took := time.Since(began); took > traces.PartFlush+time.Minute {
 				t.Errorf("croft up took %s to end", took)
 			}
-			if name == "is away" && !strings.Contains(c.log.String(), "traces do not reach their collector and are dropped") {
+			if name == "is away" && !strings.Contains(c.log.String(),
+				"traces do not reach their collector and are dropped") {
 				t.Errorf("nothing is said of it")
 			}
 		})

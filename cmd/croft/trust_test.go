@@ -202,13 +202,15 @@ func askPlacement(t *testing.T, s direct.PlacementSettings, f *pki.Files) (statu
 func TestNobodyIsServedWithoutACertificate(t *testing.T) {
 	c := startSecured(t, nil)
 	s := c.access(t)
-	if status, body := askPlacement(t, s.Placement, nil); status != http.StatusUnauthorized || !strings.Contains(body, "only with a certificate") {
+	if status, body := askPlacement(t, s.Placement, nil); status != http.StatusUnauthorized ||
+		!strings.Contains(body, "only with a certificate") {
 		t.Errorf("the token alone: %d %s", status, body)
 	}
 	operator := pki.Files{Dir: filepath.Dir(s.Placement.CA), Authority: pki.Hosts}
 	for what, url := range map[string]string{"etcd": s.Etcd.Endpoints[0], "Placement": s.Placement.Endpoint} {
 		old := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}
-		if conn, err := (&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "https://")); err == nil {
+		if conn, err := (&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp",
+			strings.TrimPrefix(url, "https://")); err == nil {
 			t.Errorf("%s speaks TLS 1.2: %v", what, conn.Close())
 		}
 	}
@@ -254,7 +256,8 @@ func TestAnotherJoinServerIsToldNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := pki.Files{Dir: t.TempDir(), Authority: pki.Hosts}
-	k := pki.Keeper{Files: files, Issuer: theirs.For(pki.MemberIdentity(p, croft.NewHostID())), Log: slog.New(slog.DiscardHandler)}
+	k := pki.Keeper{Files: files, Issuer: theirs.For(pki.MemberIdentity(p, croft.NewHostID())),
+		Log: slog.New(slog.DiscardHandler)}
 	if _, err := k.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +267,8 @@ func TestAnotherJoinServerIsToldNothing(t *testing.T) {
 	between.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	between.Start()
 	defer between.Close()
-	token := invitation.New(invitation.Token{Servers: []string{between.Listener.Addr().String()}, Pin: pki.Pin(root), Partition: p})
+	token := invitation.New(invitation.Token{Servers: []string{between.Listener.Addr().String()}, Pin: pki.Pin(root),
+		Partition: p})
 	s := settings.Defaults()
 	s.StateDir = filepath.Join(t.TempDir(), "state")
 	err = node.Join(t.Context(), s, token.String(), false, &bytes.Buffer{})
@@ -285,7 +289,8 @@ func TestATokenLetsNobodyBeAnotherHost(t *testing.T) {
 	s := joining(t, "second")
 	stop := joinWith(t, s, token)
 	var words bytes.Buffer
-	if err := node.Join(t.Context(), s, token, false, &words); err != nil || !strings.Contains(words.String(), "already") {
+	if err := node.Join(t.Context(), s, token, false, &words); err != nil ||
+		!strings.Contains(words.String(), "already") {
 		t.Errorf("a host that joined joins once more: %v, %s", err, words.String())
 	}
 	id, err := os.ReadFile(filepath.Join(s.StateDir, "host-id"))
@@ -293,17 +298,21 @@ func TestATokenLetsNobodyBeAnotherHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	copied := joining(t, "copy")
-	if err := errors.Join(os.MkdirAll(copied.StateDir, 0o755), os.WriteFile(filepath.Join(copied.StateDir, "host-id"), id, 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(copied.StateDir, 0o755),
+		os.WriteFile(filepath.Join(copied.StateDir, "host-id"), id, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if err := node.Join(t.Context(), copied, token, false, &words); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "croft token create --host") {
+	if err := node.Join(t.Context(), copied, token, false, &words); croft.KindOf(err) != croft.Conflict ||
+		!strings.Contains(err.Error(), "croft token create --host") {
 		t.Errorf("another machine with the host's ID: %v", err)
 	}
 	forIt, _ := command(t, croft.ExitOK, "token", "create", "--host", "second")
-	if err := node.Join(t.Context(), joining(t, "fourth"), forIt, false, &words); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "is for host") {
+	if err := node.Join(t.Context(), joining(t, "fourth"), forIt, false, &words); croft.KindOf(err) != croft.Conflict ||
+		!strings.Contains(err.Error(), "is for host") {
 		t.Errorf("a new host with the token of another: %v", err)
 	}
-	if _, said := command(t, croft.ExitNotFound, "token", "create", "--host", "secnod"); !strings.Contains(said, "second") {
+	if _, said := command(t, croft.ExitNotFound, "token", "create", "--host", "secnod"); !strings.Contains(said,
+		"second") {
 		t.Errorf("a host that there is not: %s", said)
 	}
 	stop()
@@ -315,7 +324,8 @@ func TestATokenLetsNobodyBeAnotherHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	parsed.Secret[0] ^= 1
-	if err := node.Join(t.Context(), joining(t, "fifth"), parsed.String(), false, &words); croft.KindOf(err) != croft.NotFound {
+	if err := node.Join(t.Context(), joining(t, "fifth"), parsed.String(), false,
+		&words); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("another secret: %v", err)
 	}
 }
@@ -388,7 +398,8 @@ func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
 	})
 	shown, _ := command(t, croft.ExitOK, "host", "show", "second", "-o", "json")
 	verifiable(t, s.StateDir, shown)
-	command(t, croft.ExitOK, "schedule", "--wait", "--name", "one", "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1&in_tree="+hostID(t, s.StateDir), "tiny")
+	command(t, croft.ExitOK, "schedule", "--wait", "--name", "one",
+		"resources=VCPU:1,MEMORY_MB:64,DISK_GB:1&in_tree="+hostID(t, s.StateDir), "tiny")
 	if code, said := stop(); code != croft.ExitOK || !strings.Contains(said, "certificate made") {
 		t.Errorf("the host ended with %d:\n%s", code, said)
 	}

@@ -26,7 +26,8 @@ func startLimited(t *testing.T, descriptors int, args ...string) (pid int) {
 	t.Helper()
 	croft, err := exec.LookPath("croft")
 	check(t, err)
-	cmd := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, descriptors), croft}, args...)...)
+	cmd := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, descriptors), croft},
+		args...)...)
 	var said bytes.Buffer
 	cmd.Stderr, cmd.Dir = &said, t.TempDir()
 	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir, "XDG_CONFIG_HOME="+cmd.Dir, "CROFT_TRACES_ENDPOINT=")
@@ -55,7 +56,8 @@ func askReady(t *testing.T, address string) {
 	t.Helper()
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	var last error
-	for deadline := patient.Deadline(t); time.Now().Before(deadline) && t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
+	for deadline := patient.Deadline(t); time.Now().Before(deadline) &&
+		t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
 		answer, err := client.Get("http://" + address + "/readyz")
 		if err != nil {
 			last = err

@@ -16,7 +16,8 @@ func TestStyled(t *testing.T) {
 		want       []span
 	}{
 		{"a line without styles is one span", "NAME  STATE", []span{{"NAME  STATE", ""}}},
-		{"a color lasts until it is reset", "a \x1b[32mrunning\x1b[0m b", []span{{"a ", ""}, {"running", "g"}, {" b", ""}}},
+		{"a color lasts until it is reset", "a \x1b[32mrunning\x1b[0m b",
+			[]span{{"a ", ""}, {"running", "g"}, {" b", ""}}},
 		{"what moves the cursor is left out", "\x1b[2K\x1b[?25ldone\x1b[K", []span{{"done", ""}}},
 		{"an unknown style is none", "\x1b[38;5;12mblue\x1b[0m", []span{{"blue", ""}}},
 		{"of nothing but controls nothing is left", "\x1b[2K\x07", nil},
@@ -57,7 +58,8 @@ func TestASessionIsDrawn(t *testing.T) {
 			t.Errorf("%q is not in the drawing:\n%s", want, drawn)
 		}
 	}
-	if strings.Contains(text.String(), "booting") || s.now != 2*(beforeTyping+afterTyping)+longestPause+time.Millisecond {
+	if strings.Contains(text.String(), "booting") || s.now != 2*(beforeTyping+afterTyping)+longestPause+
+		time.Millisecond {
 		t.Errorf("it lasts %s:\n%s", s.now, drawn)
 	}
 }

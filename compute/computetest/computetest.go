@@ -152,9 +152,11 @@ func (s *stage) record() croft.Instance {
 	s.t.Helper()
 	id := croft.NewInstanceID()
 	inst, err := s.Others.Create(s.ctx(), croft.Instance{
-		ID: id, Project: croft.DefaultProject, Name: "vm-" + string(id), Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		ID: id, Project: croft.DefaultProject, Name: "vm-" + string(id),
+		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Spec: croft.Spec{
-			Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 64, croft.DiskGB: 1}, Image: "/image", Keys: []string{"ssh-ed25519 AAAA"},
+			Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 64, croft.DiskGB: 1}, Image: "/image",
+			Keys:     []string{"ssh-ed25519 AAAA"},
 			UserData: []byte{0, 1, 2}, HostKey: "key", Tags: map[string]string{"a": "b"},
 		},
 	})
@@ -188,7 +190,8 @@ func (s *stage) claim(id croft.InstanceID) {
 // offer makes the host's provider.
 func (s *stage) offer() croft.Provider {
 	s.t.Helper()
-	p := compute.Offer{Traits: []croft.Trait{"CUSTOM_LAB"}}.Provider(croft.Host{ID: s.Host, Name: "host-" + string(s.Host), Location: "site/row"},
+	p := compute.Offer{Traits: []croft.Trait{"CUSTOM_LAB"}}.Provider(croft.Host{ID: s.Host,
+		Name: "host-" + string(s.Host), Location: "site/row"},
 		s.Partition, compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40, Arch: "amd64"})
 	s.check(s.Agent.EnsureProvider(s.ctx(), p))
 	return p

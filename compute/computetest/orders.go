@@ -94,10 +94,15 @@ func testObserve(s *stage) {
 	_, err := s.Agent.Observed(s.ctx(), s.Host, inst.ID)
 	s.want(err, croft.NotFound)
 	seen := croft.Observation{
-		Host: s.Host, Instance: inst.ID, Generation: 1, State: croft.StateFailed, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")},
-		MAC: "52:54:00:00:00:01", Progress: &croft.Progress{Done: 1, Total: 2}, Error: "it is broken: \"so\" what", ErrorKind: croft.Unavailable,
-		Updated: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Events: []croft.Event{{Name: croft.EventImage, At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
-		CloudInit: &croft.CloudInit{State: croft.CloudInitFailed, At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Error: "no"}, Password: "c2VjcmV0",
+		Host: s.Host, Instance: inst.ID, Generation: 1, State: croft.StateFailed,
+		Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")},
+		MAC:       "52:54:00:00:00:01", Progress: &croft.Progress{Done: 1, Total: 2},
+		Error:     "it is broken: \"so\" what",
+		ErrorKind: croft.Unavailable,
+		Updated:   time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
+		Events:    []croft.Event{{Name: croft.EventImage, At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
+		CloudInit: &croft.CloudInit{State: croft.CloudInitFailed, At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+			Error: "no"}, Password: "c2VjcmV0",
 	}
 	s.check(s.Agent.Observe(s.ctx(), seen))
 	got, err := s.Agent.Observed(s.ctx(), s.Host, inst.ID)

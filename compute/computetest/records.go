@@ -48,7 +48,8 @@ func testHostBooks(s *stage) {
 	if diff := cmp.Diff(ordered, b.Instances[ordered.ID]); diff != "" {
 		s.t.Errorf("record:\n%s", diff)
 	}
-	if other := b.Instances[scheduling.ID]; len(b.Instances) != 2 || other.State != croft.StateScheduling || other.Revision != scheduling.Revision {
+	if other := b.Instances[scheduling.ID]; len(b.Instances) != 2 || other.State != croft.StateScheduling ||
+		other.Revision != scheduling.Revision {
 		s.t.Errorf("got records %v, want the one that claims here too", b.Instances)
 	}
 }
@@ -59,11 +60,13 @@ func testDrop(s *stage) {
 	s.check(s.Others.Bury(s.ctx(), inst, s.order(inst, croft.WantGone)))
 	lost, err := s.Agent.Order(s.ctx(), s.Host, inst.ID)
 	s.check(err)
-	s.check(s.Agent.Drop(s.ctx(), books.Difference{Kind: books.LostOrder, Host: s.Host, Instance: inst.ID, Revision: lost.Revision - 1}))
+	s.check(s.Agent.Drop(s.ctx(), books.Difference{Kind: books.LostOrder, Host: s.Host, Instance: inst.ID,
+		Revision: lost.Revision - 1}))
 	if _, err := s.Agent.Order(s.ctx(), s.Host, inst.ID); err != nil {
 		s.t.Errorf("an order that had changed was dropped: %v", err)
 	}
-	s.check(s.Agent.Drop(s.ctx(), books.Difference{Kind: books.LostOrder, Host: s.Host, Instance: inst.ID, Revision: lost.Revision}))
+	s.check(s.Agent.Drop(s.ctx(), books.Difference{Kind: books.LostOrder, Host: s.Host, Instance: inst.ID,
+		Revision: lost.Revision}))
 	_, err = s.Agent.Order(s.ctx(), s.Host, inst.ID)
 	s.want(err, croft.NotFound)
 

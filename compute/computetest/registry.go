@@ -17,8 +17,9 @@ func testPutHost(s *stage) {
 		s.t.Fatalf("got %v, want no host", hosts)
 	}
 	h := croft.Host{
-		ID: s.Host, Name: "näme", Addresses: []string{"192.0.2.1"}, API: "https://192.0.2.1:8779", Token: "secret", Location: "site1/row2",
-		Version: "1.2.3", VirtType: "kvm", FormerName: "old", Problems: []string{"it is hot"}, Place: "machine/dir",
+		ID: s.Host, Name: "näme", Addresses: []string{"192.0.2.1"}, API: "https://192.0.2.1:8779", Token: "secret",
+		Location: "site1/row2",
+		Version:  "1.2.3", VirtType: "kvm", FormerName: "old", Problems: []string{"it is hot"}, Place: "machine/dir",
 	}
 	said := h
 	said.Alive, said.Drained, said.Seen = true, true, time.Now() // not the agent's to say

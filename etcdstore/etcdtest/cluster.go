@@ -69,7 +69,8 @@ func (c *Cluster) JoinAt(t testing.TB, dir string) {
 func (c *Cluster) NewMember(t testing.TB) croft.EtcdMember {
 	t.Helper()
 	host := croft.NewHostID()
-	return croft.EtcdMember{Host: host, Name: "host-" + string(host)[:4], Peer: c.scheme() + freeport.For(t, "127.0.0.1")}
+	return croft.EtcdMember{Host: host, Name: "host-" + string(host)[:4],
+		Peer: c.scheme() + freeport.For(t, "127.0.0.1")}
 }
 
 func (c *Cluster) scheme() string {

@@ -127,7 +127,8 @@ func RequireUsers(t testing.TB, server *etcdstore.Embedded, access etcdstore.Acc
 		_, err = etcd.UserGrantRole(ctx, user, user)
 		check(err)
 	}
-	_, err := etcd.RoleGrantPermission(ctx, "croft", "/croft/", clientv3.GetPrefixRangeEnd("/croft/"), clientv3.PermissionType(clientv3.PermReadWrite))
+	_, err := etcd.RoleGrantPermission(ctx, "croft", "/croft/", clientv3.GetPrefixRangeEnd("/croft/"),
+		clientv3.PermissionType(clientv3.PermReadWrite))
 	check(err)
 	_, err = etcd.AuthEnable(ctx)
 	check(err)
@@ -136,7 +137,8 @@ func RequireUsers(t testing.TB, server *etcdstore.Embedded, access etcdstore.Acc
 // Client connects to a server past the store. It ends with the test.
 func Client(t testing.TB, server *etcdstore.Embedded, access etcdstore.Access) *clientv3.Client {
 	t.Helper()
-	c := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: access.User, Password: access.Password, DialTimeout: 20 * time.Second, Logger: zap.NewNop()}
+	c := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: access.User, Password: access.Password,
+		DialTimeout: 20 * time.Second, Logger: zap.NewNop()}
 	if access.CA != "" {
 		c.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
 		text, err := os.ReadFile(access.CA)

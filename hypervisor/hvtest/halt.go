@@ -38,7 +38,8 @@ func (s Suite) halt(t *testing.T) {
 		b.must(b.hv.Start(b.ctx, m.ID))
 		b.started(m, generation)
 		s.Halt(t, b.hv, m.ID)
-		b.until(wakes, "it powered itself off", m.ID, func(d compute.Domain) bool { return d.Power == compute.PowerOff })
+		b.until(wakes, "it powered itself off", m.ID,
+			func(d compute.Domain) bool { return d.Power == compute.PowerOff })
 		if d := b.get(m.ID); !d.Halted || d.Crashed || d.Started != generation {
 			t.Errorf("it powered itself off, and is %+v", d)
 		}

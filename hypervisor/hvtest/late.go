@@ -24,7 +24,9 @@ type verb struct {
 }
 
 var (
-	define = verb{"define", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error { return hv.Define(ctx, m) }}
+	define = verb{"define", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
+		return hv.Define(ctx, m)
+	}}
 	change = verb{"define anew", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
 		m.Generation, m.MemoryMiB = 7, 48
 		return hv.Define(ctx, m)
@@ -35,10 +37,16 @@ var (
 	remark = verb{"mark anew", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
 		return hv.Mark(ctx, m.ID, 6)
 	}}
-	start  = verb{"start", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error { return hv.Start(ctx, m.ID) }}
-	stop   = verb{"stop", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error { return hv.Stop(ctx, m.ID) }}
-	remove = verb{"remove", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error { return hv.Remove(ctx, m.ID) }}
-	look   = verb{"get", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
+	start = verb{"start", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
+		return hv.Start(ctx, m.ID)
+	}}
+	stop = verb{"stop", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
+		return hv.Stop(ctx, m.ID)
+	}}
+	remove = verb{"remove", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
+		return hv.Remove(ctx, m.ID)
+	}}
+	look = verb{"get", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
 		_, err := hv.Get(ctx, m.ID)
 		return err
 	}}
@@ -84,7 +92,8 @@ func (s Suite) late(t *testing.T) {
 				return
 			}
 			if got := b.get(m.ID); got.Generation != c.want.Generation || got.Power != c.want.Power {
-				t.Errorf("it has the generation %d and is %s, want %d and %s", got.Generation, got.Power, c.want.Generation, c.want.Power)
+				t.Errorf("it has the generation %d and is %s, want %d and %s", got.Generation, got.Power,
+					c.want.Generation, c.want.Power)
 			}
 		})
 	}

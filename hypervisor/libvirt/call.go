@@ -149,7 +149,8 @@ func is(err error, codes ...libvirt.ErrorNumber) bool {
 // be before the close callback says so.
 func lostConnection(err error) bool {
 	e, ok := errors.AsType[libvirt.Error](err)
-	return ok && e.Domain == libvirt.FROM_RPC && !is(err, libvirt.ERR_OPERATION_DENIED, libvirt.ERR_AUTH_FAILED, libvirt.ERR_NO_SUPPORT)
+	return ok && e.Domain == libvirt.FROM_RPC && !is(err, libvirt.ERR_OPERATION_DENIED, libvirt.ERR_AUTH_FAILED,
+		libvirt.ERR_NO_SUPPORT)
 }
 
 // explain gives an error of libvirt its kind, by its code, and keeps its words.
@@ -197,9 +198,13 @@ func (d *Driver) unreachable(err error) error {
 	e, _ := errors.AsType[libvirt.Error](err)
 	switch {
 	case strings.Contains(e.Message, "libvirt.so"): // dlopen has no code of its own
-		return croft.Errorf(croft.Unavailable, "libvirt is not installed here: install libvirt-daemon-system (%s)", e.Message)
-	case is(err, libvirt.ERR_AUTH_FAILED, libvirt.ERR_AUTH_UNAVAILABLE, libvirt.ERR_OPERATION_DENIED, libvirt.ERR_AUTH_CANCELLED):
-		return croft.Errorf(croft.Unavailable, "libvirt at %s refuses this user: run as root or join the group libvirt (%s)", d.config.URI, e.Message)
+		return croft.Errorf(croft.Unavailable, "libvirt is not installed here: install libvirt-daemon-system (%s)",
+			e.Message)
+	case is(err, libvirt.ERR_AUTH_FAILED, libvirt.ERR_AUTH_UNAVAILABLE, libvirt.ERR_OPERATION_DENIED,
+		libvirt.ERR_AUTH_CANCELLED):
+		return croft.Errorf(croft.Unavailable,
+			"libvirt at %s refuses this user: run as root or join the group libvirt (%s)", d.config.URI, e.Message)
 	}
-	return croft.Errorf(croft.Unavailable, "libvirt does not answer at %s: start libvirtd (%w)", d.config.URI, words(err))
+	return croft.Errorf(croft.Unavailable, "libvirt does not answer at %s: start libvirtd (%w)", d.config.URI,
+		words(err))
 }

@@ -80,7 +80,8 @@ func makeRaw(tty *os.File) error {
 		if t, failed = unix.IoctlGetTermios(int(fd), unix.TCGETS); failed != nil {
 			return
 		}
-		t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+		t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR |
+			unix.IGNCR | unix.ICRNL | unix.IXON
 		t.Oflag &^= unix.OPOST
 		t.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
 		t.Cflag = t.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8

@@ -38,7 +38,8 @@ func TestContract(t *testing.T) {
 		Foreign: foreign,
 		Late: func(t *testing.T) hvtest.Late {
 			p := newProxy(t)
-			return hvtest.Late{Hypervisor: open(t, libvirt.Config{URI: p.uri(), StopGrace: time.Second}), Hold: p.freeze, Release: p.thaw}
+			return hvtest.Late{Hypervisor: open(t, libvirt.Config{URI: p.uri(), StopGrace: time.Second}),
+				Hold: p.freeze, Release: p.thaw}
 		},
 	}.Run(t)
 }

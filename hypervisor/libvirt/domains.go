@@ -75,7 +75,8 @@ func (d *Driver) Define(ctx context.Context, m compute.Machine) error {
 		default:
 			_ = old.Free()
 			if k.Partition != m.Partition {
-				return croft.Errorf(croft.Conflict, "a domain of that UUID is here that belongs to partition %s", k.Partition)
+				return croft.Errorf(croft.Conflict, "a domain of that UUID is here that belongs to partition %s",
+					k.Partition)
 			}
 		}
 		if wanted.NICs, err = d.connectNICs(c, wanted.NICs); err != nil {
@@ -183,7 +184,8 @@ func describe(id croft.InstanceID, dom *libvirt.Domain, k mark) (domain, error) 
 	one.ID, one.Partition, one.Generation = id, k.Partition, k.Generation
 	one.Power, one.Crashed = power(state, reason)
 	one.Started = k.Started
-	one.Halted = k.Started != 0 && state == libvirt.DOMAIN_SHUTOFF && libvirt.DomainShutoffReason(reason) == libvirt.DOMAIN_SHUTOFF_SHUTDOWN
+	one.Halted = k.Started != 0 && state == libvirt.DOMAIN_SHUTOFF &&
+		libvirt.DomainShutoffReason(reason) == libvirt.DOMAIN_SHUTOFF_SHUTDOWN
 	for _, n := range k.NICs {
 		if addr, err := netip.ParseAddr(n.Address); err == nil {
 			one.Reserved = append(one.Reserved, addr)

@@ -104,7 +104,8 @@ func smbios(m compute.Machine) *libvirtxml.DomainSysInfoSMBIOS {
 func (f definition) features() *libvirtxml.DomainFeatureList {
 	features := &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}, APIC: &libvirtxml.DomainFeatureAPIC{}}
 	if f.virt == VirtQEMU {
-		features.TCG = &libvirtxml.DomainFeatureTCG{TBCache: &libvirtxml.DomainFeatureTCGTBCache{Unit: "MiB", Size: uint(f.cacheMiB)}}
+		features.TCG = &libvirtxml.DomainFeatureTCG{TBCache: &libvirtxml.DomainFeatureTCGTBCache{Unit: "MiB",
+			Size: uint(f.cacheMiB)}}
 	}
 	return features
 }
@@ -222,9 +223,13 @@ func (f definition) shared(path string) *libvirtxml.DomainDiskSource {
 func (f definition) interfaces(m compute.Machine) []libvirtxml.DomainInterface {
 	var list []libvirtxml.DomainInterface
 	for _, n := range m.NICs {
-		source := &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: n.Network}}
+		source := &libvirtxml.DomainInterfaceSource{
+			Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: n.Network},
+		}
 		if n.Network == "" {
-			source = &libvirtxml.DomainInterfaceSource{Bridge: &libvirtxml.DomainInterfaceSourceBridge{Bridge: n.Bridge}}
+			source = &libvirtxml.DomainInterfaceSource{
+				Bridge: &libvirtxml.DomainInterfaceSourceBridge{Bridge: n.Bridge},
+			}
 		}
 		list = append(list, libvirtxml.DomainInterface{
 			MAC:    &libvirtxml.DomainInterfaceMAC{Address: strings.ToLower(n.MAC)},
@@ -246,18 +251,22 @@ func check(m compute.Machine) error {
 	case m.Partition == "":
 		return croft.Errorf(croft.Invalid, "define instance %s: it belongs to no partition", m.ID)
 	case m.VCPUs < 1 || m.MemoryMiB < 1:
-		return croft.Errorf(croft.Invalid, "define instance %s: %d VCPU and %d MiB of memory are not a machine", m.ID, m.VCPUs, m.MemoryMiB)
+		return croft.Errorf(croft.Invalid, "define instance %s: %d VCPU and %d MiB of memory are not a machine", m.ID,
+			m.VCPUs, m.MemoryMiB)
 	case len(m.Disk) == 0:
 		return croft.Errorf(croft.Invalid, "define instance %s: it has no disk", m.ID)
 	}
 	for _, l := range m.Disk {
 		if !strings.HasPrefix(l.Path, "/") || l.Format != "qcow2" && l.Format != "raw" {
-			return croft.Errorf(croft.Invalid, "define instance %s: disk %q of format %q must be an absolute path of qcow2 or raw", m.ID, l.Path, l.Format)
+			return croft.Errorf(croft.Invalid,
+				"define instance %s: disk %q of format %q must be an absolute path of qcow2 or raw", m.ID, l.Path,
+				l.Format)
 		}
 	}
 	for _, n := range m.NICs {
 		if n.MAC == "" || n.Network == "" && n.Bridge == "" {
-			return croft.Errorf(croft.Invalid, "define instance %s: a network interface needs a MAC and a network or a bridge", m.ID)
+			return croft.Errorf(croft.Invalid,
+				"define instance %s: a network interface needs a MAC and a network or a bridge", m.ID)
 		}
 	}
 	return nil

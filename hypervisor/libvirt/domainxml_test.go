@@ -108,8 +108,10 @@ func TestDigestTellsDefinitionsApart(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	for name, change := range map[string]func(*compute.Machine){
-		"an ID that is no UUID":               func(m *compute.Machine) { m.ID = "x" },
-		"an ID in another form than its own":  func(m *compute.Machine) { m.ID = croft.InstanceID(strings.ToUpper(string(m.ID))) },
+		"an ID that is no UUID": func(m *compute.Machine) { m.ID = "x" },
+		"an ID in another form than its own": func(m *compute.Machine) {
+			m.ID = croft.InstanceID(strings.ToUpper(string(m.ID)))
+		},
 		"no partition":                        func(m *compute.Machine) { m.Partition = "" },
 		"no processor":                        func(m *compute.Machine) { m.VCPUs = 0 },
 		"no memory":                           func(m *compute.Machine) { m.MemoryMiB = 0 },
@@ -138,7 +140,8 @@ func TestMarkComesBackAsItWas(t *testing.T) {
 	k := newMark(m)
 	// libvirt hands the element out without its namespace, or with it as written.
 	for _, text := range []string{
-		`<instance partition="2c5ea4c0-4067-41fe-8bad-9b1deb4d3b7d" generation="3"><nic mac="` + m.ID.MAC(0).String() + `" network="default"/><nic mac="52:54:00:00:00:01" bridge="br0"/></instance>`,
+		`<instance partition="2c5ea4c0-4067-41fe-8bad-9b1deb4d3b7d" generation="3"><nic mac="` + m.ID.MAC(0).String() +
+			`" network="default"/><nic mac="52:54:00:00:00:01" bridge="br0"/></instance>`,
 		`<c:instance xmlns:c="https://croft/1" partition="2c5ea4c0-4067-41fe-8bad-9b1deb4d3b7d" generation="3"><c:nic mac="` + m.ID.MAC(0).String() + `" network="default"/><c:nic mac="52:54:00:00:00:01" bridge="br0"/></c:instance>`,
 	} {
 		got, err := parseMark(text)

@@ -84,7 +84,8 @@ func (d *Driver) keepFilter(ctx context.Context) {
 			err = d.reserveMissing(ctx, d.config.Partition)
 		}
 		if err != nil && ctx.Err() == nil && !told {
-			d.log.Warn("packet filter and reserved addresses of the guests may not be up to date, trying again", "op", "watch", "err", err)
+			d.log.Warn("packet filter and reserved addresses of the guests may not be up to date, trying again", "op",
+				"watch", "err", err)
 		}
 		told = err != nil
 		select {
@@ -145,7 +146,8 @@ func lookAtNetwork(c *libvirt.Connect, name string) (f networkFacts, err error) 
 // its MAC (EUI-64) and those that the DHCP server has given it. On a network where
 // neither is so, and on a bridge of the host, addresses are not croft's, and the guest
 // may use all but those of croft's other guests, of the host and of its routers there.
-func rulesOf(p croft.PartitionID, list []domain, facts map[string]networkFacts, host func(bridge string) []netip.Addr) packetfilter.Rules {
+func rulesOf(p croft.PartitionID, list []domain, facts map[string]networkFacts,
+	host func(bridge string) []netip.Addr) packetfilter.Rules {
 	var rules packetfilter.Rules
 	table := packetfilter.TableOf(p)
 	kept := map[netip.Addr]bool{}

@@ -36,17 +36,21 @@ func TestRulesOfNetworks(t *testing.T) {
 		want   packetfilter.Port
 		kept   []netip.Addr
 	}{
-		"IPv4 alone: the address that is reserved": {markNIC{Network: "n", Address: "10.9.0.11"}, networkFacts{Network{Bridge: "br"}, pools}, nil,
+		"IPv4 alone: the address that is reserved": {markNIC{Network: "n", Address: "10.9.0.11"},
+			networkFacts{Network{Bridge: "br"}, pools}, nil,
 			packetfilter.Port{Own: addrs("10.9.0.11"), Asks: true}, nil},
-		"not reserved yet: it cannot ask for it": {markNIC{Network: "n", Address: "10.9.0.12"}, networkFacts{Network{Bridge: "br"}, pools}, nil,
+		"not reserved yet: it cannot ask for it": {markNIC{Network: "n", Address: "10.9.0.12"},
+			networkFacts{Network{Bridge: "br"}, pools}, nil,
 			packetfilter.Port{Own: addrs("10.9.0.12")}, nil},
 		"a network that is gone: what it had": {markNIC{Network: "n", Address: "10.9.0.11"}, networkFacts{}, nil,
 			packetfilter.Port{Own: addrs("10.9.0.11")}, nil},
 		"IPv6 too: what it makes of its MAC, and what was leased": {markNIC{Network: "n", Address: "10.9.0.11"},
 			networkFacts{Network{Bridge: "br", Subnets6: fd09}, pools}, addrs("10.9.0.99", "fd09::77"),
 			packetfilter.Port{Own: addrs("10.9.0.11", local, made, "fd09::77"), Asks: true}, nil},
-		"IPv6, and no IPv4 from the host": {markNIC{Network: "n"}, networkFacts{Network{Bridge: "br", Subnets6: fd09}, pool{}}, nil,
-			packetfilter.Port{Own: addrs(local, made), Open4: true}, addrs("10.9.0.1", "10.9.0.21", "fd09::5054:aaff:fe00:1", "fe80::1")},
+		"IPv6, and no IPv4 from the host": {markNIC{Network: "n"},
+			networkFacts{Network{Bridge: "br", Subnets6: fd09}, pool{}}, nil,
+			packetfilter.Port{Own: addrs(local, made), Open4: true},
+			addrs("10.9.0.1", "10.9.0.21", "fd09::5054:aaff:fe00:1", "fe80::1")},
 		"a network without addresses": {markNIC{Network: "n"}, networkFacts{Network{Bridge: "br"}, pool{}}, nil,
 			packetfilter.Port{Open4: true, Open6: true}, addrs("10.9.0.1", "10.9.0.21", "fe80::1")},
 		"a bridge of the host": {markNIC{Bridge: "br"}, networkFacts{}, nil,
@@ -58,12 +62,13 @@ func TestRulesOfNetworks(t *testing.T) {
 			other.Partition = "another cloud's"
 			one := domain{nics: []markNIC{c.nic}, leasedTo: map[string][]netip.Addr{mac.String(): c.leased}}
 			one.Partition = filteredCloud
-			got := rulesOf(filteredCloud, []domain{other, one}, map[string]networkFacts{"n": c.facts}, func(bridge string) []netip.Addr {
-				if bridge != "br" {
-					t.Errorf("asked for the host's addresses on %q", bridge)
-				}
-				return addrs("10.9.0.1", "fe80::1")
-			})
+			got := rulesOf(filteredCloud, []domain{other, one}, map[string]networkFacts{"n": c.facts},
+				func(bridge string) []netip.Addr {
+					if bridge != "br" {
+						t.Errorf("asked for the host's addresses on %q", bridge)
+					}
+					return addrs("10.9.0.1", "fe80::1")
+				})
 			c.want.Name, c.want.MAC = table.PortName(mac), mac
 			want := packetfilter.Rules{Ports: []packetfilter.Port{c.want}, Kept: c.kept}
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
@@ -93,7 +98,8 @@ func TestDefinitionsOfBeforeAreAdopted(t *testing.T) {
 		}
 		return text
 	}
-	before := strings.Replace(define(open), "</interface>", `<filterref filter="croft-own-address"><parameter name="IP" value="10.9.0.11"/></filterref></interface>`, 1)
+	before := strings.Replace(define(open), "</interface>",
+		`<filterref filter="croft-own-address"><parameter name="IP" value="10.9.0.11"/></filterref></interface>`, 1)
 	for name, c := range map[string]struct {
 		driver *Driver
 		text   string
@@ -111,7 +117,8 @@ func TestDefinitionsOfBeforeAreAdopted(t *testing.T) {
 		}
 		// The digest stays that of what croft wrote, so the next Define writes it anew.
 		digest := regexp.MustCompile(`digest="[0-9a-f]*"`)
-		if diff := cmp.Diff(digest.ReplaceAllString(c.want, ""), digest.ReplaceAllString(got, "")); changed && diff != "" {
+		if diff := cmp.Diff(digest.ReplaceAllString(c.want, ""), digest.ReplaceAllString(got, "")); changed &&
+			diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -136,10 +143,12 @@ func TestUnreservedAddresses(t *testing.T) {
 		one.ID, one.Partition = id, p
 		return one
 	}
-	facts := map[string]networkFacts{"n": {pool: pool{hosts: map[string]netip.Addr{"a": netip.MustParseAddr("10.9.0.1")}}}}
+	facts := map[string]networkFacts{"n": {pool: pool{hosts: map[string]netip.Addr{"a": netip.MustParseAddr(
+		"10.9.0.1")}}}}
 	got := unreserved(filteredCloud, []domain{
 		at(filteredCloud, "reserved", markNIC{MAC: "a", Network: "n", Address: "10.9.0.1"}),
-		at(filteredCloud, "missing", markNIC{MAC: "a", Network: "n", Address: "10.9.0.1"}, markNIC{MAC: "b", Network: "n", Address: "10.9.0.2"}),
+		at(filteredCloud, "missing", markNIC{MAC: "a", Network: "n", Address: "10.9.0.1"},
+			markNIC{MAC: "b", Network: "n", Address: "10.9.0.2"}),
 		at(filteredCloud, "without an address", markNIC{MAC: "c", Network: "n"}),
 		at(filteredCloud, "on a bridge", markNIC{MAC: "d", Bridge: "br0"}),
 		at(filteredCloud, "on a network that is gone", markNIC{MAC: "e", Network: "o", Address: "10.9.0.3"}),

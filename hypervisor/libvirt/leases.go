@@ -63,8 +63,8 @@ type lease struct {
 	client string // the identifier that the guest gave, as libvirt writes it; may be empty
 }
 
-// leases returns what a network's DHCP server has given and what has not expired, by MAC, the newest lease first. A network that is not there or
-// not active has none.
+// leases returns what a network's DHCP server has given and what has not expired, by MAC, the newest lease first. A
+// network that is not there or not active has none.
 func leases(c *libvirt.Connect, network string) (map[string][]lease, error) {
 	n, err := c.LookupNetworkByName(network)
 	if is(err, libvirt.ERR_NO_NETWORK) {
@@ -216,12 +216,13 @@ func (d *Driver) owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, 
 	if known {
 		return id, nil
 	}
-	owners, err := call(ctx, d, task{verb: "find the owner of", object: addr.String()}, func(c *libvirt.Connect) (map[netip.Addr]croft.InstanceID, error) {
-		list, err := d.domains(c)
-		if err != nil {
-			return nil, err
-		}
-		return d.owners.put(list, generation), nil
-	})
+	owners, err := call(ctx, d, task{verb: "find the owner of", object: addr.String()},
+		func(c *libvirt.Connect) (map[netip.Addr]croft.InstanceID, error) {
+			list, err := d.domains(c)
+			if err != nil {
+				return nil, err
+			}
+			return d.owners.put(list, generation), nil
+		})
 	return owners[addr], err
 }

@@ -159,7 +159,8 @@ func (d *Driver) Close() error {
 	case <-ended:
 		return nil
 	case <-timer.C:
-		return croft.Errorf(croft.Unavailable, "close the connection to libvirt at %s: it does not answer", d.config.URI)
+		return croft.Errorf(croft.Unavailable, "close the connection to libvirt at %s: it does not answer",
+			d.config.URI)
 	}
 }
 

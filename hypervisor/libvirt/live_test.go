@@ -33,7 +33,8 @@ func guest(t *testing.T) compute.Machine {
 	base := libvirttest.Guest(t)
 	m := hvtest.Machine(t)
 	overlay := filepath.Join(filepath.Dir(m.Disk[0].Path), "overlay")
-	out, err := exec.Command("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, overlay, "1G").CombinedOutput()
+	out, err := exec.Command("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, overlay,
+		"1G").CombinedOutput()
 	if err != nil {
 		t.Fatalf("qemu-img: %v: %s", err, out)
 	}
@@ -82,7 +83,8 @@ func watch(t *testing.T, d *libvirt.Driver, id croft.InstanceID) <-chan struct{}
 }
 
 // until waits for wakes until the domain is as wanted.
-func until(t *testing.T, d *libvirt.Driver, id croft.InstanceID, wakes <-chan struct{}, what string, ok func(compute.Domain) bool) compute.Domain {
+func until(t *testing.T, d *libvirt.Driver, id croft.InstanceID, wakes <-chan struct{}, what string,
+	ok func(compute.Domain) bool) compute.Domain {
 	t.Helper()
 	patience := time.NewTimer(2 * time.Minute)
 	defer patience.Stop()
@@ -228,9 +230,11 @@ func TestAGuestThatCannotBeFilteredDoesNotStart(t *testing.T) {
 	removed(t, d, m.ID)
 	must(t, d.Define(t.Context(), m))
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "nft"), []byte("#!/bin/sh\necho Error: no such family >&2\nexit 1\n"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "nft"), []byte("#!/bin/sh\necho Error: no such family >&2\nexit 1\n"),
+		0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	if err := d.Start(t.Context(), m.ID); croft.KindOf(err) != croft.Unavailable || !strings.Contains(err.Error(), "no such family") {
+	if err := d.Start(t.Context(), m.ID); croft.KindOf(err) != croft.Unavailable ||
+		!strings.Contains(err.Error(), "no such family") {
 		t.Errorf("it starts: %v", err)
 	}
 	if one, err := d.Get(t.Context(), m.ID); err != nil || one.Power != compute.PowerOff {
@@ -245,7 +249,8 @@ func TestABridgeThatIsNotThere(t *testing.T) {
 	m := hvtest.Machine(t)
 	m.NICs = []compute.NIC{{MAC: m.ID.MAC(0).String(), Bridge: "br-none"}}
 	removed(t, d, m.ID)
-	if err := d.Define(t.Context(), m); croft.KindOf(err) != croft.NotFound || !strings.Contains(err.Error(), "br-none") {
+	if err := d.Define(t.Context(), m); croft.KindOf(err) != croft.NotFound ||
+		!strings.Contains(err.Error(), "br-none") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -269,7 +274,8 @@ func network(t *testing.T) string {
 	libvirttest.Start(t)
 	name := "croft-test-" + string(croft.NewInstanceID())[:8]
 	path := filepath.Join(t.TempDir(), "network.xml")
-	must(t, os.WriteFile(path, fmt.Appendf(nil, `<network><name>%s</name><ip address="10.213.7.1" netmask="255.255.255.248">
+	must(t,
+		os.WriteFile(path, fmt.Appendf(nil, `<network><name>%s</name><ip address="10.213.7.1" netmask="255.255.255.248">
 		<dhcp><range start="10.213.7.2" end="10.213.7.4"/></dhcp></ip></network>`, name), 0o600))
 	libvirttest.Virsh(t, "net-define", path)
 	t.Cleanup(func() {
@@ -291,7 +297,8 @@ func TestNetworkIsStarted(t *testing.T) {
 	for range 4 { // as agents and people may, at once
 		wg.Go(func() {
 			n, err := d.Network(t.Context(), name)
-			if err != nil || n.Name != name || n.Bridge == "" || n.Gateway != netip.MustParseAddr("10.213.7.1") || n.Subnet.Bits() != 29 {
+			if err != nil || n.Name != name || n.Bridge == "" || n.Gateway != netip.MustParseAddr("10.213.7.1") ||
+				n.Subnet.Bits() != 29 {
 				t.Errorf("got %+v, %v", n, err)
 			}
 		})
@@ -358,7 +365,8 @@ func TestDamagedMarkIsReportedAndNotTouched(t *testing.T) {
 	var log bytes.Buffer
 	d := open(t, libvirt.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	id := foreign(t)
-	libvirttest.Virsh(t, "metadata", string(id), "https://croft/1", "--config", "--key", "croft", "--set", `<instance generation="many"/>`)
+	libvirttest.Virsh(t, "metadata", string(id), "https://croft/1", "--config", "--key", "croft", "--set",
+		`<instance generation="many"/>`)
 	for range 2 {
 		list, err := d.List(t.Context())
 		must(t, err)

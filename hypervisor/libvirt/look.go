@@ -14,22 +14,23 @@ func (d *Driver) FindNetwork(ctx context.Context, name string) (n Network, activ
 		network Network
 		active  bool
 	}
-	f, err := call(ctx, d, task{verb: "look at the network", object: strconv.Quote(name)}, func(c *libvirt.Connect) (found, error) {
-		var f found
-		n, err := c.LookupNetworkByName(name)
-		if err != nil {
+	f, err := call(ctx, d, task{verb: "look at the network", object: strconv.Quote(name)},
+		func(c *libvirt.Connect) (found, error) {
+			var f found
+			n, err := c.LookupNetworkByName(name)
+			if err != nil {
+				return f, err
+			}
+			defer n.Free()
+			if f.active, err = n.IsActive(); err != nil {
+				return f, err
+			}
+			text, err := n.GetXMLDesc(0)
+			if err != nil {
+				return f, err
+			}
+			f.network, err = parseNetwork(text)
 			return f, err
-		}
-		defer n.Free()
-		if f.active, err = n.IsActive(); err != nil {
-			return f, err
-		}
-		text, err := n.GetXMLDesc(0)
-		if err != nil {
-			return f, err
-		}
-		f.network, err = parseNetwork(text)
-		return f, err
-	})
+		})
 	return f.network, f.active, err
 }

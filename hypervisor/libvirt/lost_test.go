@@ -148,7 +148,8 @@ func TestWatchOutlivesLibvirtd(t *testing.T) {
 	p.down()
 	libvirttest.Virsh(t, "start", "croft-"+string(m.ID)) // while nobody tells the driver
 	p.up(t)
-	until(t, d, m.ID, wakes, "the connection was there again", func(one compute.Domain) bool { return one.Power == compute.PowerOn })
+	until(t, d, m.ID, wakes, "the connection was there again",
+		func(one compute.Domain) bool { return one.Power == compute.PowerOn })
 	kill(t, "croft-"+string(m.ID))
 	until(t, d, m.ID, wakes, "the domain died after that", func(one compute.Domain) bool { return one.Crashed })
 }
@@ -170,7 +171,8 @@ func TestCallsEndAlthoughLibvirtHangs(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 60 { // more than may be inside libvirt at once
 		wg.Go(func() {
-			if err := list(); !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(), "did not answer within") {
+			if err := list(); !errors.Is(err, croft.Unavailable) ||
+				!strings.Contains(err.Error(), "did not answer within") {
 				t.Errorf("got %v", err)
 			}
 		})

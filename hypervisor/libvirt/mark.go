@@ -84,7 +84,8 @@ func readMark(dom *libvirt.Domain) (mark, error) {
 	}
 	k, err := parseMark(s)
 	if err != nil {
-		return mark{}, croft.Errorf(croft.Conflict, "the mark of the domain cannot be read, so croft does not touch it: %w", err)
+		return mark{},
+			croft.Errorf(croft.Conflict, "the mark of the domain cannot be read, so croft does not touch it: %w", err)
 	}
 	return k, nil
 }

@@ -32,9 +32,10 @@ type Network struct {
 // Network returns a network of libvirt, starting it where it is not active. The
 // default network is defined where it is missing; any other is NotFound then.
 func (d *Driver) Network(ctx context.Context, name string) (Network, error) {
-	return call(ctx, d, task{verb: "start the network", object: strconv.Quote(name)}, func(c *libvirt.Connect) (Network, error) {
-		return ensureNetwork(c, name)
-	})
+	return call(ctx, d, task{verb: "start the network", object: strconv.Quote(name)},
+		func(c *libvirt.Connect) (Network, error) {
+			return ensureNetwork(c, name)
+		})
 }
 
 // Bridge makes a bridge of the host ready for guests. NotFound: there is none of that
@@ -48,10 +49,13 @@ func (d *Driver) Bridge(name string) error {
 	case err != nil:
 		return fmt.Errorf("look for the bridge %q: %w", name, err)
 	case link.Type() == "openvswitch" && !d.config.AllowSpoofing:
-		return croft.Errorf(croft.Invalid, "%q is a switch of Open vSwitch, where guests cannot be held to their addresses: name a bridge of Linux, "+
-			"or let guests send from any address (libvirt.allow_spoofing)", name)
+		return croft.Errorf(croft.Invalid,
+			"%q is a switch of Open vSwitch, where guests cannot be held to their addresses: name a bridge of Linux, "+
+				"or let guests send from any address (libvirt.allow_spoofing)", name)
 	case link.Type() != "bridge" && link.Type() != "openvswitch":
-		return croft.Errorf(croft.Invalid, "%q is a network interface of the type %s and no bridge: make one with it in it, or name another", name, link.Type())
+		return croft.Errorf(croft.Invalid,
+			"%q is a network interface of the type %s and no bridge: make one with it in it, or name another", name,
+			link.Type())
 	case d.config.AllowSpoofing:
 		return nil
 	}
@@ -62,7 +66,9 @@ func ensureNetwork(c *libvirt.Connect, name string) (Network, error) {
 	n, err := c.LookupNetworkByName(name)
 	if is(err, libvirt.ERR_NO_NETWORK) {
 		if name != DefaultNetwork {
-			return Network{}, croft.Errorf(croft.NotFound, "libvirt has no network %q: define it with virsh net-define, or name another", name)
+			return Network{},
+				croft.Errorf(croft.NotFound,
+					"libvirt has no network %q: define it with virsh net-define, or name another", name)
 		}
 		n, err = defineDefault(c)
 	}
@@ -180,7 +186,10 @@ func freeSubnet(used []netip.Prefix) (netip.Prefix, error) {
 			return subnet, nil
 		}
 	}
-	return netip.Prefix{}, croft.Errorf(croft.Conflict, "all of 192.168.122.0 to 192.168.253.0 is in use on this host: define the network %q with virsh net-define", DefaultNetwork)
+	return netip.Prefix{},
+		croft.Errorf(croft.Conflict,
+			"all of 192.168.122.0 to 192.168.253.0 is in use on this host: define the network %q with virsh net-define",
+			DefaultNetwork)
 }
 
 // usedSubnets are those that the host has addresses in or routes to.

@@ -30,8 +30,10 @@ func TestParseNetwork(t *testing.T) {
 			Network{"n", "b", netip.MustParseAddr("10.1.2.3"), netip.MustParsePrefix("10.1.0.0/16"), nil}, ""},
 		"IPv6 is seen beside it": {`<network><name>n</name><bridge name='b'/><ip family='ipv6' address='fd00::1' prefix='64'/><ip address='10.1.2.3' prefix='16'/></network>`,
 			Network{"n", "b", netip.MustParseAddr("10.1.2.3"), netip.MustParsePrefix("10.1.0.0/16"), fd00}, ""},
-		"a network may have no address":         {`<network><name>n</name><bridge name='b'/></network>`, Network{Name: "n", Bridge: "b"}, ""},
-		"one without a bridge is not for croft": {`<network><name>n</name><forward mode='hostdev'/></network>`, Network{}, croft.Invalid},
+		"a network may have no address": {`<network><name>n</name><bridge name='b'/></network>`,
+			Network{Name: "n", Bridge: "b"}, ""},
+		"one without a bridge is not for croft": {`<network><name>n</name><forward mode='hostdev'/></network>`,
+			Network{}, croft.Invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseNetwork(c.text)
@@ -95,13 +97,17 @@ func TestChoose(t *testing.T) {
 		taken []string
 		want  []string // one of these; none: the pool is full
 	}{
-		"a free address, never a reserved one":           {none, nil, []string{"10.9.0.10", "10.9.0.12", "10.9.0.20"}},
-		"the only one that is left":                      {none, []string{"10.9.0.10", "10.9.0.20"}, []string{"10.9.0.12"}},
-		"the last range counts to its end":               {none, []string{"10.9.0.10", "10.9.0.12"}, []string{"10.9.0.20"}},
-		"the address it had":                             {addr("10.9.0.12"), nil, []string{"10.9.0.12"}},
-		"not the address it had, where that is reserved": {addr("10.9.0.11"), []string{"10.9.0.10", "10.9.0.20"}, []string{"10.9.0.12"}},
-		"not the address it had on another range":        {addr("10.9.0.99"), []string{"10.9.0.10", "10.9.0.20"}, []string{"10.9.0.12"}},
-		"none where all are taken":                       {none, []string{"10.9.0.10", "10.9.0.12", "10.9.0.20"}, nil},
+		"a free address, never a reserved one": {none, nil, []string{"10.9.0.10", "10.9.0.12", "10.9.0.20"}},
+		"the only one that is left": {none, []string{"10.9.0.10", "10.9.0.20"},
+			[]string{"10.9.0.12"}},
+		"the last range counts to its end": {none, []string{"10.9.0.10", "10.9.0.12"},
+			[]string{"10.9.0.20"}},
+		"the address it had": {addr("10.9.0.12"), nil, []string{"10.9.0.12"}},
+		"not the address it had, where that is reserved": {addr("10.9.0.11"), []string{"10.9.0.10", "10.9.0.20"},
+			[]string{"10.9.0.12"}},
+		"not the address it had on another range": {addr("10.9.0.99"), []string{"10.9.0.10", "10.9.0.20"},
+			[]string{"10.9.0.12"}},
+		"none where all are taken": {none, []string{"10.9.0.10", "10.9.0.12", "10.9.0.20"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			taken := map[netip.Addr]bool{}
@@ -141,7 +147,8 @@ func TestParsePoolOfAnythingIsUsable(t *testing.T) {
 
 func TestReleaseMessage(t *testing.T) {
 	hw := net.HardwareAddr{0x52, 0x54, 1, 2, 3, 4}
-	got := releaseMessage(hw, lease{netip.MustParseAddr("10.9.0.12"), "01:52:54:01:02:03:04"}, netip.MustParseAddr("10.9.0.1"))
+	got := releaseMessage(hw, lease{netip.MustParseAddr("10.9.0.12"), "01:52:54:01:02:03:04"},
+		netip.MustParseAddr("10.9.0.1"))
 	if len(got) < 300 {
 		t.Errorf("it has %d bytes, and a BOOTP message at least 300", len(got))
 	}

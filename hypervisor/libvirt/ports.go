@@ -19,20 +19,21 @@ func (d *Driver) Ports(ctx context.Context, id croft.InstanceID) (map[string]str
 	if known {
 		return ports, nil
 	}
-	return call(ctx, d, about("find the network ports of", id), func(c *libvirt.Connect) (ports map[string]string, err error) {
-		err = with(c, id, func(dom *libvirt.Domain, _ mark) error {
-			text, err := dom.GetXMLDesc(0) // of the running domain, where it runs
-			if err != nil {
-				return err
-			}
-			if ports, err = parsePorts(text); err != nil {
-				return err
-			}
-			d.owners.putPorts(id, ports, generation)
-			return nil
+	return call(ctx, d, about("find the network ports of", id),
+		func(c *libvirt.Connect) (ports map[string]string, err error) {
+			err = with(c, id, func(dom *libvirt.Domain, _ mark) error {
+				text, err := dom.GetXMLDesc(0) // of the running domain, where it runs
+				if err != nil {
+					return err
+				}
+				if ports, err = parsePorts(text); err != nil {
+					return err
+				}
+				d.owners.putPorts(id, ports, generation)
+				return nil
+			})
+			return ports, err
 		})
-		return ports, err
-	})
 }
 
 // parsePorts reads the ports from the description of a domain, which has them only

@@ -64,10 +64,15 @@ func (d *Driver) pick(c *libvirt.Connect, nic markNIC) (netip.Addr, error) {
 	}
 	addr, ok := p.choose(nic.MAC, own, taken)
 	if !ok {
-		return none, croft.Errorf(croft.NoCapacity, "the network %q has no free address: widen its DHCP range with virsh net-edit", nic.Network)
+		return none,
+			croft.Errorf(croft.NoCapacity,
+				"the network %q has no free address: widen its DHCP range with virsh net-edit", nic.Network)
 	}
 	if nic.Address != "" && addr.String() != nic.Address {
-		return none, croft.Errorf(croft.Conflict, "its address %s on the network %q is not free any more: free it, or rebuild the instance", nic.Address, nic.Network)
+		return none,
+			croft.Errorf(croft.Conflict,
+				"its address %s on the network %q is not free any more: free it, or rebuild the instance", nic.Address,
+				nic.Network)
 	}
 	if d.picked[nic.Network] == nil {
 		d.picked[nic.Network] = map[string]netip.Addr{}
@@ -110,7 +115,8 @@ func (d *Driver) reserve(c *libvirt.Connect, nic markNIC) error {
 				return nil
 			case mac == nic.MAC || other == addr:
 				delete(d.picked[nic.Network], nic.MAC)
-				return croft.Errorf(croft.Conflict, "its address %s on the network %q: the network gives %s to %s: free it, or rebuild the instance",
+				return croft.Errorf(croft.Conflict,
+					"its address %s on the network %q: the network gives %s to %s: free it, or rebuild the instance",
 					addr, nic.Network, other, mac)
 			}
 		}
@@ -135,17 +141,18 @@ func (d *Driver) reserveAll(c *libvirt.Connect, k mark) error {
 // reserveMissing makes the reservations that domains of a partition do not have: those
 // that are stopped, and those whose start was interrupted.
 func (d *Driver) reserveMissing(ctx context.Context, p croft.PartitionID) error {
-	ids, err := call(ctx, d, task{verb: "look for addresses that are not reserved"}, func(c *libvirt.Connect) ([]croft.InstanceID, error) {
-		list, err := d.domains(c)
-		if err != nil {
-			return nil, err
-		}
-		facts, err := lookAtNetworks(c, list)
-		if err != nil {
-			return nil, err
-		}
-		return unreserved(p, list, facts), nil
-	})
+	ids, err := call(ctx, d, task{verb: "look for addresses that are not reserved"},
+		func(c *libvirt.Connect) ([]croft.InstanceID, error) {
+			list, err := d.domains(c)
+			if err != nil {
+				return nil, err
+			}
+			facts, err := lookAtNetworks(c, list)
+			if err != nil {
+				return nil, err
+			}
+			return unreserved(p, list, facts), nil
+		})
 	if err != nil {
 		return err
 	}
@@ -259,7 +266,8 @@ func parsePool(text string) (pool, error) {
 
 // inUse returns the addresses of a network that others have, use or are to have, and
 // the one that the MAC itself has had from it.
-func (d *Driver) inUse(c *libvirt.Connect, text string, nic markNIC) (taken map[netip.Addr]bool, own netip.Addr, err error) {
+func (d *Driver) inUse(c *libvirt.Connect, text string, nic markNIC) (taken map[netip.Addr]bool, own netip.Addr,
+	err error) {
 	taken = map[netip.Addr]bool{}
 	byMAC, err := leases(c, nic.Network)
 	if err != nil {

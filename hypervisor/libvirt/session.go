@@ -140,12 +140,13 @@ func (d *Driver) listen(s *session) error {
 	if err != nil {
 		return err
 	}
-	s.lifecycle, err = s.conn.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, dom *libvirt.Domain, _ *libvirt.DomainEventLifecycle) {
-		d.owners.invalidate()
-		if id, ok := instanceOf(dom); ok {
-			d.changed.Put(id)
-		}
-	})
+	s.lifecycle, err = s.conn.DomainEventLifecycleRegister(nil,
+		func(_ *libvirt.Connect, dom *libvirt.Domain, _ *libvirt.DomainEventLifecycle) {
+			d.owners.invalidate()
+			if id, ok := instanceOf(dom); ok {
+				d.changed.Put(id)
+			}
+		})
 	if err == nil {
 		err = s.conn.SetKeepAlive(keepAliveSeconds, keepAliveMisses)
 	}

@@ -24,18 +24,25 @@ func TestPower(t *testing.T) {
 		power   compute.Power
 		crashed bool
 	}{
-		"a running guest is on":                   {libvirt.DOMAIN_RUNNING, 0, compute.PowerOn, false},
-		"one that waits for its disk is on":       {libvirt.DOMAIN_BLOCKED, 0, compute.PowerOn, false},
-		"one that is powering off is on":          {libvirt.DOMAIN_SHUTDOWN, 0, compute.PowerOn, false},
-		"one without room on its disk is paused":  {libvirt.DOMAIN_PAUSED, int(libvirt.DOMAIN_PAUSED_IOERROR), compute.PowerPaused, false},
-		"one that sleeps is paused":               {libvirt.DOMAIN_PMSUSPENDED, 0, compute.PowerPaused, false},
-		"a crashed one that is kept is paused":    {libvirt.DOMAIN_CRASHED, 0, compute.PowerPaused, true},
-		"one that powered off is off":             {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_SHUTDOWN), compute.PowerOff, false},
-		"one whose power was cut is off":          {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_DESTROYED), compute.PowerOff, false},
-		"one off since the host came up is off":   {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_UNKNOWN), compute.PowerOff, false},
-		"one whose process died crashed":          {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_CRASHED), compute.PowerOff, true},
-		"one that did not start crashed":          {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_FAILED), compute.PowerOff, true},
-		"one libvirtd did not find again crashed": {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_DAEMON), compute.PowerOff, true},
+		"a running guest is on":             {libvirt.DOMAIN_RUNNING, 0, compute.PowerOn, false},
+		"one that waits for its disk is on": {libvirt.DOMAIN_BLOCKED, 0, compute.PowerOn, false},
+		"one that is powering off is on":    {libvirt.DOMAIN_SHUTDOWN, 0, compute.PowerOn, false},
+		"one without room on its disk is paused": {libvirt.DOMAIN_PAUSED, int(libvirt.DOMAIN_PAUSED_IOERROR),
+			compute.PowerPaused, false},
+		"one that sleeps is paused":            {libvirt.DOMAIN_PMSUSPENDED, 0, compute.PowerPaused, false},
+		"a crashed one that is kept is paused": {libvirt.DOMAIN_CRASHED, 0, compute.PowerPaused, true},
+		"one that powered off is off": {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_SHUTDOWN),
+			compute.PowerOff, false},
+		"one whose power was cut is off": {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_DESTROYED),
+			compute.PowerOff, false},
+		"one off since the host came up is off": {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_UNKNOWN),
+			compute.PowerOff, false},
+		"one whose process died crashed": {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_CRASHED),
+			compute.PowerOff, true},
+		"one that did not start crashed": {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_FAILED),
+			compute.PowerOff, true},
+		"one libvirtd did not find again crashed": {libvirt.DOMAIN_SHUTOFF, int(libvirt.DOMAIN_SHUTOFF_DAEMON),
+			compute.PowerOff, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if p, crashed := power(c.state, c.reason); p != c.power || crashed != c.crashed {
@@ -51,10 +58,14 @@ func TestExplainGivesTheKindByTheCode(t *testing.T) {
 		kind croft.Kind
 		text string
 	}{
-		"no such domain":     {libvirt.Error{Code: libvirt.ERR_NO_DOMAIN, Message: "Domain not found"}, croft.NotFound, "start it: Domain not found"},
-		"bad XML":            {libvirt.Error{Code: libvirt.ERR_XML_ERROR, Message: "bad"}, croft.Invalid, "start it: bad"},
-		"a lost connection":  {libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Domain: libvirt.FROM_RPC, Message: "eof"}, croft.Unavailable, "start it: the connection to libvirt is lost: eof"},
-		"anything else":      {libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Message: "qemu said no"}, "", "start it: qemu said no"},
+		"no such domain": {libvirt.Error{Code: libvirt.ERR_NO_DOMAIN, Message: "Domain not found"}, croft.NotFound,
+			"start it: Domain not found"},
+		"bad XML": {libvirt.Error{Code: libvirt.ERR_XML_ERROR, Message: "bad"}, croft.Invalid,
+			"start it: bad"},
+		"a lost connection": {libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Domain: libvirt.FROM_RPC,
+			Message: "eof"}, croft.Unavailable, "start it: the connection to libvirt is lost: eof"},
+		"anything else": {libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Message: "qemu said no"}, "",
+			"start it: qemu said no"},
 		"a kind of our own":  {croft.Errorf(croft.Conflict, "taken"), croft.Conflict, "start it: taken"},
 		"an error of others": {errors.New("else"), "", "start it: else"},
 	} {
@@ -79,10 +90,12 @@ func TestUnreachableSaysWhatToDo(t *testing.T) {
 		err  error
 		want string
 	}{
-		"no library":  {libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Message: "libvirt.so.0: cannot open shared object file"}, "install libvirt-daemon-system"},
+		"no library": {libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR,
+			Message: "libvirt.so.0: cannot open shared object file"}, "install libvirt-daemon-system"},
 		"not allowed": {libvirt.Error{Code: libvirt.ERR_AUTH_UNAVAILABLE, Message: "polkit"}, "join the group libvirt"},
-		"no daemon":   {libvirt.Error{Code: libvirt.ERR_SYSTEM_ERROR, Domain: libvirt.FROM_RPC, Message: "Failed to connect socket"}, "start libvirtd"},
-		"who knows":   {errors.New("else"), "else"},
+		"no daemon": {libvirt.Error{Code: libvirt.ERR_SYSTEM_ERROR, Domain: libvirt.FROM_RPC,
+			Message: "Failed to connect socket"}, "start libvirtd"},
+		"who knows": {errors.New("else"), "else"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := d.unreachable(c.err)
@@ -127,7 +140,8 @@ func TestAddressChanges(t *testing.T) {
 		{"without an address nobody is woken", []domain{addressed("a"), addressed("b")}, nil},
 		{"a first address wakes", []domain{addressed("a", "10.0.0.1"), addressed("b")}, []croft.InstanceID{"a"}},
 		{"the same again does not", []domain{addressed("a", "10.0.0.1"), addressed("b")}, nil},
-		{"another one wakes", []domain{addressed("a", "10.0.0.2"), addressed("b", "10.0.0.1")}, []croft.InstanceID{"a", "b"}},
+		{"another one wakes", []domain{addressed("a", "10.0.0.2"), addressed("b", "10.0.0.1")},
+			[]croft.InstanceID{"a", "b"}},
 		{"losing it wakes", []domain{addressed("a"), addressed("b", "10.0.0.1")}, []croft.InstanceID{"a"}},
 		{"who is gone is forgotten", []domain{addressed("a")}, nil},
 		{"and new when it is back", []domain{addressed("a"), addressed("b", "10.0.0.1")}, []croft.InstanceID{"b"}},
@@ -175,7 +189,8 @@ func TestPortsOfADomain(t *testing.T) {
 		id   string
 		want map[string]string
 	}{
-		"one that runs is at its ports":      {" id='3'", map[string]string{"52:54:aa:00:00:01": "cr12345aa000001", "52:54:aa:00:00:02": "vnet7"}},
+		"one that runs is at its ports": {" id='3'", map[string]string{"52:54:aa:00:00:01": "cr12345aa000001",
+			"52:54:aa:00:00:02": "vnet7"}},
 		"one that is off is at none of them": {"", map[string]string{}},
 	} {
 		if got, err := parsePorts(fmt.Sprintf(text, c.id)); err != nil || !maps.Equal(got, c.want) {

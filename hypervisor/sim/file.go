@@ -32,13 +32,16 @@ func (h *Hypervisor) load() error {
 	}
 	var k kept
 	if err := json.Unmarshal(b, &k); err != nil {
-		return croft.Errorf(croft.Invalid, "the simulated instances in %s cannot be read, remove the file to start without any: %w", h.config.File, err)
+		return croft.Errorf(croft.Invalid,
+			"the simulated instances in %s cannot be read, remove the file to start without any: %w", h.config.File,
+			err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for id, g := range k.Guests {
 		if g == nil || g.Machine.ID != id {
-			return croft.Errorf(croft.Invalid, "the simulated instance %s in %s is damaged, remove the file to start without any", id, h.config.File)
+			return croft.Errorf(croft.Invalid,
+				"the simulated instance %s in %s is damaged, remove the file to start without any", id, h.config.File)
 		}
 		h.guests[id] = g
 		h.used[g.Address] = id

@@ -29,7 +29,8 @@ func (h *Hypervisor) Define(ctx context.Context, m compute.Machine) error {
 			g = &guest{Power: compute.PowerOff, Address: addr}
 			h.guests[m.ID] = g
 		case g.Machine.Partition != m.Partition:
-			return croft.Errorf(croft.Conflict, "define instance %s: partition %s has an instance of that ID on this host", m.ID, g.Machine.Partition)
+			return croft.Errorf(croft.Conflict,
+				"define instance %s: partition %s has an instance of that ID on this host", m.ID, g.Machine.Partition)
 		case reflect.DeepEqual(g.Machine, m):
 			return nil
 		}
@@ -61,7 +62,8 @@ func (h *Hypervisor) Start(ctx context.Context, id croft.InstanceID) error {
 			return err
 		}
 		if g.Power == compute.PowerOff {
-			if err := g.print("croft sim: instance %s (%s) starts with %d VCPU and %d MiB\n", id, g.Machine.Name, g.Machine.VCPUs, g.Machine.MemoryMiB); err != nil {
+			if err := g.print("croft sim: instance %s (%s) starts with %d VCPU and %d MiB\n", id, g.Machine.Name,
+				g.Machine.VCPUs, g.Machine.MemoryMiB); err != nil {
 				return fmt.Errorf("start instance %s: its console: %w", id, err)
 			}
 			g.Booted = time.Now().Add(h.config.Boot)
@@ -87,7 +89,8 @@ func (h *Hypervisor) boot(id croft.InstanceID, g *guest) {
 		}
 		g.timer = nil
 		if err := g.print("croft sim: eth0 has %s\ncroft sim: ready\n", g.Address); err != nil {
-			h.config.Log.Warn("the console of a simulated guest cannot be written", "instance", id, "op", "boot", "err", err)
+			h.config.Log.Warn("the console of a simulated guest cannot be written", "instance", id, "op", "boot", "err",
+				err)
 		}
 		h.changed.Put(id)
 	})
@@ -144,7 +147,8 @@ func (h *Hypervisor) press(id croft.InstanceID, g *guest) {
 			return // off already
 		}
 		if err := h.off(id, g, false); err != nil {
-			h.config.Log.Warn("that a simulated guest went off could not be kept", "instance", id, "op", "stop", "err", err)
+			h.config.Log.Warn("that a simulated guest went off could not be kept", "instance", id, "op", "stop", "err",
+				err)
 		}
 	})
 	g.button = button
@@ -224,7 +228,8 @@ func (h *Hypervisor) off(id croft.InstanceID, g *guest, crashed bool) error {
 	g.hangUp()
 	g.Power, g.Crashed = compute.PowerOff, crashed
 	if err := g.print("croft sim: power off\n"); err != nil {
-		h.config.Log.Warn("the console of a simulated guest cannot be written", "instance", id, "op", "stop", "err", err)
+		h.config.Log.Warn("the console of a simulated guest cannot be written", "instance", id, "op", "stop", "err",
+			err)
 	}
 	return h.saved(id)
 }

@@ -96,7 +96,9 @@ func New(c Config) (*Hypervisor, error) {
 	c.Subnet = cmp.Or(c.Subnet, netip.MustParsePrefix("10.0.0.0/8")).Masked()
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if !c.Subnet.Addr().Is4() || c.Subnet.Bits() > 30 {
-		return nil, croft.Errorf(croft.Invalid, "simulated guests cannot have addresses from %s: name an IPv4 network of 4 addresses or more", c.Subnet)
+		return nil,
+			croft.Errorf(croft.Invalid,
+				"simulated guests cannot have addresses from %s: name an IPv4 network of 4 addresses or more", c.Subnet)
 	}
 	h := &Hypervisor{config: c, guests: map[croft.InstanceID]*guest{}, used: map[netip.Addr]croft.InstanceID{}}
 	if err := h.load(); err != nil {

@@ -269,7 +269,8 @@ func TestAddressesAreNeverShared(t *testing.T) {
 		must(t, h.Start(t.Context(), m.ID))
 		seen[addresses(t, h, m.ID)[0]] = true
 	}
-	if len(seen) != 5 || seen[netip.MustParseAddr("10.1.0.0")] || seen[netip.MustParseAddr("10.1.0.1")] || seen[netip.MustParseAddr("10.1.0.7")] {
+	if len(seen) != 5 || seen[netip.MustParseAddr("10.1.0.0")] || seen[netip.MustParseAddr("10.1.0.1")] ||
+		seen[netip.MustParseAddr("10.1.0.7")] {
 		t.Errorf("got %v", seen)
 	}
 	if err := h.Define(t.Context(), machine(t)); !errors.Is(err, croft.NoCapacity) {

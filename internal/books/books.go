@@ -104,8 +104,10 @@ const (
 
 // Kinds are all of them.
 var Kinds = []Kind{
-	AbandonedRequest, UnfinishedMove, UnknownHost, MissingName, LostName, LostUserData, MissingMember, LostMember, BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder,
-	LostObservation, MissingClaim, WrongClaim, LeakedClaim, StrayClaim, StrayGuest, MissingGuest, StrayFiles, HostProblem,
+	AbandonedRequest, UnfinishedMove, UnknownHost, MissingName, LostName, LostUserData, MissingMember, LostMember,
+	BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder,
+	LostObservation, MissingClaim, WrongClaim, LeakedClaim, StrayClaim, StrayGuest, MissingGuest, StrayFiles,
+	HostProblem,
 }
 
 // Difference is one thing that is not as the books say.

@@ -35,7 +35,9 @@ func Compare(b Books) []Difference {
 	}
 	for id, inst := range b.Instances {
 		if b.Only == "" && !names[Name{Project: inst.Project, Name: inst.Name, Instance: id}] {
-			c.report(inst, Difference{Kind: MissingName, Cause: "its name is not in the directory, so that it is found by UUID alone", Mendable: true})
+			c.report(inst,
+				Difference{Kind: MissingName,
+					Cause: "its name is not in the directory, so that it is found by UUID alone", Mendable: true})
 		}
 		if b.Only == "" || inst.Host == b.Only {
 			c.checkInstance(inst)
@@ -46,7 +48,8 @@ func Compare(b Books) []Difference {
 	}
 	for _, o := range b.Observations {
 		_, ordered := c.orders[place{o.Host, o.Instance}]
-		if inst, exists := c.Instances[o.Instance]; !ordered && !(exists && inst.Host == o.Host) { // else it is the order that is missing
+		// else it is the order that is missing
+		if inst, exists := c.Instances[o.Instance]; !ordered && !(exists && inst.Host == o.Host) {
 			c.add(Difference{Kind: LostObservation, Host: o.Host, Instance: o.Instance, Mendable: true,
 				Cause: "an observation is left of an order that is no more"})
 		}
@@ -63,7 +66,8 @@ func Compare(b Books) []Difference {
 		}
 	}
 	slices.SortFunc(c.found, func(a, b Difference) int {
-		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Name, b.Name))
 	})
 	return c.found
 }
@@ -77,7 +81,8 @@ func (c *comparison) add(d Difference) {
 
 // report adds a difference of an instance that there is.
 func (c *comparison) report(inst croft.Instance, d Difference) {
-	d.Host, d.Instance, d.Project, d.Name, d.Revision = cmp.Or(d.Host, inst.Host), inst.ID, inst.Project, inst.Name, inst.Revision
+	d.Host, d.Instance, d.Project, d.Name, d.Revision = cmp.Or(d.Host, inst.Host), inst.ID, inst.Project, inst.Name,
+		inst.Revision
 	c.add(d)
 }
 
@@ -90,8 +95,9 @@ func (c *comparison) checkNames() map[Name]bool {
 			found[Name{Project: n.Project, Name: n.Name, Instance: n.Instance}] = true
 			continue
 		}
-		c.add(Difference{Kind: LostName, Instance: n.Instance, Project: n.Project, Name: n.Name, Mendable: true, Revision: n.Revision,
-			Cause: "the name is taken by an instance that is no more, so that nobody can have it"})
+		c.add(Difference{Kind: LostName, Instance: n.Instance, Project: n.Project, Name: n.Name, Mendable: true,
+			Revision: n.Revision,
+			Cause:    "the name is taken by an instance that is no more, so that nobody can have it"})
 	}
 	return found
 }
@@ -110,21 +116,25 @@ func (c *comparison) checkUserData() {
 func (c *comparison) checkInstance(inst croft.Instance) {
 	if inst.State == croft.StateScheduling {
 		if !c.Sessions[inst.Session] {
-			c.report(inst, Difference{Kind: AbandonedRequest, Mendable: true, Cause: "its scheduler died between the request and the order"})
+			c.report(inst, Difference{Kind: AbandonedRequest, Mendable: true,
+				Cause: "its scheduler died between the request and the order"})
 		}
 		return
 	}
 	if inst.Moving != "" && inst.State != croft.StateDestroying { // else its host gives the claim back, wherever it is
-		c.report(inst, Difference{Kind: UnfinishedMove, Mendable: true, Cause: fmt.Sprintf("whoever was moving it to host %s died, or was interrupted", c.name(inst.Moving))})
+		c.report(inst, Difference{Kind: UnfinishedMove, Mendable: true,
+			Cause: fmt.Sprintf("whoever was moving it to host %s died, or was interrupted", c.name(inst.Moving))})
 		return
 	}
 	if _, known := c.Hosts[inst.Host]; !known && c.Hosts != nil {
-		c.report(inst, Difference{Kind: UnknownHost, Cause: "it is on record for a host that is not on record itself", Advice: "schedule destroy --force frees its name and its claim"})
+		c.report(inst, Difference{Kind: UnknownHost, Cause: "it is on record for a host that is not on record itself",
+			Advice: "schedule destroy --force frees its name and its claim"})
 		return
 	}
 	order, ordered := c.orders[place{inst.Host, inst.ID}]
 	if !ordered {
-		c.report(inst, Difference{Kind: MissingOrder, Mendable: true, Cause: "its host has no order about it, and so does nothing for it"})
+		c.report(inst, Difference{Kind: MissingOrder, Mendable: true,
+			Cause: "its host has no order about it, and so does nothing for it"})
 		return
 	}
 	if order.Want != croft.WantGone {
@@ -146,7 +156,8 @@ func (c *comparison) checkClaim(inst croft.Instance) {
 		if elsewhere := c.claimedElsewhere(inst); elsewhere != "" {
 			cause = "its claim is on host " + c.name(elsewhere)
 		}
-		c.report(inst, Difference{Kind: MissingClaim, Mendable: true, Cause: "it claims nothing on its host, whose room can be given to others: " + cause})
+		c.report(inst, Difference{Kind: MissingClaim, Mendable: true,
+			Cause: "it claims nothing on its host, whose room can be given to others: " + cause})
 		return
 	}
 	all := maps.Clone(claim)
@@ -160,8 +171,11 @@ func (c *comparison) checkClaim(inst croft.Instance) {
 		}
 	}
 	if !sameAmounts(all, inst.Spec.Resources) {
-		c.report(inst, Difference{Kind: WrongClaim, Cause: fmt.Sprintf("it claims %s and was made with %s: somebody changed its allocations", all, inst.Spec.Resources),
-			Advice: "give the consumer the allocations that it was made with, through the Placement API"})
+		c.report(inst,
+			Difference{Kind: WrongClaim,
+				Cause: fmt.Sprintf("it claims %s and was made with %s: somebody changed its allocations", all,
+					inst.Spec.Resources),
+				Advice: "give the consumer the allocations that it was made with, through the Placement API"})
 	}
 }
 
@@ -197,9 +211,13 @@ func (c *comparison) checkGuest(inst croft.Instance, order croft.Order) {
 		return
 	}
 	for _, o := range c.Observations {
-		if o.Host == inst.Host && o.Instance == inst.ID && o.Generation == order.Generation && (o.State == croft.StateRunning || o.State == croft.StateStopped) {
-			c.report(inst, Difference{Kind: MissingGuest, Cause: fmt.Sprintf("its domain was seen %s and is not there: somebody removed it past croft", o.State),
-				Advice: "its host makes it anew from the image within a minute; what its disk held is with whoever removed it"})
+		if o.Host == inst.Host && o.Instance == inst.ID && o.Generation == order.Generation &&
+			(o.State == croft.StateRunning || o.State == croft.StateStopped) {
+			c.report(inst,
+				Difference{Kind: MissingGuest,
+					Cause: fmt.Sprintf("its domain was seen %s and is not there: somebody removed it past croft",
+						o.State),
+					Advice: "its host makes it anew from the image within a minute; what its disk held is with whoever removed it"})
 		}
 	}
 }
@@ -216,19 +234,24 @@ func (c *comparison) checkOrder(o croft.Order) {
 			d.Advice = "the host's log says what is in the way; `croft doctor` there may too"
 			c.add(d)
 		} else if host.ID != "" && exists && slices.Contains(inst.Former(), o.Host) && !c.runs(inst) {
-			d.Kind, d.Cause = UndoneOrder, fmt.Sprintf("it was moved to host %s, which waits for this one to remove it, and this one is silent", c.name(inst.Host))
-			d.Advice = fmt.Sprintf("bring the host back; where it is gone for good, with its guests, `croft host forget --force %s` ends the wait", c.name(o.Host))
+			d.Kind, d.Cause = UndoneOrder,
+				fmt.Sprintf("it was moved to host %s, which waits for this one to remove it, and this one is silent",
+					c.name(inst.Host))
+			d.Advice = fmt.Sprintf(
+				"bring the host back; where it is gone for good, with its guests, `croft host forget --force %s` ends the wait", c.name(o.Host))
 			c.add(d)
 		}
 	case !exists:
-		d.Kind, d.Cause = LostOrder, "an order is left of an instance that is no more: its record was removed past croft, or etcd was restored from an older copy"
+		d.Kind, d.Cause = LostOrder,
+			"an order is left of an instance that is no more: its record was removed past croft, or etcd was restored from an older copy"
 		if d.Mendable = !asked || holding.Guest(o.Instance) == nil; !d.Mendable {
 			d.Cause += "; its guest is there"
 			d.Advice = "nothing is removed that runs: look at the guest on its host with virsh, and undefine it there if nobody misses it"
 		}
 		c.add(d)
 	case inst.Host != o.Host && inst.State != croft.StateScheduling:
-		d.Kind, d.Cause = StrayOrder, fmt.Sprintf("host %s has an order about it, while it belongs to host %s", c.name(o.Host), c.name(inst.Host))
+		d.Kind, d.Cause = StrayOrder, fmt.Sprintf("host %s has an order about it, while it belongs to host %s",
+			c.name(o.Host), c.name(inst.Host))
 		d.Advice = "destroy it and ask for it anew, or remove the order from etcd, before two hosts run it"
 		c.add(d)
 	}
@@ -250,7 +273,9 @@ func (c *comparison) checkClaims(host croft.HostID) {
 		case exists && c.lacksClaim(inst): // that says where it is
 		case exists:
 			_, alsoHere := c.Claims[inst.Host][inst.ID]
-			c.report(inst, Difference{Kind: StrayClaim, Mendable: alsoHere && inst.State == croft.StateScheduled, Host: host, Cause: fmt.Sprintf("it claims from host %s and belongs to host %s", c.name(host), c.name(inst.Host)),
+			c.report(inst, Difference{Kind: StrayClaim, Mendable: alsoHere &&
+				inst.State == croft.StateScheduled, Host: host,
+				Cause:  fmt.Sprintf("it claims from host %s and belongs to host %s", c.name(host), c.name(inst.Host)),
 				Advice: "give the consumer allocations on its own host, through the Placement API"})
 		case ordered && order.Want == croft.WantGone: // it goes with the tombstone
 		default:
@@ -267,7 +292,9 @@ func (c *comparison) checkClaims(host croft.HostID) {
 
 // lacksClaim tells whether checkClaim has told of an instance that it has no claim on its host.
 func (c *comparison) lacksClaim(inst croft.Instance) bool {
-	return slices.ContainsFunc(c.found, func(d Difference) bool { return d.Kind == MissingClaim && d.Instance == inst.ID })
+	return slices.ContainsFunc(c.found, func(d Difference) bool {
+		return d.Kind == MissingClaim && d.Instance == inst.ID
+	})
 }
 
 func (c *comparison) checkHolding(host croft.HostID) {
@@ -284,8 +311,11 @@ func (c *comparison) checkHolding(host croft.HostID) {
 		}
 		if exists {
 			d.Project, d.Name = inst.Project, inst.Name
-			d.Cause = fmt.Sprintf("a guest of an instance that belongs to host %s: this machine was that host before it lost its state directory, or a copy of its disks was made", c.name(inst.Host))
-			d.Advice = fmt.Sprintf("give this machine that host's host-id back, or destroy the instance and `croft host forget %s`", c.name(inst.Host))
+			d.Cause = fmt.Sprintf(
+				"a guest of an instance that belongs to host %s: this machine was that host before it lost its state directory, or a copy of its disks was made", c.name(inst.Host))
+			d.Advice = fmt.Sprintf(
+				"give this machine that host's host-id back, or destroy the instance and `croft host forget %s`",
+				c.name(inst.Host))
 		}
 		c.add(d)
 	}

@@ -19,9 +19,11 @@ var size = croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256}
 
 // healthy is one instance that runs on the first of two hosts.
 func healthy() *books.Books {
-	inst := croft.Instance{ID: web, Project: "p", Name: "web", State: croft.StateScheduled, Host: h1, Generation: 1, Revision: 7, Spec: croft.Spec{Resources: size}}
+	inst := croft.Instance{ID: web, Project: "p", Name: "web", State: croft.StateScheduled, Host: h1, Generation: 1,
+		Revision: 7, Spec: croft.Spec{Resources: size}}
 	return &books.Books{
-		Hosts:        map[croft.HostID]croft.Host{h1: {ID: h1, Name: "one", Alive: true}, h2: {ID: h2, Name: "two", Alive: true}},
+		Hosts: map[croft.HostID]croft.Host{h1: {ID: h1, Name: "one", Alive: true},
+			h2: {ID: h2, Name: "two", Alive: true}},
 		Instances:    map[croft.InstanceID]croft.Instance{web: inst},
 		Sessions:     map[string]bool{"living": true},
 		Names:        []books.Name{{Project: "p", Name: "web", Instance: web, Revision: 7}},
@@ -29,7 +31,8 @@ func healthy() *books.Books {
 		Observations: []croft.Observation{{Host: h1, Instance: web, Generation: 1, State: croft.StateRunning}},
 		Claims:       map[croft.HostID]map[croft.InstanceID]croft.Resources{h1: {web: size}, h2: {}},
 		Holdings: map[croft.HostID]books.Holding{
-			h1: {Guests: []books.Guest{{Instance: web, Generation: 1, Running: true}}, Directories: []croft.InstanceID{web}}, h2: {},
+			h1: {Guests: []books.Guest{{Instance: web, Generation: 1, Running: true}},
+				Directories: []croft.InstanceID{web}}, h2: {},
 		},
 	}
 }
@@ -67,12 +70,14 @@ func both(changes ...func(*books.Books)) func(*books.Books) {
 var staysApart = croft.Affinity{Group: "g", Rule: croft.Apart}
 
 func member(id croft.InstanceID, host croft.HostID) books.Member {
-	return books.Member{Member: croft.Member{Affinity: staysApart, Instance: id, Name: string(id), Host: host}, Project: "p"}
+	return books.Member{Member: croft.Member{Affinity: staysApart, Instance: id, Name: string(id), Host: host},
+		Project: "p"}
 }
 
 // grouped makes the instance one of a group that counts these members.
 func grouped(members ...books.Member) func(*books.Books) {
-	return both(with(func(i *croft.Instance) { i.Spec.Affinities = []croft.Affinity{staysApart} }), func(b *books.Books) { b.Members = members })
+	return both(with(func(i *croft.Instance) { i.Spec.Affinities = []croft.Affinity{staysApart} }),
+		func(b *books.Books) { b.Members = members })
 }
 
 func TestCompare(t *testing.T) {
@@ -82,56 +87,76 @@ func TestCompare(t *testing.T) {
 		want     []string // kinds; those that may be mended end in +
 	}{
 		{"what is as written is no difference", func(*books.Books) {}, nil},
-		{"a request under way is none", both(with(func(i *croft.Instance) { i.State, i.Session, i.Host = croft.StateScheduling, "living", "" }),
+		{"a request under way is none", both(with(func(i *croft.Instance) {
+			i.State, i.Session, i.Host = croft.StateScheduling, "living", ""
+		}),
 			func(b *books.Books) { b.Orders, b.Observations, b.Holdings = nil, nil, nil }), nil},
-		{"a request whose scheduler died is one", both(with(func(i *croft.Instance) { i.State, i.Session, i.Host = croft.StateScheduling, "dead", "" }),
-			func(b *books.Books) { b.Orders, b.Observations, b.Holdings = nil, nil, nil }), []string{"abandoned request+"}},
-		{"a build under way is none", func(b *books.Books) { b.Holdings[h1], b.Observations[0].State = books.Holding{}, croft.StateFetching }, nil},
-		{"a domain that was seen and is gone is one", func(b *books.Books) { b.Holdings[h1] = books.Holding{} }, []string{"missing guest"}},
-		{"a destroy under way is none but for its tombstone", both(with(func(i *croft.Instance) { i.State = croft.StateDestroying }),
-			func(b *books.Books) {
-				b.Orders[0].Want, b.Orders[0].Generation, b.Holdings[h1] = croft.WantGone, 2, books.Holding{}
-				delete(b.Claims[h1], web)
-			}), []string{"undone tombstone"}},
+		{"a request whose scheduler died is one", both(with(func(i *croft.Instance) {
+			i.State, i.Session, i.Host = croft.StateScheduling, "dead", ""
+		}),
+			func(b *books.Books) { b.Orders, b.Observations, b.Holdings = nil, nil, nil }),
+			[]string{"abandoned request+"}},
+		{"a build under way is none", func(b *books.Books) {
+			b.Holdings[h1], b.Observations[0].State = books.Holding{}, croft.StateFetching
+		}, nil},
+		{"a domain that was seen and is gone is one", func(b *books.Books) { b.Holdings[h1] = books.Holding{} },
+			[]string{"missing guest"}},
+		{"a destroy under way is none but for its tombstone",
+			both(with(func(i *croft.Instance) { i.State = croft.StateDestroying }),
+				func(b *books.Books) {
+					b.Orders[0].Want, b.Orders[0].Generation, b.Holdings[h1] = croft.WantGone, 2, books.Holding{}
+					delete(b.Claims[h1], web)
+				}), []string{"undone tombstone"}},
 		{"a tombstone that waits for a silent host is none", both(bury, silence), nil},
 		{"a tombstone on a host that lives is one", bury, []string{"undone tombstone"}},
 		{"a silent host's guests are not missed", silence, nil},
-		{"an order that is missing can be written again", func(b *books.Books) { b.Orders = nil }, []string{"missing order+"}},
-		{"a claim that is missing can be made again", func(b *books.Books) { delete(b.Claims[h1], web) }, []string{"missing claim+"}},
+		{"an order that is missing can be written again", func(b *books.Books) { b.Orders = nil },
+			[]string{"missing order+"}},
+		{"a claim that is missing can be made again", func(b *books.Books) { delete(b.Claims[h1], web) },
+			[]string{"missing claim+"}},
 		{"claims that were not read are not missed", func(b *books.Books) { delete(b.Claims, h1) }, nil},
-		{"a claim of another size is left alone", func(b *books.Books) { b.Claims[h1][web] = croft.Resources{croft.VCPU: 2} }, []string{"wrong claim"}},
-		{"what is claimed of a shared provider is not missed here", func(b *books.Books) { b.Claims[h1][web] = croft.Resources{croft.VCPU: 1} }, nil},
+		{"a claim of another size is left alone", func(b *books.Books) {
+			b.Claims[h1][web] = croft.Resources{croft.VCPU: 2}
+		}, []string{"wrong claim"}},
+		{"what is claimed of a shared provider is not missed here",
+			func(b *books.Books) { b.Claims[h1][web] = croft.Resources{croft.VCPU: 1} }, nil},
 		{"a class that is claimed nowhere is missed by who reads all", func(b *books.Books) {
 			b.Claims[h1][web], b.Elsewhere = croft.Resources{croft.VCPU: 1}, map[croft.InstanceID]croft.Resources{}
 		}, []string{"wrong claim"}},
 		{"a class that is claimed elsewhere is not", func(b *books.Books) {
-			b.Claims[h1][web], b.Elsewhere = croft.Resources{croft.VCPU: 1}, map[croft.InstanceID]croft.Resources{web: {croft.MemoryMB: 256}}
+			b.Claims[h1][web], b.Elsewhere = croft.Resources{croft.VCPU: 1},
+				map[croft.InstanceID]croft.Resources{web: {croft.MemoryMB: 256}}
 		}, nil},
 		{"what a claim has in excess elsewhere is told", func(b *books.Books) {
 			b.Elsewhere = map[croft.InstanceID]croft.Resources{web: {croft.MemoryMB: 256}}
 		}, []string{"wrong claim"}},
 		{"a member on its host is as it should be", grouped(member(web, h1)), nil},
 		{"a member that its group does not count can be entered", grouped(), []string{"missing membership+"}},
-		{"a member that is entered elsewhere is entered wrongly", grouped(member(web, h2)), []string{"lost membership+", "missing membership+"}},
-		{"a member that is no more can go", grouped(member(web, h1), member("ghost", h2)), []string{"lost membership+"}},
+		{"a member that is entered elsewhere is entered wrongly", grouped(member(web, h2)),
+			[]string{"lost membership+", "missing membership+"}},
+		{"a member that is no more can go", grouped(member(web, h1), member("ghost", h2)),
+			[]string{"lost membership+"}},
 		{"a member by another rule than it was made with can go", both(grouped(member(web, h1)), func(b *books.Books) {
 			m := member(web, h1)
 			m.Rule = croft.Together
 			b.Members = append(b.Members, m)
 		}), []string{"lost membership+"}},
-		{"members on one host that stay apart are told", both(grouped(member(web, h1), member("other", h1)), func(b *books.Books) {
-			other := b.Instances[web]
-			other.ID, other.Name = "other", "other"
-			b.Instances["other"], b.Claims[h1]["other"] = other, size
-			b.Names = append(b.Names, books.Name{Project: "p", Name: "other", Instance: "other"})
-			b.Orders = append(b.Orders, croft.Order{Host: h1, Instance: "other", Generation: 1, Want: croft.WantRunning})
-		}), []string{"broken rule"}},
+		{"members on one host that stay apart are told", both(grouped(member(web, h1), member("other", h1)),
+			func(b *books.Books) {
+				other := b.Instances[web]
+				other.ID, other.Name = "other", "other"
+				b.Instances["other"], b.Claims[h1]["other"] = other, size
+				b.Names = append(b.Names, books.Name{Project: "p", Name: "other", Instance: "other"})
+				b.Orders = append(b.Orders, croft.Order{Host: h1, Instance: "other", Generation: 1,
+					Want: croft.WantRunning})
+			}), []string{"broken rule"}},
 		{"a claim of nobody leaks", func(b *books.Books) { b.Claims[h2]["ghost"] = size }, []string{"leaked claim+"}},
 		{"a claim of a guest that nobody has on record stays", func(b *books.Books) {
 			b.Claims[h2]["ghost"] = size
 			b.Holdings[h2] = books.Holding{Guests: []books.Guest{{Instance: "ghost"}}}
 		}, []string{"leaked claim", "stray guest"}},
-		{"a claim on another host than the instance's can go where it has its own", func(b *books.Books) { b.Claims[h2][web] = size }, []string{"stray claim+"}},
+		{"a claim on another host than the instance's can go where it has its own",
+			func(b *books.Books) { b.Claims[h2][web] = size }, []string{"stray claim+"}},
 		{"a claim that is on another host instead can be brought back, and is told once", func(b *books.Books) {
 			delete(b.Claims[h1], web)
 			b.Claims[h2][web] = size
@@ -166,19 +191,27 @@ func TestCompare(t *testing.T) {
 			b.Observations = append(b.Observations, croft.Observation{Host: h2, Instance: web})
 		}, []string{"lost observation+"}},
 		{"a guest that nobody ordered is told and stays", func(b *books.Books) {
-			b.Holdings[h2] = books.Holding{Guests: []books.Guest{{Instance: "ghost"}}, Directories: []croft.InstanceID{"ghost"}}
+			b.Holdings[h2] = books.Holding{Guests: []books.Guest{{Instance: "ghost"}},
+				Directories: []croft.InstanceID{"ghost"}}
 		}, []string{"stray guest"}},
 		{"a guest of another host's instance is told and stays", func(b *books.Books) {
 			b.Holdings[h2] = books.Holding{Guests: []books.Guest{{Instance: web}}, Directories: []croft.InstanceID{web}}
 		}, []string{"stray guest"}},
-		{"disks without any owner can go", func(b *books.Books) { b.Holdings[h2] = books.Holding{Directories: []croft.InstanceID{"ghost"}} }, []string{"stray files+"}},
-		{"disks of an instance elsewhere stay", func(b *books.Books) { b.Holdings[h2] = books.Holding{Directories: []croft.InstanceID{web}} }, []string{"stray files"}},
-		{"a host that is not on record is told", func(b *books.Books) { delete(b.Hosts, h1) }, []string{"unknown host"}},
-		{"a move that nobody ends can be ended", with(func(i *croft.Instance) { i.Moving = h2 }), []string{"unfinished move+"}},
-		{"a claim that is ahead of its move is no other difference", both(with(func(i *croft.Instance) { i.Moving = h2 }), func(b *books.Books) {
-			delete(b.Claims[h1], web)
-			b.Claims[h2][web] = size
-		}), []string{"unfinished move+"}},
+		{"disks without any owner can go", func(b *books.Books) {
+			b.Holdings[h2] = books.Holding{Directories: []croft.InstanceID{"ghost"}}
+		}, []string{"stray files+"}},
+		{"disks of an instance elsewhere stay", func(b *books.Books) {
+			b.Holdings[h2] = books.Holding{Directories: []croft.InstanceID{web}}
+		}, []string{"stray files"}},
+		{"a host that is not on record is told", func(b *books.Books) { delete(b.Hosts, h1) },
+			[]string{"unknown host"}},
+		{"a move that nobody ends can be ended", with(func(i *croft.Instance) { i.Moving = h2 }),
+			[]string{"unfinished move+"}},
+		{"a claim that is ahead of its move is no other difference",
+			both(with(func(i *croft.Instance) { i.Moving = h2 }), func(b *books.Books) {
+				delete(b.Claims[h1], web)
+				b.Claims[h2][web] = size
+			}), []string{"unfinished move+"}},
 		{"what a host's agent finds wrong is told", func(b *books.Books) {
 			b.Hosts[h2] = croft.Host{ID: h2, Name: "two", Alive: true, Problems: []string{"it shrank"}}
 		}, []string{"problem of the host's"}},
@@ -196,7 +229,8 @@ func TestCompare(t *testing.T) {
 				if d.Mendable {
 					kind += "+"
 				}
-				if got = append(got, kind); !d.Mendable && d.Advice == "" && d.Kind != books.StrayFiles && d.Kind != books.HostProblem {
+				if got = append(got, kind); !d.Mendable && d.Advice == "" && d.Kind != books.StrayFiles &&
+					d.Kind != books.HostProblem {
 					t.Errorf("%s is not to be mended, and nothing says what to do", kind)
 				}
 				if d.Cause == "" || strings.Contains(d.Cause, "host-") && !strings.Contains(d.Cause, "host-id") {

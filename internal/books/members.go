@@ -13,15 +13,18 @@ func (c *comparison) checkMembers() {
 	for _, m := range c.Members {
 		inst, exists := c.Instances[m.Instance]
 		if !exists || inst.Project != m.Project || inst.Host != m.Host || !isIn(inst, m.Affinity) {
-			c.add(Difference{Kind: LostMember, Host: m.Host, Instance: m.Instance, Project: m.Project, Name: m.Name, Affinity: &m.Affinity,
+			c.add(Difference{Kind: LostMember, Host: m.Host, Instance: m.Instance, Project: m.Project, Name: m.Name,
+				Affinity: &m.Affinity,
 				Mendable: true, Revision: m.Revision,
-				Cause: fmt.Sprintf("group %s counts an instance that is not in it there, and its rule keeps others away, or in one place, for nothing", m.Group)})
+				Cause: fmt.Sprintf(
+					"group %s counts an instance that is not in it there, and its rule keeps others away, or in one place, for nothing", m.Group)})
 			continue
 		}
 		entered[croft.Member{Affinity: m.Affinity, Instance: m.Instance, Host: m.Host}] = true
 		key := string(m.Project) + "/" + m.Group
 		if err := m.Affinity.Admit(m.Host, groups[key]); err != nil {
-			c.report(inst, Difference{Kind: BrokenRule, Affinity: &m.Affinity, Cause: fmt.Sprintf("it is where the rule %s does not allow: its host %s", m.Affinity, err),
+			c.report(inst, Difference{Kind: BrokenRule, Affinity: &m.Affinity,
+				Cause:  fmt.Sprintf("it is where the rule %s does not allow: its host %s", m.Affinity, err),
 				Advice: "destroy it and ask for it anew, or destroy the other: somebody changed the groups past croft"})
 		}
 		groups[key] = append(groups[key], m.Member)
@@ -33,7 +36,8 @@ func (c *comparison) checkMembers() {
 		for _, a := range inst.Spec.Affinities {
 			if !entered[croft.Member{Affinity: a, Instance: id, Host: inst.Host}] {
 				c.report(inst, Difference{Kind: MissingMember, Affinity: &a, Mendable: true,
-					Cause: fmt.Sprintf("group %s does not count it, so that others may come where its rule forbids that", a.Group)})
+					Cause: fmt.Sprintf(
+						"group %s does not count it, so that others may come where its rule forbids that", a.Group)})
 			}
 		}
 	}

@@ -85,7 +85,8 @@ func TestOverABoundTheOldestIsClosed(t *testing.T) {
 }
 
 // accepted takes connections from addresses, with the bounds 2 and 4, and returns them.
-func accepted(t *testing.T, limits connlimit.Limits, proven bool, addresses ...string) (*connlimit.Listener, func(address string, proven bool) net.Conn, []net.Conn) {
+func accepted(t *testing.T, limits connlimit.Limits, proven bool, addresses ...string) (*connlimit.Listener,
+	func(address string, proven bool) net.Conn, []net.Conn) {
 	t.Helper()
 	q := make(queue, 1)
 	l := connlimit.New(q, limits)
@@ -115,7 +116,8 @@ func isOpen(c net.Conn) bool { return c.SetDeadline(time.Now()) == nil }
 func TestThoseThatProvedWhoTheyAreGoLast(t *testing.T) {
 	limits := connlimit.Limits{PerSource: 3, Total: 6}
 	_, accept, agents := accepted(t, limits, true, "192.0.2.1", "192.0.2.1", "192.0.2.2")
-	flood := []string{"2001:db8:0:1::1", "2001:db8:0:2::1", "2001:db8:0:3::1", "2001:db8:0:4::1", "192.0.2.1", "192.0.2.1", "192.0.2.1"}
+	flood := []string{"2001:db8:0:1::1", "2001:db8:0:2::1", "2001:db8:0:3::1", "2001:db8:0:4::1", "192.0.2.1",
+		"192.0.2.1", "192.0.2.1"}
 	for range 20 {
 		for _, address := range flood {
 			accept(address, false)
@@ -130,7 +132,8 @@ func TestThoseThatProvedWhoTheyAreGoLast(t *testing.T) {
 
 func TestWhereAllAreKnownTheOneWithTheMostLosesItsOldest(t *testing.T) {
 	limits := connlimit.Limits{PerSource: 3, Total: 6}
-	_, accept, all := accepted(t, limits, true, "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.3", "192.0.2.3", "192.0.2.4")
+	_, accept, all := accepted(t, limits, true, "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.3", "192.0.2.3",
+		"192.0.2.4")
 	fresh := accept("127.0.0.1", false)
 	for i, c := range append(all, fresh) {
 		if want := i != 2; isOpen(c) != want {
@@ -233,7 +236,8 @@ func TestAllListenersTakeLessThanHalfOfTheDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		is, etcd := connlimit.OfProcess(), connlimit.OfEtcd()
-		if all := is.Total*7 + etcd.Total; all >= int(may)/2 || all < int(may)/3 || is.PerSource > is.Total/2 || is.PerSource < 1 {
+		if all := is.Total*7 + etcd.Total; all >= int(may)/2 || all < int(may)/3 || is.PerSource > is.Total/2 ||
+			is.PerSource < 1 {
 			t.Errorf("of %d listeners take %d: etcd %+v, each other %+v", may, all, etcd, is)
 		}
 	}

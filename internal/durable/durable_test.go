@@ -72,7 +72,8 @@ func TestAFileIsFlushedBeforeItTakesThePlaceOfTheOther(t *testing.T) {
 	if err := durable.Write(file, []byte("new"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"a file with new, beside old", "the directory, in which there is new"}; !slices.Equal(flushed, want) {
+	if want := []string{"a file with new, beside old", "the directory, in which there is new"}; !slices.Equal(flushed,
+		want) {
 		t.Errorf("flushed: %q, want %q", flushed, want)
 	}
 }

@@ -126,7 +126,9 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 // /readyz, which is 200 where nothing is wrong and else 503 with a line for each part
 // that is not ready. Both tell all parts as JSON to who asks for ?verbose or accepts JSON.
 func (c *Checks) Register(mux *http.ServeMux) {
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, r *http.Request) { write(w, r, []Finding{{Part: "process", Ready: true}}) })
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, r *http.Request) {
+		write(w, r, []Finding{{Part: "process", Ready: true}})
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { write(w, r, c.recent(r.Context())) })
 }
 

@@ -23,7 +23,8 @@ func TestBodiesAreBounded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := httptest.NewRecorder()
-			got, err := httpapi.ReadBody(w, httptest.NewRequest("POST", "/", strings.NewReader(c.body)), 10, time.Minute)
+			got, err := httpapi.ReadBody(w, httptest.NewRequest("POST", "/", strings.NewReader(c.body)), 10,
+				time.Minute)
 			if croft.KindOf(err) != c.want || err == nil && string(got) != c.body {
 				t.Errorf("%q, %v", got, err)
 			}
@@ -38,7 +39,8 @@ func TestTheStatusOfAnAnswerIsNoted(t *testing.T) {
 		t.Errorf("before an answer: %d", noted.Status)
 	}
 	httpapi.Answer(noted, http.StatusTeapot, map[string]int{"n": 1})
-	if noted.Status != http.StatusTeapot || w.Code != http.StatusTeapot || w.Body.String() != "{\"n\":1}\n" || w.Header().Get("Cache-Control") != "no-store" {
+	if noted.Status != http.StatusTeapot || w.Code != http.StatusTeapot || w.Body.String() != "{\"n\":1}\n" ||
+		w.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("%d %d %s %v", noted.Status, w.Code, w.Body, w.Header())
 	}
 	w = httptest.NewRecorder()

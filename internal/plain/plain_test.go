@@ -75,7 +75,9 @@ func FuzzCopy(f *testing.F) {
 		left := out.String()
 		for {
 			before, after, found := strings.Cut(left, "\x1b")
-			if i := strings.IndexFunc(before, func(r rune) bool { return plain.Steers(r) && r != '\n' && r != '\t' }); i >= 0 {
+			if i := strings.IndexFunc(before, func(r rune) bool {
+				return plain.Steers(r) && r != '\n' && r != '\t'
+			}); i >= 0 {
 				t.Fatalf("%q: %q is left", text, before[i:])
 			}
 			if !found {

@@ -61,7 +61,8 @@ func (s Source) rename(file string, root *yaml.Node) error {
 			continue
 		}
 		if keyAt(root, now) != nil {
-			return croft.Errorf(croft.Invalid, "%s:%d: %s is the former name of %s: write one of them", file, key.Line, former, now)
+			return croft.Errorf(croft.Invalid, "%s:%d: %s is the former name of %s: write one of them", file, key.Line,
+				former, now)
 		}
 		s.warn("%s:%d: the setting %s is called %s now", file, key.Line, former, now)
 		key.Value = now[strings.LastIndex(now, ".")+1:]
@@ -86,14 +87,16 @@ func keyAt(n *yaml.Node, path string) *yaml.Node {
 
 var lineForm = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line (\d+): )?`)
 
-// SyntaxError is the error of a YAML parser, as an Invalid one; it puts the line behind the file's name, where editors look for it.
+// SyntaxError is the error of a YAML parser, as an Invalid one; it puts the line behind the file's name, where editors
+// look for it.
 func SyntaxError(file string, err error) error {
 	text := err.Error()
 	found := lineForm.FindStringSubmatch(text)
 	if found == nil {
 		return croft.Errorf(croft.Invalid, "%s: %w", file, err)
 	}
-	rest := strings.ReplaceAll(text[len(found[0]):], "found character that cannot start any token", "a tab, or another character that nothing begins with: indent with spaces")
+	rest := strings.ReplaceAll(text[len(found[0]):], "found character that cannot start any token",
+		"a tab, or another character that nothing begins with: indent with spaces")
 	if found[1] != "" {
 		file += ":" + found[1]
 	}

@@ -61,7 +61,8 @@ func source(t *testing.T, text string) settings.Source {
 	if err := os.WriteFile(filepath.Join(dir, "test.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return settings.Source{Name: "test.yaml", Dirs: []string{dir}, Env: func(string) (string, bool) { return "", false }}
+	return settings.Source{Name: "test.yaml", Dirs: []string{dir},
+		Env: func(string) (string, bool) { return "", false }}
 }
 
 func TestLoad(t *testing.T) {
@@ -79,28 +80,35 @@ func TestLoad(t *testing.T) {
 		{"a list replaces the default", "etcd: {endpoints: [http://a, http://b]}", nil, nil, func(c *config) {
 			c.Etcd.Endpoints = []string{"http://a", "http://b"}
 		}},
-		{"what is inline is set like the rest", "etcd: {ca: file, timeout: 5s}", map[string]string{"CROFT_ETCD_CA": "env"}, nil, func(c *config) {
-			c.Etcd.CA, c.Etcd.Timeout = "env", 5*time.Second
-		}},
+		{"what is inline is set like the rest", "etcd: {ca: file, timeout: 5s}",
+			map[string]string{"CROFT_ETCD_CA": "env"}, nil, func(c *config) {
+				c.Etcd.CA, c.Etcd.Timeout = "env", 5*time.Second
+			}},
 		{"a list of groups", "parts: [{size: 1}, {size: 2}]", nil, nil, func(c *config) { c.Parts = []part{{1}, {2}} }},
 		{"a map adds to the default", "ratios: {MEMORY_MB: 1.5}", nil, nil, func(c *config) {
 			c.Ratios = map[string]float64{"VCPU": 4, "MEMORY_MB": 1.5}
 		}},
-		{"the environment goes over the file", "name: file\ncount: 2", map[string]string{"CROFT_NAME": "env"}, nil, func(c *config) {
-			c.Name, c.Count = "env", 2
-		}},
-		{"flags go over the environment", "name: file", map[string]string{"CROFT_NAME": "env"}, map[string]string{"name": "flag"}, func(c *config) { c.Name = "flag" }},
-		{"an empty variable is unset", "name: file", map[string]string{"CROFT_NAME": ""}, nil, func(c *config) { c.Name = "file" }},
+		{"the environment goes over the file", "name: file\ncount: 2", map[string]string{"CROFT_NAME": "env"}, nil,
+			func(c *config) {
+				c.Name, c.Count = "env", 2
+			}},
+		{"flags go over the environment", "name: file", map[string]string{"CROFT_NAME": "env"},
+			map[string]string{"name": "flag"}, func(c *config) { c.Name = "flag" }},
+		{"an empty variable is unset", "name: file", map[string]string{"CROFT_NAME": ""}, nil,
+			func(c *config) { c.Name = "file" }},
 		{"an empty flag is set", "name: file", nil, map[string]string{"name": ""}, func(c *config) { c.Name = "" }},
-		{"a variable sets a list within a group", "", map[string]string{"CROFT_ETCD_ENDPOINTS": "http://a, http://b"}, nil, func(c *config) {
-			c.Etcd.Endpoints = []string{"http://a", "http://b"}
-		}},
+		{"a variable sets a list within a group", "", map[string]string{"CROFT_ETCD_ENDPOINTS": "http://a, http://b"},
+			nil, func(c *config) {
+				c.Etcd.Endpoints = []string{"http://a", "http://b"}
+			}},
 		{"variables of every kind", "", map[string]string{
-			"CROFT_ETCD_TIMEOUT": "1m", "CROFT_COUNT": "7", "CROFT_WAIT": "true", "CROFT_PORT": "80", "CROFT_PARTS": "[{size: 3}]",
+			"CROFT_ETCD_TIMEOUT": "1m", "CROFT_COUNT": "7", "CROFT_WAIT": "true", "CROFT_PORT": "80",
+			"CROFT_PARTS": "[{size: 3}]",
 		}, nil, func(c *config) {
 			c.Etcd.Timeout, c.Count, c.Wait, c.Port, c.Parts = time.Minute, 7, true, 80, []part{{3}}
 		}},
-		{"a text that looks like a number", "", map[string]string{"CROFT_NAME": "007: x"}, nil, func(c *config) { c.Name = "007: x" }},
+		{"a text that looks like a number", "", map[string]string{"CROFT_NAME": "007: x"}, nil,
+			func(c *config) { c.Name = "007: x" }},
 		{"no duration at all", "etcd: {timeout: 0s}", nil, nil, func(c *config) { c.Etcd.Timeout = 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,34 +137,43 @@ func TestLoadRefuses(t *testing.T) {
 		env              map[string]string
 	}{
 		{"an unknown key", "\nnmae: x", `test.yaml:2: unknown setting "nmae"; did you mean "name"?`, nil},
-		{"an unknown key in a group", "etcd:\n  endpoint: x", `test.yaml:2: unknown setting "etcd.endpoint"; did you mean "endpoints"?`, nil},
-		{"an unknown key in a list", "parts:\n- size: 1\n- sice: 1", `test.yaml:3: unknown setting "parts[1].sice"; did you mean "size"?`, nil},
+		{"an unknown key in a group", "etcd:\n  endpoint: x",
+			`test.yaml:2: unknown setting "etcd.endpoint"; did you mean "endpoints"?`, nil},
+		{"an unknown key in a list", "parts:\n- size: 1\n- sice: 1",
+			`test.yaml:3: unknown setting "parts[1].sice"; did you mean "size"?`, nil},
 		{"a key that is like none", "frobnicate: x", `test.yaml:1: unknown setting "frobnicate"`, nil},
 		{"a field that is not a setting", "hidden: x", `unknown setting "hidden"`, nil},
 		{"a key twice", "name: a\nname: b", "test.yaml:2: name is set twice", nil},
 		{"a word for a number", "count: many", `test.yaml:1: count: want a whole number, not "many"`, nil},
 		{"a word for a truth", "wait: maybe", `test.yaml:1: wait: want true or false, not "maybe"`, nil},
 		{"a word for a fraction", "ratios: {VCPU: lots}", `test.yaml:1: ratios.VCPU: want a number, not "lots"`, nil},
-		{"a number for a duration", "etcd: {timeout: 5}", `test.yaml:1: etcd.timeout: want a duration such as 30s or 5m, not "5"`, nil},
+		{"a number for a duration", "etcd: {timeout: 5}",
+			`test.yaml:1: etcd.timeout: want a duration such as 30s or 5m, not "5"`, nil},
 		{"a port that is none", "port: 70000", `test.yaml:1: port: want a whole number from 0 on, not "70000"`, nil},
-		{"a text for a list", "etcd: {endpoints: http://a}", "test.yaml:1: etcd.endpoints is a list: write [http://a]", nil},
+		{"a text for a list", "etcd: {endpoints: http://a}", "test.yaml:1: etcd.endpoints is a list: write [http://a]",
+			nil},
 		{"a list for a text", "name: [a]", "test.yaml:1: name: want a text", nil},
 		{"a text for a group", "etcd: http://a", "test.yaml:1: etcd: write key: value, one on each line", nil},
 		{"a list for the whole", "- a", "test.yaml:1: write key: value, one on each line", nil},
 		{"broken YAML", "name: [", "test.yaml:1: did not find expected node content", nil},
-		{"a tab", "etcd:\n\tname: x", "test.yaml:2: a tab, or another character that nothing begins with: indent with spaces", nil},
+		{"a tab", "etcd:\n\tname: x",
+			"test.yaml:2: a tab, or another character that nothing begins with: indent with spaces", nil},
 		{"two documents", "name: a\n---\nname: b", "more than one document", nil},
 		{"an anchor", "etcd: &a {endpoints: [*a]}", "anchors and aliases are not for settings", nil},
 		{"what Validate refuses", "name: impossible", "settings: name: impossible is not possible", nil},
-		{"a variable that is no number", "", `CROFT_COUNT: want a whole number, not "many"`, map[string]string{"CROFT_COUNT": "many"}},
-		{"a variable that is no duration", "", `CROFT_ETCD_TIMEOUT: want a duration such as 30s or 5m, not "5"`, map[string]string{"CROFT_ETCD_TIMEOUT": "5"}},
-		{"a variable that is no YAML", "", `CROFT_WAIT: want true or false, not "["`, map[string]string{"CROFT_WAIT": "["}},
+		{"a variable that is no number", "", `CROFT_COUNT: want a whole number, not "many"`,
+			map[string]string{"CROFT_COUNT": "many"}},
+		{"a variable that is no duration", "", `CROFT_ETCD_TIMEOUT: want a duration such as 30s or 5m, not "5"`,
+			map[string]string{"CROFT_ETCD_TIMEOUT": "5"}},
+		{"a variable that is no YAML", "", `CROFT_WAIT: want true or false, not "["`,
+			map[string]string{"CROFT_WAIT": "["}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := source(t, c.text)
 			s.Env = func(name string) (string, bool) { v, ok := c.env[name]; return v, ok }
 			got, _, err := settings.Load(defaults(), s)
-			if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("got error %v of kind %q\nwant %s", err, croft.KindOf(err), c.want)
 			}
 			if diff := cmp.Diff(defaults(), got, cmp.AllowUnexported(config{})); diff != "" {
@@ -177,7 +194,8 @@ func TestAFormerSettingNamesTheNewOne(t *testing.T) {
 }
 
 func TestEnvNames(t *testing.T) {
-	if got := settings.EnvNames(defaults(), nil); !slices.Contains(got, "CROFT_ETCD_CA") || slices.Contains(got, "CROFT_HIDDEN") {
+	if got := settings.EnvNames(defaults(), nil); !slices.Contains(got, "CROFT_ETCD_CA") ||
+		slices.Contains(got, "CROFT_HIDDEN") {
 		t.Errorf("got %v", got)
 	}
 }
@@ -194,9 +212,11 @@ func TestLoadFindsTheFile(t *testing.T) {
 		source settings.Source
 		want   string
 	}{
-		{"the first directory that has it counts", settings.Source{Dirs: []string{empty, first.Dirs[0], second.Dirs[0]}}, "first"},
+		{"the first directory that has it counts", settings.Source{Dirs: []string{empty, first.Dirs[0],
+			second.Dirs[0]}}, "first"},
 		{"none is no error", settings.Source{Dirs: []string{empty}}, "tiny"},
-		{"a named file counts alone", settings.Source{File: filepath.Join(second.Dirs[0], "test.yaml"), Dirs: first.Dirs}, "second"},
+		{"a named file counts alone", settings.Source{File: filepath.Join(second.Dirs[0], "test.yaml"),
+			Dirs: first.Dirs}, "second"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got, file, err := load(c.source); err != nil || got != c.want || (file == "") != (got == "tiny") {
@@ -229,7 +249,8 @@ func TestAFlagWithoutASettingIsAMistake(t *testing.T) {
 
 // Whatever the file holds, it is read or refused in one line.
 func FuzzLoad(f *testing.F) {
-	for _, seed := range []string{"name: x", "etcd: {endpoints: [a], timeout: 3s}", "a: &a [*a]", "<<: {}", "? {a: b}\n: c", "ratios: {1: 2}", "!!binary x", "name: !!int 3"} {
+	for _, seed := range []string{"name: x", "etcd: {endpoints: [a], timeout: 3s}", "a: &a [*a]", "<<: {}",
+		"? {a: b}\n: c", "ratios: {1: 2}", "!!binary x", "name: !!int 3"} {
 		f.Add(seed)
 	}
 	dir := f.TempDir()
@@ -238,7 +259,8 @@ func FuzzLoad(f *testing.F) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := settings.Load(defaults(), settings.Source{File: file, Env: func(string) (string, bool) { return "", false }})
+		_, _, err := settings.Load(defaults(), settings.Source{File: file,
+			Env: func(string) (string, bool) { return "", false }})
 		if err != nil && croft.KindOf(err) != croft.Invalid {
 			t.Fatalf("%q: %v has kind %q", text, err, croft.KindOf(err))
 		}
@@ -269,7 +291,8 @@ func TestAFileOfAnotherUserIsNotObeyed(t *testing.T) {
 	if err := os.Chown(file, 12345, 12345); err != nil {
 		t.Fatal(err)
 	}
-	if err := load(""); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "belongs to another user (12345)") {
+	if err := load(""); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(),
+		"belongs to another user (12345)") {
 		t.Errorf("found: %v", err)
 	}
 	if err := load(file); err != nil {
@@ -309,8 +332,10 @@ func TestFormerNamesAreReadWithAWarning(t *testing.T) {
 		{"the former name", "\ncontrol: {listen: a}", nil, "a", ":2: the setting control is called join now", ""},
 		{"both", "control: {listen: a}\njoin: {listen: b}", nil, "", "", ":1: control is the former name of join"},
 		{"a wrong key below it", "control: {listne: a}", nil, "", "", `unknown setting "join.listne"`},
-		{"the former variable", "", map[string]string{"CROFT_CONTROL_LISTEN": "a"}, "a", "CROFT_CONTROL_LISTEN is called CROFT_JOIN_LISTEN now", ""},
-		{"both variables", "", map[string]string{"CROFT_CONTROL_LISTEN": "a", "CROFT_JOIN_LISTEN": "b"}, "", "", "set one of them"},
+		{"the former variable", "", map[string]string{"CROFT_CONTROL_LISTEN": "a"}, "a",
+			"CROFT_CONTROL_LISTEN is called CROFT_JOIN_LISTEN now", ""},
+		{"both variables", "", map[string]string{"CROFT_CONTROL_LISTEN": "a", "CROFT_JOIN_LISTEN": "b"}, "", "",
+			"set one of them"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "x.yaml")
@@ -320,7 +345,8 @@ func TestFormerNamesAreReadWithAWarning(t *testing.T) {
 			var warned []string
 			got, _, err := settings.Load(renamed{}, settings.Source{
 				File: file, Env: func(name string) (string, bool) { v, ok := c.env[name]; return v, ok },
-				Renamed: map[string]string{"control": "join"}, Warn: func(words string) { warned = append(warned, words) },
+				Renamed: map[string]string{"control": "join"},
+				Warn:    func(words string) { warned = append(warned, words) },
 			})
 			if c.err != "" {
 				if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), c.err) {

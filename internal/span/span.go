@@ -28,7 +28,8 @@ func Start(ctx context.Context, name string, about ...attribute.KeyValue) (_ con
 
 // Begin begins a span where it is known who records: the first of a process. It is below
 // that of ctx, which may be one that Join took from elsewhere.
-func Begin(ctx context.Context, provider trace.TracerProvider, name string, about ...attribute.KeyValue) (_ context.Context, end func(error)) {
+func Begin(ctx context.Context, provider trace.TracerProvider, name string,
+	about ...attribute.KeyValue) (_ context.Context, end func(error)) {
 	ctx, s := provider.Tracer(scope).Start(ctx, name, trace.WithAttributes(about...))
 	return ctx, func(err error) {
 		if err != nil && !errors.Is(err, context.Canceled) {

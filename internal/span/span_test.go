@@ -60,7 +60,8 @@ func TestSpansAreBelowOneAnother(t *testing.T) {
 	if outer.Parent.SpanID().String() != "b7ad6b7169203331" || inner.Parent.SpanID() != outer.SpanContext.SpanID() {
 		t.Errorf("the parents are %v and %v", outer.Parent, inner.Parent)
 	}
-	if inner.Status != (sdk.Status{Code: codes.Error, Description: "no"}) || given.Status.Code != codes.Unset || outer.Status.Code != codes.Unset {
+	if inner.Status != (sdk.Status{Code: codes.Error, Description: "no"}) || given.Status.Code != codes.Unset ||
+		outer.Status.Code != codes.Unset {
 		t.Errorf("they ended with %v, %v and %v", inner.Status, given.Status, outer.Status)
 	}
 	if want := "00-0af7651916cd43dd8448eb211c80319c-" + outer.SpanContext.SpanID().String() + "-01"; told != want {

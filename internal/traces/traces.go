@@ -31,8 +31,10 @@ type Settings struct {
 func (s Settings) Check() error { return checkCollector("traces.endpoint", s.Endpoint) }
 
 func checkCollector(setting, endpoint string) error {
-	if u, err := url.Parse(endpoint); endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		return croft.Errorf(croft.Invalid, "%s: %q is no address of a collector, such as http://127.0.0.1:4318", setting,
+	if u, err := url.Parse(endpoint); endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" &&
+		u.Scheme != "https") {
+		return croft.Errorf(croft.Invalid, "%s: %q is no address of a collector, such as http://127.0.0.1:4318",
+			setting,
 			endpoint)
 	}
 	return nil

@@ -68,7 +68,8 @@ func isMessage(line string) bool {
 // at all is right too.
 func Check(data []byte) error {
 	if len(data) > croft.MaxUserData {
-		return croft.Errorf(croft.Invalid, "the user-data has %d bytes, and %d are the most that an instance may carry: compress it with gzip, or let it fetch the rest",
+		return croft.Errorf(croft.Invalid,
+			"the user-data has %d bytes, and %d are the most that an instance may carry: compress it with gzip, or let it fetch the rest",
 			len(data), croft.MaxUserData)
 	}
 	if KindOf(data) == Gzip {
@@ -103,13 +104,16 @@ func checkText(data []byte) error {
 	line := firstLine(data)
 	switch {
 	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
-		return errors.New("begins with a byte order mark, behind which the guest does not see what it is: save it as UTF-8 without")
+		return errors.New(
+			"begins with a byte order mark, behind which the guest does not see what it is: save it as UTF-8 without")
 	case !utf8.Valid(data), bytes.ContainsRune(data, 0):
 		return errors.New("is neither UTF-8 text nor gzip: encode other data in base64, or compress it")
 	case lettersOf(line) == "cloudconfig" && KindOf(data) != CloudConfig:
-		return fmt.Errorf("begins with %q, and cloud-init ignores all that does not begin with #cloud-config exactly", line)
+		return fmt.Errorf("begins with %q, and cloud-init ignores all that does not begin with #cloud-config exactly",
+			line)
 	case strings.HasPrefix(line, "#!") && strings.HasSuffix(line, "\r"):
-		return errors.New("is a script with the line ends of Windows, for which the guest finds no interpreter: convert it (dos2unix)")
+		return errors.New(
+			"is a script with the line ends of Windows, for which the guest finds no interpreter: convert it (dos2unix)")
 	}
 	switch KindOf(data) {
 	case CloudConfig:

@@ -54,7 +54,8 @@ func TestCheck(t *testing.T) {
 		{"cloud-config that is not YAML", []byte("#cloud-config\npackages: [nginx\n"), "is not YAML: yaml: line "},
 		{"cloud-config with a tab", []byte("#cloud-config\nusers:\n\t- jo\n"), "is not YAML: yaml: line 3"},
 		{"cloud-config that is a list", []byte("#cloud-config\n- nginx\n"), "no key: value in line 2"},
-		{"cloud-config in other words", []byte("# cloud-config\npackages: [nginx]\n"), `begins with "# cloud-config", and cloud-init ignores`},
+		{"cloud-config in other words", []byte("# cloud-config\npackages: [nginx]\n"),
+			`begins with "# cloud-config", and cloud-init ignores`},
 		{"cloud-config misspelt", []byte("#cloud_config\npackages: [nginx]\n"), "cloud-init ignores"},
 		{"bytes that are no text", []byte{0xff, 0xfe, 'a', 0}, "neither UTF-8 text nor gzip"},
 		{"a zero byte", []byte("#!/bin/sh\x00\n"), "neither UTF-8 text nor gzip"},
@@ -68,8 +69,10 @@ func TestCheck(t *testing.T) {
 		{"MIME without a boundary", []byte("Content-Type: multipart/mixed\n\nx\n"), "names no boundary"},
 		{"MIME without its parts", []byte("Content-Type: multipart/mixed; boundary=x\n\nx\n"), "part 1 cannot be read"},
 		{"MIME cut short", []byte(twoParts[:len(twoParts)-8]), "does not decode: unexpected EOF"},
-		{"MIME with cloud-config that is not YAML", []byte(strings.Replace(twoParts, "hostname: a", "hostname: [", 1)), "is not YAML"},
-		{"MIME in base64 that is none", []byte("Content-Type: text/cloud-config\nContent-Transfer-Encoding: base64\n\n$$$\n"), "does not decode"},
+		{"MIME with cloud-config that is not YAML", []byte(strings.Replace(twoParts, "hostname: a", "hostname: [", 1)),
+			"is not YAML"},
+		{"MIME in base64 that is none",
+			[]byte("Content-Type: text/cloud-config\nContent-Transfer-Encoding: base64\n\n$$$\n"), "does not decode"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -125,7 +128,8 @@ func read(t testing.TB, message []byte) []string {
 func TestJoinKeepsEachPieceAsItIs(t *testing.T) {
 	config := "#cloud-config\nwrite_files: [{path: /x, content: \"" + strings.Repeat("ü", 100) + "\"}]\n"
 	zipped := packed(t, []byte("#!/bin/sh\n"))
-	joined := Join(Part{"a", []byte(config)}, Part{"b", []byte(twoParts)}, Part{"c", zipped}, Part{"d", []byte("#include\nhttp://x/\n")})
+	joined := Join(Part{"a", []byte(config)}, Part{"b", []byte(twoParts)}, Part{"c", zipped},
+		Part{"d", []byte("#include\nhttp://x/\n")})
 	want := []string{
 		"text/cloud-config " + config,
 		"text/cloud-config #cloud-config\nhostname: a\n",
@@ -140,7 +144,8 @@ func TestJoinKeepsEachPieceAsItIs(t *testing.T) {
 	if err := Check(joined); err != nil {
 		t.Errorf("what Join makes is not right to Check: %v", err)
 	}
-	if again := Join(Part{"a", []byte(config)}, Part{"b", []byte(twoParts)}, Part{"c", zipped}, Part{"d", []byte("#include\nhttp://x/\n")}); !bytes.Equal(again, joined) {
+	if again := Join(Part{"a", []byte(config)}, Part{"b", []byte(twoParts)}, Part{"c", zipped},
+		Part{"d", []byte("#include\nhttp://x/\n")}); !bytes.Equal(again, joined) {
 		t.Error("the same pieces give other bytes")
 	}
 }
@@ -148,7 +153,8 @@ func TestJoinKeepsEachPieceAsItIs(t *testing.T) {
 // FuzzCheck: nothing makes it panic, and what it lets pass can be joined with
 // another piece, which stays whole.
 func FuzzCheck(f *testing.F) {
-	for _, s := range []string{"", "#!/bin/sh\n", "#cloud-config\na: b\n", twoParts, "Content-Type: x\n\n", string(packed(f, []byte("#!")))} {
+	for _, s := range []string{"", "#!/bin/sh\n", "#cloud-config\na: b\n", twoParts, "Content-Type: x\n\n",
+		string(packed(f, []byte("#!")))} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

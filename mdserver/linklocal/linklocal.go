@@ -60,7 +60,8 @@ func listenError(device string, at netip.AddrPort, err error) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return croft.Errorf(croft.Conflict, "listen on %s of %s: %w", at, device, err)
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
-		return croft.Errorf(croft.Invalid, "listen on %s of %s: this needs root (or CAP_NET_ADMIN and CAP_NET_BIND_SERVICE): %w", at, device, err)
+		return croft.Errorf(croft.Invalid,
+			"listen on %s of %s: this needs root (or CAP_NET_ADMIN and CAP_NET_BIND_SERVICE): %w", at, device, err)
 	}
 	return croft.Errorf(croft.Unavailable, "listen on %s of %s: %w", at, device, err)
 }
@@ -97,7 +98,8 @@ func acquire(device string, addr netip.Addr) (*hold, error) {
 		h.added = true
 	case errors.Is(err, syscall.EEXIST): // somebody was faster
 	case errors.Is(err, syscall.EPERM):
-		return nil, croft.Errorf(croft.Invalid, "put %s on %s: this needs root (or CAP_NET_ADMIN): %w", addr, device, err)
+		return nil, croft.Errorf(croft.Invalid, "put %s on %s: this needs root (or CAP_NET_ADMIN): %w", addr, device,
+			err)
 	default:
 		return nil, croft.Errorf(croft.Unavailable, "put %s on %s: %w", addr, device, err)
 	}

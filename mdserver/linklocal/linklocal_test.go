@@ -204,7 +204,8 @@ func TestListenReportsWhatIsInTheWay(t *testing.T) {
 	must(t, err)
 	defer l.Close()
 
-	if _, err := linklocal.Listen(t.Context(), b.name, metadata); !errors.Is(err, syscall.EADDRINUSE) || !errors.Is(err, croft.Conflict) {
+	if _, err := linklocal.Listen(t.Context(), b.name, metadata); !errors.Is(err, syscall.EADDRINUSE) ||
+		!errors.Is(err, croft.Conflict) {
 		t.Errorf("the port is taken: %v", err)
 	}
 	if !b.has(t, metadata.Addr()) {
@@ -217,7 +218,9 @@ func TestListenReportsWhatIsInTheWay(t *testing.T) {
 
 func TestAcceptEndsWhenTheAddressGoesAway(t *testing.T) {
 	for name, away := range map[string]func(netlink.Link) error{
-		"the address is deleted":   func(l netlink.Link) error { return netlink.AddrDel(l, address(t, "169.254.169.254/32")) },
+		"the address is deleted": func(l netlink.Link) error {
+			return netlink.AddrDel(l, address(t, "169.254.169.254/32"))
+		},
 		"the interface is deleted": netlink.LinkDel,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,8 @@ func Neighbour(device string, addr netip.Addr) (net.HardwareAddr, error) {
 	}
 	const unknown = unix.NUD_INCOMPLETE | unix.NUD_FAILED | unix.NUD_NOARP | unix.NUD_NONE
 	for _, n := range list {
-		if found, ok := netip.AddrFromSlice(n.IP); ok && found.Unmap() == addr && n.State&^unknown != 0 && len(n.HardwareAddr) > 0 {
+		if found, ok := netip.AddrFromSlice(n.IP); ok && found.Unmap() == addr && n.State&^unknown != 0 &&
+			len(n.HardwareAddr) > 0 {
 			return n.HardwareAddr, nil
 		}
 	}

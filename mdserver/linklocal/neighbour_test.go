@@ -22,13 +22,16 @@ func TestNeighbour(t *testing.T) {
 	must(t, err)
 	card := net.HardwareAddr{0x52, 0x54, 1, 2, 3, 4}
 	add := func(addr string, state int) {
-		must(t, netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, IP: net.ParseIP(addr), State: state, HardwareAddr: card}))
+		must(t, netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, IP: net.ParseIP(addr), State: state,
+			HardwareAddr: card}))
 	}
 	add("10.253.71.7", unix.NUD_REACHABLE)
 	add("10.253.71.8", unix.NUD_STALE)
 	add("10.253.71.9", unix.NUD_FAILED)
-	for addr, want := range map[string]net.HardwareAddr{"10.253.71.7": card, "10.253.71.8": card, "10.253.71.9": nil, "10.253.71.10": nil, "fd00::1": nil} {
-		if got, err := linklocal.Neighbour(b.name, netip.MustParseAddr(addr)); err != nil || got.String() != want.String() {
+	for addr, want := range map[string]net.HardwareAddr{"10.253.71.7": card, "10.253.71.8": card, "10.253.71.9": nil,
+		"10.253.71.10": nil, "fd00::1": nil} {
+		if got, err := linklocal.Neighbour(b.name, netip.MustParseAddr(addr)); err != nil ||
+			got.String() != want.String() {
 			t.Errorf("%s is at %q, %v; want %q", addr, got, err, want)
 		}
 	}
@@ -43,7 +46,8 @@ func TestPort(t *testing.T) {
 	link, err := netlink.LinkByName(port)
 	must(t, err)
 	card := net.HardwareAddr{0x52, 0x54, 1, 2, 3, 4}
-	entry := &netlink.Neigh{LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER, State: unix.NUD_REACHABLE, HardwareAddr: card}
+	entry := &netlink.Neigh{LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER,
+		State: unix.NUD_REACHABLE, HardwareAddr: card}
 	must(t, netlink.NeighSet(entry))
 	for _, c := range []struct {
 		what, bridge, want string
@@ -63,7 +67,8 @@ func TestPort(t *testing.T) {
 }
 
 func TestIPv6(t *testing.T) {
-	if text, err := os.ReadFile("/proc/sys/net/ipv6/conf/default/disable_ipv6"); err != nil || strings.TrimSpace(string(text)) != "0" {
+	if text, err := os.ReadFile("/proc/sys/net/ipv6/conf/default/disable_ipv6"); err != nil ||
+		strings.TrimSpace(string(text)) != "0" {
 		t.Skip("this kernel has no IPv6")
 	}
 	b := newBridge(t, 72)

@@ -90,8 +90,9 @@ func (s *Settings) CheckEtcdListen() error {
 	if !s.Beyond(s.Etcd.Listen) || s.Etcd.ListenCert != "" && s.Etcd.ListenClientCA != "" {
 		return nil
 	}
-	return croft.Errorf(croft.Invalid, "etcd.listen: whoever reaches %s could read and change everything in this cloud; "+
-		"set etcd.listen_cert, etcd.listen_key and etcd.listen_client_ca, so that clients have to show a certificate, or, in a network that only your hosts are in, --insecure", s.Etcd.Listen)
+	return croft.Errorf(croft.Invalid,
+		"etcd.listen: whoever reaches %s could read and change everything in this cloud; "+
+			"set etcd.listen_cert, etcd.listen_key and etcd.listen_client_ca, so that clients have to show a certificate, or, in a network that only your hosts are in, --insecure", s.Etcd.Listen)
 }
 
 // ServesPlacement tells whether croft up runs its own Placement.
@@ -128,7 +129,8 @@ const NoHypervisor = "none"
 // NeedsHypervisor refuses a process that cannot do without a hypervisor. Invalid.
 func (s *Settings) NeedsHypervisor() error {
 	if s.Hypervisor == NoHypervisor {
-		return croft.Errorf(croft.Invalid, "hypervisor is none, which is for croft up where it runs the cloud's etcd: an agent needs libvirt, or sim")
+		return croft.Errorf(croft.Invalid,
+			"hypervisor is none, which is for croft up where it runs the cloud's etcd: an agent needs libvirt, or sim")
 	}
 	return nil
 }

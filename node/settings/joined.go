@@ -25,7 +25,8 @@ func Over(j *trust.Membership, s Settings) Settings {
 	}
 	if j.Placement.Endpoint != "" { // else OpenStack's, for which each host has settings of its own
 		s.Placement.Endpoint = j.Placement.Endpoint
-		if !j.Etcd.Member || s.Placement.Token == direct.DefaultToken { // who serves it may have been given another since
+		// who serves it may have been given another since
+		if !j.Etcd.Member || s.Placement.Token == direct.DefaultToken {
 			s.Placement.Token = j.Placement.Token
 		}
 	}

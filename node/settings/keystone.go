@@ -13,7 +13,8 @@ type Keystone struct {
 
 func (s Keystone) validate() error {
 	if s.Cloud == "" && (s.Only || len(s.ReaderProjects) > 0) {
-		return croft.Errorf(croft.Invalid, "placement.keystone.only and reader_projects are about the tokens of a Keystone: name it in placement.keystone.cloud")
+		return croft.Errorf(croft.Invalid,
+			"placement.keystone.only and reader_projects are about the tokens of a Keystone: name it in placement.keystone.cloud")
 	}
 	return nil
 }

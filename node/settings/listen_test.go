@@ -16,7 +16,8 @@ func TestEtcdIsOpenToOthersOnlyWhereThatIsMeant(t *testing.T) {
 			s.Etcd.Listen, s.Etcd.ListenCert, s.Etcd.ListenKey = "10.0.0.1:2379", "/cert", "/key"
 		}, false},
 		{"TLS for those with certificates", func(s *Settings) {
-			s.Etcd.Listen, s.Etcd.ListenCert, s.Etcd.ListenKey, s.Etcd.ListenClientCA = "10.0.0.1:2379", "/cert", "/key", "/ca"
+			s.Etcd.Listen, s.Etcd.ListenCert, s.Etcd.ListenKey, s.Etcd.ListenClientCA = "10.0.0.1:2379", "/cert",
+				"/key", "/ca"
 		}, true},
 		{"said to be meant", func(s *Settings) { s.Etcd.Listen, s.Etcd.Insecure = "0.0.0.0:2379", true }, true},
 		{"no address", func(s *Settings) { s.Etcd.Listen = "everywhere" }, false},

@@ -19,7 +19,8 @@ var renamed = map[string]string{"control": "join"}
 // Load reads the settings: a file over the defaults, the environment over it, and over all
 // what flags gave, by the paths of settings. file may be empty: then it is searched. It
 // returns the file that was read and warnings about former names. Invalid.
-func Load(defaults Settings, file string, given map[string]string) (s Settings, from string, warnings []string, err error) {
+func Load(defaults Settings, file string, given map[string]string) (s Settings, from string, warnings []string,
+	err error) {
 	s, from, err = settings.Load(defaults, settings.Source{
 		Name: FileName, File: file, Flags: given, Former: direct.FormerSettings,
 		Renamed: renamed, Warn: func(words string) { warnings = append(warnings, words) },

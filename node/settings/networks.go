@@ -16,9 +16,11 @@ func (s *Settings) checkNetworks() error {
 		n := s.Networks[name]
 		switch {
 		case name == croft.DefaultNetworks:
-			return croft.Errorf(croft.Invalid, "networks.%s: that name means the networks of the setting network: take another", name)
+			return croft.Errorf(croft.Invalid,
+				"networks.%s: that name means the networks of the setting network: take another", name)
 		case (n.Network == "") == (n.Bridge == ""):
-			return croft.Errorf(croft.Invalid, "networks.%s: name either a network of libvirt (network) or a bridge of this host (bridge)", name)
+			return croft.Errorf(croft.Invalid,
+				"networks.%s: name either a network of libvirt (network) or a bridge of this host (bridge)", name)
 		}
 	}
 	return nil

@@ -219,9 +219,11 @@ func (s *Settings) Validate() error {
 	case s.Trust != trust.Direct && s.Trust != trust.Strict:
 		return invalid("trust is %q: use direct or strict", s.Trust)
 	case s.Join.CertificateLife < time.Minute || s.Join.CertificateLife > longestLife:
-		return invalid("join.certificate_life is %s: use something between 1m and %s", s.Join.CertificateLife, longestLife)
+		return invalid("join.certificate_life is %s: use something between 1m and %s", s.Join.CertificateLife,
+			longestLife)
 	case s.Pool.Quota.Open < 1 || !(s.Pool.Quota.Rate > 0):
-		return invalid("pool.quota is %d tickets and %g a second: use numbers greater than 0", s.Pool.Quota.Open, s.Pool.Quota.Rate)
+		return invalid("pool.quota is %d tickets and %g a second: use numbers greater than 0", s.Pool.Quota.Open,
+			s.Pool.Quota.Rate)
 	case s.Pool.History < 1:
 		return invalid("pool.history is %d: use 1 or more", s.Pool.History)
 	case s.MaxBuilds < 1:
@@ -229,7 +231,8 @@ func (s *Settings) Validate() error {
 	case s.Resync <= 0 || s.Sweep <= 0:
 		return invalid("resync and sweep must be longer than 0")
 	case s.Resync > longestRound || s.Sweep > longestRound:
-		return invalid("resync is %s and sweep %s: use no more than %s, or what goes wrong is not noticed", s.Resync, s.Sweep, longestRound)
+		return invalid("resync is %s and sweep %s: use no more than %s, or what goes wrong is not noticed", s.Resync,
+			s.Sweep, longestRound)
 	case s.Libvirt.StopGrace <= 0 || s.Libvirt.StopGrace > longestRound:
 		return invalid("libvirt.stop_grace is %s: use something between 1s and %s", s.Libvirt.StopGrace, longestRound)
 	case s.Sim.Boot < 0 || s.Sim.Boot > longestRound:

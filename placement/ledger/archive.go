@@ -82,8 +82,9 @@ func (s *State) portableProvider(p *Provider) transfer.Provider {
 		Generation: p.Generation, Aggregates: slices.Sorted(slices.Values(p.Aggregates)),
 		Inventories: make(map[croft.ResourceClass]croft.Inventory, len(p.Inventories))}
 	for _, i := range p.Inventories {
-		out.Inventories[croft.ResourceClass(s.ClassName(i.Class))] = croft.Inventory{Total: i.Total, Reserved: i.Reserved,
-			MinUnit: i.MinUnit, MaxUnit: i.MaxUnit, StepSize: i.StepSize, AllocationRatio: i.Ratio}
+		out.Inventories[croft.ResourceClass(s.ClassName(i.Class))] = croft.Inventory{Total: i.Total,
+			Reserved: i.Reserved,
+			MinUnit:  i.MinUnit, MaxUnit: i.MaxUnit, StepSize: i.StepSize, AllocationRatio: i.Ratio}
 	}
 	for _, t := range p.Traits {
 		out.Traits = append(out.Traits, croft.Trait(s.TraitName(t)))

@@ -185,7 +185,8 @@ func TestCandidates(t *testing.T) {
 		"a tree together": {twoNUMANodes, "resources=VCPU:4,DISK_GB:1",
 			[]string{"host=DISK_GB:1 numa0=VCPU:4", "host=DISK_GB:1 numa1=VCPU:4"}},
 		"traits are found together": {twoNUMANodes,
-			"resources=VCPU:1,SRIOV_NET_VF:1&required=CUSTOM_FAST,CUSTOM_NET_B", []string{"numa0=VCPU:1 pf1=SRIOV_NET_VF:1"}},
+			"resources=VCPU:1,SRIOV_NET_VF:1&required=CUSTOM_FAST,CUSTOM_NET_B",
+			[]string{"numa0=VCPU:1 pf1=SRIOV_NET_VF:1"}},
 		"the root's aggregate spans its tree": {twoNUMANodes, "resources=VCPU:1&member_of=" + uuidOf("a"),
 			[]string{"numa0=VCPU:1", "numa1=VCPU:1"}},
 		"but not for a group with a suffix": {twoNUMANodes, "resources1=VCPU:1&member_of1=" + uuidOf("a"), nil},
@@ -199,10 +200,12 @@ func TestCandidates(t *testing.T) {
 			"resources1=VCPU:2&resources2=VCPU:2&group_policy=isolate", []string{"numa0=VCPU:2 numa1=VCPU:2",
 				"numa0=VCPU:2 numa1=VCPU:2"}},
 		"the network card below the same node": {twoNUMANodes,
-			"resources1=VCPU:1&resources2=SRIOV_NET_VF:1&group_policy=none&same_subtree=1,2", []string{"numa0=VCPU:1 pf0=SRIOV_NET_VF:1", "numa1=VCPU:1 pf1=SRIOV_NET_VF:1"}},
+			"resources1=VCPU:1&resources2=SRIOV_NET_VF:1&group_policy=none&same_subtree=1,2",
+			[]string{"numa0=VCPU:1 pf0=SRIOV_NET_VF:1", "numa1=VCPU:1 pf1=SRIOV_NET_VF:1"}},
 		"without it any card": {twoNUMANodes,
 			"resources1=VCPU:1&resources2=SRIOV_NET_VF:1&group_policy=none", []string{"numa0=VCPU:1 pf0=SRIOV_NET_VF:1",
-				"numa0=VCPU:1 pf1=SRIOV_NET_VF:1", "numa1=VCPU:1 pf0=SRIOV_NET_VF:1", "numa1=VCPU:1 pf1=SRIOV_NET_VF:1"}},
+				"numa0=VCPU:1 pf1=SRIOV_NET_VF:1", "numa1=VCPU:1 pf0=SRIOV_NET_VF:1",
+				"numa1=VCPU:1 pf1=SRIOV_NET_VF:1"}},
 		"a group without resources ties others": {twoNUMANodes,
 			"resources_C=VCPU:1&resources_N=SRIOV_NET_VF:1&required_T=CUSTOM_FAST&group_policy=none&same_subtree=_T,_C,_N", []string{"numa0=VCPU:1 pf0=SRIOV_NET_VF:1"}},
 		"a trait of the root": {twoNUMANodes + flat, "resources=VCPU:1&root_required=COMPUTE_NODE",
@@ -214,7 +217,8 @@ func TestCandidates(t *testing.T) {
 		"a share alone is one candidate": {sharedDisk, "resources=DISK_GB:1", []string{"share=DISK_GB:1"}},
 		"a share serves a group with a suffix": {sharedDisk, "resources=VCPU:1&resources1=DISK_GB:1",
 			[]string{"one=VCPU:1 share=DISK_GB:1"}},
-		"a share in a forbidden aggregate is not": {sharedDisk, "resources=VCPU:1,DISK_GB:1&member_of=!" + uuidOf("a"), nil},
+		"a share in a forbidden aggregate is not": {sharedDisk, "resources=VCPU:1,DISK_GB:1&member_of=!" + uuidOf("a"),
+			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := cloud(t, test.cloud).ask(test.query)
@@ -230,7 +234,8 @@ func TestInTreeStaysInTheTreeOfAnyOfItsProviders(t *testing.T) {
 	for _, tree := range []string{"host", "pf0", "numa1"} {
 		req := &CandidateRequest{Groups: []Group{{Resources: []NamedAmount{{"VCPU", 1}}, Tree: tree}}, Nested: true}
 		found, err := m.Candidates(t.Context(), req)
-		if err != nil || len(found) != 2 || found[0].Portions[0].Provider.UUID != "numa0" || found[1].Portions[0].Provider.UUID != "numa1" {
+		if err != nil || len(found) != 2 || found[0].Portions[0].Provider.UUID != "numa0" ||
+			found[1].Portions[0].Provider.UUID != "numa1" {
 			t.Errorf("in the tree of %s: %v, %v", tree, found, err)
 		}
 	}

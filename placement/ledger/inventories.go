@@ -62,7 +62,8 @@ func (t *Tx) CreateInventory(uuid string, s InventorySpec) (p ProviderData, err 
 	case v == nil:
 		return p, noProvider(uuid)
 	case c == nil:
-		return p, invalid("Unable to create inventory for resource provider %s: No such resource class %s.", uuid, s.Name)
+		return p, invalid("Unable to create inventory for resource provider %s: No such resource class %s.", uuid,
+			s.Name)
 	case v.Inventory(c.id) != nil:
 		const text = "Update conflict: Inventory for '%s' on resource provider '%s' already exists."
 		return p, conflict(CodeConcurrentUpdate, text, s.Name, uuid)

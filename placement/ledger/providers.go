@@ -23,8 +23,9 @@ func (t *Tx) CreateProvider(uuid, name, parent string) (p ProviderData, root str
 	root = uuid
 	if parent != "" {
 		if parent == uuid {
-			return p, "", refuse("parent provider UUID cannot be same as UUID. Please set parent provider UUID to None " +
-				"if there is no parent.")
+			return p, "",
+				refuse("parent provider UUID cannot be same as UUID. Please set parent provider UUID to None " +
+					"if there is no parent.")
 		}
 		up := t.whole(parent)
 		if up == nil {

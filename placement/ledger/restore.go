@@ -34,8 +34,11 @@ func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress
 	for _, s := range stages {
 		for _, u := range s.units {
 			if len(u.writes) > limit {
-				return croft.Errorf(croft.Invalid, "import: %s needs %d writes in one transaction and etcd takes %d here; "+
-					"let etcd take more (--max-txn-ops), or have it claim from fewer providers", u.what, len(u.writes), limit)
+				return croft.Errorf(croft.Invalid,
+					"import: %s needs %d writes in one transaction and etcd takes %d here; "+
+						"let etcd take more (--max-txn-ops), or have it claim from fewer providers", u.what,
+					len(u.writes),
+					limit)
 			}
 		}
 	}
@@ -207,8 +210,9 @@ func (r *restore) commit(ctx context.Context, batch map[Key]Write) error {
 	case err != nil:
 		return fmt.Errorf("import: %w; what is missing comes when it is run again", err)
 	case !out.Done:
-		return croft.Errorf(croft.Conflict, "import: somebody changed the same things meanwhile; stop what does and run "+
-			"it again")
+		return croft.Errorf(croft.Conflict,
+			"import: somebody changed the same things meanwhile; stop what does and run "+
+				"it again")
 	}
 	for key, w := range batch {
 		if r.archive.modified[key] = out.Revision; w.Delete {

@@ -88,8 +88,9 @@ func BenchmarkCandidates(b *testing.B) {
 		st := stateOf(b, hostEntries(n))
 		for _, limit := range []int{10, 0} {
 			b.Run(fmt.Sprintf("providers=%d/limit=%d", n, limit), func(b *testing.B) {
-				req := &CandidateRequest{Limit: limit, Nested: true, Groups: []Group{{Resources: []NamedAmount{{"VCPU", 1},
-					{"MEMORY_MB", 256}, {"DISK_GB", 1}}}}}
+				req := &CandidateRequest{Limit: limit, Nested: true,
+					Groups: []Group{{Resources: []NamedAmount{{"VCPU", 1},
+						{"MEMORY_MB", 256}, {"DISK_GB", 1}}}}}
 				b.ReportAllocs()
 				for b.Loop() {
 					found, err := st.Candidates(b.Context(), req)

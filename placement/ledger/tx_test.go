@@ -100,7 +100,10 @@ func offers(id, class string, total int64) func(*Tx) error {
 }
 
 func takes(consumer, provider, class string, n int64) func(*Tx) error {
-	rules := ClaimRules{Generations: true, Types: true, Refuse: func(reason string) error { return invalid("%s", reason) }}
+	rules := ClaimRules{Generations: true, Types: true, Refuse: func(reason string) error {
+		return invalid("%s",
+			reason)
+	}}
 	return func(t *Tx) error {
 		return t.Claim(rules, Claim{Consumer: consumer, Project: "p", User: "u", Type: "T",
 			Demands: []Demand{{provider, NamedAmount{class, n}}}})
@@ -124,7 +127,8 @@ func TestOfTwoConcurrentWritesThatClashOneLoses(t *testing.T) {
 		both          bool
 	}{
 		"claims of the same provider": {
-			[]func(*Tx) error{create("a", ""), offers("a", "VCPU", 1)}, takes("x", "a", "VCPU", 1), takes("y", "a", "VCPU",
+			[]func(*Tx) error{create("a", ""), offers("a", "VCPU", 1)}, takes("x", "a", "VCPU", 1),
+			takes("y", "a", "VCPU",
 				1), false},
 		"claims of two providers": {
 			[]func(*Tx) error{create("a", ""), offers("a", "VCPU", 1), create("b", ""), offers("b", "VCPU", 1)},
@@ -155,7 +159,11 @@ func TestOfTwoConcurrentWritesThatClashOneLoses(t *testing.T) {
 			[]func(*Tx) error{create("a", ""), create("b", ""), createClass("CUSTOM_X")},
 			offers("a", "CUSTOM_X", 1), offers("b", "CUSTOM_X", 1), true},
 		"the first use of a trait and its end": {
-			[]func(*Tx) error{create("a", ""), func(t *Tx) error { t.trait("CUSTOM_X"); t.createTrait("CUSTOM_X"); return nil }},
+			[]func(*Tx) error{create("a", ""), func(t *Tx) error {
+				t.trait("CUSTOM_X")
+				t.createTrait("CUSTOM_X")
+				return nil
+			}},
 			func(t *Tx) error {
 				ids, err := t.traitIDs([]string{"CUSTOM_X"})
 				t.setTraits(t.provider("a"), ids)
@@ -198,8 +206,10 @@ func TestRequestsOfOneBatchSeeEachOther(t *testing.T) {
 		t.Fatal("refused")
 	}
 	a := m.providers["a"]
-	if used := a.Used(m.classes.Get("VCPU").id); used != 2 || a.Generation != 3 || len(a.children) != 0 || len(m.consumers) != 2 {
-		t.Errorf("used %d, generation %d, children %d, consumers %d", used, a.Generation, len(a.children), len(m.consumers))
+	if used := a.Used(m.classes.Get("VCPU").id); used != 2 || a.Generation != 3 || len(a.children) != 0 ||
+		len(m.consumers) != 2 {
+		t.Errorf("used %d, generation %d, children %d, consumers %d", used, a.Generation, len(a.children),
+			len(m.consumers))
 	}
 }
 
@@ -247,7 +257,8 @@ func TestSnapshotEqualsHistory(t *testing.T) {
 	for _, s := range []*State{m.State, fresh} {
 		p := s.providers["p1"]
 		x := s.classes.Get("CUSTOM_X")
-		if p.Used(x.id) != 3 || p.Generation != 3 || p.up != nil || len(s.roots) != 2 || s.roots[0].UUID != "p2" || x.Users != 1 || len(p.consumers) != 1 {
+		if p.Used(x.id) != 3 || p.Generation != 3 || p.up != nil || len(s.roots) != 2 || s.roots[0].UUID != "p2" ||
+			x.Users != 1 || len(p.consumers) != 1 {
 			t.Errorf("%+v, %d roots, class %+v", p.ProviderData, len(s.roots), x)
 		}
 	}

@@ -203,7 +203,8 @@ func (c *checker) consumer(x *Consumer) error {
 	case !isOwner(x.User):
 		return fmt.Errorf("its user has %d characters, want 1 to %d", utf8.RuneCountInString(x.User), maxOwner)
 	case x.Type != "" && (!consumerType.MatchString(x.Type) || !isOwner(x.Type)):
-		return fmt.Errorf("its type %q is not A to Z, 0 to 9 and _, %d at most; leave it out where it is unknown", x.Type,
+		return fmt.Errorf("its type %q is not A to Z, 0 to 9 and _, %d at most; leave it out where it is unknown",
+			x.Type,
 			maxOwner)
 	case x.Generation < 0:
 		return fmt.Errorf("its generation is %d, want 0 or more", x.Generation)

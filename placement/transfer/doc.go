@@ -58,8 +58,8 @@ type Source interface {
 // Target is where a state is imported into.
 type Target interface {
 	Source
-	// Write makes the changes that were planned on the last Read. Conflict: somebody else changed the state meanwhile, and
-	// some of the changes are made.
+	// Write makes the changes that were planned on the last Read. Conflict: somebody else changed the state meanwhile,
+	// and some of the changes are made.
 	Write(ctx context.Context, changes *Changes, progress Progress) error
 }
 

@@ -95,9 +95,13 @@ func Decode(r io.Reader) (*State, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read line %d: %w", d.line+1, err)
 	case d.line == 0:
-		return nil, croft.Errorf(croft.Invalid, `line 1: it is empty, want {"kind":"placement","version":1}; is this what croft placement export wrote?`)
+		return nil,
+			croft.Errorf(croft.Invalid,
+				`line 1: it is empty, want {"kind":"placement","version":1}; is this what croft placement export wrote?`)
 	case !d.ended:
-		return nil, croft.Errorf(croft.Invalid, `line %d: it ends without {"kind":"end"}, so something is missing; export it again`, d.line+1)
+		return nil,
+			croft.Errorf(croft.Invalid,
+				`line %d: it ends without {"kind":"end"}, so something is missing; export it again`, d.line+1)
 	}
 	if f := d.state.check(); f != nil {
 		return nil, croft.Errorf(croft.Invalid, "line %d: %w", d.at[f.of][f.index], f.err)
@@ -167,7 +171,8 @@ func (d *decoder) takeKind(kind string, text []byte) error {
 func (d *decoder) header(text []byte) error {
 	l, err := strictly[headerLine](text)
 	if err == nil && l.Version != version {
-		err = fmt.Errorf("the format has version %d and this croft knows %d; use the croft that wrote it", l.Version, version)
+		err = fmt.Errorf("the format has version %d and this croft knows %d; use the croft that wrote it", l.Version,
+			version)
 	}
 	d.state.Revision = l.Revision
 	return err

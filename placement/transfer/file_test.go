@@ -118,14 +118,18 @@ func change(from, to string) string {
 func TestBadFilesAreRefusedByLine(t *testing.T) {
 	lines := strings.SplitAfter(wantFile, "\n")
 	for _, c := range []struct{ name, file, want string }{
-		{"nothing at all", "", `line 1: it is empty, want {"kind":"placement","version":1}; is this what croft placement export wrote?`},
-		{"something else", "hello\n", "line 1: it is not a JSON object: invalid character 'h' looking for beginning of " +
-			"value"},
+		{"nothing at all", "",
+			`line 1: it is empty, want {"kind":"placement","version":1}; is this what croft placement export wrote?`},
+		{"something else", "hello\n",
+			"line 1: it is not a JSON object: invalid character 'h' looking for beginning of " +
+				"value"},
 		{"no header", strings.Join(lines[1:], ""),
 			`line 1: the first line, and no other, is {"kind":"placement","version":1}`},
-		{"two headers", lines[0] + wantFile, `line 2: the first line, and no other, is {"kind":"placement","version":1}`},
-		{"a newer format", change(`"version":1`, `"version":2`), "line 1: the format has version 2 and this croft knows " +
-			"1; use the croft that wrote it"},
+		{"two headers", lines[0] + wantFile,
+			`line 2: the first line, and no other, is {"kind":"placement","version":1}`},
+		{"a newer format", change(`"version":1`, `"version":2`),
+			"line 1: the format has version 2 and this croft knows " +
+				"1; use the croft that wrote it"},
 		{"a file that was cut off", strings.Join(lines[:6], ""),
 			`line 7: it ends without {"kind":"end"}, so something is missing; export it again`},
 		{"a line that was cut off", wantFile[:200], "line 4: it is not a JSON object: unexpected end of JSON input"},
@@ -143,17 +147,20 @@ func TestBadFilesAreRefusedByLine(t *testing.T) {
 			"line 6: provider 22222222-2222-4222-8222-222222222222: it is there twice"},
 		{"a name twice", change(`"name":"host"`, `"name":"a <site> & more"`),
 			`line 5: provider 22222222-2222-4222-8222-222222222222: its name "a <site> & more" is that of provider 11111111-1111-4111-8111-111111111111 too`},
-		{"no name", change(`"name":"host",`, ``), "line 5: provider 22222222-2222-4222-8222-222222222222: its name has " +
-			"0 characters, want 1 to 200"},
-		{"no UUID", change(`"uuid":"2222`, `"uuid":"x222`), "line 5: provider x2222222-2222-4222-8222-222222222222: its " +
-			"uuid is not a UUID"},
+		{"no name", change(`"name":"host",`, ``),
+			"line 5: provider 22222222-2222-4222-8222-222222222222: its name has " +
+				"0 characters, want 1 to 200"},
+		{"no UUID", change(`"uuid":"2222`, `"uuid":"x222`),
+			"line 5: provider x2222222-2222-4222-8222-222222222222: its " +
+				"uuid is not a UUID"},
 		{"an unknown parent", change(`"parent":"1`, `"parent":"5`),
 			"line 5: provider 22222222-2222-4222-8222-222222222222: its parent 51111111-1111-4111-8111-111111111111 has no " +
 				"line of its own"},
 		{"an ancestor of itself", change(`more",`, `more","parent":"`+string(host)+`",`),
 			"line 4: provider 11111111-1111-4111-8111-111111111111: it is its own ancestor"},
-		{"an unknown class", change(lines[1], ""), "line 4: provider 22222222-2222-4222-8222-222222222222: its resource " +
-			"class CUSTOM_FPGA has no line of its own"},
+		{"an unknown class", change(lines[1], ""),
+			"line 4: provider 22222222-2222-4222-8222-222222222222: its resource " +
+				"class CUSTOM_FPGA has no line of its own"},
 		{"an unknown trait", change(lines[2], ""), "line 4: provider 22222222-2222-4222-8222-222222222222: its trait " +
 			"CUSTOM_GOLD has no line of its own"},
 		{"a trait of a provider twice", change(`"HW_CPU_X86_AVX2"`, `"CUSTOM_GOLD"`),

@@ -63,14 +63,16 @@ func known(have, want *State) error {
 	for _, p := range want.Providers {
 		for _, class := range slices.Sorted(maps.Keys(p.Inventories)) {
 			if !isCustom(class) && !classes[class] {
-				return croft.Errorf(croft.Invalid, "import: provider %s offers %s, which the target does not know as a "+
-					"resource class; is it older than where this is from?", p.ID, class)
+				return croft.Errorf(croft.Invalid,
+					"import: provider %s offers %s, which the target does not know as a "+
+						"resource class; is it older than where this is from?", p.ID, class)
 			}
 		}
 		for _, t := range p.Traits {
 			if !isCustom(t) && !traits[t] {
-				return croft.Errorf(croft.Invalid, "import: provider %s has %s, which the target does not know as a trait; is "+
-					"it older than where this is from?", p.ID, t)
+				return croft.Errorf(croft.Invalid,
+					"import: provider %s has %s, which the target does not know as a trait; is "+
+						"it older than where this is from?", p.ID, t)
 			}
 		}
 	}
@@ -106,8 +108,9 @@ func (p *planner) foreign() error {
 	}
 	for _, x := range p.have.Providers {
 		if !wanted[x.ID] {
-			return croft.Errorf(croft.Conflict, "import: the target holds other things already, such as the provider %s "+
-				"(%s); to add to them, give --merge", x.ID, x.Name)
+			return croft.Errorf(croft.Conflict,
+				"import: the target holds other things already, such as the provider %s "+
+					"(%s); to add to them, give --merge", x.ID, x.Name)
 		}
 	}
 	consumers := map[croft.InstanceID]bool{}
@@ -137,8 +140,9 @@ func (p *planner) providers(out *Changes) error {
 		default:
 			if field := outgrown(have, &want, interim[want.ID]); field != "" {
 				if !p.merge {
-					return croft.Errorf(croft.Conflict, "import: the target has the provider %s (%s) with another %s; to make it "+
-						"as imported, give --merge", want.ID, have.Name, field)
+					return croft.Errorf(croft.Conflict,
+						"import: the target has the provider %s (%s) with another %s; to make it "+
+							"as imported, give --merge", want.ID, have.Name, field)
 				}
 				want.Generation = max(want.Generation, have.Generation+1)
 			}
@@ -210,8 +214,9 @@ func (p *planner) consumers(out *Changes) error {
 		case sameConsumer(have, &want):
 			want = *have
 		case !p.merge:
-			return croft.Errorf(croft.Conflict, "import: the target has the consumer %s with other claims, project, user "+
-				"or type; to make it as imported, give --merge", want.ID)
+			return croft.Errorf(croft.Conflict,
+				"import: the target has the consumer %s with other claims, project, user "+
+					"or type; to make it as imported, give --merge", want.ID)
 		default:
 			want.Generation = max(want.Generation, have.Generation+1)
 			out.Consumers = append(out.Consumers, want)
@@ -228,7 +233,8 @@ func (p *planner) consumers(out *Changes) error {
 }
 
 func sameConsumer(a, b *Consumer) bool {
-	return a.Project == b.Project && a.User == b.User && a.Type == b.Type && sameAllocations(a.Allocations, b.Allocations)
+	return a.Project == b.Project && a.User == b.User && a.Type == b.Type &&
+		sameAllocations(a.Allocations, b.Allocations)
 }
 
 func sameAllocations(a, b map[croft.HostID]croft.Resources) bool {

@@ -52,7 +52,8 @@ func TestPlan(t *testing.T) {
 		{"an empty target gets all", empty, false, all},
 		{"merging into an empty target is the same", empty, true, all},
 		{"what is there already is left", func(*transfer.State) {}, false, ""},
-		{"generations of the target's own are no difference", func(s *transfer.State) { s.Providers[1].Generation = 99 },
+		{"generations of the target's own are no difference",
+			func(s *transfer.State) { s.Providers[1].Generation = 99 },
 			false, ""},
 		{"a ratio that a database rounded is no difference", func(s *transfer.State) {
 			i := offer(8)
@@ -65,10 +66,12 @@ func TestPlan(t *testing.T) {
 			s.Consumers = nil
 			s.Providers[1].Inventories, s.Providers[1].Traits = nil, nil
 		}, false, "host@12 33333333@3"},
-		{"nobody else's provider is touched", func(s *transfer.State) { s.Providers = append(s.Providers, other) }, false,
+		{"nobody else's provider is touched", func(s *transfer.State) { s.Providers = append(s.Providers, other) },
+			false,
 			"conflict: import: the target holds other things already, such as the provider " +
 				"44444444-4444-4444-8444-444444444444 (other); to add to them, give --merge"},
-		{"merging leaves it", func(s *transfer.State) { s.Providers = append(s.Providers, other); s.Consumers = nil }, true,
+		{"merging leaves it", func(s *transfer.State) { s.Providers = append(s.Providers, other); s.Consumers = nil },
+			true,
 			"33333333@3"},
 		{"nor is anybody else's claim", func(s *transfer.State) {
 			c := s.Consumers[0]
@@ -76,7 +79,9 @@ func TestPlan(t *testing.T) {
 			s.Consumers = append(s.Consumers, c)
 		}, false, "conflict: import: the target holds other things already, such as claims of the consumer " +
 			"44444444-4444-4444-8444-444444444444; to add to them, give --merge"},
-		{"another inventory is a conflict", func(s *transfer.State) { s.Providers[1].Inventories[croft.VCPU] = offer(4) },
+		{"another inventory is a conflict", func(s *transfer.State) {
+			s.Providers[1].Inventories[croft.VCPU] = offer(4)
+		},
 			false,
 			"conflict: import: the target has the provider 22222222-2222-4222-8222-222222222222 (host) with another " +
 				"inventory of VCPU; to make it as imported, give --merge"},
@@ -84,18 +89,23 @@ func TestPlan(t *testing.T) {
 			s.Providers[1].Inventories[croft.VCPU] = offer(4)
 			s.Providers[1].Generation = 30
 		}, true, "host@31"},
-		{"another trait is a conflict", func(s *transfer.State) { s.Providers[0].Traits = []croft.Trait{"COMPUTE_NODE"} },
+		{"another trait is a conflict", func(s *transfer.State) {
+			s.Providers[0].Traits = []croft.Trait{"COMPUTE_NODE"}
+		},
 			false,
 			"conflict: import: the target has the provider 11111111-1111-4111-8111-111111111111 (a <site> & more) with " +
 				"another set of traits; to make it as imported, give --merge"},
 		{"another place in the tree is one", func(s *transfer.State) { s.Providers[1].Parent = "" }, false,
 			"conflict: import: the target has the provider 22222222-2222-4222-8222-222222222222 (host) with another " +
 				"parent; to make it as imported, give --merge"},
-		{"other claims of a consumer are one", func(s *transfer.State) { s.Consumers[0].Allocations[host][croft.VCPU] = 1 },
+		{"other claims of a consumer are one", func(s *transfer.State) {
+			s.Consumers[0].Allocations[host][croft.VCPU] = 1
+		},
 			false,
 			"conflict: import: the target has the consumer 33333333-3333-4333-8333-333333333333 with other claims, " +
 				"project, user or type; to make it as imported, give --merge"},
-		{"and merged as imported too", func(s *transfer.State) { s.Consumers[0].User = "somebody" }, true, "33333333@4"},
+		{"and merged as imported too", func(s *transfer.State) { s.Consumers[0].User = "somebody" }, true,
+			"33333333@4"},
 		{"a name that is taken there cannot come in", func(s *transfer.State) {
 			s.Providers = []transfer.Provider{{ID: croft.HostID(group), Name: "host"}}
 			s.Consumers = nil
@@ -106,9 +116,11 @@ func TestPlan(t *testing.T) {
 			c := s.Consumers[0]
 			c.ID, c.Allocations = croft.InstanceID(group), map[croft.HostID]croft.Resources{host: {croft.DiskGB: 1}}
 			s.Consumers = append(s.Consumers, c)
-		}, true, "invalid: import: what would come of it cannot be: consumer 44444444-4444-4444-8444-444444444444: it " +
-			"has DISK_GB of provider 22222222-2222-4222-8222-222222222222, which has no inventory of that"},
-		{"a class that the target does not know cannot come in", func(s *transfer.State) { s.StandardClasses = nil }, false,
+		}, true,
+			"invalid: import: what would come of it cannot be: consumer 44444444-4444-4444-8444-444444444444: it " +
+				"has DISK_GB of provider 22222222-2222-4222-8222-222222222222, which has no inventory of that"},
+		{"a class that the target does not know cannot come in", func(s *transfer.State) { s.StandardClasses = nil },
+			false,
 			"invalid: import: provider 22222222-2222-4222-8222-222222222222 offers VCPU, which the target does not know as " +
 				"a resource class; is it older than where this is from?"},
 		{"nor a trait", func(s *transfer.State) { s.StandardTraits = nil }, false,
@@ -171,7 +183,8 @@ func TestInterimAllowsWhatIsClaimedAndNoMore(t *testing.T) {
 	room := func(n int64) croft.Inventory {
 		return croft.Inventory{Total: n, MinUnit: 1, MaxUnit: 1<<31 - 1, StepSize: 1, AllocationRatio: 1}
 	}
-	want := map[croft.HostID]map[croft.ResourceClass]croft.Inventory{host: {croft.VCPU: room(2), "CUSTOM_FPGA": room(1)}}
+	want := map[croft.HostID]map[croft.ResourceClass]croft.Inventory{host: {croft.VCPU: room(2),
+		"CUSTOM_FPGA": room(1)}}
 	if diff := cmp.Diff(want, transfer.Interim(s)); diff != "" {
 		t.Error("-want +got:", diff)
 	}

@@ -52,8 +52,9 @@ func TestCloudsThatCannotBe(t *testing.T) {
 		{"a login that there is not", "prod", "clouds: {prod: {auth_type: v3oidcpassword, auth: {}}}", "",
 			"auth_type v3oidcpassword"},
 		{"no Keystone", "prod", "clouds: {prod: {auth: {username: u}}}", "", "has no auth_url"},
-		{"a Keystone that is no URL", "prod", "clouds: {prod: {auth: {auth_url: 'k:5000'}}}", "", "has an auth_url that " +
-			"is none: k:5000"},
+		{"a Keystone that is no URL", "prod", "clouds: {prod: {auth: {auth_url: 'k:5000'}}}", "",
+			"has an auth_url that " +
+				"is none: k:5000"},
 		{"nobody", "prod", "clouds: {prod: {auth: {auth_url: 'http://k'}}}", "", "has neither username and password"},
 		{"no password", "prod", "clouds: {prod: {auth: {auth_url: 'http://k', username: u}}}", "", "has no password"},
 		{"no project", "prod", "clouds: {prod: {auth: {auth_url: 'http://k', username: u, password: p}}}", "",
@@ -62,9 +63,11 @@ func TestCloudsThatCannotBe(t *testing.T) {
 			"application_credential_id: a}}}", "", "without application_credential_secret"},
 		{"a named application credential of nobody", "prod", "clouds: {prod: {auth: {auth_url: 'http://k', " +
 			"application_credential_name: a, application_credential_secret: s}}}", "", "no user"},
-		{"a CA that is not there", "prod", "clouds: {prod: {cacert: /none.pem, auth: {auth_url: 'http://k', username: " +
-			"u}}}", "", "/none.pem"},
-		{"an environment that says nothing", keystone.Environment, "clouds: {}", "", "neither OS_CLOUD nor OS_AUTH_URL"},
+		{"a CA that is not there", "prod",
+			"clouds: {prod: {cacert: /none.pem, auth: {auth_url: 'http://k', username: " +
+				"u}}}", "", "/none.pem"},
+		{"an environment that says nothing", keystone.Environment, "clouds: {}", "",
+			"neither OS_CLOUD nor OS_AUTH_URL"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			write(t, c.public, c.secure)

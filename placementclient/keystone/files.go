@@ -76,7 +76,8 @@ func (f files) check(name, secure string) error {
 		return croft.Errorf(croft.Invalid, "%s has no cloud %s, only %s%s", f.name, name, strings.Join(known, ", "),
 			nearest.Hint(name, known))
 	case cloud.AuthInfo == nil && secret[name].AuthInfo == nil:
-		return croft.Errorf(croft.Invalid, "cloud %s in %s has no auth: it wants auth_url and credentials", name, f.name)
+		return croft.Errorf(croft.Invalid, "cloud %s in %s has no auth: it wants auth_url and credentials", name,
+			f.name)
 	case !isSupported(cloud.AuthType):
 		return croft.Errorf(croft.Invalid, "cloud %s in %s has auth_type %s; use password, token or "+
 			"v3applicationcredential", name, f.name, cloud.AuthType)

@@ -129,9 +129,12 @@ func TestWaysToLogIn(t *testing.T) {
 	}{
 		{"a password of secure.yaml", fmt.Sprintf(keystoneFile, k.URL), nil},
 		{"a Keystone whose versions have to be asked for", fmt.Sprintf(keystoneFile, k.Root), nil},
-		{"an application credential", "clouds: {prod: {auth_type: v3applicationcredential, auth: {auth_url: '" + k.URL + "', application_credential_id: c1, application_credential_secret: secret}}}", nil},
-		{"a token that somebody else got", "clouds: {prod: {auth_type: token, auth: {auth_url: '" + k.URL + "', token: '" + k.Token(t, "nova") + "'}}}", nil},
-		{"variables", "clouds: {}", map[string]string{"OS_AUTH_URL": k.URL, "OS_USERNAME": "nova", "OS_PASSWORD": "secret",
+		{"an application credential", "clouds: {prod: {auth_type: v3applicationcredential, auth: {auth_url: '" + k.URL +
+			"', application_credential_id: c1, application_credential_secret: secret}}}", nil},
+		{"a token that somebody else got", "clouds: {prod: {auth_type: token, auth: {auth_url: '" + k.URL +
+			"', token: '" + k.Token(t, "nova") + "'}}}", nil},
+		{"variables", "clouds: {}", map[string]string{"OS_AUTH_URL": k.URL, "OS_USERNAME": "nova",
+			"OS_PASSWORD":         "secret",
 			"OS_PROJECT_NAME":     "service",
 			"OS_USER_DOMAIN_NAME": "Default", "OS_PROJECT_DOMAIN_ID": "default"}},
 		{"the cloud of OS_CLOUD", strings.ReplaceAll(fmt.Sprintf(keystoneFile, k.URL), "username: nova",
@@ -168,7 +171,8 @@ func TestTokensAreRenewedByOneForAll(t *testing.T) {
 			all.Go(func() {
 				// A body has to be sent again with the new token.
 				if err := client.Claim(t.Context(), croft.NewInstanceID(), "p",
-					croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: {croft.VCPU: 9}}}); !errors.Is(err, croft.NoCapacity) {
+					croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: {croft.VCPU: 9}}}); !errors.Is(
+					err, croft.NoCapacity) {
 					t.Errorf("a claim that does not fit: got %v", err)
 				}
 			})
@@ -197,7 +201,8 @@ func TestWhatKeepsALoginFromSucceeding(t *testing.T) {
 			"keystone at http://127.0.0.1:1/v3 does not answer"},
 		{"something else there", fmt.Sprintf(keystoneFile, endpoint+"/v3"), endpoint, croft.Invalid, "refuses"},
 		{"a certificate of an unknown CA", fmt.Sprintf(keystoneFile, secure.URL), endpoint, croft.Invalid, "cacert"},
-		{"no Placement in the catalogue", file, "", croft.Invalid, "has no internal endpoint of placement in region one"},
+		{"no Placement in the catalogue", file, "", croft.Invalid,
+			"has no internal endpoint of placement in region one"},
 		{"a user without the role", strings.Replace(strings.Replace(file, "nova", "demo", 1), "service", "demo", 1),
 			endpoint, croft.Invalid, "the role admin"},
 	} {
@@ -277,7 +282,8 @@ func TestTokensOfOthers(t *testing.T) {
 
 func TestUserThatMayNotAskAboutTokens(t *testing.T) {
 	k := start(t)
-	write(t, strings.Replace(strings.Replace(fmt.Sprintf(keystoneFile, k.URL), "nova", "demo", 1), "service", "demo", 1),
+	write(t, strings.Replace(strings.Replace(fmt.Sprintf(keystoneFile, k.URL), "nova", "demo", 1), "service", "demo",
+		1),
 		secretFile)
 	tokens := keystone.NewTokens(load(t, "prod"))
 	t.Cleanup(tokens.Close)

@@ -51,8 +51,10 @@ func (c *Cloud) Endpoint(provider *gophercloud.ProviderClient) (string, error) {
 		if wanted.Region != "" {
 			region = "region " + wanted.Region
 		}
-		return "", croft.Errorf(croft.Invalid, "the catalogue of Keystone at %s has no %s endpoint of placement in %s; "+
-			"see interface and region_name of cloud %s, or set placement.endpoint", c.URL(), wanted.Availability, region, c.name)
+		return "",
+			croft.Errorf(croft.Invalid, "the catalogue of Keystone at %s has no %s endpoint of placement in %s; "+
+				"see interface and region_name of cloud %s, or set placement.endpoint", c.URL(), wanted.Availability,
+				region, c.name)
 	}
 	return found, nil
 }
@@ -85,7 +87,8 @@ func (c *Cloud) explain(ctx context.Context, err error) error {
 func (c *Cloud) explainAnswer(a gophercloud.ErrUnexpectedResponseCode) error {
 	switch {
 	case a.Actual == http.StatusUnauthorized:
-		return croft.Errorf(croft.Invalid, "keystone at %s refuses the credentials of cloud %s (%d %s)", c.URL(), c.name,
+		return croft.Errorf(croft.Invalid, "keystone at %s refuses the credentials of cloud %s (%d %s)", c.URL(),
+			c.name,
 			a.Actual, message(a))
 	case a.Actual >= 500:
 		return croft.Errorf(croft.Unavailable, "keystone at %s answers %d %s", c.URL(), a.Actual, message(a))

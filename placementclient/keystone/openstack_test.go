@@ -64,7 +64,8 @@ func (s *session) keystoneDo(t *testing.T, method, path string, body, out any) {
 	if body != nil {
 		options.JSONBody = body
 	}
-	resp, err := s.provider.Request(context.WithoutCancel(t.Context()), method, s.provider.IdentityBase+"v3"+path, options)
+	resp, err := s.provider.Request(context.WithoutCancel(t.Context()), method, s.provider.IdentityBase+"v3"+path,
+		options)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
@@ -75,7 +76,8 @@ func (s *session) keystoneDo(t *testing.T, method, path string, body, out any) {
 func (s *session) revoke(t *testing.T) {
 	t.Helper()
 	_, err := s.provider.Request(t.Context(), http.MethodDelete, s.provider.IdentityBase+"v3/auth/tokens",
-		&gophercloud.RequestOpts{MoreHeaders: map[string]string{"X-Subject-Token": s.provider.Token()}, OkCodes: []int{204}})
+		&gophercloud.RequestOpts{MoreHeaders: map[string]string{"X-Subject-Token": s.provider.Token()},
+			OkCodes: []int{204}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +134,8 @@ func TestOpenStackApplicationCredential(t *testing.T) {
 		Credential struct{ ID, Secret string } `json:"application_credential"`
 	}
 	path := "/users/" + me.Token.User.ID + "/application_credentials"
-	s.keystoneDo(t, http.MethodPost, path, map[string]any{"application_credential": map[string]any{"name": uuid.NewString()}}, &made)
+	s.keystoneDo(t, http.MethodPost, path,
+		map[string]any{"application_credential": map[string]any{"name": uuid.NewString()}}, &made)
 	t.Cleanup(func() { s.keystoneDo(t, http.MethodDelete, path+"/"+made.Credential.ID, nil, nil) })
 	ours := onOpenStack(t)
 	write(t, fmt.Sprintf("clouds: {app: {auth_type: v3applicationcredential, region_name: RegionOne, auth: "+
@@ -160,13 +163,15 @@ func TestRolesCountAsInOpenStack(t *testing.T) {
 		admin).provider.Token(), "nobody": "made-up"}
 	for who, token := range tokens {
 		for _, c := range []struct{ method, path string }{
-			{"GET", "/"}, {"GET", "/resource_providers?name=none"}, {"PUT", "/traits/CUSTOM_CROFT_ROLES"}, {"GET", "/usages"},
+			{"GET", "/"}, {"GET", "/resource_providers?name=none"}, {"PUT", "/traits/CUSTOM_CROFT_ROLES"},
+			{"GET", "/usages"},
 			{"GET", "/usages?project_id=another"}, {"GET", "/allocations/" + uuid.NewString()}, {"DELETE",
 				"/allocations/" + uuid.NewString()},
 			{"POST", "/reshaper"}, {"GET", "/nowhere"},
 		} {
-			want, got := request(t, c.method, strings.TrimSuffix(theirs, "/")+c.path, token), request(t, c.method, ours+c.path,
-				token)
+			want, got := request(t, c.method, strings.TrimSuffix(theirs, "/")+c.path, token),
+				request(t, c.method, ours+c.path,
+					token)
 			if c.path != "/" && got != want {
 				t.Errorf("%s, %s %s:\nours   %s\ntheirs %s", who, c.method, c.path, got, want)
 			}

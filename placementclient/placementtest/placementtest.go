@@ -79,11 +79,12 @@ func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func host(name string) croft.Provider {
 	id := croft.NewHostID()
-	return croft.Provider{ID: id, Name: name + "-" + string(id[:8]), Inventories: map[croft.ResourceClass]croft.Inventory{
-		croft.VCPU:     {Total: 4, MinUnit: 1, MaxUnit: 4, StepSize: 1, AllocationRatio: 2},
-		croft.MemoryMB: {Total: 4096, Reserved: 512, MinUnit: 1, MaxUnit: 4096, StepSize: 1, AllocationRatio: 1},
-		croft.DiskGB:   {Total: 100, MinUnit: 1, MaxUnit: 100, StepSize: 1, AllocationRatio: 1},
-	}, Traits: []croft.Trait{"COMPUTE_NODE", "HW_CPU_X86_AVX2"}, Aggregates: []string{uuid.NewString()}}
+	return croft.Provider{ID: id, Name: name + "-" + string(id[:8]),
+		Inventories: map[croft.ResourceClass]croft.Inventory{
+			croft.VCPU:     {Total: 4, MinUnit: 1, MaxUnit: 4, StepSize: 1, AllocationRatio: 2},
+			croft.MemoryMB: {Total: 4096, Reserved: 512, MinUnit: 1, MaxUnit: 4096, StepSize: 1, AllocationRatio: 1},
+			croft.DiskGB:   {Total: 100, MinUnit: 1, MaxUnit: 100, StepSize: 1, AllocationRatio: 1},
+		}, Traits: []croft.Trait{"COMPUTE_NODE", "HW_CPU_X86_AVX2"}, Aggregates: []string{uuid.NewString()}}
 }
 
 // add makes a provider.
@@ -173,7 +174,8 @@ func (s *suite) custom(t *testing.T) {
 	p.Traits = append(p.Traits, trait, "HW_CPU_X86_NOT_KNOWN_TO_ANYBODY")
 	s.add(t, p)
 	got := s.read(t, p.ID)
-	if i := got.Inventories[class]; i.Total != 2 || i.MinUnit != 1 || i.MaxUnit != 2 || i.StepSize != 1 || i.AllocationRatio != 1 {
+	if i := got.Inventories[class]; i.Total != 2 || i.MinUnit != 1 || i.MaxUnit != 2 || i.StepSize != 1 ||
+		i.AllocationRatio != 1 {
 		t.Errorf("inventory of %s is %+v", class, i)
 	}
 	if want := []croft.Trait{"COMPUTE_NODE", trait, "HW_CPU_X86_AVX2"}; !sameTraits(got.Traits, want) {

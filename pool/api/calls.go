@@ -76,7 +76,8 @@ func (c *Client) Pools(ctx context.Context) ([]Pool, error) {
 
 // Pool returns a pool. NotFound.
 func (c *Client) Pool(ctx context.Context, name string) (Pool, error) {
-	return ask[Pool](ctx, c, call{method: http.MethodGet, path: "/v1/pools/" + url.PathEscape(name), patience: c.patience})
+	return ask[Pool](ctx, c, call{method: http.MethodGet, path: "/v1/pools/" + url.PathEscape(name),
+		patience: c.patience})
 }
 
 // Pause stops starts and assignments in a pool. NotFound.
@@ -103,24 +104,28 @@ func (c *Client) change(ctx context.Context, name, verb string) (Pool, error) {
 // all only those that have not ended.
 func (c *Client) Resources(ctx context.Context, pool string, all bool) ([]Resource, error) {
 	query := url.Values{"pool": {pool}, "all": {strconv.FormatBool(all)}}
-	return ask[[]Resource](ctx, c, call{method: http.MethodGet, path: "/v1/resources", query: query, patience: c.patience})
+	return ask[[]Resource](ctx, c, call{method: http.MethodGet, path: "/v1/resources", query: query,
+		patience: c.patience})
 }
 
 // Resource returns a resource by its number or name. NotFound.
 func (c *Client) Resource(ctx context.Context, idOrName string) (Resource, error) {
-	return ask[Resource](ctx, c, call{method: http.MethodGet, path: "/v1/resources/" + url.PathEscape(idOrName), patience: c.patience})
+	return ask[Resource](ctx, c, call{method: http.MethodGet, path: "/v1/resources/" + url.PathEscape(idOrName),
+		patience: c.patience})
 }
 
 // Delete requests the deletion of resources by their numbers or names; an open ticket that
 // has one of them fails. which adds others: none, unused or all. NotFound.
 func (c *Client) Delete(ctx context.Context, which string, idsOrNames ...string) (Deletion, error) {
 	query := url.Values{"which": {which}, "id": idsOrNames}
-	return ask[Deletion](ctx, c, call{method: http.MethodDelete, path: "/v1/resources", query: query, patience: c.patience})
+	return ask[Deletion](ctx, c, call{method: http.MethodDelete, path: "/v1/resources", query: query,
+		patience: c.patience})
 }
 
 // Logs returns what a resource's commands printed. NotFound.
 func (c *Client) Logs(ctx context.Context, idOrName string) ([]byte, error) {
-	return ask[[]byte](ctx, c, call{method: http.MethodGet, path: "/v1/resources/" + url.PathEscape(idOrName) + "/logs", patience: c.patience})
+	return ask[[]byte](ctx, c, call{method: http.MethodGet, path: "/v1/resources/" + url.PathEscape(idOrName) + "/logs",
+		patience: c.patience})
 }
 
 // ask makes a call and returns its answer.

@@ -59,11 +59,13 @@ func New(c Config) (*Client, error) {
 	if len(c.Endpoints) == 0 {
 		c.Endpoints = []string{DefaultEndpoint}
 	}
-	client := &Client{endpoints: failover.New(c.Endpoints), token: c.Token, patience: cmp.Or(c.Patience, 10*time.Second)}
+	client := &Client{endpoints: failover.New(c.Endpoints), token: c.Token,
+		patience: cmp.Or(c.Patience, 10*time.Second)}
 	for _, endpoint := range c.Endpoints {
 		u, err := url.Parse(endpoint)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, croft.Errorf(croft.Invalid, "%q is no address of a manager of pools, such as %s", endpoint, DefaultEndpoint)
+			return nil, croft.Errorf(croft.Invalid, "%q is no address of a manager of pools, such as %s", endpoint,
+				DefaultEndpoint)
 		}
 	}
 	if c.Transport != nil {
@@ -165,7 +167,8 @@ func (c *Client) once(ctx context.Context, endpoint string, what call, body []by
 	}
 	resp, err := c.http.Do(r)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return croft.Errorf(croft.Unavailable, "no manager of pools runs at %s (%w); start one with `croft pool serve --pools pools.yaml`, or name another with --server", endpoint, plain(err))
+		return croft.Errorf(croft.Unavailable,
+			"no manager of pools runs at %s (%w); start one with `croft pool serve --pools pools.yaml`, or name another with --server", endpoint, plain(err))
 	}
 	if err != nil {
 		return croft.Errorf(croft.Unavailable, "the manager of pools at %s does not answer: %w", endpoint, plain(err))

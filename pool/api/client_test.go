@@ -47,7 +47,8 @@ func TestErrorsHaveTheirKinds(t *testing.T) {
 		kind   croft.Kind
 		want   string
 	}{
-		{"a kind that is told", 404, `{"error":"there is no ticket 7","kind":"not found"}`, croft.NotFound, "there is no ticket 7"},
+		{"a kind that is told", 404, `{"error":"there is no ticket 7","kind":"not found"}`, croft.NotFound,
+			"there is no ticket 7"},
 		{"no kind", 401, `{"error":"this server wants a token"}`, "", "this server wants a token"},
 		{"a server that is away behind a proxy", 502, "<html>", croft.Unavailable, "502"},
 		{"no manager at all", 404, "<html>", "", "is no manager of pools"},
@@ -145,7 +146,8 @@ func TestDurationsAreSeconds(t *testing.T) {
 }
 
 func TestWhatIsNoEndpoint(t *testing.T) {
-	for _, c := range []api.Config{{Endpoints: []string{"localhost:49100"}}, {Endpoints: []string{"ftp://x"}}, {CA: "/nowhere"}} {
+	for _, c := range []api.Config{{Endpoints: []string{"localhost:49100"}}, {Endpoints: []string{"ftp://x"}},
+		{CA: "/nowhere"}} {
 		if _, err := api.New(c); croft.KindOf(err) != croft.Invalid {
 			t.Errorf("%+v: %v", c, err)
 		}

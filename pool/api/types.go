@@ -203,10 +203,12 @@ func (t *Text) UnmarshalJSON(text []byte) error {
 
 // Opening is the request for a ticket.
 type Opening struct {
-	Tags    []string `json:"tags"`              // a resource has to have all of them
-	Sandbox string   `json:"sandbox,omitempty"` // what has been used in another is never handed out; empty for one of its own
-	TTL     Seconds  `json:"ttl,omitempty"`     // without a use for so long it is closed; 0: as the pool says
-	Key     string   `json:"key,omitempty"`     // the same ticket answers the same key, so that asking again opens no second one
+	Tags []string `json:"tags"` // a resource has to have all of them
+	// what has been used in another is never handed out; empty for one of its own
+	Sandbox string  `json:"sandbox,omitempty"`
+	TTL     Seconds `json:"ttl,omitempty"` // without a use for so long it is closed; 0: as the pool says
+	// the same ticket answers the same key, so that asking again opens no second one
+	Key string `json:"key,omitempty"`
 }
 
 // Failure is the body of an error.

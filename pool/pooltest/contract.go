@@ -21,7 +21,8 @@ func TestStore(t *testing.T, fresh func(t *testing.T) (open func() pool.Store, l
 		open, _ := fresh(t)
 		led(t, open(), "one", func(ctx context.Context, term pool.Term) {
 			want := sample()
-			commit(t, term, pool.Batch{Head: &want.Head, Pools: want.Pools, Resources: want.Resources, Tickets: want.Tickets})
+			commit(t, term, pool.Batch{Head: &want.Head, Pools: want.Pools, Resources: want.Resources,
+				Tickets: want.Tickets})
 			if diff := cmp.Diff(want, load(t, term)); diff != "" {
 				t.Error(diff)
 			}
@@ -36,8 +37,10 @@ func TestStore(t *testing.T, fresh func(t *testing.T) (open func() pool.Store, l
 		open, _ := fresh(t)
 		led(t, open(), "one", func(ctx context.Context, term pool.Term) {
 			all := sample()
-			commit(t, term, pool.Batch{Head: &all.Head, Pools: all.Pools, Resources: all.Resources, Tickets: all.Tickets})
-			commit(t, term, pool.Batch{GonePools: []pool.Name{"p"}, GoneResources: []pool.ResourceID{2}, GoneTickets: []pool.TicketID{1, 3}})
+			commit(t, term, pool.Batch{Head: &all.Head, Pools: all.Pools, Resources: all.Resources,
+				Tickets: all.Tickets})
+			commit(t, term, pool.Batch{GonePools: []pool.Name{"p"}, GoneResources: []pool.ResourceID{2},
+				GoneTickets: []pool.TicketID{1, 3}})
 			want := pool.Snapshot{Head: all.Head, Resources: all.Resources[:1], Tickets: all.Tickets[1:2]}
 			if diff := cmp.Diff(want, load(t, term)); diff != "" {
 				t.Error(diff)
@@ -57,7 +60,8 @@ func TestStore(t *testing.T, fresh func(t *testing.T) (open func() pool.Store, l
 		led(t, open(), "one", func(ctx context.Context, term pool.Term) {
 			var b pool.Batch
 			for i := range 9000 {
-				b.Tickets = append(b.Tickets, pool.Ticket{ID: pool.TicketID(i + 1), State: pool.TicketOpen, Tags: []string{"a"}})
+				b.Tickets = append(b.Tickets, pool.Ticket{ID: pool.TicketID(i + 1), State: pool.TicketOpen,
+					Tags: []string{"a"}})
 			}
 			commit(t, term, b)
 			if got := load(t, term); len(got.Tickets) != len(b.Tickets) || got.Tickets[8999].ID != 9000 {
@@ -77,7 +81,8 @@ func testMoment(t *testing.T, fresh func(t *testing.T) (func() pool.Store, func(
 		write := func(sandbox string) {
 			var b pool.Batch
 			for i := range 2100 { // more than a page
-				b.Tickets = append(b.Tickets, pool.Ticket{ID: pool.TicketID(i + 1), State: pool.TicketOpen, Sandbox: sandbox})
+				b.Tickets = append(b.Tickets, pool.Ticket{ID: pool.TicketID(i + 1), State: pool.TicketOpen,
+					Sandbox: sandbox})
 			}
 			commit(t, term, b)
 		}
@@ -100,7 +105,8 @@ func testMoment(t *testing.T, fresh func(t *testing.T) (func() pool.Store, func(
 			got := load(t, term)
 			for _, ticket := range got.Tickets {
 				if ticket.Sandbox != got.Tickets[0].Sandbox {
-					t.Errorf("ticket %d is of write %s, and the first of %s", ticket.ID, ticket.Sandbox, got.Tickets[0].Sandbox)
+					t.Errorf("ticket %d is of write %s, and the first of %s", ticket.ID, ticket.Sandbox,
+						got.Tickets[0].Sandbox)
 					return
 				}
 			}
@@ -131,7 +137,8 @@ func testLead(t *testing.T, fresh func(t *testing.T) (func() pool.Store, func())
 			case <-time.After(time.Minute):
 				t.Error("the first does not learn that it lost the lead")
 			}
-			if err := old.Commit(context.WithoutCancel(ctx), pool.Batch{Head: &pool.Head{Ticket: 9}}); !errors.Is(err, croft.Conflict) {
+			if err := old.Commit(context.WithoutCancel(ctx), pool.Batch{Head: &pool.Head{Ticket: 9}}); !errors.Is(err,
+				croft.Conflict) {
 				t.Errorf("the first writes still: got %v, want a Conflict", err)
 			}
 			return term.Commit(ctx, pool.Batch{Head: &pool.Head{Ticket: 1}})
@@ -185,7 +192,11 @@ func testLeader(t *testing.T, fresh func(t *testing.T) (func() pool.Store, func(
 
 func led(t *testing.T, s pool.Store, name string, do func(context.Context, pool.Term)) {
 	t.Helper()
-	if err := s.Lead(t.Context(), pool.Server{Name: name}, func(ctx context.Context, term pool.Term) error { do(ctx, term); return nil }); err != nil {
+	if err := s.Lead(t.Context(), pool.Server{Name: name}, func(ctx context.Context,
+		term pool.Term) error {
+		do(ctx, term)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -212,12 +223,17 @@ func sample() pool.Snapshot {
 	return pool.Snapshot{
 		Head: pool.Head{Ticket: 3, Resource: 2},
 		Pools: []pool.Record{{
-			Settings: pool.Settings{Name: "p", Commands: pool.Commands{New: "n", Delete: "d"}, Max: 3, Tags: []pool.Tag{{Name: "a", Priority: -1}}, ReuseTime: time.Hour},
-			Mode:     pool.Paused, Created: now, Stats: pool.Stats{Attempted: now, SuccessRate: 0.5, StartTime: time.Second},
+			Settings: pool.Settings{Name: "p", Commands: pool.Commands{New: "n", Delete: "d"}, Max: 3,
+				Tags: []pool.Tag{{Name: "a", Priority: -1}}, ReuseTime: time.Hour},
+			Mode: pool.Paused, Created: now, Stats: pool.Stats{Attempted: now, SuccessRate: 0.5,
+				StartTime: time.Second},
 		}},
 		Resources: []pool.Resource{
-			{ID: 1, Name: "one", Pool: "p", State: pool.Up, Tags: []pool.Tag{{Name: "a"}}, Counters: map[string]int{"c": 0}, Data: []byte("\xff\x00\n"), Ticket: 2, Sandbox: "s", Created: now, CameUp: now},
-			{ID: 2, Name: "two", Pool: "p", State: pool.Ended, InPool: 1, Data: []byte{}, Facts: []byte(`{"a":1}`), Created: now, EndedAt: now, Reason: "why"},
+			{ID: 1, Name: "one", Pool: "p", State: pool.Up, Tags: []pool.Tag{{Name: "a"}},
+				Counters: map[string]int{"c": 0}, Data: []byte("\xff\x00\n"), Ticket: 2, Sandbox: "s", Created: now,
+				CameUp: now},
+			{ID: 2, Name: "two", Pool: "p", State: pool.Ended, InPool: 1, Data: []byte{}, Facts: []byte(`{"a":1}`),
+				Created: now, EndedAt: now, Reason: "why"},
 		},
 		Tickets: []pool.Ticket{
 			{ID: 1, State: pool.TicketClosed, Tags: []string{"a", "b"}, Sandbox: "s", Opened: now, Ended: now},

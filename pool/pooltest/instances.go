@@ -24,7 +24,8 @@ func (Instances) Check(pool.Instance) error { return nil }
 var errCloud = errors.New("the cloud is in trouble")
 
 // Start implements pool.Instances.
-func (h Instances) Start(ctx context.Context, id croft.InstanceID, name string, i pool.Instance, farther func()) (string, json.RawMessage, error) {
+func (h Instances) Start(ctx context.Context, id croft.InstanceID, name string, i pool.Instance,
+	farther func()) (string, json.RawMessage, error) {
 	f := h.fate(pool.HookNew, i.Project)
 	if err := sleep(ctx, f.takes/2); err != nil {
 		return "", nil, err

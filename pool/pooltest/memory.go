@@ -36,7 +36,8 @@ var _ pool.Store = (*Memory)(nil)
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{pools: map[pool.Name]string{}, resources: map[pool.ResourceID]string{}, tickets: map[pool.TicketID]string{}, turned: make(chan struct{})}
+	return &Memory{pools: map[pool.Name]string{}, resources: map[pool.ResourceID]string{},
+		tickets: map[pool.TicketID]string{}, turned: make(chan struct{})}
 }
 
 // Lead implements pool.Store.

@@ -54,7 +54,8 @@ type process struct {
 
 // NewWorld returns an empty one, where chance decides by the seed.
 func NewWorld(random *rand.Rand) *World {
-	return &World{Trouble: map[pool.HookKind]int{}, random: random, machines: map[string]*machine{}, running: map[*process]bool{}, started: map[pool.ResourceID]bool{},
+	return &World{Trouble: map[pool.HookKind]int{}, random: random, machines: map[string]*machine{},
+		running: map[*process]bool{}, started: map[pool.ResourceID]bool{},
 		sick: map[string]bool{}, broke: make(chan struct{})}
 }
 
@@ -216,7 +217,8 @@ func (h *Hooks) Run(ctx context.Context, hook pool.Hook) ([]byte, error) {
 		return nil, ctx.Err()
 	}
 	for other := range h.running {
-		if other.id == p.id && p.id != 0 && (other.kind == p.kind || other.kind != pool.HookLivecheck && p.kind != pool.HookLivecheck) {
+		if other.id == p.id && p.id != 0 && (other.kind == p.kind || other.kind != pool.HookLivecheck &&
+			p.kind != pool.HookLivecheck) {
 			h.wrong("%s and %s of resource %d run at once", other.kind, p.kind, p.id)
 		}
 	}

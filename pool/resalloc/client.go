@@ -52,10 +52,12 @@ func clientCommand() *cobra.Command {
 	cmd.AddCommand(
 		ask(ticketCommand()),
 		ask(&cobra.Command{
-			Use: "ticket-check TICKET", Short: "Print what a ticket's resource hands out; 0 where it has one", Args: args.Count(1, 1),
+			Use: "ticket-check TICKET", Short: "Print what a ticket's resource hands out; 0 where it has one",
+			Args: args.Count(1, 1),
 		}, ticketCheck),
 		ask(&cobra.Command{
-			Use: "ticket-wait TICKET", Short: "Wait until a ticket has its resource and print what that hands out", Args: ticketArgs,
+			Use: "ticket-wait TICKET", Short: "Wait until a ticket has its resource and print what that hands out",
+			Args: ticketArgs,
 		}, ticketWait),
 		ask(&cobra.Command{Use: "ticket-close TICKET", Short: "Give a ticket back", Args: ticketArgs}, ticketClose),
 	)
@@ -137,7 +139,8 @@ func ticketWait(ctx context.Context, cmd *cobra.Command, c *api.Client, args []s
 	told := false
 	t, err := c.Wait(ctx, id, api.Waiting{Never: true, Changed: func(t api.Ticket) {
 		if t.Never && !told {
-			fmt.Fprintf(cmd.ErrOrStderr(), "WARNING: ticket %d waits in vain as the pools are now: %s\n", id, t.WaitsFor)
+			fmt.Fprintf(cmd.ErrOrStderr(), "WARNING: ticket %d waits in vain as the pools are now: %s\n", id,
+				t.WaitsFor)
 			told = true
 		}
 	}})

@@ -45,8 +45,9 @@ server's state itself: lists tell what was, and what is deleted then is deleted 
 server starts.`,
 		Args: args.OnlySubcommands,
 		RunE: func(*cobra.Command, []string) error {
-			return croft.Errorf(croft.Invalid, "say what to do: resource-list, resource-info, resource-delete, resource-logs, "+
-				"ticket-list or foreach-resource")
+			return croft.Errorf(croft.Invalid,
+				"say what to do: resource-list, resource-info, resource-delete, resource-logs, "+
+					"ticket-list or foreach-resource")
 		},
 	}
 	cmd.AddCommand(maintListCommand(b), maintDeleteCommand(b), maintForeachCommand(b),
@@ -276,7 +277,8 @@ func foreach(ctx context.Context, cmd *cobra.Command, command string, r api.Reso
 		fmt.Fprintf(cmd.ErrOrStderr(), "WARNING: the data of resource %d is no UTF-8; it is left out\n", r.ID)
 		return nil
 	}
-	fields := strings.NewReplacer("{name}", r.Name, "{state}", r.State, "{data_utf8}", string(r.Data), "{{", "{", "}}", "}")
+	fields := strings.NewReplacer("{name}", r.Name, "{state}", r.State, "{data_utf8}", string(r.Data), "{{", "{", "}}",
+		"}")
 	err := runHere(ctx, cmd, exec.CommandContext(ctx, "/bin/sh", "-c", fields.Replace(command)))
 	if _, ended := errors.AsType[*exec.ExitError](err); ended {
 		return nil // the command's own matter

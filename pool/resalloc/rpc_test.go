@@ -48,11 +48,13 @@ func serve(t *testing.T, store pool.Store, grants ...server.Grant) (url string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := pool.New(pool.Config{Partition: "test", Store: store, Hooks: hooks, File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here"}})
+	m, err := pool.New(pool.Config{Partition: "test", Store: store, Hooks: hooks,
+		File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.New(server.Config{Manager: m, Tokens: tokens(t, dir, grants), Local: grants == nil, RPC: resalloc.Handler})
+	s, err := server.New(server.Config{Manager: m, Tokens: tokens(t, dir, grants), Local: grants == nil,
+		RPC: resalloc.Handler})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +110,8 @@ func bounded(t *testing.T) context.Context {
 // call makes a call with a token, or none, as its URL's password.
 func call(t *testing.T, url, token, method, param string) (int, string) {
 	t.Helper()
-	text := "<?xml version=\"1.0\"?><methodCall><methodName>" + method + "</methodName><params><param><value>" + param + "</value></param></params></methodCall>"
+	text := "<?xml version=\"1.0\"?><methodCall><methodName>" + method + "</methodName><params><param><value>" + param +
+		"</value></param></params></methodCall>"
 	r, err := http.NewRequestWithContext(bounded(t), http.MethodPost, url+"/RPC2", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +138,8 @@ const anyTag = "<array><data><value>x86_64</value></data></array>"
 func TestWhoMayCall(t *testing.T) {
 	ci, other, grants := clients(server.Quota{})
 	url := serve(t, pooltest.NewMemory(), grants...)
-	if status, answer := call(t, url, other, "takeTicket", anyTag); status != 200 || !strings.Contains(answer, "<int>1</int>") {
+	if status, answer := call(t, url, other, "takeTicket", anyTag); status != 200 ||
+		!strings.Contains(answer, "<int>1</int>") {
 		t.Fatalf("%d %s", status, answer)
 	}
 	for _, c := range []struct {
@@ -148,7 +152,8 @@ func TestWhoMayCall(t *testing.T) {
 		{"its owner sees it", other, 200, "<name>ready</name>\n<value><boolean>"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if status, answer := call(t, url, c.token, "collectTicket", "<int>1</int>"); status != c.status || !strings.Contains(answer, c.want) {
+			if status, answer := call(t, url, c.token, "collectTicket", "<int>1</int>"); status != c.status ||
+				!strings.Contains(answer, c.want) {
 				t.Errorf("%d %s, want %d and %q", status, answer, c.status, c.want)
 			}
 		})
@@ -163,7 +168,8 @@ func TestAClientTakesNoMoreThanItsQuota(t *testing.T) {
 			t.Fatal(answer)
 		}
 	}
-	if _, answer := call(t, url, ci, "takeTicket", anyTag); !strings.Contains(answer, "<fault>") || !strings.Contains(answer, "too fast") {
+	if _, answer := call(t, url, ci, "takeTicket", anyTag); !strings.Contains(answer, "<fault>") ||
+		!strings.Contains(answer, "too fast") {
 		t.Error(answer)
 	}
 }
@@ -179,7 +185,8 @@ func TestAForgottenTicketMayBeClosedWithAnyToken(t *testing.T) {
 	ci, _, grants := clients(server.Quota{})
 	url := serve(t, store, grants...)
 	for id, fault := range map[int]bool{3: false, 6: true} {
-		if _, answer := call(t, url, ci, "closeTicket", fmt.Sprintf("<int>%d</int>", id)); strings.Contains(answer, "<fault>") != fault {
+		if _, answer := call(t, url, ci, "closeTicket", fmt.Sprintf("<int>%d</int>", id)); strings.Contains(answer,
+			"<fault>") != fault {
 			t.Errorf("%d: %s", id, answer)
 		}
 	}
@@ -197,7 +204,8 @@ func TestAnOldClientNeedNotNameTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer, err := io.ReadAll(conn) // to the end, which the server makes
-	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.0 200") || !strings.Contains(string(answer), "<methodResponse>") {
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.0 200") ||
+		!strings.Contains(string(answer), "<methodResponse>") {
 		t.Errorf("got %s, %v", answer, err)
 	}
 }
@@ -222,21 +230,34 @@ func TestResallocsCalls(t *testing.T) {
 	}
 	url := serve(t, pooltest.NewMemory())
 	cases := []struct{ name, code, want string }{
-		{"a ticket gets its resource", `t = c.takeTicket(["x86_64"]); print(t, str(c.waitTicket(t)), end="")`, "1 secret-1\n"},
-		{"numbers may be texts", `r = c.collectTicket("1"); print(r["ready"], r["closed"], r["failed"], str(r["output"]), end="")`, "True False False secret-1\n"},
+		{"a ticket gets its resource", `t = c.takeTicket(["x86_64"]); print(t, str(c.waitTicket(t)), end="")`,
+			"1 secret-1\n"},
+		{"numbers may be texts",
+			`r = c.collectTicket("1"); print(r["ready"], r["closed"], r["failed"], str(r["output"]), end="")`,
+			"True False False secret-1\n"},
 		{"closing says nothing, twice", `print(c.closeTicket("1"), c.closeTicket(1))`, "None None\n"},
-		{"a closed one tells what it had", `r = c.collectTicket(1); print(r["ready"], r["closed"], r["failed"], str(r["output"]), end="")`, "True True False secret-1\n"},
+		{"a closed one tells what it had",
+			`r = c.collectTicket(1); print(r["ready"], r["closed"], r["failed"], str(r["output"]), end="")`,
+			"True True False secret-1\n"},
 		{"one that there is not", `r = c.collectTicket(99); print(r["ready"], r["output"])`, "None None\n"},
-		{"one that waits", `c.takeTicket(["none"], "box"); r = c.collectTicket(2); print(r["ready"], r["output"], r["closed"], r["failed"])`, "False None False False\n"},
+		{"one that waits",
+			`c.takeTicket(["none"], "box"); r = c.collectTicket(2); print(r["ready"], r["output"], r["closed"], r["failed"])`, "False None False False\n"},
 		{"waiting for none is a fault", `print(fault(c.waitTicket, 99))`, "there is no ticket 99\n"},
 		{"closing none is a fault", `print(fault(c.closeTicket, 99))`, "there is no ticket 99\n"},
-		{"a word is the number of none", `print([c.collectTicket(n)["ready"] for n in ("x", "0", 0, -1)])`, "[None, None, None, None]\n"},
-		{"waiting for a word is a fault", `print(fault(c.waitTicket, "x"))`, "\"x\" is no number of a ticket: those count from 1\n"},
-		{"no list is a fault", `print(fault(c.takeTicket, "x86_64"))`, "takeTicket takes a list of tags, and what came is none\n"},
-		{"closed before it was served is a fault", `c.closeTicket(2); print(fault(c.waitTicket, 2))`, "ticket 2 was closed before it had a resource\n"},
+		{"a word is the number of none", `print([c.collectTicket(n)["ready"] for n in ("x", "0", 0, -1)])`,
+			"[None, None, None, None]\n"},
+		{"waiting for a word is a fault", `print(fault(c.waitTicket, "x"))`,
+			"\"x\" is no number of a ticket: those count from 1\n"},
+		{"no list is a fault", `print(fault(c.takeTicket, "x86_64"))`,
+			"takeTicket takes a list of tags, and what came is none\n"},
+		{"closed before it was served is a fault", `c.closeTicket(2); print(fault(c.waitTicket, 2))`,
+			"ticket 2 was closed before it had a resource\n"},
 		{"no tags mean any resource", `t = c.takeTicket([]); print(str(c.waitTicket(t))[:7])`, "secret-\n"},
-		{"nor do tags that are left out, or nil", `print([str(c.waitTicket(c.takeTicket(*a)))[:7] for a in ((), (None,), (None, None))])`, "['secret-', 'secret-', 'secret-']\n"},
-		{"the methods are listed", `print([m for m in c.system.listMethods() if "Ticket" in m])`, "['closeTicket', 'collectTicket', 'takeTicket', 'waitTicket']\n"},
+		{"nor do tags that are left out, or nil",
+			`print([str(c.waitTicket(c.takeTicket(*a)))[:7] for a in ((), (None,), (None, None))])`,
+			"['secret-', 'secret-', 'secret-']\n"},
+		{"the methods are listed", `print([m for m in c.system.listMethods() if "Ticket" in m])`,
+			"['closeTicket', 'collectTicket', 'takeTicket', 'waitTicket']\n"},
 	}
 	args := []string{"-c", pythons, url}
 	for _, c := range cases {

@@ -54,7 +54,8 @@ func readServerYAML() (c serverYAML, pools string, err error) {
 	file := filepath.Join(dir, "server.yaml")
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return c, "", croft.Errorf(croft.Invalid, "%w: CONFIG_DIR names the directory with server.yaml and pools.yaml", err)
+		return c, "", croft.Errorf(croft.Invalid, "%w: CONFIG_DIR names the directory with server.yaml and pools.yaml",
+			err)
 	}
 	if err := yaml.Unmarshal(text, &c); err != nil {
 		return c, "", croft.Errorf(croft.Invalid, "%s: %w", file, err)
@@ -124,7 +125,8 @@ func (c serverYAML) settings(pools string) (Settings, error) {
 		level = "debug"
 	}
 	if err := s.Level.UnmarshalText([]byte(level)); err != nil {
-		return s, croft.Errorf(croft.Invalid, "server.yaml: loglevel is %q: use debug, info, warning or error", c.LogLevel)
+		return s, croft.Errorf(croft.Invalid, "server.yaml: loglevel is %q: use debug, info, warning or error",
+			c.LogLevel)
 	}
 	return s, nil
 }

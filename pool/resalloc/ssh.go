@@ -96,7 +96,8 @@ unless a user is named, until that works or the time is over. Exit code 0: it wo
 func trySSH(ctx context.Context, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, sshPatience)
 	defer cancel()
-	said, err := exec.CommandContext(ctx, "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "StrictHostKeyChecking=no",
+	said, err := exec.CommandContext(ctx, "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o",
+		"StrictHostKeyChecking=no",
 		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "--", target, "true").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("log in at %s: %w %s", target, err, strings.TrimSpace(string(said)))

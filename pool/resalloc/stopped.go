@@ -92,11 +92,13 @@ func (m maintainer) standing(ctx context.Context) (state *compute.StateDir, err 
 	}
 	err = heldSoon(ctx, func() error {
 		dialer := net.Dialer{Timeout: maintPatience}
-		if c, refused := dialer.DialContext(ctx, "tcp", net.JoinHostPort(m.Hostname, fmt.Sprint(m.Port))); refused == nil {
+		if c, refused := dialer.DialContext(ctx, "tcp", net.JoinHostPort(m.Hostname,
+			fmt.Sprint(m.Port))); refused == nil {
 			return c.Close()
 		}
 		if !hasState(dir) {
-			return croft.Errorf(croft.NotFound, "no server answers at %s, and none ever ran with this server.yaml: start resalloc-server", m.endpoint())
+			return croft.Errorf(croft.NotFound,
+				"no server answers at %s, and none ever ran with this server.yaml: start resalloc-server", m.endpoint())
 		}
 		state, err = compute.OpenStateDir(dir)
 		return err
@@ -120,7 +122,8 @@ func (m maintainer) askState(ctx context.Context, state *compute.StateDir, do fu
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	hooks, err := shell.New(shell.Config{Dir: cmp.Or(s.Logs, filepath.Join(state.Path, "log")), Mark: string(store.Partition())})
+	hooks, err := shell.New(shell.Config{Dir: cmp.Or(s.Logs, filepath.Join(state.Path, "log")),
+		Mark: string(store.Partition())})
 	if err != nil {
 		return err
 	}

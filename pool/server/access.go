@@ -176,7 +176,8 @@ func (s *Server) handOn(w http.ResponseWriter, r *http.Request, to *url.URL) {
 			}
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			fail(w, croft.Errorf(croft.Unavailable, "the server that acts for the pools, %s, does not answer: %w", to, err))
+			fail(w, croft.Errorf(croft.Unavailable, "the server that acts for the pools, %s, does not answer: %w", to,
+				err))
 		},
 	}
 	proxy.ServeHTTP(w, r)

@@ -77,7 +77,8 @@ func read(w http.ResponseWriter, r *http.Request, into any) error {
 	}
 	err = json.Unmarshal(text, into)
 	if is, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return croft.Errorf(croft.Invalid, "the request is no document of this API: %s cannot be a JSON %s", cmp.Or(is.Field, "it"), is.Value)
+		return croft.Errorf(croft.Invalid, "the request is no document of this API: %s cannot be a JSON %s",
+			cmp.Or(is.Field, "it"), is.Value)
 	}
 	if err != nil {
 		return croft.Errorf(croft.Invalid, "the request is no document of this API: %w", err)
@@ -91,7 +92,8 @@ func (s *Server) openTicket(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	t, err := s.tickets().Open(r.Context(), pool.Opening{Tags: o.Tags, Sandbox: o.Sandbox, TTL: time.Duration(o.TTL), Key: o.Key})
+	t, err := s.tickets().Open(r.Context(), pool.Opening{Tags: o.Tags, Sandbox: o.Sandbox, TTL: time.Duration(o.TTL),
+		Key: o.Key})
 	answer(w, ticket(t), err)
 }
 

@@ -11,7 +11,8 @@ import (
 // The page says of each pool why a start failed last, but what a command printed to admins alone.
 func TestThePageSaysWhyAStartFailed(t *testing.T) {
 	failed := func(s pool.Settings) pool.PoolStatus {
-		return pool.PoolStatus{Record: pool.Record{Settings: s, LastFailure: &pool.Failure{Resource: 7, At: time.Unix(1e9, 0), Error: "no <room> is left"}}}
+		return pool.PoolStatus{Record: pool.Record{Settings: s,
+			LastFailure: &pool.Failure{Resource: 7, At: time.Unix(1e9, 0), Error: "no <room> is left"}}}
 	}
 	for name, c := range map[string]struct {
 		settings pool.Settings

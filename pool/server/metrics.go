@@ -49,7 +49,8 @@ func newMetrics(s *Server) *metrics {
 		served:    desc("served_total", "Tickets that got a resource.", "pool"),
 		success:   desc("startup_success_rate", "Moving average of the share of starts that succeed.", "pool"),
 		startup:   desc("startup_seconds_avg", "Moving average of how long starts take.", "pool"),
-		started:   desc("last_successful_start_timestamp_seconds", "When a start last succeeded, in seconds since 1970.", "pool"),
+		started: desc("last_successful_start_timestamp_seconds",
+			"When a start last succeeded, in seconds since 1970.", "pool"),
 	}
 }
 
@@ -74,7 +75,8 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.requests.Describe(ch)
 	m.seconds.Describe(ch)
 	for _, d := range []*prometheus.Desc{
-		m.acting, m.fault, m.streams, m.resources, m.limit, m.waiting, m.open, m.starts, m.served, m.success, m.startup, m.started,
+		m.acting, m.fault, m.streams, m.resources, m.limit, m.waiting, m.open, m.starts, m.served, m.success, m.startup,
+		m.started,
 	} {
 		ch <- d
 	}
@@ -111,10 +113,12 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *metrics) collectPool(ch chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string), p pool.PoolStatus) {
+func (m *metrics) collectPool(ch chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string),
+	p pool.PoolStatus) {
 	name := string(p.Name())
 	for state, n := range map[string]int{
-		"ready": p.Counts.Ready, "taken": p.Counts.Taken, "starting": p.Counts.Starting, "releasing": p.Counts.Releasing,
+		"ready": p.Counts.Ready, "taken": p.Counts.Taken, "starting": p.Counts.Starting,
+		"releasing":      p.Counts.Releasing,
 		"delete_request": p.Counts.DeleteRequest, "deleting": p.Counts.Deleting,
 	} {
 		gauge(m.resources, float64(n), name, state)

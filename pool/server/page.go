@@ -26,7 +26,8 @@ var pageDir embed.FS
 var pageFiles = func() http.Handler {
 	files := http.FileServerFS(pageDir)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := fs.Stat(pageDir, strings.TrimPrefix(r.URL.Path, "/")); err != nil || strings.HasSuffix(r.URL.Path, "/") || strings.HasSuffix(r.URL.Path, ".html") {
+		if _, err := fs.Stat(pageDir, strings.TrimPrefix(r.URL.Path, "/")); err != nil ||
+			strings.HasSuffix(r.URL.Path, "/") || strings.HasSuffix(r.URL.Path, ".html") {
 			http.NotFound(w, r)
 			return
 		}
@@ -42,7 +43,8 @@ var pageTemplate = template.Must(template.New("page.html").Funcs(template.FuncMa
 			return "&ndash;"
 		}
 		at := t.UTC().Format(time.RFC3339)
-		return template.HTML(fmt.Sprintf(`<time data-since datetime="%s" title="%s">%s</time>`, at, at, at)) // made of digits
+		// made of digits
+		return template.HTML(fmt.Sprintf(`<time data-since datetime="%s" title="%s">%s</time>`, at, at, at))
 	},
 	"took": func(s api.Stats) string {
 		if s.Succeeded.IsZero() {
@@ -124,7 +126,8 @@ type resourceRow struct {
 
 // overview reads the data of the page.
 func (s *Server) overview(c caller) (overview, error) {
-	o := overview{Now: time.Now().UTC().Format(time.RFC3339), Tokens: s.Tokens != nil, Who: c.name, Secrets: c.name != "" && c.may(RoleAdmin)}
+	o := overview{Now: time.Now().UTC().Format(time.RFC3339), Tokens: s.Tokens != nil, Who: c.name,
+		Secrets: c.name != "" && c.may(RoleAdmin)}
 	pools, err := s.Manager.Pools()
 	if err != nil {
 		return o, err
@@ -176,7 +179,8 @@ func (o *overview) addTickets(tickets []pool.TicketStatus, pools []pool.PoolStat
 	o.MoreTickets = max(0, len(tickets)-maxRows)
 	for _, t := range tickets[:len(tickets)-o.MoreTickets] {
 		o.Tickets = append(o.Tickets, ticketRow{
-			ID: t.ID, Word: ticketWord(t), Words: strings.Join(t.Tags, ", "), Opened: t.Opened, Story: o.story(t, pools),
+			ID: t.ID, Word: ticketWord(t), Words: strings.Join(t.Tags, ", "), Opened: t.Opened,
+			Story: o.story(t, pools),
 		})
 	}
 }
@@ -296,7 +300,8 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	_, _ = w.Write(b.Bytes())
@@ -404,13 +409,15 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, changed, ended <-c
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	http.SetCookie(w, &http.Cookie{
-		Name: cookie, Value: strings.TrimSpace(r.PostFormValue("token")), Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+		Name: cookie, Value: strings.TrimSpace(r.PostFormValue("token")), Path: "/", HttpOnly: true,
+		Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
 	})
 	http.Redirect(w, r, "./", http.StatusSeeOther)
 }
 
 // logout deletes the cookie.
 func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, &http.Cookie{Name: cookie, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(w, &http.Cookie{Name: cookie, Path: "/", MaxAge: -1, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode})
 	http.Redirect(w, r, "./", http.StatusSeeOther)
 }

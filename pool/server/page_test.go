@@ -38,7 +38,8 @@ func open(t *testing.T, url string) *browser {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-background-networking", true))
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-background-networking", true))
 	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(end)
 	ctx, closed := chromedp.NewContext(ctx)
@@ -168,7 +169,8 @@ func TestThePageInABrowser(t *testing.T) {
 	if html := eval[string](b, "document.documentElement.outerHTML"); strings.Contains(html, "secret-") {
 		t.Error("the page shows data to somebody without a token")
 	}
-	if wide := eval[string](b, `document.documentElement.scrollWidth > innerWidth ? "body" : [...document.querySelectorAll("section")].filter(s => s.scrollWidth > s.clientWidth).map(s => s.id).join()`); wide != "" {
+	if wide := eval[string](b,
+		`document.documentElement.scrollWidth > innerWidth ? "body" : [...document.querySelectorAll("section")].filter(s => s.scrollWidth > s.clientWidth).map(s => s.id).join()`); wide != "" {
 		t.Errorf("on a phone one has to move sideways: %s", wide)
 	}
 	for _, scheme := range []string{"light", "dark"} {
@@ -191,7 +193,8 @@ func TestThePageInABrowser(t *testing.T) {
 
 	m.stop()
 	b.until(`document.querySelector("#live").innerText.includes("does not answer")`)
-	foreign := eval[string](b, `performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith(location.origin) && !n.startsWith("data:")).join()`)
+	foreign := eval[string](b,
+		`performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith(location.origin) && !n.startsWith("data:")).join()`)
 	if foreign != "" {
 		t.Errorf("the page asks elsewhere: %s", foreign)
 	}

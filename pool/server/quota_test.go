@@ -39,7 +39,8 @@ func TestAClientOpensNoMoreThanItsQuota(t *testing.T) {
 	}
 	work.Wait()
 	if taken.Load() != 50 || tooMany.Load() != 350 || other.Load() != 0 {
-		t.Errorf("%d tickets were opened, %d refused, and %d answered otherwise", taken.Load(), tooMany.Load(), other.Load())
+		t.Errorf("%d tickets were opened, %d refused, and %d answered otherwise", taken.Load(), tooMany.Load(),
+			other.Load())
 	}
 	admin := client(t, boss, m.URL)
 	for range 60 {
@@ -60,7 +61,8 @@ func TestAClientHasNoMoreOpenThanItsQuota(t *testing.T) {
 		ids = append(ids, got.ID)
 	}
 	_, err := c.Open(ctx, api.Opening{Tags: []string{"a"}, Key: "one more"})
-	if !errors.Is(err, croft.NoCapacity) || !strings.Contains(err.Error(), "ci has 3 tickets open, which is as many as it may have: close some first") {
+	if !errors.Is(err, croft.NoCapacity) || !strings.Contains(err.Error(),
+		"ci has 3 tickets open, which is as many as it may have: close some first") {
 		t.Errorf("the fourth: %v", err)
 	}
 	if again, err := c.Open(ctx, api.Opening{Tags: []string{"a"}, Key: "1"}); err != nil || again.ID != ids[1] {
@@ -92,7 +94,8 @@ func TestATicketNamesLittle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if status, text := request(t, "POST", m.URL+"/v1/tickets", string(body), map[string]string{"Authorization": "Bearer " + ci}); status != c.status {
+		if status, text := request(t, "POST", m.URL+"/v1/tickets", string(body),
+			map[string]string{"Authorization": "Bearer " + ci}); status != c.status {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}

@@ -67,7 +67,8 @@ func serve(t *testing.T, store pool.Store, dir, name string, tokens *server.Toke
 		t.Fatal(err)
 	}
 	transport := &http.Transport{}
-	s, err := server.New(server.Config{Manager: m, Tokens: tokens, Local: tokens == nil, Peers: transport, RPC: numbers})
+	s, err := server.New(server.Config{Manager: m, Tokens: tokens, Local: tokens == nil, Peers: transport,
+		RPC: numbers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +252,8 @@ func request(t *testing.T, method, url, body string, header map[string]string) (
 			r.Host = value
 		}
 	}
-	alone := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	alone := &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := alone.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -284,20 +286,32 @@ func TestWhoMayDoWhat(t *testing.T) {
 		{"a client pauses nothing", "POST", "/v1/pools/small/pause", "", bearer(ci), 403, "for admins"},
 		{"a client reads no logs", "GET", "/v1/resources/1/logs", "", bearer(ci), 403, "for admins"},
 		{"an admin sees all tickets", "GET", "/v1/tickets/1", "", bearer(boss), 200, `"owner":"boss"`},
-		{"a password of a URL is a token", "GET", "/v1/tickets/1", "", map[string]string{"Authorization": "Basic " + basic(boss)}, 200, `"id":1`},
-		{"a cookie lets one look", "GET", "/v1/tickets/1", "", map[string]string{"Cookie": "croft_pool_token=" + boss}, 200, `"id":1`},
-		{"and change nothing", "DELETE", "/v1/tickets/1", "", map[string]string{"Cookie": "croft_pool_token=" + boss}, 401, "wants a token"},
-		{"a page of somebody else changes nothing", "POST", "/v1/pools/small/pause", "", map[string]string{"Authorization": "Bearer " + boss, "Origin": "http://evil.example"}, 400, "from elsewhere"},
+		{"a password of a URL is a token", "GET", "/v1/tickets/1", "",
+			map[string]string{"Authorization": "Basic " + basic(boss)}, 200, `"id":1`},
+		{"a cookie lets one look", "GET", "/v1/tickets/1", "", map[string]string{"Cookie": "croft_pool_token=" + boss},
+			200, `"id":1`},
+		{"and change nothing", "DELETE", "/v1/tickets/1", "", map[string]string{"Cookie": "croft_pool_token=" + boss},
+			401, "wants a token"},
+		{"a page of somebody else changes nothing", "POST", "/v1/pools/small/pause", "",
+			map[string]string{"Authorization": "Bearer " + boss, "Origin": "http://evil.example"}, 400,
+			"from elsewhere"},
 		{"everybody sees the page", "GET", "/", "", nil, 200, "<h1>Pools</h1>"},
 		{"what is no document is refused", "POST", "/v1/tickets", "{", bearer(boss), 400, "no document of this API"},
-		{"what has something else in it is refused", "POST", "/v1/tickets", `{"tags":"x86_64"}`, bearer(boss), 400, "tags cannot be a JSON string"},
-		{"what is something else is refused", "POST", "/v1/tickets", `[]`, bearer(boss), 400, "it cannot be a JSON array"},
-		{"what is too long is refused", "POST", "/v1/tickets", strings.Repeat(" ", 70000), bearer(boss), 400, "longer than"},
-		{"what is no time at all is refused", "POST", "/v1/tickets", `{"tags":[],"ttl":1e300}`, bearer(boss), 400, "no number of seconds"},
-		{"what is a negative time is refused", "POST", "/v1/tickets", `{"tags":[],"ttl":-5}`, bearer(boss), 400, "a lease of -5s"},
-		{"what is no duration is refused", "GET", "/v1/tickets/1?wait=soon", "", bearer(boss), 400, "use a duration such as 30s"},
+		{"what has something else in it is refused", "POST", "/v1/tickets", `{"tags":"x86_64"}`, bearer(boss), 400,
+			"tags cannot be a JSON string"},
+		{"what is something else is refused", "POST", "/v1/tickets", `[]`, bearer(boss), 400,
+			"it cannot be a JSON array"},
+		{"what is too long is refused", "POST", "/v1/tickets", strings.Repeat(" ", 70000), bearer(boss), 400,
+			"longer than"},
+		{"what is no time at all is refused", "POST", "/v1/tickets", `{"tags":[],"ttl":1e300}`, bearer(boss), 400,
+			"no number of seconds"},
+		{"what is a negative time is refused", "POST", "/v1/tickets", `{"tags":[],"ttl":-5}`, bearer(boss), 400,
+			"a lease of -5s"},
+		{"what is no duration is refused", "GET", "/v1/tickets/1?wait=soon", "", bearer(boss), 400,
+			"use a duration such as 30s"},
 		{"what is no number is refused", "GET", "/v1/tickets/one", "", bearer(boss), 400, "no number of a ticket"},
-		{"what is no choice is refused", "DELETE", "/v1/resources?which=some", "", bearer(boss), 400, "use none, unused or all"},
+		{"what is no choice is refused", "DELETE", "/v1/resources?which=some", "", bearer(boss), 400,
+			"use none, unused or all"},
 		{"what is no limit is refused", "GET", "/v1/tickets?limit=-1", "", bearer(boss), 400, "limit"},
 		{"what there is not", "GET", "/v1/x", "", bearer(boss), 404, "there is no GET /v1/x in this API"},
 	} {
@@ -320,7 +334,8 @@ func TestAForgottenTicketMayBeClosedWithAnyToken(t *testing.T) {
 	}
 	m, ci, _ := oneOn(t, store)
 	for path, want := range map[string]int{"/v1/tickets/3": 200, "/v1/tickets/6": 404} {
-		if status, body := request(t, http.MethodDelete, m.URL+path, "", map[string]string{"Authorization": "Bearer " + ci}); status != want {
+		if status, body := request(t, http.MethodDelete, m.URL+path, "",
+			map[string]string{"Authorization": "Bearer " + ci}); status != want {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
@@ -377,8 +392,10 @@ func basic(password string) string {
 func TestAServerOfThisMachineIsAskedByItsName(t *testing.T) {
 	m := serve(t, pooltest.NewMemory(), poolsIn(t, twoPools), "one", nil)
 	awaitLeader(t, m)
-	for host, want := range map[string]int{"localhost:49100": 200, "127.0.0.1": 200, "[::1]:1": 200, "evil.example": 400, "10.0.0.1:49100": 400} {
-		if status, body := request(t, http.MethodGet, m.URL+"/v1/pools", "", map[string]string{"Host": host}); status != want {
+	for host, want := range map[string]int{"localhost:49100": 200, "127.0.0.1": 200, "[::1]:1": 200,
+		"evil.example": 400, "10.0.0.1:49100": 400} {
+		if status, body := request(t, http.MethodGet, m.URL+"/v1/pools", "",
+			map[string]string{"Host": host}); status != want {
 			t.Errorf("asked as %s: %d %s, want %d", host, status, body, want)
 		}
 	}

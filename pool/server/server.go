@@ -91,7 +91,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if s.Local && r.Host != "" && !isLocal(r.Host) { // browsers name a host, old clients need not
-			fail(w, croft.Errorf(croft.Invalid, "this server is for its own machine, and %q is no name of that: ask localhost, or give the server tokens", r.Host))
+			fail(w,
+				croft.Errorf(croft.Invalid,
+					"this server is for its own machine, and %q is no name of that: ask localhost, or give the server tokens", r.Host))
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)

@@ -64,7 +64,9 @@ const (
 // Check refuses what is no quota. Invalid.
 func (q Quota) Check() error {
 	if q.Open < 0 || q.Open > mostOpen || !(q.Rate >= 0 && q.Rate <= mostRate) {
-		return croft.Errorf(croft.Invalid, "a quota of %d open tickets and %g new ones a second: use numbers from 0, for the default, to %d", q.Open, q.Rate, mostOpen)
+		return croft.Errorf(croft.Invalid,
+			"a quota of %d open tickets and %g new ones a second: use numbers from 0, for the default, to %d", q.Open,
+			q.Rate, mostOpen)
 	}
 	return nil
 }
@@ -75,7 +77,9 @@ var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 // what a file of tokens is to say of it. Invalid: the name or the role is none.
 func NewToken(name string, role Role) (string, Grant, error) {
 	if !tokenName.MatchString(name) {
-		return "", Grant{}, croft.Errorf(croft.Invalid, "%q is no name for a token: use up to 64 letters, digits, dots, dashes and @", name)
+		return "", Grant{},
+			croft.Errorf(croft.Invalid, "%q is no name for a token: use up to 64 letters, digits, dots, dashes and @",
+				name)
 	}
 	if !slices.Contains(Roles, string(role)) {
 		return "", Grant{}, croft.Errorf(croft.Invalid, "%q is no role of a token: use client or admin", role)
@@ -131,7 +135,9 @@ func ParseTokens(file string, text []byte) ([]Grant, error) {
 func parseGrant(line string) (Grant, error) {
 	words := strings.Fields(line)
 	if len(words) < 3 || len(words) > 5 {
-		return Grant{}, fmt.Errorf("a line has three words, NAME ROLE sha256:HASH, and may have open=N and rate=N; this has %d", len(words))
+		return Grant{},
+			fmt.Errorf("a line has three words, NAME ROLE sha256:HASH, and may have open=N and rate=N; this has %d",
+				len(words))
 	}
 	g := Grant{Name: words[0], Role: Role(words[1])}
 	hash, prefixed := strings.CutPrefix(words[2], "sha256:")
@@ -142,7 +148,8 @@ func parseGrant(line string) (Grant, error) {
 	case !slices.Contains(Roles, string(g.Role)):
 		return g, fmt.Errorf("%q is no role: use client or admin", g.Role)
 	case !prefixed || err != nil || len(sum) != sha256.Size:
-		return g, fmt.Errorf("the third word is sha256: and 64 hexadecimal digits (croft pool token create makes such a line)")
+		return g,
+			fmt.Errorf("the third word is sha256: and 64 hexadecimal digits (croft pool token create makes such a line)")
 	}
 	g.Hash = strings.ToLower(hash)
 	for _, word := range words[3:] {
@@ -210,7 +217,8 @@ func (t *Tokens) Find(token string) (Grant, bool) {
 func (t *Tokens) refresh() {
 	t.looked = time.Now()
 	info, err := os.Stat(t.file)
-	if err == nil && t.seen != nil && os.SameFile(info, t.seen) && info.ModTime().Equal(t.seen.ModTime()) && info.Size() == t.seen.Size() {
+	if err == nil && t.seen != nil && os.SameFile(info, t.seen) && info.ModTime().Equal(t.seen.ModTime()) &&
+		info.Size() == t.seen.Size() {
 		return
 	}
 	if err := t.read(); err != nil && t.current {

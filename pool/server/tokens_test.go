@@ -27,8 +27,10 @@ func TestTokensAreFoundByWhatTheyAre(t *testing.T) {
 func TestFaultsInAFileOfTokens(t *testing.T) {
 	hash := "sha256:" + strings.Repeat("0f", 32)
 	for _, c := range []struct{ name, text, want string }{
-		{"a quota that is none", "a client sha256:" + strings.Repeat("0", 64) + " most=3\n", "tokens:1: \"most=3\" is no quota: use open=N or rate=N"},
-		{"a negative quota", "a client sha256:" + strings.Repeat("0", 64) + " open=-3\n", "tokens:1: a quota of -3 open tickets"},
+		{"a quota that is none", "a client sha256:" + strings.Repeat("0", 64) + " most=3\n",
+			"tokens:1: \"most=3\" is no quota: use open=N or rate=N"},
+		{"a negative quota", "a client sha256:" + strings.Repeat("0", 64) + " open=-3\n",
+			"tokens:1: a quota of -3 open tickets"},
 		{"too few words", "a client\n", "tokens:1: a line has three words"},
 		{"a name that is none", "\n-a client " + hash, `tokens:2: "-a" is no name`},
 		{"a role that is none", "a root " + hash, `tokens:1: "root" is no role: use client or admin`},
@@ -45,7 +47,8 @@ func TestFaultsInAFileOfTokens(t *testing.T) {
 }
 
 func TestNamesAndRolesOfNewTokens(t *testing.T) {
-	for _, c := range []struct{ name, role string }{{"", "client"}, {"a b", "client"}, {"a", "boss"}, {"a\nb", "admin"}} {
+	for _, c := range []struct{ name, role string }{{"", "client"}, {"a b", "client"}, {"a", "boss"},
+		{"a\nb", "admin"}} {
 		if _, _, err := NewToken(c.name, Role(c.role)); err == nil {
 			t.Errorf("a token %q with role %q was made", c.name, c.role)
 		}
@@ -87,7 +90,8 @@ func TestAChangedFileCounts(t *testing.T) {
 		if err := os.Chmod(file, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LoadTokens(file, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
+		if _, err := LoadTokens(file, slog.New(slog.DiscardHandler)); err == nil ||
+			!strings.Contains(err.Error(), "chmod go-w") {
 			t.Errorf("a file that all may write: %v", err)
 		}
 	})

@@ -10,7 +10,8 @@ import (
 // ticket is a ticket as its owner sees it.
 func ticket(t pool.TicketStatus) api.Ticket {
 	shown := api.Ticket{
-		ID: int64(t.ID), State: string(t.State), Owner: t.Owner, Tags: t.Tags, Sandbox: t.Sandbox, TTL: api.Seconds(t.TTL),
+		ID: int64(t.ID), State: string(t.State), Owner: t.Owner, Tags: t.Tags, Sandbox: t.Sandbox,
+		TTL:    api.Seconds(t.TTL),
 		Opened: t.Opened, Served: t.Served, Expires: t.Expires(), Ended: t.Ended, Reason: t.Reason,
 		WaitsFor: t.Waits, Never: t.Never,
 	}
@@ -26,10 +27,12 @@ func ticket(t pool.TicketStatus) api.Ticket {
 
 func resource(r pool.Resource) api.Resource {
 	return api.Resource{
-		ID: int64(r.ID), Name: r.Name, Pool: string(r.Pool), State: string(r.State), InPool: r.InPool, Tags: tags(r.Tags),
+		ID: int64(r.ID), Name: r.Name, Pool: string(r.Pool), State: string(r.State), InPool: r.InPool,
+		Tags:     tags(r.Tags),
 		Counters: r.Counters, Data: r.Data, Facts: r.Facts, Instance: string(r.Instance), Ticket: int64(r.Ticket),
-		Sandbox: r.Sandbox, Releases: r.Releases, Created: r.Created, CameUp: r.CameUp, Sandboxed: r.Sandboxed, Released: r.Released,
-		Checked: r.Checked, Failures: r.Failures, Ended: r.EndedAt, Reason: r.Reason, Error: r.Error,
+		Sandbox: r.Sandbox, Releases: r.Releases, Created: r.Created, CameUp: r.CameUp, Sandboxed: r.Sandboxed,
+		Released: r.Released,
+		Checked:  r.Checked, Failures: r.Failures, Ended: r.EndedAt, Reason: r.Reason, Error: r.Error,
 	}
 }
 
@@ -61,13 +64,15 @@ func tags(all []pool.Tag) []api.Tag {
 func poolStatus(p pool.PoolStatus) api.Pool {
 	set, c := &p.Settings, p.Counts
 	shown := api.Pool{
-		Name: string(set.Name), Description: set.Description, Mode: mode(p), Tags: tags(set.Tags), OnDemand: tags(set.OnDemand),
-		Max: set.Max, MaxStarting: set.MaxStarting, MaxPrealloc: set.Prealloc(),
+		Name: string(set.Name), Description: set.Description, Mode: mode(p), Tags: tags(set.Tags),
+		OnDemand: tags(set.OnDemand),
+		Max:      set.Max, MaxStarting: set.MaxStarting, MaxPrealloc: set.Prealloc(),
 		Up: c.Up, Ready: c.Ready, Free: c.Free, Taken: c.Taken, Starting: c.Starting, Releasing: c.Releasing,
 		DeleteRequest: c.DeleteRequest, Deleting: c.Deleting, Waiting: p.Waiting,
 		Stats: api.Stats{
 			Attempted: p.Stats.Attempted, Succeeded: p.Stats.Succeeded, SuccessRate: p.Stats.SuccessRate,
-			StartTime: api.Seconds(p.Stats.StartTime), Starts: p.Stats.Starts, Failures: p.Stats.Failures, Served: p.Stats.Served,
+			StartTime: api.Seconds(p.Stats.StartTime), Starts: p.Stats.Starts, Failures: p.Stats.Failures,
+			Served: p.Stats.Served,
 		},
 		BackOff: future(p.NotBefore), LastError: p.LastError,
 	}

@@ -37,7 +37,9 @@ func openBegun(path string) (*begun, error) {
 		return nil, fmt.Errorf("open the file for what unfinished starts print: %w", err)
 	}
 	if err := filelock.Take(file); err != nil {
-		return nil, errors.Join(croft.Errorf(croft.Conflict, "another server of pools uses %s; stop it, or give this one a directory of its own", filepath.Dir(path)), file.Close())
+		return nil, errors.Join(croft.Errorf(croft.Conflict,
+			"another server of pools uses %s; stop it, or give this one a directory of its own", filepath.Dir(path)),
+			file.Close())
 	}
 	b := &begun{file: file}
 	if err := b.complete(); err != nil {

@@ -73,7 +73,8 @@ func TestHowACommandEndedIsSaid(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r, _ := runner(t)
 			_, err := r.Run(t.Context(), start(c.command))
-			if want := strings.Replace(c.want, "ended by", "was ended by", 1); err == nil || !strings.HasPrefix(err.Error(), want) {
+			if want := strings.Replace(c.want, "ended by", "was ended by", 1); err == nil ||
+				!strings.HasPrefix(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)
 			}
 		})
@@ -120,8 +121,10 @@ func TestLogsHaveBothOutputsAndAnEnd(t *testing.T) {
 
 func TestTheLogIsThereWhenTheCommandBegins(t *testing.T) {
 	r, dir := runner(t)
-	for _, kind := range []pool.HookKind{pool.HookNew, pool.HookLivecheck, pool.HookRelease, pool.HookDelete, pool.HookList} {
-		h := pool.Hook{Kind: kind, Resource: 7, Limit: time.Minute, Command: "exec test -f " + filepath.Join(dir, "hooks", "000007_"+string(kind))}
+	for _, kind := range []pool.HookKind{pool.HookNew, pool.HookLivecheck, pool.HookRelease, pool.HookDelete,
+		pool.HookList} {
+		h := pool.Hook{Kind: kind, Resource: 7, Limit: time.Minute,
+			Command: "exec test -f " + filepath.Join(dir, "hooks", "000007_"+string(kind))}
 		if _, err := r.Run(t.Context(), h); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
@@ -174,7 +177,8 @@ func TestAtTheLimitTheWholeGroupEnds(t *testing.T) {
 	for _, c := range []struct{ name, command string }{
 		{"the shell and its children", "echo $$; sleep 1000"},
 		{"children in the background", "sleep 1000 & echo $!; wait"},
-		{"what does not listen to SIGTERM", "trap '' TERM; sh -c 'trap \"\" TERM; sleep 1000' & echo $!; wait; wait; sleep 1000"},
+		{"what does not listen to SIGTERM",
+			"trap '' TERM; sh -c 'trap \"\" TERM; sleep 1000' & echo $!; wait; wait; sleep 1000"},
 		{"what has left the group", "setsid sleep 1000 & echo $!; wait"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -284,7 +288,8 @@ func TestWhatStartsPrintIsKeptInOneFile(t *testing.T) {
 		r.begun = again
 		again.write(9, []byte("later"))
 		got, err := again.read()
-		if err != nil || len(got) != 4 || string(got[0]) != "line 0\nmore\n" || string(got[2]) != cut.last || string(got[9]) != "later" {
+		if err != nil || len(got) != 4 || string(got[0]) != "line 0\nmore\n" || string(got[2]) != cut.last ||
+			string(got[9]) != "later" {
 			t.Errorf("got %q, %v", got, err)
 		}
 		if err := again.file.Truncate(again.size - header - int64(len("later"))); err != nil {

@@ -63,5 +63,6 @@ func (f *progress) explain(ctx context.Context, inst croft.Instance, err error) 
 		return croft.Errorf(croft.Unavailable, "instance %s is %s; what its host tried again and again: %w",
 			inst.Name, schedule.Describe(&f.last), f.failure)
 	}
-	return croft.Errorf(croft.Unavailable, "instance %s is %s", inst.Name, cmp.Or(schedule.Describe(&f.last), "ordered"))
+	return croft.Errorf(croft.Unavailable, "instance %s is %s", inst.Name,
+		cmp.Or(schedule.Describe(&f.last), "ordered"))
 }

@@ -65,7 +65,8 @@ func (v *Instances) request(i pool.Instance) (r schedule.Request, names []string
 		return r, nil, err
 	}
 	if len(r.UserData) > croft.MaxUserData {
-		return r, nil, croft.Errorf(croft.Invalid, "user_data has more than 64 KiB, the most that an instance may carry")
+		return r, nil,
+			croft.Errorf(croft.Invalid, "user_data has more than 64 KiB, the most that an instance may carry")
 	}
 	if r.Keys, names, err = sshkeys.Read(i.Keys); err != nil {
 		return r, nil, err
@@ -98,7 +99,8 @@ func (v *Instances) Start(ctx context.Context, id croft.InstanceID, name string,
 	at := schedule.Address(&last)
 	if i.Ready == pool.ReadySSH {
 		if err := answersSSH(ctx, at); err != nil {
-			return at, nil, fmt.Errorf("instance %s runs at %s, and its SSH server does not answer: %w", inst.Name, at, err)
+			return at, nil, fmt.Errorf("instance %s runs at %s, and its SSH server does not answer: %w", inst.Name, at,
+				err)
 		}
 	}
 	facts, err := json.Marshal(Facts{

@@ -91,8 +91,9 @@ var created = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 func record(name string) croft.Instance {
 	return croft.Instance{
-		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name, State: croft.StateScheduling, Created: created,
-		Spec: croft.Spec{Resources: croft.Resources{croft.VCPU: 1}, Image: "file:///image", UserData: []byte{0, 1}},
+		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name, State: croft.StateScheduling,
+		Created: created,
+		Spec:    croft.Spec{Resources: croft.Resources{croft.VCPU: 1}, Image: "file:///image", UserData: []byte{0, 1}},
 	}
 }
 
@@ -164,7 +165,8 @@ func testFind(t *testing.T, c *cloud) {
 	for _, key := range []string{"web", string(inst.ID)} {
 		st, err := c.Find(t.Context(), croft.DefaultProject, key)
 		c.check(err)
-		if got := st.Instance; got.ID != inst.ID || got.State != croft.StateScheduling || !slices.Equal(got.Spec.UserData, inst.Spec.UserData) {
+		if got := st.Instance; got.ID != inst.ID || got.State != croft.StateScheduling ||
+			!slices.Equal(got.Spec.UserData, inst.Spec.UserData) {
 			t.Errorf("found %+v by %s, want %+v", got, key, inst)
 		}
 		if st.Instance.Session == "" {
@@ -236,7 +238,8 @@ func testFence(t *testing.T, c *cloud) {
 	before := c.create("web")
 	after, err := c.Fence(t.Context(), before)
 	c.check(err)
-	if after.State != croft.StateScheduling || after.Revision == before.Revision || !slices.Equal(after.Spec.UserData, before.Spec.UserData) {
+	if after.State != croft.StateScheduling || after.Revision == before.Revision ||
+		!slices.Equal(after.Spec.UserData, before.Spec.UserData) {
 		t.Errorf("a fence left %+v of %+v", after, before)
 	}
 	_, err = c.Assign(t.Context(), before, c.order(before, croft.WantRunning))
@@ -283,7 +286,8 @@ func testReorder(t *testing.T, c *cloud) {
 	c.check(err)
 	o, err := c.Order(t.Context(), c.host, before.ID)
 	c.check(err)
-	if o.Want != croft.WantStopped || o.Generation != 2 || after.Generation != 2 || after.State != croft.StateScheduled {
+	if o.Want != croft.WantStopped || o.Generation != 2 || after.Generation != 2 ||
+		after.State != croft.StateScheduled {
 		t.Errorf("order %+v and record %+v, want generation 2 and stopped", o, after)
 	}
 	_, err = c.Reorder(t.Context(), before, c.order(before, croft.WantRunning))
@@ -357,7 +361,8 @@ func (c *cloud) advance(st *croft.Status) {
 			err = c.Forget(ctx, o)
 		}
 	case st.Observation == nil:
-		err = c.Observe(ctx, croft.Observation{Host: c.host, Instance: inst.ID, Generation: 1, State: croft.StateRunning})
+		err = c.Observe(ctx, croft.Observation{Host: c.host, Instance: inst.ID, Generation: 1,
+			State: croft.StateRunning})
 	default:
 		_, err = c.Reorder(ctx, inst, c.order(inst, croft.WantGone))
 	}
@@ -390,7 +395,8 @@ func testWatchAll(t *testing.T, c *cloud) {
 			return false
 		}
 		if st.Observation == nil {
-			c.check(c.Observe(ctx, croft.Observation{Host: c.host, Instance: inst.ID, Generation: 1, State: croft.StateRunning}))
+			c.check(c.Observe(ctx, croft.Observation{Host: c.host, Instance: inst.ID, Generation: 1,
+				State: croft.StateRunning}))
 			return false
 		}
 		return true

@@ -57,7 +57,8 @@ func testApart(t *testing.T, c *cloud) {
 	all, err := c.Members(t.Context(), croft.DefaultProject, "web")
 	c.check(err)
 	for _, m := range all {
-		if m.Rule != croft.Apart || m.Group != "web" || m.Instance == first.ID && (m.Host != c.host || m.Name != "web1") {
+		if m.Rule != croft.Apart || m.Group != "web" || m.Instance == first.ID &&
+			(m.Host != c.host || m.Name != "web1") {
 			t.Errorf("member %+v", m)
 		}
 	}

@@ -88,7 +88,8 @@ func TestReadKeys(t *testing.T) {
 	t.Setenv("HOME", dir)
 	t.Setenv("SSH_AUTH_SOCK", "")
 	for name, text := range map[string]string{
-		".ssh/id.pub": key + "\n", ".ssh/no.pub": "not a key\n", ".ssh/two.pub": "# two\n" + key + " a\n\n" + key + " b\n",
+		".ssh/id.pub": key + "\n", ".ssh/no.pub": "not a key\n",
+		".ssh/two.pub": "# two\n" + key + " a\n\n" + key + " b\n",
 	} {
 		if err := os.MkdirAll(filepath.Join(dir, ".ssh"), 0o700); err != nil {
 			t.Fatal(err)
@@ -106,14 +107,16 @@ func TestReadKeys(t *testing.T) {
 		{"a key as it is", []string{key}, []string{key}},
 		{"a file in the home directory", []string{"~/.ssh/id.pub"}, []string{key}},
 		{"a file with several and a comment", []string{"~/.ssh/two.pub"}, []string{key + " a", key + " b"}},
-		{"what a pattern finds, but for what is no key", []string{"~/.ssh/*.pub"}, []string{key, key + " a", key + " b"}},
+		{"what a pattern finds, but for what is no key", []string{"~/.ssh/*.pub"},
+			[]string{key, key + " a", key + " b"}},
 		{"a pattern that finds nothing", []string{"~/nothing/*.pub"}, []string{}},
 		{"without an agent the files, where either will do", []string{"auto"}, []string{key, key + " a", key + " b"}},
 		{"without an agent nothing, where it must be one", []string{"agent"}, nil},
 		{"a named file that is no key", []string{"~/.ssh/no.pub"}, nil},
 		{"a broken pattern", []string{"~/.ssh/[.pub"}, nil},
 		{"a key with a second line", []string{key + "\n" + key}, nil},
-		{"a key with options", []string{`no-pty,from="10.0.0.0/8" ` + key}, []string{`no-pty,from="10.0.0.0/8" ` + key}},
+		{"a key with options", []string{`no-pty,from="10.0.0.0/8" ` + key},
+			[]string{`no-pty,from="10.0.0.0/8" ` + key}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, names, err := Read(c.texts)

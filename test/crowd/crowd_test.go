@@ -36,7 +36,8 @@ func newCloud(t *testing.T) *cloud {
 	t.Helper()
 	c := &cloud{T: t, etcd: etcdtest.Server(t)}
 	c.store = etcdtest.Open(t, c.etcd)
-	server, err := placement.New(placement.Config{Store: c.store.Placement(0), Log: slog.New(slog.DiscardHandler), Token: "admin"})
+	server, err := placement.New(placement.Config{Store: c.store.Placement(0), Log: slog.New(slog.DiscardHandler),
+		Token: "admin"})
 	c.check(err)
 	c.run(server.Run)
 	listener := httptest.NewServer(server.Handler())
@@ -66,7 +67,8 @@ func (c *cloud) run(do func(context.Context) error) {
 
 func (c *cloud) client() *placementclient.Client {
 	c.Helper()
-	client, err := placementclient.New(placementclient.Config{Endpoint: c.endpoint, Auth: placementclient.Token("admin")})
+	client, err := placementclient.New(placementclient.Config{Endpoint: c.endpoint,
+		Auth: placementclient.Token("admin")})
 	c.check(err)
 	c.Cleanup(client.Close)
 	return client
@@ -83,7 +85,8 @@ func (c *cloud) addHost(name string, places int64) {
 	}
 	id := croft.NewHostID()
 	agent, err := compute.New(compute.Config{
-		Host: croft.Host{ID: id, Name: name, VirtType: "sim"}, Partition: c.store.Partition(), Dir: c.TempDir(), Log: slog.New(slog.DiscardHandler),
+		Host: croft.Host{ID: id, Name: name, VirtType: "sim"}, Partition: c.store.Partition(), Dir: c.TempDir(),
+		Log: slog.New(slog.DiscardHandler),
 		Provider: croft.Provider{ID: id, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
 			croft.VCPU: inv(places), croft.MemoryMB: inv(256 * places), croft.DiskGB: inv(places),
 		}},
@@ -118,7 +121,8 @@ func (c *cloud) schedulers(n int) []*schedule.Scheduler {
 	all := make([]*schedule.Scheduler, n)
 	for i := range all {
 		store := etcdtest.Open(c.T, c.etcd)
-		s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: store, Claims: c.client()})
+		s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: store,
+			Claims: c.client()})
 		c.check(err)
 		all[i] = s
 	}

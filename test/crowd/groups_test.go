@@ -118,7 +118,8 @@ func (c *cloud) checkMembers() {
 	want := map[croft.Member]bool{}
 	for _, st := range all {
 		inst := st.Instance
-		want[croft.Member{Affinity: inst.Spec.Affinities[0], Instance: inst.ID, Name: inst.Name, Host: inst.Host}] = true
+		want[croft.Member{Affinity: inst.Spec.Affinities[0], Instance: inst.ID, Name: inst.Name,
+			Host: inst.Host}] = true
 	}
 	for _, group := range groups {
 		members, err := c.store.Members(c.Context(), croft.DefaultProject, group.Group)

@@ -170,7 +170,8 @@ func (c *cloud) logText() string {
 // environment is that of a user of this cloud who has no settings files. The race detector would hold each command
 // for a second before it exits.
 func (c *cloud) environment() []string {
-	return append(c.plainEnvironment(), "CROFT_ETCD_ENDPOINTS=http://"+c.etcd, "CROFT_PLACEMENT_ENDPOINT=http://"+c.placement,
+	return append(c.plainEnvironment(), "CROFT_ETCD_ENDPOINTS=http://"+c.etcd,
+		"CROFT_PLACEMENT_ENDPOINT=http://"+c.placement,
 		"GORACE=atexit_sleep_ms=0")
 }
 

@@ -39,7 +39,8 @@ func TestDebian(t *testing.T) {
 			inside := *c
 			inside.t = t
 			inside.must("resources=VCPU:1,MEMORY_MB:512,DISK_GB:4", s.image, "--name", s.name, "--metadata", s.metadata,
-				"--key", key+".pub", "--user-data", c.home+"/script", "--wait=ready", "--timeout", debianPatience.String())
+				"--key", key+".pub", "--user-data", c.home+"/script", "--wait=ready", "--timeout",
+				debianPatience.String())
 			defer inside.must("destroy", "--wait", s.name)
 			look := func(command string) string {
 				t.Helper()

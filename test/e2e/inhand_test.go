@@ -14,7 +14,8 @@ import (
 func (c *cloud) newKey() string {
 	c.t.Helper()
 	file := filepath.Join(c.home, "id")
-	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", file).CombinedOutput(); err != nil {
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f",
+		file).CombinedOutput(); err != nil {
 		c.t.Fatalf("ssh-keygen: %v: %s", err, out)
 	}
 	return file
@@ -46,7 +47,8 @@ func TestSSHKnowsTheGuest(t *testing.T) {
 	if r := ssh("ping -c 1 -W 20 " + gateway); r.exit != 0 {
 		t.Errorf("the guest does not reach its gateway: %v", r)
 	}
-	if r := ssh("ip address add " + foreign + "/24 dev eth0; ping -c 3 -W 3 -I " + foreign + " " + gateway); r.exit != 1 {
+	if r := ssh("ip address add " + foreign + "/24 dev eth0; ping -c 3 -W 3 -I " + foreign + " " +
+		gateway); r.exit != 1 {
 		t.Errorf("the guest can send from %s: %v", foreign, r)
 	}
 

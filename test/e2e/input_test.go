@@ -15,7 +15,8 @@ func TestBadRequests(t *testing.T) {
 	big := filepath.Join(c.home, "big")
 	c.write(big, strings.Repeat("#", 1<<20))
 	chained := filepath.Join(c.home, "chained.qcow2")
-	if err := command("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", "/etc/hostname", chained, "1G"); err != nil {
+	if err := command("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", "/etc/hostname", chained,
+		"1G"); err != nil {
 		t.Fatal(err)
 	}
 	page := filepath.Join(c.home, "page.html")
@@ -28,9 +29,12 @@ func TestBadRequests(t *testing.T) {
 		exit int
 		says []string
 	}{
-		{"a typo in a class is named with the right word", []string{"resources=VPCU:1,MEMORY_MB:128,DISK_GB:1", guestImage}, 2, []string{"VPCU", "VCPU"}},
-		{"a typo in a parameter is named with the right word", []string{"resurces=VCPU:1,MEMORY_MB:128,DISK_GB:1", guestImage}, 2, []string{"resurces", "resources"}},
-		{"an amount that is no number", []string{"resources=VCPU:one,MEMORY_MB:128,DISK_GB:1", guestImage}, 2, []string{"VCPU", "one"}},
+		{"a typo in a class is named with the right word", []string{"resources=VPCU:1,MEMORY_MB:128,DISK_GB:1",
+			guestImage}, 2, []string{"VPCU", "VCPU"}},
+		{"a typo in a parameter is named with the right word",
+			[]string{"resurces=VCPU:1,MEMORY_MB:128,DISK_GB:1", guestImage}, 2, []string{"resurces", "resources"}},
+		{"an amount that is no number", []string{"resources=VCPU:one,MEMORY_MB:128,DISK_GB:1", guestImage}, 2,
+			[]string{"VCPU", "one"}},
 		{"a machine without memory", []string{"resources=VCPU:1,DISK_GB:1", guestImage}, 2, []string{"MEMORY_MB"}},
 		{"an unknown image", []string{small, "debian-twelve"}, 3, []string{"debian-twelve"}},
 		{"an unknown flag", []string{"--nmae", "x", small, guestImage}, 2, []string{"--nmae"}},
@@ -39,13 +43,16 @@ func TestBadRequests(t *testing.T) {
 		{"a taken UUID", []string{"--uuid", keep, small, guestImage}, 5, []string{keep}},
 		{"a UUID that is none", []string{"--uuid", "7", small, guestImage}, 2, []string{"UUID"}},
 		{"user-data of 1 MiB", []string{"--user-data", big, small, guestImage}, 2, []string{"user-data", "64 KiB"}},
-		{"user-data that is not there", []string{"--user-data", "/no/such/file", small, guestImage}, 2, []string{"/no/such/file"}},
+		{"user-data that is not there", []string{"--user-data", "/no/such/file", small, guestImage}, 2,
+			[]string{"/no/such/file"}},
 		{"a key that is none", []string{"--key", "ssh-ed25519 nonsense", small, guestImage}, 2, []string{"key"}},
-		{"an image with a wrong checksum", []string{"--wait", small, guestImage + "#sha256=" + strings.Repeat("0", 64)}, 2, []string{"checksum"}},
+		{"an image with a wrong checksum", []string{"--wait", small, guestImage + "#sha256=" + strings.Repeat("0", 64)},
+			2, []string{"checksum"}},
 		{"a qcow2 with a backing file", []string{"--wait", small, chained}, 2, []string{"backing file"}},
 		{"a web page instead of an image", []string{"--wait", small, page}, 2, []string{"page"}},
 		{"an image file that is not there", []string{"--wait", small, "/no/such.qcow2"}, 3, []string{"/no/such.qcow2"}},
-		{"more than there is", []string{"resources=VCPU:1,MEMORY_MB:1000000000,DISK_GB:1", guestImage}, 4, []string{"MEMORY_MB"}},
+		{"more than there is", []string{"resources=VCPU:1,MEMORY_MB:1000000000,DISK_GB:1", guestImage}, 4,
+			[]string{"MEMORY_MB"}},
 		{"an unknown instance", []string{"nobody"}, 3, []string{"nobody"}},
 		{"destroying an unknown instance", []string{"destroy", "nobody"}, 3, []string{"nobody"}},
 	} {
@@ -101,7 +108,8 @@ func TestBadStarts(t *testing.T) {
 	}{
 		{"a second one on the same state directory", settings(c.dir, ports[0], ""), 5, []string{c.dir, "process"}},
 		{"a port in use", settings(other, taken.Addr().String(), ""), 5, []string{taken.Addr().String()}},
-		{"an unknown key in the settings", settings(other, ports[0], "max_build: 2\n"), 2, []string{"max_build", "max_builds", "compute.yaml"}},
+		{"an unknown key in the settings", settings(other, ports[0], "max_build: 2\n"), 2,
+			[]string{"max_build", "max_builds", "compute.yaml"}},
 		{"a settings file that is not there", "/no/such/compute.yaml", 2, []string{"/no/such/compute.yaml"}},
 	} {
 		t.Run(b.name, func(t *testing.T) {

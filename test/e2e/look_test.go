@@ -229,7 +229,8 @@ func (c *cloud) somethingThere(id string) {
 	}
 	store := c.store()
 	for _, kind := range []string{"/instances/", "/names/", "/orders/", "/observed/"} {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(store)), func(key string) bool { return strings.Contains(key, kind) }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(store)),
+			func(key string) bool { return strings.Contains(key, kind) }) {
 			c.t.Errorf("no key has %s in it", kind)
 		}
 	}

@@ -20,7 +20,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	c := built.Config{Name: "e2e", Prefix: ownPrefix(), Race: true, Names: []string{"schedule", "compute", "mdserver"}, Guest: true, End: endShared}
+	c := built.Config{Name: "e2e", Prefix: ownPrefix(), Race: true, Names: []string{"schedule", "compute", "mdserver"},
+		Guest: true, End: endShared}
 	os.Exit(built.Run(m, c, func(made built.Made) {
 		repository, binaries, guestImage, command = made.Repository, made.Binaries, made.Guest, made.Command
 	}))

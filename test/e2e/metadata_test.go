@@ -13,9 +13,11 @@ func TestEverySourceOfMetadata(t *testing.T) {
 	c.write(c.home+"/script", "#!/bin/sh\necho the-script-says $((6 * 7))\n")
 	c.write(c.home+"/broken", "#!/bin/sh\nexit 7\n")
 	var work sync.WaitGroup
-	for name, want := range map[string]string{"server": "metadata: OpenStack tree", "nocloud": "metadata: NoCloud disk", "config-drive": "metadata: config-2 disk"} {
+	for name, want := range map[string]string{"server": "metadata: OpenStack tree", "nocloud": "metadata: NoCloud disk",
+		"config-drive": "metadata: config-2 disk"} {
 		work.Go(func() {
-			r := c.schedule("--name", name, "--metadata", name, "--tag", "role=front", "--user-data", c.home+"/script", "--wait=ready", "--timeout", patience.String(), small, guestImage)
+			r := c.schedule("--name", name, "--metadata", name, "--tag", "role=front", "--user-data", c.home+"/script",
+				"--wait=ready", "--timeout", patience.String(), small, guestImage)
 			if r.exit != 0 || !strings.Contains(r.stderr, ", set-up done") {
 				t.Errorf("schedule --metadata %s --wait=ready: %v", name, r)
 				return
@@ -29,11 +31,14 @@ func TestEverySourceOfMetadata(t *testing.T) {
 		})
 	}
 	work.Go(func() {
-		r := c.schedule("--name", "broken", "--user-data", c.home+"/broken", "--wait=ready", "--timeout", patience.String(), small, guestImage)
-		if r.exit != 1 || !strings.Contains(r.stderr, "its set-up failed: the user-data script ended with exit code 7") {
+		r := c.schedule("--name", "broken", "--user-data", c.home+"/broken", "--wait=ready", "--timeout",
+			patience.String(), small, guestImage)
+		if r.exit != 1 ||
+			!strings.Contains(r.stderr, "its set-up failed: the user-data script ended with exit code 7") {
 			t.Errorf("schedule --wait=ready of a guest whose script fails: %v", r)
 		}
-		if told := c.must("broken", "-o", "json"); !strings.Contains(told, `"state": "failed"`) || c.show("broken").Observation.State != "running" {
+		if told := c.must("broken", "-o", "json"); !strings.Contains(told, `"state": "failed"`) ||
+			c.show("broken").Observation.State != "running" {
 			t.Errorf("it is %s\nwant it to run on, with what it told", told)
 		}
 	})

@@ -37,7 +37,8 @@ func TestOpenStackAndThreeMembers(t *testing.T) {
 	s.up("third", filepath.Join(s.home, "third"), "hypervisor: none\n", "--join", "@"+token, "--etcd-member")
 	s.waitForMembers(3)
 
-	address := s.must("VCPU:1,MEMORY_MB:96,DISK_GB:1", guestImage, "--name", "web", "--wait", "--timeout", patience.String())
+	address := s.must("VCPU:1,MEMORY_MB:96,DISK_GB:1", guestImage, "--name", "web", "--wait", "--timeout",
+		patience.String())
 	var id string
 	for line := range strings.Lines(address) {
 		if strings.HasPrefix(line, "NOTIFIED") {
@@ -86,8 +87,9 @@ func (s *site) up(name, dir, more string, args ...string) *exec.Cmd {
 		ports[i] = net.JoinHostPort(s.address, number)
 	}
 	file := filepath.Join(s.home, name+".yaml")
-	s.write(file, fmt.Sprintf("state_dir: %s\nhost: {name: %s-%d}\nplacement: {cloud: admin}\netcd: {listen: %q, peer_listen: %q}\napi: {listen: %q}\njoin: {listen: %q}\n%s",
-		dir, name, os.Getpid(), ports[0], ports[1], ports[2], ports[3], more))
+	s.write(file,
+		fmt.Sprintf("state_dir: %s\nhost: {name: %s-%d}\nplacement: {cloud: admin}\netcd: {listen: %q, peer_listen: %q}\napi: {listen: %q}\njoin: {listen: %q}\n%s",
+			dir, name, os.Getpid(), ports[0], ports[1], ports[2], ports[3], more))
 	log, err := os.Create(filepath.Join(s.home, name+".log"))
 	if err != nil {
 		s.t.Fatal(err)

@@ -151,7 +151,8 @@ func dead(pattern *regexp.Regexp, name string) bool {
 }
 
 func virsh(args ...string) (string, error) {
-	out, err := exec.Command("virsh", append([]string{"--quiet", "--connect", libvirttest.URI}, args...)...).CombinedOutput()
+	out, err := exec.Command("virsh", append([]string{"--quiet", "--connect", libvirttest.URI},
+		args...)...).CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("virsh %v: %w: %s", args, err, out)
 	}

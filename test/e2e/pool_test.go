@@ -25,7 +25,8 @@ func (c *cloud) servePool(pools string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	manager := exec.Command(filepath.Join(binaries, "croft"), "pool", "serve", "--pools", file, "--listen", at, "--state-dir", filepath.Join(c.home, "pools"))
+	manager := exec.Command(filepath.Join(binaries, "croft"), "pool", "serve", "--pools", file, "--listen", at,
+		"--state-dir", filepath.Join(c.home, "pools"))
 	manager.Env, manager.Stdout, manager.Stderr = c.environment(), log, log
 	manager.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := manager.Start(); err != nil {
@@ -73,7 +74,8 @@ func (c *cloud) waitForReady(n int, not ...int64) (all []poolclient.Resource) {
 	c.t.Helper()
 	eventually(c.t, fmt.Sprintf("%d are ready", n), func(context.Context) error {
 		all = c.ready()
-		if len(all) != n || slices.ContainsFunc(all, func(r poolclient.Resource) bool { return slices.Contains(not, r.ID) }) {
+		if len(all) != n ||
+			slices.ContainsFunc(all, func(r poolclient.Resource) bool { return slices.Contains(not, r.ID) }) {
 			return fmt.Errorf("%d are: %s", len(all), c.croft("pool", "resources"))
 		}
 		return nil
@@ -97,7 +99,8 @@ vm:
 	first := c.waitForReady(2)
 
 	ticket, address, _ := strings.Cut(c.croft("ticket", "open", "--tag", "vm", "--wait"), "\n")
-	ssh := exec.CommandContext(t.Context(), "ssh", "-i", key, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+	ssh := exec.CommandContext(t.Context(), "ssh", "-i", key, "-o", "StrictHostKeyChecking=no", "-o",
+		"UserKnownHostsFile=/dev/null",
 		"-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o", "ConnectTimeout=60", "root@"+address, "hostname")
 	if out, err := ssh.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "vm-0000000") {
 		t.Fatalf("the machine of the ticket, %s, says %q, %v", address, out, err)
@@ -115,7 +118,8 @@ vm:
 	}
 	c.waitForReady(2, second[0].ID)
 	var gone poolclient.Resource
-	if err := json.Unmarshal([]byte(c.croft("pool", "resource", fmt.Sprint(second[0].ID), "-o", "json")), &gone); err != nil {
+	if err := json.Unmarshal([]byte(c.croft("pool", "resource", fmt.Sprint(second[0].ID), "-o", "json")),
+		&gone); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(gone.Reason, "it is lost: ") {

@@ -17,7 +17,8 @@ import (
 func TestARogueGuestReadsNothingOfAnothers(t *testing.T) {
 	c := newCloud(t, "")
 	c.signal(syscall.SIGTERM)
-	c.write(c.settings, strings.Replace(c.settingsText(), "virt_type: qemu", "virt_type: qemu, allow_spoofing: true", 1))
+	c.write(c.settings, strings.Replace(c.settingsText(), "virt_type: qemu", "virt_type: qemu, allow_spoofing: true",
+		1))
 	c.start()
 	key := c.newKey()
 	c.write(c.home+"/secret", "#!/bin/sh\necho the-secret-of-the-victim\n")
@@ -39,24 +40,28 @@ func TestARogueGuestReadsNothingOfAnothers(t *testing.T) {
 		r := c.schedule("ssh", "--user", "root", "--identity", key, "rogue", command)
 		return r.stdout + r.stderr // while it has another's card, it may not answer
 	}
-	if got := stealMAC(t, tolerant, victim, address, gateway); strings.Contains(got, "secret") || strings.Contains(got, victim) || strings.Contains(got, " 200 OK") {
+	if got := stealMAC(t, tolerant, victim, address, gateway); strings.Contains(got, "secret") ||
+		strings.Contains(got, victim) || strings.Contains(got, " 200 OK") {
 		t.Errorf("with the victim's MAC too, the rogue reads\n%s", got)
 	}
 	// What goes to the metadata server leaves with the victim's address, and the host
 	// is told that this is where the address is.
-	inside("ip address add " + address + "/32 dev eth0; ip route add 169.254.169.254/32 via " + gateway + " src " + address)
+	inside("ip address add " + address + "/32 dev eth0; ip route add 169.254.169.254/32 via " + gateway + " src " +
+		address)
 	if got := inside("ip route get 169.254.169.254"); !strings.Contains(got, "src "+address) {
 		t.Fatalf("the rogue has no use for the address: %s", got)
 	}
 	steal := func() string {
 		t.Helper()
-		return inside("arping -q -U -c 2 -I eth0 " + address + "; for path in openstack/latest/user_data latest/user-data latest/meta-data/instance-id; do" +
+		return inside("arping -q -U -c 2 -I eth0 " + address +
+			"; for path in openstack/latest/user_data latest/user-data latest/meta-data/instance-id; do" +
 			" (printf 'GET /%s HTTP/1.0\\r\\n\\r\\n' $path; sleep 1) | timeout 5 nc 169.254.169.254 80; done; echo tried")
 	}
 	nothing := func(when string) (answered bool) {
 		t.Helper()
 		got := steal()
-		if !strings.Contains(got, "tried") || strings.Contains(got, "secret") || strings.Contains(got, victim) || strings.Contains(got, " 200 OK") {
+		if !strings.Contains(got, "tried") || strings.Contains(got, "secret") || strings.Contains(got, victim) ||
+			strings.Contains(got, " 200 OK") {
 			t.Errorf("%s, the rogue reads\n%s", when, got)
 		}
 		return strings.Contains(got, " 404 Not Found")
@@ -93,7 +98,8 @@ func TestARogueGuestReadsNothingOfAnothers(t *testing.T) {
 // what it was told once it has its own back.
 func stealMAC(t *testing.T, inside func(string) string, victim, address, gateway string) string {
 	t.Helper()
-	inside("cat > /tmp/steal <<'X'\n" + strings.NewReplacer("VICTIM", address, "GATEWAY", gateway, "MAC", croft.InstanceID(victim).MAC(0).String()).Replace(`
+	inside("cat > /tmp/steal <<'X'\n" + strings.NewReplacer("VICTIM", address, "GATEWAY", gateway, "MAC",
+		croft.InstanceID(victim).MAC(0).String()).Replace(`
 own=$(cat /sys/class/net/eth0/address)
 card() { ip link set eth0 down; ip link set eth0 address "$1"; ip link set eth0 up; ip route add default via GATEWAY; }
 card MAC
@@ -140,7 +146,8 @@ func TestARogueGuestSendsNothingOfAnothers(t *testing.T) {
 	if strings.Contains(got, "HTTP/1") || strings.Contains(got, "secret") {
 		t.Errorf("the rogue is answered:\n%s", got)
 	}
-	if r := c.schedule("ssh", "--user", "root", "--identity", key, "victim", "echo it is me"); r.exit != 0 || !strings.Contains(r.stdout, "it is me") {
+	if r := c.schedule("ssh", "--user", "root", "--identity", key, "victim", "echo it is me"); r.exit != 0 ||
+		!strings.Contains(r.stdout, "it is me") {
 		t.Errorf("the victim cannot be reached any more: %v", r)
 	}
 	c.must("destroy", "--wait", "rogue", "victim")

@@ -44,7 +44,8 @@ func TestTenAtOnce(t *testing.T) {
 	const n = 10
 	c := newCloud(t, "offer: {vcpu_ratio: 16}\n")
 	url, sent := countingServer(t)
-	r := c.schedule("--name", "ten", "--count", fmt.Sprint(n), "--wait", "--timeout", patience.String(), "resources=VCPU:1,MEMORY_MB:96,DISK_GB:1", url)
+	r := c.schedule("--name", "ten", "--count", fmt.Sprint(n), "--wait", "--timeout", patience.String(),
+		"resources=VCPU:1,MEMORY_MB:96,DISK_GB:1", url)
 	if r.exit != 0 {
 		t.Fatalf("ten at once: %v", r)
 	}

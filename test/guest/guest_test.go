@@ -145,7 +145,8 @@ func boot(t *testing.T, memory int, metadata string, args ...string) *machine {
 		}
 		network += ",guestfwd=tcp:169.254.169.254:80-cmd:" + binary
 	}
-	args = append([]string{"-machine", "pc,accel=tcg", "-m", fmt.Sprint(memory), "-nodefaults", "-nographic", "-snapshot",
+	args = append([]string{"-machine", "pc,accel=tcg", "-m", fmt.Sprint(memory), "-nodefaults", "-nographic",
+		"-snapshot",
 		"-drive", "id=root,if=none,format=qcow2,file=" + build(t), "-device", "virtio-blk-pci,drive=root,bootindex=1",
 		"-netdev", network, "-device", "virtio-net-pci,netdev=n", "-device", "virtio-rng-pci",
 		"-serial", "stdio", "-monitor", "unix:" + m.monitor + ",server=on,wait=off"}, args...)
@@ -274,7 +275,8 @@ func TestGuestWithAMetadataServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			reports := make(heard, 8)
-			server, err := mdserver.New(mdserver.Config{Guests: askedBy(theGuest()), Reports: reports, Log: slog.New(slog.DiscardHandler)})
+			server, err := mdserver.New(mdserver.Config{Guests: askedBy(theGuest()), Reports: reports,
+				Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -296,7 +298,8 @@ func TestGuestWithAMetadataServer(t *testing.T) {
 func TestGuestWithAConfigDrive(t *testing.T) {
 	t.Parallel()
 	reports := make(heard, 8)
-	server, err := mdserver.New(mdserver.Config{Guests: askedBy(theGuest()), Reports: reports, Log: slog.New(slog.DiscardHandler)})
+	server, err := mdserver.New(mdserver.Config{Guests: askedBy(theGuest()), Reports: reports,
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +313,8 @@ func TestGuestWithAConfigDrive(t *testing.T) {
 	if err := errors.Join(mdserver.WriteConfigDrive(disk, theGuest()), disk.Close()); err != nil {
 		t.Fatal(err)
 	}
-	m := boot(t, 128, web.Listener.Addr().String(), "-drive", "id=seed,if=none,readonly=on,format=raw,file="+path, "-device", "virtio-blk-pci,drive=seed")
+	m := boot(t, 128, web.Listener.Addr().String(), "-drive", "id=seed,if=none,readonly=on,format=raw,file="+path,
+		"-device", "virtio-blk-pci,drive=seed")
 	theWholeWay(t, m, "config-2 disk", reports)
 }
 

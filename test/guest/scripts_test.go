@@ -13,7 +13,8 @@ const scripts = "../../scripts/guest"
 
 func TestShellcheck(t *testing.T) {
 	var files []string
-	for _, f := range []string{"build", "build-debian", "lib.sh", "tiny/rc", "tiny/dhcp", "tiny/power", "tiny/metadata.sh"} {
+	for _, f := range []string{"build", "build-debian", "lib.sh", "tiny/rc", "tiny/dhcp", "tiny/power",
+		"tiny/metadata.sh"} {
 		files = append(files, filepath.Join(scripts, f))
 	}
 	args := append([]string{"-x", "-P", scripts, "-P", scripts + "/tiny"}, files...)
@@ -83,14 +84,16 @@ func TestBuildersSayWhatIsWrong(t *testing.T) {
 	for _, program := range []string{"build", "build-debian"} {
 		for _, tt := range tests {
 			t.Run(program+": "+tt.name, func(t *testing.T) {
-				cmd := exec.CommandContext(t.Context(), "/bin/sh", append([]string{scripts + "/" + program}, tt.args...)...)
+				cmd := exec.CommandContext(t.Context(), "/bin/sh",
+					append([]string{scripts + "/" + program}, tt.args...)...)
 				cmd.Env = os.Environ()
 				if tt.hidden {
 					cmd.Env = append(cmd.Env, "PATH="+bare)
 				}
 				var words bytes.Buffer
 				cmd.Stderr = &words
-				if err := cmd.Run(); err == nil || strings.Count(words.String(), "\n") != 1 || !strings.Contains(words.String(), tt.want) {
+				if err := cmd.Run(); err == nil || strings.Count(words.String(), "\n") != 1 ||
+					!strings.Contains(words.String(), tt.want) {
 					t.Errorf("it ended with %v and said %q, want one line with %q", err, words.String(), tt.want)
 				}
 			})

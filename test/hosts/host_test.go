@@ -46,12 +46,15 @@ func (h *host) settings() string {
 	own := fmt.Sprintf("state_dir: %s/state\nhost: {name: %s}\nlibvirt: {virt_type: qemu}\n", h.dir, h.name)
 	switch {
 	case h.begins:
-		return own + fmt.Sprintf("trust: strict\netcd: {listen: \"%[1]s:2379\"}\nplacement: {listen: \"%[1]s:8778\"}\napi: {listen: \"%[1]s:8779\"}\n", h.address)
+		return own +
+			fmt.Sprintf(
+				"trust: strict\netcd: {listen: \"%[1]s:2379\"}\nplacement: {listen: \"%[1]s:8778\"}\napi: {listen: \"%[1]s:8779\"}\n", h.address)
 	case h.token != "":
 		return own
 	}
-	return own + fmt.Sprintf("etcd: {endpoints: [\"%s\"]}\nplacement: {endpoint: \"http://%s\", token: %s}\napi: {listen: \"%s:8779\"}\n",
-		strings.ReplaceAll(h.w.etcd, ",", `", "`), h.w.placement, token, h.address)
+	return own +
+		fmt.Sprintf("etcd: {endpoints: [\"%s\"]}\nplacement: {endpoint: \"http://%s\", token: %s}\napi: {listen: \"%s:8779\"}\n",
+			strings.ReplaceAll(h.w.etcd, ",", `", "`), h.w.placement, token, h.address)
 }
 
 // agent is the command that the host runs with its settings.
@@ -83,7 +86,9 @@ func (h *host) start() {
 		w.t.Fatal(err)
 	}
 	cmd := w.as(role{Host: &hostRole{Dir: h.dir, Agent: h.agent(file)}})
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+	}
 	var err error
 	if h.stdin, err = cmd.StdinPipe(); err != nil {
 		w.t.Fatal(err)
@@ -102,7 +107,8 @@ func (h *host) start() {
 // inside runs a program in the host's network.
 func (h *host) inside(args ...string) string {
 	h.w.t.Helper()
-	return must(h.w.t, "nsenter", append([]string{"--net", "--target", fmt.Sprint(h.process.cmd.Process.Pid)}, args...)...)
+	return must(h.w.t, "nsenter", append([]string{"--net", "--target", fmt.Sprint(h.process.cmd.Process.Pid)},
+		args...)...)
 }
 
 // cut unplugs the cable, and plug plugs it in again.

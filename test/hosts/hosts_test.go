@@ -83,7 +83,8 @@ func (h *host) answers(name string) {
 	w.t.Helper()
 	address, want := w.must(name), "croft instance "+name+" "+w.show(name).Instance.ID
 	eventually(w.t, name+" answers", func(context.Context) error {
-		if got := h.inside("curl", "-s", "-m", "10", "--retry", "3", "--retry-connrefused", "http://"+address+"/"); strings.TrimSpace(got) != want {
+		if got := h.inside("curl", "-s", "-m", "10", "--retry", "3", "--retry-connrefused",
+			"http://"+address+"/"); strings.TrimSpace(got) != want {
 			return fmt.Errorf("it says %q", got)
 		}
 		return nil
@@ -98,7 +99,8 @@ func withoutLeader(w *world) {
 	if r := w.request("during", w.hosts[0], "--wait", "--timeout", patience.String()); r.exit != 0 {
 		w.t.Errorf("a request: %v", r)
 	}
-	for _, args := range [][]string{{"list"}, {"show", "during"}, {"stop", "--wait", "during"}, {"destroy", "--wait", "during"}} {
+	for _, args := range [][]string{{"list"}, {"show", "during"}, {"stop", "--wait", "during"},
+		{"destroy", "--wait", "during"}} {
 		if r := w.schedule(args...); r.exit != 0 {
 			w.t.Errorf("schedule %v: %v", args, r)
 		}
@@ -156,7 +158,8 @@ func (w *world) silent(h *host, guests ...string) {
 		}
 		return nil
 	})
-	if r := w.request("to-"+h.name, h); r.exit != 4 || !strings.Contains(r.stdout, "NO ALLOCATIONS LEFT") || !strings.Contains(r.stderr, "its agent is not running") {
+	if r := w.request("to-"+h.name, h); r.exit != 4 || !strings.Contains(r.stdout, "NO ALLOCATIONS LEFT") ||
+		!strings.Contains(r.stderr, "its agent is not running") {
 		w.t.Errorf("a request to a silent host: %v, want exit code 4 and the reason", r)
 	}
 	list := w.must("list")
@@ -243,9 +246,11 @@ func withoutQuorum(w *world) {
 			m.kill()
 		}
 	}
-	for _, args := range [][]string{{"resources=VCPU:1,MEMORY_MB:96,DISK_GB:1", guestImage, "--name", "never"}, {"list"}, {"show", "one-a"}, {"destroy", "one-a"}, {"stop", "one-b"}} {
+	for _, args := range [][]string{{"resources=VCPU:1,MEMORY_MB:96,DISK_GB:1", guestImage, "--name", "never"},
+		{"list"}, {"show", "one-a"}, {"destroy", "one-a"}, {"stop", "one-b"}} {
 		r := w.schedule(args...)
-		if r.exit != 6 || r.stdout != "" || !strings.Contains(r.stderr, "etcd") || strings.Count(strings.TrimSpace(r.stderr), "\n") > 2 {
+		if r.exit != 6 || r.stdout != "" || !strings.Contains(r.stderr, "etcd") ||
+			strings.Count(strings.TrimSpace(r.stderr), "\n") > 2 {
 			w.t.Errorf("schedule %v: %v\nwant exit code 6 and a sentence about etcd", args, r)
 		}
 	}

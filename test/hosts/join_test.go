@@ -31,7 +31,8 @@ func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 	d.waitUntilReady()
 	ready := time.Since(begun)
 	w.accepts("joined", d)
-	w.t.Logf("from croft up --join to the host being ready: %.1fs; to its first guest's address: %.1fs", ready.Seconds(), time.Since(begun).Seconds())
+	w.t.Logf("from croft up --join to the host being ready: %.1fs; to its first guest's address: %.1fs",
+		ready.Seconds(), time.Since(begun).Seconds())
 
 	id := d.id()
 	guest := w.show("joined-d").Instance.ID

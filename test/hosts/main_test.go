@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(built.Run(m, built.Config{Name: "hosts", Race: true, Names: []string{"schedule"}, Guest: true}, func(made built.Made) {
-		binaries, guestImage = made.Binaries, made.Guest
-	}))
+	os.Exit(built.Run(m, built.Config{Name: "hosts", Race: true, Names: []string{"schedule"}, Guest: true},
+		func(made built.Made) {
+			binaries, guestImage = made.Binaries, made.Guest
+		}))
 }

@@ -86,7 +86,8 @@ func (p *process) end(s syscall.Signal) {
 }
 
 // client does not look at who answers: whether anybody does is asked.
-var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+	TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
 // waitUntilReady returns when url answers 200; it fails the test when the process
 // ends first.

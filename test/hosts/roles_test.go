@@ -95,7 +95,8 @@ func begin(command ...string) (*os.Process, error) {
 		return nil, err
 	}
 	defer null.Close()
-	return os.StartProcess(command[0], command, &os.ProcAttr{Files: []*os.File{null, os.Stdout, os.Stderr}, Env: os.Environ()})
+	return os.StartProcess(command[0], command, &os.ProcAttr{Files: []*os.File{null, os.Stdout, os.Stderr},
+		Env: os.Environ()})
 }
 
 func (h *hostRole) mount() error {

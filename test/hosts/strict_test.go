@@ -21,7 +21,8 @@ func newGuardedCenter(t *testing.T) *world {
 	etcd, placement := freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1")
 	w.find("http://"+etcd, placement)
 	file := filepath.Join(w.dir, "control.yaml")
-	text := fmt.Sprintf("state_dir: %s/control\nhypervisor: none\ntrust: strict\netcd: {listen: %q}\nplacement: {listen: %q, token: %s}\njoin: {listen: %q}\n",
+	text := fmt.Sprintf(
+		"state_dir: %s/control\nhypervisor: none\ntrust: strict\netcd: {listen: %q}\nplacement: {listen: %q, token: %s}\njoin: {listen: %q}\n",
 		w.dir, etcd, placement, token, w.address(1, 8777))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

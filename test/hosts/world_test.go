@@ -81,7 +81,8 @@ func newSwitch(t *testing.T) *world {
 // find says where etcd and Placement are.
 func (w *world) find(etcd, placement string) {
 	w.etcd, w.placement = etcd, placement
-	w.access = []string{"CROFT_ETCD_ENDPOINTS=" + etcd, "CROFT_PLACEMENT_ENDPOINT=http://" + placement, "CROFT_PLACEMENT_TOKEN=" + token}
+	w.access = []string{"CROFT_ETCD_ENDPOINTS=" + etcd, "CROFT_PLACEMENT_ENDPOINT=http://" + placement,
+		"CROFT_PLACEMENT_TOKEN=" + token}
 }
 
 // layBridge makes the switch that the hosts' links end at.
@@ -105,7 +106,8 @@ func sweep() {
 	links, _ := net.Interfaces()
 	for _, l := range links {
 		var pid int
-		if n, _ := fmt.Sscanf(l.Name, "ch%d", &pid); n == 1 && l.Name == fmt.Sprintf("ch%d", pid) && syscall.Kill(pid, 0) == syscall.ESRCH {
+		if n, _ := fmt.Sscanf(l.Name, "ch%d", &pid); n == 1 && l.Name == fmt.Sprintf("ch%d", pid) &&
+			syscall.Kill(pid, 0) == syscall.ESRCH {
 			_ = exec.Command("ip", "link", "del", l.Name).Run()
 		}
 	}

@@ -57,7 +57,8 @@ func newHost(t *testing.T, builds int) *host {
 	}
 	h.agent, err = compute.New(compute.Config{
 		Host: croft.Host{ID: h.id, Name: "h1", VirtType: "sim"}, Partition: h.store.Partition(),
-		Provider: croft.Provider{ID: h.id, Name: "h1"}, Dir: filepath.Join(h.state, "instances"), NICs: []compute.NIC{{Network: "default"}},
+		Provider: croft.Provider{ID: h.id, Name: "h1"}, Dir: filepath.Join(h.state, "instances"),
+		NICs:   []compute.NIC{{Network: "default"}},
 		Orders: h.store, Registry: h.store, Records: h.store, Inventory: unclaimed{}, Hypervisor: hv, Images: cache,
 		MaxBuilds: builds, ResyncEvery: time.Hour, SweepEvery: time.Hour, Log: log,
 	})
@@ -119,7 +120,8 @@ func (h *host) destroy(inst croft.Instance) {
 func (h *host) await(inst croft.Instance, want croft.State) {
 	h.t.Helper()
 	h.follow(inst, func(st *croft.Status) bool {
-		if st == nil || want != croft.StateFailed && st.Observation != nil && st.Observation.State == croft.StateFailed {
+		if st == nil || want != croft.StateFailed && st.Observation != nil &&
+			st.Observation.State == croft.StateFailed {
 			h.t.Errorf("instance %s: %+v", inst.Name, st)
 			return true
 		}
@@ -129,7 +131,8 @@ func (h *host) await(inst croft.Instance, want croft.State) {
 
 func (h *host) follow(inst croft.Instance, until func(*croft.Status) bool) {
 	h.t.Helper()
-	if err := h.store.WatchInstance(h.t.Context(), inst.ID, func(st *croft.Status) bool { return !until(st) }); err != nil {
+	if err := h.store.WatchInstance(h.t.Context(), inst.ID,
+		func(st *croft.Status) bool { return !until(st) }); err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -99,7 +99,8 @@ func TestTenInstancesAtOnceFetchOneImage(t *testing.T) {
 	for _, inst := range all {
 		overlay := filepath.Join(h.state, "instances", string(inst.ID), "disk.qcow2")
 		out, err := exec.CommandContext(t.Context(), "qemu-img", "info", "-U", "-f", "qcow2", overlay).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "virtual size: 1 GiB") || !strings.Contains(string(out), "base.raw") {
+		if err != nil || !strings.Contains(string(out), "virtual size: 1 GiB") ||
+			!strings.Contains(string(out), "base.raw") {
 			t.Errorf("the overlay of %s: %v\n%s", inst.Name, err, out)
 		}
 	}
@@ -171,7 +172,8 @@ func TestARefusedImageLeavesNoFile(t *testing.T) {
 	if err := os.WriteFile(secret, bootable(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "qemu-img", "create", "-q", "-f", "qcow2", "-b", secret, "-F", "raw", hostile).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "qemu-img", "create", "-q", "-f", "qcow2", "-b", secret, "-F",
+		"raw", hostile).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	h := newHost(t, 4)

@@ -21,7 +21,8 @@ func (h *host) pull(ref string, progress func(croft.Progress)) compute.Pull {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, server.URL+"/v1/images", strings.NewReader(string(body)))
+	request, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, server.URL+"/v1/images",
+		strings.NewReader(string(body)))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -88,8 +89,10 @@ func TestAPullAndAnInstanceShareOneDownload(t *testing.T) {
 func TestAPullThatFailsSaysWhy(t *testing.T) {
 	h := newHost(t, 4)
 	for ref, want := range map[string]compute.PullError{
-		"/no/such/file": {Kind: croft.NotFound, Message: "image /no/such/file: there is no such file on this host: check the path, or put the image there"},
-		"ftp://e/x":     {Kind: croft.Invalid, Message: `image "ftp://e/x": ftp addresses cannot be fetched; give an http, https or file URL`},
+		"/no/such/file": {Kind: croft.NotFound,
+			Message: "image /no/such/file: there is no such file on this host: check the path, or put the image there"},
+		"ftp://e/x": {Kind: croft.Invalid,
+			Message: `image "ftp://e/x": ftp addresses cannot be fetched; give an http, https or file URL`},
 	} {
 		got := h.pull(ref, func(croft.Progress) {})
 		if got.Error == nil || *got.Error != want {

@@ -74,7 +74,8 @@ func newJournal(t *testing.T, name string) *journal {
 func (j *journal) write(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	fmt.Fprintf(j.file, "%s %s\n", time.Now().Format("15:04:05.000"), strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n    "))
+	fmt.Fprintf(j.file, "%s %s\n", time.Now().Format("15:04:05.000"),
+		strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n    "))
 }
 
 // An actor is somebody who types commands, one after the other, some of which end in the middle.
@@ -118,7 +119,8 @@ func (a *actor) run(calm bool, name string, args ...string) result {
 		r.code = exit.ExitCode() // -1: by a signal
 	}
 	a.w.count(fmt.Sprintf("%s %s exit %d", name, args[0], r.code))
-	a.w.journal.write("client %d, %v, %s, exit %d: %s %s\n%s", a.n, time.Since(begun).Round(time.Millisecond), fate, r.code, name, strings.Join(args, " "), r.out)
+	a.w.journal.write("client %d, %v, %s, exit %d: %s %s\n%s", a.n, time.Since(begun).Round(time.Millisecond), fate,
+		r.code, name, strings.Join(args, " "), r.out)
 	return r
 }
 
@@ -228,7 +230,8 @@ func (a *actor) several() {
 func (a *actor) burst() {
 	a.made = a.r.IntN(1 << 30) // no actor has the number twice
 	name := a.name()
-	a.told(a.run(false, "schedule", "VCPU:1,MEMORY_MB:64,DISK_GB:1", "--name", name, "--count", fmt.Sprint(10+a.r.IntN(20)), "--ephemeral"))
+	a.told(a.run(false, "schedule", "VCPU:1,MEMORY_MB:64,DISK_GB:1", "--name", name, "--count",
+		fmt.Sprint(10+a.r.IntN(20)), "--ephemeral"))
 	for _, inst := range a.w.ledger.pick(func(i croft.Instance) bool { return strings.HasPrefix(i.Name, name+"-") }) {
 		a.destroy(inst)
 	}

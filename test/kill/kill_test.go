@@ -75,7 +75,8 @@ func TestKilledMembersLoseAndLeaveNothing(t *testing.T) {
 
 // live lets people and misfortune act for a while, then looks.
 func (w *world) live() {
-	w.t.Logf("again with: CROFT_KILL=%v CROFT_KILL_SEED=%d go test ./test/kill -run '^%s$'", w.length, w.seed, w.t.Name())
+	w.t.Logf("again with: CROFT_KILL=%v CROFT_KILL_SEED=%d go test ./test/kill -run '^%s$'", w.length, w.seed,
+		w.t.Name())
 	w.ledger = w.newLedger()
 	over, cancel := context.WithTimeout(context.Background(), w.length)
 	defer cancel()

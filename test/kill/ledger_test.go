@@ -32,14 +32,16 @@ type ledger struct {
 
 func (w *world) newLedger() *ledger {
 	etcd, err := clientv3.New(clientv3.Config{
-		Endpoints: w.etcd, DialTimeout: 5 * time.Second, DialKeepAliveTime: 3 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		Logger: zap.NewNop(),
+		Endpoints: w.etcd, DialTimeout: 5 * time.Second, DialKeepAliveTime: 3 * time.Second,
+		DialKeepAliveTimeout: 3 * time.Second,
+		Logger:               zap.NewNop(),
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	l := &ledger{
-		etcd: etcd, history: map[string][]string{}, records: map[string]croft.Instance{}, last: map[string]croft.Instance{},
+		etcd: etcd, history: map[string][]string{}, records: map[string]croft.Instance{},
+		last: map[string]croft.Instance{},
 		gone: map[string]time.Time{},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -93,7 +95,8 @@ func (l *ledger) note(event *clientv3.Event) {
 	if event.Type == clientv3.EventTypePut {
 		what = summary(kind, event.Kv.Value)
 	}
-	l.history[id] = append(l.history[id], fmt.Sprintf("rev %d seen %s %s/%s: %s", event.Kv.ModRevision, time.Now().Format("15:04:05.000"), kind, key, what))
+	l.history[id] = append(l.history[id], fmt.Sprintf("rev %d seen %s %s/%s: %s", event.Kv.ModRevision,
+		time.Now().Format("15:04:05.000"), kind, key, what))
 	if kind != "instances" {
 		return
 	}
@@ -125,7 +128,8 @@ func summary(kind string, value []byte) string {
 	case "instances":
 		var v croft.Instance
 		if json.Unmarshal(value, &v) == nil {
-			return fmt.Sprintf("%s %s host=%s gen=%d session=%s moving=%s from=%s", v.Name, v.State, short(v.Host), v.Generation,
+			return fmt.Sprintf("%s %s host=%s gen=%d session=%s moving=%s from=%s", v.Name, v.State, short(v.Host),
+				v.Generation,
 				v.Session, short(v.Moving), short(v.MovedFrom))
 		}
 	case "orders":

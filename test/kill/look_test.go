@@ -37,8 +37,10 @@ type look struct {
 
 func (w *world) look() (*look, error) {
 	l := &look{
-		records: map[string]croft.Instance{}, orders: map[string]croft.Order{}, observed: map[string]croft.Observation{}, names: map[string]string{},
-		projects: map[string]string{}, claims: map[string]map[string]bool{}, amounts: map[string]croft.Resources{}, guests: map[string]map[string]bool{},
+		records: map[string]croft.Instance{}, orders: map[string]croft.Order{},
+		observed: map[string]croft.Observation{}, names: map[string]string{},
+		projects: map[string]string{}, claims: map[string]map[string]bool{}, amounts: map[string]croft.Resources{},
+		guests: map[string]map[string]bool{},
 	}
 	print := sha256.New()
 	if err := l.readStore(w, print); err != nil {
@@ -221,9 +223,11 @@ func (w *world) checkInstance(l *look, inst croft.Instance, complain func(string
 	if order.Generation != inst.Generation {
 		complain("its order is of generation %d, its record of %d", order.Generation, inst.Generation)
 	}
-	state := map[croft.Want]croft.State{croft.WantRunning: croft.StateRunning, croft.WantStopped: croft.StateStopped}[order.Want]
+	state := map[croft.Want]croft.State{croft.WantRunning: croft.StateRunning,
+		croft.WantStopped: croft.StateStopped}[order.Want]
 	if seen := l.observed[key]; seen.State != state || seen.Generation != order.Generation {
-		complain("it is wanted %s by generation %d and observed %s of generation %d: %s", order.Want, order.Generation, seen.State, seen.Generation, seen.Error)
+		complain("it is wanted %s by generation %d and observed %s of generation %d: %s", order.Want, order.Generation,
+			seen.State, seen.Generation, seen.Error)
 	}
 	if on, exists := l.guests[string(inst.Host)][id]; !exists || on != (order.Want == croft.WantRunning) {
 		complain("it is wanted %s, its guest is there: %v, and on: %v", order.Want, exists, on)

@@ -23,7 +23,8 @@ func TestMain(m *testing.M) {
 			os.Exit(code)
 		}
 	}
-	os.Exit(built.Run(m, built.Config{Name: "kill", Names: []string{"schedule"}}, func(made built.Made) { binaries = made.Binaries }))
+	os.Exit(built.Run(m, built.Config{Name: "kill", Names: []string{"schedule"}},
+		func(made built.Made) { binaries = made.Binaries }))
 }
 
 // inside runs this test with mounts of its own. An error: the machine does not let us, and no disk is frozen.

@@ -99,18 +99,21 @@ func (w *world) sleep(d time.Duration) {
 // environment is what all processes have: no settings but ours.
 func (w *world) environment() []string {
 	plain := slices.DeleteFunc(os.Environ(), func(s string) bool {
-		return strings.HasPrefix(s, "CROFT_") || strings.HasPrefix(s, "XDG_") || strings.HasPrefix(s, "HOME=") || strings.HasPrefix(s, "OTEL_")
+		return strings.HasPrefix(s, "CROFT_") || strings.HasPrefix(s, "XDG_") || strings.HasPrefix(s, "HOME=") ||
+			strings.HasPrefix(s, "OTEL_")
 	})
 	return append(plain, "HOME="+w.dir, "CROFT_STATE_DIR="+filepath.Join(w.dir, "none"))
 }
 
 // clientEnvironment says where the cloud is.
 func (w *world) clientEnvironment() []string {
-	return append(w.environment(), "CROFT_ETCD_ENDPOINTS="+strings.Join(w.etcd, ","), "CROFT_PLACEMENT_ENDPOINT="+strings.Join(w.places, ","))
+	return append(w.environment(), "CROFT_ETCD_ENDPOINTS="+strings.Join(w.etcd, ","),
+		"CROFT_PLACEMENT_ENDPOINT="+strings.Join(w.places, ","))
 }
 
 // agentSettings let an agent look after things often, so that what it mends by itself is soon mended.
-var agentSettings = []string{"CROFT_SIM_BOOT=200ms", "CROFT_SWEEP=5s", "CROFT_RESYNC=5s", "CROFT_OFFER_VCPU_RATIO=40", "CROFT_METADATA_SERVER=false"}
+var agentSettings = []string{"CROFT_SIM_BOOT=200ms", "CROFT_SWEEP=5s", "CROFT_RESYNC=5s", "CROFT_OFFER_VCPU_RATIO=40",
+	"CROFT_METADATA_SERVER=false"}
 
 func (w *world) address() string { return freeport.For(w.t, "127.0.0.1") }
 
@@ -127,7 +130,8 @@ func (w *world) startControl() {
 	etcd, place, d := w.address(), w.address(), (*disk)(nil)
 	w.etcd, w.places = []string{"http://" + etcd}, []string{"http://" + place}
 	d, dir := w.disk("control")
-	args := []string{"up", "--hypervisor", "none", "--state-dir", filepath.Join(dir, "state"), "--etcd-listen", etcd, "--placement-listen", place}
+	args := []string{"up", "--hypervisor", "none", "--state-dir", filepath.Join(dir, "state"), "--etcd-listen", etcd,
+		"--placement-listen", place}
 	p := w.begin("control", args, []string{"CROFT_ETCD_PEER_LISTEN=" + w.address(), "CROFT_SWEEP=5s"})
 	w.controls = []*control{{p, d, "http://" + etcd}}
 	w.awaitReady("http://" + place)
@@ -138,10 +142,12 @@ func (w *world) startMember(name, token string) {
 	etcd, place, api := w.address(), w.address(), w.address()
 	d, dir := w.disk(name)
 	state := filepath.Join(dir, "state")
-	args := []string{"up", "--hypervisor", "sim", "--state-dir", state, "--etcd-listen", etcd, "--placement-listen", place, "--api-listen", api}
+	args := []string{"up", "--hypervisor", "sim", "--state-dir", state, "--etcd-listen", etcd, "--placement-listen",
+		place, "--api-listen", api}
 	env := append([]string{"CROFT_HOST_NAME=" + name, "CROFT_ETCD_PEER_LISTEN=" + w.address()}, agentSettings...)
 	if token != "" {
-		join := exec.Command(filepath.Join(binaries, "croft"), append(slices.Clone(args), "--join", "@"+token, "--etcd-member", "--only-join")...)
+		join := exec.Command(filepath.Join(binaries, "croft"),
+			append(slices.Clone(args), "--join", "@"+token, "--etcd-member", "--only-join")...)
 		join.Env, join.Dir = append(w.environment(), env...), w.dir
 		if out, err := join.CombinedOutput(); err != nil {
 			w.t.Fatalf("%s joins: %v\n%s", name, err, out)
@@ -158,15 +164,18 @@ func (w *world) startMember(name, token string) {
 // startAgent starts a host that only has guests.
 func (w *world) startAgent(name string) {
 	state, api := filepath.Join(w.dir, name), w.address()
-	p := w.begin(name, []string{"compute", "--hypervisor", "sim", "--state-dir", state, "--etcd", strings.Join(w.etcd, ","),
-		"--placement", strings.Join(w.places, ","), "--api-listen", api}, append([]string{"CROFT_HOST_NAME=" + name}, agentSettings...))
+	p := w.begin(name, []string{"compute", "--hypervisor", "sim", "--state-dir", state, "--etcd",
+		strings.Join(w.etcd, ","),
+		"--placement", strings.Join(w.places, ","), "--api-listen", api},
+		append([]string{"CROFT_HOST_NAME=" + name}, agentSettings...))
 	w.hosts = append(w.hosts, &host{process: p, stateDir: state, api: "http://" + api})
 	w.awaitReady("http://" + api)
 }
 
 // token is a file with what hosts join with.
 func (w *world) token() string {
-	cmd := exec.Command(filepath.Join(binaries, "croft"), "token", "create", "--etcd", w.etcd[0], "--placement", w.places[0])
+	cmd := exec.Command(filepath.Join(binaries, "croft"), "token", "create", "--etcd", w.etcd[0], "--placement",
+		w.places[0])
 	cmd.Env, cmd.Dir = w.clientEnvironment(), w.dir
 	var says bytes.Buffer
 	cmd.Stderr = &says

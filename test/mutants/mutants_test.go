@@ -59,7 +59,8 @@ func TestNoMistakeGoesUnnoticed(t *testing.T) {
 		}
 		counts := map[string]int{}
 		err := mutants.Run(ctx, mutants.Config{
-			Root: root, Package: pkg, Tests: append([]string{pkg}, strings.Fields(os.Getenv(testsEnv))...), Dir: t.TempDir(),
+			Root: root, Package: pkg, Tests: append([]string{pkg}, strings.Fields(os.Getenv(testsEnv))...),
+			Dir:  t.TempDir(),
 			Only: os.Getenv(onlyEnv), Known: known, Say: t.Logf,
 			Done: func(m mutants.Mutant, outcome string) {
 				counts[outcome]++
@@ -165,9 +166,12 @@ func f(a, b int, x, y bool) error {
 		keys = append(keys, strings.TrimPrefix(m.Key, "p/p.go f: "))
 	}
 	for _, want := range []string{
-		"err != nil -> ignored", "err != nil -> ignored #2", "err := g() -> left out", "err := g() and err := h(a) -> swapped", "a < b -> negated", "a < b -> <=",
-		"a < b in a < b && x -> dropped", "!y in a < b && x || !y -> dropped", "k() -> left out", "x -> not", "f.Sync() -> left out",
-		"unchanged(k, a) -> dropped from the transaction", "absent(k) -> dropped from the transaction", "clientv3.OpPut(k, v) -> dropped from the transaction",
+		"err != nil -> ignored", "err != nil -> ignored #2", "err := g() -> left out",
+		"err := g() and err := h(a) -> swapped", "a < b -> negated", "a < b -> <=",
+		"a < b in a < b && x -> dropped", "!y in a < b && x || !y -> dropped", "k() -> left out", "x -> not",
+		"f.Sync() -> left out",
+		"unchanged(k, a) -> dropped from the transaction", "absent(k) -> dropped from the transaction",
+		"clientv3.OpPut(k, v) -> dropped from the transaction",
 	} {
 		if !slices.Contains(keys, want) {
 			t.Errorf("no mistake %q among\n%s", want, strings.Join(keys, "\n"))

@@ -49,7 +49,8 @@ func Mutate(name string, source []byte, next int, skip map[int]bool) (string, []
 	if err != nil {
 		return "", nil, err
 	}
-	m := &mutator{name: name, source: source, files: files, next: next, seen: map[string]int{}, loops: map[ast.Expr]bool{}, skipLines: skip}
+	m := &mutator{name: name, source: source, files: files, next: next, seen: map[string]int{},
+		loops: map[ast.Expr]bool{}, skipLines: skip}
 	for _, decl := range file.Decls {
 		f, ok := decl.(*ast.FuncDecl)
 		if !ok || f.Body == nil {
@@ -96,7 +97,8 @@ func (m *mutator) condition(e ast.Expr) {
 	}
 }
 
-var boundary = map[token.Token]token.Token{token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR}
+var boundary = map[token.Token]token.Token{token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ,
+	token.GEQ: token.GTR}
 
 func (m *mutator) binary(e *ast.BinaryExpr) {
 	switch e.Op {
@@ -125,7 +127,8 @@ func (m *mutator) binary(e *ast.BinaryExpr) {
 			}
 		}
 		if id, ok := m.mutant(e, m.raw(e)+" -> "+boundary[e.Op].String()); ok {
-			m.wrap(e, fmt.Sprintf("mutantOr(%d, (", id), fmt.Sprintf("), (%s) %s (%s))", m.raw(e.X), boundary[e.Op], m.raw(e.Y)))
+			m.wrap(e, fmt.Sprintf("mutantOr(%d, (", id), fmt.Sprintf("), (%s) %s (%s))", m.raw(e.X), boundary[e.Op],
+				m.raw(e.Y)))
 		}
 	}
 }
@@ -181,7 +184,8 @@ func (m *mutator) joined(args []ast.Expr) {
 
 // list is call for operations and comparisons in a composite literal.
 func (m *mutator) list(l *ast.CompositeLit) {
-	if t := m.raw(l); !strings.HasPrefix(t, "[]clientv3.Op{") && !strings.HasPrefix(t, "[]clientv3.Cmp{") || len(l.Elts) == 0 {
+	if t := m.raw(l); !strings.HasPrefix(t, "[]clientv3.Op{") && !strings.HasPrefix(t, "[]clientv3.Cmp{") ||
+		len(l.Elts) == 0 {
 		return
 	}
 	ids := m.idsOf(l.Elts)
@@ -265,7 +269,8 @@ func (m *mutator) isStep(s ast.Stmt) bool {
 			return false
 		}
 		name := m.raw(c.Fun)
-		for _, harmless := range []string{"Log.", "log.", "panic", "cancel", "metrics", "Lock", "span", "mutant", "fmt.", ".WithLabelValues", "m.note"} {
+		for _, harmless := range []string{"Log.", "log.", "panic", "cancel", "metrics", "Lock", "span", "mutant",
+			"fmt.", ".WithLabelValues", "m.note"} {
 			if strings.Contains(name, harmless) {
 				return false
 			}
@@ -312,7 +317,8 @@ func (m *mutator) mutant(n ast.Node, what string) (int, bool) {
 
 func (m *mutator) wrap(n ast.Node, before, after string) {
 	begin, end := m.offset(n.Pos()), m.offset(n.End())
-	m.insertions = append(m.insertions, insertion{begin, before, end - begin, false}, insertion{end, after, end - begin, true})
+	m.insertions = append(m.insertions, insertion{begin, before, end - begin, false},
+		insertion{end, after, end - begin, true})
 }
 
 func (m *mutator) offset(p token.Pos) int { return m.files.Position(p).Offset }

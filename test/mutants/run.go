@@ -170,7 +170,8 @@ func (c Config) overlay(skip map[string]map[int]bool) (all []Mutant, file string
 func (c Config) compile(ctx context.Context, overlay string) (suites []suite, said string, err error) {
 	for i, pkg := range c.Tests {
 		binary := filepath.Join(c.Dir, fmt.Sprintf("%d.test", i))
-		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-gcflags=-e", "-tags", "libvirt_dlopen", "-overlay", overlay, "-o", binary, pkg)
+		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-gcflags=-e", "-tags", "libvirt_dlopen",
+			"-overlay", overlay, "-o", binary, pkg)
 		cmd.Dir = c.Root
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, string(out), fmt.Errorf("compile the tests of %s: %w", pkg, err)
@@ -247,7 +248,8 @@ func try(ctx context.Context, suites []suite, m Mutant) (outcome string, err err
 func (s *suite) run(ctx context.Context, names []string, limit time.Duration, env ...string) (said []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.binary, "-test.short", "-test.failfast", "-test.count=1", "-test.run", "^("+strings.Join(names, "|")+")$")
+	cmd := exec.CommandContext(ctx, s.binary, "-test.short", "-test.failfast", "-test.count=1", "-test.run",
+		"^("+strings.Join(names, "|")+")$")
 	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), env...)
 	cmd.WaitDelay = time.Second // for what it started
 	return cmd.CombinedOutput()

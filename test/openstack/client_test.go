@@ -110,7 +110,8 @@ func TestTheClientDoesTheSameWithBoth(t *testing.T) {
 				}
 			}
 			if refused < 20 || refused > len(commands)/2 {
-				t.Errorf("%d of %d commands were refused, which shows little:\n%s", refused, len(commands), strings.Join(want, ""))
+				t.Errorf("%d of %d commands were refused, which shows little:\n%s", refused, len(commands),
+					strings.Join(want, ""))
 			}
 		})
 	}
@@ -143,7 +144,8 @@ func script(t *testing.T, version string) []string {
 const mark = "mark-between-answers"
 
 var (
-	marked = regexp.MustCompile(`(?m)^openstack: '` + mark + `' is not an openstack command.*\n(Did you mean one of these\?\n(  .*\n)*)?`)
+	marked = regexp.MustCompile(`(?m)^openstack: '` + mark +
+		`' is not an openstack command.*\n(Did you mean one of these\?\n(  .*\n)*)?`)
 	// The original gives what is in dictionaries in no order.
 	dictionary = regexp.MustCompile(`\{'[A-Z_a-z]+': \d+(, '[A-Z_a-z]+': \d+)*\}`)
 	request    = regexp.MustCompile(`req-[0-9a-f-]{36}`)

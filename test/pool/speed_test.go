@@ -42,7 +42,8 @@ func server(tb testing.TB, pools string, synced bool) *pool.Manager {
 // manager runs all that a server of pools has in a directory, until ctx ends; end waits
 // for that.
 func manager(ctx context.Context, dir string, synced bool) (m *pool.Manager, end func() error, err error) {
-	etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0", Unsynced: !synced})
+	etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"),
+		Listen: "127.0.0.1:0", Unsynced: !synced})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,7 +57,8 @@ func manager(ctx context.Context, dir string, synced bool) (m *pool.Manager, end
 		etcd.Close()
 		return nil, nil, err
 	}
-	m, err = pool.New(pool.Config{Partition: store.Partition(), Store: store, Hooks: hooks, File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here", Place: hooks.Place()}})
+	m, err = pool.New(pool.Config{Partition: store.Partition(), Store: store, Hooks: hooks,
+		File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here", Place: hooks.Place()}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,7 +78,8 @@ func await(tb testing.TB, what string, done func() bool) {
 
 // serve has clients take, get and give back tickets one after the other, and returns
 // how long each waited for its resource, sorted, and how many were served a second.
-func serve(tb testing.TB, m *pool.Manager, clients, each int, open func(client int) pool.Opening) (waits []time.Duration, rate float64) {
+func serve(tb testing.TB, m *pool.Manager, clients, each int,
+	open func(client int) pool.Opening) (waits []time.Duration, rate float64) {
 	tb.Helper()
 	var mu sync.Mutex
 	var work sync.WaitGroup
@@ -121,7 +124,8 @@ func BenchmarkTickets(b *testing.B) {
 		{"one client, from what is warm", "", false, 1},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			m := server(b, "p:\n  cmd_new: echo ok\n  cmd_delete: \"true\"\n  max: 40\n  max_starting: 20\n  max_prealloc: 20\n  tags: [a]\n"+c.settings, true)
+			m := server(b,
+				"p:\n  cmd_new: echo ok\n  cmd_delete: \"true\"\n  max: 40\n  max_starting: 20\n  max_prealloc: 20\n  tags: [a]\n"+c.settings, true)
 			waits, rate := serve(b, m, c.clients, max(1, b.N/c.clients), func(client int) pool.Opening {
 				o := pool.Opening{Tags: []string{"a"}}
 				if c.sandbox {

@@ -1,5 +1,5 @@
-// Package simcloud runs whole clouds in the process of a test: a real etcd, a real Placement and real agents, whose guests
-// alone are simulated.
+// Package simcloud runs whole clouds in the process of a test: a real etcd, a real Placement and real agents, whose
+// guests alone are simulated.
 package simcloud
 
 import (
@@ -127,7 +127,8 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 		return croft.Inventory{Total: total, MinUnit: 1, MaxUnit: total, StepSize: 1, AllocationRatio: 1}
 	}
 	api := httptest.NewUnstartedServer(nil)
-	me := croft.Host{ID: h.ID, Name: name, VirtType: "sim", API: "http://" + api.Listener.Addr().String(), Token: "secret"}
+	me := croft.Host{ID: h.ID, Name: name, VirtType: "sim", API: "http://" + api.Listener.Addr().String(),
+		Token: "secret"}
 	agent, err := compute.New(compute.Config{
 		Host: me, Partition: c.Store.Partition(), Dir: filepath.Join(c.Dir, name), Log: slog.New(slog.DiscardHandler),
 		Provider: croft.Provider{ID: h.ID, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{

@@ -58,7 +58,8 @@ func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool)
 	if a.rng.IntN(8) == 0 {
 		image = missing
 	}
-	r := schedule.Request{ID: id, Query: query, Image: image, Name: fmt.Sprintf("vm-%d", a.rng.IntN(40)), Ephemeral: a.rng.IntN(3) != 0}
+	r := schedule.Request{ID: id, Query: query, Image: image, Name: fmt.Sprintf("vm-%d", a.rng.IntN(40)),
+		Ephemeral: a.rng.IntN(3) != 0}
 	errs := make([]error, 1+max(0, a.rng.IntN(8)-6))
 	var asking sync.WaitGroup
 	for i := range errs {
@@ -139,7 +140,8 @@ func (a *actor) destroy(ctx context.Context, id croft.InstanceID, force bool) {
 	}
 }
 
-func (a *actor) turn(ctx context.Context, do func(*schedule.Scheduler, context.Context, croft.Project, string) (croft.Instance, error)) {
+func (a *actor) turn(ctx context.Context, do func(*schedule.Scheduler, context.Context, croft.Project,
+	string) (croft.Instance, error)) {
 	id := a.some()
 	_ = a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
 		_, err := do(s, ctx, croft.DefaultProject, string(id))

@@ -90,7 +90,8 @@ func (t *tally) add(what string) {
 }
 
 func (w *world) newGate(seed uint64, faulty float64, last int) *gate {
-	return &gate{rng: rand.New(rand.NewPCG(seed, 1)), faulty: faulty, last: last, died: make(chan struct{}), tally: w.tally, mood: w.mood}
+	return &gate{rng: rand.New(rand.NewPCG(seed, 1)), faulty: faulty, last: last, died: make(chan struct{}),
+		tally: w.tally, mood: w.mood}
 }
 
 // cross tells whether the process goes on. It is called before and after each call, with the instance that the call is

@@ -34,7 +34,8 @@ func (w *world) settle() {
 		m.boot(0)
 	}
 	all := w.hosts
-	if w.hosts = slices.DeleteFunc(slices.Clone(all), func(m *machine) bool { return m.away }); len(w.hosts) < len(all) {
+	if w.hosts = slices.DeleteFunc(slices.Clone(all),
+		func(m *machine) bool { return m.away }); len(w.hosts) < len(all) {
 		w.rest(30 * time.Second) // nobody may wait for a host that was forgotten
 		for _, m := range all {
 			m.restore()
@@ -152,7 +153,8 @@ func unsettled(st croft.Status) []string {
 	if st.Instance.State != croft.StateScheduled || st.Order == nil {
 		return []string{fmt.Sprintf("%s is %s", st.Instance.ID, st.Instance.State)}
 	}
-	want := map[croft.Want]croft.State{croft.WantRunning: croft.StateRunning, croft.WantStopped: croft.StateStopped}[st.Order.Want]
+	want := map[croft.Want]croft.State{croft.WantRunning: croft.StateRunning,
+		croft.WantStopped: croft.StateStopped}[st.Order.Want]
 	if st.Instance.Spec.Image == missing {
 		want = croft.StateFailed
 	}

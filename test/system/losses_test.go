@@ -29,7 +29,8 @@ func lone(t *testing.T) (*world, croft.HostID) {
 	host := croft.Host{ID: croft.NewHostID(), Name: "lone", VirtType: "sim"}
 	facts := compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40}
 	w.await(t, "the host is offered", func() bool { // Placement may just be starting
-		return w.claims.EnsureProvider(t.Context(), compute.Offer{VCPURatio: 1}.Provider(host, w.store.Partition(), facts)) == nil
+		return w.claims.EnsureProvider(t.Context(), compute.Offer{VCPURatio: 1}.Provider(host, w.store.Partition(),
+			facts)) == nil
 	})
 	if err := w.store.PutHost(t.Context(), host); err != nil {
 		t.Fatal(err)
@@ -104,7 +105,8 @@ func TestASchedulerThatWakesUpOrdersNothing(t *testing.T) {
 			w, host := lone(t)
 			dying := w.open()
 			inst, err := dying.Create(t.Context(), croft.Instance{
-				ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: "vm", Spec: croft.Spec{Resources: query.Total(), Image: simulated},
+				ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: "vm",
+				Spec: croft.Spec{Resources: query.Total(), Image: simulated},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -120,12 +122,14 @@ func TestASchedulerThatWakesUpOrdersNothing(t *testing.T) {
 			resume := sync.OnceFunc(func() {
 				defer close(awake)
 				if when.older { // then the order does not depend on it
-					if err := etcdtest.Put(t.Context(), w.etcd.Endpoint(), w.store.Partition(), "sessions/"+inst.Session, ""); err != nil {
+					if err := etcdtest.Put(t.Context(), w.etcd.Endpoint(), w.store.Partition(),
+						"sessions/"+inst.Session, ""); err != nil {
 						t.Error(err)
 					}
 				}
 				_, err := w.store.Assign(t.Context(), inst, croft.Order{
-					Partition: w.store.Partition(), Host: host, Instance: inst.ID, Generation: 1, Want: croft.WantRunning,
+					Partition: w.store.Partition(), Host: host, Instance: inst.ID, Generation: 1,
+					Want:    croft.WantRunning,
 					Project: inst.Project, Name: inst.Name, Spec: inst.Spec,
 				})
 				t.Logf("its order: %v", err)
@@ -137,7 +141,8 @@ func TestASchedulerThatWakesUpOrdersNothing(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			var work sync.WaitGroup
 			work.Go(func() {
-				_ = (&compute.Caretaker{Records: r, Inventory: w.claims, Every: time.Second, Log: slog.New(slog.DiscardHandler)}).Run(ctx)
+				_ = (&compute.Caretaker{Records: r, Inventory: w.claims, Every: time.Second,
+					Log: slog.New(slog.DiscardHandler)}).Run(ctx)
 			})
 			<-awake
 			w.await(t, "the request is undone, or its order is out", func() bool {
@@ -169,7 +174,8 @@ func (l *lateAssign) Release(ctx context.Context, id croft.InstanceID, on ...cro
 
 func TestAnOrderThatIsWrittenLateHasItsClaim(t *testing.T) {
 	w, host := lone(t)
-	side := &lateAssign{schedulerSide: &schedulerSide{w: w, gate: w.gate(0), Records: w.store, View: w.store, Claims: w.claims}}
+	side := &lateAssign{schedulerSide: &schedulerSide{w: w, gate: w.gate(0), Records: w.store, View: w.store,
+		Claims: w.claims}}
 	s, err := schedule.New(schedule.Config{Partition: w.store.Partition(), Records: side, View: side, Claims: side})
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +204,8 @@ func (w *world) found(t *testing.T, id croft.InstanceID) croft.Status {
 // runsOn tells whether an instance is on record on a host that is not one of those, and seen running there.
 func (w *world) runsOn(t *testing.T, id croft.InstanceID, not ...croft.HostID) bool {
 	st := w.found(t, id)
-	return !slices.Contains(not, st.Instance.Host) && st.Observation != nil && st.Observation.State == croft.StateRunning
+	return !slices.Contains(not, st.Instance.Host) && st.Observation != nil &&
+		st.Observation.State == croft.StateRunning
 }
 
 // empty drains a host and moves away what is on it.
@@ -233,12 +240,14 @@ func (s *heldReclaim) Reclaim(ctx context.Context, had croft.Claim, p croft.Proj
 
 // Two operators empty one host; the first is held up with the record written and the claim not changed.
 func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
-	for name, whole := range map[string]bool{"the second's move is over": true, "the second is held up as well": false} {
+	for name, whole := range map[string]bool{"the second's move is over": true,
+		"the second is held up as well": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1, 4, 0)
 			inst := w.throwaway(t.Context())
 			store := w.open()
-			side := &heldReclaim{operatorSide: &operatorSide{w: w, gate: w.gate(0), hostBook: store, Records: store, claimBook: w.claims}}
+			side := &heldReclaim{operatorSide: &operatorSide{w: w, gate: w.gate(0), hostBook: store, Records: store,
+				claimBook: w.claims}}
 			side.hold = sync.OnceFunc(func() {
 				if whole { // and goes elsewhere
 					if err := store.Drain(t.Context(), w.found(t, inst.ID).Instance.Moving); err != nil {
@@ -254,7 +263,8 @@ func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
 				}
 			})
 			o, err := operator.New(operator.Config{
-				Partition: store.Partition(), Hosts: side, Members: store, Records: side, Ledger: store, Claims: side, Agents: machines{w}, Pause: 100 * time.Millisecond,
+				Partition: store.Partition(), Hosts: side, Members: store, Records: side, Ledger: store, Claims: side,
+				Agents: machines{w}, Pause: 100 * time.Millisecond,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -268,7 +278,8 @@ func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
 			now := w.found(t, inst.ID).Instance
 			claims, err := w.claims.ClaimOf(t.Context(), inst.ID)
 			at := now.Places()
-			if err != nil || len(claims.Allocations) != 1 || !slices.Contains(at, slices.Collect(maps.Keys(claims.Allocations))[0]) {
+			if err != nil || len(claims.Allocations) != 1 ||
+				!slices.Contains(at, slices.Collect(maps.Keys(claims.Allocations))[0]) {
 				t.Errorf("it is on %s and claims %v, %v", at, claims.Allocations, err)
 			}
 			w.settle()
@@ -302,7 +313,8 @@ func TestATombstoneLeavesTheClaimOfAReusedUUID(t *testing.T) {
 		if err := w.claims.Release(t.Context(), inst.ID); err != nil {
 			t.Error(err)
 		}
-		tombstone := croft.Order{Partition: w.store.Partition(), Host: a.id, Instance: inst.ID, Generation: st.Instance.Generation + 1, Want: croft.WantGone}
+		tombstone := croft.Order{Partition: w.store.Partition(), Host: a.id, Instance: inst.ID,
+			Generation: st.Instance.Generation + 1, Want: croft.WantGone}
 		if err := w.store.Bury(t.Context(), st.Instance, tombstone); err != nil {
 			t.Error(err)
 		}
@@ -360,7 +372,8 @@ func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
 		}
 		return errs
 	}
-	for name, hosts := range map[string][]croft.HostID{"on the other host": {other}, "on both": {inst.Host, other}, "nowhere": {}} {
+	for name, hosts := range map[string][]croft.HostID{"on the other host": {other}, "on both": {inst.Host, other},
+		"nowhere": {}} {
 		had, err := w.claims.ClaimOf(t.Context(), inst.ID)
 		if err == nil {
 			err = w.claims.Reclaim(t.Context(), had, inst.Project, on(hosts...))
@@ -384,7 +397,8 @@ func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lacks := books.Difference{Kind: books.MissingClaim, Host: inst.Host, Instance: inst.ID, Revision: w.found(t, inst.ID).Instance.Revision, Mendable: true}
+	lacks := books.Difference{Kind: books.MissingClaim, Host: inst.Host, Instance: inst.ID,
+		Revision: w.found(t, inst.ID).Instance.Revision, Mendable: true}
 	err := w.operate(0, func(o *operator.Operator) error { return o.Mend(t.Context(), lacks) })
 	if !errors.Is(err, croft.NoCapacity) || !strings.Contains(err.Error(), "has no room for it any more") {
 		t.Errorf("got %v, want that it does not fit", err)
@@ -417,7 +431,8 @@ func TestMovesOneAfterTheOtherWaitForEveryHost(t *testing.T) {
 	before := looked()
 	w.await(t, "the third has looked at it", func() bool { return third.runs(inst.ID) || looked() > before+10 })
 	if second == first || third == first || !first.runs(inst.ID) || third.runs(inst.ID) {
-		t.Errorf("moved by way of %d, %d and %d; it runs on the first: %v, on the last: %v", first.n, second.n, third.n, first.runs(inst.ID), third.runs(inst.ID))
+		t.Errorf("moved by way of %d, %d and %d; it runs on the first: %v, on the last: %v", first.n, second.n, third.n,
+			first.runs(inst.ID), third.runs(inst.ID))
 	}
 	first.dead.Store(false)
 	w.await(t, "the third runs it", func() bool { return third.runs(inst.ID) })
@@ -437,11 +452,15 @@ func TestAMoveFromAHostThatIsForgottenGoesOn(t *testing.T) {
 		hosts, err := w.store.Hosts(t.Context(), from.id)
 		return err == nil && !hosts[from.id].Alive
 	})
-	if found := w.audit(t.Context()); len(found) < 2 || !strings.Contains(found[0], "forget --force") { // the other one: it is unchecked
+	// the other one: it is unchecked
+	if found := w.audit(t.Context()); len(found) < 2 || !strings.Contains(found[0], "forget --force") {
 		t.Errorf("the audit finds %q, want what the instance waits for", found)
 	}
 	forget := func(force bool) error {
-		return w.operate(0, func(o *operator.Operator) error { _, err := o.Forget(t.Context(), string(from.id), force); return err })
+		return w.operate(0, func(o *operator.Operator) error {
+			_, err := o.Forget(t.Context(), string(from.id), force)
+			return err
+		})
 	}
 	if err := forget(false); !errors.Is(err, croft.Conflict) {
 		t.Errorf("forgotten without force: %v", err)

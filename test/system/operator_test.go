@@ -32,11 +32,18 @@ type (
 )
 
 func (o *operatorSide) SetMoving(ctx context.Context, i croft.Instance, to croft.HostID) (croft.Instance, error) {
-	return through(o.gate, "operator SetMoving", i.ID, func() (croft.Instance, error) { return o.Records.SetMoving(ctx, i, to) })
+	return through(o.gate, "operator SetMoving", i.ID, func() (croft.Instance,
+		error) {
+		return o.Records.SetMoving(ctx, i, to)
+	})
 }
 
-func (o *operatorSide) Relocate(ctx context.Context, i croft.Instance, tombstone, order croft.Order) (croft.Instance, error) {
-	return through(o.gate, "operator Relocate", i.ID, func() (croft.Instance, error) { return o.Records.Relocate(ctx, i, tombstone, order) })
+func (o *operatorSide) Relocate(ctx context.Context, i croft.Instance, tombstone, order croft.Order) (croft.Instance,
+	error) {
+	return through(o.gate, "operator Relocate", i.ID, func() (croft.Instance,
+		error) {
+		return o.Records.Relocate(ctx, i, tombstone, order)
+	})
 }
 
 func (o *operatorSide) Bury(ctx context.Context, i croft.Instance, tombstone croft.Order) error {
@@ -57,14 +64,20 @@ func (o *operatorSide) ForgetHost(ctx context.Context, h croft.HostID) error {
 }
 
 func (o *operatorSide) Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error) {
-	return through(o.gate, "operator Candidates", "", func() ([]croft.Candidate, error) { return o.claimBook.Candidates(ctx, query, limit) })
+	return through(o.gate, "operator Candidates", "", func() ([]croft.Candidate,
+		error) {
+		return o.claimBook.Candidates(ctx, query, limit)
+	})
 }
 
 func (o *operatorSide) Reorder(ctx context.Context, i croft.Instance, order croft.Order) (croft.Instance, error) {
 	if order.Want == croft.WantGone {
 		o.w.doom(i.ID)
 	}
-	return through(o.gate, "operator Reorder", i.ID, func() (croft.Instance, error) { return o.Records.Reorder(ctx, i, order) })
+	return through(o.gate, "operator Reorder", i.ID, func() (croft.Instance,
+		error) {
+		return o.Records.Reorder(ctx, i, order)
+	})
 }
 
 func (o *operatorSide) Fence(ctx context.Context, i croft.Instance) (croft.Instance, error) {
@@ -134,9 +147,11 @@ func (w *world) operate(last int, do func(*operator.Operator) error) error {
 	store, g := w.open(), w.gate(last)
 	defer func() { _ = store.Close() }()
 	defer g.late.Wait()
-	side := &operatorSide{w: w, gate: g, hostBook: store, Records: store, Ledger: store, claimBook: w.worseClaims(w.claims)}
+	side := &operatorSide{w: w, gate: g, hostBook: store, Records: store, Ledger: store,
+		claimBook: w.worseClaims(w.claims)}
 	o, err := operator.New(operator.Config{
-		Partition: store.Partition(), Hosts: side, Members: store, Records: side, Ledger: side, Claims: side, Agents: machines{w}, Pause: 100 * time.Millisecond,
+		Partition: store.Partition(), Hosts: side, Members: store, Records: side, Ledger: side, Claims: side,
+		Agents: machines{w}, Pause: 100 * time.Millisecond,
 	})
 	if err != nil {
 		w.t.Fatal(err)

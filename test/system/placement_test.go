@@ -28,7 +28,10 @@ func (p *placementStore) Commit(ctx context.Context, t ledger.Txn) (ledger.Outco
 	if len(t.Then) == 0 {
 		return p.Store.Commit(ctx, t)
 	}
-	return through(p.gate, "placement "+purpose(t), "", func() (ledger.Outcome, error) { return p.Store.Commit(ctx, t) })
+	return through(p.gate, "placement "+purpose(t), "", func() (ledger.Outcome,
+		error) {
+		return p.Store.Commit(ctx, t)
+	})
 }
 
 // purpose names a transaction by the most important thing it does.
@@ -61,12 +64,14 @@ type placementProcess struct {
 // newPlacement starts a process. last as for gate.
 func (w *world) newPlacement(last int) (*placementProcess, error) {
 	ctx := context.WithoutCancel(w.t.Context())
-	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{"http://" + w.listen}, DialTimeout: 10 * time.Second, Mint: true})
+	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{"http://" + w.listen},
+		DialTimeout: 10 * time.Second, Mint: true})
 	if err != nil {
 		return nil, err
 	}
 	g := w.gate(last)
-	server, err := placement.New(placement.Config{Store: &placementStore{g, store.Placement(0)}, Log: slog.New(slog.DiscardHandler), Retry: 20 * time.Millisecond})
+	server, err := placement.New(placement.Config{Store: &placementStore{g, store.Placement(0)},
+		Log: slog.New(slog.DiscardHandler), Retry: 20 * time.Millisecond})
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +95,8 @@ func (w *world) startPlacement() {
 	}
 	front := httptest.NewServer(http.HandlerFunc(w.servePlacement))
 	w.t.Cleanup(func() { front.Close(); w.placement.end() })
-	w.claims, err = placementclient.New(placementclient.Config{Endpoint: front.URL, Attempts: 4, Pause: time.Millisecond})
+	w.claims, err = placementclient.New(placementclient.Config{Endpoint: front.URL, Attempts: 4,
+		Pause: time.Millisecond})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -98,7 +98,8 @@ func tell(t *testing.T, fatal string) *world {
 		_, err := s.request(ctx, sch, "orphan")
 		return err
 	})
-	if err := etcdtest.Put(ctx, w.etcd.Endpoint(), w.store.Partition(), "names/default/lost", string(croft.NewInstanceID())); err != nil {
+	if err := etcdtest.Put(ctx, w.etcd.Endpoint(), w.store.Partition(), "names/default/lost",
+		string(croft.NewInstanceID())); err != nil {
 		t.Fatal(err)
 	}
 
@@ -199,7 +200,8 @@ func (s *story) revive(ctx context.Context) {
 	}
 }
 
-func (s *story) turn(ctx context.Context, what string, goal schedule.Goal, do func(*schedule.Scheduler, context.Context, croft.Project, string) (croft.Instance, error)) {
+func (s *story) turn(ctx context.Context, what string, goal schedule.Goal,
+	do func(*schedule.Scheduler, context.Context, croft.Project, string) (croft.Instance, error)) {
 	s.insist(ctx, what, func(sch *schedule.Scheduler) error {
 		inst, err := do(sch, ctx, croft.DefaultProject, "vm")
 		if err != nil {
@@ -215,7 +217,8 @@ func (s *story) mendNames(ctx context.Context) {
 		s.t.Fatal(err)
 	}
 	s.operate(ctx, "mend names", func(o *operator.Operator) error {
-		if err := etcdtest.Put(ctx, s.etcd.Endpoint(), s.store.Partition(), "names/default/stray", string(croft.NewInstanceID())); err != nil {
+		if err := etcdtest.Put(ctx, s.etcd.Endpoint(), s.store.Partition(), "names/default/stray",
+			string(croft.NewInstanceID())); err != nil {
 			return err
 		}
 		b, err := s.store.Books(ctx)
@@ -297,7 +300,8 @@ func (s *story) create(ctx context.Context) {
 		inst, err := s.request(ctx, sch, "vm")
 		if errors.Is(err, croft.Conflict) {
 			var st croft.Status
-			if st, err = s.store.Find(ctx, croft.DefaultProject, "vm"); err == nil && st.Instance.State != croft.StateScheduled {
+			if st, err = s.store.Find(ctx, croft.DefaultProject, "vm"); err == nil &&
+				st.Instance.State != croft.StateScheduled {
 				err = croft.Errorf(croft.Conflict, "vm is %s", st.Instance.State)
 			}
 			inst = st.Instance

@@ -23,7 +23,8 @@ type agentSide struct {
 }
 
 // Serve holds the host's seat until ctx ends. Where the agent is dead by then, nobody gives the seat back.
-func (a *agentSide) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(*croft.Agent) bool) error {
+func (a *agentSide) Serve(ctx context.Context, me croft.Agent, known <-chan struct{},
+	seated func(*croft.Agent) bool) error {
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer context.AfterFunc(ctx, func() {
@@ -64,7 +65,9 @@ func (a *agentSide) Books(ctx context.Context) (books.Books, error) {
 }
 
 func (a *agentSide) HostBooks(ctx context.Context, h croft.HostID, more ...croft.InstanceID) (books.Books, error) {
-	return through(a.gate, "agent HostBooks", "", func() (books.Books, error) { return a.Records.HostBooks(ctx, h, more...) })
+	return through(a.gate, "agent HostBooks", "", func() (books.Books, error) {
+		return a.Records.HostBooks(ctx, h, more...)
+	})
 }
 
 func (a *agentSide) Drop(ctx context.Context, d books.Difference) error {
@@ -88,7 +91,9 @@ func (a *agentSide) EnsureProvider(ctx context.Context, p croft.Provider) error 
 }
 
 func (a *agentSide) Claims(ctx context.Context, h croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
-	return through(a.gate, "agent Claims", "", func() (map[croft.InstanceID]croft.Resources, error) { return a.Inventory.Claims(ctx, h) })
+	return through(a.gate, "agent Claims", "", func() (map[croft.InstanceID]croft.Resources, error) {
+		return a.Inventory.Claims(ctx, h)
+	})
 }
 
 func (a *agentSide) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
@@ -142,7 +147,8 @@ type schedulerSide struct {
 // expire has the session of the newest request run out.
 func (s *schedulerSide) expire() {
 	if session, ok := s.session.Load().(string); ok {
-		_ = etcdtest.Expire(s.w.t.Context(), "http://"+s.w.listen, s.w.store.Partition(), "sessions/"+session) // while etcd is away, it lives on
+		// while etcd is away, it lives on
+		_ = etcdtest.Expire(s.w.t.Context(), "http://"+s.w.listen, s.w.store.Partition(), "sessions/"+session)
 	}
 }
 
@@ -155,7 +161,10 @@ func (s *schedulerSide) Create(ctx context.Context, i croft.Instance) (croft.Ins
 }
 
 func (s *schedulerSide) Assign(ctx context.Context, i croft.Instance, o croft.Order) (croft.Instance, error) {
-	return through(s.gate, "scheduler Assign", i.ID, func() (croft.Instance, error) { return s.Records.Assign(ctx, i, o) })
+	return through(s.gate, "scheduler Assign", i.ID, func() (croft.Instance,
+		error) {
+		return s.Records.Assign(ctx, i, o)
+	})
 }
 
 func (s *schedulerSide) Fence(ctx context.Context, i croft.Instance) (croft.Instance, error) {
@@ -167,7 +176,10 @@ func (s *schedulerSide) Discard(ctx context.Context, i croft.Instance) error {
 }
 
 func (s *schedulerSide) Reorder(ctx context.Context, i croft.Instance, o croft.Order) (croft.Instance, error) {
-	return through(s.gate, "scheduler Reorder", i.ID, func() (croft.Instance, error) { return s.Records.Reorder(ctx, i, o) })
+	return through(s.gate, "scheduler Reorder", i.ID, func() (croft.Instance,
+		error) {
+		return s.Records.Reorder(ctx, i, o)
+	})
 }
 
 func (s *schedulerSide) Bury(ctx context.Context, i croft.Instance, o croft.Order) error {
@@ -179,11 +191,16 @@ func (s *schedulerSide) Find(ctx context.Context, p croft.Project, id string) (c
 }
 
 func (s *schedulerSide) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
-	return through(s.gate, "scheduler Hosts", "", func() (map[croft.HostID]croft.Host, error) { return s.View.Hosts(ctx, ids...) })
+	return through(s.gate, "scheduler Hosts", "", func() (map[croft.HostID]croft.Host, error) {
+		return s.View.Hosts(ctx, ids...)
+	})
 }
 
 func (s *schedulerSide) Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error) {
-	return through(s.gate, "scheduler Candidates", "", func() ([]croft.Candidate, error) { return s.Claims.Candidates(ctx, query, limit) })
+	return through(s.gate, "scheduler Candidates", "", func() ([]croft.Candidate,
+		error) {
+		return s.Claims.Candidates(ctx, query, limit)
+	})
 }
 
 func (s *schedulerSide) Claim(ctx context.Context, id croft.InstanceID, p croft.Project, c croft.Candidate) error {

@@ -11,9 +11,12 @@ import (
 // mayStop are the calls around which a process is suspended at times, as by SIGSTOP or a busy machine, each with its
 // probability. Its lease may run out meanwhile. They are those between which a part relies on what it has seen.
 var mayStop = map[string]float64{
-	"scheduler Assign": 0.1, "scheduler Claim": 0.02, "scheduler Release": 0.02, "scheduler Discard": 0.02, "scheduler Reorder": 0.02, "scheduler Bury": 0.05,
-	"operator SetMoving": 0.05, "operator Reclaim": 0.05, "operator Relocate": 0.05, "operator Reorder": 0.05, "operator Bury": 0.05, "operator Release": 0.05,
-	"agent Instance": 0.02, "agent Release": 0.05, "agent Forget": 0.02, "agent Fence": 0.05, "agent Discard": 0.05, "agent Drop": 0.05, "agent Remains": 0.02,
+	"scheduler Assign": 0.1, "scheduler Claim": 0.02, "scheduler Release": 0.02, "scheduler Discard": 0.02,
+	"scheduler Reorder": 0.02, "scheduler Bury": 0.05,
+	"operator SetMoving": 0.05, "operator Reclaim": 0.05, "operator Relocate": 0.05, "operator Reorder": 0.05,
+	"operator Bury": 0.05, "operator Release": 0.05,
+	"agent Instance": 0.02, "agent Release": 0.05, "agent Forget": 0.02, "agent Fence": 0.05, "agent Discard": 0.05,
+	"agent Drop": 0.05, "agent Remains": 0.02,
 	"hypervisor Define": 0.01, "hypervisor Start": 0.01, "hypervisor Remove": 0.02,
 }
 

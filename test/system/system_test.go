@@ -65,7 +65,8 @@ func run(t *testing.T, seed uint64) {
 	stop()
 	watch.Wait()
 	created, refused, destroyed := w.outcomes()
-	t.Logf("%d requests: %d acknowledged, %d refused, the rest unknown; %d destroyed", len(w.facts), created, refused, destroyed)
+	t.Logf("%d requests: %d acknowledged, %d refused, the rest unknown; %d destroyed", len(w.facts), created, refused,
+		destroyed)
 	counts := w.tally.counts()
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
 		if !strings.HasPrefix(what, "crossed ") && !strings.HasPrefix(what, "failed ") {

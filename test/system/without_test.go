@@ -21,10 +21,11 @@ import (
 // The fixes that can be taken out, to see how soon the random runs find what they once lacked. Each is taken out where
 // a part meets another: the part sees what it saw before the fix.
 var fixes = []string{
-	"fence of an order",     // a scheduler whose order got no answer looks at the record, and gives the claim back
-	"former hosts",          // an instance that was moved twice waits for one host alone
-	"calls in order",        // a definition that the agent waits for no more takes effect whenever it does
-	"session of an order",   // an order does not compare that its scheduler's lease lives, and who undoes a request only looks at the record
+	"fence of an order", // a scheduler whose order got no answer looks at the record, and gives the claim back
+	"former hosts",      // an instance that was moved twice waits for one host alone
+	"calls in order",    // a definition that the agent waits for no more takes effect whenever it does
+	// an order does not compare that its scheduler's lease lives, and who undoes a request only looks at the record
+	"session of an order",
 	"claim as seen",         // who moves a claim replaces whatever is claimed by then
 	"forgotten former host", // an instance waits for a host that is forgotten
 	"claim of one host",     // an agent gives back what an instance claims, wherever that is
@@ -62,7 +63,8 @@ func TestRandomRunsFindWhatIsTakenOut(t *testing.T) {
 		begun, first := time.Now(), ""
 		for n := range *findFlag {
 			seed := fmt.Sprint(1000 + n)
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestWholeSystem$", "-test.timeout", "5m", "-seed", seed, "-without", name)
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestWholeSystem$", "-test.timeout", "5m",
+				"-seed", seed, "-without", name)
 			said, err := cmd.CombinedOutput()
 			if err == nil {
 				continue
@@ -78,7 +80,8 @@ func TestRandomRunsFindWhatIsTakenOut(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("without %q: found by %d of %d seeds (%s), %s a seed; first: %s", name, len(found), *findFlag, strings.Join(found, " "),
+		t.Logf("without %q: found by %d of %d seeds (%s), %s a seed; first: %s", name, len(found), *findFlag,
+			strings.Join(found, " "),
 			(time.Since(begun) / time.Duration(*findFlag)).Round(100*time.Millisecond), first)
 		if len(found) == 0 {
 			t.Errorf("no seed notices that %q is taken out", name)
@@ -102,7 +105,8 @@ func (r *worseRequests) Fence(ctx context.Context, inst croft.Instance) (croft.I
 
 func (r *worseRequests) Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
 	next, err := r.Records.Assign(ctx, inst, o)
-	if !r.w.without["session of an order"] || err == nil || !strings.Contains(err.Error(), "the lease of the scheduler") {
+	if !r.w.without["session of an order"] || err == nil || !strings.Contains(err.Error(),
+		"the lease of the scheduler") {
 		return next, err
 	}
 	key := "sessions/" + inst.Session

@@ -90,7 +90,9 @@ type machine struct {
 
 func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 	t.Helper()
-	w := &world{t: t, seed: seed, dir: t.TempDir(), listen: anyPort, faulty: faulty, facts: map[croft.InstanceID]*fact{}, reused: map[croft.InstanceID]bool{}, tally: &tally{count: map[string]int{}}, without: takenOut(), mood: newMood(seed)}
+	w := &world{t: t, seed: seed, dir: t.TempDir(), listen: anyPort, faulty: faulty,
+		facts: map[croft.InstanceID]*fact{}, reused: map[croft.InstanceID]bool{},
+		tally: &tally{count: map[string]int{}}, without: takenOut(), mood: newMood(seed)}
 	w.startEtcd()
 	t.Cleanup(func() { w.etcd.Close() })
 	w.store = w.open()
@@ -101,7 +103,8 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 		agentsSee = w.front.Address
 	}
 	for n := range hosts {
-		m := &machine{w: w, n: n, id: croft.NewHostID(), dir: filepath.Join(w.dir, fmt.Sprintf("host%d", n)), wire: wire.New(t, agentsSee)}
+		m := &machine{w: w, n: n, id: croft.NewHostID(), dir: filepath.Join(w.dir, fmt.Sprintf("host%d", n)),
+			wire: wire.New(t, agentsSee)}
 		hv, err := sim.New(sim.Config{Fault: m.drag, Late: m.lag})
 		if err != nil {
 			t.Fatal(err)
@@ -119,10 +122,12 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 // startFront has agents speak to a gate, and looks after what is no host's own.
 func (w *world) startFront() {
 	store := w.open()
-	w.front = gatetest.Start(w.t, store.Partition(), agentgate.ServerConfig{Orders: store, Registry: store, Records: store, Inventory: w.claims, Usable: store.Usable})
+	w.front = gatetest.Start(w.t, store.Partition(), agentgate.ServerConfig{Orders: store, Registry: store,
+		Records: store, Inventory: w.claims, Usable: store.Usable})
 	w.caretaker = w.gate(0)
 	side := &agentSide{gate: w.caretaker, Records: w.worseBooks(store), Inventory: w.worseInventory(w.claims)}
-	caretaker := &compute.Caretaker{Records: side, Inventory: side, Every: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler)}
+	caretaker := &compute.Caretaker{Records: side, Inventory: side, Every: 100 * time.Millisecond,
+		Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = caretaker.Run(ctx) }()
@@ -148,7 +153,8 @@ func (w *world) awaitHosts() {
 }
 
 func (w *world) startEtcd() {
-	server, err := etcdstore.StartEmbedded(context.WithoutCancel(w.t.Context()), etcdstore.EmbeddedConfig{Dir: filepath.Join(w.dir, "etcd"), Listen: w.listen, Unsynced: true})
+	server, err := etcdstore.StartEmbedded(context.WithoutCancel(w.t.Context()),
+		etcdstore.EmbeddedConfig{Dir: filepath.Join(w.dir, "etcd"), Listen: w.listen, Unsynced: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -175,7 +181,8 @@ func (w *world) open() *etcdstore.Store {
 
 func (w *world) openAt(address string) *etcdstore.Store {
 	w.t.Helper()
-	store, err := etcdstore.Open(w.t.Context(), etcdstore.Config{Endpoints: []string{"http://" + address}, DialTimeout: time.Minute, SessionTTL: 2 * time.Second, Mint: true})
+	store, err := etcdstore.Open(w.t.Context(), etcdstore.Config{Endpoints: []string{"http://" + address},
+		DialTimeout: time.Minute, SessionTTL: 2 * time.Second, Mint: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -247,12 +254,14 @@ func (m *machine) connect() (side *agentSide, p croft.PartitionID, end func()) {
 	if w.front != nil {
 		c := w.front.Client(w.t, m.id, m.wire.Address())
 		end = func() { _ = c.Close() }
-		return &agentSide{gate: m.gate, Orders: w.worseOrders(c), Registry: c, Records: w.worseBooks(c), Inventory: w.worseInventory(c), hangUp: end}, c.Partition(), end
+		return &agentSide{gate: m.gate, Orders: w.worseOrders(c), Registry: c, Records: w.worseBooks(c),
+			Inventory: w.worseInventory(c), hangUp: end}, c.Partition(), end
 	}
 	store := w.openAt(m.wire.Address())
 	end = sync.OnceFunc(func() { _ = store.Close() })
 	inventory := w.worseInventory(cmp.Or[compute.Inventory](m.inventory, w.claims))
-	return &agentSide{gate: m.gate, Orders: w.worseOrders(store), Registry: store, Records: w.worseBooks(store), Inventory: inventory, hangUp: end}, store.Partition(), end
+	return &agentSide{gate: m.gate, Orders: w.worseOrders(store), Registry: store, Records: w.worseBooks(store),
+		Inventory: inventory, hangUp: end}, store.Partition(), end
 }
 
 // looking is in the context of calls of the test's own.
@@ -305,7 +314,8 @@ func (m *machine) end() {
 
 // expire has the lease of the host's agent run out. Where the agent lives, it takes another.
 func (m *machine) expire() {
-	_ = etcdtest.Expire(m.w.t.Context(), "http://"+m.w.listen, m.w.store.Partition(), "agents/"+string(m.id)) // while etcd is away, it lives on
+	// while etcd is away, it lives on
+	_ = etcdtest.Expire(m.w.t.Context(), "http://"+m.w.listen, m.w.store.Partition(), "agents/"+string(m.id))
 }
 
 // leave ends the agent as a signal does.
@@ -354,7 +364,8 @@ func (w *world) scheduler(last int, do func(*schedule.Scheduler) error) error {
 	defer g.late.Wait()
 	side := &schedulerSide{w: w, gate: g, Records: w.worseRequests(store), View: store, Claims: w.claims}
 	g.expire = side.expire
-	s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: side, View: side, Claims: side, UndoTimeout: 5 * time.Second, Backoff: time.Millisecond})
+	s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: side, View: side, Claims: side,
+		UndoTimeout: 5 * time.Second, Backoff: time.Millisecond})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -25,7 +25,8 @@ func cleanAll(texts []string) []string {
 }
 
 func cleanHost(h *croft.Host) error {
-	for _, text := range []*string{&h.Name, &h.API, &h.Token, &h.Location, &h.Version, &h.VirtType, &h.FormerName, &h.Place} {
+	for _, text := range []*string{&h.Name, &h.API, &h.Token, &h.Location, &h.Version, &h.VirtType, &h.FormerName,
+		&h.Place} {
 		*text = clean(*text)
 	}
 	h.Addresses, h.Problems = cleanAll(h.Addresses), cleanAll(h.Problems)
@@ -52,12 +53,14 @@ func cleanObservation(o *croft.Observation) error {
 	if len(o.Addresses) > mostEntries || len(o.Events) > mostEntries {
 		return croft.Errorf(croft.Invalid, "an observation with so many addresses or events is none")
 	}
-	o.Error, o.MAC, o.Password, o.ErrorKind = clean(o.Error), clean(o.MAC), clean(o.Password), croft.Kind(clean(string(o.ErrorKind)))
+	o.Error, o.MAC, o.Password, o.ErrorKind = clean(o.Error), clean(o.MAC), clean(o.Password),
+		croft.Kind(clean(string(o.ErrorKind)))
 	for i := range o.Events {
 		o.Events[i].Name = croft.EventName(clean(string(o.Events[i].Name)))
 	}
 	if o.CloudInit != nil {
-		o.CloudInit.Error, o.CloudInit.State = clean(o.CloudInit.Error), croft.CloudInitState(clean(string(o.CloudInit.State)))
+		o.CloudInit.Error, o.CloudInit.State = clean(o.CloudInit.Error),
+			croft.CloudInitState(clean(string(o.CloudInit.State)))
 	}
 	return nil
 }

@@ -81,7 +81,10 @@ func (c *Client) post(ctx context.Context, k *connection, name string, body io.R
 		if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 			return nil, ctx.Err()
 		}
-		return nil, croft.Errorf(croft.Unavailable, "the control process at %s does not answer (%w); does it run, and does a firewall let us in?", endpoint, errors.Unwrap(err))
+		return nil,
+			croft.Errorf(croft.Unavailable,
+				"the control process at %s does not answer (%w); does it run, and does a firewall let us in?", endpoint,
+				errors.Unwrap(err))
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()

@@ -88,7 +88,8 @@ func (c *Client) follow(ctx context.Context, k *connection, name string, body io
 }
 
 // Serve implements compute.Registry.
-func (c *Client) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(rival *croft.Agent) bool) error {
+func (c *Client) Serve(ctx context.Context, me croft.Agent, known <-chan struct{},
+	seated func(rival *croft.Agent) bool) error {
 	s := keeper{client: c, open: func(ctx context.Context, k *connection, heard func()) {
 		c.converse(ctx, k, "Serve", line{Agent: &me}, known, func(l line, out *said) {
 			heard()
@@ -102,7 +103,8 @@ func (c *Client) Serve(ctx context.Context, me croft.Agent, known <-chan struct{
 
 // converse opens a stream with a line and calls hear for every line of the other end,
 // until that ends or is silent.
-func (c *Client) converse(ctx context.Context, k *connection, name string, first line, known <-chan struct{}, hear func(line, *said)) {
+func (c *Client) converse(ctx context.Context, k *connection, name string, first line, known <-chan struct{},
+	hear func(line, *said)) {
 	ctx, cancel := context.WithCancel(ctx)
 	body, out := io.Pipe()
 	s := &said{ctx: ctx, out: out, answers: make(chan bool)}

@@ -42,7 +42,8 @@ func newCloud(t *testing.T) *cloud {
 }
 
 func (c *cloud) config() gate.ServerConfig {
-	return gate.ServerConfig{Orders: c.Store, Registry: c.Store, Records: c.Store, Inventory: c.Client, Usable: c.Usable}
+	return gate.ServerConfig{Orders: c.Store, Registry: c.Store, Records: c.Store, Inventory: c.Client,
+		Usable: c.Usable}
 }
 
 // Close is that of neither: both end with the test.
@@ -50,7 +51,8 @@ func (c *cloud) Close() error { return nil }
 
 func startPlacement(t *testing.T, store *etcdstore.Store) *placementclient.Client {
 	t.Helper()
-	server, err := placement.New(placement.Config{Store: store.Placement(0), Log: slog.New(slog.DiscardHandler), Token: "admin"})
+	server, err := placement.New(placement.Config{Store: store.Placement(0), Log: slog.New(slog.DiscardHandler),
+		Token: "admin"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +60,8 @@ func startPlacement(t *testing.T, store *etcdstore.Store) *placementclient.Clien
 	var work sync.WaitGroup
 	work.Go(func() { _ = server.Run(ctx) })
 	front := httptest.NewServer(server.Handler())
-	client, err := placementclient.New(placementclient.Config{Endpoint: front.URL, Auth: placementclient.Token("admin"), Pause: time.Millisecond})
+	client, err := placementclient.New(placementclient.Config{Endpoint: front.URL, Auth: placementclient.Token("admin"),
+		Pause: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +73,8 @@ func TestTheGateKeepsTheContractOfCompute(t *testing.T) {
 	c := newCloud(t)
 	computetest.Run(t, func(t *testing.T) computetest.Cloud {
 		host, w := croft.NewHostID(), wire.New(t, c.front.Address)
-		return computetest.Cloud{Partition: c.Partition(), Host: host, Agent: c.front.Client(t, host, w.Address()), Others: c, Break: w.Drop}
+		return computetest.Cloud{Partition: c.Partition(), Host: host, Agent: c.front.Client(t, host, w.Address()),
+			Others: c, Break: w.Drop}
 	})
 }
 
@@ -87,11 +91,13 @@ func TestEtcdAndPlacementKeepTheContractOfCompute(t *testing.T) {
 	c := newCloud(t)
 	computetest.Run(t, func(t *testing.T) computetest.Cloud {
 		w := wire.New(t, c.server.Endpoint()[len("http://"):])
-		store, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{"http://" + w.Address()}, DialTimeout: 20 * time.Second})
+		store, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{"http://" + w.Address()},
+			DialTimeout: 20 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = store.Close() })
-		return computetest.Cloud{Partition: c.Partition(), Host: croft.NewHostID(), Agent: direct{store, c.Client}, Others: c, Break: w.Drop}
+		return computetest.Cloud{Partition: c.Partition(), Host: croft.NewHostID(), Agent: direct{store, c.Client},
+			Others: c, Break: w.Drop}
 	})
 }

@@ -46,8 +46,10 @@ type hostile struct {
 }
 
 func newHostile(t *testing.T, seed uint64) *hostile {
-	h := &hostile{cloud: newCloud(t), t: t, rng: rand.New(rand.NewPCG(seed, 1)), host: croft.NewHostID(), alice: croft.NewHostID(), bob: croft.NewHostID(),
-		released: map[croft.InstanceID]bool{}, condemned: map[croft.InstanceID]bool{}, concerned: map[croft.InstanceID]bool{}, here: map[croft.InstanceID]bool{}}
+	h := &hostile{cloud: newCloud(t), t: t, rng: rand.New(rand.NewPCG(seed, 1)), host: croft.NewHostID(),
+		alice: croft.NewHostID(), bob: croft.NewHostID(),
+		released: map[croft.InstanceID]bool{}, condemned: map[croft.InstanceID]bool{},
+		concerned: map[croft.InstanceID]bool{}, here: map[croft.InstanceID]bool{}}
 	transport := &http.Transport{TLSClientConfig: h.front.TLS(t, h.host), ForceAttemptHTTP2: true}
 	h.http = &http.Client{Transport: transport}
 	h.etcd = etcdtest.Client(t, h.server, etcdstore.Access{})
@@ -74,8 +76,10 @@ func nameOf(id croft.InstanceID) string { return "name-of-" + string(id) }
 
 // live makes a host with room, known and alive.
 func (h *hostile) live(id croft.HostID) {
-	h.check(h.PutHost(h.t.Context(), croft.Host{ID: id, Name: "host-" + string(id[:8]), Token: secret, API: "https://" + secret, Problems: []string{secret}}))
-	h.check(h.EnsureProvider(h.t.Context(), croft.Provider{ID: id, Name: "host-" + string(id), Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 1000}}}))
+	h.check(h.PutHost(h.t.Context(), croft.Host{ID: id, Name: "host-" + string(id[:8]), Token: secret,
+		API: "https://" + secret, Problems: []string{secret}}))
+	h.check(h.EnsureProvider(h.t.Context(), croft.Provider{ID: id, Name: "host-" + string(id),
+		Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 1000}}}))
 	ctx, cancel := context.WithCancel(h.t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = h.StayAlive(ctx, id) }()
@@ -91,7 +95,8 @@ func (h *hostile) live(id croft.HostID) {
 
 func (h *hostile) record(id croft.InstanceID) croft.Instance {
 	inst, err := h.Create(h.t.Context(), croft.Instance{ID: id, Project: "p", Name: nameOf(id), Spec: croft.Spec{
-		Resources: croft.Resources{croft.VCPU: 1}, Image: secret, Keys: []string{secret}, UserData: []byte(secret), HostKey: secret, Query: secret,
+		Resources: croft.Resources{croft.VCPU: 1}, Image: secret, Keys: []string{secret}, UserData: []byte(secret),
+		HostKey: secret, Query: secret,
 	}})
 	h.check(err)
 	h.instances = append(h.instances, id)
@@ -99,11 +104,13 @@ func (h *hostile) record(id croft.InstanceID) croft.Instance {
 }
 
 func order(inst croft.Instance, host croft.HostID, want croft.Want) croft.Order {
-	return croft.Order{Host: host, Instance: inst.ID, Generation: inst.Generation + 1, Want: want, Project: inst.Project, Name: inst.Name, Spec: inst.Spec}
+	return croft.Order{Host: host, Instance: inst.ID, Generation: inst.Generation + 1, Want: want,
+		Project: inst.Project, Name: inst.Name, Spec: inst.Spec}
 }
 
 func (h *hostile) claim(id croft.InstanceID, on croft.HostID) {
-	h.check(h.Claim(h.t.Context(), id, "p", croft.Candidate{Allocations: map[croft.HostID]croft.Resources{on: {croft.VCPU: 1}}}))
+	h.check(h.Claim(h.t.Context(), id, "p",
+		croft.Candidate{Allocations: map[croft.HostID]croft.Resources{on: {croft.VCPU: 1}}}))
 }
 
 // on makes an instance on a host.
@@ -112,7 +119,8 @@ func (h *hostile) on(host croft.HostID, id croft.InstanceID) croft.Instance {
 	h.claim(inst.ID, host)
 	inst, err := h.Assign(h.t.Context(), inst, order(inst, host, croft.WantRunning))
 	h.check(err)
-	h.check(h.Observe(h.t.Context(), croft.Observation{Host: host, Instance: inst.ID, State: croft.StateRunning, Error: secret, Password: secret}))
+	h.check(h.Observe(h.t.Context(), croft.Observation{Host: host, Instance: inst.ID, State: croft.StateRunning,
+		Error: secret, Password: secret}))
 	return inst
 }
 
@@ -171,7 +179,8 @@ func pick[T any](h *hostile, from ...T) T { return from[h.rng.IntN(len(from))] }
 
 // anyHost and anyInstance are what an attacker would try.
 func (h *hostile) anyHost() croft.HostID {
-	return pick(h, h.host, h.host, h.host, h.host, h.alice, h.alice, h.bob, croft.NewHostID(), "", h.host+"/", h.host+"/../"+h.alice, "*", croft.HostID(strings.ToUpper(string(h.alice))))
+	return pick(h, h.host, h.host, h.host, h.host, h.alice, h.alice, h.bob, croft.NewHostID(), "", h.host+"/",
+		h.host+"/../"+h.alice, "*", croft.HostID(strings.ToUpper(string(h.alice))))
 }
 
 func (h *hostile) anyInstance() croft.InstanceID {
@@ -179,7 +188,8 @@ func (h *hostile) anyInstance() croft.InstanceID {
 	if h.rng.IntN(6) > 0 {
 		return id
 	}
-	return pick(h, croft.NewInstanceID(), "", "..", "../"+id, id+"/../..", croft.InstanceID(strings.ToUpper(string(id))), id+"?x", "\x00")
+	return pick(h, croft.NewInstanceID(), "", "..", "../"+id, id+"/../..",
+		croft.InstanceID(strings.ToUpper(string(id))), id+"?x", "\x00")
 }
 
 // anyRevision is the one that is stored, as if it had been guessed, or another.
@@ -198,33 +208,43 @@ var attacks = map[string]func(*hostile) any{
 	"Remains":  (*hostile).anyPlace,
 	"Observed": (*hostile).anyPlace,
 	"Observe": func(h *hostile) any {
-		return croft.Observation{Host: h.anyHost(), Instance: h.anyInstance(), Generation: int64(h.rng.IntN(9)), State: pick(h, croft.StateRunning, croft.StateFailed, "made up"), Error: "x"}
+		return croft.Observation{Host: h.anyHost(), Instance: h.anyInstance(), Generation: int64(h.rng.IntN(9)),
+			State: pick(h, croft.StateRunning, croft.StateFailed, "made up"), Error: "x"}
 	},
 	"Forget": func(h *hostile) any {
 		host, id := h.anyHost(), h.anyInstance()
-		return map[string]any{"host": host, "instance": id, "want": croft.WantGone, "revision": h.anyRevision(host, id), "moved_from": h.anyHost()}
+		return map[string]any{"host": host, "instance": id, "want": croft.WantGone, "revision": h.anyRevision(host, id),
+			"moved_from": h.anyHost()}
 	},
 	"PutHost": func(h *hostile) any {
-		return map[string]any{"id": h.anyHost(), "name": pick(h, "host-"+string(h.alice[:8]), "x"), "api": pick(h, "", "file:///etc/passwd", "http://u:p@x", "http://192.0.2.1:1"), "drained": true, "token": "t"}
+		return map[string]any{"id": h.anyHost(), "name": pick(h, "host-"+string(h.alice[:8]), "x"),
+			"api": pick(h, "", "file:///etc/passwd", "http://u:p@x", "http://192.0.2.1:1"), "drained": true,
+			"token": "t"}
 	},
 	"Hosts": func(h *hostile) any {
-		return pick(h, []croft.HostID{h.host}, []croft.HostID{}, []croft.HostID{h.alice}, []croft.HostID{h.host, h.alice}, []croft.HostID{h.anyHost()}, nil)
+		return pick(h, []croft.HostID{h.host}, []croft.HostID{}, []croft.HostID{h.alice},
+			[]croft.HostID{h.host, h.alice}, []croft.HostID{h.anyHost()}, nil)
 	},
 	"Serve": func(h *hostile) any {
 		return map[string]any{"agent": croft.Agent{Host: h.anyHost(), Place: "elsewhere"}, "known": true, "may": true}
 	},
 	"Instance": func(h *hostile) any { return h.anyInstance() },
 	"HostBooks": func(h *hostile) any {
-		return map[string]any{"host": h.anyHost(), "more": []croft.InstanceID{h.anyInstance(), pick(h, h.instances...), pick(h, h.instances...)}}
+		return map[string]any{"host": h.anyHost(), "more": []croft.InstanceID{h.anyInstance(), pick(h, h.instances...),
+			pick(h, h.instances...)}}
 	},
 	"Drop": func(h *hostile) any {
 		host, id := h.anyHost(), h.anyInstance()
-		return books.Difference{Kind: pick(h, books.LostOrder, books.LostObservation, books.LostName, books.LeakedClaim), Host: host, Instance: id,
+		return books.Difference{Kind: pick(h, books.LostOrder, books.LostObservation, books.LostName,
+			books.LeakedClaim), Host: host, Instance: id,
 			Project: "p", Name: nameOf(id), Revision: h.anyRevision(host, id), Mendable: true}
 	},
 	"EnsureProvider": func(h *hostile) any {
-		return croft.Provider{ID: h.anyHost(), Root: h.anyHost(), Name: pick(h, "mine", "host-"+string(h.alice)), Inventories: map[croft.ResourceClass]croft.Inventory{pick[croft.ResourceClass](h, croft.VCPU, "a/b"): {Total: 1 << 20, AllocationRatio: 9}},
-			Traits: []croft.Trait{pick[croft.Trait](h, "CUSTOM_MINE", "MISC_SHARES_VIA_AGGREGATE", "../../allocations")}, Aggregates: []string{pick(h, "11111111-1111-4111-8111-111111111111", "../x")}}
+		return croft.Provider{ID: h.anyHost(), Root: h.anyHost(), Name: pick(h, "mine", "host-"+string(h.alice)),
+			Inventories: map[croft.ResourceClass]croft.Inventory{pick[croft.ResourceClass](h, croft.VCPU,
+				"a/b"): {Total: 1 << 20, AllocationRatio: 9}},
+			Traits: []croft.Trait{pick[croft.Trait](h, "CUSTOM_MINE", "MISC_SHARES_VIA_AGGREGATE",
+				"../../allocations")}, Aggregates: []string{pick(h, "11111111-1111-4111-8111-111111111111", "../x")}}
 	},
 	"Claims":   func(h *hostile) any { return h.anyHost() },
 	"Release":  func(h *hostile) any { return h.anyInstance() },
@@ -251,7 +271,8 @@ func (h *hostile) post(name string, question any) (int, string) {
 	if name == "WatchOrders" {
 		defer time.AfterFunc(100*time.Millisecond, cancel).Stop() // it goes on for ever
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+h.front.Address+"/v1/agent/"+name, bytes.NewReader(append(body, '\n')))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+h.front.Address+"/v1/agent/"+name,
+		bytes.NewReader(append(body, '\n')))
 	h.check(err)
 	answer, err := h.http.Do(request)
 	h.check(err)
@@ -332,7 +353,8 @@ func TestAHostileHostReachesNothingOfOthers(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "Create", "ForgetHost", "order", "Order/x", "../join", "Drain"} {
-		if status, _ := h.post(name, map[string]any{}); status != http.StatusForbidden && status != http.StatusNotFound {
+		if status, _ := h.post(name, map[string]any{}); status != http.StatusForbidden &&
+			status != http.StatusNotFound {
 			t.Errorf("%q, which is no method, is answered with %d", name, status)
 		}
 	}
@@ -368,7 +390,8 @@ func (h *hostile) judge(said, name string, question any, status int, answer stri
 		h.judgeSecrets(said, name, answer)
 	}
 	if p, ok := question.(map[string]any); ok && name != "WatchOrders" {
-		if host, ok := p["host"].(croft.HostID); ok && host != h.host && status == http.StatusOK && name != "Order" && name != "Remains" {
+		if host, ok := p["host"].(croft.HostID); ok && host != h.host && status == http.StatusOK && name != "Order" &&
+			name != "Remains" {
 			h.t.Errorf("%s: was answered, of another host", said)
 		}
 	}

@@ -60,7 +60,8 @@ const (
 	namesEvery  = time.Minute
 )
 
-var errNames = fmt.Errorf("%w: it brings new traits, resource classes or aggregates faster than one a minute", errCrowded)
+var errNames = fmt.Errorf("%w: it brings new traits, resource classes or aggregates faster than one a minute",
+	errCrowded)
 
 // bring has the host pay for the names that it did not have before.
 func (a *allowance) bring(names map[string]bool) error {

@@ -32,7 +32,8 @@ func newRaw(t *testing.T, c *cloud, host croft.HostID) *raw {
 // post sends a request whose answer the test's end, at the latest, ends.
 func (r *raw) post(ctx context.Context, name string, body io.Reader) *http.Response {
 	r.t.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.cloud.front.Address+gate.Prefix+name, body)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.cloud.front.Address+gate.Prefix+name,
+		body)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -150,7 +151,8 @@ func TestAProviderHasFewCustomNames(t *testing.T) {
 func TestWhatIsTooLargeIsRefused(t *testing.T) {
 	c := newCloud(t)
 	r := newRaw(t, c, croft.NewHostID())
-	if got := r.post(t.Context(), "PutHost", bytes.NewReader(make([]byte, 1<<20))); got.StatusCode != http.StatusBadRequest {
+	if got := r.post(t.Context(), "PutHost", bytes.NewReader(make([]byte,
+		1<<20))); got.StatusCode != http.StatusBadRequest {
 		t.Errorf("got %s for a question of 1 MiB", got.Status)
 	}
 	endless := r.post(t.Context(), "Serve", io.LimitReader(zeros{}, 1<<30)) // one line
@@ -179,7 +181,8 @@ func TestAHostThatFloodsTheGateDoesNotStopOthers(t *testing.T) {
 		for range 20 {
 			flooding.Go(func() {
 				for ctx.Err() == nil {
-					r.flood(ctx, "HostBooks", `{"host":"`+string(evil)+`","more":["`+strings.Repeat(string(croft.NewInstanceID())+`","`, 1000)+string(croft.NewInstanceID())+`"]}`)
+					r.flood(ctx, "HostBooks", `{"host":"`+string(evil)+`","more":["`+
+						strings.Repeat(string(croft.NewInstanceID())+`","`, 1000)+string(croft.NewInstanceID())+`"]}`)
 				}
 			})
 		}
@@ -187,7 +190,8 @@ func TestAHostThatFloodsTheGateDoesNotStopOthers(t *testing.T) {
 	var worst time.Duration
 	for range 20 {
 		begun := time.Now()
-		if _, err := honest.Order(t.Context(), honest.Host, croft.NewInstanceID()); croft.KindOf(err) != croft.NotFound {
+		if _,
+			err := honest.Order(t.Context(), honest.Host, croft.NewInstanceID()); croft.KindOf(err) != croft.NotFound {
 			t.Errorf("got %v while another host floods the gate", err)
 		}
 		worst = max(worst, time.Since(begun))
@@ -199,7 +203,8 @@ func TestAHostThatFloodsTheGateDoesNotStopOthers(t *testing.T) {
 
 // flood is post for one who does not care what comes of it.
 func (r *raw) flood(ctx context.Context, name, body string) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.cloud.front.Address+gate.Prefix+name, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.cloud.front.Address+gate.Prefix+name,
+		strings.NewReader(body))
 	if err != nil {
 		return
 	}

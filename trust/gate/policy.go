@@ -18,27 +18,35 @@ import (
 // policy is what a host may do, by the methods of compute's interfaces; what is not
 // here is not served. docs/security.md has the same table, and a test compares them.
 var policy = map[string]method{
-	"WatchOrders":    stream("wakes for the host's own orders", (*Server).watchOrders),
-	"Order":          call("the host's own, with its user-data; of another host only whether there is one, for an instance that comes from there by the host's own order", (*Server).order),
-	"Remains":        call("of another host whether it has an order, for an instance that comes from there by the host's own order", (*Server).remainsThere),
-	"Observed":       call("the host's own", (*Server).observed),
-	"Observe":        call("the host's own, where it has an order", (*Server).observe),
-	"Forget":         call("the host's own order where that is a tombstone, with the record where that is the host's", (*Server).forget),
-	"PutHost":        call("the host's own record, cleaned of what is no text", (*Server).putHost),
-	"Hosts":          call("the host's own record", (*Server).hosts),
-	"Serve":          stream("the host's own seat and life, for as long as the stream lasts", (*Server).serve),
-	"Instance":       call("without user-data; whole else where the instance is on the host; where it is only ordered or claimed there, whose it is; else whether it is there", (*Server).instance),
-	"HostBooks":      call("the host's own orders and observations; records as Instance gives them, and of others that the host names on which host they are", (*Server).hostBooks),
-	"Drop":           call("the host's own order without a record, or observation without an order", (*Server).drop),
-	"EnsureProvider": call("the host's own provider, whatever it says of itself; no sharing with other providers", (*Server).ensureProvider),
-	"Claims":         call("those on the host's own provider", (*Server).claims),
-	"Release":        call("that of an instance on the host which its order wants gone, or of one without a record that claims on the host", (*Server).release),
-	"Gates":          call("where all gates of the cloud are", (*Server).gates),
-	"Usable":         call("whether orders can come", (*Server).usable),
-	"Books":          never("they are everybody's: the process with the gate looks after what is no host's own"),
-	"Fence":          never("as Books"),
-	"Discard":        never("as Books"),
-	"TakeTurn":       never("as Books"),
+	"WatchOrders": stream("wakes for the host's own orders", (*Server).watchOrders),
+	"Order": call(
+		"the host's own, with its user-data; of another host only whether there is one, for an instance that comes from there by the host's own order", (*Server).order),
+	"Remains": call(
+		"of another host whether it has an order, for an instance that comes from there by the host's own order",
+		(*Server).remainsThere),
+	"Observed": call("the host's own", (*Server).observed),
+	"Observe":  call("the host's own, where it has an order", (*Server).observe),
+	"Forget": call("the host's own order where that is a tombstone, with the record where that is the host's",
+		(*Server).forget),
+	"PutHost": call("the host's own record, cleaned of what is no text", (*Server).putHost),
+	"Hosts":   call("the host's own record", (*Server).hosts),
+	"Serve":   stream("the host's own seat and life, for as long as the stream lasts", (*Server).serve),
+	"Instance": call(
+		"without user-data; whole else where the instance is on the host; where it is only ordered or claimed there, whose it is; else whether it is there", (*Server).instance),
+	"HostBooks": call(
+		"the host's own orders and observations; records as Instance gives them, and of others that the host names on which host they are", (*Server).hostBooks),
+	"Drop": call("the host's own order without a record, or observation without an order", (*Server).drop),
+	"EnsureProvider": call("the host's own provider, whatever it says of itself; no sharing with other providers",
+		(*Server).ensureProvider),
+	"Claims": call("those on the host's own provider", (*Server).claims),
+	"Release": call(
+		"that of an instance on the host which its order wants gone, or of one without a record that claims on the host", (*Server).release),
+	"Gates":    call("where all gates of the cloud are", (*Server).gates),
+	"Usable":   call("whether orders can come", (*Server).usable),
+	"Books":    never("they are everybody's: the process with the gate looks after what is no host's own"),
+	"Fence":    never("as Books"),
+	"Discard":  never("as Books"),
+	"TakeTurn": never("as Books"),
 }
 
 // own refuses what is about another host than the caller.
@@ -92,7 +100,8 @@ func (s *Server) remainsThere(ctx context.Context, caller croft.HostID, p place)
 	}
 	mine, err := s.Orders.Order(ctx, caller, p.Instance)
 	if errors.Is(err, croft.NotFound) || err == nil && !slices.Contains(mine.Former(), p.Host) {
-		return false, refuse("instance %s does not come from host %q by an order of the one that the certificate names", p.Instance, p.Host)
+		return false, refuse("instance %s does not come from host %q by an order of the one that the certificate names",
+			p.Instance, p.Host)
 	}
 	if err != nil {
 		return false, err
@@ -125,7 +134,8 @@ func (s *Server) forget(ctx context.Context, caller croft.HostID, said order) (n
 	stored, err := s.Orders.Order(ctx, caller, said.Instance)
 	switch {
 	case errors.Is(err, croft.NotFound) || err == nil && stored.Revision != said.Revision:
-		return none{}, croft.Errorf(croft.Conflict, "the order of instance %s changed while it was being forgotten", said.Instance)
+		return none{}, croft.Errorf(croft.Conflict, "the order of instance %s changed while it was being forgotten",
+			said.Instance)
 	case err != nil:
 		return none{}, err
 	case stored.Want != croft.WantGone:
@@ -145,7 +155,8 @@ func (s *Server) putHost(ctx context.Context, caller croft.HostID, h host) (none
 	return none{}, s.Registry.PutHost(ctx, h.Host)
 }
 
-func (s *Server) hosts(ctx context.Context, caller croft.HostID, ids []croft.HostID) (map[croft.HostID]croft.Host, error) {
+func (s *Server) hosts(ctx context.Context, caller croft.HostID, ids []croft.HostID) (map[croft.HostID]croft.Host,
+	error) {
 	if !slices.Equal(ids, []croft.HostID{caller}) {
 		return nil, refuse("a host reads its own record, and no other")
 	}
@@ -244,7 +255,8 @@ func (s *Server) drop(ctx context.Context, caller croft.HostID, d books.Differen
 	if d.Kind != books.LostOrder && d.Kind != books.LostObservation {
 		return none{}, refuse("a %s is not the host's own", d.Kind)
 	}
-	return none{}, s.Records.Drop(ctx, books.Difference{Kind: d.Kind, Host: caller, Instance: d.Instance, Revision: d.Revision})
+	return none{}, s.Records.Drop(ctx, books.Difference{Kind: d.Kind, Host: caller, Instance: d.Instance,
+		Revision: d.Revision})
 }
 
 // What a provider may have at most, more than any host has.
@@ -263,8 +275,11 @@ func (s *Server) ensureProvider(ctx context.Context, caller croft.HostID, p crof
 	if err := own(caller, p.ID); err != nil {
 		return none{}, err
 	}
-	if len(p.Inventories) > mostClasses || len(p.Traits) > mostTraits || len(p.Aggregates) > mostAggregates || len(p.Name) > 200 {
-		return none{}, croft.Errorf(croft.Invalid, "a host with so many classes, traits or aggregates, or with so long a name, is none")
+	if len(p.Inventories) > mostClasses || len(p.Traits) > mostTraits || len(p.Aggregates) > mostAggregates ||
+		len(p.Name) > 200 {
+		return none{},
+			croft.Errorf(croft.Invalid,
+				"a host with so many classes, traits or aggregates, or with so long a name, is none")
 	}
 	names := map[string]bool{}
 	name := func(name string) {
@@ -293,7 +308,8 @@ func (s *Server) ensureProvider(ctx context.Context, caller croft.HostID, p crof
 		}
 	}
 	if len(names) > mostCustom {
-		return none{}, croft.Errorf(croft.Invalid, "a host has at most %d custom traits and resource classes", mostCustom)
+		return none{}, croft.Errorf(croft.Invalid, "a host has at most %d custom traits and resource classes",
+			mostCustom)
 	}
 	for _, aggregate := range p.Aggregates {
 		names[aggregate] = true
@@ -301,11 +317,13 @@ func (s *Server) ensureProvider(ctx context.Context, caller croft.HostID, p crof
 	if err := s.allowance(caller).bring(names); err != nil {
 		return none{}, err
 	}
-	p = croft.Provider{ID: caller, Name: clean(p.Name), Inventories: p.Inventories, Traits: p.Traits, Aggregates: p.Aggregates}
+	p = croft.Provider{ID: caller, Name: clean(p.Name), Inventories: p.Inventories, Traits: p.Traits,
+		Aggregates: p.Aggregates}
 	return none{}, s.Inventory.EnsureProvider(ctx, p)
 }
 
-func (s *Server) claims(ctx context.Context, caller croft.HostID, of croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
+func (s *Server) claims(ctx context.Context, caller croft.HostID,
+	of croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
 	if err := own(caller, of); err != nil {
 		return nil, err
 	}

@@ -13,7 +13,8 @@ import (
 func TestEveryMethodOfComputesPortsHasARowInThePolicy(t *testing.T) {
 	allows, _ := gate.Policy()
 	for _, port := range []reflect.Type{
-		reflect.TypeFor[compute.Orders](), reflect.TypeFor[compute.Registry](), reflect.TypeFor[compute.Records](), reflect.TypeFor[compute.Inventory](),
+		reflect.TypeFor[compute.Orders](), reflect.TypeFor[compute.Registry](), reflect.TypeFor[compute.Records](),
+		reflect.TypeFor[compute.Inventory](),
 	} {
 		for i := range port.NumMethod() {
 			if name := port.Method(i).Name; allows[name] == "" {

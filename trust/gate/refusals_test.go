@@ -11,7 +11,8 @@ import (
 
 func TestAHostSharesNothingWithOthers(t *testing.T) {
 	c, id := newCloud(t), croft.NewHostID()
-	err := c.front.Client(t, id).EnsureProvider(t.Context(), croft.Provider{ID: id, Name: "h", Traits: []croft.Trait{"MISC_SHARES_VIA_AGGREGATE"}})
+	err := c.front.Client(t, id).EnsureProvider(t.Context(),
+		croft.Provider{ID: id, Name: "h", Traits: []croft.Trait{"MISC_SHARES_VIA_AGGREGATE"}})
 	if !errors.Is(err, gate.ErrRefused) {
 		t.Errorf("got %v, want a refusal", err)
 	}
@@ -59,7 +60,8 @@ func TestAHostsRecordIsCleaned(t *testing.T) {
 	if err != nil || strings.ContainsRune(hosts[id].Name, '\x1b') || len(hosts[id].Problems) > 64 {
 		t.Errorf("got %+v, %v", hosts[id], err)
 	}
-	for _, h.API = range []string{"file:///etc/shadow", "http://192.0.2.1:8779", "https://user:password@192.0.2.1", "https:///"} {
+	for _, h.API = range []string{"file:///etc/shadow", "http://192.0.2.1:8779", "https://user:password@192.0.2.1",
+		"https:///"} {
 		if err := agent.PutHost(t.Context(), h); croft.KindOf(err) != croft.Invalid {
 			t.Errorf("got %v of %s, want that the address is refused", err, h.API)
 		}

@@ -43,7 +43,8 @@ type Server struct {
 
 // NewServer checks the configuration. It starts nothing.
 func NewServer(c ServerConfig) (*Server, error) {
-	if c.Caller == nil || c.Orders == nil || c.Registry == nil || c.Records == nil || c.Inventory == nil || c.Usable == nil || c.Gates == nil || c.Log == nil {
+	if c.Caller == nil || c.Orders == nil || c.Registry == nil || c.Records == nil || c.Inventory == nil ||
+		c.Usable == nil || c.Gates == nil || c.Log == nil {
 		return nil, croft.Errorf(croft.Invalid, "gate: all of the server's configuration is required")
 	}
 	return &Server{ServerConfig: c, allowed: map[croft.HostID]*allowance{}}, nil
@@ -59,7 +60,8 @@ type method struct {
 type none struct{}
 
 // call is a method with one question and one answer.
-func call[Q, A any](allows string, do func(s *Server, ctx context.Context, caller croft.HostID, q Q) (A, error)) method {
+func call[Q, A any](allows string, do func(s *Server, ctx context.Context, caller croft.HostID, q Q) (A,
+	error)) method {
 	return method{allows, func(s *Server, v visit) error {
 		leave, err := v.allowance.enter(v.request.Context())
 		if err != nil {
@@ -164,7 +166,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, caller croft.HostI
 	case errors.Is(err, ErrRefused):
 		f.Kind, f.Error = "", strings.TrimPrefix(f.Error, ErrRefused.Error()+": ")
 		s.allowance(caller).complain(func() {
-			s.Log.Warn("a host asked for what is not its own; more of the kind is not told for a minute", "host", caller, "op", clean(r.URL.Path), "err", err, "from", r.RemoteAddr)
+			s.Log.Warn("a host asked for what is not its own; more of the kind is not told for a minute", "host",
+				caller, "op", clean(r.URL.Path), "err", err, "from", r.RemoteAddr)
 		})
 	case errors.Is(err, errCrowded):
 		f.Kind = croft.Unavailable

@@ -48,7 +48,8 @@ func (o *session) beat() {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for {
-		if caller, err := o.server.Caller(o.request); croft.KindOf(err) != croft.Unavailable && (err != nil || caller != o.caller) {
+		if caller, err := o.server.Caller(o.request); croft.KindOf(err) != croft.Unavailable &&
+			(err != nil || caller != o.caller) {
 			return
 		}
 		if o.send(line{}) != nil {
@@ -102,7 +103,8 @@ func (o *session) lines(each func(line) bool) {
 	scanner.Buffer(nil, maxLine)
 	for o.await(); scanner.Scan(); o.await() {
 		var l line
-		if json.Unmarshal(scanner.Bytes(), &l) != nil || o.allowance.pay(o.ctx, len(scanner.Bytes())) != nil || !each(l) {
+		if json.Unmarshal(scanner.Bytes(), &l) != nil || o.allowance.pay(o.ctx, len(scanner.Bytes())) != nil ||
+			!each(l) {
 			return
 		}
 	}

@@ -143,7 +143,8 @@ type seats struct {
 	open, all atomic.Int64
 }
 
-func (s *seats) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(*croft.Agent) bool) error {
+func (s *seats) Serve(ctx context.Context, me croft.Agent, known <-chan struct{},
+	seated func(*croft.Agent) bool) error {
 	s.open.Add(1)
 	s.all.Add(1)
 	defer s.open.Add(-1)
@@ -176,7 +177,8 @@ func TestAHostIsNotSilentWhileItsCertificateIsRenewed(t *testing.T) {
 	defer func() { cancel(); <-ended }()
 	for round := int64(2); round < 4; round++ {
 		front.Renew(t, host)
-		until(t, "it has a seat over a new connection, and that one alone", func() bool { return registry.all.Load() == round && registry.open.Load() == 1 })
+		until(t, "it has a seat over a new connection, and that one alone",
+			func() bool { return registry.all.Load() == round && registry.open.Load() == 1 })
 	}
 	if looks.Load() == 0 || silent.Load() != 0 {
 		t.Errorf("of %d looks %d saw it silent", looks.Load()+silent.Load(), silent.Load())

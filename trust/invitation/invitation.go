@@ -63,7 +63,8 @@ func (t Token) Verifier() []byte { return t.signer().Public().(ed25519.PublicKey
 
 // Verify tells whether a message of a partition was signed with the token of a verifier.
 func Verify(verifier []byte, p croft.PartitionID, message, signature []byte) bool {
-	return len(verifier) == ed25519.PublicKeySize && ed25519.Verify(verifier, Token{Partition: p}.bound(message), signature)
+	return len(verifier) == ed25519.PublicKeySize && ed25519.Verify(verifier, Token{Partition: p}.bound(message),
+		signature)
 }
 
 func (t Token) signer() ed25519.PrivateKey {
@@ -89,14 +90,18 @@ func Parse(text string) (Token, error) {
 	var t Token
 	body, ours := strings.CutPrefix(strings.TrimSpace(text), prefix)
 	if !ours {
-		return t, croft.Errorf(croft.Invalid, "this is no token to join with: it begins with %s and comes from `croft token create`", prefix)
+		return t,
+			croft.Errorf(croft.Invalid,
+				"this is no token to join with: it begins with %s and comes from `croft token create`", prefix)
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(body)
 	if err == nil {
 		err = json.Unmarshal(raw, &t)
 	}
 	if err != nil || len(t.Secret) != secretBytes || !t.leadsSomewhere() || t.Partition == "" {
-		return Token{}, croft.Errorf(croft.Invalid, "this token to join with is not whole: copy all of the line that `croft token create` printed")
+		return Token{},
+			croft.Errorf(croft.Invalid,
+				"this token to join with is not whole: copy all of the line that `croft token create` printed")
 	}
 	return t, nil
 }
@@ -126,7 +131,9 @@ func (t Token) Open(sealed []byte) (Grant, error) {
 		err = json.Unmarshal(text, &g)
 	}
 	if err != nil {
-		return Grant{}, croft.Errorf(croft.Invalid, "what etcd holds for this token was not sealed with it: make another with `croft token create`")
+		return Grant{},
+			croft.Errorf(croft.Invalid,
+				"what etcd holds for this token was not sealed with it: make another with `croft token create`")
 	}
 	return g, nil
 }

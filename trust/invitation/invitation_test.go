@@ -13,7 +13,8 @@ import (
 
 func newToken() invitation.Token {
 	return invitation.New(invitation.Token{
-		Endpoints: []string{"https://10.0.0.1:2379"}, CA: "-----BEGIN CERTIFICATE-----\n...\n", Partition: croft.NewPartitionID(),
+		Endpoints: []string{"https://10.0.0.1:2379"}, CA: "-----BEGIN CERTIFICATE-----\n...\n",
+		Partition: croft.NewPartitionID(),
 	})
 }
 
@@ -43,8 +44,9 @@ func TestWhatIsNoWholeTokenIsRefused(t *testing.T) {
 		"the last half":    whole[len(whole)/2:],
 		"something inside": whole[:20] + "!" + whole[21:],
 		"no secret":        noSecret.String(),
-		"no pin":           invitation.New(invitation.Token{Servers: []string{"10.0.0.1:8777"}, Partition: croft.NewPartitionID()}).String(),
-		"an empty object":  "croft1.e30",
+		"no pin": invitation.New(invitation.Token{Servers: []string{"10.0.0.1:8777"},
+			Partition: croft.NewPartitionID()}).String(),
+		"an empty object": "croft1.e30",
 	} {
 		if _, err := invitation.Parse(text); croft.KindOf(err) != croft.Invalid {
 			t.Errorf("%s: got %v, want it refused", name, err)

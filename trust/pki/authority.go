@@ -82,7 +82,9 @@ func FindCA(dir string) (*CA, error) {
 			ca.Partition = croft.PartitionID(s.cert.URIs[0].Host)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, croft.Errorf(croft.NotFound, "%s has no certificate authority: it is on the host where croft up began this cloud", dir)
+			return nil,
+				croft.Errorf(croft.NotFound,
+					"%s has no certificate authority: it is on the host where croft up began this cloud", dir)
 		}
 		if err != nil {
 			return nil, err
@@ -152,13 +154,17 @@ func usage(a Authority, k Kind) []x509.ExtKeyUsage {
 	return []x509.ExtKeyUsage{client}
 }
 
-func (s *signer) sign(id Identity, names []string, usage []x509.ExtKeyUsage, life time.Duration, key any) (Issued, error) {
+func (s *signer) sign(id Identity, names []string, usage []x509.ExtKeyUsage, life time.Duration, key any) (Issued,
+	error) {
 	now := time.Now()
 	switch {
 	case now.Before(s.cert.NotBefore):
-		return Issued{}, croft.Errorf(croft.Unavailable, "%s counts from %s on, which is yet to come: set the clock of this machine", s.cert.Subject.CommonName, s.cert.NotBefore.Format(time.DateTime))
+		return Issued{},
+			croft.Errorf(croft.Unavailable, "%s counts from %s on, which is yet to come: set the clock of this machine",
+				s.cert.Subject.CommonName, s.cert.NotBefore.Format(time.DateTime))
 	case now.After(s.cert.NotAfter):
-		return Issued{}, croft.Errorf(croft.Unavailable, "%s ran out on %s: make the next one with `croft ca rotate`", s.cert.Subject.CommonName, s.cert.NotAfter.Format(time.DateOnly))
+		return Issued{}, croft.Errorf(croft.Unavailable, "%s ran out on %s: make the next one with `croft ca rotate`",
+			s.cert.Subject.CommonName, s.cert.NotAfter.Format(time.DateOnly))
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: string(id.Kind) + " " + id.ID},
@@ -195,7 +201,9 @@ func earlier(a, b time.Time) time.Time {
 func (ca *CA) Rotate(a Authority) error {
 	return ca.change(a, func(s *signer) (*signer, error) {
 		if s.old != nil {
-			return nil, croft.Errorf(croft.Conflict, "the authority %s follows another one, which is trusted still: end that first", a)
+			return nil,
+				croft.Errorf(croft.Conflict,
+					"the authority %s follows another one, which is trusted still: end that first", a)
 		}
 		return newSigner(a, ca.Partition, s)
 	})
@@ -221,7 +229,8 @@ func newSigner(a Authority, p croft.PartitionID, old *signer) (*signer, error) {
 	}
 	now := time.Now()
 	template := &x509.Certificate{
-		Subject:   pkix.Name{Organization: []string{scheme}, CommonName: "croft's authority " + string(a) + " of " + now.UTC().Format(time.DateOnly)},
+		Subject: pkix.Name{Organization: []string{scheme},
+			CommonName: "croft's authority " + string(a) + " of " + now.UTC().Format(time.DateOnly)},
 		URIs:      []*url.URL{{Scheme: scheme, Host: string(p), Path: "/authority/" + string(a)}},
 		NotBefore: now.Add(-slack), NotAfter: now.Add(authorityLife),
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, BasicConstraintsValid: true, IsCA: true,
@@ -258,8 +267,12 @@ func (ca *CA) read(a Authority) (*signer, error) {
 	if key == nil || len(certs) == 0 || !key.PublicKey.Equal(certs[0].PublicKey) || !certs[0].IsCA {
 		return nil, damaged(file, errors.New("it is not an authority and its key"))
 	}
-	if u := certs[0].URIs; len(u) != 1 || ca.Partition != "" && u[0].Host != string(ca.Partition) || u[0].Path != "/authority/"+string(a) {
-		return nil, croft.Errorf(croft.Conflict, "%s is not the authority %s of this cloud (%s): put back the file that was there", file, a, ca.Partition)
+	if u := certs[0].URIs; len(u) != 1 || ca.Partition != "" && u[0].Host != string(ca.Partition) ||
+		u[0].Path != "/authority/"+string(a) {
+		return nil,
+			croft.Errorf(croft.Conflict,
+				"%s is not the authority %s of this cloud (%s): put back the file that was there", file, a,
+				ca.Partition)
 	}
 	s := &signer{key: key, cert: certs[0]}
 	for _, c := range certs[1:] {

@@ -157,7 +157,10 @@ func readPEM(file string) ([]*x509.Certificate, *ecdsa.PrivateKey, error) {
 		return nil, nil, fmt.Errorf("read a private key: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, nil, croft.Errorf(croft.Invalid, "others may read the private key in %s: chmod go= %s, and if they may have, have it made anew", file, file)
+		return nil, nil,
+			croft.Errorf(croft.Invalid,
+				"others may read the private key in %s: chmod go= %s, and if they may have, have it made anew", file,
+				file)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -194,7 +194,8 @@ func TestAClockThatIsWrong(t *testing.T) {
 	k := keeper(t, ca, pki.Hosts, pki.HostIdentity(partition, host))
 	before := ensure(t, k)
 	synctest.Test(t, func(t *testing.T) {
-		if _, err := k.Ensure(t.Context()); croft.KindOf(err) != croft.Unavailable || !strings.Contains(err.Error(), "set the clock") {
+		if _, err := k.Ensure(t.Context()); croft.KindOf(err) != croft.Unavailable ||
+			!strings.Contains(err.Error(), "set the clock") {
 			t.Errorf("long before the authority was made: %v", err)
 		}
 		time.Sleep(time.Until(before.NotBefore) - time.Minute)
@@ -210,7 +211,8 @@ func TestAClockThatIsWrong(t *testing.T) {
 			t.Errorf("it counts for %s", time.Until(after.NotAfter))
 		}
 		time.Sleep(10 * 365 * 24 * time.Hour)
-		if _, err := k.Ensure(t.Context()); croft.KindOf(err) != croft.Unavailable || !strings.Contains(err.Error(), "croft ca rotate") {
+		if _, err := k.Ensure(t.Context()); croft.KindOf(err) != croft.Unavailable ||
+			!strings.Contains(err.Error(), "croft ca rotate") {
 			t.Errorf("after the authority's end: %v", err)
 		}
 		if err := ca.Rotate(pki.Hosts); err != nil {

@@ -103,7 +103,8 @@ func (i Identity) Validate() error {
 		}
 	case Operator:
 		if !operatorName.MatchString(i.ID) {
-			return croft.Errorf(croft.Invalid, "an operator cannot be called %q: use up to 63 letters, digits, and . _ - after the first", i.ID)
+			return croft.Errorf(croft.Invalid,
+				"an operator cannot be called %q: use up to 63 letters, digits, and . _ - after the first", i.ID)
 		}
 	default:
 		return croft.Errorf(croft.Invalid, "%q is no kind of identity", i.Kind)
@@ -116,7 +117,9 @@ func (i Identity) Validate() error {
 // for others to check.
 func IdentityOf(c *x509.Certificate) (Identity, error) {
 	if len(c.URIs) != 1 || c.URIs[0].Scheme != scheme {
-		return Identity{}, croft.Errorf(croft.Invalid, "a certificate of croft has one URI that says whose it is, and this one has %d", len(c.URIs))
+		return Identity{},
+			croft.Errorf(croft.Invalid, "a certificate of croft has one URI that says whose it is, and this one has %d",
+				len(c.URIs))
 	}
 	u := c.URIs[0]
 	kind, id, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
@@ -139,7 +142,8 @@ func Kinds(kinds ...Kind) Accept {
 		if slices.Contains(kinds, i.Kind) {
 			return nil
 		}
-		return croft.Errorf(croft.Invalid, "the certificate is of %s %s, and that of another kind is wanted: %v", i.Kind, i.ID, kinds)
+		return croft.Errorf(croft.Invalid, "the certificate is of %s %s, and that of another kind is wanted: %v",
+			i.Kind, i.ID, kinds)
 	}
 }
 
@@ -149,7 +153,8 @@ func HostOnly(id croft.HostID) Accept {
 		if (i.Kind == Host || i.Kind == Member) && i.ID == string(id) {
 			return nil
 		}
-		return croft.Errorf(croft.Invalid, "the certificate is of %s %s, and that of host %s is wanted", i.Kind, i.ID, id)
+		return croft.Errorf(croft.Invalid, "the certificate is of %s %s, and that of host %s is wanted", i.Kind, i.ID,
+			id)
 	}
 }
 
@@ -169,10 +174,12 @@ func StillTrusted(r *http.Request, roots []*x509.Certificate) error {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil
 	}
-	if now := time.Now(); slices.ContainsFunc(r.TLS.VerifiedChains, func(chain []*x509.Certificate) bool { return counts(chain, roots, now) }) {
+	if now := time.Now(); slices.ContainsFunc(r.TLS.VerifiedChains,
+		func(chain []*x509.Certificate) bool { return counts(chain, roots, now) }) {
 		return nil
 	}
-	return croft.Errorf(croft.Unavailable, "the certificate of this connection ran out, or its authority was retired: connect with the new one")
+	return croft.Errorf(croft.Unavailable,
+		"the certificate of this connection ran out, or its authority was retired: connect with the new one")
 }
 
 // counts tells whether a chain leads to a root. It is found by its key: a handshake that

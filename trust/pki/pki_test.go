@@ -43,7 +43,8 @@ func newCA(t *testing.T, p croft.PartitionID) *pki.CA {
 func keeper(t *testing.T, ca *pki.CA, a pki.Authority, id pki.Identity, names ...string) pki.Keeper {
 	t.Helper()
 	return pki.Keeper{
-		Files: pki.Files{Dir: filepath.Join(t.TempDir(), "tls"), Authority: a}, Issuer: ca.For(id, names...), Log: slog.New(slog.DiscardHandler),
+		Files: pki.Files{Dir: filepath.Join(t.TempDir(), "tls"), Authority: a}, Issuer: ca.For(id, names...),
+		Log: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -104,7 +105,8 @@ func ignoreClosed(c net.Conn, err error) error {
 
 func TestIdentitiesAreReadAsTheyWereWritten(t *testing.T) {
 	for _, id := range []pki.Identity{
-		pki.HostIdentity(partition, host), pki.MemberIdentity(partition, host), pki.OperatorIdentity(partition, "anna.b-c_d"),
+		pki.HostIdentity(partition, host), pki.MemberIdentity(partition, host),
+		pki.OperatorIdentity(partition, "anna.b-c_d"),
 	} {
 		u, err := url.Parse(id.String())
 		if err != nil {
@@ -188,8 +190,11 @@ func TestTheSignerSaysWhoItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "root"}, DNSNames: []string{"placement"}, IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)}, URIs: []*url.URL{forged},
-		ExtraExtensions: []pkix.Extension{{Id: []int{2, 5, 29, 19}, Critical: true, Value: []byte{0x30, 3, 1, 1, 0xff}}}, // an authority
+		Subject: pkix.Name{CommonName: "root"}, DNSNames: []string{"placement"},
+		IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)}, URIs: []*url.URL{forged},
+		// an authority
+		ExtraExtensions: []pkix.Extension{{Id: []int{2, 5, 29, 19}, Critical: true,
+			Value: []byte{0x30, 3, 1, 1, 0xff}}},
 	}, key)
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +208,8 @@ func TestTheSignerSaysWhoItIs(t *testing.T) {
 	if err != nil || id != pki.HostIdentity(partition, host) {
 		t.Errorf("the certificate is of %v, %v", id, err)
 	}
-	if c.IsCA || len(c.DNSNames) > 0 || len(c.IPAddresses) != 1 || c.IPAddresses[0].String() != "10.0.0.2" || c.Subject.CommonName == "root" {
+	if c.IsCA || len(c.DNSNames) > 0 || len(c.IPAddresses) != 1 || c.IPAddresses[0].String() != "10.0.0.2" ||
+		c.Subject.CommonName == "root" {
 		t.Errorf("the request had its way: %+v", c)
 	}
 }
@@ -324,7 +330,8 @@ func TestFilesThatAreNotAsTheyShouldBe(t *testing.T) {
 				_, err = pki.OpenCA(ca.Dir, partition)
 			}
 			// Another's certificate in the place of the authority is told in other words.
-			if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), file) {
+			if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), says) ||
+				!strings.Contains(err.Error(), file) {
 				t.Errorf("%s, %s: got %v, want %q", file, name, err, says)
 			}
 			if err != nil && strings.Contains(err.Error(), "PRIVATE") {

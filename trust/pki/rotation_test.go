@@ -86,7 +86,8 @@ func TestAChainCountsForAsLongAsItsAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chains, err := leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	chains, err := leaf.Verify(x509.VerifyOptions{Roots: roots,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
 		t.Fatal(err)
 	}

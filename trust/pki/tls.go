@@ -70,7 +70,8 @@ func Pinned(pin string, p croft.PartitionID, accept Accept) *tls.Config {
 				return verify(state.PeerCertificates, roots, p, accept)
 			}
 		}
-		return croft.Errorf(croft.Invalid, "who answers has no certificate of the authority that was named: it is not who it should be, or its authority has been replaced since")
+		return croft.Errorf(croft.Invalid,
+			"who answers has no certificate of the authority that was named: it is not who it should be, or its authority has been replaced since")
 	}
 	return config
 }
@@ -102,7 +103,8 @@ func verify(shown []*x509.Certificate, roots *x509.CertPool, p croft.PartitionID
 	for _, c := range shown[1:] {
 		between.AddCert(c)
 	}
-	_, err := shown[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	_, err := shown[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	if err != nil {
 		return Explain("the server", err)
 	}
@@ -133,13 +135,18 @@ func Explain(who string, err error) error {
 	case errors.As(err, &authority):
 		return croft.Errorf(croft.Invalid, "%s has a certificate of an authority that we do not know", who)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && time.Now().Before(invalid.Cert.NotBefore):
-		return croft.Errorf(croft.Unavailable, "%s has a certificate that counts from %s on: set the clocks, there or here", who, invalid.Cert.NotBefore.Format(time.DateTime))
+		return croft.Errorf(croft.Unavailable,
+			"%s has a certificate that counts from %s on: set the clocks, there or here", who,
+			invalid.Cert.NotBefore.Format(time.DateTime))
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return croft.Errorf(croft.Unavailable, "%s has a certificate that ran out on %s: it has to be renewed there, or a clock to be set", who, invalid.Cert.NotAfter.Format(time.DateTime))
+		return croft.Errorf(croft.Unavailable,
+			"%s has a certificate that ran out on %s: it has to be renewed there, or a clock to be set", who,
+			invalid.Cert.NotAfter.Format(time.DateTime))
 	case errors.As(err, &invalid):
 		return croft.Errorf(croft.Invalid, "%s has a certificate that is not good for this (%w)", who, invalid)
 	case errors.As(err, &remote) && remote.Op == "remote error":
-		return croft.Errorf(croft.Invalid, "%s refuses our certificate (%s)", who, strings.TrimPrefix(remote.Err.Error(), "tls: "))
+		return croft.Errorf(croft.Invalid, "%s refuses our certificate (%s)", who,
+			strings.TrimPrefix(remote.Err.Error(), "tls: "))
 	}
 	return err
 }

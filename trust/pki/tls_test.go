@@ -111,7 +111,8 @@ func selfSigned(t *testing.T, id pki.Identity) pki.Files {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), URIs: []*url.URL{u}, NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), URIs: []*url.URL{u}, NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
@@ -138,7 +139,8 @@ func TestACertificateOfTheFutureIsNotTaken(t *testing.T) {
 			t.Fatalf("taken: %v, %v", atServer, atClient)
 		}
 		_, _, err := meet(f.Server(partition, true, anybody), pki.Client(trusted, partition, anybody))
-		if croft.KindOf(err) != croft.Unavailable || !strings.Contains(err.Error(), "counts from") || !strings.Contains(err.Error(), "set the clocks") {
+		if croft.KindOf(err) != croft.Unavailable || !strings.Contains(err.Error(), "counts from") ||
+			!strings.Contains(err.Error(), "set the clocks") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -168,10 +170,12 @@ func TestAcceptHasTheLastWord(t *testing.T) {
 			t.Errorf("%s: the server says %v, the client %v", c.name, atServer, atClient)
 		}
 	}
-	if _, atServer, _ := meet(server.Server(partition, false, anybody), pki.Client(trust(t, ca), partition, anybody)); atServer == nil {
+	if _, atServer, _ := meet(server.Server(partition, false, anybody),
+		pki.Client(trust(t, ca), partition, anybody)); atServer == nil {
 		t.Error("a client without a certificate was taken")
 	}
-	seen, atServer, atClient := meet(server.Server(partition, true, anybody), pki.Client(trust(t, ca), partition, anybody))
+	seen, atServer, atClient := meet(server.Server(partition, true, anybody),
+		pki.Client(trust(t, ca), partition, anybody))
 	if atServer != nil || atClient != nil {
 		t.Errorf("where one is optional: %v, %v", atServer, atClient)
 	}
@@ -197,10 +201,12 @@ func TestAPinNamesOneAuthority(t *testing.T) {
 	}{
 		{"its certificate", issue(t, ca, pki.Hosts, member), ""},
 		{"another authority's, of the same names", issue(t, elsewhere, pki.Hosts, member), "not who it should be"},
-		{"another's, with the pinned certificate beside it", besides(t, issue(t, elsewhere, pki.Hosts, member), root), "authority that we do not know"},
+		{"another's, with the pinned certificate beside it", besides(t, issue(t, elsewhere, pki.Hosts, member), root),
+			"authority that we do not know"},
 		{"a host's", issue(t, ca, pki.Hosts, pki.HostIdentity(partition, host)), "another kind is wanted"},
 	} {
-		_, _, err := meet(c.f.Server(partition, true, anybody), pki.Pinned(pki.Pin(root), partition, pki.Kinds(pki.Member)))
+		_, _, err := meet(c.f.Server(partition, true, anybody),
+			pki.Pinned(pki.Pin(root), partition, pki.Kinds(pki.Member)))
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.says)
 		}
@@ -222,7 +228,8 @@ func TestBothAuthoritiesAreTrustedForAWhile(t *testing.T) {
 	ensure(t, serverKeeper)
 	before := ensure(t, clientKeeper)
 	talk := func() error {
-		_, atServer, atClient := meet(serverKeeper.Files.Server(partition, false, anybody), clientKeeper.Files.Client(partition, anybody))
+		_, atServer, atClient := meet(serverKeeper.Files.Server(partition, false, anybody),
+			clientKeeper.Files.Client(partition, anybody))
 		if atServer != nil {
 			return atServer
 		}
@@ -257,7 +264,8 @@ func TestBothAuthoritiesAreTrustedForAWhile(t *testing.T) {
 	}
 	want("when both have one")
 	for _, c := range []*x509.Certificate{root, old} { // tokens that were made before, and after
-		if _, _, err := meet(serverKeeper.Files.Server(partition, true, anybody), pki.Pinned(pki.Pin(c), partition, anybody)); err != nil {
+		if _, _, err := meet(serverKeeper.Files.Server(partition, true, anybody),
+			pki.Pinned(pki.Pin(c), partition, anybody)); err != nil {
 			t.Errorf("pinned to one of %s: %v", c.NotBefore, err)
 		}
 	}
@@ -267,7 +275,8 @@ func TestBothAuthoritiesAreTrustedForAWhile(t *testing.T) {
 	ensure(t, serverKeeper)
 	ensure(t, clientKeeper)
 	want("when the old one has been retired")
-	if _, err, _ := meet(serverKeeper.Files.Server(partition, false, anybody), left.Client(partition, anybody)); err == nil {
+	if _, err, _ := meet(serverKeeper.Files.Server(partition, false, anybody),
+		left.Client(partition, anybody)); err == nil {
 		t.Error("who never renewed is still taken")
 	}
 	if n := strings.Count(string(read(t, serverKeeper.Files.CA())), "BEGIN"); n != 1 {

@@ -58,7 +58,8 @@ func TestARateIsKeptAndDelaysCountFromWhenARequestWasDue(t *testing.T) {
 
 func TestWithoutARateTheNextFollowsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := run(t, load.Config{AtOnce: 4, For: time.Second, Grace: time.Minute}, func(int) time.Duration { return 100 * time.Millisecond }, nil)
+		r := run(t, load.Config{AtOnce: 4, For: time.Second, Grace: time.Minute},
+			func(int) time.Duration { return 100 * time.Millisecond }, nil)
 		got := r.Result()
 		if got.Requests != 40 || got.Answer.Max != 100 || math.Abs(got.Rate-40/1.1) > 0.01 {
 			t.Errorf("got %+v", got)
@@ -74,7 +75,8 @@ func TestFailuresAreCountedByKindAndNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := croft.Errorf(croft.NoCapacity, "full")
 		began := time.Now()
-		r := run(t, load.Config{Rate: 10, AtOnce: 4, For: time.Second, Grace: time.Hour}, func(int) time.Duration { return time.Millisecond },
+		r := run(t, load.Config{Rate: 10, AtOnce: 4, For: time.Second, Grace: time.Hour},
+			func(int) time.Duration { return time.Millisecond },
 			func(n int) error {
 				if n%2 == 1 {
 					return full
@@ -90,7 +92,8 @@ func TestFailuresAreCountedByKindAndNotWaitedFor(t *testing.T) {
 
 func TestWhatNeverRunsEndsWithTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := load.New(load.Config{Rate: 1, AtOnce: 1, For: 2 * time.Second, Grace: 5 * time.Second, Ask: func(context.Context, croft.InstanceID) error { return nil }})
+		r := load.New(load.Config{Rate: 1, AtOnce: 1, For: 2 * time.Second, Grace: 5 * time.Second,
+			Ask: func(context.Context, croft.InstanceID) error { return nil }})
 		began := time.Now()
 		if err := r.Do(t.Context()); err != nil {
 			t.Fatal(err)

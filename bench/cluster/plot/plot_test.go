@@ -11,7 +11,8 @@ import (
 func TestAChartIsAnXMLDocumentWithEveryLine(t *testing.T) {
 	var b strings.Builder
 	err := Write(&b,
-		Chart{Title: "a < b & c", X: "s", Y: "ms", Lines: []Line{{"p50", []float64{0, 1, 2}, []float64{0, 50, 100}}, {"p99", []float64{0, 1, 2}, []float64{3, 4, 5}}}},
+		Chart{Title: "a < b & c", X: "s", Y: "ms", Lines: []Line{{"p50", []float64{0, 1, 2}, []float64{0, 50, 100}},
+			{"p99", []float64{0, 1, 2}, []float64{3, 4, 5}}}},
 		Chart{Title: "nothing happened"},
 	)
 	if err != nil {

@@ -75,7 +75,8 @@ func (t Table) Replace(ctx context.Context, r Rules) error {
 
 // Remove ends the filter, so that ports with its prefix send what they like.
 func (t Table) Remove(ctx context.Context) error {
-	return nft(ctx, fmt.Sprintf("table bridge %s {}\ndelete table bridge %s\n", t.Name, t.Name), "remove the packet filter "+t.Name)
+	return nft(ctx, fmt.Sprintf("table bridge %s {}\ndelete table bridge %s\n", t.Name, t.Name),
+		"remove the packet filter "+t.Name)
 }
 
 // Counts tells whether the table is there with these rules, as Replace wrote them.

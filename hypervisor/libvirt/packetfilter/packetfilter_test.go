@@ -63,12 +63,14 @@ func newLAN(t *testing.T, ports ...string) *lan {
 	runtime.LockOSThread() // the thread ends with the test's goroutine
 	must(t, unix.Unshare(unix.CLONE_NEWNET))
 	for _, kind := range []string{"ip", "ip6", "arp"} { // these drop of their own what is malformed
-		if err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-"+kind+"tables", []byte("0"), 0); err != nil && !os.IsNotExist(err) {
+		if err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-"+kind+"tables", []byte("0"), 0); err != nil &&
+			!os.IsNotExist(err) {
 			t.Fatal(err)
 		}
 	}
 	no := false
-	l := &lan{bridge: &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br"}, MulticastSnooping: &no}, ends: map[string]int{}}
+	l := &lan{bridge: &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br"}, MulticastSnooping: &no},
+		ends: map[string]int{}}
 	must(t, netlink.LinkAdd(l.bridge))
 	must(t, netlink.LinkSetUp(l.bridge))
 	for _, name := range ports {
@@ -90,7 +92,8 @@ func newLAN(t *testing.T, ports ...string) *lan {
 		for {
 			link, err := netlink.LinkByName(name)
 			must(t, err)
-			if p, err := netlink.LinkGetProtinfo(link); err == nil && link.Attrs().OperState == netlink.OperUp && p.Learning {
+			if p, err := netlink.LinkGetProtinfo(link); err == nil && link.Attrs().OperState == netlink.OperUp &&
+				p.Learning {
 				break
 			}
 			time.Sleep(time.Millisecond)
@@ -226,23 +229,30 @@ func frames() map[string]struct {
 	}
 	free4, free6 := addr("10.9.0.99"), addr("fd09::99")
 	return map[string]c{
-		"IPv4 from its own address":                      {ipv4(rogue, rogue4, victim4, 17, udp(5000, 53)), true, true},
-		"IPv4 from an address that is nobody's":          {ipv4(rogue, free4, victim4, 17, udp(5000, 53)), false, true},
-		"IPv4 from another's address":                    {ipv4(rogue, victim4, host4, 17, udp(5000, 53)), false, false},
-		"IPv4 from the host's address":                   {ipv4(rogue, host4, victim4, 17, udp(5000, 53)), false, false},
-		"IPv4 from another's address and MAC":            {ipv4(victim, victim4, host4, 6, udp(5000, 80)), false, false},
-		"IPv4 from its own address and another's MAC":    {ipv4(victim, rogue4, host4, 6, udp(5000, 80)), false, false},
-		"ICMP from its own address":                      {ipv4(rogue, rogue4, victim4, 1, udp(2048, 0)), true, true},
-		"a later fragment from its own address":          {fragment4(rogue, rogue4, victim4, 17, 185, udp(67, 68)), true, true},
-		"a later fragment from another's address":        {fragment4(rogue, victim4, host4, 17, 185, udp(67, 68)), false, false},
-		"a question to a DHCP server":                    {ipv4(rogue, none4, all4, 17, udp(68, 67)), true, true},
-		"a renewal":                                      {ipv4(rogue, rogue4, host4, 17, udp(68, 67)), true, true},
-		"a question to a DHCP server, from another's":    {ipv4(rogue, victim4, host4, 17, udp(68, 67)), false, false},
-		"no address, to anything else":                   {ipv4(rogue, none4, all4, 17, udp(5000, 53)), false, false},
-		"the answer of a DHCP server":                    {ipv4(rogue, rogue4, all4, 17, udp(67, 68)), false, false},
-		"the answer of a DHCP server, from the host's":   {ipv4(rogue, host4, all4, 17, udp(67, 68)), false, false},
-		"the answer of a DHCP server, with more to come": {fragment4(rogue, rogue4, all4, 17, 0x2000, udp(67, 68)), false, false},
-		"a UDP header that is cut short":                 {fragment4(rogue, rogue4, all4, 17, 0x2000, nil), false, false},
+		"IPv4 from its own address":             {ipv4(rogue, rogue4, victim4, 17, udp(5000, 53)), true, true},
+		"IPv4 from an address that is nobody's": {ipv4(rogue, free4, victim4, 17, udp(5000, 53)), false, true},
+		"IPv4 from another's address": {ipv4(rogue, victim4, host4, 17, udp(5000, 53)), false,
+			false},
+		"IPv4 from the host's address": {ipv4(rogue, host4, victim4, 17, udp(5000, 53)), false,
+			false},
+		"IPv4 from another's address and MAC": {ipv4(victim, victim4, host4, 6, udp(5000, 80)), false,
+			false},
+		"IPv4 from its own address and another's MAC": {ipv4(victim, rogue4, host4, 6, udp(5000, 80)), false, false},
+		"ICMP from its own address":                   {ipv4(rogue, rogue4, victim4, 1, udp(2048, 0)), true, true},
+		"a later fragment from its own address": {fragment4(rogue, rogue4, victim4, 17, 185, udp(67, 68)),
+			true, true},
+		"a later fragment from another's address": {fragment4(rogue, victim4, host4, 17, 185, udp(67, 68)),
+			false, false},
+		"a question to a DHCP server": {ipv4(rogue, none4, all4, 17, udp(68, 67)), true, true},
+		"a renewal":                   {ipv4(rogue, rogue4, host4, 17, udp(68, 67)), true, true},
+		"a question to a DHCP server, from another's":  {ipv4(rogue, victim4, host4, 17, udp(68, 67)), false, false},
+		"no address, to anything else":                 {ipv4(rogue, none4, all4, 17, udp(5000, 53)), false, false},
+		"the answer of a DHCP server":                  {ipv4(rogue, rogue4, all4, 17, udp(67, 68)), false, false},
+		"the answer of a DHCP server, from the host's": {ipv4(rogue, host4, all4, 17, udp(67, 68)), false, false},
+		"the answer of a DHCP server, with more to come": {fragment4(rogue, rogue4, all4, 17, 0x2000, udp(67, 68)),
+			false, false},
+		"a UDP header that is cut short": {fragment4(rogue, rogue4, all4, 17, 0x2000, nil), false,
+			false},
 
 		"ARP for its own address":                    {arp(1, rogue, rogue, rogue4, victim4), true, true},
 		"an ARP answer for its own address":          {arp(2, rogue, rogue, rogue4, victim4), true, true},
@@ -254,14 +264,16 @@ func frames() map[string]struct {
 		"an ARP answer of another, whole":            {arp(2, victim, victim, victim4, host4), false, false},
 		"a search for duplicates of its own address": {arp(1, rogue, rogue, none4, rogue4), true, true},
 		"a search for duplicates of another's":       {arp(1, rogue, rogue, none4, victim4), false, false},
-		"ARP of another kind":                        {ether(broadcast, rogue, 0x0806, append([]byte{0, 6, 8, 0, 6, 4, 0, 2}, make([]byte, 38)...)), false, false},
+		"ARP of another kind": {ether(broadcast, rogue, 0x0806,
+			append([]byte{0, 6, 8, 0, 6, 4, 0, 2}, make([]byte, 38)...)), false, false},
 
-		"IPv6 from its own address":                       {six(rogue6, 17, udp(5000, 53)), true, true},
-		"IPv6 from its link-local address":                {six(local6, 17, udp(5000, 53)), true, true},
-		"IPv6 from an address that is nobody's":           {six(free6, 17, udp(5000, 53)), false, true},
-		"IPv6 from another's address":                     {six(victim6, 17, udp(5000, 53)), false, false},
-		"IPv6 from the host's address":                    {six(host6, 17, udp(5000, 53)), false, false},
-		"IPv6 from another's address and MAC":             {ipv6(victim, victim6, all6, 6, udp(5000, 80)), false, false},
+		"IPv6 from its own address":             {six(rogue6, 17, udp(5000, 53)), true, true},
+		"IPv6 from its link-local address":      {six(local6, 17, udp(5000, 53)), true, true},
+		"IPv6 from an address that is nobody's": {six(free6, 17, udp(5000, 53)), false, true},
+		"IPv6 from another's address":           {six(victim6, 17, udp(5000, 53)), false, false},
+		"IPv6 from the host's address":          {six(host6, 17, udp(5000, 53)), false, false},
+		"IPv6 from another's address and MAC": {ipv6(victim, victim6, all6, 6, udp(5000, 80)), false,
+			false},
 		"a ping":                                          {six(rogue6, 58, nd(128, none6)), true, true},
 		"a question to a DHCPv6 server":                   {six(local6, 17, udp(546, 547)), true, true},
 		"the answer of a DHCPv6 server":                   {six(local6, 17, udp(547, 546)), false, false},
@@ -321,9 +333,12 @@ func TestARogueGuest(t *testing.T) {
 		port packetfilter.Port
 		want func(name string) bool
 	}{
-		{"addresses of croft's", packetfilter.Port{Name: port, MAC: rogue, Own: own(), Asks: true}, func(n string) bool { return frames()[n].strict }},
-		{"an open port", packetfilter.Port{Name: port, MAC: rogue, Open4: true, Open6: true}, func(n string) bool { return frames()[n].any }},
-		{"a port of somebody else", packetfilter.Port{Name: table.Prefix + "0", MAC: rogue, Own: own(), Asks: true}, func(string) bool { return false }},
+		{"addresses of croft's", packetfilter.Port{Name: port, MAC: rogue, Own: own(), Asks: true},
+			func(n string) bool { return frames()[n].strict }},
+		{"an open port", packetfilter.Port{Name: port, MAC: rogue, Open4: true, Open6: true},
+			func(n string) bool { return frames()[n].any }},
+		{"a port of somebody else", packetfilter.Port{Name: table.Prefix + "0", MAC: rogue, Own: own(), Asks: true},
+			func(string) bool { return false }},
 		{"no reservation yet", packetfilter.Port{Name: port, MAC: rogue, Own: own()}, func(n string) bool {
 			return frames()[n].strict && n != "a question to a DHCP server"
 		}},
@@ -366,7 +381,8 @@ func TestOthersAreLeftAlone(t *testing.T) {
 // TestRulesAreKnownAgain: whoever removes or changes the table is noticed.
 func TestRulesAreKnownAgain(t *testing.T) {
 	newLAN(t)
-	rules := packetfilter.Rules{Ports: []packetfilter.Port{{Name: table.PortName(rogue), MAC: rogue, Own: own()}}, Kept: kept()}
+	rules := packetfilter.Rules{Ports: []packetfilter.Port{{Name: table.PortName(rogue), MAC: rogue, Own: own()}},
+		Kept: kept()}
 	if table.Counts(t.Context(), rules) {
 		t.Error("rules count that nobody wrote")
 	}
@@ -393,7 +409,9 @@ func TestRulesAreKnownAgain(t *testing.T) {
 func TestABridgeLearnsNothingUnfiltered(t *testing.T) {
 	port := table.PortName(rogue)
 	l := newLAN(t, port, "cother", "cvictim")
-	must(t, table.Replace(t.Context(), packetfilter.Rules{Ports: []packetfilter.Port{{Name: port, MAC: rogue, Own: own()}}}))
+	must(t,
+		table.Replace(t.Context(),
+			packetfilter.Rules{Ports: []packetfilter.Port{{Name: port, MAC: rogue, Own: own()}}}))
 	at := func() (ports []int) {
 		list, err := netlink.NeighListExecute(netlink.Ndmsg{Family: unix.AF_BRIDGE})
 		must(t, err)
@@ -413,7 +431,8 @@ func TestABridgeLearnsNothingUnfiltered(t *testing.T) {
 	}
 	link, err := netlink.LinkByName(port)
 	must(t, err)
-	must(t, netlink.NeighDel(&netlink.Neigh{LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER, HardwareAddr: victim}))
+	must(t, netlink.NeighDel(&netlink.Neigh{LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE,
+		Flags: netlink.NTF_MASTER, HardwareAddr: victim}))
 	must(t, packetfilter.LearnNothingUnfiltered("br"))
 	for range 100 {
 		l.passes(t, port, "cvictim", lldp)
@@ -432,7 +451,8 @@ func TestNames(t *testing.T) {
 	if len(name) > 15 || !strings.HasPrefix(name, table.Prefix) || !strings.HasSuffix(name, "00000007") {
 		t.Errorf("a port is named %q", name)
 	}
-	if other := packetfilter.TableOf("7e4f1a6e-6d4c-4f0e-9b65-0f6b9f3f8a10"); other.Prefix == table.Prefix || other.Name == table.Name {
+	if other := packetfilter.TableOf("7e4f1a6e-6d4c-4f0e-9b65-0f6b9f3f8a10"); other.Prefix == table.Prefix ||
+		other.Name == table.Name {
 		t.Errorf("two clouds share %+v", other)
 	}
 }
@@ -440,7 +460,8 @@ func TestNames(t *testing.T) {
 // TestAHostThatCannotFilter: what nft says is told.
 func TestAHostThatCannotFilter(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "nft"), []byte("#!/bin/sh\necho Error: no such family >&2\nexit 1\n"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "nft"), []byte("#!/bin/sh\necho Error: no such family >&2\nexit 1\n"),
+		0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	for what, err := range map[string]error{
 		"try":     packetfilter.Supported(t.Context()),

@@ -1,5 +1,5 @@
-// Package patient waits in tests for what other goroutines and processes do. A busy machine outruns every short deadline,
-// so these last for minutes, and end before the test binary's own, which says less.
+// Package patient waits in tests for what other goroutines and processes do. A busy machine outruns every short
+// deadline, so these last for minutes, and end before the test binary's own, which says less.
 // Tests in a bubble of testing/synctest need none of this: the binary has no deadline there.
 package patient
 

@@ -53,17 +53,20 @@ func New(ctx context.Context, c Config) (*Check, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = c.Groups * c.Clients
 	k := &Check{config: c, start: time.Now(), counts: map[verdict]int{},
-		caller: caller{servers: c.Servers, suspect: make([]atomic.Bool, len(c.Servers)), token: c.Token, http: &http.Client{Transport: transport, Timeout: 20 * time.Second}}}
+		caller: caller{servers: c.Servers, suspect: make([]atomic.Bool, len(c.Servers)), token: c.Token,
+			http: &http.Client{Transport: transport, Timeout: 20 * time.Second}}}
 	k.more = sync.NewCond(&k.mu)
 	for range c.Groups {
-		g := &group{start: state{total: amounts{c.Places, c.Places}, generation: amounts{1, 1}, consumers: map[string]holding{}}}
+		g := &group{start: state{total: amounts{c.Places, c.Places}, generation: amounts{1, 1},
+			consumers: map[string]holding{}}}
 		for p := range g.providers {
 			id := uuid.NewString()
 			if err := k.mustSend(ctx, "POST", "/resource_providers", object{"name": id, "uuid": id}); err != nil {
 				return nil, err
 			}
-			if err := k.mustSend(ctx, "PUT", "/resource_providers/"+id+"/inventories", object{"resource_provider_generation": 0,
-				"inventories": object{"VCPU": object{"total": c.Places}}}); err != nil {
+			if err := k.mustSend(ctx, "PUT", "/resource_providers/"+id+"/inventories",
+				object{"resource_provider_generation": 0,
+					"inventories": object{"VCPU": object{"total": c.Places}}}); err != nil {
 				return nil, err
 			}
 			g.providers[p] = id
@@ -187,9 +190,11 @@ func (k *Check) search(g int) error {
 		return fmt.Errorf("write the history: %w", err)
 	}
 	if result == porcupine.Unknown {
-		return fmt.Errorf("the %d requests of group %d could not be checked within %s; see %s", len(k.events[g]), g, k.config.Give, file.Name())
+		return fmt.Errorf("the %d requests of group %d could not be checked within %s; see %s", len(k.events[g]), g,
+			k.config.Give, file.Name())
 	}
-	return fmt.Errorf("no sequential Placement could have answered the %d requests of group %d as they were; see %s", len(k.events[g]), g, file.Name())
+	return fmt.Errorf("no sequential Placement could have answered the %d requests of group %d as they were; see %s",
+		len(k.events[g]), g, file.Name())
 }
 
 // String counts the answers.

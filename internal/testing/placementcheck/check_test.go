@@ -36,12 +36,15 @@ func TestHistories(t *testing.T) {
 		{"an acknowledged claim cannot be lost", []porcupine.Operation{
 			op(put("a", 2), ok, 1, 2), op(usedNow, answer{verdict: done, generation: 1}, 3, 4)}, false},
 		{"a claim without an answer may be made later", []porcupine.Operation{
-			op(put("a", 2), answer{verdict: unknown}, 1, math.MaxInt64), op(usedNow, answer{verdict: done, generation: 1}, 3, 4),
+			op(put("a", 2), answer{verdict: unknown}, 1, math.MaxInt64),
+			op(usedNow, answer{verdict: done, generation: 1}, 3, 4),
 			op(usedNow, answer{verdict: done, generation: 2, used: 2}, 5, 6)}, true},
 		{"a claim without an answer is not made twice", []porcupine.Operation{
-			op(put("a", 1), answer{verdict: unknown}, 1, math.MaxInt64), op(usedNow, answer{verdict: done, generation: 3, used: 2}, 3, 4)}, false},
+			op(put("a", 1), answer{verdict: unknown}, 1, math.MaxInt64),
+			op(usedNow, answer{verdict: done, generation: 3, used: 2}, 3, 4)}, false},
 		{"what has been seen does not go away", []porcupine.Operation{
-			op(put("a", 1), answer{verdict: unknown}, 1, math.MaxInt64), op(usedNow, answer{verdict: done, generation: 2, used: 1}, 3, 4),
+			op(put("a", 1), answer{verdict: unknown}, 1, math.MaxInt64),
+			op(usedNow, answer{verdict: done, generation: 2, used: 1}, 3, 4),
 			op(usedNow, answer{verdict: done, generation: 1}, 5, 6)}, false},
 		{"a consumer is made by one of two", []porcupine.Operation{
 			op(put("a", 1), ok, 1, 4), op(put("a", 1), answer{verdict: stale}, 2, 3)}, true},
@@ -54,7 +57,8 @@ func TestHistories(t *testing.T) {
 			op(request{kind: provider}, answer{verdict: done, generation: 3, holders: "b 2 1;"}, 7, 8)}, true},
 		{"half a move is none", []porcupine.Operation{
 			op(put("a", 2), ok, 1, 2),
-			op(request{kind: move, consumer: "a", other: "b", want: amounts{2, 0}, generation: 1}, answer{verdict: unknown}, 3, math.MaxInt64),
+			op(request{kind: move, consumer: "a", other: "b", want: amounts{2, 0}, generation: 1},
+				answer{verdict: unknown}, 3, math.MaxInt64),
 			op(request{kind: provider}, answer{verdict: done, generation: 2}, 5, 6)}, false},
 		{"a provider made smaller takes less", []porcupine.Operation{
 			op(request{kind: resize, generation: 1, total: 1}, answer{verdict: done, generation: 2}, 1, 2),
@@ -64,7 +68,8 @@ func TestHistories(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("TMPDIR", t.TempDir()) // for the picture of what is wrong
 			start := state{total: amounts{2, 2}, generation: amounts{1, 1}, consumers: map[string]holding{}}
-			k := &Check{config: Config{Give: time.Minute}, groups: []*group{{start: start}}, events: [][]porcupine.Operation{test.history}}
+			k := &Check{config: Config{Give: time.Minute}, groups: []*group{{start: start}},
+				events: [][]porcupine.Operation{test.history}}
 			if err := k.search(0); (err == nil) != test.want {
 				t.Errorf("got %v", err)
 			}

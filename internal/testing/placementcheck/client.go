@@ -106,7 +106,8 @@ func (g *group) allocation(want amounts, generation int64) object {
 			allocations[g.providers[p]] = object{"resources": object{"VCPU": n}}
 		}
 	}
-	o := object{"allocations": allocations, "project_id": "check", "user_id": "check", "consumer_type": "CHECK", "consumer_generation": nil}
+	o := object{"allocations": allocations, "project_id": "check", "user_id": "check", "consumer_type": "CHECK",
+		"consumer_generation": nil}
 	if generation != none {
 		o["consumer_generation"] = generation
 	}

@@ -108,7 +108,8 @@ func (c *client) move(ctx context.Context) {
 		return
 	}
 	o, to := c.pick(), &owned{id: uuid.NewString(), generation: 1}
-	switch a := c.do(ctx, request{kind: move, consumer: o.id, other: to.id, want: c.wish(), generation: o.generation}, true); a.verdict {
+	switch a := c.do(ctx, request{kind: move, consumer: o.id, other: to.id, want: c.wish(), generation: o.generation},
+		true); a.verdict {
 	case done:
 		c.forget(o)
 		c.mine = append(c.mine, to)
@@ -124,7 +125,8 @@ func (c *client) resize(ctx context.Context) {
 	now := c.do(ctx, request{kind: usage, provider: p}, false)
 	if now.verdict == done {
 		places := c.check.config.Places
-		c.do(ctx, request{kind: resize, provider: p, generation: now.generation, total: 1 + c.rand.Int64N(2*places)}, false)
+		c.do(ctx, request{kind: resize, provider: p, generation: now.generation, total: 1 + c.rand.Int64N(2*places)},
+			false)
 	}
 }
 

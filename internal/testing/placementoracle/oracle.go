@@ -36,12 +36,14 @@ func Start(t testing.TB) string {
 	}
 	dir := memoryDir(t)
 	config := filepath.Join(dir, "placement.conf")
-	text := "[api]\nauth_strategy = noauth2\n[placement_database]\nconnection = sqlite:///" + filepath.Join(dir, "placement.db") + "\n"
+	text := "[api]\nauth_strategy = noauth2\n[placement_database]\nconnection = sqlite:///" +
+		filepath.Join(dir, "placement.db") + "\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// Before the server: it creates the tables at its start too, but not well.
-	if out, err := exec.CommandContext(t.Context(), "placement-manage", "--config-file", config, "db", "sync").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "placement-manage", "--config-file", config, "db",
+		"sync").CombinedOutput(); err != nil {
 		t.Fatalf("placement-manage db sync: %v\n%s", err, out)
 	}
 	address := freeport.For(t, "127.0.0.1")
@@ -68,8 +70,10 @@ func memoryDir(t testing.TB) string {
 func serve(t testing.TB, dir, address string) {
 	t.Helper()
 	var log bytes.Buffer
-	cmd := exec.Command("uwsgi", "--plugin", "python3", "--http-socket", address, "--wsgi-file", "/usr/bin/placement-api",
-		"--processes", "1", "--threads", "1", "--master", "--lazy-apps", "--need-app", "--die-on-term", "--no-orphans", "--disable-logging",
+	cmd := exec.Command("uwsgi", "--plugin", "python3", "--http-socket", address, "--wsgi-file",
+		"/usr/bin/placement-api",
+		"--processes", "1", "--threads", "1", "--master", "--lazy-apps", "--need-app", "--die-on-term", "--no-orphans",
+		"--disable-logging",
 		"--buffer-size", "65535", "--listen", "100")
 	cmd.Env = append(os.Environ(), "OS_PLACEMENT_CONFIG_DIR="+dir)
 	cmd.Stdout, cmd.Stderr = &log, &log

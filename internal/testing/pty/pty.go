@@ -92,7 +92,8 @@ func (term *Terminal) Await(t *testing.T, text string) {
 // Resize makes the terminal another size, and tells who runs in it.
 func (term *Terminal) Resize(t *testing.T, rows, cols uint16) {
 	t.Helper()
-	if err := unix.IoctlSetWinsize(int(term.Master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols}); err != nil {
+	if err := unix.IoctlSetWinsize(int(term.Master.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Row: rows, Col: cols}); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Kill(unix.Getpid(), unix.SIGWINCH); err != nil {

@@ -78,7 +78,8 @@ func TestValid(t *testing.T) {
 	s := Must(provider)
 	for _, body := range []string{
 		`{"name": "x"}`, `{"name": "größe"}`, `{"name": "x", "parent": null}`, `{"name": "x", "total": 3.0}`,
-		`{"name": "x", "parent": "6e5f6f8e-5c6a-4d8a-9d53-000000000000"}`, `{"name": "x", "uuid": "6E5F6F8E5C6A4D8A9D53000000000000"}`,
+		`{"name": "x", "parent": "6e5f6f8e-5c6a-4d8a-9d53-000000000000"}`,
+		`{"name": "x", "uuid": "6E5F6F8E5C6A4D8A9D53000000000000"}`,
 		`{"name": "x", "by": {"A": 1}, "list": ["a", "b"], "policy": "none"}`,
 	} {
 		v, err := Decode([]byte(body))

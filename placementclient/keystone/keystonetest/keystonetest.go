@@ -174,7 +174,8 @@ func (l *login) matches(u User) bool {
 			scope.Project == nil && scope.System == nil
 	case "password":
 		who := identity.Password.User
-		scoped := scope.Project != nil && u.Project != "" && (scope.Project.ID == u.Project || scope.Project.Name == u.Project && scope.Project.inDefault())
+		scoped := scope.Project != nil && u.Project != "" &&
+			(scope.Project.ID == u.Project || scope.Project.Name == u.Project && scope.Project.inDefault())
 		if u.Project == "" {
 			scoped = scope.System != nil && scope.System.All
 		}
@@ -210,7 +211,8 @@ func (k *Keystone) show(w http.ResponseWriter, r *http.Request) {
 	roles := strings.Join(k.tokens[asking].user.Roles, " ")
 	switch {
 	case asking != subject && !strings.Contains(roles, "admin") && !strings.Contains(roles, "service"):
-		refuse(w, http.StatusForbidden, "You are not authorized to perform the requested action: identity:validate_token.")
+		refuse(w, http.StatusForbidden,
+			"You are not authorized to perform the requested action: identity:validate_token.")
 	case !k.valid(subject):
 		refuse(w, http.StatusNotFound, "Could not recognize Fernet token")
 	default:

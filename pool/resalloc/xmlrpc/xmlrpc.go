@@ -44,13 +44,14 @@ func NewHandler(methods map[string]Method) *Handler {
 		}
 		return all, nil
 	}}
-	h.methods["system.methodHelp"] = Method{"What a method is for.", func(_ context.Context, params []any) (any, error) {
-		if len(params) != 1 {
-			return nil, errors.New("system.methodHelp takes the name of one method")
-		}
-		name, _ := params[0].(string)
-		return h.methods[name].Help, nil
-	}}
+	h.methods["system.methodHelp"] = Method{"What a method is for.",
+		func(_ context.Context, params []any) (any, error) {
+			if len(params) != 1 {
+				return nil, errors.New("system.methodHelp takes the name of one method")
+			}
+			name, _ := params[0].(string)
+			return h.methods[name].Help, nil
+		}}
 	h.methods["system.methodSignature"] = Method{"Not told of any method.", func(context.Context, []any) (any, error) {
 		return "signatures not supported", nil
 	}}

@@ -17,7 +17,8 @@ import (
 )
 
 func callWith(value string) string {
-	return "<?xml version='1.0'?><methodCall><methodName>m</methodName><params><param><value>" + value + "</value></param></params></methodCall>"
+	return "<?xml version='1.0'?><methodCall><methodName>m</methodName><params><param><value>" + value +
+		"</value></param></params></methodCall>"
 }
 
 func TestValuesAreRead(t *testing.T) {
@@ -38,10 +39,12 @@ func TestValuesAreRead(t *testing.T) {
 		{"a fraction", "<double>0.5</double>", 0.5},
 		{"nothing", "<nil/>", nil},
 		{"bytes over lines", "<base64>\nAQ\nI=\n</base64>", []byte{1, 2}},
-		{"a time", "<dateTime.iso8601>20261121T22:00:00</dateTime.iso8601>", time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC)},
+		{"a time", "<dateTime.iso8601>20261121T22:00:00</dateTime.iso8601>",
+			time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC)},
 		{"a list", "<array><data>\n<value>a</value>\n<value><nil/></value></data></array>", []any{"a", nil}},
 		{"an empty list", "<array><data/></array>", []any{}},
-		{"a structure", "<struct><member><name>a</name><value><int>1</int></value></member></struct>", map[string]any{"a": int64(1)}},
+		{"a structure", "<struct><member><name>a</name><value><int>1</int></value></member></struct>",
+			map[string]any{"a": int64(1)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := readCall(strings.NewReader(callWith(c.text)))
@@ -78,7 +81,8 @@ func TestWhatIsNoCall(t *testing.T) {
 		{"an element in a text", callWith("<string><b/></string>"), "where text belongs"},
 		{"a fraction without end", callWith("<double>inf</double>"), `"inf" is no double`},
 		{"depth", callWith(deep), errSize.Error()},
-		{"many values", callWith("<array><data>" + strings.Repeat("<value>1</value>", maxValues) + "</data></array>"), errSize.Error()},
+		{"many values", callWith("<array><data>" + strings.Repeat("<value>1</value>", maxValues) + "</data></array>"),
+			errSize.Error()},
 		{"length", callWith(strings.Repeat("x", maxBytes)), errSize.Error()},
 		{"an entity of its own", `<!DOCTYPE a [<!ENTITY x "y">]>` + callWith("&x;"), "entity"},
 		{"another encoding", "<?xml version='1.0' encoding='latin1'?>" + callWith("x")[21:], "not UTF-8"},
@@ -146,12 +150,16 @@ func TestPythonsClient(t *testing.T) {
 		{"a number beyond 32 bits", `print(p.big())`, "1099511627776"},
 		{"the methods tell of themselves", `print(p.system.listMethods(), p.system.methodHelp("echo"))`,
 			"['big', 'echo', 'fail', 'odd', 'system.listMethods', 'system.methodHelp', 'system.methodSignature'] Says it again."},
-		{"an error is a fault", "try: p.fail()\nexcept xmlrpc.client.Fault as f: print(f.faultCode, f.faultString)", "1 no <such> ticket"},
-		{"so is a method that is not there", "try: p.none()\nexcept xmlrpc.client.Fault as f: print(f.faultString)", `there is no method "none"`},
-		{"so is an answer that cannot be said", "try: p.odd()\nexcept xmlrpc.client.Fault as f: print(f.faultString)", "XML-RPC has no value for a struct {}"},
+		{"an error is a fault", "try: p.fail()\nexcept xmlrpc.client.Fault as f: print(f.faultCode, f.faultString)",
+			"1 no <such> ticket"},
+		{"so is a method that is not there", "try: p.none()\nexcept xmlrpc.client.Fault as f: print(f.faultString)",
+			`there is no method "none"`},
+		{"so is an answer that cannot be said", "try: p.odd()\nexcept xmlrpc.client.Fault as f: print(f.faultString)",
+			"XML-RPC has no value for a struct {}"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code := fmt.Sprintf("import re, xmlrpc.client\np = xmlrpc.client.ServerProxy(%q, allow_none=True)\n%s", s.URL, c.code)
+			code := fmt.Sprintf("import re, xmlrpc.client\np = xmlrpc.client.ServerProxy(%q, allow_none=True)\n%s",
+				s.URL, c.code)
 			cmd := exec.CommandContext(t.Context(), python, "-c", code)
 			cmd.Env = append(cmd.Environ(), "PYTHONIOENCODING=utf-8")
 			out, err := cmd.CombinedOutput()
@@ -217,7 +225,8 @@ func TestACallThatTheServersEndCutsShortIsAnswered(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/RPC2", strings.NewReader("<methodCall><methodName>wait</methodName></methodCall>")))
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/RPC2",
+		strings.NewReader("<methodCall><methodName>wait</methodName></methodCall>")))
 	if !strings.Contains(w.Body.String(), "<fault>") || !strings.Contains(w.Body.String(), "this server stops") {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}

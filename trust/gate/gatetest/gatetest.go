@@ -47,7 +47,8 @@ func Start(t testing.TB, p croft.PartitionID, c gate.ServerConfig) *Front {
 	f.serve = func(l net.Listener) {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		s := &http.Server{Handler: handler, TLSConfig: server.Server(p, false, pki.Kinds(pki.Host)),
-			BaseContext: func(net.Listener) context.Context { return ctx }, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+			BaseContext: func(net.Listener) context.Context { return ctx },
+			ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, 0)}
 		ended := make(chan struct{})
 		go func() { defer close(ended); _ = s.ServeTLS(l, "", "") }()
 		f.stop = sync.OnceFunc(func() {
@@ -138,7 +139,8 @@ func (f *Front) Client(t testing.TB, host croft.HostID, addresses ...string) *ga
 	for _, address := range addresses {
 		endpoints = append(endpoints, "https://"+address)
 	}
-	c, err := gate.NewClient(gate.ClientConfig{Endpoints: endpoints, TLS: f.TLS(t, host), Host: host, Partition: f.Partition})
+	c, err := gate.NewClient(gate.ClientConfig{Endpoints: endpoints, TLS: f.TLS(t, host), Host: host,
+		Partition: f.Partition})
 	check(t, err)
 	t.Cleanup(func() { check(t, c.Close()) })
 	return c
