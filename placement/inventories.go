@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
 
 	"croft/placement/internal/schema"
@@ -43,11 +45,23 @@ type inventoryAnswer struct {
 	MinUnit  int64   `json:"min_unit"`
 	MaxUnit  int64   `json:"max_unit"`
 	StepSize int64   `json:"step_size"`
-	Ratio    float64 `json:"allocation_ratio"`
+	Ratio    decimal `json:"allocation_ratio"`
+}
+
+// decimal is a number that is written with a decimal point, 1.0 and not 1: clients print it as they get it.
+type decimal float64
+
+// MarshalJSON implements json.Marshaler.
+func (d decimal) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(float64(d))
+	if err == nil && !bytes.ContainsAny(text, ".e") {
+		text = append(text, ".0"...)
+	}
+	return text, err
 }
 
 func inventoryOf(i *ledger.Inventory) inventoryAnswer {
-	return inventoryAnswer{i.Total, i.Reserved, i.MinUnit, i.MaxUnit, i.StepSize, i.Ratio}
+	return inventoryAnswer{i.Total, i.Reserved, i.MinUnit, i.MaxUnit, i.StepSize, decimal(i.Ratio)}
 }
 
 // oneInventory is the answer about one inventory. The original leaves out a generation of 0.
@@ -58,18 +72,46 @@ type oneInventory struct {
 
 // inventoriesAnswer is the answer about all inventories of a provider.
 type inventoriesAnswer struct {
-	Generation  int64                      `json:"resource_provider_generation"`
-	Inventories map[string]inventoryAnswer `json:"inventories"`
+	Generation  int64         `json:"resource_provider_generation"`
+	Inventories inventoryList `json:"inventories"`
+}
+
+// inventoryList is written as an object of inventories by class, in the order of the list, which is the original's.
+type inventoryList []namedInventory
+
+type namedInventory struct {
+	class string
+	inventoryAnswer
+}
+
+// MarshalJSON implements json.Marshaler.
+func (l inventoryList) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for i, inv := range l {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		name, err := json.Marshal(inv.class)
+		if err != nil {
+			return nil, err
+		}
+		text, err := json.Marshal(inv.inventoryAnswer)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(append(b, name...), ':'), text...)
+	}
+	return append(b, '}'), nil
 }
 
 func inventoriesOf(p *ledger.ProviderData, v ledger.Vocabulary) inventoriesAnswer {
 	return inventoriesAnswer{p.Generation, inventoriesByClass(p, v)}
 }
 
-func inventoriesByClass(p *ledger.ProviderData, v ledger.Vocabulary) map[string]inventoryAnswer {
-	out := make(map[string]inventoryAnswer, len(p.Inventories))
+func inventoriesByClass(p *ledger.ProviderData, v ledger.Vocabulary) inventoryList {
+	out := make(inventoryList, len(p.Inventories))
 	for i := range p.Inventories {
-		out[v.ClassName(p.Inventories[i].Class)] = inventoryOf(&p.Inventories[i])
+		out[i] = namedInventory{v.ClassName(p.Inventories[i].Class), inventoryOf(&p.Inventories[i])}
 	}
 	return out
 }

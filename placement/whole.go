@@ -21,14 +21,14 @@ var putWhole = schema.Must(`{"type": "object", "properties": {
 
 // wholeProvider is all there is of a provider.
 type wholeProvider struct {
-	UUID        string                     `json:"uuid"`
-	Name        string                     `json:"name"`
-	Root        string                     `json:"root_provider_uuid"`
-	Generation  int64                      `json:"generation"`
-	Inventories map[string]inventoryAnswer `json:"inventories"`
-	Usages      map[string]int64           `json:"usages"`
-	Traits      []string                   `json:"traits"`
-	Aggregates  []string                   `json:"aggregates"`
+	UUID        string           `json:"uuid"`
+	Name        string           `json:"name"`
+	Root        string           `json:"root_provider_uuid"`
+	Generation  int64            `json:"generation"`
+	Inventories inventoryList    `json:"inventories"`
+	Usages      map[string]int64 `json:"usages"`
+	Traits      []string         `json:"traits"`
+	Aggregates  []string         `json:"aggregates"`
 }
 
 // listWhole is GET /croft/providers.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"croft"
 )
@@ -58,7 +59,9 @@ func (c *Client) replace(ctx context.Context, had croft.Claim, project croft.Pro
 			}
 		}
 		body.Generation = had.Generation
-		err = c.once(ctx, newestMinor, http.MethodPut, "/allocations/"+string(had.Instance), body, nil)
+		sent, end := outlasting(ctx)
+		err = c.once(sent, newestMinor, http.MethodPut, "/allocations/"+string(had.Instance), body, nil)
+		end()
 		switch {
 		case err == nil:
 			return nil
@@ -86,6 +89,25 @@ func (c *Client) replace(ctx context.Context, had croft.Claim, project croft.Pro
 		had = now
 	}
 	return claimError(err)
+}
+
+// settleTime is how long the answer to a claim is waited for after its caller gave up.
+const settleTime = 2 * time.Second
+
+// outlasting returns a context for a claim that is sent: it ends settleTime after ctx does. A claim that its caller
+// left at once might be written after it was given back.
+func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	sent, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(settleTime)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-sent.Done():
+		}
+	})
+	return sent, func() { stop(); cancel() }
 }
 
 func sameAllocations(claim croft.Claim, candidate croft.Candidate) bool {
