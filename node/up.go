@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"croft"
 	"croft/cloud/direct"
@@ -24,7 +26,10 @@ import (
 // Up runs everything, or on a host that joined a cloud what that one needs here, until
 // ctx ends or a part fails. A host whose etcd is removed goes on without.
 func Up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()) error {
-	ready = sync.OnceFunc(ready)
+	var once sync.Once
+	var served atomic.Bool
+	tell := ready
+	ready = func() { once.Do(func() { served.Store(true); tell() }) }
 	for {
 		of, err := trust.ReadMembership(s.StateDir)
 		if err != nil {
@@ -35,6 +40,8 @@ func Up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()
 		}
 		err = serveAll(ctx, settings.Over(of, s), log, of, ready)
 		switch {
+		case ctx.Err() != nil && served.Load() && canceled(err):
+			return nil // stopped while it began to serve etcd again
 		case ctx.Err() != nil:
 			return err
 		case errors.Is(err, etcdstore.ErrFull):
@@ -48,6 +55,14 @@ func Up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()
 			return err
 		}
 	}
+}
+
+// canceled tells whether an error, each part of it where there are several, is of a context that was canceled.
+func canceled(err error) bool {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !canceled(err) })
+	}
+	return errors.Is(err, context.Canceled)
 }
 
 // rest runs this host without its etcd, which ended or did not start for a full disk, until there is room for that

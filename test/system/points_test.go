@@ -22,6 +22,13 @@ import (
 // sampled is how many crossings stand for one that is tried, where CROFT_SOAK does not ask for all.
 const sampled = 3
 
+// tellings is how often a story is told until somebody dies: what is crossed depends a little on who is faster.
+const tellings = 3
+
+// byChance is crossed where Placement, which is killed as the story begins, is not back yet when the first request
+// comes.
+const byChance = "after scheduler Discard"
+
 // TestKilledAtEveryCrossing finds every crossing between two parts that a long story
 // has, then tells the story once for each, with the process that comes there first
 // killed at it. A story takes seconds, so one run tries every third crossing, from a random one on, and make soak all.
@@ -61,8 +68,13 @@ func TestKilledAtEveryCrossing(t *testing.T) {
 		killing.Go(func() {
 			defer func() { <-free }()
 			t.Run(crossing, func(t *testing.T) {
-				if w := tell(t, crossing); w.tally.counts()["died "+crossing] == 0 {
-					t.Errorf("nobody died")
+				for range tellings {
+					if tell(t, crossing).tally.counts()["died "+crossing] > 0 {
+						return
+					}
+				}
+				if crossing != byChance && crossing != "before"+strings.TrimPrefix(byChance, "after") {
+					t.Errorf("nobody died in %d stories", tellings)
 				}
 			})
 		})
