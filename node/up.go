@@ -26,10 +26,13 @@ import (
 // Up runs everything, or on a host that joined a cloud what that one needs here, until
 // ctx ends or a part fails. A host whose etcd is removed goes on without.
 func Up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()) error {
-	var once sync.Once
 	var served atomic.Bool
 	tell := ready
-	ready = func() { once.Do(func() { served.Store(true); tell() }) }
+	ready = func() {
+		if !served.Swap(true) {
+			tell()
+		}
+	}
 	for {
 		of, err := trust.ReadMembership(s.StateDir)
 		if err != nil {
