@@ -22,9 +22,7 @@ func tokenListCommand() *cobra.Command {
 		Short:   "List the tokens that count, without their secrets",
 		Args:    args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
-				defer cancel()
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				return listTokens(ctx, c, cmd)
 			})
 		},
@@ -85,9 +83,7 @@ joined with it stay; croft host forget removes one.`,
 				return croft.Errorf(croft.Invalid,
 					"the name of a token is empty; `croft token list` shows those that count")
 			}
-			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
-				defer cancel()
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				i, err := c.RevokeToken(ctx, given[0])
 				if err == nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "token %s is revoked\n", shortToken(i.Name))

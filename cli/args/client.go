@@ -46,7 +46,16 @@ func With(cmd *cobra.Command, do func(context.Context, *Client) error) error {
 	return WithSettings(cmd.Context(), s, do)
 }
 
-// WithSettings is with for settings that are read already.
+// WithTimeout is With for a do that ends within AnswerTimeout.
+func WithTimeout(cmd *cobra.Command, do func(context.Context, *Client) error) error {
+	return With(cmd, func(ctx context.Context, c *Client) error {
+		ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+		defer cancel()
+		return do(ctx, c)
+	})
+}
+
+// WithSettings is With for settings that are read already.
 func WithSettings(ctx context.Context, s direct.Settings, do func(context.Context, *Client) error) error {
 	c, err := Dial(ctx, s)
 	if err != nil {

@@ -29,9 +29,7 @@ serves etcd, that is taken out of it, unless the others would be too few then.`,
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
-				defer cancel()
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				h, err := c.Drain(ctx, given[0])
 				if err != nil {
 					return err
@@ -101,9 +99,7 @@ func changeHostCommand(change func(cloud.Maintenance, context.Context, string) (
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
-				defer cancel()
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				h, err := change(c, ctx, given[0])
 				if err == nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "host %s %s\n", plain.Line(h.Name), means)
@@ -131,9 +127,7 @@ let one join with --etcd-member, first.`,
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
-				defer cancel()
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				h, err := c.Forget(ctx, given[0], force)
 				if err != nil {
 					return err

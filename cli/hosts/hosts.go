@@ -52,9 +52,7 @@ instances it has, what is claimed of what it offers. With -o wide their versions
 UUIDs too.`,
 		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
-				defer cancel()
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				problems := make(chan []string, 1)
 				go func() { problems <- c.Problems(ctx) }() // which takes longest where a member is silent
 				all, err := c.ListHosts(ctx)
@@ -164,9 +162,7 @@ func showCommand() *cobra.Command {
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
-				defer cancel()
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				h, err := c.FindHost(ctx, given[0])
 				if h.ID == "" {
 					return err
