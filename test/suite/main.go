@@ -1,14 +1,22 @@
 // Command suite runs several `go test -json` commands side by side and prints what plain go test would print: one line
-// for a package that passes, and of one that fails the output of the tests that did. At the end it lists the tests
+// for a package that passes, and the output of the failed tests for a package that fails. At the end it lists the tests
 // that took longest.
 //
-//	suite go test -json ./a ./b -- go test -json -p 1 ./c
+// Tests share a machine here, so it also separates "broken" from "too slow beside other work": where at most three
+// tests failed, each by its own judgement, they run again one by one, and the run passes if all of them pass.
+// They are listed as unsteady, with the output of both runs.
+//
+//	suite go test -json ./a ./b -- nice go test -json -p=1 ./c
+//
+// A flag and its value are one argument, and the packages come last.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -22,7 +30,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if !run(ctx, split(flag.Args()), *longest) {
+	if !run(ctx, os.Stdout, split(flag.Args()), *longest) {
 		stop()
 		os.Exit(1)
 	}
@@ -41,30 +49,39 @@ func split(args []string) (commands [][]string) {
 	return commands
 }
 
-// run runs the commands to their ends and reports whether all succeeded.
-func run(ctx context.Context, commands [][]string, longest int) bool {
+// run runs the commands to their ends and reports whether all succeeded, or would have on an idle machine.
+func run(ctx context.Context, out io.Writer, commands [][]string, longest int) bool {
 	begun := time.Now()
-	report := newReport(os.Stdout)
-	failed := make([]error, len(commands))
+	report := newReport(out)
+	streams := make([]*stream, len(commands))
+	errs := make([]error, len(commands))
 	var work sync.WaitGroup
 	for i, args := range commands {
-		work.Go(func() { failed[i] = follow(ctx, report, args) })
+		streams[i] = report.stream()
+		work.Go(func() { errs[i] = follow(ctx, streams[i], args) })
 	}
 	work.Wait()
 	report.listLongest(longest)
-	fmt.Printf("%s in all\n", time.Since(begun).Round(time.Second))
-	ok := !report.failed
-	for i, err := range failed {
+	fmt.Fprintf(out, "%s in all\n", time.Since(begun).Round(time.Second))
+	for i, err := range errs {
 		if err != nil {
-			fmt.Printf("%v: %v\n", commands[i][0], err)
-			ok = false
+			fmt.Fprintf(out, "%v: %v\n", commands[i][0], err)
+		}
+		if err != nil && (!failedTests(err) || len(streams[i].failures) == 0) {
+			streams[i].hard = append(streams[i].hard, fmt.Sprintf("%v: %v", commands[i][0], err))
 		}
 	}
-	return ok
+	return retry(ctx, out, commands, streams)
 }
 
-// follow runs one command and hands what it prints to the report. Its stderr is passed on as it is.
-func follow(ctx context.Context, report *report, args []string) error {
+// failedTests tells whether err is how go test ends when tests fail.
+func failedTests(err error) bool {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return ok && exit.ExitCode() == 1
+}
+
+// follow runs one command and hands what it prints to the stream. Its stderr is passed on as it is.
+func follow(ctx context.Context, s *stream, args []string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.Stderr = os.Stderr
@@ -75,7 +92,7 @@ func follow(ctx context.Context, report *report, args []string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	read := report.read(out)
+	read := s.read(out)
 	if err := cmd.Wait(); err != nil {
 		return err
 	}

@@ -22,20 +22,27 @@ type event struct {
 type report struct {
 	out io.Writer
 
-	mu     sync.Mutex
-	ended  []test
-	failed bool
+	mu    sync.Mutex
+	ended []test
 }
 
 // stream is what one go test prints; another may run other tests of the same package.
 type stream struct {
 	*report
 	packages map[string]*pkg // under way
+	failures []failure       // of packages that have ended
+	hard     []string        // failures that no busy machine explains
 }
+
+// failure names a test that failed by its own judgement: a test by its top-level name, or a script of TestScripts.
+type failure struct{ pkg, name string }
+
+func (f failure) String() string { return f.pkg + " " + f.name }
 
 // pkg is a package whose tests run.
 type pkg struct {
-	text  strings.Builder // that belongs to no test
+	text  strings.Builder // belongs to no test
+	sign  string          // the first sign of a fault in the output, whatever the test
 	tests map[string]*test
 	order []*test
 }
@@ -44,7 +51,7 @@ type pkg struct {
 type test struct {
 	pkg, name string
 	text      strings.Builder
-	good      bool          // passed or skipped
+	result    string        // pass, skip or fail; empty while it runs
 	elapsed   time.Duration // with its subtests
 	subtests  time.Duration
 }
@@ -53,9 +60,12 @@ func newReport(out io.Writer) *report {
 	return &report{out: out}
 }
 
+func (r *report) stream() *stream {
+	return &stream{report: r, packages: map[string]*pkg{}}
+}
+
 // read takes in what one go test prints, until it ends. Lines that are no events are passed on.
-func (r *report) read(from io.Reader) error {
-	s := &stream{report: r, packages: map[string]*pkg{}}
+func (s *stream) read(from io.Reader) error {
 	lines := bufio.NewReader(from)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -83,7 +93,7 @@ func (s *stream) line(line []byte) {
 	case e.Action == "build-output":
 		fmt.Fprint(s.out, e.Output)
 	case e.Action == "build-fail":
-		s.failed = true
+		s.hard = append(s.hard, e.ImportPath+": does not build")
 	case e.Test != "":
 		s.ofTest(e)
 	case e.Package != "":
@@ -111,13 +121,14 @@ func (s *stream) ofTest(e event) {
 	switch e.Action {
 	case "output":
 		t.text.WriteString(e.Output)
+		p.look(e.Output)
 	case "pass", "skip", "fail":
-		t.good = e.Action != "fail"
+		t.result = e.Action
 		t.elapsed = time.Duration(e.Elapsed * float64(time.Second))
 		if i := strings.LastIndex(e.Test, "/"); i > 0 && p.tests[e.Test[:i]] != nil {
 			p.tests[e.Test[:i]].subtests += t.elapsed
 		}
-		if t.good {
+		if t.good() {
 			t.text.Reset()
 		}
 	}
@@ -129,12 +140,13 @@ func (s *stream) ofPackage(e event) {
 	case "output":
 		if e.Output != "PASS\n" {
 			p.text.WriteString(e.Output)
+			p.look(e.Output)
 		}
 	case "pass", "skip", "fail":
 		if e.Action == "fail" {
-			s.failed = true
+			s.judge(e.Package, p)
 			for _, t := range p.order {
-				if !t.good { // failed, or never ended
+				if !t.good() { // failed, or never ended
 					fmt.Fprint(s.out, t.text.String())
 				}
 			}
@@ -144,6 +156,53 @@ func (s *stream) ofPackage(e event) {
 			s.ended = append(s.ended, *t)
 		}
 		delete(s.packages, e.Package)
+	}
+}
+
+func (t *test) good() bool { return t.result == "pass" || t.result == "skip" }
+
+// signs are what go test, the runtime and goleak print when a test program is at fault, however busy the machine is.
+var signs = []string{
+	"DATA RACE", "race detected", "panic:", "fatal error:", "test timed out", "unexpected goroutines", "goleak:",
+	"[build failed]", "[setup failed]", "\nsignal:", "\nexit status 2", // a script's own are indented
+}
+
+// look remembers the first sign of such a fault.
+func (p *pkg) look(output string) {
+	for _, sign := range signs {
+		if p.sign == "" && strings.Contains("\n"+output, sign) {
+			p.sign = strings.TrimSpace(output)
+		}
+	}
+}
+
+// judge sorts what failed in a package.
+func (s *stream) judge(path string, p *pkg) {
+	var failures []failure
+	for _, t := range p.order {
+		if t.good() {
+			continue
+		}
+		if t.result == "" && p.sign == "" {
+			p.sign = t.name + " did not end"
+		}
+		top, script, sub := strings.Cut(t.name, "/")
+		f := failure{path, top}
+		if top == "TestScripts" && sub { // scripts do not depend on each other
+			f.name += "/" + script
+			failures = slices.DeleteFunc(failures, func(f failure) bool { return f.name == top })
+		}
+		if !slices.Contains(failures, f) {
+			failures = append(failures, f)
+		}
+	}
+	switch {
+	case p.sign != "":
+		s.hard = append(s.hard, path+": "+p.sign)
+	case len(failures) == 0:
+		s.hard = append(s.hard, path+": failed although no test did")
+	default:
+		s.failures = append(s.failures, failures...)
 	}
 }
 

@@ -70,15 +70,16 @@ the 0 longest of 0 tests:
 		t.Run(c.name, func(t *testing.T) {
 			var out strings.Builder
 			r := newReport(&out)
-			if err := r.read(strings.NewReader(strings.TrimPrefix(c.events, "\n"))); err != nil {
+			s := r.stream()
+			if err := s.read(strings.NewReader(strings.TrimPrefix(c.events, "\n"))); err != nil {
 				t.Fatal(err)
 			}
 			r.listLongest(2)
 			if diff := cmp.Diff(c.want, out.String()); diff != "" {
 				t.Error(diff)
 			}
-			if failed := strings.Contains(c.events, `"fail"`); r.failed != failed {
-				t.Errorf("failed is %v, want %v", r.failed, failed)
+			if failed := strings.Contains(c.events, `"fail"`); (len(s.hard)+len(s.failures) > 0) != failed {
+				t.Errorf("%q and %v failed, want any: %v", s.hard, s.failures, failed)
 			}
 		})
 	}
