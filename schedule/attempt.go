@@ -23,25 +23,21 @@ const (
 
 // attempt is one request on its way. Its record exists.
 type attempt struct {
-	*Scheduler
-	inst    croft.Instance
-	query   Query
-	policy  *Policy
-	claimed croft.HostID            // where a claim exists, or may
-	unsure  bool                    // whether the order was written cannot be told
-	dropped map[croft.HostID]string // why hosts that Placement proposed were not taken
-	busy    int                     // candidates of this round lost to concurrent updates
-	barred  bool                    // the rule of a group has just barred the host that was taken
+	search
+	claimed croft.HostID // where a claim exists, or may
+	unsure  bool         // it cannot be told whether the order was written
+	busy    int          // candidates of this round lost to concurrent updates
+	barred  bool         // the rule of a group has just barred the host that was taken
 }
 
-// place tries candidates until one has the order. first is what was offered before.
-func (a *attempt) place(ctx context.Context, first func() (*offer, error)) (Decision, error) {
+// run tries candidates until one has the order. first is what was offered before.
+func (a *attempt) run(ctx context.Context, first func() (*snapshot, error)) (Decision, error) {
 	limit, wait := a.policy.Sample, a.Backoff
 	look := first
 	for round := 1; ; {
 		a.busy = 0
 		seen, decision, err := a.round(ctx, look)
-		look = func() (*offer, error) { return a.look(ctx, limit) }
+		look = func() (*snapshot, error) { return a.look(ctx, limit) }
 		switch {
 		case err != nil || decision.Host.ID != "":
 			return decision, err
@@ -64,12 +60,12 @@ func (a *attempt) place(ctx context.Context, first func() (*offer, error)) (Deci
 
 // round tries what is offered once, in the order of the policy. No error and no host:
 // none was left.
-func (a *attempt) round(ctx context.Context, look func() (*offer, error)) (seen int, d Decision, err error) {
+func (a *attempt) round(ctx context.Context, look func() (*snapshot, error)) (seen int, d Decision, err error) {
 	o, err := look()
 	if err != nil {
 		return 0, Decision{}, err
 	}
-	defer a.underway.done(o.reading)
+	defer a.inFlight.done(o.reading)
 	rest := o.candidates
 	for size := batch; err == nil && len(rest) > 0; size *= 4 {
 		some := rest[:min(size, len(rest))]
@@ -86,13 +82,13 @@ func (a *attempt) round(ctx context.Context, look func() (*offer, error)) (seen 
 
 // try takes the best of some candidates that can be taken. No error and no host: none
 // can.
-func (a *attempt) try(ctx context.Context, o *offer, some []croft.Candidate) (d Decision, err error) {
+func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) (d Decision, err error) {
 	left, err := a.usable(o, some)
 	for err == nil && len(left) > 0 {
 		var ch *choice
-		ch, left = a.underway.choose(o.reading, a.inst, left, o.rank(a))
+		ch, left = a.inFlight.choose(o.reading, a.inst, left, a.rank(o))
 		d, err = a.take(ctx, ch, o.hosts[hostOf(ch.candidate)])
-		a.underway.end(ch, d.Host.ID != "")
+		a.inFlight.end(ch, d.Host.ID != "")
 		if err != nil || d.Host.ID != "" {
 			return d, err
 		}
@@ -121,8 +117,8 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host) (Decisi
 	case err != nil:
 		return Decision{}, fmt.Errorf("claim %s on host %s: %w", a.inst.Name, host.Name, err)
 	}
-	a.underway.claimed(ch)
-	inst, err := a.tell(ctx, &host, a.Records.Assign, a.inst, a.order(a.inst, host.ID, croft.WantRunning))
+	a.inFlight.claimed(ch)
+	inst, err := a.writeOrder(ctx, &host, a.Records.Assign, a.inst, a.order(a.inst, host.ID, croft.WantRunning))
 	if err == nil {
 		return Decision{Instance: inst, Host: host}, nil
 	}
@@ -200,11 +196,6 @@ func (a *attempt) release(ctx context.Context) error {
 	return nil
 }
 
-// afterwards is a context for giving back, which has to happen although ctx ended.
-func (s *Scheduler) afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), s.UndoTimeout)
-}
-
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -214,4 +205,14 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// regroup reads the groups again, since somebody joined one meanwhile, and drops what
+// that bars.
+func (a *attempt) regroup(ctx context.Context, o *snapshot, left []croft.Candidate) ([]croft.Candidate, error) {
+	a.barred = false
+	if err := a.readMembers(ctx, o); err != nil {
+		return nil, err
+	}
+	return a.usable(o, left)
 }

@@ -46,7 +46,7 @@ func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, v
 		}
 		order := s.order(inst, inst.Host, croft.WantRunning)
 		change(&order)
-		inst, err = s.tell(ctx, st.Host, s.Records.Reorder, inst, order)
+		inst, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, inst, order)
 		return true, err
 	})
 	return inst, err
@@ -64,7 +64,7 @@ func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, v
 		if st.Order != nil && st.Order.Want == want && failed(&st) == nil && ended(&st) == "" {
 			return false, nil
 		}
-		inst, err = s.tell(ctx, st.Host, s.Records.Reorder, inst, s.order(inst, inst.Host, want))
+		inst, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, inst, s.order(inst, inst.Host, want))
 		return true, err
 	})
 	return inst, err
@@ -111,7 +111,7 @@ func (s *Scheduler) Destroy(ctx context.Context, project croft.Project, idOrName
 			d.Gone = true
 			return true, s.forgo(ctx, st.Instance)
 		case croft.StateScheduled:
-			d.Instance, err = s.tell(ctx, st.Host, s.Records.Reorder, st.Instance,
+			d.Instance, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, st.Instance,
 				s.order(st.Instance, st.Instance.Host, croft.WantGone))
 			if err != nil {
 				return true, err

@@ -3,15 +3,12 @@ package schedule
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
 	"croft"
-	"croft/internal/hostkey"
 	"croft/internal/span"
 )
 
@@ -33,9 +30,9 @@ type Config struct {
 // know of each other, and so spread better than those of several.
 type Scheduler struct {
 	Config
-	underway *underway
-	stock    *stock[[]croft.Provider]
-	registry *stock[map[croft.HostID]croft.Host]
+	inFlight  *inFlight
+	providers *sharedRead[[]croft.Provider]
+	hosts     *sharedRead[map[croft.HostID]croft.Host]
 }
 
 // New checks the config. It does nothing yet.
@@ -49,29 +46,8 @@ func New(c Config) (*Scheduler, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.UndoTimeout = cmp.Or(c.UndoTimeout, 5*time.Second)
 	c.Backoff = cmp.Or(c.Backoff, 20*time.Millisecond)
-	return &Scheduler{c, newUnderway(), newStock[[]croft.Provider](), newStock[map[croft.HostID]croft.Host]()}, nil
-}
-
-// Request is what somebody asks for.
-type Request struct {
-	ID       croft.InstanceID // made where empty
-	Project  croft.Project    // croft.DefaultProject where empty
-	Name     string           // DefaultName where empty
-	Query    Query
-	Image    string
-	Keys     []string
-	UserData []byte
-
-	Metadata croft.Metadata // MetadataAuto where empty
-	IMDS     croft.IMDS     // IMDSOptional where empty
-	Tags     map[string]string
-	Restart  croft.Restart // RestartOnFailure where empty
-
-	Networks  []string // of hosts, by name; the host's usual ones where empty
-	Ephemeral bool
-
-	Affinities []croft.Affinity // the groups to be in
-	Policy     *Policy          // the scheduler's where nil
+	return &Scheduler{Config: c, inFlight: newInFlight(), providers: newSharedRead[[]croft.Provider](),
+		hosts: newSharedRead[map[croft.HostID]croft.Host]()}, nil
 }
 
 // Decision is what became of a request: an instance and the host that was told.
@@ -80,92 +56,9 @@ type Decision struct {
 	Host     croft.Host
 }
 
-// Request finds a host for the request, claims its resources and writes the order.
-// It returns as soon as the order is written, before the host has acted on it.
-//
-// Whatever it returns as an error, nothing of the request stays behind, except
-// where a part stopped answering in the middle: then the record stays in
-// scheduling, for the agents to clear once this process is gone.
-// Conflict: the ID or the name is taken, or the instance was destroyed meanwhile.
-// NoCapacity: nothing fits; errors.As finds an *Explanation in it.
-func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err error) {
-	inst, err := r.record()
-	if err != nil {
-		return Decision{}, err
-	}
-	ctx, end := span.Start(ctx, "schedule", attribute.String("croft.instance", string(inst.ID)))
-	defer func() { end(err) }()
-	a := s.attempt(r, inst)
-	first, forget := a.lookAhead(ctx)
-	a.inst, err = s.Records.Create(ctx, inst)
-	if err != nil {
-		forget()
-		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
-	}
-	decision, err := a.place(ctx, first)
-	if err == nil {
-		s.Log.Info("instance scheduled", "instance", inst.ID, "host", decision.Host.ID)
-		return decision, nil
-	}
-	if undo := a.undo(ctx); undo != nil {
-		err = fmt.Errorf("%w; and then, undoing it: %w", err, undo)
-	}
-	return Decision{}, err
-}
-
-// attempt is a request that begins.
-func (s *Scheduler) attempt(r Request, inst croft.Instance) *attempt {
-	a := &attempt{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: r.Policy,
-		dropped: map[croft.HostID]string{}}
-	if a.policy == nil {
-		a.policy = s.Policy
-	}
-	return a
-}
-
-func (r Request) label() string { return cmp.Or(r.Name, string(r.ID), "an instance") }
-
-// record is the request as it is written down first.
-func (r Request) record() (croft.Instance, error) {
-	inst := croft.Instance{
-		ID:      cmp.Or(r.ID, croft.NewInstanceID()),
-		Project: cmp.Or(r.Project, croft.DefaultProject),
-		Spec:    croft.Spec{Resources: r.Query.Total(), Image: r.Image, Keys: r.Keys, UserData: r.UserData},
-		State:   croft.StateScheduling,
-		Created: time.Now().UTC(),
-	}
-	inst.Name = cmp.Or(r.Name, DefaultName(inst.ID))
-	if err := errors.Join(CheckName(inst.Name), inst.Project.Check()); err != nil {
-		return inst, err
-	}
-	if r.Image == "" {
-		return inst, croft.Errorf(croft.Invalid, "schedule %s: no image is named", inst.Name)
-	}
-	inst.Spec.Metadata, inst.Spec.IMDS, inst.Spec.Tags, inst.Spec.Restart = r.Metadata, r.IMDS, r.Tags, r.Restart
-	if err := CheckGuest(inst.Spec); err != nil {
-		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
-	}
-	if err := checkNetworks(r.Networks); err != nil {
-		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
-	}
-	if err := CheckAffinities(r.Affinities); err != nil {
-		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
-	}
-	inst.Spec.Affinities = r.Affinities
-	var err error
-	if inst.Spec.HostKey, err = hostkey.New(); err != nil {
-		return inst, fmt.Errorf("make the host key of %s: %w", inst.Name, err)
-	}
-	inst.Spec.Networks, inst.Spec.Ephemeral = r.Networks, r.Ephemeral
-	if r.Ephemeral {
-		inst.Spec.Query = r.Query.on(r.Networks).Encode() // it may be moved
-	}
-	return inst, r.Query.bootable()
-}
-
-// tell writes an order with write, and in it, where the host's agent knows of such, the
+// writeOrder writes an order with write, and in it, where the host's agent knows of such, the
 // span of its own, of which what the host does about it becomes part.
-func (s *Scheduler) tell(ctx context.Context, host *croft.Host,
+func (s *Scheduler) writeOrder(ctx context.Context, host *croft.Host,
 	write func(context.Context, croft.Instance, croft.Order) (croft.Instance, error),
 	inst croft.Instance, o croft.Order) (croft.Instance, error) {
 	ctx, end := span.Start(ctx, "order", attribute.String("croft.instance", string(inst.ID)),
@@ -195,4 +88,9 @@ func (s *Scheduler) order(inst croft.Instance, host croft.HostID, want croft.Wan
 		MovedFrom:  inst.MovedFrom,
 		LeftBefore: inst.LeftBefore,
 	}
+}
+
+// afterwards is a context for giving back, which has to happen although ctx ended.
+func (s *Scheduler) afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), s.UndoTimeout)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // first chooses by what a policy sees, and tells which host that was.
-func (u *underway) first(r *reading, inst croft.Instance, candidates ...croft.Candidate) (*choice, croft.HostID) {
+func (u *inFlight) first(r *reading, inst croft.Instance, candidates ...croft.Candidate) (*choice, croft.HostID) {
 	ch, _ := u.choose(r, inst, candidates, func(c []croft.Candidate, _ []croft.Member) []croft.Candidate {
 		return Spread.Order(c)
 	})
@@ -18,7 +18,7 @@ func (u *underway) first(r *reading, inst croft.Instance, candidates ...croft.Ca
 func TestChoicesOfOthersCountUntilTheyAreRead(t *testing.T) {
 	// a is a little emptier than b, until somebody takes 100 MEMORY_MB of it
 	a, b := candidate("a", 80, 1000, 0), candidate("b", 80, 1000, 50)
-	u := newUnderway()
+	u := newInFlight()
 	r1, r2, r3 := u.read(), u.read(), u.read()
 	first, host := u.first(r1, croft.Instance{}, a, b)
 	if host != "a" {
@@ -42,7 +42,7 @@ func TestChoicesOfOthersCountUntilTheyAreRead(t *testing.T) {
 }
 
 func TestChoicesThatEndAreForgotten(t *testing.T) {
-	u := newUnderway()
+	u := newInFlight()
 	r := u.read()
 	lost, _ := u.first(r, croft.Instance{}, candidate("a", 80, 1000, 0))
 	u.end(lost, false)
@@ -61,13 +61,13 @@ func TestChoicesThatEndAreForgotten(t *testing.T) {
 }
 
 func TestChoicesCarryTheirGroups(t *testing.T) {
-	u := newUnderway()
+	u := newInFlight()
 	inst := croft.Instance{Project: "p",
 		Spec: croft.Spec{Affinities: []croft.Affinity{{Group: "web", Rule: croft.Apart}}}}
 	r := u.read()
 	u.first(r, inst, candidate("a", 80, 1000, 0))
 	if _, members := u.since(r, "p"); len(members) != 1 || members[0].Host != "a" {
-		t.Errorf("members underway are %+v", members)
+		t.Errorf("members in flight are %+v", members)
 	}
 	if _, members := u.since(r, "q"); len(members) != 0 {
 		t.Errorf("another project sees %+v", members)

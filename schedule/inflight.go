@@ -9,14 +9,14 @@ import (
 	"croft"
 )
 
-// underway counts what other requests of the same scheduler have chosen and what is
+// inFlight counts what other requests of the same scheduler have chosen and what is
 // in no usage yet that a request has read. Without it, requests that begin together
 // would all read the same usages and choose the same host.
 //
 // Claims that had landed before a request read its candidates are in the usages
 // already, and those of other processes cannot be known before they land: there
 // chance among equals, and Placement's refusal, have to do.
-type underway struct {
+type inFlight struct {
 	mu      sync.Mutex
 	now     int64 // counts what happened, as a clock would
 	readers map[*reading]bool
@@ -35,12 +35,12 @@ type choice struct {
 	claimed, joined int64 // when the usages, and the groups, began to have it; 0: not yet
 }
 
-func newUnderway() *underway {
-	return &underway{readers: map[*reading]bool{}, choices: map[*choice]bool{}}
+func newInFlight() *inFlight {
+	return &inFlight{readers: map[*reading]bool{}, choices: map[*choice]bool{}}
 }
 
 // read begins a request's reading. Call done when it ranks by it no more.
-func (u *underway) read() *reading {
+func (u *inFlight) read() *reading {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	r := &reading{since: u.tick()}
@@ -48,7 +48,7 @@ func (u *underway) read() *reading {
 	return r
 }
 
-func (u *underway) done(r *reading) {
+func (u *inFlight) done(r *reading) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.readers, r)
@@ -57,7 +57,7 @@ func (u *underway) done(r *reading) {
 
 // choose ranks the candidates, with what others have chosen since r, and makes the
 // first of them a choice, all at once. The rest is as it was, without that one.
-func (u *underway) choose(r *reading, inst croft.Instance, candidates []croft.Candidate,
+func (u *inFlight) choose(r *reading, inst croft.Instance, candidates []croft.Candidate,
 	rank func([]croft.Candidate, []croft.Member) []croft.Candidate) (*choice, []croft.Candidate) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -83,7 +83,7 @@ func same(a, b croft.Candidate) bool {
 
 // since sums the choices that what r has read does not show: amounts by provider, and
 // the members of the project's groups.
-func (u *underway) since(r *reading, project croft.Project) (used map[croft.HostID]croft.Resources,
+func (u *inFlight) since(r *reading, project croft.Project) (used map[croft.HostID]croft.Resources,
 	members []croft.Member) {
 	used = map[croft.HostID]croft.Resources{}
 	for ch := range u.choices {
@@ -126,14 +126,14 @@ func addUsed(c croft.Candidate, used map[croft.HostID]croft.Resources) croft.Can
 }
 
 // claimed says that the choice is in the usages from now on.
-func (u *underway) claimed(ch *choice) {
+func (u *inFlight) claimed(ch *choice) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	ch.claimed = u.tick()
 }
 
 // end ends a choice: it was ordered, or, where it was not, counts no more.
-func (u *underway) end(ch *choice, ordered bool) {
+func (u *inFlight) end(ch *choice, ordered bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !ordered {
@@ -146,7 +146,7 @@ func (u *underway) end(ch *choice, ordered bool) {
 }
 
 // prune forgets the choices that everybody who ranks has read of.
-func (u *underway) prune() {
+func (u *inFlight) prune() {
 	oldest := u.now
 	for r := range u.readers {
 		oldest = min(oldest, r.since)
@@ -154,7 +154,7 @@ func (u *underway) prune() {
 	maps.DeleteFunc(u.choices, func(ch *choice, _ bool) bool { return ch.joined != 0 && ch.joined <= oldest })
 }
 
-func (u *underway) tick() int64 {
+func (u *inFlight) tick() int64 {
 	u.now++
 	return u.now
 }

@@ -1,0 +1,58 @@
+package schedule
+
+import (
+	"slices"
+
+	"croft"
+)
+
+// CheckAffinities refuses what is no group, or no rule. Invalid.
+func CheckAffinities(affinities []croft.Affinity) error {
+	for i, a := range affinities {
+		switch {
+		case !nameForm.MatchString(a.Group):
+			return croft.Errorf(croft.Invalid,
+				"the group %q: use a to z, 0 to 9 and dashes in between, 63 characters at most", a.Group)
+		case !slices.Contains(croft.AffinityRules, a.Rule):
+			return croft.Errorf(croft.Invalid, "the group %s: there is no rule %q", a.Group, a.Rule)
+		case slices.ContainsFunc(affinities[:i], func(other croft.Affinity) bool { return other.Group == a.Group }):
+			return croft.Errorf(croft.Invalid, "the group %s is named twice, and goes by one rule", a.Group)
+		}
+	}
+	if len(affinities) > maxGroups {
+		return croft.Errorf(croft.Invalid, "%d groups: an instance is in %d at most", len(affinities), maxGroups)
+	}
+	return nil
+}
+
+// maxGroups is how many groups an instance may be in; each adds to the transaction
+// that writes its order, which etcd limits.
+const maxGroups = 16
+
+// admit tells whether all the groups admit one more member on a host.
+func admit(affinities []croft.Affinity, host croft.HostID, members []croft.Member) error {
+	for _, affinity := range affinities {
+		if err := affinity.Admit(host, members); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// strain counts the members of the groups on a host: those to stay away from for, and
+// those to be with against it.
+func strain(affinities []croft.Affinity, host croft.HostID, members []croft.Member) int {
+	n := 0
+	for _, affinity := range affinities {
+		for _, m := range members {
+			switch {
+			case m.Group != affinity.Group || m.Host != host:
+			case affinity.Rule.Apart():
+				n++
+			default:
+				n--
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,139 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"croft"
+	"croft/internal/hostkey"
+	"croft/internal/span"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+)
+
+// Request is what somebody asks for.
+type Request struct {
+	ID       croft.InstanceID // made where empty
+	Project  croft.Project    // croft.DefaultProject where empty
+	Name     string           // DefaultName where empty
+	Query    Query
+	Image    string
+	Keys     []string
+	UserData []byte
+
+	Metadata croft.Metadata // MetadataAuto where empty
+	IMDS     croft.IMDS     // IMDSOptional where empty
+	Tags     map[string]string
+	Restart  croft.Restart // RestartOnFailure where empty
+
+	Networks  []string // of hosts, by name; the host's usual ones where empty
+	Ephemeral bool
+
+	Affinities []croft.Affinity // the groups to be in
+	Policy     *Policy          // the scheduler's where nil
+}
+
+func (r Request) label() string { return cmp.Or(r.Name, string(r.ID), "an instance") }
+
+// record is the request as it is written down first.
+func (r Request) record() (croft.Instance, error) {
+	inst := croft.Instance{
+		ID:      cmp.Or(r.ID, croft.NewInstanceID()),
+		Project: cmp.Or(r.Project, croft.DefaultProject),
+		Spec:    croft.Spec{Resources: r.Query.Total(), Image: r.Image, Keys: r.Keys, UserData: r.UserData},
+		State:   croft.StateScheduling,
+		Created: time.Now().UTC(),
+	}
+	inst.Name = cmp.Or(r.Name, DefaultName(inst.ID))
+	if err := errors.Join(CheckName(inst.Name), inst.Project.Check()); err != nil {
+		return inst, err
+	}
+	if r.Image == "" {
+		return inst, croft.Errorf(croft.Invalid, "schedule %s: no image is named", inst.Name)
+	}
+	inst.Spec.Metadata, inst.Spec.IMDS, inst.Spec.Tags, inst.Spec.Restart = r.Metadata, r.IMDS, r.Tags, r.Restart
+	if err := CheckGuest(inst.Spec); err != nil {
+		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
+	}
+	if err := checkNetworks(r.Networks); err != nil {
+		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
+	}
+	if err := CheckAffinities(r.Affinities); err != nil {
+		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
+	}
+	inst.Spec.Affinities = r.Affinities
+	var err error
+	if inst.Spec.HostKey, err = hostkey.New(); err != nil {
+		return inst, fmt.Errorf("make the host key of %s: %w", inst.Name, err)
+	}
+	inst.Spec.Networks, inst.Spec.Ephemeral = r.Networks, r.Ephemeral
+	if r.Ephemeral {
+		inst.Spec.Query = r.Query.on(r.Networks).Encode() // it may be moved
+	}
+	return inst, r.Query.bootable()
+}
+
+// Request finds a host for the request, claims its resources and writes the order.
+// It returns as soon as the order is written, before the host has acted on it.
+//
+// Whatever it returns as an error, nothing of the request stays behind, except
+// where a part stopped answering in the middle: then the record stays in
+// scheduling, for the agents to clear once this process is gone.
+// Conflict: the ID or the name is taken, or the instance was destroyed meanwhile.
+// NoCapacity: nothing fits; errors.As finds an *Explanation in it.
+func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err error) {
+	inst, err := r.record()
+	if err != nil {
+		return Decision{}, err
+	}
+	ctx, end := span.Start(ctx, "schedule", attribute.String("croft.instance", string(inst.ID)))
+	defer func() { end(err) }()
+	a := attempt{search: s.search(r, inst)}
+	first, forget := a.lookAhead(ctx)
+	a.inst, err = s.Records.Create(ctx, inst)
+	if err != nil {
+		forget()
+		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
+	}
+	decision, err := a.run(ctx, first)
+	if err == nil {
+		s.Log.Info("instance scheduled", "instance", inst.ID, "host", decision.Host.ID)
+		return decision, nil
+	}
+	if undo := a.undo(ctx); undo != nil {
+		err = fmt.Errorf("%w; and then, undoing it: %w", err, undo)
+	}
+	return Decision{}, err
+}
+
+// Explain says which hosts a request would fit on now, in their order, and what drops
+// the others. It changes nothing. That no host fits is no error; whatever would make
+// the request one is.
+func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error) {
+	inst, err := r.record()
+	if err != nil {
+		return nil, err
+	}
+	a := s.search(r, inst)
+	o, err := a.look(ctx, lastLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer a.inFlight.done(o.reading)
+	if err := a.readHosts(ctx, o, o.candidates); err != nil {
+		return nil, err
+	}
+	usable, err := a.usable(o, o.candidates)
+	if err != nil {
+		return nil, err
+	}
+	return a.explain(ctx, a.ranking(o, usable))
+}
+
+// search begins the search for a request's host.
+func (s *Scheduler) search(r Request, inst croft.Instance) search {
+	return search{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: cmp.Or(r.Policy, s.Policy),
+		dropped: map[croft.HostID]string{}}
+}

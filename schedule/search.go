@@ -1,0 +1,248 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"croft"
+	"croft/internal/nearest"
+	"croft/internal/span"
+)
+
+// search finds the hosts that an instance may go to.
+type search struct {
+	*Scheduler
+	inst    croft.Instance
+	query   Query
+	policy  *Policy
+	dropped map[croft.HostID]string // why hosts that Placement proposed are not taken
+}
+
+// snapshot is what a search has read to choose from.
+type snapshot struct {
+	reading    *reading
+	candidates []croft.Candidate // the best first, as far as the reading goes
+	hosts      map[croft.HostID]croft.Host
+	read       map[croft.HostID]bool // of hosts, whether they were asked for
+	members    []croft.Member        // of the instance's groups
+}
+
+// look reads what there is to choose from. Where there is no error, end the reading.
+func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
+	o = &snapshot{reading: s.inFlight.read(), hosts: map[croft.HostID]croft.Host{}, read: map[croft.HostID]bool{}}
+	ctx, end := span.Start(ctx, "candidates")
+	defer func() {
+		if err != nil {
+			s.inFlight.done(o.reading)
+		}
+		end(err)
+	}()
+	o.candidates, err = s.Claims.Candidates(ctx, s.query.Encode(), limit)
+	if unknown := s.unknownNetwork(ctx, err); unknown != nil {
+		err = unknown
+	}
+	if err != nil || len(o.candidates) == 0 {
+		return o, err
+	}
+	if err = s.readMembers(ctx, o); err != nil {
+		return o, err
+	}
+	o.candidates = s.rank(o)(o.candidates, nil)
+	return o, s.readHosts(ctx, o, o.candidates[:min(batch, len(o.candidates))])
+}
+
+// batch is of how many candidates the hosts are read at first: nearly always the best
+// of them is taken, and those of all would be most of what a request reads.
+const batch = 8
+
+// readHosts reads the hosts of candidates, unless they have been.
+func (s *search) readHosts(ctx context.Context, o *snapshot, candidates []croft.Candidate) error {
+	ids := slices.DeleteFunc(hostsOf(candidates), func(id croft.HostID) bool { return o.read[id] })
+	if len(ids) == 0 {
+		return nil
+	}
+	hosts, err := s.View.Hosts(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	maps.Copy(o.hosts, hosts)
+	for _, id := range ids {
+		o.read[id] = true
+	}
+	return nil
+}
+
+// lookAhead begins to look, so that it need not wait for the record to be written:
+// nothing is taken by it. Call one of the two: first returns what was found, forget
+// ends the looking.
+func (s *search) lookAhead(ctx context.Context) (first func() (*snapshot, error), forget func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	type found struct {
+		o   *snapshot
+		err error
+	}
+	answer := make(chan found, 1)
+	looker := *s // the original gets its record meanwhile
+	go func() {
+		o, err := looker.look(ctx, looker.policy.Sample)
+		answer <- found{o, err}
+	}()
+	first = func() (*snapshot, error) {
+		f := <-answer
+		cancel()
+		return f.o, f.err
+	}
+	return first, func() {
+		cancel()
+		if f := <-answer; f.err == nil {
+			s.inFlight.done(f.o.reading)
+		}
+	}
+}
+
+func (s *search) readMembers(ctx context.Context, o *snapshot) error {
+	o.members = nil
+	for _, affinity := range s.inst.Spec.Affinities {
+		members, err := s.View.Members(ctx, s.inst.Project, affinity.Group)
+		if err != nil {
+			return err
+		}
+		o.members = append(o.members, members...)
+	}
+	return nil
+}
+
+func hostsOf(candidates []croft.Candidate) []croft.HostID {
+	var ids []croft.HostID
+	seen := map[croft.HostID]bool{}
+	for _, c := range candidates {
+		if id := hostOf(c); id != "" && !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// usable drops the candidates on hosts that would not act on an order, and remembers
+// why, and those on hosts that the rule of a group bars. Conflict: a group goes by
+// another rule.
+func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Candidate, error) {
+	var usable []croft.Candidate
+	for _, c := range candidates {
+		id := hostOf(c)
+		host, known := o.hosts[id]
+		if why := unusable(host, known); why != nil {
+			s.dropped[id] = why.text
+			continue
+		}
+		switch err := admit(s.inst.Spec.Affinities, id, o.members); {
+		case errors.Is(err, croft.NoCapacity):
+		case err != nil:
+			return nil, fmt.Errorf("schedule %s: %w", s.inst.Name, err)
+		default:
+			usable = append(usable, c)
+		}
+	}
+	return usable, nil
+}
+
+// rank is the policy's order, below that which the groups wish for.
+func (s *search) rank(o *snapshot) func([]croft.Candidate, []croft.Member) []croft.Candidate {
+	return func(candidates []croft.Candidate, inFlight []croft.Member) []croft.Candidate {
+		ranked := s.policy.Order(candidates)
+		if affinities := s.inst.Spec.Affinities; len(affinities) > 0 {
+			members := slices.Concat(o.members, inFlight)
+			slices.SortStableFunc(ranked, func(x, y croft.Candidate) int {
+				return cmp.Compare(strain(affinities, hostOf(x), members), strain(affinities, hostOf(y), members))
+			})
+		}
+		return ranked
+	}
+}
+
+// unknownNetwork says so where Placement refused the query because no host has one
+// of the networks; nil where that is not why.
+func (s *search) unknownNetwork(ctx context.Context, refused error) error {
+	networks := s.inst.Spec.Networks
+	if !errors.Is(refused, croft.Invalid) || len(networks) == 0 {
+		return nil
+	}
+	providers, err := s.Claims.Providers(ctx)
+	if err != nil {
+		return nil // the refusal says enough
+	}
+	known := []string{croft.DefaultNetworks}
+	for _, p := range providers {
+		for _, trait := range p.Traits {
+			if name, ok := croft.NetworkOf(trait); ok && !slices.Contains(known, name) {
+				known = append(known, name)
+			}
+		}
+	}
+	slices.Sort(known)
+	for _, name := range networks {
+		if !slices.Contains(known, name) {
+			return croft.Errorf(croft.NotFound, "schedule %s: no host has a network %q%s; they have: %s",
+				s.inst.Name, name, nearest.Hint(name, known), strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// noCapacity is the error of a request for which no candidate is left.
+func (s *search) noCapacity(ctx context.Context) error {
+	explanation, err := s.explain(ctx, nil)
+	if err != nil {
+		return croft.Errorf(croft.NoCapacity, "schedule %s: no host has %s left (why cannot be told: %w)", s.inst.Name,
+			s.query.Total(), err)
+	}
+	return croft.Errorf(croft.NoCapacity, "schedule %s: %w", s.inst.Name, explanation)
+}
+
+func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) {
+	providers, err := s.providers.get(ctx, s.Claims.Providers)
+	if err != nil {
+		return nil, err
+	}
+	hosts, err := s.hosts.get(ctx, func(ctx context.Context) (map[croft.HostID]croft.Host, error) {
+		return s.View.Hosts(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	o := &snapshot{}
+	if err := s.readMembers(ctx, o); err != nil {
+		return nil, err
+	}
+	return Explain(Question{
+		Query: s.query, Affinities: s.inst.Spec.Affinities, Providers: providers, Hosts: hosts,
+		Members: o.members, Fits: fits, Dropped: s.dropped,
+	}), nil
+}
+
+// ranking is the order of the hosts that candidates are on.
+func (s *search) ranking(o *snapshot, candidates []croft.Candidate) []Fit {
+	var fits []Fit
+	var last int // strain of the fit before
+	seen := map[croft.HostID]bool{}
+	for _, c := range s.rank(o)(slices.Clone(candidates), nil) {
+		id := hostOf(c)
+		if seen[id] {
+			continue // a better way to use the same host
+		}
+		seen[id] = true
+		fit := Fit{Host: cmp.Or(o.hosts[id].Name, string(id)), ID: id, Rank: len(fits) + 1, Free: max(freeAfter(c), 0)}
+		strained := strain(s.inst.Spec.Affinities, id, o.members)
+		if n := len(fits); n > 0 && fits[n-1].Free == fit.Free && last == strained {
+			fit.Rank = fits[n-1].Rank
+		}
+		fits, last = append(fits, fit), strained
+	}
+	return fits
+}
