@@ -6,7 +6,7 @@ import (
 	"croft"
 )
 
-// CheckAffinities refuses what is no group, or no rule. Invalid.
+// CheckAffinities refuses names that no group can have, and unknown rules. Invalid.
 func CheckAffinities(affinities []croft.Affinity) error {
 	for i, a := range affinities {
 		switch {
@@ -25,11 +25,11 @@ func CheckAffinities(affinities []croft.Affinity) error {
 	return nil
 }
 
-// maxGroups is how many groups an instance may be in; each adds to the transaction
-// that writes its order, which etcd limits.
+// maxGroups bounds the groups of an instance: each adds comparisons to the transaction that writes
+// its order, and etcd limits those.
 const maxGroups = 16
 
-// admit tells whether all the groups admit one more member on a host.
+// admit returns nil if all the groups admit one more member on a host.
 func admit(affinities []croft.Affinity, host croft.HostID, members []croft.Member) error {
 	for _, affinity := range affinities {
 		if err := affinity.Admit(host, members); err != nil {
@@ -39,8 +39,8 @@ func admit(affinities []croft.Affinity, host croft.HostID, members []croft.Membe
 	return nil
 }
 
-// strain counts the members of the groups on a host: those to stay away from for, and
-// those to be with against it.
+// strain counts the members of the groups on a host, positive where the rule keeps members apart and
+// negative where it keeps them together.
 func strain(affinities []croft.Affinity, host croft.HostID, members []croft.Member) int {
 	n := 0
 	for _, affinity := range affinities {

@@ -14,23 +14,22 @@ import (
 )
 
 const (
-	// lastLimit is how many candidates are asked for at most.
+	// lastLimit bounds the number of candidates in one answer.
 	lastLimit = 1 << 16
-	// rounds is how often a request begins anew because hosts were too busy to be
-	// claimed on, before it gives up.
+	// rounds is how often a request is tried while hosts are too busy to be claimed on.
 	rounds = 6
 )
 
-// attempt is one request on its way. Its record exists.
+// attempt claims resources and writes the order for a request whose record exists.
 type attempt struct {
 	search
-	claimed croft.HostID // where a claim exists, or may
-	unsure  bool         // it cannot be told whether the order was written
+	claimed croft.HostID // where there is, or may be, a claim
+	unsure  bool         // whether the order was written is unknown
 	busy    int          // candidates of this round lost to concurrent updates
 	barred  bool         // the rule of a group has just barred the host that was taken
 }
 
-// run tries candidates until one has the order. first is what was offered before.
+// run tries candidates until one has the order. The first round uses the snapshot that first returns.
 func (a *attempt) run(ctx context.Context, first func() (*snapshot, error)) (Decision, error) {
 	limit, wait := a.policy.Sample, a.Backoff
 	look := first
@@ -58,33 +57,36 @@ func (a *attempt) run(ctx context.Context, first func() (*snapshot, error)) (Dec
 	}
 }
 
-// round tries what is offered once, in the order of the policy. No error and no host:
-// none was left.
-func (a *attempt) round(ctx context.Context, look func() (*snapshot, error)) (seen int, d Decision, err error) {
+// round tries each candidate once, in the order of the policy. It returns no host and no error
+// when none is left.
+func (a *attempt) round(ctx context.Context, look func() (*snapshot, error)) (seen int, _ Decision, _ error) {
 	o, err := look()
 	if err != nil {
 		return 0, Decision{}, err
 	}
 	defer a.inFlight.done(o.reading)
 	rest := o.candidates
-	for size := batch; err == nil && len(rest) > 0; size *= 4 {
+	for size := batch; len(rest) > 0; size *= 4 {
 		some := rest[:min(size, len(rest))]
 		rest = rest[len(some):]
-		if err = a.readHosts(ctx, o, some); err != nil {
-			break
+		if err := a.readHosts(ctx, o, some); err != nil {
+			return 0, Decision{}, err
 		}
-		if d, err = a.try(ctx, o, some); err != nil || d.Host.ID != "" {
+		if d, err := a.try(ctx, o, some); err != nil || d.Host.ID != "" {
 			return 0, d, err
 		}
 	}
-	return len(o.candidates), Decision{}, err
+	return len(o.candidates), Decision{}, nil
 }
 
-// try takes the best of some candidates that can be taken. No error and no host: none
-// can.
+// try takes the best candidate of some that can be taken. It returns no host and no error when
+// none can.
 func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) (d Decision, err error) {
 	left, err := a.usable(o, some)
-	for err == nil && len(left) > 0 {
+	if err != nil {
+		return Decision{}, err
+	}
+	for len(left) > 0 {
 		var ch *choice
 		ch, left = a.inFlight.choose(o.reading, a.inst, left, a.rank(o))
 		d, err = a.take(ctx, ch, o.hosts[hostOf(ch.candidate)])
@@ -93,13 +95,16 @@ func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) 
 			return d, err
 		}
 		if a.barred {
-			left, err = a.regroup(ctx, o, left)
+			if left, err = a.regroup(ctx, o, left); err != nil {
+				return Decision{}, err
+			}
 		}
 	}
-	return Decision{}, err
+	return Decision{}, nil
 }
 
-// take claims a candidate and writes the order. No error and no host: try the next.
+// take claims a candidate and writes the order. It returns no host and no error when the next
+// candidate is to be tried.
 func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host) (Decision, error) {
 	a.claimed = host.ID
 	err := span.Do(ctx, "claim", func(ctx context.Context) error {
@@ -125,14 +130,14 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host) (Decisi
 	return a.unassigned(ctx, host, err)
 }
 
-// unassigned settles what a failed Assign left. Its transaction may have been done although the answer
-// got lost, or may be done yet: a fence tells, and after it nothing is. Only then may the claim be given back.
+// unassigned settles a failed Assign. Its transaction may have been applied although the answer was
+// lost, or may still be applied: the fence rules that out, and only then may the claim be released.
 func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) (Decision, error) {
 	after, cancel := a.afterwards(ctx)
 	defer cancel()
 	cause = fmt.Errorf("order %s on host %s: %w", a.inst.Name, host.Name, cause)
 	now, err := a.inst, error(nil)
-	if !errors.Is(cause, croft.NoCapacity) { // else it was refused, for sure
+	if !errors.Is(cause, croft.NoCapacity) { // a refusal is certain
 		now, err = a.Records.Fence(after, a.inst)
 	}
 	switch {
@@ -145,7 +150,7 @@ func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) 
 	case now.State == croft.StateScheduled && now.Host == host.ID:
 		return Decision{Instance: now, Host: host}, nil
 	case now.State != croft.StateScheduling || now.Session != a.inst.Session:
-		a.unsure = true // it is somebody else's now, its claim included
+		a.unsure = true // another owner has the record now, and the claim with it
 		return Decision{}, cause
 	}
 	a.inst = now
@@ -165,8 +170,8 @@ func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) 
 	return Decision{}, nil
 }
 
-// undo removes what the attempt made: the claim first, so that a record is left to
-// find the claim by for as long as there may be one.
+// undo removes what the attempt made. It releases the claim first: as long as there may be a claim,
+// the record leads to it.
 func (a *attempt) undo(ctx context.Context) error {
 	if a.unsure {
 		return nil
@@ -182,7 +187,7 @@ func (a *attempt) undo(ctx context.Context) error {
 	return nil
 }
 
-// release gives the claim back, if there may be one.
+// release releases the claim, if there may be one.
 func (a *attempt) release(ctx context.Context) error {
 	if a.claimed == "" {
 		return nil
@@ -207,8 +212,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// regroup reads the groups again, since somebody joined one meanwhile, and drops what
-// that bars.
+// regroup reads the groups again after another member joined one, and drops the candidates that are
+// barred now.
 func (a *attempt) regroup(ctx context.Context, o *snapshot, left []croft.Candidate) ([]croft.Candidate, error) {
 	a.barred = false
 	if err := a.readMembers(ctx, o); err != nil {

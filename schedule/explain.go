@@ -7,20 +7,20 @@ import (
 	"croft"
 )
 
-// Question is what Explain answers, with all that it has to know.
+// Question is the input of Explain.
 type Question struct {
 	Query      Query
 	Affinities []croft.Affinity
 	Providers  []croft.Provider
 	Hosts      map[croft.HostID]croft.Host
-	Members    []croft.Member          // of the groups
-	Fits       []Fit                   // the hosts that are candidates
-	Dropped    map[croft.HostID]string // what the attempt itself learned of hosts
+	Members    []croft.Member          // of the request's groups
+	Fits       []Fit                   // hosts that are candidates
+	Dropped    map[croft.HostID]string // what the attempt learned about hosts
 }
 
-// Explain judges every host that is no candidate by each requirement alone, and for
-// trees of providers by each group of the query alone. That is less than Placement
-// does, which combines them: where each fits and all together do not, it says that.
+// Explain checks every host that is not a candidate against each requirement separately, and a tree
+// of providers against each group of the query separately. Placement combines them; a host that
+// satisfies each of them and not all at once is reported as such.
 func Explain(q Question) *Explanation {
 	e := &Explanation{Wanted: q.Query.Total(), Fits: []Fit{}, Requirements: []Requirement{}, Rows: []Row{}}
 	e.Fits = append(e.Fits, q.Fits...)
@@ -40,13 +40,13 @@ func Explain(q Question) *Explanation {
 	return e
 }
 
-// judge compares a host with all that is asked.
+// judge compares a host with the whole request.
 func (q Question) judge(t tree) verdict {
 	host, known := q.Hosts[t.id()]
 	v := verdict{host: cmp.Or(t.own[0].Name, host.Name, string(t.id()))}
 	why := unusable(host, known)
 	if why != nil {
-		t = t.whole() // what is free there does not count, nor what the agent withdrew
+		t = t.whole() // usage does not count there, nor what the agent withdrew
 	}
 	v.judge(q.Query, t)
 	for _, a := range q.Affinities {
@@ -69,7 +69,7 @@ func (q Question) judge(t tree) verdict {
 	return v
 }
 
-// unusable says why a host would not act on an order, or nil.
+// unusable returns why a host would not act on an order; nil: it would.
 func unusable(host croft.Host, known bool) *miss {
 	m := miss{gap: 4}
 	switch {

@@ -7,41 +7,40 @@ import (
 	"croft"
 )
 
-// Explanation says which hosts a request fits on and what drops the others. It is an
-// error, of kind NoCapacity where the scheduler returns it.
+// Explanation says which hosts a request fits on and why the others are dropped. It is an error, of
+// kind NoCapacity when the scheduler returns it.
 type Explanation struct {
 	Wanted croft.Resources `json:"wanted"`
-	Hosts  int             `json:"hosts"` // how many there are
-	// the best first; empty where the scheduler returns it as an error
+	Hosts  int             `json:"hosts"` // the number of all hosts
+	// best first; empty when the scheduler returns it as an error
 	Fits         []Fit         `json:"fits"`
-	Requirements []Requirement `json:"requirements"` // that drop hosts, the one that drops most first
-	Rows         []Row         `json:"dropped"`      // the nearest miss first
+	Requirements []Requirement `json:"requirements"` // that drop hosts, most hosts first
+	Rows         []Row         `json:"dropped"`      // nearest miss first
 }
 
 // Fit is a host that the request fits on.
 type Fit struct {
 	Host string       `json:"host"` // its name
 	ID   croft.HostID `json:"id"`
-	Rank int          `json:"rank"` // from 1; of hosts with the same rank chance decides
-	Free float64      `json:"free"` // the fraction of its scarcest resource that stays free
+	Rank int          `json:"rank"` // from 1; chance decides among hosts of the same rank
+	Free float64      `json:"free"` // fraction of its scarcest resource that stays free
 }
 
-// Requirement is a part of the request, and what it does. A host that fails several
-// counts in each.
+// Requirement is a part of the request and its effect. A host that fails several counts in each.
 type Requirement struct {
 	Requirement string `json:"requirement"`
 	Dropped     int    `json:"dropped"` // hosts
-	Nearest     string `json:"nearest"` // of them
-	Miss        string `json:"miss"`    // what that one lacks of it
+	Nearest     string `json:"nearest"` // host of them
+	Miss        string `json:"miss"`    // what that host lacks
 }
 
-// Row is one host, or several that lack the same.
+// Row is one or several hosts that lack the same.
 type Row struct {
 	Hosts   []string `json:"hosts"`   // names, the nearest miss first
-	Missing []string `json:"missing"` // of the first of them, one phrase each
+	Missing []string `json:"missing"` // what the first of them lacks, one phrase each
 }
 
-// Error is one sentence with the nearest miss.
+// Error returns one sentence with the nearest miss.
 func (e *Explanation) Error() string {
 	if len(e.Rows) == 0 {
 		return fmt.Sprintf(

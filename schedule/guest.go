@@ -11,8 +11,7 @@ import (
 	"croft/internal/userdata"
 )
 
-// The sources of metadata, the demands on its readers and the restart policies that may
-// be asked for.
+// The metadata sources, restart policies and modes of the metadata server that a request may name.
 var (
 	Metadata = []string{string(croft.MetadataAuto), string(croft.MetadataServer), string(croft.MetadataNoCloud),
 		string(croft.MetadataConfigDrive)}
@@ -20,15 +19,14 @@ var (
 	IMDS     = []string{string(croft.IMDSOptional), string(croft.IMDSRequired), string(croft.IMDSOff)}
 )
 
-// How much an instance may have of tags.
+// Limits of an instance's tags, in bytes but for their number.
 const (
 	maxTags    = 50
 	maxTagKey  = 128
 	maxTagText = 256
 )
 
-// CheckGuest finds what is wrong with that part of a spec which is for the guest.
-// Everything it returns is Invalid.
+// CheckGuest checks the part of a spec that concerns the guest. All its errors are Invalid.
 func CheckGuest(s croft.Spec) error {
 	if s.Restart != "" && !slices.Contains(Restarts, string(s.Restart)) {
 		return croft.Errorf(croft.Invalid, "restart is %q: use %s%s", s.Restart, oneOf(Restarts),

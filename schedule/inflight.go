@@ -9,37 +9,36 @@ import (
 	"croft"
 )
 
-// inFlight counts what other requests of the same scheduler have chosen and what is
-// in no usage yet that a request has read. Without it, requests that begin together
-// would all read the same usages and choose the same host.
+// inFlight counts the choices of a scheduler's requests that are not part of the usages that another of
+// its requests has read. Without it, concurrent requests would all read the same usages and choose
+// the same host.
 //
-// Claims that had landed before a request read its candidates are in the usages
-// already, and those of other processes cannot be known before they land: there
-// chance among equals, and Placement's refusal, have to do.
+// Claims that were made before a request read its candidates are part of the usages it read. Claims in
+// flight of other processes are unknown: chance among equals, and Placement's refusal, deal with them.
 type inFlight struct {
 	mu      sync.Mutex
-	now     int64 // counts what happened, as a clock would
+	now     int64 // logical clock: counts events
 	readers map[*reading]bool
 	choices map[*choice]bool
 }
 
-// reading is a request that has read candidates, or is about to.
+// reading is a request that has read candidates, or is reading them.
 type reading struct{ since int64 }
 
-// choice is a candidate that a request is taking. It counts until it is given up, or
-// for as long as anybody ranks what was read before it landed.
+// choice is a candidate that a request is taking. It counts until the request gives it up, or until
+// nobody ranks by what was read before it was claimed.
 type choice struct {
 	candidate       croft.Candidate
 	project         croft.Project
 	member          []croft.Member
-	claimed, joined int64 // when the usages, and the groups, began to have it; 0: not yet
+	claimed, joined int64 // when it became part of the usages, and of the groups; 0: not yet
 }
 
 func newInFlight() *inFlight {
 	return &inFlight{readers: map[*reading]bool{}, choices: map[*choice]bool{}}
 }
 
-// read begins a request's reading. Call done when it ranks by it no more.
+// read begins a request's reading. The caller calls done once it no longer ranks by it.
 func (u *inFlight) read() *reading {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -55,8 +54,8 @@ func (u *inFlight) done(r *reading) {
 	u.prune()
 }
 
-// choose ranks the candidates, with what others have chosen since r, and makes the
-// first of them a choice, all at once. The rest is as it was, without that one.
+// choose atomically ranks the candidates, counting the choices of others that r does not have, and
+// makes the first one a choice. It returns the other candidates unchanged.
 func (u *inFlight) choose(r *reading, inst croft.Instance, candidates []croft.Candidate,
 	rank func([]croft.Candidate, []croft.Member) []croft.Candidate) (*choice, []croft.Candidate) {
 	u.mu.Lock()
@@ -76,13 +75,13 @@ func (u *inFlight) choose(r *reading, inst croft.Instance, candidates []croft.Ca
 	return ch, slices.Delete(candidates, i, i+1)
 }
 
-// same tells whether two candidates take the same from the same providers.
+// same reports whether two candidates have the same allocations.
 func same(a, b croft.Candidate) bool {
 	return maps.EqualFunc(a.Allocations, b.Allocations, func(x, y croft.Resources) bool { return maps.Equal(x, y) })
 }
 
-// since sums the choices that what r has read does not show: amounts by provider, and
-// the members of the project's groups.
+// since sums the choices that are not part of what r has read: amounts by provider, and members of the
+// project's groups.
 func (u *inFlight) since(r *reading, project croft.Project) (used map[croft.HostID]croft.Resources,
 	members []croft.Member) {
 	used = map[croft.HostID]croft.Resources{}
@@ -105,7 +104,7 @@ func (u *inFlight) since(r *reading, project croft.Project) (used map[croft.Host
 	return used, members
 }
 
-// addUsed is the candidate with more used of its providers; c stays as it is.
+// addUsed returns the candidate with more usage of its providers. It does not change c.
 func addUsed(c croft.Candidate, used map[croft.HostID]croft.Resources) croft.Candidate {
 	cloned := false
 	for provider := range c.Allocations {
@@ -125,14 +124,14 @@ func addUsed(c croft.Candidate, used map[croft.HostID]croft.Resources) croft.Can
 	return c
 }
 
-// claimed says that the choice is in the usages from now on.
+// claimed notes that the choice is part of the usages from now on.
 func (u *inFlight) claimed(ch *choice) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	ch.claimed = u.tick()
 }
 
-// end ends a choice: it was ordered, or, where it was not, counts no more.
+// end ends a choice: it was ordered, or it no longer counts.
 func (u *inFlight) end(ch *choice, ordered bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -145,7 +144,7 @@ func (u *inFlight) end(ch *choice, ordered bool) {
 	u.prune()
 }
 
-// prune forgets the choices that everybody who ranks has read of.
+// prune forgets the choices that are part of what every current reader has read.
 func (u *inFlight) prune() {
 	oldest := u.now
 	for r := range u.readers {

@@ -12,16 +12,16 @@ import (
 
 // miss is what a host lacks of one requirement.
 type miss struct {
-	requirement string  // as the query has it
-	kind        string  // text without amounts, to tell like from unlike
-	gap         float64 // how far the host is from it
+	requirement string  // as in the query
+	kind        string  // text without amounts, to group equal misses
+	gap         float64 // distance of the host from it
 	text        string
 }
 
-// verdict is what one host lacks.
+// verdict lists what one host lacks.
 type verdict struct {
 	host   string
-	gap    float64 // the sum of its misses'
+	gap    float64 // sum over the misses
 	misses []miss
 }
 
@@ -32,8 +32,8 @@ func (v *verdict) add(all ...miss) {
 	}
 }
 
-// judge compares a tree of providers with a query. A host that is one provider has to
-// satisfy all groups by itself; of a tree each group is judged alone.
+// judge compares a tree of providers with a query. A single provider has to satisfy all groups by
+// itself; in a tree each group is checked separately.
 func (v *verdict) judge(q Query, t tree) {
 	v.add(rootMisses(q, t.own[0])...)
 	if all := t.all(); len(all) == 1 {
@@ -52,7 +52,7 @@ func (v *verdict) judge(q Query, t tree) {
 	}
 }
 
-// isolation is what a host that is one provider lacks for groups that stay apart.
+// isolation returns the miss of a single provider when the groups must not share one.
 func isolation(q Query) []miss {
 	n := 0
 	for _, g := range q.Groups {
@@ -67,9 +67,9 @@ func isolation(q Query) []miss {
 		fmt.Sprintf("is one provider, and group_policy=isolate wants %d", n)}}
 }
 
-// groupMisses is what a tree lacks of one group. With a suffix, that is what the
-// provider lacks that is nearest to having all of it; without one, each class may
-// come from another provider, and the traits be anywhere among them.
+// groupMisses returns what a tree lacks of one group. A group with a suffix has to come from one
+// provider: the nearest one counts. Without a suffix, each class may come from another provider, and
+// the traits may be anywhere among them.
 func (t tree) groupMisses(g Group) []miss {
 	if g.Suffix == "" {
 		return t.spreadMisses(g)
@@ -97,7 +97,7 @@ func (t tree) spreadMisses(g Group) []miss {
 		union.Traits = append(union.Traits, p.Traits...)
 	}
 	if len(open) == 0 {
-		open, union = all, t.own[0] // then what is forbidden is what is told
+		open, union = all, t.own[0] // then the forbidden trait is the miss
 	}
 	for _, class := range slices.Sorted(maps.Keys(g.Resources)) {
 		var nearest []miss
@@ -122,8 +122,8 @@ func sum(misses []miss) (gap float64) {
 	return gap
 }
 
-// amountMiss is what a provider lacks of an amount: one miss, or none. What can never
-// fit weighs more than what others have taken.
+// amountMiss returns the miss of a provider for an amount: one, or none. What can never fit weighs
+// more than what others have taken.
 func amountMiss(class croft.ResourceClass, want int64, suffix string, p croft.Provider) []miss {
 	inv, offered := p.Inventories[class]
 	free := inv.Capacity() - p.Used[class]
@@ -157,13 +157,13 @@ func ofGroup(suffix string) string {
 	return " (group " + suffix + ")"
 }
 
-// units are what amounts of classes are counted in, by the end of the class's name.
+// units of amounts, by the end of the class's name.
 var units = []struct{ end, unit string }{
 	{"_MB", "MB"}, {"_GB", "GB"}, {"_KILOBIT_PER_SEC", "kbit/s"}, {"_KILOPACKET_PER_SEC", "kpacket/s"},
 	{"_BYTES", "bytes"},
 }
 
-// amount is a number with the unit of its class, where it has one.
+// amount formats a number with the unit of its class, if it has one.
 func amount(class croft.ResourceClass, n int64) string {
 	for _, u := range units {
 		if strings.HasSuffix(string(class), u.end) {
@@ -173,7 +173,7 @@ func amount(class croft.ResourceClass, n int64) string {
 	return fmt.Sprint(n)
 }
 
-// rootMisses judges what the host itself must have or must not.
+// rootMisses checks the traits that the host itself must or must not have.
 func rootMisses(q Query, p croft.Provider) []miss {
 	var misses []miss
 	add := func(requirement, text string) { misses = append(misses, miss{requirement, requirement, 2, text}) }
@@ -194,7 +194,7 @@ func rootMisses(q Query, p croft.Provider) []miss {
 	return misses
 }
 
-// qualityMisses judges traits and places. aggregates are those that count for the
+// qualityMisses checks traits, aggregates and the tree. aggregates are the ones that count for the
 // provider.
 func qualityMisses(g Group, p croft.Provider, aggregates []string, t tree) []miss {
 	var misses []miss
@@ -230,7 +230,7 @@ func qualityMisses(g Group, p croft.Provider, aggregates []string, t tree) []mis
 	return misses
 }
 
-// rows puts hosts that lack the same into one row, at the place of its nearest.
+// rows puts hosts that lack the same into one row, at the position of the nearest of them.
 func rows(verdicts []verdict) []Row {
 	var all []Row
 	at := map[string]int{}
@@ -251,8 +251,8 @@ func rows(verdicts []verdict) []Row {
 	return all
 }
 
-// requirements counts what each requirement drops, and names the host that is nearest
-// to it: of equals the one that is nearest in all.
+// requirements counts the hosts that each requirement drops, and names the nearest of them: among
+// equals, the host with the smallest sum of gaps.
 func requirements(verdicts []verdict) []Requirement {
 	var all []Requirement
 	at, gaps := map[string]int{}, map[string]float64{}

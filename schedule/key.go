@@ -10,16 +10,16 @@ import (
 	"croft/internal/nearest"
 )
 
-// Key is a public SSH key that a project keeps under a name.
+// Key is a named public SSH key of a project.
 type Key struct {
 	Project croft.Project `json:"project"`
 	Name    string        `json:"name"`
-	Line    string        `json:"line"` // as in authorized_keys
+	Line    string        `json:"line"` // of authorized_keys
 	Added   time.Time     `json:"added"`
 }
 
-// FindKeys returns the lines of the keys that have these names, in their order.
-// NotFound: one of them has none; the error proposes the nearest.
+// FindKeys returns the lines of the named keys, in the order of the names. NotFound: there is no key of
+// one of the names; the error proposes the nearest name.
 func FindKeys(ctx context.Context, store Keys, project croft.Project, names []string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, nil

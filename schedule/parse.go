@@ -14,14 +14,14 @@ import (
 	"croft/internal/standard"
 )
 
-// maxAmount is the most of one class that Placement can claim.
+// maxAmount is the largest amount of one class that Placement can claim.
 const maxAmount = 1<<31 - 1
 
-// parameters are the words a query may have left of an equals sign.
+// parameters are the keys of a query.
 var parameters = []string{"resources", "required", "member_of", "in_tree", "group_policy", "root_required",
 	"same_subtree"}
 
-// suffixed are those of them that may carry a group's suffix.
+// suffixed are the parameters that may carry a group's suffix.
 var suffixed = parameters[:4]
 
 var (
@@ -29,9 +29,8 @@ var (
 	customForm = regexp.MustCompile(`^CUSTOM_[A-Z0-9_]{1,248}$`)
 )
 
-// ParseQuery reads a query strictly, so that a typo is found here and not by an
-// empty answer: Invalid, with the nearest right word. "resources=" may be left out
-// where the amounts come first.
+// ParseQuery reads a query strictly, so that a typo is an error and not an empty answer: Invalid, with
+// the nearest right word. "resources=" may be omitted if the amounts come first.
 func ParseQuery(text string) (Query, error) {
 	p := parser{groups: map[string]*Group{}}
 	if text = strings.TrimSpace(text); text == "" {
@@ -53,8 +52,8 @@ func ParseQuery(text string) (Query, error) {
 	return p.query, p.query.bootable()
 }
 
-// LooksLikeQuery tells a query from the name or the UUID of an instance, neither
-// of which may contain these characters.
+// LooksLikeQuery tells a query from the name or the UUID of an instance, which contain none of these
+// characters.
 func LooksLikeQuery(text string) bool { return strings.ContainsAny(text, "=:&") }
 
 type parser struct {
@@ -93,7 +92,7 @@ func (p *parser) term(term string) error {
 	return nil
 }
 
-// splitKey parts a key into the parameter and the suffix of its group.
+// splitKey splits a key into the parameter and the suffix of its group.
 func splitKey(key string) (word, suffix string, err error) {
 	for _, p := range parameters {
 		if key == p {
@@ -111,9 +110,8 @@ func splitKey(key string) (word, suffix string, err error) {
 	return "", "", fmt.Errorf("unknown parameter %q%s", key, nearest.Hint(key, parameters))
 }
 
-// plausibleSuffix is narrower than Placement's rule, by which "requireds" is the
-// group "s": here a suffix that begins with a letter needs an underscore or a dash
-// before it, and what looks like a slip of the finger is one.
+// plausibleSuffix is stricter than Placement, for which "requireds" is required of the group "s": here
+// a suffix begins with a digit, an underscore or a dash, and anything else is a typo.
 func plausibleSuffix(suffix string) bool {
 	return suffixForm.MatchString(suffix) && strings.ContainsRune("0123456789_-", rune(suffix[0]))
 }
@@ -219,7 +217,7 @@ func parseTrait(name string) (croft.Trait, error) {
 	return "", fmt.Errorf("unknown trait %q%s", name, nearest.Hint(name, standard.Traits()))
 }
 
-// ParseTrait checks that a trait is one of the standard ones, or a custom one. Invalid.
+// ParseTrait returns the trait of a name. Invalid: it is neither a standard trait nor a custom one.
 func ParseTrait(name string) (croft.Trait, error) {
 	trait, err := parseTrait(name)
 	if err != nil {
@@ -286,7 +284,7 @@ func (p *parser) addRootRequired(value string) error {
 	return nil
 }
 
-// finish checks what only the whole query shows, and orders it.
+// finish checks the query as a whole, and sorts it.
 func (p *parser) finish() error {
 	named := 0
 	for _, suffix := range slices.Sorted(maps.Keys(p.groups)) {

@@ -8,29 +8,27 @@ import (
 	"croft"
 )
 
-// Query says what an instance needs, as Placement's allocation candidates take it.
-// ParseQuery makes one; a Query that it returned asks for at least one each of
-// VCPU, MEMORY_MB and DISK_GB.
+// Query says what an instance needs, in the terms of Placement's allocation candidates.
+// One that ParseQuery returned asks for at least one each of VCPU, MEMORY_MB and DISK_GB.
 type Query struct {
-	Groups       []Group    // the one without a suffix first, the others in the order of their suffixes
-	GroupPolicy  string     // none or isolate; empty where it was not said
-	RootRequired []string   // traits of the root provider, forbidden ones with a ! before them
+	Groups       []Group    // sorted by suffix, so that the group without one is first
+	GroupPolicy  string     // none or isolate; empty: not given
+	RootRequired []string   // traits of the root provider; with a ! before them: forbidden ones
 	SameSubtree  [][]string // suffixes, with their leading underscore
 }
 
-// Group is what one provider, or for the group without a suffix one tree of
-// providers, has to offer.
+// Group is what one provider has to offer; for the group without a suffix, one tree of providers.
 type Group struct {
 	Suffix    string
 	Resources croft.Resources
-	Required  [][]croft.Trait // of each set at least one
+	Required  [][]croft.Trait // at least one of each set
 	Forbidden []croft.Trait
-	MemberOf  [][]string // aggregates; of each set at least one
+	MemberOf  [][]string // aggregates; at least one of each set
 	NotIn     []string   // aggregates
 	InTree    croft.HostID
 }
 
-// Total sums the amounts of all groups: what the instance gets.
+// Total returns the sum over all groups, which the instance gets.
 func (q Query) Total() croft.Resources {
 	total := croft.Resources{}
 	for _, g := range q.Groups {
@@ -41,9 +39,9 @@ func (q Query) Total() croft.Resources {
 	return total
 }
 
-// Encode gives the query string of GET /allocation_candidates. The same query has
-// the same string, whatever order it was written in, and ParseQuery reads it back.
-// Every character in it may stand in a URL as it is.
+// Encode returns the query string of GET /allocation_candidates. Equal queries have equal strings,
+// in whatever order they were written, and ParseQuery reads them back. No character needs escaping in
+// a URL.
 func (q Query) Encode() string {
 	var terms []string
 	for _, g := range q.Groups {
@@ -91,7 +89,7 @@ func (g Group) terms() []string {
 	return terms
 }
 
-// splitSets parts the sets that offer a choice from the traits that have none.
+// splitSets separates the sets that leave a choice from single traits.
 func splitSets(required [][]croft.Trait) (sets [][]croft.Trait, single []string) {
 	for _, set := range required {
 		if len(set) == 1 {
@@ -111,7 +109,7 @@ func joinTraits(traits []croft.Trait) string {
 	return strings.Join(words, ",")
 }
 
-// sort brings every list into one order and drops what is said twice.
+// sort sorts every list and removes duplicates.
 func (q *Query) sort() {
 	slices.SortFunc(q.Groups, func(a, b Group) int { return strings.Compare(a.Suffix, b.Suffix) })
 	for i := range q.Groups {
@@ -131,7 +129,7 @@ func (q *Query) sort() {
 	q.SameSubtree = slices.CompactFunc(q.SameSubtree, slices.Equal)
 }
 
-// sortSets puts the sets of one first, each set and all of them in order.
+// sortSets sorts each set, and the sets: those of one element first.
 func sortSets[T ~string](sets [][]T) {
 	for i := range sets {
 		slices.Sort(sets[i])
@@ -145,7 +143,7 @@ func sortSets[T ~string](sets [][]T) {
 	})
 }
 
-// bootable refuses what could be claimed but not booted.
+// bootable refuses a query that could be claimed but not booted.
 func (q Query) bootable() error {
 	total := q.Total()
 	for _, need := range []struct {

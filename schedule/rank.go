@@ -9,26 +9,26 @@ import (
 	"croft/internal/nearest"
 )
 
-// A Policy decides which of several candidates is taken.
+// A Policy decides which candidate is taken.
 type Policy struct {
-	// Order puts candidates into the order in which they are tried, best first. It
-	// may change the slice it is given, and may be asked several times.
+	// Order returns the candidates in the order in which they are tried, best first. It may change the
+	// slice, and is called several times.
 	Order func([]croft.Candidate) []croft.Candidate
-	// Sample is how many candidates it wants to choose from, at least 1. Where none of
-	// a full answer will do, the next question asks for four times as many.
+	// Sample is how many candidates to choose from, at least 1. If none of them can be taken, four times
+	// as many are asked for.
 	Sample int
 }
 
-// The policies. Among equals chance decides, so that schedulers which run at once do
-// not all begin with the same host.
+// The policies. Chance decides among equals, so that concurrent schedulers do not all begin with the
+// same host.
 var (
-	// Spread prefers the candidate that leaves the greatest fraction of its scarcest
-	// resource free. The best of a random few is nearly the best of all, and reading all
-	// is what would take the time of a request: hence the small sample.
+	// Spread prefers the candidate that leaves the greatest fraction of its scarcest resource free. The
+	// sample is small: the best of a random few is nearly the best of all, and reading all of them would
+	// take most of a request's time.
 	Spread = &Policy{Order: spread, Sample: 32}
-	// Pack prefers the candidate that leaves the smallest fraction of its scarcest
-	// resource free, so that hosts fill up one after the other and large requests find
-	// whole ones. A small sample would miss the host that is being filled.
+	// Pack prefers the candidate that leaves the smallest fraction of its scarcest resource free, so that
+	// hosts fill up one after the other and large requests find empty ones. A small sample would miss
+	// the host that is being filled.
 	Pack = &Policy{Order: pack, Sample: 256}
 )
 
@@ -38,10 +38,10 @@ const (
 	PolicyPack   = "pack"
 )
 
-// Policies are the names of all.
+// Policies lists the names of all policies.
 var Policies = []string{PolicySpread, PolicyPack}
 
-// PolicyNamed returns the policy of that name. Invalid: there is none.
+// PolicyNamed returns the policy of a name. Invalid: there is none.
 func PolicyNamed(name string) (*Policy, error) {
 	switch name {
 	case PolicySpread:
@@ -61,7 +61,7 @@ func pack(candidates []croft.Candidate) []croft.Candidate {
 	return byFree(candidates, cmp.Compare[float64])
 }
 
-// byFree sorts by what stays free; what cannot be judged, or is too little, is last.
+// byFree sorts by the fraction that stays free; candidates with too little, or of which it is unknown, are last.
 func byFree(candidates []croft.Candidate, compare func(a, b float64) int) []croft.Candidate {
 	type judged struct {
 		croft.Candidate
@@ -84,9 +84,9 @@ func byFree(candidates []croft.Candidate, compare func(a, b float64) int) []crof
 	return candidates
 }
 
-// freeAfter is the fraction of the scarcest class that stays free once the
-// candidate is claimed: of the classes it takes, on the providers it takes them from.
-// It is below zero where there is too little, or no summary to judge by.
+// freeAfter returns the fraction of the scarcest class that stays free once the candidate is claimed,
+// among the classes it takes and on the providers it takes them from. It is below zero if there is too
+// little, or no summary.
 func freeAfter(c croft.Candidate) float64 {
 	least := 1.0
 	for provider, amounts := range c.Allocations {
@@ -102,9 +102,8 @@ func freeAfter(c croft.Candidate) float64 {
 	return least
 }
 
-// hostOf names the host that a candidate's instance would run on: the top of the tree
-// that its VCPU come from. Other providers in it offer what hosts share, such as a
-// storage pool.
+// hostOf returns the host that a candidate's instance would run on: the root of the tree that its VCPU
+// come from. Other providers may offer what hosts share, such as a storage pool.
 func hostOf(c croft.Candidate) croft.HostID {
 	var first croft.HostID
 	for provider, amounts := range c.Allocations {

@@ -13,31 +13,31 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// Request is what somebody asks for.
+// Request asks for an instance.
 type Request struct {
-	ID       croft.InstanceID // made where empty
-	Project  croft.Project    // croft.DefaultProject where empty
-	Name     string           // DefaultName where empty
+	ID       croft.InstanceID // empty: a new one
+	Project  croft.Project    // empty: croft.DefaultProject
+	Name     string           // empty: DefaultName
 	Query    Query
 	Image    string
 	Keys     []string
 	UserData []byte
 
-	Metadata croft.Metadata // MetadataAuto where empty
-	IMDS     croft.IMDS     // IMDSOptional where empty
+	Metadata croft.Metadata // empty: MetadataAuto
+	IMDS     croft.IMDS     // empty: IMDSOptional
 	Tags     map[string]string
-	Restart  croft.Restart // RestartOnFailure where empty
+	Restart  croft.Restart // empty: RestartOnFailure
 
-	Networks  []string // of hosts, by name; the host's usual ones where empty
+	Networks  []string // by name; empty: the host's default networks
 	Ephemeral bool
 
 	Affinities []croft.Affinity // the groups to be in
-	Policy     *Policy          // the scheduler's where nil
+	Policy     *Policy          // nil: the scheduler's
 }
 
 func (r Request) label() string { return cmp.Or(r.Name, string(r.ID), "an instance") }
 
-// record is the request as it is written down first.
+// record returns the record of the request before anything is decided. Invalid: the request cannot be carried out.
 func (r Request) record() (croft.Instance, error) {
 	inst := croft.Instance{
 		ID:      cmp.Or(r.ID, croft.NewInstanceID()),
@@ -78,9 +78,8 @@ func (r Request) record() (croft.Instance, error) {
 // Request finds a host for the request, claims its resources and writes the order.
 // It returns as soon as the order is written, before the host has acted on it.
 //
-// Whatever it returns as an error, nothing of the request stays behind, except
-// where a part stopped answering in the middle: then the record stays in
-// scheduling, for the agents to clear once this process is gone.
+// After an error nothing of the request is left, except when etcd or Placement stopped answering in the
+// middle: then the record stays in scheduling until agents clear it, once this process has ended.
 // Conflict: the ID or the name is taken, or the instance was destroyed meanwhile.
 // NoCapacity: nothing fits; errors.As finds an *Explanation in it.
 func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err error) {
@@ -108,9 +107,8 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 	return Decision{}, err
 }
 
-// Explain says which hosts a request would fit on now, in their order, and what drops
-// the others. It changes nothing. That no host fits is no error; whatever would make
-// the request one is.
+// Explain says which hosts a request would fit on now, in the order in which they would be tried, and
+// why the others are dropped. It changes nothing. That no host fits is no error.
 func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	inst, err := r.record()
 	if err != nil {

@@ -12,22 +12,22 @@ import (
 	"croft/internal/span"
 )
 
-// Config joins a Scheduler to the rooms that it needs.
+// Config configures a Scheduler.
 type Config struct {
-	Partition croft.PartitionID // required: whose orders it writes
+	Partition croft.PartitionID // required: the installation
 	Records   Records           // required
 	View      View              // required
 	Claims    Claims            // required
 
-	Policy      *Policy       // of requests that name none; Spread by default
+	Policy      *Policy       // for requests that name none; Spread by default
 	Log         *slog.Logger  // discards by default
-	UndoTimeout time.Duration // how long giving back may take after a failure; 5 s by default
+	UndoTimeout time.Duration // how long undoing may take after a failure; 5 s by default
 	Backoff     time.Duration // before a host that was too busy is tried again, doubled each round; 20 ms by default
 }
 
-// Scheduler turns requests into claims and orders. It holds no state that others need:
-// any number of them may run at once, here and elsewhere. Requests of one scheduler
-// know of each other, and so spread better than those of several.
+// Scheduler turns requests into claims and orders. It keeps no state that others need: any number of
+// them may run at once, on any machine. The requests of one scheduler know of each other, so they
+// spread better than requests of several.
 type Scheduler struct {
 	Config
 	inFlight  *inFlight
@@ -35,7 +35,7 @@ type Scheduler struct {
 	hosts     *sharedRead[map[croft.HostID]croft.Host]
 }
 
-// New checks the config. It does nothing yet.
+// New checks the config. It starts nothing.
 func New(c Config) (*Scheduler, error) {
 	if c.Partition == "" || c.Records == nil || c.View == nil || c.Claims == nil {
 		return nil, croft.Errorf(croft.Invalid, "schedule: Partition, Records, View and Claims are required")
@@ -50,14 +50,14 @@ func New(c Config) (*Scheduler, error) {
 		hosts: newSharedRead[map[croft.HostID]croft.Host]()}, nil
 }
 
-// Decision is what became of a request: an instance and the host that was told.
+// Decision is the result of a request: the instance, and the host that has the order.
 type Decision struct {
 	Instance croft.Instance
 	Host     croft.Host
 }
 
-// writeOrder writes an order with write, and in it, where the host's agent knows of such, the
-// span of its own, of which what the host does about it becomes part.
+// writeOrder calls write in a span of its own. If the host's agent supports traces, the order carries
+// the span, and what the host does about the order becomes part of it.
 func (s *Scheduler) writeOrder(ctx context.Context, host *croft.Host,
 	write func(context.Context, croft.Instance, croft.Order) (croft.Instance, error),
 	inst croft.Instance, o croft.Order) (croft.Instance, error) {
@@ -71,7 +71,7 @@ func (s *Scheduler) writeOrder(ctx context.Context, host *croft.Host,
 	return inst, err
 }
 
-// order is the next order of an instance, one generation on.
+// order returns the next order of an instance, one generation later.
 func (s *Scheduler) order(inst croft.Instance, host croft.HostID, want croft.Want) croft.Order {
 	return croft.Order{
 		Partition:  s.Partition,
@@ -90,7 +90,7 @@ func (s *Scheduler) order(inst croft.Instance, host croft.HostID, want croft.Wan
 	}
 }
 
-// afterwards is a context for giving back, which has to happen although ctx ended.
+// afterwards returns a context for undoing, which has to happen even if ctx has ended.
 func (s *Scheduler) afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), s.UndoTimeout)
 }

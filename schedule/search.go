@@ -26,13 +26,13 @@ type search struct {
 // snapshot is what a search has read to choose from.
 type snapshot struct {
 	reading    *reading
-	candidates []croft.Candidate // the best first, as far as the reading goes
+	candidates []croft.Candidate // best first
 	hosts      map[croft.HostID]croft.Host
-	read       map[croft.HostID]bool // of hosts, whether they were asked for
+	read       map[croft.HostID]bool // hosts that were asked for
 	members    []croft.Member        // of the instance's groups
 }
 
-// look reads what there is to choose from. Where there is no error, end the reading.
+// look reads a snapshot. Unless it returns an error, the caller ends the reading.
 func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
 	o = &snapshot{reading: s.inFlight.read(), hosts: map[croft.HostID]croft.Host{}, read: map[croft.HostID]bool{}}
 	ctx, end := span.Start(ctx, "candidates")
@@ -56,11 +56,11 @@ func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
 	return o, s.readHosts(ctx, o, o.candidates[:min(batch, len(o.candidates))])
 }
 
-// batch is of how many candidates the hosts are read at first: nearly always the best
-// of them is taken, and those of all would be most of what a request reads.
+// batch is the number of candidates whose hosts are read at first. Nearly always one of them is taken,
+// and reading the hosts of all would be most of a request's reads.
 const batch = 8
 
-// readHosts reads the hosts of candidates, unless they have been.
+// readHosts reads the hosts of candidates that have not been read yet.
 func (s *search) readHosts(ctx context.Context, o *snapshot, candidates []croft.Candidate) error {
 	ids := slices.DeleteFunc(hostsOf(candidates), func(id croft.HostID) bool { return o.read[id] })
 	if len(ids) == 0 {
@@ -77,9 +77,8 @@ func (s *search) readHosts(ctx context.Context, o *snapshot, candidates []croft.
 	return nil
 }
 
-// lookAhead begins to look, so that it need not wait for the record to be written:
-// nothing is taken by it. Call one of the two: first returns what was found, forget
-// ends the looking.
+// lookAhead starts looking while the record is being written; that changes nothing. The caller calls
+// one of the two: first returns the snapshot, forget cancels.
 func (s *search) lookAhead(ctx context.Context) (first func() (*snapshot, error), forget func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	type found struct {
@@ -87,7 +86,7 @@ func (s *search) lookAhead(ctx context.Context) (first func() (*snapshot, error)
 		err error
 	}
 	answer := make(chan found, 1)
-	looker := *s // the original gets its record meanwhile
+	looker := *s // the caller's gets its record meanwhile
 	go func() {
 		o, err := looker.look(ctx, looker.policy.Sample)
 		answer <- found{o, err}
@@ -129,9 +128,8 @@ func hostsOf(candidates []croft.Candidate) []croft.HostID {
 	return ids
 }
 
-// usable drops the candidates on hosts that would not act on an order, and remembers
-// why, and those on hosts that the rule of a group bars. Conflict: a group goes by
-// another rule.
+// usable returns the candidates without those on hosts that would not act on an order, for which it
+// notes why, and those on hosts that the rule of a group bars. Conflict: a group has another rule.
 func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Candidate, error) {
 	var usable []croft.Candidate
 	for _, c := range candidates {
@@ -152,7 +150,7 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 	return usable, nil
 }
 
-// rank is the policy's order, below that which the groups wish for.
+// rank returns a function that sorts candidates by what the groups prefer, then by the policy.
 func (s *search) rank(o *snapshot) func([]croft.Candidate, []croft.Member) []croft.Candidate {
 	return func(candidates []croft.Candidate, inFlight []croft.Member) []croft.Candidate {
 		ranked := s.policy.Order(candidates)
@@ -166,8 +164,8 @@ func (s *search) rank(o *snapshot) func([]croft.Candidate, []croft.Member) []cro
 	}
 }
 
-// unknownNetwork says so where Placement refused the query because no host has one
-// of the networks; nil where that is not why.
+// unknownNetwork returns the error to report when Placement refused the query because no host has
+// one of the networks; nil: that is not why.
 func (s *search) unknownNetwork(ctx context.Context, refused error) error {
 	networks := s.inst.Spec.Networks
 	if !errors.Is(refused, croft.Invalid) || len(networks) == 0 {
@@ -195,7 +193,7 @@ func (s *search) unknownNetwork(ctx context.Context, refused error) error {
 	return nil
 }
 
-// noCapacity is the error of a request for which no candidate is left.
+// noCapacity returns the error of a request for which no candidate is left.
 func (s *search) noCapacity(ctx context.Context) error {
 	explanation, err := s.explain(ctx, nil)
 	if err != nil {
@@ -226,15 +224,15 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 	}), nil
 }
 
-// ranking is the order of the hosts that candidates are on.
+// ranking returns the hosts of candidates in the order in which they are tried.
 func (s *search) ranking(o *snapshot, candidates []croft.Candidate) []Fit {
 	var fits []Fit
-	var last int // strain of the fit before
+	var last int // strain of the previous fit
 	seen := map[croft.HostID]bool{}
 	for _, c := range s.rank(o)(slices.Clone(candidates), nil) {
 		id := hostOf(c)
 		if seen[id] {
-			continue // a better way to use the same host
+			continue // a better candidate uses the same host
 		}
 		seen[id] = true
 		fit := Fit{Host: cmp.Or(o.hosts[id].Name, string(id)), ID: id, Rank: len(fits) + 1, Free: max(freeAfter(c), 0)}

@@ -5,20 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// sharedRead reads what takes long to read, such as all providers, once for all who want to
-// know at the same time, as where --count 100 finds no room. Nobody is given what was
-// read before they asked.
+// sharedRead reads what takes long to read, such as all providers, once for all concurrent callers,
+// as when --count 100 finds no room. No caller gets what was read before it asked.
 type sharedRead[T any] struct {
-	now     atomic.Int64  // counts who asked and what was read, as a clock would
-	reading chan struct{} // holds one while somebody reads, or looks at what follows
-	begun   int64         // when the last reading that succeeded was begun
+	now     atomic.Int64  // logical clock: counts callers and reads
+	reading chan struct{} // a mutex that respects contexts: full while a caller reads
+	begun   int64         // when the last successful read began
 	last    T
 }
 
 func newSharedRead[T any]() *sharedRead[T] { return &sharedRead[T]{reading: make(chan struct{}, 1)} }
 
-// get reads, or takes what somebody else has begun to read since it was called.
-// Nobody may change what it returns.
+// get reads, or returns what another caller began to read after this call. Callers must not change
+// the result.
 func (s *sharedRead[T]) get(ctx context.Context, read func(context.Context) (T, error)) (last T, err error) {
 	asked := s.now.Add(1)
 	select {

@@ -8,14 +8,14 @@ import (
 	"croft"
 )
 
-// sharing is the trait of a provider that offers what it has to others in its
+// sharing is the trait of a provider that shares its inventory with the other providers in its
 // aggregates, such as a storage pool.
 const sharing croft.Trait = "MISC_SHARES_VIA_AGGREGATE"
 
 // tree is a host as Placement sees it.
 type tree struct {
 	own    []croft.Provider // the root first
-	shared []croft.Provider // of others, which it may use
+	shared []croft.Provider // of others, usable by this one
 }
 
 func (t tree) id() croft.HostID      { return t.own[0].ID }
@@ -25,8 +25,8 @@ func (t tree) has(id croft.HostID) bool {
 	return slices.ContainsFunc(t.own, func(p croft.Provider) bool { return p.ID == id })
 }
 
-// treesOf puts providers together by their roots. Those that only share what they
-// have are no hosts, unless an agent registered them.
+// treesOf groups providers by their roots. A provider that only shares is not a host, unless an agent
+// registered it.
 func treesOf(providers []croft.Provider, hosts map[croft.HostID]croft.Host) []tree {
 	var trees []tree
 	at := map[croft.HostID]int{}
@@ -52,7 +52,7 @@ func treesOf(providers []croft.Provider, hosts map[croft.HostID]croft.Host) []tr
 			trees[i].own = append(trees[i].own, p)
 		}
 	}
-	// A root that went away while the providers were read leaves nothing to judge.
+	// A tree without its root, which was removed while the providers were read, is left out.
 	trees = slices.DeleteFunc(trees, func(t tree) bool { return cmp.Or(t.own[0].Root, t.id()) != t.id() })
 	for i := range trees {
 		trees[i].use(pools)
@@ -60,7 +60,7 @@ func treesOf(providers []croft.Provider, hosts map[croft.HostID]croft.Host) []tr
 	return trees
 }
 
-// use adds the pools that the tree is in an aggregate with.
+// use adds the sharing providers that are in an aggregate with the tree.
 func (t *tree) use(pools []croft.Provider) {
 	for _, pool := range pools {
 		near := slices.ContainsFunc(t.own, func(p croft.Provider) bool {
@@ -76,8 +76,7 @@ func hasCommon(a, b []string) bool {
 	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
 }
 
-// whole is what a host would offer if nothing of it were used or reserved: agents that
-// stop reserve all of it.
+// whole returns the tree with nothing used or reserved: an agent that stops reserves everything.
 func (t tree) whole() tree {
 	t.own = slices.Clone(t.own)
 	for i := range t.own {

@@ -12,19 +12,18 @@ import (
 	"croft"
 )
 
-// watchRetry is how long, by half at most, Wait leaves a store alone that does not
-// answer.
+// watchRetry is how long Wait pauses, give or take a half, when the store does not answer.
 const watchRetry = 500 * time.Millisecond
 
-// A Goal tells whether the status of an instance, nil once it is gone, is what
-// somebody waits for. An error means that it never will be.
+// A Goal reports whether an instance has the status that is waited for; nil: the instance is gone. An
+// error means that it never will.
 type Goal func(*croft.Status) (reached bool, err error)
 
 // Running is reached when the guest runs and has an address.
 func Running(st *croft.Status) (bool, error) { return observed(st, croft.StateRunning) }
 
-// Ready is reached when the guest runs and has reported that its set-up is done. A
-// set-up that failed is an error, and no *Failure: the host did its part.
+// Ready is reached when the guest runs and has reported that its set-up is done. A failed set-up is an
+// error, and not a *Failure: the host did its part.
 func Ready(st *croft.Status) (bool, error) {
 	running, err := Running(st)
 	if err != nil || !running || st.Observation.CloudInit == nil {
@@ -40,12 +39,12 @@ func Ready(st *croft.Status) (bool, error) {
 // Stopped is reached when the domain is shut off.
 func Stopped(st *croft.Status) (bool, error) { return observed(st, croft.StateStopped) }
 
-// Gone is reached when nothing of the instance is left. A removal that failed is
-// no end: its host tries again.
+// Gone is reached when nothing of the instance is left. A failed removal does not end the wait: the host
+// tries again.
 func Gone(st *croft.Status) (bool, error) { return st == nil, nil }
 
-// observed wants the state of the newest order's observation, since an older one
-// tells of what was wanted before.
+// observed reports whether the newest order's observation has the state. Observations of older orders
+// do not count.
 func observed(st *croft.Status, want croft.State) (bool, error) {
 	switch {
 	case st == nil:
@@ -62,7 +61,7 @@ func observed(st *croft.Status, want croft.State) (bool, error) {
 	return st.Observation.State == want, failed(st)
 }
 
-// ended says how the guest went off, where its restart policy leaves it so.
+// ended returns how the guest ended, if its restart policy leaves it off.
 func ended(st *croft.Status) croft.End {
 	if !current(st) || st.Observation.State != croft.StateStopped {
 		return ""
@@ -70,12 +69,12 @@ func ended(st *croft.Status) croft.End {
 	return st.Observation.Ended
 }
 
-// current tells whether the agent has seen the newest order.
+// current reports whether the agent has seen the newest order.
 func current(st *croft.Status) bool {
 	return st.Observation != nil && st.Observation.Generation >= st.Instance.Generation
 }
 
-// failed is the agent's sentence about the newest order, if that failed.
+// failed returns the agent's error about the newest order, if that failed.
 func failed(st *croft.Status) error {
 	if !current(st) || st.Observation.State != croft.StateFailed {
 		return nil
@@ -87,18 +86,17 @@ func failed(st *croft.Status) error {
 	return &Failure{croft.Errorf(st.Observation.ErrorKind, "%s", text)}
 }
 
-// Failure is what the host's agent says went wrong, of the kind that it gave.
+// Failure is an error that the host's agent reported, of the kind that it reported.
 type Failure struct{ err error }
 
 func (f *Failure) Error() string { return f.err.Error() }
 
-// Unwrap gives the error with the kind.
+// Unwrap returns the error with the kind.
 func (f *Failure) Unwrap() error { return f.err }
 
-// Wait follows an instance until the goal is reached, calling progress with what it
-// was at first and after every change. A store that does not answer for a while is
-// asked again. Unavailable: ctx's deadline passed first. errors.As finds a *Failure
-// where the host's agent failed.
+// Wait follows an instance until the goal is reached, and calls progress with its status at first and
+// after every change. It outlasts a store that does not answer for a while. Unavailable: ctx's
+// deadline passed. errors.As finds a *Failure if the host's agent failed.
 func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, progress func(croft.Status)) error {
 	var reached bool
 	var verdict error
@@ -126,7 +124,7 @@ func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, pr
 	return fmt.Errorf("wait for instance %s: %w", inst.Name, err)
 }
 
-// watch is WatchInstance for as long as ctx lives, whatever the store does.
+// watch is WatchInstance, repeated while the store is unavailable.
 func (s *Scheduler) watch(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
 	for {
 		err := s.View.WatchInstance(ctx, id, changed)
@@ -139,8 +137,8 @@ func (s *Scheduler) watch(ctx context.Context, id croft.InstanceID, changed func
 	}
 }
 
-// standing says where an instance stands now that nobody waits any longer; that its
-// host fell silent changed nothing that Wait saw. Arrived: the goal is reached after all.
+// standing describes an instance at the end of the wait, since a host that falls silent changes nothing
+// that Wait sees. Arrived: the goal is reached after all.
 func (s *Scheduler) standing(ctx context.Context, inst croft.Instance, goal Goal) (where string, arrived bool) {
 	ctx, cancel := s.afterwards(ctx)
 	defer cancel()
@@ -157,15 +155,13 @@ func (s *Scheduler) standing(ctx context.Context, inst croft.Instance, goal Goal
 	return "it is " + Describe(&st), false
 }
 
-// Unknown is where an instance stands whose host is silent: it may run, and what was
-// last seen of it counts for nothing.
+// Unknown describes an instance on a silent host: it may run, and its last observation does not count.
 const Unknown = "unknown"
 
-// Ordered is where an instance stands whose host has not said anything of it yet.
+// Ordered describes an instance that its host has not observed yet.
 const Ordered = "ordered"
 
-// Address returns the address that people use: IPv4 before IPv6, empty while the instance
-// does not run.
+// Address returns the address that people use, IPv4 before IPv6; empty unless the instance runs.
 func Address(st *croft.Status) string {
 	if st.Observation == nil || st.Observation.State != croft.StateRunning {
 		return ""
@@ -182,7 +178,7 @@ func Address(st *croft.Status) string {
 	return best.String()
 }
 
-// Describe says in a word where an instance stands; nil is gone.
+// Describe returns the state of an instance in a word; nil: it is gone.
 func Describe(st *croft.Status) string {
 	switch {
 	case st == nil:
