@@ -17,15 +17,16 @@ import (
 	"croft/cli/instances"
 	"croft/cli/keys"
 	"croft/cli/pools"
+	"croft/cli/serve"
 	"croft/cli/top"
 	"croft/internal/build"
+	"croft/pool/server"
 )
 
-// Program is the command line of a binary, which adds the commands that run parts of a cloud.
+// Program is the command line of a binary. The zero Program has all commands of croft.
 type Program struct {
-	Commands  func() []*cobra.Command // beside those of cli
-	PoolServe func() *cobra.Command   // croft pool serve
-	Others    map[string]Other        // what the binary is by other names than croft and its subcommands
+	RPC    server.RPC       // a second protocol that `croft pool serve` speaks; nil: none
+	Others map[string]Other // what the binary is by other names than croft and its subcommands
 }
 
 // Other is a program of its own that the binary is when it is called by another name.
@@ -48,12 +49,15 @@ func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout
 
 // commands makes the subcommands of croft.
 func (p Program) commands() []*cobra.Command {
-	return append(p.Commands(),
+	return []*cobra.Command{
+		serve.Up(), serve.Compute(), serve.Metadata(),
+		serve.Placement(admin.ExportCommand(), admin.ImportCommand()),
+		admin.EtcdCommand(), admin.CACommand(), admin.DoctorCommand(),
 		instances.Command(), hosts.Command(), images.Command(), keys.Command(), top.Command(),
-		pools.Command(p.PoolServe()), pools.TicketCommand(),
+		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		admin.TokenCommand(), admin.AuditCommand(),
 		completionCommand(), p.manCommand(),
-	)
+	}
 }
 
 // named makes the command that the binary is when it is called by this name.

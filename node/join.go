@@ -34,7 +34,7 @@ func Join(ctx context.Context, s settings.Settings, text string, member bool, wo
 		return nil
 	}
 	if before != nil && !before.IsMember() && HasEtcd(s.StateDir) {
-		if err := WithStateDir(s.StateDir, func(*compute.StateDir) error { return asideEtcd(s.StateDir) }); err != nil {
+		if err := withStateDir(s.StateDir, func(*compute.StateDir) error { return asideEtcd(s.StateDir) }); err != nil {
 			return err // what a removal left that was cut short
 		}
 	}
@@ -81,7 +81,7 @@ func enrol(ctx context.Context, j *trust.Membership, s settings.Settings, token 
 	if err := checkMember(j, s); err != nil {
 		return err
 	}
-	return WithStateDir(s.StateDir, func(dir *compute.StateDir) error {
+	return withStateDir(s.StateDir, func(dir *compute.StateDir) error {
 		if err := dir.KeepHostID(id); err != nil {
 			return err
 		}
@@ -172,15 +172,5 @@ func accept(ctx context.Context, j *trust.Membership, s settings.Settings, token
 	if err := checkMember(j, s); err != nil {
 		return err
 	}
-	return WithStateDir(s.StateDir, func(*compute.StateDir) error { return j.Write(s.StateDir) })
-}
-
-// WithStateDir does something while no croft runs in a state directory.
-func WithStateDir(path string, do func(*compute.StateDir) error) (err error) {
-	dir, err := compute.OpenStateDir(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	return do(dir)
+	return withStateDir(s.StateDir, func(*compute.StateDir) error { return j.Write(s.StateDir) })
 }

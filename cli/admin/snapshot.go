@@ -19,7 +19,7 @@ import (
 // snapshotTime is how long taking a snapshot may last.
 const snapshotTime = 10 * time.Minute
 
-func SnapshotCommand() *cobra.Command {
+func snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot FILE",
 		Short: "Write all that etcd holds to a file, while everything runs",

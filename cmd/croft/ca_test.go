@@ -16,6 +16,7 @@ import (
 	"croft/cloud/direct"
 	"croft/doctor"
 	"croft/node"
+	"croft/node/checkup"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/pki"
@@ -131,17 +132,17 @@ func TestCertificatesAreShownWithTheirState(t *testing.T) {
 			t.Errorf("%s of %s: %s until %s", one.Authority, one.Of, one.State, one.Until)
 		}
 	}
-	if f := lookCertificates(c.dir)(t.Context()); f.Level != doctor.OK ||
+	if f := checkup.Certificates(c.dir); f.Level != doctor.OK ||
 		!strings.Contains(f.Found, "6, the first counts until") {
 		t.Errorf("doctor finds %+v", f)
 	}
-	if f := lookCertificates(t.TempDir())(t.Context()); f.Level != doctor.OK {
+	if f := checkup.Certificates(t.TempDir()); f.Level != doctor.OK {
 		t.Errorf("where there are none doctor finds %+v", f)
 	}
 	if err := os.Chmod(trust.Certificate(c.dir, pki.Etcd).Pair(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if f := lookCertificates(c.dir)(t.Context()); f.Level != doctor.Fail ||
+	if f := checkup.Certificates(c.dir); f.Level != doctor.Fail ||
 		!strings.Contains(f.Found, "others may read") {
 		t.Errorf("with a key that others may read doctor finds %+v", f)
 	}

@@ -7,13 +7,21 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"croft/cli"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(Run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr))
+}
+
+// Run runs the program as cli.Program.Run does.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return withResalloc(cli.Program{}).Run(ctx, args, stdin, stdout, stderr)
 }

@@ -2,32 +2,40 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"path/filepath"
 	"strings"
 
-	"croft/node"
+	"github.com/spf13/cobra"
+
+	"croft/cli"
+	"croft/node/manager"
 	"croft/node/settings"
 	"croft/pool/resalloc"
 )
 
+// withResalloc adds resalloc's programs, and its protocol to managers of pools.
+func withResalloc(p cli.Program) cli.Program {
+	p.RPC = resalloc.Handler
+	p.Others = map[string]cli.Other{}
+	for _, name := range resalloc.Names {
+		p.Others[name] = cli.Other{
+			Command: func() *cobra.Command { return resalloc.Command(name, resallocBackend) },
+			Version: resalloc.VersionTemplate(name),
+		}
+	}
+	return p
+}
+
 // resallocBackend runs managers of pools for resalloc's programs.
 var resallocBackend = resalloc.Backend{
-	Serve: func(ctx context.Context, r resalloc.Settings, dir string, open resalloc.OpenState, log *slog.Logger) error {
-		s := resallocSettings(r, dir)
-		return node.Supervised(ctx, log, func(ready func()) error { return servePools(ctx, s, dir, open, log, ready) })
+	Serve: func(ctx context.Context, r resalloc.Settings, dir string, lock resalloc.OpenState, log *slog.Logger) error {
+		return manager.Serve(ctx, manager.Config{
+			Settings: resallocSettings(r, dir), Dir: dir, Lock: lock, RPC: resalloc.Handler, Log: log,
+		})
 	},
 	Open: func(ctx context.Context, r resalloc.Settings, dir string) (resalloc.Store, func() error, error) {
-		s, p := resallocSettings(r, dir), node.NewParts()
-		store, _, end, err := openPoolStore(ctx, &s, p, dir)
-		if err != nil {
-			return nil, nil, errors.Join(err, p.End())
-		}
-		return store, func() error {
-			defer end()
-			return errors.Join(p.End(), store.Close())
-		}, nil
+		return manager.Open(ctx, resallocSettings(r, dir), dir)
 	},
 }
 

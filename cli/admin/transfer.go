@@ -1,15 +1,11 @@
-package main
+package admin
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,14 +13,12 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/cloud/direct"
-	"croft/etcdstore"
 	"croft/node/settings"
-	"croft/placement/ledger"
 	"croft/placement/transfer"
-	"croft/placementclient"
 )
 
-func placementExportCommand() *cobra.Command {
+// ExportCommand is `croft placement export`.
+func ExportCommand() *cobra.Command {
 	flags := []args.HostFlag{args.LogLevelFlag, args.EtcdFlag, args.TokenFlag}
 	cmd := &cobra.Command{
 		Use:   "export",
@@ -50,12 +44,12 @@ claims never pause for so long, the command says so and prints nothing.`,
 		if err != nil {
 			return err
 		}
-		source, end, err := openPlace(cmd, s, place{url: *from, urlFlag: "--from", dataDir: *dataDir})
+		source, end, err := openArchive(cmd, s, "--from", direct.Archive{URL: *from, DataDir: *dataDir})
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, end()) }()
-		state, err := readPlace(cmd, source)
+		state, err := readState(cmd, source)
 		if err != nil {
 			return fmt.Errorf("export: %w", err)
 		}
@@ -64,7 +58,8 @@ claims never pause for so long, the command says so and prints nothing.`,
 	return cmd
 }
 
-func placementImportCommand() *cobra.Command {
+// ImportCommand is `croft placement import`.
+func ImportCommand() *cobra.Command {
 	flags := []args.HostFlag{args.LogLevelFlag, args.EtcdFlag, args.TokenFlag}
 	cmd := &cobra.Command{
 		Use:   "import [FILE|-]",
@@ -102,7 +97,7 @@ the import runs nobody else should claim from its target.`,
 		if err != nil {
 			return err
 		}
-		target, end, err := openPlace(cmd, s, place{url: *to, urlFlag: "--to", dataDir: *dataDir, mint: true})
+		target, end, err := openArchive(cmd, s, "--to", direct.Archive{URL: *to, DataDir: *dataDir, Write: true})
 		if err != nil {
 			return err
 		}
@@ -118,11 +113,11 @@ func readImport(cmd *cobra.Command, s settings.Settings, from string, args []str
 	case from != "" && len(args) > 0:
 		return nil, croft.Errorf(croft.Invalid, "import: give a FILE or --from, not both")
 	case from != "":
-		source, end, err := openPlace(cmd, s, place{url: from})
+		source, end, err := openArchive(cmd, s, "", direct.Archive{URL: from})
 		if err != nil {
 			return nil, err
 		}
-		state, err := readPlace(cmd, source)
+		state, err := readState(cmd, source)
 		if err != nil {
 			err = fmt.Errorf("import: %w", err)
 		}
@@ -151,8 +146,8 @@ func decodeImport(name string, r io.Reader) (*transfer.State, error) {
 	return state, nil
 }
 
-// readPlace reads all, with progress for who looks at it.
-func readPlace(cmd *cobra.Command, source transfer.Source) (*transfer.State, error) {
+// readState reads all of it, with progress for who looks at it.
+func readState(cmd *cobra.Command, source transfer.Source) (*transfer.State, error) {
 	bar := out.NewStageBar(cmd.ErrOrStderr())
 	defer bar.Close()
 	return source.Read(cmd.Context(), bar.Update)
@@ -175,69 +170,20 @@ func runImport(cmd *cobra.Command, want *transfer.State, target transfer.Target,
 	return nil
 }
 
-// place says where a state is: at a URL, below a directory, or in etcd.
-type place struct {
-	url, urlFlag string
-	dataDir      string
-	mint         bool // begin an installation where there is none
-}
-
-// openPlace opens a place. end has to be called where there is no error.
-func openPlace(cmd *cobra.Command, s settings.Settings, p place) (target transfer.Target, end func() error, err error) {
-	if p.url != "" && p.urlFlag != "" && (p.dataDir != "" || cmd.Flags().Changed("etcd")) {
-		return nil, nil, croft.Errorf(croft.Invalid, "give %s, --etcd or --data-dir, not two of them", p.urlFlag)
+// openArchive opens the state of a Placement; flag is the one that gave its URL, empty: none competes with it. end has
+// to be called where there is no error.
+func openArchive(cmd *cobra.Command, s settings.Settings, flag string, a direct.Archive) (_ transfer.Target,
+	end func() error, err error) {
+	etcdGiven := cmd.Flags().Changed("etcd")
+	if a.URL != "" && flag != "" && (a.DataDir != "" || etcdGiven) {
+		return nil, nil, croft.Errorf(croft.Invalid, "give %s, --etcd or --data-dir, not two of them", flag)
 	}
-	if p.dataDir != "" && cmd.Flags().Changed("etcd") {
+	if a.DataDir != "" && etcdGiven {
 		return nil, nil, croft.Errorf(croft.Invalid, "give --etcd or --data-dir, not both")
 	}
-	if p.url == "" {
-		return openStored(cmd.Context(), s, p)
+	a.Etcd, a.Placement = s.Etcd.EtcdSettings, s.Placement.PlacementSettings
+	if cmd.Flags().Changed("token") {
+		a.Placement.Cloud = ""
 	}
-	access := s.Placement.PlacementSettings
-	access.Endpoint = p.url
-	if name, ok := strings.CutPrefix(p.url, "cloud:"); ok {
-		access.Endpoint, access.Cloud = "", name
-	} else if u, err := url.Parse(p.url); err != nil || u.Host == "" {
-		return nil, nil, croft.Errorf(croft.Invalid, "%q is neither a URL such as http://127.0.0.1:8778 nor cloud:NAME",
-			p.url)
-	} else if cmd.Flags().Changed("token") {
-		access.Cloud = ""
-	}
-	client, err := access.Client()
-	if err != nil {
-		return nil, nil, err
-	}
-	return &placementclient.Archive{Client: client}, func() error { client.Close(); return nil }, nil
-}
-
-// openStored opens a state in etcd, which it starts where that has none running.
-func openStored(ctx context.Context, s settings.Settings, p place) (transfer.Target, func() error, error) {
-	stop := func() {}
-	if p.dataDir != "" {
-		dir := filepath.Join(p.dataDir, "etcd")
-		if _, err := os.Stat(dir); err != nil && !p.mint {
-			return nil, nil, croft.Errorf(croft.NotFound, "there is no Placement below %s", p.dataDir)
-		}
-		etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0"})
-		if err != nil {
-			return nil, nil, err
-		}
-		s.Etcd.EtcdSettings, stop = direct.EtcdSettings{Endpoints: []string{etcd.Endpoint()}}, etcd.Close
-	}
-	store, err := s.Etcd.Open(ctx, p.mint)
-	if err != nil {
-		stop()
-		return nil, nil, err
-	}
-	end := func() error {
-		defer stop()
-		return store.Close()
-	}
-	ops := 0
-	if p.mint { // else nothing is written
-		if ops, err = store.MaxTxnOps(ctx); err != nil {
-			return nil, nil, errors.Join(err, end())
-		}
-	}
-	return &ledger.Archive{Store: store.Placement(ops)}, end, nil
+	return a.Open(cmd.Context())
 }

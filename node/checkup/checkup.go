@@ -1,21 +1,17 @@
-package main
+// Package checkup examines a machine with the settings that a host would run with: it joins the checks of doctor to
+// libvirt, to what this machine is of a cloud, and to that cloud. It changes nothing.
+package checkup
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-
-	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/compute"
 	"croft/doctor"
 	"croft/hypervisor/libvirt"
@@ -24,58 +20,10 @@ import (
 	"croft/trust"
 )
 
-var doctorFormats = []string{out.FormatText, out.FormatJSON, out.FormatYAML}
-
-// doctorCommand checks the host that it runs on.
-func doctorCommand() *cobra.Command {
-	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag}, args.AgentFlags...)
-	flags = append(flags, args.EmbeddedFlags...)
-	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Check this host, and say in one line each what to do",
-		Long: `doctor looks at what the agent needs of this host, with the settings that the
-agent would have, and changes nothing. Each line says ok, warn (it works, slower
-or with less) or fail; the exit code is 1 where anything failed.`,
-		Args: args.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			format, err := cmd.Flags().GetString("output")
-			if err != nil {
-				return err
-			}
-			if !slices.Contains(doctorFormats, format) {
-				return croft.Errorf(croft.Invalid, "output %q is none of text, json and yaml", format)
-			}
-			s, _, err := args.LoadHostSettings(cmd, flags...)
-			if err != nil {
-				return err
-			}
-			s, of, err := args.JoinedSettings(cmd, s)
-			if err != nil {
-				return err
-			}
-			findings, err := examine(cmd.Context(), s, of)
-			if err != nil {
-				return err
-			}
-			if err := printFindings(cmd.OutOrStdout(), format, findings); err != nil {
-				return err
-			}
-			if !doctor.Healthy(findings) {
-				return errors.New("this host is not ready: see the lines that say fail")
-			}
-			return nil
-		},
-	}
-	args.AddHostFlags(cmd, flags...)
-	cmd.Flags().StringP("output", "o", out.FormatText, "print text, json or yaml (`format`)")
-	return cmd
-}
-
-// port is an address that croft up listens on here.
+// port is an address that croft up listens on.
 type port struct{ use, setting, listen string }
 
-// portsOf are those that croft up would listen on, as a host of the cloud that it joined
-// or of its own.
+// portsOf returns the addresses that croft up would listen on.
 func portsOf(s *settings.Settings, of *trust.Membership) []port {
 	var all []port
 	if of == nil || of.Etcd.Member {
@@ -90,8 +38,9 @@ func portsOf(s *settings.Settings, of *trust.Membership) []port {
 	return all
 }
 
-// examine makes the checks that these settings ask for.
-func examine(ctx context.Context, s settings.Settings, of *trust.Membership) ([]doctor.Finding, error) {
+// Examine looks at this machine with the settings that a host would run with. of is the cloud that it joined; nil:
+// none.
+func Examine(ctx context.Context, s settings.Settings, of *trust.Membership) ([]doctor.Finding, error) {
 	c := doctor.Config{
 		StateDir: s.StateDir, Libvirt: s.Hypervisor == "libvirt", VirtType: s.Libvirt.VirtType,
 		Arch: runtime.GOARCH, Network: s.Network.Name, Bridge: s.Network.Bridge,
@@ -139,7 +88,7 @@ func examine(ctx context.Context, s settings.Settings, of *trust.Membership) ([]
 		return nil, err
 	}
 	checks := append(doctor.Checks(c, probes), cloud, doctor.Check{Name: "certificates",
-		Look: lookCertificates(s.StateDir)})
+		Look: func(context.Context) doctor.Finding { return Certificates(s.StateDir) }})
 	if s.Hypervisor != settings.NoHypervisor {
 		checks = append(checks,
 			doctor.Check{Name: "offer", Look: func(ctx context.Context) doctor.Finding { return lookOffer(ctx, &s) }})
@@ -177,22 +126,4 @@ func lookAtNetwork(ctx context.Context, driver *libvirt.Driver, name string) (do
 		return doctor.Network{}, err
 	}
 	return doctor.Network{Defined: true, Active: active, Bridge: n.Bridge, Subnet: n.Subnet}, nil
-}
-
-// printFindings prints one line for each thing, what is wrong being followed by
-// what to do.
-func printFindings(w io.Writer, format string, findings []doctor.Finding) error {
-	if format != out.FormatText {
-		return out.PrintData(w, format, findings)
-	}
-	for _, f := range findings {
-		line := fmt.Sprintf("%-4s  %-14s  %s", f.Level, f.Check, f.Found)
-		if f.Do != "" {
-			line += "; do: " + f.Do
-		}
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
-	}
-	return nil
 }

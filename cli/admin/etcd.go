@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"fmt"
@@ -7,15 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/admin"
 	"croft/cli/args"
-	"croft/compute"
-	"croft/etcdstore"
 	"croft/node"
 )
 
-// etcdCommand backs etcd up and restores it.
-func etcdCommand() *cobra.Command {
+// EtcdCommand is `croft etcd`: it backs etcd up and restores it.
+func EtcdCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "etcd",
 		Short: "Take a snapshot of all that the cloud knows, or go back to one",
@@ -26,11 +23,11 @@ func etcdCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(admin.SnapshotCommand(), etcdRestoreCommand())
+	cmd.AddCommand(snapshotCommand(), restoreCommand())
 	return cmd
 }
 
-func etcdRestoreCommand() *cobra.Command {
+func restoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Make this host's etcd anew from a snapshot",
@@ -51,13 +48,7 @@ croft audit says what does not agree.`,
 		if _, err := os.Stat(given[0]); err != nil {
 			return croft.Errorf(croft.Invalid, "read the snapshot: %w", err)
 		}
-		err = node.WithStateDir(s.StateDir, func(dir *compute.StateDir) error {
-			id, err := dir.HostID()
-			if err == nil {
-				err = etcdstore.Restore(given[0], node.EtcdDir(dir.Path), id)
-			}
-			return err
-		})
+		err = node.RestoreEtcd(s.StateDir, given[0])
 		if err == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(),
 				"%s is as the snapshot has it; start croft up here, then elsewhere, and see what croft audit says\n",

@@ -1,0 +1,82 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/doctor"
+	"croft/node/checkup"
+)
+
+// doctorFormats are the values of --output.
+var doctorFormats = []string{out.FormatText, out.FormatJSON, out.FormatYAML}
+
+// DoctorCommand is `croft doctor`.
+func DoctorCommand() *cobra.Command {
+	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag}, args.AgentFlags...)
+	flags = append(flags, args.EmbeddedFlags...)
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check this host, and say in one line each what to do",
+		Long: `doctor looks at what the agent needs of this host, with the settings that the
+agent would have, and changes nothing. Each line says ok, warn (it works, slower
+or with less) or fail; the exit code is 1 where anything failed.`,
+		Args: args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			format, err := cmd.Flags().GetString("output")
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(doctorFormats, format) {
+				return croft.Errorf(croft.Invalid, "output %q is none of text, json and yaml", format)
+			}
+			s, _, err := args.LoadHostSettings(cmd, flags...)
+			if err != nil {
+				return err
+			}
+			s, of, err := args.JoinedSettings(cmd, s)
+			if err != nil {
+				return err
+			}
+			findings, err := checkup.Examine(cmd.Context(), s, of)
+			if err != nil {
+				return err
+			}
+			if err := printFindings(cmd.OutOrStdout(), format, findings); err != nil {
+				return err
+			}
+			if !doctor.Healthy(findings) {
+				return errors.New("this host is not ready: see the lines that say fail")
+			}
+			return nil
+		},
+	}
+	args.AddHostFlags(cmd, flags...)
+	cmd.Flags().StringP("output", "o", out.FormatText, "print text, json or yaml (`format`)")
+	return cmd
+}
+
+// printFindings prints one line for each thing, what is wrong being followed by
+// what to do.
+func printFindings(w io.Writer, format string, findings []doctor.Finding) error {
+	if format != out.FormatText {
+		return out.PrintData(w, format, findings)
+	}
+	for _, f := range findings {
+		line := fmt.Sprintf("%-4s  %-14s  %s", f.Level, f.Check, f.Found)
+		if f.Do != "" {
+			line += "; do: " + f.Do
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package manager
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/cloud/direct"
+	"croft/etcdstore"
+	"croft/image"
+	"croft/internal/endpoint"
+	"croft/node/settings"
+	"croft/pool"
+	"croft/pool/shell"
+	"croft/pool/vm"
+	"croft/schedule"
+)
+
+// newRunner makes what runs the pools' commands.
+func newRunner(s *settings.Settings, store *etcdstore.Store, dir string) (*shell.Runner, error) {
+	logs := s.Pool.Logs
+	if logs == "" {
+		logs = filepath.Join(dir, "log")
+	}
+	return shell.New(shell.Config{Dir: logs, Mark: string(store.Partition())})
+}
+
+// newManager joins the manager to its store, its commands and its cloud.
+func newManager(s *settings.Settings, store *etcdstore.Store, view schedule.View, hooks *shell.Runner, l net.Listener,
+	log *slog.Logger) (*pool.Manager, error) {
+	me, err := self(s, l)
+	if err != nil {
+		return nil, err
+	}
+	me.Place = hooks.Place()
+	c := pool.Config{
+		Partition: store.Partition(), Store: store, Hooks: hooks, File: s.Pool.File, Me: me, Log: log,
+		History: s.Pool.History,
+		Lenient: s.Pool.Lenient, Pace: s.Pool.Pace, Began: s.Pool.Began,
+	}
+	if len(s.Etcd.Endpoints) > 0 { // else it is nobody's cloud
+		claims, err := s.Placement.Client()
+		if err != nil {
+			return nil, err
+		}
+		scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: view,
+			Claims: claims})
+		if err != nil {
+			return nil, err
+		}
+		defaults := direct.Defaults()
+		c.Instances, err = vm.New(vm.Config{
+			Scheduler: scheduler, Keys: store, ResolveImage: image.ReferenceFor,
+			Image: defaults.Image, Project: croft.Project(defaults.Project),
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return pool.New(c)
+}
+
+// self says who this manager is to the others.
+func self(s *settings.Settings, l net.Listener) (pool.Server, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return pool.Server{}, fmt.Errorf("find this machine's name: %w", err)
+	}
+	machine, err := os.ReadFile("/etc/machine-id")
+	if err != nil || len(machine) == 0 {
+		machine = []byte(name)
+	}
+	me := pool.Server{Name: fmt.Sprintf("%s/%d", name, os.Getpid()), Machine: strings.TrimSpace(string(machine)),
+		Address: s.Pool.Address}
+	if me.Address == "" {
+		scheme := "http://"
+		if s.Pool.Cert != "" {
+			scheme = "https://"
+		}
+		me.Address = endpoint.Outward(scheme + l.Addr().String())
+	}
+	return me, nil
+}
+
+// newPeers is how the other managers are reached.
+func newPeers(s *settings.Settings) (http.RoundTripper, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 256
+	transport.DialContext = (&net.Dialer{Timeout: 3 * time.Second}).DialContext
+	if s.Pool.CA == "" {
+		return transport, nil
+	}
+	pem, err := os.ReadFile(s.Pool.CA)
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "pool.ca: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, croft.Errorf(croft.Invalid, "pool.ca: %s has no certificate of an authority", s.Pool.CA)
+	}
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+	return transport, nil
+}
