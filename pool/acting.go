@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/delay"
 )
 
 // acting is a server while it acts. One goroutine owns the ledger; others hand it
@@ -131,7 +132,7 @@ func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
 func (a *acting) endAfter(ctx context.Context, stop <-chan struct{}, end func()) {
 	select {
 	case <-stop:
-		pause(ctx, a.Grace)
+		_ = delay.For(ctx, a.Grace)
 		end()
 	case <-ctx.Done():
 	}
@@ -218,7 +219,7 @@ func (a *acting) commit(ctx context.Context, b Batch) error {
 			return err
 		}
 		a.Log.Warn("the pools' state is not written; trying again", "err", err)
-		pause(ctx, commitRetry)
+		_ = delay.For(ctx, commitRetry)
 		if ctx.Err() != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/delay"
 )
 
 // Config joins a Manager to what it needs.
@@ -107,14 +108,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		if err != nil {
 			m.Log.Warn("the pools have lost their server here", "err", err)
 		}
-		pause(ctx, leadRetry)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+		_ = delay.For(ctx, leadRetry)
 	}
 }
 
@@ -127,7 +121,7 @@ func (m *Manager) watchLeader(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			m.turn(func() { m.leader = nil })
 		}
-		pause(ctx, leadRetry)
+		_ = delay.For(ctx, leadRetry)
 	}
 }
 

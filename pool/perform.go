@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/delay"
 )
 
 // maxDeletes is how many resources are deleted or cleaned at once; starts are bounded
@@ -346,6 +347,6 @@ func (a *acting) watchInstances(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			a.Log.Warn("the instances of pools cannot be watched", "err", err)
 		}
-		pause(ctx, leadRetry)
+		_ = delay.For(ctx, leadRetry)
 	}
 }

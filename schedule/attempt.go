@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
 	"croft"
+	"croft/internal/delay"
 	"croft/internal/span"
 )
 
@@ -41,7 +41,7 @@ func (a *attempt) run(ctx context.Context, first func() (*snapshot, error)) (Dec
 		case err != nil || decision.Host.ID != "":
 			return decision, err
 		case a.busy > 0 && round < rounds:
-			if err := sleep(ctx, wait/2+rand.N(wait)); err != nil {
+			if err := delay.For(ctx, wait/2+rand.N(wait)); err != nil {
 				return Decision{}, fmt.Errorf("schedule %s: %w", a.inst.Name, err)
 			}
 			wait *= 2
@@ -199,17 +199,6 @@ func (a *attempt) release(ctx context.Context) error {
 	}
 	a.claimed = ""
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // regroup reads the groups again after another member joined one, and drops the candidates that are

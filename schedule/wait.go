@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/delay"
 )
 
 // watchRetry is how long Wait pauses, give or take a half, when the store does not answer.
@@ -131,7 +132,7 @@ func (s *Scheduler) watch(ctx context.Context, id croft.InstanceID, changed func
 		if ctx.Err() != nil || !errors.Is(err, croft.Unavailable) {
 			return err
 		}
-		if interrupted := sleep(ctx, watchRetry/2+rand.N(watchRetry)); interrupted != nil {
+		if interrupted := delay.For(ctx, watchRetry/2+rand.N(watchRetry)); interrupted != nil {
 			return err
 		}
 	}

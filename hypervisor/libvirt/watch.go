@@ -13,6 +13,7 @@ import (
 	"libvirt.org/go/libvirt"
 
 	"croft"
+	"croft/internal/delay"
 )
 
 // How often a lost connection is tried again, at first and in the end.
@@ -65,7 +66,7 @@ func (d *Driver) stayConnected(ctx context.Context, put func(...croft.InstanceID
 		if retry == firstRetry && ctx.Err() == nil {
 			d.log.Warn("libvirt cannot be watched, trying again", "op", "watch", "err", err)
 		}
-		sleep(ctx, retry/2+rand.N(retry))
+		_ = delay.For(ctx, retry/2+rand.N(retry))
 		retry = min(retry*2, lastRetry)
 	}
 }
@@ -108,7 +109,7 @@ func (d *Driver) watchAddresses(ctx context.Context) {
 		d.owners.invalidate()
 		now, err := call(ctx, d, task{verb: "look up the addresses"}, d.domains)
 		if err != nil {
-			sleep(ctx, firstRetry)
+			_ = delay.For(ctx, firstRetry)
 			signal()
 			continue
 		}
@@ -150,7 +151,7 @@ func (d *Driver) watchLeaseDir(ctx context.Context, signal func()) {
 	for ctx.Err() == nil {
 		if err := followDir(ctx, d.config.LeaseDir, signal); err != nil && ctx.Err() == nil {
 			signal()
-			sleep(ctx, pollLeases)
+			_ = delay.For(ctx, pollLeases)
 		}
 	}
 }
@@ -188,7 +189,7 @@ func followDir(ctx context.Context, dir string, signal func()) error {
 func (d *Driver) watchNeighbours(ctx context.Context, signal func()) {
 	for ctx.Err() == nil {
 		d.followNeighbours(ctx, signal)
-		sleep(ctx, pollLeases)
+		_ = delay.For(ctx, pollLeases)
 	}
 }
 
@@ -216,15 +217,5 @@ func (d *Driver) followNeighbours(ctx context.Context, signal func()) {
 				signal()
 			}
 		}
-	}
-}
-
-// sleep waits for the time to pass or ctx to end.
-func sleep(ctx context.Context, t time.Duration) {
-	timer := time.NewTimer(t)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

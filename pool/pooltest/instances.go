@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/delay"
 	"croft/pool"
 )
 
@@ -27,7 +28,7 @@ var errCloud = errors.New("the cloud is in trouble")
 func (h Instances) Start(ctx context.Context, id croft.InstanceID, name string, i pool.Instance,
 	farther func()) (string, json.RawMessage, error) {
 	f := h.fate(pool.HookNew, i.Project)
-	if err := sleep(ctx, f.takes/2); err != nil {
+	if err := delay.For(ctx, f.takes/2); err != nil {
 		return "", nil, err
 	}
 	if f.fails && !f.leaves {
@@ -39,7 +40,7 @@ func (h Instances) Start(ctx context.Context, id croft.InstanceID, name string, 
 	}
 	h.mu.Unlock()
 	farther()
-	if err := sleep(ctx, f.takes-f.takes/2); err != nil {
+	if err := delay.For(ctx, f.takes-f.takes/2); err != nil {
 		return "", nil, err
 	}
 	if f.fails {
@@ -54,7 +55,7 @@ func (h Instances) Probe(_ context.Context, id croft.InstanceID) error { return 
 // Destroy implements pool.Instances.
 func (h Instances) Destroy(ctx context.Context, id croft.InstanceID, i pool.Instance) error {
 	f := h.fate(pool.HookDelete, i.Project)
-	if err := sleep(ctx, f.takes); err != nil {
+	if err := delay.For(ctx, f.takes); err != nil {
 		return err
 	}
 	if f.fails {
@@ -106,14 +107,4 @@ func (w *World) instance(id croft.InstanceID) *machine {
 		}
 	}
 	return nil
-}
-
-// sleep is time.Sleep for as long as ctx lasts.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -1,0 +1,26 @@
+// Package delay waits for time to pass, and no longer than a context lasts.
+package delay
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// For waits for d, or returns ctx's error if that ends first.
+func For(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Every calls do after each interval until ctx ends. Intervals are up to a tenth longer at random, so that many
+// processes do not act in step.
+func Every(ctx context.Context, interval time.Duration, do func(context.Context)) {
+	for For(ctx, interval+rand.N(interval/10+1)) == nil {
+		do(ctx)
+	}
+}
