@@ -56,10 +56,14 @@ func (f *facts) forced(id string) bool {
 	return f.all[id] != nil && f.all[id].force
 }
 
+// lastCommands is how many commands a run that fails shows with all they said.
+const lastCommands = 20
+
 // A journal is what all commands did, in the order in which they ended.
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
+	last []string
 }
 
 func newJournal(t *testing.T, name string) *journal {
@@ -74,8 +78,17 @@ func newJournal(t *testing.T, name string) *journal {
 func (j *journal) write(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	fmt.Fprintf(j.file, "%s %s\n", time.Now().Format("15:04:05.000"),
-		strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n    "))
+	entry := time.Now().Format("15:04:05.000") + " " +
+		strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n    ")
+	fmt.Fprintln(j.file, entry)
+	j.last = append(j.last[max(0, len(j.last)+1-lastCommands):], entry)
+}
+
+// end returns the last entries.
+func (j *journal) end() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Join(j.last, "\n")
 }
 
 // An actor is somebody who types commands, one after the other, some of which end in the middle.
@@ -94,6 +107,16 @@ type result struct {
 }
 
 func (r result) ok() bool { return r.code == croft.ExitOK }
+
+// explained tells whether a fault may end a command so: it was killed, or its error has a kind that names what it met.
+// Every command here is well-formed, so exit 1 is an error that nobody classified, 2 a panic, and 66 a data race.
+func (r result) explained(name string, args []string) bool {
+	switch r.code {
+	case -1, croft.ExitOK, croft.ExitNotFound, croft.ExitNoCapacity, croft.ExitConflict, croft.ExitUnavailable:
+		return true
+	}
+	return r.code == croft.ExitFailure && name == "croft" && args[0] == "audit" // it found a difference
+}
 
 // run runs a command to its end; in calm times nobody kills it.
 func (a *actor) run(calm bool, name string, args ...string) result {
@@ -121,6 +144,10 @@ func (a *actor) run(calm bool, name string, args ...string) result {
 	a.w.count(fmt.Sprintf("%s %s exit %d", name, args[0], r.code))
 	a.w.journal.write("client %d, %v, %s, exit %d: %s %s\n%s", a.n, time.Since(begun).Round(time.Millisecond), fate,
 		r.code, name, strings.Join(args, " "), r.out)
+	if !r.explained(name, args) {
+		a.w.breach("no fault explains exit %d of client %d, %s: %s %s\n%s", r.code, a.n, fate, name,
+			strings.Join(args, " "), r.out)
+	}
 	return r
 }
 

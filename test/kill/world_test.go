@@ -69,17 +69,18 @@ func newWorld(t *testing.T, seed uint64, length time.Duration) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, seed: seed, dir: dir, length: length, counts: map[string]int{}, facts: newFacts()}
+	w := &world{t: t, seed: seed, dir: dir, length: length, counts: map[string]int{}, facts: newFacts(),
+		journal: newJournal(t, filepath.Join(dir, "clients.log"))}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the logs of all processes are kept in %s", dir)
+			t.Logf("the last commands:\n%s", w.journal.end())
+			t.Logf("the logs of all processes and commands are kept in %s", dir)
 			return
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
-	w.journal = newJournal(t, filepath.Join(dir, "clients.log"))
 	return w
 }
 
