@@ -27,7 +27,6 @@ const (
 
 // largeTypes may have more than maxMethods methods, for the reason given.
 var largeTypes = map[string]string{
-	"croft/cloud/direct.Cloud":        "not divided yet",
 	"croft/compute.Agent":             "not divided yet",
 	"croft/etcdstore.keys":            "every key is listed in one file, a method for each kind",
 	"croft/etcdstore.Store":           "not divided yet",

@@ -15,22 +15,26 @@ import (
 	"croft/schedule"
 )
 
-// Cloud is a connection to a cloud. Every method may be called at any time until Close, by several goroutines at once.
-type Cloud interface {
-	Requests
-	Instances
-	Changes
-	Consoles
-	Hosts
-	Maintenance
-	Keys
-	Images
-	Audits
-	Monitor
-	Tokens
-	Backups
-	io.Closer
+// Cloud is a connection to a cloud, a field for each kind of question. Every method of a field may be called at any
+// time until Close, by several goroutines at once.
+type Cloud struct {
+	Requests    Requests
+	Instances   Instances
+	Changes     Changes
+	Consoles    Consoles
+	Hosts       Hosts
+	Maintenance Maintenance
+	Keys        Keys
+	Images      Images
+	Audits      Audits
+	Monitor     Monitor
+	Tokens      Tokens
+	Backups     Backups
+	Connection  io.Closer
 }
+
+// Close ends the connection.
+func (c *Cloud) Close() error { return c.Connection.Close() }
 
 // Requests asks for instances.
 type Requests interface {
@@ -49,8 +53,8 @@ type Instances interface {
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
 	// List returns the instances of a project in the order of their creation, of all projects where it is empty.
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
-	// WatchInstances calls changed whenever an instance or a host changed, until ctx ends. Calls may overlap.
-	WatchInstances(ctx context.Context, changed func()) error
+	// Watch calls changed whenever an instance or a host changed, until ctx ends. Calls may overlap.
+	Watch(ctx context.Context, changed func()) error
 	// Wait returns once an instance has reached the goal, and calls progress, which may be nil, with each of its
 	// statuses until then. Unavailable: ctx reached its deadline. A *schedule.Failure: it never will.
 	Wait(ctx context.Context, inst croft.Instance, goal schedule.Goal, progress func(croft.Status)) error
@@ -71,22 +75,22 @@ type Changes interface {
 // Consoles reaches the serial consoles of guests. NotFound: the instance is on no host. Unavailable: the host does
 // not answer, or stops to.
 type Consoles interface {
-	// ConsoleLog has show read what the guest has written. With follow it goes on with what the guest writes, and
+	// Log has show read what the guest has written. With follow it goes on with what the guest writes, and
 	// ends without an error when ctx is canceled.
-	ConsoleLog(ctx context.Context, st croft.Status, follow bool, show func(io.Reader) error) error
-	// AttachConsole has use read and write the console itself; use may close it. Conflict: somebody else is attached.
-	AttachConsole(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error
+	Log(ctx context.Context, st croft.Status, follow bool, show func(io.Reader) error) error
+	// Attach has use read and write the console itself; use may close it. Conflict: somebody else is attached.
+	Attach(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error
 }
 
 // Hosts reads hosts.
 type Hosts interface {
-	// Hosts returns the records of the named hosts that exist, of all where none is named.
-	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
-	// ListHosts returns all hosts with what they offer and what is claimed of it, sorted by name. It returns the
+	// Records returns the records of the named hosts that exist, of all where none is named.
+	Records(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
+	// List returns all hosts with what they offer and what is claimed of it, sorted by name. It returns the
 	// hosts beside an error that concerns a part of what is known of them.
-	ListHosts(ctx context.Context) ([]operator.Host, error)
-	// FindHost is ListHosts for one host, with its instances. NotFound.
-	FindHost(ctx context.Context, idOrName string) (operator.Host, error)
+	List(ctx context.Context) ([]operator.Host, error)
+	// Find is List for one host, with its instances. NotFound.
+	Find(ctx context.Context, idOrName string) (operator.Host, error)
 	// Problems says in a sentence each what is wrong with the store of the cloud.
 	Problems(ctx context.Context) []string
 }
@@ -150,10 +154,10 @@ type Mirror interface {
 type Tokens interface {
 	// Invite makes a token. Its secret is known to the caller alone.
 	Invite(ctx context.Context, i Invitation) (Token, error)
-	// ListTokens returns the valid tokens, without their secrets.
-	ListTokens(ctx context.Context) ([]Token, error)
-	// RevokeToken ends a token, named by its name or a unique beginning of it. NotFound; Conflict: several begin so.
-	RevokeToken(ctx context.Context, name string) (Token, error)
+	// List returns the valid tokens, without their secrets.
+	List(ctx context.Context) ([]Token, error)
+	// Revoke ends a token, named by its name or a unique beginning of it. NotFound; Conflict: several begin so.
+	Revoke(ctx context.Context, name string) (Token, error)
 }
 
 // Invitation says what a token is for.

@@ -9,7 +9,7 @@ import (
 
 // HostCalled returns the host with this ID or, where there is none, this name. NotFound.
 func HostCalled(ctx context.Context, hosts Hosts, idOrName string) (croft.HostID, error) {
-	all, err := hosts.Hosts(ctx)
+	all, err := hosts.Records(ctx)
 	if err != nil {
 		return "", err
 	}

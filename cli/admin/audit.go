@@ -36,13 +36,13 @@ Exit codes: 0 no difference, or all mended; 1 differences; others as for schedul
 		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				report, err := c.Audit(ctx)
+				report, err := c.Audits.Audit(ctx)
 				if err != nil {
 					return fmt.Errorf("audit: %w", err)
 				}
 				outcomes := make([]string, len(report.Differences))
 				if fix {
-					mendAll(ctx, c.Mend, report, outcomes)
+					mendAll(ctx, c.Audits.Mend, report, outcomes)
 				}
 				if err := printAudit(cmd, c.Settings.Output, report, outcomes); err != nil {
 					return err

@@ -31,7 +31,7 @@ cloud's authority (ca in the state directory of the first host) are not in it.`,
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 				defer cancel()
-				size, err := takeSnapshot(ctx, c, given[0])
+				size, err := takeSnapshot(ctx, c.Backups, given[0])
 				if err == nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%s has all that etcd holds, %d KiB\n", given[0], size>>10)
 				}

@@ -75,7 +75,7 @@ listen on, or what --etcd and --placement say.`,
 			return croft.Errorf(croft.Invalid, "--for %s: use something between 1s and %s", *life, longestInvitation)
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-			token, err := c.Invite(ctx, cloud.Invitation{
+			token, err := c.Tokens.Invite(ctx, cloud.Invitation{
 				Note: *note, Host: *host, Life: *life, Member: *member,
 				SameEtcd: cmd.Flags().Changed("etcd"), SamePlacement: cmd.Flags().Changed("placement"),
 			})

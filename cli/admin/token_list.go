@@ -38,7 +38,7 @@ type tokenData struct {
 }
 
 func listTokens(ctx context.Context, c *args.Client, cmd *cobra.Command) error {
-	all, err := c.ListTokens(ctx)
+	all, err := c.Tokens.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ joined with it stay; croft host forget removes one.`,
 			}
 			return args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client,
 				offer args.Offer) error {
-				all, err := c.ListTokens(ctx)
+				all, err := c.Tokens.List(ctx)
 				for _, i := range all {
 					offer(shortToken(i.Name), i.Note)
 				}
@@ -84,7 +84,7 @@ joined with it stay; croft host forget removes one.`,
 					"the name of a token is empty; `croft token list` shows those that count")
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				i, err := c.RevokeToken(ctx, given[0])
+				i, err := c.Tokens.Revoke(ctx, given[0])
 				if err == nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "token %s is revoked\n", shortToken(i.Name))
 				}

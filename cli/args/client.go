@@ -23,7 +23,7 @@ const AnswerTimeout = 30 * time.Second
 
 // Client is the connection of one command to its cloud.
 type Client struct {
-	cloud.Cloud
+	*cloud.Cloud
 	Settings direct.Settings
 	Project  croft.Project // empty: all of them
 }
@@ -72,7 +72,7 @@ func WithSettings(ctx context.Context, s direct.Settings, do func(context.Contex
 func (c *Client) Instance(ctx context.Context, idOrName string) (croft.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
-	st, err := c.Find(ctx, c.Project, idOrName)
+	st, err := c.Instances.Find(ctx, c.Project, idOrName)
 	return st, c.Nearest(ctx, idOrName, err)
 }
 
@@ -84,7 +84,7 @@ func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error 
 	if _, isID := croft.ParseInstanceID(idOrName); isID == nil {
 		return err
 	}
-	all, listed := c.List(ctx, c.Project)
+	all, listed := c.Instances.List(ctx, c.Project)
 	if listed != nil {
 		return err // which says enough
 	}

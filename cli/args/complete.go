@@ -24,7 +24,7 @@ func CompleteInstances(most int) cobra.CompletionFunc {
 		}
 		found := StoredNames(cmd, args, prefix, func(ctx context.Context, c *Client,
 			offer func(name, what string)) error {
-			all, err := c.List(ctx, c.Project)
+			all, err := c.Instances.List(ctx, c.Project)
 			for _, st := range all {
 				offer(st.Instance.Name, schedule.Describe(&st))
 			}
@@ -87,7 +87,7 @@ func CompleteHosts(cmd *cobra.Command, args []string, prefix string) ([]string, 
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	found := StoredNames(cmd, args, prefix, func(ctx context.Context, c *Client, offer func(name, what string)) error {
-		all, err := c.Hosts(ctx)
+		all, err := c.Hosts.Records(ctx)
 		for _, h := range all {
 			offer(h.Name, operator.Host{Host: h}.State())
 		}

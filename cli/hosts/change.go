@@ -30,7 +30,7 @@ serves etcd, that is taken out of it, unless the others would be too few then.`,
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				h, err := c.Drain(ctx, given[0])
+				h, err := c.Maintenance.Drain(ctx, given[0])
 				if err != nil {
 					return err
 				}
@@ -48,11 +48,11 @@ serves etcd, that is taken out of it, unless the others would be too few then.`,
 
 // moveAll moves what can be moved and prints what became of each instance.
 func moveAll(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName string) error {
-	h, err := c.FindHost(ctx, idOrName) // once more: since the drain nothing comes to it
+	h, err := c.Hosts.Find(ctx, idOrName) // once more: since the drain nothing comes to it
 	if h.ID == "" {
 		return err
 	}
-	all, err := c.MoveAll(ctx, h)
+	all, err := c.Maintenance.MoveAll(ctx, h)
 	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
 	t.Head("NAME", "TO", "REASON", "INSTANCE")
 	for _, m := range all {
@@ -68,7 +68,7 @@ func moveAll(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName s
 	if err != nil || h.Etcd == "" {
 		return err
 	}
-	if err = c.RemoveMember(ctx, h); err == nil {
+	if err = c.Maintenance.RemoveMember(ctx, h); err == nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "etcd goes on without host %s\n", plain.Line(h.Name))
 	}
 	return err
@@ -100,7 +100,7 @@ func changeHostCommand(change func(cloud.Maintenance, context.Context, string) (
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				h, err := change(c, ctx, given[0])
+				h, err := change(c.Maintenance, ctx, given[0])
 				if err == nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "host %s %s\n", plain.Line(h.Name), means)
 				}
@@ -128,7 +128,7 @@ let one join with --etcd-member, first.`,
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				h, err := c.Forget(ctx, given[0], force)
+				h, err := c.Maintenance.Forget(ctx, given[0], force)
 				if err != nil {
 					return err
 				}

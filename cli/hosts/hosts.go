@@ -54,8 +54,8 @@ UUIDs too.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				problems := make(chan []string, 1)
-				go func() { problems <- c.Problems(ctx) }() // which takes longest where a member is silent
-				all, err := c.ListHosts(ctx)
+				go func() { problems <- c.Hosts.Problems(ctx) }() // which takes longest where a member is silent
+				all, err := c.Hosts.List(ctx)
 				if all == nil && err != nil {
 					<-problems
 					return err
@@ -163,7 +163,7 @@ func showCommand() *cobra.Command {
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				h, err := c.FindHost(ctx, given[0])
+				h, err := c.Hosts.Find(ctx, given[0])
 				if h.ID == "" {
 					return err
 				}

@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
+	"croft/cloud"
 	"croft/compute"
 	"croft/image"
 	"croft/internal/nearest"
@@ -43,7 +44,7 @@ then that of the first such host.`,
 				return err
 			}
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				chosen, err := chooseHosts(ctx, c, hosts)
+				chosen, err := chooseHosts(ctx, c.Hosts, hosts)
 				if err != nil {
 					return err
 				}
@@ -57,10 +58,10 @@ then that of the first such host.`,
 }
 
 // chooseHosts returns the hosts of these names or UUIDs, in the order of their names.
-func chooseHosts(ctx context.Context, c *args.Client, wanted []string) ([]croft.Host, error) {
+func chooseHosts(ctx context.Context, hosts cloud.Hosts, wanted []string) ([]croft.Host, error) {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	found, err := c.Hosts(ctx)
+	found, err := hosts.Records(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,8 @@ func pullTo(ctx context.Context, c *args.Client, cmd *cobra.Command, name, refer
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			results[i] = pulled{Host: host.ID, Name: host.Name}
-			results[i].Image, errs[i] = c.Pull(ctx, host, name, reference, func(p croft.Progress) { show.update(i, p) })
+			results[i].Image, errs[i] = c.Images.Pull(ctx, host, name, reference,
+				func(p croft.Progress) { show.update(i, p) })
 			if errs[i] != nil {
 				results[i].Error = errs[i].Error()
 			}

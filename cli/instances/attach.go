@@ -20,7 +20,7 @@ const EscapeKey = 0x1d
 
 // attach joins the terminal with the console until the escape key, the end of the guest, or the end of ctx.
 func (c *session) attach(ctx context.Context, cmd *cobra.Command, st croft.Status) error {
-	return c.AttachConsole(ctx, st, func(guest io.ReadWriteCloser) error {
+	return c.Consoles.Attach(ctx, st, func(guest io.ReadWriteCloser) error {
 		in := cmd.InOrStdin().(*os.File) // nothing else is a terminal
 		before, err := term.MakeRaw(int(in.Fd()))
 		if err != nil {

@@ -29,7 +29,7 @@ claim and its name are free at once.`,
 			return within(cmd, func(ctx context.Context, c *session) error {
 				return c.change(ctx, cmd, args, schedule.Gone, func(ctx context.Context, project croft.Project,
 					idOrName string) (croft.Instance, string, error) {
-					d, err := c.Destroy(ctx, project, idOrName, force)
+					d, err := c.Changes.Destroy(ctx, project, idOrName, force)
 					switch {
 					case d.Gone:
 						return d.Instance, "is gone", err
@@ -79,7 +79,7 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 				}
 				return c.change(ctx, cmd, args, until, func(ctx context.Context, project croft.Project,
 					idOrName string) (croft.Instance, string, error) {
-					inst, err := power(c, ctx, project, idOrName)
+					inst, err := power(c.Changes, ctx, project, idOrName)
 					return inst, words, err
 				})
 			})

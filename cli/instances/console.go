@@ -69,5 +69,5 @@ func onConsole(cmd *cobra.Command, idOrName string, do func(context.Context, *se
 
 // console copies what the guest has written, and with follow what it writes, to w.
 func (c *session) console(ctx context.Context, w io.Writer, st croft.Status, follow bool) error {
-	return c.ConsoleLog(ctx, st, follow, func(from io.Reader) error { return out.ShowText(w, from) })
+	return c.Consoles.Log(ctx, st, follow, func(from io.Reader) error { return out.ShowText(w, from) })
 }

@@ -22,7 +22,7 @@ const briefRows = 12
 func (c *session) explain(ctx context.Context, cmd *cobra.Command, r schedule.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	why, err := c.Explain(ctx, r)
+	why, err := c.Requests.Explain(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -238,7 +238,7 @@ func (c *session) watchList(ctx context.Context, cmd *cobra.Command, l listing) 
 	ctx, cancel := context.WithCancel(ctx)
 	wake, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		ended <- c.WatchInstances(ctx, func() {
+		ended <- c.Instances.Watch(ctx, func() {
 			select {
 			case wake <- struct{}{}:
 			default: // one is waiting already
@@ -288,12 +288,12 @@ func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing)
 	var err error
 	if l.host != "" {
 		var id croft.HostID
-		if id, err = cloud.HostCalled(ctx, c, l.host); err != nil {
+		if id, err = cloud.HostCalled(ctx, c.Hosts, l.host); err != nil {
 			return "", err
 		}
 		l.host = string(id)
 	}
-	all, err := c.List(ctx, c.Project)
+	all, err := c.Instances.List(ctx, c.Project)
 	if err != nil {
 		return "", err
 	}

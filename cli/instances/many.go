@@ -70,7 +70,7 @@ func (h *harvest) add(o outcome) bool {
 // order, and waits for those that were scheduled.
 func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted requests) error {
 	if wanted.count >= viewFrom {
-		defer c.Prepare(ctx)()
+		defer c.Requests.Prepare(ctx)()
 	}
 	text := c.Settings.Output == out.FormatText
 	h := harvest{keep: wanted.allOrNone || c.Settings.Wait.Any() || !text}
@@ -104,7 +104,7 @@ func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted reques
 func (c *session) ask(ctx context.Context, r schedule.Request) (o outcome) {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	o.decision, o.err = c.Request(ctx, r)
+	o.decision, o.err = c.Requests.Request(ctx, r)
 	return o
 }
 
@@ -232,10 +232,10 @@ func (c *session) remove(ctx context.Context, instances []croft.Instance) error 
 	defer cancel()
 	return errors.Join(brief(forEach(len(instances), atOnce, func(i int) error {
 		inst := instances[i]
-		if _, err := c.Destroy(ctx, inst.Project, string(inst.ID), false); err != nil {
+		if _, err := c.Changes.Destroy(ctx, inst.Project, string(inst.ID), false); err != nil {
 			return fmt.Errorf("remove what is left of it: %w", err)
 		}
-		return c.Wait(ctx, inst, schedule.Gone, nil)
+		return c.Instances.Wait(ctx, inst, schedule.Gone, nil)
 	}))...)
 }
 

@@ -25,7 +25,7 @@ func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []crof
 	defer cancel()
 	show := newProgress(cmd.ErrOrStderr(), instances)
 	errs := forEach(len(instances), waitsAtOnce, func(i int) error {
-		err := c.Wait(ctx, instances[i], goal, func(st croft.Status) { show.update(i, st) })
+		err := c.Instances.Wait(ctx, instances[i], goal, func(st croft.Status) { show.update(i, st) })
 		show.end(i, err)
 		if errors.Is(err, context.Canceled) {
 			err = &args.Interrupted{Text: fmt.Sprintf(

@@ -52,7 +52,7 @@ func addCommand() *cobra.Command {
 				return err
 			}
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				if err := c.AddKey(ctx, schedule.Key{Project: c.Project, Name: given[0], Line: line,
+				if err := c.Keys.AddKey(ctx, schedule.Key{Project: c.Project, Name: given[0], Line: line,
 					Added: time.Now().UTC()}); err != nil {
 					return err
 				}
@@ -98,7 +98,7 @@ func listCommand() *cobra.Command {
 		Args:  args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				keys, err := c.ListKeys(ctx, c.Project)
+				keys, err := c.Keys.ListKeys(ctx, c.Project)
 				if err != nil {
 					return err
 				}
@@ -126,7 +126,7 @@ func removeCommand() *cobra.Command {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				var errs []error
 				for _, name := range given {
-					errs = append(errs, c.RemoveKey(ctx, c.Project, name))
+					errs = append(errs, c.Keys.RemoveKey(ctx, c.Project, name))
 				}
 				return errors.Join(errs...)
 			})
@@ -137,7 +137,7 @@ func removeCommand() *cobra.Command {
 // completeKeys completes names of stored keys.
 func completeKeys(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	found := args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client, offer args.Offer) error {
-		keys, err := c.ListKeys(ctx, c.Project)
+		keys, err := c.Keys.ListKeys(ctx, c.Project)
 		for _, k := range keys {
 			offer(k.Name, comment(k.Line))
 		}

@@ -60,7 +60,8 @@ type instance struct {
 // watch gathers what croft top shows: from etcd by a watch, from Placement now and
 // then, from the agents of the hosts that somebody looks at.
 type watch struct {
-	client  *args.Client
+	monitor cloud.Monitor
+	project croft.Project // whose instances are shown; empty: all
 	mirror  cloud.Mirror
 	changed chan struct{} // there may be something new to show
 
@@ -81,7 +82,10 @@ type reading struct {
 }
 
 func newWatch(c *args.Client) *watch {
-	return &watch{client: c, mirror: c.Mirror(), changed: make(chan struct{}, 1), used: map[croft.InstanceID]reading{}}
+	return &watch{
+		monitor: c.Monitor, project: c.Project, mirror: c.Monitor.Mirror(), changed: make(chan struct{}, 1),
+		used: map[croft.InstanceID]reading{},
+	}
 }
 
 func (w *watch) wake() {
@@ -106,7 +110,7 @@ func (w *watch) run(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { _ = w.mirror.Run(ctx, w.wake) }) // it ends with ctx
 	work.Go(func() {
-		w.repeat(ctx, topEtcd, 0, func(ctx context.Context) { w.trouble(0, w.client.Usable(ctx)) })
+		w.repeat(ctx, topEtcd, 0, func(ctx context.Context) { w.trouble(0, w.monitor.Usable(ctx)) })
 	})
 	work.Go(func() { w.repeat(ctx, topPlacement, placementCost, w.readClaims) })
 	work.Go(func() { w.repeat(ctx, topUsages, 1, w.readUsages) })
@@ -139,7 +143,7 @@ func (w *watch) trouble(part int, err error) {
 
 // readClaims reads what hosts offer and what is claimed of it.
 func (w *watch) readClaims(ctx context.Context) {
-	providers, err := w.client.Providers(ctx)
+	providers, err := w.monitor.Providers(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -182,7 +186,7 @@ func (w *watch) readUsages(ctx context.Context) {
 func (w *watch) readHost(ctx context.Context, h croft.Host) {
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
-	all, err := w.client.Usages(ctx, h)
+	all, err := w.monitor.Usages(ctx, h)
 	if err != nil {
 		return
 	}
@@ -234,7 +238,7 @@ func (w *watch) look(now time.Time) View {
 				h.CPU = &sum
 			}
 		}
-		if w.client.Project == "" || w.client.Project == st.Instance.Project {
+		if w.project == "" || w.project == st.Instance.Project {
 			v.Instances = append(v.Instances, one)
 		}
 	}
@@ -256,7 +260,7 @@ func (w *watch) instance(st croft.Status, now time.Time) instance {
 	inst := st.Instance
 	one := instance{ID: inst.ID, Project: inst.Project, Name: inst.Name, State: schedule.Describe(&st),
 		Address:   instances.Address(st),
-		Resources: inst.Spec.Resources, Created: inst.Created, hostID: inst.Host, ofAll: w.client.Project == ""}
+		Resources: inst.Spec.Resources, Created: inst.Created, hostID: inst.Host, ofAll: w.project == ""}
 	if st.Host != nil {
 		one.Host = st.Host.Name
 	}

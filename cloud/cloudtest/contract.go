@@ -20,7 +20,7 @@ import (
 
 // Fixture is a cloud with one host, which is alive and has room for Room instances of small.
 type Fixture struct {
-	Cloud   cloud.Cloud
+	Cloud   *cloud.Cloud
 	Host    string // its name
 	Silence func() // ends its agent, and returns once the cloud knows
 }
@@ -91,7 +91,7 @@ func (s *suite) is(err error, want croft.Kind, what string) {
 func (s *suite) request(name string) (croft.Instance, error) {
 	query, err := schedule.ParseQuery(small)
 	s.must(err)
-	d, err := s.Cloud.Request(s.ctx, schedule.Request{Name: name, Query: query, Image: "/images/tiny.qcow2"})
+	d, err := s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: name, Query: query, Image: "/images/tiny.qcow2"})
 	return d.Instance, err
 }
 
@@ -100,8 +100,8 @@ func (s *suite) running(name string) croft.Status {
 	s.Helper()
 	inst, err := s.request(name)
 	s.must(err)
-	s.must(s.Cloud.Wait(s.ctx, inst, schedule.Running, nil))
-	st, err := s.Cloud.Find(s.ctx, croft.DefaultProject, name)
+	s.must(s.Cloud.Instances.Wait(s.ctx, inst, schedule.Running, nil))
+	st, err := s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, name)
 	s.must(err)
 	return st
 }
@@ -110,7 +110,7 @@ func (s *suite) life() {
 	inst, err := s.request("web")
 	s.must(err)
 	var seen []string
-	s.must(s.Cloud.Wait(s.ctx, inst, schedule.Running, func(st croft.Status) {
+	s.must(s.Cloud.Instances.Wait(s.ctx, inst, schedule.Running, func(st croft.Status) {
 		seen = append(seen,
 			schedule.Describe(&st))
 	}))
@@ -118,20 +118,20 @@ func (s *suite) life() {
 		s.Errorf("progress was %q, without its end", seen)
 	}
 	for _, name := range []string{"web", string(inst.ID)} {
-		st, err := s.Cloud.Find(s.ctx, croft.DefaultProject, name)
+		st, err := s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, name)
 		if err != nil || st.Instance.ID != inst.ID || st.Host == nil || st.Host.Name != s.Host {
 			s.Errorf("%s: got %+v on %+v, %v", name, st.Instance, st.Host, err)
 		}
 	}
 	for project, want := range map[croft.Project]int{croft.DefaultProject: 1, "": 1, "another": 0} {
-		if all, err := s.Cloud.List(s.ctx, project); err != nil || len(all) != want {
+		if all, err := s.Cloud.Instances.List(s.ctx, project); err != nil || len(all) != want {
 			s.Errorf("project %q has %d instances, %v; want %d", project, len(all), err, want)
 		}
 	}
-	_, err = s.Cloud.Destroy(s.ctx, croft.DefaultProject, "web", false)
+	_, err = s.Cloud.Changes.Destroy(s.ctx, croft.DefaultProject, "web", false)
 	s.must(err)
-	s.must(s.Cloud.Wait(s.ctx, inst, schedule.Gone, nil))
-	_, err = s.Cloud.Find(s.ctx, croft.DefaultProject, "web")
+	s.must(s.Cloud.Instances.Wait(s.ctx, inst, schedule.Gone, nil))
+	_, err = s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, "web")
 	s.is(err, croft.NotFound, "an instance that is gone")
 }
 
@@ -142,10 +142,10 @@ func (s *suite) changes() {
 		do   func(context.Context, croft.Project, string) (croft.Instance, error)
 		goal schedule.Goal
 	}{
-		{"stop", s.Cloud.Stop, schedule.Stopped},
-		{"start", s.Cloud.Start, schedule.Running},
-		{"reboot", s.Cloud.Reboot, schedule.Running},
-		{"rebuild", s.Cloud.Rebuild, schedule.Running},
+		{"stop", s.Cloud.Changes.Stop, schedule.Stopped},
+		{"start", s.Cloud.Changes.Start, schedule.Running},
+		{"reboot", s.Cloud.Changes.Reboot, schedule.Running},
+		{"rebuild", s.Cloud.Changes.Rebuild, schedule.Running},
 	} {
 		inst, err := step.do(s.ctx, croft.DefaultProject, "web")
 		if err != nil {
@@ -154,7 +154,7 @@ func (s *suite) changes() {
 		if inst.ID != st.Instance.ID || inst.Generation <= st.Instance.Generation {
 			s.Errorf("%s: generation %d of %s after %d", step.what, inst.Generation, inst.ID, st.Instance.Generation)
 		}
-		if err := s.Cloud.Wait(s.ctx, inst, step.goal, nil); err != nil {
+		if err := s.Cloud.Instances.Wait(s.ctx, inst, step.goal, nil); err != nil {
 			s.Fatalf("%s: %v", step.what, err)
 		}
 		st.Instance = inst
@@ -166,12 +166,13 @@ func (s *suite) refusals() {
 	s.must(err)
 	_, err = s.request("web")
 	s.is(err, croft.Conflict, "a name that is taken")
-	_, err = s.Cloud.Find(s.ctx, "another", "web")
+	_, err = s.Cloud.Instances.Find(s.ctx, "another", "web")
 	s.is(err, croft.NotFound, "an instance of another project")
 	for what, do := range map[string]func(context.Context, croft.Project, string) (croft.Instance, error){
-		"stop": s.Cloud.Stop, "start": s.Cloud.Start, "reboot": s.Cloud.Reboot, "rebuild": s.Cloud.Rebuild,
+		"stop": s.Cloud.Changes.Stop, "start": s.Cloud.Changes.Start, "reboot": s.Cloud.Changes.Reboot,
+		"rebuild": s.Cloud.Changes.Rebuild,
 		"destroy": func(ctx context.Context, project croft.Project, name string) (croft.Instance, error) {
-			d, err := s.Cloud.Destroy(ctx, project, name, false)
+			d, err := s.Cloud.Changes.Destroy(ctx, project, name, false)
 			return d.Instance, err
 		},
 	} {
@@ -183,24 +184,24 @@ func (s *suite) refusals() {
 func (s *suite) explanations() {
 	query, err := schedule.ParseQuery("VCPU:100,MEMORY_MB:256,DISK_GB:1")
 	s.must(err)
-	_, err = s.Cloud.Request(s.ctx, schedule.Request{Name: "big", Query: query, Image: "/images/tiny.qcow2"})
+	_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "big", Query: query, Image: "/images/tiny.qcow2"})
 	s.is(err, croft.NoCapacity, "a request that no host has room for")
 	if why, ok := errors.AsType[*schedule.Explanation](err); !ok || len(why.Rows) == 0 {
 		s.Errorf("it is not explained: %v", err)
 	}
 	if query, err = schedule.ParseQuery(small); err == nil {
-		why, err := s.Cloud.Explain(s.ctx, schedule.Request{Query: query, Image: "/images/tiny.qcow2"})
+		why, err := s.Cloud.Requests.Explain(s.ctx, schedule.Request{Query: query, Image: "/images/tiny.qcow2"})
 		if err != nil || len(why.Fits) != 1 || why.Fits[0].Host != s.Host {
 			s.Errorf("a request that fits: %+v, %v", why, err)
 		}
 	}
-	if all, err := s.Cloud.List(s.ctx, ""); err != nil || len(all) != 0 {
+	if all, err := s.Cloud.Instances.List(s.ctx, ""); err != nil || len(all) != 0 {
 		s.Errorf("%d instances are left, %v", len(all), err)
 	}
 }
 
 func (s *suite) many() {
-	defer s.Cloud.Prepare(s.ctx)()
+	defer s.Cloud.Requests.Prepare(s.ctx)()
 	errs := make([]error, Room+1)
 	var work sync.WaitGroup
 	for i := range errs {
@@ -214,7 +215,7 @@ func (s *suite) many() {
 			refused++
 		}
 	}
-	if all, err := s.Cloud.List(s.ctx, ""); err != nil || len(all) != Room || refused != 1 {
+	if all, err := s.Cloud.Instances.List(s.ctx, ""); err != nil || len(all) != Room || refused != 1 {
 		s.Errorf("%d instances, %d refused, %v; want %d and 1", len(all), refused, err, Room)
 	}
 }
@@ -224,8 +225,8 @@ func (s *suite) watching() {
 	seen := make(chan struct{}, 1)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Cloud.WatchInstances(ctx, func() {
-			if _, err := s.Cloud.Find(ctx, croft.DefaultProject, "web"); err == nil {
+		ended <- s.Cloud.Instances.Watch(ctx, func() {
+			if _, err := s.Cloud.Instances.Find(ctx, croft.DefaultProject, "web"); err == nil {
 				select {
 				case seen <- struct{}{}:
 				default: // noticed already
@@ -247,17 +248,18 @@ func (s *suite) watching() {
 }
 
 func (s *suite) consoles() {
-	s.is(s.Cloud.ConsoleLog(s.ctx, croft.Status{}, false, nil), croft.NotFound, "the console of an instance on no host")
+	s.is(s.Cloud.Consoles.Log(s.ctx, croft.Status{}, false, nil), croft.NotFound,
+		"the console of an instance on no host")
 	st := s.running("web")
-	s.must(s.Cloud.AttachConsole(s.ctx, st, func(guest io.ReadWriteCloser) error {
+	s.must(s.Cloud.Consoles.Attach(s.ctx, st, func(guest io.ReadWriteCloser) error {
 		if _, err := io.WriteString(guest, "hello\r"); err != nil {
 			return err
 		}
-		s.is(s.Cloud.AttachConsole(s.ctx, st, nil), croft.Conflict, "a console that somebody has")
+		s.is(s.Cloud.Consoles.Attach(s.ctx, st, nil), croft.Conflict, "a console that somebody has")
 		return readUntil(guest, "hello")
 	}))
 	var log bytes.Buffer
-	s.must(s.Cloud.ConsoleLog(s.ctx, st, false, func(from io.Reader) error {
+	s.must(s.Cloud.Consoles.Log(s.ctx, st, false, func(from io.Reader) error {
 		_, err := io.Copy(&log, from)
 		return err
 	}))
@@ -265,7 +267,7 @@ func (s *suite) consoles() {
 		s.Errorf("the log is %q", log.String())
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
-	err := s.Cloud.ConsoleLog(ctx, st, true, func(from io.Reader) error {
+	err := s.Cloud.Consoles.Log(ctx, st, true, func(from io.Reader) error {
 		err := readUntil(from, "hello")
 		cancel()
 		if _, ended := io.Copy(io.Discard, from); err == nil {

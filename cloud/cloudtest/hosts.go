@@ -15,49 +15,49 @@ import (
 
 func (s *suite) hosts() {
 	s.running("web")
-	all, err := s.Cloud.ListHosts(s.ctx)
+	all, err := s.Cloud.Hosts.List(s.ctx)
 	s.must(err)
 	if len(all) != 1 || all[0].Name != s.Host || !all[0].Alive || all[0].Count != 1 || all[0].Claimed[croft.VCPU] != 1 {
 		s.Fatalf("got %+v", all)
 	}
 	for _, name := range []string{s.Host, string(all[0].ID)} {
-		h, err := s.Cloud.FindHost(s.ctx, name)
+		h, err := s.Cloud.Hosts.Find(s.ctx, name)
 		if err != nil || h.ID != all[0].ID || len(h.Instances) != 1 {
 			s.Errorf("%s: got %+v, %v", name, h, err)
 		}
-		if id, err := cloud.HostCalled(s.ctx, s.Cloud, name); err != nil || id != all[0].ID {
+		if id, err := cloud.HostCalled(s.ctx, s.Cloud.Hosts, name); err != nil || id != all[0].ID {
 			s.Errorf("%s is called %s, %v", name, id, err)
 		}
 	}
-	_, err = s.Cloud.FindHost(s.ctx, "nobody")
+	_, err = s.Cloud.Hosts.Find(s.ctx, "nobody")
 	s.is(err, croft.NotFound, "an unknown host")
-	_, err = cloud.HostCalled(s.ctx, s.Cloud, "nobody")
+	_, err = cloud.HostCalled(s.ctx, s.Cloud.Hosts, "nobody")
 	s.is(err, croft.NotFound, "an unknown name")
-	if found, err := s.Cloud.Hosts(s.ctx, all[0].ID, croft.NewHostID()); err != nil || len(found) != 1 {
+	if found, err := s.Cloud.Hosts.Records(s.ctx, all[0].ID, croft.NewHostID()); err != nil || len(found) != 1 {
 		s.Errorf("one of two is there: got %v, %v", found, err)
 	}
-	if problems := s.Cloud.Problems(s.ctx); len(problems) > 0 {
+	if problems := s.Cloud.Hosts.Problems(s.ctx); len(problems) > 0 {
 		s.Errorf("a cloud that is well has problems: %q", problems)
 	}
-	h, err := s.Cloud.Drain(s.ctx, s.Host)
+	h, err := s.Cloud.Maintenance.Drain(s.ctx, s.Host)
 	s.must(err)
 	_, err = s.request("db")
 	s.is(err, croft.NoCapacity, "a request while the only host is drained")
-	moved, err := s.Cloud.MoveAll(s.ctx, all[0])
+	moved, err := s.Cloud.Maintenance.MoveAll(s.ctx, all[0])
 	if err != nil || len(moved) != 1 || moved[0].To.ID != "" || moved[0].Stays == "" {
 		s.Errorf("what is not ephemeral stays: got %+v, %v", moved, err)
 	}
-	_, err = s.Cloud.Enable(s.ctx, string(h.ID))
+	_, err = s.Cloud.Maintenance.Enable(s.ctx, string(h.ID))
 	s.must(err)
 	_, err = s.request("db")
 	s.must(err)
-	_, err = s.Cloud.Forget(s.ctx, s.Host, false)
+	_, err = s.Cloud.Maintenance.Forget(s.ctx, s.Host, false)
 	s.is(err, croft.Conflict, "forgetting a host that is alive")
 	for what, do := range map[string]func() error{
-		"drain":  func() error { _, err := s.Cloud.Drain(s.ctx, "nobody"); return err },
-		"enable": func() error { _, err := s.Cloud.Enable(s.ctx, "nobody"); return err },
-		"accept": func() error { _, err := s.Cloud.Accept(s.ctx, "nobody"); return err },
-		"forget": func() error { _, err := s.Cloud.Forget(s.ctx, "nobody", true); return err },
+		"drain":  func() error { _, err := s.Cloud.Maintenance.Drain(s.ctx, "nobody"); return err },
+		"enable": func() error { _, err := s.Cloud.Maintenance.Enable(s.ctx, "nobody"); return err },
+		"accept": func() error { _, err := s.Cloud.Maintenance.Accept(s.ctx, "nobody"); return err },
+		"forget": func() error { _, err := s.Cloud.Maintenance.Forget(s.ctx, "nobody", true); return err },
 	} {
 		s.is(do(), croft.NotFound, what)
 	}
@@ -65,42 +65,42 @@ func (s *suite) hosts() {
 
 func (s *suite) silence() {
 	s.Silence()
-	h, err := s.Cloud.FindHost(s.ctx, s.Host)
+	h, err := s.Cloud.Hosts.Find(s.ctx, s.Host)
 	s.must(err)
 	if h.Alive || h.State() != "silent" {
 		s.Errorf("it is %s", h.State())
 	}
-	_, err = s.Cloud.Pull(s.ctx, h.Host, "tiny", "/images/tiny.qcow2", func(croft.Progress) {})
+	_, err = s.Cloud.Images.Pull(s.ctx, h.Host, "tiny", "/images/tiny.qcow2", func(croft.Progress) {})
 	s.is(err, croft.Unavailable, "an image for a silent host")
-	_, err = s.Cloud.Forget(s.ctx, s.Host, false)
+	_, err = s.Cloud.Maintenance.Forget(s.ctx, s.Host, false)
 	s.must(err)
-	_, err = s.Cloud.FindHost(s.ctx, s.Host)
+	_, err = s.Cloud.Hosts.Find(s.ctx, s.Host)
 	s.is(err, croft.NotFound, "a host that is forgotten")
 }
 
 func (s *suite) keys() {
 	k := schedule.Key{Project: croft.DefaultProject, Name: "laptop", Line: "ssh-ed25519 AAAA anna",
 		Added: time.Now().UTC()}
-	s.must(s.Cloud.AddKey(s.ctx, k))
-	s.is(s.Cloud.AddKey(s.ctx, k), croft.Conflict, "a name that is taken")
+	s.must(s.Cloud.Keys.AddKey(s.ctx, k))
+	s.is(s.Cloud.Keys.AddKey(s.ctx, k), croft.Conflict, "a name that is taken")
 	for project, want := range map[croft.Project]int{croft.DefaultProject: 1, "another": 0} {
-		if all, err := s.Cloud.ListKeys(s.ctx,
+		if all, err := s.Cloud.Keys.ListKeys(s.ctx,
 			project); err != nil || len(all) != want || want == 1 && all[0].Line != k.Line {
 			s.Errorf("project %q: got %v, %v", project, all, err)
 		}
 	}
-	s.must(s.Cloud.RemoveKey(s.ctx, croft.DefaultProject, "laptop"))
-	s.is(s.Cloud.RemoveKey(s.ctx, croft.DefaultProject, "laptop"), croft.NotFound, "a key that is gone")
+	s.must(s.Cloud.Keys.RemoveKey(s.ctx, croft.DefaultProject, "laptop"))
+	s.is(s.Cloud.Keys.RemoveKey(s.ctx, croft.DefaultProject, "laptop"), croft.NotFound, "a key that is gone")
 }
 
 func (s *suite) images() {
-	h, err := s.Cloud.FindHost(s.ctx, s.Host)
+	h, err := s.Cloud.Hosts.Find(s.ctx, s.Host)
 	s.must(err)
-	got, err := s.Cloud.Pull(s.ctx, h.Host, "tiny", "/images/tiny.qcow2", func(croft.Progress) {})
+	got, err := s.Cloud.Images.Pull(s.ctx, h.Host, "tiny", "/images/tiny.qcow2", func(croft.Progress) {})
 	if err != nil || got.Format == "" {
 		s.Errorf("got %+v, %v", got, err)
 	}
-	_, err = s.Cloud.Pull(s.ctx, h.Host, "broken", "/images/broken.qcow2", func(croft.Progress) {})
+	_, err = s.Cloud.Images.Pull(s.ctx, h.Host, "broken", "/images/broken.qcow2", func(croft.Progress) {})
 	s.is(err, croft.Invalid, "an image that is broken")
 	if err != nil && !strings.Contains(err.Error(), s.Host) {
 		s.Errorf("%v does not name the host", err)
@@ -109,7 +109,7 @@ func (s *suite) images() {
 
 func (s *suite) audit() {
 	s.running("web")
-	report, err := s.Cloud.Audit(s.ctx)
+	report, err := s.Cloud.Audits.Audit(s.ctx)
 	if err != nil || len(report.Differences) > 0 || len(report.Unchecked) > 0 {
 		s.Errorf("got %+v, %v", report, err)
 	}
@@ -117,9 +117,9 @@ func (s *suite) audit() {
 
 func (s *suite) monitor() {
 	st := s.running("web")
-	s.must(s.Cloud.Usable(s.ctx))
+	s.must(s.Cloud.Monitor.Usable(s.ctx))
 	ctx, cancel := context.WithCancel(s.ctx)
-	mirror, changed := s.Cloud.Mirror(), make(chan struct{}, 1)
+	mirror, changed := s.Cloud.Monitor.Mirror(), make(chan struct{}, 1)
 	var work sync.WaitGroup
 	work.Go(func() {
 		err := mirror.Run(ctx, func() {
@@ -145,42 +145,42 @@ func (s *suite) monitor() {
 	}
 	cancel()
 	work.Wait()
-	offers, err := s.Cloud.Providers(s.ctx)
+	offers, err := s.Cloud.Monitor.Providers(s.ctx)
 	if err != nil || len(offers) != 1 || offers[0].Used[croft.VCPU] != 1 {
 		s.Errorf("offers are %+v, %v", offers, err)
 	}
-	used, err := s.Cloud.Usages(s.ctx, *st.Host)
+	used, err := s.Cloud.Monitor.Usages(s.ctx, *st.Host)
 	if err != nil || len(used) != 1 || used[0].Instance != st.Instance.ID {
 		s.Errorf("usages are %+v, %v", used, err)
 	}
 }
 
 func (s *suite) tokens() {
-	made, err := s.Cloud.Invite(s.ctx, cloud.Invitation{Note: "rack 7", Life: time.Hour, SameEtcd: true,
+	made, err := s.Cloud.Tokens.Invite(s.ctx, cloud.Invitation{Note: "rack 7", Life: time.Hour, SameEtcd: true,
 		SamePlacement: true})
 	s.must(err)
 	if left := time.Until(made.Expires); made.Secret == "" || made.Name == "" || left < 50*time.Minute ||
 		left > time.Hour {
 		s.Errorf("got %+v", made)
 	}
-	all, err := s.Cloud.ListTokens(s.ctx)
+	all, err := s.Cloud.Tokens.List(s.ctx)
 	if err != nil || len(all) != 1 || all[0].Name != made.Name || all[0].Note != "rack 7" || all[0].Secret != "" {
 		s.Errorf("the list is %+v, %v", all, err)
 	}
-	_, err = s.Cloud.Invite(s.ctx, cloud.Invitation{Host: "nobody", Life: time.Hour, SameEtcd: true,
+	_, err = s.Cloud.Tokens.Invite(s.ctx, cloud.Invitation{Host: "nobody", Life: time.Hour, SameEtcd: true,
 		SamePlacement: true})
 	s.is(err, croft.NotFound, "a token for an unknown host")
-	ended, err := s.Cloud.RevokeToken(s.ctx, made.Name[:8])
+	ended, err := s.Cloud.Tokens.Revoke(s.ctx, made.Name[:8])
 	if err != nil || ended.Name != made.Name {
 		s.Errorf("revoked %+v, %v", ended, err)
 	}
-	_, err = s.Cloud.RevokeToken(s.ctx, made.Name)
+	_, err = s.Cloud.Tokens.Revoke(s.ctx, made.Name)
 	s.is(err, croft.NotFound, "a token that is revoked")
 }
 
 func (s *suite) snapshot() {
 	var text bytes.Buffer
-	size, err := s.Cloud.Snapshot(s.ctx, &text)
+	size, err := s.Cloud.Backups.Snapshot(s.ctx, &text)
 	if err != nil || size == 0 || size != int64(text.Len()) {
 		s.Errorf("%d bytes, said to be %d, %v", text.Len(), size, err)
 	}

@@ -1,6 +1,7 @@
 package direct
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -13,7 +14,6 @@ import (
 	"time"
 
 	"croft"
-	"croft/compute"
 	"croft/etcdstore"
 	"croft/internal/books"
 	"croft/internal/endpoint"
@@ -124,15 +124,17 @@ func unwrapped(err error) error {
 	return err
 }
 
-// Usages implements cloud.Monitor.
-func (c *Cloud) Usages(ctx context.Context, h croft.Host) ([]compute.Usage, error) {
-	body, err := c.agents.call(ctx, http.MethodGet, h, "/v1/usages")
-	if err != nil {
-		return nil, err
+// refused is the error that an agent answered to an attempt.
+func refused(attempt string, answer *http.Response) error {
+	kind := croft.Unavailable
+	switch answer.StatusCode {
+	case http.StatusNotFound:
+		kind = croft.NotFound
+	case http.StatusConflict:
+		kind = croft.Conflict
+	case http.StatusUnauthorized, http.StatusBadRequest:
+		kind = croft.Invalid
 	}
-	var all []compute.Usage
-	if err := json.Unmarshal(body, &all); err != nil { // an agent of another version
-		return nil, croft.Errorf(croft.Unavailable, "ask host %s what its guests use: %w", h.Name, err)
-	}
-	return all, nil
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, plain.Longest)) // the status is enough where the rest is lost
+	return croft.Errorf(kind, "%s: %s", attempt, cmp.Or(said(text), said([]byte(answer.Status))))
 }

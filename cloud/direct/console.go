@@ -1,7 +1,6 @@
 package direct
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,16 +10,18 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/internal/plain"
 )
 
-// ConsoleLog implements cloud.Consoles.
-func (c *Cloud) ConsoleLog(ctx context.Context, st croft.Status, follow bool, show func(io.Reader) error) error {
+// consoles implements cloud.Consoles.
+type consoles struct{ agents agents }
+
+// Log implements cloud.Consoles.
+func (c consoles) Log(ctx context.Context, st croft.Status, follow bool, show func(io.Reader) error) error {
 	query := ""
 	if follow {
 		query = "?follow=1"
 	}
-	answer, err := c.askConsole(ctx, st, "read", http.MethodGet, query, follow)
+	answer, err := c.ask(ctx, st, "read", http.MethodGet, query, follow)
 	if answer == nil {
 		return err
 	}
@@ -34,9 +35,9 @@ func (c *Cloud) ConsoleLog(ctx context.Context, st croft.Status, follow bool, sh
 	return nil
 }
 
-// AttachConsole implements cloud.Consoles.
-func (c *Cloud) AttachConsole(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error {
-	answer, err := c.askConsole(ctx, st, "attach to", http.MethodPost, "", false)
+// Attach implements cloud.Consoles.
+func (c consoles) Attach(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error {
+	answer, err := c.ask(ctx, st, "attach to", http.MethodPost, "", false)
 	if answer == nil {
 		return err
 	}
@@ -51,9 +52,9 @@ func (c *Cloud) AttachConsole(ctx context.Context, st croft.Status, use func(io.
 	return nil
 }
 
-// askConsole asks the agent of the instance's host for the console. The answer is nil where there is none, with or
+// ask asks the agent of the instance's host for the console. The answer is nil where there is none, with or
 // without an error.
-func (c *Cloud) askConsole(ctx context.Context, st croft.Status, verb, method, query string,
+func (c consoles) ask(ctx context.Context, st croft.Status, verb, method, query string,
 	follow bool) (*http.Response, error) {
 	if st.Host == nil || st.Host.API == "" {
 		return nil, croft.Errorf(croft.NotFound, "instance %s has no console: it is on no host yet", st.Instance.Name)
@@ -95,19 +96,4 @@ func consoleError(ctx context.Context, st croft.Status, follow bool, err error) 
 // consoleRefused is the error that the host's agent answered.
 func consoleRefused(st croft.Status, answer *http.Response) error {
 	return refused(fmt.Sprintf("read the console of %s on host %s", st.Instance.Name, st.Host.Name), answer)
-}
-
-// refused is the error that an agent answered to an attempt.
-func refused(attempt string, answer *http.Response) error {
-	kind := croft.Unavailable
-	switch answer.StatusCode {
-	case http.StatusNotFound:
-		kind = croft.NotFound
-	case http.StatusConflict:
-		kind = croft.Conflict
-	case http.StatusUnauthorized, http.StatusBadRequest:
-		kind = croft.Invalid
-	}
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, plain.Longest)) // the status is enough where the rest is lost
-	return croft.Errorf(kind, "%s: %s", attempt, cmp.Or(said(text), said([]byte(answer.Status))))
 }

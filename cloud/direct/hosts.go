@@ -5,65 +5,42 @@ import (
 	"errors"
 
 	"croft"
+	"croft/etcdstore"
 	"croft/operator"
 	"croft/trust"
 )
 
-// Hosts implements cloud.Hosts.
-func (c *Cloud) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
-	return c.store.Hosts(ctx, ids...)
+// hosts implements cloud.Hosts.
+type hosts struct {
+	store    *etcdstore.Store
+	operator *operator.Operator
 }
 
-// ListHosts implements cloud.Hosts.
-func (c *Cloud) ListHosts(ctx context.Context) ([]operator.Host, error) {
-	all, err := c.operator.List(ctx)
+// Records implements cloud.Hosts.
+func (h hosts) Records(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	return h.store.Hosts(ctx, ids...)
+}
+
+// List implements cloud.Hosts.
+func (h hosts) List(ctx context.Context) ([]operator.Host, error) {
+	all, err := h.operator.List(ctx)
 	if all == nil && err != nil {
 		return nil, err
 	}
-	return all, errors.Join(err, c.addOverdue(ctx, all))
+	return all, errors.Join(err, h.addOverdue(ctx, all))
 }
 
-// FindHost implements cloud.Hosts.
-func (c *Cloud) FindHost(ctx context.Context, idOrName string) (operator.Host, error) {
-	return c.operator.Find(ctx, idOrName)
+// Find implements cloud.Hosts.
+func (h hosts) Find(ctx context.Context, idOrName string) (operator.Host, error) {
+	return h.operator.Find(ctx, idOrName)
 }
 
 // Problems implements cloud.Hosts.
-func (c *Cloud) Problems(ctx context.Context) []string { return c.store.Problems(ctx) }
-
-// Drain implements cloud.Maintenance.
-func (c *Cloud) Drain(ctx context.Context, idOrName string) (operator.Host, error) {
-	return c.operator.Drain(ctx, idOrName)
-}
-
-// Enable implements cloud.Maintenance.
-func (c *Cloud) Enable(ctx context.Context, idOrName string) (operator.Host, error) {
-	return c.operator.Enable(ctx, idOrName)
-}
-
-// Accept implements cloud.Maintenance.
-func (c *Cloud) Accept(ctx context.Context, idOrName string) (operator.Host, error) {
-	return c.operator.Accept(ctx, idOrName)
-}
-
-// Forget implements cloud.Maintenance.
-func (c *Cloud) Forget(ctx context.Context, idOrName string, force bool) (operator.Host, error) {
-	return c.operator.Forget(ctx, idOrName, force)
-}
-
-// MoveAll implements cloud.Maintenance.
-func (c *Cloud) MoveAll(ctx context.Context, h operator.Host) ([]operator.Moved, error) {
-	return c.operator.MoveAll(ctx, h)
-}
-
-// RemoveMember implements cloud.Maintenance.
-func (c *Cloud) RemoveMember(ctx context.Context, h operator.Host) error {
-	return c.operator.RemoveMember(ctx, h)
-}
+func (h hosts) Problems(ctx context.Context) []string { return h.store.Problems(ctx) }
 
 // addOverdue adds problems to hosts that do not renew their certificates.
-func (c *Cloud) addOverdue(ctx context.Context, all []operator.Host) error {
-	joined, err := c.store.AllJoined(ctx)
+func (h hosts) addOverdue(ctx context.Context, all []operator.Host) error {
+	joined, err := h.store.AllJoined(ctx)
 	if err != nil {
 		return err
 	}

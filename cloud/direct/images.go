@@ -14,8 +14,11 @@ import (
 	"croft/compute"
 )
 
+// images implements cloud.Images.
+type images struct{ agents agents }
+
 // Pull implements cloud.Images.
-func (c *Cloud) Pull(ctx context.Context, host croft.Host, name, reference string,
+func (i images) Pull(ctx context.Context, host croft.Host, name, reference string,
 	progress func(croft.Progress)) (*compute.Pulled, error) {
 	attempt := fmt.Sprintf("pull %s to host %s", name, host.Name)
 	if !host.Alive || host.API == "" {
@@ -32,7 +35,7 @@ func (c *Cloud) Pull(ctx context.Context, host croft.Host, name, reference strin
 	}
 	request.Header.Set("Authorization", "Bearer "+host.Token)
 	request.Header.Set("Content-Type", "application/json")
-	client, err := c.agents.client(ctx, host)
+	client, err := i.agents.client(ctx, host)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", attempt, err)
 	}

@@ -11,36 +11,44 @@ import (
 
 	"croft"
 	"croft/cloud"
+	"croft/etcdstore"
 	"croft/internal/endpoint"
 	"croft/trust"
 	"croft/trust/invitation"
 	"croft/trust/pki"
 )
 
+// tokens implements cloud.Tokens.
+type tokens struct {
+	store    *etcdstore.Store
+	hosts    cloud.Hosts
+	settings Settings
+}
+
 // Invite implements cloud.Tokens.
-func (c *Cloud) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, error) {
+func (t tokens) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, error) {
 	var none cloud.Token
-	servers, err := c.store.JoinServers(ctx)
+	servers, err := t.store.JoinServers(ctx)
 	if err != nil {
 		return none, err
 	}
 	var grant invitation.Grant
 	if i.Member || !trust.AnyStrict(servers) {
-		if grant, err = c.grant(ctx, i); err != nil {
+		if grant, err = t.grant(ctx, i); err != nil {
 			return none, err
 		}
 	}
 	var host croft.HostID
 	if i.Host != "" {
-		if host, err = cloud.HostCalled(ctx, c, i.Host); err != nil {
+		if host, err = cloud.HostCalled(ctx, t.hosts, i.Host); err != nil {
 			return none, err
 		}
 	}
-	token, err := c.leading(ctx, servers, grant.Endpoints, i.SameEtcd)
+	token, err := t.leading(ctx, servers, grant.Endpoints, i.SameEtcd)
 	if err != nil {
 		return none, err
 	}
-	err = c.store.PutInvitation(ctx, trust.Invitation{
+	err = t.store.PutInvitation(ctx, trust.Invitation{
 		Name: token.Name(), Note: i.Note, Host: host, Member: i.Member, Sealed: token.Seal(grant),
 		Verifier: token.Verifier(),
 	}, i.Life)
@@ -54,22 +62,22 @@ func (c *Cloud) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, er
 	}, nil
 }
 
-// ListTokens implements cloud.Tokens.
-func (c *Cloud) ListTokens(ctx context.Context) ([]cloud.Token, error) {
-	all, err := c.store.Invitations(ctx)
+// List implements cloud.Tokens.
+func (t tokens) List(ctx context.Context) ([]cloud.Token, error) {
+	all, err := t.store.Invitations(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var tokens []cloud.Token
+	var valid []cloud.Token
 	for _, i := range all {
-		tokens = append(tokens, tokenOf(i))
+		valid = append(valid, tokenOf(i))
 	}
-	return tokens, nil
+	return valid, nil
 }
 
-// RevokeToken implements cloud.Tokens.
-func (c *Cloud) RevokeToken(ctx context.Context, name string) (cloud.Token, error) {
-	i, err := c.store.RevokeInvitation(ctx, name)
+// Revoke implements cloud.Tokens.
+func (t tokens) Revoke(ctx context.Context, name string) (cloud.Token, error) {
+	i, err := t.store.RevokeInvitation(ctx, name)
 	return tokenOf(i), err
 }
 
@@ -78,17 +86,17 @@ func tokenOf(i trust.Invitation) cloud.Token {
 }
 
 // grant is what a host gets that reaches etcd and Placement itself: the addresses of all that serve them.
-func (c *Cloud) grant(ctx context.Context, i cloud.Invitation) (g invitation.Grant, err error) {
-	if g.Endpoints, err = c.etcdForOthers(ctx, i.SameEtcd); err != nil {
+func (t tokens) grant(ctx context.Context, i cloud.Invitation) (g invitation.Grant, err error) {
+	if g.Endpoints, err = t.etcdForOthers(ctx, i.SameEtcd); err != nil {
 		return g, err
 	}
-	serving, err := c.store.Served(ctx)
+	serving, err := t.store.Served(ctx)
 	if err != nil {
 		return g, err
 	}
-	if c.settings.Placement.Cloud == "" {
-		g.Token = c.settings.Placement.Token
-		one, err := c.placementForOthers(ctx, g.Endpoints[0], i.SamePlacement)
+	if t.settings.Placement.Cloud == "" {
+		g.Token = t.settings.Placement.Token
+		one, err := t.placementForOthers(ctx, g.Endpoints[0], i.SamePlacement)
 		if err != nil {
 			return g, err
 		}
@@ -117,9 +125,9 @@ func addReachable(all []string, more ...string) []string {
 
 // leading makes a token that leads to the cloud's join servers, or to etcd where hosts can join at none. With given,
 // loopback addresses are meant.
-func (c *Cloud) leading(ctx context.Context, servers []trust.JoinServer, endpoints []string,
+func (t tokens) leading(ctx context.Context, servers []trust.JoinServer, endpoints []string,
 	given bool) (token invitation.Token, err error) {
-	token.Partition = c.store.Partition()
+	token.Partition = t.store.Partition()
 	unreached := ""
 	for _, server := range servers {
 		if server.Trust == "" {
@@ -135,7 +143,7 @@ func (c *Cloud) leading(ctx context.Context, servers []trust.JoinServer, endpoin
 	}
 	switch {
 	case len(token.Servers) > 0:
-		trusted, err := c.store.Authority(ctx)
+		trusted, err := t.store.Authority(ctx)
 		if err != nil {
 			return token, err
 		}
@@ -147,17 +155,17 @@ func (c *Cloud) leading(ctx context.Context, servers []trust.JoinServer, endpoin
 				"of this machine, and start croft up again", unreached)
 	}
 	token.Endpoints = endpoints
-	token.CA, err = c.settings.Etcd.Authority()
+	token.CA, err = t.settings.Etcd.Authority()
 	return invitation.New(token), err
 }
 
 // etcdForOthers returns the addresses of etcd that another machine reaches: those that were given, or those that its
 // members advertise.
-func (c *Cloud) etcdForOthers(ctx context.Context, given bool) ([]string, error) {
-	if given || !endpoint.AnyLoopback(c.settings.Etcd.Endpoints) {
-		return c.settings.Etcd.Endpoints, nil
+func (t tokens) etcdForOthers(ctx context.Context, given bool) ([]string, error) {
+	if given || !endpoint.AnyLoopback(t.settings.Etcd.Endpoints) {
+		return t.settings.Etcd.Endpoints, nil
 	}
-	advertised, err := c.store.Advertised(ctx)
+	advertised, err := t.store.Advertised(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -176,8 +184,8 @@ func (c *Cloud) etcdForOthers(ctx context.Context, given bool) ([]string, error)
 }
 
 // placementForOthers returns the address of Placement that another machine reaches.
-func (c *Cloud) placementForOthers(ctx context.Context, etcd string, given bool) (string, error) {
-	used := cmp.Or(c.settings.Placement.Endpoint, DefaultPlacement)
+func (t tokens) placementForOthers(ctx context.Context, etcd string, given bool) (string, error) {
+	used := cmp.Or(t.settings.Placement.Endpoint, DefaultPlacement)
 	if given || !endpoint.AnyLoopback(strings.Split(used, ",")) {
 		return used, nil
 	}

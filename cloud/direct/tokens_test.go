@@ -15,7 +15,7 @@ func TestATokenTellsWherePlacementListens(t *testing.T) {
 	}
 	placement := httptest.NewServer(nil)
 	t.Cleanup(placement.Close)
-	c := &Cloud{settings: Defaults()}
+	c := tokens{settings: Defaults()}
 	c.settings.Placement.Endpoint = placement.URL
 	got, err := c.placementForOthers(t.Context(), "http://127.0.0.1:1", false)
 	if err != nil || got != placement.URL {

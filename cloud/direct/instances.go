@@ -1,0 +1,50 @@
+package direct
+
+import (
+	"context"
+	"sync"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/schedule"
+)
+
+// requests implements cloud.Requests.
+type requests struct {
+	*schedule.Scheduler
+	store *etcdstore.Store
+}
+
+// Prepare implements cloud.Requests. It may not overlap with other calls.
+func (r requests) Prepare(ctx context.Context) (end func()) {
+	view := r.store.NewHostsView()
+	r.View = view
+	ctx, cancel := context.WithCancel(ctx)
+	var run sync.WaitGroup
+	run.Go(func() { _ = view.Run(ctx) }) // returns only with its context
+	return func() { cancel(); run.Wait() }
+}
+
+// instances implements cloud.Instances.
+type instances struct{ scheduler *schedule.Scheduler }
+
+// Find implements cloud.Instances.
+func (i instances) Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error) {
+	return i.scheduler.View.Find(ctx, project, idOrName)
+}
+
+// List implements cloud.Instances.
+func (i instances) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
+	return i.scheduler.View.List(ctx, project)
+}
+
+// Watch implements cloud.Instances.
+func (i instances) Watch(ctx context.Context, changed func()) error {
+	return i.scheduler.View.WatchInstances(ctx, changed)
+}
+
+// Wait implements cloud.Instances.
+func (i instances) Wait(ctx context.Context, inst croft.Instance, goal schedule.Goal,
+	progress func(croft.Status)) error {
+	return i.scheduler.Wait(ctx, inst, goal, progress)
+}
