@@ -4,24 +4,24 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
-	"croft/mdserver"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/gate"
+	"croft/trust/pki"
 )
 
-// RunJoined runs the agent until ctx ends or a part fails: of the cloud that the host
+// RunAgent runs the agent until ctx ends or a part fails: of the cloud that the host
 // joined, or where it joined none of the one in etcd, which it may begin.
-func RunJoined(ctx context.Context, s settings.Settings, log *slog.Logger, of *trust.Membership,
+func RunAgent(ctx context.Context, s settings.Settings, reach settings.Reach, log *slog.Logger,
 	ready func()) (err error) {
+	of := reach.Joined
 	me, err := NewSelf(ctx, &s, "croft-compute", log)
 	defer me.End()
-	if err := errors.Join(err, s.NeedsHypervisor(), s.Placement.Check()); err != nil {
+	if err := errors.Join(err, s.NeedsHypervisor(), reach.Placement.Check()); err != nil {
 		return err
 	}
 	dir, err := compute.OpenStateDir(s.StateDir)
@@ -33,12 +33,12 @@ func RunJoined(ctx context.Context, s settings.Settings, log *slog.Logger, of *t
 	if err != nil {
 		return err
 	}
-	store, err := openCloud(ctx, &s, of == nil)
+	store, err := openCloud(ctx, reach, s.StateDir, of == nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	h := &host{settings: s, log: log, dir: dir, store: store, trust: own}
+	h := &host{settings: s, servers: s.Servers(of), reach: reach, log: log, dir: dir, store: store, trust: own}
 	if of != nil {
 		if store.Partition() != of.Partition {
 			return of.ErrOther()
@@ -55,69 +55,47 @@ func RunJoined(ctx context.Context, s settings.Settings, log *slog.Logger, of *t
 	}
 	p := NewParts()
 	p.Self = me
-	if err := keepJoined(ctx, &s, p, own); err != nil {
+	if err := keepJoined(ctx, s.StateDir, reach, p, own); err != nil {
 		return err
 	}
 	return runHost(ctx, p, h, ready)
 }
 
-// RunMetadata runs the metadata server of this host until ctx ends.
-func RunMetadata(ctx context.Context, s settings.Settings, log *slog.Logger) (err error) {
-	if err := s.NeedsHypervisor(); err != nil {
+// mayServe refuses a host that was forgotten since it joined: etcd would let it in, and
+// the join server would refuse all that it asks. NotFound.
+func mayServe(ctx context.Context, own *trust.Credentials, store cloud) error {
+	switch store := store.(type) {
+	case *etcdstore.Store:
+		if own != nil {
+			return (&trust.Admission{Store: store}).Look(ctx, pki.MemberIdentity(own.Partition, own.Host))
+		}
+	case *gate.Client:
+		ctx, cancel := context.WithTimeout(ctx, gateAnswers)
+		defer cancel()
+		if err := store.Usable(ctx); errors.Is(err, gate.ErrRefused) {
+			return croft.Errorf(croft.NotFound, "%w", err)
+		}
+	}
+	return nil // a gate that does not answer is reported later, again and again
+}
+
+// followServers learns where a host that reaches etcd renews its certificates now.
+func followServers(ctx context.Context, of *trust.Membership, own *trust.Credentials, store cloud) error {
+	if etcd, direct := store.(*etcdstore.Store); direct {
+		return of.FollowServers(ctx, own, etcd)
+	}
+	return nil
+}
+
+// keepJoined renews the certificates of a host that joined, and notes them for commands.
+func keepJoined(ctx context.Context, stateDir string, r settings.Reach, p *Parts, own *trust.Credentials) error {
+	if own == nil {
+		return nil
+	}
+	if err := writeLocal(stateDir, r, own); err != nil {
 		return err
 	}
-	if s.Hypervisor == "sim" {
-		return croft.Errorf(croft.Invalid,
-			"simulated guests ask for no metadata; run mdserver where hypervisor is libvirt")
-	}
-	me, err := NewSelf(ctx, &s, "croft-mdserver", log)
-	defer me.End()
-	if err != nil {
-		return err
-	}
-	id, err := compute.ReadHostID(s.StateDir, false)
-	if err != nil {
-		return err
-	}
-	store, err := openCloud(ctx, &s, false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	h := &host{settings: s, log: log, id: id, store: store, dir: &compute.StateDir{Path: s.StateDir}}
-	defer h.closeHypervisor()
-	if err := h.openHypervisor(ctx, ""); err != nil {
-		return err
-	}
-	if err := h.readVendor(); err != nil {
-		return err
-	}
-	server, err := h.metadata(nil)
-	if err != nil {
-		return err
-	}
-	l, err := Listen(ctx, s.Metadata.Listen, "metadata.listen")
-	if err != nil {
-		return err
-	}
-	me.OfStore(store)
-	me.Counts(server, h.hv)
-	me.Checks.Add("metadata server", server.Ready)
-	mux := http.NewServeMux()
-	me.Serves(mux, s.Metadata.Listen)
-	watch := NewParts()
-	defer func() { err = errors.Join(err, watch.End()) }()
-	watch.Start(ctx, "what the process tells of itself", func(ctx context.Context) error {
-		return Serve(ctx, l,
-			CalledAt(&s, s.Metadata.Listen, mux))
-	})
-	// Leases that change make what Owner remembers stale.
-	watch.Start(ctx, "libvirt's events", func(ctx context.Context) error {
-		return h.hv.Watch(ctx, func(croft.InstanceID) {})
-	})
-	watch.Start(ctx, "the metadata server on IPv6", func(ctx context.Context) error {
-		return server.RunIPv6(ctx,
-			h.bridge)
-	})
-	return server.Run(ctx, h.bridge, mdserver.Address)
+	p.Self.Counts(own)
+	keepRenewed(ctx, p, own)
+	return nil
 }

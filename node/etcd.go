@@ -12,15 +12,15 @@ import (
 // StartEtcd starts an etcd in this process, as c says, and returns what to open the
 // store with. One that others reach has to be protected, by certificates of
 // our own authority or of another, or to be meant not to be.
-func StartEtcd(ctx context.Context, s *settings.Settings, c etcdstore.EmbeddedConfig,
+func StartEtcd(ctx context.Context, s *settings.Settings, v settings.Servers, c etcdstore.EmbeddedConfig,
 	own *trust.Credentials) (*etcdstore.Embedded, etcdstore.Config, error) {
 	var open etcdstore.Config
-	c.Listen = s.Etcd.Listen
+	c.Listen = v.Etcd
 	c.Cert, c.Key, c.ClientCA = s.Etcd.ListenCert, s.Etcd.ListenKey, s.Etcd.ListenClientCA
 	if own.Has(pki.Etcd) {
 		f := own.Files(pki.Etcd)
 		c.Cert, c.Key, c.ClientCA = f.Pair(), f.Pair(), f.CA()
-	} else if err := s.CheckEtcdListen(); err != nil {
+	} else if err := v.CheckEtcd(); err != nil {
 		return nil, open, err
 	}
 	if s.Etcd.User != "" {

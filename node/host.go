@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/trace"
@@ -51,6 +53,8 @@ type cloud interface {
 // host joins the rooms that one host's agent is made of.
 type host struct {
 	settings  settings.Settings
+	servers   settings.Servers
+	reach     settings.Reach
 	log       *slog.Logger
 	dir       *compute.StateDir
 	id        croft.HostID
@@ -149,11 +153,11 @@ func (h *host) images() (compute.Images, error) {
 // takes orders.
 func (h *host) startAgent(ctx context.Context, p *Parts, ready func()) error {
 	s := h.settings
-	l, err := Listen(ctx, s.API.Listen, "api.listen")
+	l, err := Listen(ctx, h.servers.API, "api.listen")
 	if err != nil {
 		return err
 	}
-	l, scheme := h.trust.Listener(l, h.trust.IsJoined() || s.Beyond(s.API.Listen))
+	l, scheme := h.trust.Listener(l, h.trust.IsJoined() || h.servers.Beyond(h.servers.API))
 	agent, me, err := h.agent(ctx, scheme, l.Addr(), p.Self.traces)
 	if err != nil {
 		_ = l.Close()
@@ -167,10 +171,10 @@ func (h *host) startAgent(ctx context.Context, p *Parts, ready func()) error {
 	api := &compute.API{Agent: agent, Token: me.Token}
 	mux := http.NewServeMux()
 	mux.Handle("/", api.Handler())
-	p.Self.Serves(mux, s.API.Listen)
+	p.Self.Serves(mux, h.servers.API)
 	p.Start(ctx, "the agent's API", func(ctx context.Context) error {
 		defer api.Wait()
-		return Serve(ctx, l, CalledAt(&s, s.API.Listen, mux))
+		return Serve(ctx, l, CalledAt(s.ServedNames(h.reach.Placement.Endpoint), h.servers.API, mux))
 	})
 	p.Start(ctx, "the agent", func(ctx context.Context) error {
 		return agent.Run(ctx, func() {
@@ -199,9 +203,10 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	me := croft.Host{
 		ID: h.id, Name: cmp.Or(s.Host.Name, facts.Name), Location: s.Host.Location, Version: build.Version,
 		VirtType:  h.virtType,
-		Addresses: endpoint.OwnAddresses(), API: apiURL(scheme, at, append(s.Others, s.Etcd.Endpoints...)),
-		Token: newToken(),
-		Place: placeOf(h.dir.Path),
+		Addresses: endpoint.OwnAddresses(),
+		API:       apiURL(scheme, at, slices.Concat(h.reach.Joined.Endpoints(h.dir.Path), h.reach.Etcd.Endpoints)),
+		Token:     newToken(),
+		Place:     placeOf(h.dir.Path),
 	}
 	images, err := h.images()
 	if err != nil {
@@ -229,7 +234,7 @@ func (h *host) openInventory() (compute.Inventory, error) {
 	if behind, ok := h.store.(compute.Inventory); ok {
 		return behind, nil
 	}
-	return h.settings.Placement.Client()
+	return h.reach.Placement.Client()
 }
 
 func offerOf(s *settings.Settings) compute.Offer {
@@ -291,4 +296,28 @@ func apiURL(scheme string, at net.Addr, endpoints []string) string {
 		return scheme + "://" + at.String()
 	}
 	return scheme + "://" + netip.AddrPortFrom(settings.AddressTowards(endpoints), ap.Port()).String()
+}
+
+// runHost adds the parts of one host to those that run and waits for the end.
+func runHost(ctx context.Context, p *Parts, h *host, ready func()) (err error) {
+	if h.id, err = h.dir.HostID(); err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, p.End()) // the agent ends before its hypervisor closes
+		h.closeHypervisor()
+	}()
+	if err := h.openHypervisor(ctx, h.store.Partition()); err != nil {
+		return err
+	}
+	if err := h.startMetadata(ctx, p); err != nil {
+		return err
+	}
+	if err := h.startAgent(ctx, p, ready); err != nil {
+		return err
+	}
+	if h.following != nil {
+		p.Start(ctx, "keeping up with the members of etcd", h.following)
+	}
+	return p.Wait(ctx)
 }

@@ -11,9 +11,9 @@ import (
 
 // runHostless waits for the end of what all hosts share, on a machine that is none. It
 // looks after what is no host's own, by turns with the agents of the others.
-func runHostless(ctx context.Context, p *Parts, s settings.Settings, store *etcdstore.Store, log *slog.Logger,
-	ready func()) error {
-	claims, err := s.Placement.Client()
+func runHostless(ctx context.Context, p *Parts, s *settings.Settings, reach settings.Reach, store *etcdstore.Store,
+	log *slog.Logger, ready func()) error {
+	claims, err := reach.Placement.Client()
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func enrol(ctx context.Context, j *trust.Membership, s settings.Settings, token 
 	}
 	var names []string
 	if j.Etcd.Member {
-		names = s.OwnNames()
+		names = s.Servers(nil).Names()
 	}
 	got, err := trust.Enrol(ctx, token, id, names)
 	if err != nil {
@@ -78,7 +78,7 @@ func enrol(ctx context.Context, j *trust.Membership, s settings.Settings, token 
 	}
 	j.Servers, j.Trust = token.Servers, got.Trust
 	j.Take(got.Grant)
-	if err := checkMember(j, s); err != nil {
+	if err := checkMember(j, &s); err != nil {
 		return err
 	}
 	return withStateDir(s.StateDir, func(dir *compute.StateDir) error {
@@ -100,7 +100,7 @@ func isEnrolled(stateDir string) bool {
 }
 
 // checkMember finds what a host lacks that is to serve etcd and Placement.
-func checkMember(j *trust.Membership, s settings.Settings) error {
+func checkMember(j *trust.Membership, s *settings.Settings) error {
 	if !j.Etcd.Member {
 		return nil
 	}
@@ -108,15 +108,15 @@ func checkMember(j *trust.Membership, s settings.Settings) error {
 		return croft.Errorf(croft.Invalid,
 			"the cloud uses OpenStack's Placement: set placement.cloud, with which this host reaches it")
 	}
-	s = settings.Over(j, s)
-	if s.PeerListen() == "" {
+	servers, reach := s.Servers(j), s.Reach(j)
+	if servers.Peer() == "" {
 		return croft.Errorf(croft.Invalid,
-			"etcd.peer_listen is not set, and etcd.listen (%s) has no port beside it that others reach: say where the other members reach this one", s.Etcd.Listen)
+			"etcd.peer_listen is not set, and etcd.listen (%s) has no port beside it that others reach: say where the other members reach this one", servers.Etcd)
 	}
 	if j.HasCertificates() {
-		return preparePlacement(&s)
+		return preparePlacement(s, servers, &reach)
 	}
-	return errors.Join(s.CheckEtcdListen(), preparePlacement(&s))
+	return errors.Join(servers.CheckEtcd(), preparePlacement(s, servers, &reach))
 }
 
 // mayJoin refuses for a host that has a cloud of its own, or is of another one. It
@@ -142,11 +142,12 @@ func mayJoin(stateDir string, p croft.PartitionID) (*trust.Membership, error) {
 // accept exchanges the token for what it grants, in a cloud without an authority: the host
 // asks etcd itself.
 func accept(ctx context.Context, j *trust.Membership, s settings.Settings, token invitation.Token) (err error) {
-	s.Etcd.Endpoints = token.Endpoints
-	if s.Etcd.CA == "" {
-		s.Etcd.CAPEM = token.CA
+	etcd := s.Etcd.EtcdSettings
+	etcd.Endpoints = token.Endpoints
+	if etcd.CA == "" {
+		etcd.CAPEM = token.CA
 	}
-	store, err := s.Etcd.Open(ctx, false)
+	store, err := etcd.Open(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -169,7 +170,7 @@ func accept(ctx context.Context, j *trust.Membership, s settings.Settings, token
 	grant.Endpoints = token.Endpoints
 	j.Etcd.CA = token.CA
 	j.Take(grant)
-	if err := checkMember(j, s); err != nil {
+	if err := checkMember(j, &s); err != nil {
 		return err
 	}
 	return withStateDir(s.StateDir, func(*compute.StateDir) error { return j.Write(s.StateDir) })

@@ -10,9 +10,9 @@ import (
 
 // prepareOwnPlacement checks what our own Placement would be served with, and where it
 // takes the tokens of Keystone alone makes one for this process that nobody knows.
-func prepareOwnPlacement(s *settings.Settings) error {
+func prepareOwnPlacement(s *settings.Settings, r *settings.Reach) error {
 	if s.Placement.Keystone.Only {
-		s.Placement.Token = newToken()
+		r.Placement.Token = newToken()
 	}
 	_, err := loadKeystone(s.Placement.Keystone)
 	return err

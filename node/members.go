@@ -26,7 +26,7 @@ func (h *host) follow(ctx context.Context, store *etcdstore.Store, of *trust.Mem
 		if claims, ok := h.inventory.(*placementclient.Client); ok && !of.Etcd.Member && of.Placement.Endpoint != "" {
 			claims.SetEndpoints(strings.Split(of.Placement.Endpoint, ","))
 		}
-		if err := errors.Join(of.Write(h.dir.Path), h.tellLocally(of)); err != nil {
+		if err := errors.Join(of.Write(h.dir.Path), h.noteLocally(of)); err != nil {
 			h.log.Warn("which hosts serve this cloud is not kept, and the next start will not know of those that came",
 				"host", h.id, "err", err)
 			return
@@ -35,14 +35,14 @@ func (h *host) follow(ctx context.Context, store *etcdstore.Store, of *trust.Mem
 	})
 }
 
-// tellLocally notes for commands on this machine where all are that serve.
-func (h *host) tellLocally(of *trust.Membership) error {
-	s := h.settings
-	s.Etcd.Endpoints = of.Etcd.Endpoints
+// noteLocally notes for commands on this machine where all are that serve.
+func (h *host) noteLocally(of *trust.Membership) error {
+	r := h.reach
+	r.Etcd.Endpoints = of.Etcd.Endpoints
 	if of.Placement.Endpoint != "" {
-		s.Placement.Endpoint = of.Placement.Endpoint
+		r.Placement.Endpoint = of.Placement.Endpoint
 	}
-	return writeLocal(&s, h.trust)
+	return writeLocal(h.dir.Path, r, h.trust)
 }
 
 // founding returns the membership of the host that began the cloud.
@@ -50,12 +50,12 @@ func (s *serving) founding() (*trust.Membership, error) {
 	j := &trust.Membership{}
 	j.Etcd.Member, j.Etcd.Insecure = true, s.settings.Etcd.Insecure
 	if s.settings.ServesPlacement() {
-		j.Placement.Token = s.settings.Placement.Token
+		j.Placement.Token = s.reach.Placement.Token
 	}
-	if listen := s.settings.JoinListen(); s.own.Has(pki.Etcd) && listen != "" {
+	if listen := s.servers.Join(); s.own.Has(pki.Etcd) && listen != "" {
 		j.Servers = []string{endpoint.Outside(listen)}
 	}
 	var err error
-	j.Etcd.CA, err = s.settings.Etcd.Authority()
+	j.Etcd.CA, err = s.reach.Etcd.Authority()
 	return j, err
 }

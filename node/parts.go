@@ -140,3 +140,20 @@ func shutdown(ctx context.Context, server *http.Server, grace time.Duration) err
 	defer cancel()
 	return server.Shutdown(ctx)
 }
+
+// areFree finds an address in use among those that settings name. Conflict.
+func areFree(ctx context.Context, needed map[string]string) error {
+	for setting, address := range needed {
+		if address == "" {
+			continue
+		}
+		l, err := Listen(ctx, address, setting)
+		if err != nil {
+			return err
+		}
+		if err := l.Close(); err != nil {
+			return fmt.Errorf("%s: %w", setting, err)
+		}
+	}
+	return nil
+}

@@ -2,19 +2,32 @@ package node
 
 import (
 	"context"
+	"croft"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 
+	"croft/cloud/direct"
+	"croft/compute"
 	"croft/etcdstore"
+	"croft/internal/endpoint"
 	"croft/node/settings"
+	"croft/placement"
+	"croft/placement/ledger"
+	"croft/trust"
 )
 
-// RunPlacement serves until ctx ends or a part fails.
-func RunPlacement(ctx context.Context, s settings.Settings, dataDir string, log *slog.Logger,
-	ready func()) (err error) {
-	if err := errors.Join(prepareOwnPlacement(&s), checkToken(s.Placement.Listen, s.Placement.Token)); err != nil {
+// OwnEtcd is an etcd that a part of the cloud runs for itself: below Dir, and at Listen for others to use.
+type OwnEtcd struct{ Dir, Listen string }
+
+// RunPlacement serves until ctx ends or a part fails. own is nil where the settings name an etcd.
+func RunPlacement(ctx context.Context, s settings.Settings, own *OwnEtcd, log *slog.Logger, ready func()) (err error) {
+	reach, servers := s.Reach(nil), s.Servers(nil)
+	err = errors.Join(prepareOwnPlacement(&s, &reach), checkToken(servers.Placement, reach.Placement.Token))
+	if err != nil {
 		return err // before an etcd is made
 	}
 	me, err := NewSelf(ctx, &s, "croft-placement", log)
@@ -25,10 +38,11 @@ func RunPlacement(ctx context.Context, s settings.Settings, dataDir string, log 
 	p := NewParts()
 	p.Self = me
 	config, err := s.Etcd.Config(os.Getenv)
-	if dataDir != "" {
+	if own != nil {
+		servers.Etcd = own.Listen
 		p.Start(ctx, "the limit of memory", LimitMemory)
 		var etcd *etcdstore.Embedded
-		if etcd, config, err = StartEtcd(ctx, &s, etcdstore.EmbeddedConfig{Dir: filepath.Join(dataDir, "etcd"),
+		if etcd, config, err = StartEtcd(ctx, &s, servers, etcdstore.EmbeddedConfig{Dir: filepath.Join(own.Dir, "etcd"),
 			Log: log}, nil); err == nil {
 			defer etcd.Close()
 			me.ofEtcd(etcd)
@@ -51,11 +65,79 @@ func RunPlacement(ctx context.Context, s settings.Settings, dataDir string, log 
 	if err != nil {
 		return err
 	}
-	endpoint, err := startPlacement(ctx, p, store.Placement(txnOps), s, nil, nil, log)
+	endpoint, err := startPlacement(ctx, p, store.Placement(txnOps), &s, servers, reach, nil, nil, log)
 	if err != nil {
 		return err
 	}
 	log.Info("serving the Placement API", "endpoint", endpoint)
 	ready()
 	return p.Wait(ctx)
+}
+
+// startPlacement serves croft's own Placement and returns its endpoint.
+func startPlacement(ctx context.Context, p *Parts, store ledger.Store, s *settings.Settings, v settings.Servers,
+	reach settings.Reach, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) (string, error) {
+	guard, end, err := openKeystone(s.Placement.Keystone)
+	if err != nil {
+		return "", err
+	}
+	server, err := placement.New(placement.Config{
+		Store: store, Log: log, Token: reach.Placement.Token, Keystone: guard, Randomize: s.Placement.Randomize,
+		Traces: p.Self.traces, AccessLog: s.Placement.AccessLog,
+		ConsistentReads: placement.Consistency(s.Placement.ConsistentReads),
+	})
+	if err != nil {
+		return "", err
+	}
+	l, err := Listen(ctx, v.Placement, "placement.listen")
+	if err != nil {
+		return "", err
+	}
+	p.Self.Counts(server)
+	p.Self.Checks.Add("placement", func(context.Context) error { return server.Ready() })
+	handler := server.Handler()
+	l, scheme := own.Listener(l, v.Beyond(v.Placement))
+	if admitted != nil {
+		handler = admitted.Guard(reach.Placement.Token, handler)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", handler)
+	mux.Handle("GET /metrics", p.Self.metricsAt(v.Placement))
+	p.Start(ctx, "Placement's state", server.Run)
+	p.Start(ctx, "Placement", func(ctx context.Context) error {
+		defer end()
+		return Serve(ctx, l, CalledAt(s.ServedNames(reach.Placement.Endpoint), v.Placement, mux))
+	})
+	return fmt.Sprintf("%s://%s", scheme, l.Addr()), nil
+}
+
+// preparePlacement checks how Placement is reached, or what our own is served with.
+func preparePlacement(s *settings.Settings, v settings.Servers, r *settings.Reach) error {
+	if !s.ServesPlacement() {
+		return r.Placement.Check()
+	}
+	if !v.Beyond(v.Placement) {
+		if err := checkToken(v.Placement, r.Placement.Token); err != nil {
+			return err
+		}
+	}
+	return prepareOwnPlacement(s, r)
+}
+
+// ownToken gives a Placement that other machines reach a token that is not known to
+// everybody, the same for ever, where the settings give it none.
+func ownToken(s *settings.Settings, v settings.Servers, r *settings.Reach, dir *compute.StateDir) (err error) {
+	if r.Placement.Token == direct.DefaultToken && s.ServesPlacement() && v.Beyond(v.Placement) {
+		r.Placement.Token, err = dir.Secret("placement-token", newToken)
+	}
+	return err
+}
+
+// checkToken keeps the token that everybody knows to the loopback interface.
+func checkToken(address, token string) error {
+	if token == direct.DefaultToken && !endpoint.IsLoopback(address) {
+		return croft.Errorf(croft.Invalid,
+			"placement.listen: %s can be reached from other machines and placement.token is the well-known default; set another token", address)
+	}
+	return nil
 }

@@ -18,10 +18,12 @@ import (
 	"croft/trust"
 )
 
-// newServing is what this host serves for all: a server of etcd, alone or one of several,
+// serving is what this host serves for all: a server of etcd, alone or one of several,
 // and Placement.
 type serving struct {
-	settings settings.Settings
+	settings *settings.Settings
+	servers  settings.Servers
+	reach    settings.Reach // until etcd runs here, through the other hosts that serve it
 	log      *slog.Logger
 	dir      *compute.StateDir
 	host     croft.HostID
@@ -30,10 +32,11 @@ type serving struct {
 	admitted *trust.Admission   // nil without certificates
 }
 
-// newServing is what a host with these settings serves.
-func newServing(ctx context.Context, s *settings.Settings, dir *compute.StateDir, of *trust.Membership,
-	log *slog.Logger) (*serving, error) {
-	me := &serving{settings: *s, log: log, dir: dir, of: of}
+// newServing returns what a host with these settings serves, nothing of it started yet.
+func newServing(ctx context.Context, s *settings.Settings, servers settings.Servers, reach settings.Reach,
+	dir *compute.StateDir, log *slog.Logger) (*serving, error) {
+	of := reach.Joined
+	me := &serving{settings: s, servers: servers, reach: reach, log: log, dir: dir, of: of}
 	var err error
 	if me.host, err = dir.HostID(); err != nil {
 		return nil, err
@@ -41,7 +44,7 @@ func newServing(ctx context.Context, s *settings.Settings, dir *compute.StateDir
 	if of != nil && !trust.HasAuthority(dir.Path) {
 		me.own, err = joinedCredentials(of, dir.Path, log)
 	} else {
-		me.own, err = trustForEtcd(ctx, s, dir, log)
+		me.own, err = trustForEtcd(ctx, s, servers, dir, log)
 	}
 	return me, err
 }
@@ -50,7 +53,7 @@ func newServing(ctx context.Context, s *settings.Settings, dir *compute.StateDir
 func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (err error) {
 	begun := s.of == nil || trust.HasAuthority(s.dir.Path)
 	if begun {
-		s.own, err = startTrust(ctx, &s.settings, p, s.own, s.dir, store, s.log)
+		s.own, err = startTrust(ctx, s.settings, s.servers, p, s.own, s.dir, store, s.log)
 	} else if s.own != nil {
 		if err := s.of.FollowServers(ctx, s.own, store); err != nil {
 			return err
@@ -62,8 +65,8 @@ func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (
 		s.admitted = admission(s.own, store)
 	}
 	if err == nil && s.settings.ServesPlacement() {
-		s.settings.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps),
-			s.settings, s.own, s.admitted, s.log)
+		s.reach.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps),
+			s.settings, s.servers, s.reach, s.own, s.admitted, s.log)
 	}
 	if err != nil {
 		return err
@@ -73,13 +76,13 @@ func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (
 			return err
 		}
 	}
-	if err := errors.Join(s.tell(ctx, store), useLocally(&s.settings, s.own)); err != nil {
+	if err := errors.Join(s.tell(ctx, store), useLocally(s.dir.Path, &s.reach, s.own)); err != nil {
 		return err
 	}
 	if !begun {
-		return startOtherGate(ctx, &s.settings, p, s.own, s.admitted, store, s.log)
+		return s.startOtherGate(ctx, p, store)
 	}
-	return startJoins(ctx, &s.settings, p, s.own, s.admitted, store, s.log)
+	return s.startJoins(ctx, p, store)
 }
 
 // joinPatience bounds how long a host waits for the others to let it be a member: they
@@ -100,8 +103,8 @@ func HasEtcd(stateDir string) bool { return exists(EtcdDir(stateDir)) }
 // among the others, of whom more than half have to be there. ErrRemoved: they took it
 // out meanwhile.
 func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore.Config, err error) {
-	c := etcdstore.EmbeddedConfig{Dir: EtcdDir(s.dir.Path), Host: s.host, PeerListen: s.settings.PeerListen()}
-	c.Peer, c.Advertise = endpoint.Outside(c.PeerListen), endpoint.Outside(s.settings.Etcd.Listen)
+	c := etcdstore.EmbeddedConfig{Dir: EtcdDir(s.dir.Path), Host: s.host, PeerListen: s.servers.Peer()}
+	c.Peer, c.Advertise = endpoint.Outside(c.PeerListen), endpoint.Outside(s.servers.Etcd)
 	if s.of != nil {
 		if c.Cluster, err = s.introduce(ctx); err != nil {
 			return nil, etcdstore.Config{}, err
@@ -112,7 +115,7 @@ func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore
 	})
 	defer waiting.Stop()
 	c.Log = s.log
-	etcd, open, err := StartEtcd(ctx, &s.settings, c, s.own)
+	etcd, open, err := StartEtcd(ctx, s.settings, s.servers, c, s.own)
 	if err != nil {
 		return nil, open, err
 	}
@@ -120,7 +123,7 @@ func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore
 		etcd.Close()
 		return nil, open, err
 	}
-	s.settings.Etcd.Endpoints = []string{etcd.Endpoint()}
+	s.reach.Etcd.Endpoints = []string{etcd.Endpoint()}
 	return etcd, open, nil
 }
 
@@ -149,7 +152,7 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 		return "", err
 	}
 	// A member that etcd knows of and that cannot start keeps others from joining.
-	needed := map[string]string{"etcd.listen": s.settings.Etcd.Listen, "etcd.peer_listen": s.settings.PeerListen()}
+	needed := map[string]string{"etcd.listen": s.servers.Etcd, "etcd.peer_listen": s.servers.Peer()}
 	if err := errors.Join(areFree(ctx, needed), etcdstore.ClearUnfinished(EtcdDir(s.dir.Path))); err != nil {
 		return "", err
 	}
@@ -158,7 +161,7 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 
 // others opens the store of the cloud that was joined.
 func (s *serving) others(ctx context.Context) (*etcdstore.Store, error) {
-	store, err := settings.JoinedEtcd(s.of, s.settings).Open(ctx, false)
+	store, err := s.reach.Etcd.Open(ctx, false)
 	if err == nil && store.Partition() != s.of.Partition {
 		err = errors.Join(s.of.ErrOther(), store.Close())
 	}
@@ -168,18 +171,18 @@ func (s *serving) others(ctx context.Context) (*etcdstore.Store, error) {
 // member is this host as the others are told of it before it serves anything.
 func (s *serving) member() croft.EtcdMember {
 	name, _ := os.Hostname() // for people
-	return croft.EtcdMember{Host: s.host, Name: cmp.Or(s.settings.Host.Name, name), Peer: s.settings.PeerURL()}
+	return croft.EtcdMember{Host: s.host, Name: cmp.Or(s.settings.Host.Name, name), Peer: s.servers.PeerURL()}
 }
 
 // tell writes what this host serves, for all hosts to know.
 func (s *serving) tell(ctx context.Context, store *etcdstore.Store) error {
 	m := s.member()
 	m.Alone = s.settings.Hypervisor == settings.NoHypervisor
-	for _, member := range s.settings.Etcd.Endpoints {
+	for _, member := range s.reach.Etcd.Endpoints {
 		m.Clients = append(m.Clients, endpoint.Outward(member))
 	}
 	if s.settings.ServesPlacement() {
-		m.Placement = endpoint.Outward(s.settings.Placement.Endpoint)
+		m.Placement = endpoint.Outward(s.reach.Placement.Endpoint)
 	}
 	return store.PutEtcdMember(ctx, m)
 }
@@ -200,7 +203,7 @@ func leaveEtcd(ctx context.Context, had settings.Settings, log *slog.Logger) (er
 	if err != nil {
 		return err
 	}
-	s := &serving{settings: settings.Over(of, had), log: log, dir: dir, host: id, of: of}
+	s := &serving{settings: &had, servers: had.Servers(of), reach: had.Reach(of), log: log, dir: dir, host: id, of: of}
 	others, err := s.others(ctx)
 	if err != nil {
 		return err

@@ -4,22 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 
-	"croft"
-	"croft/cloud/direct"
 	"croft/compute"
 	"croft/etcdstore"
-	"croft/internal/endpoint"
 	"croft/node/settings"
-	"croft/placement"
-	"croft/placement/ledger"
 	"croft/trust"
 )
 
@@ -39,9 +32,9 @@ func Up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()
 			return err
 		}
 		if of != nil && !of.Etcd.Member {
-			return RunJoined(ctx, settings.Over(of, s), log, of, ready)
+			return RunAgent(ctx, s, s.Reach(of), log, ready)
 		}
-		err = serveAll(ctx, settings.Over(of, s), log, of, ready)
+		err = serveAll(ctx, s, s.Reach(of), log, ready)
 		switch {
 		case ctx.Err() != nil && served.Load() && canceled(err):
 			return nil // stopped while it began to serve etcd again
@@ -89,7 +82,7 @@ func rest(ctx context.Context, s settings.Settings, log *slog.Logger, ready func
 			end(errRoom)
 		}
 	})
-	err = RunJoined(resting, settings.Over(of, s), log, of, ready)
+	err = RunAgent(resting, s, s.Reach(of), log, ready)
 	if ctx.Err() == nil && errors.Is(context.Cause(resting), errRoom) {
 		log.Info("there is room on the disk again: this host serves etcd once more", "dir", dir)
 		return nil
@@ -99,14 +92,16 @@ func rest(ctx context.Context, s settings.Settings, log *slog.Logger, ready func
 
 // serveAll runs etcd, alone or with those of other hosts, Placement, and this host's
 // agent. ErrRemoved: the others took this etcd out.
-func serveAll(ctx context.Context, s settings.Settings, log *slog.Logger, of *trust.Membership,
+func serveAll(ctx context.Context, s settings.Settings, reach settings.Reach, log *slog.Logger,
 	ready func()) (err error) {
+	servers := s.Servers(reach.Joined)
 	self, err := NewSelf(ctx, &s, "croft-up", log)
 	defer self.End()
-	if err := errors.Join(err, s.CheckOwnEtcd(), s.CheckTrust(), preparePlacement(&s)); err != nil {
+	err = errors.Join(err, servers.CheckOwnEtcd(), servers.CheckTrust(), preparePlacement(&s, servers, &reach))
+	if err != nil {
 		return err // before anything is made
 	}
-	if err := checkPorts(ctx, s); err != nil {
+	if err := checkPorts(ctx, &s, servers); err != nil {
 		return err
 	}
 	dir, err := compute.OpenStateDir(s.StateDir)
@@ -114,10 +109,10 @@ func serveAll(ctx context.Context, s settings.Settings, log *slog.Logger, of *tr
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	if err := ownToken(&s, dir); err != nil {
+	if err := ownToken(&s, servers, &reach, dir); err != nil {
 		return err
 	}
-	me, err := newServing(ctx, &s, dir, of, log)
+	me, err := newServing(ctx, &s, servers, reach, dir, log)
 	if err != nil {
 		return err
 	}
@@ -141,138 +136,30 @@ func serveAll(ctx context.Context, s settings.Settings, log *slog.Logger, of *tr
 		return err
 	}
 	self.OfCloud(ctx, p, store)
-	h := &host{settings: me.settings, log: log, dir: dir, id: me.host, store: store, trust: me.own}
+	h := &host{settings: s, servers: servers, reach: me.reach, log: log, dir: dir, id: me.host, store: store,
+		trust: me.own}
 	h.following = func(ctx context.Context) error { return h.follow(ctx, store, me.of) }
 	if s.Hypervisor == settings.NoHypervisor {
 		p.Start(ctx, "keeping up with the members of etcd", h.following)
-		return runHostless(ctx, p, me.settings, store, log, ready)
+		return runHostless(ctx, p, &s, me.reach, store, log, ready)
 	}
 	return runHost(ctx, p, h, ready)
 }
 
-// preparePlacement checks how Placement is reached, or what our own is served with.
-func preparePlacement(s *settings.Settings) error {
-	if !s.ServesPlacement() {
-		return s.Placement.Check()
-	}
-	if !s.Beyond(s.Placement.Listen) {
-		if err := checkToken(s.Placement.Listen, s.Placement.Token); err != nil {
-			return err
-		}
-	}
-	return prepareOwnPlacement(s)
-}
-
-// ownToken gives a Placement that other machines reach a token that is not known to
-// everybody, the same for ever, where the settings give it none.
-func ownToken(s *settings.Settings, dir *compute.StateDir) (err error) {
-	if s.Placement.Token == direct.DefaultToken && s.ServesPlacement() && s.Beyond(s.Placement.Listen) {
-		s.Placement.Token, err = dir.Secret("placement-token", newToken)
-	}
-	return err
-}
-
 // checkPorts finds a port in use before anything is written. A state directory
 // that exists is locked first: that it is in use says more than that a port is.
-func checkPorts(ctx context.Context, s settings.Settings) error {
+func checkPorts(ctx context.Context, s *settings.Settings, v settings.Servers) error {
 	if _, err := os.Stat(s.StateDir); err == nil {
 		return nil
 	}
 	needed := map[string]string{
-		"etcd.listen": s.Etcd.Listen, "etcd.peer_listen": s.PeerListen(), "join.listen": s.JoinListen(),
+		"etcd.listen": v.Etcd, "etcd.peer_listen": v.Peer(), "join.listen": v.Join(),
 	}
 	if s.ServesPlacement() {
-		needed["placement.listen"] = s.Placement.Listen
+		needed["placement.listen"] = v.Placement
 	}
 	if s.Hypervisor != settings.NoHypervisor {
-		needed["api.listen"] = s.API.Listen
+		needed["api.listen"] = v.API
 	}
 	return areFree(ctx, needed)
-}
-
-// areFree finds an address in use among those that settings name. Conflict.
-func areFree(ctx context.Context, needed map[string]string) error {
-	for setting, address := range needed {
-		if address == "" {
-			continue
-		}
-		l, err := Listen(ctx, address, setting)
-		if err != nil {
-			return err
-		}
-		if err := l.Close(); err != nil {
-			return fmt.Errorf("%s: %w", setting, err)
-		}
-	}
-	return nil
-}
-
-// runHost adds the parts of one host to those that run and waits for the end.
-func runHost(ctx context.Context, p *Parts, h *host, ready func()) (err error) {
-	if h.id, err = h.dir.HostID(); err != nil {
-		return err
-	}
-	defer func() {
-		err = errors.Join(err, p.End()) // the agent ends before its hypervisor closes
-		h.closeHypervisor()
-	}()
-	if err := h.openHypervisor(ctx, h.store.Partition()); err != nil {
-		return err
-	}
-	if err := h.startMetadata(ctx, p); err != nil {
-		return err
-	}
-	if err := h.startAgent(ctx, p, ready); err != nil {
-		return err
-	}
-	if h.following != nil {
-		p.Start(ctx, "keeping up with the members of etcd", h.following)
-	}
-	return p.Wait(ctx)
-}
-
-// startPlacement serves croft's own Placement and returns its endpoint.
-func startPlacement(ctx context.Context, p *Parts, store ledger.Store, s settings.Settings, own *trust.Credentials,
-	admitted *trust.Admission, log *slog.Logger) (string, error) {
-	guard, end, err := openKeystone(s.Placement.Keystone)
-	if err != nil {
-		return "", err
-	}
-	server, err := placement.New(placement.Config{
-		Store: store, Log: log, Token: s.Placement.Token, Keystone: guard, Randomize: s.Placement.Randomize,
-		Traces: p.Self.traces, AccessLog: s.Placement.AccessLog,
-		ConsistentReads: placement.Consistency(s.Placement.ConsistentReads),
-	})
-	if err != nil {
-		return "", err
-	}
-	l, err := Listen(ctx, s.Placement.Listen, "placement.listen")
-	if err != nil {
-		return "", err
-	}
-	p.Self.Counts(server)
-	p.Self.Checks.Add("placement", func(context.Context) error { return server.Ready() })
-	handler := server.Handler()
-	l, scheme := own.Listener(l, s.Beyond(s.Placement.Listen))
-	if admitted != nil {
-		handler = admitted.Guard(s.Placement.Token, handler)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/", handler)
-	mux.Handle("GET /metrics", p.Self.metricsAt(s.Placement.Listen))
-	p.Start(ctx, "Placement's state", server.Run)
-	p.Start(ctx, "Placement", func(ctx context.Context) error {
-		defer end()
-		return Serve(ctx, l, CalledAt(&s, s.Placement.Listen, mux))
-	})
-	return fmt.Sprintf("%s://%s", scheme, l.Addr()), nil
-}
-
-// checkToken keeps the token that everybody knows to the loopback interface.
-func checkToken(address, token string) error {
-	if token == direct.DefaultToken && !endpoint.IsLoopback(address) {
-		return croft.Errorf(croft.Invalid,
-			"placement.listen: %s can be reached from other machines and placement.token is the well-known default; set another token", address)
-	}
-	return nil
 }

@@ -16,7 +16,6 @@ import (
 
 	"croft/internal/connlimit"
 	"croft/internal/endpoint"
-	"croft/node/settings"
 	"croft/trust/gate"
 )
 
@@ -178,11 +177,11 @@ func isCalled(header string, names []string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || slices.Contains(names, host)
 }
 
-// CalledAt is what requests may call the servers of this process that listen at address:
-// anything where that is beyond this machine, where every server asks for a secret.
-func CalledAt(s *settings.Settings, address string, h http.Handler) http.Handler {
+// CalledAt is Called for a server that listens at address. Where other machines reach it, it
+// asks for a secret, and may be called anything.
+func CalledAt(names []string, address string, h http.Handler) http.Handler {
 	if !endpoint.IsLoopback(address) {
 		return h
 	}
-	return Called(s.ServedNames(), h)
+	return Called(names, h)
 }

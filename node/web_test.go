@@ -85,7 +85,7 @@ func TestBodiesHaveToComeInTime(t *testing.T) {
 func TestNamesThatAServerIsCalled(t *testing.T) {
 	s := settings.Defaults()
 	s.ServerNames = []string{"Cloud.Example."}
-	s.Placement.Endpoint = "http://ctl.example:8778, http://10.0.0.1:8778"
+	names := s.ServedNames("http://ctl.example:8778, http://10.0.0.1:8778")
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	for _, c := range []struct {
 		listen, host string
@@ -102,7 +102,7 @@ func TestNamesThatAServerIsCalled(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 		r.Host = c.host
 		w := httptest.NewRecorder()
-		CalledAt(&s, c.listen, ok).ServeHTTP(w, r)
+		CalledAt(names, c.listen, ok).ServeHTTP(w, r)
 		if taken := w.Code == http.StatusNoContent; taken != c.taken {
 			t.Errorf("a server at %s takes %q: %v", c.listen, c.host, taken)
 		}

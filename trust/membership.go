@@ -196,6 +196,18 @@ func (j *Membership) Gates(stateDir string) []string {
 	return j.GateURLs(strings.Fields(string(text)))
 }
 
+// Endpoints returns the URLs of what the host of a state directory reaches of the cloud: the
+// gates, or etcd.
+func (j *Membership) Endpoints(stateDir string) []string {
+	switch {
+	case j == nil:
+		return nil
+	case j.IsStrict():
+		return j.Gates(stateDir)
+	}
+	return j.Etcd.Endpoints
+}
+
 // GateURLs returns the URLs of these gates, and of where the host joined.
 func (j *Membership) GateURLs(gates []string) (urls []string) {
 	for _, address := range append(slices.Clone(gates), j.Servers...) {

@@ -41,11 +41,11 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 			if err != nil {
 				return err
 			}
-			s, of, err := args.JoinedSettings(cmd, s)
+			reach, err := args.Reach(cmd, &s)
 			if err != nil {
 				return err
 			}
-			findings, err := checkup.Examine(cmd.Context(), s, of)
+			findings, err := checkup.Examine(cmd.Context(), s, reach)
 			if err != nil {
 				return err
 			}

@@ -3,24 +3,14 @@ package args
 import (
 	"github.com/spf13/cobra"
 
-	"croft/cloud/direct"
 	"croft/node/settings"
-	"croft/trust"
 )
 
-// JoinedSettings returns the settings of a command on a host that may have joined a cloud,
-// and what it joined: nil if it did not, or if --etcd names another. On the host where a
-// cloud began it finds that cloud, wherever it listens.
-func JoinedSettings(cmd *cobra.Command, s settings.Settings) (settings.Settings, *trust.Membership, error) {
+// Reach returns how a command on this host reaches the cloud: the one that --etcd names, or
+// else the one that the host is of.
+func Reach(cmd *cobra.Command, s *settings.Settings) (settings.Reach, error) {
 	if cmd.Flags().Changed(EtcdFlag.Flag) {
-		return s, nil, nil
+		return s.Reach(nil), nil
 	}
-	of, err := trust.ReadMembership(s.StateDir)
-	if err == nil && of == nil {
-		err = direct.AddLocal(s.StateDir, &s.Etcd.EtcdSettings, &s.Placement.PlacementSettings)
-	}
-	if err != nil || of == nil {
-		return s, nil, err
-	}
-	return settings.Over(of, s), of, nil
+	return s.FindReach()
 }

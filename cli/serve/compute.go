@@ -33,12 +33,12 @@ croft up does.`,
 			return croft.Errorf(croft.Invalid,
 				"give --cloud or --token, not both: a cloud gets its tokens from Keystone")
 		}
-		s, of, err := args.JoinedSettings(cmd, s)
+		reach, err := args.Reach(cmd, &s)
 		if err != nil {
 			return err
 		}
 		return node.Supervised(cmd.Context(), log, func(ready func()) error {
-			return node.RunJoined(cmd.Context(), s, log, of, func() { tellReady(cmd.ErrOrStderr()); ready() })
+			return node.RunAgent(cmd.Context(), s, reach, log, func() { tellReady(cmd.ErrOrStderr()); ready() })
 		})
 	}
 	return cmd
@@ -63,10 +63,11 @@ itself, /livez, /readyz and /metrics, is at --listen, which guests do not reach.
 		if err != nil {
 			return err
 		}
-		if s, _, err = args.JoinedSettings(cmd, s); err != nil {
+		reach, err := args.Reach(cmd, &s)
+		if err != nil {
 			return err
 		}
-		return node.RunMetadata(cmd.Context(), s, log)
+		return node.RunMetadata(cmd.Context(), s, reach, log)
 	}
 	return cmd
 }

@@ -48,13 +48,17 @@ Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
 		if *dataDir != "" && cmd.Flags().Changed("etcd") {
 			return croft.Errorf(croft.Invalid, "give --etcd or --data-dir, not both")
 		}
-		if !cmd.Flags().Changed("etcd-listen") {
-			s.Etcd.Listen = "127.0.0.1:0"
-		} else if *dataDir == "" {
+		var own *node.OwnEtcd
+		if *dataDir != "" {
+			own = &node.OwnEtcd{Dir: *dataDir, Listen: "127.0.0.1:0"}
+		}
+		if cmd.Flags().Changed("etcd-listen") && own != nil {
+			own.Listen = s.Etcd.Listen
+		} else if cmd.Flags().Changed("etcd-listen") {
 			return croft.Errorf(croft.Invalid, "--etcd-listen is where the etcd of --data-dir listens: give both")
 		}
 		return node.Supervised(cmd.Context(), log, func(ready func()) error {
-			return node.RunPlacement(cmd.Context(), s, *dataDir, log, ready)
+			return node.RunPlacement(cmd.Context(), s, own, log, ready)
 		})
 	}
 	return cmd

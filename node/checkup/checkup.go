@@ -26,21 +26,21 @@ type port struct{ use, setting, listen string }
 // portsOf returns the addresses that croft up would listen on.
 func portsOf(s *settings.Settings, of *trust.Membership) []port {
 	var all []port
+	at := s.Servers(of)
 	if of == nil || of.Etcd.Member {
-		all = append(all, port{"etcd", "etcd.listen", s.Etcd.Listen})
+		all = append(all, port{"etcd", "etcd.listen", at.Etcd})
 		if s.ServesPlacement() {
-			all = append(all, port{"placement", "placement.listen", s.Placement.Listen})
+			all = append(all, port{"placement", "placement.listen", at.Placement})
 		}
 	}
 	if s.Hypervisor != settings.NoHypervisor {
-		all = append(all, port{"api", "api.listen", s.API.Listen})
+		all = append(all, port{"api", "api.listen", at.API})
 	}
 	return all
 }
 
-// Examine looks at this machine with the settings that a host would run with. of is the cloud that it joined; nil:
-// none.
-func Examine(ctx context.Context, s settings.Settings, of *trust.Membership) ([]doctor.Finding, error) {
+// Examine looks at this machine with the settings that a host would run with, and at the cloud that it would reach.
+func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]doctor.Finding, error) {
 	c := doctor.Config{
 		StateDir: s.StateDir, Libvirt: s.Hypervisor == "libvirt", VirtType: s.Libvirt.VirtType,
 		Arch: runtime.GOARCH, Network: s.Network.Name, Bridge: s.Network.Bridge,
@@ -50,7 +50,7 @@ func Examine(ctx context.Context, s settings.Settings, of *trust.Membership) ([]
 	for name, n := range s.Networks {
 		c.Named[name] = doctor.NamedNetwork{Network: n.Network, Bridge: n.Bridge}
 	}
-	for _, p := range portsOf(&s, of) {
+	for _, p := range portsOf(&s, reach.Joined) {
 		addr, err := netip.ParseAddrPort(p.listen)
 		if err != nil {
 			return nil, croft.Errorf(croft.Invalid, "%s is %q: use an IP address and a port, such as 127.0.0.1:2379",
@@ -77,16 +77,13 @@ func Examine(ctx context.Context, s settings.Settings, of *trust.Membership) ([]
 			return ids, err
 		}
 		probes.MetadataServer = func(ctx context.Context, bridge string, pid int32) (string, bool, error) {
-			return lookMetadataServer(ctx, &s, bridge, pid)
+			return lookMetadataServer(ctx, s.StateDir, reach, bridge, pid)
 		}
 		probes.Network = func(ctx context.Context, name string) (doctor.Network, error) {
 			return lookAtNetwork(ctx, driver, name)
 		}
 	}
-	cloud, err := lookCloud(s)
-	if err != nil {
-		return nil, err
-	}
+	cloud := lookCloud(s.StateDir, reach)
 	checks := append(doctor.Checks(c, probes), cloud, doctor.Check{Name: "certificates",
 		Look: func(context.Context) doctor.Finding { return Certificates(s.StateDir) }})
 	if s.Hypervisor != settings.NoHypervisor {

@@ -34,8 +34,8 @@ func newRunner(s *settings.Settings, store *etcdstore.Store, dir string) (*shell
 }
 
 // newManager joins the manager to its store, its commands and its cloud.
-func newManager(s *settings.Settings, store *etcdstore.Store, view schedule.View, hooks *shell.Runner, l net.Listener,
-	log *slog.Logger) (*pool.Manager, error) {
+func newManager(s *settings.Settings, reach settings.Reach, store *etcdstore.Store, view schedule.View,
+	hooks *shell.Runner, l net.Listener, log *slog.Logger) (*pool.Manager, error) {
 	me, err := self(s, l)
 	if err != nil {
 		return nil, err
@@ -46,8 +46,8 @@ func newManager(s *settings.Settings, store *etcdstore.Store, view schedule.View
 		History: s.Pool.History,
 		Lenient: s.Pool.Lenient, Pace: s.Pool.Pace, Began: s.Pool.Began,
 	}
-	if len(s.Etcd.Endpoints) > 0 { // else it is nobody's cloud
-		claims, err := s.Placement.Client()
+	if len(reach.Etcd.Endpoints) > 0 { // else it is nobody's cloud
+		claims, err := reach.Placement.Client()
 		if err != nil {
 			return nil, err
 		}

@@ -56,7 +56,7 @@ func (c Config) serve(ctx context.Context, ready func()) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, state.Close()) }()
-	store, where, end, err := openStore(ctx, &s, p, state.Path)
+	store, reach, where, end, err := openStore(ctx, &s, p, state.Path)
 	if err != nil {
 		return err
 	}
@@ -69,11 +69,11 @@ func (c Config) serve(ctx context.Context, ready func()) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.End(), commands.Close()) }()
 	view := store.NewHostsView()
-	manager, err := newManager(&s, store, view, commands, l, log)
+	manager, err := newManager(&s, reach, store, view, commands, l, log)
 	if err != nil {
 		return err
 	}
-	handler, err := c.handler(&s, manager, tokens, me)
+	handler, err := c.handler(&s, reach, manager, tokens, me)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (c Config) lock(ctx context.Context) (*compute.StateDir, error) {
 }
 
 // handler answers requests for a manager, and tells of this process.
-func (c Config) handler(s *settings.Settings, manager *pool.Manager, tokens *server.Tokens,
+func (c Config) handler(s *settings.Settings, reach settings.Reach, manager *pool.Manager, tokens *server.Tokens,
 	me *node.Self) (http.Handler, error) {
 	peers, err := newPeers(s)
 	if err != nil {
@@ -115,10 +115,11 @@ func (c Config) handler(s *settings.Settings, manager *pool.Manager, tokens *ser
 	mux := http.NewServeMux()
 	me.Serves(mux, s.Pool.Listen)
 	mux.Handle("/", front.Handler())
+	names := s.ServedNames(reach.Placement.Endpoint)
 	if tokens == nil {
-		return node.Called(s.ServedNames(), mux), nil
+		return node.Called(names, mux), nil
 	}
-	return node.CalledAt(s, s.Pool.Listen, mux), nil
+	return node.CalledAt(names, s.Pool.Listen, mux), nil
 }
 
 // closed closes a listener that may be closed.

@@ -18,7 +18,7 @@ import (
 // Open opens the state of a manager that does not run, in dir, which the caller has locked. end closes it.
 func Open(ctx context.Context, s settings.Settings, dir string) (_ *etcdstore.Store, end func() error, err error) {
 	p := node.NewParts()
-	store, _, stop, err := openStore(ctx, &s, p, dir)
+	store, _, _, stop, err := openStore(ctx, &s, p, dir)
 	if err != nil {
 		return nil, nil, errors.Join(err, p.End())
 	}
@@ -31,65 +31,67 @@ func Open(ctx context.Context, s settings.Settings, dir string) (_ *etcdstore.St
 // openStore opens the etcd that the settings name, or the one of the cloud that
 // this machine is of, or one of the manager's own in dir. end is to be called last.
 func openStore(ctx context.Context, s *settings.Settings, p *node.Parts, dir string) (store *etcdstore.Store,
-	where string, end func(), err error) {
+	reach settings.Reach, where string, end func(), err error) {
 	end = func() {}
 	own := filepath.Join(dir, "etcd")
-	if err := findCloud(s, own); err != nil {
-		return nil, "", end, err
+	if reach, err = findCloud(s, own); err != nil {
+		return nil, reach, "", end, err
 	}
 	var config etcdstore.Config
-	if len(s.Etcd.Endpoints) > 0 {
-		where = strings.Join(s.Etcd.Endpoints, ",")
-		config, err = s.Etcd.Config(os.Getenv)
+	if len(reach.Etcd.Endpoints) > 0 {
+		where = strings.Join(reach.Etcd.Endpoints, ",")
+		config, err = reach.Etcd.Config(os.Getenv)
 	} else {
 		where = own
-		s.Etcd.Listen = "127.0.0.1:0"
+		servers := s.Servers(nil)
+		servers.Etcd = "127.0.0.1:0"
 		p.Start(ctx, "the limit of memory", node.LimitMemory)
 		kind := etcdstore.EmbeddedConfig{Dir: own}
 		if p.Self != nil {
 			kind.Log = p.Self.Log()
 		}
 		var etcd *etcdstore.Embedded
-		if etcd, config, err = node.StartEtcd(ctx, s, kind, nil); err == nil {
+		if etcd, config, err = node.StartEtcd(ctx, s, servers, kind, nil); err == nil {
 			end = etcd.Close
 			p.Start(ctx, "the embedded etcd", etcd.Wait)
 		}
 	}
 	if err != nil {
-		return nil, "", end, err
+		return nil, reach, "", end, err
 	}
 	config.Mint = true
 	store, err = etcdstore.Open(ctx, config)
 	if err != nil {
 		err = errors.Join(err, p.End())
 	}
-	return store, where, end, err
+	return store, reach, where, end, err
 }
 
-// findCloud names the etcd of the cloud that this machine is of, where the settings name
-// none and the manager has none of its own in dir already.
-func findCloud(s *settings.Settings, dir string) error {
-	if len(s.Etcd.Endpoints) > 0 || exists(dir) {
-		return nil
+// findCloud returns how the cloud is reached: as the settings say, or where they name no etcd
+// and the manager has none of its own in dir already, the cloud of this machine.
+func findCloud(s *settings.Settings, dir string) (settings.Reach, error) {
+	r := s.Reach(nil)
+	if len(r.Etcd.Endpoints) > 0 || exists(dir) {
+		return r, nil
 	}
 	joined, err := trust.ReadMembership(s.StateDir)
 	if err != nil {
-		return err
+		return r, err
 	}
-	if *s = settings.Over(joined, *s); len(s.Etcd.Endpoints) > 0 || !node.HasEtcd(s.StateDir) {
-		return nil
+	if r = s.Reach(joined); len(r.Etcd.Endpoints) > 0 || !node.HasEtcd(s.StateDir) {
+		return r, nil
 	}
-	s.Etcd.Endpoints = []string{direct.DefaultEtcd}
-	if err := direct.AddLocal(s.StateDir, &s.Etcd.EtcdSettings, &s.Placement.PlacementSettings); err != nil {
-		return err
+	r.Etcd.Endpoints = []string{direct.DefaultEtcd}
+	if err := direct.AddLocal(s.StateDir, &r.Etcd, &r.Placement); err != nil {
+		return r, err
 	}
-	if slices.Equal(s.Etcd.Endpoints, []string{direct.DefaultEtcd}) { // it is where the settings say that it listens
-		s.Etcd.Endpoints = []string{"http://" + s.Etcd.Listen}
-		if s.Placement.Endpoint == "" && s.Placement.Cloud == "" {
-			s.Placement.Endpoint = "http://" + s.Placement.Listen
+	if slices.Equal(r.Etcd.Endpoints, []string{direct.DefaultEtcd}) { // it is where the settings say that it listens
+		r.Etcd.Endpoints = []string{"http://" + s.Etcd.Listen}
+		if r.Placement.Endpoint == "" && r.Placement.Cloud == "" {
+			r.Placement.Endpoint = "http://" + s.Placement.Listen
 		}
 	}
-	return nil
+	return r, nil
 }
 
 func exists(path string) bool {

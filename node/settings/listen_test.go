@@ -25,7 +25,7 @@ func TestEtcdIsOpenToOthersOnlyWhereThatIsMeant(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := Defaults()
 			c.change(&s)
-			if err := s.CheckEtcdListen(); (err == nil) != c.accepted {
+			if err := s.Servers(nil).CheckEtcd(); (err == nil) != c.accepted {
 				t.Errorf("got %v, want it accepted: %v", err, c.accepted)
 			}
 		})

@@ -144,8 +144,6 @@ type Settings struct {
 	Resync    time.Duration `yaml:"resync"`
 	Sweep     time.Duration `yaml:"sweep"`
 	LogLevel  string        `yaml:"log_level"`
-
-	Others []string `yaml:"-"` // URLs of the cloud that this host joined
 }
 
 // longestLife bounds the life of certificates.

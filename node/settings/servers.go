@@ -1,0 +1,199 @@
+package settings
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"croft"
+	"croft/internal/endpoint"
+	"croft/trust"
+	"croft/trust/pki"
+)
+
+// joinPort is where hosts join beside an etcd that others reach.
+const joinPort = "8777"
+
+// Servers says where the servers of a host listen, IP:PORT, and which certificates that takes.
+type Servers struct {
+	API, Etcd, Placement string
+
+	insecure bool // servers that other machines reach do without certificates
+	set      *Settings
+}
+
+// Servers returns where the servers of a host that joined j, if any, listen: as the settings
+// say, or where they do not, at its address on the way to the cloud that it joined.
+func (s *Settings) Servers(j *trust.Membership) Servers {
+	v := Servers{
+		API: s.API.Listen, Etcd: s.Etcd.Listen, Placement: s.Placement.Listen, insecure: s.Etcd.Insecure, set: s,
+	}
+	if j == nil {
+		return v
+	}
+	here := AddressTowards(j.Endpoints(s.StateDir))
+	byDefault := Defaults()
+	towards(&v.API, byDefault.API.Listen, here)
+	if j.Etcd.Member {
+		v.insecure = v.insecure || j.Etcd.Insecure
+		towards(&v.Etcd, byDefault.Etcd.Listen, here)
+		towards(&v.Placement, byDefault.Placement.Listen, here)
+	}
+	return v
+}
+
+// towards moves an address that is still the default to another interface.
+func towards(listen *string, byDefault string, here netip.Addr) {
+	if *listen == byDefault {
+		_, port, _ := net.SplitHostPort(byDefault)
+		*listen = net.JoinHostPort(here.String(), port)
+	}
+}
+
+// OwnsEtcdTrust tells whether the embedded etcd listens for other machines with
+// certificates of the cloud's own authority.
+func (v Servers) OwnsEtcdTrust() bool {
+	set := v.set.Etcd
+	return v.Beyond(v.Etcd) && set.ListenCert == "" && set.ListenKey == "" && set.ListenClientCA == ""
+}
+
+// Beyond tells whether other machines reach an address, which then needs TLS.
+func (v Servers) Beyond(address string) bool {
+	return !endpoint.IsLoopback(address) && !v.insecure
+}
+
+// Join is where hosts join; empty: nowhere.
+func (v Servers) Join() string {
+	if v.set.Join.Listen != "" || !v.OwnsEtcdTrust() {
+		return v.set.Join.Listen
+	}
+	host, _, _ := net.SplitHostPort(v.Etcd)
+	return net.JoinHostPort(host, joinPort)
+}
+
+// Authorities lists the authorities that the servers need certificates of.
+func (v Servers) Authorities() []pki.Authority {
+	var all []pki.Authority
+	if v.OwnsEtcdTrust() {
+		all = append(all, pki.Etcd)
+	}
+	if v.Join() != "" || v.Beyond(v.API) || v.set.ServesPlacement() && v.Beyond(v.Placement) {
+		all = append(all, pki.Hosts)
+	}
+	return all
+}
+
+// CheckTrust refuses a cloud that hosts could join and then reach nothing of.
+func (v Servers) CheckTrust() error {
+	if v.set.Trust == trust.Strict && v.Join() == "" {
+		return croft.Errorf(croft.Invalid, "trust is strict, so that hosts reach the gate alone: "+
+			"say in join.listen where, such as an address of this machine and port %s", joinPort)
+	}
+	return nil
+}
+
+// Names lists the names and addresses by which others may call the servers of this host.
+func (v Servers) Names() []string {
+	names := append(endpoint.OwnAddresses(), "127.0.0.1", "::1", "localhost")
+	for _, address := range []string{v.Etcd, v.Placement, v.Join()} {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" && !net.ParseIP(host).IsUnspecified() {
+			names = append(names, host)
+		}
+	}
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// CheckOwnEtcd is CheckEtcd for a cloud that may have an authority of its own.
+func (v Servers) CheckOwnEtcd() error {
+	if v.OwnsEtcdTrust() {
+		return nil
+	}
+	return v.CheckEtcd()
+}
+
+// CheckEtcd refuses an etcd that everybody who reaches it may read and write, unless
+// etcd.insecure allows it.
+func (v Servers) CheckEtcd() error {
+	if _, _, err := net.SplitHostPort(v.Etcd); err != nil {
+		return croft.Errorf(croft.Invalid, "etcd.listen: %q is not IP:PORT", v.Etcd)
+	}
+	if !v.Beyond(v.Etcd) || v.ownEtcdCertificates() {
+		return nil
+	}
+	return croft.Errorf(croft.Invalid,
+		"etcd.listen: whoever reaches %s could read and change everything in this cloud; "+
+			"set etcd.listen_cert, etcd.listen_key and etcd.listen_client_ca, so that clients have to show a certificate, or, in a network that only your hosts are in, --insecure", v.Etcd)
+}
+
+// ownEtcdCertificates tells whether the settings name certificates for etcd, and who may use it.
+func (v Servers) ownEtcdCertificates() bool {
+	return v.set.Etcd.ListenCert != "" && v.set.Etcd.ListenClientCA != ""
+}
+
+// PeerURL is the address of the embedded etcd for other members; empty if it can have none.
+func (v Servers) PeerURL() string {
+	switch {
+	case v.Peer() == "":
+		return ""
+	case v.OwnsEtcdTrust() || v.ownEtcdCertificates():
+		return "https://" + endpoint.Outside(v.Peer())
+	}
+	return "http://" + endpoint.Outside(v.Peer())
+}
+
+// Peer is where the embedded etcd listens for other members: the setting, else the port
+// after that for clients if other machines reach it; empty if it can have no others.
+func (v Servers) Peer() string {
+	if v.set.Etcd.PeerListen != "" || endpoint.IsLoopback(v.Etcd) {
+		return v.set.Etcd.PeerListen
+	}
+	host, port, err := net.SplitHostPort(v.Etcd)
+	n, notPort := strconv.ParseUint(port, 10, 16)
+	if err != nil || notPort != nil || n == 0 {
+		return ""
+	}
+	return net.JoinHostPort(host, strconv.FormatUint(n+1, 10))
+}
+
+// ServesPlacement tells whether croft up runs its own Placement.
+func (s *Settings) ServesPlacement() bool { return s.Placement.Cloud == "" }
+
+// NoHypervisor is the setting hypervisor of a machine that runs shared services and no guests.
+const NoHypervisor = "none"
+
+// NeedsHypervisor refuses a process that cannot do without a hypervisor. Invalid.
+func (s *Settings) NeedsHypervisor() error {
+	if s.Hypervisor == NoHypervisor {
+		return croft.Errorf(croft.Invalid,
+			"hypervisor is none, which is for croft up where it runs the cloud's etcd: an agent needs libvirt, or sim")
+	}
+	return nil
+}
+
+// ServedNames lists the names by which this machine's servers may be called: its own, those
+// in the settings, and the name of the Placement that it reaches.
+func (s *Settings) ServedNames(placement string) []string {
+	names := slices.Clone(s.ServerNames)
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
+	}
+	for _, at := range []string{placement, s.Pool.Address} {
+		for one := range strings.SplitSeq(at, ",") {
+			if u, err := url.Parse(strings.TrimSpace(one)); err == nil && u.Hostname() != "" {
+				names = append(names, u.Hostname())
+			}
+		}
+	}
+	for i, name := range names {
+		names[i] = strings.TrimSuffix(strings.ToLower(name), ".")
+	}
+	return names
+}
