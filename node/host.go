@@ -76,7 +76,9 @@ type host struct {
 func (h *host) openHypervisor(ctx context.Context, filtered croft.PartitionID) error {
 	s := h.settings
 	if s.Hypervisor == "sim" {
-		hv, err := sim.New(sim.Config{Boot: s.Sim.Boot, File: filepath.Join(h.dir.Path, "sim.json"), Log: h.log})
+		c := s.ForSim()
+		c.File, c.Log = filepath.Join(h.dir.Path, "sim.json"), h.log
+		hv, err := sim.New(c)
 		if err != nil {
 			return err
 		}
@@ -86,11 +88,9 @@ func (h *host) openHypervisor(ctx context.Context, filtered croft.PartitionID) e
 	if err := checkMachine(runtime.GOARCH); err != nil {
 		return err
 	}
-	hv, err := libvirt.New(libvirt.Config{
-		URI: s.Libvirt.URI, VirtType: s.Libvirt.VirtType, ProbeFile: filepath.Join(h.dir.Path, "kvm-probe.json"),
-		EmulatorCacheMiB: s.Libvirt.EmulatorCacheMiB, StopGrace: s.Libvirt.StopGrace,
-		AllowSpoofing: s.Libvirt.AllowSpoofing, Partition: filtered, Log: h.log,
-	})
+	c := s.ForLibvirt()
+	c.ProbeFile, c.Partition, c.Log = filepath.Join(h.dir.Path, "kvm-probe.json"), filtered, h.log
+	hv, err := libvirt.New(c)
 	if err != nil {
 		return err
 	}
@@ -138,15 +138,12 @@ func (h *host) images() (compute.Images, error) {
 	if h.settings.Hypervisor == "sim" {
 		return sim.Images{}, nil
 	}
-	redirects, err := image.ParseNetworks(h.settings.Images.AllowRedirects)
+	c, err := h.settings.ForImages()
 	if err != nil {
 		return nil, err
 	}
-	return image.New(image.Config{
-		AllowRedirects: redirects,
-		Dir:            image.CacheDir(h.dir.Path), MaxBytes: h.settings.Images.CacheGiB << 30, Log: h.log,
-		AllowFiles: append([]string{}, h.settings.Images.AllowFiles...), // an empty list is none, not all
-	})
+	c.Dir, c.Log = image.CacheDir(h.dir.Path), h.log
+	return image.New(c)
 }
 
 // startAgent starts the agent and its HTTP API. ready is called once the host
@@ -208,24 +205,21 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		Token:     newToken(),
 		Place:     placeOf(h.dir.Path),
 	}
-	images, err := h.images()
-	if err != nil {
+	c := s.ForAgent()
+	if c.Images, err = h.images(); err != nil {
 		return nil, me, err
 	}
 	if h.inventory, err = h.openInventory(); err != nil {
 		return nil, me, err
 	}
-	seeds, err := h.seeds()
-	if err != nil {
+	if c.Seeds, err = h.seeds(); err != nil {
 		return nil, me, err
 	}
-	agent, err := compute.New(compute.Config{
-		Host: me, Partition: h.store.Partition(), Provider: offerOf(&s).Provider(me, h.store.Partition(), facts),
-		Dir: instances, NICs: h.nics(), Networks: h.networks(),
-		Orders: h.orders(), Registry: h.store, Records: h.store, Inventory: h.inventory,
-		Hypervisor: h.hv, Images: images, Seeds: seeds,
-		MaxBuilds: s.MaxBuilds, ResyncEvery: s.Resync, SweepEvery: s.Sweep, Log: h.log, Traces: traces,
-	})
+	c.Host, c.Partition, c.Dir = me, h.store.Partition(), instances
+	c.Provider = s.ForProvider().Provider(me, c.Partition, facts)
+	c.Orders, c.Registry, c.Records, c.Inventory, c.Hypervisor = h.orders(), h.store, h.store, h.inventory, h.hv
+	c.Log, c.Traces = h.log, traces
+	agent, err := compute.New(c)
 	return agent, me, err
 }
 
@@ -235,19 +229,6 @@ func (h *host) openInventory() (compute.Inventory, error) {
 		return behind, nil
 	}
 	return h.reach.Placement.Client()
-}
-
-func offerOf(s *settings.Settings) compute.Offer {
-	o := compute.Offer{
-		VCPURatio: s.Offer.VCPURatio, MemoryRatio: s.Offer.MemoryRatio, DiskRatio: s.Offer.DiskRatio,
-		ReservedVCPUs: s.Offer.ReservedVCPUs, ReservedMiB: s.Offer.ReservedMemoryMiB,
-		ReservedDiskGB: s.Offer.ReservedDiskGiB,
-	}
-	o.Traits = s.NetworkTraits()
-	for _, trait := range s.Offer.Traits {
-		o.Traits = append(o.Traits, croft.Trait(trait))
-	}
-	return o
 }
 
 // CheckReserves finds what is kept back for the host itself and is more than it has.

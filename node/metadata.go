@@ -41,10 +41,9 @@ func (h *host) seeds() (compute.Seeds, error) {
 	if err := h.readVendor(); err != nil {
 		return nil, err
 	}
-	return mdserver.Seeds{
-		Zone: h.settings.Host.Location, NICs: len(h.nics()), Vendor: h.vendor,
-		Server: h.servesMetadata() || h.settings.Hypervisor == "sim", Disk: h.settings.Metadata.Disk,
-	}, nil
+	c := h.settings.ForSeeds()
+	c.Vendor, c.Server = h.vendor, h.servesMetadata() || h.settings.Hypervisor == "sim"
+	return c, nil
 }
 
 // startMetadata serves metadata on the guests' bridge, where there is one and the
@@ -76,10 +75,9 @@ func (h *host) startMetadata(ctx context.Context, p *Parts) error {
 }
 
 func (h *host) metadata(reports mdserver.Reports) (*mdserver.Server, error) {
-	return mdserver.New(mdserver.Config{
-		Guests: guests{h}, Log: h.log, Partition: h.store.Partition(), Reports: reports,
-		Passwords: h.settings.Metadata.Passwords,
-	})
+	c := h.settings.ForMetadata()
+	c.Guests, c.Reports, c.Partition, c.Log = guests{h}, reports, h.store.Partition(), h.log
+	return mdserver.New(c)
 }
 
 // reports hands what guests tell to the agent, which starts after the server.
@@ -151,7 +149,7 @@ func (g guests) Guest(ctx context.Context, addr netip.Addr) (mdserver.Guest, err
 	}
 	guest := mdserver.FromOrder(order)
 	guest.Zone, guest.Address, guest.Vendor = g.host.settings.Host.Location, addr, g.host.vendor
-	guest.MACs = mdserver.MACs(order, len(g.host.nics()))
+	guest.MACs = mdserver.MACs(order, len(g.host.settings.ForAgent().NICs))
 	if hv, ok := g.host.hv.(bridged); ok {
 		guest.Ports, err = hv.Ports(ctx, id)
 	}

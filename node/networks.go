@@ -6,31 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"croft/compute"
 	"croft/hypervisor/libvirt"
 )
-
-// nics are the interfaces of guests that name no networks: the libvirt network,
-// then the bridge.
-func (h *host) nics() []compute.NIC {
-	var all []compute.NIC
-	if h.settings.Network.Name != "" {
-		all = append(all, compute.NIC{Network: h.settings.Network.Name})
-	}
-	if h.settings.Network.Bridge != "" {
-		all = append(all, compute.NIC{Bridge: h.settings.Network.Bridge})
-	}
-	return all
-}
-
-// networks are what guests may name.
-func (h *host) networks() map[string]compute.NIC {
-	all := map[string]compute.NIC{}
-	for name, n := range h.settings.Networks {
-		all[name] = compute.NIC{Network: n.Network, Bridge: n.Bridge}
-	}
-	return all
-}
 
 // startNetworks starts those of libvirt's networks that guests may name, and looks for
 // the bridges, so that one which is not there is told now and not to the first guest.

@@ -81,11 +81,9 @@ func startPlacement(ctx context.Context, p *Parts, store ledger.Store, s *settin
 	if err != nil {
 		return "", err
 	}
-	server, err := placement.New(placement.Config{
-		Store: store, Log: log, Token: reach.Placement.Token, Keystone: guard, Randomize: s.Placement.Randomize,
-		Traces: p.Self.traces, AccessLog: s.Placement.AccessLog,
-		ConsistentReads: placement.Consistency(s.Placement.ConsistentReads),
-	})
+	c := s.ForPlacement()
+	c.Store, c.Log, c.Token, c.Keystone, c.Traces = store, log, reach.Placement.Token, guard, p.Self.traces
+	server, err := placement.New(c)
 	if err != nil {
 		return "", err
 	}

@@ -25,12 +25,3 @@ func (s *Settings) checkNetworks() error {
 	}
 	return nil
 }
-
-// NetworkTraits returns the traits by which schedulers know the host's networks.
-func (s *Settings) NetworkTraits() []croft.Trait {
-	var all []croft.Trait
-	for name := range s.Networks {
-		all = append(all, croft.NetworkTrait(name))
-	}
-	return all
-}

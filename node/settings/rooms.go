@@ -1,0 +1,86 @@
+package settings
+
+import (
+	"croft"
+	"croft/compute"
+	"croft/hypervisor/libvirt"
+	"croft/hypervisor/sim"
+	"croft/image"
+	"croft/mdserver"
+	"croft/placement"
+)
+
+// What the settings say to each room that runs on hosts. Who starts the room adds what it learns
+// then: its log, its store, its directory.
+
+// ForAgent returns the configuration of the host's agent.
+func (s *Settings) ForAgent() compute.Config {
+	c := compute.Config{
+		Networks: map[string]compute.NIC{}, MaxBuilds: s.MaxBuilds, ResyncEvery: s.Resync, SweepEvery: s.Sweep,
+	}
+	for name, n := range s.Networks {
+		c.Networks[name] = compute.NIC{Network: n.Network, Bridge: n.Bridge}
+	}
+	// Guests that name no networks are on libvirt's, then on the bridge.
+	if s.Network.Name != "" {
+		c.NICs = append(c.NICs, compute.NIC{Network: s.Network.Name})
+	}
+	if s.Network.Bridge != "" {
+		c.NICs = append(c.NICs, compute.NIC{Bridge: s.Network.Bridge})
+	}
+	return c
+}
+
+// ForProvider returns what the host offers of what it has.
+func (s *Settings) ForProvider() compute.Offer {
+	o := compute.Offer{
+		VCPURatio: s.Offer.VCPURatio, MemoryRatio: s.Offer.MemoryRatio, DiskRatio: s.Offer.DiskRatio,
+		ReservedVCPUs: s.Offer.ReservedVCPUs, ReservedMiB: s.Offer.ReservedMemoryMiB,
+		ReservedDiskGB: s.Offer.ReservedDiskGiB,
+	}
+	for name := range s.Networks { // so that schedulers know which hosts have them
+		o.Traits = append(o.Traits, croft.NetworkTrait(name))
+	}
+	for _, trait := range s.Offer.Traits {
+		o.Traits = append(o.Traits, croft.Trait(trait))
+	}
+	return o
+}
+
+// ForLibvirt returns the configuration of libvirt's driver.
+func (s *Settings) ForLibvirt() libvirt.Config {
+	return libvirt.Config{
+		URI: s.Libvirt.URI, VirtType: s.Libvirt.VirtType, EmulatorCacheMiB: s.Libvirt.EmulatorCacheMiB,
+		StopGrace: s.Libvirt.StopGrace, AllowSpoofing: s.Libvirt.AllowSpoofing,
+	}
+}
+
+// ForSim returns the configuration of the simulated hypervisor.
+func (s *Settings) ForSim() sim.Config { return sim.Config{Boot: s.Sim.Boot} }
+
+// ForImages returns the configuration of the store of images. Invalid.
+func (s *Settings) ForImages() (image.Config, error) {
+	redirects, err := image.ParseNetworks(s.Images.AllowRedirects)
+	return image.Config{
+		AllowRedirects: redirects, MaxBytes: s.Images.CacheGiB << 30,
+		AllowFiles: append([]string{}, s.Images.AllowFiles...), // an empty list is none, not all
+	}, err
+}
+
+// ForSeeds returns the configuration of metadata disks; a server of metadata runs beside them or not.
+func (s *Settings) ForSeeds() mdserver.Seeds {
+	return mdserver.Seeds{Zone: s.Host.Location, NICs: len(s.ForAgent().NICs), Disk: s.Metadata.Disk}
+}
+
+// ForMetadata returns the configuration of the metadata server.
+func (s *Settings) ForMetadata() mdserver.Config {
+	return mdserver.Config{Passwords: s.Metadata.Passwords}
+}
+
+// ForPlacement returns the configuration of croft's own Placement, without who it takes tokens of.
+func (s *Settings) ForPlacement() placement.Config {
+	return placement.Config{
+		Randomize: s.Placement.Randomize, AccessLog: s.Placement.AccessLog,
+		ConsistentReads: placement.Consistency(s.Placement.ConsistentReads),
+	}
+}
