@@ -17,6 +17,7 @@ import (
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/freeport"
+	"croft/internal/testing/patient"
 )
 
 // certified is a configuration with certificates of an authority, and who shows one.
@@ -49,20 +50,23 @@ func silent(t *testing.T, address string, n int) []net.Conn {
 // wantEnded waits until the server closes connections.
 func wantEnded(t *testing.T, conns []net.Conn) {
 	t.Helper()
-	for _, c := range conns {
-		_, _ = io.Copy(io.Discard, c) // until then
+	for i, c := range conns {
+		_ = c.SetReadDeadline(patient.Deadline(t))
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("connection %d is never closed", i)
+		}
 	}
 }
 
-// wantOpen checks that the server has not closed connections.
-func wantOpen(t *testing.T, conns []net.Conn) {
-	t.Helper()
-	for i, c := range conns {
+// open counts the connections that the server has not closed.
+func open(conns []net.Conn) (n int) {
+	for _, c := range conns {
 		_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
-		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("connection %d was closed: %v", i, err)
+		if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			n++
 		}
 	}
+	return n
 }
 
 // Who shows no certificate is closed for others, at the port of clients and at that of members; who showed one goes on.
@@ -83,19 +87,32 @@ func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 		}
 		ended.Store(true)
 	}()
-	term := must(etcd.Status(t.Context(), c.Members[0].Clients[0]))(t).RaftTerm
-
-	for _, m := range c.Servers {
-		for _, address := range []string{strings.TrimPrefix(m.Endpoint(), "https://"), m.PeerAddress()} {
-			all := silent(t, address, 4*bound)
-			wantEnded(t, all[:3*bound])
-			wantOpen(t, all[3*bound+3:]) // our own client's may have come last
+	term := func() uint64 {
+		return must(etcd.Status(patient.Context(t), c.Members[0].Clients[0]))(t).RaftTerm
+	}
+	var made int
+	flood := func() (closed int) { // returns how many it closed of those that came last, on one address
+		for _, m := range c.Servers {
+			for _, address := range []string{strings.TrimPrefix(m.Endpoint(), "https://"), m.PeerAddress()} {
+				all := silent(t, address, 4*bound)
+				wantEnded(t, all[:3*bound])
+				closed = max(closed, bound-open(all[3*bound:]))
+				for _, c := range all {
+					_ = c.Close()
+				}
+			}
+			made++
+			must(store.Create(patient.Context(t), newInstance(fmt.Sprintf("web-%d", made))))(t)
 		}
-		must(store.Create(t.Context(), newInstance("web-"+m.PeerAddress()[10:])))(t)
+		return closed
 	}
-	if now := must(etcd.Status(t.Context(), c.Members[0].Clients[0]))(t).RaftTerm; now != term {
-		t.Errorf("members were elected anew: term %d, then %d", term, now)
-	}
+	// On a busy machine members are elected anew and connect again by themselves: then a flood proves nothing.
+	patient.Until(t, "a flood leaves the leader alone, and closes only what came first", func() bool {
+		before, closed := term(), flood()
+		now := term()
+		t.Logf("term %d, then %d; %d of the last %d closed", before, now, closed, bound)
+		return now == before && closed <= 3 // our own client's may have come last
+	})
 	if ended.Load() {
 		t.Error("a watch of a client with a certificate ended")
 	}
@@ -149,7 +166,7 @@ func TestWhoReadsNoAnswersIsClosed(t *testing.T) {
 	}()
 	select {
 	case <-ended:
-	case <-t.Context().Done():
+	case <-patient.Context(t).Done():
 		t.Fatal("it is open still")
 	}
 }

@@ -32,7 +32,7 @@ const Room = 3
 const small = "VCPU:1,MEMORY_MB:256,DISK_GB:1"
 
 // patience bounds what is waited for.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // suite is one test of the contract with its own cloud.
 type suite struct {

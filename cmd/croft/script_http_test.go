@@ -6,7 +6,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -24,16 +26,18 @@ func freePort(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], port)
 }
 
-// ask STATUS METHOD URL sends a request with $TOKEN, or the token admin, and $BEARER, once somebody
-// listens there and is ready, and wants that status. The body is in the file answer.
+// ask STATUS METHOD URL [REGEXP] sends a request with $TOKEN, or the token admin, and $BEARER, once somebody
+// listens there and is ready, and wants that status. The body is in the file answer. With REGEXP it asks until
+// that matches, for what comes a moment after a server is ready.
 func ask(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
+	expected := regexp.MustCompile("(?m)" + strings.Join(args[3:], " "))
 	status, body := answerOf(ts, args[1], args[2])
-	for deadline := time.Now().Add(patient.Longest); status == 0 || status == http.StatusServiceUnavailable &&
-		want != status; {
+	for deadline := time.Now().Add(patient.Longest); status == 0 || want != status &&
+		status == http.StatusServiceUnavailable || want == status && !expected.Match(body); {
 		if time.Now().After(deadline) {
-			ts.Fatalf("%s %s: no answer: %d %s", args[1], args[2], status, body)
+			ts.Fatalf("%s %s: no answer like %q: %d %s", args[1], args[2], expected, status, body)
 		}
 		<-time.After(20 * time.Millisecond)
 		status, body = answerOf(ts, args[1], args[2])

@@ -124,7 +124,7 @@ func (s *stage) background(do func(context.Context)) (end func()) {
 // alive returns when others see the host alive, or not.
 func (s *stage) alive(host croft.HostID, want bool) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.ctx(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx(), patience)
 	defer cancel()
 	var is atomic.Bool
 	_ = s.Others.WatchInstances(ctx, func() { // perhaps several at once

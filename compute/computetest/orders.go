@@ -12,7 +12,7 @@ import (
 )
 
 // patience bounds what a test waits for.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // woken follows the host's orders and gives the instances woken for.
 func (s *stage) woken() <-chan croft.InstanceID {

@@ -8,8 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"croft/internal/testing/patient"
 )
 
 // Terminal is a pseudo-terminal whose screen the test reads.
@@ -21,6 +24,7 @@ type Terminal struct {
 	screen   bytes.Buffer
 	read     sync.WaitGroup
 	ended    bool
+	late     bool // too late for what is awaited
 }
 
 // New opens a terminal that ends with the test.
@@ -76,14 +80,21 @@ func (term *Terminal) End() string {
 	return term.screen.String()
 }
 
-// Await returns once the text has been written.
+// Await returns once the text has been written, and fails the test if it never is.
 func (term *Terminal) Await(t *testing.T, text string) {
 	t.Helper()
+	late := time.AfterFunc(time.Until(patient.Deadline(t)), func() {
+		term.mu.Lock()
+		defer term.mu.Unlock()
+		term.late = true
+		term.cond.Broadcast()
+	})
+	defer late.Stop()
 	term.mu.Lock()
 	defer term.mu.Unlock()
 	for !strings.Contains(term.screen.String(), text) {
-		if term.ended {
-			t.Fatalf("the terminal ended without %q:\n%s", text, term.screen.String())
+		if term.ended || term.late {
+			t.Fatalf("the terminal is without %q, ended: %v:\n%s", text, term.ended, term.screen.String())
 		}
 		term.cond.Wait()
 	}
