@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -24,6 +25,9 @@ import (
 
 	"croft"
 )
+
+// raceEnabled tells whether this program has the race detector.
+var raceEnabled bool
 
 // outside are names of what an image could lead to.
 func outside(t *testing.T) map[string]string {
@@ -363,7 +367,20 @@ func wrapped(t *testing.T, all map[string][]byte) map[string][]byte {
 // TestQEMUJudgesWhatIsTaken inspects every image of a corpus, most of them hostile, and
 // has QEMU read all of them: those that are taken must be for QEMU what they are here,
 // the others are shown to QEMU too, which proves that it sees what they hide.
+//
+// The race detector would make it take minutes, and has nothing to find in one judgement beside another: a test program
+// without it judges the whole corpus, unless make soak asks for both.
 func TestQEMUJudgesWhatIsTaken(t *testing.T) {
+	if raceEnabled && os.Getenv("CROFT_SOAK") == "" {
+		cmd := exec.CommandContext(t.Context(), "go", "test", "-race=false", "-vet=off", "-count=1", "-timeout=25m", "-v",
+			"-run=^"+t.Name()+"$", ".")
+		out, err := cmd.CombinedOutput()
+		t.Logf("%s", out)
+		if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+			t.Errorf("without the race detector: %v", err)
+		}
+		return
+	}
 	plain := formats(t)
 	maps.Copy(plain, raws())
 	corpus := maps.Clone(plain)
