@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -20,16 +21,20 @@ import (
 const (
 	// filterTimeout bounds the writing of a packet filter, which takes milliseconds.
 	filterTimeout = 20 * time.Second
-	// lookAtFilter is how often the packet filter is looked at: programs that set up a
-	// firewall may flush all that there is.
-	lookAtFilter = 15 * time.Second
 )
+
+// filter is the packet filter that holds guests to their addresses.
+type filter struct {
+	off     bool // guests may send from any address
+	domains *domainReader
+	mu      sync.Mutex // held while a packet filter is read up and written
+}
 
 // portNames are the names that the host's interfaces of a domain get, by MAC. Without
 // a packet filter libvirt names them.
-func (d *Driver) portNames(p croft.PartitionID, nics []markNIC) map[string]string {
+func (f *filter) portNames(p croft.PartitionID, nics []markNIC) map[string]string {
 	names := map[string]string{}
-	if d.config.AllowSpoofing {
+	if f.off {
 		return names
 	}
 	for _, n := range nics {
@@ -40,15 +45,15 @@ func (d *Driver) portNames(p croft.PartitionID, nics []markNIC) map[string]strin
 	return names
 }
 
-// refilter brings the packet filter of a partition to what its domains are. With
+// update brings the packet filter of a partition to what its domains are. With
 // always it is written even where it is known to be so.
-func (d *Driver) refilter(c *libvirt.Connect, p croft.PartitionID, always bool) error {
-	if d.config.AllowSpoofing {
+func (f *filter) update(c *libvirt.Connect, p croft.PartitionID, always bool) error {
+	if f.off {
 		return nil
 	}
-	d.filtering.Lock() // so that nobody overwrites what is newer than what it has read
-	defer d.filtering.Unlock()
-	list, err := d.domains(c)
+	f.mu.Lock() // so that nobody overwrites what is newer than what it has read
+	defer f.mu.Unlock()
+	list, err := f.domains.all(c)
 	if err != nil {
 		return err
 	}
@@ -67,76 +72,6 @@ func (d *Driver) refilter(c *libvirt.Connect, p croft.PartitionID, always bool) 
 		return nil
 	}
 	return table.Replace(ctx, rules)
-}
-
-// keepFilter keeps up the packet filter of Config.Partition, and its reservations, while
-// ctx lives.
-func (d *Driver) keepFilter(ctx context.Context) {
-	if d.config.Partition == "" {
-		return
-	}
-	told := false
-	for ctx.Err() == nil {
-		err := do(ctx, d, task{verb: "look at the packet filter"}, func(c *libvirt.Connect) error {
-			return d.refilter(c, d.config.Partition, false)
-		})
-		if err == nil {
-			err = d.reserveMissing(ctx, d.config.Partition)
-		}
-		if err != nil && ctx.Err() == nil && !told {
-			d.log.Warn("packet filter and reserved addresses of the guests may not be up to date, trying again", "op",
-				"watch", "err", err)
-		}
-		told = err != nil
-		select {
-		case <-ctx.Done():
-		case <-d.refresh:
-		case <-time.After(lookAtFilter):
-		}
-	}
-}
-
-// networkFacts are what the packet filter has to know of a network of libvirt.
-type networkFacts struct {
-	Network
-	pool pool
-}
-
-// lookAtNetworks reads the networks that domains are on. One that is not there any
-// more is left out.
-func lookAtNetworks(c *libvirt.Connect, list []domain) (map[string]networkFacts, error) {
-	facts := map[string]networkFacts{}
-	for _, one := range list {
-		for _, n := range one.nics {
-			if _, known := facts[n.Network]; known || n.Network == "" {
-				continue
-			}
-			f, err := lookAtNetwork(c, n.Network)
-			if err == nil {
-				facts[n.Network] = f
-			} else if !is(err, libvirt.ERR_NO_NETWORK) && croft.KindOf(err) != croft.Invalid {
-				return nil, err
-			}
-		}
-	}
-	return facts, nil
-}
-
-func lookAtNetwork(c *libvirt.Connect, name string) (f networkFacts, err error) {
-	n, err := c.LookupNetworkByName(name)
-	if err != nil {
-		return f, err
-	}
-	defer n.Free()
-	text, err := n.GetXMLDesc(0)
-	if err != nil {
-		return f, err
-	}
-	if f.Network, err = parseNetwork(text); err != nil {
-		return f, err
-	}
-	f.pool, err = parsePool(text)
-	return f, err
 }
 
 // rulesOf are what holds the guests of a partition to their addresses.
@@ -244,12 +179,12 @@ func hostAddresses(bridge string) []netip.Addr {
 // adopt gives the definition of a domain that an earlier croft made, or one with
 // another setting, the interfaces of now: its ports are named so that the packet
 // filter finds them, and libvirt's own filters are not used any more.
-func (d *Driver) adopt(c *libvirt.Connect, dom *libvirt.Domain, k mark) error {
+func (f *filter) adopt(c *libvirt.Connect, dom *libvirt.Domain, k mark) error {
 	text, err := dom.GetXMLDesc(libvirt.DOMAIN_XML_INACTIVE | libvirt.DOMAIN_XML_SECURE)
 	if err != nil {
 		return err
 	}
-	text, changed, err := renamePorts(text, d.portNames(k.Partition, k.NICs))
+	text, changed, err := renamePorts(text, f.portNames(k.Partition, k.NICs))
 	if err != nil || !changed {
 		return err
 	}

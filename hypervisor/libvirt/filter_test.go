@@ -92,7 +92,7 @@ func TestDefinitionsOfBeforeAreAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	define := func(d *Driver) string {
-		text, _, err := definition{virt: VirtQEMU, ports: d.portNames(filteredCloud, k.NICs)}.define(m, k)
+		text, _, err := definition{virt: VirtQEMU, ports: d.network.filter.portNames(filteredCloud, k.NICs)}.define(m, k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestDefinitionsOfBeforeAreAdopted(t *testing.T) {
 		"one with ours, where none is used": {open, define(filtered), define(open)},
 		"one without, where none is used":   {open, define(open), ""},
 	} {
-		got, changed, err := renamePorts(c.text, c.driver.portNames(filteredCloud, k.NICs))
+		got, changed, err := renamePorts(c.text, c.driver.network.filter.portNames(filteredCloud, k.NICs))
 		if err != nil || changed != (c.want != "") {
 			t.Errorf("%s: changed %v, %v", name, changed, err)
 		}
@@ -131,7 +131,7 @@ func TestEveryInterfaceHasAPortOfItsOwn(t *testing.T) {
 	}
 	m := fixedMachine()
 	m.NICs = append(m.NICs, compute.NIC{MAC: m.ID.MAC(1).String(), Bridge: "br0"})
-	names := d.portNames(filteredCloud, newMark(m).NICs)
+	names := d.network.filter.portNames(filteredCloud, newMark(m).NICs)
 	if one, two := names[m.ID.MAC(0).String()], names[m.ID.MAC(1).String()]; one == "" || two == "" || one == two {
 		t.Errorf("they are %v", names)
 	}

@@ -20,7 +20,7 @@ func TestLibvirtIsLoadedByWhoeverConnects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.open(); err == nil {
+		if _, err := d.conn.open(); err == nil {
 			t.Error("connected to a socket that does not exist")
 		}
 		fmt.Println("after:", loaded(t))

@@ -2,18 +2,15 @@ package libvirt
 
 import (
 	"cmp"
-	"context"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"libvirt.org/go/libvirt"
 
-	"croft"
 	"croft/compute"
 )
 
@@ -132,97 +129,4 @@ func neighbours(bridge, mac string) []netip.Addr {
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	return addrs
-}
-
-func sortByID(list []domain) {
-	slices.SortFunc(list, func(a, b domain) int { return cmp.Compare(a.ID, b.ID) })
-}
-
-// How long what is known of the owners counts, and how long it counts against an
-// address that is not among them. Events end both earlier.
-const (
-	ownersLast    = time.Second
-	strangersLast = 20 * time.Millisecond
-)
-
-// ownerTable remembers for a moment whose each leased address is.
-type ownerTable struct {
-	mu         sync.Mutex
-	owners     map[netip.Addr]croft.InstanceID
-	read       time.Time
-	ports      map[croft.InstanceID]portsRead
-	generation int // of the invalidations
-}
-
-func (t *ownerTable) invalidate() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.read, t.ports = time.Time{}, nil
-	t.generation++
-}
-
-// get answers from memory; known says that this is an answer.
-func (t *ownerTable) get(addr netip.Addr) (id croft.InstanceID, known bool, generation int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	age := time.Since(t.read)
-	id, ok := t.owners[addr]
-	return id, ok && age < ownersLast || !ok && age < strangersLast, t.generation
-}
-
-// put keeps what was read, unless something changed since the reading began.
-func (t *ownerTable) put(list []domain, generation int) map[netip.Addr]croft.InstanceID {
-	owners := map[netip.Addr]croft.InstanceID{}
-	for _, one := range list {
-		for _, addr := range one.leased {
-			owners[addr] = one.ID
-		}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.generation == generation {
-		t.owners, t.read = owners, time.Now()
-	}
-	return owners
-}
-
-// lag is how long a lease may be in use before libvirt tells of it: its DHCP
-// server answers the guest first.
-var lag = []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}
-
-// Owner returns croft's instance that is not off and holds a DHCP lease for addr
-// now; NotFound where there is none. It looks several times before it says so,
-// because a guest may talk from an address a moment before its lease is known.
-func (d *Driver) Owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, error) {
-	addr = addr.Unmap()
-	for _, wait := range append([]time.Duration{0}, lag...) {
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return "", croft.Errorf(croft.Unavailable, "find the owner of %s: %w", addr, context.Cause(ctx))
-		}
-		id, err := d.owner(ctx, addr)
-		if err != nil || id != "" {
-			return id, err
-		}
-	}
-	return "", croft.Errorf(croft.NotFound, "no running instance on this host has a lease for %s", addr)
-}
-
-func (d *Driver) owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, error) {
-	id, known, generation := d.owners.get(addr)
-	if known {
-		return id, nil
-	}
-	owners, err := call(ctx, d, task{verb: "find the owner of", object: addr.String()},
-		func(c *libvirt.Connect) (map[netip.Addr]croft.InstanceID, error) {
-			list, err := d.domains(c)
-			if err != nil {
-				return nil, err
-			}
-			return d.owners.put(list, generation), nil
-		})
-	return owners[addr], err
 }

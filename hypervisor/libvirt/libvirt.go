@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"libvirt.org/go/libvirt"
 
 	"croft"
@@ -24,7 +25,6 @@ import (
 	"croft/hypervisor/libvirt/kvm"
 	"croft/hypervisor/libvirt/packetfilter"
 	"croft/internal/mailbox"
-	"croft/internal/turns"
 )
 
 var (
@@ -38,10 +38,6 @@ const (
 	VirtKVM  = "kvm"
 	VirtQEMU = "qemu" // emulation
 )
-
-// maxCalls bounds the calls that are inside libvirt at once, those it will never
-// come back from included.
-const maxCalls = 24
 
 // Config says which libvirt to use and how. All of it is optional.
 type Config struct {
@@ -76,31 +72,15 @@ type Config struct {
 type Driver struct {
 	config  Config
 	log     *slog.Logger
-	changed mailbox.Group[croft.InstanceID]
-	owners  ownerTable
-	bridged sync.Map          // MACs of guests on bridges of the host
+	conn    *connection
+	domains *domainReader
+	owners  *ownerTable
+	network *networking
+	readers readers
+	changed *mailbox.Group[croft.InstanceID]
 	virt    func() kvm.Result // probed once
 
-	attached sync.Map      // instances whose console somebody has
-	refresh  chan struct{} // asks for a look at the packet filter
-
-	turns   turns.Turns[croft.InstanceID]
-	slots   chan struct{} // one per call inside libvirt
-	metrics *metrics
-
-	mu       sync.Mutex // guards what follows
-	calls    sync.WaitGroup
-	closed   bool
-	reported map[croft.InstanceID]bool // marks that cannot be read, each reported once
-
-	reserving sync.Mutex                       // held while addresses are given and taken back
-	picked    map[string]map[string]netip.Addr // by network and MAC, those given; guarded by reserving
-	filtering sync.Mutex                       // held while a packet filter is read up and written
-
-	opening sync.Mutex // held while a connection is opened
-	current *session   // guarded by mu
-
-	readersKnown readersOf // guarded by mu
+	attached sync.Map // instances whose console somebody has
 }
 
 // New checks the settings. It does not connect: the first call does.
@@ -122,47 +102,38 @@ func New(c Config) (*Driver, error) {
 	}
 	d := &Driver{
 		config: c, log: c.Log,
-		refresh:  make(chan struct{}, 1),
-		slots:    make(chan struct{}, maxCalls),
-		reported: map[croft.InstanceID]bool{},
-		picked:   map[string]map[string]netip.Addr{},
+		domains: &domainReader{log: c.Log, reported: map[croft.InstanceID]bool{}},
+		owners:  &ownerTable{},
+		changed: &mailbox.Group[croft.InstanceID]{},
+		virt:    sync.OnceValue(func() kvm.Result { return probe(context.Background(), c.ProbeFile) }),
 	}
-	d.metrics = newMetrics(d)
-	d.virt = sync.OnceValue(func() kvm.Result { return probe(context.Background(), c.ProbeFile) })
+	slots := make(chan struct{}, maxCalls)
+	d.conn = &connection{
+		uri: c.URI, timeout: c.CallTimeout, slots: slots, metrics: newMetrics(slots),
+		onLost: d.owners.invalidate, onDomain: d.noteChange,
+	}
+	d.network = &networking{
+		conn: d.conn, log: c.Log, domains: d.domains,
+		addresses: reservations{domains: d.domains, picked: map[string]map[string]netip.Addr{}},
+		filter:    filter{off: c.AllowSpoofing, domains: d.domains},
+		refresh:   make(chan struct{}, 1),
+	}
 	return d, nil
 }
 
-// Close ends the connection and waits for the calls that are inside libvirt, for
-// a while. Calls after it are Unavailable.
-func (d *Driver) Close() error {
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
-		return nil
-	}
-	d.closed = true
-	last := d.current
-	d.current = nil
-	d.mu.Unlock()
-
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if last != nil {
-			last.drop()
-		}
-		d.calls.Wait()
-	}()
-	timer := time.NewTimer(20 * time.Second)
-	defer timer.Stop()
-	select {
-	case <-ended:
-		return nil
-	case <-timer.C:
-		return croft.Errorf(croft.Unavailable, "close the connection to libvirt at %s: it does not answer",
-			d.config.URI)
+// noteChange handles an event of a domain.
+func (d *Driver) noteChange(dom *libvirt.Domain) {
+	d.owners.invalidate()
+	if id, ok := instanceOf(dom); ok {
+		d.changed.Put(id)
 	}
 }
+
+// Close ends the connection and waits a while for the calls that are inside libvirt. Later calls are Unavailable.
+func (d *Driver) Close() error { return d.conn.close() }
+
+// Collector gives the driver's metrics.
+func (d *Driver) Collector() prometheus.Collector { return d.conn.metrics }
 
 // VirtType returns kvm or qemu, as set or as probed, and why.
 func (d *Driver) VirtType() (virt, reason string) {
@@ -208,7 +179,7 @@ func KVMDeviceProblem() string { return kvm.DeviceProblem() }
 // Version asks libvirt for its version and its QEMU's, such as "libvirt 9.0.0,
 // QEMU 7.2.22". It is how to find out whether libvirt answers at all.
 func (d *Driver) Version(ctx context.Context) (string, error) {
-	return call(ctx, d, task{verb: "ask libvirt for its version"}, func(c *libvirt.Connect) (string, error) {
+	return call(ctx, d.conn, task{verb: "ask libvirt for its version"}, func(c *libvirt.Connect) (string, error) {
 		lib, err := c.GetLibVersion()
 		if err != nil {
 			return "", err

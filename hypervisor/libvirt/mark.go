@@ -1,7 +1,6 @@
 package libvirt
 
 import (
-	"context"
 	"encoding/xml"
 	"errors"
 	"strings"
@@ -131,31 +130,6 @@ func with(c *libvirt.Connect, id croft.InstanceID, f func(*libvirt.Domain, mark)
 	}
 	defer dom.Free()
 	return f(dom, k)
-}
-
-// about says what is attempted with which instance.
-func about(verb string, id croft.InstanceID) task { return task{verb, "instance " + string(id), id} }
-
-// Mark notes the generation on the domain, running or not.
-func (d *Driver) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {
-	return do(ctx, d, about("mark", id), func(c *libvirt.Connect) error {
-		return with(c, id, func(dom *libvirt.Domain, k mark) error {
-			active, err := dom.IsActive()
-			if err != nil {
-				return err
-			}
-			if k.Generation == generation && (k.Started == generation || !active) {
-				return nil
-			}
-			k.Generation = generation
-			impact := libvirt.DOMAIN_AFFECT_CONFIG
-			if active {
-				k.Started = generation
-				impact |= libvirt.DOMAIN_AFFECT_LIVE
-			}
-			return k.write(dom, impact)
-		})
-	})
 }
 
 // write replaces a domain's mark.

@@ -13,7 +13,7 @@ type metrics struct {
 	opened prometheus.Counter
 }
 
-func newMetrics(d *Driver) *metrics {
+func newMetrics(slots chan struct{}) *metrics {
 	m := &metrics{}
 	m.calls = m.Seconds("croft_libvirt_call_seconds",
 		"Calls of libvirt, by what was attempted and how it ended; the wait for a free call is part of it.", meter.Work,
@@ -21,11 +21,8 @@ func newMetrics(d *Driver) *metrics {
 	m.opened = m.Counter("croft_libvirt_connections_opened_total",
 		"Connections to libvirt. More than one of a process were lost.")
 	m.Now("croft_libvirt_calls", "Calls that are inside libvirt, those that it will never come back from included.",
-		func() float64 { return float64(len(d.slots)) })
+		func() float64 { return float64(len(slots)) })
 	m.Now("croft_libvirt_calls_limit", "How many calls may be inside libvirt.",
-		func() float64 { return float64(cap(d.slots)) })
+		func() float64 { return float64(cap(slots)) })
 	return m
 }
-
-// Collector gives the driver's metrics.
-func (d *Driver) Collector() prometheus.Collector { return d.metrics }

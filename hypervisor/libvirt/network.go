@@ -1,19 +1,16 @@
 package libvirt
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 
 	"github.com/vishvananda/netlink"
 	"libvirt.org/go/libvirt"
 	"libvirt.org/go/libvirtxml"
 
 	"croft"
-	"croft/hypervisor/libvirt/packetfilter"
 )
 
 // DefaultNetwork is the network that every libvirt has, and that croft defines
@@ -27,39 +24,6 @@ type Network struct {
 	Gateway  netip.Addr     // the host's address on it; invalid where it has none
 	Subnet   netip.Prefix   // that of Gateway
 	Subnets6 []netip.Prefix // those of the host's IPv6 addresses on it
-}
-
-// Network returns a network of libvirt, starting it where it is not active. The
-// default network is defined where it is missing; any other is NotFound then.
-func (d *Driver) Network(ctx context.Context, name string) (Network, error) {
-	return call(ctx, d, task{verb: "start the network", object: strconv.Quote(name)},
-		func(c *libvirt.Connect) (Network, error) {
-			return ensureNetwork(c, name)
-		})
-}
-
-// Bridge makes a bridge of the host ready for guests. NotFound: there is none of that
-// name. Invalid: it is no bridge, or not one whose guests can be filtered.
-func (d *Driver) Bridge(name string) error {
-	link, err := netlink.LinkByName(name)
-	if _, absent := errors.AsType[netlink.LinkNotFoundError](err); absent {
-		return croft.Errorf(croft.NotFound, "this host has no bridge %q: make it, or name another", name)
-	}
-	switch {
-	case err != nil:
-		return fmt.Errorf("look for the bridge %q: %w", name, err)
-	case link.Type() == "openvswitch" && !d.config.AllowSpoofing:
-		return croft.Errorf(croft.Invalid,
-			"%q is a switch of Open vSwitch, where guests cannot be held to their addresses: name a bridge of Linux, "+
-				"or let guests send from any address (libvirt.allow_spoofing)", name)
-	case link.Type() != "bridge" && link.Type() != "openvswitch":
-		return croft.Errorf(croft.Invalid,
-			"%q is a network interface of the type %s and no bridge: make one with it in it, or name another", name,
-			link.Type())
-	case d.config.AllowSpoofing:
-		return nil
-	}
-	return packetfilter.LearnNothingUnfiltered(name)
 }
 
 func ensureNetwork(c *libvirt.Connect, name string) (Network, error) {

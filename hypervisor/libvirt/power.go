@@ -20,7 +20,7 @@ const pressAgain = 5 * time.Second
 // Start boots a defined domain, or lets a paused one go on. It starts the networks
 // that the domain is on where they are not active.
 func (d *Driver) Start(ctx context.Context, id croft.InstanceID) error {
-	return do(ctx, d, about("start", id), func(c *libvirt.Connect) error {
+	return do(ctx, d.conn, about("start", id), func(c *libvirt.Connect) error {
 		return with(c, id, func(dom *libvirt.Domain, k mark) error {
 			if err := d.start(c, id, dom, &k); err != nil {
 				return err
@@ -52,7 +52,7 @@ func (d *Driver) start(c *libvirt.Connect, id croft.InstanceID, dom *libvirt.Dom
 	default:
 		return nil
 	}
-	nics, err := d.connectNICs(c, k.NICs)
+	nics, err := d.network.connect(c, k.NICs)
 	if err != nil {
 		return err
 	}
@@ -62,10 +62,10 @@ func (d *Driver) start(c *libvirt.Connect, id croft.InstanceID, dom *libvirt.Dom
 			return fmt.Errorf("note its addresses: %w", err)
 		}
 	}
-	if err := d.adopt(c, dom, *k); err != nil {
+	if err := d.network.filter.adopt(c, dom, *k); err != nil {
 		return err
 	}
-	if err := d.refilter(c, k.Partition, true); err != nil {
+	if err := d.network.filter.update(c, k.Partition, true); err != nil {
 		return err
 	}
 	if err := releaseLeases(c, k.NICs); err != nil {
@@ -73,7 +73,7 @@ func (d *Driver) start(c *libvirt.Connect, id croft.InstanceID, dom *libvirt.Dom
 		d.log.Warn("an old DHCP lease stays", "instance", id, "op", "start", "err", err)
 	}
 	if d.config.AllowSpoofing { // no filter makes the guest wait with its question for an address
-		if err := d.reserveAll(c, *k); err != nil {
+		if err := d.network.reserve(c, *k); err != nil {
 			return err
 		}
 		return boot(dom)
@@ -81,39 +81,10 @@ func (d *Driver) start(c *libvirt.Connect, id croft.InstanceID, dom *libvirt.Dom
 	if err := boot(dom); err != nil {
 		return err
 	}
-	if err := d.reserveAll(c, *k); err != nil {
+	if err := d.network.reserve(c, *k); err != nil {
 		return errors.Join(err, cut(dom))
 	}
 	return nil
-}
-
-// connectNICs makes the networks ready for a domain: they run, and an address is
-// picked for each interface. It returns the interfaces with their addresses.
-func (d *Driver) connectNICs(c *libvirt.Connect, nics []markNIC) ([]markNIC, error) {
-	nics = slices.Clone(nics)
-	for i, n := range nics {
-		if n.Network == "" {
-			if err := d.Bridge(n.Bridge); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		network, err := ensureNetwork(c, n.Network)
-		if err == nil {
-			err = d.Bridge(network.Bridge)
-		}
-		if err != nil {
-			return nil, err
-		}
-		addr, err := d.pick(c, n)
-		if err != nil {
-			return nil, fmt.Errorf("pick an address: %w", err)
-		}
-		if addr.IsValid() {
-			nics[i].Address = addr.String()
-		}
-	}
-	return nics, nil
 }
 
 // boot starts a domain that somebody else may start meanwhile.
@@ -126,6 +97,28 @@ func boot(dom *libvirt.Domain) error {
 		return nil
 	}
 	return err
+}
+
+// Mark notes the generation on the domain, running or not.
+func (d *Driver) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {
+	return do(ctx, d.conn, about("mark", id), func(c *libvirt.Connect) error {
+		return with(c, id, func(dom *libvirt.Domain, k mark) error {
+			active, err := dom.IsActive()
+			if err != nil {
+				return err
+			}
+			if k.Generation == generation && (k.Started == generation || !active) {
+				return nil
+			}
+			k.Generation = generation
+			impact := libvirt.DOMAIN_AFFECT_CONFIG
+			if active {
+				k.Started = generation
+				impact |= libvirt.DOMAIN_AFFECT_LIVE
+			}
+			return k.write(dom, impact)
+		})
+	})
 }
 
 // Stop presses the power button and waits for the guest. When StopGrace or ctx
@@ -162,7 +155,7 @@ func (d *Driver) Stop(ctx context.Context, id croft.InstanceID) error {
 
 // press asks the guest to power off; off says that there is nothing to wait for.
 func (d *Driver) press(ctx context.Context, id croft.InstanceID) (off bool, err error) {
-	return call(ctx, d, about("stop", id), func(c *libvirt.Connect) (off bool, err error) {
+	return call(ctx, d.conn, about("stop", id), func(c *libvirt.Connect) (off bool, err error) {
 		err = with(c, id, func(dom *libvirt.Domain, k mark) error {
 			// Before: a guest that goes off by this did not power itself off.
 			if err := k.noteStarted(dom, 0); err != nil {
@@ -192,7 +185,7 @@ func (d *Driver) press(ctx context.Context, id croft.InstanceID) (off bool, err 
 
 // cutPower ends the guest without asking it.
 func (d *Driver) cutPower(ctx context.Context, id croft.InstanceID) error {
-	return do(ctx, d, about("cut the power of", id), func(c *libvirt.Connect) error {
+	return do(ctx, d.conn, about("cut the power of", id), func(c *libvirt.Connect) error {
 		err := with(c, id, func(dom *libvirt.Domain, _ mark) error { return cut(dom) })
 		if errors.Is(err, croft.NotFound) {
 			return nil
@@ -215,72 +208,30 @@ func cut(dom *libvirt.Domain) error {
 // Remove cuts the power, gives back the addresses and removes the definition.
 // What is not croft's counts as not there.
 func (d *Driver) Remove(ctx context.Context, id croft.InstanceID) error {
-	return do(ctx, d, about("remove", id), func(c *libvirt.Connect) error {
+	return do(ctx, d.conn, about("remove", id), func(c *libvirt.Connect) error {
 		var partition croft.PartitionID
 		err := with(c, id, func(dom *libvirt.Domain, k mark) error {
 			partition = k.Partition
 			if err := cut(dom); err != nil {
 				return err
 			}
-			if err := d.disconnectNICs(c, id, k.NICs); err != nil {
+			if err := d.network.disconnect(c, id, k.NICs); err != nil {
 				return err
 			}
 			return undefine(dom)
 		})
 		d.owners.invalidate()
 		if errors.Is(err, croft.NotFound) {
-			return d.forgetAddresses(c, id)
+			return d.network.forget(c, id)
 		}
 		if err == nil && partition != "" {
-			if err := d.refilter(c, partition, false); err != nil {
+			if err := d.network.filter.update(c, partition, false); err != nil {
 				// It lets nobody send but the port of a guest that is not there.
 				d.log.Warn("the packet filter has a guest that is gone", "instance", id, "op", "remove", "err", err)
 			}
 		}
 		return err
 	})
-}
-
-// mostNICs is how many interfaces of an instance are looked for on every network
-// where it is not known any more which it was on.
-const mostNICs = 4
-
-// forgetAddresses gives back the addresses of an instance whose domain somebody
-// else has removed, so that nobody can say any more which networks it was on.
-func (d *Driver) forgetAddresses(c *libvirt.Connect, id croft.InstanceID) error {
-	networks, err := c.ListAllNetworks(0)
-	if err != nil {
-		return err
-	}
-	var nics []markNIC
-	for i := range networks {
-		name, err := networks[i].GetName()
-		_ = networks[i].Free()
-		if err == nil {
-			for i := range mostNICs {
-				nics = append(nics, markNIC{MAC: id.MAC(i).String(), Network: name})
-			}
-		}
-	}
-	return d.disconnectNICs(c, id, nics)
-}
-
-// disconnectNICs gives back what the networks hold for a domain that is off.
-func (d *Driver) disconnectNICs(c *libvirt.Connect, id croft.InstanceID, nics []markNIC) error {
-	for _, n := range nics {
-		d.bridged.Delete(n.MAC)
-		if n.Network == "" {
-			continue
-		}
-		if err := d.unreserve(c, n); err != nil {
-			return fmt.Errorf("take back its address: %w", err)
-		}
-	}
-	if err := releaseLeases(c, nics); err != nil {
-		// They expire by themselves: no reason to keep the domain.
-		d.log.Warn("a DHCP lease stays until it expires", "instance", id, "op", "remove", "err", err)
-	}
-	return nil
 }
 
 // undefine removes the definition with all that libvirt keeps beside it.

@@ -4,40 +4,37 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"libvirt.org/go/libvirt"
 	"libvirt.org/go/libvirtxml"
 )
 
-// readersOf is what a connection said about the user that its QEMU runs as.
+// readers remembers what a connection said about the user that its QEMU runs as.
+type readers struct{ known atomic.Pointer[readersOf] }
+
 type readersOf struct {
 	conn *libvirt.Connect
 	virt string
 	text string
 }
 
-// readers returns the owner and group of files that many guests read and none may
+// of returns the owner and group of files that many guests read and none may
 // write, as libvirt writes them in a label: this process's user, and the group of the
 // QEMU that libvirt runs. It is empty where libvirt runs QEMU as its own user.
-func (d *Driver) readers(c *libvirt.Connect, virt string) (string, error) {
-	d.mu.Lock()
-	known := d.readersKnown
-	d.mu.Unlock()
-	if known.conn == c && known.virt == virt {
-		return known.text, nil
+func (r *readers) of(c *libvirt.Connect, virt string) (string, error) {
+	if k := r.known.Load(); k != nil && k.conn == c && k.virt == virt {
+		return k.text, nil
 	}
-	text, err := c.GetCapabilities()
+	capabilities, err := c.GetCapabilities()
 	if err != nil {
 		return "", err
 	}
-	known = readersOf{conn: c, virt: virt}
-	if known.text, err = parseReaders(text, virt, os.Getuid()); err != nil {
-		return "", err
+	text, err := parseReaders(capabilities, virt, os.Getuid())
+	if err == nil {
+		r.known.Store(&readersOf{conn: c, virt: virt, text: text})
 	}
-	d.mu.Lock()
-	d.readersKnown = known
-	d.mu.Unlock()
-	return known.text, nil
+	return text, err
 }
 
 func parseReaders(capabilities, virt string, owner int) (string, error) {

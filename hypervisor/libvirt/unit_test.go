@@ -98,7 +98,7 @@ func TestUnreachableSaysWhatToDo(t *testing.T) {
 		"who knows": {errors.New("else"), "else"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := d.unreachable(c.err)
+			got := d.conn.unreachable(c.err)
 			if !errors.Is(got, croft.Unavailable) || !strings.Contains(got.Error(), c.want) {
 				t.Errorf("got %v", got)
 			}

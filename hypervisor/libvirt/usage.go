@@ -16,7 +16,7 @@ const usageStats = libvirt.DOMAIN_STATS_CPU_TOTAL | libvirt.DOMAIN_STATS_BALLOON
 // Usages implements compute.Meters, in one call for all guests. Guests that are busy with
 // something else tell less, so that they are not waited for.
 func (d *Driver) Usages(ctx context.Context) ([]compute.Usage, error) {
-	return call(ctx, d, task{verb: "read what the guests use"}, func(c *libvirt.Connect) ([]compute.Usage, error) {
+	return call(ctx, d.conn, task{verb: "read what the guests use"}, func(c *libvirt.Connect) ([]compute.Usage, error) {
 		all,
 			err := c.GetAllDomainStats(nil, usageStats,
 			libvirt.CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE|libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)

@@ -3,6 +3,7 @@ package libvirt
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"croft"
 	"croft/internal/delay"
+	"croft/internal/mailbox"
 )
 
 // How often a lost connection is tried again, at first and in the end.
@@ -34,59 +36,62 @@ func (d *Driver) Watch(ctx context.Context, wake func(croft.InstanceID)) error {
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	wg.Go(func() { d.stayConnected(ctx, box.Put) })
-	wg.Go(func() { d.watchAddresses(ctx) })
-	wg.Go(func() { d.keepFilter(ctx) })
+	w := watcher{conn: d.conn, log: d.log, domains: d.domains, owners: d.owners, changed: d.changed,
+		refresh: d.network.refresh, leaseDir: d.config.LeaseDir}
+	wg.Go(func() { w.stayConnected(ctx, box.Put) })
+	wg.Go(func() { w.watchAddresses(ctx) })
+	if d.config.Partition != "" {
+		wg.Go(func() { d.network.keep(ctx, d.config.Partition) })
+	}
 	return box.Run(ctx, wake)
 }
 
+// watcher finds out which instances changed.
+type watcher struct {
+	conn     *connection
+	log      *slog.Logger
+	domains  *domainReader
+	owners   *ownerTable
+	changed  *mailbox.Group[croft.InstanceID]
+	refresh  chan<- struct{} // asks for a pass over the packet filter
+	leaseDir string
+}
+
 // stayConnected keeps a connection, and with it the events, while ctx lives.
-func (d *Driver) stayConnected(ctx context.Context, put func(...croft.InstanceID)) {
+func (w *watcher) stayConnected(ctx context.Context, put func(...croft.InstanceID)) {
 	retry := firstRetry
 	for ctx.Err() == nil {
-		lost, err := call(ctx, d, task{verb: "watch the domains"}, func(c *libvirt.Connect) (<-chan struct{}, error) {
-			list, err := d.domains(c)
+		lost, err := call(ctx, w.conn, task{verb: "watch the domains"}, func(c *libvirt.Connect) (<-chan struct{}, error) {
+			list, err := w.domains.all(c)
 			if err != nil {
 				return nil, err
 			}
 			for _, one := range list {
 				put(one.ID)
 			}
-			return d.lostSignal(c), nil
+			return w.conn.lostSignal(c), nil
 		})
 		if err == nil {
 			retry = firstRetry
 			select {
 			case <-lost:
-				d.log.Info("the connection to libvirt is lost, connecting again", "op", "watch")
+				w.log.Info("the connection to libvirt is lost, connecting again", "op", "watch")
 			case <-ctx.Done():
 			}
 			continue
 		}
 		if retry == firstRetry && ctx.Err() == nil {
-			d.log.Warn("libvirt cannot be watched, trying again", "op", "watch", "err", err)
+			w.log.Warn("libvirt cannot be watched, trying again", "op", "watch", "err", err)
 		}
 		_ = delay.For(ctx, retry/2+rand.N(retry))
 		retry = min(retry*2, lastRetry)
 	}
 }
 
-// lostSignal is closed when the connection c is lost.
-func (d *Driver) lostSignal(c *libvirt.Connect) <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.current != nil && d.current.conn == c {
-		return d.current.lost
-	}
-	lost := make(chan struct{}) // it has been replaced already
-	close(lost)
-	return lost
-}
-
 // watchAddresses wakes the instances whose addresses changed. libvirt has no event
 // for leases, but its dnsmasq rewrites a file for each; the kernel tells of the
 // neighbours on bridges.
-func (d *Driver) watchAddresses(ctx context.Context) {
+func (w *watcher) watchAddresses(ctx context.Context) {
 	changed := make(chan struct{}, 1)
 	signal := func() {
 		select {
@@ -96,8 +101,8 @@ func (d *Driver) watchAddresses(ctx context.Context) {
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { d.watchNeighbours(ctx, signal) })
-	wg.Go(func() { d.watchLeaseDir(ctx, signal) })
+	wg.Go(func() { w.watchNeighbours(ctx, signal) })
+	wg.Go(func() { w.watchLeaseDir(ctx, signal) })
 
 	known := map[croft.InstanceID]domain{}
 	for {
@@ -106,18 +111,18 @@ func (d *Driver) watchAddresses(ctx context.Context) {
 			return
 		case <-changed:
 		}
-		d.owners.invalidate()
-		now, err := call(ctx, d, task{verb: "look up the addresses"}, d.domains)
+		w.owners.invalidate()
+		now, err := call(ctx, w.conn, task{verb: "look up the addresses"}, w.domains.all)
 		if err != nil {
 			_ = delay.For(ctx, firstRetry)
 			signal()
 			continue
 		}
 		changes := addressChanges(known, now)
-		d.changed.Put(changes...)
+		w.changed.Put(changes...)
 		if len(changes) > 0 {
 			select {
-			case d.refresh <- struct{}{}:
+			case w.refresh <- struct{}{}:
 			default:
 			}
 		}
@@ -147,9 +152,9 @@ func addressChanges(known map[croft.InstanceID]domain, now []domain) []croft.Ins
 // watchLeaseDir signals when dnsmasq may have given or taken a lease. Where the
 // directory cannot be watched, which it cannot before the first network, it
 // signals now and then instead.
-func (d *Driver) watchLeaseDir(ctx context.Context, signal func()) {
+func (w *watcher) watchLeaseDir(ctx context.Context, signal func()) {
 	for ctx.Err() == nil {
-		if err := followDir(ctx, d.config.LeaseDir, signal); err != nil && ctx.Err() == nil {
+		if err := followDir(ctx, w.leaseDir, signal); err != nil && ctx.Err() == nil {
 			signal()
 			_ = delay.For(ctx, pollLeases)
 		}
@@ -186,16 +191,16 @@ func followDir(ctx context.Context, dir string, signal func()) error {
 // watchNeighbours signals when the host learns of the address of a guest on a
 // bridge. While the kernel does not tell, such addresses are seen with the agent's
 // next pass.
-func (d *Driver) watchNeighbours(ctx context.Context, signal func()) {
+func (w *watcher) watchNeighbours(ctx context.Context, signal func()) {
 	for ctx.Err() == nil {
-		d.followNeighbours(ctx, signal)
+		w.followNeighbours(ctx, signal)
 		_ = delay.For(ctx, pollLeases)
 	}
 }
 
 // followNeighbours returns with ctx, or when the kernel's messages end: it drops a
 // listener that is too slow.
-func (d *Driver) followNeighbours(ctx context.Context, signal func()) {
+func (w *watcher) followNeighbours(ctx context.Context, signal func()) {
 	updates, done := make(chan netlink.NeighUpdate, 64), make(chan struct{})
 	if err := netlink.NeighSubscribe(updates, done); err != nil {
 		return
@@ -213,7 +218,7 @@ func (d *Driver) followNeighbours(ctx context.Context, signal func()) {
 			if !ok {
 				return
 			}
-			if _, guest := d.bridged.Load(u.HardwareAddr.String()); guest {
+			if _, guest := w.domains.bridged.Load(u.HardwareAddr.String()); guest {
 				signal()
 			}
 		}

@@ -7,6 +7,15 @@ import (
 	"libvirt.org/go/libvirt"
 )
 
+// Network returns a network of libvirt, starting it where it is not active. The
+// default network is defined where it is missing; any other is NotFound then.
+func (d *Driver) Network(ctx context.Context, name string) (Network, error) {
+	return call(ctx, d.conn, task{verb: "start the network", object: strconv.Quote(name)},
+		func(c *libvirt.Connect) (Network, error) {
+			return ensureNetwork(c, name)
+		})
+}
+
 // FindNetwork describes a network of libvirt as Network does, and whether it is
 // active. It starts and defines nothing. NotFound: libvirt has no such network.
 func (d *Driver) FindNetwork(ctx context.Context, name string) (n Network, active bool, err error) {
@@ -14,7 +23,7 @@ func (d *Driver) FindNetwork(ctx context.Context, name string) (n Network, activ
 		network Network
 		active  bool
 	}
-	f, err := call(ctx, d, task{verb: "look at the network", object: strconv.Quote(name)},
+	f, err := call(ctx, d.conn, task{verb: "look at the network", object: strconv.Quote(name)},
 		func(c *libvirt.Connect) (found, error) {
 			var f found
 			n, err := c.LookupNetworkByName(name)
@@ -34,3 +43,7 @@ func (d *Driver) FindNetwork(ctx context.Context, name string) (n Network, activ
 		})
 	return f.network, f.active, err
 }
+
+// Bridge makes a bridge of the host ready for guests. NotFound: there is none of that
+// name. Invalid: it is no bridge, or not one whose guests can be filtered.
+func (d *Driver) Bridge(name string) error { return d.network.bridge(name) }

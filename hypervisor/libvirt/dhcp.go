@@ -1,0 +1,104 @@
+package libvirt
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+)
+
+// pool is what a network's description says of its DHCP server.
+type pool struct {
+	ranges []addrRange
+	hosts  map[string]netip.Addr // by MAC in lower case
+}
+
+// addrRange is inclusive.
+type addrRange struct{ first, last netip.Addr }
+
+// parsePool reads the IPv4 DHCP server of a network's description.
+func parsePool(text string) (pool, error) {
+	var x libvirtxml.Network
+	if err := x.Unmarshal(text); err != nil {
+		return pool{}, fmt.Errorf("its description: %w", err)
+	}
+	p := pool{hosts: map[string]netip.Addr{}}
+	for _, ip := range x.IPs {
+		if ip.DHCP == nil || ip.Family == "ipv6" {
+			continue
+		}
+		for _, r := range ip.DHCP.Ranges {
+			first, err1 := netip.ParseAddr(r.Start)
+			last, err2 := netip.ParseAddr(r.End)
+			if err1 == nil && err2 == nil && first.Is4() && last.Is4() && !last.Less(first) {
+				p.ranges = append(p.ranges, addrRange{first, last})
+			}
+		}
+		for _, h := range ip.DHCP.Hosts {
+			addr, _ := netip.ParseAddr(h.IP) // a host may have a name alone
+			p.hosts[strings.ToLower(h.MAC)] = addr
+		}
+	}
+	return p, nil
+}
+
+// choose returns an address for a MAC that nobody has: the one it had, or one that
+// depends on the MAC alone as long as it is free.
+func (p pool) choose(mac string, own netip.Addr, taken map[netip.Addr]bool) (netip.Addr, bool) {
+	reserved := map[netip.Addr]bool{}
+	for _, addr := range p.hosts {
+		reserved[addr] = true
+	}
+	var size uint64
+	for _, r := range p.ranges {
+		size += r.size()
+	}
+	if own.IsValid() && !reserved[own] && p.contains(own) {
+		return own, true
+	}
+	sum := sha256.Sum256([]byte(mac))
+	start := binary.BigEndian.Uint64(sum[:]) % size
+	for i := range size {
+		addr := p.at((start + i) % size)
+		if !reserved[addr] && !taken[addr] {
+			return addr, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+func (p pool) contains(addr netip.Addr) bool {
+	for _, r := range p.ranges {
+		if !addr.Less(r.first) && !r.last.Less(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// at returns the n-th address of all ranges.
+func (p pool) at(n uint64) netip.Addr {
+	for _, r := range p.ranges {
+		if n < r.size() {
+			return fromNumber(number(r.first) + uint32(n))
+		}
+		n -= r.size()
+	}
+	return netip.Addr{}
+}
+
+func (r addrRange) size() uint64 { return uint64(number(r.last)) - uint64(number(r.first)) + 1 }
+
+func number(a netip.Addr) uint32 {
+	b := a.As4()
+	return binary.BigEndian.Uint32(b[:])
+}
+
+func fromNumber(n uint32) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], n)
+	return netip.AddrFrom4(b)
+}

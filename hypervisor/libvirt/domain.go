@@ -1,0 +1,55 @@
+package libvirt
+
+import (
+	"net/netip"
+
+	"libvirt.org/go/libvirt"
+
+	"croft"
+	"croft/compute"
+)
+
+// domain is a domain with what its addresses come from.
+type domain struct {
+	compute.Domain
+	leased   []netip.Addr            // of Addresses, those that a DHCP server of libvirt gave
+	leasedTo map[string][]netip.Addr // the same by MAC
+	nics     []markNIC
+}
+
+// describe asks libvirt for the domain's state; addresses are for leaseReader.
+func describe(id croft.InstanceID, dom *libvirt.Domain, k mark) (domain, error) {
+	state, reason, err := dom.GetState()
+	if err != nil {
+		return domain{}, err
+	}
+	one := domain{nics: k.NICs}
+	one.ID, one.Partition, one.Generation = id, k.Partition, k.Generation
+	one.Power, one.Crashed = power(state, reason)
+	one.Started = k.Started
+	one.Halted = k.Started != 0 && state == libvirt.DOMAIN_SHUTOFF &&
+		libvirt.DomainShutoffReason(reason) == libvirt.DOMAIN_SHUTOFF_SHUTDOWN
+	for _, n := range k.NICs {
+		if addr, err := netip.ParseAddr(n.Address); err == nil {
+			one.Reserved = append(one.Reserved, addr)
+		}
+	}
+	return one, nil
+}
+
+// power reads libvirt's state and its reason.
+func power(state libvirt.DomainState, reason int) (p compute.Power, crashed bool) {
+	switch state {
+	case libvirt.DOMAIN_SHUTOFF:
+		switch libvirt.DomainShutoffReason(reason) {
+		case libvirt.DOMAIN_SHUTOFF_CRASHED, libvirt.DOMAIN_SHUTOFF_FAILED, libvirt.DOMAIN_SHUTOFF_DAEMON:
+			return compute.PowerOff, true
+		}
+		return compute.PowerOff, false
+	case libvirt.DOMAIN_PAUSED, libvirt.DOMAIN_PMSUSPENDED:
+		return compute.PowerPaused, false
+	case libvirt.DOMAIN_CRASHED: // it has a process still
+		return compute.PowerPaused, true
+	}
+	return compute.PowerOn, false
+}

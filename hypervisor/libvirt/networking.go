@@ -1,0 +1,185 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"libvirt.org/go/libvirt"
+
+	"croft"
+	"croft/hypervisor/libvirt/packetfilter"
+)
+
+// lookAtFilter is how often the packet filter is checked: programs that set up a firewall may flush all rules.
+const lookAtFilter = 15 * time.Second
+
+// networking gives domains what they need of the host's networks: addresses, reservations, the packet filter.
+type networking struct {
+	conn      *connection
+	log       *slog.Logger
+	domains   *domainReader
+	addresses reservations
+	filter    filter
+	refresh   chan struct{} // asks keep for another pass
+}
+
+// bridge makes a bridge of the host ready for guests, as Driver.Bridge.
+func (n *networking) bridge(name string) error {
+	link, err := netlink.LinkByName(name)
+	if _, absent := errors.AsType[netlink.LinkNotFoundError](err); absent {
+		return croft.Errorf(croft.NotFound, "this host has no bridge %q: make it, or name another", name)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("look for the bridge %q: %w", name, err)
+	case link.Type() == "openvswitch" && !n.filter.off:
+		return croft.Errorf(croft.Invalid,
+			"%q is a switch of Open vSwitch, where guests cannot be held to their addresses: name a bridge of Linux, "+
+				"or let guests send from any address (libvirt.allow_spoofing)", name)
+	case link.Type() != "bridge" && link.Type() != "openvswitch":
+		return croft.Errorf(croft.Invalid,
+			"%q is a network interface of the type %s and no bridge: make one with it in it, or name another", name,
+			link.Type())
+	case n.filter.off:
+		return nil
+	}
+	return packetfilter.LearnNothingUnfiltered(name)
+}
+
+// connect makes the networks ready for a domain: they run, and an address is picked for each interface. It returns the
+// interfaces with their addresses.
+func (n *networking) connect(c *libvirt.Connect, nics []markNIC) ([]markNIC, error) {
+	nics = slices.Clone(nics)
+	for i, nic := range nics {
+		if nic.Network == "" {
+			if err := n.bridge(nic.Bridge); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		network, err := ensureNetwork(c, nic.Network)
+		if err == nil {
+			err = n.bridge(network.Bridge)
+		}
+		if err != nil {
+			return nil, err
+		}
+		addr, err := n.addresses.pick(c, nic)
+		if err != nil {
+			return nil, fmt.Errorf("pick an address: %w", err)
+		}
+		if addr.IsValid() {
+			nics[i].Address = addr.String()
+		}
+	}
+	return nics, nil
+}
+
+// reserve makes the reservations of a domain that libvirt does not have yet.
+func (n *networking) reserve(c *libvirt.Connect, k mark) error {
+	for _, nic := range k.NICs {
+		if err := n.addresses.reserve(c, nic); err != nil {
+			return fmt.Errorf("reserve an address: %w", err)
+		}
+	}
+	return n.filter.update(c, k.Partition, false) // from now on it may ask for it
+}
+
+// reserveMissing makes the reservations that domains of a partition lack: stopped domains, and those whose start was
+// interrupted.
+func (n *networking) reserveMissing(ctx context.Context, p croft.PartitionID) error {
+	ids, err := call(ctx, n.conn, task{verb: "look for addresses that are not reserved"},
+		func(c *libvirt.Connect) ([]croft.InstanceID, error) {
+			list, err := n.domains.all(c)
+			if err != nil {
+				return nil, err
+			}
+			facts, err := lookAtNetworks(c, list)
+			if err != nil {
+				return nil, err
+			}
+			return unreserved(p, list, facts), nil
+		})
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		// About the instance, so that its removal comes before or after.
+		err := do(ctx, n.conn, about("reserve the address of", id), func(c *libvirt.Connect) error {
+			return with(c, id, func(_ *libvirt.Domain, k mark) error { return n.reserve(c, k) })
+		})
+		if err != nil && croft.KindOf(err) != croft.NotFound {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep maintains the packet filter and the reservations of a partition while ctx lives.
+func (n *networking) keep(ctx context.Context, p croft.PartitionID) {
+	logged := false
+	for ctx.Err() == nil {
+		err := do(ctx, n.conn, task{verb: "look at the packet filter"}, func(c *libvirt.Connect) error {
+			return n.filter.update(c, p, false)
+		})
+		if err == nil {
+			err = n.reserveMissing(ctx, p)
+		}
+		if err != nil && ctx.Err() == nil && !logged {
+			n.log.Warn("packet filter and reserved addresses of the guests may not be up to date, trying again", "op",
+				"watch", "err", err)
+		}
+		logged = err != nil
+		select {
+		case <-ctx.Done():
+		case <-n.refresh:
+		case <-time.After(lookAtFilter):
+		}
+	}
+}
+
+// mostNICs is how many interfaces of an instance are looked for on every network when its domain is not there to say.
+const mostNICs = 4
+
+// forget gives back the addresses of an instance whose domain somebody else removed, which leaves nothing to say on
+// which networks it was.
+func (n *networking) forget(c *libvirt.Connect, id croft.InstanceID) error {
+	networks, err := c.ListAllNetworks(0)
+	if err != nil {
+		return err
+	}
+	var nics []markNIC
+	for i := range networks {
+		name, err := networks[i].GetName()
+		_ = networks[i].Free()
+		if err == nil {
+			for i := range mostNICs {
+				nics = append(nics, markNIC{MAC: id.MAC(i).String(), Network: name})
+			}
+		}
+	}
+	return n.disconnect(c, id, nics)
+}
+
+// disconnect gives back what the networks keep for a domain that is off.
+func (n *networking) disconnect(c *libvirt.Connect, id croft.InstanceID, nics []markNIC) error {
+	for _, nic := range nics {
+		n.domains.bridged.Delete(nic.MAC)
+		if nic.Network == "" {
+			continue
+		}
+		if err := n.addresses.unreserve(c, nic); err != nil {
+			return fmt.Errorf("take back its address: %w", err)
+		}
+	}
+	if err := releaseLeases(c, nics); err != nil {
+		// They expire by themselves: no reason to keep the domain.
+		n.log.Warn("a DHCP lease stays until it expires", "instance", id, "op", "remove", "err", err)
+	}
+	return nil
+}

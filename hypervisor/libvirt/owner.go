@@ -1,0 +1,97 @@
+package libvirt
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"time"
+
+	"libvirt.org/go/libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"croft"
+)
+
+// lag is how long a lease may be in use before libvirt tells of it: its DHCP
+// server answers the guest first.
+var lag = []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}
+
+// Owner returns croft's instance that is not off and holds a DHCP lease for addr
+// now; NotFound where there is none. It looks several times before it says so,
+// because a guest may talk from an address a moment before its lease is known.
+func (d *Driver) Owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, error) {
+	addr = addr.Unmap()
+	for _, wait := range append([]time.Duration{0}, lag...) {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return "", croft.Errorf(croft.Unavailable, "find the owner of %s: %w", addr, context.Cause(ctx))
+		}
+		id, err := d.owner(ctx, addr)
+		if err != nil || id != "" {
+			return id, err
+		}
+	}
+	return "", croft.Errorf(croft.NotFound, "no running instance on this host has a lease for %s", addr)
+}
+
+func (d *Driver) owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, error) {
+	id, known, generation := d.owners.get(addr)
+	if known {
+		return id, nil
+	}
+	owners, err := call(ctx, d.conn, task{verb: "find the owner of", object: addr.String()},
+		func(c *libvirt.Connect) (map[netip.Addr]croft.InstanceID, error) {
+			list, err := d.domains.all(c)
+			if err != nil {
+				return nil, err
+			}
+			return d.owners.put(list, generation), nil
+		})
+	return owners[addr], err
+}
+
+// Ports returns the host's interfaces that the network cards of a running instance
+// are at, by MAC; NotFound where the instance is not here, nothing where it is off.
+func (d *Driver) Ports(ctx context.Context, id croft.InstanceID) (map[string]string, error) {
+	ports, known, generation := d.owners.portsOf(id)
+	if known {
+		return ports, nil
+	}
+	return call(ctx, d.conn, about("find the network ports of", id),
+		func(c *libvirt.Connect) (ports map[string]string, err error) {
+			err = with(c, id, func(dom *libvirt.Domain, _ mark) error {
+				text, err := dom.GetXMLDesc(0) // of the running domain, where it runs
+				if err != nil {
+					return err
+				}
+				if ports, err = parsePorts(text); err != nil {
+					return err
+				}
+				d.owners.putPorts(id, ports, generation)
+				return nil
+			})
+			return ports, err
+		})
+}
+
+// parsePorts reads the ports from the description of a domain, which has them only
+// while it runs.
+func parsePorts(text string) (map[string]string, error) {
+	var x libvirtxml.Domain
+	if err := x.Unmarshal(text); err != nil {
+		return nil, err
+	}
+	ports := map[string]string{}
+	if x.ID == nil || x.Devices == nil {
+		return ports, nil
+	}
+	for _, nic := range x.Devices.Interfaces {
+		if nic.MAC != nil && nic.Target != nil && nic.Target.Dev != "" {
+			ports[strings.ToLower(nic.MAC.Address)] = nic.Target.Dev
+		}
+	}
+	return ports, nil
+}

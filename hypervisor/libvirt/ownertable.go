@@ -1,0 +1,85 @@
+package libvirt
+
+import (
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+
+	"croft"
+)
+
+// How long what is known of the owners counts, and how long it counts against an
+// address that is not among them. Events end both earlier.
+const (
+	ownersLast    = time.Second
+	strangersLast = 20 * time.Millisecond
+)
+
+// ownerTable remembers for a moment whose each leased address is.
+type ownerTable struct {
+	mu         sync.Mutex
+	owners     map[netip.Addr]croft.InstanceID
+	read       time.Time
+	ports      map[croft.InstanceID]portsRead
+	generation int // of the invalidations
+}
+
+func (t *ownerTable) invalidate() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.read, t.ports = time.Time{}, nil
+	t.generation++
+}
+
+// get answers from memory; known says that this is an answer.
+func (t *ownerTable) get(addr netip.Addr) (id croft.InstanceID, known bool, generation int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	age := time.Since(t.read)
+	id, ok := t.owners[addr]
+	return id, ok && age < ownersLast || !ok && age < strangersLast, t.generation
+}
+
+// put keeps what was read, unless something changed since the reading began.
+func (t *ownerTable) put(list []domain, generation int) map[netip.Addr]croft.InstanceID {
+	owners := map[netip.Addr]croft.InstanceID{}
+	for _, one := range list {
+		for _, addr := range one.leased {
+			owners[addr] = one.ID
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.generation == generation {
+		t.owners, t.read = owners, time.Now()
+	}
+	return owners
+}
+
+// portsRead are the ports of an instance, as they were at a time.
+type portsRead struct {
+	ports map[string]string
+	read  time.Time
+}
+
+// portsOf answers from memory; known says that this is an answer.
+func (t *ownerTable) portsOf(id croft.InstanceID) (ports map[string]string, known bool, generation int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	got, ok := t.ports[id]
+	return maps.Clone(got.ports), ok && time.Since(got.read) < ownersLast, t.generation
+}
+
+// putPorts keeps what was read, unless something changed since the reading began.
+func (t *ownerTable) putPorts(id croft.InstanceID, ports map[string]string, generation int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.generation != generation {
+		return
+	}
+	if t.ports == nil {
+		t.ports = map[croft.InstanceID]portsRead{}
+	}
+	t.ports[id] = portsRead{maps.Clone(ports), time.Now()}
+}
