@@ -33,15 +33,15 @@ func TestNobodyElseReadsTheCache(t *testing.T) {
 		t.Fatal("a download that is cut is taken")
 	}
 	want := map[string]os.FileMode{
-		c.dir: 0o700, c.partDir(): 0o700, img.Path: 0o640, layers[1].Path: 0o640, layers[0].Path: 0o600,
-		c.indexFile(): 0o600,
+		c.store.dir: 0o700, c.staging.dir: 0o700, img.Path: 0o640, layers[1].Path: 0o640, layers[0].Path: 0o600,
+		c.store.indexFile(): 0o600,
 	}
-	names := listDir(t, c.partDir())
+	names := listDir(t, c.staging.dir)
 	if len(names) != 2 {
 		t.Fatalf("the download has the files %v", names)
 	}
 	for _, name := range names {
-		want[filepath.Join(c.partDir(), name)] = 0o600
+		want[filepath.Join(c.staging.dir, name)] = 0o600
 	}
 	for name, want := range want {
 		if fi, err := os.Stat(name); err != nil || fi.Mode().Perm() != want {
@@ -53,7 +53,7 @@ func TestNobodyElseReadsTheCache(t *testing.T) {
 	if _, err := second.Fetch(t.Context(), s.URL+"/other.img", nil); err == nil {
 		t.Fatal("a download that is cut is taken")
 	}
-	if slices.Equal(names, listDir(t, second.partDir())) {
+	if slices.Equal(names, listDir(t, second.staging.dir)) {
 		t.Errorf("the name of a download can be foreseen: %v", names)
 	}
 }
@@ -62,16 +62,16 @@ func TestACacheOfAnOlderVersionIsClosedOff(t *testing.T) {
 	c := newCache(t)
 	used, unused := stored(t, c, rawImage(1, 1<<20)), stored(t, c, rawImage(2, 1<<20))
 	makeDisk(t, c, used, t.TempDir(), 1)
-	for name, mode := range map[string]os.FileMode{c.dir: 0o755, c.partDir(): 0o755, used.Path: 0o644,
-		unused.Path: 0o644, c.indexFile(): 0o644} {
+	for name, mode := range map[string]os.FileMode{c.store.dir: 0o755, c.staging.dir: 0o755, used.Path: 0o644,
+		unused.Path: 0o644, c.store.indexFile(): 0o644} {
 		if err := os.Chmod(name, mode); err != nil {
 			t.Fatal(err)
 		}
 	}
 	again(t, c)
 	// The domain of the guest was defined for a file that everybody may read.
-	for name, want := range map[string]os.FileMode{c.dir: 0o700, c.partDir(): 0o700, used.Path: 0o644,
-		unused.Path: 0o640, c.indexFile(): 0o600} {
+	for name, want := range map[string]os.FileMode{c.store.dir: 0o700, c.staging.dir: 0o700, used.Path: 0o644,
+		unused.Path: 0o640, c.store.indexFile(): 0o600} {
 		if fi, err := os.Stat(name); err != nil || fi.Mode().Perm() != want {
 			t.Errorf("%s: mode %v, %v; want %v", name, fi.Mode().Perm(), err, want)
 		}
@@ -112,7 +112,7 @@ func TestTheCacheForgetsWhatWasUsedLeastRecently(t *testing.T) {
 
 func TestTheCacheSparesWhatWasUsedJustNow(t *testing.T) {
 	c := newCache(t, func(conf *Config) { conf.MaxBytes = 3 << 20 })
-	c.grace = time.Hour
+	c.store.grace = time.Hour
 	stored(t, c, rawImage(1, 2<<20))
 	stored(t, c, rawImage(2, 2<<20))
 	if images := cacheHas(t, c); len(images) != 2 {
@@ -166,7 +166,7 @@ func TestADamagedIndexCostsARequestOnly(t *testing.T) {
 	content := rawImage(1, 1<<20)
 	s, c := newServer(t, content), newCache(t)
 	fetch(t, c, s.ref())
-	writeFile(t, c.indexFile(), []byte(`{"references": 7`))
+	writeFile(t, c.store.indexFile(), []byte(`{"references": 7`))
 	c = again(t, c)
 	contentIs(t, fetch(t, c, s.ref()).Path, content)
 }
@@ -299,7 +299,7 @@ func TestSpecialFilesAreNotOpened(t *testing.T) {
 		for _, name := range []string{"fifo", "link"} {
 			_, err := c.Fetch(t.Context(), filepath.Join(dir, name), nil)
 			refused(t, c, err, croft.Invalid, "no regular file")
-			_, err = readKeyring(c.allow, filepath.Join(dir, name))
+			_, err = readKeyring(c.copier.allow, filepath.Join(dir, name))
 			refused(t, c, err, croft.Invalid, "no regular file")
 		}
 	}
@@ -311,19 +311,19 @@ func TestSpecialFilesAreNotOpened(t *testing.T) {
 func TestALocalFileThatChangesWhileItIsRead(t *testing.T) {
 	c, name := newCache(t), filepath.Join(t.TempDir(), "disk.raw")
 	writeFile(t, name, rawImage(1, 1<<20))
-	src, fi, err := openIn(c.allow, name)
+	src, fi, err := openIn(c.copier.allow, name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer src.Close()
 	ref := Reference{Path: name}
-	p, err := c.openPart(ref, false)
+	p, err := c.staging.open(ref, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.discard()
 	writeFile(t, name, rawImage(2, 1<<20+512))
-	err = c.copyLocal(t.Context(), p, src, stampOf(fi), &transfer{})
+	err = c.copier.copyLocal(t.Context(), p, src, stampOf(fi), &transfer{})
 	refused(t, nil, err, croft.Unavailable, "changed while it was read")
 }
 

@@ -35,13 +35,13 @@ type Contents struct {
 // Look lists what the cache in dir holds and changes nothing, so that an agent may
 // work with it meanwhile. A directory that does not exist holds nothing.
 func Look(dir string) (Contents, error) {
-	c := &Cache{dir: filepath.Clean(dir), log: slog.New(slog.DiscardHandler)}
-	files, err := c.files()
+	s := &store{dir: filepath.Clean(dir), log: slog.New(slog.DiscardHandler)}
+	files, err := s.files()
 	if errors.Is(err, fs.ErrNotExist) {
 		return Contents{}, nil
 	}
 	if err == nil {
-		err = c.loadIndex()
+		err = s.loadIndex()
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return Contents{},
@@ -50,13 +50,13 @@ func Look(dir string) (Contents, error) {
 	if err != nil {
 		return Contents{}, fmt.Errorf("look into the image cache: %w", err)
 	}
-	contents := Contents{index: c.index}
+	contents := Contents{index: s.index}
 	for _, f := range files {
 		info, err := inspectFile(f.path)
 		if err != nil {
 			continue // damaged, or just removed: as good as not there
 		}
-		contents.Images = append(contents.Images, f.held(info, c.index))
+		contents.Images = append(contents.Images, f.held(info, s.index))
 	}
 	slices.SortFunc(contents.Images, func(a, b Held) int {
 		return cmp.Or(b.Used.Compare(a.Used), cmp.Compare(a.Path, b.Path))

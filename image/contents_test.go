@@ -13,7 +13,7 @@ func TestLookFindsAnImageByWhatItWasFetchedAs(t *testing.T) {
 	s, c := newServer(t, body), newCache(t)
 	img := fetch(t, c, s.ref())
 	fetch(t, c, s.ref()+"#sha512="+sha512of(body))
-	have, err := Look(c.dir)
+	have, err := Look(c.store.dir)
 	if err != nil || len(have.Images) != 1 {
 		t.Fatalf("got %+v, %v", have, err)
 	}
@@ -56,7 +56,7 @@ func TestPruneBesideAnAgent(t *testing.T) {
 	age(unused.Path, time.Hour)
 	age(based.Path, time.Hour)
 	for _, dry := range []bool{true, false} {
-		removed, err := Prune(c.dir, dry)
+		removed, err := Prune(c.store.dir, dry)
 		if err != nil || len(removed) != 1 || removed[0].Path != unused.Path {
 			t.Fatalf("dry %v: %+v, %v; want %s alone", dry, removed, err, unused.Path)
 		}
@@ -69,7 +69,7 @@ func TestPruneBesideAnAgent(t *testing.T) {
 			t.Errorf("gone: %v", err)
 		}
 	}
-	if removed, err := Prune(c.dir, false); err != nil || len(removed) != 0 {
+	if removed, err := Prune(c.store.dir, false); err != nil || len(removed) != 0 {
 		t.Errorf("a second time: %+v, %v", removed, err)
 	}
 	// The agent, which knows nothing of it, fetches again.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -105,14 +104,9 @@ func examine(name string, want overlay) (there bool, err error) {
 	return problem == "", nil
 }
 
-func isRegular(name string) bool {
-	fi, err := os.Lstat(name)
-	return err == nil && fi.Mode().IsRegular()
-}
-
 func (c *Cache) makeDisk(ctx context.Context, img compute.Image, name string, want overlay) error {
 	dir := filepath.Dir(name)
-	if err := c.room(dir, want.length()); err != nil {
+	if err := c.space.room(dir, want.length()); err != nil {
 		return err
 	}
 	if err := c.base(ctx, img, want.backing.Path); err != nil {
@@ -155,11 +149,11 @@ func (c *Cache) base(ctx context.Context, img compute.Image, name string) error 
 	case !cannotLink(err):
 		return err
 	}
-	if err := c.room(filepath.Dir(name), fi.Size()); err != nil {
+	if err := c.space.room(filepath.Dir(name), fi.Size()); err != nil {
 		return err
 	}
 	return replaceFile(name, imageMode, func(f *os.File) error {
-		_, err := copySparse(ctx, f, src, c.gauge(filepath.Dir(name)))
+		_, err := copySparse(ctx, f, src, c.space.gauge(filepath.Dir(name)))
 		return err
 	})
 }
@@ -170,35 +164,3 @@ func cannotLink(err error) bool {
 	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) ||
 		errors.Is(err, unix.ENOTSUP)
 }
-
-// copySparse copies to a new, empty file and leaves holes where there are only
-// zeros. It stops when ctx ends or the room does.
-func copySparse(ctx context.Context, dst *os.File, src io.Reader, room *gauge) (int64, error) {
-	var n int64
-	buf := make([]byte, 256<<10)
-	for {
-		if err := ctx.Err(); err != nil {
-			return n, err
-		}
-		k, err := io.ReadFull(src, buf)
-		if !allZero(buf[:k]) {
-			if err := room.take(int64(k)); err != nil {
-				return n, err
-			}
-			if _, err := dst.WriteAt(buf[:k], n); err != nil {
-				return n, err
-			}
-		}
-		n += int64(k)
-		switch {
-		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-			return n, dst.Truncate(n)
-		case err != nil:
-			return n, err
-		}
-	}
-}
-
-var zeros [256 << 10]byte
-
-func allZero(b []byte) bool { return string(b) == string(zeros[:len(b)]) }

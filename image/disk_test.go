@@ -229,10 +229,10 @@ func TestDiskCopiesTheImageToAnotherFileSystem(t *testing.T) {
 func TestDiskNeedsRoomAndTheImage(t *testing.T) {
 	c, dir := newCache(t), t.TempDir()
 	img := stored(t, c, rawImage(1, 1<<20))
-	c.free = func(string) (int64, error) { return slack, nil }
+	c.space.free = func(string) (int64, error) { return slack, nil }
 	_, err := c.Disk(t.Context(), img, dir, 1)
 	refused(t, nil, err, croft.Unavailable, dir, "free some space")
-	c.free = freeBytes
+	c.space.free = freeBytes
 	if err := os.Remove(img.Path); err != nil {
 		t.Fatal(err)
 	}

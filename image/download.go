@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -23,10 +22,21 @@ var (
 	errAgain     = errors.New("ask for the whole file")
 )
 
-// fetchHTTP returns the newest version of an image that a server has. Where the
+// downloader fetches images over HTTP.
+type downloader struct {
+	client    *client
+	publisher publisher
+	staging   staging
+	space     *space
+	committer
+	fresh time.Duration // how long a copy is used without asking
+	pause time.Duration // before a cut download is taken up again
+}
+
+// fetch returns the newest version of an image that a server has. Where the
 // server is silent, a version that the cache has is better than none.
-func (c *Cache) fetchHTTP(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
-	e, img, ok := c.held(ref)
+func (c *downloader) fetch(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
+	e, img, ok := c.store.held(ref)
 	if ok && time.Since(e.Checked) < c.fresh {
 		t.finish(e.Size)
 		return img, nil
@@ -36,11 +46,11 @@ func (c *Cache) fetchHTTP(ctx context.Context, ref Reference, t *transfer) (comp
 	case err == nil:
 		return newer, nil
 	case errors.Is(err, errUnchanged):
-		c.remember(ref, e)
+		c.store.remember(ref, e)
 		t.finish(e.Size)
 		return img, nil
 	case ok && croft.KindOf(err) == croft.Unavailable && ctx.Err() == nil:
-		c.log.Warn("the copy of an image in the cache is used without knowing whether it is the newest", "op", "fetch",
+		c.store.log.Warn("the copy of an image in the cache is used without knowing whether it is the newest", "op", "fetch",
 			"image", ref.Name(), "err", err)
 		t.finish(e.Size)
 		return img, nil
@@ -50,18 +60,18 @@ func (c *Cache) fetchHTTP(ctx context.Context, ref Reference, t *transfer) (comp
 
 // renew asks the publisher's list, or else the server itself, for what the
 // reference leads to now, and fetches it if that is not in the cache.
-func (c *Cache) renew(ctx context.Context, ref Reference, have validator, held bool, t *transfer) (compute.Image,
+func (c *downloader) renew(ctx context.Context, ref Reference, have validator, held bool, t *transfer) (compute.Image,
 	error) {
-	d := &download{c: c, ref: ref, want: ref.want(), t: t, room: c.gauge(c.dir)}
+	d := &download{c: c, ref: ref, want: ref.want(), t: t, room: c.space.gauge(c.store.dir)}
 	switch {
 	case ref.Sums != "":
-		want, err := c.listed(ctx, ref)
+		want, err := c.publisher.checksum(ctx, ref)
 		if err != nil {
 			return compute.Image{}, err
 		}
-		if img, ok := c.byDigest(want); ok {
+		if img, ok := c.store.byDigest(want); ok {
 			t.finishAt(img.Path)
-			return img, c.rememberImage(ref, want, img)
+			return img, c.store.rememberImage(ref, want, img)
 		}
 		d.want = want
 	case held:
@@ -70,27 +80,15 @@ func (c *Cache) renew(ctx context.Context, ref Reference, have validator, held b
 	return d.run(ctx)
 }
 
-// finish is the count of a transfer that was not needed.
-func (t *transfer) finish(size int64) {
-	t.total.Store(size)
-	t.have.Store(size)
-}
-
-func (t *transfer) finishAt(name string) {
-	if fi, err := os.Stat(name); err == nil {
-		t.finish(fi.Size())
-	}
-}
-
 // download brings one image over HTTP into the cache.
 type download struct {
-	c    *Cache
+	c    *downloader
 	ref  Reference
 	want digest    // zero: any content will do
 	have validator // of the version in the cache; zero: fetch in any case
 	t    *transfer
 
-	part    *part
+	file    *stagingFile
 	began   bool // the server has sent some of it
 	resumed bool // the file was not written in one go
 	looked  int  // how far its beginning was looked at: 0, headSize, earlyHeader
@@ -101,18 +99,18 @@ type download struct {
 // run downloads, verifies and commits. What came of an image that may be had later
 // is kept.
 func (d *download) run(ctx context.Context) (img compute.Image, err error) {
-	if d.part, err = d.c.openPart(d.ref, d.want.algo == "sha512"); err != nil {
+	if d.file, err = d.c.staging.open(d.ref, d.want.algo == "sha512"); err != nil {
 		return compute.Image{}, err
 	}
-	d.resumed = d.part.size > 0
+	d.resumed = d.file.size > 0
 	err = d.complete(ctx)
 	if err == nil {
-		return d.c.commit(ctx, d.part, d.ref, d.want, nil)
+		return d.c.commit(ctx, d.file, d.ref, d.want, nil)
 	}
-	if d.part.size > 0 && !d.local && (ctx.Err() != nil || croft.KindOf(err) == croft.Unavailable) {
-		return compute.Image{}, errors.Join(err, d.part.close())
+	if d.file.size > 0 && !d.local && (ctx.Err() != nil || croft.KindOf(err) == croft.Unavailable) {
+		return compute.Image{}, errors.Join(err, d.file.close())
 	}
-	d.part.discard()
+	d.file.discard()
 	return compute.Image{}, err
 }
 
@@ -120,16 +118,16 @@ func (d *download) run(ctx context.Context) (img compute.Image, err error) {
 // up again at once, because what has come would else be shown as lost; a server
 // that sent nothing is not asked again.
 func (d *download) complete(ctx context.Context) error {
-	best, tries := d.part.size, 0
+	best, tries := d.file.size, 0
 	for {
 		err := d.attempt(ctx)
 		if err == nil {
-			if err = d.part.verify(d.want, d.source()); err == nil || !d.resumed {
+			if err = d.file.verify(d.want, d.source()); err == nil || !d.resumed {
 				return err
 			}
 			// Two versions may have been joined: once more, in one go.
 			d.resumed = false
-			if err := d.part.reset(validator{}, 0); err != nil {
+			if err := d.file.reset(validator{}, 0); err != nil {
 				return d.writeError(err)
 			}
 			continue
@@ -137,13 +135,13 @@ func (d *download) complete(ctx context.Context) error {
 		if !d.began || d.local || ctx.Err() != nil || croft.KindOf(err) != croft.Unavailable {
 			return err
 		}
-		if tries++; d.part.size > best {
-			best, tries = d.part.size, 0
+		if tries++; d.file.size > best {
+			best, tries = d.file.size, 0
 		}
 		if tries >= maxTries {
 			return err
 		}
-		d.c.log.Info("a download is taken up again", "op", "fetch", "image", d.ref.Name(), "bytes", d.part.size,
+		d.c.store.log.Info("a download is taken up again", "op", "fetch", "image", d.ref.Name(), "bytes", d.file.size,
 			"reason", err)
 		select {
 		case <-time.After(d.c.pause * time.Duration(tries+1)):
@@ -167,7 +165,7 @@ func (d *download) attempt(ctx context.Context) error {
 		if !errors.Is(err, errAgain) {
 			return err
 		}
-		if err := d.part.reset(validator{}, 0); err != nil {
+		if err := d.file.reset(validator{}, 0); err != nil {
 			return d.writeError(err)
 		}
 	}
@@ -178,13 +176,13 @@ func (d *download) once(ctx context.Context) error {
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
-	ctx, w := d.c.watch(ctx)
+	ctx, w := d.c.client.watch(ctx)
 	defer w.stop()
 	req, err := d.newRequest(ctx)
 	if err != nil {
 		return err
 	}
-	resp, err := d.c.do(req, d.pinned())
+	resp, err := d.c.client.do(req, d.pinned())
 	if err != nil {
 		return w.explain(err)
 	}
@@ -199,7 +197,7 @@ func (d *download) once(ctx context.Context) error {
 // the rest will do, all where the server cannot name the version. It reads what an
 // earlier process wrote before the server is asked, since it may take its time.
 func (d *download) prepare(ctx context.Context) error {
-	p := d.part
+	p := d.file
 	var err error
 	switch {
 	case p.size == 0:
@@ -217,14 +215,14 @@ func (d *download) prepare(ctx context.Context) error {
 func (d *download) pinned() bool { return d.want != digest{} }
 
 func (d *download) newRequest(ctx context.Context) (*http.Request, error) {
-	req, err := d.c.request(ctx, d.ref.URL)
+	req, err := d.c.client.request(ctx, d.ref.URL)
 	if err != nil {
 		return nil, err
 	}
-	if d.part.size > 0 {
+	if d.file.size > 0 {
 		d.resumed = true
-		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", d.part.size))
-		req.Header.Set("If-Range", d.part.ifRange(d.pinned()))
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", d.file.size))
+		req.Header.Set("If-Range", d.file.ifRange(d.pinned()))
 		return req, nil
 	}
 	if d.have.ETag != "" {
@@ -244,33 +242,33 @@ func (d *download) accept(resp *http.Response) error {
 	case code == http.StatusNotModified && d.have != (validator{}) && !partial:
 		return errUnchanged
 	case code == http.StatusOK:
-		if err := d.part.reset(version, max(0, resp.ContentLength)); err != nil {
+		if err := d.file.reset(version, max(0, resp.ContentLength)); err != nil {
 			return d.writeError(err)
 		}
 	case code == http.StatusRequestedRangeNotSatisfiable && partial:
 		return errAgain
 	case code == http.StatusPartialContent && partial:
 		start, total, ok := parseContentRange(resp.Header.Get("Content-Range"))
-		if !ok || start != d.part.size || d.part.isOther(version, d.pinned()) {
+		if !ok || start != d.file.size || d.file.isOther(version, d.pinned()) {
 			return errAgain // not what was asked for
 		}
-		d.part.state.Total = total
+		d.file.state.Total = total
 	default:
 		return statusError(resp)
 	}
 	d.began = true
-	d.t.total.Store(d.part.state.Total)
-	d.t.have.Store(d.part.size)
+	d.t.total.Store(d.file.state.Total)
+	d.t.have.Store(d.file.size)
 	return d.makeRoom()
 }
 
 // makeRoom checks, once the size is known, that the image may come.
 func (d *download) makeRoom() error {
-	total := d.part.state.Total
-	if err := d.c.admit(total); err != nil {
+	total := d.file.state.Total
+	if err := d.c.store.admit(total); err != nil {
 		return err
 	}
-	if err := d.c.room(d.c.dir, max(0, total-d.part.size)); err != nil {
+	if err := d.c.space.room(d.c.store.dir, max(0, total-d.file.size)); err != nil {
 		d.local = true
 		return err
 	}
@@ -296,7 +294,7 @@ func parseContentRange(s string) (start, total int64, ok bool) {
 	return start, total, err == nil && total > start
 }
 
-// receive writes the body to the part.
+// receive writes the body to the staging file.
 func (d *download) receive(body io.Reader, w *watch) error {
 	r := w.reader(body)
 	buf := make([]byte, 128<<10)
@@ -307,14 +305,14 @@ func (d *download) receive(body io.Reader, w *watch) error {
 				return err
 			}
 		}
-		total := d.part.state.Total
+		total := d.file.state.Total
 		switch {
 		case err == nil:
 		case !errors.Is(err, io.EOF):
 			return w.explain(err)
-		case total > 0 && d.part.size < total:
+		case total > 0 && d.file.size < total:
 			return w.explain(io.ErrUnexpectedEOF)
-		case total > 0 && d.part.size > total:
+		case total > 0 && d.file.size > total:
 			return croft.Errorf(croft.Invalid, "the server sent more than the %d bytes it announced", total)
 		default:
 			return nil
@@ -323,17 +321,17 @@ func (d *download) receive(body io.Reader, w *watch) error {
 }
 
 func (d *download) take(b []byte) error {
-	if d.part.size+int64(len(b)) > d.c.max {
-		return d.c.admit(d.part.size + int64(len(b)))
+	if d.file.size+int64(len(b)) > d.c.store.max {
+		return d.c.store.admit(d.file.size + int64(len(b)))
 	}
 	if err := d.room.take(int64(len(b))); err != nil {
 		d.local = true
 		return err
 	}
-	if _, err := d.part.Write(b); err != nil {
+	if _, err := d.file.Write(b); err != nil {
 		return d.writeError(err)
 	}
-	d.t.have.Store(d.part.size)
+	d.t.have.Store(d.file.size)
 	return d.look()
 }
 
@@ -343,7 +341,7 @@ const earlyHeader = 2 << 20
 // look refuses what cannot become an image as soon as that can be seen, rather
 // than after gigabytes.
 func (d *download) look() error {
-	p := d.part
+	p := d.file
 	if d.looked < headSize && p.size >= headSize {
 		d.looked = headSize
 		return d.lookAt(refuseHead)
@@ -367,7 +365,7 @@ func (d *download) look() error {
 // lookAt judges the beginning of what came. What is packed is judged when it is
 // unpacked.
 func (d *download) lookAt(judge func(head []byte) error) error {
-	head, err := d.part.head()
+	head, err := d.file.head()
 	if err != nil {
 		return err
 	}
@@ -379,5 +377,5 @@ func (d *download) lookAt(judge func(head []byte) error) error {
 
 func (d *download) writeError(err error) error {
 	d.local = true
-	return fmt.Errorf("write download: %w", noSpace(err, d.c.dir))
+	return fmt.Errorf("write download: %w", noSpace(err, d.c.store.dir))
 }

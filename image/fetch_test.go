@@ -20,7 +20,7 @@ func TestFetchKeepsWhatItFetched(t *testing.T) {
 	content := rawImage(1, 1<<20)
 	s, c := newServer(t, content), newCache(t)
 	img := fetch(t, c, s.ref())
-	want := compute.Image{Path: filepath.Join(c.dir, sha(content)+".raw"), Format: "raw", VirtualSize: 1 << 20,
+	want := compute.Image{Path: filepath.Join(c.store.dir, sha(content)+".raw"), Format: "raw", VirtualSize: 1 << 20,
 		Digest: sha(content)}
 	if img != want {
 		t.Errorf("got %+v, want %+v", img, want)
@@ -30,7 +30,7 @@ func TestFetchKeepsWhatItFetched(t *testing.T) {
 	if err != nil || fi.Mode().Perm() != 0o640 {
 		t.Errorf("the hypervisor's group must be able to read it and nobody else: mode %v, %v", fi.Mode(), err)
 	}
-	if left := listDir(t, c.partDir()); len(left) > 0 {
+	if left := listDir(t, c.staging.dir); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
@@ -228,7 +228,7 @@ func TestFetchSharesOneDownload(t *testing.T) {
 		})
 	}
 	<-here
-	waitFor(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return waiters(c) == callers })
+	waitFor(t, func() bool { c.inflight.mu.Lock(); defer c.inflight.mu.Unlock(); return waiters(c) == callers })
 	close(all)
 	wg.Wait()
 	if n := len(s.requests()); n != 1 {
@@ -237,7 +237,7 @@ func TestFetchSharesOneDownload(t *testing.T) {
 }
 
 func waiters(c *Cache) (n int) {
-	for _, f := range c.flights {
+	for _, f := range c.inflight.all {
 		n += f.waiters
 	}
 	return n
@@ -274,9 +274,9 @@ func TestFetchGoesOnWhileSomebodyWaits(t *testing.T) {
 			t.Errorf("one caller's end ended another's fetch: %v", err)
 		}
 	})
-	waitFor(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return waiters(c) == 2 })
+	waitFor(t, func() bool { c.inflight.mu.Lock(); defer c.inflight.mu.Unlock(); return waiters(c) == 2 })
 	cancel()
-	waitFor(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return waiters(c) == 1 })
+	waitFor(t, func() bool { c.inflight.mu.Lock(); defer c.inflight.mu.Unlock(); return waiters(c) == 1 })
 	close(gate)
 	wg.Wait()
 }
@@ -293,7 +293,7 @@ func TestFetchEndsWithItsLastCaller(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if len(c.flights) != 0 {
+	if len(c.inflight.all) != 0 {
 		t.Errorf("a fetch goes on that nobody waits for")
 	}
 	s.answers(nil)

@@ -62,10 +62,6 @@ func checkHex(r *Reference, key, value string, digits int) error {
 	return nil
 }
 
-func isHex(s string) bool {
-	return strings.Trim(s, "0123456789abcdefABCDEF") == ""
-}
-
 func (r *Reference) setSums(value string) error {
 	if r.URL == "" {
 		return croft.Errorf(croft.Invalid, "image %s: sums= goes with http and https images only; write sha256=HEX",

@@ -40,7 +40,7 @@ func TestFetchRefusesWhatIsTooLarge(t *testing.T) {
 
 func TestFetchNeedsRoom(t *testing.T) {
 	s, c := newServer(t, rawImage(1, 2<<20)), newCache(t)
-	c.free = func(string) (int64, error) { return slack + 1<<20, nil }
+	c.space.free = func(string) (int64, error) { return slack + 1<<20, nil }
 	_, err := c.Fetch(t.Context(), s.ref(), nil)
 	refused(t, c, err, croft.Unavailable, "258 MiB more are needed", "257 MiB are free")
 }
@@ -95,9 +95,9 @@ func TestADownloadOfUnknownLengthLeavesRoom(t *testing.T) {
 		return true
 	})
 	most := int64(0)
-	c.free = func(string) (int64, error) {
+	c.space.free = func(string) (int64, error) {
 		var has int64
-		entries, err := os.ReadDir(c.partDir())
+		entries, err := os.ReadDir(c.staging.dir)
 		for _, e := range entries {
 			if fi, err := e.Info(); err == nil {
 				has += fi.Size()
@@ -121,7 +121,7 @@ func TestACopyLeavesRoom(t *testing.T) {
 	}
 	copy(content[510:], "\x55\xaa")
 	c, asked := newCache(t), int64(0)
-	c.free = func(string) (int64, error) { asked++; return slack + 32<<20 - asked*8<<20, nil }
+	c.space.free = func(string) (int64, error) { asked++; return slack + 32<<20 - asked*8<<20, nil }
 	_, err := c.Fetch(t.Context(), writeFile(t, filepath.Join(t.TempDir(), "disk.raw"), content), nil)
 	refused(t, c, err, croft.Unavailable, "free some space")
 }
@@ -152,13 +152,13 @@ func TestRedirectsAreJudgedWhereTheyConnect(t *testing.T) {
 			if v.change != nil {
 				c = newCache(t, v.change)
 			}
-			c.zone = func(a netip.Addr) zone {
+			c.client.zone = func(a netip.Addr) zone {
 				if z, ok := zones[a.Unmap().String()]; ok {
 					return z
 				}
 				return ownLAN
 			}
-			c.lookup = func(context.Context, string, string) ([]netip.Addr, error) {
+			c.client.lookup = func(context.Context, string, string) ([]netip.Addr, error) {
 				return []netip.Addr{netip.MustParseAddr("192.0.2.7")}, nil
 			}
 			outside := httptest.NewUnstartedServer(http.RedirectHandler(v.to, http.StatusFound))
@@ -224,7 +224,7 @@ func TestFetchLeavesHTTPSOnlyForWhatIsPinned(t *testing.T) {
 			return http.DefaultTransport.RoundTrip(r)
 		})
 	})
-	c.lookup = func(context.Context, string, string) ([]netip.Addr, error) { // a test's server is on this host
+	c.client.lookup = func(context.Context, string, string) ([]netip.Addr, error) { // a test's server is on this host
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 	}
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
@@ -277,7 +277,7 @@ func TestFetchIsNotRedirectedToThisHost(t *testing.T) {
 						ContentLength: int64(len(content)), Request: r}, nil
 				})
 			})
-			c.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {
+			c.client.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {
 				if a, ok := resolves[host]; ok {
 					return []netip.Addr{netip.MustParseAddr(a)}, nil
 				}

@@ -224,7 +224,7 @@ func TestSizesOfEightExbibytes(t *testing.T) {
 		if err == nil || len(cacheHas(t, c)) > 0 {
 			t.Errorf("%s bytes are taken", announced)
 		}
-		if left := listDir(t, c.partDir()); len(left) > 0 {
+		if left := listDir(t, c.staging.dir); len(left) > 0 {
 			t.Errorf("%s bytes leave %v", announced, left)
 		}
 	}

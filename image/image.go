@@ -18,17 +18,17 @@ package image
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync"
+	"slices"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
 	"croft/compute"
@@ -39,10 +39,6 @@ var _ compute.Images = (*Cache)(nil)
 
 // DefaultMaxBytes is the size of the cache where the settings name none (64 GiB).
 const DefaultMaxBytes = 64 << 30
-
-// evictionGrace is how long an image stays that was used, since a disk on it may
-// just be in the making.
-const evictionGrace = 10 * time.Minute
 
 // Config is what a Cache needs. Only Dir is required.
 type Config struct {
@@ -75,26 +71,13 @@ type Config struct {
 
 // Cache keeps verified images in a directory. All methods may be called at once.
 type Cache struct {
-	dir       string
-	max       int64
-	stall     time.Duration
-	fresh     time.Duration
-	http      http.RoundTripper
-	allow     []string // directories
-	redirects []netip.Prefix
-	log       *slog.Logger
-	metrics   *metrics
-
-	// What tests shorten or stand in for.
-	zone   func(netip.Addr) zone
-	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	grace  time.Duration               // an image used more recently is not evicted
-	pause  time.Duration               // before a cut download is taken up again
-	free   func(string) (int64, error) // bytes available in a directory
-
-	mu      sync.Mutex // guards what follows and the names in dir
-	flights map[string]*flight
-	index   index
+	store    *store
+	staging  staging
+	space    *space
+	client   *client
+	copier   copier
+	download *downloader
+	inflight inflight
 }
 
 // New opens the cache in c.Dir, making it where it is missing, and removes what a
@@ -103,24 +86,9 @@ func New(c Config) (*Cache, error) {
 	if c.Dir == "" || !filepath.IsAbs(c.Dir) {
 		return nil, croft.Errorf(croft.Invalid, "image cache: the directory must be an absolute path, not %q", c.Dir)
 	}
-	cache := &Cache{
-		dir:       filepath.Clean(c.Dir),
-		max:       cmp.Or(c.MaxBytes, DefaultMaxBytes),
-		stall:     cmp.Or(c.Stall, 30*time.Second),
-		fresh:     cmp.Or(c.Fresh, time.Minute),
-		http:      c.Transport,
-		log:       cmp.Or(c.Log, slog.Default()),
-		grace:     evictionGrace,
-		pause:     time.Second,
-		redirects: c.AllowRedirects,
-		zone:      func(a netip.Addr) zone { return zoneOf(a, ownAddresses()) },
-		lookup:    net.DefaultResolver.LookupNetIP,
-		free:      freeBytes,
-		flights:   make(map[string]*flight),
-	}
-	cache.metrics = newMetrics(cache)
+	var allow []string
 	if c.AllowFiles == nil {
-		cache.allow = []string{"/"}
+		allow = []string{"/"}
 	}
 	for _, dir := range c.AllowFiles {
 		if !filepath.IsAbs(dir) {
@@ -128,11 +96,35 @@ func New(c Config) (*Cache, error) {
 				croft.Errorf(croft.Invalid,
 					"image cache: files are allowed in directories by their absolute paths, and %q is none", dir)
 		}
-		cache.allow = append(cache.allow, filepath.Clean(dir))
+		allow = append(allow, filepath.Clean(dir))
 	}
-	if cache.http == nil {
-		cache.http = cache.newTransport()
+	s := &store{
+		dir:   filepath.Clean(c.Dir),
+		max:   cmp.Or(c.MaxBytes, DefaultMaxBytes),
+		grace: evictionGrace,
+		log:   cmp.Or(c.Log, slog.Default()),
 	}
+	s.metrics = newMetrics(s)
+	http := &client{
+		transport: c.Transport,
+		stall:     cmp.Or(c.Stall, 30*time.Second),
+		redirects: c.AllowRedirects,
+		zone:      func(a netip.Addr) zone { return zoneOf(a, ownAddresses()) },
+		lookup:    net.DefaultResolver.LookupNetIP,
+	}
+	if http.transport == nil {
+		http.transport = http.newTransport()
+	}
+	cache := &Cache{store: s, staging: staging{filepath.Join(s.dir, "partial")}, client: http}
+	cache.space = &space{free: freeBytes}
+	commit := committer{unpacker{s.dir, s.max, cache.space}, s}
+	cache.copier = copier{allow, cache.staging, cache.space, commit}
+	cache.download = &downloader{
+		client: http, publisher: publisher{http, append(slices.Clone(keyringDirs), allow...)},
+		staging: cache.staging, space: cache.space, committer: commit,
+		fresh: cmp.Or(c.Fresh, time.Minute), pause: time.Second,
+	}
+	cache.inflight = inflight{fetch: cache.fetch, all: map[string]*inflightFetch{}}
 	return cache, cache.open()
 }
 
@@ -141,16 +133,16 @@ func New(c Config) (*Cache, error) {
 // Progress, if not nil, is called from this goroutine about five times a second
 // while bytes arrive, and once more at the end.
 func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (img compute.Image, err error) {
-	defer func() { c.metrics.requests.WithLabelValues(meter.Result(err)).Inc() }()
+	defer func() { c.store.metrics.requests.WithLabelValues(meter.Result(err)).Inc() }()
 	r, err := ParseReference(ref)
 	if err != nil {
 		return compute.Image{}, err
 	}
-	f, err := c.join(ctx, r)
+	f, err := c.inflight.join(ctx, r)
 	if err != nil {
 		return compute.Image{}, fmt.Errorf("image %s: %w", r.Name(), err)
 	}
-	defer c.leave(f)
+	defer c.inflight.leave(f)
 	img, err = f.wait(ctx, progress)
 	if err != nil {
 		return compute.Image{}, fmt.Errorf("image %s: %w", r.Name(), err)
@@ -158,21 +150,21 @@ func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progr
 	return img, nil
 }
 
-// fetch is what a flight does: the cheapest way to the image that ref names.
+// fetch takes the cheapest way to the image that ref names.
 func (c *Cache) fetch(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
-	if img, ok := c.byDigest(ref.want()); ok {
+	if img, ok := c.store.byDigest(ref.want()); ok {
 		t.finishAt(img.Path)
 		return img, nil
 	}
 	if ref.Path != "" {
-		return c.fetchFile(ctx, ref, t)
+		return c.copier.fetch(ctx, ref, t)
 	}
-	return c.fetchHTTP(ctx, ref, t)
+	return c.download.fetch(ctx, ref, t)
 }
 
 // open prepares the directory: made, index read, leftovers swept.
 func (c *Cache) open() error {
-	for _, dir := range []string{c.dir, c.partDir()} {
+	for _, dir := range []string{c.store.dir, c.staging.dir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("make image cache: %w", err)
 		}
@@ -180,42 +172,40 @@ func (c *Cache) open() error {
 			return fmt.Errorf("make image cache: %w", err)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.loadIndex(); err != nil {
+	c.store.mu.Lock()
+	defer c.store.mu.Unlock()
+	if err := c.store.loadIndex(); err != nil {
 		return err
 	}
 	if err := c.sweep(); err != nil {
 		return fmt.Errorf("clean image cache: %w", err)
 	}
-	if err := c.closeOff(); err != nil {
+	if err := c.store.closeOff(); err != nil {
 		return fmt.Errorf("clean image cache: %w", err)
 	}
-	return c.evict(0)
+	return c.store.evict(0)
 }
 
-// imageMode lets the hypervisor's group read an image and the disks' copies of it: the
-// definition of a domain gives them to that group.
-const imageMode = 0o640
-
-// closeOff takes the images of an older version, which everybody could read, from
-// others, but those that disks stand on: their domains are defined without that group.
-// Caller holds mu.
-func (c *Cache) closeOff() error {
-	files, err := c.files()
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		if f.links > 1 {
-			continue
-		}
-		if err := os.Chmod(f.path, imageMode); err != nil {
+// sweep removes what killed processes left: temporary files, and downloads that
+// cannot or will not be taken up again. Caller holds mu.
+func (c *Cache) sweep() error {
+	for _, dir := range []string{c.store.dir, c.staging.dir} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
 			return err
 		}
-	}
-	if err := os.Chmod(c.indexFile(), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		for _, e := range entries {
+			name := filepath.Join(dir, e.Name())
+			if filepath.Ext(name) != tempSuffix && (dir == c.store.dir || isResumable(name, e)) {
+				continue
+			}
+			if err := os.RemoveAll(name); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
+
+// Collector gives the cache's metrics.
+func (c *Cache) Collector() prometheus.Collector { return c.store.metrics }

@@ -13,7 +13,7 @@ import (
 
 func TestProgressIsToldFiveTimesASecondAndAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &flight{done: make(chan struct{}), err: errors.New("cut")}
+		f := &inflightFetch{done: make(chan struct{}), err: errors.New("cut")}
 		f.total.Store(1000)
 		go func() {
 			for range 100 { // a second's worth
@@ -30,7 +30,7 @@ func TestProgressIsToldFiveTimesASecondAndAtTheEnd(t *testing.T) {
 			told, when = append(told, p.Done), append(when, time.Now())
 		})
 		if err != f.err {
-			t.Errorf("got %v, want the flight's error", err)
+			t.Errorf("got %v, want the error of the fetch", err)
 		}
 		if len(told) < 5 || !slices.IsSorted(told) || told[len(told)-1] != 950 {
 			t.Errorf("told %v: want five counts a second and at last 950", told)
@@ -45,7 +45,7 @@ func TestProgressIsToldFiveTimesASecondAndAtTheEnd(t *testing.T) {
 
 func TestProgressIsToldWhenTheCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &flight{done: make(chan struct{})}
+		f := &inflightFetch{done: make(chan struct{})}
 		f.have.Store(7)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -59,13 +59,13 @@ func TestProgressIsToldWhenTheCallerGivesUp(t *testing.T) {
 
 func TestAFetchWaitsForTheEndOfAnAbandonedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &Cache{flights: make(map[string]*flight)}
+		f := inflight{all: map[string]*inflightFetch{}}
 		ref := Reference{Path: "/x"}
-		old := &flight{done: make(chan struct{})} // nobody waits: it is ending
-		c.flights[ref.String()] = old
+		old := &inflightFetch{done: make(chan struct{})} // nobody waits: it is ending
+		f.all[ref.String()] = old
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := c.join(ctx, ref); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.join(ctx, ref); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v: it joined a fetch that is ending, or began another beside it", err)
 		}
 	})

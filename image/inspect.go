@@ -187,3 +187,21 @@ func markAt(r io.ReaderAt, size, place int64, mark string) bool {
 	n, _ := r.ReadAt(b, place)
 	return n == len(b) && string(b) == mark
 }
+
+// judge refuses by its beginning what can become no disk, however much follows.
+func judge(head []byte) error {
+	if isQcow2(head) {
+		return nil // the rest of its header may follow later
+	}
+	if err := refuseHead(head); err != nil {
+		return err
+	}
+	if bootable(bytes.NewReader(head), int64(len(head)), head) {
+		return nil
+	}
+	return errNoDisk
+}
+
+// errNoDisk is what is said of a file that nothing is known of.
+var errNoDisk = croft.Errorf(croft.Invalid,
+	"it is no disk image: it has neither the header of qcow2 nor, as a raw disk has, a boot record or partition table")

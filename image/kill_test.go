@@ -50,7 +50,7 @@ func TestFetchAfterARealKill(t *testing.T) {
 		return true
 	})
 	t.Cleanup(func() { close(release) })
-	arg, err := json.Marshal(map[string]string{"Dir": c.dir, "Ref": s.ref()})
+	arg, err := json.Marshal(map[string]string{"Dir": c.store.dir, "Ref": s.ref()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestFetchAfterARealKill(t *testing.T) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { return syncedIn(c.partDir()) > 0 })
+	waitFor(t, func() bool { return syncedIn(c.staging.dir) > 0 })
 	child.Process.Kill()
 	if err := child.Wait(); err == nil {
 		t.Fatal("the process ended by itself")
@@ -72,7 +72,7 @@ func TestFetchAfterARealKill(t *testing.T) {
 	if len(all) != 2 || all[1].Header.Get("Range") == "" {
 		t.Errorf("%d requests, ranges %q: what the killed process had is lost", len(all), s.ranges())
 	}
-	if left := listDir(t, c.partDir()); len(left) > 0 {
+	if left := listDir(t, c.staging.dir); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
@@ -83,7 +83,7 @@ func syncedIn(dir string) int64 {
 	if err != nil || len(names) == 0 {
 		return 0
 	}
-	var state partState
+	var state stagingState
 	b, err := os.ReadFile(names[0])
 	if err != nil || json.Unmarshal(b, &state) != nil {
 		return 0

@@ -46,15 +46,15 @@ func newCache(t *testing.T, change ...func(*Config)) *Cache {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.grace, c.pause = 0, time.Millisecond
-	c.zone = func(a netip.Addr) zone { return zoneOf(a, nil) } // whatever networks the machine is in
+	c.store.grace, c.download.pause = 0, time.Millisecond
+	c.client.zone = func(a netip.Addr) zone { return zoneOf(a, nil) } // whatever networks the machine is in
 	return c
 }
 
 // again opens the cache anew, as after a restart of the process.
 func again(t *testing.T, c *Cache) *Cache {
 	t.Helper()
-	return newCache(t, func(conf *Config) { conf.Dir = c.dir })
+	return newCache(t, func(conf *Config) { conf.Dir = c.store.dir })
 }
 
 // rawImage is a disk with a boot record, and noise, which no two seeds share.
@@ -98,7 +98,7 @@ func refused(t *testing.T, c *Cache, err error, kind croft.Kind, words ...string
 		}
 	}
 	if c != nil {
-		if left := listDir(t, c.partDir()); len(left) > 0 {
+		if left := listDir(t, c.staging.dir); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 		}
 	}
@@ -120,7 +120,7 @@ func listDir(t *testing.T, dir string) []string {
 func cacheHas(t *testing.T, c *Cache) []string {
 	t.Helper()
 	var images []string
-	for _, name := range listDir(t, c.dir) {
+	for _, name := range listDir(t, c.store.dir) {
 		if isImageName(name) {
 			images = append(images, name)
 		}

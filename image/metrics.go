@@ -15,7 +15,7 @@ type metrics struct {
 	evicted  prometheus.Counter
 }
 
-func newMetrics(c *Cache) *metrics {
+func newMetrics(s *store) *metrics {
 	m := &metrics{}
 	m.requests = m.Counters("croft_image_requests_total",
 		"Images that were asked for, by how that ended: ok, or the kind of the error.", "result")
@@ -24,22 +24,19 @@ func newMetrics(c *Cache) *metrics {
 	m.bytes = m.Counter("croft_image_fetched_bytes_total", "Bytes of the images that came into the cache.")
 	m.evicted = m.Counter("croft_image_evicted_total", "Images that were dropped from the cache for room.")
 	m.Now("croft_image_cache_limit_bytes", "How much the cache may hold (images.cache_gib).",
-		func() float64 { return float64(c.max) })
+		func() float64 { return float64(s.max) })
 	m.Now("croft_image_cache_bytes", "What the images in the cache take.",
-		func() float64 { _, bytes := c.holds(); return float64(bytes) })
+		func() float64 { _, bytes := s.holds(); return float64(bytes) })
 	m.Now("croft_image_cache_images", "Images in the cache.",
-		func() float64 { images, _ := c.holds(); return float64(images) })
+		func() float64 { images, _ := s.holds(); return float64(images) })
 	return m
 }
 
-// Collector gives the cache's metrics.
-func (c *Cache) Collector() prometheus.Collector { return c.metrics }
-
 // holds counts what is in the cache; a directory that cannot be read holds nothing.
-func (c *Cache) holds() (images int, bytes int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	files, err := c.files()
+func (s *store) holds() (images int, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	files, err := s.files()
 	if err != nil {
 		return 0, 0
 	}

@@ -123,9 +123,9 @@ func TestFetchAfterAKill(t *testing.T) {
 	_, err := c.Fetch(t.Context(), s.ref(), nil)
 	refused(t, nil, err, croft.Unavailable)
 	var part string
-	for _, name := range listDir(t, c.partDir()) {
-		if strings.HasSuffix(name, partSuffix) {
-			part = filepath.Join(c.partDir(), name)
+	for _, name := range listDir(t, c.staging.dir) {
+		if strings.HasSuffix(name, stagingSuffix) {
+			part = filepath.Join(c.staging.dir, name)
 		}
 	}
 	if part == "" {
@@ -139,9 +139,9 @@ func TestFetchAfterAKill(t *testing.T) {
 	f.Write(make([]byte, 12345))
 	f.Close()
 	litter := []string{
-		writeFile(t, filepath.Join(c.dir, "index.json.tmp"), []byte("{")),
-		writeFile(t, filepath.Join(c.partDir(), "alone.part"), content[:99]),
-		writeFile(t, filepath.Join(c.partDir(), "alone2.json"), []byte("{}")),
+		writeFile(t, filepath.Join(c.store.dir, "index.json.tmp"), []byte("{")),
+		writeFile(t, filepath.Join(c.staging.dir, "alone.part"), content[:99]),
+		writeFile(t, filepath.Join(c.staging.dir, "alone2.json"), []byte("{}")),
 	}
 	s.set(func() { s.seen, s.cutAfter = nil, nil })
 
@@ -164,7 +164,7 @@ func TestFetchOfADownloadThatWasCompleteWhenItWasKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.openPart(ref, false)
+	p, err := c.staging.open(ref, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,10 @@ package image
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
@@ -20,23 +18,6 @@ import (
 // maxKeyring bounds a keyring; Debian's with all its developers has some 30 MiB, and
 // those of archives have a few KiB.
 const maxKeyring = 64 << 20
-
-// signed returns the part of a list of checksums that is signed by a key in the
-// reference's keyring. Invalid: there is no such part.
-func (c *Cache) signed(ctx context.Context, ref Reference, text []byte) ([]byte, error) {
-	keys, err := readKeyring(append(slices.Clone(keyringDirs), c.allow...), ref.SignedBy)
-	if err != nil {
-		return nil, err
-	}
-	if ref.Signature == "" {
-		return signedInside(keys, ref.SignedBy, text)
-	}
-	signature, err := c.fetchSums(ctx, ref.Signature)
-	if err != nil {
-		return nil, fmt.Errorf("signature %s: %w", Reference{URL: ref.Signature}.Name(), err)
-	}
-	return text, checkDetached(keys, ref.SignedBy, text, signature)
-}
 
 // signedInside takes only what the signature covers: anybody could have written what
 // stands around it.

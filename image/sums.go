@@ -16,31 +16,17 @@ import (
 // maxSums bounds a list of checksums; the longest known ones have some 100 KiB.
 const maxSums = 4 << 20
 
-// digest is a checksum that a file must have; the zero digest asks for nothing.
-type digest struct {
-	algo string // sha256 or sha512
-	hex  string // lower case
+// publisher asks the publisher of an image for its checksum.
+type publisher struct {
+	client   *client
+	keyrings []string // directories that keyrings are read from
 }
 
-// digestOf tells the algorithm from the number of digits.
-func digestOf(hex string) (digest, bool) {
-	if !isHex(hex) {
-		return digest{}, false
-	}
-	switch len(hex) {
-	case 64:
-		return digest{"sha256", strings.ToLower(hex)}, true
-	case 128:
-		return digest{"sha512", strings.ToLower(hex)}, true
-	}
-	return digest{}, false
-}
-
-// listed fetches the publisher's list and returns the checksum of the image.
-func (c *Cache) listed(ctx context.Context, ref Reference) (digest, error) {
-	text, err := c.fetchSums(ctx, ref.Sums)
+// checksum fetches the publisher's list and returns the checksum of the image.
+func (p publisher) checksum(ctx context.Context, ref Reference) (digest, error) {
+	text, err := p.fetch(ctx, ref.Sums)
 	if err == nil && ref.SignedBy != "" {
-		text, err = c.signed(ctx, ref, text)
+		text, err = p.signed(ctx, ref, text)
 	}
 	if err != nil {
 		return digest{}, fmt.Errorf("list of checksums %s: %w", Reference{URL: ref.Sums}.Name(), err)
@@ -55,15 +41,15 @@ func (c *Cache) listed(ctx context.Context, ref Reference) (digest, error) {
 	return d, nil
 }
 
-// fetchSums fetches a list of checksums, or its signature.
-func (c *Cache) fetchSums(ctx context.Context, address string) ([]byte, error) {
-	ctx, watch := c.watch(ctx)
+// fetch fetches a list of checksums, or its signature.
+func (p publisher) fetch(ctx context.Context, address string) ([]byte, error) {
+	ctx, watch := p.client.watch(ctx)
 	defer watch.stop()
-	req, err := c.request(ctx, address)
+	req, err := p.client.request(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.do(req, false)
+	resp, err := p.client.do(req, false)
 	if err != nil {
 		return nil, watch.explain(err)
 	}
@@ -79,6 +65,23 @@ func (c *Cache) fetchSums(ctx context.Context, address string) ([]byte, error) {
 		return nil, croft.Errorf(croft.Invalid, "it is longer than %s, too long for such a list", human(maxSums))
 	}
 	return text, nil
+}
+
+// signed returns the part of a list of checksums that is signed by a key in the
+// reference's keyring. Invalid: there is no such part.
+func (p publisher) signed(ctx context.Context, ref Reference, text []byte) ([]byte, error) {
+	keys, err := readKeyring(p.keyrings, ref.SignedBy)
+	if err != nil {
+		return nil, err
+	}
+	if ref.Signature == "" {
+		return signedInside(keys, ref.SignedBy, text)
+	}
+	signature, err := p.fetch(ctx, ref.Signature)
+	if err != nil {
+		return nil, fmt.Errorf("signature %s: %w", Reference{URL: ref.Signature}.Name(), err)
+	}
+	return text, checkDetached(keys, ref.SignedBy, text, signature)
 }
 
 // findSum looks a file up in a list of checksums as sha256sum and sha512sum write

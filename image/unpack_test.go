@@ -44,7 +44,7 @@ func TestFetchUnpacks(t *testing.T) {
 				}
 				contentIs(t, img.Path, content)
 			}
-			if left := listDir(t, c.partDir()); len(left) > 0 {
+			if left := listDir(t, c.staging.dir); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
 			// What was verified once is known by its published checksum.
@@ -162,14 +162,14 @@ func TestFetchDefusesBombs(t *testing.T) {
 	t.Run("more than the disk has room for", func(t *testing.T) {
 		s, c := newServer(t, body), newCache(t)
 		asked := 0
-		c.free = func(string) (int64, error) { asked++; return slack + 64<<20 - int64(asked)*roomEvery, nil }
+		c.space.free = func(string) (int64, error) { asked++; return slack + 64<<20 - int64(asked)*roomEvery, nil }
 		_, err := c.Fetch(t.Context(), s.ref(), nil)
 		refused(t, c, err, croft.Unavailable, "free some space")
 	})
 	t.Run("endless zeros that are no disk", func(t *testing.T) {
 		s, c := newServer(t, bomb(t, gzipped, false, 96<<20)), newCache(t)
 		asked := 0
-		c.free = func(string) (int64, error) { asked++; return 1 << 40, nil }
+		c.space.free = func(string) (int64, error) { asked++; return 1 << 40, nil }
 		_, err := c.Fetch(t.Context(), s.ref(), nil)
 		refused(t, c, err, croft.Invalid, "no disk image")
 		if asked > 2 { // once for the download, once as it begins to be unpacked
@@ -228,7 +228,7 @@ func FuzzUnpack(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer src.Close()
-		d, err := c.unpack(t.Context(), p, draft{f: src, path: name, size: int64(len(b))})
+		d, err := c.copier.unpacker.unpack(t.Context(), p, candidate{f: src, path: name, size: int64(len(b))})
 		if err != nil {
 			if k := croft.KindOf(err); k != croft.Invalid {
 				t.Errorf("kind %q: %v", k, err)

@@ -14,16 +14,6 @@ import (
 	"croft"
 )
 
-func (c *Cache) request(ctx context.Context, address string) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "the address cannot be requested: %w", err)
-	}
-	req.Header.Set("User-Agent", "croft")
-	req.Header.Set("Accept-Encoding", "identity") // the bytes as they are, whose checksum is known
-	return req, nil
-}
-
 // statusError says what an answer that brings no image means.
 func statusError(resp *http.Response) error {
 	answer := fmt.Sprintf("the server answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
@@ -49,7 +39,7 @@ type watch struct {
 	after  time.Duration
 }
 
-func (c *Cache) watch(ctx context.Context) (context.Context, *watch) {
+func (c *client) watch(ctx context.Context) (context.Context, *watch) {
 	w := &watch{after: c.stall}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	w.timer = time.AfterFunc(c.stall, func() { w.cancel(errStalled) })

@@ -14,69 +14,6 @@ import (
 	"croft"
 )
 
-// zone is where an address is, as seen from this host. A redirect leads to the
-// internet or stays in the zone that the reference itself led to: what a server may
-// have fetched from a host's own network is decided by whoever wrote the reference.
-type zone string
-
-const (
-	internet  zone = "the internet"
-	ownLAN    zone = "this host's own network"
-	nearLink  zone = "the link-local address"
-	itself    zone = "this host itself"
-	noAddress zone = ""
-)
-
-// special are the ranges that are not of the internet, beside those that netip knows.
-var special = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("fec0::/10"),
-}
-
-// zoneOf needs the networks that this host is in, by its own addresses.
-func zoneOf(a netip.Addr, own []netip.Prefix) zone {
-	a = embedded(a.Unmap()).WithZone("")
-	within := func(p netip.Prefix) bool { return p.Contains(a) }
-	switch {
-	case a.IsLoopback() || a.IsUnspecified():
-		return itself
-	case slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Addr() == a }):
-		return itself
-	case a.IsLinkLocalUnicast():
-		return nearLink
-	case a.IsPrivate() || a.IsMulticast() || slices.ContainsFunc(special, within) || slices.ContainsFunc(own, within):
-		return ownLAN
-	}
-	return internet
-}
-
-// embedded is the IPv4 address that NAT64 and 6to4 lead to.
-func embedded(a netip.Addr) netip.Addr {
-	b := a.As16()
-	switch {
-	case netip.MustParsePrefix("64:ff9b::/96").Contains(a):
-		return netip.AddrFrom4([4]byte(b[12:]))
-	case netip.MustParsePrefix("2002::/16").Contains(a):
-		return netip.AddrFrom4([4]byte(b[2:6]))
-	}
-	return a
-}
-
-// ownAddresses are this host's addresses, each with its network.
-func ownAddresses() []netip.Prefix {
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil // loopback and private networks are known without
-	}
-	var own []netip.Prefix
-	for _, a := range addresses {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			own = append(own, p)
-		}
-	}
-	return own
-}
-
 // route follows one request through its redirects. It is in the request's context.
 type route struct {
 	mu         sync.Mutex
@@ -108,7 +45,7 @@ func (r *route) start() zone {
 
 // beyond reports whether an address may not be connected to, since a redirect led
 // there, and where it is.
-func (r *route) beyond(c *Cache, a netip.Addr) (zone, bool) {
+func (r *route) beyond(c *client, a netip.Addr) (zone, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.redirected || r.proxied || r.from == noAddress {
@@ -120,14 +57,23 @@ func (r *route) beyond(c *Cache, a netip.Addr) (zone, bool) {
 
 // follows reports whether a redirect from one zone to an address in another is
 // followed.
-func (c *Cache) follows(from, to zone, a netip.Addr) bool {
+func (c *client) follows(from, to zone, a netip.Addr) bool {
 	allowed := func(p netip.Prefix) bool { return p.Contains(a.Unmap()) }
 	return to == internet || to == from || slices.ContainsFunc(c.redirects, allowed)
 }
 
+// client makes requests that lead nowhere they should not.
+type client struct {
+	transport http.RoundTripper
+	stall     time.Duration  // how long a server may send nothing
+	redirects []netip.Prefix // networks of this host that redirects may lead into
+	zone      func(netip.Addr) zone
+	lookup    func(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
 // newTransport is Go's own transport, without connections that stay open, and
 // with a guard on what names resolve to and redirects lead to.
-func (c *Cache) newTransport() *http.Transport {
+func (c *client) newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableKeepAlives = true // images come one by one and hours apart
 	t.DisableCompression = true
@@ -146,7 +92,7 @@ func (c *Cache) newTransport() *http.Transport {
 // mean one when it is looked at and another afterwards. It refuses names that resolve
 // to link-local addresses, where a cloud's metadata servers live: whoever means one
 // writes the address itself.
-func (c *Cache) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (c *client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	r := routeOf(ctx)
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -203,16 +149,16 @@ func notFollowed(to zone, where string) error {
 // do makes a request whose redirects are safe: never to another kind of address, never
 // to this host or its networks from elsewhere, and, where the content is not pinned by
 // a checksum from elsewhere, never from https to http.
-func (c *Cache) do(req *http.Request, pinned bool) (*http.Response, error) {
+func (c *client) do(req *http.Request, pinned bool) (*http.Response, error) {
 	r := &route{}
-	client := &http.Client{Transport: c.http, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+	client := &http.Client{Transport: c.transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		r.set(func() { r.redirected = true })
 		return c.checkRedirect(req, via, pinned)
 	}}
 	return client.Do(req.WithContext(context.WithValue(req.Context(), routeKey{}, r)))
 }
 
-func (c *Cache) checkRedirect(req *http.Request, via []*http.Request, pinned bool) error {
+func (c *client) checkRedirect(req *http.Request, via []*http.Request, pinned bool) error {
 	from, to := via[0].URL, req.URL
 	switch {
 	case len(via) >= 10:
@@ -230,7 +176,7 @@ func (c *Cache) checkRedirect(req *http.Request, via []*http.Request, pinned boo
 
 // checkNames judges a redirect before anybody is connected to, as a proxy will do that
 // in our place: by all addresses that the names have now.
-func (c *Cache) checkNames(ctx context.Context, from, to *url.URL) error {
+func (c *client) checkNames(ctx context.Context, from, to *url.URL) error {
 	start := routeOf(ctx).start()
 	if start == noAddress {
 		start = c.farthest(c.addresses(ctx, from))
@@ -245,7 +191,7 @@ func (c *Cache) checkNames(ctx context.Context, from, to *url.URL) error {
 
 // farthest is the zone that all the addresses are in, or else the internet: where one
 // name has several, whoever named it may have chosen.
-func (c *Cache) farthest(addresses []netip.Addr) zone {
+func (c *client) farthest(addresses []netip.Addr) zone {
 	all := noAddress
 	for _, a := range addresses {
 		near := c.zone(a)
@@ -258,7 +204,7 @@ func (c *Cache) farthest(addresses []netip.Addr) zone {
 }
 
 // addresses are those of a URL's server. A name that does not resolve has none.
-func (c *Cache) addresses(ctx context.Context, u *url.URL) []netip.Addr {
+func (c *client) addresses(ctx context.Context, u *url.URL) []netip.Addr {
 	host := u.Hostname()
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a}
@@ -270,18 +216,12 @@ func (c *Cache) addresses(ctx context.Context, u *url.URL) []netip.Addr {
 	return addresses
 }
 
-// ParseNetworks reads networks, or single addresses.
-func ParseNetworks(texts []string) ([]netip.Prefix, error) {
-	var all []netip.Prefix
-	for _, text := range texts {
-		p, err := netip.ParsePrefix(text)
-		if a, err2 := netip.ParseAddr(text); err2 == nil {
-			p, err = netip.PrefixFrom(a, a.BitLen()), nil
-		}
-		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "%q is no network such as 10.0.0.0/8, and no address", text)
-		}
-		all = append(all, p.Masked())
+func (c *client) request(ctx context.Context, address string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "the address cannot be requested: %w", err)
 	}
-	return all, nil
+	req.Header.Set("User-Agent", "croft")
+	req.Header.Set("Accept-Encoding", "identity") // the bytes as they are, whose checksum is known
+	return req, nil
 }

@@ -2,17 +2,25 @@ package image
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"croft"
 	"croft/compute"
 )
 
-// flight is one fetch that any number of callers wait for.
-type flight struct {
+// inflight shares each fetch between all who ask for it meanwhile.
+type inflight struct {
+	fetch func(context.Context, Reference, *transfer) (compute.Image, error)
+
+	mu  sync.Mutex
+	all map[string]*inflightFetch // by reference
+}
+
+// inflightFetch is one fetch that any number of callers wait for.
+type inflightFetch struct {
 	cancel  context.CancelFunc
-	waiters int // guarded by Cache.mu; at 0 the flight is abandoned and ends
+	waiters int // guarded by inflight.mu; at 0 the fetch is abandoned and ends
 	done    chan struct{}
 	transfer
 
@@ -20,22 +28,15 @@ type flight struct {
 	err error
 }
 
-// transfer counts a flight's bytes for those who wait.
-type transfer struct{ have, total atomic.Int64 }
-
-func (t *transfer) progress() croft.Progress {
-	return croft.Progress{Done: t.have.Load(), Total: t.total.Load()}
-}
-
-// join returns the flight that fetches ref, starting it where there is none.
+// join returns the fetch of ref, starting it where there is none.
 // Every join without error needs a leave.
-func (c *Cache) join(ctx context.Context, ref Reference) (*flight, error) {
+func (i *inflight) join(ctx context.Context, ref Reference) (*inflightFetch, error) {
 	key := ref.String()
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		f, abandoned := c.joinNow(ctx, ref, key)
+		f, abandoned := i.joinNow(ctx, ref, key)
 		if !abandoned {
 			return f, nil
 		}
@@ -47,22 +48,22 @@ func (c *Cache) join(ctx context.Context, ref Reference) (*flight, error) {
 	}
 }
 
-func (c *Cache) joinNow(ctx context.Context, ref Reference, key string) (f *flight, abandoned bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f = c.flights[key]
+func (i *inflight) joinNow(ctx context.Context, ref Reference, key string) (f *inflightFetch, abandoned bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	f = i.all[key]
 	if f != nil && f.waiters == 0 {
 		return f, true
 	}
 	if f == nil {
-		f = &flight{done: make(chan struct{})}
+		f = &inflightFetch{done: make(chan struct{})}
 		ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
-		c.flights[key] = f
+		i.all[key] = f
 		go func() {
-			f.img, f.err = c.fetch(ctx, ref, &f.transfer)
-			c.mu.Lock()
-			delete(c.flights, key)
-			c.mu.Unlock()
+			f.img, f.err = i.fetch(ctx, ref, &f.transfer)
+			i.mu.Lock()
+			delete(i.all, key)
+			i.mu.Unlock()
 			close(f.done)
 		}()
 	}
@@ -70,13 +71,13 @@ func (c *Cache) joinNow(ctx context.Context, ref Reference, key string) (f *flig
 	return f, false
 }
 
-// leave ends the caller's interest. The last to leave ends the flight and waits
+// leave ends the caller's interest. The last to leave ends the fetch and waits
 // for it, so that no fetch outlives its callers.
-func (c *Cache) leave(f *flight) {
-	c.mu.Lock()
+func (i *inflight) leave(f *inflightFetch) {
+	i.mu.Lock()
 	f.waiters--
 	last := f.waiters == 0
-	c.mu.Unlock()
+	i.mu.Unlock()
 	if last {
 		f.cancel()
 		<-f.done
@@ -86,8 +87,8 @@ func (c *Cache) leave(f *flight) {
 // progressEvery is the pause between two calls of a progress function.
 const progressEvery = 200 * time.Millisecond
 
-// wait waits for the flight's end or the caller's.
-func (f *flight) wait(ctx context.Context, progress func(croft.Progress)) (compute.Image, error) {
+// wait waits for the fetch's end or the caller's.
+func (f *inflightFetch) wait(ctx context.Context, progress func(croft.Progress)) (compute.Image, error) {
 	if progress == nil {
 		progress = func(croft.Progress) {}
 	}

@@ -16,23 +16,25 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"croft"
 )
 
 const (
-	partSuffix = ".part"
-	// partAge is how long a download that nobody takes up again is kept.
-	partAge = 7 * 24 * time.Hour
+	stagingSuffix = ".part"
+	// stagingAge is how long a download that nobody takes up again is kept.
+	stagingAge = 7 * 24 * time.Hour
 	// syncEvery is after how many bytes a download is made safe against a crash.
 	syncEvery = 32 << 20
 )
 
-// part is a file on its way into the cache. Beside it lies its state, which names
+// stagingFile is a file on its way into the cache. Beside it lies its state, which names
 // the version it is of and how much of it is on the disk for sure; only so much is
 // believed after a crash.
-type part struct {
+type stagingFile struct {
 	f     *os.File
 	path  string
-	state partState
+	state stagingState
 	size  int64 // bytes in the file
 
 	hashed int64 // bytes in the sums
@@ -40,37 +42,36 @@ type part struct {
 	sum512 hash.Hash // nil where nobody asked
 }
 
-type partState struct {
+type stagingState struct {
 	Reference string `json:"reference"`
 	Synced    int64  `json:"synced"`
 	Total     int64  `json:"total,omitempty"` // 0 where the server did not say
 	validator
 }
 
-// partDir holds what is on its way; the same file system as the cache. Nobody else
-// gets in, and the names in it cannot be foreseen, so that nothing that is fetched can
-// name what was fetched before.
-func (c *Cache) partDir() string { return filepath.Join(c.dir, "partial") }
+// staging holds what is on its way into the cache, in a directory on the same file system. Nobody else gets in, and the
+// names in it cannot be foreseen, so that nothing that is fetched can name what was fetched before.
+type staging struct{ dir string }
 
-// partPath is where the download of a reference is, or will be.
-func (c *Cache) partPath(ref Reference) (string, error) {
-	entries, err := os.ReadDir(c.partDir())
+// path is where the download of a reference is, or will be.
+func (s staging) path(ref Reference) (string, error) {
+	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return "", err
 	}
 	for _, e := range entries {
-		stem, isState := strings.CutSuffix(filepath.Join(c.partDir(), e.Name()), ".json")
+		stem, isState := strings.CutSuffix(filepath.Join(s.dir, e.Name()), ".json")
 		if !isState {
 			continue
 		}
-		if state, err := readPartState(stem + ".json"); err == nil && state.Reference == ref.String() {
-			return stem + partSuffix, nil
+		if state, err := readState(stem + ".json"); err == nil && state.Reference == ref.String() {
+			return stem + stagingSuffix, nil
 		}
 	}
-	return filepath.Join(c.partDir(), rand.Text()+partSuffix), nil
+	return filepath.Join(s.dir, rand.Text()+stagingSuffix), nil
 }
 
-func readPartState(name string) (state partState, err error) {
+func readState(name string) (state stagingState, err error) {
 	b, err := os.ReadFile(name)
 	if err == nil {
 		err = json.Unmarshal(b, &state)
@@ -78,18 +79,18 @@ func readPartState(name string) (state partState, err error) {
 	return state, err
 }
 
-// openPart opens the download of a reference, as far as it came.
-func (c *Cache) openPart(ref Reference, with512 bool) (*part, error) {
-	path, err := c.partPath(ref)
+// open opens the download of a reference, as far as it came.
+func (s staging) open(ref Reference, with512 bool) (*stagingFile, error) {
+	path, err := s.path(ref)
 	if err != nil {
 		return nil, fmt.Errorf("open download: %w", err)
 	}
-	p := &part{path: path}
+	p := &stagingFile{path: path}
 	if p.f, err = os.OpenFile(p.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, fmt.Errorf("open download: %w", err)
 	}
 	p.restart(with512)
-	if state, err := readPartState(p.statePath()); err == nil {
+	if state, err := readState(p.statePath()); err == nil {
 		p.state = state
 		if fi, err := p.f.Stat(); err == nil {
 			p.size = max(0, min(fi.Size(), p.state.Synced))
@@ -103,9 +104,9 @@ func (c *Cache) openPart(ref Reference, with512 bool) (*part, error) {
 	return p, nil
 }
 
-func (p *part) statePath() string { return strings.TrimSuffix(p.path, partSuffix) + ".json" }
+func (p *stagingFile) statePath() string { return strings.TrimSuffix(p.path, stagingSuffix) + ".json" }
 
-func (p *part) restart(with512 bool) {
+func (p *stagingFile) restart(with512 bool) {
 	p.hashed, p.sum256, p.sum512 = 0, sha256.New(), nil
 	if with512 {
 		p.sum512 = sha512.New()
@@ -113,7 +114,7 @@ func (p *part) restart(with512 bool) {
 }
 
 // reset empties the file for another version, or for the same once more.
-func (p *part) reset(v validator, total int64) error {
+func (p *stagingFile) reset(v validator, total int64) error {
 	p.size, p.state.Synced = 0, 0
 	p.state.validator, p.state.Total = v, total
 	p.restart(p.sum512 != nil)
@@ -123,10 +124,10 @@ func (p *part) reset(v validator, total int64) error {
 	return p.save()
 }
 
-func (p *part) save() error { return replaceJSON(p.statePath(), p.state) }
+func (p *stagingFile) save() error { return replaceJSON(p.statePath(), p.state) }
 
 // Write appends, and makes sure from time to time that what was written stays.
-func (p *part) Write(b []byte) (int, error) {
+func (p *stagingFile) Write(b []byte) (int, error) {
 	n, err := p.f.WriteAt(b, p.size)
 	if p.hashed == p.size {
 		p.hash(b[:n])
@@ -138,7 +139,7 @@ func (p *part) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func (p *part) hash(b []byte) {
+func (p *stagingFile) hash(b []byte) {
 	p.sum256.Write(b)
 	if p.sum512 != nil {
 		p.sum512.Write(b)
@@ -147,7 +148,7 @@ func (p *part) hash(b []byte) {
 }
 
 // sync makes what was written safe and notes how much it is.
-func (p *part) sync() error {
+func (p *stagingFile) sync() error {
 	if p.state.Synced == p.size {
 		return nil
 	}
@@ -159,7 +160,7 @@ func (p *part) sync() error {
 }
 
 // catchUp puts into the sums what an earlier process wrote.
-func (p *part) catchUp(ctx context.Context) error {
+func (p *stagingFile) catchUp(ctx context.Context) error {
 	buf := make([]byte, 256<<10)
 	for p.hashed < p.size {
 		if err := ctx.Err(); err != nil {
@@ -175,7 +176,7 @@ func (p *part) catchUp(ctx context.Context) error {
 }
 
 // back gives up the last byte, so that there is one to ask the server for.
-func (p *part) back() error {
+func (p *stagingFile) back() error {
 	p.size--
 	p.state.Synced = min(p.state.Synced, p.size)
 	if p.hashed > p.size {
@@ -188,7 +189,7 @@ func (p *part) back() error {
 // where it cannot be: a weak ETag names versions that are alike, not the same. Of
 // an image pinned by a checksum the time will do, which mirrors share as they do
 // not share ETags; should it mislead, the checksum tells.
-func (p *part) ifRange(pinned bool) string {
+func (p *stagingFile) ifRange(pinned bool) string {
 	tag, modified := p.state.ETag, p.state.LastModified
 	switch {
 	case pinned && modified != "":
@@ -201,7 +202,7 @@ func (p *part) ifRange(pinned bool) string {
 
 // isOther reports whether the server, which may not have understood If-Range,
 // sends the rest of another version.
-func (p *part) isOther(v validator, pinned bool) bool {
+func (p *stagingFile) isOther(v validator, pinned bool) bool {
 	if asked := p.ifRange(pinned); asked == p.state.LastModified {
 		return v.LastModified != "" && v.LastModified != asked
 	}
@@ -209,18 +210,18 @@ func (p *part) isOther(v validator, pinned bool) bool {
 }
 
 // close keeps what is there for the next attempt.
-func (p *part) close() error {
+func (p *stagingFile) close() error {
 	return errors.Join(p.sync(), p.f.Close())
 }
 
 // discard removes the download.
-func (p *part) discard() {
+func (p *stagingFile) discard() {
 	p.f.Close()
 	os.Remove(p.path)
 	os.Remove(p.statePath())
 }
 
-func (p *part) digest(algo string) digest {
+func (p *stagingFile) digest(algo string) digest {
 	h := p.sum256
 	if algo == "sha512" {
 		h = p.sum512
@@ -229,7 +230,7 @@ func (p *part) digest(algo string) digest {
 }
 
 // head returns the beginning of what has come so far.
-func (p *part) head() ([]byte, error) {
+func (p *stagingFile) head() ([]byte, error) {
 	b := make([]byte, min(p.size, headSize))
 	if _, err := p.f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -237,40 +238,37 @@ func (p *part) head() ([]byte, error) {
 	return b, nil
 }
 
-// sweep removes what killed processes left: temporary files, and downloads that
-// cannot or will not be taken up again. Caller holds mu.
-func (c *Cache) sweep() error {
-	for _, dir := range []string{c.dir, c.partDir()} {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			name := filepath.Join(dir, e.Name())
-			if filepath.Ext(name) != tempSuffix && (dir == c.dir || keepPart(name, e)) {
-				continue
-			}
-			if err := os.RemoveAll(name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// keepPart reports whether a file among the downloads is of use: one of a pair,
+// isResumable reports whether a file among the downloads is of use: one of a pair,
 // and young.
-func keepPart(name string, e fs.DirEntry) bool {
+func isResumable(name string, e fs.DirEntry) bool {
 	fi, err := e.Info()
-	if err != nil || time.Since(fi.ModTime()) > partAge {
+	if err != nil || time.Since(fi.ModTime()) > stagingAge {
 		return false
 	}
 	stem, ext := strings.TrimSuffix(name, filepath.Ext(name)), filepath.Ext(name)
 	switch ext {
-	case partSuffix:
+	case stagingSuffix:
 		return isRegular(stem + ".json")
 	case ".json":
-		return isRegular(stem + partSuffix)
+		return isRegular(stem + stagingSuffix)
 	}
 	return false
+}
+
+// candidate is the download itself.
+func (p *stagingFile) candidate() candidate {
+	return candidate{f: p.f, path: p.path, size: p.size, sum: p.sum256}
+}
+
+// verify compares a finished file with the checksum it must have.
+func (p *stagingFile) verify(want digest, source string) error {
+	if want == (digest{}) {
+		return nil
+	}
+	if got := p.digest(want.algo); got != want {
+		return croft.Errorf(croft.Invalid,
+			"its %s is %s and not the %s %s: correct the checksum, or take the image from somewhere else", want.algo,
+			got.hex, want.hex, source)
+	}
+	return nil
 }

@@ -1,0 +1,80 @@
+package image
+
+import (
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/therootcompany/xz"
+
+	"croft"
+)
+
+const (
+	// maxWindow bounds the memory that a packed file may ask for: what zstd --long
+	// makes, and twice the dictionary of xz -9.
+	maxWindow = 128 << 20
+)
+
+// packing is a form that images are published in. Those without open are only known
+// by name.
+type packing struct {
+	magic
+	name, tool string
+	open       func(io.Reader) (io.ReadCloser, error)
+}
+
+// packings are the archives and compressions that images are published in.
+var packings = []packing{
+	{magic{0, "\x1f\x8b"}, "gzip", "gunzip", openGzip},
+	{magic{0, "\xfd7zXZ\x00"}, "xz", "unxz", openXZ},
+	{magic{0, "\x28\xb5\x2f\xfd"}, "zstd", "unzstd", openZstd},
+	{magic{0, "BZh"}, "bzip2", "bunzip2", nil},
+	{magic{0, "\x04\x22\x4d\x18"}, "lz4", "unlz4", nil},
+	{magic{0, "PK\x03\x04"}, "zip", "unzip", nil},
+	{magic{0, "7z\xbc\xaf\x27\x1c"}, "7-Zip", "7z x", nil},
+	{magic{257, "ustar"}, "tar", "tar -x", nil},
+}
+
+func openGzip(r io.Reader) (io.ReadCloser, error) { return gzip.NewReader(r) }
+
+func openXZ(r io.Reader) (io.ReadCloser, error) {
+	x, err := xz.NewReader(r, maxWindow)
+	return io.NopCloser(x), err
+}
+
+// openZstd unpacks in the goroutine that reads.
+func openZstd(r io.Reader) (io.ReadCloser, error) {
+	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return nil, err
+	}
+	return z.IOReadCloser(), nil
+}
+
+// packingOf is how a file that begins so is packed, if it is one of those that can
+// be unpacked here.
+func packingOf(head []byte) (packing, bool) {
+	i := slices.IndexFunc(packings, func(p packing) bool { return p.open != nil && p.in(head) })
+	if i < 0 {
+		return packing{}, false
+	}
+	return packings[i], true
+}
+
+// explain says what is wrong with a packed file.
+func (p packing) explain(err error) error {
+	if errors.Is(err, xz.ErrMemlimit) || errors.Is(err, zstd.ErrWindowSizeExceeded) ||
+		errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+		return croft.Errorf(croft.Invalid,
+			"unpacking it would take more than %s of memory: pack it with %s in its usual way", human(maxWindow),
+			p.name)
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return croft.Errorf(croft.Invalid, "it is packed with %s and damaged (%w): fetch or make it again", p.name, err)
+}

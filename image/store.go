@@ -1,0 +1,305 @@
+package image
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"croft"
+	"croft/compute"
+)
+
+// evictionGrace is how long an image stays that was used, since a disk on it may
+// just be in the making.
+const evictionGrace = 10 * time.Minute
+
+// store is the cache's directory: the images in it and the index of what references led to.
+type store struct {
+	dir     string
+	max     int64
+	grace   time.Duration // an image used more recently is not evicted
+	log     *slog.Logger
+	metrics *metrics
+
+	mu    sync.Mutex // guards what follows and the names in dir
+	index index
+}
+
+func (s *store) indexFile() string { return filepath.Join(s.dir, "index.json") }
+
+func (s *store) imagePath(sha256, format string) string {
+	return filepath.Join(s.dir, sha256+"."+format)
+}
+
+// loadIndex reads the index; an unreadable one is as good as none.
+func (s *store) loadIndex() error {
+	s.index = index{}
+	b, err := os.ReadFile(s.indexFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read index of the image cache: %w", err)
+	}
+	if err == nil {
+		if err := json.Unmarshal(b, &s.index); err != nil {
+			s.log.Warn("the index of the image cache is damaged and begun anew", "err", err)
+			s.index = index{}
+		}
+	}
+	if s.index.References == nil {
+		s.index.References = make(map[string]entry)
+	}
+	maps.DeleteFunc(s.index.References, func(_ string, e entry) bool {
+		return !isRegular(s.imagePath(e.SHA256, e.Format))
+	})
+	return nil
+}
+
+// held returns what the cache has for a reference, if its file is there and of
+// the size it had.
+func (s *store) held(ref Reference) (entry, compute.Image, bool) {
+	s.mu.Lock()
+	e, ok := s.index.References[ref.String()]
+	s.mu.Unlock()
+	if !ok {
+		return entry{}, compute.Image{}, false
+	}
+	img, ok := s.use(e.SHA256, e.Format)
+	return e, img, ok
+}
+
+// byDigest returns the image that was published with a checksum, however it came
+// into the cache.
+func (s *store) byDigest(d digest) (compute.Image, bool) {
+	if d == (digest{}) {
+		return compute.Image{}, false
+	}
+	var found []entry
+	if d.algo == "sha256" { // needs no index where it was not packed
+		found = []entry{{SHA256: d.hex, Format: "qcow2"}, {SHA256: d.hex, Format: "raw"}}
+	}
+	s.mu.Lock()
+	for _, e := range s.index.References {
+		if e.published(d) {
+			found = append(found, e)
+		}
+	}
+	s.mu.Unlock()
+	for _, e := range found {
+		if img, ok := s.use(e.SHA256, e.Format); ok {
+			return img, true
+		}
+	}
+	return compute.Image{}, false
+}
+
+// use opens a file of the cache for a caller, noting the time for the eviction.
+// One that is damaged is removed, so that it is fetched again.
+func (s *store) use(sha256, format string) (compute.Image, bool) {
+	name := s.imagePath(sha256, format)
+	s.mu.Lock()
+	now := time.Now()
+	err := os.Chtimes(name, now, now) // under mu: eviction sees the time or is over
+	s.mu.Unlock()
+	if err != nil {
+		return compute.Image{}, false
+	}
+	info, err := inspectFile(name)
+	if err != nil && croft.KindOf(err) != croft.Invalid {
+		s.log.Warn("an image in the cache cannot be read", "op", "use", "image", name, "err", err)
+		return compute.Image{}, false
+	}
+	if err != nil || info.Format != format || !s.sizeIsRight(name, sha256) {
+		s.log.Warn("a damaged image is removed from the cache", "op", "use", "image", name, "err", err)
+		os.Remove(name)
+		return compute.Image{}, false
+	}
+	return compute.Image{Path: name, Format: format, VirtualSize: info.VirtualSize, Digest: sha256}, true
+}
+
+// sizeIsRight compares the file's size with that of every reference to it.
+func (s *store) sizeIsRight(name, sha256 string) bool {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.index.References {
+		if e.SHA256 == sha256 && e.Size != fi.Size() {
+			return false
+		}
+	}
+	return true
+}
+
+// remember stores what a reference led to, now. An index that cannot be written
+// costs another download after a restart, not the image.
+func (s *store) remember(ref Reference, e entry) {
+	e.Checked = time.Now().UTC()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.index.References[ref.String()] = e
+	if err := replaceJSON(s.indexFile(), s.index); err != nil {
+		s.log.Warn("the index of the image cache cannot be written", "op", "remember", "err", err)
+	}
+}
+
+// cached is a file of the cache, as eviction sees it.
+type cached struct {
+	path  string
+	bytes int64 // on the disk
+	used  time.Time
+	links uint64
+}
+
+// evict removes images until the bound leaves room for need more bytes: the least
+// recently used first, never one that a disk stands on (it has another link, so
+// removing it would free nothing) or that was used just now. Caller holds mu.
+func (s *store) evict(need int64) error {
+	files, err := s.files()
+	if err != nil {
+		return fmt.Errorf("make room in the image cache: %w", err)
+	}
+	total := need
+	for _, f := range files {
+		total += f.bytes
+	}
+	slices.SortFunc(files, func(a, b cached) int { return a.used.Compare(b.used) })
+	for _, f := range files {
+		if total <= s.max {
+			break
+		}
+		if f.links > 1 || time.Since(f.used) < s.grace {
+			continue
+		}
+		if err := os.Remove(f.path); err != nil {
+			return fmt.Errorf("make room in the image cache: %w", err)
+		}
+		s.metrics.evicted.Inc()
+		s.log.Info("image evicted", "image", f.path, "reason", "the cache is full and nothing used it longer")
+		total -= f.bytes
+	}
+	return nil
+}
+
+// files lists the images in the cache. Caller holds mu.
+func (s *store) files() ([]cached, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []cached
+	for _, e := range entries {
+		if !isImageName(e.Name()) {
+			continue
+		}
+		if fi, err := e.Info(); err == nil {
+			files = append(files, newCached(filepath.Join(s.dir, e.Name()), fi))
+		}
+	}
+	return files, nil
+}
+
+func isImageName(name string) bool {
+	_, _, ok := cutName(name)
+	return ok
+}
+
+// cutName takes the name of a file in the cache apart.
+func cutName(name string) (sha256, format string, ok bool) {
+	sha256, format, _ = strings.Cut(name, ".")
+	return sha256, format, len(sha256) == 64 && isHex(sha256) && (format == "qcow2" || format == "raw")
+}
+
+// admit says whether an image of so many bytes may enter the cache, and evicts
+// others for it; 0 where the size is not known.
+func (s *store) admit(bytes int64) error {
+	if bytes > s.max {
+		return croft.Errorf(croft.Invalid,
+			"it has %s or more, and the image cache may hold %s in all: raise that limit or take a smaller image",
+			human(bytes), human(s.max))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.evict(bytes)
+}
+
+// put renames the file to what it is called by its content. A file that is there
+// already has the same content, and disks may stand on it: it stays.
+func (s *store) put(d candidate, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if fi, err := os.Stat(name); err == nil && fi.Size() == d.size {
+		return os.Chtimes(name, now, now)
+	}
+	if err := os.Chtimes(d.path, now, now); err != nil {
+		return err
+	}
+	if err := os.Rename(d.path, name); err != nil {
+		return err
+	}
+	return errors.Join(syncDir(s.dir), s.evict(0))
+}
+
+// rememberImage is remember for a file that came into the cache by another reference.
+func (s *store) rememberImage(ref Reference, d digest, img compute.Image) error {
+	fi, err := os.Stat(img.Path)
+	if err != nil {
+		return fmt.Errorf("look at the image in the cache: %w", err)
+	}
+	e := entry{SHA256: img.Digest, Format: img.Format, Size: fi.Size()}
+	e.publish(d)
+	s.remember(ref, e)
+	return nil
+}
+
+// closeOff takes the images of an older version, which everybody could read, from
+// others, but those that disks stand on: their domains are defined without that group.
+// Caller holds mu.
+func (s *store) closeOff() error {
+	files, err := s.files()
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.links > 1 {
+			continue
+		}
+		if err := os.Chmod(f.path, imageMode); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(s.indexFile(), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func newCached(path string, fi os.FileInfo) cached {
+	f := cached{path: path, bytes: allocated(fi), used: fi.ModTime(), links: 1}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		f.links = uint64(st.Nlink)
+	}
+	return f
+}
+
+// imageMode lets the hypervisor's group read an image and the disks' copies of it: the
+// definition of a domain gives them to that group.
+const imageMode = 0o640
+
+// image is what the cache calls the candidate.
+func (s *store) image(d candidate, info Info) compute.Image {
+	sum := d.sha256()
+	return compute.Image{Path: s.imagePath(sum, info.Format), Format: info.Format, VirtualSize: info.VirtualSize,
+		Digest: sum}
+}
