@@ -16,8 +16,8 @@ type committer struct {
 
 // commit unpacks and inspects a finished download and gives what it holds its place
 // in the cache. The download is kept only where ctx ended.
-func (c committer) commit(ctx context.Context, f *stagingFile, ref Reference, verified digest, from *stamp) (compute.Image,
-	error) {
+func (c committer) commit(ctx context.Context, f *stagingFile, ref Reference, verified digest,
+	from *stamp) (compute.Image, error) {
 	d, err := c.unpacker.unpacked(ctx, f.candidate())
 	if err != nil && ctx.Err() != nil {
 		return compute.Image{}, errors.Join(err, f.close())

@@ -372,8 +372,8 @@ func wrapped(t *testing.T, all map[string][]byte) map[string][]byte {
 // without it judges the whole corpus, unless make soak asks for both.
 func TestQEMUJudgesWhatIsTaken(t *testing.T) {
 	if raceEnabled && os.Getenv("CROFT_SOAK") == "" {
-		cmd := exec.CommandContext(t.Context(), "go", "test", "-race=false", "-vet=off", "-count=1", "-timeout=25m", "-v",
-			"-run=^"+t.Name()+"$", ".")
+		cmd := exec.CommandContext(t.Context(), "go", "test", "-race=false", "-vet=off", "-count=1", "-timeout=25m",
+			"-v", "-run=^"+t.Name()+"$", ".")
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
 		if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {

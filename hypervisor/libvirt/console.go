@@ -22,7 +22,8 @@ var _ compute.Consoles = (*Driver)(nil)
 // OpenConsole opens the terminal that QEMU gives the guest's serial port. What the
 // guest writes is logged whether somebody is attached or not.
 func (d *Driver) OpenConsole(ctx context.Context, id croft.InstanceID) (io.ReadWriteCloser, error) {
-	path, err := call(ctx, d.conn, about("attach to the console of", id), func(c *libvirt.Connect) (path string, err error) {
+	attach := about("attach to the console of", id)
+	path, err := call(ctx, d.conn, attach, func(c *libvirt.Connect) (path string, err error) {
 		err = with(c, id, func(dom *libvirt.Domain, _ mark) error {
 			text, err := dom.GetXMLDesc(0)
 			if err != nil {

@@ -73,7 +73,8 @@ func (d *Driver) Define(ctx context.Context, m compute.Machine) error {
 		if wanted.NICs, err = d.network.connect(c, wanted.NICs); err != nil {
 			return err
 		}
-		f := definition{virt: virt, cacheMiB: d.config.EmulatorCacheMiB, ports: d.network.filter.portNames(m.Partition, wanted.NICs)}
+		f := definition{virt: virt, cacheMiB: d.config.EmulatorCacheMiB,
+			ports: d.network.filter.portNames(m.Partition, wanted.NICs)}
 		if f.readers, err = d.readers.of(c, virt); err != nil {
 			return err
 		}

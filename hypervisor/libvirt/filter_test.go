@@ -92,7 +92,8 @@ func TestDefinitionsOfBeforeAreAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	define := func(d *Driver) string {
-		text, _, err := definition{virt: VirtQEMU, ports: d.network.filter.portNames(filteredCloud, k.NICs)}.define(m, k)
+		names := d.network.filter.portNames(filteredCloud, k.NICs)
+		text, _, err := definition{virt: VirtQEMU, ports: names}.define(m, k)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,9 +59,9 @@ type watcher struct {
 
 // stayConnected keeps a connection, and with it the events, while ctx lives.
 func (w *watcher) stayConnected(ctx context.Context, put func(...croft.InstanceID)) {
-	retry := firstRetry
+	watching, retry := task{verb: "watch the domains"}, firstRetry
 	for ctx.Err() == nil {
-		lost, err := call(ctx, w.conn, task{verb: "watch the domains"}, func(c *libvirt.Connect) (<-chan struct{}, error) {
+		lost, err := call(ctx, w.conn, watching, func(c *libvirt.Connect) (<-chan struct{}, error) {
 			list, err := w.domains.all(c)
 			if err != nil {
 				return nil, err
