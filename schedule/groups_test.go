@@ -139,6 +139,7 @@ func TestRequestRefusesWhatIsNoGroup(t *testing.T) {
 		"no name":      {{Rule: croft.Apart}},
 		"no such rule": {{Group: "web", Rule: "nearby"}},
 		"named twice":  {web, {Group: "web", Rule: croft.Together}},
+		"too many":     groups(17),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, r := newCloud(t, 1), request(t, "web")
@@ -147,6 +148,45 @@ func TestRequestRefusesWhatIsNoGroup(t *testing.T) {
 			wantKind(t, err, croft.Invalid)
 			c.nothingLeft(t)
 		})
+	}
+}
+
+// groups are so many.
+func groups(n int) (all []croft.Affinity) {
+	for i := range n {
+		all = append(all, croft.Affinity{Group: fmt.Sprint("g", i), Rule: croft.ApartSoft})
+	}
+	return all
+}
+
+func TestAnInstanceIsInSixteenGroups(t *testing.T) {
+	c, r := newCloud(t, 1), request(t, "web")
+	r.Affinities = groups(16)
+	if _, err := c.Request(t.Context(), r); err != nil {
+		t.Error(err)
+	}
+}
+
+// The members of one group do not count for another.
+func TestGroupsAreCountedSeparately(t *testing.T) {
+	c := newCloud(t, 3, 3)
+	for name, group := range map[string]string{"a": "other", "b": "other"} {
+		r := request(t, name)
+		r.Affinities = []croft.Affinity{{Group: group, Rule: croft.Together}}
+		if _, err := c.Request(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := request(t, "c")
+	r.Affinities = []croft.Affinity{{Group: "other", Rule: croft.Together}, {Group: "web", Rule: croft.Apart}}
+	if d, err := c.Request(t.Context(), r); err != nil || d.Host.Name != "host1" {
+		t.Errorf("went to %s, %v", d.Host.Name, err)
+	}
+	r = request(t, "d")
+	r.Affinities = []croft.Affinity{{Group: "web", Rule: croft.ApartSoft}}
+	r.Affinities[0].Rule = croft.Apart
+	if d, err := c.Request(t.Context(), r); err != nil || d.Host.Name != "host2" {
+		t.Errorf("went to %s, %v", d.Host.Name, err)
 	}
 }
 

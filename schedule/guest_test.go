@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -11,6 +12,10 @@ func TestCheckGuest(t *testing.T) {
 	many := map[string]string{}
 	for i := range 51 {
 		many[strings.Repeat("k", i+1)] = "v"
+	}
+	most := map[string]string{strings.Repeat("k", 128): strings.Repeat("x", 256)}
+	for i := range 49 {
+		most[strings.Repeat("k", i+1)] = "v"
 	}
 	for _, c := range []struct {
 		name string
@@ -26,6 +31,12 @@ func TestCheckGuest(t *testing.T) {
 		{"a restart policy that does not exist", croft.Spec{Restart: "on-falure"},
 			`restart is "on-falure": use always, on-failure or never; did you mean "on-failure"?`},
 		{"a restart policy", croft.Spec{Restart: croft.RestartNever}, ""},
+		{"the server alone", croft.Spec{Metadata: "server", IMDS: "required"}, ""},
+		{"as many tags, keys and values as there may be", croft.Spec{Tags: most}, ""},
+		{"a tag with a long key", croft.Spec{Tags: map[string]string{strings.Repeat("k", 129): "x"}},
+			"a key has 1 to 128 bytes"},
+		{"a key that cannot be printed", croft.Spec{Tags: map[string]string{"a\n": "x"}}, "a key has 1 to 128 bytes"},
+		{"a tag that is not UTF-8", croft.Spec{Tags: map[string]string{"a": "\xff"}}, "a value has at most 256 bytes"},
 		{"a server that says nothing", croft.Spec{Metadata: "server", IMDS: "off"}, "nothing would"},
 		{"a tag without key", croft.Spec{Tags: map[string]string{"": "x"}}, "a key has 1 to 128 bytes"},
 		{"a tag that cannot be printed", croft.Spec{Tags: map[string]string{"a": "\x1b[31m"}},
@@ -40,6 +51,66 @@ func TestCheckGuest(t *testing.T) {
 			if c.want == "" && err != nil || c.want != "" &&
 				(croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// What was seen of an older order does not count.
+func TestGoals(t *testing.T) {
+	off := func(generation int64, ended croft.End) *croft.Status {
+		return &croft.Status{Instance: croft.Instance{Name: "web", State: croft.StateScheduled, Generation: 2},
+			Observation: &croft.Observation{State: croft.StateStopped, Generation: generation, Ended: ended}}
+	}
+	running := off(2, croft.EndGuest)
+	running.Observation.State = croft.StateRunning
+	for _, c := range []struct {
+		name    string
+		goal    Goal
+		st      *croft.Status
+		reached bool
+		err     bool
+	}{
+		{"stopped", Stopped, off(2, ""), true, false},
+		{"stopped by the guest itself", Stopped, off(2, croft.EndGuest), true, false},
+		{"stopped of an older order", Stopped, off(1, ""), false, false},
+		{"off on the way to running", Running, off(2, ""), false, false},
+		{"left off", Running, off(2, croft.EndGuest), false, true},
+		{"left off by an older order", Running, off(1, croft.EndGuest), false, false},
+		{"running, whatever ended before", Running, running, true, false},
+		{"not seen yet", Running, &croft.Status{Instance: croft.Instance{State: croft.StateScheduled}}, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if reached, err := c.goal(c.st); reached != c.reached || (err != nil) != c.err {
+				t.Errorf("got %v, %v", reached, err)
+			}
+		})
+	}
+}
+
+func TestAddress(t *testing.T) {
+	at := func(state croft.State, addresses ...string) *croft.Status {
+		o := croft.Observation{State: state}
+		for _, a := range addresses {
+			o.Addresses = append(o.Addresses, netip.MustParseAddr(a))
+		}
+		return &croft.Status{Observation: &o}
+	}
+	for _, c := range []struct {
+		name string
+		st   *croft.Status
+		want string
+	}{
+		{"not seen yet", &croft.Status{}, ""},
+		{"reserved for a guest that boots", at(croft.StateBooting, "192.0.2.1"), ""},
+		{"none", at(croft.StateRunning), ""},
+		{"the only one", at(croft.StateRunning, "2001:db8::1"), "2001:db8::1"},
+		{"IPv4 first", at(croft.StateRunning, "2001:db8::1", "192.0.2.1"), "192.0.2.1"},
+		{"the first of several", at(croft.StateRunning, "192.0.2.2", "192.0.2.1", "2001:db8::1"), "192.0.2.2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := Address(c.st); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}

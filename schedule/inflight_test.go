@@ -72,6 +72,32 @@ func TestChoicesCarryTheirGroups(t *testing.T) {
 	if _, members := u.since(r, "q"); len(members) != 0 {
 		t.Errorf("another project sees %+v", members)
 	}
+	// claimed, it is part of the usages of who reads later; its group has it once it is ordered
+	ch, _ := u.first(u.read(), inst, candidate("b", 80, 1000, 0))
+	u.claimed(ch)
+	between := u.read()
+	if used, members := u.since(between, "p"); used["b"] != nil || len(members) != 2 {
+		t.Errorf("between claim and order: %v, %+v", used, members)
+	}
+	u.end(ch, true)
+	if used, members := u.since(u.read(), "p"); used["b"] != nil || len(members) != 1 {
+		t.Errorf("after the order: %v, %+v", used, members)
+	}
+	if _, members := u.since(between, "p"); len(members) != 2 {
+		t.Errorf("who read before the order sees %+v", members)
+	}
+}
+
+// With no reader left an ordered choice is forgotten at once.
+func TestAnOrderedChoiceWithoutReadersIsForgotten(t *testing.T) {
+	u := newInFlight()
+	r := u.read()
+	ch, _ := u.first(r, croft.Instance{}, candidate("a", 80, 1000, 0))
+	u.done(r)
+	u.end(ch, true)
+	if len(u.choices) != 0 {
+		t.Errorf("left: %v", u.choices)
+	}
 }
 
 func TestPack(t *testing.T) {

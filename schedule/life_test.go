@@ -446,6 +446,7 @@ func TestDescribe(t *testing.T) {
 		"destroying": {Instance: croft.Instance{State: croft.StateDestroying},
 			Observation: &croft.Observation{State: croft.StateRunning}},
 		"ordered": {Instance: inst, Host: alive},
+		"booting": {Instance: inst, Observation: &croft.Observation{State: croft.StateBooting}}, // host unknown
 		"running": {Instance: inst, Host: alive, Observation: &croft.Observation{State: croft.StateRunning}},
 		schedule.Unknown: {Instance: inst, Host: &croft.Host{},
 			Observation: &croft.Observation{State: croft.StateRunning}},

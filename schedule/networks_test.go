@@ -34,6 +34,43 @@ func TestARequestForANetworkGoesToAHostThatHasIt(t *testing.T) {
 	}
 }
 
+// Placement's own words are reported unless a network is unknown.
+func TestARefusedQueryIsExplainedByItsNetworks(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		networks []string
+		refusal  error
+		want     string
+	}{
+		{"an unknown network", []string{"office", "lab", "default"}, croft.Errorf(croft.Invalid, "no such trait"),
+			`no host has a network "lab"; they have: default, home, office`},
+		{"known networks", []string{"office"}, croft.Errorf(croft.Invalid, "no such trait"), "no such trait"},
+		{"no networks", nil, croft.Errorf(croft.Invalid, "no such trait"), "no such trait"},
+		{"no answer", []string{"lab"}, croft.Errorf(croft.Unavailable, "away"), "away"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cloud, r := newCloud(t, 3, 3), request(t, "web")
+			cloud.placement.AddTrait(cloud.hosts[0], croft.NetworkTrait("office"))
+			cloud.placement.AddTrait(cloud.hosts[0], croft.NetworkTrait("home"))
+			cloud.placement.AddTrait(cloud.hosts[1], croft.NetworkTrait("office"))
+			cloud.placement.AddTrait(cloud.hosts[1], "CUSTOM_SSD")
+			cloud.placement.Fail("Candidates", func() error { return c.refusal })
+			r.Networks = c.networks
+			if _, err := cloud.Request(t.Context(), r); err == nil || !strings.HasSuffix(err.Error(), c.want) {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+	t.Run("providers that cannot be read", func(t *testing.T) {
+		cloud, r := newCloud(t, 3), request(t, "web")
+		cloud.placement.Fail("Candidates", func() error { return croft.Errorf(croft.Invalid, "no such trait") })
+		cloud.placement.Fail("Providers", func() error { return croft.Errorf(croft.Unavailable, "away") })
+		r.Networks = []string{"lab"}
+		_, err := cloud.Request(t.Context(), r)
+		wantKind(t, err, croft.Invalid)
+	})
+}
+
 func TestAHostWithoutTheNetworkIsTold(t *testing.T) {
 	q,
 		err := schedule.ParseQuery(

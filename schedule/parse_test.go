@@ -45,6 +45,17 @@ func TestParseQuery(t *testing.T) {
 		{"a group of traits alone in a subtree",
 			small + "&required_A=CUSTOM_A&resources_B=CUSTOM_B:1&same_subtree=_B,_A&group_policy=none",
 			small + "&required_A=CUSTOM_A&resources_B=CUSTOM_B:1&group_policy=none&same_subtree=_A,_B"},
+		{"the largest amount", "resources=DISK_GB:1,MEMORY_MB:2147483647,VCPU:1",
+			"resources=DISK_GB:1,MEMORY_MB:2147483647,VCPU:1"},
+		{"the same host twice", small + "&in_tree=" + aggregate1 + "&in_tree=" + aggregate1,
+			small + "&in_tree=" + aggregate1},
+		{"one aggregate", small + "&member_of=" + aggregate1, small + "&member_of=" + aggregate1},
+		{"forbidden traits in any order", small + "&required=!CUSTOM_B,!CUSTOM_A",
+			small + "&required=!CUSTOM_A,!CUSTOM_B"},
+		{"a trait that is one of a choice and forbidden", small + "&required=in:CUSTOM_A,CUSTOM_B&required=!CUSTOM_A",
+			small + "&required=!CUSTOM_A&required=in:CUSTOM_A,CUSTOM_B"},
+		{"groups in any order", "resources_B=MEMORY_MB:256,DISK_GB:1&resources_A=VCPU:1&group_policy=none",
+			"resources_A=VCPU:1&resources_B=DISK_GB:1,MEMORY_MB:256&group_policy=none"},
 		{"traits of the root", small + "&root_required=!CUSTOM_B,CUSTOM_A",
 			small + "&root_required=!CUSTOM_B,CUSTOM_A"},
 	} {
@@ -97,6 +108,15 @@ func TestParseQueryRefuses(t *testing.T) {
 		{"an aggregate that is no UUID", small + "&member_of=rack7", `"rack7" is not a UUID`},
 		{"several aggregates without in:", small + "&member_of=" + aggregate1 + "," + aggregate2, "in:UUID,UUID"},
 		{"two hosts", small + "&in_tree=" + aggregate1 + "&in_tree=" + aggregate2, "an instance runs on one"},
+		{"a parameter of the whole query with a suffix", small + "&same_subtree1=_A",
+			`unknown parameter "same_subtree1"`},
+		{"a suffix of other letters", small + "&resources_ä=VCPU:1", `unknown parameter "resources_ä"`},
+		{"a mistyped trait of a choice", small + "&required=in:CUSTOM_A,CSTM_B", `unknown trait "CSTM_B"`},
+		{"a mistyped trait of the root", small + "&root_required=CUSTOM_A,CSTM_B", `unknown trait "CSTM_B"`},
+		{"a host that is no UUID", small + "&in_tree=rack7", `"rack7" is not a UUID`},
+		{"a subtree of the group without a suffix", small + "&same_subtree=_A,", `there is no group`},
+		{"traits alone that a subtree without a suffix names", "required=CUSTOM_A&same_subtree=,",
+			"resources is missing"},
 		{"a subtree of nothing", small + "&same_subtree=_A", `there is no group "_A"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -108,6 +128,17 @@ func TestParseQueryRefuses(t *testing.T) {
 				t.Errorf("more than one line: %q", err)
 			}
 		})
+	}
+}
+
+func TestParseTrait(t *testing.T) {
+	for name, valid := range map[string]bool{"CUSTOM_SSD": true, "HW_CPU_X86_AVX2": true, "ssd": false,
+		"CUSTOM_": false} {
+		trait, err := ParseTrait(name)
+		if valid && (err != nil || string(trait) != name) ||
+			!valid && (croft.KindOf(err) != croft.Invalid || trait != "") {
+			t.Errorf("%s: %q, %v", name, trait, err)
+		}
 	}
 }
 

@@ -45,6 +45,8 @@ func TestSpread(t *testing.T) {
 			candidate("b", 8, 1000, 400)}, []croft.HostID{"b", "a"}},
 		{"one that cannot be judged is last", []croft.Candidate{blind, candidate("full", 8, 1000, 850)},
 			[]croft.HostID{"full", "blind"}},
+		{"one that is exactly filled is before one that cannot be judged",
+			[]croft.Candidate{blind, candidate("filled", 8, 1000, 900)}, []croft.HostID{"filled", "blind"}},
 		{"none", nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -71,5 +73,24 @@ func TestHostOfIsTheProviderOfCores(t *testing.T) {
 	}}
 	if got := hostOf(c); got != "host" {
 		t.Errorf("got %s", got)
+	}
+	// of several in an order that does not depend on the map's
+	for range 50 {
+		c := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{"numa1": {croft.VCPU: 1},
+			"numa0": {croft.VCPU: 1}, "disk": {croft.DiskGB: 1}, "numa2": {croft.VCPU: 2}}}
+		if got := hostOf(c); got != "numa0" {
+			t.Fatalf("got %s", got)
+		}
+	}
+	if got := hostsOf([]croft.Candidate{c, {}, c}); !slices.Equal(got, []croft.HostID{"host"}) {
+		t.Errorf("got %q, want each host once", got)
+	}
+}
+
+// A request that has no candidate with a host has none to prefer.
+func TestAProviderOfNothingIsNotJudged(t *testing.T) {
+	c := candidate("a", 0, 1000, 0)
+	if got := freeAfter(c); got >= 0 {
+		t.Errorf("%v stays free of a provider without VCPU", got)
 	}
 }

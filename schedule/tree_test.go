@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -61,6 +62,15 @@ func TestExplainTrees(t *testing.T) {
 			[]croft.Provider{root}, "is one provider, and group_policy=isolate wants 2"},
 		{"groups on one provider add up", base + "&resources1=VCPU:2&resources2=VCPU:2&group_policy=none",
 			[]croft.Provider{root}, "gives one instance at most 4 of VCPU, 1 short of 5"},
+		{"a single group of a tree", base, []croft.Provider{root, child("nic")}, "has room by now: ask again"},
+		{"the class comes from the provider that is nearest",
+			"resources=VCPU:1,MEMORY_MB:1024,DISK_GB:110",
+			[]croft.Provider{root, child("disk1", offers(croft.DiskGB, 60)), child("disk2", offers(croft.DiskGB, 105))},
+			"gives one instance at most 105 of DISK_GB, 5 GB short of 110"},
+		{"of equals the first one is told of", "resources=VCPU:1,MEMORY_MB:1024,DISK_GB:110,CUSTOM_NET:9",
+			[]croft.Provider{root, child("nic1", offers("CUSTOM_NET", 8), offers(croft.DiskGB, 200)),
+				child("nic2", offers("CUSTOM_NET", 8), with("CUSTOM_FAST"))},
+			"gives one instance at most 8 of CUSTOM_NET, 1 short of 9"},
 		{"a child can be named", base + "&in_tree=" + aggregate2, []croft.Provider{root, child(aggregate2)},
 			"has room by now: ask again"},
 	} {
@@ -75,6 +85,36 @@ func TestExplainTrees(t *testing.T) {
 				t.Errorf("got %d hosts and %+v, want %q", got.Hosts, got.Rows, c.want)
 			}
 		})
+	}
+}
+
+// A pool that an agent has registered, or that is below another provider, is part of a host.
+func TestWhatSharesMayBeAHost(t *testing.T) {
+	pool := func(id croft.HostID, root croft.HostID) croft.Provider {
+		return croft.Provider{ID: id, Root: root, Name: string(id), Traits: []croft.Trait{sharing},
+			Aggregates: []string{aggregate1}}
+	}
+	hosts := map[croft.HostID]croft.Host{"registered": {ID: "registered"}}
+	trees := treesOf([]croft.Provider{pool("alone", "alone"), pool("registered", "registered"),
+		provider("h", func(p *croft.Provider) { p.Root = "h" }), pool("below", "h"), pool("orphan", "gone"),
+		{ID: "far", Root: "far"}}, hosts)
+	got := map[croft.HostID]string{}
+	for _, t := range trees {
+		for _, p := range t.own {
+			got[t.id()] += string(p.ID) + " "
+		}
+		got[t.id()] += "|"
+		for _, p := range t.shared {
+			got[t.id()] += " " + string(p.ID)
+		}
+	}
+	want := map[croft.HostID]string{
+		"registered": "registered | alone below orphan",
+		"h":          "h below | alone registered orphan",
+		"far":        "far |",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -108,6 +148,9 @@ func TestExplainCountsByRequirement(t *testing.T) {
 		Members: []croft.Member{{Affinity: web, Name: "web1", Host: "taken"}},
 		Fits:    []Fit{{Host: "fits", ID: "fits", Rank: 1}},
 	})
+	if len(got.Requirements) != 3 {
+		t.Fatalf("got %+v", got.Requirements)
+	}
 	want := []Requirement{
 		{"MEMORY_MB 4096", 2, "near", "214 MB short of MEMORY_MB 4096"},
 		{"VCPU 1", 1, "both", "1 short of VCPU 1"},

@@ -1,0 +1,69 @@
+package schedule_test
+
+import (
+	"context"
+	"croft"
+	"croft/schedule"
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestWaitEndsWithTheFirstVerdict(t *testing.T) {
+	c := newCloud(t, 1)
+	inst, calls := scheduled(t, c, "web"), 0
+	err := c.Wait(t.Context(), inst, func(*croft.Status) (bool, error) {
+		calls++
+		return false, errPlanned
+	}, nil)
+	if !errors.Is(err, croft.Unavailable) || calls != 1 {
+		t.Errorf("got %v after %d calls", err, calls)
+	}
+}
+
+func TestWaitEndsWhereTheWatchFailsForGood(t *testing.T) {
+	c, watches := newCloud(t, 1), 0
+	inst := scheduled(t, c, "web")
+	c.fail(faulty{watch: func() error { watches++; return croft.Errorf(croft.Invalid, "planned") }})
+	err := c.Wait(t.Context(), inst, schedule.Running, nil)
+	if croft.KindOf(err) != croft.Invalid || watches != 1 {
+		t.Errorf("got %v after %d watches", err, watches)
+	}
+}
+
+// At its end the wait looks once more: a host that fell silent does not wake the watch.
+func TestWaitLooksOnceMoreAtItsEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		st   func(croft.Instance) (croft.Status, error)
+		want string
+	}{
+		"and finds the goal reached": {func(inst croft.Instance) (croft.Status, error) {
+			return croft.Status{Instance: inst, Observation: &croft.Observation{State: croft.StateRunning,
+				Generation: inst.Generation}}, nil
+		}, ""},
+		"and finds that it never will be": {func(inst croft.Instance) (croft.Status, error) {
+			inst.State = croft.StateDestroying
+			return croft.Status{Instance: inst}, nil
+		}, "instance web: waited long enough; it is destroying"},
+		"and finds nothing out": {func(croft.Instance) (croft.Status, error) {
+			return croft.Status{}, errPlanned
+		}, "instance web: waited long enough; where it stands cannot be told: planned"},
+		"and finds a failure that another goal ignores": {func(inst croft.Instance) (croft.Status, error) {
+			return croft.Status{Instance: inst, Observation: &croft.Observation{State: croft.StateFailed,
+				Error: "no", Generation: inst.Generation}}, nil
+		}, "instance web: waited long enough; it is failed: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := newCloud(t, 1)
+			inst := scheduled(t, cloud, "web")
+			ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+			defer cancel()
+			cloud.fail(faulty{find: func() (croft.Status, error) { return c.st(inst) },
+				watch: func() error { return ctx.Err() }})
+			err := cloud.Wait(ctx, inst, schedule.Running, nil)
+			if (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
