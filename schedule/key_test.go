@@ -2,11 +2,12 @@ package schedule_test
 
 import (
 	"context"
-	"croft"
-	"croft/schedule"
 	"slices"
 	"strings"
 	"testing"
+
+	"croft"
+	"croft/schedule"
 )
 
 type keys struct {

@@ -2,11 +2,12 @@ package schedule_test
 
 import (
 	"context"
-	"croft"
-	"croft/schedule"
 	"errors"
 	"testing"
 	"time"
+
+	"croft"
+	"croft/schedule"
 )
 
 func TestWaitEndsWithTheFirstVerdict(t *testing.T) {

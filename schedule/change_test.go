@@ -1,0 +1,77 @@
+package schedule_test
+
+import (
+	"testing"
+
+	"croft"
+)
+
+// A host without a record is as silent as one without an agent.
+func TestForceDestroysWhatHasNoHost(t *testing.T) {
+	c := newCloud(t, 1)
+	inst := scheduled(t, c, "web")
+	c.fail(faulty{find: func() (croft.Status, error) {
+		st, err := c.store.Find(t.Context(), "", string(inst.ID))
+		st.Host = nil
+		return st, err
+	}})
+	d, err := c.Destroy(t.Context(), "", string(inst.ID), true)
+	if err != nil || !d.Gone {
+		t.Errorf("got %+v, %v", d, err)
+	}
+	c.nothingLeft(t)
+}
+
+// An instance whose order was lost gets one.
+func TestStartOrdersWhatHasNoOrder(t *testing.T) {
+	c := newCloud(t, 1)
+	inst := scheduled(t, c, "web")
+	c.fail(faulty{find: func() (croft.Status, error) {
+		st, err := c.store.Find(t.Context(), "", string(inst.ID))
+		st.Order = nil
+		return st, err
+	}})
+	if _, err := c.Start(t.Context(), "", string(inst.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if want, generation := c.wanted(t, inst); want != croft.WantRunning || generation != 2 {
+		t.Errorf("ordered %s at generation %d", want, generation)
+	}
+}
+
+func TestAChangeIsTriedEightTimes(t *testing.T) {
+	c, tries := newCloud(t, 1), 0
+	scheduled(t, c, "web")
+	c.Records = &contended{c.store, 1000, func() {
+		tries++
+		st, err := c.store.Find(t.Context(), croft.DefaultProject, "web")
+		if err == nil {
+			o := *st.Order
+			o.Generation++
+			_, err = c.store.Reorder(t.Context(), st.Instance, o)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}}
+	_, err := c.Stop(t.Context(), croft.DefaultProject, "web")
+	wantKind(t, err, croft.Conflict)
+	if tries != 8 {
+		t.Errorf("tried %d times", tries)
+	}
+}
+
+// A state that no repetition changes is not asked for again.
+func TestAChangeOfWhatIsBeingScheduledIsRefusedAtOnce(t *testing.T) {
+	c, finds := newCloud(t, 1), 0
+	underWay(t, c, "web")
+	c.fail(faulty{find: func() (croft.Status, error) {
+		finds++
+		return c.store.Find(t.Context(), croft.DefaultProject, "web")
+	}})
+	_, err := c.Stop(t.Context(), croft.DefaultProject, "web")
+	wantKind(t, err, croft.Conflict)
+	if finds != 1 {
+		t.Errorf("read %d times", finds)
+	}
+}
