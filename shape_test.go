@@ -42,7 +42,6 @@ var longCircles = map[string]string{
 	"croft/compute":             "not cut yet",
 	"croft/compute/computetest": "not cut yet",
 	"croft/etcdstore":           "not cut yet",
-	"croft/mdserver":            "not cut yet",
 	"croft/placement":           "not cut yet",
 	"croft/placement/ledger":    "not cut yet",
 	"croft/placement/transfer":  "not cut yet",

@@ -31,13 +31,6 @@ var ErrOther = croft.Errorf(croft.Conflict,
 	"the croft of another cloud serves metadata there, and guests of this one would never get theirs: "+
 		"give this cloud a network of its own (network.name, network.bridge), or set metadata.server to false, so that its guests get a disk")
 
-const (
-	cloudHeader = "Croft-Partition" // of what healthPath answers
-
-	healthPath = "/croft/health"
-	healthBody = "croft metadata server\n"
-)
-
 // Listen puts the address on the guests' bridge, unless it is there, and listens
 // on that bridge alone, so that several clouds with a bridge each can share a
 // host. Closing the listener takes the address away iff Listen put it there; when
@@ -110,15 +103,4 @@ func Served(ctx context.Context, bridge string, at netip.AddrPort) (cloud croft.
 		return "", croft.Errorf(croft.Conflict, "ask the metadata server at %s: what answers there is not croft's", at)
 	}
 	return croft.PartitionID(resp.Header.Get(cloudHeader)), nil
-}
-
-// fromHost: a connection whose two ends have one address was made on this host;
-// the kernel drops packets from outside that claim such a source.
-func fromHost(ctx context.Context, addr netip.Addr) bool {
-	local, ok := ctx.Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok {
-		return false
-	}
-	to, err := netip.ParseAddrPort(local.String())
-	return err == nil && to.Addr().Unmap() == addr
 }

@@ -36,9 +36,6 @@ func newMetrics() *metrics {
 	return m
 }
 
-// Collector gives the server's metrics.
-func (s *Server) Collector() prometheus.Collector { return s.metrics }
-
 // measured answers a request and notes how.
 func (m *metrics) measured(w http.ResponseWriter, r *http.Request, answer http.HandlerFunc) {
 	begun := time.Now()

@@ -1,11 +1,14 @@
 package mdserver
 
 import (
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+
+	"croft/internal/userdata"
 )
 
 // openstackVersions are those cloud-init knows; it takes the newest that is
@@ -119,4 +122,19 @@ func encode(v any) []byte {
 		panic(err)
 	}
 	return body
+}
+
+// vendorData wraps parts as OpenStack does: what is below the key cloud-init, that
+// takes as it takes user-data.
+func vendorData(parts []userdata.Part) []byte {
+	if len(parts) == 0 {
+		return []byte("{}")
+	}
+	return encode(map[string]string{"cloud-init": string(userdata.Join(parts...))})
+}
+
+func randomSeed() []byte {
+	seed := make([]byte, 512) // as much as Nova gives
+	rand.Read(seed)           // never fails
+	return seed
 }

@@ -1,12 +1,10 @@
 package mdserver
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"croft"
@@ -15,59 +13,11 @@ import (
 )
 
 const (
-	reportPath   = "/croft/v1/phone-home"
 	passwordFile = "password"
 	maxReport    = 8 << 10 // bytes of a request's body
 	maxWords     = 512     // bytes of an error that a guest tells
 	maxPassword  = 2 << 10 // an RSA key of 8192 bits makes half of it
-	reportPause  = time.Second
 )
-
-// Reports takes what guests tell of themselves. Nobody can check any of it, and it
-// concerns nobody but the guest.
-type Reports interface {
-	// CloudInit keeps how the guest's set-up ended. NotFound: the host has no such instance.
-	CloudInit(ctx context.Context, id croft.InstanceID, c croft.CloudInit) error
-	// SetPassword keeps a guest's password. Conflict: there is one already.
-	SetPassword(ctx context.Context, id croft.InstanceID, password string) error
-	// Password returns it, or nothing.
-	Password(ctx context.Context, id croft.InstanceID) (string, error)
-}
-
-// mostRecent bounds what recent remembers: addresses can be made up.
-const mostRecent = 1024
-
-// recent remembers who did something of late, so that a guest cannot make the host
-// write more often than it need.
-type recent struct {
-	pause time.Duration
-
-	mu sync.Mutex
-	at map[string]time.Time
-}
-
-// enter tells whether who may do it now, and notes that it does.
-func (r *recent) enter(who string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	if now.Sub(r.at[who]) < r.pause {
-		return false
-	}
-	for other, at := range r.at {
-		if now.Sub(at) >= r.pause {
-			delete(r.at, other)
-		}
-	}
-	if len(r.at) >= mostRecent {
-		return false
-	}
-	if r.at == nil {
-		r.at = map[string]time.Time{}
-	}
-	r.at[who] = now
-	return true
-}
 
 // takeReport answers a guest that tells how its set-up ended: a form with state,
 // which is done or failed, and error.

@@ -56,9 +56,6 @@ func (s *Server) Ready(context.Context) error {
 	}
 }
 
-// errNotServing is so until the first attempt.
-var errNotServing = croft.Errorf(croft.Unavailable, "guests are not served yet")
-
 func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[error], places placeOf,
 	listen func() (net.Listener, error)) error {
 	log := s.config.Log

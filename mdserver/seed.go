@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/kdomanski/iso9660"
-	"gopkg.in/yaml.v3"
 
 	"croft"
 	"croft/internal/userdata"
@@ -214,14 +213,4 @@ func seedNetwork(g Guest) seedNetworkYAML {
 		}
 	}
 	return n
-}
-
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), e.Close()
 }

@@ -13,7 +13,6 @@ package mdserver
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +24,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
 	"croft/internal/connlimit"
@@ -74,11 +75,11 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-func randomSeed() []byte {
-	seed := make([]byte, 512) // as much as Nova gives
-	rand.Read(seed)           // never fails
-	return seed
-}
+// Collector gives the server's metrics.
+func (s *Server) Collector() prometheus.Collector { return s.metrics }
+
+// errNotServing is so until the first attempt.
+var errNotServing = croft.Errorf(croft.Unavailable, "guests are not served yet")
 
 // Serve answers on l until ctx ends, which is no error, or l does. It closes l
 // and returns when all its connections and requests have ended.
@@ -195,9 +196,13 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, g Guest) {
 	answer(w, body, mime)
 }
 
-func notAllowed(w http.ResponseWriter) {
-	w.Header().Set("Allow", "GET, HEAD")
-	refuse(w, http.StatusMethodNotAllowed, "metadata can be read, not written")
+// tree is everything that a guest can read. client is what the reader calls itself.
+func tree(g Guest, client string, seed func() []byte) node {
+	nodes := append(ec2(g, client), lazyDir("openstack", func() []node { return openstack(g, seed) }))
+	if files := g.croftFiles(); files != nil {
+		nodes = append(nodes, dir(croftDir, files...))
+	}
+	return dir("", nodes...)
 }
 
 // guest asks whose addr is, when its turn comes, and gives up in time.
@@ -245,16 +250,4 @@ func (s *Server) refuseGuest(w http.ResponseWriter, addr netip.Addr, err error) 
 	w.Header().Set("Retry-After", "1")
 	refuse(w, http.StatusServiceUnavailable, "the instance with the address "+addr.String()+
 		" cannot be looked up now; ask again")
-}
-
-func answer(w http.ResponseWriter, body []byte, mime string) {
-	w.Header().Set("Content-Type", mime)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.Write(body) // an error means that the guest has gone
-}
-
-func refuse(w http.ResponseWriter, status int, sentence string) {
-	w.Header().Set("Content-Type", mimeText)
-	w.WriteHeader(status)
-	fmt.Fprintln(w, sentence)
 }

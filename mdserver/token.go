@@ -1,11 +1,6 @@
 package mdserver
 
 import (
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
 	"net/http"
 	"strconv"
 	"time"
@@ -14,45 +9,10 @@ import (
 )
 
 const (
-	tokenPath   = "/latest/api/token"
 	tokenHeader = "X-Aws-Ec2-Metadata-Token"
 	ttlHeader   = "X-Aws-Ec2-Metadata-Token-Ttl-Seconds"
 	maxTTL      = 21600 // seconds
 )
-
-// tokens makes session tokens and knows its own again. Nothing is kept of them: a
-// token is the time of its end, signed for one instance. Those of before a restart
-// are refused, and clients get new ones.
-type tokens struct{ key []byte }
-
-func newTokens() tokens {
-	key := make([]byte, sha256.Size)
-	rand.Read(key) // never fails
-	return tokens{key}
-}
-
-func (t tokens) make(id croft.InstanceID, end time.Time) string {
-	body := binary.BigEndian.AppendUint64(nil, uint64(end.UnixMilli()))
-	return base64.RawURLEncoding.EncodeToString(append(body, t.sign(id, body)...))
-}
-
-// good tells whether the token was made for the instance and has not ended.
-func (t tokens) good(token string, id croft.InstanceID) bool {
-	raw, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(raw) != 8+sha256.Size {
-		return false
-	}
-	body, signature := raw[:8], raw[8:]
-	end := time.UnixMilli(int64(binary.BigEndian.Uint64(body)))
-	return hmac.Equal(signature, t.sign(id, body)) && time.Now().Before(end)
-}
-
-func (t tokens) sign(id croft.InstanceID, body []byte) []byte {
-	mac := hmac.New(sha256.New, t.key)
-	mac.Write([]byte(id))
-	mac.Write(body)
-	return mac.Sum(nil)
-}
 
 // giveToken answers a PUT as Amazon's second version of the service does. Who says
 // that it forwards for others gets none, and no answer with one passes a router:

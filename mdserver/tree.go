@@ -11,12 +11,6 @@ type node struct {
 	mime     string
 }
 
-const (
-	mimeText = "text/plain; charset=utf-8"
-	mimeJSON = "application/json"
-	mimeData = "application/octet-stream"
-)
-
 // file is a text, known now.
 func file(name, text string) node {
 	return node{name: name, shown: name, mime: mimeText, body: func() []byte { return []byte(text) }}
@@ -41,15 +35,6 @@ func lazyDir(name string, children func() []node) node {
 func (n node) as(shown string) node {
 	n.shown = shown
 	return n
-}
-
-// tree is everything that a guest can read. client is what the reader calls itself.
-func tree(g Guest, client string, seed func() []byte) node {
-	nodes := append(ec2(g, client), lazyDir("openstack", func() []node { return openstack(g, seed) }))
-	if files := g.croftFiles(); files != nil {
-		nodes = append(nodes, dir(croftDir, files...))
-	}
-	return dir("", nodes...)
 }
 
 // find walks down a path. Slashes may be doubled, and may end it or not, since

@@ -1,7 +1,10 @@
 package mdserver
 
 import (
+	"bytes"
 	_ "embed"
+
+	"gopkg.in/yaml.v3"
 
 	"croft/internal/hostkey"
 	"croft/internal/userdata"
@@ -62,11 +65,12 @@ func (g Guest) vendorLayer() []userdata.Part {
 	return []userdata.Part{{Name: "vendor-data", Data: g.Vendor}}
 }
 
-// vendorData wraps parts as OpenStack does: what is below the key cloud-init, that
-// takes as it takes user-data.
-func vendorData(parts []userdata.Part) []byte {
-	if len(parts) == 0 {
-		return []byte("{}")
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(v); err != nil {
+		return nil, err
 	}
-	return encode(map[string]string{"cloud-init": string(userdata.Join(parts...))})
+	return b.Bytes(), e.Close()
 }

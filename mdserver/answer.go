@@ -1,0 +1,57 @@
+package mdserver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+)
+
+// The paths of the service beside the trees of metadata.
+const (
+	tokenPath  = "/latest/api/token"
+	reportPath = "/croft/v1/phone-home"
+	healthPath = "/croft/health"
+)
+
+// What healthPath answers, to the host alone.
+const (
+	healthBody  = "croft metadata server\n"
+	cloudHeader = "Croft-Partition"
+)
+
+const (
+	mimeText = "text/plain; charset=utf-8"
+	mimeJSON = "application/json"
+	mimeData = "application/octet-stream"
+)
+
+// fromHost: a connection whose two ends have one address was made on this host;
+// the kernel drops packets from outside that claim such a source.
+func fromHost(ctx context.Context, addr netip.Addr) bool {
+	local, ok := ctx.Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return false
+	}
+	to, err := netip.ParseAddrPort(local.String())
+	return err == nil && to.Addr().Unmap() == addr
+}
+
+func answer(w http.ResponseWriter, body []byte, mime string) {
+	w.Header().Set("Content-Type", mime)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Write(body) // an error means that the guest has gone
+}
+
+func refuse(w http.ResponseWriter, status int, sentence string) {
+	w.Header().Set("Content-Type", mimeText)
+	w.WriteHeader(status)
+	fmt.Fprintln(w, sentence)
+}
+
+func notAllowed(w http.ResponseWriter) {
+	w.Header().Set("Allow", "GET, HEAD")
+	refuse(w, http.StatusMethodNotAllowed, "metadata can be read, not written")
+}
