@@ -33,7 +33,8 @@ type rule struct {
 // rooms that decide; adapters implement the interfaces they declare.
 var (
 	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...",
-		"croft/operator/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...", "croft/pool/vm/...",
+		"croft/hosts/...", "croft/audit/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...",
+		"croft/pool/vm/...",
 		"croft/trust", "croft/trust/pki/...", "croft/trust/invitation/...", "croft/grid/...", "croft/cluster/...",
 		"croft/control/..."}
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",
@@ -155,8 +156,18 @@ var rules = []rule{
 	{
 		packages: []string{"croft/trust/gate/..."},
 		mayNot: []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/placement/...",
-			"croft/schedule/...", "croft/operator/..."},
+			"croft/schedule/...", "croft/hosts/..."},
 		reason: "what a host runs that is not trusted with etcd and Placement knows neither",
+	},
+	{
+		packages: []string{"croft/audit/..."},
+		mayNot:   []string{"croft/hosts/...", "croft/compute/...", "croft/schedule/..."},
+		reason:   "an audit judges the other rooms, and asks them through interfaces of its own",
+	},
+	{
+		packages: []string{"croft/hosts/..."},
+		mayNot:   []string{"croft/audit/...", "croft/compute/..."},
+		reason:   "what moves and forgets hosts works without what checks it",
 	},
 	{
 		packages: []string{"croft/node/..."},
@@ -166,7 +177,7 @@ var rules = []rule{
 	{
 		packages: []string{"croft/trust", "croft/trust/pki/...", "croft/trust/invitation/..."},
 		mayNot: []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...",
-			"croft/operator/...", "croft/pool/..."},
+			"croft/hosts/...", "croft/audit/...", "croft/pool/..."},
 		reason: "whom a process believes depends on nothing that the process does",
 	},
 	{
@@ -266,6 +277,8 @@ func TestRulesCatch(t *testing.T) {
 		{"a deciding room may import the root", "croft/compute", "croft", false},
 		{"a deciding room may import a helper", "croft/compute", "croft/internal/durable", false},
 		{"a deciding room may not import an adapter", "croft/compute", "croft/etcdstore", true},
+		{"an audit may not import what it judges", "croft/audit", "croft/hosts", true},
+		{"hosts may not import their audit", "croft/hosts", "croft/audit", true},
 		{"the ledger is free of HTTP", "croft/placement/ledger", "net/http", true},
 		{"nor may a package below it", "croft/placement/model", "croft/hypervisor/sim", true},
 		{"an adapter may import the room it serves", "croft/hypervisor/sim", "croft/compute", false},

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
 	"croft/compute"
-	"croft/internal/books"
-	"croft/operator"
+	"croft/hosts"
 	"croft/schedule"
 )
 
@@ -88,9 +88,9 @@ type Hosts interface {
 	Records(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
 	// List returns all hosts with what they offer and what is claimed of it, sorted by name. It returns the
 	// hosts beside an error that concerns a part of what is known of them.
-	List(ctx context.Context) ([]operator.Host, error)
+	List(ctx context.Context) ([]hosts.Host, error)
 	// Find is List for one host, with its instances. NotFound.
-	Find(ctx context.Context, idOrName string) (operator.Host, error)
+	Find(ctx context.Context, idOrName string) (hosts.Host, error)
 	// Problems says in a sentence each what is wrong with the store of the cloud.
 	Problems(ctx context.Context) []string
 }
@@ -98,16 +98,16 @@ type Hosts interface {
 // Maintenance changes hosts, each named by ID or name. NotFound.
 type Maintenance interface {
 	// Drain keeps new instances away from a host until Enable.
-	Drain(ctx context.Context, idOrName string) (operator.Host, error)
-	Enable(ctx context.Context, idOrName string) (operator.Host, error)
+	Drain(ctx context.Context, idOrName string) (hosts.Host, error)
+	Enable(ctx context.Context, idOrName string) (hosts.Host, error)
 	// Accept lets an agent on another machine, or with another state directory, serve the host.
-	Accept(ctx context.Context, idOrName string) (operator.Host, error)
+	Accept(ctx context.Context, idOrName string) (hosts.Host, error)
 	// Forget removes a host. Conflict: it is alive or has instances, and force is false.
-	Forget(ctx context.Context, idOrName string, force bool) (operator.Host, error)
+	Forget(ctx context.Context, idOrName string, force bool) (hosts.Host, error)
 	// MoveAll makes the ephemeral instances of a host anew on others, and says what became of each instance.
-	MoveAll(ctx context.Context, h operator.Host) ([]operator.Moved, error)
+	MoveAll(ctx context.Context, h hosts.Host) ([]hosts.Moved, error)
 	// RemoveMember takes a host's server out of etcd. Conflict: the others would be too few.
-	RemoveMember(ctx context.Context, h operator.Host) error
+	RemoveMember(ctx context.Context, h hosts.Host) error
 }
 
 // Keys keeps public SSH keys of projects, by name.
@@ -123,9 +123,9 @@ type Images interface {
 
 // Audits compares all that is recorded with what there is.
 type Audits interface {
-	Audit(ctx context.Context) (operator.Report, error)
+	Audit(ctx context.Context) (audit.Report, error)
 	// Mend mends one difference that is marked as mendable.
-	Mend(ctx context.Context, d books.Difference) error
+	Mend(ctx context.Context, d audit.Difference) error
 }
 
 // Monitor reads what changes all the time.

@@ -18,12 +18,12 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"croft"
+	"croft/audit"
 	"croft/compute/keyed"
-	"croft/internal/books"
 	"croft/internal/mailbox"
 )
 
-// Config is what an Agent is made of. All interfaces but Seeds are required.
+// Config is what an Agent is made of. All interfaces but Shared and Seeds are required.
 type Config struct {
 	Host      croft.Host        // ID required; Place tells its agent from one of a copied machine
 	Partition croft.PartitionID // required
@@ -35,6 +35,7 @@ type Config struct {
 	Orders     Orders
 	Registry   Registry
 	Records    Records
+	Shared     audit.Shared // what belongs to no host; nil: another process looks after that
 	Inventory  Inventory
 	Hypervisor Hypervisor
 	Images     Images
@@ -67,8 +68,10 @@ type Agent struct {
 	memory  map[croft.InstanceID]*memory
 	awaited map[croft.InstanceID]bool // looked at again soon
 
-	foundHere []books.Difference // by the last sweep, which alone touches it
-	caretaker *Caretaker         // too
+	// Only the sweep touches these.
+	foundHere []audit.Difference // by the last one
+	forgotten bool               // that the host was forgotten is logged
+	caretaker *audit.Caretaker
 
 	reporting sync.Mutex // held while what a guest told is changed
 	reporters *mailbox.Box[croft.InstanceID]
@@ -103,7 +106,7 @@ func New(c Config) (*Agent, error) {
 		c.Orders == nil || c.Registry == nil || c.Records == nil ||
 		c.Inventory == nil || c.Hypervisor == nil || c.Images == nil {
 		return nil,
-			croft.Errorf(croft.Invalid, "compute: Host, Partition, Dir, Log and all interfaces but Seeds are required")
+			croft.Errorf(croft.Invalid, "compute: Host, Partition, Dir, Log and all interfaces but Shared and Seeds are required")
 	}
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -122,8 +125,8 @@ func New(c Config) (*Agent, error) {
 		memory:  map[croft.InstanceID]*memory{},
 		awaited: map[croft.InstanceID]bool{},
 
-		caretaker: &Caretaker{Host: c.Host.ID, Records: c.Records, Inventory: c.Inventory, Every: c.SweepEvery,
-			Log: c.Log},
+		caretaker: &audit.Caretaker{Host: c.Host.ID, Records: c.Records, Shared: c.Shared, Inventory: c.Inventory,
+			Every: c.SweepEvery, Log: c.Log},
 
 		reporters: mailbox.New[croft.InstanceID](),
 	}

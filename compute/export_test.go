@@ -16,7 +16,7 @@ func (a *Agent) Resync(ctx context.Context) {
 
 // SweepNow sweeps records and host now, whosever turn it is.
 func (a *Agent) SweepNow(ctx context.Context) error {
-	return errors.Join(a.caretaker.sweepRecords(ctx), a.sweepHost(ctx))
+	return errors.Join(a.caretaker.Sweep(ctx), a.sweepHost(ctx))
 }
 
 // Expire makes an instance's last start one of long ago.

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
-	"croft/internal/books"
+	"croft/audit"
 	"croft/internal/meter"
 	"croft/internal/span"
 )
@@ -75,7 +75,7 @@ func newMetrics(a *Agent) *metrics {
 	m.instances = prometheus.NewDesc("croft_agent_instances", "Instances of this host, by what was last seen of them.",
 		[]string{"state"}, nil)
 	m.usages = newUsages(a)
-	differ(m.differences, nil)
+	audit.CountKinds(m.differences, nil)
 	return m
 }
 
@@ -84,18 +84,6 @@ func truth(is bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// differ notes what a sweep believes to be wrong: a number of each kind, so that a rule
-// for one that has never been seen has something to look at.
-func differ(gauge *prometheus.GaugeVec, found []books.Difference) {
-	counts := map[books.Kind]int{}
-	for _, d := range found {
-		counts[d.Kind]++
-	}
-	for _, kind := range books.Kinds {
-		gauge.WithLabelValues(string(kind)).Set(float64(counts[kind]))
-	}
 }
 
 // Collector gives the agent's metrics.

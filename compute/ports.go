@@ -4,10 +4,9 @@ import (
 	"context"
 	"io"
 	"net/netip"
-	"time"
 
 	"croft"
-	"croft/internal/books"
+	"croft/audit"
 )
 
 // Orders is where the agent reads what it is to do.
@@ -45,26 +44,15 @@ type Registry interface {
 	Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(rival *croft.Agent) bool) error
 }
 
-// Records is what the sweep reads and mends.
+// Records is what the agent reads and removes of the records of its own host.
 type Records interface {
 	// Instance returns a record; NotFound where there is none.
 	Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error)
-	// HostBooks returns orders and observations of a host, and the records of those
+	// HostEvidence returns orders and observations of a host, and the records of those
 	// instances and of more.
-	HostBooks(ctx context.Context, host croft.HostID, more ...croft.InstanceID) (books.Books, error)
-	// Books returns all that is stored, as of one moment.
-	Books(ctx context.Context) (books.Books, error)
-	// Fence writes a record once more where that is unchanged, after which no write that
-	// compares it as inst is can be done any more, and returns it as it is then. NotFound: it is gone.
-	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
-	// Discard removes a record in scheduling and its name. Conflict: it moved on.
-	Discard(ctx context.Context, inst croft.Instance) error
-	// Drop removes what is lost: a name, user-data, a membership, an order or an
-	// observation, unless that changed meanwhile.
-	Drop(ctx context.Context, d books.Difference) error
-	// TakeTurn gives one of all agents the turn to look after what is no host's own;
-	// nobody else gets it for so long.
-	TakeTurn(ctx context.Context, length time.Duration) (bool, error)
+	HostEvidence(ctx context.Context, host croft.HostID, more ...croft.InstanceID) (audit.Evidence, error)
+	// Drop removes an order or an observation that belongs to no instance, unless it changed meanwhile.
+	Drop(ctx context.Context, d audit.Difference) error
 }
 
 // Inventory is the part of the Placement API that the agent needs.

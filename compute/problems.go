@@ -9,7 +9,7 @@ import (
 	"github.com/shirou/gopsutil/v3/disk"
 
 	"croft"
-	"croft/internal/books"
+	"croft/audit"
 )
 
 // problemKind orders what may be wrong with a host; of each there is at most one.
@@ -60,7 +60,7 @@ func (a *Agent) introduce(ctx context.Context) error {
 // examine finds what is wrong with the host as a whole, says so in the log once, and
 // in the host's record for as long as it lasts.
 func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.Resources,
-	strays []books.Difference) error {
+	strays []audit.Difference) error {
 	shrunk, strange := a.shrunk(claims), strangers(strays)
 	changed := a.setProblem(problemShrunk, shrunk)
 	if changed && shrunk != "" {
@@ -122,7 +122,7 @@ func (a *Agent) shrunk(claims map[croft.InstanceID]croft.Resources) string {
 }
 
 // strangers says which guests here belong to nobody, or to another host.
-func strangers(strays []books.Difference) string {
+func strangers(strays []audit.Difference) string {
 	if len(strays) == 0 {
 		return ""
 	}

@@ -114,8 +114,8 @@ func (a *Agent) stranger(ctx context.Context) (why string, changed bool, err err
 	case !known || last.Place == "":
 		return "", true, nil
 	}
-	b, err := a.Records.HostBooks(ctx, a.Host.ID)
-	if err != nil || len(b.Orders) == 0 {
+	e, err := a.Records.HostEvidence(ctx, a.Host.ID)
+	if err != nil || len(e.Orders) == 0 {
 		return "", true, err
 	}
 	return fmt.Sprintf("the host's UUID was last served by another machine or state directory, which has orders: where this is a copy, remove host-id from its state directory; where it is the host's disks in another machine and the old one is off, run `croft host accept %s`; where the other is gone for good, `croft host forget --force %s`",

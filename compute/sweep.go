@@ -7,17 +7,17 @@ import (
 	"slices"
 
 	"croft"
-	"croft/internal/books"
+	"croft/audit"
 )
 
-// sweep compares the books with what there is, mends what no guest can suffer from,
+// sweep compares the records with what there is, mends what no guest can suffer from,
 // and tells the rest: what is this host's, and, where it is this agent's turn, what
 // is no host's own. What two sweeps in a row found is believed.
 func (a *Agent) sweep(ctx context.Context) {
 	if !a.seat.Load() {
 		return
 	}
-	err := a.caretaker.takeTurn(ctx)
+	err := a.caretaker.TakeTurn(ctx)
 	if err != nil {
 		err = fmt.Errorf("records: %w", err)
 	} else {
@@ -33,7 +33,8 @@ func (a *Agent) sweep(ctx context.Context) {
 func (a *Agent) sweepHost(ctx context.Context) error {
 	claims, err := a.Inventory.Claims(ctx, a.Host.ID)
 	if errors.Is(err, croft.NotFound) {
-		if a.known.Load() && a.caretaker.first(forgotten) {
+		if a.known.Load() && !a.forgotten {
+			a.forgotten = true
 			a.Log.Warn("the host was forgotten while its agent runs; restart the agent to offer it again", "host",
 				a.Host.ID)
 		}
@@ -42,7 +43,7 @@ func (a *Agent) sweepHost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	holding, err := a.Holding(ctx)
+	contents, err := a.Contents(ctx)
 	if err != nil {
 		return err
 	}
@@ -50,26 +51,23 @@ func (a *Agent) sweepHost(ctx context.Context) error {
 	for id := range claims {
 		ids = append(ids, id)
 	}
-	for _, g := range holding.Guests {
+	for _, g := range contents.Guests {
 		ids = append(ids, g.Instance)
 	}
-	b, err := a.Records.HostBooks(ctx, a.Host.ID, append(ids, holding.Directories...)...)
+	e, err := a.Records.HostEvidence(ctx, a.Host.ID, append(ids, contents.Directories...)...)
 	if err != nil {
 		return err
 	}
-	b.Claims[a.Host.ID], b.Holdings[a.Host.ID] = claims, holding
-	found := slices.DeleteFunc(books.Compare(b), func(d books.Difference) bool {
-		return d.Host != a.Host.ID || d.Kind == books.HostProblem || d.Kind == books.UndoneOrder
+	e.Claims[a.Host.ID], e.Contents[a.Host.ID] = claims, contents
+	found := slices.DeleteFunc(audit.Compare(e), func(d audit.Difference) bool {
+		return d.Host != a.Host.ID || d.Kind == audit.HostProblem || d.Kind == audit.UndoneOrder
 	})
-	believed := books.Confirm(a.foundHere, found)
-	differ(a.metrics.differences, believed)
+	believed := audit.Confirm(a.foundHere, found)
+	audit.CountKinds(a.metrics.differences, believed)
 	a.foundHere = found // only the sweep touches it
-	if err := a.caretaker.mend(ctx, believed); err != nil {
+	if err := a.caretaker.Mend(ctx, believed); err != nil {
 		return err
 	}
-	strays := slices.DeleteFunc(believed, func(d books.Difference) bool { return d.Kind != books.StrayGuest })
+	strays := slices.DeleteFunc(believed, func(d audit.Difference) bool { return d.Kind != audit.StrayGuest })
 	return a.examine(ctx, claims, strays)
 }
-
-// forgotten is told of the host itself.
-var forgotten = finding{books.UnknownHost, ""}

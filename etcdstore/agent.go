@@ -144,7 +144,7 @@ func (s *Store) removeRecord(inst croft.Instance) []clientv3.Op {
 	)
 }
 
-// Instance implements compute.Records: the record without user-data, which is for the
+// Instance implements compute.Records and hosts.Instances: the record without user-data, which is for the
 // order's reader alone.
 func (s *Store) Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error) {
 	got, err := s.etcd.Get(ctx, s.keys.instance(id))
@@ -164,7 +164,7 @@ func (s *Store) decodeInstance(kv *mvccpb.KeyValue) (croft.Instance, error) {
 	return inst, err
 }
 
-// Discard implements compute.Records and schedule.Records.
+// Discard implements audit.Records and schedule.Records.
 func (s *Store) Discard(ctx context.Context, inst croft.Instance) error {
 	if inst.State != croft.StateScheduling {
 		return croft.Errorf(croft.Conflict, "instance %s is %s, not scheduling", inst.ID, inst.State)

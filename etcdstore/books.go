@@ -8,11 +8,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/internal/books"
+	"croft/audit"
 )
 
-// Books implements compute.Records and operator.Ledger: all of it in one transaction.
-func (s *Store) Books(ctx context.Context) (books.Books, error) {
+// Evidence implements audit.Records and audit.Shared: all of it in one transaction.
+func (s *Store) Evidence(ctx context.Context) (audit.Evidence, error) {
 	prefixes := []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(),
 		s.keys.allAlive(), s.keys.allDrained(), s.keys.allTwins(), s.keys.sessions(), s.keys.names(),
 		s.keys.allUserData(), s.keys.groups()}
@@ -26,13 +26,13 @@ func (s *Store) Books(ctx context.Context) (books.Books, error) {
 	}
 	got, err := s.etcd.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
-		return books.Books{}, s.wrap(err, "read the books")
+		return audit.Evidence{}, s.wrap(err, "read the records")
 	}
 	j := s.newJoiner()
 	for _, r := range got.Responses[:7] {
 		j.addAll(r.GetResponseRange().Kvs)
 	}
-	b, err := j.books()
+	b, err := j.evidence()
 	b.Sessions = map[string]bool{}
 	for _, kv := range got.Responses[7].GetResponseRange().Kvs {
 		b.Sessions[last(kv.Key)] = true
@@ -41,32 +41,32 @@ func (s *Store) Books(ctx context.Context) (books.Books, error) {
 		b.Names = append(b.Names, s.nameOf(kv))
 	}
 	for _, kv := range got.Responses[9].GetResponseRange().Kvs {
-		b.UserData = append(b.UserData, books.UserData{Instance: croft.InstanceID(last(kv.Key)),
+		b.UserData = append(b.UserData, audit.UserData{Instance: croft.InstanceID(last(kv.Key)),
 			Revision: kv.ModRevision})
 	}
 	groups := got.Responses[10].GetResponseRange().Kvs
 	for i, m := range membersOf(groups) {
 		project, _, _ := strings.Cut(strings.TrimPrefix(string(groups[i].Key), s.keys.groups()), "/")
-		b.Members = append(b.Members, books.Member{Member: m, Project: croft.Project(project),
+		b.Members = append(b.Members, audit.Member{Member: m, Project: croft.Project(project),
 			Revision: groups[i].ModRevision})
 	}
 	return b, err
 }
 
-func (s *Store) nameOf(kv *mvccpb.KeyValue) books.Name {
+func (s *Store) nameOf(kv *mvccpb.KeyValue) audit.Name {
 	project, name, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), s.keys.names()), "/")
-	return books.Name{Project: croft.Project(project), Name: name, Instance: croft.InstanceID(kv.Value),
+	return audit.Name{Project: croft.Project(project), Name: name, Instance: croft.InstanceID(kv.Value),
 		Revision: kv.ModRevision}
 }
 
-// HostBooks implements compute.Records.
-func (s *Store) HostBooks(ctx context.Context, host croft.HostID, more ...croft.InstanceID) (books.Books, error) {
+// HostEvidence implements compute.Records.
+func (s *Store) HostEvidence(ctx context.Context, host croft.HostID, more ...croft.InstanceID) (audit.Evidence, error) {
 	got, err := s.etcd.Txn(ctx).Then(
 		clientv3.OpGet(s.keys.orders(host), clientv3.WithPrefix()),
 		clientv3.OpGet(s.keys.observedOn(host), clientv3.WithPrefix()),
 	).Commit()
 	if err != nil {
-		return books.Books{}, s.wrap(err, "read the books of host %s", host)
+		return audit.Evidence{}, s.wrap(err, "read the records of host %s", host)
 	}
 	j := s.newJoiner()
 	ids := map[croft.InstanceID]bool{}
@@ -84,7 +84,7 @@ func (s *Store) HostBooks(ctx context.Context, host croft.HostID, more ...croft.
 		records = append(records, s.keys.instance(id))
 	}
 	if err := s.addEach(ctx, j, records); err != nil {
-		return books.Books{}, err
+		return audit.Evidence{}, err
 	}
 	for _, inst := range j.instances {
 		if inst.Host != host && inst.Host != "" {
@@ -92,9 +92,9 @@ func (s *Store) HostBooks(ctx context.Context, host croft.HostID, more ...croft.
 		}
 	}
 	if err := s.addEach(ctx, j, append(hosts, s.keys.host(host))); err != nil {
-		return books.Books{}, err
+		return audit.Evidence{}, err
 	}
-	b, err := j.books()
+	b, err := j.evidence()
 	b.Only = host
 	return b, err
 }
@@ -109,7 +109,7 @@ func (s *Store) addEach(ctx context.Context, j *joiner, keys []string) error {
 		}
 		got, err := s.etcd.Txn(ctx).Then(ops...).Commit()
 		if err != nil {
-			return s.wrap(err, "read the books")
+			return s.wrap(err, "read the records")
 		}
 		for _, r := range got.Responses {
 			j.addAll(r.GetResponseRange().Kvs)
@@ -119,14 +119,14 @@ func (s *Store) addEach(ctx context.Context, j *joiner, keys []string) error {
 	return nil
 }
 
-// books is what was added, without what Placement and hosts have.
-func (j *joiner) books() (books.Books, error) {
+// evidence is what was added, without what Placement and hosts have.
+func (j *joiner) evidence() (audit.Evidence, error) {
 	if _, err := j.join(); err != nil {
-		return books.Books{}, err
+		return audit.Evidence{}, err
 	}
-	b := books.Books{
+	b := audit.Evidence{
 		Hosts: j.hosts, Instances: map[croft.InstanceID]croft.Instance{},
-		Claims: map[croft.HostID]map[croft.InstanceID]croft.Resources{}, Holdings: map[croft.HostID]books.Holding{},
+		Claims: map[croft.HostID]map[croft.InstanceID]croft.Resources{}, Contents: map[croft.HostID]audit.Contents{},
 	}
 	for _, inst := range j.instances {
 		b.Instances[inst.ID] = inst

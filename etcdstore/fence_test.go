@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/books"
 )
 
 func TestASchedulerWhoseSessionEndedOrdersNothing(t *testing.T) {
@@ -49,18 +49,18 @@ func TestARequestOfUnknownOutcomeIsAbandonedWhileItsProcessLives(t *testing.T) {
 				t.Error("the session goes on")
 			}
 			for abandoned := false; !abandoned; {
-				b := must(f.Books(t.Context()))(t)
+				b := must(f.Evidence(t.Context()))(t)
 				_, exists := b.Instances[begun.ID] // else it was done, though its answer was lost
 				abandoned = !exists
-				for _, d := range books.Compare(b) {
-					abandoned = abandoned || d.Kind == books.AbandonedRequest && d.Instance == begun.ID
+				for _, d := range audit.Compare(b) {
+					abandoned = abandoned || d.Kind == audit.AbandonedRequest && d.Instance == begun.ID
 					if d.Instance == after.ID {
 						t.Fatalf("%+v, whose session lives", d)
 					}
 				}
 				time.Sleep(20 * time.Millisecond)
 			}
-			for _, inst := range must(f.Books(t.Context()))(t).Instances {
+			for _, inst := range must(f.Evidence(t.Context()))(t).Instances {
 				if err := f.Discard(t.Context(), inst); err != nil {
 					t.Fatal(err)
 				}
@@ -123,7 +123,7 @@ func TestForgetLeavesNoObservation(t *testing.T) {
 		State: croft.StateRunning}); err != nil {
 		t.Fatal(err)
 	}
-	if b := must(f.HostBooks(t.Context(), f.host))(t); len(b.Observations) != 1 ||
+	if b := must(f.HostEvidence(t.Context(), f.host))(t); len(b.Observations) != 1 ||
 		b.Observations[0].State != croft.StateRunning {
 		t.Errorf("the books of the host have %+v", b.Observations)
 	}

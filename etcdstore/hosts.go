@@ -7,23 +7,23 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/internal/books"
+	"croft/audit"
 )
 
-// Drain implements operator.Hosts.
+// Drain implements hosts.Store.
 func (s *Store) Drain(ctx context.Context, host croft.HostID) error {
 	key := s.keys.drained(host)
 	_, err := s.etcd.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, time.Now().UTC().Format(time.RFC3339))).Commit()
 	return s.wrapped(err, "drain the host")
 }
 
-// Enable implements operator.Hosts.
+// Enable implements hosts.Store.
 func (s *Store) Enable(ctx context.Context, host croft.HostID) error {
 	_, err := s.etcd.Delete(ctx, s.keys.drained(host))
 	return s.wrapped(err, "enable the host")
 }
 
-// Accept implements operator.Hosts.
+// Accept implements hosts.Store.
 func (s *Store) Accept(ctx context.Context, host croft.HostID) error {
 	key := s.keys.host(host)
 	got, err := s.etcd.Get(ctx, key)
@@ -46,10 +46,10 @@ func (s *Store) Accept(ctx context.Context, host croft.HostID) error {
 	return s.wrapped(err, "accept the host")
 }
 
-// ForgetHost implements operator.Hosts. Tombstones stay; observations and what else
+// ForgetHost implements hosts.Store. Tombstones stay; observations and what else
 // is the host's goes, the record last.
 func (s *Store) ForgetHost(ctx context.Context, host croft.HostID) error {
-	b, err := s.HostBooks(ctx, host)
+	b, err := s.HostEvidence(ctx, host)
 	if err != nil {
 		return err
 	}
@@ -87,29 +87,29 @@ func (s *Store) dropOrder(ctx context.Context, o croft.Order) error {
 	return s.wrapped(err, "remove an order")
 }
 
-// Drop implements operator.Ledger and compute.Records. Each removal compares what
+// Drop implements audit.Records and compute.Records. Each removal compares what
 // makes it right, and is done already where that no longer holds.
-func (s *Store) Drop(ctx context.Context, d books.Difference) error {
+func (s *Store) Drop(ctx context.Context, d audit.Difference) error {
 	switch d.Kind {
-	case books.LostName:
+	case audit.LostName:
 		name := s.keys.name(d.Project, d.Name)
 		_, err := s.etcd.Txn(ctx).If(unchanged(name, d.Revision)).Then(clientv3.OpDelete(name)).Commit()
 		return s.wrapped(err, "remove a name")
-	case books.LostOrder:
+	case audit.LostOrder:
 		return s.dropOrder(ctx, croft.Order{Host: d.Host, Instance: d.Instance, Revision: d.Revision})
-	case books.LostMember:
+	case audit.LostMember:
 		if d.Affinity == nil {
 			return croft.Errorf(croft.Invalid, "a membership of no group")
 		}
 		key := s.keys.member(d.Project, croft.Member{Affinity: *d.Affinity, Host: d.Host, Instance: d.Instance})
 		_, err := s.etcd.Txn(ctx).If(unchanged(key, d.Revision)).Then(clientv3.OpDelete(key)).Commit()
 		return s.wrapped(err, "remove a membership")
-	case books.LostUserData:
+	case audit.LostUserData:
 		key := s.keys.userData(d.Instance)
 		_, err := s.etcd.Txn(ctx).If(unchanged(key, d.Revision),
 			absent(s.keys.instance(d.Instance))).Then(clientv3.OpDelete(key)).Commit()
 		return s.wrapped(err, "remove an instance's user-data")
-	case books.LostObservation:
+	case audit.LostObservation:
 		_, err := s.etcd.Txn(ctx).If(absent(s.keys.order(d.Host, d.Instance))).
 			Then(clientv3.OpDelete(s.keys.observed(d.Host, d.Instance))).Commit()
 		return s.wrapped(err, "remove an observation")
@@ -117,7 +117,7 @@ func (s *Store) Drop(ctx context.Context, d books.Difference) error {
 	return croft.Errorf(croft.Invalid, "%s is not mended by removing anything", d.Kind)
 }
 
-// PutName implements operator.Ledger. Conflict: another instance has the name.
+// PutName implements audit.Records. Conflict: another instance has the name.
 func (s *Store) PutName(ctx context.Context, inst croft.Instance) error {
 	name := s.keys.name(inst.Project, inst.Name)
 	done, err := s.etcd.Txn(ctx).If(absent(name), exists(s.keys.instance(inst.ID))).
@@ -128,7 +128,7 @@ func (s *Store) PutName(ctx context.Context, inst croft.Instance) error {
 	return s.wrapped(err, "write a name")
 }
 
-// PutMember implements operator.Ledger.
+// PutMember implements audit.Records.
 func (s *Store) PutMember(ctx context.Context, inst croft.Instance) error {
 	done, err := s.etcd.Txn(ctx).If(unchanged(s.keys.instance(inst.ID), inst.Revision)).Then(s.join(inst)...).Commit()
 	if err == nil && !done.Succeeded {
@@ -137,7 +137,7 @@ func (s *Store) PutMember(ctx context.Context, inst croft.Instance) error {
 	return s.wrapped(err, "write a membership")
 }
 
-// SetMoving implements operator.Moves.
+// SetMoving implements hosts.Instances.
 func (s *Store) SetMoving(ctx context.Context, inst croft.Instance, to croft.HostID) (croft.Instance, error) {
 	if inst.Revision == 0 {
 		return inst, croft.Errorf(croft.Conflict, "instance %q was never written", inst.ID)
@@ -156,7 +156,7 @@ func (s *Store) SetMoving(ctx context.Context, inst croft.Instance, to croft.Hos
 	return next, nil
 }
 
-// Relocate implements operator.Records. A former host whose order is gone has nothing left,
+// Relocate implements hosts.Instances. A former host whose order is gone has nothing left,
 // for ever: only one that an instance is moved to gets an order, and that is its host then.
 func (s *Store) Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance,
 	error) {

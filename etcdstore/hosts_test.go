@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/books"
 )
 
 // scheduled is a fixture whose instance has an order on its host.
@@ -188,10 +188,10 @@ func TestTheSeatOfAHostIsOnePlaces(t *testing.T) {
 func TestOnlyWhatIsLostIsDropped(t *testing.T) {
 	t.Parallel()
 	f := scheduled(t)
-	for _, d := range []books.Difference{
-		{Kind: books.LostName, Project: f.inst.Project, Name: f.inst.Name, Revision: 1},
-		{Kind: books.LostOrder, Host: f.host, Instance: f.inst.ID, Revision: f.inst.Revision},
-		{Kind: books.LostObservation, Host: f.host, Instance: f.inst.ID},
+	for _, d := range []audit.Difference{
+		{Kind: audit.LostName, Project: f.inst.Project, Name: f.inst.Name, Revision: 1},
+		{Kind: audit.LostOrder, Host: f.host, Instance: f.inst.ID, Revision: f.inst.Revision},
+		{Kind: audit.LostObservation, Host: f.host, Instance: f.inst.ID},
 	} {
 		if err := f.Drop(t.Context(), d); err != nil {
 			t.Fatal(err)
@@ -200,7 +200,7 @@ func TestOnlyWhatIsLostIsDropped(t *testing.T) {
 	if st := must(f.Find(t.Context(), f.inst.Project, f.inst.Name))(t); st.Order == nil {
 		t.Error("an order that is not lost is gone")
 	}
-	wantKind(t, f.Drop(t.Context(), books.Difference{Kind: books.StrayGuest}), croft.Invalid)
+	wantKind(t, f.Drop(t.Context(), audit.Difference{Kind: audit.StrayGuest}), croft.Invalid)
 }
 
 func TestMembershipsAreFoundAndMended(t *testing.T) {
@@ -224,7 +224,7 @@ func TestMembershipsAreFoundAndMended(t *testing.T) {
 	}
 	for _, d := range found {
 		var err error
-		if d.Kind == books.LostMember {
+		if d.Kind == audit.LostMember {
 			err = f.Drop(t.Context(), d)
 		} else {
 			err = f.PutMember(t.Context(), f.inst)
@@ -242,9 +242,9 @@ func TestMembershipsAreFoundAndMended(t *testing.T) {
 }
 
 // compare finds what is wrong with memberships.
-func (f *fixture) compare(t *testing.T) (found []books.Difference) {
+func (f *fixture) compare(t *testing.T) (found []audit.Difference) {
 	t.Helper()
-	for _, d := range books.Compare(must(f.Books(t.Context()))(t)) {
+	for _, d := range audit.Compare(must(f.Evidence(t.Context()))(t)) {
 		if d.Affinity != nil {
 			found = append(found, d)
 		}

@@ -217,7 +217,7 @@ func (s *Store) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID
 	}
 }
 
-// TakeTurn implements compute.Records: a key that nobody renews is the turn.
+// TakeTurn implements audit.Shared: a key that nobody renews is the turn.
 func (s *Store) TakeTurn(ctx context.Context, length time.Duration) (bool, error) {
 	got, err := s.etcd.Get(ctx, s.keys.turn(), clientv3.WithKeysOnly())
 	if err != nil || len(got.Kvs) > 0 {

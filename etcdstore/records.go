@@ -124,7 +124,7 @@ func (s *Store) refused(inst croft.Instance, host croft.HostID, done *clientv3.T
 	return croft.Errorf(croft.Unavailable, "host %s still holds an older order for instance %s", host, inst.ID)
 }
 
-// Fence implements schedule.Records, compute.Records and operator.Records: where the record is
+// Fence implements schedule.Records, audit.Records and hosts.Instances: where the record is
 // unchanged it is written once more as it is. Any write that compares the revision before, and whose
 // outcome is unknown, was done by then, which the result shows, or never will be.
 func (s *Store) Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error) {

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"croft"
+	"croft/audit"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/books"
 )
 
 func TestMain(m *testing.M) {
@@ -256,14 +256,14 @@ func TestARecordIsAbandonedOnceItsSessionIsDead(t *testing.T) {
 	f := newFixture(t)
 	other := etcdtest.Open(t, f.server)
 	begun := must(other.Create(t.Context(), newInstance("db")))(t)
-	if found := books.Compare(must(f.Books(t.Context()))(t)); len(found) != 0 {
+	if found := audit.Compare(must(f.Evidence(t.Context()))(t)); len(found) != 0 {
 		t.Fatalf("got %v, want nothing while the sessions live", found)
 	}
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
-	found := books.Compare(must(f.Books(t.Context()))(t))
-	if len(found) != 1 || found[0].Kind != books.AbandonedRequest || found[0].Instance != begun.ID {
+	found := audit.Compare(must(f.Evidence(t.Context()))(t))
+	if len(found) != 1 || found[0].Kind != audit.AbandonedRequest || found[0].Instance != begun.ID {
 		t.Fatalf("got %v, want %s abandoned", found, begun.ID)
 	}
 	if err := f.Discard(t.Context(), begun); err != nil {

@@ -8,9 +8,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/audit"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/books"
 )
 
 // bare is what lies in a fixture's etcd, under keys without the partition.
@@ -182,10 +182,10 @@ func TestLostUserDataIsFoundAndRemoved(t *testing.T) {
 	raw := f.raw(t)
 	lost := croft.NewInstanceID()
 	raw.put(t, "userdata/"+string(lost), "left")
-	b := must(f.Books(t.Context()))(t)
-	found := books.Compare(b)
-	i := slices.IndexFunc(found, func(d books.Difference) bool {
-		return d.Kind == books.LostUserData && d.Instance == lost
+	b := must(f.Evidence(t.Context()))(t)
+	found := audit.Compare(b)
+	i := slices.IndexFunc(found, func(d audit.Difference) bool {
+		return d.Kind == audit.LostUserData && d.Instance == lost
 	})
 	if i < 0 {
 		t.Fatalf("nobody finds user-data without an instance: %+v", found)

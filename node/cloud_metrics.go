@@ -7,7 +7,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
-	"croft/operator"
+	"croft/hosts"
 	"croft/schedule"
 )
 
@@ -49,10 +49,10 @@ func (m *cloudMetrics) Collect(ch chan<- prometheus.Metric) {
 	if !m.mirror.Ready() {
 		return
 	}
-	hosts, instances, _ := m.mirror.Look() // what cannot be read is not counted
+	known, instances, _ := m.mirror.Look() // what cannot be read is not counted
 	states := map[string]int{"ready": 0, "drained": 0, "silent": 0}
-	for _, h := range hosts {
-		states[operator.Host{Host: h}.State()]++
+	for _, h := range known {
+		states[hosts.Host{Host: h}.State()]++
 	}
 	words := map[string]int{}
 	for _, state := range append([]croft.State{croft.StateScheduling, croft.StateDestroying, schedule.Ordered,

@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"croft"
+	"croft/audit"
 	"croft/compute"
 	"croft/doctor"
 	"croft/hypervisor/libvirt"
@@ -218,6 +219,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	c.Host, c.Partition, c.Dir = me, h.store.Partition(), instances
 	c.Provider = s.ForProvider().Provider(me, c.Partition, facts)
 	c.Orders, c.Registry, c.Records, c.Inventory, c.Hypervisor = h.orders(), h.store, h.store, h.inventory, h.hv
+	c.Shared, _ = h.store.(audit.Shared) // not behind a gate, which has a caretaker of its own
 	c.Log, c.Traces = h.log, traces
 	agent, err := compute.New(c)
 	return agent, me, err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 
-	"croft/compute"
+	"croft/audit"
 	"croft/etcdstore"
 	"croft/node/settings"
 )
@@ -18,7 +18,7 @@ func runHostless(ctx context.Context, p *Parts, s *settings.Settings, reach sett
 		return err
 	}
 	defer claims.Close()
-	caretaker := &compute.Caretaker{Records: store, Inventory: claims, Every: s.Sweep, Log: log}
+	caretaker := &audit.Caretaker{Records: store, Shared: store, Inventory: claims, Every: s.Sweep, Log: log}
 	p.Self.Counts(caretaker)
 	p.Start(ctx, "what looks after the books", caretaker.Run)
 	log.Info("hosts may join; this machine is none")

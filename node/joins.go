@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"croft/compute"
+	"croft/audit"
 	"croft/etcdstore"
 	"croft/internal/endpoint"
 	"croft/trust"
@@ -128,8 +128,8 @@ func (s *serving) startGate(ctx context.Context, p *Parts, store *etcdstore.Stor
 		claims.Close()
 		return nil
 	})
-	caretaker := &compute.Caretaker{
-		Host: s.host, Records: store, Inventory: claims, Every: s.settings.Sweep, Log: s.log,
+	caretaker := &audit.Caretaker{
+		Host: s.host, Records: store, Shared: store, Inventory: claims, Every: s.settings.Sweep, Log: s.log,
 	}
 	p.Start(ctx, "the caretaker", caretaker.Run)
 	return server, nil

@@ -138,7 +138,7 @@ func claimError(err error) error {
 	return err
 }
 
-// ClaimOf implements operator.Claims.
+// ClaimOf implements hosts.Claims.
 func (c *Client) ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, error) {
 	claim, _, err := c.claimOf(ctx, id)
 	return claim, err
@@ -171,7 +171,8 @@ func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim,
 	return claim, none, nil
 }
 
-// Release implements schedule.Claims, compute.Inventory and operator.Claims: a PUT of nothing on the consumer's
+// Release implements schedule.Claims, compute.Inventory, hosts.Claims and audit.Claims: a PUT of nothing on the
+// consumer's
 // generation, so that nothing is removed but what was looked at.
 func (c *Client) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
 	first, none, err := c.claimOf(ctx, id)

@@ -5,18 +5,22 @@ import (
 	"net/http"
 
 	"croft"
-	"croft/operator"
+	"croft/audit"
+	"croft/hosts"
 )
 
-var _ operator.Claims = (*Client)(nil)
+var (
+	_ hosts.Claims = (*Client)(nil)
+	_ audit.Claims = (*Client)(nil)
+)
 
-// Reclaim implements operator.Claims: one PUT on the generation of the old claim, which is released in the same
+// Reclaim implements hosts.Claims: one PUT on the generation of the old claim, which is released in the same
 // transaction, and only if it has not changed.
 func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Project, candidate croft.Candidate) error {
 	return c.replace(ctx, had, project, candidate)
 }
 
-// RemoveProvider implements operator.Claims.
+// RemoveProvider implements hosts.Claims.
 func (c *Client) RemoveProvider(ctx context.Context, host croft.HostID) error {
 	err := c.again(ctx, func() error {
 		err := c.call(ctx, http.MethodDelete, providerPath(host, ""), nil, nil)

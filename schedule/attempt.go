@@ -123,7 +123,8 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host) (Decisi
 		return Decision{}, fmt.Errorf("claim %s on host %s: %w", a.inst.Name, host.Name, err)
 	}
 	a.inFlight.claimed(ch)
-	inst, err := a.writeOrder(ctx, &host, a.Records.Assign, a.inst, a.order(a.inst, host.ID, croft.WantRunning))
+	inst, err := a.writeOrder(ctx, &host, a.Records.Assign, a.inst,
+		NewOrder(a.Partition, a.inst, host.ID, croft.WantRunning))
 	if err == nil {
 		return Decision{Instance: inst, Host: host}, nil
 	}

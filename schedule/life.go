@@ -44,7 +44,7 @@ func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, v
 		if inst.State != croft.StateScheduled {
 			return false, croft.Errorf(croft.Conflict, "it is %s", inst.State)
 		}
-		order := s.order(inst, inst.Host, croft.WantRunning)
+		order := NewOrder(s.Partition, inst, inst.Host, croft.WantRunning)
 		change(&order)
 		inst, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, inst, order)
 		return true, err
@@ -64,7 +64,7 @@ func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, v
 		if st.Order != nil && st.Order.Want == want && failed(&st) == nil && ended(&st) == "" {
 			return false, nil
 		}
-		inst, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, inst, s.order(inst, inst.Host, want))
+		inst, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, inst, NewOrder(s.Partition, inst, inst.Host, want))
 		return true, err
 	})
 	return inst, err
@@ -110,7 +110,7 @@ func (s *Scheduler) Destroy(ctx context.Context, project croft.Project, idOrName
 			return true, s.forgo(ctx, st.Instance)
 		case croft.StateScheduled:
 			d.Instance, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, st.Instance,
-				s.order(st.Instance, st.Instance.Host, croft.WantGone))
+				NewOrder(s.Partition, st.Instance, st.Instance.Host, croft.WantGone))
 			if err != nil {
 				return true, err
 			}
@@ -146,6 +146,6 @@ func (s *Scheduler) bury(ctx context.Context, inst croft.Instance) error {
 	if err := s.Claims.Release(ctx, inst.ID, inst.Places()...); err != nil {
 		return err
 	}
-	tombstone := s.order(inst, inst.Host, croft.WantGone)
+	tombstone := NewOrder(s.Partition, inst, inst.Host, croft.WantGone)
 	return s.Records.Bury(ctx, inst, tombstone)
 }

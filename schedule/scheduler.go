@@ -71,25 +71,6 @@ func (s *Scheduler) writeOrder(ctx context.Context, host *croft.Host,
 	return inst, err
 }
 
-// order returns the next order of an instance, one generation later.
-func (s *Scheduler) order(inst croft.Instance, host croft.HostID, want croft.Want) croft.Order {
-	return croft.Order{
-		Partition:  s.Partition,
-		Host:       host,
-		Instance:   inst.ID,
-		Generation: inst.Generation + 1,
-		Want:       want,
-		Project:    inst.Project,
-		Name:       inst.Name,
-		Spec:       inst.Spec,
-		Issued:     time.Now().UTC(),
-		Rebooted:   inst.Rebooted,
-		Rebuilt:    inst.Rebuilt,
-		MovedFrom:  inst.MovedFrom,
-		LeftBefore: inst.LeftBefore,
-	}
-}
-
 // afterwards returns a context for undoing, which has to happen even if ctx has ended.
 func (s *Scheduler) afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), s.UndoTimeout)

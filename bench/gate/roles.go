@@ -198,7 +198,8 @@ func (r run) agent(ctx context.Context, id croft.HostID, name string) (*compute.
 		if err != nil {
 			return nil, err
 		}
-		c.Orders, c.Registry, c.Records, c.Inventory, c.Partition = store, store, store, claims, store.Partition()
+		c.Orders, c.Registry, c.Records, c.Shared = store, store, store, store
+		c.Inventory, c.Partition = claims, store.Partition()
 	}
 	c.Provider = compute.Offer{VCPURatio: 1}.Provider(host, c.Partition,
 		compute.Facts{CPUs: 64, MemoryMiB: 256 << 10, DiskGiB: 4 << 10})

@@ -11,11 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/audit"
 	"croft/cli/args"
 	"croft/cli/out"
-	"croft/internal/books"
 	"croft/internal/plain"
-	"croft/operator"
 )
 
 // AuditCommand makes the command croft audit.
@@ -63,10 +62,10 @@ const (
 
 // mendAll mends what it may and notes what became of each difference. What is one thing
 // is mended, and said to be, once: a claim that leaked on two hosts is two differences.
-func mendAll(ctx context.Context, mend func(context.Context, books.Difference) error, report operator.Report,
+func mendAll(ctx context.Context, mend func(context.Context, audit.Difference) error, report audit.Report,
 	outcomes []string) {
 	type thing struct {
-		kind     books.Kind
+		kind     audit.Kind
 		instance croft.InstanceID
 		name     string
 	}
@@ -76,7 +75,7 @@ func mendAll(ctx context.Context, mend func(context.Context, books.Difference) e
 			continue
 		}
 		one := thing{d.Kind, d.Instance, ""}
-		if d.Instance == "" || d.Kind == books.LostName || d.Kind == books.StrayFiles {
+		if d.Instance == "" || d.Kind == audit.LostName || d.Kind == audit.StrayFiles {
 			one.name = d.Name + string(d.Host) // of each name, and on each host, there is one by itself
 		}
 		if done[one] {
@@ -92,7 +91,7 @@ func mendAll(ctx context.Context, mend func(context.Context, books.Difference) e
 }
 
 // verdict is an error where something is left.
-func verdict(report operator.Report, outcomes []string) error {
+func verdict(report audit.Report, outcomes []string) error {
 	left := 0
 	for _, outcome := range outcomes {
 		if outcome != mended && outcome != mendedAbove {
@@ -108,7 +107,7 @@ func verdict(report operator.Report, outcomes []string) error {
 	return errors.New("audit: not all is as the books say; --fix mends what is safe")
 }
 
-func anyMendable(report operator.Report) bool {
+func anyMendable(report audit.Report) bool {
 	for _, d := range report.Differences {
 		if d.Mendable {
 			return true
@@ -118,14 +117,14 @@ func anyMendable(report operator.Report) bool {
 }
 
 // printAudit prints the differences, and on stderr what could not be looked at.
-func printAudit(cmd *cobra.Command, format string, report operator.Report, outcomes []string) error {
+func printAudit(cmd *cobra.Command, format string, report audit.Report, outcomes []string) error {
 	for _, u := range report.Unchecked {
 		fmt.Fprintf(cmd.ErrOrStderr(), "host %s is unchecked, its guests and disks: %s\n", plain.Line(u.Name),
 			plain.Line(u.Why))
 	}
 	if format == out.FormatJSON || format == out.FormatYAML {
 		type result struct {
-			books.Difference
+			audit.Difference
 			Outcome string `json:"outcome,omitempty"`
 		}
 		results := []result{}
@@ -133,9 +132,9 @@ func printAudit(cmd *cobra.Command, format string, report operator.Report, outco
 			results = append(results, result{d, outcomes[i]})
 		}
 		return out.PrintData(cmd.OutOrStdout(), format, struct {
-			Differences []result             `json:"differences"`
-			Unchecked   []operator.Unchecked `json:"unchecked"`
-		}{results, append([]operator.Unchecked{}, report.Unchecked...)})
+			Differences []result          `json:"differences"`
+			Unchecked   []audit.Unchecked `json:"unchecked"`
+		}{results, append([]audit.Unchecked{}, report.Unchecked...)})
 	}
 	for i, d := range report.Differences {
 		if _, err := fmt.Fprintln(cmd.OutOrStdout(), plain.Line(sentence(d, outcomes[i]))); err != nil {
@@ -147,7 +146,7 @@ func printAudit(cmd *cobra.Command, format string, report operator.Report, outco
 
 // sentence is a difference on one line: what, of which instance and host, why, and
 // what became of it or is to be done.
-func sentence(d books.Difference, outcome string) string {
+func sentence(d audit.Difference, outcome string) string {
 	var b strings.Builder
 	b.WriteString(string(d.Kind))
 	switch {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"croft/hosts"
 	"croft/image"
-	"croft/operator"
 	"croft/schedule"
 )
 
@@ -89,7 +89,7 @@ func CompleteHosts(cmd *cobra.Command, args []string, prefix string) ([]string, 
 	found := StoredNames(cmd, args, prefix, func(ctx context.Context, c *Client, offer func(name, what string)) error {
 		all, err := c.Hosts.Records(ctx)
 		for _, h := range all {
-			offer(h.Name, operator.Host{Host: h}.State())
+			offer(h.Name, hosts.Host{Host: h}.State())
 		}
 		return err
 	})

@@ -10,8 +10,8 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/cloud"
+	"croft/hosts"
 	"croft/internal/plain"
-	"croft/operator"
 )
 
 func drainCommand() *cobra.Command {
@@ -93,7 +93,7 @@ from before is off: a guest that still runs there would run twice.`
 }
 
 // changeHostCommand does one thing to one host and says what that means.
-func changeHostCommand(change func(cloud.Maintenance, context.Context, string) (operator.Host, error),
+func changeHostCommand(change func(cloud.Maintenance, context.Context, string) (hosts.Host, error),
 	means string) *cobra.Command {
 	return &cobra.Command{
 		Args:              args.Count(1, 1),

@@ -16,8 +16,8 @@ import (
 	"croft/cli/args"
 	"croft/cli/instances"
 	"croft/cli/out"
+	"croft/hosts"
 	"croft/internal/plain"
-	"croft/operator"
 )
 
 // Command makes the command croft host.
@@ -72,11 +72,11 @@ UUIDs too.`,
 
 // hostData is a host as JSON and YAML have it.
 type hostData struct {
-	operator.Host
+	hosts.Host
 	State string `json:"state"`
 }
 
-func printHosts(cmd *cobra.Command, format string, all []operator.Host) error {
+func printHosts(cmd *cobra.Command, format string, all []hosts.Host) error {
 	stdout := cmd.OutOrStdout()
 	if format == out.FormatJSON || format == out.FormatYAML {
 		list := []hostData{}
@@ -109,14 +109,14 @@ func printHosts(cmd *cobra.Command, format string, all []operator.Host) error {
 }
 
 // printProblems tells what is wrong with a host, a line each.
-func printProblems(w io.Writer, h operator.Host) {
+func printProblems(w io.Writer, h hosts.Host) {
 	for _, problem := range h.Problems {
 		fmt.Fprintf(w, "host %s: %s\n", plain.Line(h.Name), plain.Line(problem))
 	}
 }
 
 // hostState says in its color how a host is, and since when nothing is heard of it.
-func hostState(h operator.Host) out.Cell {
+func hostState(h hosts.Host) out.Cell {
 	words := h.State()
 	if !h.Alive {
 		words += instances.Since(h.Host)
@@ -134,7 +134,7 @@ func hostState(h operator.Host) out.Cell {
 }
 
 // etcdRole says in its color what the host's etcd is to the others.
-func etcdRole(h operator.Host) out.Cell {
+func etcdRole(h hosts.Host) out.Cell {
 	switch h.Etcd {
 	case croft.MemberLeads, croft.MemberFollows, "":
 		return out.Cell{Text: out.OrDash(string(h.Etcd))}
@@ -144,7 +144,7 @@ func etcdRole(h operator.Host) out.Cell {
 
 // share is how much of what a host offers is claimed, in red where that is more than
 // there is.
-func share(h operator.Host, class croft.ResourceClass) out.Cell {
+func share(h hosts.Host, class croft.ResourceClass) out.Cell {
 	if h.Offered == nil {
 		return out.Cell{Text: "-"}
 	}
@@ -173,7 +173,7 @@ func showCommand() *cobra.Command {
 	}
 }
 
-func printHost(cmd *cobra.Command, format string, h operator.Host) error {
+func printHost(cmd *cobra.Command, format string, h hosts.Host) error {
 	stdout := cmd.OutOrStdout()
 	if format == out.FormatJSON || format == out.FormatYAML {
 		return out.PrintData(stdout, format, struct {
@@ -193,7 +193,7 @@ func printHost(cmd *cobra.Command, format string, h operator.Host) error {
 }
 
 // hostDetails is everything about a host, for people.
-func hostDetails(h operator.Host) *out.Table {
+func hostDetails(h hosts.Host) *out.Table {
 	t := &out.Table{}
 	add := func(name, value string) {
 		if value != "" {

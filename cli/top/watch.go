@@ -15,7 +15,7 @@ import (
 	"croft/cli/instances"
 	"croft/cloud"
 	"croft/compute"
-	"croft/operator"
+	"croft/hosts"
 	"croft/schedule"
 )
 
@@ -246,7 +246,7 @@ func (w *watch) look(now time.Time) View {
 }
 
 func (w *watch) host(h croft.Host) host {
-	one := host{ID: h.ID, Name: h.Name, State: operator.Host{Host: h}.State(), Problems: h.Problems}
+	one := host{ID: h.ID, Name: h.Name, State: hosts.Host{Host: h}.State(), Problems: h.Problems}
 	if p, known := w.offers[h.ID]; known {
 		one.Offered, one.Claimed = croft.Resources{}, croft.Resources{}
 		for class, inv := range p.Inventories {

@@ -14,15 +14,14 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
 	"croft/etcdstore"
-	"croft/internal/books"
 	"croft/internal/endpoint"
 	"croft/internal/plain"
-	"croft/operator"
 	"croft/trust/pki"
 )
 
-var _ operator.Agents = agents{}
+var _ audit.Agents = agents{}
 
 // agents asks the agents of hosts over HTTP, or over TLS where they have certificates.
 type agents struct{ store *etcdstore.Store }
@@ -57,23 +56,23 @@ func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse
 // said cleans and cuts what another machine answered to one line for a terminal.
 func said(body []byte) string { return strings.TrimSpace(plain.Cut(string(body), plain.Longest)) }
 
-// Holding implements operator.Agents.
-func (a agents) Holding(ctx context.Context, h croft.Host) (books.Holding, error) {
-	var held books.Holding
+// Contents implements audit.Agents.
+func (a agents) Contents(ctx context.Context, h croft.Host) (audit.Contents, error) {
+	var found audit.Contents
 	body, err := a.call(ctx, http.MethodGet, h, "/v1/holding")
 	if err != nil {
-		return held, err
+		return found, err
 	}
-	if err := json.Unmarshal(body, &held); err != nil {
-		return held, fmt.Errorf("ask host %s what it has: %w", h.Name, err)
+	if err := json.Unmarshal(body, &found); err != nil {
+		return found, fmt.Errorf("ask host %s what it has: %w", h.Name, err)
 	}
 	isNone := func(id croft.InstanceID) bool { _, err := croft.ParseInstanceID(string(id)); return err != nil }
-	held.Guests = slices.DeleteFunc(held.Guests, func(g books.Guest) bool { return isNone(g.Instance) })
-	held.Directories = slices.DeleteFunc(held.Directories, isNone)
-	return held, nil
+	found.Guests = slices.DeleteFunc(found.Guests, func(g audit.Guest) bool { return isNone(g.Instance) })
+	found.Directories = slices.DeleteFunc(found.Directories, isNone)
+	return found, nil
 }
 
-// RemoveFiles implements operator.Agents.
+// RemoveFiles implements audit.Agents.
 func (a agents) RemoveFiles(ctx context.Context, h croft.Host, id croft.InstanceID) error {
 	_, err := a.call(ctx, http.MethodDelete, h, "/v1/instances/"+string(id)+"/files")
 	return err
@@ -82,8 +81,8 @@ func (a agents) RemoveFiles(ctx context.Context, h croft.Host, id croft.Instance
 // maxHeaderBytes bounds the headers of an answer.
 const maxHeaderBytes = 16 << 10
 
-// maxHolding bounds what a host may answer.
-const maxHolding = 16 << 20
+// maxContents bounds what a host may answer.
+const maxContents = 16 << 20
 
 func (a agents) call(ctx context.Context, method string, h croft.Host, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(h.API, "/")+path, nil)
@@ -102,7 +101,7 @@ func (a agents) call(ctx context.Context, method string, h croft.Host, path stri
 			unwrapped(err))
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxHolding))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxContents))
 	switch {
 	case err != nil:
 		return nil, croft.Errorf(croft.Unavailable, "its agent does not answer at %s (%w)", h.API, err)

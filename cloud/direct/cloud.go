@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 
+	"croft/audit"
 	"croft/cloud"
 	"croft/etcdstore"
-	"croft/operator"
+	"croft/hosts"
 	"croft/placementclient"
 	"croft/schedule"
 )
@@ -35,18 +36,20 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 		return nil, err
 	}
 	a := agents{store}
-	operator, err := operator.New(operator.Config{
-		Partition: store.Partition(), Hosts: store, Members: store, Records: store, Ledger: store, Claims: claims,
-		Agents: a,
-	})
+	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: store, Members: store, Instances: store,
+		Claims: claims})
 	if err != nil {
 		return nil, err
 	}
-	h := hosts{store, operator}
+	auditor, err := audit.New(audit.Config{Records: store, Claims: claims, Agents: a, Fleet: fleet})
+	if err != nil {
+		return nil, err
+	}
+	h := hostList{store, fleet}
 	return &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler}, Changes: scheduler,
-		Consoles: consoles{a}, Hosts: h, Maintenance: operator, Keys: store, Images: images{a},
-		Audits: operator, Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s}, Backups: store,
+		Consoles: consoles{a}, Hosts: h, Maintenance: fleet, Keys: store, Images: images{a},
+		Audits: auditor, Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s}, Backups: store,
 		Connection: c,
 	}, nil
 }

@@ -6,24 +6,24 @@ import (
 
 	"croft"
 	"croft/etcdstore"
-	"croft/operator"
+	"croft/hosts"
 	"croft/trust"
 )
 
-// hosts implements cloud.Hosts.
-type hosts struct {
-	store    *etcdstore.Store
-	operator *operator.Operator
+// hostList implements cloud.Hosts.
+type hostList struct {
+	store *etcdstore.Store
+	fleet *hosts.Fleet
 }
 
 // Records implements cloud.Hosts.
-func (h hosts) Records(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+func (h hostList) Records(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
 	return h.store.Hosts(ctx, ids...)
 }
 
 // List implements cloud.Hosts.
-func (h hosts) List(ctx context.Context) ([]operator.Host, error) {
-	all, err := h.operator.List(ctx)
+func (h hostList) List(ctx context.Context) ([]hosts.Host, error) {
+	all, err := h.fleet.List(ctx)
 	if all == nil && err != nil {
 		return nil, err
 	}
@@ -31,15 +31,15 @@ func (h hosts) List(ctx context.Context) ([]operator.Host, error) {
 }
 
 // Find implements cloud.Hosts.
-func (h hosts) Find(ctx context.Context, idOrName string) (operator.Host, error) {
-	return h.operator.Find(ctx, idOrName)
+func (h hostList) Find(ctx context.Context, idOrName string) (hosts.Host, error) {
+	return h.fleet.Find(ctx, idOrName)
 }
 
 // Problems implements cloud.Hosts.
-func (h hosts) Problems(ctx context.Context) []string { return h.store.Problems(ctx) }
+func (h hostList) Problems(ctx context.Context) []string { return h.store.Problems(ctx) }
 
 // addOverdue adds problems to hosts that do not renew their certificates.
-func (h hosts) addOverdue(ctx context.Context, all []operator.Host) error {
+func (h hostList) addOverdue(ctx context.Context, all []hosts.Host) error {
 	joined, err := h.store.AllJoined(ctx)
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"croft"
+	"croft/audit"
 	"croft/compute"
-	"croft/internal/books"
 	"croft/internal/plain"
 	"croft/internal/testing/pty"
 )
@@ -86,8 +86,8 @@ func TestWhatAgentsAnswerSteersNoTerminal(t *testing.T) {
 		check(t, err)
 		return text
 	}
-	stray := books.Holding{
-		Guests:      []books.Guest{{Instance: croft.NewInstanceID()}, {Instance: croft.InstanceID(steering[:80])}},
+	stray := audit.Contents{
+		Guests:      []audit.Guest{{Instance: croft.NewInstanceID()}, {Instance: croft.InstanceID(steering[:80])}},
 		Directories: []croft.InstanceID{croft.InstanceID(steering[:80]), "../../x"},
 	}
 	for how, answer := range map[string]http.HandlerFunc{

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"croft"
-	"croft/internal/books"
+	"croft/audit"
 )
 
 func testInstance(s *stage) {
@@ -34,9 +34,9 @@ func testHostBooks(s *stage) {
 	s.check(err)
 	ordered.Spec.UserData, order.Spec.UserData = nil, nil // books are read often, and need none
 
-	b, err := s.Agent.HostBooks(s.ctx(), s.Host, scheduling.ID, croft.NewInstanceID())
+	b, err := s.Agent.HostEvidence(s.ctx(), s.Host, scheduling.ID, croft.NewInstanceID())
 	s.check(err)
-	if b.Only != s.Host || b.Claims == nil || b.Holdings == nil || b.Hosts[s.Host].Name == "" {
+	if b.Only != s.Host || b.Claims == nil || b.Contents == nil || b.Hosts[s.Host].Name == "" {
 		s.t.Errorf("got books %+v", b)
 	}
 	if diff := cmp.Diff([]croft.Order{order}, b.Orders); diff != "" {
@@ -60,19 +60,19 @@ func testDrop(s *stage) {
 	s.check(s.Others.Bury(s.ctx(), inst, s.order(inst, croft.WantGone)))
 	lost, err := s.Agent.Order(s.ctx(), s.Host, inst.ID)
 	s.check(err)
-	s.check(s.Agent.Drop(s.ctx(), books.Difference{Kind: books.LostOrder, Host: s.Host, Instance: inst.ID,
+	s.check(s.Agent.Drop(s.ctx(), audit.Difference{Kind: audit.LostOrder, Host: s.Host, Instance: inst.ID,
 		Revision: lost.Revision - 1}))
 	if _, err := s.Agent.Order(s.ctx(), s.Host, inst.ID); err != nil {
 		s.t.Errorf("an order that had changed was dropped: %v", err)
 	}
-	s.check(s.Agent.Drop(s.ctx(), books.Difference{Kind: books.LostOrder, Host: s.Host, Instance: inst.ID,
+	s.check(s.Agent.Drop(s.ctx(), audit.Difference{Kind: audit.LostOrder, Host: s.Host, Instance: inst.ID,
 		Revision: lost.Revision}))
 	_, err = s.Agent.Order(s.ctx(), s.Host, inst.ID)
 	s.want(err, croft.NotFound)
 
 	kept := s.request()
 	s.check(s.Agent.Observe(s.ctx(), croft.Observation{Host: s.Host, Instance: kept.ID, State: croft.StateRunning}))
-	s.check(s.Agent.Drop(s.ctx(), books.Difference{Kind: books.LostObservation, Host: s.Host, Instance: kept.ID}))
+	s.check(s.Agent.Drop(s.ctx(), audit.Difference{Kind: audit.LostObservation, Host: s.Host, Instance: kept.ID}))
 	if _, err := s.Agent.Observed(s.ctx(), s.Host, kept.ID); err != nil {
 		s.t.Errorf("an observation with an order was dropped: %v", err)
 	}

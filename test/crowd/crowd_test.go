@@ -90,8 +90,9 @@ func (c *cloud) addHost(name string, places int64) {
 		Provider: croft.Provider{ID: id, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
 			croft.VCPU: inv(places), croft.MemoryMB: inv(256 * places), croft.DiskGB: inv(places),
 		}},
-		Orders: c.store, Registry: c.store, Records: c.store, Inventory: c.claims, Hypervisor: hv, Images: sim.Images{},
-		NICs: []compute.NIC{{Network: "default"}},
+		Orders: c.store, Registry: c.store, Records: c.store, Shared: c.store, Inventory: c.claims, Hypervisor: hv,
+		Images: sim.Images{},
+		NICs:   []compute.NIC{{Network: "default"}},
 	})
 	c.check(err)
 	ready := make(chan struct{})

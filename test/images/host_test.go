@@ -59,7 +59,8 @@ func newHost(t *testing.T, builds int) *host {
 		Host: croft.Host{ID: h.id, Name: "h1", VirtType: "sim"}, Partition: h.store.Partition(),
 		Provider: croft.Provider{ID: h.id, Name: "h1"}, Dir: filepath.Join(h.state, "instances"),
 		NICs:   []compute.NIC{{Network: "default"}},
-		Orders: h.store, Registry: h.store, Records: h.store, Inventory: unclaimed{}, Hypervisor: hv, Images: cache,
+		Orders: h.store, Registry: h.store, Records: h.store, Shared: h.store, Inventory: unclaimed{},
+		Hypervisor: hv, Images: cache,
 		MaxBuilds: builds, ResyncEvery: time.Hour, SweepEvery: time.Hour, Log: log,
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 )
 
 // rooms are the packages in which a mistake costs somebody an instance.
-const rooms = "./schedule ./operator ./etcdstore ./compute ./placementclient ./placement ./pool ./internal/durable ./internal/books"
+const rooms = "./schedule ./hosts ./audit ./etcdstore ./compute ./placementclient ./placement ./pool ./internal/durable"
 
 const file = "../../build/mutants.jsonl"
 

@@ -134,9 +134,10 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 		Provider: croft.Provider{ID: h.ID, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
 			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places),
 		}},
-		Orders: c.Store, Registry: c.Store, Records: c.Store, Inventory: c.Claims, Hypervisor: h.Hypervisor,
-		Images: sim.Images{Fault: imageFault},
-		NICs:   []compute.NIC{{Network: "default"}},
+		Orders: c.Store, Registry: c.Store, Records: c.Store, Shared: c.Store, Inventory: c.Claims,
+		Hypervisor: h.Hypervisor,
+		Images:     sim.Images{Fault: imageFault},
+		NICs:       []compute.NIC{{Network: "default"}},
 	})
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"croft"
-	"croft/operator"
 )
 
 // TestAForgetThatDiesAnywhereCanBeRepeated kills the command at each of its writes,
@@ -21,7 +20,7 @@ func TestAForgetThatDiesAnywhereCanBeRepeated(t *testing.T) {
 					m.leave()
 				}
 			}
-			forget := func(o *operator.Operator) error {
+			forget := func(o *operator) error {
 				_, err := o.Forget(t.Context(), string(inst.Host), true)
 				return err
 			}

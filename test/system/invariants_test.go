@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
 	"croft/compute"
-	"croft/internal/books"
-	"croft/operator"
 )
 
 // settle ends all faults, brings everything back and waits until the invariants
@@ -92,10 +91,10 @@ func (w *world) unmended() []string {
 	var found []string
 	for end := time.Now().Add(60 * time.Second); ; {
 		found = nil
-		err := w.operate(0, func(o *operator.Operator) error {
+		err := w.operate(0, func(o *operator) error {
 			report, err := o.Audit(w.t.Context())
 			for _, d := range report.Differences {
-				if d.Kind != books.UnfinishedMove {
+				if d.Kind != audit.UnfinishedMove {
 					found = append(found, fmt.Sprintf("%+v", d))
 				}
 			}

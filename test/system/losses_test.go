@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
 	"croft/compute"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/books"
+	"croft/hosts"
 	"croft/internal/testing/patient"
-	"croft/operator"
 	"croft/schedule"
 )
 
@@ -77,21 +77,21 @@ func (w *world) claimed(t *testing.T, host croft.HostID) {
 	}
 }
 
-// hookedRecords are an agent's, who is held up before and after some calls.
-type hookedRecords struct {
-	compute.Records
-	afterBooks, beforeDiscard func()
+// hookedShared is a caretaker's, who is held up before and after some calls.
+type hookedShared struct {
+	audit.Shared
+	afterEvidence, beforeDiscard func()
 }
 
-func (h *hookedRecords) Books(ctx context.Context) (books.Books, error) {
-	b, err := h.Records.Books(ctx)
-	h.afterBooks()
+func (h *hookedShared) Evidence(ctx context.Context) (audit.Evidence, error) {
+	b, err := h.Shared.Evidence(ctx)
+	h.afterEvidence()
 	return b, err
 }
 
-func (h *hookedRecords) Discard(ctx context.Context, i croft.Instance) error {
+func (h *hookedShared) Discard(ctx context.Context, i croft.Instance) error {
 	h.beforeDiscard()
-	return h.Records.Discard(ctx, i)
+	return h.Shared.Discard(ctx, i)
 }
 
 // A scheduler was suspended for longer than its session lives, and goes on just as its request is being undone.
@@ -134,14 +134,14 @@ func TestASchedulerThatWakesUpOrdersNothing(t *testing.T) {
 				})
 				t.Logf("its order: %v", err)
 			})
-			r := &hookedRecords{w.store, func() {}, resume}
+			r := &hookedShared{w.store, func() {}, resume}
 			if when.early {
-				r = &hookedRecords{w.store, resume, func() {}}
+				r = &hookedShared{w.store, resume, func() {}}
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			var work sync.WaitGroup
 			work.Go(func() {
-				_ = (&compute.Caretaker{Records: r, Inventory: w.claims, Every: time.Second,
+				_ = (&audit.Caretaker{Records: w.store, Shared: r, Inventory: w.claims, Every: time.Second,
 					Log: slog.New(slog.DiscardHandler)}).Run(ctx)
 			})
 			<-awake
@@ -211,7 +211,7 @@ func (w *world) runsOn(t *testing.T, id croft.InstanceID, not ...croft.HostID) b
 // empty drains a host and moves away what is on it.
 func (w *world) empty(t *testing.T, host croft.HostID) {
 	t.Helper()
-	err := w.operate(0, func(o *operator.Operator) error {
+	err := w.operate(0, func(o *operator) error {
 		h, err := o.Drain(t.Context(), string(host))
 		if err != nil {
 			return err
@@ -246,8 +246,9 @@ func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
 			w := newWorld(t, 1, 4, 0)
 			inst := w.throwaway(t.Context())
 			store := w.open()
-			side := &heldReclaim{operatorSide: &operatorSide{w: w, gate: w.gate(0), hostBook: store, Records: store,
-				claimBook: w.claims}}
+			side := &heldReclaim{operatorSide: &operatorSide{w: w, gate: w.gate(0), hostBook: store,
+				instanceBook: store,
+				claimBook:    w.claims}}
 			side.hold = sync.OnceFunc(func() {
 				if whole { // and goes elsewhere
 					if err := store.Drain(t.Context(), w.found(t, inst.ID).Instance.Moving); err != nil {
@@ -262,9 +263,8 @@ func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			o, err := operator.New(operator.Config{
-				Partition: store.Partition(), Hosts: side, Members: store, Records: side, Ledger: store, Claims: side,
-				Agents: machines{w}, Pause: 100 * time.Millisecond,
+			o, err := hosts.New(hosts.Config{
+				Partition: store.Partition(), Hosts: side, Members: store, Instances: side, Claims: side,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -360,7 +360,7 @@ func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
 		return c
 	}
 	mend := func() (errs []error) {
-		err := w.operate(0, func(o *operator.Operator) error {
+		err := w.operate(0, func(o *operator) error {
 			report, err := o.Audit(t.Context())
 			for _, d := range report.Differences {
 				errs = append(errs, o.Mend(t.Context(), d))
@@ -397,9 +397,9 @@ func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lacks := books.Difference{Kind: books.MissingClaim, Host: inst.Host, Instance: inst.ID,
+	lacks := audit.Difference{Kind: audit.MissingClaim, Host: inst.Host, Instance: inst.ID,
 		Revision: w.found(t, inst.ID).Instance.Revision, Mendable: true}
-	err := w.operate(0, func(o *operator.Operator) error { return o.Mend(t.Context(), lacks) })
+	err := w.operate(0, func(o *operator) error { return o.Mend(t.Context(), lacks) })
 	if !errors.Is(err, croft.NoCapacity) || !strings.Contains(err.Error(), "has no room for it any more") {
 		t.Errorf("got %v, want that it does not fit", err)
 	}
@@ -457,7 +457,7 @@ func TestAMoveFromAHostThatIsForgottenGoesOn(t *testing.T) {
 		t.Errorf("the audit finds %q, want what the instance waits for", found)
 	}
 	forget := func(force bool) error {
-		return w.operate(0, func(o *operator.Operator) error {
+		return w.operate(0, func(o *operator) error {
 			_, err := o.Forget(t.Context(), string(from.id), force)
 			return err
 		})

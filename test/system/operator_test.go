@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
 	"croft/compute"
-	"croft/internal/books"
-	"croft/operator"
+	"croft/hosts"
 	"croft/schedule"
 )
 
@@ -20,21 +20,29 @@ type operatorSide struct {
 	w    *world
 	gate *gate
 	hostBook
-	operator.Records
-	operator.Ledger
+	instanceBook
+	auditBook
 	claimBook
+}
+
+// operator is what an operator's commands are made of.
+type operator struct {
+	*hosts.Fleet
+	*audit.Auditor
 }
 
 // Interfaces under names that none of their methods has.
 type (
-	hostBook  interface{ operator.Hosts }
-	claimBook interface{ operator.Claims }
+	hostBook     interface{ hosts.Store }
+	instanceBook interface{ hosts.Instances }
+	auditBook    interface{ audit.Records }
+	claimBook    interface{ hosts.Claims }
 )
 
 func (o *operatorSide) SetMoving(ctx context.Context, i croft.Instance, to croft.HostID) (croft.Instance, error) {
 	return through(o.gate, "operator SetMoving", i.ID, func() (croft.Instance,
 		error) {
-		return o.Records.SetMoving(ctx, i, to)
+		return o.instanceBook.SetMoving(ctx, i, to)
 	})
 }
 
@@ -42,17 +50,17 @@ func (o *operatorSide) Relocate(ctx context.Context, i croft.Instance, tombstone
 	error) {
 	return through(o.gate, "operator Relocate", i.ID, func() (croft.Instance,
 		error) {
-		return o.Records.Relocate(ctx, i, tombstone, order)
+		return o.instanceBook.Relocate(ctx, i, tombstone, order)
 	})
 }
 
 func (o *operatorSide) Bury(ctx context.Context, i croft.Instance, tombstone croft.Order) error {
 	o.w.doom(i.ID)
-	return o.gate.do("operator Bury", i.ID, func() error { return o.Records.Bury(ctx, i, tombstone) })
+	return o.gate.do("operator Bury", i.ID, func() error { return o.instanceBook.Bury(ctx, i, tombstone) })
 }
 
 func (o *operatorSide) Discard(ctx context.Context, i croft.Instance) error {
-	return o.gate.do("operator Discard", i.ID, func() error { return o.Records.Discard(ctx, i) })
+	return o.gate.do("operator Discard", i.ID, func() error { return o.auditBook.Discard(ctx, i) })
 }
 
 func (o *operatorSide) Drain(ctx context.Context, h croft.HostID) error {
@@ -76,12 +84,15 @@ func (o *operatorSide) Reorder(ctx context.Context, i croft.Instance, order crof
 	}
 	return through(o.gate, "operator Reorder", i.ID, func() (croft.Instance,
 		error) {
-		return o.Records.Reorder(ctx, i, order)
+		return o.instanceBook.Reorder(ctx, i, order)
 	})
 }
 
 func (o *operatorSide) Fence(ctx context.Context, i croft.Instance) (croft.Instance, error) {
-	return through(o.gate, "operator Fence", i.ID, func() (croft.Instance, error) { return o.Records.Fence(ctx, i) })
+	return through(o.gate, "operator Fence", i.ID, func() (croft.Instance, error) {
+		return o.instanceBook.Fence(ctx,
+			i)
+	})
 }
 
 func (o *operatorSide) ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, error) {
@@ -100,16 +111,24 @@ func (o *operatorSide) RemoveProvider(ctx context.Context, h croft.HostID) error
 	return o.gate.do("operator RemoveProvider", "", func() error { return o.claimBook.RemoveProvider(ctx, h) })
 }
 
-func (o *operatorSide) Drop(ctx context.Context, d books.Difference) error {
-	return o.gate.do("operator Drop", d.Instance, func() error { return o.Ledger.Drop(ctx, d) })
+func (o *operatorSide) Drop(ctx context.Context, d audit.Difference) error {
+	return o.gate.do("operator Drop", d.Instance, func() error { return o.auditBook.Drop(ctx, d) })
 }
 
 func (o *operatorSide) PutName(ctx context.Context, i croft.Instance) error {
-	return o.gate.do("operator PutName", i.ID, func() error { return o.Ledger.PutName(ctx, i) })
+	return o.gate.do("operator PutName", i.ID, func() error { return o.auditBook.PutName(ctx, i) })
 }
 
 func (o *operatorSide) PutMember(ctx context.Context, i croft.Instance) error {
-	return o.gate.do("operator PutMember", i.ID, func() error { return o.Ledger.PutMember(ctx, i) })
+	return o.gate.do("operator PutMember", i.ID, func() error { return o.auditBook.PutMember(ctx, i) })
+}
+
+func (o *operatorSide) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	return o.hostBook.Hosts(ctx, ids...)
+}
+
+func (o *operatorSide) List(ctx context.Context, p croft.Project) ([]croft.Status, error) {
+	return o.instanceBook.List(ctx, p)
 }
 
 // machines are the agents of the world, asked without HTTP.
@@ -126,12 +145,12 @@ func (m machines) of(ctx context.Context, host croft.Host) (*compute.Agent, erro
 	return nil, croft.Errorf(croft.Unavailable, "host %s does not answer", host.Name)
 }
 
-func (m machines) Holding(ctx context.Context, host croft.Host) (books.Holding, error) {
+func (m machines) Contents(ctx context.Context, host croft.Host) (audit.Contents, error) {
 	one, err := m.of(ctx, host)
 	if err != nil {
-		return books.Holding{}, err
+		return audit.Contents{}, err
 	}
-	return one.Holding(ctx)
+	return one.Contents(ctx)
 }
 
 func (m machines) RemoveFiles(ctx context.Context, host croft.Host, id croft.InstanceID) error {
@@ -143,20 +162,23 @@ func (m machines) RemoveFiles(ctx context.Context, host croft.Host, id croft.Ins
 }
 
 // operate runs something as one operator's command would, which may die in the middle.
-func (w *world) operate(last int, do func(*operator.Operator) error) error {
+func (w *world) operate(last int, do func(*operator) error) error {
 	store, g := w.open(), w.gate(last)
 	defer func() { _ = store.Close() }()
 	defer g.late.Wait()
-	side := &operatorSide{w: w, gate: g, hostBook: store, Records: store, Ledger: store,
+	side := &operatorSide{w: w, gate: g, hostBook: store, instanceBook: store, auditBook: store,
 		claimBook: w.worseClaims(w.claims)}
-	o, err := operator.New(operator.Config{
-		Partition: store.Partition(), Hosts: side, Members: store, Records: side, Ledger: side, Claims: side,
-		Agents: machines{w}, Pause: 100 * time.Millisecond,
-	})
+	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: side, Members: store, Instances: side,
+		Claims: side})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return do(o)
+	auditor, err := audit.New(audit.Config{Records: side, Claims: side, Agents: machines{w}, Fleet: fleet,
+		Pause: 100 * time.Millisecond})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return do(&operator{fleet, auditor})
 }
 
 // answering is the host's agent, which answers once it is not suspended; nil where none does.
@@ -193,7 +215,7 @@ func (a *actor) tend() {
 	m := a.hosts[a.rng.IntN(len(a.hosts))]
 	switch a.rng.IntN(8) {
 	case 0, 1:
-		_ = a.operate(a.lifetime(), func(o *operator.Operator) error {
+		_ = a.operate(a.lifetime(), func(o *operator) error {
 			_, err := o.Enable(ctx, string(m.id))
 			return err
 		})
@@ -209,7 +231,7 @@ func (a *actor) tend() {
 // drain keeps new claims away from a host, and moves away what is there, if wanted; it returns where to. Whatever comes
 // of it, an audit has to find and mend what it left.
 func (a *actor) drain(ctx context.Context, m *machine, move bool) (to []croft.HostID) {
-	_ = a.operate(a.lifetime(), func(o *operator.Operator) error {
+	_ = a.operate(a.lifetime(), func(o *operator) error {
 		h, err := o.Drain(ctx, string(m.id))
 		if err != nil || !move {
 			return err
@@ -279,7 +301,7 @@ func (a *actor) forget(ctx context.Context, m *machine) {
 		defer resume()
 	}
 	m.lose()
-	err := a.operate(0, func(o *operator.Operator) error {
+	err := a.operate(0, func(o *operator) error {
 		_, err := o.Forget(ctx, string(m.id), true)
 		return err
 	})
@@ -293,7 +315,7 @@ func (a *actor) forget(ctx context.Context, m *machine) {
 // repair is what an operator does after a bad day: all hosts enabled, and croft audit
 // --fix.
 func (w *world) repair(ctx context.Context) error {
-	return w.operate(0, func(o *operator.Operator) error {
+	return w.operate(0, func(o *operator) error {
 		for _, m := range w.hosts {
 			if err := o.Hosts.Enable(ctx, m.id); err != nil {
 				return err
@@ -315,7 +337,7 @@ func (w *world) repair(ctx context.Context) error {
 // audit tells what an audit of the whole finds.
 func (w *world) audit(ctx context.Context) []string {
 	var found []string
-	err := w.operate(0, func(o *operator.Operator) error {
+	err := w.operate(0, func(o *operator) error {
 		report, err := o.Audit(ctx)
 		for _, d := range report.Differences {
 			found = append(found, fmt.Sprintf("audit: %+v", d))
@@ -356,7 +378,7 @@ func TestAMoveThatDiesAnywhereCanBeEnded(t *testing.T) {
 			t.Run(fmt.Sprintf("after %d crossings, %s", last-1, how), func(t *testing.T) {
 				w := newWorld(t, uint64(last), 2, 0)
 				inst := w.throwaway(t.Context())
-				drain := func(o *operator.Operator) error {
+				drain := func(o *operator) error {
 					if _, err := o.Drain(t.Context(), string(inst.Host)); err != nil {
 						return err
 					}

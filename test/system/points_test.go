@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/books"
-	"croft/operator"
 	"croft/schedule"
 )
 
@@ -116,7 +115,7 @@ func tell(t *testing.T, fatal string) *world {
 	}
 
 	s.mendNames(ctx)
-	s.operate(ctx, "move", func(o *operator.Operator) error {
+	s.operate(ctx, "move", func(o *operator) error {
 		st, err := w.store.Find(ctx, croft.DefaultProject, "vm")
 		if err != nil {
 			return err
@@ -170,7 +169,7 @@ func (s *story) insist(ctx context.Context, what string, do func(*schedule.Sched
 	s.again(ctx, what, func() error { return s.scheduler(0, do) })
 }
 
-func (s *story) operate(ctx context.Context, what string, do func(*operator.Operator) error) {
+func (s *story) operate(ctx context.Context, what string, do func(*operator) error) {
 	s.again(ctx, what, func() error { return s.world.operate(0, do) })
 }
 
@@ -228,17 +227,17 @@ func (s *story) mendNames(ctx context.Context) {
 	if err := etcdtest.Delete(ctx, s.etcd.Endpoint(), s.store.Partition(), "names/default/vm"); err != nil {
 		s.t.Fatal(err)
 	}
-	s.operate(ctx, "mend names", func(o *operator.Operator) error {
+	s.operate(ctx, "mend names", func(o *operator) error {
 		if err := etcdtest.Put(ctx, s.etcd.Endpoint(), s.store.Partition(), "names/default/stray",
 			string(croft.NewInstanceID())); err != nil {
 			return err
 		}
-		b, err := s.store.Books(ctx)
+		b, err := s.store.Evidence(ctx)
 		if err != nil {
 			return err
 		}
-		for _, d := range books.Compare(b) {
-			if d.Kind != books.MissingName && d.Kind != books.LostName {
+		for _, d := range audit.Compare(b) {
+			if d.Kind != audit.MissingName && d.Kind != audit.LostName {
 				continue
 			}
 			if err := o.Mend(ctx, d); err != nil && !errors.Is(err, croft.Conflict) { // agents mend the one too
@@ -291,7 +290,7 @@ func (s *story) forgetHost(ctx context.Context) {
 	dead.leave()
 	s.hosts = slices.Delete(slices.Clone(s.hosts), i, i+1)
 	s.hand.Unlock()
-	s.operate(ctx, "forget", func(o *operator.Operator) error {
+	s.operate(ctx, "forget", func(o *operator) error {
 		_, err := o.Forget(ctx, string(dead.id), true)
 		if croft.KindOf(err) == croft.NotFound { // forgotten by the one that died
 			return nil
@@ -330,7 +329,7 @@ func (s *story) awaitSwept(ctx context.Context) {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
 	for {
-		b, err := s.store.Books(ctx)
+		b, err := s.store.Evidence(ctx)
 		if err == nil && len(b.Instances) == 0 && len(b.Names) == 0 {
 			return
 		}

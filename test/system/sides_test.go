@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
 	"croft/compute"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/books"
 	"croft/schedule"
 )
 
@@ -18,6 +18,7 @@ type agentSide struct {
 	compute.Orders
 	compute.Registry
 	compute.Records
+	audit.Shared // nil behind a gate
 	compute.Inventory
 	hangUp func() // ends its connection to etcd
 }
@@ -60,30 +61,31 @@ func (a *agentSide) Instance(ctx context.Context, id croft.InstanceID) (croft.In
 	return through(a.gate, "agent Instance", id, func() (croft.Instance, error) { return a.Records.Instance(ctx, id) })
 }
 
-func (a *agentSide) Books(ctx context.Context) (books.Books, error) {
-	return through(a.gate, "agent Books", "", func() (books.Books, error) { return a.Records.Books(ctx) })
+func (a *agentSide) Evidence(ctx context.Context) (audit.Evidence, error) {
+	return through(a.gate, "agent Evidence", "", func() (audit.Evidence, error) { return a.Shared.Evidence(ctx) })
 }
 
-func (a *agentSide) HostBooks(ctx context.Context, h croft.HostID, more ...croft.InstanceID) (books.Books, error) {
-	return through(a.gate, "agent HostBooks", "", func() (books.Books, error) {
-		return a.Records.HostBooks(ctx, h, more...)
+func (a *agentSide) HostEvidence(ctx context.Context, h croft.HostID, more ...croft.InstanceID) (audit.Evidence,
+	error) {
+	return through(a.gate, "agent HostEvidence", "", func() (audit.Evidence, error) {
+		return a.Records.HostEvidence(ctx, h, more...)
 	})
 }
 
-func (a *agentSide) Drop(ctx context.Context, d books.Difference) error {
+func (a *agentSide) Drop(ctx context.Context, d audit.Difference) error {
 	return a.gate.do("agent Drop", d.Instance, func() error { return a.Records.Drop(ctx, d) })
 }
 
 func (a *agentSide) Fence(ctx context.Context, i croft.Instance) (croft.Instance, error) {
-	return through(a.gate, "agent Fence", i.ID, func() (croft.Instance, error) { return a.Records.Fence(ctx, i) })
+	return through(a.gate, "agent Fence", i.ID, func() (croft.Instance, error) { return a.Shared.Fence(ctx, i) })
 }
 
 func (a *agentSide) TakeTurn(ctx context.Context, length time.Duration) (bool, error) {
-	return through(a.gate, "agent TakeTurn", "", func() (bool, error) { return a.Records.TakeTurn(ctx, length) })
+	return through(a.gate, "agent TakeTurn", "", func() (bool, error) { return a.Shared.TakeTurn(ctx, length) })
 }
 
 func (a *agentSide) Discard(ctx context.Context, inst croft.Instance) error {
-	return a.gate.do("agent Discard", inst.ID, func() error { return a.Records.Discard(ctx, inst) })
+	return a.gate.do("agent Discard", inst.ID, func() error { return a.Shared.Discard(ctx, inst) })
 }
 
 func (a *agentSide) EnsureProvider(ctx context.Context, p croft.Provider) error {

@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
 	"croft/compute"
 	"croft/etcdstore/etcdtest"
-	"croft/operator"
+	"croft/hosts"
 	"croft/schedule"
 )
 
@@ -150,18 +151,18 @@ func (o *worseOrders) Remains(ctx context.Context, h croft.HostID, id croft.Inst
 	return err == nil, err
 }
 
-type worseBooks struct {
-	compute.Records
+type worseShared struct {
+	audit.Shared
 	w *world
 }
 
-func (w *world) worseBooks(r compute.Records) compute.Records { return &worseBooks{r, w} }
+func (w *world) worseShared(s audit.Shared) audit.Shared { return &worseShared{s, w} }
 
-func (r *worseBooks) Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
-	if r.w.without["session of an order"] {
-		return r.w.read(ctx, inst)
+func (s *worseShared) Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
+	if s.w.without["session of an order"] {
+		return s.w.read(ctx, inst)
 	}
-	return r.Records.Fence(ctx, inst)
+	return s.Shared.Fence(ctx, inst)
 }
 
 type worseInventory struct {
@@ -183,7 +184,7 @@ type worseClaims struct {
 	w *world
 }
 
-func (w *world) worseClaims(c operator.Claims) operator.Claims { return &worseClaims{c, w} }
+func (w *world) worseClaims(c hosts.Claims) hosts.Claims { return &worseClaims{c, w} }
 
 func (c *worseClaims) Reclaim(ctx context.Context, had croft.Claim, p croft.Project, to croft.Candidate) error {
 	if c.w.without["claim as seen"] {

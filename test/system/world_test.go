@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
@@ -125,8 +126,9 @@ func (w *world) startFront() {
 	w.front = gatetest.Start(w.t, store.Partition(), agentgate.ServerConfig{Orders: store, Registry: store,
 		Records: store, Inventory: w.claims, Usable: store.Usable})
 	w.caretaker = w.gate(0)
-	side := &agentSide{gate: w.caretaker, Records: w.worseBooks(store), Inventory: w.worseInventory(w.claims)}
-	caretaker := &compute.Caretaker{Records: side, Inventory: side, Every: 100 * time.Millisecond,
+	side := &agentSide{gate: w.caretaker, Records: store, Shared: w.worseShared(store),
+		Inventory: w.worseInventory(w.claims)}
+	caretaker := &audit.Caretaker{Records: side, Shared: side, Inventory: side, Every: 100 * time.Millisecond,
 		Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	ended := make(chan struct{})
@@ -223,12 +225,16 @@ func (m *machine) boot(last int) {
 	m.wire.Mend() // else nothing starts
 	m.wire.Flow()
 	side, partition, end := m.connect()
+	var shared audit.Shared
+	if side.Shared != nil {
+		shared = side
+	}
 	host := croft.Host{ID: m.id, Name: fmt.Sprintf("host%d", m.n), VirtType: "sim"}
 	facts := compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40}
 	agent, err := compute.New(compute.Config{
 		Host: host, Partition: partition, Provider: compute.Offer{VCPURatio: 1}.Provider(host, partition, facts),
 		Dir: m.dir, NICs: []compute.NIC{{Network: "default"}},
-		Orders: side, Registry: side, Records: side, Inventory: side,
+		Orders: side, Registry: side, Records: side, Shared: shared, Inventory: side,
 		Hypervisor: &gatedHypervisor{m.gate, &worseHypervisor{m.hv, m}}, Images: sim.Images{Fault: noMissing},
 		ResyncEvery: 100 * time.Millisecond, SweepEvery: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	})
@@ -254,14 +260,14 @@ func (m *machine) connect() (side *agentSide, p croft.PartitionID, end func()) {
 	if w.front != nil {
 		c := w.front.Client(w.t, m.id, m.wire.Address())
 		end = func() { _ = c.Close() }
-		return &agentSide{gate: m.gate, Orders: w.worseOrders(c), Registry: c, Records: w.worseBooks(c),
+		return &agentSide{gate: m.gate, Orders: w.worseOrders(c), Registry: c, Records: c,
 			Inventory: w.worseInventory(c), hangUp: end}, c.Partition(), end
 	}
 	store := w.openAt(m.wire.Address())
 	end = sync.OnceFunc(func() { _ = store.Close() })
 	inventory := w.worseInventory(cmp.Or[compute.Inventory](m.inventory, w.claims))
-	return &agentSide{gate: m.gate, Orders: w.worseOrders(store), Registry: store, Records: w.worseBooks(store),
-		Inventory: inventory, hangUp: end}, store.Partition(), end
+	return &agentSide{gate: m.gate, Orders: w.worseOrders(store), Registry: store, Records: store,
+		Shared: w.worseShared(store), Inventory: inventory, hangUp: end}, store.Partition(), end
 }
 
 // looking is in the context of calls of the test's own.

@@ -11,11 +11,10 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"croft"
+	"croft/audit"
 	"croft/compute"
-	"croft/internal/books"
 	"croft/internal/failover"
 )
 
@@ -205,33 +204,15 @@ func (c *Client) Instance(ctx context.Context, id croft.InstanceID) (croft.Insta
 	return inst.noun(), err
 }
 
-// HostBooks implements compute.Records.
-func (c *Client) HostBooks(ctx context.Context, of croft.HostID, more ...croft.InstanceID) (books.Books, error) {
-	b, err := ask[hostBooks](ctx, c, "HostBooks", booksQuery{of, more})
-	return b.noun(of), err
+// HostEvidence implements compute.Records.
+func (c *Client) HostEvidence(ctx context.Context, of croft.HostID, more ...croft.InstanceID) (audit.Evidence, error) {
+	e, err := ask[hostEvidence](ctx, c, hostEvidenceCall, evidenceQuery{of, more})
+	return e.noun(of), err
 }
 
 // Drop implements compute.Records.
-func (c *Client) Drop(ctx context.Context, d books.Difference) error {
+func (c *Client) Drop(ctx context.Context, d audit.Difference) error {
 	return do(ctx, c, "Drop", d)
-}
-
-// TakeTurn implements compute.Records: it is never a host's.
-func (c *Client) TakeTurn(context.Context, time.Duration) (bool, error) { return false, nil }
-
-// Books implements compute.Records: they are not for hosts.
-func (c *Client) Books(context.Context) (books.Books, error) {
-	return books.Books{}, refuse("a host does not see everybody's books")
-}
-
-// Fence implements compute.Records: no write of a host's needs one.
-func (c *Client) Fence(_ context.Context, inst croft.Instance) (croft.Instance, error) {
-	return inst, refuse("a host does not undo the request for instance %s", inst.ID)
-}
-
-// Discard implements compute.Records: a request is not for hosts to undo.
-func (c *Client) Discard(_ context.Context, inst croft.Instance) error {
-	return refuse("a host does not undo the request for instance %s", inst.ID)
 }
 
 // EnsureProvider implements compute.Inventory.

@@ -7,13 +7,13 @@ import (
 	"croft"
 )
 
-// Policy is the table: what a host may do with each method, and whether it is served at all.
-func Policy() (allows map[string]string, served map[string]bool) {
-	allows, served = map[string]string{}, map[string]bool{}
+// Policy returns what a host may do with each method that is served.
+func Policy() map[string]string {
+	allows := map[string]string{}
 	for name, m := range policy {
-		allows[name], served[name] = m.allows, m.serve != nil
+		allows[name] = m.allows
 	}
-	return allows, served
+	return allows
 }
 
 // Clean is what a gate makes of a text.

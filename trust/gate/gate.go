@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/internal/books"
+	"croft/audit"
 )
 
 // Prefix is the path below which a Server expects to be mounted.
@@ -90,44 +90,47 @@ func (i instance) noun() croft.Instance {
 	return i.Instance
 }
 
-// hostBooks are the books of one host.
-type hostBooks struct {
+// hostEvidence is what is on record for one host.
+type hostEvidence struct {
 	Hosts        map[croft.HostID]croft.Host `json:"hosts"`
 	Instances    []instance                  `json:"instances"`
 	Orders       []order                     `json:"orders"`
 	Observations []croft.Observation         `json:"observations"`
 }
 
-func sendBooks(b books.Books) hostBooks {
-	sent := hostBooks{Hosts: b.Hosts, Observations: b.Observations}
-	for _, inst := range b.Instances {
+func sendEvidence(e audit.Evidence) hostEvidence {
+	sent := hostEvidence{Hosts: e.Hosts, Observations: e.Observations}
+	for _, inst := range e.Instances {
 		sent.Instances = append(sent.Instances, sendInstance(inst))
 	}
-	for _, o := range b.Orders {
+	for _, o := range e.Orders {
 		sent.Orders = append(sent.Orders, sendOrder(o))
 	}
 	return sent
 }
 
-func (h hostBooks) noun(only croft.HostID) books.Books {
-	b := books.Books{
+func (h hostEvidence) noun(only croft.HostID) audit.Evidence {
+	e := audit.Evidence{
 		Only: only, Hosts: h.Hosts, Instances: map[croft.InstanceID]croft.Instance{}, Observations: h.Observations,
-		Claims: map[croft.HostID]map[croft.InstanceID]croft.Resources{}, Holdings: map[croft.HostID]books.Holding{},
+		Claims: map[croft.HostID]map[croft.InstanceID]croft.Resources{}, Contents: map[croft.HostID]audit.Contents{},
 	}
-	if b.Hosts == nil {
-		b.Hosts = map[croft.HostID]croft.Host{}
+	if e.Hosts == nil {
+		e.Hosts = map[croft.HostID]croft.Host{}
 	}
 	for _, i := range h.Instances {
-		b.Instances[i.ID] = i.noun()
+		e.Instances[i.ID] = i.noun()
 	}
 	for _, o := range h.Orders {
-		b.Orders = append(b.Orders, o.noun())
+		e.Orders = append(e.Orders, o.noun())
 	}
-	return b
+	return e
 }
 
-// booksQuery asks for the books of a host, and for records of more instances.
-type booksQuery struct {
+// hostEvidenceCall is the name of HostEvidence on the wire, older than the method's.
+const hostEvidenceCall = "HostBooks"
+
+// evidenceQuery asks for what is on record for a host, and for records of more instances.
+type evidenceQuery struct {
 	Host croft.HostID       `json:"host"`
 	More []croft.InstanceID `json:"more,omitempty"`
 }

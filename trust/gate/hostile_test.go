@@ -18,9 +18,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/audit"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/books"
 	"croft/internal/testing/patient"
 	"croft/trust/gate"
 )
@@ -162,7 +162,7 @@ func (h *hostile) populate() {
 	}
 	claims, err := h.Claims(ctx, h.host)
 	h.check(err)
-	b, err := h.Store.HostBooks(ctx, h.host)
+	b, err := h.Store.HostEvidence(ctx, h.host)
 	h.check(err)
 	for id := range claims {
 		h.concerned[id] = true
@@ -235,8 +235,8 @@ var attacks = map[string]func(*hostile) any{
 	},
 	"Drop": func(h *hostile) any {
 		host, id := h.anyHost(), h.anyInstance()
-		return books.Difference{Kind: pick(h, books.LostOrder, books.LostObservation, books.LostName,
-			books.LeakedClaim), Host: host, Instance: id,
+		return audit.Difference{Kind: pick(h, audit.LostOrder, audit.LostObservation, audit.LostName,
+			audit.LeakedClaim), Host: host, Instance: id,
 			Project: "p", Name: nameOf(id), Revision: h.anyRevision(host, id), Mendable: true}
 	},
 	"EnsureProvider": func(h *hostile) any {
@@ -246,10 +246,11 @@ var attacks = map[string]func(*hostile) any{
 			Traits: []croft.Trait{pick[croft.Trait](h, "CUSTOM_MINE", "MISC_SHARES_VIA_AGGREGATE",
 				"../../allocations")}, Aggregates: []string{pick(h, "11111111-1111-4111-8111-111111111111", "../x")}}
 	},
-	"Claims":   func(h *hostile) any { return h.anyHost() },
-	"Release":  func(h *hostile) any { return h.anyInstance() },
-	"Gates":    func(*hostile) any { return map[string]any{} },
-	"Usable":   func(*hostile) any { return map[string]any{} },
+	"Claims":  func(h *hostile) any { return h.anyHost() },
+	"Release": func(h *hostile) any { return h.anyInstance() },
+	"Gates":   func(*hostile) any { return map[string]any{} },
+	"Usable":  func(*hostile) any { return map[string]any{} },
+	// Not served: what a caretaker needs.
 	"Books":    func(*hostile) any { return map[string]any{} },
 	"Fence":    func(h *hostile) any { return map[string]any{"id": h.anyInstance(), "state": "scheduling"} },
 	"Discard":  func(h *hostile) any { return map[string]any{"id": h.anyInstance(), "state": "scheduling"} },
@@ -327,14 +328,15 @@ func TestAHostileHostReachesNothingOfOthers(t *testing.T) {
 	}
 	t.Logf("again with: go test ./gate -run Hostile -seed %d", seed)
 	h := newHostile(t, seed)
-	_, served := gate.Policy()
-	before := h.everything()
-	for _, name := range slices.Sorted(maps.Keys(served)) {
-		attack := attacks[name]
-		if attack == nil {
+	served := gate.Policy()
+	for name := range served {
+		if attacks[name] == nil {
 			t.Errorf("method %s has no attack: write one", name)
-			continue
 		}
+	}
+	before := h.everything()
+	for _, name := range slices.Sorted(maps.Keys(attacks)) {
+		attack := attacks[name]
 		rounds := 50
 		if name == "WatchOrders" {
 			rounds = 3
@@ -348,7 +350,7 @@ func TestAHostileHostReachesNothingOfOthers(t *testing.T) {
 			h.judge(said, name, question, status, answer)
 			before = after
 		}
-		if status, _ := h.post(name, attack(h)); !served[name] && status != http.StatusForbidden {
+		if status, _ := h.post(name, attack(h)); served[name] == "" && status != http.StatusForbidden {
 			t.Errorf("%s is answered with %d", name, status)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"croft"
-	"croft/internal/books"
+	"croft/audit"
 )
 
 // policy is what a host may do, by the methods of compute's interfaces; what is not
@@ -33,20 +33,16 @@ var policy = map[string]method{
 	"Serve":   stream("the host's own seat and life, for as long as the stream lasts", (*Server).serve),
 	"Instance": call(
 		"without user-data; whole else where the instance is on the host; where it is only ordered or claimed there, whose it is; else whether it is there", (*Server).instance),
-	"HostBooks": call(
-		"the host's own orders and observations; records as Instance gives them, and of others that the host names on which host they are", (*Server).hostBooks),
+	hostEvidenceCall: call(
+		"the host's own orders and observations; records as Instance gives them, and of others that the host names on which host they are", (*Server).hostEvidence),
 	"Drop": call("the host's own order without a record, or observation without an order", (*Server).drop),
 	"EnsureProvider": call("the host's own provider, whatever it says of itself; no sharing with other providers",
 		(*Server).ensureProvider),
 	"Claims": call("those on the host's own provider", (*Server).claims),
 	"Release": call(
 		"that of an instance on the host which its order wants gone, or of one without a record that claims on the host", (*Server).release),
-	"Gates":    call("where all gates of the cloud are", (*Server).gates),
-	"Usable":   call("whether orders can come", (*Server).usable),
-	"Books":    never("they are everybody's: the process with the gate looks after what is no host's own"),
-	"Fence":    never("as Books"),
-	"Discard":  never("as Books"),
-	"TakeTurn": never("as Books"),
+	"Gates":  call("where all gates of the cloud are", (*Server).gates),
+	"Usable": call("whether orders can come", (*Server).usable),
 }
 
 // own refuses what is about another host than the caller.
@@ -208,17 +204,17 @@ func ownership(inst croft.Instance) croft.Instance {
 	}
 }
 
-func (s *Server) hostBooks(ctx context.Context, caller croft.HostID, q booksQuery) (hostBooks, error) {
+func (s *Server) hostEvidence(ctx context.Context, caller croft.HostID, q evidenceQuery) (hostEvidence, error) {
 	if err := errors.Join(own(caller, q.Host), whole(q.More...)); err != nil {
-		return hostBooks{}, err
+		return hostEvidence{}, err
 	}
 	claims, err := s.Inventory.Claims(ctx, caller)
 	if err != nil && !errors.Is(err, croft.NotFound) {
-		return hostBooks{}, err
+		return hostEvidence{}, err
 	}
-	b, err := s.Records.HostBooks(ctx, caller, q.More...)
+	b, err := s.Records.HostEvidence(ctx, caller, q.More...)
 	if err != nil {
-		return hostBooks{}, err
+		return hostEvidence{}, err
 	}
 	concerns := maps.Clone(claims)
 	if concerns == nil {
@@ -245,17 +241,17 @@ func (s *Server) hostBooks(ctx context.Context, caller croft.HostID, q booksQuer
 		}
 	}
 	b.Hosts = known
-	return sendBooks(b), nil
+	return sendEvidence(b), nil
 }
 
-func (s *Server) drop(ctx context.Context, caller croft.HostID, d books.Difference) (none, error) {
+func (s *Server) drop(ctx context.Context, caller croft.HostID, d audit.Difference) (none, error) {
 	if err := about(caller, place{d.Host, d.Instance}); err != nil {
 		return none{}, err
 	}
-	if d.Kind != books.LostOrder && d.Kind != books.LostObservation {
+	if d.Kind != audit.LostOrder && d.Kind != audit.LostObservation {
 		return none{}, refuse("a %s is not the host's own", d.Kind)
 	}
-	return none{}, s.Records.Drop(ctx, books.Difference{Kind: d.Kind, Host: caller, Instance: d.Instance,
+	return none{}, s.Records.Drop(ctx, audit.Difference{Kind: d.Kind, Host: caller, Instance: d.Instance,
 		Revision: d.Revision})
 }
 

@@ -11,13 +11,17 @@ import (
 )
 
 func TestEveryMethodOfComputesPortsHasARowInThePolicy(t *testing.T) {
-	allows, _ := gate.Policy()
+	allows := gate.Policy()
 	for _, port := range []reflect.Type{
 		reflect.TypeFor[compute.Orders](), reflect.TypeFor[compute.Registry](), reflect.TypeFor[compute.Records](),
 		reflect.TypeFor[compute.Inventory](),
 	} {
 		for i := range port.NumMethod() {
-			if name := port.Method(i).Name; allows[name] == "" {
+			name := port.Method(i).Name
+			if name == "HostEvidence" {
+				name = "HostBooks" // as the wire has it
+			}
+			if allows[name] == "" {
 				t.Errorf("%s.%s has no row: say in trust/gate/policy.go what a host may do with it", port.Name(), name)
 			}
 		}
@@ -29,7 +33,7 @@ func TestThePolicyIsInTheDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	allows, _ := gate.Policy()
+	allows := gate.Policy()
 	for name, what := range allows {
 		if row := "| `" + name + "` | " + what + " |"; !strings.Contains(string(text), row+"\n") {
 			t.Errorf("docs/security.md lacks the row\n%s", row)

@@ -18,20 +18,6 @@ func TestAHostSharesNothingWithOthers(t *testing.T) {
 	}
 }
 
-func TestTheTurnIsNeverAHosts(t *testing.T) {
-	c := newCloud(t)
-	agent := c.front.Client(t, croft.NewHostID())
-	if mine, err := agent.TakeTurn(t.Context(), 1); mine || err != nil {
-		t.Errorf("got %v, %v, want no turn", mine, err)
-	}
-	if _, err := agent.Books(t.Context()); !errors.Is(err, gate.ErrRefused) {
-		t.Errorf("got %v, want a refusal", err)
-	}
-	if err := agent.Discard(t.Context(), croft.Instance{}); !errors.Is(err, gate.ErrRefused) {
-		t.Errorf("got %v, want a refusal", err)
-	}
-}
-
 func TestWhatHostsSayIsCleaned(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"a text stays as it is", "näme, of 3 \"words\"", "näme, of 3 \"words\""},

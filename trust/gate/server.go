@@ -96,9 +96,6 @@ func stream(allows string, serve func(s *Server, v visit) error) method {
 	}}
 }
 
-// never is a method that no host may call.
-func never(why string) method { return method{allows: "nobody: " + why} }
-
 // visit is one request of a known host.
 type visit struct {
 	writer    http.ResponseWriter

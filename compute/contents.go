@@ -8,37 +8,37 @@ import (
 	"os"
 
 	"croft"
-	"croft/internal/books"
+	"croft/audit"
 	"croft/internal/httpapi"
 )
 
-// Holding is what this host has of the installation's: guests, and directories with
+// Contents returns what this host has of this installation: guests, and directories with
 // disks.
-func (a *Agent) Holding(ctx context.Context) (books.Holding, error) {
+func (a *Agent) Contents(ctx context.Context) (audit.Contents, error) {
 	domains, err := a.Hypervisor.List(ctx)
 	if err != nil {
-		return books.Holding{}, err
+		return audit.Contents{}, err
 	}
-	h := books.Holding{Guests: []books.Guest{}, Directories: []croft.InstanceID{}}
+	c := audit.Contents{Guests: []audit.Guest{}, Directories: []croft.InstanceID{}}
 	owned := map[croft.InstanceID]bool{}
 	for _, d := range domains {
 		owned[d.ID] = d.Partition != a.Partition // another installation's, its disks too
 		if d.Partition == a.Partition {
-			h.Guests = append(h.Guests, books.Guest{Instance: d.ID, Generation: d.Generation,
+			c.Guests = append(c.Guests, audit.Guest{Instance: d.ID, Generation: d.Generation,
 				Running: d.Power != PowerOff})
 		}
 	}
 	entries, err := os.ReadDir(a.Dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return h, err
+		return c, err
 	}
 	for _, e := range entries {
 		id, err := croft.ParseInstanceID(e.Name())
 		if err == nil && e.IsDir() && !owned[id] {
-			h.Directories = append(h.Directories, id)
+			c.Directories = append(c.Directories, id)
 		}
 	}
-	return h, nil
+	return c, nil
 }
 
 // RemoveFiles removes a directory with disks that belong to nobody. Conflict: they
@@ -65,14 +65,14 @@ func (a *Agent) RemoveFiles(ctx context.Context, id croft.InstanceID) error {
 	return a.clean(id)
 }
 
-func (api *API) holding(w http.ResponseWriter, r *http.Request) {
-	h, err := api.Agent.Holding(r.Context())
+func (api *API) contents(w http.ResponseWriter, r *http.Request) {
+	c, err := api.Agent.Contents(r.Context())
 	if err != nil {
 		httpapi.Error(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(h); err != nil && r.Context().Err() == nil {
+	if err := json.NewEncoder(w).Encode(c); err != nil && r.Context().Err() == nil {
 		api.Agent.Log.Warn("what the host has could not be sent", "host", api.Agent.Host.ID, "err", err)
 	}
 }

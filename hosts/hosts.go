@@ -1,9 +1,8 @@
-package operator
+package hosts
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,9 +36,9 @@ func (h Host) State() string {
 
 // List returns all hosts by name. Of claims there is what Placement answers: where it
 // does not, they are missing and err says why, beside the hosts.
-func (o *Operator) List(ctx context.Context) ([]Host, error) {
-	providers, noClaims := o.Claims.Providers(ctx)
-	all, err := o.list(ctx, providers)
+func (f *Fleet) List(ctx context.Context) ([]Host, error) {
+	providers, noClaims := f.Claims.Providers(ctx)
+	all, err := f.list(ctx, providers)
 	if err != nil {
 		return nil, err
 	}
@@ -47,12 +46,12 @@ func (o *Operator) List(ctx context.Context) ([]Host, error) {
 }
 
 // list is List with what is known of claims.
-func (o *Operator) list(ctx context.Context, providers []croft.Provider) ([]Host, error) {
-	known, err := o.Hosts.Hosts(ctx)
+func (f *Fleet) list(ctx context.Context, providers []croft.Provider) ([]Host, error) {
+	known, err := f.Hosts.Hosts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	instances, err := o.Records.List(ctx, "")
+	instances, err := f.Instances.List(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +63,7 @@ func (o *Operator) list(ctx context.Context, providers []croft.Provider) ([]Host
 	for _, p := range providers {
 		offers[p.ID] = p
 	}
-	members, err := o.Members.EtcdMembers(ctx)
+	members, err := f.Members.EtcdMembers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -158,8 +157,8 @@ func shareNames(all []Host) {
 
 // Find returns the host with this UUID or name, as List does. NotFound; Conflict:
 // several have the name.
-func (o *Operator) Find(ctx context.Context, idOrName string) (Host, error) {
-	all, noClaims := o.List(ctx)
+func (f *Fleet) Find(ctx context.Context, idOrName string) (Host, error) {
+	all, noClaims := f.List(ctx)
 	if all == nil {
 		return Host{}, noClaims
 	}
@@ -171,8 +170,8 @@ func (o *Operator) Find(ctx context.Context, idOrName string) (Host, error) {
 }
 
 // find is Find without claims, for which nobody but Placement need be asked.
-func (o *Operator) find(ctx context.Context, idOrName string) (Host, error) {
-	all, err := o.list(ctx, nil)
+func (f *Fleet) find(ctx context.Context, idOrName string) (Host, error) {
+	all, err := f.list(ctx, nil)
 	if err != nil {
 		return Host{}, err
 	}
@@ -212,10 +211,10 @@ func among(all []Host, idOrName string) (Host, error) {
 }
 
 // Drain keeps new claims away from a host; what is on it stays.
-func (o *Operator) Drain(ctx context.Context, idOrName string) (Host, error) {
-	h, err := o.find(ctx, idOrName)
+func (f *Fleet) Drain(ctx context.Context, idOrName string) (Host, error) {
+	h, err := f.find(ctx, idOrName)
 	if err == nil {
-		err = o.Hosts.Drain(ctx, h.ID)
+		err = f.Hosts.Drain(ctx, h.ID)
 	}
 	if err != nil {
 		return h, fmt.Errorf("drain host %s: %w", idOrName, err)
@@ -224,10 +223,10 @@ func (o *Operator) Drain(ctx context.Context, idOrName string) (Host, error) {
 }
 
 // Enable lets new claims come to a host again.
-func (o *Operator) Enable(ctx context.Context, idOrName string) (Host, error) {
-	h, err := o.find(ctx, idOrName)
+func (f *Fleet) Enable(ctx context.Context, idOrName string) (Host, error) {
+	h, err := f.find(ctx, idOrName)
 	if err == nil {
-		err = o.Hosts.Enable(ctx, h.ID)
+		err = f.Hosts.Enable(ctx, h.ID)
 	}
 	if err != nil {
 		return h, fmt.Errorf("enable host %s: %w", idOrName, err)
@@ -237,14 +236,14 @@ func (o *Operator) Enable(ctx context.Context, idOrName string) (Host, error) {
 
 // Accept lets a host be served from another machine or state directory than before.
 // Conflict: the one from before is alive.
-func (o *Operator) Accept(ctx context.Context, idOrName string) (Host, error) {
-	h, err := o.find(ctx, idOrName)
+func (f *Fleet) Accept(ctx context.Context, idOrName string) (Host, error) {
+	h, err := f.find(ctx, idOrName)
 	if err == nil && h.Alive {
 		err = croft.Errorf(croft.Conflict,
 			"the agent that served it before is alive; stop that one for good first, with its guests")
 	}
 	if err == nil {
-		err = o.Hosts.Accept(ctx, h.ID)
+		err = f.Hosts.Accept(ctx, h.ID)
 	}
 	if err != nil {
 		return h, fmt.Errorf("accept host %s: %w", idOrName, err)
@@ -252,147 +251,14 @@ func (o *Operator) Accept(ctx context.Context, idOrName string) (Host, error) {
 	return h, nil
 }
 
-// Forget removes a host that is gone for good. Conflict: it is alive, or has
-// instances, and force does not say that they are to be buried: their claims and names
-// are free then, and tombstones wait for the host, should it ever return.
-func (o *Operator) Forget(ctx context.Context, idOrName string, force bool) (Host, error) {
-	h, err := o.find(ctx, idOrName)
-	if err == nil {
-		err = o.forget(ctx, h, force)
-	}
-	if err != nil {
-		return h, fmt.Errorf("forget host %s: %w", idOrName, err)
-	}
-	o.Log.Info("host forgotten", "host", h.ID)
-	return h, nil
-}
-
-func (o *Operator) forget(ctx context.Context, h Host, force bool) error {
-	switch {
-	case !force && h.Alive:
-		return croft.Errorf(croft.Conflict, "it is alive; stop its agent first, or add --force")
-	case !force && h.Count > 0:
-		return croft.Errorf(croft.Conflict, "%s on it; destroy or move them first, or bury them with --force",
-			counted(h.Count))
-	}
-	if err := o.Members.MayRemoveEtcdMember(ctx, h.ID); err != nil {
-		return err
-	}
-	if !force {
-		if err := o.nobodyWaitsFor(ctx, h.ID); err != nil {
-			return err
-		}
-	}
-	// From here on nobody writes another order for it, so what is buried is all.
-	if err := o.Hosts.Drain(ctx, h.ID); err != nil {
-		return err
-	}
-	if err := o.buryAll(ctx, h.ID, force); err != nil {
-		return err
-	}
-	if err := o.freeClaims(ctx, h.ID); err != nil {
-		return err
-	}
-	if err := o.Claims.RemoveProvider(ctx, h.ID); err != nil {
-		return err
-	}
-	if err := o.Hosts.ForgetHost(ctx, h.ID); err != nil {
-		return err
-	}
-	// Last, so that a host which loses its server can tell whether it is forgotten.
-	return o.Members.RemoveEtcdMember(ctx, h.ID)
-}
-
-// nobodyWaitsFor returns a Conflict where an instance that was moved away from a host waits until that
-// has nothing of it left: once the host is forgotten it waits no more, though its guest may run there.
-func (o *Operator) nobodyWaitsFor(ctx context.Context, host croft.HostID) error {
-	b, err := o.Ledger.Books(ctx)
-	if err != nil {
-		return err
-	}
-	for _, order := range b.Orders {
-		if inst, exists := b.Instances[order.Instance]; order.Host == host && exists &&
-			slices.Contains(inst.Former(), host) {
-			return croft.Errorf(croft.Conflict,
-				"instance %s was moved away from it and may still run there; bring the host back, or add --force if it is gone for good", inst.Name)
-		}
-	}
-	return nil
-}
-
 // RemoveMember takes a host's server out of etcd, where it has one; the host stays.
 // Conflict: the others would be too few.
-func (o *Operator) RemoveMember(ctx context.Context, h Host) error {
-	if err := o.Members.RemoveEtcdMember(ctx, h.ID); err != nil {
+func (f *Fleet) RemoveMember(ctx context.Context, h Host) error {
+	if err := f.Members.RemoveEtcdMember(ctx, h.ID); err != nil {
 		return fmt.Errorf("take the etcd of host %s out: %w", h.Name, err)
 	}
 	if h.Etcd != "" {
-		o.Log.Info("etcd goes on without a host's", "host", h.ID)
-	}
-	return nil
-}
-
-func counted(n int) string {
-	if n == 1 {
-		return "one instance is"
-	}
-	return fmt.Sprintf("%d instances are", n)
-}
-
-// buryAll ends the instances of a host, as `schedule destroy --force` does.
-func (o *Operator) buryAll(ctx context.Context, host croft.HostID, force bool) error {
-	all, err := o.Records.List(ctx, "")
-	if err != nil {
-		return err
-	}
-	for _, st := range all {
-		inst := st.Instance
-		if inst.Host != host {
-			continue
-		}
-		if !force {
-			return croft.Errorf(croft.Conflict, "instance %s has just come to it; try again", inst.Name)
-		}
-		if inst.State != croft.StateDestroying { // from here on nobody moves it away, with its claim
-			inst, err = o.Records.Reorder(ctx, inst, o.order(inst, host, croft.WantGone, inst.Generation+1))
-			if err != nil {
-				return fmt.Errorf("condemn instance %s: %w", inst.Name, err)
-			}
-		}
-		// The claim before the record, while there is one to repeat this by.
-		if err := o.Claims.Release(ctx, inst.ID, inst.Places()...); err != nil {
-			return err
-		}
-		if err := o.Records.Bury(ctx, inst, o.order(inst, host, croft.WantGone, inst.Generation+1)); err != nil {
-			return fmt.Errorf("bury instance %s: %w", inst.Name, err)
-		}
-		o.Log.Info("instance buried", "instance", inst.ID, "host", host)
-	}
-	return nil
-}
-
-// freeClaims releases what is claimed from a host that has no instances: claims that
-// crashes left. Those of requests under way end by themselves, since no order can
-// follow; Placement keeps the provider until they have.
-func (o *Operator) freeClaims(ctx context.Context, host croft.HostID) error {
-	claims, err := o.Claims.Claims(ctx, host)
-	if errors.Is(err, croft.NotFound) || err == nil && len(claims) == 0 {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	b, err := o.Ledger.Books(ctx)
-	if err != nil {
-		return err
-	}
-	for id := range claims {
-		if _, exists := b.Instances[id]; exists {
-			continue
-		}
-		if err := o.Claims.Release(ctx, id, host); err != nil {
-			return err
-		}
+		f.Log.Info("etcd goes on without a host's", "host", h.ID)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package operator
+package hosts
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ type Moved struct {
 // the claim goes from the one host to the other at once; one transaction then orders
 // both, and the new host begins when the old one has nothing left. So a move that was
 // begun can be ended by whoever calls MoveAll or mends what an audit finds.
-func (o *Operator) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
+func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 	if !h.Alive {
 		return nil, croft.Errorf(croft.Unavailable,
 			"move what is on host %s: it is silent, so its guests may still run; where it is gone for good, `croft host forget --force %s` frees their names", h.Name, h.Name)
@@ -42,7 +42,7 @@ func (o *Operator) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 		m := Moved{Instance: st.Instance, Stays: fixed(st.Instance)}
 		if m.Stays == "" {
 			var err error
-			m.To, err = o.move(ctx, st)
+			m.To, err = f.move(ctx, st)
 			switch {
 			case errors.Is(err, croft.NoCapacity) || errors.Is(err, croft.Conflict):
 				m.Stays = err.Error()
@@ -69,22 +69,22 @@ func fixed(inst croft.Instance) string {
 }
 
 // move finds a place for an instance and orders it there.
-func (o *Operator) move(ctx context.Context, st croft.Status) (croft.Host, error) {
-	candidates, err := o.Claims.Candidates(ctx, queryOf(st.Instance), candidateLimit)
+func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
+	candidates, err := f.Claims.Candidates(ctx, queryOf(st.Instance), candidateLimit)
 	if err != nil {
 		return croft.Host{}, err
 	}
-	hosts, err := o.Hosts.Hosts(ctx)
+	hosts, err := f.Hosts.Hosts(ctx)
 	if err != nil {
 		return croft.Host{}, err
 	}
 	inst := st.Instance
-	for _, c := range o.usable(inst, candidates, hosts) {
+	for _, c := range f.usable(inst, candidates, hosts) {
 		to := hosts[hostOf(c)]
-		next, err := o.moveTo(ctx, st, inst, c, to.ID)
+		next, err := f.moveTo(ctx, st, inst, c, to.ID)
 		switch {
 		case err == nil:
-			o.Log.Info("instance moves", "instance", inst.ID, "host", inst.Host, "to", to.ID)
+			f.Log.Info("instance moves", "instance", inst.ID, "host", inst.Host, "to", to.ID)
 			return to, nil
 		case !errors.Is(err, croft.NoCapacity) && !errors.Is(err, croft.Unavailable):
 			return croft.Host{}, err
@@ -92,9 +92,9 @@ func (o *Operator) move(ctx context.Context, st croft.Status) (croft.Host, error
 		inst = next
 	}
 	if inst.Moving != "" {
-		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.UndoTimeout)
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.UndoTimeout)
 		defer cancel()
-		if err := o.stay(after, inst); err != nil {
+		if err := f.stay(after, inst); err != nil {
 			return croft.Host{}, err
 		}
 	}
@@ -103,7 +103,7 @@ func (o *Operator) move(ctx context.Context, st croft.Status) (croft.Host, error
 
 // usable are the candidates on other hosts that take orders, best first: where the
 // instance was about to go, then where the most is left.
-func (o *Operator) usable(inst croft.Instance, candidates []croft.Candidate,
+func (f *Fleet) usable(inst croft.Instance, candidates []croft.Candidate,
 	hosts map[croft.HostID]croft.Host) []croft.Candidate {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c croft.Candidate) bool {
 		to := hosts[hostOf(c)]
@@ -123,9 +123,9 @@ func (o *Operator) usable(inst croft.Instance, candidates []croft.Candidate,
 
 // moveTo takes the steps of a move. NoCapacity or Unavailable: not there; what it
 // returns is the record as it is then.
-func (o *Operator) moveTo(ctx context.Context, st croft.Status, inst croft.Instance, c croft.Candidate,
+func (f *Fleet) moveTo(ctx context.Context, st croft.Status, inst croft.Instance, c croft.Candidate,
 	to croft.HostID) (croft.Instance, error) {
-	inst, err := o.take(ctx, inst, to, c)
+	inst, err := f.take(ctx, inst, to, c)
 	if err != nil {
 		return inst, err
 	}
@@ -133,25 +133,25 @@ func (o *Operator) moveTo(ctx context.Context, st croft.Status, inst croft.Insta
 	if st.Order != nil {
 		want = st.Order.Want
 	}
-	tombstone := o.order(inst, inst.Host, croft.WantGone, inst.Generation+1)
-	order := o.order(inst, to, want, inst.Generation+2)
-	moved, err := o.Records.Relocate(ctx, inst, tombstone, order)
+	tombstone, order := f.order(inst, inst.Host, croft.WantGone), f.order(inst, to, want)
+	order.Generation = tombstone.Generation + 1
+	moved, err := f.Instances.Relocate(ctx, inst, tombstone, order)
 	switch {
 	case errors.Is(err, croft.Conflict):
-		return inst, errors.Join(err, o.unclaim(ctx, inst))
+		return inst, errors.Join(err, f.unclaim(ctx, inst))
 	case err != nil:
-		return o.unmoved(ctx, inst, to, err)
+		return f.unmoved(ctx, inst, to, err)
 	}
 	return moved, nil
 }
 
 // unmoved settles what a Relocate left that failed for cause: its transaction may have been done although the answer
 // got lost, or may be done yet.
-func (o *Operator) unmoved(ctx context.Context, inst croft.Instance, to croft.HostID, cause error) (croft.Instance,
+func (f *Fleet) unmoved(ctx context.Context, inst croft.Instance, to croft.HostID, cause error) (croft.Instance,
 	error) {
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.UndoTimeout)
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.UndoTimeout)
 	defer cancel()
-	now, err := o.Records.Fence(after, inst)
+	now, err := f.Instances.Fence(after, inst)
 	switch {
 	case err != nil:
 		return inst, errors.Join(cause, err)
@@ -171,18 +171,18 @@ const claimTries = 4
 // comparison, then the claim is replaced by comparison with what was read. Whoever does the same at the same time,
 // however long he is held up between two steps, finds one of the two changed: he changes no claim of a record that is
 // not as he left it.
-func (o *Operator) take(ctx context.Context, inst croft.Instance, moving croft.HostID,
+func (f *Fleet) take(ctx context.Context, inst croft.Instance, moving croft.HostID,
 	c croft.Candidate) (croft.Instance, error) {
 	var err error
 	for range claimTries {
 		var had croft.Claim
-		if had, err = o.Claims.ClaimOf(ctx, inst.ID); err != nil {
+		if had, err = f.Claims.ClaimOf(ctx, inst.ID); err != nil {
 			return inst, err
 		}
-		if inst, err = o.Records.SetMoving(ctx, inst, moving); err != nil {
+		if inst, err = f.Instances.SetMoving(ctx, inst, moving); err != nil {
 			return inst, err
 		}
-		if err = o.Claims.Reclaim(ctx, had, inst.Project, c); !errors.Is(err, croft.Conflict) {
+		if err = f.Claims.Reclaim(ctx, had, inst.Project, c); !errors.Is(err, croft.Conflict) {
 			return inst, err
 		}
 	}
@@ -191,29 +191,34 @@ func (o *Operator) take(ctx context.Context, inst croft.Instance, moving croft.H
 
 // unclaim takes the claim back to where the guest is, of an instance that somebody
 // changed while it was being moved, unless they had it moved on or removed.
-func (o *Operator) unclaim(ctx context.Context, inst croft.Instance) error {
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.UndoTimeout)
+func (f *Fleet) unclaim(ctx context.Context, inst croft.Instance) error {
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.UndoTimeout)
 	defer cancel()
-	b, err := o.Ledger.Books(after)
-	if err != nil {
-		return err
-	}
-	now, exists := b.Instances[inst.ID]
+	now, err := f.Instances.Instance(after, inst.ID)
 	switch {
-	case !exists:
-		return o.Claims.Release(after, inst.ID, inst.Places()...)
+	case errors.Is(err, croft.NotFound):
+		return f.Claims.Release(after, inst.ID, inst.Places()...)
+	case err != nil:
+		return err
 	case now.State == croft.StateDestroying:
 		return nil // its host gives the claim back, wherever it is
 	case now.Host != inst.Host || now.Moving != "" && now.Moving != inst.Moving:
 		return nil // somebody else moves it, and its claim
 	}
-	return o.stay(after, now)
+	return f.stay(after, now)
 }
 
-// reclaim gives an instance its claim on its own host, and no other.
-func (o *Operator) reclaim(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
+// Reclaim has an instance claim what it was made with on its own host, and nothing elsewhere.
+// NoCapacity: others have claimed that meanwhile.
+func (f *Fleet) Reclaim(ctx context.Context, inst croft.Instance) error {
+	_, err := f.reclaim(ctx, inst)
+	return err
+}
+
+// reclaim is Reclaim, and returns the record as it is then.
+func (f *Fleet) reclaim(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
 	own := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{inst.Host: inst.Spec.Resources}}
-	inst, err := o.take(ctx, inst, inst.Moving, own)
+	inst, err := f.take(ctx, inst, inst.Moving, own)
 	switch {
 	case errors.Is(err, croft.NoCapacity):
 		return inst,
@@ -224,13 +229,30 @@ func (o *Operator) reclaim(ctx context.Context, inst croft.Instance) (croft.Inst
 	return inst, nil
 }
 
+// EndMove ends a move that was interrupted: on another host where the instance's own is
+// drained and another one has room, else where the guest is.
+func (f *Fleet) EndMove(ctx context.Context, st croft.Status) error {
+	hosts, err := f.Hosts.Hosts(ctx, st.Instance.Host)
+	if err != nil {
+		return err
+	}
+	if hosts[st.Instance.Host].Alive && hosts[st.Instance.Host].Drained {
+		_, err := f.move(ctx, st)
+		if !errors.Is(err, croft.NoCapacity) {
+			return err
+		}
+		return nil // it stays
+	}
+	return f.stay(ctx, st.Instance)
+}
+
 // stay gives a move up: the claim goes back to where the guest is.
-func (o *Operator) stay(ctx context.Context, inst croft.Instance) error {
-	inst, err := o.reclaim(ctx, inst)
+func (f *Fleet) stay(ctx context.Context, inst croft.Instance) error {
+	inst, err := f.reclaim(ctx, inst)
 	if err != nil || inst.Moving == "" {
 		return err
 	}
-	_, err = o.Records.SetMoving(ctx, inst, "")
+	_, err = f.Instances.SetMoving(ctx, inst, "")
 	return err
 }
 

@@ -1,4 +1,4 @@
-package operator_test
+package hosts_test
 
 import (
 	"context"
@@ -8,8 +8,7 @@ import (
 	"testing"
 
 	"croft"
-	"croft/internal/books"
-	"croft/operator"
+	"croft/hosts"
 )
 
 // diary is a cloud with one instance at most. It notes what is read and written in order, and fails what is planned.
@@ -22,19 +21,15 @@ type diary struct {
 }
 
 type (
-	allHosts  = operator.Hosts // or the field had the name of a method
-	allClaims = operator.Claims
+	allHosts  = hosts.Store // or the field had the name of a method
+	allClaims = hosts.Claims
 
 	diaryHosts struct {
 		allHosts // nil, as the next: what has no method here is asked of nobody
 		*diary
 	}
-	diaryRecords struct {
-		operator.Records
-		*diary
-	}
-	diaryLedger struct {
-		operator.Ledger
+	diaryInstances struct {
+		hosts.Instances
 		*diary
 	}
 	diaryClaims struct {
@@ -56,16 +51,14 @@ func (d *diary) step(words ...string) error {
 	return nil
 }
 
-func (d *diary) operator(t *testing.T) *operator.Operator {
+func (d *diary) fleet(t *testing.T) *hosts.Fleet {
 	t.Helper()
-	op, err := operator.New(operator.Config{
-		Partition: "p", Hosts: diaryHosts{diary: d}, Members: always(books.Books{}), Records: diaryRecords{diary: d},
-		Ledger: diaryLedger{diary: d}, Claims: diaryClaims{diary: d}, Agents: agents{},
-	})
+	f, err := hosts.New(hosts.Config{Partition: "p", Hosts: diaryHosts{diary: d}, Members: &office{},
+		Instances: diaryInstances{diary: d}, Claims: diaryClaims{diary: d}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return op
+	return f
 }
 
 // want compares the steps, and begins anew.
@@ -78,7 +71,7 @@ func (d *diary) want(t *testing.T, steps ...string) {
 }
 
 func (d diaryHosts) Hosts(context.Context, ...croft.HostID) (map[croft.HostID]croft.Host, error) {
-	return withHosts(d.hosts...).Hosts, nil
+	return hostOffice{&office{known: d.hosts}}.Hosts(nil)
 }
 
 func (d diaryHosts) Drain(_ context.Context, h croft.HostID) error { return d.step("drain", string(h)) }
@@ -87,31 +80,29 @@ func (d diaryHosts) ForgetHost(_ context.Context, h croft.HostID) error {
 	return d.step("forget", string(h))
 }
 
-func (d diaryRecords) List(context.Context, croft.Project) ([]croft.Status, error) {
+func (d diaryInstances) List(context.Context, croft.Project) ([]croft.Status, error) {
 	if d.inst == nil {
 		return nil, d.step("list")
 	}
 	return []croft.Status{{Instance: *d.inst}}, d.step("list")
 }
 
-func (d diaryRecords) Reorder(_ context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
+func (d diaryInstances) Reorder(_ context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
 	return inst, d.step("order", string(o.Want), "on", string(o.Host))
 }
 
-func (d diaryRecords) Bury(_ context.Context, _ croft.Instance, o croft.Order) error {
+func (d diaryInstances) Bury(_ context.Context, _ croft.Instance, o croft.Order) error {
 	return d.step("bury on", string(o.Host))
 }
 
-func (d diaryRecords) Fence(context.Context, croft.Instance) (croft.Instance, error) {
+func (d diaryInstances) Fence(context.Context, croft.Instance) (croft.Instance, error) {
 	if err := d.step("fence"); err != nil {
 		return croft.Instance{}, err
 	}
 	return *d.inst, nil
 }
 
-func (d diaryRecords) Discard(context.Context, croft.Instance) error { return d.step("discard") }
-
-func (d diaryRecords) SetMoving(_ context.Context, inst croft.Instance, to croft.HostID) (croft.Instance, error) {
+func (d diaryInstances) SetMoving(_ context.Context, inst croft.Instance, to croft.HostID) (croft.Instance, error) {
 	if err := d.step("moving to", string(to)); err != nil {
 		return inst, err
 	}
@@ -119,7 +110,7 @@ func (d diaryRecords) SetMoving(_ context.Context, inst croft.Instance, to croft
 	return *d.inst, nil
 }
 
-func (d diaryRecords) Relocate(_ context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance,
+func (d diaryInstances) Relocate(_ context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance,
 	error) {
 	if err := d.step("order", string(order.Want), "on", string(order.Host), "not on",
 		string(tombstone.Host)); err != nil {
@@ -129,12 +120,14 @@ func (d diaryRecords) Relocate(_ context.Context, inst croft.Instance, tombstone
 	return *d.inst, nil
 }
 
-func (d diaryLedger) Books(context.Context) (books.Books, error) {
-	b := withHosts(d.hosts...)
-	if d.inst != nil {
-		b.Instances = map[croft.InstanceID]croft.Instance{d.inst.ID: *d.inst}
+func (d diaryInstances) Instance(_ context.Context, id croft.InstanceID) (croft.Instance, error) {
+	switch err := d.step("read"); {
+	case err != nil:
+		return croft.Instance{}, err
+	case d.inst == nil || d.inst.ID != id:
+		return croft.Instance{}, croft.Errorf(croft.NotFound, "no instance %s", id)
 	}
-	return b, d.step("books")
+	return *d.inst, nil
 }
 
 func (d diaryClaims) Claims(context.Context, croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
@@ -176,20 +169,20 @@ func (d diaryClaims) RemoveProvider(_ context.Context, h croft.HostID) error {
 }
 
 // moving is a cloud of two hosts, and an instance on a that is about to move to b.
-func moving() (*diary, operator.Host) {
-	hosts := []croft.Host{{ID: "a", Name: "one", Alive: true, Drained: true}, {ID: "b", Name: "two", Alive: true}}
+func moving() (*diary, hosts.Host) {
+	known := []croft.Host{{ID: "a", Name: "one", Alive: true, Drained: true}, {ID: "b", Name: "two", Alive: true}}
 	inst := croft.Instance{
 		ID: "web", Name: "web", Host: "a", State: croft.StateScheduled,
 		Spec: croft.Spec{Ephemeral: true, Resources: croft.Resources{croft.VCPU: 1}},
 	}
-	d := &diary{inst: &inst, on: "a", hosts: hosts, fails: map[string]func() error{}}
-	return d, operator.Host{Host: hosts[0], Instances: []croft.Status{{Instance: inst}}}
+	d := &diary{inst: &inst, on: "a", hosts: known, fails: map[string]func() error{}}
+	return d, hosts.Host{Host: known[0], Instances: []croft.Status{{Instance: inst}}}
 }
 
 // Were the order first, a guest would run where nothing is claimed for it.
 func TestAMoveClaimsBeforeItOrders(t *testing.T) {
 	d, h := moving()
-	all, err := d.operator(t).MoveAll(t.Context(), h)
+	all, err := d.fleet(t).MoveAll(t.Context(), h)
 	if err != nil || len(all) != 1 || all[0].To.ID != "b" {
 		t.Errorf("got %+v, %v", all, err)
 	}
@@ -215,30 +208,30 @@ func TestAMoveThatIsLostGivesItsClaimBack(t *testing.T) {
 			[]string{"fence", "moving to b", "claim on a", "moving to "}, "a"},
 		{"to somebody's change of the record", func(d *diary) {
 			d.fails[relocate] = func() error { return croft.Errorf(croft.Conflict, "planned") }
-		}, []string{"books", "moving to b", "claim on a", "moving to "}, "a"},
+		}, []string{"read", "moving to b", "claim on a", "moving to "}, "a"},
 		{"to its end", func(d *diary) {
 			d.fails[relocate] = func() error { d.inst = nil; return croft.Errorf(croft.Conflict, "planned") }
-		}, []string{"books", "release a b"}, "b"},
+		}, []string{"read", "release a b"}, "b"},
 		{"to its end, which is under way", func(d *diary) {
 			d.fails[relocate] = func() error {
 				d.inst.State = croft.StateDestroying
 				return croft.Errorf(croft.Conflict, "planned")
 			}
-		}, []string{"books"}, "b"},
+		}, []string{"read"}, "b"},
 		{"to who moved it on", func(d *diary) {
 			d.fails[relocate] = func() error {
 				d.inst.Host, d.inst.Moving = "b", ""
 				return croft.Errorf(croft.Conflict, "planned")
 			}
-		}, []string{"books"}, "b"},
+		}, []string{"read"}, "b"},
 		{"to who moves it elsewhere", func(d *diary) {
 			d.fails[relocate] = func() error { d.inst.Moving = "c"; return croft.Errorf(croft.Conflict, "planned") }
-		}, []string{"books"}, "b"},
+		}, []string{"read"}, "b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, h := moving()
 			c.begin(d)
-			if _, err := d.operator(t).MoveAll(t.Context(), h); err != nil && !errors.Is(err, croft.Unavailable) {
+			if _, err := d.fleet(t).MoveAll(t.Context(), h); err != nil && !errors.Is(err, croft.Unavailable) {
 				t.Error(err)
 			}
 			d.want(t, append(slices.Clone(begun), c.steps...)...)
@@ -253,7 +246,7 @@ func TestAMoveThatIsLostSaysWhatItCouldNotGiveBack(t *testing.T) {
 	d, h := moving()
 	d.fails["order running on b not on a"] = func() error { return croft.Errorf(croft.Conflict, "planned") }
 	d.fails["claim on a"] = planned
-	_, err := d.operator(t).MoveAll(t.Context(), h)
+	_, err := d.fleet(t).MoveAll(t.Context(), h)
 	if !errors.Is(err, errPlanned) || !strings.Contains(err.Error(), "claim on its own host") || d.inst.Moving != "b" {
 		t.Errorf("got %v, moving to %q; want what is left, and a record that tells of it", err, d.inst.Moving)
 	}
@@ -264,7 +257,7 @@ func TestAHostIsDrainedBeforeItIsForgotten(t *testing.T) {
 	steps := []string{"drain a", "list", "order gone on a", "release a", "bury on a", "remove provider a", "forget a"}
 	forget := func(t *testing.T, d *diary) error {
 		t.Helper()
-		_, err := d.operator(t).Forget(t.Context(), "one", true)
+		_, err := d.fleet(t).Forget(t.Context(), "one", true)
 		if len(d.steps) == 0 || d.steps[0] != "list" {
 			t.Fatalf("done: %q; want the host to be found first", d.steps)
 		}
@@ -291,46 +284,4 @@ func TestAHostIsDrainedBeforeItIsForgotten(t *testing.T) {
 			d.want(t, steps[:i+1]...)
 		})
 	}
-}
-
-func TestALeakedClaimIsReleasedAfterAnotherLook(t *testing.T) {
-	leak := books.Difference{Kind: books.LeakedClaim, Instance: "web", Host: "a", Mendable: true}
-	d, _ := moving() // somebody has the UUID by now
-	if err := d.operator(t).Mend(t.Context(), leak); !errors.Is(err, croft.Conflict) {
-		t.Errorf("got %v, want a conflict", err)
-	}
-	d.want(t, "books")
-	d.inst = nil
-	d.fails["books"] = planned
-	if err := d.operator(t).Mend(t.Context(), leak); !errors.Is(err, errPlanned) {
-		t.Errorf("got %v, want that it cannot be told", err)
-	}
-	d.want(t, "books")
-	d.fails = nil
-	if err := d.operator(t).Mend(t.Context(), leak); err != nil {
-		t.Error(err)
-	}
-	d.want(t, "books", "release a") // and not elsewhere
-	d.fails = map[string]func() error{"release a": planned}
-	if err := d.operator(t).Mend(t.Context(), leak); !errors.Is(err, errPlanned) {
-		t.Errorf("got %v, want that it is claimed still", err)
-	}
-}
-
-func TestAnAbandonedRequestKeepsItsRecordForItsClaim(t *testing.T) {
-	abandoned := books.Difference{Kind: books.AbandonedRequest, Instance: "web", Mendable: true}
-	d, _ := moving()
-	d.inst.State = croft.StateScheduling
-	for i, broken := range []string{"fence", "release", "discard", ""} {
-		d.fails = map[string]func() error{broken: planned}
-		if err := d.operator(t).Mend(t.Context(), abandoned); (broken == "") != (err == nil) {
-			t.Errorf("%q fails: got %v", broken, err)
-		}
-		d.want(t, []string{"list", "fence", "release", "discard"}[:min(i+2, 4)]...)
-	}
-	d.fails["fence"] = func() error { d.inst.State = croft.StateScheduled; return nil }
-	if err := d.operator(t).Mend(t.Context(), abandoned); !errors.Is(err, croft.Conflict) {
-		t.Errorf("its scheduler was in time: got %v", err)
-	}
-	d.want(t, "list", "fence")
 }

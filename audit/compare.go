@@ -1,4 +1,4 @@
-package books
+package audit
 
 import (
 	"cmp"
@@ -16,14 +16,15 @@ type place struct {
 
 // comparison is one run of Compare.
 type comparison struct {
-	Books
+	Evidence
 	orders map[place]croft.Order
 	found  []Difference
 }
 
-// Compare returns every difference, those of one host together.
-func Compare(b Books) []Difference {
-	c := &comparison{Books: b, orders: map[place]croft.Order{}}
+// Compare returns every difference, sorted by host. It has no side effects, and concludes
+// nothing from evidence that was not read.
+func Compare(b Evidence) []Difference {
+	c := &comparison{Evidence: b, orders: map[place]croft.Order{}}
 	for _, o := range b.Orders {
 		c.orders[place{o.Host, o.Instance}] = o
 	}
@@ -57,8 +58,8 @@ func Compare(b Books) []Difference {
 	for host := range b.Claims {
 		c.checkClaims(host)
 	}
-	for host := range b.Holdings {
-		c.checkHolding(host)
+	for host := range b.Contents {
+		c.checkContents(host)
 	}
 	for id, host := range b.Hosts {
 		for _, problem := range host.Problems {
@@ -206,8 +207,8 @@ func (c *comparison) claimedElsewhere(inst croft.Instance) croft.HostID {
 
 // checkGuest looks for the domain that was seen for the newest order.
 func (c *comparison) checkGuest(inst croft.Instance, order croft.Order) {
-	holding, asked := c.Holdings[inst.Host]
-	if !asked || holding.Guest(inst.ID) != nil {
+	contents, asked := c.Contents[inst.Host]
+	if !asked || contents.Guest(inst.ID) != nil {
 		return
 	}
 	for _, o := range c.Observations {
@@ -224,7 +225,7 @@ func (c *comparison) checkGuest(inst croft.Instance, order croft.Order) {
 
 func (c *comparison) checkOrder(o croft.Order) {
 	inst, exists := c.Instances[o.Instance]
-	holding, asked := c.Holdings[o.Host]
+	contents, asked := c.Contents[o.Host]
 	host := c.Hosts[o.Host]
 	d := Difference{Host: o.Host, Instance: o.Instance, Project: o.Project, Name: o.Name, Revision: o.Revision}
 	switch {
@@ -244,7 +245,7 @@ func (c *comparison) checkOrder(o croft.Order) {
 	case !exists:
 		d.Kind, d.Cause = LostOrder,
 			"an order is left of an instance that is no more: its record was removed past croft, or etcd was restored from an older copy"
-		if d.Mendable = !asked || holding.Guest(o.Instance) == nil; !d.Mendable {
+		if d.Mendable = !asked || contents.Guest(o.Instance) == nil; !d.Mendable {
 			d.Cause += "; its guest is there"
 			d.Advice = "nothing is removed that runs: look at the guest on its host with virsh, and undefine it there if nobody misses it"
 		}
@@ -279,7 +280,7 @@ func (c *comparison) checkClaims(host croft.HostID) {
 				Advice: "give the consumer allocations on its own host, through the Placement API"})
 		case ordered && order.Want == croft.WantGone: // it goes with the tombstone
 		default:
-			d := Difference{Kind: LeakedClaim, Host: host, Instance: id, Mendable: c.Holdings[host].Guest(id) == nil,
+			d := Difference{Kind: LeakedClaim, Host: host, Instance: id, Mendable: c.Contents[host].Guest(id) == nil,
 				Cause: "a claim is left of an instance that is no more, and keeps its room from others: its scheduler died, or it was removed past croft"}
 			if !d.Mendable {
 				d.Cause = "a guest that is not on record has a claim"
@@ -297,9 +298,9 @@ func (c *comparison) lacksClaim(inst croft.Instance) bool {
 	})
 }
 
-func (c *comparison) checkHolding(host croft.HostID) {
-	holding := c.Holdings[host]
-	for _, g := range holding.Guests {
+func (c *comparison) checkContents(host croft.HostID) {
+	contents := c.Contents[host]
+	for _, g := range contents.Guests {
 		if _, ordered := c.orders[place{host, g.Instance}]; ordered {
 			continue
 		}
@@ -319,10 +320,10 @@ func (c *comparison) checkHolding(host croft.HostID) {
 		}
 		c.add(d)
 	}
-	for _, id := range holding.Directories {
+	for _, id := range contents.Directories {
 		_, ordered := c.orders[place{host, id}]
 		inst, exists := c.Instances[id]
-		if !ordered && holding.Guest(id) == nil && !(exists && inst.Host == host) {
+		if !ordered && contents.Guest(id) == nil && !(exists && inst.Host == host) {
 			c.add(Difference{Kind: StrayFiles, Host: host, Instance: id, Mendable: !exists,
 				Cause: "a directory with disks that belong to no guest and no instance here"})
 		}

@@ -1,4 +1,4 @@
-package books_test
+package audit_test
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"croft"
-	"croft/internal/books"
+	"croft/audit"
 )
 
 const (
@@ -18,28 +18,28 @@ const (
 var size = croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256}
 
 // healthy is one instance that runs on the first of two hosts.
-func healthy() *books.Books {
+func healthy() *audit.Evidence {
 	inst := croft.Instance{ID: web, Project: "p", Name: "web", State: croft.StateScheduled, Host: h1, Generation: 1,
 		Revision: 7, Spec: croft.Spec{Resources: size}}
-	return &books.Books{
+	return &audit.Evidence{
 		Hosts: map[croft.HostID]croft.Host{h1: {ID: h1, Name: "one", Alive: true},
 			h2: {ID: h2, Name: "two", Alive: true}},
 		Instances:    map[croft.InstanceID]croft.Instance{web: inst},
 		Sessions:     map[string]bool{"living": true},
-		Names:        []books.Name{{Project: "p", Name: "web", Instance: web, Revision: 7}},
+		Names:        []audit.Name{{Project: "p", Name: "web", Instance: web, Revision: 7}},
 		Orders:       []croft.Order{{Host: h1, Instance: web, Generation: 1, Want: croft.WantRunning}},
 		Observations: []croft.Observation{{Host: h1, Instance: web, Generation: 1, State: croft.StateRunning}},
 		Claims:       map[croft.HostID]map[croft.InstanceID]croft.Resources{h1: {web: size}, h2: {}},
-		Holdings: map[croft.HostID]books.Holding{
-			h1: {Guests: []books.Guest{{Instance: web, Generation: 1, Running: true}},
+		Contents: map[croft.HostID]audit.Contents{
+			h1: {Guests: []audit.Guest{{Instance: web, Generation: 1, Running: true}},
 				Directories: []croft.InstanceID{web}}, h2: {},
 		},
 	}
 }
 
 // with changes the record of the instance.
-func with(change func(*croft.Instance)) func(*books.Books) {
-	return func(b *books.Books) {
+func with(change func(*croft.Instance)) func(*audit.Evidence) {
+	return func(b *audit.Evidence) {
 		inst := b.Instances[web]
 		change(&inst)
 		b.Instances[web] = inst
@@ -47,20 +47,20 @@ func with(change func(*croft.Instance)) func(*books.Books) {
 }
 
 // bury leaves of the instance what a forced destroy leaves.
-func bury(b *books.Books) {
+func bury(b *audit.Evidence) {
 	delete(b.Instances, web)
 	delete(b.Claims[h1], web)
 	b.Names = nil
 	b.Orders[0].Want = croft.WantGone
 }
 
-func silence(b *books.Books) {
+func silence(b *audit.Evidence) {
 	b.Hosts[h1] = croft.Host{ID: h1, Name: "one"}
-	delete(b.Holdings, h1)
+	delete(b.Contents, h1)
 }
 
-func both(changes ...func(*books.Books)) func(*books.Books) {
-	return func(b *books.Books) {
+func both(changes ...func(*audit.Evidence)) func(*audit.Evidence) {
+	return func(b *audit.Evidence) {
 		for _, change := range changes {
 			change(b)
 		}
@@ -69,65 +69,65 @@ func both(changes ...func(*books.Books)) func(*books.Books) {
 
 var staysApart = croft.Affinity{Group: "g", Rule: croft.Apart}
 
-func member(id croft.InstanceID, host croft.HostID) books.Member {
-	return books.Member{Member: croft.Member{Affinity: staysApart, Instance: id, Name: string(id), Host: host},
+func member(id croft.InstanceID, host croft.HostID) audit.Member {
+	return audit.Member{Member: croft.Member{Affinity: staysApart, Instance: id, Name: string(id), Host: host},
 		Project: "p"}
 }
 
 // grouped makes the instance one of a group that counts these members.
-func grouped(members ...books.Member) func(*books.Books) {
+func grouped(members ...audit.Member) func(*audit.Evidence) {
 	return both(with(func(i *croft.Instance) { i.Spec.Affinities = []croft.Affinity{staysApart} }),
-		func(b *books.Books) { b.Members = members })
+		func(b *audit.Evidence) { b.Members = members })
 }
 
 func TestCompare(t *testing.T) {
 	for _, c := range []struct {
 		sentence string
-		change   func(*books.Books)
+		change   func(*audit.Evidence)
 		want     []string // kinds; those that may be mended end in +
 	}{
-		{"what is as written is no difference", func(*books.Books) {}, nil},
+		{"what is as written is no difference", func(*audit.Evidence) {}, nil},
 		{"a request under way is none", both(with(func(i *croft.Instance) {
 			i.State, i.Session, i.Host = croft.StateScheduling, "living", ""
 		}),
-			func(b *books.Books) { b.Orders, b.Observations, b.Holdings = nil, nil, nil }), nil},
+			func(b *audit.Evidence) { b.Orders, b.Observations, b.Contents = nil, nil, nil }), nil},
 		{"a request whose scheduler died is one", both(with(func(i *croft.Instance) {
 			i.State, i.Session, i.Host = croft.StateScheduling, "dead", ""
 		}),
-			func(b *books.Books) { b.Orders, b.Observations, b.Holdings = nil, nil, nil }),
+			func(b *audit.Evidence) { b.Orders, b.Observations, b.Contents = nil, nil, nil }),
 			[]string{"abandoned request+"}},
-		{"a build under way is none", func(b *books.Books) {
-			b.Holdings[h1], b.Observations[0].State = books.Holding{}, croft.StateFetching
+		{"a build under way is none", func(b *audit.Evidence) {
+			b.Contents[h1], b.Observations[0].State = audit.Contents{}, croft.StateFetching
 		}, nil},
-		{"a domain that was seen and is gone is one", func(b *books.Books) { b.Holdings[h1] = books.Holding{} },
+		{"a domain that was seen and is gone is one", func(b *audit.Evidence) { b.Contents[h1] = audit.Contents{} },
 			[]string{"missing guest"}},
 		{"a destroy under way is none but for its tombstone",
 			both(with(func(i *croft.Instance) { i.State = croft.StateDestroying }),
-				func(b *books.Books) {
-					b.Orders[0].Want, b.Orders[0].Generation, b.Holdings[h1] = croft.WantGone, 2, books.Holding{}
+				func(b *audit.Evidence) {
+					b.Orders[0].Want, b.Orders[0].Generation, b.Contents[h1] = croft.WantGone, 2, audit.Contents{}
 					delete(b.Claims[h1], web)
 				}), []string{"undone tombstone"}},
 		{"a tombstone that waits for a silent host is none", both(bury, silence), nil},
 		{"a tombstone on a host that lives is one", bury, []string{"undone tombstone"}},
 		{"a silent host's guests are not missed", silence, nil},
-		{"an order that is missing can be written again", func(b *books.Books) { b.Orders = nil },
+		{"an order that is missing can be written again", func(b *audit.Evidence) { b.Orders = nil },
 			[]string{"missing order+"}},
-		{"a claim that is missing can be made again", func(b *books.Books) { delete(b.Claims[h1], web) },
+		{"a claim that is missing can be made again", func(b *audit.Evidence) { delete(b.Claims[h1], web) },
 			[]string{"missing claim+"}},
-		{"claims that were not read are not missed", func(b *books.Books) { delete(b.Claims, h1) }, nil},
-		{"a claim of another size is left alone", func(b *books.Books) {
+		{"claims that were not read are not missed", func(b *audit.Evidence) { delete(b.Claims, h1) }, nil},
+		{"a claim of another size is left alone", func(b *audit.Evidence) {
 			b.Claims[h1][web] = croft.Resources{croft.VCPU: 2}
 		}, []string{"wrong claim"}},
 		{"what is claimed of a shared provider is not missed here",
-			func(b *books.Books) { b.Claims[h1][web] = croft.Resources{croft.VCPU: 1} }, nil},
-		{"a class that is claimed nowhere is missed by who reads all", func(b *books.Books) {
+			func(b *audit.Evidence) { b.Claims[h1][web] = croft.Resources{croft.VCPU: 1} }, nil},
+		{"a class that is claimed nowhere is missed by who reads all", func(b *audit.Evidence) {
 			b.Claims[h1][web], b.Elsewhere = croft.Resources{croft.VCPU: 1}, map[croft.InstanceID]croft.Resources{}
 		}, []string{"wrong claim"}},
-		{"a class that is claimed elsewhere is not", func(b *books.Books) {
+		{"a class that is claimed elsewhere is not", func(b *audit.Evidence) {
 			b.Claims[h1][web], b.Elsewhere = croft.Resources{croft.VCPU: 1},
 				map[croft.InstanceID]croft.Resources{web: {croft.MemoryMB: 256}}
 		}, nil},
-		{"what a claim has in excess elsewhere is told", func(b *books.Books) {
+		{"what a claim has in excess elsewhere is told", func(b *audit.Evidence) {
 			b.Elsewhere = map[croft.InstanceID]croft.Resources{web: {croft.MemoryMB: 256}}
 		}, []string{"wrong claim"}},
 		{"a member on its host is as it should be", grouped(member(web, h1)), nil},
@@ -136,36 +136,38 @@ func TestCompare(t *testing.T) {
 			[]string{"lost membership+", "missing membership+"}},
 		{"a member that is no more can go", grouped(member(web, h1), member("ghost", h2)),
 			[]string{"lost membership+"}},
-		{"a member by another rule than it was made with can go", both(grouped(member(web, h1)), func(b *books.Books) {
-			m := member(web, h1)
-			m.Rule = croft.Together
-			b.Members = append(b.Members, m)
-		}), []string{"lost membership+"}},
+		{"a member by another rule than it was made with can go", both(grouped(member(web, h1)),
+			func(b *audit.Evidence) {
+				m := member(web, h1)
+				m.Rule = croft.Together
+				b.Members = append(b.Members, m)
+			}), []string{"lost membership+"}},
 		{"members on one host that stay apart are told", both(grouped(member(web, h1), member("other", h1)),
-			func(b *books.Books) {
+			func(b *audit.Evidence) {
 				other := b.Instances[web]
 				other.ID, other.Name = "other", "other"
 				b.Instances["other"], b.Claims[h1]["other"] = other, size
-				b.Names = append(b.Names, books.Name{Project: "p", Name: "other", Instance: "other"})
+				b.Names = append(b.Names, audit.Name{Project: "p", Name: "other", Instance: "other"})
 				b.Orders = append(b.Orders, croft.Order{Host: h1, Instance: "other", Generation: 1,
 					Want: croft.WantRunning})
 			}), []string{"broken rule"}},
-		{"a claim of nobody leaks", func(b *books.Books) { b.Claims[h2]["ghost"] = size }, []string{"leaked claim+"}},
-		{"a claim of a guest that nobody has on record stays", func(b *books.Books) {
+		{"a claim of nobody leaks", func(b *audit.Evidence) { b.Claims[h2]["ghost"] = size },
+			[]string{"leaked claim+"}},
+		{"a claim of a guest that nobody has on record stays", func(b *audit.Evidence) {
 			b.Claims[h2]["ghost"] = size
-			b.Holdings[h2] = books.Holding{Guests: []books.Guest{{Instance: "ghost"}}}
+			b.Contents[h2] = audit.Contents{Guests: []audit.Guest{{Instance: "ghost"}}}
 		}, []string{"leaked claim", "stray guest"}},
 		{"a claim on another host than the instance's can go where it has its own",
-			func(b *books.Books) { b.Claims[h2][web] = size }, []string{"stray claim+"}},
-		{"a claim that is on another host instead can be brought back, and is told once", func(b *books.Books) {
+			func(b *audit.Evidence) { b.Claims[h2][web] = size }, []string{"stray claim+"}},
+		{"a claim that is on another host instead can be brought back, and is told once", func(b *audit.Evidence) {
 			delete(b.Claims[h1], web)
 			b.Claims[h2][web] = size
 		}, []string{"missing claim+"}},
-		{"a claim on another host stays where its own was not read", func(b *books.Books) {
+		{"a claim on another host stays where its own was not read", func(b *audit.Evidence) {
 			delete(b.Claims, h1)
 			b.Claims[h2][web] = size
 		}, []string{"stray claim"}},
-		{"a move that was begun ends with the instance", func(b *books.Books) {
+		{"a move that was begun ends with the instance", func(b *audit.Evidence) {
 			inst := b.Instances[web]
 			inst.State, inst.Moving = croft.StateDestroying, h2
 			b.Instances[web] = inst
@@ -173,64 +175,66 @@ func TestCompare(t *testing.T) {
 			b.Claims[h2][web] = size
 			delete(b.Claims[h1], web)
 		}, []string{"undone tombstone"}},
-		{"a name without an instance can go", func(b *books.Books) {
-			b.Names = append(b.Names, books.Name{Project: "p", Name: "db", Instance: "ghost"})
+		{"a name without an instance can go", func(b *audit.Evidence) {
+			b.Names = append(b.Names, audit.Name{Project: "p", Name: "db", Instance: "ghost"})
 		}, []string{"lost name+"}},
-		{"an instance without its name can have it", func(b *books.Books) { b.Names = nil }, []string{"missing name+"}},
-		{"an order without an instance can go where there is no guest", func(b *books.Books) {
+		{"an instance without its name can have it", func(b *audit.Evidence) { b.Names = nil },
+			[]string{"missing name+"}},
+		{"an order without an instance can go where there is no guest", func(b *audit.Evidence) {
 			b.Orders = append(b.Orders, croft.Order{Host: h2, Instance: "ghost", Want: croft.WantRunning})
 		}, []string{"lost order+"}},
-		{"an order without an instance stays where its guest is", func(b *books.Books) {
+		{"an order without an instance stays where its guest is", func(b *audit.Evidence) {
 			b.Orders = append(b.Orders, croft.Order{Host: h2, Instance: "ghost", Want: croft.WantRunning})
-			b.Holdings[h2] = books.Holding{Guests: []books.Guest{{Instance: "ghost"}}}
+			b.Contents[h2] = audit.Contents{Guests: []audit.Guest{{Instance: "ghost"}}}
 		}, []string{"lost order"}},
-		{"two hosts with an order about one instance are told", func(b *books.Books) {
+		{"two hosts with an order about one instance are told", func(b *audit.Evidence) {
 			b.Orders = append(b.Orders, croft.Order{Host: h2, Instance: web, Want: croft.WantRunning})
 		}, []string{"stray order"}},
-		{"an observation without an order can go", func(b *books.Books) {
+		{"an observation without an order can go", func(b *audit.Evidence) {
 			b.Observations = append(b.Observations, croft.Observation{Host: h2, Instance: web})
 		}, []string{"lost observation+"}},
-		{"a guest that nobody ordered is told and stays", func(b *books.Books) {
-			b.Holdings[h2] = books.Holding{Guests: []books.Guest{{Instance: "ghost"}},
+		{"a guest that nobody ordered is told and stays", func(b *audit.Evidence) {
+			b.Contents[h2] = audit.Contents{Guests: []audit.Guest{{Instance: "ghost"}},
 				Directories: []croft.InstanceID{"ghost"}}
 		}, []string{"stray guest"}},
-		{"a guest of another host's instance is told and stays", func(b *books.Books) {
-			b.Holdings[h2] = books.Holding{Guests: []books.Guest{{Instance: web}}, Directories: []croft.InstanceID{web}}
+		{"a guest of another host's instance is told and stays", func(b *audit.Evidence) {
+			b.Contents[h2] = audit.Contents{Guests: []audit.Guest{{Instance: web}},
+				Directories: []croft.InstanceID{web}}
 		}, []string{"stray guest"}},
-		{"disks without any owner can go", func(b *books.Books) {
-			b.Holdings[h2] = books.Holding{Directories: []croft.InstanceID{"ghost"}}
+		{"disks without any owner can go", func(b *audit.Evidence) {
+			b.Contents[h2] = audit.Contents{Directories: []croft.InstanceID{"ghost"}}
 		}, []string{"stray files+"}},
-		{"disks of an instance elsewhere stay", func(b *books.Books) {
-			b.Holdings[h2] = books.Holding{Directories: []croft.InstanceID{web}}
+		{"disks of an instance elsewhere stay", func(b *audit.Evidence) {
+			b.Contents[h2] = audit.Contents{Directories: []croft.InstanceID{web}}
 		}, []string{"stray files"}},
-		{"a host that is not on record is told", func(b *books.Books) { delete(b.Hosts, h1) },
+		{"a host that is not on record is told", func(b *audit.Evidence) { delete(b.Hosts, h1) },
 			[]string{"unknown host"}},
 		{"a move that nobody ends can be ended", with(func(i *croft.Instance) { i.Moving = h2 }),
 			[]string{"unfinished move+"}},
 		{"a claim that is ahead of its move is no other difference",
-			both(with(func(i *croft.Instance) { i.Moving = h2 }), func(b *books.Books) {
+			both(with(func(i *croft.Instance) { i.Moving = h2 }), func(b *audit.Evidence) {
 				delete(b.Claims[h1], web)
 				b.Claims[h2][web] = size
 			}), []string{"unfinished move+"}},
-		{"what a host's agent finds wrong is told", func(b *books.Books) {
+		{"what a host's agent finds wrong is told", func(b *audit.Evidence) {
 			b.Hosts[h2] = croft.Host{ID: h2, Name: "two", Alive: true, Problems: []string{"it shrank"}}
 		}, []string{"problem of the host's"}},
-		{"the books of one host say nothing about others", func(b *books.Books) {
+		{"the books of one host say nothing about others", func(b *audit.Evidence) {
 			b.Only, b.Names, b.Claims = h2, nil, map[croft.HostID]map[croft.InstanceID]croft.Resources{h2: {}}
-			b.Orders, b.Observations, b.Holdings = nil, nil, map[croft.HostID]books.Holding{h2: {}}
+			b.Orders, b.Observations, b.Contents = nil, nil, map[croft.HostID]audit.Contents{h2: {}}
 		}, nil},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			b := healthy()
 			c.change(b)
 			var got []string
-			for _, d := range books.Compare(*b) {
+			for _, d := range audit.Compare(*b) {
 				kind := string(d.Kind)
 				if d.Mendable {
 					kind += "+"
 				}
-				if got = append(got, kind); !d.Mendable && d.Advice == "" && d.Kind != books.StrayFiles &&
-					d.Kind != books.HostProblem {
+				if got = append(got, kind); !d.Mendable && d.Advice == "" && d.Kind != audit.StrayFiles &&
+					d.Kind != audit.HostProblem {
 					t.Errorf("%s is not to be mended, and nothing says what to do", kind)
 				}
 				if d.Cause == "" || strings.Contains(d.Cause, "host-") && !strings.Contains(d.Cause, "host-id") {
@@ -247,12 +251,12 @@ func TestCompare(t *testing.T) {
 func TestOnlyWhatTwoLooksFindIsConfirmed(t *testing.T) {
 	b := healthy()
 	b.Claims[h2]["ghost"] = size
-	first := books.Compare(*b)
+	first := audit.Compare(*b)
 	b.Claims[h2] = map[croft.InstanceID]croft.Resources{"other": size}
-	if both := books.Confirm(first, books.Compare(*b)); len(both) != 0 {
+	if both := audit.Confirm(first, audit.Compare(*b)); len(both) != 0 {
 		t.Errorf("got %v, want nothing: the one claim was under way, the other may be", both)
 	}
-	if both := books.Confirm(first, first); len(both) != 1 {
+	if both := audit.Confirm(first, first); len(both) != 1 {
 		t.Errorf("got %v, want the claim", both)
 	}
 }

@@ -1,4 +1,4 @@
-package compute_test
+package audit_test
 
 import (
 	"context"
@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"croft"
-	"croft/compute"
-	"croft/internal/books"
+	"croft/audit"
 )
 
 // nobodys are books that a caretaker reads, and what it does about them, in order.
 type nobodys struct {
-	books    books.Books
+	books    audit.Evidence
 	instance error           // what reading a record answers; nil: there is one
 	fenced   *croft.Instance // what a fence finds; nil: what it was given
 	fails    map[string]error
@@ -25,11 +24,12 @@ type nobodys struct {
 
 type (
 	nobodysRecords struct {
-		compute.Records // nil, as the next: what has no method here is asked of nobody
+		audit.Shared // nil, as the next: what has no method here is asked of nobody
+		audit.Entries
 		*nobodys
 	}
 	nobodysClaims struct {
-		compute.Inventory
+		audit.Releaser
 		*nobodys
 	}
 )
@@ -45,7 +45,7 @@ func (n nobodysRecords) TakeTurn(context.Context, time.Duration) (bool, error) {
 	return n.turns == 1, nil
 }
 
-func (n nobodysRecords) Books(context.Context) (books.Books, error) { return n.books, nil }
+func (n nobodysRecords) Evidence(context.Context) (audit.Evidence, error) { return n.books, nil }
 
 func (n nobodysRecords) Instance(context.Context, croft.InstanceID) (croft.Instance, error) {
 	return croft.Instance{}, n.instance
@@ -75,16 +75,17 @@ func (n *nobodys) turn(t *testing.T) []string {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		c := compute.Caretaker{Records: nobodysRecords{nobodys: n}, Inventory: nobodysClaims{nobodys: n},
-			Log: slog.New(slog.DiscardHandler)}
+		c := audit.Caretaker{Records: nobodysRecords{nobodys: n}, Shared: nobodysRecords{nobodys: n},
+			Inventory: nobodysClaims{nobodys: n},
+			Log:       slog.New(slog.DiscardHandler)}
 		_ = c.Run(ctx)
 	})
 	return n.steps
 }
 
 // Between two looks at the books and the release somebody may have begun to use the UUID.
-func TestALeakedClaimIsReleasedAfterAnotherLook(t *testing.T) {
-	n := &nobodys{books: books.Books{
+func TestACaretakerReleasesALeakedClaimAfterAnotherLook(t *testing.T) {
+	n := &nobodys{books: audit.Evidence{
 		Hosts:  map[croft.HostID]croft.Host{"h": {ID: "h"}},
 		Claims: map[croft.HostID]map[croft.InstanceID]croft.Resources{"h": {"web": {croft.VCPU: 1}}},
 	}}
@@ -105,11 +106,11 @@ func TestALeakedClaimIsReleasedAfterAnotherLook(t *testing.T) {
 }
 
 // A record goes last: it is what the next turn finds a claim by that could not be given back.
-func TestAnAbandonedRequestKeepsItsRecordForItsClaim(t *testing.T) {
+func TestACaretakerKeepsTheRecordOfAnAbandonedRequestForItsClaim(t *testing.T) {
 	web := croft.Instance{ID: "web", Project: "p", Name: "web", State: croft.StateScheduling, Session: "7", Revision: 3}
-	n := &nobodys{books: books.Books{
+	n := &nobodys{books: audit.Evidence{
 		Instances: map[croft.InstanceID]croft.Instance{"web": web},
-		Names:     []books.Name{{Project: "p", Name: "web", Instance: "web"}},
+		Names:     []audit.Name{{Project: "p", Name: "web", Instance: "web"}},
 	}}
 	steps := []string{"fence", "release", "discard"}
 	for i, broken := range steps {

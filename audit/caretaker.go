@@ -1,0 +1,238 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"croft"
+	"croft/internal/meter"
+)
+
+// Caretaker looks after what belongs to no host: requests whose schedulers died, names
+// and claims without instances. Every agent that sees all records runs one, and they take
+// turns; where agents see only their own, the process with the gate runs one. It harms no
+// guest and no disk. All fields but Host, Shared and Every are required.
+type Caretaker struct {
+	Host      croft.HostID // whose agent runs it, for the log
+	Records   Entries
+	Shared    Shared // nil: somebody else looks after it
+	Inventory Releaser
+	Every     time.Duration // 60 s by default
+	Log       *slog.Logger
+
+	reported map[finding]bool // only one goroutine looks at a time
+
+	once   sync.Once
+	counts careCounts
+}
+
+// careCounts holds a caretaker's metrics.
+type careCounts struct {
+	meter.Set
+	mended      *prometheus.CounterVec
+	undone      prometheus.Counter
+	differences *prometheus.GaugeVec
+}
+
+// metrics makes the metrics at the first call, since a Caretaker has no constructor.
+func (c *Caretaker) metrics() *careCounts {
+	c.once.Do(func() {
+		m := &c.counts
+		m.mended = m.Counters("croft_caretaker_mended_total", "Differences that were mended, by kind.", "kind")
+		m.undone = m.Counter("croft_caretaker_requests_undone_total",
+			"Requests that were undone because their scheduler died.")
+		m.differences = m.Gauges("croft_caretaker_differences",
+			"What was wrong with what is no host's own, found twice, when it was this caretaker's turn last.", "kind")
+		CountKinds(m.differences, nil)
+		for _, kind := range Kinds {
+			m.mended.WithLabelValues(string(kind)) // else the first would be no increase
+		}
+	})
+	return &c.counts
+}
+
+// Collector gives the caretaker's metrics.
+func (c *Caretaker) Collector() prometheus.Collector { return c.metrics() }
+
+// CountKinds sets a gauge to how many differences there are of each kind. It sets every kind,
+// so that a rule about one that never occurred has a value to look at.
+func CountKinds(gauge *prometheus.GaugeVec, found []Difference) {
+	counts := map[Kind]int{}
+	for _, d := range found {
+		counts[d.Kind]++
+	}
+	for _, kind := range Kinds {
+		gauge.WithLabelValues(string(kind)).Set(float64(counts[kind]))
+	}
+}
+
+// Run takes turns until ctx ends. Intervals vary by a tenth, so that many caretakers do
+// not act in step.
+func (c *Caretaker) Run(ctx context.Context) error {
+	c.Every = cmp.Or(c.Every, time.Minute)
+	for pause(ctx, c.Every+rand.N(c.Every/10+1)) {
+		if err := c.TakeTurn(ctx); err != nil && ctx.Err() == nil {
+			c.Log.Warn("what is no host's own could not be looked after; it is tried again", "host", c.Host, "err", err)
+		}
+	}
+	return ctx.Err()
+}
+
+// pause waits; false: ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// TakeTurn sweeps where it is this caretaker's turn.
+func (c *Caretaker) TakeTurn(ctx context.Context) error {
+	if c.Shared == nil {
+		return nil
+	}
+	mine, err := c.Shared.TakeTurn(ctx, max(c.Every, time.Second))
+	if err != nil || !mine {
+		return err
+	}
+	return c.Sweep(ctx)
+}
+
+// Sweep looks at the records of all hosts twice and mends what both looks found, whosever
+// turn it is.
+func (c *Caretaker) Sweep(ctx context.Context) error {
+	first, err := c.look(ctx)
+	if err == nil && len(first) == 0 {
+		CountKinds(c.metrics().differences, nil)
+	}
+	if err != nil || len(first) == 0 || !pause(ctx, min(c.Every, confirmAfter)) {
+		return err
+	}
+	second, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	believed := Confirm(first, second)
+	CountKinds(c.metrics().differences, believed)
+	return c.Mend(ctx, believed)
+}
+
+// confirmAfter is the time between two looks; a change in progress takes less.
+const confirmAfter = 5 * time.Second
+
+// look undoes requests whose schedulers died, since a session that ended does not come
+// back, and returns the other differences.
+func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
+	e, err := c.Shared.Evidence(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []Difference
+	for _, d := range Compare(e) {
+		switch d.Kind {
+		case AbandonedRequest:
+			if err := c.undo(ctx, e.Instances[d.Instance]); err != nil {
+				return nil, err
+			}
+		case LostOrder, UndoneOrder, HostProblem: // for the host's own agent
+		default:
+			found = append(found, d)
+		}
+	}
+	return found, nil
+}
+
+// undo ends a request whose scheduler died, or was suspended for longer than its session lives. The fence is
+// first, since the scheduler may go on at any moment: after the fence it can order nothing.
+func (c *Caretaker) undo(ctx context.Context, inst croft.Instance) error {
+	now, err := c.Shared.Fence(ctx, inst)
+	switch {
+	case errors.Is(err, croft.NotFound):
+		return nil // another host swept it
+	case err != nil:
+		return err
+	case now.State != croft.StateScheduling || now.Session != inst.Session:
+		return nil // its scheduler was in time
+	}
+	// The claim next: while the record stands, the claim can be found, and nobody else gets the UUID.
+	if err := c.Inventory.Release(ctx, inst.ID); err != nil {
+		return err
+	}
+	err = c.Shared.Discard(ctx, now)
+	if errors.Is(err, croft.Conflict) {
+		return nil // another host swept it
+	}
+	if err == nil {
+		c.metrics().undone.Inc()
+		c.Log.Info("a request whose scheduler died was undone", "instance", inst.ID, "host", c.Host)
+	}
+	return err
+}
+
+// Mend corrects what is safe and logs the rest, each difference once.
+func (c *Caretaker) Mend(ctx context.Context, differences []Difference) error {
+	for _, d := range differences {
+		var err error
+		switch {
+		case d.Kind == LeakedClaim && d.Mendable:
+			err = c.releaseLeaked(ctx, d)
+		case d.Mendable && isLost(d.Kind):
+			err = c.Records.Drop(ctx, d)
+		default:
+			c.report(d)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		c.metrics().mended.WithLabelValues(string(d.Kind)).Inc()
+		c.Log.Info("mended", "op", string(d.Kind), "instance", d.Instance, "host", c.Host, "reason", d.Cause)
+	}
+	return nil
+}
+
+// isLost reports whether a kind is about an entry without an instance.
+func isLost(k Kind) bool {
+	switch k {
+	case LostName, LostUserData, LostMember, LostOrder, LostObservation:
+		return true
+	}
+	return false
+}
+
+// releaseLeaked frees a claim, unless somebody began to use its UUID meanwhile.
+func (c *Caretaker) releaseLeaked(ctx context.Context, d Difference) error {
+	_, err := c.Records.Instance(ctx, d.Instance)
+	if !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	return c.Inventory.Release(ctx, d.Instance, d.Host)
+}
+
+type finding struct {
+	kind     Kind
+	instance croft.InstanceID
+}
+
+// report logs a difference, the first time. `croft audit` shows it for as long as it lasts.
+func (c *Caretaker) report(d Difference) {
+	found := finding{d.Kind, d.Instance}
+	if c.reported[found] {
+		return
+	}
+	if c.reported == nil {
+		c.reported = map[finding]bool{}
+	}
+	c.reported[found] = true
+	c.Log.Warn("not as the books say; `croft audit` tells more", "op", string(d.Kind), "instance", d.Instance,
+		"host", d.Host, "reason", d.Cause)
+}

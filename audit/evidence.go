@@ -1,0 +1,71 @@
+package audit
+
+import "croft"
+
+// Evidence is everything on record about instances, and what hosts and Placement have of
+// them. Its parts may be of different moments. A change in progress looks different a
+// moment later, so compare twice and believe only what Confirm returns.
+type Evidence struct {
+	// Only is set where the evidence covers one host. Of all other hosts it has then at
+	// most the instances, to look them up. Empty: it covers everything.
+	Only croft.HostID
+
+	Hosts        map[croft.HostID]croft.Host
+	Instances    map[croft.InstanceID]croft.Instance
+	Sessions     map[string]bool // of live schedulers
+	Names        []Name
+	UserData     []UserData
+	Members      []Member
+	Orders       []croft.Order
+	Observations []croft.Observation
+
+	Claims map[croft.HostID]map[croft.InstanceID]croft.Resources // of the hosts whose claims were read
+	// Elsewhere is what instances claim from providers that are not hosts, such as shared
+	// storage; nil: not read.
+	Elsewhere map[croft.InstanceID]croft.Resources
+	Contents  map[croft.HostID]Contents // of the hosts that were asked
+}
+
+// Name is an entry in the directory of names.
+type Name struct {
+	Project  croft.Project
+	Name     string
+	Instance croft.InstanceID
+	Revision int64
+}
+
+// UserData is the key of an instance's user-data.
+type UserData struct {
+	Instance croft.InstanceID
+	Revision int64
+}
+
+// Member is an entry in the directory of groups.
+type Member struct {
+	croft.Member
+	Project  croft.Project
+	Revision int64
+}
+
+// Contents is what a host has.
+type Contents struct {
+	Guests      []Guest            `json:"guests"`
+	Directories []croft.InstanceID `json:"directories"` // with disks
+}
+
+// Guest is a domain that belongs to this installation.
+type Guest struct {
+	Instance   croft.InstanceID `json:"instance"`
+	Generation int64            `json:"generation"`
+	Running    bool             `json:"running"`
+}
+
+// Guest returns the guest of an instance; nil: it has none here.
+func (c Contents) Guest(id croft.InstanceID) *Guest {
+	for i := range c.Guests {
+		if c.Guests[i].Instance == id {
+			return &c.Guests[i]
+		}
+	}
+	return nil
+}

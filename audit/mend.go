@@ -1,0 +1,105 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+
+	"croft"
+)
+
+// Mend corrects one mendable difference. It removes no guest, and no disk that is on
+// record. Conflict: the difference is not mendable, or what it was concluded from changed.
+func (a *Auditor) Mend(ctx context.Context, d Difference) error {
+	if !d.Mendable {
+		return croft.Errorf(croft.Conflict, "mending it might harm a guest or its disk")
+	}
+	switch d.Kind {
+	case LostName, LostUserData, LostMember, LostOrder, LostObservation:
+		return a.Records.Drop(ctx, d)
+	case LeakedClaim:
+		return a.releaseLeaked(ctx, d)
+	case StrayFiles:
+		hosts, err := a.Records.Hosts(ctx, d.Host)
+		if err != nil {
+			return err
+		}
+		return a.Agents.RemoveFiles(ctx, hosts[d.Host], d.Instance)
+	}
+	st, err := a.instance(ctx, d)
+	if err != nil {
+		return err
+	}
+	return a.mendInstance(ctx, d, st)
+}
+
+// instance reads an instance as it is now. Conflict: it has changed since.
+func (a *Auditor) instance(ctx context.Context, d Difference) (croft.Status, error) {
+	all, err := a.Records.List(ctx, "")
+	if err != nil {
+		return croft.Status{}, err
+	}
+	for _, st := range all {
+		if st.Instance.ID == d.Instance && st.Instance.Revision == d.Revision {
+			return st, nil
+		}
+	}
+	return croft.Status{}, croft.Errorf(croft.Conflict, "the instance has changed meanwhile; audit again")
+}
+
+func (a *Auditor) mendInstance(ctx context.Context, d Difference, st croft.Status) error {
+	inst := st.Instance
+	switch d.Kind {
+	case AbandonedRequest:
+		return a.undo(ctx, inst)
+	case UnfinishedMove:
+		return a.Fleet.EndMove(ctx, st)
+	case MissingName:
+		return a.Records.PutName(ctx, inst)
+	case MissingMember:
+		return a.Records.PutMember(ctx, inst)
+	case MissingOrder:
+		return a.Fleet.Reorder(ctx, inst, wanted(st))
+	case MissingClaim, StrayClaim:
+		return a.Fleet.Reclaim(ctx, inst)
+	}
+	return fmt.Errorf("there is no way to mend %q", d.Kind)
+}
+
+// undo ends a request whose scheduler died. The fence is first, since a scheduler that was only suspended may go on;
+// then the claim, while a record is left by which this can be repeated.
+func (a *Auditor) undo(ctx context.Context, inst croft.Instance) error {
+	now, err := a.Records.Fence(ctx, inst)
+	if err != nil {
+		return err
+	}
+	if now.State != croft.StateScheduling || now.Session != inst.Session {
+		return croft.Errorf(croft.Conflict, "its scheduler was in time")
+	}
+	if err := a.Claims.Release(ctx, inst.ID); err != nil {
+		return err
+	}
+	return a.Records.Discard(ctx, now)
+}
+
+// wanted returns the state that an instance without an order was last known to be in.
+func wanted(st croft.Status) croft.Want {
+	switch {
+	case st.Instance.State == croft.StateDestroying:
+		return croft.WantGone
+	case st.Observation != nil && st.Observation.State == croft.StateStopped:
+		return croft.WantStopped
+	}
+	return croft.WantRunning
+}
+
+// releaseLeaked frees a claim, unless somebody began to use its UUID meanwhile.
+func (a *Auditor) releaseLeaked(ctx context.Context, d Difference) error {
+	e, err := a.Records.Evidence(ctx)
+	if err != nil {
+		return err
+	}
+	if _, exists := e.Instances[d.Instance]; exists {
+		return croft.Errorf(croft.Conflict, "somebody has an instance of this UUID now")
+	}
+	return a.Claims.Release(ctx, d.Instance, d.Host)
+}

@@ -1,0 +1,147 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"croft"
+)
+
+// Forget removes a host that is gone for good. Conflict: it is alive, or has
+// instances, and force does not say that they are to be buried: their claims and names
+// are free then, and tombstones wait for the host, should it ever return.
+func (f *Fleet) Forget(ctx context.Context, idOrName string, force bool) (Host, error) {
+	h, err := f.find(ctx, idOrName)
+	if err == nil {
+		err = f.forget(ctx, h, force)
+	}
+	if err != nil {
+		return h, fmt.Errorf("forget host %s: %w", idOrName, err)
+	}
+	f.Log.Info("host forgotten", "host", h.ID)
+	return h, nil
+}
+
+func (f *Fleet) forget(ctx context.Context, h Host, force bool) error {
+	switch {
+	case !force && h.Alive:
+		return croft.Errorf(croft.Conflict, "it is alive; stop its agent first, or add --force")
+	case !force && h.Count > 0:
+		return croft.Errorf(croft.Conflict, "%s on it; destroy or move them first, or bury them with --force",
+			counted(h.Count))
+	}
+	if err := f.Members.MayRemoveEtcdMember(ctx, h.ID); err != nil {
+		return err
+	}
+	if !force {
+		if err := f.nobodyWaitsFor(ctx, h.ID); err != nil {
+			return err
+		}
+	}
+	// From here on nobody writes another order for it, so what is buried is all.
+	if err := f.Hosts.Drain(ctx, h.ID); err != nil {
+		return err
+	}
+	if err := f.buryAll(ctx, h.ID, force); err != nil {
+		return err
+	}
+	if err := f.freeClaims(ctx, h.ID); err != nil {
+		return err
+	}
+	if err := f.Claims.RemoveProvider(ctx, h.ID); err != nil {
+		return err
+	}
+	if err := f.Hosts.ForgetHost(ctx, h.ID); err != nil {
+		return err
+	}
+	// Last, so that a host which loses its server can tell whether it is forgotten.
+	return f.Members.RemoveEtcdMember(ctx, h.ID)
+}
+
+// nobodyWaitsFor returns a Conflict where an instance that was moved away from a host waits until that
+// has nothing of it left: once the host is forgotten it waits no more, though its guest may run there.
+func (f *Fleet) nobodyWaitsFor(ctx context.Context, host croft.HostID) error {
+	all, err := f.Instances.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, st := range all {
+		inst := st.Instance
+		if !slices.Contains(inst.Former(), host) {
+			continue
+		}
+		remains, err := f.Instances.Remains(ctx, host, inst.ID)
+		if err != nil {
+			return err
+		}
+		if remains {
+			return croft.Errorf(croft.Conflict,
+				"instance %s was moved away from it and may still run there; bring the host back, or add --force if it is gone for good", inst.Name)
+		}
+	}
+	return nil
+}
+
+func counted(n int) string {
+	if n == 1 {
+		return "one instance is"
+	}
+	return fmt.Sprintf("%d instances are", n)
+}
+
+// buryAll ends the instances of a host, as `schedule destroy --force` does.
+func (f *Fleet) buryAll(ctx context.Context, host croft.HostID, force bool) error {
+	all, err := f.Instances.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, st := range all {
+		inst := st.Instance
+		if inst.Host != host {
+			continue
+		}
+		if !force {
+			return croft.Errorf(croft.Conflict, "instance %s has just come to it; try again", inst.Name)
+		}
+		if inst.State != croft.StateDestroying { // from here on nobody moves it away, with its claim
+			inst, err = f.Instances.Reorder(ctx, inst, f.order(inst, host, croft.WantGone))
+			if err != nil {
+				return fmt.Errorf("condemn instance %s: %w", inst.Name, err)
+			}
+		}
+		// The claim before the record, while there is one to repeat this by.
+		if err := f.Claims.Release(ctx, inst.ID, inst.Places()...); err != nil {
+			return err
+		}
+		if err := f.Instances.Bury(ctx, inst, f.order(inst, host, croft.WantGone)); err != nil {
+			return fmt.Errorf("bury instance %s: %w", inst.Name, err)
+		}
+		f.Log.Info("instance buried", "instance", inst.ID, "host", host)
+	}
+	return nil
+}
+
+// freeClaims releases what is claimed from a host that has no instances: claims that
+// crashes left. Those of requests under way end by themselves, since no order can
+// follow; Placement keeps the provider until they have.
+func (f *Fleet) freeClaims(ctx context.Context, host croft.HostID) error {
+	claims, err := f.Claims.Claims(ctx, host)
+	if errors.Is(err, croft.NotFound) || err == nil && len(claims) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for id := range claims {
+		_, err := f.Instances.Instance(ctx, id)
+		if errors.Is(err, croft.NotFound) {
+			err = f.Claims.Release(ctx, id, host)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package hosts_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"croft"
+	"croft/hosts"
+)
+
+// office is a cloud's records in memory, as far as these tests read them. What it does
+// not have is asked of nobody.
+type office struct {
+	hosts.Instances // nil
+	known           []croft.Host
+	broken          error // what Placement answers
+
+	members []croft.EtcdMember
+	needed  error    // why none of them may go
+	done    []string // what was forgotten, in order
+}
+
+type (
+	hostOffice struct{ *office }
+	claims     struct{ *office }
+)
+
+func (o hostOffice) Hosts(context.Context, ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	all := map[croft.HostID]croft.Host{}
+	for _, h := range o.known {
+		all[h.ID] = h
+	}
+	return all, nil
+}
+func (o hostOffice) Drain(context.Context, croft.HostID) error  { return nil }
+func (o hostOffice) Enable(context.Context, croft.HostID) error { return nil }
+func (o hostOffice) Accept(context.Context, croft.HostID) error { return nil }
+func (o hostOffice) ForgetHost(_ context.Context, h croft.HostID) error {
+	o.done = append(o.done, "host "+string(h))
+	return nil
+}
+
+func (o *office) EtcdMembers(context.Context) ([]croft.EtcdMember, error) { return o.members, nil }
+func (o *office) MayRemoveEtcdMember(context.Context, croft.HostID) error { return o.needed }
+func (o *office) RemoveEtcdMember(_ context.Context, h croft.HostID) error {
+	if o.needed == nil {
+		o.done = append(o.done, "member "+string(h))
+	}
+	return o.needed
+}
+
+func (o *office) List(context.Context, croft.Project) ([]croft.Status, error) { return nil, nil }
+
+func (o claims) Claims(context.Context, croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
+	return nil, o.broken
+}
+func (o claims) Providers(context.Context) ([]croft.Provider, error) { return nil, o.broken }
+func (o claims) Candidates(context.Context, string, int) ([]croft.Candidate, error) {
+	return nil, o.broken
+}
+func (o claims) ClaimOf(_ context.Context, id croft.InstanceID) (croft.Claim, error) {
+	return croft.Claim{Instance: id}, o.broken
+}
+func (o claims) Reclaim(context.Context, croft.Claim, croft.Project, croft.Candidate) error {
+	return o.broken
+}
+func (o claims) Release(context.Context, croft.InstanceID, ...croft.HostID) error { return o.broken }
+func (o claims) RemoveProvider(context.Context, croft.HostID) error               { return o.broken }
+
+func (o *office) fleet(t *testing.T) *hosts.Fleet {
+	t.Helper()
+	f, err := hosts.New(hosts.Config{Partition: "p", Hosts: hostOffice{o}, Members: o, Instances: o, Claims: claims{o}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestAForgottenHostLeavesEtcdLast(t *testing.T) {
+	o := &office{known: []croft.Host{croft.Host{ID: "a", Name: "one"}}}
+	o.members = []croft.EtcdMember{{Host: "a", Name: "one", Role: croft.MemberFollows},
+		{Host: "b", Name: "half", Role: croft.MemberSilent}}
+	all, err := o.fleet(t).List(t.Context())
+	if err != nil || len(all) != 2 || all[0].Name != "half" || len(all[0].Problems) != 2 ||
+		all[1].Etcd != croft.MemberFollows {
+		t.Errorf("got %+v, %v; want one, and half that is forgotten only half", all, err)
+	}
+	for _, name := range []string{"one", "half"} {
+		if _, err := o.fleet(t).Forget(t.Context(), name, false); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if want := []string{"host a", "member a", "host b", "member b"}; !slices.Equal(o.done, want) {
+		t.Errorf("done: %q, want %q", o.done, want)
+	}
+}
+
+func TestAHostWhoseEtcdIsNeededIsNotForgotten(t *testing.T) {
+	o := &office{known: []croft.Host{croft.Host{ID: "a", Name: "one"}}}
+	o.needed = croft.Errorf(croft.Conflict, "the others are too few")
+	if _, err := o.fleet(t).Forget(t.Context(), "one", true); croft.KindOf(err) != croft.Conflict ||
+		len(o.done) > 0 {
+		t.Errorf("got %v, done %q; want a conflict, and nothing done", err, o.done)
+	}
+}
+
+func TestHostsAreListedWithoutPlacement(t *testing.T) {
+	o := &office{known: []croft.Host{croft.Host{ID: "h", Name: "one", Alive: true, Drained: true}}}
+	o.broken = croft.Errorf(croft.Unavailable, "placement does not answer")
+	all, err := o.fleet(t).List(t.Context())
+	if len(all) != 1 || all[0].State() != "drained" || all[0].Offered != nil || !errors.Is(err, croft.Unavailable) {
+		t.Errorf("got %+v, %v; want the host, and why there are no claims", all, err)
+	}
+	if _, err := o.fleet(t).Drain(t.Context(), "one"); err != nil {
+		t.Errorf("a drain needs no Placement: %v", err)
+	}
+}
+
+func TestHostsOfOneNameAreNamedByUUID(t *testing.T) {
+	o := &office{known: []croft.Host{croft.Host{ID: "a", Name: "one"}, croft.Host{ID: "b", Name: "one"},
+		croft.Host{ID: "c", Name: "two"}}}
+	all, err := o.fleet(t).List(t.Context())
+	if err != nil || len(all) != 3 || len(all[0].Problems) != 1 || len(all[1].Problems) != 1 ||
+		len(all[2].Problems) != 0 {
+		t.Errorf("got %+v, %v; want a problem with each of the two", all, err)
+	}
+	if _, err := o.fleet(t).Find(t.Context(), "one"); !errors.Is(err, croft.Conflict) {
+		t.Errorf("got %v, want to be asked which", err)
+	}
+	if _, err := o.fleet(t).Find(t.Context(), "three"); !errors.Is(err, croft.NotFound) {
+		t.Errorf("got %v, want that there is none", err)
+	}
+}
+
+func TestAnInstanceThatIsNotEphemeralStays(t *testing.T) {
+	o := &office{known: []croft.Host{croft.Host{ID: "h", Name: "one", Alive: true}}}
+	h := hosts.Host{Host: croft.Host{ID: "h", Name: "one", Alive: true}, Instances: []croft.Status{
+		{Instance: croft.Instance{ID: "disk"}},
+		{Instance: croft.Instance{ID: "grouped", Spec: croft.Spec{Ephemeral: true,
+			Affinities: []croft.Affinity{{Group: "g", Rule: croft.Apart}}}}},
+		{Instance: croft.Instance{ID: "nowhere", Spec: croft.Spec{Ephemeral: true}}},
+		{Instance: croft.Instance{ID: "going", State: croft.StateDestroying, Spec: croft.Spec{Ephemeral: true}}},
+	}}
+	all, err := o.fleet(t).MoveAll(t.Context(), h)
+	if err != nil || len(all) != 3 {
+		t.Fatalf("got %+v, %v; want three, since the last is on its way out", all, err)
+	}
+	for i, why := range []string{"it is not ephemeral: its disk is here",
+		"it is in group g, whose rule a move might break", "no other host has room for it"} {
+		if all[i].Stays != why {
+			t.Errorf("got %q, want %q", all[i].Stays, why)
+		}
+	}
+	h.Alive = false
+	if _, err := o.fleet(t).MoveAll(t.Context(), h); !errors.Is(err, croft.Unavailable) {
+		t.Errorf("from a silent host: got %v, want that it cannot be", err)
+	}
+}
