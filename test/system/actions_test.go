@@ -128,14 +128,14 @@ func (a *actor) some() croft.InstanceID {
 }
 
 func (a *actor) destroy(ctx context.Context, id croft.InstanceID, force bool) {
-	a.doom(id)
+	f := a.doom(id)
 	err := a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
 		_, err := s.Destroy(ctx, croft.DefaultProject, string(id), force)
 		return err
 	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if f := a.facts[id]; f != nil {
+	if f != nil { // else one of two requests at once may still follow it
 		f.destroyed = f.destroyed || err == nil
 	}
 }

@@ -35,7 +35,7 @@ func TestAForgetThatDiesAnywhereCanBeRepeated(t *testing.T) {
 			if found := w.audit(t.Context()); len(found) != 0 {
 				t.Errorf("while the host is away: %v", found)
 			}
-			w.facts[inst.ID].destroyed, w.facts[inst.ID].doomed = true, true
+			w.facts[inst.ID].destroyed, w.doomed[inst.ID] = true, true
 			w.settle() // the host returns, with a guest that is to be gone
 		})
 	}

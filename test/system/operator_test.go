@@ -199,13 +199,12 @@ func (m *machine) answering(ctx context.Context) *compute.Agent {
 	}
 }
 
-// doom notes that somebody ends an instance.
-func (w *world) doom(id croft.InstanceID) {
+// doom notes that somebody ends an instance, and returns what its user knows of it: nil while the request runs.
+func (w *world) doom(id croft.InstanceID) *fact {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if f := w.facts[id]; f != nil {
-		f.doomed = true
-	}
+	w.doomed[id] = true
+	return w.facts[id]
 }
 
 // tend does one random thing that an operator would do.

@@ -160,7 +160,8 @@ func (s *story) request(ctx context.Context, sch *schedule.Scheduler, name strin
 	d, err := sch.Request(ctx, r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.facts[r.ID] = &fact{name: name, created: err == nil, doomed: true}
+	s.facts[r.ID] = &fact{name: name, created: err == nil}
+	s.doomed[r.ID] = true
 	return d.Instance, err
 }
 

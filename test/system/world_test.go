@@ -55,6 +55,7 @@ type world struct {
 
 	mu     sync.Mutex
 	facts  map[croft.InstanceID]*fact
+	doomed map[croft.InstanceID]bool // a destroy was tried, maybe while the request ran: it may or may not be gone
 	reused map[croft.InstanceID]bool // UUIDs of two instances, one after the other: which one is there, nobody can tell
 	broken []string                  // what must never be, seen while it was running
 }
@@ -64,8 +65,7 @@ type fact struct {
 	name      string
 	created   bool // a request was acknowledged
 	refused   bool // a request failed for good: nothing may be left
-	destroyed bool // a destroy was acknowledged
-	doomed    bool // a destroy was tried: it may or may not be gone
+	destroyed bool // a destroy that began after that was acknowledged
 }
 
 // machine is a host: its guests, its identity and its files outlive its agent.
@@ -92,7 +92,7 @@ type machine struct {
 func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 	t.Helper()
 	w := &world{t: t, seed: seed, dir: t.TempDir(), listen: anyPort, faulty: faulty,
-		facts: map[croft.InstanceID]*fact{}, reused: map[croft.InstanceID]bool{},
+		facts: map[croft.InstanceID]*fact{}, doomed: map[croft.InstanceID]bool{}, reused: map[croft.InstanceID]bool{},
 		tally: &tally{count: map[string]int{}}, without: takenOut(), mood: newMood(seed)}
 	w.startEtcd()
 	t.Cleanup(func() { w.etcd.Close() })
