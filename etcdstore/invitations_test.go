@@ -9,6 +9,7 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/testing/patient"
 	"croft/trust"
 )
 
@@ -16,7 +17,7 @@ func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
 	store := etcdtest.Open(t, server)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
 	defer cancel()
 	if err := store.PutInvitation(ctx, trust.Invitation{Name: "one", Sealed: []byte("sealed")}, time.Hour); err != nil {
 		t.Fatal(err)

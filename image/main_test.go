@@ -21,6 +21,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/internal/testing/patient"
 )
 
 func TestMain(m *testing.M) {
@@ -150,7 +151,7 @@ func contentIs(t *testing.T, name string, want []byte) {
 // qemu runs one of QEMU's disk tools, the judges of what is written here.
 func qemu(t *testing.T, tool string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patient.Longest)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, tool, args...).CombinedOutput()
 	if err != nil {

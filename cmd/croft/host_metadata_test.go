@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
-	"time"
 
 	"croft"
+	"croft/internal/testing/patient"
 	"croft/mdserver"
 	"croft/node"
 	"croft/schedule"
@@ -54,7 +54,7 @@ func (c *testCloud) running(t *testing.T, name string) (croft.Instance, netip.Ad
 // untilNobody asks whose an address is until it is nobody's.
 func untilNobody(t *testing.T, g mdserver.Guests, addr netip.Addr) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
 	defer cancel()
 	for {
 		got, err := g.Guest(ctx, addr)

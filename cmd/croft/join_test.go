@@ -10,11 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/testing/patient"
 	"croft/trust"
 	"croft/trust/invitation"
 )
@@ -97,7 +97,7 @@ func startUp(t *testing.T, stdin io.Reader, args []string) (stop func()) {
 // awaitNamed is the host of that name, once it is alive, or is not.
 func (c *testCloud) awaitNamed(t *testing.T, name string, alive bool) croft.HostID {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
 	defer cancel()
 	found := make(chan croft.HostID, 1)
 	_ = c.Store.WatchInstances(ctx, func() { // by several goroutines

@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/image"
+	"croft/internal/testing/patient"
 	"croft/pool"
 	hook "croft/pool/shell"
 	"croft/pool/vm"
@@ -98,7 +99,7 @@ vm:
 // warm, and a guest that goes off behind the pool's back is replaced.
 func TestAPoolOfInstances(t *testing.T) {
 	cloud, m := poolOfInstances(t, instancePool)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
 	defer cancel()
 	for _, here := m.Leader(); !here && ctx.Err() == nil; _, here = m.Leader() {
 		runtime.Gosched()

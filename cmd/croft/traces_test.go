@@ -170,7 +170,7 @@ func startTracedCloud(t *testing.T, collector string) *tracedCloud {
 // schedule runs the command in a process of its own, with variables beside its own.
 func (c *tracedCloud) schedule(t *testing.T, env []string, args ...string) (out string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "schedule", append(args, "--etcd", "http://"+c.etcd, "--placement",
 		"http://"+c.placement)...)

@@ -86,8 +86,8 @@ func startHost(t *testing.T, s settings.Settings) (stop func() (int, string)) {
 	case <-ready:
 	case <-ended:
 		t.Logf("host %s ended before it was ready:\n%s", s.Host.Name, words.String())
-	case <-time.After(time.Minute):
-		t.Error("it is not ready after a minute")
+	case <-patient.Context(t).Done():
+		t.Error("it is never ready")
 	}
 	stop = sync.OnceValues(func() (int, string) {
 		cancel()

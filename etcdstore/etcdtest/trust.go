@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"croft/etcdstore"
+	"croft/internal/testing/patient"
 )
 
 // Authority signs certificates, which it keeps in files of the test's own.
@@ -111,7 +112,7 @@ func ServerWith(t testing.TB, c etcdstore.EmbeddedConfig) *etcdstore.Embedded {
 func RequireUsers(t testing.TB, server *etcdstore.Embedded, access etcdstore.Access) {
 	t.Helper()
 	etcd := Client(t, server, access)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
 	defer cancel()
 	check := func(err error) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"croft"
+	"croft/internal/testing/patient"
 	"croft/pool"
 )
 
@@ -134,7 +135,7 @@ func testLead(t *testing.T, fresh func(t *testing.T) (func() pool.Store, func())
 		next <- second.Lead(t.Context(), pool.Server{Name: "two"}, func(ctx context.Context, term pool.Term) error {
 			select {
 			case <-lost:
-			case <-time.After(time.Minute):
+			case <-time.After(patient.Longest):
 				t.Error("the first does not learn that it lost the lead")
 			}
 			if err := old.Commit(context.WithoutCancel(ctx), pool.Batch{Head: &pool.Head{Ticket: 9}}); !errors.Is(err,
@@ -152,7 +153,7 @@ func testLead(t *testing.T, fresh func(t *testing.T) (func() pool.Store, func())
 
 func testLeader(t *testing.T, fresh func(t *testing.T) (func() pool.Store, func())) {
 	open, _ := fresh(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
 	defer cancel()
 	seen, ended := make(chan string, 100), make(chan error, 1)
 	watcher := open()

@@ -15,10 +15,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
+	"croft/internal/testing/patient"
 	"croft/pool"
 	"croft/pool/pooltest"
 	"croft/pool/resalloc"
@@ -102,7 +102,7 @@ func clients(quota server.Quota) (ci, other string, grants []server.Grant) {
 }
 
 func bounded(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patient.Longest)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"croft"
+	"croft/internal/testing/patient"
 	"croft/pool"
 	"croft/pool/api"
 	"croft/pool/pooltest"
@@ -162,7 +163,7 @@ func client(t *testing.T, token string, endpoints ...string) *api.Client {
 }
 
 func bounded(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patient.Longest)
 	t.Cleanup(cancel)
 	return ctx
 }

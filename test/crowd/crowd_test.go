@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -15,6 +14,7 @@ import (
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/hypervisor/sim"
+	"croft/internal/testing/patient"
 	"croft/placement"
 	"croft/placementclient"
 	"croft/schedule"
@@ -139,7 +139,7 @@ func (c *cloud) request(name string, affinities ...croft.Affinity) schedule.Requ
 
 // destroy destroys an instance and returns once nothing is left of it.
 func destroy(ctx context.Context, s *schedule.Scheduler, inst croft.Instance) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patient.Longest)
 	defer cancel()
 	if _, err := s.Destroy(ctx, inst.Project, string(inst.ID), false); err != nil {
 		return err

@@ -15,12 +15,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/hypervisor/sim"
+	"croft/internal/testing/patient"
 	"croft/placement"
 	"croft/placementclient"
 )
@@ -63,7 +63,7 @@ func New(ctx context.Context, dir string, kind etcdstore.EmbeddedConfig) (c *Clo
 		return c, err
 	}
 	c.end = append(c.end, c.Etcd.Close)
-	config := etcdstore.Config{Endpoints: []string{c.Etcd.Endpoint()}, DialTimeout: 30 * time.Second, Mint: true}
+	config := etcdstore.Config{Endpoints: []string{c.Etcd.Endpoint()}, DialTimeout: patient.Longest, Mint: true}
 	if kind.Cert != "" {
 		config.Embedded = c.Etcd // which asks this process for nothing
 	}
@@ -183,7 +183,7 @@ func (c *Cloud) awaitLife(ctx context.Context, id croft.HostID, want bool) error
 
 // Report has a guest tell its host how its set-up ended, once there is the guest.
 func (c *Cloud) Report(ctx context.Context, name string, told croft.CloudInit) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patient.Longest)
 	defer cancel()
 	var done atomic.Bool
 	err := c.Store.WatchInstances(ctx, func() {
