@@ -3,8 +3,6 @@ package gate
 import (
 	"context"
 	"strings"
-
-	"croft"
 )
 
 // Policy returns what a host may do with each method that is served.
@@ -31,10 +29,10 @@ const (
 
 // NewAllowance is what a host may take, and pays for what it sends.
 func NewAllowance() (pay func(ctx context.Context, bytes int) error) {
-	return new(Server{allowed: map[croft.HostID]*allowance{}}).allowance("").pay
+	return new(allowances).of("").pay
 }
 
 // NewNames pays for the names that a host brings.
 func NewNames() (bring func(map[string]bool) error) {
-	return new(Server{allowed: map[croft.HostID]*allowance{}}).allowance("").bring
+	return new(allowances).of("").bring
 }

@@ -33,6 +33,9 @@ const (
 // agent never sees it, and nothing that an agent does about errors would be right.
 var ErrRefused = errors.New("the gate refuses")
 
+// errCrowded says that a host may go on a moment later.
+var errCrowded = croft.Errorf(croft.Unavailable, "this host asks for too much at once; ask again in a moment")
+
 func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
 }

@@ -24,9 +24,7 @@ const (
 	placeTime   = time.Second
 )
 
-var errCrowded = croft.Errorf(croft.Unavailable, "this host asks for too much at once; ask again in a moment")
-
-// allowance is that of one host. There are as many as hosts have called.
+// allowance is what one host may take.
 type allowance struct {
 	rate           *rate.Limiter
 	calls, streams chan struct{} // a token for each under way
@@ -37,18 +35,28 @@ type allowance struct {
 	names  *rate.Limiter   // how many new ones it may bring
 }
 
-func (s *Server) allowance(of croft.HostID) *allowance {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a, ok := s.allowed[of]
+// allowances are those of the hosts that have called.
+type allowances struct {
+	mu     sync.Mutex
+	byHost map[croft.HostID]*allowance
+}
+
+// of returns the allowance of a host, a fresh one for a host that calls for the first time.
+func (all *allowances) of(host croft.HostID) *allowance {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	a, ok := all.byHost[host]
 	if !ok {
+		if all.byHost == nil {
+			all.byHost = map[croft.HostID]*allowance{}
+		}
 		a = &allowance{
 			rate:  rate.NewLimiter(perSecond, atOnce),
 			calls: make(chan struct{}, mostCalls), streams: make(chan struct{}, mostStreams),
 			complaints: rate.Sometimes{Interval: time.Minute},
 			names:      rate.NewLimiter(rate.Every(namesEvery), namesAtOnce),
 		}
-		s.allowed[of] = a
+		all.byHost[host] = a
 	}
 	return a
 }

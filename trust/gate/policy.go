@@ -310,7 +310,7 @@ func (s *Server) ensureProvider(ctx context.Context, caller croft.HostID, p crof
 	for _, aggregate := range p.Aggregates {
 		names[aggregate] = true
 	}
-	if err := s.allowance(caller).bring(names); err != nil {
+	if err := s.allowed.of(caller).bring(names); err != nil {
 		return none{}, err
 	}
 	p = croft.Provider{ID: caller, Name: clean(p.Name), Inventories: p.Inventories, Traits: p.Traits,

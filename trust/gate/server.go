@@ -37,8 +37,7 @@ type Server struct {
 	ServerConfig
 
 	serving sync.WaitGroup
-	mu      sync.Mutex
-	allowed map[croft.HostID]*allowance
+	allowed allowances
 }
 
 // NewServer checks the configuration. It starts nothing.
@@ -47,7 +46,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 		c.Usable == nil || c.Gates == nil || c.Log == nil {
 		return nil, croft.Errorf(croft.Invalid, "gate: all of the server's configuration is required")
 	}
-	return &Server{ServerConfig: c, allowed: map[croft.HostID]*allowance{}}, nil
+	return &Server{ServerConfig: c}, nil
 }
 
 // A method is a row of the policy.
@@ -148,7 +147,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodPost:
 		err = croft.Errorf(croft.Invalid, "this method is called by POST")
 	default:
-		err = m.serve(s, visit{w, r, caller, s.allowance(caller)})
+		err = m.serve(s, visit{w, r, caller, s.allowed.of(caller)})
 	}
 	if err != nil && r.Context().Err() == nil {
 		s.fail(w, r, caller, err)
@@ -162,7 +161,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, caller croft.HostI
 	switch {
 	case errors.Is(err, ErrRefused):
 		f.Kind, f.Error = "", strings.TrimPrefix(f.Error, ErrRefused.Error()+": ")
-		s.allowance(caller).complain(func() {
+		s.allowed.of(caller).complain(func() {
 			s.Log.Warn("a host asked for what is not its own; more of the kind is not told for a minute", "host",
 				caller, "op", clean(r.URL.Path), "err", err, "from", r.RemoteAddr)
 		})
