@@ -83,7 +83,11 @@ func away(err error) bool {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled: // we did not cancel it
 		return true
 	}
-	// What a member says that was removed, or is stopping, has no code of its own.
+	// What a server says that is stopping or was removed has no code of its own, nor what the transport
+	// says of one that was killed while it answered.
+	if answer, is := status.FromError(err); is {
+		return answer.Code() == codes.Unknown || answer.Code() == codes.Internal || answer.Code() == codes.Aborted
+	}
 	for _, ending := range []string{"raft: stopped", "raft proposal dropped", "server stopped"} {
 		if strings.Contains(err.Error(), ending) {
 			return true

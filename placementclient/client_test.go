@@ -14,6 +14,7 @@ import (
 
 	"croft"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/testing/badserver"
 	"croft/internal/testing/placementoracle"
 	"croft/placement"
 	"croft/placement/ledger"
@@ -195,5 +196,19 @@ func TestUnreachable(t *testing.T) {
 	if !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(), web.URL) || !strings.Contains(err.Error(),
 		"placement.endpoint") {
 		t.Errorf("got %v, want unavailable, the endpoint and what to do", err)
+	}
+}
+
+// Whatever happens to Placement meanwhile, who asks it learns that it may succeed later.
+func TestAPlacementThatDies(t *testing.T) {
+	for name, address := range badserver.All(t, false) {
+		client, err := placementclient.New(placementclient.Config{Endpoint: "http://" + address, Attempts: 2, Pause: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Providers(t.Context()); croft.KindOf(err) != croft.Unavailable {
+			t.Errorf("%s: got %v of kind %q, want Unavailable", name, err, croft.KindOf(err))
+		}
+		client.Close()
 	}
 }

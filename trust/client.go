@@ -98,12 +98,15 @@ func (c *Client) ask(ctx context.Context, method, url string, body []byte, answe
 			return true, croft.Errorf(croft.Unavailable, "it answers %s, as no join server of croft does",
 				response.Status)
 		}
-		if no.Kind == "" {
-			return true, errors.New(no.Message)
+		if no.Kind == "" { // a fault there, of which its log says more
+			no.Kind = croft.Unavailable
 		}
 		return true, croft.Errorf(no.Kind, "%s", no.Message)
 	}
-	return true, json.Unmarshal(text, answer)
+	if err := json.Unmarshal(text, answer); err != nil {
+		return true, croft.Errorf(croft.Unavailable, "its answer cannot be read: %w", err)
+	}
+	return true, nil
 }
 
 // unreached says why a server did not answer, or why its certificate is refused.

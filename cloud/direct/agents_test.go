@@ -1,0 +1,21 @@
+package direct
+
+import (
+	"testing"
+
+	"croft"
+	"croft/internal/testing/badserver"
+)
+
+// Whatever happens to an agent meanwhile, who asks it learns that it may succeed later.
+func TestAnAgentThatDies(t *testing.T) {
+	for name, address := range badserver.All(t, false) {
+		h := croft.Host{Name: "h", API: "http://" + address}
+		if _, err := (agents{}).Contents(t.Context(), h); croft.KindOf(err) != croft.Unavailable {
+			t.Errorf("%s: what it has: got %v of kind %q, want Unavailable", name, err, croft.KindOf(err))
+		}
+		if _, err := (monitor{}).Usages(t.Context(), h); croft.KindOf(err) != croft.Unavailable {
+			t.Errorf("%s: what its guests use: got %v of kind %q, want Unavailable", name, err, croft.KindOf(err))
+		}
+	}
+}
