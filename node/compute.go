@@ -35,7 +35,7 @@ func RunAgent(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 	}
 	store, err := openCloud(ctx, reach, s.StateDir, of == nil)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	h := &host{settings: s, servers: s.Servers(of), reach: reach, log: log, dir: dir, store: store, trust: own}
@@ -51,7 +51,7 @@ func RunAgent(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 		}
 	}
 	if err := errors.Join(mayServe(ctx, own, store), followServers(ctx, of, own, store)); err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	p := NewParts()
 	p.Self = me

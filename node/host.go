@@ -291,13 +291,13 @@ func runHost(ctx context.Context, p *Parts, h *host, ready func()) (err error) {
 		h.closeHypervisor()
 	}()
 	if err := h.openHypervisor(ctx, h.store.Partition()); err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	if err := h.startMetadata(ctx, p); err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	if err := h.startAgent(ctx, p, ready); err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	if h.following != nil {
 		p.Start(ctx, "keeping up with the members of etcd", h.following)

@@ -83,6 +83,15 @@ func (p *Parts) End() error {
 	return errors.Join(errs...)
 }
 
+// unlessStopped returns the error that ended a start, nil where ctx has ended: that cut the start
+// short, and what went wrong with the rest of it says nothing.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
 // Listen opens a TCP address that a setting names, with bounds on its connections.
 // Conflict: it is in use.
 func Listen(ctx context.Context, address, setting string) (net.Listener, error) {

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
-	"sync/atomic"
 
 	"croft/compute"
 	"croft/etcdstore"
@@ -19,13 +17,7 @@ import (
 // Up runs everything, or on a host that joined a cloud what that one needs here, until
 // ctx ends or a part fails. A host whose etcd is removed goes on without.
 func Up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()) error {
-	var served atomic.Bool
-	tell := ready
-	ready = func() {
-		if !served.Swap(true) {
-			tell()
-		}
-	}
+	ready = sync.OnceFunc(ready)
 	for {
 		of, err := trust.ReadMembership(s.StateDir)
 		if err != nil {
@@ -36,29 +28,19 @@ func Up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()
 		}
 		err = serveAll(ctx, s, s.Reach(of), log, ready)
 		switch {
-		case ctx.Err() != nil && served.Load() && canceled(err):
-			return nil // stopped while it began to serve etcd again
 		case ctx.Err() != nil:
 			return err
 		case errors.Is(err, etcdstore.ErrFull):
 			err = rest(ctx, s, log, ready, err)
 		case errors.Is(err, etcdstore.ErrRemoved):
-			err = leaveEtcd(ctx, s, log)
+			err = unlessStopped(ctx, leaveEtcd(ctx, s, log))
 		default:
 			return err
 		}
-		if err != nil {
+		if err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
-}
-
-// canceled tells whether an error, each part of it where there are several, is of a context that was canceled.
-func canceled(err error) bool {
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !canceled(err) })
-	}
-	return errors.Is(err, context.Canceled)
 }
 
 // rest runs this host without its etcd, which ended or did not start for a full disk, until there is room for that
@@ -70,7 +52,7 @@ func rest(ctx context.Context, s settings.Settings, log *slog.Logger, ready func
 	}
 	dir := EtcdDir(s.StateDir)
 	if s.Hypervisor == settings.NoHypervisor {
-		return etcdstore.AwaitSpace(ctx, dir)
+		return unlessStopped(ctx, etcdstore.AwaitSpace(ctx, dir))
 	}
 	resting, end := context.WithCancelCause(ctx)
 	var work sync.WaitGroup
@@ -102,7 +84,7 @@ func serveAll(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 		return err // before anything is made
 	}
 	if err := checkPorts(ctx, &s, servers); err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	dir, err := compute.OpenStateDir(s.StateDir)
 	if err != nil {
@@ -114,16 +96,16 @@ func serveAll(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 	}
 	me, err := newServing(ctx, &s, servers, reach, dir, log)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	etcd, config, err := me.start(ctx)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	defer etcd.Close()
 	store, err := etcdstore.Open(ctx, config)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
@@ -133,7 +115,7 @@ func serveAll(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 	defer func() { err = errors.Join(err, p.End()) }()
 	p.Start(ctx, "the embedded etcd", etcd.Wait)
 	if err := me.serve(ctx, p, store); err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	self.OfCloud(ctx, p, store)
 	h := &host{settings: s, servers: servers, reach: me.reach, log: log, dir: dir, id: me.host, store: store,
