@@ -32,6 +32,7 @@ var resallocBackend = resalloc.Backend{
 	Serve: func(ctx context.Context, r resalloc.Settings, dir string, lock resalloc.OpenState, log *slog.Logger) error {
 		return manager.Serve(ctx, manager.Config{
 			Settings: resallocSettings(r, dir), Dir: dir, Lock: lock, RPC: resalloc.Handler, Log: log,
+			Lenient: true, Pace: r.Pace, Began: r.Began,
 		})
 	},
 	Open: func(ctx context.Context, r resalloc.Settings, dir string) (resalloc.Store, func() error, error) {
@@ -46,7 +47,6 @@ func resallocSettings(r resalloc.Settings, dir string) settings.Settings {
 	s.Etcd.Endpoints = r.Etcd
 	s.LogLevel = strings.ToLower(r.Level.String())
 	s.Pool.File, s.Pool.Logs = r.Pools, r.Logs
-	s.Pool.Lenient, s.Pool.Began, s.Pool.Pace = true, r.Began, r.Pace
 	s.Pool.Listen, s.Pool.Address = r.Listen, r.Address
 	s.Pool.Tokens, s.Pool.Insecure = r.Tokens, r.Insecure
 	s.Pool.Cert, s.Pool.Key, s.Pool.CA = r.Cert, r.Key, r.CA

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -34,17 +33,16 @@ func newRunner(s *settings.Settings, store *etcdstore.Store, dir string) (*shell
 }
 
 // newManager joins the manager to its store, its commands and its cloud.
-func newManager(s *settings.Settings, reach settings.Reach, store *etcdstore.Store, view schedule.View,
-	hooks *shell.Runner, l net.Listener, log *slog.Logger) (*pool.Manager, error) {
-	me, err := self(s, l)
+func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.Store, view schedule.View,
+	hooks *shell.Runner, l net.Listener) (*pool.Manager, error) {
+	me, err := self(&c.Settings, l)
 	if err != nil {
 		return nil, err
 	}
 	me.Place = hooks.Place()
-	c := pool.Config{
-		Partition: store.Partition(), Store: store, Hooks: hooks, File: s.Pool.File, Me: me, Log: log,
-		History: s.Pool.History,
-		Lenient: s.Pool.Lenient, Pace: s.Pool.Pace, Began: s.Pool.Began,
+	with := pool.Config{
+		Partition: store.Partition(), Store: store, Hooks: hooks, File: file, Me: me, Log: c.Log,
+		History: c.Settings.Pool.History, Lenient: c.Lenient, Pace: c.Pace, Began: c.Began,
 	}
 	if len(reach.Etcd.Endpoints) > 0 { // else it is nobody's cloud
 		claims, err := reach.Placement.Client()
@@ -57,7 +55,7 @@ func newManager(s *settings.Settings, reach settings.Reach, store *etcdstore.Sto
 			return nil, err
 		}
 		defaults := direct.Defaults()
-		c.Instances, err = vm.New(vm.Config{
+		with.Instances, err = vm.New(vm.Config{
 			Scheduler: scheduler, Keys: store, ResolveImage: image.ReferenceFor,
 			Image: defaults.Image, Project: croft.Project(defaults.Project),
 		})
@@ -65,7 +63,7 @@ func newManager(s *settings.Settings, reach settings.Reach, store *etcdstore.Sto
 			return nil, err
 		}
 	}
-	return pool.New(c)
+	return pool.New(with)
 }
 
 // self says who this manager is to the others.

@@ -20,26 +20,27 @@ import (
 // poolsFile is the name of the file with the pools.
 const poolsFile = "pools.yaml"
 
-// prepare checks what can be checked before anything is made.
-func prepare(s *settings.Settings, log *slog.Logger) (tokens *server.Tokens, err error) {
-	if s.Pool.File, err = findFile(s.Pool.File); err != nil {
-		return nil, err
+// prepare checks what can be checked before anything is made. It returns the file of pools.
+func prepare(s *settings.Settings, log *slog.Logger) (file string, tokens *server.Tokens, err error) {
+	if file, err = findFile(s.Pool.File); err != nil {
+		return "", nil, err
 	}
 	if _, _, err := net.SplitHostPort(s.Pool.Listen); err != nil {
-		return nil, croft.Errorf(croft.Invalid, "pool.listen: %q is not IP:PORT", s.Pool.Listen)
+		return "", nil, croft.Errorf(croft.Invalid, "pool.listen: %q is not IP:PORT", s.Pool.Listen)
 	}
 	if (s.Pool.Cert == "") != (s.Pool.Key == "") {
-		return nil, croft.Errorf(croft.Invalid, "pool.cert and pool.key belong together: set both or neither")
+		return "", nil, croft.Errorf(croft.Invalid, "pool.cert and pool.key belong together: set both or neither")
 	}
 	if s.Pool.Tokens != "" {
-		return server.LoadTokens(s.Pool.Tokens, log)
+		tokens, err = server.LoadTokens(s.Pool.Tokens, log)
+		return file, tokens, err
 	}
 	if !endpoint.IsLoopback(s.Pool.Listen) && !s.Pool.Insecure {
-		return nil,
+		return "", nil,
 			croft.Errorf(croft.Invalid, "pool.listen: whoever reaches %s could take everything that the pools have; "+
 				"make tokens (croft pool token create) and name their file with --tokens, or, in a network that only your machines are in, --insecure", s.Pool.Listen)
 	}
-	return nil, nil
+	return file, nil, nil
 }
 
 // findFile returns the file of pools that was named, or the first on the search path.

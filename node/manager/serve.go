@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"time"
 
 	"croft/compute"
 	"croft/internal/endpoint"
@@ -26,6 +27,11 @@ type Config struct {
 	Lock func(ctx context.Context, dir string) (*compute.StateDir, error)
 	RPC  server.RPC // a second protocol for tickets; nil: none
 	Log  *slog.Logger
+
+	// As in pool.Config; zero for the pools of croft's own file.
+	Lenient bool
+	Pace    time.Duration
+	Began   time.Time
 }
 
 // Serve runs a manager until ctx ends or a part fails, and tells systemd how it is.
@@ -35,7 +41,7 @@ func Serve(ctx context.Context, c Config) error {
 
 func (c Config) serve(ctx context.Context, ready func()) (err error) {
 	s, log := c.Settings, c.Log
-	tokens, err := prepare(&s, log)
+	file, tokens, err := prepare(&s, log)
 	if err != nil {
 		return err // before anything is made
 	}
@@ -69,7 +75,7 @@ func (c Config) serve(ctx context.Context, ready func()) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.End(), commands.Close()) }()
 	view := store.NewHostsView()
-	manager, err := newManager(&s, reach, store, view, commands, l, log)
+	manager, err := c.newManager(file, reach, store, view, commands, l)
 	if err != nil {
 		return err
 	}
@@ -82,7 +88,7 @@ func (c Config) serve(ctx context.Context, ready func()) (err error) {
 	}
 	p.Start(ctx, "the manager of the pools", manager.Run)
 	p.Start(ctx, "the server of the pools", func(ctx context.Context) error { return node.Serve(ctx, l, handler) })
-	log.Info("serving pools", "address", manager.Me.Address, "pools", s.Pool.File, "state", where)
+	log.Info("serving pools", "address", manager.Me.Address, "pools", file, "state", where)
 	ready()
 	return p.Wait(ctx)
 }

@@ -133,11 +133,6 @@ type Settings struct {
 			Open int     `yaml:"open"`
 			Rate float64 `yaml:"rate"`
 		} `yaml:"quota"`
-
-		// What server.yaml means beside that; see pool.Config.
-		Lenient bool          `yaml:"-"`
-		Pace    time.Duration `yaml:"-"`
-		Began   time.Time     `yaml:"-"`
 	} `yaml:"pool"`
 
 	MaxBuilds int           `yaml:"max_builds"`
