@@ -181,7 +181,8 @@ func (c *Client) send(ctx context.Context, minor int64, method, path string, bod
 		decode = own.decode
 	}
 	if err := decode(content); err != nil {
-		return croft.Errorf(croft.Unavailable, "placement at %s: read the answer to %s %s: %w", c.at(), method, path, err)
+		return croft.Errorf(croft.Unavailable, "placement at %s: read the answer to %s %s: %w", c.at(), method, path,
+			err)
 	}
 	return nil
 }
