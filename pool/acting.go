@@ -3,7 +3,6 @@ package pool
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"croft"
@@ -24,65 +23,6 @@ type acting struct {
 func newActing(m *Manager, term Term, l *Ledger, from Snapshot) *acting {
 	return &acting{Manager: m, term: term, ledger: l, view: newView(from), inbox: inbox{signal: make(chan struct{}, 1)},
 		jobs: newJobs()}
-}
-
-// A request changes the ledger within a round. done, where it is not nil, gets the
-// request's error once the round is written, or the round's own.
-type request struct {
-	do   func(*Ledger, time.Time) error
-	done chan error
-	err  error
-}
-
-// inbox holds requests until the next round.
-type inbox struct {
-	mu      sync.Mutex
-	waiting []*request
-	closed  error
-	signal  chan struct{} // holds one token while there may be requests
-}
-
-// put adds a request; where nobody takes them any more its done gets the reason.
-func (b *inbox) put(r *request) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed != nil {
-		r.finish(b.closed)
-		return
-	}
-	b.waiting = append(b.waiting, r)
-	select {
-	case b.signal <- struct{}{}:
-	default:
-	}
-}
-
-func (b *inbox) take() []*request {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all := b.waiting
-	b.waiting = nil
-	return all
-}
-
-// close refuses all requests from now on.
-func (b *inbox) close(reason error) {
-	b.mu.Lock()
-	b.closed = reason
-	b.mu.Unlock()
-	for _, r := range b.take() {
-		r.finish(reason)
-	}
-}
-
-func (r *request) finish(err error) {
-	if r.done == nil {
-		return
-	}
-	if err == nil {
-		err = r.err
-	}
-	r.done <- err
 }
 
 // fileEvery is how often pools.yaml is looked at.
@@ -235,3 +175,6 @@ func (a *acting) log(d Action) {
 	}
 	level("pool "+string(d.Op), "pool", d.Pool, "resource", d.Resource, "ticket", d.Ticket, "reason", d.Reason)
 }
+
+// leadRetry is how long a server waits that could not reach the store.
+const leadRetry = 500 * time.Millisecond

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -291,6 +290,3 @@ func score(tags []Tag, names []string) (sum int) {
 	}
 	return sum
 }
-
-// tagKey is the same for the same tags.
-func tagKey(names []string) string { return strings.Join(names, "\x00") }

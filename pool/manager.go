@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"croft"
 	"croft/internal/delay"
 )
@@ -88,9 +90,6 @@ func New(c Config) (*Manager, error) {
 	}
 	return m, nil
 }
-
-// leadRetry is how long a server waits that could not reach the store.
-const leadRetry = 500 * time.Millisecond
 
 // Run acts whenever no other server does, until ctx ends. Then it starts nothing more,
 // lets commands end for the grace that the config gives, and stops acting.
@@ -208,3 +207,6 @@ func (m *Manager) takeOver(ctx context.Context, term Term) (*acting, error) {
 	l.takeOver(printed, time.Now())
 	return newActing(m, term, l, from), nil
 }
+
+// Collector is for /metrics.
+func (m *Manager) Collector() prometheus.Collector { return m.metrics }

@@ -20,6 +20,3 @@ func newMetrics() *metrics {
 		meter.Requests).WithLabelValues()
 	return m
 }
-
-// Collector is for /metrics.
-func (m *Manager) Collector() prometheus.Collector { return m.metrics }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"strings"
 )
 
 // queue is the tickets that wait: a line for each set of tags, by its key. What is
@@ -93,3 +94,6 @@ func inTurn(lines []*line, goesOn func(*line) bool) iter.Seq2[*line, *Ticket] {
 		}
 	}
 }
+
+// tagKey is the same for the same tags.
+func tagKey(names []string) string { return strings.Join(names, "\x00") }

@@ -46,28 +46,6 @@ somebody asks for an instance.`,
 	return cmd
 }
 
-// addCacheFlags defines the flags of commands that look into this host's cache.
-func addCacheFlags(cmd *cobra.Command) {
-	args.AddHostFlags(cmd, args.StateDirFlag)
-	cmd.Flags().StringP("output", "o", out.FormatText, "print text, table, json or yaml (`format`)")
-	// Fails for a flag that does not exist or has a completion, and this one is defined above.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats,
-		cobra.ShellCompDirectiveNoFileComp))
-}
-
-// cacheOf returns the directory of this host's cache and the format of the output.
-func cacheOf(cmd *cobra.Command) (dir, format string, err error) {
-	if format, err = cmd.Flags().GetString("output"); err != nil {
-		return "", "", err
-	}
-	if !slices.Contains(out.Formats, format) {
-		return "", "", croft.Errorf(croft.Invalid, "output %q is none of text, table, wide, json and yaml%s", format,
-			nearest.Hint(format, out.Formats))
-	}
-	s, _, err := args.LoadHostSettings(cmd, args.StateDirFlag)
-	return image.CacheDir(s.StateDir), format, err
-}
-
 // entry is an image as commands print it: of the catalog, of the cache, or both.
 type entry struct {
 	image.Entry

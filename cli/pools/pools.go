@@ -154,13 +154,6 @@ func printPool(w io.Writer, output string, p api.Pool) error {
 	return t.Print(w)
 }
 
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.Local().Format(time.DateTime)
-}
-
 func tagList(tags []api.Tag) string {
 	var all []string
 	for _, t := range tags {

@@ -65,20 +65,6 @@ func printResources(w io.Writer, output string, all []api.Resource) error {
 	return t.Print(w)
 }
 
-func stateCell(r api.Resource) out.Cell {
-	switch {
-	case r.State == "UP" && r.Ticket != 0:
-		return out.Cell{Text: "taken", Color: out.Green}
-	case r.State == "UP" && r.Failures > 0:
-		return out.Cell{Text: "failing", Color: out.Red}
-	case r.State == "UP":
-		return out.Cell{Text: "ready", Color: out.Green}
-	case r.State == "ENDED":
-		return out.Cell{Text: "ended"}
-	}
-	return out.Cell{Text: strings.ToLower(r.State), Color: out.Yellow}
-}
-
 func resourceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "resource ID|NAME",

@@ -296,18 +296,3 @@ func ticketTable(all []api.Ticket) *out.Table {
 	}
 	return t
 }
-
-// ticketState says in a word how far a ticket got.
-func ticketCell(t api.Ticket) out.Cell {
-	switch {
-	case t.Waiting() && t.Never:
-		return out.Cell{Text: "never", Color: out.Red}
-	case t.Waiting():
-		return out.Cell{Text: "waiting", Color: out.Yellow}
-	case t.Ready():
-		return out.Cell{Text: "ready", Color: out.Green}
-	case t.State == api.TicketFailed:
-		return out.Cell{Text: "failed", Color: out.Red}
-	}
-	return out.Cell{Text: "closed"}
-}

@@ -21,9 +21,6 @@ import (
 	"croft/pool/api"
 )
 
-// maintPatience is how long resalloc-maint keeps asking a server that does not answer.
-const maintPatience = 2 * time.Second
-
 // maintVerb is what a command of resalloc-maint does.
 type maintVerb func(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error
 

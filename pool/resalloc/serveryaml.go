@@ -2,10 +2,7 @@ package resalloc
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -14,11 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 
 	"croft"
-	"croft/cli/args"
 )
 
 // serverYAML has the keys of resalloc's server.yaml, and ours: tokens, certificates, and the
@@ -94,19 +89,6 @@ func (c serverYAML) dataDir() (string, error) {
 	return filepath.Abs(filepath.Join(c.LogDir, fmt.Sprintf("state-%s-%x", name, hash[:4])))
 }
 
-// Settings are what server.yaml means for `croft pool serve`.
-type Settings struct {
-	Etcd                  []string // endpoints; none: the manager has its own
-	Pools                 string   // the file
-	Logs                  string   // directory
-	Listen, Address       string
-	Tokens, Cert, Key, CA string // files
-	Insecure              bool
-	Level                 slog.Level
-	Pace                  time.Duration // between livechecks; see pool.Config
-	Began                 time.Time     // likewise
-}
-
 // settings maps what the file says.
 func (c serverYAML) settings(pools string) (Settings, error) {
 	s := Settings{
@@ -129,37 +111,4 @@ func (c serverYAML) settings(pools string) (Settings, error) {
 			c.LogLevel)
 	}
 	return s, nil
-}
-
-func serverCommand(b Backend) *cobra.Command {
-	return &cobra.Command{
-		Use:   "resalloc-server",
-		Short: "The server of resalloc: croft pool serve by its configuration",
-		Long: `resalloc-server is croft pool serve with the settings of resalloc's server: server.yaml
-and pools.yaml in $CONFIG_DIR, /etc/resallocserver by default. The database that db_url
-names is only the name of a place: the state is beside it.`,
-		Args: args.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			c, pools, err := readServerYAML()
-			if err != nil {
-				return err
-			}
-			s, err := c.settings(pools)
-			if err != nil {
-				return err
-			}
-			dir, err := c.dataDir()
-			if err != nil {
-				return err
-			}
-			main, err := os.OpenFile(filepath.Join(c.LogDir, "main.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
-			if err != nil {
-				return croft.Errorf(croft.Invalid, "server.yaml: logdir: %w", err)
-			}
-			defer func() { err = errors.Join(err, main.Close()) }()
-			lines := slog.NewTextHandler(io.MultiWriter(cmd.ErrOrStderr(), main), &slog.HandlerOptions{Level: s.Level})
-			log := slog.New(lines).With("pid", os.Getpid())
-			return b.Serve(cmd.Context(), s, dir, openSoon, log)
-		},
-	}
 }

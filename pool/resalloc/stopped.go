@@ -182,3 +182,6 @@ type reply struct {
 func (r *reply) Header() http.Header            { return r.header }
 func (r *reply) WriteHeader(status int)         { r.status = status }
 func (r *reply) Write(text []byte) (int, error) { return r.body.Write(text) }
+
+// maintPatience is how long resalloc-maint keeps asking a server that does not answer.
+const maintPatience = 2 * time.Second

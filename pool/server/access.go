@@ -3,29 +3,14 @@ package server
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/netip"
-	"net/url"
 	"strings"
 
 	"croft"
 	"croft/internal/connlimit"
 	"croft/internal/httpapi"
-	"croft/pool"
 	"croft/pool/api"
 )
-
-// caller is the sender of a request.
-type caller struct {
-	name  string // of the token; empty for nobody
-	role  Role   // empty: may look at what everybody may see
-	quota Quota  // of the token
-}
-
-// may reports whether the caller has the rights of a role.
-func (c caller) may(role Role) bool { return c.role == role || c.role == RoleAdmin }
 
 // cookie is the name of the cookie in which a browser keeps a token.
 const cookie = "croft_pool_token"
@@ -61,14 +46,6 @@ func shown(r *http.Request) string {
 		return c.Value
 	}
 	return ""
-}
-
-type callerKey struct{}
-
-// callerOf returns the sender of a request that only authorized.
-func callerOf(ctx context.Context) caller {
-	c, _ := ctx.Value(callerKey{}).(caller)
-	return c
 }
 
 // only authorizes requests of senders with the rights of a role.
@@ -111,85 +88,4 @@ func fail(w http.ResponseWriter, err error) {
 		w.Header().Set("Retry-After", "1")
 	}
 	httpapi.Answer(w, status, api.Failure{Error: err.Error(), Kind: string(croft.KindOf(err))})
-}
-
-// handedOn marks a forwarded request. A server that does not act answers one with an error,
-// so that no request circulates.
-const handedOn = "X-Croft-Handed-On"
-
-// here calls next where this server acts; else it forwards the request to the one that
-// does, as soon as there is one.
-func (s *Server) here(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		leader, acting := s.leader(r.Context(), r.Header.Get(handedOn) == "")
-		if acting {
-			next(w, r)
-			return
-		}
-		to, err := url.Parse(leaderAddress(leader))
-		if err != nil || to.Host == "" || !s.isOther(leader) || r.Header.Get(handedOn) != "" {
-			fail(w, &pool.StandbyError{Leader: leader})
-			return
-		}
-		s.handOn(w, r, to)
-	}
-}
-
-func leaderAddress(leader *pool.Server) string {
-	if leader == nil {
-		return ""
-	}
-	return leader.Address
-}
-
-// leader returns the server that acts, and whether it is this one. With wait it waits a
-// while for one where there is none, or where this server is about to act.
-func (s *Server) leader(ctx context.Context, wait bool) (leader *pool.Server, here bool) {
-	if leader, here = s.Manager.Leader(); here || s.isOther(leader) || !wait {
-		return leader, here
-	}
-	ctx, cancel := context.WithTimeout(ctx, leaderPatience)
-	defer cancel()
-	s.Manager.WatchLeader(ctx, func(l *pool.Server, h bool) {
-		if leader, here = l, h; h || s.isOther(l) {
-			cancel()
-		}
-	})
-	return leader, here
-}
-
-// isOther reports whether another server acts.
-func (s *Server) isOther(leader *pool.Server) bool {
-	return leader != nil && *leader != s.Manager.Me
-}
-
-// handOn forwards a request to another server.
-func (s *Server) handOn(w http.ResponseWriter, r *http.Request, to *url.URL) {
-	proxy := httputil.ReverseProxy{
-		Transport:     s.Peers,
-		FlushInterval: -1,
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.SetURL(to)
-			p.Out.Header.Set(handedOn, "1")
-			for _, judged := range []string{"Origin", "Sec-Fetch-Site"} { // by this server
-				p.Out.Header.Del(judged)
-			}
-		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			fail(w, croft.Errorf(croft.Unavailable, "the server that acts for the pools, %s, does not answer: %w", to,
-				err))
-		},
-	}
-	proxy.ServeHTTP(w, r)
-}
-
-// isLocal reports whether a request's host is this machine.
-func isLocal(host string) bool {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = host
-	}
-	name = strings.Trim(name, "[]")
-	addr, err := netip.ParseAddr(name)
-	return err == nil && addr.IsLoopback() || name == "localhost" || strings.HasSuffix(name, ".localhost")
 }

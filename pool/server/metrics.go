@@ -14,7 +14,8 @@ import (
 // metrics counts requests and describes the pools. Only the server that acts reports
 // pools.
 type metrics struct {
-	server   *Server
+	manager  *pool.Manager
+	live     func() int // pages that are live
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 
@@ -25,12 +26,12 @@ type metrics struct {
 	success, startup, started *prometheus.Desc
 }
 
-func newMetrics(s *Server) *metrics {
+func newMetrics(m *pool.Manager, live func() int) *metrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("croft_pool_"+name, help, labels, nil)
 	}
 	return &metrics{
-		server: s,
+		manager: m, live: live,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "croft_pool_requests_total", Help: "Requests answered.",
 		}, []string{"route", "status"}),
@@ -71,7 +72,7 @@ func (m *metrics) watch(mux *http.ServeMux, next http.Handler) http.Handler {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	m.server.Manager.Collector().Describe(ch)
+	m.manager.Collector().Describe(ch)
 	m.requests.Describe(ch)
 	m.seconds.Describe(ch)
 	for _, d := range []*prometheus.Desc{
@@ -84,25 +85,24 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
-	m.server.Manager.Collector().Collect(ch)
+	m.manager.Collector().Collect(ch)
 	m.requests.Collect(ch)
 	m.seconds.Collect(ch)
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	manager := m.server.Manager
-	_, here := manager.Leader()
+	_, here := m.manager.Leader()
 	gauge(m.acting, truth(here))
-	gauge(m.fault, truth(manager.Fault() != nil))
-	gauge(m.streams, float64(len(m.server.streams)))
-	pools, err := manager.Pools()
+	gauge(m.fault, truth(m.manager.Fault() != nil))
+	gauge(m.streams, float64(m.live()))
+	pools, err := m.manager.Pools()
 	if err != nil {
 		return // another server acts
 	}
 	for _, p := range pools {
 		m.collectPool(ch, gauge, p)
 	}
-	if tickets, err := manager.Tickets(false); err == nil {
+	if tickets, err := m.manager.Tickets(false); err == nil {
 		open := 0
 		for _, t := range tickets {
 			if t.State == pool.TicketOpen {

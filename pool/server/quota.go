@@ -22,23 +22,24 @@ type quotas struct {
 var errTooFast = croft.Errorf(croft.Unavailable, "this token opens tickets too fast; ask again in a moment")
 
 // bound sets the limit of open tickets in an opening, and refuses one that exceeds the
-// sender's rate. Admins have no limits, nor has anybody where there are no tokens.
-func (s *Server) bound(c caller, o *pool.Opening) error {
+// sender's rate. standard is for senders without a quota of their own. Admins have no
+// limits, nor has anybody where there are no tokens.
+func (q *quotas) bound(c caller, standard Quota, o *pool.Opening) error {
 	if c.may(RoleAdmin) {
 		return nil
 	}
-	q := c.quota.or(s.Quota).or(DefaultQuota)
-	o.MostOpen = q.Open
-	s.quotas.mu.Lock()
-	defer s.quotas.mu.Unlock()
-	l := s.quotas.rate[c.name]
+	of := c.quota.or(standard).or(DefaultQuota)
+	o.MostOpen = of.Open
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.rate[c.name]
 	switch {
 	case l == nil:
-		l = rate.NewLimiter(rate.Limit(q.Rate), q.Open)
-		s.quotas.rate[c.name] = l
-	case l.Limit() != rate.Limit(q.Rate) || l.Burst() != q.Open:
-		l.SetLimit(rate.Limit(q.Rate))
-		l.SetBurst(q.Open)
+		l = rate.NewLimiter(rate.Limit(of.Rate), of.Open)
+		q.rate[c.name] = l
+	case l.Limit() != rate.Limit(of.Rate) || l.Burst() != of.Open:
+		l.SetLimit(rate.Limit(of.Rate))
+		l.SetBurst(of.Open)
 	}
 	if !l.Allow() {
 		return errTooFast

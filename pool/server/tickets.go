@@ -21,7 +21,7 @@ type RPC func(Tickets) http.Handler
 func (t Tickets) Open(ctx context.Context, o pool.Opening) (pool.TicketStatus, error) {
 	c := callerOf(ctx)
 	o.Owner = c.name
-	if err := t.s.bound(c, &o); err != nil {
+	if err := t.s.quotas.bound(c, t.s.Quota, &o); err != nil {
 		return pool.TicketStatus{}, err
 	}
 	return t.s.Manager.Open(ctx, o)

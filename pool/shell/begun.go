@@ -144,3 +144,15 @@ func (b *begun) read() (map[pool.ResourceID][]byte, error) {
 }
 
 func (b *begun) close() error { return b.file.Close() }
+
+// begunWriter keeps the output of one unfinished start.
+type begunWriter struct {
+	*begun
+	id pool.ResourceID
+}
+
+// Write never fails.
+func (w begunWriter) Write(text []byte) (int, error) {
+	w.write(w.id, text)
+	return len(text), nil
+}

@@ -10,6 +10,7 @@ import (
 
 // Limits of a hook's output.
 const (
+	maxLog  = 1 << 20 // bytes of a log
 	maxData = 512
 	maxList = 256 << 10
 )
@@ -24,10 +25,10 @@ type logWriter struct {
 	room int64
 }
 
-// log opens or creates the log of a hook, before the hook prints anything, so that it can
-// be followed. Where that fails there is no log.
-func (r *Runner) log(h pool.Hook) *logWriter {
-	file, err := os.OpenFile(r.logFile(h.Resource, h.Kind), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+// openLog opens or creates the log of a hook, before the hook prints anything, so that it can be followed. Where that
+// fails there is no log. A full log of no resource begins anew: it is not forgotten with a resource.
+func openLog(name string, id pool.ResourceID) *logWriter {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return &logWriter{}
 	}
@@ -37,7 +38,7 @@ func (r *Runner) log(h pool.Hook) *logWriter {
 		return &logWriter{}
 	}
 	w := &logWriter{file: file, room: maxLog - info.Size()}
-	if w.room <= 0 && h.Resource == 0 && file.Truncate(0) == nil { // what is of no resource is never forgotten with it
+	if w.room <= 0 && id == 0 && file.Truncate(0) == nil {
 		w.room = maxLog
 	}
 	return w
@@ -123,16 +124,4 @@ func (c *capture) output() []byte {
 		return []byte{}
 	}
 	return c.lines
-}
-
-// begunWriter keeps the output of one unfinished start.
-type begunWriter struct {
-	*begun
-	id pool.ResourceID
-}
-
-// Write never fails.
-func (w begunWriter) Write(text []byte) (int, error) {
-	w.write(w.id, text)
-	return len(text), nil
 }

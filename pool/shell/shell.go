@@ -42,7 +42,6 @@ var _ pool.Hooks = (*Runner)(nil)
 
 // Limits of a hook beside its own.
 const (
-	maxLog    = 1 << 20         // bytes of a log
 	killAfter = time.Second     // from SIGTERM to SIGKILL
 	waitDelay = 2 * time.Second // for output, when the shell has ended
 	forever   = 1 << 62         // until a hook is told to end
@@ -87,9 +86,6 @@ func (r *Runner) Place() string { return r.place }
 // Close closes the files. No hook may be running.
 func (r *Runner) Close() error { return r.begun.close() }
 
-// markName is the environment variable with the mark.
-const markName = "CROFT_HOOK"
-
 // marked returns the mark of one run: installation, kind and resource.
 func (r *Runner) marked(h pool.Hook) string {
 	return fmt.Sprintf("%s=%s/%s/%d/%016x", markName, r.mark, h.Kind, h.Resource, rand.Uint64())
@@ -97,7 +93,7 @@ func (r *Runner) marked(h pool.Hook) string {
 
 // Run implements pool.Hooks.
 func (r *Runner) Run(ctx context.Context, h pool.Hook) ([]byte, error) {
-	log := r.log(h)
+	log := openLog(r.logFile(h.Resource, h.Kind), h.Resource)
 	defer log.close()
 	kept := newCapture(h.Output)
 	out := io.MultiWriter(log, kept)
@@ -202,4 +198,16 @@ func (r *Runner) parseMark(mark string) (kind pool.HookKind, id pool.ResourceID,
 	}
 	n, err := strconv.ParseInt(parts[1], 10, 64)
 	return pool.HookKind(parts[0]), pool.ResourceID(n), err == nil
+}
+
+// Sweep implements pool.Hooks.
+func (r *Runner) Sweep(_ context.Context, spare func(pool.ResourceID) bool) (map[pool.ResourceID][]byte, error) {
+	err := endMarked(func(mark string) bool {
+		kind, id, ours := r.parseMark(mark)
+		return ours && !(kind == pool.HookNew && spare(id))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.begun.read()
 }

@@ -155,7 +155,7 @@ func TestALogOfNoResourceBeginsAnew(t *testing.T) {
 	r, _ := runner(t)
 	print := func(id pool.ResourceID, text string) string {
 		h := pool.Hook{Kind: pool.HookList, Resource: id}
-		log := r.log(h)
+		log := openLog(r.logFile(h.Resource, h.Kind), h.Resource)
 		_, _ = log.Write([]byte(text)) // never fails
 		log.close()
 		kept, err := os.ReadFile(r.logFile(id, h.Kind))

@@ -2,32 +2,17 @@ package shell
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"syscall"
 	"time"
-
-	"croft/pool"
 )
 
 // sweepTime is how long killed processes may take to end: only those that wait for a disk
 // take long.
 const sweepTime = 5 * time.Second
-
-// Sweep implements pool.Hooks.
-func (r *Runner) Sweep(_ context.Context, spare func(pool.ResourceID) bool) (map[pool.ResourceID][]byte, error) {
-	err := endMarked(func(mark string) bool {
-		kind, id, ours := r.parseMark(mark)
-		return ours && !(kind == pool.HookNew && spare(id))
-	})
-	if err != nil {
-		return nil, err
-	}
-	return r.begun.read()
-}
 
 // endMarked kills the processes with one of these marks until there are none, also
 // children outside of the process group.
@@ -86,3 +71,6 @@ func markIn(environ []byte) string {
 	}
 	return ""
 }
+
+// markName is the environment variable with the mark.
+const markName = "CROFT_HOOK"

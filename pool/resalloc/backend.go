@@ -1,0 +1,52 @@
+package resalloc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"croft"
+	"croft/cli/args"
+	"croft/compute"
+	"croft/pool"
+)
+
+// Backend runs managers of pools, as `croft pool serve` does.
+type Backend struct {
+	// Serve runs a manager until ctx ends. It keeps its state in dir, which open locks.
+	Serve func(ctx context.Context, s Settings, dir string, open OpenState, log *slog.Logger) error
+	// Open opens the store of a manager that does not run, in the directory of its
+	// state, which the caller has locked. end closes it.
+	Open func(ctx context.Context, s Settings, dir string) (store Store, end func() error, err error)
+}
+
+// OpenState locks the directory of a manager's state.
+type OpenState func(ctx context.Context, dir string) (*compute.StateDir, error)
+
+// Store is where a manager keeps its state.
+type Store interface {
+	pool.Store
+	Partition() croft.PartitionID
+}
+
+// failed gives an error the exit code 1, whatever its kind.
+func failed(err error) error {
+	if _, done := errors.AsType[*args.Exited](err); err == nil || done {
+		return err
+	}
+	return &args.Exited{Code: 1, Err: err}
+}
+
+// Settings are what server.yaml means for `croft pool serve`.
+type Settings struct {
+	Etcd                  []string // endpoints; none: the manager has its own
+	Pools                 string   // the file
+	Logs                  string   // directory
+	Listen, Address       string
+	Tokens, Cert, Key, CA string // files
+	Insecure              bool
+	Level                 slog.Level
+	Pace                  time.Duration // between livechecks; see pool.Config
+	Began                 time.Time     // likewise
+}
