@@ -18,6 +18,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/hypervisor/sim"
 )
@@ -84,7 +85,7 @@ func (l *ledger) holds(id croft.InstanceID) bool {
 type cloud struct {
 	t      *testing.T
 	store  *etcdstore.Store
-	server *etcdstore.Embedded
+	server *etcdserver.Server
 	hv     *sim.Hypervisor
 	images sim.Images
 	ledger *ledger

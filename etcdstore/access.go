@@ -9,11 +9,11 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"croft"
+	"croft/internal/pemfile"
 )
 
 // Access says who we are to etcd and whom we take for it. The zero value is for a
@@ -78,7 +78,7 @@ func (a Access) tlsConfig() (*tls.Config, error) {
 	case a.Cert == "":
 		return nil, croft.Errorf(croft.Invalid, "etcd.key is set and etcd.cert is not: set the file of its certificate")
 	}
-	if err := checkPair("etcd.cert", a.Cert, "etcd.key", a.Key); err != nil {
+	if err := pemfile.CheckPair("etcd.cert", a.Cert, "etcd.key", a.Key); err != nil {
 		return nil, err
 	}
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -94,7 +94,7 @@ func (a Access) readCA(config *tls.Config) error {
 	if a.CA != "" {
 		name = a.CA
 		var err error
-		if text, err = readFile("etcd.ca", a.CA); err != nil {
+		if text, err = pemfile.Read("etcd.ca", a.CA); err != nil {
 			return err
 		}
 	}
@@ -104,45 +104,6 @@ func (a Access) readCA(config *tls.Config) error {
 	config.RootCAs = x509.NewCertPool()
 	if !config.RootCAs.AppendCertsFromPEM(text) {
 		return croft.Errorf(croft.Invalid, "etcd.ca: %s holds no certificate in PEM", name)
-	}
-	return nil
-}
-
-// readFile reads a file that a setting names.
-func readFile(setting, path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, croft.Errorf(croft.Invalid, "%s: there is no file %s", setting, path)
-	}
-	if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "%s: %w", setting, err)
-	}
-	return text, nil
-}
-
-// checkPair says what is wrong with a certificate and its key, whose settings it names.
-func checkPair(certSetting, cert, keySetting, key string) error {
-	certText, err := readFile(certSetting, cert)
-	if err != nil {
-		return err
-	}
-	keyText, err := readFile(keySetting, key)
-	if err != nil {
-		return err
-	}
-	pair, err := tls.X509KeyPair(certText, keyText)
-	if err != nil {
-		return croft.Errorf(croft.Invalid,
-			"%s %s and %s %s are no pair (%w): name a certificate and the key that it was made for", certSetting, cert,
-			keySetting, key, err)
-	}
-	if now := time.Now(); now.After(pair.Leaf.NotAfter) {
-		return croft.Errorf(croft.Invalid, "%s: the certificate in %s ran out on %s: renew it", certSetting, cert,
-			pair.Leaf.NotAfter.Format(time.DateOnly))
-	} else if now.Before(pair.Leaf.NotBefore) {
-		return croft.Errorf(croft.Invalid,
-			"%s: the certificate in %s counts from %s on: set this machine's clock, or wait", certSetting, cert,
-			pair.Leaf.NotBefore.Format(time.DateTime))
 	}
 	return nil
 }

@@ -14,13 +14,14 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 )
 
 // secured is a server that wants certificates and users, and what it wants.
 type secured struct {
 	authority *etcdtest.Authority
-	server    *etcdstore.Embedded
+	server    *etcdserver.Server
 	good      etcdstore.Access
 }
 
@@ -29,7 +30,7 @@ func newSecured(t *testing.T) *secured {
 	a := etcdtest.NewAuthority(t)
 	cert, key := a.Issue("server")
 	s := &secured{authority: a, server: etcdtest.ServerWith(t,
-		etcdstore.EmbeddedConfig{Cert: cert, Key: key, ClientCA: a.File})}
+		etcdserver.Config{Cert: cert, Key: key, ClientCA: a.File})}
 	s.good.CA = a.File
 	s.good.Cert, s.good.Key = a.Issue("client")
 	etcdtest.RequireUsers(t, s.server, s.good)
@@ -193,7 +194,7 @@ func TestAnEmbeddedServerWhoseFilesDoNotFitDoesNotStart(t *testing.T) {
 	a := etcdtest.NewAuthority(t)
 	cert, key := a.Issue("server")
 	_, other := a.Issue("other")
-	for name, c := range map[string]etcdstore.EmbeddedConfig{
+	for name, c := range map[string]etcdserver.Config{
 		"a certificate without a key":        {Cert: cert},
 		"clients' authority without TLS":     {ClientCA: a.File},
 		"a key of another certificate":       {Cert: cert, Key: other},
@@ -201,7 +202,7 @@ func TestAnEmbeddedServerWhoseFilesDoNotFitDoesNotStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.Dir, c.Listen = filepath.Join(t.TempDir(), "etcd"), "127.0.0.1:0"
-			_, err := etcdstore.StartEmbedded(t.Context(), c)
+			_, err := etcdserver.Start(t.Context(), c)
 			wantKind(t, err, croft.Invalid)
 			if _, err := os.Stat(c.Dir); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the directory was made: %v", err)

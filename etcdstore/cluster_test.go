@@ -13,8 +13,8 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
-	"croft/internal/testing/patient"
 )
 
 // leading is the place of the member that leads.
@@ -27,12 +27,6 @@ func leading(t *testing.T, c *etcdtest.Cluster, store *etcdstore.Store) int {
 	}
 	t.Fatal("nobody leads")
 	return 0
-}
-
-// waitFor asks until the answer is yes.
-func waitFor(t *testing.T, what string, ask func() bool) {
-	t.Helper()
-	patient.Until(t, what, ask)
 }
 
 // A host stays alive, and a watch goes on, while the member that leads is stopped, what
@@ -100,7 +94,7 @@ func TestLeasesAndWatchesOutliveTheMemberThatLeads(t *testing.T) {
 func TestOneMemberThatIsFullIsSaidAndMended(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 2)
-	c.JoinWith(t, etcdstore.EmbeddedConfig{MaxBytes: 2 << 20})
+	c.JoinWith(t, etcdserver.Config{MaxBytes: 2 << 20})
 	store := c.Open(t, 0)
 	etcd := etcdtest.Client(t, c.Servers[0], etcdstore.Access{})
 	waitFor(t, "the third is full", func() bool {

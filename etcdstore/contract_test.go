@@ -5,6 +5,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/placement/ledger"
 	"croft/schedule/scheduletest"
@@ -28,7 +29,7 @@ func TestStoreWithoutAConnectionKeepsTheContractOfSchedule(t *testing.T) {
 
 func TestStoreWithoutAConnectionIsUnavailableOnceItsServerHasEnded(t *testing.T) {
 	t.Parallel()
-	server, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(),
+	server, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: t.TempDir(),
 		Listen: "127.0.0.1:0", Unsynced: true})
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/internal/connlimit"
 )
 
 // WithoutKeepalive leaves it to us to find members that hang.
@@ -39,20 +38,6 @@ func (s *Store) Hung() float64 {
 	_ = s.metrics.hung.Write(&m)
 	return m.GetCounter().GetValue()
 }
-
-// Bounded has the listeners take so many connections, and let them so much time; ended is called for each that ends
-// at the listener for clients, or that for peers.
-func (c EmbeddedConfig) Bounded(clients, peers int, greet, drain time.Duration, ended func(peer bool)) EmbeddedConfig {
-	c.bounds = bounds{
-		clients: connlimit.Limits{PerSource: clients, Total: clients, Ended: func() { ended(false) }},
-		peers:   connlimit.Limits{PerSource: peers, Total: peers, Ended: func() { ended(true) }},
-		greet:   greet, drain: drain,
-	}
-	return c
-}
-
-// PeerAddress is where other members reach the server.
-func (e *Embedded) PeerAddress() string { return e.service.peers.Addr().String() }
 
 // BeforeTxn has do run before the next transaction is sent.
 func (s *Store) BeforeTxn(do func()) { s.etcd.KV = &interposed{KV: s.etcd.KV, before: do} }

@@ -11,12 +11,13 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 )
 
 func TestAFullStoreIsSaidAndMended(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.ServerWith(t, etcdstore.EmbeddedConfig{MaxBytes: 2 << 20})
+	server := etcdtest.ServerWith(t, etcdserver.Config{MaxBytes: 2 << 20})
 	store := etcdtest.Open(t, server)
 	etcd := etcdtest.Fill(t, server)
 	_, err := store.Create(t.Context(), newInstance("web"))
@@ -46,15 +47,6 @@ func TestAFullStoreIsSaidAndMended(t *testing.T) {
 		t.Errorf("after the cure: %q", problems)
 	}
 	must(store.Create(t.Context(), newInstance("web")))(t)
-}
-
-func wantSays(t *testing.T, text string, words ...string) {
-	t.Helper()
-	for _, word := range words {
-		if !strings.Contains(text, word) {
-			t.Errorf("it says %q, want %q in it", text, word)
-		}
-	}
 }
 
 // A member that takes connections and never answers is told, while the other serves.

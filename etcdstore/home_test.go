@@ -7,13 +7,14 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 )
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 // putHome writes what an older or a newer croft would have.
-func putHome(t *testing.T, server *etcdstore.Embedded, p croft.PartitionID, schema string) {
+func putHome(t *testing.T, server *etcdserver.Server, p croft.PartitionID, schema string) {
 	t.Helper()
 	if err := etcdtest.PutHome(t.Context(), server.Endpoint(), p, schema); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -21,7 +20,7 @@ import (
 // takes beside the time of the disk. One that asks for users has to be connected to.
 func (c *Config) connect(ctx context.Context, conns *connections) (*clientv3.Client, *tls.Config, error) {
 	if c.Embedded != nil && c.User == "" {
-		return v3client.New(c.Embedded.server.Server), nil, nil
+		return c.Embedded.Client(), nil, nil
 	}
 	secure, err := c.isSecure()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/patient"
 	"croft/trust"
@@ -74,7 +75,7 @@ func TestARevokedInvitationIsGone(t *testing.T) {
 
 func TestMembersTellWhereTheyAre(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.ServerWith(t, etcdstore.EmbeddedConfig{})
+	server := etcdtest.ServerWith(t, etcdserver.Config{})
 	if got := must(etcdtest.Open(t, server).Advertised(t.Context()))(t); !slices.Equal(got,
 		[]string{"http://127.0.0.1:0"}) {
 		t.Errorf("got %q, want what it was told to listen on", got)

@@ -1,87 +1,26 @@
 package etcdstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"google.golang.org/grpc/codes"
 
 	"croft"
 )
 
-// IsMember tells whether a directory holds the data of an etcd server, so that it needs
-// to be told of no cluster.
-func IsMember(dir string) bool {
-	log, _ := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
-	return len(log) > 0
-}
-
-// ClearUnfinished removes what the first start of a server left in a directory where it
-// did not come to have a log: etcd knows nothing from there.
-func ClearUnfinished(dir string) error {
-	if IsMember(dir) {
-		return nil
-	}
-	if err := os.RemoveAll(filepath.Join(dir, "member")); err != nil {
-		return fmt.Errorf("remove what an unfinished start left: %w", err)
-	}
-	return nil
-}
-
 // memberRetry is the pause before etcd is asked again for what it refused for now.
 const memberRetry = 500 * time.Millisecond
 
-// tellPeer has the cluster know the server by the address that others reach.
-func (e *Embedded) tellPeer(ctx context.Context, peer string) error {
-	id := uint64(e.server.Server.MemberID())
-	etcd := v3client.New(e.server.Server)
-	defer etcd.Close()
-	list, err := etcd.MemberList(ctx)
-	if err != nil {
-		return fmt.Errorf("list etcd's members: %w", err)
-	}
-	for _, m := range list.Members {
-		if m.ID == id && !slices.Equal(m.PeerURLs, []string{peer}) {
-			if _, err := etcd.MemberUpdate(ctx, id, []string{peer}); err != nil {
-				return fmt.Errorf("tell etcd's members of the address %s: %w", peer, err)
-			}
-		}
-	}
-	return nil
-}
-
-// Promote gives the server a voice among the others as soon as it has caught up with
-// them, and returns when it has one.
-func (e *Embedded) Promote(ctx context.Context) error {
-	server := e.server.Server
-	for server.IsLearner() {
-		ask, cancel := context.WithTimeout(ctx, checkTime)
-		_, err := server.PromoteMember(ask, uint64(server.MemberID()))
-		cancel()
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("become a full member of etcd: %w", cmp.Or(err, ctx.Err()))
-		case <-server.StopNotify():
-			return ErrRemoved
-		case <-time.After(memberRetry / 5): // until it knows of it itself
-		}
-	}
-	return nil
-}
-
 // AddEtcdMember has etcd know the server that a host is about to start with an empty
 // directory: it listens until it is promoted, so that a join which goes wrong costs
-// nothing. It returns the cluster, as EmbeddedConfig wants it, and may be repeated. A
+// nothing. It returns the cluster, as etcdserver.Config wants it, and may be repeated. A
 // member that the host had before, and whose data is gone, makes room for it.
 // Invalid: the members there have no address that others reach.
 func (s *Store) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluster string, err error) {

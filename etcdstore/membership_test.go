@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/freeport"
 )
@@ -159,7 +159,7 @@ func TestAClusterThatNobodyReachesTakesNone(t *testing.T) {
 func TestAServerGetsAPeerAddressLater(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	alone, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0",
+	alone, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: dir, Listen: "127.0.0.1:0",
 		Unsynced: true})
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestAServerGetsAPeerAddressLater(t *testing.T) {
 	must(etcdtest.Open(t, alone).Create(t.Context(), newInstance("web")))(t)
 	alone.Close()
 	host, peer := croft.NewHostID(), freeport.For(t, "127.0.0.1")
-	found, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0",
+	found, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: dir, Listen: "127.0.0.1:0",
 		Unsynced: true, Host: host, Peer: peer})
 	if err != nil {
 		t.Fatal(err)

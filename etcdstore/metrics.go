@@ -2,12 +2,9 @@ package etcdstore
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -143,15 +140,4 @@ func (t measuredTxn) Commit() (*clientv3.TxnResponse, error) {
 	got, err := t.Txn.Commit()
 	t.end(err)
 	return got, err
-}
-
-// Metrics are what the server counts of itself: etcd_, and grpc_ for its connections.
-// etcd keeps one set for all servers of a process.
-func (e *Embedded) Metrics() prometheus.Gatherer {
-	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		all, err := prometheus.DefaultGatherer.Gather()
-		return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool {
-			return !strings.HasPrefix(f.GetName(), "etcd_") && !strings.HasPrefix(f.GetName(), "grpc_")
-		}), err
-	})
 }

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 
+	"croft/etcdstore/etcdserver"
 	"croft/placement/ledger"
 )
 
@@ -39,7 +40,7 @@ func (s *Store) Placement(maxTxnOps int) *Placement {
 }
 
 // MaxTxnOps finds out how many operations the servers allow in one transaction, up to
-// the EmbeddedTxnOps that are enough. They do not tell, but refuse what is too much.
+// the etcdserver.TxnOps that are enough. They do not tell, but refuse what is too much.
 func (s *Store) MaxTxnOps(ctx context.Context) (int, error) {
 	always := clientv3.Compare(clientv3.Version(homeKey), ">", -1)
 	var failed error
@@ -50,10 +51,10 @@ func (s *Store) MaxTxnOps(ctx context.Context) (int, error) {
 		}
 		return err == nil
 	}
-	if allowed(EmbeddedTxnOps) {
-		return EmbeddedTxnOps, nil
+	if allowed(etcdserver.TxnOps) {
+		return etcdserver.TxnOps, nil
 	}
-	n := sort.Search(EmbeddedTxnOps, func(n int) bool { return failed != nil || !allowed(n+1) })
+	n := sort.Search(etcdserver.TxnOps, func(n int) bool { return failed != nil || !allowed(n+1) })
 	if failed != nil {
 		return 0, s.wrap(failed, "learn the limit of transactions")
 	}

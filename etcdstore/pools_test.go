@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/pool"
 	"croft/pool/pooltest"
@@ -84,7 +84,7 @@ func TestABatchOfSeveralTransactionsIsWrittenInItsOrder(t *testing.T) {
 			},
 			GoneTickets: []pool.TicketID{90}, GoneResources: []pool.ResourceID{90}, GonePools: []pool.Name{"gone"},
 		}
-		for id := range etcdstore.EmbeddedTxnOps { // which there are not: they fill transactions
+		for id := range etcdserver.TxnOps { // which there are not: they fill transactions
 			b.GoneTickets = append(b.GoneTickets, pool.TicketID(id+1000))
 			b.GoneResources = append(b.GoneResources, pool.ResourceID(id+1000))
 		}

@@ -5,6 +5,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,19 +15,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"cmp"
-
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/etcdstore/etcdserver"
 )
 
 // Config says where etcd is and how long to wait for it.
 type Config struct {
-	Endpoints   []string      // required, such as http://127.0.0.1:2379, or Embedded
-	Embedded    *Embedded     // a server in this process, which ends after the store
-	DialTimeout time.Duration // of the first answer; 3 s by default, and a login may take 10 s
-	Access                    // who we are to the endpoints
+	Endpoints   []string           // required, such as http://127.0.0.1:2379, or Embedded
+	Embedded    *etcdserver.Server // a server in this process, which ends after the store
+	DialTimeout time.Duration      // of the first answer; 3 s by default, and a login may take 10 s
+	Access                         // who we are to the endpoints
 	// Mint allows Open to begin an installation where etcd holds none. Only the
 	// long-running parts do; a command that finds nothing says so.
 	Mint bool

@@ -3,9 +3,7 @@ package etcdstore_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
@@ -14,39 +12,14 @@ import (
 	"croft"
 	"croft/audit"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 )
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if err := etcdtest.Leaks(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func wantKind(t *testing.T, err error, kind croft.Kind) {
-	t.Helper()
-	if croft.KindOf(err) != kind {
-		t.Fatalf("got error %v of kind %q, want kind %q", err, croft.KindOf(err), kind)
-	}
-}
-
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
 
 // fixture is a store with one live host and a record that is being scheduled.
 type fixture struct {
 	*etcdstore.Store
-	server *etcdstore.Embedded
+	server *etcdserver.Server
 	host   croft.HostID
 	inst   croft.Instance
 }
@@ -55,15 +28,6 @@ func (f *fixture) order(generation int64, want croft.Want) croft.Order {
 	return croft.Order{
 		Partition: f.Partition(), Host: f.host, Instance: f.inst.ID, Generation: generation, Want: want,
 		Project: f.inst.Project, Name: f.inst.Name, Spec: f.inst.Spec,
-	}
-}
-
-func newInstance(name string) croft.Instance {
-	return croft.Instance{
-		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name,
-		Spec: croft.Spec{Resources: croft.Resources{croft.VCPU: 1}, Image: "file:///x",
-			UserData: []byte("#!/bin/sh\n")},
-		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
 }
 
@@ -148,7 +112,7 @@ func TestAnUnreachableServerIsUnavailable(t *testing.T) {
 func TestAPortInUseIsAConflict(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
-	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(),
+	_, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: t.TempDir(),
 		Listen: server.Endpoint()[len("http://"):]})
 	wantKind(t, err, croft.Conflict)
 }

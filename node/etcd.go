@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/pki"
@@ -12,8 +13,8 @@ import (
 // StartEtcd starts an etcd in this process, as c says, and returns what to open the
 // store with. One that others reach has to be protected, by certificates of
 // our own authority or of another, or to be meant not to be.
-func StartEtcd(ctx context.Context, s *settings.Settings, v settings.Servers, c etcdstore.EmbeddedConfig,
-	own *trust.Credentials) (*etcdstore.Embedded, etcdstore.Config, error) {
+func StartEtcd(ctx context.Context, s *settings.Settings, v settings.Servers, c etcdserver.Config,
+	own *trust.Credentials) (*etcdserver.Server, etcdstore.Config, error) {
 	var open etcdstore.Config
 	c.Listen = v.Etcd
 	c.Cert, c.Key, c.ClientCA = s.Etcd.ListenCert, s.Etcd.ListenKey, s.Etcd.ListenClientCA
@@ -29,7 +30,7 @@ func StartEtcd(ctx context.Context, s *settings.Settings, v settings.Servers, c 
 			return nil, open, err
 		}
 	}
-	etcd, err := etcdstore.StartEmbedded(ctx, c)
+	etcd, err := etcdserver.Start(ctx, c)
 	open.Embedded, open.Mint = etcd, true
 	return etcd, open, err
 }

@@ -10,7 +10,7 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/invitation"
@@ -28,7 +28,7 @@ func Join(ctx context.Context, s settings.Settings, text string, member bool, wo
 	if err != nil {
 		return err
 	}
-	if before.IsMember() && etcdstore.IsMember(EtcdDir(s.StateDir)) {
+	if before.IsMember() && etcdserver.IsMember(EtcdDir(s.StateDir)) {
 		// Asked again, etcd may not answer: it may wait for this very host.
 		fmt.Fprintln(words, "this host serves that cloud already")
 		return nil

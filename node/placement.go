@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"croft"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,9 +9,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"croft"
 	"croft/cloud/direct"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/internal/endpoint"
 	"croft/node/settings"
 	"croft/placement"
@@ -41,8 +42,8 @@ func RunPlacement(ctx context.Context, s settings.Settings, own *OwnEtcd, log *s
 	if own != nil {
 		servers.Etcd = own.Listen
 		p.Start(ctx, "the limit of memory", LimitMemory)
-		var etcd *etcdstore.Embedded
-		if etcd, config, err = StartEtcd(ctx, &s, servers, etcdstore.EmbeddedConfig{Dir: filepath.Join(own.Dir, "etcd"),
+		var etcd *etcdserver.Server
+		if etcd, config, err = StartEtcd(ctx, &s, servers, etcdserver.Config{Dir: filepath.Join(own.Dir, "etcd"),
 			Log: log}, nil); err == nil {
 			defer etcd.Close()
 			me.ofEtcd(etcd)

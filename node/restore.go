@@ -5,7 +5,7 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 )
 
 // RestoreEtcd makes the etcd of a host anew from a snapshot, as the only one of the cloud. Invalid: there is no such
@@ -17,7 +17,7 @@ func RestoreEtcd(stateDir, snapshot string) error {
 	return withStateDir(stateDir, func(dir *compute.StateDir) error {
 		id, err := dir.HostID()
 		if err == nil {
-			err = etcdstore.Restore(snapshot, EtcdDir(dir.Path), id)
+			err = etcdserver.Restore(snapshot, EtcdDir(dir.Path), id)
 		}
 		return err
 	})

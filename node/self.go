@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"croft/cloud/direct"
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/internal/build"
 	"croft/internal/endpoint"
 	"croft/internal/health"
@@ -126,7 +126,7 @@ func (s *Self) metricsAt(address string) http.Handler {
 }
 
 // ofEtcd adds an etcd in this process.
-func (s *Self) ofEtcd(etcd *etcdstore.Embedded) {
+func (s *Self) ofEtcd(etcd *etcdserver.Server) {
 	s.others = append(s.others, etcd.Metrics())
 }
 

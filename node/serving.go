@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/internal/endpoint"
 	"croft/node/settings"
 	"croft/trust"
@@ -65,7 +66,7 @@ func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (
 		s.admitted = admission(s.own, store)
 	}
 	if err == nil && s.settings.ServesPlacement() {
-		s.reach.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdstore.EmbeddedTxnOps),
+		s.reach.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdserver.TxnOps),
 			s.settings, s.servers, s.reach, s.own, s.admitted, s.log)
 	}
 	if err != nil {
@@ -102,8 +103,8 @@ func HasEtcd(stateDir string) bool { return exists(EtcdDir(stateDir)) }
 // start runs the server and returns what to open the store with, once it has a voice
 // among the others, of whom more than half have to be there. ErrRemoved: they took it
 // out meanwhile.
-func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore.Config, err error) {
-	c := etcdstore.EmbeddedConfig{Dir: EtcdDir(s.dir.Path), Host: s.host, PeerListen: s.servers.Peer()}
+func (s *serving) start(ctx context.Context) (_ *etcdserver.Server, _ etcdstore.Config, err error) {
+	c := etcdserver.Config{Dir: EtcdDir(s.dir.Path), Host: s.host, PeerListen: s.servers.Peer()}
 	c.Peer, c.Advertise = endpoint.Outside(c.PeerListen), endpoint.Outside(s.servers.Etcd)
 	if s.of != nil {
 		if c.Cluster, err = s.introduce(ctx); err != nil {
@@ -130,7 +131,7 @@ func (s *serving) start(ctx context.Context) (_ *etcdstore.Embedded, _ etcdstore
 // introduce has the others know the server. One that has been started already needs
 // that no more, and may be the one that they wait for.
 func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
-	known := etcdstore.IsMember(EtcdDir(s.dir.Path))
+	known := etcdserver.IsMember(EtcdDir(s.dir.Path))
 	others, err := s.others(ctx)
 	if known && croft.KindOf(err) == croft.Unavailable {
 		return "", nil
@@ -147,13 +148,13 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 		case croft.KindOf(err) == croft.Unavailable:
 			err = nil
 		case err == nil && !is:
-			err = etcdstore.ErrRemoved
+			err = etcdserver.ErrRemoved
 		}
 		return "", err
 	}
 	// A member that etcd knows of and that cannot start keeps others from joining.
 	needed := map[string]string{"etcd.listen": s.servers.Etcd, "etcd.peer_listen": s.servers.Peer()}
-	if err := errors.Join(areFree(ctx, needed), etcdstore.ClearUnfinished(EtcdDir(s.dir.Path))); err != nil {
+	if err := errors.Join(areFree(ctx, needed), etcdserver.ClearUnfinished(EtcdDir(s.dir.Path))); err != nil {
 		return "", err
 	}
 	return others.AddEtcdMember(ctx, s.member())
@@ -192,7 +193,7 @@ func (s *serving) tell(ctx context.Context, store *etcdstore.Store) error {
 func leaveEtcd(ctx context.Context, had settings.Settings, log *slog.Logger) (err error) {
 	of, err := trust.ReadMembership(had.StateDir) // as it is since others serve
 	if err != nil || of == nil {
-		return cmp.Or(err, etcdstore.ErrRemoved)
+		return cmp.Or(err, etcdserver.ErrRemoved)
 	}
 	dir, err := compute.OpenStateDir(had.StateDir)
 	if err != nil {
@@ -212,7 +213,7 @@ func leaveEtcd(ctx context.Context, had settings.Settings, log *slog.Logger) (er
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	if is, err := others.IsEtcdMember(ctx, s.member()); err != nil || is {
-		return cmp.Or(err, etcdstore.ErrRemoved)
+		return cmp.Or(err, etcdserver.ErrRemoved)
 	}
 	return s.putAside(ctx, others)
 }

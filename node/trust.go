@@ -9,6 +9,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/node/settings"
 	"croft/trust"
 )
@@ -53,7 +54,7 @@ func beginTrust(ctx context.Context, s *settings.Settings, v settings.Servers, d
 
 // partitionIn begins or reads the cloud whose etcd has its data in a directory.
 func partitionIn(ctx context.Context, dir string) (p croft.PartitionID, err error) {
-	etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0"})
+	etcd, err := etcdserver.Start(ctx, etcdserver.Config{Dir: dir, Listen: "127.0.0.1:0"})
 	if err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/node/settings"
 	"croft/trust"
 )
@@ -30,9 +31,9 @@ func Up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()
 		switch {
 		case ctx.Err() != nil:
 			return err
-		case errors.Is(err, etcdstore.ErrFull):
+		case errors.Is(err, etcdserver.ErrFull):
 			err = rest(ctx, s, log, ready, err)
-		case errors.Is(err, etcdstore.ErrRemoved):
+		case errors.Is(err, etcdserver.ErrRemoved):
 			err = unlessStopped(ctx, leaveEtcd(ctx, s, log))
 		default:
 			return err
@@ -52,7 +53,7 @@ func rest(ctx context.Context, s settings.Settings, log *slog.Logger, ready func
 	}
 	dir := EtcdDir(s.StateDir)
 	if s.Hypervisor == settings.NoHypervisor {
-		return unlessStopped(ctx, etcdstore.AwaitSpace(ctx, dir))
+		return unlessStopped(ctx, etcdserver.AwaitSpace(ctx, dir))
 	}
 	resting, end := context.WithCancelCause(ctx)
 	var work sync.WaitGroup
@@ -60,7 +61,7 @@ func rest(ctx context.Context, s settings.Settings, log *slog.Logger, ready func
 	defer end(nil)
 	errRoom := errors.New("there is room again")
 	work.Go(func() {
-		if etcdstore.AwaitSpace(resting, dir) == nil {
+		if etcdserver.AwaitSpace(resting, dir) == nil {
 			end(errRoom)
 		}
 	})

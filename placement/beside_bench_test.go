@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/placement"
 )
@@ -22,7 +23,7 @@ import (
 // claims there are in the time of a transaction. Both go over a connection of loopback, HTTP
 // and gRPC.
 func BenchmarkClaimBesideEtcd(b *testing.B) {
-	etcd, err := etcdstore.StartEmbedded(b.Context(), etcdstore.EmbeddedConfig{Dir: b.TempDir(), Listen: "127.0.0.1:0"})
+	etcd, err := etcdserver.Start(b.Context(), etcdserver.Config{Dir: b.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func BenchmarkClaimBesideEtcd(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = store.Close() })
-	server, err := placement.New(placement.Config{Store: store.Placement(etcdstore.EmbeddedTxnOps)})
+	server, err := placement.New(placement.Config{Store: store.Placement(etcdserver.TxnOps)})
 	if err != nil {
 		b.Fatal(err)
 	}

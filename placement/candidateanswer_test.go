@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/placement/ledger"
 )
@@ -29,7 +29,7 @@ func TestPrefersMinimal(t *testing.T) {
 // first of all, if nested is set.
 func loaded(tb testing.TB, providers int, nested bool) *Server {
 	tb.Helper()
-	s, err := New(Config{Store: etcdtest.Embedded(tb).Placement(etcdstore.EmbeddedTxnOps)})
+	s, err := New(Config{Store: etcdtest.Embedded(tb).Placement(etcdserver.TxnOps)})
 	if err != nil {
 		tb.Fatal(err)
 	}

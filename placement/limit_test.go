@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/placement"
 )
@@ -18,9 +19,9 @@ import (
 // with more is refused before anything is written. One entry is the host's generation,
 // two are the store's own.
 func TestRequestsBeyondTheTransactionLimit(t *testing.T) {
-	for _, limit := range []int{etcdstore.DefaultTxnOps, etcdstore.EmbeddedTxnOps} {
+	for _, limit := range []int{etcdstore.DefaultTxnOps, etcdserver.TxnOps} {
 		t.Run(fmt.Sprintf("%d operations", limit), func(t *testing.T) {
-			etcd, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{
+			etcd, err := etcdserver.Start(t.Context(), etcdserver.Config{
 				Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true, MaxTxnOps: uint(limit)})
 			if err != nil {
 				t.Fatal(err)

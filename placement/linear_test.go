@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/placementcheck"
 	"croft/internal/testing/wire"
@@ -30,7 +31,7 @@ type member struct {
 }
 
 // join starts one more server on an etcd. It ends with the test.
-func join(t *testing.T, server *etcdstore.Embedded, c placement.Config) *member {
+func join(t *testing.T, server *etcdserver.Server, c placement.Config) *member {
 	t.Helper()
 	m := &member{t: t, etcd: wire.New(t, strings.TrimPrefix(server.Endpoint(), "http://"))}
 	store, err := etcdstore.Open(t.Context(), etcdstore.Config{
@@ -44,7 +45,7 @@ func join(t *testing.T, server *etcdstore.Embedded, c placement.Config) *member 
 		}
 	})
 	m.config = c
-	m.config.Store = store.Placement(etcdstore.EmbeddedTxnOps)
+	m.config.Store = store.Placement(etcdserver.TxnOps)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
 		r *http.Request) {
 		(*m.handler.Load()).ServeHTTP(w, r)

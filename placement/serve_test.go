@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/placement"
 )
@@ -23,7 +24,7 @@ func serve(t testing.TB) string {
 // serveOn runs one more server on a store. It ends with the test.
 func serveOn(t testing.TB, store *etcdstore.Store) string {
 	t.Helper()
-	return serveWith(t, placement.Config{Store: store.Placement(etcdstore.EmbeddedTxnOps)})
+	return serveWith(t, placement.Config{Store: store.Placement(etcdserver.TxnOps)})
 }
 
 // serveWith runs a server as configured. It ends with the test.

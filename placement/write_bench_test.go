@@ -11,14 +11,14 @@ import (
 
 	"github.com/google/uuid"
 
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/placement"
 )
 
 // handle runs a server on a store of its own and returns what answers its requests.
 func handle(tb testing.TB) http.Handler {
-	server, err := placement.New(placement.Config{Store: etcdtest.Embedded(tb).Placement(etcdstore.EmbeddedTxnOps)})
+	server, err := placement.New(placement.Config{Store: etcdtest.Embedded(tb).Placement(etcdserver.TxnOps)})
 	if err != nil {
 		tb.Fatal(err)
 	}

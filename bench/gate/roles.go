@@ -17,6 +17,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/hypervisor/sim"
 	"croft/placement"
 	"croft/placementclient"
@@ -63,7 +64,7 @@ func (r run) control(ctx context.Context) (err error) {
 		}
 	}
 	files := r.files(pki.Etcd, member)
-	etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(r.dir, "etcd"),
+	etcd, err := etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(r.dir, "etcd"),
 		Listen: "127.0.0.1:0",
 		Cert:   files.Pair(), Key: files.Pair(), ClientCA: files.CA()})
 	if err != nil {
@@ -75,7 +76,7 @@ func (r run) control(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	server, err := placement.New(placement.Config{Store: store.Placement(etcdstore.EmbeddedTxnOps), Log: log,
+	server, err := placement.New(placement.Config{Store: store.Placement(etcdserver.TxnOps), Log: log,
 		Token: "admin", Randomize: true})
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"time"
 
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 )
 
 // maxSlowdown and maxBytes are what the search and the memory may cost.
@@ -28,7 +28,7 @@ func (b *bench) cost(ctx context.Context, few, many int) error {
 	if err := registerAll(ctx, small.client(), few); err != nil {
 		return err
 	}
-	etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(b.dir, "many"),
+	etcd, err := etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(b.dir, "many"),
 		Listen: "127.0.0.1:0", Unsynced: true})
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"croft"
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/placement/ledger"
 	"croft/placement/transfer"
 	"croft/placementclient"
@@ -52,7 +52,7 @@ func (a Archive) openStored(ctx context.Context) (transfer.Target, func() error,
 		if _, err := os.Stat(dir); err != nil && !a.Write {
 			return nil, nil, croft.Errorf(croft.NotFound, "there is no Placement below %s", a.DataDir)
 		}
-		etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0"})
+		etcd, err := etcdserver.Start(ctx, etcdserver.Config{Dir: dir, Listen: "127.0.0.1:0"})
 		if err != nil {
 			return nil, nil, err
 		}

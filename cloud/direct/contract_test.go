@@ -6,14 +6,14 @@ import (
 
 	"croft/cloud/cloudtest"
 	"croft/cloud/direct"
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/test/simcloud"
 )
 
 func TestContract(t *testing.T) {
 	cloudtest.Run(t, func(t *testing.T) cloudtest.Fixture {
 		ctx := context.WithoutCancel(t.Context()) // the cloud ends with Close
-		c, err := simcloud.New(ctx, t.TempDir(), etcdstore.EmbeddedConfig{})
+		c, err := simcloud.New(ctx, t.TempDir(), etcdserver.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

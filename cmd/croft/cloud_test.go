@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"croft/compute"
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/hypervisor/sim"
 	"croft/node"
 	"croft/node/settings"
@@ -18,11 +18,11 @@ import (
 type testCloud struct{ *simcloud.Cloud }
 
 func newTestCloud(ctx context.Context, dir string) (*testCloud, error) {
-	return newTestCloudOf(ctx, dir, etcdstore.EmbeddedConfig{})
+	return newTestCloudOf(ctx, dir, etcdserver.Config{})
 }
 
 // newTestCloudOf is newTestCloud with an etcd of this kind.
-func newTestCloudOf(ctx context.Context, dir string, kind etcdstore.EmbeddedConfig) (*testCloud, error) {
+func newTestCloudOf(ctx context.Context, dir string, kind etcdserver.Config) (*testCloud, error) {
 	c, err := simcloud.New(ctx, dir, kind)
 	if err != nil {
 		return nil, err

@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"croft"
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 )
 
 // An etcd whose quota is used up is told wherever somebody would look.
 func TestAnEtcdThatIsFullIsTold(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context()) // it ends with close
-	c, err := newTestCloudOf(ctx, t.TempDir(), etcdstore.EmbeddedConfig{MaxBytes: 4 << 20})
+	c, err := newTestCloudOf(ctx, t.TempDir(), etcdserver.Config{MaxBytes: 4 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 )
 
@@ -108,7 +109,7 @@ func TestAPasswordFileIsForFewEyes(t *testing.T) {
 func TestCommandsReachAnEtcdThatTrustsFew(t *testing.T) {
 	a := etcdtest.NewAuthority(t)
 	cert, key := a.Issue("server")
-	server := etcdtest.ServerWith(t, etcdstore.EmbeddedConfig{Cert: cert, Key: key, ClientCA: a.File})
+	server := etcdtest.ServerWith(t, etcdserver.Config{Cert: cert, Key: key, ClientCA: a.File})
 	access := etcdstore.Access{CA: a.File}
 	access.Cert, access.Key = a.Issue("client")
 	etcdtest.RequireUsers(t, server, access)

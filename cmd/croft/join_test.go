@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"croft"
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/patient"
 	"croft/trust"
@@ -165,7 +165,7 @@ func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 // a certificate of its own.
 func TestAHostJoinsAnEtcdThatAsksForCertificates(t *testing.T) {
 	a := etcdtest.NewAuthority(t)
-	kind := etcdstore.EmbeddedConfig{ClientCA: a.File}
+	kind := etcdserver.Config{ClientCA: a.File}
 	kind.Cert, kind.Key = a.Issue("server")
 	c, err := newTestCloudOf(context.WithoutCancel(t.Context()), t.TempDir(), kind)
 	if err != nil {

@@ -4,36 +4,35 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"croft"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/internal/testing/freeport"
 )
 
 // Cluster is an etcd of several servers, which joined one after the other as hosts do.
 type Cluster struct {
 	Members []croft.EtcdMember
-	Servers []*etcdstore.Embedded // nil where one does not run
+	Servers []*etcdserver.Server // nil where one does not run
 
-	configs []etcdstore.EmbeddedConfig
+	configs []etcdserver.Config
 	access  etcdstore.Access
 }
 
 // StartCluster runs so many servers, which end with the test.
 func StartCluster(t testing.TB, n int) *Cluster {
 	t.Helper()
-	return StartClusterOf(t, n, etcdstore.EmbeddedConfig{})
+	return StartClusterOf(t, n, etcdserver.Config{})
 }
 
 // StartClusterOf runs servers of this kind.
-func StartClusterOf(t testing.TB, n int, kind etcdstore.EmbeddedConfig) *Cluster {
+func StartClusterOf(t testing.TB, n int, kind etcdserver.Config) *Cluster {
 	t.Helper()
 	return StartClusterFor(t, n, kind, etcdstore.Access{})
 }
 
 // StartClusterFor runs servers of this kind, which ask for the credentials in access.
-func StartClusterFor(t testing.TB, n int, kind etcdstore.EmbeddedConfig, access etcdstore.Access) *Cluster {
+func StartClusterFor(t testing.TB, n int, kind etcdserver.Config, access etcdstore.Access) *Cluster {
 	t.Helper()
 	c := &Cluster{access: access}
 	for i := range n {
@@ -50,7 +49,7 @@ func (c *Cluster) Join(t testing.TB) {
 }
 
 // JoinWith has one of that kind join.
-func (c *Cluster) JoinWith(t testing.TB, kind etcdstore.EmbeddedConfig) {
+func (c *Cluster) JoinWith(t testing.TB, kind etcdserver.Config) {
 	t.Helper()
 	c.add(t, kind)
 	c.Start(t, len(c.configs)-1)
@@ -80,7 +79,7 @@ func (c *Cluster) scheme() string {
 	return "http://"
 }
 
-func (c *Cluster) add(t testing.TB, kind etcdstore.EmbeddedConfig) {
+func (c *Cluster) add(t testing.TB, kind etcdserver.Config) {
 	t.Helper()
 	kind.Host, kind.Dir, kind.Unsynced = croft.NewHostID(), t.TempDir(), true
 	kind.Listen, kind.Peer, kind.Cluster = freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1"), ""
@@ -101,14 +100,14 @@ func (c *Cluster) add(t testing.TB, kind etcdstore.EmbeddedConfig) {
 func (c *Cluster) Start(t testing.TB, i int) {
 	t.Helper()
 	config := c.configs[i]
-	if i > 0 && !etcdstore.IsMember(config.Dir) {
+	if i > 0 && !etcdserver.IsMember(config.Dir) {
 		store := c.Open(t, 0)
 		var err error
 		if config.Cluster, err = store.AddEtcdMember(t.Context(), c.Members[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
-	server, err := etcdstore.StartEmbedded(t.Context(), config)
+	server, err := etcdserver.Start(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,15 +149,4 @@ func (c *Cluster) OpenAll(t testing.TB) *etcdstore.Store {
 		endpoints = append(endpoints, m.Clients...)
 	}
 	return open(t, etcdstore.Config{Endpoints: endpoints, Access: c.access})
-}
-
-// Leaks finds goroutines that tests left behind. Connections between servers that ended
-// last until their next deadline, some seconds.
-func Leaks() (err error) {
-	for range 10 {
-		if err = goleak.Find(); err == nil {
-			return nil
-		}
-	}
-	return err
 }

@@ -5,11 +5,11 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 )
 
 // Compact has a server forget all but what is there now, as it does from time to time.
-func Compact(t testing.TB, server *etcdstore.Embedded) {
+func Compact(t testing.TB, server *etcdserver.Server) {
 	t.Helper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 )
 
 // Start runs an embedded etcd in a directory of the test's own and returns a
@@ -16,9 +17,9 @@ func Start(t testing.TB) *etcdstore.Store {
 }
 
 // Server runs an embedded etcd and returns it; it ends with the test.
-func Server(t testing.TB) *etcdstore.Embedded {
+func Server(t testing.TB) *etcdserver.Server {
 	t.Helper()
-	server, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{
+	server, err := etcdserver.Start(t.Context(), etcdserver.Config{
 		Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true,
 	})
 	if err != nil {
@@ -36,7 +37,7 @@ func Embedded(t testing.TB) *etcdstore.Store {
 }
 
 // Open returns one more store on a server, as another process would have.
-func Open(t testing.TB, server *etcdstore.Embedded) *etcdstore.Store {
+func Open(t testing.TB, server *etcdserver.Server) *etcdstore.Store {
 	t.Helper()
 	return open(t, etcdstore.Config{Endpoints: []string{server.Endpoint()}})
 }

@@ -8,11 +8,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 )
 
 // Fill writes to a server, whose MaxBytes should be small, until it takes no more, and
 // returns a client with which to mend that.
-func Fill(t testing.TB, server *etcdstore.Embedded) *clientv3.Client {
+func Fill(t testing.TB, server *etcdserver.Server) *clientv3.Client {
 	t.Helper()
 	etcd := Client(t, server, etcdstore.Access{})
 	for t.Context().Err() == nil {

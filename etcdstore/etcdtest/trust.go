@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/internal/testing/patient"
 )
 
@@ -95,10 +96,10 @@ func (a *Authority) write(name, kind string, content []byte) string {
 }
 
 // ServerWith runs an embedded etcd that differs from Server's by its configuration.
-func ServerWith(t testing.TB, c etcdstore.EmbeddedConfig) *etcdstore.Embedded {
+func ServerWith(t testing.TB, c etcdserver.Config) *etcdserver.Server {
 	t.Helper()
 	c.Dir, c.Listen, c.Unsynced = t.TempDir(), "127.0.0.1:0", true
-	server, err := etcdstore.StartEmbedded(t.Context(), c)
+	server, err := etcdserver.Start(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func ServerWith(t testing.TB, c etcdstore.EmbeddedConfig) *etcdstore.Embedded {
 // RequireUsers has a server ask for a user from now on. It knows root, who may do
 // everything, croft, who may do what croft does, and guest, who may do nothing; each
 // has its name as its password. access is what the server asks for besides.
-func RequireUsers(t testing.TB, server *etcdstore.Embedded, access etcdstore.Access) {
+func RequireUsers(t testing.TB, server *etcdserver.Server, access etcdstore.Access) {
 	t.Helper()
 	etcd := Client(t, server, access)
 	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
@@ -136,7 +137,7 @@ func RequireUsers(t testing.TB, server *etcdstore.Embedded, access etcdstore.Acc
 }
 
 // Client connects to a server past the store. It ends with the test.
-func Client(t testing.TB, server *etcdstore.Embedded, access etcdstore.Access) *clientv3.Client {
+func Client(t testing.TB, server *etcdserver.Server, access etcdstore.Access) *clientv3.Client {
 	t.Helper()
 	c := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: access.User, Password: access.Password,
 		DialTimeout: 20 * time.Second, Logger: zap.NewNop()}

@@ -10,6 +10,7 @@ import (
 
 	"croft/cloud/direct"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/node"
 	"croft/node/settings"
 	"croft/trust"
@@ -46,11 +47,11 @@ func openStore(ctx context.Context, s *settings.Settings, p *node.Parts, dir str
 		servers := s.Servers(nil)
 		servers.Etcd = "127.0.0.1:0"
 		p.Start(ctx, "the limit of memory", node.LimitMemory)
-		kind := etcdstore.EmbeddedConfig{Dir: own}
+		kind := etcdserver.Config{Dir: own}
 		if p.Self != nil {
 			kind.Log = p.Self.Log()
 		}
-		var etcd *etcdstore.Embedded
+		var etcd *etcdserver.Server
 		if etcd, config, err = node.StartEtcd(ctx, s, servers, kind, nil); err == nil {
 			end = etcd.Close
 			p.Start(ctx, "the embedded etcd", etcd.Wait)

@@ -12,6 +12,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/hypervisor/sim"
 	"croft/internal/testing/patient"
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // cloud is etcd, Placement and hosts.
 type cloud struct {
 	*testing.T
-	etcd     *etcdstore.Embedded
+	etcd     *etcdserver.Server
 	store    *etcdstore.Store // the test's and the agents'
 	endpoint string           // of Placement
 	claims   *placementclient.Client

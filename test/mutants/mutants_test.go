@@ -24,7 +24,8 @@ const (
 )
 
 // rooms are the packages in which a mistake costs somebody an instance.
-const rooms = "./schedule ./hosts ./audit ./etcdstore ./compute ./placementclient ./placement ./pool ./internal/durable"
+const rooms = "./schedule ./hosts ./audit ./etcdstore ./etcdstore/etcdserver ./compute ./placementclient ./placement " +
+	"./pool ./internal/durable"
 
 const file = "../../build/mutants.jsonl"
 

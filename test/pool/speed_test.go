@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/internal/testing/patient"
 	"croft/pool"
 	hook "croft/pool/shell"
@@ -42,7 +43,7 @@ func server(tb testing.TB, pools string, synced bool) *pool.Manager {
 // manager runs all that a server of pools has in a directory, until ctx ends; end waits
 // for that.
 func manager(ctx context.Context, dir string, synced bool) (m *pool.Manager, end func() error, err error) {
-	etcd, err := etcdstore.StartEmbedded(ctx, etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"),
+	etcd, err := etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(dir, "etcd"),
 		Listen: "127.0.0.1:0", Unsynced: !synced})
 	if err != nil {
 		return nil, nil, err

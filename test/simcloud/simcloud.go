@@ -19,6 +19,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/hypervisor/sim"
 	"croft/internal/testing/patient"
 	"croft/placement"
@@ -29,7 +30,7 @@ import (
 // and agents, whose guests alone are simulated.
 type Cloud struct {
 	Dir       string
-	Etcd      *etcdstore.Embedded
+	Etcd      *etcdserver.Server
 	Store     *etcdstore.Store
 	Placement *httptest.Server
 	Claims    *placementclient.Client
@@ -50,7 +51,7 @@ type Host struct {
 }
 
 // New runs an etcd of this kind and a Placement in dir. Close it.
-func New(ctx context.Context, dir string, kind etcdstore.EmbeddedConfig) (c *Cloud, err error) {
+func New(ctx context.Context, dir string, kind etcdserver.Config) (c *Cloud, err error) {
 	c = &Cloud{Dir: dir, Hosts: map[string]*Host{}}
 	defer func() {
 		if err != nil {
@@ -58,7 +59,7 @@ func New(ctx context.Context, dir string, kind etcdstore.EmbeddedConfig) (c *Clo
 		}
 	}()
 	kind.Dir, kind.Listen, kind.Unsynced = filepath.Join(dir, "etcd"), "127.0.0.1:0", true
-	c.Etcd, err = etcdstore.StartEmbedded(ctx, kind)
+	c.Etcd, err = etcdserver.Start(ctx, kind)
 	if err != nil {
 		return c, err
 	}

@@ -16,6 +16,7 @@ import (
 	"croft/audit"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/hypervisor/sim"
 	"croft/internal/testing/wire"
@@ -34,7 +35,7 @@ type world struct {
 	t      *testing.T
 	seed   uint64
 	dir    string
-	etcd   *etcdstore.Embedded
+	etcd   *etcdserver.Server
 	listen string
 	store  *etcdstore.Store // the test's own
 	claims *placementclient.Client
@@ -155,8 +156,8 @@ func (w *world) awaitHosts() {
 }
 
 func (w *world) startEtcd() {
-	server, err := etcdstore.StartEmbedded(context.WithoutCancel(w.t.Context()),
-		etcdstore.EmbeddedConfig{Dir: filepath.Join(w.dir, "etcd"), Listen: w.listen, Unsynced: true})
+	server, err := etcdserver.Start(context.WithoutCancel(w.t.Context()),
+		etcdserver.Config{Dir: filepath.Join(w.dir, "etcd"), Listen: w.listen, Unsynced: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,19 +1,19 @@
 package gate_test
 
 import (
+	"context"
 	"log/slog"
 	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
 
-	"context"
-
 	"go.uber.org/goleak"
 
 	"croft"
 	"croft/compute/computetest"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/wire"
 	"croft/placement"
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type cloud struct {
 	*etcdstore.Store
 	*placementclient.Client
-	server *etcdstore.Embedded
+	server *etcdserver.Server
 	front  *gatetest.Front
 }
 

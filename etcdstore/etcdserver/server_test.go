@@ -1,4 +1,4 @@
-package etcdstore_test
+package etcdserver_test
 
 import (
 	"errors"
@@ -6,21 +6,21 @@ import (
 	"testing"
 
 	"croft"
-	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 )
 
 func TestADirectoryIsOfOneProcess(t *testing.T) {
 	t.Parallel()
-	c := etcdstore.EmbeddedConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true}
-	first, err := etcdstore.StartEmbedded(t.Context(), c)
+	c := etcdserver.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true}
+	first, err := etcdserver.Start(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := etcdstore.StartEmbedded(t.Context(), c); !errors.Is(err, croft.Conflict) {
+	if _, err := etcdserver.Start(t.Context(), c); !errors.Is(err, croft.Conflict) {
 		t.Errorf("the second: got %v, want a conflict", err)
 	}
 	first.Close()
-	again, err := etcdstore.StartEmbedded(t.Context(), c)
+	again, err := etcdserver.Start(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestADirectoryIsOfOneProcess(t *testing.T) {
 
 func TestEtcdIsReadByNoWebPage(t *testing.T) {
 	t.Parallel()
-	etcd, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0",
+	etcd, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0",
 		Unsynced: true})
 	if err != nil {
 		t.Fatal(err)

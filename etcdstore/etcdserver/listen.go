@@ -1,4 +1,4 @@
-package etcdstore
+package etcdserver
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"math"
 	"net"
 	"net/http"
@@ -80,7 +79,7 @@ func (b bounds) or(secured bool) bounds {
 // service takes the connections of clients and of other members for a server. etcd's own listeners bound neither how
 // many of them have shown no certificate nor how long one may take to read an answer.
 type service struct {
-	config  EmbeddedConfig
+	config  Config
 	bounds  bounds
 	server  *etcdserver.EtcdServer
 	clients *connlimit.Listener
@@ -94,7 +93,7 @@ type service struct {
 }
 
 // listen opens the listeners. Conflict: an address is in use.
-func (c EmbeddedConfig) listen(cfg *embed.Config) (_ *service, err error) {
+func listen(c Config, cfg *embed.Config) (_ *service, err error) {
 	s := &service{config: c, failed: make(chan error, 4)}
 	if !cfg.ClientTLSInfo.Empty() {
 		if s.tls, err = cfg.ClientTLSInfo.ServerConfig(); err != nil {
@@ -143,8 +142,6 @@ func (s *service) listener(setting, address string, limits connlimit.Limits, dra
 	limits.WriteTime = drain
 	return connlimit.New(l, limits), nil
 }
-
-func (c EmbeddedConfig) log() *slog.Logger { return cmp.Or(c.Log, slog.New(slog.DiscardHandler)) }
 
 // endpoint is where clients on this machine reach the server.
 func (s *service) endpoint() string {

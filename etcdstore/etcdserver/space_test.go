@@ -1,4 +1,4 @@
-package etcdstore_test
+package etcdserver_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 )
 
@@ -55,7 +56,7 @@ func fill(t *testing.T, dir string) (empty func()) {
 func TestADiskThatIsTooSmallIsSaidBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t, "60m")
-	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"),
+	_, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: filepath.Join(dir, "etcd"),
 		Listen: "127.0.0.1:0"})
 	wantKind(t, err, croft.Unavailable)
 	wantSays(t, err.Error(), "MiB are left on the disk of "+dir,
@@ -71,8 +72,8 @@ func TestADiskThatIsTooSmallIsSaidBeforeTheStart(t *testing.T) {
 func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t, "400m")
-	config := etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0"}
-	server, err := etcdstore.StartEmbedded(t.Context(), config)
+	config := etcdserver.Config{Dir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0"}
+	server, err := etcdserver.Start(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,12 +115,12 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	server.Close()
 	end = func() {}
 	full := fill(t, dir) // what it gave back as it ended
-	_, err = etcdstore.StartEmbedded(t.Context(), config)
+	_, err = etcdserver.Start(t.Context(), config)
 	wantKind(t, err, croft.Unavailable)
 	wantSays(t, err.Error(), "0 MiB are left on the disk of "+dir, "it needs 16 MiB to start")
 	full()
 	empty()
-	if server, err = etcdstore.StartEmbedded(t.Context(), config); err != nil {
+	if server, err = etcdserver.Start(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	end = server.Close
@@ -144,24 +145,24 @@ func TestAMemberWhoseDiskIsFullRests(t *testing.T) {
 	store := c.Open(t, 0)
 
 	empty := fill(t, dir)
-	if err := c.Servers[2].Wait(t.Context()); !errors.Is(err, etcdstore.ErrFull) {
+	if err := c.Servers[2].Wait(t.Context()); !errors.Is(err, etcdserver.ErrFull) {
 		t.Fatalf("it ended with %v", err)
 	}
 	c.Stop(t, 2)
-	if etcdstore.MayServe(dir) {
+	if etcdserver.MayServe(dir) {
 		t.Error("it may serve on a full disk")
 	}
 	rest := fill(t, dir)
-	_, err := etcdstore.StartEmbedded(t.Context(), etcdstore.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"),
+	_, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: filepath.Join(dir, "etcd"),
 		Listen: "127.0.0.1:0"})
-	if !errors.Is(err, etcdstore.ErrFull) || croft.KindOf(err) != croft.Unavailable {
+	if !errors.Is(err, etcdserver.ErrFull) || croft.KindOf(err) != croft.Unavailable {
 		t.Errorf("a start on the full disk: %v", err)
 	}
 	rest()
 	web := must(store.Create(t.Context(), newInstance("web")))(t)
 
 	empty()
-	if err := etcdstore.AwaitSpace(t.Context(), dir); err != nil {
+	if err := etcdserver.AwaitSpace(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	c.Start(t, 2)

@@ -1,4 +1,4 @@
-package etcdstore_test
+package etcdserver_test
 
 import (
 	"context"
@@ -15,16 +15,17 @@ import (
 	"time"
 
 	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/freeport"
 	"croft/internal/testing/patient"
 )
 
 // certified is a configuration with certificates of an authority, and who shows one.
-func certified(t *testing.T) (etcdstore.EmbeddedConfig, etcdstore.Access) {
+func certified(t *testing.T) (etcdserver.Config, etcdstore.Access) {
 	t.Helper()
 	a := etcdtest.NewAuthority(t)
-	var c etcdstore.EmbeddedConfig
+	var c etcdserver.Config
 	c.Cert, c.Key = a.Issue("server")
 	c.ClientCA = a.File
 	access := etcdstore.Access{CA: a.File}
@@ -121,7 +122,7 @@ func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 func TestAConnectionHasToSayWhoItIsInTime(t *testing.T) {
 	t.Parallel()
 	kind, _ := certified(t)
-	for name, c := range map[string]etcdstore.EmbeddedConfig{"with TLS": kind, "in plain text": {}} {
+	for name, c := range map[string]etcdserver.Config{"with TLS": kind, "in plain text": {}} {
 		t.Run(name, func(t *testing.T) {
 			c.Peer = freeport.For(t, "127.0.0.1")
 			server := etcdtest.ServerWith(t, c.Bounded(100, 100, 50*time.Millisecond, time.Hour, func(bool) {}))

@@ -1,45 +1,35 @@
-package etcdstore
+package etcdserver
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
 	"os"
-	"path/filepath"
+	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/tlsutil"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 
 	"croft"
-	"croft/internal/filelock"
+	"croft/internal/pemfile"
 )
 
-// Embedded is an etcd server inside this process: the only one, or a member of several.
-type Embedded struct {
-	server     *embed.Etcd
-	service    *service
-	dir        *os.File // holds the sockets of etcd's own listeners
-	compacting *compacting
-	end        func()        // of keepSpace
-	full       chan struct{} // closed once its disk is full, and the others go on
-}
-
-// EmbeddedTxnOps is how many operations a transaction of the embedded server may
+// TxnOps is how many operations a transaction of the embedded server may
 // have, so that one Placement request may cover many providers. etcd's own default
 // is 128.
-const EmbeddedTxnOps = 8192
+const TxnOps = 8192
 
-// EmbeddedConfig says where the member keeps its data and listens.
-type EmbeddedConfig struct {
+// Config says where the member keeps its data and listens.
+type Config struct {
 	Dir    string // required; made if absent, readable by its owner alone
 	Listen string // host:port for clients, 127.0.0.1:2379 by default; port 0 picks a free one
 	// Advertise is host:port at which clients of other machines reach it; Listen by default.
@@ -51,7 +41,7 @@ type EmbeddedConfig struct {
 	Peer, PeerListen string
 	// Cluster is what AddEtcdMember returned, for a member whose directory is empty.
 	Cluster string
-	// MaxTxnOps limits the operations of one transaction; EmbeddedTxnOps by default.
+	// MaxTxnOps limits the operations of one transaction; TxnOps by default.
 	MaxTxnOps uint
 	// Cert and Key are the files of the server's certificate; with them it speaks TLS.
 	// ClientCA is the file of the authority whose certificates clients have to show. With
@@ -64,50 +54,12 @@ type EmbeddedConfig struct {
 	Unsynced bool
 	Log      *slog.Logger // hears that the disk is full; discards by default
 
-	bounds bounds // of its listeners; tests set them
+	bounds                   bounds        // of its listeners; tests set them
+	compactKeep, compactLook time.Duration // of its compactor; tests set them
 }
 
-// StartEmbedded starts the server and returns when it answers; a member of several
-// waits for as many of the others as make more than half.
-func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
-	if c.Dir == "" {
-		return nil, croft.Errorf(croft.Invalid, "embedded etcd: a directory is required")
-	}
-	c.Listen = cmp.Or(c.Listen, "127.0.0.1:2379")
-	if err := c.checkTrust(); err != nil {
-		return nil, err
-	}
-	cfg, err := c.server()
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory of the embedded etcd: %w", err)
-	}
-	if err := checkUnused(c.Dir); err != nil {
-		return nil, err
-	}
-	if !c.Unsynced {
-		if err := checkSpace(c.Dir); err != nil {
-			return nil, err
-		}
-	}
-	e, err := start(ctx, cfg, c)
-	if err == nil && !c.Unsynced {
-		e.startKeeping(c)
-	}
-	if err != nil || c.Peer == "" {
-		return e, err
-	}
-	if err := e.tellPeer(ctx, cfg.AdvertisePeerUrls[0].String()); err != nil {
-		e.Close()
-		return nil, err
-	}
-	return e, nil
-}
-
-// server is the configuration in etcd's words.
-func (c EmbeddedConfig) server() (*embed.Config, error) {
+// etcd is the configuration in etcd's words.
+func (c Config) etcd() (*embed.Config, error) {
 	cfg := embed.NewConfig()
 	cfg.Name, cfg.Dir = cmp.Or(string(c.Host), "croft"), c.Dir
 	if err := c.addresses(cfg); err != nil {
@@ -118,7 +70,7 @@ func (c EmbeddedConfig) server() (*embed.Config, error) {
 		cfg.InitialCluster, cfg.ClusterState = c.Cluster, embed.ClusterStateFlagExisting
 	}
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(lastWords())
-	cfg.MaxTxnOps = cmp.Or(c.MaxTxnOps, EmbeddedTxnOps)
+	cfg.MaxTxnOps = cmp.Or(c.MaxTxnOps, TxnOps)
 	cfg.MaxRequestBytes = 8 << 20
 	cfg.EnableGRPCGateway = false
 	// Thousands of agents each have a connection on which little happens: a buffer of
@@ -135,7 +87,7 @@ func (c EmbeddedConfig) server() (*embed.Config, error) {
 // names are what requests over HTTP without TLS may call a server that listens on loopback:
 // a web page can have its own name lead there.
 // Nil: anything.
-func (c EmbeddedConfig) names() map[string]bool {
+func (c Config) names() map[string]bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	ip, notIP := netip.ParseAddr(host)
 	if err != nil || host != "localhost" && (notIP != nil || !ip.IsLoopback()) {
@@ -145,7 +97,7 @@ func (c EmbeddedConfig) names() map[string]bool {
 }
 
 // addresses sets where the server listens, where others reach it, and its certificates.
-func (c EmbeddedConfig) addresses(cfg *embed.Config) error {
+func (c Config) addresses(cfg *embed.Config) error {
 	client, err := listenURL("etcd.listen", c.Listen)
 	if err != nil {
 		return err
@@ -182,7 +134,7 @@ func (c EmbeddedConfig) addresses(cfg *embed.Config) error {
 }
 
 // checkTrust says what is wrong with the files that the server speaks TLS with.
-func (c EmbeddedConfig) checkTrust() error {
+func (c Config) checkTrust() error {
 	switch {
 	case c.Cert == "" && c.Key == "" && c.ClientCA == "":
 		return nil
@@ -190,72 +142,14 @@ func (c EmbeddedConfig) checkTrust() error {
 		return croft.Errorf(croft.Invalid,
 			"embedded etcd: for TLS it needs a certificate and its key: set etcd.listen_cert and etcd.listen_key")
 	}
-	if err := checkPair("etcd.listen_cert", c.Cert, "etcd.listen_key", c.Key); err != nil || c.ClientCA == "" {
+	if err := pemfile.CheckPair("etcd.listen_cert", c.Cert, "etcd.listen_key", c.Key); err != nil || c.ClientCA == "" {
 		return err
 	}
-	text, err := readFile("etcd.listen_client_ca", c.ClientCA)
+	text, err := pemfile.Read("etcd.listen_client_ca", c.ClientCA)
 	if err == nil && !x509.NewCertPool().AppendCertsFromPEM(text) {
 		err = croft.Errorf(croft.Invalid, "etcd.listen_client_ca: %s holds no certificate in PEM", c.ClientCA)
 	}
 	return err
-}
-
-// checkUnused finds another etcd that runs in a directory: ours would wait for its
-// end, without a word. Conflict.
-func checkUnused(dir string) error {
-	db, err := os.Open(filepath.Join(dir, "member", "snap", "db"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open the data of the embedded etcd: %w", err)
-	}
-	defer db.Close() // and with it the lock
-	err = filelock.Take(db)
-	if errors.Is(err, filelock.ErrTaken) {
-		return croft.Errorf(croft.Conflict, "embedded etcd: another process uses %s; stop it, or ask it by its address",
-			dir)
-	}
-	if err != nil {
-		return fmt.Errorf("lock the data of the embedded etcd in %s: %w", dir, err)
-	}
-	return nil
-}
-
-// start runs the server until it is ready. A port in use is a Conflict.
-func start(ctx context.Context, cfg *embed.Config, c EmbeddedConfig) (_ *Embedded, err error) {
-	e := &Embedded{end: func() {}, full: make(chan struct{})}
-	if e.service, err = c.listen(cfg); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			e.closeServer()
-		}
-	}()
-	var unlink func()
-	if unlink, e.dir, err = hide(cfg); err != nil {
-		return nil, err
-	}
-	if e.server, err = embed.StartEtcd(cfg); err != nil {
-		return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
-	}
-	unlink()
-	e.service.servePeers(e.server.Server)
-	select {
-	case <-e.server.Server.ReadyNotify():
-	case err = <-e.server.Err():
-	case <-e.server.Server.StopNotify():
-		err = errors.New("it stopped while starting")
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
-	}
-	e.service.serveClients(cfg.GRPCAdditionalServerOptions)
-	e.compacting = newCompactor(e.server.Server, cfg.QuotaBackendBytes).start()
-	return e, nil
 }
 
 // listenURL checks host:port and makes the URL that etcd listens on.
@@ -270,43 +164,24 @@ func listenURL(setting, address string) (url.URL, error) {
 	return url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}, nil
 }
 
-// Endpoint is where clients reach the server.
-func (e *Embedded) Endpoint() string { return e.service.endpoint() }
+func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.New(slog.DiscardHandler)) }
 
-// Wait returns when ctx ends (nil), or with the error that ended the server by itself.
-// NotFound: the other members removed it. ErrFull: its disk is full, and they go on.
-func (e *Embedded) Wait(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-e.server.Err():
-		return err
-	case <-e.full:
-		return ErrFull
-	case err := <-e.service.failed:
-		return fmt.Errorf("embedded etcd: %w", err)
-	case <-e.server.Server.StopNotify():
-		return ErrRemoved
-	}
+// lastWords is etcd's log: nothing but the sentence with which it ends the process,
+// where it cannot go on.
+func lastWords() *zap.Logger {
+	return zap.New(zapcore.NewNopCore(), zap.WithFatalHook(lastWord{}), zap.WithPanicHook(lastWord{}))
 }
 
-// ErrRemoved ends a server that the others no longer speak to.
-var ErrRemoved = croft.Errorf(croft.NotFound, "etcd's other members removed this one, or it could not go on")
+type lastWord struct{}
 
-// Close stops the server and returns when it has stopped.
-func (e *Embedded) Close() {
-	e.end()
-	e.compacting.end()
-	e.closeServer()
-}
-
-func (e *Embedded) closeServer() {
-	e.service.closeClients()
-	if e.server != nil {
-		e.server.Close()
+// OnWrite implements zapcore.CheckWriteHook.
+func (lastWord) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	text := "croft: the embedded etcd cannot go on: " + entry.Message
+	for _, field := range fields {
+		if err, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
+			text += ": " + err.Error()
+		}
 	}
-	e.service.close()
-	if e.dir != nil {
-		_ = e.dir.Close()
-	}
+	fmt.Fprintln(os.Stderr, text)
+	os.Exit(croft.ExitUnavailable)
 }

@@ -1,0 +1,87 @@
+package etcdserver
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
+
+	"croft"
+	"croft/internal/filelock"
+)
+
+func database(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
+
+// IsMember tells whether a directory holds the data of an etcd server, so that it needs
+// to be told of no cluster.
+func IsMember(dir string) bool {
+	log, _ := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
+	return len(log) > 0
+}
+
+// ClearUnfinished removes what the first start of a server left in a directory where it
+// did not come to have a log: etcd knows nothing from there.
+func ClearUnfinished(dir string) error {
+	if IsMember(dir) {
+		return nil
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "member")); err != nil {
+		return fmt.Errorf("remove what an unfinished start left: %w", err)
+	}
+	return nil
+}
+
+// checkUnused finds another etcd that runs in a directory: ours would wait for its
+// end, without a word. Conflict.
+func checkUnused(dir string) error {
+	db, err := os.Open(database(dir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the data of the embedded etcd: %w", err)
+	}
+	defer db.Close() // and with it the lock
+	err = filelock.Take(db)
+	if errors.Is(err, filelock.ErrTaken) {
+		return croft.Errorf(croft.Conflict, "embedded etcd: another process uses %s; stop it, or ask it by its address",
+			dir)
+	}
+	if err != nil {
+		return fmt.Errorf("lock the data of the embedded etcd in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// afterRestore is by how much the revision is raised when a snapshot is restored: more
+// than anybody wrote since it was taken. Who watches from a later one lists again then.
+const afterRestore = 1_000_000_000
+
+// Restore makes the data of a server that is the only one of its cluster, in dir, which
+// must not exist, from a snapshot. Invalid: the file is none, or not whole.
+func Restore(file, dir string, host croft.HostID) error {
+	if _, err := os.Stat(file); err != nil {
+		return croft.Errorf(croft.Invalid, "read the snapshot: %w", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return croft.Errorf(croft.Conflict, "%s is there already: move it out of the way first", dir)
+	}
+	const peer = "http://127.0.0.1:0" // until the server says where it is
+	err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+		SnapshotPath: file, OutputDataDir: dir, Name: string(host), PeerURLs: []string{peer},
+		InitialCluster: string(host) + "=" + peer, InitialClusterToken: "croft-" + string(croft.NewPartitionID()),
+		RevisionBump: afterRestore, MarkCompacted: true,
+	})
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "restore %s, which may be no snapshot or not whole: %w", file,
+			errors.Join(err, os.RemoveAll(dir)))
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("restore %s: %w", file, err)
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+// Package etcdserver runs an etcd server in this process: the only one of its cluster, or one of
+// several members. It bounds what connections may cost, compacts the history by size, and stops
+// taking writes before the disk is full.
+package etcdserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+
+	"croft"
+)
+
+// Server is an etcd server inside this process.
+type Server struct {
+	etcd    *embed.Etcd
+	service *service
+	dir     *os.File      // holds the sockets of etcd's own listeners
+	full    chan struct{} // closed once the disk is full and the other members go on
+	stop    context.CancelFunc
+	work    sync.WaitGroup // of the compactor and the space keeper
+}
+
+// Start starts the server and returns when it answers; a member of several waits for a majority.
+// Conflict: a port or the directory is in use. Unavailable: the disk is too full.
+func Start(ctx context.Context, c Config) (*Server, error) {
+	if c.Dir == "" {
+		return nil, croft.Errorf(croft.Invalid, "embedded etcd: a directory is required")
+	}
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:2379")
+	if err := c.checkTrust(); err != nil {
+		return nil, err
+	}
+	cfg, err := c.etcd()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of the embedded etcd: %w", err)
+	}
+	if err := checkUnused(c.Dir); err != nil {
+		return nil, err
+	}
+	if !c.Unsynced {
+		if err := checkSpace(c.Dir); err != nil {
+			return nil, err
+		}
+	}
+	s, err := start(ctx, cfg, c)
+	if err != nil {
+		return nil, err
+	}
+	s.keep(c)
+	if c.Peer == "" {
+		return s, nil
+	}
+	if err := s.publishPeer(ctx, cfg.AdvertisePeerUrls[0].String()); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// start runs the server until it is ready.
+func start(ctx context.Context, cfg *embed.Config, c Config) (_ *Server, err error) {
+	s := &Server{full: make(chan struct{})}
+	if s.service, err = listen(c, cfg); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.closeServer()
+		}
+	}()
+	var unlink func()
+	if unlink, s.dir, err = hide(cfg); err != nil {
+		return nil, err
+	}
+	if s.etcd, err = embed.StartEtcd(cfg); err != nil {
+		return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
+	}
+	unlink()
+	s.service.servePeers(s.etcd.Server)
+	select {
+	case <-s.etcd.Server.ReadyNotify():
+	case err = <-s.etcd.Err():
+	case <-s.etcd.Server.StopNotify():
+		err = errors.New("it stopped while starting")
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
+	}
+	s.service.serveClients(cfg.GRPCAdditionalServerOptions)
+	return s, nil
+}
+
+// keep starts what looks after the server until it is closed.
+func (s *Server) keep(c Config) {
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	compactor := newCompactor(s.etcd.Server, c)
+	s.work.Go(func() { compactor.run(ctx) })
+	if !c.Unsynced {
+		space := &spaceKeeper{etcd: s.etcd.Server, peers: s.service.peers, dir: c.Dir, log: c.log()}
+		s.work.Go(func() {
+			if space.run(ctx) {
+				close(s.full)
+			}
+		})
+	}
+}
+
+// Client calls the server without a connection. Close it before the server.
+func (s *Server) Client() *clientv3.Client { return v3client.New(s.etcd.Server) }
+
+// Endpoint is where clients reach the server.
+func (s *Server) Endpoint() string { return s.service.endpoint() }
+
+// Wait returns nil when ctx ends, or the error that ended the server.
+// NotFound: the other members removed it. ErrFull: its disk is full, and they go on.
+func (s *Server) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-s.etcd.Err():
+		return err
+	case <-s.full:
+		return ErrFull
+	case err := <-s.service.failed:
+		return fmt.Errorf("embedded etcd: %w", err)
+	case <-s.etcd.Server.StopNotify():
+		return ErrRemoved
+	}
+}
+
+// ErrRemoved ends a server that the others no longer speak to.
+var ErrRemoved = croft.Errorf(croft.NotFound, "etcd's other members removed this one, or it could not go on")
+
+// Close stops the server and returns when it has stopped.
+func (s *Server) Close() {
+	s.stop()
+	s.work.Wait()
+	s.closeServer()
+}
+
+func (s *Server) closeServer() {
+	s.service.closeClients()
+	if s.etcd != nil {
+		s.etcd.Close()
+	}
+	s.service.close()
+	if s.dir != nil {
+		_ = s.dir.Close()
+	}
+}
+
+// publishPeer sets the address at which other members reach the server.
+func (s *Server) publishPeer(ctx context.Context, peer string) error {
+	id := uint64(s.etcd.Server.MemberID())
+	etcd := s.Client()
+	defer etcd.Close()
+	list, err := etcd.MemberList(ctx)
+	if err != nil {
+		return fmt.Errorf("list etcd's members: %w", err)
+	}
+	for _, m := range list.Members {
+		if m.ID == id && !slices.Equal(m.PeerURLs, []string{peer}) {
+			if _, err := etcd.MemberUpdate(ctx, id, []string{peer}); err != nil {
+				return fmt.Errorf("tell etcd's members of the address %s: %w", peer, err)
+			}
+		}
+	}
+	return nil
+}
+
+// promoteRetry is the pause before a server asks again to be a voter.
+const promoteRetry = 100 * time.Millisecond
+
+// Promote makes the server a voter as soon as it has caught up with the others, and returns when it
+// is one.
+func (s *Server) Promote(ctx context.Context) error {
+	server := s.etcd.Server
+	for server.IsLearner() {
+		ask, cancel := context.WithTimeout(ctx, askTime)
+		_, err := server.PromoteMember(ask, uint64(server.MemberID()))
+		cancel()
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("become a full member of etcd: %w", cmp.Or(err, ctx.Err()))
+		case <-server.StopNotify():
+			return ErrRemoved
+		case <-time.After(promoteRetry): // until it has learnt of it itself
+		}
+	}
+	return nil
+}
+
+// Metrics are what the server counts of itself: etcd_, and grpc_ for its connections.
+// etcd keeps one set for all servers of a process.
+func (s *Server) Metrics() prometheus.Gatherer {
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		all, err := prometheus.DefaultGatherer.Gather()
+		return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool {
+			return !strings.HasPrefix(f.GetName(), "etcd_") && !strings.HasPrefix(f.GetName(), "grpc_")
+		}), err
+	})
+}

@@ -1,0 +1,272 @@
+package etcdserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
+	"golang.org/x/sys/unix"
+
+	"croft"
+	"croft/internal/connlimit"
+	"croft/internal/delay"
+)
+
+const (
+	mib = 1 << 20
+	// leastSpace is what a server without data needs: two files of its log of 64 MiB
+	// each, its database, the reserve, and some to begin with.
+	leastSpace = 256 * mib
+	// leastToGoOn is what one with data needs to start again, and be it read-only.
+	leastToGoOn = 16 * mib
+	// lowSpace is where it takes no more writes: the next file of its log takes most of
+	// that. It takes them again once there is enoughSpace.
+	lowSpace    = 96 * mib
+	enoughSpace = 128 * mib
+	// reserve is what the database may grow by although the disk is full.
+	reserve = 32 * mib
+	// spaceEvery is how often the server looks.
+	spaceEvery = time.Second
+	// askTime bounds what is asked of another member, or of this one.
+	askTime = 2 * time.Second
+)
+
+// checkSpace refuses to start on a disk that is too full, which etcd ends the process
+// for. Unavailable, and ErrFull where there is data, so that others may go on with it.
+func checkSpace(dir string) error {
+	free, err := freeSpace(dir)
+	if err != nil {
+		return fmt.Errorf("embedded etcd: read how much space is left: %w", err)
+	}
+	needs := int64(leastSpace)
+	_, err = os.Stat(database(dir))
+	begun := err == nil
+	if begun {
+		needs = leastToGoOn
+	}
+	if free < needs {
+		err := croft.Errorf(croft.Unavailable,
+			"embedded etcd: %d MiB are left on the disk of %s, and it needs %d MiB to start: make room there, or name another state directory",
+			free/mib, dir, needs/mib)
+		if begun {
+			err = isFull{err}
+		}
+		return err
+	}
+	return nil
+}
+
+// isFull is an error that is ErrFull, in its own words.
+type isFull struct{ error }
+
+func (isFull) Is(target error) bool { return target == ErrFull }
+func (e isFull) Unwrap() error      { return e.error }
+
+func freeSpace(dir string) (int64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, err
+	}
+	return int64(s.Bavail) * s.Bsize, nil
+}
+
+// spaceKeeper looks after the space that is left to a server.
+//
+// A server that cannot write ends its process. So blocks are reserved ahead of the end of the
+// database, as etcd does for its log, and while few are left etcd's own alarm refuses whatever would
+// need more. Where other members can go on without this one, it ends instead.
+type spaceKeeper struct {
+	etcd  *etcdserver.EtcdServer
+	peers *connlimit.Listener // nil: it can have no other members
+	dir   string
+	log   *slog.Logger
+	low   bool // we have raised the alarm
+}
+
+// run looks until ctx ends, or until this member is to end since its disk is full.
+func (k *spaceKeeper) run(ctx context.Context) (full bool) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	look := func(ctx context.Context) {
+		if full = k.look(ctx); full {
+			end()
+		}
+	}
+	look(ctx)
+	delay.Every(ctx, spaceEvery, look)
+	return full
+}
+
+// look is one round; it tells whether this member is to end.
+func (k *spaceKeeper) look(ctx context.Context) (full bool) {
+	free, err := freeSpace(k.dir)
+	if err == nil && free < lowSpace && k.dispensable(ctx) {
+		k.log.Error("the disk is nearly full: this member of etcd rests until there is room again, and the others go on",
+			"dir", k.dir, "free_mib", free/mib)
+		if k.low { // while the others could not go on without it
+			_ = k.alarm(ctx, pb.AlarmRequest_DEACTIVATE)
+		}
+		k.peers.End() // the next one whose disk is full does not rely on it
+		return true
+	}
+	if err == nil {
+		err = errors.Join(reserveAhead(database(k.dir)), k.setAlarm(ctx, free))
+	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EOPNOTSUPP) {
+		k.log.Warn("etcd cannot look after the space that is left to it", "dir", k.dir, "err", err)
+	}
+	return false
+}
+
+// ErrFull ends a member whose disk is nearly full, where the others go on without it.
+var ErrFull = croft.Errorf(croft.Unavailable,
+	"the disk of this member of etcd is nearly full, and the others go on without it")
+
+// MayServe tells whether a member with data in a directory has room to serve: one that ended with ErrFull has once
+// there is some more than what it ended for. A file system that does not tell has.
+func MayServe(dir string) bool {
+	free, err := freeSpace(dir)
+	return err != nil || free >= enoughSpace
+}
+
+// AwaitSpace returns when MayServe says yes, or ctx ends.
+func AwaitSpace(ctx context.Context, dir string) error {
+	for !MayServe(dir) {
+		if err := delay.For(ctx, spaceEvery); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dispensable tells whether more than half of the members answer beside this one. Several whose disks fill at once ask
+// one after the other, so that they do not all rely on each other.
+func (k *spaceKeeper) dispensable(ctx context.Context) bool {
+	if k.etcd.IsLearner() {
+		return true
+	}
+	members := slices.DeleteFunc(slices.Clone(k.etcd.Cluster().Members()),
+		func(m *membership.Member) bool { return m.IsLearner })
+	if len(members) < 3 {
+		return false
+	}
+	rank := 0
+	for _, m := range members {
+		if m.ID < k.etcd.MemberID() {
+			rank++
+		}
+	}
+	if delay.For(ctx, time.Duration(rank)*2*askTime) != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	rt, err := transport.NewTransport(k.etcd.Cfg.PeerTLSInfo, askTime)
+	if err != nil {
+		return false
+	}
+	defer rt.CloseIdleConnections()
+	var answering atomic.Int64
+	var asks sync.WaitGroup
+	for _, m := range members {
+		if m.ID != k.etcd.MemberID() && len(m.PeerURLs) > 0 {
+			asks.Go(func() {
+				if answers(ctx, rt, m.PeerURLs[0]) {
+					answering.Add(1)
+				}
+			})
+		}
+	}
+	asks.Wait()
+	return int(answering.Load()) > len(members)/2
+}
+
+// answers tells whether there is a member at a URL.
+func answers(ctx context.Context, rt http.RoundTripper, peer string) bool {
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, peer+"/version", nil)
+	if err != nil {
+		return false
+	}
+	answer, err := rt.RoundTrip(ask)
+	if err != nil {
+		return false
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
+}
+
+// setAlarm raises the alarm or takes it back, and says so once.
+func (k *spaceKeeper) setAlarm(ctx context.Context, free int64) error {
+	switch {
+	case free < lowSpace && !k.low:
+		k.log.Error("the disk is nearly full: nothing new is ordered until there is room again, and what runs goes on",
+			"dir", k.dir, "free_mib", free/mib)
+		if err := k.alarm(ctx, pb.AlarmRequest_ACTIVATE); err != nil {
+			return err
+		}
+		k.low = true
+	case free >= enoughSpace && (k.low || k.alarmed()) && !k.overQuota():
+		if err := k.alarm(ctx, pb.AlarmRequest_DEACTIVATE); err != nil {
+			return err
+		}
+		k.low = false
+		k.log.Info("there is room on the disk again, and orders are taken", "dir", k.dir, "free_mib", free/mib)
+	}
+	return nil
+}
+
+func (k *spaceKeeper) alarm(ctx context.Context, action pb.AlarmRequest_AlarmAction) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	_, err := k.etcd.Alarm(ctx, &pb.AlarmRequest{Action: action, MemberID: uint64(k.etcd.MemberID()),
+		Alarm: pb.AlarmType_NOSPACE})
+	return err
+}
+
+func (k *spaceKeeper) alarmed() bool {
+	for _, raised := range k.etcd.Alarms() {
+		if raised.Alarm == pb.AlarmType_NOSPACE && raised.MemberID == uint64(k.etcd.MemberID()) {
+			return true
+		}
+	}
+	return false
+}
+
+// overQuota tells whether etcd has its own reason for the alarm: it stores about as
+// much as it may.
+func (k *spaceKeeper) overQuota() bool {
+	quota := k.etcd.Cfg.QuotaBackendBytes
+	if quota == 0 {
+		quota = 2 << 30 // etcd's own default
+	}
+	return quota > 0 && k.etcd.Backend().Size() >= quota/10*9
+}
+
+// reserveAhead has the file system keep blocks for a file and for what comes after its
+// end, without changing its size.
+func reserveAhead(file string) error {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, info.Size()+reserve); err != nil {
+		return fmt.Errorf("reserve space for %s: %w", file, err)
+	}
+	return nil
+}
