@@ -21,6 +21,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 
 	"croft"
+	"croft/internal/delay"
 )
 
 // Server is an etcd server inside this process.
@@ -43,8 +44,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := c.checkTrust(); err != nil {
 		return nil, err
 	}
-	cfg, err := c.etcd()
-	if err != nil {
+	if _, err := c.etcd(); err != nil { // before anything is made
 		return nil, err
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
@@ -58,7 +58,15 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	s, err := start(ctx, cfg, c)
+	s, err := start(ctx, c)
+	for range joinTries {
+		// Of the members that it asks one may not know yet that it was added.
+		if err == nil || c.Cluster == "" || !strings.Contains(err.Error(), "member count is unequal") ||
+			delay.For(ctx, joinRetry) != nil {
+			break
+		}
+		s, err = start(ctx, c)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -66,15 +74,25 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if c.Peer == "" {
 		return s, nil
 	}
-	if err := s.publishPeer(ctx, cfg.AdvertisePeerUrls[0].String()); err != nil {
+	if err := s.publishPeer(ctx, s.etcd.Config().AdvertisePeerUrls[0].String()); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
+// joinTries is how often a new member tries again to join, and joinRetry the pause before each time.
+const (
+	joinTries = 20
+	joinRetry = 500 * time.Millisecond
+)
+
 // start runs the server until it is ready.
-func start(ctx context.Context, cfg *embed.Config, c Config) (_ *Server, err error) {
+func start(ctx context.Context, c Config) (_ *Server, err error) {
+	cfg, err := c.etcd()
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{full: make(chan struct{})}
 	if s.service, err = listen(c, cfg); err != nil {
 		return nil, err
