@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -64,9 +66,7 @@ type Agent struct {
 	introducing sync.Mutex // held while the record is written
 	problems    [problemKinds]string
 
-	mu      sync.Mutex
-	memory  map[croft.InstanceID]*memory
-	awaited map[croft.InstanceID]bool // looked at again soon
+	instances instances
 
 	// Only the sweep touches these.
 	foundHere []audit.Difference // by the last one
@@ -75,29 +75,6 @@ type Agent struct {
 
 	reporting sync.Mutex // held while what a guest told is changed
 	reporters *mailbox.Box[croft.InstanceID]
-}
-
-// memory is what the agent knows of an instance beyond what it can read. All of
-// it may be lost: a new agent comes to the same end.
-type memory struct {
-	mu       sync.Mutex        // guards observed, known, events, passing and timer; the rest is the worker's own
-	observed croft.Observation // last written
-	known    bool              // observed was written by this agent
-	events   []croft.Event
-	passing  func()      // writes a state that may be over soon
-	timer    *time.Timer // calls that
-	recalled bool        // events has what was stored before this agent
-	failed   error       // final for the order of generation failedAt
-	failedAt int64
-	unbuilt  bool      // what the failed order half built is removed
-	started  time.Time // when it was last started
-	reported bool      // a domain without order was reported
-	ended    croft.End // how the guest went off that the order of generation endedAt leaves off
-	endedAt  int64
-	way      *way // the order on its way, where it belongs to a trace
-
-	state  atomic.Value // croft.State: last seen, whether it could be written or not
-	called atomic.Value // called: what people call it
 }
 
 // New checks the configuration. It starts nothing.
@@ -120,17 +97,17 @@ func New(c Config) (*Agent, error) {
 		c.Traces = noop.NewTracerProvider()
 	}
 	a := &Agent{
-		Config:  c,
-		builds:  make(chan struct{}, c.MaxBuilds),
-		memory:  map[croft.InstanceID]*memory{},
-		awaited: map[croft.InstanceID]bool{},
+		Config:    c,
+		builds:    make(chan struct{}, c.MaxBuilds),
+		instances: instances{all: map[croft.InstanceID]*memory{}, awaited: map[croft.InstanceID]bool{}},
 
 		caretaker: &audit.Caretaker{Host: c.Host.ID, Records: c.Records, Shared: c.Shared, Inventory: c.Inventory,
 			Every: c.SweepEvery, Log: c.Log},
 
 		reporters: mailbox.New[croft.InstanceID](),
 	}
-	a.metrics = newMetrics(a)
+	a.metrics = newMetrics(a.builds, &a.seat, &a.known, a.instances.states, a.caretaker.Collector(),
+		newUsages(c.Hypervisor, a.instances.names))
 	a.workers.Do = a.pass
 	return a, nil
 }
@@ -161,7 +138,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	work.Go(func() { a.serve(ctx, ready) })
 	work.Wait()
 	a.workers.Wait()
-	a.arriveAll()
+	a.instances.arriveAll()
 	if a.known.Load() && a.seat.Load() {
 		return a.retire(ctx)
 	}
@@ -222,6 +199,9 @@ const (
 	lastWait  = 15 * time.Second
 )
 
+// awaitPoll is how often the instances that are awaited are looked at.
+const awaitPoll = 2 * time.Second
+
 // pause waits; false: ctx ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
@@ -269,11 +249,9 @@ func (a *Agent) resync(ctx context.Context) {
 	for _, d := range domains {
 		ids[d.ID] = true
 	}
-	a.mu.Lock()
-	for id := range a.memory {
+	for _, id := range a.instances.ids() {
 		ids[id] = true
 	}
-	a.mu.Unlock()
 	for id := range ids {
 		a.workers.Wake(ctx, id)
 	}
@@ -286,23 +264,38 @@ func (a *Agent) logUnless(ctx context.Context, err error, op string) {
 	}
 }
 
-// remember returns the instance's memory, made at the first call.
-func (a *Agent) remember(id croft.InstanceID) *memory {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	m, ok := a.memory[id]
-	if !ok {
-		m = &memory{}
-		a.memory[id] = m
+// read gathers the two sides that Plan compares.
+func (a *Agent) read(ctx context.Context, id croft.InstanceID) (*croft.Order, Have, error) {
+	have := Have{Home: a.Partition}
+	var want *croft.Order
+	order, err := a.Orders.Order(ctx, a.Host.ID, id)
+	switch {
+	case err == nil:
+		want = &order
+	case !errors.Is(err, croft.NotFound):
+		return nil, have, err
 	}
-	return m
+	domain, err := a.Hypervisor.Get(ctx, id)
+	switch {
+	case err == nil:
+		have.Domain = &domain
+	case !errors.Is(err, croft.NotFound):
+		return nil, have, fmt.Errorf("look at the domain: %w", err)
+	}
+	if _, err := os.Lstat(a.dir(id)); err == nil {
+		have.Files = true
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, have, fmt.Errorf("look for the instance's files: %w", err)
+	}
+	return want, have, nil
 }
 
-func (a *Agent) forget(id croft.InstanceID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.memory, id)
-	delete(a.awaited, id)
+// clean removes the instance's files.
+func (a *Agent) clean(id croft.InstanceID) error {
+	if err := os.RemoveAll(a.dir(id)); err != nil {
+		return fmt.Errorf("remove the instance's files: %w", err)
+	}
+	return nil
 }
 
 func (a *Agent) dir(id croft.InstanceID) string { return filepath.Join(a.Dir, string(id)) }
@@ -311,3 +304,14 @@ func (a *Agent) dir(id croft.InstanceID) string { return filepath.Join(a.Dir, st
 func (a *Agent) ConsoleLog(id croft.InstanceID) string {
 	return filepath.Join(a.dir(id), "console.log")
 }
+
+// lookAgain wakes the instances that are awaited: not every network reports when a guest gets an
+// address, and nothing reports when etcd or libvirt answer again.
+func (a *Agent) lookAgain(ctx context.Context) {
+	for _, id := range a.instances.awaitedOnes() {
+		a.workers.Wake(ctx, id)
+	}
+}
+
+// Collector gives the agent's metrics.
+func (a *Agent) Collector() prometheus.Collector { return a.metrics }

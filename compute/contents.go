@@ -53,7 +53,7 @@ func (a *Agent) RemoveFiles(ctx context.Context, id croft.InstanceID) error {
 	if !errors.Is(err, croft.NotFound) {
 		return err
 	}
-	want, have, err := a.read(ctx, id, &memory{})
+	want, have, err := a.read(ctx, id)
 	switch {
 	case err != nil:
 		return err
@@ -87,4 +87,25 @@ func (api *API) removeFiles(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// usages answers with what the guests use.
+func (api *API) usages(w http.ResponseWriter, r *http.Request) {
+	meters, ok := api.Agent.Hypervisor.(Meters)
+	if !ok {
+		http.Error(w, "this hypervisor does not tell what its guests use", http.StatusNotFound)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), usagePatience)
+	defer cancel()
+	all, err := meters.Usages(ctx)
+	if err != nil {
+		httpapi.Error(w, err)
+		return
+	}
+	if all == nil {
+		all = []Usage{} // a list, not null
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(all) // a client that went away is no concern of ours
 }

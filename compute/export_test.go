@@ -22,5 +22,5 @@ func (a *Agent) SweepNow(ctx context.Context) error {
 // Expire makes an instance's last start one of long ago.
 func (a *Agent) Expire(id croft.InstanceID) {
 	a.workers.Wait()
-	a.remember(id).started = time.Time{}
+	a.instances.remember(id).started = time.Time{}
 }

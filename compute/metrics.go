@@ -1,22 +1,20 @@
 package compute
 
 import (
-	"context"
-	"errors"
-	"time"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
 	"croft/audit"
 	"croft/internal/meter"
-	"croft/internal/span"
 )
 
 // metrics count what the agent does.
 type metrics struct {
 	meter.Set
-	agent *Agent
+	others []prometheus.Collector
+	states func() map[croft.State]int
 
 	passes      *prometheus.CounterVec
 	steps       *prometheus.HistogramVec
@@ -27,7 +25,6 @@ type metrics struct {
 	sweeps      *prometheus.CounterVec
 	differences *prometheus.GaugeVec
 	instances   *prometheus.Desc
-	usages      *usages
 }
 
 // The phases of an order, as metrics and traces name them.
@@ -40,8 +37,10 @@ const (
 	phaseBoot    = "boot"
 )
 
-func newMetrics(a *Agent) *metrics {
-	m := &metrics{agent: a}
+// newMetrics returns the metrics of an agent together with those of others that belong to it.
+func newMetrics(builds chan struct{}, seat, known *atomic.Bool, states func() map[croft.State]int,
+	others ...prometheus.Collector) *metrics {
+	m := &metrics{states: states, others: others}
 	m.passes = m.Counters("croft_agent_passes_total",
 		"Looks at an instance and its order, by how they ended: ok, interrupted, waiting for another host, or the kind of the error.", "result")
 	m.steps = m.Seconds("croft_agent_step_seconds", "What passes did, by step and by how it ended.", meter.Work, "step",
@@ -61,20 +60,19 @@ func newMetrics(a *Agent) *metrics {
 		"Comparisons of guests, disks, claims and records, by how they ended.", "result")
 	m.differences = m.Gauges("croft_agent_differences",
 		"What the last sweep of the host found wrong twice, by kind; croft audit tells more.", "kind")
-	m.Now("croft_agent_builds", "Guests that are being built.", func() float64 { return float64(len(a.builds)) })
+	m.Now("croft_agent_builds", "Guests that are being built.", func() float64 { return float64(len(builds)) })
 	m.Now("croft_agent_builds_limit", "How many guests may be built at the same time.",
-		func() float64 { return float64(cap(a.builds)) })
+		func() float64 { return float64(cap(builds)) })
 	m.Now("croft_agent_seat", "1 where this agent is the host's, 0 where it does nothing.",
-		func() float64 { return truth(a.seat.Load()) })
+		func() float64 { return truth(seat.Load()) })
 	m.Now("croft_agent_known", "1 once the host's inventory is offered and its record written.",
-		func() float64 { return truth(a.known.Load()) })
+		func() float64 { return truth(known.Load()) })
 	for _, kind := range []croft.Kind{croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity,
 		croft.Unavailable, "other"} {
 		m.failures.WithLabelValues(string(kind)) // else its first failure would be no increase
 	}
 	m.instances = prometheus.NewDesc("croft_agent_instances", "Instances of this host, by what was last seen of them.",
 		[]string{"state"}, nil)
-	m.usages = newUsages(a)
 	audit.CountKinds(m.differences, nil)
 	return m
 }
@@ -86,60 +84,23 @@ func truth(is bool) float64 {
 	return 0
 }
 
-// Collector gives the agent's metrics.
-func (a *Agent) Collector() prometheus.Collector { return a.metrics }
-
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.Set.Describe(ch)
-	m.agent.caretaker.Collector().Describe(ch)
 	ch <- m.instances
-	m.usages.Describe(ch)
+	for _, c := range m.others {
+		c.Describe(ch)
+	}
 }
 
 // Collect implements prometheus.Collector. It waits for nobody but, for a moment, the
 // hypervisor.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.Set.Collect(ch)
-	m.agent.caretaker.Collector().Collect(ch)
-	m.usages.Collect(ch)
-	for state, count := range m.agent.states() {
+	for _, c := range m.others {
+		c.Collect(ch)
+	}
+	for state, count := range m.states() {
 		ch <- prometheus.MustNewConstMetric(m.instances, prometheus.GaugeValue, float64(count), string(state))
 	}
-}
-
-// states counts instances by what was last seen of them; states that none is in are 0.
-func (a *Agent) states() map[croft.State]int {
-	counts := map[croft.State]int{}
-	for _, state := range croft.ObservedStates {
-		counts[state] = 0
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, m := range a.memory {
-		if state, ok := m.state.Load().(croft.State); ok {
-			counts[state]++
-		}
-	}
-	return counts
-}
-
-// phase does a part of building or starting a guest, and tells how long it took.
-func (a *Agent) phase(ctx context.Context, name string, work func(context.Context) error) error {
-	begun := time.Now()
-	err := span.Do(ctx, name, work)
-	a.metrics.phases.WithLabelValues(name, outcome(ctx, err)).Observe(time.Since(begun).Seconds())
-	return err
-}
-
-// outcome is how something ended. What was interrupted, or waits for another host, is
-// nobody's fault and counts apart.
-func outcome(ctx context.Context, err error) string {
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return "interrupted"
-	case errors.Is(err, errNotArrived):
-		return "waiting"
-	}
-	return meter.Result(err)
 }

@@ -4,82 +4,81 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
 	"time"
 
 	"croft"
 	"croft/internal/meter"
+	"croft/internal/span"
 )
 
 // settle writes what a pass came to. An error that repeating cannot help is final
 // for this order: what was half built is removed.
-func (a *Agent) settle(ctx context.Context, o croft.Order, m *memory, failure error) {
+func (p *pass) settle(ctx context.Context, failure error) {
 	if ctx.Err() != nil {
 		return // interrupted: the next pass knows better
 	}
 	if errors.Is(failure, errNotArrived) {
-		a.await(o.Instance, true)
+		p.agent.instances.await(p.id, true)
 		return
 	}
 	if failure != nil {
-		m.arrive(failure)
-		a.metrics.failures.WithLabelValues(meter.Result(failure)).Inc()
-		a.Log.Warn("the order is not carried out", "instance", o.Instance, "host", a.Host.ID, "op", string(o.Want),
-			"err", failure)
-		if isFinal(failure) && o.Want != croft.WantGone {
-			m.failed, m.failedAt, m.unbuilt = failure, o.Generation, false
-			a.giveUp(ctx, o, m)
+		p.memory.arrive(failure)
+		p.agent.metrics.failures.WithLabelValues(meter.Result(failure)).Inc()
+		p.agent.Log.Warn("the order is not carried out", "instance", p.id, "host", p.agent.Host.ID, "op",
+			string(p.want.Want), "err", failure)
+		if isFinal(failure) && p.want.Want != croft.WantGone {
+			p.memory.failed, p.memory.failedAt, p.memory.unbuilt = failure, p.want.Generation, false
+			p.giveUp(ctx)
 			return
 		}
-		a.observeFailure(ctx, o, m, failure)
+		p.observeFailure(ctx, failure)
 		return
 	}
-	domain, err := a.Hypervisor.Get(ctx, o.Instance)
+	domain, err := p.agent.Hypervisor.Get(ctx, p.id)
 	if errors.Is(err, croft.NotFound) {
 		return // it is gone, and so is its order
 	}
 	if err != nil {
-		a.await(o.Instance, true)
-		a.logUnless(ctx, err, "look at the domain")
+		p.agent.instances.await(p.id, true)
+		p.agent.logUnless(ctx, err, "look at the domain")
 		return
 	}
 	seen := croft.Observation{State: stateOf(domain), Addresses: domain.Addresses}
-	a.await(o.Instance, seen.State == croft.StateBooting)
+	p.agent.instances.await(p.id, seen.State == croft.StateBooting)
 	switch seen.State {
 	case croft.StateStopped:
-		seen.Ended = m.ended
+		seen.Ended = p.memory.ended
 	case croft.StateBooting:
 		seen.Addresses = domain.Reserved
 	case croft.StateRunning:
-		if !m.noted(croft.EventAddress) {
-			m.note(croft.EventAddress)
-			a.measureArrival(o, m)
+		if !p.memory.noted(croft.EventAddress) {
+			p.memory.note(croft.EventAddress)
+			p.measureArrival()
 		}
 	}
 	if seen.State != croft.StateBooting {
-		m.arrive(nil)
+		p.memory.arrive(nil)
 	}
-	a.observe(ctx, o, m, seen)
+	p.observe(ctx, seen)
 }
 
 // giveUp leaves an order that failed for good: nothing half built, and everybody told.
 // What of that does not succeed, or is interrupted, the next pass does.
-func (a *Agent) giveUp(ctx context.Context, o croft.Order, m *memory) {
-	if !m.unbuilt {
-		if err := a.unbuild(ctx, o.Instance, m); err != nil {
-			a.await(o.Instance, true)
-			a.logUnless(ctx, err, "remove what was half built")
+func (p *pass) giveUp(ctx context.Context) {
+	if !p.memory.unbuilt {
+		if err := p.unbuild(ctx); err != nil {
+			p.agent.instances.await(p.id, true)
+			p.agent.logUnless(ctx, err, "remove what was half built")
 		} else {
-			m.unbuilt = true
+			p.memory.unbuilt = true
 		}
 	}
-	a.observeFailure(ctx, o, m, m.failed)
+	p.observeFailure(ctx, p.memory.failed)
 }
 
-func (a *Agent) observeFailure(ctx context.Context, o croft.Order, m *memory, failure error) {
-	a.observe(ctx, o, m, croft.Observation{State: croft.StateFailed, Error: failure.Error(),
+func (p *pass) observeFailure(ctx context.Context, failure error) {
+	p.observe(ctx, croft.Observation{State: croft.StateFailed, Error: failure.Error(),
 		ErrorKind: croft.KindOf(failure)})
 }
 
@@ -89,21 +88,21 @@ func isFinal(err error) bool {
 }
 
 // unbuild removes a domain that has never run, and its files.
-func (a *Agent) unbuild(ctx context.Context, id croft.InstanceID, m *memory) error {
-	if m.noted(croft.EventRunning) {
+func (p *pass) unbuild(ctx context.Context) error {
+	if p.memory.noted(croft.EventRunning) {
 		return nil // its disk may hold what nobody has elsewhere
 	}
-	domain, err := a.Hypervisor.Get(ctx, id)
+	domain, err := p.agent.Hypervisor.Get(ctx, p.id)
 	if err == nil && domain.Power != PowerOff {
 		return nil // a guest that runs is worth more than order in the cupboard
 	}
 	if err == nil {
-		err = a.Hypervisor.Remove(ctx, id)
+		err = p.agent.Hypervisor.Remove(ctx, p.id)
 	}
 	if err != nil && !errors.Is(err, croft.NotFound) {
 		return fmt.Errorf("remove the domain: %w", err)
 	}
-	return a.clean(id)
+	return p.agent.clean(p.id)
 }
 
 // stateOf names what a domain is doing.
@@ -119,11 +118,11 @@ func stateOf(d Domain) croft.State {
 
 // observe writes an observation of the order's instance, if it differs from the
 // last one. That the order is gone meanwhile is no error.
-func (a *Agent) observe(ctx context.Context, o croft.Order, m *memory, seen croft.Observation) {
-	m.mu.Lock() // progress may be told by another goroutine than the worker's
-	defer m.mu.Unlock()
-	m.passing = nil
-	a.write(ctx, o, m, seen)
+func (p *pass) observe(ctx context.Context, seen croft.Observation) {
+	p.memory.mu.Lock() // progress may be told by another goroutine than the worker's
+	defer p.memory.mu.Unlock()
+	p.memory.passing = nil
+	p.write(ctx, seen)
 }
 
 // passingTime is how long a state has to last that another follows by itself before
@@ -133,86 +132,80 @@ const passingTime = 100 * time.Millisecond
 // observePassing observes a state that a pass goes through, if it lasts. Most do not,
 // and each that is written costs etcd, and everybody who watches, as much as the last
 // one, which counts.
-func (a *Agent) observePassing(ctx context.Context, o croft.Order, m *memory, seen croft.Observation) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.passing == nil {
-		m.timer = time.AfterFunc(passingTime, m.tellPassing)
+func (p *pass) observePassing(ctx context.Context, seen croft.Observation) {
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	if p.memory.passing == nil {
+		p.memory.timer = time.AfterFunc(passingTime, p.memory.tellPassing)
 	}
-	m.passing = func() { a.write(ctx, o, m, seen) }
+	p.memory.passing = func() { p.write(ctx, seen) }
 }
 
-// tellPassing writes the state that has lasted.
-func (m *memory) tellPassing() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.passing != nil {
-		m.passing()
-		m.passing = nil
-	}
-}
-
-// endPassing ends what observePassing began, with its pass.
-func (m *memory) endPassing() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.passing = nil
-	if m.timer != nil {
-		m.timer.Stop()
-	}
-}
-
-// write wants m.mu held.
-func (a *Agent) write(ctx context.Context, o croft.Order, m *memory, seen croft.Observation) {
-	seen.Host, seen.Instance, seen.Generation = a.Host.ID, o.Instance, o.Generation
-	seen.MAC = o.Instance.MAC(0).String()
-	told := a.Reports().read(o.Instance)
+// write wants p.memory.mu held.
+func (p *pass) write(ctx context.Context, seen croft.Observation) {
+	seen.Host, seen.Instance, seen.Generation = p.agent.Host.ID, p.id, p.want.Generation
+	seen.MAC = p.id.MAC(0).String()
+	told := p.agent.Reports().read(p.id)
 	seen.CloudInit, seen.Password = told.CloudInit, told.Password
-	seen.Events = m.events
-	m.state.Store(seen.State)
-	last := m.observed
+	seen.Events = p.memory.events
+	p.memory.state.Store(seen.State)
+	last := p.memory.observed
 	last.Updated = time.Time{}
-	if m.known && reflect.DeepEqual(last, seen) {
+	if p.memory.known && reflect.DeepEqual(last, seen) {
 		return
 	}
 	seen.Updated = time.Now().UTC()
-	err := a.Orders.Observe(ctx, seen)
+	err := p.agent.Orders.Observe(ctx, seen)
 	switch {
 	case err == nil:
-		if m.observed.State != seen.State {
-			log := a.Log.With("instance", o.Instance, "host", a.Host.ID, "state", string(seen.State))
+		if p.memory.observed.State != seen.State {
+			log := p.agent.Log.With("instance", p.id, "host", p.agent.Host.ID, "state", string(seen.State))
 			if seen.Ended != "" {
 				log = log.With("ended", seen.Ended.String())
 			}
 			log.Info("observed")
 		}
-		m.observed, m.known = seen, true
+		p.memory.observed, p.memory.known = seen, true
 	case !errors.Is(err, croft.Conflict):
-		m.known = false
-		a.await(o.Instance, true)
-		a.logUnless(ctx, err, "observe")
+		p.memory.known = false
+		p.agent.instances.await(p.id, true)
+		p.agent.logUnless(ctx, err, "observe")
 	}
 }
 
-// await keeps the set of instances that are looked at again soon: guests without
-// an address yet, and those of which something could not be read or written.
-func (a *Agent) await(id croft.InstanceID, soon bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if soon {
-		a.awaited[id] = true
-	} else {
-		delete(a.awaited, id)
-	}
+// phase does a part of building or starting a guest, and tells how long it took.
+func (p *pass) phase(ctx context.Context, name string, work func(context.Context) error) error {
+	begun := time.Now()
+	err := span.Do(ctx, name, work)
+	p.agent.metrics.phases.WithLabelValues(name, outcome(ctx, err)).Observe(time.Since(begun).Seconds())
+	return err
 }
 
-// lookAgain wakes the awaited: not every network tells an event when a guest gets
-// an address, and nothing tells when etcd or libvirt answer again.
-func (a *Agent) lookAgain(ctx context.Context) {
-	a.mu.Lock()
-	ids := slices.Collect(maps.Keys(a.awaited))
-	a.mu.Unlock()
-	for _, id := range ids {
-		a.workers.Wake(ctx, id)
+// recall reads once what an agent before this one noted of the instance's way, so
+// that a restart does not lose it.
+func (p *pass) recall(ctx context.Context) error {
+	if p.memory.recalled {
+		return nil
+	}
+	before, err := p.agent.Orders.Observed(ctx, p.agent.Host.ID, p.id)
+	if err != nil && !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	p.memory.recalled, p.memory.events = true, before.Events
+	p.memory.ended, p.memory.endedAt = before.Ended, before.Generation
+	if err != nil {
+		p.memory.events = []croft.Event{{Name: croft.EventClaimed, At: p.want.Issued}}
+		p.agent.metrics.delay.Observe(max(0, time.Since(p.want.Issued).Seconds()))
+	}
+	return nil
+}
+
+// measureArrival tells how long a guest took that was made for its first order: what
+// comes later has no claim to begin with.
+func (p *pass) measureArrival() {
+	if p.memory.noted(croft.EventClaimed) && p.memory.noted(croft.EventDefined) {
+		p.agent.metrics.arrival.Observe(max(0, time.Since(p.want.Issued).Seconds()))
 	}
 }

@@ -47,15 +47,15 @@ func TestOnlyStatesThatLastAreTold(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &heard{}
 				a := &Agent{Config: Config{Orders: h, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}}
-				m, o := &memory{}, croft.Order{Instance: croft.NewInstanceID()}
+				p := &pass{agent: a, id: croft.NewInstanceID(), memory: &memory{}, want: &croft.Order{}}
 				for _, state := range []croft.State{croft.StateFetching, croft.StateDefining, croft.StateBooting} {
-					a.observePassing(t.Context(), o, m, croft.Observation{State: state})
+					p.observePassing(t.Context(), croft.Observation{State: state})
 					time.Sleep(c.takes)
 				}
 				if !c.interrupted {
-					a.observe(t.Context(), o, m, croft.Observation{State: croft.StateRunning})
+					p.observe(t.Context(), croft.Observation{State: croft.StateRunning})
 				}
-				m.endPassing()
+				p.memory.endPassing()
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				if !slices.Equal(h.states, c.want) {

@@ -1,15 +1,9 @@
 package compute
 
 import (
-	"context"
-	"fmt"
-	"slices"
-	"strings"
-
-	"github.com/shirou/gopsutil/v3/disk"
-
-	"croft"
 	"croft/audit"
+	"fmt"
+	"sync/atomic"
 )
 
 // problemKind orders what may be wrong with a host; of each there is at most one.
@@ -23,102 +17,11 @@ const (
 	problemKinds
 )
 
-// setProblem notes what is wrong with the host, for its record; nothing where that is over.
-func (a *Agent) setProblem(kind problemKind, sentence string) (changed bool) {
-	a.introducing.Lock()
-	defer a.introducing.Unlock()
-	changed = a.problems[kind] != sentence
-	a.problems[kind] = sentence
-	return changed
-}
-
-// introduce writes the host's record. A new name is told, and the old one kept in it.
-func (a *Agent) introduce(ctx context.Context) error {
-	a.introducing.Lock()
-	defer a.introducing.Unlock()
-	hosts, err := a.Registry.Hosts(ctx, a.Host.ID)
-	if err != nil {
-		return err
-	}
-	me := a.Host
-	if before, known := hosts[me.ID]; known {
-		me.FormerName = before.FormerName
-		if before.Name != me.Name {
-			me.FormerName = before.Name
-			a.Log.Warn("the host has a new name; by its UUID it is the same", "host", me.ID, "name", me.Name, "former",
-				before.Name)
-		}
-	}
-	for _, problem := range a.problems {
-		if problem != "" {
-			me.Problems = append(me.Problems, problem)
-		}
-	}
-	return a.Registry.PutHost(ctx, me)
-}
-
-// examine finds what is wrong with the host as a whole, says so in the log once, and
-// in the host's record for as long as it lasts.
-func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.Resources,
-	strays []audit.Difference) error {
-	shrunk, strange := a.shrunk(claims), strangers(strays)
-	changed := a.setProblem(problemShrunk, shrunk)
-	if changed && shrunk != "" {
-		a.Log.Warn("the host offers less than is claimed; its guests are left alone", "host", a.Host.ID, "reason",
-			shrunk)
-	}
-	if a.setProblem(problemGuests, strange) {
-		changed = true
-		if strange != "" {
-			a.Log.Warn("guests here are not this host's; they are left alone", "host", a.Host.ID, "reason", strange)
-		}
-	}
-	if full := a.nearlyFull(ctx); a.setProblem(problemDisk, full) {
-		changed = true
-		if full != "" {
-			a.Log.Warn("the disk is nearly full", "host", a.Host.ID, "reason", full)
-		}
-	}
-	if !changed {
-		return nil
-	}
-	return a.introduce(ctx)
-}
-
-// littleDisk is how many bytes the disk of the instances has to have left for nobody to
-// mind.
-const littleDisk = 1 << 30
-
-// nearlyFull says that the disk of the instances is. Below a GiB the sentence stays the
-// same, so that it is not written anew with every block.
-func (a *Agent) nearlyFull(ctx context.Context) string {
-	usage, err := disk.UsageWithContext(ctx, a.Dir)
-	if err != nil || usage.Free >= littleDisk {
-		return "" // what cannot be read is told by whatever needs it
-	}
-	return fmt.Sprintf("less than 1 GiB is left on the disk of %s: guests that write stand still once nothing is, and no new ones can be built; make room there", a.Dir)
-}
-
-// shrunk says of which classes more is claimed than the host offers.
-func (a *Agent) shrunk(claims map[croft.InstanceID]croft.Resources) string {
-	used := croft.Resources{}
-	for _, claim := range claims {
-		for class, amount := range claim {
-			used[class] += amount
-		}
-	}
-	var short []string
-	for class, amount := range used {
-		if capacity := a.Provider.Inventories[class].Capacity(); amount > capacity {
-			short = append(short, fmt.Sprintf("%d of %s are claimed and %d offered", amount, class, capacity))
-		}
-	}
-	if len(short) == 0 {
-		return ""
-	}
-	slices.Sort(short)
-	return "it has become smaller than its use: " + strings.Join(short, ", ") +
-		"; nothing new comes here until that is less, and its guests stay as they are"
+// troubles are the newest reasons why the agent cannot do its work, for who asks.
+type troubles struct {
+	seat       atomic.Pointer[string] // why it does nothing
+	known      atomic.Pointer[error]  // why the host is not made known yet
+	hypervisor atomic.Pointer[error]  // what was wrong when the hypervisor was asked last
 }
 
 // strangers says which guests here belong to nobody, or to another host.

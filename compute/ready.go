@@ -3,15 +3,7 @@ package compute
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 )
-
-// troubles are the newest reasons why the agent cannot do its work, for who asks.
-type troubles struct {
-	seat       atomic.Pointer[string] // why it does nothing
-	known      atomic.Pointer[error]  // why the host is not made known yet
-	hypervisor atomic.Pointer[error]  // what was wrong when the hypervisor was asked last
-}
 
 // Ready returns why the host does not take orders; nil where it does.
 func (a *Agent) Ready(context.Context) error {

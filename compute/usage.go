@@ -2,14 +2,11 @@ package compute
 
 import (
 	"context"
-	"encoding/json"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
-	"croft/internal/httpapi"
 )
 
 // Meters is a hypervisor that tells what its guests use.
@@ -37,10 +34,11 @@ const usagePatience = 3 * time.Second
 // are few, and end with their guests. The label is not "instance", which Prometheus has
 // for the target that it reads.
 type usages struct {
-	agent *Agent
-	read  *prometheus.Desc
-	info  *prometheus.Desc
-	all   []usageMetric
+	hypervisor Hypervisor
+	names      func() map[croft.InstanceID]called
+	read       *prometheus.Desc
+	info       *prometheus.Desc
+	all        []usageMetric
 }
 
 type usageMetric struct {
@@ -49,8 +47,8 @@ type usageMetric struct {
 	value func(Usage) float64
 }
 
-func newUsages(a *Agent) *usages {
-	u := &usages{agent: a}
+func newUsages(hypervisor Hypervisor, names func() map[croft.InstanceID]called) *usages {
+	u := &usages{hypervisor: hypervisor, names: names}
 	u.read = prometheus.NewDesc("croft_agent_usages_read",
 		"1 where the hypervisor told in time what the guests use, 0 where croft_instance_ metrics are missing for that.", nil, nil)
 	u.info = prometheus.NewDesc("croft_instance_info",
@@ -86,11 +84,11 @@ func (u *usages) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (u *usages) Collect(ch chan<- prometheus.Metric) {
-	for id, called := range u.agent.names() {
+	for id, called := range u.names() {
 		ch <- prometheus.MustNewConstMetric(u.info, prometheus.GaugeValue, 1, string(id), string(called.project),
 			called.name)
 	}
-	meters, ok := u.agent.Hypervisor.(Meters)
+	meters, ok := u.hypervisor.(Meters)
 	if !ok {
 		return
 	}
@@ -103,43 +101,4 @@ func (u *usages) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(one), string(one.Instance))
 		}
 	}
-}
-
-// called is what people call an instance.
-type called struct {
-	project croft.Project
-	name    string
-}
-
-func (a *Agent) names() map[croft.InstanceID]called {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	all := map[croft.InstanceID]called{}
-	for id, m := range a.memory {
-		if c, ok := m.called.Load().(called); ok {
-			all[id] = c
-		}
-	}
-	return all
-}
-
-// usages answers with what the guests use.
-func (api *API) usages(w http.ResponseWriter, r *http.Request) {
-	meters, ok := api.Agent.Hypervisor.(Meters)
-	if !ok {
-		http.Error(w, "this hypervisor does not tell what its guests use", http.StatusNotFound)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), usagePatience)
-	defer cancel()
-	all, err := meters.Usages(ctx)
-	if err != nil {
-		httpapi.Error(w, err)
-		return
-	}
-	if all == nil {
-		all = []Usage{} // a list, not null
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(all) // a client that went away is no concern of ours
 }

@@ -1,0 +1,160 @@
+package compute
+
+import (
+	"context"
+	"croft"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// build makes everything up to a defined domain, at most MaxBuilds at once. Once
+// the image is there and before anything is made of it, it calls prepare.
+func (p *pass) build(ctx context.Context, prepare func() error) error {
+	if err := p.arrived(ctx); err != nil {
+		return err
+	}
+	nics, err := p.nics()
+	if err != nil {
+		return err
+	}
+	source, err := p.source()
+	if err != nil {
+		return err
+	}
+	if err := p.queue(ctx); err != nil {
+		return err
+	}
+	defer func() { <-p.agent.builds }()
+	img, err := p.fetch(ctx)
+	if err != nil {
+		return err
+	}
+	if err := prepare(); err != nil {
+		return err
+	}
+	p.memory.note(croft.EventImage)
+	p.observePassing(ctx, croft.Observation{State: croft.StateDefining})
+	dir := p.agent.dir(p.id)
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return fmt.Errorf("make the instance's directory: %w", err)
+	}
+	var layers []Layer
+	err = p.phase(ctx, phaseOverlay, func(ctx context.Context) (err error) {
+		layers, err = p.agent.Images.Disk(ctx, img, dir, p.want.Spec.Resources[croft.DiskGB])
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	seed, err := p.seed(ctx, source)
+	if err != nil {
+		return err
+	}
+	machine := p.machine(layers, seed, nics)
+	machine.Source = source
+	if err := p.phase(ctx, phaseDefine, func(ctx context.Context) error {
+		return p.agent.Hypervisor.Define(ctx, machine)
+	}); err != nil {
+		return err
+	}
+	p.memory.note(croft.EventDefined)
+	return nil
+}
+
+// queue waits for a free build.
+func (p *pass) queue(ctx context.Context) error {
+	return p.phase(ctx, phaseQueue, func(ctx context.Context) error {
+		select {
+		case p.agent.builds <- struct{}{}:
+			return nil
+		default:
+		}
+		p.observePassing(ctx, croft.Observation{State: croft.StatePending})
+		select {
+		case p.agent.builds <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
+// fetch brings the image onto the host.
+func (p *pass) fetch(ctx context.Context) (img Image, err error) {
+	p.observePassing(ctx, croft.Observation{State: croft.StateFetching})
+	err = p.phase(ctx, phaseFetch, func(ctx context.Context) (err error) {
+		img, err = p.agent.Images.Fetch(ctx, p.want.Spec.Image, func(done croft.Progress) {
+			p.observePassing(ctx, croft.Observation{State: croft.StateFetching, Progress: &done})
+		})
+		return err
+	})
+	return img, err
+}
+
+// source is where an order's guest finds its metadata. Invalid: not where it wants.
+func (p *pass) source() (croft.Metadata, error) {
+	if p.agent.Seeds == nil {
+		return croft.MetadataServer, nil
+	}
+	return p.agent.Seeds.Source(*p.want)
+}
+
+// seed writes the metadata disk, where there is to be one, and returns its path.
+func (p *pass) seed(ctx context.Context, source croft.Metadata) (path string, err error) {
+	if source == croft.MetadataServer {
+		return "", nil
+	}
+	path = filepath.Join(p.agent.dir(p.id), seedFile)
+	// A file of an earlier attempt may be QEMU's user's by now, and have another mode.
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("write the metadata disk: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, seedMode)
+	if err != nil {
+		return "", fmt.Errorf("write the metadata disk: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := p.phase(ctx, phaseSeed, func(ctx context.Context) error {
+		return p.agent.Seeds.WriteSeed(ctx, f, *p.want)
+	}); err != nil {
+		return "", fmt.Errorf("write the metadata disk: %w", err)
+	}
+	return path, f.Sync()
+}
+
+// nics are the network interfaces of an order's guest. Invalid: it names a network
+// that this host does not have.
+func (p *pass) nics() ([]NIC, error) {
+	var all []NIC
+	for _, name := range p.want.Spec.Networks {
+		nic, ok := p.agent.Networks[name]
+		switch {
+		case name == croft.DefaultNetworks:
+			all = append(all, p.agent.NICs...)
+		case ok:
+			all = append(all, nic)
+		default:
+			return nil, croft.Errorf(croft.Invalid, "host %s has no network %q in its settings (networks)",
+				p.agent.Host.Name, name)
+		}
+	}
+	if len(p.want.Spec.Networks) == 0 {
+		all = slices.Clone(p.agent.NICs)
+	}
+	for i := range all {
+		all[i].MAC = p.id.MAC(i).String()
+	}
+	return all, nil
+}
+
+// machine describes the domain of an order.
+func (p *pass) machine(disk []Layer, seed string, nics []NIC) Machine {
+	return Machine{
+		ID: p.id, Partition: p.want.Partition, Generation: p.want.Generation, Name: p.want.Name,
+		VCPUs: p.want.Spec.Resources[croft.VCPU], MemoryMiB: p.want.Spec.Resources[croft.MemoryMB],
+		Disk: disk, Seed: seed, Console: p.agent.ConsoleLog(p.id), NICs: nics,
+	}
+}
