@@ -98,3 +98,45 @@ func TestMakeTargetsInTheDocumentsExist(t *testing.T) {
 		}
 	}
 }
+
+// TestTheWayIsAsDescribed holds the tables for new readers against the source: each path is there, and the name beside
+// it is declared in that directory.
+func TestTheWayIsAsDescribed(t *testing.T) {
+	const page = "docs/finding-your-way.md"
+	text := read(t, page)
+	rows := regexp.MustCompile("(?m)^\\| [^|]+ \\| `([^`]+)` \\| (?:`([^`]+)` )?\\|$").FindAllStringSubmatch(text, -1)
+	if len(rows) != strings.Count(text, "\n| ")-2 { // but for the heads of two tables
+		t.Errorf("%s: %d rows are understood", page, len(rows))
+	}
+	for _, row := range rows {
+		if _, err := os.Stat(row[1]); err != nil {
+			t.Errorf("%s: %v", page, err)
+		} else if row[2] != "" && !declares(t, row[1], row[2]) {
+			t.Errorf("%s: %s declares no %s", page, row[1], row[2])
+		}
+	}
+	for _, path := range regexp.MustCompile("`([a-z]+/[a-z/]+)`").FindAllStringSubmatch(text, -1) {
+		if _, err := os.Stat(path[1]); err != nil {
+			t.Errorf("%s: %v", page, err)
+		}
+	}
+}
+
+// declares tells whether a directory declares a function, a type, or a method as Type.Method.
+func declares(t *testing.T, dir, name string) bool {
+	t.Helper()
+	pattern := `(?m)^(func|type) ` + name + `\b`
+	if receiver, method, ok := strings.Cut(name, "."); ok {
+		pattern = `(?m)^func \(\w+ \*?` + receiver + `\) ` + method + `\b`
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !strings.HasSuffix(file, "_test.go") && regexp.MustCompile(pattern).MatchString(read(t, file)) {
+			return true
+		}
+	}
+	return false
+}
