@@ -194,6 +194,9 @@ type Instance struct {
 // one of them has an order about it.
 func (i Instance) Former() []HostID { return former(i.MovedFrom, i.LeftBefore) }
 
+// ID returns what names the order.
+func (o Order) ID() OrderID { return OrderID{o.Host, o.Instance} }
+
 // Former is as that of the record.
 func (o Order) Former() []HostID { return former(o.MovedFrom, o.LeftBefore) }
 
@@ -219,6 +222,12 @@ type Claim struct {
 	// Generation is another one after every change, and a change names the one that it builds
 	// on; so of two that build on the same only one is made. Nil: it claims nothing.
 	Generation *int64
+}
+
+// OrderID names the order that a host has about an instance, and its observation.
+type OrderID struct {
+	Host     HostID     `json:"host"`
+	Instance InstanceID `json:"instance"`
 }
 
 // Order tells the agent of Host what to do about one instance.

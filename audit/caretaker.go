@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
+	"croft/internal/delay"
 	"croft/internal/meter"
 )
 
@@ -73,26 +73,15 @@ func CountKinds(gauge *prometheus.GaugeVec, found []Difference) {
 	}
 }
 
-// Run takes turns until ctx ends. Intervals vary by a tenth, so that many caretakers do
-// not act in step.
+// Run takes turns until ctx ends.
 func (c *Caretaker) Run(ctx context.Context) error {
 	c.Every = cmp.Or(c.Every, time.Minute)
-	for pause(ctx, c.Every+rand.N(c.Every/10+1)) {
+	delay.Every(ctx, c.Every, func(ctx context.Context) {
 		if err := c.TakeTurn(ctx); err != nil && ctx.Err() == nil {
 			c.Log.Warn("what is no host's own could not be looked after; it is tried again", "host", c.Host, "err", err)
 		}
-	}
+	})
 	return ctx.Err()
-}
-
-// pause waits; false: ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // TakeTurn sweeps where it is this caretaker's turn.
@@ -114,7 +103,7 @@ func (c *Caretaker) Sweep(ctx context.Context) error {
 	if err == nil && len(first) == 0 {
 		CountKinds(c.metrics().differences, nil)
 	}
-	if err != nil || len(first) == 0 || !pause(ctx, min(c.Every, confirmAfter)) {
+	if err != nil || len(first) == 0 || delay.For(ctx, min(c.Every, confirmAfter)) != nil {
 		return err
 	}
 	second, err := c.look(ctx)

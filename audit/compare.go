@@ -9,24 +9,19 @@ import (
 	"croft"
 )
 
-type place struct {
-	host     croft.HostID
-	instance croft.InstanceID
-}
-
 // comparison is one run of Compare.
 type comparison struct {
 	Evidence
-	orders map[place]croft.Order
+	orders map[croft.OrderID]croft.Order
 	found  []Difference
 }
 
 // Compare returns every difference, sorted by host. It has no side effects, and concludes
 // nothing from evidence that was not read.
 func Compare(b Evidence) []Difference {
-	c := &comparison{Evidence: b, orders: map[place]croft.Order{}}
+	c := &comparison{Evidence: b, orders: map[croft.OrderID]croft.Order{}}
 	for _, o := range b.Orders {
-		c.orders[place{o.Host, o.Instance}] = o
+		c.orders[o.ID()] = o
 	}
 	names := map[Name]bool{}
 	if b.Only == "" {
@@ -48,7 +43,7 @@ func Compare(b Evidence) []Difference {
 		c.checkOrder(o)
 	}
 	for _, o := range b.Observations {
-		_, ordered := c.orders[place{o.Host, o.Instance}]
+		_, ordered := c.orders[croft.OrderID{Host: o.Host, Instance: o.Instance}]
 		// else it is the order that is missing
 		if inst, exists := c.Instances[o.Instance]; !ordered && !(exists && inst.Host == o.Host) {
 			c.add(Difference{Kind: LostObservation, Host: o.Host, Instance: o.Instance, Mendable: true,
@@ -132,7 +127,7 @@ func (c *comparison) checkInstance(inst croft.Instance) {
 			Advice: "schedule destroy --force frees its name and its claim"})
 		return
 	}
-	order, ordered := c.orders[place{inst.Host, inst.ID}]
+	order, ordered := c.orders[croft.OrderID{Host: inst.Host, Instance: inst.ID}]
 	if !ordered {
 		c.report(inst, Difference{Kind: MissingOrder, Mendable: true,
 			Cause: "its host has no order about it, and so does nothing for it"})
@@ -268,7 +263,7 @@ func (c *comparison) runs(inst croft.Instance) bool {
 func (c *comparison) checkClaims(host croft.HostID) {
 	for id := range c.Claims[host] {
 		inst, exists := c.Instances[id]
-		order, ordered := c.orders[place{host, id}]
+		order, ordered := c.orders[croft.OrderID{Host: host, Instance: id}]
 		switch {
 		case exists && (inst.State == croft.StateScheduling || inst.Host == host || inst.Moving != ""):
 		case exists && c.lacksClaim(inst): // that says where it is
@@ -301,7 +296,7 @@ func (c *comparison) lacksClaim(inst croft.Instance) bool {
 func (c *comparison) checkContents(host croft.HostID) {
 	contents := c.Contents[host]
 	for _, g := range contents.Guests {
-		if _, ordered := c.orders[place{host, g.Instance}]; ordered {
+		if _, ordered := c.orders[croft.OrderID{Host: host, Instance: g.Instance}]; ordered {
 			continue
 		}
 		d := Difference{Kind: StrayGuest, Host: host, Instance: g.Instance, Cause: "a guest that nobody has on record",
@@ -321,7 +316,7 @@ func (c *comparison) checkContents(host croft.HostID) {
 		c.add(d)
 	}
 	for _, id := range contents.Directories {
-		_, ordered := c.orders[place{host, id}]
+		_, ordered := c.orders[croft.OrderID{Host: host, Instance: id}]
 		inst, exists := c.Instances[id]
 		if !ordered && contents.Guest(id) == nil && !(exists && inst.Host == host) {
 			c.add(Difference{Kind: StrayFiles, Host: host, Instance: id, Mendable: !exists,

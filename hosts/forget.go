@@ -128,10 +128,7 @@ func (f *Fleet) buryAll(ctx context.Context, host croft.HostID, force bool) erro
 // follow; Placement keeps the provider until they have.
 func (f *Fleet) freeClaims(ctx context.Context, host croft.HostID) error {
 	claims, err := f.Claims.Claims(ctx, host)
-	if errors.Is(err, croft.NotFound) || err == nil && len(claims) == 0 {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, croft.NotFound) {
 		return err
 	}
 	for id := range claims {

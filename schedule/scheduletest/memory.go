@@ -18,18 +18,13 @@ var (
 	_ schedule.View    = (*Memory)(nil)
 )
 
-type placeKey struct {
-	host croft.HostID
-	inst croft.InstanceID
-}
-
 // Memory is a store in memory. The zero value is not ready: use NewMemory.
 type Memory struct {
 	mu        sync.Mutex
 	revision  int64
 	instances map[croft.InstanceID]croft.Instance
-	orders    map[placeKey]croft.Order
-	observed  map[placeKey]croft.Observation
+	orders    map[croft.OrderID]croft.Order
+	observed  map[croft.OrderID]croft.Observation
 	hosts     map[croft.HostID]croft.Host
 	alive     map[croft.HostID]int
 	changed   chan struct{} // closed and replaced at every write
@@ -39,8 +34,8 @@ type Memory struct {
 func NewMemory() *Memory {
 	return &Memory{
 		instances: map[croft.InstanceID]croft.Instance{},
-		orders:    map[placeKey]croft.Order{},
-		observed:  map[placeKey]croft.Observation{},
+		orders:    map[croft.OrderID]croft.Order{},
+		observed:  map[croft.OrderID]croft.Observation{},
 		hosts:     map[croft.HostID]croft.Host{},
 		alive:     map[croft.HostID]int{},
 		changed:   make(chan struct{}),
@@ -110,7 +105,7 @@ func (m *Memory) Assign(ctx context.Context, inst croft.Instance, o croft.Order)
 		}
 		inst.State, inst.Host, inst.Generation, inst.Session = croft.StateScheduled, o.Host, o.Generation, ""
 		inst = m.put(inst)
-		m.orders[placeKey{o.Host, inst.ID}] = o
+		m.orders[croft.OrderID{Host: o.Host, Instance: inst.ID}] = o
 		return nil
 	})
 	return inst, err
@@ -176,7 +171,7 @@ func (m *Memory) Reorder(ctx context.Context, inst croft.Instance, o croft.Order
 			inst.State = croft.StateDestroying
 		}
 		inst = m.put(inst)
-		m.orders[placeKey{o.Host, inst.ID}] = o
+		m.orders[croft.OrderID{Host: o.Host, Instance: inst.ID}] = o
 		return nil
 	})
 	return inst, err
@@ -190,7 +185,7 @@ func (m *Memory) Bury(ctx context.Context, inst croft.Instance, o croft.Order) e
 		}
 		delete(m.instances, inst.ID)
 		if o.Host != "" {
-			m.orders[placeKey{o.Host, inst.ID}] = o
+			m.orders[croft.OrderID{Host: o.Host, Instance: inst.ID}] = o
 		}
 		return nil
 	})
@@ -223,7 +218,7 @@ func (m *Memory) SetAlive(host croft.HostID, by int) {
 // Observe stores what an agent saw. Conflict: there is no order.
 func (m *Memory) Observe(ctx context.Context, o croft.Observation) error {
 	return m.write(ctx, func() error {
-		at := placeKey{o.Host, o.Instance}
+		at := croft.OrderID{Host: o.Host, Instance: o.Instance}
 		if _, ok := m.orders[at]; !ok {
 			return croft.Errorf(croft.Conflict, "instance %s has no order", o.Instance)
 		}
@@ -235,7 +230,7 @@ func (m *Memory) Observe(ctx context.Context, o croft.Observation) error {
 // Forget removes all that belongs to a tombstone.
 func (m *Memory) Forget(ctx context.Context, o croft.Order) error {
 	return m.write(ctx, func() error {
-		at := placeKey{o.Host, o.Instance}
+		at := croft.OrderID{Host: o.Host, Instance: o.Instance}
 		if have, ok := m.orders[at]; !ok || have.Generation != o.Generation {
 			return croft.Errorf(croft.Conflict, "the order of instance %s changed", o.Instance)
 		}
@@ -252,7 +247,7 @@ func (m *Memory) Forget(ctx context.Context, o croft.Order) error {
 func (m *Memory) Order(_ context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o, ok := m.orders[placeKey{host, id}]
+	o, ok := m.orders[croft.OrderID{Host: host, Instance: id}]
 	if !ok {
 		return o, croft.Errorf(croft.NotFound, "no order for %s on %s", id, host)
 	}
@@ -277,7 +272,7 @@ func (m *Memory) Find(ctx context.Context, project croft.Project, idOrName strin
 
 func (m *Memory) status(inst croft.Instance) croft.Status {
 	st := croft.Status{Instance: inst}
-	at := placeKey{inst.Host, inst.ID}
+	at := croft.OrderID{Host: inst.Host, Instance: inst.ID}
 	if o, ok := m.orders[at]; ok {
 		st.Order = &o
 	}

@@ -151,7 +151,7 @@ func do(ctx context.Context, c *Client, name string, q any) error {
 
 // Order implements compute.Orders.
 func (c *Client) Order(ctx context.Context, of croft.HostID, id croft.InstanceID) (croft.Order, error) {
-	o, err := ask[order](ctx, c, "Order", place{of, id})
+	o, err := ask[order](ctx, c, "Order", croft.OrderID{Host: of, Instance: id})
 	if of == c.Host && errors.Is(err, croft.NotFound) {
 		c.known.remove(id)
 	}
@@ -161,7 +161,7 @@ func (c *Client) Order(ctx context.Context, of croft.HostID, id croft.InstanceID
 // Remains implements compute.Orders. A control process of the version before tells by the order of
 // that host, which it shows nothing of but that it is there.
 func (c *Client) Remains(ctx context.Context, of croft.HostID, id croft.InstanceID) (bool, error) {
-	remains, err := ask[bool](ctx, c, "Remains", place{of, id})
+	remains, err := ask[bool](ctx, c, "Remains", croft.OrderID{Host: of, Instance: id})
 	if !errors.Is(err, ErrRefused) {
 		return remains, err
 	}
@@ -173,7 +173,7 @@ func (c *Client) Remains(ctx context.Context, of croft.HostID, id croft.Instance
 
 // Observed implements compute.Orders.
 func (c *Client) Observed(ctx context.Context, of croft.HostID, id croft.InstanceID) (croft.Observation, error) {
-	return ask[croft.Observation](ctx, c, "Observed", place{of, id})
+	return ask[croft.Observation](ctx, c, "Observed", croft.OrderID{Host: of, Instance: id})
 }
 
 // Observe implements compute.Orders.

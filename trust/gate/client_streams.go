@@ -89,12 +89,12 @@ func (c *Client) follow(ctx context.Context, k *connection, name string, body io
 
 // Serve implements compute.Registry.
 func (c *Client) Serve(ctx context.Context, me croft.Agent, known <-chan struct{},
-	seated func(rival *croft.Agent) bool) error {
+	locked func(rival *croft.Agent) bool) error {
 	s := keeper{client: c, open: func(ctx context.Context, k *connection, heard func()) {
 		c.converse(ctx, k, "Serve", line{Agent: &me}, known, func(l line, out *said) {
 			heard()
-			if l.Seat != nil {
-				out.answer(seated(l.Seat.Rival))
+			if l.Lock != nil {
+				out.answer(locked(l.Lock.Rival))
 			}
 		})
 	}}
@@ -127,7 +127,7 @@ type said struct {
 	answers chan bool
 }
 
-// answer has the stream say whether this agent may have the seat.
+// answer has the stream say whether this agent may have the agent lock.
 func (s *said) answer(may bool) {
 	select {
 	case s.answers <- may:

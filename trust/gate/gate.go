@@ -57,12 +57,6 @@ func status(err error) int {
 	return croft.HTTPStatus(err)
 }
 
-// place names an order or an observation.
-type place struct {
-	Host     croft.HostID     `json:"host"`
-	Instance croft.InstanceID `json:"instance"`
-}
-
 // The nouns do not put on record what only their store knows; on the wire it is needed.
 type (
 	order struct {
@@ -145,12 +139,12 @@ type line struct {
 
 	Agent *croft.Agent `json:"agent,omitempty"` // client, of Serve: the first line
 	Known bool         `json:"known,omitempty"` // client: the host is known, it may be alive
-	May   *bool        `json:"may,omitempty"`   // client: the answer to Seat
-	Seat  *seat        `json:"seat,omitempty"`  // server: somebody took the host's seat
+	May   *bool        `json:"may,omitempty"`   // client: the answer to Lock
+	Lock  *agentLock   `json:"seat,omitempty"`  // server: somebody took the host's agent lock
 }
 
-// seat tells who has it: the client, where there is no rival.
-type seat struct {
+// agentLock says who holds it: the client, where there is no rival.
+type agentLock struct {
 	Rival *croft.Agent `json:"rival,omitempty"`
 }
 

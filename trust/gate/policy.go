@@ -30,7 +30,7 @@ var policy = map[string]method{
 		(*Server).forget),
 	"PutHost": call("the host's own record, cleaned of what is no text", (*Server).putHost),
 	"Hosts":   call("the host's own record", (*Server).hosts),
-	"Serve":   stream("the host's own seat and life, for as long as the stream lasts", (*Server).serve),
+	"Serve":   stream("the host's own agent lock and life, for as long as the stream lasts", (*Server).serve),
 	"Instance": call(
 		"without user-data; whole else where the instance is on the host; where it is only ordered or claimed there, whose it is; else whether it is there", (*Server).instance),
 	hostEvidenceCall: call(
@@ -64,56 +64,56 @@ func whole(ids ...croft.InstanceID) error {
 }
 
 // about is own and whole.
-func about(caller croft.HostID, p place) error {
-	return errors.Join(own(caller, p.Host), whole(p.Instance))
+func about(caller croft.HostID, id croft.OrderID) error {
+	return errors.Join(own(caller, id.Host), whole(id.Instance))
 }
 
-func (s *Server) order(ctx context.Context, caller croft.HostID, p place) (order, error) {
-	if err := whole(p.Instance); err != nil {
+func (s *Server) order(ctx context.Context, caller croft.HostID, id croft.OrderID) (order, error) {
+	if err := whole(id.Instance); err != nil {
 		return order{}, err
 	}
-	if p.Host != caller {
-		return s.remains(ctx, caller, p)
+	if id.Host != caller {
+		return s.remains(ctx, caller, id)
 	}
-	o, err := s.Orders.Order(ctx, caller, p.Instance)
+	o, err := s.Orders.Order(ctx, caller, id.Instance)
 	return sendOrder(o), err
 }
 
 // remains answers agents of versions that ask for the order of the host before.
-func (s *Server) remains(ctx context.Context, caller croft.HostID, p place) (order, error) {
-	remains, err := s.remainsThere(ctx, caller, p)
+func (s *Server) remains(ctx context.Context, caller croft.HostID, id croft.OrderID) (order, error) {
+	remains, err := s.remainsThere(ctx, caller, id)
 	if err == nil && !remains {
-		err = croft.Errorf(croft.NotFound, "nothing is left of instance %s on host %s", p.Instance, p.Host)
+		err = croft.Errorf(croft.NotFound, "nothing is left of instance %s on host %s", id.Instance, id.Host)
 	}
-	return order{Order: croft.Order{Host: p.Host, Instance: p.Instance, Want: croft.WantGone}}, err
+	return order{Order: croft.Order{Host: id.Host, Instance: id.Instance, Want: croft.WantGone}}, err
 }
 
 // remainsThere tells a host that an instance was moved to whether one of the hosts before still
 // has an order about it.
-func (s *Server) remainsThere(ctx context.Context, caller croft.HostID, p place) (bool, error) {
-	if err := whole(p.Instance); err != nil {
+func (s *Server) remainsThere(ctx context.Context, caller croft.HostID, id croft.OrderID) (bool, error) {
+	if err := whole(id.Instance); err != nil {
 		return false, err
 	}
-	mine, err := s.Orders.Order(ctx, caller, p.Instance)
-	if errors.Is(err, croft.NotFound) || err == nil && !slices.Contains(mine.Former(), p.Host) {
+	mine, err := s.Orders.Order(ctx, caller, id.Instance)
+	if errors.Is(err, croft.NotFound) || err == nil && !slices.Contains(mine.Former(), id.Host) {
 		return false, refuse("instance %s does not come from host %q by an order of the one that the certificate names",
-			p.Instance, p.Host)
+			id.Instance, id.Host)
 	}
 	if err != nil {
 		return false, err
 	}
-	return s.Orders.Remains(ctx, p.Host, p.Instance)
+	return s.Orders.Remains(ctx, id.Host, id.Instance)
 }
 
-func (s *Server) observed(ctx context.Context, caller croft.HostID, p place) (croft.Observation, error) {
-	if err := about(caller, p); err != nil {
+func (s *Server) observed(ctx context.Context, caller croft.HostID, id croft.OrderID) (croft.Observation, error) {
+	if err := about(caller, id); err != nil {
 		return croft.Observation{}, err
 	}
-	return s.Orders.Observed(ctx, caller, p.Instance)
+	return s.Orders.Observed(ctx, caller, id.Instance)
 }
 
 func (s *Server) observe(ctx context.Context, caller croft.HostID, o croft.Observation) (none, error) {
-	if err := about(caller, place{o.Host, o.Instance}); err != nil {
+	if err := about(caller, croft.OrderID{Host: o.Host, Instance: o.Instance}); err != nil {
 		return none{}, err
 	}
 	if err := cleanObservation(&o); err != nil {
@@ -124,7 +124,7 @@ func (s *Server) observe(ctx context.Context, caller croft.HostID, o croft.Obser
 
 // forget goes by the stored order and not by what the host says of it.
 func (s *Server) forget(ctx context.Context, caller croft.HostID, said order) (none, error) {
-	if err := about(caller, place{said.Host, said.Instance}); err != nil {
+	if err := about(caller, said.ID()); err != nil {
 		return none{}, err
 	}
 	stored, err := s.Orders.Order(ctx, caller, said.Instance)
@@ -245,7 +245,7 @@ func (s *Server) hostEvidence(ctx context.Context, caller croft.HostID, q eviden
 }
 
 func (s *Server) drop(ctx context.Context, caller croft.HostID, d audit.Difference) (none, error) {
-	if err := about(caller, place{d.Host, d.Instance}); err != nil {
+	if err := about(caller, croft.OrderID{Host: d.Host, Instance: d.Instance}); err != nil {
 		return none{}, err
 	}
 	if d.Kind != audit.LostOrder && d.Kind != audit.LostObservation {

@@ -136,7 +136,7 @@ func (s *Server) watchOrders(v visit) error {
 // errHTTP1: in older versions the two directions of a request do not overlap.
 var errHTTP1 = croft.Errorf(croft.Invalid, "this method is called over HTTP/2")
 
-// serve lets the host have its seat and its life while the stream lasts.
+// serve lets the host have its agent lock and its life while the stream lasts.
 func (s *Server) serve(v visit) error {
 	if v.request.ProtoMajor < 2 {
 		return errHTTP1
@@ -173,14 +173,14 @@ func (s *Server) serve(v visit) error {
 	return nil
 }
 
-// asker tells the other end who has the seat and waits for its answer.
+// asker tells the other end who holds the agent lock and waits for its answer.
 func (o *session) asker(answers <-chan bool) func(*croft.Agent) bool {
 	return func(rival *croft.Agent) bool {
 		select {
 		case <-answers: // to what was not asked
 		default:
 		}
-		if o.send(line{Seat: &seat{rival}}) != nil {
+		if o.send(line{Lock: &agentLock{rival}}) != nil {
 			o.hangUp()
 			return false
 		}
