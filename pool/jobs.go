@@ -8,8 +8,8 @@ import (
 
 // jobs are the commands that run for the ledger's decisions.
 type jobs struct {
-	work   sync.WaitGroup
-	places chan struct{}
+	work  sync.WaitGroup
+	slots chan struct{}
 
 	mu     sync.Mutex
 	count  int
@@ -19,7 +19,7 @@ type jobs struct {
 }
 
 func newJobs() *jobs {
-	return &jobs{places: make(chan struct{}, maxDeletes), starts: map[ResourceID]context.CancelFunc{}}
+	return &jobs{slots: make(chan struct{}, maxDeletes), starts: map[ResourceID]context.CancelFunc{}}
 }
 
 func (j *jobs) wait() { j.work.Wait() }

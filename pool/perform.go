@@ -33,14 +33,14 @@ func (a *acting) post(do func(*Ledger, time.Time)) {
 	a.inbox.put(&request{do: func(l *Ledger, now time.Time) error { do(l, now); return nil }})
 }
 
-// inPlace runs do when fewer than maxDeletes run.
-func (a *acting) inPlace(ctx context.Context, do func() error) error {
+// inSlot runs do when fewer than maxDeletes run.
+func (a *acting) inSlot(ctx context.Context, do func() error) error {
 	select {
-	case a.jobs.places <- struct{}{}:
+	case a.jobs.slots <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-a.jobs.places }()
+	defer func() { <-a.jobs.slots }()
 	return do()
 }
 
@@ -145,7 +145,7 @@ func (a *acting) delete(ctx context.Context, r Resource, s Settings) {
 		return
 	}
 	a.begin(ctx, func() func(*Ledger, time.Time) {
-		err := a.inPlace(ctx, func() error { return a.destroy(ctx, r, s) })
+		err := a.inSlot(ctx, func() error { return a.destroy(ctx, r, s) })
 		a.warn(ctx, r, HookDelete, err)
 		return func(l *Ledger, now time.Time) { l.deleted(r.ID, err, now) }
 	})
@@ -186,7 +186,7 @@ func (a *acting) check(ctx context.Context, r Resource, s Settings) {
 func (a *acting) hookFor(ctx context.Context, r Resource, s Settings, kind HookKind,
 	end func(*Ledger, time.Time, error)) {
 	a.begin(ctx, func() func(*Ledger, time.Time) {
-		err := a.inPlace(ctx, func() error {
+		err := a.inSlot(ctx, func() error {
 			_, err := a.Hooks.Run(ctx, s.hook(r, kind))
 			return err
 		})

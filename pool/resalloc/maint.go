@@ -37,7 +37,7 @@ func maintCommand(b Backend) *cobra.Command {
 		Use:   "resalloc-maint",
 		Short: "The maintainer's tool of resalloc, for pools of croft",
 		Long: `resalloc-maint asks the server of $CONFIG_DIR/server.yaml, /etc/resallocserver by default.
-Where that wants a token, CROFT_POOL_TOKEN has it. While no server runs it opens the
+Where that needs a token, CROFT_POOL_TOKEN has it. While no server runs it opens the
 server's state itself: lists tell what was, and what is deleted then is deleted when the
 server starts.`,
 		Args: args.OnlySubcommands,

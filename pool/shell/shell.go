@@ -31,11 +31,11 @@ type Config struct {
 
 // Runner runs hooks. It implements pool.Hooks.
 type Runner struct {
-	logs   string // of files %06d_<kind>
-	begun  *begun
-	mark   string
-	place  string
-	system []string // our environment
+	logs     string // of files %06d_<kind>
+	begun    *begun
+	mark     string
+	identity string   // of the directory
+	system   []string // our environment
 }
 
 var _ pool.Hooks = (*Runner)(nil)
@@ -60,14 +60,14 @@ func New(c Config) (*Runner, error) {
 	if r.begun, err = openBegun(filepath.Join(c.Dir, "begun")); err != nil {
 		return nil, err
 	}
-	if r.place, err = placeIn(c.Dir); err != nil {
+	if r.identity, err = identityIn(c.Dir); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
-// placeIn reads or creates the name of a directory, which is locked.
-func placeIn(dir string) (string, error) {
+// identityIn reads or creates the name of a directory, which is locked.
+func identityIn(dir string) (string, error) {
 	file := filepath.Join(dir, "place")
 	text, err := os.ReadFile(file)
 	if err == nil && len(text) > 0 {
@@ -81,7 +81,7 @@ func placeIn(dir string) (string, error) {
 }
 
 // Place identifies the directory, which only one runner has at a time.
-func (r *Runner) Place() string { return r.place }
+func (r *Runner) Place() string { return r.identity }
 
 // Close closes the files. No hook may be running.
 func (r *Runner) Close() error { return r.begun.close() }
