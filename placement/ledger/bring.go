@@ -31,105 +31,119 @@ const (
 // missing; standard traits that it does not know are left out.
 func (t *Tx) BringProvider(uuid string, want ProviderSpec) (Brought, error) {
 	done := Changed
-	v := t.whole(uuid)
+	v := t.providers.whole(uuid)
 	if v == nil {
 		done = Created
 		if _, _, err := t.CreateProvider(uuid, want.Name, ""); err != nil {
 			return done, err
 		}
-		v = t.view(uuid)
+		v = t.providers.view(uuid)
 	}
-	err := t.bring(v, want)
-	if t.writes() == 0 {
+	b := bringing{t, v}
+	if err := b.name(want.Name); err != nil {
+		return done, err
+	}
+	if err := b.inventories(want.Inventories); err != nil {
+		return done, err
+	}
+	if err := b.traits(want.Traits); err != nil {
+		return done, err
+	}
+	if b.aggregates(want.Aggregates); t.writes() == 0 {
 		done = Unchanged
 	}
-	return done, err
+	return done, nil
 }
 
-func (t *Tx) bring(v *providerView, want ProviderSpec) error {
-	if v.Name != want.Name {
-		if t.owner(want.Name) != "" {
-			return conflict(CodeDuplicateName, "Conflicting resource provider %s already exists.", want.Name)
-		}
-		t.rename(v, want.Name)
-		v.Updated = t.now
+// bringing is one call of BringProvider.
+type bringing struct {
+	tx       *Tx
+	provider *providerView
+}
+
+func (b bringing) name(want string) error {
+	if b.provider.Name == want {
+		return nil
 	}
-	if !t.hasInventories(v, want.Inventories) {
-		list, err := t.createAndResolve(want.Inventories)
-		if err != nil {
-			return err
-		}
-		if err := t.keepsUsed(v, list); err != nil {
-			return conflict(CodeInventoryInUse, "update conflict: %v", err)
-		}
-		t.setInventories(v, list)
+	if b.tx.providers.owner(want) != "" {
+		return conflict(CodeDuplicateName, "Conflicting resource provider %s already exists.", want)
 	}
-	if err := t.bringTraits(v, want.Traits); err != nil {
-		return err
-	}
-	aggregates := slices.Sorted(slices.Values(want.Aggregates))
-	if !slices.Equal(aggregates, slices.Sorted(slices.Values(v.Aggregates))) {
-		v.Aggregates, v.Updated, v.write = aggregates, t.now, true
-		v.bump()
-	}
+	b.tx.providers.rename(b.provider, want)
+	b.provider.Updated = b.tx.basis.now
 	return nil
 }
 
-// createAndResolve finds the classes of inventories, and creates custom ones that are missing.
-func (t *Tx) createAndResolve(specs []InventorySpec) ([]Inventory, error) {
-	for _, s := range specs {
-		if t.class(s.Name) != nil || !strings.HasPrefix(s.Name, "CUSTOM_") {
+// inventories creates custom classes that are missing.
+func (b bringing) inventories(want []InventorySpec) error {
+	if b.has(want) {
+		return nil
+	}
+	for _, s := range want {
+		if b.tx.classes.get(s.Name) != nil || !strings.HasPrefix(s.Name, "CUSTOM_") {
 			continue
 		}
 		if len(s.Name) > 255 {
-			return nil, invalid("The class %.20s... is longer than 255 characters", s.Name)
+			return invalid("The class %.20s... is longer than 255 characters", s.Name)
 		}
-		if _, err := t.EnsureClass(s.Name); err != nil {
-			return nil, err
+		if _, err := b.tx.EnsureClass(s.Name); err != nil {
+			return err
 		}
 	}
-	list, err := t.resolve(specs)
+	list, err := b.tx.resolve(want)
 	if err != nil {
-		return nil, invalid("Unknown resource class in inventory: %v", err)
+		return invalid("Unknown resource class in inventory: %v", err)
 	}
-	return list, nil
+	if err := b.tx.keepsUsed(b.provider, list); err != nil {
+		return conflict(CodeInventoryInUse, "update conflict: %v", err)
+	}
+	b.tx.providers.setInventories(b.provider, list)
+	return nil
 }
 
-// hasInventories tells whether a provider has these inventories and no others.
-func (t *Tx) hasInventories(v *providerView, specs []InventorySpec) bool {
+// has tells whether the provider has these inventories and no others.
+func (b bringing) has(specs []InventorySpec) bool {
 	for _, s := range specs {
-		c := t.class(s.Name)
+		c := b.tx.classes.get(s.Name)
 		if c == nil {
 			return false
 		}
 		s.Inventory.Class = c.id
-		if have := v.Inventory(c.id); have == nil || *have != s.Inventory {
+		if have := b.provider.Inventory(c.id); have == nil || *have != s.Inventory {
 			return false
 		}
 	}
-	return len(specs) == len(v.Inventories)
+	return len(specs) == len(b.provider.Inventories)
 }
 
-// bringTraits gives a provider these traits, and creates custom ones that are missing.
-func (t *Tx) bringTraits(v *providerView, names []string) error {
+// traits creates custom traits that are missing.
+func (b bringing) traits(want []string) error {
 	var ids []ID
 	var held []*symbolView
-	for _, name := range names {
+	for _, name := range want {
 		if CustomTrait.MatchString(name) {
-			if _, _, err := t.EnsureTrait(name); err != nil {
+			if _, _, err := b.tx.traits.ensure(name); err != nil {
 				return err
 			}
 		}
-		if trait := t.trait(name); trait != nil {
+		if trait := b.tx.traits.get(name); trait != nil {
 			ids, held = insertID(ids, trait.id), append(held, trait)
 		}
 	}
-	if slices.Equal(ids, v.Traits) {
+	if slices.Equal(ids, b.provider.Traits) {
 		return nil
 	}
 	for _, trait := range held {
 		trait.hold()
 	}
-	t.setTraits(v, ids)
+	b.tx.providers.setTraits(b.provider, ids)
 	return nil
+}
+
+func (b bringing) aggregates(want []string) {
+	v, sorted := b.provider, slices.Sorted(slices.Values(want))
+	if slices.Equal(sorted, slices.Sorted(slices.Values(v.Aggregates))) {
+		return
+	}
+	v.Aggregates, v.Updated, v.write = sorted, b.tx.basis.now, true
+	v.bump()
 }

@@ -31,17 +31,18 @@ func cloud(t *testing.T, text string) *replay {
 
 func describe(id string, words []string) func(*Tx) error {
 	return func(t *Tx) error {
-		v := t.whole(id)
+		v := t.providers.whole(id)
 		var specs []InventorySpec
 		for _, w := range words {
 			switch {
 			case w[0] == '@':
 				v.Aggregates = append(v.Aggregates, uuidOf(w[1:]))
 			case w[0] == '+':
-				if t.trait(w[1:]) == nil {
-					t.createTrait(w[1:])
+				trait, _, err := t.traits.ensure(w[1:])
+				if err != nil {
+					return err
 				}
-				v.Traits = insertID(slices.Clone(v.Traits), t.traits[w[1:]].id)
+				v.Traits = insertID(slices.Clone(v.Traits), trait.id)
 			default:
 				class, amount, _ := strings.Cut(w, ":")
 				s := InventorySpec{class, Inventory{MinUnit: 1, MaxUnit: 1000, StepSize: 1, Ratio: 1}}
@@ -53,7 +54,7 @@ func describe(id string, words []string) func(*Tx) error {
 		}
 		v.write = true
 		list, err := t.resolve(specs)
-		t.setInventories(v, list)
+		t.providers.setInventories(v, list)
 		return err
 	}
 }
@@ -273,7 +274,7 @@ func TestUsedUpCapacityAndUnitsCount(t *testing.T) {
 	m.do(create("a", ""), func(t *Tx) error {
 		list, err := t.resolve([]InventorySpec{{"VCPU", Inventory{Total: 10, Reserved: 2, MinUnit: 2, MaxUnit: 6,
 			StepSize: 2, Ratio: 1.5}}})
-		t.setInventories(t.provider("a"), list)
+		t.providers.setInventories(t.providers.get("a"), list)
 		return err
 	}, takes("x", "a", "VCPU", 6))
 	for amount, fits := range map[int]bool{1: false, 2: true, 3: false, 4: true, 6: true, 8: false} {

@@ -30,99 +30,119 @@ type ClaimRules struct {
 
 // Claim replaces the allocations of all consumers, or of none.
 func (t *Tx) Claim(rules ClaimRules, claims ...Claim) error {
-	consumers, err := t.openClaims(rules, claims)
+	c, err := t.open(rules, claims)
 	if err != nil {
 		return err
 	}
-	return t.settle(rules.Refuse, claims, consumers)
+	return c.settle()
 }
 
-// openClaims checks the consumers and providers of claims.
-func (t *Tx) openClaims(rules ClaimRules, claims []Claim) ([]*consumerView, error) {
-	consumers := make([]*consumerView, len(claims))
-	for i, c := range claims {
+// Release returns all allocations of a consumer.
+func (t *Tx) Release(consumer string) error {
+	c := t.consumers.get(consumer)
+	if c == nil || len(c.Allocations) == 0 {
+		return notFound("No allocations for consumer '%s'", consumer)
+	}
+	t.allocate(c, nil)
+	c.exists = false
+	return nil
+}
+
+// claiming decides claims that are granted together.
+type claiming struct {
+	tx        *Tx
+	rules     ClaimRules
+	claims    []Claim
+	consumers []*consumerView // by claim
+}
+
+// open checks the consumers and providers of claims.
+func (t *Tx) open(rules ClaimRules, claims []Claim) (*claiming, error) {
+	c := &claiming{t, rules, claims, make([]*consumerView, len(claims))}
+	for i, claim := range claims {
 		var err error
-		if consumers[i], err = t.openClaim(rules, c); err != nil {
+		if c.consumers[i], err = c.consumer(claim); err != nil {
 			return nil, err
 		}
 	}
-	for _, c := range claims {
-		for _, d := range c.Demands {
-			if t.provider(d.Provider) == nil {
+	for _, claim := range claims {
+		for _, d := range claim.Demands {
+			if t.providers.get(d.Provider) == nil {
 				return nil, invalid("Allocation for resource provider '%s' that does not exist.", d.Provider)
 			}
 		}
 	}
-	return consumers, nil
+	return c, nil
 }
 
-// openClaim finds or creates the consumer of a claim, and updates all but its allocations.
-func (t *Tx) openClaim(rules ClaimRules, c Claim) (*consumerView, error) {
-	view := t.consumerView(c.Consumer)
-	if rules.Generations {
+// consumer finds or creates the consumer of a claim, and updates all but its allocations.
+func (c *claiming) consumer(claim Claim) (*consumerView, error) {
+	view := c.tx.consumers.view(claim.Consumer)
+	if c.rules.Generations {
 		const text = "consumer generation conflict - expected %s but got %s"
 		given := "None"
-		if c.Generation != nil {
-			given = strconv.FormatInt(*c.Generation, 10)
+		if claim.Generation != nil {
+			given = strconv.FormatInt(*claim.Generation, 10)
 		}
 		have := strconv.FormatInt(view.Generation, 10)
 		switch {
 		case view.exists && given != have:
 			return nil, conflict(CodeConcurrentUpdate, text, have, given)
-		case !view.exists && c.Generation != nil:
+		case !view.exists && claim.Generation != nil:
 			return nil, conflict(CodeConcurrentUpdate, text, "null", given)
 		}
 	}
+	now := c.tx.basis.now
 	if !view.exists {
-		view.ConsumerData = ConsumerData{UUID: c.Consumer, Created: t.now, modified: view.modified}
+		view.ConsumerData = ConsumerData{UUID: claim.Consumer, Created: now, modified: view.modified}
 	}
-	view.Project, view.User, view.exists = c.Project, c.User, true
-	if rules.Types {
-		view.Type = c.Type
+	view.Project, view.User, view.exists = claim.Project, claim.User, true
+	if c.rules.Types {
+		view.Type = claim.Type
 	}
-	view.Updated, view.write = t.now, true
+	view.Updated, view.write = now, true
 	return view, nil
 }
 
 // settle frees what the consumers have, checks their demands against what is left, and grants them.
-func (t *Tx) settle(refuse func(string) error, claims []Claim, consumers []*consumerView) error {
+func (c *claiming) settle() error {
 	touched := map[string]bool{} // providers whose generations are counted up
 	var returned []ID            // classes of which consumers return all
-	for i, c := range claims {
-		if len(c.Demands) == 0 {
-			for _, a := range consumers[i].Allocations {
+	for i, claim := range c.claims {
+		if len(claim.Demands) == 0 {
+			for _, a := range c.consumers[i].Allocations {
 				touched[a.Provider] = true
 				returned = append(returned, a.Class)
 			}
 		}
-		t.allocate(consumers[i], nil)
+		c.tx.allocate(c.consumers[i], nil)
 	}
-	if err := t.check(refuse, claims, returned); err != nil {
+	if err := c.check(returned); err != nil {
 		return err
 	}
-	for i, c := range claims {
+	for i, claim := range c.claims {
 		var list []Allocation
-		for _, d := range c.Demands {
-			list = append(list, Allocation{d.Provider, t.class(d.Class).id, d.N})
+		for _, d := range claim.Demands {
+			list = append(list, Allocation{d.Provider, c.tx.classes.get(d.Class).id, d.N})
 			touched[d.Provider] = true
 		}
-		t.allocate(consumers[i], list)
-		consumers[i].Generation++
-		consumers[i].exists = len(list) > 0
+		c.tx.allocate(c.consumers[i], list)
+		c.consumers[i].Generation++
+		c.consumers[i].exists = len(list) > 0
 	}
 	for provider := range touched {
-		t.view(provider).bump()
+		c.tx.providers.view(provider).bump()
 	}
 	return nil
 }
 
 // check refuses claims that exceed what the providers have left.
-func (t *Tx) check(refuse func(string) error, claims []Claim, returned []ID) error {
-	classes, err := t.claimedClasses(refuse, claims, returned)
+func (c *claiming) check(returned []ID) error {
+	classes, err := c.classes(returned)
 	if err != nil {
 		return err
 	}
-	if err := t.checkInventories(classes, claims); err != nil {
+	if err := c.checkInventories(classes); err != nil {
 		return err
 	}
 	type key struct {
@@ -130,9 +150,9 @@ func (t *Tx) check(refuse func(string) error, claims []Claim, returned []ID) err
 		class    ID
 	}
 	sums := map[key]int64{}
-	for _, c := range claims {
-		for _, d := range c.Demands {
-			p, class := t.provider(d.Provider), t.class(d.Class)
+	for _, claim := range c.claims {
+		for _, d := range claim.Demands {
+			p, class := c.tx.providers.get(d.Provider), c.tx.classes.get(d.Class)
 			inv := p.Inventory(class.id)
 			if inv == nil {
 				return noInventory(d.Class, d.Provider)
@@ -160,14 +180,14 @@ func noInventory(class, provider string) error {
 	return unallocatable("Inventory for '%s' on resource provider '%s' invalid.", class, provider)
 }
 
-// claimedClasses returns the classes that are claimed or returned, by ID.
-func (t *Tx) claimedClasses(refuse func(string) error, claims []Claim, returned []ID) ([]ID, error) {
+// classes returns the classes that are claimed or returned, by ID.
+func (c *claiming) classes(returned []ID) ([]ID, error) {
 	ids := slices.Clone(returned)
-	for _, c := range claims {
-		for _, d := range c.Demands {
-			class := t.class(d.Class)
+	for _, claim := range c.claims {
+		for _, d := range claim.Demands {
+			class := c.tx.classes.get(d.Class)
 			if class == nil {
-				return nil, refuse("No such resource class " + d.Class + ".")
+				return nil, c.rules.Refuse("No such resource class " + d.Class + ".")
 			}
 			ids = append(ids, class.id)
 		}
@@ -177,11 +197,11 @@ func (t *Tx) claimedClasses(refuse func(string) error, claims []Claim, returned 
 }
 
 // checkInventories refuses claims on providers that have none of the classes.
-func (t *Tx) checkInventories(classes []ID, claims []Claim) error {
+func (c *claiming) checkInventories(classes []ID) error {
 	var lacking []string
-	for _, c := range claims {
-		for _, d := range c.Demands {
-			p := t.provider(d.Provider)
+	for _, claim := range c.claims {
+		for _, d := range claim.Demands {
+			p := c.tx.providers.get(d.Provider)
 			has := slices.ContainsFunc(classes, func(class ID) bool { return p.Inventory(class) != nil })
 			if !has && !slices.Contains(lacking, d.Provider) {
 				lacking = append(lacking, d.Provider)
@@ -193,18 +213,7 @@ func (t *Tx) checkInventories(classes []ID, claims []Claim) error {
 	}
 	var names []string
 	for _, class := range classes {
-		names = append(names, t.ClassName(class))
+		names = append(names, c.tx.ClassName(class))
 	}
 	return noInventory(strings.Join(names, ", "), strings.Join(lacking, ", "))
-}
-
-// Release returns all allocations of a consumer.
-func (t *Tx) Release(consumer string) error {
-	c := t.consumer(consumer)
-	if c == nil || len(c.Allocations) == 0 {
-		return notFound("No allocations for consumer '%s'", consumer)
-	}
-	t.allocate(c, nil)
-	c.exists = false
-	return nil
 }

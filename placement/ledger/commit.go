@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,38 +33,17 @@ func (r *request) run(t *Tx) (err error) {
 	return r.decide(t)
 }
 
-// Change runs decide in the next batch, and returns when its changes are stored and in the state. decide may run
-// several times; it reads and changes t alone, and its error is returned. Unavailable: the store does not answer, or
-// nobody knows whether the changes were stored.
-func (l *Ledger) Change(ctx context.Context, decide func(t *Tx) error) error {
-	ses := l.session.Load()
-	if ses == nil {
-		return unavailable(l.Ready())
-	}
-	r := &request{ctx: ctx, decide: decide, done: make(chan error, 1)}
-	select {
-	case ses.requests <- r:
-	case <-ctx.Done():
-		return unavailable(ctx.Err())
-	case <-ses.ended:
-		return unavailable(ses.err)
-	}
-	select {
-	case err := <-r.done:
-		return err
-	case <-ses.ended:
-	}
-	select {
-	case err := <-r.done: // both have happened
-		return err
-	default:
-		return unavailable(ses.err)
-	}
+// committer turns requests into transactions of the store.
+type committer struct {
+	store     Store
+	memory    *memory
+	patience  patience
+	conflicts atomic.Int64 // transactions that were tried again
 }
 
-// commitAll serves all requests, many at a time: those that come during a transaction share the next one. It returns
+// serve serves all requests, many at a time: those that come during a transaction share the next one. It returns
 // when ctx ends, or when stop is closed and no request is being served.
-func (l *Ledger) commitAll(ctx context.Context, requests <-chan *request, stop <-chan struct{}) {
+func (c *committer) serve(ctx context.Context, requests <-chan *request, stop <-chan struct{}) {
 	var waiting []*request
 	for ctx.Err() == nil {
 		if len(waiting) == 0 {
@@ -76,14 +56,14 @@ func (l *Ledger) commitAll(ctx context.Context, requests <-chan *request, stop <
 				return
 			}
 		}
-		waiting = l.drain(waiting, requests)
-		waiting = l.commit(ctx, waiting)
+		waiting = c.drain(waiting, requests)
+		waiting = c.commit(ctx, waiting)
 	}
 }
 
 // drain adds the requests that are waiting, up to the number of entries that one transaction can hold.
-func (l *Ledger) drain(waiting []*request, requests <-chan *request) []*request {
-	for len(waiting) < l.store.Limit() {
+func (c *committer) drain(waiting []*request, requests <-chan *request) []*request {
+	for len(waiting) < c.store.Limit() {
 		select {
 		case r := <-requests:
 			waiting = append(waiting, r)
@@ -101,12 +81,12 @@ type verdict struct {
 }
 
 // commit serves as many of the requests as fit one transaction, and returns the others.
-func (l *Ledger) commit(ctx context.Context, requests []*request) []*request {
+func (c *committer) commit(ctx context.Context, requests []*request) []*request {
 	most := len(requests)
 	for range maxAttempts {
-		batch, verdicts, rest := l.decide(requests[:most])
+		batch, verdicts, rest := c.decide(requests[:most])
 		rest = requests[most-len(rest):]
-		done, err := l.persist(ctx, batch)
+		done, err := c.persist(ctx, batch)
 		switch {
 		case errors.Is(err, ErrTooLarge) && len(verdicts) > 1:
 			most = len(verdicts) / 2
@@ -128,28 +108,28 @@ func (l *Ledger) commit(ctx context.Context, requests []*request) []*request {
 }
 
 // persist commits one batch and updates the state. False: another ledger was faster, and the state has its changes now.
-func (l *Ledger) persist(ctx context.Context, batch Txn) (bool, error) {
+func (c *committer) persist(ctx context.Context, batch Txn) (bool, error) {
 	if len(batch.If)+len(batch.Then) == 0 {
 		return true, nil
 	}
-	ctx, cancel := l.patient(ctx, "has not confirmed a write")
+	ctx, cancel := c.patience.bound(ctx, "has not confirmed a write")
 	defer cancel()
-	out, err := l.store.Commit(ctx, batch)
+	out, err := c.store.Commit(ctx, batch)
 	switch {
 	case err != nil:
 		return false, cmp.Or(context.Cause(ctx), err)
 	case !out.Done:
-		l.conflicts.Add(1)
-	case len(batch.Then) == 0 || l.advance(out, batch):
+		c.conflicts.Add(1)
+	case len(batch.Then) == 0 || c.advance(out, batch):
 		return true, nil
 	}
-	return out.Done, l.memory.await(ctx, out.Revision)
+	return out.Done, c.memory.await(ctx, out.Revision)
 }
 
 // advance applies a batch that has been stored, if nothing else was stored since the state's revision. Else the watch
 // has to report that first.
-func (l *Ledger) advance(out Outcome, batch Txn) (applied bool) {
-	l.memory.write(func(s *State) *State {
+func (c *committer) advance(out Outcome, batch Txn) (applied bool) {
+	c.memory.write(func(s *State) *State {
 		if s.revision < out.Before || s.revision >= out.Revision {
 			return s
 		}
@@ -172,10 +152,10 @@ func answerAll(verdicts []verdict, answer func(error) error) {
 
 // decide runs the requests one by one, each over the changes of those before it, as far as one transaction can hold
 // them.
-func (l *Ledger) decide(requests []*request) (txn Txn, verdicts []verdict, rest []*request) {
-	l.memory.read(func(s *State) {
+func (c *committer) decide(requests []*request) (txn Txn, verdicts []verdict, rest []*request) {
+	c.memory.read(func(s *State) {
 		batch := newTx(s, nil, time.Now().Unix())
-		verdicts, rest = decideOn(batch, requests, l.store.Limit())
+		verdicts, rest = decideOn(batch, requests, c.store.Limit())
 		txn = batch.txn()
 	})
 	return txn, verdicts, rest
@@ -187,7 +167,7 @@ func decideOn(batch *Tx, requests []*request, limit int) (verdicts []verdict, re
 			verdicts = append(verdicts, verdict{r, unavailable(r.ctx.Err())})
 			continue
 		}
-		one := newTx(batch.base, batch, batch.now)
+		one := newTx(batch.providers.base, batch, batch.basis.now)
 		err := r.run(one)
 		if size := batch.sizeWith(one); size > limit {
 			if i > 0 { // it may fit the next transaction

@@ -39,7 +39,7 @@ func (s InventorySpec) resolve(c *symbolView) Inventory {
 func (t *Tx) resolve(specs []InventorySpec) ([]Inventory, error) {
 	list := make([]Inventory, 0, len(specs))
 	for _, s := range specs {
-		c := t.class(s.Name)
+		c := t.classes.get(s.Name)
 		if c == nil {
 			return nil, invalid("No such resource class %s.", s.Name)
 		}
@@ -48,16 +48,9 @@ func (t *Tx) resolve(specs []InventorySpec) ([]Inventory, error) {
 	return list, nil
 }
 
-// setInventories replaces a provider's inventories.
-func (t *Tx) setInventories(v *providerView, list []Inventory) {
-	sortInventories(list)
-	v.Inventories, v.Updated, v.write = list, t.now, true
-	v.bump()
-}
-
 // CreateInventory adds an inventory to a provider.
 func (t *Tx) CreateInventory(uuid string, s InventorySpec) (p ProviderData, err error) {
-	v, c := t.provider(uuid), t.class(s.Name)
+	v, c := t.providers.get(uuid), t.classes.get(s.Name)
 	switch {
 	case v == nil:
 		return p, noProvider(uuid)
@@ -68,14 +61,14 @@ func (t *Tx) CreateInventory(uuid string, s InventorySpec) (p ProviderData, err 
 		const text = "Update conflict: Inventory for '%s' on resource provider '%s' already exists."
 		return p, conflict(CodeConcurrentUpdate, text, s.Name, uuid)
 	}
-	t.setInventories(v, append([]Inventory{s.resolve(c)}, v.Inventories...))
+	t.providers.setInventories(v, append([]Inventory{s.resolve(c)}, v.Inventories...))
 	return v.ProviderData, nil
 }
 
 // atGeneration returns a provider that is at a generation, and whose new inventories have capacity.
 func (t *Tx) atGeneration(uuid string, generation int64, exhausted bool, specs ...InventorySpec) (*providerView,
 	error) {
-	v := t.provider(uuid)
+	v := t.providers.get(uuid)
 	if v == nil {
 		return nil, noProvider(uuid)
 	}
@@ -102,7 +95,7 @@ func (t *Tx) SetInventories(uuid string, generation int64, exhausted bool, specs
 	if err := t.keepsUsed(v, list); err != nil {
 		return p, conflict(CodeInventoryInUse, "update conflict: %v", err)
 	}
-	t.setInventories(v, list)
+	t.providers.setInventories(v, list)
 	return v.ProviderData, nil
 }
 
@@ -126,14 +119,14 @@ func (t *Tx) keepsUsed(v *providerView, list []Inventory) error {
 
 // DeleteInventories takes all inventories from a provider.
 func (t *Tx) DeleteInventories(uuid string) error {
-	v := t.provider(uuid)
+	v := t.providers.get(uuid)
 	if v == nil {
 		return noProvider(uuid)
 	}
 	if err := t.keepsUsed(v, nil); err != nil {
 		return conflict(CodeInventoryInUse, "%v", err)
 	}
-	t.setInventories(v, nil)
+	t.providers.setInventories(v, nil)
 	return nil
 }
 
@@ -144,7 +137,7 @@ func (t *Tx) UpdateInventory(uuid string, generation int64, exhausted bool, s In
 	if err != nil {
 		return p, err
 	}
-	c := t.class(s.Name)
+	c := t.classes.get(s.Name)
 	if c == nil {
 		return p, NoClass(s.Name)
 	}
@@ -155,18 +148,18 @@ func (t *Tx) UpdateInventory(uuid string, generation int64, exhausted bool, s In
 	}
 	list := slices.Clone(v.Inventories)
 	list[at] = s.resolve(c)
-	t.setInventories(v, list)
+	t.providers.setInventories(v, list)
 	return v.ProviderData, nil
 }
 
 // DeleteInventory takes one inventory from a provider.
 func (t *Tx) DeleteInventory(uuid, class string) error {
-	v := t.provider(uuid)
+	v := t.providers.get(uuid)
 	if v == nil {
 		return noProvider(uuid)
 	}
 	missing := "No such resource class " + class + "."
-	if c := t.class(class); c != nil {
+	if c := t.classes.get(class); c != nil {
 		missing = "No inventory of class " + class + " found for delete"
 		if v.Used(c.id) > 0 {
 			const text = "Unable to delete inventory of class %s: Inventory for '%s' on resource provider '%s' in use."
@@ -174,7 +167,7 @@ func (t *Tx) DeleteInventory(uuid, class string) error {
 		}
 		rest := slices.DeleteFunc(slices.Clone(v.Inventories), func(i Inventory) bool { return i.Class == c.id })
 		if len(rest) < len(v.Inventories) {
-			t.setInventories(v, rest)
+			t.providers.setInventories(v, rest)
 			return nil
 		}
 	}

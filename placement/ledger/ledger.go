@@ -33,16 +33,16 @@ type Config struct {
 // Ledger is the state of Placement in memory. Run keeps it up to date. Before it is loaded, and whenever the store does
 // not answer, everything is Unavailable.
 type Ledger struct {
-	store  Store
-	log    *slog.Logger
-	config Config
-	memory *memory
+	store   Store
+	log     *slog.Logger
+	config  Config
+	memory  *memory
+	commits committer
 
-	session   atomic.Pointer[session] // nil: none, and failing has the reason
-	failing   atomic.Pointer[error]
-	conflicts atomic.Int64
-	loaded    chan struct{} // closed when the state is loaded
-	stopped   chan struct{} // closed when Run has ended
+	session atomic.Pointer[session] // nil: none, and failing has the reason
+	failing atomic.Pointer[error]
+	loaded  chan struct{} // closed when the state is loaded
+	stopped chan struct{} // closed when Run has ended
 }
 
 // New makes a ledger. It does nothing before Run.
@@ -62,6 +62,7 @@ func New(c Config) (*Ledger, error) {
 		loaded:  make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
+	l.commits = committer{store: c.Store, memory: l.memory, patience: patience(c.Patience)}
 	starting := errors.New("the state is not loaded yet")
 	l.failing.Store(&starting)
 	return l, nil
@@ -112,7 +113,7 @@ func (l *Ledger) Exists(ctx context.Context, provider string) error {
 }
 
 // Conflicts counts the transactions that were tried again because another ledger was faster.
-func (l *Ledger) Conflicts() int64 { return l.conflicts.Load() }
+func (l *Ledger) Conflicts() int64 { return l.commits.conflicts.Load() }
 
 // Sums describes the state of a ledger.
 type Sums struct {

@@ -4,7 +4,19 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"croft"
 )
+
+// patience is how long the store may take to answer.
+type patience time.Duration
+
+// bound returns a context that ends with the store's patience. lacks says what the store has not done then.
+func (p patience) bound(ctx context.Context, lacks string) (context.Context, context.CancelFunc) {
+	d := time.Duration(p)
+	return context.WithTimeoutCause(ctx, d, croft.Errorf(croft.Unavailable, "the store %s for %s", lacks, d))
+}
 
 // memory holds the state and its lock. Its methods are the only ones that take the lock.
 type memory struct {

@@ -27,38 +27,26 @@ func (t *Tx) CreateProvider(uuid, name, parent string) (p ProviderData, root str
 				refuse("parent provider UUID cannot be same as UUID. Please set parent provider UUID to None " +
 					"if there is no parent.")
 		}
-		up := t.whole(parent)
+		up := t.providers.whole(parent)
 		if up == nil {
 			return p, "", refuse("parent provider UUID does not exist.")
 		}
 		up.write = true // keeps it from being deleted meanwhile
-		root = t.Root(parent)
+		root = t.providers.root(parent)
 	}
-	v := t.view(uuid)
-	t.unchanged(KindProvider, uuid, v.modified)
-	switch owner := t.owner(name); {
+	v := t.providers.view(uuid)
+	t.basis.unchanged(KindProvider, uuid, v.modified)
+	switch owner := t.providers.owner(name); {
 	case v.exists:
 		return p, "", conflict(CodeDuplicateName, "Conflicting resource provider uuid: %s already exists.", uuid)
 	case owner != "":
 		return p, "", conflict(CodeDuplicateName, "Conflicting resource provider name: %s already exists.", name)
 	}
-	v.ProviderData = ProviderData{UUID: uuid, Parent: parent, Created: t.now,
-		modified: v.modified, generationRevision: v.generationRevision, order: order{index: t.index}}
-	t.index++
-	t.rename(v, name)
+	v.ProviderData = ProviderData{UUID: uuid, Parent: parent, Created: t.basis.now,
+		modified: v.modified, generationRevision: v.generationRevision, order: order{index: t.basis.number()}}
+	t.providers.rename(v, name)
 	v.exists, v.write, v.writeGeneration = true, true, true
 	return v.ProviderData, root, nil
-}
-
-// Root returns the UUID of the root of a provider that exists.
-func (t *Tx) Root(uuid string) string {
-	for {
-		v, ok := t.look(uuid)
-		if !ok || v.Parent == "" {
-			return uuid
-		}
-		uuid = v.Parent
-	}
 }
 
 // ProviderChange is a change of a provider's name, and of its parent.
@@ -71,28 +59,28 @@ type ProviderChange struct {
 
 // UpdateProvider changes a provider, and returns it with the UUID of its root.
 func (t *Tx) UpdateProvider(uuid string, change ProviderChange) (p ProviderData, root string, err error) {
-	v := t.whole(uuid)
+	v := t.providers.whole(uuid)
 	if v == nil {
 		return p, "", noProvider(uuid)
 	}
 	if change.Reparent {
-		if err := t.reparent(v, change.Parent, change.Freely); err != nil {
+		if err := t.providers.reparent(v, change.Parent, change.Freely); err != nil {
 			return p, "", err
 		}
 	}
 	if change.Name != v.Name {
-		if t.owner(change.Name) != "" {
+		if t.providers.owner(change.Name) != "" {
 			return p, "", conflict(CodeDuplicateName, "Conflicting resource provider %s already exists.", change.Name)
 		}
-		t.rename(v, change.Name)
+		t.providers.rename(v, change.Name)
 	}
-	v.Updated, v.write = t.now, true
-	return v.ProviderData, t.Root(uuid), nil
+	v.Updated, v.write = t.basis.now, true
+	return v.ProviderData, t.providers.root(uuid), nil
 }
 
 // reparent moves a provider with all below it. An empty parent makes it a root. Unless freely is set, only a root may
 // be moved.
-func (t *Tx) reparent(v *providerView, parent string, freely bool) error {
+func (t *providerTable) reparent(v *providerView, parent string, freely bool) error {
 	refuse := func(action, reason string) error {
 		const text = "Unable to save resource provider %s: Object action %s failed because: %s"
 		return invalid(text, v.UUID, action, reason)
@@ -130,19 +118,18 @@ func (t *Tx) reparent(v *providerView, parent string, freely bool) error {
 
 // DeleteProvider deletes a provider without children and allocations.
 func (t *Tx) DeleteProvider(uuid string) error {
-	v := t.whole(uuid)
+	v := t.providers.whole(uuid)
 	switch {
 	case v == nil:
 		return notFound("No resource provider with uuid %s found for delete", uuid)
-	case len(t.children(uuid)) > 0:
+	case t.providers.hasChildren(uuid):
 		return conflict(CodeProviderIsParent,
 			"Unable to delete parent resource provider %s: It has child resource providers.", uuid)
 	case len(v.Usage) > 0:
 		return conflict(CodeProviderInUse,
 			"Unable to delete resource provider %s: Resource provider has allocations.", uuid)
 	}
-	t.owners[v.Name] = ""
-	v.exists, v.write = false, true
+	t.providers.remove(v)
 	return nil
 }
 
@@ -154,7 +141,7 @@ func changedMeanwhile() *Error {
 
 // SetAggregates replaces a provider's aggregates. With a generation it has to be the provider's, and is counted up.
 func (t *Tx) SetAggregates(uuid string, generation *int64, aggregates []string) (p ProviderData, err error) {
-	v := t.whole(uuid)
+	v := t.providers.whole(uuid)
 	if v == nil {
 		return p, noProvider(uuid)
 	}
@@ -162,7 +149,7 @@ func (t *Tx) SetAggregates(uuid string, generation *int64, aggregates []string) 
 		if *generation != v.Generation {
 			return p, changedMeanwhile()
 		}
-		v.Updated = t.now
+		v.Updated = t.basis.now
 		v.bump()
 	}
 	v.Aggregates, v.write = aggregates, true

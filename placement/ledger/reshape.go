@@ -13,7 +13,7 @@ func malformed(reason string) error { return invalid("malformed reshaper data: %
 // inventories, so that allocations can move. The Refuse of rules does not count.
 func (t *Tx) Reshape(rules ClaimRules, providers []Reshaped, claims []Claim) error {
 	for _, r := range providers {
-		p := t.provider(r.Provider)
+		p := t.providers.get(r.Provider)
 		if p == nil {
 			e := invalid("Resource provider %s in inventories not found: %v", r.Provider, noProvider(r.Provider))
 			e.Code = CodeProviderNotFound
@@ -24,7 +24,8 @@ func (t *Tx) Reshape(rules ClaimRules, providers []Reshaped, claims []Claim) err
 			return conflict(CodeConcurrentUpdate, text, r.Provider, p.Generation, r.Generation)
 		}
 	}
-	consumers, err := t.openClaims(rules, claims)
+	rules.Refuse = malformed
+	c, err := t.open(rules, claims)
 	if err != nil {
 		return err
 	}
@@ -34,19 +35,19 @@ func (t *Tx) Reshape(rules ClaimRules, providers []Reshaped, claims []Claim) err
 			return malformed(err.Error())
 		}
 		if len(final[i]) > 0 {
-			p := t.provider(r.Provider)
-			t.setInventories(p, union(p.Inventories, final[i]))
+			p := t.providers.get(r.Provider)
+			t.providers.setInventories(p, union(p.Inventories, final[i]))
 		}
 	}
-	if err := t.settle(malformed, claims, consumers); err != nil {
+	if err := c.settle(); err != nil {
 		return err
 	}
 	for i, r := range providers {
-		p := t.provider(r.Provider)
+		p := t.providers.get(r.Provider)
 		if err := t.keepsUsed(p, final[i]); err != nil {
 			return conflict(CodeInventoryInUse, "update conflict: %v", err)
 		}
-		t.setInventories(p, final[i])
+		t.providers.setInventories(p, final[i])
 	}
 	return nil
 }

@@ -34,11 +34,8 @@ func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress
 	for _, s := range stages {
 		for _, u := range s.units {
 			if len(u.writes) > limit {
-				return croft.Errorf(croft.Invalid,
-					"import: %s needs %d writes in one transaction and etcd takes %d here; "+
-						"let etcd take more (--max-txn-ops), or have it claim from fewer providers", u.what,
-					len(u.writes),
-					limit)
+				return croft.Errorf(croft.Invalid, "import: %s needs %d writes in one transaction and etcd takes %d here; "+
+					"let etcd take more (--max-txn-ops), or have it claim from fewer providers", u.what, len(u.writes), limit)
 			}
 		}
 	}
@@ -71,16 +68,8 @@ type restore struct {
 	generations map[string]int64 // of providers after the import
 }
 
-func (r *restore) classes() []unit { return r.names(KindClass, toStrings(r.changes.Classes)) }
-func (r *restore) traits() []unit  { return r.names(KindTrait, toStrings(r.changes.Traits)) }
-
-func toStrings[T ~string](names []T) []string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = string(n)
-	}
-	return out
-}
+func (r *restore) classes() []unit { return r.names(KindClass, typed[string](r.changes.Classes)) }
+func (r *restore) traits() []unit  { return r.names(KindTrait, typed[string](r.changes.Traits)) }
 
 func (r *restore) names(kind Kind, names []string) []unit {
 	var out []unit
@@ -113,7 +102,7 @@ func (r *restore) providers() []unit {
 
 // provider writes a provider with its generation and name. index is its position among all.
 func (r *restore) provider(p transfer.Provider, index int) unit {
-	record := providerRecord{Name: p.Name, Parent: string(p.Parent), Traits: toStrings(p.Traits),
+	record := providerRecord{Name: p.Name, Parent: string(p.Parent), Traits: typed[string](p.Traits),
 		Aggregates: p.Aggregates, Created: r.now, Index: index, Inventories: map[string]inventoryRecord{}}
 	for class, i := range p.Inventories {
 		record.Inventories[string(class)] = inventoryRecord{i.Total, i.Reserved, i.MinUnit, i.MaxUnit, i.StepSize,
@@ -211,8 +200,7 @@ func (r *restore) commit(ctx context.Context, batch map[Key]Write) error {
 		return fmt.Errorf("import: %w; what is missing comes when it is run again", err)
 	case !out.Done:
 		return croft.Errorf(croft.Conflict,
-			"import: somebody changed the same things meanwhile; stop what does and run "+
-				"it again")
+			"import: somebody changed the same things meanwhile; stop what does and run it again")
 	}
 	for key, w := range batch {
 		if r.archive.modified[key] = out.Revision; w.Delete {

@@ -8,8 +8,6 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
-
-	"croft"
 )
 
 // session is a period during which the ledger follows the store. A request without an answer at its end gets none.
@@ -77,7 +75,7 @@ func (l *Ledger) serve(ctx context.Context, ses *session, revision int64) error 
 	var work sync.WaitGroup
 	work.Go(func() { end(l.store.Watch(following, revision, l.update)) })
 	work.Go(func() { end(l.askAll(following, ses.asks)) })
-	l.commitAll(following, ses.requests, ctx.Done())
+	l.commits.serve(following, ses.requests, ctx.Done())
 	end(errStopped)
 	work.Wait()
 	return context.Cause(following)
@@ -118,6 +116,35 @@ func (l *Ledger) update(revision int64, entries []Entry) {
 		}
 		return s
 	})
+}
+
+// Change runs decide in the next batch, and returns when its changes are stored and in the state. decide may run
+// several times; it reads and changes t alone, and its error is returned. Unavailable: the store does not answer, or
+// nobody knows whether the changes were stored.
+func (l *Ledger) Change(ctx context.Context, decide func(t *Tx) error) error {
+	ses := l.session.Load()
+	if ses == nil {
+		return unavailable(l.Ready())
+	}
+	r := &request{ctx: ctx, decide: decide, done: make(chan error, 1)}
+	select {
+	case ses.requests <- r:
+	case <-ctx.Done():
+		return unavailable(ctx.Err())
+	case <-ses.ended:
+		return unavailable(ses.err)
+	}
+	select {
+	case err := <-r.done:
+		return err
+	case <-ses.ended:
+	}
+	select {
+	case err := <-r.done: // both have happened
+		return err
+	default:
+		return unavailable(ses.err)
+	}
 }
 
 // CatchUp waits until the state has all that any ledger had stored when it was called. Unavailable.
@@ -184,17 +211,11 @@ func (l *Ledger) askAll(ctx context.Context, asks <-chan chan error) error {
 
 // ask waits until the state has all that the store has now.
 func (l *Ledger) ask(ctx context.Context) error {
-	ctx, cancel := l.patient(ctx, "has not told its revision")
+	ctx, cancel := l.commits.patience.bound(ctx, "has not told its revision")
 	defer cancel()
 	out, err := l.store.Commit(ctx, Txn{})
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	return l.memory.await(ctx, out.Revision)
-}
-
-// patient bounds the time that the store may take.
-func (l *Ledger) patient(ctx context.Context, lacks string) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, l.config.Patience,
-		croft.Errorf(croft.Unavailable, "the store %s for %s", lacks, l.config.Patience))
 }

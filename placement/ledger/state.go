@@ -146,23 +146,21 @@ func (s *State) apply(revision int64, entries []Entry) error {
 
 // createdAt returns the revision at which an existing class, trait or provider was created; 0 for other entries.
 func (s *State) createdAt(k Key) int64 {
-	all := s.classes
+	var x *Symbol
 	switch k.Kind {
-	case KindTrait:
-		all = s.traits
 	case KindProvider:
 		if p := s.providers[k.ID]; p != nil {
 			return p.order.revision
 		}
-		return 0
 	case KindClass:
-	default:
+		x = s.classes.Get(k.ID)
+	case KindTrait:
+		x = s.traits.Get(k.ID)
+	}
+	if x == nil {
 		return 0
 	}
-	if x := all.byName[k.ID]; x != nil {
-		return x.at
-	}
-	return 0
+	return x.at
 }
 
 // applyEntry updates the state with one entry. It returns a provider that is not attached to its parent yet.

@@ -77,6 +77,14 @@ type Txn struct {
 	Then []Write
 }
 
+func (t *Txn) put(kind Kind, id string, value []byte) {
+	t.Then = append(t.Then, Write{Key: Key{kind, id}, Value: value})
+}
+
+func (t *Txn) delete(kind Kind, id string) {
+	t.Then = append(t.Then, Write{Key: Key{kind, id}, Delete: true})
+}
+
 // Outcome is the outcome of a transaction.
 type Outcome struct {
 	Done bool

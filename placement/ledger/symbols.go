@@ -102,6 +102,13 @@ func (n *Symbols) custom() int {
 	return created
 }
 
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // use adds delta to the number of users of each ID.
 func (n *Symbols) use(ids []ID, delta int) {
 	for _, i := range ids {

@@ -83,18 +83,18 @@ func create(id, parent string) func(*Tx) error {
 func remove(id string) func(*Tx) error { return func(t *Tx) error { return t.DeleteProvider(id) } }
 
 func createClass(name string) func(*Tx) error {
-	return func(t *Tx) error { t.class(name); t.createClass(name); return nil }
+	return func(t *Tx) error { return t.CreateClass(name) }
 }
 
 func offers(id, class string, total int64) func(*Tx) error {
 	return func(t *Tx) error {
-		v := t.provider(id)
+		v := t.providers.get(id)
 		list, err := t.resolve([]InventorySpec{{class, Inventory{Total: total, MinUnit: 1, MaxUnit: 100, StepSize: 1,
 			Ratio: 1}}})
 		if err != nil {
 			return err
 		}
-		t.setInventories(v, list)
+		t.providers.setInventories(v, list)
 		return nil
 	}
 }
@@ -115,7 +115,11 @@ func releases(consumer string) func(*Tx) error {
 }
 
 func reparents(id, parent string) func(*Tx) error {
-	return func(t *Tx) error { v := t.whole(id); v.write = true; return t.reparent(v, parent, true) }
+	return func(t *Tx) error {
+		v := t.providers.whole(id)
+		v.write = true
+		return t.providers.reparent(v, parent, true)
+	}
 }
 
 // Two transactions that are decided on the same state: the second must lose wherever
@@ -154,22 +158,20 @@ func TestOfTwoConcurrentWritesThatClashOneLoses(t *testing.T) {
 				"b1"), reparents("b", "a1"), false},
 		"the first use of a class and its end": {
 			[]func(*Tx) error{create("a", ""), createClass("CUSTOM_X")},
-			offers("a", "CUSTOM_X", 1), func(t *Tx) error { t.removeClass(t.class("CUSTOM_X")); return nil }, false},
+			offers("a", "CUSTOM_X", 1), func(t *Tx) error { t.classes.remove(t.classes.get("CUSTOM_X")); return nil }, false},
 		"two first uses of a class": {
 			[]func(*Tx) error{create("a", ""), create("b", ""), createClass("CUSTOM_X")},
 			offers("a", "CUSTOM_X", 1), offers("b", "CUSTOM_X", 1), true},
 		"the first use of a trait and its end": {
 			[]func(*Tx) error{create("a", ""), func(t *Tx) error {
-				t.trait("CUSTOM_X")
-				t.createTrait("CUSTOM_X")
-				return nil
+				_, _, err := t.EnsureTrait("CUSTOM_X")
+				return err
 			}},
 			func(t *Tx) error {
-				ids, err := t.traitIDs([]string{"CUSTOM_X"})
-				t.setTraits(t.provider("a"), ids)
+				_, err := t.SetTraits("a", 0, []string{"CUSTOM_X"})
 				return err
 			},
-			func(t *Tx) error { t.removeTrait(t.trait("CUSTOM_X")); return nil }, false},
+			func(t *Tx) error { t.traits.remove(t.traits.get("CUSTOM_X")); return nil }, false},
 		"claims for one consumer": {
 			[]func(*Tx) error{create("a", ""), offers("a", "VCPU", 9), create("b", ""), offers("b", "VCPU", 9)},
 			takes("x", "a", "VCPU", 1), takes("x", "b", "VCPU", 1), false},

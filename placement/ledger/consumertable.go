@@ -1,0 +1,76 @@
+package ledger
+
+// consumerTable is the consumers as a transaction sees them.
+type consumerTable struct {
+	base  *State
+	views layered[*consumerView]
+	basis *basis
+}
+
+// consumerView is the transaction's copy of a consumer.
+type consumerView struct {
+	ConsumerData
+	exists bool
+	write  bool
+}
+
+// view returns a consumer to read and change, whether it exists or not.
+func (t *consumerTable) view(uuid string) *consumerView {
+	if v := t.views.own[uuid]; v != nil {
+		return v
+	}
+	v := consumerView{ConsumerData: ConsumerData{UUID: uuid}}
+	if below, found := t.views.get(uuid); found {
+		v = *below
+	} else if c := t.base.consumers[uuid]; c != nil {
+		v = consumerView{ConsumerData: c.ConsumerData, exists: true}
+	}
+	t.basis.unchanged(KindConsumer, uuid, v.modified)
+	t.views.put(uuid, &v)
+	return &v
+}
+
+// get returns a consumer to read and change; nil: it does not exist.
+func (t *consumerTable) get(uuid string) *consumerView {
+	v := t.view(uuid)
+	if !v.exists {
+		return nil
+	}
+	return v
+}
+
+// holders returns the UUIDs of the consumers that may have allocations of a provider.
+func (t *consumerTable) holders(provider string) map[string]bool {
+	out := map[string]bool{}
+	if p := t.base.providers[provider]; p != nil {
+		for c := range p.consumers {
+			out[c.UUID] = true
+		}
+	}
+	for uuid := range t.views.all() {
+		out[uuid] = true
+	}
+	return out
+}
+
+// writes is the number of entries to write.
+func (t *consumerTable) writes() int {
+	n := 0
+	for _, v := range t.views.own {
+		n += count(v.write)
+	}
+	return n
+}
+
+// addTo adds the writes to a transaction of the store.
+func (t *consumerTable) addTo(out *Txn, names Vocabulary) {
+	for uuid, v := range t.views.own {
+		switch {
+		case !v.write:
+		case v.exists:
+			out.put(KindConsumer, uuid, encodeConsumer(&v.ConsumerData, names))
+		case v.modified != 0:
+			out.delete(KindConsumer, uuid)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package ledger
+
+import "iter"
+
+// layered is a map over another one, which it overrules.
+type layered[V any] struct {
+	own   map[string]V
+	under *layered[V]
+}
+
+// get returns the value of a key in the topmost layer that has it.
+func (l *layered[V]) get(key string) (v V, found bool) {
+	for ; l != nil; l = l.under {
+		if v, found = l.own[key]; found {
+			return v, true
+		}
+	}
+	return v, false
+}
+
+func (l *layered[V]) put(key string, v V) {
+	if l.own == nil {
+		l.own = map[string]V{}
+	}
+	l.own[key] = v
+}
+
+// all yields each key once, with its value in the topmost layer.
+func (l *layered[V]) all() iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		seen := map[string]bool{}
+		for layer := l; layer != nil; layer = layer.under {
+			for key, v := range layer.own {
+				if !seen[key] && !yield(key, v) {
+					return
+				}
+				seen[key] = true
+			}
+		}
+	}
+}
+
+// merge adds what the layer above has.
+func (l *layered[V]) merge(above *layered[V]) {
+	for key, v := range above.own {
+		l.put(key, v)
+	}
+}
+
+// basis is what a transaction has read, as comparisons for the store, its time, and what it has created.
+type basis struct {
+	compares map[Compare]struct{}
+	now      int64 // seconds since 1970
+	created  int   // the number of providers, classes and traits
+}
+
+// unchanged asks that an entry was not written since a revision; 0: that it does not exist.
+func (b *basis) unchanged(kind Kind, id string, revision int64) {
+	b.compares[Compare{Key: Key{kind, id}, Revision: revision}] = struct{}{}
+}
+
+// notDeleted asks that an entry which was created at a revision still exists; 0: that it does not exist.
+func (b *basis) notDeleted(kind Kind, id string, revision int64) {
+	b.compares[Compare{Key: Key{kind, id}, Created: true, Revision: revision}] = struct{}{}
+}
+
+// number returns the position of a new object among those that the transaction creates.
+func (b *basis) number() int {
+	b.created++
+	return b.created - 1
+}

@@ -1,0 +1,198 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+)
+
+// providerTable is the providers and their names as a transaction sees them.
+type providerTable struct {
+	base   *State
+	views  layered[*providerView]
+	owners layered[string] // provider name -> UUID; empty: the name is free
+	basis  *basis
+}
+
+// providerView is the transaction's copy of a provider.
+type providerView struct {
+	ProviderData
+	exists          bool
+	write           bool // write the provider's entry
+	writeGeneration bool // write the entry of its generation
+}
+
+// bump counts up a provider's generation.
+func (v *providerView) bump() { v.Generation++; v.writeGeneration = true }
+
+// look returns a provider without remembering that it was read.
+func (t *providerTable) look(uuid string) providerView {
+	if v, found := t.views.get(uuid); found {
+		return *v
+	}
+	if p := t.base.providers[uuid]; p != nil {
+		return providerView{ProviderData: p.ProviderData, exists: true}
+	}
+	return providerView{ProviderData: ProviderData{UUID: uuid}}
+}
+
+// view returns a provider to read and change, whether it exists or not.
+func (t *providerTable) view(uuid string) *providerView {
+	if v := t.views.own[uuid]; v != nil {
+		return v
+	}
+	v := t.look(uuid)
+	t.views.put(uuid, &v)
+	return &v
+}
+
+// get returns a provider, of which the caller relies on inventories, usage and generation; nil: it does not exist.
+func (t *providerTable) get(uuid string) *providerView {
+	v := t.view(uuid)
+	t.basis.unchanged(KindGeneration, uuid, v.generationRevision)
+	if !v.exists {
+		return nil
+	}
+	return v
+}
+
+// whole is get for callers that rely on all of the provider: name, parent, traits and aggregates too.
+func (t *providerTable) whole(uuid string) *providerView {
+	v := t.get(uuid)
+	t.basis.unchanged(KindProvider, uuid, t.view(uuid).modified)
+	return v
+}
+
+// root returns the UUID of the root of a provider that exists.
+func (t *providerTable) root(uuid string) string {
+	for {
+		v := t.look(uuid)
+		if v.Parent == "" {
+			return uuid
+		}
+		uuid = v.Parent
+	}
+}
+
+// hasChildren tells whether a provider is the parent of another one.
+func (t *providerTable) hasChildren(uuid string) bool {
+	for _, v := range t.views.all() {
+		if v.exists && v.Parent == uuid {
+			return true
+		}
+	}
+	p := t.base.providers[uuid]
+	return p != nil && slices.ContainsFunc(p.children, func(child *Provider) bool {
+		_, viewed := t.views.get(child.UUID)
+		return !viewed
+	})
+}
+
+// all returns the UUIDs of all providers. Some may not exist.
+func (t *providerTable) all() []string {
+	all := maps.Collect(maps.All(t.base.providers))
+	for uuid := range t.views.all() {
+		all[uuid] = nil
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// count counts the providers for which has is true. inState is their number in the state.
+func (t *providerTable) count(inState int, has func(*ProviderData) bool) int {
+	n := inState
+	for uuid, v := range t.views.all() {
+		if p := t.base.providers[uuid]; p != nil {
+			n -= count(has(&p.ProviderData))
+		}
+		n += count(v.exists && has(&v.ProviderData))
+	}
+	return n
+}
+
+// owner returns the UUID of the provider of a name; "": the name is free.
+func (t *providerTable) owner(name string) string {
+	stored := t.base.byName[name]
+	if stored != nil {
+		t.basis.unchanged(KindProvider, stored.UUID, stored.modified)
+	} else {
+		t.basis.unchanged(KindName, name, 0)
+	}
+	if uuid, found := t.owners.get(name); found || stored == nil {
+		return uuid
+	}
+	return stored.UUID
+}
+
+// rename gives a provider a name that is free.
+func (t *providerTable) rename(v *providerView, name string) {
+	if v.Name != "" && v.exists {
+		t.owners.put(v.Name, "")
+	}
+	t.owners.put(name, v.UUID)
+	v.Name, v.write = name, true
+}
+
+// remove deletes a provider.
+func (t *providerTable) remove(v *providerView) {
+	t.owners.put(v.Name, "")
+	v.exists, v.write = false, true
+}
+
+// setInventories replaces a provider's inventories.
+func (t *providerTable) setInventories(v *providerView, list []Inventory) {
+	sortInventories(list)
+	v.Inventories, v.Updated, v.write = list, t.basis.now, true
+	v.bump()
+}
+
+// setTraits replaces a provider's traits. Setting the same ones changes nothing.
+func (t *providerTable) setTraits(v *providerView, ids []ID) {
+	if slices.Equal(ids, v.Traits) {
+		return
+	}
+	v.Traits, v.Updated, v.write = ids, t.basis.now, true
+	v.bump()
+}
+
+// use adds n, which may be negative, to what is allocated of a provider. Its generation is written, so that a claim
+// elsewhere cannot overlook it. Counting it up is left to the caller.
+func (t *providerTable) use(uuid string, class ID, n int64) {
+	v := t.view(uuid)
+	t.basis.unchanged(KindGeneration, uuid, v.generationRevision)
+	v.use(class, n)
+	v.writeGeneration = true
+}
+
+// writes bounds the number of entries to write.
+func (t *providerTable) writes() int {
+	n := len(t.owners.own)
+	for _, v := range t.views.own {
+		n += count(v.write) + count(v.writeGeneration || !v.exists && v.write)
+	}
+	return n
+}
+
+// addTo adds the writes to a transaction of the store.
+func (t *providerTable) addTo(out *Txn, names Vocabulary) {
+	for uuid, v := range t.views.own {
+		switch {
+		case !v.exists && v.modified != 0 && v.write:
+			out.delete(KindProvider, uuid)
+			out.delete(KindGeneration, uuid)
+		case !v.exists:
+		default:
+			if v.write {
+				out.put(KindProvider, uuid, encodeProvider(&v.ProviderData, names))
+			}
+			if v.writeGeneration {
+				out.put(KindGeneration, uuid, encodeGeneration(v.Generation))
+			}
+		}
+	}
+	for name, uuid := range t.owners.own {
+		if uuid != "" {
+			out.put(KindName, name, []byte(uuid))
+		} else if t.base.byName[name] != nil {
+			out.delete(KindName, name)
+		}
+	}
+}

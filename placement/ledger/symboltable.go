@@ -1,0 +1,119 @@
+package ledger
+
+// maxCustom bounds the custom resource classes that exist at once, and the custom traits: whoever may create providers
+// can create them, and each is an entry of the store.
+const maxCustom = 20_000
+
+// symbolTable is the resource classes, or the traits, as a transaction sees them.
+type symbolTable struct {
+	kind  Kind
+	base  *Symbols
+	views layered[*symbolView]
+	basis *basis
+
+	usedBy func(*ProviderData, ID) bool // whether a provider has a symbol
+}
+
+// symbolView is the transaction's copy of a symbol.
+type symbolView struct {
+	Symbol
+	exists bool
+	write  bool // create it, keep it from being deleted, or delete it
+}
+
+// hold keeps a custom symbol from being deleted while the caller begins to use it: it writes the entry as it is, and a
+// deletion compares that the entry was not written.
+func (v *symbolView) hold() {
+	if !v.Standard {
+		v.write = true
+	}
+}
+
+// get returns a symbol to read and change; nil: it does not exist.
+func (t *symbolTable) get(name string) *symbolView {
+	v := t.views.own[name]
+	if v == nil {
+		v = &symbolView{Symbol: Symbol{Name: name, id: -1}}
+		if below, found := t.views.get(name); found {
+			*v = *below
+		} else if x := t.base.Get(name); x != nil {
+			v.Symbol, v.exists = *x, true
+		}
+		t.views.put(name, v)
+	}
+	if !v.Standard {
+		t.basis.notDeleted(t.kind, name, v.at)
+	}
+	if !v.exists {
+		return nil
+	}
+	return v
+}
+
+// ensure returns a symbol, and tells whether it had to be created. It refuses a custom symbol too many.
+func (t *symbolTable) ensure(name string) (v *symbolView, created bool, err error) {
+	if v := t.get(name); v != nil {
+		return v, false, nil
+	}
+	custom := t.base.custom()
+	for _, v := range t.views.all() {
+		custom += count(v.exists && v.at == 0 && !v.Standard)
+	}
+	if custom >= maxCustom {
+		what := map[Kind]string{KindClass: "resource classes", KindTrait: "traits"}[t.kind]
+		e := invalid("There are %d custom %s already, and no more are taken: delete those that nobody needs.", custom,
+			what)
+		e.Cause = ErrFull
+		return nil, false, e
+	}
+	return t.create(name), true, nil
+}
+
+// create creates a symbol that get did not find.
+func (t *symbolTable) create(name string) *symbolView {
+	v := t.views.own[name]
+	v.exists, v.write, v.Created = true, true, t.basis.now
+	v.id = -2 - ID(t.basis.number()) // until it is stored
+	return v
+}
+
+// remove deletes a symbol without users.
+func (t *symbolTable) remove(v *symbolView) {
+	t.basis.unchanged(t.kind, v.Name, v.modified)
+	v.exists, v.write = false, true
+}
+
+// name returns the name of an ID, that of a symbol which the transaction created too.
+func (t *symbolTable) name(i ID) string {
+	if i >= 0 {
+		return t.base.name(i)
+	}
+	for name, v := range t.views.all() {
+		if v.id == i {
+			return name
+		}
+	}
+	return ""
+}
+
+// writes is the number of entries to write.
+func (t *symbolTable) writes() int {
+	n := 0
+	for _, v := range t.views.own {
+		n += count(v.write)
+	}
+	return n
+}
+
+// addTo adds the writes to a transaction of the store.
+func (t *symbolTable) addTo(out *Txn) {
+	for name, v := range t.views.own {
+		switch {
+		case !v.write:
+		case v.exists:
+			out.put(t.kind, name, encode(nameRecord{v.Created}))
+		case v.at != 0:
+			out.delete(t.kind, name)
+		}
+	}
+}
