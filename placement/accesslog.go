@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// logAccess logs one request at level Debug, or at Info if the access log is on.
-func (s *Server) logAccess(q *request, resp *response, took time.Duration) {
-	level := slog.LevelDebug
-	if s.config.AccessLog {
-		level = slog.LevelInfo
-	}
+// accessLog logs requests.
+type accessLog struct {
+	log   *slog.Logger
+	level slog.Level
+}
+
+func (l accessLog) write(q *request, resp *response, took time.Duration) {
 	ctx := q.r.Context()
-	if !s.log.Enabled(ctx, level) {
+	if !l.log.Enabled(ctx, l.level) {
 		return
 	}
 	attrs := []slog.Attr{
@@ -30,5 +31,5 @@ func (s *Server) logAccess(q *request, resp *response, took time.Duration) {
 	if global := q.r.Header.Get("X-Openstack-Request-Id"); global != "" {
 		attrs = append(attrs, slog.String("global_request", global))
 	}
-	s.log.LogAttrs(ctx, level, "placement request", attrs...)
+	l.log.LogAttrs(ctx, l.level, "placement request", attrs...)
 }

@@ -31,9 +31,12 @@ func (q *request) aggregates(p *ledger.ProviderData) aggregatesAnswer {
 	return a
 }
 
-// showAggregates is GET /resource_providers/{uuid}/aggregates.
-func (s *Server) showAggregates(q *request) (*response, error) {
-	return s.view(q, func(st *ledger.State) (any, int64, error) {
+// aggregates handles /resource_providers/{uuid}/aggregates.
+type aggregates struct{ ledger *ledger.Ledger }
+
+// show is GET /resource_providers/{uuid}/aggregates.
+func (h aggregates) show(q *request) (*response, error) {
+	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		p, err := st.FindProvider(q.path[0])
 		if err != nil {
 			return nil, 0, err
@@ -56,24 +59,18 @@ func (q *request) readAggregates() (aggregates []string, generation *int64, err 
 	return body.Aggregates, (*int64)(&body.Generation), err
 }
 
-// setAggregates is PUT /resource_providers/{uuid}/aggregates.
-func (s *Server) setAggregates(q *request) (*response, error) {
+// set is PUT /resource_providers/{uuid}/aggregates.
+func (h aggregates) set(q *request) (*response, error) {
 	uuid := q.path[0]
-	if err := s.ledger.Exists(q.r.Context(), uuid); err != nil {
+	if err := h.ledger.Exists(q.r.Context(), uuid); err != nil {
 		return nil, err
 	}
 	aggregates, generation, err := q.readAggregates()
 	if err != nil {
 		return nil, err
 	}
-	var answer aggregatesAnswer
-	err = s.ledger.Change(q.r.Context(), func(t *ledger.Tx) error {
+	return q.update(h.ledger, func(t *ledger.Tx) (any, int64, error) {
 		p, err := t.SetAggregates(uuid, generation, aggregates)
-		answer = q.aggregates(&p)
-		return err
+		return q.aggregates(&p), 0, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return q.ok(answer, 0), nil
 }

@@ -55,22 +55,6 @@ func allocationsText(v version, atLeast int) string {
 		"patternProperties": {"%s": %s}}`, atLeast, uuidPattern, allocationText(v, 0))
 }
 
-// versioned is a schema that is valid from a version on.
-type versioned struct {
-	since  version
-	schema *schema.Schema
-}
-
-// pick returns the schema of a version from a list, newest first.
-func pick(v version, list []versioned) *schema.Schema {
-	for _, e := range list {
-		if v >= e.since {
-			return e.schema
-		}
-	}
-	return list[len(list)-1].schema
-}
-
 var (
 	putAllocations = []versioned{
 		{38, schema.Must(allocationText(38, 0))}, {34, schema.Must(allocationText(34, 0))},
@@ -182,8 +166,11 @@ func (v version) claimRules(refuse func(string) error) ledger.ClaimRules {
 	return ledger.ClaimRules{Generations: v >= 28, Types: v >= 38, Refuse: refuse}
 }
 
-// setAllocations is PUT /allocations/{consumer_uuid}.
-func (s *Server) setAllocations(q *request) (*response, error) {
+// allocations handles /allocations, and /resource_providers/{uuid}/allocations.
+type allocations struct{ ledger *ledger.Ledger }
+
+// set is PUT /allocations/{consumer_uuid}.
+func (h allocations) set(q *request) (*response, error) {
 	consumer, ok := schema.UUID(q.path[0])
 	if !ok {
 		return nil, badRequest("Malformed consumer_uuid: %s", q.path[0])
@@ -196,11 +183,11 @@ func (s *Server) setAllocations(q *request) (*response, error) {
 		return badRequest("Unable to allocate inventory for consumer %s: %s", consumer, reason)
 	})
 	claim := body.claim(consumer)
-	return s.change(q, func(t *ledger.Tx) error { return t.Claim(rules, claim) })
+	return q.change(h.ledger, func(t *ledger.Tx) error { return t.Claim(rules, claim) })
 }
 
-// manageAllocations is POST /allocations.
-func (s *Server) manageAllocations(q *request) (*response, error) {
+// manage is POST /allocations.
+func (h allocations) manage(q *request) (*response, error) {
 	var body claimRequests
 	if err := q.read(pick(q.version, postAllocations), &body); err != nil {
 		return nil, err
@@ -209,12 +196,12 @@ func (s *Server) manageAllocations(q *request) (*response, error) {
 		return badRequest("Unable to allocate inventory %s", reason)
 	})
 	claims := body.claims()
-	return s.change(q, func(t *ledger.Tx) error { return t.Claim(rules, claims...) })
+	return q.change(h.ledger, func(t *ledger.Tx) error { return t.Claim(rules, claims...) })
 }
 
-// deleteAllocations is DELETE /allocations/{consumer_uuid}.
-func (s *Server) deleteAllocations(q *request) (*response, error) {
-	return s.change(q, func(t *ledger.Tx) error { return t.Release(q.path[0]) })
+// delete is DELETE /allocations/{consumer_uuid}.
+func (h allocations) delete(q *request) (*response, error) {
+	return q.change(h.ledger, func(t *ledger.Tx) error { return t.Release(q.path[0]) })
 }
 
 // grant is what one consumer has of one provider, in an answer.
@@ -224,9 +211,9 @@ type grant struct {
 	ConsumerGeneration *int64           `json:"consumer_generation,omitempty"` // of the consumer
 }
 
-// showAllocations is GET /allocations/{consumer_uuid}: from 1.12 on with project and user, from 1.28 on with the
+// show is GET /allocations/{consumer_uuid}: from 1.12 on with project and user, from 1.28 on with the
 // generation, from 1.38 on with the type.
-func (s *Server) showAllocations(q *request) (*response, error) {
+func (h allocations) show(q *request) (*response, error) {
 	type answer struct {
 		Allocations map[string]grant `json:"allocations"`
 		Project     string           `json:"project_id,omitempty"`
@@ -234,7 +221,7 @@ func (s *Server) showAllocations(q *request) (*response, error) {
 		Generation  *int64           `json:"consumer_generation,omitempty"`
 		Type        string           `json:"consumer_type,omitempty"`
 	}
-	return s.view(q, func(st *ledger.State) (any, int64, error) {
+	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		a := answer{Allocations: map[string]grant{}}
 		c := st.Consumer(q.path[0])
 		if c == nil {
@@ -266,13 +253,13 @@ func (s *Server) showAllocations(q *request) (*response, error) {
 	})
 }
 
-// providerAllocations is GET /resource_providers/{uuid}/allocations: from 1.28 on with the consumers' generations.
-func (s *Server) providerAllocations(q *request) (*response, error) {
+// ofProvider is GET /resource_providers/{uuid}/allocations: from 1.28 on with the consumers' generations.
+func (h allocations) ofProvider(q *request) (*response, error) {
 	type answer struct {
 		Allocations map[string]grant `json:"allocations"`
 		Generation  int64            `json:"resource_provider_generation"`
 	}
-	return s.view(q, func(st *ledger.State) (any, int64, error) {
+	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		p := st.Provider(q.path[0])
 		if p == nil {
 			return nil, 0, notFound("Resource provider '%s' not found: No resource provider with uuid %s found",

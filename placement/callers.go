@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -54,58 +55,11 @@ const (
 	maxKnown    = 10_000
 )
 
-// allows tells whether a caller may make a request. The rules are the original's: administrators and services may do
-// everything.
-func (s *Server) allows(c Caller, e endpoint, q *request) bool {
-	if c.has("admin") || c.has("service") {
-		return true
-	}
-	if !c.has("reader") || q.r.Method != http.MethodGet {
-		return false
-	}
-	if c.System || c.Project != "" && slices.Contains(s.config.Keystone.ReaderProjects, c.Project) {
-		return true
-	}
-	return e.policy == "placement:usages" && c.Project != "" && q.r.URL.Query().Get("project_id") == c.Project
-}
-
-// caller looks up the caller of a request.
-func (s *Server) caller(q *request) (Caller, error) {
-	values, sent := q.r.Header["X-Auth-Token"]
-	if !sent {
-		return Caller{}, s.unauthorized()
-	}
-	token := strings.Join(values, ",")
-	user, _, _ := strings.Cut(token, ":")
-	if subtle.ConstantTimeCompare([]byte(user), []byte(s.token)) == 1 {
-		connlimit.Prove(q.r.Context())
-		return Caller{Roles: []string{"admin"}}, nil
-	}
-	if s.callers == nil {
-		return Caller{}, nil
-	}
-	c, err := s.callers.get(q.r.Context(), token)
-	switch {
-	case errors.Is(err, croft.NotFound):
-		return c, s.unauthorized()
-	case err != nil:
-		return c, &apiError{status: http.StatusServiceUnavailable, detail: err.Error()}
-	}
-	connlimit.Prove(q.r.Context())
-	return c, nil
-}
-
-func (s *Server) unauthorized() error {
-	e := &apiError{status: http.StatusUnauthorized}
-	if s.callers != nil {
-		e.keystone = s.config.Keystone.URL
-	}
-	return e
-}
-
-// callers caches the callers of tokens. One request at a time asks for a token; the others wait for its answer.
+// callers knows the administrator's token, and caches the callers of Keystone's. One request at a time asks for a token;
+// the others wait for its answer.
 type callers struct {
-	keystone Keystone
+	token    string    // the administrator's
+	keystone *Keystone // nil: only that token is valid
 
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]*known // by the token's hash, so that memory holds no tokens
@@ -119,19 +73,69 @@ type known struct {
 	until  time.Time // the answer expires; zero: there is none yet
 }
 
-func newCallers(k Keystone) (*callers, error) {
+func newCallers(token string, configured *Keystone) (*callers, error) {
+	if configured == nil {
+		return &callers{token: token}, nil
+	}
+	k := *configured
 	if k.Identity == nil {
 		return nil, croft.Errorf(croft.Invalid, "placement: Keystone wants an Identity")
 	}
 	if k.CacheFor < 0 || k.CacheFor > cacheAtMost {
 		return nil, croft.Errorf(croft.Invalid, "placement: an answer about a token counts %s at most, not %s",
-			cacheAtMost,
-			k.CacheFor)
+			cacheAtMost, k.CacheFor)
 	}
-	if k.CacheFor == 0 {
-		k.CacheFor = cacheFor
+	k.CacheFor = cmp.Or(k.CacheFor, cacheFor)
+	return &callers{token: token, keystone: &k, known: map[[sha256.Size]byte]*known{}}, nil
+}
+
+// allow tells whether a caller may make a request. The rules are the original's: administrators and services may do
+// everything.
+func (c *callers) allow(who Caller, policy string, q *request) bool {
+	if who.has("admin") || who.has("service") {
+		return true
 	}
-	return &callers{keystone: k, known: map[[sha256.Size]byte]*known{}}, nil
+	if !who.has("reader") || q.r.Method != http.MethodGet {
+		return false
+	}
+	if who.System || who.Project != "" && slices.Contains(c.keystone.ReaderProjects, who.Project) {
+		return true
+	}
+	return policy == "placement:usages" && who.Project != "" && q.r.URL.Query().Get("project_id") == who.Project
+}
+
+// find looks up the caller of a request.
+func (c *callers) find(q *request) (Caller, error) {
+	values, sent := q.r.Header["X-Auth-Token"]
+	if !sent {
+		return Caller{}, c.unauthorized()
+	}
+	token := strings.Join(values, ",")
+	user, _, _ := strings.Cut(token, ":")
+	if subtle.ConstantTimeCompare([]byte(user), []byte(c.token)) == 1 {
+		connlimit.Prove(q.r.Context())
+		return Caller{Roles: []string{"admin"}}, nil
+	}
+	if c.keystone == nil {
+		return Caller{}, nil
+	}
+	who, err := c.get(q.r.Context(), token)
+	switch {
+	case errors.Is(err, croft.NotFound):
+		return who, c.unauthorized()
+	case err != nil:
+		return who, &apiError{status: http.StatusServiceUnavailable, detail: err.Error()}
+	}
+	connlimit.Prove(q.r.Context())
+	return who, nil
+}
+
+func (c *callers) unauthorized() error {
+	e := &apiError{status: http.StatusUnauthorized}
+	if c.keystone != nil {
+		e.keystone = c.keystone.URL
+	}
+	return e
 }
 
 // get returns the caller of a token, from the cache or from Keystone.

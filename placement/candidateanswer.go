@@ -14,16 +14,22 @@ import (
 //
 // It is written byte by byte and not through encoding/json: see BenchmarkCandidateAnswer.
 
-// listCandidates is GET /allocation_candidates.
-func (s *Server) listCandidates(q *request) (*response, error) {
+// candidates handles /allocation_candidates.
+type candidates struct {
+	ledger    *ledger.Ledger
+	randomize bool
+}
+
+// list is GET /allocation_candidates.
+func (h candidates) list(q *request) (*response, error) {
 	req, err := readCandidateRequest(q)
 	if err != nil {
 		return nil, err
 	}
-	req.Randomize = s.config.Randomize
+	req.Randomize = h.randomize
 	a := candidateAnswer{req: req, version: q.version, minimal: q.version >= 12 && prefersMinimal(q.r.Header)}
 	var body []byte
-	err = s.ledger.View(func(st *ledger.State) error {
+	err = h.ledger.View(func(st *ledger.State) error {
 		found, err := st.Candidates(q.r.Context(), req)
 		a.st = st
 		body = a.append(make([]byte, 0, 512+640*len(found)), found)

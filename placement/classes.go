@@ -23,9 +23,12 @@ func classOf(name string) classBody {
 	return classBody{name, []link{{"self", "/resource_classes/" + name}}}
 }
 
-// listClasses is GET /resource_classes.
-func (s *Server) listClasses(q *request) (*response, error) {
-	return s.view(q, func(st *ledger.State) (any, int64, error) {
+// classes handles /resource_classes.
+type classes struct{ ledger *ledger.Ledger }
+
+// list is GET /resource_classes.
+func (h classes) list(q *request) (*response, error) {
+	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		var list []classBody
 		var modified int64
 		for c := range st.Classes().All() {
@@ -38,9 +41,9 @@ func (s *Server) listClasses(q *request) (*response, error) {
 	})
 }
 
-// showClass is GET /resource_classes/{name}.
-func (s *Server) showClass(q *request) (*response, error) {
-	return s.view(q, func(st *ledger.State) (any, int64, error) {
+// show is GET /resource_classes/{name}.
+func (h classes) show(q *request) (*response, error) {
+	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		c := st.Classes().Get(q.path[0])
 		if c == nil {
 			return nil, 0, ledger.NoClass(q.path[0])
@@ -49,13 +52,13 @@ func (s *Server) showClass(q *request) (*response, error) {
 	})
 }
 
-// createClass is POST /resource_classes.
-func (s *Server) createClass(q *request) (*response, error) {
+// create is POST /resource_classes.
+func (h classes) create(q *request) (*response, error) {
 	var body classBody
 	if err := q.read(classSchema, &body); err != nil {
 		return nil, err
 	}
-	err := s.ledger.Change(q.r.Context(), func(t *ledger.Tx) error { return t.CreateClass(body.Name) })
+	err := h.ledger.Change(q.r.Context(), func(t *ledger.Tx) error { return t.CreateClass(body.Name) })
 	if err != nil {
 		return nil, err
 	}
@@ -64,17 +67,17 @@ func (s *Server) createClass(q *request) (*response, error) {
 	return resp, nil
 }
 
-// putClass is PUT /resource_classes/{name}.
-func (s *Server) putClass(q *request) (*response, error) {
+// put is PUT /resource_classes/{name}.
+func (h classes) put(q *request) (*response, error) {
 	if q.version < 7 {
-		return s.renameClass(q)
+		return h.rename(q)
 	}
 	name := q.path[0]
 	if err := classSchema.Validate(schema.Object(map[string]string{"name": name})); err != nil {
 		return nil, badRequest("JSON does not validate: %v", err)
 	}
 	resp := &response{}
-	err := s.ledger.Change(q.r.Context(), func(t *ledger.Tx) error {
+	err := h.ledger.Change(q.r.Context(), func(t *ledger.Tx) error {
 		created, err := t.EnsureClass(name)
 		resp.status = createdStatus(created)
 		return err
@@ -86,8 +89,8 @@ func (s *Server) putClass(q *request) (*response, error) {
 	return resp, nil
 }
 
-// renameClass is PUT up to 1.6.
-func (s *Server) renameClass(q *request) (*response, error) {
+// rename is PUT up to 1.6.
+func (h classes) rename(q *request) (*response, error) {
 	if err := q.wantJSON(); err != nil {
 		return nil, err
 	}
@@ -95,14 +98,14 @@ func (s *Server) renameClass(q *request) (*response, error) {
 	if err := q.read(classSchema, &body); err != nil {
 		return nil, err
 	}
-	err := s.ledger.Change(q.r.Context(), func(t *ledger.Tx) error { return t.RenameClass(q.path[0], body.Name) })
+	err := h.ledger.Change(q.r.Context(), func(t *ledger.Tx) error { return t.RenameClass(q.path[0], body.Name) })
 	if err != nil {
 		return nil, err
 	}
 	return &response{status: http.StatusOK, contentType: "application/json", body: encode(classOf(body.Name))}, nil
 }
 
-// deleteClass is DELETE /resource_classes/{name}.
-func (s *Server) deleteClass(q *request) (*response, error) {
-	return s.change(q, func(t *ledger.Tx) error { return t.DeleteClass(q.path[0]) })
+// delete is DELETE /resource_classes/{name}.
+func (h classes) delete(q *request) (*response, error) {
+	return q.change(h.ledger, func(t *ledger.Tx) error { return t.DeleteClass(q.path[0]) })
 }

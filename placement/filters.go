@@ -42,13 +42,13 @@ func (q *request) readFilter() (f ledger.Filter, err error) {
 	return f, err
 }
 
-// listProviders is GET /resource_providers.
-func (s *Server) listProviders(q *request) (*response, error) {
+// list is GET /resource_providers.
+func (h providers) list(q *request) (*response, error) {
 	f, err := q.readFilter()
 	if err != nil {
 		return nil, err
 	}
-	return s.view(q, func(st *ledger.State) (any, int64, error) {
+	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		found, err := st.Filter(f)
 		if err != nil {
 			return nil, 0, err

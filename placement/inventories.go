@@ -3,6 +3,7 @@ package placement
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"net/http"
 
 	"croft/placement/internal/schema"
@@ -37,6 +38,54 @@ var (
 
 // exhausted tells whether all of an inventory may be reserved.
 func (v version) exhausted() bool { return v >= 26 }
+
+// inventoryRequest is an inventory in a request. Fields that are not given have their defaults.
+type inventoryRequest struct {
+	Generation schema.Integer `json:"resource_provider_generation"`
+	Class      string         `json:"resource_class"`
+	Total      schema.Integer `json:"total"`
+	Reserved   schema.Integer `json:"reserved"`
+	MinUnit    schema.Integer `json:"min_unit"`
+	MaxUnit    schema.Integer `json:"max_unit"`
+	StepSize   schema.Integer `json:"step_size"`
+	Ratio      float64        `json:"allocation_ratio"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (i *inventoryRequest) UnmarshalJSON(text []byte) error {
+	type plain inventoryRequest
+	*i = inventoryRequest{MinUnit: 1, MaxUnit: math.MaxInt32, StepSize: 1, Ratio: 1}
+	return json.Unmarshal(text, (*plain)(i))
+}
+
+// spec returns the inventory for a class.
+func (i *inventoryRequest) spec(class string) ledger.InventorySpec {
+	return ledger.InventorySpec{Name: class, Inventory: ledger.Inventory{Total: int64(i.Total),
+		Reserved: int64(i.Reserved),
+		MinUnit:  int64(i.MinUnit), MaxUnit: int64(i.MaxUnit), StepSize: int64(i.StepSize), Ratio: i.Ratio}}
+}
+
+// inventoryRequests are inventories by class.
+type inventoryRequests schema.Members[inventoryRequest]
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (i *inventoryRequests) UnmarshalJSON(text []byte) error {
+	return (*schema.Members[inventoryRequest])(i).UnmarshalJSON(text)
+}
+
+func (i inventoryRequests) specs() []ledger.InventorySpec {
+	var list []ledger.InventorySpec
+	for _, m := range i {
+		list = append(list, m.Value.spec(m.Name))
+	}
+	return list
+}
+
+// inventoriesRequest is all inventories of a provider in a request.
+type inventoriesRequest struct {
+	Generation  schema.Integer    `json:"resource_provider_generation"`
+	Inventories inventoryRequests `json:"inventories"`
+}
 
 // inventoryAnswer is an inventory in an answer.
 type inventoryAnswer struct {
@@ -116,36 +165,33 @@ func inventoriesByClass(p *ledger.ProviderData, v ledger.Vocabulary) inventoryLi
 	return out
 }
 
-// okInventories answers 200. Without inventories the original does not say when they were modified.
-func (q *request) okInventories(a inventoriesAnswer, modified int64) *response {
-	resp := q.ok(a, modified)
-	if len(a.Inventories) == 0 {
+// dated takes the date from an answer about no inventories: the original does not say when they were modified.
+func (a *inventoriesAnswer) dated(resp *response, err error) (*response, error) {
+	if err == nil && len(a.Inventories) == 0 {
 		resp.header.Del("Last-Modified")
 	}
-	return resp
+	return resp, err
 }
 
-// listInventories is GET /resource_providers/{uuid}/inventories.
-func (s *Server) listInventories(q *request) (*response, error) {
+// inventories handles /resource_providers/{uuid}/inventories.
+type inventories struct{ ledger *ledger.Ledger }
+
+// list is GET /resource_providers/{uuid}/inventories.
+func (h inventories) list(q *request) (*response, error) {
 	var answer inventoriesAnswer
-	var modified int64
-	err := s.ledger.View(func(st *ledger.State) error {
+	return answer.dated(q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		p := st.Provider(q.path[0])
 		if p == nil {
-			return noProviderHere(q.path[0], " ")
+			return nil, 0, noProviderHere(q.path[0], " ")
 		}
-		answer, modified = inventoriesOf(&p.ProviderData, st), p.Changed()
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return q.okInventories(answer, modified), nil
+		answer = inventoriesOf(&p.ProviderData, st)
+		return answer, p.Changed(), nil
+	}))
 }
 
-// showInventory is GET /resource_providers/{uuid}/inventories/{resource_class}.
-func (s *Server) showInventory(q *request) (*response, error) {
-	return s.view(q, func(st *ledger.State) (any, int64, error) {
+// show is GET /resource_providers/{uuid}/inventories/{resource_class}.
+func (h inventories) show(q *request) (*response, error) {
+	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		p := st.Provider(q.path[0])
 		if p == nil {
 			return nil, 0, noProviderHere(q.path[0], " ")
@@ -159,85 +205,64 @@ func (s *Server) showInventory(q *request) (*response, error) {
 	})
 }
 
-// createInventory is POST /resource_providers/{uuid}/inventories.
-func (s *Server) createInventory(q *request) (*response, error) {
+// create is POST /resource_providers/{uuid}/inventories.
+func (h inventories) create(q *request) (*response, error) {
 	uuid := q.path[0]
-	if err := s.ledger.Exists(q.r.Context(), uuid); err != nil {
-		return nil, err
-	}
 	var body inventoryRequest
-	if err := q.read(postInventory, &body); err != nil {
+	if err := q.readFor(h.ledger, uuid, postInventory, &body); err != nil {
 		return nil, err
 	}
 	spec := body.spec(body.Class)
 	if err := ledger.CheckCapacity(uuid, q.version.exhausted(), spec); err != nil {
 		return nil, badRequest("Unable to create inventory for resource provider %s: %v", uuid, err)
 	}
-	var p ledger.ProviderData
-	err := s.ledger.Change(q.r.Context(), func(t *ledger.Tx) (err error) {
-		p, err = t.CreateInventory(uuid, spec)
-		return err
+	resp, err := q.update(h.ledger, func(t *ledger.Tx) (any, int64, error) {
+		p, err := t.CreateInventory(uuid, spec)
+		return oneInventory{inventoryOf(&spec.Inventory), p.Generation}, p.Changed(), err
 	})
 	if err != nil {
 		return nil, err
 	}
-	resp := q.ok(oneInventory{inventoryOf(&spec.Inventory), p.Generation}, p.Changed())
 	resp.status = http.StatusCreated
 	q.location(resp, "/resource_providers/"+uuid+"/inventories/"+body.Class)
 	return resp, nil
 }
 
-// setInventories is PUT /resource_providers/{uuid}/inventories.
-func (s *Server) setInventories(q *request) (*response, error) {
+// set is PUT /resource_providers/{uuid}/inventories.
+func (h inventories) set(q *request) (*response, error) {
 	uuid := q.path[0]
-	if err := s.ledger.Exists(q.r.Context(), uuid); err != nil {
-		return nil, err
-	}
 	var body inventoriesRequest
-	if err := q.read(putInventories, &body); err != nil {
+	if err := q.readFor(h.ledger, uuid, putInventories, &body); err != nil {
 		return nil, err
 	}
 	var answer inventoriesAnswer
-	var modified int64
-	err := s.ledger.Change(q.r.Context(), func(t *ledger.Tx) error {
+	return answer.dated(q.update(h.ledger, func(t *ledger.Tx) (any, int64, error) {
 		p, err := t.SetInventories(uuid, int64(body.Generation), q.version.exhausted(), body.Inventories.specs())
-		answer, modified = inventoriesOf(&p, t), p.Changed()
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return q.okInventories(answer, modified), nil
+		answer = inventoriesOf(&p, t)
+		return answer, p.Changed(), err
+	}))
 }
 
-// deleteInventories is DELETE /resource_providers/{uuid}/inventories.
-func (s *Server) deleteInventories(q *request) (*response, error) {
-	return s.change(q, func(t *ledger.Tx) error { return t.DeleteInventories(q.path[0]) })
+// deleteAll is DELETE /resource_providers/{uuid}/inventories.
+func (h inventories) deleteAll(q *request) (*response, error) {
+	return q.change(h.ledger, func(t *ledger.Tx) error { return t.DeleteInventories(q.path[0]) })
 }
 
-// updateInventory is PUT /resource_providers/{uuid}/inventories/{resource_class}.
-func (s *Server) updateInventory(q *request) (*response, error) {
+// update is PUT /resource_providers/{uuid}/inventories/{resource_class}.
+func (h inventories) update(q *request) (*response, error) {
 	uuid := q.path[0]
-	if err := s.ledger.Exists(q.r.Context(), uuid); err != nil {
-		return nil, err
-	}
 	var body inventoryRequest
-	if err := q.read(putInventory, &body); err != nil {
+	if err := q.readFor(h.ledger, uuid, putInventory, &body); err != nil {
 		return nil, err
 	}
 	spec := body.spec(q.path[1])
-	var p ledger.ProviderData
-	err := s.ledger.Change(q.r.Context(), func(t *ledger.Tx) (err error) {
-		p, err = t.UpdateInventory(uuid, int64(body.Generation), q.version.exhausted(), spec)
-		return err
+	return q.update(h.ledger, func(t *ledger.Tx) (any, int64, error) {
+		p, err := t.UpdateInventory(uuid, int64(body.Generation), q.version.exhausted(), spec)
+		return oneInventory{inventoryOf(&spec.Inventory), p.Generation}, p.Changed(), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return q.ok(oneInventory{inventoryOf(&spec.Inventory), p.Generation}, p.Changed()), nil
 }
 
-// deleteInventory is DELETE /resource_providers/{uuid}/inventories/{resource_class}.
-func (s *Server) deleteInventory(q *request) (*response, error) {
-	return s.change(q, func(t *ledger.Tx) error { return t.DeleteInventory(q.path[0], q.path[1]) })
+// delete is DELETE /resource_providers/{uuid}/inventories/{resource_class}.
+func (h inventories) delete(q *request) (*response, error) {
+	return q.change(h.ledger, func(t *ledger.Tx) error { return t.DeleteInventory(q.path[0], q.path[1]) })
 }

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -26,6 +27,18 @@ var (
 	postProvider = []versioned{{14, providerSchema(uuidProperty + parentSchema)}, {0, providerSchema(uuidProperty)}}
 	putProvider  = []versioned{{14, providerSchema(parentSchema)}, {0, providerSchema("")}}
 )
+
+// optional is a string, or null, and whether it was given at all.
+type optional struct {
+	given bool
+	value string
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *optional) UnmarshalJSON(text []byte) error {
+	o.given = true
+	return json.Unmarshal(text, &o.value)
+}
 
 // providerRequest is the body of POST and PUT.
 type providerRequest struct {
@@ -74,8 +87,11 @@ func (q *request) provider(p *ledger.ProviderData, root string) providerAnswer {
 	return a
 }
 
-// createProvider is POST /resource_providers.
-func (s *Server) createProvider(q *request) (*response, error) {
+// providers handles /resource_providers.
+type providers struct{ ledger *ledger.Ledger }
+
+// create is POST /resource_providers.
+func (h providers) create(q *request) (*response, error) {
 	var body providerRequest
 	if err := q.read(pick(q.version, postProvider), &body); err != nil {
 		return nil, err
@@ -84,26 +100,23 @@ func (s *Server) createProvider(q *request) (*response, error) {
 	if !given {
 		id = uuid.NewString()
 	}
-	var p ledger.ProviderData
-	var root string
-	err := s.ledger.Change(q.r.Context(), func(t *ledger.Tx) (err error) {
-		p, root, err = t.CreateProvider(id, body.Name, body.Parent.value)
-		return err
+	resp, err := q.update(h.ledger, func(t *ledger.Tx) (any, int64, error) {
+		p, root, err := t.CreateProvider(id, body.Name, body.Parent.value)
+		return q.provider(&p, root), p.Created, err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	resp := &response{status: http.StatusCreated}
-	if q.version >= 20 {
-		resp = q.ok(q.provider(&p, root), p.Created)
+	case q.version < 20:
+		resp = &response{status: http.StatusCreated}
 	}
 	q.location(resp, "/resource_providers/"+id)
 	return resp, nil
 }
 
-// showProvider is GET /resource_providers/{uuid}.
-func (s *Server) showProvider(q *request) (*response, error) {
-	return s.view(q, func(st *ledger.State) (any, int64, error) {
+// show is GET /resource_providers/{uuid}.
+func (h providers) show(q *request) (*response, error) {
+	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		p, err := st.FindProvider(q.path[0])
 		if err != nil {
 			return nil, 0, err
@@ -112,34 +125,24 @@ func (s *Server) showProvider(q *request) (*response, error) {
 	})
 }
 
-// updateProvider is PUT /resource_providers/{uuid}. Like the other updates of a provider it answers 404 before it looks
-// at the body, as the original does.
-func (s *Server) updateProvider(q *request) (*response, error) {
+// update is PUT /resource_providers/{uuid}.
+func (h providers) update(q *request) (*response, error) {
 	id := q.path[0]
-	if err := s.ledger.Exists(q.r.Context(), id); err != nil {
-		return nil, err
-	}
 	var body providerRequest
-	if err := q.read(pick(q.version, putProvider), &body); err != nil {
+	if err := q.readFor(h.ledger, id, pick(q.version, putProvider), &body); err != nil {
 		return nil, err
 	}
 	change := ledger.ProviderChange{Name: body.Name, Reparent: body.Parent.given, Parent: body.Parent.value,
 		Freely: q.version >= 37}
-	var p ledger.ProviderData
-	var root string
-	err := s.ledger.Change(q.r.Context(), func(t *ledger.Tx) (err error) {
-		p, root, err = t.UpdateProvider(id, change)
-		return err
+	return q.update(h.ledger, func(t *ledger.Tx) (any, int64, error) {
+		p, root, err := t.UpdateProvider(id, change)
+		return q.provider(&p, root), p.Changed(), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return q.ok(q.provider(&p, root), p.Changed()), nil
 }
 
-// deleteProvider is DELETE /resource_providers/{uuid}.
-func (s *Server) deleteProvider(q *request) (*response, error) {
-	return s.change(q, func(t *ledger.Tx) error { return t.DeleteProvider(q.path[0]) })
+// delete is DELETE /resource_providers/{uuid}.
+func (h providers) delete(q *request) (*response, error) {
+	return q.change(h.ledger, func(t *ledger.Tx) error { return t.DeleteProvider(q.path[0]) })
 }
 
 // noProviderHere is how most resources below a provider word that it does not exist.

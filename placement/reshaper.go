@@ -18,8 +18,11 @@ func reshaperSchema(v version) *schema.Schema {
 
 var reshaperSchemas = []versioned{{38, reshaperSchema(38)}, {34, reshaperSchema(34)}, {30, reshaperSchema(30)}}
 
+// reshaper handles /reshaper.
+type reshaper struct{ ledger *ledger.Ledger }
+
 // reshape is POST /reshaper: inventories and allocations change at once, or not at all.
-func (s *Server) reshape(q *request) (*response, error) {
+func (h reshaper) reshape(q *request) (*response, error) {
 	var body struct {
 		Inventories schema.Members[inventoriesRequest] `json:"inventories"`
 		Allocations claimRequests                      `json:"allocations"`
@@ -33,5 +36,5 @@ func (s *Server) reshape(q *request) (*response, error) {
 			Inventories: m.Value.Inventories.specs()})
 	}
 	rules, claims := q.version.claimRules(nil), body.Allocations.claims()
-	return s.change(q, func(t *ledger.Tx) error { return t.Reshape(rules, providers, claims) })
+	return q.change(h.ledger, func(t *ledger.Tx) error { return t.Reshape(rules, providers, claims) })
 }

@@ -57,9 +57,9 @@ const (
 	ConsistentAll    Consistency = "all"
 )
 
-// covers tells whether reads of an endpoint are consistent.
-func (c Consistency) covers(e endpoint) bool {
-	return c == ConsistentAll || c == ConsistentClaims && e.claims
+// covers tells whether reads are consistent that depend on claims, or do not.
+func (c Consistency) covers(claims bool) bool {
+	return c == ConsistentAll || c == ConsistentClaims && claims
 }
 
 // Server answers the Placement API out of a ledger, which Run keeps up to date. Requests that come while it does not
@@ -67,8 +67,9 @@ func (c Consistency) covers(e endpoint) bool {
 type Server struct {
 	ledger  *ledger.Ledger
 	log     *slog.Logger
-	token   string
-	callers *callers // nil: no Keystone
+	callers *callers
+	routes  router
+	access  accessLog
 	config  Config
 	metrics *metrics
 }
@@ -90,17 +91,14 @@ func New(c Config) (*Server, error) {
 		return nil, croft.Errorf(croft.Invalid, "placement: consistent reads are none, claims or all, not %q",
 			c.ConsistentReads)
 	}
-	s := &Server{
-		ledger:  l,
-		log:     cmp.Or(c.Log, slog.Default()),
-		token:   cmp.Or(c.Token, "admin"),
-		config:  c,
-		metrics: newMetrics(l),
+	callers, err := newCallers(cmp.Or(c.Token, "admin"), c.Keystone)
+	if err != nil {
+		return nil, err
 	}
-	if c.Keystone != nil {
-		if s.callers, err = newCallers(*c.Keystone); err != nil {
-			return nil, err
-		}
+	s := &Server{ledger: l, log: cmp.Or(c.Log, slog.Default()), callers: callers, routes: newRouter(l, c.Randomize),
+		config: c, metrics: newMetrics(l)}
+	if s.access = (accessLog{s.log, slog.LevelDebug}); c.AccessLog {
+		s.access.level = slog.LevelInfo
 	}
 	return s, nil
 }

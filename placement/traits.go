@@ -20,8 +20,11 @@ var (
 		"required": ["traits", "resource_provider_generation"], "additionalProperties": false}`)
 )
 
-// listTraits is GET /traits.
-func (s *Server) listTraits(q *request) (*response, error) {
+// traits handles /traits.
+type traits struct{ ledger *ledger.Ledger }
+
+// list is GET /traits.
+func (h traits) list(q *request) (*response, error) {
 	if err := q.query.validate(listTraits); err != nil {
 		return nil, err
 	}
@@ -29,7 +32,7 @@ func (s *Server) listTraits(q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.view(q, func(st *ledger.State) (any, int64, error) {
+	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		list := []string{}
 		var modified int64
 		for t := range st.Traits().All() {
@@ -73,10 +76,10 @@ func traitFilter(params query) (func(*ledger.Symbol) bool, error) {
 	}, nil
 }
 
-// showTrait is GET /traits/{name}.
-func (s *Server) showTrait(q *request) (*response, error) {
+// show is GET /traits/{name}.
+func (h traits) show(q *request) (*response, error) {
 	resp := &response{status: http.StatusNoContent}
-	err := s.ledger.View(func(st *ledger.State) error {
+	err := h.ledger.View(func(st *ledger.State) error {
 		t := st.Traits().Get(q.path[0])
 		if t == nil {
 			return ledger.NoTrait(q.path[0])
@@ -90,8 +93,8 @@ func (s *Server) showTrait(q *request) (*response, error) {
 	return resp, nil
 }
 
-// putTrait is PUT /traits/{name}.
-func (s *Server) putTrait(q *request) (*response, error) {
+// put is PUT /traits/{name}.
+func (h traits) put(q *request) (*response, error) {
 	name := q.path[0]
 	if !ledger.CustomTrait.MatchString(name) || len(name) > 255 {
 		return nil, badRequest(`The trait is invalid. A valid trait must be no longer than 255 characters, ` +
@@ -99,7 +102,7 @@ func (s *Server) putTrait(q *request) (*response, error) {
 	}
 	resp := &response{}
 	var at int64
-	err := s.ledger.Change(q.r.Context(), func(t *ledger.Tx) (err error) {
+	err := h.ledger.Change(q.r.Context(), func(t *ledger.Tx) (err error) {
 		var created bool
 		created, at, err = t.EnsureTrait(name)
 		resp.status = createdStatus(created)
@@ -121,10 +124,13 @@ func createdStatus(created bool) int {
 	return http.StatusNoContent
 }
 
-// deleteTrait is DELETE /traits/{name}.
-func (s *Server) deleteTrait(q *request) (*response, error) {
-	return s.change(q, func(t *ledger.Tx) error { return t.DeleteTrait(q.path[0]) })
+// delete is DELETE /traits/{name}.
+func (h traits) delete(q *request) (*response, error) {
+	return q.change(h.ledger, func(t *ledger.Tx) error { return t.DeleteTrait(q.path[0]) })
 }
+
+// providerTraits handles /resource_providers/{uuid}/traits.
+type providerTraits struct{ ledger *ledger.Ledger }
 
 type traitsAnswer struct {
 	Traits     []string `json:"traits"`
@@ -143,9 +149,9 @@ func traitNames(p *ledger.ProviderData, v ledger.Vocabulary) []string {
 	return names
 }
 
-// showProviderTraits is GET /resource_providers/{uuid}/traits.
-func (s *Server) showProviderTraits(q *request) (*response, error) {
-	return s.view(q, func(st *ledger.State) (any, int64, error) {
+// show is GET /resource_providers/{uuid}/traits.
+func (h providerTraits) show(q *request) (*response, error) {
+	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		p := st.Provider(q.path[0])
 		if p == nil {
 			return nil, 0, noProviderHere(q.path[0], "")
@@ -154,8 +160,8 @@ func (s *Server) showProviderTraits(q *request) (*response, error) {
 	})
 }
 
-// setProviderTraits is PUT /resource_providers/{uuid}/traits.
-func (s *Server) setProviderTraits(q *request) (*response, error) {
+// set is PUT /resource_providers/{uuid}/traits.
+func (h providerTraits) set(q *request) (*response, error) {
 	var body struct {
 		Traits     []string       `json:"traits"`
 		Generation schema.Integer `json:"resource_provider_generation"`
@@ -163,20 +169,13 @@ func (s *Server) setProviderTraits(q *request) (*response, error) {
 	if err := q.read(putTraits, &body); err != nil {
 		return nil, err
 	}
-	var answer traitsAnswer
-	var modified int64
-	err := s.ledger.Change(q.r.Context(), func(t *ledger.Tx) error {
+	return q.update(h.ledger, func(t *ledger.Tx) (any, int64, error) {
 		p, err := t.SetTraits(q.path[0], int64(body.Generation), body.Traits)
-		answer, modified = traitsOf(&p, t), p.Changed()
-		return err
+		return traitsOf(&p, t), p.Changed(), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return q.ok(answer, modified), nil
 }
 
-// deleteProviderTraits is DELETE /resource_providers/{uuid}/traits.
-func (s *Server) deleteProviderTraits(q *request) (*response, error) {
-	return s.change(q, func(t *ledger.Tx) error { return t.DeleteTraits(q.path[0]) })
+// delete is DELETE /resource_providers/{uuid}/traits.
+func (h providerTraits) delete(q *request) (*response, error) {
+	return q.change(h.ledger, func(t *ledger.Tx) error { return t.DeleteTraits(q.path[0]) })
 }

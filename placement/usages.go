@@ -26,9 +26,12 @@ const (
 	allTypes    = "all"
 )
 
-// providerUsages is GET /resource_providers/{uuid}/usages.
-func (s *Server) providerUsages(q *request) (*response, error) {
-	return s.view(q, func(st *ledger.State) (any, int64, error) {
+// usages handles /usages, and /resource_providers/{uuid}/usages.
+type usages struct{ ledger *ledger.Ledger }
+
+// ofProvider is GET /resource_providers/{uuid}/usages.
+func (h usages) ofProvider(q *request) (*response, error) {
+	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		p := st.Provider(q.path[0])
 		if p == nil {
 			return nil, 0, noProviderHere(q.path[0], "")
@@ -50,8 +53,8 @@ func usagesOf(p *ledger.ProviderData, v ledger.Vocabulary) map[string]int64 {
 	return out
 }
 
-// usages is GET /usages.
-func (s *Server) usages(q *request) (*response, error) {
+// show is GET /usages.
+func (h usages) show(q *request) (*response, error) {
 	want := usages9
 	if q.version >= 38 {
 		want = usages38
@@ -62,7 +65,7 @@ func (s *Server) usages(q *request) (*response, error) {
 	project, _ := q.query.last("project_id")
 	user, byUser := q.query.last("user_id")
 	only, byType := q.query.last("consumer_type")
-	return s.view(q, func(st *ledger.State) (any, int64, error) {
+	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		sums := map[string]*typeSum{}
 		for c := range st.ProjectConsumers(project) {
 			if byUser && c.User != user {

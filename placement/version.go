@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"croft/placement/internal/schema"
 )
 
 // version is a microversion: the n of 1.n.
@@ -63,4 +65,20 @@ func wantedVersion(headers []string) string {
 		}
 	}
 	return ""
+}
+
+// versioned is a schema that is valid from a version on.
+type versioned struct {
+	since  version
+	schema *schema.Schema
+}
+
+// pick returns the schema of a version from a list, newest first.
+func pick(v version, list []versioned) *schema.Schema {
+	for _, e := range list {
+		if v >= e.since {
+			return e.schema
+		}
+	}
+	return list[len(list)-1].schema
 }

@@ -1,7 +1,7 @@
 package placement
 
 // versions is GET /.
-func (s *Server) versions(q *request) (*response, error) {
+func versions(q *request) (*response, error) {
 	type version struct {
 		ID     string `json:"id"`
 		Max    string `json:"max_version"`

@@ -31,9 +31,12 @@ type wholeProvider struct {
 	Aggregates  []string         `json:"aggregates"`
 }
 
-// listWhole is GET /croft/providers.
-func (s *Server) listWhole(q *request) (*response, error) {
-	return s.view(q, func(st *ledger.State) (any, int64, error) {
+// wholeProviders handles /croft/providers.
+type wholeProviders struct{ ledger *ledger.Ledger }
+
+// list is GET /croft/providers.
+func (h wholeProviders) list(q *request) (*response, error) {
+	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		list := make([]wholeProvider, len(st.Providers()))
 		for i, p := range st.Providers() {
 			list[i] = wholeProvider{p.UUID, p.Name, p.Root().UUID, p.Generation,
@@ -50,9 +53,9 @@ func (s *Server) listWhole(q *request) (*response, error) {
 var broughtStatus = map[ledger.Brought]int{ledger.Created: http.StatusCreated, ledger.Changed: http.StatusOK,
 	ledger.Unchanged: http.StatusNoContent}
 
-// putWholeProvider is PUT /croft/providers/{uuid}. It creates the provider, and custom classes and traits that are
+// put is PUT /croft/providers/{uuid}. It creates the provider, and custom classes and traits that are
 // missing; standard traits that it does not know are left out.
-func (s *Server) putWholeProvider(q *request) (*response, error) {
+func (h wholeProviders) put(q *request) (*response, error) {
 	uuid, valid := schema.UUID(q.path[0])
 	if !valid {
 		return nil, badRequest("'%s' is not a UUID", q.path[0])
@@ -72,7 +75,7 @@ func (s *Server) putWholeProvider(q *request) (*response, error) {
 		return nil, badRequest("Unable to update inventory for resource provider %s: %v", uuid, err)
 	}
 	var done ledger.Brought
-	err := s.ledger.Change(q.r.Context(), func(t *ledger.Tx) (err error) {
+	err := h.ledger.Change(q.r.Context(), func(t *ledger.Tx) (err error) {
 		done, err = t.BringProvider(uuid, want)
 		return err
 	})

@@ -1,0 +1,54 @@
+package placement
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// encode writes an answer as JSON, with a space behind each comma and colon, as the original does: clients that look
+// for a text in an answer find it in both.
+func encode(answer any) []byte {
+	var w spacer
+	e := json.NewEncoder(&w)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(answer); err != nil {
+		panic(fmt.Sprintf("placement: encode %T: %v", answer, err)) // our own plain structs always encode
+	}
+	return bytes.TrimSuffix(w.text, []byte("\n"))
+}
+
+// spacer is a writer that spaces out the compact JSON text which an encoder writes to it in one piece.
+type spacer struct{ text []byte }
+
+// Write implements io.Writer.
+func (w *spacer) Write(text []byte) (int, error) {
+	w.text = slices.Grow(w.text, len(text)+len(text)/8)
+	quoted, escaped := false, false
+	for _, c := range text {
+		w.text = append(w.text, c)
+		switch {
+		case escaped:
+			escaped = false
+		case quoted && c == '\\':
+			escaped = true
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ',' || c == ':'):
+			w.text = append(w.text, ' ')
+		}
+	}
+	return len(text), nil
+}
+
+// nullable is a string that is null where it is empty.
+type nullable string
+
+// MarshalJSON implements json.Marshaler.
+func (n nullable) MarshalJSON() ([]byte, error) {
+	if n == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(n))
+}

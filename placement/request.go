@@ -1,0 +1,167 @@
+package placement
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"croft/placement/internal/schema"
+	"croft/placement/ledger"
+)
+
+// request is a request as handlers see it.
+type request struct {
+	r         *http.Request
+	id        string
+	accept    string
+	version   version
+	versioned bool // version is known
+	path      [2]string
+	query     query
+}
+
+// response is an answer to a request.
+type response struct {
+	status      int
+	contentType string
+	body        []byte
+	header      http.Header
+}
+
+func (r *response) set(name, value string) {
+	if r.header == nil {
+		r.header = http.Header{}
+	}
+	r.header.Set(name, value)
+}
+
+// wantJSON refuses a body that is not declared to be JSON.
+func (q *request) wantJSON() error {
+	t := q.contentType()
+	if t == "application/json" {
+		return nil
+	}
+	if t == "" {
+		t = "None"
+	}
+	return &apiError{status: http.StatusUnsupportedMediaType,
+		detail: "The media type " + t + " is not supported, use application/json"}
+}
+
+// maxBody bounds the body of a request, in bytes.
+const maxBody = 16 << 20
+
+// read reads the body, validates it and decodes it into a value.
+func (q *request) read(want *schema.Schema, into any) error {
+	body, err := io.ReadAll(io.LimitReader(q.r.Body, maxBody+1))
+	if err != nil {
+		return badRequest("The body could not be read: %v", err)
+	}
+	if len(body) > maxBody {
+		return &apiError{status: 413, detail: fmt.Sprintf("The body is longer than %d bytes.", maxBody)}
+	}
+	v, err := schema.Decode(body)
+	if err != nil {
+		return badRequest("Malformed JSON: %v", err)
+	}
+	if err := want.Validate(v); err != nil {
+		return badRequest("JSON does not validate: %v", err)
+	}
+	if err := json.Unmarshal(body, into); err != nil { // of what the schema leaves open
+		return badRequest("JSON does not validate: %v", err)
+	}
+	return nil
+}
+
+// readFor reads the body of a request about a provider. If that does not exist it is not read, as in the original.
+func (q *request) readFor(l *ledger.Ledger, provider string, want *schema.Schema, into any) error {
+	if err := l.Exists(q.r.Context(), provider); err != nil {
+		return err
+	}
+	return q.read(want, into)
+}
+
+// contentType is the media type of the body, without parameters.
+func (q *request) contentType() string {
+	t, _, err := mime.ParseMediaType(q.r.Header.Get("Content-Type"))
+	if err != nil {
+		t, _, _ = strings.Cut(q.r.Header.Get("Content-Type"), ";")
+	}
+	return strings.TrimSpace(t)
+}
+
+// ok answers 200 with a JSON body. From 1.15 on the answer says when it was last modified; 0: now.
+func (q *request) ok(answer any, modified int64) *response {
+	return q.okBody(encode(answer), modified)
+}
+
+func (q *request) okBody(body []byte, modified int64) *response {
+	resp := &response{status: http.StatusOK, contentType: "application/json", body: body}
+	q.stamp(resp, modified)
+	return resp
+}
+
+// view answers with what read finds in the state, and when that was last modified; 0: now.
+func (q *request) view(l *ledger.Ledger,
+	read func(*ledger.State) (answer any, modified int64, err error)) (*response, error) {
+	var answer any
+	var modified int64
+	err := l.View(func(st *ledger.State) (err error) {
+		answer, modified, err = read(st)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return q.ok(answer, modified), nil
+}
+
+// update answers with what a transaction returns, and when that was last modified; 0: now.
+func (q *request) update(l *ledger.Ledger,
+	decide func(*ledger.Tx) (answer any, modified int64, err error)) (*response, error) {
+	var answer any
+	var modified int64
+	err := l.Change(q.r.Context(), func(t *ledger.Tx) (err error) {
+		answer, modified, err = decide(t)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return q.ok(answer, modified), nil
+}
+
+// change runs decide as a transaction, and answers 204 if it succeeds.
+func (q *request) change(l *ledger.Ledger, decide func(*ledger.Tx) error) (*response, error) {
+	if err := l.Change(q.r.Context(), decide); err != nil {
+		return nil, err
+	}
+	return &noContent, nil
+}
+
+func (q *request) stamp(resp *response, modified int64) {
+	if q.version < 15 {
+		return
+	}
+	at := time.Now()
+	if modified != 0 {
+		at = time.Unix(modified, 0)
+	}
+	resp.set("Last-Modified", at.UTC().Format(http.TimeFormat))
+	resp.set("Cache-Control", "no-cache")
+}
+
+// location sets the URL of a created object, on the host that the client asked.
+func (q *request) location(resp *response, path string) {
+	scheme := "http"
+	if q.r.TLS != nil || q.r.Header.Get("X-Forwarded-Proto") == "https" {
+		scheme = "https"
+	}
+	resp.set("Location", scheme+"://"+q.r.Host+path)
+}
+
+var noContent = response{status: http.StatusNoContent}
