@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
+
 	"croft"
 )
 
@@ -150,6 +152,14 @@ func checkAggregates(list []string) error {
 		}
 	}
 	return nil
+}
+
+// canonical brings a UUID to the form in which it is compared. Other strings stay as they are.
+func canonical[T ~string](id T) T {
+	if u, err := uuid.Parse(string(id)); err == nil && (len(id) == 32 || len(id) == 36) {
+		return T(u.String())
+	}
+	return id
 }
 
 func isUUID[T ~string](id T) bool {

@@ -54,25 +54,3 @@ type Source interface {
 	// Read returns the whole state of one moment. Unavailable. Conflict: it changes faster than it can be read.
 	Read(ctx context.Context, progress Progress) (*State, error)
 }
-
-// Target is where a state is imported into.
-type Target interface {
-	Source
-	// Write makes the changes that were planned on the last Read. Conflict: somebody else changed the state meanwhile,
-	// and some of the changes are made.
-	Write(ctx context.Context, changes *Changes, progress Progress) error
-}
-
-// Import brings a state to a target and returns the changes it made. Invalid, Conflict: the state does not fit the
-// target, and nothing was changed.
-func Import(ctx context.Context, want *State, to Target, merge bool, progress Progress) (*Changes, error) {
-	have, err := to.Read(ctx, progress)
-	if err != nil {
-		return nil, err
-	}
-	changes, err := Plan(have, want, merge)
-	if err != nil {
-		return nil, err
-	}
-	return changes, to.Write(ctx, changes, progress)
-}

@@ -11,8 +11,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/google/uuid"
-
 	"croft"
 )
 
@@ -204,7 +202,7 @@ func complete(text []byte, inventories map[croft.ResourceClass]croft.Inventory) 
 	return nil
 }
 
-// canonical brings UUIDs to the form in which they are compared. Other strings stay as they are.
+// canonical brings all UUIDs to the form in which they are compared.
 func (p *Provider) canonical() {
 	p.ID, p.Parent = canonical(p.ID), canonical(p.Parent)
 	for i, a := range p.Aggregates {
@@ -222,11 +220,4 @@ func (c *Consumer) canonical() {
 		fixed[canonical(id)] = r
 	}
 	c.Allocations = fixed
-}
-
-func canonical[T ~string](id T) T {
-	if u, err := uuid.Parse(string(id)); err == nil && (len(id) == 32 || len(id) == 36) {
-		return T(u.String())
-	}
-	return id
 }

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,6 +23,28 @@ type Changes struct {
 // Empty tells whether there is nothing to do.
 func (c *Changes) Empty() bool {
 	return len(c.Classes)+len(c.Traits)+len(c.Providers)+len(c.Consumers) == 0
+}
+
+// Target is where a state is imported into.
+type Target interface {
+	Source
+	// Write makes the changes that were planned on the last Read. Conflict: somebody else changed the state meanwhile,
+	// and some of the changes are made.
+	Write(ctx context.Context, changes *Changes, progress Progress) error
+}
+
+// Import brings a state to a target and returns the changes it made. Invalid, Conflict: the state does not fit the
+// target, and nothing was changed.
+func Import(ctx context.Context, want *State, to Target, merge bool, progress Progress) (*Changes, error) {
+	have, err := to.Read(ctx, progress)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := Plan(have, want, merge)
+	if err != nil {
+		return nil, err
+	}
+	return changes, to.Write(ctx, changes, progress)
 }
 
 // Plan compares the state of a target with the wanted one. Conflict: the target has something that is not wanted, or
