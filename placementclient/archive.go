@@ -41,7 +41,7 @@ func (a *Archive) Read(ctx context.Context, progress transfer.Progress) (*transf
 		}
 	}
 	return nil, croft.Errorf(croft.Conflict, "placement at %s changes faster than it can be read; stop what claims "+
-		"from it for that time", a.Client.at())
+		"from it for that time", a.Client.conn.at())
 }
 
 // reading is one call of Archive.Read.
@@ -98,7 +98,7 @@ func (r *reading) round(ctx context.Context) (bool, error) {
 	var list struct {
 		Providers []providerRow `json:"resource_providers"`
 	}
-	if err := r.client.call(ctx, http.MethodGet, "/resource_providers", nil, &list); err != nil {
+	if err := r.client.conn.call(ctx, http.MethodGet, "/resource_providers", nil, &list); err != nil {
 		return false, err
 	}
 	changed = changed || !slices.Equal(list.Providers, r.rows)
@@ -132,11 +132,11 @@ func (r *reading) names(ctx context.Context) (changed bool, err error) {
 			Name croft.ResourceClass `json:"name"`
 		} `json:"resource_classes"`
 	}
-	if err := r.client.call(ctx, http.MethodGet, "/resource_classes", nil, &classes); err != nil {
+	if err := r.client.conn.call(ctx, http.MethodGet, "/resource_classes", nil, &classes); err != nil {
 		return false, err
 	}
 	var traits traitsBody
-	if err := r.client.call(ctx, http.MethodGet, "/traits", nil, &traits); err != nil {
+	if err := r.client.conn.call(ctx, http.MethodGet, "/traits", nil, &traits); err != nil {
 		return false, err
 	}
 	var names []croft.ResourceClass
@@ -151,7 +151,7 @@ func (r *reading) names(ctx context.Context) (changed bool, err error) {
 // readHost reads a provider, unless it has not changed since the last round. nil: it changed meanwhile, or was deleted.
 func (c *Client) readHost(ctx context.Context, row providerRow, before *hostReading) (*hostReading, error) {
 	h := &hostReading{row: row}
-	if err := c.call(ctx, http.MethodGet, providerPath(row.ID, "/allocations"), nil, &h.claims); err != nil {
+	if err := c.conn.call(ctx, http.MethodGet, providerPath(row.ID, "/allocations"), nil, &h.claims); err != nil {
 		return nil, absent(err)
 	}
 	if before != nil && before.row == row && before.claims.equal(&h.claims) {
@@ -164,7 +164,7 @@ func (c *Client) readHost(ctx context.Context, row providerRow, before *hostRead
 		name string
 		out  any
 	}{{"/inventories", &inventories}, {"/traits", &traits}, {"/aggregates", &aggregates}} {
-		if err := c.call(ctx, http.MethodGet, providerPath(row.ID, part.name), nil, part.out); err != nil {
+		if err := c.conn.call(ctx, http.MethodGet, providerPath(row.ID, part.name), nil, part.out); err != nil {
 			return nil, absent(err)
 		}
 	}
@@ -232,7 +232,7 @@ func (c *Client) readConsumer(ctx context.Context, id croft.InstanceID) (transfe
 		Generation  int64                          `json:"consumer_generation"`
 		Type        string                         `json:"consumer_type"`
 	}
-	if err := c.call(ctx, http.MethodGet, "/allocations/"+url.PathEscape(string(id)), nil, &body); err != nil {
+	if err := c.conn.call(ctx, http.MethodGet, "/allocations/"+url.PathEscape(string(id)), nil, &body); err != nil {
 		return transfer.Consumer{}, err
 	}
 	if body.Type == unknownType {

@@ -17,7 +17,7 @@ func (c *Client) Candidates(ctx context.Context, query string, limit int) ([]cro
 		path += "&limit=" + strconv.Itoa(limit)
 	}
 	var answer candidates
-	if err := c.call(ctx, http.MethodGet, path, nil, &answer); err != nil {
+	if err := c.conn.call(ctx, http.MethodGet, path, nil, &answer); err != nil {
 		return nil, err
 	}
 	return answer.list(), nil

@@ -52,15 +52,15 @@ func (c *Client) replace(ctx context.Context, had croft.Claim, project croft.Pro
 	}
 	var err error
 	unsure := false // an attempt may have been carried out
-	for attempt := range c.config.Attempts {
+	for attempt := range c.conn.config.Attempts {
 		if attempt > 0 {
-			if err := c.pause(ctx, attempt); err != nil {
+			if err := c.conn.pause(ctx, attempt); err != nil {
 				return err
 			}
 		}
 		body.Generation = had.Generation
 		sent, end := outlasting(ctx)
-		err = c.once(sent, newestMinor, http.MethodPut, "/allocations/"+string(had.Instance), body, nil)
+		err = c.conn.once(sent, newestMinor, http.MethodPut, "/allocations/"+string(had.Instance), body, nil)
 		end()
 		switch {
 		case err == nil:
@@ -154,7 +154,7 @@ func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim,
 		Type        string                         `json:"consumer_type"`
 	}
 	claim := croft.Claim{Instance: id, Allocations: map[croft.HostID]croft.Resources{}}
-	if err := c.call(ctx, http.MethodGet, "/allocations/"+string(id), nil, &body); err != nil {
+	if err := c.conn.call(ctx, http.MethodGet, "/allocations/"+string(id), nil, &body); err != nil {
 		return claim, allocationsBody{}, err
 	}
 	for host, a := range body.Allocations {
@@ -180,8 +180,8 @@ func (c *Client) Release(ctx context.Context, id croft.InstanceID, on ...croft.H
 	if err != nil || len(first.Allocations) == 0 || len(on) > 0 && !slices.ContainsFunc(on, there) {
 		return err
 	}
-	return c.again(ctx, func() error {
-		err := c.call(ctx, http.MethodPut, "/allocations/"+string(id), none, nil)
+	return c.conn.again(ctx, func() error {
+		err := c.conn.call(ctx, http.MethodPut, "/allocations/"+string(id), none, nil)
 		if !is(err, http.StatusConflict, concurrentUpdate) {
 			return err
 		}
@@ -203,7 +203,7 @@ func (c *Client) Claims(ctx context.Context, host croft.HostID) (map[croft.Insta
 	var body struct {
 		Allocations map[croft.InstanceID]resourcesBody `json:"allocations"`
 	}
-	if err := c.call(ctx, http.MethodGet, providerPath(host, "/allocations"), nil, &body); err != nil {
+	if err := c.conn.call(ctx, http.MethodGet, providerPath(host, "/allocations"), nil, &body); err != nil {
 		return nil, err
 	}
 	out := make(map[croft.InstanceID]croft.Resources, len(body.Allocations))
@@ -211,20 +211,4 @@ func (c *Client) Claims(ctx context.Context, host croft.HostID) (map[croft.Insta
 		out[id] = a.Resources
 	}
 	return out, nil
-}
-
-// again repeats do after concurrent updates; do reads anew what it builds on.
-func (c *Client) again(ctx context.Context, do func() error) error {
-	var err error
-	for attempt := range c.config.Attempts {
-		if attempt > 0 {
-			if err := c.pause(ctx, attempt); err != nil {
-				return err
-			}
-		}
-		if err = do(); !is(err, http.StatusConflict, concurrentUpdate) {
-			return err
-		}
-	}
-	return err
 }

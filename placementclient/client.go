@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
 	"croft/compute"
@@ -70,28 +70,15 @@ type Config struct {
 	Transport http.RoundTripper // nil: one of its own, with TLS
 }
 
-// Client is a connection to a Placement, for concurrent use.
+// Client is a client of a Placement, for concurrent use.
 type Client struct {
-	config    Config
-	service   *gophercloud.ServiceClient
-	minor     atomic.Int64 // microversion 1.minor
-	login     *once.Once
-	endpoints *failover.Endpoints // one empty text until it is known
-	metrics   *metrics
+	conn *connection
 
 	foreignSince atomic.Pointer[time.Time] // when it last had no requests of croft's own; nil: never
 }
 
 // dialTimeout bounds the time to connect: a host that is off never answers, and there may be other endpoints.
 const dialTimeout = 5 * time.Second
-
-// The microversions that the client can work with: it begins with the newest and goes down to the server's. Before 1.29
-// there are no trees.
-const (
-	newestMinor = 39
-	oldestMinor = 29
-	typedMinor  = 38 // from here on consumers have types
-)
 
 // New makes a client. It sends nothing.
 func New(c Config) (*Client, error) {
@@ -120,11 +107,11 @@ func New(c Config) (*Client, error) {
 	provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: measured{c.Transport, counts},
 		Timeout: c.Timeout}}
 	provider.UseTokenLock()
-	client := &Client{config: c, login: once.New(), metrics: counts,
+	conn := &connection{config: c, login: once.New(), metrics: counts,
 		endpoints: failover.New(strings.Split(c.Endpoint, ",")),
 		service:   &gophercloud.ServiceClient{ProviderClient: provider, Type: "placement"}}
-	client.minor.Store(newestMinor)
-	return client, nil
+	conn.minor.Store(newestMinor)
+	return &Client{conn: conn}, nil
 }
 
 func isURL(text string) bool {
@@ -133,35 +120,10 @@ func isURL(text string) bool {
 }
 
 // SetEndpoints replaces the URLs of Placement. Any one of them will do.
-func (c *Client) SetEndpoints(all []string) { c.endpoints.Set(all) }
-
-// at is the endpoint in use.
-func (c *Client) at() string {
-	endpoint, _ := c.endpoints.Current()
-	return endpoint
-}
-
-// authenticate gets a token before the first request, and the endpoint if it is not configured.
-func (c *Client) authenticate(ctx context.Context) error {
-	return c.login.Do(ctx, func(ctx context.Context) error {
-		provider := c.service.ProviderClient
-		if err := c.config.Auth.Authenticate(ctx, provider); err != nil {
-			return fmt.Errorf("reach Placement: %w", err)
-		}
-		if c.at() != "" {
-			return nil
-		}
-		endpoint, err := c.config.Auth.Endpoint(provider)
-		if err == nil && !isURL(endpoint) {
-			err = errNowhere(endpoint)
-		}
-		if err != nil {
-			return fmt.Errorf("reach Placement: %w", err)
-		}
-		c.SetEndpoints([]string{endpoint})
-		return nil
-	})
-}
+func (c *Client) SetEndpoints(all []string) { c.conn.endpoints.Set(all) }
 
 // Close closes idle connections.
-func (c *Client) Close() { c.service.HTTPClient.CloseIdleConnections() }
+func (c *Client) Close() { c.conn.service.HTTPClient.CloseIdleConnections() }
+
+// Collector gives the client's metrics.
+func (c *Client) Collector() prometheus.Collector { return c.conn.metrics }

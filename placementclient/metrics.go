@@ -29,9 +29,6 @@ func newMetrics() *metrics {
 	return m
 }
 
-// Collector gives the client's metrics.
-func (c *Client) Collector() prometheus.Collector { return c.metrics }
-
 // measured is a transport that counts requests, and sends their span along.
 type measured struct {
 	http.RoundTripper

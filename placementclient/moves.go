@@ -22,8 +22,8 @@ func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Pro
 
 // RemoveProvider implements hosts.Claims.
 func (c *Client) RemoveProvider(ctx context.Context, host croft.HostID) error {
-	err := c.again(ctx, func() error {
-		err := c.call(ctx, http.MethodDelete, providerPath(host, ""), nil, nil)
+	err := c.conn.again(ctx, func() error {
+		err := c.conn.call(ctx, http.MethodDelete, providerPath(host, ""), nil, nil)
 		if is(err, http.StatusNotFound, "") {
 			return nil
 		}

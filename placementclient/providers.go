@@ -34,7 +34,7 @@ func (c *Client) EnsureProvider(ctx context.Context, p croft.Provider) error {
 	for _, step := range []func(context.Context, croft.Provider) error{
 		c.ensureExists, c.ensureInventories, c.ensureTraits, c.ensureAggregates,
 	} {
-		if err := c.again(ctx, func() error { return step(ctx, p) }); err != nil {
+		if err := c.conn.again(ctx, func() error { return step(ctx, p) }); err != nil {
 			return err
 		}
 	}
@@ -43,20 +43,20 @@ func (c *Client) EnsureProvider(ctx context.Context, p croft.Provider) error {
 
 func (c *Client) ensureExists(ctx context.Context, p croft.Provider) error {
 	var have providerBody
-	err := c.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &have)
+	err := c.conn.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &have)
 	switch {
 	case is(err, http.StatusNotFound, ""):
-		err = c.call(ctx, http.MethodPost, "/resource_providers",
+		err = c.conn.call(ctx, http.MethodPost, "/resource_providers",
 			map[string]string{"uuid": string(p.ID), "name": p.Name},
 			nil)
 		if is(err, http.StatusConflict, "") { // perhaps we made it ourselves and the answer was lost
-			if again := c.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &have); again == nil &&
+			if again := c.conn.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &have); again == nil &&
 				have.Name == p.Name {
 				return nil
 			}
 		}
 	case err == nil && have.Name != p.Name:
-		err = c.call(ctx, http.MethodPut, providerPath(p.ID, ""), map[string]string{"name": p.Name}, nil)
+		err = c.conn.call(ctx, http.MethodPut, providerPath(p.ID, ""), map[string]string{"name": p.Name}, nil)
 	}
 	if is(err, http.StatusConflict, "") {
 		return nameTaken(p.Name, err)
@@ -89,7 +89,7 @@ func (c *Client) ensureInventories(ctx context.Context, p croft.Provider) error 
 	want := inventoriesOf(p)
 	path := providerPath(p.ID, "/inventories")
 	var have inventoriesBody
-	if err := c.call(ctx, http.MethodGet, path, nil, &have); err != nil {
+	if err := c.conn.call(ctx, http.MethodGet, path, nil, &have); err != nil {
 		return err
 	}
 	if maps.EqualFunc(have.Inventories, want, sameInventory) {
@@ -97,13 +97,13 @@ func (c *Client) ensureInventories(ctx context.Context, p croft.Provider) error 
 	}
 	for class := range want {
 		if _, known := have.Inventories[class]; !known && strings.HasPrefix(string(class), "CUSTOM_") {
-			if err := c.call(ctx, http.MethodPut, "/resource_classes/"+url.PathEscape(string(class)), nil,
+			if err := c.conn.call(ctx, http.MethodPut, "/resource_classes/"+url.PathEscape(string(class)), nil,
 				nil); err != nil {
 				return err
 			}
 		}
 	}
-	return c.call(ctx, http.MethodPut, path, inventoriesBody{have.Generation, want}, nil)
+	return c.conn.call(ctx, http.MethodPut, path, inventoriesBody{have.Generation, want}, nil)
 }
 
 // sameInventory compares ratios in single precision, as databases store them.
@@ -122,7 +122,7 @@ type traitsBody struct {
 func (c *Client) ensureTraits(ctx context.Context, p croft.Provider) error {
 	path := providerPath(p.ID, "/traits")
 	var have traitsBody
-	if err := c.call(ctx, http.MethodGet, path, nil, &have); err != nil {
+	if err := c.conn.call(ctx, http.MethodGet, path, nil, &have); err != nil {
 		return err
 	}
 	want := sorted(p.Traits)
@@ -136,7 +136,7 @@ func (c *Client) ensureTraits(ctx context.Context, p croft.Provider) error {
 	if slices.Equal(sorted(have.Traits), known) {
 		return nil
 	}
-	return c.call(ctx, http.MethodPut, path, traitsBody{have.Generation, known}, nil)
+	return c.conn.call(ctx, http.MethodPut, path, traitsBody{have.Generation, known}, nil)
 }
 
 func sorted[T ~string](list []T) []T { return slices.Compact(slices.Sorted(slices.Values(list))) }
@@ -152,12 +152,12 @@ func (c *Client) knownTraits(ctx context.Context, want []croft.Trait) ([]croft.T
 	}
 	var have traitsBody
 	query := url.Values{"name": {"in:" + strings.Join(names, ",")}}
-	if err := c.call(ctx, http.MethodGet, "/traits?"+query.Encode(), nil, &have); err != nil {
+	if err := c.conn.call(ctx, http.MethodGet, "/traits?"+query.Encode(), nil, &have); err != nil {
 		return nil, err
 	}
 	for _, t := range want {
 		if strings.HasPrefix(string(t), "CUSTOM_") && !slices.Contains(have.Traits, t) {
-			if err := c.call(ctx, http.MethodPut, "/traits/"+url.PathEscape(string(t)), nil, nil); err != nil {
+			if err := c.conn.call(ctx, http.MethodPut, "/traits/"+url.PathEscape(string(t)), nil, nil); err != nil {
 				return nil, err
 			}
 			have.Traits = append(have.Traits, t)
@@ -174,7 +174,7 @@ type aggregatesBody struct {
 func (c *Client) ensureAggregates(ctx context.Context, p croft.Provider) error {
 	path := providerPath(p.ID, "/aggregates")
 	var have aggregatesBody
-	if err := c.call(ctx, http.MethodGet, path, nil, &have); err != nil {
+	if err := c.conn.call(ctx, http.MethodGet, path, nil, &have); err != nil {
 		return err
 	}
 	want := sorted(p.Aggregates)
@@ -184,7 +184,7 @@ func (c *Client) ensureAggregates(ctx context.Context, p croft.Provider) error {
 	if want == nil {
 		want = []string{}
 	}
-	return c.call(ctx, http.MethodPut, path, aggregatesBody{have.Generation, want}, nil)
+	return c.conn.call(ctx, http.MethodPut, path, aggregatesBody{have.Generation, want}, nil)
 }
 
 // readers is the number of providers that are read at once.
@@ -198,7 +198,7 @@ func (c *Client) Providers(ctx context.Context) ([]croft.Provider, error) {
 	var list struct {
 		Providers []providerBody `json:"resource_providers"`
 	}
-	if err := c.call(ctx, http.MethodGet, "/resource_providers", nil, &list); err != nil {
+	if err := c.conn.call(ctx, http.MethodGet, "/resource_providers", nil, &list); err != nil {
 		return nil, err
 	}
 	out := make([]*croft.Provider, len(list.Providers))
@@ -235,7 +235,7 @@ func (c *Client) describe(ctx context.Context, p providerBody) (*croft.Provider,
 	var aggregates aggregatesBody
 	for sub, out := range map[string]any{"/inventories": &inventories, "/usages": &usages, "/traits": &traits,
 		"/aggregates": &aggregates} {
-		if err := c.call(ctx, http.MethodGet, providerPath(p.UUID, sub), nil, out); err != nil {
+		if err := c.conn.call(ctx, http.MethodGet, providerPath(p.UUID, sub), nil, out); err != nil {
 			return nil, err
 		}
 	}

@@ -50,7 +50,7 @@ func (c *Client) ensureAtOnce(ctx context.Context, p croft.Provider) (done bool,
 	if body.Aggregates == nil {
 		body.Aggregates = []string{}
 	}
-	err = c.again(ctx, func() error { return c.call(ctx, http.MethodPut, wholePath+"/"+string(p.ID), body, nil) })
+	err = c.conn.again(ctx, func() error { return c.conn.call(ctx, http.MethodPut, wholePath+"/"+string(p.ID), body, nil) })
 	if c.isForeign(err) {
 		return false, nil
 	}
@@ -76,7 +76,7 @@ func (c *Client) providersAtOnce(ctx context.Context) (all []croft.Provider, don
 			Usages croft.Resources `json:"usages"`
 		} `json:"providers"`
 	}
-	if err := c.call(ctx, http.MethodGet, wholePath, nil, &body); err != nil {
+	if err := c.conn.call(ctx, http.MethodGet, wholePath, nil, &body); err != nil {
 		return nil, !c.isForeign(err), err
 	}
 	for _, p := range body.Providers {

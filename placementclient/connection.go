@@ -12,12 +12,15 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/gophercloud/gophercloud/v2"
 
 	"croft"
+	"croft/internal/failover"
+	"croft/placementclient/once"
 )
 
 // concurrentUpdate is the code of a conflict that a retry may solve.
@@ -63,14 +66,60 @@ func is(err error, status int, code string) bool {
 	return ok && e.status == status && (code == "" || e.code == code)
 }
 
+// The microversions that the client can work with: it begins with the newest and goes down to the server's. Before 1.29
+// there are no trees.
+const (
+	newestMinor = 39
+	oldestMinor = 29
+	typedMinor  = 38 // from here on consumers have types
+)
+
+// connection sends requests to a Placement. It retries those that do not get through.
+type connection struct {
+	config    Config
+	service   *gophercloud.ServiceClient
+	minor     atomic.Int64 // microversion 1.minor
+	login     *once.Once
+	endpoints *failover.Endpoints // one empty text until it is known
+	metrics   *metrics
+}
+
+// at is the endpoint in use.
+func (c *connection) at() string {
+	endpoint, _ := c.endpoints.Current()
+	return endpoint
+}
+
+// authenticate gets a token before the first request, and the endpoint if it is not configured.
+func (c *connection) authenticate(ctx context.Context) error {
+	return c.login.Do(ctx, func(ctx context.Context) error {
+		provider := c.service.ProviderClient
+		if err := c.config.Auth.Authenticate(ctx, provider); err != nil {
+			return fmt.Errorf("reach Placement: %w", err)
+		}
+		if c.at() != "" {
+			return nil
+		}
+		endpoint, err := c.config.Auth.Endpoint(provider)
+		if err == nil && !isURL(endpoint) {
+			err = errNowhere(endpoint)
+		}
+		if err != nil {
+			return fmt.Errorf("reach Placement: %w", err)
+		}
+		c.endpoints.Set([]string{endpoint})
+		return nil
+	})
+}
+
 // call sends one request and decodes the answer into out, unless that is nil. Lost connections are retried, and 503 for
 // longer: that is the answer while etcd elects a leader. body is sent as JSON; nil: no body.
-func (c *Client) call(ctx context.Context, method, path string, body, out any) error {
+func (c *connection) call(ctx context.Context, method, path string, body, out any) error {
 	return c.callAt(ctx, newestMinor, method, path, body, out)
 }
 
 // callAt is call with a microversion that is not newer than 1.newest.
-func (c *Client) callAt(ctx context.Context, newest int64, method, path string, body, out any) error {
+func (c *connection) callAt(ctx context.Context, newest int64, method, path string, body, out any) error {
 	var err error
 	for attempt := range c.config.Attempts {
 		if attempt > 0 {
@@ -92,7 +141,7 @@ func (c *Client) callAt(ctx context.Context, newest int64, method, path string, 
 }
 
 // pause waits before an attempt: twice as long each time, plus or minus a half.
-func (c *Client) pause(ctx context.Context, attempt int) error {
+func (c *connection) pause(ctx context.Context, attempt int) error {
 	d := min(c.config.Pause<<min(attempt-1, 10), time.Second)
 	select {
 	case <-time.After(d/2 + rand.N(d)):
@@ -103,7 +152,7 @@ func (c *Client) pause(ctx context.Context, attempt int) error {
 }
 
 // once sends a request at the microversion that is known to work, or finds one that does.
-func (c *Client) once(ctx context.Context, newest int64, method, path string, body, out any) error {
+func (c *connection) once(ctx context.Context, newest int64, method, path string, body, out any) error {
 	if err := c.authenticate(ctx); err != nil {
 		return err
 	}
@@ -120,7 +169,7 @@ func (c *Client) once(ctx context.Context, newest int64, method, path string, bo
 }
 
 // lower switches to the newest microversion of the server.
-func (c *Client) lower(minor int64, err error) error {
+func (c *connection) lower(minor int64, err error) error {
 	refused, _ := errors.AsType[*answerError](err)
 	major, text, _ := strings.Cut(refused.max, ".")
 	n, parseErr := strconv.ParseInt(text, 10, 64)
@@ -136,13 +185,29 @@ func (c *Client) lower(minor int64, err error) error {
 	return nil
 }
 
+// again repeats do after concurrent updates; do reads anew what it builds on.
+func (c *connection) again(ctx context.Context, do func() error) error {
+	var err error
+	for attempt := range c.config.Attempts {
+		if attempt > 0 {
+			if err := c.pause(ctx, attempt); err != nil {
+				return err
+			}
+		}
+		if err = do(); !is(err, http.StatusConflict, concurrentUpdate) {
+			return err
+		}
+	}
+	return err
+}
+
 // versioned is a body that depends on the microversion.
 type versioned interface{ at(minor int64) any }
 
 // decoder is an answer that reads itself.
 type decoder interface{ decode(content []byte) error }
 
-func (c *Client) send(ctx context.Context, minor int64, method, path string, body, out any) error {
+func (c *connection) send(ctx context.Context, minor int64, method, path string, body, out any) error {
 	options := &gophercloud.RequestOpts{
 		OkCodes:          []int{200, 201, 204},
 		KeepResponseBody: true,
@@ -188,7 +253,7 @@ func (c *Client) send(ctx context.Context, minor int64, method, path string, bod
 }
 
 // wrap words an error of gophercloud: an answer, or an error of the transport.
-func (c *Client) wrap(ctx context.Context, op string, err error) error {
+func (c *connection) wrap(ctx context.Context, op string, err error) error {
 	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
 		return c.wrapRenewal(ctx, op, again.ErrReauth)
 	}
@@ -228,7 +293,7 @@ func (c *Client) wrap(ctx context.Context, op string, err error) error {
 
 // wrapRenewal words that an expired token could not be renewed. One request renews it for all; if that one is
 // cancelled, another one tries.
-func (c *Client) wrapRenewal(ctx context.Context, op string, err error) error {
+func (c *connection) wrapRenewal(ctx context.Context, op string, err error) error {
 	if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return croft.Errorf(croft.Unavailable, "placement at %s: %s: renew the token: %w", c.at(), op, err)
 	}
