@@ -55,8 +55,8 @@ const (
 	maxKnown    = 10_000
 )
 
-// callers knows the administrator's token, and caches the callers of Keystone's. One request at a time asks for a token;
-// the others wait for its answer.
+// callers knows the administrator's token, and caches the callers of Keystone's tokens. One request at a time asks for a
+// token; the others wait for its answer.
 type callers struct {
 	token    string    // the administrator's
 	keystone *Keystone // nil: only that token is valid
@@ -101,7 +101,7 @@ func (c *callers) allow(who Caller, policy string, q *request) bool {
 	if who.System || who.Project != "" && slices.Contains(c.keystone.ReaderProjects, who.Project) {
 		return true
 	}
-	return policy == "placement:usages" && who.Project != "" && q.r.URL.Query().Get("project_id") == who.Project
+	return policy == "usages" && who.Project != "" && q.r.URL.Query().Get("project_id") == who.Project
 }
 
 // find looks up the caller of a request.

@@ -93,7 +93,8 @@ func (s *Server) dispatch(q *request) (resp *response, route string, err error) 
 	}
 	if !root {
 		if !s.callers.allow(caller, e.policy, q) {
-			return nil, found, &apiError{status: 403, detail: "Policy does not allow " + e.policy + " to be performed."}
+			return nil, found, &apiError{status: 403,
+				detail: "Policy does not allow placement:" + e.policy + " to be performed."}
 		}
 		if err := s.Ready(); err != nil {
 			return nil, found, &apiError{status: 503, detail: "The state could not be read or written: " + err.Error()}

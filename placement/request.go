@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -45,11 +46,8 @@ func (q *request) wantJSON() error {
 	if t == "application/json" {
 		return nil
 	}
-	if t == "" {
-		t = "None"
-	}
 	return &apiError{status: http.StatusUnsupportedMediaType,
-		detail: "The media type " + t + " is not supported, use application/json"}
+		detail: "The media type " + cmp.Or(t, "None") + " is not supported, use application/json"}
 }
 
 // maxBody bounds the body of a request, in bytes.
@@ -106,27 +104,21 @@ func (q *request) okBody(body []byte, modified int64) *response {
 }
 
 // view answers with what read finds in the state, and when that was last modified; 0: now.
-func (q *request) view(l *ledger.Ledger,
-	read func(*ledger.State) (answer any, modified int64, err error)) (*response, error) {
-	var answer any
-	var modified int64
-	err := l.View(func(st *ledger.State) (err error) {
-		answer, modified, err = read(st)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return q.ok(answer, modified), nil
+func (q *request) view(l *ledger.Ledger, read func(*ledger.State) (any, int64, error)) (*response, error) {
+	return answered(q, l.View, read)
 }
 
-// update answers with what a transaction returns, and when that was last modified; 0: now.
-func (q *request) update(l *ledger.Ledger,
-	decide func(*ledger.Tx) (answer any, modified int64, err error)) (*response, error) {
+// update answers with what decide returns in a transaction, and when that was last modified; 0: now.
+func (q *request) update(l *ledger.Ledger, decide func(*ledger.Tx) (any, int64, error)) (*response, error) {
+	change := func(decide func(*ledger.Tx) error) error { return l.Change(q.r.Context(), decide) }
+	return answered(q, change, decide)
+}
+
+func answered[T any](q *request, run func(func(T) error) error, do func(T) (any, int64, error)) (*response, error) {
 	var answer any
 	var modified int64
-	err := l.Change(q.r.Context(), func(t *ledger.Tx) (err error) {
-		answer, modified, err = decide(t)
+	err := run(func(t T) (err error) {
+		answer, modified, err = do(t)
 		return err
 	})
 	if err != nil {

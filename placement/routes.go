@@ -9,7 +9,7 @@ import (
 
 // endpoint is one method of one path.
 type endpoint struct {
-	policy  string
+	policy  string  // its name after "placement:"
 	since   version // the first version that has it
 	hidden  int     // the status in older versions; 404 by default
 	handle  func(*request) (*response, error)
@@ -38,93 +38,81 @@ func newRouter(l *ledger.Ledger, randomize bool) router {
 			"GET": {handle: versions},
 		}},
 		{"/resource_classes", "GET, POST", map[string]endpoint{
-			"GET":  {policy: "placement:resource_classes:list", since: 2, sends: true, handle: classes.list},
-			"POST": {policy: "placement:resource_classes:create", since: 2, readsIn: true, handle: classes.create},
+			"GET":  {policy: "resource_classes:list", since: 2, sends: true, handle: classes.list},
+			"POST": {policy: "resource_classes:create", since: 2, readsIn: true, handle: classes.create},
 		}},
 		{"/resource_classes/*", "GET, PUT, DELETE", map[string]endpoint{
-			"GET":    {policy: "placement:resource_classes:show", since: 2, sends: true, handle: classes.show},
-			"PUT":    {policy: "placement:resource_classes:update", since: 2, handle: classes.put},
-			"DELETE": {policy: "placement:resource_classes:delete", since: 2, handle: classes.delete},
+			"GET":    {policy: "resource_classes:show", since: 2, sends: true, handle: classes.show},
+			"PUT":    {policy: "resource_classes:update", since: 2, handle: classes.put},
+			"DELETE": {policy: "resource_classes:delete", since: 2, handle: classes.delete},
 		}},
 		{"/resource_providers", "GET, POST", map[string]endpoint{
-			"GET":  {policy: "placement:resource_providers:list", sends: true, handle: providers.list},
-			"POST": {policy: "placement:resource_providers:create", readsIn: true, handle: providers.create},
+			"GET":  {policy: "resource_providers:list", sends: true, handle: providers.list},
+			"POST": {policy: "resource_providers:create", readsIn: true, handle: providers.create},
 		}},
 		{"/resource_providers/*", "GET, DELETE, PUT", map[string]endpoint{
-			"GET":    {policy: "placement:resource_providers:show", sends: true, handle: providers.show},
-			"PUT":    {policy: "placement:resource_providers:update", readsIn: true, handle: providers.update},
-			"DELETE": {policy: "placement:resource_providers:delete", handle: providers.delete},
+			"GET":    {policy: "resource_providers:show", sends: true, handle: providers.show},
+			"PUT":    {policy: "resource_providers:update", readsIn: true, handle: providers.update},
+			"DELETE": {policy: "resource_providers:delete", handle: providers.delete},
 		}},
 		{"/resource_providers/*/inventories", "GET, POST, PUT, DELETE", map[string]endpoint{
-			"GET": {policy: "placement:resource_providers:inventories:list", sends: true,
-				handle: inventories.list},
-			"POST": {policy: "placement:resource_providers:inventories:create", readsIn: true,
-				handle: inventories.create},
-			"PUT": {policy: "placement:resource_providers:inventories:update", readsIn: true,
-				handle: inventories.set},
-			"DELETE": {policy: "placement:resource_providers:inventories:delete", since: 5, hidden: 405,
+			"GET":  {policy: "resource_providers:inventories:list", sends: true, handle: inventories.list},
+			"POST": {policy: "resource_providers:inventories:create", readsIn: true, handle: inventories.create},
+			"PUT":  {policy: "resource_providers:inventories:update", readsIn: true, handle: inventories.set},
+			"DELETE": {policy: "resource_providers:inventories:delete", since: 5, hidden: 405,
 				handle: inventories.deleteAll},
 		}},
 		{"/resource_providers/*/inventories/*", "GET, PUT, DELETE", map[string]endpoint{
-			"GET": {policy: "placement:resource_providers:inventories:show", sends: true,
-				handle: inventories.show},
-			"PUT": {policy: "placement:resource_providers:inventories:update", readsIn: true,
-				handle: inventories.update},
-			"DELETE": {policy: "placement:resource_providers:inventories:delete", handle: inventories.delete},
+			"GET":    {policy: "resource_providers:inventories:show", sends: true, handle: inventories.show},
+			"PUT":    {policy: "resource_providers:inventories:update", readsIn: true, handle: inventories.update},
+			"DELETE": {policy: "resource_providers:inventories:delete", handle: inventories.delete},
 		}},
 		{"/resource_providers/*/usages", "GET", map[string]endpoint{
-			"GET": {policy: "placement:resource_providers:usages", sends: true, claims: true,
-				handle: usages.ofProvider},
+			"GET": {policy: "resource_providers:usages", sends: true, claims: true, handle: usages.ofProvider},
 		}},
 		{"/resource_providers/*/aggregates", "GET, PUT", map[string]endpoint{
-			"GET": {policy: "placement:resource_providers:aggregates:list", since: 1, sends: true,
-				handle: aggregates.show},
-			"PUT": {policy: "placement:resource_providers:aggregates:update", since: 1, readsIn: true,
-				handle: aggregates.set},
+			"GET": {policy: "resource_providers:aggregates:list", since: 1, sends: true, handle: aggregates.show},
+			"PUT": {policy: "resource_providers:aggregates:update", since: 1, readsIn: true, handle: aggregates.set},
 		}},
 		{"/resource_providers/*/allocations", "GET", map[string]endpoint{
-			"GET": {policy: "placement:resource_providers:allocations:list", sends: true, claims: true,
+			"GET": {policy: "resource_providers:allocations:list", sends: true, claims: true,
 				handle: allocations.ofProvider},
 		}},
 		{"/resource_providers/*/traits", "GET, PUT, DELETE", map[string]endpoint{
-			"GET": {policy: "placement:resource_providers:traits:list", since: 6, sends: true,
-				handle: providerTraits.show},
-			"PUT": {policy: "placement:resource_providers:traits:update", since: 6, readsIn: true,
-				handle: providerTraits.set},
-			"DELETE": {policy: "placement:resource_providers:traits:delete", since: 6,
-				handle: providerTraits.delete},
+			"GET":    {policy: "resource_providers:traits:list", since: 6, sends: true, handle: providerTraits.show},
+			"PUT":    {policy: "resource_providers:traits:update", since: 6, readsIn: true, handle: providerTraits.set},
+			"DELETE": {policy: "resource_providers:traits:delete", since: 6, handle: providerTraits.delete},
 		}},
 		{"/allocations", "POST", map[string]endpoint{
-			"POST": {policy: "placement:allocations:manage", since: 13, readsIn: true, handle: allocations.manage},
+			"POST": {policy: "allocations:manage", since: 13, readsIn: true, handle: allocations.manage},
 		}},
 		{"/allocations/*", "GET, PUT, DELETE", map[string]endpoint{
-			"GET":    {policy: "placement:allocations:list", sends: true, claims: true, handle: allocations.show},
-			"PUT":    {policy: "placement:allocations:update", readsIn: true, handle: allocations.set},
-			"DELETE": {policy: "placement:allocations:delete", handle: allocations.delete},
+			"GET":    {policy: "allocations:list", sends: true, claims: true, handle: allocations.show},
+			"PUT":    {policy: "allocations:update", readsIn: true, handle: allocations.set},
+			"DELETE": {policy: "allocations:delete", handle: allocations.delete},
 		}},
 		{"/allocation_candidates", "GET", map[string]endpoint{
-			"GET": {policy: "placement:allocation_candidates:list", since: 10, sends: true,
-				handle: candidates.list},
+			"GET": {policy: "allocation_candidates:list", since: 10, sends: true, handle: candidates.list},
 		}},
 		{"/traits", "GET", map[string]endpoint{
-			"GET": {policy: "placement:traits:list", since: 6, sends: true, handle: traits.list},
+			"GET": {policy: "traits:list", since: 6, sends: true, handle: traits.list},
 		}},
 		{"/traits/*", "GET, PUT, DELETE", map[string]endpoint{
-			"GET":    {policy: "placement:traits:show", since: 6, handle: traits.show},
-			"PUT":    {policy: "placement:traits:update", since: 6, handle: traits.put},
-			"DELETE": {policy: "placement:traits:delete", since: 6, handle: traits.delete},
+			"GET":    {policy: "traits:show", since: 6, handle: traits.show},
+			"PUT":    {policy: "traits:update", since: 6, handle: traits.put},
+			"DELETE": {policy: "traits:delete", since: 6, handle: traits.delete},
 		}},
 		{"/usages", "GET", map[string]endpoint{
-			"GET": {policy: "placement:usages", since: 9, sends: true, claims: true, handle: usages.show},
+			"GET": {policy: "usages", since: 9, sends: true, claims: true, handle: usages.show},
 		}},
 		{"/croft/providers", "GET", map[string]endpoint{
-			"GET": {policy: "placement:resource_providers:list", sends: true, claims: true, handle: wholeProviders.list},
+			"GET": {policy: "resource_providers:list", sends: true, claims: true, handle: wholeProviders.list},
 		}},
 		{"/croft/providers/*", "PUT", map[string]endpoint{
-			"PUT": {policy: "placement:resource_providers:update", readsIn: true, handle: wholeProviders.put},
+			"PUT": {policy: "resource_providers:update", readsIn: true, handle: wholeProviders.put},
 		}},
 		{"/reshaper", "POST", map[string]endpoint{
-			"POST": {policy: "placement:reshaper:reshape", since: 30, readsIn: true, handle: reshaper.reshape},
+			"POST": {policy: "reshaper:reshape", since: 30, readsIn: true, handle: reshaper.reshape},
 		}},
 	}
 }

@@ -83,10 +83,10 @@ type consumerReading struct {
 }
 
 func (c *claimsBody) equal(d *claimsBody) bool {
-	return c.Generation == d.Generation && maps.EqualFunc(c.Allocations, d.Allocations,
-		func(x, y consumerReading) bool {
-			return x.Generation == y.Generation && maps.Equal(x.Resources, y.Resources)
-		})
+	same := func(x, y consumerReading) bool {
+		return x.Generation == y.Generation && maps.Equal(x.Resources, y.Resources)
+	}
+	return c.Generation == d.Generation && maps.EqualFunc(c.Allocations, d.Allocations, same)
 }
 
 // round reads what changed since the last round, and tells whether anything did.
@@ -225,22 +225,18 @@ func (r *reading) readConsumers(ctx context.Context) (bool, error) {
 func sameResources(a, b croft.Resources) bool { return maps.Equal(a, b) }
 
 func (c *Client) readConsumer(ctx context.Context, id croft.InstanceID) (transfer.Consumer, error) {
-	var body struct {
-		Allocations map[croft.HostID]resourcesBody `json:"allocations"`
-		Project     string                         `json:"project_id"`
-		User        string                         `json:"user_id"`
-		Generation  int64                          `json:"consumer_generation"`
-		Type        string                         `json:"consumer_type"`
-	}
+	var body allocationsBody
 	if err := c.conn.call(ctx, http.MethodGet, "/allocations/"+url.PathEscape(string(id)), nil, &body); err != nil {
 		return transfer.Consumer{}, err
 	}
 	if body.Type == unknownType {
 		body.Type = ""
 	}
-	out := transfer.Consumer{ID: id, Generation: body.Generation, Project: body.Project, User: body.User,
-		Type:        body.Type,
+	out := transfer.Consumer{ID: id, Project: body.Project, User: body.User, Type: body.Type,
 		Allocations: make(map[croft.HostID]croft.Resources, len(body.Allocations))}
+	if body.Generation != nil {
+		out.Generation = *body.Generation
+	}
 	for host, a := range body.Allocations {
 		out.Allocations[host] = a.Resources
 	}

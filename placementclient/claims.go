@@ -18,7 +18,7 @@ type resourcesBody struct {
 	Resources croft.Resources `json:"resources"`
 }
 
-// allocationsBody is what PUT /allocations takes.
+// allocationsBody is the body of PUT /allocations, and the answer to GET.
 type allocationsBody struct {
 	Allocations map[croft.HostID]resourcesBody `json:"allocations"`
 	Project     string                         `json:"project_id"`
@@ -38,13 +38,14 @@ func (b allocationsBody) at(minor int64) any {
 // Claim implements schedule.Claims.
 func (c *Client) Claim(ctx context.Context, id croft.InstanceID, project croft.Project,
 	candidate croft.Candidate) error {
-	return c.replace(ctx, croft.Claim{Instance: id}, project, candidate)
+	return c.Reclaim(ctx, croft.Claim{Instance: id}, project, candidate)
 }
 
-// replace replaces a consumer's claim, which has to be had, by a candidate. NoCapacity: it does not fit. Conflict: the
-// claim is another one, or concurrent updates of hosts went on for all retries. An attempt whose answer was lost may
-// have succeeded; then the claim is found to be there.
-func (c *Client) replace(ctx context.Context, had croft.Claim, project croft.Project, candidate croft.Candidate) error {
+// Reclaim implements hosts.Claims: it replaces a consumer's claim by a candidate, in one PUT on the generation of
+// the old claim, which is released in the same transaction, and only if it has not changed. NoCapacity: the candidate does
+// not fit. Conflict: the claim is another one, or concurrent updates of hosts went on for all retries. An attempt whose
+// answer was lost may have succeeded; then the claim is found to be there.
+func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Project, candidate croft.Candidate) error {
 	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: string(project),
 		User: string(project), Type: consumerType}
 	for host, r := range candidate.Allocations {
@@ -111,10 +112,7 @@ func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 func sameAllocations(claim croft.Claim, candidate croft.Candidate) bool {
-	return maps.EqualFunc(claim.Allocations, candidate.Allocations, func(a,
-		b croft.Resources) bool {
-		return maps.Equal(a, b)
-	})
+	return maps.EqualFunc(claim.Allocations, candidate.Allocations, sameResources)
 }
 
 // follows tells whether a claim is one generation newer than another.
@@ -146,13 +144,7 @@ func (c *Client) ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim,
 
 // claimOf returns a consumer's claim, and the body that would release it.
 func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, allocationsBody, error) {
-	var body struct {
-		Allocations map[croft.HostID]resourcesBody `json:"allocations"`
-		Project     string                         `json:"project_id"`
-		User        string                         `json:"user_id"`
-		Generation  *int64                         `json:"consumer_generation"`
-		Type        string                         `json:"consumer_type"`
-	}
+	var body allocationsBody
 	claim := croft.Claim{Instance: id, Allocations: map[croft.HostID]croft.Resources{}}
 	if err := c.conn.call(ctx, http.MethodGet, "/allocations/"+string(id), nil, &body); err != nil {
 		return claim, allocationsBody{}, err
@@ -164,11 +156,8 @@ func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim,
 	if body.Type == "" || body.Type == "unknown" {
 		body.Type = consumerType
 	}
-	none := allocationsBody{
-		Allocations: map[croft.HostID]resourcesBody{}, Project: body.Project, User: body.User, Type: body.Type,
-		Generation: body.Generation,
-	}
-	return claim, none, nil
+	body.Allocations = map[croft.HostID]resourcesBody{}
+	return claim, body, nil
 }
 
 // Release implements schedule.Claims, compute.Inventory, hosts.Claims and audit.Claims: a PUT of nothing on the

@@ -18,7 +18,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
+	"croft/audit"
 	"croft/compute"
+	"croft/hosts"
 	"croft/internal/failover"
 	"croft/placementclient/once"
 	"croft/schedule"
@@ -27,6 +29,8 @@ import (
 var (
 	_ compute.Inventory = (*Client)(nil)
 	_ schedule.Claims   = (*Client)(nil)
+	_ hosts.Claims      = (*Client)(nil)
+	_ audit.Claims      = (*Client)(nil)
 )
 
 // Auth authenticates requests.

@@ -47,11 +47,10 @@ func (c *Client) ensureExists(ctx context.Context, p croft.Provider) error {
 	switch {
 	case is(err, http.StatusNotFound, ""):
 		err = c.conn.call(ctx, http.MethodPost, "/resource_providers",
-			map[string]string{"uuid": string(p.ID), "name": p.Name},
-			nil)
+			map[string]string{"uuid": string(p.ID), "name": p.Name}, nil)
 		if is(err, http.StatusConflict, "") { // perhaps we made it ourselves and the answer was lost
-			if again := c.conn.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &have); again == nil &&
-				have.Name == p.Name {
+			again := c.conn.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &have)
+			if again == nil && have.Name == p.Name {
 				return nil
 			}
 		}
@@ -97,8 +96,8 @@ func (c *Client) ensureInventories(ctx context.Context, p croft.Provider) error 
 	}
 	for class := range want {
 		if _, known := have.Inventories[class]; !known && strings.HasPrefix(string(class), "CUSTOM_") {
-			if err := c.conn.call(ctx, http.MethodPut, "/resource_classes/"+url.PathEscape(string(class)), nil,
-				nil); err != nil {
+			path := "/resource_classes/" + url.PathEscape(string(class))
+			if err := c.conn.call(ctx, http.MethodPut, path, nil, nil); err != nil {
 				return err
 			}
 		}
@@ -139,12 +138,17 @@ func (c *Client) ensureTraits(ctx context.Context, p croft.Provider) error {
 	return c.conn.call(ctx, http.MethodPut, path, traitsBody{have.Generation, known}, nil)
 }
 
-func sorted[T ~string](list []T) []T { return slices.Compact(slices.Sorted(slices.Values(list))) }
+// sorted returns a list sorted and without repetitions. It is never nil.
+func sorted[T ~string](list []T) []T {
+	out := append([]T{}, list...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
 
 // knownTraits creates custom traits that are missing, and returns the traits that exist then.
 func (c *Client) knownTraits(ctx context.Context, want []croft.Trait) ([]croft.Trait, error) {
 	if len(want) == 0 {
-		return []croft.Trait{}, nil
+		return want, nil
 	}
 	names := make([]string, len(want))
 	for i, t := range want {
@@ -180,9 +184,6 @@ func (c *Client) ensureAggregates(ctx context.Context, p croft.Provider) error {
 	want := sorted(p.Aggregates)
 	if slices.Equal(sorted(have.Aggregates), want) {
 		return nil
-	}
-	if want == nil {
-		want = []string{}
 	}
 	return c.conn.call(ctx, http.MethodPut, path, aggregatesBody{have.Generation, want}, nil)
 }
@@ -240,6 +241,20 @@ func (c *Client) describe(ctx context.Context, p providerBody) (*croft.Provider,
 		}
 	}
 	return &croft.Provider{ID: p.UUID, Root: p.Root, Name: p.Name, Inventories: inventories.Inventories,
-		Used:   usages.Usages,
-		Traits: traits.Traits, Aggregates: aggregates.Aggregates}, nil
+		Used: usages.Usages, Traits: traits.Traits, Aggregates: aggregates.Aggregates}, nil
+}
+
+// RemoveProvider implements hosts.Claims.
+func (c *Client) RemoveProvider(ctx context.Context, host croft.HostID) error {
+	err := c.conn.again(ctx, func() error {
+		err := c.conn.call(ctx, http.MethodDelete, providerPath(host, ""), nil, nil)
+		if is(err, http.StatusNotFound, "") {
+			return nil
+		}
+		return err
+	})
+	if is(err, http.StatusConflict, "") {
+		return croft.Errorf(croft.Conflict, "a request is under way that claims from the host; try again (%w)", err)
+	}
+	return err
 }

@@ -43,14 +43,9 @@ func (c *Client) ensureAtOnce(ctx context.Context, p croft.Provider) (done bool,
 	if c.foreign() {
 		return false, nil
 	}
+	path := wholePath + "/" + string(p.ID)
 	body := wholeBody{p.Name, inventoriesOf(p), sorted(p.Traits), sorted(p.Aggregates)}
-	if body.Traits == nil {
-		body.Traits = []croft.Trait{}
-	}
-	if body.Aggregates == nil {
-		body.Aggregates = []string{}
-	}
-	err = c.conn.again(ctx, func() error { return c.conn.call(ctx, http.MethodPut, wholePath+"/"+string(p.ID), body, nil) })
+	err = c.conn.again(ctx, func() error { return c.conn.call(ctx, http.MethodPut, path, body, nil) })
 	if c.isForeign(err) {
 		return false, nil
 	}
@@ -81,8 +76,7 @@ func (c *Client) providersAtOnce(ctx context.Context) (all []croft.Provider, don
 	}
 	for _, p := range body.Providers {
 		all = append(all, croft.Provider{ID: p.ID, Root: p.Root, Name: p.Name, Inventories: p.Inventories,
-			Used:   p.Usages,
-			Traits: p.Traits, Aggregates: p.Aggregates})
+			Used: p.Usages, Traits: p.Traits, Aggregates: p.Aggregates})
 	}
 	return all, true, nil
 }

@@ -83,7 +83,8 @@ func (s *State) portableProvider(p *Provider) transfer.Provider {
 		Inventories: make(map[croft.ResourceClass]croft.Inventory, len(p.Inventories))}
 	for _, i := range p.Inventories {
 		out.Inventories[croft.ResourceClass(s.ClassName(i.Class))] = croft.Inventory{Total: i.Total,
-			Reserved: i.Reserved, MinUnit: i.MinUnit, MaxUnit: i.MaxUnit, StepSize: i.StepSize, AllocationRatio: i.Ratio}
+			Reserved: i.Reserved, MinUnit: i.MinUnit, MaxUnit: i.MaxUnit, StepSize: i.StepSize,
+			AllocationRatio: i.Ratio}
 	}
 	for _, t := range p.Traits {
 		out.Traits = append(out.Traits, croft.Trait(s.TraitName(t)))

@@ -39,8 +39,8 @@ func (t *Tx) Claim(rules ClaimRules, claims ...Claim) error {
 
 // Release returns all allocations of a consumer.
 func (t *Tx) Release(consumer string) error {
-	c := t.consumers.get(consumer)
-	if c == nil || len(c.Allocations) == 0 {
+	c := t.consumers.view(consumer)
+	if len(c.Allocations) == 0 {
 		return notFound("No allocations for consumer '%s'", consumer)
 	}
 	t.allocate(c, nil)

@@ -55,8 +55,8 @@ func (t *Tx) RenameClass(from, to string) error {
 
 // reclass replaces a class in the allocations of a consumer.
 func (t *Tx) reclass(consumer string, from, to ID) {
-	c := t.consumers.get(consumer)
-	if c == nil {
+	c := t.consumers.view(consumer)
+	if len(c.Allocations) == 0 {
 		return
 	}
 	list := slices.Clone(c.Allocations)

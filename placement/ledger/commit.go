@@ -154,34 +154,29 @@ func answerAll(verdicts []verdict, answer func(error) error) {
 // them.
 func (c *committer) decide(requests []*request) (txn Txn, verdicts []verdict, rest []*request) {
 	c.memory.read(func(s *State) {
-		batch := newTx(s, nil, time.Now().Unix())
-		verdicts, rest = decideOn(batch, requests, c.store.Limit())
+		batch, limit := newTx(s, nil, time.Now().Unix()), c.store.Limit()
+		for i, r := range requests {
+			if r.ctx.Err() != nil {
+				verdicts = append(verdicts, verdict{r, unavailable(r.ctx.Err())})
+				continue
+			}
+			one := newTx(s, batch, batch.basis.now)
+			err := r.run(one)
+			size := batch.sizeWith(one)
+			switch {
+			case size > limit && i > 0: // it may fit the next transaction
+				txn, rest = batch.txn(), requests[i:]
+				return
+			case size > limit:
+				err = tooManyEntries(size, limit)
+			case err != nil:
+				batch.keep(one)
+			default:
+				batch.merge(one)
+			}
+			verdicts = append(verdicts, verdict{r, err})
+		}
 		txn = batch.txn()
 	})
 	return txn, verdicts, rest
-}
-
-func decideOn(batch *Tx, requests []*request, limit int) (verdicts []verdict, rest []*request) {
-	for i, r := range requests {
-		if r.ctx.Err() != nil {
-			verdicts = append(verdicts, verdict{r, unavailable(r.ctx.Err())})
-			continue
-		}
-		one := newTx(batch.providers.base, batch, batch.basis.now)
-		err := r.run(one)
-		if size := batch.sizeWith(one); size > limit {
-			if i > 0 { // it may fit the next transaction
-				return verdicts, requests[i:]
-			}
-			verdicts = append(verdicts, verdict{r, tooManyEntries(size, limit)})
-			continue
-		}
-		if err != nil {
-			batch.keep(one)
-		} else {
-			batch.merge(one)
-		}
-		verdicts = append(verdicts, verdict{r, err})
-	}
-	return verdicts, nil
 }

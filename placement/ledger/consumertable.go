@@ -30,15 +30,6 @@ func (t *consumerTable) view(uuid string) *consumerView {
 	return &v
 }
 
-// get returns a consumer to read and change; nil: it does not exist.
-func (t *consumerTable) get(uuid string) *consumerView {
-	v := t.view(uuid)
-	if !v.exists {
-		return nil
-	}
-	return v
-}
-
 // holders returns the UUIDs of the consumers that may have allocations of a provider.
 func (t *consumerTable) holders(provider string) map[string]bool {
 	out := map[string]bool{}

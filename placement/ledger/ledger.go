@@ -33,8 +33,6 @@ type Config struct {
 // Ledger is the state of Placement in memory. Run keeps it up to date. Before it is loaded, and whenever the store does
 // not answer, everything is Unavailable.
 type Ledger struct {
-	store   Store
-	log     *slog.Logger
 	config  Config
 	memory  *memory
 	commits committer
@@ -50,13 +48,12 @@ func New(c Config) (*Ledger, error) {
 	if c.Store == nil {
 		return nil, croft.Errorf(croft.Invalid, "placement: Store is required")
 	}
+	c.Log = cmp.Or(c.Log, slog.Default())
 	c.Retry = cmp.Or(c.Retry, 200*time.Millisecond)
 	c.Beat = cmp.Or(c.Beat, time.Second)
 	c.Patience = cmp.Or(c.Patience, 3*time.Second)
 	c.Tidy = cmp.Or(c.Tidy, time.Minute)
 	l := &Ledger{
-		store:   c.Store,
-		log:     cmp.Or(c.Log, slog.Default()),
 		config:  c,
 		memory:  newMemory(),
 		loaded:  make(chan struct{}),

@@ -24,18 +24,19 @@ func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress
 		r.generations[string(p.ID)] = p.Generation
 	}
 	stages := []stage{
-		{"resource classes", true, r.classes()},
-		{"traits", true, r.traits()},
-		{"providers", false, r.newProviders()},
+		{"resource classes", true, r.names(KindClass, typed[string](changes.Classes))},
+		{"traits", true, r.names(KindTrait, typed[string](changes.Traits))},
+		{"providers", false, r.providers(true)},
 		{"consumers", false, r.consumers()},
-		{"inventories", false, r.providers()},
+		{"inventories", false, r.providers(false)},
 	}
 	limit := a.Store.Limit()
 	for _, s := range stages {
 		for _, u := range s.units {
-			if len(u.writes) > limit {
-				return croft.Errorf(croft.Invalid, "import: %s needs %d writes in one transaction and etcd takes %d here; "+
-					"let etcd take more (--max-txn-ops), or have it claim from fewer providers", u.what, len(u.writes), limit)
+			if len(u.txn.Then) > limit {
+				const text = "import: %s needs %d writes in one transaction and etcd takes %d here; " +
+					"let etcd take more (--max-txn-ops), or have it claim from fewer providers"
+				return croft.Errorf(croft.Invalid, text, u.what, len(u.txn.Then), limit)
 			}
 		}
 	}
@@ -56,8 +57,8 @@ type stage struct {
 
 // unit is a number of writes that belong into one transaction.
 type unit struct {
-	what   string
-	writes []Write
+	what string
+	txn  Txn // without comparisons, which commit adds
 }
 
 // restore is one call of Archive.Write.
@@ -68,34 +69,25 @@ type restore struct {
 	generations map[string]int64 // of providers after the import
 }
 
-func (r *restore) classes() []unit { return r.names(KindClass, typed[string](r.changes.Classes)) }
-func (r *restore) traits() []unit  { return r.names(KindTrait, typed[string](r.changes.Traits)) }
-
-func (r *restore) names(kind Kind, names []string) []unit {
-	var out []unit
+func (r *restore) names(kind Kind, names []string) (out []unit) {
 	for _, name := range names {
-		writes := []Write{{Key: Key{kind, name}, Value: encode(nameRecord{r.now})}}
-		out = append(out, unit{string(kind) + " " + name, writes})
+		u := unit{what: string(kind) + " " + name}
+		u.txn.put(kind, name, encode(nameRecord{r.now}))
+		out = append(out, u)
 	}
 	return out
 }
 
-// newProviders are the providers that do not exist yet, without inventories.
-func (r *restore) newProviders() []unit {
-	var out []unit
+// providers writes all providers, or the new ones, which do not exist yet, without inventories.
+func (r *restore) providers(fresh bool) (out []unit) {
 	for i, p := range r.changes.Providers {
-		if r.archive.read.providers[string(p.ID)] == nil {
+		switch {
+		case !fresh:
+			out = append(out, r.provider(p, i))
+		case r.archive.read.providers[string(p.ID)] == nil:
 			p.Inventories = nil
 			out = append(out, r.provider(p, i))
 		}
-	}
-	return out
-}
-
-func (r *restore) providers() []unit {
-	out := make([]unit, len(r.changes.Providers))
-	for i, p := range r.changes.Providers {
-		out[i] = r.provider(p, i)
 	}
 	return out
 }
@@ -113,12 +105,12 @@ func (r *restore) provider(p transfer.Provider, index int) unit {
 	if have := r.archive.read.providers[uuid]; have != nil {
 		record.Created, record.Updated, record.Index = have.Created, r.now, have.order.index
 		if have.Name != p.Name && !r.named(have.Name) {
-			u.delete(KindName, have.Name)
+			u.txn.delete(KindName, have.Name)
 		}
 	}
-	u.put(KindName, p.Name, []byte(uuid))
-	u.put(KindProvider, uuid, encode(record))
-	u.put(KindGeneration, uuid, encodeGeneration(p.Generation))
+	u.txn.put(KindName, p.Name, []byte(uuid))
+	u.txn.put(KindProvider, uuid, encode(record))
+	u.txn.put(KindGeneration, uuid, encodeGeneration(p.Generation))
 	return u
 }
 
@@ -140,36 +132,28 @@ func (r *restore) consumers() []unit {
 				amounts[string(class)] = n
 			}
 			record.Allocations[string(host)] = amounts
-			u.put(KindGeneration, string(host), encodeGeneration(r.generations[string(host)]))
+			u.txn.put(KindGeneration, string(host), encodeGeneration(r.generations[string(host)]))
 		}
 		if have := r.archive.read.consumers[string(c.ID)]; have != nil {
 			record.Created, record.Updated = have.Created, r.now
 		}
-		u.put(KindConsumer, string(c.ID), encode(record))
+		u.txn.put(KindConsumer, string(c.ID), encode(record))
 		out[i] = u
 	}
 	return out
-}
-
-func (u *unit) put(kind Kind, id string, value []byte) {
-	u.writes = append(u.writes, Write{Key: Key{kind, id}, Value: value})
-}
-
-func (u *unit) delete(kind Kind, id string) {
-	u.writes = append(u.writes, Write{Key: Key{kind, id}, Delete: true})
 }
 
 // commitAll writes a stage in as few transactions as possible.
 func (r *restore) commitAll(ctx context.Context, s stage, limit int, progress transfer.Progress) error {
 	batch, size := map[Key]Write{}, 0
 	for i, u := range s.units {
-		for _, w := range u.writes {
+		for _, w := range u.txn.Then {
 			batch[w.Key] = w
 			size += len(w.Value)
 		}
 		next := limit // of writes, should there be no next unit
 		if i+1 < len(s.units) && !s.each && size < maxBatch {
-			next = len(s.units[i+1].writes)
+			next = len(s.units[i+1].txn.Then)
 		}
 		if len(batch)+next <= limit {
 			continue

@@ -32,7 +32,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		l.log.Warn("placement answers 503 until the store does", "op", "follow", "err", err)
+		l.config.Log.Warn("placement answers 503 until the store does", "op", "follow", "err", err)
 		select {
 		case <-time.After(l.config.Retry):
 		case <-ctx.Done():
@@ -63,7 +63,7 @@ func (l *Ledger) begin(ses *session) {
 	l.failing.Store(nil)
 	select {
 	case <-l.loaded:
-		l.log.Info("placement follows the store again", "op", "follow")
+		l.config.Log.Info("placement follows the store again", "op", "follow")
 	default:
 		close(l.loaded)
 	}
@@ -73,7 +73,7 @@ func (l *Ledger) begin(ses *session) {
 func (l *Ledger) serve(ctx context.Context, ses *session, revision int64) error {
 	following, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
-	work.Go(func() { end(l.store.Watch(following, revision, l.update)) })
+	work.Go(func() { end(l.config.Store.Watch(following, revision, l.update)) })
 	work.Go(func() { end(l.askAll(following, ses.asks)) })
 	l.commits.serve(following, ses.requests, ctx.Done())
 	end(errStopped)
@@ -84,7 +84,7 @@ func (l *Ledger) serve(ctx context.Context, ses *session, revision int64) error 
 var errStopped = errors.New("the server is stopping")
 
 func (l *Ledger) load(ctx context.Context) (int64, error) {
-	snapshot, err := l.store.Load(ctx)
+	snapshot, err := l.config.Store.Load(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("load the state: %w", err)
 	}
@@ -96,7 +96,7 @@ func (l *Ledger) load(ctx context.Context) (int64, error) {
 	debug.FreeOSMemory() // the entries took several times the memory of the state
 	l.memory.write(func(old *State) *State {
 		if old != nil && old.revision > fresh.revision {
-			l.log.Warn("the store is older than what it was: has it been restored?", "op", "load",
+			l.config.Log.Warn("the store is older than what it was: has it been restored?", "op", "load",
 				"revision", fresh.revision, "known", old.revision)
 			l.memory.newest.Store(0)
 		}
@@ -111,7 +111,7 @@ func (l *Ledger) update(revision int64, entries []Entry) {
 	l.memory.learn(revision)
 	l.memory.write(func(s *State) *State {
 		if err := s.apply(revision, entries); err != nil {
-			l.log.Error("an entry cannot be read; the rest is served", "op", "follow", "err", err)
+			l.config.Log.Error("an entry cannot be read; the rest is served", "op", "follow", "err", err)
 			s.revision = revision
 		}
 		return s
@@ -149,30 +149,26 @@ func (l *Ledger) Change(ctx context.Context, decide func(t *Tx) error) error {
 
 // CatchUp waits until the state has all that any ledger had stored when it was called. Unavailable.
 func (l *Ledger) CatchUp(ctx context.Context) error {
-	if err := l.catchUp(ctx); err != nil {
-		return unavailable(err)
-	}
-	return nil
-}
-
-func (l *Ledger) catchUp(ctx context.Context) error {
 	ses := l.session.Load()
 	if ses == nil {
-		return l.Ready()
+		return unavailable(l.Ready())
 	}
 	done := make(chan error, 1)
 	select {
 	case ses.asks <- done:
 	case <-ses.ended:
-		return ses.err
+		return unavailable(ses.err)
 	case <-ctx.Done():
-		return ctx.Err()
+		return unavailable(ctx.Err())
 	}
 	select {
 	case err := <-done:
-		return err
+		if err != nil {
+			return unavailable(err)
+		}
+		return nil
 	case <-ses.ended:
-		return ses.err
+		return unavailable(ses.err)
 	}
 }
 
@@ -213,7 +209,7 @@ func (l *Ledger) askAll(ctx context.Context, asks <-chan chan error) error {
 func (l *Ledger) ask(ctx context.Context) error {
 	ctx, cancel := l.commits.patience.bound(ctx, "has not told its revision")
 	defer cancel()
-	out, err := l.store.Commit(ctx, Txn{})
+	out, err := l.config.Store.Commit(ctx, Txn{})
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}

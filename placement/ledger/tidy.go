@@ -79,7 +79,7 @@ func (l *Ledger) tidyWith(ctx context.Context, d *tidier) {
 		removed += n
 	}
 	if removed > 0 {
-		l.log.Info("names that no provider has were removed", "op", "tidy", "of", d.what, "count", removed)
+		l.config.Log.Info("names that no provider has were removed", "op", "tidy", "of", d.what, "count", removed)
 	}
 }
 
