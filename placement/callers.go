@@ -55,7 +55,7 @@ const (
 	maxKnown    = 10_000
 )
 
-// callers knows the administrator's token, and caches the callers of Keystone's tokens. One request at a time asks for a
+// callers knows the administrator's token, and caches the callers of Keystone's. One request at a time asks for a
 // token; the others wait for its answer.
 type callers struct {
 	token    string    // the administrator's

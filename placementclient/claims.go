@@ -41,10 +41,10 @@ func (c *Client) Claim(ctx context.Context, id croft.InstanceID, project croft.P
 	return c.Reclaim(ctx, croft.Claim{Instance: id}, project, candidate)
 }
 
-// Reclaim implements hosts.Claims: it replaces a consumer's claim by a candidate, in one PUT on the generation of
-// the old claim, which is released in the same transaction, and only if it has not changed. NoCapacity: the candidate does
-// not fit. Conflict: the claim is another one, or concurrent updates of hosts went on for all retries. An attempt whose
-// answer was lost may have succeeded; then the claim is found to be there.
+// Reclaim implements hosts.Claims: it replaces a consumer's claim by a candidate, in one PUT on the generation of the
+// old claim, which is released in the same transaction, and only if it has not changed. NoCapacity: the candidate
+// does not fit. Conflict: the claim is another one, or concurrent updates of hosts went on for all retries. An attempt
+// whose answer was lost may have succeeded; then the claim is found to be there.
 func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Project, candidate croft.Candidate) error {
 	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: string(project),
 		User: string(project), Type: consumerType}

@@ -158,7 +158,8 @@ func TestOfTwoConcurrentWritesThatClashOneLoses(t *testing.T) {
 				"b1"), reparents("b", "a1"), false},
 		"the first use of a class and its end": {
 			[]func(*Tx) error{create("a", ""), createClass("CUSTOM_X")},
-			offers("a", "CUSTOM_X", 1), func(t *Tx) error { t.classes.remove(t.classes.get("CUSTOM_X")); return nil }, false},
+			offers("a", "CUSTOM_X", 1),
+			func(t *Tx) error { t.classes.remove(t.classes.get("CUSTOM_X")); return nil }, false},
 		"two first uses of a class": {
 			[]func(*Tx) error{create("a", ""), create("b", ""), createClass("CUSTOM_X")},
 			offers("a", "CUSTOM_X", 1), offers("b", "CUSTOM_X", 1), true},
