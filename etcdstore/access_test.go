@@ -50,7 +50,7 @@ func TestAServerWithTLSCertificatesAndUsersIsAServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		must(store.Create(t.Context(), newInstance("web-"+string(croft.NewInstanceID()))))(t)
-		if problems := store.Problems(t.Context()); len(problems) > 0 {
+		if problems := store.Cluster.Problems(t.Context()); len(problems) > 0 {
 			t.Errorf("problems: %q", problems)
 		}
 		if err := store.Close(); err != nil {

@@ -56,7 +56,7 @@ func (s *Store) Order(ctx context.Context, host croft.HostID, id croft.InstanceI
 	return o, err
 }
 
-func (s *Store) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {
+func (s *conn) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {
 	var o croft.Order
 	err := s.decode(kv.Key, kv.Value, &o)
 	o.Revision = kv.ModRevision
@@ -137,7 +137,7 @@ func (s *Store) Forget(ctx context.Context, o croft.Order) error {
 
 // removeRecord removes what there is of an instance beside order and observation.
 func (s *Store) removeRecord(inst croft.Instance) []clientv3.Op {
-	return append(s.leave(inst),
+	return append(s.keys.leaveGroups(inst),
 		clientv3.OpDelete(s.keys.instance(inst.ID)),
 		clientv3.OpDelete(s.keys.userData(inst.ID)),
 		clientv3.OpDelete(s.keys.name(inst.Project, inst.Name)),
@@ -157,7 +157,7 @@ func (s *Store) Instance(ctx context.Context, id croft.InstanceID) (croft.Instan
 	return s.decodeInstance(got.Kvs[0])
 }
 
-func (s *Store) decodeInstance(kv *mvccpb.KeyValue) (croft.Instance, error) {
+func (s *conn) decodeInstance(kv *mvccpb.KeyValue) (croft.Instance, error) {
 	var inst croft.Instance
 	err := s.decode(kv.Key, kv.Value, &inst)
 	inst.Revision = kv.ModRevision

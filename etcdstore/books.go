@@ -38,7 +38,7 @@ func (s *Store) Evidence(ctx context.Context) (audit.Evidence, error) {
 		b.Sessions[last(kv.Key)] = true
 	}
 	for _, kv := range got.Responses[8].GetResponseRange().Kvs {
-		b.Names = append(b.Names, s.nameOf(kv))
+		b.Names = append(b.Names, s.keys.nameOf(kv))
 	}
 	for _, kv := range got.Responses[9].GetResponseRange().Kvs {
 		b.UserData = append(b.UserData, audit.UserData{Instance: croft.InstanceID(last(kv.Key)),
@@ -53,8 +53,8 @@ func (s *Store) Evidence(ctx context.Context) (audit.Evidence, error) {
 	return b, err
 }
 
-func (s *Store) nameOf(kv *mvccpb.KeyValue) audit.Name {
-	project, name, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), s.keys.names()), "/")
+func (k keys) nameOf(kv *mvccpb.KeyValue) audit.Name {
+	project, name, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), k.names()), "/")
 	return audit.Name{Project: croft.Project(project), Name: name, Instance: croft.InstanceID(kv.Value),
 		Revision: kv.ModRevision}
 }
@@ -83,7 +83,7 @@ func (s *Store) HostEvidence(ctx context.Context, host croft.HostID, more ...cro
 	for id := range ids {
 		records = append(records, s.keys.instance(id))
 	}
-	if err := s.addEach(ctx, j, records); err != nil {
+	if err := j.addEach(ctx, records); err != nil {
 		return audit.Evidence{}, err
 	}
 	for _, inst := range j.instances {
@@ -91,7 +91,7 @@ func (s *Store) HostEvidence(ctx context.Context, host croft.HostID, more ...cro
 			hosts = append(hosts, s.keys.host(inst.Host))
 		}
 	}
-	if err := s.addEach(ctx, j, append(hosts, s.keys.host(host))); err != nil {
+	if err := j.addEach(ctx, append(hosts, s.keys.host(host))); err != nil {
 		return audit.Evidence{}, err
 	}
 	b, err := j.evidence()
@@ -100,16 +100,16 @@ func (s *Store) HostEvidence(ctx context.Context, host croft.HostID, more ...cro
 }
 
 // addEach reads keys into a joiner.
-func (s *Store) addEach(ctx context.Context, j *joiner, keys []string) error {
+func (j *joiner) addEach(ctx context.Context, keys []string) error {
 	for len(keys) > 0 {
 		n := min(len(keys), maxTxnOps)
 		var ops []clientv3.Op
 		for _, key := range keys[:n] {
 			ops = append(ops, clientv3.OpGet(key))
 		}
-		got, err := s.etcd.Txn(ctx).Then(ops...).Commit()
+		got, err := j.store.etcd.Txn(ctx).Then(ops...).Commit()
 		if err != nil {
-			return s.wrap(err, "read the records")
+			return j.store.wrap(err, "read the records")
 		}
 		for _, r := range got.Responses {
 			j.addAll(r.GetResponseRange().Kvs)

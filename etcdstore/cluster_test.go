@@ -20,7 +20,7 @@ import (
 // leading is the place of the member that leads.
 func leading(t *testing.T, c *etcdtest.Cluster, store *etcdstore.Store) int {
 	t.Helper()
-	for _, m := range must(store.EtcdMembers(t.Context()))(t) {
+	for _, m := range must(store.Cluster.EtcdMembers(t.Context()))(t) {
 		if m.Role == croft.MemberLeads {
 			return slices.IndexFunc(c.Members, func(o croft.EtcdMember) bool { return o.Host == m.Host })
 		}
@@ -47,7 +47,11 @@ func TestLeasesAndWatchesOutliveTheMemberThatLeads(t *testing.T) {
 	var mu sync.Mutex
 	var served int
 	work.Go(func() {
-		_ = store.WatchEtcdMembers(ctx, func(all []croft.EtcdMember) { mu.Lock(); served = len(all); mu.Unlock() })
+		_ = store.Cluster.WatchEtcdMembers(ctx, func(all []croft.EtcdMember) {
+			mu.Lock()
+			served = len(all)
+			mu.Unlock()
+		})
 	})
 	serving := func(n int) func() bool {
 		return func() bool { mu.Lock(); defer mu.Unlock(); return served == n }
@@ -68,7 +72,7 @@ func TestLeasesAndWatchesOutliveTheMemberThatLeads(t *testing.T) {
 	if !alive() {
 		t.Error("the host died with the member")
 	}
-	if said := strings.Join(store.Problems(t.Context()), "\n"); !strings.Contains(said,
+	if said := strings.Join(store.Cluster.Problems(t.Context()), "\n"); !strings.Contains(said,
 		c.Members[lost].Clients[0]+" does not answer") {
 		t.Errorf("it says %q, want which member is away", said)
 	}
@@ -82,7 +86,7 @@ func TestLeasesAndWatchesOutliveTheMemberThatLeads(t *testing.T) {
 	waitFor(t, "the host is alive once more", alive)
 
 	c.Start(t, lost)
-	if err := c.Open(t, lost).PutEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(),
+	if err := c.Open(t, lost).Cluster.PutEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(),
 		Name: "fourth"}); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +107,7 @@ func TestOneMemberThatIsFullIsSaidAndMended(t *testing.T) {
 	})
 	_, err := store.Create(t.Context(), newInstance("web"))
 	wantKind(t, err, croft.Unavailable)
-	said := strings.Join(store.Problems(t.Context()), "\n")
+	said := strings.Join(store.Cluster.Problems(t.Context()), "\n")
 	wantSays(t, said, "out of space", c.Members[2].Clients[0]+" has filled")
 	if strings.Contains(said, c.Members[1].Clients[0]+" has filled") {
 		t.Errorf("it says %q of a member that has room", said)

@@ -16,7 +16,7 @@ import (
 
 // wrap says what was attempted and gives errors of the transport and of the server
 // their kind, and people what to do.
-func (s *Store) wrap(err error, format string, args ...any) error {
+func (s *conn) wrap(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%s: %w", what, err)
@@ -33,7 +33,7 @@ func (s *Store) wrap(err error, format string, args ...any) error {
 
 // answered turns what a server answers into a sentence; nil for what needs none of its
 // own.
-func (s *Store) answered(err error, what string) error {
+func (s *conn) answered(err error, what string) error {
 	switch rpctypes.Error(err) {
 	case rpctypes.ErrNoSpace:
 		return croft.Errorf(croft.Unavailable, "%s: etcd at %s is %s", what, s.endpoints, outOfSpace)

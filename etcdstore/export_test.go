@@ -19,7 +19,7 @@ func (c Config) WithoutKeepalive() Config {
 }
 
 // OweAnswers has an answer be owed on every connection, for a while.
-func (s *Store) OweAnswers() {
+func (s *conn) OweAnswers() {
 	s.conns.mu.Lock()
 	defer s.conns.mu.Unlock()
 	for c := range s.conns.open {
@@ -30,27 +30,27 @@ func (s *Store) OweAnswers() {
 }
 
 // Owing is on how many connections an answer is owed for too long.
-func (s *Store) Owing() int { return len(s.conns.silent()) }
+func (s *conn) Owing() int { return len(s.conns.silent()) }
 
 // Hung is how many connections were closed.
-func (s *Store) Hung() float64 {
+func (s *conn) Hung() float64 {
 	var m dto.Metric
 	_ = s.metrics.hung.Write(&m)
 	return m.GetCounter().GetValue()
 }
 
 // BeforeTxn has do run before the next transaction is sent.
-func (s *Store) BeforeTxn(do func()) { s.etcd.KV = &interposed{KV: s.etcd.KV, before: do} }
+func (s *conn) BeforeTxn(do func()) { s.etcd.KV = &interposed{KV: s.etcd.KV, before: do} }
 
 // LoseAnswer loses the answer to the next transaction, which is done all the same.
-func (s *Store) LoseAnswer() { s.etcd.KV = &interposed{KV: s.etcd.KV, before: func() {}, lose: true} }
+func (s *conn) LoseAnswer() { s.etcd.KV = &interposed{KV: s.etcd.KV, before: func() {}, lose: true} }
 
 // SendTwice has the next transaction sent twice, as the transport does where the first
 // answer got lost; the second answer counts.
-func (s *Store) SendTwice() { s.etcd.KV = &interposed{KV: s.etcd.KV, before: func() {}, twice: true} }
+func (s *conn) SendTwice() { s.etcd.KV = &interposed{KV: s.etcd.KV, before: func() {}, twice: true} }
 
 // BeforeSecondGet has do run before the second read from now on is sent.
-func (s *Store) BeforeSecondGet(do func()) { s.etcd.KV = &interposedGet{KV: s.etcd.KV, before: do} }
+func (s *conn) BeforeSecondGet(do func()) { s.etcd.KV = &interposedGet{KV: s.etcd.KV, before: do} }
 
 type interposedGet struct {
 	clientv3.KV
@@ -69,7 +69,7 @@ func (k *interposedGet) Get(ctx context.Context, key string, opts ...clientv3.Op
 const LoadPage = loadPage
 
 // WatchThrough has watches begun through do, which is given the client's own.
-func (s *Store) WatchThrough(do func(ctx context.Context, own clientv3.Watcher, key string,
+func (s *conn) WatchThrough(do func(ctx context.Context, own clientv3.Watcher, key string,
 	opts ...clientv3.OpOption) clientv3.WatchChan) {
 	s.etcd.Watcher = &watchThrough{s.etcd.Watcher, do}
 }

@@ -38,14 +38,14 @@ func membersOf(kvs []*mvccpb.KeyValue) []croft.Member {
 // admitted compares what croft.Affinity.Admit wants, for an instance on its host: that
 // ranges of the groups' keys are empty. So members that join at once need not wait for
 // each other, except where a rule says that one of them may not.
-func (s *Store) admitted(inst croft.Instance) []clientv3.Cmp {
+func (k keys) admitted(inst croft.Instance) []clientv3.Cmp {
 	var compares []clientv3.Cmp
 	empty := func(from, to string) {
 		compares = append(compares, absent(from).WithRange(to))
 	}
 	for _, a := range inst.Spec.Affinities {
-		group, same, here := s.keys.group(inst.Project, a.Group), s.keys.groupRule(inst.Project, a),
-			s.keys.groupHost(inst.Project, a, inst.Host)
+		group, same, here := k.group(inst.Project, a.Group), k.groupRule(inst.Project, a),
+			k.groupHost(inst.Project, a, inst.Host)
 		if a.Rule == croft.Together {
 			same = here // nobody by another rule, and nobody elsewhere
 		}
@@ -59,40 +59,40 @@ func (s *Store) admitted(inst croft.Instance) []clientv3.Cmp {
 }
 
 // memberKeys are what says of an instance that it is in its groups, on its host.
-func (s *Store) memberKeys(inst croft.Instance) []string {
+func (k keys) memberKeys(inst croft.Instance) []string {
 	var all []string
 	for _, a := range inst.Spec.Affinities {
 		if inst.Host != "" {
-			all = append(all, s.keys.member(inst.Project, croft.Member{Affinity: a, Host: inst.Host,
+			all = append(all, k.member(inst.Project, croft.Member{Affinity: a, Host: inst.Host,
 				Instance: inst.ID}))
 		}
 	}
 	return all
 }
 
-// join makes an instance a member of its groups on its host.
-func (s *Store) join(inst croft.Instance) []clientv3.Op {
+// joinGroups makes an instance a member of its groups on its host.
+func (k keys) joinGroups(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
-	for _, key := range s.memberKeys(inst) {
+	for _, key := range k.memberKeys(inst) {
 		ops = append(ops, clientv3.OpPut(key, inst.Name))
 	}
 	return ops
 }
 
-// leave ends the memberships of an instance.
-func (s *Store) leave(inst croft.Instance) []clientv3.Op {
+// leaveGroups ends the memberships of an instance.
+func (k keys) leaveGroups(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
-	for _, key := range s.memberKeys(inst) {
+	for _, key := range k.memberKeys(inst) {
 		ops = append(ops, clientv3.OpDelete(key))
 	}
 	return ops
 }
 
 // getGroups reads the members of an instance's groups, one range for each.
-func (s *Store) getGroups(inst croft.Instance) []clientv3.Op {
+func (k keys) getGroups(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
 	for _, a := range inst.Spec.Affinities {
-		ops = append(ops, clientv3.OpGet(s.keys.group(inst.Project, a.Group), clientv3.WithPrefix()))
+		ops = append(ops, clientv3.OpGet(k.group(inst.Project, a.Group), clientv3.WithPrefix()))
 	}
 	return ops
 }

@@ -23,7 +23,7 @@ const behind = 5000
 
 // Usable returns why nothing can be ordered through etcd just now; nil where it can.
 // It costs two small requests.
-func (s *Store) Usable(ctx context.Context) error {
+func (s *conn) Usable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	if _, err := s.etcd.Get(ctx, homeKey, clientv3.WithKeysOnly()); err != nil {
@@ -33,7 +33,7 @@ func (s *Store) Usable(ctx context.Context) error {
 }
 
 // alarms are those that the cluster has raised, one sentence each.
-func (s *Store) alarms(ctx context.Context) []error {
+func (s *conn) alarms(ctx context.Context) []error {
 	list, err := s.etcd.AlarmList(ctx)
 	if err != nil {
 		return []error{s.wrap(err, "read the alarms")}
@@ -52,7 +52,7 @@ func (s *Store) alarms(ctx context.Context) []error {
 
 // Problems says what is wrong with etcd, or soon will be, a sentence each: alarms, a
 // member that is silent, slow or nearly full.
-func (s *Store) Problems(ctx context.Context) []string {
+func (s *Cluster) Problems(ctx context.Context) []string {
 	var found []string
 	look, cancel := context.WithTimeout(ctx, checkTime)
 	for _, err := range s.alarms(look) {
@@ -84,7 +84,7 @@ func (s *Store) Problems(ctx context.Context) []string {
 }
 
 // known is where members are, as we were told and as these hosts serve.
-func (s *Store) known(served []croft.EtcdMember) []string {
+func (s *Cluster) known(served []croft.EtcdMember) []string {
 	all := slices.Clone(s.etcd.Endpoints())
 	for _, m := range served {
 		all = append(all, m.Clients...)
@@ -94,7 +94,7 @@ func (s *Store) known(served []croft.EtcdMember) []string {
 }
 
 // statuses asks the members at these endpoints how they are, all at once.
-func (s *Store) statuses(ctx context.Context, endpoints []string) (statuses map[string]*clientv3.StatusResponse,
+func (s *conn) statuses(ctx context.Context, endpoints []string) (statuses map[string]*clientv3.StatusResponse,
 	silent []string) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()

@@ -24,7 +24,7 @@ func TestAFullStoreIsSaidAndMended(t *testing.T) {
 	wantKind(t, err, croft.Unavailable)
 	wantSays(t, err.Error(), "out of space", "compact", "defrag", "disarm")
 	wantKind(t, store.Usable(t.Context()), croft.Unavailable)
-	wantSays(t, strings.Join(store.Problems(t.Context()), "\n"), "out of space", "has filled")
+	wantSays(t, strings.Join(store.Cluster.Problems(t.Context()), "\n"), "out of space", "has filled")
 
 	// What the sentence says to do is what helps.
 	now, err := etcd.Get(t.Context(), "/filler")
@@ -43,7 +43,7 @@ func TestAFullStoreIsSaidAndMended(t *testing.T) {
 	if err := store.Usable(t.Context()); err != nil {
 		t.Errorf("after the cure: %v", err)
 	}
-	if problems := store.Problems(t.Context()); len(problems) > 0 {
+	if problems := store.Cluster.Problems(t.Context()); len(problems) > 0 {
 		t.Errorf("after the cure: %q", problems)
 	}
 	must(store.Create(t.Context(), newInstance("web")))(t)
@@ -65,7 +65,7 @@ func TestAMemberThatDoesNotAnswerIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	problems := store.Problems(t.Context())
+	problems := store.Cluster.Problems(t.Context())
 	if len(problems) != 1 {
 		t.Fatalf("problems: %q, want one", problems)
 	}

@@ -52,7 +52,7 @@ func minorOf(stored string) (int64, error) {
 
 // enter finds the home partition. Where it may mint, it makes one where there is none,
 // and raises one of an older minor version.
-func (s *Store) enter(ctx context.Context, mint bool) error {
+func (s *conn) enter(ctx context.Context, mint bool) error {
 	got, err := s.etcd.Get(ctx, homeKey)
 	if err != nil {
 		return s.wrap(err, "read %s", homeKey)
@@ -82,7 +82,7 @@ func (s *Store) enter(ctx context.Context, mint bool) error {
 }
 
 // mint writes a new home; of several that do so at once one wins and all read it.
-func (s *Store) mint(ctx context.Context) error {
+func (s *conn) mint(ctx context.Context) error {
 	value := encode(home{croft.NewPartitionID(), schemaOf(schemaMinor)})
 	if _, err := s.etcd.Txn(ctx).If(absent(homeKey)).Then(clientv3.OpPut(homeKey, value)).Commit(); err != nil {
 		return s.wrap(err, "mint %s", homeKey)
@@ -91,7 +91,7 @@ func (s *Store) mint(ctx context.Context) error {
 }
 
 // raise notes that fields of our minor version may be stored from now on.
-func (s *Store) raise(ctx context.Context, h home, revision int64) error {
+func (s *conn) raise(ctx context.Context, h home, revision int64) error {
 	h.Schema = schemaOf(schemaMinor)
 	if _, err := s.etcd.Txn(ctx).If(unchanged(homeKey, revision)).Then(clientv3.OpPut(homeKey,
 		encode(h))).Commit(); err != nil {
@@ -102,7 +102,7 @@ func (s *Store) raise(ctx context.Context, h home, revision int64) error {
 
 // decode reads a stored value strictly: a field we do not know means that somebody else
 // writes here, unless a newer minor version of croft does.
-func (s *Store) decode(key, value []byte, v any) error {
+func (s *conn) decode(key, value []byte, v any) error {
 	err := decodeStrictly(value, v)
 	if err != nil && (s.minor.Load() > schemaMinor || s.wasRaised()) {
 		err = json.Unmarshal(value, v)
@@ -121,7 +121,7 @@ func decodeStrictly(value []byte, v any) error {
 
 // wasRaised tells whether a newer croft has come since we last looked. What cannot be
 // asked has not changed.
-func (s *Store) wasRaised() bool {
+func (s *conn) wasRaised() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 	defer cancel()
 	got, err := s.etcd.Get(ctx, homeKey)
@@ -150,7 +150,7 @@ func knows(life []byte, minor int64) bool {
 
 // encodeOrder leaves out what those who read it might not know, and of a tombstone what
 // nobody needs to remove an instance.
-func (s *Store) encodeOrder(o croft.Order) string {
+func (s *conn) encodeOrder(o croft.Order) string {
 	if s.minor.Load() < tracesMinor {
 		o.Trace = ""
 	}

@@ -130,7 +130,8 @@ func (s *Store) PutName(ctx context.Context, inst croft.Instance) error {
 
 // PutMember implements audit.Records.
 func (s *Store) PutMember(ctx context.Context, inst croft.Instance) error {
-	done, err := s.etcd.Txn(ctx).If(unchanged(s.keys.instance(inst.ID), inst.Revision)).Then(s.join(inst)...).Commit()
+	done, err := s.etcd.Txn(ctx).If(unchanged(s.keys.instance(inst.ID), inst.Revision)).
+		Then(s.keys.joinGroups(inst)...).Commit()
 	if err == nil && !done.Succeeded {
 		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
 	}
@@ -168,11 +169,11 @@ func (s *Store) Relocate(ctx context.Context, inst croft.Instance, tombstone, or
 	next.Host, next.Moving, next.MovedFrom, next.LeftBefore, next.Generation = order.Host, "", inst.Host, before,
 		order.Generation
 	order.MovedFrom, order.LeftBefore = next.MovedFrom, next.LeftBefore
-	stored, order, more, err := s.keepUserData(ctx, next, order)
+	stored, order, more, err := userData{s.conn}.keepUserData(ctx, next, order)
 	if err != nil {
 		return inst, err
 	}
-	ops := append(more, append(s.leave(inst), s.join(next)...)...)
+	ops := append(more, append(s.keys.leaveGroups(inst), s.keys.joinGroups(next)...)...)
 	done, err := s.etcd.Txn(ctx).
 		If(
 			unchanged(s.keys.instance(inst.ID), inst.Revision),

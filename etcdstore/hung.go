@@ -135,7 +135,7 @@ func (c *connections) silent() map[*connection]time.Time {
 
 // leaveHung closes connections to members that hang, until ctx ends, so that requests and watches turn to another one.
 // It closes none where no other member answers: nothing would be won.
-func (s *Store) leaveHung(ctx context.Context) {
+func (s *conn) leaveHung(ctx context.Context) {
 	tick := time.NewTicker(hungLook)
 	defer tick.Stop()
 	for {
@@ -174,7 +174,7 @@ func address(endpoint string) string {
 }
 
 // pokeWatches has something sent to the member that watches are at, until ctx ends.
-func (s *Store) pokeWatches(ctx context.Context) {
+func (s *conn) pokeWatches(ctx context.Context) {
 	tick := time.NewTicker(watchPoke)
 	defer tick.Stop()
 	for {
@@ -190,14 +190,14 @@ func (s *Store) pokeWatches(ctx context.Context) {
 }
 
 // pokeWatch begins a watch beside the others, which goes over the same stream.
-func (s *Store) pokeWatch(ctx context.Context) {
+func (s *conn) pokeWatch(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), watchPoke)
 	defer cancel()
 	<-s.etcd.Watch(ctx, homeKey, clientv3.WithCreatedNotify())
 }
 
 // watching notes a watch that goes on for long, until the returned function is called.
-func (s *Store) watching() (end func()) {
+func (s *conn) watching() (end func()) {
 	s.watches.Add(1)
 	return func() { s.watches.Add(-1) }
 }

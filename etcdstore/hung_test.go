@@ -164,7 +164,7 @@ func TestAMemberThatOwesNoAnswerIsKept(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 2)
 	store := c.OpenAll(t)
-	before := must(store.Served(t.Context()))(t)
+	before := must(store.Cluster.Served(t.Context()))(t)
 	if len(before) != 2 {
 		t.Fatalf("%d serve", len(before))
 	}

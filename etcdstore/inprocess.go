@@ -84,7 +84,7 @@ func (c *Config) dial(ctx context.Context, trust *tls.Config, conns *connections
 	if c.User == "" {
 		return nil, croft.Errorf(croft.Invalid, "etcd at %s: %w", strings.Join(c.Endpoints, ", "), err)
 	}
-	s := Store{endpoints: strings.Join(c.Endpoints, ", "), user: c.User}
+	s := conn{endpoints: strings.Join(c.Endpoints, ", "), user: c.User}
 	err = s.wrap(err, "log in")
 	if croft.KindOf(err) == croft.Unavailable {
 		err = cmp.Or(c.refusal(ctx, trust), err)

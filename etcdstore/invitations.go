@@ -14,7 +14,7 @@ import (
 )
 
 // PutInvitation stores an invitation for the time of its life.
-func (s *Store) PutInvitation(ctx context.Context, i trust.Invitation, life time.Duration) error {
+func (s *Trust) PutInvitation(ctx context.Context, i trust.Invitation, life time.Duration) error {
 	lease, err := s.etcd.Grant(ctx, max(1, int64(life/time.Second)))
 	if err != nil {
 		return s.wrap(err, "make an invitation")
@@ -26,7 +26,7 @@ func (s *Store) PutInvitation(ctx context.Context, i trust.Invitation, life time
 }
 
 // Invitation implements trust.Registry.
-func (s *Store) Invitation(ctx context.Context, name string) (i trust.Invitation, err error) {
+func (s *Trust) Invitation(ctx context.Context, name string) (i trust.Invitation, err error) {
 	got, err := s.etcd.Get(ctx, s.keys.invitation(name))
 	if err != nil {
 		return i, s.wrap(err, "read an invitation")
@@ -40,7 +40,7 @@ func (s *Store) Invitation(ctx context.Context, name string) (i trust.Invitation
 }
 
 // Invitations lists the valid invitations, soonest expiry first.
-func (s *Store) Invitations(ctx context.Context) ([]trust.Invitation, error) {
+func (s *Trust) Invitations(ctx context.Context) ([]trust.Invitation, error) {
 	got, err := s.etcd.Get(ctx, s.keys.invitations(), clientv3.WithPrefix())
 	if err != nil {
 		return nil, s.wrap(err, "list the invitations")
@@ -61,7 +61,7 @@ func (s *Store) Invitations(ctx context.Context) ([]trust.Invitation, error) {
 
 // RevokeInvitation ends the invitation whose name begins with name at once, and returns
 // it. NotFound. Conflict: several names begin so.
-func (s *Store) RevokeInvitation(ctx context.Context, name string) (trust.Invitation, error) {
+func (s *Trust) RevokeInvitation(ctx context.Context, name string) (trust.Invitation, error) {
 	all, err := s.Invitations(ctx)
 	if err != nil {
 		return trust.Invitation{}, err
@@ -80,7 +80,7 @@ func (s *Store) RevokeInvitation(ctx context.Context, name string) (trust.Invita
 }
 
 // Advertised lists the client addresses that the members of etcd announce.
-func (s *Store) Advertised(ctx context.Context) ([]string, error) {
+func (s *Cluster) Advertised(ctx context.Context) ([]string, error) {
 	list, err := s.etcd.MemberList(ctx)
 	if err != nil {
 		return nil, s.wrap(err, "list etcd's members")

@@ -20,14 +20,15 @@ func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
 	store := etcdtest.Open(t, server)
 	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
 	defer cancel()
-	if err := store.PutInvitation(ctx, trust.Invitation{Name: "one", Sealed: []byte("sealed")}, time.Hour); err != nil {
+	if err := store.Trust.PutInvitation(ctx, trust.Invitation{Name: "one", Sealed: []byte("sealed")},
+		time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if got := must(store.Invitation(ctx, "one"))(t); string(got.Sealed) != "sealed" {
+	if got := must(store.Trust.Invitation(ctx, "one"))(t); string(got.Sealed) != "sealed" {
 		t.Errorf("got %q", got.Sealed)
 	}
 	for _, name := range []string{"two", "", "../authority"} {
-		_, err := store.Invitation(ctx, name)
+		_, err := store.Trust.Invitation(ctx, name)
 		wantKind(t, err, croft.NotFound)
 	}
 	etcd := etcdtest.Client(t, server, etcdstore.Access{})
@@ -36,7 +37,7 @@ func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
 		t.Errorf("there are %d leases, of %d s", len(leases), ttl)
 	}
 	revokeAll(t, etcd) // as time does
-	_, err := store.Invitation(ctx, "one")
+	_, err := store.Trust.Invitation(ctx, "one")
 	wantKind(t, err, croft.NotFound)
 }
 
@@ -45,13 +46,13 @@ func TestARevokedInvitationIsGone(t *testing.T) {
 	store := etcdtest.Start(t)
 	for i, name := range []string{"aa1", "aa2", "b"} {
 		life := time.Hour * time.Duration(3-i)
-		if err := store.PutInvitation(t.Context(), trust.Invitation{Name: name, Note: "for " + name,
+		if err := store.Trust.PutInvitation(t.Context(), trust.Invitation{Name: name, Note: "for " + name,
 			Sealed: []byte(name)}, life); err != nil {
 			t.Fatal(err)
 		}
 	}
 	names := func() (all []string) {
-		for _, i := range must(store.Invitations(t.Context()))(t) {
+		for _, i := range must(store.Trust.Invitations(t.Context()))(t) {
 			all = append(all, i.Name+" "+i.Note)
 		}
 		return all
@@ -60,13 +61,13 @@ func TestARevokedInvitationIsGone(t *testing.T) {
 		t.Errorf("got %q, want %q: what runs out first first", got, want)
 	}
 	for name, kind := range map[string]croft.Kind{"a": croft.Conflict, "c": croft.NotFound, "": croft.NotFound} {
-		_, err := store.RevokeInvitation(t.Context(), name)
+		_, err := store.Trust.RevokeInvitation(t.Context(), name)
 		wantKind(t, err, kind)
 	}
-	if got := must(store.RevokeInvitation(t.Context(), "aa2"))(t); got.Note != "for aa2" {
+	if got := must(store.Trust.RevokeInvitation(t.Context(), "aa2"))(t); got.Note != "for aa2" {
 		t.Errorf("revoked %+v", got)
 	}
-	_, err := store.Invitation(t.Context(), "aa2")
+	_, err := store.Trust.Invitation(t.Context(), "aa2")
 	wantKind(t, err, croft.NotFound)
 	if got := names(); len(got) != 2 {
 		t.Errorf("left: %q", got)
@@ -76,7 +77,7 @@ func TestARevokedInvitationIsGone(t *testing.T) {
 func TestMembersTellWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.ServerWith(t, etcdserver.Config{})
-	if got := must(etcdtest.Open(t, server).Advertised(t.Context()))(t); !slices.Equal(got,
+	if got := must(etcdtest.Open(t, server).Cluster.Advertised(t.Context()))(t); !slices.Equal(got,
 		[]string{"http://127.0.0.1:0"}) {
 		t.Errorf("got %q, want what it was told to listen on", got)
 	}

@@ -15,7 +15,7 @@ import (
 
 // joiner puts values read from several prefixes together, whatever their order.
 type joiner struct {
-	store     *Store
+	store     *conn
 	instances []croft.Instance
 	orders    map[string]croft.Order // by host/instance
 	observed  map[string]croft.Observation
@@ -28,7 +28,7 @@ type joiner struct {
 	err       error // the first that occurred
 }
 
-func (s *Store) newJoiner() *joiner {
+func (s *conn) newJoiner() *joiner {
 	return &joiner{
 		store:    s,
 		orders:   map[string]croft.Order{},

@@ -43,14 +43,17 @@ func (s *Store) StayAlive(ctx context.Context, host croft.HostID) error {
 	return s.Serve(ctx, croft.Agent{Host: host}, known, func(*croft.Agent) bool { return true })
 }
 
+// seats has agents of hosts take, hold, offer and leave the seat of their host.
+type seats struct{ *conn }
+
 // Serve implements compute.Registry.
 func (s *Store) Serve(ctx context.Context, me croft.Agent, known <-chan struct{},
 	seated func(rival *croft.Agent) bool) error {
 	for {
-		id := s.serveOnce(ctx, me, known, seated)
+		id := seats{s.conn}.serveOnce(ctx, me, known, seated)
 		s.metrics.held.Set(0)
 		if ctx.Err() != nil {
-			s.leaveSeat(ctx, me.Host, id)
+			seats{s.conn}.leaveSeat(ctx, me.Host, id)
 			return ctx.Err()
 		}
 		select {
@@ -62,7 +65,7 @@ func (s *Store) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}
 
 // leaveSeat ends the host's life at once; where etcd does not answer, it runs out by
 // itself.
-func (s *Store) leaveSeat(ctx context.Context, host croft.HostID, id clientv3.LeaseID) {
+func (s seats) leaveSeat(ctx context.Context, host croft.HostID, id clientv3.LeaseID) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if id == 0 {
@@ -74,7 +77,7 @@ func (s *Store) leaveSeat(ctx context.Context, host croft.HostID, id clientv3.Le
 
 // noteSeen stores that the host's agent lives now, if it does; not of a host that is
 // forgotten meanwhile. An error costs only accuracy.
-func (s *Store) noteSeen(ctx context.Context, host croft.HostID, id clientv3.LeaseID) error {
+func (s seats) noteSeen(ctx context.Context, host croft.HostID, id clientv3.LeaseID) error {
 	alive := clientv3.Compare(clientv3.LeaseValue(s.keys.alive(host)), "=", id)
 	_, err := s.etcd.Txn(ctx).If(alive, exists(s.keys.host(host))).Then(clientv3.OpPut(s.keys.seen(host),
 		now())).Commit()
@@ -85,7 +88,7 @@ func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
 // serveOnce takes a lease, and under it the host's seat; it holds both until the lease is
 // lost or ctx ends. Where another agent sits there it stands by until that one left.
-func (s *Store) serveOnce(ctx context.Context, me croft.Agent, known <-chan struct{},
+func (s seats) serveOnce(ctx context.Context, me croft.Agent, known <-chan struct{},
 	seated func(*croft.Agent) bool) clientv3.LeaseID {
 	lease, err := s.etcd.Grant(ctx, leaseTTL)
 	if err != nil {
@@ -122,7 +125,7 @@ func (s *Store) serveOnce(ctx context.Context, me croft.Agent, known <-chan stru
 
 // takeSeat puts me into the host's seat, if that is free or of the same place. Where
 // a rival has it, it leaves a note of me for people, and returns that one and a revision to watch from.
-func (s *Store) takeSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) (rival *croft.Agent,
+func (s seats) takeSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) (rival *croft.Agent,
 	revision int64, err error) {
 	key := s.keys.agent(me.Host)
 	got, err := s.etcd.Get(ctx, key)
@@ -149,13 +152,13 @@ func (s *Store) takeSeat(ctx context.Context, lease clientv3.LeaseID, me croft.A
 }
 
 // noteTwin tells people of an agent that has the host's UUID and not its seat.
-func (s *Store) noteTwin(lease clientv3.LeaseID, me croft.Agent) clientv3.Op {
+func (s seats) noteTwin(lease clientv3.LeaseID, me croft.Agent) clientv3.Op {
 	note := s.keys.twins(me.Host) + uuid.NewSHA1(uuid.Nil, []byte(me.Place)).String()
 	return clientv3.OpPut(note, encode(me), clientv3.WithLease(lease))
 }
 
 // offerSeat leaves the seat to an agent that has more right to it, for a while.
-func (s *Store) offerSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) {
+func (s seats) offerSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) {
 	mine := clientv3.Compare(clientv3.LeaseValue(s.keys.agent(me.Host)), "=", lease)
 	if _, err := s.etcd.Txn(ctx).If(mine).Then(clientv3.OpDelete(s.keys.agent(me.Host)),
 		s.noteTwin(lease, me)).Commit(); err != nil {
@@ -168,7 +171,7 @@ func (s *Store) offerSeat(ctx context.Context, lease clientv3.LeaseID, me croft.
 }
 
 // awaitSeat returns when the seat changed hands since the revision, or the watch broke.
-func (s *Store) awaitSeat(ctx context.Context, host croft.HostID, from int64) {
+func (s seats) awaitSeat(ctx context.Context, host croft.HostID, from int64) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	defer s.watching()()
@@ -185,7 +188,7 @@ func (s *Store) awaitSeat(ctx context.Context, host croft.HostID, from int64) {
 }
 
 // standDown gives a lease back, so that the next round begins with a fresh one.
-func (s *Store) standDown(ctx context.Context, id clientv3.LeaseID) {
+func (s *conn) standDown(ctx context.Context, id clientv3.LeaseID) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	_, _ = s.etcd.Revoke(end, id)
@@ -193,7 +196,7 @@ func (s *Store) standDown(ctx context.Context, id clientv3.LeaseID) {
 
 // live says that the host is alive, and which version of what is stored its agent knows, once
 // it is known, for as long as the lease lives.
-func (s *Store) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID, known <-chan struct{},
+func (s seats) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID, known <-chan struct{},
 	beats <-chan *clientv3.LeaseKeepAliveResponse) {
 	tick := time.NewTicker(seenEvery)
 	defer tick.Stop()
@@ -239,7 +242,7 @@ func (s *Store) TakeTurn(ctx context.Context, length time.Duration) (bool, error
 }
 
 // wrapped is wrap where there may be no error.
-func (s *Store) wrapped(err error, what string) error {
+func (s *conn) wrapped(err error, what string) error {
 	if err == nil {
 		return nil
 	}

@@ -14,8 +14,11 @@ import (
 	"croft"
 )
 
+// Cluster is the etcd cluster itself: which hosts serve it, who joins it and leaves it.
+type Cluster struct{ *conn }
+
 // PutEtcdMember writes what a host serves for all.
-func (s *Store) PutEtcdMember(ctx context.Context, m croft.EtcdMember) error {
+func (s *Cluster) PutEtcdMember(ctx context.Context, m croft.EtcdMember) error {
 	m.Role = ""
 	_, err := s.etcd.Put(ctx, s.keys.etcdMember(m.Host), encode(m))
 	return s.wrapped(err, "write what this host serves")
@@ -23,7 +26,7 @@ func (s *Store) PutEtcdMember(ctx context.Context, m croft.EtcdMember) error {
 
 // EtcdMembers are the hosts that serve etcd, by name, each with its role; none where etcd is
 // no host's.
-func (s *Store) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
+func (s *Cluster) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
 	served, err := s.Served(ctx)
 	if err != nil || len(served) == 0 {
 		return served, err
@@ -45,7 +48,7 @@ func (s *Store) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
 }
 
 // Served is what hosts serve for all, as EtcdMembers without the roles.
-func (s *Store) Served(ctx context.Context) ([]croft.EtcdMember, error) {
+func (s *Cluster) Served(ctx context.Context) ([]croft.EtcdMember, error) {
 	got, err := s.etcd.Get(ctx, s.keys.members(), clientv3.WithPrefix())
 	if err != nil {
 		return nil, s.wrap(err, "read which hosts serve etcd")
@@ -53,7 +56,7 @@ func (s *Store) Served(ctx context.Context) ([]croft.EtcdMember, error) {
 	return s.decodeMembers(got.Kvs)
 }
 
-func (s *Store) decodeMembers(kvs []*mvccpb.KeyValue) ([]croft.EtcdMember, error) {
+func (s *Cluster) decodeMembers(kvs []*mvccpb.KeyValue) ([]croft.EtcdMember, error) {
 	all := []croft.EtcdMember{}
 	for _, kv := range kvs {
 		var m croft.EtcdMember
@@ -69,7 +72,7 @@ func (s *Store) decodeMembers(kvs []*mvccpb.KeyValue) ([]croft.EtcdMember, error
 }
 
 // roles asks the members what they are, all at once.
-func (s *Store) roles(ctx context.Context, all []*etcdserverpb.Member) map[uint64]croft.MemberRole {
+func (s *Cluster) roles(ctx context.Context, all []*etcdserverpb.Member) map[uint64]croft.MemberRole {
 	var endpoints []string
 	for _, m := range all {
 		endpoints = append(endpoints, m.ClientURLs...)
@@ -103,7 +106,7 @@ func roleOf(m *etcdserverpb.Member, statuses map[string]*clientv3.StatusResponse
 
 // WatchEtcdMembers calls changed with what hosts serve, whenever that may have changed,
 // until ctx ends.
-func (s *Store) WatchEtcdMembers(ctx context.Context, changed func([]croft.EtcdMember)) error {
+func (s *Cluster) WatchEtcdMembers(ctx context.Context, changed func([]croft.EtcdMember)) error {
 	return s.follow(ctx, s.keys.members(), func() {}, func(*mvccpb.KeyValue, bool) {
 		if all, err := s.Served(ctx); err == nil {
 			changed(all)
@@ -113,7 +116,7 @@ func (s *Store) WatchEtcdMembers(ctx context.Context, changed func([]croft.EtcdM
 
 // IsEtcdMember tells whether etcd knows a host's server. It asks more than half of the
 // members.
-func (s *Store) IsEtcdMember(ctx context.Context, m croft.EtcdMember) (bool, error) {
+func (s *Cluster) IsEtcdMember(ctx context.Context, m croft.EtcdMember) (bool, error) {
 	list, err := s.etcd.MemberList(ctx)
 	if err != nil {
 		return false, s.wrap(err, "list etcd's members")
@@ -123,7 +126,7 @@ func (s *Store) IsEtcdMember(ctx context.Context, m croft.EtcdMember) (bool, err
 
 // SetEndpoints says from now on where etcd is; nothing changes for a server in this
 // process.
-func (s *Store) SetEndpoints(endpoints []string) {
+func (s *Cluster) SetEndpoints(endpoints []string) {
 	if len(endpoints) > 0 && s.etcd.ActiveConnection() != nil {
 		s.etcd.SetEndpoints(endpoints...)
 	}
@@ -131,14 +134,14 @@ func (s *Store) SetEndpoints(endpoints []string) {
 
 // MayRemoveEtcdMember tells why a host's member cannot be taken out of etcd, if it has
 // one: Conflict, as the others would be too few to decide anything.
-func (s *Store) MayRemoveEtcdMember(ctx context.Context, host croft.HostID) error {
+func (s *Cluster) MayRemoveEtcdMember(ctx context.Context, host croft.HostID) error {
 	_, err := s.leaving(ctx, host)
 	return err
 }
 
 // RemoveEtcdMember takes a host's member out of etcd and forgets what it served; none is
 // no error. Conflict, as MayRemoveEtcdMember.
-func (s *Store) RemoveEtcdMember(ctx context.Context, host croft.HostID) error {
+func (s *Cluster) RemoveEtcdMember(ctx context.Context, host croft.HostID) error {
 	l, err := s.leaving(ctx, host)
 	if err != nil {
 		return err
@@ -172,7 +175,7 @@ type leaving struct {
 }
 
 // leaving looks at a host's member. Conflict, as MayRemoveEtcdMember.
-func (s *Store) leaving(ctx context.Context, host croft.HostID) (l leaving, err error) {
+func (s *Cluster) leaving(ctx context.Context, host croft.HostID) (l leaving, err error) {
 	got, err := s.etcd.Get(ctx, s.keys.etcdMember(host))
 	if err != nil || len(got.Kvs) == 0 {
 		return l, s.wrapped(err, "read what the host serves")

@@ -23,7 +23,7 @@ const memberRetry = 500 * time.Millisecond
 // nothing. It returns the cluster, as etcdserver.Config wants it, and may be repeated. A
 // member that the host had before, and whose data is gone, makes room for it.
 // Invalid: the members there have no address that others reach.
-func (s *Store) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluster string, err error) {
+func (s *Cluster) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluster string, err error) {
 	// The intent first, so that whoever forgets the host knows what else there is.
 	if err := s.PutEtcdMember(ctx, m); err != nil {
 		return "", err
@@ -63,7 +63,7 @@ func soon(ctx context.Context, passes func(error) bool, do func() error) error {
 	}
 }
 
-func (s *Store) addMember(ctx context.Context, m croft.EtcdMember) (string, error) {
+func (s *Cluster) addMember(ctx context.Context, m croft.EtcdMember) (string, error) {
 	list, err := s.etcd.MemberList(ctx)
 	if err != nil {
 		return "", s.wrap(err, "list etcd's members")
@@ -91,7 +91,7 @@ func (s *Store) addMember(ctx context.Context, m croft.EtcdMember) (string, erro
 }
 
 // removeMember takes a member out; one that is out already is no error.
-func (s *Store) removeMember(ctx context.Context, id uint64) error {
+func (s *Cluster) removeMember(ctx context.Context, id uint64) error {
 	_, err := s.etcd.MemberRemove(ctx, id)
 	if errors.Is(err, rpctypes.ErrMemberNotFound) {
 		return nil

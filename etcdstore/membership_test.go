@@ -22,7 +22,7 @@ func TestAServerJoinsStopsAndLeaves(t *testing.T) {
 	roles := func(want ...croft.MemberRole) {
 		t.Helper()
 		got := []croft.MemberRole{}
-		for _, m := range must(first.EtcdMembers(t.Context()))(t) {
+		for _, m := range must(first.Cluster.EtcdMembers(t.Context()))(t) {
 			got = append(got, m.Role)
 		}
 		slices.Sort(got)
@@ -32,7 +32,7 @@ func TestAServerJoinsStopsAndLeaves(t *testing.T) {
 		}
 	}
 	roles(croft.MemberLeads)
-	wantKind(t, first.RemoveEtcdMember(t.Context(), c.Members[0].Host), croft.Conflict)
+	wantKind(t, first.Cluster.RemoveEtcdMember(t.Context(), c.Members[0].Host), croft.Conflict)
 	c.Join(t)
 	c.Join(t)
 	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberFollows)
@@ -42,15 +42,15 @@ func TestAServerJoinsStopsAndLeaves(t *testing.T) {
 	c.Stop(t, 2)
 	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberSilent)
 	must(first.Create(t.Context(), newInstance("during")))(t)
-	err := first.MayRemoveEtcdMember(t.Context(), c.Members[1].Host)
+	err := first.Cluster.MayRemoveEtcdMember(t.Context(), c.Members[1].Host)
 	wantKind(t, err, croft.Conflict)
 	wantSays(t, fmt.Sprint(err), "1 of 2 members would answer, and 2 have to", c.Members[2].Clients[0])
-	wantKind(t, first.RemoveEtcdMember(t.Context(), c.Members[1].Host), croft.Conflict)
+	wantKind(t, first.Cluster.RemoveEtcdMember(t.Context(), c.Members[1].Host), croft.Conflict)
 
 	// It comes back as it was, and then one may go; the one that is away may at once.
 	c.Start(t, 2)
 	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberFollows)
-	if err := first.RemoveEtcdMember(t.Context(), c.Members[1].Host); err != nil {
+	if err := first.Cluster.RemoveEtcdMember(t.Context(), c.Members[1].Host); err != nil {
 		t.Fatal(err)
 	}
 	wantKind(t, c.Servers[1].Wait(t.Context()), croft.NotFound)
@@ -62,14 +62,14 @@ func TestAServerJoinsStopsAndLeaves(t *testing.T) {
 func TestTheLeaderIsTakenOut(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 3)
-	all := must(c.Open(t, 0).EtcdMembers(t.Context()))(t)
+	all := must(c.Open(t, 0).Cluster.EtcdMembers(t.Context()))(t)
 	leader := all[slices.IndexFunc(all, func(m croft.EtcdMember) bool { return m.Role == croft.MemberLeads })]
 	through := slices.IndexFunc(c.Members, func(m croft.EtcdMember) bool { return m.Host == leader.Host })
 	store := c.Open(t, through)
-	if err := store.RemoveEtcdMember(t.Context(), leader.Host); err != nil {
+	if err := store.Cluster.RemoveEtcdMember(t.Context(), leader.Host); err != nil {
 		t.Fatal(err)
 	}
-	left := must(store.EtcdMembers(t.Context()))(t)
+	left := must(store.Cluster.EtcdMembers(t.Context()))(t)
 	if len(left) != 2 || slices.ContainsFunc(left, func(m croft.EtcdMember) bool { return m.Host == leader.Host }) {
 		t.Errorf("left: %+v", left)
 	}
@@ -82,17 +82,17 @@ func TestADeadMemberMakesRoom(t *testing.T) {
 	c.Stop(t, 2)
 	c.Lose(t, 2) // it comes back without its data
 	c.Start(t, 2)
-	for _, m := range must(store.EtcdMembers(t.Context()))(t) {
+	for _, m := range must(store.Cluster.EtcdMembers(t.Context()))(t) {
 		if m.Role != croft.MemberLeads && m.Role != croft.MemberFollows {
 			t.Errorf("%s is %s", m.Name, m.Role)
 		}
 	}
 	must(c.Open(t, 2).Create(t.Context(), newInstance("through-the-new-one")))(t)
 	c.Stop(t, 1)
-	if err := store.RemoveEtcdMember(t.Context(), c.Members[1].Host); err != nil {
+	if err := store.Cluster.RemoveEtcdMember(t.Context(), c.Members[1].Host); err != nil {
 		t.Fatal(err)
 	}
-	if left := must(store.EtcdMembers(t.Context()))(t); len(left) != 2 {
+	if left := must(store.Cluster.EtcdMembers(t.Context()))(t); len(left) != 2 {
 		t.Errorf("left: %+v", left)
 	}
 }
@@ -104,24 +104,24 @@ func TestAJoinThatDiesCostsNothing(t *testing.T) {
 	c := etcdtest.StartCluster(t, 1)
 	store := c.Open(t, 0)
 	m := c.NewMember(t)
-	cluster := must(store.AddEtcdMember(t.Context(), m))(t)
+	cluster := must(store.Cluster.AddEtcdMember(t.Context(), m))(t)
 	must(store.Create(t.Context(), newInstance("meanwhile")))(t)
-	all := must(store.EtcdMembers(t.Context()))(t)
+	all := must(store.Cluster.EtcdMembers(t.Context()))(t)
 	if i := slices.IndexFunc(all, func(o croft.EtcdMember) bool {
 		return o.Host == m.Host
 	}); i < 0 || all[i].Role != croft.MemberLearns {
 		t.Errorf("the members are %+v, want one that learns", all)
 	}
-	if again := must(store.AddEtcdMember(t.Context(), m))(t); again != cluster {
+	if again := must(store.Cluster.AddEtcdMember(t.Context(), m))(t); again != cluster {
 		t.Errorf("the second try got %q, the first %q", again, cluster)
 	}
-	if err := store.RemoveEtcdMember(t.Context(), m.Host); err != nil {
+	if err := store.Cluster.RemoveEtcdMember(t.Context(), m.Host); err != nil {
 		t.Fatal(err)
 	}
-	if left := must(store.EtcdMembers(t.Context()))(t); len(left) != 1 {
+	if left := must(store.Cluster.EtcdMembers(t.Context()))(t); len(left) != 1 {
 		t.Errorf("left: %+v", left)
 	}
-	if err := store.RemoveEtcdMember(t.Context(), m.Host); err != nil {
+	if err := store.Cluster.RemoveEtcdMember(t.Context(), m.Host); err != nil {
 		t.Errorf("once more: %v", err)
 	}
 }
@@ -132,11 +132,11 @@ func TestJoinsWaitForEachOther(t *testing.T) {
 	c := etcdtest.StartCluster(t, 1)
 	store := c.Open(t, 0)
 	one, two := c.NewMember(t), c.NewMember(t)
-	must(store.AddEtcdMember(t.Context(), one))(t)
+	must(store.Cluster.AddEtcdMember(t.Context(), one))(t)
 	var err error
 	for patience := time.Second; patience < time.Minute; patience *= 2 { // the first answer may take long
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		_, err = store.AddEtcdMember(ctx, two)
+		_, err = store.Cluster.AddEtcdMember(ctx, two)
 		cancel()
 		if !strings.Contains(fmt.Sprint(err), "does not answer") {
 			break
@@ -150,7 +150,8 @@ func TestAClusterThatNobodyReachesTakesNone(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t) // whose members' port is its own alone
 	store := etcdtest.Open(t, server)
-	_, err := store.AddEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(), Peer: "http://127.0.0.1:2380"})
+	_, err := store.Cluster.AddEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(),
+		Peer: "http://127.0.0.1:2380"})
 	wantKind(t, err, croft.Invalid)
 	wantSays(t, fmt.Sprint(err), "has no address for other members", "etcd.listen")
 }
@@ -179,7 +180,7 @@ func TestAServerGetsAPeerAddressLater(t *testing.T) {
 	}
 	_ = conn.Close()
 	store := etcdtest.Open(t, found)
-	if _, err := store.AddEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(),
+	if _, err := store.Cluster.AddEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(),
 		Peer: "http://" + freeport.For(t, "127.0.0.1")}); err != nil {
 		t.Error(err)
 	}

@@ -40,7 +40,7 @@ func newMetrics() *metrics {
 }
 
 // Collector gives the store's metrics.
-func (s *Store) Collector() prometheus.Collector { return s.metrics }
+func (s *conn) Collector() prometheus.Collector { return s.metrics }
 
 // measure begins to note a request; what it returns ends that.
 func (m *metrics) measure(ctx context.Context, operation string) (context.Context, func(error)) {

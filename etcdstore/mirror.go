@@ -17,7 +17,7 @@ import (
 // looks at all of them often. It leaves out what is long and told to guests alone: their
 // user-data, keys, and the specs of their orders.
 type Mirror struct {
-	store    *Store
+	store    *conn
 	prefixes []string // what it watches
 
 	mu     sync.Mutex
@@ -27,13 +27,13 @@ type Mirror struct {
 }
 
 // NewMirror makes one that is empty until it runs.
-func (s *Store) NewMirror() *Mirror {
+func (s *conn) NewMirror() *Mirror {
 	k := s.keys
 	return s.mirrorOf(k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(),
 		k.allSeen())
 }
 
-func (s *Store) mirrorOf(prefixes ...string) *Mirror {
+func (s *conn) mirrorOf(prefixes ...string) *Mirror {
 	return &Mirror{
 		store: s, prefixes: prefixes,
 		values: map[string]map[string]any{}, listed: map[string]bool{}, broken: map[string]error{},
@@ -86,7 +86,7 @@ func (m *Mirror) note(prefix string, kv *mvccpb.KeyValue, present bool) {
 }
 
 // slim decodes a value without what the mirror leaves out.
-func (s *Store) slim(prefix string, kv *mvccpb.KeyValue) (any, error) {
+func (s *conn) slim(prefix string, kv *mvccpb.KeyValue) (any, error) {
 	switch prefix {
 	case s.keys.instances():
 		inst, err := s.decodeInstance(kv)

@@ -27,7 +27,7 @@ const DefaultTxnOps = 128
 // Each transaction that writes also writes the head, whose revision tells everybody
 // up to where there is something to know.
 type Placement struct {
-	store *Store
+	store *conn
 	limit int
 }
 
@@ -35,13 +35,13 @@ var _ ledger.Store = (*Placement)(nil)
 
 // Placement returns the part of the store that the Placement API needs. maxTxnOps is
 // what the etcd servers are configured with; 0 is DefaultTxnOps.
-func (s *Store) Placement(maxTxnOps int) *Placement {
+func (s *conn) Placement(maxTxnOps int) *Placement {
 	return &Placement{store: s, limit: cmp.Or(maxTxnOps, DefaultTxnOps)}
 }
 
 // MaxTxnOps finds out how many operations the servers allow in one transaction, up to
 // the etcdserver.TxnOps that are enough. They do not tell, but refuse what is too much.
-func (s *Store) MaxTxnOps(ctx context.Context) (int, error) {
+func (s *conn) MaxTxnOps(ctx context.Context) (int, error) {
 	always := clientv3.Compare(clientv3.Version(homeKey), ">", -1)
 	var failed error
 	allowed := func(n int) bool {

@@ -13,9 +13,12 @@ import (
 )
 
 var (
-	_ pool.Store = (*Store)(nil)
+	_ pool.Store = (*Pools)(nil)
 	_ pool.Term  = (*poolTerm)(nil)
 )
+
+// Pools stores what the server that acts for the pools keeps, and who that is.
+type Pools struct{ *conn }
 
 // poolLease is how many seconds after the death of the server that acts for the pools
 // another one may.
@@ -23,7 +26,7 @@ const poolLease = 5
 
 // Lead implements pool.Store: who acts holds a key under its lease, and each of its
 // transactions compares that the key is still the one that it made.
-func (s *Store) Lead(ctx context.Context, me pool.Server, act func(context.Context, pool.Term) error) error {
+func (s *Pools) Lead(ctx context.Context, me pool.Server, act func(context.Context, pool.Term) error) error {
 	for {
 		revision, lease, err := s.takeLead(ctx, me)
 		if err != nil {
@@ -42,7 +45,7 @@ func (s *Store) Lead(ctx context.Context, me pool.Server, act func(context.Conte
 
 // takeLead makes the leader's key. It returns the revision at which that was made, or,
 // without a lease, one from which to watch another one's.
-func (s *Store) takeLead(ctx context.Context, me pool.Server) (revision int64, lease clientv3.LeaseID, err error) {
+func (s *Pools) takeLead(ctx context.Context, me pool.Server) (revision int64, lease clientv3.LeaseID, err error) {
 	key := s.keys.poolLeader()
 	got, err := s.etcd.Get(ctx, key)
 	if err != nil {
@@ -70,7 +73,7 @@ func (s *Store) takeLead(ctx context.Context, me pool.Server) (revision int64, l
 }
 
 // succeed removes the key of a server of the same place, which has ended without a word.
-func (s *Store) succeed(ctx context.Context, me pool.Server, kv *mvccpb.KeyValue) (gone bool, err error) {
+func (s *Pools) succeed(ctx context.Context, me pool.Server, kv *mvccpb.KeyValue) (gone bool, err error) {
 	var there pool.Server
 	if err := s.decode(kv.Key, kv.Value, &there); err != nil || there.Place == "" || there.Place != me.Place {
 		return false, err
@@ -81,7 +84,7 @@ func (s *Store) succeed(ctx context.Context, me pool.Server, kv *mvccpb.KeyValue
 }
 
 // lead has act run for as long as the lease lives; then another server may act.
-func (s *Store) lead(ctx context.Context, lease clientv3.LeaseID, revision int64,
+func (s *Pools) lead(ctx context.Context, lease clientv3.LeaseID, revision int64,
 	act func(context.Context, pool.Term) error) error {
 	leading, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -101,7 +104,7 @@ func (s *Store) lead(ctx context.Context, lease clientv3.LeaseID, revision int64
 		s.awaitLoss(leading, revision)
 		end()
 	})
-	err = act(leading, &poolTerm{store: s, revision: revision})
+	err = act(leading, &poolTerm{store: s.conn, revision: revision})
 	s.standDown(ctx, lease)
 	end()
 	return err
@@ -109,7 +112,7 @@ func (s *Store) lead(ctx context.Context, lease clientv3.LeaseID, revision int64
 
 // awaitLoss returns when the leader's key is no more the one made at the revision. The
 // lease tells of its own end; somebody may have removed the key too.
-func (s *Store) awaitLoss(ctx context.Context, revision int64) {
+func (s *Pools) awaitLoss(ctx context.Context, revision int64) {
 	key := s.keys.poolLeader()
 	for from := revision + 1; ctx.Err() == nil; {
 		s.awaitFree(ctx, key, from)
@@ -128,7 +131,7 @@ func (s *Store) awaitLoss(ctx context.Context, revision int64) {
 }
 
 // awaitFree returns when a key was deleted since the revision, or the watch broke.
-func (s *Store) awaitFree(ctx context.Context, key string, from int64) {
+func (s *conn) awaitFree(ctx context.Context, key string, from int64) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	defer s.watching()()
@@ -145,7 +148,7 @@ func (s *Store) awaitFree(ctx context.Context, key string, from int64) {
 }
 
 // WatchLeader implements pool.Store.
-func (s *Store) WatchLeader(ctx context.Context, changed func(*pool.Server)) error {
+func (s *Pools) WatchLeader(ctx context.Context, changed func(*pool.Server)) error {
 	return s.follow(ctx, s.keys.poolLeader(),
 		func() { changed(nil) },
 		func(kv *mvccpb.KeyValue, present bool) {
@@ -160,7 +163,7 @@ func (s *Store) WatchLeader(ctx context.Context, changed func(*pool.Server)) err
 
 // poolTerm is the time during which the leader's key is the one made at revision.
 type poolTerm struct {
-	store    *Store
+	store    *conn
 	revision int64
 	limit    int // of operations in a transaction, once known
 }
@@ -190,7 +193,7 @@ func (t *poolTerm) Load(ctx context.Context) (from pool.Snapshot, err error) {
 }
 
 // readAll reads everything below a prefix, as it was at a revision.
-func readAll[T any](ctx context.Context, s *Store, prefix string, revision int64) (all []T, err error) {
+func readAll[T any](ctx context.Context, s *conn, prefix string, revision int64) (all []T, err error) {
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
 		got, err := s.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage),

@@ -25,7 +25,7 @@ func TestStoreKeepsTheContractOfPools(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		return func() pool.Store { return etcdtest.Open(t, server) }, lose
+		return func() pool.Store { return etcdtest.Open(t, server).Pools }, lose
 	})
 }
 
@@ -35,7 +35,7 @@ func TestAServerTakesOverFromItsPlace(t *testing.T) {
 	first, second := etcdtest.Open(t, server), etcdtest.Open(t, server)
 	began, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- first.Lead(t.Context(), pool.Server{Name: "one", Place: "here"},
+		ended <- first.Pools.Lead(t.Context(), pool.Server{Name: "one", Place: "here"},
 			func(ctx context.Context, _ pool.Term) error {
 				close(began)
 				<-ctx.Done()
@@ -44,7 +44,7 @@ func TestAServerTakesOverFromItsPlace(t *testing.T) {
 	}()
 	<-began
 	// The first one keeps its lease alive, so whoever waits for that to run out waits for ever.
-	if err := second.Lead(t.Context(), pool.Server{Name: "one", Place: "here"},
+	if err := second.Pools.Lead(t.Context(), pool.Server{Name: "one", Place: "here"},
 		func(context.Context, pool.Term) error { return nil }); err != nil {
 		t.Error(err)
 	}
@@ -66,7 +66,7 @@ func TestABatchOfSeveralTransactionsIsWrittenInItsOrder(t *testing.T) {
 	}
 	defer etcd.Close()
 	large := strings.Repeat("x", 700<<10) // no two in one transaction
-	if err := store.Lead(t.Context(), pool.Server{Name: "one"}, func(ctx context.Context, term pool.Term) error {
+	if err := store.Pools.Lead(t.Context(), pool.Server{Name: "one"}, func(ctx context.Context, term pool.Term) error {
 		if err := term.Commit(ctx, pool.Batch{
 			Pools:     []pool.Record{{Settings: pool.Settings{Name: "gone"}}},
 			Resources: []pool.Resource{{ID: 90, Pool: "gone"}}, Tickets: []pool.Ticket{{ID: 90}},

@@ -35,7 +35,7 @@ func (s *Store) Create(ctx context.Context, inst croft.Instance) (croft.Instance
 		If(absent(record), absent(name)).
 		Then(
 			clientv3.OpPut(record, encode(withoutUserData(inst))),
-			s.putUserData(inst),
+			userData{s.conn}.putUserData(inst),
 			clientv3.OpPut(name, string(inst.ID)),
 			clientv3.OpPut(s.keys.session(session), "", clientv3.WithLease(lease)),
 		).
@@ -69,19 +69,19 @@ func (s *Store) Assign(ctx context.Context, inst croft.Instance, o croft.Order) 
 	stored, o, more := next, o, []clientv3.Op(nil)
 	if len(inst.Spec.UserData) > 0 {
 		var err error
-		if stored, o, more, err = s.keepUserData(ctx, next, o); err != nil {
+		if stored, o, more, err = (userData{s.conn}).keepUserData(ctx, next, o); err != nil {
 			return inst, err
 		}
 	}
 	done, err := s.etcd.Txn(ctx).
-		If(append(s.admitted(next),
+		If(append(s.keys.admitted(next),
 			unchanged(record, inst.Revision),
 			exists(s.keys.session(inst.Session)),
 			exists(s.keys.alive(o.Host)),
 			absent(s.keys.drained(o.Host)),
 			absent(s.keys.order(o.Host, inst.ID)),
 		)...).
-		Then(append(append(more, s.join(next)...),
+		Then(append(append(more, s.keys.joinGroups(next)...),
 			clientv3.OpPut(record, encode(stored)),
 			clientv3.OpPut(s.keys.order(o.Host, inst.ID), s.encodeOrder(o)),
 		)...).
@@ -90,19 +90,19 @@ func (s *Store) Assign(ctx context.Context, inst croft.Instance, o croft.Order) 
 			clientv3.OpGet(s.keys.alive(o.Host)),
 			clientv3.OpGet(s.keys.drained(o.Host)),
 			clientv3.OpGet(s.keys.session(inst.Session)),
-		}, s.getGroups(next)...)...).Commit()
+		}, s.keys.getGroups(next)...)...).Commit()
 	if err != nil {
 		return inst, s.wrap(err, "write the order of instance %s", inst.ID)
 	}
 	if !done.Succeeded {
-		return inst, s.refused(inst, o.Host, done)
+		return inst, refused(inst, o.Host, done)
 	}
 	next.Revision = done.Header.Revision
 	return next, nil
 }
 
 // refused says which comparison of Assign did not hold.
-func (s *Store) refused(inst croft.Instance, host croft.HostID, done *clientv3.TxnResponse) error {
+func refused(inst croft.Instance, host croft.HostID, done *clientv3.TxnResponse) error {
 	record := done.Responses[0].GetResponseRange().Kvs
 	switch {
 	case len(record) == 0 || record[0].ModRevision != inst.Revision:
@@ -157,7 +157,7 @@ func (s *Store) Reorder(ctx context.Context, inst croft.Instance, o croft.Order)
 	if o.Want == croft.WantGone {
 		next.State = croft.StateDestroying
 	}
-	stored, o, more, err := s.keepUserData(ctx, next, o)
+	stored, o, more, err := userData{s.conn}.keepUserData(ctx, next, o)
 	if err != nil {
 		return inst, err
 	}

@@ -19,7 +19,7 @@ const (
 // sessionKey returns the session of this store, beginning it at the first call or
 // when the last one was lost: a lease, kept alive until Close, that the first
 // transaction to name it attaches a key to.
-func (s *Store) sessionKey(ctx context.Context) (string, clientv3.LeaseID, error) {
+func (s *conn) sessionKey(ctx context.Context) (string, clientv3.LeaseID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.session != "" {
@@ -46,7 +46,7 @@ func (s *Store) sessionKey(ctx context.Context) (string, clientv3.LeaseID, error
 }
 
 // forgetSession has the next request begin another one.
-func (s *Store) forgetSession(id clientv3.LeaseID) {
+func (s *conn) forgetSession(id clientv3.LeaseID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sessionID == id {
@@ -57,7 +57,7 @@ func (s *Store) forgetSession(id clientv3.LeaseID) {
 // retireSession has the next request begin another session, and lets this one run out: what became
 // of a record that names it cannot be told here, and agents undo it once the session has ended. Requests
 // that are under way have the session's time to end.
-func (s *Store) retireSession(session string) {
+func (s *conn) retireSession(session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if session != "" && s.session == session {
@@ -68,7 +68,7 @@ func (s *Store) retireSession(session string) {
 
 // forgetLost does so where an error says that etcd knows the lease no more: whoever
 // keeps it alive learns that only at its next beat.
-func (s *Store) forgetLost(err error, id clientv3.LeaseID) {
+func (s *conn) forgetLost(err error, id clientv3.LeaseID) {
 	if rpctypes.Error(err) == rpctypes.ErrLeaseNotFound {
 		s.forgetSession(id)
 	}
@@ -76,7 +76,7 @@ func (s *Store) forgetLost(err error, id clientv3.LeaseID) {
 
 // endSession revokes the session's lease, which removes its key. Where etcd does
 // not answer, the lease runs out by itself.
-func (s *Store) endSession() {
+func (s *conn) endSession() {
 	s.mu.Lock()
 	id := s.sessionID
 	s.mu.Unlock()

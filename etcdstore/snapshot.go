@@ -8,7 +8,7 @@ import (
 
 // Snapshot writes all that etcd holds to w, with a checksum at its end, as one member
 // has it: as of one moment, and no write that was acknowledged before is missing.
-func (s *Store) Snapshot(ctx context.Context, w io.Writer) (size int64, err error) {
+func (s *conn) Snapshot(ctx context.Context, w io.Writer) (size int64, err error) {
 	// A member that is behind would leave out what the others have acknowledged; it
 	// answers this only once it has caught up.
 	if _, err := s.etcd.Get(ctx, homeKey); err != nil {

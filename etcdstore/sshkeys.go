@@ -9,10 +9,13 @@ import (
 	"croft/schedule"
 )
 
-var _ schedule.Keys = (*Store)(nil)
+// Keys stores the public SSH keys of projects.
+type Keys struct{ *conn }
+
+var _ schedule.Keys = (*Keys)(nil)
 
 // AddKey implements schedule.Keys.
-func (s *Store) AddKey(ctx context.Context, k schedule.Key) error {
+func (s *Keys) AddKey(ctx context.Context, k schedule.Key) error {
 	if err := k.Project.Check(); err != nil { // it becomes a part of the key
 		return err
 	}
@@ -28,7 +31,7 @@ func (s *Store) AddKey(ctx context.Context, k schedule.Key) error {
 }
 
 // ListKeys implements schedule.Keys.
-func (s *Store) ListKeys(ctx context.Context, project croft.Project) ([]schedule.Key, error) {
+func (s *Keys) ListKeys(ctx context.Context, project croft.Project) ([]schedule.Key, error) {
 	got, err := s.etcd.Get(ctx, s.keys.sshKeys(project), clientv3.WithPrefix())
 	if err != nil {
 		return nil, s.wrap(err, "list the keys of the project %s", project)
@@ -45,7 +48,7 @@ func (s *Store) ListKeys(ctx context.Context, project croft.Project) ([]schedule
 }
 
 // RemoveKey implements schedule.Keys.
-func (s *Store) RemoveKey(ctx context.Context, project croft.Project, name string) error {
+func (s *Keys) RemoveKey(ctx context.Context, project croft.Project, name string) error {
 	key := s.keys.sshKey(project, name)
 	done, err := s.etcd.Txn(ctx).If(exists(key)).Then(clientv3.OpDelete(key)).Commit()
 	if err != nil {

@@ -37,9 +37,18 @@ type Config struct {
 	keepalive time.Duration // keepaliveTime by default; tests set it
 }
 
-// Store is one connection to etcd and the home partition found there. It
-// implements the stores that the rooms declare. Close it.
+// Store is one connection to etcd and the home partition found there, with a type for each room
+// that stores. Close it.
 type Store struct {
+	*conn
+	Cluster *Cluster
+	Keys    *Keys
+	Pools   *Pools
+	Trust   *Trust
+}
+
+// conn is the connection, and what everything that is stored through it has in common.
+type conn struct {
 	etcd      *clientv3.Client
 	endpoints string
 	user      string // that we logged in as, if any
@@ -76,7 +85,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), user: c.User,
+	s := &conn{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), user: c.User,
 		sessionTTL: cmp.Or(c.SessionTTL, sessionTTL), metrics: newMetrics(), conns: conns, endLook: func() {}}
 	etcd.KV, etcd.Lease = measuredKV{etcd.KV, s.metrics}, measuredLease{etcd.Lease, s.metrics}
 	first, cancel := context.WithTimeout(ctx, c.DialTimeout)
@@ -93,15 +102,15 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.work.Go(func() { s.leaveHung(looking) })
 		s.work.Go(func() { s.pokeWatches(looking) })
 	}
-	return s, nil
+	return &Store{conn: s, Cluster: &Cluster{s}, Keys: &Keys{s}, Pools: &Pools{s}, Trust: &Trust{s}}, nil
 }
 
 // Partition is the key that everything of this installation lies under.
-func (s *Store) Partition() croft.PartitionID { return s.partition }
+func (s *conn) Partition() croft.PartitionID { return s.partition }
 
 // Close ends the session, so that what it had begun is undone by whoever sweeps,
 // and the connection. Watches end with their contexts, not here.
-func (s *Store) Close() error {
+func (s *conn) Close() error {
 	s.endSession()
 	s.endLook()
 	err := s.etcd.Close()

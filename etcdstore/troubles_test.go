@@ -44,7 +44,7 @@ func TestWhatAMemberTellsOfItself(t *testing.T) {
 
 func TestMemberThatEndsIsUnavailable(t *testing.T) {
 	t.Parallel()
-	s := &Store{endpoints: "http://a:2379"}
+	s := &conn{endpoints: "http://a:2379"}
 	for _, err := range []error{
 		raft.ErrStopped, raft.ErrProposalDropped, errors.ErrStopped, rpctypes.ErrGRPCStopped, rpctypes.ErrLeaderChanged,
 		status.Error(codes.Unknown, raft.ErrStopped.Error()),

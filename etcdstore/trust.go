@@ -15,18 +15,21 @@ import (
 	"croft/trust"
 )
 
-var _ trust.Registry = (*Store)(nil)
-var _ trust.RotationStore = (*Store)(nil)
-var _ trust.Servers = (*Store)(nil)
+// Trust stores whom the hosts of the cloud trust, and which hosts may join and have joined.
+type Trust struct{ *conn }
+
+var _ trust.Registry = (*Trust)(nil)
+var _ trust.RotationStore = (*Trust)(nil)
+var _ trust.Servers = (*Trust)(nil)
 
 // PutAuthority implements trust.Publisher.
-func (s *Store) PutAuthority(ctx context.Context, trusted []byte) error {
+func (s *Trust) PutAuthority(ctx context.Context, trusted []byte) error {
 	_, err := s.etcd.Put(ctx, s.keys.authority(), string(trusted))
 	return s.wrapped(err, "write whom to trust")
 }
 
 // Authority returns the authority of hosts to trust, in PEM. NotFound: the cloud has none.
-func (s *Store) Authority(ctx context.Context) ([]byte, error) {
+func (s *Trust) Authority(ctx context.Context) ([]byte, error) {
 	got, err := s.etcd.Get(ctx, s.keys.authority())
 	if err != nil {
 		return nil, s.wrap(err, "read whom to trust")
@@ -50,7 +53,7 @@ type storedJoinServer struct {
 
 // PutJoinServer stores where hosts join and agents are served on a host; without addresses
 // it removes the record.
-func (s *Store) PutJoinServer(ctx context.Context, host croft.HostID, j trust.JoinServer) error {
+func (s *Trust) PutJoinServer(ctx context.Context, host croft.HostID, j trust.JoinServer) error {
 	key, former := s.keys.join(host), s.keys.formerJoin(host)
 	if len(j.Addresses)+len(j.Agents) == 0 {
 		_, err := s.etcd.Txn(ctx).Then(clientv3.OpDelete(key), clientv3.OpDelete(former)).Commit()
@@ -64,7 +67,7 @@ func (s *Store) PutJoinServer(ctx context.Context, host croft.HostID, j trust.Jo
 
 // JoinServers implements trust.Servers. Of a host's two records the newer one counts: each
 // version writes those that it knows.
-func (s *Store) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
+func (s *Trust) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
 	got, err := s.etcd.Txn(ctx).Then(
 		clientv3.OpGet(s.keys.joins(), clientv3.WithPrefix()),
 		clientv3.OpGet(s.keys.formerJoins(), clientv3.WithPrefix()),
@@ -105,7 +108,7 @@ func (s *Store) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
 }
 
 // Admit implements trust.Registry.
-func (s *Store) Admit(ctx context.Context, host croft.HostID, known bool, certificates map[string]trust.Stamp) error {
+func (s *Trust) Admit(ctx context.Context, host croft.HostID, known bool, certificates map[string]trust.Stamp) error {
 	var compares []clientv3.Cmp
 	if !known {
 		compares = append(compares, absent(s.keys.host(host)))
@@ -119,7 +122,7 @@ func (s *Store) Admit(ctx context.Context, host croft.HostID, known bool, certif
 }
 
 // Renewed implements trust.Registry.
-func (s *Store) Renewed(ctx context.Context, host croft.HostID, authority string, stamp trust.Stamp) error {
+func (s *Trust) Renewed(ctx context.Context, host croft.HostID, authority string, stamp trust.Stamp) error {
 	for {
 		// A host may renew its certificates of both authorities at once.
 		if err := s.renewed(ctx, host, authority, stamp); !errors.Is(err, croft.Conflict) {
@@ -129,7 +132,7 @@ func (s *Store) Renewed(ctx context.Context, host croft.HostID, authority string
 }
 
 // renewed is one attempt. Conflict: the record changed meanwhile.
-func (s *Store) renewed(ctx context.Context, host croft.HostID, authority string, stamp trust.Stamp) error {
+func (s *Trust) renewed(ctx context.Context, host croft.HostID, authority string, stamp trust.Stamp) error {
 	key := s.keys.joined(host)
 	got, err := s.etcd.Get(ctx, key)
 	if err != nil {
@@ -160,7 +163,7 @@ func errForgotten(host croft.HostID) error {
 }
 
 // Joined implements trust.Hosts.
-func (s *Store) Joined(ctx context.Context, host croft.HostID) (trust.Joined, error) {
+func (s *Trust) Joined(ctx context.Context, host croft.HostID) (trust.Joined, error) {
 	var j trust.Joined
 	got, err := s.etcd.Get(ctx, s.keys.joined(host))
 	if err != nil {
@@ -173,7 +176,7 @@ func (s *Store) Joined(ctx context.Context, host croft.HostID) (trust.Joined, er
 }
 
 // AllJoined implements trust.RotationStore.
-func (s *Store) AllJoined(ctx context.Context) (map[croft.HostID]trust.Joined, error) {
+func (s *Trust) AllJoined(ctx context.Context) (map[croft.HostID]trust.Joined, error) {
 	got, err := s.etcd.Get(ctx, s.keys.allJoined(), clientv3.WithPrefix())
 	if err != nil {
 		return nil, s.wrap(err, "read when hosts joined")

@@ -16,26 +16,26 @@ func TestAHostThatJoinedIsKnownUntilItIsForgotten(t *testing.T) {
 	t.Parallel()
 	store := etcdtest.Open(t, etcdtest.Server(t))
 	ctx, host := t.Context(), croft.NewHostID()
-	if _, err := store.Joined(ctx, host); croft.KindOf(err) != croft.NotFound {
+	if _, err := store.Trust.Joined(ctx, host); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("before it joined: %v", err)
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	stamp := func(by string) trust.Stamp {
 		return trust.Stamp{By: by, Made: now, Until: now.Add(time.Hour)}
 	}
-	if err := store.Renewed(ctx, host, "etcd", stamp("a")); croft.KindOf(err) != croft.NotFound {
+	if err := store.Trust.Renewed(ctx, host, "etcd", stamp("a")); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("renewed before it joined: %v", err)
 	}
 	for range 2 { // the first answer may be lost
-		if err := store.Admit(ctx, host, false, map[string]trust.Stamp{"etcd": stamp("a"),
+		if err := store.Trust.Admit(ctx, host, false, map[string]trust.Stamp{"etcd": stamp("a"),
 			"hosts": stamp("b")}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := store.Renewed(ctx, host, "etcd", stamp("c")); err != nil {
+	if err := store.Trust.Renewed(ctx, host, "etcd", stamp("c")); err != nil {
 		t.Fatal(err)
 	}
-	got := must(store.Joined(ctx, host))(t)
+	got := must(store.Trust.Joined(ctx, host))(t)
 	want := map[string]trust.Stamp{"etcd": stamp("c"), "hosts": stamp("b")}
 	if diff := cmp.Diff(want, got.Certificates); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -43,22 +43,22 @@ func TestAHostThatJoinedIsKnownUntilItIsForgotten(t *testing.T) {
 	if err := store.PutHost(ctx, croft.Host{ID: host, Name: "host1"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Admit(ctx, host, false, nil); croft.KindOf(err) != croft.Conflict {
+	if err := store.Trust.Admit(ctx, host, false, nil); croft.KindOf(err) != croft.Conflict {
 		t.Errorf("somebody else with its ID: %v", err)
 	}
-	if err := store.Admit(ctx, host, true, nil); err != nil {
+	if err := store.Trust.Admit(ctx, host, true, nil); err != nil {
 		t.Errorf("the host itself, once more: %v", err)
 	}
-	if all := must(store.AllJoined(ctx))(t); len(all) != 1 {
+	if all := must(store.Trust.AllJoined(ctx))(t); len(all) != 1 {
 		t.Errorf("joined: %v", all)
 	}
 	if err := store.ForgetHost(ctx, host); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Renewed(ctx, host, "etcd", stamp("d")); croft.KindOf(err) != croft.NotFound {
+	if err := store.Trust.Renewed(ctx, host, "etcd", stamp("d")); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("renewed after it was forgotten: %v", err)
 	}
-	if all := must(store.AllJoined(ctx))(t); len(all) != 0 {
+	if all := must(store.Trust.AllJoined(ctx))(t); len(all) != 0 {
 		t.Errorf("joined: %v", all)
 	}
 }
@@ -67,33 +67,33 @@ func TestWhereHostsJoinAndWhomToTrust(t *testing.T) {
 	t.Parallel()
 	store := etcdtest.Open(t, etcdtest.Server(t))
 	ctx, host := t.Context(), croft.NewHostID()
-	if _, err := store.Authority(ctx); croft.KindOf(err) != croft.NotFound {
+	if _, err := store.Trust.Authority(ctx); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("before anybody said: %v", err)
 	}
-	if err := store.PutAuthority(ctx, []byte("PEM")); err != nil {
+	if err := store.Trust.PutAuthority(ctx, []byte("PEM")); err != nil {
 		t.Fatal(err)
 	}
-	if got := must(store.Authority(ctx))(t); string(got) != "PEM" {
+	if got := must(store.Trust.Authority(ctx))(t); string(got) != "PEM" {
 		t.Errorf("got %s", got)
 	}
 	want := trust.JoinServer{Addresses: []string{"10.0.0.1:8777"}, Trust: trust.Direct}
-	if err := store.PutJoinServer(ctx, host, want); err != nil {
+	if err := store.Trust.PutJoinServer(ctx, host, want); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]trust.JoinServer{want}, must(store.JoinServers(ctx))(t)); diff != "" {
+	if diff := cmp.Diff([]trust.JoinServer{want}, must(store.Trust.JoinServers(ctx))(t)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if err := store.PutJoinServer(ctx, host, trust.JoinServer{}); err != nil {
+	if err := store.Trust.PutJoinServer(ctx, host, trust.JoinServer{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := must(store.JoinServers(ctx))(t); len(got) != 0 {
+	if got := must(store.Trust.JoinServers(ctx))(t); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
 	gate := trust.JoinServer{Agents: []string{"10.0.0.2:8777"}}
-	if err := store.PutJoinServer(ctx, host, gate); err != nil {
+	if err := store.Trust.PutJoinServer(ctx, host, gate); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]trust.JoinServer{gate}, must(store.JoinServers(ctx))(t)); diff != "" {
+	if diff := cmp.Diff([]trust.JoinServer{gate}, must(store.Trust.JoinServers(ctx))(t)); diff != "" {
 		t.Errorf("where nobody joins: -want +got:\n%s", diff)
 	}
 }
@@ -123,7 +123,7 @@ func TestJoinServersOfNeighbouringVersions(t *testing.T) {
 	want := func(what string, addresses ...string) {
 		t.Helper()
 		var got []string
-		for _, j := range must(store.JoinServers(ctx))(t) {
+		for _, j := range must(store.Trust.JoinServers(ctx))(t) {
 			got = append(got, j.Addresses...)
 		}
 		if diff := cmp.Diff(addresses, got); diff != "" {
@@ -132,7 +132,7 @@ func TestJoinServersOfNeighbouringVersions(t *testing.T) {
 	}
 	put(former, "before:1")
 	want("written by the version before", "before:1")
-	if err := store.PutJoinServer(ctx, host, trust.JoinServer{Addresses: []string{"now:1"},
+	if err := store.Trust.PutJoinServer(ctx, host, trust.JoinServer{Addresses: []string{"now:1"},
 		Trust: trust.Direct}); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestJoinServersOfNeighbouringVersions(t *testing.T) {
 	}
 	put(former, "before:2")
 	want("written by the version before over it", "before:2")
-	if err := store.PutJoinServer(ctx, host, trust.JoinServer{Addresses: []string{"now:2"},
+	if err := store.Trust.PutJoinServer(ctx, host, trust.JoinServer{Addresses: []string{"now:2"},
 		Trust: trust.Direct}); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,9 @@ import (
 // and is not read by those who read many. Programs of schema 1.1 know no such key: for
 // hosts that they serve, record and order have it, as all had it then.
 
+// userData writes and reads it.
+type userData struct{ *conn }
+
 // fillUserData completes the spec of a record or an order with the value of its key.
 func fillUserData(spec *croft.Spec, kvs []*mvccpb.KeyValue) {
 	if len(kvs) > 0 && len(spec.UserData) == 0 {
@@ -23,7 +26,7 @@ func fillUserData(spec *croft.Spec, kvs []*mvccpb.KeyValue) {
 
 // putUserData stores an instance's user-data. What an older instance of the same UUID
 // had, if a program of 1.1 left that, is gone.
-func (s *Store) putUserData(inst croft.Instance) clientv3.Op {
+func (s userData) putUserData(inst croft.Instance) clientv3.Op {
 	if len(inst.Spec.UserData) == 0 {
 		return clientv3.OpDelete(s.keys.userData(inst.ID))
 	}
@@ -33,7 +36,7 @@ func (s *Store) putUserData(inst croft.Instance) clientv3.Op {
 // keepUserData puts the user-data of an instance where the agent of a host finds it, and
 // returns record and order as they are to be stored, and what else is to be written. The
 // instance may have been read without its user-data.
-func (s *Store) keepUserData(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, croft.Order,
+func (s userData) keepUserData(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, croft.Order,
 	[]clientv3.Op, error) {
 	if o.Want == croft.WantGone { // nobody needs it any more; the key goes with the record
 		inst.Spec.UserData = nil
@@ -62,7 +65,7 @@ func (s *Store) keepUserData(ctx context.Context, inst croft.Instance, o croft.O
 }
 
 // readUserData completes a record that was read without its user-data.
-func (s *Store) readUserData(ctx context.Context, inst *croft.Instance) error {
+func (s userData) readUserData(ctx context.Context, inst *croft.Instance) error {
 	got, err := s.etcd.Get(ctx, s.keys.userData(inst.ID))
 	if err != nil {
 		return s.wrap(err, "read the user-data of instance %s", inst.ID)

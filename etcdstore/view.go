@@ -46,7 +46,7 @@ func (s *Store) status(ctx context.Context, id croft.InstanceID) (*croft.Status,
 	}
 	inst, err := s.decodeInstance(got.Kvs[0])
 	if err == nil && inst.Host == "" {
-		err = s.readUserData(ctx, &inst)
+		err = userData{s.conn}.readUserData(ctx, &inst)
 	}
 	if err != nil || inst.Host == "" {
 		return &croft.Status{Instance: inst}, got.Header.Revision, err
@@ -159,7 +159,7 @@ func (s *Store) WatchInstances(ctx context.Context, changed func()) error {
 }
 
 // Hosts implements schedule.View.
-func (s *Store) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+func (s *conn) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
 	var ops []clientv3.Op
 	for _, id := range ids {
 		ops = append(ops, clientv3.OpGet(s.keys.host(id)), clientv3.OpGet(s.keys.alive(id)),

@@ -18,7 +18,7 @@ const watchRetry = 500 * time.Millisecond
 // that changes or disappears (value nil). After a compaction or a lost watch it
 // lists again; listed is then called first, so that a caller can notice keys that
 // disappeared meanwhile. It returns only when ctx ends.
-func (s *Store) follow(ctx context.Context, prefix string, listed func(), seen func(*mvccpb.KeyValue, bool)) error {
+func (s *conn) follow(ctx context.Context, prefix string, listed func(), seen func(*mvccpb.KeyValue, bool)) error {
 	for {
 		s.followOnce(ctx, prefix, listed, seen)
 		if ctx.Err() == nil {
@@ -34,7 +34,7 @@ func (s *Store) follow(ctx context.Context, prefix string, listed func(), seen f
 
 // followOnce lists and watches until the watch breaks for whatever reason; the
 // next round is the retry.
-func (s *Store) followOnce(ctx context.Context, prefix string, listed func(), seen func(*mvccpb.KeyValue, bool)) {
+func (s *conn) followOnce(ctx context.Context, prefix string, listed func(), seen func(*mvccpb.KeyValue, bool)) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel() // ends the watch at the server too
 	defer s.watching()()
@@ -59,7 +59,7 @@ func (s *Store) followOnce(ctx context.Context, prefix string, listed func(), se
 // disconnected returns as soon as no server at all can be reached, or when ctx ends.
 // Whoever only waits for answers would learn it late or never: a request waits for
 // the connection to come back, and so does a watch.
-func (s *Store) disconnected(ctx context.Context) error {
+func (s *conn) disconnected(ctx context.Context) error {
 	conn := s.etcd.ActiveConnection()
 	if conn == nil { // a server in this process
 		<-ctx.Done()

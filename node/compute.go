@@ -67,7 +67,7 @@ func mayServe(ctx context.Context, own *trust.Credentials, store cloud) error {
 	switch store := store.(type) {
 	case *etcdstore.Store:
 		if own != nil {
-			return (&trust.Admission{Store: store}).Look(ctx, pki.MemberIdentity(own.Partition, own.Host))
+			return (&trust.Admission{Store: store.Trust}).Look(ctx, pki.MemberIdentity(own.Partition, own.Host))
 		}
 	case *gate.Client:
 		ctx, cancel := context.WithTimeout(ctx, gateAnswers)
@@ -82,7 +82,7 @@ func mayServe(ctx context.Context, own *trust.Credentials, store cloud) error {
 // followServers learns where a host that reaches etcd renews its certificates now.
 func followServers(ctx context.Context, of *trust.Membership, own *trust.Credentials, store cloud) error {
 	if etcd, direct := store.(*etcdstore.Store); direct {
-		return of.FollowServers(ctx, own, etcd)
+		return of.FollowServers(ctx, own, etcd.Trust)
 	}
 	return nil
 }

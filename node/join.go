@@ -159,7 +159,7 @@ func accept(ctx context.Context, j *trust.Membership, s settings.Settings, token
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	invited, err := store.Invitation(ctx, token.Name())
+	invited, err := store.Trust.Invitation(ctx, token.Name())
 	if err != nil {
 		return err
 	}

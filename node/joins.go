@@ -18,14 +18,14 @@ import (
 // startJoins serves hosts that join, where the settings say.
 func (s *serving) startJoins(ctx context.Context, p *Parts, store *etcdstore.Store) error {
 	if s.servers.Join() == "" {
-		return store.PutJoinServer(ctx, s.host, trust.JoinServer{})
+		return store.Trust.PutJoinServer(ctx, s.host, trust.JoinServer{})
 	}
 	l, at, err := s.listenForHosts(ctx)
 	if err != nil {
 		return err
 	}
 	strict := s.settings.Trust == trust.Strict
-	server := &trust.Server{Credentials: s.own, Store: store, Admission: s.admitted, Strict: strict, Log: s.log}
+	server := &trust.Server{Credentials: s.own, Store: store.Trust, Admission: s.admitted, Strict: strict, Log: s.log}
 	is := trust.JoinServer{Addresses: []string{at}, Trust: s.joinMode()}
 	mux := http.NewServeMux()
 	mux.Handle("/", server.Handler())
@@ -37,7 +37,7 @@ func (s *serving) startJoins(ctx context.Context, p *Parts, store *etcdstore.Sto
 		mux.Handle(gate.Prefix, agents)
 		is.Agents = is.Addresses
 	}
-	if err := store.PutJoinServer(ctx, s.host, is); err != nil {
+	if err := store.Trust.PutJoinServer(ctx, s.host, is); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	s.serveHosts(ctx, p, l, mux)
@@ -83,12 +83,12 @@ func (s *serving) startOtherGate(ctx context.Context, p *Parts, store *etcdstore
 	if s.own == nil {
 		return nil
 	}
-	servers, err := store.JoinServers(ctx)
+	servers, err := store.Trust.JoinServers(ctx)
 	if err != nil {
 		return err
 	}
 	if !trust.AnyStrict(servers) || s.servers.Join() == "" {
-		return store.PutJoinServer(ctx, s.host, trust.JoinServer{})
+		return store.Trust.PutJoinServer(ctx, s.host, trust.JoinServer{})
 	}
 	l, at, err := s.listenForHosts(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *serving) startOtherGate(ctx context.Context, p *Parts, store *etcdstore
 	}
 	agents, err := s.startGate(ctx, p, store)
 	if err == nil {
-		err = store.PutJoinServer(ctx, s.host, trust.JoinServer{Agents: []string{at}})
+		err = store.Trust.PutJoinServer(ctx, s.host, trust.JoinServer{Agents: []string{at}})
 	}
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -137,7 +137,7 @@ func (s *serving) startGate(ctx context.Context, p *Parts, store *etcdstore.Stor
 
 // gatesOf lists where agents of this cloud are served.
 func gatesOf(ctx context.Context, store *etcdstore.Store) (all []string, err error) {
-	servers, err := store.JoinServers(ctx)
+	servers, err := store.Trust.JoinServers(ctx)
 	for _, j := range servers {
 		all = append(all, j.ServesAgents()...)
 	}

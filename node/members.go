@@ -16,13 +16,13 @@ import (
 // follow keeps up with which hosts serve etcd and Placement, until ctx ends: what this
 // process asks, and what its next start will, are the places of all of them.
 func (h *host) follow(ctx context.Context, store *etcdstore.Store, of *trust.Membership) error {
-	return store.WatchEtcdMembers(ctx, func(all []croft.EtcdMember) {
+	return store.Cluster.WatchEtcdMembers(ctx, func(all []croft.EtcdMember) {
 		next, changed := of.With(all, h.store.Partition())
 		if !changed {
 			return
 		}
 		of = next
-		store.SetEndpoints(of.Etcd.Endpoints)
+		store.Cluster.SetEndpoints(of.Etcd.Endpoints)
 		if claims, ok := h.inventory.(*placementclient.Client); ok && !of.Etcd.Member && of.Placement.Endpoint != "" {
 			claims.SetEndpoints(strings.Split(of.Placement.Endpoint, ","))
 		}

@@ -56,7 +56,7 @@ func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (
 	if begun {
 		s.own, err = startTrust(ctx, s.settings, s.servers, p, s.own, s.dir, store, s.log)
 	} else if s.own != nil {
-		if err := s.of.FollowServers(ctx, s.own, store); err != nil {
+		if err := s.of.FollowServers(ctx, s.own, store.Trust); err != nil {
 			return err
 		}
 		p.Self.Counts(s.own)
@@ -143,7 +143,7 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, joinPatience)
 	defer cancel()
 	if known {
-		is, err := others.IsEtcdMember(ctx, s.member())
+		is, err := others.Cluster.IsEtcdMember(ctx, s.member())
 		switch {
 		case croft.KindOf(err) == croft.Unavailable:
 			err = nil
@@ -157,7 +157,7 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 	if err := errors.Join(areFree(ctx, needed), etcdserver.ClearUnfinished(EtcdDir(s.dir.Path))); err != nil {
 		return "", err
 	}
-	return others.AddEtcdMember(ctx, s.member())
+	return others.Cluster.AddEtcdMember(ctx, s.member())
 }
 
 // others opens the store of the cloud that was joined.
@@ -185,7 +185,7 @@ func (s *serving) tell(ctx context.Context, store *etcdstore.Store) error {
 	if s.settings.ServesPlacement() {
 		m.Placement = endpoint.Outward(s.reach.Placement.Endpoint)
 	}
-	return store.PutEtcdMember(ctx, m)
+	return store.Cluster.PutEtcdMember(ctx, m)
 }
 
 // leaveEtcd makes this host one that serves nothing, after the others took its server out:
@@ -212,7 +212,7 @@ func leaveEtcd(ctx context.Context, had settings.Settings, log *slog.Logger) (er
 	defer func() { err = errors.Join(err, others.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	if is, err := others.IsEtcdMember(ctx, s.member()); err != nil || is {
+	if is, err := others.Cluster.IsEtcdMember(ctx, s.member()); err != nil || is {
 		return cmp.Or(err, etcdserver.ErrRemoved)
 	}
 	return s.putAside(ctx, others)
@@ -220,7 +220,7 @@ func leaveEtcd(ctx context.Context, had settings.Settings, log *slog.Logger) (er
 
 // putAside notes that this host serves no longer, and who does.
 func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
-	serve, err := others.Served(ctx)
+	serve, err := others.Cluster.Served(ctx)
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
 		return err
 	}
 	s.log.Info("etcd goes on without this host", "host", s.host)
-	if err := others.PutJoinServer(ctx, s.host, trust.JoinServer{}); err != nil {
+	if err := others.Trust.PutJoinServer(ctx, s.host, trust.JoinServer{}); err != nil {
 		return err
 	}
 	known, err := others.Hosts(ctx, s.host)

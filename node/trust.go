@@ -86,12 +86,12 @@ func startTrust(ctx context.Context, s *settings.Settings, v settings.Servers, p
 	p.Self.Counts(own)
 	keepRenewed(ctx, p, own)
 	if own.HasAny() {
-		if err := own.Publish(ctx, store); err != nil {
+		if err := own.Publish(ctx, store.Trust); err != nil {
 			return nil, err
 		}
 		p.Start(ctx, "the authority that is told", func(ctx context.Context) error {
 			return own.KeepPublished(ctx,
-				store)
+				store.Trust)
 		})
 	}
 	return own, nil
@@ -99,7 +99,7 @@ func startTrust(ctx context.Context, s *settings.Settings, v settings.Servers, p
 
 // admission returns the check that forgotten hosts are kept out with.
 func admission(own *trust.Credentials, store *etcdstore.Store) *trust.Admission {
-	return &trust.Admission{Self: own.Host, Store: store, Files: own.HostFiles()}
+	return &trust.Admission{Self: own.Host, Store: store.Trust, Files: own.HostFiles()}
 }
 
 // joinedCredentials returns the certificates of a host that joined; nil if it has none.

@@ -76,5 +76,5 @@ func withCloud(ctx context.Context, stateDir string, do func(context.Context, tr
 	defer func() { err = errors.Join(err, store.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	return do(ctx, store)
+	return do(ctx, store.Trust)
 }

@@ -31,7 +31,7 @@ func (a agents) client(ctx context.Context, h croft.Host) (*http.Client, error) 
 	if !endpoint.IsTLS(h.API) {
 		return agentClient(nil), nil
 	}
-	trusted, err := a.store.Authority(ctx)
+	trusted, err := a.store.Trust.Authority(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("verify host %s: %w", h.Name, err)
 	}

@@ -36,8 +36,9 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 		return nil, err
 	}
 	a := agents{store}
-	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: store, Members: store, Instances: store,
-		Claims: claims})
+	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: store, Members: store.Cluster,
+		Instances: store,
+		Claims:    claims})
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 	h := hostList{store, fleet}
 	return &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler}, Changes: scheduler,
-		Consoles: consoles{a}, Hosts: h, Maintenance: fleet, Keys: store, Images: images{a},
+		Consoles: consoles{a}, Hosts: h, Maintenance: fleet, Keys: store.Keys, Images: images{a},
 		Audits: auditor, Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s}, Backups: store,
 		Connection: c,
 	}, nil

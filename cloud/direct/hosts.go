@@ -36,11 +36,11 @@ func (h hostList) Find(ctx context.Context, idOrName string) (hosts.Host, error)
 }
 
 // Problems implements cloud.Hosts.
-func (h hostList) Problems(ctx context.Context) []string { return h.store.Problems(ctx) }
+func (h hostList) Problems(ctx context.Context) []string { return h.store.Cluster.Problems(ctx) }
 
 // addOverdue adds problems to hosts that do not renew their certificates.
 func (h hostList) addOverdue(ctx context.Context, all []hosts.Host) error {
-	joined, err := h.store.AllJoined(ctx)
+	joined, err := h.store.Trust.AllJoined(ctx)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ type tokens struct {
 // Invite implements cloud.Tokens.
 func (t tokens) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, error) {
 	var none cloud.Token
-	servers, err := t.store.JoinServers(ctx)
+	servers, err := t.store.Trust.JoinServers(ctx)
 	if err != nil {
 		return none, err
 	}
@@ -48,7 +48,7 @@ func (t tokens) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, er
 	if err != nil {
 		return none, err
 	}
-	err = t.store.PutInvitation(ctx, trust.Invitation{
+	err = t.store.Trust.PutInvitation(ctx, trust.Invitation{
 		Name: token.Name(), Note: i.Note, Host: host, Member: i.Member, Sealed: token.Seal(grant),
 		Verifier: token.Verifier(),
 	}, i.Life)
@@ -64,7 +64,7 @@ func (t tokens) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, er
 
 // List implements cloud.Tokens.
 func (t tokens) List(ctx context.Context) ([]cloud.Token, error) {
-	all, err := t.store.Invitations(ctx)
+	all, err := t.store.Trust.Invitations(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (t tokens) List(ctx context.Context) ([]cloud.Token, error) {
 
 // Revoke implements cloud.Tokens.
 func (t tokens) Revoke(ctx context.Context, name string) (cloud.Token, error) {
-	i, err := t.store.RevokeInvitation(ctx, name)
+	i, err := t.store.Trust.RevokeInvitation(ctx, name)
 	return tokenOf(i), err
 }
 
@@ -90,7 +90,7 @@ func (t tokens) grant(ctx context.Context, i cloud.Invitation) (g invitation.Gra
 	if g.Endpoints, err = t.etcdForOthers(ctx, i.SameEtcd); err != nil {
 		return g, err
 	}
-	serving, err := t.store.Served(ctx)
+	serving, err := t.store.Cluster.Served(ctx)
 	if err != nil {
 		return g, err
 	}
@@ -143,7 +143,7 @@ func (t tokens) leading(ctx context.Context, servers []trust.JoinServer, endpoin
 	}
 	switch {
 	case len(token.Servers) > 0:
-		trusted, err := t.store.Authority(ctx)
+		trusted, err := t.store.Trust.Authority(ctx)
 		if err != nil {
 			return token, err
 		}
@@ -165,7 +165,7 @@ func (t tokens) etcdForOthers(ctx context.Context, given bool) ([]string, error)
 	if given || !endpoint.AnyLoopback(t.settings.Etcd.Endpoints) {
 		return t.settings.Etcd.Endpoints, nil
 	}
-	advertised, err := t.store.Advertised(ctx)
+	advertised, err := t.store.Cluster.Advertised(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -137,7 +137,7 @@ func TestAJoinThatIsKilledAnywhereIsTakenUp(t *testing.T) {
 	second := serverSettings(t, "second", "127.0.0.1")
 	is := func(roles ...croft.MemberRole) func() bool {
 		return func() bool {
-			all, err := store.EtcdMembers(t.Context())
+			all, err := store.Cluster.EtcdMembers(t.Context())
 			return err == nil && slices.ContainsFunc(all, func(m croft.EtcdMember) bool {
 				return m.Name == "second" &&
 					slices.Contains(roles, m.Role)

@@ -79,7 +79,7 @@ func allMetrics(t *testing.T) []metricDesc {
 	server, err := placement.New(placement.Config{Store: c.Store.Placement(128), Log: log})
 	check(t, err)
 	manager, err := pool.New(pool.Config{
-		Partition: c.Store.Partition(), Store: c.Store, Hooks: new(hook.Runner), File: "pools.yaml",
+		Partition: c.Store.Partition(), Store: c.Store.Pools, Hooks: new(hook.Runner), File: "pools.yaml",
 		Me: pool.Server{Name: "here", Machine: "this"},
 	})
 	check(t, err)

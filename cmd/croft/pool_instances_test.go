@@ -45,12 +45,12 @@ func poolOfInstances(t *testing.T, file string) (*testCloud, *pool.Manager) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	instances, err := vm.New(vm.Config{Scheduler: scheduler, Keys: cloud.Store, ResolveImage: image.ReferenceFor,
+	instances, err := vm.New(vm.Config{Scheduler: scheduler, Keys: cloud.Store.Keys, ResolveImage: image.ReferenceFor,
 		Image: direct.Defaults().Image})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := pool.New(pool.Config{Partition: cloud.Store.Partition(), Store: cloud.Store, Hooks: hooks,
+	m, err := pool.New(pool.Config{Partition: cloud.Store.Partition(), Store: cloud.Store.Pools, Hooks: hooks,
 		Instances: instances, File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here"}})
 	if err != nil {
 		t.Fatal(err)

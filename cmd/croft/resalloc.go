@@ -36,7 +36,11 @@ var resallocBackend = resalloc.Backend{
 		})
 	},
 	Open: func(ctx context.Context, r resalloc.Settings, dir string) (resalloc.Store, func() error, error) {
-		return manager.Open(ctx, resallocSettings(r, dir), dir)
+		store, end, err := manager.Open(ctx, resallocSettings(r, dir), dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		return store.Pools, end, nil
 	},
 }
 

@@ -103,7 +103,7 @@ func (c *Cluster) Start(t testing.TB, i int) {
 	if i > 0 && !etcdserver.IsMember(config.Dir) {
 		store := c.Open(t, 0)
 		var err error
-		if config.Cluster, err = store.AddEtcdMember(t.Context(), c.Members[i]); err != nil {
+		if config.Cluster, err = store.Cluster.AddEtcdMember(t.Context(), c.Members[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,7 +115,7 @@ func (c *Cluster) Start(t testing.TB, i int) {
 	if err := server.Promote(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Open(t, i).PutEtcdMember(t.Context(), c.Members[i]); err != nil {
+	if err := c.Open(t, i).Cluster.PutEtcdMember(t.Context(), c.Members[i]); err != nil {
 		t.Fatal(err)
 	}
 }

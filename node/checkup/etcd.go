@@ -29,7 +29,7 @@ func lookEtcd(s direct.EtcdSettings) func(context.Context) doctor.Finding {
 		case err != nil:
 			return doctor.Finding{Level: doctor.Fail, Found: err.Error()}
 		}
-		problems := store.Problems(ctx)
+		problems := store.Cluster.Problems(ctx)
 		unusable := store.Usable(ctx)
 		members := namedMembers(ctx, store)
 		_ = store.Close() // it was only looked at
@@ -45,7 +45,7 @@ func lookEtcd(s direct.EtcdSettings) func(context.Context) doctor.Finding {
 
 // namedMembers says in a clause which hosts serve etcd, where several do.
 func namedMembers(ctx context.Context, store *etcdstore.Store) string {
-	all, err := store.EtcdMembers(ctx)
+	all, err := store.Cluster.EtcdMembers(ctx)
 	if err != nil || len(all) < 2 {
 		return "" // what is wrong with etcd is said anyway
 	}

@@ -41,7 +41,7 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 	}
 	me.Place = hooks.Place()
 	with := pool.Config{
-		Partition: store.Partition(), Store: store, Hooks: hooks, File: file, Me: me, Log: c.Log,
+		Partition: store.Partition(), Store: store.Pools, Hooks: hooks, File: file, Me: me, Log: c.Log,
 		History: c.Settings.Pool.History, Lenient: c.Lenient, Pace: c.Pace, Began: c.Began,
 	}
 	if len(reach.Etcd.Endpoints) > 0 { // else it is nobody's cloud
@@ -56,7 +56,7 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 		}
 		defaults := direct.Defaults()
 		with.Instances, err = vm.New(vm.Config{
-			Scheduler: scheduler, Keys: store, ResolveImage: image.ReferenceFor,
+			Scheduler: scheduler, Keys: store.Keys, ResolveImage: image.ReferenceFor,
 			Image: defaults.Image, Project: croft.Project(defaults.Project),
 		})
 		if err != nil {

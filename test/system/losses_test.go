@@ -264,7 +264,7 @@ func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
 				}
 			})
 			o, err := hosts.New(hosts.Config{
-				Partition: store.Partition(), Hosts: side, Members: store, Instances: side, Claims: side,
+				Partition: store.Partition(), Hosts: side, Members: store.Cluster, Instances: side, Claims: side,
 			})
 			if err != nil {
 				t.Fatal(err)

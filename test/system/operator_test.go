@@ -168,8 +168,9 @@ func (w *world) operate(last int, do func(*operator) error) error {
 	defer g.late.Wait()
 	side := &operatorSide{w: w, gate: g, hostBook: store, instanceBook: store, auditBook: store,
 		claimBook: w.worseClaims(w.claims)}
-	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: side, Members: store, Instances: side,
-		Claims: side})
+	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: side, Members: store.Cluster,
+		Instances: side,
+		Claims:    side})
 	if err != nil {
 		w.t.Fatal(err)
 	}
