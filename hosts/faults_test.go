@@ -1,0 +1,329 @@
+package hosts_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"croft"
+	"croft/hosts"
+)
+
+func TestAFleetNeedsAllOfItsConfiguration(t *testing.T) {
+	d, _ := moving()
+	whole := hosts.Config{Partition: "p", Hosts: diaryHosts{diary: d}, Members: &office{},
+		Instances: diaryInstances{diary: d}, Claims: diaryClaims{diary: d}}
+	for name, lack := range map[string]func(*hosts.Config){
+		"partition": func(c *hosts.Config) { c.Partition = "" }, "hosts": func(c *hosts.Config) { c.Hosts = nil },
+		"members":   func(c *hosts.Config) { c.Members = nil },
+		"instances": func(c *hosts.Config) { c.Instances = nil }, "claims": func(c *hosts.Config) { c.Claims = nil },
+	} {
+		c := whole
+		lack(&c)
+		if _, err := hosts.New(c); !errors.Is(err, croft.Invalid) {
+			t.Errorf("without %s: got %v", name, err)
+		}
+	}
+}
+
+// world is a cloud whose parts can each be broken.
+type world struct {
+	known      []croft.Host
+	instances  []croft.Status
+	claimed    map[croft.InstanceID]croft.Resources // from the first host
+	candidates []croft.Candidate
+	remains    bool
+	members    []croft.EtcdMember
+	steps      []string
+	fails      map[string]error
+	query      string
+}
+
+type (
+	worldHosts     struct{ *world }
+	worldMembers   struct{ *world }
+	worldInstances struct {
+		hosts.Instances
+		*world
+	}
+	worldClaims struct {
+		allClaims
+		*world
+	}
+)
+
+func (w *world) step(words ...string) error {
+	s := strings.Join(words, " ")
+	w.steps = append(w.steps, s)
+	return w.fails[s]
+}
+
+func (w *world) fleet(t *testing.T) *hosts.Fleet {
+	t.Helper()
+	f, err := hosts.New(hosts.Config{Partition: "p", Hosts: worldHosts{w}, Members: worldMembers{w},
+		Instances: worldInstances{world: w}, Claims: worldClaims{world: w}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (w worldHosts) Hosts(context.Context, ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	all := map[croft.HostID]croft.Host{}
+	for _, h := range w.known {
+		all[h.ID] = h
+	}
+	return all, w.step("hosts")
+}
+func (w worldHosts) Drain(_ context.Context, h croft.HostID) error { return w.step("drain", string(h)) }
+func (w worldHosts) Enable(_ context.Context, h croft.HostID) error {
+	return w.step("enable", string(h))
+}
+func (w worldHosts) Accept(_ context.Context, h croft.HostID) error {
+	return w.step("accept", string(h))
+}
+func (w worldHosts) ForgetHost(_ context.Context, h croft.HostID) error {
+	return w.step("forget", string(h))
+}
+
+func (w worldMembers) EtcdMembers(context.Context) ([]croft.EtcdMember, error) {
+	return w.members, w.step("members")
+}
+func (w worldMembers) MayRemoveEtcdMember(_ context.Context, h croft.HostID) error {
+	return w.step("may leave", string(h))
+}
+func (w worldMembers) RemoveEtcdMember(_ context.Context, h croft.HostID) error {
+	return w.step("leave", string(h))
+}
+
+func (w worldInstances) List(context.Context, croft.Project) ([]croft.Status, error) {
+	return w.instances, w.step("list")
+}
+
+func (w worldInstances) Instance(_ context.Context, id croft.InstanceID) (croft.Instance, error) {
+	err := w.step("read", string(id))
+	for _, st := range w.instances {
+		if st.Instance.ID == id {
+			return st.Instance, err
+		}
+	}
+	if err == nil {
+		err = croft.Errorf(croft.NotFound, "no instance %s", id)
+	}
+	return croft.Instance{}, err
+}
+
+func (w worldInstances) Remains(_ context.Context, h croft.HostID, id croft.InstanceID) (bool, error) {
+	return w.remains, w.step("remains of", string(id), "on", string(h))
+}
+
+func (w worldInstances) Reorder(_ context.Context, i croft.Instance, o croft.Order) (croft.Instance, error) {
+	return i, w.step("order", string(o.Instance), string(o.Want), "on", string(o.Host))
+}
+
+func (w worldInstances) SetMoving(_ context.Context, i croft.Instance, to croft.HostID) (croft.Instance, error) {
+	i.Moving = to
+	return i, w.step("moving to", string(to))
+}
+
+func (w worldInstances) Relocate(_ context.Context, i croft.Instance, _, o croft.Order) (croft.Instance, error) {
+	return i, w.step("relocate to", string(o.Host), string(o.Want))
+}
+
+func (w worldInstances) Fence(_ context.Context, i croft.Instance) (croft.Instance, error) {
+	return i, w.step("fence")
+}
+
+func (w worldClaims) Providers(context.Context) ([]croft.Provider, error) {
+	return nil, w.step("providers")
+}
+
+func (w worldClaims) Claims(context.Context, croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
+	return w.claimed, w.step("claims")
+}
+
+func (w worldClaims) Candidates(_ context.Context, query string, _ int) ([]croft.Candidate, error) {
+	w.query = query
+	return w.candidates, w.step("candidates")
+}
+
+func (w worldClaims) ClaimOf(_ context.Context, id croft.InstanceID) (croft.Claim, error) {
+	return croft.Claim{Instance: id}, w.step("claim of", string(id))
+}
+
+func (w worldClaims) Reclaim(_ context.Context, _ croft.Claim, _ croft.Project, c croft.Candidate) error {
+	for h, amounts := range c.Allocations {
+		if amounts[croft.VCPU] > 0 {
+			return w.step("claim on", string(h))
+		}
+	}
+	return w.step("claim nothing")
+}
+
+func (w worldClaims) Release(_ context.Context, id croft.InstanceID, on ...croft.HostID) error {
+	for _, h := range on {
+		id += croft.InstanceID(" on " + h)
+	}
+	return w.step("release", string(id))
+}
+
+func (w worldClaims) RemoveProvider(_ context.Context, h croft.HostID) error {
+	return w.step("remove provider", string(h))
+}
+
+// away is a world of hosts a to f, of which a is silent and has nothing.
+func away() *world {
+	return &world{known: []croft.Host{{ID: "a", Name: "one"}, {ID: "b", Name: "two", Alive: true},
+		{ID: "c", Name: "three", Alive: true}, {ID: "d", Name: "four", Alive: true, Drained: true},
+		{ID: "e", Name: "five"}}, fails: map[string]error{}}
+}
+
+// A host is forgotten step by step; whatever fails is told, and nothing comes after it.
+func TestForgettingGoesOnlyAsFarAsItCan(t *testing.T) {
+	steps := []string{"hosts", "list", "members", "may leave a", "list", "drain a", "list", "claims", "read ghost",
+		"release ghost on a", "remove provider a", "forget a", "leave a"}
+	begin := func() *world {
+		w := away()
+		w.claimed = map[croft.InstanceID]croft.Resources{"ghost": {croft.VCPU: 1}}
+		return w
+	}
+	for i, broken := range append(slices.Clone(steps), "") {
+		w := begin()
+		w.fails[broken] = errPlanned
+		_, err := w.fleet(t).Forget(t.Context(), "one", false)
+		want := steps
+		if broken != "" {
+			want = steps[:slices.Index(steps, broken)+1]
+		}
+		if (err == nil) != (broken == "") || err != nil && !errors.Is(err, errPlanned) || !slices.Equal(w.steps, want) {
+			t.Errorf("step %d, %q, fails: done %q, %v", i, broken, w.steps, err)
+		}
+	}
+	w := begin()
+	w.fails["claims"] = croft.Errorf(croft.NotFound, "no provider")
+	w.claimed = nil
+	if _, err := w.fleet(t).Forget(t.Context(), "one", false); err != nil {
+		t.Errorf("a host without a provider: %v", err)
+	}
+	w = begin()
+	w.instances = []croft.Status{{Instance: croft.Instance{ID: "ghost", Host: "b"}}}
+	if _, err := w.fleet(t).Forget(t.Context(), "one", false); err != nil ||
+		slices.Contains(w.steps, "release ghost on a") {
+		t.Errorf("a claim of an instance that is on record: done %q, %v", w.steps, err)
+	}
+}
+
+// What was moved away may still run on a silent host; once that is forgotten, its new host waits no more.
+func TestAHostThatIsWaitedForIsNotForgotten(t *testing.T) {
+	web := croft.Status{Instance: croft.Instance{ID: "web", Name: "web", Host: "b", MovedFrom: "a"}}
+	stranger := croft.Status{Instance: croft.Instance{ID: "db", Name: "db", Host: "b", MovedFrom: "c"}}
+	const asks = "remains of web on a"
+	for _, c := range []struct {
+		name    string
+		remains bool
+		err     error
+		kind    croft.Kind
+		force   bool
+	}{
+		{"something remains", true, nil, croft.Conflict, false},
+		{"nothing remains", false, nil, "", false},
+		{"nobody can tell", false, errPlanned, croft.Unavailable, false},
+		{"it is gone for good", true, nil, "", true},
+	} {
+		w := away()
+		w.instances, w.remains, w.fails[asks] = []croft.Status{stranger, web}, c.remains, c.err
+		_, err := w.fleet(t).Forget(t.Context(), "one", c.force)
+		if croft.KindOf(err) != c.kind || slices.Contains(w.steps, "forget a") != (c.kind == "") {
+			t.Errorf("%s: done %q, %v", c.name, w.steps, err)
+		}
+		if slices.Contains(w.steps, asks) == c.force || slices.Contains(w.steps, "remains of db on a") {
+			t.Errorf("%s: asked %q", c.name, w.steps)
+		}
+	}
+	w := away()
+	w.known[0].Alive = true
+	if _, err := w.fleet(t).Forget(t.Context(), "one", false); !errors.Is(err, croft.Conflict) {
+		t.Errorf("a host that is alive: %v", err)
+	}
+	for n, sentence := range []string{"", "one instance is on it", "2 instances are on it"} {
+		w := away()
+		for range n {
+			w.instances = append(w.instances, croft.Status{Instance: croft.Instance{ID: "web", Host: "a"}})
+		}
+		_, err := w.fleet(t).Forget(t.Context(), "one", false)
+		if (err == nil) != (n == 0) || err != nil && !strings.Contains(err.Error(), sentence) {
+			t.Errorf("%d instances: %v", n, err)
+		}
+	}
+}
+
+// An operator names a host, and one thing is done to it.
+func TestWhatIsDoneToAHost(t *testing.T) {
+	for verb, do := range map[string]func(*hosts.Fleet, context.Context, string) (hosts.Host, error){
+		"drain": (*hosts.Fleet).Drain, "enable": (*hosts.Fleet).Enable, "accept": (*hosts.Fleet).Accept,
+	} {
+		w := away()
+		h, err := do(w.fleet(t), t.Context(), "one")
+		if err != nil || h.ID != "a" || w.steps[len(w.steps)-1] != verb+" a" {
+			t.Errorf("%s: %v, done %q", verb, err, w.steps)
+		}
+		w.fails[verb+" a"] = errPlanned
+		if _, err := do(w.fleet(t), t.Context(), "one"); !errors.Is(err, errPlanned) ||
+			!strings.HasPrefix(err.Error(), verb+" host one: ") {
+			t.Errorf("%s, which fails: %v", verb, err)
+		}
+		w = away()
+		if _, err := do(w.fleet(t), t.Context(), "other"); !errors.Is(err, croft.NotFound) ||
+			slices.ContainsFunc(w.steps, func(s string) bool { return strings.HasPrefix(s, verb) }) {
+			t.Errorf("%s of no host: %v, done %q", verb, err, w.steps)
+		}
+	}
+	w := away()
+	if _, err := w.fleet(t).Accept(t.Context(), "two"); !errors.Is(err, croft.Conflict) ||
+		slices.Contains(w.steps, "accept b") {
+		t.Errorf("a host that is served was given to another: %v, done %q", err, w.steps)
+	}
+	for _, fails := range []error{nil, errPlanned} {
+		w := away()
+		w.fails["leave a"] = fails
+		err := w.fleet(t).RemoveMember(t.Context(), hosts.Host{Host: w.known[0], Etcd: croft.MemberFollows})
+		if !errors.Is(err, fails) || !slices.Equal(w.steps, []string{"leave a"}) {
+			t.Errorf("a server that is taken out: %v, done %q", err, w.steps)
+		}
+	}
+}
+
+// Hosts are listed with what could be read, and not at all without their records.
+func TestAListWithoutRecordsIsNone(t *testing.T) {
+	for _, broken := range []string{"hosts", "list", "members"} {
+		w := away()
+		w.fails[broken] = errPlanned
+		if all, err := w.fleet(t).List(t.Context()); !errors.Is(err, errPlanned) || all != nil {
+			t.Errorf("%s: got %v, %v", broken, all, err)
+		}
+		if _, err := w.fleet(t).Drain(t.Context(), "one"); !errors.Is(err, errPlanned) {
+			t.Errorf("%s: a drain got %v", broken, err)
+		}
+	}
+	w := away()
+	w.known = []croft.Host{{ID: "1", Name: "b"}, {ID: "2", Name: "a"}, {ID: "3", Name: "b"}, {ID: "4", Name: "a"},
+		{ID: "5", Name: "c"}}
+	all, err := w.fleet(t).List(t.Context())
+	var got []string
+	for _, h := range all {
+		got = append(got, h.Name+string(h.ID)+strings.Repeat("!", len(h.Problems)))
+	}
+	if want := []string{"a2!", "a4!", "b1!", "b3!", "c5"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	for role, alive := range map[croft.MemberRole]bool{croft.MemberLeads: true, croft.MemberFollows: true,
+		croft.MemberSilent: false} {
+		w := &world{members: []croft.EtcdMember{{Host: "x", Name: "x", Role: role, Alone: true}}}
+		if all, err := w.fleet(t).List(t.Context()); err != nil || len(all) != 1 || all[0].Alive != alive {
+			t.Errorf("a machine that only serves etcd and is %s: %+v, %v", role, all, err)
+		}
+	}
+}
