@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,17 +21,18 @@ import (
 	"croft"
 	"croft/audit"
 	"croft/compute/keyed"
+	"croft/internal/delay"
 	"croft/internal/mailbox"
 )
 
-// Config is what an Agent is made of. All interfaces but Shared and Seeds are required.
+// Config configures an Agent. All interfaces but Shared and Seeds are required.
 type Config struct {
 	Host      croft.Host        // ID required; Place tells its agent from one of a copied machine
 	Partition croft.PartitionID // required
 	Provider  croft.Provider    // what the host offers; ID is Host.ID
 	Dir       string            // required: one directory per instance is made below it
-	NICs      []NIC             // of guests that name no networks; addresses are filled in per instance
-	Networks  map[string]NIC    // what guests may be on by name, beside croft.DefaultNetworks
+	NICs      []NIC             // for guests that name no networks; addresses are filled in per instance
+	Networks  map[string]NIC    // by the names that guests use, beside croft.DefaultNetworks
 
 	Orders     Orders
 	Registry   Registry
@@ -41,14 +41,14 @@ type Config struct {
 	Inventory  Inventory
 	Hypervisor Hypervisor
 	Images     Images
-	Seeds      Seeds // nil: guests read their metadata from the server alone
+	Seeds      Seeds // nil: guests read their metadata only from the server
 
-	MaxBuilds   int           // builds at once; 4 by default
+	MaxBuilds   int           // concurrent builds; 4 by default
 	ResyncEvery time.Duration // how often every instance is looked at; 30 s by default
 	SweepEvery  time.Duration // how often claims are compared with records; 60 s by default
 	Log         *slog.Logger  // required
 
-	Traces trace.TracerProvider // records how orders that belong to a trace are carried out; nobody by default
+	Traces trace.TracerProvider // records the execution of orders that belong to a trace; none by default
 }
 
 // Agent carries out the orders of one host.
@@ -58,8 +58,8 @@ type Agent struct {
 	builds  chan struct{} // one token per running build
 	metrics *metrics
 
-	seat  atomic.Bool // this is the host's agent; without it nothing is done
-	known atomic.Bool // provider and record are this agent's
+	seat  atomic.Bool // this is the host's agent; otherwise it does nothing
+	known atomic.Bool // the provider and the host's record are up to date
 
 	troubles troubles
 
@@ -112,8 +112,8 @@ func New(c Config) (*Agent, error) {
 	return a, nil
 }
 
-// Run carries out orders until ctx ends, then stops offering the host's inventory
-// and returns. Guests keep running. ready is called once the host takes orders.
+// Run carries out orders until ctx ends, then withdraws the host's inventory and returns. Guests keep
+// running. ready is called once the host takes orders.
 func (a *Agent) Run(ctx context.Context, ready func()) error {
 	if err := a.tighten(); err != nil {
 		a.Log.Warn("other users of this machine may read instances' metadata disks", "host", a.Host.ID, "op",
@@ -128,10 +128,10 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	})
 	work.Go(func() {
 		a.resync(ctx)
-		every(ctx, a.ResyncEvery, a.resync)
+		delay.Every(ctx, a.ResyncEvery, a.resync)
 	})
-	work.Go(func() { every(ctx, awaitPoll, a.lookAgain) })
-	work.Go(func() { every(ctx, a.SweepEvery, a.sweep) })
+	work.Go(func() { delay.Every(ctx, awaitPoll, a.lookAgain) })
+	work.Go(func() { delay.Every(ctx, a.SweepEvery, a.sweep) })
 	work.Go(func() {
 		_ = a.reporters.Run(ctx, func(id croft.InstanceID) { a.workers.Wake(ctx, id) })
 	})
@@ -145,28 +145,15 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// every calls do after each interval, spread by a tenth so that many agents do not
-// act in step, until ctx ends.
-func every(ctx context.Context, interval time.Duration, do func(context.Context)) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(interval + rand.N(interval/10+1)):
-			do(ctx)
-		}
-	}
-}
-
-// announce offers the host's inventory and makes the host known, trying until it
-// can or ctx ends.
+// announce offers the host's inventory and writes the host's record, repeating until it succeeds or
+// ctx ends.
 func (a *Agent) announce(ctx context.Context) bool {
 	wait := firstWait
 	for ctx.Err() == nil {
 		err := a.Inventory.EnsureProvider(ctx, a.Provider)
 		if errors.Is(err, croft.Conflict) && a.Provider.Name == a.Host.Name {
 			// Another provider has the host's name, such as this machine's before its
-			// state directory was lost. Names are for people; the UUID is the host.
+			// state directory was lost. Names are for people; the UUID identifies the host.
 			a.Provider.Name = a.Host.Name + "-" + string(a.Host.ID)[:8]
 			a.Log.Warn("another host has this name; it is offered under another", "host", a.Host.ID, "name",
 				a.Provider.Name)
@@ -187,13 +174,13 @@ func (a *Agent) announce(ctx context.Context) bool {
 		}
 		a.troubles.known.Store(&err)
 		a.Log.Warn("cannot make the host known yet", "host", a.Host.ID, "err", err)
-		pause(ctx, wait)
+		_ = delay.For(ctx, wait)
 		wait = min(2*wait, lastWait)
 	}
 	return false
 }
 
-// How long the agent waits before it tries again to make its host known.
+// The pauses between attempts of announce.
 const (
 	firstWait = 500 * time.Millisecond
 	lastWait  = 15 * time.Second
@@ -202,19 +189,8 @@ const (
 // awaitPoll is how often the instances that are awaited are looked at.
 const awaitPoll = 2 * time.Second
 
-// pause waits; false: ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
-// retire keeps new claims away from the host while no agent serves it. The
-// provider and its claims stay, as its guests do; one that is gone, since the host was
-// forgotten, is not made again.
+// retire keeps new claims away from the host while no agent serves it. The provider and its claims
+// stay, as its guests do. A provider that is gone, because the host was forgotten, is not made again.
 func (a *Agent) retire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -235,8 +211,8 @@ func (a *Agent) retire(ctx context.Context) error {
 	return nil
 }
 
-// resync wakes every instance that has an order known here or a domain. Those
-// that have an order and neither are woken by the watch's list.
+// resync wakes every instance that is remembered here or has a domain. The list of the watch wakes the
+// others that have an order.
 func (a *Agent) resync(ctx context.Context) {
 	domains, err := a.Hypervisor.List(ctx)
 	if err != nil {
@@ -257,14 +233,14 @@ func (a *Agent) resync(ctx context.Context) {
 	}
 }
 
-// logUnless logs an error that is not just the end of ctx.
+// logUnless logs an error unless ctx has ended.
 func (a *Agent) logUnless(ctx context.Context, err error, op string) {
 	if ctx.Err() == nil {
 		a.Log.Warn("the agent could not finish; it tries again", "host", a.Host.ID, "op", op, "err", err)
 	}
 }
 
-// read gathers the two sides that Plan compares.
+// read returns the two sides that Plan compares.
 func (a *Agent) read(ctx context.Context, id croft.InstanceID) (*croft.Order, Have, error) {
 	have := Have{Home: a.Partition}
 	var want *croft.Order
@@ -300,7 +276,7 @@ func (a *Agent) clean(id croft.InstanceID) error {
 
 func (a *Agent) dir(id croft.InstanceID) string { return filepath.Join(a.Dir, string(id)) }
 
-// ConsoleLog is the path of the file that an instance's serial console is logged to.
+// ConsoleLog returns the path of the log of an instance's serial console.
 func (a *Agent) ConsoleLog(id croft.InstanceID) string {
 	return filepath.Join(a.dir(id), "console.log")
 }
@@ -313,5 +289,5 @@ func (a *Agent) lookAgain(ctx context.Context) {
 	}
 }
 
-// Collector gives the agent's metrics.
+// Collector returns the agent's metrics.
 func (a *Agent) Collector() prometheus.Collector { return a.metrics }

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// build makes everything up to a defined domain, at most MaxBuilds at once. Once
-// the image is there and before anything is made of it, it calls prepare.
+// build makes everything up to a defined domain, at most MaxBuilds at once. It calls prepare once the
+// image is there, before it is used.
 func (p *pass) build(ctx context.Context, prepare func() error) error {
 	if err := p.arrived(ctx); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (p *pass) fetch(ctx context.Context) (img Image, err error) {
 	return img, err
 }
 
-// source is where an order's guest finds its metadata. Invalid: not where it wants.
+// source returns where the guest finds its metadata. Invalid: not where the order wants it.
 func (p *pass) source() (croft.Metadata, error) {
 	if p.agent.Seeds == nil {
 		return croft.MetadataServer, nil
@@ -102,13 +102,13 @@ func (p *pass) source() (croft.Metadata, error) {
 	return p.agent.Seeds.Source(*p.want)
 }
 
-// seed writes the metadata disk, where there is to be one, and returns its path.
+// seed writes the metadata disk and returns its path; empty: the guest needs none.
 func (p *pass) seed(ctx context.Context, source croft.Metadata) (path string, err error) {
 	if source == croft.MetadataServer {
 		return "", nil
 	}
 	path = filepath.Join(p.agent.dir(p.id), seedFile)
-	// A file of an earlier attempt may be QEMU's user's by now, and have another mode.
+	// A file of an earlier attempt may belong to QEMU's user by now, and have another mode.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("write the metadata disk: %w", err)
 	}
@@ -125,8 +125,8 @@ func (p *pass) seed(ctx context.Context, source croft.Metadata) (path string, er
 	return path, f.Sync()
 }
 
-// nics are the network interfaces of an order's guest. Invalid: it names a network
-// that this host does not have.
+// nics returns the guest's network interfaces. Invalid: the order names a network that this host does
+// not have.
 func (p *pass) nics() ([]NIC, error) {
 	var all []NIC
 	for _, name := range p.want.Spec.Networks {
@@ -150,7 +150,7 @@ func (p *pass) nics() ([]NIC, error) {
 	return all, nil
 }
 
-// machine describes the domain of an order.
+// machine returns the description of the domain.
 func (p *pass) machine(disk []Layer, seed string, nics []NIC) Machine {
 	return Machine{
 		ID: p.id, Partition: p.want.Partition, Generation: p.want.Generation, Name: p.want.Name,

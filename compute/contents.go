@@ -12,8 +12,7 @@ import (
 	"croft/internal/httpapi"
 )
 
-// Contents returns what this host has of this installation: guests, and directories with
-// disks.
+// Contents returns the guests and the directories with disks that this host has of this installation.
 func (a *Agent) Contents(ctx context.Context) (audit.Contents, error) {
 	domains, err := a.Hypervisor.List(ctx)
 	if err != nil {

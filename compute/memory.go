@@ -13,46 +13,46 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// called is what people call an instance.
+// called is the project and the name of an instance.
 type called struct {
 	project croft.Project
 	name    string
 }
 
-// memory is what the agent knows of an instance beyond what it can read. All of
-// it may be lost: a new agent comes to the same end.
+// memory is what the agent knows about an instance beyond what it can read. All of it may be lost: a
+// new agent comes to the same result.
 type memory struct {
-	mu       sync.Mutex        // guards observed, known, events, passing and timer; the rest is the worker's own
+	mu       sync.Mutex        // guards observed, known, events, passing and timer; the rest belongs to the worker
 	observed croft.Observation // last written
 	known    bool              // observed was written by this agent
 	events   []croft.Event
-	passing  func()      // writes a state that may be over soon
+	passing  func()      // writes a transient state
 	timer    *time.Timer // calls that
-	recalled bool        // events has what was stored before this agent
+	recalled bool        // events include those that an earlier agent stored
 	failed   error       // final for the order of generation failedAt
 	failedAt int64
-	unbuilt  bool      // what the failed order half built is removed
+	unbuilt  bool      // what the failed order left half built is removed
 	started  time.Time // when it was last started
 	reported bool      // a domain without order was reported
-	ended    croft.End // how the guest went off that the order of generation endedAt leaves off
+	ended    croft.End // how the guest ended that the order of generation endedAt leaves off
 	endedAt  int64
-	way      *way // the order on its way, where it belongs to a trace
+	way      *way // the order being carried out, if it belongs to a trace
 
 	state  atomic.Value // croft.State: last seen, whether it could be written or not
 	called atomic.Value // called: its project and name
 }
 
-// way is an order on its way, as the trace that it belongs to sees it: one span from
-// the first step until the guest is as the order wants it, or cannot be just now.
+// way is the span of an order that belongs to a trace, from the first step until the guest is as
+// ordered, or cannot be for now.
 type way struct {
 	generation int64
 	span       trace.Span
 	end        func(error)
-	address    func(error) // ends the wait for the guest's address; nil where nobody waits
+	address    func(error) // ends the span of the wait for the guest's address; nil: there is none
 }
 
-// note adds a step that was done just now. One that was done before begins a way
-// of its own: the guest is started anew.
+// note adds an event that happened just now. If it has happened before, the list begins anew with it:
+// the guest is started again.
 func (m *memory) note(name croft.EventName) {
 	if m.noted(name) {
 		m.begin()
@@ -62,7 +62,7 @@ func (m *memory) note(name croft.EventName) {
 	m.events = append(slices.Clip(m.events), croft.Event{Name: name, At: time.Now().UTC()})
 }
 
-// begin forgets the steps of the way before.
+// begin forgets all events.
 func (m *memory) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,7 +75,7 @@ func (m *memory) noted(name croft.EventName) bool {
 	return slices.ContainsFunc(m.events, func(e croft.Event) bool { return e.Name == name })
 }
 
-// tellPassing writes the state that has lasted.
+// tellPassing writes the transient state, which has lasted.
 func (m *memory) tellPassing() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,7 +85,7 @@ func (m *memory) tellPassing() {
 	}
 }
 
-// endPassing ends what observePassing began, with its pass.
+// endPassing drops a transient state at the end of its pass.
 func (m *memory) endPassing() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,15 +95,15 @@ func (m *memory) endPassing() {
 	}
 }
 
-// expectAddress begins to wait for the address of a guest that has just been started.
-// That is part of the order, and of none of its steps.
+// expectAddress begins the span of the wait for the address of a guest that has just been started. It
+// belongs to the order and to none of its steps.
 func (m *memory) expectAddress(ctx context.Context) {
 	if m.way != nil && m.way.address == nil {
 		_, m.way.address = span.Start(trace.ContextWithSpan(ctx, m.way.span), "address")
 	}
 }
 
-// arrive ends the order's span, with what became of it.
+// arrive ends the order's span, with its result.
 func (m *memory) arrive(err error) {
 	if m.way == nil {
 		return

@@ -10,7 +10,7 @@ import (
 	"croft/internal/meter"
 )
 
-// metrics count what the agent does.
+// metrics are the agent's.
 type metrics struct {
 	meter.Set
 	others []prometheus.Collector
@@ -69,7 +69,7 @@ func newMetrics(builds chan struct{}, seat, known *atomic.Bool, states func() ma
 		func() float64 { return truth(known.Load()) })
 	for _, kind := range []croft.Kind{croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity,
 		croft.Unavailable, "other"} {
-		m.failures.WithLabelValues(string(kind)) // else its first failure would be no increase
+		m.failures.WithLabelValues(string(kind)) // otherwise the first failure would be no increase
 	}
 	m.instances = prometheus.NewDesc("croft_agent_instances", "Instances of this host, by what was last seen of them.",
 		[]string{"state"}, nil)
@@ -93,8 +93,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It waits for nobody but, for a moment, the
-// hypervisor.
+// Collect implements prometheus.Collector. It waits only for the hypervisor, for a moment.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.Set.Collect(ch)
 	for _, c := range m.others {

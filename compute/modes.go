@@ -9,9 +9,9 @@ import (
 	"croft"
 )
 
-// The modes of what the agent makes. QEMU runs as a user of its own that has to pass
-// through the directories, which nobody needs to list. The files in them belong to root, or to
-// QEMU's user while the guest runs: libvirt gives them to it (dynamic_ownership).
+// The modes of the agent's files. QEMU's user has to pass through the directories, which nobody needs to
+// list. The files in them belong to root, or to QEMU's user while the guest runs (libvirt's
+// dynamic_ownership).
 const (
 	dirMode  fs.FileMode = 0o711
 	seedMode fs.FileMode = 0o600
@@ -21,7 +21,7 @@ const (
 // user-data and the guest's private host key.
 const seedFile = "seed.iso"
 
-// tighten takes away the rights that an earlier version gave to every user of the host.
+// tighten removes the permissions that an earlier version gave to every user of the host.
 func (a *Agent) tighten() error {
 	entries, err := os.ReadDir(a.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,7 +40,7 @@ func (a *Agent) tighten() error {
 	return errors.Join(errs...)
 }
 
-// limitMode takes the bits from a file's mode that are not in most. No file is success.
+// limitMode clears the bits of a file's mode that are not in most. A missing file is not an error.
 func limitMode(path string, most fs.FileMode) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,8 +12,8 @@ import (
 	"croft/internal/span"
 )
 
-// settle writes what a pass came to. An error that repeating cannot help is final
-// for this order: what was half built is removed.
+// settle writes the result of a pass. An error that repeating cannot cure is final for this order: what
+// was half built is removed.
 func (p *pass) settle(ctx context.Context, failure error) {
 	if ctx.Err() != nil {
 		return // interrupted: the next pass knows better
@@ -63,8 +63,8 @@ func (p *pass) settle(ctx context.Context, failure error) {
 	p.observe(ctx, seen)
 }
 
-// giveUp leaves an order that failed for good: nothing half built, and everybody told.
-// What of that does not succeed, or is interrupted, the next pass does.
+// giveUp removes what an order that failed for good left half built, and writes the failure. The next
+// pass does what of that failed or was interrupted.
 func (p *pass) giveUp(ctx context.Context) {
 	if !p.memory.unbuilt {
 		if err := p.unbuild(ctx); err != nil {
@@ -82,7 +82,7 @@ func (p *pass) observeFailure(ctx context.Context, failure error) {
 		ErrorKind: croft.KindOf(failure)})
 }
 
-// isFinal tells an error that no further pass can cure.
+// isFinal reports whether no further pass can cure an error.
 func isFinal(err error) bool {
 	return errors.Is(err, croft.Invalid) || errors.Is(err, croft.NotFound)
 }
@@ -94,7 +94,7 @@ func (p *pass) unbuild(ctx context.Context) error {
 	}
 	domain, err := p.agent.Hypervisor.Get(ctx, p.id)
 	if err == nil && domain.Power != PowerOff {
-		return nil // a guest that runs is worth more than order in the cupboard
+		return nil // a running guest is not removed to tidy up
 	}
 	if err == nil {
 		err = p.agent.Hypervisor.Remove(ctx, p.id)
@@ -105,7 +105,7 @@ func (p *pass) unbuild(ctx context.Context) error {
 	return p.agent.clean(p.id)
 }
 
-// stateOf names what a domain is doing.
+// stateOf returns the state of a domain.
 func stateOf(d Domain) croft.State {
 	switch {
 	case d.Power == PowerOff:
@@ -116,22 +116,19 @@ func stateOf(d Domain) croft.State {
 	return croft.StateRunning
 }
 
-// observe writes an observation of the order's instance, if it differs from the
-// last one. That the order is gone meanwhile is no error.
+// observe writes an observation if it differs from the last one. That the order is gone is no error.
 func (p *pass) observe(ctx context.Context, seen croft.Observation) {
-	p.memory.mu.Lock() // progress may be told by another goroutine than the worker's
+	p.memory.mu.Lock() // progress may be reported by another goroutine than the worker's
 	defer p.memory.mu.Unlock()
 	p.memory.passing = nil
 	p.write(ctx, seen)
 }
 
-// passingTime is how long a state has to last that another follows by itself before
-// anybody is told of it.
+// passingTime is how long a transient state has to last before it is written.
 const passingTime = 100 * time.Millisecond
 
-// observePassing observes a state that a pass goes through, if it lasts. Most do not,
-// and each that is written costs etcd, and everybody who watches, as much as the last
-// one, which counts.
+// observePassing observes a transient state if it lasts. Most do not, and writing one costs etcd and all
+// watchers as much as the final state.
 func (p *pass) observePassing(ctx context.Context, seen croft.Observation) {
 	p.memory.mu.Lock()
 	defer p.memory.mu.Unlock()
@@ -141,7 +138,7 @@ func (p *pass) observePassing(ctx context.Context, seen croft.Observation) {
 	p.memory.passing = func() { p.write(ctx, seen) }
 }
 
-// write wants p.memory.mu held.
+// write requires p.memory.mu.
 func (p *pass) write(ctx context.Context, seen croft.Observation) {
 	seen.Host, seen.Instance, seen.Generation = p.agent.Host.ID, p.id, p.want.Generation
 	seen.MAC = p.id.MAC(0).String()
@@ -173,7 +170,7 @@ func (p *pass) write(ctx context.Context, seen croft.Observation) {
 	}
 }
 
-// phase does a part of building or starting a guest, and tells how long it took.
+// phase does and measures a part of building or starting a guest.
 func (p *pass) phase(ctx context.Context, name string, work func(context.Context) error) error {
 	begun := time.Now()
 	err := span.Do(ctx, name, work)
@@ -181,8 +178,7 @@ func (p *pass) phase(ctx context.Context, name string, work func(context.Context
 	return err
 }
 
-// recall reads once what an agent before this one noted of the instance's way, so
-// that a restart does not lose it.
+// recall reads once the events that an earlier agent stored, so that a restart does not lose them.
 func (p *pass) recall(ctx context.Context) error {
 	if p.memory.recalled {
 		return nil
@@ -202,8 +198,8 @@ func (p *pass) recall(ctx context.Context) error {
 	return nil
 }
 
-// measureArrival tells how long a guest took that was made for its first order: what
-// comes later has no claim to begin with.
+// measureArrival measures how long a guest took that was built for its first order; the time of later
+// orders does not begin with a claim.
 func (p *pass) measureArrival() {
 	if p.memory.noted(croft.EventClaimed) && p.memory.noted(croft.EventDefined) {
 		p.agent.metrics.arrival.Observe(max(0, time.Since(p.want.Issued).Seconds()))

@@ -6,11 +6,11 @@ import (
 	"errors"
 )
 
-// errNotArrived is no failure: the next pass finds it over, or not yet.
+// errNotArrived is not a failure: the pass is repeated until it is over.
 var errNotArrived = errors.New("a host that the instance moved away from still has it")
 
-// outcome is how something ended. What was interrupted, or waits for another host, is
-// nobody's fault and counts apart.
+// outcome returns the metrics' label for how something ended. What was interrupted, or waits for another
+// host, is not a failure and counts separately.
 func outcome(ctx context.Context, err error) string {
 	switch {
 	case err != nil && ctx.Err() != nil:

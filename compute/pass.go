@@ -16,7 +16,8 @@ import (
 // startGrace is how long after its start a guest that is off counts as one that cannot stay up.
 const startGrace = 15 * time.Second
 
-// pass is one look at one instance, and what its order needs. The next pass is the only retry.
+// pass reads the order and the domain of one instance and does what the order needs. The next pass is
+// the only retry.
 type pass struct {
 	agent  *Agent
 	id     croft.InstanceID
@@ -25,7 +26,7 @@ type pass struct {
 	have   Have
 }
 
-// pass looks at one instance. Only one pass of an instance runs at a time.
+// pass makes a pass. The workers run at most one of each instance at a time.
 func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
 	p := &pass{agent: a, id: id, memory: a.instances.remember(id)}
 	defer p.memory.endPassing()
@@ -36,7 +37,7 @@ func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
 	a.metrics.passes.WithLabelValues(outcome(ctx, err)).Inc()
 }
 
-// run returns what kept the pass from doing what the order needs.
+// run makes the pass and returns the error that ended it early.
 func (p *pass) run(ctx context.Context) (err error) {
 	a, m := p.agent, p.memory
 	p.want, p.have, err = a.read(ctx, p.id)
@@ -137,8 +138,8 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 	return fmt.Errorf("no way to do %q", step.Op)
 }
 
-// release gives the claim back, unless the instance has moved: then it is that of
-// another host's guest. So it is where another instance got the UUID meanwhile.
+// release releases the claim, unless it belongs to a guest of another host: the instance has moved, or
+// another instance got the UUID meanwhile.
 func (p *pass) release(ctx context.Context) error {
 	inst, err := p.agent.Records.Instance(ctx, p.id)
 	switch {
@@ -150,8 +151,8 @@ func (p *pass) release(ctx context.Context) error {
 	return p.agent.Inventory.Release(ctx, p.id, inst.Places()...)
 }
 
-// arrived returns nil once the hosts that an instance moved away from have nothing of it
-// any more, so that it never runs on two.
+// arrived returns nil once the former hosts have nothing of the instance any more, so that it never
+// runs on two.
 func (p *pass) arrived(ctx context.Context) error {
 	for _, host := range p.want.Former() {
 		if host == p.agent.Host.ID {
@@ -170,7 +171,7 @@ func (p *pass) arrived(ctx context.Context) error {
 	return nil
 }
 
-// start boots the domain. What address it will have may be known before.
+// start boots the domain. Its address may be known already.
 func (p *pass) start(ctx context.Context) error {
 	domain, err := p.agent.Hypervisor.Get(ctx, p.id)
 	if err != nil {
@@ -183,7 +184,7 @@ func (p *pass) start(ctx context.Context) error {
 		return err
 	}
 	p.memory.expectAddress(ctx)
-	p.memory.started = time.Now() // one that failed, or was interrupted, was no start
+	p.memory.started = time.Now() // a start that failed or was interrupted does not count
 	p.memory.note(croft.EventRunning)
 	return nil
 }
@@ -199,11 +200,11 @@ func (p *pass) tearDown(ctx context.Context) error {
 	return p.agent.clean(p.id)
 }
 
-// followed is how long after it was issued an order is part of its trace. What is done
-// later, such as starting a guest that crashed, nobody waits for.
+// followed is how long after it was issued an order is part of its trace. Nobody waits for what is done
+// later, such as starting a guest that crashed.
 const followed = time.Hour
 
-// onItsWay returns ctx with the order's span in it, if the order belongs to a trace.
+// onItsWay returns ctx with the order's span, if the order belongs to a trace.
 func (p *pass) onItsWay(ctx context.Context) context.Context {
 	if p.memory.way != nil && p.memory.way.generation != p.want.Generation {
 		p.memory.arrive(nil) // another order came first

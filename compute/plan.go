@@ -10,44 +10,42 @@ import (
 // Op is one kind of step.
 type Op string
 
-// What a pass can do. Each may be repeated; a crash between two is mended by the
-// next pass.
+// The kinds of steps. Each may be repeated; the next pass repairs a crash between two.
 const (
 	OpBuild   Op = "build"   // fetch the image, make the disk, define the domain
 	OpStart   Op = "start"   // boot it
 	OpStop    Op = "stop"    // power it off
 	OpRebuild Op = "rebuild" // power it off, once the image is there, and build it anew
-	OpMark    Op = "mark"    // note on the domain which order it is the work of
+	OpMark    Op = "mark"    // note on the domain which order it carries out
 	OpRemove  Op = "remove"  // remove the domain
 	OpClean   Op = "clean"   // remove its files
-	OpRelease Op = "release" // give its claim back
+	OpRelease Op = "release" // release its claim
 	OpForget  Op = "forget"  // remove order, observation, record and name
-	OpReport  Op = "report"  // tell the operator, touch nothing
-	OpRefuse  Op = "refuse"  // tell the user, touch nothing
-	OpLeave   Op = "leave"   // leave it off, as its restart policy has it
+	OpReport  Op = "report"  // report to the operator, change nothing
+	OpRefuse  Op = "refuse"  // report to the user, change nothing
+	OpLeave   Op = "leave"   // leave it off, as its restart policy says
 )
 
-// Step is one thing to do and why, in English.
+// Step is one operation and its reason in English.
 type Step struct {
 	Op     Op
 	Reason string
 }
 
-// Have is what there is of an instance on this host.
+// Have is what exists of an instance on this host.
 type Have struct {
 	Home   croft.PartitionID
 	Domain *Domain // nil: none is defined
 	Files  bool    // its directory exists
-	// JustStarted: it was started so recently that being off again means that it
-	// cannot stay up; the next resync tries again.
+	// JustStarted: it was started so recently that being off again means that it cannot stay up; the
+	// next resync tries again.
 	JustStarted bool
-	// Halted: it was seen before that the guest powered itself off since it was started
-	// for this order.
+	// Halted: the guest was seen to have powered itself off since it was started for this order.
 	Halted bool
 }
 
-// Plan compares what an order wants with what there is and says what to do, in
-// order. It is pure. A missing order (nil) never destroys anything.
+// Plan compares what an order wants with what exists and returns the steps in their order. It is pure.
+// A missing order (nil) never destroys anything.
 func Plan(want *croft.Order, have Have) []Step {
 	switch {
 	case want == nil && have.Domain == nil:
@@ -127,8 +125,8 @@ func policy(want *croft.Order) croft.Restart {
 	return cmp.Or(want.Spec.Restart, croft.RestartOnFailure)
 }
 
-// leftOff says how a guest that is to run went off, where its restart policy leaves it so;
-// nothing where it is to be started. A guest that was not started for this order is to be.
+// leftOff returns how a guest that is to run ended, if its restart policy leaves it off; empty: it is to
+// be started, as is a guest that was not started for this order.
 func leftOff(want *croft.Order, have Have) croft.End {
 	d := have.Domain
 	if want == nil || want.Want != croft.WantRunning || d == nil || d.Power != PowerOff ||

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// problemKind orders what may be wrong with a host; of each there is at most one.
+// problemKind orders the problems of a host; there is at most one of each kind.
 type problemKind int
 
 const (
@@ -17,14 +17,14 @@ const (
 	problemKinds
 )
 
-// troubles are the newest reasons why the agent cannot do its work, for who asks.
+// troubles are the newest reasons why the agent cannot work.
 type troubles struct {
 	seat       atomic.Pointer[string] // why it does nothing
-	known      atomic.Pointer[error]  // why the host is not made known yet
-	hypervisor atomic.Pointer[error]  // what was wrong when the hypervisor was asked last
+	known      atomic.Pointer[error]  // why the host is not known yet
+	hypervisor atomic.Pointer[error]  // the result of the last request to the hypervisor
 }
 
-// strangers says which guests here belong to nobody, or to another host.
+// strangers reports the guests here that belong to nobody, or to another host.
 func strangers(strays []audit.Difference) string {
 	if len(strays) == 0 {
 		return ""

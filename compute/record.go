@@ -11,7 +11,7 @@ import (
 	"github.com/shirou/gopsutil/v3/disk"
 )
 
-// setProblem notes what is wrong with the host, for its record; nothing where that is over.
+// setProblem notes what is wrong with the host, for its record; empty: nothing is.
 func (a *Agent) setProblem(kind problemKind, sentence string) (changed bool) {
 	a.introducing.Lock()
 	defer a.introducing.Unlock()
@@ -20,7 +20,7 @@ func (a *Agent) setProblem(kind problemKind, sentence string) (changed bool) {
 	return changed
 }
 
-// introduce writes the host's record. A new name is told, and the old one kept in it.
+// introduce writes the host's record. It logs a new name, and the record keeps the old one.
 func (a *Agent) introduce(ctx context.Context) error {
 	a.introducing.Lock()
 	defer a.introducing.Unlock()
@@ -45,8 +45,8 @@ func (a *Agent) introduce(ctx context.Context) error {
 	return a.Registry.PutHost(ctx, me)
 }
 
-// examine finds what is wrong with the host as a whole, says so in the log once, and
-// in the host's record for as long as it lasts.
+// examine looks for problems of the host as a whole, logs them once and keeps them in the host's record
+// for as long as they last.
 func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.Resources,
 	strays []audit.Difference) error {
 	shrunk, strange := a.shrunk(claims), strangers(strays)
@@ -73,21 +73,20 @@ func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.R
 	return a.introduce(ctx)
 }
 
-// littleDisk is how many bytes the disk of the instances has to have left for nobody to
-// mind.
+// littleDisk is the free space in bytes below which the instances' disk is nearly full.
 const littleDisk = 1 << 30
 
-// nearlyFull says that the disk of the instances is. Below a GiB the sentence stays the
-// same, so that it is not written anew with every block.
+// nearlyFull reports that the instances' disk is nearly full. The sentence has no exact amount, so that
+// the record does not change with every block.
 func (a *Agent) nearlyFull(ctx context.Context) string {
 	usage, err := disk.UsageWithContext(ctx, a.Dir)
 	if err != nil || usage.Free >= littleDisk {
-		return "" // what cannot be read is told by whatever needs it
+		return "" // whatever needs the disk reports the error
 	}
 	return fmt.Sprintf("less than 1 GiB is left on the disk of %s: guests that write stand still once nothing is, and no new ones can be built; make room there", a.Dir)
 }
 
-// shrunk says of which classes more is claimed than the host offers.
+// shrunk reports the classes of which more is claimed than the host offers.
 func (a *Agent) shrunk(claims map[croft.InstanceID]croft.Resources) string {
 	used := croft.Resources{}
 	for _, claim := range claims {

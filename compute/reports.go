@@ -12,21 +12,21 @@ import (
 	"croft/internal/durable"
 )
 
-// Reports keeps what guests tell of themselves among the files of their instances,
-// so that it outlives the agent and ends with the instance. The agent observes it.
+// Reports keeps what guests report among the files of their instances, so that it outlives the agent
+// and ends with the instance. The agent observes it.
 type Reports struct{ agent *Agent }
 
-// Reports returns the agent's.
+// Reports returns the agent's reports.
 func (a *Agent) Reports() Reports { return Reports{a} }
 
-// told is all that a guest has told.
+// told is all that a guest has reported.
 type told struct {
 	CloudInit *croft.CloudInit `json:"cloud_init,omitempty"`
 	Password  string           `json:"password,omitempty"`
 }
 
-// CloudInit keeps how the guest's set-up ended; the last word counts. NotFound: the
-// host has no such instance.
+// CloudInit keeps how the guest's set-up ended; the last report counts. NotFound: the host has no such
+// instance.
 func (r Reports) CloudInit(ctx context.Context, id croft.InstanceID, c croft.CloudInit) error {
 	return r.change(ctx, id, func(t *told) error {
 		t.CloudInit = &c
@@ -51,7 +51,7 @@ func (r Reports) Password(_ context.Context, id croft.InstanceID) (string, error
 	return r.read(id).Password, nil
 }
 
-// change reads what a guest has told, changes it, and has the agent look.
+// change reads, changes and writes what a guest has reported, and wakes the agent.
 func (r Reports) change(ctx context.Context, id croft.InstanceID, do func(*told) error) error {
 	r.agent.reporting.Lock()
 	defer r.agent.reporting.Unlock()
@@ -66,8 +66,7 @@ func (r Reports) change(ctx context.Context, id croft.InstanceID, do func(*told)
 	return nil
 }
 
-// read returns what is kept; nothing where it cannot be read, which nobody but a
-// guest would miss.
+// read returns what is kept; nothing if it cannot be read, which only the guest would miss.
 func (r Reports) read(id croft.InstanceID) (t told) {
 	text, err := os.ReadFile(r.file(id))
 	if err != nil || json.Unmarshal(text, &t) != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/delay"
 	"croft/internal/mailbox"
 )
 
@@ -69,7 +70,7 @@ func TestAReadThatFailedIsRepeatedSoon(t *testing.T) {
 				a.seat.Store(true)
 				a.workers.Do = a.pass
 				ctx, cancel := context.WithCancel(t.Context())
-				go every(ctx, awaitPoll, a.lookAgain)
+				go delay.Every(ctx, awaitPoll, a.lookAgain)
 				begun := time.Now()
 				a.workers.Wake(ctx, id)
 				time.Sleep(3 * time.Second)

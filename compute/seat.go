@@ -2,6 +2,7 @@ package compute
 
 import (
 	"context"
+	"croft/internal/delay"
 	"fmt"
 	"sync"
 	"time"
@@ -9,9 +10,9 @@ import (
 	"croft"
 )
 
-// serve is the host's agent for as long as no other is, until ctx ends. Whenever it
-// becomes that, it makes the host known and looks at everything. ready is called the
-// first time, once everybody sees that the host lives.
+// serve makes this the host's agent while no other is, until ctx ends. Whenever it becomes that, it
+// makes the host known and looks at everything. ready is called the first time, once the host is alive
+// for everybody.
 func (a *Agent) serve(ctx context.Context, ready func()) {
 	known, seated, ended := make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
 	go func() {
@@ -46,22 +47,21 @@ func (a *Agent) awaitLife(ctx context.Context) bool {
 		if err == nil && hosts[a.Host.ID].Alive {
 			return true
 		}
-		if !pause(ctx, wait) {
+		if delay.For(ctx, wait) != nil {
 			return false
 		}
 	}
 }
 
-// lifePoll is how long the agent waits before it looks again whether its host is alive,
-// which takes as long as etcd takes to write.
+// lifePoll is the first pause before the agent looks again whether its host is alive, which takes as
+// long as a write to etcd.
 const lifePoll = 10 * time.Millisecond
 
 func (a *Agent) me() croft.Agent {
 	return croft.Agent{Host: a.Host.ID, Place: a.Host.Place, Name: a.Host.Name, API: a.Host.API}
 }
 
-// take notes who is the host's agent: this one, or a rival. It returns whether this
-// one may be.
+// take notes who is the host's agent, this one or a rival, and returns whether this one may be.
 func (a *Agent) take(ctx context.Context, rival *croft.Agent, seated chan<- struct{}) bool {
 	if rival != nil {
 		a.refuse(fmt.Sprintf(
@@ -96,12 +96,12 @@ func (a *Agent) refuse(why string) {
 	}
 }
 
-// stranger says why this agent has no business to serve the host, or nothing, and
-// whether the host's record is another agent's or gone.
+// stranger returns why this agent must not serve the host; empty: it may. changed: the host's record is
+// another agent's, or gone.
 //
-// An agent of another place than the last one serves the host only where nothing is
-// ordered there, or an operator accepts it: else it would make guests a second time
-// that still run where they were, or take a tombstone for carried out.
+// An agent of another place than the last one serves the host only if the host has no orders or an
+// operator accepts it: otherwise it would build guests a second time that still run elsewhere, or
+// take a tombstone as carried out.
 func (a *Agent) stranger(ctx context.Context) (why string, changed bool, err error) {
 	hosts, err := a.Registry.Hosts(ctx, a.Host.ID)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"croft/audit"
 )
 
-// sweep compares the records with what there is, mends what no guest can suffer from,
-// and tells the rest: what is this host's, and, where it is this agent's turn, what
-// is no host's own. What two sweeps in a row found is believed.
+// sweep compares the records with what exists, mends what harms no guest, and reports the rest: for
+// this host and, when it is this agent's turn, for what belongs to no host. Only what two sweeps in a
+// row found counts.
 func (a *Agent) sweep(ctx context.Context) {
 	if !a.seat.Load() {
 		return
@@ -29,7 +29,7 @@ func (a *Agent) sweep(ctx context.Context) {
 	}
 }
 
-// sweepHost looks after this host.
+// sweepHost sweeps this host.
 func (a *Agent) sweepHost(ctx context.Context) error {
 	claims, err := a.Inventory.Claims(ctx, a.Host.ID)
 	if errors.Is(err, croft.NotFound) {

@@ -11,8 +11,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// tail copies a growing file to w and, if it is to follow, what is added later,
-// across rotations, until ctx ends or the file's directory is gone.
+// tail copies a file to w and, with follow, what is added later, across rotations, until ctx ends or
+// the file's directory is gone.
 func tail(ctx context.Context, path string, w io.Writer, follow bool) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -53,8 +53,8 @@ func tail(ctx context.Context, path string, w io.Writer, follow bool) error {
 	}
 }
 
-// reopened returns the file that path names now: f, or after a rotation the new
-// one, once the rest of f has been copied.
+// reopened returns the file that path names now: f, or after a rotation the new file, once the rest of
+// f has been copied.
 func reopened(f *os.File, path string, w io.Writer) (*os.File, error) {
 	now, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -11,9 +11,6 @@ import (
 	"croft"
 )
 
-// patience bounds what a test waits for.
-const patience = 3 * time.Minute
-
 // woken follows the host's orders and gives the instances woken for.
 func (s *stage) woken() <-chan croft.InstanceID {
 	woken := make(chan croft.InstanceID, 1000)

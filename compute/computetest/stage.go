@@ -1,0 +1,169 @@
+package computetest
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/compute"
+)
+
+// Cloud is one under test: what the agent of a host sees of it, and what others do there.
+type Cloud struct {
+	Partition croft.PartitionID
+	Host      croft.HostID // whose agent it is; nobody has heard of it
+	Agent     Ports
+	Others    Others
+	Break     func() // breaks all connections between the agent and the rest
+}
+
+// Ports are all that an agent needs of its cloud.
+type Ports interface {
+	compute.Orders
+	compute.Registry
+	compute.Records
+	compute.Inventory
+}
+
+// Others are schedulers, operators and other agents.
+type Others interface {
+	Create(ctx context.Context, inst croft.Instance) (croft.Instance, error)
+	Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
+	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
+	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
+	Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error)
+	Forget(ctx context.Context, o croft.Order) error
+	ForgetHost(ctx context.Context, host croft.HostID) error
+	Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error)
+	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
+	Claim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
+
+	PutHost(ctx context.Context, h croft.Host) error
+	StayAlive(ctx context.Context, host croft.HostID) error
+	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
+	WatchInstances(ctx context.Context, changed func()) error
+}
+
+// stage is a cloud under test with words for what happens there.
+type stage struct {
+	Cloud
+	t *testing.T
+}
+
+func (s *stage) ctx() context.Context { return s.t.Context() }
+
+func (s *stage) check(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stage) want(err error, kind croft.Kind) {
+	s.t.Helper()
+	if croft.KindOf(err) != kind {
+		s.t.Fatalf("got error %v of kind %q, want kind %q", err, croft.KindOf(err), kind)
+	}
+}
+
+// live makes a host known and alive until the test ends, and returns when it is.
+func (s *stage) live(host croft.HostID) {
+	s.t.Helper()
+	s.check(s.Others.PutHost(s.ctx(), croft.Host{ID: host, Name: "host-" + string(host)}))
+	s.background(func(ctx context.Context) { _ = s.Others.StayAlive(ctx, host) })
+	s.alive(host, true)
+}
+
+// background does something until the returned function is called, or the test ends.
+func (s *stage) background(do func(context.Context)) (end func()) {
+	ctx, cancel := context.WithCancel(s.ctx())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		do(ctx)
+	}()
+	end = func() { cancel(); <-ended }
+	s.t.Cleanup(end)
+	return end
+}
+
+// alive returns when others see the host alive, or not.
+func (s *stage) alive(host croft.HostID, want bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx(), patience)
+	defer cancel()
+	var is atomic.Bool
+	_ = s.Others.WatchInstances(ctx, func() { // perhaps several at once
+		if hosts, err := s.Others.Hosts(ctx, host); err == nil && hosts[host].Alive == want {
+			is.Store(true)
+			cancel()
+		}
+	})
+	if !is.Load() {
+		s.t.Fatalf("the host's life is never %v", want)
+	}
+}
+
+// request makes an instance on the host, which has to be alive, with an order.
+func (s *stage) request() croft.Instance {
+	s.t.Helper()
+	inst := s.record()
+	inst, err := s.Others.Assign(s.ctx(), inst, s.order(inst, croft.WantRunning))
+	s.check(err)
+	return inst
+}
+
+// record writes the record of an instance that is being scheduled.
+func (s *stage) record() croft.Instance {
+	s.t.Helper()
+	id := croft.NewInstanceID()
+	inst, err := s.Others.Create(s.ctx(), croft.Instance{
+		ID: id, Project: croft.DefaultProject, Name: "vm-" + string(id),
+		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Spec: croft.Spec{
+			Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 64, croft.DiskGB: 1}, Image: "/image",
+			Keys:     []string{"ssh-ed25519 AAAA"},
+			UserData: []byte{0, 1, 2}, HostKey: "key", Tags: map[string]string{"a": "b"},
+		},
+	})
+	s.check(err)
+	return inst
+}
+
+func (s *stage) order(inst croft.Instance, want croft.Want) croft.Order {
+	return croft.Order{
+		Partition: s.Partition, Host: s.Host, Instance: inst.ID, Generation: inst.Generation + 1, Want: want,
+		Project: inst.Project, Name: inst.Name, Spec: inst.Spec, Issued: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC),
+	}
+}
+
+// condemn orders an instance gone.
+func (s *stage) condemn(inst croft.Instance) croft.Instance {
+	s.t.Helper()
+	inst, err := s.Others.Reorder(s.ctx(), inst, s.order(inst, croft.WantGone))
+	s.check(err)
+	return inst
+}
+
+// claim gives an instance a claim on the host, whose provider there is.
+func (s *stage) claim(id croft.InstanceID) {
+	s.t.Helper()
+	s.check(s.Others.Claim(s.ctx(), id, croft.DefaultProject, croft.Candidate{
+		Allocations: map[croft.HostID]croft.Resources{s.Host: {croft.VCPU: 1}},
+	}))
+}
+
+// offer makes the host's provider.
+func (s *stage) offer() croft.Provider {
+	s.t.Helper()
+	p := compute.Offer{Traits: []croft.Trait{"CUSTOM_LAB"}}.Provider(croft.Host{ID: s.Host,
+		Name: "host-" + string(s.Host), Location: "site/row"},
+		s.Partition, compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40, Arch: "amd64"})
+	s.check(s.Agent.EnsureProvider(s.ctx(), p))
+	return p
+}
+
+// patience bounds what a test waits for.
+const patience = 3 * time.Minute
