@@ -1,9 +1,11 @@
 package schedule_test
 
 import (
+	"context"
 	"testing"
 
 	"croft"
+	"croft/schedule"
 )
 
 // A host without a record is as silent as one without an agent.
@@ -20,6 +22,28 @@ func TestForceDestroysWhatHasNoHost(t *testing.T) {
 		t.Errorf("got %+v, %v", d, err)
 	}
 	c.nothingLeft(t)
+}
+
+// unwritten is a store that writes no orders.
+type unwritten struct{ schedule.Records }
+
+func (unwritten) Reorder(_ context.Context, inst croft.Instance, _ croft.Order) (croft.Instance, error) {
+	return inst, errPlanned
+}
+
+func TestAChangeThatCannotBeWrittenFails(t *testing.T) {
+	c := newCloud(t, 1)
+	inst := scheduled(t, c, "web")
+	c.Records = unwritten{c.store}
+	for _, force := range []bool{false, true} {
+		_, err := c.Destroy(t.Context(), "", string(inst.ID), force)
+		wantKind(t, err, croft.Unavailable)
+	}
+	_, err := c.Reboot(t.Context(), "", string(inst.ID))
+	wantKind(t, err, croft.Unavailable)
+	if len(c.placement.Claimed()) != 1 {
+		t.Error("the claim is gone")
+	}
 }
 
 // An instance whose order was lost gets one.

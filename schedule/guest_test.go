@@ -106,6 +106,7 @@ func TestAddress(t *testing.T) {
 		{"none", at(croft.StateRunning), ""},
 		{"the only one", at(croft.StateRunning, "2001:db8::1"), "2001:db8::1"},
 		{"IPv4 first", at(croft.StateRunning, "2001:db8::1", "192.0.2.1"), "192.0.2.1"},
+		{"the first of several of IPv6", at(croft.StateRunning, "2001:db8::1", "2001:db8::2"), "2001:db8::1"},
 		{"the first of several", at(croft.StateRunning, "192.0.2.2", "192.0.2.1", "2001:db8::1"), "192.0.2.2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -100,12 +101,38 @@ func TestAnOrderedChoiceWithoutReadersIsForgotten(t *testing.T) {
 	}
 }
 
+// Who asked while a read was failing reads again.
+func TestAReadThatFailedIsNotShared(t *testing.T) {
+	s := newSharedRead[int]()
+	begun, fail := make(chan struct{}), make(chan struct{})
+	go func() {
+		_, _ = s.get(t.Context(), func(context.Context) (int, error) {
+			close(begun)
+			<-fail
+			return 0, context.DeadlineExceeded
+		})
+	}()
+	<-begun
+	asked := make(chan int)
+	go func() {
+		got, err := s.get(t.Context(), func(context.Context) (int, error) { return 7, nil })
+		if err != nil {
+			t.Error(err)
+		}
+		asked <- got
+	}()
+	close(fail)
+	if got := <-asked; got != 7 {
+		t.Errorf("got %d", got)
+	}
+}
+
 func TestPack(t *testing.T) {
 	blind := candidate("blind", 8, 1000, 0)
 	blind.Summaries = nil
 	in := []croft.Candidate{candidate("empty", 80, 1000, 0), blind, candidate("overfull", 80, 1000, 950),
-		candidate("full", 80, 1000, 800)}
-	if got := order(Pack.Order(in)); !slices.Equal(got[:2], []croft.HostID{"full", "empty"}) {
+		candidate("full", 80, 1000, 800), candidate("filled", 80, 1000, 900)}
+	if got := order(Pack.Order(in)); !slices.Equal(got[:3], []croft.HostID{"filled", "full", "empty"}) {
 		t.Errorf("got %q, want the fullest that has room first", got)
 	}
 }

@@ -176,7 +176,7 @@ func parseClass(name string) (croft.ResourceClass, error) {
 func parseAmount(class croft.ResourceClass, text string) (int64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	switch {
-	case err != nil || strings.HasPrefix(text, "+"):
+	case err != nil:
 		return 0, fmt.Errorf("%s: %q is not a whole number", class, text)
 	case n < 1:
 		return 0, fmt.Errorf("%s: ask for at least 1, or leave it out", class)

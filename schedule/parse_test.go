@@ -114,9 +114,11 @@ func TestParseQueryRefuses(t *testing.T) {
 		{"a mistyped trait of a choice", small + "&required=in:CUSTOM_A,CSTM_B", `unknown trait "CSTM_B"`},
 		{"a mistyped trait of the root", small + "&root_required=CUSTOM_A,CSTM_B", `unknown trait "CSTM_B"`},
 		{"a host that is no UUID", small + "&in_tree=rack7", `"rack7" is not a UUID`},
-		{"a subtree of the group without a suffix", small + "&same_subtree=_A,", `there is no group`},
+		{"a subtree of the group without a suffix", small + "&resources_A=VCPU:1&same_subtree=_A,",
+			`there is no group ""`},
 		{"traits alone that a subtree without a suffix names", "required=CUSTOM_A&same_subtree=,",
 			"resources is missing"},
+		{"a suffix alone", small + "&_A=VCPU:1", `unknown parameter "_A"`},
 		{"a subtree of nothing", small + "&same_subtree=_A", `there is no group "_A"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

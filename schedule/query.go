@@ -109,9 +109,8 @@ func joinTraits(traits []croft.Trait) string {
 	return strings.Join(words, ",")
 }
 
-// sort sorts every list and removes duplicates.
+// sort sorts every list but the groups and removes duplicates.
 func (q *Query) sort() {
-	slices.SortFunc(q.Groups, func(a, b Group) int { return strings.Compare(a.Suffix, b.Suffix) })
 	for i := range q.Groups {
 		g := &q.Groups[i]
 		sortSets(g.Required)

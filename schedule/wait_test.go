@@ -22,6 +22,18 @@ func TestWaitEndsWithTheFirstVerdict(t *testing.T) {
 	}
 }
 
+func TestWaitForTheEndTellsNoProgressOfIt(t *testing.T) {
+	c := newCloud(t, 1)
+	inst, told := scheduled(t, c, "web"), 0
+	if err := c.store.Bury(t.Context(), inst, croft.Order{}); err != nil {
+		t.Fatal(err)
+	}
+	err := c.Wait(t.Context(), inst, schedule.Gone, func(croft.Status) { told++ })
+	if err != nil || told != 0 {
+		t.Errorf("got %v, told %d times", err, told)
+	}
+}
+
 func TestWaitEndsWhereTheWatchFailsForGood(t *testing.T) {
 	c, watches := newCloud(t, 1), 0
 	inst := scheduled(t, c, "web")
