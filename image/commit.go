@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"croft/compute"
+	"croft/image/format"
 )
 
 // committer puts what has come whole into the cache.
@@ -27,7 +28,7 @@ func (c committer) commit(ctx context.Context, f *stagingFile, ref Reference, ve
 		return compute.Image{}, err
 	}
 	defer d.discard()
-	info, err := Inspect(d.f, d.size)
+	info, err := format.Inspect(d.f, d.size)
 	if err != nil {
 		return compute.Image{}, err
 	}

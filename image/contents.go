@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/image/format"
 )
 
 // Held is an image in a cache.
@@ -52,7 +53,7 @@ func Look(dir string) (Contents, error) {
 	}
 	contents := Contents{index: s.index}
 	for _, f := range files {
-		info, err := inspectFile(f.path)
+		info, err := format.InspectFile(f.path)
 		if err != nil {
 			continue // damaged, or just removed: as good as not there
 		}
@@ -64,7 +65,7 @@ func Look(dir string) (Contents, error) {
 	return contents, nil
 }
 
-func (f cached) held(info Info, known index) Held {
+func (f cached) held(info format.Info, known index) Held {
 	h := Held{
 		Path: f.path, Format: info.Format, VirtualSize: info.VirtualSize, Bytes: f.bytes,
 		Disks: int(f.links) - 1, Used: f.used.UTC(), References: []string{},

@@ -24,6 +24,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"croft"
+	"croft/image/format"
+)
+
+// Kinds of extensions of a qcow2 header.
+const (
+	extBackingFormat = 0xe2792aca
+	extDataFile      = 0x44415441
+	extCrypto        = 0x0537be77
 )
 
 // raceEnabled tells whether this program has the race detector.
@@ -234,8 +242,8 @@ func qcow2s(t *testing.T, v2, v3 []byte) map[string][]byte {
 		return b
 	}
 	for what, name := range outside(t) {
-		for _, format := range []string{"", "raw", "qcow2", "vmdk"} {
-			all["qcow2, on "+what+" as "+format] = onTopOf(t, name, format)
+		for _, form := range []string{"", "raw", "qcow2", "vmdk"} {
+			all["qcow2, on "+what+" as "+form] = onTopOf(t, name, form)
 		}
 		for v, b := range map[string][]byte{"2": v2, "3": v3} {
 			for _, at := range []int{72, 104, 112, 512, 1 << 12, 1<<16 - len(name)} {
@@ -455,7 +463,7 @@ func TestQEMUJudgesWhatIsTaken(t *testing.T) {
 
 // take fetches an image from a file where it is packed, and forgets it.
 func take(c *Cache, file string, content []byte) (taken, error) {
-	if _, isPacked := packingOf(content); !isPacked {
+	if _, isPacked := format.PackingOf(content); !isPacked {
 		info, err := inspectBytes(content)
 		return taken{info, content}, err
 	}
@@ -467,5 +475,6 @@ func take(c *Cache, file string, content []byte) (taken, error) {
 		return taken{}, err
 	}
 	content, err = os.ReadFile(img.Path)
-	return taken{Info{img.Format, img.VirtualSize}, content}, errors.Join(err, os.Remove(img.Path))
+	info := format.Info{Format: img.Format, VirtualSize: img.VirtualSize}
+	return taken{info, content}, errors.Join(err, os.Remove(img.Path))
 }

@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/image/format"
 )
 
 const gib = 1 << 30
@@ -36,9 +37,9 @@ func (c *Cache) Disk(ctx context.Context, img compute.Image, dir string, sizeGB 
 		return nil, fmt.Errorf("make disk: %w", err)
 	}
 	name := filepath.Join(dir, "disk.qcow2")
-	want := overlay{virtual: sizeGB * gib, backing: compute.Layer{Path: filepath.Join(dir, "base."+img.Format),
-		Format: img.Format}}
-	layers := []compute.Layer{{Path: name, Format: "qcow2"}, want.backing}
+	base := compute.Layer{Path: filepath.Join(dir, "base."+img.Format), Format: img.Format}
+	want := format.Overlay{Virtual: sizeGB * gib, Backing: base.Path, BackingFormat: base.Format}
+	layers := []compute.Layer{{Path: name, Format: "qcow2"}, base}
 
 	switch there, err := examine(name, want); {
 	case err != nil:
@@ -55,13 +56,13 @@ func (c *Cache) Disk(ctx context.Context, img compute.Image, dir string, sizeGB 
 func checkSize(img compute.Image, sizeGB int64) error {
 	need := (img.VirtualSize + gib - 1) / gib
 	switch {
-	case sizeGB < 1 || sizeGB > maxVirtual/gib:
+	case sizeGB < 1 || sizeGB > format.MaxVirtual/gib:
 		return croft.Errorf(croft.Invalid, "a disk of %d GiB cannot be made: ask for DISK_GB from 1 to %d", sizeGB,
-			int64(maxVirtual/gib))
+			int64(format.MaxVirtual/gib))
 	case sizeGB < need:
 		return croft.Errorf(croft.Invalid,
 			"the image's disk has %s and does not fit the %d GiB asked for: ask for DISK_GB:%d or more",
-			human(img.VirtualSize), sizeGB, need)
+			format.Bytes(img.VirtualSize), sizeGB, need)
 	}
 	return nil
 }
@@ -69,7 +70,7 @@ func checkSize(img compute.Image, sizeGB int64) error {
 // examine reports whether the disk that is wanted is there already. One that is
 // not right may be replaced only while it is as small as when it was made: then
 // no guest has written anything into it.
-func examine(name string, want overlay) (there bool, err error) {
+func examine(name string, want format.Overlay) (there bool, err error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -82,21 +83,21 @@ func examine(name string, want overlay) (there bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	h, err := readQcow2(f, fi.Size())
+	h, err := format.ReadQcow2(f, fi.Size())
 	problem := ""
 	switch {
 	case err != nil:
 		problem = err.Error()
-	case h.backing != want.backing.Path || h.backingFormat != want.backing.Format:
-		problem = fmt.Sprintf("it stands on %s", h.backing)
-	case h.virtual != uint64(want.virtual):
-		problem = fmt.Sprintf("it has %s, not %s", human(int64(h.virtual)), human(want.virtual))
-	case fi.Size() < want.length():
+	case h.Backing != want.Backing || h.BackingFormat != want.BackingFormat:
+		problem = fmt.Sprintf("it stands on %s", h.Backing)
+	case h.Virtual != uint64(want.Virtual):
+		problem = fmt.Sprintf("it has %s, not %s", format.Bytes(int64(h.Virtual)), format.Bytes(want.Virtual))
+	case fi.Size() < want.Length():
 		problem = "it is cut short"
-	case !isRegular(want.backing.Path):
+	case !isRegular(want.Backing):
 		problem = "its base image is gone"
 	}
-	if problem != "" && fi.Size() > want.length() {
+	if problem != "" && fi.Size() > want.Length() {
 		return false,
 			croft.Errorf(croft.Conflict,
 				"%s holds a guest's data and is not the disk that is wanted (%s): move it away", name, problem)
@@ -104,20 +105,20 @@ func examine(name string, want overlay) (there bool, err error) {
 	return problem == "", nil
 }
 
-func (c *Cache) makeDisk(ctx context.Context, img compute.Image, name string, want overlay) error {
+func (c *Cache) makeDisk(ctx context.Context, img compute.Image, name string, want format.Overlay) error {
 	dir := filepath.Dir(name)
-	if err := c.space.room(dir, want.length()); err != nil {
+	if err := c.space.room(dir, want.Length()); err != nil {
 		return err
 	}
-	if err := c.base(ctx, img, want.backing.Path); err != nil {
+	if err := c.base(ctx, img, want.Backing); err != nil {
 		return err
 	}
 	// The hypervisor gives the overlay to its own user when the guest starts.
 	return replaceFile(name, 0o600, func(f *os.File) error {
-		if err := f.Truncate(want.length()); err != nil {
+		if err := f.Truncate(want.Length()); err != nil {
 			return err
 		}
-		return want.write(f)
+		return want.Write(f)
 	})
 }
 

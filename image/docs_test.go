@@ -8,10 +8,11 @@ import (
 )
 
 // TestWhatTheDocumentsNameIsThere checks that each test that docs/images.md names
-// exists, here, in test/images or in test/e2e.
+// exists, here, in format, in test/images or in test/e2e.
 func TestWhatTheDocumentsNameIsThere(t *testing.T) {
 	var all []byte
-	for _, pattern := range []string{"*_test.go", "../test/images/*_test.go", "../test/e2e/*_test.go"} {
+	for _, pattern := range []string{"*_test.go", "format/*_test.go", "../test/images/*_test.go",
+		"../test/e2e/*_test.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/image/format"
 )
 
 // maxTries bounds the attempts of one download that bring it no further.
@@ -91,7 +92,7 @@ type download struct {
 	file    *stagingFile
 	began   bool // the server has sent some of it
 	resumed bool // the file was not written in one go
-	looked  int  // how far its beginning was looked at: 0, headSize, earlyHeader
+	looked  int  // how far its beginning was looked at: 0, format.HeadSize, earlyHeader
 	local   bool // the failure is this host's own
 	room    *gauge
 }
@@ -342,21 +343,21 @@ const earlyHeader = 2 << 20
 // than after gigabytes.
 func (d *download) look() error {
 	p := d.file
-	if d.looked < headSize && p.size >= headSize {
-		d.looked = headSize
-		return d.lookAt(refuseHead)
+	if d.looked < format.HeadSize && p.size >= format.HeadSize {
+		d.looked = format.HeadSize
+		return d.lookAt(format.RefuseHead)
 	}
 	if d.looked < earlyHeader && p.size >= earlyHeader {
 		d.looked = earlyHeader
 		return d.lookAt(func(head []byte) error {
-			if !isQcow2(head) {
+			if !format.IsQcow2(head) {
 				return nil
 			}
-			h, err := readQcow2(p.f, p.size)
+			h, err := format.ReadQcow2(p.f, p.size)
 			if err != nil {
 				return err
 			}
-			return h.acceptable()
+			return h.Acceptable()
 		})
 	}
 	return nil
@@ -369,7 +370,7 @@ func (d *download) lookAt(judge func(head []byte) error) error {
 	if err != nil {
 		return err
 	}
-	if _, packed := packingOf(head); packed {
+	if _, packed := format.PackingOf(head); packed {
 		return nil
 	}
 	return judge(head)

@@ -12,23 +12,25 @@ import (
 	"testing"
 
 	"croft"
-	"croft/compute"
+	"croft/image/format"
 )
 
+const sector = 512
+
 // onTopOf is a whole qcow2 image whose backing file has that name.
-func onTopOf(t *testing.T, name, format string) []byte {
+func onTopOf(t *testing.T, name, backingFormat string) []byte {
 	t.Helper()
-	o := overlay{virtual: 1 << 30, backing: compute.Layer{Path: name, Format: format}}
+	o := format.Overlay{Virtual: 1 << 30, Backing: name, BackingFormat: backingFormat}
 	file := filepath.Join(t.TempDir(), "disk.qcow2")
 	f, err := os.Create(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.Truncate(o.length()); err != nil {
+	if err := f.Truncate(o.Length()); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.write(f); err != nil {
+	if err := o.Write(f); err != nil {
 		t.Fatal(err)
 	}
 	return read(t, file)
@@ -206,7 +208,7 @@ func (endless) ReadAt(b []byte, at int64) (int, error) {
 }
 
 func TestSizesOfEightExbibytes(t *testing.T) {
-	_, err := Inspect(endless{}, math.MaxInt64)
+	_, err := format.Inspect(endless{}, math.MaxInt64)
 	refused(t, nil, err, croft.Invalid, "64 TiB")
 	for _, announced := range []string{"9223372036854775807", "9223372036854775808", "18446744073709551615", "-1"} {
 		s, c := newServer(t, nil), newCache(t)

@@ -8,6 +8,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/image/format"
 )
 
 // copier fetches images from files of this host.
@@ -59,14 +60,14 @@ func (c copier) fetch(ctx context.Context, ref Reference, t *transfer) (compute.
 // inspectSource is Inspect of a file that may be packed: what it holds is judged once
 // it is unpacked.
 func inspectSource(r io.ReaderAt, size int64) error {
-	head, err := readHead(r, size)
+	head, err := format.ReadHead(r, size)
 	if err != nil {
 		return err
 	}
-	if _, packed := packingOf(head); packed {
+	if _, packed := format.PackingOf(head); packed {
 		return nil
 	}
-	_, err = Inspect(r, size)
+	_, err = format.Inspect(r, size)
 	return err
 }
 

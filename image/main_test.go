@@ -21,6 +21,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/image/format"
 	"croft/internal/testing/patient"
 )
 
@@ -177,4 +178,6 @@ func read(t *testing.T, name string) []byte {
 	return b
 }
 
-func inspectBytes(b []byte) (Info, error) { return Inspect(bytes.NewReader(b), int64(len(b))) }
+func inspectBytes(b []byte) (format.Info, error) {
+	return format.Inspect(bytes.NewReader(b), int64(len(b)))
+}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"croft/image/format"
 )
 
 // reading is what QEMU reads in an image. QEMU is the judge of what is taken here: it
@@ -153,7 +155,7 @@ func elsewhere(key string, value any) (found []string) {
 
 // taken is an image that was taken, in the cache's form.
 type taken struct {
-	Info
+	format.Info
 	content []byte
 }
 

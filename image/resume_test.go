@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/image/format"
 )
 
 func TestFetchTakesACutDownloadUpAgain(t *testing.T) {
@@ -208,7 +209,7 @@ func TestFetchRefusesAsSoonAsItCan(t *testing.T) {
 		content []byte
 		words   string
 	}{
-		{"another format, after its first bytes", append([]byte("KDMV"), make([]byte, headSize)...), "VMDK"},
+		{"another format, after its first bytes", append([]byte("KDMV"), make([]byte, format.HeadSize)...), "VMDK"},
 		{"a backing file, when the header is there", early, "backing file"},
 	} {
 		t.Run(v.name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
 
 	"croft"
+	"croft/image/format"
 )
 
 // maxKeyring bounds a keyring; Debian's with all its developers has some 30 MiB, and
@@ -71,7 +72,8 @@ func readKeyring(dirs []string, name string) (openpgp.EntityList, error) {
 	}
 	defer f.Close()
 	if fi.Size() > maxKeyring {
-		return nil, croft.Errorf(croft.Invalid, "the keyring %s has %s, too much for one", name, human(fi.Size()))
+		return nil, croft.Errorf(croft.Invalid, "the keyring %s has %s, too much for one", name,
+			format.Bytes(fi.Size()))
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxKeyring))
 	if err != nil {

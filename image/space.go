@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"croft"
+	"croft/image/format"
 )
 
 // slack is what a file system must have left after an image or disk is written: room
@@ -33,7 +34,7 @@ func (s *space) room(dir string, need int64) error {
 	}
 	if free < need+slack {
 		return croft.Errorf(croft.Unavailable, "%s more are needed in %s and only %s are free: free some space there",
-			human(need+slack), dir, human(free))
+			format.Bytes(need+slack), dir, format.Bytes(free))
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/image/format"
 )
 
 const (
@@ -231,7 +232,7 @@ func (p *stagingFile) digest(algo string) digest {
 
 // head returns the beginning of what has come so far.
 func (p *stagingFile) head() ([]byte, error) {
-	b := make([]byte, min(p.size, headSize))
+	b := make([]byte, min(p.size, format.HeadSize))
 	if _, err := p.f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/image/format"
 )
 
 // evictionGrace is how long an image stays that was used, since a disk on it may
@@ -37,9 +38,7 @@ type store struct {
 
 func (s *store) indexFile() string { return filepath.Join(s.dir, "index.json") }
 
-func (s *store) imagePath(sha256, format string) string {
-	return filepath.Join(s.dir, sha256+"."+format)
-}
+func (s *store) imagePath(sha256, form string) string { return filepath.Join(s.dir, sha256+"."+form) }
 
 // loadIndex reads the index; an unreadable one is as good as none.
 func (s *store) loadIndex() error {
@@ -103,8 +102,8 @@ func (s *store) byDigest(d digest) (compute.Image, bool) {
 
 // use opens a file of the cache for a caller, noting the time for the eviction.
 // One that is damaged is removed, so that it is fetched again.
-func (s *store) use(sha256, format string) (compute.Image, bool) {
-	name := s.imagePath(sha256, format)
+func (s *store) use(sha256, form string) (compute.Image, bool) {
+	name := s.imagePath(sha256, form)
 	s.mu.Lock()
 	now := time.Now()
 	err := os.Chtimes(name, now, now) // under mu: eviction sees the time or is over
@@ -112,17 +111,17 @@ func (s *store) use(sha256, format string) (compute.Image, bool) {
 	if err != nil {
 		return compute.Image{}, false
 	}
-	info, err := inspectFile(name)
+	info, err := format.InspectFile(name)
 	if err != nil && croft.KindOf(err) != croft.Invalid {
 		s.log.Warn("an image in the cache cannot be read", "op", "use", "image", name, "err", err)
 		return compute.Image{}, false
 	}
-	if err != nil || info.Format != format || !s.sizeIsRight(name, sha256) {
+	if err != nil || info.Format != form || !s.sizeIsRight(name, sha256) {
 		s.log.Warn("a damaged image is removed from the cache", "op", "use", "image", name, "err", err)
 		os.Remove(name)
 		return compute.Image{}, false
 	}
-	return compute.Image{Path: name, Format: format, VirtualSize: info.VirtualSize, Digest: sha256}, true
+	return compute.Image{Path: name, Format: form, VirtualSize: info.VirtualSize, Digest: sha256}, true
 }
 
 // sizeIsRight compares the file's size with that of every reference to it.
@@ -215,9 +214,9 @@ func isImageName(name string) bool {
 }
 
 // cutName takes the name of a file in the cache apart.
-func cutName(name string) (sha256, format string, ok bool) {
-	sha256, format, _ = strings.Cut(name, ".")
-	return sha256, format, len(sha256) == 64 && isHex(sha256) && (format == "qcow2" || format == "raw")
+func cutName(name string) (sha256, form string, ok bool) {
+	sha256, form, _ = strings.Cut(name, ".")
+	return sha256, form, len(sha256) == 64 && isHex(sha256) && (form == "qcow2" || form == "raw")
 }
 
 // admit says whether an image of so many bytes may enter the cache, and evicts
@@ -226,7 +225,7 @@ func (s *store) admit(bytes int64) error {
 	if bytes > s.max {
 		return croft.Errorf(croft.Invalid,
 			"it has %s or more, and the image cache may hold %s in all: raise that limit or take a smaller image",
-			human(bytes), human(s.max))
+			format.Bytes(bytes), format.Bytes(s.max))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,7 +297,7 @@ func newCached(path string, fi os.FileInfo) cached {
 const imageMode = 0o640
 
 // image is what the cache calls the candidate.
-func (s *store) image(d candidate, info Info) compute.Image {
+func (s *store) image(d candidate, info format.Info) compute.Image {
 	sum := d.sha256()
 	return compute.Image{Path: s.imagePath(sum, info.Format), Format: info.Format, VirtualSize: info.VirtualSize,
 		Digest: sum}

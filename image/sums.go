@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"croft"
+	"croft/image/format"
 )
 
 // maxSums bounds a list of checksums; the longest known ones have some 100 KiB.
@@ -62,7 +63,7 @@ func (p publisher) fetch(ctx context.Context, address string) ([]byte, error) {
 		return nil, watch.explain(err)
 	}
 	if len(text) > maxSums {
-		return nil, croft.Errorf(croft.Invalid, "it is longer than %s, too long for such a list", human(maxSums))
+		return nil, croft.Errorf(croft.Invalid, "it is longer than %s, too long for such a list", format.Bytes(maxSums))
 	}
 	return text, nil
 }

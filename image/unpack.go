@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"croft"
+	"croft/image/format"
 )
 
 // unpacker takes images out of what they are published in.
@@ -20,11 +21,11 @@ type unpacker struct {
 // unpacked returns what a verified download holds where it is packed, and else the
 // download itself. Discard what it returns beside the download.
 func (u unpacker) unpacked(ctx context.Context, d candidate) (candidate, error) {
-	head, err := readHead(d.f, d.size)
+	head, err := format.ReadHead(d.f, d.size)
 	if err != nil {
 		return candidate{}, err
 	}
-	if p, ok := packingOf(head); ok {
+	if p, ok := format.PackingOf(head); ok {
 		return u.unpack(ctx, p, d)
 	}
 	return d, nil
@@ -33,7 +34,7 @@ func (u unpacker) unpacked(ctx context.Context, d candidate) (candidate, error) 
 // unpack writes what a packed file holds into a new one, as much as the cache may
 // hold and the disk has room for, and no further than its beginning where that shows
 // that it cannot be a disk. Discard the candidate.
-func (u unpacker) unpack(ctx context.Context, p packing, packed candidate) (_ candidate, err error) {
+func (u unpacker) unpack(ctx context.Context, p format.Packing, packed candidate) (_ candidate, err error) {
 	d, err := newCandidate(packed.path + ".unpacked" + tempSuffix)
 	if err != nil {
 		return candidate{}, err
@@ -43,12 +44,12 @@ func (u unpacker) unpack(ctx context.Context, p packing, packed candidate) (_ ca
 			d.discard()
 		}
 	}()
-	r, err := p.open(bufio.NewReaderSize(io.NewSectionReader(packed.f, 0, packed.size), 256<<10))
+	r, err := p.Open(bufio.NewReaderSize(io.NewSectionReader(packed.f, 0, packed.size), 256<<10))
 	if err != nil {
-		return candidate{}, p.explain(err)
+		return candidate{}, p.Explain(err)
 	}
 	defer r.Close()
-	limited := &unpacking{Reader: r, unpacker: u, packing: p}
+	limited := &unpacking{Reader: r, unpacker: u, Packing: p}
 	d.size, err = copySparse(ctx, d.f, io.TeeReader(limited, d.sum), u.space.gauge(u.dir))
 	switch {
 	case limited.err != nil:
@@ -69,7 +70,7 @@ type unpacking struct {
 	n    int64
 	head []byte
 	err  error // why it ended before its end, of a kind
-	packing
+	format.Packing
 }
 
 func (u *unpacking) Read(b []byte) (int, error) {
@@ -79,19 +80,19 @@ func (u *unpacking) Read(b []byte) (int, error) {
 	if missing := judged - len(u.head); missing > 0 && n > 0 {
 		u.head = append(u.head, b[:min(n, missing)]...)
 		if len(u.head) == judged {
-			u.err = judge(u.head)
+			u.err = format.RefuseBeginning(u.head)
 		}
 	}
 	switch {
 	case u.err != nil:
 	case u.n > u.max:
 		u.err = croft.Errorf(croft.Invalid,
-			"unpacked it has more than the %s that the image cache may hold in all: raise that limit or take a smaller image", human(u.max))
+			"unpacked it has more than the %s that the image cache may hold in all: raise that limit or take a smaller image", format.Bytes(u.max))
 	case u.n/roomEvery != before || u.n == int64(n):
 		u.err = u.space.room(u.dir, roomEvery)
 	}
 	if u.err == nil && err != nil && !errors.Is(err, io.EOF) {
-		u.err = u.explain(err)
+		u.err = u.Explain(err)
 	}
 	if u.err != nil {
 		return n, u.err

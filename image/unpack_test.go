@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"croft"
+	"croft/image/format"
 )
 
 // tools pack as publishers do.
@@ -218,7 +219,7 @@ func FuzzUnpack(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, ok := packingOf(b)
+		p, ok := format.PackingOf(b)
 		if !ok {
 			return
 		}

@@ -1,4 +1,4 @@
-package image
+package format
 
 import (
 	"encoding/binary"
@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"croft"
-	"croft/compute"
 )
 
 // An overlay as it is written here: version 3, clusters of 64 KiB. Cluster 0 is
@@ -19,29 +18,30 @@ const (
 	overlayL1At    = 3 * overlayCluster
 )
 
-// overlay is an empty qcow2 image that stands on another file.
-type overlay struct {
-	virtual int64 // bytes
-	backing compute.Layer
+// Overlay is an empty qcow2 image that stands on another file.
+type Overlay struct {
+	Virtual       int64 // bytes
+	Backing       string
+	BackingFormat string
 }
 
-func (o overlay) l1Entries() int64 { return (o.virtual + overlayPerL1 - 1) / overlayPerL1 }
+func (o Overlay) l1Entries() int64 { return (o.Virtual + overlayPerL1 - 1) / overlayPerL1 }
 
-func (o overlay) l1Clusters() int64 { return (o.l1Entries()*8 + overlayCluster - 1) / overlayCluster }
+func (o Overlay) l1Clusters() int64 { return (o.l1Entries()*8 + overlayCluster - 1) / overlayCluster }
 
-// length is the size of the file that write makes.
-func (o overlay) length() int64 { return overlayL1At + o.l1Clusters()*overlayCluster }
+// Length is the size of the file that Write makes.
+func (o Overlay) Length() int64 { return overlayL1At + o.l1Clusters()*overlayCluster }
 
-// write writes all that is not zero; the file must be new and is given its length
+// Write writes all that is not zero; the file must be new and is given its length
 // by the caller.
-func (o overlay) write(w io.WriterAt) error {
+func (o Overlay) Write(w io.WriterAt) error {
 	header, err := o.header()
 	if err != nil {
 		return err
 	}
 	table := binary.BigEndian.AppendUint64(nil, 2*overlayCluster)
 	var counts []byte // 16 bits each: one for every cluster of the file
-	for range o.length() / overlayCluster {
+	for range o.Length() / overlayCluster {
 		counts = binary.BigEndian.AppendUint16(counts, 1)
 	}
 	for i, b := range [][]byte{header, table, counts} {
@@ -52,30 +52,30 @@ func (o overlay) write(w io.WriterAt) error {
 	return nil
 }
 
-func (o overlay) header() ([]byte, error) {
-	if o.virtual <= 0 || o.virtual > maxVirtual {
-		return nil, croft.Errorf(croft.Invalid, "a disk may have from 1 byte to %s, not %d bytes", human(maxVirtual),
-			o.virtual)
+func (o Overlay) header() ([]byte, error) {
+	if o.Virtual <= 0 || o.Virtual > MaxVirtual {
+		return nil, croft.Errorf(croft.Invalid, "a disk may have from 1 byte to %s, not %d bytes", Bytes(MaxVirtual),
+			o.Virtual)
 	}
-	if len(o.backing.Path) > maxBackingLen {
+	if len(o.Backing) > maxBackingLen {
 		return nil,
 			croft.Errorf(croft.Invalid, "the path of the base image is longer than the %d bytes that qcow2 allows: %s",
-				maxBackingLen, o.backing.Path)
+				maxBackingLen, o.Backing)
 	}
 	u32, u64 := binary.BigEndian.AppendUint32, binary.BigEndian.AppendUint64
 
 	ext := u32(nil, extBackingFormat)
-	ext = u32(ext, uint32(len(o.backing.Format)))
-	ext = append(ext, o.backing.Format...)
+	ext = u32(ext, uint32(len(o.BackingFormat)))
+	ext = append(ext, o.BackingFormat...)
 	ext = append(ext, make([]byte, -len(ext)&7)...)
 	ext = u64(ext, extEnd) // the end's own kind and length
 
 	b := []byte(qcowMagic)
 	b = u32(b, 3)
 	b = u64(b, uint64(qcowV3Header+len(ext))) // the name follows the extensions
-	b = u32(b, uint32(len(o.backing.Path)))
+	b = u32(b, uint32(len(o.Backing)))
 	b = u32(b, overlayBits)
-	b = u64(b, uint64(o.virtual))
+	b = u64(b, uint64(o.Virtual))
 	b = u32(b, 0) // not encrypted
 	b = u32(b, uint32(o.l1Entries()))
 	b = u64(b, overlayL1At)
@@ -87,5 +87,5 @@ func (o overlay) header() ([]byte, error) {
 	b = u32(b, 4)                      // counts of 2^4 bits
 	b = u32(b, qcowV3Header)
 	b = append(b, ext...)
-	return append(b, o.backing.Path...), nil
+	return append(b, o.Backing...), nil
 }

@@ -1,4 +1,4 @@
-package image
+package format
 
 import (
 	"errors"
@@ -12,22 +12,20 @@ import (
 	"croft"
 )
 
-const (
-	// maxWindow bounds the memory that a packed file may ask for: what zstd --long
-	// makes, and twice the dictionary of xz -9.
-	maxWindow = 128 << 20
-)
+// maxWindow bounds the memory that a packed file may ask for: what zstd --long
+// makes, and twice the dictionary of xz -9.
+const maxWindow = 128 << 20
 
-// packing is a form that images are published in. Those without open are only known
+// Packing is a form that images are published in. Those without open are only known
 // by name.
-type packing struct {
+type Packing struct {
 	magic
 	name, tool string
 	open       func(io.Reader) (io.ReadCloser, error)
 }
 
 // packings are the archives and compressions that images are published in.
-var packings = []packing{
+var packings = []Packing{
 	{magic{0, "\x1f\x8b"}, "gzip", "gunzip", openGzip},
 	{magic{0, "\xfd7zXZ\x00"}, "xz", "unxz", openXZ},
 	{magic{0, "\x28\xb5\x2f\xfd"}, "zstd", "unzstd", openZstd},
@@ -55,22 +53,25 @@ func openZstd(r io.Reader) (io.ReadCloser, error) {
 	return z.IOReadCloser(), nil
 }
 
-// packingOf is how a file that begins so is packed, if it is one of those that can
+// PackingOf is how a file that begins so is packed, if it is one of those that can
 // be unpacked here.
-func packingOf(head []byte) (packing, bool) {
-	i := slices.IndexFunc(packings, func(p packing) bool { return p.open != nil && p.in(head) })
+func PackingOf(head []byte) (Packing, bool) {
+	i := slices.IndexFunc(packings, func(p Packing) bool { return p.open != nil && p.in(head) })
 	if i < 0 {
-		return packing{}, false
+		return Packing{}, false
 	}
 	return packings[i], true
 }
 
-// explain says what is wrong with a packed file.
-func (p packing) explain(err error) error {
+// Open reads what a packed file holds.
+func (p Packing) Open(r io.Reader) (io.ReadCloser, error) { return p.open(r) }
+
+// Explain says what is wrong with a packed file.
+func (p Packing) Explain(err error) error {
 	if errors.Is(err, xz.ErrMemlimit) || errors.Is(err, zstd.ErrWindowSizeExceeded) ||
 		errors.Is(err, zstd.ErrDecoderSizeExceeded) {
 		return croft.Errorf(croft.Invalid,
-			"unpacking it would take more than %s of memory: pack it with %s in its usual way", human(maxWindow),
+			"unpacking it would take more than %s of memory: pack it with %s in its usual way", Bytes(maxWindow),
 			p.name)
 	}
 	if errors.Is(err, io.EOF) {

@@ -1,4 +1,4 @@
-package image
+package format
 
 import (
 	"encoding/binary"
@@ -37,14 +37,14 @@ const (
 	offsetMask = 0x00fffffffffffe00 // of an L1 entry: where the L2 table lies
 )
 
-// qcow2 is a header as it stands in the file, its places checked against the
+// Qcow2 is a header as it stands in the file, its places checked against the
 // file's size and nothing else.
-type qcow2 struct {
+type Qcow2 struct {
 	version       uint32
-	backing       string // name of the backing file
-	backingFormat string
+	Backing       string // name of the backing file
+	BackingFormat string
 	clusterBits   uint32
-	virtual       uint64
+	Virtual       uint64 // bytes of the disk
 	crypt         uint32
 	l1Size        uint32
 	l1Offset      uint64
@@ -60,25 +60,26 @@ type qcow2 struct {
 	cryptoHeader  bool // a header extension leads to a LUKS header
 }
 
-func isQcow2(head []byte) bool {
+// IsQcow2 tells whether a file that begins so is a qcow2 image of version 2 or later.
+func IsQcow2(head []byte) bool {
 	return (magic{0, qcowMagic}).in(head) && !(magic{4, "\x00\x00\x00\x01"}).in(head)
 }
 
-func (h *qcow2) cluster() int64 { return 1 << h.clusterBits }
+func (h *Qcow2) cluster() int64 { return 1 << h.clusterBits }
 
 // inspectQcow2 accepts a base image: whole, plain, standing alone.
 func inspectQcow2(r io.ReaderAt, size int64) (Info, error) {
-	h, err := readQcow2(r, size)
+	h, err := ReadQcow2(r, size)
 	if err != nil {
 		return Info{}, err
 	}
-	if err := h.acceptable(); err != nil {
+	if err := h.Acceptable(); err != nil {
 		return Info{}, err
 	}
 	if err := h.checkTables(r, size); err != nil {
 		return Info{}, err
 	}
-	return Info{Format: "qcow2", VirtualSize: int64(h.virtual)}, nil
+	return Info{Format: "qcow2", VirtualSize: int64(h.Virtual)}, nil
 }
 
 // damaged is the error of a header that cannot be right.
@@ -87,8 +88,8 @@ func damaged(format string, args ...any) error {
 		fmt.Sprintf(format, args...))
 }
 
-// readQcow2 reads the header, its extensions and the backing file's name.
-func readQcow2(r io.ReaderAt, size int64) (*qcow2, error) {
+// ReadQcow2 reads the header, its extensions and the backing file's name.
+func ReadQcow2(r io.ReaderAt, size int64) (*Qcow2, error) {
 	b := make([]byte, min(size, qcowV3Header+8))
 	if n, err := r.ReadAt(b, 0); n < len(b) && err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read the qcow2 header: %w", err)
@@ -116,12 +117,12 @@ func readQcow2(r io.ReaderAt, size int64) (*qcow2, error) {
 }
 
 // parseFixed reads the fields at fixed places; b has at least the v2 header.
-func parseFixed(b []byte) *qcow2 {
+func parseFixed(b []byte) *Qcow2 {
 	u32, u64 := binary.BigEndian.Uint32, binary.BigEndian.Uint64
-	h := &qcow2{
+	h := &Qcow2{
 		version:     u32(b[4:]),
 		clusterBits: u32(b[20:]),
-		virtual:     u64(b[24:]),
+		Virtual:     u64(b[24:]),
 		crypt:       u32(b[32:]),
 		l1Size:      u32(b[36:]),
 		l1Offset:    u64(b[40:]),
@@ -143,7 +144,7 @@ func parseFixed(b []byte) *qcow2 {
 	return h
 }
 
-func (h *qcow2) checkFixed(size int64) error {
+func (h *Qcow2) checkFixed(size int64) error {
 	if h.clusterBits < 9 || h.clusterBits > 21 {
 		return damaged("clusters of 2^%d bytes", h.clusterBits)
 	}
@@ -159,7 +160,7 @@ func (h *qcow2) checkFixed(size int64) error {
 
 // readBacking reads the backing file's name, and returns where the header's
 // extensions must end: before that name, and within the first cluster.
-func (h *qcow2) readBacking(r io.ReaderAt, b []byte, size int64) (end int64, err error) {
+func (h *Qcow2) readBacking(r io.ReaderAt, b []byte, size int64) (end int64, err error) {
 	offset, length := binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint32(b[16:])
 	end = min(h.cluster(), size)
 	if offset == 0 {
@@ -173,12 +174,12 @@ func (h *qcow2) readBacking(r io.ReaderAt, b []byte, size int64) (end int64, err
 	if n, err := r.ReadAt(name, int64(offset)); n < len(name) {
 		return 0, fmt.Errorf("read the qcow2 header: %w", err)
 	}
-	h.backing = string(name)
+	h.Backing = string(name)
 	return int64(offset), nil
 }
 
 // readExtensions walks the header's extensions, which lie between it and end.
-func (h *qcow2) readExtensions(r io.ReaderAt, end int64) error {
+func (h *Qcow2) readExtensions(r io.ReaderAt, end int64) error {
 	at := int64(h.headerLen)
 	for at+8 <= end {
 		var b [8]byte
@@ -210,20 +211,20 @@ func (h *qcow2) readExtensions(r io.ReaderAt, end int64) error {
 			if n, err := r.ReadAt(name, at); n < len(name) {
 				return fmt.Errorf("read the qcow2 header: %w", err)
 			}
-			h.backingFormat = string(name)
+			h.BackingFormat = string(name)
 		}
 		at += (length + 7) / 8 * 8
 	}
 	return nil
 }
 
-// acceptable says why the image cannot be a base, if so: everything it holds must
+// Acceptable says why the image cannot be a base, if so: everything it holds must
 // be in the file itself, readable without a key, by any QEMU of today.
-func (h *qcow2) acceptable() error {
+func (h *Qcow2) Acceptable() error {
 	switch {
-	case h.backing != "":
+	case h.Backing != "":
 		return croft.Errorf(croft.Invalid,
-			"it stands on another file (backing file %q), which is not allowed: join the two with qemu-img convert -O qcow2", h.backing)
+			"it stands on another file (backing file %q), which is not allowed: join the two with qemu-img convert -O qcow2", h.Backing)
 	case h.incompat&incompatDataFile != 0 || h.dataFile:
 		return croft.Errorf(croft.Invalid,
 			"it keeps its data in another file, which is not allowed: make it one file with qemu-img convert -O qcow2")
@@ -233,13 +234,13 @@ func (h *qcow2) acceptable() error {
 	case h.incompat&incompatCorrupt != 0:
 		return croft.Errorf(croft.Invalid,
 			"it is marked as corrupt: repair it with qemu-img check -r all, or fetch it again")
-	case h.virtual == 0:
+	case h.Virtual == 0:
 		return croft.Errorf(croft.Invalid, "its disk has no size: it holds nothing to boot")
-	case h.virtual%sector != 0: // QEMU leaves the rest out
-		return damaged("a disk of %d bytes, which are no whole sectors", h.virtual)
-	case h.virtual > maxVirtual:
+	case h.Virtual%sector != 0: // QEMU leaves the rest out
+		return damaged("a disk of %d bytes, which are no whole sectors", h.Virtual)
+	case h.Virtual > MaxVirtual:
 		return croft.Errorf(croft.Invalid, "its disk would have more than %s, the most that is allowed",
-			human(maxVirtual))
+			Bytes(MaxVirtual))
 	}
 	const known = incompatDirty | incompatCorrupt | incompatDataFile | incompatCompression | incompatExtendedL2
 	if unknown := h.incompat &^ known; unknown != 0 {
@@ -258,7 +259,7 @@ func (h *qcow2) acceptable() error {
 }
 
 // perL1 is how many bytes of the disk one entry of the L1 table stands for.
-func (h *qcow2) perL1() uint64 {
+func (h *Qcow2) perL1() uint64 {
 	entry := uint64(8)
 	if h.incompat&incompatExtendedL2 != 0 {
 		entry = 16
@@ -268,12 +269,12 @@ func (h *qcow2) perL1() uint64 {
 
 // checkTables makes sure that the tables lie inside the file and that the L1
 // table leads to places inside it, as it does not in a file cut short.
-func (h *qcow2) checkTables(r io.ReaderAt, size int64) error {
-	need := (h.virtual + h.perL1() - 1) / h.perL1()
+func (h *Qcow2) checkTables(r io.ReaderAt, size int64) error {
+	need := (h.Virtual + h.perL1() - 1) / h.perL1()
 	l1, refs := uint64(h.l1Size)*8, uint64(h.refClusters)<<h.clusterBits
 	switch {
 	case uint64(h.l1Size) < need || l1 > maxL1Bytes:
-		return damaged("%d L1 entries for a disk of %s", h.l1Size, human(int64(h.virtual)))
+		return damaged("%d L1 entries for a disk of %s", h.l1Size, Bytes(int64(h.Virtual)))
 	case !h.inside(h.l1Offset, l1, size):
 		return damaged("the L1 table lies outside the file, which may be cut short")
 	case refs == 0 || refs > maxRefTable || !h.inside(h.refOffset, refs, size):
@@ -286,12 +287,12 @@ func (h *qcow2) checkTables(r io.ReaderAt, size int64) error {
 
 // inside reports whether the range begins at a cluster after the header's and
 // ends within the file.
-func (h *qcow2) inside(offset, length uint64, size int64) bool {
+func (h *Qcow2) inside(offset, length uint64, size int64) bool {
 	return offset >= uint64(h.cluster()) && offset%uint64(h.cluster()) == 0 &&
 		offset <= uint64(size) && length <= uint64(size)-offset
 }
 
-func (h *qcow2) checkL1(r io.ReaderAt, entries, size int64) error {
+func (h *Qcow2) checkL1(r io.ReaderAt, entries, size int64) error {
 	buf := make([]byte, min(entries*8, 64<<10))
 	for at := int64(0); at < entries*8; at += int64(len(buf)) {
 		part := buf[:min(int64(len(buf)), entries*8-at)]

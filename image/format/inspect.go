@@ -1,4 +1,6 @@
-package image
+// Package format reads the headers of disk images, names what cannot be a guest's disk, and writes empty overlays. It
+// opens no file that a header names, and reads and allocates little whatever a file holds.
+package format
 
 import (
 	"bytes"
@@ -11,8 +13,8 @@ import (
 	"croft"
 )
 
-// maxVirtual is the largest disk that is accepted or made, 64 TiB.
-const maxVirtual = 64 << 40
+// MaxVirtual is the largest disk that is accepted or made, 64 TiB.
+const MaxVirtual = 64 << 40
 
 // Info is what a file's own header says.
 type Info struct {
@@ -28,21 +30,21 @@ func Inspect(r io.ReaderAt, size int64) (Info, error) {
 	if size == 0 {
 		return Info{}, croft.Errorf(croft.Invalid, "the file is empty")
 	}
-	head, err := readHead(r, size)
+	head, err := ReadHead(r, size)
 	if err != nil {
 		return Info{}, err
 	}
-	if isQcow2(head) {
+	if IsQcow2(head) {
 		return inspectQcow2(r, size)
 	}
-	if err := refuseHead(head); err != nil {
+	if err := RefuseHead(head); err != nil {
 		return Info{}, err
 	}
 	return inspectRaw(r, size, head)
 }
 
-// inspectFile is Inspect of a file by name.
-func inspectFile(name string) (Info, error) {
+// InspectFile is Inspect of a file by name.
+func InspectFile(name string) (Info, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return Info{}, fmt.Errorf("inspect image: %w", err)
@@ -55,11 +57,12 @@ func inspectFile(name string) (Info, error) {
 	return Inspect(f, fi.Size())
 }
 
-// headSize is how much of a file's beginning tells what it is.
-const headSize = 1024
+// HeadSize is how much of a file's beginning names its format.
+const HeadSize = 1024
 
-func readHead(r io.ReaderAt, size int64) ([]byte, error) {
-	head := make([]byte, min(size, headSize))
+// ReadHead reads the first HeadSize bytes of a file, or all of a smaller one.
+func ReadHead(r io.ReaderAt, size int64) ([]byte, error) {
+	head := make([]byte, min(size, HeadSize))
 	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read the image's header: %w", err)
 	}
@@ -105,8 +108,8 @@ func otherFormat(name, format string) error {
 		"convert it on a machine of your own with qemu-img convert -f %s -O qcow2 IMAGE IMAGE.qcow2", name, format)
 }
 
-// refuseHead names a file by its beginning where it is known not to be an image.
-func refuseHead(head []byte) error {
+// RefuseHead refuses a file whose beginning is known not to be an image's.
+func RefuseHead(head []byte) error {
 	for _, c := range containers {
 		if c.in(head) {
 			return otherFormat(c.name, c.format)
@@ -148,9 +151,9 @@ const sector = 512
 // inspectRaw takes what has no format's mark: it must be able to boot, since
 // anything may pass for a raw disk.
 func inspectRaw(r io.ReaderAt, size int64, head []byte) (Info, error) {
-	if size > maxVirtual {
-		return Info{}, croft.Errorf(croft.Invalid, "it has %s, and a disk may have at most %s", human(size),
-			human(maxVirtual))
+	if size > MaxVirtual {
+		return Info{}, croft.Errorf(croft.Invalid, "it has %s, and a disk may have at most %s", Bytes(size),
+			Bytes(MaxVirtual))
 	}
 	if markAt(r, size, size-sector, "conectix") {
 		return Info{}, otherFormat("a Virtual PC disk (VHD) of fixed size", "vpc")
@@ -188,12 +191,12 @@ func markAt(r io.ReaderAt, size, place int64, mark string) bool {
 	return n == len(b) && string(b) == mark
 }
 
-// judge refuses by its beginning what can become no disk, however much follows.
-func judge(head []byte) error {
-	if isQcow2(head) {
+// RefuseBeginning refuses by its first 64 KiB what cannot become a disk, however much follows.
+func RefuseBeginning(head []byte) error {
+	if IsQcow2(head) {
 		return nil // the rest of its header may follow later
 	}
-	if err := refuseHead(head); err != nil {
+	if err := RefuseHead(head); err != nil {
 		return err
 	}
 	if bootable(bytes.NewReader(head), int64(len(head)), head) {
@@ -202,6 +205,6 @@ func judge(head []byte) error {
 	return errNoDisk
 }
 
-// errNoDisk is what is said of a file that nothing is known of.
+// errNoDisk refuses a file of unknown content.
 var errNoDisk = croft.Errorf(croft.Invalid,
 	"it is no disk image: it has neither the header of qcow2 nor, as a raw disk has, a boot record or partition table")

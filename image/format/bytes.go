@@ -1,11 +1,9 @@
-package image
+package format
 
-import (
-	"fmt"
-)
+import "fmt"
 
-// human writes a number of bytes as people do: 1.5 GiB.
-func human(n int64) string {
+// Bytes writes a number of bytes as people do: 1.5 GiB.
+func Bytes(n int64) string {
 	const units = "KMGTPE"
 	if n < 1<<10 {
 		return fmt.Sprintf("%d bytes", n)
