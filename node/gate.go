@@ -12,8 +12,7 @@ import (
 	"croft/trust/pki"
 )
 
-// gateAnswers is how long a host that starts waits for the gate to say whether it was
-// forgotten.
+// gateAnswers bounds how long a starting host waits for the gate to say whether it was forgotten.
 const gateAnswers = 2 * time.Second
 
 // OpenGate opens the gate of the cloud that the host of a state directory joined.
@@ -29,7 +28,7 @@ func OpenGate(j *trust.Membership, stateDir string) (*gate.Client, error) {
 	})
 }
 
-// followGates keeps up with which hosts serve agents, until ctx ends.
+// followGates asks again and again which hosts serve agents, until ctx ends.
 func (h *host) followGates(ctx context.Context, client *gate.Client, of *trust.Membership) error {
 	var last []string
 	for {

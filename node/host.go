@@ -204,7 +204,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		Addresses: endpoint.OwnAddresses(),
 		API:       apiURL(scheme, at, slices.Concat(h.reach.Joined.Endpoints(h.dir.Path), h.reach.Etcd.Endpoints)),
 		Token:     newToken(),
-		Place:     placeOf(h.dir.Path),
+		Place:     fingerprint(h.dir.Path),
 	}
 	c := s.ForAgent()
 	if c.Images, err = h.images(); err != nil {

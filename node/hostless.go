@@ -9,8 +9,8 @@ import (
 	"croft/node/settings"
 )
 
-// runHostless waits for the end of what all hosts share, on a machine that is none. It
-// looks after what is no host's own, by turns with the agents of the others.
+// runHostless serves a machine that runs shared services and no guests. It takes turns with the
+// agents of other hosts at being the caretaker of shared records.
 func runHostless(ctx context.Context, p *Parts, s *settings.Settings, reach settings.Reach, store *etcdstore.Store,
 	log *slog.Logger, ready func()) error {
 	claims, err := reach.Placement.Client()
@@ -20,7 +20,7 @@ func runHostless(ctx context.Context, p *Parts, s *settings.Settings, reach sett
 	defer claims.Close()
 	caretaker := &audit.Caretaker{Records: store, Shared: store, Inventory: claims, Every: s.Sweep, Log: log}
 	p.Self.Counts(caretaker)
-	p.Start(ctx, "what looks after the books", caretaker.Run)
+	p.Start(ctx, "the caretaker", caretaker.Run)
 	log.Info("hosts may join; this machine is none")
 	ready()
 	return p.Wait(ctx)

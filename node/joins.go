@@ -15,7 +15,7 @@ import (
 	"croft/trust/pki"
 )
 
-// startJoins serves hosts that join, where the settings say.
+// startJoins runs the join server, where the settings say.
 func (s *serving) startJoins(ctx context.Context, p *Parts, store *etcdstore.Store) error {
 	if s.servers.Join() == "" {
 		return store.Trust.PutJoinServer(ctx, s.host, trust.JoinServer{})
@@ -44,7 +44,7 @@ func (s *serving) startJoins(ctx context.Context, p *Parts, store *etcdstore.Sto
 	return nil
 }
 
-// listenForHosts listens at join.listen. It returns where hosts reach that, too.
+// listenForHosts listens at join.listen, and returns the address by which hosts reach it too.
 func (s *serving) listenForHosts(ctx context.Context) (l net.Listener, at string, err error) {
 	if l, err = Listen(ctx, s.servers.Join(), "join.listen"); err != nil {
 		return nil, "", err
@@ -59,8 +59,8 @@ func (s *serving) serveHosts(ctx context.Context, p *Parts, l net.Listener, mux 
 	p.Start(ctx, "the join server", func(ctx context.Context) error { return Serve(ctx, l, mux) })
 }
 
-// joinMode is what hosts that join here may reach: the gate, or an etcd that takes the
-// certificates of the cloud's authority; empty: none may join.
+// joinMode is what hosts that join here may reach: the gate, or an etcd that accepts certificates
+// of the cloud's authority; empty: no host may join.
 func (s *serving) joinMode() string {
 	if s.settings.Trust == trust.Strict || s.own.Has(pki.Etcd) {
 		return s.settings.Trust
@@ -68,7 +68,7 @@ func (s *serving) joinMode() string {
 	return ""
 }
 
-// hostPort is the part of a URL that one can connect to.
+// hostPort returns HOST:PORT of a URL.
 func hostPort(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

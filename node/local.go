@@ -35,8 +35,8 @@ func accessWith(r settings.Reach, files func(pki.Authority) pki.Files) direct.Lo
 	return a
 }
 
-// useLocally has this process and the commands on this machine reach the cloud that
-// runs in it.
+// useLocally has this process and the commands on this machine use the cloud that this process
+// serves.
 func useLocally(stateDir string, r *settings.Reach, own *trust.Credentials) error {
 	if own.Has(pki.Hosts) && endpoint.IsTLS(r.Placement.Endpoint) {
 		r.Placement.TLS = own.Client(pki.Hosts)
@@ -44,7 +44,7 @@ func useLocally(stateDir string, r *settings.Reach, own *trust.Credentials) erro
 	return writeLocal(stateDir, *r, own)
 }
 
-// writeLocal notes how commands on this machine reach the cloud, or that the defaults do.
+// writeLocal stores how commands on this machine reach the cloud; no file where the defaults do.
 func writeLocal(stateDir string, r settings.Reach, own *trust.Credentials) error {
 	if !own.Has(pki.Etcd) {
 		if err := os.Remove(direct.LocalFile(stateDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -118,17 +118,17 @@ func (r reports) Password(ctx context.Context, id croft.InstanceID) (string, err
 	return agent.Password(ctx, id)
 }
 
-// guests finds whose an address is: the hypervisor knows the instance, the order
-// knows the rest.
+// guests finds the guest of an address: the hypervisor knows the instance, the order knows the
+// rest.
 type guests struct{ host *host }
 
-// NewGuests returns what tells the metadata server whose an address is, for the guests of a
-// hypervisor on a host whose orders are in store. vendor is added to the set-up of each.
+// NewGuests returns the guests of a hypervisor for the metadata server, with their orders from
+// store. vendor is added to the set-up of each guest.
 func NewGuests(id croft.HostID, store cloud, hv hypervisor, vendor []byte) mdserver.Guests {
 	return guests{&host{id: id, store: store, hv: hv, vendor: vendor}}
 }
 
-// bridged is a hypervisor whose guests are on bridges of this host.
+// bridged is a hypervisor that connects guests to bridges of this host.
 type bridged interface {
 	// Ports returns the host's interfaces that the guest's are at, by MAC; NotFound.
 	Ports(ctx context.Context, id croft.InstanceID) (map[string]string, error)

@@ -9,8 +9,8 @@ import (
 	"croft/hypervisor/libvirt"
 )
 
-// startNetworks starts those of libvirt's networks that guests may name, and looks for
-// the bridges, so that one which is not there is told now and not to the first guest.
+// startNetworks starts the networks of libvirt that guests may name, and looks for the bridges:
+// a missing bridge ends the start, and not the first guest that names it.
 func (h *host) startNetworks(ctx context.Context, hv *libvirt.Driver) error {
 	if bridge := h.settings.Network.Bridge; bridge != "" {
 		if err := hv.Bridge(bridge); err != nil {

@@ -10,9 +10,8 @@ import (
 	"croft/compute"
 )
 
-// orderMemory is what was last read of each order of a host, by its agent or for a
-// guest, so that guests get their metadata also while nobody can be asked. The agent
-// itself acts on no memory.
+// orderMemory caches each order of a host as it was last read, so that guests get their metadata
+// while the store does not answer. The agent itself never acts on cached orders.
 type orderMemory struct {
 	mu   sync.Mutex
 	last map[croft.InstanceID]orderRead
@@ -24,7 +23,7 @@ type orderRead struct {
 	at    time.Time
 }
 
-// mostRemembered bounds the memory of who never hears what has gone.
+// mostRemembered bounds the cache of a process that never learns which orders have gone.
 const mostRemembered = 4096
 
 func (m *orderMemory) get(id croft.InstanceID) (orderRead, bool) {
@@ -49,7 +48,7 @@ func (m *orderMemory) remove(id croft.InstanceID) {
 	delete(m.last, id)
 }
 
-// noted are a host's orders, noted in its memory.
+// noted reads a host's orders and caches them.
 type noted struct {
 	compute.Orders
 	host   croft.HostID
@@ -72,17 +71,14 @@ func (n noted) Order(ctx context.Context, of croft.HostID, id croft.InstanceID) 
 	return order, err
 }
 
-// ordersLast is how long an order answers for its guest without being read again:
-// a guest asks for two dozen things while it boots, and what it may read of a
-// destroyed instance ends with this.
+// ordersLast is how long a cached order is used without being read again: a guest makes two dozen
+// requests while it boots. After that time a destroyed instance reads nothing any more.
 const ordersLast = 250 * time.Millisecond
 
-// orderPatience is how long a guest waits for its order to be read where an older
-// reading would do.
+// orderPatience bounds how long a guest waits for its order to be read where a cached one exists.
 const orderPatience = time.Second
 
-// forGuest is the order of the guest that asks, as it was last read where nobody who
-// knows better answers.
+// forGuest returns the order of the guest that asks; the cached one where the store does not answer.
 func (n noted) forGuest(ctx context.Context, id croft.InstanceID) (croft.Order, error) {
 	last, known := n.memory.get(id)
 	if !known {

@@ -17,10 +17,10 @@ import (
 	"croft"
 )
 
-// parts are the running parts of a process. They end in the reverse order of
-// their start, so that each may rely on those before it to its own end.
+// Parts are the running parts of a process. They end in the reverse order of their start, so that
+// each may rely on the earlier ones until its own end.
 type Parts struct {
-	Self    *Self // what the process tells of itself, once that is known
+	Self    *Self // health and metrics of the process; nil until they are known
 	running []*part
 	failed  chan error // the first failure; later ones are returned by end
 }
@@ -33,8 +33,8 @@ type part struct {
 
 func NewParts() *Parts { return &Parts{failed: make(chan error, 1)} }
 
-// start runs a part until end, or until it fails. It outlives ctx, whose end is
-// only the sign to end all parts in order.
+// Start runs a part until End, or until it fails. The end of ctx does not end the part: it is the
+// signal to end all parts in order.
 func (p *Parts) Start(ctx context.Context, name string, run func(context.Context) error) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	one := &part{name: name, cancel: cancel, ended: make(chan error, 1)}
@@ -59,7 +59,7 @@ func stopped(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// wait returns when ctx ends (nil) or a part fails.
+// Wait returns when ctx ends (nil) or a part fails.
 func (p *Parts) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -69,7 +69,7 @@ func (p *Parts) Wait(ctx context.Context) error {
 	}
 }
 
-// end ends all parts, the last first.
+// End ends all parts, the last one first.
 func (p *Parts) End() error {
 	var errs []error
 	for i := len(p.running) - 1; i >= 0; i-- {
@@ -107,8 +107,8 @@ func Listen(ctx context.Context, address, setting string) (net.Listener, error) 
 	return limited(l), nil
 }
 
-// Serve answers on l until ctx ends; requests under way get a second to finish,
-// then their contexts end, which ends those that would go on for ever.
+// Serve answers on l until ctx ends. Requests in flight get a second to finish, then their
+// contexts end: some would go on for ever.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRequests()
@@ -132,8 +132,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return err
 }
 
-// quietHandshakes leaves out that a TLS handshake failed: whoever called is told, and
-// anybody may call.
+// quietHandshakes drops log lines about failed TLS handshakes: the client learns of the failure,
+// and anybody may cause one.
 type quietHandshakes struct{ slog.Handler }
 
 // Handle implements slog.Handler.
@@ -150,7 +150,7 @@ func shutdown(ctx context.Context, server *http.Server, grace time.Duration) err
 	return server.Shutdown(ctx)
 }
 
-// areFree finds an address in use among those that settings name. Conflict.
+// areFree refuses addresses of settings that are in use. Conflict.
 func areFree(ctx context.Context, needed map[string]string) error {
 	for setting, address := range needed {
 		if address == "" {

@@ -23,8 +23,8 @@ import (
 	"croft/trust/gate"
 )
 
-// self is what a process tells of itself, at each address where it serves anything:
-// whether it lives, whether it is ready, and what it counts.
+// Self reports on a process at each address where it serves anything: whether it lives, whether it
+// is ready, and its metrics.
 type Self struct {
 	Checks  health.Checks
 	metrics *prometheus.Registry
@@ -36,7 +36,7 @@ type Self struct {
 	endTrace func()
 }
 
-// NewSelf makes what the process that is called service tells of itself; end it. Invalid: a
+// NewSelf returns the report on the process named service. The caller has to end it. Invalid: a
 // setting is wrong.
 func NewSelf(ctx context.Context, s *settings.Settings, service string, log *slog.Logger) (*Self, error) {
 	me := &Self{metrics: prometheus.NewRegistry(), log: log}
@@ -73,15 +73,14 @@ func goVersion() string {
 	return "unknown"
 }
 
-// end sends what is recorded and not sent yet, in bounded time.
+// End sends the spans that are recorded and not sent yet, in bounded time.
 func (s *Self) End() {
 	if s != nil {
 		s.endTrace()
 	}
 }
 
-// counts has what a part counts told, if it counts. One that is of the process already
-// is told once.
+// Counts adds the metrics of parts that have any. A part that was added before is not added again.
 func (s *Self) Counts(parts ...any) {
 	for _, part := range parts {
 		counting, ok := part.(interface{ Collector() prometheus.Collector })
@@ -94,7 +93,7 @@ func (s *Self) Counts(parts ...any) {
 	}
 }
 
-// serves adds what the process tells of itself to what it serves at address.
+// Serves adds health and metrics to what the process serves at address.
 func (s *Self) Serves(mux *http.ServeMux, address string) {
 	s.Checks.Register(mux)
 	mux.Handle("GET /metrics", s.metricsAt(address))
@@ -125,12 +124,12 @@ func (s *Self) metricsAt(address string) http.Handler {
 	})
 }
 
-// ofEtcd adds an etcd in this process.
+// ofEtcd adds the metrics of an etcd in this process.
 func (s *Self) ofEtcd(etcd *etcdserver.Server) {
 	s.others = append(s.others, etcd.Metrics())
 }
 
-// ofStore adds the cloud's memory.
+// OfStore adds the health and the metrics of the store.
 func (s *Self) OfStore(store any) {
 	s.Counts(store)
 	if usable, ok := store.(interface{ Usable(context.Context) error }); ok {

@@ -19,7 +19,7 @@ import (
 	"croft/trust"
 )
 
-// serving is what this host serves for all: a server of etcd, alone or one of several,
+// serving is what this host serves to the whole cloud: etcd, alone or as one of several members,
 // and Placement.
 type serving struct {
 	settings *settings.Settings
@@ -50,7 +50,7 @@ func newServing(ctx context.Context, s *settings.Settings, servers settings.Serv
 	return me, err
 }
 
-// Serve starts what is served beside etcd, and tells the others of it.
+// serve starts the services beside etcd and publishes where they are.
 func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (err error) {
 	begun := s.of == nil || trust.HasAuthority(s.dir.Path)
 	if begun {
@@ -77,7 +77,7 @@ func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (
 			return err
 		}
 	}
-	if err := errors.Join(s.tell(ctx, store), useLocally(s.dir.Path, &s.reach, s.own)); err != nil {
+	if err := errors.Join(s.publish(ctx, store), useLocally(s.dir.Path, &s.reach, s.own)); err != nil {
 		return err
 	}
 	if !begun {
@@ -86,8 +86,8 @@ func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (
 	return s.startJoins(ctx, p, store)
 }
 
-// joinPatience bounds how long a host waits for the others to let it be a member: they
-// do so for one at a time, and not before they trust each other for some seconds.
+// joinPatience bounds how long a host waits to become a member of etcd: members are added one at a
+// time, and only after the others have been connected for some seconds.
 const joinPatience = 2 * time.Minute
 
 // answerTimeout is how long the cloud may take for an answer that needs no waiting.
@@ -100,9 +100,8 @@ func EtcdDir(stateDir string) string { return filepath.Join(stateDir, "etcd") }
 
 func HasEtcd(stateDir string) bool { return exists(EtcdDir(stateDir)) }
 
-// start runs the server and returns what to open the store with, once it has a voice
-// among the others, of whom more than half have to be there. ErrRemoved: they took it
-// out meanwhile.
+// start runs the server of etcd and returns what to open the store with, once the server is a
+// voter; more than half of the other members have to run. ErrRemoved: they removed it meanwhile.
 func (s *serving) start(ctx context.Context) (_ *etcdserver.Server, _ etcdstore.Config, err error) {
 	c := etcdserver.Config{Dir: EtcdDir(s.dir.Path), Host: s.host, PeerListen: s.servers.Peer()}
 	c.Peer, c.Advertise = endpoint.Outside(c.PeerListen), endpoint.Outside(s.servers.Etcd)
@@ -128,8 +127,8 @@ func (s *serving) start(ctx context.Context) (_ *etcdserver.Server, _ etcdstore.
 	return etcd, open, nil
 }
 
-// introduce has the others know the server. One that has been started already needs
-// that no more, and may be the one that they wait for.
+// introduce adds this host's server to the members of etcd. A server that has run before is a
+// member already, and the others may wait for it.
 func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 	known := etcdserver.IsMember(EtcdDir(s.dir.Path))
 	others, err := s.others(ctx)
@@ -169,14 +168,14 @@ func (s *serving) others(ctx context.Context) (*etcdstore.Store, error) {
 	return store, err
 }
 
-// member is this host as the others are told of it before it serves anything.
+// member is the record of this host as a member of etcd, before it serves anything.
 func (s *serving) member() croft.EtcdMember {
 	name, _ := os.Hostname() // for people
 	return croft.EtcdMember{Host: s.host, Name: cmp.Or(s.settings.Host.Name, name), Peer: s.servers.PeerURL()}
 }
 
-// tell writes what this host serves, for all hosts to know.
-func (s *serving) tell(ctx context.Context, store *etcdstore.Store) error {
+// publish stores where this host serves etcd and Placement, for all hosts.
+func (s *serving) publish(ctx context.Context, store *etcdstore.Store) error {
 	m := s.member()
 	m.Alone = s.settings.Hypervisor == settings.NoHypervisor
 	for _, member := range s.reach.Etcd.Endpoints {
@@ -188,8 +187,8 @@ func (s *serving) tell(ctx context.Context, store *etcdstore.Store) error {
 	return store.Cluster.PutEtcdMember(ctx, m)
 }
 
-// leaveEtcd makes this host one that serves nothing, after the others took its server out:
-// its data is put aside. Conflict: they forgot the host itself.
+// leaveEtcd stops serving etcd for good after the others removed this member: its data is moved
+// aside. Conflict: the host itself was forgotten.
 func leaveEtcd(ctx context.Context, had settings.Settings, log *slog.Logger) (err error) {
 	of, err := trust.ReadMembership(had.StateDir) // as it is since others serve
 	if err != nil || of == nil {
@@ -218,7 +217,7 @@ func leaveEtcd(ctx context.Context, had settings.Settings, log *slog.Logger) (er
 	return s.putAside(ctx, others)
 }
 
-// putAside notes that this host serves no longer, and who does.
+// putAside records that this host no longer serves etcd, and which hosts do.
 func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
 	serve, err := others.Cluster.Served(ctx)
 	if err != nil {
@@ -226,7 +225,7 @@ func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
 	}
 	next, _ := s.of.With(serve, s.of.Partition)
 	next.Etcd.Member = false
-	// That it is none is noted first: a host without the data would join anew.
+	// The membership is written first: a host without the data would join again.
 	if err := errors.Join(next.Write(s.dir.Path), asideEtcd(s.dir.Path)); err != nil {
 		return err
 	}
@@ -242,7 +241,7 @@ func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
 	return err
 }
 
-// asideEtcd renames the data of a server that was removed, if there is any.
+// asideEtcd renames the data of a removed member, if there is any.
 func asideEtcd(stateDir string) error {
 	aside := EtcdDir(stateDir) + "-removed"
 	if !HasEtcd(stateDir) {

@@ -11,9 +11,8 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// startPatience is how long systemd waits for the next sign of life of a process that
-// is not ready yet. A start may take as long as it likes (etcd is away, a twin holds the
-// host's seat), but not stand still.
+// startPatience is how long systemd waits for the next sign of life of a process that is not ready
+// yet. A start may take any time (etcd is away, another agent has the host), but not stand still.
 const startPatience = time.Minute
 
 // Supervised runs what goes on until ctx ends, and tells systemd, where that started
@@ -48,8 +47,8 @@ type supervisor struct {
 	ready atomic.Bool
 }
 
-// beat gives signs of life until ctx ends. They end with the process: one that is
-// stopped, or whose scheduler no longer runs goroutines, gives none.
+// beat gives signs of life until ctx ends. A process that is suspended, or no longer runs
+// goroutines, gives none.
 func (s *supervisor) beat(ctx context.Context) error {
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()

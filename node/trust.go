@@ -23,9 +23,9 @@ func trustConfig(s *settings.Settings, v settings.Servers, stateDir string, host
 	}
 }
 
-// trustForEtcd returns the credentials that etcd needs in order to listen; nil if it
-// needs none. The partition is in etcd: before there is an authority, etcd is started for
-// a moment on an address that nobody knows.
+// trustForEtcd returns the credentials that etcd needs in order to listen; nil: it needs none.
+// Certificates name the partition, which is in etcd: at the first start etcd runs for a moment on
+// a port that nobody knows.
 func trustForEtcd(ctx context.Context, s *settings.Settings, v settings.Servers, dir *compute.StateDir,
 	log *slog.Logger) (*trust.Credentials, error) {
 	if !v.OwnsEtcdTrust() {
@@ -52,7 +52,7 @@ func beginTrust(ctx context.Context, s *settings.Settings, v settings.Servers, d
 	return trust.Begin(ctx, trustConfig(s, v, dir.Path, id, log), p)
 }
 
-// partitionIn begins or reads the cloud whose etcd has its data in a directory.
+// partitionIn returns the partition in the etcd data of a directory, and makes one in an empty directory.
 func partitionIn(ctx context.Context, dir string) (p croft.PartitionID, err error) {
 	etcd, err := etcdserver.Start(ctx, etcdserver.Config{Dir: dir, Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -73,8 +73,8 @@ func keepRenewed(ctx context.Context, p *Parts, own *trust.Credentials) {
 	}
 }
 
-// startTrust renews this host's certificates and publishes the authority. own is what
-// etcd needed already, or nil.
+// startTrust renews this host's certificates and publishes the authority. own are the credentials
+// that etcd needed already; nil: none.
 func startTrust(ctx context.Context, s *settings.Settings, v settings.Servers, p *Parts, own *trust.Credentials,
 	dir *compute.StateDir, store *etcdstore.Store, log *slog.Logger) (*trust.Credentials, error) {
 	if own == nil {
@@ -97,7 +97,7 @@ func startTrust(ctx context.Context, s *settings.Settings, v settings.Servers, p
 	return own, nil
 }
 
-// admission returns the check that forgotten hosts are kept out with.
+// admission returns the check that refuses forgotten hosts.
 func admission(own *trust.Credentials, store *etcdstore.Store) *trust.Admission {
 	return &trust.Admission{Self: own.Host, Store: store.Trust, Files: own.HostFiles()}
 }

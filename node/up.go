@@ -16,7 +16,7 @@ import (
 )
 
 // Up runs everything, or on a host that joined a cloud what that one needs here, until
-// ctx ends or a part fails. A host whose etcd is removed goes on without.
+// ctx ends or a part fails. A host that is removed from etcd's members goes on without it.
 func Up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()) error {
 	ready = sync.OnceFunc(ready)
 	for {

@@ -67,8 +67,8 @@ func newServer(ctx context.Context, h http.Handler) *http.Server {
 	}
 }
 
-// bodiesInTime ends requests whose body comes too slowly. The gate, whose streams last,
-// sets deadlines of its own.
+// bodiesInTime ends requests that send their body too slowly. The gate has long streams and sets
+// its own deadlines.
 func bodiesInTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody && !strings.HasPrefix(r.URL.Path, gate.Prefix) {
@@ -147,9 +147,9 @@ func (t *timedWriter) FlushError() error {
 // Unwrap is for http.ResponseController.
 func (t *timedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
-// Called refuses requests for a name that is none of this machine's. A web page can have
-// its own name lead to this machine (DNS rebinding): what listens on loopback and asks for
-// no secret would then answer whoever made the page. Addresses cannot be redirected so,
+// Called refuses requests for a name that this machine does not have. A web page can have its own
+// name resolve to this machine (DNS rebinding): a server on loopback that asks for no secret would
+// then answer the page. Addresses cannot be redirected so,
 // and over TLS the client compares the name itself.
 func Called(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

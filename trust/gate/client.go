@@ -39,7 +39,7 @@ type Client struct {
 	ClientConfig
 	current atomic.Pointer[connection]
 	gates   *failover.Endpoints
-	places  chan struct{} // a token for each call under way
+	slots   chan struct{} // a token for each call in flight
 	known   orders
 }
 
@@ -48,7 +48,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 	if len(c.Endpoints) == 0 || c.TLS == nil || c.Host == "" || c.Partition == "" {
 		return nil, croft.Errorf(croft.Invalid, "gate: all of the client's configuration is required")
 	}
-	client := &Client{ClientConfig: c, places: make(chan struct{}, mostCalls/2)}
+	client := &Client{ClientConfig: c, slots: make(chan struct{}, mostCalls/2)}
 	client.gates = failover.New(c.Endpoints)
 	client.current.Store(connect(c.TLS))
 	return client, nil
@@ -121,8 +121,8 @@ func (c *Client) failed(endpoint string, answer *http.Response) error {
 // ask calls a method; where an endpoint cannot be reached, at the others too.
 func ask[A any](ctx context.Context, c *Client, name string, q any) (answer A, err error) {
 	select {
-	case c.places <- struct{}{}:
-		defer func() { <-c.places }()
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
 	case <-ctx.Done():
 		return answer, ctx.Err()
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// connection is what requests go over, made with the certificate of its time. A control
-// process ends what is on one whose certificate has run out.
+// connection carries requests and shows the certificate that was current when it was made. A
+// control process ends the requests of a connection when that certificate expires.
 type connection struct {
 	http  *http.Client
 	shown atomic.Pointer[tls.Certificate] // at the last handshake

@@ -21,13 +21,13 @@ const (
 	perSecond   = 200
 	atOnce      = 2000
 	unit        = 512
-	placeTime   = time.Second
+	slotTime    = time.Second
 )
 
 // allowance is what one host may take.
 type allowance struct {
 	rate           *rate.Limiter
-	calls, streams chan struct{} // a token for each under way
+	calls, streams chan struct{} // a token for each in flight
 	complaints     rate.Sometimes
 
 	naming sync.Mutex
@@ -94,14 +94,14 @@ func (a *allowance) follow(ctx context.Context) (leave func(), err error) {
 	return take(ctx, a.streams)
 }
 
-// take waits a moment for a place, so that it costs one who asks for more than there is
-// more to be refused than it costs us.
-func take(ctx context.Context, places chan struct{}) (leave func(), err error) {
-	late := time.NewTimer(placeTime)
+// take waits a moment for a free slot, so that being refused costs the client more than it costs
+// the server.
+func take(ctx context.Context, slots chan struct{}) (leave func(), err error) {
+	late := time.NewTimer(slotTime)
 	defer late.Stop()
 	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
 	case <-late.C:
 	case <-ctx.Done():
 	}

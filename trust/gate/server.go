@@ -83,7 +83,7 @@ func call[Q, A any](allows string, do func(s *Server, ctx context.Context, calle
 	}}
 }
 
-// stream is a method whose answer goes on.
+// stream is a method that answers with a stream.
 func stream(allows string, serve func(s *Server, v visit) error) method {
 	return method{allows, func(s *Server, v visit) error {
 		leave, err := v.allowance.follow(v.request.Context())
@@ -123,8 +123,8 @@ func (v visit) read(ctx context.Context, q any) error {
 	return nil
 }
 
-// Wait returns when all requests have been served, once no more come. Those whose
-// connection has ended may still be giving back what they held.
+// Wait returns when all requests have been served, once no more come. A request may outlive its
+// connection while it releases what it held.
 func (s *Server) Wait() { s.serving.Wait() }
 
 // ServeHTTP serves what is below Prefix.

@@ -26,7 +26,7 @@ type session struct {
 	work  sync.WaitGroup
 }
 
-// open answers a request with a stream, whose end is the end of its context.
+// open answers a request with a stream. The stream ends with its context.
 func (s *Server) open(v visit) *session {
 	o := &session{visit: v, server: s, control: http.NewResponseController(v.writer)}
 	o.ctx, o.end = context.WithCancel(v.request.Context())

@@ -85,7 +85,7 @@ func (t Token) String() string {
 	return prefix + base64.RawURLEncoding.EncodeToString(text)
 }
 
-// Parse reads a token. Invalid: it is none, or not whole.
+// Parse reads a token. Invalid: the text is not a whole token.
 func Parse(text string) (Token, error) {
 	var t Token
 	body, ours := strings.CutPrefix(strings.TrimSpace(text), prefix)

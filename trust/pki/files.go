@@ -141,7 +141,7 @@ func (f Files) Trust(trusted []byte) error {
 	return durable.Write(f.CA(), trusted, 0o600)
 }
 
-// FirstPin is the pin of the authority that signs, of those that are trusted in PEM.
+// FirstPin returns the pin of the signing authority, the first of the trusted ones in PEM.
 func FirstPin(trusted []byte) (string, error) {
 	certs, _, err := parsePEM(trusted)
 	if err != nil || len(certs) == 0 {
@@ -173,7 +173,7 @@ func readPEM(file string) ([]*x509.Certificate, *ecdsa.PrivateKey, error) {
 	return certs, key, nil
 }
 
-// errDamaged is what a file is that cannot have been written by us, or not whole.
+// errDamaged: the file was not written by croft, or not to its end.
 var errDamaged = errors.New("is damaged")
 
 func damaged(file string, err error) error {
@@ -212,7 +212,7 @@ func parsePEM(text []byte) (certs []*x509.Certificate, key *ecdsa.PrivateKey, er
 	return certs, key, nil
 }
 
-// encode writes certificates as PEM, leaving out those that are nil.
+// encode writes certificates as PEM and skips nil ones.
 func encode(certs ...*x509.Certificate) []byte {
 	var text []byte
 	for _, c := range certs {

@@ -78,7 +78,7 @@ func OperatorIdentity(p croft.PartitionID, name string) Identity {
 	return Identity{Partition: p, Kind: Operator, ID: name}
 }
 
-// scheme is that of the URIs which identities are written as.
+// scheme is the scheme of the URIs that identities are written as.
 const scheme = "croft"
 
 func (i Identity) uri() *url.URL {
@@ -133,7 +133,7 @@ func IdentityOf(c *x509.Certificate) (Identity, error) {
 	return i, nil
 }
 
-// Accept says whether somebody whose certificate is good is to be spoken with.
+// Accept decides whether to speak with somebody who has a valid certificate.
 type Accept func(Identity) error
 
 // Kinds accepts those of the kinds.

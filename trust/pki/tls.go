@@ -13,7 +13,7 @@ import (
 
 // Server is the TLS of a server with this certificate, for clients that show a good
 // one of the same authority and partition whom accept takes, or with optional also for
-// those that show none. Whom a server took once it asks again at the next connection.
+// those that show none. Each connection is judged anew.
 func (f Files) Server(p croft.PartitionID, optional bool, accept Accept) *tls.Config {
 	base := &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true,

@@ -14,7 +14,7 @@ import (
 func All(t testing.TB, secure bool) map[string]string {
 	t.Helper()
 	all := map[string]string{
-		"nobody listens":        listen(t, nil),
+		"nobody listens":        "127.0.0.1:1", // a port that only root could take, and nobody does
 		"the connection is cut": listen(t, func(c net.Conn) { _ = c.Close() }),
 	}
 	for name, handler := range map[string]http.HandlerFunc{
@@ -49,17 +49,12 @@ func text(status int, body string) http.HandlerFunc {
 	}
 }
 
-// listen has serve take each connection; nil: nothing listens any more.
+// listen has serve take each connection.
 func listen(t testing.TB, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if serve == nil {
-		_ = l.Close()
-		return address
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -69,5 +64,5 @@ func listen(t testing.TB, serve func(net.Conn)) string {
 		}
 	}()
 	t.Cleanup(func() { _ = l.Close(); <-ended })
-	return address
+	return l.Addr().String()
 }

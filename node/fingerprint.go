@@ -12,14 +12,14 @@ import (
 // differs in the second, if in anything.
 var machineFiles = []string{"/etc/machine-id", "/sys/class/dmi/id/product_uuid"}
 
-// placeOf tells a state directory on this machine from all others, copies of it too,
+// fingerprint identifies a state directory on this machine: it differs for copies of the directory,
 // as far as the machine can tell, and is the same after a reboot.
-func placeOf(dir string) string {
+func fingerprint(dir string) string {
 	sum := sha256.New()
 	for _, name := range machineFiles {
 		text, err := os.ReadFile(name)
 		if err != nil {
-			text = nil // what is not there tells nothing
+			text = nil // a missing file distinguishes nothing
 		}
 		fmt.Fprintln(sum, strings.TrimSpace(string(text)))
 	}
