@@ -2,12 +2,12 @@ package compute
 
 import (
 	"context"
-	"croft/internal/delay"
 	"fmt"
 	"sync"
 	"time"
 
 	"croft"
+	"croft/internal/delay"
 )
 
 // serve makes this the host's agent while no other is, until ctx ends. Whenever it becomes that, it
