@@ -1,12 +1,11 @@
-// Command cluster measures a cloud of simulated hosts: it starts a control process
-// (croft placement --data-dir: etcd and Placement) and the agents of as many hosts as
-// asked for, whose guests exist in memory only, in processes of their own. Then it asks
-// for instances at a rate, follows each from the call until its agent reports it running,
-// and prints how many ran per second, how long that took, what each process used and what
-// etcd had to do. It leaves nothing behind but the picture that -plot names.
+// Command cluster measures a cloud of simulated hosts. It starts a control process (croft placement --data-dir: etcd
+// and Placement) and agents for the given number of hosts, whose guests exist only in memory, in processes of their
+// own. It requests instances at a given rate, follows each from the call until its agent reports it running, and
+// prints how many ran per second, how long that took, what each process used and how much etcd wrote. It leaves only
+// the plot that -plot names.
 //
-// Delays count from when a request was due, not from when it could be made, so that a
-// cloud that falls behind is noticed.
+// Delays count from the time a request was due, not from when it could be sent, so a cloud that falls behind is
+// noticed.
 package main
 
 import (

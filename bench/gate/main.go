@@ -1,7 +1,6 @@
-// Command gate measures agents behind the gate beside agents that speak to etcd and
-// Placement themselves, both over mutual TLS: how long an order takes to its agent and
-// back, and what so many agents cost the control process. Control process and agents
-// are processes of their own; guests exist in memory alone.
+// Command gate compares agents behind the gate with agents that use etcd and Placement directly, both over mutual
+// TLS: the round trip of an order, and what many agents cost the control process. Control process and agents are
+// separate processes; guests exist only in memory.
 package main
 
 import (

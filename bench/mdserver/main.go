@@ -1,6 +1,5 @@
-// Command mdserver measures the metadata server beside nginx, which serves the same
-// bytes from files, on one machine and in one run. The question whose an address is
-// is answered from memory, as on a host that asked libvirt less than a second ago.
+// Command mdserver compares the metadata server with nginx serving the same bytes from files, on one machine and in
+// one run. Address lookups are answered from memory, as on a host that asked libvirt less than a second ago.
 package main
 
 import (

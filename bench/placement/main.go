@@ -1,11 +1,9 @@
-// Command placement measures croft's Placement beside OpenStack's own: both run on
-// this machine, hold the same resource providers and answer the same requests in
-// turns, so that whatever else the machine does falls on both. It prints a table of
-// requests per second, the ratio, the ratio wanted, and what bounds ours.
+// Command placement compares croft's Placement with OpenStack's own: both run on this machine, hold the same resource
+// providers and answer the same requests in turns, so other load on the machine affects both. It prints a table of
+// requests per second, the ratio, the ratio wanted, and what limits ours.
 //
-// It is a program rather than a Go benchmark because it compares processes, whose
-// processor time and memory it reads, and because a ratio of two servers measured
-// in turns has no place in the output of go test -bench.
+// It is a program rather than a Go benchmark because it compares processes, whose processor time and memory it reads,
+// and because go test -bench cannot express a ratio of two servers measured in turns.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command pool measures our manager of pools beside resalloc's server, with the same
-// files and the same calls, in turns on one machine; and both beside the floor, which
-// is two shells a ticket and nothing else. Then it measures ours beside many tickets.
+// Command pool compares croft's manager of pools with resalloc's server, with the same files and the same calls, in
+// turns on one machine, and both with the minimum: two shells a ticket and nothing else. Then it measures croft's
+// with many tickets.
 package main
 
 import (

@@ -1,10 +1,8 @@
-// Package connlimit bounds the connections to a listener, of each source and of all
-// together. Over a bound, an old connection is closed in favour of the new one: first one
-// that has not proven who it is, so that neither idle connections nor a flood end those
-// of clients that are known.
+// Package connlimit bounds the connections to a listener, per source and in total. Over a bound, a new connection
+// replaces an old one, unproven peers first, so that neither idle connections nor a flood disconnect known clients.
 //
-// A source is an IPv4 address, or the /64 of an IPv6 address, since whoever has one
-// address of a /64 usually has all of them. Loopback is one source.
+// A source is an IPv4 address, or the /64 of an IPv6 address, since whoever has one address of a /64 usually has all
+// of them. Loopback is one source.
 package connlimit
 
 import (

@@ -1,5 +1,5 @@
-// Package durable replaces a file at once: a crash leaves the old one or the new one,
-// whole. The directory's parents exist.
+// Package durable replaces a file atomically: after a crash the old content or the new one is there, whole. The
+// parent directories must exist.
 package durable
 
 import (

@@ -1,4 +1,4 @@
-// Package endpoint says who reaches an address: this machine alone, or others too, and at which address they do.
+// Package endpoint says who reaches an address: this machine alone or others too, and which address they use.
 package endpoint
 
 import (

@@ -1,5 +1,5 @@
-// Package failover chooses among servers of which any will do. A client stays with the
-// one in use, which all its requests share, and moves on where that was of no use.
+// Package failover chooses among equivalent servers. All requests of a client share the server in use, and move to
+// the next one when it fails.
 package failover
 
 import (

@@ -1,7 +1,6 @@
-// Package filelock takes locks of files, which are gone with whoever has them open. A
-// process that is killed may have had a child on the way to another program; until it
-// gets there, within milliseconds, that has the file open too. So a lock that is taken
-// is waited for a moment before it counts as somebody else's.
+// Package filelock locks files for as long as the locking process keeps them open. A killed process may have had a
+// child between fork and exec, which holds the file open for some milliseconds more, so taking a lock waits for a
+// moment before it reports that somebody else has it.
 package filelock
 
 import (

@@ -1,6 +1,5 @@
-// Package health answers whether a process lives and whether it can do its work, over
-// HTTP, with the reasons why not. Whoever asks gets an answer in time, whatever the
-// parts that are looked at do.
+// Package health answers over HTTP whether a process lives and whether it can do its work, with the reasons if not.
+// It answers in time even if a part that it checks hangs.
 package health
 
 import (

@@ -1,5 +1,5 @@
-// Package hostkey makes the key that a guest's SSH server proves itself with, so
-// that who made the guest can verify the very first connection to it.
+// Package hostkey makes the host key of a guest's SSH server, so that whoever made the guest can verify the very
+// first connection to it.
 package hostkey
 
 import (

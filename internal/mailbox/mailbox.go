@@ -1,5 +1,5 @@
-// Package mailbox hands keys from callbacks that must not block to one reader,
-// each key once however often it was put before it was taken.
+// Package mailbox hands keys from callbacks that must not block to one reader, each key once however often it was put
+// before the reader took it.
 package mailbox
 
 import (

@@ -1,9 +1,8 @@
-// Package meter makes the metrics that a room keeps of itself. A room has one Set and
-// hands it out as a collector, so that many of a kind may live in one process; nothing
-// is registered anywhere by itself.
+// Package meter makes the metrics that a room keeps of itself. A room has one Set and hands it out as a collector, so
+// several instances can live in one process; nothing registers itself globally.
 //
-// Names are croft_<part>_<what>_<unit>, with _total for what only grows. Labels have few
-// values, which the program knows beforehand: never an ID, a name or an address.
+// Names are croft_<part>_<what>_<unit>, with the suffix _total for counters. Labels have few values, known in
+// advance: never an ID, a name or an address.
 package meter
 
 import (

@@ -1,5 +1,4 @@
-// Package nearest finds the word that somebody who mistyped one most likely
-// meant. It proposes nothing rather than something far-fetched.
+// Package nearest suggests the word that a mistyped one most likely stands for, or nothing if none is close.
 package nearest
 
 import (

@@ -1,6 +1,5 @@
-// Package plain makes text that others wrote fit for terminals, logs and records: nothing
-// in it moves the cursor, changes what is on the screen, or has text read in another order
-// than it is written.
+// Package plain makes untrusted text safe for terminals, logs and records: the result cannot move the cursor, change
+// what is on the screen, or reorder text.
 package plain
 
 import (

@@ -1,8 +1,7 @@
-// Package settings reads a program's settings strictly: the first file of a search
-// path over the defaults, CROFT_* of the environment over the file, flags over
-// both. What a file has and the settings have not is an error that names the place
-// and the nearest right word, so that a typo never means a default. Variables that
-// the settings have not are left alone: other programs of croft have theirs.
+// Package settings reads a program's settings strictly: the first file of a search path overrides the defaults,
+// CROFT_* variables override the file, and flags override both. An unknown setting in a file is an error that names
+// its position and the nearest known word, so a typo never silently means a default. Unknown variables are ignored,
+// since croft's other programs have their own.
 package settings
 
 import (

@@ -1,6 +1,5 @@
-// Package span tells OpenTelemetry what is done for whom. A span is made only where
-// somebody up the call, here or in another process, began a trace that is recorded; so
-// rooms need no tracer of their own, and without one nothing is done and nothing kept.
+// Package span records OpenTelemetry spans. It makes a span only if a caller, here or in another process, started a
+// recorded trace; so rooms need no tracer of their own, and without a trace nothing is done or kept.
 package span
 
 import (

@@ -1,6 +1,5 @@
-// Package standard lists the resource classes and the traits that OpenStack
-// defines (os-resource-classes 1.1.0, os-traits 2.9.0), in its spelling. Whatever
-// is not in them has a name that begins with CUSTOM_.
+// Package standard lists the resource classes and traits that OpenStack defines (os-resource-classes 1.1.0, os-traits
+// 2.9.0), in its spelling. The names of all others begin with CUSTOM_.
 package standard
 
 import (

@@ -1,5 +1,5 @@
-// Package traces exports the spans of a process over OTLP. What a process does never waits for the collector: spans
-// are dropped where it is slow or away.
+// Package traces exports the spans of a process over OTLP. The process never waits for the collector: if that is slow
+// or away, spans are dropped.
 package traces
 
 import (

@@ -1,5 +1,5 @@
-// Package turns lets what concerns one key happen one after the other, in the order
-// in which it was asked for. Different keys do not wait for each other.
+// Package turns runs what concerns one key in the order in which it was requested, one after the other. Different
+// keys do not wait for each other.
 package turns
 
 import (

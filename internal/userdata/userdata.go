@@ -1,7 +1,6 @@
-// Package userdata reads what users give their guests, as cloud-init would, and
-// puts several pieces together. Check finds what a guest would ignore or fail on
-// long after anybody looks; Join never changes a piece, so each means beside the
-// others what it means alone.
+// Package userdata reads user data as cloud-init would, and joins several parts. Check finds what a guest would
+// ignore, or fail on long after anybody looks; Join leaves each part unchanged, so it means the same beside the
+// others as alone.
 package userdata
 
 import (

@@ -1,6 +1,6 @@
-// Package mutants makes one deliberate mistake at a time in the rooms that keep the books, runs the closest tests, and
+// Package mutants makes one deliberate mistake at a time in the rooms that keep records, runs the closest tests, and
 // lists the mistakes that no test notices. All mistakes of a package are compiled into one test binary, each behind a
-// switch, so that a mistake costs no more than the tests that reach it. No file of the tree changes.
+// switch, so a mistake costs no more than the tests that reach it. No file of the tree changes.
 package mutants
 
 import (

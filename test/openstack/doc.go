@@ -1,3 +1,3 @@
-// Package openstack shows that OpenStack's own command line client does the same with
-// croft's Placement as with OpenStack's. It holds tests only.
+// Package openstack shows that OpenStack's own command line client works with croft's Placement as it does with
+// OpenStack's. It holds tests only.
 package openstack

@@ -1,5 +1,5 @@
-// Package simcloud runs whole clouds in the process of a test: a real etcd, a real Placement and real agents, whose
-// guests alone are simulated.
+// Package simcloud runs whole clouds in the process of a test: a real etcd, a real Placement and real agents; only
+// the guests are simulated.
 package simcloud
 
 import (

@@ -1,5 +1,4 @@
-// Package load asks for instances at a rate, notes when each of them runs, and says
-// how long that took.
+// Package load requests instances at a rate, records when each of them runs, and reports how long that took.
 package load
 
 import (

@@ -1,6 +1,5 @@
-// Package plot draws line charts as SVG, one below the other, for people who would
-// rather look than read. It is less than a hundred lines because chart libraries read
-// their fonts at every start of the program, which would make each command slower.
+// Package plot draws line charts as SVG, one below the other. It has less than a hundred lines because chart
+// libraries load fonts at every start of a program, which would slow down each command.
 package plot
 
 import (

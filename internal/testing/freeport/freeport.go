@@ -1,5 +1,5 @@
-// Package freeport finds addresses for servers that are told where to listen before they
-// do, in tests and benchmarks.
+// Package freeport finds free addresses for servers that must know where to listen before they start, in tests and
+// benchmarks.
 package freeport
 
 import (

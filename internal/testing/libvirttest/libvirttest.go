@@ -1,6 +1,5 @@
-// Package libvirttest gives tests a libvirt that answers at qemu:///system, with
-// its default network active. What runs already is left as it is; what it starts
-// stays, so that the next test finds it.
+// Package libvirttest gives tests a libvirt at qemu:///system with its default network active. It uses what runs
+// already, and leaves what it starts running for the next test.
 package libvirttest
 
 import (

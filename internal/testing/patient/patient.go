@@ -1,6 +1,6 @@
-// Package patient waits in tests for what other goroutines and processes do. A busy machine outruns every short
-// deadline, so these last for minutes, and end before the test binary's own, which says less.
-// Tests in a bubble of testing/synctest need none of this: the binary has no deadline there.
+// Package patient waits in tests for other goroutines and processes. A busy machine outruns every short deadline, so
+// these last for minutes, and end before the test binary's own deadline, whose message says less. Tests in a bubble
+// of testing/synctest do not need it: the binary has no deadline there.
 package patient
 
 import (

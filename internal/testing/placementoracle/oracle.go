@@ -1,5 +1,5 @@
-// Package placementoracle runs OpenStack's own Placement for tests, which compare
-// ours with it: Debian's placement-api under uwsgi, on SQLite, without Keystone.
+// Package placementoracle runs OpenStack's own Placement, for tests that compare ours with it: Debian's placement-api
+// under uwsgi, on SQLite, without Keystone.
 package placementoracle
 
 import (

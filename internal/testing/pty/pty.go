@@ -1,4 +1,4 @@
-// Package pty has a terminal for tests, whose screen they read.
+// Package pty provides a pseudo-terminal for tests, which read its screen.
 package pty
 
 import (

@@ -1,5 +1,4 @@
-// Package wire is a TCP connection that tests can cut, hold and slow down: a proxy
-// before a server whose loss somebody has to survive.
+// Package wire is a TCP proxy that tests put before a server to cut, hold and slow down its connections.
 package wire
 
 import (
