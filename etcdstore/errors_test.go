@@ -44,7 +44,7 @@ func TestTheKindsOfErrors(t *testing.T) {
 			if _, known := errors.AsType[rpctypes.EtcdError](c.err); known && err != c.err {
 				continue // etcd's client returns these as they are
 			}
-			if got := new(Store).wrap(err, "try"); croft.KindOf(got) != c.want {
+			if got := new(conn).wrap(err, "try"); croft.KindOf(got) != c.want {
 				t.Errorf("%s: %v is of kind %q, want %q", c.name, got, croft.KindOf(got), c.want)
 			}
 		}
