@@ -50,7 +50,6 @@ type (
 		*world
 	}
 	worldClaims struct {
-		allClaims
 		*world
 	}
 )

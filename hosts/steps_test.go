@@ -71,7 +71,7 @@ func (d *diary) want(t *testing.T, steps ...string) {
 }
 
 func (d diaryHosts) Hosts(context.Context, ...croft.HostID) (map[croft.HostID]croft.Host, error) {
-	return hostOffice{&office{known: d.hosts}}.Hosts(nil)
+	return hostOffice{&office{known: d.hosts}}.Hosts(context.Background())
 }
 
 func (d diaryHosts) Drain(_ context.Context, h croft.HostID) error { return d.step("drain", string(h)) }
