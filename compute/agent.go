@@ -54,7 +54,7 @@ type Config struct {
 // Agent carries out the orders of one host.
 type Agent struct {
 	Config
-	workers keyed.Group[croft.InstanceID]
+	workers keyed.Workers[croft.InstanceID]
 	builds  chan struct{} // one token per running build
 	metrics *metrics
 

@@ -291,7 +291,7 @@ func memoryIs(available uint64) func(context.Context) (uint64, uint64, error) {
 	return func(context.Context) (uint64, uint64, error) { return available, 24 * gib, nil }
 }
 
-func find(t *testing.T, findings []Finding, check string) Finding {
+func find(t *testing.T, findings []Result, check string) Result {
 	t.Helper()
 	for _, f := range findings {
 		if f.Check == check {
@@ -299,7 +299,7 @@ func find(t *testing.T, findings []Finding, check string) Finding {
 		}
 	}
 	t.Fatalf("no check %q in %+v", check, findings)
-	return Finding{}
+	return Result{}
 }
 
 func TestAHealthyHostHasNothingToDo(t *testing.T) {
@@ -329,10 +329,10 @@ func TestASimulatedHostIsNotAskedForLibvirt(t *testing.T) {
 }
 
 func TestHealthy(t *testing.T) {
-	if !Healthy([]Finding{{Level: OK}, {Level: Warn}}) {
+	if !Healthy([]Result{{Level: OK}, {Level: Warn}}) {
 		t.Error("a warning makes a host unhealthy")
 	}
-	if Healthy([]Finding{{Level: Fail}, {Level: OK}}) {
+	if Healthy([]Result{{Level: Fail}, {Level: OK}}) {
 		t.Error("a failure leaves a host healthy")
 	}
 }

@@ -21,8 +21,8 @@ const (
 	Fail Level = "fail"
 )
 
-// Finding is what one check found.
-type Finding struct {
+// Result is what one check found.
+type Result struct {
 	Level Level  `json:"level"`
 	Check string `json:"check"`
 	Found string `json:"found"`
@@ -33,7 +33,7 @@ type Finding struct {
 // since scripts ask for it.
 type Check struct {
 	Name string
-	Look func(ctx context.Context) Finding
+	Look func(ctx context.Context) Result
 }
 
 // patience is how long one check may take; the slowest honest one boots a tiny
@@ -41,10 +41,10 @@ type Check struct {
 const patience = 20 * time.Second
 
 // Run makes all checks at once and returns their findings in the order of checks.
-func Run(ctx context.Context, checks []Check) []Finding {
+func Run(ctx context.Context, checks []Check) []Result {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	findings := make([]Finding, len(checks))
+	findings := make([]Result, len(checks))
 	var work sync.WaitGroup
 	for i, c := range checks {
 		work.Go(func() {
@@ -57,10 +57,10 @@ func Run(ctx context.Context, checks []Check) []Finding {
 }
 
 // Healthy reports whether nothing failed.
-func Healthy(findings []Finding) bool {
-	return !slices.ContainsFunc(findings, func(f Finding) bool { return f.Level == Fail })
+func Healthy(findings []Result) bool {
+	return !slices.ContainsFunc(findings, func(f Result) bool { return f.Level == Fail })
 }
 
-func good(found string) Finding     { return Finding{Level: OK, Found: found} }
-func warn(found, do string) Finding { return Finding{Level: Warn, Found: found, Do: do} }
-func fail(found, do string) Finding { return Finding{Level: Fail, Found: found, Do: do} }
+func good(found string) Result     { return Result{Level: OK, Found: found} }
+func warn(found, do string) Result { return Result{Level: Warn, Found: found, Do: do} }
+func fail(found, do string) Result { return Result{Level: Fail, Found: found, Do: do} }

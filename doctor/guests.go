@@ -10,7 +10,7 @@ import (
 )
 
 // look is what a Check does.
-type look = func(ctx context.Context) Finding
+type look = func(ctx context.Context) Result
 
 const kvmDevice = "/dev/kvm"
 
@@ -18,7 +18,7 @@ const kvmDevice = "/dev/kvm"
 // the device that libvirt's QEMU cannot open: libvirt then probes QEMU on every
 // call, and defining a domain takes a minute.
 func (c Config) lookKVM(p Probes) look {
-	return func(ctx context.Context) Finding {
+	return func(ctx context.Context) Result {
 		if c.VirtType == "qemu" {
 			return good("not used: virt_type is qemu")
 		}
@@ -42,7 +42,7 @@ func (c Config) lookKVM(p Probes) look {
 }
 
 // noKVM is a failure only where KVM was asked for.
-func (c Config) noKVM(found string) Finding {
+func (c Config) noKVM(found string) Result {
 	if c.VirtType == "kvm" {
 		return fail(found,
 			"turn virtualisation on in the firmware and load kvm_intel or kvm_amd, or set virt_type to auto")
@@ -57,7 +57,7 @@ func openToGroup(f File) bool {
 }
 
 func lookProgram(p Probes, program, debianPackage string) look {
-	return func(context.Context) Finding {
+	return func(context.Context) Result {
 		path, err := p.LookPath(program)
 		if err != nil {
 			return fail(program+" is not installed", "apt-get install "+debianPackage)
@@ -67,7 +67,7 @@ func lookProgram(p Probes, program, debianPackage string) look {
 }
 
 func lookLibvirt(p Probes) look {
-	return func(ctx context.Context) Finding {
+	return func(ctx context.Context) Result {
 		version, err := p.Libvirt(ctx)
 		if err != nil {
 			return fail(err.Error(),
@@ -80,7 +80,7 @@ func lookLibvirt(p Probes) look {
 // lookGuests finds guests whose disks are not in the state directory: of another
 // installation, or of this host before it lost that directory.
 func (c Config) lookGuests(p Probes) look {
-	return func(ctx context.Context) Finding {
+	return func(ctx context.Context) Result {
 		guests, err := p.Guests(ctx)
 		if err != nil {
 			return fail("list the guests: "+err.Error(), "mend what the line about libvirt says first")
@@ -103,7 +103,7 @@ func (c Config) lookGuests(p Probes) look {
 
 func lookTun(p Probes) look {
 	const device = "/dev/net/tun"
-	return func(context.Context) Finding {
+	return func(context.Context) Result {
 		if _, err := p.File(device); err != nil {
 			return fail(device+" is not there, so that guests have no network", "modprobe tun")
 		}
@@ -114,7 +114,7 @@ func lookTun(p Probes) look {
 // lookNetwork: a network that is missing or stopped is none of the operator's
 // business, since the agent makes and starts it.
 func lookNetwork(p Probes, name string) look {
-	return func(ctx context.Context) Finding {
+	return func(ctx context.Context) Result {
 		n, err := p.Network(ctx, name)
 		switch {
 		case err != nil:
@@ -133,7 +133,7 @@ func lookNetwork(p Probes, name string) look {
 
 // lookFilter tells whether guests can be held to their addresses.
 func (c Config) lookFilter(p Probes) look {
-	return func(ctx context.Context) Finding {
+	return func(ctx context.Context) Result {
 		if c.Spoofing {
 			return warn("libvirt.allow_spoofing: guests may send from the addresses of others",
 				"set it to false, unless guests route for others")
@@ -146,7 +146,7 @@ func (c Config) lookFilter(p Probes) look {
 }
 
 func lookBridge(p Probes, name string) look {
-	return func(context.Context) Finding {
+	return func(context.Context) Result {
 		links, err := p.Links()
 		if err != nil {
 			return fail("list the network interfaces: "+err.Error(), "run this as root")
@@ -161,7 +161,7 @@ func lookBridge(p Probes, name string) look {
 }
 
 // lookMachine refuses what guests have not been tried on.
-func (c Config) lookMachine(context.Context) Finding {
+func (c Config) lookMachine(context.Context) Result {
 	if c.Arch != GuestArch {
 		return fail(fmt.Sprintf(
 			"this machine is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone: it is not supported", c.Arch),

@@ -25,7 +25,7 @@ const (
 // lookState checks that the state directory can be written and, where QEMU runs
 // as a user of its own, that this user can reach the disks in it.
 func (c Config) lookState(p Probes) look {
-	return func(context.Context) Finding {
+	return func(context.Context) Result {
 		dir, err := nearestDir(p, c.StateDir)
 		if err != nil {
 			return fail(fmt.Sprintf("state directory %s: %v", c.StateDir, err), "name a directory with --state-dir")
@@ -79,7 +79,7 @@ func closedAbove(p Probes, dir string) string {
 }
 
 func lookDisk(p Probes, stateDir string) look {
-	return func(context.Context) Finding {
+	return func(context.Context) Result {
 		dir, err := nearestDir(p, stateDir)
 		if err != nil {
 			return fail(fmt.Sprintf("state directory %s: %v", stateDir, err), "name a directory with --state-dir")
@@ -94,7 +94,7 @@ func lookDisk(p Probes, stateDir string) look {
 }
 
 func lookMemory(p Probes) look {
-	return func(ctx context.Context) Finding {
+	return func(ctx context.Context) Result {
 		available, total, err := p.Memory(ctx)
 		if err != nil {
 			return fail("memory: "+err.Error(), "mount /proc")
@@ -104,7 +104,7 @@ func lookMemory(p Probes) look {
 	}
 }
 
-func measure(have, least, little uint64, what, do string) Finding {
+func measure(have, least, little uint64, what, do string) Result {
 	found := size(have) + " " + what
 	switch {
 	case have < least:
@@ -119,7 +119,7 @@ func size(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/g
 
 func lookClock(p Probes) look {
 	const do = "install chrony or systemd-timesyncd; one host alone can do without"
-	return func(context.Context) Finding {
+	return func(context.Context) Result {
 		c, err := p.Clock()
 		switch {
 		case err != nil:

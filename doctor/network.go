@@ -11,7 +11,7 @@ import (
 var metadataAddr = netip.MustParseAddrPort("169.254.169.254:80")
 
 // lookMetadataServer tells croft's metadata server of this cloud from another's.
-func (c Config) lookMetadataServer(ctx context.Context, p Probes, pid int32) Finding {
+func (c Config) lookMetadataServer(ctx context.Context, p Probes, pid int32) Result {
 	found := fmt.Sprintf("croft serves %s (process %d)", metadataAddr.Addr(), pid)
 	bridge := c.Bridge
 	if c.Network != "" {
@@ -36,7 +36,7 @@ func (c Config) lookMetadataServer(ctx context.Context, p Probes, pid int32) Fin
 // lookMetadata finds what else answers at the metadata address: a web server that
 // listens on port 80 of every address takes it away from croft.
 func (c Config) lookMetadata(p Probes) look {
-	return func(ctx context.Context) Finding {
+	return func(ctx context.Context) Result {
 		listeners, err := p.Listeners(ctx)
 		if err != nil {
 			return fail("list the listening sockets: "+err.Error(), "run this as root")
@@ -66,7 +66,7 @@ func (c Config) lookMetadata(p Probes) look {
 }
 
 func lookPort(p Probes, port Port) look {
-	return func(ctx context.Context) Finding {
+	return func(ctx context.Context) Result {
 		listeners, err := p.Listeners(ctx)
 		if err != nil {
 			return fail("list the listening sockets: "+err.Error(), "run this as root")

@@ -130,8 +130,8 @@ func (a *allocationsRequest) unmarshalList(text []byte) error {
 }
 
 // claim returns what a consumer claims.
-func (c *claimRequest) claim(consumer string) ledger.Claim {
-	claim := ledger.Claim{Consumer: consumer, Project: incomplete, User: incomplete, Type: c.Type,
+func (c *claimRequest) claim(consumer string) ledger.ClaimRequest {
+	claim := ledger.ClaimRequest{Consumer: consumer, Project: incomplete, User: incomplete, Type: c.Type,
 		Generation: (*int64)(c.Generation)}
 	if c.Project != "" {
 		claim.Project, claim.User = c.Project, c.User
@@ -153,8 +153,8 @@ func (c *claimRequests) UnmarshalJSON(text []byte) error {
 	return (*schema.Members[claimRequest])(c).UnmarshalJSON(text)
 }
 
-func (c claimRequests) claims() []ledger.Claim {
-	var claims []ledger.Claim
+func (c claimRequests) claims() []ledger.ClaimRequest {
+	var claims []ledger.ClaimRequest
 	for i := range c {
 		claims = append(claims, c[i].Value.claim(c[i].Name))
 	}

@@ -142,7 +142,7 @@ func encodedAnswer(a *candidateAnswer, found []ledger.Candidate) []byte {
 // withCandidates calls use with an answer and the candidates of a request for 1 VCPU, 1 MEMORY_MB and 1 DISK_GB.
 func withCandidates(tb testing.TB, s *Server, limit int, use func(*candidateAnswer, []ledger.Candidate)) {
 	resources := []ledger.NamedAmount{{Class: "VCPU", N: 1}, {Class: "MEMORY_MB", N: 1}, {Class: "DISK_GB", N: 1}}
-	req := &ledger.CandidateRequest{Groups: []ledger.Group{{Resources: resources}}, Limit: limit, Nested: true}
+	req := &ledger.CandidateRequest{Groups: []ledger.RequestGroup{{Resources: resources}}, Limit: limit, Nested: true}
 	err := s.ledger.View(func(st *ledger.State) error {
 		found, err := st.Candidates(tb.Context(), req)
 		use(&candidateAnswer{st: st, req: req, version: maxVersion}, found)

@@ -181,11 +181,11 @@ func (req candidateReader) readGroups(q *request) error {
 }
 
 // group returns the group of a suffix, a new one if there is none.
-func (req candidateReader) group(suffix string) *ledger.Group {
-	at := slices.IndexFunc(req.Groups, func(g ledger.Group) bool { return g.Suffix == suffix })
+func (req candidateReader) group(suffix string) *ledger.RequestGroup {
+	at := slices.IndexFunc(req.Groups, func(g ledger.RequestGroup) bool { return g.Suffix == suffix })
 	if at < 0 {
 		at = len(req.Groups)
-		req.Groups = append(req.Groups, ledger.Group{Suffix: suffix})
+		req.Groups = append(req.Groups, ledger.RequestGroup{Suffix: suffix})
 	}
 	return &req.Groups[at]
 }
@@ -227,7 +227,7 @@ func (req candidateReader) checkSubtrees() error {
 	var unreal, stray, suffixes []string
 	for _, list := range req.Subtrees {
 		for _, suffix := range list {
-			known := slices.ContainsFunc(req.Groups, func(g ledger.Group) bool { return g.Suffix == suffix })
+			known := slices.ContainsFunc(req.Groups, func(g ledger.RequestGroup) bool { return g.Suffix == suffix })
 			if !known && !named[suffix] {
 				unreal = append(unreal, suffix)
 			}

@@ -70,7 +70,7 @@ func isolation(q Query) []miss {
 // groupMisses returns what a tree lacks of one group. A group with a suffix has to come from one
 // provider: the nearest one counts. Without a suffix, each class may come from another provider, and
 // the traits may be anywhere among them.
-func (t tree) groupMisses(g Group) []miss {
+func (t tree) groupMisses(g RequestGroup) []miss {
 	if g.Suffix == "" {
 		return t.spreadMisses(g)
 	}
@@ -88,7 +88,7 @@ func (t tree) groupMisses(g Group) []miss {
 	return nearest
 }
 
-func (t tree) spreadMisses(g Group) []miss {
+func (t tree) spreadMisses(g RequestGroup) []miss {
 	var misses []miss
 	all := t.all()
 	open := slices.DeleteFunc(slices.Clone(all), func(p croft.Provider) bool { return hasAny(p, g.Forbidden) })
@@ -196,7 +196,7 @@ func rootMisses(q Query, p croft.Provider) []miss {
 
 // qualityMisses checks traits, aggregates and the tree. aggregates are the ones that count for the
 // provider.
-func qualityMisses(g Group, p croft.Provider, aggregates []string, t tree) []miss {
+func qualityMisses(g RequestGroup, p croft.Provider, aggregates []string, t tree) []miss {
 	var misses []miss
 	add := func(requirement string, gap float64, text string) {
 		requirement += ofGroup(g.Suffix)

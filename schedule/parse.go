@@ -32,7 +32,7 @@ var (
 // ParseQuery reads a query strictly, so that a typo is an error and not an empty answer: Invalid, with
 // the nearest right word. "resources=" may be omitted if the amounts come first.
 func ParseQuery(text string) (Query, error) {
-	p := parser{groups: map[string]*Group{}}
+	p := parser{groups: map[string]*RequestGroup{}}
 	if text = strings.TrimSpace(text); text == "" {
 		return Query{},
 			croft.Errorf(croft.Invalid,
@@ -58,12 +58,12 @@ func LooksLikeQuery(text string) bool { return strings.ContainsAny(text, "=:&") 
 
 type parser struct {
 	query  Query
-	groups map[string]*Group
+	groups map[string]*RequestGroup
 }
 
-func (p *parser) group(suffix string) *Group {
+func (p *parser) group(suffix string) *RequestGroup {
 	if p.groups[suffix] == nil {
-		p.groups[suffix] = &Group{Suffix: suffix}
+		p.groups[suffix] = &RequestGroup{Suffix: suffix}
 	}
 	return p.groups[suffix]
 }
@@ -140,7 +140,7 @@ func (p *parser) value(word, suffix, value string) error {
 	return nil
 }
 
-func (g *Group) addResources(value string) error {
+func (g *RequestGroup) addResources(value string) error {
 	if g.Resources != nil {
 		return fmt.Errorf("said twice: put all amounts into one list")
 	}
@@ -186,7 +186,7 @@ func parseAmount(class croft.ResourceClass, text string) (int64, error) {
 	return int64(n), nil
 }
 
-func (g *Group) addRequired(value string) error {
+func (g *RequestGroup) addRequired(value string) error {
 	if rest, ok := strings.CutPrefix(value, "in:"); ok {
 		set, err := parseTraits(rest)
 		if err != nil {
@@ -239,7 +239,7 @@ func parseTraits(list string) ([]croft.Trait, error) {
 }
 
 // addMemberOf reads UUID, in:UUID,UUID, !UUID or !in:UUID,UUID.
-func (g *Group) addMemberOf(value string) error {
+func (g *RequestGroup) addMemberOf(value string) error {
 	value, forbidden := strings.CutPrefix(value, "!")
 	list, several := strings.CutPrefix(value, "in:")
 	var set []string
@@ -261,7 +261,7 @@ func (g *Group) addMemberOf(value string) error {
 	return nil
 }
 
-func (g *Group) setInTree(value string) error {
+func (g *RequestGroup) setInTree(value string) error {
 	id, err := croft.ParseHostID(value)
 	if err != nil {
 		return err
@@ -318,7 +318,7 @@ func (p *parser) inSubtree(suffix string) bool {
 	return suffix != "" && slices.Contains(slices.Concat(p.query.SameSubtree...), suffix)
 }
 
-func (g *Group) contradiction() error {
+func (g *RequestGroup) contradiction() error {
 	for _, set := range g.Required {
 		if len(set) == 1 && slices.Contains(g.Forbidden, set[0]) {
 			return fmt.Errorf("required%s: %s is required and forbidden at once", g.Suffix, set[0])

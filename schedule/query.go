@@ -11,14 +11,14 @@ import (
 // Query says what an instance needs, in the terms of Placement's allocation candidates.
 // One that ParseQuery returned asks for at least one each of VCPU, MEMORY_MB and DISK_GB.
 type Query struct {
-	Groups       []Group    // sorted by suffix, so that the group without one is first
-	GroupPolicy  string     // none or isolate; empty: not given
-	RootRequired []string   // traits of the root provider; with a ! before them: forbidden ones
-	SameSubtree  [][]string // suffixes, with their leading underscore
+	Groups       []RequestGroup // sorted by suffix, so that the group without one is first
+	GroupPolicy  string         // none or isolate; empty: not given
+	RootRequired []string       // traits of the root provider; with a ! before them: forbidden ones
+	SameSubtree  [][]string     // suffixes, with their leading underscore
 }
 
-// Group is what one provider has to offer; for the group without a suffix, one tree of providers.
-type Group struct {
+// RequestGroup is what one provider has to offer; for the group without a suffix, one tree of providers.
+type RequestGroup struct {
 	Suffix    string
 	Resources croft.Resources
 	Required  [][]croft.Trait // at least one of each set
@@ -59,7 +59,7 @@ func (q Query) Encode() string {
 	return strings.Join(terms, "&")
 }
 
-func (g Group) terms() []string {
+func (g RequestGroup) terms() []string {
 	var terms []string
 	term := func(key, value string) {
 		if value != "" {

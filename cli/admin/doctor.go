@@ -65,7 +65,7 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 
 // printFindings prints one line for each thing, what is wrong being followed by
 // what to do.
-func printFindings(w io.Writer, format string, findings []doctor.Finding) error {
+func printFindings(w io.Writer, format string, findings []doctor.Result) error {
 	if format != out.FormatText {
 		return out.PrintData(w, format, findings)
 	}

@@ -7,7 +7,7 @@ import (
 	"croft/doctor"
 )
 
-var someFindings = []doctor.Finding{
+var someFindings = []doctor.Result{
 	{Level: doctor.OK, Check: "kvm", Found: "runs guests"},
 	{Level: doctor.Fail, Check: "tun", Found: "/dev/net/tun is not there", Do: "modprobe tun"},
 }

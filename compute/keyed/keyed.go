@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Group runs Do for keys that are woken. A wake carries no data: Do reads what it
+// Workers runs Do for keys that are woken. A wake carries no data: Do reads what it
 // needs, so one run serves however many wakes came before it began.
-type Group[K comparable] struct {
+type Workers[K comparable] struct {
 	// Do is called with a context that ends with the waker's or with Interrupt.
 	Do func(ctx context.Context, key K)
 
@@ -25,7 +25,7 @@ type run struct {
 }
 
 // Wake runs Do for the key now, or once more when the running call has returned.
-func (g *Group[K]) Wake(ctx context.Context, key K) {
+func (g *Workers[K]) Wake(ctx context.Context, key K) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r, running := g.busy[key]; running {
@@ -45,7 +45,7 @@ func (g *Group[K]) Wake(ctx context.Context, key K) {
 
 // Interrupt ends the context of the key's running call, if there is one, and
 // wakes the key.
-func (g *Group[K]) Interrupt(ctx context.Context, key K) {
+func (g *Workers[K]) Interrupt(ctx context.Context, key K) {
 	g.mu.Lock()
 	if r, running := g.busy[key]; running && r.cancel != nil {
 		r.cancel()
@@ -56,7 +56,7 @@ func (g *Group[K]) Interrupt(ctx context.Context, key K) {
 
 // Wait returns when no call runs. Who wakes keys with a living context meanwhile may
 // keep it from that.
-func (g *Group[K]) Wait() {
+func (g *Workers[K]) Wait() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.idle == nil {
@@ -67,7 +67,7 @@ func (g *Group[K]) Wait() {
 	}
 }
 
-func (g *Group[K]) loop(ctx context.Context, key K, r *run) {
+func (g *Workers[K]) loop(ctx context.Context, key K, r *run) {
 	for {
 		one, cancel := context.WithCancel(ctx)
 		g.mu.Lock()

@@ -11,7 +11,7 @@ import (
 func TestWakesWhileRunningBecomeOneMoreRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		g := Group[string]{Do: func(context.Context, string) { runs++; time.Sleep(time.Second) }}
+		g := Workers[string]{Do: func(context.Context, string) { runs++; time.Sleep(time.Second) }}
 		g.Wake(t.Context(), "a")
 		synctest.Wait()
 		for range 10 {
@@ -28,7 +28,7 @@ func TestKeysRunAtOnceAndOneKeyNeverTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		running, most := map[int]int{}, 0
-		g := Group[int]{Do: func(_ context.Context, k int) {
+		g := Workers[int]{Do: func(_ context.Context, k int) {
 			mu.Lock()
 			running[k]++
 			if running[k] > 1 {
@@ -58,7 +58,7 @@ func TestKeysRunAtOnceAndOneKeyNeverTwice(t *testing.T) {
 func TestInterruptEndsTheRunningCallAndRunsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ends []error
-		g := Group[string]{Do: func(ctx context.Context, _ string) {
+		g := Workers[string]{Do: func(ctx context.Context, _ string) {
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Minute):
@@ -78,7 +78,7 @@ func TestInterruptEndsTheRunningCallAndRunsAgain(t *testing.T) {
 func TestNothingStartsAfterTheContextEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	g := Group[string]{Do: func(context.Context, string) { t.Error("it ran") }}
+	g := Workers[string]{Do: func(context.Context, string) { t.Error("it ran") }}
 	g.Wake(ctx, "a")
 	g.Interrupt(ctx, "a")
 	g.Wait()

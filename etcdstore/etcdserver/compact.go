@@ -31,13 +31,13 @@ type compactor struct {
 	keep   time.Duration
 	look   time.Duration
 
-	base  int64  // the smallest size since the server had last grown enough
-	owed  int64  // the revision at that time: what it grew by is compacted up to there, once that is old enough
-	marks []mark // oldest first
+	base  int64        // the smallest size since the server had last grown enough
+	owed  int64        // the revision at that time: what it grew by is compacted up to there, once that is old enough
+	marks []revisionAt // oldest first
 }
 
-// mark is the revision at a time.
-type mark struct {
+// revisionAt is the revision at a time.
+type revisionAt struct {
 	at       time.Time
 	revision int64
 }
@@ -58,7 +58,7 @@ func (c *compactor) run(ctx context.Context) {
 		default:
 		}
 		kv := c.server.KV()
-		to := c.due(mark{time.Now(), kv.Rev()}, kv.FirstRev(), c.server.Backend().SizeInUse())
+		to := c.due(revisionAt{time.Now(), kv.Rev()}, kv.FirstRev(), c.server.Backend().SizeInUse())
 		if to > 0 && c.server.Leader() == c.server.MemberID() {
 			_, _ = c.server.Compact(ctx, &pb.CompactionRequest{Revision: to}) // the next look repeats it
 		}
@@ -69,7 +69,7 @@ func (c *compactor) run(ctx context.Context) {
 // What a compaction frees it frees by and by, so growth counts from the smallest size since the
 // last time. What was written within the time that is kept stays then, and is due once it is
 // older, whether or not the server grows on.
-func (c *compactor) due(now mark, first, size int64) int64 {
+func (c *compactor) due(now revisionAt, first, size int64) int64 {
 	kept := c.note(now)
 	c.base = min(c.base, size)
 	if size-c.base >= c.growth {
@@ -83,7 +83,7 @@ func (c *compactor) due(now mark, first, size int64) int64 {
 }
 
 // note adds a mark and returns the newest revision that is old enough to be compacted, 0: none.
-func (c *compactor) note(now mark) int64 {
+func (c *compactor) note(now revisionAt) int64 {
 	c.marks = append(c.marks, now)
 	for len(c.marks) > 1 && now.at.Sub(c.marks[1].at) >= c.keep {
 		c.marks = c.marks[1:]

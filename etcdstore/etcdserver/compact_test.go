@@ -69,8 +69,8 @@ func TestWhatWasTooRecentIsForgottenLater(t *testing.T) {
 func TestCompactorKeepsTheLastMoments(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
-	at := func(second int) mark {
-		return mark{begun.Add(time.Duration(second) * time.Second), 100 + int64(second)}
+	at := func(second int) revisionAt {
+		return revisionAt{begun.Add(time.Duration(second) * time.Second), 100 + int64(second)}
 	}
 	c := &compactor{keep: 10 * time.Second, growth: 100, base: 1000}
 	for second, want := range []int64{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 101, 102} {
@@ -104,7 +104,7 @@ func TestACompactionThatFailsIsRepeated(t *testing.T) {
 	for i, look := range []struct{ first, size, to int64 }{
 		{1, 1000, 0}, {1, 1100, 100}, {1, 1100, 101}, {1, 1100, 102}, {101, 1100, 0}, {101, 1100, 0},
 	} {
-		now := mark{begun.Add(time.Duration(i) * time.Second), 100 + int64(i)}
+		now := revisionAt{begun.Add(time.Duration(i) * time.Second), 100 + int64(i)}
 		if got := c.due(now, look.first, look.size); got != look.to {
 			t.Errorf("look %d: revision %d is due, want %d", i, got, look.to)
 		}

@@ -77,7 +77,7 @@ type Driver struct {
 	owners  *ownerTable
 	network *networking
 	readers readers
-	changed *mailbox.Group[croft.InstanceID]
+	changed *mailbox.Boxes[croft.InstanceID]
 	virt    func() kvm.Result // probed once
 
 	attached sync.Map // instances whose console somebody has
@@ -104,7 +104,7 @@ func New(c Config) (*Driver, error) {
 		config: c, log: c.Log,
 		domains: &domainReader{log: c.Log, reported: map[croft.InstanceID]bool{}},
 		owners:  &ownerTable{},
-		changed: &mailbox.Group[croft.InstanceID]{},
+		changed: &mailbox.Boxes[croft.InstanceID]{},
 		virt:    sync.OnceValue(func() kvm.Result { return probe(context.Background(), c.ProbeFile) }),
 	}
 	slots := make(chan struct{}, maxCalls)

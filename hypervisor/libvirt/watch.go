@@ -52,7 +52,7 @@ type watcher struct {
 	log      *slog.Logger
 	domains  *domainReader
 	owners   *ownerTable
-	changed  *mailbox.Group[croft.InstanceID]
+	changed  *mailbox.Boxes[croft.InstanceID]
 	refresh  chan<- struct{} // asks for a pass over the packet filter
 	leaseDir string
 }

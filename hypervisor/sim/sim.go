@@ -65,7 +65,7 @@ type Config struct {
 // Hypervisor is a host of simulated guests. Close it to end its timers.
 type Hypervisor struct {
 	config  Config
-	changed mailbox.Group[croft.InstanceID]
+	changed mailbox.Boxes[croft.InstanceID]
 	turns   turns.Turns[croft.InstanceID]
 	late    sync.WaitGroup // calls, some of which nobody waits for any more
 

@@ -26,7 +26,7 @@ type Checks struct {
 	all []check
 
 	looking chan struct{} // closed when the look that is under way ends; nil: none is
-	seen    []Finding
+	seen    []Result
 	at      time.Time // of seen; zero: nothing is known
 }
 
@@ -35,7 +35,7 @@ type Checks struct {
 const freshness = 500 * time.Millisecond
 
 // recent is Look, once for all who ask at about the same time.
-func (c *Checks) recent(ctx context.Context) []Finding {
+func (c *Checks) recent(ctx context.Context) []Result {
 	if c.Cheap {
 		return c.Look(ctx)
 	}
@@ -80,19 +80,19 @@ func (c *Checks) Add(part string, look func(context.Context) error) {
 	c.all, c.at = append(c.all, check{part, look}), time.Time{}
 }
 
-// Finding is what a look at a part came to.
-type Finding struct {
+// Result is what a look at a part came to.
+type Result struct {
 	Part   string `json:"part"`
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"` // why not
 }
 
 // Look looks at all parts at once, and returns findings in the order of Add.
-func (c *Checks) Look(ctx context.Context) []Finding {
+func (c *Checks) Look(ctx context.Context) []Result {
 	c.mu.Lock()
 	all := slices.Clone(c.all)
 	c.mu.Unlock()
-	findings := make([]Finding, len(all))
+	findings := make([]Result, len(all))
 	var looks sync.WaitGroup
 	for i, one := range all {
 		looks.Go(func() { findings[i] = one.find(ctx) })
@@ -102,7 +102,7 @@ func (c *Checks) Look(ctx context.Context) []Finding {
 }
 
 // find looks at one part. A look that does not end in time goes on, and is not waited for.
-func (c check) find(ctx context.Context) Finding {
+func (c check) find(ctx context.Context) Result {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -114,9 +114,9 @@ func (c check) find(ctx context.Context) Finding {
 		err = fmt.Errorf("no answer within %s", Patience)
 	}
 	if err != nil {
-		return Finding{Part: c.part, Reason: oneLine(err)}
+		return Result{Part: c.part, Reason: oneLine(err)}
 	}
-	return Finding{Part: c.part, Ready: true}
+	return Result{Part: c.part, Ready: true}
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
@@ -126,13 +126,13 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 // that is not ready. Both tell all parts as JSON to who asks for ?verbose or accepts JSON.
 func (c *Checks) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, r *http.Request) {
-		write(w, r, []Finding{{Part: "process", Ready: true}})
+		write(w, r, []Result{{Part: "process", Ready: true}})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { write(w, r, c.recent(r.Context())) })
 }
 
-func write(w http.ResponseWriter, r *http.Request, findings []Finding) {
-	unready := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Ready })
+func write(w http.ResponseWriter, r *http.Request, findings []Result) {
+	unready := slices.DeleteFunc(slices.Clone(findings), func(f Result) bool { return f.Ready })
 	status := http.StatusOK
 	if len(unready) > 0 {
 		status = http.StatusServiceUnavailable
@@ -143,8 +143,8 @@ func write(w http.ResponseWriter, r *http.Request, findings []Finding) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(struct { // a client that went away is no concern of ours
-			Ready bool      `json:"ready"`
-			Parts []Finding `json:"parts"`
+			Ready bool     `json:"ready"`
+			Parts []Result `json:"parts"`
 		}{len(unready) == 0, findings})
 		return
 	}

@@ -78,12 +78,12 @@ func TestProgramsReadAllParts(t *testing.T) {
 	} {
 		var said struct {
 			Ready bool
-			Parts []health.Finding
+			Parts []health.Result
 		}
 		if err := json.Unmarshal(got.Body.Bytes(), &said); err != nil {
 			t.Fatalf("%s: %v: %s", name, err, got.Body)
 		}
-		want := health.Finding{Part: "etcd", Reason: "full; and slow"}
+		want := health.Result{Part: "etcd", Reason: "full; and slow"}
 		if got.Code != 503 || said.Ready || len(said.Parts) != 3 || !said.Parts[0].Ready || said.Parts[1] != want {
 			t.Errorf("%s: %d %s", name, got.Code, got.Body)
 		}

@@ -67,14 +67,14 @@ func (b *Box[K]) Run(ctx context.Context, each func(K)) error {
 	}
 }
 
-// Group is a set of boxes that all get what is put.
-type Group[K comparable] struct {
+// Boxes is a set of boxes that all get what is put.
+type Boxes[K comparable] struct {
 	mu    sync.Mutex
 	boxes map[*Box[K]]struct{}
 }
 
 // Join adds a box to the group and returns it with the way out.
-func (g *Group[K]) Join() (box *Box[K], leave func()) {
+func (g *Boxes[K]) Join() (box *Box[K], leave func()) {
 	box = New[K]()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,7 +90,7 @@ func (g *Group[K]) Join() (box *Box[K], leave func()) {
 }
 
 // Put puts the keys into every box of the group; it never blocks.
-func (g *Group[K]) Put(keys ...K) {
+func (g *Boxes[K]) Put(keys ...K) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for b := range g.boxes {

@@ -46,7 +46,7 @@ func TestRunSeesWhatIsPutWhileItWorks(t *testing.T) {
 }
 
 func TestAllOfAGroupGetIt(t *testing.T) {
-	var g mailbox.Group[string]
+	var g mailbox.Boxes[string]
 	g.Put("to nobody")
 	a, leave := g.Join()
 	b, _ := g.Join()

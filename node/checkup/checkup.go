@@ -40,7 +40,7 @@ func portsOf(s *settings.Settings, of *trust.Membership) []port {
 }
 
 // Examine looks at this machine with the settings that a host would run with, and at the cloud that it would reach.
-func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]doctor.Finding, error) {
+func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]doctor.Result, error) {
 	c := doctor.Config{
 		StateDir: s.StateDir, Libvirt: s.Hypervisor == "libvirt", VirtType: s.Libvirt.VirtType,
 		Arch: runtime.GOARCH, Network: s.Network.Name, Bridge: s.Network.Bridge,
@@ -85,16 +85,16 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 	}
 	cloud := lookCloud(s.StateDir, reach)
 	checks := append(doctor.Checks(c, probes), cloud, doctor.Check{Name: "certificates",
-		Look: func(context.Context) doctor.Finding { return Certificates(s.StateDir) }})
+		Look: func(context.Context) doctor.Result { return Certificates(s.StateDir) }})
 	if s.Hypervisor != settings.NoHypervisor {
 		checks = append(checks,
-			doctor.Check{Name: "offer", Look: func(ctx context.Context) doctor.Finding { return lookOffer(ctx, &s) }})
+			doctor.Check{Name: "offer", Look: func(ctx context.Context) doctor.Result { return lookOffer(ctx, &s) }})
 	}
 	return doctor.Run(ctx, checks), nil
 }
 
 // lookOffer checks that the host has what it keeps back for itself.
-func lookOffer(ctx context.Context, s *settings.Settings) doctor.Finding {
+func lookOffer(ctx context.Context, s *settings.Settings) doctor.Result {
 	dir := s.StateDir
 	for _, err := os.Stat(dir); err != nil && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
 		dir = filepath.Dir(dir) // it will be made
@@ -104,9 +104,9 @@ func lookOffer(ctx context.Context, s *settings.Settings) doctor.Finding {
 		err = node.CheckReserves(s, facts)
 	}
 	if err != nil {
-		return doctor.Finding{Level: doctor.Fail, Found: err.Error(), Do: "change the settings below offer"}
+		return doctor.Result{Level: doctor.Fail, Found: err.Error(), Do: "change the settings below offer"}
 	}
-	return doctor.Finding{Level: doctor.OK,
+	return doctor.Result{Level: doctor.OK,
 		Found: fmt.Sprintf("of %d CPUs, %d MiB of memory and %d GiB of disk, %d, %d and %d are kept back",
 			facts.CPUs, facts.MemoryMiB, facts.DiskGiB, s.Offer.ReservedVCPUs, s.Offer.ReservedMemoryMiB,
 			s.Offer.ReservedDiskGiB)}

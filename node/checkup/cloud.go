@@ -20,15 +20,15 @@ func lookCloud(stateDir string, r settings.Reach) doctor.Check {
 	if !r.Joined.IsStrict() {
 		return doctor.Check{Name: "etcd", Look: lookEtcd(r.Etcd)}
 	}
-	return doctor.Check{Name: "control", Look: func(ctx context.Context) doctor.Finding {
+	return doctor.Check{Name: "control", Look: func(ctx context.Context) doctor.Result {
 		client, err := node.OpenGate(r.Joined, stateDir)
 		if err == nil {
 			err = errors.Join(client.Usable(ctx), client.Close())
 		}
 		if err != nil {
-			return doctor.Finding{Level: doctor.Fail, Found: err.Error()}
+			return doctor.Result{Level: doctor.Fail, Found: err.Error()}
 		}
-		return doctor.Finding{Level: doctor.OK, Found: "it answers at " + strings.Join(r.Joined.Servers, ", ") +
+		return doctor.Result{Level: doctor.OK, Found: "it answers at " + strings.Join(r.Joined.Servers, ", ") +
 			", and lets this host in"}
 	}}
 }

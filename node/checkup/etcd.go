@@ -16,18 +16,18 @@ import (
 )
 
 // lookEtcd checks the etcd of these settings, where there is one already.
-func lookEtcd(s direct.EtcdSettings) func(context.Context) doctor.Finding {
-	return func(ctx context.Context) doctor.Finding {
+func lookEtcd(s direct.EtcdSettings) func(context.Context) doctor.Result {
+	return func(ctx context.Context) doctor.Result {
 		if !anybodyAt(ctx, s.Endpoints) {
-			return doctor.Finding{Level: doctor.OK, Found: "nobody is at " + strings.Join(s.Endpoints, ", ") +
+			return doctor.Result{Level: doctor.OK, Found: "nobody is at " + strings.Join(s.Endpoints, ", ") +
 				" yet; croft up starts one"}
 		}
 		store, err := s.Open(ctx, false)
 		switch {
 		case croft.KindOf(err) == croft.NotFound:
-			return doctor.Finding{Level: doctor.OK, Found: "it answers, and holds no cloud yet"}
+			return doctor.Result{Level: doctor.OK, Found: "it answers, and holds no cloud yet"}
 		case err != nil:
-			return doctor.Finding{Level: doctor.Fail, Found: err.Error()}
+			return doctor.Result{Level: doctor.Fail, Found: err.Error()}
 		}
 		problems := store.Cluster.Problems(ctx)
 		unusable := store.Usable(ctx)
@@ -35,11 +35,11 @@ func lookEtcd(s direct.EtcdSettings) func(context.Context) doctor.Finding {
 		_ = store.Close() // it was only looked at
 		switch {
 		case unusable != nil:
-			return doctor.Finding{Level: doctor.Fail, Found: unusable.Error()}
+			return doctor.Result{Level: doctor.Fail, Found: unusable.Error()}
 		case len(problems) > 0:
-			return doctor.Finding{Level: doctor.Warn, Found: strings.Join(problems, "; ")}
+			return doctor.Result{Level: doctor.Warn, Found: strings.Join(problems, "; ")}
 		}
-		return doctor.Finding{Level: doctor.OK, Found: "it answers at " + strings.Join(s.Endpoints, ", ") + members}
+		return doctor.Result{Level: doctor.OK, Found: "it answers at " + strings.Join(s.Endpoints, ", ") + members}
 	}
 }
 

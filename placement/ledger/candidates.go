@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Group is one group of a candidate request: the parameters that share a suffix.
-type Group struct {
+// RequestGroup is one group of a candidate request: the parameters that share a suffix.
+type RequestGroup struct {
 	Suffix     string // empty: several providers of a tree may serve the group together; else one provider serves all
 	Resources  []NamedAmount
 	Traits     TraitTest
@@ -17,11 +17,11 @@ type Group struct {
 }
 
 // Single tells whether one provider has to serve the group.
-func (g *Group) Single() bool { return g.Suffix != "" }
+func (g *RequestGroup) Single() bool { return g.Suffix != "" }
 
 // CandidateRequest asks for ways to serve all groups from one tree and the providers that share with it.
 type CandidateRequest struct {
-	Groups     []Group
+	Groups     []RequestGroup
 	Limit      int  // 0: none
 	Isolate    bool // no provider serves two single groups
 	RootTraits TraitTest
@@ -61,7 +61,7 @@ type search struct {
 
 // searchGroup is a group with its names looked up.
 type searchGroup struct {
-	*Group
+	*RequestGroup
 	wants []Amount
 	sets  traitSets
 	root  *Provider // of the tree to stay in; nil: any tree
@@ -104,7 +104,7 @@ func (s *search) anchors(root *Provider) bool {
 // by one and stops at the first without candidates, so it does not notice an unknown name in a later one.
 func (s *search) resolve(ctx context.Context) (bool, error) {
 	for i := range s.req.Groups {
-		g := searchGroup{Group: &s.req.Groups[i]}
+		g := searchGroup{RequestGroup: &s.req.Groups[i]}
 		possible, err := s.resolveGroup(&g)
 		if err != nil {
 			for _, earlier := range s.groups {

@@ -88,10 +88,10 @@ func parse(params string) *CandidateRequest {
 
 func (req *CandidateRequest) parseGroup(key, value string, items []string) {
 	suffix := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(key, "resources"), "required"), "member_of")
-	at := slices.IndexFunc(req.Groups, func(g Group) bool { return g.Suffix == suffix })
+	at := slices.IndexFunc(req.Groups, func(g RequestGroup) bool { return g.Suffix == suffix })
 	if at < 0 {
 		at = len(req.Groups)
-		req.Groups = append(req.Groups, Group{Suffix: suffix})
+		req.Groups = append(req.Groups, RequestGroup{Suffix: suffix})
 	}
 	g := &req.Groups[at]
 	switch {
@@ -233,7 +233,8 @@ func TestCandidates(t *testing.T) {
 func TestInTreeStaysInTheTreeOfAnyOfItsProviders(t *testing.T) {
 	m := cloud(t, twoNUMANodes+"other VCPU:4\n")
 	for _, tree := range []string{"host", "pf0", "numa1"} {
-		req := &CandidateRequest{Groups: []Group{{Resources: []NamedAmount{{"VCPU", 1}}, Tree: tree}}, Nested: true}
+		groups := []RequestGroup{{Resources: []NamedAmount{{"VCPU", 1}}, Tree: tree}}
+		req := &CandidateRequest{Groups: groups, Nested: true}
 		found, err := m.Candidates(t.Context(), req)
 		if err != nil || len(found) != 2 || found[0].Portions[0].Provider.UUID != "numa0" ||
 			found[1].Portions[0].Provider.UUID != "numa1" {
@@ -254,8 +255,8 @@ func TestLimitIsKeptAndDrawsFromAll(t *testing.T) {
 	}
 	seen := map[*Provider]bool{}
 	for range 200 {
-		req := &CandidateRequest{Groups: []Group{{Resources: []NamedAmount{{"VCPU", 1}}}}, Limit: 3, Nested: true,
-			Randomize: true}
+		req := &CandidateRequest{Groups: []RequestGroup{{Resources: []NamedAmount{{"VCPU", 1}}}}, Limit: 3,
+			Nested: true, Randomize: true}
 		found, err := m.Candidates(t.Context(), req)
 		if err != nil || len(found) != 3 {
 			t.Fatalf("%d candidates, %v", len(found), err)

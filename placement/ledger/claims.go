@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Claim is what one consumer is to have been granted.
-type Claim struct {
+// ClaimRequest is what one consumer is to have been granted.
+type ClaimRequest struct {
 	Consumer      string // UUID
 	Project, User string
 	Type          string // consumer type
@@ -29,7 +29,7 @@ type ClaimRules struct {
 }
 
 // Claim replaces the allocations of all consumers, or of none.
-func (t *Tx) Claim(rules ClaimRules, claims ...Claim) error {
+func (t *Tx) Claim(rules ClaimRules, claims ...ClaimRequest) error {
 	c, err := t.open(rules, claims)
 	if err != nil {
 		return err
@@ -52,12 +52,12 @@ func (t *Tx) Release(consumer string) error {
 type claiming struct {
 	tx        *Tx
 	rules     ClaimRules
-	claims    []Claim
+	claims    []ClaimRequest
 	consumers []*consumerView // by claim
 }
 
 // open checks the consumers and providers of claims.
-func (t *Tx) open(rules ClaimRules, claims []Claim) (*claiming, error) {
+func (t *Tx) open(rules ClaimRules, claims []ClaimRequest) (*claiming, error) {
 	c := &claiming{t, rules, claims, make([]*consumerView, len(claims))}
 	for i, claim := range claims {
 		var err error
@@ -76,7 +76,7 @@ func (t *Tx) open(rules ClaimRules, claims []Claim) (*claiming, error) {
 }
 
 // consumer finds or creates the consumer of a claim, and updates all but its allocations.
-func (c *claiming) consumer(claim Claim) (*consumerView, error) {
+func (c *claiming) consumer(claim ClaimRequest) (*consumerView, error) {
 	view := c.tx.consumers.view(claim.Consumer)
 	if c.rules.Generations {
 		const text = "consumer generation conflict - expected %s but got %s"

@@ -79,7 +79,7 @@ func (w *world) entry(p *ProviderData) Entry {
 // request makes up what few can satisfy, or many.
 func (w *world) request() CandidateRequest {
 	aggregate := func() string { return fmt.Sprintf(worldAggregate, w.IntN(20)) }
-	req := CandidateRequest{Nested: true, Groups: []Group{{Resources: []NamedAmount{{"VCPU", 1}}}}}
+	req := CandidateRequest{Nested: true, Groups: []RequestGroup{{Resources: []NamedAmount{{"VCPU", 1}}}}}
 	g := &req.Groups[0]
 	switch w.IntN(6) {
 	case 0:
@@ -91,7 +91,7 @@ func (w *world) request() CandidateRequest {
 	case 3:
 		req.RootTraits.Required = [][]string{{"HW_CPU_X86_SGX"}}
 	case 4:
-		req.Groups = append(req.Groups, Group{Suffix: "1", Resources: []NamedAmount{{"FPGA", 1}}})
+		req.Groups = append(req.Groups, RequestGroup{Suffix: "1", Resources: []NamedAmount{{"FPGA", 1}}})
 	default:
 		g.Traits.Forbidden = []string{"HW_CPU_X86_AVX2"}
 	}

@@ -48,13 +48,13 @@ type NamedAmount struct {
 	N     int64
 }
 
-// order is an object's position in the order of creation.
-type order struct {
+// creationOrder is an object's position in the order of creation.
+type creationOrder struct {
 	revision int64
 	index    int // among the objects that one transaction created
 }
 
-func (o order) compare(p order) int {
+func (o creationOrder) compare(p creationOrder) int {
 	return cmp.Or(cmp.Compare(o.revision, p.revision), cmp.Compare(o.index, p.index))
 }
 
@@ -71,7 +71,7 @@ type ProviderData struct {
 	Created     int64       // seconds since 1970
 	Updated     int64       // seconds since 1970; 0: never
 
-	order              order
+	order              creationOrder
 	modified           int64 // revision of the provider's entry; 0: not stored
 	generationRevision int64 // revision of the entry of its generation
 }

@@ -43,7 +43,7 @@ func (t *Tx) CreateProvider(uuid, name, parent string) (p ProviderData, root str
 		return p, "", conflict(CodeDuplicateName, "Conflicting resource provider name: %s already exists.", name)
 	}
 	v.ProviderData = ProviderData{UUID: uuid, Parent: parent, Created: t.basis.now,
-		modified: v.modified, generationRevision: v.generationRevision, order: order{index: t.basis.number()}}
+		modified: v.modified, generationRevision: v.generationRevision, order: creationOrder{index: t.basis.number()}}
 	t.providers.rename(v, name)
 	v.exists, v.write, v.writeGeneration = true, true, true
 	return v.ProviderData, root, nil

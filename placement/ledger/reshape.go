@@ -11,7 +11,7 @@ func malformed(reason string) error { return invalid("malformed reshaper data: %
 
 // Reshape changes inventories and allocations at once, or nothing. In between the providers have the old and the new
 // inventories, so that allocations can move. The Refuse of rules does not count.
-func (t *Tx) Reshape(rules ClaimRules, providers []Reshaped, claims []Claim) error {
+func (t *Tx) Reshape(rules ClaimRules, providers []Reshaped, claims []ClaimRequest) error {
 	for _, r := range providers {
 		p := t.providers.get(r.Provider)
 		if p == nil {

@@ -89,7 +89,7 @@ func BenchmarkCandidates(b *testing.B) {
 		for _, limit := range []int{10, 0} {
 			b.Run(fmt.Sprintf("providers=%d/limit=%d", n, limit), func(b *testing.B) {
 				req := &CandidateRequest{Limit: limit, Nested: true,
-					Groups: []Group{{Resources: []NamedAmount{{"VCPU", 1},
+					Groups: []RequestGroup{{Resources: []NamedAmount{{"VCPU", 1},
 						{"MEMORY_MB", 256}, {"DISK_GB", 1}}}}}
 				b.ReportAllocs()
 				for b.Loop() {

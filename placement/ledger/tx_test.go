@@ -105,7 +105,7 @@ func takes(consumer, provider, class string, n int64) func(*Tx) error {
 			reason)
 	}}
 	return func(t *Tx) error {
-		return t.Claim(rules, Claim{Consumer: consumer, Project: "p", User: "u", Type: "T",
+		return t.Claim(rules, ClaimRequest{Consumer: consumer, Project: "p", User: "u", Type: "T",
 			Demands: []Demand{{provider, NamedAmount{class, n}}}})
 	}
 }

@@ -24,14 +24,14 @@ func has(id string, specs ...InventorySpec) func(*Tx) error {
 
 // claim claims for consumer x at a generation; -1: a new consumer.
 func claim(generation int64, demands ...Demand) func(*Tx) error {
-	c := Claim{Consumer: "x", Project: "p", User: "u", Type: "T", Demands: demands}
+	c := ClaimRequest{Consumer: "x", Project: "p", User: "u", Type: "T", Demands: demands}
 	if generation >= 0 {
 		c.Generation = &generation
 	}
 	return claims(c)
 }
 
-func claims(all ...Claim) func(*Tx) error {
+func claims(all ...ClaimRequest) func(*Tx) error {
 	rules := ClaimRules{Generations: true, Types: true, Refuse: func(s string) error { return invalid("%s", s) }}
 	return func(t *Tx) error { return t.Claim(rules, all...) }
 }
@@ -54,7 +54,7 @@ func bring(id string, want ProviderSpec) func(*Tx) error {
 	return func(t *Tx) error { _, err := t.BringProvider(id, want); return err }
 }
 
-func reshape(provider string, generation int64, specs []InventorySpec, all ...Claim) func(*Tx) error {
+func reshape(provider string, generation int64, specs []InventorySpec, all ...ClaimRequest) func(*Tx) error {
 	return func(t *Tx) error {
 		return t.Reshape(ClaimRules{Generations: true}, []Reshaped{{provider, generation, specs}}, all)
 	}
@@ -256,18 +256,18 @@ func TestVerbs(t *testing.T) {
 			host, claim(-1, demand("a", "VCPU", 6)), "a(name of a)@2 VCPU:6/8, x@1 T",
 		},
 		"two claims take no more than there is": {
-			held, claims(Claim{Consumer: "y", Demands: []Demand{demand("a", "VCPU", 6)}}), "conflict",
+			held, claims(ClaimRequest{Consumer: "y", Demands: []Demand{demand("a", "VCPU", 6)}}), "conflict",
 		},
 		"claims of one request are summed": {
 			host,
-			claims(Claim{Consumer: "x", Demands: []Demand{demand("a", "VCPU", 6)}},
-				Claim{Consumer: "y", Demands: []Demand{demand("a", "VCPU", 4)}}),
+			claims(ClaimRequest{Consumer: "x", Demands: []Demand{demand("a", "VCPU", 6)}},
+				ClaimRequest{Consumer: "y", Demands: []Demand{demand("a", "VCPU", 4)}}),
 			"conflict",
 		},
 		"claims of one request may take all": {
 			host,
-			claims(Claim{Consumer: "x", Demands: []Demand{demand("a", "VCPU", 6)}},
-				Claim{Consumer: "y", Demands: []Demand{demand("a", "VCPU", 2)}}),
+			claims(ClaimRequest{Consumer: "x", Demands: []Demand{demand("a", "VCPU", 6)}},
+				ClaimRequest{Consumer: "y", Demands: []Demand{demand("a", "VCPU", 2)}}),
 			"a(name of a)@2 VCPU:8/8, x@1 , y@1 ",
 		},
 		"a claim has the least unit":   {host, claim(-1, demand("a", "VCPU", 0)), "conflict"},
@@ -340,7 +340,7 @@ func TestVerbs(t *testing.T) {
 		"a claim is reshaped": {
 			held,
 			reshape("a", 2, []InventorySpec{spec("DISK_GB", 8)},
-				Claim{Consumer: "x", Generation: &one, Demands: []Demand{demand("a", "DISK_GB", 6)}}),
+				ClaimRequest{Consumer: "x", Generation: &one, Demands: []Demand{demand("a", "DISK_GB", 6)}}),
 			"a(name of a)@5 DISK_GB:6/8, x@2 T",
 		},
 		"what claims have is not reshaped away": {
@@ -353,7 +353,7 @@ func TestVerbs(t *testing.T) {
 		"a reshape takes no more than there is": {
 			held,
 			reshape("a", 2, []InventorySpec{spec("VCPU", 8)},
-				Claim{Consumer: "y", Demands: []Demand{demand("a", "VCPU", 6)}}),
+				ClaimRequest{Consumer: "y", Demands: []Demand{demand("a", "VCPU", 6)}}),
 			"conflict",
 		},
 		"a reshape of a class that is not there": {
@@ -362,7 +362,7 @@ func TestVerbs(t *testing.T) {
 		"a reshape compares consumer generations": {
 			held,
 			reshape("a", 2, []InventorySpec{spec("VCPU", 8)},
-				Claim{Consumer: "x", Demands: []Demand{demand("a", "VCPU", 2)}}),
+				ClaimRequest{Consumer: "x", Demands: []Demand{demand("a", "VCPU", 2)}}),
 			CodeConcurrentUpdate,
 		},
 	} {

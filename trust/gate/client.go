@@ -151,7 +151,7 @@ func do(ctx context.Context, c *Client, name string, q any) error {
 
 // Order implements compute.Orders.
 func (c *Client) Order(ctx context.Context, of croft.HostID, id croft.InstanceID) (croft.Order, error) {
-	o, err := ask[order](ctx, c, "Order", croft.OrderID{Host: of, Instance: id})
+	o, err := ask[orderMessage](ctx, c, "Order", croft.OrderID{Host: of, Instance: id})
 	if of == c.Host && errors.Is(err, croft.NotFound) {
 		c.known.remove(id)
 	}

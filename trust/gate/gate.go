@@ -59,7 +59,7 @@ func status(err error) int {
 
 // The nouns do not put on record what only their store knows; on the wire it is needed.
 type (
-	order struct {
+	orderMessage struct {
 		croft.Order
 		Revision int64 `json:"revision,omitempty"`
 	}
@@ -73,9 +73,9 @@ type (
 	}
 )
 
-func sendOrder(o croft.Order) order { return order{o, o.Revision} }
+func sendOrder(o croft.Order) orderMessage { return orderMessage{o, o.Revision} }
 
-func (o order) noun() croft.Order {
+func (o orderMessage) noun() croft.Order {
 	o.Order.Revision = o.Revision
 	return o.Order
 }
@@ -91,7 +91,7 @@ func (i instance) noun() croft.Instance {
 type hostEvidence struct {
 	Hosts        map[croft.HostID]croft.Host `json:"hosts"`
 	Instances    []instance                  `json:"instances"`
-	Orders       []order                     `json:"orders"`
+	Orders       []orderMessage              `json:"orders"`
 	Observations []croft.Observation         `json:"observations"`
 }
 

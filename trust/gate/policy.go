@@ -68,9 +68,9 @@ func about(caller croft.HostID, id croft.OrderID) error {
 	return errors.Join(own(caller, id.Host), whole(id.Instance))
 }
 
-func (s *Server) order(ctx context.Context, caller croft.HostID, id croft.OrderID) (order, error) {
+func (s *Server) order(ctx context.Context, caller croft.HostID, id croft.OrderID) (orderMessage, error) {
 	if err := whole(id.Instance); err != nil {
-		return order{}, err
+		return orderMessage{}, err
 	}
 	if id.Host != caller {
 		return s.remains(ctx, caller, id)
@@ -80,12 +80,12 @@ func (s *Server) order(ctx context.Context, caller croft.HostID, id croft.OrderI
 }
 
 // remains answers agents of versions that ask for the order of the host before.
-func (s *Server) remains(ctx context.Context, caller croft.HostID, id croft.OrderID) (order, error) {
+func (s *Server) remains(ctx context.Context, caller croft.HostID, id croft.OrderID) (orderMessage, error) {
 	remains, err := s.remainsThere(ctx, caller, id)
 	if err == nil && !remains {
 		err = croft.Errorf(croft.NotFound, "nothing is left of instance %s on host %s", id.Instance, id.Host)
 	}
-	return order{Order: croft.Order{Host: id.Host, Instance: id.Instance, Want: croft.WantGone}}, err
+	return orderMessage{Order: croft.Order{Host: id.Host, Instance: id.Instance, Want: croft.WantGone}}, err
 }
 
 // remainsThere tells a host that an instance was moved to whether one of the hosts before still
@@ -123,7 +123,7 @@ func (s *Server) observe(ctx context.Context, caller croft.HostID, o croft.Obser
 }
 
 // forget goes by the stored order and not by what the host says of it.
-func (s *Server) forget(ctx context.Context, caller croft.HostID, said order) (none, error) {
+func (s *Server) forget(ctx context.Context, caller croft.HostID, said orderMessage) (none, error) {
 	if err := about(caller, said.ID()); err != nil {
 		return none{}, err
 	}
