@@ -7,9 +7,8 @@ import (
 	"croft/compute"
 )
 
-// Halting returns the content of a disk from which a PC boots that powers itself off at
-// once: a boot sector that writes the sleep type S5 to ACPI's control register of QEMU's
-// i440FX.
+// Halting returns a disk image from which a PC boots and powers itself off at once: a boot sector that writes
+// the sleep type S5 to the ACPI control register of QEMU's i440FX.
 func Halting() []byte {
 	code := []byte{
 		0xfa,             // cli
@@ -33,7 +32,7 @@ func (s Suite) halt(t *testing.T) {
 	b.must(b.hv.Define(b.ctx, m))
 	b.started(m, 0)
 	for generation := int64(1); generation <= 2; generation++ {
-		b.must(b.hv.Mark(b.ctx, m.ID, generation)) // off, it was not started for it
+		b.must(b.hv.Mark(b.ctx, m.ID, generation)) // off: it was not started for this generation
 		b.started(m, generation-1)
 		b.must(b.hv.Start(b.ctx, m.ID))
 		b.started(m, generation)
@@ -56,7 +55,7 @@ func (s Suite) started(t *testing.T) {
 	b.must(b.hv.Define(b.ctx, m))
 	b.must(b.hv.Start(b.ctx, m.ID))
 	b.started(m, m.Generation)
-	b.must(b.hv.Mark(b.ctx, m.ID, 4)) // it runs for that one from now on
+	b.must(b.hv.Mark(b.ctx, m.ID, 4)) // running: it is started for this generation
 	b.started(m, 4)
 	b.must(b.hv.Stop(b.ctx, m.ID))
 	b.started(m, 0)
@@ -73,7 +72,7 @@ func (s Suite) started(t *testing.T) {
 	}
 }
 
-// started checks which generation an instance was started for.
+// started checks the generation for which an instance was started.
 func (b bench) started(m compute.Machine, want int64) {
 	b.Helper()
 	if got := b.get(m.ID).Started; got != want {

@@ -1,5 +1,5 @@
-// Package hvtest is the contract of compute.Hypervisor as tests. Every driver
-// passes it, so what is tried on simulated guests holds for real ones.
+// Package hvtest is the contract of compute.Hypervisor as tests. Every driver passes it, so results with
+// simulated guests hold for real ones.
 package hvtest
 
 import (
@@ -16,38 +16,36 @@ import (
 	"croft/compute"
 )
 
-// patience is how long the suite waits for what must come in the end. It is no
-// measurement: a busy machine may need much of it.
+// patience is the timeout for events that must happen eventually. It is generous for busy machines and no
+// performance limit.
 const patience = 2 * time.Minute
 
-// Suite is what the contract needs of a driver under test. The tests run at once
-// and beside other users of the same hypervisor, so they look at their own
-// instances only.
+// Suite configures the contract tests for one driver. They run in parallel and share the hypervisor with
+// other users, so they look only at their own instances.
 type Suite struct {
 	// New returns a driver of the host under test and closes it when the test ends.
 	New func(t *testing.T) compute.Hypervisor
-	// Restart stands for a second start of the agent: a driver that finds what the
-	// first one left. Nil where New does so already.
+	// Restart simulates a restart of the agent: it returns a driver that finds the state left by the first.
+	// Nil: New already does so.
 	Restart func(t *testing.T, first compute.Hypervisor) compute.Hypervisor
-	// Machine describes a new machine whose guest ignores the power button. It
-	// removes the machine's files when the test ends; the suite removes the machine.
+	// Machine describes a new machine whose guest ignores the power button. It removes the machine's files at
+	// the end of the test; the suite removes the machine.
 	Machine func(t *testing.T) compute.Machine
-	// Kill ends the guest from outside, as the death of its process does.
+	// Kill ends the guest from outside, like the death of its process.
 	Kill func(t *testing.T, hv compute.Hypervisor, id croft.InstanceID)
-	// Pause keeps the guest from running while it has a process.
+	// Pause suspends the guest; its process stays.
 	Pause func(t *testing.T, hv compute.Hypervisor, id croft.InstanceID)
-	// Halt has the guest of a machine whose disk is Halting power itself off, where it
-	// does not do so by itself at its start.
+	// Halt makes the guest with the disk Halting power itself off, if it does not do so at boot.
 	Halt func(t *testing.T, hv compute.Hypervisor, id croft.InstanceID)
-	// Foreign makes a machine that is not croft's, and removes it when the test
-	// ends. Nil where there can be none.
+	// Foreign creates a machine that is not croft's and removes it at the end of the test. Nil: the driver
+	// cannot have any.
 	Foreign func(t *testing.T) croft.InstanceID
-	// Late returns another driver of the host, whose calls can be held up.
+	// Late returns another driver of the host, whose calls can be held.
 	Late func(t *testing.T) Late
 }
 
-// Machine returns a machine of the least size with an empty disk in a directory
-// of the test, readable for the processes of a hypervisor.
+// Machine returns a machine of minimal size with an empty disk in a test directory that the hypervisor's
+// processes can read.
 func Machine(t *testing.T) compute.Machine {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "croft-hvtest-")
@@ -71,7 +69,7 @@ func Machine(t *testing.T) compute.Machine {
 	}
 }
 
-// Run runs the contract.
+// Run runs the contract tests.
 func (s Suite) Run(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"what is not defined is not found":                             s.notFound,
@@ -118,7 +116,7 @@ func (s Suite) bench(t *testing.T) bench {
 	return bench{T: t, ctx: ctx, hv: s.New(t)}
 }
 
-// machine returns a machine that is removed from the hypervisor when the test ends.
+// machine returns a machine that is removed from the hypervisor at the end of the test.
 func (s Suite) machine(b bench) compute.Machine {
 	b.Helper()
 	m := s.Machine(b.T)
@@ -185,8 +183,7 @@ func (b bench) gone(id croft.InstanceID) {
 	b.kind(err, croft.NotFound)
 }
 
-// watch runs Watch and returns where its wakes for one instance arrive; wakes that
-// nobody waits for are one. The end of the test ends it.
+// watch runs Watch until the test ends and returns the wake-ups of one instance; pending wake-ups coalesce.
 func (b bench) watch(id croft.InstanceID) <-chan struct{} {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.ctx)
@@ -213,7 +210,7 @@ func (b bench) watch(id croft.InstanceID) <-chan struct{} {
 	return wakes
 }
 
-// until waits for wakes until the instance is as wanted, as the agent does.
+// until waits for wake-ups until the instance fulfils ok, as the agent does.
 func (b bench) until(wakes <-chan struct{}, what string, id croft.InstanceID, ok func(compute.Domain) bool) {
 	b.Helper()
 	for {

@@ -9,10 +9,10 @@ import (
 	"croft/compute"
 )
 
-// Late is a driver of a host that can be kept from carrying out what it is asked.
+// Late is a driver whose calls can be held before they take effect.
 type Late struct {
 	compute.Hypervisor
-	// Hold keeps calls from taking effect until Release; held tells of each that waits.
+	// Hold delays calls until Release; held signals each waiting call.
 	Hold    func() (held <-chan struct{})
 	Release func()
 }
@@ -52,13 +52,13 @@ var (
 	}}
 )
 
-// late: who asks for something may leave before it is done. It is done all the same, and
-// what is asked for after it comes after it, whatever the two are.
+// late: a caller may give up before its call is done. The call still takes effect, and later calls about the
+// same instance take effect after it, for all pairs of operations.
 func (s Suite) late(t *testing.T) {
 	for _, c := range []struct {
 		before      []verb
 		left, after verb
-		want        compute.Domain // its generation and power; without a power it is gone
+		want        compute.Domain // expected generation and power; no power: the instance is gone
 	}{
 		{nil, define, remove, compute.Domain{}},
 		{nil, define, look, compute.Domain{Generation: 1, Power: compute.PowerOff}},
@@ -99,8 +99,7 @@ func (s Suite) late(t *testing.T) {
 	}
 }
 
-// overtake leaves the first call while it is under way, and makes the second, which
-// would overtake it if it could.
+// overtake abandons the first call while it is in flight and makes the second, which must not overtake it.
 func (b bench) overtake(l Late, m compute.Machine, first, second verb) {
 	b.Helper()
 	held := l.Hold()
@@ -116,7 +115,7 @@ func (b bench) overtake(l Late, m compute.Machine, first, second verb) {
 	b.kind(<-left, croft.Unavailable)
 	go func() { ended <- second.call(b.ctx, l.Hypervisor, m) }()
 	select {
-	case <-held: // a driver that does not wait asks at once
+	case <-held: // a driver that does not queue calls at once
 	case <-time.After(50 * time.Millisecond):
 	}
 	l.Release()

@@ -127,7 +127,7 @@ func (s Suite) removeRunning(t *testing.T) {
 	b.must(b.hv.Start(b.ctx, m.ID))
 	b.must(b.hv.Remove(b.ctx, m.ID))
 	b.gone(m.ID)
-	b.must(b.hv.Define(b.ctx, m)) // nothing of the first is in the way
+	b.must(b.hv.Define(b.ctx, m)) // no conflict with remains of the first
 	b.power(m.ID, compute.PowerOff)
 }
 
@@ -152,7 +152,7 @@ func (s Suite) stopContext(t *testing.T) {
 	go func() { stopped <- b.hv.Stop(ctx, m.ID) }()
 	cancel()
 	err := <-stopped
-	// Either it was too late to begin, or the power is off.
+	// Either the start came too late, or the power is off.
 	if err == nil {
 		b.power(m.ID, compute.PowerOff)
 		return
@@ -194,7 +194,7 @@ func (s Suite) pause(t *testing.T) {
 func (s Suite) foreign(t *testing.T) {
 	b := s.bench(t)
 	if s.Foreign == nil {
-		return // the driver shares its host with nobody
+		return // the driver does not share its host
 	}
 	id := s.Foreign(t)
 	b.gone(id)

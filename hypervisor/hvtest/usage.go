@@ -29,7 +29,7 @@ func (s Suite) usages(t *testing.T) {
 	}
 }
 
-// usage is what a guest uses now, if it is told.
+// usage returns the guest's current usage, if reported.
 func (b bench) usage(meters compute.Meters, id croft.InstanceID) (u compute.Usage, there bool) {
 	b.Helper()
 	all, err := meters.Usages(b.ctx)
@@ -41,7 +41,7 @@ func (b bench) usage(meters compute.Meters, id croft.InstanceID) (u compute.Usag
 	return all[i], true
 }
 
-// awaitUsage returns once a guest's usage is enough.
+// awaitUsage waits until enough accepts a guest's usage, and returns it.
 func (b bench) awaitUsage(meters compute.Meters, id croft.InstanceID, enough func(compute.Usage) bool) compute.Usage {
 	b.Helper()
 	for {

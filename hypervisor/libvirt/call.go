@@ -12,20 +12,18 @@ import (
 	"croft/internal/span"
 )
 
-// call runs f, which may block in libvirt, for as long as ctx and Config.CallTimeout
-// allow. f must free what it takes from libvirt and return plain data, because
-// nobody looks at what it returns once the caller has gone. what is attempted begins
-// the error.
+// call runs f, which may block in libvirt, until ctx ends or Config.CallTimeout expires. f must free its
+// libvirt objects and return plain data, because its result is dropped if the caller has gone. Errors begin
+// with what was attempted (what).
 //
-// Calls about one instance are made one after the other. A call that its caller has
-// abandoned goes on in libvirt, and whatever comes later about the instance waits for its end, or
-// that of its connection: a definition must not take effect after a removal.
+// Calls about one instance are serialized. An abandoned call continues in libvirt, and later calls about the
+// instance wait until it or its connection has ended: a definition must not take effect after a removal.
 func call[T any](ctx context.Context, n *connection, what task, f func(*libvirt.Connect) (T, error)) (T, error) {
 	begun := time.Now()
 	ctx, end := span.Start(ctx, "libvirt: "+what.verb)
 	value, err := attempt(ctx, n, what, f)
 	if croft.KindOf(err) == croft.NotFound {
-		end(nil) // that is an answer
+		end(nil) // an error, too, is an answer of libvirt
 	} else {
 		end(err)
 	}
@@ -86,7 +84,7 @@ func attempt[T any](ctx context.Context, n *connection, what task, f func(*libvi
 
 var errSlow = errors.New("libvirt did not answer")
 
-// do is call for what returns nothing.
+// do is call for operations without a result.
 func do(ctx context.Context, n *connection, what task, f func(*libvirt.Connect) error) error {
 	_, err := call(ctx, n, what, func(c *libvirt.Connect) (struct{}, error) { return struct{}{}, f(c) })
 	return err

@@ -14,31 +14,31 @@ import (
 	"croft/internal/turns"
 )
 
-// maxCalls bounds the calls that are inside libvirt at once, including those that never return.
+// maxCalls limits the concurrent calls inside libvirt, including those that never return.
 const maxCalls = 24
 
-// connection calls libvirt. It opens a session with the first call, and another after one was lost.
+// connection calls libvirt. The first call opens a session; after a loss, the next call opens another.
 type connection struct {
 	uri     string
-	timeout time.Duration // of one call
+	timeout time.Duration // per call
 	turns   turns.Turns[croft.InstanceID]
 	slots   chan struct{} // one per call inside libvirt
 	metrics *metrics
 
-	// The callbacks run in libvirt's event loop: they neither block nor call into libvirt.
+	// Callbacks run in libvirt's event loop: they must not block or call into libvirt.
 	onLost   func()
 	onDomain func(*libvirt.Domain)
 
 	opening sync.Mutex // held while a session is opened
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	calls   sync.WaitGroup
 	closed  bool
 	current *session
 }
 
-// enter waits until what was asked before about the instance has ended, then for one of the
-// calls that may be inside libvirt at once. leave gives both back.
+// enter waits until earlier calls about the instance have ended, then for one of the maxCalls slots. leave
+// releases both.
 func (n *connection) enter(ctx context.Context, what task) (leave func(), err error) {
 	end := func() {}
 	if what.instance != "" {
@@ -66,8 +66,8 @@ func (n *connection) spawn(f func()) error {
 	return nil
 }
 
-// session returns the connection, opening one where there is none, with a
-// reference that the caller drops. It may block for as long as libvirt does.
+// session returns the connection, opening one if necessary, with a reference that the caller drops. It may
+// block for as long as libvirt does.
 func (n *connection) session() (*session, error) {
 	if s, err := n.live(); s != nil || err != nil {
 		return s, err
@@ -81,7 +81,7 @@ func (n *connection) session() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.hold() // the caller's, beside the connection's
+	s.hold() // the caller's reference, beside the connection's
 	n.metrics.opened.Inc()
 	n.mu.Lock()
 	old := n.current
@@ -92,7 +92,7 @@ func (n *connection) session() (*session, error) {
 	}
 	n.mu.Unlock()
 	if closed {
-		s.drop() // the connection's: close has come and gone
+		s.drop() // the connection's reference: close ran meanwhile
 	}
 	if old != nil {
 		old.drop()
@@ -100,7 +100,7 @@ func (n *connection) session() (*session, error) {
 	return s, nil
 }
 
-// live returns the connection if there is one that is not known to be lost.
+// live returns the current connection unless it is known to be lost.
 func (n *connection) live() (*session, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -132,8 +132,7 @@ func (n *connection) open() (*session, error) {
 	return s, nil
 }
 
-// listen registers the callbacks, which run in libvirt's event loop and so must
-// neither block nor call into libvirt.
+// listen registers the callbacks, which run in libvirt's event loop and must not block or call into libvirt.
 func (n *connection) listen(s *session) error {
 	err := s.conn.RegisterCloseCallback(func(*libvirt.Connect, libvirt.ConnectCloseReason) {
 		n.onLost()
@@ -153,19 +152,20 @@ func (n *connection) listen(s *session) error {
 	return err
 }
 
-// lostSignal is closed when the connection c is lost.
+// lostSignal returns a channel that is closed when the connection c is lost.
 func (n *connection) lostSignal(c *libvirt.Connect) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.current != nil && n.current.conn == c {
 		return n.current.lost
 	}
-	lost := make(chan struct{}) // it has been replaced already
+	lost := make(chan struct{}) // already replaced
 	close(lost)
 	return lost
 }
 
-// close ends the session and waits a while for the calls that are inside libvirt. Later calls are Unavailable.
+// close ends the session and waits for a limited time for calls inside libvirt. Later calls return
+// Unavailable.
 func (n *connection) close() error {
 	n.mu.Lock()
 	if n.closed {
@@ -195,11 +195,11 @@ func (n *connection) close() error {
 	}
 }
 
-// unreachable says of an error of opening what to do about it.
+// unreachable adds to an error of opening what the operator can do about it.
 func (n *connection) unreachable(err error) error {
 	e, _ := errors.AsType[libvirt.Error](err)
 	switch {
-	case strings.Contains(e.Message, "libvirt.so"): // dlopen has no code of its own
+	case strings.Contains(e.Message, "libvirt.so"): // dlopen errors have no code
 		return croft.Errorf(croft.Unavailable, "libvirt is not installed here: install libvirt-daemon-system (%s)",
 			e.Message)
 	case is(err, libvirt.ERR_AUTH_FAILED, libvirt.ERR_AUTH_UNAVAILABLE, libvirt.ERR_OPERATION_DENIED,

@@ -19,8 +19,8 @@ import (
 
 var _ compute.Consoles = (*Driver)(nil)
 
-// OpenConsole opens the terminal that QEMU gives the guest's serial port. What the
-// guest writes is logged whether somebody is attached or not.
+// OpenConsole opens the pseudo-terminal of the guest's serial port. The guest's output is logged whether a
+// client is attached or not.
 func (d *Driver) OpenConsole(ctx context.Context, id croft.InstanceID) (io.ReadWriteCloser, error) {
 	attach := about("attach to the console of", id)
 	path, err := call(ctx, d.conn, attach, func(c *libvirt.Connect) (path string, err error) {
@@ -52,8 +52,7 @@ func (d *Driver) OpenConsole(ctx context.Context, id croft.InstanceID) (io.ReadW
 	return &console{tty: tty, leave: leave}, nil
 }
 
-// terminalOf finds the serial port's terminal in the description of a domain.
-// Conflict: the domain is off.
+// terminalOf returns the serial port's terminal from a domain's XML. Conflict: the domain is off.
 func terminalOf(text string) (string, error) {
 	var x libvirtxml.Domain
 	if err := x.Unmarshal(text); err != nil {
@@ -69,7 +68,7 @@ func terminalOf(text string) (string, error) {
 	return "", croft.Errorf(croft.Conflict, "it does not run, so there is nobody to type to")
 }
 
-// makeRaw lets every byte through as it is: the guest edits lines and echoes.
+// makeRaw passes every byte unchanged: the guest does line editing and echo.
 func makeRaw(tty *os.File) error {
 	raw, err := tty.SyscallConn()
 	if err != nil {
@@ -97,7 +96,7 @@ type console struct {
 	leave func()
 }
 
-// Read reads what the guest writes; io.EOF once its process is gone.
+// Read reads the guest's output; io.EOF once its process is gone.
 func (c *console) Read(p []byte) (int, error) {
 	n, err := c.tty.Read(p)
 	switch {
@@ -109,7 +108,7 @@ func (c *console) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write types.
+// Write sends input to the guest.
 func (c *console) Write(p []byte) (int, error) {
 	n, err := c.tty.Write(p)
 	if errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EIO) {
@@ -118,7 +117,7 @@ func (c *console) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close detaches. Closing twice is no error.
+// Close detaches. It is idempotent.
 func (c *console) Close() error {
 	defer c.leave()
 	if err := c.tty.Close(); err != nil && !errors.Is(err, os.ErrClosed) {

@@ -10,16 +10,16 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// pool is what a network's description says of its DHCP server.
+// pool is the DHCP server configuration in a network's XML.
 type pool struct {
 	ranges []addrRange
-	hosts  map[string]netip.Addr // by MAC in lower case
+	hosts  map[string]netip.Addr // by MAC, lower case
 }
 
 // addrRange is inclusive.
 type addrRange struct{ first, last netip.Addr }
 
-// parsePool reads the IPv4 DHCP server of a network's description.
+// parsePool reads the IPv4 DHCP configuration from a network's XML.
 func parsePool(text string) (pool, error) {
 	var x libvirtxml.Network
 	if err := x.Unmarshal(text); err != nil {
@@ -38,15 +38,14 @@ func parsePool(text string) (pool, error) {
 			}
 		}
 		for _, h := range ip.DHCP.Hosts {
-			addr, _ := netip.ParseAddr(h.IP) // a host may have a name alone
+			addr, _ := netip.ParseAddr(h.IP) // a host entry may have a name without an IP
 			p.hosts[strings.ToLower(h.MAC)] = addr
 		}
 	}
 	return p, nil
 }
 
-// choose returns an address for a MAC that nobody has: the one it had, or one that
-// depends on the MAC alone as long as it is free.
+// choose returns a free address for a MAC: its previous one, or one derived from the MAC while that is free.
 func (p pool) choose(mac string, own netip.Addr, taken map[netip.Addr]bool) (netip.Addr, bool) {
 	reserved := map[netip.Addr]bool{}
 	for _, addr := range p.hosts {
@@ -79,7 +78,7 @@ func (p pool) contains(addr netip.Addr) bool {
 	return false
 }
 
-// at returns the n-th address of all ranges.
+// at returns the n-th address across all ranges.
 func (p pool) at(n uint64) netip.Addr {
 	for _, r := range p.ranges {
 		if n < r.size() {

@@ -9,15 +9,15 @@ import (
 	"croft/compute"
 )
 
-// domain is a domain with what its addresses come from.
+// domain is a domain with the data from which its addresses are derived.
 type domain struct {
 	compute.Domain
-	leased   []netip.Addr            // of Addresses, those that a DHCP server of libvirt gave
+	leased   []netip.Addr            // the subset of Addresses leased by a DHCP server of libvirt
 	leasedTo map[string][]netip.Addr // the same by MAC
 	nics     []markNIC
 }
 
-// describe asks libvirt for the domain's state; addresses are for leaseReader.
+// describe reads the domain's state from libvirt; leaseReader adds the addresses.
 func describe(id croft.InstanceID, dom *libvirt.Domain, k mark) (domain, error) {
 	state, reason, err := dom.GetState()
 	if err != nil {
@@ -37,7 +37,7 @@ func describe(id croft.InstanceID, dom *libvirt.Domain, k mark) (domain, error) 
 	return one, nil
 }
 
-// power reads libvirt's state and its reason.
+// power maps libvirt's state and reason.
 func power(state libvirt.DomainState, reason int) (p compute.Power, crashed bool) {
 	switch state {
 	case libvirt.DOMAIN_SHUTOFF:
@@ -48,7 +48,7 @@ func power(state libvirt.DomainState, reason int) (p compute.Power, crashed bool
 		return compute.PowerOff, false
 	case libvirt.DOMAIN_PAUSED, libvirt.DOMAIN_PMSUSPENDED:
 		return compute.PowerPaused, false
-	case libvirt.DOMAIN_CRASHED: // it has a process still
+	case libvirt.DOMAIN_CRASHED: // its process still exists
 		return compute.PowerPaused, true
 	}
 	return compute.PowerOn, false

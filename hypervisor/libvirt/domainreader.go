@@ -15,13 +15,13 @@ import (
 // domainReader reads croft's domains with their addresses.
 type domainReader struct {
 	log     *slog.Logger
-	bridged sync.Map // MACs of guests on bridges of the host
+	bridged sync.Map // MACs of guests on host bridges
 
 	mu       sync.Mutex
-	reported map[croft.InstanceID]bool // marks that cannot be read, each reported once
+	reported map[croft.InstanceID]bool // unreadable marks, each reported once
 }
 
-// all reads all of croft's domains, in the order of their IDs.
+// all reads all of croft's domains, sorted by ID.
 func (r *domainReader) all(c *libvirt.Connect) ([]domain, error) {
 	doms, err := c.ListAllDomains(0)
 	if err != nil {
@@ -40,7 +40,7 @@ func (r *domainReader) all(c *libvirt.Connect) ([]domain, error) {
 			err = leases.fill(&one)
 		}
 		if is(err, libvirt.ERR_NO_DOMAIN) {
-			continue // removed since it was listed
+			continue // removed since the listing
 		}
 		if err != nil {
 			return nil, err
@@ -54,7 +54,7 @@ func (r *domainReader) all(c *libvirt.Connect) ([]domain, error) {
 	return list, nil
 }
 
-// noteBridged keeps the MACs whose addresses only the host's neighbours tell.
+// noteBridged records the MACs whose addresses come only from the host's neighbour table.
 func (r *domainReader) noteBridged(nics []markNIC) {
 	for _, n := range nics {
 		if n.Bridge != "" {
@@ -84,7 +84,7 @@ func (r *domainReader) ours(dom *libvirt.Domain) (one domain, ours bool, err err
 	return one, err == nil, err
 }
 
-// report logs once what is wrong with a domain that croft leaves alone.
+// report logs once per domain why croft leaves it alone.
 func (r *domainReader) report(id croft.InstanceID, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"croft/compute"
 )
 
-// List returns the domains that carry croft's mark, by ID. A domain that is named
-// as croft's and has a mark that cannot be read is logged once and left out.
+// List returns the domains that carry croft's mark, by ID. A domain with a name of croft's and an unreadable
+// mark is logged once and left out.
 func (d *Driver) List(ctx context.Context) ([]compute.Domain, error) {
 	return call(ctx, d.conn, task{verb: "list the domains"}, func(c *libvirt.Connect) ([]compute.Domain, error) {
 		all, err := d.domains.all(c)
@@ -26,8 +26,8 @@ func (d *Driver) List(ctx context.Context) ([]compute.Domain, error) {
 	})
 }
 
-// Get returns the domain of an instance; NotFound where there is none with croft's
-// mark, Conflict where the mark cannot be read.
+// Get returns the domain of an instance; NotFound: no domain with croft's mark; Conflict: the mark is
+// unreadable.
 func (d *Driver) Get(ctx context.Context, id croft.InstanceID) (compute.Domain, error) {
 	return call(ctx, d.conn, about("look up", id), func(c *libvirt.Connect) (found compute.Domain, err error) {
 		err = with(c, id, func(dom *libvirt.Domain, k mark) error {
@@ -44,9 +44,8 @@ func (d *Driver) Get(ctx context.Context, id croft.InstanceID) (compute.Domain, 
 	})
 }
 
-// Define makes the domain persistent, or its definition what m says; a guest that
-// runs has it with its next start. Conflict: the UUID is taken by a domain of
-// another partition, or one that is not croft's.
+// Define makes the domain persistent or replaces its definition with m; a running guest uses it from its next
+// start. Conflict: the UUID belongs to a domain of another partition, or to one that is not croft's.
 func (d *Driver) Define(ctx context.Context, m compute.Machine) error {
 	if err := check(m); err != nil {
 		return err

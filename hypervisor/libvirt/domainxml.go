@@ -13,20 +13,18 @@ import (
 	"croft/compute"
 )
 
-// definition is what a domain's XML depends on beside the machine.
+// definition holds the inputs of a domain's XML beside the machine.
 type definition struct {
 	virt     string            // kvm or qemu
-	cacheMiB int               // of QEMU's translated code; qemu only
-	ports    map[string]string // names of the host's interfaces by MAC; libvirt names the others
-	readers  string            // owner and group of files that many guests read; empty: as they are
+	cacheMiB int               // QEMU's translation cache; qemu only
+	ports    map[string]string // host interface names by MAC; libvirt chooses missing ones
+	readers  string            // owner and group of shared read-only files; empty: unchanged
 }
 
-// define returns the XML of a machine and the digest of all of it, which is in
-// the XML's mark too.
+// define returns the XML of a machine and the digest of all of it, which the XML's mark contains too.
 //
-// The machine is QEMU's "pc" without what a cloud guest does not use: no USB, no
-// graphics, no boot ROM on the network card. Every cloud image knows it, its one
-// bus takes devices while the guest runs, and "q35" boots no faster.
+// The machine is QEMU's "pc" without what a cloud guest does not use: no USB, no graphics, no boot ROM on the
+// network card. Every cloud image supports it, its single bus allows hot-plugging, and "q35" boots no faster.
 func (f definition) define(m compute.Machine, k mark) (text, digest string, err error) {
 	text, err = f.marshal(m, k)
 	if err != nil {
@@ -62,7 +60,7 @@ func (f definition) marshal(m compute.Machine, k mark) (string, error) {
 		Clock:      f.clock(),
 		OnPoweroff: "destroy",
 		OnReboot:   "restart",
-		OnCrash:    "destroy", // an event of its own, and the agent decides
+		OnCrash:    "destroy", // reported as an event; the agent decides
 		PM: &libvirtxml.DomainPM{
 			SuspendToMem:  &libvirtxml.DomainPMPolicy{Enabled: "no"},
 			SuspendToDisk: &libvirtxml.DomainPMPolicy{Enabled: "no"},
@@ -72,7 +70,7 @@ func (f definition) marshal(m compute.Machine, k mark) (string, error) {
 	return dom.Marshal()
 }
 
-// title is the name with what libvirt does not take in a title as blanks.
+// title returns the name with blanks for characters that libvirt rejects in a title.
 func title(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' {
@@ -82,9 +80,8 @@ func title(name string) string {
 	}, name)
 }
 
-// smbios tells cloud-init where its metadata is, so that it goes there at once
-// instead of trying every cloud there is: one of OpenStack asks the metadata server
-// or reads a config drive, and a serial number names NoCloud.
+// smbios tells cloud-init its data source, so that it does not probe every cloud: OpenStack means the
+// metadata server or a config drive; a serial number selects NoCloud.
 func smbios(m compute.Machine) *libvirtxml.DomainSysInfoSMBIOS {
 	manufacturer, product, serial := "OpenStack Foundation", "OpenStack Nova", string(m.ID)
 	if m.Source == croft.MetadataNoCloud {
@@ -110,8 +107,8 @@ func (f definition) features() *libvirtxml.DomainFeatureList {
 	return features
 }
 
-// cpu is the host's own under KVM. Emulated, it is all that QEMU can emulate, for
-// the distributions that no longer run on the oldest x86-64.
+// cpu is the host's own under KVM. Under emulation it has all features that QEMU can emulate, because newer
+// distributions do not run on the oldest x86-64.
 func (f definition) cpu() *libvirtxml.DomainCPU {
 	if f.virt == VirtKVM {
 		return &libvirtxml.DomainCPU{Mode: "host-passthrough", Check: "none", Migratable: "on"}
@@ -142,8 +139,8 @@ func (f definition) devices(m compute.Machine) *libvirtxml.DomainDeviceList {
 	}
 }
 
-// serial is the console: a terminal for whoever attaches, all of it logged. A file
-// of an earlier boot is appended to.
+// serial is the console: a terminal for the attached client, with all output logged. The log of earlier boots
+// is appended to.
 func serial(m compute.Machine) libvirtxml.DomainSerial {
 	s := libvirtxml.DomainSerial{
 		Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}},
@@ -166,11 +163,10 @@ func (f definition) disks(m compute.Machine) []libvirtxml.DomainDisk {
 	return list
 }
 
-// rootDisk names every file of the chain and its format, so that nothing is ever
-// guessed from what a guest may have written. Files and not volumes: AppArmor's
-// helper cannot follow those. The host caches (writeback) and the guest's flushes
-// reach the disk: as safe as no cache, works on every file system, and instances
-// of one image read its file from memory.
+// rootDisk names every file of the backing chain and its format, so that QEMU never probes content written by
+// a guest. It uses files, not volumes: AppArmor's helper cannot follow volumes. The cache mode is writeback,
+// and the guest's flushes reach the disk: as safe as no cache, works on every file system, and instances of
+// one image share its page cache.
 func (f definition) rootDisk(chain []compute.Layer) libvirtxml.DomainDisk {
 	disk := libvirtxml.DomainDisk{
 		Device: "disk",
@@ -178,7 +174,7 @@ func (f definition) rootDisk(chain []compute.Layer) libvirtxml.DomainDisk {
 		Source: file(chain[0].Path),
 		Target: &libvirtxml.DomainDiskTarget{Dev: "vda", Bus: "virtio"},
 	}
-	end := &libvirtxml.DomainDiskBackingStore{} // says: here the chain ends
+	end := &libvirtxml.DomainDiskBackingStore{} // terminates the chain
 	for i := len(chain) - 1; i > 0; i-- {
 		end = &libvirtxml.DomainDiskBackingStore{
 			Format:       &libvirtxml.DomainDiskFormat{Type: chain[i].Format},
@@ -190,8 +186,8 @@ func (f definition) rootDisk(chain []compute.Layer) libvirtxml.DomainDisk {
 	return disk
 }
 
-// seedDisk is a plain read-only disk: guests find the ISO by its label, and need
-// no other driver than the one of their root disk.
+// seedDisk is a plain read-only disk: guests find the ISO by its label, and need only the driver of their
+// root disk.
 func seedDisk(path string) libvirtxml.DomainDisk {
 	return libvirtxml.DomainDisk{
 		Device:       "disk",
@@ -207,9 +203,8 @@ func file(path string) *libvirtxml.DomainDiskSource {
 	return &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: path}}
 }
 
-// shared is a file that many instances read: it stays its owner's, so that a QEMU
-// that a guest has broken out of cannot write into it, and the group that QEMU has may
-// read it.
+// shared is a file that many instances read. Its owner does not change, so that a QEMU taken over by a guest
+// cannot write it; QEMU's group may read it.
 func (f definition) shared(path string) *libvirtxml.DomainDiskSource {
 	source := file(path)
 	label := libvirtxml.DomainDeviceSecLabel{Model: "dac", Relabel: "no"}
@@ -242,7 +237,7 @@ func (f definition) interfaces(m compute.Machine) []libvirtxml.DomainInterface {
 	return list
 }
 
-// check refuses what libvirt would refuse with worse words, or take amiss.
+// check rejects what libvirt would reject with a worse message, or misinterpret.
 func check(m compute.Machine) error {
 	if id, err := croft.ParseInstanceID(string(m.ID)); err != nil || id != m.ID {
 		return croft.Errorf(croft.Invalid, "define instance: %q is not a UUID", m.ID)

@@ -10,18 +10,18 @@ import (
 	"croft"
 )
 
-// task says in the infinitive what is attempted, and with what.
+// task describes an attempt in the infinitive, with its object.
 type task struct {
 	verb, object string
-	instance     croft.InstanceID // empty: it is about no instance
+	instance     croft.InstanceID // empty: about no instance
 }
 
-// about is a task with one instance.
+// about returns the task for one instance.
 func about(verb string, id croft.InstanceID) task { return task{verb, "instance " + string(id), id} }
 
 func (t task) String() string { return strings.TrimSpace(t.verb + " " + t.object) }
 
-// is reports whether err is libvirt's, with one of these codes.
+// is reports whether err is a libvirt error with one of these codes.
 func is(err error, codes ...libvirt.ErrorNumber) bool {
 	e, ok := errors.AsType[libvirt.Error](err)
 	if !ok {
@@ -35,15 +35,14 @@ func is(err error, codes ...libvirt.ErrorNumber) bool {
 	return false
 }
 
-// lostConnection reports whether err says that the connection is gone, which may
-// be before the close callback says so.
+// lostConnection reports whether err means that the connection is gone; it may precede the close callback.
 func lostConnection(err error) bool {
 	e, ok := errors.AsType[libvirt.Error](err)
 	return ok && e.Domain == libvirt.FROM_RPC && !is(err, libvirt.ERR_OPERATION_DENIED, libvirt.ERR_AUTH_FAILED,
 		libvirt.ERR_NO_SUPPORT)
 }
 
-// explain gives an error of libvirt its kind, by its code, and keeps its words.
+// explain maps a libvirt error to a kind by its code, and keeps its message.
 func explain(what task, err error) error {
 	if croft.KindOf(err) != "" {
 		return fmt.Errorf("%s: %w", what, err)
@@ -70,7 +69,7 @@ func explain(what task, err error) error {
 	return fmt.Errorf("%s: %w", what, words(err))
 }
 
-// words is err with libvirt's message alone, without the numbers around it.
+// words is err with libvirt's message only, without the error numbers.
 func words(err error) error {
 	if e, ok := errors.AsType[libvirt.Error](err); ok {
 		return &wordsError{e}

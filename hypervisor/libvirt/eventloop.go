@@ -8,8 +8,8 @@ import (
 	"libvirt.org/go/libvirt"
 )
 
-// loop is libvirt's event loop, of which a process has one. It runs while anybody
-// has joined it; without it neither events nor keep-alives arrive.
+// loop is libvirt's event loop, one per process. It runs while it has users; without it neither events nor
+// keep-alives arrive.
 var loop eventLoop
 
 type eventLoop struct {
@@ -20,8 +20,8 @@ type eventLoop struct {
 	running    sync.WaitGroup
 }
 
-// join starts the loop for the first user. It must come before a connection is
-// opened, and its error is the first to tell that there is no libvirt at all.
+// join starts the loop for the first user. It must precede opening a connection; its error is the first sign
+// that libvirt is not installed.
 func (l *eventLoop) join() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,14 +40,14 @@ func (l *eventLoop) join() error {
 	l.stop = stop
 	l.running.Go(func() {
 		for !stop.Load() {
-			// An error is a failed poll(2): the next turn tries again.
+			// An error is a failed poll(2): the next iteration retries.
 			_ = libvirt.EventRunDefaultImpl()
 		}
 	})
 	return nil
 }
 
-// leave ends the loop with its last user.
+// leave ends the loop when its last user leaves.
 func (l *eventLoop) leave() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +56,7 @@ func (l *eventLoop) leave() error {
 		return nil
 	}
 	l.stop.Store(true)
-	// A timer that is due at once gets the loop out of its poll.
+	// A timer that is due at once interrupts the loop's poll.
 	timer, err := libvirt.EventAddTimeout(0, func(int) {})
 	if err != nil {
 		return fmt.Errorf("end libvirt's event loop: %w", err)

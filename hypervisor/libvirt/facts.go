@@ -8,14 +8,13 @@ import (
 	"croft"
 )
 
-// networkFacts are what the packet filter has to know of a network of libvirt.
+// networkFacts are the properties of a libvirt network that the packet filter needs.
 type networkFacts struct {
 	Network
 	pool pool
 }
 
-// lookAtNetworks reads the networks that domains are on. One that is not there any
-// more is left out.
+// lookAtNetworks reads the networks of the listed domains, and leaves out networks that no longer exist.
 func lookAtNetworks(c *libvirt.Connect, list []domain) (map[string]networkFacts, error) {
 	facts := map[string]networkFacts{}
 	for _, one := range list {
@@ -51,8 +50,7 @@ func lookAtNetwork(c *libvirt.Connect, name string) (f networkFacts, err error) 
 	return f, err
 }
 
-// unreserved are the domains of a partition with an address that its network does not
-// know of.
+// unreserved returns the domains of a partition with an address that is not reserved in its network.
 func unreserved(p croft.PartitionID, list []domain, facts map[string]networkFacts) []croft.InstanceID {
 	var ids []croft.InstanceID
 	for _, one := range list {

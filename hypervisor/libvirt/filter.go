@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// filterTimeout bounds the writing of a packet filter, which takes milliseconds.
+	// filterTimeout limits writing a packet filter, which takes milliseconds.
 	filterTimeout = 20 * time.Second
 )
 
-// filter is the packet filter that holds guests to their addresses.
+// filter is the packet filter that restricts guests to their addresses.
 type filter struct {
-	off     bool // guests may send from any address
+	off     bool // spoofing is allowed
 	domains *domainReader
-	mu      sync.Mutex // held while a packet filter is read up and written
+	mu      sync.Mutex // held from reading the state until the packet filter is written
 }
 
-// portNames are the names that the host's interfaces of a domain get, by MAC. Without
-// a packet filter libvirt names them.
+// portNames returns the names for the host interfaces of a domain, by MAC. Without a packet filter libvirt
+// chooses them.
 func (f *filter) portNames(p croft.PartitionID, nics []markNIC) map[string]string {
 	names := map[string]string{}
 	if f.off {
@@ -45,13 +45,13 @@ func (f *filter) portNames(p croft.PartitionID, nics []markNIC) map[string]strin
 	return names
 }
 
-// update brings the packet filter of a partition to what its domains are. With
-// always it is written even where it is known to be so.
+// update synchronizes the packet filter of a partition with its domains. always writes it even if it is known
+// to be current.
 func (f *filter) update(c *libvirt.Connect, p croft.PartitionID, always bool) error {
 	if f.off {
 		return nil
 	}
-	f.mu.Lock() // so that nobody overwrites what is newer than what it has read
+	f.mu.Lock() // a stale read must not overwrite newer rules
 	defer f.mu.Unlock()
 	list, err := f.domains.all(c)
 	if err != nil {
@@ -74,13 +74,12 @@ func (f *filter) update(c *libvirt.Connect, p croft.PartitionID, always bool) er
 	return table.Replace(ctx, rules)
 }
 
-// rulesOf are what holds the guests of a partition to their addresses.
+// rulesOf returns the rules that restrict the guests of a partition to their addresses.
 //
-// Where libvirt's DHCP server gives IPv4 addresses, the guest has the one that is
-// reserved for it. Where the host has an IPv6 prefix, it has those that it makes of
-// its MAC (EUI-64) and those that the DHCP server has given it. On a network where
-// neither is so, and on a bridge of the host, addresses are not croft's, and the guest
-// may use all but those of croft's other guests, of the host and of its routers there.
+// Where libvirt's DHCP server assigns IPv4 addresses, a guest may use its reserved address. Where the host
+// has an IPv6 prefix, it may use the addresses derived from its MAC (EUI-64) and those leased by the DHCP
+// server. On other networks, and on host bridges, croft does not manage addresses, and the guest may use all
+// addresses except those of croft's other guests, of the host and of its routers there.
 func rulesOf(p croft.PartitionID, list []domain, facts map[string]networkFacts,
 	host func(bridge string) []netip.Addr) packetfilter.Rules {
 	var rules packetfilter.Rules
@@ -120,7 +119,7 @@ func rulesOf(p croft.PartitionID, list []domain, facts map[string]networkFacts,
 	return rules
 }
 
-// portOf is the port of an interface, without its name.
+// portOf returns the port of an interface, without its name.
 func portOf(n markNIC, mac net.HardwareAddr, f networkFacts, leased []netip.Addr) packetfilter.Port {
 	port := packetfilter.Port{MAC: mac, Open4: true, Open6: true}
 	if addr, err := netip.ParseAddr(n.Address); err == nil {
@@ -145,19 +144,18 @@ func portOf(n markNIC, mac net.HardwareAddr, f networkFacts, leased []netip.Addr
 	return port
 }
 
-// eui64 is the address that a network card makes for itself in a subnet (RFC 4291).
+// eui64 returns the address that a network card derives for itself in a subnet (RFC 4291).
 func eui64(subnet netip.Prefix, mac net.HardwareAddr) netip.Addr {
 	b := subnet.Masked().Addr().As16()
 	copy(b[8:], []byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]})
 	return netip.AddrFrom16(b)
 }
 
-// hostAddresses are those of the host on a bridge, and of the routers that it knows
-// there.
+// hostAddresses returns the addresses of the host on a bridge, and of the routers it knows there.
 func hostAddresses(bridge string) []netip.Addr {
 	link, err := netlink.LinkByName(bridge)
 	if err != nil {
-		return nil // with it, everybody who was there is gone
+		return nil // no bridge, no neighbours
 	}
 	var all []netip.Addr
 	add := func(ip net.IP) {
@@ -176,9 +174,8 @@ func hostAddresses(bridge string) []netip.Addr {
 	return all
 }
 
-// adopt gives the definition of a domain that an earlier croft made, or one with
-// another setting, the interfaces of now: its ports are named so that the packet
-// filter finds them, and libvirt's own filters are not used any more.
+// adopt updates the interfaces in a domain definition of an earlier croft or of another setting: it names the
+// ports so that the packet filter finds them, and removes libvirt's own filters.
 func (f *filter) adopt(c *libvirt.Connect, dom *libvirt.Domain, k mark) error {
 	text, err := dom.GetXMLDesc(libvirt.DOMAIN_XML_INACTIVE | libvirt.DOMAIN_XML_SECURE)
 	if err != nil {
@@ -195,8 +192,7 @@ func (f *filter) adopt(c *libvirt.Connect, dom *libvirt.Domain, k mark) error {
 	return again.Free()
 }
 
-// renamePorts gives the interfaces in a domain's description their names, by MAC, and
-// takes their filters.
+// renamePorts sets the interface names in a domain's XML, by MAC, and removes the filters.
 func renamePorts(text string, names map[string]string) (renamed string, changed bool, err error) {
 	var x libvirtxml.Domain
 	if err := x.Unmarshal(text); err != nil {
@@ -227,7 +223,7 @@ func renamePorts(text string, names map[string]string) (renamed string, changed 
 	return renamed, true, err
 }
 
-// target names the host's interface; libvirt names it where the name is empty.
+// target names the host interface; empty: libvirt chooses the name.
 func target(name string) *libvirtxml.DomainInterfaceTarget {
 	if name == "" {
 		return nil

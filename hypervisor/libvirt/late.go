@@ -2,15 +2,13 @@
 
 package libvirt
 
-// The binding calls into libvirt when it is initialized, to have it print no errors,
-// and so loads it, with all that it needs, into every process of this program: ten
-// milliseconds and more of each command that has nothing to do with libvirt. So that
-// one call waits here until somebody connects.
+// The binding calls libvirt during initialization, to suppress its error output. That loads libvirt and its
+// dependencies into every process of this program: at least ten milliseconds even for commands that do not
+// use libvirt. The linker wraps this call, and quiet makes it on the first connection.
 
 // #cgo LDFLAGS: -Wl,--wrap=virSetErrorFuncWrapper
 // void croftQuietLibvirt(void);
 import "C"
 
-// quiet does what the binding meant to do first. It must come before every other use
-// of libvirt.
+// quiet makes the deferred initialization call of the binding. It must precede every other use of libvirt.
 func quiet() { C.croftQuietLibvirt() }

@@ -2,5 +2,5 @@
 
 package libvirt
 
-// quiet has nothing to do where libvirt is linked: it is there from the start.
+// quiet does nothing: a linked libvirt is loaded from the start.
 func quiet() {}

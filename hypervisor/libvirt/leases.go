@@ -14,14 +14,14 @@ import (
 	"croft/compute"
 )
 
-// leaseReader finds the addresses of domains, asking each network once.
+// leaseReader finds the addresses of domains, querying each network once.
 type leaseReader struct {
 	conn     *libvirt.Connect
 	networks map[string]map[string][]lease // network -> MAC -> leases
 }
 
-// fill gives a domain that is not off its addresses: DHCP leases where it is on a
-// network of libvirt, the host's neighbours where it is on a bridge.
+// fill sets the addresses of a domain that is not off: DHCP leases on libvirt networks, the host's neighbour
+// table on bridges.
 func (r *leaseReader) fill(one *domain) error {
 	if one.Power == compute.PowerOff {
 		return nil
@@ -54,14 +54,14 @@ func (r *leaseReader) fill(one *domain) error {
 	return nil
 }
 
-// lease is an address that a DHCP server has given.
+// lease is an address assigned by a DHCP server.
 type lease struct {
 	addr   netip.Addr
-	client string // the identifier that the guest gave, as libvirt writes it; may be empty
+	client string // client identifier in libvirt's format; may be empty
 }
 
-// leases returns what a network's DHCP server has given and what has not expired, by MAC, the newest lease first. A
-// network that is not there or not active has none.
+// leases returns the unexpired leases of a network's DHCP server by MAC, newest first. A network that is
+// missing or inactive has none.
 func leases(c *libvirt.Connect, network string) (map[string][]lease, error) {
 	n, err := c.LookupNetworkByName(network)
 	if is(err, libvirt.ERR_NO_NETWORK) {
@@ -93,13 +93,13 @@ func leases(c *libvirt.Connect, network string) (map[string][]lease, error) {
 	return byMAC, nil
 }
 
-// neighbour is what the host's kernel knows of somebody on one of its bridges.
+// neighbour is an entry of the kernel's neighbour table on a bridge.
 type neighbour struct {
 	mac  string
 	addr netip.Addr
 }
 
-// allNeighbours returns those who have talked to the host on a bridge of late.
+// allNeighbours returns the recent neighbours of the host on a bridge.
 func allNeighbours(bridge string) []neighbour {
 	link, err := netlink.LinkByName(bridge)
 	if err != nil {
@@ -119,7 +119,7 @@ func allNeighbours(bridge string) []neighbour {
 	return found
 }
 
-// neighbours returns the addresses that a MAC on a bridge has used to talk to the host.
+// neighbours returns the addresses that a MAC on a bridge has used with the host.
 func neighbours(bridge, mac string) []netip.Addr {
 	var addrs []netip.Addr
 	for _, n := range allNeighbours(bridge) {

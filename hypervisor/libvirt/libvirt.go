@@ -1,11 +1,10 @@
-// Package libvirt runs instances as domains of libvirt's QEMU driver, and is the
-// only package that imports libvirt.
+// Package libvirt runs instances as domains of libvirt's QEMU driver, and is the only package that imports
+// libvirt.
 //
-// It touches the domains that carry croft's mark and no others. Every call is
-// bounded by its context and by Config.CallTimeout, although libvirt's own calls
-// cannot be cancelled: a libvirt that does not answer costs a bounded number of
-// goroutines and never a caller. A lost connection is opened again by the next
-// call, so a restart of libvirtd is an error of the calls under way at most.
+// It touches only domains that carry croft's mark. Every call is limited by its context and
+// Config.CallTimeout, although libvirt's own calls cannot be cancelled: an unresponsive libvirt costs a
+// limited number of goroutines and never blocks a caller. The next call reopens a lost connection, so a
+// restart of libvirtd fails at most the calls in flight.
 package libvirt
 
 import (
@@ -32,43 +31,41 @@ var (
 	_ compute.Meters     = (*Driver)(nil)
 )
 
-// The values of Config.VirtType.
+// Values of Config.VirtType.
 const (
-	VirtAuto = "auto" // kvm where it runs a guest, qemu elsewhere
+	VirtAuto = "auto" // kvm if it can run a guest, else qemu
 	VirtKVM  = "kvm"
 	VirtQEMU = "qemu" // emulation
 )
 
-// Config says which libvirt to use and how. All of it is optional.
+// Config configures the driver. All fields are optional.
 type Config struct {
-	// URI names the libvirt to use (qemu:///system).
+	// URI is the libvirt connection URI (qemu:///system).
 	URI string
 	// VirtType is auto, kvm or qemu (auto).
 	VirtType string
-	// ProbeFile keeps what auto found out, until the next boot; empty keeps nothing.
+	// ProbeFile caches the result of auto until the next boot; empty: no cache.
 	ProbeFile string
-	// EmulatorCacheMiB bounds the memory that QEMU's emulation takes for code it
-	// has translated, which is on top of the guest's own and which no claim counts.
-	// With the default of 128 a Debian guest of 512 MiB takes 400 MB by the time it
-	// has booted, with QEMU's own of 1024 650 MB, in the same time. Below 64 it
-	// gets slow. Ignored with KVM.
+	// EmulatorCacheMiB limits the memory of QEMU's emulation for translated code, which is on top of the
+	// guest's own and not part of any claim. With the default of 128 a Debian guest of 512 MiB takes 400 MB
+	// by the time it has booted; with QEMU's own default of 1024 it takes 650 MB and boots no faster. Values
+	// below 64 are slow. Ignored with KVM.
 	EmulatorCacheMiB int
 	// StopGrace is how long a guest may take to power off before its power is cut (60 s).
 	StopGrace time.Duration
-	// CallTimeout is the longest that any one libvirt call may take (90 s).
+	// CallTimeout is the timeout of a single libvirt call (90 s).
 	CallTimeout time.Duration
-	// AllowSpoofing leaves guests free to send from addresses that are not theirs.
-	// Otherwise a packet filter keeps them from it.
+	// AllowSpoofing lets guests send from any address. Otherwise a packet filter prevents it.
 	AllowSpoofing bool
-	// Partition is the cloud whose packet filter Watch keeps up; empty: none.
+	// Partition is the cloud whose packet filter Watch maintains; empty: none.
 	Partition croft.PartitionID
-	// LeaseDir is where libvirt's dnsmasq leaves its leases (/var/lib/libvirt/dnsmasq).
+	// LeaseDir is the lease directory of libvirt's dnsmasq (/var/lib/libvirt/dnsmasq).
 	LeaseDir string
-	// Log hears of domains that are reported and not touched, and of reconnections.
+	// Log receives reports of domains that are left alone, and reconnections.
 	Log *slog.Logger
 }
 
-// Driver is one libvirt. It is safe for use by many goroutines at once.
+// Driver is one libvirt. It is safe for concurrent use.
 type Driver struct {
 	config  Config
 	log     *slog.Logger
@@ -80,7 +77,7 @@ type Driver struct {
 	changed *mailbox.Boxes[croft.InstanceID]
 	virt    func() kvm.Result // probed once
 
-	attached sync.Map // instances whose console somebody has
+	attached sync.Map // instances with an attached console
 }
 
 // New checks the settings. It does not connect: the first call does.
@@ -121,7 +118,7 @@ func New(c Config) (*Driver, error) {
 	return d, nil
 }
 
-// noteChange handles an event of a domain.
+// noteChange handles a domain event.
 func (d *Driver) noteChange(dom *libvirt.Domain) {
 	d.owners.invalidate()
 	if id, ok := instanceOf(dom); ok {
@@ -129,13 +126,14 @@ func (d *Driver) noteChange(dom *libvirt.Domain) {
 	}
 }
 
-// Close ends the connection and waits a while for the calls that are inside libvirt. Later calls are Unavailable.
+// Close ends the connection and waits for a limited time for calls inside libvirt. Later calls return
+// Unavailable.
 func (d *Driver) Close() error { return d.conn.close() }
 
-// Collector gives the driver's metrics.
+// Collector returns the driver's metrics.
 func (d *Driver) Collector() prometheus.Collector { return d.conn.metrics }
 
-// VirtType returns kvm or qemu, as set or as probed, and why.
+// VirtType returns kvm or qemu, as configured or as probed, and why.
 func (d *Driver) VirtType() (virt, reason string) {
 	if d.config.VirtType != VirtAuto {
 		return d.config.VirtType, "the setting virt_type says so"
@@ -154,8 +152,7 @@ func probe(ctx context.Context, file string) kvm.Result {
 	return kvm.ProbeOnce(ctx, file)
 }
 
-// Filterable returns why this host cannot hold guests to their addresses; nil where it
-// can, or need not.
+// Filterable returns why this host cannot restrict guests to their addresses; nil: it can, or need not.
 func (d *Driver) Filterable(ctx context.Context) error {
 	if d.config.AllowSpoofing {
 		return nil
@@ -166,18 +163,18 @@ func (d *Driver) Filterable(ctx context.Context) error {
 	return nil
 }
 
-// ProbeKVM tells whether this host's KVM runs a guest, and why it does or not.
+// ProbeKVM reports whether this host's KVM runs a guest, and why or why not.
 func ProbeKVM(ctx context.Context) (usable bool, reason string) {
 	r := kvm.Probe(ctx)
 	return r.Usable, r.Reason
 }
 
-// KVMDeviceProblem says what is wrong with the owner and mode of /dev/kvm and how
-// to mend it; nothing where all is well.
+// KVMDeviceProblem describes what is wrong with the owner and mode of /dev/kvm and how to fix it; empty:
+// nothing.
 func KVMDeviceProblem() string { return kvm.DeviceProblem() }
 
-// Version asks libvirt for its version and its QEMU's, such as "libvirt 9.0.0,
-// QEMU 7.2.22". It is how to find out whether libvirt answers at all.
+// Version returns the versions of libvirt and its QEMU, such as "libvirt 9.0.0, QEMU 7.2.22". It also checks
+// that libvirt answers at all.
 func (d *Driver) Version(ctx context.Context) (string, error) {
 	return call(ctx, d.conn, task{verb: "ask libvirt for its version"}, func(c *libvirt.Connect) (string, error) {
 		lib, err := c.GetLibVersion()
@@ -192,7 +189,7 @@ func (d *Driver) Version(ctx context.Context) (string, error) {
 	})
 }
 
-// dotted gives libvirt's way of writing versions in the usual one.
+// dotted converts libvirt's version number to the usual notation.
 func dotted(v uint32) string {
 	return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1000%1000, v%1000)
 }

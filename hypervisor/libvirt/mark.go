@@ -11,23 +11,23 @@ import (
 	"croft/compute"
 )
 
-// namespace is that of croft's element in a domain's metadata, by which libvirt
-// finds it. It changes when what is in the element changes its meaning.
+// namespace identifies croft's element in a domain's metadata. It changes when the meaning of the element
+// changes.
 const namespace = "https://croft/1"
 
-// prefix begins the names of croft's domains; the instance's ID is the rest.
+// prefix begins the names of croft's domains; the instance ID follows.
 const prefix = "croft-"
 
-// mark is croft's element in a domain's metadata: it says that the domain is
-// croft's, and what of it croft must know without the order that made it.
+// mark is croft's element in a domain's metadata: it identifies the domain as croft's and holds what croft
+// must know about it without the instance's record.
 type mark struct {
 	XMLName    xml.Name          `xml:"instance"`
-	Namespace  string            `xml:"xmlns,attr,omitempty"` // libvirt hands the element out without it
+	Namespace  string            `xml:"xmlns,attr,omitempty"` // omitted in what libvirt returns
 	Partition  croft.PartitionID `xml:"partition,attr"`
 	Generation int64             `xml:"generation,attr"`
-	Started    int64             `xml:"started,attr,omitempty"` // as compute.Domain has it
-	// Digest is that of the definition as croft wrote it, to know it again in
-	// what libvirt makes of it.
+	Started    int64             `xml:"started,attr,omitempty"` // as in compute.Domain
+	// Digest is the digest of the definition as croft wrote it; libvirt's rendering of the definition
+	// differs.
 	Digest string    `xml:"digest,attr,omitempty"`
 	NICs   []markNIC `xml:"nic"`
 }
@@ -63,14 +63,12 @@ func parseMark(s string) (mark, error) {
 	return k, nil
 }
 
-// errNoMark is the answer for domains that are none of croft's business.
+// errNoMark: the domain is not croft's.
 var errNoMark = errors.New("the domain has no mark of croft")
 
-// readMark returns the mark of a domain: errNoMark where there is none, Conflict
-// where there is one that cannot be read.
+// readMark returns the mark of a domain; errNoMark: there is none; Conflict: it is unreadable.
 func readMark(dom *libvirt.Domain) (mark, error) {
-	// The persistent definition says what the domain is to be; one that runs and
-	// has been undefined has only its live one.
+	// The persistent definition is authoritative; a running domain that was undefined has only the live one.
 	s, err := dom.GetMetadata(libvirt.DOMAIN_METADATA_ELEMENT, namespace, libvirt.DOMAIN_AFFECT_CONFIG)
 	if is(err, libvirt.ERR_OPERATION_INVALID, libvirt.ERR_INVALID_ARG) {
 		s, err = dom.GetMetadata(libvirt.DOMAIN_METADATA_ELEMENT, namespace, libvirt.DOMAIN_AFFECT_LIVE)
@@ -89,8 +87,8 @@ func readMark(dom *libvirt.Domain) (mark, error) {
 	return k, nil
 }
 
-// instanceOf returns the instance of a domain that is named as croft names them,
-// without asking libvirt. Whether the domain is croft's, only its mark tells.
+// instanceOf returns the instance ID from a domain name of croft's form, without asking libvirt. Only the
+// mark proves that the domain is croft's.
 func instanceOf(dom *libvirt.Domain) (croft.InstanceID, bool) {
 	name, err := dom.GetName()
 	if err != nil {
@@ -103,8 +101,8 @@ func instanceOf(dom *libvirt.Domain) (croft.InstanceID, bool) {
 	return croft.InstanceID(uuid), true
 }
 
-// lookup finds the domain of an instance with its mark: NotFound where there is
-// none, errNoMark and Conflict as readMark. The caller frees it where there is no error.
+// lookup finds the domain of an instance and its mark: NotFound if there is none; errNoMark and Conflict as
+// in readMark. Without an error, the caller frees the domain.
 func lookup(c *libvirt.Connect, id croft.InstanceID) (*libvirt.Domain, mark, error) {
 	dom, err := c.LookupDomainByUUIDString(string(id))
 	if err != nil {
@@ -118,8 +116,7 @@ func lookup(c *libvirt.Connect, id croft.InstanceID) (*libvirt.Domain, mark, err
 	return dom, k, nil
 }
 
-// with calls f with the domain of an instance that is croft's. One that is not is
-// NotFound, as one that does not exist.
+// with calls f with the domain of an instance. NotFound: there is none, or it is not croft's.
 func with(c *libvirt.Connect, id croft.InstanceID, f func(*libvirt.Domain, mark) error) error {
 	dom, k, err := lookup(c, id)
 	if errors.Is(err, errNoMark) || is(err, libvirt.ERR_NO_DOMAIN) {
@@ -142,8 +139,8 @@ func (k mark) write(dom *libvirt.Domain, impact libvirt.DomainModificationImpact
 	return dom.SetMetadata(libvirt.DOMAIN_METADATA_ELEMENT, string(text), "croft", namespace, impact)
 }
 
-// noteStarted notes what generation the domain was started for, 0 where it is stopped, in
-// its definition, which outlasts libvirtd and the host.
+// noteStarted records the generation for which the domain was started (0: stopped) in its definition, which
+// survives restarts of libvirtd and the host.
 func (k mark) noteStarted(dom *libvirt.Domain, generation int64) error {
 	if k.Started == generation {
 		return nil
@@ -151,7 +148,7 @@ func (k mark) noteStarted(dom *libvirt.Domain, generation int64) error {
 	k.Started = generation
 	err := k.write(dom, libvirt.DOMAIN_AFFECT_CONFIG)
 	if persistent, perr := dom.IsPersistent(); err != nil && perr == nil && !persistent {
-		return nil // somebody undefined it: it goes with its process
+		return nil // undefined meanwhile: it ends with its process
 	}
 	return err
 }

@@ -6,7 +6,7 @@ import (
 	"croft/internal/meter"
 )
 
-// metrics count what libvirt is asked.
+// metrics counts the calls to libvirt.
 type metrics struct {
 	meter.Set
 	calls  *prometheus.HistogramVec

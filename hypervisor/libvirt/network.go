@@ -13,17 +13,16 @@ import (
 	"croft"
 )
 
-// DefaultNetwork is the network that every libvirt has, and that croft defines
-// where somebody removed it.
+// DefaultNetwork is the network that every libvirt installation has; croft defines it where it was removed.
 const DefaultNetwork = "default"
 
 // Network is an active network of libvirt.
 type Network struct {
 	Name     string
-	Bridge   string         // of the host, such as virbr0
-	Gateway  netip.Addr     // the host's address on it; invalid where it has none
-	Subnet   netip.Prefix   // that of Gateway
-	Subnets6 []netip.Prefix // those of the host's IPv6 addresses on it
+	Bridge   string         // on the host, such as virbr0
+	Gateway  netip.Addr     // the host's address on it; invalid: none
+	Subnet   netip.Prefix   // the subnet of Gateway
+	Subnets6 []netip.Prefix // the subnets of the host's IPv6 addresses on it
 }
 
 func ensureNetwork(c *libvirt.Connect, name string) (Network, error) {
@@ -50,7 +49,7 @@ func ensureNetwork(c *libvirt.Connect, name string) (Network, error) {
 	return parseNetwork(text)
 }
 
-// activate starts a network that somebody else may start at the same time.
+// activate starts a network; another process may start it at the same time.
 func activate(n *libvirt.Network) error {
 	if active, err := n.IsActive(); err != nil || active {
 		return err
@@ -62,7 +61,7 @@ func activate(n *libvirt.Network) error {
 	return startErr
 }
 
-// parseNetwork reads the description of an active network.
+// parseNetwork reads the XML of an active network.
 func parseNetwork(text string) (Network, error) {
 	var x libvirtxml.Network
 	if err := x.Unmarshal(text); err != nil {
@@ -96,8 +95,8 @@ func parseNetwork(text string) (Network, error) {
 	return n, nil
 }
 
-// defineDefault defines the default network as libvirt's packages do, on the first
-// subnet that the host does not use. libvirt chooses the bridge's name.
+// defineDefault defines the default network as libvirt's packages do, on the first subnet that the host does
+// not use. libvirt chooses the bridge's name.
 func defineDefault(c *libvirt.Connect) (*libvirt.Network, error) {
 	used, err := usedSubnets()
 	if err != nil {
@@ -113,7 +112,7 @@ func defineDefault(c *libvirt.Connect) (*libvirt.Network, error) {
 	}
 	n, err := c.NetworkDefineXML(text)
 	if is(err, libvirt.ERR_OPERATION_FAILED, libvirt.ERR_NETWORK_EXIST) {
-		return c.LookupNetworkByName(DefaultNetwork) // somebody else was faster
+		return c.LookupNetworkByName(DefaultNetwork) // another process was faster
 	}
 	if err != nil {
 		return nil, err
@@ -138,7 +137,7 @@ func defaultNetworkXML(subnet netip.Prefix) (string, error) {
 	}).Marshal()
 }
 
-// freeSubnet returns the first of libvirt's customary subnets that overlaps none.
+// freeSubnet returns the first of libvirt's customary subnets that does not overlap used.
 func freeSubnet(used []netip.Prefix) (netip.Prefix, error) {
 	for third := byte(122); third < 254; third++ {
 		subnet := netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, third, 0}), 24)
@@ -156,7 +155,7 @@ func freeSubnet(used []netip.Prefix) (netip.Prefix, error) {
 			DefaultNetwork)
 }
 
-// usedSubnets are those that the host has addresses in or routes to.
+// usedSubnets returns the subnets in which the host has addresses or to which it has routes.
 func usedSubnets() ([]netip.Prefix, error) {
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -169,7 +168,7 @@ func usedSubnets() ([]netip.Prefix, error) {
 		}
 		addr, ok := netip.AddrFromSlice(r.Dst.IP.To4())
 		bits, _ := r.Dst.Mask.Size()
-		if ok && bits > 0 { // the default route leads everywhere
+		if ok && bits > 0 { // skip the default route
 			used = append(used, netip.PrefixFrom(addr, bits))
 		}
 	}

@@ -15,10 +15,10 @@ import (
 	"croft/hypervisor/libvirt/packetfilter"
 )
 
-// lookAtFilter is how often the packet filter is checked: programs that set up a firewall may flush all rules.
+// lookAtFilter is the interval of packet filter checks: firewall programs may flush all rules.
 const lookAtFilter = 15 * time.Second
 
-// networking gives domains what they need of the host's networks: addresses, reservations, the packet filter.
+// networking prepares host networks for domains: addresses, reservations, the packet filter.
 type networking struct {
 	conn      *connection
 	log       *slog.Logger
@@ -28,7 +28,7 @@ type networking struct {
 	refresh   chan struct{} // asks keep for another pass
 }
 
-// bridge makes a bridge of the host ready for guests, as Driver.Bridge.
+// bridge prepares a host bridge for guests; see Driver.Bridge.
 func (n *networking) bridge(name string) error {
 	link, err := netlink.LinkByName(name)
 	if _, absent := errors.AsType[netlink.LinkNotFoundError](err); absent {
@@ -51,8 +51,8 @@ func (n *networking) bridge(name string) error {
 	return packetfilter.LearnNothingUnfiltered(name)
 }
 
-// connect makes the networks ready for a domain: they run, and an address is picked for each interface. It returns the
-// interfaces with their addresses.
+// connect prepares the networks of a domain: it starts them and picks an address for each interface. It
+// returns the interfaces with their addresses.
 func (n *networking) connect(c *libvirt.Connect, nics []markNIC) ([]markNIC, error) {
 	nics = slices.Clone(nics)
 	for i, nic := range nics {
@@ -80,18 +80,18 @@ func (n *networking) connect(c *libvirt.Connect, nics []markNIC) ([]markNIC, err
 	return nics, nil
 }
 
-// reserve makes the reservations of a domain that libvirt does not have yet.
+// reserve makes the missing reservations of a domain.
 func (n *networking) reserve(c *libvirt.Connect, k mark) error {
 	for _, nic := range k.NICs {
 		if err := n.addresses.reserve(c, nic); err != nil {
 			return fmt.Errorf("reserve an address: %w", err)
 		}
 	}
-	return n.filter.update(c, k.Partition, false) // from now on it may ask for it
+	return n.filter.update(c, k.Partition, false) // the guest may now send DHCP requests
 }
 
-// reserveMissing makes the reservations that domains of a partition lack: stopped domains, and those whose start was
-// interrupted.
+// reserveMissing makes the missing reservations of a partition's domains: of stopped domains, and of those
+// whose start was interrupted.
 func (n *networking) reserveMissing(ctx context.Context, p croft.PartitionID) error {
 	ids, err := call(ctx, n.conn, task{verb: "look for addresses that are not reserved"},
 		func(c *libvirt.Connect) ([]croft.InstanceID, error) {
@@ -109,7 +109,7 @@ func (n *networking) reserveMissing(ctx context.Context, p croft.PartitionID) er
 		return err
 	}
 	for _, id := range ids {
-		// About the instance, so that its removal comes before or after.
+		// The call is about the instance, so that it is serialized with its removal.
 		err := do(ctx, n.conn, about("reserve the address of", id), func(c *libvirt.Connect) error {
 			return with(c, id, func(_ *libvirt.Domain, k mark) error { return n.reserve(c, k) })
 		})
@@ -120,7 +120,7 @@ func (n *networking) reserveMissing(ctx context.Context, p croft.PartitionID) er
 	return nil
 }
 
-// keep maintains the packet filter and the reservations of a partition while ctx lives.
+// keep maintains the packet filter and the reservations of a partition until ctx ends.
 func (n *networking) keep(ctx context.Context, p croft.PartitionID) {
 	logged := false
 	for ctx.Err() == nil {
@@ -143,11 +143,11 @@ func (n *networking) keep(ctx context.Context, p croft.PartitionID) {
 	}
 }
 
-// mostNICs is how many interfaces of an instance are looked for on every network when its domain is not there to say.
+// mostNICs is how many interfaces of an instance are looked up on every network when its domain is missing.
 const mostNICs = 4
 
-// forget gives back the addresses of an instance whose domain somebody else removed, which leaves nothing to say on
-// which networks it was.
+// forget releases the addresses of an instance whose domain was removed by someone else, so that its networks
+// are unknown.
 func (n *networking) forget(c *libvirt.Connect, id croft.InstanceID) error {
 	networks, err := c.ListAllNetworks(0)
 	if err != nil {
@@ -166,7 +166,7 @@ func (n *networking) forget(c *libvirt.Connect, id croft.InstanceID) error {
 	return n.disconnect(c, id, nics)
 }
 
-// disconnect gives back what the networks keep for a domain that is off.
+// disconnect releases the network resources of a domain that is off.
 func (n *networking) disconnect(c *libvirt.Connect, id croft.InstanceID, nics []markNIC) error {
 	for _, nic := range nics {
 		n.domains.bridged.Delete(nic.MAC)
@@ -178,7 +178,7 @@ func (n *networking) disconnect(c *libvirt.Connect, id croft.InstanceID, nics []
 		}
 	}
 	if err := releaseLeases(c, nics); err != nil {
-		// They expire by themselves: no reason to keep the domain.
+		// Leases expire by themselves: they are no reason to keep the domain.
 		n.log.Warn("a DHCP lease stays until it expires", "instance", id, "op", "remove", "err", err)
 	}
 	return nil

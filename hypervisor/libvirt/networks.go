@@ -7,8 +7,8 @@ import (
 	"libvirt.org/go/libvirt"
 )
 
-// Network returns a network of libvirt, starting it where it is not active. The
-// default network is defined where it is missing; any other is NotFound then.
+// Network returns a network of libvirt, and starts it if it is inactive. A missing default network is
+// defined; any other missing network is NotFound.
 func (d *Driver) Network(ctx context.Context, name string) (Network, error) {
 	return call(ctx, d.conn, task{verb: "start the network", object: strconv.Quote(name)},
 		func(c *libvirt.Connect) (Network, error) {
@@ -16,8 +16,8 @@ func (d *Driver) Network(ctx context.Context, name string) (Network, error) {
 		})
 }
 
-// FindNetwork describes a network of libvirt as Network does, and whether it is
-// active. It starts and defines nothing. NotFound: libvirt has no such network.
+// FindNetwork describes a network of libvirt as Network does, and reports whether it is active. It does not
+// start or define anything. NotFound: libvirt has no such network.
 func (d *Driver) FindNetwork(ctx context.Context, name string) (n Network, active bool, err error) {
 	type found struct {
 		network Network
@@ -44,6 +44,6 @@ func (d *Driver) FindNetwork(ctx context.Context, name string) (n Network, activ
 	return f.network, f.active, err
 }
 
-// Bridge makes a bridge of the host ready for guests. NotFound: there is none of that
-// name. Invalid: it is no bridge, or not one whose guests can be filtered.
+// Bridge prepares a host bridge for guests. NotFound: there is none of that name. Invalid: it is not a
+// bridge, or its guests cannot be filtered.
 func (d *Driver) Bridge(name string) error { return d.network.bridge(name) }

@@ -12,13 +12,12 @@ import (
 	"croft"
 )
 
-// lag is how long a lease may be in use before libvirt tells of it: its DHCP
-// server answers the guest first.
+// lag is how long a lease may be in use before libvirt reports it: its DHCP server answers the guest first.
 var lag = []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}
 
-// Owner returns croft's instance that is not off and holds a DHCP lease for addr
-// now; NotFound where there is none. It looks several times before it says so,
-// because a guest may talk from an address a moment before its lease is known.
+// Owner returns croft's instance that is not off and holds a DHCP lease for addr; NotFound if there is none.
+// It retries before it returns NotFound, because a guest may use an address slightly before its lease is
+// known.
 func (d *Driver) Owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, error) {
 	addr = addr.Unmap()
 	for _, wait := range append([]time.Duration{0}, lag...) {
@@ -53,8 +52,8 @@ func (d *Driver) owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, 
 	return owners[addr], err
 }
 
-// Ports returns the host's interfaces that the network cards of a running instance
-// are at, by MAC; NotFound where the instance is not here, nothing where it is off.
+// Ports returns the host interfaces of a running instance's network cards, by MAC; NotFound if the instance
+// is not on this host; empty if it is off.
 func (d *Driver) Ports(ctx context.Context, id croft.InstanceID) (map[string]string, error) {
 	ports, known, generation := d.owners.portsOf(id)
 	if known {
@@ -63,7 +62,7 @@ func (d *Driver) Ports(ctx context.Context, id croft.InstanceID) (map[string]str
 	return call(ctx, d.conn, about("find the network ports of", id),
 		func(c *libvirt.Connect) (ports map[string]string, err error) {
 			err = with(c, id, func(dom *libvirt.Domain, _ mark) error {
-				text, err := dom.GetXMLDesc(0) // of the running domain, where it runs
+				text, err := dom.GetXMLDesc(0) // the live XML, if the domain runs
 				if err != nil {
 					return err
 				}
@@ -77,8 +76,7 @@ func (d *Driver) Ports(ctx context.Context, id croft.InstanceID) (map[string]str
 		})
 }
 
-// parsePorts reads the ports from the description of a domain, which has them only
-// while it runs.
+// parsePorts reads the ports from a domain's XML, which has them only while the domain runs.
 func parsePorts(text string) (map[string]string, error) {
 	var x libvirtxml.Domain
 	if err := x.Unmarshal(text); err != nil {

@@ -9,20 +9,19 @@ import (
 	"croft"
 )
 
-// How long what is known of the owners counts, and how long it counts against an
-// address that is not among them. Events end both earlier.
+// Lifetimes of cached owners, and of the knowledge that an address has none. Events invalidate both earlier.
 const (
 	ownersLast    = time.Second
 	strangersLast = 20 * time.Millisecond
 )
 
-// ownerTable remembers for a moment whose each leased address is.
+// ownerTable caches the owner of each leased address for a short time.
 type ownerTable struct {
 	mu         sync.Mutex
 	owners     map[netip.Addr]croft.InstanceID
 	read       time.Time
 	ports      map[croft.InstanceID]portsRead
-	generation int // of the invalidations
+	generation int // incremented by each invalidation
 }
 
 func (t *ownerTable) invalidate() {
@@ -32,7 +31,7 @@ func (t *ownerTable) invalidate() {
 	t.generation++
 }
 
-// get answers from memory; known says that this is an answer.
+// get answers from the cache; known: there is an answer.
 func (t *ownerTable) get(addr netip.Addr) (id croft.InstanceID, known bool, generation int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,7 +40,7 @@ func (t *ownerTable) get(addr netip.Addr) (id croft.InstanceID, known bool, gene
 	return id, ok && age < ownersLast || !ok && age < strangersLast, t.generation
 }
 
-// put keeps what was read, unless something changed since the reading began.
+// put stores what was read, unless it was invalidated since the reading began.
 func (t *ownerTable) put(list []domain, generation int) map[netip.Addr]croft.InstanceID {
 	owners := map[netip.Addr]croft.InstanceID{}
 	for _, one := range list {
@@ -57,13 +56,13 @@ func (t *ownerTable) put(list []domain, generation int) map[netip.Addr]croft.Ins
 	return owners
 }
 
-// portsRead are the ports of an instance, as they were at a time.
+// portsRead are the ports of an instance at a point in time.
 type portsRead struct {
 	ports map[string]string
 	read  time.Time
 }
 
-// portsOf answers from memory; known says that this is an answer.
+// portsOf answers from the cache; known: there is an answer.
 func (t *ownerTable) portsOf(id croft.InstanceID) (ports map[string]string, known bool, generation int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,7 +70,7 @@ func (t *ownerTable) portsOf(id croft.InstanceID) (ports map[string]string, know
 	return maps.Clone(got.ports), ok && time.Since(got.read) < ownersLast, t.generation
 }
 
-// putPorts keeps what was read, unless something changed since the reading began.
+// putPorts stores what was read, unless it was invalidated since the reading began.
 func (t *ownerTable) putPorts(id croft.InstanceID, ports map[string]string, generation int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,19 +13,18 @@ import (
 	"croft/compute"
 )
 
-// pressAgain is how long a guest that was asked to power off is left in peace: one
-// that was booting may not have heard.
+// pressAgain is the interval of repeated power button presses: a booting guest may miss one.
 const pressAgain = 5 * time.Second
 
-// Start boots a defined domain, or lets a paused one go on. It starts the networks
-// that the domain is on where they are not active.
+// Start boots a defined domain, or resumes a paused one. It starts the domain's networks if they are
+// inactive.
 func (d *Driver) Start(ctx context.Context, id croft.InstanceID) error {
 	return do(ctx, d.conn, about("start", id), func(c *libvirt.Connect) error {
 		return with(c, id, func(dom *libvirt.Domain, k mark) error {
 			if err := d.start(c, id, dom, &k); err != nil {
 				return err
 			}
-			// Afterwards: where this does not come about, what went off is started once more.
+			// After the start: if this write fails, a guest that powers off is started once more.
 			if err := k.noteStarted(dom, k.Generation); err != nil {
 				d.log.Warn("that a guest was started could not be noted", "instance", id, "op", "start", "err", err)
 			}
@@ -69,10 +68,10 @@ func (d *Driver) start(c *libvirt.Connect, id croft.InstanceID, dom *libvirt.Dom
 		return err
 	}
 	if err := releaseLeases(c, k.NICs); err != nil {
-		// Of an earlier boot: with it the guest only seems to be there sooner.
+		// A lease of an earlier boot only makes the guest seem reachable too early.
 		d.log.Warn("an old DHCP lease stays", "instance", id, "op", "start", "err", err)
 	}
-	if d.config.AllowSpoofing { // no filter makes the guest wait with its question for an address
+	if d.config.AllowSpoofing { // no filter delays the guest's DHCP requests
 		if err := d.network.reserve(c, *k); err != nil {
 			return err
 		}
@@ -87,7 +86,7 @@ func (d *Driver) start(c *libvirt.Connect, id croft.InstanceID, dom *libvirt.Dom
 	return nil
 }
 
-// boot starts a domain that somebody else may start meanwhile.
+// boot starts a domain; another process may start it at the same time.
 func boot(dom *libvirt.Domain) error {
 	err := dom.Create()
 	if !is(err, libvirt.ERR_OPERATION_INVALID) {
@@ -99,7 +98,7 @@ func boot(dom *libvirt.Domain) error {
 	return err
 }
 
-// Mark notes the generation on the domain, running or not.
+// Mark records the generation on the domain, running or not.
 func (d *Driver) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {
 	return do(ctx, d.conn, about("mark", id), func(c *libvirt.Connect) error {
 		return with(c, id, func(dom *libvirt.Domain, k mark) error {
@@ -121,8 +120,7 @@ func (d *Driver) Mark(ctx context.Context, id croft.InstanceID, generation int64
 	})
 }
 
-// Stop presses the power button and waits for the guest. When StopGrace or ctx
-// ends before the guest does, it cuts the power.
+// Stop presses the power button and waits for the guest. It cuts the power if StopGrace or ctx ends first.
 func (d *Driver) Stop(ctx context.Context, id croft.InstanceID) error {
 	box, leave := d.changed.Join()
 	defer leave()
@@ -153,11 +151,11 @@ func (d *Driver) Stop(ctx context.Context, id croft.InstanceID) error {
 	}
 }
 
-// press asks the guest to power off; off says that there is nothing to wait for.
+// press asks the guest to power off; off: there is nothing to wait for.
 func (d *Driver) press(ctx context.Context, id croft.InstanceID) (off bool, err error) {
 	return call(ctx, d.conn, about("stop", id), func(c *libvirt.Connect) (off bool, err error) {
 		err = with(c, id, func(dom *libvirt.Domain, k mark) error {
-			// Before: a guest that goes off by this did not power itself off.
+			// Before the press: a guest that powers off because of it did not halt by itself.
 			if err := k.noteStarted(dom, 0); err != nil {
 				return err
 			}
@@ -169,13 +167,13 @@ func (d *Driver) press(ctx context.Context, id croft.InstanceID) (off bool, err 
 			case compute.PowerOff:
 				off = true
 				return nil
-			case compute.PowerPaused: // it would not hear
+			case compute.PowerPaused: // a paused guest does not see the button
 				off = true
 				return cut(dom)
 			}
 			err = dom.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
 			if is(err, libvirt.ERR_OPERATION_INVALID) {
-				return nil // it went off between the two; the next look shows
+				return nil // it went off between the two calls; the next read shows it
 			}
 			return err
 		})
@@ -194,7 +192,7 @@ func (d *Driver) cutPower(ctx context.Context, id croft.InstanceID) error {
 	})
 }
 
-// cut ends a domain's process; none is success.
+// cut ends a domain's process; no process is success.
 func cut(dom *libvirt.Domain) error {
 	err := dom.Destroy()
 	if is(err, libvirt.ERR_OPERATION_INVALID, libvirt.ERR_NO_DOMAIN) {
@@ -205,8 +203,8 @@ func cut(dom *libvirt.Domain) error {
 	return err
 }
 
-// Remove cuts the power, gives back the addresses and removes the definition.
-// What is not croft's counts as not there.
+// Remove cuts the power, releases the addresses and removes the definition. A domain that is not croft's is
+// treated as absent.
 func (d *Driver) Remove(ctx context.Context, id croft.InstanceID) error {
 	return do(ctx, d.conn, about("remove", id), func(c *libvirt.Connect) error {
 		var partition croft.PartitionID
@@ -226,7 +224,7 @@ func (d *Driver) Remove(ctx context.Context, id croft.InstanceID) error {
 		}
 		if err == nil && partition != "" {
 			if err := d.network.filter.update(c, partition, false); err != nil {
-				// It lets nobody send but the port of a guest that is not there.
+				// The stale entry affects only the port of a guest that no longer exists.
 				d.log.Warn("the packet filter has a guest that is gone", "instance", id, "op", "remove", "err", err)
 			}
 		}
@@ -234,14 +232,14 @@ func (d *Driver) Remove(ctx context.Context, id croft.InstanceID) error {
 	})
 }
 
-// undefine removes the definition with all that libvirt keeps beside it.
+// undefine removes the definition and everything libvirt stores with it.
 func undefine(dom *libvirt.Domain) error {
 	err := dom.UndefineFlags(libvirt.DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.DOMAIN_UNDEFINE_SNAPSHOTS_METADATA |
 		libvirt.DOMAIN_UNDEFINE_CHECKPOINTS_METADATA | libvirt.DOMAIN_UNDEFINE_NVRAM)
 	if is(err, libvirt.ERR_NO_DOMAIN) {
 		return nil
 	}
-	if is(err, libvirt.ERR_OPERATION_INVALID) { // it was transient, and is gone with its process
+	if is(err, libvirt.ERR_OPERATION_INVALID) { // it was transient and ended with its process
 		if persistent, perr := dom.IsPersistent(); is(perr, libvirt.ERR_NO_DOMAIN) || perr == nil && !persistent {
 			return nil
 		}

@@ -10,7 +10,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// readers remembers what a connection said about the user that its QEMU runs as.
+// readers caches which user a connection's QEMU runs as.
 type readers struct{ known atomic.Pointer[readersOf] }
 
 type readersOf struct {
@@ -19,9 +19,8 @@ type readersOf struct {
 	text string
 }
 
-// of returns the owner and group of files that many guests read and none may
-// write, as libvirt writes them in a label: this process's user, and the group of the
-// QEMU that libvirt runs. It is empty where libvirt runs QEMU as its own user.
+// of returns the owner and group, as a libvirt label, of files that many guests read and none may write: this
+// process's user and the group of libvirt's QEMU. Empty: libvirt runs QEMU as its own user.
 func (r *readers) of(c *libvirt.Connect, virt string) (string, error) {
 	if k := r.known.Load(); k != nil && k.conn == c && k.virt == virt {
 		return k.text, nil

@@ -14,8 +14,8 @@ import (
 	"libvirt.org/go/libvirt"
 )
 
-// releaseLeases gives back the DHCP leases of interfaces whose domain is off, so
-// that their addresses are nobody's at once.
+// releaseLeases releases the DHCP leases of interfaces whose domain is off, so that their addresses are free
+// at once.
 func releaseLeases(c *libvirt.Connect, nics []markNIC) error {
 	var errs []error
 	for _, nic := range nics {
@@ -40,14 +40,14 @@ func releaseLeases(c *libvirt.Connect, nics []markNIC) error {
 	return errors.Join(errs...)
 }
 
-// release tells a network's DHCP server, as the guest would, that a lease is over.
+// release tells a network's DHCP server, on behalf of the guest, that a lease has ended.
 func release(n Network, mac string, l lease) error {
 	hw, err := net.ParseMAC(mac)
 	if err != nil {
 		return err
 	}
 	if !n.Gateway.Is4() || !l.addr.Is4() {
-		return nil // another DHCP server's, or another protocol's
+		return nil // another DHCP server's or protocol's
 	}
 	dialer := net.Dialer{Control: bindTo(n.Bridge)}
 	conn, err := dialer.Dial("udp4", netip.AddrPortFrom(n.Gateway, 67).String())
@@ -61,16 +61,16 @@ func release(n Network, mac string, l lease) error {
 	return nil
 }
 
-// releaseMessage is a DHCPRELEASE as RFC 2131 has it.
+// releaseMessage returns a DHCPRELEASE (RFC 2131).
 func releaseMessage(hw net.HardwareAddr, l lease, server netip.Addr) []byte {
 	const (
 		fixed       = 236 // bytes before the options
-		least       = 300 // of a BOOTP message
+		least       = 300 // minimum size of a BOOTP message
 		magicCookie = 0x63825363
 	)
 	m := make([]byte, fixed)
 	m[0], m[1], m[2] = 1, 1, byte(len(hw)) // request, Ethernet
-	copy(m[4:8], hw[len(hw)-4:])           // the transaction: any number
+	copy(m[4:8], hw[len(hw)-4:])           // transaction ID: any number
 	c, s := l.addr.As4(), server.As4()
 	copy(m[12:16], c[:])
 	copy(m[28:44], hw)
@@ -86,8 +86,7 @@ func releaseMessage(hw net.HardwareAddr, l lease, server netip.Addr) []byte {
 	return append(m, make([]byte, max(0, least-len(m)))...)
 }
 
-// bindTo keeps a socket to one interface, which is how the DHCP server there knows
-// the network that a message is about.
+// bindTo binds a socket to one interface, by which the DHCP server there identifies the network of a message.
 func bindTo(device string) func(network, address string, c syscall.RawConn) error {
 	return func(_, _ string, c syscall.RawConn) error {
 		var bindErr error

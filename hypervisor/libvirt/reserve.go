@@ -10,25 +10,23 @@ import (
 	"croft"
 )
 
-// reserveAttempts is how often an address is chosen anew because somebody else,
-// in another process, took it first.
+// reserveAttempts limits the retries with another address after a conflict with another process.
 const reserveAttempts = 8
 
-// reservations gives interfaces addresses of libvirt's networks.
+// reservations assigns addresses of libvirt's networks to interfaces.
 type reservations struct {
 	domains *domainReader
 
-	mu     sync.Mutex                       // held while addresses are given and taken back
-	picked map[string]map[string]netip.Addr // those given, by network and MAC
+	mu     sync.Mutex                       // held while addresses are assigned and released
+	picked map[string]map[string]netip.Addr // assigned addresses, by network and MAC
 }
 
-// pick chooses the address that a MAC is to have on a network, for as long as the
-// instance lives. So it keeps the address while it is stopped. libvirt knows of it once
-// it is reserved; until then the driver and the mark of the domain keep it from others.
+// pick chooses the address of a MAC on a network for the lifetime of the instance: a stopped instance keeps
+// it. libvirt knows it once it is reserved; until then the driver and the domain's mark keep others from
+// using it.
 //
-// An address that it had before, nic.Address, it gets again or none: people know it by
-// that. Networks whose addresses libvirt does not give are left alone, and the address
-// is invalid.
+// A previous address, nic.Address, is assigned again or not replaced, because users know the instance by it.
+// On networks whose addresses libvirt does not assign, pick returns the invalid address.
 func (r *reservations) pick(c *libvirt.Connect, nic markNIC) (netip.Addr, error) {
 	var none netip.Addr
 	n, err := c.LookupNetworkByName(nic.Network)
@@ -75,17 +73,17 @@ func (r *reservations) pick(c *libvirt.Connect, nic markNIC) (netip.Addr, error)
 	return addr, nil
 }
 
-// reserve has a network's DHCP server give a MAC the address that was picked for it, and
-// nobody else. dnsmasq pings an address that is not reserved, and waits three seconds
-// for no answer, before it offers it. libvirt makes the firewall of the network anew for
-// each reservation, which takes a third of a second; so it is made while the guest boots,
-// and until then the packet filter drops the guest's question for an address.
+// reserve makes a network's DHCP server assign the picked address to the MAC and to no other. For an address
+// without a reservation dnsmasq sends a ping and waits three seconds for an answer before it offers it.
+// libvirt rewrites the network's firewall for each reservation, which takes a third of a second; so the
+// reservation is made while the guest boots, and until then the packet filter drops the guest's DHCP
+// requests.
 //
-// Conflict: somebody in another process has taken the address.
+// Conflict: another process has taken the address.
 func (r *reservations) reserve(c *libvirt.Connect, nic markNIC) error {
 	addr, err := netip.ParseAddr(nic.Address)
 	if err != nil || nic.Network == "" {
-		return nil // it has none of libvirt's
+		return nil // not an address of libvirt's
 	}
 	n, err := c.LookupNetworkByName(nic.Network)
 	if err != nil {
@@ -122,7 +120,7 @@ func (r *reservations) reserve(c *libvirt.Connect, nic markNIC) error {
 	return croft.Errorf(croft.Conflict, "others changed the network %q all the time", nic.Network)
 }
 
-// unreserve takes the reservation of a MAC back, if there is one.
+// unreserve removes the reservation of a MAC, if any.
 func (r *reservations) unreserve(c *libvirt.Connect, nic markNIC) error {
 	n, err := c.LookupNetworkByName(nic.Network)
 	if is(err, libvirt.ERR_NO_NETWORK) {
@@ -149,12 +147,12 @@ func (r *reservations) unreserve(c *libvirt.Connect, nic markNIC) error {
 	}
 	err = updateHost(n, libvirt.NETWORK_UPDATE_COMMAND_DELETE, nic.MAC, addr)
 	if is(err, libvirt.ERR_OPERATION_INVALID) {
-		return nil // somebody else took it back
+		return nil // already removed
 	}
 	return err
 }
 
-// updateHost changes the running network and its definition, whichever there is.
+// updateHost changes the live network and its definition, whichever exist.
 func updateHost(n *libvirt.Network, command libvirt.NetworkUpdateCommand, mac string, addr netip.Addr) error {
 	var flags libvirt.NetworkUpdateFlags
 	active, err := n.IsActive()
@@ -175,8 +173,8 @@ func updateHost(n *libvirt.Network, command libvirt.NetworkUpdateCommand, mac st
 	return n.Update(command, libvirt.NETWORK_SECTION_IP_DHCP_HOST, -1, host, flags)
 }
 
-// inUse returns the addresses of a network that others have, use or are to have, and
-// the one that the MAC itself has had from it.
+// inUse returns the addresses of a network that others hold, use or will get, and the one that the network
+// has assigned to the MAC itself.
 func (r *reservations) inUse(c *libvirt.Connect, text string, nic markNIC) (taken map[netip.Addr]bool, own netip.Addr,
 	err error) {
 	taken = map[netip.Addr]bool{}
@@ -196,7 +194,7 @@ func (r *reservations) inUse(c *libvirt.Connect, text string, nic markNIC) (take
 	for mac, addr := range r.picked[nic.Network] {
 		taken[addr] = taken[addr] || mac != nic.MAC
 	}
-	list, err := r.domains.all(c) // picked by the driver before a restart, or by another
+	list, err := r.domains.all(c) // picked before a restart, or by another driver
 	if err != nil {
 		return nil, own, err
 	}

@@ -6,27 +6,26 @@ import (
 	"libvirt.org/go/libvirt"
 )
 
-// Keep-alives end a connection to a libvirtd that has stopped answering after
-// about 25 seconds, and with it the calls that hang in it.
+// Keep-alives end a connection to an unresponsive libvirtd, and the calls that hang in it, after about 25
+// seconds.
 const (
 	keepAliveSeconds = 5
 	keepAliveMisses  = 4
 )
 
-// session is one connection. Who uses it holds a reference; the connection is
-// closed when the last is given back.
+// session is one reference-counted connection; dropping the last reference closes it.
 type session struct {
 	conn *libvirt.Connect
-	lost chan struct{} // closed when libvirt says that the connection is
+	lost chan struct{} // closed when libvirt reports the loss of the connection
 	once sync.Once
 
 	mu        sync.Mutex
 	refs      int
-	lifecycle int // the registration of the events
+	lifecycle int // ID of the event registration
 }
 
-// lose makes the next call open another connection. It may be called from
-// libvirt's event loop and does not call into libvirt.
+// lose makes the next call open another connection. It may run in libvirt's event loop and does not call into
+// libvirt.
 func (s *session) lose() { s.once.Do(func() { close(s.lost) }) }
 
 func (s *session) isLost() bool {
@@ -38,15 +37,14 @@ func (s *session) isLost() bool {
 	}
 }
 
-// hold takes one more reference of a session that somebody holds already.
+// hold adds a reference; the caller must know that one is held.
 func (s *session) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refs++
 }
 
-// drop gives a reference back. Errors of closing do not matter any more: what
-// could be told has been told to the callers.
+// drop releases a reference. Errors of closing are ignored: the callers have their results.
 func (s *session) drop() {
 	s.mu.Lock()
 	s.refs--

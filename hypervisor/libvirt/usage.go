@@ -9,12 +9,12 @@ import (
 	"croft/compute"
 )
 
-// usageStats are what Usages asks for.
+// usageStats selects the statistics for Usages.
 const usageStats = libvirt.DOMAIN_STATS_CPU_TOTAL | libvirt.DOMAIN_STATS_BALLOON |
 	libvirt.DOMAIN_STATS_INTERFACE | libvirt.DOMAIN_STATS_BLOCK
 
-// Usages implements compute.Meters, in one call for all guests. Guests that are busy with
-// something else tell less, so that they are not waited for.
+// Usages implements compute.Meters, in one call for all guests. Busy guests report fewer values, so that the
+// call does not wait for them.
 func (d *Driver) Usages(ctx context.Context) ([]compute.Usage, error) {
 	return call(ctx, d.conn, task{verb: "read what the guests use"}, func(c *libvirt.Connect) ([]compute.Usage, error) {
 		all,
@@ -36,7 +36,7 @@ func (d *Driver) Usages(ctx context.Context) ([]compute.Usage, error) {
 	})
 }
 
-// usage sums what libvirt tells of a guest's parts.
+// usage sums libvirt's statistics over a guest's devices.
 func usage(s libvirt.DomainStats) compute.Usage {
 	var u compute.Usage
 	if s.Cpu != nil {

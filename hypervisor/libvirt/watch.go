@@ -18,17 +18,17 @@ import (
 	"croft/internal/mailbox"
 )
 
-// How often a lost connection is tried again, at first and in the end.
+// Initial and maximum interval of reconnection attempts.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
 )
 
-// pollLeases is how often addresses are looked up where nothing tells of changes.
+// pollLeases is the polling interval for addresses where no events report changes.
 const pollLeases = 2 * time.Second
 
-// Watch calls wake with every instance whose domain or addresses changed, and with
-// all of them whenever a connection to libvirt is new. It returns only with ctx.
+// Watch calls wake for every instance whose domain or addresses changed, and for all of them after each new
+// connection to libvirt. It returns only when ctx ends.
 func (d *Driver) Watch(ctx context.Context, wake func(croft.InstanceID)) error {
 	box, leave := d.changed.Join()
 	defer leave()
@@ -46,7 +46,7 @@ func (d *Driver) Watch(ctx context.Context, wake func(croft.InstanceID)) error {
 	return box.Run(ctx, wake)
 }
 
-// watcher finds out which instances changed.
+// watcher detects which instances changed.
 type watcher struct {
 	conn     *connection
 	log      *slog.Logger
@@ -57,7 +57,7 @@ type watcher struct {
 	leaseDir string
 }
 
-// stayConnected keeps a connection, and with it the events, while ctx lives.
+// stayConnected maintains a connection, and so the events, until ctx ends.
 func (w *watcher) stayConnected(ctx context.Context, put func(...croft.InstanceID)) {
 	watching, retry := task{verb: "watch the domains"}, firstRetry
 	for ctx.Err() == nil {
@@ -88,9 +88,8 @@ func (w *watcher) stayConnected(ctx context.Context, put func(...croft.InstanceI
 	}
 }
 
-// watchAddresses wakes the instances whose addresses changed. libvirt has no event
-// for leases, but its dnsmasq rewrites a file for each; the kernel tells of the
-// neighbours on bridges.
+// watchAddresses wakes the instances whose addresses changed. libvirt has no lease events, but its dnsmasq
+// rewrites a file for each lease; the kernel reports neighbours on bridges.
 func (w *watcher) watchAddresses(ctx context.Context) {
 	changed := make(chan struct{}, 1)
 	signal := func() {
@@ -129,8 +128,7 @@ func (w *watcher) watchAddresses(ctx context.Context) {
 	}
 }
 
-// addressChanges returns the instances whose addresses are not those that are
-// known, and makes them so.
+// addressChanges returns the instances whose addresses differ from known, and updates known.
 func addressChanges(known map[croft.InstanceID]domain, now []domain) []croft.InstanceID {
 	var ids []croft.InstanceID
 	present := map[croft.InstanceID]bool{}
@@ -149,9 +147,8 @@ func addressChanges(known map[croft.InstanceID]domain, now []domain) []croft.Ins
 	return ids
 }
 
-// watchLeaseDir signals when dnsmasq may have given or taken a lease. Where the
-// directory cannot be watched, which it cannot before the first network, it
-// signals now and then instead.
+// watchLeaseDir signals when dnsmasq may have added or removed a lease. While the directory cannot be
+// watched, as before the first network, it signals periodically instead.
 func (w *watcher) watchLeaseDir(ctx context.Context, signal func()) {
 	for ctx.Err() == nil {
 		if err := followDir(ctx, w.leaseDir, signal); err != nil && ctx.Err() == nil {
@@ -161,8 +158,8 @@ func (w *watcher) watchLeaseDir(ctx context.Context, signal func()) {
 	}
 }
 
-// followDir signals at once and for every change in dir until ctx ends, with nil,
-// or it cannot any more.
+// followDir signals at once and for every change in dir. It returns nil when ctx ends, or an error when it
+// cannot continue.
 func followDir(ctx context.Context, dir string, signal func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -188,9 +185,8 @@ func followDir(ctx context.Context, dir string, signal func()) error {
 	}
 }
 
-// watchNeighbours signals when the host learns of the address of a guest on a
-// bridge. While the kernel does not tell, such addresses are seen with the agent's
-// next pass.
+// watchNeighbours signals when the host learns the address of a guest on a bridge. While the kernel sends no
+// events, the agent's next pass finds such addresses.
 func (w *watcher) watchNeighbours(ctx context.Context, signal func()) {
 	for ctx.Err() == nil {
 		w.followNeighbours(ctx, signal)
@@ -198,8 +194,7 @@ func (w *watcher) watchNeighbours(ctx context.Context, signal func()) {
 	}
 }
 
-// followNeighbours returns with ctx, or when the kernel's messages end: it drops a
-// listener that is too slow.
+// followNeighbours returns when ctx or the kernel's messages end: the kernel drops slow listeners.
 func (w *watcher) followNeighbours(ctx context.Context, signal func()) {
 	updates, done := make(chan netlink.NeighUpdate, 64), make(chan struct{})
 	if err := netlink.NeighSubscribe(updates, done); err != nil {
@@ -207,7 +202,7 @@ func (w *watcher) followNeighbours(ctx context.Context, signal func()) {
 	}
 	defer func() {
 		close(done)
-		for range updates { // until netlink has seen it and closes
+		for range updates { // until netlink notices and closes
 		}
 	}()
 	for {

@@ -6,8 +6,7 @@ import (
 	"croft"
 )
 
-// call has f take effect, with h.mu held, after all that was asked before about the
-// instance.
+// call runs f under h.mu, after all earlier requests for the same instance.
 func call[T any](ctx context.Context, h *Hypervisor, op string, id croft.InstanceID, f func() (T, error)) (T, error) {
 	var none T
 	if h.config.Fault != nil {
@@ -55,7 +54,7 @@ func call[T any](ctx context.Context, h *Hypervisor, op string, id croft.Instanc
 	}
 }
 
-// do is call for what returns nothing.
+// do is call for operations without a result.
 func (h *Hypervisor) do(ctx context.Context, op string, id croft.InstanceID, f func() error) error {
 	_, err := call(ctx, h, op, id, func() (struct{}, error) { return struct{}{}, f() })
 	return err

@@ -12,8 +12,8 @@ import (
 
 var _ compute.Consoles = (*Hypervisor)(nil)
 
-// OpenConsole attaches to the console of a simulated guest, which does what a
-// terminal without a program does: it echoes what is typed, and logs it.
+// OpenConsole attaches to the console of a simulated guest. Like a terminal without a program, it echoes
+// input and logs it.
 func (h *Hypervisor) OpenConsole(_ context.Context, id croft.InstanceID) (io.ReadWriteCloser, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -40,10 +40,10 @@ type console struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	unread  bytes.Buffer
-	ended   bool // the guest is off, or it was closed
+	ended   bool // the guest is off, or the console is closed
 }
 
-// Read waits for something to read; io.EOF once the guest is off.
+// Read blocks until there is data; io.EOF once the guest is off.
 func (c *console) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,11 +66,11 @@ func (c *console) Write(p []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	}
 	c.changed.Signal()
-	c.unread.Write(bytes.ReplaceAll(p, []byte{'\r'}, []byte("\r\n"))) // into memory: never fails
+	c.unread.Write(bytes.ReplaceAll(p, []byte{'\r'}, []byte("\r\n"))) // a bytes.Buffer never fails
 	return len(p), nil
 }
 
-// Close detaches. Closing twice is no error.
+// Close detaches. It is idempotent.
 func (c *console) Close() error {
 	c.h.mu.Lock()
 	defer c.h.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *console) end() {
 	c.changed.Broadcast()
 }
 
-// hangUp ends the attachment of a guest that goes off. It wants h.mu held.
+// hangUp ends the attachment when the guest goes off. The caller holds h.mu.
 func (g *guest) hangUp() {
 	if g.console != nil {
 		g.console.end()

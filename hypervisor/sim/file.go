@@ -13,12 +13,12 @@ import (
 	"croft/compute"
 )
 
-// kept is what the file holds.
+// kept is the content of the file.
 type kept struct {
 	Guests map[croft.InstanceID]*guest `json:"guests"`
 }
 
-// load reads the file, if there is one.
+// load reads the file if it exists.
 func (h *Hypervisor) load() error {
 	if h.config.File == "" {
 		return nil
@@ -54,8 +54,8 @@ func (h *Hypervisor) load() error {
 	return nil
 }
 
-// saved writes the file, if there is one to write, and wakes who watches id. It
-// wants h.mu held, so what is in the file is always one state of all instances.
+// saved writes the file, if one is configured, and wakes the watchers of id. The caller holds h.mu, so the
+// file is always a consistent snapshot of all instances.
 func (h *Hypervisor) saved(id croft.InstanceID) error {
 	h.changed.Put(id)
 	if h.config.File == "" {
@@ -71,7 +71,7 @@ func (h *Hypervisor) saved(id croft.InstanceID) error {
 	return nil
 }
 
-// replace puts b in place of the file at once.
+// replace replaces file atomically with b.
 func replace(file string, b []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(file), ".sim-*")
 	if err != nil {
@@ -88,5 +88,5 @@ func replace(file string, b []byte) error {
 	return os.Rename(tmp.Name(), file)
 }
 
-// File is where the instances are kept; empty where they are in memory only.
+// File returns the path of the instance file; empty: instances are in memory only.
 func (h *Hypervisor) File() string { return h.config.File }

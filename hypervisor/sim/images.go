@@ -13,15 +13,14 @@ import (
 
 var _ compute.Images = Images{}
 
-// Images stands in for the image cache where nothing boots: it accepts every
-// reference, fetches nothing and makes empty disks.
+// Images replaces the image cache where nothing boots: it accepts every reference, fetches nothing and
+// creates empty disks.
 type Images struct {
-	// Fault is called by every Fetch: it may take its time, and what it returns
-	// fails the fetch.
+	// Fault is called by every Fetch. It may block; its error fails the fetch.
 	Fault func(ctx context.Context, ref string) error
 }
 
-// Fetch returns an image of no size. Invalid: the reference is empty.
+// Fetch returns an image of size 0. Invalid: the reference is empty.
 func (s Images) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (compute.Image, error) {
 	if strings.TrimSpace(ref) == "" {
 		return compute.Image{}, croft.Errorf(croft.Invalid, "no image is named")
@@ -37,7 +36,7 @@ func (s Images) Fetch(ctx context.Context, ref string, progress func(croft.Progr
 	return compute.Image{Path: "/simulated", Format: "raw"}, ctx.Err()
 }
 
-// Disk makes an empty file in dir, so that what is left of an instance can be seen.
+// Disk creates an empty file in dir, so that tests see which files of an instance remain.
 func (Images) Disk(_ context.Context, img compute.Image, dir string, _ int64) ([]compute.Layer, error) {
 	path := filepath.Join(dir, "disk.qcow2")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

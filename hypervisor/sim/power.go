@@ -12,8 +12,7 @@ import (
 	"croft/compute"
 )
 
-// Define keeps the machine, shut off. The definition of one that is there is
-// replaced; its power stays as it is.
+// Define stores the machine, shut off. An existing definition is replaced; its power state is unchanged.
 func (h *Hypervisor) Define(ctx context.Context, m compute.Machine) error {
 	return h.do(ctx, OpDefine, m.ID, func() error {
 		if id, err := croft.ParseInstanceID(string(m.ID)); err != nil || id != m.ID {
@@ -39,7 +38,7 @@ func (h *Hypervisor) Define(ctx context.Context, m compute.Machine) error {
 	})
 }
 
-// Mark changes the generation of a machine that is defined.
+// Mark changes the generation of a defined machine.
 func (h *Hypervisor) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {
 	return h.do(ctx, OpMark, id, func() error {
 		g, err := h.find(id)
@@ -54,7 +53,7 @@ func (h *Hypervisor) Mark(ctx context.Context, id croft.InstanceID, generation i
 	})
 }
 
-// Start lets a guest boot; it has its address after Config.Boot.
+// Start boots a guest; it gets its address after Config.Boot.
 func (h *Hypervisor) Start(ctx context.Context, id croft.InstanceID) error {
 	return h.do(ctx, OpStart, id, func() error {
 		g, err := h.find(id)
@@ -74,7 +73,7 @@ func (h *Hypervisor) Start(ctx context.Context, id croft.InstanceID) error {
 	})
 }
 
-// boot arranges for the address to be announced. It wants h.mu held.
+// boot schedules the announcement of the address. The caller holds h.mu.
 func (h *Hypervisor) boot(id croft.InstanceID, g *guest) {
 	g.endTimers()
 	if h.closed {
@@ -85,7 +84,7 @@ func (h *Hypervisor) boot(id croft.InstanceID, g *guest) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if g.timer != timer {
-			return // stopped, or started anew, meanwhile
+			return // stopped or restarted meanwhile
 		}
 		g.timer = nil
 		if err := g.print("croft sim: eth0 has %s\ncroft sim: ready\n", g.Address); err != nil {
@@ -97,8 +96,8 @@ func (h *Hypervisor) boot(id croft.InstanceID, g *guest) {
 	g.timer = timer
 }
 
-// Stop asks the guest to power off, which takes it Config.Shutdown, and cuts the
-// power when ctx or the grace period ends before.
+// Stop asks the guest to power off, which takes Config.Shutdown, and cuts the power if ctx or the grace
+// period ends first.
 func (h *Hypervisor) Stop(ctx context.Context, id croft.InstanceID) error {
 	g, err := call(ctx, h, OpStop, id, func() (*guest, error) {
 		g, err := h.find(id)
@@ -109,7 +108,7 @@ func (h *Hypervisor) Stop(ctx context.Context, id croft.InstanceID) error {
 		if g.Power == compute.PowerOff {
 			return nil, h.saved(id)
 		}
-		if g.Power == compute.PowerPaused || h.config.Shutdown == 0 { // paused, it does not hear the button
+		if g.Power == compute.PowerPaused || h.config.Shutdown == 0 { // a paused guest does not see the button
 			return nil, h.off(id, g, false)
 		}
 		h.press(id, g)
@@ -134,7 +133,7 @@ func (h *Hypervisor) Stop(ctx context.Context, id croft.InstanceID) error {
 	return h.off(id, g, false)
 }
 
-// press has the guest power off after Config.Shutdown. It wants h.mu held.
+// press makes the guest power off after Config.Shutdown. The caller holds h.mu.
 func (h *Hypervisor) press(id croft.InstanceID, g *guest) {
 	if g.button != nil {
 		return
@@ -144,7 +143,7 @@ func (h *Hypervisor) press(id croft.InstanceID, g *guest) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if g.button != button {
-			return // off already
+			return // already off
 		}
 		if err := h.off(id, g, false); err != nil {
 			h.config.Log.Warn("that a simulated guest went off could not be kept", "instance", id, "op", "stop", "err",
@@ -154,7 +153,7 @@ func (h *Hypervisor) press(id croft.InstanceID, g *guest) {
 	g.button = button
 }
 
-// Remove cuts the power and forgets the instance.
+// Remove cuts the power and deletes the instance.
 func (h *Hypervisor) Remove(ctx context.Context, id croft.InstanceID) error {
 	return h.do(ctx, OpRemove, id, func() error {
 		g, ok := h.guests[id]
@@ -169,7 +168,7 @@ func (h *Hypervisor) Remove(ctx context.Context, id croft.InstanceID) error {
 	})
 }
 
-// Crash ends a running guest as a kernel panic does, or the death of its process.
+// Crash ends a running guest like a kernel panic or the death of its process.
 func (h *Hypervisor) Crash(id croft.InstanceID) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -180,7 +179,7 @@ func (h *Hypervisor) Crash(id croft.InstanceID) error {
 	return h.off(id, g, true)
 }
 
-// Halt ends a running guest as one does that powers itself off.
+// Halt ends a running guest as if it had powered itself off.
 func (h *Hypervisor) Halt(id croft.InstanceID) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -192,8 +191,7 @@ func (h *Hypervisor) Halt(id croft.InstanceID) error {
 	return h.off(id, g, false)
 }
 
-// PowerLoss ends all guests as a host does that loses power: nobody knows afterwards why
-// any of them is off.
+// PowerLoss ends all guests as a power failure of the host does: the reason why they are off is lost.
 func (h *Hypervisor) PowerLoss() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -206,8 +204,7 @@ func (h *Hypervisor) PowerLoss() error {
 	return errors.Join(errs...)
 }
 
-// Pause keeps a running guest from making progress, as a full disk does. Start
-// lets it go on.
+// Pause suspends a running guest, as a full disk does. Start resumes it.
 func (h *Hypervisor) Pause(id croft.InstanceID) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -219,7 +216,7 @@ func (h *Hypervisor) Pause(id croft.InstanceID) error {
 	return h.saved(id)
 }
 
-// off wants h.mu held.
+// off: the caller holds h.mu.
 func (h *Hypervisor) off(id croft.InstanceID, g *guest, crashed bool) error {
 	if g.Power == compute.PowerOff {
 		return nil
@@ -234,7 +231,7 @@ func (h *Hypervisor) off(id croft.InstanceID, g *guest, crashed bool) error {
 	return h.saved(id)
 }
 
-// print appends to the machine's console, where it has one.
+// print appends to the machine's console log, if it has one.
 func (g *guest) print(format string, args ...any) error {
 	if g.Machine.Console == "" {
 		return nil

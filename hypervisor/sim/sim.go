@@ -1,7 +1,6 @@
-// Package sim is a hypervisor whose instances exist only in memory: it boots
-// nothing, so the whole control plane can be tried and tested on any machine. It
-// keeps the same contract as the real one; with a file to keep its instances in,
-// they outlive the agent as real guests do.
+// Package sim is a hypervisor whose instances exist only in memory: it boots nothing, so the whole control
+// plane can be tried and tested on any machine. It fulfils the same contract as the real driver; with a file
+// to store its instances, they survive a restart of the agent as real guests do.
 package sim
 
 import (
@@ -27,7 +26,7 @@ var (
 	_ compute.Meters     = (*Hypervisor)(nil)
 )
 
-// The operations that a Fault is asked about.
+// Operations passed to Fault.
 const (
 	OpList   = "list"
 	OpGet    = "get"
@@ -38,36 +37,35 @@ const (
 	OpRemove = "remove"
 )
 
-// Config says how the simulated guests behave. All of it is optional.
+// Config configures the simulated guests. All fields are optional.
 type Config struct {
-	// Boot is how long a guest takes from its start to its address; 0 is at once.
+	// Boot is the time from a guest's start until it has its address; 0: immediate.
 	Boot time.Duration
-	// Shutdown is how long a guest takes to power off when asked to.
+	// Shutdown is the time a guest takes to power off on request.
 	Shutdown time.Duration
-	// StopGrace is how long Stop waits for that before it cuts the power (30 s).
+	// StopGrace is how long Stop waits for the guest before it cuts the power (30 s).
 	StopGrace time.Duration
-	// File keeps the instances over a restart; empty keeps them in memory only.
+	// File stores the instances across restarts; empty: in memory only.
 	File string
-	// Subnet is where addresses come from (10.0.0.0/8).
+	// Subnet is the pool of addresses (10.0.0.0/8).
 	Subnet netip.Prefix
-	// Fault is called at the start of every operation: it may take its time, and
-	// what it returns fails the operation. id is empty for OpList.
+	// Fault is called at the start of every operation. It may block; its error fails the operation. id is
+	// empty for OpList.
 	Fault func(ctx context.Context, op string, id croft.InstanceID) error
-	// Late, if given, makes calls as libvirt's: it is called before an operation takes
-	// effect, with the operation's turn among those about the instance, and may take its
-	// time. The operation takes effect afterwards, whether its caller is still there or
-	// not. id is empty for OpList.
+	// Late, if set, makes calls asynchronous like libvirt's: it is called before an operation takes effect,
+	// while the operation holds its place in the instance's queue, and may block. The operation then takes
+	// effect even if its caller has gone. id is empty for OpList.
 	Late func(op string, id croft.InstanceID)
-	// Log hears of what cannot be returned to a caller.
+	// Log receives errors that cannot be returned to a caller.
 	Log *slog.Logger
 }
 
-// Hypervisor is a host of simulated guests. Close it to end its timers.
+// Hypervisor is a host of simulated guests. Close ends its timers.
 type Hypervisor struct {
 	config  Config
 	changed mailbox.Boxes[croft.InstanceID]
 	turns   turns.Turns[croft.InstanceID]
-	late    sync.WaitGroup // calls, some of which nobody waits for any more
+	late    sync.WaitGroup // calls, including those whose callers have gone
 
 	mu     sync.Mutex
 	guests map[croft.InstanceID]*guest
@@ -75,22 +73,22 @@ type Hypervisor struct {
 	closed bool
 }
 
-// guest is one instance. Its fields are guarded by the hypervisor's mutex.
+// guest is one instance. The hypervisor's mutex guards its fields.
 type guest struct {
 	Machine compute.Machine `json:"machine"`
 	Power   compute.Power   `json:"power"`
 	Crashed bool            `json:"crashed,omitempty"`
 	Halted  bool            `json:"halted,omitempty"`
 	Started int64           `json:"started,omitempty"`
-	Booted  time.Time       `json:"booted,omitzero"` // when it has or had its address
+	Booted  time.Time       `json:"booted,omitzero"` // when it gets or got its address
 	Address netip.Addr      `json:"address"`
 
 	timer   *time.Timer // announces the address while the guest boots
-	button  *time.Timer // powers the guest off, once that is asked of it
-	console *console    // who is attached, if anybody
+	button  *time.Timer // powers the guest off after a request
+	console *console    // the attached client, if any
 }
 
-// New reads the instances that File keeps, if any; those that were on still are.
+// New loads the instances from File, if set; running instances are still running.
 func New(c Config) (*Hypervisor, error) {
 	c.StopGrace = cmp.Or(c.StopGrace, 30*time.Second)
 	c.Subnet = cmp.Or(c.Subnet, netip.MustParsePrefix("10.0.0.0/8")).Masked()
@@ -107,8 +105,7 @@ func New(c Config) (*Hypervisor, error) {
 	return h, nil
 }
 
-// Close waits for the calls that are late and ends the boots that are under way; nothing
-// else of h may be used after it.
+// Close waits for late calls and cancels boots in progress; h must not be used afterwards.
 func (h *Hypervisor) Close() error {
 	h.late.Wait()
 	h.mu.Lock()
@@ -121,7 +118,7 @@ func (h *Hypervisor) Close() error {
 	return nil
 }
 
-// List returns all instances, by ID.
+// List returns all instances, sorted by ID.
 func (h *Hypervisor) List(ctx context.Context) ([]compute.Domain, error) {
 	return call(ctx, h, OpList, "", func() ([]compute.Domain, error) {
 		list := make([]compute.Domain, 0, len(h.guests))
@@ -132,7 +129,7 @@ func (h *Hypervisor) List(ctx context.Context) ([]compute.Domain, error) {
 	})
 }
 
-// Get returns one instance; NotFound where there is none.
+// Get returns one instance; NotFound if it does not exist.
 func (h *Hypervisor) Get(ctx context.Context, id croft.InstanceID) (compute.Domain, error) {
 	return call(ctx, h, OpGet, id, func() (compute.Domain, error) {
 		g, err := h.find(id)
@@ -143,7 +140,7 @@ func (h *Hypervisor) Get(ctx context.Context, id croft.InstanceID) (compute.Doma
 	})
 }
 
-// Machine returns what was defined for an instance; NotFound where there is none.
+// Machine returns the definition of an instance; NotFound if it does not exist.
 func (h *Hypervisor) Machine(id croft.InstanceID) (compute.Machine, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,7 +151,7 @@ func (h *Hypervisor) Machine(id croft.InstanceID) (compute.Machine, error) {
 	return g.Machine, nil
 }
 
-// Watch calls wake with every instance whose power or address changed.
+// Watch calls wake for every instance whose power or address changed.
 func (h *Hypervisor) Watch(ctx context.Context, wake func(croft.InstanceID)) error {
 	box, leave := h.changed.Join()
 	defer leave()
@@ -164,7 +161,7 @@ func (h *Hypervisor) Watch(ctx context.Context, wake func(croft.InstanceID)) err
 	return box.Run(ctx, wake)
 }
 
-// Owner returns the instance that has this address and is on; NotFound where there is none.
+// Owner returns the instance that has this address and is on; NotFound if there is none.
 func (h *Hypervisor) Owner(_ context.Context, addr netip.Addr) (croft.InstanceID, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,7 +171,7 @@ func (h *Hypervisor) Owner(_ context.Context, addr netip.Addr) (croft.InstanceID
 	return "", croft.Errorf(croft.NotFound, "no instance on this host has the address %s", addr)
 }
 
-// find wants h.mu held.
+// find: the caller holds h.mu.
 func (h *Hypervisor) find(id croft.InstanceID) (*guest, error) {
 	if g, ok := h.guests[id]; ok {
 		return g, nil
@@ -196,7 +193,7 @@ func (g *guest) domain() compute.Domain {
 	return d
 }
 
-// endTimers ends a boot and a shutdown that are under way.
+// endTimers cancels a boot or shutdown in progress.
 func (g *guest) endTimers() {
 	for _, timer := range []**time.Timer{&g.timer, &g.button} {
 		if *timer != nil {
@@ -206,15 +203,14 @@ func (g *guest) endTimers() {
 	}
 }
 
-// lend gives id an address: always the same one while no other instance has it.
-// It wants h.mu held.
+// lend assigns an address to id: always the same one unless another instance has it. The caller holds h.mu.
 func (h *Hypervisor) lend(id croft.InstanceID) (netip.Addr, error) {
 	sum := sha256.Sum256([]byte(id))
 	size := uint64(1) << (32 - h.config.Subnet.Bits())
 	first := h.config.Subnet.Addr().As4()
 	base, start := binary.BigEndian.Uint32(first[:]), binary.BigEndian.Uint64(sum[:])
 	for n := range min(size-3, 1<<16) {
-		// Not the network's, the gateway's and the broadcast address.
+		// Skip the network, gateway and broadcast addresses.
 		host := 2 + (start%(size-3)+n)%(size-3)
 		var b [4]byte
 		binary.BigEndian.PutUint32(b[:], base+uint32(host))

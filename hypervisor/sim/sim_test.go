@@ -56,7 +56,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// late returns guests whose hypervisor answers when it is let.
+// late returns a driver whose calls can be held.
 func late(t *testing.T, c sim.Config) hvtest.Late {
 	t.Helper()
 	var mu sync.Mutex

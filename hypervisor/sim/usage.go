@@ -9,8 +9,8 @@ import (
 	"croft/compute"
 )
 
-// Usages implements compute.Meters. A simulated guest uses all of its memory and a
-// tenth of one CPU from its boot on, and nothing else: it has no disk and no network.
+// Usages implements compute.Meters. From its boot on, a simulated guest uses all of its memory and a tenth of
+// one CPU; it has no disk or network usage.
 func (h *Hypervisor) Usages(context.Context) ([]compute.Usage, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,10 +8,9 @@ import (
 	"syscall"
 )
 
-// DeviceProblem says what is wrong with the owner and mode of /dev/kvm and how to
-// mend it, or nothing where all is well or there is no such device. It matters
-// even where guests run without KVM: libvirt that may not open the device asks
-// QEMU for its capabilities anew on every call, some four seconds each time.
+// DeviceProblem describes what is wrong with the owner and mode of /dev/kvm and how to fix it; empty if
+// nothing is, or if there is no such device. It matters even without KVM guests: a libvirt that may not open
+// the device queries QEMU's capabilities again on every call, about four seconds each time.
 func DeviceProblem() string {
 	info, err := os.Stat(device)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package kvm finds out whether this host's KVM runs guests, by running one. That
-// /dev/kvm exists and opens proves little: nested and paravirtual hosts have it
-// and stop a normal guest in its boot loader.
+// Package kvm finds out whether this host's KVM runs guests, by running one. A /dev/kvm that exists and opens
+// proves little: nested and paravirtual hosts have it and stop a normal guest in its boot loader.
 package kvm
 
 import (
@@ -21,20 +20,20 @@ import (
 
 //go:generate sh -c "as --64 -o boot.o guest/boot.S && ld -m elf_x86_64 -Ttext 0x7c00 --oformat binary -o guest/boot.bin boot.o && chmod 644 guest/boot.bin; rm -f boot.o"
 
-// device is what every user of KVM opens.
+// device is the KVM device node.
 const device = "/dev/kvm"
 
-// timeLimit is how long the guest of the proof may take; it needs microseconds.
+// timeLimit is the timeout of the probe's guest; it needs microseconds.
 const timeLimit = 3 * time.Second
 
-// Result is what is known of this host's KVM.
+// Result is the outcome of a probe.
 type Result struct {
 	Usable bool   `json:"usable"`
-	Reason string `json:"reason"` // one clause, for people: why it is or is not usable
+	Reason string `json:"reason"` // one clause, for people: why KVM is or is not usable
 }
 
-// Probe tells whether KVM runs a normal guest here. It returns within a few
-// seconds whatever the kernel does.
+// Probe reports whether KVM runs a normal guest here. It returns within a few seconds whatever the kernel
+// does.
 func Probe(ctx context.Context) Result {
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {
@@ -55,9 +54,8 @@ func Probe(ctx context.Context) Result {
 	return Result{Usable: true, Reason: "a guest ran"}
 }
 
-// ProbeOnce is Probe, with the answer kept in file until the kernel or its boot
-// changes or the device's owner or mode does. A file that cannot be used costs
-// another probe and nothing else.
+// ProbeOnce is Probe with its result cached in file until the kernel, its boot, or the device's owner or mode
+// changes. An unusable file only costs another probe.
 func ProbeOnce(ctx context.Context, file string) Result {
 	key, err := bootKey()
 	if err != nil {
@@ -72,12 +70,12 @@ func ProbeOnce(ctx context.Context, file string) Result {
 	}
 	kept.Key, kept.Result = key, Probe(ctx)
 	if ctx.Err() == nil {
-		_ = keep(file, kept) // the next start probes again
+		_ = keep(file, kept) // on an error the next start probes again
 	}
 	return kept.Result
 }
 
-// keep leaves the answer in a file, for the next start.
+// keep stores the result in a file for the next start.
 func keep(file string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -86,8 +84,7 @@ func keep(file string, v any) error {
 	return durable.Write(file, append(b, '\n'), 0o600)
 }
 
-// bootKey names what an answer holds for: this boot of this kernel with the
-// device as it is.
+// bootKey identifies what a result is valid for: this boot of this kernel with the device as it is.
 func bootKey() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -105,8 +102,8 @@ func bootKey() (string, error) {
 	return fmt.Sprintf("%s %s %s", bytes.TrimSpace(boot), unix.ByteSliceToString(uts.Release[:]), owner), nil
 }
 
-// virtualizes reports whether /proc/cpuinfo shows vmx or svm, or no flags at all,
-// as on processors where the question is put differently.
+// virtualizes reports whether /proc/cpuinfo shows vmx or svm, or no flags line at all, as on other
+// architectures.
 func virtualizes(cpuinfo *bufio.Scanner) bool {
 	cpuinfo.Buffer(nil, 1<<20)
 	for cpuinfo.Scan() {
@@ -119,7 +116,7 @@ func virtualizes(cpuinfo *bufio.Scanner) bool {
 	return true
 }
 
-// underlying drops the path and operation that the caller's sentence has already.
+// underlying drops the path and operation, which the caller's message already contains.
 func underlying(err error) error {
 	if pe, ok := err.(*os.PathError); ok {
 		return pe.Err

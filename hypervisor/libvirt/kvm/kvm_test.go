@@ -91,7 +91,7 @@ func TestDevice(t *testing.T) {
 	for name, c := range map[string]struct {
 		group string
 		mode  os.FileMode
-		want  string // in the problem, or none
+		want  string // substring of the problem; empty: no problem
 	}{
 		"the group kvm at 0660 is right":                 {"kvm", 0o660, ""},
 		"everybody at 0666 is right":                     {"root", 0o666, ""},

@@ -16,7 +16,7 @@ import (
 //go:embed guest/boot.bin
 var boot []byte
 
-// Where the guest has things, as guest/boot.S says.
+// Memory layout of the guest, as in guest/boot.S.
 const (
 	memorySize = 2 << 20
 	tables     = 0x1000
@@ -25,7 +25,7 @@ const (
 	wantResult = 7000
 )
 
-// The requests of linux/kvm.h that the proof needs.
+// Requests of linux/kvm.h that the proof needs.
 const (
 	kvmCreateVM            = 0xae01
 	kvmGetVCPUMmapSize     = 0xae04
@@ -42,12 +42,11 @@ const (
 	exitHalt = 5
 )
 
-// tssAddr is where Intel processors without unrestricted guests keep three pages
-// of their own: outside of the guest's memory.
+// tssAddr is where Intel processors without unrestricted guests need three pages, outside the guest's memory.
 const tssAddr = 0xfffbd000
 
-// proof runs the guest on a thread of its own and returns nil when it went all
-// the way. A thread that the kernel does not give back is left behind.
+// proof runs the guest on a dedicated thread and returns nil if it reached its end. A thread stuck in the
+// kernel is abandoned.
 func proof(ctx context.Context, kvm uintptr) error {
 	done := make(chan error, 1)
 	go func() {
@@ -126,7 +125,7 @@ func giveMemory(vm uintptr, memory []byte) error {
 	return nil
 }
 
-// setUp gives the processor all the features KVM has and points it at the program.
+// setUp enables all CPU features that KVM has and sets the entry point.
 func setUp(kvm, vcpu uintptr) error {
 	var cpuid struct {
 		count, _ uint32
@@ -156,7 +155,7 @@ func setUp(kvm, vcpu uintptr) error {
 	return nil
 }
 
-// run lets the guest run until it stops by itself or ctx ends.
+// run runs the guest until it stops by itself or ctx ends.
 func run(ctx context.Context, kvm, vcpu uintptr) (reason uint32, err error) {
 	size, err := ioctl(kvm, kvmGetVCPUMmapSize, 0)
 	if err != nil {
@@ -167,19 +166,19 @@ func run(ctx context.Context, kvm, vcpu uintptr) (reason uint32, err error) {
 		return 0, fmt.Errorf("its state: %w", err)
 	}
 	defer unix.Munmap(state)
-	// A flag to stop at the next entry and a signal to leave this one: whichever
-	// the thread meets first.
+	// The flag stops the next entry and the signal interrupts the current one: whichever the thread meets
+	// first.
 	const immediateExit, exitReason = 1, 8
 	tid := unix.Gettid()
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(interrupted)
 		state[immediateExit] = 1
-		_ = unix.Tgkill(unix.Getpid(), tid, unix.SIGURG) // which Go's runtime uses for itself and otherwise ignores
+		_ = unix.Tgkill(unix.Getpid(), tid, unix.SIGURG) // SIGURG is used by Go's runtime and otherwise ignored
 	})
 	defer func() {
 		if !stop() {
-			<-interrupted // it writes to state
+			<-interrupted // the interrupter writes to state
 		}
 	}()
 	for {

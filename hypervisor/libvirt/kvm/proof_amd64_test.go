@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The program must be right where it can run, or a good KVM would be refused: so
-// it boots here as a boot sector in QEMU without KVM.
+// The program must be correct where it can run, or a good KVM would be rejected: so the test boots it as a
+// boot sector in QEMU without KVM.
 func TestGuestRunsOnAnEmulatedProcessor(t *testing.T) {
 	if len(boot) > 446 {
 		t.Fatalf("the program has %d bytes and no longer fits a boot sector", len(boot))
@@ -53,7 +53,7 @@ func TestGuestRunsOnAnEmulatedProcessor(t *testing.T) {
 	}
 }
 
-// waitFor asks and reads on until what is wanted was answered or out ends.
+// waitFor repeats ask and reads until want arrives or out ends.
 func waitFor(out io.Reader, want []byte, ask func()) []byte {
 	var seen []byte
 	buf := make([]byte, 4096)

@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-// proof has no guest for other processors yet; croft's domains are x86-64 too.
+// proof supports amd64 only; croft's domains are x86-64 too.
 func proof(context.Context, uintptr) error {
 	return errors.New("the proof is written for x86-64 only")
 }

@@ -15,9 +15,9 @@ import (
 // noLinkLocalLearn is the kernel's BR_BOOLOPT_NO_LL_LEARN.
 const noLinkLocalLearn = 1 << 0
 
-// LearnNothingUnfiltered keeps a bridge from learning where network cards are from
-// frames of its own protocols, such as STP's, since the kernel hands those to no
-// packet filter: with one of them a guest could draw what is sent to another.
+// LearnNothingUnfiltered keeps a bridge from learning MAC locations from frames of its own protocols, such as
+// STP. The kernel passes those to no packet filter: with one of them a guest could redirect another guest's
+// traffic to itself.
 //
 // NotFound: there is no such bridge.
 func LearnNothingUnfiltered(bridge string) error {
@@ -34,8 +34,8 @@ func LearnNothingUnfiltered(bridge string) error {
 	req.AddData(msg)
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
-	options := binary.NativeEndian.AppendUint32(nil, noLinkLocalLearn)    // their values
-	options = binary.NativeEndian.AppendUint32(options, noLinkLocalLearn) // those that are meant
+	options := binary.NativeEndian.AppendUint32(nil, noLinkLocalLearn)    // the values
+	options = binary.NativeEndian.AppendUint32(options, noLinkLocalLearn) // the mask of options to change
 	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(unix.IFLA_BR_MULTI_BOOLOPT, options)
 	req.AddData(info)
 	if _, err := req.Execute(unix.NETLINK_ROUTE, 0); err != nil {

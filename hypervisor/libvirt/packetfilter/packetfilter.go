@@ -1,14 +1,12 @@
-// Package packetfilter holds the guests of this host to their own addresses, with one
-// nftables table of the family bridge for each cloud.
+// Package packetfilter restricts the guests of this host to their own addresses, with one nftables table of
+// the family bridge for each cloud.
 //
-// A table is written as a whole, in one transaction: packets meet the old rules or the
-// new ones, never none. It looks at what guests send, at the ports of bridges whose
-// names begin with the table's prefix, and a port that is not in it sends nothing; so
-// a guest that is filtered from its first packet needs no more than its port's name
-// to be known before it starts. What comes from other ports passes.
+// A table is replaced as a whole, in one transaction: packets meet the old rules or the new ones, never none.
+// It filters what guests send at bridge ports whose names begin with the table's prefix; a port that is not
+// listed sends nothing. So a guest is filtered from its first packet if its port's name is known before it
+// starts. Traffic from other ports passes.
 //
-// The rules are text for nft, since this is the form in which people can read, check
-// and list them.
+// The rules are text for nft, because people can read, check and list this form.
 package packetfilter
 
 import (
@@ -30,8 +28,8 @@ import (
 
 // Table is the packet filter of one cloud on this host.
 type Table struct {
-	Name   string // of the table in nftables
-	Prefix string // with which the names of its ports begin, and no others of the host
+	Name   string // name of the nftables table
+	Prefix string // begins the names of its ports, and of no other interfaces on the host
 }
 
 // TableOf returns the table of a partition.
@@ -41,45 +39,44 @@ func TableOf(p croft.PartitionID) Table {
 	return Table{Name: "croft-" + digits[:12], Prefix: "cr" + digits[:5]}
 }
 
-// PortName is the name for the port of a network card: the prefix and what is the
-// card's own in a MAC of croft's. Linux takes 15 characters.
+// PortName returns the port name of a network card: the prefix and the distinguishing part of croft's MAC.
+// Linux allows 15 characters.
 func (t Table) PortName(mac net.HardwareAddr) string {
 	return t.Prefix + hex.EncodeToString(mac[max(0, len(mac)-4):])
 }
 
-// Port is where a guest's network card is connected to a bridge of the host.
+// Port connects a guest's network card to a host bridge.
 type Port struct {
 	Name string
 	MAC  net.HardwareAddr
-	// Own are the addresses that the guest may use there.
+	// Own lists the addresses that the guest may use.
 	Own []netip.Addr
-	// Open4 and Open6: the addresses of that protocol are not croft's to give, as on a
-	// bridge into somebody's LAN. The guest may use all but those that Rules keep from it.
+	// Open4 and Open6: croft does not assign addresses of that protocol, as on a bridge into a LAN. The guest
+	// may use all addresses except Rules.Kept.
 	Open4, Open6 bool
-	// Asks: the guest may ask a DHCP server for its IPv4 address. Where those are open
-	// it always may.
+	// Asks: the guest may request its IPv4 address by DHCP. With Open4 it always may.
 	Asks bool
 }
 
-// Rules are what a table enforces.
+// Rules is the content of a table.
 type Rules struct {
 	Ports []Port
-	Kept  []netip.Addr // that guests at open ports may not use
+	Kept  []netip.Addr // forbidden to guests at open ports
 }
 
-// Replace makes the rules those that count, at once. Unavailable: nftables does not
-// take them, and those of before still count.
+// Replace installs the rules atomically. Unavailable: nftables rejects them, and the previous rules stay in
+// force.
 func (t Table) Replace(ctx context.Context, r Rules) error {
 	return nft(ctx, t.script(r), "write the packet filter "+t.Name)
 }
 
-// Remove ends the filter, so that ports with its prefix send what they like.
+// Remove ends the filter: ports with its prefix send anything.
 func (t Table) Remove(ctx context.Context) error {
 	return nft(ctx, fmt.Sprintf("table bridge %s {}\ndelete table bridge %s\n", t.Name, t.Name),
 		"remove the packet filter "+t.Name)
 }
 
-// Counts tells whether the table is there with these rules, as Replace wrote them.
+// Counts reports whether the table exists with these rules, as Replace wrote them.
 func (t Table) Counts(ctx context.Context, r Rules) bool {
 	program, err := find("nft")
 	if err != nil {
@@ -89,13 +86,13 @@ func (t Table) Counts(ctx context.Context, r Rules) bool {
 	return err == nil && bytes.Contains(out, []byte(digest(t.body(r))))
 }
 
-// Supported returns why this host cannot filter; nil where it can.
+// Supported returns why this host cannot filter; nil: it can.
 func Supported(ctx context.Context) error {
 	t := Table{Name: "croft-try", Prefix: "crtry"}
 	return nft(ctx, t.script(Rules{}), "try the packet filter", "--check")
 }
 
-// find returns the path of a program, which may be where a user's PATH does not lead.
+// find returns the path of a program, including directories that a user's PATH may lack.
 func find(program string) (string, error) {
 	if path, err := exec.LookPath(program); err == nil {
 		return path, nil
@@ -128,13 +125,13 @@ func (t Table) script(r Rules) string {
 	return fmt.Sprintf("table bridge %[1]s {}\ndelete table bridge %[1]s\ntable bridge %[1]s {\n\tcomment %[2]q\n%[3]s}\n", t.Name, digest(body), body)
 }
 
-// digest is by which rules are known again in the kernel.
+// digest identifies rules in the kernel.
 func digest(body string) string {
 	sum := sha256.Sum256([]byte(body))
 	return "rules " + hex.EncodeToString(sum[:16])
 }
 
-// body is the sets, which say who is where, and the rules, which are always the same.
+// body returns the sets, which say who is where, and the rules, which are constant.
 func (t Table) body(r Rules) string {
 	var macs, own4, own6, targets, open4, open6, asks, kept4, kept6, keptTargets []string
 	for _, p := range r.Ports {
@@ -179,7 +176,7 @@ func (t Table) body(r Rules) string {
 		strings.ReplaceAll(rules, "PREFIX", t.Prefix)
 }
 
-// number is how nft writes an address in a part of a packet that it has no name for.
+// number returns an address in nft's notation for packet parts without a name.
 func number(a netip.Addr) string {
 	b := a.As16()
 	return "0x" + hex.EncodeToString(b[:])
@@ -194,12 +191,12 @@ func set(name, kind string, elements []string) string {
 	return text + "\t}\n"
 }
 
-// rules say what passes; the rest is dropped. So a header that cannot be read, because
-// it is cut short or lies in a later fragment, helps nobody: a later fragment passes,
-// and the first one, without which it is nothing, has to show what it is.
+// rules accept what may pass and drop the rest. A header that is truncated or lies in a later fragment does
+// not match: later fragments pass, but the first fragment, without which they are useless, must show its
+// headers.
 //
-// Only ARP, IPv4 and IPv6 pass, all without a VLAN tag. No guest is a DHCP server or an
-// IPv6 router, and none tells another where to find somebody else.
+// Only ARP, IPv4 and IPv6 pass, all without a VLAN tag. No guest may act as a DHCP server or IPv6 router, or
+// send redirects.
 const rules = `	chain ports {
 		type filter hook prerouting priority -350; policy accept
 		iifname != "PREFIX*" accept

@@ -44,14 +44,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// lan is a bridge in a network namespace with a port for each guest, whose other end
-// the test has in its hand.
+// lan is a bridge in a network namespace with one port per guest; the test holds the guests' ends.
 type lan struct {
 	bridge *netlink.Bridge
-	ends   map[string]int // sockets at the guests' ends, by the ports' names
+	ends   map[string]int // sockets at the guests' ends, by port name
 }
 
-// newLAN moves the test's thread into a network namespace of its own, for good.
+// newLAN moves the test's thread into its own network namespace, permanently.
 func newLAN(t *testing.T, ports ...string) *lan {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -62,7 +61,7 @@ func newLAN(t *testing.T, ports ...string) *lan {
 	}
 	runtime.LockOSThread() // the thread ends with the test's goroutine
 	must(t, unix.Unshare(unix.CLONE_NEWNET))
-	for _, kind := range []string{"ip", "ip6", "arp"} { // these drop of their own what is malformed
+	for _, kind := range []string{"ip", "ip6", "arp"} { // these drop malformed packets themselves
 		if err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-"+kind+"tables", []byte("0"), 0); err != nil &&
 			!os.IsNotExist(err) {
 			t.Fatal(err)
@@ -104,15 +103,15 @@ func newLAN(t *testing.T, ports ...string) *lan {
 
 func htons(n uint16) uint16 { return n<<8 | n>>8 }
 
-// passes sends a frame from one guest and tells whether another gets it. A frame that
-// passes in any case follows, so that nobody waits for one that was dropped.
+// passes sends a frame from one guest and reports whether another receives it. A frame that always passes
+// follows, so that a dropped frame needs no timeout.
 func (l *lan) passes(t *testing.T, from, to string, frame []byte) (passed bool) {
 	t.Helper()
 	l.send(t, "cother", frame0)
-	l.wait(t, to, frame0) // the bridge forwards at all
+	l.wait(t, to, frame0) // the bridge forwards
 	l.send(t, from, frame)
 	l.send(t, "cother", last)
-	if binary.BigEndian.Uint16(frame[12:]) == 0x8100 { // packet sockets get a tag beside the frame
+	if binary.BigEndian.Uint16(frame[12:]) == 0x8100 { // packet sockets deliver a tag beside the frame
 		frame = append(append([]byte{}, frame[:12]...), frame[16:]...)
 	}
 	return l.wait(t, to, last, frame)
@@ -129,7 +128,7 @@ func (l *lan) send(t *testing.T, port string, frame []byte) {
 	must(t, err)
 }
 
-// wait reads until the last frame and tells whether the other came before it.
+// wait reads until the last frame and reports whether the other came before it.
 func (l *lan) wait(t *testing.T, port string, last []byte, other ...[]byte) (came bool) {
 	t.Helper()
 	buffer := make([]byte, 2048)
@@ -151,7 +150,7 @@ func ether(to, from net.HardwareAddr, kind uint16, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(frame, kind), payload...)
 }
 
-// tagged puts an 802.1Q tag into a frame.
+// tagged adds an 802.1Q tag to a frame.
 func tagged(frame []byte) []byte {
 	return append(append(append([]byte{}, frame[:12]...), 0x81, 0, 0, 7), frame[12:]...)
 }
@@ -190,8 +189,8 @@ func ipv6(from net.HardwareAddr, src, dst netip.Addr, next byte, payload []byte)
 	return ether(net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, from, 0x86dd, append(h, payload...))
 }
 
-// extended puts extension headers of the kinds before what is sent; a fragment header
-// says that this is the first one and more follow.
+// extended prepends extension headers of the given kinds to the payload; a fragment header says that this is
+// the first fragment and more follow.
 func extended(next byte, payload []byte, kinds ...byte) (byte, []byte) {
 	for _, kind := range kinds {
 		header := []byte{next, 0, 1, 4, 0, 0, 0, 0} // padding
@@ -207,13 +206,12 @@ func later(next byte, payload []byte) []byte {
 	return append([]byte{next, 0, 0, 8, 0, 0, 0, 9}, payload...)
 }
 
-// nd is a message of neighbour discovery about a target.
+// nd returns a neighbour discovery message about a target.
 func nd(kind byte, target netip.Addr) []byte {
 	return append(append([]byte{kind, 0, 0, 0, 0, 0, 0, 0}, target.AsSlice()...), make([]byte, 16)...)
 }
 
-// frames are what a guest may send and what not: at a port with addresses of croft's,
-// and at an open one.
+// frames returns what a guest may and may not send, at a port with croft's addresses and at an open one.
 func frames() map[string]struct {
 	frame       []byte
 	strict, any bool
@@ -318,8 +316,7 @@ func kept() []netip.Addr {
 	return []netip.Addr{host4, host6, victim4, victim6, addr("fe80::1")}
 }
 
-// TestARogueGuest: what a guest sends passes where it is its own, be its addresses
-// croft's or those of somebody's LAN.
+// TestARogueGuest: a guest's packets pass only with its own addresses, whether croft's or those of a LAN.
 func TestARogueGuest(t *testing.T) {
 	port := table.PortName(rogue)
 	l := newLAN(t, port, "cother", "cvictim")
@@ -358,8 +355,7 @@ func TestARogueGuest(t *testing.T) {
 	}
 }
 
-// TestOthersAreLeftAlone: the table of one cloud says nothing of the guests of another,
-// nor of anybody else's.
+// TestOthersAreLeftAlone: the table of one cloud does not affect guests of another, or foreign ones.
 func TestOthersAreLeftAlone(t *testing.T) {
 	other := packetfilter.TableOf("7e4f1a6e-6d4c-4f0e-9b65-0f6b9f3f8a10")
 	theirs := other.PortName(rogue)
@@ -378,7 +374,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestRulesAreKnownAgain: whoever removes or changes the table is noticed.
+// TestRulesAreKnownAgain: removing or changing the table is detected.
 func TestRulesAreKnownAgain(t *testing.T) {
 	newLAN(t)
 	rules := packetfilter.Rules{Ports: []packetfilter.Port{{Name: table.PortName(rogue), MAC: rogue, Own: own()}},
@@ -404,8 +400,8 @@ func TestRulesAreKnownAgain(t *testing.T) {
 	}
 }
 
-// TestABridgeLearnsNothingUnfiltered: the kernel asks no packet filter about frames to
-// the addresses of the bridge's own protocols, and learns from them.
+// TestABridgeLearnsNothingUnfiltered: the kernel consults no packet filter for frames to the addresses of the
+// bridge's own protocols, and learns from them.
 func TestABridgeLearnsNothingUnfiltered(t *testing.T) {
 	port := table.PortName(rogue)
 	l := newLAN(t, port, "cother", "cvictim")
@@ -457,7 +453,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestAHostThatCannotFilter: what nft says is told.
+// TestAHostThatCannotFilter: nft's message is reported.
 func TestAHostThatCannotFilter(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "nft"), []byte("#!/bin/sh\necho Error: no such family >&2\nexit 1\n"),
