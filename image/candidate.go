@@ -8,15 +8,15 @@ import (
 	"os"
 )
 
-// candidate is a whole file on the cache's file system that may become one of its images.
+// candidate is a complete file on the cache's file system that may become an image of the cache.
 type candidate struct {
 	f    *os.File
 	path string
 	size int64
-	sum  hash.Hash // SHA-256 of all of it
+	sum  hash.Hash // SHA-256 of the whole file
 }
 
-// newCandidate makes the file anew; its name is one that a sweep removes.
+// newCandidate creates the file under a name that sweep removes.
 func newCandidate(name string) (candidate, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -27,7 +27,7 @@ func newCandidate(name string) (candidate, error) {
 
 func (d candidate) sha256() string { return hex.EncodeToString(d.sum.Sum(nil)) }
 
-// discard closes the file and removes it where it still has its first name.
+// discard closes the file, and removes it unless it was renamed.
 func (d candidate) discard() {
 	d.f.Close()
 	os.Remove(d.path)

@@ -24,23 +24,23 @@ import (
 //go:embed images.yaml
 var builtin []byte
 
-// Entry is one image of a catalog. Either URL or Alias is set.
+// Entry is one image of a catalog. Exactly one of URL and Alias is set.
 type Entry struct {
 	Name   string `yaml:"-" json:"name"`
-	Alias  string `yaml:"alias,omitempty" json:"alias,omitempty"`   // the entry that this is another name of
+	Alias  string `yaml:"alias,omitempty" json:"alias,omitempty"`   // name of the entry that this one aliases
 	URL    string `yaml:"url,omitempty" json:"url,omitempty"`       // http, https or file URL, or absolute path
 	SHA256 string `yaml:"sha256,omitempty" json:"sha256,omitempty"` // at most one of these three
 	SHA512 string `yaml:"sha512,omitempty" json:"sha512,omitempty"`
 	Sums   string `yaml:"sums,omitempty" json:"sums,omitempty"` // list of checksums, relative to URL
-	// keyring, on the hosts, with the key that signs that list
+	// path, on the hosts, of the keyring with the key that signs the list
 	SignedBy string `yaml:"signed_by,omitempty" json:"signed_by,omitempty"`
-	// of the list, relative to URL; empty where it has it in itself
+	// URL of the list's signature, relative to URL; empty: inside the list
 	Signature   string `yaml:"signature,omitempty" json:"signature,omitempty"`
 	Description string `yaml:"description,omitempty" json:"description,omitempty"`
-	User        string `yaml:"user,omitempty" json:"user,omitempty"` // whom to log in as
+	User        string `yaml:"user,omitempty" json:"user,omitempty"` // login user
 }
 
-// Reference is the entry in the one string that an order carries.
+// Reference returns the entry as the single string in an order.
 func (e Entry) Reference() (string, error) {
 	ref, err := e.reference()
 	return ref.String(), err
@@ -71,10 +71,10 @@ func (e Entry) reference() (Reference, error) {
 	return ref, err
 }
 
-// Unverified is the Verification of an image that nothing verifies.
+// Unverified is the Verification of an image without verification.
 const Unverified = "nothing"
 
-// Verification says for people what verifies the image.
+// Verification describes for people how the image is verified.
 func (e Entry) Verification() string {
 	ref, err := e.reference()
 	switch {
@@ -92,20 +92,19 @@ func (e Entry) Verification() string {
 	return Unverified
 }
 
-// Catalog resolves the names of images. The zero Catalog knows none.
+// Catalog resolves the names of images. The zero Catalog is empty.
 type Catalog struct {
 	entries map[string]Entry
 }
 
-// CatalogFiles are where an operator and a user keep images of their own; the
-// later one wins. Neither has to exist.
+// CatalogFiles returns the paths where the operator and the user keep their own images; the later one wins.
+// The files are optional.
 func CatalogFiles() []string {
 	return []string{"/etc/croft/images.yaml", filepath.Join(xdg.ConfigHome, "croft", "images.yaml")}
 }
 
-// LoadCatalog joins the built-in images with those of the files that exist and
-// then with more, by name; the later wins. An entry that cannot be used is
-// Invalid, and so is a word in a file that is not known.
+// LoadCatalog merges, by name, the built-in images, those of the files that exist, and more; the later wins.
+// Invalid: an entry is unusable, or a file has an unknown field.
 func LoadCatalog(files []string, more map[string]Entry) (Catalog, error) {
 	c := Catalog{entries: make(map[string]Entry)}
 	if err := c.read("built-in images", bytes.NewReader(builtin)); err != nil {
@@ -165,7 +164,7 @@ func (c Catalog) add(source string, entries map[string]Entry) error {
 	return nil
 }
 
-// checkAliases makes sure that every alias leads to a URL, in one step.
+// checkAliases requires every alias to lead to a URL in one step.
 func (c Catalog) checkAliases() error {
 	for _, e := range c.List() {
 		if e.Alias == "" {
@@ -179,9 +178,8 @@ func (c Catalog) checkAliases() error {
 	return nil
 }
 
-// Resolve returns the entry with this name, an alias resolved, or an entry made
-// of what is a reference already. NotFound: no image has the name. Invalid: a
-// reference that cannot be read.
+// Resolve returns the entry with this name, with aliases resolved, or an entry made from a reference.
+// NotFound: no image has the name. Invalid: the reference cannot be parsed.
 func (c Catalog) Resolve(nameOrRef string) (Entry, error) {
 	if IsReference(nameOrRef) {
 		ref, err := ParseReference(nameOrRef)
@@ -203,13 +201,13 @@ func (c Catalog) Resolve(nameOrRef string) (Entry, error) {
 	return e, nil
 }
 
-// IsReference tells an address from a name of a catalog: names have neither slash nor colon.
+// IsReference distinguishes a reference from a catalog name: names contain no slash, colon or #.
 func IsReference(s string) bool { return strings.ContainsAny(s, "/:#") }
 
-// Names are the names of all images and aliases, in order.
+// Names returns the names of all images and aliases, sorted.
 func (c Catalog) Names() []string { return slices.Sorted(maps.Keys(c.entries)) }
 
-// List returns all entries in the order of their names.
+// List returns all entries, sorted by name.
 func (c Catalog) List() []Entry {
 	var list []Entry
 	for _, name := range c.Names() {

@@ -19,12 +19,11 @@ import (
 
 var entryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// AddToCatalog writes an entry into a file of the catalog, which need not exist, and
-// leaves all else in it as it is, comments too; the file is the old one or the whole
-// new one, whatever happens. others are the files that an alias may lead to.
+// AddToCatalog writes an entry into a catalog file, creating the file if necessary. Everything else in it
+// stays, comments too; the write is atomic. others are further files in which an alias may find its target.
 //
-// Invalid: the entry could not be used, or the file is none of a catalog. Conflict:
-// the file has the name, and replace is false.
+// Invalid: the entry is unusable, or the file is not a catalog. Conflict: the file has the name, and replace
+// is false.
 func AddToCatalog(file string, others []string, e Entry, replace bool) error {
 	if !entryName.MatchString(e.Name) {
 		return croft.Errorf(croft.Invalid,
@@ -46,10 +45,10 @@ func AddToCatalog(file string, others []string, e Entry, replace bool) error {
 	return nil
 }
 
-// RemoveFromCatalog takes an entry out of a file of the catalog, and leaves all else in
-// it as it is. others are the files that count less.
+// RemoveFromCatalog removes an entry from a catalog file; everything else in it stays. others are the files
+// of lower precedence.
 //
-// NotFound: the file has no such entry. Conflict: another name stands for it.
+// NotFound: the file has no such entry. Conflict: another name is an alias of it.
 func RemoveFromCatalog(file string, others []string, name string) error {
 	err := changeFile(file, func(text []byte) ([]byte, error) {
 		rest, err := withoutEntry(text, name)
@@ -78,10 +77,10 @@ func addToFile(file string, e Entry, replace bool) error {
 	return changeFile(file, func(text []byte) ([]byte, error) { return withEntry(text, e, replace) })
 }
 
-// changeFile is one at a time for all processes: it holds the directory's lock.
+// changeFile serializes changes across processes: it holds the directory's lock.
 func changeFile(file string, change func(text []byte) ([]byte, error)) error {
 	if target, err := filepath.EvalSymlinks(file); err == nil {
-		file = target // what a link leads to is replaced, not the link
+		file = target // replace the target of a link, not the link
 	}
 	dir := filepath.Dir(file)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -108,7 +107,7 @@ func changeFile(file string, change func(text []byte) ([]byte, error)) error {
 	})
 }
 
-// withEntry is a catalog's text with one more entry, or another in its place.
+// withEntry returns a catalog's text with the entry added or replaced.
 func withEntry(text []byte, e Entry, replace bool) ([]byte, error) {
 	var doc, key, value yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
@@ -118,7 +117,7 @@ func withEntry(text []byte, e Entry, replace bool) ([]byte, error) {
 		return nil, err
 	}
 	if doc.Kind == 0 || len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
-		// Nothing but comments, which belong to no entry.
+		// Only comments, which belong to no entry.
 		added, err := marshal(&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{&key, &value}})
 		if len(bytes.TrimSpace(text)) > 0 {
 			added = append(append(bytes.TrimRight(text, "\n"), '\n'), added...)
@@ -140,7 +139,7 @@ func withEntry(text []byte, e Entry, replace bool) ([]byte, error) {
 	return marshal(&doc)
 }
 
-// withoutEntry is a catalog's text with one entry less.
+// withoutEntry returns a catalog's text without the entry.
 func withoutEntry(text []byte, name string) ([]byte, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
@@ -152,7 +151,7 @@ func withoutEntry(text []byte, name string) ([]byte, error) {
 		for i := 0; i+1 < len(entries.Content); i += 2 {
 			if entries.Content[i].Value == name {
 				entries.Content = slices.Delete(entries.Content, i, i+2)
-				entries.Style = 0 // {} takes entries in lines again
+				entries.Style = 0 // turns {} into block style
 				return marshal(&doc)
 			}
 			names = append(names, entries.Content[i].Value)

@@ -14,10 +14,10 @@ import (
 	"croft"
 )
 
-// route follows one request through its redirects. It is in the request's context.
+// route follows one request through its redirects. It is stored in the request's context.
 type route struct {
 	mu         sync.Mutex
-	from       zone // that the reference led to; empty where a proxy resolves names
+	from       zone // zone of the reference; empty: a proxy resolves names
 	redirected bool
 	proxied    bool
 }
@@ -43,8 +43,7 @@ func (r *route) start() zone {
 	return r.from
 }
 
-// beyond reports whether an address may not be connected to, since a redirect led
-// there, and where it is.
+// beyond reports whether an address must not be connected to after a redirect, and its zone.
 func (r *route) beyond(c *client, a netip.Addr) (zone, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,27 +54,26 @@ func (r *route) beyond(c *client, a netip.Addr) (zone, bool) {
 	return to, !c.follows(r.from, to, a)
 }
 
-// follows reports whether a redirect from one zone to an address in another is
-// followed.
+// follows reports whether a redirect from one zone to an address in another is followed.
 func (c *client) follows(from, to zone, a netip.Addr) bool {
 	allowed := func(p netip.Prefix) bool { return p.Contains(a.Unmap()) }
 	return to == internet || to == from || slices.ContainsFunc(c.redirects, allowed)
 }
 
-// client makes requests that lead nowhere they should not.
+// client makes requests and refuses unsafe destinations.
 type client struct {
 	transport http.RoundTripper
-	stall     time.Duration  // how long a server may send nothing
-	redirects []netip.Prefix // networks of this host that redirects may lead into
+	stall     time.Duration  // timeout without data from the server
+	redirects []netip.Prefix // networks of this host to which redirects may lead
 	zone      func(netip.Addr) zone
 	lookup    func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// newTransport is Go's own transport, without connections that stay open, and
-// with a guard on what names resolve to and redirects lead to.
+// newTransport returns Go's default transport without keep-alive connections, with checks of resolved names
+// and redirect targets.
 func (c *client) newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.DisableKeepAlives = true // images come one by one and hours apart
+	t.DisableKeepAlives = true // downloads are sequential and hours apart
 	t.DisableCompression = true
 	t.DialContext = c.dial
 	proxy := t.Proxy
@@ -88,10 +86,9 @@ func (c *client) newTransport() *http.Transport {
 	return t
 }
 
-// dial judges the address itself that it is about to connect to, so that no name can
-// mean one when it is looked at and another afterwards. It refuses names that resolve
-// to link-local addresses, where a cloud's metadata servers live: whoever means one
-// writes the address itself.
+// dial checks the resolved address to which it is about to connect, so that a second DNS lookup cannot bypass
+// the check. It refuses names that resolve to link-local addresses, where cloud metadata servers live; to use
+// one, write the address itself.
 func (c *client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	r := routeOf(ctx)
 	host, _, err := net.SplitHostPort(address)
@@ -126,7 +123,7 @@ func (c *client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, err
 }
 
-// checkResolved judges the address and port that a name resolved to.
+// checkResolved checks the address and port to which a name resolved.
 func checkResolved(name, resolved string) error {
 	if ap, err := netip.ParseAddrPort(resolved); err == nil && ap.Addr().Unmap().IsLinkLocalUnicast() {
 		return croft.Errorf(croft.Invalid, "the name %s leads to the link-local address %s, which names may not", name,
@@ -146,9 +143,8 @@ func notFollowed(to zone, where string) error {
 		where)
 }
 
-// do makes a request whose redirects are safe: never to another kind of address, never
-// to this host or its networks from elsewhere, and, where the content is not pinned by
-// a checksum from elsewhere, never from https to http.
+// do makes a request and follows only safe redirects: never to another kind of address, never from elsewhere
+// to this host or its networks, and never from https to http unless an independent checksum pins the content.
 func (c *client) do(req *http.Request, pinned bool) (*http.Response, error) {
 	r := &route{}
 	client := &http.Client{Transport: c.transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
@@ -174,8 +170,8 @@ func (c *client) checkRedirect(req *http.Request, via []*http.Request, pinned bo
 	return c.checkNames(req.Context(), from, to)
 }
 
-// checkNames judges a redirect before anybody is connected to, as a proxy will do that
-// in our place: by all addresses that the names have now.
+// checkNames checks a redirect before connecting, by all addresses to which the names resolve now: with a
+// proxy, the proxy makes the connection.
 func (c *client) checkNames(ctx context.Context, from, to *url.URL) error {
 	start := routeOf(ctx).start()
 	if start == noAddress {
@@ -189,8 +185,8 @@ func (c *client) checkNames(ctx context.Context, from, to *url.URL) error {
 	return nil
 }
 
-// farthest is the zone that all the addresses are in, or else the internet: where one
-// name has several, whoever named it may have chosen.
+// farthest returns the zone of all the addresses, or the internet if they differ: whoever controls the name
+// may have chosen among them.
 func (c *client) farthest(addresses []netip.Addr) zone {
 	all := noAddress
 	for _, a := range addresses {
@@ -203,7 +199,7 @@ func (c *client) farthest(addresses []netip.Addr) zone {
 	return all
 }
 
-// addresses are those of a URL's server. A name that does not resolve has none.
+// addresses returns the addresses of a URL's server; none if the name does not resolve.
 func (c *client) addresses(ctx context.Context, u *url.URL) []netip.Addr {
 	host := u.Hostname()
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -222,6 +218,6 @@ func (c *client) request(ctx context.Context, address string) (*http.Request, er
 		return nil, croft.Errorf(croft.Invalid, "the address cannot be requested: %w", err)
 	}
 	req.Header.Set("User-Agent", "croft")
-	req.Header.Set("Accept-Encoding", "identity") // the bytes as they are, whose checksum is known
+	req.Header.Set("Accept-Encoding", "identity") // unmodified bytes, whose checksum is known
 	return req, nil
 }

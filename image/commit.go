@@ -9,21 +9,21 @@ import (
 	"croft/image/format"
 )
 
-// committer puts what has come whole into the cache.
+// committer adds complete downloads to the cache.
 type committer struct {
 	unpacker unpacker
 	store    *store
 }
 
-// commit unpacks and inspects a finished download and gives what it holds its place
-// in the cache. The download is kept only where ctx ended.
+// commit unpacks and inspects a complete download and adds its content to the cache. It keeps the download
+// only if ctx ended.
 func (c committer) commit(ctx context.Context, f *stagingFile, ref Reference, verified digest,
 	from *stamp) (compute.Image, error) {
 	d, err := c.unpacker.unpacked(ctx, f.candidate())
 	if err != nil && ctx.Err() != nil {
 		return compute.Image{}, errors.Join(err, f.close())
 	}
-	defer f.discard() // its name may be gone, its state is not
+	defer f.discard() // its name may be gone, its state file is not
 	if err != nil {
 		return compute.Image{}, err
 	}
@@ -49,7 +49,7 @@ func (c committer) commit(ctx context.Context, f *stagingFile, ref Reference, ve
 	return img, nil
 }
 
-// seal makes the file readable for the hypervisor and safe against a crash.
+// seal makes the file readable for the hypervisor and durable.
 func (c committer) seal(d candidate) error {
 	if err := d.f.Chmod(imageMode); err != nil {
 		return fmt.Errorf("finish download: %w", err)

@@ -20,21 +20,21 @@ type Held struct {
 	Path        string    `json:"path"`
 	Format      string    `json:"format"`
 	VirtualSize int64     `json:"virtual_size"`
-	Bytes       int64     `json:"bytes"` // on the disk
+	Bytes       int64     `json:"bytes"` // allocated on disk
 	SHA256      string    `json:"sha256"`
-	Disks       int       `json:"disks"` // that stand on this file; those on other file systems have copies
+	Disks       int       `json:"disks"` // disks linked to this file; disks on other file systems are copies
 	Used        time.Time `json:"used"`
-	References  []string  `json:"references"` // that led to it, without those forgotten since
+	References  []string  `json:"references"` // references that resolved to it, unless forgotten since
 }
 
-// Contents is what a cache holds, in the order of its last use, the newest first.
+// Contents lists the images in a cache, most recently used first.
 type Contents struct {
 	Images []Held
 	index  index
 }
 
-// Look lists what the cache in dir holds and changes nothing, so that an agent may
-// work with it meanwhile. A directory that does not exist holds nothing.
+// Look lists the cache in dir. It changes nothing, so an agent may run meanwhile. A missing directory is
+// empty.
 func Look(dir string) (Contents, error) {
 	s := &store{dir: filepath.Clean(dir), log: slog.New(slog.DiscardHandler)}
 	files, err := s.files()
@@ -55,7 +55,7 @@ func Look(dir string) (Contents, error) {
 	for _, f := range files {
 		info, err := format.InspectFile(f.path)
 		if err != nil {
-			continue // damaged, or just removed: as good as not there
+			continue // damaged, or just removed: treated as absent
 		}
 		contents.Images = append(contents.Images, f.held(info, s.index))
 	}
@@ -80,7 +80,7 @@ func (f cached) held(info format.Info, known index) Held {
 	return h
 }
 
-// Of returns the image that a reference led to, or that has the checksum it gives.
+// Of returns the image for a reference, or with the checksum that the reference gives.
 func (c Contents) Of(reference string) (Held, bool) {
 	ref, err := ParseReference(reference)
 	if err != nil {
@@ -96,9 +96,8 @@ func (c Contents) Of(reference string) (Held, bool) {
 	return Held{}, false
 }
 
-// Remove removes from the cache in dir the image that a reference led to, or that has
-// the checksum. Disks that stand on it keep it, and an agent that works meanwhile
-// fetches it again when it is asked for. NotFound: the cache has none.
+// Remove removes from the cache in dir the image of a reference, or with a checksum. Linked disks keep the
+// file, and a running agent fetches the image again when it is needed. NotFound: the cache does not have it.
 func Remove(dir, referenceOrDigest string) (Held, error) {
 	contents, err := Look(dir)
 	if err != nil {
@@ -117,10 +116,9 @@ func Remove(dir, referenceOrDigest string) (Held, error) {
 	return h, err
 }
 
-// Prune removes from the cache in dir the images that no disk stands on and that
-// were not used just now, so that an agent may work with it meanwhile: at worst it
-// fetches one again. It returns those it removed, or would remove on a dry run, also
-// where an error ended it.
+// Prune removes from the cache in dir the images without linked disks that were not used just now. An agent
+// may run meanwhile: at worst it fetches an image again. It returns the removed images (on a dry run, those
+// it would remove), also on an error.
 func Prune(dir string, dry bool) ([]Held, error) {
 	contents, err := Look(dir)
 	if err != nil {

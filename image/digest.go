@@ -4,13 +4,13 @@ import (
 	"strings"
 )
 
-// digest is a checksum that a file must have; the zero digest asks for nothing.
+// digest is the checksum that a file must have; zero: any content.
 type digest struct {
 	algo string // sha256 or sha512
 	hex  string // lower case
 }
 
-// digestOf tells the algorithm from the number of digits.
+// digestOf derives the algorithm from the number of digits.
 func digestOf(hex string) (digest, bool) {
 	if !isHex(hex) {
 		return digest{}, false

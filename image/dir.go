@@ -2,5 +2,5 @@ package image
 
 import "path/filepath"
 
-// CacheDir is where a host with that state directory keeps its images.
+// CacheDir returns the image directory of a host with this state directory.
 func CacheDir(stateDir string) string { return filepath.Join(stateDir, "images") }

@@ -17,14 +17,12 @@ import (
 
 const gib = 1 << 30
 
-// Disk makes, in dir, a guest's disk of size GiB over the image: base.qcow2 or
-// base.raw, a hard link to the image in the cache (a copy where dir is on another
-// file system), and disk.qcow2, an empty overlay on it. A disk that is there and
-// right stays as it is; a torn one that no guest has written to is made again.
+// Disk creates, in dir, a guest's disk of sizeGB GiB over the image: base.qcow2 or base.raw, a hard link to
+// the image in the cache (a copy if dir is on another file system), and disk.qcow2, an empty overlay on it. A
+// correct existing disk stays; a torn one to which no guest has written is created again.
 //
-// Invalid: the image needs a greater disk. Unavailable: there is no room, or the
-// image has left the cache since it was fetched. Conflict: a guest's disk of
-// another size or image is there.
+// Invalid: the image needs a larger disk. Unavailable: not enough space, or the image was evicted since it
+// was fetched. Conflict: a guest's disk of another size or image exists.
 func (c *Cache) Disk(ctx context.Context, img compute.Image, dir string, sizeGB int64) ([]compute.Layer, error) {
 	if err := checkSize(img, sizeGB); err != nil {
 		return nil, err
@@ -67,9 +65,8 @@ func checkSize(img compute.Image, sizeGB int64) error {
 	return nil
 }
 
-// examine reports whether the disk that is wanted is there already. One that is
-// not right may be replaced only while it is as small as when it was made: then
-// no guest has written anything into it.
+// examine reports whether the wanted disk exists already. An incorrect one may be replaced only while it has
+// its initial size: then no guest has written to it.
 func examine(name string, want format.Overlay) (there bool, err error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +110,7 @@ func (c *Cache) makeDisk(ctx context.Context, img compute.Image, name string, wa
 	if err := c.base(ctx, img, want.Backing); err != nil {
 		return err
 	}
-	// The hypervisor gives the overlay to its own user when the guest starts.
+	// The hypervisor changes the overlay's owner to its own user when the guest starts.
 	return replaceFile(name, 0o600, func(f *os.File) error {
 		if err := f.Truncate(want.Length()); err != nil {
 			return err
@@ -122,7 +119,7 @@ func (c *Cache) makeDisk(ctx context.Context, img compute.Image, name string, wa
 	})
 }
 
-// base makes name the same file as the image, or a copy of it.
+// base makes name a hard link to the image, or a copy.
 func (c *Cache) base(ctx context.Context, img compute.Image, name string) error {
 	src, err := os.Open(img.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,7 +143,7 @@ func (c *Cache) base(ctx context.Context, img compute.Image, name string) error 
 	}
 	switch err := os.Link(img.Path, temp); {
 	case err == nil:
-		return os.Rename(temp, name) // synced with the directory once the overlay is there
+		return os.Rename(temp, name) // durable with the directory sync after the overlay
 	case !cannotLink(err):
 		return err
 	}
@@ -159,8 +156,8 @@ func (c *Cache) base(ctx context.Context, img compute.Image, name string) error 
 	})
 }
 
-// cannotLink reports whether a copy must do: another file system, one without
-// hard links, or a rule against them.
+// cannotLink reports whether a copy is necessary: another file system, one without hard links, or a policy
+// against them.
 func cannotLink(err error) bool {
 	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) ||
 		errors.Is(err, unix.ENOTSUP)

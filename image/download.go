@@ -15,11 +15,11 @@ import (
 	"croft/image/format"
 )
 
-// maxTries bounds the attempts of one download that bring it no further.
+// maxTries limits the attempts of one download that make no progress.
 const maxTries = 3
 
 var (
-	errUnchanged = errors.New("the copy in the cache is the newest") // 304
+	errUnchanged = errors.New("the copy in the cache is the newest") // HTTP 304
 	errAgain     = errors.New("ask for the whole file")
 )
 
@@ -30,12 +30,12 @@ type downloader struct {
 	staging   staging
 	space     *space
 	committer
-	fresh time.Duration // how long a copy is used without asking
-	pause time.Duration // before a cut download is taken up again
+	fresh time.Duration // how long a copy is used without revalidation
+	pause time.Duration // delay before a cut download resumes
 }
 
-// fetch returns the newest version of an image that a server has. Where the
-// server is silent, a version that the cache has is better than none.
+// fetch returns the newest version of an image on a server. If the server does not respond, a cached version
+// is returned.
 func (c *downloader) fetch(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
 	e, img, ok := c.store.held(ref)
 	if ok && time.Since(e.Checked) < c.fresh {
@@ -59,8 +59,8 @@ func (c *downloader) fetch(ctx context.Context, ref Reference, t *transfer) (com
 	return compute.Image{}, err
 }
 
-// renew asks the publisher's list, or else the server itself, for what the
-// reference leads to now, and fetches it if that is not in the cache.
+// renew asks the publisher's list, or else the server, for the current version of the reference, and fetches
+// it unless the cache has it.
 func (c *downloader) renew(ctx context.Context, ref Reference, have validator, held bool, t *transfer) (compute.Image,
 	error) {
 	d := &download{c: c, ref: ref, want: ref.want(), t: t, room: c.space.gauge(c.store.dir)}
@@ -81,24 +81,23 @@ func (c *downloader) renew(ctx context.Context, ref Reference, have validator, h
 	return d.run(ctx)
 }
 
-// download brings one image over HTTP into the cache.
+// download fetches one image over HTTP into the cache.
 type download struct {
 	c    *downloader
 	ref  Reference
-	want digest    // zero: any content will do
-	have validator // of the version in the cache; zero: fetch in any case
+	want digest    // zero: any content
+	have validator // of the cached version; zero: fetch unconditionally
 	t    *transfer
 
 	file    *stagingFile
-	began   bool // the server has sent some of it
-	resumed bool // the file was not written in one go
-	looked  int  // how far its beginning was looked at: 0, format.HeadSize, earlyHeader
-	local   bool // the failure is this host's own
+	began   bool // the server has sent data
+	resumed bool // the file consists of several responses
+	looked  int  // how much of its beginning was checked: 0, format.HeadSize, earlyHeader
+	local   bool // the failure is local to this host
 	room    *gauge
 }
 
-// run downloads, verifies and commits. What came of an image that may be had later
-// is kept.
+// run downloads, verifies and commits. A partial download that may be resumed is kept.
 func (d *download) run(ctx context.Context) (img compute.Image, err error) {
 	if d.file, err = d.c.staging.open(d.ref, d.want.algo == "sha512"); err != nil {
 		return compute.Image{}, err
@@ -115,9 +114,8 @@ func (d *download) run(ctx context.Context) (img compute.Image, err error) {
 	return compute.Image{}, err
 }
 
-// complete attempts until the file is there and right. A cut connection is taken
-// up again at once, because what has come would else be shown as lost; a server
-// that sent nothing is not asked again.
+// complete retries until the file is complete and correct. A cut connection is resumed at once, because the
+// progress would otherwise be shown as lost; a server that sent nothing is not asked again.
 func (d *download) complete(ctx context.Context) error {
 	best, tries := d.file.size, 0
 	for {
@@ -126,7 +124,7 @@ func (d *download) complete(ctx context.Context) error {
 			if err = d.file.verify(d.want, d.source()); err == nil || !d.resumed {
 				return err
 			}
-			// Two versions may have been joined: once more, in one go.
+			// Two versions may have been joined: retry in one response.
 			d.resumed = false
 			if err := d.file.reset(validator{}, 0); err != nil {
 				return d.writeError(err)
@@ -152,7 +150,7 @@ func (d *download) complete(ctx context.Context) error {
 	}
 }
 
-// source says where the expected checksum comes from, for the error.
+// source says, for the error, where the expected checksum comes from.
 func (d *download) source() string {
 	if d.ref.Sums != "" {
 		return "of the list " + Reference{URL: d.ref.Sums}.Name()
@@ -172,7 +170,7 @@ func (d *download) attempt(ctx context.Context) error {
 	}
 }
 
-// once makes one request and takes what comes.
+// once makes one request and stores what arrives.
 func (d *download) once(ctx context.Context) error {
 	if err := d.prepare(ctx); err != nil {
 		return err
@@ -194,9 +192,8 @@ func (d *download) once(ctx context.Context) error {
 	return d.receive(resp.Body, w)
 }
 
-// prepare decides how much of what came before is asked for again: nothing where
-// the rest will do, all where the server cannot name the version. It reads what an
-// earlier process wrote before the server is asked, since it may take its time.
+// prepare decides how much to request again: only the rest if it can be resumed, everything if the server
+// cannot identify the version. It hashes earlier data before the request, because that may take time.
 func (d *download) prepare(ctx context.Context) error {
 	p := d.file
 	var err error
@@ -235,7 +232,7 @@ func (d *download) newRequest(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// accept prepares for the body of an answer, or says why there is none to take.
+// accept prepares for the body of a response, or returns why there is none to read.
 func (d *download) accept(resp *http.Response) error {
 	version := validator{resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")}
 	partial := resp.Request.Header.Get("Range") != ""
@@ -251,7 +248,7 @@ func (d *download) accept(resp *http.Response) error {
 	case code == http.StatusPartialContent && partial:
 		start, total, ok := parseContentRange(resp.Header.Get("Content-Range"))
 		if !ok || start != d.file.size || d.file.isOther(version, d.pinned()) {
-			return errAgain // not what was asked for
+			return errAgain // not the requested range
 		}
 		d.file.state.Total = total
 	default:
@@ -263,7 +260,7 @@ func (d *download) accept(resp *http.Response) error {
 	return d.makeRoom()
 }
 
-// makeRoom checks, once the size is known, that the image may come.
+// makeRoom checks, once the size is known, whether the image fits.
 func (d *download) makeRoom() error {
 	total := d.file.state.Total
 	if err := d.c.store.admit(total); err != nil {
@@ -336,11 +333,10 @@ func (d *download) take(b []byte) error {
 	return d.look()
 }
 
-// earlyHeader is enough of a file to hold any qcow2 header whole.
+// earlyHeader is enough to contain any qcow2 header.
 const earlyHeader = 2 << 20
 
-// look refuses what cannot become an image as soon as that can be seen, rather
-// than after gigabytes.
+// look rejects what cannot become an image as early as possible, rather than after gigabytes.
 func (d *download) look() error {
 	p := d.file
 	if d.looked < format.HeadSize && p.size >= format.HeadSize {
@@ -363,8 +359,7 @@ func (d *download) look() error {
 	return nil
 }
 
-// lookAt judges the beginning of what came. What is packed is judged when it is
-// unpacked.
+// lookAt checks the beginning of the file. A packed file is checked when it is unpacked.
 func (d *download) lookAt(judge func(head []byte) error) error {
 	head, err := d.file.head()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"croft"
 )
 
-// noSpace gives running out of room its kind and sentence.
+// noSpace gives an out-of-space error its kind and message.
 func noSpace(err error, dir string) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return croft.Errorf(croft.Unavailable, "the file system of %s is full: free some space there", dir)
@@ -29,8 +29,8 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// replaceFile gives name the content that fill writes, atomically and for good:
-// after a crash there is the old file or the whole new one.
+// replaceFile writes a file atomically and durably with the content from fill: after a crash there is the old
+// file or the complete new one.
 func replaceFile(name string, mode os.FileMode, fill func(*os.File) error) (err error) {
 	temp := name + tempSuffix
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, mode)
@@ -43,7 +43,7 @@ func replaceFile(name string, mode os.FileMode, fill func(*os.File) error) (err 
 			os.Remove(temp)
 		}
 	}()
-	if err := f.Chmod(mode); err != nil { // whatever the umask
+	if err := f.Chmod(mode); err != nil { // regardless of the umask
 		return err
 	}
 	if err := fill(f); err != nil {
@@ -58,11 +58,11 @@ func replaceFile(name string, mode os.FileMode, fill func(*os.File) error) (err 
 	return syncDir(filepath.Dir(name))
 }
 
-// tempSuffix marks files that a crash may leave and that nobody needs.
+// tempSuffix marks temporary files, which are useless after a crash.
 const tempSuffix = ".tmp"
 
 func replaceJSON(name string, v any) error {
-	return replaceFile(name, 0o600, func(f *os.File) error { // it may have passwords of URLs
+	return replaceFile(name, 0o600, func(f *os.File) error { // URLs may contain passwords
 		enc := json.NewEncoder(f)
 		enc.SetIndent("", "  ")
 		return enc.Encode(v)
@@ -74,8 +74,7 @@ func isRegular(name string) bool {
 	return err == nil && fi.Mode().IsRegular()
 }
 
-// allocated is what a file takes on the disk, which is less than its size where
-// it has holes.
+// allocated returns a file's space on the disk, which is less than its size if it has holes.
 func allocated(fi os.FileInfo) int64 {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return st.Blocks * 512

@@ -9,7 +9,7 @@ import (
 	"croft/internal/nearest"
 )
 
-// referenceKeys are the words a fragment may have.
+// referenceKeys are the allowed keys of a fragment.
 var referenceKeys = []string{"sha256", "sha512", "sums", "signed-by", "signature"}
 
 func (r *Reference) parseFragment(fragment string) error {
@@ -76,7 +76,7 @@ func (r *Reference) setSums(value string) error {
 	return nil
 }
 
-// setSignature takes who must have signed the list, and where the signature is.
+// setSignature sets the keyring and the address of the list's signature.
 func (r *Reference) setSignature(keyring, signature string) error {
 	switch {
 	case keyring == "" && signature == "":
@@ -102,7 +102,7 @@ func (r *Reference) setSignature(keyring, signature string) error {
 	return nil
 }
 
-// resolve makes an address absolute that may be relative to the image's.
+// resolve makes an address absolute; it may be relative to the image's.
 func (r Reference) resolve(address string) (string, bool) {
 	base, err := url.Parse(r.URL)
 	if err != nil || address == "" {
@@ -115,7 +115,7 @@ func (r Reference) resolve(address string) (string, bool) {
 	return u.String(), true
 }
 
-// sumsFragment is the fragment of a reference whose list verifies it.
+// sumsFragment returns the fragment of a reference that a list verifies.
 func (r Reference) sumsFragment() string {
 	fragment := "sums=" + url.QueryEscape(r.relative(r.Sums))
 	if r.SignedBy != "" {
@@ -127,7 +127,7 @@ func (r Reference) sumsFragment() string {
 	return fragment
 }
 
-// relative shortens the address of what lies beside the image.
+// relative shortens an address relative to the image's.
 func (r Reference) relative(address string) string {
 	dir := r.URL[:strings.LastIndexByte(r.URL, '/')+1]
 	name, beside := strings.CutPrefix(address, dir)

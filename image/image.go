@@ -1,18 +1,14 @@
-// Package image brings a guest's disk image onto the host and makes disks of it.
+// Package image fetches guest disk images to the host and creates disks from them.
 //
-// An image is named by a reference: an http or https URL, or an absolute path on
-// the host, with an optional fragment that says how it is verified
-// (#sha256=HEX, #sha512=HEX, or #sums=URL for the publisher's own list). Short
-// names such as debian-12 are resolved to references by a Catalog, on the side
-// of whoever asks.
+// An image is named by a reference: an http or https URL, or an absolute path on the host, with an optional
+// fragment that says how it is verified (#sha256=HEX, #sha512=HEX, or #sums=URL for the publisher's own
+// list). Short names such as debian-12 are resolved to references by a Catalog, on the client's side.
 //
-// A Cache fetches each image once, however many instances wait for it, takes a
-// broken download up where it ended, verifies it, and reads its header itself
-// before any hypervisor sees the file: an image that points at another file
-// (backing file, data file), is encrypted, or is no disk at all never enters the
-// cache. No program of QEMU's is run on an image; the first that opens one is the
-// QEMU of a guest, as the user that libvirt runs it as. What is in the cache is
-// named by its SHA-256 and never changes.
+// A Cache fetches each image once for all waiting instances, resumes interrupted downloads, verifies them,
+// and parses the header itself before any hypervisor sees the file: an image that refers to another file
+// (backing file, data file), is encrypted, or is not a disk never enters the cache. No QEMU tool is run on an
+// image; the first program to open it is the guest's QEMU, as the user under which libvirt runs it. Files in
+// the cache are named by their SHA-256 and are immutable.
 package image
 
 import (
@@ -37,39 +33,37 @@ import (
 
 var _ compute.Images = (*Cache)(nil)
 
-// DefaultMaxBytes is the size of the cache where the settings name none (64 GiB).
+// DefaultMaxBytes is the default size of the cache (64 GiB).
 const DefaultMaxBytes = 64 << 30
 
-// Config is what a Cache needs. Only Dir is required.
+// Config configures a Cache. Only Dir is required.
 type Config struct {
-	// Dir holds the images, for this process's user alone. One Cache may use it at a
-	// time; the agent's lock on its state directory sees to that.
+	// Dir holds the images, accessible to this process's user only. Only one Cache may use it at a time; the
+	// agent's lock on its state directory ensures that.
 	Dir string
-	// MaxBytes bounds one image and all of them together. The least recently used
-	// go first; one that a disk stands on or that was used in the last ten minutes
-	// stays, so the bound is soft. Zero is DefaultMaxBytes.
+	// MaxBytes limits the size of one image and the total of all. The least recently used images are evicted
+	// first; images with linked disks, or used in the last ten minutes, stay, so the limit is soft. Zero:
+	// DefaultMaxBytes.
 	MaxBytes int64
-	// Stall is how long a server may send nothing. Zero is 30 seconds.
+	// Stall is the timeout without data from a server. Zero: 30 seconds.
 	Stall time.Duration
-	// Fresh is how long a copy is used without asking the server whether it still
-	// is the newest. Zero is a minute, negative asks every time.
+	// Fresh is how long a copy is used without revalidation at the server. Zero: a minute; negative: always
+	// revalidate.
 	Fresh time.Duration
-	// Transport carries the requests. Nil is Go's own, with the proxies of the
-	// environment, and with names that resolve to link-local addresses, and redirects
-	// into this host's own networks, refused.
+	// Transport sends the requests. Nil: Go's default transport, with the proxies of the environment, which
+	// refuses names that resolve to link-local addresses and redirects into this host's own networks.
 	Transport http.RoundTripper
-	// AllowRedirects are networks of this host that redirects from elsewhere may lead
-	// into.
+	// AllowRedirects lists networks of this host to which redirects from elsewhere may lead.
 	AllowRedirects []netip.Prefix
-	// AllowFiles are directories whose files may be images, by their paths on this
-	// host. Nil is all of them; empty is none.
+	// AllowFiles lists directories, by their paths on this host, whose files may be images. Nil: all; empty:
+	// none.
 	AllowFiles []string
-	// Log gets a line per image fetched, evicted, or used although its server is
-	// silent. Nil is slog.Default().
+	// Log receives a line per image that is fetched, evicted, or used although its server does not respond.
+	// Nil: slog.Default().
 	Log *slog.Logger
 }
 
-// Cache keeps verified images in a directory. All methods may be called at once.
+// Cache keeps verified images in a directory. All methods are safe for concurrent use.
 type Cache struct {
 	store    *store
 	staging  staging
@@ -80,8 +74,8 @@ type Cache struct {
 	inflight inflight
 }
 
-// New opens the cache in c.Dir, making it where it is missing, and removes what a
-// killed process left there, except downloads that can be taken up again.
+// New opens the cache in c.Dir, creating it if necessary, and removes leftovers of a killed process, except
+// resumable downloads.
 func New(c Config) (*Cache, error) {
 	if c.Dir == "" || !filepath.IsAbs(c.Dir) {
 		return nil, croft.Errorf(croft.Invalid, "image cache: the directory must be an absolute path, not %q", c.Dir)
@@ -128,10 +122,9 @@ func New(c Config) (*Cache, error) {
 	return cache, cache.open()
 }
 
-// Fetch returns the image that ref names, from the cache where it has it. Callers
-// of the same reference share one download; it goes on while one of them waits.
-// Progress, if not nil, is called from this goroutine about five times a second
-// while bytes arrive, and once more at the end.
+// Fetch returns the image of ref, from the cache if possible. Concurrent callers with the same reference
+// share one download, which continues while one of them waits. progress, if not nil, is called from this
+// goroutine about five times a second while data arrives, and once more at the end.
 func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (img compute.Image, err error) {
 	defer func() { c.store.metrics.requests.WithLabelValues(meter.Result(err)).Inc() }()
 	r, err := ParseReference(ref)
@@ -150,7 +143,7 @@ func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progr
 	return img, nil
 }
 
-// fetch takes the cheapest way to the image that ref names.
+// fetch obtains the image of ref in the cheapest way.
 func (c *Cache) fetch(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
 	if img, ok := c.store.byDigest(ref.want()); ok {
 		t.finishAt(img.Path)
@@ -162,13 +155,13 @@ func (c *Cache) fetch(ctx context.Context, ref Reference, t *transfer) (compute.
 	return c.download.fetch(ctx, ref, t)
 }
 
-// open prepares the directory: made, index read, leftovers swept.
+// open prepares the directory: creates it, reads the index, sweeps leftovers.
 func (c *Cache) open() error {
 	for _, dir := range []string{c.store.dir, c.staging.dir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("make image cache: %w", err)
 		}
-		if err := os.Chmod(dir, 0o700); err != nil { // an older version made it
+		if err := os.Chmod(dir, 0o700); err != nil { // created by an older version
 			return fmt.Errorf("make image cache: %w", err)
 		}
 	}
@@ -186,8 +179,8 @@ func (c *Cache) open() error {
 	return c.store.evict(0)
 }
 
-// sweep removes what killed processes left: temporary files, and downloads that
-// cannot or will not be taken up again. Caller holds mu.
+// sweep removes leftovers of killed processes: temporary files, and downloads that cannot or will not be
+// resumed. The caller holds mu.
 func (c *Cache) sweep() error {
 	for _, dir := range []string{c.store.dir, c.staging.dir} {
 		entries, err := os.ReadDir(dir)
@@ -207,5 +200,5 @@ func (c *Cache) sweep() error {
 	return nil
 }
 
-// Collector gives the cache's metrics.
+// Collector returns the cache's metrics.
 func (c *Cache) Collector() prometheus.Collector { return c.store.metrics }

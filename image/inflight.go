@@ -9,7 +9,7 @@ import (
 	"croft/compute"
 )
 
-// inflight shares each fetch between all who ask for it meanwhile.
+// inflight shares each fetch between concurrent callers.
 type inflight struct {
 	fetch func(context.Context, Reference, *transfer) (compute.Image, error)
 
@@ -17,10 +17,10 @@ type inflight struct {
 	all map[string]*inflightFetch // by reference
 }
 
-// inflightFetch is one fetch that any number of callers wait for.
+// inflightFetch is one fetch with any number of waiters.
 type inflightFetch struct {
 	cancel  context.CancelFunc
-	waiters int // guarded by inflight.mu; at 0 the fetch is abandoned and ends
+	waiters int // guarded by inflight.mu; at 0 the fetch is cancelled
 	done    chan struct{}
 	transfer
 
@@ -28,8 +28,7 @@ type inflightFetch struct {
 	err error
 }
 
-// join returns the fetch of ref, starting it where there is none.
-// Every join without error needs a leave.
+// join returns the fetch of ref, starting it if necessary. Every join without an error needs a leave.
 func (i *inflight) join(ctx context.Context, ref Reference) (*inflightFetch, error) {
 	key := ref.String()
 	for {
@@ -40,7 +39,7 @@ func (i *inflight) join(ctx context.Context, ref Reference) (*inflightFetch, err
 		if !abandoned {
 			return f, nil
 		}
-		// It still holds the files that a new one would write.
+		// The old fetch still holds the files that a new one would write.
 		select {
 		case <-f.done:
 		case <-ctx.Done():
@@ -71,8 +70,8 @@ func (i *inflight) joinNow(ctx context.Context, ref Reference, key string) (f *i
 	return f, false
 }
 
-// leave ends the caller's interest. The last to leave ends the fetch and waits
-// for it, so that no fetch outlives its callers.
+// leave ends the caller's interest. The last caller to leave cancels the fetch and waits for it, so that no
+// fetch outlives its callers.
 func (i *inflight) leave(f *inflightFetch) {
 	i.mu.Lock()
 	f.waiters--
@@ -84,10 +83,10 @@ func (i *inflight) leave(f *inflightFetch) {
 	}
 }
 
-// progressEvery is the pause between two calls of a progress function.
+// progressEvery is the interval between calls of a progress function.
 const progressEvery = 200 * time.Millisecond
 
-// wait waits for the fetch's end or the caller's.
+// wait waits until the fetch or the caller's ctx ends.
 func (f *inflightFetch) wait(ctx context.Context, progress func(croft.Progress)) (compute.Image, error) {
 	if progress == nil {
 		progress = func(croft.Progress) {}

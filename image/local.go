@@ -19,8 +19,7 @@ type copier struct {
 	committer
 }
 
-// fetch copies a file of this host into the cache, unless the one that was
-// copied last is still the same.
+// fetch copies a file of this host into the cache, unless it is unchanged since the last copy.
 func (c copier) fetch(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
 	src, fi, err := openIn(c.allow, ref.Path)
 	if err != nil {
@@ -35,7 +34,7 @@ func (c copier) fetch(ctx context.Context, ref Reference, t *transfer) (compute.
 	if err := c.store.admit(now.Size); err != nil {
 		return compute.Image{}, err
 	}
-	if err := inspectSource(src, now.Size); err != nil { // before it is copied for nothing
+	if err := inspectSource(src, now.Size); err != nil { // before a useless copy
 		return compute.Image{}, err
 	}
 	if err := c.space.room(c.store.dir, min(now.Size, allocated(fi))); err != nil {
@@ -57,8 +56,7 @@ func (c copier) fetch(ctx context.Context, ref Reference, t *transfer) (compute.
 	return c.commit(ctx, p, ref, want, &now)
 }
 
-// inspectSource is Inspect of a file that may be packed: what it holds is judged once
-// it is unpacked.
+// inspectSource is Inspect for a file that may be packed: packed content is checked when it is unpacked.
 func inspectSource(r io.ReaderAt, size int64) error {
 	head, err := format.ReadHead(r, size)
 	if err != nil {
@@ -71,8 +69,8 @@ func inspectSource(r io.ReaderAt, size int64) error {
 	return err
 }
 
-// copyLocal copies the file, hole by hole, into a new staging file, and makes sure that
-// it did not change meanwhile.
+// copyLocal copies the file, preserving holes, into a new staging file, and checks that it did not change
+// meanwhile.
 func (c copier) copyLocal(ctx context.Context, p *stagingFile, src *os.File, before stamp, t *transfer) error {
 	if err := p.reset(validator{}, before.Size); err != nil {
 		return fmt.Errorf("write image: %w", noSpace(err, c.store.dir))
@@ -95,7 +93,7 @@ func (c copier) copyLocal(ctx context.Context, p *stagingFile, src *os.File, bef
 	return nil
 }
 
-// counted puts what is read into the staging file's sums and the transfer's count.
+// counted adds what is read to the staging file's sums and the transfer's progress.
 type counted struct {
 	io.Reader
 	p *stagingFile

@@ -6,7 +6,7 @@ import (
 	"croft/internal/meter"
 )
 
-// metrics count what the cache does.
+// metrics counts the cache's operations.
 type metrics struct {
 	meter.Set
 	requests *prometheus.CounterVec
@@ -32,7 +32,7 @@ func newMetrics(s *store) *metrics {
 	return m
 }
 
-// holds counts what is in the cache; a directory that cannot be read holds nothing.
+// holds returns the number and size of cached images; an unreadable directory is empty.
 func (s *store) holds() (images int, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

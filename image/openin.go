@@ -13,10 +13,10 @@ import (
 	"croft"
 )
 
-// guests is where make guest puts what it builds.
+// guests is where make guest puts its output.
 const guests = "/var/lib/croft/guests"
 
-// stamp tells whether a local file is still the one that was copied.
+// stamp identifies the version of a local file that was copied.
 type stamp struct {
 	Device   uint64 `json:"device"`
 	Inode    uint64 `json:"inode"`
@@ -24,9 +24,8 @@ type stamp struct {
 	Modified int64  `json:"modified"` // nanoseconds
 }
 
-// openIn opens a regular file that is in one of the directories, and of which no link
-// leads out of it; anything else might block, never end, or be no business of whoever
-// asks. Of a file elsewhere it does not even tell whether it is there.
+// openIn opens a regular file in one of the directories that no link leads out of. Other files might block,
+// be endless, or be confidential. For files elsewhere it does not even reveal whether they exist.
 func openIn(dirs []string, name string) (*os.File, os.FileInfo, error) {
 	for _, dir := range dirs {
 		if rel, err := filepath.Rel(dir, name); err == nil && filepath.IsLocal(rel) {
@@ -60,7 +59,7 @@ func openLocal(dir, rel string) (*os.File, os.FileInfo, error) {
 	if !fi.Mode().IsRegular() {
 		return nil, nil, croft.Errorf(croft.Invalid, "it is no regular file: give the path of an image")
 	}
-	// The very file that was looked at, whatever has its name by now.
+	// Reopen the very file that was checked, whatever its name refers to now.
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", place.Fd()), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, croft.Errorf(croft.Invalid, "it cannot be opened on this host: %w", err)
@@ -68,11 +67,11 @@ func openLocal(dir, rel string) (*os.File, os.FileInfo, error) {
 	return os.NewFile(uintptr(fd), name), fi, nil
 }
 
-// findBelow follows links as far as they stay below dir. What it returns can be looked
-// at and not read: opening a device or FIFO may already do something.
+// findBelow follows links as long as they stay below dir. The result is a path-only descriptor: opening a
+// device or FIFO for reading may already have an effect.
 func findBelow(dir, rel string) (*os.File, error) {
 	const flags = unix.O_PATH | unix.O_CLOEXEC
-	if dir == "/" { // where there is no way out, and absolute links are usual
+	if dir == "/" { // nothing is outside, and absolute links are common
 		return os.OpenFile(filepath.Join(dir, rel), flags, 0)
 	}
 	root, err := os.OpenFile(dir, flags|unix.O_DIRECTORY, 0)

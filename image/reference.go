@@ -9,22 +9,21 @@ import (
 	"croft"
 )
 
-// Reference names an image and says how it is verified. Exactly one of URL and
-// Path is set; at most one of SHA256, SHA512 and Sums; SignedBy only with Sums, and
-// Signature only with SignedBy.
+// Reference names an image and says how it is verified. Exactly one of URL and Path is set; at most one of
+// SHA256, SHA512 and Sums; SignedBy only with Sums, and Signature only with SignedBy.
 type Reference struct {
 	URL       string // http or https, without fragment
-	Path      string // absolute path on the host that fetches
+	Path      string // absolute path on the fetching host
 	SHA256    string // hex, lower case
 	SHA512    string // hex, lower case
 	Sums      string // URL of the publisher's list of checksums
-	SignedBy  string // absolute path, on the host that fetches, of the keyring with the key that signed the list
-	Signature string // URL of the list's signature; empty where the list has it in itself
+	SignedBy  string // absolute path, on the fetching host, of the keyring with the list's signing key
+	Signature string // URL of the list's signature; empty: inside the list
 }
 
-// ParseReference reads http(s)://..., file:///abs/path or /abs/path, each with an
-// optional fragment: #sha256=HEX, #sha512=HEX or #sums=URL, which may be relative
-// to the image's own address and be followed by &signed-by=KEYRING and
+// ParseReference parses http(s)://..., file:///abs/path or /abs/path, each with an optional fragment:
+// #sha256=HEX,
+// #sha512=HEX or #sums=URL, which may be relative to the image's own address and be followed by &signed-by=KEYRING and
 // &signature=URL. Anything else is Invalid.
 func ParseReference(s string) (Reference, error) {
 	address, fragment := splitFragment(s)
@@ -38,8 +37,8 @@ func ParseReference(s string) (Reference, error) {
 	return ref, ref.parseFragment(fragment)
 }
 
-// splitFragment leaves a # that belongs to a file's name where it is: in a path,
-// unless it reads like a check; a URL writes it %23.
+// splitFragment keeps a # that belongs to a file's name: in a path, unless it reads like a check; a URL
+// encodes it as %23.
 func splitFragment(s string) (address, fragment string) {
 	if !strings.HasPrefix(s, "/") {
 		address, fragment, _ = strings.Cut(s, "#")
@@ -84,7 +83,7 @@ func parseAddress(s string) (Reference, error) {
 			u.Scheme)
 }
 
-// String is the reference as an order carries it; ParseReference reads it back.
+// String returns the reference as in an order; ParseReference parses it.
 func (r Reference) String() string {
 	address := r.URL
 	if r.Path != "" {
@@ -101,7 +100,7 @@ func (r Reference) String() string {
 	return address
 }
 
-// Name is the address as people may read it: no fragment, no password.
+// Name returns the address for display, without fragment and password.
 func (r Reference) Name() string {
 	if r.Path != "" {
 		return r.Path
@@ -113,7 +112,7 @@ func (r Reference) Name() string {
 	return u.Redacted()
 }
 
-// file is the name that a list of checksums has for the image.
+// file is the image's name in a list of checksums.
 func (r Reference) file() string {
 	u, err := url.Parse(r.URL)
 	if err != nil {
@@ -122,7 +121,7 @@ func (r Reference) file() string {
 	return path.Base(u.Path)
 }
 
-// want is the checksum that the reference itself gives, if any.
+// want returns the checksum in the reference itself, if any.
 func (r Reference) want() digest {
 	switch {
 	case r.SHA256 != "":

@@ -1,6 +1,6 @@
 package image
 
-// ReferenceFor resolves a name by the catalog of this machine to the reference that hosts get. NotFound.
+// ReferenceFor resolves a name by this machine's catalog to the reference for hosts. NotFound.
 func ReferenceFor(name string) (string, error) {
 	catalog, err := LoadCatalog(CatalogFiles(), nil)
 	if err != nil {

@@ -16,12 +16,11 @@ import (
 	"croft/image/format"
 )
 
-// maxKeyring bounds a keyring; Debian's with all its developers has some 30 MiB, and
-// those of archives have a few KiB.
+// maxKeyring limits the size of a keyring; Debian's with all its developers has some 30 MiB, and those of
+// archives have a few KiB.
 const maxKeyring = 64 << 20
 
-// signedInside takes only what the signature covers: anybody could have written what
-// stands around it.
+// signedInside returns only the signed text: anybody could have written the text around it.
 func signedInside(keys openpgp.EntityList, keyring string, text []byte) ([]byte, error) {
 	block, _ := clearsign.Decode(text)
 	if block == nil {
@@ -44,7 +43,7 @@ func checkDetached(keys openpgp.EntityList, keyring string, text, signature []by
 	return nil
 }
 
-// badSignature says why a signature is not taken, and what to do.
+// badSignature says why a signature is rejected, and what to do.
 func badSignature(keyring string, err error) error {
 	switch {
 	case errors.Is(err, pgperrors.ErrUnknownIssuer):
@@ -57,10 +56,10 @@ func badSignature(keyring string, err error) error {
 	return croft.Errorf(croft.Invalid, "its signature is not right (%w): do not use the image", err)
 }
 
-// keyringDirs are where keyrings may be whatever else of this host may be read.
+// keyringDirs are the directories for keyrings, independent of the other readable files of this host.
 var keyringDirs = []string{"/usr/share/keyrings", "/etc/croft/keyrings"}
 
-// readKeyring reads the keys of a file in one of the directories, binary or armored.
+// readKeyring reads the keys of a file, binary or armored, in one of the directories.
 func readKeyring(dirs []string, name string) (openpgp.EntityList, error) {
 	f, fi, err := openIn(dirs, name)
 	if croft.KindOf(err) == croft.NotFound {
@@ -95,7 +94,7 @@ func readKeyring(dirs []string, name string) (openpgp.EntityList, error) {
 	return keys, nil
 }
 
-// keyringPackage is the package that has a keyring, as Debian and Ubuntu name them.
+// keyringPackage returns the package that contains a keyring, as named by Debian and Ubuntu.
 func keyringPackage(name string) string {
 	base := filepath.Base(name)
 	for prefix, pkg := range map[string]string{"debian-archive": "debian-archive-keyring",

@@ -13,20 +13,20 @@ import (
 	"croft/image/format"
 )
 
-// slack is what a file system must have left after an image or disk is written: room
-// for some of the files that etcd makes there, of 64 MiB each.
+// slack is the free space that must remain after an image or disk is written: room for some of etcd's files
+// of 64 MiB each.
 const slack = 256 << 20
 
-// roomEvery is after how many written bytes the room on the disk is looked at.
+// roomEvery is the number of written bytes between checks of the free space.
 const roomEvery = 4 << 20
 
-// space watches the room that file systems have.
+// space checks the free space of file systems.
 type space struct {
 	free func(dir string) (int64, error) // bytes available
 }
 
-// room makes sure that need bytes fit in the directory's file system and some
-// remain. Unavailable: they don't now; space may be freed.
+// room checks that need bytes fit into the directory's file system and leave slack. Unavailable: they do not
+// fit now; space may be freed.
 func (s *space) room(dir string, need int64) error {
 	free, err := s.free(dir)
 	if err != nil {
@@ -39,14 +39,14 @@ func (s *space) room(dir string, need int64) error {
 	return nil
 }
 
-// gauge bounds what is written into a directory whose final size is unknown, or while others write there too.
+// gauge limits writes into a directory when the final size is unknown or others write there too.
 type gauge struct {
 	space *space
 	dir   string
-	left  int64 // until it is looked at again
+	left  int64 // bytes until the next check
 }
 
-// gauge looks at the room with the first byte.
+// gauge returns a gauge that checks with the first byte.
 func (s *space) gauge(dir string) *gauge { return &gauge{space: s, dir: dir} }
 
 // take is called before n bytes are written.
@@ -61,7 +61,7 @@ func (g *gauge) take(n int64) error {
 	return nil
 }
 
-// freeBytes is what the file system of a directory has left for us.
+// freeBytes returns the space of a directory's file system that is available to this process.
 func freeBytes(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -70,8 +70,8 @@ func freeBytes(dir string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// copySparse copies to a new, empty file and leaves holes where there are only
-// zeros. It stops when ctx ends or the room does.
+// copySparse copies to a new, empty file and leaves holes for zeros. It stops when ctx ends or the space runs
+// out.
 func copySparse(ctx context.Context, dst *os.File, src io.Reader, room *gauge) (int64, error) {
 	var n int64
 	buf := make([]byte, 256<<10)

@@ -23,38 +23,37 @@ import (
 
 const (
 	stagingSuffix = ".part"
-	// stagingAge is how long a download that nobody takes up again is kept.
+	// stagingAge is how long a download that is not resumed is kept.
 	stagingAge = 7 * 24 * time.Hour
-	// syncEvery is after how many bytes a download is made safe against a crash.
+	// syncEvery is the number of bytes between syncs of a download.
 	syncEvery = 32 << 20
 )
 
-// stagingFile is a file on its way into the cache. Beside it lies its state, which names
-// the version it is of and how much of it is on the disk for sure; only so much is
-// believed after a crash.
+// stagingFile is a file on its way into the cache. Its state file names its version and how much of it is
+// durable; after a crash only that much is trusted.
 type stagingFile struct {
 	f     *os.File
 	path  string
 	state stagingState
 	size  int64 // bytes in the file
 
-	hashed int64 // bytes in the sums
+	hashed int64 // bytes included in the sums
 	sum256 hash.Hash
-	sum512 hash.Hash // nil where nobody asked
+	sum512 hash.Hash // nil: not needed
 }
 
 type stagingState struct {
 	Reference string `json:"reference"`
 	Synced    int64  `json:"synced"`
-	Total     int64  `json:"total,omitempty"` // 0 where the server did not say
+	Total     int64  `json:"total,omitempty"` // 0: unknown
 	validator
 }
 
-// staging holds what is on its way into the cache, in a directory on the same file system. Nobody else gets in, and the
-// names in it cannot be foreseen, so that nothing that is fetched can name what was fetched before.
+// staging is the directory for downloads, on the cache's file system. It is private and its names are
+// unpredictable, so that a fetched reference cannot name an earlier download.
 type staging struct{ dir string }
 
-// path is where the download of a reference is, or will be.
+// path returns the path of a reference's download.
 func (s staging) path(ref Reference) (string, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -80,7 +79,7 @@ func readState(name string) (state stagingState, err error) {
 	return state, err
 }
 
-// open opens the download of a reference, as far as it came.
+// open opens the download of a reference, with its progress so far.
 func (s staging) open(ref Reference, with512 bool) (*stagingFile, error) {
 	path, err := s.path(ref)
 	if err != nil {
@@ -114,7 +113,7 @@ func (p *stagingFile) restart(with512 bool) {
 	}
 }
 
-// reset empties the file for another version, or for the same once more.
+// reset empties the file for another version, or to start again.
 func (p *stagingFile) reset(v validator, total int64) error {
 	p.size, p.state.Synced = 0, 0
 	p.state.validator, p.state.Total = v, total
@@ -127,7 +126,7 @@ func (p *stagingFile) reset(v validator, total int64) error {
 
 func (p *stagingFile) save() error { return replaceJSON(p.statePath(), p.state) }
 
-// Write appends, and makes sure from time to time that what was written stays.
+// Write appends, and syncs periodically.
 func (p *stagingFile) Write(b []byte) (int, error) {
 	n, err := p.f.WriteAt(b, p.size)
 	if p.hashed == p.size {
@@ -148,7 +147,7 @@ func (p *stagingFile) hash(b []byte) {
 	p.hashed += int64(len(b))
 }
 
-// sync makes what was written safe and notes how much it is.
+// sync makes the file durable and records its size.
 func (p *stagingFile) sync() error {
 	if p.state.Synced == p.size {
 		return nil
@@ -160,7 +159,7 @@ func (p *stagingFile) sync() error {
 	return p.save()
 }
 
-// catchUp puts into the sums what an earlier process wrote.
+// catchUp adds data written by an earlier process to the sums.
 func (p *stagingFile) catchUp(ctx context.Context) error {
 	buf := make([]byte, 256<<10)
 	for p.hashed < p.size {
@@ -176,7 +175,7 @@ func (p *stagingFile) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// back gives up the last byte, so that there is one to ask the server for.
+// back drops the last byte, so that there is one to request.
 func (p *stagingFile) back() error {
 	p.size--
 	p.state.Synced = min(p.state.Synced, p.size)
@@ -186,10 +185,9 @@ func (p *stagingFile) back() error {
 	return p.f.Truncate(p.size)
 }
 
-// ifRange is how the server is asked for the rest of this version only, or empty
-// where it cannot be: a weak ETag names versions that are alike, not the same. Of
-// an image pinned by a checksum the time will do, which mirrors share as they do
-// not share ETags; should it mislead, the checksum tells.
+// ifRange returns the If-Range validator that requests the rest of this version only; empty: there is none,
+// since a weak ETag identifies similar versions, not identical ones. For an image pinned by a checksum the
+// modification time suffices: mirrors share it, unlike ETags, and a mismatch is detected by the checksum.
 func (p *stagingFile) ifRange(pinned bool) string {
 	tag, modified := p.state.ETag, p.state.LastModified
 	switch {
@@ -201,8 +199,7 @@ func (p *stagingFile) ifRange(pinned bool) string {
 	return modified
 }
 
-// isOther reports whether the server, which may not have understood If-Range,
-// sends the rest of another version.
+// isOther reports whether the server, which may not support If-Range, sends the rest of another version.
 func (p *stagingFile) isOther(v validator, pinned bool) bool {
 	if asked := p.ifRange(pinned); asked == p.state.LastModified {
 		return v.LastModified != "" && v.LastModified != asked
@@ -210,7 +207,7 @@ func (p *stagingFile) isOther(v validator, pinned bool) bool {
 	return v.ETag != "" && v.ETag != p.state.ETag
 }
 
-// close keeps what is there for the next attempt.
+// close keeps the data for the next attempt.
 func (p *stagingFile) close() error {
 	return errors.Join(p.sync(), p.f.Close())
 }
@@ -230,7 +227,7 @@ func (p *stagingFile) digest(algo string) digest {
 	return digest{algo, hex.EncodeToString(h.Sum(nil))}
 }
 
-// head returns the beginning of what has come so far.
+// head returns the beginning of the downloaded data.
 func (p *stagingFile) head() ([]byte, error) {
 	b := make([]byte, min(p.size, format.HeadSize))
 	if _, err := p.f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -239,8 +236,7 @@ func (p *stagingFile) head() ([]byte, error) {
 	return b, nil
 }
 
-// isResumable reports whether a file among the downloads is of use: one of a pair,
-// and young.
+// isResumable reports whether a staging file can be resumed: it is one of a pair and recent.
 func isResumable(name string, e fs.DirEntry) bool {
 	fi, err := e.Info()
 	if err != nil || time.Since(fi.ModTime()) > stagingAge {
@@ -256,12 +252,12 @@ func isResumable(name string, e fs.DirEntry) bool {
 	return false
 }
 
-// candidate is the download itself.
+// candidate returns the download itself.
 func (p *stagingFile) candidate() candidate {
 	return candidate{f: p.f, path: p.path, size: p.size, sum: p.sum256}
 }
 
-// verify compares a finished file with the checksum it must have.
+// verify compares a complete file with its expected checksum.
 func (p *stagingFile) verify(want digest, source string) error {
 	if want == (digest{}) {
 		return nil

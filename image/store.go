@@ -20,19 +20,18 @@ import (
 	"croft/image/format"
 )
 
-// evictionGrace is how long an image stays that was used, since a disk on it may
-// just be in the making.
+// evictionGrace is how long a used image is protected from eviction, since a disk on it may be in creation.
 const evictionGrace = 10 * time.Minute
 
-// store is the cache's directory: the images in it and the index of what references led to.
+// store is the cache directory: the images and the index of references.
 type store struct {
 	dir     string
 	max     int64
-	grace   time.Duration // an image used more recently is not evicted
+	grace   time.Duration // more recently used images are not evicted
 	log     *slog.Logger
 	metrics *metrics
 
-	mu    sync.Mutex // guards what follows and the names in dir
+	mu    sync.Mutex // guards the fields below and the names in dir
 	index index
 }
 
@@ -40,7 +39,7 @@ func (s *store) indexFile() string { return filepath.Join(s.dir, "index.json") }
 
 func (s *store) imagePath(sha256, form string) string { return filepath.Join(s.dir, sha256+"."+form) }
 
-// loadIndex reads the index; an unreadable one is as good as none.
+// loadIndex reads the index; an unreadable one is treated as empty.
 func (s *store) loadIndex() error {
 	s.index = index{}
 	b, err := os.ReadFile(s.indexFile())
@@ -62,8 +61,7 @@ func (s *store) loadIndex() error {
 	return nil
 }
 
-// held returns what the cache has for a reference, if its file is there and of
-// the size it had.
+// held returns the cached image of a reference, if its file exists and has its recorded size.
 func (s *store) held(ref Reference) (entry, compute.Image, bool) {
 	s.mu.Lock()
 	e, ok := s.index.References[ref.String()]
@@ -75,14 +73,13 @@ func (s *store) held(ref Reference) (entry, compute.Image, bool) {
 	return e, img, ok
 }
 
-// byDigest returns the image that was published with a checksum, however it came
-// into the cache.
+// byDigest returns the image published with a checksum, whatever its reference.
 func (s *store) byDigest(d digest) (compute.Image, bool) {
 	if d == (digest{}) {
 		return compute.Image{}, false
 	}
 	var found []entry
-	if d.algo == "sha256" { // needs no index where it was not packed
+	if d.algo == "sha256" { // needs no index unless it was packed
 		found = []entry{{SHA256: d.hex, Format: "qcow2"}, {SHA256: d.hex, Format: "raw"}}
 	}
 	s.mu.Lock()
@@ -100,13 +97,13 @@ func (s *store) byDigest(d digest) (compute.Image, bool) {
 	return compute.Image{}, false
 }
 
-// use opens a file of the cache for a caller, noting the time for the eviction.
-// One that is damaged is removed, so that it is fetched again.
+// use returns a file of the cache to a caller and records the time of use for eviction. A damaged file is
+// removed, so that it is fetched again.
 func (s *store) use(sha256, form string) (compute.Image, bool) {
 	name := s.imagePath(sha256, form)
 	s.mu.Lock()
 	now := time.Now()
-	err := os.Chtimes(name, now, now) // under mu: eviction sees the time or is over
+	err := os.Chtimes(name, now, now) // under mu: eviction sees the time or has ended
 	s.mu.Unlock()
 	if err != nil {
 		return compute.Image{}, false
@@ -124,7 +121,7 @@ func (s *store) use(sha256, form string) (compute.Image, bool) {
 	return compute.Image{Path: name, Format: form, VirtualSize: info.VirtualSize, Digest: sha256}, true
 }
 
-// sizeIsRight compares the file's size with that of every reference to it.
+// sizeIsRight compares the file's size with that recorded for each of its references.
 func (s *store) sizeIsRight(name, sha256 string) bool {
 	fi, err := os.Stat(name)
 	if err != nil {
@@ -140,8 +137,8 @@ func (s *store) sizeIsRight(name, sha256 string) bool {
 	return true
 }
 
-// remember stores what a reference led to, now. An index that cannot be written
-// costs another download after a restart, not the image.
+// remember records to what a reference resolved, as of now. A failure to write the index costs another
+// download after a restart, not the image.
 func (s *store) remember(ref Reference, e entry) {
 	e.Checked = time.Now().UTC()
 	s.mu.Lock()
@@ -152,17 +149,16 @@ func (s *store) remember(ref Reference, e entry) {
 	}
 }
 
-// cached is a file of the cache, as eviction sees it.
+// cached is a file of the cache for eviction.
 type cached struct {
 	path  string
-	bytes int64 // on the disk
+	bytes int64 // allocated on disk
 	used  time.Time
 	links uint64
 }
 
-// evict removes images until the bound leaves room for need more bytes: the least
-// recently used first, never one that a disk stands on (it has another link, so
-// removing it would free nothing) or that was used just now. Caller holds mu.
+// evict removes images until need more bytes fit within the limit, least recently used first. It skips images
+// with linked disks (removing them would free nothing) and recently used ones. The caller holds mu.
 func (s *store) evict(need int64) error {
 	files, err := s.files()
 	if err != nil {
@@ -190,7 +186,7 @@ func (s *store) evict(need int64) error {
 	return nil
 }
 
-// files lists the images in the cache. Caller holds mu.
+// files lists the images in the cache. The caller holds mu.
 func (s *store) files() ([]cached, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -213,14 +209,13 @@ func isImageName(name string) bool {
 	return ok
 }
 
-// cutName takes the name of a file in the cache apart.
+// cutName splits the name of a file in the cache.
 func cutName(name string) (sha256, form string, ok bool) {
 	sha256, form, _ = strings.Cut(name, ".")
 	return sha256, form, len(sha256) == 64 && isHex(sha256) && (form == "qcow2" || form == "raw")
 }
 
-// admit says whether an image of so many bytes may enter the cache, and evicts
-// others for it; 0 where the size is not known.
+// admit reports whether an image of this size (0: unknown) may enter the cache, and evicts others for it.
 func (s *store) admit(bytes int64) error {
 	if bytes > s.max {
 		return croft.Errorf(croft.Invalid,
@@ -232,8 +227,8 @@ func (s *store) admit(bytes int64) error {
 	return s.evict(bytes)
 }
 
-// put renames the file to what it is called by its content. A file that is there
-// already has the same content, and disks may stand on it: it stays.
+// put renames the file to its content-derived name. An existing file has the same content and may have linked
+// disks: it stays.
 func (s *store) put(d candidate, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +245,7 @@ func (s *store) put(d candidate, name string) error {
 	return errors.Join(syncDir(s.dir), s.evict(0))
 }
 
-// rememberImage is remember for a file that came into the cache by another reference.
+// rememberImage is remember for a file that entered the cache through another reference.
 func (s *store) rememberImage(ref Reference, d digest, img compute.Image) error {
 	fi, err := os.Stat(img.Path)
 	if err != nil {
@@ -262,9 +257,8 @@ func (s *store) rememberImage(ref Reference, d digest, img compute.Image) error 
 	return nil
 }
 
-// closeOff takes the images of an older version, which everybody could read, from
-// others, but those that disks stand on: their domains are defined without that group.
-// Caller holds mu.
+// closeOff restricts the permissions of images from an older version, which were world-readable, except those
+// with linked disks: their domains are defined without the group. The caller holds mu.
 func (s *store) closeOff() error {
 	files, err := s.files()
 	if err != nil {
@@ -292,11 +286,11 @@ func newCached(path string, fi os.FileInfo) cached {
 	return f
 }
 
-// imageMode lets the hypervisor's group read an image and the disks' copies of it: the
-// definition of a domain gives them to that group.
+// imageMode lets the hypervisor's group read an image and the disks' copies of it: the definition of a domain
+// assigns them to that group.
 const imageMode = 0o640
 
-// image is what the cache calls the candidate.
+// image returns the candidate as a cached image.
 func (s *store) image(d candidate, info format.Info) compute.Image {
 	sum := d.sha256()
 	return compute.Image{Path: s.imagePath(sum, info.Format), Format: info.Format, VirtualSize: info.VirtualSize,

@@ -14,13 +14,13 @@ import (
 	"croft/image/format"
 )
 
-// maxSums bounds a list of checksums; the longest known ones have some 100 KiB.
+// maxSums limits the size of a list of checksums; the longest known ones have some 100 KiB.
 const maxSums = 4 << 20
 
-// publisher asks the publisher of an image for its checksum.
+// publisher obtains checksums from an image's publisher.
 type publisher struct {
 	client   *client
-	keyrings []string // directories that keyrings are read from
+	keyrings []string // directories of allowed keyrings
 }
 
 // checksum fetches the publisher's list and returns the checksum of the image.
@@ -68,8 +68,8 @@ func (p publisher) fetch(ctx context.Context, address string) ([]byte, error) {
 	return text, nil
 }
 
-// signed returns the part of a list of checksums that is signed by a key in the
-// reference's keyring. Invalid: there is no such part.
+// signed returns the part of a list of checksums that is signed by a key in the reference's keyring. Invalid:
+// there is no such part.
 func (p publisher) signed(ctx context.Context, ref Reference, text []byte) ([]byte, error) {
 	keys, err := readKeyring(p.keyrings, ref.SignedBy)
 	if err != nil {
@@ -85,10 +85,9 @@ func (p publisher) signed(ctx context.Context, ref Reference, text []byte) ([]by
 	return text, checkDetached(keys, ref.SignedBy, text, signature)
 }
 
-// findSum looks a file up in a list of checksums as sha256sum and sha512sum write
-// them ("HEX  NAME", "HEX *NAME") or in the BSD form ("SHA256 (NAME) = HEX"),
-// which may be wrapped in a PGP signature. A list of one bare checksum counts for
-// any file. Where a file has several, the longest wins.
+// findSum finds a file in a list of checksums in the format of sha256sum and sha512sum ("HEX  NAME", "HEX
+// *NAME") or in the BSD format ("SHA256 (NAME) = HEX"), optionally in a PGP signature. A list of one bare
+// checksum is valid for any file. If a file has several, the longest wins.
 func findSum(text []byte, file string) (digest, bool) {
 	var found digest
 	lines, bare := 0, digest{}
@@ -121,7 +120,7 @@ func findSum(text []byte, file string) (digest, bool) {
 	return found, found.hex != ""
 }
 
-// splitSum takes one line apart; name is empty where the line has only a checksum.
+// splitSum splits one line; name is empty if the line has only a checksum.
 func splitSum(line string) (name, hex string) {
 	if i := strings.Index(line, " ("); i > 0 {
 		if j := strings.LastIndex(line, ") = "); j > i {

@@ -7,14 +7,14 @@ import (
 	"croft"
 )
 
-// transfer counts the bytes of a fetch for those who wait.
+// transfer reports the progress of a fetch to its waiters, in bytes.
 type transfer struct{ have, total atomic.Int64 }
 
 func (t *transfer) progress() croft.Progress {
 	return croft.Progress{Done: t.have.Load(), Total: t.total.Load()}
 }
 
-// finish is the count of a transfer that was not needed.
+// finish reports a transfer that was not needed as complete.
 func (t *transfer) finish(size int64) {
 	t.total.Store(size)
 	t.have.Store(size)

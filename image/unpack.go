@@ -11,15 +11,15 @@ import (
 	"croft/image/format"
 )
 
-// unpacker takes images out of what they are published in.
+// unpacker decompresses published images.
 type unpacker struct {
-	dir   string // the cache's
-	max   int64  // bytes unpacked
+	dir   string // the cache's directory
+	max   int64  // limit of the unpacked size in bytes
 	space *space
 }
 
-// unpacked returns what a verified download holds where it is packed, and else the
-// download itself. Discard what it returns beside the download.
+// unpacked returns the content of a verified download if it is packed, and else the download itself. The
+// caller discards the result and the download.
 func (u unpacker) unpacked(ctx context.Context, d candidate) (candidate, error) {
 	head, err := format.ReadHead(d.f, d.size)
 	if err != nil {
@@ -31,9 +31,9 @@ func (u unpacker) unpacked(ctx context.Context, d candidate) (candidate, error) 
 	return d, nil
 }
 
-// unpack writes what a packed file holds into a new one, as much as the cache may
-// hold and the disk has room for, and no further than its beginning where that shows
-// that it cannot be a disk. Discard the candidate.
+// unpack writes the content of a packed file to a new file. It stops at the cache's size limit, when the disk
+// has no space, and as soon as the beginning shows that the content cannot be a disk. The caller discards the
+// candidate.
 func (u unpacker) unpack(ctx context.Context, p format.Packing, packed candidate) (_ candidate, err error) {
 	d, err := newCandidate(packed.path + ".unpacked" + tempSuffix)
 	if err != nil {
@@ -60,16 +60,16 @@ func (u unpacker) unpack(ctx context.Context, p format.Packing, packed candidate
 	return d, nil
 }
 
-// judged is how much of what a packed file holds tells whether it can be a disk.
+// judged is how much of the unpacked content decides whether it can be a disk.
 const judged = 64 << 10
 
-// unpacking counts and judges what comes out of a packed file.
+// unpacking counts and checks unpacked content.
 type unpacking struct {
 	io.Reader
 	unpacker
 	n    int64
 	head []byte
-	err  error // why it ended before its end, of a kind
+	err  error // why it stopped early, with a kind
 	format.Packing
 }
 

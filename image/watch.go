@@ -14,7 +14,7 @@ import (
 	"croft"
 )
 
-// statusError says what an answer that brings no image means.
+// statusError returns the error for a response without an image.
 func statusError(resp *http.Response) error {
 	answer := fmt.Sprintf("the server answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	switch code := resp.StatusCode; {
@@ -28,10 +28,10 @@ func statusError(resp *http.Response) error {
 	return croft.Errorf(croft.Invalid, "%s, which is no answer to a download", answer)
 }
 
-// errStalled is why a watch ended its request.
+// errStalled is the reason why a watch ended its request.
 var errStalled = errors.New("stalled")
 
-// watch ends a request whose server has sent nothing for too long.
+// watch ends a request when the server sends no data for too long.
 type watch struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -51,7 +51,7 @@ func (w *watch) stop() {
 	w.cancel(nil)
 }
 
-// reader makes every byte read put the end off.
+// reader resets the timeout with every read.
 func (w *watch) reader(r io.Reader) io.Reader { return watched{w, r} }
 
 type watched struct {
@@ -67,8 +67,8 @@ func (r watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// explain gives an error of the network its kind and sentence. An error that has
-// a kind already, such as a refused redirect, stays as it is.
+// explain gives a network error its kind and message. An error that has a kind, such as a refused redirect,
+// is unchanged.
 func (w *watch) explain(err error) error {
 	if errors.Is(context.Cause(w.ctx), errStalled) {
 		return croft.Errorf(croft.Unavailable, "the server sent nothing for %s: try again later", w.after)

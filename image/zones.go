@@ -8,9 +8,9 @@ import (
 	"croft"
 )
 
-// zone is where an address is, as seen from this host. A redirect leads to the
-// internet or stays in the zone that the reference itself led to: what a server may
-// have fetched from a host's own network is decided by whoever wrote the reference.
+// zone classifies an address as seen from this host. A redirect may lead to the internet or within the zone
+// of the reference: only the author of the reference, not a server, may choose to fetch from a host's own
+// network.
 type zone string
 
 const (
@@ -21,13 +21,13 @@ const (
 	noAddress zone = ""
 )
 
-// special are the ranges that are not of the internet, beside those that netip knows.
+// special are the ranges outside the internet that netip does not know.
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("fec0::/10"),
 }
 
-// zoneOf needs the networks that this host is in, by its own addresses.
+// zoneOf takes the networks of this host's own addresses as own.
 func zoneOf(a netip.Addr, own []netip.Prefix) zone {
 	a = embedded(a.Unmap()).WithZone("")
 	within := func(p netip.Prefix) bool { return p.Contains(a) }
@@ -44,7 +44,7 @@ func zoneOf(a netip.Addr, own []netip.Prefix) zone {
 	return internet
 }
 
-// embedded is the IPv4 address that NAT64 and 6to4 lead to.
+// embedded returns the IPv4 address in a NAT64 or 6to4 address.
 func embedded(a netip.Addr) netip.Addr {
 	b := a.As16()
 	switch {
@@ -56,11 +56,11 @@ func embedded(a netip.Addr) netip.Addr {
 	return a
 }
 
-// ownAddresses are this host's addresses, each with its network.
+// ownAddresses returns this host's addresses, each with its network.
 func ownAddresses() []netip.Prefix {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil // loopback and private networks are known without
+		return nil // loopback and private networks are known anyway
 	}
 	var own []netip.Prefix
 	for _, a := range addresses {
@@ -71,7 +71,7 @@ func ownAddresses() []netip.Prefix {
 	return own
 }
 
-// ParseNetworks reads networks, or single addresses.
+// ParseNetworks parses networks, or single addresses.
 func ParseNetworks(texts []string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	for _, text := range texts {

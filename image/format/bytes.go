@@ -2,7 +2,7 @@ package format
 
 import "fmt"
 
-// Bytes writes a number of bytes as people do: 1.5 GiB.
+// Bytes formats a number of bytes for people: 1.5 GiB.
 func Bytes(n int64) string {
 	const units = "KMGTPE"
 	if n < 1<<10 {

@@ -1,5 +1,5 @@
-// Package format reads the headers of disk images, names what cannot be a guest's disk, and writes empty overlays. It
-// opens no file that a header names, and reads and allocates little whatever a file holds.
+// Package format parses the headers of disk images, rejects what cannot be a guest's disk, and writes empty
+// overlays. It opens no file that a header names, and reads and allocates little whatever a file contains.
 package format
 
 import (
@@ -13,19 +13,18 @@ import (
 	"croft"
 )
 
-// MaxVirtual is the largest disk that is accepted or made, 64 TiB.
+// MaxVirtual is the largest disk that is accepted or created, 64 TiB.
 const MaxVirtual = 64 << 40
 
-// Info is what a file's own header says.
+// Info is the information in a file's own header.
 type Info struct {
 	Format      string // qcow2 or raw
 	VirtualSize int64  // bytes; of a raw image rounded up to whole sectors
 }
 
-// Inspect reads the header of an image of the given size and says what it is. An
-// error is Invalid and says why the file cannot be a guest's base image: it leads
-// to another file, is encrypted, damaged, of another format, or no disk at all.
-// Whatever the file holds, Inspect reads only within it and allocates little.
+// Inspect parses the header of an image of the given size. Invalid: the file cannot be a guest's base image,
+// because it refers to another file, is encrypted, damaged, of another format, or not a disk. Whatever the
+// file contains, Inspect reads only within it and allocates little.
 func Inspect(r io.ReaderAt, size int64) (Info, error) {
 	if size == 0 {
 		return Info{}, croft.Errorf(croft.Invalid, "the file is empty")
@@ -43,7 +42,7 @@ func Inspect(r io.ReaderAt, size int64) (Info, error) {
 	return inspectRaw(r, size, head)
 }
 
-// InspectFile is Inspect of a file by name.
+// InspectFile is Inspect for a file name.
 func InspectFile(name string) (Info, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -57,7 +56,7 @@ func InspectFile(name string) (Info, error) {
 	return Inspect(f, fi.Size())
 }
 
-// HeadSize is how much of a file's beginning names its format.
+// HeadSize is the size of the part that identifies a file's format.
 const HeadSize = 1024
 
 // ReadHead reads the first HeadSize bytes of a file, or all of a smaller one.
@@ -69,7 +68,7 @@ func ReadHead(r io.ReaderAt, size int64) ([]byte, error) {
 	return head, nil
 }
 
-// magic is a mark at a fixed place by which a format is known.
+// magic is a signature at a fixed offset that identifies a format.
 type magic struct {
 	at   int
 	mark string
@@ -79,7 +78,7 @@ func (m magic) in(b []byte) bool {
 	return len(b) >= m.at+len(m.mark) && string(b[m.at:m.at+len(m.mark)]) == m.mark
 }
 
-// containers are the formats of disks that are not taken, with qemu-img's name.
+// containers are the rejected disk formats, with qemu-img's names.
 var containers = []struct {
 	magic
 	name, format string
@@ -98,17 +97,16 @@ var containers = []struct {
 	{magic{0, "Bochs Virtual HD Image"}, "a Bochs disk", "bochs"},
 }
 
-// vmdkText is what QEMU knows the description of a VMDK by, whatever comments stand
-// above it.
+// vmdkText is how QEMU recognizes a VMDK description, including comments before it.
 var vmdkText = regexp.MustCompile(`^(#[^\n]*\n| +\r?\n)*version=[123]\r?\n`)
 
-// otherFormat refuses a disk of a format that is not taken.
+// otherFormat rejects a disk of an unsupported format.
 func otherFormat(name, format string) error {
 	return croft.Errorf(croft.Invalid, "it is %s, and only qcow2 and raw images are taken: "+
 		"convert it on a machine of your own with qemu-img convert -f %s -O qcow2 IMAGE IMAGE.qcow2", name, format)
 }
 
-// RefuseHead refuses a file whose beginning is known not to be an image's.
+// RefuseHead rejects a file whose beginning cannot be an image's.
 func RefuseHead(head []byte) error {
 	for _, c := range containers {
 		if c.in(head) {
@@ -148,8 +146,8 @@ func isMarkup(head []byte) bool {
 
 const sector = 512
 
-// inspectRaw takes what has no format's mark: it must be able to boot, since
-// anything may pass for a raw disk.
+// inspectRaw accepts files without a format's signature if they can boot, since anything may pass for a raw
+// disk.
 func inspectRaw(r io.ReaderAt, size int64, head []byte) (Info, error) {
 	if size > MaxVirtual {
 		return Info{}, croft.Errorf(croft.Invalid, "it has %s, and a disk may have at most %s", Bytes(size),
@@ -172,8 +170,7 @@ func inspectRaw(r io.ReaderAt, size int64, head []byte) (Info, error) {
 	return Info{}, errNoDisk
 }
 
-// bootable looks for a master boot record or a GUID partition table, with sectors
-// of 512 or 4096 bytes.
+// bootable looks for a master boot record or a GUID partition table, with sectors of 512 or 4096 bytes.
 func bootable(r io.ReaderAt, size int64, head []byte) bool {
 	if (magic{510, "\x55\xaa"}).in(head) || (magic{512, "EFI PART"}).in(head) {
 		return true
@@ -181,7 +178,7 @@ func bootable(r io.ReaderAt, size int64, head []byte) bool {
 	return markAt(r, size, 4096, "EFI PART")
 }
 
-// markAt reports whether the mark stands at the place, which may lie outside.
+// markAt reports whether the mark is at the offset, which may be outside the file.
 func markAt(r io.ReaderAt, size, place int64, mark string) bool {
 	if place < 0 || place+int64(len(mark)) > size {
 		return false
@@ -191,7 +188,7 @@ func markAt(r io.ReaderAt, size, place int64, mark string) bool {
 	return n == len(b) && string(b) == mark
 }
 
-// RefuseBeginning refuses by its first 64 KiB what cannot become a disk, however much follows.
+// RefuseBeginning rejects, by its first 64 KiB, a file that cannot become a disk whatever follows.
 func RefuseBeginning(head []byte) error {
 	if IsQcow2(head) {
 		return nil // the rest of its header may follow later
@@ -205,6 +202,6 @@ func RefuseBeginning(head []byte) error {
 	return errNoDisk
 }
 
-// errNoDisk refuses a file of unknown content.
+// errNoDisk rejects a file of unknown content.
 var errNoDisk = croft.Errorf(croft.Invalid,
 	"it is no disk image: it has neither the header of qcow2 nor, as a raw disk has, a boot record or partition table")

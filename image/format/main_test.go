@@ -15,7 +15,7 @@ import (
 
 func inspectBytes(b []byte) (Info, error) { return Inspect(bytes.NewReader(b), int64(len(b))) }
 
-// refused asserts that the error is Invalid and has the words.
+// refused asserts that the error is Invalid and contains the words.
 func refused(t *testing.T, err error, words string) {
 	t.Helper()
 	if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), words) {
@@ -23,7 +23,7 @@ func refused(t *testing.T, err error, words string) {
 	}
 }
 
-// bootDisk is a raw disk with a boot record.
+// bootDisk returns a raw disk with a boot record.
 func bootDisk(size int) []byte {
 	b := bytes.Repeat([]byte{0xeb, 0, 0, 0x63, 0, 0, 0, 7}, size/8)
 	copy(b[510:], "\x55\xaa")
@@ -47,7 +47,7 @@ func read(t *testing.T, name string) []byte {
 	return b
 }
 
-// qemu runs one of QEMU's disk tools, the judges of what is read here.
+// qemu runs a QEMU disk tool, the reference implementation.
 func qemu(t *testing.T, tool string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
@@ -57,7 +57,7 @@ func qemu(t *testing.T, tool string, args ...string) {
 	}
 }
 
-// made makes an image with qemu-img and returns its path.
+// made creates an image with qemu-img and returns its path.
 func made(t *testing.T, format, size string, options ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "made."+format)

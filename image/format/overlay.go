@@ -8,9 +8,8 @@ import (
 	"croft"
 )
 
-// An overlay as it is written here: version 3, clusters of 64 KiB. Cluster 0 is
-// the header, 1 the table of reference counts, 2 its one block of counts, and
-// from 3 on the L1 table, empty: every read goes to the backing file.
+// Layout of overlays: version 3, clusters of 64 KiB. Cluster 0 is the header, 1 the refcount table, 2 its
+// only refcount block, and from 3 on the empty L1 table: every read goes to the backing file.
 const (
 	overlayBits    = 16
 	overlayCluster = 1 << overlayBits
@@ -18,7 +17,7 @@ const (
 	overlayL1At    = 3 * overlayCluster
 )
 
-// Overlay is an empty qcow2 image that stands on another file.
+// Overlay is an empty qcow2 image on a backing file.
 type Overlay struct {
 	Virtual       int64 // bytes
 	Backing       string
@@ -29,18 +28,17 @@ func (o Overlay) l1Entries() int64 { return (o.Virtual + overlayPerL1 - 1) / ove
 
 func (o Overlay) l1Clusters() int64 { return (o.l1Entries()*8 + overlayCluster - 1) / overlayCluster }
 
-// Length is the size of the file that Write makes.
+// Length is the size of the file that Write creates.
 func (o Overlay) Length() int64 { return overlayL1At + o.l1Clusters()*overlayCluster }
 
-// Write writes all that is not zero; the file must be new and is given its length
-// by the caller.
+// Write writes all nonzero parts; the file must be new, and the caller sets its length.
 func (o Overlay) Write(w io.WriterAt) error {
 	header, err := o.header()
 	if err != nil {
 		return err
 	}
 	table := binary.BigEndian.AppendUint64(nil, 2*overlayCluster)
-	var counts []byte // 16 bits each: one for every cluster of the file
+	var counts []byte // 16 bits per cluster of the file
 	for range o.Length() / overlayCluster {
 		counts = binary.BigEndian.AppendUint16(counts, 1)
 	}
@@ -68,7 +66,7 @@ func (o Overlay) header() ([]byte, error) {
 	ext = u32(ext, uint32(len(o.BackingFormat)))
 	ext = append(ext, o.BackingFormat...)
 	ext = append(ext, make([]byte, -len(ext)&7)...)
-	ext = u64(ext, extEnd) // the end's own kind and length
+	ext = u64(ext, extEnd) // kind and length of the end extension
 
 	b := []byte(qcowMagic)
 	b = u32(b, 3)
@@ -79,12 +77,12 @@ func (o Overlay) header() ([]byte, error) {
 	b = u32(b, 0) // not encrypted
 	b = u32(b, uint32(o.l1Entries()))
 	b = u64(b, overlayL1At)
-	b = u64(b, overlayCluster) // table of reference counts
+	b = u64(b, overlayCluster) // refcount table
 	b = u32(b, 1)
 	b = u32(b, 0) // no snapshots
 	b = u64(b, 0)
 	b = append(b, make([]byte, 24)...) // no features
-	b = u32(b, 4)                      // counts of 2^4 bits
+	b = u32(b, 4)                      // refcounts of 2^4 bits
 	b = u32(b, qcowV3Header)
 	b = append(b, ext...)
 	return append(b, o.Backing...), nil

@@ -12,19 +12,18 @@ import (
 	"croft"
 )
 
-// maxWindow bounds the memory that a packed file may ask for: what zstd --long
-// makes, and twice the dictionary of xz -9.
+// maxWindow limits the memory for unpacking a file: the window of zstd --long, and twice the dictionary of xz
+// -9.
 const maxWindow = 128 << 20
 
-// Packing is a form that images are published in. Those without open are only known
-// by name.
+// Packing is a compression or archive format of published images. Without open it is only recognized.
 type Packing struct {
 	magic
 	name, tool string
 	open       func(io.Reader) (io.ReadCloser, error)
 }
 
-// packings are the archives and compressions that images are published in.
+// packings are the archive and compression formats of published images.
 var packings = []Packing{
 	{magic{0, "\x1f\x8b"}, "gzip", "gunzip", openGzip},
 	{magic{0, "\xfd7zXZ\x00"}, "xz", "unxz", openXZ},
@@ -53,8 +52,7 @@ func openZstd(r io.Reader) (io.ReadCloser, error) {
 	return z.IOReadCloser(), nil
 }
 
-// PackingOf is how a file that begins so is packed, if it is one of those that can
-// be unpacked here.
+// PackingOf returns the packing of a file with this beginning, if it can be unpacked here.
 func PackingOf(head []byte) (Packing, bool) {
 	i := slices.IndexFunc(packings, func(p Packing) bool { return p.open != nil && p.in(head) })
 	if i < 0 {
@@ -63,10 +61,10 @@ func PackingOf(head []byte) (Packing, bool) {
 	return packings[i], true
 }
 
-// Open reads what a packed file holds.
+// Open returns a reader of a packed file's content.
 func (p Packing) Open(r io.Reader) (io.ReadCloser, error) { return p.open(r) }
 
-// Explain says what is wrong with a packed file.
+// Explain returns a readable error for a damaged packed file.
 func (p Packing) Explain(err error) error {
 	if errors.Is(err, xz.ErrMemlimit) || errors.Is(err, zstd.ErrWindowSizeExceeded) ||
 		errors.Is(err, zstd.ErrDecoderSizeExceeded) {

@@ -9,8 +9,8 @@ import (
 	"croft"
 )
 
-// The parts of the qcow2 format that are needed here, from its specification
-// (docs/interop/qcow2.txt of QEMU). All numbers are big-endian.
+// The required parts of the qcow2 format, from its specification (docs/interop/qcow2.txt of QEMU). All
+// numbers are big-endian.
 const (
 	qcowMagic     = "QFI\xfb"
 	qcowV2Header  = 72
@@ -34,17 +34,16 @@ const (
 	extCrypto        = 0x0537be77
 	extBitmaps       = 0x23852875
 
-	offsetMask = 0x00fffffffffffe00 // of an L1 entry: where the L2 table lies
+	offsetMask = 0x00fffffffffffe00 // L1 entry: offset of the L2 table
 )
 
-// Qcow2 is a header as it stands in the file, its places checked against the
-// file's size and nothing else.
+// Qcow2 is a header as stored in the file; only its offsets are checked, against the file's size.
 type Qcow2 struct {
 	version       uint32
 	Backing       string // name of the backing file
 	BackingFormat string
 	clusterBits   uint32
-	Virtual       uint64 // bytes of the disk
+	Virtual       uint64 // size of the disk in bytes
 	crypt         uint32
 	l1Size        uint32
 	l1Offset      uint64
@@ -60,14 +59,14 @@ type Qcow2 struct {
 	cryptoHeader  bool // a header extension leads to a LUKS header
 }
 
-// IsQcow2 tells whether a file that begins so is a qcow2 image of version 2 or later.
+// IsQcow2 reports whether a file with this beginning is a qcow2 image of version 2 or later.
 func IsQcow2(head []byte) bool {
 	return (magic{0, qcowMagic}).in(head) && !(magic{4, "\x00\x00\x00\x01"}).in(head)
 }
 
 func (h *Qcow2) cluster() int64 { return 1 << h.clusterBits }
 
-// inspectQcow2 accepts a base image: whole, plain, standing alone.
+// inspectQcow2 accepts a base image that is complete, plain and self-contained.
 func inspectQcow2(r io.ReaderAt, size int64) (Info, error) {
 	h, err := ReadQcow2(r, size)
 	if err != nil {
@@ -82,7 +81,7 @@ func inspectQcow2(r io.ReaderAt, size int64) (Info, error) {
 	return Info{Format: "qcow2", VirtualSize: int64(h.Virtual)}, nil
 }
 
-// damaged is the error of a header that cannot be right.
+// damaged returns the error for an invalid header.
 func damaged(format string, args ...any) error {
 	return croft.Errorf(croft.Invalid, "its qcow2 header is damaged (%s): fetch or make the image again",
 		fmt.Sprintf(format, args...))
@@ -116,7 +115,7 @@ func ReadQcow2(r io.ReaderAt, size int64) (*Qcow2, error) {
 	return h, h.readExtensions(r, end)
 }
 
-// parseFixed reads the fields at fixed places; b has at least the v2 header.
+// parseFixed reads the fields at fixed offsets; b contains at least the v2 header.
 func parseFixed(b []byte) *Qcow2 {
 	u32, u64 := binary.BigEndian.Uint32, binary.BigEndian.Uint64
 	h := &Qcow2{
@@ -158,8 +157,8 @@ func (h *Qcow2) checkFixed(size int64) error {
 	return nil
 }
 
-// readBacking reads the backing file's name, and returns where the header's
-// extensions must end: before that name, and within the first cluster.
+// readBacking reads the backing file's name, and returns where the header's extensions must end: before that
+// name, and within the first cluster.
 func (h *Qcow2) readBacking(r io.ReaderAt, b []byte, size int64) (end int64, err error) {
 	offset, length := binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint32(b[16:])
 	end = min(h.cluster(), size)
@@ -178,7 +177,7 @@ func (h *Qcow2) readBacking(r io.ReaderAt, b []byte, size int64) (end int64, err
 	return int64(offset), nil
 }
 
-// readExtensions walks the header's extensions, which lie between it and end.
+// readExtensions parses the header extensions between the header and end.
 func (h *Qcow2) readExtensions(r io.ReaderAt, end int64) error {
 	at := int64(h.headerLen)
 	for at+8 <= end {
@@ -218,8 +217,8 @@ func (h *Qcow2) readExtensions(r io.ReaderAt, end int64) error {
 	return nil
 }
 
-// Acceptable says why the image cannot be a base, if so: everything it holds must
-// be in the file itself, readable without a key, by any QEMU of today.
+// Acceptable returns why the image cannot be a base; nil: it can. All data must be in the file itself,
+// readable without a key, by any current QEMU.
 func (h *Qcow2) Acceptable() error {
 	switch {
 	case h.Backing != "":
@@ -236,7 +235,7 @@ func (h *Qcow2) Acceptable() error {
 			"it is marked as corrupt: repair it with qemu-img check -r all, or fetch it again")
 	case h.Virtual == 0:
 		return croft.Errorf(croft.Invalid, "its disk has no size: it holds nothing to boot")
-	case h.Virtual%sector != 0: // QEMU leaves the rest out
+	case h.Virtual%sector != 0: // QEMU drops the remainder
 		return damaged("a disk of %d bytes, which are no whole sectors", h.Virtual)
 	case h.Virtual > MaxVirtual:
 		return croft.Errorf(croft.Invalid, "its disk would have more than %s, the most that is allowed",
@@ -258,7 +257,7 @@ func (h *Qcow2) Acceptable() error {
 	return nil
 }
 
-// perL1 is how many bytes of the disk one entry of the L1 table stands for.
+// perL1 returns how many bytes of the disk one L1 entry covers.
 func (h *Qcow2) perL1() uint64 {
 	entry := uint64(8)
 	if h.incompat&incompatExtendedL2 != 0 {
@@ -267,8 +266,8 @@ func (h *Qcow2) perL1() uint64 {
 	return uint64(h.cluster()) / entry * uint64(h.cluster())
 }
 
-// checkTables makes sure that the tables lie inside the file and that the L1
-// table leads to places inside it, as it does not in a file cut short.
+// checkTables checks that the tables and the offsets in the L1 table are inside the file; in a truncated file
+// they are not.
 func (h *Qcow2) checkTables(r io.ReaderAt, size int64) error {
 	need := (h.Virtual + h.perL1() - 1) / h.perL1()
 	l1, refs := uint64(h.l1Size)*8, uint64(h.refClusters)<<h.clusterBits
@@ -285,8 +284,7 @@ func (h *Qcow2) checkTables(r io.ReaderAt, size int64) error {
 	return h.checkL1(r, int64(need), size)
 }
 
-// inside reports whether the range begins at a cluster after the header's and
-// ends within the file.
+// inside reports whether the range begins at a cluster after the header's and ends within the file.
 func (h *Qcow2) inside(offset, length uint64, size int64) bool {
 	return offset >= uint64(h.cluster()) && offset%uint64(h.cluster()) == 0 &&
 		offset <= uint64(size) && length <= uint64(size)-offset
