@@ -9,14 +9,14 @@ import (
 	"strconv"
 )
 
-// The paths of the service beside the trees of metadata.
+// The paths of the service outside the metadata trees.
 const (
 	tokenPath  = "/latest/api/token"
 	reportPath = "/croft/v1/phone-home"
 	healthPath = "/croft/health"
 )
 
-// What healthPath answers, to the host alone.
+// Answers of healthPath, to the host only.
 const (
 	healthBody  = "croft metadata server\n"
 	cloudHeader = "Croft-Partition"
@@ -28,8 +28,8 @@ const (
 	mimeData = "application/octet-stream"
 )
 
-// fromHost: a connection whose two ends have one address was made on this host;
-// the kernel drops packets from outside that claim such a source.
+// fromHost reports a connection whose two ends have the same address: it was made on this host, because the
+// kernel drops external packets with such a source.
 func fromHost(ctx context.Context, addr netip.Addr) bool {
 	local, ok := ctx.Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {

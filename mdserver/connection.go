@@ -17,10 +17,10 @@ import (
 	"croft/mdserver/linklocal"
 )
 
-// place is where an IP address is on the guests' bridge.
+// place is the location of an IP address on the guests' bridge.
 type place struct {
-	card net.HardwareAddr // that the kernel sends to for the address; nil: not known
-	port string           // the bridge's port that this card was heard at last; empty: not known
+	card net.HardwareAddr // MAC to which the kernel sends for the address; nil: unknown
+	port string           // bridge port at which this MAC was last seen; empty: unknown
 }
 
 // placeOf finds the place of an address.
@@ -37,13 +37,13 @@ func placesOn(bridge string) placeOf {
 	}
 }
 
-// connection is what the server knows of the connection that a request came by.
+// connection is the server's knowledge of a request's connection.
 type connection struct {
 	conn   net.Conn
-	places placeOf // nil where there is no bridge to ask
+	places placeOf // nil: no bridge to ask
 
 	once  sync.Once
-	place place // that the connection's packets came from
+	place place // where the connection's packets came from
 	err   error
 }
 
@@ -53,7 +53,7 @@ func withConnection(ctx context.Context, c net.Conn, places placeOf) context.Con
 	return context.WithValue(ctx, connectionKey{}, &connection{conn: c, places: places})
 }
 
-// connectionOf returns an empty connection where the request came by none of ours.
+// connectionOf returns an empty connection if the request did not use one of the server's.
 func connectionOf(ctx context.Context) *connection {
 	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
 		return c
@@ -61,12 +61,11 @@ func connectionOf(ctx context.Context) *connection {
 	return &connection{}
 }
 
-// belongsTo is nil when the connection's packets come from a network card of the
-// guest's, at the port of the bridge where the host has put that card. A guest may
-// use the address of another, and even its card's, but not its port: it is nobody,
-// NotFound. Unavailable: the kernel does not know the card or its port, so nobody is
-// answered. The place is looked up once, while the kernel that has just answered the
-// card must know it.
+// belongsTo returns nil if the connection's packets come from one of the guest's network cards, at the bridge
+// port where the host has connected that card. A guest may use another's address, and even its MAC, but not
+// its port: it gets NotFound. Unavailable: the kernel does not know the card or its port, so the request is
+// not answered. The place is looked up once per connection, while the kernel, which has just answered the
+// card, must know it.
 func (c *connection) belongsTo(addr netip.Addr, g Guest) error {
 	if c.places == nil {
 		return nil
@@ -91,11 +90,11 @@ func (c *connection) belongsTo(addr netip.Addr, g Guest) error {
 	return nil
 }
 
-// errSpoofed is worth a line in the log.
+// errSpoofed is logged.
 var errSpoofed = errors.New("that is not one of its own")
 
-// oneHop keeps what is sent from now on from leaving the guests' network: a
-// router, such as a container network within the guest, drops it.
+// oneHop prevents later packets from leaving the guests' network: a router, such as a container network in
+// the guest, drops them.
 func (c *connection) oneHop() error {
 	sys, ok := c.conn.(syscall.Conn)
 	if !ok {

@@ -9,14 +9,13 @@ import (
 	"croft/internal/userdata"
 )
 
-// ec2Versions are those that clients fall back to when they find no newer one.
+// ec2Versions are the versions to which clients fall back.
 var ec2Versions = []string{"2009-04-04", "latest"}
 
-// ec2 is the tree of Amazon's instance metadata, as far as it says something true
-// here. The instance-id is the UUID, not i- and some digits: cloud-init runs its
-// once-per-instance steps again when that id changes, so every source of metadata
-// must give the same one, and a person can look it up. There is no instance
-// identity document: nobody could check a signature of ours.
+// ec2 is the tree of Amazon's instance metadata, as far as it applies here. The instance-id is the UUID, not
+// i- and some digits: cloud-init repeats its once-per-instance steps when that ID changes, so every source of
+// metadata must return the same one, and a person can look it up. There is no instance identity document:
+// nobody could verify croft's signature.
 func ec2(g Guest, client string) []node {
 	var versions []node
 	for _, v := range ec2Versions {
@@ -57,7 +56,7 @@ func ec2MetaData(g Guest) []node {
 	return nodes
 }
 
-// ec2Tags leaves out tags that a path cannot lead to: OpenStack's tree has them.
+// ec2Tags leaves out tags that do not fit in a path: OpenStack's tree has them.
 func ec2Tags(g Guest) []node {
 	var tags []node
 	for _, key := range slices.Sorted(maps.Keys(g.Tags)) {
@@ -78,9 +77,9 @@ func ec2Keys(g Guest) []node {
 	return keys
 }
 
-// ec2UserData is what the user gave. This tree has no place for what operators and
-// croft itself add, so cloud-init, which takes MIME, gets all of it here; others,
-// who may know nothing but scripts, get what the user gave.
+// ec2UserData returns the user's data. This tree has no place for the parts of operators and croft, so
+// cloud-init, which accepts MIME, gets all of them here; other clients, which may support only scripts, get
+// the user's data.
 func ec2UserData(g Guest, client string) []byte {
 	if !isCloudInit(client) {
 		return g.UserData
@@ -92,13 +91,13 @@ func ec2UserData(g Guest, client string) []byte {
 	return userdata.Join(parts...)
 }
 
-// isCloudInit tells by what a client calls itself. Where cloud-init sends a token
-// along, as for EC2's tree, its HTTP library's name takes the place of its own.
+// isCloudInit recognizes cloud-init by the client's User-Agent. If cloud-init sends a token, as for EC2's
+// tree, it sends its HTTP library's name instead of its own.
 func isCloudInit(client string) bool {
 	return strings.HasPrefix(client, "Cloud-Init/") || strings.HasPrefix(client, "python-requests/")
 }
 
-// userData is absent, not empty, where there is none: clients take 404 for no.
+// userData is absent, not empty, if there is none: clients take 404 for no.
 func userData(name string, g Guest) node {
 	return computed(name, mimeData, func() []byte { return g.UserData })
 }

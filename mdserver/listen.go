@@ -19,25 +19,24 @@ import (
 // Address is where guests of every cloud look for their metadata.
 var Address = netip.MustParseAddrPort("169.254.169.254:80")
 
-// Address6 is where those that have IPv6 alone look.
+// Address6 is where guests with IPv6 only look.
 var Address6 = netip.MustParseAddrPort("[fd00:ec2::254]:80")
 
-// ErrServed says that the bridge has a metadata server of croft's already.
+// ErrServed says that a metadata server of croft already serves the bridge.
 var ErrServed = croft.Errorf(croft.Conflict, "croft's metadata server is running on this bridge already")
 
-// ErrOther says that the bridge has the metadata server of another cloud, so that guests of
-// this one would get nothing there.
+// ErrOther says that the bridge has the metadata server of another cloud, so guests of this cloud would get
+// nothing there.
 var ErrOther = croft.Errorf(croft.Conflict,
 	"the croft of another cloud serves metadata there, and guests of this one would never get theirs: "+
 		"give this cloud a network of its own (network.name, network.bridge), or set metadata.server to false, so that its guests get a disk")
 
-// Listen puts the address on the guests' bridge, unless it is there, and listens
-// on that bridge alone, so that several clouds with a bridge each can share a
-// host. Closing the listener takes the address away iff Listen put it there; when
-// the bridge loses it in another way, Accept ends with an error.
+// Listen adds the address to the guests' bridge, if it is missing, and listens on that bridge only, so that
+// several clouds with a bridge each can share a host. Closing the listener removes the address iff Listen
+// added it; if the bridge loses it otherwise, Accept returns an error.
 //
-// NotFound: there is no such bridge (libvirt makes its own when the network
-// starts). ErrServed: croft listens there already. Conflict: somebody else does.
+// NotFound: there is no such bridge (libvirt creates its own when the network starts). ErrServed: croft
+// listens there already. Conflict: another program does.
 func Listen(ctx context.Context, bridge string, at netip.AddrPort) (net.Listener, error) {
 	l, err := linklocal.Listen(ctx, bridge, at)
 	if !errors.Is(err, syscall.EADDRINUSE) {
@@ -50,7 +49,7 @@ func Listen(ctx context.Context, bridge string, at netip.AddrPort) (net.Listener
 		"stop it (ss -ltnp 'sport = :%d' names it), or run without the metadata server", at, bridge, at.Port())
 }
 
-// listen is Listen for the guests of one cloud. ErrOther: another's croft listens there.
+// listen is Listen for the guests of one cloud. ErrOther: the croft of another cloud listens there.
 func (s *Server) listen(ctx context.Context, bridge string, at netip.AddrPort) (net.Listener, error) {
 	l, err := Listen(ctx, bridge, at)
 	if errors.Is(err, ErrServed) {
@@ -59,8 +58,8 @@ func (s *Server) listen(ctx context.Context, bridge string, at netip.AddrPort) (
 	return l, err
 }
 
-// Free returns ErrOther where the croft of another cloud serves metadata on the bridge.
-// That anybody else does, or that nobody does, is no error.
+// Free returns ErrOther if the croft of another cloud serves metadata on the bridge. Any other server, or
+// none, is no error.
 func (s *Server) Free(ctx context.Context, bridge string, at netip.AddrPort) error {
 	cloud, err := Served(ctx, bridge, at)
 	if err != nil || cloud == "" || s.config.Partition == "" || cloud == s.config.Partition {
@@ -69,15 +68,14 @@ func (s *Server) Free(ctx context.Context, bridge string, at netip.AddrPort) err
 	return fmt.Errorf("serve metadata on %s of %s: %w (its partition is %s)", at, bridge, ErrOther, cloud)
 }
 
-// Probe asks, from the host itself, whether croft's metadata server answers on the
-// bridge; nil is yes.
+// Probe checks, from the host itself, whether croft's metadata server answers on the bridge; nil: it does.
 func Probe(ctx context.Context, bridge string, at netip.AddrPort) error {
 	_, err := Served(ctx, bridge, at)
 	return err
 }
 
-// Served asks, from the host itself, which cloud's metadata server answers on the bridge.
-// One of an older version does not say.
+// Served asks, from the host itself, which cloud's metadata server answers on the bridge. Older versions do
+// not report their cloud.
 func Served(ctx context.Context, bridge string, at netip.AddrPort) (cloud croft.PartitionID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

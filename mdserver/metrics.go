@@ -12,7 +12,7 @@ import (
 	"croft/internal/meter"
 )
 
-// metrics count what guests ask.
+// metrics counts requests of guests.
 type metrics struct {
 	meter.Set
 	seconds     *prometheus.HistogramVec
@@ -36,7 +36,7 @@ func newMetrics() *metrics {
 	return m
 }
 
-// measured answers a request and notes how.
+// measured answers a request and records the result.
 func (m *metrics) measured(w http.ResponseWriter, r *http.Request, answer http.HandlerFunc) {
 	begun := time.Now()
 	noted := httpapi.Note(w)
@@ -44,8 +44,7 @@ func (m *metrics) measured(w http.ResponseWriter, r *http.Request, answer http.H
 	m.seconds.WithLabelValues(routeOf(r.URL.Path), strconv.Itoa(noted.Status)).Observe(time.Since(begun).Seconds())
 }
 
-// routeOf is the part of the tree that a path is in. Guests make up paths; those are
-// "other".
+// routeOf returns the part of the tree that contains a path. Paths invented by guests are "other".
 func routeOf(path string) string {
 	switch {
 	case path == healthPath:

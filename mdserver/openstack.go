@@ -11,9 +11,8 @@ import (
 	"croft/internal/userdata"
 )
 
-// openstackVersions are those cloud-init knows; it takes the newest that is
-// listed. All hold the same files: an older version with a newer file in it
-// disturbs nobody.
+// openstackVersions are the versions known to cloud-init, which uses the newest listed one. All contain the
+// same files: a newer file in an older version is harmless.
 var openstackVersions = []string{
 	"2012-08-10", "2013-04-04", "2013-10-17", "2015-10-15",
 	"2016-06-30", "2016-10-06", "2017-02-22", "2018-08-27", "latest",
@@ -21,8 +20,8 @@ var openstackVersions = []string{
 
 func isOpenstackVersion(v string) bool { return slices.Contains(openstackVersions, v) }
 
-// openstack is the tree of Nova's metadata service. Versions are listed without
-// a slash, since cloud-init compares whole lines.
+// openstack is the tree of Nova's metadata service. Versions are listed without a slash, since cloud-init
+// compares whole lines.
 func openstack(g Guest, seed func() []byte) []node {
 	var versions []node
 	for _, v := range openstackVersions {
@@ -104,7 +103,7 @@ type networkJSON struct {
 	Type string `json:"type"`
 }
 
-// networkData has every interface ask DHCP, which is where addresses come from.
+// networkData configures DHCP on every interface, because addresses come from DHCP.
 func networkData(g Guest) []byte {
 	n := networkDataJSON{Links: []linkJSON{}, Networks: []networkJSON{}, Services: []string{}}
 	for i, mac := range g.MACs {
@@ -115,7 +114,7 @@ func networkData(g Guest) []byte {
 	return encode(n)
 }
 
-// encode cannot go wrong: it is called with strings and integers only.
+// encode cannot fail: v contains only strings and integers.
 func encode(v any) []byte {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -124,8 +123,7 @@ func encode(v any) []byte {
 	return body
 }
 
-// vendorData wraps parts as OpenStack does: what is below the key cloud-init, that
-// takes as it takes user-data.
+// vendorData wraps parts like OpenStack: cloud-init treats the value of the key cloud-init like user-data.
 func vendorData(parts []userdata.Part) []byte {
 	if len(parts) == 0 {
 		return []byte("{}")
@@ -134,7 +132,7 @@ func vendorData(parts []userdata.Part) []byte {
 }
 
 func randomSeed() []byte {
-	seed := make([]byte, 512) // as much as Nova gives
+	seed := make([]byte, 512) // as much as Nova provides
 	rand.Read(seed)           // never fails
 	return seed
 }

@@ -14,13 +14,13 @@ import (
 
 const (
 	passwordFile = "password"
-	maxReport    = 8 << 10 // bytes of a request's body
-	maxWords     = 512     // bytes of an error that a guest tells
-	maxPassword  = 2 << 10 // an RSA key of 8192 bits makes half of it
+	maxReport    = 8 << 10 // bytes of a request body
+	maxWords     = 512     // bytes of an error reported by a guest
+	maxPassword  = 2 << 10 // an RSA key of 8192 bits produces half of it
 )
 
-// takeReport answers a guest that tells how its set-up ended: a form with state,
-// which is done or failed, and error.
+// takeReport handles a guest's report of how its set-up ended: a form with state, which is done or failed,
+// and error.
 func (s *Server) takeReport(w http.ResponseWriter, r *http.Request, g Guest) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxReport)
 	if err := r.ParseForm(); err != nil {
@@ -42,7 +42,7 @@ func (s *Server) takeReport(w http.ResponseWriter, r *http.Request, g Guest) {
 	s.reported(w, g, s.config.Reports.CloudInit(r.Context(), g.ID, report))
 }
 
-// words makes a guest's text fit for a terminal: printable, and not long.
+// words makes a guest's text safe for a terminal: printable and short.
 func words(text string) string {
 	return strings.Join(strings.Fields(plain.Line(strings.ToValidUTF8(text[:min(len(text), maxWords)], ""))), " ")
 }
@@ -56,7 +56,7 @@ func (s *Server) mayReport(w http.ResponseWriter, g Guest) bool {
 	return false
 }
 
-// reported answers with what became of a report.
+// reported answers with the outcome of a report.
 func (s *Server) reported(w http.ResponseWriter, g Guest, err error) {
 	switch {
 	case err == nil:
@@ -69,11 +69,11 @@ func (s *Server) reported(w http.ResponseWriter, g Guest, err error) {
 	}
 }
 
-// passwordForm is what a password looks like that was encrypted: base64.
+// passwordForm is the form of an encrypted password: base64.
 var passwordForm = regexp.MustCompile(`^[A-Za-z0-9+/=\r\n]+$`)
 
-// takesPassword tells whether the path is OpenStack's for passwords, in any version
-// of its tree, and guests may use it.
+// takesPassword reports whether the path is OpenStack's for passwords, in any version of its tree, and
+// passwords are enabled.
 func (s *Server) takesPassword(path string) bool {
 	version, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"+passwordFile), "/openstack/")
 	return ok && s.config.Passwords && s.config.Reports != nil &&

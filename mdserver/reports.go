@@ -8,25 +8,23 @@ import (
 	"croft"
 )
 
-// reportPause is how long a guest waits between two reports.
+// reportPause is the minimum interval between two reports of a guest.
 const reportPause = time.Second
 
-// Reports takes what guests tell of themselves. Nobody can check any of it, and it
-// concerns nobody but the guest.
+// Reports stores what guests report about themselves. The data cannot be verified and affects only the guest.
 type Reports interface {
-	// CloudInit keeps how the guest's set-up ended. NotFound: the host has no such instance.
+	// CloudInit stores how the guest's set-up ended. NotFound: the host has no such instance.
 	CloudInit(ctx context.Context, id croft.InstanceID, c croft.CloudInit) error
-	// SetPassword keeps a guest's password. Conflict: there is one already.
+	// SetPassword stores a guest's password. Conflict: one is stored already.
 	SetPassword(ctx context.Context, id croft.InstanceID, password string) error
-	// Password returns it, or nothing.
+	// Password returns the stored password; empty: none.
 	Password(ctx context.Context, id croft.InstanceID) (string, error)
 }
 
-// mostRecent bounds what recent remembers: addresses can be made up.
+// mostRecent limits the entries of recent: addresses can be invented.
 const mostRecent = 1024
 
-// recent remembers who did something of late, so that a guest cannot make the host
-// write more often than it need.
+// recent is a rate limit that keeps a guest from making the host write too often.
 type recent struct {
 	pause time.Duration
 
@@ -34,7 +32,7 @@ type recent struct {
 	at map[string]time.Time
 }
 
-// enter tells whether who may do it now, and notes that it does.
+// enter reports whether who may act now, and records the action.
 func (r *recent) enter(who string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

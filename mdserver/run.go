@@ -12,23 +12,21 @@ import (
 	"croft/mdserver/linklocal"
 )
 
-// retry is how long Run waits before it looks at the bridge again.
+// retry is the interval at which Run checks the bridge.
 const retry = 2 * time.Second
 
-// Run serves metadata on the bridge until ctx ends, which is no error. Where the
-// bridge does not exist yet, or goes away and comes back, or another croft serves
-// it, Run waits and takes over when it can.
+// Run serves metadata on the bridge until ctx ends, which is no error. If the bridge does not exist yet, or
+// disappears and returns, or another croft serves it, Run waits and takes over when it can.
 //
-// Conflict: a program that is not croft's has the port. ErrOther, a Conflict too: the croft
-// of another cloud has it. Invalid: the process may
-// not listen there. None of these mends itself, so Run returns.
+// Conflict: a program that is not croft's has the port. ErrOther, also a Conflict: the croft of another cloud
+// has it. Invalid: the process may not listen there. These errors are permanent, so Run returns.
 func (s *Server) Run(ctx context.Context, bridge string, at netip.AddrPort) error {
 	return s.run(ctx, at.String()+" of "+bridge, &s.trouble, placesOn(bridge),
 		func() (net.Listener, error) { return s.listen(ctx, bridge, at) })
 }
 
-// RunIPv6 is Run at Address6, for as long as the bridge has an IPv6 address that
-// guests can have the like of. Without one it waits, and says nothing of it.
+// RunIPv6 is Run at Address6, while the bridge has an IPv6 address of a kind that guests can have. Without
+// one it waits silently.
 func (s *Server) RunIPv6(ctx context.Context, bridge string) error {
 	return s.run(ctx, Address6.String()+" of "+bridge, new(atomic.Pointer[error]), placesOn(bridge),
 		func() (net.Listener, error) {
@@ -42,11 +40,10 @@ func (s *Server) RunIPv6(ctx context.Context, bridge string) error {
 		})
 }
 
-// errNoIPv6 is how most bridges are.
+// errNoIPv6 is the usual state of a bridge.
 var errNoIPv6 = croft.Errorf(croft.NotFound, "the bridge has no IPv6")
 
-// Ready returns why guests are not served at Address; nil where they are, by this server
-// or another of croft's.
+// Ready returns why guests are not served at Address; nil: this server or another of croft's serves them.
 func (s *Server) Ready(context.Context) error {
 	switch err := s.trouble.Load(); {
 	case err == nil, errors.Is(*err, ErrServed):
@@ -59,7 +56,7 @@ func (s *Server) Ready(context.Context) error {
 func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[error], places placeOf,
 	listen func() (net.Listener, error)) error {
 	log := s.config.Log
-	told := "" // the sentence that the log has already
+	told := "" // the last logged message
 	for {
 		l, err := listen()
 		if err == nil {
@@ -87,7 +84,7 @@ func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[
 	}
 }
 
-// mends tells whether what is wrong may come right without anybody's doing.
+// mends reports whether the error may resolve itself.
 func mends(err error) bool {
 	return errors.Is(err, ErrServed) || errors.Is(err, croft.NotFound) || errors.Is(err, croft.Unavailable)
 }

@@ -14,30 +14,28 @@ import (
 	"croft/internal/userdata"
 )
 
-// padding follows the image. Readers look for file systems of other kinds as far as
-// 68 KiB in; busybox gives a smaller disk up and never comes to its label, and a CD
-// drive may read ahead. genisoimage adds as much.
+// padding follows the image. Readers probe for other file systems up to offset 68 KiB; busybox rejects a
+// smaller disk before it reads its label, and a CD drive may read ahead. genisoimage adds the same amount.
 const padding = 150 * 2048
 
-// The names of the volumes by which guests find a NoCloud and a config-2 disk.
+// Volume labels by which guests find a NoCloud and a config-2 disk.
 const (
 	seedLabel        = "cidata"
 	configDriveLabel = "config-2"
 )
 
-// Seeds makes the metadata disks of one host's instances.
+// Seeds creates the metadata disks of one host's instances.
 type Seeds struct {
 	Zone   string // the host's location
-	NICs   int    // network interfaces of instances that name no networks; 1 where it is 0
-	Vendor []byte // what the host's operator adds to every guest's set-up
+	NICs   int    // network interfaces of instances that name no networks; 0: 1
+	Vendor []byte // text that the host's operator adds to every guest's set-up
 	Server bool   // the host runs a metadata server
-	Disk   bool   // instances that leave the choice open get a disk all the same
+	Disk   bool   // instances with MetadataAuto get a disk nevertheless
 }
 
-// Source returns where the instance is to find its metadata, never MetadataAuto.
-// An order that leaves it open gets the server, unless there is none or the
-// instance wants a token: cloud-init asks for none in OpenStack's tree.
-// Invalid: it wants the server and this host runs none.
+// Source returns the metadata source of the instance, never MetadataAuto. An order with MetadataAuto gets the
+// server, unless there is none or the instance requires a token: cloud-init requests none in OpenStack's
+// tree. Invalid: it requires the server and this host runs none.
 func (s Seeds) Source(o croft.Order) (croft.Metadata, error) {
 	open := o.Spec.IMDS == "" || o.Spec.IMDS == croft.IMDSOptional
 	switch source := o.Spec.Metadata; source {
@@ -67,12 +65,12 @@ func (s Seeds) Source(o croft.Order) (croft.Metadata, error) {
 	}
 }
 
-// reachesServer tells whether the instance is on the network of the server.
+// reachesServer reports whether the instance is on the server's network.
 func reachesServer(o croft.Order) bool {
 	return len(o.Spec.Networks) == 0 || slices.Contains(o.Spec.Networks, croft.DefaultNetworks)
 }
 
-// WriteSeed writes the disk that Source says; for the server, one of NoCloud.
+// WriteSeed writes the disk for the order's Source; for the server, a NoCloud disk.
 func (s Seeds) WriteSeed(ctx context.Context, w io.Writer, o croft.Order) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("write the metadata disk of %s: %w", o.Instance, err)
@@ -86,11 +84,10 @@ func (s Seeds) WriteSeed(ctx context.Context, w io.Writer, o croft.Order) error 
 	return WriteSeed(w, g)
 }
 
-// WriteSeed writes an ISO 9660 image with the guest's metadata in NoCloud's form:
-// meta-data, user-data, vendor-data and, where there are several network
-// interfaces, network-config. The names are lower case with a dash, in the plain
-// directory: ISO 9660 leaves such names to agreement, and Linux, cloud-init and
-// busybox take them as they are.
+// WriteSeed writes an ISO 9660 image with the guest's metadata in NoCloud's format: meta-data, user-data,
+// vendor-data and, with several network interfaces, network-config. The names are lower case with a dash, in
+// the plain directory: ISO 9660 leaves such names to agreement, and Linux, cloud-init and busybox accept
+// them.
 func WriteSeed(w io.Writer, g Guest) error {
 	files, err := seedFiles(g)
 	if err == nil {
@@ -102,8 +99,8 @@ func WriteSeed(w io.Writer, g Guest) error {
 	return nil
 }
 
-// WriteConfigDrive writes an ISO 9660 image with the files of OpenStack's tree, of
-// the version "latest", which is the one that every reader falls back to.
+// WriteConfigDrive writes an ISO 9660 image with the files of OpenStack's tree in the version "latest", to
+// which every reader falls back.
 func WriteConfigDrive(w io.Writer, g Guest) error {
 	var files []seedFile
 	for _, n := range openstackFiles(g, randomSeed) {
@@ -115,7 +112,7 @@ func WriteConfigDrive(w io.Writer, g Guest) error {
 	return nil
 }
 
-// withHostKey adds the SSH server's key for guests that have no cloud-init.
+// withHostKey adds the SSH server's key for guests without cloud-init.
 func (g Guest) withHostKey(files []seedFile) []seedFile {
 	if g.HostKey == "" {
 		return files
@@ -150,8 +147,8 @@ type seedFile struct {
 	body []byte
 }
 
-// seedFiles are the files of the disk. user-data is there even when empty:
-// without it NoCloud does not take the disk for its own.
+// seedFiles returns the files of the disk. user-data is present even if empty: without it NoCloud ignores the
+// disk.
 func seedFiles(g Guest) ([]seedFile, error) {
 	meta, err := marshal(seedMeta(g))
 	if err != nil {
@@ -200,8 +197,8 @@ type seedEthernetYAML struct {
 	Optional  bool              `yaml:"optional,omitempty"`
 }
 
-// seedNetwork has every interface ask DHCP. The first leads to the metadata server
-// and so has the better route; boot does not wait for the others.
+// seedNetwork configures DHCP on every interface. The first leads to the metadata server and so has the
+// better route; boot does not wait for the others.
 func seedNetwork(g Guest) seedNetworkYAML {
 	n := seedNetworkYAML{Version: 2, Ethernets: map[string]seedEthernetYAML{}}
 	for i, mac := range g.MACs {

@@ -1,13 +1,10 @@
-// Package mdserver tells instances who they are: over HTTP, as the EC2 and the
-// OpenStack tree of metadata, and as the files of a NoCloud or config-2 disk. It
-// takes what they report of themselves.
+// Package mdserver tells instances who they are: over HTTP, as the EC2 and the OpenStack metadata trees, and
+// as the files of a NoCloud or config-2 disk. It accepts their reports about themselves.
 //
-// A guest is known by the bridge and the source address of its TCP connection, and
-// the address must be at one of the guest's own network cards, and that card at its own
-// port of the bridge; no header is believed. What does not exist is answered at once with 404,
-// since guests wait for that while they boot; what cannot be answered in time
-// with 503. A guest that opens many connections, or slow ones, loses its own
-// oldest and nobody else's.
+// A guest is identified by the bridge and the source address of its TCP connection; the address must be at
+// one of the guest's own network cards, and that card at its own bridge port. Headers are never trusted.
+// Missing paths are answered with 404 at once, since guests wait for that while they boot; lookups that time
+// out with 503. A guest that opens many or slow connections loses its own oldest ones and nobody else's.
 package mdserver
 
 import (
@@ -36,30 +33,30 @@ type Config struct {
 	Guests Guests
 	Log    *slog.Logger
 
-	Partition croft.PartitionID // the cloud whose guests are served; one without it passes for any
+	Partition croft.PartitionID // the cloud whose guests are served; a server without it passes for any
 
-	Reports   Reports // takes what guests tell; nil: nobody listens, and they learn that at once
-	Passwords bool    // guests may post a password once, encrypted with a key of theirs, and read it
+	Reports   Reports // stores guests' reports; nil: reports are rejected
+	Passwords bool    // guests may post a password once, encrypted with one of their keys, and read it
 
-	LookupTimeout time.Duration // of one question to Guests; 2 s
-	Lookups       int           // questions to Guests at once; 32
-	PerGuest      int           // connections of one source address; 32
-	Connections   int           // connections in all; 4096, or this listener's share of what the process may open
+	LookupTimeout time.Duration // timeout of a lookup in Guests; 2 s
+	Lookups       int           // concurrent lookups in Guests; 32
+	PerGuest      int           // connections per source address; 32
+	Connections   int           // total connections; 4096, or this listener's share of the process's limit
 }
 
 // Server answers guests.
 type Server struct {
 	config  Config
-	lookups chan struct{} // holds one value for each question that is being asked
-	seed    func() []byte // random bytes for a guest's own random number generator
+	lookups chan struct{} // one value per lookup in flight
+	seed    func() []byte // random bytes to seed a guest's random number generator
 	tokens  tokens
-	recent  recent // reports of guests
-	warned  recent // warnings about addresses
+	recent  recent // rate limit of guests' reports
+	warned  recent // rate limit of warnings about addresses
 	metrics *metrics
-	trouble atomic.Pointer[error] // why Address is not served; nil where it is
+	trouble atomic.Pointer[error] // why Address is not served; nil: it is
 }
 
-// New returns a server that does nothing yet.
+// New returns a server that is not listening yet.
 func New(c Config) (*Server, error) {
 	if c.Guests == nil || c.Log == nil {
 		return nil, croft.Errorf(croft.Invalid, "mdserver: Guests and Log are required")
@@ -75,17 +72,17 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Collector gives the server's metrics.
+// Collector returns the server's metrics.
 func (s *Server) Collector() prometheus.Collector { return s.metrics }
 
-// errNotServing is so until the first attempt.
+// errNotServing is the state before the first attempt.
 var errNotServing = croft.Errorf(croft.Unavailable, "guests are not served yet")
 
-// Serve answers on l until ctx ends, which is no error, or l does. It closes l
-// and returns when all its connections and requests have ended.
+// Serve answers on l until ctx ends, which is no error, or l fails. It closes l and returns when all its
+// connections and requests have ended.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error { return s.serve(ctx, l, nil) }
 
-// serve is Serve, with a way to find where on the bridge an address is.
+// serve is Serve with a way to find the place of an address on the bridge.
 func (s *Server) serve(ctx context.Context, l net.Listener, places placeOf) error {
 	limited := connlimit.New(l, connlimit.Limits{
 		PerSource: s.config.PerGuest, Total: s.config.Connections, EachAddress: true,
@@ -164,7 +161,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serveGuest(w, r, guest)
 }
 
-// serveGuest answers a guest that is known.
+// serveGuest answers an identified guest.
 func (s *Server) serveGuest(w http.ResponseWriter, r *http.Request, g Guest) {
 	switch path := strings.TrimRight(r.URL.Path, "/"); {
 	case r.Method == http.MethodPut && path == tokenPath:
@@ -196,7 +193,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, g Guest) {
 	answer(w, body, mime)
 }
 
-// tree is everything that a guest can read. client is what the reader calls itself.
+// tree contains everything that a guest can read. client is the reader's User-Agent.
 func tree(g Guest, client string, seed func() []byte) node {
 	nodes := append(ec2(g, client), lazyDir("openstack", func() []node { return openstack(g, seed) }))
 	if files := g.croftFiles(); files != nil {
@@ -205,7 +202,7 @@ func tree(g Guest, client string, seed func() []byte) node {
 	return dir("", nodes...)
 }
 
-// guest asks whose addr is, when its turn comes, and gives up in time.
+// guest looks up the owner of addr. It waits for a free slot and gives up at the timeout.
 func (s *Server) guest(ctx context.Context, addr netip.Addr) (Guest, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.LookupTimeout)
 	defer cancel()
@@ -222,19 +219,19 @@ func (s *Server) guest(ctx context.Context, addr netip.Addr) (Guest, error) {
 	return g, err
 }
 
-// warnPause is how long an address is in no other warning, since whoever uses it can
-// bring about as many as it likes; the metrics count all.
+// warnPause is the minimum interval between warnings about an address, since its user can cause any number;
+// the metrics count all.
 const warnPause = time.Minute
 
-// warn logs a warning about an address, unless there was one within warnPause.
+// warn logs a warning about an address, at most once per warnPause.
 func (s *Server) warn(addr netip.Addr, sentence string, args ...any) {
 	if s.warned.enter(addr.String()) {
 		s.config.Log.Warn(sentence, args...)
 	}
 }
 
-// refuseGuest answers for an address that is nobody's, or whose owner cannot be
-// told now; only the latter is worth a line in the log.
+// refuseGuest answers requests from an address without an owner, or with an unknown one; only the latter is
+// logged.
 func (s *Server) refuseGuest(w http.ResponseWriter, addr netip.Addr, err error) {
 	if errors.Is(err, errSpoofed) {
 		s.metrics.spoofed.Inc()
@@ -244,7 +241,7 @@ func (s *Server) refuseGuest(w http.ResponseWriter, addr netip.Addr, err error) 
 		refuse(w, http.StatusNotFound, "no instance of this host has the address "+addr.String())
 		return
 	}
-	if !errors.Is(err, context.Canceled) { // else who asked has gone
+	if !errors.Is(err, context.Canceled) { // else the caller has gone
 		s.warn(addr, "metadata: cannot tell whose address this is", "op", "lookup", "reason", addr.String(), "err", err)
 	}
 	w.Header().Set("Retry-After", "1")

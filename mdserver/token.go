@@ -14,9 +14,9 @@ const (
 	maxTTL      = 21600 // seconds
 )
 
-// giveToken answers a PUT as Amazon's second version of the service does. Who says
-// that it forwards for others gets none, and no answer with one passes a router:
-// both keep it from those whom the guest itself serves.
+// giveToken answers a PUT like version 2 of Amazon's service (IMDSv2). Requests that say they are forwarded
+// get no token, and no answer with a token passes a router: both keep tokens from those whom the guest itself
+// serves.
 func (s *Server) giveToken(w http.ResponseWriter, r *http.Request, g Guest) {
 	seconds, err := strconv.Atoi(r.Header.Get(ttlHeader))
 	switch {
@@ -38,8 +38,8 @@ func (s *Server) giveToken(w http.ResponseWriter, r *http.Request, g Guest) {
 	answer(w, []byte(s.tokens.make(g.ID, time.Now().Add(time.Duration(seconds)*time.Second))), mimeText)
 }
 
-// mayRead tells whether the request has the token that it needs, and answers it
-// where it has not. A wrong token is refused even where none is needed.
+// mayRead reports whether the request has the token it needs, and answers it if not. An invalid token is
+// refused even if none is needed.
 func (s *Server) mayRead(w http.ResponseWriter, r *http.Request, g Guest) bool {
 	token := r.Header.Get(tokenHeader)
 	switch {

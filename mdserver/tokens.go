@@ -11,9 +11,8 @@ import (
 	"croft"
 )
 
-// tokens makes session tokens and knows its own again. Nothing is kept of them: a
-// token is the time of its end, signed for one instance. Those of before a restart
-// are refused, and clients get new ones.
+// tokens creates and verifies session tokens. It is stateless: a token is its expiry time, signed for one
+// instance. A restart invalidates tokens, and clients request new ones.
 type tokens struct{ key []byte }
 
 func newTokens() tokens {
@@ -27,7 +26,7 @@ func (t tokens) make(id croft.InstanceID, end time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(append(body, t.sign(id, body)...))
 }
 
-// good tells whether the token was made for the instance and has not ended.
+// good reports whether the token was issued for the instance and has not expired.
 func (t tokens) good(token string, id croft.InstanceID) bool {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(raw) != 8+sha256.Size {

@@ -4,41 +4,40 @@ import "strings"
 
 // node is a directory (children) or a file (body) of a metadata tree.
 type node struct {
-	name     string        // the path element it answers to
-	shown    string        // how the directory above lists it
-	children func() []node // nil for a file
-	body     func() []byte // nil for a directory
+	name     string        // its path element
+	shown    string        // how its parent lists it
+	children func() []node // nil: a file
+	body     func() []byte // nil: a directory
 	mime     string
 }
 
-// file is a text, known now.
+// file is a file with known text.
 func file(name, text string) node {
 	return node{name: name, shown: name, mime: mimeText, body: func() []byte { return []byte(text) }}
 }
 
-// computed is a file that is made only when it is asked for.
+// computed is a file whose body is computed on request.
 func computed(name, mime string, body func() []byte) node {
 	return node{name: name, shown: name, mime: mime, body: body}
 }
 
-// dir is listed with a slash, which tells clients that walk the tree to go in.
+// dir is listed with a slash, which tells clients that walk the tree to descend.
 func dir(name string, children ...node) node {
 	return lazyDir(name, func() []node { return children })
 }
 
-// lazyDir is a directory that is made only when somebody goes into it.
+// lazyDir is a directory whose children are computed on request.
 func lazyDir(name string, children func() []node) node {
 	return node{name: name, shown: name + "/", children: children}
 }
 
-// as is n, listed in another way.
+// as returns n with another listing.
 func (n node) as(shown string) node {
 	n.shown = shown
 	return n
 }
 
-// find walks down a path. Slashes may be doubled, and may end it or not, since
-// clients do both.
+// find walks down a path. Slashes may be doubled and trailing, since clients send both.
 func (n node) find(path string) (node, bool) {
 	for element := range strings.SplitSeq(path, "/") {
 		if element == "" {
@@ -65,7 +64,7 @@ func (n node) child(name string) (node, bool) {
 	return node{}, false
 }
 
-// content is the body of a file or the listing of a directory, one child a line.
+// content returns the body of a file, or the listing of a directory with one child per line.
 func (n node) content() (body []byte, mime string) {
 	if n.body != nil {
 		return n.body(), n.mime

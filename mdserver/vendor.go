@@ -10,15 +10,13 @@ import (
 	"croft/internal/userdata"
 )
 
-// reporter is a script that has cloud-init's own Python tell the server how the
-// guest's set-up ended.
+// reporter is a script with which cloud-init's own Python reports to the server how the guest's set-up ended.
 //
 //go:embed reporter.sh
 var reporter []byte
 
-// ownParts are croft's own part in setting the guest up. They go beside the user's
-// data, as vendor data where the source of metadata has a place for that, so that
-// the user's word counts more.
+// ownParts are croft's own parts of the guest's set-up. They are separate from the user's data, as vendor
+// data where the metadata source supports it, so that the user's data takes precedence.
 func (g Guest) ownParts() []userdata.Part {
 	parts := []userdata.Part{{Name: "croft-report", Data: reporter}}
 	if config := g.hostKeyConfig(); config != nil {
@@ -27,29 +25,29 @@ func (g Guest) ownParts() []userdata.Part {
 	return parts
 }
 
-// hostKeyConfig has cloud-init give the SSH server its key, which is then the only
-// one: whoever connects cannot be offered another that nobody can verify.
+// hostKeyConfig makes cloud-init install the SSH server's key as the only one, so that clients are never
+// offered an unverifiable key.
 func (g Guest) hostKeyConfig() []byte {
 	public, err := hostkey.Public(g.HostKey)
 	if err != nil {
-		return nil // of a time before there were host keys, or not from croft
+		return nil // created before host keys existed, or not by croft
 	}
 	text,
 		err := marshal(map[string]map[string]string{"ssh_keys": {"ed25519_private": g.HostKey,
 		"ed25519_public": public}})
 	if err != nil {
-		return nil // strings can be written
+		return nil // strings can always be encoded
 	}
 	return append([]byte("#cloud-config\n"), text...)
 }
 
-// The host key for guests without cloud-init: as it is, on the server and on disks.
+// The host key for guests without cloud-init: unmodified, on the server and on disks.
 const (
 	hostKeyFile = "host-key"
 	croftDir    = "croft"
 )
 
-// croftFiles are those that only guests which know croft ask for.
+// croftFiles are files for guests that know croft.
 func (g Guest) croftFiles() []node {
 	if g.HostKey == "" {
 		return nil
@@ -57,7 +55,7 @@ func (g Guest) croftFiles() []node {
 	return []node{dir("v1", file(hostKeyFile, g.HostKey))}
 }
 
-// vendorLayer is what the host's operator adds, if anything.
+// vendorLayer is the operator's addition, if any.
 func (g Guest) vendorLayer() []userdata.Part {
 	if len(g.Vendor) == 0 {
 		return nil

@@ -1,7 +1,6 @@
-// Package linklocal listens at an address that is put on a network interface for
-// as long as the listener is open, such as the metadata address on the bridge of
-// the guests. Listeners and dialers are bound to the interface, so that the same
-// address and port can be served on several interfaces side by side.
+// Package linklocal listens at an address that it adds to a network interface while the listener is open,
+// such as the metadata address on the guests' bridge. Listeners and dialers are bound to the interface, so
+// that several interfaces can serve the same address and port.
 package linklocal
 
 import (
@@ -20,12 +19,12 @@ import (
 	"croft"
 )
 
-// Listen puts at.Addr() on the interface, unless it has it, and listens there.
-// Closing the listener removes the address iff Listen added it. When the address
-// or the interface goes away otherwise, Accept ends with an Unavailable error.
+// Listen adds at.Addr() to the interface, if it is missing, and listens there. Closing the listener removes
+// the address iff Listen added it. If the address or the interface disappears otherwise, Accept returns an
+// Unavailable error.
 //
-// NotFound: there is no such interface. Invalid: the process may not do this. An
-// address in use is reported as syscall.EADDRINUSE, of kind Conflict.
+// NotFound: there is no such interface. Invalid: the process lacks the permission. An address in use is
+// reported as syscall.EADDRINUSE, of kind Conflict.
 func Listen(ctx context.Context, device string, at netip.AddrPort) (net.Listener, error) {
 	h, err := acquire(device, at.Addr())
 	if err != nil {
@@ -43,8 +42,8 @@ func Listen(ctx context.Context, device string, at netip.AddrPort) (net.Listener
 	return held, nil
 }
 
-// Dialer makes connections that leave through the interface; on the host that
-// listens there, they reach that listener.
+// Dialer makes connections that leave through the interface; on the host that listens there, they reach that
+// listener.
 func Dialer(device string) *net.Dialer { return &net.Dialer{Control: bindTo(device)} }
 
 func bindTo(device string) func(string, string, syscall.RawConn) error {
@@ -71,7 +70,7 @@ type hold struct {
 	device string
 	link   netlink.Link
 	addr   *netlink.Addr
-	added  bool // by us, so that release takes it away
+	added  bool // by acquire, so release removes it
 }
 
 func acquire(device string, addr netip.Addr) (*hold, error) {
@@ -86,7 +85,7 @@ func acquire(device string, addr netip.Addr) (*hold, error) {
 	ip := &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
 	h := &hold{device: device, link: link, addr: &netlink.Addr{IPNet: ip, Scope: unix.RT_SCOPE_LINK}}
 	if addr.Is6() {
-		// Without the search for duplicates, during which nobody can listen.
+		// No duplicate address detection, during which nobody can listen.
 		h.addr.Scope, h.addr.Flags = unix.RT_SCOPE_UNIVERSE, unix.IFA_F_NODAD
 	}
 	present, err := h.present()
@@ -96,7 +95,7 @@ func acquire(device string, addr netip.Addr) (*hold, error) {
 	switch err := netlink.AddrAdd(link, h.addr); {
 	case err == nil:
 		h.added = true
-	case errors.Is(err, syscall.EEXIST): // somebody was faster
+	case errors.Is(err, syscall.EEXIST): // another process was faster
 	case errors.Is(err, syscall.EPERM):
 		return nil, croft.Errorf(croft.Invalid, "put %s on %s: this needs root (or CAP_NET_ADMIN): %w", addr, device,
 			err)
@@ -106,7 +105,7 @@ func acquire(device string, addr netip.Addr) (*hold, error) {
 	return h, nil
 }
 
-// present tells whether the interface has the address, with whatever prefix.
+// present reports whether the interface has the address, with any prefix length.
 func (h *hold) present() (bool, error) {
 	addrs, err := netlink.AddrList(h.link, netlink.FAMILY_ALL)
 	if err != nil {
@@ -120,12 +119,12 @@ func (h *hold) present() (bool, error) {
 	return false, nil
 }
 
-// is tells whether the update is about the address.
+// is reports whether the update is about the address.
 func (h *hold) is(u netlink.AddrUpdate) bool {
 	return u.LinkIndex == h.link.Attrs().Index && u.LinkAddress.IP.Equal(h.addr.IP)
 }
 
-// release takes the address away iff acquire put it there; gone already is fine.
+// release removes the address iff acquire added it; a missing address is no error.
 func (h *hold) release() error {
 	if !h.added {
 		return nil
@@ -138,19 +137,19 @@ func (h *hold) release() error {
 	return fmt.Errorf("take %s from %s: %w", h.addr.IP, h.device, err)
 }
 
-// listener owns a hold, and a goroutine that looks whether it still is one.
+// listener owns a hold, and a goroutine that watches it.
 type listener struct {
 	net.Listener
 	hold    *hold
-	lost    chan struct{} // closed when the address went away, before the listener is closed
+	lost    chan struct{} // closed when the address is lost, before the listener is closed
 	done    chan struct{} // closed by Close; ends the watch
 	watcher sync.WaitGroup
 	once    sync.Once
 	err     error // of Close
 }
 
-// watch closes the listener when the address leaves the interface: one that is
-// bound to an interface which was made anew would never hear anything again.
+// watch closes the listener when the address leaves the interface: a listener bound to an interface that was
+// recreated would never receive anything.
 func (l *listener) watch() error {
 	updates := make(chan netlink.AddrUpdate, 16)
 	if err := netlink.AddrSubscribe(updates, l.done); err != nil {
@@ -163,18 +162,18 @@ func (l *listener) watch() error {
 		})
 		for u := range updates {
 			if !u.NewAddr && l.hold.is(u) {
-				l.hold.added = false // whoever puts it there next is another
+				l.hold.added = false // an address added later belongs to someone else
 				lose()
 			}
 		}
 		select {
 		case <-l.done:
-		default: // the kernel dropped the subscription: what happened since is unknown
+		default: // the kernel dropped the subscription: events may be missing
 			lose()
 		}
 	})
 	if present, err := l.hold.present(); err != nil || !present {
-		return cmp.Or(err, l.lostError()) // it went before the watch began
+		return cmp.Or(err, l.lostError()) // lost before the watch began
 	}
 	return nil
 }
@@ -197,7 +196,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends the listener and gives the address back.
+// Close ends the listener and releases the address.
 func (l *listener) Close() error {
 	l.once.Do(func() {
 		err := l.Listener.Close()

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var metadata = netip.MustParseAddrPort("169.254.169.254:80")
 
-// bridge makes a bridge of the host with a subnet and one guest in a network
-// namespace of its own, whose default route leads to the bridge.
+// bridge is a host bridge with a subnet and one guest in a network namespace, whose default route is the
+// bridge.
 type bridge struct {
 	name  string
 	guest int // file descriptor of the guest's network namespace
@@ -71,12 +71,12 @@ func newBridge(t *testing.T, subnet int) bridge {
 	return b
 }
 
-// newNamespace makes a network namespace that lives as long as its descriptor.
+// newNamespace creates a network namespace that lives as long as its descriptor.
 func newNamespace(t *testing.T) int {
 	t.Helper()
 	fd := make(chan int, 1)
 	go func() {
-		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if unix.Unshare(unix.CLONE_NEWNET) != nil {
 			fd <- -1
 			return
@@ -92,7 +92,7 @@ func newNamespace(t *testing.T) int {
 	return n
 }
 
-// inGuest runs f on a thread that is in the guest's network namespace.
+// inGuest runs f on a thread in the guest's network namespace.
 func (b bridge) inGuest(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -106,7 +106,7 @@ func (b bridge) inGuest(f func() error) error {
 	return <-done
 }
 
-// hears is what the guest reads from the metadata address.
+// hears returns what the guest reads from the metadata address.
 func (b bridge) hears(t *testing.T) string {
 	t.Helper()
 	var heard []byte

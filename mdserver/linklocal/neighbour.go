@@ -12,8 +12,8 @@ import (
 	"croft"
 )
 
-// Neighbour returns the network card that the kernel sends to when it sends to addr
-// on the interface, as ARP or neighbour discovery found it; nil where it knows none.
+// Neighbour returns the MAC to which the kernel sends for addr on the interface, as found by ARP or neighbour
+// discovery; nil: unknown.
 func Neighbour(device string, addr netip.Addr) (net.HardwareAddr, error) {
 	link, err := linkOf(device)
 	if err != nil {
@@ -37,8 +37,7 @@ func Neighbour(device string, addr netip.Addr) (net.HardwareAddr, error) {
 	return nil, nil
 }
 
-// Port returns the port of a bridge at which the bridge last heard a network card, as
-// its forwarding table has it; empty where it knows none, or several.
+// Port returns the port of a bridge at which its forwarding table has a MAC; empty: unknown or ambiguous.
 func Port(bridge string, card net.HardwareAddr) (string, error) {
 	link, err := linkOf(bridge)
 	if err != nil {
@@ -63,7 +62,7 @@ func Port(bridge string, card net.HardwareAddr) (string, error) {
 	}
 	port, err := netlink.LinkByIndex(at)
 	if _, absent := errors.AsType[netlink.LinkNotFoundError](err); absent {
-		return "", nil // it has just gone
+		return "", nil // it has just been removed
 	}
 	if err != nil {
 		return "", croft.Errorf(croft.Unavailable, "find port %d of %s: %w", at, bridge, err)
@@ -71,8 +70,8 @@ func Port(bridge string, card net.HardwareAddr) (string, error) {
 	return port.Attrs().Name, nil
 }
 
-// HasIPv6 tells whether the interface has an IPv6 address, other than the one given
-// and those that every interface makes for itself.
+// HasIPv6 reports whether the interface has an IPv6 address other than except and the link-local ones that
+// every interface assigns to itself.
 func HasIPv6(device string, except netip.Addr) (bool, error) {
 	link, err := linkOf(device)
 	if err != nil {
