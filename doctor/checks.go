@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Checks returns what there is to look at, most basic first.
+// Checks returns the checks for c, most basic first.
 func Checks(c Config, p Probes) []Check {
 	var checks []Check
 	if c.Libvirt {

@@ -2,25 +2,25 @@ package doctor
 
 import "net/netip"
 
-// Config says what the host is to be looked at for.
+// Config says for which purposes the host is checked.
 type Config struct {
 	StateDir string
-	Libvirt  bool // guests are libvirt's; false for simulated ones
-	// the libvirt network of the guests; empty where a bridge of the host is used alone
+	Libvirt  bool // guests run in libvirt; false: simulated
+	// the guests' libvirt network; empty: only a host bridge is used
 	Network  string
-	Bridge   string                  // the bridge of the host that they are on, too; empty where there is none
-	Named    map[string]NamedNetwork // that guests may ask for
+	Bridge   string                  // the host bridge of the guests; empty: none
+	Named    map[string]NamedNetwork // networks that guests may request by name
 	Spoofing bool                    // guests may send from any address
 	VirtType string                  // auto, kvm or qemu
 	Metadata bool                    // this host serves metadata
-	Arch     string                  // of the machine, as Go names it
-	Ports    []Port                  // that croft listens on
+	Arch     string                  // the machine's architecture in Go's notation
+	Ports    []Port                  // ports on which croft listens
 }
 
-// NamedNetwork is a network of libvirt or a bridge of the host.
+// NamedNetwork is a libvirt network or a host bridge.
 type NamedNetwork struct{ Network, Bridge string }
 
-// Port is an address that croft listens on, and what for.
+// Port is a listening address of croft and its purpose.
 type Port struct {
 	Use  string // etcd, Placement ...
 	Addr netip.AddrPort

@@ -1,6 +1,6 @@
-// Package doctor looks at a host the way the agent will need it and says, one line
-// for each thing, what was found and what to do about it. It changes nothing, and
-// it asks through Probes alone, so that every answer can be tested anywhere.
+// Package doctor checks whether a host meets the agent's needs, and reports in one line per check what it
+// found and what to do about it. It changes nothing, and it reads the host only through Probes, so that every
+// answer can be tested anywhere.
 package doctor
 
 import (
@@ -10,37 +10,35 @@ import (
 	"time"
 )
 
-// Level says how much a finding matters.
+// Level is the severity of a finding.
 type Level string
 
-// The levels. With a Warn the host works, slower or with less; with a Fail it
-// does not.
+// The levels. Warn: the host works, but slower or with restrictions. Fail: it does not work.
 const (
 	OK   Level = "ok"
 	Warn Level = "warn"
 	Fail Level = "fail"
 )
 
-// Result is what one check found.
+// Result is the finding of one check.
 type Result struct {
 	Level Level  `json:"level"`
 	Check string `json:"check"`
 	Found string `json:"found"`
-	Do    string `json:"do,omitempty"` // what to do; empty where all is well
+	Do    string `json:"do,omitempty"` // what to do; empty: nothing
 }
 
-// A Check looks at one thing. Its name is a word or two, the same in every release,
-// since scripts ask for it.
+// A Check examines one aspect of the host. Its name is one or two words and the same in every release, since
+// scripts refer to it.
 type Check struct {
 	Name string
 	Look func(ctx context.Context) Result
 }
 
-// patience is how long one check may take; the slowest honest one boots a tiny
-// guest to prove KVM.
+// patience is the timeout of one check; the slowest normal one boots a tiny guest to prove KVM.
 const patience = 20 * time.Second
 
-// Run makes all checks at once and returns their findings in the order of checks.
+// Run runs all checks concurrently and returns their findings in the order of checks.
 func Run(ctx context.Context, checks []Check) []Result {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// look is what a Check does.
+// look is the function of a Check.
 type look = func(ctx context.Context) Result
 
 const kvmDevice = "/dev/kvm"
 
-// lookKVM tells a KVM that runs guests from one that is only present, and finds
-// the device that libvirt's QEMU cannot open: libvirt then probes QEMU on every
-// call, and defining a domain takes a minute.
+// lookKVM distinguishes a KVM that runs guests from one that is only present, and detects a device that
+// libvirt's QEMU cannot open: libvirt then probes QEMU on every call, and defining a domain takes a minute.
 func (c Config) lookKVM(p Probes) look {
 	return func(ctx context.Context) Result {
 		if c.VirtType == "qemu" {
@@ -41,7 +40,7 @@ func (c Config) lookKVM(p Probes) look {
 	}
 }
 
-// noKVM is a failure only where KVM was asked for.
+// noKVM is a failure only if KVM was requested.
 func (c Config) noKVM(found string) Result {
 	if c.VirtType == "kvm" {
 		return fail(found,
@@ -77,8 +76,8 @@ func lookLibvirt(p Probes) look {
 	}
 }
 
-// lookGuests finds guests whose disks are not in the state directory: of another
-// installation, or of this host before it lost that directory.
+// lookGuests finds guests whose disks are not in the state directory: they belong to another installation, or
+// to this host before it lost that directory.
 func (c Config) lookGuests(p Probes) look {
 	return func(ctx context.Context) Result {
 		guests, err := p.Guests(ctx)
@@ -111,8 +110,7 @@ func lookTun(p Probes) look {
 	}
 }
 
-// lookNetwork: a network that is missing or stopped is none of the operator's
-// business, since the agent makes and starts it.
+// lookNetwork accepts a missing or stopped network, because the agent creates and starts it.
 func lookNetwork(p Probes, name string) look {
 	return func(ctx context.Context) Result {
 		n, err := p.Network(ctx, name)
@@ -131,7 +129,7 @@ func lookNetwork(p Probes, name string) look {
 	}
 }
 
-// lookFilter tells whether guests can be held to their addresses.
+// lookFilter reports whether guests can be restricted to their addresses.
 func (c Config) lookFilter(p Probes) look {
 	return func(ctx context.Context) Result {
 		if c.Spoofing {
@@ -160,7 +158,7 @@ func lookBridge(p Probes, name string) look {
 	}
 }
 
-// lookMachine refuses what guests have not been tried on.
+// lookMachine rejects architectures on which guests are untested.
 func (c Config) lookMachine(context.Context) Result {
 	if c.Arch != GuestArch {
 		return fail(fmt.Sprintf(
@@ -170,5 +168,5 @@ func (c Config) lookMachine(context.Context) Result {
 	return good("x86_64")
 }
 
-// GuestArch is the architecture of hosts that run guests, as Go names it.
+// GuestArch is the architecture of hosts that run guests, in Go's notation.
 const GuestArch = "amd64"

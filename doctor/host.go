@@ -11,19 +11,19 @@ import (
 
 const gib = 1 << 30
 
-// Below these, a host runs no guest (least) or few (little).
+// Below these limits, a host runs no guest (least) or few (little).
 const (
 	leastDisk    = 2 * gib
 	littleDisk   = 10 * gib
 	leastMemory  = gib / 4
 	littleMemory = gib
-	// littleClockError: leases and certificates bear more, but people who compare
-	// the logs of two hosts do not.
+	// littleClockError: leases and certificates tolerate more, but people who compare the logs of two hosts
+	// do not.
 	littleClockError = time.Second
 )
 
-// lookState checks that the state directory can be written and, where QEMU runs
-// as a user of its own, that this user can reach the disks in it.
+// lookState checks that the state directory is writable and, if QEMU runs as another user, that this user can
+// reach the disks in it.
 func (c Config) lookState(p Probes) look {
 	return func(context.Context) Result {
 		dir, err := nearestDir(p, c.StateDir)
@@ -47,7 +47,7 @@ func (c Config) lookState(p Probes) look {
 	}
 }
 
-// nearestDir is dir, or the nearest directory above it that exists.
+// nearestDir returns dir or its nearest existing ancestor.
 func nearestDir(p Probes, dir string) (string, error) {
 	for {
 		f, err := p.File(dir)
@@ -63,8 +63,8 @@ func nearestDir(p Probes, dir string) (string, error) {
 	}
 }
 
-// closedAbove returns the outermost directory on the way to dir, itself included,
-// that others may not pass through; empty where there is none.
+// closedAbove returns the outermost directory on the path to dir, including dir, that other users may not
+// traverse; empty: none.
 func closedAbove(p Probes, dir string) string {
 	closed := ""
 	for {

@@ -10,14 +10,14 @@ import (
 // metadataAddr is where guests look for their metadata.
 var metadataAddr = netip.MustParseAddrPort("169.254.169.254:80")
 
-// lookMetadataServer tells croft's metadata server of this cloud from another's.
+// lookMetadataServer distinguishes croft's metadata server of this cloud from another cloud's.
 func (c Config) lookMetadataServer(ctx context.Context, p Probes, pid int32) Result {
 	found := fmt.Sprintf("croft serves %s (process %d)", metadataAddr.Addr(), pid)
 	bridge := c.Bridge
 	if c.Network != "" {
 		n, err := p.Network(ctx, c.Network)
 		if err != nil || n.Bridge == "" {
-			return good(found) // the line about the network says what is wrong
+			return good(found) // the line about the network reports the problem
 		}
 		bridge = n.Bridge
 	}
@@ -33,8 +33,8 @@ func (c Config) lookMetadataServer(ctx context.Context, p Probes, pid int32) Res
 	return good(found)
 }
 
-// lookMetadata finds what else answers at the metadata address: a web server that
-// listens on port 80 of every address takes it away from croft.
+// lookMetadata finds other listeners at the metadata address: a web server that listens on port 80 of every
+// address takes it away from croft.
 func (c Config) lookMetadata(p Probes) look {
 	return func(ctx context.Context) Result {
 		listeners, err := p.Listeners(ctx)
@@ -83,8 +83,8 @@ func lookPort(p Probes, port Port) look {
 	}
 }
 
-// listenerOn finds who keeps us from listening on want: a socket on the same port
-// of the same address, or of every address where either side wants them all.
+// listenerOn finds the listener that prevents listening on want: a socket on the same port of the same
+// address, or of every address if either side uses all of them.
 func listenerOn(listeners []Listener, want netip.AddrPort) (Listener, bool) {
 	for _, l := range listeners {
 		if l.Addr.Port() != want.Port() {

@@ -7,27 +7,26 @@ import (
 	"time"
 )
 
-// Probes are the questions that checks ask of a host. System answers all that
-// need no hypervisor; whoever joins the parts adds KVM, Libvirt, Guests, MetadataServer
-// and Network.
+// Probes are the functions through which checks read a host. System returns those that need no hypervisor;
+// the caller adds KVM, Libvirt, Guests, MetadataServer, Filter and Network.
 type Probes struct {
-	// KVM tells whether KVM runs a guest here, and why not.
+	// KVM reports whether KVM runs a guest here, and why not.
 	KVM func(ctx context.Context) (usable bool, reason string)
 	// Libvirt connects and returns the versions of libvirt and QEMU, for people.
 	Libvirt func(ctx context.Context) (string, error)
-	// Guests returns the UUIDs of croft's guests that libvirt has.
+	// Guests returns the UUIDs of croft's guests in libvirt.
 	Guests func(ctx context.Context) ([]string, error)
-	// MetadataServer tells, of the process that serves metadata on a bridge, for which cloud
-	// it does, and whether that is this host's.
+	// MetadataServer returns the cloud for which a process serves metadata on a bridge, and whether that
+	// cloud is this host's.
 	MetadataServer func(ctx context.Context, bridge string, pid int32) (cloud string, ours bool, err error)
-	// Filter tells why guests cannot be held to their addresses.
+	// Filter returns why guests cannot be restricted to their addresses.
 	Filter func(ctx context.Context) error
-	// Network looks at a network of libvirt's and starts nothing.
+	// Network describes a libvirt network and starts nothing.
 	Network func(ctx context.Context, name string) (Network, error)
 
-	File      func(path string) (File, error)      // fs.ErrNotExist where there is none
-	LookPath  func(program string) (string, error) // an error where it is not installed
-	Writable  func(dir string) error               // nil where files can be made in it
+	File      func(path string) (File, error)      // fs.ErrNotExist: no such file
+	LookPath  func(program string) (string, error) // an error: not installed
+	Writable  func(dir string) error               // nil: files can be created in it
 	DiskFree  func(dir string) (uint64, error)     // bytes
 	Memory    func(ctx context.Context) (available, total uint64, err error)
 	Links     func() ([]Link, error) // network interfaces
@@ -35,7 +34,7 @@ type Probes struct {
 	Clock     func() (Clock, error)
 }
 
-// Network is a network of libvirt's.
+// Network is a libvirt network.
 type Network struct {
 	Defined bool
 	Active  bool
@@ -43,10 +42,10 @@ type Network struct {
 	Subnet  netip.Prefix // of the host's own address on it
 }
 
-// File is what matters of a file's permissions.
+// File is the relevant part of a file's permissions.
 type File struct {
 	Mode  fs.FileMode
-	Owner string // names where they are known, numbers elsewhere
+	Owner string // names if known, else numbers
 	Group string
 }
 
@@ -56,14 +55,14 @@ type Link struct {
 	Addresses []netip.Prefix
 }
 
-// Listener is a TCP socket that somebody listens on.
+// Listener is a listening TCP socket.
 type Listener struct {
 	Addr    netip.AddrPort
-	PID     int32  // 0 where the process is not ours to know
+	PID     int32  // 0: the process is not visible to us
 	Program string // its name, or empty
 }
 
-// Clock is what the kernel knows of the clock.
+// Clock is the kernel's view of the clock.
 type Clock struct {
 	Synchronised bool
 	MaxError     time.Duration

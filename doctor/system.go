@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// System answers from this machine. Its KVM, Libvirt and Network are nil.
+// System returns the probes of this machine; those that need a hypervisor are nil.
 func System() Probes {
 	return Probes{
 		File:      statFile,
@@ -52,7 +52,7 @@ func statFile(path string) (File, error) {
 	return f, nil
 }
 
-// lookPath also looks where daemons are and a user's PATH often is not.
+// lookPath also searches directories of daemons that a user's PATH often lacks.
 func lookPath(program string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err == nil {
@@ -124,7 +124,7 @@ func listeners(ctx context.Context) ([]Listener, error) {
 	return list, nil
 }
 
-// programOf is empty where the process is gone, or not ours to look at.
+// programOf returns the process's program; empty: it has ended, or is not visible to us.
 func programOf(ctx context.Context, pid int32) string {
 	if pid == 0 {
 		return ""
