@@ -30,7 +30,7 @@ func TestFilesAreTakenFromAllowedDirectoriesAlone(t *testing.T) {
 		name  string
 		allow []string
 		ref   string
-		kind  croft.Kind // empty: taken
+		kind  croft.Kind // empty: accepted
 		words string
 	}{
 		{"any file, where nothing is said", nil, outside, "", ""},

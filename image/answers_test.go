@@ -11,17 +11,18 @@ import (
 	"testing"
 )
 
-// answers keeps what QEMU has answered, under the digest of the question, in a file of this version of QEMU: a process
-// for each of thousands of images takes minutes, and the same program reads the same bytes alike.
+// answers caches QEMU's answers, by the digest of the question, in a file per version of QEMU: one process
+// for each of thousands of images takes minutes, and the same program gives the same answer for the same
+// bytes.
 type answers struct {
-	file string // empty: nothing is kept
+	file string // empty: no cache
 
 	mu   sync.Mutex
 	old  map[string]reading // of earlier runs
-	used map[string]reading // of this run, which stay
+	used map[string]reading // of this run, to be kept
 }
 
-// openAnswers reads what earlier runs kept. make soak asks anew.
+// openAnswers reads the answers of earlier runs. make soak ignores them.
 func openAnswers(t *testing.T) *answers {
 	t.Helper()
 	a := &answers{old: map[string]reading{}, used: map[string]reading{}}
@@ -32,12 +33,12 @@ func openAnswers(t *testing.T) *answers {
 	}
 	a.file = filepath.Join(dir, "croft", "qemu-img-"+sha(version)[:16]+".json")
 	if text, err := os.ReadFile(a.file); err == nil && json.Unmarshal(text, &a.old) != nil {
-		a.old = map[string]reading{} // half written, or of another form
+		a.old = map[string]reading{} // truncated, or of another format
 	}
 	return a
 }
 
-// ask is askQEMU for what is not known yet.
+// ask is askQEMU for questions without a cached answer.
 func (a *answers) ask(questions ...question) ([]reading, error) {
 	all := make([]reading, len(questions))
 	var asked []question
@@ -82,7 +83,7 @@ func (q question) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// keep stores what this run used. Without it the next run asks again.
+// keep stores the answers used in this run. If it fails, the next run asks again.
 func (a *answers) keep(t *testing.T) {
 	t.Helper()
 	if a.file == "" {

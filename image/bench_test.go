@@ -21,7 +21,7 @@ func benchCache(b *testing.B) (*Cache, string) {
 	return c, name
 }
 
-// BenchmarkFetchCached is what every instance but the first pays for its image.
+// BenchmarkFetchCached measures the image fetch of every instance but the first.
 func BenchmarkFetchCached(b *testing.B) {
 	c, name := benchCache(b)
 	for b.Loop() {
@@ -31,8 +31,7 @@ func BenchmarkFetchCached(b *testing.B) {
 	}
 }
 
-// BenchmarkDisk is what an instance pays for its disk: a link, an overlay, and
-// the wait until both are safe.
+// BenchmarkDisk measures the creation of an instance's disk: a link, an overlay, and the syncs of both.
 func BenchmarkDisk(b *testing.B) {
 	c, name := benchCache(b)
 	img, err := c.Fetch(b.Context(), name, nil)

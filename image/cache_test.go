@@ -69,7 +69,7 @@ func TestACacheOfAnOlderVersionIsClosedOff(t *testing.T) {
 		}
 	}
 	again(t, c)
-	// The domain of the guest was defined for a file that everybody may read.
+	// The guest's domain was defined for a world-readable file.
 	for name, want := range map[string]os.FileMode{c.store.dir: 0o700, c.staging.dir: 0o700, used.Path: 0o644,
 		unused.Path: 0o640, c.store.indexFile(): 0o600} {
 		if fi, err := os.Stat(name); err != nil || fi.Mode().Perm() != want {
@@ -94,7 +94,7 @@ func TestTheCacheForgetsWhatWasUsedLeastRecently(t *testing.T) {
 	}
 	first := add(1, 3*time.Hour)
 	add(2, 2*time.Hour)
-	if err := os.Link(first, filepath.Join(dir, "base.raw")); err != nil { // a disk stands on it
+	if err := os.Link(first, filepath.Join(dir, "base.raw")); err != nil { // a linked disk
 		t.Fatal(err)
 	}
 	add(3, time.Hour)
@@ -186,7 +186,7 @@ func TestLocalFiles(t *testing.T) {
 	if url := "file://" + strings.ReplaceAll(name, " ", "%20"); fetch(t, c, url) != img {
 		t.Errorf("the path and its URL %s lead to different images", url)
 	}
-	// Other content at the same place, of the same size.
+	// Other content of the same size at the same path.
 	writeFile(t, name, newer)
 	if got := fetch(t, c, name); got.Digest != sha(newer) {
 		t.Errorf("the file changed and the old copy was used")
@@ -275,8 +275,8 @@ func TestLocalFilesThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// TestSpecialFilesAreNotOpened watches a FIFO, as opening one may wake a program and
-// opening a device do anything.
+// TestSpecialFilesAreNotOpened watches a FIFO, since opening one may wake a program, and opening a device may
+// have any effect.
 func TestSpecialFilesAreNotOpened(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo")

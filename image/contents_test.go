@@ -23,9 +23,9 @@ func TestLookFindsAnImageByWhatItWasFetchedAs(t *testing.T) {
 	}
 	for ref, want := range map[string]bool{
 		s.ref():                                    true,
-		s.ref() + "#sha256=" + sha(body):           true, // as published
+		s.ref() + "#sha256=" + sha(body):           true, // the published checksum
 		"http://e/x#sha512=" + sha512of(body):      true,
-		"http://e/x#sha256=" + img.Digest:          true, // as kept
+		"http://e/x#sha256=" + img.Digest:          true, // the cached file's checksum
 		"http://e/x":                               false,
 		"http://e/x#sha256=" + sha([]byte("else")): false,
 		"no reference":                             false,
@@ -72,7 +72,7 @@ func TestPruneBesideAnAgent(t *testing.T) {
 	if removed, err := Prune(c.store.dir, false); err != nil || len(removed) != 0 {
 		t.Errorf("a second time: %+v, %v", removed, err)
 	}
-	// The agent, which knows nothing of it, fetches again.
+	// The agent, which was not notified, fetches again.
 	if got := fetch(t, c, s.ref()); got != unused {
 		t.Errorf("got %+v, want %+v", got, unused)
 	}

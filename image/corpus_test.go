@@ -27,17 +27,17 @@ import (
 	"croft/image/format"
 )
 
-// Kinds of extensions of a qcow2 header.
+// Kinds of qcow2 header extensions.
 const (
 	extBackingFormat = 0xe2792aca
 	extDataFile      = 0x44415441
 	extCrypto        = 0x0537be77
 )
 
-// raceEnabled tells whether this program has the race detector.
+// raceEnabled reports whether this program has the race detector.
 var raceEnabled bool
 
-// outside are names of what an image could lead to.
+// outside are names of files to which an image could refer.
 func outside(t *testing.T) map[string]string {
 	secret := writeFile(t, filepath.Join(t.TempDir(), "secret"), rawImage(1, 1<<20))
 	return map[string]string{
@@ -61,7 +61,7 @@ func outside(t *testing.T) map[string]string {
 	}
 }
 
-// formats makes one disk of each format and kind that QEMU can write, of 2 MiB.
+// formats creates one disk of 2 MiB for each format and kind that QEMU can write.
 func formats(t *testing.T) map[string][]byte {
 	all := map[string][]byte{}
 	dir := t.TempDir()
@@ -125,7 +125,7 @@ func formats(t *testing.T) map[string][]byte {
 	return all
 }
 
-// bootable are the raw disks that are taken, and those that could be.
+// bootable are the accepted raw disks, and borderline ones.
 func raws() map[string][]byte {
 	boot := rawImage(1, 2<<20)
 	cd := marked(make([]byte, 2<<20), map[int]string{0x8001: "CD001"})
@@ -155,7 +155,7 @@ func raws() map[string][]byte {
 	}
 }
 
-// polyglots are disks that two readers could take for two things.
+// polyglots are disks that two readers could interpret differently.
 func polyglots(all map[string][]byte) map[string][]byte {
 	more := map[string][]byte{}
 	boot := "\x55\xaa"
@@ -168,7 +168,7 @@ func polyglots(all map[string][]byte) map[string][]byte {
 	return more
 }
 
-// vmdks have the descriptions of CVE-2022-47951 and its kin in every place.
+// vmdks have the descriptions of CVE-2022-47951 and its variants in every place.
 func vmdks(t *testing.T, stream, sparse []byte) map[string][]byte {
 	all := map[string][]byte{}
 	text := func(lines string) []byte {
@@ -209,7 +209,7 @@ func vmdks(t *testing.T, stream, sparse []byte) map[string][]byte {
 	return all
 }
 
-// vmdkFooted tells the place of the tables at the end, and another capacity if any.
+// vmdkFooted sets the place of the tables at the end, and optionally another capacity.
 func vmdkFooted(b []byte, capacity uint64) []byte {
 	footer := make([]byte, 3*sector)
 	binary.LittleEndian.PutUint64(footer, 1)
@@ -305,7 +305,7 @@ func qcow2s(t *testing.T, v2, v3 []byte) map[string][]byte {
 	return all
 }
 
-// mutations change one word of the header at a time, to what is known to be awkward.
+// mutations change one word of the header at a time to a problematic value.
 func mutations(all map[string][]byte) map[string][]byte {
 	more := map[string][]byte{}
 	for _, name := range []string{"qcow2, version 2", "qcow2, version 3", "qcow2, extended L2", "qcow2, snapshots",
@@ -323,7 +323,7 @@ func mutations(all map[string][]byte) map[string][]byte {
 	return more
 }
 
-// wrapped are disks in what they are published in.
+// wrapped are disks in published packings.
 func wrapped(t *testing.T, all map[string][]byte) map[string][]byte {
 	more := map[string][]byte{}
 	with := func(content []byte, open func(io.Writer) io.WriteCloser) []byte {
@@ -372,12 +372,12 @@ func wrapped(t *testing.T, all map[string][]byte) map[string][]byte {
 	return more
 }
 
-// TestQEMUJudgesWhatIsTaken inspects every image of a corpus, most of them hostile, and
-// has QEMU read all of them: those that are taken must be for QEMU what they are here,
-// the others are shown to QEMU too, which proves that it sees what they hide.
+// TestQEMUJudgesWhatIsTaken inspects every image of a corpus, most of them hostile, and has QEMU read all of
+// them: QEMU must agree on the accepted ones; it also reads the others, which proves that it sees what they
+// hide.
 //
-// The race detector would make it take minutes, and has nothing to find in one judgement beside another: a test program
-// without it judges the whole corpus, unless make soak asks for both.
+// With the race detector it would take minutes, and parallel judgements share nothing in which it could find
+// races: a test program without it judges the whole corpus, unless make soak asks for both.
 func TestQEMUJudgesWhatIsTaken(t *testing.T) {
 	if raceEnabled && os.Getenv("CROFT_SOAK") == "" {
 		cmd := exec.CommandContext(t.Context(), "go", "test", "-race=false", "-vet=off", "-count=1", "-timeout=25m",
@@ -461,7 +461,7 @@ func TestQEMUJudgesWhatIsTaken(t *testing.T) {
 	}
 }
 
-// take fetches an image from a file where it is packed, and forgets it.
+// take fetches an image from a file, which may be packed, and forgets it.
 func take(c *Cache, file string, content []byte) (taken, error) {
 	if _, isPacked := format.PackingOf(content); !isPacked {
 		info, err := inspectBytes(content)

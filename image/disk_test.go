@@ -16,7 +16,7 @@ import (
 	"croft/compute"
 )
 
-// stored puts content into the cache by way of a file and returns its image.
+// stored adds content to the cache through a file and returns its image.
 func stored(t *testing.T, c *Cache, content []byte) compute.Image {
 	t.Helper()
 	return fetch(t, c, writeFile(t, filepath.Join(t.TempDir(), "source"), content))
@@ -31,7 +31,7 @@ func makeDisk(t *testing.T, c *Cache, img compute.Image, dir string, sizeGB int6
 	return layers
 }
 
-// qemuInfo is the part of qemu-img's answer that is looked at.
+// qemuInfo is the relevant part of qemu-img's output.
 type qemuInfo struct {
 	VirtualSize   int64  `json:"virtual-size"`
 	Format        string `json:"format"`

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestWhatTheDocumentsNameIsThere checks that each test that docs/images.md names
-// exists, here, in format, in test/images or in test/e2e.
+// TestWhatTheDocumentsNameIsThere checks that each test named in docs/images.md exists, here, in format, in
+// test/images or in test/e2e.
 func TestWhatTheDocumentsNameIsThere(t *testing.T) {
 	var all []byte
 	for _, pattern := range []string{"*_test.go", "format/*_test.go", "../test/images/*_test.go",

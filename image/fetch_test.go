@@ -123,7 +123,7 @@ func TestFetchVerifies(t *testing.T) {
 	wrong := strings.Repeat("0", 64)
 	for _, v := range []struct {
 		name, fragment, list string
-		kind                 croft.Kind // empty: it is right
+		kind                 croft.Kind // empty: no error
 		words                []string
 	}{
 		{"a right sha256", "sha256=" + sha(content), "", "", nil},
@@ -194,7 +194,7 @@ func TestFetchSaysWhatIsWrong(t *testing.T) {
 			s.set(func() { s.etag, s.answer = "", v.answer })
 			_, err := c.Fetch(t.Context(), s.ref(), nil)
 			if v.name == "a length that is never reached" {
-				refused(t, nil, err, v.kind, v.words...) // kept, to be taken up again
+				refused(t, nil, err, v.kind, v.words...) // kept for resuming
 				return
 			}
 			refused(t, c, err, v.kind, append(v.words, s.ref())...)
@@ -243,7 +243,7 @@ func waiters(c *Cache) (n int) {
 	return n
 }
 
-// waitFor polls, bounded by the test's own deadline.
+// waitFor polls until the test's deadline.
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

@@ -80,8 +80,7 @@ func TestFetchFollowsOnlySafeRedirects(t *testing.T) {
 	}
 }
 
-// TestADownloadOfUnknownLengthLeavesRoom has a server send on and on without saying how
-// much it will be.
+// TestADownloadOfUnknownLengthLeavesRoom has a server send endlessly without a length.
 func TestADownloadOfUnknownLengthLeavesRoom(t *testing.T) {
 	const room, sends = 16 << 20, 64 << 20
 	s, c := newServer(t, nil), newCache(t)
@@ -126,9 +125,8 @@ func TestACopyLeavesRoom(t *testing.T) {
 	refused(t, c, err, croft.Unavailable, "free some space")
 }
 
-// TestRedirectsAreJudgedWhereTheyConnect has names that are of the internet when they
-// are looked at, and this host's when they are connected to. Of this test's servers
-// that at 127.0.0.2 stands for one on the internet.
+// TestRedirectsAreJudgedWhereTheyConnect uses names that resolve to the internet when they are checked, and
+// to this host when they are connected to. The test's server at 127.0.0.2 stands for one on the internet.
 func TestRedirectsAreJudgedWhereTheyConnect(t *testing.T) {
 	content := rawImage(1, 1<<20)
 	inside := newServer(t, content)
@@ -179,7 +177,7 @@ func TestRedirectsAreJudgedWhereTheyConnect(t *testing.T) {
 			if asked := len(inside.requests()) > before; asked != (v.words == "") {
 				t.Errorf("the server inside was asked: %v", asked)
 			}
-			// Whoever names the server inside means it, and it may redirect to itself.
+			// The reference names the inside server deliberately, and it may redirect to itself.
 			if _, err := c.Fetch(t.Context(), inside.ref(), nil); err != nil {
 				t.Error(err)
 			}

@@ -17,7 +17,7 @@ import (
 
 const sector = 512
 
-// onTopOf is a whole qcow2 image whose backing file has that name.
+// onTopOf returns a complete qcow2 image with this backing file name.
 func onTopOf(t *testing.T, name, backingFormat string) []byte {
 	t.Helper()
 	o := format.Overlay{Virtual: 1 << 30, Backing: name, BackingFormat: backingFormat}
@@ -36,7 +36,7 @@ func onTopOf(t *testing.T, name, backingFormat string) []byte {
 	return read(t, file)
 }
 
-// marked puts marks into a copy, each at its place.
+// marked returns a copy with marks at their offsets.
 func marked(b []byte, marks map[int]string) []byte {
 	b = bytes.Clone(b)
 	for at, mark := range marks {
@@ -48,7 +48,7 @@ func marked(b []byte, marks map[int]string) []byte {
 	return b
 }
 
-// TestHostileImagesGetNothing fetches each from a server and from a file of the host.
+// TestHostileImagesGetNothing fetches each image from a server and from a file of the host.
 func TestHostileImagesGetNothing(t *testing.T) {
 	secret := writeFile(t, filepath.Join(t.TempDir(), "secret"), rawImage(1, 1<<20))
 	boot, cd := map[int]string{510: "\x55\xaa"}, map[int]string{0x8001: "CD001"}
@@ -108,8 +108,8 @@ func TestHostileImagesGetNothing(t *testing.T) {
 	}
 }
 
-// TestNoVMDKIsTaken has one of each kind that QEMU writes, the kind for transport too,
-// and those whose description QEMU finds at another place than the header names.
+// TestNoVMDKIsTaken covers each kind that QEMU writes, including the one for transport, and those whose
+// description QEMU finds at another offset than the header names.
 func TestNoVMDKIsTaken(t *testing.T) {
 	disks := map[string][]byte{
 		"a description alone": []byte(
@@ -139,8 +139,8 @@ func TestNoVMDKIsTaken(t *testing.T) {
 	}
 }
 
-// vmdkWithTwoTexts moves the description to where the header then says it is, sector
-// 64, and leaves another one, with a parent, where QEMU looks for that in any case.
+// vmdkWithTwoTexts moves the description to sector 64, as the header then says, and leaves another one, with
+// a parent, where QEMU always looks for it.
 func vmdkWithTwoTexts(disk []byte, parent string) []byte {
 	const at = 64 * sector
 	b := append(bytes.Clone(disk), make([]byte, max(0, at+20*sector-len(disk)))...)
@@ -151,8 +151,8 @@ func vmdkWithTwoTexts(disk []byte, parent string) []byte {
 	return b
 }
 
-// TestAGuestCannotChangeWhatItsDiskIs has a guest write the header of a qcow2, which
-// leads to a file of the host, over the beginning of its disk (CVE-2026-24708).
+// TestAGuestCannotChangeWhatItsDiskIs has a guest write a qcow2 header that refers to a host file to the
+// beginning of its disk (CVE-2026-24708).
 func TestAGuestCannotChangeWhatItsDiskIs(t *testing.T) {
 	content := rawImage(1, 1<<20)
 	c, dir := newCache(t), filepath.Join(t.TempDir(), "instance")
@@ -178,8 +178,8 @@ func TestAGuestCannotChangeWhatItsDiskIs(t *testing.T) {
 	contentIs(t, layers[1].Path, content)
 }
 
-// TestARawDiskStaysRaw gives a guest an image that holds a qcow2 further on, where a
-// guess of its format from some other place could find it.
+// TestARawDiskStaysRaw gives a guest an image with a qcow2 at a later offset, where format probing at another
+// offset could find it.
 func TestARawDiskStaysRaw(t *testing.T) {
 	inner := onTopOf(t, "/etc/passwd", "raw")
 	c, dir := newCache(t), filepath.Join(t.TempDir(), "instance")
@@ -194,7 +194,7 @@ func TestARawDiskStaysRaw(t *testing.T) {
 	}
 }
 
-// endless is a file of zeros behind a boot record, of any size.
+// endless is a file of zeros after a boot record, of any size.
 type endless struct{}
 
 func (endless) ReadAt(b []byte, at int64) (int, error) {

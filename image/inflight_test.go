@@ -16,11 +16,11 @@ func TestProgressIsToldFiveTimesASecondAndAtTheEnd(t *testing.T) {
 		f := &inflightFetch{done: make(chan struct{}), err: errors.New("cut")}
 		f.total.Store(1000)
 		go func() {
-			for range 100 { // a second's worth
+			for range 100 { // for one second
 				time.Sleep(10 * time.Millisecond)
 				f.have.Add(9)
 			}
-			time.Sleep(10 * time.Second) // nothing comes
+			time.Sleep(10 * time.Second) // no data arrives
 			f.have.Add(50)
 			close(f.done)
 		}()
@@ -35,7 +35,7 @@ func TestProgressIsToldFiveTimesASecondAndAtTheEnd(t *testing.T) {
 		if len(told) < 5 || !slices.IsSorted(told) || told[len(told)-1] != 950 {
 			t.Errorf("told %v: want five counts a second and at last 950", told)
 		}
-		for i := 1; i < len(when)-1; i++ { // the last comes when it must
+		for i := 1; i < len(when)-1; i++ { // the last call is not rate-limited
 			if gap := when[i].Sub(when[i-1]); gap < progressEvery {
 				t.Errorf("told %v: %v between two calls", told, gap)
 			}
@@ -61,7 +61,7 @@ func TestAFetchWaitsForTheEndOfAnAbandonedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := inflight{all: map[string]*inflightFetch{}}
 		ref := Reference{Path: "/x"}
-		old := &inflightFetch{done: make(chan struct{})} // nobody waits: it is ending
+		old := &inflightFetch{done: make(chan struct{})} // without waiters: it is ending
 		f.all[ref.String()] = old
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

@@ -10,7 +10,7 @@ import (
 	"croft/image/format"
 )
 
-// strictReader fails the test when it is read outside of its content, and counts.
+// strictReader fails the test on reads outside its content, and counts reads.
 type strictReader struct {
 	t *testing.T
 	b []byte
@@ -51,7 +51,7 @@ func FuzzInspect(f *testing.F) {
 		f.Add(hostile, uint32(4<<16))
 	}
 	f.Fuzz(func(t *testing.T, head []byte, size uint32) {
-		// The head is followed by zeros, as sparse files are.
+		// Zeros follow the head, as in sparse files.
 		b := make([]byte, max(len(head), int(size%(1<<22))))
 		copy(b, head)
 		r := &strictReader{t: t, b: b}

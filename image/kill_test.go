@@ -13,11 +13,10 @@ import (
 	"croft"
 )
 
-// fetchEnv makes the test binary a process that fetches an image and nothing else.
+// fetchEnv makes the test binary a process that only fetches an image.
 const fetchEnv = "CROFT_IMAGE_TEST_FETCH"
 
-// fetchOnly is that process: the cache's directory and the reference in, the
-// error out.
+// fetchOnly is that process: its input is the cache's directory and the reference, its output the error.
 func fetchOnly(arg string) error {
 	var a struct{ Dir, Ref string }
 	if err := json.Unmarshal([]byte(arg), &a); err != nil {
@@ -77,7 +76,7 @@ func TestFetchAfterARealKill(t *testing.T) {
 	}
 }
 
-// syncedIn is how much the one download in a directory has for sure.
+// syncedIn returns the durable size of the single download in a directory.
 func syncedIn(dir string) int64 {
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil || len(names) == 0 {

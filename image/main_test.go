@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// newCache returns a cache in a new directory, quick where a server would be
-// given time, always asking it anew, never sparing what was used just now.
+// newCache returns a cache in a new directory, with short timeouts, that always revalidates and does not
+// protect recently used images from eviction.
 func newCache(t *testing.T, change ...func(*Config)) *Cache {
 	t.Helper()
 	conf := Config{Dir: filepath.Join(t.TempDir(), "images"), Fresh: -1, Log: slog.New(slog.DiscardHandler)}
@@ -49,17 +49,17 @@ func newCache(t *testing.T, change ...func(*Config)) *Cache {
 		t.Fatal(err)
 	}
 	c.store.grace, c.download.pause = 0, time.Millisecond
-	c.client.zone = func(a netip.Addr) zone { return zoneOf(a, nil) } // whatever networks the machine is in
+	c.client.zone = func(a netip.Addr) zone { return zoneOf(a, nil) } // regardless of the machine's networks
 	return c
 }
 
-// again opens the cache anew, as after a restart of the process.
+// again reopens the cache, as after a restart of the process.
 func again(t *testing.T, c *Cache) *Cache {
 	t.Helper()
 	return newCache(t, func(conf *Config) { conf.Dir = c.store.dir })
 }
 
-// rawImage is a disk with a boot record, and noise, which no two seeds share.
+// rawImage returns a disk with a boot record and noise that depends on the seed.
 func rawImage(seed uint64, size int) []byte {
 	b := make([]byte, size)
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -84,8 +84,7 @@ func fetch(t *testing.T, c *Cache, ref string) compute.Image {
 	return img
 }
 
-// refused asserts the kind and words of an error, and that nothing of the image
-// is left in the cache.
+// refused asserts the kind and words of an error, and that nothing of the image remains in the cache.
 func refused(t *testing.T, c *Cache, err error, kind croft.Kind, words ...string) {
 	t.Helper()
 	if err == nil {
@@ -149,7 +148,7 @@ func contentIs(t *testing.T, name string, want []byte) {
 	}
 }
 
-// qemu runs one of QEMU's disk tools, the judges of what is written here.
+// qemu runs a QEMU disk tool, the reference implementation.
 func qemu(t *testing.T, tool string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patient.Longest)
@@ -161,7 +160,7 @@ func qemu(t *testing.T, tool string, args ...string) string {
 	return string(out)
 }
 
-// made makes an image with qemu-img and returns its path.
+// made creates an image with qemu-img and returns its path.
 func made(t *testing.T, format, size string, options ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "made."+format)

@@ -18,32 +18,30 @@ import (
 	"croft/image/format"
 )
 
-// reading is what QEMU reads in an image. QEMU is the judge of what is taken here: it
-// opens the images, so what counts is what it sees in them.
+// reading is QEMU's view of an image. QEMU is the reference: it opens the images, so its view decides.
 type reading struct {
 	Opened  bool     `json:",omitempty"`
 	Format  string   `json:",omitempty"`
 	Virtual int64    `json:",omitempty"`
 	Leads   []string `json:",omitempty"` // every other file or server that the image names
-	Words   string   `json:",omitempty"` // of QEMU, where it does not open the image
+	Words   string   `json:",omitempty"` // QEMU's error, if it does not open the image
 }
 
-// question is an image, and the format that QEMU is told; none: what it takes it for.
+// question is an image, and the format given to QEMU; empty: QEMU probes.
 type question struct {
 	format  string
 	content []byte
 }
 
-// askScript reads images by their descriptors, each as the format before it, and puts a
-// zero byte before and after each exit code.
+// askScript reads images by their descriptors, each with the format before it, and puts a zero byte before
+// and after each exit code.
 const askScript = `for q in "$@"; do
 	qemu-img info --output=json ${q%%@*} /proc/self/fd/${q##*@} 2>&1
 	printf '\0%d\0' $?
 done`
 
-// askQEMU has qemu-img read images. It runs as confined as the machine lets it: as
-// nobody, without a network, without environment, with limits; an image has no name in
-// the file system.
+// askQEMU runs qemu-img on images, confined as far as the machine allows: as nobody, without network and
+// environment, with limits; an image has no name in the file system.
 func askQEMU(questions ...question) ([]reading, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -84,7 +82,7 @@ func parseReading(out []byte, code string) (reading, error) {
 		return reading{Words: fmt.Sprintf("%s (code %s)", bytes.TrimSpace(out), code)}, nil
 	}
 	var all map[string]any
-	out = out[max(0, bytes.Index(out, []byte("{\n"))):] // behind warnings
+	out = out[max(0, bytes.Index(out, []byte("{\n"))):] // skip warnings
 	if err := json.Unmarshal(out, &all); err != nil {
 		return reading{}, fmt.Errorf("qemu-img says %q: %w", out, err)
 	}
@@ -93,7 +91,7 @@ func parseReading(out []byte, code string) (reading, error) {
 		nil
 }
 
-// nameless is a file in memory, which whoever has it can open anew.
+// nameless returns a file in memory, which its holder can reopen.
 func nameless(content []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -104,8 +102,8 @@ func nameless(content []byte) (*os.File, error) {
 	return f, errors.Join(err, f.Chmod(0o444))
 }
 
-// confined takes away what the machine lets it: root, who runs the tests in most
-// places, can all of it; others get a user namespace where that is allowed.
+// confined returns the available restrictions: root, which runs the tests in most places, can use all of
+// them; others get a user namespace if permitted.
 var confined = func() func() *syscall.SysProcAttr {
 	const namespaces = syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 	root := func() *syscall.SysProcAttr {
@@ -133,7 +131,7 @@ var confined = func() func() *syscall.SysProcAttr {
 	return func() *syscall.SysProcAttr { return choose()() }
 }()
 
-// elsewhere finds whatever names another file in an answer of qemu-img, at any depth.
+// elsewhere finds names of other files in qemu-img's output, at any depth.
 func elsewhere(key string, value any) (found []string) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -153,14 +151,14 @@ func elsewhere(key string, value any) (found []string) {
 	return found
 }
 
-// taken is an image that was taken, in the cache's form.
+// taken is an accepted image in the cache's form.
 type taken struct {
 	format.Info
 	content []byte
 }
 
-// questions are how QEMU is asked about the image: told what it was taken for, and not
-// told. What begins as a qcow2 it knows as that.
+// questions returns the questions to QEMU about the image: with the detected format, and without one. A qcow2
+// header is always recognized as such.
 func (k taken) questions() []question {
 	if k.Format == "qcow2" {
 		return []question{{"", k.content}}
@@ -168,9 +166,8 @@ func (k taken) questions() []question {
 	return []question{{k.Format, k.content}, {"", k.content}}
 }
 
-// problem compares with what QEMU answers to the questions: it must find a disk of that
-// size and nothing that leads elsewhere, and by itself take it for nothing else. One
-// that it does not open at all is no problem here.
+// problem compares the image with QEMU's answers: QEMU must find a disk of that size without references, and
+// detect no other format. An image that QEMU does not open at all is no problem here.
 func (k taken) problem(readings []reading) string {
 	told, guessed := readings[0], readings[len(readings)-1]
 	switch {

@@ -12,7 +12,7 @@ func TestParseReference(t *testing.T) {
 	for _, c := range []struct {
 		name, in string
 		want     Reference
-		string   string // how it is written back; empty: as it came
+		string   string // the expected String; empty: unchanged
 	}{
 		{"a URL", "https://example.com/a/disk.qcow2", Reference{URL: "https://example.com/a/disk.qcow2"}, ""},
 		{"a query belongs to the URL", "http://example.com/d?v=1&x=2", Reference{URL: "http://example.com/d?v=1&x=2"},

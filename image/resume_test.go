@@ -39,7 +39,7 @@ func TestFetchGivesUpWhenNothingMoreComes(t *testing.T) {
 	if n := len(s.requests()); n != 1+maxTries {
 		t.Errorf("%d requests, want %d", n, 1+maxTries)
 	}
-	// What came is not lost.
+	// The received data is kept.
 	s.set(func() { s.cutAfter, s.seen = nil, nil })
 	img := fetch(t, c, s.ref())
 	contentIs(t, img.Path, s.content)
@@ -132,7 +132,7 @@ func TestFetchAfterAKill(t *testing.T) {
 	if part == "" {
 		t.Fatal("no download to take up again")
 	}
-	// What was written after the last sync may be anything after a crash.
+	// Data after the last sync is undefined after a crash.
 	f, err := os.OpenFile(part, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestFetchOfAPinnedImageResumesOnAnotherMirror(t *testing.T) {
 	s.cut(1<<20, 1<<20)
 	mirrors := 0
 	s.set(func() {
-		s.answer = func(_ http.ResponseWriter, r *http.Request) bool { // each names the same file in its own way
+		s.answer = func(_ http.ResponseWriter, r *http.Request) bool { // each identifies the same file in its own way
 			s.set(func() { mirrors++; s.etag = fmt.Sprintf("\"mirror-%d\"", mirrors) })
 			return false
 		}
@@ -218,7 +218,7 @@ func TestFetchRefusesAsSoonAsItCan(t *testing.T) {
 				w.Header().Set("Content-Length", fmt.Sprint(1<<30))
 				w.Write(v.content)
 				w.(http.Flusher).Flush()
-				<-r.Context().Done() // the rest never comes
+				<-r.Context().Done() // the rest never arrives
 				return true
 			})
 			_, err := c.Fetch(t.Context(), s.ref(), nil)

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// server serves one file the way a good server does, and misbehaves as told.
+// server serves one file correctly, and misbehaves on request.
 type server struct {
 	*httptest.Server
 	mu       sync.Mutex
 	content  []byte
 	etag     string
 	modified time.Time
-	// per request: so many bytes, then the connection is cut; -1 whole
+	// per request: cut the connection after so many bytes; -1: never
 	cutAfter []int
 	answer   func(w http.ResponseWriter, r *http.Request) bool // true: it has answered
 	seen     []*http.Request
@@ -35,14 +35,14 @@ func newServer(t *testing.T, content []byte) *server {
 
 func (s *server) ref() string { return s.URL + "/disk.img" }
 
-// set changes what is served; it is safe between and during requests.
+// set changes the served content; it is safe between and during requests.
 func (s *server) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 }
 
-// answers lets f answer where it returns true.
+// answers lets f answer if it returns true.
 func (s *server) answers(f func(http.ResponseWriter, *http.Request) bool) {
 	s.set(func() { s.answer = f })
 }
@@ -93,7 +93,7 @@ func (c *cutter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ranges are the Range headers of all requests, in order.
+// ranges returns the Range headers of all requests, in order.
 func (s *server) ranges() string {
 	var all []string
 	for _, r := range s.requests() {
@@ -102,7 +102,7 @@ func (s *server) ranges() string {
 	return strings.Join(all, " ")
 }
 
-// withSums serves a list of checksums beside the image.
+// withSums serves a list of checksums next to the image.
 func (s *server) withSums(list func() string) {
 	s.answers(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != "/SUMS" {
@@ -113,7 +113,7 @@ func (s *server) withSums(list func() string) {
 	})
 }
 
-// status answers every request with a status and no more.
+// status answers every request with a status only.
 func status(code int) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		w.WriteHeader(code)
@@ -121,7 +121,7 @@ func status(code int) func(http.ResponseWriter, *http.Request) bool {
 	}
 }
 
-// lengthOf makes a server announce another length than it sends.
+// lengthOf makes a server announce a wrong length.
 func lengthOf(n int, content []byte) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Length", strconv.Itoa(n))

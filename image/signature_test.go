@@ -19,7 +19,7 @@ import (
 	"croft"
 )
 
-// signer is a publisher with a key of its own.
+// signer is a publisher with its own key.
 type signer struct {
 	t   *testing.T
 	key *openpgp.Entity
@@ -79,7 +79,7 @@ func (s signer) detached(text string, armored bool, config *packet.Config) strin
 	return b.String()
 }
 
-// serves answers these paths with these bodies, and the image elsewhere.
+// serves answers these paths with these bodies, and other paths with the image.
 func (s *server) serves(files map[string]string) {
 	s.answers(func(w http.ResponseWriter, r *http.Request) bool {
 		body, ok := files[r.URL.Path]
@@ -104,7 +104,7 @@ func TestFetchVerifiesWhoSignedTheList(t *testing.T) {
 	for _, v := range []struct {
 		name, list, signature string
 		keyring               string
-		kind                  croft.Kind // empty: taken
+		kind                  croft.Kind // empty: accepted
 		words                 string
 	}{
 		{"the list has the signature in itself", inside, "", publisher.keyring(false), "", ""},
@@ -177,8 +177,8 @@ func TestASignatureThatCannotBeFetchedIsNotDoneWithout(t *testing.T) {
 	refused(t, c, err, croft.NotFound, "SUMS.gpg", "404")
 }
 
-// TestDebiansOwnSignatureIsRight verifies what this machine's apt has: lists signed
-// by the keys of Debian's package of keys.
+// TestDebiansOwnSignatureIsRight verifies lists in this machine's apt cache, signed with the keys of Debian's
+// keyring package.
 func TestDebiansOwnSignatureIsRight(t *testing.T) {
 	const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 	lists, err := filepath.Glob("/var/lib/apt/lists/*_debian_dists_bookworm_InRelease")

@@ -23,7 +23,7 @@ var tools = map[string][]string{
 	"zstd": {"zstd", "-q", "-c"},
 }
 
-// packed returns content as a tool packs it.
+// packed returns content packed by a tool.
 func packed(t *testing.T, tool string, content []byte, more ...string) []byte {
 	t.Helper()
 	name := writeFile(t, filepath.Join(t.TempDir(), "disk"), content)
@@ -48,7 +48,7 @@ func TestFetchUnpacks(t *testing.T) {
 			if left := listDir(t, c.staging.dir); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
-			// What was verified once is known by its published checksum.
+			// A verified image is found by its published checksum.
 			before := len(s.requests())
 			fetch(t, again(t, c), "http://elsewhere.invalid/x#sha256="+sha(body))
 			if n := len(s.requests()) - before; n != 0 {
@@ -127,7 +127,7 @@ func TestFetchRefusesPackedImagesThatAreNotRight(t *testing.T) {
 	}
 }
 
-// bomb packs so many bytes of zeros behind a boot record.
+// bomb packs so many bytes of zeros after a boot record.
 func bomb(t *testing.T, pack func(io.Writer) io.WriteCloser, bootable bool, size int64) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -173,7 +173,7 @@ func TestFetchDefusesBombs(t *testing.T) {
 		c.space.free = func(string) (int64, error) { asked++; return 1 << 40, nil }
 		_, err := c.Fetch(t.Context(), s.ref(), nil)
 		refused(t, c, err, croft.Invalid, "no disk image")
-		if asked > 2 { // once for the download, once as it begins to be unpacked
+		if asked > 2 { // once for the download, once at the start of unpacking
 			t.Errorf("unpacked on after its beginning: %d looks at the room", asked)
 		}
 	})
