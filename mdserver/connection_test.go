@@ -23,7 +23,7 @@ import (
 
 const oneID = croft.InstanceID("5d1b9c3e-7b8e-4c0a-8e4e-0f4dbe7f3a11")
 
-// one answers that every address is one guest's.
+// one resolves every address to one guest.
 type one struct{}
 
 func (one) Guest(context.Context, netip.Addr) (Guest, error) {
@@ -32,7 +32,7 @@ func (one) Guest(context.Context, netip.Addr) (Guest, error) {
 	return g, nil
 }
 
-// kept is a listener that remembers the connections it accepted.
+// kept is a listener that records the accepted connections.
 type kept struct {
 	net.Listener
 	mu    sync.Mutex
@@ -49,7 +49,7 @@ func (k *kept) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// serveOne serves one guest, whose address is where places says.
+// serveOne serves one guest, with its address at the place from places.
 func serveOne(t *testing.T, places placeOf, log *slog.Logger) (base string, l *kept) {
 	t.Helper()
 	s, err := New(Config{Guests: one{}, Log: log})
@@ -136,14 +136,14 @@ func TestAnAddressUsedByAnothersCard(t *testing.T) {
 	}
 }
 
-// TestATokenIsSentOneHopFar: what carries a token must not pass a router.
+// TestATokenIsSentOneHopFar: responses with a token must not pass a router.
 func TestATokenIsSentOneHopFar(t *testing.T) {
 	base, l := serveOne(t, nil, slog.New(slog.DiscardHandler))
 	c := client(t)
 	hops := func() (n int) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		raw, err := l.conns[0].(*net.TCPConn).SyscallConn() // the client keeps to one
+		raw, err := l.conns[0].(*net.TCPConn).SyscallConn() // the client reuses one connection
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,8 +203,7 @@ func TestReportsAreForgottenAfterAWhile(t *testing.T) {
 	})
 }
 
-// TestSpoofersFillNoLog: a guest that asks from the address of another, as often as it
-// can, is in the log once a minute.
+// TestSpoofersFillNoLog: a guest that keeps asking from another's address is logged once a minute.
 func TestSpoofersFillNoLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -231,8 +230,7 @@ func TestSpoofersFillNoLog(t *testing.T) {
 	})
 }
 
-// TestWhatIsRememberedOfMadeUpAddressesIsBounded: an attacker has more addresses than
-// the host has memory.
+// TestWhatIsRememberedOfMadeUpAddressesIsBounded: an attacker has more addresses than the host has memory.
 func TestWhatIsRememberedOfMadeUpAddressesIsBounded(t *testing.T) {
 	r := recent{pause: time.Hour}
 	for i := range 2 * mostRecent {

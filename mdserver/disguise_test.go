@@ -19,10 +19,10 @@ import (
 	"croft/mdserver"
 )
 
-// secrets are what only web may read: its id, its name, its user-data, its key.
+// secrets are what only web may read: its ID, its name, its user-data, its key.
 var secrets = []string{string(webID), "Web_1", "web-1", "echo hello", strings.Fields(key1)[1]}
 
-// exchange sends bytes as they are and returns all that comes back.
+// exchange sends raw bytes and returns everything that comes back.
 func exchange(t *testing.T, from netip.Addr, at, text string) string {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
@@ -38,13 +38,13 @@ func exchange(t *testing.T, from netip.Addr, at, text string) string {
 	return string(answer)
 }
 
-// request is one request whose connection ends with it.
+// request is one request on its own connection.
 func request(line string, headers ...string) string {
 	return line + "\r\n" + strings.Join(append([]string{"Host: 169.254.169.254", "Connection: close"}, headers...),
 		"\r\n") + "\r\n\r\n"
 }
 
-// disguises are requests with which a guest tries to be web, byte for byte.
+// disguises are requests, byte for byte, in which a guest pretends to be web.
 func disguises() map[string]string {
 	const path = "/latest/meta-data/instance-id"
 	all := map[string]string{
@@ -103,15 +103,14 @@ func disguises() map[string]string {
 	return all
 }
 
-// TestNoDisguiseHelps: whatever a guest, or somebody who is none, sends, the answer
-// has nothing of another's in it.
+// TestNoDisguiseHelps: whatever a guest or a stranger sends, the answer contains no data of another guest.
 func TestNoDisguiseHelps(t *testing.T) {
 	at := serve(t, mdserver.Config{Guests: twoGuests()})
 	if own := exchange(t, webAddr, at, request("GET /openstack/latest/meta_data.json HTTP/1.1")); !strings.Contains(own,
 		secrets[0]) || !strings.Contains(own, secrets[4]) {
 		t.Fatalf("web itself reads %q", own)
 	}
-	itself := 0 // answers that another guest was given as what it is
+	itself := 0 // answers with the asking guest's own data
 	for name, text := range disguises() {
 		for who, from := range map[string]netip.Addr{"another guest": bareAddr, "a stranger": nobodyAddr} {
 			answer := exchange(t, from, at, text)
@@ -134,7 +133,7 @@ func TestNoDisguiseHelps(t *testing.T) {
 	}
 }
 
-// refusal is the sentence that quotes the path that was asked for.
+// refusal is the sentence that quotes the requested path.
 var refusal = regexp.MustCompile(`there is no "[^\n]*" for this instance`)
 
 // changing are guests that come and go while connections last.
@@ -155,9 +154,8 @@ func (c *changing) become(g guests) {
 	c.now = g
 }
 
-// TestAConnectionOutlivesNobody: a connection that was opened while the address
-// was one guest's gives nothing of it once the guest has ended, and what the next
-// owner may read is its own.
+// TestAConnectionOutlivesNobody: a connection opened while the address was one guest's returns nothing of
+// that guest once it has ended, and the next owner may read only its own data.
 func TestAConnectionOutlivesNobody(t *testing.T) {
 	who := &changing{now: twoGuests()}
 	at := serve(t, mdserver.Config{Guests: who})
@@ -193,7 +191,7 @@ func TestAConnectionOutlivesNobody(t *testing.T) {
 		when, path, header string
 		now                guests
 		status             int
-		body               string // begins with
+		body               string // prefix of the body
 	}{
 		{"it has ended", path, "", guests{}, 404, "no instance"},
 		{"it has ended and has a token", path, tokenHeader + ": " + token + "\r\n", guests{}, 404, "no instance"},
@@ -212,7 +210,7 @@ func TestAConnectionOutlivesNobody(t *testing.T) {
 	}
 }
 
-// patient are guests that are looked up until who asked has gone.
+// patient looks guests up until the caller has gone.
 type patient struct{}
 
 func (patient) Guest(ctx context.Context, _ netip.Addr) (mdserver.Guest, error) {
@@ -220,8 +218,7 @@ func (patient) Guest(ctx context.Context, _ netip.Addr) (mdserver.Guest, error) 
 	return mdserver.Guest{}, fmt.Errorf("look up: %w", ctx.Err())
 }
 
-// TestAGuestThatHangsUpFillsNoLog: what a guest can do as often as it likes is no
-// warning.
+// TestAGuestThatHangsUpFillsNoLog: what a guest can repeat without limit causes no warning.
 func TestAGuestThatHangsUpFillsNoLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		gone   bool

@@ -53,8 +53,8 @@ func TestImageName(t *testing.T) {
 	}
 }
 
-// FuzzFind: no path makes the router panic, and whatever it finds, it finds again
-// below each name that its directory lists.
+// FuzzFind: no path makes the router panic, and every child that a found directory lists is found by its
+// name.
 func FuzzFind(f *testing.F) {
 	for _, p := range []string{"/", "", "//latest/meta-data/public-keys/0/", "/openstack/../latest", "/\x00",
 		"latest/user-data/x"} {

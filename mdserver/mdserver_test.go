@@ -29,10 +29,10 @@ const (
 	bareID = croft.InstanceID("0aa41f4b-93b5-4a6f-9d55-2a5f6bd0a2c7")
 	key1   = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJUjfV4cxbC5Eg6aqie4wC6OdHHbbHIivxzJq2gTh/hr jo@home"
 	key2   = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBIg5+HuHkiOQyR6s9OZFHY4fdB7ndl23FB/JDQENSYeKeoxvlXpVXOBOekhYnCft48n53O7cuW4SVna70MaSazI= jo@home"
-	key3   = "ecdsa-sha2-nistp256 AAAAE2VjZHNh" // cut short: served as it is
+	key3   = "ecdsa-sha2-nistp256 AAAAE2VjZHNh" // truncated: served unchanged
 )
 
-// web has everything; bare has no more than an instance must have.
+// web has all fields; bare has only the required ones.
 func web() mdserver.Guest {
 	g := mdserver.FromOrder(croft.Order{
 		Instance: webID, Project: "lab", Name: "Web_1.example",
@@ -54,7 +54,7 @@ func bare() mdserver.Guest {
 	return mdserver.FromOrder(croft.Order{Instance: bareID, Project: croft.DefaultProject, Name: "bare"})
 }
 
-// guests are known by address.
+// guests maps addresses to guests.
 type guests map[netip.Addr]mdserver.Guest
 
 func (g guests) Guest(_ context.Context, addr netip.Addr) (mdserver.Guest, error) {
@@ -75,7 +75,7 @@ func twoGuests() guests { return guests{webAddr: web(), bareAddr: bare()} }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// serve starts a server on a loopback address and returns that.
+// serve starts a server on a loopback address and returns the address.
 func serve(t *testing.T, c mdserver.Config) string {
 	t.Helper()
 	c.Log = discard()

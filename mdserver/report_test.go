@@ -15,7 +15,7 @@ import (
 	"croft/mdserver"
 )
 
-// notebook keeps what guests tell.
+// notebook stores guests' reports.
 type notebook struct {
 	mu        sync.Mutex
 	told      map[croft.InstanceID]croft.CloudInit
@@ -119,7 +119,7 @@ func TestAGuestThatReportsAllTheTime(t *testing.T) {
 	n := newNotebook()
 	at := serve(t, mdserver.Config{Guests: twoGuests(), Reports: n})
 	var refused int
-	for range 20 { // in far less than twenty seconds, one hopes
+	for range 20 { // expected to take far less than twenty seconds
 		if status, _ := post(t, webAddr, "http://"+at+"/croft/v1/phone-home", form("done", "")); status == 429 {
 			refused++
 		}

@@ -38,7 +38,7 @@ func newServer(t *testing.T) *Server {
 	return s
 }
 
-// silent is a listener that nobody calls; it ends with err once lost is closed.
+// silent is a listener without clients; it ends with err once lost is closed.
 type silent struct {
 	lost chan struct{}
 	once sync.Once
@@ -125,8 +125,7 @@ func TestRunReturnsWhatDoesNotMend(t *testing.T) {
 	}
 }
 
-// bridge makes a bridge that has the address already and no ports; the host can
-// talk over it to itself.
+// bridge creates a bridge that has the address already and no ports; the host can talk to itself over it.
 func bridge(t *testing.T) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -183,7 +182,7 @@ func TestListenTellsCroftFromOthers(t *testing.T) {
 	}
 }
 
-// The second cloud on a bridge does not wait in silence for its turn, which never comes.
+// The second cloud on a bridge does not wait silently for a turn that never comes.
 func TestAnotherCloudsServerIsNotOurs(t *testing.T) {
 	on := bridge(t)
 	of := func(cloud croft.PartitionID) *Server {

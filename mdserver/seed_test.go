@@ -17,7 +17,7 @@ import (
 	"croft/mdserver"
 )
 
-// TestSeed reads the disks with isoinfo, which is not ours, and with the library.
+// TestSeed reads the disks with isoinfo, an independent implementation, and with the library.
 func TestSeed(t *testing.T) {
 	one := web()
 	one.MACs, one.Vendor = one.MACs[:1], nil
@@ -144,7 +144,7 @@ func TestASeedHoldsTheGreatestUserData(t *testing.T) {
 	}
 }
 
-// full cannot take a byte.
+// full fails every write.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }

@@ -21,8 +21,8 @@ import (
 
 var randomSeed = regexp.MustCompile(`"random_seed":"[^"]*"`)
 
-// TestEveryBody follows the listings from the root, as a client that walks the
-// tree does, and compares all that is there with the golden file.
+// TestEveryBody follows the listings from the root, like a client that walks the tree, and compares
+// everything with the golden file.
 func TestEveryBody(t *testing.T) {
 	at := serve(t, mdserver.Config{Guests: twoGuests()})
 	for name, from := range map[string]netip.Addr{"web": webAddr, "bare": bareAddr} {
@@ -47,7 +47,7 @@ func walk(t *testing.T, c *http.Client, base, path string, all *strings.Builder)
 	}
 }
 
-// childOf is what a client makes of one line of a listing.
+// childOf is a client's interpretation of one line of a listing.
 func childOf(path, line string) string {
 	isVersion := path == "/" && line != "openstack/" || path == "/openstack/"
 	if isVersion {
@@ -67,7 +67,7 @@ func TestWhatIsAnswered(t *testing.T) {
 		method, path string
 		header       http.Header
 		status       int
-		body         string // begins with
+		body         string // prefix of the body
 	}{
 		{"a guest learns its id", webAddr, "GET", "/latest/meta-data/instance-id", nil, 200, string(webID)},
 		{"another guest learns its own", bareAddr, "GET", "/latest/meta-data/instance-id", nil, 200, string(bareID)},
@@ -159,7 +159,7 @@ func TestRandomSeedIsNewEachTime(t *testing.T) {
 	}
 }
 
-// broken cannot tell whose an address is: at once, or only when time is up.
+// broken fails lookups: at once, or only at the timeout.
 type broken struct{ hangs bool }
 
 func (b broken) Guest(ctx context.Context, _ netip.Addr) (mdserver.Guest, error) {
@@ -175,7 +175,7 @@ func TestALookupThatCannotBeMadeIs503(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			at := serve(t, mdserver.Config{Guests: g, LookupTimeout: 50_000_000, Lookups: 1})
 			answers := make(chan *http.Response, 8)
-			for range cap(answers) { // all but one wait for their turn
+			for range cap(answers) { // all but one wait for a slot
 				go func() {
 					resp, _ := get(t, clientFrom(t, webAddr), "http://"+at+"/latest/")
 					answers <- resp
@@ -190,8 +190,8 @@ func TestALookupThatCannotBeMadeIs503(t *testing.T) {
 	}
 }
 
-// TestSlowConnections opens a thousand connections that never say anything, half
-// of them from the very guest that then asks: it is answered all the same.
+// TestSlowConnections opens a thousand silent connections, half of them from the guest that then makes a
+// request: it is answered nevertheless.
 func TestSlowConnections(t *testing.T) {
 	at := serve(t, mdserver.Config{Guests: twoGuests(), PerGuest: 8, Connections: 100})
 	for i := range 1000 {
@@ -218,7 +218,7 @@ func TestAGreatHeaderIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	// The server may stop reading before all is written.
+	// The server may stop reading before everything is written.
 	fmt.Fprintf(conn, "GET /latest/ HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", 64<<10))
 	answer, _ := io.ReadAll(conn)
 	if len(answer) > 0 && !strings.HasPrefix(string(answer), "HTTP/1.1 431 ") {

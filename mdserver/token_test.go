@@ -14,7 +14,7 @@ const (
 	ttlHeader   = "X-aws-ec2-metadata-token-ttl-seconds"
 )
 
-// imdsGuests are two guests that ask the same of their readers.
+// imdsGuests are two guests with the same requirements for readers.
 func imdsGuests(i croft.IMDS) guests {
 	a, b := web(), bare()
 	a.IMDS, b.IMDS = i, i
@@ -97,12 +97,11 @@ func TestTokensThatAreNotGiven(t *testing.T) {
 	}
 }
 
-// TestWhatCloudInitGetsAsItsUserData: in Amazon's tree there is no other place for
-// what operators and croft add.
+// TestWhatCloudInitGetsAsItsUserData: Amazon's tree has no other place for the parts of operators and croft.
 func TestWhatCloudInitGetsAsItsUserData(t *testing.T) {
 	at := serve(t, mdserver.Config{Guests: twoGuests()})
 	for name, from := range map[string]netip.Addr{"web": webAddr, "bare": bareAddr} {
-		// With a token cloud-init leaves its own name out.
+		// With a token cloud-init does not send its own name.
 		for _, client := range []string{"Cloud-Init/22.4.2", "python-requests/2.28.1"} {
 			resp, body := do(t, clientFrom(t, from), "GET", "http://"+at+"/2009-04-04/user-data",
 				http.Header{"User-Agent": {client}})
