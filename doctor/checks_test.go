@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// healthy answers like a host where all is well; tests change one answer.
+// healthy returns the probes of a healthy host; tests change one answer.
 func healthy() Probes {
 	return Probes{
 		KVM:     func(context.Context) (bool, string) { return true, "" },
@@ -92,8 +92,8 @@ func TestChecks(t *testing.T) {
 		setup func(*Config, *Probes)
 		check string
 		level Level
-		found string // part of it
-		do    string // part of it
+		found string // substring
+		do    string // substring
 	}{
 		{"kvm that runs guests is fine", nil, "kvm", OK, "runs guests", ""},
 		{"no /dev/kvm is a warning", func(_ *Config, p *Probes) { p.File = with(healthy(), kvmDevice, nil) }, "kvm",
