@@ -11,8 +11,8 @@ import (
 	"croft/internal/testing/libvirttest"
 )
 
-// BenchmarkDriver measures what libvirt and the driver cost with as many domains
-// as a well filled host has, all of them off.
+// BenchmarkDriver measures the cost of libvirt and the driver with the domains of a full host, all of them
+// off.
 func BenchmarkDriver(b *testing.B) {
 	libvirttest.Start(b)
 	d, err := libvirt.New(libvirt.Config{VirtType: libvirt.VirtQEMU})

@@ -34,7 +34,7 @@ func TestContract(t *testing.T) {
 		Pause: func(t *testing.T, _ compute.Hypervisor, id croft.InstanceID) {
 			libvirttest.Virsh(t, "suspend", "croft-"+string(id))
 		},
-		Halt:    func(*testing.T, compute.Hypervisor, croft.InstanceID) {}, // it does so by itself
+		Halt:    func(*testing.T, compute.Hypervisor, croft.InstanceID) {}, // it halts by itself
 		Foreign: foreign,
 		Late: func(t *testing.T) hvtest.Late {
 			p := newProxy(t)
@@ -71,7 +71,7 @@ func kill(t *testing.T, domain string) {
 	must(t, syscall.Kill(pid, syscall.SIGKILL))
 }
 
-// foreign defines a domain that looks like croft's and has no mark.
+// foreign defines a domain with a name of croft's and no mark.
 func foreign(t *testing.T) croft.InstanceID {
 	t.Helper()
 	id := croft.NewInstanceID()
@@ -80,7 +80,7 @@ func foreign(t *testing.T) croft.InstanceID {
 	return id
 }
 
-// define gives virsh a domain and takes it away when the test ends.
+// define defines a domain with virsh and removes it at the end of the test.
 func define(t *testing.T, xml, uuid string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "domain.xml")

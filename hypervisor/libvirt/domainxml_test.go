@@ -138,7 +138,7 @@ func TestMarkComesBackAsItWas(t *testing.T) {
 	m := fixedMachine()
 	m.NICs = append(m.NICs, compute.NIC{MAC: "52:54:00:00:00:01", Bridge: "br0"})
 	k := newMark(m)
-	// libvirt hands the element out without its namespace, or with it as written.
+	// libvirt returns the element without its namespace, or with it as written.
 	for _, text := range []string{
 		`<instance partition="2c5ea4c0-4067-41fe-8bad-9b1deb4d3b7d" generation="3"><nic mac="` + m.ID.MAC(0).String() +
 			`" network="default"/><nic mac="52:54:00:00:00:01" bridge="br0"/></instance>`,

@@ -78,8 +78,8 @@ func TestRulesOfNetworks(t *testing.T) {
 	}
 }
 
-// TestDefinitionsOfBeforeAreAdopted: the next start of a guest that has libvirt's own
-// filter, or another setting's ports, is one with today's.
+// TestDefinitionsOfBeforeAreAdopted: a guest with libvirt's own filter, or with the ports of another setting,
+// gets today's at its next start.
 func TestDefinitionsOfBeforeAreAdopted(t *testing.T) {
 	m := fixedMachine()
 	k := newMark(m)
@@ -116,7 +116,7 @@ func TestDefinitionsOfBeforeAreAdopted(t *testing.T) {
 		if err != nil || changed != (c.want != "") {
 			t.Errorf("%s: changed %v, %v", name, changed, err)
 		}
-		// The digest stays that of what croft wrote, so the next Define writes it anew.
+		// The digest is still that of croft's original definition, so the next Define rewrites it.
 		digest := regexp.MustCompile(`digest="[0-9a-f]*"`)
 		if diff := cmp.Diff(digest.ReplaceAllString(c.want, ""), digest.ReplaceAllString(got, "")); changed &&
 			diff != "" {

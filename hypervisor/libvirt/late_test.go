@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A process of its own tells when it loaded libvirt: other tests have loaded it here.
+// A separate process, because other tests have loaded libvirt into this one.
 func TestLibvirtIsLoadedByWhoeverConnects(t *testing.T) {
 	const child = "CROFT_TEST_LATE"
 	if os.Getenv(child) != "" {
@@ -39,7 +39,7 @@ func TestLibvirtIsLoadedByWhoeverConnects(t *testing.T) {
 	}
 }
 
-// loaded tells whether libvirt is in this process.
+// loaded reports whether libvirt is in this process.
 func loaded(t *testing.T) bool {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -45,7 +45,7 @@ func guest(t *testing.T) compute.Machine {
 	return m
 }
 
-// unreadable fails the test where any user of the machine may read a file.
+// unreadable fails the test if a file is world-readable.
 func unreadable(t *testing.T, path string) {
 	t.Helper()
 	const nobody = 65534
@@ -56,12 +56,12 @@ func unreadable(t *testing.T, path string) {
 	}
 }
 
-// removed removes a machine when the test ends.
+// removed removes a machine at the end of the test.
 func removed(t *testing.T, d *libvirt.Driver, id croft.InstanceID) {
 	t.Cleanup(func() { must(t, d.Remove(context.WithoutCancel(t.Context()), id)) })
 }
 
-// watch returns where the wakes of one instance arrive.
+// watch returns the channel with the wake-ups of one instance.
 func watch(t *testing.T, d *libvirt.Driver, id croft.InstanceID) <-chan struct{} {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -82,7 +82,7 @@ func watch(t *testing.T, d *libvirt.Driver, id croft.InstanceID) <-chan struct{}
 	return wakes
 }
 
-// until waits for wakes until the domain is as wanted.
+// until waits for wake-ups until the domain is as wanted.
 func until(t *testing.T, d *libvirt.Driver, id croft.InstanceID, wakes <-chan struct{}, what string,
 	ok func(compute.Domain) bool) compute.Domain {
 	t.Helper()
@@ -145,8 +145,8 @@ func TestGuestHasItsAddressFromBootToRemoval(t *testing.T) {
 	}
 }
 
-// TestGuestIsFilteredFromItsFirstPacket: the packet filter is there before the guest,
-// comes back when somebody flushes it, and goes with the last guest.
+// TestGuestIsFilteredFromItsFirstPacket: the packet filter exists before the guest, returns after a flush,
+// and is removed with the last guest.
 func TestGuestIsFilteredFromItsFirstPacket(t *testing.T) {
 	libvirttest.Start(t)
 	m := hvtest.Machine(t)
@@ -180,7 +180,7 @@ func TestGuestIsFilteredFromItsFirstPacket(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	watch(t, d, m.ID) // as an agent that starts
+	watch(t, d, m.ID) // as a starting agent does
 	for patience := time.Now().Add(time.Minute); !strings.Contains(rules(), want); {
 		if time.Now().After(patience) {
 			t.Fatalf("the rules do not come back:\n%s", rules())
@@ -193,8 +193,8 @@ func TestGuestIsFilteredFromItsFirstPacket(t *testing.T) {
 	}
 }
 
-// TestAnAddressIsReservedWithoutAStart: that of a guest which is defined and stopped, or
-// whose start was interrupted, is its own too once an agent watches.
+// TestAnAddressIsReservedWithoutAStart: a defined and stopped guest, or one whose start was interrupted, gets
+// its reservation too once an agent watches.
 func TestAnAddressIsReservedWithoutAStart(t *testing.T) {
 	libvirttest.Start(t)
 	m := hvtest.Machine(t)
@@ -221,7 +221,7 @@ func TestAnAddressIsReservedWithoutAStart(t *testing.T) {
 	}
 }
 
-// TestAGuestThatCannotBeFilteredDoesNotStart: where nft does nothing, nobody is open.
+// TestAGuestThatCannotBeFilteredDoesNotStart: if nft does nothing, no guest runs unfiltered.
 func TestAGuestThatCannotBeFilteredDoesNotStart(t *testing.T) {
 	libvirttest.Start(t)
 	d := open(t, libvirt.Config{StopGrace: time.Millisecond})
@@ -242,7 +242,7 @@ func TestAGuestThatCannotBeFilteredDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestABridgeThatIsNotThere: the guest learns which.
+// TestABridgeThatIsNotThere: the error names the bridge.
 func TestABridgeThatIsNotThere(t *testing.T) {
 	libvirttest.Start(t)
 	d := open(t, libvirt.Config{})
@@ -255,7 +255,7 @@ func TestABridgeThatIsNotThere(t *testing.T) {
 	}
 }
 
-// leaseGone waits for dnsmasq to act on the release, which has no answer.
+// leaseGone waits for dnsmasq to process the release, which it does not acknowledge.
 func leaseGone(t *testing.T, mac string) {
 	t.Helper()
 	end := time.Now().Add(time.Minute)
@@ -267,8 +267,7 @@ func leaseGone(t *testing.T, mac string) {
 	}
 }
 
-// network defines an inactive network of three addresses and removes it when the
-// test ends.
+// network defines an inactive network of three addresses and removes it at the end of the test.
 func network(t *testing.T) string {
 	t.Helper()
 	libvirttest.Start(t)
@@ -294,7 +293,7 @@ func TestNetworkIsStarted(t *testing.T) {
 		t.Fatalf("before: active %v, %v", active, err)
 	}
 	var wg sync.WaitGroup
-	for range 4 { // as agents and people may, at once
+	for range 4 { // agents and people may do so concurrently
 		wg.Go(func() {
 			n, err := d.Network(t.Context(), name)
 			if err != nil || n.Name != name || n.Bridge == "" || n.Gateway != netip.MustParseAddr("10.213.7.1") ||
@@ -339,7 +338,7 @@ func TestAddressesOfANetworkRunOut(t *testing.T) {
 	}
 	for i, m := range machines {
 		if i != refused {
-			must(t, d.Start(t.Context(), m.ID)) // which has libvirt know of it
+			must(t, d.Start(t.Context(), m.ID)) // the start reserves it in libvirt
 		}
 	}
 	text := libvirttest.Virsh(t, "net-dumpxml", name)
@@ -350,7 +349,7 @@ func TestAddressesOfANetworkRunOut(t *testing.T) {
 	must(t, d.Define(t.Context(), machines[refused]))
 	must(t, d.Start(t.Context(), machines[refused].ID))
 
-	// A domain that somebody else removes takes its address with it all the same.
+	// Removing a domain from outside frees its address nevertheless.
 	byHand := machines[refused]
 	libvirttest.Virsh(t, "destroy", string(byHand.ID))
 	libvirttest.Virsh(t, "undefine", string(byHand.ID))
@@ -396,7 +395,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestConsoleOfAGuest types at the shell that the small guest has on its console.
+// TestConsoleOfAGuest types into the shell on the small guest's console.
 func TestConsoleOfAGuest(t *testing.T) {
 	libvirttest.Start(t)
 	d := open(t, libvirt.Config{})

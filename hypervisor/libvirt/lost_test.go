@@ -23,16 +23,16 @@ const libvirtSocket = "/run/libvirt/libvirt-sock"
 
 func owned(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
 
-// proxy stands between a driver and libvirtd, and can do to the connection what
-// happens to libvirtds, without doing it to the one that others use.
+// proxy is between a driver and libvirtd, and simulates failures of libvirtd without affecting the one that
+// others use.
 type proxy struct {
 	socket string
 
 	mu     sync.Mutex
 	listen net.Listener
 	conns  map[net.Conn]bool
-	frozen chan struct{} // nil, or open while nothing is passed on
-	held   chan struct{} // has an entry for each request that is not passed on
+	frozen chan struct{} // nil, or open while nothing is forwarded
+	held   chan struct{} // has an entry for each held request
 	wg     sync.WaitGroup
 }
 
@@ -47,7 +47,7 @@ func newProxy(t *testing.T) *proxy {
 
 func (p *proxy) uri() string { return "qemu+unix:///system?socket=" + p.socket }
 
-// up accepts connections, again.
+// up accepts connections again.
 func (p *proxy) up(t *testing.T) {
 	l, err := net.Listen("unix", p.socket)
 	must(t, err)
@@ -66,12 +66,12 @@ func (p *proxy) up(t *testing.T) {
 				continue
 			}
 			p.pass(near, far, p.held)
-			p.pass(far, near, make(chan struct{}, 1)) // nobody is told of answers
+			p.pass(far, near, make(chan struct{}, 1)) // answers are not reported
 		}
 	})
 }
 
-// down ends all connections and accepts no more, as a libvirtd that died.
+// down ends all connections and accepts no more, like a dead libvirtd.
 func (p *proxy) down() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,8 +82,8 @@ func (p *proxy) down() {
 	clear(p.conns)
 }
 
-// freeze passes nothing on until thaw, as a libvirtd that hangs. It returns where each
-// request is told that is kept back.
+// freeze forwards nothing until thaw, like a hanging libvirtd. The channel it returns reports each held
+// request.
 func (p *proxy) freeze() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *proxy) thaw() {
 	}
 }
 
-// keepAlive is the length of the packets by which libvirt knows that a connection lives.
+// keepAlive is the length of libvirt's keep-alive packets.
 const keepAlive = 28
 
 func (p *proxy) pass(from, to net.Conn, held chan<- struct{}) {
@@ -146,7 +146,7 @@ func TestWatchOutlivesLibvirtd(t *testing.T) {
 	until(t, d, m.ID, wakes, "it was there", func(compute.Domain) bool { return true })
 
 	p.down()
-	libvirttest.Virsh(t, "start", "croft-"+string(m.ID)) // while nobody tells the driver
+	libvirttest.Virsh(t, "start", "croft-"+string(m.ID)) // the driver receives no event
 	p.up(t)
 	until(t, d, m.ID, wakes, "the connection was there again",
 		func(one compute.Domain) bool { return one.Power == compute.PowerOn })
@@ -161,7 +161,7 @@ func TestCallsEndAlthoughLibvirtHangs(t *testing.T) {
 		_, err := d.List(t.Context())
 		return err
 	}
-	// The first call opens the connection, which may take a busy machine longer.
+	// The first call opens the connection, which may take longer on a busy machine.
 	for err := list(); err != nil; err = list() {
 		if !errors.Is(err, croft.Unavailable) {
 			t.Fatal(err)
@@ -206,8 +206,8 @@ func TestClosedDriverIsUnavailable(t *testing.T) {
 	}
 }
 
-// TestHostWithoutLibvirt runs a test of this binary again, in a mount namespace
-// where the library is an empty file.
+// TestHostWithoutLibvirt runs a test of this binary again, in a mount namespace where the library is an empty
+// file.
 func TestHostWithoutLibvirt(t *testing.T) {
 	if os.Getenv("CROFT_TEST_NO_LIBVIRT") != "" {
 		d := open(t, libvirt.Config{})

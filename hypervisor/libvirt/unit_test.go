@@ -208,7 +208,7 @@ func TestPortsAreForgottenWhenADomainChanges(t *testing.T) {
 		if got, ok, _ := table.portsOf("one"); known || !ok || !maps.Equal(got, ports) {
 			t.Errorf("they are %v, %v", got, ok)
 		}
-		table.invalidate() // it was stopped, say
+		table.invalidate() // such as a stop
 		table.putPorts("one", ports, generation)
 		if got, ok, _ := table.portsOf("one"); ok {
 			t.Errorf("what was read before the change is kept: %v", got)
