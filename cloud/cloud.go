@@ -1,6 +1,6 @@
-// Package cloud says what commands ask of a cloud, in interfaces of a few methods each. It promises that a command
-// works alike over every implementation: cloudtest holds each of them to one contract. Today there is cloud/direct,
-// over etcd and Placement.
+// Package cloud defines what commands ask of a cloud, as interfaces of a few methods each. A command works alike
+// over every implementation: cloudtest holds each of them to one contract. Today there is cloud/direct, over etcd
+// and Placement.
 package cloud
 
 import (
@@ -15,8 +15,8 @@ import (
 	"croft/schedule"
 )
 
-// Cloud is a connection to a cloud, a field for each kind of question. Every method of a field may be called at any
-// time until Close, by several goroutines at once.
+// Cloud is a connection to a cloud, with a field for each kind of request. Until Close, the methods of its fields
+// may be called concurrently.
 type Cloud struct {
 	Requests    Requests
 	Instances   Instances
@@ -38,60 +38,61 @@ func (c *Cloud) Close() error { return c.Connection.Close() }
 
 // Requests asks for instances.
 type Requests interface {
-	// Request claims room on a host and orders the instance there. NoCapacity: no host fits; the error holds a
-	// *schedule.Explanation. Conflict: the ID or the name is taken, or a group has another rule.
+	// Request claims capacity on a host and orders the instance there. NoCapacity: no host fits; the error holds
+	// a *schedule.Explanation. Conflict: the ID or the name is taken, or the group has another rule.
 	Request(ctx context.Context, r schedule.Request) (schedule.Decision, error)
-	// Explain says which hosts fit a request, and what each of the others lacks. It claims nothing.
+	// Explain lists the hosts that fit a request, and what each other host lacks. It claims nothing.
 	Explain(ctx context.Context, r schedule.Request) (*schedule.Explanation, error)
-	// Prepare announces many requests: until end is called, hosts are watched rather than read for each of them.
+	// Prepare announces many requests: until end is called, hosts are watched instead of read for each request.
 	Prepare(ctx context.Context) (end func())
 }
 
 // Instances reads instances.
 type Instances interface {
-	// Find returns the instance with this ID, or this name in the project. NotFound.
+	// Find returns the instance with this ID, or with this name in the project. NotFound.
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
-	// List returns the instances of a project in the order of their creation, of all projects where it is empty.
+	// List returns the instances of a project, oldest first; an empty project means all projects.
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
-	// Watch calls changed whenever an instance or a host changed, until ctx ends. Calls may overlap.
+	// Watch calls changed after every change of an instance or a host, until ctx ends. Calls may overlap.
 	Watch(ctx context.Context, changed func()) error
-	// Wait returns once an instance has reached the goal, and calls progress, which may be nil, with each of its
-	// statuses until then. Unavailable: ctx reached its deadline. A *schedule.Failure: it never will.
+	// Wait returns once an instance has reached the goal, and calls progress, which may be nil, with each status
+	// until then. Unavailable: the deadline of ctx passed. *schedule.Failure: the instance will never reach the
+	// goal.
 	Wait(ctx context.Context, inst croft.Instance, goal schedule.Goal, progress func(croft.Status)) error
 }
 
-// Changes changes instances, each named by its ID or by its name in the project. They return when the order is
-// written. NotFound; Conflict: it changed meanwhile, or cannot be done in its state.
+// Changes changes instances, each named by its ID or by its name in the project. Its methods return when the
+// order is written. NotFound; Conflict: the instance changed meanwhile, or its state does not permit the change.
 type Changes interface {
 	Start(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
 	Stop(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
 	Reboot(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
-	// Rebuild replaces the disk by a new one of the image.
+	// Rebuild replaces the disk by a new one from the image.
 	Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
-	// Destroy removes an instance. force frees claim and name at once where its host is silent.
+	// Destroy removes an instance. force frees claim and name at once if the host does not answer.
 	Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (schedule.Destroyed, error)
 }
 
-// Consoles reaches the serial consoles of guests. NotFound: the instance is on no host. Unavailable: the host does
-// not answer, or stops to.
+// Consoles reaches the serial consoles of guests. NotFound: the instance has no host. Unavailable: the host does
+// not answer, or the connection breaks.
 type Consoles interface {
-	// Log has show read what the guest has written. With follow it goes on with what the guest writes, and
-	// ends without an error when ctx is canceled.
+	// Log passes the guest's output to show. With follow it continues with new output, and ends without an error
+	// when ctx is canceled.
 	Log(ctx context.Context, st croft.Status, follow bool, show func(io.Reader) error) error
-	// Attach has use read and write the console itself; use may close it. Conflict: somebody else is attached.
+	// Attach lets use read and write the console; use may close it. Conflict: the console is already attached.
 	Attach(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error
 }
 
 // Hosts reads hosts.
 type Hosts interface {
-	// Records returns the records of the named hosts that exist, of all where none is named.
+	// Records returns the records of the named hosts that exist; without names, of all hosts.
 	Records(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
-	// List returns all hosts with what they offer and what is claimed of it, sorted by name. It returns the
-	// hosts beside an error that concerns a part of what is known of them.
+	// List returns all hosts with their capacity and claims, sorted by name. It returns the hosts also with an
+	// error that concerns only some of the data.
 	List(ctx context.Context) ([]hosts.Host, error)
 	// Find is List for one host, with its instances. NotFound.
 	Find(ctx context.Context, idOrName string) (hosts.Host, error)
-	// Problems says in a sentence each what is wrong with the store of the cloud.
+	// Problems describes what is wrong with the store of the cloud, one sentence per problem.
 	Problems(ctx context.Context) []string
 }
 
@@ -102,41 +103,41 @@ type Maintenance interface {
 	Enable(ctx context.Context, idOrName string) (hosts.Host, error)
 	// Accept lets an agent on another machine, or with another state directory, serve the host.
 	Accept(ctx context.Context, idOrName string) (hosts.Host, error)
-	// Forget removes a host. Conflict: it is alive or has instances, and force is false.
+	// Forget removes a host. Conflict: the host is alive or has instances, and force is false.
 	Forget(ctx context.Context, idOrName string, force bool) (hosts.Host, error)
-	// MoveAll makes the ephemeral instances of a host anew on others, and says what became of each instance.
+	// MoveAll recreates the ephemeral instances of a host on other hosts, and reports the outcome for each.
 	MoveAll(ctx context.Context, h hosts.Host) ([]hosts.Moved, error)
-	// RemoveMember takes a host's server out of etcd. Conflict: the others would be too few.
+	// RemoveMember removes a host's server from etcd. Conflict: too few members would remain.
 	RemoveMember(ctx context.Context, h hosts.Host) error
 }
 
-// Keys keeps public SSH keys of projects, by name.
+// Keys stores public SSH keys of projects, by name.
 type Keys = schedule.Keys
 
-// Images reaches the images that hosts keep.
+// Images manages the images cached on hosts.
 type Images interface {
-	// Pull has a host fetch and verify an image, and calls progress meanwhile. name is what people call the image.
-	// Unavailable: the host does not answer.
+	// Pull makes a host download and verify an image, and calls progress meanwhile. name is the image's name for
+	// people. Unavailable: the host does not answer.
 	Pull(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) (*compute.Pulled,
 		error)
 }
 
-// Audits compares all that is recorded with what there is.
+// Audits compares all records with what exists.
 type Audits interface {
 	Audit(ctx context.Context) (audit.Report, error)
-	// Mend mends one difference that is marked as mendable.
+	// Mend repairs one difference that is marked as mendable.
 	Mend(ctx context.Context, d audit.Difference) error
 }
 
-// Monitor reads what changes all the time.
+// Monitor reads data that changes continuously.
 type Monitor interface {
-	// Mirror returns a copy of all hosts and instances, which is kept up to date while it runs.
+	// Mirror returns a copy of all hosts and instances, kept up to date while its Run runs.
 	Mirror() Mirror
-	// Usable returns an error where the store of the cloud does not answer or takes no writes.
+	// Usable returns an error if the store of the cloud does not answer or is read-only.
 	Usable(ctx context.Context) error
-	// Providers returns what each host offers and what is claimed of it.
+	// Providers returns the capacity and the claims of each host.
 	Providers(ctx context.Context) ([]croft.Provider, error)
-	// Usages asks a host what its guests use at the moment. Unavailable: it does not answer.
+	// Usages returns what the guests of a host use at the moment. Unavailable: the host does not answer.
 	Usages(ctx context.Context, host croft.Host) ([]compute.Usage, error)
 }
 
@@ -144,42 +145,43 @@ type Monitor interface {
 type Mirror interface {
 	// Run keeps the copy up to date until ctx ends, and calls changed after each change.
 	Run(ctx context.Context, changed func()) error
-	// Ready says that all has been read once.
+	// Ready reports whether everything has been read once.
 	Ready() bool
-	// Look returns the copy, and an error about records that could not be read.
+	// Look returns the copy, and an error if records could not be read.
 	Look() ([]croft.Host, []croft.Status, error)
 }
 
-// Tokens are what other machines join the cloud with.
+// Tokens manages the tokens with which machines join the cloud.
 type Tokens interface {
-	// Invite makes a token. Its secret is known to the caller alone.
+	// Invite creates a token. Only the caller gets its secret.
 	Invite(ctx context.Context, i Invitation) (Token, error)
 	// List returns the valid tokens, without their secrets.
 	List(ctx context.Context) ([]Token, error)
-	// Revoke ends a token, named by its name or a unique beginning of it. NotFound; Conflict: several begin so.
+	// Revoke revokes a token, named by its name or a unique prefix of it. NotFound; Conflict: the prefix is
+	// ambiguous.
 	Revoke(ctx context.Context, name string) (Token, error)
 }
 
-// Invitation says what a token is for.
+// Invitation describes a token to create.
 type Invitation struct {
 	Note   string
-	Host   string // name or ID of the host that joins again; empty: new hosts
+	Host   string // name or ID of the host that rejoins; empty: new hosts
 	Life   time.Duration
-	Member bool // hosts may serve etcd, also where trust is strict
+	Member bool // hosts may serve etcd, even with strict trust
 
-	// The addresses that were used to reach the cloud are meant to be used by others, loopback addresses too.
+	// The addresses in use for reaching the cloud are given to joining machines, even loopback addresses.
 	SameEtcd, SamePlacement bool
 }
 
-// Token is a token, without what is not known of it.
+// Token is a join token; fields that are not known are empty.
 type Token struct {
 	Name, Note       string
 	Created, Expires time.Time
 	Secret           string // the text to join with
 }
 
-// Backups copies all that the cloud has stored.
+// Backups copies all stored data of the cloud.
 type Backups interface {
-	// Snapshot writes all that etcd holds to w and returns the number of bytes.
+	// Snapshot writes everything in etcd to w and returns the number of bytes.
 	Snapshot(ctx context.Context, w io.Writer) (int64, error)
 }

@@ -7,7 +7,7 @@ import (
 	"croft/internal/nearest"
 )
 
-// HostCalled returns the host with this ID or, where there is none, this name. NotFound.
+// HostCalled returns the host with this ID or, if there is none, with this name. NotFound.
 func HostCalled(ctx context.Context, hosts Hosts, idOrName string) (croft.HostID, error) {
 	all, err := hosts.Records(ctx)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package cloudtest is the contract of cloud.Cloud: what commands rely on, whichever way they reach a cloud. Every
-// implementation has to pass it.
+// Package cloudtest is the contract of cloud.Cloud: what commands rely on, however they reach a cloud. Every
+// implementation must pass it.
 package cloudtest
 
 import (
@@ -18,20 +18,20 @@ import (
 	"croft/schedule"
 )
 
-// Fixture is a cloud with one host, which is alive and has room for Room instances of small.
+// Fixture is a cloud with one live host that has room for Room instances of small.
 type Fixture struct {
 	Cloud   *cloud.Cloud
-	Host    string // its name
-	Silence func() // ends its agent, and returns once the cloud knows
+	Host    string // the host's name
+	Silence func() // ends the host's agent, and returns once the cloud has noticed
 }
 
-// Room is how many instances the host of a Fixture has room for.
+// Room is the number of instances that fit on the host of a Fixture.
 const Room = 3
 
-// small is the query that a host has room for Room times.
+// small is the query that fits Room times on the host.
 const small = "VCPU:1,MEMORY_MB:256,DISK_GB:1"
 
-// patience bounds what is waited for.
+// patience bounds all waiting.
 const patience = 3 * time.Minute
 
 // suite is one test of the contract with its own cloud.
@@ -71,7 +71,7 @@ func Run(t *testing.T, start func(t *testing.T) Fixture) {
 	}
 }
 
-// must ends the test where an error is there.
+// must ends the test on an error.
 func (s *suite) must(err error) {
 	s.Helper()
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *suite) must(err error) {
 	}
 }
 
-// is fails where an error is of another kind.
+// is fails the test if err is of another kind.
 func (s *suite) is(err error, want croft.Kind, what string) {
 	s.Helper()
 	if croft.KindOf(err) != want {
@@ -87,7 +87,7 @@ func (s *suite) is(err error, want croft.Kind, what string) {
 	}
 }
 
-// request asks for a small instance of the default project.
+// request requests a small instance in the default project.
 func (s *suite) request(name string) (croft.Instance, error) {
 	query, err := schedule.ParseQuery(small)
 	s.must(err)
@@ -95,7 +95,7 @@ func (s *suite) request(name string) (croft.Instance, error) {
 	return d.Instance, err
 }
 
-// running asks for an instance and returns its status once it runs.
+// running requests an instance and returns its status once it runs.
 func (s *suite) running(name string) croft.Status {
 	s.Helper()
 	inst, err := s.request(name)
@@ -280,7 +280,7 @@ func (s *suite) consoles() {
 	}
 }
 
-// readUntil reads until a text has come.
+// readUntil reads until the text has arrived.
 func readUntil(from io.Reader, text string) error {
 	var all []byte
 	for b := make([]byte, 256); !bytes.Contains(all, []byte(text)); {

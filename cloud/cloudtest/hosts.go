@@ -125,7 +125,7 @@ func (s *suite) monitor() {
 		err := mirror.Run(ctx, func() {
 			select {
 			case changed <- struct{}{}:
-			default: // one is waiting
+			default: // one is already waiting
 			}
 		})
 		if !errors.Is(err, context.Canceled) {

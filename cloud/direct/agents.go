@@ -23,10 +23,10 @@ import (
 
 var _ audit.Agents = agents{}
 
-// agents asks the agents of hosts over HTTP, or over TLS where they have certificates.
+// agents calls the agents of hosts over HTTP, or over TLS if they have certificates.
 type agents struct{ store *etcdstore.Store }
 
-// client returns a client for the agent of a host. Over TLS the agent has to have the certificate of that host.
+// client returns a client for the agent of a host. Over TLS the agent must present the certificate of that host.
 func (a agents) client(ctx context.Context, h croft.Host) (*http.Client, error) {
 	if !endpoint.IsTLS(h.API) {
 		return agentClient(nil), nil
@@ -38,7 +38,7 @@ func (a agents) client(ctx context.Context, h croft.Host) (*http.Client, error) 
 	return agentClient(pki.Client(trusted, a.store.Partition(), pki.HostOnly(h.ID))), nil
 }
 
-// agentClient bounds the time until an answer begins. Its body may take any time: a console is followed.
+// agentClient bounds the time until a response begins. The body may take any time: a console is followed.
 func agentClient(config *tls.Config) *http.Client {
 	return &http.Client{CheckRedirect: stay, Transport: &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
@@ -50,10 +50,10 @@ func agentClient(config *tls.Config) *http.Client {
 	}}
 }
 
-// stay follows no redirect: a host must not send its callers elsewhere. The answer is the redirect itself.
+// stay follows no redirect: a host must not send its callers elsewhere. The redirect itself is the response.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// said cleans and cuts what another machine answered to one line for a terminal.
+// said sanitizes another machine's response and cuts it to one line for a terminal.
 func said(body []byte) string { return strings.TrimSpace(plain.Cut(string(body), plain.Longest)) }
 
 // Contents implements audit.Agents.
@@ -78,10 +78,10 @@ func (a agents) RemoveFiles(ctx context.Context, h croft.Host, id croft.Instance
 	return err
 }
 
-// maxHeaderBytes bounds the headers of an answer.
+// maxHeaderBytes bounds the headers of a response.
 const maxHeaderBytes = 16 << 10
 
-// maxContents bounds what a host may answer.
+// maxContents bounds a host's response.
 const maxContents = 16 << 20
 
 func (a agents) call(ctx context.Context, method string, h croft.Host, path string) ([]byte, error) {
@@ -115,7 +115,7 @@ func (a agents) call(ctx context.Context, method string, h croft.Host, path stri
 	return body, nil
 }
 
-// unwrapped removes from an error the part that repeats the address.
+// unwrapped removes the part of an error that repeats the address.
 func unwrapped(err error) error {
 	if inner, ok := err.(interface{ Unwrap() error }); ok && inner.Unwrap() != nil {
 		return inner.Unwrap()
@@ -123,7 +123,7 @@ func unwrapped(err error) error {
 	return err
 }
 
-// refused is the error that an agent answered to an attempt.
+// refused returns the error in an agent's response to an attempt.
 func refused(attempt string, answer *http.Response) error {
 	kind := croft.Unavailable
 	switch answer.StatusCode {
@@ -134,6 +134,6 @@ func refused(attempt string, answer *http.Response) error {
 	case http.StatusUnauthorized, http.StatusBadRequest:
 		kind = croft.Invalid
 	}
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, plain.Longest)) // the status is enough where the rest is lost
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, plain.Longest)) // without the rest the status is enough
 	return croft.Errorf(kind, "%s: %s", attempt, cmp.Or(said(text), said([]byte(answer.Status))))
 }

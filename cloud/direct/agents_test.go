@@ -7,7 +7,7 @@ import (
 	"croft/internal/testing/badserver"
 )
 
-// Whatever happens to an agent meanwhile, who asks it learns that it may succeed later.
+// However an agent dies, its caller learns that a retry may succeed.
 func TestAnAgentThatDies(t *testing.T) {
 	for name, address := range badserver.All(t, false) {
 		h := croft.Host{Name: "h", API: "http://" + address}

@@ -15,16 +15,16 @@ import (
 	"croft/placementclient"
 )
 
-// Archive says where the whole state of a Placement is: behind an API, below a directory, or in etcd.
+// Archive locates the whole state of a Placement: behind an API, in a data directory, or in etcd.
 type Archive struct {
 	URL       string // of the API, or cloud:NAME; empty: the state is in etcd
-	DataDir   string // the etcd with its data here, which does not run; empty: the etcd of Etcd
-	Write     bool   // not only read; an etcd may be empty
+	DataDir   string // data directory of an etcd that does not run; empty: the etcd of Etcd
+	Write     bool   // not only read; etcd may be empty
 	Etcd      EtcdSettings
-	Placement PlacementSettings // but for the URL
+	Placement PlacementSettings // except the URL
 }
 
-// Open connects to the state. end has to be called where there is no error. NotFound: there is none.
+// Open connects to the state. The caller must call end unless there is an error. NotFound: there is no state.
 func (a Archive) Open(ctx context.Context) (_ transfer.Target, end func() error, err error) {
 	if a.URL == "" {
 		return a.openStored(ctx)
@@ -44,7 +44,7 @@ func (a Archive) Open(ctx context.Context) (_ transfer.Target, end func() error,
 	return &placementclient.Archive{Client: client}, func() error { client.Close(); return nil }, nil
 }
 
-// openStored opens the state in etcd, which it starts for DataDir.
+// openStored opens the state in etcd; for DataDir it starts etcd.
 func (a Archive) openStored(ctx context.Context) (transfer.Target, func() error, error) {
 	stop := func() {}
 	if a.DataDir != "" {
@@ -68,7 +68,7 @@ func (a Archive) openStored(ctx context.Context) (transfer.Target, func() error,
 		return store.Close()
 	}
 	ops := 0
-	if a.Write { // else nothing is written
+	if a.Write { // otherwise nothing is written
 		if ops, err = store.MaxTxnOps(ctx); err != nil {
 			return nil, nil, errors.Join(err, end())
 		}

@@ -12,7 +12,7 @@ import (
 	"croft/schedule"
 )
 
-// Dial connects to the cloud that the settings name. Placement is not asked anything yet. NotFound: etcd holds no
+// Dial connects to the cloud that the settings name. It sends nothing to Placement yet. NotFound: etcd holds no
 // cloud. Unavailable: etcd does not answer.
 func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 	claims, err := s.Placement.Client()
@@ -55,7 +55,7 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 	}, nil
 }
 
-// connection is what a cloud.Cloud closes.
+// connection is closed with a cloud.Cloud.
 type connection struct {
 	store  *etcdstore.Store
 	claims *placementclient.Client

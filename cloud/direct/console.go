@@ -52,8 +52,8 @@ func (c consoles) Attach(ctx context.Context, st croft.Status, use func(io.ReadW
 	return nil
 }
 
-// ask asks the agent of the instance's host for the console. The answer is nil where there is none, with or
-// without an error.
+// ask requests the console from the agent of the instance's host. The response may be nil with or without an
+// error.
 func (c consoles) ask(ctx context.Context, st croft.Status, verb, method, query string,
 	follow bool) (*http.Response, error) {
 	if st.Host == nil || st.Host.API == "" {
@@ -80,7 +80,7 @@ func (c consoles) ask(ctx context.Context, st croft.Status, verb, method, query 
 	return answer, nil
 }
 
-// consoleError names the host that does not answer. It is nil where the caller has stopped to follow.
+// consoleError names the host that does not answer. It returns nil if the caller stopped following.
 func consoleError(ctx context.Context, st croft.Status, follow bool, err error) error {
 	if follow && errors.Is(ctx.Err(), context.Canceled) {
 		return nil
@@ -93,7 +93,7 @@ func consoleError(ctx context.Context, st croft.Status, follow bool, err error) 
 		st.Instance.Name, st.Host.Name, st.Host.API, errors.Unwrap(err))
 }
 
-// consoleRefused is the error that the host's agent answered.
+// consoleRefused returns the error in the response of the host's agent.
 func consoleRefused(st croft.Status, answer *http.Response) error {
 	return refused(fmt.Sprintf("read the console of %s on host %s", st.Instance.Name, st.Host.Name), answer)
 }

@@ -17,9 +17,9 @@ var notSettings = []string{
 	"CROFT_VERSION", "CROFT_BINARY", "CROFT_HOOK", "CROFT_OPENSTACK", "CROFT_NAMES", "CROFT_BENCH",
 }
 
-// CheckEnvironment refuses variables that begin like settings and are none, as unknown keys
-// of files are refused. Variables of schedule.yaml and those in others are known: a shell may
-// have variables for hosts and for commands at once. Invalid.
+// CheckEnvironment refuses unknown variables that begin like settings, as unknown keys of files are refused. The
+// variables of schedule.yaml and those in others are known: a shell may have variables for hosts and for commands
+// at once. Invalid.
 func CheckEnvironment(environment, others []string) error {
 	known := append(slices.Clone(others), settings.EnvNames(Defaults(), nil)...)
 	for _, variable := range environment {
@@ -34,7 +34,7 @@ func CheckEnvironment(environment, others []string) error {
 	return nil
 }
 
-// FormerSettings are settings of former versions, with the advice that a file which still has them gets.
+// FormerSettings maps settings of former versions to the advice given for a file that still has them.
 var FormerSettings = map[string]string{
 	"etcd.host": "the setting is etcd.endpoints now: write endpoints: [http://HOST:2379]",
 	"etcd.port": "the setting is etcd.endpoints now: write endpoints: [http://HOST:2379]",

@@ -12,11 +12,11 @@ import (
 	"croft/etcdstore"
 )
 
-// DefaultEtcd is where etcd is when nobody says so.
+// DefaultEtcd is the address of etcd if none is configured.
 const DefaultEtcd = "http://127.0.0.1:2379"
 
-// EtcdSettings say where etcd is and who we are to it. Its name is exported because
-// it is inline in other settings, where fields have to be.
+// EtcdSettings hold the addresses of etcd and our credentials for it. The type is exported because it is inline
+// in other settings, where fields have to be.
 type EtcdSettings struct {
 	Endpoints    []string `yaml:"endpoints"`
 	CA           string   `yaml:"ca"`
@@ -25,12 +25,12 @@ type EtcdSettings struct {
 	User         string   `yaml:"user"`
 	PasswordFile string   `yaml:"password_file"`
 
-	CAPEM string      `yaml:"-"` // the text of ca, of a cloud that was joined
-	TLS   *tls.Config `yaml:"-"` // instead of all files, of a cloud that gave us certificates
+	CAPEM string      `yaml:"-"` // text of ca, for a joined cloud
+	TLS   *tls.Config `yaml:"-"` // replaces all files, for a cloud that issued us certificates
 }
 
-// EndpointsFromEnv are the endpoints that ETCDCTL_ENDPOINTS names, as defaults. etcdctl
-// lets the scheme out, and means TLS where an authority is named.
+// EndpointsFromEnv returns the endpoints in ETCDCTL_ENDPOINTS, as defaults. etcdctl permits endpoints without a
+// scheme, and means TLS if an authority is configured.
 func EndpointsFromEnv(env func(string) string) []string {
 	text := env("ETCDCTL_ENDPOINTS")
 	if text == "" {
@@ -50,8 +50,8 @@ func EndpointsFromEnv(env func(string) string) []string {
 	return all
 }
 
-// Config is what to open the store with: the settings, and for what they do not set
-// etcdctl's variables.
+// Config returns the configuration of the store: the settings, with etcdctl's variables for what they leave
+// unset.
 func (s EtcdSettings) Config(env func(string) string) (etcdstore.Config, error) {
 	if s.TLS != nil {
 		return etcdstore.Config{Endpoints: s.Endpoints, Access: etcdstore.Access{TLS: s.TLS}}, nil
@@ -85,7 +85,7 @@ func (s EtcdSettings) Config(env func(string) string) (etcdstore.Config, error) 
 	return etcdstore.Config{Endpoints: s.Endpoints, Access: access}, err
 }
 
-// usesTLS tells whether etcdctl's files, which may be for another cluster, can be meant.
+// usesTLS reports whether etcdctl's files, which may be for another cluster, can be meant.
 func (s EtcdSettings) usesTLS() bool {
 	for _, endpoint := range s.Endpoints {
 		if !strings.HasPrefix(endpoint, "https://") {
@@ -95,7 +95,7 @@ func (s EtcdSettings) usesTLS() bool {
 	return true
 }
 
-// ReadSecret reads a file that a setting names and that only its owner and group may read.
+// ReadSecret reads the file that a setting names; only its owner and group may have read permission.
 func ReadSecret(setting, path string) (string, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +117,7 @@ func ReadSecret(setting, path string) (string, error) {
 	return "", croft.Errorf(croft.Invalid, "%s: %s is empty", setting, path)
 }
 
-// Open connects to etcd. A part that runs for long may begin an installation there.
+// Open connects to etcd. With mint, for long-running parts, it may begin an installation there.
 func (s EtcdSettings) Open(ctx context.Context, mint bool) (*etcdstore.Store, error) {
 	c, err := s.Config(os.Getenv)
 	if err != nil {
@@ -127,8 +127,8 @@ func (s EtcdSettings) Open(ctx context.Context, mint bool) (*etcdstore.Store, er
 	return etcdstore.Open(ctx, c)
 }
 
-// Authority is the text of the authority that etcd's certificates are checked with,
-// empty where that is the system's, or where there is no TLS.
+// Authority returns the text of the authority that verifies etcd's certificates; empty for the system's
+// authorities, or without TLS.
 func (s EtcdSettings) Authority() (string, error) {
 	c, err := s.Config(os.Getenv)
 	if err != nil || c.CA == "" {

@@ -38,7 +38,7 @@ func (h hostList) Find(ctx context.Context, idOrName string) (hosts.Host, error)
 // Problems implements cloud.Hosts.
 func (h hostList) Problems(ctx context.Context) []string { return h.store.Cluster.Problems(ctx) }
 
-// addOverdue adds problems to hosts that do not renew their certificates.
+// addOverdue adds problems to hosts whose certificates are overdue for renewal.
 func (h hostList) addOverdue(ctx context.Context, all []hosts.Host) error {
 	joined, err := h.store.Trust.AllJoined(ctx)
 	if err != nil {

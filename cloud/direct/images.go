@@ -50,7 +50,7 @@ func (i images) Pull(ctx context.Context, host croft.Host, name, reference strin
 	return followPull(ctx, attempt, host, json.NewDecoder(answer.Body), progress)
 }
 
-// followPull reads the lines of an answer until the image is there, or is not to be had.
+// followPull reads the lines of a response until the image is there or the pull fails.
 func followPull(ctx context.Context, attempt string, host croft.Host, lines *json.Decoder,
 	progress func(croft.Progress)) (*compute.Pulled, error) {
 	for {
@@ -71,7 +71,7 @@ func followPull(ctx context.Context, attempt string, host croft.Host, lines *jso
 	}
 }
 
-// unanswered is the error of a host that did not answer, or not to the end.
+// unanswered returns the error for a host that did not answer, or not completely.
 func unanswered(ctx context.Context, attempt string, host croft.Host, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", attempt, ctx.Err())

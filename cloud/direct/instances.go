@@ -15,13 +15,13 @@ type requests struct {
 	store *etcdstore.Store
 }
 
-// Prepare implements cloud.Requests. It may not overlap with other calls.
+// Prepare implements cloud.Requests. It must not overlap with other calls.
 func (r requests) Prepare(ctx context.Context) (end func()) {
 	view := r.store.NewHostsView()
 	r.View = view
 	ctx, cancel := context.WithCancel(ctx)
 	var run sync.WaitGroup
-	run.Go(func() { _ = view.Run(ctx) }) // returns only with its context
+	run.Go(func() { _ = view.Run(ctx) }) // returns only when its context ends
 	return func() { cancel(); run.Wait() }
 }
 

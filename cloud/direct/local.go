@@ -17,11 +17,10 @@ import (
 	"croft/internal/durable"
 )
 
-// A cloud that listens to other machines is not where commands look for it by default.
-// So croft up notes for those of root on its own machine where it is, and what they
-// show it; nothing is noted where the defaults do.
+// A cloud that listens to other machines is not at the default address of commands. For root on its own machine,
+// croft up therefore notes the address and the credentials; it notes nothing if the defaults fit.
 
-// Local is what is noted. The names are those of schedule.yaml.
+// Local is the note. Its fields are named as in schedule.yaml.
 type Local struct {
 	Etcd struct {
 		Endpoints []string `yaml:"endpoints"`
@@ -48,8 +47,7 @@ func (a Local) Write(file, comment string) error {
 	return durable.Write(file, append([]byte(comment), text...), 0o600)
 }
 
-// AddLocal takes what was noted on this machine where nothing else says where the
-// cloud is.
+// AddLocal applies the note of this machine if nothing else says where the cloud is.
 func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings) error {
 	if !slices.Equal(etcd.Endpoints, []string{DefaultEtcd}) || etcd.CA != "" || etcd.Cert != "" {
 		return nil
@@ -57,7 +55,7 @@ func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings)
 	a, err := ReadLocal(stateDir)
 	switch {
 	case errors.Is(err, croft.NotFound) || errors.Is(err, fs.ErrPermission):
-		return nil // none, or not for us
+		return nil // none, or not readable for us
 	case err != nil:
 		return err
 	}
@@ -71,7 +69,7 @@ func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings)
 	return nil
 }
 
-// ReadLocal returns what was noted. NotFound: nothing was.
+// ReadLocal returns the note. NotFound: there is none.
 func ReadLocal(stateDir string) (a Local, err error) {
 	text, err := os.ReadFile(LocalFile(stateDir))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -88,7 +86,7 @@ func ReadLocal(stateDir string) (a Local, err error) {
 	return a, nil
 }
 
-// Inside is the same with certificates that lie beside the file.
+// Inside returns the same with certificates that lie beside the file.
 func (a Local) Inside() Local {
 	for _, path := range []*string{&a.Etcd.CA, &a.Etcd.Cert, &a.Etcd.Key, &a.Placement.CA, &a.Placement.Cert,
 		&a.Placement.Key} {
@@ -99,7 +97,7 @@ func (a Local) Inside() Local {
 	return a
 }
 
-// Beside turns paths that are relative to the file of settings into ones that are not.
+// Beside makes paths that are relative to the settings file independent of the working directory.
 func (s *Settings) Beside(file string) {
 	for _, path := range []*string{&s.Etcd.CA, &s.Etcd.Cert, &s.Etcd.Key, &s.Etcd.PasswordFile, &s.Placement.CA,
 		&s.Placement.Cert, &s.Placement.Key} {
@@ -110,10 +108,10 @@ func (s *Settings) Beside(file string) {
 	}
 }
 
-// LocalStateDir is where commands that have no --state-dir look for what was noted.
+// LocalStateDir is where commands without --state-dir look for the note.
 func LocalStateDir() string { return cmp.Or(os.Getenv("CROFT_STATE_DIR"), DefaultStateDir()) }
 
-// DefaultStateDir is the machine's for root and the user's own for others.
+// DefaultStateDir is the machine's directory for root and the user's own for others.
 func DefaultStateDir() string {
 	if os.Geteuid() == 0 {
 		return "/var/lib/croft"

@@ -12,27 +12,26 @@ import (
 	"croft/placementclient/keystone"
 )
 
-// DefaultPlacement is where Placement is when nobody says so, and defaultToken is who
-// we are to it.
+// DefaultPlacement is the address of Placement if none is configured, and defaultToken our token for it.
 const (
 	DefaultPlacement = "http://127.0.0.1:8778"
 	DefaultToken     = "admin"
 )
 
-// PlacementSettings say where Placement is and who we are to it. Its name is exported
-// because it is inline in other settings, where fields have to be.
+// PlacementSettings hold the address of Placement and our credentials for it. The type is exported because it is
+// inline in other settings, where fields have to be.
 type PlacementSettings struct {
-	Endpoint string `yaml:"endpoint"` // empty: defaultPlacement, or with a cloud what its catalogue says
-	Cloud    string `yaml:"cloud"`    // empty: the token
+	Endpoint string `yaml:"endpoint"` // empty: defaultPlacement, or with a cloud the endpoint in its catalogue
+	Cloud    string `yaml:"cloud"`    // empty: the token is used
 	Token    string `yaml:"token"`
 	CA       string `yaml:"ca"`
 	Cert     string `yaml:"cert"`
 	Key      string `yaml:"key"`
 
-	TLS *tls.Config `yaml:"-"` // instead of the files, of a cloud that gave us certificates
+	TLS *tls.Config `yaml:"-"` // replaces the files, for a cloud that issued us certificates
 }
 
-// Client connects to Placement, without asking anything yet. Close it.
+// Client returns a client of Placement, and sends nothing yet. The caller must close it.
 func (s PlacementSettings) Client() (*placementclient.Client, error) {
 	if s.Cloud == "" {
 		config, err := s.tls()
@@ -49,7 +48,7 @@ func (s PlacementSettings) Client() (*placementclient.Client, error) {
 	return placementclient.New(placementclient.Config{Endpoint: s.Endpoint, Auth: cloud, TLS: cloud.TLS()})
 }
 
-// tls is how we speak to an endpoint with https://; nil where nothing is said of it.
+// tls returns the configuration for an https:// endpoint; nil: nothing is configured.
 func (s PlacementSettings) tls() (*tls.Config, error) {
 	if s.TLS != nil || s.CA == "" && s.Cert == "" && s.Key == "" {
 		return s.TLS, nil
@@ -80,7 +79,7 @@ func (s PlacementSettings) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// Check finds what client would refuse, before anything is made.
+// Check finds what Client would refuse, before anything is created.
 func (s PlacementSettings) Check() error {
 	client, err := s.Client()
 	if err == nil {

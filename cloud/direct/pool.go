@@ -10,7 +10,7 @@ import (
 	poolclient "croft/pool/api"
 )
 
-// PoolSettings say where managers of pools are and who we are to them.
+// PoolSettings hold the addresses of pool managers and our credentials for them.
 type PoolSettings struct {
 	Endpoints []string `yaml:"endpoints"`
 	Token     string   `yaml:"token"`
@@ -18,11 +18,11 @@ type PoolSettings struct {
 	CA        string   `yaml:"ca"`
 }
 
-// Client is a client of the managers, which asks nothing yet. A password in an
-// endpoint's URL is a token, for those who have nothing but a URL to say it with.
+// Client returns a client of the managers, and sends nothing yet. A password in an endpoint's URL is a token, for
+// callers who can only configure a URL.
 func (s PoolSettings) Client() (*poolclient.Client, error) { return s.ClientFor(0) }
 
-// ClientFor is client for somebody who goes on asking for so long.
+// ClientFor is Client with this time limit for retries.
 func (s PoolSettings) ClientFor(patience time.Duration) (*poolclient.Client, error) {
 	c := poolclient.Config{Token: s.Token, CA: s.CA, Patience: patience}
 	for _, endpoint := range s.Endpoints {

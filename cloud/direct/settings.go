@@ -1,6 +1,6 @@
-// Package direct is a cloud over its etcd and its Placement, for those who may use both: operators on a host of the
-// cloud, or with certificates of their own. It also finds the two: Settings are those of schedule.yaml; where they say
-// nothing, Local is what croft up notes on its own machine.
+// Package direct is a cloud over its etcd and its Placement, for callers who may use both: operators on a host of
+// the cloud, or with their own certificates. It also finds the two: Settings are those of schedule.yaml; what
+// they leave unset comes from Local, which croft up notes on its own machine.
 package direct
 
 import (
@@ -20,11 +20,11 @@ import (
 	"croft/schedule/sshkeys"
 )
 
-// SettingsFile is the name of the file with the settings of schedule.
+// SettingsFile is the name of the settings file of schedule.
 const SettingsFile = "schedule.yaml"
 
-// Settings are what schedule.yaml may say; the file of that name at the
-// top of the source explains each and holds the defaults.
+// Settings are the settings of schedule.yaml; the file of that name at the top of the source explains each and
+// holds the defaults.
 type Settings struct {
 	Etcd      EtcdSettings      `yaml:"etcd"`
 	Placement PlacementSettings `yaml:"placement"`
@@ -58,10 +58,10 @@ func Defaults() Settings {
 // longestTimeout bounds how long a command waits.
 const longestTimeout = 30 * 24 * time.Hour
 
-// outputs are the values of the setting output. The default is the first.
+// outputs are the values of the setting output; the first is the default.
 var outputs = []string{"text", "table", "wide", "json", "yaml"}
 
-// Validate checks what the types do not.
+// Validate checks what the types cannot express.
 func (s *Settings) Validate() error {
 	if err := croft.Project(s.Project).Check(); err != nil {
 		return err
@@ -103,10 +103,10 @@ func (s *Settings) Validate() error {
 	return s.Traces.Check()
 }
 
-// Wait says what to wait for after an order.
+// Wait is what to wait for after an order.
 type Wait string
 
-// The answers. A command that makes nothing run takes every one but waitNot alike.
+// The values. For a command that makes nothing run, all but waitNot are the same.
 const (
 	waitNot     Wait = "false"
 	WaitYes     Wait = "true"
@@ -116,10 +116,10 @@ const (
 
 var Waits = []string{string(waitNot), string(WaitYes), string(waitAddress), string(waitReady)}
 
-// Any tells whether to wait at all.
+// Any reports whether to wait at all.
 func (w Wait) Any() bool { return w != waitNot }
 
-// Goal is what to wait for where instances are to run.
+// Goal is what to wait for if instances are to run.
 func (w Wait) Goal() schedule.Goal {
 	if w == waitReady {
 		return schedule.Ready

@@ -10,8 +10,8 @@ import (
 	"croft/internal/settings"
 )
 
-// The file at the top of the source tells the settings to people, and whoever runs
-// schedule there reads it: it changes nothing.
+// The file at the top of the source documents the settings, and schedule reads it when run there: it changes
+// nothing.
 func TestScheduleYAMLHoldsTheDefaults(t *testing.T) {
 	const file = "../../schedule.yaml"
 	noEnvironment := func(string) (string, bool) { return "", false }
