@@ -9,8 +9,7 @@ import (
 	"croft/internal/delay"
 )
 
-// acting is a server while it acts. One goroutine owns the ledger; others hand it
-// requests, and read the view.
+// acting is a server while it leads. One goroutine owns the ledger; others send it requests, and read the view.
 type acting struct {
 	*Manager
 	term   Term
@@ -25,11 +24,10 @@ func newActing(m *Manager, term Term, l *Ledger, from Snapshot) *acting {
 		jobs: newJobs()}
 }
 
-// fileEvery is how often pools.yaml is looked at.
+// fileEvery is the interval at which pools.yaml is checked for changes.
 const fileEvery = time.Second
 
-// run makes rounds until ctx ends, the lead is lost, or, after stop, the commands that
-// run have ended.
+// run makes rounds until ctx ends, the lead is lost, or, after stop, the running commands have ended.
 func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
@@ -48,7 +46,7 @@ func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
 	a.jobs.work.Go(func() { a.endAfter(ctx, stop, cancel) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	told := stop // nil once it is heard
+	told := stop // nil once it was received
 	for stopping := false; ; {
 		idle := a.jobs.running() == 0
 		next, err := a.round(ctx, stopping)
@@ -67,8 +65,7 @@ func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
 	}
 }
 
-// endAfter ends everything when the grace after stop is over, also a round that waits for
-// the store.
+// endAfter cancels everything when the grace after stop is over, even a round that waits for the store.
 func (a *acting) endAfter(ctx context.Context, stop <-chan struct{}, end func()) {
 	select {
 	case <-stop:
@@ -78,8 +75,8 @@ func (a *acting) endAfter(ctx context.Context, stop <-chan struct{}, end func())
 	}
 }
 
-// round takes what came in, decides, writes, and only then tells and does. It returns
-// how long the next round may wait.
+// round collects requests, decides, writes, and only then answers and acts. It returns how long the next round
+// may wait.
 func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error) {
 	now := time.Now()
 	requests := a.inbox.take()
@@ -110,7 +107,7 @@ func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error
 	if err != nil {
 		return 0, err
 	}
-	if gone := batch.GoneResources; len(gone) > 0 { // many at once: the next round does not wait for the disk
+	if gone := batch.GoneResources; len(gone) > 0 { // in bulk: the next round does not wait for the disk
 		a.jobs.work.Go(func() { a.Hooks.Forget(gone...) })
 	}
 	a.jobs.together = nil
@@ -128,7 +125,7 @@ func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error
 	return max(0, min(look, next.Sub(now))), nil
 }
 
-// readFile makes a changed pools.yaml count. A fault is told once.
+// readFile applies a changed pools.yaml. A fault is logged once.
 func (a *acting) readFile(now time.Time) {
 	pools, fresh, err := a.file.Load()
 	a.mu.Lock()
@@ -144,11 +141,11 @@ func (a *acting) readFile(now time.Time) {
 	}
 }
 
-// commitRetry is how long a store is left alone that did not answer.
+// commitRetry is the pause after a store did not answer.
 const commitRetry = 100 * time.Millisecond
 
-// commit writes a batch, and tries again for as long as the lead is ours: whether a
-// transaction without an answer was done, nobody knows, and doing it twice is once.
+// commit writes a batch, and retries while the lead is ours: a transaction without an answer may have been
+// committed, and committing it twice changes nothing.
 func (a *acting) commit(ctx context.Context, b Batch) error {
 	for !b.Empty() {
 		err := a.term.Commit(ctx, b)
@@ -167,7 +164,7 @@ func (a *acting) commit(ctx context.Context, b Batch) error {
 	return nil
 }
 
-// log tells what people would ask about; the rest is for who looks closer.
+// log logs at Info what users would ask about, the rest at Debug.
 func (a *acting) log(d Action) {
 	level := a.Log.Debug
 	if d.Op == OpExpire || d.Op == OpFail || d.Op == OpForget {
@@ -176,5 +173,5 @@ func (a *acting) log(d Action) {
 	level("pool "+string(d.Op), "pool", d.Pool, "resource", d.Resource, "ticket", d.Ticket, "reason", d.Reason)
 }
 
-// leadRetry is how long a server waits that could not reach the store.
+// leadRetry is the pause of a server that could not reach the store.
 const leadRetry = 500 * time.Millisecond

@@ -7,18 +7,18 @@ type Op string
 
 // The operations, in the order of a round.
 const (
-	OpExpire   Op = "expire"    // close a ticket that nobody used
-	OpFail     Op = "fail"      // fail a ticket whose resource has to go
-	OpTakeBack Op = "take back" // a resource whose ticket ended has no owner any more
-	OpRelease  Op = "release"   // clean it
-	OpCondemn  Op = "condemn"   // have it deleted
-	OpAbort    Op = "abort"     // its start
+	OpExpire   Op = "expire"    // close an unused ticket
+	OpFail     Op = "fail"      // fail a ticket whose resource must be deleted
+	OpTakeBack Op = "take back" // remove a resource's owner, whose ticket ended
+	OpRelease  Op = "release"   // clean the resource
+	OpCondemn  Op = "condemn"   // request its deletion
+	OpAbort    Op = "abort"     // abort its start
 	OpDelete   Op = "delete"
 	OpStart    Op = "start"
-	OpList     Op = "list" // look for orphans
+	OpList     Op = "list" // search for orphans
 	OpAssign   Op = "assign"
 	OpCheck    Op = "livecheck"
-	OpForget   Op = "forget" // a pool of which nothing is left
+	OpForget   Op = "forget" // drop a pool without resources
 )
 
 // Action is one decision.
@@ -30,7 +30,7 @@ type Action struct {
 	Reason   string // in English
 }
 
-// apply makes a decision part of the ledger.
+// apply records a decision in the ledger.
 func (l *Ledger) apply(a Action, now time.Time) Action {
 	r, t, p := l.resources[a.Resource], l.tickets[a.Ticket], l.pools[a.Pool]
 	switch a.Op {

@@ -15,18 +15,18 @@ import (
 	"croft"
 )
 
-// Opening is what somebody asks a ticket for.
+// Opening is a request for a ticket.
 type Opening struct {
-	Tags     []string      // all of which the resource has to have; of none, any will do
-	Sandbox  string        // what was used in another is never given to it; made where empty
-	TTL      time.Duration // without a use for so long the ticket is closed; 0: never
-	Owner    string        // who asks, where that is known
-	MostOpen int           // tickets that the owner may have open at once; 0: any number
-	// of one owner the same key gets the same ticket, for as long as that is remembered; empty: always another
+	Tags     []string      // the resource must have all of them; none: any resource fits
+	Sandbox  string        // resources used in another sandbox are excluded; empty: one is created
+	TTL      time.Duration // closes the ticket after this time without a use; 0: never
+	Owner    string        // who requests it, if known
+	MostOpen int           // limit of the owner's open tickets; 0: none
+	// the same key of the same owner returns the same ticket, while it is remembered; empty: a new ticket
 	Key string
 }
 
-// ticket checks an opening and makes the ticket, still without a number.
+// ticket checks an opening and makes the ticket, without a number yet.
 func (o Opening) ticket() (Ticket, error) {
 	if len(o.Tags) > maxTags {
 		return Ticket{}, croft.Errorf(croft.Invalid, "a ticket for %d tags: name %d at most", len(o.Tags), maxTags)
@@ -63,7 +63,7 @@ func (o Opening) ticket() (Ticket, error) {
 	return t, nil
 }
 
-// change has the ledger changed, and returns once that is written.
+// change changes the ledger by do, and returns once that is written.
 func (m *Manager) change(ctx context.Context, do func(*Ledger, time.Time) error) error {
 	a, err := m.current()
 	if err != nil {
@@ -79,7 +79,7 @@ func (m *Manager) change(ctx context.Context, do func(*Ledger, time.Time) error)
 	}
 }
 
-// nameLeader says who acts now, in the error of a server that does no more.
+// nameLeader adds the current leader to the error of a server that lost the lead.
 func (m *Manager) nameLeader(err error) error {
 	if _, standby := errors.AsType[*StandbyError](err); standby {
 		m.mu.Lock()
@@ -89,8 +89,8 @@ func (m *Manager) nameLeader(err error) error {
 	return err
 }
 
-// Open takes a ticket. It returns once the ticket is written, and where something ready
-// fits, with that. Invalid; Unavailable.
+// Open opens a ticket. It returns once the ticket is written, with its resource if a suitable one is ready.
+// Invalid; Unavailable.
 func (m *Manager) Open(ctx context.Context, o Opening) (TicketStatus, error) {
 	t, err := o.ticket()
 	if err != nil {
@@ -116,7 +116,7 @@ func (m *Manager) Open(ctx context.Context, o Opening) (TicketStatus, error) {
 	return st, err
 }
 
-// look reads a ticket. changed is closed when it is another.
+// look reads a ticket. changed is closed when the ticket changes.
 func (m *Manager) look(id TicketID) (st TicketStatus, changed <-chan struct{}, err error) {
 	a, err := m.current()
 	if err != nil {
@@ -129,7 +129,7 @@ func (m *Manager) look(id TicketID) (st TicketStatus, changed <-chan struct{}, e
 	return a.view.status(*t), changed, nil
 }
 
-// unknown says why there is no such ticket.
+// unknown explains why there is no such ticket.
 func (v *view) unknown(id TicketID) error {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -152,14 +152,13 @@ func (m *Manager) Get(ctx context.Context, id TicketID) (TicketStatus, error) {
 	return st, ctx.Err()
 }
 
-// Peek returns a ticket as Get does, for somebody who is not its owner: its lease is
-// not renewed.
+// Peek returns a ticket without renewing its lease, for callers other than its owner.
 func (m *Manager) Peek(id TicketID) (TicketStatus, error) {
 	st, _, err := m.look(id)
 	return st, m.nameLeader(err)
 }
 
-// use renews a lease where a tenth of it is over, so that not every use is written.
+// use renews a lease once a tenth of it has passed, so that not every use is written.
 func (m *Manager) use(t Ticket) {
 	if t.TTL == 0 || t.State != TicketOpen || time.Since(t.Renewed) < t.TTL/10 {
 		return
@@ -176,9 +175,9 @@ func (l *Ledger) renew(id TicketID, now time.Time) {
 	}
 }
 
-// Wait returns a ticket as soon as it waits no more: it has its resource, or was closed,
-// or failed. Meanwhile its lease is renewed. Unavailable: this server acts no more, or
-// ctx's deadline passed, and then the error says what the ticket waits for. NotFound.
+// Wait returns a ticket once it has its resource, was closed, or failed. Meanwhile its lease is renewed.
+// Unavailable: this server lost the lead, or ctx's deadline passed; then the error says what the ticket waits
+// for. NotFound.
 func (m *Manager) Wait(ctx context.Context, id TicketID) (TicketStatus, error) {
 	for {
 		st, changed, err := m.look(id)
@@ -209,8 +208,8 @@ func waitedLongEnough(ctx context.Context, st TicketStatus) error {
 	return ctx.Err()
 }
 
-// Close gives a ticket back, whatever it has. Closing one that ended is no error, also
-// where it is forgotten. NotFound; Unavailable.
+// Close closes a ticket and gives back its resource. Closing an ended or forgotten ticket is no error. NotFound;
+// Unavailable.
 func (m *Manager) Close(ctx context.Context, id TicketID) error {
 	return m.change(ctx, func(l *Ledger, now time.Time) error {
 		t := l.tickets[id]
@@ -224,7 +223,7 @@ func (m *Manager) Close(ctx context.Context, id TicketID) error {
 	})
 }
 
-// Forgotten tells whether there was such a ticket, and nothing is known of it any more.
+// Forgotten reports whether the ticket existed and its record was removed.
 func (m *Manager) Forgotten(id TicketID) bool {
 	a, err := m.current()
 	if err != nil {
@@ -236,8 +235,7 @@ func (m *Manager) Forgotten(id TicketID) bool {
 	return !known && id > 0 && id <= a.view.head.Ticket
 }
 
-// Renew begins a ticket's lease anew. Conflict: it ended, or has none. NotFound;
-// Unavailable.
+// Renew restarts a ticket's lease. Conflict: the ticket has ended, or has no lease. NotFound; Unavailable.
 func (m *Manager) Renew(ctx context.Context, id TicketID) (TicketStatus, error) {
 	err := m.change(ctx, func(l *Ledger, now time.Time) error {
 		t := l.tickets[id]
@@ -249,7 +247,7 @@ func (m *Manager) Renew(ctx context.Context, id TicketID) (TicketStatus, error) 
 		case t.TTL == 0:
 			return croft.Errorf(croft.Conflict, "ticket %d has no lease: it is yours until you close it", id)
 		}
-		if now.Sub(t.Renewed) >= min(time.Second, t.TTL/10) { // who renews without end writes now and then
+		if now.Sub(t.Renewed) >= min(time.Second, t.TTL/10) { // limits the writes of a caller that renews in a loop
 			l.renew(id, now)
 		}
 		return nil
@@ -260,8 +258,7 @@ func (m *Manager) Renew(ctx context.Context, id TicketID) (TicketStatus, error) 
 	return m.Peek(id)
 }
 
-// Tickets returns all tickets that are known, by number; those that were closed only
-// where past is set. Unavailable.
+// Tickets returns all known tickets by number; closed ones only with past. Unavailable.
 func (m *Manager) Tickets(past bool) ([]TicketStatus, error) {
 	a, err := m.current()
 	if err != nil {
@@ -279,8 +276,7 @@ func (m *Manager) Tickets(past bool) ([]TicketStatus, error) {
 	return all, nil
 }
 
-// Resources returns all resources that are known, by number; those that ended only
-// where past is set. Unavailable.
+// Resources returns all known resources by number; ended ones only with past. Unavailable.
 func (m *Manager) Resources(past bool) ([]Resource, error) {
 	a, err := m.current()
 	if err != nil {
@@ -299,8 +295,8 @@ func (m *Manager) Resources(past bool) ([]Resource, error) {
 	return all, nil
 }
 
-// Resource returns the resource with this number or name; of several of one name, the
-// newest. NotFound; Unavailable.
+// Resource returns the resource with this number or name; if several have the name, the newest. NotFound;
+// Unavailable.
 func (m *Manager) Resource(idOrName string) (Resource, error) {
 	a, err := m.current()
 	if err != nil {
@@ -326,9 +322,9 @@ func (m *Manager) Resource(idOrName string) (Resource, error) {
 	return found, nil
 }
 
-// DeleteResources has resources deleted, whoever has them: open tickets fail. One that
-// is being started is stopped first. What is being cleaned, deleted, or has ended is
-// left alone. NotFound: one of them is not known; nothing is changed then. Unavailable.
+// DeleteResources requests the deletion of resources, even of assigned ones: open tickets fail. A start is
+// aborted first. Resources that are being cleaned or deleted, or have ended, are left alone. NotFound: one of
+// them is unknown; then nothing is changed. Unavailable.
 func (m *Manager) DeleteResources(ctx context.Context, ids ...ResourceID) error {
 	return m.change(ctx, func(l *Ledger, _ time.Time) error {
 		for _, id := range ids {
@@ -345,11 +341,11 @@ func (m *Manager) DeleteResources(ctx context.Context, ids ...ResourceID) error 
 	})
 }
 
-// Logs names the files with what a resource's hooks printed, of those that exist here.
+// Logs names the existing files on this machine with the output of a resource's hooks.
 func (m *Manager) Logs(id ResourceID) []string { return m.Hooks.Logs(id) }
 
-// Pools returns all pools, in the order of the file; those last that are in it no more
-// and still have something. Unavailable.
+// Pools returns all pools in the order of the file; last come pools removed from it that still have resources.
+// Unavailable.
 func (m *Manager) Pools() ([]PoolStatus, error) {
 	a, err := m.current()
 	if err != nil {
@@ -386,15 +382,13 @@ func rank(late bool) int {
 	return 0
 }
 
-// Pause has a pool start nothing and hand out nothing. NotFound; Unavailable.
+// Pause stops starts and assignments in a pool. NotFound; Unavailable.
 func (m *Manager) Pause(ctx context.Context, name Name) error { return m.setMode(ctx, name, Paused) }
 
-// Drain does what Pause does, and has all deleted that nobody has, now or later.
-// NotFound; Unavailable.
+// Drain pauses a pool, and deletes its resources as soon as no ticket has them. NotFound; Unavailable.
 func (m *Manager) Drain(ctx context.Context, name Name) error { return m.setMode(ctx, name, Drained) }
 
-// Resume ends Pause and Drain, and has a pool that failed try again at once. NotFound;
-// Unavailable.
+// Resume reverses Pause and Drain, and ends the back-off of a pool whose starts failed. NotFound; Unavailable.
 func (m *Manager) Resume(ctx context.Context, name Name) error { return m.setMode(ctx, name, Active) }
 
 func (m *Manager) setMode(ctx context.Context, name Name, mode Mode) error {
@@ -412,8 +406,8 @@ func (m *Manager) setMode(ctx context.Context, name Name, mode Mode) error {
 	})
 }
 
-// Watch calls changed, which carries no data, now and after every change of anything,
-// until ctx ends. Unavailable: this server acts no more.
+// Watch calls changed, which carries no data, now and after every change, until ctx ends. Unavailable: this
+// server lost the lead.
 func (m *Manager) Watch(ctx context.Context, changed func()) error {
 	a, err := m.current()
 	if err != nil {

@@ -6,20 +6,19 @@ import (
 	"strings"
 )
 
-// usedBonus is added to the score of what the ticket's sandbox has used before: it
-// comes before what is fresh, whatever the priorities.
+// usedBonus is added to the score of resources that the ticket's sandbox has used before: they precede fresh
+// ones, whatever the priorities.
 const usedBonus = 500
 
 // kind is the ready resources with the same tags.
 type kind struct {
 	tags  []Tag
-	ready map[box][]*Resource // by sandbox, of none under the zero one; by number, and handed out from the front
+	ready map[box][]*Resource // by sandbox, unused ones under the zero box; by number, handed out from the front
 	left  int
 }
 
-// assign gives ready resources to those that wait: those with an on-demand tag first,
-// then who came first. Each gets the best that has all its tags and was used in its
-// sandbox or nowhere.
+// assign gives ready resources to waiting tickets: first those with an on-demand tag, then in the order of
+// numbers. Each gets the best resource that has all its tags and was used in its sandbox or nowhere.
 func (r *round) assign() {
 	if len(r.waiting) == 0 {
 		return
@@ -38,13 +37,13 @@ func (r *round) assign() {
 	}
 }
 
-// served is a ticket with what it gets.
+// served is a ticket with its resource.
 type served struct {
 	*Ticket
 	resource *Resource
 }
 
-// match takes from the stock for those in the lines.
+// match takes resources from the stock for the tickets in the lines.
 func match(lines []*line, stock []*kind) (all []served) {
 	fit := map[*line][]*kind{}
 	var wanted []*line
@@ -75,13 +74,13 @@ func (r *round) hand(all []served) {
 	}
 }
 
-// stockUp sorts what is ready by its tags.
+// stockUp groups ready resources by their tags.
 func (r *round) stockUp() (stock []*kind) {
 	for _, p := range r.pools {
 		if !p.serves() {
 			continue
 		}
-		var of *kind // what the last one was of; mostly the next one is too
+		var of *kind // the kind of the previous resource, mostly that of the next one too
 		for _, res := range p.resources {
 			if !res.Idle() || res.Failures > 0 {
 				continue
@@ -113,7 +112,7 @@ func find(stock []*kind, tags []Tag) *kind {
 	return nil
 }
 
-// take takes the best for a ticket; nil where all are gone that it may have.
+// take takes the best resource for a ticket; nil: none fits.
 func take(t *Ticket, kinds []*kind) *Resource {
 	var from *kind
 	var best *Resource

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// changes returns what has to be written since the last call.
+// changes returns what must be written since the last call.
 func (l *Ledger) changes() Batch {
 	var b Batch
 	c := &l.changed
@@ -36,11 +36,10 @@ func (l *Ledger) changes() Batch {
 	return b
 }
 
-// slack is how much history may have too much before it is cut, so that cutting it is
-// done for many at once.
+// slack is the excess of history at which it is cut, so that cutting removes many entries at once.
 const slack = 256
 
-// forget drops history beyond what is kept: tickets and resources that ended first.
+// forget drops history beyond keep entries: the tickets and resources that ended first.
 func (l *Ledger) forget(keep int) {
 	if over := len(l.past) - keep; over >= slack {
 		for _, id := range l.past[:over] {

@@ -8,25 +8,24 @@ import (
 	"time"
 )
 
-// maxChecks is how many livechecks run at once, of all pools.
+// maxChecks is the limit of concurrent livechecks, over all pools.
 const maxChecks = 64
 
-// leastPeriod keeps a pool that says 0 from doing nothing else.
+// leastPeriod keeps a pool with period 0 from using all the time.
 const leastPeriod = time.Second
 
 // round is one pass over a ledger.
 type round struct {
 	*Ledger
 	now     time.Time
-	pools   []*stock // in the order of the file, those that are not in it last
+	pools   []*stock // in the order of the file; removed pools last
 	actions []Action
 	next    time.Time
 }
 
-// Decide says what is to be done now, and when to look again at the latest where
-// nothing happens before; zero for not at all. It depends on its arguments alone. Each
-// decision is made part of the ledger before the next one is made, so that those that
-// build on others see them.
+// Decide returns what to do now, and when to decide again if nothing happens before; zero: not at all. It depends
+// on its arguments alone. Each decision is recorded in the ledger before the next one is made, so later decisions
+// build on it.
 func Decide(l *Ledger, now time.Time) (actions []Action, next time.Time) {
 	r := round{Ledger: l, now: now, pools: l.inOrder()}
 	r.expire()
@@ -44,7 +43,7 @@ func Decide(l *Ledger, now time.Time) (actions []Action, next time.Time) {
 	return r.actions, r.next
 }
 
-// inOrder returns the pools as the file has them, and then the others by name.
+// inOrder returns the pools in the order of the file, then the others by name.
 func (l *Ledger) inOrder() []*stock {
 	var all []*stock
 	for _, name := range l.order {
@@ -64,14 +63,14 @@ func (r *round) do(a Action) Action {
 	return a
 }
 
-// later asks for another round at t.
+// later requests another round at t.
 func (r *round) later(t time.Time) {
 	if r.next.IsZero() || t.Before(r.next) {
 		r.next = t
 	}
 }
 
-// due tells whether t has come; where not, a round is asked for then.
+// due reports whether t has come; if not, it requests a round then.
 func (r *round) due(t time.Time) bool {
 	if t.After(r.now) {
 		r.later(t)
@@ -80,7 +79,7 @@ func (r *round) due(t time.Time) bool {
 	return true
 }
 
-// expire closes tickets that nobody used for as long as their lease says.
+// expire closes tickets whose lease has run out.
 func (r *round) expire() {
 	for _, id := range slices.Sorted(maps.Keys(r.leased)) {
 		if t := r.leased[id]; r.due(t.Expires()) {
@@ -90,8 +89,7 @@ func (r *round) expire() {
 	}
 }
 
-// takeBack takes resources from tickets that have ended, and cleans those that may be
-// used again.
+// takeBack takes resources from ended tickets, and cleans those that may be used again.
 func (r *round) takeBack() {
 	for _, p := range r.pools {
 		for _, res := range p.resources {
@@ -112,7 +110,7 @@ func (r *round) takeBack() {
 	}
 }
 
-// condemnFrom has the pool's resources deleted that have to go.
+// condemnFrom requests the deletion of the pool's resources that must go.
 func (r *round) condemnFrom(p *stock) {
 	spare := r.surplus(p)
 	for _, res := range p.resources {
@@ -130,7 +128,7 @@ func (r *round) condemnFrom(p *stock) {
 	}
 }
 
-// whyGo says why an UP resource has to go; empty where it may stay.
+// whyGo returns why an UP resource must be deleted; empty: it may stay.
 func (r *round) whyGo(p *stock, res *Resource) string {
 	set := &p.Settings
 	switch {
@@ -158,7 +156,7 @@ func (r *round) whyGo(p *stock, res *Resource) string {
 	return ""
 }
 
-// remove deletes what has to go. Where somebody still has it, their ticket fails first.
+// remove deletes condemned resources. An assigned one has its ticket failed first.
 func (r *round) remove(p *stock) {
 	for _, res := range p.resources {
 		if res.State != DeleteRequest {
@@ -174,15 +172,14 @@ func (r *round) remove(p *stock) {
 	}
 }
 
-// failOwner fails the ticket that has a resource which has to go.
+// failOwner fails the ticket of a resource that must be deleted.
 func (r *round) failOwner(res *Resource) {
 	if t := r.tickets[res.Ticket]; t != nil && t.State == TicketOpen {
 		r.do(Action{Op: OpFail, Ticket: t.ID, Pool: res.Pool, Resource: res.ID, Reason: res.Reason})
 	}
 }
 
-// failCondemned is the part of Decide that needs no command: tickets learn at once that
-// what they have has to go.
+// failCondemned is the part of Decide that needs no command: a ticket fails as soon as its resource is condemned.
 func failCondemned(l *Ledger, now time.Time) []Action {
 	r := round{Ledger: l, now: now}
 	for _, p := range l.inOrder() {
@@ -195,8 +192,7 @@ func failCondemned(l *Ledger, now time.Time) []Action {
 	return r.actions
 }
 
-// startFor starts what the pool should have more: its warm stock, or what was planned
-// for those who wait.
+// startFor starts the resources that the pool lacks: its warm stock, or the starts planned for waiting tickets.
 func (r *round) startFor(p *stock, planned int) {
 	if !p.serves() || p.Settings.Prealloc() == 0 && planned == 0 {
 		return
@@ -221,7 +217,7 @@ func (r *round) startFor(p *stock, planned int) {
 	}
 }
 
-// listOrphans looks from time to time for what the pool has and the ledger has not.
+// listOrphans periodically searches for resources of the pool that the ledger does not have.
 func (r *round) listOrphans(p *stock) {
 	if p.Settings.Commands.List == "" || p.Removed || r.listing[p.name()] {
 		return
@@ -236,15 +232,14 @@ func (r *round) listOrphans(p *stock) {
 	}
 }
 
-// forgetPool drops a pool that is in the file no more and has nothing left.
+// forgetPool drops a pool that was removed from the file and has no resources left.
 func (r *round) forgetPool(p *stock) {
 	if p.Removed && len(p.resources) == 0 && !r.listing[p.name()] && len(r.orphans[p.name()]) == 0 {
 		r.do(Action{Op: OpForget, Pool: p.name(), Reason: "it is in the file no more, and nothing is left of it"})
 	}
 }
 
-// livecheck checks what has not been checked for as long as its pool says; those that
-// wait longest first.
+// livecheck checks resources whose check is due by their pool's period, the longest overdue first.
 func (r *round) livecheck() {
 	var want []*Resource
 	for _, p := range r.pools {
@@ -262,7 +257,7 @@ func (r *round) livecheck() {
 	}
 }
 
-// nextCheck is when a resource is to be checked.
+// nextCheck is the time of a resource's next livecheck.
 func (r *round) nextCheck(p *stock, res *Resource) time.Time {
 	last := res.Checked
 	if last.IsZero() && r.pace > 0 {
@@ -271,7 +266,7 @@ func (r *round) nextCheck(p *stock, res *Resource) time.Time {
 	return last.Add(max(p.Settings.LivecheckPeriod, r.pace, leastPeriod))
 }
 
-// hasAll tells whether tags have all of the names.
+// hasAll reports whether tags include all names.
 func hasAll(tags []Tag, names []string) bool {
 	for _, name := range names {
 		if !slices.ContainsFunc(tags, func(t Tag) bool { return t.Name == name }) {

@@ -57,7 +57,7 @@ func ledger(t *testing.T, file string, resources []Resource, tickets []Ticket, c
 	return l
 }
 
-// told is an action in few words.
+// told is a short form of an action.
 func told(a Action) string {
 	text := string(a.Op)
 	if a.Op == OpStart || a.Op == OpList || a.Op == OpForget {
@@ -107,10 +107,10 @@ func wants(tags ...string) Ticket { return Ticket{Tags: tags} }
 
 func unchecked(r *Resource) { r.Checked = time.Time{} }
 
-// paced has livechecks made at a pace, by a server that has just begun.
+// paced sets a pace for livechecks, for a server that has just begun.
 func paced(l *Ledger) { l.pace, l.began = 10*time.Second, at }
 
-// backingOff has a pool fail until a minute from now.
+// backingOff makes a pool back off for a minute from now.
 func backingOff(name Name) func(*Ledger) {
 	return func(l *Ledger) { l.pools[name].Failed, l.pools[name].NotBefore = 3, at.Add(time.Minute) }
 }
@@ -317,7 +317,7 @@ var endCases = []decision{
 		tickets: []Ticket{{Resource: 1, TTL: time.Minute, Renewed: at.Add(-59 * time.Second)}}},
 }
 
-// Whatever waits for a time says so, so that nobody has to look all the time.
+// Everything that waits for a time returns it, so that no caller needs to poll.
 func TestDecideSaysWhenToLookAgain(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -503,7 +503,7 @@ func TestATakeOverEndsWhatNobodyKnows(t *testing.T) {
 	}
 }
 
-// With 10,000 tickets that wait and 1,000 resources that are ready.
+// With 10,000 waiting tickets and 1,000 ready resources.
 func BenchmarkAssign(b *testing.B) {
 	for range b.N {
 		b.StopTimer()
@@ -525,8 +525,8 @@ func BenchmarkAssign(b *testing.B) {
 	}
 }
 
-// Beside 10,000 tickets that wait for what there is not, and 1,000 resources that wait
-// for tickets, one ticket comes and is served.
+// Beside 10,000 tickets that no resource fits, and 1,000 resources that no ticket requests, one ticket arrives
+// and is served.
 func BenchmarkDecideBesideMany(b *testing.B) {
 	l := newLedger("p", Snapshot{})
 	stock, few := defaults("stock"), defaults("few")

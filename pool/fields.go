@@ -76,7 +76,7 @@ func readiness(i *Instance, n *yaml.Node) error {
 	return nil
 }
 
-// found is what stands in the file, for people.
+// found describes a node of the file to people.
 func found(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.SequenceNode:
@@ -87,7 +87,7 @@ func found(n *yaml.Node) string {
 	return strconv.Quote(n.Value)
 }
 
-// text reads any scalar as it is written.
+// text reads any scalar as written.
 func text[T any](at func(*T) *string) field[T] {
 	return func(v *T, n *yaml.Node) error {
 		if n.Kind != yaml.ScalarNode {
@@ -168,7 +168,7 @@ func names[T any](at func(*T) *[]string, check func(string) error) field[T] {
 	}
 }
 
-// checkCounter accepts what can be the end of a variable's name.
+// checkCounter checks that name can end the name of a variable.
 func checkCounter(name string) error {
 	for _, c := range name {
 		if !(c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z') {
@@ -178,7 +178,7 @@ func checkCounter(name string) error {
 	return nil
 }
 
-// tagFields are those of a tag that is no plain name.
+// tagFields are the settings of a tag that is more than a name.
 var tagFields = map[string]field[Tag]{
 	"name": text(func(t *Tag) *string { return &t.Name }),
 	"priority": func(t *Tag, n *yaml.Node) error {
@@ -248,7 +248,7 @@ func expand(pattern string, values map[string]string) (string, error) {
 	return b.String(), nil
 }
 
-// resourceName is the name of a resource that is made now. The pattern was checked.
+// resourceName is the name of a resource created now. The pattern is already checked.
 func (s *Settings) resourceName(id ResourceID, now time.Time) string {
 	name, err := expand(s.NamePattern, map[string]string{
 		"pool_name": string(s.Name), "id": fmt.Sprintf("%08d", id), "datetime": now.Local().Format("20060102_150405"),

@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// File is pools.yaml, read again whenever it changed. A faulty one counts for nothing:
-// the last good one stays in force. So does it while the file is being written: half of
-// one may be one without some pools, of which everything would be deleted.
+// File is pools.yaml, read again whenever it changes. While it is faulty, or being written, the last valid
+// version stays in force: a half-written file may lack pools, whose resources would all be deleted.
 type File struct {
 	Path    string
 	Check   func(Instance) error // see Parse
-	Unknown func(error)          // likewise
+	Unknown func(error)          // see Parse
 
 	seen   stamp
 	moving bool // it is being written
@@ -21,24 +20,24 @@ type File struct {
 	err    error
 }
 
-// stamp tells one state of a file from another.
+// stamp identifies one version of a file.
 type stamp struct {
 	size    int64
 	changed time.Time
 	there   bool
 }
 
-// settles is how long a file has to be left alone.
+// settles is how long a file must be unchanged before it is read.
 const settles = 200 * time.Millisecond
 
-// beingWritten tells whether the file may be half of what it is about to be.
+// beingWritten reports whether the file may be incomplete.
 func (s stamp) beingWritten() bool {
 	age := time.Since(s.changed)
 	return age >= 0 && age < settles
 }
 
-// Load returns the pools of the newest good state of the file, whether they are others
-// than the last time, and what is wrong with the file as it is now.
+// Load returns the pools of the last valid version of the file, whether they changed since the last call, and
+// what is wrong with the file now.
 func (f *File) Load() (pools []Settings, fresh bool, err error) {
 	now, err := f.stamp()
 	f.moving = err == nil && f.good && now != f.seen && now.beingWritten()

@@ -10,7 +10,7 @@ import (
 func (id ResourceID) String() string { return strconv.FormatInt(int64(id), 10) }
 func (id TicketID) String() string   { return strconv.FormatInt(int64(id), 10) }
 
-// ParseTicketID reads the number of a ticket. Invalid where it is none.
+// ParseTicketID reads the number of a ticket. Invalid.
 func ParseTicketID(text string) (TicketID, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n < 1 {
@@ -19,7 +19,7 @@ func ParseTicketID(text string) (TicketID, error) {
 	return TicketID(n), nil
 }
 
-// ParseResourceID reads the number of a resource. Invalid where it is none.
+// ParseResourceID reads the number of a resource. Invalid.
 func ParseResourceID(text string) (ResourceID, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n < 1 {

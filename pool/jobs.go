@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// jobs are the commands that run for the ledger's decisions.
+// jobs are the running commands of the ledger's decisions.
 type jobs struct {
 	work  sync.WaitGroup
 	slots chan struct{}
@@ -15,7 +15,7 @@ type jobs struct {
 	count  int
 	starts map[ResourceID]context.CancelFunc
 
-	together []opening // starts that began in this round; the ledger's owner's alone
+	together []opening // starts begun in this round; only for the ledger's owner
 }
 
 func newJobs() *jobs {
@@ -38,19 +38,17 @@ func (j *jobs) abort(id ResourceID) {
 	}
 }
 
-// opening is a start beside others.
+// opening is one of several starts of a round.
 type opening struct {
 	pool Name
-	told chan struct{} // closed once the ledger may take over what it came to
+	told chan struct{} // closed once the ledger may record the result
 }
 
-// precedence is how long a start that ended waits for those that pools before its own
-// began in the same round: they would have ended first if all took the same time. So pools
-// go on in the order of the file, in which numbers and counters are given.
+// precedence is how long a finished start waits for those that earlier pools began in the same round: they would
+// have ended first if all took the same time. Numbers and counters therefore follow the order of the file.
 const precedence = 50 * time.Millisecond
 
-// alongside adds a start to those of this round, and returns what its pool's
-// predecessors in the file began.
+// alongside adds a start to those of this round, and returns the starts of the pools before its own in the file.
 func (j *jobs) alongside(pool Name) (own opening, before []opening) {
 	own = opening{pool, make(chan struct{})}
 	for _, o := range j.together {
@@ -62,7 +60,7 @@ func (j *jobs) alongside(pool Name) (own opening, before []opening) {
 	return own, before
 }
 
-// precede waits until those before have been told, if that is soon.
+// precede waits until the starts in before are recorded, but not for long.
 func precede(ctx context.Context, before []opening) {
 	if len(before) == 0 {
 		return
@@ -78,6 +76,6 @@ func precede(ctx context.Context, before []opening) {
 	}
 }
 
-// maxDeletes is how many resources are deleted or cleaned at once; starts are bounded
-// by the pools, and livechecks by Decide.
+// maxDeletes is the limit of concurrent deletions and cleanings; starts are bounded by the pools, livechecks by
+// Decide.
 const maxDeletes = 64

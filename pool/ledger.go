@@ -11,9 +11,8 @@ import (
 	"croft"
 )
 
-// Ledger is everything the acting server knows. It is changed by requests, by what
-// hooks came to, and by the actions of Decide; changes collects what of it has to be
-// written.
+// Ledger is the state of the server that leads. Requests, results of hooks and the actions of Decide change it;
+// changes returns what must be written of it.
 type Ledger struct {
 	partition  croft.PartitionID
 	head       Head
@@ -21,15 +20,15 @@ type Ledger struct {
 	order      []Name // of the file
 	configured bool   // this server has read the file
 	pace       time.Duration
-	began      time.Time // the process
+	began      time.Time // start of the process
 	tickets    map[TicketID]*Ticket
-	keys       map[ticketKey]TicketID // of those that were opened with one
+	keys       map[ticketKey]TicketID // of tickets opened with a key
 	resources  map[ResourceID]*Resource
 
-	openOf  map[string]int // tickets that are open, by owner
+	openOf  map[string]int // number of open tickets by owner
 	waiting queue
 	leased  map[TicketID]*Ticket     // open, with a TTL
-	past    []TicketID               // in the order of their end
+	past    []TicketID               // in the order in which they ended
 	ended   []ResourceID             // likewise
 	jobs    map[ResourceID]bool      // being started by this server; true: told to stop
 	busy    map[ResourceID]bool      // a livecheck runs
@@ -60,7 +59,7 @@ func (p *stock) count() (c Counts) {
 	return c
 }
 
-// settingsOf are those that a resource of the pool is looked after by.
+// settingsOf returns the settings that apply to a resource of the pool.
 func (p *stock) settingsOf(r *Resource) *Settings {
 	if p.Former != nil && (r.Instance == "") != (p.Settings.Instance == nil) {
 		return p.Former
@@ -68,13 +67,13 @@ func (p *stock) settingsOf(r *Resource) *Settings {
 	return &p.Settings
 }
 
-// name is the pool's.
+// name is the pool's name.
 func (p *stock) name() Name { return p.Settings.Name }
 
-// serves tells whether the pool hands anything out.
+// serves reports whether the pool hands out resources.
 func (p *stock) serves() bool { return p.Mode == Active && !p.Removed }
 
-// newLedger makes the ledger of what is stored.
+// newLedger builds the ledger from the stored state.
 func newLedger(partition croft.PartitionID, from Snapshot) *Ledger {
 	l := &Ledger{
 		partition: partition, head: from.Head,
@@ -124,7 +123,7 @@ func (l *Ledger) addResource(r *Resource) {
 		return
 	}
 	p := l.pools[r.Pool]
-	if p == nil { // cannot be, since a pool's record goes after its last resource
+	if p == nil { // impossible: a pool's record is removed after its last resource
 		p = &stock{Record: Record{Settings: Settings{Name: r.Pool}, Removed: true}}
 		l.pools[r.Pool] = p
 	}
@@ -151,8 +150,8 @@ func (l *Ledger) addTicket(t *Ticket) {
 	}
 }
 
-// mend completes what was written by half: a resource knows who has it, and its ticket
-// does not yet.
+// mend completes a batch that was written in part: a resource names its ticket, but the ticket not yet its
+// resource.
 func (l *Ledger) mend(now time.Time) {
 	for _, p := range l.pools {
 		for _, r := range p.resources {
@@ -163,9 +162,8 @@ func (l *Ledger) mend(now time.Time) {
 	}
 }
 
-// takeOver turns what another server had begun into what this one can go on with.
-// printed is what starts that did not end had printed. Leases begin anew: while no
-// server acted nobody could renew them.
+// takeOver converts what another server had begun into a state from which this one can continue. printed is the
+// output of unfinished starts. Leases restart: without a leader they could not be renewed.
 func (l *Ledger) takeOver(printed map[ResourceID][]byte, now time.Time) {
 	l.mend(now)
 	for _, t := range l.leased {
@@ -175,7 +173,7 @@ func (l *Ledger) takeOver(printed map[ResourceID][]byte, now time.Time) {
 	for _, p := range l.pools {
 		for _, r := range p.resources {
 			switch {
-			case r.State == Starting && r.Instance != "": // starting it again goes on with it
+			case r.State == Starting && r.Instance != "": // starting it again continues with it
 			case r.State == Starting:
 				r.Data = printed[r.ID]
 				l.condemn(r, "the server that was starting it ended")
@@ -201,7 +199,7 @@ func (l *Ledger) set(r *Resource, state State) {
 	l.touchResource(r)
 }
 
-// open adds a ticket, which gets the next number.
+// open adds a ticket with the next number.
 func (l *Ledger) open(t Ticket) *Ticket {
 	l.head.Ticket++
 	l.changed.head = true
@@ -211,7 +209,7 @@ func (l *Ledger) open(t Ticket) *Ticket {
 	return &t
 }
 
-// end closes or fails an open ticket; closing a failed one notes that its owner knows.
+// end closes or fails an open ticket; closing a failed one records that its owner knows.
 func (l *Ledger) end(t *Ticket, state TicketState, reason string, now time.Time) {
 	if t.State == TicketClosed {
 		return
@@ -231,7 +229,7 @@ func (l *Ledger) end(t *Ticket, state TicketState, reason string, now time.Time)
 	l.touchTicket(t)
 }
 
-// serve gives a resource to a waiting ticket.
+// serve assigns a resource to a waiting ticket.
 func (l *Ledger) serve(t *Ticket, r *Resource, now time.Time) {
 	l.join(t, r, now)
 	p := l.pools[r.Pool]
@@ -239,7 +237,7 @@ func (l *Ledger) serve(t *Ticket, r *Resource, now time.Time) {
 	l.touchPool(p)
 }
 
-// join has a ticket and its resource know each other.
+// join links a ticket and its resource.
 func (l *Ledger) join(t *Ticket, r *Resource, now time.Time) {
 	l.waiting.remove(t)
 	r.Ticket = t.ID
@@ -258,13 +256,13 @@ func (l *Ledger) join(t *Ticket, r *Resource, now time.Time) {
 	l.touchResource(r)
 }
 
-// condemn has a resource deleted, whoever has it.
+// condemn requests a resource's deletion, assigned or not.
 func (l *Ledger) condemn(r *Resource, reason string) {
 	r.Reason = reason
 	l.set(r, DeleteRequest)
 }
 
-// start adds a resource that is to be started.
+// start adds a resource to be started.
 func (l *Ledger) start(p *stock, now time.Time) *Resource {
 	l.head.Resource++
 	l.changed.head = true
@@ -286,8 +284,8 @@ func (l *Ledger) start(p *stock, now time.Time) *Resource {
 	return r
 }
 
-// instanceOf is the instance that a resource is: known before it is made, so that
-// whoever takes over can go on with it or remove it.
+// instanceOf is the ID of a resource's instance: fixed before the instance is created, so that the next leader
+// can continue with it or remove it.
 func instanceOf(p croft.PartitionID, id ResourceID) croft.InstanceID {
 	space, err := uuid.Parse(string(p))
 	if err != nil {
@@ -296,8 +294,8 @@ func instanceOf(p croft.PartitionID, id ResourceID) croft.InstanceID {
 	return croft.InstanceID(uuid.NewSHA1(space, []byte("pool resource "+id.String())).String())
 }
 
-// newName makes a resource's name. Two of one name would be deleted together: where a
-// pattern does without the number, it is added to a name that another one has.
+// newName makes a resource's name. Resources of the same name would be deleted together: if the pattern omits the
+// number, it is appended to a name that is taken.
 func (l *Ledger) newName(p *stock, id ResourceID, now time.Time) string {
 	name := p.Settings.resourceName(id, now)
 	if !strings.Contains(p.Settings.NamePattern, "{id}") && l.liveNames()[name] {
@@ -306,7 +304,7 @@ func (l *Ledger) newName(p *stock, id ResourceID, now time.Time) string {
 	return name
 }
 
-// freeNumber is the smallest that no resource of the pool has.
+// freeNumber is the smallest number that no resource of the pool has.
 func (p *stock) freeNumber() int {
 	taken := map[int]bool{}
 	for _, r := range p.resources {
@@ -336,7 +334,7 @@ func smallestNotIn(taken map[int]bool) int {
 	}
 }
 
-// gone notes that nothing of a resource is left.
+// gone records that nothing is left of a resource.
 func (l *Ledger) gone(r *Resource, now time.Time) {
 	p := l.pools[r.Pool]
 	p.resources = slices.DeleteFunc(p.resources, func(other *Resource) bool { return other == r })

@@ -11,12 +11,12 @@ import (
 	"croft/pool"
 )
 
-// books are what is stored, as the checks want it.
+// books are the stored state, as the checks need it.
 type books struct {
 	pool.Snapshot
 	tickets   map[pool.TicketID]*pool.Ticket
 	resources map[pool.ResourceID]*pool.Resource
-	had       map[pool.ResourceID][]*pool.Ticket // who has or had it, in that order
+	had       map[pool.ResourceID][]*pool.Ticket // current and former owners, in that order
 }
 
 func (r *run) books() books {
@@ -42,7 +42,7 @@ func (r *run) books() books {
 	return b
 }
 
-// check looks at what is stored and at the world: what must always hold.
+// check checks the invariants of the stored state and the world.
 func (r *run) check() {
 	if r.store.Whole() {
 		b := r.books()
@@ -66,7 +66,7 @@ func (r *run) checkResources(b books) {
 	numbers, counters := map[string]bool{}, map[int]bool{}
 	for _, res := range b.Resources {
 		if !res.Live() {
-			if res.Aborted && res.Deletes > 1 && res.Error != "" { // nobody may ever know
+			if res.Aborted && res.Deletes > 1 && res.Error != "" { // whether it exists may never be known
 				r.world.Abandon(res.Name)
 			}
 			continue
@@ -97,8 +97,8 @@ func (r *run) checkResources(b books) {
 	}
 }
 
-// checkOwners wants that whoever had a resource had it alone, that all of them were of
-// one owner's sandbox, and that it was what they had asked for.
+// checkOwners checks that each resource had one owner at a time, all from the same owner's sandbox, and that it
+// fit each ticket.
 func (r *run) checkOwners(b books) {
 	for id, all := range b.had {
 		res := b.resources[id]
@@ -148,8 +148,7 @@ func (r *run) checkTickets(b books) {
 	}
 }
 
-// checkTurns wants that of those who ask for the same, and for nothing used, who came
-// first is served first.
+// checkTurns checks that tickets with the same tags that may not use used resources are served in order.
 func (r *run) checkTurns(b books) {
 	waits := map[string]*pool.Ticket{}
 	for i := range b.Tickets {
@@ -166,7 +165,7 @@ func (r *run) checkTurns(b books) {
 	}
 }
 
-// checkLeases wants that they end when their time is over, and not before.
+// checkLeases checks that leases end when their time is over, and not before.
 func (r *run) checkLeases(b books) {
 	quiet := time.Since(r.calm) > 3*time.Second && r.mutes == 0
 	for _, t := range b.Tickets {
@@ -187,8 +186,8 @@ func (r *run) checkLeases(b books) {
 	}
 }
 
-// checkPauses wants that paused pools start nothing and hand nothing out, and that a
-// drained one keeps nothing that nobody has.
+// checkPauses checks that paused pools start and hand out nothing, and that a drained one keeps no unassigned
+// resource.
 func (r *run) checkPauses(b books) {
 	quiet := time.Since(r.calm) > 3*time.Second && r.mutes == 0
 	for _, res := range b.Resources {
@@ -207,8 +206,8 @@ func (r *run) checkPauses(b books) {
 	}
 }
 
-// finish ends all trouble: everybody is served then, and when everything is given back
-// and every pool removed, nothing is left, whatever failed meanwhile.
+// finish ends all faults: then every ticket is served, and once everything is given back and every pool removed,
+// nothing is left, whatever failed meanwhile.
 func (r *run) finish() {
 	r.stir()
 	r.store.Fail(nil, 0)
@@ -248,7 +247,7 @@ func (r *run) finish() {
 	}
 }
 
-// servesAll wants that everybody gets something once those before have given back.
+// servesAll checks that every ticket is served once earlier ones have given back.
 func (r *run) servesAll(l *server) {
 	for range 5 {
 		r.take(r.Context(), l)
@@ -277,7 +276,7 @@ func (r *run) servesAll(l *server) {
 	r.Fatalf("nobody serves %+v", left)
 }
 
-// servesElsewhere wants that another pool takes the place of one that starts nothing.
+// servesElsewhere checks that another pool replaces one that starts nothing.
 func (r *run) servesElsewhere(l *server) {
 	r.world.Ail("demand", true)
 	for range 2 {
@@ -293,7 +292,7 @@ func (r *run) servesElsewhere(l *server) {
 	}
 }
 
-// closeAll closes all tickets, also those whose owners never learned their numbers.
+// closeAll closes all tickets, even those whose owners never learned their numbers.
 func (r *run) closeAll(l *server) {
 	all, err := l.Tickets(false)
 	if err != nil {
@@ -307,8 +306,8 @@ func (r *run) closeAll(l *server) {
 	clear(r.open)
 }
 
-// checkStats compares what is counted with what can be counted again: the pool was
-// always in the file. What was lost with half of a batch may be counted twice.
+// checkStats compares the statistics with a recount; the pool was always in the file. What was lost with half of
+// a batch may be counted twice.
 func (r *run) checkStats() {
 	b := r.books()
 	for _, p := range b.Pools {

@@ -27,13 +27,13 @@ var (
 	steps = flag.Int("pool.steps", 200, "steps of each")
 )
 
-// limits of the test's pools, which no file of it changes.
+// limits of the test's pools, the same in every file.
 var maxOf = map[pool.Name]int{"warm": 6, "demand": 4, "other": 3, "cloud": 2, "comes": 3}
 
-// startingOf is the most that any file says.
+// startingOf is the highest max_starting of any file.
 var startingOf = map[pool.Name]int{"warm": 3, "demand": 2, "other": 2, "cloud": 1, "comes": 1}
 
-// fileOf writes pools.yaml, each time with some settings by chance.
+// fileOf writes pools.yaml, with some random settings.
 func fileOf(r *rand.Rand, with bool) string {
 	var b strings.Builder
 	common := "  cmd_new: new\n  cmd_delete: delete\n  cmd_livecheck: check\n  cmd_list: list\n  list_period: 5m\n" +
@@ -58,7 +58,7 @@ func fileOf(r *rand.Rand, with bool) string {
 	return b.String()
 }
 
-// run is one run of the machine test: servers, clients and trouble, by chance.
+// run is one run of the machine test: random servers, clients and faults.
 type run struct {
 	*testing.T
 	random *rand.Rand
@@ -68,11 +68,11 @@ type run struct {
 
 	servers []*server
 	open    map[pool.TicketID]*holder
-	mutes   int                     // commits fail until this step; 0: they do not
+	mutes   int                     // commits fail until this step; 0: they succeed
 	cuts    bool                    // some of them are written in part
-	lost    bool                    // of one that was, the rest is lost
-	calm    time.Time               // since when one server acts and its store answers
-	paused  map[pool.Name]time.Time // pools that hand out nothing, since then
+	lost    bool                    // the rest of one written in part is lost
+	calm    time.Time               // since when one server leads and its store answers
+	paused  map[pool.Name]time.Time // pools that hand out nothing, since when
 	drained map[pool.Name]time.Time // those of them that keep nothing
 }
 
@@ -84,14 +84,14 @@ type server struct {
 	ended chan error
 }
 
-// holder is the owner of a ticket, and what it was seen to have.
+// holder is the owner of a ticket, and the resource that it was seen to have.
 type holder struct {
 	has  pool.ResourceID
-	used time.Time // by its owner, last
+	used time.Time // last use by its owner
 }
 
-// The whole manager with hooks that fail and hang, servers that stop and crash, a store
-// that answers late or not, files that change and clients that come and go.
+// The whole manager with hooks that fail and hang, servers that stop and crash, a store that answers late or not
+// at all, changing files, and clients that come and go.
 func TestManagerUnderAnything(t *testing.T) {
 	first, n := *seed, 1
 	if first == 0 {
@@ -121,7 +121,7 @@ func newRun(t *testing.T, seed uint64) *run {
 }
 
 func (r *run) write(text string) {
-	if err := durable.Write(r.file, []byte(text), 0o600); err != nil { // as a whole: the servers look at any time
+	if err := durable.Write(r.file, []byte(text), 0o600); err != nil { // atomically: the servers read at any time
 		r.Fatal(err)
 	}
 }
@@ -140,7 +140,7 @@ func (r *run) start() {
 	r.servers = append(r.servers, s)
 }
 
-// end stops a server, or has it crash.
+// end stops a server, or makes it crash.
 func (r *run) end(i int, crash bool) {
 	s := r.servers[i]
 	defer r.stir()
@@ -155,13 +155,13 @@ func (r *run) end(i int, crash bool) {
 	r.servers = append(r.servers[:i:i], r.servers[i+1:]...)
 }
 
-// stir notes that another server may act from now on, or the store answers again.
+// stir records that another server may lead from now on, or that the store answers again.
 func (r *run) stir() {
 	r.calm = time.Now()
 	r.lost = r.lost || !r.store.Whole()
 }
 
-// fail has the store fail for two steps: it does not answer, or takes the lead away.
+// fail makes the store fail for two steps: it does not answer, or revokes the lead.
 func (r *run) fail(step int) {
 	err := croft.Errorf(croft.Unavailable, "no answer")
 	if r.random.IntN(3) == 0 {
@@ -178,14 +178,14 @@ func (r *run) fail(step int) {
 	}
 }
 
-// burst has several clients ask at once, so that one batch has what all of them change.
+// burst makes several clients ask at once, so that one batch has the changes of all.
 func (r *run) burst(l *server) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
 	var ask sync.WaitGroup
 	for range 4 {
 		o := r.opening()
-		ask.Go(func() { _, _ = l.Open(ctx, o) }) // nobody knows what came of it
+		ask.Go(func() { _, _ = l.Open(ctx, o) }) // the outcome is unknown
 	}
 	for i, id := range slices.Sorted(maps.Keys(r.open)) {
 		if i%2 == 0 {
@@ -196,7 +196,7 @@ func (r *run) burst(l *server) {
 	ask.Wait()
 }
 
-// leader is a server that acts, nil where none does.
+// leader is the server that leads; nil: none does.
 func (r *run) leader() *server {
 	for _, s := range r.servers {
 		if _, here := s.Leader(); here {
@@ -214,7 +214,7 @@ func (r *run) play() {
 	for i := range *steps {
 		if r.mutes == i {
 			r.stir()
-			if r.random.IntN(2) == 0 { // what was written in part stays so
+			if r.random.IntN(2) == 0 { // what was written in part remains
 				r.store.Depose()
 			}
 			r.store.Fail(nil, 0)
@@ -231,7 +231,7 @@ func (r *run) play() {
 	r.finish()
 }
 
-// endAll stops the servers, and what was left running.
+// endAll stops the servers and their remaining processes.
 func (r *run) endAll() {
 	for len(r.servers) > 0 {
 		r.end(0, false)
@@ -242,7 +242,7 @@ func (r *run) endAll() {
 	synctest.Wait()
 }
 
-// step does one thing by chance.
+// step does one random thing.
 func (r *run) step(i int) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
@@ -280,7 +280,7 @@ func (r *run) step(i int) {
 	}
 }
 
-// tolerate lets pass what may happen while servers come and go.
+// tolerate ignores errors that may occur while servers come and go.
 func (r *run) tolerate(err error) {
 	if err != nil && !errors.Is(err, croft.Unavailable) && !errors.Is(err, croft.NotFound) &&
 		!errors.Is(err, croft.Conflict) {
@@ -288,7 +288,7 @@ func (r *run) tolerate(err error) {
 	}
 }
 
-// opening asks for something, by somebody of a few.
+// opening is a random request by one of a few owners.
 func (r *run) opening() pool.Opening {
 	tags := [][]string{{"a"}, {"a", "b"}, {"d"}, {"a", "d"}, {"e"}, {"i"}}[r.random.IntN(6)]
 	o := pool.Opening{Tags: tags, Owner: []string{"", "alice"}[r.random.IntN(2)]}
@@ -313,7 +313,7 @@ func (r *run) take(ctx context.Context, l *server) {
 	r.open[st.ID] = &holder{used: time.Now()}
 }
 
-// use asks for a ticket, as its owner does who works.
+// use reads a ticket, as its working owner does.
 func (r *run) use(ctx context.Context, l *server) {
 	for _, id := range slices.Sorted(maps.Keys(r.open)) {
 		if r.random.IntN(3) == 0 {
@@ -326,7 +326,7 @@ func (r *run) use(ctx context.Context, l *server) {
 	}
 }
 
-// changeMode pauses a pool, drains it, or has it go on.
+// changeMode pauses, drains or resumes a pool.
 func (r *run) changeMode(ctx context.Context, l *server, name pool.Name) {
 	roll := r.random.IntN(5)
 	delete(r.drained, name)

@@ -14,9 +14,9 @@ import (
 	"croft/internal/delay"
 )
 
-// Config joins a Manager to what it needs.
+// Config configures a Manager.
 type Config struct {
-	Partition croft.PartitionID // required: what instances are numbered in
+	Partition croft.PartitionID // required: numbers the instances
 	Store     Store             // required
 	Hooks     Hooks             // required
 	Instances Instances         // nil: pools of instances are refused
@@ -24,40 +24,39 @@ type Config struct {
 	Me        Server            // Name and Machine are required
 
 	Log *slog.Logger // discards by default
-	// History is how many tickets, and how many resources, are remembered after their
-	// end; 10,000 by default. What is older is removed, 256 at a time.
+	// History is how many ended tickets, and how many ended resources, are remembered; 10,000 by default. Older
+	// ones are removed, 256 at a time.
 	History int
-	// Grace is how long commands may go on when the manager is told to stop, before they
-	// are killed; 5 s by default.
+	// Grace is how long commands may continue after the manager is stopped, before they are killed; 5 s by
+	// default.
 	Grace time.Duration
-	// Lenient: a setting in the file that does not exist is ignored, with a warning.
+	// Lenient: unknown settings in the file are ignored, with a warning.
 	Lenient bool
-	// Pace is the least time between two livechecks of a resource, whatever its pool says.
-	// Where it is set the first ones are made no sooner than that, and the pool's period,
-	// after Began. None by default.
+	// Pace is the least time between two livechecks of a resource, whatever its pool's period. If set, the first
+	// ones are made no sooner than Pace, and the pool's period, after Began. None by default.
 	Pace  time.Duration
-	Began time.Time // when the process did; when New is called by default
-	// Still: answer and do what is asked, but run nothing and decide nothing, not even
-	// about what another server had begun. For looking after the pools while they stand.
+	Began time.Time // start of the process; by default the time of New
+	// Still: answer requests, but run nothing and decide nothing, not even about what another server had begun.
+	// For maintaining the pools while they stand still.
 	Still bool
 }
 
-// Manager is one server of pools and tickets. Of several on one store one acts; the
-// methods of the others return a *StandbyError, which says who does.
+// Manager is one server of pools and tickets. Of several on one store one leads; the methods of the others return
+// a *StandbyError, which names the leader.
 type Manager struct {
 	Config
 	file    File
 	metrics *metrics
 
 	mu     sync.Mutex
-	acting *acting       // nil: another server acts, or none
-	leader *Server       // who acts, as far as is known
+	acting *acting       // nil: another server leads, or none
+	leader *Server       // the leader, if known
 	turned chan struct{} // closed when one of these changes
 	fault  error         // of pools.yaml, as it is now
 }
 
-// StandbyError is what a server says that does not act; Unavailable.
-type StandbyError struct{ Leader *Server } // nil: nobody acts now
+// StandbyError is the error of a server that does not lead; Unavailable.
+type StandbyError struct{ Leader *Server } // nil: none leads now
 
 func (e *StandbyError) Error() string {
 	if e.Leader == nil {
@@ -91,8 +90,8 @@ func New(c Config) (*Manager, error) {
 	return m, nil
 }
 
-// Run acts whenever no other server does, until ctx ends. Then it starts nothing more,
-// lets commands end for the grace that the config gives, and stops acting.
+// Run leads whenever no other server does, until ctx ends. Then it starts nothing more, lets commands end within
+// the configured grace, and gives up the lead.
 func (m *Manager) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -111,7 +110,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// watchLeader keeps note of who acts.
+// watchLeader records who leads.
 func (m *Manager) watchLeader(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := m.Store.WatchLeader(ctx, func(s *Server) {
@@ -124,7 +123,7 @@ func (m *Manager) watchLeader(ctx context.Context) {
 	}
 }
 
-// turn changes who acts.
+// turn changes who leads.
 func (m *Manager) turn(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +132,7 @@ func (m *Manager) turn(change func()) {
 	m.turned = make(chan struct{})
 }
 
-// Leader returns the server that acts, nil for none, and whether it is this one.
+// Leader returns the server that leads, nil for none, and whether it is this one.
 func (m *Manager) Leader() (leader *Server, here bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,8 +142,7 @@ func (m *Manager) Leader() (leader *Server, here bool) {
 	return m.leader, false
 }
 
-// WatchLeader calls changed with what Leader returns, now and after every change, until
-// ctx ends.
+// WatchLeader calls changed with the results of Leader, now and after every change, until ctx ends.
 func (m *Manager) WatchLeader(ctx context.Context, changed func(leader *Server, here bool)) {
 	for ctx.Err() == nil {
 		m.mu.Lock()
@@ -158,7 +156,7 @@ func (m *Manager) WatchLeader(ctx context.Context, changed func(leader *Server, 
 	}
 }
 
-// Fault says what is wrong with pools.yaml as it is now; nil where it is in force.
+// Fault returns what is wrong with pools.yaml now; nil: it is in force.
 func (m *Manager) Fault() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,7 +173,7 @@ func (m *Manager) current() (*acting, error) {
 	return m.acting, nil
 }
 
-// act is one term: from the lead to its loss, or the end of Run.
+// act is one term: from gaining the lead to its loss, or the end of Run.
 func (m *Manager) act(ctx context.Context, stop <-chan struct{}, term Term) error {
 	a, err := m.takeOver(ctx, term)
 	if err != nil {
@@ -186,7 +184,7 @@ func (m *Manager) act(ctx context.Context, stop <-chan struct{}, term Term) erro
 	return a.run(ctx, stop)
 }
 
-// takeOver reads what is stored and ends what another server had begun here.
+// takeOver reads the stored state and ends what another server had begun here.
 func (m *Manager) takeOver(ctx context.Context, term Term) (*acting, error) {
 	from, err := term.Load(ctx)
 	if err != nil {
@@ -208,5 +206,5 @@ func (m *Manager) takeOver(ctx context.Context, term Term) (*acting, error) {
 	return newActing(m, term, l, from), nil
 }
 
-// Collector is for /metrics.
+// Collector returns the metrics.
 func (m *Manager) Collector() prometheus.Collector { return m.metrics }

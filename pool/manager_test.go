@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a manager whose hooks always do well, in seconds of a fake time.
+// world is a manager whose hooks always succeed, within seconds of fake time.
 type world struct {
 	*testing.T
 	*pool.Manager
@@ -32,7 +32,7 @@ type world struct {
 	stop  func() // the manager
 }
 
-// with runs a test beside a manager.
+// with runs a test with a manager.
 func with(t *testing.T, pools string, test func(*world)) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pools.yaml")
@@ -197,7 +197,7 @@ func TestAForgottenTicketMayBeClosedAgain(t *testing.T) {
 	})
 }
 
-// Who is told that something is done finds it done, also after a crash at that moment.
+// A caller whose request was answered finds it done, even after a crash at that moment.
 func TestNothingIsAnsweredBeforeItIsWritten(t *testing.T) {
 	with(t, one, func(w *world) {
 		held := w.open(pool.Opening{Tags: []string{"a"}})
@@ -239,7 +239,8 @@ func TestNothingIsAnsweredBeforeItIsWritten(t *testing.T) {
 	})
 }
 
-// A server that has lost the lead tells nobody that it did what it could not write, and shows nothing of it.
+// A server that has lost the lead answers no request with success that it could not write, and shows nothing of
+// it.
 func TestWhatCannotBeWrittenIsAnError(t *testing.T) {
 	with(t, one, func(w *world) {
 		held := w.open(pool.Opening{Tags: []string{"a"}})

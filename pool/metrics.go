@@ -6,7 +6,7 @@ import (
 	"croft/internal/meter"
 )
 
-// metrics are what a manager counts of itself.
+// metrics are the counters of a manager.
 type metrics struct {
 	meter.Set
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// onDemandTags are the names that start something only when somebody wants it.
+// onDemandTags are the tags for which pools start resources only on request.
 func (r *round) onDemandTags() map[string]bool {
 	names := map[string]bool{}
 	for _, p := range r.pools {
@@ -27,15 +27,14 @@ func isOnDemand(tags []string, names map[string]bool) bool {
 type demand struct {
 	*stock
 	counts  Counts
-	fresh   int         // starting, or ready and never used: will serve anybody
-	used    map[box]int // ready or being cleaned: will serve the sandbox
+	fresh   int         // starting, or ready and never used: fit any sandbox
+	used    map[box]int // ready or being cleaned: fit the sandbox
 	planned int
 }
 
-// planOnDemand says how many each pool is to start for tickets that wait: one for each
-// that nothing serves which is there or on its way. The pool with the highest
-// priorities gets the start; one that failed lately is passed over until it may try
-// again, so that others take its place.
+// planOnDemand returns how many resources each pool is to start for waiting tickets: one for each that no
+// existing or starting resource will serve. The pool with the highest priorities gets the start; a pool that
+// failed lately is passed over until its back-off ends, so that others replace it.
 func (r *round) planOnDemand() map[Name]int {
 	names := r.onDemandTags()
 	if len(names) == 0 {
@@ -67,7 +66,7 @@ func (r *round) demands() []*demand {
 	return all
 }
 
-// demandFor counts what will serve somebody without another start.
+// demandFor counts the resources that will serve tickets without another start.
 func (r *round) demandFor(p *stock) *demand {
 	d := &demand{stock: p, counts: p.count(), used: map[box]int{}}
 	for _, res := range p.resources {
@@ -84,8 +83,8 @@ func (r *round) demandFor(p *stock) *demand {
 	return d
 }
 
-// absorbed tells whether a ticket will be served by what a pool has already: first by
-// what others cannot have.
+// absorbed reports whether a ticket will be served by an existing resource of a pool. It takes first what other
+// tickets cannot have.
 func absorbed(pools []*demand, t *Ticket) bool {
 	able := slices.DeleteFunc(slices.Clone(pools), func(p *demand) bool {
 		return !hasAll(p.Settings.AllTags(),
@@ -102,7 +101,7 @@ func absorbed(pools []*demand, t *Ticket) bool {
 	return i >= 0
 }
 
-// choose finds the pool that is to start something for a ticket; nil for none now.
+// choose returns the pool that is to start a resource for a ticket; nil: none now.
 func (r *round) choose(pools []*demand, t *Ticket) (best *demand) {
 	most := 0
 	for _, p := range pools {
@@ -120,7 +119,7 @@ func (r *round) choose(pools []*demand, t *Ticket) (best *demand) {
 	return best
 }
 
-// surplus is how many of an on-demand pool's free resources nobody waits for.
+// surplus is how many of an on-demand pool's free resources no ticket waits for.
 func (r *round) surplus(p *stock) int {
 	if len(p.Settings.OnDemand) == 0 {
 		return 0

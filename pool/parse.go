@@ -16,7 +16,7 @@ import (
 	"croft/internal/settings"
 )
 
-// defaults are the settings of a pool that says nothing.
+// defaults are the settings of a pool without any.
 func defaults(name Name) Settings {
 	return Settings{
 		Name: name, Max: 4, MaxStarting: 1, MaxPrealloc: 2,
@@ -27,16 +27,15 @@ func defaults(name Name) Settings {
 	}
 }
 
-// Parse reads pools.yaml: a mapping of names to settings, in whose order pools start
-// what they need. check judges the blocks of instances; nil refuses them. Every fault
-// is Invalid, and its sentence begins with the file and the line. unknown gets the
-// faults that are settings of a pool which do not exist, and those count for nothing;
-// nil refuses them too.
+// Parse reads pools.yaml: a mapping of names to settings, in whose order pools start their resources. check
+// validates the blocks of instances; nil refuses them. Every fault is Invalid, and its sentence begins with file
+// and line. unknown gets the faults that are unknown settings of a pool, which are then ignored; nil refuses them
+// too.
 func Parse(file string, text []byte, check func(Instance) error, unknown func(error)) ([]Settings, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return nil, nil // nothing is no pools
+		return nil, nil // an empty file has no pools
 	} else if err != nil {
 		return nil, settings.SyntaxError(file, err)
 	}
@@ -57,14 +56,13 @@ func Parse(file string, text []byte, check func(Instance) error, unknown func(er
 	return pools, nil
 }
 
-// A file may say so much once its aliases are written out, and so deep.
+// Limits of a file's size with aliases expanded, and of its depth.
 const (
 	maxNodes = 100000
 	maxDepth = 50
 )
 
-// bounded refuses aliases that lead to themselves, or to each other so often that
-// nobody could read it all.
+// bounded refuses aliases that lead to themselves, or to each other so often that the file could not be read.
 func bounded(n *yaml.Node, depth int, left *int) error {
 	if *left--; *left < 0 || depth > maxDepth {
 		return placed(n, "aliases make more of this than can be read: write it out")
@@ -86,7 +84,7 @@ type parser struct {
 	lines   map[Name]*yaml.Node
 }
 
-// placedError is an error at a line, which follows the file's name.
+// placedError is an error at a line, to follow the file's name.
 type placedError struct {
 	line int
 	err  error
@@ -99,7 +97,7 @@ func placed(n *yaml.Node, format string, args ...any) error {
 	return &placedError{n.Line, fmt.Errorf(format, args...)}
 }
 
-// within says what an error is about, and keeps the line that is nearest to it.
+// within adds the subject of an error, and keeps the innermost line.
 func within(n *yaml.Node, what string, err error) error {
 	if inner, ok := errors.AsType[*placedError](err); ok {
 		return &placedError{inner.line, fmt.Errorf("%s: %w", what, inner.err)}
@@ -134,7 +132,7 @@ func (p *parser) pools(root *yaml.Node) ([]Settings, error) {
 	return all, p.tagsAgree(all)
 }
 
-// checkPoolName accepts what can be a part of names of files, keys and addresses.
+// checkPoolName accepts names that can be part of file names, keys and addresses.
 func checkPoolName(n *yaml.Node) error {
 	bad := func(c rune) bool {
 		return !(c == '-' || c == '_' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' &&
@@ -192,8 +190,8 @@ func (s *Settings) checkTags(wrong func(string, ...any) error) error {
 	return nil
 }
 
-// tagsAgree refuses a tag that is on demand in one pool and not in another: nobody
-// could say then whether a ticket for it should start something.
+// tagsAgree refuses a tag that is on demand in one pool and not in another: it would be undefined whether a
+// ticket for it starts a resource.
 func (p *parser) tagsAgree(all []Settings) error {
 	onDemand := map[string]Name{}
 	for _, s := range all {
@@ -216,8 +214,7 @@ func (p *parser) tagsAgree(all []Settings) error {
 // entry is one line of a mapping.
 type entry struct{ key, value *yaml.Node }
 
-// entriesOf resolves aliases and merged mappings; what a mapping says itself counts
-// more than what it merges.
+// entriesOf resolves aliases and merged mappings; a mapping's own entries override merged ones.
 func entriesOf(n *yaml.Node, what string) ([]entry, error) {
 	at := n
 	if n.Kind == yaml.AliasNode {
@@ -274,8 +271,7 @@ func mergedOf(n *yaml.Node, what string) ([]entry, error) {
 // A field reads one setting into a T.
 type field[T any] func(*T, *yaml.Node) error
 
-// decodeFields reads a mapping whose keys are those of fields. Others are a fault, which
-// is returned where nobody gets to know of it by unknown.
+// decodeFields reads a mapping with these fields. Other keys are faults, returned unless unknown takes them.
 func decodeFields[T any](n *yaml.Node, what string, into *T, fields map[string]field[T], unknown func(error)) error {
 	entries, err := entriesOf(n, what)
 	if err != nil {
@@ -297,7 +293,7 @@ func decodeFields[T any](n *yaml.Node, what string, into *T, fields map[string]f
 			value = value.Alias
 		}
 		if value.Tag == "!!null" {
-			continue // as if it were not there
+			continue // ignored
 		}
 		if err := read(into, value); err != nil {
 			return within(e.key, what+": "+e.key.Value, err)

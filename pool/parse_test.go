@@ -218,7 +218,7 @@ func TestAFileThatIsBeingWrittenDoesNotCountYet(t *testing.T) {
 		}
 	}
 	write("p:\n"+required, 0)
-	load(1, true) // at the start there is nothing else
+	load(1, true) // at the start there is no earlier version
 	write("", -time.Minute)
 	load(0, true) // a clock that is ahead is no reason to wait
 	write("p:\n"+required, time.Minute)

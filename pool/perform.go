@@ -12,8 +12,8 @@ import (
 	"croft/internal/delay"
 )
 
-// begin runs do, and then has the ledger take over what it returns, if anything. Where
-// ctx ended meanwhile nothing is taken over: whoever acts next finds the state as it was.
+// begin runs do, then has the ledger record its result, if any. If ctx ended meanwhile nothing is recorded: the
+// next leader finds the state as it was.
 func (a *acting) begin(ctx context.Context, do func() func(*Ledger, time.Time)) {
 	a.jobs.mu.Lock()
 	a.jobs.count++
@@ -28,12 +28,12 @@ func (a *acting) begin(ctx context.Context, do func() func(*Ledger, time.Time)) 
 	})
 }
 
-// post has the ledger changed in the next round.
+// post changes the ledger in the next round.
 func (a *acting) post(do func(*Ledger, time.Time)) {
 	a.inbox.put(&request{do: func(l *Ledger, now time.Time) error { do(l, now); return nil }})
 }
 
-// inSlot runs do when fewer than maxDeletes run.
+// inSlot runs do once fewer than maxDeletes run.
 func (a *acting) inSlot(ctx context.Context, do func() error) error {
 	select {
 	case a.jobs.slots <- struct{}{}:
@@ -44,8 +44,7 @@ func (a *acting) inSlot(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// perform begins what a decision asks for. It is called by the ledger's owner, and
-// copies what it needs.
+// perform begins the work of a decision. Only the ledger's owner calls it; it copies what it needs.
 func (a *acting) perform(ctx context.Context, d Action) {
 	r, p := a.ledger.resources[d.Resource], a.ledger.pools[d.Pool]
 	switch d.Op {
@@ -67,7 +66,7 @@ func (a *acting) perform(ctx context.Context, d Action) {
 	}
 }
 
-// adopt goes on with starts that another server had begun.
+// adopt continues starts that another server had begun.
 func (a *acting) adopt(ctx context.Context) {
 	for _, p := range a.ledger.pools {
 		for _, r := range p.resources {
@@ -101,7 +100,7 @@ func (a *acting) start(ctx context.Context, r Resource, s Settings) {
 		if ctx.Err() == nil {
 			a.post(func(l *Ledger, now time.Time) { l.started(r.ID, end, now) })
 		}
-		return nil // those after it wait for it to be told
+		return nil // later starts wait until it is recorded
 	})
 }
 
@@ -123,11 +122,11 @@ func (a *acting) startOne(ctx context.Context, r Resource, s Settings) (end star
 	return end
 }
 
-// errStill ends the context of a start that does not get any farther.
+// errStill cancels a start that makes no progress.
 var errStill = errors.New("no step farther")
 
-// untilStill returns a context that ends when farther was not called for so long: what a
-// busy host needs for all steps together says nothing of whether it will ever be done.
+// untilStill returns a context that ends when farther was not called for the limit: the total time of all steps
+// on a busy host does not show whether the start will ever succeed.
 func untilStill(ctx context.Context, limit time.Duration) (_ context.Context, farther, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(limit, func() { cancel(errStill) })
@@ -208,7 +207,7 @@ func (a *acting) list(ctx context.Context, s Settings) {
 		output, err := a.Hooks.Run(ctx, Hook{Kind: HookList, Command: s.Commands.List, Env: s.env(Resource{}),
 			Limit: s.Limits.List, Output: OutputList})
 		if err != nil {
-			output = nil // half a list is none
+			output = nil // half a list is useless
 			a.warn(ctx, Resource{Pool: s.Name}, HookList, err)
 		}
 		return func(l *Ledger, _ time.Time) {
@@ -225,7 +224,7 @@ func (a *acting) deleteOrphan(ctx context.Context, s Settings, name string) {
 	a.hookFor(ctx, r, s, HookDelete, func(l *Ledger, _ time.Time, _ error) { l.orphanGone(s.Name, name) })
 }
 
-// hook is the command of a pool for a resource.
+// hook is a pool's command for a resource.
 func (s *Settings) hook(r Resource, kind HookKind) Hook {
 	h := Hook{Kind: kind, Resource: r.ID, Env: s.env(r)}
 	switch kind {
@@ -241,7 +240,7 @@ func (s *Settings) hook(r Resource, kind HookKind) Hook {
 	return h
 }
 
-// env is what a hook's environment has beside the server's: what it is about.
+// env is what a hook's environment has beside the server's: the resource and its pool.
 func (s *Settings) env(r Resource) []string {
 	name, inPool := r.Name, strconv.Itoa(r.InPool)
 	if r.ID == 0 {
@@ -261,7 +260,7 @@ func (s *Settings) env(r Resource) []string {
 	return env
 }
 
-// watchInstances replaces instances at once that something happened to.
+// watchInstances replaces lost instances at once.
 func (a *acting) watchInstances(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := a.Instances.Watch(ctx, func(asOf time.Time, lost func(croft.InstanceID) error) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A start has its time for each step, not for all of them together.
+// A start has its time limit for each step, not for all of them together.
 func TestAStartEndsWhenItGetsNoFarther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, farther, stop := untilStill(t.Context(), time.Minute)

@@ -9,42 +9,42 @@ import (
 	"croft"
 )
 
-// Store keeps the state and says which server acts.
+// Store keeps the state and elects the leader.
 type Store interface {
-	// Lead waits until no other server acts, then calls act with a context that ends
-	// before another one may, and returns when act has. It says who we are to all that
-	// ask. Unavailable: the store does not answer, or we lost the lead.
+	// Lead waits until no other server leads, then calls act with a context that ends before another server may
+	// lead, and returns when act has. It publishes me as the leader. Unavailable: the store does not answer, or
+	// the lead was lost.
 	Lead(ctx context.Context, me Server, act func(context.Context, Term) error) error
-	// WatchLeader calls changed with the server that acts, nil for none, now and after
-	// every change, until ctx ends.
+	// WatchLeader calls changed with the server that leads, nil for none, now and after every change, until ctx
+	// ends.
 	WatchLeader(ctx context.Context, changed func(*Server)) error
 }
 
-// Term is the time during which one server acts.
+// Term is the time during which one server leads.
 type Term interface {
 	// Load reads everything.
 	Load(ctx context.Context) (Snapshot, error)
-	// Commit writes a batch, in its order: all of it where that is possible in one
-	// transaction, else in several, of which each leaves what Load can go on from.
-	// Committing a batch again changes nothing. Conflict: another server acts.
+	// Commit writes a batch in its order: in one transaction if possible, else in several, each of which leaves a
+	// state from which Load can continue. Committing a batch again changes nothing. Conflict: another server
+	// leads.
 	Commit(ctx context.Context, b Batch) error
 }
 
-// Server is a process that can act.
+// Server is a process that can lead.
 type Server struct {
 	Name    string `json:"name"`              // for people
-	Machine string `json:"machine"`           // those of one machine see each other's processes
-	Place   string `json:"place,omitempty"`   // where no two run at once: who comes there takes over from who was
-	Address string `json:"address,omitempty"` // where it takes requests
+	Machine string `json:"machine"`           // servers of one machine see each other's processes
+	Place   string `json:"place,omitempty"`   // at most one server runs there at a time; the next takes over
+	Address string `json:"address,omitempty"` // where it listens
 }
 
-// Head holds the numbers given last.
+// Head holds the highest numbers given.
 type Head struct {
 	Ticket   TicketID   `json:"ticket"`
 	Resource ResourceID `json:"resource"`
 }
 
-// Snapshot is everything that is kept.
+// Snapshot is the stored state.
 type Snapshot struct {
 	Head      Head
 	Pools     []Record
@@ -52,13 +52,12 @@ type Snapshot struct {
 	Tickets   []Ticket   // by number
 }
 
-// Batch is what one round changes. Where it does not fit one transaction it is written
-// in this order: the numbers, which count as given before anything has them; pools,
-// before their resources; tickets that ended, before what they had is another's;
-// resources, which know their ticket before that knows them; the other tickets; and
-// what is gone.
+// Batch is the changes of one round. If it does not fit one transaction it is written in this order: the numbers,
+// which are reserved before anything has them; pools, before their resources; ended tickets, before their
+// resources are reassigned; resources, which name their ticket before it names them; the other tickets; and
+// removed records.
 type Batch struct {
-	Head      *Head // nil: as it was
+	Head      *Head // nil: unchanged
 	Pools     []Record
 	Resources []Resource
 	Tickets   []Ticket
@@ -68,7 +67,7 @@ type Batch struct {
 	GoneTickets   []TicketID
 }
 
-// TicketsByEnd are the tickets that ended, and the others.
+// TicketsByEnd returns the ended tickets, and the others.
 func (b *Batch) TicketsByEnd() (ended, open []Ticket) {
 	for _, t := range b.Tickets {
 		if t.State == TicketOpen {
@@ -80,13 +79,13 @@ func (b *Batch) TicketsByEnd() (ended, open []Ticket) {
 	return ended, open
 }
 
-// Empty tells whether there is nothing to write.
+// Empty reports whether there is nothing to write.
 func (b *Batch) Empty() bool {
 	return b.Head == nil && len(b.Pools)+len(b.Resources)+len(b.Tickets)+len(b.GonePools)+len(b.GoneResources)+
 		len(b.GoneTickets) == 0
 }
 
-// HookKind says what a command is run for; it is the end of its log's name.
+// HookKind is what a command is run for; it is the suffix of its log's name.
 type HookKind string
 
 // The hooks.
@@ -101,17 +100,17 @@ const (
 // Hook is a command to be run.
 type Hook struct {
 	Kind     HookKind
-	Resource ResourceID // 0 where it is for none
+	Resource ResourceID // 0: it is for none
 	Command  string
-	Env      []string // beside the server's own, KEY=VALUE
+	Env      []string // KEY=VALUE, beside the server's own
 	Limit    time.Duration
 	Output   OutputForm
 }
 
-// OutputForm bounds what is kept of what a command prints.
+// OutputForm bounds the output that is kept of a command.
 type OutputForm int
 
-// What is kept of a command's output.
+// The forms.
 const (
 	OutputNone OutputForm = iota
 	OutputData            // whole lines up to 512 bytes, or as much of the first
@@ -120,38 +119,37 @@ const (
 
 // Hooks runs commands.
 type Hooks interface {
-	// Run runs a command to its end and returns what of its output is kept, also with an
-	// error, which says how it ended where that was not well. At the limit, or when ctx
-	// ends, its whole process group is killed. Unavailable: that was at the limit.
+	// Run runs a command to its end and returns the kept output, also with an error, which says how the command
+	// failed. At the limit, or when ctx ends, its whole process group is killed. Unavailable: it was killed at
+	// the limit.
 	Run(ctx context.Context, h Hook) ([]byte, error)
-	// Sweep ends what an earlier server on this machine left running: all hooks but those
-	// of kind HookNew of resources for which spare is true, whose children may have to
-	// outlive them. It returns what the unfinished starts of the others had printed.
+	// Sweep ends what an earlier server on this machine left running, except hooks of kind HookNew of resources
+	// for which spare is true, whose children may have to outlive them. It returns the output of the other
+	// unfinished starts.
 	Sweep(ctx context.Context, spare func(ResourceID) bool) (map[ResourceID][]byte, error)
 	// Forget removes the logs of resources.
 	Forget(ids ...ResourceID)
-	// Logs names the files with what a resource's hooks printed, of those that exist.
+	// Logs names the existing files with the output of a resource's hooks.
 	Logs(id ResourceID) []string
 }
 
 // Instances makes resources of croft's own instances.
 type Instances interface {
-	// Check says what is wrong with the settings. Invalid.
+	// Check checks the settings. Invalid.
 	Check(i Instance) error
-	// Start makes an instance, or goes on with the one of this ID, and returns when it is
-	// ready. It calls farther whenever the instance is a step nearer to that.
+	// Start makes an instance, or continues with the one of this ID, and returns when it is ready. It calls
+	// farther whenever the instance makes progress.
 	Start(ctx context.Context, id croft.InstanceID, name string, i Instance, farther func()) (address string,
 		facts json.RawMessage, err error)
-	// Probe returns nil where the instance runs, or the cloud cannot be asked. ErrLost is in
-	// an error that waiting cannot mend.
+	// Probe returns nil if the instance runs, or the cloud does not answer. An error that waiting cannot mend
+	// wraps ErrLost.
 	Probe(ctx context.Context, id croft.InstanceID) error
 	// Destroy returns when nothing is left of the instance.
 	Destroy(ctx context.Context, id croft.InstanceID, i Instance) error
-	// Watch calls changed now and after something happened to instances, until ctx ends. What
-	// it hands over tells of each instance how it was lost, if it was, as of a time.
+	// Watch calls changed now and after instances changed, until ctx ends. lost returns for each instance how it
+	// was lost, if it was, as of the time asOf.
 	Watch(ctx context.Context, changed func(asOf time.Time, lost func(croft.InstanceID) error)) error
 }
 
-// ErrLost says that a resource is no longer what was handed out, so that further
-// livechecks are in vain.
+// ErrLost says that a resource is no longer what was handed out, so that further livechecks are useless.
 var ErrLost = errors.New("it is lost")

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// queue is the tickets that wait: a line for each set of tags, by its key. What is
-// decided by tags is decided for a line, however long it is.
+// queue is the waiting tickets: a line for each set of tags, by its key. Decisions by tags are made once per
+// line, however long it is.
 type queue map[string]*line
 
 // line is the tickets that wait for the same tags, by number.
@@ -17,7 +17,7 @@ type line struct {
 	tickets []*Ticket
 }
 
-// add puts a ticket at the end of its line; no number in that is higher.
+// add appends a ticket to its line; its number is the highest there.
 func (q queue) add(t *Ticket) {
 	key := tagKey(t.Tags)
 	if q[key] == nil {
@@ -42,7 +42,7 @@ func (q queue) remove(t *Ticket) {
 		return
 	case len(in.tickets) == 1:
 		delete(q, key)
-	case i == 0: // who is served is mostly the first, and the line may be long
+	case i == 0: // mostly the first is served, and the line may be long
 		in.tickets[0] = nil
 		in.tickets = in.tickets[1:]
 	default:
@@ -50,7 +50,7 @@ func (q queue) remove(t *Ticket) {
 	}
 }
 
-// lines are those with tags for which pick says yes.
+// lines returns the lines whose tags pick accepts.
 func (q queue) lines(pick func(tags []string) bool) (picked []*line) {
 	for _, l := range q {
 		if pick(l.tags) {
@@ -60,15 +60,15 @@ func (q queue) lines(pick func(tags []string) bool) (picked []*line) {
 	return picked
 }
 
-// inTurn yields the tickets of some lines by their numbers, each with its line. What is left of a line is
-// passed over once goesOn says no for it. The lines must stay as they are meanwhile.
+// inTurn yields the tickets of some lines by number, each with its line. It passes over the rest of a line once
+// goesOn returns false for it. The lines must not change meanwhile.
 func inTurn(lines []*line, goesOn func(*line) bool) iter.Seq2[*line, *Ticket] {
 	type turn struct {
 		*line
 		left []*Ticket
 	}
 	return func(yield func(*line, *Ticket) bool) {
-		var turns []turn // by the number of the first that is left
+		var turns []turn // by the number of their first remaining ticket
 		for _, l := range lines {
 			turns = append(turns, turn{l, l.tickets})
 		}
@@ -95,5 +95,5 @@ func inTurn(lines []*line, goesOn func(*line) bool) iter.Seq2[*line, *Ticket] {
 	}
 }
 
-// tagKey is the same for the same tags.
+// tagKey is equal for equal tags.
 func tagKey(names []string) string { return strings.Join(names, "\x00") }

@@ -22,7 +22,7 @@ func TestLinesAreServedInTurn(t *testing.T) {
 			i = 0
 		}
 		q.remove(all[i])
-		q.remove(all[i]) // of which there is nothing any more
+		q.remove(all[i]) // it is already removed
 		all = slices.Delete(all, i, i+1)
 	}
 	given := map[string]int{} // of tag0 and tag1, ten each

@@ -2,37 +2,37 @@ package pool
 
 import "time"
 
-// Mode is what an operator wants of a pool.
+// Mode is the operator's setting of a pool.
 type Mode string
 
-// The modes. A drained pool deletes what nobody has; both others keep it.
+// The modes. A drained pool deletes unassigned resources; the others keep them.
 const (
 	Active  Mode = ""
 	Paused  Mode = "paused"  // starts nothing and hands out nothing
-	Drained Mode = "drained" // the same, and deletes what is idle
+	Drained Mode = "drained" // the same, and deletes idle resources
 )
 
-// Record is what is kept of a pool beside its resources.
+// Record is what is stored of a pool beside its resources.
 type Record struct {
-	// Settings are those of the last file that had the pool, so that what is left of it
-	// can be deleted when it is in the file no more.
+	// Settings are those of the last file with the pool, so that its resources can be deleted after it was
+	// removed from the file.
 	Settings Settings `json:"settings"`
-	// Former are the newest of the other kind, commands or an instance: what was made by
-	// those ends by them.
+	// Former are the newest settings of the other kind, commands or an instance: resources made by them are
+	// deleted by them.
 	Former   *Settings `json:"former,omitempty"`
 	Mode     Mode      `json:"mode,omitempty"`
-	Removed  bool      `json:"removed,omitempty"` // from the file: what is left drains
+	Removed  bool      `json:"removed,omitempty"` // from the file: remaining resources are deleted
 	Position int       `json:"position"`          // in the file
 	Stats    Stats     `json:"stats,omitzero"`
 
 	Created   time.Time `json:"created"`
 	LastStart time.Time `json:"last_start,omitzero"`
-	Failed    int       `json:"failed,omitempty"`     // starts in a row
+	Failed    int       `json:"failed,omitempty"`     // starts in a row that failed
 	NotBefore time.Time `json:"not_before,omitzero"`  // of the next start, after failures
 	LastError string    `json:"last_error,omitempty"` // of the newest failed start
-	Listed    time.Time `json:"listed,omitzero"`      // when orphans were last looked for
+	Listed    time.Time `json:"listed,omitzero"`      // when the last search for orphans was
 
-	LastFailure *Failure `json:"last_failure,omitempty"` // stays when later starts succeed
+	LastFailure *Failure `json:"last_failure,omitempty"` // kept when later starts succeed
 }
 
 // Failure is a start that failed.
@@ -42,21 +42,21 @@ type Failure struct {
 	Error    string     `json:"error"`
 }
 
-// Stats are moving averages over the pool's starts; the newest counts a fifth.
+// Stats are moving averages over the pool's starts; the newest has a weight of one fifth.
 type Stats struct {
 	Attempted   time.Time     `json:"last_attempt_to_start,omitzero"`
 	Succeeded   time.Time     `json:"last_successful_start,omitzero"`
 	SuccessRate float64       `json:"startup_success_rate"`
-	StartTime   time.Duration `json:"startup_time_avg"` // of those that succeeded
+	StartTime   time.Duration `json:"startup_time_avg"` // of successful starts
 	Starts      int64         `json:"starts,omitempty"`
 	Failures    int64         `json:"failures,omitempty"`
 	Served      int64         `json:"served,omitempty"` // tickets
 }
 
-// weight is that of the newest value in a moving average.
+// weight is the weight of the newest value in a moving average.
 const weight = 0.2
 
-// started counts an attempt to start a resource that took so long.
+// started records an attempt to start a resource and its duration.
 func (s *Stats) started(ok bool, took time.Duration, now time.Time) {
 	value := 0.0
 	if ok {
@@ -81,19 +81,19 @@ func (s *Stats) started(ok bool, took time.Duration, now time.Time) {
 	s.Succeeded = now
 }
 
-// PoolStatus is a pool as people see it.
+// PoolStatus is a pool as shown to people.
 type PoolStatus struct {
 	Record
 	Counts  Counts
 	Waiting int // tickets that this pool could serve
 }
 
-// Name is the pool's.
+// Name is the pool's name.
 func (p *PoolStatus) Name() Name { return p.Settings.Name }
 
 // Counts are numbers of resources.
 type Counts struct {
-	Up            int `json:"up"`    // ready and taken
+	Up            int `json:"up"`    // ready and assigned
 	Ready         int `json:"ready"` // free and released
 	Free          int `json:"free"`
 	Taken         int `json:"taken"`
@@ -103,12 +103,12 @@ type Counts struct {
 	Releasing     int `json:"releasing"`
 }
 
-// Live is how many count for the maximum.
+// Live is the number of resources towards the maximum.
 func (c Counts) Live() int {
 	return c.Up + c.Starting + c.DeleteRequest + c.Deleting + c.Releasing
 }
 
-// add counts a resource n times: once, or minus once.
+// add adds a resource n times: once, or minus once.
 func (c *Counts) add(r *Resource, n int) {
 	switch r.State {
 	case Starting:

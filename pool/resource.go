@@ -10,15 +10,15 @@ import (
 // ResourceID numbers resources, from 1 without gaps.
 type ResourceID int64
 
-// State says how far a resource got.
+// State is a resource's progress.
 type State string
 
 // The states of a resource.
 //
 //	STARTING -> UP -> DELETE_REQUEST -> DELETING -> ENDED
 //
-// An UP one is RELEASING while it is cleaned between two tickets. A start that failed
-// leads to DELETE_REQUEST, and so does a delete that failed.
+// An UP one is RELEASING while it is cleaned between two tickets. A failed start or deletion leads to
+// DELETE_REQUEST.
 const (
 	Starting      State = "STARTING"
 	Up            State = "UP"
@@ -33,22 +33,22 @@ type Resource struct {
 	ID       ResourceID     `json:"id"`
 	Name     string         `json:"name"`
 	Pool     Name           `json:"pool"`
-	InPool   int            `json:"in_pool"` // smallest free number of the pool, from 0
+	InPool   int            `json:"in_pool"` // smallest free number in the pool, from 0
 	State    State          `json:"state"`
-	Tags     []Tag          `json:"tags,omitempty"`     // of the pool, as they were when it came up
-	Counters map[string]int `json:"counters,omitempty"` // smallest free numbers of all pools, from 0
+	Tags     []Tag          `json:"tags,omitempty"`     // the pool's, at the time it came up
+	Counters map[string]int `json:"counters,omitempty"` // smallest free numbers over all pools, from 0
 
-	// what its owner gets: what starting it printed, or its address
+	// handed to its owner: the output of its start, or its address
 	Data     []byte           `json:"data,omitzero"`
-	Facts    json.RawMessage  `json:"facts,omitempty"`    // the same and more as a document, where it is an instance
-	Instance croft.InstanceID `json:"instance,omitempty"` // of croft, where it is one
+	Facts    json.RawMessage  `json:"facts,omitempty"`    // for an instance: the same and more as a document
+	Instance croft.InstanceID `json:"instance,omitempty"` // ID of its instance of croft, if it is one
 
-	Ticket    TicketID  `json:"ticket,omitempty"`  // that has it
-	Sandbox   string    `json:"sandbox,omitempty"` // of the first ticket, for good
-	Owner     string    `json:"owner,omitempty"`   // of that ticket: the sandbox is theirs alone
-	Private   bool      `json:"private,omitempty"` // nobody but that ticket knows the sandbox
+	Ticket    TicketID  `json:"ticket,omitempty"`  // its current ticket
+	Sandbox   string    `json:"sandbox,omitempty"` // of its first ticket; never changes
+	Owner     string    `json:"owner,omitempty"`   // of that ticket; the sandbox belongs to this owner
+	Private   bool      `json:"private,omitempty"` // only that ticket knows the sandbox
 	Sandboxed time.Time `json:"sandboxed,omitzero"`
-	Released  time.Time `json:"released,omitzero"` // when the last ticket gave it back
+	Released  time.Time `json:"released,omitzero"` // when its last ticket ended
 	Releases  int       `json:"releases,omitempty"`
 
 	Created   time.Time `json:"created"`
@@ -56,27 +56,27 @@ type Resource struct {
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 	Checked   time.Time `json:"checked,omitzero"` // when the newest livecheck ended
 	Failures  int       `json:"failures,omitempty"`
-	Deletes   int       `json:"deletes,omitempty"`   // attempts that failed
+	Deletes   int       `json:"deletes,omitempty"`   // failed attempts
 	NotBefore time.Time `json:"not_before,omitzero"` // of the next attempt
-	Aborted   bool      `json:"aborted,omitempty"`   // starting it failed by itself, and not at its limit
-	Reason    string    `json:"reason,omitempty"`    // why it has to go, or went
-	Error     string    `json:"error,omitempty"`     // of what was last done to it
+	Aborted   bool      `json:"aborted,omitempty"`   // its start failed by itself, not at its limit
+	Reason    string    `json:"reason,omitempty"`    // why it must go, or went
+	Error     string    `json:"error,omitempty"`     // of the newest operation on it
 }
 
-// Live tells whether anything may be left of it: it counts for the pool's maximum.
+// Live reports whether anything may be left of the resource: it is included in the pool's maximum.
 func (r *Resource) Live() bool { return r.State != Ended }
 
-// box is the sandbox that it was used in; that of no name where it was not.
+// box is the sandbox that used it; zero: unused.
 func (r *Resource) box() box { return box{r.Owner, r.Sandbox} }
 
-// Idle tells whether it is up and nobody has it.
+// Idle reports whether the resource is up and unassigned.
 func (r *Resource) Idle() bool { return r.State == Up && r.Ticket == 0 }
 
-// Free tells whether it is idle and nobody ever had it.
+// Free reports whether the resource is idle and was never assigned.
 func (r *Resource) Free() bool { return r.Idle() && r.Released.IsZero() }
 
-// Tag is a word for what a pool's resources are. Of several that fit a ticket, the one
-// with the highest sum of priorities over the ticket's tags is taken.
+// Tag is a property of a pool's resources. Of several that fit a ticket, the one with the highest sum of
+// priorities over the ticket's tags is taken.
 type Tag struct {
 	Name     string `json:"name"`
 	Priority int    `json:"priority,omitempty"`

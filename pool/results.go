@@ -13,15 +13,15 @@ import (
 	"croft"
 )
 
-// How long is waited after a failure: doubled with every further one.
+// Delays after a failure, doubled with each further one.
 const (
 	firstDelay = time.Second
-	startDelay = 5 * time.Minute  // at most, before a pool starts something again
-	purgeDelay = 10 * time.Minute // at most, before something is deleted again
+	startDelay = 5 * time.Minute  // upper limit, before a pool's next start
+	purgeDelay = 10 * time.Minute // upper limit, before the next deletion
 )
 
-// abandonAfter is how often deleting is tried of what failed to start by itself: often
-// there is nothing to delete, and whoever says so with an error is not asked for ever.
+// abandonAfter is the number of attempts to delete a resource whose start failed by itself: often there is
+// nothing to delete, and a hook that says so with an error is not retried forever.
 const abandonAfter = 7
 
 // backOff is the delay after n failures in a row.
@@ -32,7 +32,7 @@ func backOff(n int, most time.Duration) time.Duration {
 	return min(firstDelay<<max(0, n-1), most)
 }
 
-// configure makes what the file says part of the ledger.
+// configure records the pools of the file in the ledger.
 func (l *Ledger) configure(pools []Settings, now time.Time) {
 	l.order, l.configured = nil, true
 	there := map[Name]bool{}
@@ -58,10 +58,10 @@ func (l *Ledger) configure(pools []Settings, now time.Time) {
 	}
 }
 
-// change gives a pool other settings.
+// change gives a pool new settings.
 func (l *Ledger) change(p *stock, set Settings) {
 	if p.Settings.Commands != set.Commands || !reflect.DeepEqual(p.Settings.Instance, set.Instance) {
-		p.Failed, p.NotBefore = 0, time.Time{} // what failed may have been mended
+		p.Failed, p.NotBefore = 0, time.Time{} // the cause of failures may have been fixed
 	}
 	if before := p.Settings; before.Name != "" && (before.Instance == nil) != (set.Instance == nil) {
 		p.Former = &before
@@ -69,13 +69,13 @@ func (l *Ledger) change(p *stock, set Settings) {
 	p.Settings = set
 	for _, r := range p.resources {
 		if r.Failures > 0 && !p.settingsOf(r).checks() {
-			r.Failures = 0 // nothing would find that it is well again
+			r.Failures = 0 // no livecheck would find it healthy again
 			l.touchResource(r)
 		}
 	}
 }
 
-// startEnd is what starting a resource came to.
+// startEnd is the result of starting a resource.
 type startEnd struct {
 	data  []byte
 	facts json.RawMessage
@@ -83,7 +83,7 @@ type startEnd struct {
 	err   error
 }
 
-// started notes that starting a resource ended.
+// started records the end of a start.
 func (l *Ledger) started(id ResourceID, end startEnd, now time.Time) {
 	delete(l.jobs, id)
 	r := l.resources[id]
@@ -91,7 +91,7 @@ func (l *Ledger) started(id ResourceID, end startEnd, now time.Time) {
 	r.Data, r.Facts = end.data, end.facts
 	l.touchResource(r)
 	if r.State != Starting {
-		return // it was condemned meanwhile, and says nothing of the pool
+		return // it was condemned meanwhile, and shows nothing about the pool
 	}
 	p.Stats.started(end.err == nil, end.took, now)
 	l.touchPool(p)
@@ -109,7 +109,7 @@ func (l *Ledger) started(id ResourceID, end startEnd, now time.Time) {
 	l.set(r, Up)
 }
 
-// checked notes what a livecheck came to.
+// checked records the result of a livecheck.
 func (l *Ledger) checked(id ResourceID, err error, now time.Time) {
 	delete(l.busy, id)
 	r := l.resources[id]
@@ -129,8 +129,7 @@ func (l *Ledger) checked(id ResourceID, err error, now time.Time) {
 	}
 }
 
-// lose notes which instances were lost as of a time; those that came up later are not
-// known then.
+// lose records which instances were lost as of a time; instances that came up later are not known then.
 func (l *Ledger) lose(asOf time.Time, lost func(croft.InstanceID) error, now time.Time) {
 	for _, p := range l.pools {
 		for _, r := range p.resources {
@@ -144,8 +143,7 @@ func (l *Ledger) lose(asOf time.Time, lost func(croft.InstanceID) error, now tim
 	}
 }
 
-// released notes that cleaning a resource ended. What could not be cleaned is not used
-// again.
+// released records the end of a cleaning. A resource that could not be cleaned is not used again.
 func (l *Ledger) released(id ResourceID, err error) {
 	r := l.resources[id]
 	if r == nil || r.State != Releasing {
@@ -159,7 +157,7 @@ func (l *Ledger) released(id ResourceID, err error) {
 	l.set(r, Up)
 }
 
-// deleted notes that deleting a resource ended. What failed is tried again.
+// deleted records the end of a deletion. A failed one is retried.
 func (l *Ledger) deleted(id ResourceID, err error, now time.Time) {
 	r := l.resources[id]
 	if r == nil || r.State != Deleting {
@@ -191,8 +189,7 @@ func (l *Ledger) liveNames() map[string]bool {
 	return names
 }
 
-// listed returns the orphans among what a search found: names that no resource had when
-// it began, nor has now.
+// listed returns the orphans in the output of a search: names that no resource had when it began, nor has now.
 func (l *Ledger) listed(pool Name, output []byte, before map[string]bool) []string {
 	delete(l.listing, pool)
 	p := l.pools[pool]
@@ -216,7 +213,7 @@ func (l *Ledger) listed(pool Name, output []byte, before map[string]bool) []stri
 	return names
 }
 
-// orphanGone notes that deleting an orphan ended; what failed is found again.
+// orphanGone records the end of an orphan's deletion; if that failed, a later search finds the orphan again.
 func (l *Ledger) orphanGone(pool Name, name string) {
 	delete(l.orphans[pool], name)
 	if len(l.orphans[pool]) == 0 {

@@ -11,7 +11,7 @@ import (
 
 const instances = "p:\n  instance: {resources: 'VCPU:1'}\n  tags: [a]\n  max_prealloc: 0\n"
 
-// configured gives a ledger another file.
+// configured applies another file to a ledger.
 func configured(t *testing.T, l *Ledger, file string) {
 	t.Helper()
 	set, err := Parse("pools.yaml", []byte(file), func(Instance) error { return nil }, nil)
@@ -79,7 +79,7 @@ func TestAMendedPoolTriesAgainAtOnce(t *testing.T) {
 	}
 }
 
-// Why a start failed is told still when later ones succeed.
+// The cause of a failed start stays visible after later ones succeed.
 func TestTheLastFailureStays(t *testing.T) {
 	l := ledger(t, instances, []Resource{{State: Starting, Instance: "i"}, {State: Starting, Instance: "j"}}, nil)
 	l.started(1, startEnd{err: errors.New("no room")}, at)
@@ -102,7 +102,7 @@ func TestInstancesAreNeverGivenUp(t *testing.T) {
 	}
 }
 
-// While no server acted, who has a ticket could not say so.
+// While no server led, owners could not renew their leases.
 func TestLeasesBeginAnewWithAServer(t *testing.T) {
 	l := ledger(t, off, []Resource{up(of(1))}, []Ticket{{Resource: 1, TTL: time.Minute, Renewed: at.Add(-time.Hour)}})
 	l.takeOver(nil, at)
@@ -114,7 +114,7 @@ func TestLeasesBeginAnewWithAServer(t *testing.T) {
 	}
 }
 
-// A server wrote that a resource is a ticket's, and the ticket no more.
+// A server wrote that a resource belongs to a ticket, but not the ticket.
 func TestHalfABatchIsCompleted(t *testing.T) {
 	l := ledger(t, off, []Resource{up(of(1), func(r *Resource) { r.Sandboxed = at.Add(-time.Hour) })},
 		[]Ticket{{TTL: time.Minute}})

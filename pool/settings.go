@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Settings are what pools.yaml says of one pool.
+// Settings are the settings of one pool in pools.yaml.
 type Settings struct {
 	Name        Name   `json:"name"`
 	Description string `json:"description,omitempty"`
 
-	// Shell commands; of Commands.New and Instance one is set.
+	// Shell commands; either Commands.New or Instance is set.
 	Commands Commands  `json:"commands,omitzero"`
 	Limits   Limits    `json:"limits"`
 	Instance *Instance `json:"instance,omitempty"`
 
-	Max         int           `json:"max"`          // resources that have not ended
+	Max         int           `json:"max"`          // live resources
 	MaxStarting int           `json:"max_starting"` // of them starting
 	MaxPrealloc int           `json:"max_prealloc"` // starting, or up and never used
 	StartDelay  time.Duration `json:"start_delay,omitempty"`
@@ -28,16 +28,15 @@ type Settings struct {
 	OnDemand []Tag    `json:"tags_on_demand,omitempty"`
 	Counters []string `json:"named_counters,omitempty"`
 
-	ReuseTime    time.Duration `json:"reuse_opportunity_time,omitempty"` // 0: nothing is used again
-	ReuseCount   int           `json:"reuse_max_count,omitempty"`        // 0: any number of times
-	ReuseMaxTime time.Duration `json:"reuse_max_time,omitempty"`         // since the first ticket; 0: any
+	ReuseTime    time.Duration `json:"reuse_opportunity_time,omitempty"` // 0: no reuse
+	ReuseCount   int           `json:"reuse_max_count,omitempty"`        // 0: unlimited
+	ReuseMaxTime time.Duration `json:"reuse_max_time,omitempty"`         // since the first ticket; 0: unlimited
 
-	TTL         time.Duration `json:"ttl,omitempty"` // of tickets that have none of their own
+	TTL         time.Duration `json:"ttl,omitempty"` // for tickets without one
 	NamePattern string        `json:"name_pattern"`
 }
 
-// Commands are what a pool does by the shell. New and Delete come together; the others
-// may be empty.
+// Commands are a pool's shell commands. New and Delete are set together; the others may be empty.
 type Commands struct {
 	New       string `json:"new,omitempty"`
 	Delete    string `json:"delete,omitempty"`
@@ -46,7 +45,7 @@ type Commands struct {
 	List      string `json:"list,omitempty"`
 }
 
-// Limits are how long each command, or its like for an instance, may take.
+// Limits are the time limits of the commands, or of the same steps for an instance.
 type Limits struct {
 	New       time.Duration `json:"new"`
 	Delete    time.Duration `json:"delete"`
@@ -55,7 +54,7 @@ type Limits struct {
 	List      time.Duration `json:"list"`
 }
 
-// Instance makes the pool's resources instances of croft.
+// Instance configures resources that are instances of croft.
 type Instance struct {
 	Resources string    `json:"resources"` // a query of schedule
 	Image     string    `json:"image,omitempty"`
@@ -67,21 +66,21 @@ type Instance struct {
 	Ready     Readiness `json:"ready"`
 }
 
-// Readiness says when an instance is up.
+// Readiness is the condition for an instance to be up.
 type Readiness string
 
-// When an instance is ready: it has an address, its SSH server answers there, or it has
-// reported that its set-up is done.
+// When an instance is ready: it has an address, its SSH server answers there, or it has reported that its set-up
+// is done.
 const (
 	ReadyAddress   Readiness = "address"
 	ReadySSH       Readiness = "ssh"
 	ReadyCloudInit Readiness = "cloud-init"
 )
 
-// AllTags are both kinds of tags: what a resource of the pool will have.
+// AllTags are both kinds of tags: those of the pool's resources.
 func (s *Settings) AllTags() []Tag { return slices.Concat(s.Tags, s.OnDemand) }
 
-// Prealloc is how many are to be warm: none where the pool starts on demand.
+// Prealloc is the size of the warm stock: none if the pool starts on demand.
 func (s *Settings) Prealloc() int {
 	if len(s.OnDemand) > 0 {
 		return 0
@@ -89,5 +88,5 @@ func (s *Settings) Prealloc() int {
 	return s.MaxPrealloc
 }
 
-// checks tells whether there is a livecheck: an instance's state always is one.
+// checks reports whether there is a livecheck: an instance's state always is one.
 func (s *Settings) checks() bool { return s.Commands.Livecheck != "" || s.Instance != nil }

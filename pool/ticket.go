@@ -8,53 +8,52 @@ type Name string
 // TicketID numbers tickets, from 1 without gaps.
 type TicketID int64
 
-// TicketState says how far a ticket got.
+// TicketState is a ticket's progress.
 type TicketState string
 
 // The states of a ticket. An open one waits for a resource or has it.
 const (
 	TicketOpen   TicketState = "OPEN"
-	TicketClosed TicketState = "CLOSED" // by its owner, or because its lease ran out
+	TicketClosed TicketState = "CLOSED" // by its owner, or when its lease ran out
 	TicketFailed TicketState = "FAILED" // its resource broke, or was taken away
 )
 
-// Ticket is the right to one resource. It keeps Resource when it ends, so that its
-// owner can look up what it had.
+// Ticket is the right to one resource. It keeps Resource when it ends, so that its owner can look up what it had.
 type Ticket struct {
 	ID    TicketID    `json:"id"`
 	State TicketState `json:"state"`
-	Tags  []string    `json:"tags,omitempty"` // sorted; all of them, in one resource
-	// of its owner; what has been used in another is never given to it
+	Tags  []string    `json:"tags,omitempty"` // sorted; the resource has all of them
+	// of its owner; resources used in another sandbox are excluded
 	Sandbox  string        `json:"sandbox"`
-	Private  bool          `json:"private,omitempty"`  // nobody else knows the sandbox
+	Private  bool          `json:"private,omitempty"`  // only this ticket knows the sandbox
 	Resource ResourceID    `json:"resource,omitempty"` // 0: it waits, or never had one
-	Owner    string        `json:"owner,omitempty"`    // who opened it, where that is known
-	Key      string        `json:"key,omitempty"`      // its owner's word for it
-	TTL      time.Duration `json:"ttl,omitempty"`      // without a use for so long it is closed; 0: never
+	Owner    string        `json:"owner,omitempty"`    // who opened it, if known
+	Key      string        `json:"key,omitempty"`      // chosen by its owner
+	TTL      time.Duration `json:"ttl,omitempty"`      // closes it after this time without a use; 0: never
 	Opened   time.Time     `json:"opened"`
 	Served   time.Time     `json:"served,omitzero"` // when it got its resource
 	Renewed  time.Time     `json:"renewed,omitzero"`
 	Ended    time.Time     `json:"ended,omitzero"`   // when it was closed or failed
-	Reason   string        `json:"reason,omitempty"` // why, where its owner did not do it
+	Reason   string        `json:"reason,omitempty"` // why, unless its owner closed it
 }
 
-// Waiting tells whether the ticket is open and has no resource yet.
+// Waiting reports whether the ticket is open and has no resource yet.
 func (t *Ticket) Waiting() bool { return t.State == TicketOpen && t.Resource == 0 }
 
-// Ready tells whether the ticket is open and has its resource.
+// Ready reports whether the ticket is open and has its resource.
 func (t *Ticket) Ready() bool { return t.State == TicketOpen && t.Resource != 0 }
 
-// box is a sandbox. Two owners' sandboxes of one name are two.
+// box is a sandbox. Sandboxes of two owners differ even with the same name.
 type box struct{ owner, name string }
 
 func (t *Ticket) box() box { return box{t.Owner, t.Sandbox} }
 
-// ticketKey is an owner's word for a ticket.
+// ticketKey is an owner's key of a ticket.
 type ticketKey struct{ owner, key string }
 
 func (t *Ticket) key() ticketKey { return ticketKey{t.Owner, t.Key} }
 
-// Expires is when the ticket is closed unless it is used before; zero for never.
+// Expires is when the ticket is closed unless it is used before; zero: never.
 func (t *Ticket) Expires() time.Time {
 	if t.TTL == 0 || t.State != TicketOpen {
 		return time.Time{}
@@ -65,11 +64,10 @@ func (t *Ticket) Expires() time.Time {
 // TicketStatus is a ticket as its owner sees it.
 type TicketStatus struct {
 	Ticket
-	// Has is the resource that the ticket has or had; nil where there never was one, or
-	// it is forgotten.
+	// Has is the ticket's current or former resource; nil: there never was one, or it is forgotten.
 	Has *Resource
-	// Waits says in a sentence what an open ticket without a resource waits for.
+	// Waits describes in a sentence what an open ticket without a resource waits for.
 	Waits string
-	// Never: as the pools are configured now, nothing will ever serve it.
+	// Never: no pool can serve the ticket as configured.
 	Never bool
 }

@@ -4,8 +4,8 @@ import (
 	"sync"
 )
 
-// view is what has been written, for those who ask. It is behind the ledger by the
-// round that is being written, so that nobody sees what a crash could undo.
+// view is the written state, for readers. It lags behind the ledger by the round being written, so that nobody
+// sees what a crash could undo.
 type view struct {
 	mu        sync.RWMutex
 	head      Head
@@ -15,7 +15,7 @@ type view struct {
 	tickets   map[TicketID]Ticket
 	waiters   map[TicketID]chan struct{} // closed when the ticket changed
 	changed   chan struct{}              // closed when anything did
-	closed    bool                       // this server acts no more
+	closed    bool                       // this server lost the lead
 }
 
 func newView(from Snapshot) *view {
@@ -28,7 +28,7 @@ func newView(from Snapshot) *view {
 	return v
 }
 
-// apply takes over what was written, and wakes those who wait for it.
+// apply applies a written batch, and wakes its waiters.
 func (v *view) apply(b Batch) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -62,7 +62,7 @@ func (v *view) apply(b Batch) {
 	v.changed = make(chan struct{})
 }
 
-// count adds a resource to the counts of its pool, or takes it out.
+// count adds a resource to the counts of its pool, or subtracts it.
 func (v *view) count(id ResourceID, sign int) {
 	r, known := v.resources[id]
 	if !known || !r.Live() {
@@ -83,7 +83,7 @@ func (v *view) wake(id TicketID) {
 	}
 }
 
-// close wakes everybody: this server knows nothing any more.
+// close wakes all waiters: this server lost the lead.
 func (v *view) close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -95,8 +95,8 @@ func (v *view) close() {
 	v.changed = make(chan struct{})
 }
 
-// ticket returns a ticket, and a channel that is closed when it changes; nil where it
-// is not known, or nothing is any more.
+// ticket returns a ticket, and a channel that is closed when it changes; nil: the ticket is unknown, or the view
+// is closed.
 func (v *view) ticket(id TicketID) (*Ticket, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -14,15 +14,15 @@ import (
 	"croft/internal/plain"
 )
 
-// maxTags and maxWord bound what a ticket may name, and maxNamed all of it together, in
-// bytes: each ticket is kept for a while after its end.
+// maxTags and maxWord bound a ticket's words, and maxNamed their total, in bytes: each ticket is kept for a while
+// after its end.
 const (
 	maxTags  = 64
 	maxWord  = 256
 	maxNamed = 4 << 10
 )
 
-// CheckTag accepts what can be a tag, or a sandbox. Invalid.
+// CheckTag accepts valid tags and sandboxes. Invalid.
 func CheckTag(word string) error {
 	if word == "" || len(word) > maxWord || !utf8.ValidString(word) || strings.ContainsFunc(word, plain.Steers) {
 		return croft.Errorf(croft.Invalid, "%.40q cannot be a tag: use 1 to %d characters that can be printed", word,
@@ -31,8 +31,8 @@ func CheckTag(word string) error {
 	return nil
 }
 
-// why says what a waiting ticket waits for, and whether it does so in vain: nothing
-// that there is, or that the pools would start, has its tags.
+// why describes what a waiting ticket waits for, and whether in vain: no existing resource, and none that the
+// pools would start, has its tags.
 func (v *view) why(t *Ticket) (sentence string, never bool) {
 	var able []Record
 	for _, p := range v.byPosition() {
@@ -56,8 +56,7 @@ func (v *view) byPosition() []Record {
 	})
 }
 
-// canServe tells whether a pool starts something for the ticket, warm or on demand, or
-// has something that would do.
+// canServe reports whether a pool starts resources for the ticket, warm or on demand, or has a suitable one.
 func (v *view) canServe(p Record, t *Ticket) bool {
 	s := &p.Settings
 	if p.Removed || !hasAll(s.AllTags(), t.Tags) {
@@ -71,7 +70,7 @@ func (v *view) canServe(p Record, t *Ticket) bool {
 	return c != nil && c.Starting+c.Up+c.Releasing > 0
 }
 
-// whyPool says why a pool that can serve a ticket has not yet.
+// whyPool explains why a pool that can serve a ticket has not yet.
 func (v *view) whyPool(p Record) string {
 	var c Counts
 	if has := v.counts[p.Settings.Name]; has != nil {
@@ -94,7 +93,7 @@ func (v *view) whyPool(p Record) string {
 	return fmt.Sprintf("pool %s is about to start one", name)
 }
 
-// whyNever says what no pool has.
+// whyNever names what no pool has.
 func (v *view) whyNever(t *Ticket) string {
 	known := map[string]bool{}
 	var full []string

@@ -14,8 +14,8 @@ const waitTurn = 20 * time.Second
 
 func ticketPath(id int64) string { return "/v1/tickets/" + strconv.FormatInt(id, 10) }
 
-// Open opens a ticket. It makes a Key where there is none, so that repeating a request
-// whose answer was lost does not open a second ticket.
+// Open opens a ticket. It generates a missing Key, so that repeating a request whose answer was lost does not
+// open a second ticket.
 func (c *Client) Open(ctx context.Context, o Opening) (Ticket, error) {
 	if o.Key == "" {
 		o.Key = rand.Text()
@@ -31,14 +31,13 @@ func (c *Client) Ticket(ctx context.Context, id int64) (Ticket, error) {
 // Waiting says how to wait.
 type Waiting struct {
 	Changed func(Ticket) // gets the ticket now and then while it waits; may be nil
-	Never   bool         // go on waiting where nothing can serve the ticket as the pools are
+	Never   bool         // continue waiting even if no pool can serve the ticket as configured
 }
 
-// Wait returns the ticket once it has a resource, has ended, or can never be served. It
-// outlasts servers that do not answer, until ctx ends: then it returns Unavailable or the
-// error of ctx. NotFound.
+// Wait returns the ticket once it has a resource, has ended, or can never be served. It retries servers that do
+// not answer until ctx ends, then returns Unavailable or the error of ctx. NotFound.
 func (c *Client) Wait(ctx context.Context, id int64, w Waiting) (Ticket, error) {
-	turn := time.Duration(0) // the first answer comes at once
+	turn := time.Duration(0) // the first answer is immediate
 	for {
 		query := url.Values{"wait": {turn.String()}, "never": {strconv.FormatBool(w.Never)}}
 		t, err := ask[Ticket](ctx, c, call{method: http.MethodGet, path: ticketPath(id), query: query})
@@ -62,8 +61,8 @@ func (c *Client) Renew(ctx context.Context, id int64) (Ticket, error) {
 	return ask[Ticket](ctx, c, call{method: http.MethodPost, path: ticketPath(id) + "/renew", patience: c.patience})
 }
 
-// Tickets lists the newest tickets: the open ones, or with all the closed and failed ones
-// too; at most limit of them, where it is not 0.
+// Tickets lists the newest tickets: the open ones, or with all the closed and failed ones too. limit bounds their
+// number; 0: no limit.
 func (c *Client) Tickets(ctx context.Context, all bool, limit int) (Tickets, error) {
 	query := url.Values{"all": {strconv.FormatBool(all)}, "limit": {strconv.Itoa(limit)}}
 	return ask[Tickets](ctx, c, call{method: http.MethodGet, path: "/v1/tickets", query: query, patience: c.patience})
@@ -100,8 +99,8 @@ func (c *Client) change(ctx context.Context, name, verb string) (Pool, error) {
 	return ask[Pool](ctx, c, call{method: http.MethodPost, path: path, patience: c.patience})
 }
 
-// Resources lists resources by number: those of one pool where it is named, and without
-// all only those that have not ended.
+// Resources lists resources by number, of one pool if it is named; without all, only resources that have not
+// ended.
 func (c *Client) Resources(ctx context.Context, pool string, all bool) ([]Resource, error) {
 	query := url.Values{"pool": {pool}, "all": {strconv.FormatBool(all)}}
 	return ask[[]Resource](ctx, c, call{method: http.MethodGet, path: "/v1/resources", query: query,
@@ -114,8 +113,8 @@ func (c *Client) Resource(ctx context.Context, idOrName string) (Resource, error
 		patience: c.patience})
 }
 
-// Delete requests the deletion of resources by their numbers or names; an open ticket that
-// has one of them fails. which adds others: none, unused or all. NotFound.
+// Delete requests the deletion of resources by their numbers or names; an open ticket that has one of them fails.
+// which adds others: none, unused or all. NotFound.
 func (c *Client) Delete(ctx context.Context, which string, idsOrNames ...string) (Deletion, error) {
 	query := url.Values{"which": {which}, "id": idsOrNames}
 	return ask[Deletion](ctx, c, call{method: http.MethodDelete, path: "/v1/resources", query: query,

@@ -5,9 +5,9 @@
 //	t, err = c.Wait(ctx, t.ID)   // t.Resource.Data is what the pool hands out
 //	t, err = c.Close(ctx, t.ID)
 //
-// Waiting is a long poll: the server answers when the ticket changes. Calls outlast the
-// restart of a server and the change to another one. How long they try is bounded by the
-// context and, for calls that are answered at once, by Config.Patience.
+// Waiting is a long poll: the server answers when the ticket changes. Calls are retried across restarts of a
+// server and the change to another one. The context bounds the retries and, for calls that are answered at once,
+// Config.Patience.
 //
 // Errors have the kinds of package croft.
 package api
@@ -39,9 +39,9 @@ const DefaultEndpoint = "http://127.0.0.1:49100"
 // Config has the addresses of managers and the credentials for them.
 type Config struct {
 	Endpoints []string      // of any of the servers; default DefaultEndpoint
-	Token     string        // where they ask for one
-	CA        string        // file of the authority of their certificates; the system's where empty
-	Patience  time.Duration // how long to go on asking a server that does not answer; default 10 s
+	Token     string        // if they require one
+	CA        string        // file of the authority of their certificates; empty: the system's authorities
+	Patience  time.Duration // how long to retry a server that does not answer; default 10 s
 	// Transport replaces the network; nil: HTTP over TCP.
 	Transport http.RoundTripper
 }
@@ -96,12 +96,12 @@ func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 type call struct {
 	method, path string
 	query        url.Values
-	body         any           // nil for none
+	body         any           // nil: no body
 	patience     time.Duration // 0: until the context ends
 }
 
-// ask repeats a call until a server answers it, and decodes the answer into result: nil
-// to ignore it, *[]byte for its bytes, else a value for JSON.
+// ask repeats a call until a server answers it, and decodes the answer into result: nil ignores it, *[]byte gets
+// its bytes, any other value is decoded from JSON.
 func (c *Client) ask(ctx context.Context, what call, result any) error {
 	var body []byte
 	if what.body != nil {
@@ -116,7 +116,7 @@ func (c *Client) ask(ctx context.Context, what call, result any) error {
 		asking, cancel = context.WithTimeout(ctx, what.patience)
 		defer cancel()
 	}
-	var failed error // what the newest try that time did not end came to
+	var failed error // of the newest attempt that did not end by its deadline
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		endpoint, next := c.endpoints.Current()
 		err := c.once(asking, endpoint, what, body, result)
@@ -136,14 +136,14 @@ func (c *Client) ask(ctx context.Context, what call, result any) error {
 	}
 }
 
-// timeUp returns the error of a call whose time is over.
+// timeUp returns the error of a call whose time is up.
 func timeUp(ctx context.Context, failed, newest error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
 	case failed != nil:
 		return failed
-	case ctx.Err() != nil: // a server was still to answer
+	case ctx.Err() != nil: // a server had yet to answer
 		return ctx.Err()
 	}
 	return newest

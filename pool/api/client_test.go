@@ -20,13 +20,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// client asks a server that answers so, for no longer than a moment.
+// client calls a server with this handler, with little patience.
 func client(t *testing.T, answer http.HandlerFunc) *api.Client {
 	t.Helper()
 	return clientFor(t, 300*time.Millisecond, answer)
 }
 
-// clientFor asks for no longer than its patience lasts, others before.
+// clientFor returns a client with this patience. It calls the servers in more first.
 func clientFor(t *testing.T, patience time.Duration, answer http.HandlerFunc, more ...string) *api.Client {
 	t.Helper()
 	s := httptest.NewServer(answer)

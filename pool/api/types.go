@@ -22,28 +22,28 @@ const (
 type Ticket struct {
 	ID       int64     `json:"id"`
 	State    string    `json:"state"`
-	Owner    string    `json:"owner,omitempty"` // the name of the token that it was opened with
+	Owner    string    `json:"owner,omitempty"` // the name of the token that opened it
 	Tags     []string  `json:"tags"`
 	Sandbox  string    `json:"sandbox,omitempty"`
-	TTL      Seconds   `json:"ttl,omitempty"` // without a use for so long it is closed; 0: never
+	TTL      Seconds   `json:"ttl,omitempty"` // closes the ticket after this time without a use; 0: never
 	Opened   time.Time `json:"opened"`
 	Served   time.Time `json:"served,omitzero"` // when it got its resource
 	Expires  time.Time `json:"expires,omitzero"`
 	Ended    time.Time `json:"ended,omitzero"`
-	Reason   string    `json:"reason,omitempty"`    // why it ended, where its owner did not do it
-	WaitsFor string    `json:"waits_for,omitempty"` // in a sentence
-	Never    bool      `json:"never,omitempty"`     // as the pools are configured now, nothing will serve it
-	Resource *Resource `json:"resource,omitempty"`  // that it has or had
+	Reason   string    `json:"reason,omitempty"`    // why it ended, unless its owner closed it
+	WaitsFor string    `json:"waits_for,omitempty"` // a sentence
+	Never    bool      `json:"never,omitempty"`     // no pool can serve it as configured
+	Resource *Resource `json:"resource,omitempty"`  // its current or former resource
 }
 
-// Ready tells whether the ticket is open and has its resource.
+// Ready reports whether the ticket is open and has its resource.
 func (t *Ticket) Ready() bool { return t.State == TicketOpen && !t.Served.IsZero() }
 
-// Waiting tells whether the ticket is open and has no resource yet.
+// Waiting reports whether the ticket is open and has no resource yet.
 func (t *Ticket) Waiting() bool { return t.State == TicketOpen && t.Served.IsZero() }
 
-// Err returns why a ticket is of no use, or nil where it has its resource. NoCapacity:
-// nothing can ever serve it; Unavailable: it waits; Conflict: it ended.
+// Err returns nil if the ticket has its resource, else why not. NoCapacity: no pool can ever serve it;
+// Unavailable: it waits; Conflict: it ended.
 func (t *Ticket) Err() error {
 	switch {
 	case t.Ready():
@@ -79,8 +79,8 @@ type Resource struct {
 	Tags      []Tag           `json:"tags,omitempty"`
 	Counters  map[string]int  `json:"named_counters,omitempty"`
 	Data      Text            `json:"data,omitempty"`
-	Facts     json.RawMessage `json:"facts,omitempty"`    // the same and more as a document, of an instance of croft
-	Instance  string          `json:"instance,omitempty"` // of croft
+	Facts     json.RawMessage `json:"facts,omitempty"`    // for an instance of croft: the same and more as a document
+	Instance  string          `json:"instance,omitempty"` // ID of the instance of croft
 	Ticket    int64           `json:"ticket,omitempty"`
 	Sandbox   string          `json:"sandbox,omitempty"`
 	Releases  int             `json:"releases"`
@@ -95,7 +95,7 @@ type Resource struct {
 	Error     string          `json:"error,omitempty"`
 }
 
-// Tag is a property of a resource, by which tickets ask for it.
+// Tag is a property of a resource that tickets can request.
 type Tag struct {
 	Name     string `json:"name"`
 	Priority int    `json:"priority,omitempty"`
@@ -123,8 +123,8 @@ type Pool struct {
 	Waiting       int `json:"waiting"` // tickets that it could serve
 
 	Stats     Stats     `json:"stats"`
-	BackOff   time.Time `json:"no_start_before,omitzero"` // after starts that failed
-	LastError string    `json:"last_error,omitempty"`     // of the newest start, where it failed
+	BackOff   time.Time `json:"no_start_before,omitzero"` // after failed starts
+	LastError string    `json:"last_error,omitempty"`     // of the newest start, if it failed
 
 	LastFailure *StartFailure `json:"last_failure,omitempty"` // the newest start that failed
 }
@@ -133,10 +133,10 @@ type Pool struct {
 type StartFailure struct {
 	Resource int64     `json:"resource"`
 	At       time.Time `json:"at"`
-	Error    string    `json:"error,omitempty"` // why; for admins alone where a command printed it
+	Error    string    `json:"error,omitempty"` // why; for admins alone if a command printed it
 }
 
-// Stats are statistics of a pool's starts. Averages are moving: the newest start counts a fifth.
+// Stats are statistics of a pool's starts. Averages are moving: the newest start has a weight of one fifth.
 type Stats struct {
 	Attempted   time.Time `json:"last_attempt_to_start,omitzero"`
 	Succeeded   time.Time `json:"last_successful_start,omitzero"`
@@ -171,8 +171,7 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 // maxSeconds is the longest time.Duration.
 const maxSeconds = float64(math.MaxInt64 / int64(time.Second))
 
-// Text is the output of a command: in JSON a string, or {"base64": ...} where it is not
-// UTF-8.
+// Text is the output of a command: in JSON a string, or {"base64": ...} if it is not UTF-8.
 type Text []byte
 
 // MarshalJSON implements json.Marshaler.
@@ -203,11 +202,11 @@ func (t *Text) UnmarshalJSON(text []byte) error {
 
 // Opening is the request for a ticket.
 type Opening struct {
-	Tags []string `json:"tags"` // a resource has to have all of them
-	// what has been used in another is never handed out; empty for one of its own
+	Tags []string `json:"tags"` // a resource must have all of them
+	// resources used in another sandbox are excluded; empty: a new sandbox
 	Sandbox string  `json:"sandbox,omitempty"`
-	TTL     Seconds `json:"ttl,omitempty"` // without a use for so long it is closed; 0: as the pool says
-	// the same ticket answers the same key, so that asking again opens no second one
+	TTL     Seconds `json:"ttl,omitempty"` // closes the ticket after this time without a use; 0: the pool's setting
+	// the same key returns the same ticket, so that a retry opens no second one
 	Key string `json:"key,omitempty"`
 }
 
@@ -220,11 +219,11 @@ type Failure struct {
 // Tickets is the answer to a request for tickets.
 type Tickets struct {
 	Tickets []Ticket `json:"tickets"`
-	Open    int      `json:"open"`    // of all
-	Waiting int      `json:"waiting"` // of those
+	Open    int      `json:"open"`    // of all tickets
+	Waiting int      `json:"waiting"` // of the open tickets
 }
 
 // Deletion is the answer to a request to delete resources.
 type Deletion struct {
-	Deleted []int64 `json:"deleted"` // those whose deletion was asked for
+	Deleted []int64 `json:"deleted"` // resources whose deletion was requested
 }

@@ -15,8 +15,8 @@ import (
 	"croft/pool"
 )
 
-// TestStore is the contract of a store. open returns one more connection to the same
-// store, which is empty at first; lose has the server that leads lose its lead.
+// TestStore is the contract of a store. open returns another connection to the same store, which is empty at
+// first; lose makes the leader lose its lead.
 func TestStore(t *testing.T, fresh func(t *testing.T) (open func() pool.Store, lose func())) {
 	t.Run("what is committed is loaded", func(t *testing.T) {
 		open, _ := fresh(t)
@@ -75,7 +75,7 @@ func TestStore(t *testing.T, fresh func(t *testing.T) (open func() pool.Store, l
 	t.Run("who leads is known to all", func(t *testing.T) { testLeader(t, fresh) })
 }
 
-// testMoment loads more than one answer of a store holds, while all of it is changed at once, again and again.
+// testMoment loads more than fits one response of a store, while all of it is repeatedly changed at once.
 func testMoment(t *testing.T, fresh func(t *testing.T) (func() pool.Store, func())) {
 	open, _ := fresh(t)
 	led(t, open(), "one", func(ctx context.Context, term pool.Term) {
@@ -218,7 +218,7 @@ func load(t *testing.T, term pool.Term) pool.Snapshot {
 	return from
 }
 
-// sample has a value in most fields, so that one which is not kept is noticed.
+// sample has a value in most fields, so that a field that is not stored is noticed.
 func sample() pool.Snapshot {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	return pool.Snapshot{

@@ -12,16 +12,16 @@ import (
 	"croft/pool"
 )
 
-// Instances are a cloud's, which makes machines of the world. What a server had asked
-// for when it ended is there for the next one to go on with.
+// Instances belong to a cloud that makes machines of the world. What a server had requested when it ended remains
+// for the next one to continue.
 type Instances struct{ *Hooks }
 
 var _ pool.Instances = Instances{}
 
-// Check implements pool.Instances: anything can be made.
+// Check implements pool.Instances; it accepts everything.
 func (Instances) Check(pool.Instance) error { return nil }
 
-// errCloud is what a cloud says that is in trouble.
+// errCloud is the error of a cloud in trouble.
 var errCloud = errors.New("the cloud is in trouble")
 
 // Start implements pool.Instances.
@@ -86,7 +86,7 @@ func (h Instances) Watch(ctx context.Context, changed func(time.Time, func(croft
 	}
 }
 
-// lost tells how an instance was lost that came up.
+// lost returns how an instance that came up was lost.
 func (h Instances) lost(id croft.InstanceID) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,7 +99,7 @@ func (h Instances) lost(id croft.InstanceID) error {
 	return nil
 }
 
-// instance finds a machine; the world is locked.
+// instance finds a machine; the caller holds the world's lock.
 func (w *World) instance(id croft.InstanceID) *machine {
 	for _, m := range w.machines {
 		if m.instance == id {

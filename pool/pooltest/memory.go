@@ -1,5 +1,5 @@
-// Package pooltest holds what tests of pools share: a store in memory, hooks that run
-// nothing, and the contract that every store keeps.
+// Package pooltest holds what tests of pools share: a store in memory, hooks that run nothing, and the contract
+// of every store.
 package pooltest
 
 import (
@@ -14,8 +14,8 @@ import (
 	"croft/pool"
 )
 
-// Memory is a pool.Store in memory, for any number of servers of one test. Values are
-// kept as they would be written, so that what is not written is lost.
+// Memory is a pool.Store in memory, for any number of servers of one test. Values are stored encoded, so that
+// fields that are not encoded are lost.
 type Memory struct {
 	mu        sync.Mutex
 	head      pool.Head
@@ -28,7 +28,7 @@ type Memory struct {
 	lose   context.CancelFunc
 	turned chan struct{} // closed when the leader changes
 	fault  error         // of every commit
-	part   float64       // of what a commit writes that is written nevertheless
+	part   float64       // share of a commit's writes that are written nevertheless
 	cut    bool          // the newest commit was written in part
 }
 
@@ -75,8 +75,7 @@ func (m *Memory) turn(leader *pool.Server) {
 	m.turned = make(chan struct{})
 }
 
-// Depose takes the lead from whoever has it, as when its lease runs out; another server,
-// or the same, may have it at once.
+// Depose revokes the lead, as when its lease runs out; any server, even the same one, may lead at once.
 func (m *Memory) Depose() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,16 +86,15 @@ func (m *Memory) Depose() {
 	}
 }
 
-// Fail has every commit fail from now on, until it is called with nil. Part of what it
-// writes is written nevertheless, as of a batch that takes several transactions: 0 for
-// nothing; 1 for all, so that only the answer is lost.
+// Fail makes every commit fail until it is called with nil. This part of the writes is written nevertheless, as
+// of a batch that takes several transactions: 0: nothing; 1: everything, so that only the answer is lost.
 func (m *Memory) Fail(err error, part float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fault, m.part = err, part
 }
 
-// Whole tells whether the newest commit was not written in part.
+// Whole reports whether the newest commit was written completely or not at all.
 func (m *Memory) Whole() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +116,7 @@ func (m *Memory) WatchLeader(ctx context.Context, changed func(*pool.Server)) er
 	}
 }
 
-// Snapshot is everything that is stored.
+// Snapshot returns everything stored.
 func (m *Memory) Snapshot() (from pool.Snapshot, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,7 +171,7 @@ func (t *memoryTerm) Commit(_ context.Context, b pool.Batch) error {
 	return t.fault
 }
 
-// writes are those of a batch, in its order.
+// writes are the writes of a batch, in order.
 func (t *memoryTerm) writes(b pool.Batch) (all []func()) {
 	if b.Head != nil {
 		all = append(all, func() { t.head = *b.Head })

@@ -16,12 +16,11 @@ import (
 	"croft/pool"
 )
 
-// World is what the hooks of a test change: machines that exist and processes that run.
-// It outlives all servers.
+// World is what the hooks of a test change: existing machines and running processes. It outlives all servers.
 type World struct {
 	// Trouble is how many of 100 runs of a hook fail, and as many hang.
 	Trouble map[pool.HookKind]int
-	// Max is how many machines of a pool there may be at once, for those that are named.
+	// Max is how many machines of a pool may exist at once; other pools are not limited.
 	Max map[string]int
 
 	mu       sync.Mutex
@@ -29,37 +28,37 @@ type World struct {
 	machines map[string]*machine // by name
 	running  map[*process]bool
 	started  map[pool.ResourceID]bool
-	sick     map[string]bool // pools of which every start fails
+	sick     map[string]bool // pools whose every start fails
 	broke    chan struct{}   // closed when a machine breaks
-	broken   []string        // what must never be
+	broken   []string        // violated invariants
 }
 
-// machine is what a resource is.
+// machine is what a resource stands for.
 type machine struct {
-	instance croft.InstanceID // where it is one
+	instance croft.InstanceID // if it is one
 	pool     string
 	user     string // sandbox that used it, since it was made or cleaned
 	first    string // sandbox that used it first
 	dead     bool
 }
 
-// process is a hook that runs.
+// process is a running hook.
 type process struct {
 	kind   pool.HookKind
 	id     pool.ResourceID
-	told   []byte // printed so far
-	orphan bool   // its server is gone
+	told   []byte // output so far
+	orphan bool   // its server has crashed
 	killed chan struct{}
 }
 
-// NewWorld returns an empty one, where chance decides by the seed.
+// NewWorld returns an empty world with this source of randomness.
 func NewWorld(random *rand.Rand) *World {
 	return &World{Trouble: map[pool.HookKind]int{}, random: random, machines: map[string]*machine{},
 		running: map[*process]bool{}, started: map[pool.ResourceID]bool{},
 		sick: map[string]bool{}, broke: make(chan struct{})}
 }
 
-// Hooks are those of one server.
+// Hooks are the hooks of one server.
 type Hooks struct {
 	*World
 	crashed bool
@@ -70,14 +69,14 @@ var _ pool.Hooks = (*Hooks)(nil)
 // Hooks returns the hooks of a new server.
 func (w *World) Hooks() *Hooks { return &Hooks{World: w} }
 
-// Crash leaves all that this server runs running, as an end by SIGKILL does.
+// Crash leaves this server's processes running, as an end by SIGKILL does.
 func (h *Hooks) Crash() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.crashed = true
 }
 
-// Broken is what must never be and was.
+// Broken returns the violated invariants.
 func (w *World) Broken() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,14 +87,14 @@ func (w *World) wrong(format string, args ...any) {
 	w.broken = append(w.broken, fmt.Sprintf(format, args...))
 }
 
-// Machines are the names of those that exist.
+// Machines are the names of the existing machines.
 func (w *World) Machines() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Sorted(maps.Keys(w.machines))
 }
 
-// Running is how many processes run, and of how many the server is gone.
+// Running returns the number of running processes, and how many of them have no server any more.
 func (w *World) Running() (all, orphans int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +107,7 @@ func (w *World) Running() (all, orphans int) {
 	return all, orphans
 }
 
-// Break has the livechecks of some machine fail from now on.
+// Break makes the livechecks of some machine fail from now on.
 func (w *World) Break() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +118,7 @@ func (w *World) Break() {
 	}
 }
 
-// Ail has all starts of a pool fail from now on, or ends that.
+// Ail makes all starts of a pool fail from now on, or ends that.
 func (w *World) Ail(name string, sick bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,7 +132,7 @@ func (w *World) Abandon(name string) {
 	delete(w.machines, name)
 }
 
-// add has a machine exist; the world is locked.
+// add adds a machine; the caller holds the world's lock.
 func (w *World) add(name string, m *machine) {
 	w.machines[name] = m
 	n := 0
@@ -147,7 +146,7 @@ func (w *World) add(name string, m *machine) {
 	}
 }
 
-// Held wants that what somebody has is there, and that nothing cleans or deletes it.
+// Held checks that an assigned machine exists, and that nothing cleans or deletes it.
 func (w *World) Held(id pool.ResourceID, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,7 +160,7 @@ func (w *World) Held(id pool.ResourceID, name string) {
 	}
 }
 
-// Use notes that somebody of a sandbox uses a machine, of a pool that may clean it.
+// Use records that a sandbox uses a machine, of a pool that may clean it.
 func (w *World) Use(name, sandbox string, cleans bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,11 +177,11 @@ func (w *World) Use(name, sandbox string, cleans bool) {
 	}
 }
 
-// fate is how a run of a hook goes.
+// fate is the outcome of a run of a hook.
 type fate struct {
 	takes  time.Duration
 	fails  bool
-	leaves bool // what it had made, where it fails
+	leaves bool // what it had made remains if it fails
 }
 
 func (w *World) fate(kind pool.HookKind, of string) fate {
@@ -212,7 +211,7 @@ func (h *Hooks) Run(ctx context.Context, hook pool.Hook) ([]byte, error) {
 	f := h.fate(hook.Kind, variable(hook, "POOL_ID"))
 	p := &process{kind: hook.Kind, id: hook.Resource, killed: make(chan struct{})}
 	h.mu.Lock()
-	if ctx.Err() != nil { // no process is begun any more
+	if ctx.Err() != nil { // no process starts any more
 		h.mu.Unlock()
 		return nil, ctx.Err()
 	}
@@ -252,7 +251,7 @@ func (h *Hooks) Run(ctx context.Context, hook pool.Hook) ([]byte, error) {
 	}
 }
 
-// leave ends a process with its server, or leaves it running where that crashed.
+// leave ends a process with its server, or leaves it running after a crash.
 func (h *Hooks) leave(ctx context.Context, p *process, hook pool.Hook, f fate) ([]byte, error) {
 	h.mu.Lock()
 	crashed := h.crashed
@@ -274,7 +273,7 @@ func (h *Hooks) leave(ctx context.Context, p *process, hook pool.Hook, f fate) (
 		case <-time.After(f.takes):
 		}
 		h.half(p, hook, f)
-		_, _ = h.end(p, hook, f) // nobody learns it
+		_, _ = h.end(p, hook, f) // the result reaches no server
 	}()
 	return nil, ctx.Err()
 }
@@ -285,7 +284,7 @@ func (w *World) gone(p *process) {
 	delete(w.running, p)
 }
 
-// variable reads a hook's environment.
+// variable reads a variable of a hook's environment.
 func variable(h pool.Hook, name string) string {
 	for _, v := range h.Env {
 		if value, ok := strings.CutPrefix(v, "RESALLOC_"+name+"="); ok {

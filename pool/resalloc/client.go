@@ -15,10 +15,10 @@ import (
 	"croft/pool/api"
 )
 
-// clientPatience is how long resalloc keeps asking a server that does not answer.
+// clientPatience is how long resalloc retries a server that does not answer.
 const clientPatience = 10 * time.Second
 
-// verb is what a command asks of the server.
+// verb is what a command does with the server.
 type verb func(ctx context.Context, cmd *cobra.Command, c *api.Client, given []string) error
 
 func clientCommand() *cobra.Command {
@@ -31,7 +31,7 @@ func clientCommand() *cobra.Command {
 		},
 	}
 	at := cmd.PersistentFlags().String("connection", "http://localhost:49100", "`URL` of the server")
-	// ask sets the RunE of a command that asks the server; every error there has exit code 1.
+	// ask sets the RunE of a command that calls the server; every error there has exit code 1.
 	ask := func(cmd *cobra.Command, do verb) *cobra.Command {
 		cmd.RunE = func(cmd *cobra.Command, given []string) error {
 			s, err := args.LoadSettings(cmd.Flags())
@@ -92,9 +92,8 @@ func ticketCommand() (*cobra.Command, verb) {
 	}
 }
 
-// ticketCheck prints what a ticket's resource hands out, also where the ticket has ended;
-// it succeeds only for an open ticket with a resource. A word that is not a number names
-// no ticket.
+// ticketCheck prints what a ticket's resource hands out, even after the ticket ended; it succeeds only for an
+// open ticket with a resource. A word that is not a number names no ticket.
 func ticketCheck(ctx context.Context, cmd *cobra.Command, c *api.Client, given []string) error {
 	id, _ := strconv.ParseInt(given[0], 10, 64)
 	t, err := c.Ticket(ctx, id)
@@ -132,10 +131,10 @@ func printRaw(w io.Writer, t api.Ticket) error {
 	return err
 }
 
-// ticketWait waits without end, also where nothing can serve the ticket now: the caller
-// may be about to change the pools. It warns of that.
+// ticketWait waits without end, even if no pool can serve the ticket now: the caller may be about to change the
+// pools. It warns of that.
 func ticketWait(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
-	id, _ := api.ParseTicketID(args[0]) // was checked
+	id, _ := api.ParseTicketID(args[0]) // already checked
 	told := false
 	t, err := c.Wait(ctx, id, api.Waiting{Never: true, Changed: func(t api.Ticket) {
 		if t.Never && !told {
@@ -154,7 +153,7 @@ func ticketWait(ctx context.Context, cmd *cobra.Command, c *api.Client, args []s
 }
 
 func ticketClose(ctx context.Context, _ *cobra.Command, c *api.Client, args []string) error {
-	id, _ := api.ParseTicketID(args[0]) // was checked
+	id, _ := api.ParseTicketID(args[0]) // already checked
 	_, err := c.Close(ctx, id)
 	return err
 }

@@ -24,7 +24,7 @@ import (
 // maintVerb is what a command of resalloc-maint does.
 type maintVerb func(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error
 
-// asks makes a verb of a function that asks the server once and does nothing else that may take long.
+// asks makes a verb of a function that calls the server once and does nothing else that may take long.
 func asks(do func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error) maintVerb {
 	return func(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error {
 		return m.ask(ctx, func(c *api.Client) error { return do(ctx, cmd, c, args) })
@@ -148,7 +148,7 @@ func maintInfo(ctx context.Context, cmd *cobra.Command, c *api.Client, args []st
 	return document.Encode(row)
 }
 
-// known returns a pointer to a value, nil for the zero value.
+// known returns a pointer to a value; nil: the zero value.
 func known[T comparable](v T) *T {
 	var none T
 	if v == none {
@@ -185,7 +185,7 @@ func maintDeleteCommand(b Backend) *cobra.Command {
 	})
 }
 
-// maintDelete deletes each resource by itself: one that does not exist stops no other.
+// maintDelete deletes each resource separately: a missing one does not stop the others.
 func maintDelete(ctx context.Context, cmd *cobra.Command, c *api.Client, which string, names []string) error {
 	if _, err := c.Delete(ctx, which); err != nil {
 		return err
@@ -201,7 +201,7 @@ func maintDelete(ctx context.Context, cmd *cobra.Command, c *api.Client, which s
 	return nil
 }
 
-// maintLogs follows the logs until it is interrupted, also those that do not exist yet.
+// maintLogs follows the logs until it is interrupted, including those that do not exist yet.
 func maintLogs(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error {
 	tail := []string{"-F", "-n+0"}
 	for _, name := range args {
@@ -216,7 +216,7 @@ func maintLogs(ctx context.Context, cmd *cobra.Command, m maintainer, args []str
 	return runHere(ctx, cmd, exec.CommandContext(ctx, "tail", tail...))
 }
 
-// number returns the number of a resource, and asks for it only where it is not given.
+// number returns the number of a resource, and calls the server only for a name.
 func (m maintainer) number(ctx context.Context, name string) (id int64, err error) {
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
 		return id, nil
@@ -250,7 +250,7 @@ func maintForeachCommand(b Backend) *cobra.Command {
 		Args: args.Count(0, 0),
 	}, b, func(ctx context.Context, cmd *cobra.Command, m maintainer, _ []string) error {
 		var all []api.Resource
-		err := m.ask(ctx, func(c *api.Client) (err error) { // and no longer: the commands may ask too
+		err := m.ask(ctx, func(c *api.Client) (err error) { // and no longer: the commands may call the server too
 			all, err = c.Resources(ctx, "", false)
 			return err
 		})
@@ -278,7 +278,7 @@ func foreach(ctx context.Context, cmd *cobra.Command, command string, r api.Reso
 		"}")
 	err := runHere(ctx, cmd, exec.CommandContext(ctx, "/bin/sh", "-c", fields.Replace(command)))
 	if _, ended := errors.AsType[*exec.ExitError](err); ended {
-		return nil // the command's own matter
+		return nil // the command reports its own failure
 	}
 	return err
 }

@@ -1,17 +1,16 @@
-// Package resalloc has what users of resalloc know, on croft's pools: its programs, with
-// their verbs, flags, output and exit codes, and its protocol, XML-RPC. It can be deleted
-// whole: only the program's table of names, and the server of pools for the protocol, refer
-// to it.
+// Package resalloc offers resalloc's interfaces on croft's pools: its programs, with their verbs, flags, output
+// and exit codes, and its protocol, XML-RPC. It can be deleted whole: only the program's table of names, and the
+// server of pools for the protocol, refer to it.
 package resalloc
 
 import (
 	"github.com/spf13/cobra"
 )
 
-// Names are the names of the programs, by which the binary is called.
+// Names are the program names under which the binary can be called.
 var Names = []string{"resalloc", "resalloc-maint", "resalloc-server", "resalloc-check-vm-ip", "resalloc-wait-for-ssh"}
 
-// Command returns the program with a name, nil where there is none.
+// Command returns the program with this name; nil: there is none.
 func Command(name string, b Backend) *cobra.Command {
 	switch name {
 	case "resalloc":
@@ -28,7 +27,7 @@ func Command(name string, b Backend) *cobra.Command {
 	return nil
 }
 
-// VersionTemplate is the form of what --version prints: the client says that it is one.
+// VersionTemplate is the template for --version: the client says that it is a client.
 func VersionTemplate(name string) string {
 	if name == "resalloc" {
 		name += " (client)"

@@ -41,7 +41,7 @@ func (s rpc) takeTicket(ctx context.Context, params []any) (any, error) {
 	if len(params) > 2 {
 		return nil, errors.New("takeTicket takes a list of tags and, if need be, a sandbox")
 	}
-	params = append(params, nil, nil) // what is left out is nil
+	params = append(params, nil, nil) // omitted parameters are nil
 	var o pool.Opening
 	tags, ok := params[0].([]any)
 	ok = ok || params[0] == nil
@@ -62,7 +62,7 @@ func (s rpc) takeTicket(ctx context.Context, params []any) (any, error) {
 	return int64(t.ID), err
 }
 
-// ticketParam is the only parameter of a method: the number of a ticket.
+// ticketParam returns the only parameter of a method, the number of a ticket.
 func ticketParam(params []any) (pool.TicketID, error) {
 	if len(params) == 1 {
 		switch v := params[0].(type) {
@@ -82,7 +82,7 @@ func (s rpc) collectTicket(ctx context.Context, params []any) (any, error) {
 		t, err = s.Get(ctx, id)
 	}
 	answer := map[string]any{"ready": nil, "output": nil, "closed": nil, "failed": nil}
-	if errors.Is(err, croft.NotFound) || errors.Is(err, croft.Invalid) { // no ticket has a word for its number
+	if errors.Is(err, croft.NotFound) || errors.Is(err, croft.Invalid) { // a word that is not a number names no ticket
 		return answer, nil
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func (s rpc) collectTicket(ctx context.Context, params []any) (any, error) {
 	return answer, nil
 }
 
-// data is what a ticket's resource hands out; empty where it is forgotten.
+// data is what a ticket's resource hands out; empty: it is forgotten.
 func data(t pool.TicketStatus) []byte {
 	if t.Has == nil {
 		return []byte{}

@@ -37,7 +37,7 @@ small:
   tags: [x86_64]
 `
 
-// serve serves a pool until the test ends, to holders of tokens where there are any.
+// serve serves a pool until the test ends; with grants, only to holders of their tokens.
 func serve(t *testing.T, store pool.Store, grants ...server.Grant) (url string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -107,7 +107,7 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// call makes a call with a token, or none, as its URL's password.
+// call makes a call with a token, which may be empty, as its URL's password.
 func call(t *testing.T, url, token, method, param string) (int, string) {
 	t.Helper()
 	text := "<?xml version=\"1.0\"?><methodCall><methodName>" + method + "</methodName><params><param><value>" + param +
@@ -174,7 +174,7 @@ func TestAClientTakesNoMoreThanItsQuota(t *testing.T) {
 	}
 }
 
-// Whose it was is forgotten with a ticket: closing it does nothing, and harms nobody.
+// A forgotten ticket has no known owner: closing it does nothing, and harms nobody.
 func TestAForgottenTicketMayBeClosedWithAnyToken(t *testing.T) {
 	store := pooltest.NewMemory()
 	if err := store.Lead(t.Context(), pool.Server{}, func(ctx context.Context, term pool.Term) error {
@@ -203,15 +203,14 @@ func TestAnOldClientNeedNotNameTheServer(t *testing.T) {
 	if _, err := fmt.Fprintf(conn, "POST /RPC2 HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s", len(call), call); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := io.ReadAll(conn) // to the end, which the server makes
+	answer, err := io.ReadAll(conn) // until the server closes the connection
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.0 200") ||
 		!strings.Contains(string(answer), "<methodResponse>") {
 		t.Errorf("got %s, %v", answer, err)
 	}
 }
 
-// pythons is how resalloc's client calls; what each piece of code prints ends with a
-// mark.
+// pythons are calls as resalloc's client makes them; the output of each piece of code ends with a mark.
 const pythons = `
 import sys, xmlrpc.client
 c = xmlrpc.client.ServerProxy(sys.argv[1], allow_none=True)

@@ -16,8 +16,8 @@ import (
 	"croft"
 )
 
-// serverYAML has the keys of resalloc's server.yaml, and ours: tokens, certificates, and the
-// etcd of several managers. Unknown keys are ignored, as in resalloc.
+// serverYAML has the keys of resalloc's server.yaml, and croft's: tokens, certificates, and the etcd of several
+// managers. Unknown keys are ignored, as in resalloc.
 type serverYAML struct {
 	DBURL    string `yaml:"db_url"`
 	LogDir   string `yaml:"logdir"`
@@ -25,7 +25,7 @@ type serverYAML struct {
 	Port     int    `yaml:"port"`
 	LogLevel string `yaml:"loglevel"`
 
-	SleepTime float64 `yaml:"sleeptime"` // seconds; livechecks have half of it between them
+	SleepTime float64 `yaml:"sleeptime"` // seconds; livechecks are half of it apart
 
 	Etcd     []string `yaml:"etcd_endpoints"`
 	Address  string   `yaml:"address"`
@@ -73,8 +73,8 @@ func (c serverYAML) endpoint() string {
 	return scheme + net.JoinHostPort(c.Hostname, strconv.Itoa(c.Port))
 }
 
-// dataDir returns where the state is that the file has in a database: beside the file of
-// SQLite, and for other databases below the logs, by name.
+// dataDir returns the directory of the state that resalloc has in its database: beside the file of SQLite, and
+// for other databases below the logs, by name.
 func (c serverYAML) dataDir() (string, error) {
 	if name, ok := strings.CutPrefix(c.DBURL, "sqlite:///"); ok && name != "" && name != ":memory:" {
 		name, _, _ = strings.Cut(name, "?")
@@ -89,7 +89,7 @@ func (c serverYAML) dataDir() (string, error) {
 	return filepath.Abs(filepath.Join(c.LogDir, fmt.Sprintf("state-%s-%x", name, hash[:4])))
 }
 
-// settings maps what the file says.
+// settings converts the file's settings.
 func (c serverYAML) settings(pools string) (Settings, error) {
 	s := Settings{
 		Etcd: c.Etcd, Pools: pools, Logs: c.LogDir,

@@ -17,11 +17,10 @@ import (
 	"croft/cli/args"
 )
 
-// sshPatience is how long one try to log in may take, as resalloc has it.
+// sshPatience is the time limit of one login attempt, as in resalloc.
 const sshPatience = 10 * time.Second
 
-// checkCommand is a livecheck: it succeeds where a login over SSH does, at the
-// address in the resource's data.
+// checkCommand is a livecheck: it succeeds if a login over SSH does, at the address in the resource's data.
 func checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resalloc-check-vm-ip",
@@ -59,7 +58,7 @@ func firstAddress(text string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// waitCommand waits until a machine takes logins.
+// waitCommand waits until a machine accepts logins.
 func waitCommand() *cobra.Command {
 	patience := 2 * time.Minute
 	cmd := &cobra.Command{
@@ -92,7 +91,7 @@ unless a user is named, until that works or the time is over. Exit code 0: it wo
 	return cmd
 }
 
-// trySSH logs in once. Machines of pools are new each time, so their host keys are too.
+// trySSH logs in once. Machines of pools are always new, and so are their host keys.
 func trySSH(ctx context.Context, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, sshPatience)
 	defer cancel()

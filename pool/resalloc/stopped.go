@@ -21,12 +21,12 @@ import (
 	"croft/pool/shell"
 )
 
-// holdPatience is how long a server waits for a maintainer that has locked its state, and a
-// maintainer for a server that starts or stops. A maintainer locks it for one request.
+// holdPatience is how long a server waits for a maintainer that has locked its state, and a maintainer for a
+// server that starts or stops. A maintainer locks it for one request.
 const holdPatience = 15 * time.Second
 
-// heldSoon calls f, which locks something, again while another process holds the lock and
-// may release it soon. Conflict: it did not.
+// heldSoon retries f, which locks something, while another process holds the lock and may release it soon.
+// Conflict: it did not.
 func heldSoon(ctx context.Context, f func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, holdPatience)
 	defer cancel()
@@ -43,8 +43,7 @@ func heldSoon(ctx context.Context, f func() error) error {
 	}
 }
 
-// openSoon is compute.OpenStateDir for a server whose state a maintainer may have locked
-// for a moment.
+// openSoon is compute.OpenStateDir for a server whose state a maintainer may have briefly locked.
 func openSoon(ctx context.Context, dir string) (state *compute.StateDir, err error) {
 	err = heldSoon(ctx, func() error {
 		state, err = compute.OpenStateDir(dir)
@@ -53,14 +52,14 @@ func openSoon(ctx context.Context, dir string) (state *compute.StateDir, err err
 	return state, err
 }
 
-// maintainer asks the server of a server.yaml or, while none runs, the server's state.
+// maintainer calls the server of a server.yaml or, while none runs, uses the server's state.
 type maintainer struct {
 	serverYAML
 	pools   string
 	backend Backend
 }
 
-// ask calls do with a client, which is of no use once do has returned.
+// ask calls do with a client, which is valid until do returns.
 func (m maintainer) ask(ctx context.Context, do func(*api.Client) error) error {
 	state, err := m.standing(ctx)
 	if err != nil {
@@ -79,9 +78,8 @@ func (m maintainer) ask(ctx context.Context, do func(*api.Client) error) error {
 	return do(c)
 }
 
-// standing locks the state of a server that does not run; nil: one runs, or the state is in
-// an etcd that others use too. Conflict: a process has locked the state and does not answer.
-// NotFound: there is no state yet.
+// standing locks the state of a server that does not run; nil: a server runs, or the state is in a shared etcd.
+// Conflict: a process has locked the state and does not answer. NotFound: there is no state yet.
 func (m maintainer) standing(ctx context.Context) (state *compute.StateDir, err error) {
 	if len(m.Etcd) > 0 {
 		return nil, nil
@@ -109,8 +107,8 @@ func (m maintainer) standing(ctx context.Context) (state *compute.StateDir, err 
 	return state, err
 }
 
-// askState calls do with a client of a manager in this process, which starts no commands and
-// has the locked state. It unlocks the state at the end.
+// askState calls do with a client of a manager in this process, which starts no commands and has the locked
+// state. It unlocks the state at the end.
 func (m maintainer) askState(ctx context.Context, state *compute.StateDir, do func(*api.Client) error) (err error) {
 	defer func() { err = errors.Join(err, state.Close()) }()
 	s, err := m.settings(m.pools)
@@ -153,13 +151,13 @@ func (m maintainer) askState(ctx context.Context, state *compute.StateDir, do fu
 	return do(c)
 }
 
-// hasState tells whether a server ever ran with its state in dir.
+// hasState reports whether a server ever ran with its state in dir.
 func hasState(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "etcd"))
 	return err == nil
 }
 
-// inProcess is a transport to a handler of this process, which nobody else can reach.
+// inProcess is a transport to a handler of this process, unreachable for others.
 type inProcess struct{ http.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -172,7 +170,7 @@ func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// reply is an answer kept in memory.
+// reply is a response kept in memory.
 type reply struct {
 	header http.Header
 	status int
@@ -183,5 +181,5 @@ func (r *reply) Header() http.Header            { return r.header }
 func (r *reply) WriteHeader(status int)         { r.status = status }
 func (r *reply) Write(text []byte) (int, error) { return r.body.Write(text) }
 
-// maintPatience is how long resalloc-maint keeps asking a server that does not answer.
+// maintPatience is how long resalloc-maint retries a server that does not answer.
 const maintPatience = 2 * time.Second

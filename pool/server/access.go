@@ -15,8 +15,8 @@ import (
 // cookie is the name of the cookie in which a browser keeps a token.
 const cookie = "croft_pool_token"
 
-// who returns the sender of a request: an admin where the server has no tokens. unknown:
-// the request has a token that the server does not know.
+// who returns the sender of a request: an admin if the server has no tokens. unknown: the server does not know
+// the request's token.
 func (s *Server) who(r *http.Request) (c caller, unknown bool) {
 	if s.Tokens == nil {
 		return caller{role: RoleAdmin}, false
@@ -32,8 +32,8 @@ func (s *Server) who(r *http.Request) (c caller, unknown bool) {
 	return caller{g.Name, g.Role, g.Quota}, false
 }
 
-// shown returns the token of a request: the bearer's, or a password of basic
-// authentication. A token in a cookie counts for reading only.
+// shown returns the token of a request: a bearer token, or a password of basic authentication. A token in a
+// cookie is valid only for reading.
 func shown(r *http.Request) string {
 	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(kind, "bearer") {
@@ -75,9 +75,9 @@ func refuse(w http.ResponseWriter, status int, sentence string) {
 	httpapi.Answer(w, status, api.Failure{Error: sentence})
 }
 
-// fail answers with an error, by its kind.
+// fail sends an error, by its kind.
 func fail(w http.ResponseWriter, err error) {
-	if croft.KindOf(err) == "" && errors.Is(err, croft.Unavailable) { // of an error with a type of its own
+	if croft.KindOf(err) == "" && errors.Is(err, croft.Unavailable) { // an error with its own type
 		err = croft.Errorf(croft.Unavailable, "%w", err)
 	}
 	status := croft.HTTPStatus(err)

@@ -19,7 +19,7 @@ import (
 	"croft/pool/api"
 )
 
-// maxBody bounds the body of a request, maxWait how long it waits for a ticket.
+// maxBody bounds the body of a request, maxWait its wait for a ticket.
 const (
 	maxBody = 64 << 10
 	maxWait = 2 * time.Minute
@@ -52,7 +52,7 @@ func (s *Server) addAPI(mux *http.ServeMux) {
 	})
 }
 
-// documented makes a handler that answers with the result of do.
+// documented makes a handler that sends the result of do.
 func documented(do func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		document, err := do(r)
@@ -60,7 +60,7 @@ func documented(do func(*http.Request) (any, error)) http.HandlerFunc {
 	}
 }
 
-// answer sends a document, or the error where there is one.
+// answer sends a document, or the error if there is one.
 func answer(w http.ResponseWriter, document any, err error) {
 	if err != nil {
 		fail(w, err)
@@ -69,7 +69,7 @@ func answer(w http.ResponseWriter, document any, err error) {
 	httpapi.Answer(w, http.StatusOK, document)
 }
 
-// read decodes the body of a request; an empty one leaves into as it is. Invalid.
+// read decodes the body of a request; an empty one leaves into unchanged. Invalid.
 func read(w http.ResponseWriter, r *http.Request, into any) error {
 	text, err := httpapi.ReadBody(w, r, maxBody, 0)
 	if err != nil || len(text) == 0 {
@@ -97,7 +97,7 @@ func (s *Server) openTicket(w http.ResponseWriter, r *http.Request) {
 	answer(w, ticket(t), err)
 }
 
-// listTickets lists the newest tickets, to a client only its own.
+// listTickets lists the newest tickets; a client gets only its own.
 func (s *Server) listTickets(r *http.Request) (any, error) {
 	past, err := flag(r, "all")
 	if err != nil {
@@ -140,7 +140,7 @@ func flag(r *http.Request, name string) (bool, error) {
 	return value, nil
 }
 
-// ticketOf returns the ticket that a request names. NotFound: also where it is not the sender's.
+// ticketOf returns the ticket that a request names. NotFound: there is none, or another client owns it.
 func (s *Server) ticketOf(r *http.Request) (pool.TicketID, error) {
 	id, err := pool.ParseTicketID(r.PathValue("id"))
 	if err == nil {
@@ -149,8 +149,8 @@ func (s *Server) ticketOf(r *http.Request) (pool.TicketID, error) {
 	return id, err
 }
 
-// showTicket answers at once or, with wait, as soon as the ticket has a resource, has ended
-// or can never be served as the pools are now.
+// showTicket answers at once or, with wait, once the ticket has a resource, has ended or can never be served by
+// the pools as configured.
 func (s *Server) showTicket(r *http.Request) (any, error) {
 	id, err := s.ticketOf(r)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Server) endTicket(r *http.Request) (any, error) {
 	if err == nil {
 		err = s.Manager.Close(r.Context(), id)
 	}
-	if s.Manager.Forgotten(id) { // it ended long ago, whosever it was
+	if s.Manager.Forgotten(id) { // it ended long ago, whoever owned it
 		return api.Ticket{ID: int64(id), State: api.TicketClosed, Tags: []string{}}, nil
 	}
 	if err != nil {
@@ -216,8 +216,7 @@ func (s *Server) listPools(r *http.Request) (any, error) {
 	return list, err
 }
 
-// poolFor returns a pool as the caller may see it: the output of failed commands is for
-// admins.
+// poolFor returns a pool as the caller may see it: the output of failed commands is only for admins.
 func poolFor(p pool.PoolStatus, c caller) api.Pool {
 	shown := poolStatus(p)
 	if !c.may(RoleAdmin) {
@@ -273,8 +272,8 @@ func (s *Server) showResource(r *http.Request) (any, error) {
 	return resourceFor(one, callerOf(r.Context())), err
 }
 
-// deleteResources deletes the named resources and, as which says, all others that are up
-// or the unassigned ones of them.
+// deleteResources deletes the named resources and, depending on which, all others that are up, or only the
+// unassigned ones.
 func (s *Server) deleteResources(r *http.Request) (any, error) {
 	which := cmp.Or(r.FormValue("which"), "none")
 	if !slices.Contains([]string{"none", "unused", "all"}, which) {

@@ -4,8 +4,8 @@ import "context"
 
 // caller is the sender of a request.
 type caller struct {
-	name  string // of the token; empty for nobody
-	role  Role   // empty: may look at what everybody may see
+	name  string // of the token; empty: anonymous
+	role  Role   // empty: public read access only
 	quota Quota  // of the token
 }
 

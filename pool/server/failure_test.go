@@ -8,7 +8,7 @@ import (
 	"croft/pool"
 )
 
-// The page says of each pool why a start failed last, but what a command printed to admins alone.
+// The page shows why each pool's last start failed, but a command's output only to admins.
 func TestThePageSaysWhyAStartFailed(t *testing.T) {
 	failed := func(s pool.Settings) pool.PoolStatus {
 		return pool.PoolStatus{Record: pool.Record{Settings: s,

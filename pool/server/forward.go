@@ -11,12 +11,10 @@ import (
 	"croft/pool"
 )
 
-// handedOn marks a forwarded request. A server that does not act answers one with an error,
-// so that no request circulates.
+// handedOn marks a forwarded request. A standby answers one with an error, so that no request circulates.
 const handedOn = "X-Croft-Handed-On"
 
-// here calls next where this server acts; else it forwards the request to the one that
-// does, as soon as there is one.
+// here calls next if this server leads; else it forwards the request to the leader, as soon as there is one.
 func (s *Server) here(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		leader, acting := s.leader(r.Context(), r.Header.Get(handedOn) == "")
@@ -40,8 +38,8 @@ func leaderAddress(leader *pool.Server) string {
 	return leader.Address
 }
 
-// leader returns the server that acts, and whether it is this one. With wait it waits a
-// while for one where there is none, or where this server is about to act.
+// leader returns the server that leads, and whether it is this one. With wait it waits a while if there is none,
+// or if this server is about to lead.
 func (s *Server) leader(ctx context.Context, wait bool) (leader *pool.Server, here bool) {
 	if leader, here = s.Manager.Leader(); here || s.isOther(leader) || !wait {
 		return leader, here
@@ -56,7 +54,7 @@ func (s *Server) leader(ctx context.Context, wait bool) (leader *pool.Server, he
 	return leader, here
 }
 
-// isOther reports whether another server acts.
+// isOther reports whether another server leads.
 func (s *Server) isOther(leader *pool.Server) bool {
 	return leader != nil && *leader != s.Manager.Me
 }
@@ -69,7 +67,7 @@ func (s *Server) handOn(w http.ResponseWriter, r *http.Request, to *url.URL) {
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(to)
 			p.Out.Header.Set(handedOn, "1")
-			for _, judged := range []string{"Origin", "Sec-Fetch-Site"} { // by this server
+			for _, judged := range []string{"Origin", "Sec-Fetch-Site"} { // already checked by this server
 				p.Out.Header.Del(judged)
 			}
 		},
@@ -81,5 +79,5 @@ func (s *Server) handOn(w http.ResponseWriter, r *http.Request, to *url.URL) {
 	proxy.ServeHTTP(w, r)
 }
 
-// leaderPatience is how long a request waits for a server to act, as during a takeover.
+// leaderPatience is how long a request waits for a leader, as during a takeover.
 const leaderPatience = 10 * time.Second

@@ -11,11 +11,10 @@ import (
 	"croft/pool"
 )
 
-// metrics counts requests and describes the pools. Only the server that acts reports
-// pools.
+// metrics counts requests and describes the pools. Only the server that leads reports pools.
 type metrics struct {
 	manager  *pool.Manager
-	live     func() int // pages that are live
+	live     func() int // live pages
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 
@@ -58,7 +57,7 @@ func newMetrics(m *pool.Manager, live func() int) *metrics {
 // watch counts and times the requests that next answers; mux knows their routes.
 func (m *metrics) watch(mux *http.ServeMux, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, route := mux.Handler(r) // a pattern, and none of what clients make up
+		_, route := mux.Handler(r) // a pattern, with nothing that clients choose
 		if route == "" {
 			route = "none"
 		}
@@ -97,7 +96,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.streams, float64(m.live()))
 	pools, err := m.manager.Pools()
 	if err != nil {
-		return // another server acts
+		return // another server leads
 	}
 	for _, p := range pools {
 		m.collectPool(ch, gauge, p)

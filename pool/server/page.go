@@ -22,7 +22,7 @@ import (
 //go:embed page
 var pageDir embed.FS
 
-// pageFiles serves what the page refers to.
+// pageFiles serves the files that the page refers to.
 var pageFiles = func() http.Handler {
 	files := http.FileServerFS(pageDir)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,10 +77,10 @@ const maxRows = 200
 // overview is the data of the page.
 type overview struct {
 	Now     string
-	Tokens  bool   // there are any
-	Who     string // the name of the token that was shown
-	Refused string // what is wrong with it
-	Secrets bool   // show what admins alone may see
+	Tokens  bool   // the server has tokens
+	Who     string // name of the request's token
+	Refused string // why that was refused
+	Secrets bool   // show what only admins may see
 
 	Pools         []poolRow
 	Totals        api.Pool
@@ -94,7 +94,7 @@ type overview struct {
 
 type poolRow struct{ api.Pool }
 
-// Busy counts the resources that are neither ready nor taken.
+// Busy counts the resources that are neither ready nor assigned.
 func (p poolRow) Busy() int { return p.Starting + p.Releasing + p.DeleteRequest + p.Deleting }
 
 // Width is the width of the bar. A pool may exceed a maximum that was lowered.
@@ -207,7 +207,7 @@ func ticketWord(t pool.TicketStatus) string {
 	return strings.ToLower(string(t.State))
 }
 
-// story tells what a ticket has or waits for. The output of commands is for admins.
+// story describes what a ticket has or waits for. The output of commands is only for admins.
 func (o *overview) story(t pool.TicketStatus, pools []pool.PoolStatus) string {
 	switch {
 	case t.State == pool.TicketFailed:
@@ -224,7 +224,7 @@ func (o *overview) story(t pool.TicketStatus, pools []pool.PoolStatus) string {
 	return story
 }
 
-// addResources adds the resources, those with failures first, then those that change.
+// addResources adds the resources: failed ones first, then those in transition.
 func (o *overview) addResources(resources []pool.Resource) {
 	slices.SortStableFunc(resources, func(a, b pool.Resource) int { return urgency(a) - urgency(b) })
 	o.Live = len(resources)
@@ -324,8 +324,8 @@ func (s *Server) sections(c caller) (map[string]string, error) {
 	return all, nil
 }
 
-// The pace of a live page: messages are at least minPause apart and at most maxPause, so
-// that a broken connection is noticed.
+// The pace of a live page: messages are at least minPause apart and at most maxPause, so that a broken connection
+// is noticed.
 const (
 	minPause = 250 * time.Millisecond
 	maxPause = 20 * time.Second
@@ -347,7 +347,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.Manager.Watch(ctx, func() { // its end is told by ended
+		_ = s.Manager.Watch(ctx, func() { // ended reports its end
 			select {
 			case changed <- struct{}{}:
 			default:
@@ -359,8 +359,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	<-ended
 }
 
-// send sends changed sections until the watch ends, the client is gone, or its rights
-// change, as when its token is revoked.
+// send sends changed sections until the watch ends, the client is gone, or its rights change, as when its token
+// is revoked.
 func (s *Server) send(w http.ResponseWriter, r *http.Request, changed, ended <-chan struct{}) {
 	c, _ := s.viewer(r)
 	out := http.NewResponseController(w)
@@ -373,11 +373,11 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, changed, ended <-c
 			return
 		}
 		if now, _ := s.viewer(r); now != c {
-			return // the page asks again
+			return // the page reconnects
 		}
 		news, err := s.sections(c)
 		if err != nil {
-			return // another server acts; the page asks again
+			return // another server leads; the page reconnects
 		}
 		for name, html := range sent {
 			if news[name] == html {
@@ -405,7 +405,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, changed, ended <-c
 	}
 }
 
-// login stores a token in a cookie, with which the page shows what its holder may see.
+// login stores a token in a cookie, which gives the page its holder's view.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	http.SetCookie(w, &http.Cookie{

@@ -20,7 +20,7 @@ import (
 	"croft/pool/api"
 )
 
-// browser is a page in Chromium, and what it complained of.
+// browser is a page in Chromium, with its errors.
 type browser struct {
 	context.Context
 
@@ -29,7 +29,7 @@ type browser struct {
 	troubles []string
 }
 
-// open has Chromium look at a page, on a screen of a phone.
+// open opens a page in Chromium, on a phone's screen.
 func open(t *testing.T, url string) *browser {
 	t.Helper()
 	chromium, err := exec.LookPath("chromium")
@@ -54,7 +54,7 @@ func open(t *testing.T, url string) *browser {
 	return b
 }
 
-// isLive is true in a page that gets news.
+// isLive is true in a page that receives updates.
 const isLive = `document.querySelector("#live.on") !== null`
 
 func (b *browser) note(event any) {
@@ -75,7 +75,7 @@ func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// run runs an action, for no longer than a test may take.
+// run runs an action, within the time limit of a test.
 func run[T any](b *browser, action chromedp.Action[T]) T {
 	b.t.Helper()
 	value, err := chromedp.Run(b, action)
@@ -85,13 +85,13 @@ func run[T any](b *browser, action chromedp.Action[T]) T {
 	return value
 }
 
-// eval returns what an expression is in the page.
+// eval returns the value of an expression in the page.
 func eval[T any](b *browser, expression string) T {
 	b.t.Helper()
 	return run(b, chromedp.Evaluate[T](expression))
 }
 
-// prefer has the page believe that its reader prefers a color scheme.
+// prefer sets the preferred color scheme of the page's reader.
 func (b *browser) prefer(scheme string) {
 	b.do(func(ctx context.Context, t *chromedp.Target) (none chromedp.Void, err error) {
 		_, err = cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -101,8 +101,7 @@ func (b *browser) prefer(scheme string) {
 	})
 }
 
-// until waits until an expression is true in the page. While one page gives way to the
-// next there is none to ask.
+// until waits until an expression is true in the page. During navigation there is no page to evaluate it in.
 func (b *browser) until(expression string) {
 	b.t.Helper()
 	for deadline := patient.Deadline(b.t); ; {
@@ -117,7 +116,7 @@ func (b *browser) until(expression string) {
 	}
 }
 
-// shot keeps a picture where somebody wants to look at them.
+// shot saves a screenshot if a directory for them is configured.
 func (b *browser) shot(name string) {
 	dir := os.Getenv("CROFT_TEST_SHOTS")
 	if dir == "" {
@@ -129,8 +128,7 @@ func (b *browser) shot(name string) {
 	}
 }
 
-// lowContrast lists texts that stand out too little from what is behind them, by the
-// measure of WCAG 2.1 for small text.
+// lowContrast lists texts with too little contrast, by the measure of WCAG 2.1 for small text.
 const lowContrast = `(() => {
 	const parse = c => { const m = c.match(/[\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m };
 	const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126*r + .7152*g + .0722*b };
@@ -145,7 +143,7 @@ const lowContrast = `(() => {
 	return bad.join("; ");
 })()`
 
-// TestThePageInABrowser looks at the page as people do.
+// TestThePageInABrowser tests the page as people see it.
 func TestThePageInABrowser(t *testing.T) {
 	m, ci, boss := one(t)
 	awaitLeader(t, m)

@@ -18,12 +18,11 @@ type quotas struct {
 	rate map[string]*rate.Limiter // by the name of the token
 }
 
-// errTooFast is answered with 429.
+// errTooFast has status 429.
 var errTooFast = croft.Errorf(croft.Unavailable, "this token opens tickets too fast; ask again in a moment")
 
-// bound sets the limit of open tickets in an opening, and refuses one that exceeds the
-// sender's rate. standard is for senders without a quota of their own. Admins have no
-// limits, nor has anybody where there are no tokens.
+// bound sets the limit of open tickets in an opening, and refuses one that exceeds the sender's rate. standard is
+// for senders without their own quota. Admins have no limits, nor has anyone if the server has no tokens.
 func (q *quotas) bound(c caller, standard Quota, o *pool.Opening) error {
 	if c.may(RoleAdmin) {
 		return nil

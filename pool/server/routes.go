@@ -31,7 +31,7 @@ func (s *Server) Handler() http.Handler {
 
 func (s *Server) tickets() Tickets { return Tickets{s} }
 
-// guard refuses requests that a web page of another origin makes.
+// guard refuses requests from web pages of other origins.
 func (s *Server) guard(next http.Handler) http.Handler {
 	foreign := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			fail(w, croft.Errorf(croft.Invalid, "a web page from elsewhere asks for this: %w", err))
 			return
 		}
-		if s.Local && r.Host != "" && !isLocal(r.Host) { // browsers name a host, old clients need not
+		if s.Local && r.Host != "" && !isLocal(r.Host) { // browsers always name a host, old clients may not
 			fail(w,
 				croft.Errorf(croft.Invalid,
 					"this server is for its own machine, and %q is no name of that: ask localhost, or give the server tokens", r.Host))

@@ -49,10 +49,10 @@ type member struct {
 
 	manager *pool.Manager
 	stop    func()
-	tokens  string // their file, where there are any
+	tokens  string // their file, if there are any
 }
 
-// serve runs a manager on a store, and its server, until the test ends or stop.
+// serve runs a manager on a store, and its server, until the test ends or stop is called.
 func serve(t *testing.T, store pool.Store, dir, name string, tokens *server.Tokens) *member {
 	t.Helper()
 	hooks, err := shell.New(shell.Config{Dir: t.TempDir(), Mark: t.Name()})
@@ -97,7 +97,7 @@ func serve(t *testing.T, store pool.Store, dir, name string, tokens *server.Toke
 	return &member{Server: listener, manager: m, stop: stop}
 }
 
-// numbers is a protocol of another kind: a request is the number of a ticket.
+// numbers is another protocol: a request is the number of a ticket.
 func numbers(tickets server.Tickets) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
@@ -151,7 +151,7 @@ func poolsIn(t *testing.T, text string) string {
 	return dir
 }
 
-// client asks servers, for no longer than a test may take.
+// client calls servers, within the time limit of a test.
 func client(t *testing.T, token string, endpoints ...string) *api.Client {
 	t.Helper()
 	c, err := api.New(api.Config{Endpoints: endpoints, Token: token, Patience: 20 * time.Second})
@@ -191,8 +191,7 @@ func TestAskingAgainWithOneKeyOpensNoSecondTicket(t *testing.T) {
 	}
 }
 
-// TestAClientOutlivesServers has a client wait while the server that acts goes away and
-// another one takes its place.
+// TestAClientOutlivesServers makes a client wait while the leader goes away and another server replaces it.
 func TestAClientOutlivesServers(t *testing.T) {
 	store, dir := pooltest.NewMemory(), poolsIn(t, twoPools)
 	first := serve(t, store, dir, "first", nil)
@@ -215,7 +214,7 @@ func TestAClientOutlivesServers(t *testing.T) {
 		got, err := c.Wait(bounded(t), 5, api.Waiting{Changed: func(api.Ticket) { saw <- struct{}{} }})
 		waited <- result{got, err}
 	}()
-	<-saw // it waits: four are taken
+	<-saw // it waits: four are assigned
 	first.stop()
 	if _, err := client(t, "", first.URL, second.URL).Close(bounded(t), 1); err != nil {
 		t.Fatal(err)
@@ -241,7 +240,7 @@ func awaitLeader(t *testing.T, m *member) {
 	}
 }
 
-// request asks with a header or none, and returns status and body.
+// request sends a request with these headers, and returns status and body.
 func request(t *testing.T, method, url, body string, header map[string]string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(bounded(t), method, url, strings.NewReader(body))
@@ -325,7 +324,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-// Whose it was is forgotten with a ticket: closing it does nothing, and harms nobody.
+// A forgotten ticket has no known owner: closing it does nothing, and harms nobody.
 func TestAForgottenTicketMayBeClosedWithAnyToken(t *testing.T) {
 	store := pooltest.NewMemory()
 	if err := store.Lead(t.Context(), pool.Server{}, func(ctx context.Context, term pool.Term) error {
@@ -342,7 +341,7 @@ func TestAForgottenTicketMayBeClosedWithAnyToken(t *testing.T) {
 	}
 }
 
-// A page that is live already shows nothing more to somebody whose token is revoked.
+// A page that is already live shows nothing more once its token is revoked.
 func TestARevokedTokenSeesNoMore(t *testing.T) {
 	m, ci, boss := one(t)
 	awaitLeader(t, m)
@@ -379,7 +378,7 @@ func TestARevokedTokenSeesNoMore(t *testing.T) {
 			}
 			return
 		case <-time.After(100 * time.Millisecond):
-			opened(t, client(t, ci, m.URL), "nonesuch") // news for the page
+			opened(t, client(t, ci, m.URL), "nonesuch") // a change for the page
 		}
 	}
 }

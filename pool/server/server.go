@@ -19,12 +19,12 @@ type Config struct {
 	Tokens *Tokens
 	// Quota of clients whose tokens have none; DefaultQuota by default.
 	Quota Quota
-	// Local: the server is for this machine only. Requests for another host's name are
-	// refused, so that no web page reaches the server by DNS rebinding.
+	// Local: the server is for this machine only. Requests for another host's name are refused, so that no web
+	// page reaches the server by DNS rebinding.
 	Local bool
 	// Peers is the transport to other servers, http.DefaultTransport by default.
 	Peers http.RoundTripper
-	// RPC is a second protocol for tickets; nil: there is none.
+	// RPC is a second protocol for tickets; nil: none is configured.
 	RPC RPC
 	Log *slog.Logger // discards by default
 }
@@ -34,7 +34,7 @@ type Server struct {
 	Config
 	metrics *metrics
 	quotas  quotas
-	streams chan struct{} // one for each page that is live
+	streams chan struct{} // one per live page
 }
 
 // maxStreams bounds the live pages.
@@ -59,7 +59,7 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Ready returns nil where a server acts, this one or another.
+// Ready returns nil if a server leads, this one or another.
 func (s *Server) Ready() error {
 	if leader, here := s.Manager.Leader(); !here && !s.isOther(leader) {
 		return errors.New("no server acts for the pools; one does within seconds, if etcd answers")

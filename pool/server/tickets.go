@@ -8,16 +8,16 @@ import (
 	"croft/pool"
 )
 
-// Tickets opens, reads and closes tickets on behalf of the sender of a request, whom the
-// request's context names: a client has its quota and its own tickets, an admin all.
+// Tickets opens, reads and closes tickets on behalf of the sender of a request, whom the request's context names:
+// a client has its quota and its own tickets, an admin all.
 type Tickets struct{ s *Server }
 
-// RPC serves tickets over another protocol than the JSON API, at /RPC2 and at POST /.
-// Requests that reach it are authorized, and this server acts for the pools.
+// RPC serves tickets over a protocol other than the JSON API, at /RPC2 and at POST /. Requests that reach it are
+// authorized, and this server leads.
 type RPC func(Tickets) http.Handler
 
-// Open opens a ticket owned by the sender. NoCapacity: the sender has as many as its
-// quota allows; Unavailable: it asks too fast.
+// Open opens a ticket owned by the sender. NoCapacity: the sender's open tickets reached its quota; Unavailable:
+// its rate is too high.
 func (t Tickets) Open(ctx context.Context, o pool.Opening) (pool.TicketStatus, error) {
 	c := callerOf(ctx)
 	o.Owner = c.name
@@ -27,7 +27,7 @@ func (t Tickets) Open(ctx context.Context, o pool.Opening) (pool.TicketStatus, e
 	return t.s.Manager.Open(ctx, o)
 }
 
-// Get returns a ticket and counts as its use. NotFound.
+// Get returns a ticket and renews its lease. NotFound.
 func (t Tickets) Get(ctx context.Context, id pool.TicketID) (pool.TicketStatus, error) {
 	if err := t.owned(ctx, id); err != nil {
 		return pool.TicketStatus{}, err
@@ -43,8 +43,8 @@ func (t Tickets) Wait(ctx context.Context, id pool.TicketID) (pool.TicketStatus,
 	return t.s.Manager.Wait(ctx, id)
 }
 
-// Close gives a ticket's resource back. Nil also for a ticket that ended so long ago
-// that its owner is forgotten. NotFound.
+// Close gives a ticket's resource back. Nil also for a ticket that ended so long ago that its owner is forgotten.
+// NotFound.
 func (t Tickets) Close(ctx context.Context, id pool.TicketID) error {
 	err := t.owned(ctx, id)
 	if err == nil {
@@ -56,8 +56,8 @@ func (t Tickets) Close(ctx context.Context, id pool.TicketID) error {
 	return err
 }
 
-// owned refuses the ticket of another client as if there were none: numbers can be
-// guessed, and what a ticket has is its owner's alone. NotFound.
+// owned treats another client's ticket as missing: numbers can be guessed, and a ticket's resource is only for
+// its owner. NotFound.
 func (t Tickets) owned(ctx context.Context, id pool.TicketID) error {
 	c := callerOf(ctx)
 	if c.may(RoleAdmin) {

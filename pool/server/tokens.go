@@ -25,23 +25,23 @@ import (
 // Role is the set of rights of a token.
 type Role string
 
-// The roles. An admin may do what a client may.
+// The roles. An admin may do whatever a client may.
 const (
-	RoleClient Role = "client" // open, look at, renew and close tickets
-	RoleAdmin  Role = "admin"  // look after pools and resources too
+	RoleClient Role = "client" // open, read, renew and close tickets
+	RoleAdmin  Role = "admin"  // manage pools and resources too
 )
 
 // Roles lists the roles.
 var Roles = []string{string(RoleClient), string(RoleAdmin)}
 
-// Grant is one line of a file of tokens: the holder's name, the role, and the hash of the
-// token. Only the holder has the token itself.
+// Grant is one line of a file of tokens: the holder's name, the role, and the hash of the token. Only the holder
+// has the token itself.
 type Grant struct {
 	Name string
 	Role Role
 	Hash string // SHA-256, hexadecimal
 
-	Quota // 0: what the server has for all
+	Quota // 0: the server's default
 }
 
 // Quota limits the holder of a client's token.
@@ -50,18 +50,18 @@ type Quota struct {
 	Rate float64 // new tickets a second; Open of them at once
 }
 
-// or fills up what is not said.
+// or fills unset limits from other.
 func (q Quota) or(other Quota) Quota {
 	return Quota{cmp.Or(q.Open, other.Open), cmp.Or(q.Rate, other.Rate)}
 }
 
-// The most that a quota may say.
+// Upper limits of a quota.
 const (
 	mostOpen = 1_000_000
 	mostRate = 1_000_000
 )
 
-// Check refuses what is no quota. Invalid.
+// Check validates a quota. Invalid.
 func (q Quota) Check() error {
 	if q.Open < 0 || q.Open > mostOpen || !(q.Rate >= 0 && q.Rate <= mostRate) {
 		return croft.Errorf(croft.Invalid,
@@ -73,8 +73,8 @@ func (q Quota) Check() error {
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
-// NewToken makes a token of 256 random bits, which nobody can guess from its hash, and
-// what a file of tokens is to say of it. Invalid: the name or the role is none.
+// NewToken makes a token of 256 random bits, which nobody can guess from its hash, and its grant for a file of
+// tokens. Invalid: the name or the role is not valid.
 func NewToken(name string, role Role) (string, Grant, error) {
 	if !tokenName.MatchString(name) {
 		return "", Grant{},
@@ -95,7 +95,7 @@ func hashOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Line is the line of a file that says it.
+// Line is the grant's line in a file.
 func (g Grant) Line() string {
 	line := fmt.Sprintf("%s %s sha256:%s", g.Name, g.Role, g.Hash)
 	if g.Open != 0 {
@@ -107,8 +107,8 @@ func (g Grant) Line() string {
 	return line + "\n"
 }
 
-// ParseTokens reads a file of tokens: a line for each, NAME ROLE sha256:HASH [open=N] [rate=N], empty
-// ones and those that begin with # between them. Invalid, with file and line.
+// ParseTokens reads a file of tokens: one per line, NAME ROLE sha256:HASH [open=N] [rate=N]; empty lines and
+// lines that begin with # are ignored. Invalid, with file and line.
 func ParseTokens(file string, text []byte) ([]Grant, error) {
 	var all []Grant
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -177,20 +177,20 @@ func (q *Quota) parse(word string) (err error) {
 	return nil
 }
 
-// Tokens are those that a file lists. The file is read again when it changes; where it
-// has a fault then, what it said before counts until that is mended.
+// Tokens are the tokens of a file, which is read again when it changes. While it is faulty, the last valid
+// version stays in force.
 type Tokens struct {
 	file string
 	log  *slog.Logger
 
 	mu      sync.Mutex
-	looked  time.Time // at the file
+	looked  time.Time // when the file was last checked
 	seen    os.FileInfo
 	byHash  map[string]Grant
-	current bool // nothing is wrong with the file
+	current bool // the file is valid
 }
 
-// tokenFreshness is how old what we know of the file may be.
+// tokenFreshness is the maximum age of our view of the file.
 const tokenFreshness = time.Second
 
 // LoadTokens reads a file of tokens. Invalid.
@@ -202,7 +202,7 @@ func LoadTokens(file string, log *slog.Logger) (*Tokens, error) {
 	return t, nil
 }
 
-// Find returns who has a token.
+// Find returns the grant of a token.
 func (t *Tokens) Find(token string) (Grant, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,7 +213,7 @@ func (t *Tokens) Find(token string) (Grant, bool) {
 	return g, ok
 }
 
-// refresh reads the file where it is not the one that was seen.
+// refresh reads the file if it changed.
 func (t *Tokens) refresh() {
 	t.looked = time.Now()
 	info, err := os.Stat(t.file)
@@ -241,7 +241,7 @@ func (t *Tokens) read() error {
 	}
 	all, err := ParseTokens(t.file, text)
 	if err != nil {
-		t.seen = info // the same fault is told once
+		t.seen = info // the same fault is logged once
 		return err
 	}
 	t.byHash = map[string]Grant{}

@@ -83,7 +83,7 @@ func TestAChangedFileCounts(t *testing.T) {
 		write(one.Line() + two.Line())
 		want(second, "two")
 		write("nonsense")
-		want(second, "two") // what it said before
+		want(second, "two") // its last valid version
 		write(two.Line())
 		want(first, "") // revoked
 		want(second, "two")

@@ -45,8 +45,8 @@ func resourceFor(r pool.Resource, c caller) *api.Resource {
 	return &shown
 }
 
-// withoutSecrets returns a resource without what gives access to it: its data, its sandbox,
-// and the output of its commands.
+// withoutSecrets returns a resource without what gives access to it: its data, its sandbox, and the output of its
+// commands.
 func withoutSecrets(r *api.Resource) *api.Resource {
 	shown := *r
 	shown.Data, shown.Facts, shown.Sandbox, shown.Error = nil, nil, "", ""
@@ -82,8 +82,8 @@ func poolStatus(p pool.PoolStatus) api.Pool {
 	return shown
 }
 
-// hideErrors removes the output of failed commands. Errors of the cloud about an instance
-// that does not start are no secret, and stay.
+// hideErrors removes the output of failed commands. Errors of the cloud about an instance that does not start are
+// not secret, and stay.
 func hideErrors(shown *api.Pool, s *pool.Settings) {
 	if s.Instance != nil {
 		return
@@ -105,7 +105,7 @@ func mode(p pool.PoolStatus) string {
 	return string(p.Mode)
 }
 
-// future returns t where it is in the future, else zero.
+// future returns t if it is in the future, else zero.
 func future(t time.Time) time.Time {
 	if time.Until(t) <= 0 {
 		return time.Time{}

@@ -14,12 +14,11 @@ import (
 	"croft/pool"
 )
 
-// begun is a file with the output of unfinished starts. After a crash the next server
-// reads from it what it may have to delete. All starts share one file, since creating a
-// file takes longer than a start.
+// begun is a file with the output of unfinished starts, from which the next server after a crash reads what it
+// may have to delete. All starts share one file, since creating a file takes longer than a start.
 //
-// A record is the resource's number, a length, and that many bytes. Numbers are unique, so
-// old records do no harm; the file is truncated when it is long and no start is unfinished.
+// A record is the resource's number, a length, and that many bytes. Numbers are unique, so old records do no
+// harm; the file is truncated when it is long and no start is unfinished.
 type begun struct {
 	mu     sync.Mutex
 	file   *os.File
@@ -48,8 +47,7 @@ func openBegun(path string) (*begun, error) {
 	return b, nil
 }
 
-// complete turns a record that a crash cut off into a whole one, so that the next write
-// begins a record.
+// complete completes a record that a crash cut off, so that the next write begins a record.
 func (b *begun) complete() error {
 	text, err := io.ReadAll(b.file)
 	if err != nil {
@@ -70,7 +68,7 @@ func (b *begun) complete() error {
 	return nil
 }
 
-// record returns the record at the begin of a text, as far as it is there.
+// record parses the record at the beginning of a text, as far as it is there.
 func record(text []byte) (id pool.ResourceID, body []byte, whole bool) {
 	if len(text) < header {
 		return 0, nil, false
@@ -83,8 +81,7 @@ func record(text []byte) (id pool.ResourceID, body []byte, whole bool) {
 // header encodes the number and the length.
 const header = 12
 
-// write appends output of a start. Where the disk is full the next server lacks it; this
-// one does not need it.
+// write appends output of a start. If the disk is full the next server lacks it; this one does not need it.
 func (b *begun) write(id pool.ResourceID, text []byte) {
 	if len(text) == 0 {
 		return
@@ -94,7 +91,7 @@ func (b *begun) write(id pool.ResourceID, text []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, err := b.file.Write(append(record, text...)); err != nil {
-		_ = b.file.Truncate(b.size) // half a record would make nonsense of the next
+		_ = b.file.Truncate(b.size) // half a record would corrupt the next
 		return
 	}
 	b.size += int64(len(record) + len(text))
@@ -106,8 +103,7 @@ func (b *begun) begin() {
 	b.active++
 }
 
-// end notes the end of a start. The output of a start that was stopped is kept for a later
-// server.
+// end records the end of a start. The output of a start that was stopped is kept for a later server.
 func (b *begun) end(stopped bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// sweepTime is how long killed processes may take to end: only those that wait for a disk
-// take long.
+// sweepTime is how long killed processes may take to end: only those waiting for a disk take long.
 const sweepTime = 5 * time.Second
 
-// endMarked kills the processes with one of these marks until there are none, also
-// children outside of the process group.
+// endMarked kills the processes with one of these marks until there are none, even children outside the process
+// group.
 func endMarked(those func(mark string) bool) error {
 	for deadline := time.Now().Add(sweepTime); ; {
 		alive, err := marked(those)
@@ -62,7 +61,7 @@ func marked(those func(mark string) bool) (pids []int, err error) {
 	return pids, nil
 }
 
-// markIn is the variable with its name.
+// markIn returns the variable with the mark, with its name.
 func markIn(environ []byte) string {
 	for _, v := range bytes.Split(environ, []byte{0}) {
 		if bytes.HasPrefix(v, []byte(markName+"=")) {

@@ -25,8 +25,8 @@ type logWriter struct {
 	room int64
 }
 
-// openLog opens or creates the log of a hook, before the hook prints anything, so that it can be followed. Where that
-// fails there is no log. A full log of no resource begins anew: it is not forgotten with a resource.
+// openLog opens or creates the log of a hook, before the hook prints anything, so that it can be followed. If
+// that fails there is no log. A full log without a resource starts over: it is not forgotten with a resource.
 func openLog(name string, id pool.ResourceID) *logWriter {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -62,16 +62,16 @@ func (w *logWriter) Write(text []byte) (int, error) {
 
 func (w *logWriter) close() {
 	if w.file != nil {
-		_ = w.file.Close() // what could not be written is lost anyway
+		_ = w.file.Close() // output that could not be written is lost anyway
 	}
 }
 
-// capture keeps whole lines up to a limit. A last line without a newline counts.
+// capture keeps whole lines up to a limit. A last line needs no newline.
 type capture struct {
 	limit int
-	cut   string // what stands where data was cut
-	lines []byte // kept
-	line  []byte // begun
+	cut   string // marks cut data
+	lines []byte // complete lines
+	line  []byte // the current line
 	full  bool
 }
 
@@ -100,7 +100,7 @@ func (c *capture) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// endLine keeps the current line where there is room for it.
+// endLine keeps the current line if it fits.
 func (c *capture) endLine() {
 	line := c.line
 	c.line = nil
@@ -115,7 +115,7 @@ func (c *capture) endLine() {
 	c.full = true
 }
 
-// output returns what is kept, never nil: no output is known as such.
+// output returns the kept output, never nil: empty output differs from none.
 func (c *capture) output() []byte {
 	if len(c.line) > 0 && !c.full {
 		c.endLine()

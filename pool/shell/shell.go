@@ -1,6 +1,6 @@
-// Package shell runs the commands of pools: by the shell, each in a process group of its
-// own, for a bounded time and with bounded output. What it starts carries a mark in its
-// environment, by which a later server finds and ends what an earlier one left running.
+// Package shell runs the commands of pools: by the shell, each in its own process group, for a bounded time and
+// with bounded output. Processes carry a mark in their environment, by which a later server finds and ends those
+// of an earlier one.
 package shell
 
 import (
@@ -23,9 +23,9 @@ import (
 	"croft/pool"
 )
 
-// Config says where the output of hooks goes.
+// Config configures a Runner.
 type Config struct {
-	Dir  string // of the logs: hooks/ in it is made; required
+	Dir  string // of the logs: hooks/ in it is created; required
 	Mark string // tells the processes of this installation from others; required
 }
 
@@ -40,11 +40,11 @@ type Runner struct {
 
 var _ pool.Hooks = (*Runner)(nil)
 
-// Limits of a hook beside its own.
+// Limits of a hook besides its own.
 const (
 	killAfter = time.Second     // from SIGTERM to SIGKILL
-	waitDelay = 2 * time.Second // for output, when the shell has ended
-	forever   = 1 << 62         // until a hook is told to end
+	waitDelay = 2 * time.Second // for output, after the shell has ended
+	forever   = 1 << 62         // until a hook is stopped
 )
 
 // New creates the directories and locks them until Close. Conflict: another runner has them.
@@ -80,7 +80,7 @@ func identityIn(dir string) (string, error) {
 	return name, nil
 }
 
-// Place identifies the directory, which only one runner has at a time.
+// Place identifies the directory, which at most one runner has locked.
 func (r *Runner) Place() string { return r.identity }
 
 // Close closes the files. No hook may be running.
@@ -112,7 +112,7 @@ func (r *Runner) Run(ctx context.Context, h pool.Hook) ([]byte, error) {
 		cmd.Stdout = out
 	}
 	err := cmd.Run()
-	if err != nil && limited.Err() != nil && cmd.Process != nil { // what ended well keeps what it left running
+	if err != nil && limited.Err() != nil && cmd.Process != nil { // after success, background processes stay
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: all have ended
 		if left := endMarked(func(m string) bool { return m == mark }); left != nil {
 			err = errors.Join(err, left)
@@ -121,9 +121,8 @@ func (r *Runner) Run(ctx context.Context, h pool.Hook) ([]byte, error) {
 	return kept.output(), verdict(ctx, limited, h, err)
 }
 
-// command returns the shell for a hook, and what kills its process group a while after ctx
-// ended. The latter has to be stopped when the shell has ended, since another group may get
-// the number.
+// command returns the shell for a hook, and a timer that kills its process group a while after ctx ended. The
+// timer must be stopped when the shell has ended, since another group may get the number.
 func (r *Runner) command(ctx context.Context, h pool.Hook, mark string) (cmd *exec.Cmd, kill *time.Timer) {
 	cmd = exec.CommandContext(ctx, "/bin/sh", "-c", h.Command)
 	cmd.Env = append(append(r.system[:len(r.system):len(r.system)], h.Env...), mark)
@@ -140,14 +139,14 @@ func (r *Runner) command(ctx context.Context, h pool.Hook, mark string) (cmd *ex
 	return cmd, kill
 }
 
-// verdict returns how a hook failed; nil: it succeeded.
+// verdict returns the error of a failed hook; nil: it succeeded.
 func verdict(ctx, limited context.Context, h pool.Hook, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("the command was stopped: %w", context.Cause(ctx))
 	case limited.Err() != nil && err != nil:
 		return croft.Errorf(croft.Unavailable, "the command was killed after %s, its limit", h.Limit)
-	case errors.Is(err, exec.ErrWaitDelay): // something in the background holds its output
+	case errors.Is(err, exec.ErrWaitDelay): // a background process holds its output
 		return nil
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -166,7 +165,7 @@ func verdict(ctx, limited context.Context, h pool.Hook, err error) error {
 func (r *Runner) Forget(ids ...pool.ResourceID) {
 	for _, id := range ids {
 		for _, name := range r.Logs(id) {
-			_ = os.Remove(name) // it is gone, or will be in the way of nobody
+			_ = os.Remove(name) // it is gone, or in nobody's way
 		}
 	}
 }
@@ -189,7 +188,7 @@ func (r *Runner) logFile(id pool.ResourceID, kind pool.HookKind) string {
 	return filepath.Join(r.logs, fmt.Sprintf("%06d_%s", id, kind))
 }
 
-// parseMark splits a process's mark; false: it is not of this installation.
+// parseMark splits a process's mark; false: it belongs to another installation.
 func (r *Runner) parseMark(mark string) (kind pool.HookKind, id pool.ResourceID, ours bool) {
 	rest, ours := strings.CutPrefix(mark, markName+"="+r.mark+"/")
 	parts := strings.Split(rest, "/")

@@ -131,7 +131,7 @@ func TestTheLogIsThereWhenTheCommandBegins(t *testing.T) {
 	}
 }
 
-// ends waits until a process is there no more.
+// ends waits until a process is gone.
 func ends(t *testing.T, pid string) {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(pid))
@@ -145,7 +145,7 @@ func ends(t *testing.T, pid string) {
 	}
 }
 
-// isZombie tells of one that nobody has collected: it does nothing any more.
+// isZombie reports whether a process has ended but was not reaped.
 func isZombie(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && bytes.Contains(text, []byte(") Z "))
@@ -272,8 +272,8 @@ func TestWhatStartsPrintIsKeptInOneFile(t *testing.T) {
 	path := filepath.Join(dir, "begun")
 	for _, cut := range []struct {
 		off  int64
-		last string // of what the third one printed
-	}{{2, "line 2\nmor"}, {header, "line 2\n"}} { // in a record, and in the head of one
+		last string // output of the third one
+	}{{2, "line 2\nmor"}, {header, "line 2\n"}} { // cut within a record, and within the header of one
 		info, err := os.Stat(path)
 		if err = errors.Join(err, r.begun.close()); err != nil {
 			t.Fatal(err)

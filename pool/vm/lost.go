@@ -10,10 +10,9 @@ import (
 	"croft/schedule"
 )
 
-// lost returns how an instance that ran was lost, or nil where it was not or nobody can
-// tell. st is nil: it has no record. A guest that went off and that its agent started again
-// is lost as well: it runs, without the state that its user had. The events of such a boot
-// include no definition of a domain.
+// lost returns how a running instance was lost; nil: it was not, or this is unknown. st is nil for an instance
+// without a record. A guest that went off and was restarted by its agent is lost as well: it runs, without its
+// user's state. The events of such a boot include no definition of a domain.
 func lost(st *croft.Status) error {
 	switch {
 	case st == nil:

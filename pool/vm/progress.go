@@ -14,18 +14,17 @@ import (
 type progress struct {
 	farther func()
 	step    int          // index of the latest of steps that it reached
-	bytes   int64        // of its image, fetched so far
+	bytes   int64        // of its image, downloaded so far
 	last    croft.Status // the newest
-	failure error        // reported by its host, which tries again
+	failure error        // reported by its host, which retries
 }
 
-// steps are the states of an instance that starts, in order. A guest that is started
-// over and over makes no progress.
+// steps are the states of a starting instance, in order. A guest that restarts repeatedly makes no progress.
 var steps = []croft.State{
 	croft.StatePending, croft.StateFetching, croft.StateDefining, croft.StateBooting, croft.StateRunning,
 }
 
-// see notes the state of an instance, and calls farther where it made progress.
+// see records the state of an instance, and calls farther if it made progress.
 func (f *progress) see(st croft.Status) {
 	f.last = st
 	if st.Observation == nil {
@@ -41,8 +40,8 @@ func (f *progress) see(st croft.Status) {
 	}
 }
 
-// until returns goal without failures that the host's agent retries: those of kind
-// Unavailable, such as a late answer of libvirt on a busy host.
+// until returns goal, ignoring failures that the host's agent retries: those of kind Unavailable, such as a late
+// answer of libvirt on a busy host.
 func (f *progress) until(goal schedule.Goal) schedule.Goal {
 	return func(st *croft.Status) (bool, error) {
 		reached, err := goal(st)
@@ -54,7 +53,7 @@ func (f *progress) until(goal schedule.Goal) schedule.Goal {
 	}
 }
 
-// explain adds to the end of a wait how far the instance got and what its host reported.
+// explain adds to the error of a wait how far the instance got and what its host reported.
 func (f *progress) explain(ctx context.Context, inst croft.Instance, err error) error {
 	switch {
 	case ctx.Err() == nil:

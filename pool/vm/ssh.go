@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// sshRetry is the pause before an SSH server is asked again.
+// sshRetry is the pause between attempts to reach an SSH server.
 const sshRetry = 250 * time.Millisecond
 
-// answersSSH waits for the greeting of an SSH server, until ctx ends; then it returns
-// what was wrong last.
+// answersSSH waits for the greeting of an SSH server, until ctx ends; then it returns the last error.
 func answersSSH(ctx context.Context, address string) error {
 	for {
 		err := greets(ctx, net.JoinHostPort(address, "22"))
@@ -37,7 +36,7 @@ func greets(ctx context.Context, address string) error {
 	}
 	defer conn.Close()
 	deadline, _ := ctx.Deadline()
-	_ = conn.SetReadDeadline(deadline) // a connection that is open takes it
+	_ = conn.SetReadDeadline(deadline) // an open connection accepts it
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err == nil && !strings.HasPrefix(line, "SSH-") {
 		err = fmt.Errorf("%.40q is no greeting of an SSH server", line)

@@ -1,5 +1,5 @@
-// Package vm makes the resources of pools that consist of instances. It requests them as
-// `schedule` does, so that a pool's instances show in `schedule list` under its project.
+// Package vm makes the resources of pools that consist of instances. It requests them as `schedule` does, so that
+// a pool's instances show in `schedule list` under its project.
 package vm
 
 import (
@@ -18,15 +18,15 @@ import (
 	"croft/schedule/sshkeys"
 )
 
-// Config joins Instances to a cloud. All fields are required but the defaults.
+// Config configures Instances. All fields are required but the defaults.
 type Config struct {
 	Scheduler *schedule.Scheduler
-	Keys      schedule.Keys // SSH keys that projects keep
+	Keys      schedule.Keys // stored SSH keys of projects
 
-	// ResolveImage turns an image's name into the reference that hosts fetch.
+	// ResolveImage turns an image's name into the reference that hosts download.
 	ResolveImage func(name string) (string, error)
 
-	Image   string        // of pools that name none
+	Image   string        // for pools that name none
 	Project croft.Project // likewise; croft.DefaultProject by default
 }
 
@@ -109,7 +109,7 @@ func (v *Instances) Start(ctx context.Context, id croft.InstanceID, name string,
 	return at, facts, err
 }
 
-// Facts are handed to the owner of a ticket, as JSON.
+// Facts are given to the owner of a ticket, as JSON.
 type Facts struct {
 	Instance croft.InstanceID `json:"instance"`
 	Name     string           `json:"name"`
@@ -118,7 +118,7 @@ type Facts struct {
 	Address  string           `json:"address"`
 }
 
-// orderRetry is the pause before a cloud that was unavailable is asked again.
+// orderRetry is the pause before retrying a cloud that was unavailable.
 const orderRetry = time.Second
 
 // order requests the instance until the cloud answers or ctx ends.
@@ -137,8 +137,8 @@ func (v *Instances) order(ctx context.Context, id croft.InstanceID, name string,
 	}
 }
 
-// orderOnce requests the instance unless it exists. With again, an attempt that the cloud
-// did not answer is undone first.
+// orderOnce requests the instance unless it exists. With again, an earlier attempt that the cloud did not answer
+// is undone first.
 func (v *Instances) orderOnce(ctx context.Context, id croft.InstanceID, name string, i pool.Instance,
 	again bool) (croft.Instance, error) {
 	st, err := v.Scheduler.View.Find(ctx, v.project(i), string(id))
@@ -163,7 +163,7 @@ func (v *Instances) orderOnce(ctx context.Context, id croft.InstanceID, name str
 	return d.Instance, err
 }
 
-// hostName makes a host name of a resource's name.
+// hostName derives a host name from a resource's name.
 func hostName(name string) string {
 	plain := strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
@@ -177,7 +177,7 @@ func hostName(name string) string {
 	return strings.Trim(plain, "-")
 }
 
-// Probe implements pool.Instances. A silent host is no failure: it may come back.
+// Probe implements pool.Instances. A host that does not answer is no failure: it may come back.
 func (v *Instances) Probe(ctx context.Context, id croft.InstanceID) error {
 	st, err := v.Scheduler.View.Find(ctx, "", string(id))
 	switch {
@@ -207,7 +207,7 @@ func (v *Instances) Destroy(ctx context.Context, id croft.InstanceID, i pool.Ins
 	return v.Scheduler.Wait(ctx, d.Instance, schedule.Gone, nil)
 }
 
-// Watch implements pool.Instances. Changes close to each other are looked at together.
+// Watch implements pool.Instances. Changes in quick succession are read together.
 func (v *Instances) Watch(ctx context.Context, changed func(asOf time.Time, lost func(croft.InstanceID) error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -237,10 +237,10 @@ func (v *Instances) Watch(ctx context.Context, changed func(asOf time.Time, lost
 	}
 }
 
-// watchPause is how long changes of instances are collected before they are looked at.
+// watchPause is how long changes of instances are collected before they are read.
 const watchPause = 200 * time.Millisecond
 
-// look reads all instances, and returns what tells whether one of them was lost.
+// look reads all instances, and returns a function that reports how an instance was lost.
 func (v *Instances) look(ctx context.Context) (func(croft.InstanceID) error, error) {
 	list, err := v.Scheduler.View.List(ctx, "")
 	if err != nil {

@@ -34,8 +34,8 @@ type decoder struct {
 	values int
 }
 
-// readCall reads a call from at most maxBytes of r. Values are nil, bool, int64,
-// float64, string, []byte, time.Time, []any and map[string]any.
+// readCall reads a call from at most maxBytes of r. Values are nil, bool, int64, float64, string, []byte,
+// time.Time, []any and map[string]any.
 func readCall(r io.Reader) (call, error) {
 	limited := &io.LimitedReader{R: r, N: maxBytes + 1}
 	d := decoder{xml: xml.NewDecoder(limited)}
@@ -108,8 +108,7 @@ func (d *decoder) params() ([]any, error) {
 	}
 }
 
-// value reads to the end of a value whose start was read. Text without a type is a
-// string.
+// value reads to the end of a value whose start was read. Text without a type is a string.
 func (d *decoder) value(depth int) (any, error) {
 	if d.values++; d.values > maxValues || depth > maxDepth {
 		return nil, errSize

@@ -13,7 +13,7 @@ import (
 
 const header = "<?xml version='1.0'?>\n"
 
-// response encodes an answer with one value.
+// response encodes a response with one value.
 func response(value any) ([]byte, error) {
 	b := bytes.NewBufferString(header + "<methodResponse>\n<params>\n<param>\n")
 	if err := writeValue(b, value); err != nil {
@@ -26,7 +26,7 @@ func response(value any) ([]byte, error) {
 // fault encodes an error.
 func fault(code int, text string) []byte {
 	b := bytes.NewBufferString(header + "<methodResponse>\n<fault>\n")
-	_ = writeValue(b, map[string]any{"faultCode": code, "faultString": text}) // types that it has
+	_ = writeValue(b, map[string]any{"faultCode": code, "faultString": text}) // writeValue supports these types
 	b.WriteString("</fault>\n</methodResponse>\n")
 	return b.Bytes()
 }
@@ -68,7 +68,7 @@ func writeTyped(b *bytes.Buffer, value any) error {
 	return nil
 }
 
-// writeInt writes integers beyond 32 bits as i8, an extension that many clients know.
+// writeInt writes integers beyond 32 bits as i8, a common extension.
 func writeInt(b *bytes.Buffer, v int64) {
 	kind := "int"
 	if v > math.MaxInt32 || v < math.MinInt32 {
@@ -78,7 +78,7 @@ func writeInt(b *bytes.Buffer, v int64) {
 }
 
 func writeText(b *bytes.Buffer, text string) {
-	_ = xml.EscapeText(b, []byte(text)) // a buffer takes all
+	_ = xml.EscapeText(b, []byte(text)) // a buffer accepts everything
 }
 
 func writeArray(b *bytes.Buffer, values []any) error {

@@ -1,6 +1,5 @@
-// Package xmlrpc serves methods over XML-RPC, with nil and with introspection, as
-// the server in Python's standard library does, so that its clients find the same.
-// What a client sends is bounded in size, depth and number of values.
+// Package xmlrpc serves methods over XML-RPC, with nil and introspection, like the server in Python's standard
+// library, so that its clients work unchanged. A client's input is bounded in size, depth and number of values.
 package xmlrpc
 
 import (
@@ -16,25 +15,24 @@ import (
 	"strings"
 )
 
-// faultCode is the code of every fault, as of Python's server.
+// faultCode is the code of every fault, as in Python's server.
 const faultCode = 1
 
-// A Method is what clients can call. Params and result are of the types that values
-// of XML-RPC have: nil, bool, int64, float64, string, []byte, time.Time (params
-// alone), []any and map[string]any; a result may be an int too. An error becomes a
-// fault with its text.
+// A Method can be called by clients. Params and result have the types of XML-RPC values: nil, bool, int64,
+// float64, string, []byte, time.Time (params alone), []any and map[string]any; a result may be an int too. An
+// error becomes a fault with its text.
 type Method struct {
 	Help string
 	Call func(ctx context.Context, params []any) (any, error)
 }
 
-// Handler serves methods, and system.listMethods, system.methodHelp and
-// system.methodSignature about them. It authorizes nobody.
+// Handler serves methods, and system.listMethods, system.methodHelp and system.methodSignature about them. It
+// authorizes no requests itself.
 type Handler struct {
 	methods map[string]Method
 }
 
-// NewHandler returns a handler of these methods, by their names.
+// NewHandler returns a handler of these methods, keyed by name.
 func NewHandler(methods map[string]Method) *Handler {
 	h := &Handler{methods: maps.Clone(methods)}
 	h.methods["system.listMethods"] = Method{"The names of all methods.", func(context.Context, []any) (any, error) {
@@ -73,10 +71,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text := h.answer(r.Context(), body)
 	w.Header().Set("Content-Type", "text/xml")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
-	_, _ = w.Write(text) // a client that has gone misses nothing
+	_, _ = w.Write(text) // the client may be gone
 }
 
-// unpacked returns the body of a request, decompressed. The limit of a call applies to that.
+// unpacked returns the body of a request, decompressed; the limit of a call applies to the decompressed body.
 func unpacked(r *http.Request) (io.Reader, error) {
 	switch encoding := strings.ToLower(r.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
@@ -88,7 +86,7 @@ func unpacked(r *http.Request) (io.Reader, error) {
 	}
 }
 
-// answer reads a call, makes it and encodes its result.
+// answer reads a call, executes it and encodes its result.
 func (h *Handler) answer(ctx context.Context, body io.Reader) []byte {
 	c, err := readCall(body)
 	if err != nil {

@@ -104,10 +104,10 @@ func FuzzCall(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, v := range c.Params { // what was read can be said, and is the same again
+		for _, v := range c.Params { // what was read can be encoded, and decodes to the same
 			var b bytes.Buffer
 			if writeTyped(&b, v) != nil {
-				continue // times are not answered
+				continue // times are not encoded
 			}
 			again, err := readCall(strings.NewReader(callWith(b.String())))
 			if err != nil {
@@ -120,7 +120,7 @@ func FuzzCall(f *testing.F) {
 	})
 }
 
-// answers serves what the tests below call.
+// answers serves the methods that the tests below call.
 func answers(t *testing.T) *httptest.Server {
 	t.Helper()
 	h := NewHandler(map[string]Method{
@@ -136,7 +136,7 @@ func answers(t *testing.T) *httptest.Server {
 	return s
 }
 
-// TestPythonsClient has the client of Python's standard library judge the server.
+// TestPythonsClient tests the server with the client of Python's standard library.
 func TestPythonsClient(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -215,8 +215,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestACallThatTheServersEndCutsShortIsAnswered: clients take no answer at all for the
-// end of the world, and a fault for something to try again.
+// TestACallThatTheServersEndCutsShortIsAnswered: clients treat a missing answer as fatal, and retry after a
+// fault.
 func TestACallThatTheServersEndCutsShortIsAnswered(t *testing.T) {
 	h := NewHandler(map[string]Method{"wait": {"Waits.", func(ctx context.Context, _ []any) (any, error) {
 		<-ctx.Done()
