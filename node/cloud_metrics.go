@@ -11,15 +11,14 @@ import (
 	"croft/schedule"
 )
 
-// cloudMetrics count the whole cloud, where a process serves all of it: those of
-// agents are of one host each.
+// cloudMetrics count the whole cloud, in a process that serves all of it; agents count only their own host.
 type cloudMetrics struct {
 	mirror    *etcdstore.Mirror
 	hosts     *prometheus.Desc
 	instances *prometheus.Desc
 }
 
-// ofCloud adds hosts and instances of the whole cloud to what a process tells.
+// OfCloud adds hosts and instances of the whole cloud to the metrics of the process.
 func (s *Self) OfCloud(ctx context.Context, p *Parts, store *etcdstore.Store) {
 	m := NewCloudMetrics(store)
 	s.Counts(m)
@@ -35,7 +34,7 @@ func NewCloudMetrics(store *etcdstore.Store) *cloudMetrics {
 	return m
 }
 
-// Collector gives the metrics to count.
+// Collector returns the metrics.
 func (m *cloudMetrics) Collector() prometheus.Collector { return m }
 
 // Describe implements prometheus.Collector.
@@ -44,12 +43,12 @@ func (m *cloudMetrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.instances
 }
 
-// Collect implements prometheus.Collector. Before everything has been read there is nothing.
+// Collect implements prometheus.Collector. Until everything was read once, it reports nothing.
 func (m *cloudMetrics) Collect(ch chan<- prometheus.Metric) {
 	if !m.mirror.Ready() {
 		return
 	}
-	known, instances, _ := m.mirror.Look() // what cannot be read is not counted
+	known, instances, _ := m.mirror.Look() // unreadable records are not included
 	states := map[string]int{"ready": 0, "drained": 0, "silent": 0}
 	for _, h := range known {
 		states[hosts.Host{Host: h}.State()]++

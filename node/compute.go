@@ -14,8 +14,8 @@ import (
 	"croft/trust/pki"
 )
 
-// RunAgent runs the agent until ctx ends or a part fails: of the cloud that the host
-// joined, or where it joined none of the one in etcd, which it may begin.
+// RunAgent runs the agent until ctx ends or a part fails. It serves the cloud that the host joined; otherwise the
+// one in etcd, which it may begin.
 func RunAgent(ctx context.Context, s settings.Settings, reach settings.Reach, log *slog.Logger,
 	ready func()) (err error) {
 	of := reach.Joined
@@ -61,8 +61,8 @@ func RunAgent(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 	return runHost(ctx, p, h, ready)
 }
 
-// mayServe refuses a host that was forgotten since it joined: etcd would let it in, and
-// the join server would refuse all that it asks. NotFound.
+// mayServe refuses a host that was forgotten since it joined: etcd would accept it, but the join server would
+// refuse all its requests. NotFound.
 func mayServe(ctx context.Context, own *trust.Credentials, store cloud) error {
 	switch store := store.(type) {
 	case *etcdstore.Store:
@@ -76,10 +76,10 @@ func mayServe(ctx context.Context, own *trust.Credentials, store cloud) error {
 			return croft.Errorf(croft.NotFound, "%w", err)
 		}
 	}
-	return nil // a gate that does not answer is reported later, again and again
+	return nil // a gate that does not answer is reported later, repeatedly
 }
 
-// followServers learns where a host that reaches etcd renews its certificates now.
+// followServers updates where a host with access to etcd renews its certificates.
 func followServers(ctx context.Context, of *trust.Membership, own *trust.Credentials, store cloud) error {
 	if etcd, direct := store.(*etcdstore.Store); direct {
 		return of.FollowServers(ctx, own, etcd.Trust)
@@ -87,7 +87,7 @@ func followServers(ctx context.Context, of *trust.Membership, own *trust.Credent
 	return nil
 }
 
-// keepJoined renews the certificates of a host that joined, and notes them for commands.
+// keepJoined renews the certificates of a joined host, and notes them for commands.
 func keepJoined(ctx context.Context, stateDir string, r settings.Reach, p *Parts, own *trust.Credentials) error {
 	if own == nil {
 		return nil

@@ -5,8 +5,7 @@ import (
 	"syscall"
 )
 
-// onDisk is how many bytes of the file system a file takes, its share where
-// several names stand for one file.
+// onDisk is how many bytes of the file system a file takes, divided by its number of hard links.
 func onDisk(entry os.DirEntry) int64 {
 	info, err := entry.Info()
 	if err != nil || !info.Mode().IsRegular() {

@@ -10,9 +10,9 @@ import (
 	"croft/trust/pki"
 )
 
-// StartEtcd starts an etcd in this process, as c says, and returns what to open the
-// store with. One that others reach has to be protected, by certificates of
-// our own authority or of another, or to be meant not to be.
+// StartEtcd starts an etcd in this process, as c configures, and returns the configuration for opening the store.
+// An etcd that other machines reach must be protected by certificates, of our own authority or another, unless
+// the settings permit none.
 func StartEtcd(ctx context.Context, s *settings.Settings, v settings.Servers, c etcdserver.Config,
 	own *trust.Credentials) (*etcdserver.Server, etcdstore.Config, error) {
 	var open etcdstore.Config

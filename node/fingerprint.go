@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// machineFiles hold what no two machines have in common; a copy of a machine's disk
-// differs in the second, if in anything.
+// machineFiles differ between any two machines; for a copy of a machine's disk only the second may differ.
 var machineFiles = []string{"/etc/machine-id", "/sys/class/dmi/id/product_uuid"}
 
-// fingerprint identifies a state directory on this machine: it differs for copies of the directory,
-// as far as the machine can tell, and is the same after a reboot.
+// fingerprint identifies a state directory on this machine: copies of the directory differ, as far as the machine
+// can tell, and it survives a reboot.
 func fingerprint(dir string) string {
 	sum := sha256.New()
 	for _, name := range machineFiles {

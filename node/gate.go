@@ -28,7 +28,7 @@ func OpenGate(j *trust.Membership, stateDir string) (*gate.Client, error) {
 	})
 }
 
-// followGates asks again and again which hosts serve agents, until ctx ends.
+// followGates periodically asks which hosts serve agents, until ctx ends.
 func (h *host) followGates(ctx context.Context, client *gate.Client, of *trust.Membership) error {
 	var last []string
 	for {
@@ -50,11 +50,11 @@ func (h *host) followGates(ctx context.Context, client *gate.Client, of *trust.M
 	}
 }
 
-// gatesEvery is how often an agent asks which hosts serve agents.
+// gatesEvery is the interval at which an agent asks which hosts serve agents.
 const gatesEvery = time.Minute
 
-// openCloud opens the cloud of a host: through the gate if it joined a strict one, else
-// etcd, where mint lets it begin one.
+// openCloud opens the cloud of a host: through the gate if the host joined a strict cloud, else etcd, where mint
+// lets it begin one.
 func openCloud(ctx context.Context, r settings.Reach, stateDir string, mint bool) (cloud, error) {
 	if r.Joined.IsStrict() {
 		return OpenGate(r.Joined, stateDir)

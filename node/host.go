@@ -32,26 +32,26 @@ import (
 	"croft/trust"
 )
 
-// hypervisor is what a host needs of libvirt or of its simulation.
+// hypervisor is the part of libvirt or its simulation that a host needs.
 type hypervisor interface {
 	compute.Hypervisor
-	// Owner returns the instance that holds a guest's address now; NotFound.
+	// Owner returns the instance that has a guest's address now. NotFound.
 	Owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, error)
 	Close() error
 }
 
-// cloud is what a host needs of the one that it is of.
+// cloud is the part of its cloud that a host needs.
 type cloud interface {
 	compute.Orders
 	compute.Registry
 	compute.Records
 	Partition() croft.PartitionID
-	// Usable returns why nothing can be ordered just now; nil where it can.
+	// Usable returns why orders are impossible at the moment; nil: they are possible.
 	Usable(ctx context.Context) error
 	Close() error
 }
 
-// host joins the rooms that one host's agent is made of.
+// host joins the packages that make up one host's agent.
 type host struct {
 	settings  settings.Settings
 	servers   settings.Servers
@@ -62,18 +62,18 @@ type host struct {
 	store     cloud
 	hv        hypervisor
 	virtType  string
-	bridge    string // that guests ask for their metadata on; empty where nobody does
-	vendor    []byte // what the operator adds to the set-up of every guest
+	bridge    string // on which guests request metadata; empty: none do
+	vendor    []byte // operator's additions to the set-up of every guest
 	trust     *trust.Credentials
 	memory    orderMemory
 	running   atomic.Pointer[compute.Agent] // nil until the agent starts
 	inventory compute.Inventory             // nil until then
-	// following keeps up with who serves the cloud; nil where nobody of the hosts does.
+	// following tracks which hosts serve the cloud; nil: no host does.
 	following func(context.Context) error
 }
 
-// openHypervisor opens libvirt, with the guests' networks running, or the simulation.
-// With filtered it keeps up the packet filter of that cloud's guests.
+// openHypervisor opens libvirt, with the guests' networks running, or the simulation. With filtered it maintains
+// the packet filter of that cloud's guests.
 func (h *host) openHypervisor(ctx context.Context, filtered croft.PartitionID) error {
 	s := h.settings
 	if s.Hypervisor == "sim" {
@@ -114,7 +114,7 @@ func (h *host) openHypervisor(ctx context.Context, filtered croft.PartitionID) e
 	return err
 }
 
-// checkMachine refuses to run guests on machines on which none have been tried.
+// checkMachine refuses to run guests on untested architectures.
 func checkMachine(arch string) error {
 	if arch == doctor.GuestArch {
 		return nil
@@ -124,7 +124,7 @@ func checkMachine(arch string) error {
 			"use an x86_64 machine, or set hypervisor to none for what all hosts share", arch)
 }
 
-// closeHypervisor closes what openHypervisor opened, in whatever state.
+// closeHypervisor closes what openHypervisor opened, complete or not.
 func (h *host) closeHypervisor() {
 	if h.hv == nil {
 		return
@@ -134,7 +134,7 @@ func (h *host) closeHypervisor() {
 	}
 }
 
-// images is where disks come from: real ones, or none where guests are simulated.
+// images returns the source of disks; simulated guests have none.
 func (h *host) images() (compute.Images, error) {
 	if h.settings.Hypervisor == "sim" {
 		return sim.Images{}, nil
@@ -147,8 +147,7 @@ func (h *host) images() (compute.Images, error) {
 	return image.New(c)
 }
 
-// startAgent starts the agent and its HTTP API. ready is called once the host
-// takes orders.
+// startAgent starts the agent and its HTTP API. ready is called once the host accepts orders.
 func (h *host) startAgent(ctx context.Context, p *Parts, ready func()) error {
 	s := h.settings
 	l, err := Listen(ctx, h.servers.API, "api.listen")
@@ -183,7 +182,7 @@ func (h *host) startAgent(ctx context.Context, p *Parts, ready func()) error {
 	return nil
 }
 
-// agent puts the agent together. scheme and at are how and where its API listens.
+// agent builds the agent. scheme and at are those of its API.
 func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces trace.TracerProvider) (*compute.Agent,
 	croft.Host, error) {
 	s := h.settings
@@ -219,13 +218,13 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	c.Host, c.Partition, c.Dir = me, h.store.Partition(), instances
 	c.Provider = s.ForProvider().Provider(me, c.Partition, facts)
 	c.Orders, c.Registry, c.Records, c.Inventory, c.Hypervisor = h.orders(), h.store, h.store, h.inventory, h.hv
-	c.Shared, _ = h.store.(audit.Shared) // not behind a gate, which has a caretaker of its own
+	c.Shared, _ = h.store.(audit.Shared) // not behind a gate, which has its own caretaker
 	c.Log, c.Traces = h.log, traces
 	agent, err := compute.New(c)
 	return agent, me, err
 }
 
-// openInventory is where the host's room is claimed: behind the gate, or Placement itself.
+// openInventory returns where the host's capacity is claimed: behind the gate, or Placement itself.
 func (h *host) openInventory() (compute.Inventory, error) {
 	if behind, ok := h.store.(compute.Inventory); ok {
 		return behind, nil
@@ -233,8 +232,7 @@ func (h *host) openInventory() (compute.Inventory, error) {
 	return h.reach.Placement.Client()
 }
 
-// CheckReserves finds what is kept back for the host itself and is more than it has.
-// Invalid.
+// CheckReserves refuses reserves that exceed what the host has. Invalid.
 func CheckReserves(s *settings.Settings, f compute.Facts) error {
 	for _, r := range []struct {
 		setting         string
@@ -257,7 +255,7 @@ func used(dir string) int64 {
 	var sum int64
 	_ = filepath.WalkDir(dir, func(_ string, entry os.DirEntry, err error) error {
 		if err != nil {
-			return nil // what cannot be read counts as somebody else's
+			return nil // unreadable files are treated as not ours
 		}
 		sum += onDisk(entry)
 		return nil
@@ -271,8 +269,8 @@ func newToken() string {
 	return hex.EncodeToString(b[:])
 }
 
-// apiURL is where others reach the API: its address, or, where it listens on all,
-// the one by which this host reaches etcd.
+// apiURL is the URL of the API for other machines: its address or, if it listens on all, the address by which
+// this host reaches etcd.
 func apiURL(scheme string, at net.Addr, endpoints []string) string {
 	ap, err := netip.ParseAddrPort(at.String())
 	if err != nil || !ap.Addr().IsUnspecified() {
@@ -281,7 +279,7 @@ func apiURL(scheme string, at net.Addr, endpoints []string) string {
 	return scheme + "://" + netip.AddrPortFrom(settings.AddressTowards(endpoints), ap.Port()).String()
 }
 
-// runHost adds the parts of one host to those that run and waits for the end.
+// runHost adds the parts of one host to the running ones and waits for the end.
 func runHost(ctx context.Context, p *Parts, h *host, ready func()) (err error) {
 	if h.id, err = h.dir.HostID(); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"croft/node/settings"
 )
 
-// runHostless serves a machine that runs shared services and no guests. It takes turns with the
-// agents of other hosts at being the caretaker of shared records.
+// runHostless serves a machine that runs shared services and no guests. It competes with the agents of other
+// hosts to be the caretaker of shared records.
 func runHostless(ctx context.Context, p *Parts, s *settings.Settings, reach settings.Reach, store *etcdstore.Store,
 	log *slog.Logger, ready func()) error {
 	claims, err := reach.Placement.Client()

@@ -16,9 +16,8 @@ import (
 	"croft/trust/invitation"
 )
 
-// Join makes the host of a state directory one of the cloud that invites with the
-// token, from its next start on, and where that is wanted one that serves its etcd too.
-// Where it refuses, nothing has changed.
+// Join makes the host of a state directory join the cloud of the token, from its next start on; with member it
+// will serve etcd too. If it returns an error, nothing has changed.
 func Join(ctx context.Context, s settings.Settings, text string, member bool, words io.Writer) error {
 	token, err := invitation.Parse(text)
 	if err != nil {
@@ -29,13 +28,13 @@ func Join(ctx context.Context, s settings.Settings, text string, member bool, wo
 		return err
 	}
 	if before.IsMember() && etcdserver.IsMember(EtcdDir(s.StateDir)) {
-		// Asked again, etcd may not answer: it may wait for this very host.
+		// A retry must not ask etcd, which may be waiting for this very host.
 		fmt.Fprintln(words, "this host serves that cloud already")
 		return nil
 	}
 	if before != nil && !before.IsMember() && HasEtcd(s.StateDir) {
 		if err := withStateDir(s.StateDir, func(*compute.StateDir) error { return asideEtcd(s.StateDir) }); err != nil {
-			return err // what a removal left that was cut short
+			return err // remains of an interrupted removal
 		}
 	}
 	j := &trust.Membership{Partition: token.Partition}
@@ -56,8 +55,8 @@ func Join(ctx context.Context, s settings.Settings, text string, member bool, wo
 	return nil
 }
 
-// enrol gets certificates at a join server and keeps them. The host counts as joined last,
-// so that a crash leaves one that may try again.
+// enrol gets certificates from a join server and stores them. The membership is written last, so that after a
+// crash the host may retry.
 func enrol(ctx context.Context, j *trust.Membership, s settings.Settings, token invitation.Token) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -89,7 +88,7 @@ func enrol(ctx context.Context, j *trust.Membership, s settings.Settings, token 
 	})
 }
 
-// isEnrolled tells whether a host joined before and its certificates are still valid.
+// isEnrolled reports whether a host joined before and its certificates are still valid.
 func isEnrolled(stateDir string) bool {
 	j, err := trust.ReadMembership(stateDir)
 	if err != nil || !j.HasCertificates() {
@@ -99,7 +98,7 @@ func isEnrolled(stateDir string) bool {
 	return err == nil
 }
 
-// checkMember finds what a host lacks that is to serve etcd and Placement.
+// checkMember checks that a host has what it needs to serve etcd and Placement.
 func checkMember(j *trust.Membership, s *settings.Settings) error {
 	if !j.Etcd.Member {
 		return nil
@@ -119,8 +118,7 @@ func checkMember(j *trust.Membership, s *settings.Settings) error {
 	return errors.Join(servers.CheckEtcd(), preparePlacement(s, servers, &reach))
 }
 
-// mayJoin refuses for a host that has a cloud of its own, or is of another one. It
-// returns what the host joined before.
+// mayJoin refuses a host that has its own cloud, or belongs to another one. It returns the earlier membership.
 func mayJoin(stateDir string, p croft.PartitionID) (*trust.Membership, error) {
 	before, err := trust.ReadMembership(stateDir)
 	if err != nil {
@@ -139,8 +137,7 @@ func mayJoin(stateDir string, p croft.PartitionID) (*trust.Membership, error) {
 	return before, err
 }
 
-// accept exchanges the token for what it grants, in a cloud without an authority: the host
-// asks etcd itself.
+// accept exchanges the token for its grant, in a cloud without an authority: the host reads etcd itself.
 func accept(ctx context.Context, j *trust.Membership, s settings.Settings, token invitation.Token) (err error) {
 	etcd := s.Etcd.EtcdSettings
 	etcd.Endpoints = token.Endpoints

@@ -15,7 +15,7 @@ import (
 	"croft/trust/pki"
 )
 
-// startJoins runs the join server, where the settings say.
+// startJoins runs the join server, if configured.
 func (s *serving) startJoins(ctx context.Context, p *Parts, store *etcdstore.Store) error {
 	if s.servers.Join() == "" {
 		return store.Trust.PutJoinServer(ctx, s.host, trust.JoinServer{})
@@ -44,7 +44,7 @@ func (s *serving) startJoins(ctx context.Context, p *Parts, store *etcdstore.Sto
 	return nil
 }
 
-// listenForHosts listens at join.listen, and returns the address by which hosts reach it too.
+// listenForHosts listens at join.listen, and returns the address by which hosts reach it.
 func (s *serving) listenForHosts(ctx context.Context) (l net.Listener, at string, err error) {
 	if l, err = Listen(ctx, s.servers.Join(), "join.listen"); err != nil {
 		return nil, "", err
@@ -59,8 +59,8 @@ func (s *serving) serveHosts(ctx context.Context, p *Parts, l net.Listener, mux 
 	p.Start(ctx, "the join server", func(ctx context.Context) error { return Serve(ctx, l, mux) })
 }
 
-// joinMode is what hosts that join here may reach: the gate, or an etcd that accepts certificates
-// of the cloud's authority; empty: no host may join.
+// joinMode is what joining hosts may reach: the gate, or an etcd that accepts certificates of the cloud's
+// authority; empty: no host may join.
 func (s *serving) joinMode() string {
 	if s.settings.Trust == trust.Strict || s.own.Has(pki.Etcd) {
 		return s.settings.Trust
@@ -77,8 +77,8 @@ func hostPort(text string) string {
 	return u.Host
 }
 
-// startOtherGate serves agents on a host that serves etcd and did not begin the cloud, if
-// agents of the cloud reach no etcd: they go on where the first host does not.
+// startOtherGate serves agents on a host that serves etcd but did not begin the cloud, if agents cannot reach
+// etcd: they continue here when the first host is down.
 func (s *serving) startOtherGate(ctx context.Context, p *Parts, store *etcdstore.Store) error {
 	if s.own == nil {
 		return nil
@@ -107,8 +107,8 @@ func (s *serving) startOtherGate(ctx context.Context, p *Parts, store *etcdstore
 	return nil
 }
 
-// startGate returns the handler that serves agents which reach neither etcd nor Placement,
-// and starts the caretaker, which looks after what those agents may not see.
+// startGate returns the handler that serves agents without access to etcd and Placement, and starts the caretaker
+// of the records that those agents may not see.
 func (s *serving) startGate(ctx context.Context, p *Parts, store *etcdstore.Store) (http.Handler, error) {
 	claims, err := s.reach.Placement.Client()
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *serving) startGate(ctx context.Context, p *Parts, store *etcdstore.Stor
 		return nil, err
 	}
 	p.Start(ctx, "the gate", func(ctx context.Context) error {
-		<-ctx.Done() // the join server, which began later, has ended
+		<-ctx.Done() // the join server, started later, has ended
 		server.Wait()
 		claims.Close()
 		return nil
@@ -135,7 +135,7 @@ func (s *serving) startGate(ctx context.Context, p *Parts, store *etcdstore.Stor
 	return server, nil
 }
 
-// gatesOf lists where agents of this cloud are served.
+// gatesOf lists the addresses where agents of this cloud are served.
 func gatesOf(ctx context.Context, store *etcdstore.Store) (all []string, err error) {
 	servers, err := store.Trust.JoinServers(ctx)
 	for _, j := range servers {

@@ -8,8 +8,8 @@ import (
 	"croft/placementclient/keystone"
 )
 
-// prepareOwnPlacement checks what our own Placement would be served with, and where it
-// takes the tokens of Keystone alone makes one for this process that nobody knows.
+// prepareOwnPlacement checks the settings of our own Placement. If that accepts only tokens of Keystone, this
+// process gets a generated one that nobody else knows.
 func prepareOwnPlacement(s *settings.Settings, r *settings.Reach) error {
 	if s.Placement.Keystone.Only {
 		r.Placement.Token = newToken()
@@ -18,7 +18,7 @@ func prepareOwnPlacement(s *settings.Settings, r *settings.Reach) error {
 	return err
 }
 
-// load reads the cloud; nil where none is set.
+// loadKeystone reads the cloud; nil: none is configured.
 func loadKeystone(s settings.Keystone) (*keystone.Cloud, error) {
 	if s.Cloud == "" {
 		return nil, nil
@@ -30,7 +30,7 @@ func loadKeystone(s settings.Keystone) (*keystone.Cloud, error) {
 	return cloud, nil
 }
 
-// open is what our own Placement asks about tokens; nil where it asks nobody.
+// openKeystone is what our own Placement verifies tokens with; nil: it verifies none.
 func openKeystone(s settings.Keystone) (k *placement.Keystone, end func(), err error) {
 	cloud, err := loadKeystone(s)
 	if cloud == nil {

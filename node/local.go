@@ -14,8 +14,7 @@ import (
 	"croft/trust/pki"
 )
 
-// accessWith is how commands reach the same cloud, with the certificates that files has for
-// each authority.
+// accessWith is how commands reach the same cloud, with the certificates that files returns for each authority.
 func accessWith(r settings.Reach, files func(pki.Authority) pki.Files) direct.Local {
 	var a direct.Local
 	for _, member := range r.Etcd.Endpoints {
@@ -35,8 +34,7 @@ func accessWith(r settings.Reach, files func(pki.Authority) pki.Files) direct.Lo
 	return a
 }
 
-// useLocally has this process and the commands on this machine use the cloud that this process
-// serves.
+// useLocally makes this process and the commands on this machine use the cloud that this process serves.
 func useLocally(stateDir string, r *settings.Reach, own *trust.Credentials) error {
 	if own.Has(pki.Hosts) && endpoint.IsTLS(r.Placement.Endpoint) {
 		r.Placement.TLS = own.Client(pki.Hosts)
@@ -44,7 +42,7 @@ func useLocally(stateDir string, r *settings.Reach, own *trust.Credentials) erro
 	return writeLocal(stateDir, *r, own)
 }
 
-// writeLocal stores how commands on this machine reach the cloud; no file where the defaults do.
+// writeLocal stores how commands on this machine reach the cloud; it writes no file if the defaults fit.
 func writeLocal(stateDir string, r settings.Reach, own *trust.Credentials) error {
 	if !own.Has(pki.Etcd) {
 		if err := os.Remove(direct.LocalFile(stateDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {

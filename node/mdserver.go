@@ -61,7 +61,7 @@ func RunMetadata(ctx context.Context, s settings.Settings, reach settings.Reach,
 	watch.Start(ctx, "what the process tells of itself", func(ctx context.Context) error {
 		return Serve(ctx, l, CalledAt(s.ServedNames(reach.Placement.Endpoint), s.Metadata.Listen, mux))
 	})
-	// Leases that change make what Owner remembers stale.
+	// A changed lease makes the cache of Owner stale.
 	watch.Start(ctx, "libvirt's events", func(ctx context.Context) error {
 		return h.hv.Watch(ctx, func(croft.InstanceID) {})
 	})

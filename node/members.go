@@ -13,8 +13,8 @@ import (
 	"croft/trust/pki"
 )
 
-// follow watches which hosts serve etcd and Placement until ctx ends. This process uses all of
-// them, and so does its next start.
+// follow watches which hosts serve etcd and Placement until ctx ends. This process uses all of them, and so does
+// its next start.
 func (h *host) follow(ctx context.Context, store *etcdstore.Store, of *trust.Membership) error {
 	return store.Cluster.WatchEtcdMembers(ctx, func(all []croft.EtcdMember) {
 		next, changed := of.With(all, h.store.Partition())
@@ -35,7 +35,7 @@ func (h *host) follow(ctx context.Context, store *etcdstore.Store, of *trust.Mem
 	})
 }
 
-// noteLocally stores for commands on this machine which hosts serve.
+// noteLocally notes for commands on this machine which hosts serve.
 func (h *host) noteLocally(of *trust.Membership) error {
 	r := h.reach
 	r.Etcd.Endpoints = of.Etcd.Endpoints

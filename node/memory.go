@@ -10,17 +10,16 @@ import (
 )
 
 const (
-	// smallMemory is what a control process of some thousand hosts stays within, beside
-	// the program itself.
+	// smallMemory is enough for the control process of a few thousand hosts, not including the program itself.
 	smallMemory = 120 << 20
-	// smallLive is how much of it may live. Beyond that, the limit would have the
-	// garbage collector run all the time.
+	// smallLive is its limit for live memory. Beyond that, the memory limit would make the garbage collector run
+	// continuously.
 	smallLive = smallMemory * 3 / 4
 )
 
-// LimitMemory keeps the process within smallMemory for as long as that is easy, until
-// ctx ends: the collector would let the heap double, and be slow to give back what a
-// start took. The environment's GOGC and GOMEMLIMIT count more.
+// LimitMemory keeps the process within smallMemory while that is cheap, until ctx ends: without it the collector
+// would let the heap double, and return memory of the start slowly. GOGC and GOMEMLIMIT in the environment take
+// precedence.
 func LimitMemory(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		<-ctx.Done()

@@ -11,10 +11,10 @@ import (
 	"croft/mdserver"
 )
 
-// servesMetadata tells whether this process runs a metadata server.
+// servesMetadata reports whether this process runs a metadata server.
 func (h *host) servesMetadata() bool { return h.settings.Metadata.Server && h.bridge != "" }
 
-// readVendor reads what the operator adds to the set-up of every guest.
+// readVendor reads the operator's additions to the set-up of every guest.
 func (h *host) readVendor() error {
 	file := h.settings.Metadata.VendorData
 	if file == "" {
@@ -35,8 +35,7 @@ func (h *host) readVendor() error {
 	return nil
 }
 
-// seeds makes the metadata disks. Simulated guests read none, so they are as those
-// of a host with a server.
+// seeds makes the metadata disks. Simulated guests read none; theirs are made as with a metadata server.
 func (h *host) seeds() (compute.Seeds, error) {
 	if err := h.readVendor(); err != nil {
 		return nil, err
@@ -46,9 +45,8 @@ func (h *host) seeds() (compute.Seeds, error) {
 	return c, nil
 }
 
-// startMetadata serves metadata on the guests' bridge, where there is one and the
-// settings do not say otherwise. Another server of the same cloud there is left to it; one
-// of another cloud is a Conflict.
+// startMetadata serves metadata on the guests' bridge, if there is one and the settings do not disable it. If
+// another server of the same cloud listens there, it stays in charge. Conflict: a server of another cloud does.
 func (h *host) startMetadata(ctx context.Context, p *Parts) error {
 	if !h.servesMetadata() {
 		return nil
@@ -80,7 +78,7 @@ func (h *host) metadata(reports mdserver.Reports) (*mdserver.Server, error) {
 	return mdserver.New(c)
 }
 
-// reports hands what guests tell to the agent, which starts after the server.
+// reports passes reports of guests to the agent, which starts after the server.
 type reports struct{ host *host }
 
 func (r reports) agent() (compute.Reports, error) {
@@ -118,19 +116,18 @@ func (r reports) Password(ctx context.Context, id croft.InstanceID) (string, err
 	return agent.Password(ctx, id)
 }
 
-// guests finds the guest of an address: the hypervisor knows the instance, the order knows the
-// rest.
+// guests finds the guest of an address: the hypervisor knows the instance, the order everything else.
 type guests struct{ host *host }
 
-// NewGuests returns the guests of a hypervisor for the metadata server, with their orders from
-// store. vendor is added to the set-up of each guest.
+// NewGuests returns the guests of a hypervisor for the metadata server, with their orders from store. vendor is
+// added to the set-up of each guest.
 func NewGuests(id croft.HostID, store cloud, hv hypervisor, vendor []byte) mdserver.Guests {
 	return guests{&host{id: id, store: store, hv: hv, vendor: vendor}}
 }
 
 // bridged is a hypervisor that connects guests to bridges of this host.
 type bridged interface {
-	// Ports returns the host's interfaces that the guest's are at, by MAC; NotFound.
+	// Ports returns the host's interfaces for the guest's, by MAC. NotFound.
 	Ports(ctx context.Context, id croft.InstanceID) (map[string]string, error)
 }
 

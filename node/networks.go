@@ -9,8 +9,8 @@ import (
 	"croft/hypervisor/libvirt"
 )
 
-// startNetworks starts the networks of libvirt that guests may name, and looks for the bridges:
-// a missing bridge ends the start, and not the first guest that names it.
+// startNetworks starts the networks of libvirt that guests may name, and checks the bridges: a missing bridge
+// must fail the start, not the first guest that names it.
 func (h *host) startNetworks(ctx context.Context, hv *libvirt.Driver) error {
 	if bridge := h.settings.Network.Bridge; bridge != "" {
 		if err := hv.Bridge(bridge); err != nil {

@@ -9,7 +9,7 @@ import (
 	"croft/node/settings"
 )
 
-// TestBridgesThatAreNotThere: the start ends with the setting that names one.
+// TestBridgesThatAreNotThere: the start fails, and names the setting with the missing bridge.
 func TestBridgesThatAreNotThere(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*settings.Settings)

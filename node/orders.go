@@ -17,13 +17,13 @@ type orderMemory struct {
 	last map[croft.InstanceID]orderRead
 }
 
-// orderRead is an order as it was at a time.
+// orderRead is an order and when it was read.
 type orderRead struct {
 	order croft.Order
 	at    time.Time
 }
 
-// mostRemembered bounds the cache of a process that never learns which orders have gone.
+// mostRemembered bounds the cache in a process that does not learn which orders are gone.
 const mostRemembered = 4096
 
 func (m *orderMemory) get(id croft.InstanceID) (orderRead, bool) {
@@ -59,7 +59,7 @@ func (h *host) orders() noted { return noted{h.store, h.id, &h.memory} }
 
 // Order implements compute.Orders.
 func (n noted) Order(ctx context.Context, of croft.HostID, id croft.InstanceID) (croft.Order, error) {
-	at := time.Now() // before the reading, which may take its time
+	at := time.Now() // before reading, which may take long
 	order, err := n.Orders.Order(ctx, of, id)
 	switch {
 	case of != n.host:
@@ -71,14 +71,14 @@ func (n noted) Order(ctx context.Context, of croft.HostID, id croft.InstanceID) 
 	return order, err
 }
 
-// ordersLast is how long a cached order is used without being read again: a guest makes two dozen
-// requests while it boots. After that time a destroyed instance reads nothing any more.
+// ordersLast is how long a cached order is used without reading it again: a booting guest makes two dozen
+// requests. After that, a destroyed instance gets nothing.
 const ordersLast = 250 * time.Millisecond
 
-// orderPatience bounds how long a guest waits for its order to be read where a cached one exists.
+// orderPatience bounds how long a guest waits for its order to be read while a cached one exists.
 const orderPatience = time.Second
 
-// forGuest returns the order of the guest that asks; the cached one where the store does not answer.
+// forGuest returns the order of the guest; if the store does not answer, the cached one.
 func (n noted) forGuest(ctx context.Context, id croft.InstanceID) (croft.Order, error) {
 	last, known := n.memory.get(id)
 	if !known {

@@ -10,7 +10,7 @@ import (
 	"croft/compute"
 )
 
-// oracle answers as it is told to.
+// oracle gives configured answers.
 type oracle struct {
 	compute.Orders
 	answer func(ctx context.Context) (croft.Order, error)

@@ -1,6 +1,6 @@
-// Package node runs one process of the cloud: all of croft up, or a part of it (the agent of
-// a host, the metadata server, Placement). It opens what the settings name, starts the parts
-// in an order in which each may rely on those before it, and ends them in the reverse order.
+// Package node runs one process of the cloud: all of croft up, or a part of it (the agent of a host, the metadata
+// server, Placement). It opens what the settings name, starts the parts in an order in which each may rely on
+// earlier ones, and ends them in the reverse order.
 package node
 
 import (
@@ -22,7 +22,7 @@ import (
 type Parts struct {
 	Self    *Self // health and metrics of the process; nil until they are known
 	running []*part
-	failed  chan error // the first failure; later ones are returned by end
+	failed  chan error // the first failure; later ones are returned by End
 }
 
 type part struct {
@@ -33,8 +33,8 @@ type part struct {
 
 func NewParts() *Parts { return &Parts{failed: make(chan error, 1)} }
 
-// Start runs a part until End, or until it fails. The end of ctx does not end the part: it is the
-// signal to end all parts in order.
+// Start runs a part until End, or until it fails. The end of ctx does not end the part: it is the signal to end
+// all parts in order.
 func (p *Parts) Start(ctx context.Context, name string, run func(context.Context) error) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	one := &part{name: name, cancel: cancel, ended: make(chan error, 1)}
@@ -46,7 +46,7 @@ func (p *Parts) Start(ctx context.Context, name string, run func(context.Context
 			case p.failed <- stopped(name, err):
 			default:
 			}
-			err = nil // told already
+			err = nil // already reported
 		}
 		one.ended <- err
 	}()
@@ -83,8 +83,8 @@ func (p *Parts) End() error {
 	return errors.Join(errs...)
 }
 
-// unlessStopped returns the error that ended a start, nil where ctx has ended: that cut the start
-// short, and what went wrong with the rest of it says nothing.
+// unlessStopped returns the error that ended a start; nil: ctx has ended. That interrupted the start, so later
+// errors mean nothing.
 func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -92,8 +92,7 @@ func unlessStopped(ctx context.Context, err error) error {
 	return err
 }
 
-// Listen opens a TCP address that a setting names, with bounds on its connections.
-// Conflict: it is in use.
+// Listen opens the TCP address of a setting, with limits on its connections. Conflict: it is in use.
 func Listen(ctx context.Context, address, setting string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
@@ -107,8 +106,8 @@ func Listen(ctx context.Context, address, setting string) (net.Listener, error) 
 	return limited(l), nil
 }
 
-// Serve answers on l until ctx ends. Requests in flight get a second to finish, then their
-// contexts end: some would go on for ever.
+// Serve serves h on l until ctx ends. In-flight requests get a second to finish, then their contexts end: some
+// would continue forever.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRequests()
@@ -132,8 +131,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return err
 }
 
-// quietHandshakes drops log lines about failed TLS handshakes: the client learns of the failure,
-// and anybody may cause one.
+// quietHandshakes drops log lines about failed TLS handshakes: the client sees the failure, and anybody may cause
+// one.
 type quietHandshakes struct{ slog.Handler }
 
 // Handle implements slog.Handler.
@@ -150,7 +149,7 @@ func shutdown(ctx context.Context, server *http.Server, grace time.Duration) err
 	return server.Shutdown(ctx)
 }
 
-// areFree refuses addresses of settings that are in use. Conflict.
+// areFree refuses configured addresses that are in use. Conflict.
 func areFree(ctx context.Context, needed map[string]string) error {
 	for setting, address := range needed {
 		if address == "" {

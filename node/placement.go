@@ -21,15 +21,15 @@ import (
 	"croft/trust"
 )
 
-// OwnEtcd is an etcd that a part of the cloud runs for itself: below Dir, and at Listen for others to use.
+// OwnEtcd is an etcd embedded in a part of the cloud: its data is below Dir, and others reach it at Listen.
 type OwnEtcd struct{ Dir, Listen string }
 
-// RunPlacement serves until ctx ends or a part fails. own is nil where the settings name an etcd.
+// RunPlacement serves until ctx ends or a part fails. own is nil if the settings name an etcd.
 func RunPlacement(ctx context.Context, s settings.Settings, own *OwnEtcd, log *slog.Logger, ready func()) (err error) {
 	reach, servers := s.Reach(nil), s.Servers(nil)
 	err = errors.Join(prepareOwnPlacement(&s, &reach), checkToken(servers.Placement, reach.Placement.Token))
 	if err != nil {
-		return err // before an etcd is made
+		return err // before an etcd is created
 	}
 	me, err := NewSelf(ctx, &s, "croft-placement", log)
 	defer me.End()
@@ -110,7 +110,7 @@ func startPlacement(ctx context.Context, p *Parts, store ledger.Store, s *settin
 	return fmt.Sprintf("%s://%s", scheme, l.Addr()), nil
 }
 
-// preparePlacement checks how Placement is reached, or what our own is served with.
+// preparePlacement checks how Placement is reached, or the settings of our own.
 func preparePlacement(s *settings.Settings, v settings.Servers, r *settings.Reach) error {
 	if !s.ServesPlacement() {
 		return r.Placement.Check()
@@ -123,8 +123,8 @@ func preparePlacement(s *settings.Settings, v settings.Servers, r *settings.Reac
 	return prepareOwnPlacement(s, r)
 }
 
-// ownToken gives a Placement that other machines reach a token that is not known to
-// everybody, the same for ever, where the settings give it none.
+// ownToken gives a Placement that other machines reach a secret token, unless one is configured. The token never
+// changes.
 func ownToken(s *settings.Settings, v settings.Servers, r *settings.Reach, dir *compute.StateDir) (err error) {
 	if r.Placement.Token == direct.DefaultToken && s.ServesPlacement() && v.Beyond(v.Placement) {
 		r.Placement.Token, err = dir.Secret("placement-token", newToken)
@@ -132,7 +132,7 @@ func ownToken(s *settings.Settings, v settings.Servers, r *settings.Reach, dir *
 	return err
 }
 
-// checkToken keeps the token that everybody knows to the loopback interface.
+// checkToken restricts the well-known default token to the loopback interface.
 func checkToken(address, token string) error {
 	if token == direct.DefaultToken && !endpoint.IsLoopback(address) {
 		return croft.Errorf(croft.Invalid,

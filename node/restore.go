@@ -8,8 +8,8 @@ import (
 	"croft/etcdstore/etcdserver"
 )
 
-// RestoreEtcd makes the etcd of a host anew from a snapshot, as the only one of the cloud. Invalid: there is no such
-// file. Conflict: the host runs, or has an etcd.
+// RestoreEtcd recreates the etcd of a host from a snapshot, as the only member of the cloud. Invalid: there is no
+// such file. Conflict: the host runs, or has an etcd.
 func RestoreEtcd(stateDir, snapshot string) error {
 	if _, err := os.Stat(snapshot); err != nil {
 		return croft.Errorf(croft.Invalid, "read the snapshot: %w", err)

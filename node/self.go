@@ -23,21 +23,20 @@ import (
 	"croft/trust/gate"
 )
 
-// Self reports on a process at each address where it serves anything: whether it lives, whether it
-// is ready, and its metrics.
+// Self reports on a process at each address where it serves: whether it is alive, whether it is ready, and its
+// metrics.
 type Self struct {
 	Checks  health.Checks
 	metrics *prometheus.Registry
-	others  prometheus.Gatherers // what modules count, each under names of its own
-	token   string               // who reads metrics shows it; nobody has to where it is empty
+	others  prometheus.Gatherers // metrics of other modules, under their own names
+	token   string               // required for reading metrics; empty: not required
 	log     *slog.Logger
 
 	traces   trace.TracerProvider
 	endTrace func()
 }
 
-// NewSelf returns the report on the process named service. The caller has to end it. Invalid: a
-// setting is wrong.
+// NewSelf returns the report on the process named service. The caller must call End. Invalid: a setting is wrong.
 func NewSelf(ctx context.Context, s *settings.Settings, service string, log *slog.Logger) (*Self, error) {
 	me := &Self{metrics: prometheus.NewRegistry(), log: log}
 	if file := s.Metrics.TokenFile; file != "" {
@@ -60,7 +59,7 @@ func NewSelf(ctx context.Context, s *settings.Settings, service string, log *slo
 	return me, nil
 }
 
-// Log is where the process logs.
+// Log returns the logger of the process.
 func (s *Self) Log() *slog.Logger { return s.log }
 
 // Describe sends the descriptions of all metrics that were added.
@@ -80,7 +79,7 @@ func (s *Self) End() {
 	}
 }
 
-// Counts adds the metrics of parts that have any. A part that was added before is not added again.
+// Counts adds the metrics of those parts that have any. Adding a part again has no effect.
 func (s *Self) Counts(parts ...any) {
 	for _, part := range parts {
 		counting, ok := part.(interface{ Collector() prometheus.Collector })
@@ -93,14 +92,14 @@ func (s *Self) Counts(parts ...any) {
 	}
 }
 
-// Serves adds health and metrics to what the process serves at address.
+// Serves adds health and metrics to mux, which the process serves at address.
 func (s *Self) Serves(mux *http.ServeMux, address string) {
 	s.Checks.Register(mux)
 	mux.Handle("GET /metrics", s.metricsAt(address))
 }
 
-// metricsAt serves metrics to whoever shows the token. Without one they are for this
-// machine, since they tell what instances are called and how busy everybody is.
+// metricsAt serves metrics to requests with the token. Without a token they are only for this machine, since they
+// reveal the names of instances and the load of hosts.
 func (s *Self) metricsAt(address string) http.Handler {
 	all := append(prometheus.Gatherers{s.metrics}, s.others...)
 	give := promhttp.HandlerFor(all, promhttp.HandlerOpts{

@@ -19,21 +19,20 @@ import (
 	"croft/trust"
 )
 
-// serving is what this host serves to the whole cloud: etcd, alone or as one of several members,
-// and Placement.
+// serving is what this host serves to the whole cloud: etcd, alone or as one of several members, and Placement.
 type serving struct {
 	settings *settings.Settings
 	servers  settings.Servers
-	reach    settings.Reach // until etcd runs here, through the other hosts that serve it
+	reach    settings.Reach // through the other members, until etcd runs here
 	log      *slog.Logger
 	dir      *compute.StateDir
 	host     croft.HostID
 	of       *trust.Membership  // nil until another host serves
-	own      *trust.Credentials // nil without certificates
-	admitted *trust.Admission   // nil without certificates
+	own      *trust.Credentials // nil: no certificates are configured
+	admitted *trust.Admission   // nil: no certificates are configured
 }
 
-// newServing returns what a host with these settings serves, nothing of it started yet.
+// newServing returns the services of a host with these settings, not yet started.
 func newServing(ctx context.Context, s *settings.Settings, servers settings.Servers, reach settings.Reach,
 	dir *compute.StateDir, log *slog.Logger) (*serving, error) {
 	of := reach.Joined
@@ -50,7 +49,7 @@ func newServing(ctx context.Context, s *settings.Settings, servers settings.Serv
 	return me, err
 }
 
-// serve starts the services beside etcd and publishes where they are.
+// serve starts the services beside etcd and publishes their addresses.
 func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (err error) {
 	begun := s.of == nil || trust.HasAuthority(s.dir.Path)
 	if begun {
@@ -86,22 +85,22 @@ func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (
 	return s.startJoins(ctx, p, store)
 }
 
-// joinPatience bounds how long a host waits to become a member of etcd: members are added one at a
-// time, and only after the others have been connected for some seconds.
+// joinPatience bounds how long a host waits to become a member of etcd: members are added one at a time, and only
+// after the others have been connected for some seconds.
 const joinPatience = 2 * time.Minute
 
-// answerTimeout is how long the cloud may take for an answer that needs no waiting.
+// answerTimeout bounds a request to the cloud that needs no waiting.
 const answerTimeout = 30 * time.Second
 
-// slowStart is how long the others may take before it is said that they are waited for.
+// slowStart is the delay before a message says that the others are waited for.
 const slowStart = 5 * time.Second
 
 func EtcdDir(stateDir string) string { return filepath.Join(stateDir, "etcd") }
 
 func HasEtcd(stateDir string) bool { return exists(EtcdDir(stateDir)) }
 
-// start runs the server of etcd and returns what to open the store with, once the server is a
-// voter; more than half of the other members have to run. ErrRemoved: they removed it meanwhile.
+// start runs the server of etcd and returns the configuration for opening the store, once the server is a voter;
+// a majority of the other members must run. ErrRemoved: they removed it meanwhile.
 func (s *serving) start(ctx context.Context) (_ *etcdserver.Server, _ etcdstore.Config, err error) {
 	c := etcdserver.Config{Dir: EtcdDir(s.dir.Path), Host: s.host, PeerListen: s.servers.Peer()}
 	c.Peer, c.Advertise = endpoint.Outside(c.PeerListen), endpoint.Outside(s.servers.Etcd)
@@ -127,8 +126,8 @@ func (s *serving) start(ctx context.Context) (_ *etcdserver.Server, _ etcdstore.
 	return etcd, open, nil
 }
 
-// introduce adds this host's server to the members of etcd. A server that has run before is a
-// member already, and the others may wait for it.
+// introduce adds this host's server to the members of etcd. A server that has run before is already a member, and
+// the others may be waiting for it.
 func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 	known := etcdserver.IsMember(EtcdDir(s.dir.Path))
 	others, err := s.others(ctx)
@@ -151,7 +150,7 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 		}
 		return "", err
 	}
-	// A member that etcd knows of and that cannot start keeps others from joining.
+	// A registered member that cannot start prevents others from joining.
 	needed := map[string]string{"etcd.listen": s.servers.Etcd, "etcd.peer_listen": s.servers.Peer()}
 	if err := errors.Join(areFree(ctx, needed), etcdserver.ClearUnfinished(EtcdDir(s.dir.Path))); err != nil {
 		return "", err
@@ -159,7 +158,7 @@ func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 	return others.Cluster.AddEtcdMember(ctx, s.member())
 }
 
-// others opens the store of the cloud that was joined.
+// others opens the store of the joined cloud.
 func (s *serving) others(ctx context.Context) (*etcdstore.Store, error) {
 	store, err := s.reach.Etcd.Open(ctx, false)
 	if err == nil && store.Partition() != s.of.Partition {
@@ -187,10 +186,10 @@ func (s *serving) publish(ctx context.Context, store *etcdstore.Store) error {
 	return store.Cluster.PutEtcdMember(ctx, m)
 }
 
-// leaveEtcd stops serving etcd for good after the others removed this member: its data is moved
-// aside. Conflict: the host itself was forgotten.
+// leaveEtcd stops serving etcd for good after the others removed this member: it renames the data. Conflict: the
+// host itself was forgotten.
 func leaveEtcd(ctx context.Context, had settings.Settings, log *slog.Logger) (err error) {
-	of, err := trust.ReadMembership(had.StateDir) // as it is since others serve
+	of, err := trust.ReadMembership(had.StateDir) // as written since others serve
 	if err != nil || of == nil {
 		return cmp.Or(err, etcdserver.ErrRemoved)
 	}

@@ -6,7 +6,7 @@ import (
 	"croft/compute"
 )
 
-// withStateDir does something while no croft runs in a state directory.
+// withStateDir calls do while no croft runs in the state directory.
 func withStateDir(path string, do func(*compute.StateDir) error) (err error) {
 	dir, err := compute.OpenStateDir(path)
 	if err != nil {

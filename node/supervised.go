@@ -11,13 +11,12 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// startPatience is how long systemd waits for the next sign of life of a process that is not ready
-// yet. A start may take any time (etcd is away, another agent has the host), but not stand still.
+// startPatience is how long systemd waits for the next notification of a process that is not ready yet. A start
+// may take any time (etcd is down, another agent has the host), but must not hang.
 const startPatience = time.Minute
 
-// Supervised runs what goes on until ctx ends, and tells systemd, where that started
-// the process, when it is ready and when the end begins, and gives it signs of life
-// more often than its watchdog wants them.
+// Supervised runs run until ctx ends. If systemd started the process, Supervised notifies it when the process is
+// ready and when it begins to stop, and more often than its watchdog requires.
 func Supervised(ctx context.Context, log *slog.Logger, run func(ready func()) error) error {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return run(func() {})
@@ -36,19 +35,18 @@ func Supervised(ctx context.Context, log *slog.Logger, run func(ready func()) er
 		s.ready.Store(true)
 		s.tell(daemon.SdNotifyReady + "\nSTATUS=takes requests")
 	})
-	_ = p.End() // beat has no errors
+	_ = p.End() // beat returns no errors
 	return err
 }
 
-// supervisor speaks to systemd.
+// supervisor notifies systemd.
 type supervisor struct {
 	log   *slog.Logger
 	every time.Duration
 	ready atomic.Bool
 }
 
-// beat gives signs of life until ctx ends. A process that is suspended, or no longer runs
-// goroutines, gives none.
+// beat notifies systemd until ctx ends. A process that is suspended, or no longer runs goroutines, sends nothing.
 func (s *supervisor) beat(ctx context.Context) error {
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()

@@ -15,8 +15,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// notifySocket is what systemd listens on: it returns the next message, and what is
-// told of a process under it is what the test reads.
+// notifySocket replaces systemd's socket: the returned function returns the next message.
 func notifySocket(t *testing.T) (next func() string) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "notify")
@@ -38,7 +37,7 @@ func notifySocket(t *testing.T) (next func() string) {
 	}
 }
 
-// until reads messages to the first that begins with prefix, and returns the others.
+// until reads messages up to the first with this prefix, and returns the earlier ones.
 func until(next func() string, prefix string) (before []string) {
 	for {
 		message := next()
@@ -66,7 +65,7 @@ func TestSystemdIsTold(t *testing.T) {
 	if before := until(next, "EXTEND_TIMEOUT_USEC=60000000"); !slices.Equal(before, []string{"STATUS=starts"}) {
 		t.Errorf("first systemd is told %q", before)
 	}
-	until(next, "EXTEND_TIMEOUT_USEC=") // and again, however long it takes
+	until(next, "EXTEND_TIMEOUT_USEC=") // and again, however long the start takes
 	close(becomeReady)
 	if before := until(next, "READY=1\n"); slices.Contains(before, "WATCHDOG=1") {
 		t.Errorf("a sign of life for the watchdog before it was ready: %q", before)

@@ -14,7 +14,7 @@ import (
 	"croft/trust"
 )
 
-// trustConfig says which certificates a host keeps.
+// trustConfig returns which certificates a host keeps.
 func trustConfig(s *settings.Settings, v settings.Servers, stateDir string, host croft.HostID,
 	log *slog.Logger) trust.Config {
 	return trust.Config{
@@ -23,9 +23,8 @@ func trustConfig(s *settings.Settings, v settings.Servers, stateDir string, host
 	}
 }
 
-// trustForEtcd returns the credentials that etcd needs in order to listen; nil: it needs none.
-// Certificates name the partition, which is in etcd: at the first start etcd runs for a moment on
-// a port that nobody knows.
+// trustForEtcd returns the credentials that etcd needs in order to listen; nil: it needs none. Certificates name
+// the partition, which is in etcd: at the first start etcd briefly runs on a port that nobody knows.
 func trustForEtcd(ctx context.Context, s *settings.Settings, v settings.Servers, dir *compute.StateDir,
 	log *slog.Logger) (*trust.Credentials, error) {
 	if !v.OwnsEtcdTrust() {
@@ -41,8 +40,8 @@ func trustForEtcd(ctx context.Context, s *settings.Settings, v settings.Servers,
 	return beginTrust(ctx, s, v, dir, p, log)
 }
 
-// beginTrust opens or makes the authority of the cloud that began on this host, and the
-// certificates that its settings ask for.
+// beginTrust opens or creates the authority of the cloud that began on this host, and the certificates that its
+// settings require.
 func beginTrust(ctx context.Context, s *settings.Settings, v settings.Servers, dir *compute.StateDir,
 	p croft.PartitionID, log *slog.Logger) (*trust.Credentials, error) {
 	id, err := dir.HostID()
@@ -52,7 +51,7 @@ func beginTrust(ctx context.Context, s *settings.Settings, v settings.Servers, d
 	return trust.Begin(ctx, trustConfig(s, v, dir.Path, id, log), p)
 }
 
-// partitionIn returns the partition in the etcd data of a directory, and makes one in an empty directory.
+// partitionIn returns the partition in the etcd data of a directory; in an empty directory it creates one.
 func partitionIn(ctx context.Context, dir string) (p croft.PartitionID, err error) {
 	etcd, err := etcdserver.Start(ctx, etcdserver.Config{Dir: dir, Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -66,15 +65,15 @@ func partitionIn(ctx context.Context, dir string) (p croft.PartitionID, err erro
 	return store.Partition(), store.Close()
 }
 
-// keepRenewed renews the certificates as long as the parts run.
+// keepRenewed renews the certificates while the parts run.
 func keepRenewed(ctx context.Context, p *Parts, own *trust.Credentials) {
 	for _, k := range own.Keepers() {
 		p.Start(ctx, "the certificate of "+string(k.Files.Authority), k.Run)
 	}
 }
 
-// startTrust renews this host's certificates and publishes the authority. own are the credentials
-// that etcd needed already; nil: none.
+// startTrust renews this host's certificates and publishes the authority. own are the credentials that etcd
+// already needed; nil: none.
 func startTrust(ctx context.Context, s *settings.Settings, v settings.Servers, p *Parts, own *trust.Credentials,
 	dir *compute.StateDir, store *etcdstore.Store, log *slog.Logger) (*trust.Credentials, error) {
 	if own == nil {
@@ -102,7 +101,7 @@ func admission(own *trust.Credentials, store *etcdstore.Store) *trust.Admission 
 	return &trust.Admission{Self: own.Host, Store: store.Trust, Files: own.HostFiles()}
 }
 
-// joinedCredentials returns the certificates of a host that joined; nil if it has none.
+// joinedCredentials returns the certificates of a joined host; nil: it has none.
 func joinedCredentials(j *trust.Membership, stateDir string, log *slog.Logger) (*trust.Credentials, error) {
 	if !j.HasCertificates() {
 		return nil, nil
@@ -114,8 +113,8 @@ func joinedCredentials(j *trust.Membership, stateDir string, log *slog.Logger) (
 	return j.Credentials(stateDir, id, log)
 }
 
-// CredentialsOnDisk returns the certificates in a state directory, whether croft runs
-// there or not. NotFound: there are none.
+// CredentialsOnDisk returns the certificates in a state directory, whether croft runs there or not. NotFound:
+// there are none.
 func CredentialsOnDisk(s *settings.Settings) (*trust.Credentials, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	j, err := trust.ReadMembership(s.StateDir)
@@ -130,7 +129,7 @@ func CredentialsOnDisk(s *settings.Settings) (*trust.Credentials, error) {
 		return own, err
 	}
 	if _, err := trust.AuthorityPartition(s.StateDir); err != nil {
-		return nil, err // before it is asked for the host's ID
+		return nil, err // before the host's ID is needed
 	}
 	id, err := compute.ReadHostID(s.StateDir, false)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"croft/trust"
 )
 
-// Up runs everything, or on a host that joined a cloud what that one needs here, until
-// ctx ends or a part fails. A host that is removed from etcd's members goes on without it.
+// Up runs everything, or on a joined host the parts that its cloud needs here, until ctx ends or a part fails. A
+// host whose etcd member is removed continues without it.
 func Up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()) error {
 	ready = sync.OnceFunc(ready)
 	for {
@@ -44,10 +44,10 @@ func Up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()
 	}
 }
 
-// rest runs this host without its etcd, which ended or did not start for a full disk, until there is room for that
-// again. A host that is alone ends with full.
+// rest runs this host without its etcd, which failed for a full disk, until there is space again. A host that is
+// the only member returns full.
 func rest(ctx context.Context, s settings.Settings, log *slog.Logger, ready func(), full error) error {
-	of, err := trust.ReadMembership(s.StateDir) // as it is since others serve
+	of, err := trust.ReadMembership(s.StateDir) // as written since others serve
 	if err != nil || of == nil {
 		return cmp.Or(err, full)
 	}
@@ -73,8 +73,8 @@ func rest(ctx context.Context, s settings.Settings, log *slog.Logger, ready func
 	return err
 }
 
-// serveAll runs etcd, alone or with those of other hosts, Placement, and this host's
-// agent. ErrRemoved: the others took this etcd out.
+// serveAll runs etcd, alone or with those of other hosts, Placement, and this host's agent. ErrRemoved: the
+// others removed this member.
 func serveAll(ctx context.Context, s settings.Settings, reach settings.Reach, log *slog.Logger,
 	ready func()) (err error) {
 	servers := s.Servers(reach.Joined)
@@ -82,7 +82,7 @@ func serveAll(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 	defer self.End()
 	err = errors.Join(err, servers.CheckOwnEtcd(), servers.CheckTrust(), preparePlacement(&s, servers, &reach))
 	if err != nil {
-		return err // before anything is made
+		return err // before anything is created
 	}
 	if err := checkPorts(ctx, &s, servers); err != nil {
 		return unlessStopped(ctx, err)
@@ -129,8 +129,8 @@ func serveAll(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 	return runHost(ctx, p, h, ready)
 }
 
-// checkPorts finds a port in use before anything is written. A state directory
-// that exists is locked first: that it is in use says more than that a port is.
+// checkPorts finds a port in use before anything is written. It locks an existing state directory first: that
+// this is in use explains more than that a port is.
 func checkPorts(ctx context.Context, s *settings.Settings, v settings.Servers) error {
 	if _, err := os.Stat(s.StateDir); err == nil {
 		return nil

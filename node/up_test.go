@@ -11,7 +11,7 @@ import (
 	"croft/node/settings"
 )
 
-// simulated returns the settings of a host without libvirt, whose servers take any port.
+// simulated returns the settings of a host without libvirt, whose servers use any free port.
 func simulated(t *testing.T) settings.Settings {
 	t.Helper()
 	s := settings.Defaults()

@@ -19,23 +19,22 @@ import (
 	"croft/trust/gate"
 )
 
-// What one connection may cost a server: memory for headers, and time for what it sends.
+// Limits of one connection: memory for headers, and time for reading requests.
 const (
 	maxHeaderBytes = 16 << 10
 	headerTime     = 10 * time.Second
 	idleTime       = 2 * time.Minute
-	// A body has bodyTime, and a second more for each bodyRate bytes that have come.
+	// A body has bodyTime, and one more second per bodyRate bytes received.
 	bodyTime = 20 * time.Second
 	bodyRate = 16 << 10
-	// maxStreams of a connection over HTTP/2: more than an agent has calls and streams.
+	// maxStreams per HTTP/2 connection: more than an agent has calls and streams.
 	maxStreams = 64
-	// What is written at once has to be read within drainTime, and silent connections over HTTP/2 are asked every
-	// pingTime whether somebody is there.
+	// A write must be read within drainTime; silent HTTP/2 connections get a ping every pingTime.
 	drainTime = 30 * time.Second
 	pingTime  = time.Minute
 )
 
-// limited bounds the connections that a listener of this process takes.
+// limited limits the connections that a listener of this process accepts.
 func limited(l net.Listener) net.Listener {
 	limits := connlimit.OfProcess()
 	limits.WriteTime = drainTime
@@ -50,7 +49,7 @@ func limited(l net.Listener) net.Listener {
 	return connlimit.New(l, limits)
 }
 
-// newServer answers with h. Requests' contexts end with ctx.
+// newServer serves h. Contexts of requests end with ctx.
 func newServer(ctx context.Context, h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           bodiesInTime(readInTime(h)),
@@ -67,8 +66,7 @@ func newServer(ctx context.Context, h http.Handler) *http.Server {
 	}
 }
 
-// bodiesInTime ends requests that send their body too slowly. The gate has long streams and sets
-// its own deadlines.
+// bodiesInTime ends requests whose body is sent too slowly. The gate has long streams and sets its own deadlines.
 func bodiesInTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody && !strings.HasPrefix(r.URL.Path, gate.Prefix) {
@@ -80,7 +78,7 @@ func bodiesInTime(next http.Handler) http.Handler {
 	})
 }
 
-// timedBody is a request's body with a deadline that moves with what has come.
+// timedBody is a request's body with a deadline that moves with the bytes received.
 type timedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -96,7 +94,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	case b.ended:
 	case err == nil:
 		b.extend()
-	case err == io.EOF: // the connection may be silent while the request is answered
+	case err == io.EOF: // the connection may be silent while the request is handled
 		b.ended = true
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
@@ -105,11 +103,11 @@ func (b *timedBody) Read(p []byte) (int, error) {
 
 func (b *timedBody) extend() {
 	more := time.Duration(b.read) * time.Second / bodyRate
-	_ = b.control.SetReadDeadline(b.began.Add(bodyTime + more)) // our servers can
+	_ = b.control.SetReadDeadline(b.began.Add(bodyTime + more)) // our servers support it
 }
 
-// readInTime ends requests over HTTP/2 whose answer is not read, which holds up no connection. Over HTTP/1 the
-// connection's own deadline does. The gate sets deadlines of its own.
+// readInTime ends HTTP/2 requests whose response is not read, which block no connection. For HTTP/1 the
+// connection's own deadline does this. The gate sets its own deadlines.
 func readInTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor < 2 || strings.HasPrefix(r.URL.Path, gate.Prefix) {
@@ -117,7 +115,7 @@ func readInTime(next http.Handler) http.Handler {
 			return
 		}
 		t := &timedWriter{ResponseWriter: w, control: http.NewResponseController(w)}
-		defer t.hurry() // what is left is written after this
+		defer t.hurry() // the rest is written after this
 		next.ServeHTTP(t, r)
 	})
 }
@@ -147,10 +145,9 @@ func (t *timedWriter) FlushError() error {
 // Unwrap is for http.ResponseController.
 func (t *timedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
-// Called refuses requests for a name that this machine does not have. A web page can have its own
-// name resolve to this machine (DNS rebinding): a server on loopback that asks for no secret would
-// then answer the page. Addresses cannot be redirected so,
-// and over TLS the client compares the name itself.
+// Called refuses requests for a name that this machine does not have. A web page can make its own name resolve to
+// this machine (DNS rebinding): a server on loopback without secrets would then answer the page. Addresses cannot
+// be redirected in this way, and over TLS the client checks the name itself.
 func Called(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil && r.Host != "" && !isCalled(r.Host, names) { // browsers always name a host
@@ -164,7 +161,7 @@ func Called(names []string, next http.Handler) http.Handler {
 	})
 }
 
-// isCalled tells whether the header Host names an address, localhost or one of names.
+// isCalled reports whether the header Host names an address, localhost or one of names.
 func isCalled(header string, names []string) bool {
 	host := header
 	if h, _, err := net.SplitHostPort(header); err == nil {
@@ -177,8 +174,8 @@ func isCalled(header string, names []string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || slices.Contains(names, host)
 }
 
-// CalledAt is Called for a server that listens at address. Where other machines reach it, it
-// asks for a secret, and may be called anything.
+// CalledAt is Called for a server that listens at address. If other machines reach it, it requires a secret, and
+// any name is accepted.
 func CalledAt(names []string, address string, h http.Handler) http.Handler {
 	if !endpoint.IsLoopback(address) {
 		return h

@@ -44,7 +44,7 @@ func TestBodiesHaveToComeInTime(t *testing.T) {
 				server := newServer(t.Context(), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					n, _ := io.Copy(io.Discard, r.Body)
 					read <- int(n)
-					time.Sleep(time.Hour) // the deadline is of the body, not of the answer
+					time.Sleep(time.Hour) // the deadline is for the body, not for the response
 					if r.Context().Err() != nil && c.whole {
 						t.Error("the request ended while it was answered")
 					}
@@ -109,8 +109,8 @@ func TestNamesThatAServerIsCalled(t *testing.T) {
 	}
 }
 
-// An answer that nobody reads ends, over either version of HTTP, and so does the request; one that is read slowly and
-// one that comes in pieces do not.
+// A response that nobody reads ends, over either version of HTTP, and so does its request; one that is read
+// slowly or written in pieces does not.
 func TestAnswersHaveToBeRead(t *testing.T) {
 	for _, version := range []string{"HTTP/1", "HTTP/2"} {
 		for _, c := range []struct {

@@ -10,7 +10,7 @@ import (
 	"croft/trust"
 )
 
-// Certificates looks at the certificates in a state directory.
+// Certificates checks the certificates in a state directory.
 func Certificates(stateDir string) doctor.Result {
 	all, err := trust.AllHeld(stateDir)
 	if errors.Is(err, fs.ErrPermission) {

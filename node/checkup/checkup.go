@@ -1,5 +1,5 @@
-// Package checkup examines a machine with the settings that a host would run with: it joins the checks of doctor to
-// libvirt, to what this machine is of a cloud, and to that cloud. It changes nothing.
+// Package checkup examines a machine with the settings that a host would run with: it joins the checks of doctor
+// to libvirt, to this machine's membership of a cloud, and to that cloud. It changes nothing.
 package checkup
 
 import (
@@ -39,7 +39,7 @@ func portsOf(s *settings.Settings, of *trust.Membership) []port {
 	return all
 }
 
-// Examine looks at this machine with the settings that a host would run with, and at the cloud that it would reach.
+// Examine checks this machine with the settings that a host would run with, and the cloud that it would reach.
 func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]doctor.Result, error) {
 	c := doctor.Config{
 		StateDir: s.StateDir, Libvirt: s.Hypervisor == "libvirt", VirtType: s.Libvirt.VirtType,
@@ -93,11 +93,11 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 	return doctor.Run(ctx, checks), nil
 }
 
-// lookOffer checks that the host has what it keeps back for itself.
+// lookOffer checks that the host has the resources that it reserves for itself.
 func lookOffer(ctx context.Context, s *settings.Settings) doctor.Result {
 	dir := s.StateDir
 	for _, err := os.Stat(dir); err != nil && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
-		dir = filepath.Dir(dir) // it will be made
+		dir = filepath.Dir(dir) // it will be created
 	}
 	facts, err := compute.ReadFacts(ctx, dir, 0)
 	if err == nil {
@@ -112,8 +112,7 @@ func lookOffer(ctx context.Context, s *settings.Settings) doctor.Result {
 			s.Offer.ReservedDiskGiB)}
 }
 
-// lookAtNetwork turns a network that is missing or stopped from an error into
-// something to report.
+// lookAtNetwork reports a missing or stopped network as a result instead of an error.
 func lookAtNetwork(ctx context.Context, driver *libvirt.Driver, name string) (doctor.Network, error) {
 	n, active, err := driver.FindNetwork(ctx, name)
 	switch {

@@ -15,7 +15,7 @@ import (
 	"croft/trust"
 )
 
-// lookCloud checks what the host gets its orders from.
+// lookCloud checks the cloud that gives the host its orders.
 func lookCloud(stateDir string, r settings.Reach) doctor.Check {
 	if !r.Joined.IsStrict() {
 		return doctor.Check{Name: "etcd", Look: lookEtcd(r.Etcd)}
@@ -33,8 +33,8 @@ func lookCloud(stateDir string, r settings.Reach) doctor.Check {
 	}}
 }
 
-// lookMetadataServer tells which cloud's croft serves metadata to the guests, and whether
-// that is this host's cloud, as far as it can be told.
+// lookMetadataServer returns which cloud's croft serves metadata to the guests, and whether it is this host's
+// cloud, if that is known.
 func lookMetadataServer(ctx context.Context, stateDir string, r settings.Reach, bridge string, pid int32) (cloud string,
 	ours bool, err error) {
 	served, err := mdserver.Served(ctx, bridge, mdserver.Address)
@@ -57,7 +57,7 @@ func lookMetadataServer(ctx context.Context, stateDir string, r settings.Reach, 
 	}
 	store, err := r.Etcd.Open(ctx, false)
 	if err != nil {
-		return string(served), false, nil // the line about etcd says why
+		return string(served), false, nil // the check of etcd explains why
 	}
 	defer store.Close()
 	return string(served), served == store.Partition(), nil

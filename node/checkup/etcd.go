@@ -15,7 +15,7 @@ import (
 	"croft/internal/endpoint"
 )
 
-// lookEtcd checks the etcd of these settings, where there is one already.
+// lookEtcd checks the etcd of these settings, if there is one.
 func lookEtcd(s direct.EtcdSettings) func(context.Context) doctor.Result {
 	return func(ctx context.Context) doctor.Result {
 		if !anybodyAt(ctx, s.Endpoints) {
@@ -32,7 +32,7 @@ func lookEtcd(s direct.EtcdSettings) func(context.Context) doctor.Result {
 		problems := store.Cluster.Problems(ctx)
 		unusable := store.Usable(ctx)
 		members := namedMembers(ctx, store)
-		_ = store.Close() // it was only looked at
+		_ = store.Close() // it was only read
 		switch {
 		case unusable != nil:
 			return doctor.Result{Level: doctor.Fail, Found: unusable.Error()}
@@ -43,11 +43,11 @@ func lookEtcd(s direct.EtcdSettings) func(context.Context) doctor.Result {
 	}
 }
 
-// namedMembers says in a clause which hosts serve etcd, where several do.
+// namedMembers names in a clause the hosts that serve etcd, if there are several.
 func namedMembers(ctx context.Context, store *etcdstore.Store) string {
 	all, err := store.Cluster.EtcdMembers(ctx)
 	if err != nil || len(all) < 2 {
-		return "" // what is wrong with etcd is said anyway
+		return "" // what is wrong with etcd is reported elsewhere
 	}
 	var names []string
 	for _, m := range all {
@@ -56,8 +56,8 @@ func namedMembers(ctx context.Context, store *etcdstore.Store) string {
 	return "; its members are " + strings.Join(names, ", ")
 }
 
-// anybodyAt tells whether there may be an etcd at these endpoints: somebody listens
-// there, or they are on other machines, of which that is expected.
+// anybodyAt reports whether there may be an etcd at these endpoints: something listens there, or they are on
+// other machines, where etcd is expected.
 func anybodyAt(ctx context.Context, endpoints []string) bool {
 	for _, member := range endpoints {
 		u, err := url.Parse(member)

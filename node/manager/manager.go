@@ -23,7 +23,7 @@ import (
 	"croft/schedule"
 )
 
-// newRunner makes what runs the pools' commands.
+// newRunner returns the runner of the pools' commands.
 func newRunner(s *settings.Settings, store *etcdstore.Store, dir string) (*shell.Runner, error) {
 	logs := s.Pool.Logs
 	if logs == "" {
@@ -44,7 +44,7 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 		Partition: store.Partition(), Store: store.Pools, Hooks: hooks, File: file, Me: me, Log: c.Log,
 		History: c.Settings.Pool.History, Lenient: c.Lenient, Pace: c.Pace, Began: c.Began,
 	}
-	if len(reach.Etcd.Endpoints) > 0 { // else it is nobody's cloud
+	if len(reach.Etcd.Endpoints) > 0 { // otherwise there is no cloud
 		claims, err := reach.Placement.Client()
 		if err != nil {
 			return nil, err
@@ -66,7 +66,7 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 	return pool.New(with)
 }
 
-// self says who this manager is to the others.
+// self describes this manager to the others.
 func self(s *settings.Settings, l net.Listener) (pool.Server, error) {
 	name, err := os.Hostname()
 	if err != nil {
@@ -88,7 +88,7 @@ func self(s *settings.Settings, l net.Listener) (pool.Server, error) {
 	return me, nil
 }
 
-// newPeers is how the other managers are reached.
+// newPeers is the transport to the other managers.
 func newPeers(s *settings.Settings) (http.RoundTripper, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 256

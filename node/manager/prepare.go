@@ -20,7 +20,7 @@ import (
 // poolsFile is the name of the file with the pools.
 const poolsFile = "pools.yaml"
 
-// prepare checks what can be checked before anything is made. It returns the file of pools.
+// prepare checks what can be checked before anything is created. It returns the file of pools.
 func prepare(s *settings.Settings, log *slog.Logger) (file string, tokens *server.Tokens, err error) {
 	if file, err = findFile(s.Pool.File); err != nil {
 		return "", nil, err
@@ -43,7 +43,7 @@ func prepare(s *settings.Settings, log *slog.Logger) (file string, tokens *serve
 	return file, nil, nil
 }
 
-// findFile returns the file of pools that was named, or the first on the search path.
+// findFile returns the configured file of pools, or the first on the search path.
 func findFile(file string) (string, error) {
 	if file != "" {
 		if _, err := os.Stat(file); err != nil {
@@ -64,7 +64,7 @@ func findFile(file string) (string, error) {
 		poolsFile, strings.Join(files.SearchPath(), ", "))
 }
 
-// listen opens where clients come, with TLS if there is a certificate.
+// listen opens the address for clients, with TLS if there is a certificate.
 func listen(ctx context.Context, s *settings.Settings) (net.Listener, error) {
 	var cert tls.Certificate
 	if s.Pool.Cert != "" {

@@ -1,5 +1,6 @@
-// Package manager runs a manager of pools as a process: it checks the settings, opens the manager's state, joins it to
-// the cloud of this machine, and serves it until its context ends. All that it began has ended then.
+// Package manager runs a manager of pools as a process: it checks the settings, opens the manager's state,
+// connects it to the cloud of this machine, and serves it until its context ends. By then everything that it
+// began has ended.
 package manager
 
 import (
@@ -18,23 +19,23 @@ import (
 	"croft/pool/server"
 )
 
-// Config says how to run a manager of pools.
+// Config configures a manager of pools.
 type Config struct {
 	Settings settings.Settings
-	Dir      string // for what the manager keeps on this machine
+	Dir      string // of the manager's files on this machine
 
 	// Lock locks Dir, compute.OpenStateDir by default.
 	Lock func(ctx context.Context, dir string) (*compute.StateDir, error)
-	RPC  server.RPC // a second protocol for tickets; nil: none
+	RPC  server.RPC // a second protocol for tickets; nil: none is configured
 	Log  *slog.Logger
 
-	// As in pool.Config; zero for the pools of croft's own file.
+	// See pool.Config; zero for the pools of croft's own file.
 	Lenient bool
 	Pace    time.Duration
 	Began   time.Time
 }
 
-// Serve runs a manager until ctx ends or a part fails, and tells systemd how it is.
+// Serve runs a manager until ctx ends or a part fails, and reports its state to systemd.
 func Serve(ctx context.Context, c Config) error {
 	return node.Supervised(ctx, c.Log, func(ready func()) error { return c.serve(ctx, ready) })
 }
@@ -43,7 +44,7 @@ func (c Config) serve(ctx context.Context, ready func()) (err error) {
 	s, log := c.Settings, c.Log
 	file, tokens, err := prepare(&s, log)
 	if err != nil {
-		return err // before anything is made
+		return err // before anything is created
 	}
 	me, err := node.NewSelf(ctx, &s, "croft-pool", log)
 	defer me.End()
@@ -101,7 +102,7 @@ func (c Config) lock(ctx context.Context) (*compute.StateDir, error) {
 	return compute.OpenStateDir(c.Dir)
 }
 
-// handler answers requests for a manager, and tells of this process.
+// handler serves a manager's API, and the health and metrics of this process.
 func (c Config) handler(s *settings.Settings, reach settings.Reach, manager *pool.Manager, tokens *server.Tokens,
 	me *node.Self) (http.Handler, error) {
 	peers, err := newPeers(s)
@@ -128,7 +129,7 @@ func (c Config) handler(s *settings.Settings, reach settings.Reach, manager *poo
 	return node.CalledAt(names, s.Pool.Listen, mux), nil
 }
 
-// closed closes a listener that may be closed.
+// closed closes a listener; it is no error if it was closed before.
 func closed(l net.Listener) error {
 	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
 		return err

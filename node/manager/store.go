@@ -16,7 +16,7 @@ import (
 	"croft/trust"
 )
 
-// Open opens the state of a manager that does not run, in dir, which the caller has locked. end closes it.
+// Open opens the state of a stopped manager, in dir, which the caller has locked. end closes it.
 func Open(ctx context.Context, s settings.Settings, dir string) (_ *etcdstore.Store, end func() error, err error) {
 	p := node.NewParts()
 	store, _, _, stop, err := openStore(ctx, &s, p, dir)
@@ -29,8 +29,8 @@ func Open(ctx context.Context, s settings.Settings, dir string) (_ *etcdstore.St
 	}, nil
 }
 
-// openStore opens the etcd that the settings name, or the one of the cloud that
-// this machine is of, or one of the manager's own in dir. end is to be called last.
+// openStore opens the configured etcd, or that of this machine's cloud, or the manager's own in dir. end must be
+// called last.
 func openStore(ctx context.Context, s *settings.Settings, p *node.Parts, dir string) (store *etcdstore.Store,
 	reach settings.Reach, where string, end func(), err error) {
 	end = func() {}
@@ -68,8 +68,8 @@ func openStore(ctx context.Context, s *settings.Settings, p *node.Parts, dir str
 	return store, reach, where, end, err
 }
 
-// findCloud returns how the cloud is reached: as the settings say, or where they name no etcd
-// and the manager has none of its own in dir already, the cloud of this machine.
+// findCloud returns how to reach the cloud: as configured; if no etcd is configured and the manager has none of
+// its own in dir, the cloud of this machine.
 func findCloud(s *settings.Settings, dir string) (settings.Reach, error) {
 	r := s.Reach(nil)
 	if len(r.Etcd.Endpoints) > 0 || exists(dir) {
@@ -86,7 +86,7 @@ func findCloud(s *settings.Settings, dir string) (settings.Reach, error) {
 	if err := direct.AddLocal(s.StateDir, &r.Etcd, &r.Placement); err != nil {
 		return r, err
 	}
-	if slices.Equal(r.Etcd.Endpoints, []string{direct.DefaultEtcd}) { // it is where the settings say that it listens
+	if slices.Equal(r.Etcd.Endpoints, []string{direct.DefaultEtcd}) { // the address where it listens, by the settings
 		r.Etcd.Endpoints = []string{"http://" + s.Etcd.Listen}
 		if r.Placement.Endpoint == "" && r.Placement.Cloud == "" {
 			r.Placement.Endpoint = "http://" + s.Placement.Listen

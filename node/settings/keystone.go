@@ -4,7 +4,7 @@ import (
 	"croft"
 )
 
-// Keystone configures which tokens the embedded Placement accepts beside the administrator's.
+// Keystone configures which tokens the embedded Placement accepts besides the administrator's.
 type Keystone struct {
 	Cloud          string   `yaml:"cloud"`
 	Only           bool     `yaml:"only"`

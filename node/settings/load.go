@@ -9,16 +9,15 @@ import (
 	"croft/internal/settings"
 )
 
-// FileName is the name of the file with the settings of hosts.
+// FileName is the name of the settings file of hosts.
 const FileName = "compute.yaml"
 
-// renamed has the new names of settings that the version before knew under others; these
-// are still read in this version.
+// renamed maps setting names of the previous version to their new names; this version still reads both.
 var renamed = map[string]string{"control": "join"}
 
-// Load reads the settings: a file over the defaults, the environment over it, and over all
-// what flags gave, by the paths of settings. file may be empty: then it is searched. It
-// returns the file that was read and warnings about former names. Invalid.
+// Load reads the settings: the environment overrides the file, flags (given, by the paths of settings) override
+// both, and defaults are for what remains. If file is empty, it is searched for. Load returns the name of the
+// file and warnings about former names. Invalid.
 func Load(defaults Settings, file string, given map[string]string) (s Settings, from string, warnings []string,
 	err error) {
 	s, from, err = settings.Load(defaults, settings.Source{
@@ -34,5 +33,5 @@ func Load(defaults Settings, file string, given map[string]string) (s Settings, 
 	return s, from, warnings, nil
 }
 
-// EnvNames lists the environment variables of the settings, with those of former names.
+// EnvNames lists the environment variables of the settings, including former names.
 func EnvNames() []string { return settings.EnvNames(Defaults(), renamed) }

@@ -11,16 +11,16 @@ import (
 	"croft/trust/pki"
 )
 
-// Reach is how a process reaches its cloud: as the settings say, as the host learned when it
-// joined, or, of what the process serves itself, where it serves that.
+// Reach is how a process reaches its cloud: as configured, as the host learned when it joined, or at its own
+// address for what it serves itself.
 type Reach struct {
-	Joined    *trust.Membership // nil: the host did not join, or is told to use another cloud
+	Joined    *trust.Membership // nil: the host did not join, or is configured to use another cloud
 	Etcd      direct.EtcdSettings
 	Placement direct.PlacementSettings
 }
 
-// FindReach returns how the cloud of this host is reached: the one that it joined, or else
-// the one that began here, wherever that listens.
+// FindReach returns how to reach the cloud of this host: the one that it joined, or else the one that began here,
+// wherever that listens.
 func (s *Settings) FindReach() (Reach, error) {
 	of, err := trust.ReadMembership(s.StateDir)
 	r := s.Reach(of)
@@ -30,7 +30,7 @@ func (s *Settings) FindReach() (Reach, error) {
 	return r, err
 }
 
-// Reach returns how a host that joined j, if any, reaches the cloud when it starts.
+// Reach returns how a host that joined j, if not nil, reaches the cloud when it starts.
 func (s *Settings) Reach(j *trust.Membership) Reach {
 	r := Reach{Joined: j, Etcd: s.Etcd.EtcdSettings, Placement: s.Placement.PlacementSettings}
 	if j == nil {
@@ -45,9 +45,9 @@ func (s *Settings) Reach(j *trust.Membership) Reach {
 	} else if r.Etcd.CA == "" {
 		r.Etcd.CAPEM = j.Etcd.CA
 	}
-	if j.Placement.Endpoint != "" { // else OpenStack's, for which each host has settings of its own
+	if j.Placement.Endpoint != "" { // otherwise OpenStack's, for which each host has its own settings
 		r.Placement.Endpoint = j.Placement.Endpoint
-		// who serves it may have been given another since
+		// The token of a host that serves Placement may have changed since.
 		if !j.Etcd.Member || s.Placement.Token == direct.DefaultToken {
 			r.Placement.Token = j.Placement.Token
 		}
@@ -55,15 +55,14 @@ func (s *Settings) Reach(j *trust.Membership) Reach {
 	return r
 }
 
-// AddressTowards returns the address of this machine on the route to the first endpoint
-// that it has a route to.
+// AddressTowards returns the address of this machine on the route to the first endpoint for which there is one.
 func AddressTowards(endpoints []string) netip.Addr {
 	for _, endpoint := range endpoints {
 		u, err := url.Parse(endpoint)
 		if err != nil {
 			continue
 		}
-		c, err := net.Dial("udp", u.Host) // sends nothing: it only picks a route
+		c, err := net.Dial("udp", u.Host) // sends nothing, only picks a route
 		if err != nil {
 			continue
 		}

@@ -10,8 +10,8 @@ import (
 	"croft/placement"
 )
 
-// What the settings say to each room that runs on hosts. Who starts the room adds what it learns
-// then: its log, its store, its directory.
+// Configurations of the packages that run on hosts. The caller adds what it learns at the start: logger, store,
+// directory.
 
 // ForAgent returns the configuration of the host's agent.
 func (s *Settings) ForAgent() compute.Config {
@@ -21,7 +21,7 @@ func (s *Settings) ForAgent() compute.Config {
 	for name, n := range s.Networks {
 		c.Networks[name] = compute.NIC{Network: n.Network, Bridge: n.Bridge}
 	}
-	// Guests that name no networks are on libvirt's, then on the bridge.
+	// Guests that name no networks are connected to libvirt's, then to the bridge.
 	if s.Network.Name != "" {
 		c.NICs = append(c.NICs, compute.NIC{Network: s.Network.Name})
 	}
@@ -31,14 +31,14 @@ func (s *Settings) ForAgent() compute.Config {
 	return c
 }
 
-// ForProvider returns what the host offers of what it has.
+// ForProvider returns which of its resources the host offers.
 func (s *Settings) ForProvider() compute.Offer {
 	o := compute.Offer{
 		VCPURatio: s.Offer.VCPURatio, MemoryRatio: s.Offer.MemoryRatio, DiskRatio: s.Offer.DiskRatio,
 		ReservedVCPUs: s.Offer.ReservedVCPUs, ReservedMiB: s.Offer.ReservedMemoryMiB,
 		ReservedDiskGB: s.Offer.ReservedDiskGiB,
 	}
-	for name := range s.Networks { // so that schedulers know which hosts have them
+	for name := range s.Networks { // for schedulers to find the hosts that have them
 		o.Traits = append(o.Traits, croft.NetworkTrait(name))
 	}
 	for _, trait := range s.Offer.Traits {
@@ -63,11 +63,11 @@ func (s *Settings) ForImages() (image.Config, error) {
 	redirects, err := image.ParseNetworks(s.Images.AllowRedirects)
 	return image.Config{
 		AllowRedirects: redirects, MaxBytes: s.Images.CacheGiB << 30,
-		AllowFiles: append([]string{}, s.Images.AllowFiles...), // an empty list is none, not all
+		AllowFiles: append([]string{}, s.Images.AllowFiles...), // an empty list permits none, nil permits all
 	}, err
 }
 
-// ForSeeds returns the configuration of metadata disks; a server of metadata runs beside them or not.
+// ForSeeds returns the configuration of metadata disks, with or without a metadata server beside them.
 func (s *Settings) ForSeeds() mdserver.Seeds {
 	return mdserver.Seeds{Zone: s.Host.Location, NICs: len(s.ForAgent().NICs), Disk: s.Metadata.Disk}
 }
@@ -77,7 +77,7 @@ func (s *Settings) ForMetadata() mdserver.Config {
 	return mdserver.Config{Passwords: s.Metadata.Passwords}
 }
 
-// ForPlacement returns the configuration of croft's own Placement, without who it takes tokens of.
+// ForPlacement returns the configuration of croft's own Placement, without the source of accepted tokens.
 func (s *Settings) ForPlacement() placement.Config {
 	return placement.Config{
 		Randomize: s.Placement.Randomize, AccessLog: s.Placement.AccessLog,

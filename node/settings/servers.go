@@ -15,19 +15,19 @@ import (
 	"croft/trust/pki"
 )
 
-// joinPort is where hosts join beside an etcd that others reach.
+// joinPort is the port of the join server if other machines reach etcd.
 const joinPort = "8777"
 
-// Servers says where the servers of a host listen, IP:PORT, and which certificates that takes.
+// Servers holds the addresses, IP:PORT, where the servers of a host listen, and the certificates that they need.
 type Servers struct {
 	API, Etcd, Placement string
 
-	insecure bool // servers that other machines reach do without certificates
+	insecure bool // servers for other machines need no certificates
 	set      *Settings
 }
 
-// Servers returns where the servers of a host that joined j, if any, listen: as the settings
-// say, or where they do not, at its address on the way to the cloud that it joined.
+// Servers returns where the servers of a host that joined j, if not nil, listen: as configured, else at its
+// address on the route to the joined cloud.
 func (s *Settings) Servers(j *trust.Membership) Servers {
 	v := Servers{
 		API: s.API.Listen, Etcd: s.Etcd.Listen, Placement: s.Placement.Listen, insecure: s.Etcd.Insecure, set: s,
@@ -46,7 +46,7 @@ func (s *Settings) Servers(j *trust.Membership) Servers {
 	return v
 }
 
-// towards moves an address that is still the default to another interface.
+// towards moves an address from the default interface to another one.
 func towards(listen *string, byDefault string, here netip.Addr) {
 	if *listen == byDefault {
 		_, port, _ := net.SplitHostPort(byDefault)
@@ -54,19 +54,19 @@ func towards(listen *string, byDefault string, here netip.Addr) {
 	}
 }
 
-// OwnsEtcdTrust tells whether the embedded etcd listens for other machines with
-// certificates of the cloud's own authority.
+// OwnsEtcdTrust reports whether the embedded etcd listens for other machines with certificates of the cloud's own
+// authority.
 func (v Servers) OwnsEtcdTrust() bool {
 	set := v.set.Etcd
 	return v.Beyond(v.Etcd) && set.ListenCert == "" && set.ListenKey == "" && set.ListenClientCA == ""
 }
 
-// Beyond tells whether other machines reach an address, which then needs TLS.
+// Beyond reports whether other machines reach an address, which then needs TLS.
 func (v Servers) Beyond(address string) bool {
 	return !endpoint.IsLoopback(address) && !v.insecure
 }
 
-// Join is where hosts join; empty: nowhere.
+// Join is the address of the join server; empty: there is none.
 func (v Servers) Join() string {
 	if v.set.Join.Listen != "" || !v.OwnsEtcdTrust() {
 		return v.set.Join.Listen
@@ -87,7 +87,7 @@ func (v Servers) Authorities() []pki.Authority {
 	return all
 }
 
-// CheckTrust refuses a cloud that hosts could join and then reach nothing of.
+// CheckTrust refuses a cloud that hosts could join but not reach.
 func (v Servers) CheckTrust() error {
 	if v.set.Trust == trust.Strict && v.Join() == "" {
 		return croft.Errorf(croft.Invalid, "trust is strict, so that hosts reach the gate alone: "+
@@ -96,7 +96,7 @@ func (v Servers) CheckTrust() error {
 	return nil
 }
 
-// Names lists the names and addresses by which others may call the servers of this host.
+// Names lists the names and addresses of this host's servers for their certificates.
 func (v Servers) Names() []string {
 	names := append(endpoint.OwnAddresses(), "127.0.0.1", "::1", "localhost")
 	for _, address := range []string{v.Etcd, v.Placement, v.Join()} {
@@ -111,7 +111,7 @@ func (v Servers) Names() []string {
 	return slices.Compact(names)
 }
 
-// CheckOwnEtcd is CheckEtcd for a cloud that may have an authority of its own.
+// CheckOwnEtcd is CheckEtcd for a cloud that may have its own authority.
 func (v Servers) CheckOwnEtcd() error {
 	if v.OwnsEtcdTrust() {
 		return nil
@@ -119,8 +119,8 @@ func (v Servers) CheckOwnEtcd() error {
 	return v.CheckEtcd()
 }
 
-// CheckEtcd refuses an etcd that everybody who reaches it may read and write, unless
-// etcd.insecure allows it.
+// CheckEtcd refuses an etcd that every machine with access to its address may read and write, unless
+// etcd.insecure permits it.
 func (v Servers) CheckEtcd() error {
 	if _, _, err := net.SplitHostPort(v.Etcd); err != nil {
 		return croft.Errorf(croft.Invalid, "etcd.listen: %q is not IP:PORT", v.Etcd)
@@ -133,12 +133,12 @@ func (v Servers) CheckEtcd() error {
 			"set etcd.listen_cert, etcd.listen_key and etcd.listen_client_ca, so that clients have to show a certificate, or, in a network that only your hosts are in, --insecure", v.Etcd)
 }
 
-// ownEtcdCertificates tells whether the settings name certificates for etcd, and who may use it.
+// ownEtcdCertificates reports whether the settings name certificates for etcd, and the authority of its clients.
 func (v Servers) ownEtcdCertificates() bool {
 	return v.set.Etcd.ListenCert != "" && v.set.Etcd.ListenClientCA != ""
 }
 
-// PeerURL is the address of the embedded etcd for other members; empty if it can have none.
+// PeerURL is the address of the embedded etcd for other members; empty: it can have none.
 func (v Servers) PeerURL() string {
 	switch {
 	case v.Peer() == "":
@@ -149,8 +149,8 @@ func (v Servers) PeerURL() string {
 	return "http://" + endpoint.Outside(v.Peer())
 }
 
-// Peer is where the embedded etcd listens for other members: the setting, else the port
-// after that for clients if other machines reach it; empty if it can have no others.
+// Peer is where the embedded etcd listens for other members: the setting, else the port after that for clients if
+// other machines reach it; empty: it can have no other members.
 func (v Servers) Peer() string {
 	if v.set.Etcd.PeerListen != "" || endpoint.IsLoopback(v.Etcd) {
 		return v.set.Etcd.PeerListen
@@ -163,13 +163,13 @@ func (v Servers) Peer() string {
 	return net.JoinHostPort(host, strconv.FormatUint(n+1, 10))
 }
 
-// ServesPlacement tells whether croft up runs its own Placement.
+// ServesPlacement reports whether croft up runs its own Placement.
 func (s *Settings) ServesPlacement() bool { return s.Placement.Cloud == "" }
 
-// NoHypervisor is the setting hypervisor of a machine that runs shared services and no guests.
+// NoHypervisor is the value of the setting hypervisor on a machine that runs shared services and no guests.
 const NoHypervisor = "none"
 
-// NeedsHypervisor refuses a process that cannot do without a hypervisor. Invalid.
+// NeedsHypervisor refuses settings without a hypervisor, for processes that need one. Invalid.
 func (s *Settings) NeedsHypervisor() error {
 	if s.Hypervisor == NoHypervisor {
 		return croft.Errorf(croft.Invalid,
@@ -178,8 +178,8 @@ func (s *Settings) NeedsHypervisor() error {
 	return nil
 }
 
-// ServedNames lists the names by which this machine's servers may be called: its own, those
-// in the settings, and the name of the Placement that it reaches.
+// ServedNames lists the names of this machine's servers: its own, those in the settings, and that of the
+// Placement that it reaches.
 func (s *Settings) ServedNames(placement string) []string {
 	names := slices.Clone(s.ServerNames)
 	if name, err := os.Hostname(); err == nil {

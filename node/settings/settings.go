@@ -1,6 +1,6 @@
-// Package settings has the settings of what runs on hosts: croft up, compute, mdserver,
-// placement and pool serve. It reads them strictly, once, from compute.yaml, the
-// environment and flags, and says what follows from them; it starts nothing.
+// Package settings has the settings of the programs on hosts: croft up, compute, mdserver, placement and pool
+// serve. It reads them strictly, once, from compute.yaml, the environment and flags, and derives the
+// configurations of other packages; it starts nothing.
 package settings
 
 import (
@@ -22,7 +22,7 @@ import (
 	"croft/trust/pki"
 )
 
-// Settings are those of compute.yaml; compute.yaml.example explains each.
+// Settings are the settings of compute.yaml; compute.yaml.example explains each.
 type Settings struct {
 	StateDir string `yaml:"state_dir"`
 
@@ -144,16 +144,16 @@ type Settings struct {
 // longestLife bounds the life of certificates.
 const longestLife = 365 * 24 * time.Hour
 
-// longestRound bounds the intervals of what a host does from time to time.
+// longestRound bounds the intervals of a host's periodic work.
 const longestRound = 24 * time.Hour
 
-// Network is a network that guests may name: one of the two.
+// Network is a network that guests may name: exactly one field is set.
 type Network struct {
 	Network string `yaml:"network"` // libvirt's
 	Bridge  string `yaml:"bridge"`  // of the host
 }
 
-// Defaults returns the settings where nothing says otherwise.
+// Defaults returns the default settings.
 func Defaults() Settings {
 	var s Settings
 	s.StateDir = direct.DefaultStateDir()

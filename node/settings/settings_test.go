@@ -12,7 +12,7 @@ import (
 	"croft/internal/settings"
 )
 
-// hostExample tells people what the settings of a host are.
+// hostExample documents the settings of a host.
 const hostExample = "../../compute.yaml.example"
 
 func noEnv(string) (string, bool) { return "", false }
@@ -20,7 +20,7 @@ func noEnv(string) (string, bool) { return "", false }
 func TestTheExampleIsTheDefaults(t *testing.T) {
 	want := Defaults()
 	want.StateDir = "/var/lib/croft" // root's
-	want.Offer.Traits = []string{}   // as YAML has to write it
+	want.Offer.Traits = []string{}   // YAML must write it
 	got, _, err := settings.Load(Settings{}, settings.Source{File: hostExample, Env: noEnv})
 	if err != nil {
 		t.Fatal(err)
