@@ -1,5 +1,5 @@
-// Package cli is the command line: it joins the commands of all nouns to programs, runs one of them, prints what went
-// wrong, a line each, and turns that into an exit code. Results go to stdout and words to stderr.
+// Package cli is the command line: it joins the commands of all nouns to programs, runs one of them, prints each
+// error on a line, and maps them to an exit code. Results go to stdout and words to stderr.
 package cli
 
 import (
@@ -25,17 +25,18 @@ import (
 
 // Program is the command line of a binary. The zero Program has all commands of croft.
 type Program struct {
-	RPC    server.RPC       // a second protocol that `croft pool serve` speaks; nil: none
-	Others map[string]Other // what the binary is by other names than croft and its subcommands
+	RPC    server.RPC       // a second protocol of `croft pool serve`; nil: none is configured
+	Others map[string]Other // programs under names other than croft and its subcommands
 }
 
-// Other is a program of its own that the binary is when it is called by another name.
+// Other is a separate program that the binary runs under another name.
 type Other struct {
 	Command func() *cobra.Command
 	Version string // a template of cobra
 }
 
-// Run runs args, as the process has them, and returns the exit code. It returns when all that it began has ended.
+// Run runs args, including the program's name, and returns the exit code, once everything that it began has
+// ended.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	cmd := p.named(args[0])
 	cmd.SetArgs(args[1:])
@@ -60,12 +61,12 @@ func (p Program) commands() []*cobra.Command {
 	}
 }
 
-// named makes the command that the binary is when it is called by this name.
+// named makes the command for the binary's name.
 func (p Program) named(name string) *cobra.Command {
 	if other, is := p.Others[filepath.Base(name)]; is {
 		same := finished(other.Command())
 		completion := completionCommand()
-		completion.Hidden = true // the help is as its users know it
+		completion.Hidden = true // users of this program see their usual help
 		same.AddCommand(completion)
 		same.SetVersionTemplate(other.Version)
 		return same
@@ -96,7 +97,7 @@ some of it atomically, an order tells the host's agent, the agent makes it so.
 	return finished(root)
 }
 
-// finished sets what all roots have in common.
+// finished sets what all roots share.
 func finished(root *cobra.Command) *cobra.Command {
 	root.Version = build.Version
 	root.SetVersionTemplate("croft {{.Version}}\n")

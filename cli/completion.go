@@ -8,7 +8,7 @@ import (
 	"croft/internal/nearest"
 )
 
-// completionCommand prints the completion of the root it is under.
+// completionCommand prints the completion of its root.
 func completionCommand() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish"}
 	return &cobra.Command{

@@ -11,15 +11,15 @@ import (
 	"croft/internal/plain"
 )
 
-// apart returns the errors that errors.Join put together, each of which went wrong by itself.
+// apart splits errors that errors.Join joined, since each is a separate failure.
 func apart(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) // a wrapped one belongs to the sentence around it
+	joined, ok := err.(interface{ Unwrap() []error }) // a wrapped one belongs to its sentence
 	if !ok {
 		return []error{err}
 	}
 	all := joined.Unwrap()
 	if err.Error() != errors.Join(all...).Error() {
-		return []error{err} // made by Errorf from several
+		return []error{err} // Errorf made it from several
 	}
 	var flat []error
 	for _, one := range all {
@@ -28,7 +28,7 @@ func apart(err error) []error {
 	return flat
 }
 
-// report prints one line for each thing that went wrong.
+// report prints one line per failure.
 func report(stderr io.Writer, err error) {
 	if err == nil {
 		return
@@ -45,8 +45,7 @@ func report(stderr io.Writer, err error) {
 	}
 }
 
-// exitCode is the exit code of the first thing that went wrong, by its kind. A deadline that passed counts as
-// Unavailable.
+// exitCode is the exit code of the first failure, by its kind. A deadline that passed is treated as Unavailable.
 func exitCode(err error) int {
 	if err == nil {
 		return croft.ExitOK

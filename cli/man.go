@@ -14,7 +14,7 @@ import (
 	"croft/internal/build"
 )
 
-// manCommand writes the manual pages of all commands, those of other names too.
+// manCommand writes the manual pages of all commands and programs under other names.
 func (p Program) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
@@ -30,7 +30,7 @@ func (p Program) manCommand() *cobra.Command {
 				roots = append(roots, p.named(name))
 			}
 			for _, root := range roots {
-				root.DisableAutoGenTag = true // the same pages whenever they are written
+				root.DisableAutoGenTag = true // makes the pages reproducible
 				escape(root)
 				if err := doc.GenManTree(root, header, args[0]); err != nil {
 					return fmt.Errorf("write the manual pages of %s: %w", root.Name(), err)
@@ -41,8 +41,7 @@ func (p Program) manCommand() *cobra.Command {
 	}
 }
 
-// escape keeps what stands in angle brackets, such as <host>, which the maker of pages
-// takes for HTML and leaves out.
+// escape protects text in angle brackets, such as <host>, which the generator would drop as HTML.
 func escape(cmd *cobra.Command) {
 	cmd.Long = strings.ReplaceAll(cmd.Long, "<", `\<`)
 	for _, sub := range cmd.Commands() {

@@ -1,5 +1,5 @@
-// Package admin has the commands of those who run a cloud: the audit, tokens with which hosts join, the
-// authority of certificates, and snapshots.
+// Package admin has the commands for operators of a cloud: the audit, tokens with which hosts join, the authority
+// of certificates, and snapshots.
 package admin
 
 import (
@@ -60,8 +60,8 @@ const (
 	mendedAbove = "mended together with the one above" // of the same kind and instance
 )
 
-// mendAll mends what it may and notes what became of each difference. What is one thing
-// is mended, and said to be, once: a claim that leaked on two hosts is two differences.
+// mendAll mends the mendable differences and records the outcome of each. Differences with one cause are mended
+// and reported once: a claim that leaked on two hosts is two differences.
 func mendAll(ctx context.Context, mend func(context.Context, audit.Difference) error, report audit.Report,
 	outcomes []string) {
 	type thing struct {
@@ -76,7 +76,7 @@ func mendAll(ctx context.Context, mend func(context.Context, audit.Difference) e
 		}
 		one := thing{d.Kind, d.Instance, ""}
 		if d.Instance == "" || d.Kind == audit.LostName || d.Kind == audit.StrayFiles {
-			one.name = d.Name + string(d.Host) // of each name, and on each host, there is one by itself
+			one.name = d.Name + string(d.Host) // separate per name and host
 		}
 		if done[one] {
 			outcomes[i] = mendedAbove
@@ -90,7 +90,7 @@ func mendAll(ctx context.Context, mend func(context.Context, audit.Difference) e
 	}
 }
 
-// verdict is an error where something is left.
+// verdict returns an error if differences remain.
 func verdict(report audit.Report, outcomes []string) error {
 	left := 0
 	for _, outcome := range outcomes {
@@ -116,7 +116,7 @@ func anyMendable(report audit.Report) bool {
 	return false
 }
 
-// printAudit prints the differences, and on stderr what could not be looked at.
+// printAudit prints the differences, and on stderr what could not be read.
 func printAudit(cmd *cobra.Command, format string, report audit.Report, outcomes []string) error {
 	for _, u := range report.Unchecked {
 		fmt.Fprintf(cmd.ErrOrStderr(), "host %s is unchecked, its guests and disks: %s\n", plain.Line(u.Name),
@@ -144,8 +144,7 @@ func printAudit(cmd *cobra.Command, format string, report audit.Report, outcomes
 	return nil
 }
 
-// sentence is a difference on one line: what, of which instance and host, why, and
-// what became of it or is to be done.
+// sentence is a difference on one line: what, of which instance and host, why, and the outcome or what to do.
 func sentence(d audit.Difference, outcome string) string {
 	var b strings.Builder
 	b.WriteString(string(d.Kind))

@@ -19,7 +19,7 @@ import (
 	"croft/trust"
 )
 
-// CACommand makes the command croft ca, which works on the files of the host that has the authority.
+// CACommand makes the command croft ca, for use on the host that has the authority.
 func CACommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ca",
@@ -138,7 +138,7 @@ ones for the same operator.`,
 	return cmd
 }
 
-// issueTo makes the directory of an operator.
+// issueTo fills the directory of an operator.
 func issueTo(ctx context.Context, s settings.Settings, name, dir string) error {
 	if _, err := trust.AuthorityPartition(s.StateDir); err != nil {
 		return err

@@ -63,7 +63,7 @@ of the authority before until then.`,
 	return cmd
 }
 
-// withCloud does something with the cloud of a state directory, as the host's own operator.
+// withCloud calls do with the cloud of a state directory, as the host's own operator.
 func withCloud(ctx context.Context, stateDir string, do func(context.Context, trust.RotationStore) error) (err error) {
 	s := direct.Defaults()
 	if err := direct.AddLocal(stateDir, &s.Etcd, &s.Placement); err != nil {

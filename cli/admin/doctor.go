@@ -63,8 +63,7 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 	return cmd
 }
 
-// printFindings prints one line for each thing, what is wrong being followed by
-// what to do.
+// printFindings prints one line per result, with what to do after what is wrong.
 func printFindings(w io.Writer, format string, findings []doctor.Result) error {
 	if format != out.FormatText {
 		return out.PrintData(w, format, findings)

@@ -9,7 +9,7 @@ import (
 	"croft/node/settings"
 )
 
-// onHost makes a command that works on the files of a host.
+// onHost makes a command that works on a host's files.
 func onHost(cmd *cobra.Command, do func(cmd *cobra.Command, s settings.Settings,
 	log *slog.Logger) error) *cobra.Command {
 	args.AddHostFlags(cmd, hostCommandFlags...)
@@ -24,5 +24,5 @@ func onHost(cmd *cobra.Command, do func(cmd *cobra.Command, s settings.Settings,
 	return cmd
 }
 
-// hostCommandFlags are those of commands that work on the files of a host.
+// hostCommandFlags are the flags of commands that work on a host's files.
 var hostCommandFlags = []args.HostFlag{args.StateDirFlag, args.LogLevelFlag}

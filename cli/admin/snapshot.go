@@ -16,7 +16,7 @@ import (
 	"croft/internal/durable"
 )
 
-// snapshotTime is how long taking a snapshot may last.
+// snapshotTime bounds taking a snapshot.
 const snapshotTime = 10 * time.Minute
 
 func snapshotCommand() *cobra.Command {
@@ -43,12 +43,12 @@ cloud's authority (ca in the state directory of the first host) are not in it.`,
 	return cmd
 }
 
-// takeSnapshot leaves a whole file or none.
+// takeSnapshot leaves a complete file or none.
 func takeSnapshot(ctx context.Context, backups cloud.Backups, file string) (size int64, err error) {
 	if _, err := os.Lstat(file); err == nil {
 		return 0, croft.Errorf(croft.Conflict, "%s is there already: name a new file", file)
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".snapshot-*") // readable by its owner alone
+	f, err := os.CreateTemp(filepath.Dir(file), ".snapshot-*") // readable only by its owner
 	if err != nil {
 		return 0, croft.Errorf(croft.Invalid, "write the snapshot: %w", err)
 	}

@@ -34,7 +34,7 @@ func TokenCommand() *cobra.Command {
 	return cmd
 }
 
-// longestInvitation bounds how long a token counts: it is a secret on its way.
+// longestInvitation bounds the validity of a token: it is a secret in transit.
 const longestInvitation = 7 * 24 * time.Hour
 
 func tokenCreateCommand() *cobra.Command {
@@ -88,7 +88,7 @@ listen on, or what --etcd and --placement say.`,
 	return cmd
 }
 
-// printToken prints the token alone, and beside it what it is for.
+// printToken prints only the token on stdout, and its purpose on stderr.
 func printToken(cmd *cobra.Command, format string, token cloud.Token, life time.Duration) error {
 	if format == out.FormatJSON || format == out.FormatYAML {
 		return out.PrintData(cmd.OutOrStdout(), format, struct {

@@ -12,7 +12,7 @@ import (
 	"croft/cli/out"
 )
 
-// shortToken is as much of a token's name as people need.
+// shortToken is the part of a token's name shown to people.
 func shortToken(name string) string { return name[:min(8, len(name))] }
 
 func tokenListCommand() *cobra.Command {
@@ -29,7 +29,7 @@ func tokenListCommand() *cobra.Command {
 	}
 }
 
-// tokenData is a token as JSON and YAML have it.
+// tokenData is a token in JSON and YAML.
 type tokenData struct {
 	Name    string    `json:"name"`
 	Note    string    `json:"note,omitempty"`

@@ -107,7 +107,7 @@ the import runs nobody else should claim from its target.`,
 	return cmd
 }
 
-// readImport reads what is to be imported, from wherever it is.
+// readImport reads the state to be imported, from any source.
 func readImport(cmd *cobra.Command, s settings.Settings, from string, args []string) (*transfer.State, error) {
 	switch {
 	case from != "" && len(args) > 0:
@@ -146,7 +146,7 @@ func decodeImport(name string, r io.Reader) (*transfer.State, error) {
 	return state, nil
 }
 
-// readState reads all of it, with progress for who looks at it.
+// readState reads the whole state, and shows progress on a terminal.
 func readState(cmd *cobra.Command, source transfer.Source) (*transfer.State, error) {
 	bar := out.NewStageBar(cmd.ErrOrStderr())
 	defer bar.Close()
@@ -170,8 +170,8 @@ func runImport(cmd *cobra.Command, want *transfer.State, target transfer.Target,
 	return nil
 }
 
-// openArchive opens the state of a Placement; flag is the one that gave its URL, empty: none competes with it. end has
-// to be called where there is no error.
+// openArchive opens the state of a Placement; flag is the flag with its URL; empty: there is no such flag. The
+// caller must call end unless there is an error.
 func openArchive(cmd *cobra.Command, s settings.Settings, flag string, a direct.Archive) (_ transfer.Target,
 	end func() error, err error) {
 	etcdGiven := cmd.Flags().Changed("etcd")

@@ -17,18 +17,18 @@ import (
 	"croft/internal/traces"
 )
 
-// AnswerTimeout is how long the cloud may take for what it answers at once when all is well. It is long enough for
-// etcd to elect another leader.
+// AnswerTimeout bounds requests that the cloud normally answers at once. It is long enough for etcd to elect
+// another leader.
 const AnswerTimeout = 30 * time.Second
 
 // Client is the connection of one command to its cloud.
 type Client struct {
 	*cloud.Cloud
 	Settings direct.Settings
-	Project  croft.Project // empty: all of them
+	Project  croft.Project // empty: all projects
 }
 
-// Dial connects to the cloud that the settings name. Close the client.
+// Dial connects to the cloud that the settings name. The caller must close the client.
 func Dial(ctx context.Context, s direct.Settings) (*Client, error) {
 	c, err := direct.Dial(ctx, s)
 	if err != nil {
@@ -55,7 +55,7 @@ func WithTimeout(cmd *cobra.Command, do func(context.Context, *Client) error) er
 	})
 }
 
-// WithSettings is With for settings that are read already.
+// WithSettings is With for settings already read.
 func WithSettings(ctx context.Context, s direct.Settings, do func(context.Context, *Client) error) error {
 	c, err := Dial(ctx, s)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Client) Instance(ctx context.Context, idOrName string) (croft.Status, e
 	return st, c.Nearest(ctx, idOrName, err)
 }
 
-// Nearest adds to an error that is NotFound the name of an instance that may have been meant.
+// Nearest adds the name of a similar instance to a NotFound error.
 func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error {
 	if !errors.Is(err, croft.NotFound) {
 		return err
@@ -86,7 +86,7 @@ func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error 
 	}
 	all, listed := c.Instances.List(ctx, c.Project)
 	if listed != nil {
-		return err // which says enough
+		return err // the hint is optional
 	}
 	var known []string
 	for _, st := range all {
@@ -98,8 +98,8 @@ func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error 
 	return err
 }
 
-// Traced calls do within a span, where the settings say who records spans. The span belongs to the trace that
-// TRACEPARENT names, as CI jobs set it, or begins one.
+// Traced calls do within a span, if the settings configure tracing. The span belongs to the trace of TRACEPARENT,
+// as CI jobs set it, or begins one.
 func (c *Client) Traced(ctx context.Context, name string, do func(context.Context) error) error {
 	provider, flush, err := c.Settings.Traces.Start(ctx, "croft-schedule", traces.CommandFlush,
 		slog.New(slog.DiscardHandler))

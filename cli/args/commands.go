@@ -1,5 +1,5 @@
-// Package args has what commands share to read their arguments: counts and flags, the settings that flags stand for,
-// hints where a word is mistyped, and errors with an exit code of their own.
+// Package args has what commands share for reading their arguments: counts and flags, the settings behind flags,
+// hints for mistyped words, and errors with their own exit code.
 package args
 
 import (
@@ -23,7 +23,7 @@ func OnlySubcommands(cmd *cobra.Command, args []string) error {
 		nearest.Hint(args[0], Subcommands(cmd)))
 }
 
-// otherWords maps what other programs call a command to what it is called below schedule.
+// otherWords maps other programs' names of commands to names below schedule.
 var otherWords = map[string]string{
 	"exec": "ssh", "run": "ssh", "login": "ssh", "rm": "destroy", "remove": "destroy", "delete": "destroy",
 	"kill": "destroy", "ls": "list", "ps": "list",
@@ -35,7 +35,7 @@ func UnknownCommand(cmd *cobra.Command, word string) error {
 	return croft.Errorf(croft.Invalid, "there is no command %q%s", word, CommandHint(cmd, word))
 }
 
-// CommandHint proposes the command that a word may have been meant for; empty: none is close.
+// CommandHint proposes a command similar to a word; empty: none is close.
 func CommandHint(cmd *cobra.Command, word string) string {
 	if hint := nearest.Hint(word, Subcommands(cmd)); hint != "" {
 		return hint

@@ -13,10 +13,10 @@ import (
 	"croft/schedule"
 )
 
-// CompletionTimeout is how long somebody who presses the tab key waits for names.
+// CompletionTimeout bounds the wait for names after the tab key.
 const CompletionTimeout = time.Second
 
-// CompleteInstances completes up to so many names of instances, any number for -1.
+// CompleteInstances completes up to most names of instances; -1: any number.
 func CompleteInstances(most int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if most >= 0 && len(args) >= most {
@@ -34,11 +34,11 @@ func CompleteInstances(most int) cobra.CompletionFunc {
 	}
 }
 
-// Offer takes a name, and what it stands for.
+// Offer takes a name and its description.
 type Offer = func(name, what string)
 
-// StoredNames completes names that the cloud knows: those that list offers, with a description each, that begin with
-// prefix and are not given yet. It returns none where the cloud does not answer soon.
+// StoredNames completes names stored in the cloud: those offered by list, with descriptions, that begin with
+// prefix and are not given yet. It returns none if the cloud does not answer soon.
 func StoredNames(cmd *cobra.Command, given []string, prefix string,
 	list func(ctx context.Context, c *Client, offer Offer) error) []string {
 	ctx, cancel := context.WithTimeout(cmd.Context(), CompletionTimeout)
@@ -66,7 +66,7 @@ func completeImages(cmd *cobra.Command, args []string, prefix string) ([]string,
 	return imageNames(prefix), cobra.ShellCompDirectiveDefault
 }
 
-// imageNames are the catalog's that begin so; none where it cannot be read.
+// imageNames are the catalog's names with this prefix; none if it is unreadable.
 func imageNames(prefix string) []string {
 	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
 	if err != nil {

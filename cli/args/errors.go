@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// Interrupted is the error of a command that was interrupted, with the text of what goes on without it.
+// Interrupted is the error of an interrupted command; Text names what continues without it.
 type Interrupted struct{ Text string }
 
 func (i *Interrupted) Error() string { return i.Text }
 
-// Unwrap has it told as what interrupted commands tell.
+// Unwrap makes it reported like other interruptions.
 func (*Interrupted) Unwrap() error { return context.Canceled }
 
-// Exited is an exit code that does not depend on the kind of an error.
+// Exited is an exit code independent of the error's kind.
 type Exited struct {
 	Code int
-	Err  error // to be printed; nil: all has been printed
+	Err  error // to be printed; nil: everything has been printed
 }
 
 func (e *Exited) Error() string {

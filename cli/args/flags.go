@@ -12,7 +12,7 @@ import (
 	"croft/internal/nearest"
 )
 
-// AllFlags are the flags that a command takes, its own and inherited.
+// AllFlags are the flags of a command, its own and inherited.
 func AllFlags(cmd *cobra.Command) iter.Seq[*pflag.Flag] {
 	return func(yield func(*pflag.Flag) bool) {
 		more := true
@@ -20,7 +20,7 @@ func AllFlags(cmd *cobra.Command) iter.Seq[*pflag.Flag] {
 	}
 }
 
-// FlagError says what is wrong with a flag, and proposes the right one where it is mistyped.
+// FlagError describes what is wrong with a flag, and proposes a similar one.
 func FlagError(cmd *cobra.Command, err error) error {
 	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return unknownFlag(cmd, missing)

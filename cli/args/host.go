@@ -41,10 +41,10 @@ var (
 	}
 )
 
-// formerFlags have the former names of flags, which are still read in this version.
+// formerFlags maps flags to their former names, which this version still reads.
 var formerFlags = map[string]string{"join-listen": "control-listen"}
 
-// AddHostFlags gives a command its flags and --settings.
+// AddHostFlags adds these flags and --settings to a command.
 func AddHostFlags(cmd *cobra.Command, flags ...HostFlag) {
 	cmd.Flags().String("settings", "",
 		"file of settings (default: the first compute.yaml in ./, ~/.config/croft, /etc/croft)")
@@ -57,12 +57,12 @@ func AddHostFlags(cmd *cobra.Command, flags ...HostFlag) {
 	}
 }
 
-// LoadHostSettings reads the settings that a command runs with and makes its log.
+// LoadHostSettings reads a command's settings and makes its logger.
 func LoadHostSettings(cmd *cobra.Command, flags ...HostFlag) (settings.Settings, *slog.Logger, error) {
 	return LoadHostSettingsOver(settings.Defaults(), cmd, flags...)
 }
 
-// LoadHostSettingsOver is loadHostSettings over other defaults.
+// LoadHostSettingsOver is LoadHostSettings with other defaults.
 func LoadHostSettingsOver(defaults settings.Settings, cmd *cobra.Command,
 	flags ...HostFlag) (settings.Settings, *slog.Logger, error) {
 	given := map[string]string{}
@@ -107,11 +107,11 @@ func LoadHostSettingsOver(defaults settings.Settings, cmd *cobra.Command,
 	return s, log, nil
 }
 
-// TokenInFile is the token in the file that a flag names after an @. Invalid: it was given
-// the token itself, for which it names another way too.
+// TokenInFile reads the token in the file that a flag names after an @. Invalid: the flag has the token itself;
+// the error proposes otherwise too.
 func TokenInFile(flag, given, otherwise string) (string, error) {
 	file, ok := strings.CutPrefix(given, "@")
-	if !ok { // not repeated: it is a secret, if a spoiled one
+	if !ok { // not repeated: it is a secret, though now exposed
 		return "",
 			croft.Errorf(croft.Invalid, "%s: other users of this machine see its command lines, so a token has no "+
 				"place there: give it %s, or in a file with %[1]s @FILE", flag, otherwise)

@@ -6,8 +6,7 @@ import (
 	"croft/node/settings"
 )
 
-// Reach returns how a command on this host reaches the cloud: the one that --etcd names, or
-// else the one that the host is of.
+// Reach returns how a command on this host reaches the cloud: the one of --etcd, or else the host's.
 func Reach(cmd *cobra.Command, s *settings.Settings) (settings.Reach, error) {
 	if cmd.Flags().Changed(EtcdFlag.Flag) {
 		return s.Reach(nil), nil

@@ -11,7 +11,7 @@ import (
 	hosts "croft/node/settings"
 )
 
-// settingsFlags maps flags to the paths of the settings they stand for.
+// settingsFlags maps flags to the paths of their settings.
 var settingsFlags = map[string]string{
 	"etcd": "etcd.endpoints", "placement": "placement.endpoint", "cloud": "placement.cloud", "project": "project",
 	"output": "output", "wait": "wait", "timeout": "timeout", "policy": "policy",
@@ -28,14 +28,14 @@ func AddCloudFlags(flags *pflag.FlagSet) {
 	flags.StringP("output", "o", "", "print text, table, wide, json or yaml (`format`; output)")
 }
 
-// AddWaitFlags defines the flags of commands that can wait until what they ordered is done.
+// AddWaitFlags defines the flags of commands that can wait until their orders are done.
 func AddWaitFlags(flags *pflag.FlagSet, what string) {
 	flags.String("wait", "", "wait until "+what+" (wait)")
 	flags.Lookup("wait").NoOptDefVal = string(direct.WaitYes)
 	flags.Duration("timeout", 0, "wait no longer than this `duration` (timeout)")
 }
 
-// LoadSettings reads the settings of schedule.yaml. Flags count more than variables, and those more than the file.
+// LoadSettings reads the settings of schedule.yaml. Variables override the file, and flags both.
 func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	given := map[string]string{}
 	flags.Visit(func(f *pflag.Flag) {

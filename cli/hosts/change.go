@@ -46,9 +46,9 @@ serves etcd, that is taken out of it, unless the others would be too few then.`,
 	return cmd
 }
 
-// moveAll moves what can be moved and prints what became of each instance.
+// moveAll moves the movable instances and prints the outcome of each.
 func moveAll(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName string) error {
-	h, err := c.Hosts.Find(ctx, idOrName) // once more: since the drain nothing comes to it
+	h, err := c.Hosts.Find(ctx, idOrName) // again: since the drain the host gets no new instances
 	if h.ID == "" {
 		return err
 	}
@@ -92,7 +92,7 @@ from before is off: a guest that still runs there would run twice.`
 	return cmd
 }
 
-// changeHostCommand does one thing to one host and says what that means.
+// changeHostCommand applies one change to one host and explains its effect.
 func changeHostCommand(change func(cloud.Maintenance, context.Context, string) (hosts.Host, error),
 	means string) *cobra.Command {
 	return &cobra.Command{
@@ -141,7 +141,7 @@ let one join with --etcd-member, first.`,
 	return cmd
 }
 
-// buried says in a clause how many instances went with a host.
+// buried names in a clause how many instances were lost with a host.
 func buried(n int) string {
 	switch n {
 	case 0:

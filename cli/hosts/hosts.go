@@ -1,4 +1,4 @@
-// Package hosts has the commands that look at hosts and maintain them: croft host.
+// Package hosts has the commands that show and maintain hosts: croft host.
 package hosts
 
 import (
@@ -54,7 +54,7 @@ UUIDs too.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				problems := make(chan []string, 1)
-				go func() { problems <- c.Hosts.Problems(ctx) }() // which takes longest where a member is silent
+				go func() { problems <- c.Hosts.Problems(ctx) }() // the slowest part if a member does not answer
 				all, err := c.Hosts.List(ctx)
 				if all == nil && err != nil {
 					<-problems
@@ -70,7 +70,7 @@ UUIDs too.`,
 	}
 }
 
-// hostData is a host as JSON and YAML have it.
+// hostData is a host in JSON and YAML.
 type hostData struct {
 	hosts.Host
 	State string `json:"state"`
@@ -108,14 +108,14 @@ func printHosts(cmd *cobra.Command, format string, all []hosts.Host) error {
 	return nil
 }
 
-// printProblems tells what is wrong with a host, a line each.
+// printProblems prints the problems of a host, one per line.
 func printProblems(w io.Writer, h hosts.Host) {
 	for _, problem := range h.Problems {
 		fmt.Fprintf(w, "host %s: %s\n", plain.Line(h.Name), plain.Line(problem))
 	}
 }
 
-// hostState says in its color how a host is, and since when nothing is heard of it.
+// hostState is a host's state in its color, and since when it is silent.
 func hostState(h hosts.Host) out.Cell {
 	words := h.State()
 	if !h.Alive {
@@ -133,7 +133,7 @@ func hostState(h hosts.Host) out.Cell {
 	return out.Cell{Text: words, Color: out.Green}
 }
 
-// etcdRole says in its color what the host's etcd is to the others.
+// etcdRole is the role of the host's etcd, in its color.
 func etcdRole(h hosts.Host) out.Cell {
 	switch h.Etcd {
 	case croft.MemberLeads, croft.MemberFollows, "":
@@ -142,8 +142,7 @@ func etcdRole(h hosts.Host) out.Cell {
 	return out.Cell{Text: string(h.Etcd), Color: out.Yellow}
 }
 
-// share is how much of what a host offers is claimed, in red where that is more than
-// there is.
+// share is the claimed part of a host's capacity, in red if it exceeds the capacity.
 func share(h hosts.Host, class croft.ResourceClass) out.Cell {
 	if h.Offered == nil {
 		return out.Cell{Text: "-"}

@@ -12,11 +12,11 @@ import (
 	"croft/internal/nearest"
 )
 
-// addCacheFlags defines the flags of commands that look into this host's cache.
+// addCacheFlags defines the flags of commands that read this host's cache.
 func addCacheFlags(cmd *cobra.Command) {
 	args.AddHostFlags(cmd, args.StateDirFlag)
 	cmd.Flags().StringP("output", "o", out.FormatText, "print text, table, json or yaml (`format`)")
-	// Fails for a flag that does not exist or has a completion, and this one is defined above.
+	// Fails only for a flag that does not exist or has a completion; this one is defined above.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats,
 		cobra.ShellCompDirectiveNoFileComp))
 }

@@ -131,7 +131,7 @@ func removeCached(cmd *cobra.Command, what string) error {
 	return printPruned(cmd, format, []image.Held{held})
 }
 
-// isSHA256 tells a checksum from a name.
+// isSHA256 reports whether s is a checksum, not a name.
 func isSHA256(s string) bool { return regexp.MustCompile("^[0-9a-f]{64}$").MatchString(s) }
 
 func pruneCommand() *cobra.Command {

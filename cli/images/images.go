@@ -1,5 +1,5 @@
-// Package images has the commands for images: their names in the catalog, what this host keeps of them, and what other
-// hosts fetch ahead.
+// Package images has the commands for images: their names in the catalog, this host's cache, and downloads on
+// other hosts.
 package images
 
 import (
@@ -46,14 +46,14 @@ somebody asks for an instance.`,
 	return cmd
 }
 
-// entry is an image as commands print it: of the catalog, of the cache, or both.
+// entry is an image as printed: from the catalog, the cache, or both.
 type entry struct {
 	image.Entry
 	Reference string      `json:"reference"`
 	Cached    *image.Held `json:"cached,omitempty"` // on this host
 }
 
-// inCatalog are the images of the catalog, with what the cache has of them.
+// inCatalog are the images of the catalog, with their copies in the cache.
 func inCatalog(catalog image.Catalog, have image.Contents) ([]entry, error) {
 	var all []entry
 	for _, e := range catalog.List() {
@@ -61,7 +61,7 @@ func inCatalog(catalog image.Catalog, have image.Contents) ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		one.Entry = e // an alias stays one
+		one.Entry = e // an alias remains an alias
 		all = append(all, one)
 	}
 	return all, nil
@@ -82,7 +82,7 @@ func lookedUp(catalog image.Catalog, have image.Contents, nameOrRef string) (ent
 	return one, nil
 }
 
-// unnamed are the images of the cache that no name of the catalog leads to.
+// unnamed are the cached images without a name in the catalog.
 func unnamed(named []entry, have image.Contents) []entry {
 	var all []entry
 	for _, held := range have.Images {
@@ -100,7 +100,7 @@ func unnamed(named []entry, have image.Contents) []entry {
 	return all
 }
 
-// catalogAndCache reads what list and show compare, and how they are to print it.
+// catalogAndCache reads what list and show compare, and the output format.
 func catalogAndCache(cmd *cobra.Command) (catalog image.Catalog, have image.Contents, format string, err error) {
 	dir, format, err := cacheOf(cmd)
 	if err != nil {
@@ -110,7 +110,7 @@ func catalogAndCache(cmd *cobra.Command) (catalog image.Catalog, have image.Cont
 		return catalog, have, format, err
 	}
 	have, err = image.Look(dir)
-	if errors.Is(err, fs.ErrPermission) { // the names are for everybody
+	if errors.Is(err, fs.ErrPermission) { // names are public
 		fmt.Fprintf(cmd.ErrOrStderr(), "what this host has fetched is not shown: %v\n", err)
 		err = nil
 	}

@@ -14,8 +14,7 @@ import (
 	"croft/internal/plain"
 )
 
-// pullProgress shows how hosts get on with an image. Calls for different hosts may
-// overlap.
+// pullProgress shows the progress of an image on hosts. Calls for different hosts may overlap.
 type pullProgress interface {
 	update(i int, p croft.Progress)
 	end(i int, err error)
@@ -33,7 +32,7 @@ func newPullProgress(cmd *cobra.Command, hosts []croft.Host) pullProgress {
 	return &pullLines{w: cmd.ErrOrStderr(), name: names, began: make([]bool, len(names))}
 }
 
-// pullBars is the progress for a terminal.
+// pullBars is the progress on a terminal.
 type pullBars struct{ *out.Bars }
 
 func (b pullBars) update(i int, p croft.Progress) {
@@ -52,9 +51,9 @@ func (b pullBars) update(i int, p croft.Progress) {
 func (b pullBars) end(i int, err error) {
 	l := b.Line(i)
 	switch {
-	case errors.Is(err, context.Canceled): // by us; the host may go on
+	case errors.Is(err, context.Canceled): // by the user; the host may continue
 		l.Leave()
-	case err != nil: // also where the host does not answer: it was not waited for too long
+	case err != nil: // even if the host does not answer: the wait did not time out
 		l.Say("failed")
 	default:
 		l.Say("there")
@@ -64,8 +63,7 @@ func (b pullBars) end(i int, err error) {
 
 func (b pullBars) close() { b.Wait() }
 
-// pullLines is the progress for logs: a line when bytes begin to come and one at
-// the end.
+// pullLines is the progress for logs: one line when the first bytes arrive and one at the end.
 type pullLines struct {
 	mu    sync.Mutex
 	w     io.Writer

@@ -19,10 +19,10 @@ import (
 	"croft/internal/nearest"
 )
 
-// allHosts stands for every host that there is.
+// allHosts stands for all hosts.
 const allHosts = "all"
 
-// maxPulls is how many hosts fetch at the same time.
+// maxPulls is the number of hosts that download at the same time.
 const maxPulls = 64
 
 func pullCommand() *cobra.Command {
@@ -57,7 +57,7 @@ then that of the first such host.`,
 	return cmd
 }
 
-// chooseHosts returns the hosts of these names or UUIDs, in the order of their names.
+// chooseHosts returns the hosts with these names or UUIDs, ordered by name.
 func chooseHosts(ctx context.Context, hosts cloud.Hosts, wanted []string) ([]croft.Host, error) {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
@@ -87,7 +87,7 @@ func pickHosts(known []croft.Host, wanted []string) ([]croft.Host, error) {
 		before := len(picked)
 		isID := slices.ContainsFunc(known, func(h croft.Host) bool { return string(h.ID) == want })
 		for _, h := range known {
-			if string(h.ID) == want || h.Name == want && !isID { // a UUID is nobody's name
+			if string(h.ID) == want || h.Name == want && !isID { // no host is named by a UUID
 				picked[h.ID] = true
 			}
 		}
@@ -98,7 +98,7 @@ func pickHosts(known []croft.Host, wanted []string) ([]croft.Host, error) {
 	return slices.DeleteFunc(known, func(h croft.Host) bool { return !picked[h.ID] }), nil
 }
 
-// pulled is how a host got on, as it is printed.
+// pulled is the outcome on a host, as printed.
 type pulled struct {
 	Host  croft.HostID    `json:"host"`
 	Name  string          `json:"name"`
@@ -106,7 +106,7 @@ type pulled struct {
 	Error string          `json:"error,omitempty"`
 }
 
-// pullTo has all the hosts fetch the image and prints how it went.
+// pullTo makes the hosts download the image and prints the outcome.
 func pullTo(ctx context.Context, c *args.Client, cmd *cobra.Command, name, reference string, hosts []croft.Host) error {
 	show := newPullProgress(cmd, hosts)
 	results, errs := make([]pulled, len(hosts)), make([]error, len(hosts))

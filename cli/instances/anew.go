@@ -24,7 +24,7 @@ on the disk is lost once the image is there; an image that cannot be had loses n
 	return cmd
 }
 
-// resizeCommand says why there is none, to those who look for it.
+// resizeCommand explains why resizing does not exist.
 func resizeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "resize UUID|NAME [QUERY]",

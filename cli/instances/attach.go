@@ -18,10 +18,10 @@ import (
 // EscapeKey leaves a console: Ctrl-], as in telnet and virsh.
 const EscapeKey = 0x1d
 
-// attach joins the terminal with the console until the escape key, the end of the guest, or the end of ctx.
+// attach connects the terminal to the console until the escape key, the end of the guest, or the end of ctx.
 func (c *session) attach(ctx context.Context, cmd *cobra.Command, st croft.Status) error {
 	return c.Consoles.Attach(ctx, st, func(guest io.ReadWriteCloser) error {
-		in := cmd.InOrStdin().(*os.File) // nothing else is a terminal
+		in := cmd.InOrStdin().(*os.File) // only a file is a terminal
 		before, err := term.MakeRaw(int(in.Fd()))
 		if err != nil {
 			return fmt.Errorf("attach to the console of %s: %w", st.Instance.Name, err)
@@ -41,7 +41,7 @@ func (c *session) attach(ctx context.Context, cmd *cobra.Command, st croft.Statu
 	})
 }
 
-// converse copies both ways. left says that the escape key ended it.
+// converse copies in both directions. left: the escape key ended it.
 func converse(ctx context.Context, in *os.File, out io.Writer, guest io.ReadWriteCloser) (left bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -61,7 +61,7 @@ func converse(ctx context.Context, in *os.File, out io.Writer, guest io.ReadWrit
 	return left, err
 }
 
-// typeTo sends what is typed until the escape key, which it reports, or ctx ends.
+// typeTo sends typed input until the escape key, which it reports, or the end of ctx.
 func typeTo(ctx context.Context, guest io.Writer, in *os.File) (escaped bool) {
 	b := make([]byte, 1024)
 	for ctx.Err() == nil {

@@ -15,7 +15,7 @@ import (
 	"croft/schedule"
 )
 
-// goals are what can be waited for.
+// goals are the values of --for.
 var goals = map[string]schedule.Goal{
 	"running": schedule.Running, "ready": schedule.Ready, "stopped": schedule.Stopped, "gone": schedule.Gone,
 }
@@ -44,7 +44,7 @@ nothing. For gone, one that is not there at all is gone already.`,
 	}
 	cmd.Flags().StringVar(&what, "for", what, "`state` to wait for: "+strings.Join(words, ", "))
 	cmd.Flags().Duration("timeout", 0, "wait no longer than this `duration` (timeout)")
-	// Fails for a flag that does not exist or has a completion, and this one is defined above.
+	// Fails only for a flag that does not exist or has a completion; this one is defined above.
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

@@ -63,8 +63,8 @@ func startCommand() *cobra.Command {
 
 type powering func(cloud.Changes, context.Context, croft.Project, string) (croft.Instance, error)
 
-// changeCommand changes instances until they have come to goal; nil is to run, as
-// far as the settings want to wait for that.
+// changeCommand changes instances until they reach goal; nil: they are to run, to the extent that the settings
+// wait for.
 func changeCommand(verb, short string, goal schedule.Goal, power powering, words string) *cobra.Command {
 	return &cobra.Command{
 		Use:               verb + " UUID|NAME...",
@@ -87,7 +87,7 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 	}
 }
 
-// changing changes an instance and says in words what it is doing now.
+// changing changes an instance and describes in words what it is doing now.
 type changing func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error)
 
 func (c *session) changeOne(ctx context.Context, idOrName string, do changing) (croft.Instance, string, error) {
@@ -97,9 +97,8 @@ func (c *session) changeOne(ctx context.Context, idOrName string, do changing) (
 	return inst, words, c.Nearest(ctx, idOrName, err)
 }
 
-// change does something to each of the instances, says so, and where that is asked
-// for waits for all of them at once. One that cannot be changed does not keep the
-// others from it.
+// change applies a change to each instance, prints it, and on request waits for all of them at once. An instance
+// that cannot be changed does not stop the others.
 func (c *session) change(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal,
 	do changing) error {
 	return c.Traced(ctx, cmd.Name(), func(ctx context.Context) error { return c.changeAll(ctx, cmd, args, goal, do) })

@@ -56,7 +56,7 @@ func logsCommand() *cobra.Command {
 	return cmd
 }
 
-// onConsole calls do with the instance whose console is meant.
+// onConsole calls do with the instance of the console.
 func onConsole(cmd *cobra.Command, idOrName string, do func(context.Context, *session, croft.Status) error) error {
 	return within(cmd, func(ctx context.Context, c *session) error {
 		st, err := c.Instance(ctx, idOrName)
@@ -67,7 +67,7 @@ func onConsole(cmd *cobra.Command, idOrName string, do func(context.Context, *se
 	})
 }
 
-// console copies what the guest has written, and with follow what it writes, to w.
+// console copies the guest's output to w, with follow also new output.
 func (c *session) console(ctx context.Context, w io.Writer, st croft.Status, follow bool) error {
 	return c.Consoles.Log(ctx, st, follow, func(from io.Reader) error { return out.ShowText(w, from) })
 }

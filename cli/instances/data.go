@@ -8,13 +8,13 @@ import (
 	"croft/schedule"
 )
 
-// listData is an instance as lists in JSON and YAML have it. Programs rely on it:
-// keys stay what they are, and new ones may come.
+// listData is an instance in lists as JSON and YAML. Programs rely on it: keys never change, and new ones may be
+// added.
 type listData struct {
 	Name       string            `json:"name"`
-	State      string            `json:"state"`   // the word that people see
-	Address    string            `json:"address"` // empty while there is none
-	Host       string            `json:"host"`    // its name, empty while there is none
+	State      string            `json:"state"`   // as shown to people
+	Address    string            `json:"address"` // empty: none yet
+	Host       string            `json:"host"`    // its name; empty: none yet
 	HostID     croft.HostID      `json:"host_id"`
 	ID         croft.InstanceID  `json:"id"`
 	Project    croft.Project     `json:"project"`
@@ -54,7 +54,7 @@ func allData(all []croft.Status) []listData {
 	return list
 }
 
-// Data is all about an instance: what a list has of it, and what is stored.
+// Data is everything about an instance: its fields in lists, and the stored records.
 type Data struct {
 	Name    string `json:"name"`
 	State   string `json:"state"`
@@ -62,7 +62,7 @@ type Data struct {
 	croft.Status
 }
 
-// Printable are statuses without their secrets, with what people see of them.
+// Printable returns statuses without their secrets, with the fields shown to people.
 func Printable(all []croft.Status) []Data {
 	list := make([]Data, len(all))
 	for i, st := range all {
@@ -71,8 +71,7 @@ func Printable(all []croft.Status) []Data {
 	return list
 }
 
-// printable is a status without its secrets: the public half of the host key takes
-// the place of the private one.
+// printable returns a status without its secrets: the public half of the host key replaces the private one.
 func printable(st croft.Status) croft.Status {
 	st.Instance.Spec = printableSpec(st.Instance.Spec)
 	if st.Order != nil {
@@ -86,7 +85,7 @@ func printable(st croft.Status) croft.Status {
 func printableSpec(s croft.Spec) croft.Spec {
 	public, err := hostkey.Public(s.HostKey)
 	if err != nil {
-		public = "" // there is none, or it is no key: either way not to be shown
+		public = "" // missing or invalid: do not show it
 	}
 	s.HostKey = public
 	return s

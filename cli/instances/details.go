@@ -15,7 +15,7 @@ import (
 	"croft/cli/out"
 )
 
-// printStatuses prints all about instances in a format other than text.
+// printStatuses prints everything about instances in a format other than text.
 func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list bool) error {
 	if out.IsTable(format) || format == out.FormatText {
 		for i, st := range all {
@@ -92,7 +92,7 @@ func details(st croft.Status) *out.Table {
 	return t
 }
 
-// setUp says in words how the guest's own set-up ended, if it has told.
+// setUp describes how the guest's own set-up ended, if it has reported.
 func setUp(told *croft.CloudInit) string {
 	switch {
 	case told == nil:
@@ -111,7 +111,7 @@ func joined(addrs []netip.Addr) string {
 	return strings.Join(texts, ", ")
 }
 
-// shortKey leaves out the middle of a key that nobody reads.
+// shortKey omits the middle of a key, which nobody reads.
 func shortKey(key string) string {
 	words := strings.Fields(key)
 	for i, word := range words {
@@ -122,8 +122,8 @@ func shortKey(key string) string {
 	return strings.Join(words, " ")
 }
 
-// timeline adds to the details when each step of the instance's way was done, how
-// long it took, and how long that is after the first.
+// timeline adds to the details when each step of the instance was done, how long it took, and the time since the
+// first.
 func timeline(t *out.Table, st croft.Status) {
 	o := st.Observation
 	if o == nil || len(o.Events) == 0 {
@@ -143,7 +143,7 @@ func timeline(t *out.Table, st croft.Status) {
 	}
 }
 
-// round shortens a duration to what people read.
+// round shortens a duration for people.
 func round(d time.Duration) time.Duration {
 	if d < 10*time.Second {
 		return d.Round(10 * time.Millisecond)

@@ -15,10 +15,10 @@ import (
 	"croft/schedule"
 )
 
-// briefRows is how many rows of a kind people get who did not ask for a table.
+// briefRows is the limit of rows of a kind unless a table was requested.
 const briefRows = 12
 
-// explain says which hosts have room for a request that is not made.
+// explain lists the hosts with room for a request that is not made.
 func (c *session) explain(ctx context.Context, cmd *cobra.Command, r schedule.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
@@ -42,8 +42,8 @@ func (c *session) explain(ctx context.Context, cmd *cobra.Command, r schedule.Re
 	return err
 }
 
-// printWhyNot says why nothing was left, where that is the reason: as the result where
-// data is wanted and nothing else is the result, else on stderr.
+// printWhyNot explains why no host was left, if that is the reason: on stdout if data is wanted and there is no
+// other result, else on stderr.
 func (c *session) printWhyNot(cmd *cobra.Command, reason error, some bool) error {
 	why, told := errors.AsType[*schedule.Explanation](reason)
 	if !told {
@@ -59,8 +59,8 @@ func (c *session) printWhyNot(cmd *cobra.Command, reason error, some bool) error
 	}
 }
 
-// printExplanation prints tables of the hosts that fit, of what the requirements do,
-// and of what the other hosts lack: so many rows of each at most.
+// printExplanation prints tables of the hosts that fit, of the effects of the requirements, and of what the other
+// hosts lack, with at most most rows each.
 func printExplanation(w io.Writer, why *schedule.Explanation, most int) error {
 	var tables []*out.Table
 	if len(why.Fits) > 0 {

@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// atOnce is how many of the requests of a command are under way at a time.
+	// atOnce is the number of in-flight requests of a command.
 	atOnce = 64
-	// waitsAtOnce is how many instances are watched at a time: the others come after
-	// those that have arrived, or are looked at when the time is over.
+	// waitsAtOnce is the number of instances watched at a time: the others follow when earlier ones have arrived,
+	// or are checked when the time is over.
 	waitsAtOnce = 512
 )
 
-// inOrder calls do for 0 to n-1, at most limit of them at once, and hands the results in
-// their order to each. Once each returns false, or ctx has ended, it begins no more, and
-// returns when those that are under way have ended and their results are handed on.
+// inOrder calls do for 0 to n-1, at most limit at once, and passes the results in order to each. Once each
+// returns false, or ctx has ended, it starts no more calls, and returns when the running ones have ended and
+// their results were passed on.
 func inOrder[T any](ctx context.Context, n, limit int, do func(i int) T, each func(T) (more bool)) {
-	var underWay []chan T // the oldest first
+	var underWay []chan T // oldest first
 	more := true
 	for next := 0; ; {
 		for more && ctx.Err() == nil && next < n && len(underWay) < limit {
@@ -37,7 +37,7 @@ func inOrder[T any](ctx context.Context, n, limit int, do func(i int) T, each fu
 	}
 }
 
-// forEach calls do for 0 to n-1, at most limit of them at once, and returns their errors.
+// forEach calls do for 0 to n-1, at most limit at once, and returns their errors.
 func forEach(n, limit int, do func(i int) error) []error {
 	errs := make([]error, n)
 	var work errgroup.Group
@@ -48,6 +48,6 @@ func forEach(n, limit int, do func(i int) error) []error {
 			return nil
 		})
 	}
-	_ = work.Wait() // each has its error in errs
+	_ = work.Wait() // the errors are in errs
 	return errs
 }

@@ -1,5 +1,5 @@
-// Package instances has the commands for instances: schedule, and what is below it. Results go to stdout and words to
-// stderr; where nobody looks at a terminal, nothing is drawn.
+// Package instances has the commands for instances: schedule and its subcommands. Results go to stdout and words
+// to stderr; without a terminal, nothing is drawn.
 package instances
 
 import (
@@ -70,7 +70,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 	cmd.AddCommand(showCommand(), listCommand(), destroyCommand(), stopCommand(), startCommand(), consoleCommand(),
 		logsCommand(),
 		sshCommand(), waitCommand(), rebootCommand(), rebuildCommand(), resizeCommand())
-	// Fails for a flag that does not exist or has a completion, and this one is defined above.
+	// Fails only for a flag that does not exist or has a completion; this one is defined above.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats,
 		cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("restart", cobra.FixedCompletions(schedule.Restarts,
@@ -80,7 +80,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 	return cmd
 }
 
-// mistyped proposes a subcommand where the name of no instance is close to one.
+// mistyped proposes a subcommand similar to word, unless an instance's name is.
 func mistyped(cmd *cobra.Command, word string, err error) error {
 	if hint := args.CommandHint(cmd, word); hint != "" && errors.Is(err, croft.NotFound) &&
 		!strings.Contains(err.Error(),

@@ -22,7 +22,7 @@ import (
 	"croft/schedule"
 )
 
-// listing says which instances a list has, in which order, and what of each.
+// listing configures a list: its instances, order and columns.
 type listing struct {
 	all, watch bool
 	columns    []string
@@ -77,7 +77,7 @@ These stay; new ones may come. The state is the word that this list shows.`,
 	flags.StringVar(&l.host, "host", "", "only those on this host: its `name` or UUID")
 	flags.StringArrayVar(&l.tags, "tag", nil,
 		"only those with this tag, `key` or key=value; repeat for those with all of them")
-	// Fails for a flag that does not exist or has a completion, and these are defined above.
+	// Fails only for a flag that does not exist or has a completion; these are defined above.
 	_ = cmd.RegisterFlagCompletionFunc("columns", cobra.FixedCompletions(wideColumns,
 		cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(wideColumns, cobra.ShellCompDirectiveNoFileComp))
@@ -85,7 +85,7 @@ These stay; new ones may come. The state is the word that this list shows.`,
 	return cmd
 }
 
-// states are the words for where instances stand.
+// states are the words for the states of instances.
 var states = []string{
 	string(croft.StateScheduling), schedule.Ordered, string(croft.StatePending), string(croft.StateFetching),
 	string(croft.StateDefining),
@@ -94,7 +94,7 @@ var states = []string{
 	string(croft.StateDestroying), string(croft.StateRemoving),
 }
 
-// The columns of lists, as most people want them and all.
+// The default columns of lists, and all columns.
 var (
 	briefColumns = []string{"name", "state", "address", "host", "age"}
 	wideColumns  = []string{"project", "name", "state", "address", "host", "age", "resources", "image", "created",
@@ -102,7 +102,7 @@ var (
 		"id"}
 )
 
-// columnOf is what a column shows of an instance.
+// columnOf is the cell of a column for an instance.
 func columnOf(name string, st croft.Status) out.Cell {
 	d := listed(st)
 	switch name {
@@ -134,7 +134,7 @@ func columnOf(name string, st croft.Status) out.Cell {
 	return out.Cell{Text: string(d.ID)}
 }
 
-// age is a duration in its greatest unit.
+// age is a duration in its largest unit.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -147,7 +147,7 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// check finds columns and states that do not exist.
+// check refuses unknown columns and states.
 func (l listing) check() error {
 	for _, words := range []struct {
 		flag         string
@@ -168,7 +168,7 @@ func (l listing) check() error {
 	return nil
 }
 
-// choose leaves the instances that are asked for, in the order that is.
+// choose returns the requested instances, in the requested order.
 func (l listing) choose(all []croft.Status) []croft.Status {
 	all = slices.DeleteFunc(all, func(st croft.Status) bool {
 		return len(l.states) > 0 && !slices.Contains(l.states, schedule.Describe(&st)) ||
@@ -193,14 +193,14 @@ func compareBy(column string, a, b croft.Status) int {
 	case "created":
 		return a.Instance.Created.Compare(b.Instance.Created)
 	case "address":
-		first, _ := netip.ParseAddr(Address(a)) // those without one come first
+		first, _ := netip.ParseAddr(Address(a)) // instances without one come first
 		second, _ := netip.ParseAddr(Address(b))
 		return first.Compare(second)
 	}
 	return cmp.Compare(columnOf(column, a).Text, columnOf(column, b).Text)
 }
 
-// hasTags tells whether all of these, key or key=value, are there.
+// hasTags reports whether all wanted tags, key or key=value, are there.
 func hasTags(tags map[string]string, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(want string) bool {
 		key, value, exact := strings.Cut(want, "=")
@@ -232,8 +232,8 @@ func (l listing) table(all []croft.Status) *out.Table {
 	return t
 }
 
-// watchList prints the list now and after every change that shows in it. On a
-// terminal it stays in one place; as JSON each list is one line.
+// watchList prints the list now and after every visible change. On a terminal it redraws in place; as JSON each
+// list is one line.
 func (c *session) watchList(ctx context.Context, cmd *cobra.Command, l listing) error {
 	ctx, cancel := context.WithCancel(ctx)
 	wake, ended := make(chan struct{}, 1), make(chan error, 1)
@@ -241,7 +241,7 @@ func (c *session) watchList(ctx context.Context, cmd *cobra.Command, l listing) 
 		ended <- c.Instances.Watch(ctx, func() {
 			select {
 			case wake <- struct{}{}:
-			default: // one is waiting already
+			default: // one is already waiting
 			}
 		})
 	}()
@@ -253,7 +253,7 @@ func (c *session) watchList(ctx context.Context, cmd *cobra.Command, l listing) 
 	return err
 }
 
-// printLists ends without an error when ctx does: that is how watching ends.
+// printLists ends without an error when ctx does: this is how watching ends.
 func (c *session) printLists(ctx context.Context, cmd *cobra.Command, l listing, wake <-chan struct{}) error {
 	stdout := cmd.OutOrStdout()
 	last := ""
@@ -281,7 +281,7 @@ func (c *session) printLists(ctx context.Context, cmd *cobra.Command, l listing,
 	}
 }
 
-// renderList is the list as it is printed.
+// renderList is the list as printed.
 func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()

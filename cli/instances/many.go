@@ -18,31 +18,31 @@ import (
 	"croft/schedule"
 )
 
-// mostSentences bounds how many sentences of a kind are printed about many instances.
+// mostSentences bounds the sentences of a kind printed about many instances.
 const mostSentences = 10
 
-// viewFrom is from how many requests on it pays to read all hosts once and to watch them,
-// rather than to read eight for each request.
+// viewFrom is the number of requests from which it pays to read all hosts once and watch them, instead of reading
+// eight for each request.
 const viewFrom = 200
 
-// outcome is what became of one request.
+// outcome is the result of one request.
 type outcome struct {
 	decision schedule.Decision
 	err      error
 }
 
-// harvest is what became of the requests of a command. It keeps of an instance what
-// names it, and nothing where that will not be needed.
+// harvest collects the outcomes of a command's requests. Of an instance it keeps only its identity, and nothing
+// if that will not be needed.
 type harvest struct {
 	keep      bool
 	scheduled int
 	instances []croft.Instance
-	refused   []error // of those that went wrong for a reason of their own: the first ones
-	more      int     // how many others did
-	why       error   // that holds for all that are left
+	refused   []error // the first errors that concern one instance
+	more      int     // number of further ones
+	why       error   // applies to all remaining instances
 }
 
-// add counts an outcome. False: whatever is left would go the same way.
+// add records an outcome. False: the remaining requests would fail in the same way.
 func (h *harvest) add(o outcome) bool {
 	switch {
 	case o.err == nil:
@@ -66,8 +66,8 @@ func (h *harvest) add(o outcome) bool {
 	return false
 }
 
-// request asks for all instances, so many at once, says what became of each in their
-// order, and waits for those that were scheduled.
+// request requests all instances, many at once, prints the outcomes in order, and waits for those that were
+// scheduled.
 func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted requests) error {
 	if wanted.count >= viewFrom {
 		defer c.Requests.Prepare(ctx)()
@@ -81,7 +81,7 @@ func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted reques
 		return h.add(o)
 	})
 	if err := ctx.Err(); err != nil && h.scheduled < wanted.count && wanted.count > 1 {
-		h.why = err // whatever those under way said when they were interrupted
+		h.why = err // whatever in-flight requests reported on interruption
 	}
 	if wanted.allOrNone && h.scheduled < wanted.count {
 		return c.giveBack(ctx, cmd, wanted, &h)
@@ -108,13 +108,13 @@ func (c *session) ask(ctx context.Context, r schedule.Request) (o outcome) {
 	return o
 }
 
-// printDecision prints the line that scripts look for.
+// printDecision prints the line that scripts rely on.
 func printDecision(cmd *cobra.Command, d schedule.Decision) {
 	fmt.Fprintf(cmd.OutOrStdout(), "NOTIFIED TARGET, %s, OF INSTANCE %s\n", d.Host.ID, d.Instance.ID)
 }
 
-// shortfall says what became of the instances that were not scheduled: of those that
-// were refused for reasons of their own, of the others in one sentence.
+// shortfall describes the instances that were not scheduled: individually those with their own reasons, the
+// others in one sentence.
 func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) error {
 	if h.scheduled == wanted.count {
 		return nil
@@ -149,8 +149,7 @@ func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) err
 	return errors.Join(errs...)
 }
 
-// cause is why an instance was not scheduled, without its name, where that is known
-// for all of them.
+// cause is why an instance was not scheduled, without its name, if the same holds for all of them.
 func cause(why error) error {
 	if e, ok := errors.AsType[*schedule.Explanation](why); ok {
 		return e
@@ -158,8 +157,8 @@ func cause(why error) error {
 	return why
 }
 
-// giveBack ends what was scheduled of instances that were wanted all or not at all, and
-// says why not all could be had. It does so for somebody too who waits no longer.
+// giveBack destroys the instances that were scheduled of an all-or-nothing request, and explains why some were
+// not. It does so even after an interruption.
 func (c *session) giveBack(ctx context.Context, cmd *cobra.Command, wanted requests, h *harvest) error {
 	had := h.scheduled
 	left := c.remove(ctx, h.instances)
@@ -172,14 +171,13 @@ func (c *session) giveBack(ctx context.Context, cmd *cobra.Command, wanted reque
 	return errors.Join(errs...)
 }
 
-// waitForNew waits until the instances run. One that fails is destroyed again, so
-// that a failed command leaves nothing, and all of them are where all or none were
-// wanted; one that takes too long is left to go on.
+// waitForNew waits until the instances run. A failed one is destroyed, so that a failed command leaves nothing,
+// and so are all of an all-or-nothing request; one that takes too long is left to continue.
 func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances []croft.Instance,
 	allOrNone bool) error {
 	errs := c.wait(ctx, cmd, instances, c.Settings.Wait.Goal())
 	var failed, well []croft.Instance
-	var of []int // the errors of those that failed
+	var of []int // errors of the failed ones
 	for i, err := range errs {
 		inst := instances[i]
 		if _, ok := errors.AsType[*schedule.Failure](err); ok {
@@ -207,7 +205,7 @@ func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances 
 	return errors.Join(errs...)
 }
 
-// brief leaves out all but the first sentences about many instances, and says how many.
+// brief keeps only the first sentences about many instances, and adds the number of the others.
 func brief(errs []error) []error {
 	var some []error
 	more := 0
@@ -226,7 +224,7 @@ func brief(errs []error) []error {
 	return some
 }
 
-// remove destroys instances and waits for a while until they are gone.
+// remove destroys instances and waits a while until they are gone.
 func (c *session) remove(ctx context.Context, instances []croft.Instance) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTimeout)
 	defer cancel()
@@ -245,7 +243,7 @@ func (c *session) printInstances(ctx context.Context, cmd *cobra.Command, instan
 	for _, inst := range instances {
 		st, err := c.Instance(ctx, string(inst.ID))
 		if errors.Is(err, croft.NotFound) {
-			continue // it failed and was removed
+			continue // it failed and was destroyed
 		}
 		if err != nil {
 			return err
@@ -258,11 +256,11 @@ func (c *session) printInstances(ctx context.Context, cmd *cobra.Command, instan
 	return printStatuses(cmd, cmp.Or(c.Settings.Output, out.FormatText), all, list)
 }
 
-// maxConsole bounds what is kept of the console's log of an instance that failed.
+// maxConsole bounds the kept console log of a failed instance.
 const maxConsole = 1 << 20
 
-// keepConsole keeps what the guest of an instance that failed has said, since that is
-// removed with it, and says where. Empty: it said nothing that can be had.
+// keepConsole saves the console log of a failed instance, which its removal deletes, and returns where. Empty:
+// there is none, or it cannot be read.
 func (c *session) keepConsole(ctx context.Context, inst croft.Instance) string {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
@@ -284,7 +282,7 @@ func (c *session) keepConsole(ctx context.Context, inst croft.Instance) string {
 	return ", and what it said on its console is in " + file
 }
 
-// tailBuffer keeps the last maxConsole bytes that are written to it.
+// tailBuffer keeps the last maxConsole bytes written to it.
 type tailBuffer struct{ text []byte }
 
 func (t *tailBuffer) Write(p []byte) (int, error) {
@@ -295,5 +293,5 @@ func (t *tailBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// removalTimeout is how long the removal of an instance that failed is waited for.
+// removalTimeout bounds the wait for the removal of a failed instance.
 const removalTimeout = 30 * time.Second

@@ -16,9 +16,8 @@ import (
 	"croft/schedule"
 )
 
-// wait waits for all instances, many at once, no longer than the settings allow, and
-// shows on stderr how they get on. It returns one error for each, nil if the goal
-// was reached.
+// wait waits for all instances, many at once, within the time limit of the settings, and shows their progress on
+// stderr. It returns one error for each; nil: it reached the goal.
 func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []croft.Instance,
 	goal schedule.Goal) []error {
 	ctx, cancel := context.WithTimeout(ctx, c.Settings.Timeout)
@@ -38,10 +37,10 @@ func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []crof
 	return errs
 }
 
-// mostBars is how many instances have a line of their own on a terminal.
+// mostBars is the most instances with their own lines on a terminal.
 const mostBars = 40
 
-// progress shows how instances get on. Calls for different instances may overlap.
+// progress shows the progress of instances. Calls for different instances may overlap.
 type progress interface {
 	update(i int, st croft.Status)
 	end(i int, err error)
@@ -55,7 +54,7 @@ func newProgress(stderr io.Writer, instances []croft.Instance) progress {
 	return &lines{w: stderr, last: make([]string, len(instances)), name: namesOf(instances)}
 }
 
-// statusBars shows instances on a terminal, a line each.
+// statusBars shows instances on a terminal, one per line.
 type statusBars struct {
 	*out.Bars
 	last []croft.State // of the records
@@ -88,7 +87,7 @@ func (b *statusBars) end(i int, err error) {
 
 func (b *statusBars) close() { b.Wait() }
 
-// giveUp ends a line with an error. A line that was only waited for too long did not fail.
+// giveUp ends a line with an error. A wait that timed out is not a failure.
 func giveUp(l *out.Line, err error) {
 	_, failed := errors.AsType[*schedule.Failure](err)
 	if !failed && (errors.Is(err, context.Canceled) || errors.Is(err, croft.Unavailable)) {
@@ -137,7 +136,7 @@ func (l *lines) end(i int, err error) {
 
 func (*lines) close() {}
 
-// reported says in words how the guest's set-up ended, if it has told.
+// reported describes how the guest's set-up ended, if it has reported.
 func reported(told *croft.CloudInit) string {
 	if told == nil {
 		return ""
@@ -145,7 +144,7 @@ func reported(told *croft.CloudInit) string {
 	return ", set-up " + string(told.State)
 }
 
-// stage says in words where an instance stands.
+// stage is the state of an instance in words.
 func stage(st croft.Status) string {
 	word := schedule.Describe(&st)
 	switch croft.State(word) {

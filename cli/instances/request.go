@@ -32,7 +32,7 @@ type asking struct {
 	explain              bool
 	allOrNone            bool
 
-	names []string // of stored keys, found in keys once these are read
+	names []string // of stored keys; their text is added to keys later
 }
 
 func (a *asking) addFlags(flags *pflag.FlagSet) {
@@ -65,8 +65,7 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 		"with --count: where not all of them can be had, give back those that could")
 }
 
-// run asks for the instances. All that can be checked here is checked before
-// anything is asked for.
+// run requests the instances. It validates everything possible before the first request.
 func (a *asking) run(cmd *cobra.Command, given []string) error {
 	s, err := args.LoadSettings(cmd.Flags())
 	if err != nil {
@@ -104,14 +103,14 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 	})
 }
 
-// requests are so many that differ in their names alone.
+// requests are count requests that differ only in their names.
 type requests struct {
 	one       schedule.Request
 	count     int
 	allOrNone bool
 }
 
-// nth is one of them, from 0.
+// nth is the request with this index, from 0.
 func (r requests) nth(i int) schedule.Request {
 	if r.count == 1 {
 		return r.one
@@ -140,7 +139,7 @@ func (a *asking) requests(s direct.Settings, query string, stdin io.Reader) (req
 	case a.uuid != "" && a.count > 1:
 		return wanted, croft.Errorf(croft.Invalid, "--uuid names one instance, and --count asks for %d", a.count)
 	case a.name != "":
-		return wanted, schedule.CheckName(wanted.nth(a.count - 1).Name) // the longest
+		return wanted, schedule.CheckName(wanted.nth(a.count - 1).Name) // the longest name
 	}
 	return wanted, nil
 }
@@ -203,7 +202,7 @@ func (a *asking) affinities() ([]croft.Affinity, error) {
 	return all, schedule.CheckAffinities(all)
 }
 
-// parseTags takes key=value apart.
+// parseTags parses key=value texts.
 func parseTags(texts []string) (map[string]string, error) {
 	if len(texts) == 0 {
 		return nil, nil
@@ -219,7 +218,7 @@ func parseTags(texts []string) (map[string]string, error) {
 	return tags, nil
 }
 
-// readUserData reads no more than an instance may carry, and a byte to tell.
+// readUserData reads at most the limit of an instance, and one byte more to detect excess.
 func (a *asking) readUserData(stdin io.Reader) ([]byte, error) {
 	from := stdin
 	switch a.userData {

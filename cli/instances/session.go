@@ -8,7 +8,7 @@ import (
 	"croft/cli/args"
 )
 
-// session is one command's connection to the cloud, with what commands on instances do.
+// session is one command's connection to the cloud, with the operations on instances.
 type session struct{ *args.Client }
 
 // within is args.With for a session.

@@ -12,7 +12,7 @@ import (
 	"croft/cli/out"
 )
 
-// showCommand shows instances, those too that have the name of a subcommand.
+// showCommand shows instances, even those named like a subcommand.
 func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show UUID|NAME...",
@@ -48,7 +48,7 @@ func show(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// look reads an instance and, where that is asked for, waits until it runs first.
+// look reads an instance; on request it first waits until it runs.
 func (c *session) look(ctx context.Context, cmd *cobra.Command, idOrName string) (croft.Status, error) {
 	st, err := c.Instance(ctx, idOrName)
 	if err != nil || !c.Settings.Wait.Any() {
@@ -60,8 +60,8 @@ func (c *session) look(ctx context.Context, cmd *cobra.Command, idOrName string)
 	return c.Instance(ctx, string(st.Instance.ID))
 }
 
-// printAddresses prints one address for each instance. An instance without one is
-// an error, so that $(schedule web) is never empty unnoticed.
+// printAddresses prints one address per instance. An instance without one is an error, so that $(schedule web) is
+// never silently empty.
 func printAddresses(cmd *cobra.Command, all []croft.Status) error {
 	var errs []error
 	for _, st := range all {

@@ -50,7 +50,7 @@ ends with the exit code of the command.`,
 			})
 		},
 	}
-	cmd.Flags().SetInterspersed(false) // what follows the name is the command's
+	cmd.Flags().SetInterspersed(false) // flags after the name are the command's
 	cmd.Flags().StringVarP(&l.user, "user", "l", "", "log in as this `user`")
 	cmd.Flags().StringVarP(&l.jump, "jump", "J", "",
 		"go through this `host`, such as root@host1, where the instance cannot be reached from here")
@@ -59,7 +59,7 @@ ends with the exit code of the command.`,
 	return cmd
 }
 
-// run runs ssh and returns with its exit code.
+// run runs ssh and returns its exit code.
 func (l login) run(ctx context.Context, cmd *cobra.Command, st croft.Status, command []string) error {
 	name := st.Instance.Name
 	addr := Address(st)
@@ -97,8 +97,7 @@ func (l login) run(ctx context.Context, cmd *cobra.Command, st croft.Status, com
 	return nil
 }
 
-// arguments have ssh accept the host key of the instance and no other. They write
-// the file that it is in.
+// arguments make ssh accept only the host key of the instance. The file with the key is written here.
 func (l login) arguments(inst croft.Instance, knownHosts string) ([]string, error) {
 	if inst.Spec.HostKey == "" {
 		return nil, croft.Errorf(croft.Invalid,
@@ -128,8 +127,8 @@ func (l login) arguments(inst croft.Instance, knownHosts string) ([]string, erro
 	return args, nil
 }
 
-// identities are the user's private keys of which the instance has the public halves,
-// whatever the files in ~/.ssh are called: ssh itself tries only those with usual names.
+// identities are the user's private keys whose public halves the instance has, whatever the files in ~/.ssh are
+// called: ssh itself tries only those with usual names.
 func identities(known []string) []string {
 	files, err := filepath.Glob(sshkeys.Home("~/.ssh/*.pub"))
 	if err != nil {
@@ -157,7 +156,7 @@ func sameKey(a, b string) bool {
 	return len(first) > 1 && len(second) > 1 && slices.Equal(first[:2], second[:2])
 }
 
-// as is whom to log in as.
+// as is the user to log in as.
 func (l login) as(ref string) (string, error) {
 	if l.user != "" {
 		return l.user, nil

@@ -25,8 +25,7 @@ func noAddress(st croft.Status) error {
 	return fmt.Errorf("instance %s has no address yet: it is %s; with --wait this waits for one", name, state)
 }
 
-// silence says in a clause that nothing is heard of a host, and since when; nothing of
-// one that is alive.
+// silence is a clause with the time since when a host is silent; empty: the host is alive.
 func silence(h croft.Host) string {
 	if h.Alive {
 		return ""
@@ -37,7 +36,7 @@ func silence(h croft.Host) string {
 // Address is schedule.Address.
 func Address(st croft.Status) string { return schedule.Address(&st) }
 
-// state is the word for where an instance stands, in its color.
+// state is the state of an instance in words, in its color.
 func state(st croft.Status) out.Cell { return StateCell(schedule.Describe(&st)) }
 
 func StateCell(word string) out.Cell {
@@ -52,7 +51,7 @@ func StateCell(word string) out.Cell {
 	return out.Cell{Text: word, Color: out.Yellow}
 }
 
-// Since says when a silent host was last heard of.
+// Since returns when a silent host last reported.
 func Since(h croft.Host) string {
 	if h.Seen.IsZero() {
 		return ""

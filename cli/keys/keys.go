@@ -1,4 +1,4 @@
-// Package keys has the commands that keep the public SSH keys of a project in the cloud: croft key.
+// Package keys has the commands that store public SSH keys of a project in the cloud: croft key.
 package keys
 
 import (
@@ -63,7 +63,7 @@ func addCommand() *cobra.Command {
 	}
 }
 
-// checkKeyName keeps the words free that stand for other keys.
+// checkKeyName refuses words that stand for other keys.
 func checkKeyName(name string) error {
 	if name == sshkeys.Agent || name == sshkeys.Auto {
 		return croft.Errorf(croft.Invalid,
@@ -72,7 +72,7 @@ func checkKeyName(name string) error {
 	return schedule.CheckName(name)
 }
 
-// oneKey reads the key that is meant; several have no place under one name.
+// oneKey reads exactly one key: a name cannot stand for several.
 func oneKey(text string, stdin io.Reader) (string, error) {
 	if text == "-" {
 		data, err := io.ReadAll(io.LimitReader(stdin, 64<<10))
@@ -146,7 +146,7 @@ func completeKeys(cmd *cobra.Command, given []string, prefix string) ([]string, 
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// fingerprint is what ssh-keygen -l prints, for comparing by eye.
+// fingerprint is the output of ssh-keygen -l, for comparison by eye.
 func fingerprint(line string) string {
 	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line))
 	if err != nil {

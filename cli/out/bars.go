@@ -20,14 +20,14 @@ type Bars struct {
 	lines []*Line
 }
 
-// Line is one line of bars. All its methods may be called while it is drawn.
+// Line is one line of bars. Its methods may be called while it is drawn.
 type Line struct {
 	bar   *mpb.Bar
 	words atomic.Pointer[string]
-	bytes atomic.Pointer[croft.Progress] // nil while none are counted
+	bytes atomic.Pointer[croft.Progress] // nil: none are counted
 }
 
-// NewBars starts to draw on w. Each line begins with the text first.
+// NewBars starts drawing on w. Each line begins with the text first.
 func NewBars(w io.Writer, names []string, first string) *Bars {
 	b := &Bars{all: mpb.New(mpb.WithOutput(w), mpb.WithWidth(40))}
 	for _, name := range names {
@@ -65,7 +65,7 @@ func (l *Line) filler() mpb.BarFiller {
 	})
 }
 
-// size formats the bytes that have come, and the total where it is known.
+// size formats the received bytes, and the total if it is known.
 func (l *Line) size() string {
 	p := l.bytes.Load()
 	switch {
@@ -83,7 +83,7 @@ func (l *Line) Say(words string) {
 	l.words.Store(&words)
 }
 
-// Count draws a bar of the bytes that have come; nil: none are counted.
+// Count draws a bar of the received bytes; nil: none are counted.
 func (l *Line) Count(p *croft.Progress) { l.bytes.Store(p) }
 
 // End stops the line as it is, without its bar.
@@ -92,7 +92,7 @@ func (l *Line) End() {
 	l.bar.SetTotal(-1, true)
 }
 
-// Leave ends the text with the note that nobody waits for the line any longer.
+// Leave adds the note that nobody waits for the line any longer.
 func (l *Line) Leave() { l.Say(*l.words.Load() + ", no longer waited for") }
 
 // Wait returns once all lines have ended and are drawn. It may be called again.

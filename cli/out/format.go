@@ -19,7 +19,7 @@ import (
 const (
 	FormatText  = "text"  // for people and for $(...)
 	FormatTable = "table" // for people who want to see everything
-	FormatWide  = "wide"  // a list with all its columns; of one thing the same as formatTable
+	FormatWide  = "wide"  // a list with all columns; for a single thing the same as FormatTable
 	FormatJSON  = "json"
 	FormatYAML  = "yaml"
 )
@@ -35,7 +35,7 @@ func PrintData(w io.Writer, format string, value any) error {
 		return fmt.Errorf("print as %s: %w", format, err)
 	}
 	if format == FormatYAML {
-		var node yaml.Node // JSON is YAML already: only its style changes
+		var node yaml.Node // JSON is valid YAML: only the style changes
 		if err := yaml.Unmarshal(text, &node); err != nil {
 			return fmt.Errorf("print as yaml: %w", err)
 		}
@@ -50,7 +50,7 @@ func PrintData(w io.Writer, format string, value any) error {
 	return err
 }
 
-// flow resets a node to YAML's block style, and removes from its texts what steers a terminal.
+// flow resets a node to YAML's block style, and removes characters that control a terminal.
 func flow(n *yaml.Node) {
 	n.Style, n.Value = 0, plain.Lines(n.Value)
 	for _, child := range n.Content {
@@ -58,8 +58,8 @@ func flow(n *yaml.Node) {
 	}
 }
 
-// escaped replaces characters that steer a terminal by escapes of JSON: encoding/json escapes ASCII controls alone.
-// In JSON such characters occur inside of strings only.
+// escaped replaces characters that control a terminal by escapes of JSON: encoding/json escapes only ASCII
+// controls. In JSON such characters occur only inside strings.
 func escaped(text []byte) []byte {
 	if !bytes.ContainsFunc(text, steersInJSON) {
 		return text
@@ -88,5 +88,5 @@ func IsTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// IsColored reports whether colors are welcome on w (https://no-color.org).
+// IsColored reports whether w should get colors (https://no-color.org).
 func IsColored(w any) bool { return IsTerminal(w) && os.Getenv("NO_COLOR") == "" }

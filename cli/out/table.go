@@ -1,5 +1,5 @@
-// Package out prints what commands say: tables, JSON and YAML, progress on a terminal. Whatever text it is given,
-// nothing it prints steers a terminal.
+// Package out prints the output of commands: tables, JSON and YAML, progress on a terminal. Its output never
+// controls a terminal, whatever the text.
 package out
 
 import (
@@ -11,7 +11,7 @@ import (
 	"croft/internal/plain"
 )
 
-// color is an ANSI color, empty for none.
+// color is an ANSI color; empty: none.
 type color string
 
 const (
@@ -42,7 +42,7 @@ func (t *Table) Head(names ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// Row adds a row of cells. Characters that steer a terminal are removed.
+// Row adds a row of cells. Characters that control a terminal are removed.
 func (t *Table) Row(cells ...Cell) {
 	for i := range cells {
 		cells[i].Text = plain.Line(cells[i].Text)
@@ -87,7 +87,7 @@ func (t *Table) Print(w io.Writer) error {
 	return err
 }
 
-// Paint colors a text where colors are welcome.
+// Paint colors a text if colors are welcome.
 func Paint(text string, c color, welcome bool) string {
 	if c == "" || !welcome || text == "" {
 		return text
@@ -95,7 +95,7 @@ func Paint(text string, c color, welcome bool) string {
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// AndMore adds a last row that counts what was left out; nothing for n <= 0.
+// AndMore adds a last row with the number of omitted rows; nothing for n <= 0.
 func (t *Table) AndMore(n int) *Table {
 	if n > 0 {
 		t.Texts(fmt.Sprintf("... and %d more", n))

@@ -10,8 +10,8 @@ import (
 	"croft/internal/plain"
 )
 
-// Readable waits for a moment for something to be typed. A read that waits for a
-// terminal cannot be ended, and this process may have more to do.
+// Readable waits briefly for input. A blocking read of a terminal cannot be interrupted, and this process may
+// have more to do.
 func Readable(in *os.File) bool {
 	const moment = 100 // milliseconds
 	fds := []unix.PollFd{{Fd: int32(in.Fd()), Events: unix.POLLIN}}
@@ -19,8 +19,8 @@ func Readable(in *os.File) bool {
 	return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
 }
 
-// ShowText prints what a guest or a program wrote: to a terminal text and colors alone, so that
-// it cannot steer that; to anything else as it is.
+// ShowText prints the output of a guest or a program: on a terminal only text and colors, so that it cannot
+// control that; elsewhere unchanged.
 func ShowText(w io.Writer, from io.Reader) error {
 	if IsTerminal(w) {
 		return plain.Copy(w, from)

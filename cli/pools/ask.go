@@ -10,7 +10,7 @@ import (
 	"croft/pool/api"
 )
 
-// addFlags defines the flags of commands that ask a manager of pools.
+// addFlags defines the flags of commands that call a manager of pools.
 func addFlags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
@@ -20,7 +20,7 @@ func addFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("output", complete) // the flag is defined above
 }
 
-// askPools reads the settings and has do ask a manager of pools.
+// ask reads the settings and calls do with a client of a manager of pools.
 func ask(cmd *cobra.Command, do func(ctx context.Context, c *api.Client, output string) error) error {
 	s, err := args.LoadSettings(cmd.Flags())
 	if err != nil {

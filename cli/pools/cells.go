@@ -22,7 +22,7 @@ func stateCell(r api.Resource) out.Cell {
 	return out.Cell{Text: strings.ToLower(r.State), Color: out.Yellow}
 }
 
-// ticketState says in a word how far a ticket got.
+// ticketCell is a ticket's state in a word.
 func ticketCell(t api.Ticket) out.Cell {
 	switch {
 	case t.Waiting() && t.Never:

@@ -51,7 +51,7 @@ func completeTickets(cmd *cobra.Command, args []string, prefix string) ([]string
 	})
 }
 
-// completePools completes with those of all that begin so and are no arguments yet.
+// complete completes names with this prefix that are not arguments yet.
 func complete(cmd *cobra.Command, given []string, prefix string,
 	list func(context.Context, *api.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), args.CompletionTimeout)

@@ -1,5 +1,5 @@
-// Package pools has the commands about pools and tickets: croft pool and croft ticket. They ask a manager of pools over
-// its API and print what it answers.
+// Package pools has the commands for pools and tickets: croft pool and croft ticket. They call a manager of pools
+// over its API and print its answers.
 package pools
 
 import (
@@ -18,8 +18,7 @@ import (
 	"croft/pool/api"
 )
 
-// Command is `croft pool`: commands for those who look after pools, and serve, which runs
-// their manager.
+// Command is `croft pool`: commands for operators of pools, and serve, which runs their manager.
 func Command(serve *cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pool",

@@ -17,7 +17,7 @@ import (
 	"croft/pool/api"
 )
 
-// TicketCommand is `croft ticket`: commands for those who need a resource.
+// TicketCommand is `croft ticket`: commands for users of resources.
 func TicketCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ticket",
@@ -86,7 +86,7 @@ it for so long, so that a client that dies keeps nothing.`,
 	return cmd
 }
 
-// openAndWait waits for a new ticket, and closes it where it gets no resource.
+// openAndWait waits for a new ticket, and closes it if it gets no resource.
 func openAndWait(ctx context.Context, cmd *cobra.Command, c *api.Client, t api.Ticket, output string,
 	timeout time.Duration) error {
 	if output == out.FormatText {
@@ -108,8 +108,8 @@ func openAndWait(ctx context.Context, cmd *cobra.Command, c *api.Client, t api.T
 	return err
 }
 
-// waitForTicket waits until a ticket has its resource, without end where timeout is 0, and prints to stderr what it
-// waits for. NoCapacity: nothing can ever serve it. Conflict: it ended. Unavailable: it took too long.
+// waitForTicket waits until a ticket has its resource, without limit if timeout is 0, and prints to stderr what
+// it waits for. NoCapacity: nothing can ever serve it. Conflict: it ended. Unavailable: the time is over.
 func waitForTicket(ctx context.Context, stderr io.Writer, c *api.Client, id int64,
 	timeout time.Duration) (api.Ticket, error) {
 	waiting := ctx
@@ -134,7 +134,7 @@ func waitForTicket(ctx context.Context, stderr io.Writer, c *api.Client, id int6
 	return last, err
 }
 
-// dataOf is what a ticket's resource hands out, as a line.
+// data is what a ticket's resource hands out, as a line.
 func data(t api.Ticket) string {
 	if t.Resource == nil {
 		return ""
@@ -157,10 +157,10 @@ func printTicket(w io.Writer, output string, t api.Ticket, text string) error {
 	return err
 }
 
-// ticketVerb is what a command does about one ticket.
+// ticketVerb is an operation on one ticket.
 type ticketVerb func(ctx context.Context, cmd *cobra.Command, c *api.Client, id int64, output string) error
 
-// oneTicket makes a command about the ticket that its argument names.
+// oneTicket makes a command for the ticket that its argument names.
 func oneTicket(use, short, long string, do ticketVerb) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " TICKET", Short: short, Long: long,

@@ -33,7 +33,7 @@ a change of the file within a second.`,
 	return cmd
 }
 
-// tokensFlag defines --tokens, which says where the file is.
+// tokensFlag defines --tokens, the path of the file.
 func tokensFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("tokens", "pool-tokens", "`file` of tokens")
 }
@@ -149,7 +149,7 @@ func readTokens(file string) (string, []server.Grant, error) {
 	return string(text), all, err
 }
 
-// changeTokens replaces a file of tokens as a whole, so that nobody reads half of it.
+// changeTokens replaces a file of tokens atomically, so that nobody reads half of it.
 func changeTokens(file string, mint bool, change func(text string, all []server.Grant) (string, error)) error {
 	text, all, err := readTokens(file)
 	if err != nil && !(mint && errors.Is(err, fs.ErrNotExist)) {

@@ -18,15 +18,15 @@ import (
 	"croft/node/settings"
 )
 
-// readyFD names, in the environment of a process started in the background, the
-// file that it writes a line to when the cloud takes requests.
+// readyFD is the environment variable that names, for a background process, the file to which it writes a line
+// when the cloud accepts requests.
 const readyFD = "CROFT_READY_FD"
 
-// slowStart is how long a start may take before its last line of the log is shown.
+// slowStart is how long a start may take before the last line of its log is shown.
 const slowStart = 5 * time.Second
 
-// startDetached runs the same command in the background and returns once it is
-// ready, or with the sentence that it ended with.
+// startDetached runs the same command in the background and returns once it is ready, or with its final error
+// message.
 func startDetached(cmd *cobra.Command, s settings.Settings) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -64,8 +64,7 @@ func startDetached(cmd *cobra.Command, s settings.Settings) error {
 	return child.Process.Release()
 }
 
-// awaitReady returns when the child says that it is ready, or with what it said
-// when it ended instead.
+// awaitReady returns when the child reports that it is ready, or with its final error message.
 func awaitReady(cmd *cobra.Command, r *os.File, child *exec.Cmd, log string) error {
 	said := make(chan error, 1)
 	go func() {
@@ -104,7 +103,7 @@ func awaitReady(cmd *cobra.Command, r *os.File, child *exec.Cmd, log string) err
 	return croft.Errorf(kindOfExit(exit.ExitCode()), "%s", lastLine(log))
 }
 
-// kindOfExit is the kind that an exit code stands for.
+// kindOfExit is the error kind of an exit code.
 func kindOfExit(code int) croft.Kind {
 	for _, kind := range []croft.Kind{croft.Invalid, croft.NotFound, croft.NoCapacity, croft.Conflict,
 		croft.Unavailable} {
@@ -115,7 +114,7 @@ func kindOfExit(code int) croft.Kind {
 	return ""
 }
 
-// lastLine is the sentence that a process ended with, without the program's name.
+// lastLine is the final error message of a process, without the program's name.
 func lastLine(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -130,8 +129,7 @@ func lastLine(path string) string {
 	return strings.TrimPrefix(lines[len(lines)-1], "croft: ")
 }
 
-// forChild are the arguments without what this process has done already: it joined,
-// and it goes into the background.
+// forChild are the arguments without what this process has already done: joining, and going into the background.
 func forChild(args []string) []string {
 	var kept []string
 	for i := 0; i < len(args); i++ {
@@ -139,7 +137,7 @@ func forChild(args []string) []string {
 		case arg == "--detach" || arg == "--detach=true" || strings.HasPrefix(arg, "--join="):
 		case arg == "--etcd-member" || strings.HasPrefix(arg, "--etcd-member="):
 		case arg == "--join":
-			i++ // and where the token is
+			i++ // skip the token too
 		default:
 			kept = append(kept, arg)
 		}
@@ -147,8 +145,8 @@ func forChild(args []string) []string {
 	return kept
 }
 
-// tellReady tells whoever started this process in the background, or else the
-// person at the terminal, that requests are taken.
+// tellReady reports that requests are accepted, to the process that started this one in the background, or else
+// on the terminal.
 func tellReady(stderr io.Writer) {
 	if os.Getenv(readyFD) == "" {
 		fmt.Fprintln(stderr, "croft is up; try: schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --wait")
@@ -156,7 +154,7 @@ func tellReady(stderr io.Writer) {
 	}
 	pipe := os.NewFile(3, "ready")
 	if pipe != nil {
-		_, _ = pipe.WriteString("ready\n") // nobody there: nobody waits
+		_, _ = pipe.WriteString("ready\n") // without a reader nobody waits
 		_ = pipe.Close()
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"croft/pool/server"
 )
 
-// Pools makes the command croft pool serve. rpc is a second protocol for tickets; nil: none.
+// Pools makes the command croft pool serve. rpc is a second protocol for tickets; nil: none is configured.
 func Pools(rpc server.RPC) *cobra.Command {
 	flags := []args.HostFlag{
 		args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag,
@@ -49,7 +49,7 @@ clients, /metrics, /livez and /readyz. Without --tokens it serves this machine a
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		defaults := settings.Defaults()
 		if os.Getenv("ETCDCTL_ENDPOINTS") == "" {
-			defaults.Etcd.Endpoints = nil // what others take for the default may be nobody's
+			defaults.Etcd.Endpoints = nil // the default endpoint may belong to no cloud
 		}
 		s, log, err := args.LoadHostSettingsOver(defaults, cmd, flags...)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"croft/cli/out"
 )
 
-// tokenFrom reads the token that --join names: - is a line of the input, @FILE a file.
+// tokenFrom reads the token given to --join: - is a line of the input, @FILE a file.
 func tokenFrom(given string, stdin io.Reader, words io.Writer) (string, error) {
 	if given != "-" {
 		return args.TokenInFile("--join", given, "on the input with --join -")

@@ -1,5 +1,5 @@
-// Package serve has the commands that run a process of the cloud: up, compute, mdserver and
-// placement. They parse flags and tell whoever started them when the process is ready.
+// Package serve has the commands that run a process of the cloud: up, compute, mdserver and placement. They parse
+// flags and report to the process that started them when they are ready.
 package serve
 
 import (

@@ -14,8 +14,7 @@ import (
 	"croft/cli/out"
 )
 
-// screen is how somebody looks at the cloud: which list has the greater part of the
-// screen, and for each how it is sorted and how far it was scrolled.
+// screen is the user's view of the cloud: the list in focus, and for each list its order and scroll position.
 type screen struct {
 	color bool
 	focus int // 0: hosts, 1: instances
@@ -23,14 +22,14 @@ type screen struct {
 }
 
 type list struct {
-	sort    int // a column
+	sort    int // index of a column
 	reverse bool
 	offset  int
-	rows    int // that there are, and that fit, when it was drawn last
+	rows    int // number of rows, and of those that fit, when last drawn
 	fits    int
 }
 
-// column is a column: its head, what it shows, and what it is sorted by.
+// column is a column: its head, its text, and its order.
 type column[T any] struct {
 	head  string
 	show  func(T) out.Cell
@@ -82,7 +81,7 @@ func (h host) state() out.Cell {
 	return out.Cell{Text: h.State, Color: out.Green}
 }
 
-// label is what an instance is called, with its project where all are shown.
+// label is an instance's name, with its project if all projects are shown.
 func (i instance) label() string {
 	if i.ofAll {
 		return string(i.Project) + "/" + i.Name
@@ -92,7 +91,7 @@ func (i instance) label() string {
 
 func (i instance) state() out.Cell { return instances.StateCell(i.State) }
 
-// percent is how much of one CPU is in use.
+// percent is the load in percent of one CPU.
 func percent(cpus *float64) string {
 	if cpus == nil {
 		return "-"
@@ -107,7 +106,7 @@ func mebibytes(n *uint64) string {
 	return fmt.Sprintf("%d MiB", *n>>20)
 }
 
-// compareKnown puts what is not known before everything.
+// compareKnown sorts unknown values first.
 func compareKnown[T cmp.Ordered](a, b *T) int {
 	switch {
 	case a == nil && b == nil:
@@ -120,7 +119,7 @@ func compareKnown[T cmp.Ordered](a, b *T) int {
 	return cmp.Compare(*a, *b)
 }
 
-// byShare puts the hosts first that have the greatest part of a class claimed.
+// byShare sorts the hosts with the highest claimed share of a class first.
 func byShare(class croft.ResourceClass) func(a, b host) int {
 	part := func(h host) float64 {
 		if h.Offered[class] == 0 {
@@ -174,7 +173,7 @@ func (s *screen) instances(v View) (string, []string, []instance) {
 		func(a, b instance) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) }, s.color)
 }
 
-// whole is everything, for who looks once.
+// whole is the whole output, for printing once.
 func (s *screen) whole(v View) string {
 	hostHead, hosts, _ := s.hosts(v)
 	instanceHead, instances, _ := s.instances(v)
@@ -212,7 +211,7 @@ func (s *screen) summary(v View) []string {
 	}
 }
 
-// tally is "3 (2 ready, 1 silent)".
+// tally is a text like "3 (2 ready, 1 silent)".
 func tally(n int, by map[string]int) string {
 	var parts []string
 	for _, word := range slices.Sorted(maps.Keys(by)) {
@@ -224,7 +223,7 @@ func tally(n int, by map[string]int) string {
 	return fmt.Sprintf("%d (%s)", n, strings.Join(parts, ", "))
 }
 
-// draw is the screen, a line for each of its own, and the hosts whose guests it shows.
+// draw returns the screen, line by line, and the hosts whose guests it shows.
 func (s *screen) draw(v View, width, height int) (screen []string, shown []croft.HostID) {
 	hostHead, hosts, order := s.hosts(v)
 	instanceHead, instances, guests := s.instances(v)
@@ -256,7 +255,7 @@ func (s *screen) draw(v View, width, height int) (screen []string, shown []croft
 	return screen, shown
 }
 
-// share gives each list its lines: the one in focus two thirds, where it needs them.
+// share divides the lines between the lists: the one in focus gets two thirds, if it needs them.
 func (s *screen) share(room, hosts, instances int) {
 	need := [2]int{hosts, instances}
 	small := 1 - s.focus
@@ -265,13 +264,13 @@ func (s *screen) share(room, hosts, instances int) {
 	s.lists[s.focus].lay(need[s.focus], room-s.lists[small].fits)
 }
 
-// lay notes how many rows there are and how many fit, and keeps what is shown within.
+// lay records how many rows there are and how many fit, and limits the scroll position.
 func (l *list) lay(rows, fits int) {
 	l.rows, l.fits = rows, max(fits, 0)
 	l.offset = max(0, min(l.offset, rows-l.fits))
 }
 
-// window is the part of a list that is on the screen.
+// window is the visible part of a list.
 func window[T any](l list, rows []T) []T {
 	return rows[l.offset:min(l.offset+l.fits, len(rows))]
 }
@@ -296,7 +295,7 @@ func clip(line string, width int) string {
 	return b.String()
 }
 
-// key does what a key is for; true: quit.
+// key handles a key; true: quit.
 func (s *screen) key(key string) (quit bool) {
 	l := &s.lists[s.focus]
 	columns := [2]int{len(hostColumns), len(instanceColumns)}[s.focus]

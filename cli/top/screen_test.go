@@ -12,7 +12,7 @@ import (
 	"croft/compute"
 )
 
-// manyHosts is a cloud of so many hosts with five instances each.
+// manyHosts is a cloud of n hosts with five instances each.
 func manyHosts(n int) View {
 	v := View{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	for i := range n {
@@ -88,9 +88,9 @@ func TestKeysSortAndScroll(t *testing.T) {
 		{"\x1b[F", "host0018"},
 		{"j", "host0018"},
 		{"\x1b[5~ \x1b[5~", "host0000"},
-		{"s s s", "host0006"}, // by CPU, the busiest first
-		{"s", "host0015"},     // by VCPU, the fullest first
-		{"r", "host0016"},     // the emptiest, of them the last by name
+		{"s s s", "host0006"}, // by CPU, busiest first
+		{"s", "host0015"},     // by VCPU, fullest first
+		{"r", "host0016"},     // emptiest first; of equal hosts the last by name
 	} {
 		top()
 		for key := range strings.FieldsSeq(step.keys) {
@@ -131,7 +131,7 @@ func TestHowBusyAGuestIsTakesTwoReadings(t *testing.T) {
 	}
 }
 
-// A thousand hosts are drawn in a fraction of the time in which nobody notices.
+// A thousand hosts are drawn in a fraction of the time that a user would notice.
 func BenchmarkDrawAThousandHosts(b *testing.B) {
 	v, screen := manyHosts(1000), screen{color: true}
 	for b.Loop() {

@@ -17,8 +17,8 @@ import (
 	"croft/cli/out"
 )
 
-// What a terminal is told, in the sequences that all of them know: another screen and
-// back, no cursor and one, to the corner, the rest of a line, the rest of the screen.
+// Control sequences that all terminals support: alternate screen on and off, cursor off and on, to the corner,
+// clear the rest of a line, clear the rest of the screen.
 const (
 	EnterScreen = "\x1b[?1049h\x1b[?25l"
 	LeaveScreen = "\x1b[?25h\x1b[?1049l"
@@ -27,13 +27,12 @@ const (
 	clearRest   = "\x1b[J"
 )
 
-// topPause is the shortest time between two pictures of what changed; keys are answered
-// at once.
+// topPause is the shortest time between two redraws for changes; keys are handled at once.
 const topPause = 200 * time.Millisecond
 
 // show draws the cloud on a terminal, as it changes, until q or the end of ctx.
 func (w *watch) show(ctx context.Context, in io.Reader, stdout io.Writer) error {
-	keyboard, display := in.(*os.File), stdout.(*os.File) // terminals are nothing else
+	keyboard, display := in.(*os.File), stdout.(*os.File) // only files are terminals
 	before, err := term.MakeRaw(int(keyboard.Fd()))
 	if err != nil {
 		return fmt.Errorf("take the terminal: %w", err)
@@ -56,8 +55,7 @@ func (w *watch) show(ctx context.Context, in io.Reader, stdout io.Writer) error 
 	return nil
 }
 
-// follow draws whenever there is something new, at most every topPause, and at once
-// after a key and another size.
+// follow draws after every change, at most every topPause, and at once after a key or a resize.
 func (w *watch) follow(ctx context.Context, screen *screen, display *os.File, keys <-chan string,
 	resized <-chan os.Signal) {
 	clock := time.NewTicker(time.Second)
@@ -78,7 +76,7 @@ func (w *watch) follow(ctx context.Context, screen *screen, display *os.File, ke
 			if screen.key(key) {
 				return
 			}
-			continue // the same cloud, looked at in another way
+			continue // same cloud, another view
 		case <-resized:
 			continue
 		case <-w.changed:
@@ -91,7 +89,7 @@ func (w *watch) follow(ctx context.Context, screen *screen, display *os.File, ke
 	}
 }
 
-// rest lets changes come together for a moment, unless a key comes. False: quit.
+// rest collects changes for topPause, unless a key arrives. False: quit.
 func (w *watch) rest(ctx context.Context, screen *screen, keys <-chan string) bool {
 	select {
 	case <-ctx.Done():
@@ -103,7 +101,7 @@ func (w *watch) rest(ctx context.Context, screen *screen, keys <-chan string) bo
 	}
 }
 
-// typedKeys sends what is typed, a key at a time, until ctx ends.
+// typedKeys sends typed keys one by one, until ctx ends.
 func typedKeys(ctx context.Context, in *os.File, keys chan<- string) {
 	b := make([]byte, 64)
 	for ctx.Err() == nil {
@@ -126,8 +124,7 @@ func typedKeys(ctx context.Context, in *os.File, keys chan<- string) {
 	}
 }
 
-// cutKey takes the first key from what was typed: a character, or what a terminal sends
-// for a key that is none.
+// cutKey cuts the first key from typed input: a character, or the escape sequence of a special key.
 func cutKey(typed string) (key, rest string) {
 	n := 1
 	switch {

@@ -51,7 +51,7 @@ cloud as it is now and ends. CPU is what guests use of one CPU: 200% is two CPUs
 	return cmd
 }
 
-// top shows the cloud until somebody has seen enough, or once.
+// top shows the cloud until the user quits, or once.
 func top(ctx context.Context, cmd *cobra.Command, c *args.Client, once bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w := newWatch(c)
@@ -69,7 +69,7 @@ func top(ctx context.Context, cmd *cobra.Command, c *args.Client, once bool) err
 	return w.show(ctx, in, stdout)
 }
 
-// printView prints the cloud as it is.
+// printView prints the cloud as it is now.
 func printView(stdout io.Writer, format string, v View) error {
 	var err error
 	if format == out.FormatJSON || format == out.FormatYAML {
@@ -84,7 +84,7 @@ func printView(stdout io.Writer, format string, v View) error {
 	return err
 }
 
-// await returns once there is something to show. Unavailable: there will be nothing soon.
+// await returns once there is data to show. Unavailable: there will be none soon.
 func (w *watch) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()

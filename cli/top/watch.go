@@ -19,28 +19,27 @@ import (
 	"croft/schedule"
 )
 
-// View is the cloud as croft top shows it at one moment.
+// View is the cloud as shown by croft top at one moment.
 type View struct {
 	At        time.Time  `json:"at"`
 	Hosts     []host     `json:"hosts"`
 	Instances []instance `json:"instances"`
-	Trouble   string     `json:"trouble,omitempty"` // what could not be read, and so is old or missing
+	Trouble   string     `json:"trouble,omitempty"` // what could not be read, and is therefore old or missing
 }
 
-// host is a host, with the sum of what its guests use. Pointers are nil where
-// nothing is known.
+// host is a host, with its guests' total use. Nil pointers: not known.
 type host struct {
 	ID        croft.HostID    `json:"id"`
 	Name      string          `json:"name"`
 	State     string          `json:"state"`
 	Instances int             `json:"instances"`
-	CPU       *float64        `json:"cpu,omitempty"` // CPUs in use: 1 is all of one
+	CPU       *float64        `json:"cpu,omitempty"` // CPUs in use: 1 is one whole CPU
 	Offered   croft.Resources `json:"offered,omitempty"`
 	Claimed   croft.Resources `json:"claimed,omitempty"`
 	Problems  []string        `json:"problems,omitempty"`
 }
 
-// instance is an instance, and what it uses.
+// instance is an instance and its use of resources.
 type instance struct {
 	ID        croft.InstanceID `json:"id"`
 	Project   croft.Project    `json:"project"`
@@ -49,16 +48,16 @@ type instance struct {
 	Host      string           `json:"host,omitempty"`
 	Address   string           `json:"address,omitempty"`
 	CPU       *float64         `json:"cpu,omitempty"`
-	Memory    *uint64          `json:"memory_bytes,omitempty"` // that it takes on its host
+	Memory    *uint64          `json:"memory_bytes,omitempty"` // that it uses on its host
 	Resources croft.Resources  `json:"resources"`
 	Created   time.Time        `json:"created"`
 
 	hostID croft.HostID
-	ofAll  bool // those of all projects are shown
+	ofAll  bool // instances of all projects are shown
 }
 
-// watch gathers what croft top shows: from etcd by a watch, from Placement now and
-// then, from the agents of the hosts that somebody looks at.
+// watch collects the data of croft top: from etcd by a watch, from Placement periodically, from the agents of the
+// visible hosts.
 type watch struct {
 	monitor cloud.Monitor
 	project croft.Project // whose instances are shown; empty: all
@@ -68,12 +67,11 @@ type watch struct {
 	mu       sync.Mutex
 	offers   map[croft.HostID]croft.Provider
 	used     map[croft.InstanceID]reading
-	looked   []croft.HostID // hosts whose guests somebody looks at
+	looked   []croft.HostID // hosts whose guests are visible
 	troubles [2]string      // of etcd and of Placement
 }
 
-// reading is what a guest used when it was asked last, and how busy it was since the
-// time before.
+// reading is a guest's use at the last reading, and its load since the one before.
 type reading struct {
 	at     time.Time
 	cpu    time.Duration
@@ -91,24 +89,23 @@ func newWatch(c *args.Client) *watch {
 func (w *watch) wake() {
 	select {
 	case w.changed <- struct{}{}:
-	default: // somebody is about to look
+	default: // already signalled
 	}
 }
 
-// How often etcd is asked how it is, agents what guests use, and Placement what is
-// claimed; the last costs four requests for each host, so it is asked less often where
-// that takes long.
+// Intervals for reading the health of etcd, the use of guests from agents, and the claims from Placement; the
+// last costs four requests per host, so it is read less often if that takes long.
 const (
 	topEtcd       = 3 * time.Second
 	topUsages     = 2 * time.Second
 	topPlacement  = 5 * time.Second
-	placementCost = 10 // times what reading took
+	placementCost = 10 // times the duration of reading
 )
 
-// run gathers until ctx ends.
+// run collects until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	var work sync.WaitGroup
-	work.Go(func() { _ = w.mirror.Run(ctx, w.wake) }) // it ends with ctx
+	work.Go(func() { _ = w.mirror.Run(ctx, w.wake) }) // ends with ctx
 	work.Go(func() {
 		w.repeat(ctx, topEtcd, 0, func(ctx context.Context) { w.trouble(0, w.monitor.Usable(ctx)) })
 	})
@@ -117,8 +114,7 @@ func (w *watch) run(ctx context.Context) {
 	work.Wait()
 }
 
-// repeat does something again and again, with pauses of at least every and cost times as
-// long as it took.
+// repeat calls do periodically, with pauses of at least every, and of cost times its duration.
 func (w *watch) repeat(ctx context.Context, every time.Duration, cost int, do func(context.Context)) {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -131,7 +127,7 @@ func (w *watch) repeat(ctx context.Context, every time.Duration, cost int, do fu
 	}
 }
 
-// trouble notes what is wrong with a part, or that nothing is.
+// trouble records what is wrong with a part; nil: nothing is.
 func (w *watch) trouble(part int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +137,7 @@ func (w *watch) trouble(part int, err error) {
 	}
 }
 
-// readClaims reads what hosts offer and what is claimed of it.
+// readClaims reads the capacity and the claims of hosts.
 func (w *watch) readClaims(ctx context.Context) {
 	providers, err := w.monitor.Providers(ctx)
 	if ctx.Err() != nil {
@@ -149,7 +145,7 @@ func (w *watch) readClaims(ctx context.Context) {
 	}
 	w.trouble(1, err)
 	if err != nil {
-		return // what was read before is better than nothing
+		return // older data is better than none
 	}
 	offers := map[croft.HostID]croft.Provider{}
 	for _, p := range providers {
@@ -160,14 +156,14 @@ func (w *watch) readClaims(ctx context.Context) {
 	w.offers = offers
 }
 
-// usageReaders is how many agents are asked at once, usageTimeout how long one may take.
+// usageReaders is the number of agents read concurrently, usageTimeout the time limit for one.
 const (
 	usageReaders = 16
 	usageTimeout = 2 * time.Second
 )
 
-// readUsages asks the agents that matter what their guests use. One that does not
-// answer is left out: its host is silent, or not to be reached from here.
+// readUsages reads the use of guests from the agents of visible hosts. An agent that does not answer is left out:
+// its host is silent, or unreachable from here.
 func (w *watch) readUsages(ctx context.Context) {
 	hosts, _, _ := w.mirror.Look()
 	w.mu.Lock()
@@ -197,7 +193,7 @@ func (w *watch) readHost(ctx context.Context, h croft.Host) {
 	}
 }
 
-// next is the reading after this one. How busy a guest is takes two.
+// next is the reading after this one. A load needs two readings.
 func (r reading) next(at time.Time, u compute.Usage) reading {
 	now := reading{at: at, cpu: u.CPU, memory: u.MemoryBytes}
 	if !r.at.IsZero() && u.CPU >= r.cpu && at.After(r.at) {
@@ -207,11 +203,10 @@ func (r reading) next(at time.Time, u compute.Usage) reading {
 	return now
 }
 
-// fresh is how long a reading counts.
+// fresh is how long a reading is valid.
 const fresh = 15 * time.Second
 
-// look is the cloud as it is known now. The guests of the hosts that it is told are
-// asked what they use from now on.
+// look returns the cloud as known now.
 func (w *watch) look(now time.Time) View {
 	hosts, statuses, err := w.mirror.Look()
 	w.mu.Lock()
@@ -270,15 +265,14 @@ func (w *watch) instance(st croft.Status, now time.Time) instance {
 	return one
 }
 
-// watch has agents of these hosts asked what their guests use.
+// watch selects the hosts whose guests' use is read.
 func (w *watch) watch(hosts []croft.HostID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looked = hosts
 }
 
-// complete is the cloud once everybody has been asked, for who looks only once: how busy
-// guests are takes two looks.
+// complete returns the cloud once everything was read, for printing once: the load of guests needs two readings.
 func (w *watch) complete(ctx context.Context) View {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
@@ -301,7 +295,7 @@ func (w *watch) complete(ctx context.Context) View {
 	return v
 }
 
-// share is "3/8", or a dash where it is not known.
+// share is a text like "3/8", or a dash if it is not known.
 func (h host) share(class croft.ResourceClass) string {
 	if h.Offered == nil {
 		return "-"
