@@ -12,7 +12,7 @@ import (
 const (
 	// smallMemory is enough for the control process of a few thousand hosts, not including the program itself.
 	smallMemory = 120 << 20
-	// smallLive is its limit for live memory. Beyond that, the memory limit would make the garbage collector run
+	// smallLive is how much of it may be live. Beyond that, the memory limit would make the garbage collector run
 	// continuously.
 	smallLive = smallMemory * 3 / 4
 )
