@@ -28,7 +28,7 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 	s := joining(t, "second")
 	stop := joinWith(t, s, token)
 	command(t, croft.ExitNotFound, "ca", "rotate", "--finish", "--state-dir", c.dir)
-	left := t.TempDir() // what a host has that never renews
+	left := t.TempDir() // belongs to a host that never renews
 	for _, a := range pki.Authorities {
 		leave(t, trust.Certificate(s.StateDir, a), trust.Certificate(left, a))
 	}
@@ -61,7 +61,7 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 	if _, err := trust.NewClient(j.Servers, stale).Trusted(t.Context(), pki.Etcd); err == nil {
 		t.Error("control takes a certificate of the authority before")
 	}
-	command(t, croft.ExitOK, "ca", "renew", "--state-dir", c.dir) // which an etcd of the authority before believes
+	command(t, croft.ExitOK, "ca", "renew", "--state-dir", c.dir) // which an etcd of the previous authority accepts
 	command(t, croft.ExitOK, "host", "list")
 	stop()
 	c.stop()
@@ -74,7 +74,7 @@ func TestAnAuthorityFollowsAnother(t *testing.T) {
 	}
 }
 
-// leave copies the files of a certificate, but trusts whoever is there now.
+// leave copies the files of a certificate, with the authorities trusted now.
 func leave(t *testing.T, from, to pki.Files) {
 	t.Helper()
 	for _, file := range []string{from.Pair(), from.CA()} {
@@ -178,7 +178,7 @@ func TestMetricsSayWhenCertificatesRunOut(t *testing.T) {
 	if err != nil || len(families) != 2 {
 		t.Fatal(families, err)
 	}
-	for i, life := range []time.Duration{10 * 365 * 24 * time.Hour, pki.Life} { // the authority's, the certificates'
+	for i, life := range []time.Duration{10 * 365 * 24 * time.Hour, pki.Life} { // of the authority, of the certificates
 		for _, m := range families[i].GetMetric() {
 			if left := time.Until(time.Unix(int64(m.GetGauge().GetValue()), 0)); left < life-time.Hour || left > life {
 				t.Errorf("%s of %s: in %s, want %s", families[i].GetName(), m.GetLabel()[0].GetValue(), left, life)

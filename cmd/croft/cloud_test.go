@@ -14,7 +14,7 @@ import (
 	"croft/test/simcloud"
 )
 
-// testCloud is a whole cloud in the test's process, whose hosts tell of themselves as those of croft up do.
+// testCloud is a whole cloud in the test's process, whose hosts report on themselves as those of croft up do.
 type testCloud struct{ *simcloud.Cloud }
 
 func newTestCloud(ctx context.Context, dir string) (*testCloud, error) {
@@ -46,7 +46,7 @@ func newTestCloudOf(ctx context.Context, dir string, kind etcdserver.Config) (*t
 // cloudFor runs a cloud with one host until the test ends.
 func cloudFor(t *testing.T, places int64) *testCloud {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context()) // it ends with close
+	ctx := context.WithoutCancel(t.Context()) // the cloud ends with close
 	c, err := newTestCloud(ctx, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func cloudFor(t *testing.T, places int64) *testCloud {
 	return c
 }
 
-// args are a command's arguments with this cloud's addresses.
+// args adds this cloud's addresses to a command's arguments.
 func (c *testCloud) args(args ...string) []string {
 	return append(args, "--etcd", c.Etcd.Endpoint(), "--placement", c.Placement.URL)
 }

@@ -22,7 +22,7 @@ func TestConsoleIsLiveOnATerminal(t *testing.T) {
 	go func() {
 		ended <- Run(t.Context(), c.args("schedule", "console", "web"), screen.File, screen.File, screen.File)
 	}()
-	screen.Await(t, "Ctrl-] leaves") // from here on the terminal itself echoes nothing
+	screen.Await(t, "Ctrl-] leaves") // from here on the terminal does not echo
 	if _, err := screen.Master.WriteString("hello there\r"); err != nil {
 		t.Fatal(err)
 	}

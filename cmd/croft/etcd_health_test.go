@@ -12,9 +12,9 @@ import (
 	"croft/etcdstore/etcdtest"
 )
 
-// An etcd whose quota is used up is told wherever somebody would look.
+// An etcd with an exhausted quota is reported wherever an operator would look.
 func TestAnEtcdThatIsFullIsTold(t *testing.T) {
-	ctx := context.WithoutCancel(t.Context()) // it ends with close
+	ctx := context.WithoutCancel(t.Context()) // the cloud ends with close
 	c, err := newTestCloudOf(ctx, t.TempDir(), etcdserver.Config{MaxBytes: 4 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -51,13 +51,13 @@ func TestAnEtcdThatIsFullIsTold(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d and the sentence once:\n%s", look.name, code, look.code, said)
 		}
 	}
-	await(t, "/readyz to tell it", func() bool { // answers are shared for a moment
+	await(t, "/readyz to tell it", func() bool { // answers are cached for a moment
 		status, said := c.readyz(t, "host1")
 		return status == http.StatusServiceUnavailable && strings.Contains(said, sentence)
 	})
 }
 
-// readyz asks a host's agent whether it takes orders.
+// readyz asks a host's agent whether it accepts orders.
 func (c *testCloud) readyz(t *testing.T, host string) (int, string) {
 	t.Helper()
 	hosts, err := c.Store.Hosts(t.Context(), c.Hosts[host].ID)

@@ -104,8 +104,7 @@ func TestAPasswordFileIsForFewEyes(t *testing.T) {
 	}
 }
 
-// Commands reach an etcd that asks for certificates and a password, and say with
-// their exit code when it turns them away.
+// Commands reach an etcd that requires certificates and a password; if it rejects them, their exit code says so.
 func TestCommandsReachAnEtcdThatTrustsFew(t *testing.T) {
 	a := etcdtest.NewAuthority(t)
 	cert, key := a.Issue("server")

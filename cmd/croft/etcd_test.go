@@ -16,7 +16,7 @@ import (
 	"croft/node/settings"
 )
 
-// aloneSettings are those of a cloud of one machine, which only this machine reaches.
+// aloneSettings are the settings of a cloud of one machine, which only this machine reaches.
 func aloneSettings(t *testing.T, dir string) settings.Settings {
 	t.Helper()
 	s := settings.Defaults()
@@ -28,7 +28,7 @@ func aloneSettings(t *testing.T, dir string) settings.Settings {
 	return s
 }
 
-// instances are the names of what schedule list shows, with their states.
+// instanceStates are the names and states in schedule list.
 func instanceStates(t *testing.T) []string {
 	t.Helper()
 	text, _ := command(t, croft.ExitOK, "schedule", "list", "-o", "json")
@@ -44,9 +44,9 @@ func instanceStates(t *testing.T) []string {
 	return names
 }
 
-// A cloud whose etcd is lost goes on from a snapshot, by the commands that the
-// documentation gives: what was there then is there, what was destroyed or stopped since
-// is made anew or started, and what was made since is named and left alone.
+// A cloud with a lost etcd continues from a snapshot, by the documented commands: instances from before the
+// snapshot are there, those destroyed or stopped since are recreated or started, and those created since are
+// named and left alone.
 func TestALostEtcdIsRestoredFromASnapshot(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	s := aloneSettings(t, dir)
@@ -87,7 +87,7 @@ func TestALostEtcdIsRestoredFromASnapshot(t *testing.T) {
 	command(t, croft.ExitOK, "etcd", "restore", file, "--state-dir", dir)
 
 	startHost(t, s)
-	// At first the records are those of then, too: what runs is what counts.
+	// At first the records match the snapshot, too: the running guests decide.
 	want := []string{"goes running", "halts running", "stays running"}
 	deadline := patient.Deadline(t)
 	for {

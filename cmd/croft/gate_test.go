@@ -19,7 +19,7 @@ import (
 
 const placementToken = "a-token-of-placement"
 
-// startStrict runs a cloud whose etcd and Placement listen for this machine alone.
+// startStrict runs a cloud whose etcd and Placement listen only for this machine.
 func startStrict(t *testing.T, change ...func(*settings.Settings)) *securedCloud {
 	t.Helper()
 	free, err := freeport.Addresses(2)
@@ -37,14 +37,13 @@ func startStrict(t *testing.T, change ...func(*settings.Settings)) *securedCloud
 	})
 }
 
-// beStrict makes the settings those of the control process, with its etcd and its
-// Placement at these addresses.
+// beStrict makes these the settings of the control process, with its etcd and its Placement at these addresses.
 func beStrict(s *settings.Settings, at []string) {
 	s.Trust = trust.Strict
 	s.Etcd.Listen, s.Placement.Listen, s.Placement.Token = at[0], at[1], placementToken
 }
 
-// request asks for an instance and waits until it runs.
+// request requests an instance and waits until it runs.
 func request(t *testing.T, name string, more ...string) {
 	t.Helper()
 	command(t, croft.ExitOK, append([]string{"schedule", "--wait", "--name", name,
@@ -60,7 +59,7 @@ func TestAHostThatIsNotTrustedWithEtcdWorksAsAnyOther(t *testing.T) {
 	if strings.Count(hosts, "ready") != 2 {
 		t.Errorf("want two hosts that are ready:\n%s", hosts)
 	}
-	command(t, croft.ExitOK, "host", "drain", "first") // so that everything goes there
+	command(t, croft.ExitOK, "host", "drain", "first") // so that everything goes to the new host
 	request(t, "one")
 	command(t, croft.ExitOK, "schedule", "stop", "--wait", "one")
 	command(t, croft.ExitOK, "schedule", "start", "--wait", "one")
@@ -78,7 +77,7 @@ func TestAHostThatIsNotTrustedWithEtcdWorksAsAnyOther(t *testing.T) {
 	}
 }
 
-// noCredentials finds what would open etcd or Placement in all that a host keeps.
+// noCredentials searches a host's files for credentials of etcd or Placement.
 func noCredentials(t *testing.T, dir string) {
 	t.Helper()
 	files := 0
@@ -144,7 +143,7 @@ func TestGuestsOutliveTheControlProcessOfAStrictCloud(t *testing.T) {
 	await(t, "nothing is left", func() bool { out, _ := command(t, -1, "audit"); return out == "" })
 }
 
-// guestsOf is what a host's simulated hypervisor has.
+// guestsOf are the guests of a host's simulated hypervisor.
 func guestsOf(t *testing.T, stateDir string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(stateDir, "sim.json"))
@@ -202,8 +201,8 @@ func TestAHostBehindTheGateOutlivesItsCertificates(t *testing.T) {
 	}
 }
 
-// Three hosts serve etcd, and agents that reach none of it: the first one, where these
-// joined, goes, and they live on with the others.
+// Three hosts serve etcd, which agents do not reach: when the first one, where the agents joined, goes, they
+// continue with the others.
 func TestAgentsOfAStrictCloudOutliveItsFirstHost(t *testing.T) {
 	address := reachable(t)
 	first := serverSettings(t, "first", address)
@@ -231,7 +230,7 @@ func TestAgentsOfAStrictCloudOutliveItsFirstHost(t *testing.T) {
 	t.Setenv("CROFT_STATE_DIR", second.StateDir)
 	awaitRoles(t, "agent ready ", "first silent silent", "second ready member", "third ready member")
 	command(t, croft.ExitOK, "schedule", "destroy", "--wait", "one")
-	stopAgent() // and starts while the first one is away
+	stopAgent() // it starts while the first one is away
 	startHost(t, agent)
 	command(t, croft.ExitOK, "schedule", "--wait", "--name", "two", there, "tiny")
 }

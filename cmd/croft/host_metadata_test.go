@@ -33,7 +33,7 @@ func (c *testCloud) scheduler(t *testing.T) *schedule.Scheduler {
 	return s
 }
 
-// running asks for an instance and returns it with its address.
+// running requests an instance and returns it with its address.
 func (c *testCloud) running(t *testing.T, name string) (croft.Instance, netip.Addr) {
 	t.Helper()
 	s := c.scheduler(t)
@@ -51,7 +51,7 @@ func (c *testCloud) running(t *testing.T, name string) (croft.Instance, netip.Ad
 	return st.Instance, st.Observation.Addresses[0]
 }
 
-// untilNobody asks whose an address is until it is nobody's.
+// untilNobody waits until an address belongs to no guest.
 func untilNobody(t *testing.T, g mdserver.Guests, addr netip.Addr) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
@@ -79,13 +79,13 @@ func TestWhoseAnAddressIs(t *testing.T) {
 			len(got.MACs) == 0 || got.MACs[0].String() != inst.ID.MAC(0).String() {
 			t.Fatalf("%s is %+v's, %v; want %s", addr, got, err, inst.ID)
 		}
-		host1.Stop() // else it would start anew what ended
+		host1.Stop() // it would restart what ended
 		switch name {
 		case "killed":
 			err = host1.Hypervisor.Crash(inst.ID)
 		case "stopped":
 			err = host1.Hypervisor.Stop(t.Context(), inst.ID)
-		case "destroyed": // the tombstone is out, and the guest runs on for a moment
+		case "destroyed": // the tombstone is written, but the guest still runs for a moment
 			_, err = c.scheduler(t).Destroy(t.Context(), inst.Project, name, false)
 		}
 		if err != nil {

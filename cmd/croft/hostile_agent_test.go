@@ -17,12 +17,12 @@ import (
 	"croft/internal/testing/pty"
 )
 
-// steering is what a hostile host says: it clears the screen, sets the title and the
-// clipboard, forges a line of ours, reverses the reading, and goes on for long.
+// steering is the output of a hostile host: it clears the screen, sets the title and the clipboard, forges a line
+// of croft, reverses the reading direction, and is long.
 var steering = "\x1b[2J\x1b]52;c;ZXZpbA==\x07\u009b1m\u202eevil\u2066\r\ncroft: all is well\r\n" +
 	strings.Repeat("long ", 10_000)
 
-// hostileAgent answers in the place of host1's agent.
+// hostileAgent replaces host1's agent by this handler.
 func hostileAgent(t *testing.T, c *testCloud, answer http.HandlerFunc) {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -34,7 +34,7 @@ func hostileAgent(t *testing.T, c *testCloud, answer http.HandlerFunc) {
 	check(t, c.Store.PutHost(t.Context(), h))
 }
 
-// commandsOfAgents are those that print what agents answer.
+// commandsOfAgents are the commands that print responses of agents.
 func commandsOfAgents(name string) [][]string {
 	return [][]string{
 		{"croft", "audit"},
@@ -56,7 +56,7 @@ func commandsOfAgents(name string) [][]string {
 	}
 }
 
-// wantPlain fails where a text would steer a terminal, or has a line of somebody else.
+// wantPlain fails if a text would control a terminal, or has a forged line.
 func wantPlain(t *testing.T, what, text string) {
 	t.Helper()
 	for line := range strings.SplitSeq(text, "\n") {
@@ -113,7 +113,7 @@ func TestWhatAgentsAnswerSteersNoTerminal(t *testing.T) {
 			var out, words bytes.Buffer
 			Run(t.Context(), c.args(command...), strings.NewReader(""), &out, &words)
 			what := "an agent that " + how + ": " + strings.Join(command, " ")
-			if command[1] != "schedule" || command[2] != "logs" { // a log in a file is as it was written
+			if command[1] != "schedule" || command[2] != "logs" { // a log in a file is unchanged
 				wantPlain(t, what, out.String())
 			}
 			wantPlain(t, what, words.String())

@@ -24,8 +24,8 @@ func run(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	return out.String(), words.String()
 }
 
-// cachedDisk fetches a small raw disk into the cache of a state directory, as used
-// long ago, and returns its path and the file that it came from.
+// cachedDisk downloads a small raw disk into the cache of a state directory, as used long ago, and returns its
+// path and its source.
 func cachedDisk(t *testing.T, state string, seed byte) (path, source string) {
 	t.Helper()
 	c, err := image.New(image.Config{Dir: image.CacheDir(state), Log: slog.New(slog.DiscardHandler)})
@@ -53,7 +53,7 @@ func TestImagesOfTheCacheAreShownAndPruned(t *testing.T) {
 	state := t.TempDir()
 	used, source := cachedDisk(t, state, 1)
 	unused, _ := cachedDisk(t, state, 2)
-	if err := os.Link(used, filepath.Join(state, "base.raw")); err != nil { // a disk stands on it
+	if err := os.Link(used, filepath.Join(state, "base.raw")); err != nil { // a disk uses it
 		t.Fatal(err)
 	}
 	list, _ := run(t, croft.ExitOK, "croft", "image", "list", "--state-dir", state)
@@ -91,7 +91,7 @@ func TestAnImageIsRemovedFromTheCache(t *testing.T) {
 	state := t.TempDir()
 	used, source := cachedDisk(t, state, 1)
 	other, _ := cachedDisk(t, state, 2)
-	if err := os.Link(used, filepath.Join(state, "base.raw")); err != nil { // a disk stands on it
+	if err := os.Link(used, filepath.Join(state, "base.raw")); err != nil { // a disk uses it
 		t.Fatal(err)
 	}
 	_, words := run(t, croft.ExitOK, "croft", "image", "remove", "--cached", source, "--state-dir", state)

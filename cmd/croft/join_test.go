@@ -19,7 +19,7 @@ import (
 	"croft/trust/invitation"
 )
 
-// croft runs croft with the cloud's addresses and returns what it printed.
+// croft runs croft with the cloud's addresses and returns its exit code and output.
 func (c *testCloud) croft(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, words bytes.Buffer
@@ -27,7 +27,7 @@ func (c *testCloud) croft(t *testing.T, args ...string) (code int, stdout, stder
 	return code, out.String(), words.String()
 }
 
-// token is what croft token create prints.
+// token is the output of croft token create.
 func (c *testCloud) token(t *testing.T) string {
 	t.Helper()
 	code, token, said := c.croft(t, "token", "create")
@@ -40,13 +40,13 @@ func (c *testCloud) token(t *testing.T) string {
 	return strings.TrimSpace(token)
 }
 
-// upArgs are croft up's for a host with simulated guests.
+// upArgs are the arguments of croft up for a host with simulated guests.
 func upArgs(dir string, more ...string) []string {
 	return append([]string{"croft", "up", "--hypervisor", "sim", "--state-dir", dir, "--api-listen", "127.0.0.1:0"},
 		more...)
 }
 
-// secretFile is a file with a secret that its owner alone may read.
+// secretFile is a file with a secret, readable only by its owner.
 func secretFile(t *testing.T, secret string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secret")
@@ -56,7 +56,7 @@ func secretFile(t *testing.T, secret string) string {
 	return file
 }
 
-// heard is what is said by several goroutines at once, as a file would take it.
+// heard collects the output of several goroutines, like a file.
 type heard struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -74,7 +74,7 @@ func (h *heard) String() string {
 	return h.text.String()
 }
 
-// startUp runs croft up until the returned function is called, which wants it to end well.
+// startUp runs croft up until the returned function is called, which requires it to succeed.
 func startUp(t *testing.T, stdin io.Reader, args []string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -94,13 +94,13 @@ func startUp(t *testing.T, stdin io.Reader, args []string) (stop func()) {
 	return stop
 }
 
-// awaitNamed is the host of that name, once it is alive, or is not.
+// awaitNamed returns the host of that name, once it is alive, or not.
 func (c *testCloud) awaitNamed(t *testing.T, name string, alive bool) croft.HostID {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
 	defer cancel()
 	found := make(chan croft.HostID, 1)
-	_ = c.Store.WatchInstances(ctx, func() { // by several goroutines
+	_ = c.Store.WatchInstances(ctx, func() { // called by several goroutines
 		hosts, err := c.Store.Hosts(ctx)
 		for _, h := range hosts {
 			if err == nil && h.Name == name && h.Alive == alive {
@@ -121,8 +121,8 @@ func (c *testCloud) awaitNamed(t *testing.T, name string, alive bool) croft.Host
 	}
 }
 
-// A host joins with one command, carries what no other has room for, comes back
-// without a token, and leaves with one command.
+// A host joins with one command, runs what does not fit on others, comes back without a token, and leaves with
+// one command.
 func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 	c := cloudFor(t, 1)
 	t.Setenv("CROFT_HOST_NAME", "joiner")
@@ -161,8 +161,7 @@ func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 	}
 }
 
-// Where etcd asks for certificates, the token carries the authority, and the host has
-// a certificate of its own.
+// If etcd requires certificates, the token carries the authority, and the host has its own certificate.
 func TestAHostJoinsAnEtcdThatAsksForCertificates(t *testing.T) {
 	a := etcdtest.NewAuthority(t)
 	kind := etcdserver.Config{ClientCA: a.File}
@@ -259,7 +258,7 @@ func filesIn(t *testing.T, dir string) []string {
 	return names
 }
 
-// A token for others never names an address that leads them to themselves.
+// A token for other machines never names an address by which they would reach themselves.
 func TestATokenNeedsAddressesThatOthersReach(t *testing.T) {
 	c := cloudFor(t, 1)
 	t.Setenv("CROFT_ETCD_ENDPOINTS", c.Etcd.Endpoint())

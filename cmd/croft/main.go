@@ -1,8 +1,8 @@
-// Command croft is the whole cloud in one binary: each subcommand is one of its
-// programs. Invoked as schedule, compute or mdserver, it is that subcommand; as resalloc,
-// resalloc-maint or resalloc-server it is that program of resalloc, for pools of ours.
+// Command croft is the whole cloud in one binary: each subcommand is one of its programs. Invoked as schedule,
+// compute or mdserver, it is that subcommand; as resalloc, resalloc-maint or resalloc-server it is that program
+// of resalloc, for croft's pools.
 //
-// Results go to stdout and words to stderr; the exit code tells the kind of error.
+// Results go to stdout and words to stderr; the exit code depends on the kind of the error.
 package main
 
 import (

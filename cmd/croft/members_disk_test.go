@@ -13,7 +13,7 @@ import (
 	"croft/node"
 )
 
-// fillTo takes what is left of a disk but for some MiB, and returns how to give it back.
+// fillTo fills a disk up to some remaining MiB, and returns a function that frees it.
 func fillTo(t *testing.T, dir string, left int64) (empty func()) {
 	t.Helper()
 	var s unix.Statfs_t
@@ -25,8 +25,8 @@ func fillTo(t *testing.T, dir string, left int64) (empty func()) {
 	return func() { check(t, os.Remove(f.Name())) }
 }
 
-// Of three hosts that serve, the one whose disk is full goes on with the etcd of the others, and serves again once
-// there is room; its process does not end.
+// Of three hosts that serve, the one with a full disk continues with the etcd of the others, and serves again
+// once there is space; its process does not end.
 func TestAHostWhoseDiskIsFullServesNoEtcdUntilThereIsRoom(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounts a disk: run as root")

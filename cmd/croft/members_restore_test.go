@@ -11,8 +11,8 @@ import (
 	"croft/node/settings"
 )
 
-// A cloud that three hosts serve loses the data of two, and goes on from a snapshot on the
-// first, by the commands that the documentation gives; the others join again.
+// A cloud that three hosts serve loses the data of two, and continues from a snapshot on the first, by the
+// documented commands; the others join again.
 func TestACloudOfThreeMembersIsRestoredFromASnapshot(t *testing.T) {
 	soakOnly(t)
 	address := reachable(t)

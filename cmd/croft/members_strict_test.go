@@ -14,7 +14,7 @@ import (
 	"croft/trust/pki"
 )
 
-// soakOnly leaves a test that takes long to make soak.
+// soakOnly skips a long test unless a soak is configured.
 func soakOnly(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CROFT_SOAK") == "" {
@@ -22,15 +22,15 @@ func soakOnly(t *testing.T) {
 	}
 }
 
-// serveToo has a host join as one that serves etcd and Placement too, and starts it.
+// serveToo makes a host join, serving etcd and Placement too, and starts it.
 func serveToo(t *testing.T, s settings.Settings, token string) (stop func() (int, string)) {
 	t.Helper()
 	return joinAs(t, s, token, true)
 }
 
-// In a strict cloud those hosts serve etcd whose token was made for that, and no other
-// has a certificate of it. All goes on while the first is away, also for a host without,
-// and none that is forgotten is left.
+// In a strict cloud only hosts with a member's token serve etcd, and only they have certificates for it.
+// Everything continues while the first is away, even for a host that does not serve, and no forgotten member
+// remains.
 func TestHostsOfAStrictCloudServeEtcdWhereTheTokenSaysSo(t *testing.T) {
 	soakOnly(t)
 	address := reachable(t)
@@ -49,7 +49,7 @@ func TestHostsOfAStrictCloudServeEtcdWhereTheTokenSaysSo(t *testing.T) {
 	}
 	serveToo(t, second, token)
 	stopThird := serveToo(t, third, token)
-	joinWith(t, fourth, token) // which lets hosts serve and does not make them
+	joinWith(t, fourth, token) // which permits hosts to serve but does not make them
 	if trust.Certificate(fourth.StateDir, pki.Etcd).Exists() {
 		t.Error("a host that does not serve etcd has a certificate of it")
 	}

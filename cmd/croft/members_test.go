@@ -24,7 +24,7 @@ import (
 	"croft/trust/pki"
 )
 
-// serverSettings are those of a host that serves etcd and Placement at an address.
+// serverSettings are the settings of a host that serves etcd and Placement at an address.
 func serverSettings(t *testing.T, name, address string) settings.Settings {
 	t.Helper()
 	s := settings.Defaults()
@@ -39,17 +39,17 @@ func serverSettings(t *testing.T, name, address string) settings.Settings {
 	return s
 }
 
-// roles are what the hosts' etcd is to the others, by name.
+// roles are the roles of the hosts' etcd, by name.
 func roles(t *testing.T) []string {
 	t.Helper()
 	text, _ := command(t, -1, "host", "list", "-o", "json")
 	var all []struct{ Name, Etcd, State string }
-	_ = json.Unmarshal([]byte(text), &all) // an error is a difference
+	_ = json.Unmarshal([]byte(text), &all) // an error shows as a difference
 	var found []string
 	for _, h := range all {
 		role := croft.MemberRole(h.Etcd)
 		if role == croft.MemberLeads {
-			role = croft.MemberFollows // which of them leads is chance
+			role = croft.MemberFollows // which member leads is random
 		}
 		found = append(found, fmt.Sprint(h.Name, " ", h.State, " ", role))
 	}
@@ -71,8 +71,8 @@ func awaitRoles(t *testing.T, want ...string) {
 	}
 }
 
-// Three hosts serve, with certificates of the cloud's authority; the first one goes and
-// all goes on; it comes back; another one is forgotten, and nothing of it is left.
+// Three hosts serve, with certificates of the cloud's authority; the first one stops and everything continues; it
+// comes back; another one is forgotten, and nothing of it remains.
 func TestHostsServeEtcdTogether(t *testing.T) {
 	address := reachable(t)
 	first := serverSettings(t, "first", address)
@@ -104,7 +104,7 @@ func TestHostsServeEtcdTogether(t *testing.T) {
 	startHost(t, first)
 	awaitRoles(t, "first ready member", "second ready member", "third ready member")
 
-	// The third is emptied, and goes on without etcd; then it is forgotten.
+	// The third is emptied, and continues without etcd; then it is forgotten.
 	command(t, croft.ExitOK, "host", "drain", "--move", "third")
 	awaitRoles(t, "first ready member", "second ready member", "third drained ")
 	patient.Until(t, "its etcd is there no more", func() bool {
@@ -118,7 +118,7 @@ func TestHostsServeEtcdTogether(t *testing.T) {
 	command(t, croft.ExitOK, "audit")
 }
 
-// A join that is killed at any point, and tried again with the same command, ends well.
+// A join that is killed at any point, and retried with the same command, succeeds.
 func TestAJoinThatIsKilledAnywhereIsTakenUp(t *testing.T) {
 	first := serverSettings(t, "first", "127.0.0.1")
 	first.StateDir = filepath.Join(t.TempDir(), "first")
@@ -163,12 +163,12 @@ func TestAJoinThatIsKilledAnywhereIsTakenUp(t *testing.T) {
 		}
 		process.kill()
 	}
-	// It is one voice of two now: without it nothing is decided, until it is back.
+	// It is one voter of two now: without it there is no quorum until it is back.
 	startServing(t, second, "--join", token, "--etcd-member")
 	awaitRoles(t, "first ready member", "second ready member")
 }
 
-// A host that could not serve is not announced to etcd, where it would keep others out.
+// A host that could not serve is not added to etcd, where it would prevent others from joining.
 func TestAMemberWhosePortIsTakenDoesNotJoinEtcd(t *testing.T) {
 	first := serverSettings(t, "first", "127.0.0.1")
 	startHost(t, first)
@@ -190,7 +190,7 @@ func TestAMemberWhosePortIsTakenDoesNotJoinEtcd(t *testing.T) {
 	}
 }
 
-// serving is a croft up that is killed.
+// servingProcess is a croft up that is killed.
 type servingProcess struct {
 	cmd *exec.Cmd
 	log string

@@ -45,7 +45,7 @@ type metricDesc struct {
 	labels     []string
 }
 
-// kind follows from the name: that is what names are for.
+// kind derives the type from the name, as conventions require.
 func (m metricDesc) kind() string {
 	switch {
 	case strings.HasSuffix(m.name, "_total"):
@@ -59,10 +59,10 @@ func (m metricDesc) kind() string {
 var descText = regexp.MustCompile(
 	`^Desc\{fqName: "([^"]+)", help: (".*"), constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
 
-// allMetrics are those that croft's parts can tell, in the order of their names.
-// noGuests is for a metadata server that is never asked.
+// noGuests is for a metadata server without requests.
 type noGuests struct{ mdserver.Guests }
 
+// allMetrics are the metrics of croft's parts, ordered by name.
 func allMetrics(t *testing.T) []metricDesc {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -127,7 +127,7 @@ func readDoc(t *testing.T, name string) string {
 	return string(text)
 }
 
-// The reference has every metric as the code describes it, and no other.
+// The reference has exactly the metrics of the code, as described there.
 func TestEveryMetricIsInTheDocument(t *testing.T) {
 	want := "| metric | type | labels | what |\n|---|---|---|---|\n"
 	for _, m := range allMetrics(t) {
@@ -153,7 +153,7 @@ func TestEveryMetricIsInTheDocument(t *testing.T) {
 	}
 }
 
-// allowedLabels have few values that the program knows beforehand, for the reason given.
+// allowedLabels have few values, known in advance for the reason given.
 var allowedLabels = map[string]string{
 	"result":     "ok, five kinds of error, three more",
 	"kind":       "kinds of error, of difference, of object",
@@ -174,8 +174,8 @@ var allowedLabels = map[string]string{
 	"goversion":  "one for each process",
 }
 
-// A label that could have as many values as there are instances, hosts or clients is
-// for those metrics alone that end with their instance.
+// A label with as many values as instances, hosts or clients is permitted only for metrics that end with their
+// instance.
 func TestLabelsHaveFewValues(t *testing.T) {
 	for _, m := range allMetrics(t) {
 		ofInstance := strings.HasPrefix(m.name, "croft_instance_")
@@ -192,7 +192,7 @@ func TestLabelsHaveFewValues(t *testing.T) {
 	}
 }
 
-// TestEveryMetricInTheCodeIsKnown finds what allMetrics misses: a part that is new.
+// TestEveryMetricInTheCodeIsKnown finds metrics missing in allMetrics, of a new part.
 func TestEveryMetricInTheCodeIsKnown(t *testing.T) {
 	known := map[string]bool{}
 	for _, m := range allMetrics(t) {
@@ -210,7 +210,7 @@ func TestEveryMetricInTheCodeIsKnown(t *testing.T) {
 
 var metricName = regexp.MustCompile(`\b(?:croft|etcd)_[a-z0-9_]+`)
 
-// Whoever draws or alerts on a metric draws on one that there is.
+// Dashboards and alerts name only metrics that exist.
 func TestDashboardAndAlertsNameMetricsThatThereAre(t *testing.T) {
 	c := startTracedCloud(t, "")
 	known := map[string]bool{}
@@ -228,14 +228,14 @@ func TestDashboardAndAlertsNameMetricsThatThereAre(t *testing.T) {
 					name = base
 				}
 			}
-			if !known[name] && !strings.HasSuffix(name, "_") { // a prefix that is spoken of
+			if !known[name] && !strings.HasSuffix(name, "_") { // a prefix mentioned in a text
 				t.Errorf("%s names %s, which nobody tells", file, name)
 			}
 		}
 	}
 }
 
-// metrics are what the process tells now.
+// metrics are the current metrics of the process.
 func (c *tracedCloud) metrics(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	response, err := http.Get("http://" + c.api + "/metrics")
@@ -250,8 +250,8 @@ func (c *tracedCloud) metrics(t *testing.T) map[string]*dto.MetricFamily {
 
 var looksLikeOne = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-|^[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+|^web$`)
 
-// What a cloud with a guest in it tells is what the names say, and tells nothing of one
-// instance where it should not.
+// The metrics of a cloud with a guest have the values that their names say, and none is per instance unless it
+// should be.
 func TestWhatARunningCloudTells(t *testing.T) {
 	c := startTracedCloud(t, "")
 	if out, code := c.schedule(t, nil, small, "--name", "web", "--wait"); code != 0 {
@@ -305,7 +305,7 @@ func TestWhatARunningCloudTells(t *testing.T) {
 	}
 }
 
-// promtool judges by Prometheus' own rules.
+// promtool checks Prometheus' own rules.
 func TestPromtoolHasNothingToSay(t *testing.T) {
 	if _, err := exec.LookPath("promtool"); err != nil {
 		t.Skip("there is no promtool: install Debian's prometheus")
@@ -336,7 +336,7 @@ func promtool(t *testing.T, in io.Reader, args ...string) {
 	}
 }
 
-// dashboardRules writes what the dashboard asks as rules, for who checks those.
+// dashboardRules writes the dashboard's queries as rules, for a checker of rules.
 func dashboardRules(t *testing.T) (file string) {
 	t.Helper()
 	var dashboard struct {

@@ -17,7 +17,7 @@ import (
 	"croft/internal/testing/placementcheck"
 )
 
-// placementProcess is a croft placement that is killed and started again.
+// placementProcess is a croft placement that is killed and restarted.
 type placementProcess struct {
 	t       *testing.T
 	address string
@@ -59,7 +59,7 @@ func (p *placementProcess) start() {
 	}
 }
 
-// kill ends it as a failing machine does.
+// kill ends it as a crash of the machine does.
 func (p *placementProcess) kill() {
 	p.cmd.Process.Kill() // it may have ended
 	p.cmd.Wait()
@@ -85,8 +85,8 @@ func (p *placementProcess) await() {
 	p.t.Fatalf("%s never was ready", p.address)
 }
 
-// Killed in the middle of what 64 clients write and started again, servers have what
-// they acknowledged, and nothing that a single server which never dies would not have.
+// Servers killed during writes of 64 clients and restarted have all acknowledged writes, and nothing that a
+// single server that never dies would not have.
 func TestKilledPlacement(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -139,7 +139,7 @@ func checkKilled(t *testing.T, servers []*placementProcess, seed uint64) {
 	}
 }
 
-// killSome kills one server after the other, as long as the check runs.
+// killSome kills the servers in turn while the check runs.
 func killSome(ctx context.Context, check *placementcheck.Check, servers []*placementProcess, r *rand.Rand) {
 	for ctx.Err() == nil && check.Await(300+r.IntN(400)) {
 		p := servers[r.IntN(len(servers))]
@@ -148,7 +148,7 @@ func killSome(ctx context.Context, check *placementcheck.Check, servers []*place
 	}
 }
 
-// soak is how long checks with random faults go on; once where CROFT_SOAK does not say.
+// soak is the duration of checks with random faults; without CROFT_SOAK they run once.
 func soak(t *testing.T) time.Duration {
 	text := os.Getenv("CROFT_SOAK")
 	if text == "" {

@@ -59,13 +59,12 @@ func poolOfInstances(t *testing.T, file string) (*testCloud, *pool.Manager) {
 	return cloud, m
 }
 
-// What a busy host does not do at the first attempt, its agent does at the next: no reason
-// to throw the instance away and begin anew. One that fails for good says why, and the
-// pool still does when a later start succeeds.
+// What fails on a busy host at the first attempt succeeds at its agent's next: the instance is not replaced. A
+// permanent failure is reported, and the pool still shows it when a later start succeeds.
 func TestAStartOutlastsWhatItsHostTriesAgain(t *testing.T) {
 	_, m := poolOfInstances(t, strings.NewReplacer("tiny", "busy", "max: 3", "max: 1", "max_prealloc: 2",
 		"max_prealloc: 1").Replace(instancePool))
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // the agent looks again every half a minute
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // the agent retries every 30 seconds
 	defer cancel()
 	for _, here := m.Leader(); !here && ctx.Err() == nil; _, here = m.Leader() {
 		runtime.Gosched()
@@ -95,8 +94,8 @@ vm:
   max_starting: 2
 `
 
-// A pool of two instances: a ticket gets an address, closing it makes the next one
-// warm, and a guest that goes off behind the pool's back is replaced.
+// A pool of two instances: a ticket gets an address, closing it makes the next one warm, and a guest that shuts
+// itself down is replaced.
 func TestAPoolOfInstances(t *testing.T) {
 	cloud, m := poolOfInstances(t, instancePool)
 	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)

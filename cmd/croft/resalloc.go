@@ -14,7 +14,7 @@ import (
 	"croft/pool/resalloc"
 )
 
-// withResalloc adds resalloc's programs, and its protocol to managers of pools.
+// withResalloc adds resalloc's programs, and its protocol for managers of pools.
 func withResalloc(p cli.Program) cli.Program {
 	p.RPC = resalloc.Handler
 	p.Others = map[string]cli.Other{}

@@ -9,7 +9,7 @@ import (
 	"croft/schedule"
 )
 
-// What the README's commands name is there, and is taken.
+// Commands in the README exist and accept their arguments.
 func TestSamplesAreTaken(t *testing.T) {
 	text, err := os.ReadFile("../../docs/samples/pools.yaml")
 	if err != nil {

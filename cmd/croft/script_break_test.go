@@ -12,7 +12,7 @@ import (
 	"croft/etcdstore/etcdtest"
 )
 
-// break HOW WHAT makes the books wrong, past everything that keeps them right.
+// break HOW WHAT corrupts the records, bypassing everything that keeps them consistent.
 func breakBooks(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: break HOW HOST|INSTANCE")

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk DIR SIZE makes a directory that is a disk of its own, such as of 60m.
+// disk DIR SIZE makes a directory with its own file system, for example of 60m.
 func makeDisk(ts *testscript.TestScript, _ bool, args []string) {
 	dir := ts.MkAbs(args[0])
 	ts.Check(os.MkdirAll(dir, 0o755))
@@ -22,7 +22,7 @@ func makeDisk(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { ts.Check(unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
-// fill DIR takes all that is left there, in a file called filler.
+// fill DIR fills that file system, with a file named filler.
 func fillDisk(ts *testscript.TestScript, _ bool, args []string) {
 	f, err := os.Create(filepath.Join(ts.MkAbs(args[0]), "filler"))
 	ts.Check(err)

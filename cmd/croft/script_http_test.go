@@ -17,7 +17,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// free-port NAME sets a variable to a port that nobody listens on.
+// free-port NAME sets a variable to an unused port.
 func freePort(ts *testscript.TestScript, _ bool, args []string) {
 	address, err := freeport.Address("127.0.0.1")
 	ts.Check(err)
@@ -26,9 +26,9 @@ func freePort(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], port)
 }
 
-// ask STATUS METHOD URL [REGEXP] sends a request with $TOKEN, or the token admin, and $BEARER, once somebody
-// listens there and is ready, and wants that status. The body is in the file answer. With REGEXP it asks until
-// that matches, for what comes a moment after a server is ready.
+// ask STATUS METHOD URL [REGEXP] sends a request with $TOKEN, or the token admin, and $BEARER, once a server
+// listens there and is ready, and requires that status. The body is in the file answer. With REGEXP it repeats
+// the request until that matches, for what appears shortly after a server is ready.
 func ask(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -48,7 +48,7 @@ func ask(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// answerOf returns status 0 where there is no answer.
+// answerOf returns status 0 without a response.
 func answerOf(ts *testscript.TestScript, method, url string) (int, []byte) {
 	req, err := http.NewRequest(method, url, nil)
 	ts.Check(err)
@@ -62,7 +62,7 @@ func answerOf(ts *testscript.TestScript, method, url string) (int, []byte) {
 		req.Header.Set("Authorization", "Bearer "+bearer)
 	}
 	client := &http.Client{Transport: &http.Transport{
-		// other tests ask whose certificate it is
+		// other tests check the certificate
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}, Timeout: 10 * time.Second}
 	resp, err := client.Do(req)

@@ -10,9 +10,9 @@ import (
 	"croft/placementclient/keystone/keystonetest"
 )
 
-// startKeystone [URL...] runs a Keystone with the users nova (admin), demo (member) and
-// watcher (reader of the system), whose catalogue has the URLs as Placement, and writes
-// clouds.yaml with a cloud for each. $NOVA and its like are their tokens.
+// startKeystone [URL...] runs a Keystone with the users nova (admin), demo (member) and watcher (reader of the
+// system), whose catalogue has the URLs as Placement, and writes clouds.yaml with a cloud for each. $NOVA and its
+// like are their tokens.
 func startKeystone(ts *testscript.TestScript, _ bool, args []string) {
 	tb := scriptTB{ts: ts}
 	k := keystonetest.Start(tb)
@@ -40,7 +40,7 @@ func startKeystone(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("clouds.yaml"), []byte(clouds), 0o600))
 }
 
-// scriptTB is as much of a test as a script is.
+// scriptTB is the part of a testing.TB that a script provides.
 type scriptTB struct {
 	testing.TB
 	ts *testscript.TestScript

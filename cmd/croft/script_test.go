@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// leakFree fails where tests left goroutines behind.
+// leakFree fails if tests left goroutines behind.
 type leakFree struct{ m *testing.M }
 
 func (l leakFree) Run() int {
@@ -73,13 +73,13 @@ func TestScripts(t *testing.T) {
 			env.Values[cloudKey{}] = &scriptCloud{}
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_CONFIG_HOME", env.WorkDir+"/.config")
-			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command takes a second to end
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each command takes a second to end
 			return nil
 		},
 	})
 }
 
-// exits CODE COMMAND... wants the command to end with the code.
+// exits CODE COMMAND... requires the command to end with the code.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND...")
@@ -125,14 +125,14 @@ func expand(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[1]), ts.Getenv)), 0o600))
 }
 
-// stdout-empty wants that the last command printed no result.
+// stdout-empty requires that the last command printed no result.
 func stdoutEmpty(ts *testscript.TestScript, _ bool, _ []string) {
 	if text := ts.ReadFile("stdout"); text != "" {
 		ts.Fatalf("stdout is %q, want nothing", text)
 	}
 }
 
-// capture NAME REGEXP sets a variable to what the group in REGEXP matches in stdout.
+// capture NAME REGEXP sets a variable to the match of the group in REGEXP in stdout.
 func capture(ts *testscript.TestScript, _ bool, args []string) {
 	found := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
 	if found == nil {
@@ -143,17 +143,16 @@ func capture(ts *testscript.TestScript, _ bool, args []string) {
 
 type cloudKey struct{}
 
-// scriptCloud is the script's cloud, once it has one.
+// scriptCloud is the script's cloud, if it has one.
 type scriptCloud struct{ *testCloud }
 
 func cloudOf(ts *testscript.TestScript) *scriptCloud {
 	return ts.Value(cloudKey{}).(*scriptCloud)
 }
 
-// cloud HOST=PLACES... starts a cloud with these hosts, which the script's commands
-// find by the environment.
+// cloud HOST=PLACES... starts a cloud with these hosts, which the script's commands find by the environment.
 func startCloud(ts *testscript.TestScript, _ bool, args []string) {
-	c, err := newTestCloud(context.Background(), ts.MkAbs("cloud")) // it ends with the script
+	c, err := newTestCloud(context.Background(), ts.MkAbs("cloud")) // the cloud ends with the script
 	ts.Check(err)
 	ts.Defer(c.Close)
 	cloudOf(ts).testCloud = c
@@ -178,7 +177,7 @@ func changeHost(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// nothing-left wants no record, claim and domain in the cloud.
+// nothing-left requires that the cloud has no record, claim or domain.
 func nothingLeft(ts *testscript.TestScript, _ bool, _ []string) {
 	left, err := cloudOf(ts).Left(context.Background())
 	ts.Check(err)
@@ -187,8 +186,8 @@ func nothingLeft(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// guest-says NAME STATE [ERROR] has the guest of that name report how its set-up
-// ended, as soon as there is one.
+// guest-says NAME STATE [ERROR] makes the guest of that name report how its set-up ended, as soon as the guest
+// exists.
 func guestSays(ts *testscript.TestScript, _ bool, args []string) {
 	report := croft.CloudInit{State: croft.CloudInitState(args[1]), At: time.Now().UTC(),
 		Error: strings.Join(args[2:], " ")}

@@ -18,13 +18,13 @@ import (
 	"croft/trust/invitation"
 )
 
-// runningCroft is a croft that runs as one, and what it says.
+// runningCroft is a running croft process and its output.
 type runningCroft struct {
 	cmd  *exec.Cmd
 	said heard
 }
 
-// startProcess runs croft until the end of the test, and returns once it takes requests.
+// startProcess runs croft until the end of the test, and returns once it accepts requests.
 func startProcess(t *testing.T, name, stdin string, args ...string) *runningCroft {
 	t.Helper()
 	self, err := os.Executable()
@@ -32,7 +32,7 @@ func startProcess(t *testing.T, name, stdin string, args ...string) *runningCrof
 		t.Fatal(err)
 	}
 	p := &runningCroft{cmd: exec.Command(self, args...)}
-	p.cmd.Args[0] = "croft" // which TestMain makes the program
+	p.cmd.Args[0] = "croft" // TestMain makes it the program
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = strings.NewReader(stdin), &p.said, &p.said
 	p.cmd.Env = append(os.Environ(), "CROFT_LOG_LEVEL=debug", "CROFT_HOST_NAME="+name)
 	if err := p.cmd.Start(); err != nil {
@@ -48,9 +48,9 @@ func startProcess(t *testing.T, name, stdin string, args ...string) *runningCrof
 	return p
 }
 
-// TestSecretsStayWhereTheyAre starts a cloud and a host that joins it, with secrets of
-// every kind at the most talkative level of the log, and looks for them wherever others
-// can look: command lines, logs, and files that are not their owner's alone.
+// TestSecretsStayWhereTheyAre starts a cloud and a host that joins it, with secrets of every kind at the most
+// verbose log level, and searches everything that others can read: command lines, logs, and files that others
+// than their owner may read.
 func TestSecretsStayWhereTheyAre(t *testing.T) {
 	at := net.JoinHostPort(reachable(t), "0")
 	dir := t.TempDir()
@@ -119,8 +119,7 @@ func secretsBelow(t *testing.T, dir string) map[string]string {
 	return secrets
 }
 
-// openFiles are the files below a directory that somebody else than their owner may
-// read, with what is in them.
+// openFiles are the files below a directory that others than their owner may read, with their contents.
 func openFiles(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	open := map[string]string{}
@@ -132,7 +131,7 @@ func openFiles(t *testing.T, dir string) map[string]string {
 	return open
 }
 
-// private tells whether a directory, or one above it up to top, lets its owner alone in.
+// private reports whether a directory, or one above it up to top, is accessible only to its owner.
 func private(t *testing.T, top, dir string) bool {
 	t.Helper()
 	for ; dir != top; dir = filepath.Dir(dir) {
@@ -145,7 +144,7 @@ func private(t *testing.T, top, dir string) bool {
 	return false
 }
 
-// eachFile reads every file that is not one of etcd's, whose directory is its owner's.
+// eachFile reads every file except etcd's, whose directory is its owner's.
 func eachFile(t *testing.T, dir string, do func(path string, info fs.FileInfo, text []byte)) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -168,7 +167,7 @@ func eachFile(t *testing.T, dir string, do func(path string, info fs.FileInfo, t
 	}
 }
 
-// agentTokens are those of the agents' APIs, which are kept in etcd alone.
+// agentTokens are the tokens of the agents' APIs, which are stored only in etcd.
 func agentTokens(t *testing.T) map[string]string {
 	t.Helper()
 	s := direct.Defaults()

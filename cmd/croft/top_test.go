@@ -26,8 +26,8 @@ func TestTopFollowsTheCloudOnATerminal(t *testing.T) {
 		t.Fatal(more.String())
 	}
 	term.Await(t, "instances: 1 (1 running)")
-	term.Await(t, "MiB") // the agent has said what its guest uses
-	term.Await(t, "1/2") // and Placement what is claimed
+	term.Await(t, "MiB") // the agent has reported its guest's use
+	term.Await(t, "1/2") // and Placement the claims
 	term.Resize(t, 10, 30)
 	term.Await(t, "q quit  Tab other list  s sort"+top.ClearLine) // cut at 30
 	term.Type(t, "\tsr")
@@ -59,7 +59,7 @@ func TestTopEndsWithItsInterrupt(t *testing.T) {
 	}
 }
 
-// A key is answered at once, and a change shown soon, however many hosts there are.
+// A key is handled at once, and a change shown soon, however many hosts there are.
 func TestTopOfAThousandHostsStaysResponsive(t *testing.T) {
 	c, term := cloudFor(t, 1), pty.New(t)
 	var writes errgroup.Group
@@ -102,7 +102,7 @@ func TestTopOfAThousandHostsStaysResponsive(t *testing.T) {
 	}
 }
 
-// Where nothing can be drawn the cloud is printed once.
+// On a terminal that cannot draw, the cloud is printed once.
 func TestTopOnADumbTerminal(t *testing.T) {
 	c, term := cloudFor(t, 1), pty.New(t)
 	t.Setenv("TERM", "dumb")

@@ -27,12 +27,12 @@ import (
 	"croft/internal/traces"
 )
 
-// collector takes OTLP over HTTP, as those of OpenTelemetry do.
+// collector receives OTLP over HTTP, as OpenTelemetry's collectors do.
 type collector struct {
 	*httptest.Server
 	mu    sync.Mutex
 	spans []recorded
-	hangs chan struct{} // where given, nothing is answered until it is closed
+	hangs chan struct{} // if set, responses wait until it is closed
 }
 
 // recorded is a span with the service that sent it.
@@ -77,8 +77,8 @@ func (c *collector) take(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// trace returns the spans of the trace whose root has this name, by their ways from it:
-// the names with slashes between.
+// trace returns the spans of the trace whose root has this name, by their paths from it: the names with slashes
+// between.
 func (c *collector) trace(root string) map[string]recorded {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +103,7 @@ func (c *collector) trace(root string) map[string]recorded {
 	return ways
 }
 
-// await returns the trace once it has all these ways.
+// await returns the trace once it has all these paths.
 func (c *collector) await(t *testing.T, root string, ways []string) map[string]recorded {
 	t.Helper()
 	for deadline := patient.Deadline(t); ; {
@@ -127,7 +127,7 @@ func (c *collector) await(t *testing.T, root string, ways []string) map[string]r
 	}
 }
 
-// tracedCloud is croft up in a process of its own, which sends its traces somewhere.
+// tracedCloud is croft up in its own process, which sends its traces to an endpoint.
 type tracedCloud struct {
 	up        *exec.Cmd
 	log       bytes.Buffer
@@ -167,7 +167,7 @@ func startTracedCloud(t *testing.T, collector string) *tracedCloud {
 	return c
 }
 
-// schedule runs the command in a process of its own, with variables beside its own.
+// schedule runs the command in its own process, with additional variables.
 func (c *tracedCloud) schedule(t *testing.T, env []string, args ...string) (out string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
@@ -182,7 +182,7 @@ func (c *tracedCloud) schedule(t *testing.T, env []string, args ...string) (out 
 	return string(text), cmd.ProcessState.ExitCode()
 }
 
-// The way of one request over three services, and back.
+// The path of one request through three services, and back.
 func TestARequestIsOneTraceOfSchedulerPlacementAndAgent(t *testing.T) {
 	collector := startCollector(t, nil)
 	c := startTracedCloud(t, collector.URL)
@@ -241,7 +241,7 @@ func TestATraceSaysWhatWentWrong(t *testing.T) {
 	}
 }
 
-// A job of CI has a trace already: what it asks for becomes part of that.
+// A CI job already has a trace: its requests become part of that.
 func TestARequestJoinsTheTraceOfItsCaller(t *testing.T) {
 	collector := startCollector(t, nil)
 	c := startTracedCloud(t, collector.URL)
@@ -264,7 +264,7 @@ func TestARequestJoinsTheTraceOfItsCaller(t *testing.T) {
 	}
 }
 
-// Whatever the collector does, requests are what they are without one, and ends are in time.
+// Whatever the collector does, requests behave as without one, and processes end in time.
 func TestACollectorThatIsAwayOrHangsHoldsNobodyUp(t *testing.T) {
 	release := make(chan struct{})
 	hanging := startCollector(t, release)

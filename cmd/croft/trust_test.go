@@ -31,7 +31,7 @@ import (
 	"croft/trust/pki"
 )
 
-// reachable is an address of this machine that others reach.
+// reachable is an address of this machine that other machines reach.
 func reachable(t *testing.T) string {
 	t.Helper()
 	own := endpoint.OwnAddresses()
@@ -41,14 +41,14 @@ func reachable(t *testing.T) string {
 	return own[0]
 }
 
-// securedCloud is a croft up that listens to other machines, with nothing set but where.
+// securedCloud is a croft up that listens to other machines, configured only with its addresses.
 type securedCloud struct {
 	settings     settings.Settings
 	address, dir string
 	stop         func() (code int, said string)
 }
 
-// startSecured runs one, with the settings changed, and has commands find it.
+// startSecured runs one, with changed settings, and configures commands to use it.
 func startSecured(t *testing.T, change func(*settings.Settings)) *securedCloud {
 	t.Helper()
 	c := &securedCloud{address: reachable(t), dir: filepath.Join(t.TempDir(), "first")}
@@ -64,8 +64,7 @@ func startSecured(t *testing.T, change func(*settings.Settings)) *securedCloud {
 	return c
 }
 
-// startHost runs what croft up does with these settings, and returns once it is ready
-// or has ended.
+// startHost runs croft up with these settings, and returns once it is ready or has ended.
 func startHost(t *testing.T, s settings.Settings) (stop func() (int, string)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -107,7 +106,7 @@ func joining(t *testing.T, name string) settings.Settings {
 	return s
 }
 
-// command runs one, which has to end as want says; -1: however.
+// command runs a command, which must exit with want; -1: with any code.
 func command(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, words bytes.Buffer
@@ -147,7 +146,7 @@ func TestAHostJoinsOverTLS(t *testing.T) {
 	}
 	verifiable(t, s.StateDir, shown)
 	command(t, croft.ExitOK, "schedule", "--wait", "--name", "one", "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1", "tiny")
-	command(t, croft.ExitOK, "audit") // asks every agent over its API
+	command(t, croft.ExitOK, "audit") // calls every agent's API
 	command(t, croft.ExitOK, "schedule", "destroy", "--wait", "one")
 	if code, said := stop(); code != croft.ExitOK || strings.Contains(said, token) {
 		t.Errorf("the host ended with %d:\n%s", code, said)
@@ -159,7 +158,7 @@ func TestAHostJoinsOverTLS(t *testing.T) {
 	}
 }
 
-// endpoints are what was noted for commands on the host.
+// access is what was noted for commands on the host.
 func (c *securedCloud) access(t *testing.T) direct.Settings {
 	t.Helper()
 	s := direct.Defaults()
@@ -169,7 +168,7 @@ func (c *securedCloud) access(t *testing.T) direct.Settings {
 	return s
 }
 
-// askPlacement asks Placement something, with a certificate or without.
+// askPlacement sends a request to Placement, with a certificate or without.
 func askPlacement(t *testing.T, s direct.PlacementSettings, f *pki.Files) (status int, body string) {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -239,8 +238,8 @@ func TestNobodyIsServedWithoutACertificate(t *testing.T) {
 // anyone accepts every identity.
 func anyone(pki.Identity) error { return nil }
 
-// TestAnotherJoinServerIsToldNothing plays somebody between a new host and the join server,
-// with a certificate of their own that says the same.
+// TestAnotherJoinServerIsToldNothing plays an attacker between a new host and the join server, whose certificate
+// has the same names.
 func TestAnotherJoinServerIsToldNothing(t *testing.T) {
 	p := croft.NewPartitionID()
 	real, err := pki.OpenCA(filepath.Join(t.TempDir(), "real"), p)
@@ -363,20 +362,20 @@ func TestAForgottenHostIsRefused(t *testing.T) {
 	if code, said := startHost(t, s)(); code != croft.ExitNotFound || !strings.Contains(said, "was forgotten") {
 		t.Errorf("it starts again: %d, %s", code, said)
 	}
-	joinWith(t, s, token) // as any new host
+	joinWith(t, s, token) // like any new host
 	if _, err := control.Trusted(t.Context(), pki.Hosts); err != nil {
 		t.Errorf("after it joined again: %v", err)
 	}
 }
 
-// await waits until something is so.
+// await waits until a condition holds.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	patient.Until(t, what, is)
 }
 
-// TestCertificatesAreRenewedWhileAllRuns has them live for seconds, and a host that
-// was away for longer come back.
+// TestCertificatesAreRenewedWhileAllRuns gives them lives of seconds, and lets a host that was away for longer
+// come back.
 func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
 	const life = 10 * time.Second
 	startSecured(t, func(s *settings.Settings) { s.Join.CertificateLife = life })
@@ -420,8 +419,8 @@ func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
 	}
 }
 
-// verifiable finds that programs which know nothing of croft can verify a host's API by
-// its address, with the authority alone.
+// verifiable checks that programs other than croft can verify a host's API by its address, with only the
+// authority.
 func verifiable(t *testing.T, stateDir, shown string) {
 	t.Helper()
 	var host struct{ API string }

@@ -21,7 +21,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// startLimited starts croft with at most this many descriptors. It ends with the test.
+// startLimited starts croft with a limit of open descriptors. It ends with the test.
 func startLimited(t *testing.T, descriptors int, args ...string) (pid int) {
 	t.Helper()
 	croft, err := exec.LookPath("croft")
@@ -43,7 +43,7 @@ func startLimited(t *testing.T, descriptors int, args ...string) (pid int) {
 	return cmd.Process.Pid
 }
 
-// freeAddress is one where nobody listens.
+// freeAddress is an address where nothing listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	address, err := freeport.Address("127.0.0.1")
@@ -51,7 +51,7 @@ func freeAddress(t *testing.T) string {
 	return address
 }
 
-// askReady asks an address until it is ready, and fails the test where it is not in time.
+// askReady waits until an address is ready, and fails the test on a timeout.
 func askReady(t *testing.T, address string) {
 	t.Helper()
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -92,7 +92,7 @@ func TestIdleConnectionsTakeNotAllDescriptors(t *testing.T) {
 		for range idle {
 			c, err := net.DialTimeout("tcp", address, 10*time.Second)
 			if err != nil {
-				break // it takes no more of ours
+				break // it accepts no more of ours
 			}
 			t.Cleanup(func() { _ = c.Close() })
 		}
@@ -114,7 +114,7 @@ func memoryOf(t *testing.T, pid int) (kib int) {
 	return kib
 }
 
-// Headers of up to 1 MiB, as Go takes them where nobody says otherwise, cost 275 MB.
+// Headers of up to 1 MiB, Go's default limit, take 275 MB.
 func TestManyBigHeadersTakeLittleMemory(t *testing.T) {
 	placement := freeAddress(t)
 	pid := startLimited(t, 4096, "placement", "--listen", placement, "--data-dir", filepath.Join(t.TempDir(), "data"))
@@ -137,8 +137,7 @@ func TestManyBigHeadersTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// pipes is a listener of connections in memory.
-// A web page has its own name lead to 127.0.0.1, and a browser there asks in its name.
+// A web page makes its own name resolve to 127.0.0.1, where a browser sends requests with that name.
 func TestRequestsForAnothersNameAreRefused(t *testing.T) {
 	placement := freeAddress(t)
 	startLimited(t, 1024, "placement", "--listen", placement, "--data-dir", filepath.Join(t.TempDir(), "data"))

@@ -1,12 +1,11 @@
-// Command recording runs the shell commands of a script, one a line, as somebody would
-// type them at a terminal, and draws what the terminal showed as one SVG, whose lines
-// appear in the order and, but for long waits, at the pace in which they came. Where
-// nothing animates an SVG, all of it is visible.
+// Command recording runs the shell commands of a script, one per line, as if typed at a terminal, and draws the
+// terminal's output as one SVG, whose lines appear in order and, except for long waits, at their original pace.
+// Viewers without animation show everything.
 //
 //	go run ./cmd/recording -o docs/recording.svg docs/recording.sh
 //
-// Lines that begin with # are left out; a command after ! has to fail, any other one has
-// to succeed, so that no recording shows what nobody expects.
+// Lines that begin with # are skipped; a command after ! must fail, and any other one succeed, so that no
+// recording shows unexpected results.
 package main
 
 import (
@@ -67,8 +66,8 @@ func record(out, title, script string) error {
 	return os.WriteFile(out, s.svg(title), 0o644)
 }
 
-// run executes a command at a pseudo-terminal of its own, which script(1) makes, and
-// gives its lines to the screen as they come.
+// run executes a command at its own pseudo-terminal, made by script(1), and passes its lines to the screen as
+// they arrive.
 func run(s *screen, command string) error {
 	cmd := exec.Command("script", "-qefc", fmt.Sprintf("stty cols %d rows 40; %s", columns, command), "/dev/null")
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Pauses in the drawing: a wait is shown as it was up to longestPause.
+// Pauses in the drawing: waits up to longestPause are shown unchanged.
 const (
 	longestPause = 1200 * time.Millisecond
 	beforeTyping = 900 * time.Millisecond
@@ -29,7 +29,7 @@ const (
 // screen collects what a terminal shows, with the time at which each line appears.
 type screen struct {
 	rows  []row
-	typed int // rows up to the last command, which nothing overwrites
+	typed int // rows up to the last command, which are never overwritten
 	now   time.Duration
 }
 
@@ -52,11 +52,11 @@ func (s *screen) prompt(command string) {
 	s.typed = len(s.rows)
 }
 
-// line adds a line of output that came so long after the one before.
+// line adds a line of output with its delay after the previous one.
 func (s *screen) line(text string, after time.Duration) {
 	text = strings.TrimRight(text, "\r")
 	if i := strings.LastIndexByte(text, '\r'); i >= 0 {
-		text = text[i+1:] // what was drawn over
+		text = text[i+1:] // overwritten text
 	}
 	for _, m := range cursorUp.FindAllStringSubmatch(text, -1) {
 		n, _ := strconv.Atoi(cmp.Or(m[1], "1"))
@@ -99,17 +99,16 @@ func (s *screen) plainText() string {
 	return b.String()
 }
 
-// control matches the control sequences of ECMA-48; group 1 holds the parameters of one
-// that selects a style.
+// control matches the control sequences of ECMA-48; group 1 holds the parameters of one that selects a style.
 var control = regexp.MustCompile(`\x1b\[([0-9;]*)m|\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()][A-Z0-9]|[\x00-\x08\x0b-\x1f]`)
 
-// cursorUp goes back over lines that are then drawn again, as progress bars are.
+// cursorUp moves back over lines that are then redrawn, like progress bars.
 var cursorUp = regexp.MustCompile(`\x1b\[([0-9]*)[AF]`)
 
-// styles are the classes that the codes of ECMA-48 select here; others select none.
+// styles maps codes of ECMA-48 to classes; other codes are ignored.
 var styles = map[string]string{"1": "b", "2": "d", "31": "r", "32": "g", "33": "y", "1;32": "g b"}
 
-// styled cuts a line into spans, without what a terminal does not show.
+// styled splits a line into spans, without invisible characters.
 func styled(text string) []span {
 	var spans []span
 	class := ""
