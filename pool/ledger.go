@@ -30,7 +30,7 @@ type Ledger struct {
 	leased  map[TicketID]*Ticket     // open, with a TTL
 	past    []TicketID               // in the order in which they ended
 	ended   []ResourceID             // likewise
-	jobs    map[ResourceID]bool      // being started by this server; true: told to stop
+	jobs    map[ResourceID]bool      // being started by this server; true: stopping
 	busy    map[ResourceID]bool      // a livecheck runs
 	listing map[Name]bool            // a search for orphans runs
 	orphans map[Name]map[string]bool // being deleted

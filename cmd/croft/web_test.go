@@ -92,7 +92,7 @@ func TestIdleConnectionsTakeNotAllDescriptors(t *testing.T) {
 		for range idle {
 			c, err := net.DialTimeout("tcp", address, 10*time.Second)
 			if err != nil {
-				break // it accepts no more of ours
+				break // it accepts no further connections
 			}
 			t.Cleanup(func() { _ = c.Close() })
 		}
@@ -175,5 +175,3 @@ func TestRequestsForAnothersNameAreRefused(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 }
-
-// It is the same for what the agent tells of itself, and for the metadata server's.

@@ -28,7 +28,7 @@ func (c *Client) Ticket(ctx context.Context, id int64) (Ticket, error) {
 	return ask[Ticket](ctx, c, call{method: http.MethodGet, path: ticketPath(id), patience: c.patience})
 }
 
-// Waiting says how to wait.
+// Waiting configures a wait.
 type Waiting struct {
 	Changed func(Ticket) // gets the ticket now and then while it waits; may be nil
 	Never   bool         // continue waiting even if no pool can serve the ticket as configured

@@ -144,7 +144,7 @@ func maintInfo(ctx context.Context, cmd *cobra.Command, c *api.Client, args []st
 	}
 	document := json.NewEncoder(cmd.OutOrStdout())
 	document.SetIndent("", "    ")
-	document.SetEscapeHTML(false) // who searches for <name> finds it
+	document.SetEscapeHTML(false) // a search for <name> finds it
 	return document.Encode(row)
 }
 

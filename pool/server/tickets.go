@@ -8,7 +8,7 @@ import (
 	"croft/pool"
 )
 
-// Tickets opens, reads and closes tickets on behalf of the sender of a request, whom the request's context names:
+// Tickets opens, reads and closes tickets on behalf of the sender of a request, named by the request's context:
 // a client has its quota and its own tickets, an admin all.
 type Tickets struct{ s *Server }
 
