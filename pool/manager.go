@@ -16,7 +16,7 @@ import (
 
 // Config configures a Manager.
 type Config struct {
-	Partition croft.PartitionID // required: numbers the instances
+	Partition croft.PartitionID // required: the IDs of instances derive from it
 	Store     Store             // required
 	Hooks     Hooks             // required
 	Instances Instances         // nil: pools of instances are refused

@@ -21,7 +21,7 @@ type Record struct {
 	// deleted by them.
 	Former   *Settings `json:"former,omitempty"`
 	Mode     Mode      `json:"mode,omitempty"`
-	Removed  bool      `json:"removed,omitempty"` // from the file: remaining resources are deleted
+	Removed  bool      `json:"removed,omitempty"` // from the file: what is left of it drains
 	Position int       `json:"position"`          // in the file
 	Stats    Stats     `json:"stats,omitzero"`
 
@@ -103,7 +103,7 @@ type Counts struct {
 	Releasing     int `json:"releasing"`
 }
 
-// Live is the number of resources towards the maximum.
+// Live is the number of resources that the maximum limits.
 func (c Counts) Live() int {
 	return c.Up + c.Starting + c.DeleteRequest + c.Deleting + c.Releasing
 }
