@@ -1,6 +1,6 @@
-// Package croft holds the nouns of the cloud: hosts, instances, claims, orders
-// and observations, their identifiers, and the five kinds of error. It imports
-// the standard library only (and UUID parsing), so that every room may import it.
+// Package croft holds the nouns of the cloud: hosts, instances, claims, orders and observations, their
+// identifiers, and the five kinds of error. It imports only the standard library and a UUID parser, so that
+// every package may import it.
 package croft
 
 import (
@@ -11,30 +11,29 @@ import (
 // Want is what an order asks the agent to make true of one instance.
 type Want string
 
-// The three things an order can ask for. WantGone is a tombstone: the only
-// order that destroys anything.
+// The goals of an order. WantGone is a tombstone: the only order that destroys anything.
 const (
 	WantRunning Want = "running"
 	WantStopped Want = "stopped"
 	WantGone    Want = "gone"
 )
 
-// State says where an instance stands: on its record as the scheduler left it,
-// on its observation as the agent last saw it.
+// State is the state of an instance: on its record as the scheduler wrote it, on its observation as the agent
+// last saw it.
 type State string
 
 // States of a record.
 const (
 	StateScheduling State = "scheduling" // the intent is written; claim and order may not be
 	StateScheduled  State = "scheduled"  // claimed and ordered; the observation knows more
-	StateDestroying State = "destroying" // a tombstone is out
+	StateDestroying State = "destroying" // a tombstone is written
 )
 
 // States of an observation.
 const (
 	StatePending  State = "pending"  // the agent has the order and waits for a free build slot
-	StateFetching State = "fetching" // the image is on its way; Progress counts its bytes
-	StateDefining State = "defining" // disk and domain are being made
+	StateFetching State = "fetching" // the image is being downloaded; Progress counts its bytes
+	StateDefining State = "defining" // disk and domain are being created
 	StateBooting  State = "booting"  // the guest runs and has no address yet
 	StateRunning  State = "running"  // the guest runs and has an address
 	StateStopped  State = "stopped"  // the domain exists and is shut off
@@ -51,35 +50,34 @@ var ObservedStates = []State{
 type Host struct {
 	ID        HostID   `json:"id"`
 	Name      string   `json:"name"`
-	Addresses []string `json:"addresses,omitempty"` // the host's own, for people
+	Addresses []string `json:"addresses,omitempty"` // of the host itself, for people
 	API       string   `json:"api,omitempty"`       // base URL of the agent's HTTP API
 	Token     string   `json:"-"`                   // bearer token of that API; stored, never printed
 	Location  string   `json:"location,omitempty"`  // path in the tree, such as site1/row2/rack7
-	Version   string   `json:"version,omitempty"`   // of croft
+	Version   string   `json:"version,omitempty"`   // version of croft
 	VirtType  string   `json:"virt_type,omitempty"` // kvm or qemu, as probed; sim where nothing is real
-	Drained   bool     `json:"drained"`             // no new claims, by an operator's word
-	Alive     bool     `json:"alive"`               // the agent's lease lives; derived, never stored
-	// its agent knows orders that name a trace; derived from its life, never stored
+	Drained   bool     `json:"drained"`             // an operator keeps new claims away
+	Alive     bool     `json:"alive"`               // the agent's lease is valid; derived, never stored
+	// its agent accepts orders that name a trace; derived from its life key, never stored
 	Traces bool `json:"-"`
 
-	// when its agent last said so, to a minute; derived, never stored
+	// when its agent last reported to be alive, to a minute; derived, never stored
 	Seen       time.Time `json:"seen,omitzero"`
-	FormerName string    `json:"former_name,omitempty"` // what it was called before Name
-	Problems   []string  `json:"problems,omitempty"`    // what its agent finds wrong with the host, a sentence each
-	Place      string    `json:"place,omitempty"`       // of its newest agent: see Agent
+	FormerName string    `json:"former_name,omitempty"` // its name before Name
+	Problems   []string  `json:"problems,omitempty"`    // found by its agent, one sentence each
+	Place      string    `json:"place,omitempty"`       // Place of its newest agent
 }
 
-// Agent is one process that serves a host. Those of one Place follow one another, and
-// two of different places that have one host's UUID are one too many: a machine or a
-// state directory was copied.
+// Agent is one process that serves a host. Agents with the same Place succeed one another. Two agents with the
+// same host UUID and different Places are a fault: a machine or a state directory was copied.
 type Agent struct {
 	Host  HostID `json:"host"`
-	Place string `json:"place,omitempty"` // tells the machine and the state directory from all others
-	Name  string `json:"name,omitempty"`  // that the agent gives the host
+	Place string `json:"place,omitempty"` // identifies the machine and the state directory
+	Name  string `json:"name,omitempty"`  // name of the host as the agent reports it
 	API   string `json:"api,omitempty"`
 }
 
-// Spec is what was asked for. It does not change during an instance's life.
+// Spec is what the user requested. It does not change during an instance's life.
 type Spec struct {
 	Resources Resources `json:"resources"`
 	// a URL, or an absolute path on the host; may end in #sha256=HEX, #sha512=HEX or #sums=URL
@@ -87,36 +85,35 @@ type Spec struct {
 	Keys     []string `json:"keys,omitempty"`      // lines of authorized_keys
 	UserData []byte   `json:"user_data,omitempty"` // at most MaxUserData bytes
 
-	// where the guest is to find its metadata; MetadataAuto where empty
+	// where the guest finds its metadata; MetadataAuto if empty
 	Metadata Metadata `json:"metadata,omitempty"`
-	// whether the metadata server wants a token; IMDSOptional where empty
+	// whether the metadata server requires a token; IMDSOptional if empty
 	IMDS IMDS              `json:"imds,omitempty"`
-	Tags map[string]string `json:"tags,omitempty"` // words of the user's, which the guest can read
+	Tags map[string]string `json:"tags,omitempty"` // set by the user, readable by the guest
 
-	// of the host, by the names it gives them; its usual ones where empty
+	// networks of the host, by the host's names for them; its default networks if empty
 	Networks []string `json:"networks,omitempty"`
-	// private key that the guest's SSH server is to have, in PEM; never printed
+	// private key of the guest's SSH server, in PEM; never printed
 	HostKey   string `json:"host_key,omitempty"`
-	Ephemeral bool   `json:"ephemeral,omitempty"` // the user can do without it: its disk need not outlive anything
-	// what Placement was asked, so that it can be asked again for another host
+	Ephemeral bool   `json:"ephemeral,omitempty"` // the user can do without it: its disk may be lost
+	// the query to Placement, to repeat it for another host
 	Query string `json:"query,omitempty"`
 
-	Affinities []Affinity `json:"affinities,omitempty"` // the groups it is in
+	Affinities []Affinity `json:"affinities,omitempty"` // its groups
 
-	// what is done about a guest that went off unasked; RestartOnFailure where empty
+	// what to do when the guest went off without an order; RestartOnFailure if empty
 	Restart Restart `json:"restart,omitempty"`
 }
 
-// Restart says what the agent does about a guest that is to run and went off without
-// having been stopped.
+// Restart says what the agent does about a guest that should run and went off without an order to stop.
 type Restart string
 
-// The restart policies. A failure is everything but a guest that powered itself off: it
-// crashed, its process was killed, the host lost power or was rebooted.
+// The restart policies. A failure is everything except a guest that powered itself off: a crash, a killed
+// process, a host that lost power or rebooted.
 const (
-	RestartAlways    Restart = "always"     // it is started again
-	RestartOnFailure Restart = "on-failure" // it is started again after a failure
-	RestartNever     Restart = "never"      // it stays off until it is started by order
+	RestartAlways    Restart = "always"     // start it again
+	RestartOnFailure Restart = "on-failure" // start it again after a failure
+	RestartNever     Restart = "never"      // leave it off until an order starts it
 )
 
 // End says how a guest went off that its restart policy leaves off.
@@ -128,7 +125,7 @@ const (
 	EndFailure End = "failure" // it crashed, was killed, or the host went down
 )
 
-// String is the end in words.
+// String describes the end in words.
 func (e End) String() string {
 	switch e {
 	case EndGuest:
@@ -139,11 +136,11 @@ func (e End) String() string {
 	return string(e)
 }
 
-// Metadata says where a guest is to find its metadata.
+// Metadata says where a guest finds its metadata.
 type Metadata string
 
-// The sources of metadata. MetadataAuto is the server where the host runs one and
-// the instance lets it answer without a token, and a NoCloud disk elsewhere.
+// The sources of metadata. MetadataAuto uses the server where the host runs one and the instance allows it to
+// answer without a token, and a NoCloud disk otherwise.
 const (
 	MetadataAuto        Metadata = "auto"
 	MetadataServer      Metadata = "server"       // 169.254.169.254, as in EC2 and OpenStack
@@ -151,19 +148,18 @@ const (
 	MetadataConfigDrive Metadata = "config-drive" // a disk labelled config-2, as in OpenStack
 )
 
-// IMDS says what the metadata server asks of those who read an instance's metadata.
+// IMDS says what the metadata server requires from readers of an instance's metadata.
 type IMDS string
 
-// With IMDSRequired a reader has to PUT for a session token first, which a program
-// in the guest that fetches addresses for others cannot be tricked into.
+// IMDSRequired: a reader must first PUT for a session token, which defeats server-side request forgery: a
+// program in the guest that fetches addresses for others cannot be tricked into it.
 const (
 	IMDSOptional IMDS = "optional"
 	IMDSRequired IMDS = "required"
-	IMDSOff      IMDS = "off" // the server tells nothing of the instance
+	IMDSOff      IMDS = "off" // the server reveals nothing about the instance
 )
 
-// MaxUserData is the most user-data an instance may carry, in bytes (64 KiB,
-// the limit of the OpenStack compute API).
+// MaxUserData is the maximum size of user-data in bytes (64 KiB, the limit of the OpenStack compute API).
 const MaxUserData = 64 << 10
 
 // Instance is the record of a virtual machine: a consumer of the same UUID.
@@ -178,26 +174,26 @@ type Instance struct {
 	Rebooted   int64      `json:"rebooted,omitempty"`
 	Rebuilt    int64      `json:"rebuilt,omitempty"`
 	Session    string     `json:"session,omitempty"`
-	// where it is about to be moved; its claim may be there already
+	// the target of a move that is about to happen; its claim may be there already
 	Moving    HostID `json:"moving,omitempty"`
-	MovedFrom HostID `json:"moved_from,omitempty"` // the host before; see Former
-	// hosts before that one which had an order still when it moved on
+	MovedFrom HostID `json:"moved_from,omitempty"` // the previous host; see Former
+	// hosts before MovedFrom that still had an order when the instance moved on
 	LeftBefore []HostID  `json:"left_before,omitempty"`
 	Created    time.Time `json:"created"`
 
-	// Revision is the version of the stored record; a write compares it, so a
-	// record changed by somebody else meanwhile is a Conflict. Never stored.
+	// Revision is the version of the stored record. A write compares it: Conflict if the record changed in the
+	// meantime. Never stored.
 	Revision int64 `json:"-"`
 }
 
-// Former are the hosts that may have something of the instance still: nothing is built while
-// one of them has an order about it.
+// Former returns the hosts that may still have something of the instance. Nothing is built while one of them
+// has an order for it.
 func (i Instance) Former() []HostID { return former(i.MovedFrom, i.LeftBefore) }
 
-// ID returns what names the order.
+// ID returns the identifier of the order.
 func (o Order) ID() OrderID { return OrderID{o.Host, o.Instance} }
 
-// Former is as that of the record.
+// Former returns the same hosts as Instance.Former.
 func (o Order) Former() []HostID { return former(o.MovedFrom, o.LeftBefore) }
 
 func former(last HostID, before []HostID) []HostID {
@@ -207,7 +203,7 @@ func former(last HostID, before []HostID) []HostID {
 	return append([]HostID{last}, before...)
 }
 
-// Places are the hosts on which the instance may have its claim.
+// Places returns the hosts on which the instance may have its claim.
 func (i Instance) Places() []HostID {
 	if i.Moving != "" {
 		return []HostID{i.Host, i.Moving}
@@ -215,16 +211,16 @@ func (i Instance) Places() []HostID {
 	return []HostID{i.Host}
 }
 
-// Claim is what an instance claims, as Placement has it at one moment.
+// Claim is what an instance claims, as read from Placement at one moment.
 type Claim struct {
 	Instance    InstanceID
 	Allocations map[HostID]Resources // empty: it claims nothing
-	// Generation is another one after every change, and a change names the one that it builds
-	// on; so of two that build on the same only one is made. Nil: it claims nothing.
+	// Generation changes with every change of the claim. A change names the generation that it builds on, so of
+	// two changes that build on the same one only one is made. Nil: no claim.
 	Generation *int64
 }
 
-// OrderID names the order that a host has about an instance, and its observation.
+// OrderID names the order of a host for an instance, and its observation.
 type OrderID struct {
 	Host     HostID     `json:"host"`
 	Instance InstanceID `json:"instance"`
@@ -235,28 +231,27 @@ type Order struct {
 	Partition  PartitionID `json:"partition"`
 	Host       HostID      `json:"host"`
 	Instance   InstanceID  `json:"instance"`
-	Generation int64       `json:"generation"` // counts up; an agent refuses an older one
+	Generation int64       `json:"generation"` // increases; an agent refuses an older one
 	Want       Want        `json:"want"`
 	Project    Project     `json:"project"`
 	Name       string      `json:"name"`
 	Spec       Spec        `json:"spec"`
 	Issued     time.Time   `json:"issued"`
 
-	// The generations of the newest orders to reboot and to rebuild. A domain that an
-	// earlier generation defined is to be started anew, and made anew from the image;
-	// so neither is done twice, nor lost where a later order comes first.
+	// The generations of the newest orders to reboot and to rebuild. A domain defined by an earlier generation
+	// is restarted, or rebuilt from the image. So neither is done twice, nor lost if a later order comes first.
 	Rebooted int64 `json:"rebooted,omitempty"`
 	Rebuilt  int64 `json:"rebuilt,omitempty"`
 
 	MovedFrom  HostID   `json:"moved_from,omitempty"` // as in the record
 	LeftBefore []HostID `json:"left_before,omitempty"`
 
-	Trace string `json:"trace,omitempty"` // the span that ordered it, as W3C's traceparent; only where somebody records
+	Trace string `json:"trace,omitempty"` // span that wrote the order, as W3C traceparent; only if traces are recorded
 
 	Revision int64 `json:"-"` // version of the stored order, compared when it is removed
 }
 
-// Progress counts the bytes of a transfer; Total is 0 where it is not known.
+// Progress counts the bytes of a transfer; Total is 0 if unknown.
 type Progress struct {
 	Done  int64 `json:"done"`
 	Total int64 `json:"total,omitempty"`
@@ -271,19 +266,19 @@ type Observation struct {
 	Addresses  []netip.Addr `json:"addresses,omitempty"`
 	MAC        string       `json:"mac,omitempty"`
 	Progress   *Progress    `json:"progress,omitempty"`
-	Error      string       `json:"error,omitempty"`      // one sentence, when State is failed
+	Error      string       `json:"error,omitempty"`      // one sentence, if State is failed
 	ErrorKind  Kind         `json:"error_kind,omitempty"` // of Error
-	// how it went off, when State is stopped although it is to run
+	// how it went off, if State is stopped although it should run
 	Ended   End       `json:"ended,omitempty"`
 	Updated time.Time `json:"updated"`
-	Events  []Event   `json:"events,omitempty"` // how the newest boot came about, in order
+	Events  []Event   `json:"events,omitempty"` // steps of the newest boot, in order
 
-	// What the guest itself reported; nobody has checked it.
+	// Reported by the guest itself and not verified.
 	CloudInit *CloudInit `json:"cloud_init,omitempty"`
 	Password  string     `json:"password,omitempty"` // as posted: encrypted with the instance's key
 }
 
-// Event is a step of an instance's way to its address, and when it was done.
+// Event is a step on an instance's way to its address, and its time.
 type Event struct {
 	Name EventName `json:"name"`
 	At   time.Time `json:"at"`
@@ -292,24 +287,23 @@ type Event struct {
 // EventName names a step.
 type EventName string
 
-// The steps, in their order. A boot after the first has no image fetched and no
-// domain defined.
+// The steps, in order. A boot after the first fetches no image and defines no domain.
 const (
 	EventClaimed EventName = "claimed" // the resources are taken and the order is written
 	EventImage   EventName = "image"   // the image is on the host
 	EventDefined EventName = "defined" // disk and domain are made
 	EventRunning EventName = "running" // the domain runs
-	EventAddress EventName = "address" // the guest has taken its address
+	EventAddress EventName = "address" // the guest has acquired its address
 )
 
-// CloudInit is how the first boot's set-up ended, in the guest's own words.
+// CloudInit is the outcome of the first boot's set-up, as reported by the guest.
 type CloudInit struct {
 	State CloudInitState `json:"state"`
 	At    time.Time      `json:"at"`
-	Error string         `json:"error,omitempty"` // when State is CloudInitFailed
+	Error string         `json:"error,omitempty"` // if State is CloudInitFailed
 }
 
-// CloudInitState is the outcome that a guest reports.
+// CloudInitState is the outcome reported by a guest.
 type CloudInitState string
 
 // The outcomes of a guest's set-up.

@@ -6,16 +6,16 @@ import (
 	"net/http"
 )
 
-// Kind classifies an error once, where it is known. A Kind is itself an error,
-// so errors.Is(err, croft.Conflict) asks for it through any wrapping.
+// Kind classifies an error once, where it is known. A Kind is itself an error, so errors.Is(err,
+// croft.Conflict) tests for it through any wrapping.
 type Kind string
 
 // The five kinds.
 const (
 	Invalid     Kind = "invalid"     // the request is wrong; repeating it cannot help
 	NotFound    Kind = "not found"   // what was named does not exist
-	Conflict    Kind = "conflict"    // somebody else was faster, or the name is taken
-	NoCapacity  Kind = "no capacity" // nothing is left that fits
+	Conflict    Kind = "conflict"    // a concurrent change won, or the name is taken
+	NoCapacity  Kind = "no capacity" // nothing left fits
 	Unavailable Kind = "unavailable" // a part does not answer now; later it may
 )
 
@@ -30,12 +30,12 @@ func (e *kindError) Error() string        { return e.err.Error() }
 func (e *kindError) Unwrap() error        { return e.err }
 func (e *kindError) Is(target error) bool { return target == error(e.kind) }
 
-// Errorf is fmt.Errorf with a kind. The outermost kind of a chain counts.
+// Errorf is fmt.Errorf with a kind. Of several kinds in a chain the outermost applies.
 func Errorf(kind Kind, format string, args ...any) error {
 	return &kindError{kind: kind, err: fmt.Errorf(format, args...)}
 }
 
-// KindOf returns the outermost kind of err, or "" where it has none.
+// KindOf returns the outermost kind of err, or "" if it has none.
 func KindOf(err error) Kind {
 	if k, ok := errors.AsType[*kindError](err); ok {
 		return k.kind

@@ -2,36 +2,35 @@ package croft
 
 import "strings"
 
-// Affinity makes an instance a member of a group of its project, by the group's
-// rule about which hosts members share. A group is there while it has members, and
-// has one rule as long. An instance is a member from its order to its end.
+// Affinity makes an instance a member of a group of its project, with the group's rule about sharing hosts. A
+// group exists while it has members, and keeps one rule for that time. An instance is a member from its order
+// to its end.
 type Affinity struct {
 	Group string       `json:"group"`
 	Rule  AffinityRule `json:"rule"`
 }
 
-// AffinityRule says where the members of a group are to be.
+// AffinityRule says where the members of a group are placed.
 type AffinityRule string
 
-// The rules. The hard ones hold whatever runs at once; the soft ones are followed
-// where another host would do as well otherwise.
+// The rules. Hard rules hold under any concurrency; soft rules choose among hosts that are otherwise equal.
 const (
 	Together     AffinityRule = "affinity"           // all on one host
-	TogetherSoft AffinityRule = "affinity-soft"      // on as few hosts as there is room on
+	TogetherSoft AffinityRule = "affinity-soft"      // on as few hosts as capacity allows
 	Apart        AffinityRule = "anti-affinity"      // no two on one host
-	ApartSoft    AffinityRule = "anti-affinity-soft" // on as many hosts as there is room on
+	ApartSoft    AffinityRule = "anti-affinity-soft" // on as many hosts as capacity allows
 )
 
-// AffinityRules are all of them.
+// AffinityRules lists all rules.
 var AffinityRules = []AffinityRule{Together, TogetherSoft, Apart, ApartSoft}
 
-// softly ends the rules, and the words of people, that wish and do not insist.
+// softly is the suffix of soft rules, in rules and on the command line.
 const softly = "soft"
 
-// Soft tells whether the rule is only a wish.
+// Soft tells whether the rule is a preference.
 func (r AffinityRule) Soft() bool { return strings.HasSuffix(string(r), "-"+softly) }
 
-// Softened is the rule as a wish.
+// Softened returns the soft variant of the rule.
 func (r AffinityRule) Softened() AffinityRule {
 	if r.Soft() {
 		return r
@@ -39,11 +38,10 @@ func (r AffinityRule) Softened() AffinityRule {
 	return r + "-" + softly
 }
 
-// Apart tells whether the rule keeps members from each other's hosts.
+// Apart tells whether the rule keeps members on different hosts.
 func (r AffinityRule) Apart() bool { return r == Apart || r == ApartSoft }
 
-// String is the rule and the group as the command line takes them: anti-affinity
-// web, affinity db:soft.
+// String returns rule and group as the command line takes them: anti-affinity web, affinity db:soft.
 func (a Affinity) String() string {
 	if a.Rule.Soft() {
 		return strings.TrimSuffix(string(a.Rule), "-"+softly) + " " + a.Group + ":" + softly
@@ -51,7 +49,7 @@ func (a Affinity) String() string {
 	return string(a.Rule) + " " + a.Group
 }
 
-// ParseAffinity reads GROUP or GROUP:soft for a hard rule.
+// ParseAffinity reads GROUP, or GROUP:soft for the soft variant of a hard rule.
 func ParseAffinity(rule AffinityRule, text string) (Affinity, error) {
 	group, how, said := strings.Cut(text, ":")
 	if said && how != softly {
@@ -72,8 +70,8 @@ type Member struct {
 	Host     HostID     `json:"host"`
 }
 
-// Admit tells whether one more instance may join the group on a host, as its members
-// stand. Conflict: they go by another rule. NoCapacity: the rule bars the host.
+// Admit checks whether one more instance may join the group on a host, given the group's members. Conflict:
+// they have another rule. NoCapacity: the rule excludes the host.
 func (a Affinity) Admit(host HostID, members []Member) error {
 	for _, m := range members {
 		switch {

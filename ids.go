@@ -15,19 +15,19 @@ type HostID string
 // InstanceID identifies an instance; it is also the UUID of its consumer.
 type InstanceID string
 
-// PartitionID is the key that everything one installation stores lies under.
+// PartitionID is the key below which one installation stores everything.
 type PartitionID string
 
 // Project is the name of a tenant within the partition.
 type Project string
 
-// DefaultProject owns what is asked for without naming a project.
+// DefaultProject owns what is requested without naming a project.
 const DefaultProject Project = "default"
 
-// projectForm is what a project may be called: safe in keys, in URLs and on terminals.
+// projectForm is the form of a project's name: safe in keys, in URLs and on terminals.
 var projectForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Check refuses what cannot be the name of a project. Invalid.
+// Check validates the name of a project. Invalid.
 func (p Project) Check() error {
 	if !projectForm.MatchString(string(p)) {
 		return Errorf(Invalid,
@@ -45,8 +45,8 @@ func NewHostID() HostID { return HostID(uuid.NewString()) }
 // NewPartitionID makes a random (version 4) UUID.
 func NewPartitionID() PartitionID { return PartitionID(uuid.NewString()) }
 
-// ParseInstanceID accepts a UUID with or without dashes, in either case, and
-// returns it in canonical form. Anything else is Invalid.
+// ParseInstanceID accepts a UUID with or without dashes, in either case, and returns it in canonical form.
+// Invalid otherwise.
 func ParseInstanceID(s string) (InstanceID, error) {
 	id, err := parseUUID(s)
 	return InstanceID(id), err
@@ -69,9 +69,8 @@ func parseUUID(s string) (string, error) {
 	return u.String(), nil
 }
 
-// MAC is the address of the instance's n-th network interface (n from 0),
-// derived from its UUID, so that whoever knows the one knows the other. It is a
-// locally administered unicast address below QEMU's 52:54.
+// MAC returns the address of the instance's n-th network interface (n from 0). It is derived from the UUID, so
+// the UUID is enough to know it. It is a locally administered unicast address below QEMU's 52:54.
 func (id InstanceID) MAC(n int) net.HardwareAddr {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", id, n))
 	return net.HardwareAddr{0x52, 0x54, sum[0], sum[1], sum[2], sum[3]}

@@ -2,19 +2,16 @@ package croft
 
 import "strings"
 
-// DefaultNetworks is the name, in a Spec, of those networks that a host gives to
-// instances which name none.
+// DefaultNetworks is the name, in a Spec, of the networks that a host gives to instances that name none.
 const DefaultNetworks = "default"
 
-// networkTrait begins the traits by which hosts offer their named networks.
+// networkTrait is the prefix of the traits by which hosts offer named networks.
 const networkTrait = "CUSTOM_CROFT_NET_"
 
-// maxNetworkName keeps a network's trait within the 255 characters of Placement,
-// and its name readable.
+// maxNetworkName keeps a network's trait within the 255 characters of Placement, and its name readable.
 const maxNetworkName = 63
 
-// CheckNetworkName refuses what cannot be the name of a network: it becomes part of
-// a trait and comes back from it. Invalid.
+// CheckNetworkName accepts names that can become part of a trait and be read back from it. Invalid otherwise.
 func CheckNetworkName(name string) error {
 	ok := name != "" && len(name) <= maxNetworkName
 	for _, c := range name {
@@ -27,13 +24,12 @@ func CheckNetworkName(name string) error {
 	return nil
 }
 
-// NetworkTrait is the trait of the hosts that have the named network.
+// NetworkTrait returns the trait of the hosts that have the named network.
 func NetworkTrait(name string) Trait {
 	return Trait(networkTrait + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
 }
 
-// NetworkOf is the name of the network that a trait offers; false where the trait
-// offers none.
+// NetworkOf returns the name of the network that a trait offers; false if it offers none.
 func NetworkOf(t Trait) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(string(t), networkTrait)
 	return strings.ToLower(strings.ReplaceAll(rest, "_", "-")), ok

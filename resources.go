@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// The resource classes that every host offers, named as OpenStack names them.
+// The resource classes that every host offers, named as in OpenStack.
 const (
 	VCPU     ResourceClass = "VCPU"
-	MemoryMB ResourceClass = "MEMORY_MB" // MiB, as in Nova, whatever the name says
+	MemoryMB ResourceClass = "MEMORY_MB" // MiB, as in Nova, despite the name
 	DiskGB   ResourceClass = "DISK_GB"   // GiB
 )
 
@@ -23,7 +23,7 @@ type Trait string
 // Resources are amounts by class.
 type Resources map[ResourceClass]int64
 
-// String gives the amounts as a query has them, classes in order: DISK_GB:1,VCPU:2.
+// String returns the amounts as in a query, classes in order: DISK_GB:1,VCPU:2.
 func (r Resources) String() string {
 	var parts []string
 	for _, class := range slices.Sorted(maps.Keys(r)) {
@@ -32,8 +32,8 @@ func (r Resources) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Inventory is what a provider offers of one class. Placement's API reference
-// defines the fields; capacity is (Total - Reserved) * AllocationRatio.
+// Inventory is what a provider offers of one class. Placement's API reference defines the fields; capacity is
+// (Total - Reserved) * AllocationRatio.
 type Inventory struct {
 	Total           int64   `json:"total"`
 	Reserved        int64   `json:"reserved"`
@@ -43,19 +43,19 @@ type Inventory struct {
 	AllocationRatio float64 `json:"allocation_ratio"`
 }
 
-// Capacity is the amount that may be allocated in all.
+// Capacity is the total amount that may be allocated.
 func (i Inventory) Capacity() int64 {
 	return int64(float64(i.Total-i.Reserved) * i.AllocationRatio)
 }
 
-// Provider is a resource provider as an agent describes its host and as a
-// scheduler reads it to say why nothing fits.
+// Provider is a resource provider: as an agent describes its host, and as a scheduler reads it to explain why
+// nothing fits.
 type Provider struct {
 	ID          HostID
-	Root        HostID // read only: the top of its tree, itself where that is empty
+	Root        HostID // read-only: the root of its tree; if empty, the provider itself
 	Name        string
 	Inventories map[ResourceClass]Inventory
-	Used        Resources // read only
+	Used        Resources // read-only
 	Traits      []Trait
 	Aggregates  []string // UUIDs
 }
@@ -66,9 +66,9 @@ type Candidate struct {
 	Summaries   map[HostID]Summary // of every provider in Allocations
 }
 
-// Summary is the state of a provider as the candidates' answer tells it.
+// Summary is the state of a provider as reported with the candidates.
 type Summary struct {
-	Root     HostID // the top of its tree, itself where that is empty
+	Root     HostID // the root of its tree; if empty, the provider itself
 	Capacity Resources
 	Used     Resources
 }
