@@ -16,23 +16,23 @@ import (
 	"croft/internal/pemfile"
 )
 
-// Access says who we are to etcd and whom we take for it. The zero value is for a
-// server that asks nobody, or one whose certificate the system's authorities signed.
+// Access holds our credentials for etcd and the authorities that we trust. The zero value suits a server
+// without authentication, or one whose certificate is signed by a system authority.
 type Access struct {
-	CA    string // file of the authority of the servers' certificates; the system's where empty
-	CAPEM string // the same as text, instead of a file
-	Cert  string // files of the certificate and the key that we show to servers
+	CA    string // file of the servers' CA certificate; system authorities if empty
+	CAPEM string // the same as text instead of a file
+	Cert  string // files of our client certificate and its key
 	Key   string
 
-	// TLS is used as it is, instead of the files.
+	// TLS is used unchanged, instead of the files.
 	TLS *tls.Config
 
 	User     string
 	Password string
 }
 
-// isSecure tells whether the endpoints speak TLS. Invalid: some do and some do not,
-// or what is set for TLS would not be used.
+// isSecure tells whether the endpoints use TLS. Invalid: only some of them do, or TLS settings would be
+// ignored.
 func (c *Config) isSecure() (bool, error) {
 	secure := 0
 	for _, endpoint := range c.Endpoints {
@@ -58,8 +58,8 @@ func (c *Config) isSecure() (bool, error) {
 	return secure > 0, nil
 }
 
-// tlsConfig reads the files, so that what is wrong with one is said before anybody is
-// called. A certificate that is renewed is shown from the next connection on.
+// tlsConfig reads the files at once, so that errors in them are reported before any connection. A renewed
+// certificate is presented from the next connection on.
 func (a Access) tlsConfig() (*tls.Config, error) {
 	if a.TLS != nil {
 		config := a.TLS.Clone()
@@ -88,7 +88,7 @@ func (a Access) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// readCA sets the authorities that config trusts.
+// readCA sets the authorities trusted by config.
 func (a Access) readCA(config *tls.Config) error {
 	text, name := []byte(a.CAPEM), "the given text"
 	if a.CA != "" {
@@ -108,11 +108,11 @@ func (a Access) readCA(config *tls.Config) error {
 	return nil
 }
 
-// probeTime is how long finding out why nobody answers may take, for each endpoint.
+// probeTime bounds the search for the reason why an endpoint does not answer, for each endpoint.
 const probeTime = time.Second
 
-// refusal asks the endpoints that did not answer once more, in such a way that they,
-// or their certificates, say why. Nil: nothing is known beyond that they do not answer.
+// refusal probes the endpoints that did not answer, to learn the reason from them or from their certificates.
+// Nil: no reason beyond the missing answer is known.
 func (c *Config) refusal(ctx context.Context, config *tls.Config) error {
 	for _, endpoint := range c.Endpoints {
 		u, err := url.Parse(endpoint)
@@ -144,8 +144,8 @@ func (c *Config) refusal(ctx context.Context, config *tls.Config) error {
 	return nil
 }
 
-// handshake connects and waits for the first byte, since a server judges our
-// certificate only after we judged its.
+// handshake connects and waits for the first byte, since a server verifies our certificate only after we
+// verified its own.
 func handshake(ctx context.Context, host string, config *tls.Config) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
@@ -162,20 +162,20 @@ func handshake(ctx context.Context, host string, config *tls.Config) error {
 	return err
 }
 
-// speaksTLS tells whether a server wants TLS, whatever its certificate.
+// speaksTLS tells whether a server uses TLS, whatever its certificate.
 func speaksTLS(ctx context.Context, host string) bool {
-	// nothing is said to it
+	// only the handshake is made; nothing is sent
 	err := handshake(ctx, host, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	return err == nil || isAlert(err)
 }
 
-// isAlert tells whether the other side ended a handshake.
+// isAlert tells whether the peer ended a handshake.
 func isAlert(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "remote error"
 }
 
-// explain turns the end of a handshake into a sentence; nil where it says nothing.
+// explain describes why a handshake failed; nil if the error gives no reason.
 func explain(err error, endpoint, cert string) error {
 	if err == nil {
 		return nil

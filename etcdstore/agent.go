@@ -17,8 +17,7 @@ var (
 	_ compute.Records  = (*Store)(nil)
 )
 
-// WatchOrders implements compute.Orders. An order that disappeared while the
-// watch was broken is woken too.
+// WatchOrders implements compute.Orders. It also wakes orders that disappeared while the watch was broken.
 func (s *Store) WatchOrders(ctx context.Context, host croft.HostID, wake func(croft.InstanceID)) error {
 	known := map[croft.InstanceID]bool{}
 	return s.follow(ctx, s.keys.orders(host),
@@ -63,8 +62,8 @@ func (s *conn) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {
 	return o, err
 }
 
-// Remains implements compute.Orders. A forgotten host is waited for by nobody; its tombstone
-// stays for its return.
+// Remains implements compute.Orders. The tombstone of a forgotten host does not count as remaining; it stays
+// for the host's return.
 func (s *Store) Remains(ctx context.Context, host croft.HostID, id croft.InstanceID) (bool, error) {
 	got, err := s.etcd.Txn(ctx).Then(
 		clientv3.OpGet(s.keys.order(host, id), clientv3.WithCountOnly()),
@@ -104,8 +103,8 @@ func (s *Store) Observe(ctx context.Context, o croft.Observation) error {
 	return nil
 }
 
-// Forget implements compute.Orders. A record that has meanwhile moved to another
-// host, as after a forced destroy, is not this order's to remove.
+// Forget implements compute.Orders. A record that has moved to another host meanwhile, as after a forced
+// destroy, does not belong to this order and stays.
 func (s *Store) Forget(ctx context.Context, o croft.Order) error {
 	order := s.keys.order(o.Host, o.Instance)
 	compares := []clientv3.Cmp{unchanged(order, o.Revision)}
@@ -135,7 +134,7 @@ func (s *Store) Forget(ctx context.Context, o croft.Order) error {
 	return nil
 }
 
-// removeRecord removes what there is of an instance beside order and observation.
+// removeRecord removes everything of an instance except order and observation.
 func (s *Store) removeRecord(inst croft.Instance) []clientv3.Op {
 	return append(s.keys.leaveGroups(inst),
 		clientv3.OpDelete(s.keys.instance(inst.ID)),
@@ -144,8 +143,8 @@ func (s *Store) removeRecord(inst croft.Instance) []clientv3.Op {
 	)
 }
 
-// Instance implements compute.Records and hosts.Instances: the record without user-data, which is for the
-// order's reader alone.
+// Instance implements compute.Records and hosts.Instances: the record without user-data, which only the reader
+// of the order gets.
 func (s *Store) Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error) {
 	got, err := s.etcd.Get(ctx, s.keys.instance(id))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"croft/audit"
 )
 
-// Evidence implements audit.Records and audit.Shared: all of it in one transaction.
+// Evidence implements audit.Records and audit.Shared: everything in one transaction.
 func (s *Store) Evidence(ctx context.Context) (audit.Evidence, error) {
 	prefixes := []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(),
 		s.keys.allAlive(), s.keys.allDrained(), s.keys.allTwins(), s.keys.sessions(), s.keys.names(),
@@ -99,7 +99,7 @@ func (s *Store) HostEvidence(ctx context.Context, host croft.HostID, more ...cro
 	return b, err
 }
 
-// addEach reads keys into a joiner.
+// addEach adds the values of keys to the joiner.
 func (j *joiner) addEach(ctx context.Context, keys []string) error {
 	for len(keys) > 0 {
 		n := min(len(keys), maxTxnOps)
@@ -119,7 +119,7 @@ func (j *joiner) addEach(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// evidence is what was added, without what Placement and hosts have.
+// evidence returns what was added, without the data of Placement and hosts.
 func (j *joiner) evidence() (audit.Evidence, error) {
 	if _, err := j.join(); err != nil {
 		return audit.Evidence{}, err

@@ -14,8 +14,8 @@ import (
 	"croft"
 )
 
-// wrap says what was attempted and gives errors of the transport and of the server
-// their kind, and people what to do.
+// wrap says what was attempted, gives errors of the transport and of the server their kind, and adds what to
+// do.
 func (s *conn) wrap(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if errors.Is(err, context.Canceled) {
@@ -31,8 +31,7 @@ func (s *conn) wrap(err error, format string, args ...any) error {
 		s.endpoints, what, err)
 }
 
-// answered turns what a server answers into a sentence; nil for what needs none of its
-// own.
+// answered turns an answer of the server into a sentence; nil for errors that need none.
 func (s *conn) answered(err error, what string) error {
 	switch rpctypes.Error(err) {
 	case rpctypes.ErrNoSpace:
@@ -59,7 +58,7 @@ func (s *conn) answered(err error, what string) error {
 		return croft.Errorf(croft.Invalid,
 			"etcd at %s wants a user and a password: set etcd.user and etcd.password_file", s.endpoints)
 	case rpctypes.ErrPermissionDenied:
-		if s.user == "" { // it took the name in our certificate for a user
+		if s.user == "" { // it takes the name in our certificate for a user
 			return croft.Errorf(croft.Invalid,
 				"%s: etcd at %s wants a user and a password: set etcd.user and etcd.password_file, or give the user that our certificate names readwrite on the prefix %s", what, s.endpoints, root)
 		}
@@ -70,21 +69,21 @@ func (s *conn) answered(err error, what string) error {
 	return nil
 }
 
-// What people do about an etcd that takes no writes.
+// What to do about an etcd that is read-only.
 const (
 	outOfSpace = "out of space, so that nothing can be written: where its host's disk is full make room there, which croft up notices by itself; " +
 		"where its quota is used up, compact and defragment it and disarm its alarm (etcdctl compact, defrag, alarm disarm), or raise its quota"
 	corrupt = "reports that the data of a member is corrupt: find it with etcdctl alarm list, and replace that member"
 )
 
-// away tells of an error whether the server does not answer, or is about to end.
+// away tells whether an error means that the server does not answer, or is shutting down.
 func away(err error) bool {
 	switch code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled: // we did not cancel it
 		return true
 	}
-	// What a server says that is stopping or was removed has no code of its own, nor what the transport
-	// says of one that was killed while it answered.
+	// Errors of a server that is stopping or was removed have no code, nor have those of the transport when the
+	// server is killed while it answers.
 	if answer, is := status.FromError(err); is {
 		return answer.Code() == codes.Unknown || answer.Code() == codes.Internal || answer.Code() == codes.Aborted
 	}
@@ -96,7 +95,7 @@ func away(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, clientv3.ErrNoAvailableEndpoints)
 }
 
-// code is what the transport, or a server that answered, says is wrong.
+// code returns the error code of the transport or of the server's answer.
 func code(err error) codes.Code {
 	if answer, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		return answer.Code()

@@ -19,8 +19,8 @@ func (s *Store) Members(ctx context.Context, project croft.Project, group string
 	return membersOf(got.Kvs), nil
 }
 
-// membersOf reads members from their keys, which end in group, rule, host and
-// instance; the values are their names.
+// membersOf reads members from their keys, which end in group, rule, host and instance; the values are the
+// instances' names.
 func membersOf(kvs []*mvccpb.KeyValue) []croft.Member {
 	members := make([]croft.Member, 0, len(kvs))
 	for _, kv := range kvs {
@@ -35,9 +35,8 @@ func membersOf(kvs []*mvccpb.KeyValue) []croft.Member {
 	return members
 }
 
-// admitted compares what croft.Affinity.Admit wants, for an instance on its host: that
-// ranges of the groups' keys are empty. So members that join at once need not wait for
-// each other, except where a rule says that one of them may not.
+// admitted returns the comparisons that enforce croft.Affinity.Admit for an instance on its host: ranges of the
+// groups' keys must be empty. So concurrent joins conflict only where a rule excludes one of them.
 func (k keys) admitted(inst croft.Instance) []clientv3.Cmp {
 	var compares []clientv3.Cmp
 	empty := func(from, to string) {
@@ -47,7 +46,7 @@ func (k keys) admitted(inst croft.Instance) []clientv3.Cmp {
 		group, same, here := k.group(inst.Project, a.Group), k.groupRule(inst.Project, a),
 			k.groupHost(inst.Project, a, inst.Host)
 		if a.Rule == croft.Together {
-			same = here // nobody by another rule, and nobody elsewhere
+			same = here // no member with another rule, and none on another host
 		}
 		empty(group, same)
 		empty(clientv3.GetPrefixRangeEnd(same), clientv3.GetPrefixRangeEnd(group))
@@ -58,7 +57,7 @@ func (k keys) admitted(inst croft.Instance) []clientv3.Cmp {
 	return compares
 }
 
-// memberKeys are what says of an instance that it is in its groups, on its host.
+// memberKeys returns the keys that make an instance a member of its groups, on its host.
 func (k keys) memberKeys(inst croft.Instance) []string {
 	var all []string
 	for _, a := range inst.Spec.Affinities {

@@ -13,16 +13,15 @@ import (
 	"croft"
 )
 
-// checkTime is how long a look at etcd, or at one member, may take: members that need
-// longer are as good as absent to whoever waits for them.
+// checkTime bounds a health check of etcd or of one member. Members that need longer are as good as absent for
+// clients.
 const checkTime = 2 * time.Second
 
-// behind is how many entries of the log a member may have to catch up with before it
-// counts as slow.
+// behind is the number of log entries that a member may lag before it is reported as slow.
 const behind = 5000
 
-// Usable returns why nothing can be ordered through etcd just now; nil where it can.
-// It costs two small requests.
+// Usable returns why nothing can be ordered through etcd now; nil if orders are possible. It costs two small
+// requests.
 func (s *conn) Usable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -32,7 +31,7 @@ func (s *conn) Usable(ctx context.Context) error {
 	return errors.Join(s.alarms(ctx)...)
 }
 
-// alarms are those that the cluster has raised, one sentence each.
+// alarms returns the alarms raised by the cluster, one sentence each.
 func (s *conn) alarms(ctx context.Context) []error {
 	list, err := s.etcd.AlarmList(ctx)
 	if err != nil {
@@ -50,15 +49,15 @@ func (s *conn) alarms(ctx context.Context) []error {
 	return found
 }
 
-// Problems says what is wrong with etcd, or soon will be, a sentence each: alarms, a
-// member that is silent, slow or nearly full.
+// Problems returns present and imminent problems of etcd, one sentence each: alarms, a member that is silent,
+// slow or nearly full.
 func (s *Cluster) Problems(ctx context.Context) []string {
 	var found []string
 	look, cancel := context.WithTimeout(ctx, checkTime)
 	for _, err := range s.alarms(look) {
 		found = append(found, err.Error())
 	}
-	served, _ := s.Served(look) // where nobody answers, what we were told has to do
+	served, _ := s.Served(look) // if nobody answers, the configured endpoints must do
 	cancel()
 	if len(served) == 2 {
 		found = append(found,
@@ -83,7 +82,7 @@ func (s *Cluster) Problems(ctx context.Context) []string {
 	return found
 }
 
-// known is where members are, as we were told and as these hosts serve.
+// known returns the endpoints of members: configured, and served by these hosts.
 func (s *Cluster) known(served []croft.EtcdMember) []string {
 	all := slices.Clone(s.etcd.Endpoints())
 	for _, m := range served {
@@ -93,7 +92,7 @@ func (s *Cluster) known(served []croft.EtcdMember) []string {
 	return slices.Compact(all)
 }
 
-// statuses asks the members at these endpoints how they are, all at once.
+// statuses asks the members at these endpoints for their status, all at once.
 func (s *conn) statuses(ctx context.Context, endpoints []string) (statuses map[string]*clientv3.StatusResponse,
 	silent []string) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
@@ -124,8 +123,7 @@ func (s *conn) statuses(ctx context.Context, endpoints []string) (statuses map[s
 	return statuses, silent
 }
 
-// troubles says what a member tells of itself. newest is the end of the log as the
-// members know it.
+// troubles describes what is wrong in a member's status. newest is the end of the log as known to the members.
 func troubles(endpoint string, m *clientv3.StatusResponse, newest uint64) []string {
 	var found []string
 	if m.Leader == 0 {

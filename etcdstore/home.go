@@ -13,21 +13,21 @@ import (
 	"croft"
 )
 
-// What is stored has a version, major.minor. Another major one may hold anything. Of
-// minor ones each adds fields, which programs of older ones do not need and ignore; so
-// the store is raised to a minor version before anything of it is written.
+// The store has a schema version, major.minor. A different major version may hold anything. Each minor version
+// adds fields that programs of older minor versions do not need and ignore, so the store is raised to a minor
+// version before anything of that version is written.
 //
 //	1.0
 //	1.1 orders may name the trace that they belong to
-//	1.2 user-data lies under a key of its own, tombstones have no spec, instances have
-//	    restart policies, one that is moved on names all hosts that have something of it still
+//	1.2 user-data has its own key, tombstones have no spec, instances have restart policies,
+//	    an instance that is moved repeatedly names all hosts that still have something of it
 const (
 	schemaMajor   = 1
 	schemaMinor   = 2
-	tracesMinor   = 1 // from which on orders name traces
-	userDataMinor = 2 // from which on orders and records come without user-data
-	formersMinor  = 2 // from which on they name more than one former host
-	restartMinor  = 2 // from which on agents keep restart policies
+	tracesMinor   = 1 // from this version on orders name traces
+	userDataMinor = 2 // from this version on orders and records have no user-data
+	formersMinor  = 2 // from this version on they name more than one former host
+	restartMinor  = 2 // from this version on agents apply restart policies
 )
 
 type home struct {
@@ -37,7 +37,7 @@ type home struct {
 
 func schemaOf(minor int64) string { return fmt.Sprintf("%d.%d", schemaMajor, minor) }
 
-// minorOf is the minor version of a stored schema. Invalid: it is not one of ours.
+// minorOf returns the minor version of a stored schema. Invalid: the schema is not ours.
 func minorOf(stored string) (int64, error) {
 	major, text, ok := strings.Cut(stored, ".")
 	minor, err := strconv.ParseInt(text, 10, 64)
@@ -50,8 +50,8 @@ func minorOf(stored string) (int64, error) {
 	return minor, nil
 }
 
-// enter finds the home partition. Where it may mint, it makes one where there is none,
-// and raises one of an older minor version.
+// enter finds the home partition. With mint, it creates one if there is none, and raises an older minor
+// version.
 func (s *conn) enter(ctx context.Context, mint bool) error {
 	got, err := s.etcd.Get(ctx, homeKey)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *conn) enter(ctx context.Context, mint bool) error {
 	return nil
 }
 
-// mint writes a new home; of several that do so at once one wins and all read it.
+// mint writes a new home. Of several concurrent calls one wins, and all read its result.
 func (s *conn) mint(ctx context.Context) error {
 	value := encode(home{croft.NewPartitionID(), schemaOf(schemaMinor)})
 	if _, err := s.etcd.Txn(ctx).If(absent(homeKey)).Then(clientv3.OpPut(homeKey, value)).Commit(); err != nil {
@@ -90,18 +90,18 @@ func (s *conn) mint(ctx context.Context) error {
 	return s.enter(ctx, false)
 }
 
-// raise notes that fields of our minor version may be stored from now on.
+// raise records that fields of our minor version may be stored from now on.
 func (s *conn) raise(ctx context.Context, h home, revision int64) error {
 	h.Schema = schemaOf(schemaMinor)
 	if _, err := s.etcd.Txn(ctx).If(unchanged(homeKey, revision)).Then(clientv3.OpPut(homeKey,
 		encode(h))).Commit(); err != nil {
 		return s.wrap(err, "raise %s", homeKey)
 	}
-	return s.enter(ctx, true) // somebody else may have raised it, to another version
+	return s.enter(ctx, true) // a concurrent program may have raised it, to another version
 }
 
-// decode reads a stored value strictly: a field we do not know means that somebody else
-// writes here, unless a newer minor version of croft does.
+// decode reads a stored value strictly: an unknown field means that another program writes here, unless a newer
+// minor version of croft does.
 func (s *conn) decode(key, value []byte, v any) error {
 	err := decodeStrictly(value, v)
 	if err != nil && (s.minor.Load() > schemaMinor || s.wasRaised()) {
@@ -119,8 +119,8 @@ func decodeStrictly(value []byte, v any) error {
 	return d.Decode(v)
 }
 
-// wasRaised tells whether a newer croft has come since we last looked. What cannot be
-// asked has not changed.
+// wasRaised tells whether a newer croft has raised the version since our last check. If etcd does not answer,
+// it has not.
 func (s *conn) wasRaised() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 	defer cancel()
@@ -140,16 +140,16 @@ func (s *conn) wasRaised() bool {
 	return minor > schemaMinor
 }
 
-// knows tells of the value of a host's life whether its agent knows what a minor version
-// added. Those of 1.0 said only since when they live, and refuse orders that name a trace.
+// knows tells from the value of a host's life key whether its agent supports a minor version. Agents of 1.0
+// store only the time since when they live, and refuse orders that name a trace.
 func knows(life []byte, minor int64) bool {
 	_, version, _ := strings.Cut(string(life), " ")
 	known, err := minorOf(version)
 	return err == nil && known >= minor
 }
 
-// encodeOrder leaves out what those who read it might not know, and of a tombstone what
-// nobody needs to remove an instance.
+// encodeOrder omits what readers of the current version might not know, and from a tombstone everything that is
+// not needed to remove an instance.
 func (s *conn) encodeOrder(o croft.Order) string {
 	if s.minor.Load() < tracesMinor {
 		o.Trace = ""

@@ -46,8 +46,8 @@ func (s *Store) Accept(ctx context.Context, host croft.HostID) error {
 	return s.wrapped(err, "accept the host")
 }
 
-// ForgetHost implements hosts.Store. Tombstones stay; observations and what else
-// is the host's goes, the record last.
+// ForgetHost implements hosts.Store. It removes observations and all other data of the host, its record last.
+// Tombstones stay.
 func (s *Store) ForgetHost(ctx context.Context, host croft.HostID) error {
 	b, err := s.HostEvidence(ctx, host)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Store) ForgetHost(ctx context.Context, host croft.HostID) error {
 	return s.wrapped(err, "remove the host's record")
 }
 
-// dropOrder removes an order that has no instance, and what was observed for it.
+// dropOrder removes an order without an instance, and its observation.
 func (s *Store) dropOrder(ctx context.Context, o croft.Order) error {
 	_, err := s.etcd.Txn(ctx).
 		If(unchanged(s.keys.order(o.Host, o.Instance), o.Revision), absent(s.keys.instance(o.Instance))).
@@ -87,8 +87,8 @@ func (s *Store) dropOrder(ctx context.Context, o croft.Order) error {
 	return s.wrapped(err, "remove an order")
 }
 
-// Drop implements audit.Records and compute.Records. Each removal compares what
-// makes it right, and is done already where that no longer holds.
+// Drop implements audit.Records and compute.Records. Each removal compares its precondition; if that no longer
+// holds, nothing is left to do.
 func (s *Store) Drop(ctx context.Context, d audit.Difference) error {
 	switch d.Kind {
 	case audit.LostName:
@@ -157,8 +157,8 @@ func (s *Store) SetMoving(ctx context.Context, inst croft.Instance, to croft.Hos
 	return next, nil
 }
 
-// Relocate implements hosts.Instances. A former host whose order is gone has nothing left,
-// for ever: only one that an instance is moved to gets an order, and that is its host then.
+// Relocate implements hosts.Instances. A former host whose order is gone never has anything again: only the
+// target of a move gets an order, and it is the instance's host then.
 func (s *Store) Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance,
 	error) {
 	next := inst
@@ -205,8 +205,8 @@ func (s *Store) Relocate(ctx context.Context, inst croft.Instance, tombstone, or
 	return next, nil
 }
 
-// stillOrdered returns the former hosts of an instance that have an order about it still.
-// Unavailable: there are such, and the agent of the host to which it is to move knows of one alone.
+// stillOrdered returns the former hosts of an instance that still have an order for it. Unavailable: there are
+// such hosts, and the agent of the target host supports only one former host.
 func (s *Store) stillOrdered(ctx context.Context, inst croft.Instance, to croft.HostID) ([]croft.HostID, error) {
 	ops := []clientv3.Op{clientv3.OpGet(s.keys.alive(to))}
 	for _, host := range inst.Former() {

@@ -8,10 +8,9 @@ import (
 	"croft/schedule"
 )
 
-// HostsView is a Store that reads the hosts which take orders from a copy in memory, once
-// it runs: for a scheduler that makes many requests. The copy may be behind. That a
-// host takes orders is believed, since Assign compares it; that one does not is read
-// from etcd, since nobody would notice that it is out of date.
+// HostsView is a Store that reads the hosts that accept orders from a copy in memory while it runs, for a
+// scheduler with many requests. The copy may be behind. That a host accepts orders is taken from the copy,
+// since Assign compares it; that a host does not is read from etcd, since an outdated copy would go unnoticed.
 type HostsView struct {
 	*Store
 	mirror *Mirror
@@ -19,7 +18,7 @@ type HostsView struct {
 
 var _ schedule.View = (*HostsView)(nil)
 
-// NewHostsView makes one that reads everything from etcd until it runs.
+// NewHostsView returns a view that reads everything from etcd until it runs.
 func (s *Store) NewHostsView() *HostsView {
 	return &HostsView{s, s.mirrorOf(s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained())}
 }
@@ -44,7 +43,7 @@ func (v *HostsView) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.H
 	return found, nil
 }
 
-// open returns those of some hosts that take orders, and the IDs of the others.
+// open returns the hosts that accept orders, and the IDs of the others.
 func (m *Mirror) open(ids []croft.HostID) (found map[croft.HostID]croft.Host, others []croft.HostID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

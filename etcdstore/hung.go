@@ -12,20 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A member that hangs, because its process is suspended or the network drops its packets, keeps its connections and
-// answers nothing. gRPC's keepalive needs up to 15 s to notice: longer than the lease of an agent lives. These bounds
-// find it within some 5 s.
+// A member that hangs, because its process is suspended or the network drops its packets, keeps its connections
+// and never answers. gRPC's keepalive needs up to 15 s to notice: longer than the lease of an agent. These
+// bounds find it within some 5 s.
 const (
-	hungLook = 500 * time.Millisecond // how often the connections are looked at
-	// hungSilence is how long nothing may follow what was sent. After it the members are asked how they are, over
-	// connections of their own.
+	hungLook = 500 * time.Millisecond // interval of checks of the connections
+	// hungSilence is how long a sent message may stay without any answer. Then the members are asked for their
+	// status, over separate connections.
 	hungSilence = 1500 * time.Millisecond
-	// watchPoke is how often something is sent to the member that a watch is at, which otherwise sends nothing either
-	// way while nothing changes.
+	// watchPoke is the interval of messages to the member that serves a watch. Without them a watch without
+	// changes is silent in both directions.
 	watchPoke = 2 * time.Second
 )
 
-// connections are those of one client to the members.
+// connections holds the connections of one client to the members.
 type connections struct {
 	mu   sync.Mutex
 	open map[*connection]bool
@@ -43,7 +43,7 @@ func (c *connections) dial(ctx context.Context, address string) (net.Conn, error
 		if !strings.HasPrefix(network, "tcp") {
 			return nil
 		}
-		// gRPC sets this on connections that it made itself.
+		// gRPC sets this only on connections that it dials itself.
 		var err error
 		if failed := raw.Control(func(fd uintptr) {
 			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT,
@@ -64,15 +64,15 @@ func (c *connections) dial(ctx context.Context, address string) (net.Conn, error
 	return own, nil
 }
 
-// connection notes since when its member owes an answer.
+// connection records since when its member owes an answer.
 type connection struct {
 	net.Conn
 	of      *connections
 	address string
 
 	mu    sync.Mutex
-	heard bool      // something came at all: what is still being set up has gRPC's own deadline
-	since time.Time // of the first write that no read has followed; zero: nothing is owed
+	heard bool      // something was received; until then gRPC's own deadline for connecting applies
+	since time.Time // first write without a later read; zero: no answer is owed
 }
 
 func (c *connection) Write(p []byte) (int, error) {
@@ -101,7 +101,7 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// owes returns since when an answer is owed, zero if none is.
+// owes returns since when an answer is owed; zero: none.
 func (c *connection) owes() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,7 @@ func (c *connection) owes() time.Time {
 	return c.since
 }
 
-// excuse forgets an answer that is owed since then: not all that is sent has one.
+// excuse forgets an answer owed since then: not every message has an answer.
 func (c *connection) excuse(since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +120,7 @@ func (c *connection) excuse(since time.Time) {
 	}
 }
 
-// silent returns the connections on which an answer has been owed for longer than hungSilence, and since when.
+// silent returns the connections on which an answer is owed for longer than hungSilence, and since when.
 func (c *connections) silent() map[*connection]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,8 +133,8 @@ func (c *connections) silent() map[*connection]time.Time {
 	return found
 }
 
-// leaveHung closes connections to members that hang, until ctx ends, so that requests and watches turn to another one.
-// It closes none where no other member answers: nothing would be won.
+// leaveHung closes connections to hung members until ctx ends, so that requests and watches switch to another
+// member. It closes none if no other member answers, since that would gain nothing.
 func (s *conn) leaveHung(ctx context.Context) {
 	tick := time.NewTicker(hungLook)
 	defer tick.Stop()
@@ -165,7 +165,7 @@ func (s *conn) leaveHung(ctx context.Context) {
 	}
 }
 
-// address is what dial gets for an endpoint.
+// address returns the address that dial receives for an endpoint.
 func address(endpoint string) string {
 	if _, after, ok := strings.Cut(endpoint, "://"); ok && !strings.HasPrefix(endpoint, "unix") {
 		return after
@@ -173,7 +173,7 @@ func address(endpoint string) string {
 	return endpoint
 }
 
-// pokeWatches has something sent to the member that watches are at, until ctx ends.
+// pokeWatches sends something to the member that serves the watches, repeatedly until ctx ends.
 func (s *conn) pokeWatches(ctx context.Context) {
 	tick := time.NewTicker(watchPoke)
 	defer tick.Stop()
@@ -189,14 +189,14 @@ func (s *conn) pokeWatches(ctx context.Context) {
 	}
 }
 
-// pokeWatch begins a watch beside the others, which goes over the same stream.
+// pokeWatch starts another watch, which uses the same stream as the others.
 func (s *conn) pokeWatch(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), watchPoke)
 	defer cancel()
 	<-s.etcd.Watch(ctx, homeKey, clientv3.WithCreatedNotify())
 }
 
-// watching notes a watch that goes on for long, until the returned function is called.
+// watching registers a long-lived watch until the returned function is called.
 func (s *conn) watching() (end func()) {
 	s.watches.Add(1)
 	return func() { s.watches.Add(-1) }

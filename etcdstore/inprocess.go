@@ -15,9 +15,9 @@ import (
 	"croft"
 )
 
-// connect makes the client: of the servers at the endpoints, or of the one in this
-// process, which it calls without a connection. That halves what a transaction
-// takes beside the time of the disk. One that asks for users has to be connected to.
+// connect makes the client: of the servers at the endpoints, or of the server in this process, which it calls
+// without a connection. That halves the time of a transaction apart from the disk. A server that requires users
+// needs a connection.
 func (c *Config) connect(ctx context.Context, conns *connections) (*clientv3.Client, *tls.Config, error) {
 	if c.Embedded != nil && c.User == "" {
 		return c.Embedded.Client(), nil, nil
@@ -40,18 +40,18 @@ func (c *Config) connect(ctx context.Context, conns *connections) (*clientv3.Cli
 	return etcd, trust, err
 }
 
-// loginTime is the least that a login may take: it costs etcd a hash that is slow on
-// purpose, which takes seconds on a busy machine.
+// loginTime is the minimum time allowed for a login: etcd computes a deliberately slow hash, which takes
+// seconds on a busy machine.
 const loginTime = 10 * time.Second
 
-// keepaliveTime is how long a connection may be silent before gRPC asks whether the server is there, 10 s at least,
-// and keepaliveTimeout how long the answer may take. Of several members, leaveHung is faster.
+// keepaliveTime is how long a connection may be silent before gRPC pings the server, 10 s at least, and
+// keepaliveTimeout bounds the answer. With several members, leaveHung is faster.
 const (
 	keepaliveTime    = 10 * time.Second
 	keepaliveTimeout = 5 * time.Second
 )
 
-// dial makes the client. With a user it waits for the first answer, and for no other.
+// dial makes the client. With a user it waits for the answer to the login, otherwise for none.
 func (c *Config) dial(ctx context.Context, trust *tls.Config, conns *connections) (*clientv3.Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -69,8 +69,8 @@ func (c *Config) dial(ctx context.Context, trust *tls.Config, conns *connections
 		Logger:               zap.NewNop(),
 		DialKeepAliveTime:    cmp.Or(c.keepalive, keepaliveTime),
 		DialKeepAliveTimeout: keepaliveTimeout,
-		// A server that was away is found again soon, not after the two minutes that
-		// the pauses between attempts would grow to.
+		// A server that was away is found again soon, not after the two minutes that gRPC's backoff would grow
+		// to.
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(conns.dial), grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 				MaxDelay: 2 * time.Second},
@@ -92,6 +92,5 @@ func (c *Config) dial(ctx context.Context, trust *tls.Config, conns *connections
 	return nil, err
 }
 
-// maxRequest is how many bytes a request may have as far as we are concerned; the
-// servers have limits of their own.
+// maxRequest is the client's limit on the size of a request in bytes; the servers have limits of their own.
 const maxRequest = 64 << 20

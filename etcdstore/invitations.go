@@ -13,7 +13,7 @@ import (
 	"croft/trust"
 )
 
-// PutInvitation stores an invitation for the time of its life.
+// PutInvitation stores an invitation for its lifetime.
 func (s *Trust) PutInvitation(ctx context.Context, i trust.Invitation, life time.Duration) error {
 	lease, err := s.etcd.Grant(ctx, max(1, int64(life/time.Second)))
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *Trust) Invitations(ctx context.Context) ([]trust.Invitation, error) {
 	return all, nil
 }
 
-// RevokeInvitation ends the invitation whose name begins with name at once, and returns
-// it. NotFound. Conflict: several names begin so.
+// RevokeInvitation ends the invitation whose name begins with name at once, and returns it. NotFound. Conflict:
+// the beginning is ambiguous.
 func (s *Trust) RevokeInvitation(ctx context.Context, name string) (trust.Invitation, error) {
 	all, err := s.Invitations(ctx)
 	if err != nil {
@@ -75,11 +75,11 @@ func (s *Trust) RevokeInvitation(ctx context.Context, name string) (trust.Invita
 		return trust.Invitation{}, croft.Errorf(croft.Conflict, "the names of %d tokens begin with %s: give more of it",
 			len(all), name)
 	}
-	_, err = s.etcd.Delete(ctx, s.keys.invitation(all[0].Name)) // its lease, without a key, runs out by itself
+	_, err = s.etcd.Delete(ctx, s.keys.invitation(all[0].Name)) // its lease has no key any more and expires
 	return all[0], s.wrapped(err, "revoke a token")
 }
 
-// Advertised lists the client addresses that the members of etcd announce.
+// Advertised lists the client addresses advertised by the members of etcd.
 func (s *Cluster) Advertised(ctx context.Context) ([]string, error) {
 	list, err := s.etcd.MemberList(ctx)
 	if err != nil {

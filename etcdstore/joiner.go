@@ -13,7 +13,7 @@ import (
 	"croft"
 )
 
-// joiner puts values read from several prefixes together, whatever their order.
+// joiner joins values read from several prefixes, in any order.
 type joiner struct {
 	store     *conn
 	instances []croft.Instance
@@ -25,7 +25,7 @@ type joiner struct {
 	drained   map[croft.HostID]bool
 	seen      map[croft.HostID]time.Time
 	twins     map[croft.HostID][]croft.Agent
-	err       error // the first that occurred
+	err       error // the first error
 }
 
 func (s *conn) newJoiner() *joiner {
@@ -52,7 +52,7 @@ func (j *joiner) addAll(kvs []*mvccpb.KeyValue) {
 	}
 }
 
-// add files a value by the prefix of its key.
+// add stores a value according to the prefix of its key.
 func (j *joiner) add(kv *mvccpb.KeyValue) error {
 	key, k := string(kv.Key), j.store.keys
 	switch {
@@ -93,7 +93,7 @@ func (j *joiner) add(kv *mvccpb.KeyValue) error {
 	return nil
 }
 
-// join returns the instances in the order of their creation, with what belongs to each.
+// join returns the instances by time of creation, each with its order, observation and host.
 func (j *joiner) join() ([]croft.Status, error) {
 	for id := range maps.Keys(j.hosts) {
 		h := j.hosts[id]

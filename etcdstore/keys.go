@@ -13,13 +13,13 @@ import (
 //
 //	/croft/home                                    partition and schema version, minted once
 //	/croft/<partition>/hosts/<host>                the host's record
-//	/croft/<partition>/alive/<host>                since when, while the agent's lease lives, and which version it knows
-//	/croft/<partition>/seen/<host>                 when the agent last said that it lives, to a minute
-//	/croft/<partition>/agents/<host>               the agent that serves the host, while its lease lives
-//	/croft/<partition>/twins/<host>/<place>        another one with its UUID, which does nothing
-//	/croft/<partition>/turn                        held by the agent that looks after what is no host's own
+//	/croft/<partition>/alive/<host>                since when, under the agent's lease, and its schema version
+//	/croft/<partition>/seen/<host>                 when the agent last reported to be alive, to a minute
+//	/croft/<partition>/agents/<host>               the agent that serves the host, under its lease
+//	/croft/<partition>/twins/<host>/<place>        another agent with its UUID, on standby
+//	/croft/<partition>/turn                        held by the caretaker
 //	/croft/<partition>/drained/<host>              present while an operator keeps new claims away
-//	/croft/<partition>/sessions/<session>          present while a scheduler's lease lives
+//	/croft/<partition>/sessions/<session>          present under a scheduler's lease
 //	/croft/<partition>/instances/<instance>        the record
 //	/croft/<partition>/userdata/<instance>         its user-data, as given, while it has a record
 //	/croft/<partition>/names/<project>/<name>      the instance that has the name
@@ -27,20 +27,20 @@ import (
 //	/croft/<partition>/observed/<host>/<instance>  written by that agent alone
 //	/croft/<partition>/groups/<project>/<group>/<rule>/<host>/<instance>
 //	                                               the name of a member of the group, on that host
-//	/croft/<partition>/keys/<project>/<name>       a public SSH key that the project keeps
-//	/croft/<partition>/invitations/<name>          what a joining host gets for its token, sealed, for a while
-//	/croft/<partition>/authority                   whom of the cloud's hosts to trust, in PEM
-//	/croft/<partition>/joins/<host>                where hosts join there, and where it serves agents
-//	/croft/<partition>/control/<host>              the same, for programs of the version before
-//	/croft/<partition>/joined/<host>               until when the certificates count with which it joined
-//	/croft/<partition>/members/<host>              where a host serves etcd and Placement for all
+//	/croft/<partition>/keys/<project>/<name>       a public SSH key of the project
+//	/croft/<partition>/invitations/<name>          what a token grants a joining host, sealed, until its expiry
+//	/croft/<partition>/authority                   authority of hosts to trust, in PEM
+//	/croft/<partition>/joins/<host>                addresses of its join server and of its gate
+//	/croft/<partition>/control/<host>              the same, for programs of the previous version
+//	/croft/<partition>/joined/<host>               that it joined, and the expiry of its certificates
+//	/croft/<partition>/members/<host>              addresses of its etcd and Placement
 //	/croft/<partition>/placement/<kind>/<id>       the embedded Placement: kinds as in placement/ledger/store.go
 //	/croft/<partition>/placement/head              written by every transaction of Placement that writes
-//	/croft/<partition>/pools/head                  the numbers that tickets and resources were given last
-//	/croft/<partition>/pools/leader                the server that acts for the pools, while its lease lives
-//	/croft/<partition>/pools/pools/<pool>          its settings, what an operator wants of it, its statistics
-//	/croft/<partition>/pools/resources/<resource>  a resource, for a while after its end
-//	/croft/<partition>/pools/tickets/<ticket>      a ticket, for a while after its end
+//	/croft/<partition>/pools/head                  the last numbers of tickets and resources
+//	/croft/<partition>/pools/leader                the server that acts for the pools, under its lease
+//	/croft/<partition>/pools/pools/<pool>          its settings, operator's orders and statistics
+//	/croft/<partition>/pools/resources/<resource>  a resource; kept for a while after its end
+//	/croft/<partition>/pools/tickets/<ticket>      a ticket; kept for a while after its end
 const (
 	root    = "/croft/"
 	homeKey = root + "home"
@@ -86,8 +86,8 @@ func (k keys) observed(h croft.HostID, i croft.InstanceID) string {
 	return k.observedOn(h) + string(i)
 }
 
-// The keys of a group are made so that ranges of them answer what a rule asks: who is
-// on this host, who is on another, who joined by another rule.
+// Group keys are built so that key ranges answer what a rule asks: members on this host, members on others,
+// members by another rule.
 func (k keys) groups() string { return k.prefix + "groups/" }
 func (k keys) group(p croft.Project, group string) string {
 	return k.groups() + string(p) + "/" + group + "/"
@@ -136,7 +136,7 @@ func (k keys) poolResource(id pool.ResourceID) string {
 }
 func (k keys) ticket(id pool.TicketID) string { return fmt.Sprintf("%s%016d", k.tickets(), id) }
 
-// last returns what follows the last slash of a key: the ID it ends in.
+// last returns the ID at the end of a key, after the last slash.
 func last(key []byte) string {
 	s := string(key)
 	return s[strings.LastIndexByte(s, '/')+1:]

@@ -11,8 +11,7 @@ import (
 	"croft"
 )
 
-// storedHost is a host's record as it is kept: with its token, without what is
-// derived from other keys.
+// storedHost is a host's record as stored: with its token, without fields derived from other keys.
 type storedHost struct {
 	croft.Host
 	Token string `json:"token,omitempty"`
@@ -27,23 +26,22 @@ func (s *Store) PutHost(ctx context.Context, h croft.Host) error {
 	return nil
 }
 
-// seenEvery is how often an agent notes that it lives, for whoever asks later since
-// when it does not.
+// seenEvery is how often an agent records that it is alive, to tell later since when it is not.
 const seenEvery = time.Minute
 
-// offerTime is how long an agent that may not have the seat leaves it to others
-// before it asks again; shorter than a lease.
+// offerTime is how long an agent that may not have the seat leaves it to others before it tries again; shorter
+// than a lease.
 const offerTime = 5 * time.Second
 
-// StayAlive makes a host alive at once, while ctx lives, and returns only then: Serve
-// for whoever has no rivals.
+// StayAlive makes a host alive at once and until ctx ends, and returns only then: Serve for a host without
+// rivals.
 func (s *Store) StayAlive(ctx context.Context, host croft.HostID) error {
 	known := make(chan struct{})
 	close(known)
 	return s.Serve(ctx, croft.Agent{Host: host}, known, func(*croft.Agent) bool { return true })
 }
 
-// seats has agents of hosts take, hold, offer and leave the seat of their host.
+// seats lets agents take, hold, offer and leave the seat of their host.
 type seats struct{ *conn }
 
 // Serve implements compute.Registry.
@@ -63,8 +61,7 @@ func (s *Store) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}
 	}
 }
 
-// leaveSeat ends the host's life at once; where etcd does not answer, it runs out by
-// itself.
+// leaveSeat ends the host's life at once; if etcd does not answer, the lease expires.
 func (s seats) leaveSeat(ctx context.Context, host croft.HostID, id clientv3.LeaseID) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -75,8 +72,8 @@ func (s seats) leaveSeat(ctx context.Context, host croft.HostID, id clientv3.Lea
 	_, _ = s.etcd.Revoke(end, id)
 }
 
-// noteSeen stores that the host's agent lives now, if it does; not of a host that is
-// forgotten meanwhile. An error costs only accuracy.
+// noteSeen stores the time at which the host's agent is alive, if it is and the host was not forgotten. An
+// error costs only accuracy.
 func (s seats) noteSeen(ctx context.Context, host croft.HostID, id clientv3.LeaseID) error {
 	alive := clientv3.Compare(clientv3.LeaseValue(s.keys.alive(host)), "=", id)
 	_, err := s.etcd.Txn(ctx).If(alive, exists(s.keys.host(host))).Then(clientv3.OpPut(s.keys.seen(host),
@@ -86,8 +83,8 @@ func (s seats) noteSeen(ctx context.Context, host croft.HostID, id clientv3.Leas
 
 func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
-// serveOnce takes a lease, and under it the host's seat; it holds both until the lease is
-// lost or ctx ends. Where another agent sits there it stands by until that one left.
+// serveOnce takes a lease and, under it, the host's seat, and holds both until the lease is lost or ctx ends.
+// If another agent has the seat, it is on standby until that agent leaves.
 func (s seats) serveOnce(ctx context.Context, me croft.Agent, known <-chan struct{},
 	seated func(*croft.Agent) bool) clientv3.LeaseID {
 	lease, err := s.etcd.Grant(ctx, leaseTTL)
@@ -123,8 +120,8 @@ func (s seats) serveOnce(ctx context.Context, me croft.Agent, known <-chan struc
 	return lease.ID
 }
 
-// takeSeat puts me into the host's seat, if that is free or of the same place. Where
-// a rival has it, it leaves a note of me for people, and returns that one and a revision to watch from.
+// takeSeat takes the host's seat if it is free or held by an agent of the same place. If a rival holds it, it
+// records this agent as a twin, and returns the rival and a revision to watch from.
 func (s seats) takeSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) (rival *croft.Agent,
 	revision int64, err error) {
 	key := s.keys.agent(me.Host)
@@ -151,18 +148,18 @@ func (s seats) takeSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Ag
 	return nil, 0, err
 }
 
-// noteTwin tells people of an agent that has the host's UUID and not its seat.
+// noteTwin records an agent that has the host's UUID and not its seat.
 func (s seats) noteTwin(lease clientv3.LeaseID, me croft.Agent) clientv3.Op {
 	note := s.keys.twins(me.Host) + uuid.NewSHA1(uuid.Nil, []byte(me.Place)).String()
 	return clientv3.OpPut(note, encode(me), clientv3.WithLease(lease))
 }
 
-// offerSeat leaves the seat to an agent that has more right to it, for a while.
+// offerSeat leaves the seat for offerTime to an agent that has more right to it.
 func (s seats) offerSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) {
 	mine := clientv3.Compare(clientv3.LeaseValue(s.keys.agent(me.Host)), "=", lease)
 	if _, err := s.etcd.Txn(ctx).If(mine).Then(clientv3.OpDelete(s.keys.agent(me.Host)),
 		s.noteTwin(lease, me)).Commit(); err != nil {
-		return // the lease runs out
+		return // the lease expires
 	}
 	select {
 	case <-ctx.Done():
@@ -170,7 +167,7 @@ func (s seats) offerSeat(ctx context.Context, lease clientv3.LeaseID, me croft.A
 	}
 }
 
-// awaitSeat returns when the seat changed hands since the revision, or the watch broke.
+// awaitSeat returns when the seat has been left since the revision, or the watch broke.
 func (s seats) awaitSeat(ctx context.Context, host croft.HostID, from int64) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -187,15 +184,15 @@ func (s seats) awaitSeat(ctx context.Context, host croft.HostID, from int64) {
 	}
 }
 
-// standDown gives a lease back, so that the next round begins with a fresh one.
+// standDown revokes a lease, so that the next round begins with a fresh one.
 func (s *conn) standDown(ctx context.Context, id clientv3.LeaseID) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	_, _ = s.etcd.Revoke(end, id)
 }
 
-// live says that the host is alive, and which version of what is stored its agent knows, once
-// it is known, for as long as the lease lives.
+// live stores that the host is alive, and the schema version of its agent, once known is closed. It keeps the
+// time up to date, and returns when the lease is lost or ctx ends.
 func (s seats) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID, known <-chan struct{},
 	beats <-chan *clientv3.LeaseKeepAliveResponse) {
 	tick := time.NewTicker(seenEvery)
@@ -220,7 +217,7 @@ func (s seats) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID,
 	}
 }
 
-// TakeTurn implements audit.Shared: a key that nobody renews is the turn.
+// TakeTurn implements audit.Shared: the turn is a key under a lease that is never renewed.
 func (s *Store) TakeTurn(ctx context.Context, length time.Duration) (bool, error) {
 	got, err := s.etcd.Get(ctx, s.keys.turn(), clientv3.WithKeysOnly())
 	if err != nil || len(got.Kvs) > 0 {
@@ -241,7 +238,7 @@ func (s *Store) TakeTurn(ctx context.Context, length time.Duration) (bool, error
 	return done.Succeeded, nil
 }
 
-// wrapped is wrap where there may be no error.
+// wrapped is wrap for an err that may be nil.
 func (s *conn) wrapped(err error, what string) error {
 	if err == nil {
 		return nil

@@ -14,18 +14,17 @@ import (
 	"croft"
 )
 
-// Cluster is the etcd cluster itself: which hosts serve it, who joins it and leaves it.
+// Cluster manages the etcd cluster itself: which hosts serve it, and how members join and leave.
 type Cluster struct{ *conn }
 
-// PutEtcdMember writes what a host serves for all.
+// PutEtcdMember stores which shared services a host runs.
 func (s *Cluster) PutEtcdMember(ctx context.Context, m croft.EtcdMember) error {
 	m.Role = ""
 	_, err := s.etcd.Put(ctx, s.keys.etcdMember(m.Host), encode(m))
 	return s.wrapped(err, "write what this host serves")
 }
 
-// EtcdMembers are the hosts that serve etcd, by name, each with its role; none where etcd is
-// no host's.
+// EtcdMembers lists the hosts that serve etcd, by name, each with its role; none if no host serves etcd.
 func (s *Cluster) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
 	served, err := s.Served(ctx)
 	if err != nil || len(served) == 0 {
@@ -47,7 +46,7 @@ func (s *Cluster) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
 	return served, nil
 }
 
-// Served is what hosts serve for all, as EtcdMembers without the roles.
+// Served returns EtcdMembers without the roles.
 func (s *Cluster) Served(ctx context.Context) ([]croft.EtcdMember, error) {
 	got, err := s.etcd.Get(ctx, s.keys.members(), clientv3.WithPrefix())
 	if err != nil {
@@ -71,7 +70,7 @@ func (s *Cluster) decodeMembers(kvs []*mvccpb.KeyValue) ([]croft.EtcdMember, err
 	return all, nil
 }
 
-// roles asks the members what they are, all at once.
+// roles asks the members for their roles, all at once.
 func (s *Cluster) roles(ctx context.Context, all []*etcdserverpb.Member) map[uint64]croft.MemberRole {
 	var endpoints []string
 	for _, m := range all {
@@ -104,8 +103,7 @@ func roleOf(m *etcdserverpb.Member, statuses map[string]*clientv3.StatusResponse
 	return croft.MemberSilent
 }
 
-// WatchEtcdMembers calls changed with what hosts serve, whenever that may have changed,
-// until ctx ends.
+// WatchEtcdMembers calls changed with the result of Served whenever it may have changed, until ctx ends.
 func (s *Cluster) WatchEtcdMembers(ctx context.Context, changed func([]croft.EtcdMember)) error {
 	return s.follow(ctx, s.keys.members(), func() {}, func(*mvccpb.KeyValue, bool) {
 		if all, err := s.Served(ctx); err == nil {
@@ -114,8 +112,7 @@ func (s *Cluster) WatchEtcdMembers(ctx context.Context, changed func([]croft.Etc
 	})
 }
 
-// IsEtcdMember tells whether etcd knows a host's server. It asks more than half of the
-// members.
+// IsEtcdMember tells whether etcd has a host's server as a member. It needs a majority of the members.
 func (s *Cluster) IsEtcdMember(ctx context.Context, m croft.EtcdMember) (bool, error) {
 	list, err := s.etcd.MemberList(ctx)
 	if err != nil {
@@ -124,23 +121,22 @@ func (s *Cluster) IsEtcdMember(ctx context.Context, m croft.EtcdMember) (bool, e
 	return memberOf(list.Members, m) != nil, nil
 }
 
-// SetEndpoints says from now on where etcd is; nothing changes for a server in this
-// process.
+// SetEndpoints replaces the endpoints of etcd; no effect for a server in this process.
 func (s *Cluster) SetEndpoints(endpoints []string) {
 	if len(endpoints) > 0 && s.etcd.ActiveConnection() != nil {
 		s.etcd.SetEndpoints(endpoints...)
 	}
 }
 
-// MayRemoveEtcdMember tells why a host's member cannot be taken out of etcd, if it has
-// one: Conflict, as the others would be too few to decide anything.
+// MayRemoveEtcdMember returns why a host's member, if any, cannot be removed from etcd. Conflict: the others
+// would have no majority.
 func (s *Cluster) MayRemoveEtcdMember(ctx context.Context, host croft.HostID) error {
 	_, err := s.leaving(ctx, host)
 	return err
 }
 
-// RemoveEtcdMember takes a host's member out of etcd and forgets what it served; none is
-// no error. Conflict, as MayRemoveEtcdMember.
+// RemoveEtcdMember removes a host's member from etcd, and the record of its services; no error if there is
+// none. Conflict, as MayRemoveEtcdMember.
 func (s *Cluster) RemoveEtcdMember(ctx context.Context, host croft.HostID) error {
 	l, err := s.leaving(ctx, host)
 	if err != nil {
@@ -149,7 +145,7 @@ func (s *Cluster) RemoveEtcdMember(ctx context.Context, host croft.HostID) error
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
 	if l.member != nil {
-		s.SetEndpoints(l.others) // the one that we speak to may be the one that goes
+		s.SetEndpoints(l.others) // our connection may be to the member that is removed
 		err := soon(ctx, orLeaderless, func() error { return s.removeMember(ctx, l.member.ID) })
 		if err != nil {
 			return s.wrap(err, "remove the host's member")
@@ -162,19 +158,18 @@ func (s *Cluster) RemoveEtcdMember(ctx context.Context, host croft.HostID) error
 	return s.wrapped(err, "remove what the host served")
 }
 
-// leaveTime bounds how long the others may take to choose another leader, where the one
-// that is taken out led.
+// leaveTime bounds the election of another leader after the leader was removed.
 const leaveTime = 30 * time.Second
 
-// leaving is a member that is to go, and what remains without it.
+// leaving is a member to be removed, and what remains without it.
 type leaving struct {
 	member *etcdserverpb.Member // nil: the host has none
-	voices int                  // how many others decide
-	silent []string             // those of them that do not answer
-	others []string             // where those are that do
+	voices int                  // how many other voters there are
+	silent []string             // voters among them that do not answer
+	others []string             // endpoints of those that answer
 }
 
-// leaving looks at a host's member. Conflict, as MayRemoveEtcdMember.
+// leaving examines a host's member. Conflict, as MayRemoveEtcdMember.
 func (s *Cluster) leaving(ctx context.Context, host croft.HostID) (l leaving, err error) {
 	got, err := s.etcd.Get(ctx, s.keys.etcdMember(host))
 	if err != nil || len(got.Kvs) == 0 {
@@ -206,7 +201,7 @@ func (s *Cluster) leaving(ctx context.Context, host croft.HostID) (l leaving, er
 	return l, l.check()
 }
 
-// check tells whether those that remain can decide: more than half of them answer.
+// check verifies that the remaining voters have a majority that answers.
 func (l *leaving) check() error {
 	need, answer := l.voices/2+1, l.voices-len(l.silent)
 	switch {

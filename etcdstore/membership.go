@@ -15,16 +15,15 @@ import (
 	"croft"
 )
 
-// memberRetry is the pause before etcd is asked again for what it refused for now.
+// memberRetry is the pause before a change of members that etcd refused for now is retried.
 const memberRetry = 500 * time.Millisecond
 
-// AddEtcdMember has etcd know the server that a host is about to start with an empty
-// directory: it listens until it is promoted, so that a join which goes wrong costs
-// nothing. It returns the cluster, as etcdserver.Config wants it, and may be repeated. A
-// member that the host had before, and whose data is gone, makes room for it.
-// Invalid: the members there have no address that others reach.
+// AddEtcdMember adds the server that a host is about to start with an empty directory. It is a learner until it
+// is promoted, so that a failed join costs nothing. It returns the cluster in the form of etcdserver.Config,
+// and may be repeated. A former member of the host, whose data is gone, is removed first. Invalid: the peer
+// addresses of the present members are not reachable from other machines.
 func (s *Cluster) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluster string, err error) {
-	// The intent first, so that whoever forgets the host knows what else there is.
+	// Store the intent first, so that forgetting the host also cleans up the member.
 	if err := s.PutEtcdMember(ctx, m); err != nil {
 		return "", err
 	}
@@ -38,17 +37,17 @@ func (s *Cluster) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluste
 	return cluster, err
 }
 
-// notYet tells whether etcd refuses only for now: another host joins, or a member is not
-// connected for long enough.
+// notYet tells whether etcd refuses only for now: another host joins, or a member has not been connected for
+// long enough.
 func notYet(err error) bool {
 	return errors.Is(err, rpctypes.ErrTooManyLearners) || errors.Is(err, rpctypes.ErrUnhealthy) ||
 		errors.Is(err, rpctypes.ErrMemberNotEnoughStarted)
 }
 
-// orLeaderless tells that too, and whether nobody leads for now.
+// orLeaderless is notYet, or no leader for now.
 func orLeaderless(err error) bool { return notYet(err) || err != nil && code(err) == codes.Unavailable }
 
-// soon does something again as long as its error is one that passes.
+// soon repeats do while its error is temporary.
 func soon(ctx context.Context, passes func(error) bool, do func() error) error {
 	for {
 		err := do()
@@ -82,7 +81,7 @@ func (s *Cluster) addMember(ctx context.Context, m croft.EtcdMember) (string, er
 	}
 	added, err := s.etcd.MemberAddAsLearner(ctx, []string{m.Peer})
 	if errors.Is(err, rpctypes.ErrMemberNotFound) {
-		return "", rpctypes.ErrUnhealthy // its ID would be that of one removed in this second
+		return "", rpctypes.ErrUnhealthy // else its ID would equal that of a member removed in this second
 	}
 	if err != nil {
 		return "", err
@@ -90,7 +89,7 @@ func (s *Cluster) addMember(ctx context.Context, m croft.EtcdMember) (string, er
 	return clusterOf(added.Members, m), nil
 }
 
-// removeMember takes a member out; one that is out already is no error.
+// removeMember removes a member; no error if it is removed already.
 func (s *Cluster) removeMember(ctx context.Context, id uint64) error {
 	_, err := s.etcd.MemberRemove(ctx, id)
 	if errors.Is(err, rpctypes.ErrMemberNotFound) {
@@ -99,8 +98,8 @@ func (s *Cluster) removeMember(ctx context.Context, id uint64) error {
 	return err
 }
 
-// memberOf is the member that etcd knows a host by, nil where it knows none. One that has
-// never started has no name yet.
+// memberOf returns the member of a host, nil if there is none. A member that has never started has no name yet
+// and is found by its peer address.
 func memberOf(all []*etcdserverpb.Member, m croft.EtcdMember) *etcdserverpb.Member {
 	for _, one := range all {
 		if one.Name == string(m.Host) || m.Peer != "" && slices.Contains(one.PeerURLs, m.Peer) {
@@ -110,7 +109,7 @@ func memberOf(all []*etcdserverpb.Member, m croft.EtcdMember) *etcdserverpb.Memb
 	return nil
 }
 
-// reachable finds a member that a new one would not reach. Invalid.
+// reachable finds a member that the new one could not reach. Invalid.
 func reachable(all []*etcdserverpb.Member, m croft.EtcdMember) error {
 	for _, one := range all {
 		for _, peer := range one.PeerURLs {
@@ -127,7 +126,7 @@ func reachable(all []*etcdserverpb.Member, m croft.EtcdMember) error {
 	return nil
 }
 
-// clusterOf are the members by name and address; those that never started go by theirs.
+// clusterOf lists the members by name and address; members that never started are named by their address.
 func clusterOf(all []*etcdserverpb.Member, m croft.EtcdMember) string {
 	var parts []string
 	for _, one := range all {

@@ -13,7 +13,7 @@ import (
 	"croft/internal/span"
 )
 
-// metrics count what etcd is asked.
+// metrics counts requests to etcd.
 type metrics struct {
 	meter.Set
 	requests *prometheus.HistogramVec
@@ -39,10 +39,10 @@ func newMetrics() *metrics {
 	return m
 }
 
-// Collector gives the store's metrics.
+// Collector returns the store's metrics.
 func (s *conn) Collector() prometheus.Collector { return s.metrics }
 
-// measure begins to note a request; what it returns ends that.
+// measure starts to measure a request; the returned function ends it.
 func (m *metrics) measure(ctx context.Context, operation string) (context.Context, func(error)) {
 	begun := time.Now()
 	ctx, end := span.Start(ctx, "etcd: "+operation)
@@ -52,7 +52,7 @@ func (m *metrics) measure(ctx context.Context, operation string) (context.Contex
 	}
 }
 
-// codeLabel is the code of an error, whichever side found it.
+// codeLabel returns the code of an error, of client or server.
 func codeLabel(err error) string {
 	if c := code(err); c != codes.Unknown {
 		return c.String()
@@ -60,7 +60,7 @@ func codeLabel(err error) string {
 	return status.FromContextError(err).Code().String()
 }
 
-// measuredLease is a clientv3.Lease whose requests are counted.
+// measuredLease counts the requests of a clientv3.Lease.
 type measuredLease struct {
 	clientv3.Lease
 	metrics *metrics
@@ -80,7 +80,7 @@ func (l measuredLease) Revoke(ctx context.Context, id clientv3.LeaseID) (*client
 	return got, err
 }
 
-// measuredKV is a clientv3.KV whose requests are counted, over a connection or without.
+// measuredKV counts the requests of a clientv3.KV, with or without a connection.
 type measuredKV struct {
 	clientv3.KV
 	metrics *metrics
@@ -121,8 +121,8 @@ func (k measuredKV) Txn(ctx context.Context) clientv3.Txn {
 	return measuredTxn{k.KV.Txn(own), end}
 }
 
-// measuredTxn is a transaction that is counted when it is committed. If and Then return
-// the transaction itself, as those of the client do.
+// measuredTxn counts a transaction when it is committed. If and Then return the transaction itself, as in the
+// client.
 type measuredTxn struct {
 	clientv3.Txn
 	end func(error)

@@ -13,12 +13,11 @@ import (
 	"croft"
 )
 
-// Mirror is a copy of all hosts and instances that a watch keeps up to date, for who
-// looks at all of them often. It leaves out what is long and told to guests alone: their
-// user-data, keys, and the specs of their orders.
+// Mirror is a copy of all hosts and instances, kept up to date by watches, for callers that read all of them
+// often. It omits long data that only guests need: user-data, keys, and the specs of orders.
 type Mirror struct {
 	store    *conn
-	prefixes []string // what it watches
+	prefixes []string // prefixes that it watches
 
 	mu     sync.Mutex
 	values map[string]map[string]any // decoded, by prefix and key
@@ -26,7 +25,7 @@ type Mirror struct {
 	broken map[string]error          // values that cannot be decoded, by key
 }
 
-// NewMirror makes one that is empty until it runs.
+// NewMirror returns a mirror that is empty until it runs.
 func (s *conn) NewMirror() *Mirror {
 	k := s.keys
 	return s.mirrorOf(k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(),
@@ -40,8 +39,8 @@ func (s *conn) mirrorOf(prefixes ...string) *Mirror {
 	}
 }
 
-// Run keeps the copy up to date until ctx ends. changed, which may be nil, is called after
-// each change, and carries no data; calls may overlap.
+// Run keeps the copy up to date until ctx ends. changed may be nil. It is called after each change and carries
+// no data; calls may overlap.
 func (m *Mirror) Run(ctx context.Context, changed func()) error {
 	if changed == nil {
 		changed = func() {}
@@ -49,7 +48,7 @@ func (m *Mirror) Run(ctx context.Context, changed func()) error {
 	var work sync.WaitGroup
 	for _, prefix := range m.prefixes {
 		work.Go(func() {
-			// It returns only with ctx.
+			// It returns only when ctx ends.
 			_ = m.store.follow(ctx, prefix, func() { m.begin(prefix); changed() },
 				func(kv *mvccpb.KeyValue, present bool) {
 					m.note(prefix, kv, present)
@@ -61,7 +60,7 @@ func (m *Mirror) Run(ctx context.Context, changed func()) error {
 	return ctx.Err()
 }
 
-// begin forgets what may have gone while nobody watched.
+// begin forgets values that may have disappeared while nothing was watched.
 func (m *Mirror) begin(prefix string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,7 +84,7 @@ func (m *Mirror) note(prefix string, kv *mvccpb.KeyValue, present bool) {
 	}
 }
 
-// slim decodes a value without what the mirror leaves out.
+// slim decodes a value without what the mirror omits.
 func (s *conn) slim(prefix string, kv *mvccpb.KeyValue) (any, error) {
 	switch prefix {
 	case s.keys.instances():
@@ -107,20 +106,18 @@ func (s *conn) slim(prefix string, kv *mvccpb.KeyValue) (any, error) {
 	case s.keys.allSeen():
 		return time.Parse(time.RFC3339, string(kv.Value))
 	}
-	return string(kv.Value), nil // that there is a key says most of it
+	return string(kv.Value), nil // the key's presence says most of it
 }
 
-// Ready tells whether everything has been read once.
+// Ready tells whether every prefix has been read once.
 func (m *Mirror) Ready() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.listed) == len(m.prefixes)
 }
 
-// Look returns hosts and instances as they are now, and what is wrong with a value that
-// is left out for that: the instances in the order of their
-// creation, the hosts in none. The prefixes are watched each by itself, so what belongs
-// together may be apart for a moment.
+// Look returns hosts, unordered, and instances by time of creation, and an error about a value that was omitted
+// for it. Each prefix has its own watch, so related values may be inconsistent for a moment.
 func (m *Mirror) Look() ([]croft.Host, []croft.Status, error) {
 	j := m.joined()
 	all, err := j.join()
@@ -132,7 +129,7 @@ func (m *Mirror) joined() *joiner {
 	defer m.mu.Unlock()
 	k, j := m.store.keys, m.store.newJoiner()
 	for _, err := range m.broken {
-		j.err = err // any of them
+		j.err = err // any one of them
 	}
 	for _, v := range m.values[k.instances()] {
 		j.instances = append(j.instances, v.(croft.Instance))

@@ -8,16 +8,15 @@ import (
 	"croft"
 )
 
-// WatchObserved calls seen with every observation that is stored and with each that
-// is stored from then on, of all hosts, until ctx ends. Where the connection breaks it
-// may miss some and give others twice.
+// WatchObserved calls seen with every stored observation of all hosts, and with each new one until ctx ends.
+// After a broken connection it may miss some and repeat others.
 func (s *Store) WatchObserved(ctx context.Context, seen func(croft.Observation)) error {
 	return s.follow(ctx, s.keys.allObserved(), func() {}, func(kv *mvccpb.KeyValue, stored bool) {
 		if !stored {
 			return
 		}
 		var o croft.Observation
-		if s.decode(kv.Key, kv.Value, &o) == nil { // whoever reads that key for itself is told what is wrong
+		if s.decode(kv.Key, kv.Value, &o) == nil { // readers of that key itself get the error
 			seen(o)
 		}
 	})

@@ -19,13 +19,11 @@ import (
 	"croft/placement/ledger"
 )
 
-// DefaultTxnOps is how many operations etcd allows in one transaction where nothing
-// else is configured (--max-txn-ops).
+// DefaultTxnOps is etcd's default limit on the operations of one transaction (--max-txn-ops).
 const DefaultTxnOps = 128
 
-// Placement keeps the state of the embedded Placement below the home partition.
-// Each transaction that writes also writes the head, whose revision tells everybody
-// up to where there is something to know.
+// Placement stores the state of the embedded Placement below the home partition. Each transaction that writes
+// also writes the head; its revision shows readers up to where there are changes.
 type Placement struct {
 	store *conn
 	limit int
@@ -33,14 +31,14 @@ type Placement struct {
 
 var _ ledger.Store = (*Placement)(nil)
 
-// Placement returns the part of the store that the Placement API needs. maxTxnOps is
-// what the etcd servers are configured with; 0 is DefaultTxnOps.
+// Placement returns the store of the Placement API. maxTxnOps is the limit configured in the etcd servers; 0 is
+// DefaultTxnOps.
 func (s *conn) Placement(maxTxnOps int) *Placement {
 	return &Placement{store: s, limit: cmp.Or(maxTxnOps, DefaultTxnOps)}
 }
 
-// MaxTxnOps finds out how many operations the servers allow in one transaction, up to
-// the etcdserver.TxnOps that are enough. They do not tell, but refuse what is too much.
+// MaxTxnOps probes how many operations the servers allow in one transaction, up to etcdserver.TxnOps, which is
+// enough. The servers do not report the limit, but refuse what exceeds it.
 func (s *conn) MaxTxnOps(ctx context.Context) (int, error) {
 	always := clientv3.Compare(clientv3.Version(homeKey), ">", -1)
 	var failed error
@@ -61,13 +59,13 @@ func (s *conn) MaxTxnOps(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// Limit implements ledger.Store. The head takes a read and a write.
+// Limit implements ledger.Store. The head takes a read and a write from the limit.
 func (p *Placement) Limit() int { return p.limit - 2 }
 
-// loadPage is how many keys Load asks for at once: an answer of etcd is limited in size.
+// loadPage is how many keys Load reads per request: answers of etcd are limited in size.
 const loadPage = 2000
 
-// Load implements ledger.Store: all pages are read at the first one's revision.
+// Load implements ledger.Store: all pages are read at the revision of the first.
 func (p *Placement) Load(ctx context.Context) (ledger.Snapshot, error) {
 	var out ledger.Snapshot
 	prefix := p.store.keys.placement()
@@ -94,7 +92,7 @@ func (p *Placement) Load(ctx context.Context) (ledger.Snapshot, error) {
 	}
 }
 
-// key takes a key of ours apart; false for the head.
+// key splits a key below the prefix into kind and ID; false for the head.
 func (p *Placement) key(key []byte) (ledger.Key, bool) {
 	kind, id, ok := strings.Cut(strings.TrimPrefix(string(key), p.store.keys.placement()), "/")
 	return ledger.Key{Kind: ledger.Kind(kind), ID: id}, ok
@@ -105,7 +103,7 @@ func (p *Placement) Watch(ctx context.Context, after int64, changed func(int64, 
 	ctx, end := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
 	var work sync.WaitGroup
 	defer work.Wait()
-	defer end(nil) // ends the watch at the server too
+	defer end(nil) // also ends the watch at the server
 	defer p.store.watching()()
 	work.Go(func() { end(p.store.disconnected(ctx)) })
 	answers := p.store.etcd.Watch(ctx, p.store.keys.placement(), clientv3.WithPrefix(), clientv3.WithRev(after+1))
@@ -175,8 +173,7 @@ func (p *Placement) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, e
 	return out, nil
 }
 
-// refusal recognises that etcd, or the transport before it, refused a transaction for
-// its size.
+// refusal recognises a transaction that etcd, or the transport, refused for its size.
 func (p *Placement) refusal(err error) error {
 	_, fromEtcd := errors.AsType[rpctypes.EtcdError](err)
 	if errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrRequestTooLarge) ||

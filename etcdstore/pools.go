@@ -17,15 +17,14 @@ var (
 	_ pool.Term  = (*poolTerm)(nil)
 )
 
-// Pools stores what the server that acts for the pools keeps, and who that is.
+// Pools stores the state of the pools, and which server acts for them.
 type Pools struct{ *conn }
 
-// poolLease is how many seconds after the death of the server that acts for the pools
-// another one may.
+// poolLease is how many seconds after the death of the acting server another one may act for the pools.
 const poolLease = 5
 
-// Lead implements pool.Store: who acts holds a key under its lease, and each of its
-// transactions compares that the key is still the one that it made.
+// Lead implements pool.Store: the leader holds a key under its lease, and each of its transactions compares
+// that the key is still the one that it created.
 func (s *Pools) Lead(ctx context.Context, me pool.Server, act func(context.Context, pool.Term) error) error {
 	for {
 		revision, lease, err := s.takeLead(ctx, me)
@@ -43,8 +42,8 @@ func (s *Pools) Lead(ctx context.Context, me pool.Server, act func(context.Conte
 	}
 }
 
-// takeLead makes the leader's key. It returns the revision at which that was made, or,
-// without a lease, one from which to watch another one's.
+// takeLead creates the leader's key. It returns the revision of its creation, or, without a lease, a revision
+// from which to watch the present leader's key.
 func (s *Pools) takeLead(ctx context.Context, me pool.Server) (revision int64, lease clientv3.LeaseID, err error) {
 	key := s.keys.poolLeader()
 	got, err := s.etcd.Get(ctx, key)
@@ -72,7 +71,7 @@ func (s *Pools) takeLead(ctx context.Context, me pool.Server) (revision int64, l
 	return done.Header.Revision, granted.ID, nil
 }
 
-// succeed removes the key of a server of the same place, which has ended without a word.
+// succeed removes the key of a server of the same place, which died without removing it.
 func (s *Pools) succeed(ctx context.Context, me pool.Server, kv *mvccpb.KeyValue) (gone bool, err error) {
 	var there pool.Server
 	if err := s.decode(kv.Key, kv.Value, &there); err != nil || there.Place == "" || there.Place != me.Place {
@@ -83,7 +82,7 @@ func (s *Pools) succeed(ctx context.Context, me pool.Server, kv *mvccpb.KeyValue
 	return err == nil && done.Succeeded, err
 }
 
-// lead has act run for as long as the lease lives; then another server may act.
+// lead runs act while the lease is valid; then another server may act.
 func (s *Pools) lead(ctx context.Context, lease clientv3.LeaseID, revision int64,
 	act func(context.Context, pool.Term) error) error {
 	leading, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -110,8 +109,8 @@ func (s *Pools) lead(ctx context.Context, lease clientv3.LeaseID, revision int64
 	return err
 }
 
-// awaitLoss returns when the leader's key is no more the one made at the revision. The
-// lease tells of its own end; somebody may have removed the key too.
+// awaitLoss returns when the leader's key is no longer the one created at the revision. The end of the lease is
+// noticed elsewhere; the key may also be removed by others.
 func (s *Pools) awaitLoss(ctx context.Context, revision int64) {
 	key := s.keys.poolLeader()
 	for from := revision + 1; ctx.Err() == nil; {
@@ -130,7 +129,7 @@ func (s *Pools) awaitLoss(ctx context.Context, revision int64) {
 	}
 }
 
-// awaitFree returns when a key was deleted since the revision, or the watch broke.
+// awaitFree returns when a key has been deleted since the revision, or the watch broke.
 func (s *conn) awaitFree(ctx context.Context, key string, from int64) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -161,14 +160,14 @@ func (s *Pools) WatchLeader(ctx context.Context, changed func(*pool.Server)) err
 		})
 }
 
-// poolTerm is the time during which the leader's key is the one made at revision.
+// poolTerm is the term of the leader whose key was created at revision.
 type poolTerm struct {
 	store    *conn
 	revision int64
-	limit    int // of operations in a transaction, once known
+	limit    int // on operations in a transaction, once known
 }
 
-// Load implements pool.Term: all pages are read at the first one's revision.
+// Load implements pool.Term: all pages are read at the revision of the first.
 func (t *poolTerm) Load(ctx context.Context) (from pool.Snapshot, err error) {
 	k := t.store.keys
 	revision := int64(0)
@@ -192,7 +191,7 @@ func (t *poolTerm) Load(ctx context.Context) (from pool.Snapshot, err error) {
 	return from, err
 }
 
-// readAll reads everything below a prefix, as it was at a revision.
+// readAll reads everything below a prefix at one revision.
 func readAll[T any](ctx context.Context, s *conn, prefix string, revision int64) (all []T, err error) {
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
@@ -215,8 +214,7 @@ func readAll[T any](ctx context.Context, s *conn, prefix string, revision int64)
 	}
 }
 
-// poolBytes is how much one transaction may write: etcd's servers take 1.5 MiB where
-// nothing else is configured.
+// poolBytes bounds what one transaction writes: etcd's servers accept 1.5 MiB by default.
 const poolBytes = 1 << 20
 
 // Commit implements pool.Term.
@@ -242,7 +240,7 @@ func (t *poolTerm) Commit(ctx context.Context, b pool.Batch) error {
 	return t.write(ctx, ops)
 }
 
-// operations are those of a batch, in the order that pool.Batch asks for.
+// operations returns the operations of a batch, in the order required by pool.Batch.
 func (t *poolTerm) operations(b pool.Batch) (ops []clientv3.Op) {
 	k := t.store.keys
 	put := func(key string, v any) { ops = append(ops, clientv3.OpPut(key, encode(v))) }
@@ -274,7 +272,7 @@ func (t *poolTerm) operations(b pool.Batch) (ops []clientv3.Op) {
 	return ops
 }
 
-// write is one transaction of whoever acts.
+// write commits one transaction of the leader.
 func (t *poolTerm) write(ctx context.Context, ops []clientv3.Op) error {
 	if len(ops) == 0 {
 		return nil

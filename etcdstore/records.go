@@ -22,7 +22,7 @@ func (s *Store) Create(ctx context.Context, inst croft.Instance) (croft.Instance
 			croft.Errorf(croft.Invalid,
 				"this cloud's croft is too old for restart policies: leave out --restart, or upgrade the cloud")
 	}
-	if err := inst.Project.Check(); err != nil { // it becomes a part of keys
+	if err := inst.Project.Check(); err != nil { // it becomes part of keys
 		return inst, err
 	}
 	session, lease, err := s.sessionKey(ctx)
@@ -42,7 +42,7 @@ func (s *Store) Create(ctx context.Context, inst croft.Instance) (croft.Instance
 		Else(clientv3.OpGet(name)).Commit()
 	if err != nil {
 		s.forgetLost(err, lease)
-		s.retireSession(session) // the record may be there, or come yet
+		s.retireSession(session) // the record may be written already, or later
 		return inst, s.wrap(err, "write the record of instance %s", inst.ID)
 	}
 	if !done.Succeeded {
@@ -59,9 +59,9 @@ func (s *Store) Create(ctx context.Context, inst croft.Instance) (croft.Instance
 	return inst, nil
 }
 
-// Assign implements schedule.Records. The comparisons with the life of the host and of the
-// session are in the transaction, so no order is written for a host that has just gone, nor by
-// a scheduler that was suspended and whose request is being undone by others.
+// Assign implements schedule.Records. The transaction compares the life of the host and of the session. So no
+// order is written for a host that has just gone, nor by a suspended scheduler whose request is being undone by
+// others.
 func (s *Store) Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
 	record := s.keys.instance(inst.ID)
 	next := inst
@@ -101,7 +101,7 @@ func (s *Store) Assign(ctx context.Context, inst croft.Instance, o croft.Order) 
 	return next, nil
 }
 
-// refused says which comparison of Assign did not hold.
+// refused says which comparison of Assign failed.
 func refused(inst croft.Instance, host croft.HostID, done *clientv3.TxnResponse) error {
 	record := done.Responses[0].GetResponseRange().Kvs
 	switch {
@@ -124,9 +124,9 @@ func refused(inst croft.Instance, host croft.HostID, done *clientv3.TxnResponse)
 	return croft.Errorf(croft.Unavailable, "host %s still holds an older order for instance %s", host, inst.ID)
 }
 
-// Fence implements schedule.Records, audit.Records and hosts.Instances: where the record is
-// unchanged it is written once more as it is. Any write that compares the revision before, and whose
-// outcome is unknown, was done by then, which the result shows, or never will be.
+// Fence implements schedule.Records, audit.Records and hosts.Instances: it rewrites an unchanged record as it
+// is. Any write of unknown outcome that compares the previous revision has been done by then, as the result
+// shows, or never will be.
 func (s *Store) Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
 	if inst.Revision == 0 {
 		return inst, croft.Errorf(croft.Conflict, "instance %q was never written", inst.ID)
@@ -145,7 +145,7 @@ func (s *Store) Fence(ctx context.Context, inst croft.Instance) (croft.Instance,
 		return inst, croft.Errorf(croft.NotFound, "no instance %s", inst.ID)
 	}
 	settled, err := s.decodeInstance(now[0])
-	settled.Spec.UserData = inst.Spec.UserData // it lies apart, and never changes
+	settled.Spec.UserData = inst.Spec.UserData // it is stored apart, and never changes
 	return settled, err
 }
 
@@ -177,8 +177,8 @@ func (s *Store) Reorder(ctx context.Context, inst croft.Instance, o croft.Order)
 	return next, nil
 }
 
-// Bury implements schedule.Records: record and name go at once, the tombstone
-// stays for the host's return.
+// Bury implements schedule.Records: record and name are removed at once, the tombstone stays for the host's
+// return.
 func (s *Store) Bury(ctx context.Context, inst croft.Instance, o croft.Order) error {
 	ops := s.removeRecord(inst)
 	if o.Host != "" {

@@ -9,16 +9,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// sessionTTL is how long after a scheduler's death its session counts as alive,
-// where the configuration does not say; leaseTTL, in seconds, the same for an agent.
+// sessionTTL is how long after a scheduler's death its session is valid, by default; leaseTTL, in seconds, is
+// the same for an agent.
 const (
 	sessionTTL = 30 * time.Second
 	leaseTTL   = 10
 )
 
-// sessionKey returns the session of this store, beginning it at the first call or
-// when the last one was lost: a lease, kept alive until Close, that the first
-// transaction to name it attaches a key to.
+// sessionKey returns the session of this store, and begins one at the first call or after the last one was
+// lost. A session is a lease, kept alive until Close; the first transaction that names it attaches a key to it.
 func (s *conn) sessionKey(ctx context.Context) (string, clientv3.LeaseID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +29,7 @@ func (s *conn) sessionKey(ctx context.Context) (string, clientv3.LeaseID, error)
 		return "", 0, s.wrap(err, "begin a session")
 	}
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
-	alive, err := s.etcd.KeepAlive(keeping, lease.ID) // ends with the client, or once it is retired
+	alive, err := s.etcd.KeepAlive(keeping, lease.ID) // ends with the client, or when the session is retired
 	if err != nil {
 		stop()
 		return "", 0, s.wrap(err, "keep the session alive")
@@ -45,7 +44,7 @@ func (s *conn) sessionKey(ctx context.Context) (string, clientv3.LeaseID, error)
 	return s.session, s.sessionID, nil
 }
 
-// forgetSession has the next request begin another one.
+// forgetSession makes the next request begin another session.
 func (s *conn) forgetSession(id clientv3.LeaseID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,9 +53,9 @@ func (s *conn) forgetSession(id clientv3.LeaseID) {
 	}
 }
 
-// retireSession has the next request begin another session, and lets this one run out: what became
-// of a record that names it cannot be told here, and agents undo it once the session has ended. Requests
-// that are under way have the session's time to end.
+// retireSession makes the next request begin another session, and lets this one expire. The outcome of a record
+// that names it is unknown here; agents undo the record once the session has ended. Requests in flight have
+// until then to end.
 func (s *conn) retireSession(session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,16 +65,15 @@ func (s *conn) retireSession(session string) {
 	}
 }
 
-// forgetLost does so where an error says that etcd knows the lease no more: whoever
-// keeps it alive learns that only at its next beat.
+// forgetLost forgets the session if an error says that etcd does not know its lease: the keepalive learns that
+// only at its next beat.
 func (s *conn) forgetLost(err error, id clientv3.LeaseID) {
 	if rpctypes.Error(err) == rpctypes.ErrLeaseNotFound {
 		s.forgetSession(id)
 	}
 }
 
-// endSession revokes the session's lease, which removes its key. Where etcd does
-// not answer, the lease runs out by itself.
+// endSession revokes the session's lease, which removes its key. If etcd does not answer, the lease expires.
 func (s *conn) endSession() {
 	s.mu.Lock()
 	id := s.sessionID

@@ -6,11 +6,10 @@ import (
 	"io"
 )
 
-// Snapshot writes all that etcd holds to w, with a checksum at its end, as one member
-// has it: as of one moment, and no write that was acknowledged before is missing.
+// Snapshot writes the whole content of etcd to w, with a checksum at its end. It is one member's state at one
+// moment and misses no acknowledged write.
 func (s *conn) Snapshot(ctx context.Context, w io.Writer) (size int64, err error) {
-	// A member that is behind would leave out what the others have acknowledged; it
-	// answers this only once it has caught up.
+	// A member that is behind would miss acknowledged writes; it answers this read only once it has caught up.
 	if _, err := s.etcd.Get(ctx, homeKey); err != nil {
 		return 0, s.wrap(err, "read %s", homeKey)
 	}

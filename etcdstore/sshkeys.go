@@ -16,7 +16,7 @@ var _ schedule.Keys = (*Keys)(nil)
 
 // AddKey implements schedule.Keys.
 func (s *Keys) AddKey(ctx context.Context, k schedule.Key) error {
-	if err := k.Project.Check(); err != nil { // it becomes a part of the key
+	if err := k.Project.Check(); err != nil { // it becomes part of the key
 		return err
 	}
 	key := s.keys.sshKey(k.Project, k.Name)
@@ -36,7 +36,7 @@ func (s *Keys) ListKeys(ctx context.Context, project croft.Project) ([]schedule.
 	if err != nil {
 		return nil, s.wrap(err, "list the keys of the project %s", project)
 	}
-	var all []schedule.Key // etcd sorts by key, which ends in the name
+	var all []schedule.Key // in etcd's order by key, which ends in the name
 	for _, kv := range got.Kvs {
 		var k schedule.Key
 		if err := s.decode(kv.Key, kv.Value, &k); err != nil {

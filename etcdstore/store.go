@@ -1,7 +1,6 @@
-// Package etcdstore keeps the cloud's shared state in etcd. It is the only
-// importer of the etcd client and of the embedded server; keys.go names every
-// key. Each write is one transaction that compares what it builds on, each watch
-// starts at the revision after its list and lists again after a compaction.
+// Package etcdstore keeps the cloud's shared state in etcd. It is the only importer of the etcd client and of
+// the embedded server; keys.go names every key. Each write is one transaction that compares what it builds on.
+// Each watch starts at the revision after its list, and lists again after a compaction.
 package etcdstore
 
 import (
@@ -24,21 +23,21 @@ import (
 // Config says where etcd is and how long to wait for it.
 type Config struct {
 	Endpoints   []string           // required, such as http://127.0.0.1:2379, or Embedded
-	Embedded    *etcdserver.Server // a server in this process, which ends after the store
-	DialTimeout time.Duration      // of the first answer; 3 s by default, and a login may take 10 s
-	Access                         // who we are to the endpoints
-	// Mint allows Open to begin an installation where etcd holds none. Only the
-	// long-running parts do; a command that finds nothing says so.
+	Embedded    *etcdserver.Server // a server in this process, closed after the store
+	DialTimeout time.Duration      // for the first answer; 3 s by default, 10 s with a login
+	Access                         // credentials for the endpoints
+	// Mint allows Open to begin an installation if etcd holds none. Only long-running processes do; a command
+	// reports that it found nothing.
 	Mint bool
-	// SessionTTL is how long after this process's death what it had begun to
-	// schedule is left to it; 30 s by default, whole seconds.
+	// SessionTTL is how long after this process's death its unfinished requests are left alone; 30 s by
+	// default, whole seconds.
 	SessionTTL time.Duration
 
 	keepalive time.Duration // keepaliveTime by default; tests set it
 }
 
-// Store is one connection to etcd and the home partition found there, with a type for each room
-// that stores. Close it.
+// Store is one connection to etcd and the home partition found there, with a type for each room that stores. It
+// must be closed.
 type Store struct {
 	*conn
 	Cluster *Cluster
@@ -47,31 +46,31 @@ type Store struct {
 	Trust   *Trust
 }
 
-// conn is the connection, and what everything that is stored through it has in common.
+// conn is the connection and the state shared by the types of a Store.
 type conn struct {
 	etcd      *clientv3.Client
 	endpoints string
-	user      string // that we logged in as, if any
+	user      string // the user that we logged in as, if any
 	keys      keys
 	partition croft.PartitionID
-	minor     atomic.Int64 // of what is stored, as far as we know
+	minor     atomic.Int64 // of the stored schema, as far as known
 
 	sessionTTL time.Duration
 	metrics    *metrics
 	conns      *connections
-	watches    atomic.Int64       // that go on for long
-	endLook    context.CancelFunc // ends the look for members that hang
+	watches    atomic.Int64       // number of long-lived watches
+	endLook    context.CancelFunc // ends the search for hung members
 
 	mu         sync.Mutex
 	session    string // see sessionKey
 	sessionID  clientv3.LeaseID
-	sessionEnd context.CancelFunc // lets it run out
+	sessionEnd context.CancelFunc // ends its keepalive, so that it expires
 	work       sync.WaitGroup
 }
 
-// Open connects and reads the home partition, minting it where c says so.
-// Unavailable: etcd does not answer in time. NotFound: it holds no croft. Invalid: it
-// does not let us in, or we do not take it for etcd.
+// Open connects and reads the home partition, and creates it if c.Mint is set. Unavailable: etcd does not
+// answer in time. NotFound: it holds no croft. Invalid: it refuses our credentials, or we do not trust its
+// certificate.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Embedded != nil {
 		c.Endpoints = []string{c.Embedded.Endpoint()}
@@ -105,11 +104,11 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return &Store{conn: s, Cluster: &Cluster{s}, Keys: &Keys{s}, Pools: &Pools{s}, Trust: &Trust{s}}, nil
 }
 
-// Partition is the key that everything of this installation lies under.
+// Partition returns the key below which everything of this installation is stored.
 func (s *conn) Partition() croft.PartitionID { return s.partition }
 
-// Close ends the session, so that what it had begun is undone by whoever sweeps,
-// and the connection. Watches end with their contexts, not here.
+// Close closes the connection and ends the session, so that its unfinished requests are undone by the next
+// sweep. Watches end with their contexts, not here.
 func (s *conn) Close() error {
 	s.endSession()
 	s.endLook()

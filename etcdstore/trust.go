@@ -15,7 +15,7 @@ import (
 	"croft/trust"
 )
 
-// Trust stores whom the hosts of the cloud trust, and which hosts may join and have joined.
+// Trust stores the authority that the cloud's hosts trust, and which hosts may join and have joined.
 type Trust struct{ *conn }
 
 var _ trust.Registry = (*Trust)(nil)
@@ -41,18 +41,18 @@ func (s *Trust) Authority(ctx context.Context) ([]byte, error) {
 	return got.Kvs[0].Value, nil
 }
 
-// A storedJoinServer is the record of a JoinServer. It is kept under two keys: the version
-// before knows the former one alone.
+// A storedJoinServer is the record of a JoinServer. It is stored under two keys, since the previous version
+// knows only the former key.
 type storedJoinServer struct {
 	trust.JoinServer
 
-	// Former: the record was written under the former key too. Where that is gone, a
-	// program of the version before has removed the server.
+	// Former: the record was also written under the former key. If that key is gone, a program of the previous
+	// version has removed the server.
 	Former bool `json:"former,omitempty"`
 }
 
-// PutJoinServer stores where hosts join and agents are served on a host; without addresses
-// it removes the record.
+// PutJoinServer stores where hosts join and agents are served on a host; without addresses it removes the
+// record.
 func (s *Trust) PutJoinServer(ctx context.Context, host croft.HostID, j trust.JoinServer) error {
 	key, former := s.keys.join(host), s.keys.formerJoin(host)
 	if len(j.Addresses)+len(j.Agents) == 0 {
@@ -65,8 +65,8 @@ func (s *Trust) PutJoinServer(ctx context.Context, host croft.HostID, j trust.Jo
 	return s.wrapped(err, "write where hosts join")
 }
 
-// JoinServers implements trust.Servers. Of a host's two records the newer one counts: each
-// version writes those that it knows.
+// JoinServers implements trust.Servers. Of a host's two records the newer one is valid: each version writes the
+// keys that it knows.
 func (s *Trust) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
 	got, err := s.etcd.Txn(ctx).Then(
 		clientv3.OpGet(s.keys.joins(), clientv3.WithPrefix()),
@@ -124,14 +124,14 @@ func (s *Trust) Admit(ctx context.Context, host croft.HostID, known bool, certif
 // Renewed implements trust.Registry.
 func (s *Trust) Renewed(ctx context.Context, host croft.HostID, authority string, stamp trust.Stamp) error {
 	for {
-		// A host may renew its certificates of both authorities at once.
+		// A host may renew its certificates of both authorities concurrently.
 		if err := s.renewed(ctx, host, authority, stamp); !errors.Is(err, croft.Conflict) {
 			return err
 		}
 	}
 }
 
-// renewed is one attempt. Conflict: the record changed meanwhile.
+// renewed is one attempt. Conflict: the record changed in the meantime.
 func (s *Trust) renewed(ctx context.Context, host croft.HostID, authority string, stamp trust.Stamp) error {
 	key := s.keys.joined(host)
 	got, err := s.etcd.Get(ctx, key)

@@ -9,23 +9,23 @@ import (
 	"croft"
 )
 
-// An instance's user-data, which may be long, lies under a key of its own for as long as
-// the instance has a record. Neither record nor order has it, so that it is written once
-// and is not read by those who read many. Programs of schema 1.1 know no such key: for
-// hosts that they serve, record and order have it, as all had it then.
+// An instance's user-data may be long. It is stored under its own key for as long as the instance has a record,
+// and not in record and order. So it is written once, and not read by those who read many records. Programs of
+// schema 1.1 do not know this key: for hosts that they serve, record and order contain the user-data, as they
+// did in that version.
 
-// userData writes and reads it.
+// userData writes and reads user-data.
 type userData struct{ *conn }
 
-// fillUserData completes the spec of a record or an order with the value of its key.
+// fillUserData adds the value of the user-data key to the spec of a record or an order.
 func fillUserData(spec *croft.Spec, kvs []*mvccpb.KeyValue) {
 	if len(kvs) > 0 && len(spec.UserData) == 0 {
 		spec.UserData = kvs[0].Value
 	}
 }
 
-// putUserData stores an instance's user-data. What an older instance of the same UUID
-// had, if a program of 1.1 left that, is gone.
+// putUserData stores an instance's user-data. It replaces what a program of 1.1 left of an older instance with
+// the same UUID.
 func (s userData) putUserData(inst croft.Instance) clientv3.Op {
 	if len(inst.Spec.UserData) == 0 {
 		return clientv3.OpDelete(s.keys.userData(inst.ID))
@@ -33,12 +33,11 @@ func (s userData) putUserData(inst croft.Instance) clientv3.Op {
 	return clientv3.OpPut(s.keys.userData(inst.ID), string(inst.Spec.UserData))
 }
 
-// keepUserData puts the user-data of an instance where the agent of a host finds it, and
-// returns record and order as they are to be stored, and what else is to be written. The
-// instance may have been read without its user-data.
+// keepUserData puts an instance's user-data where the agent of its host finds it. It returns record and order
+// as to be stored, and further operations. The instance may have been read without its user-data.
 func (s userData) keepUserData(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, croft.Order,
 	[]clientv3.Op, error) {
-	if o.Want == croft.WantGone { // nobody needs it any more; the key goes with the record
+	if o.Want == croft.WantGone { // no longer needed; the key goes with the record
 		inst.Spec.UserData = nil
 		return inst, o, nil, nil
 	}
@@ -64,7 +63,7 @@ func (s userData) keepUserData(ctx context.Context, inst croft.Instance, o croft
 	return inst, o, ops, nil
 }
 
-// readUserData completes a record that was read without its user-data.
+// readUserData adds the user-data to a record that was read without it.
 func (s userData) readUserData(ctx context.Context, inst *croft.Instance) error {
 	got, err := s.etcd.Get(ctx, s.keys.userData(inst.ID))
 	if err != nil {
@@ -74,7 +73,7 @@ func (s userData) readUserData(ctx context.Context, inst *croft.Instance) error 
 	return nil
 }
 
-// withoutUserData is a record as it is stored where its user-data lies apart.
+// withoutUserData returns a record as stored when its user-data is stored apart.
 func withoutUserData(inst croft.Instance) croft.Instance {
 	inst.Spec.UserData = nil
 	return inst

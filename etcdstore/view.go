@@ -34,8 +34,7 @@ func (s *Store) Find(ctx context.Context, project croft.Project, idOrName string
 	return *st, nil
 }
 
-// status reads all that is known of one instance, nil where it has no record, and
-// a revision to watch from.
+// status reads all that is stored about one instance, nil if it has no record, and a revision to watch from.
 func (s *Store) status(ctx context.Context, id croft.InstanceID) (*croft.Status, int64, error) {
 	got, err := s.etcd.Get(ctx, s.keys.instance(id))
 	if err != nil {
@@ -81,8 +80,8 @@ func (s *Store) status(ctx context.Context, id croft.InstanceID) (*croft.Status,
 	return st, all.Header.Revision, nil
 }
 
-// List implements schedule.View: one transaction, so what it returns held together. It
-// leaves user-data out that lies apart.
+// List implements schedule.View in one transaction, so that the result is consistent. It omits user-data that
+// is stored apart.
 func (s *Store) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
 	var ops []clientv3.Op
 	for _, prefix := range []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(),
@@ -104,8 +103,8 @@ func (s *Store) List(ctx context.Context, project croft.Project) ([]croft.Status
 	return found, err
 }
 
-// WatchInstance implements schedule.View. Until the instance has a host only its
-// record can change; after that its order and its observation too.
+// WatchInstance implements schedule.View. Until the instance has a host only its record can change; then also
+// its order and its observation.
 func (s *Store) WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -123,8 +122,8 @@ func (s *Store) WatchInstance(ctx context.Context, id croft.InstanceID, changed 
 	}
 }
 
-// await returns once a key that st was read from changed at revision from or
-// later. A watch that breaks counts as a change: the caller reads again.
+// await returns once a key that st was read from changed at revision from or later. A broken watch is treated
+// as a change: the caller reads again.
 func (s *Store) await(ctx context.Context, st *croft.Status, from int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -10,14 +10,13 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// watchRetry is how long a watch that lost its server waits before it lists
-// again, with up to as much again at random so that many do not return at once.
+// watchRetry is the pause before a watch that lost its server lists again, plus a random time of up to the same
+// length, so that many do not return at once.
 const watchRetry = 500 * time.Millisecond
 
-// follow calls seen for every key below prefix that exists, then for every key
-// that changes or disappears (value nil). After a compaction or a lost watch it
-// lists again; listed is then called first, so that a caller can notice keys that
-// disappeared meanwhile. It returns only when ctx ends.
+// follow calls seen for every existing key below prefix, then for every key that changes or disappears (value
+// nil). After a compaction or a lost watch it lists again, and calls listed first, so that the caller can
+// notice keys that disappeared in the meantime. It returns only when ctx ends.
 func (s *conn) follow(ctx context.Context, prefix string, listed func(), seen func(*mvccpb.KeyValue, bool)) error {
 	for {
 		s.followOnce(ctx, prefix, listed, seen)
@@ -32,11 +31,10 @@ func (s *conn) follow(ctx context.Context, prefix string, listed func(), seen fu
 	}
 }
 
-// followOnce lists and watches until the watch breaks for whatever reason; the
-// next round is the retry.
+// followOnce lists and watches until the watch breaks for any reason; the next round is the retry.
 func (s *conn) followOnce(ctx context.Context, prefix string, listed func(), seen func(*mvccpb.KeyValue, bool)) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel() // ends the watch at the server too
+	defer cancel() // also ends the watch at the server
 	defer s.watching()()
 	got, err := s.etcd.Get(ctx, prefix, clientv3.WithPrefix())
 	if err != nil {
@@ -56,9 +54,8 @@ func (s *conn) followOnce(ctx context.Context, prefix string, listed func(), see
 	}
 }
 
-// disconnected returns as soon as no server at all can be reached, or when ctx ends.
-// Whoever only waits for answers would learn it late or never: a request waits for
-// the connection to come back, and so does a watch.
+// disconnected returns as soon as no server can be reached, or when ctx ends. A client that waits for answers
+// would notice late or never: requests and watches wait for the connection to come back.
 func (s *conn) disconnected(ctx context.Context) error {
 	conn := s.etcd.ActiveConnection()
 	if conn == nil { // a server in this process
