@@ -13,30 +13,29 @@ import (
 )
 
 const (
-	// compactKeep is how long the past is kept for those who read several pages at one
-	// revision, or whose watch was broken; they begin anew where it is gone.
+	// compactKeep is how long history is kept for readers of several pages at one revision and for broken
+	// watches; they start over if it is gone.
 	compactKeep = 10 * time.Second
-	// compactGrowth is by how much a server grows before it forgets the past, where that
-	// is less than an eighth of its quota.
+	// compactGrowth is the growth of a server that triggers a compaction, unless an eighth of its quota is
+	// less.
 	compactGrowth = 64 << 20
 	compactLook   = time.Second
 )
 
-// compactor compacts the history of an embedded server by size. etcd does so by itself once an
-// hour, and takes no writes once it is full; a busy cloud, or pool, may fill it sooner. Of several
-// servers only the leader acts.
+// compactor compacts the history of an embedded server by size. etcd itself compacts once an hour and is
+// read-only once full, which a busy cloud or pool may reach sooner. Of several servers only the leader acts.
 type compactor struct {
 	server *etcdserver.EtcdServer
 	growth int64
 	keep   time.Duration
 	look   time.Duration
 
-	base  int64        // the smallest size since the server had last grown enough
-	owed  int64        // the revision at that time: what it grew by is compacted up to there, once that is old enough
+	base  int64        // smallest size since the last growth that triggered a compaction
+	owed  int64        // revision at that growth: due for compaction once it is old enough
 	marks []revisionAt // oldest first
 }
 
-// revisionAt is the revision at a time.
+// revisionAt is the revision at a point in time.
 type revisionAt struct {
 	at       time.Time
 	revision int64
@@ -48,7 +47,7 @@ func newCompactor(server *etcdserver.EtcdServer, c Config) *compactor {
 		keep: cmp.Or(c.compactKeep, compactKeep), look: cmp.Or(c.compactLook, compactLook)}
 }
 
-// run compacts until ctx ends, as long as the server runs.
+// run compacts until ctx ends, while the server runs.
 func (c *compactor) run(ctx context.Context) {
 	c.base = c.server.Backend().SizeInUse()
 	delay.Every(ctx, c.look, func(ctx context.Context) {
@@ -60,15 +59,14 @@ func (c *compactor) run(ctx context.Context) {
 		kv := c.server.KV()
 		to := c.due(revisionAt{time.Now(), kv.Rev()}, kv.FirstRev(), c.server.Backend().SizeInUse())
 		if to > 0 && c.server.Leader() == c.server.MemberID() {
-			_, _ = c.server.Compact(ctx, &pb.CompactionRequest{Revision: to}) // the next look repeats it
+			_, _ = c.server.Compact(ctx, &pb.CompactionRequest{Revision: to}) // on error the next look repeats it
 		}
 	})
 }
 
-// due returns the revision to compact to now, 0: none. first is the oldest revision that is kept.
-// What a compaction frees it frees by and by, so growth counts from the smallest size since the
-// last time. What was written within the time that is kept stays then, and is due once it is
-// older, whether or not the server grows on.
+// due returns the revision to compact to now; 0: none. first is the oldest revision that is kept. A compaction
+// frees space gradually, so growth is measured from the smallest size since the last one. Revisions younger
+// than the time that is kept stay at first, and are due once they are older, even if the server grows no more.
 func (c *compactor) due(now revisionAt, first, size int64) int64 {
 	kept := c.note(now)
 	c.base = min(c.base, size)
@@ -82,7 +80,7 @@ func (c *compactor) due(now revisionAt, first, size int64) int64 {
 	return 0
 }
 
-// note adds a mark and returns the newest revision that is old enough to be compacted, 0: none.
+// note adds a mark and returns the newest revision that is old enough to be compacted; 0: none.
 func (c *compactor) note(now revisionAt) int64 {
 	c.marks = append(c.marks, now)
 	for len(c.marks) > 1 && now.at.Sub(c.marks[1].at) >= c.keep {

@@ -23,42 +23,41 @@ import (
 	"croft/internal/pemfile"
 )
 
-// TxnOps is how many operations a transaction of the embedded server may
-// have, so that one Placement request may cover many providers. etcd's own default
-// is 128.
+// TxnOps is the embedded server's limit on the operations of a transaction, so that one Placement request may
+// cover many providers. etcd's default is 128.
 const TxnOps = 8192
 
-// Config says where the member keeps its data and listens.
+// Config says where the member keeps its data and where it listens.
 type Config struct {
-	Dir    string // required; made if absent, readable by its owner alone
+	Dir    string // required; created if absent, readable only by its owner
 	Listen string // host:port for clients, 127.0.0.1:2379 by default; port 0 picks a free one
-	// Advertise is host:port at which clients of other machines reach it; Listen by default.
+	// Advertise is the host:port at which clients on other machines reach it; Listen by default.
 	Advertise string
-	// Host is the member's name, croft by default. Peer is host:port where other
-	// members reach it, and PeerListen where it listens for them, the same by default.
-	// Without Peer it can have no others, and listens on a free loopback port.
+	// Host is the member's name, croft by default. Peer is the host:port at which other members reach it, and
+	// PeerListen where it listens for them, by default the same. Without Peer it can have no other members, and
+	// listens on a free loopback port.
 	Host             croft.HostID
 	Peer, PeerListen string
-	// Cluster is what AddEtcdMember returned, for a member whose directory is empty.
+	// Cluster is the result of AddEtcdMember, for a member whose directory is empty.
 	Cluster string
 	// MaxTxnOps limits the operations of one transaction; TxnOps by default.
 	MaxTxnOps uint
-	// Cert and Key are the files of the server's certificate; with them it speaks TLS.
-	// ClientCA is the file of the authority whose certificates clients have to show. With
-	// all three, members speak TLS to each other, and have to show certificates too.
+	// Cert and Key are the files of the server's certificate; with them it speaks TLS. ClientCA is the file of
+	// the authority that client certificates, then required, must be signed by. With all three, members use TLS
+	// with certificates among each other too.
 	Cert, Key, ClientCA string
-	// MaxBytes is how much it stores before it takes no writes; etcd's own 2 GiB by default.
+	// MaxBytes is the quota of the database, after which it is read-only; by default etcd's 2 GiB.
 	MaxBytes int64
-	// Unsynced leaves fsync out, and does not mind how full the disk is: for tests, whose
-	// data no crash of the machine has to survive.
+	// Unsynced disables fsync and the check of free disk space: for tests, whose data need not survive a crash
+	// of the machine.
 	Unsynced bool
-	Log      *slog.Logger // hears that the disk is full; discards by default
+	Log      *slog.Logger // logs a full disk; discards by default
 
-	bounds                   bounds        // of its listeners; tests set them
-	compactKeep, compactLook time.Duration // of its compactor; tests set them
+	bounds                   bounds        // of its listeners; set by tests
+	compactKeep, compactLook time.Duration // of its compactor; set by tests
 }
 
-// etcd is the configuration in etcd's words.
+// etcd returns the configuration of the embedded etcd.
 func (c Config) etcd() (*embed.Config, error) {
 	cfg := embed.NewConfig()
 	cfg.Name, cfg.Dir = cmp.Or(string(c.Host), "croft"), c.Dir
@@ -73,20 +72,19 @@ func (c Config) etcd() (*embed.Config, error) {
 	cfg.MaxTxnOps = cmp.Or(c.MaxTxnOps, TxnOps)
 	cfg.MaxRequestBytes = 8 << 20
 	cfg.EnableGRPCGateway = false
-	// Thousands of agents each have a connection on which little happens: a buffer of
-	// 32 KiB for every one of them would be most of the server's memory.
+	// Thousands of agents each have a connection with little traffic: buffers of 32 KiB for each of them would
+	// dominate the server's memory.
 	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ReadBufferSize(4 << 10)}
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "1h"
-	// Entries of the log stay in memory for followers that are behind: few, or none.
+	// Entries of the log stay in memory for followers that lag: few, if any.
 	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 2000, 500
 	cfg.UnsafeNoFsync = c.Unsynced
 	cfg.QuotaBackendBytes = c.MaxBytes
 	return cfg, nil
 }
 
-// names are what requests over HTTP without TLS may call a server that listens on loopback:
-// a web page can have its own name lead there.
-// Nil: anything.
+// names returns the host names allowed in plain HTTP requests to a server that listens on loopback, against DNS
+// rebinding: a web page can make its own name resolve here. Nil: any name is allowed.
 func (c Config) names() map[string]bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	ip, notIP := netip.ParseAddr(host)
@@ -96,7 +94,7 @@ func (c Config) names() map[string]bool {
 	return map[string]bool{"": true, host: true, "localhost": true, "127.0.0.1": true, "::1": true}
 }
 
-// addresses sets where the server listens, where others reach it, and its certificates.
+// addresses sets where the server listens, its advertised addresses, and its certificates.
 func (c Config) addresses(cfg *embed.Config) error {
 	client, err := listenURL("etcd.listen", c.Listen)
 	if err != nil {
@@ -125,7 +123,7 @@ func (c Config) addresses(cfg *embed.Config) error {
 	if c.ClientCA != "" && c.Peer != "" {
 		peer.Scheme, peerListen.Scheme = "https", "https"
 		cfg.PeerTLSInfo = cfg.ClientTLSInfo
-		// A host may speak to the others from another address than its certificate has.
+		// A host may connect to the others from an address that its certificate does not contain.
 		cfg.PeerTLSInfo.SkipClientSANVerify = true
 	}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{outside}
@@ -133,7 +131,7 @@ func (c Config) addresses(cfg *embed.Config) error {
 	return nil
 }
 
-// checkTrust says what is wrong with the files that the server speaks TLS with.
+// checkTrust validates the combination and content of the TLS files.
 func (c Config) checkTrust() error {
 	switch {
 	case c.Cert == "" && c.Key == "" && c.ClientCA == "":
@@ -152,7 +150,7 @@ func (c Config) checkTrust() error {
 	return err
 }
 
-// listenURL checks host:port and makes the URL that etcd listens on.
+// listenURL validates host:port and returns the URL that etcd listens on.
 func listenURL(setting, address string) (url.URL, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err == nil && host == "localhost" {
@@ -166,8 +164,8 @@ func listenURL(setting, address string) (url.URL, error) {
 
 func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.New(slog.DiscardHandler)) }
 
-// lastWords is etcd's log: nothing but the sentence with which it ends the process,
-// where it cannot go on.
+// lastWords is etcd's log. It discards everything except the message with which etcd ends the process because
+// it cannot go on.
 func lastWords() *zap.Logger {
 	return zap.New(zapcore.NewNopCore(), zap.WithFatalHook(lastWord{}), zap.WithPanicHook(lastWord{}))
 }

@@ -16,15 +16,14 @@ import (
 
 func database(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
 
-// IsMember tells whether a directory holds the data of an etcd server, so that it needs
-// to be told of no cluster.
+// IsMember tells whether a directory holds the data of an etcd server, which then needs no Config.Cluster.
 func IsMember(dir string) bool {
 	log, _ := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
 	return len(log) > 0
 }
 
-// ClearUnfinished removes what the first start of a server left in a directory where it
-// did not come to have a log: etcd knows nothing from there.
+// ClearUnfinished removes what the first start of a server left in a directory if it wrote no log: etcd has no
+// state there.
 func ClearUnfinished(dir string) error {
 	if IsMember(dir) {
 		return nil
@@ -35,8 +34,7 @@ func ClearUnfinished(dir string) error {
 	return nil
 }
 
-// checkUnused finds another etcd that runs in a directory: ours would wait for its
-// end, without a word. Conflict.
+// checkUnused detects another etcd that runs in a directory: ours would silently wait for its end. Conflict.
 func checkUnused(dir string) error {
 	db, err := os.Open(database(dir))
 	if errors.Is(err, os.ErrNotExist) {
@@ -45,7 +43,7 @@ func checkUnused(dir string) error {
 	if err != nil {
 		return fmt.Errorf("open the data of the embedded etcd: %w", err)
 	}
-	defer db.Close() // and with it the lock
+	defer db.Close() // also releases the lock
 	err = filelock.Take(db)
 	if errors.Is(err, filelock.ErrTaken) {
 		return croft.Errorf(croft.Conflict, "embedded etcd: another process uses %s; stop it, or ask it by its address",
@@ -57,12 +55,12 @@ func checkUnused(dir string) error {
 	return nil
 }
 
-// afterRestore is by how much the revision is raised when a snapshot is restored: more
-// than anybody wrote since it was taken. Who watches from a later one lists again then.
+// afterRestore is by how much the revision is raised when a snapshot is restored: more than was written since
+// the snapshot was taken. Watches from a later revision then list again.
 const afterRestore = 1_000_000_000
 
-// Restore makes the data of a server that is the only one of its cluster, in dir, which
-// must not exist, from a snapshot. Invalid: the file is none, or not whole.
+// Restore creates the data of a single-member cluster from a snapshot, in dir, which must not exist. Invalid:
+// the file is not a snapshot, or incomplete.
 func Restore(file, dir string, host croft.HostID) error {
 	if _, err := os.Stat(file); err != nil {
 		return croft.Errorf(croft.Invalid, "read the snapshot: %w", err)
@@ -70,7 +68,7 @@ func Restore(file, dir string, host croft.HostID) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return croft.Errorf(croft.Conflict, "%s is there already: move it out of the way first", dir)
 	}
-	const peer = "http://127.0.0.1:0" // until the server says where it is
+	const peer = "http://127.0.0.1:0" // until the server publishes its address
 	err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
 		SnapshotPath: file, OutputDataDir: dir, Name: string(host), PeerURLs: []string{peer},
 		InitialCluster: string(host) + "=" + peer, InitialClusterToken: "croft-" + string(croft.NewPartitionID()),

@@ -40,56 +40,56 @@ import (
 	"croft/internal/connlimit"
 )
 
-// What one connection may cost the server.
+// Limits on what one connection may cost the server.
 const (
-	// greetTime is how long a client or member may take for the TLS handshake and the first header.
+	// greetTime bounds the TLS handshake and the first header of a client or member.
 	greetTime = 10 * time.Second
-	// drainTime is how long it may take to read what is sent to it at once, 32 KiB or a TLS record, or to answer a
-	// ping.
+	// drainTime bounds how long a peer may take to read what is sent at once, 32 KiB or a TLS record, or to
+	// answer a ping.
 	drainTime = 20 * time.Second
-	// pingEvery is how often a client that is silent is asked whether it is there.
+	// pingEvery is how long a client may be silent before it is pinged.
 	pingEvery = time.Minute
-	// closeTime is how long requests under way have to end when the server is closed.
+	// closeTime is how long requests in flight have to end when the server is closed.
 	closeTime = time.Second
 )
 
-// bounds are what connections to a server may cost together and each for itself.
+// bounds limits what connections may cost, each and in total.
 type bounds struct {
 	clients, peers connlimit.Limits
 	greet, drain   time.Duration
 }
 
-// or puts defaults where nothing is set. secured: clients have to show certificates.
+// or fills in defaults. secured: clients must present certificates.
 func (b bounds) or(secured bool) bounds {
 	if b.clients.Total == 0 {
 		b.clients = connlimit.OfEtcd()
 		if !secured {
-			b.clients.PerSource = b.clients.Total // nobody can show who it is, and all may be of one machine
+			b.clients.PerSource = b.clients.Total // no client can prove its identity, and all may be on one machine
 		}
 	}
 	if b.peers.Total == 0 {
 		b.peers = connlimit.OfProcess()
 	}
-	// Members that vote are never closed in favour of others.
+	// Voters are never closed in favour of others.
 	b.peers.UnprovenOnly = true
 	b.greet, b.drain = cmp.Or(b.greet, greetTime), cmp.Or(b.drain, drainTime)
 	return b
 }
 
-// service takes the connections of clients and of other members for a server. etcd's own listeners bound neither how
-// many of them have shown no certificate nor how long one may take to read an answer.
+// service accepts the connections of clients and of other members. etcd's own listeners limit neither the
+// number of connections without a certificate nor how long a client may take to read an answer.
 type service struct {
 	config  Config
 	bounds  bounds
 	server  *etcdserver.EtcdServer
 	clients *connlimit.Listener
-	peers   *connlimit.Listener // nil: it can have no other members
+	peers   *connlimit.Listener // nil: no other members are possible
 	tls     *tls.Config         // nil: plain text
 	peerTLS *tls.Config
 
-	failed chan error // of a listener that ended by itself
+	failed chan error // receives the error of a listener that ended by itself
 	work   sync.WaitGroup
-	end    []func(context.Context) // of what serves clients
+	end    []func(context.Context) // shut down the servers for clients
 }
 
 // listen opens the listeners. Conflict: an address is in use.
@@ -143,7 +143,7 @@ func (s *service) listener(setting, address string, limits connlimit.Limits, dra
 	return connlimit.New(l, limits), nil
 }
 
-// endpoint is where clients on this machine reach the server.
+// endpoint returns the URL at which clients on this machine reach the server.
 func (s *service) endpoint() string {
 	scheme := "http://"
 	if s.tls != nil {
@@ -152,10 +152,10 @@ func (s *service) endpoint() string {
 	return scheme + s.clients.Addr().String()
 }
 
-// hide has etcd itself listen where nobody connects: it insists on listening.
-// The sockets are unlinked by unlink; dir is closed after the server.
+// hide makes etcd itself listen on sockets that nobody connects to, since it requires listeners. unlink removes
+// the sockets; dir is closed after the server.
 func hide(cfg *embed.Config) (unlink func(), dir *os.File, err error) {
-	// The path of a socket is short, and that of the directory need not be.
+	// The path of a socket is limited in length, that of the directory is not.
 	if dir, err = os.Open(cfg.Dir); err != nil {
 		return nil, nil, fmt.Errorf("open the directory of the embedded etcd: %w", err)
 	}
@@ -166,7 +166,7 @@ func hide(cfg *embed.Config) (unlink func(), dir *os.File, err error) {
 	return func() { _, _ = os.Remove(client), os.Remove(peer) }, dir, nil
 }
 
-// servePeers answers other members from now on.
+// servePeers starts to serve other members.
 func (s *service) servePeers(server *etcdserver.EtcdServer) {
 	s.server = server
 	if s.peers == nil {
@@ -179,7 +179,7 @@ func (s *service) servePeers(server *etcdserver.EtcdServer) {
 	s.serveWeb(web, s.peers)
 }
 
-// serveClients answers clients from now on: gRPC, and over HTTP the version, health and metrics.
+// serveClients starts to serve clients: gRPC, and version, health and metrics over HTTP.
 func (s *service) serveClients(options []grpc.ServerOption) {
 	mux := http.NewServeMux()
 	etcdhttp.HandleVersion(mux, s.server)
@@ -195,7 +195,7 @@ func (s *service) serveClients(options []grpc.ServerOption) {
 	web := s.newServer(s.named(mux))
 	s.end = append(s.end, func(ctx context.Context) { shutdown(ctx, web) })
 	if s.tls != nil {
-		// Over TLS gRPC and HTTP are told apart by their requests alone.
+		// Over TLS gRPC and HTTP share a port and differ only in their requests.
 		web.Handler, web.TLSConfig = apart(calls, web.Handler), s.tls
 		s.end = append(s.end, func(context.Context) { calls.Stop() })
 		s.serveWeb(web, s.clients)
@@ -213,11 +213,11 @@ func (s *service) serveClients(options []grpc.ServerOption) {
 func (s *service) newServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           proven(h),
-		ReadHeaderTimeout: s.bounds.greet, // of the handshake too
+		ReadHeaderTimeout: s.bounds.greet, // including the handshake
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: math.MaxInt32, // as many as etcd lets a client have, who has shown a certificate
+			MaxConcurrentStreams: math.MaxInt32, // etcd's own limit; the client has shown a certificate
 			SendPingTimeout:      pingEvery, PingTimeout: s.bounds.drain, WriteByteTimeout: s.bounds.drain,
 		},
 		ConnContext: connlimit.Context,
@@ -234,7 +234,7 @@ func (s *service) serveWeb(web *http.Server, l net.Listener) {
 	})
 }
 
-// serve runs what serves a listener until that is closed.
+// serve runs the server of a listener until the listener is closed.
 func (s *service) serve(run func() error) {
 	s.work.Go(func() {
 		err := run()
@@ -251,7 +251,7 @@ func (s *service) serve(run func() error) {
 	})
 }
 
-// closeClients ends what clients asked for.
+// closeClients ends the requests of clients.
 func (s *service) closeClients() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
@@ -262,7 +262,7 @@ func (s *service) closeClients() {
 	s.clients.End()
 }
 
-// close ends the rest, and returns when no connection is left.
+// close closes the rest and returns when no connection is left.
 func (s *service) close() {
 	s.clients.End()
 	if s.peers != nil {
@@ -271,7 +271,7 @@ func (s *service) close() {
 	s.work.Wait()
 }
 
-// shutdown closes a server at the end of ctx, or once it has nothing to do.
+// shutdown closes a server when it is idle, or when ctx ends.
 func shutdown(ctx context.Context, web *http.Server) {
 	if web.Shutdown(ctx) != nil {
 		_ = web.Close()
@@ -293,7 +293,7 @@ func stop(ctx context.Context, calls *grpc.Server) {
 	}
 }
 
-// apart passes requests of gRPC on to calls, and others to h.
+// apart passes gRPC requests to calls and others to h.
 func apart(calls *grpc.Server, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 && strings.Contains(r.Header.Get("Content-Type"), "application/grpc") {
@@ -304,7 +304,7 @@ func apart(calls *grpc.Server, h http.Handler) http.Handler {
 	})
 }
 
-// proven notes connections that showed a certificate: they are closed last.
+// proven marks connections that showed a certificate: they are closed last.
 func proven(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
@@ -314,7 +314,8 @@ func proven(h http.Handler) http.Handler {
 	})
 }
 
-// named refuses requests in plain text for a name that is not the server's: a web page can have its own lead here.
+// named refuses plain HTTP requests for a name that is not the server's, against DNS rebinding: a web page can
+// make its own name resolve here.
 func (s *service) named(h http.Handler) http.Handler {
 	names := s.config.names()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

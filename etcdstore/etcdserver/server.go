@@ -1,6 +1,5 @@
-// Package etcdserver runs an etcd server in this process: the only one of its cluster, or one of
-// several members. It bounds what connections may cost, compacts the history by size, and stops
-// taking writes before the disk is full.
+// Package etcdserver runs an etcd server in this process: a single server, or one of several members. It limits
+// what connections may cost, compacts the history by size, and becomes read-only before the disk is full.
 package etcdserver
 
 import (
@@ -29,13 +28,13 @@ type Server struct {
 	etcd    *embed.Etcd
 	service *service
 	dir     *os.File      // holds the sockets of etcd's own listeners
-	full    chan struct{} // closed once the disk is full and the other members go on
+	full    chan struct{} // closed when the disk is full and the other members go on
 	stop    context.CancelFunc
 	work    sync.WaitGroup // of the compactor and the space keeper
 }
 
-// Start starts the server and returns when it answers; a member of several waits for a majority.
-// Conflict: a port or the directory is in use. Unavailable: the disk is too full.
+// Start starts the server and returns when it is ready; a member of several waits for a majority. Conflict: a
+// port or the directory is in use. Unavailable: the disk is too full.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if c.Dir == "" {
 		return nil, croft.Errorf(croft.Invalid, "embedded etcd: a directory is required")
@@ -44,7 +43,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := c.checkTrust(); err != nil {
 		return nil, err
 	}
-	if _, err := c.etcd(); err != nil { // before anything is made
+	if _, err := c.etcd(); err != nil { // before anything is created
 		return nil, err
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
@@ -60,7 +59,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	}
 	s, err := start(ctx, c)
 	for range joinTries {
-		// Of the members that it asks one may not know yet that it was added.
+		// A member that it asks may not know yet that it was added.
 		if err == nil || c.Cluster == "" || !strings.Contains(err.Error(), "member count is unequal") ||
 			delay.For(ctx, joinRetry) != nil {
 			break
@@ -81,7 +80,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// joinTries is how often a new member tries again to join, and joinRetry the pause before each time.
+// joinTries is how often a new member retries its join, and joinRetry the pause before each try.
 const (
 	joinTries = 20
 	joinRetry = 500 * time.Millisecond
@@ -126,7 +125,7 @@ func start(ctx context.Context, c Config) (_ *Server, err error) {
 	return s, nil
 }
 
-// keep starts what looks after the server until it is closed.
+// keep starts the compactor and the space keeper, which run until the server is closed.
 func (s *Server) keep(c Config) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -142,14 +141,14 @@ func (s *Server) keep(c Config) {
 	}
 }
 
-// Client calls the server without a connection. Close it before the server.
+// Client returns a client that calls the server without a connection. It must be closed before the server.
 func (s *Server) Client() *clientv3.Client { return v3client.New(s.etcd.Server) }
 
-// Endpoint is where clients reach the server.
+// Endpoint returns the URL at which clients reach the server.
 func (s *Server) Endpoint() string { return s.service.endpoint() }
 
-// Wait returns nil when ctx ends, or the error that ended the server.
-// NotFound: the other members removed it. ErrFull: its disk is full, and they go on.
+// Wait returns nil when ctx ends, or the error that ended the server. NotFound: the other members removed it.
+// ErrFull: its disk is full, and the others go on.
 func (s *Server) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -165,7 +164,7 @@ func (s *Server) Wait(ctx context.Context) error {
 	}
 }
 
-// ErrRemoved ends a server that the others no longer speak to.
+// ErrRemoved is the end of a server that the others removed, or that could not go on.
 var ErrRemoved = croft.Errorf(croft.NotFound, "etcd's other members removed this one, or it could not go on")
 
 // Close stops the server and returns when it has stopped.
@@ -186,7 +185,7 @@ func (s *Server) closeServer() {
 	}
 }
 
-// publishPeer sets the address at which other members reach the server.
+// publishPeer updates the address at which other members reach the server.
 func (s *Server) publishPeer(ctx context.Context, peer string) error {
 	id := uint64(s.etcd.Server.MemberID())
 	etcd := s.Client()
@@ -205,11 +204,10 @@ func (s *Server) publishPeer(ctx context.Context, peer string) error {
 	return nil
 }
 
-// promoteRetry is the pause before a server asks again to be a voter.
+// promoteRetry is the pause before a learner tries again to become a voter.
 const promoteRetry = 100 * time.Millisecond
 
-// Promote makes the server a voter as soon as it has caught up with the others, and returns when it
-// is one.
+// Promote makes the server a voter as soon as it has caught up with the others, and returns when it is a voter.
 func (s *Server) Promote(ctx context.Context) error {
 	server := s.etcd.Server
 	for server.IsLearner() {
@@ -221,14 +219,14 @@ func (s *Server) Promote(ctx context.Context) error {
 			return fmt.Errorf("become a full member of etcd: %w", cmp.Or(err, ctx.Err()))
 		case <-server.StopNotify():
 			return ErrRemoved
-		case <-time.After(promoteRetry): // until it has learnt of it itself
+		case <-time.After(promoteRetry): // until the server itself has learnt of it
 		}
 	}
 	return nil
 }
 
-// Metrics are what the server counts of itself: etcd_, and grpc_ for its connections.
-// etcd keeps one set for all servers of a process.
+// Metrics returns the server's own metrics: etcd_, and grpc_ for its connections. etcd keeps one set for all
+// servers of a process.
 func (s *Server) Metrics() prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, err := prometheus.DefaultGatherer.Gather()

@@ -25,25 +25,25 @@ import (
 
 const (
 	mib = 1 << 20
-	// leastSpace is what a server without data needs: two files of its log of 64 MiB
-	// each, its database, the reserve, and some to begin with.
+	// leastSpace is required to start without data: two files of the log of 64 MiB each, the database, the
+	// reserve, and some space to begin with.
 	leastSpace = 256 * mib
-	// leastToGoOn is what one with data needs to start again, and be it read-only.
+	// leastToGoOn is required to start again with data, even if only read-only.
 	leastToGoOn = 16 * mib
-	// lowSpace is where it takes no more writes: the next file of its log takes most of
-	// that. It takes them again once there is enoughSpace.
+	// lowSpace is the limit below which it is read-only: the next file of its log takes most of that. It
+	// accepts writes again at enoughSpace.
 	lowSpace    = 96 * mib
 	enoughSpace = 128 * mib
-	// reserve is what the database may grow by although the disk is full.
+	// reserve is how much the database may grow although the disk is full.
 	reserve = 32 * mib
-	// spaceEvery is how often the server looks.
+	// spaceEvery is the interval of checks.
 	spaceEvery = time.Second
-	// askTime bounds what is asked of another member, or of this one.
+	// askTime bounds a request to another member, or to this one.
 	askTime = 2 * time.Second
 )
 
-// checkSpace refuses to start on a disk that is too full, which etcd ends the process
-// for. Unavailable, and ErrFull where there is data, so that others may go on with it.
+// checkSpace refuses to start on a disk that is too full, where etcd would end the process. Unavailable; also
+// ErrFull if there is data, since the other members may go on with it.
 func checkSpace(dir string) error {
 	free, err := freeSpace(dir)
 	if err != nil {
@@ -67,7 +67,7 @@ func checkSpace(dir string) error {
 	return nil
 }
 
-// isFull is an error that is ErrFull, in its own words.
+// isFull is an error that is ErrFull and has its own text.
 type isFull struct{ error }
 
 func (isFull) Is(target error) bool { return target == ErrFull }
@@ -81,20 +81,20 @@ func freeSpace(dir string) (int64, error) {
 	return int64(s.Bavail) * s.Bsize, nil
 }
 
-// spaceKeeper looks after the space that is left to a server.
+// spaceKeeper watches the free disk space of a server.
 //
-// A server that cannot write ends its process. So blocks are reserved ahead of the end of the
-// database, as etcd does for its log, and while few are left etcd's own alarm refuses whatever would
-// need more. Where other members can go on without this one, it ends instead.
+// A server that cannot write ends its process. So blocks are reserved ahead of the end of the database, as etcd
+// does for its log, and while few are left etcd's own alarm refuses requests that would need more. If other
+// members can go on without this one, it ends instead.
 type spaceKeeper struct {
 	etcd  *etcdserver.EtcdServer
-	peers *connlimit.Listener // nil: it can have no other members
+	peers *connlimit.Listener // nil: no other members are possible
 	dir   string
 	log   *slog.Logger
 	low   bool // we have raised the alarm
 }
 
-// run looks until ctx ends, or until this member is to end since its disk is full.
+// run checks until ctx ends, or until this member must end because its disk is full.
 func (k *spaceKeeper) run(ctx context.Context) (full bool) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -108,16 +108,16 @@ func (k *spaceKeeper) run(ctx context.Context) (full bool) {
 	return full
 }
 
-// look is one round; it tells whether this member is to end.
+// look is one round; it tells whether this member must end.
 func (k *spaceKeeper) look(ctx context.Context) (full bool) {
 	free, err := freeSpace(k.dir)
 	if err == nil && free < lowSpace && k.dispensable(ctx) {
 		k.log.Error("the disk is nearly full: this member of etcd rests until there is room again, and the others go on",
 			"dir", k.dir, "free_mib", free/mib)
-		if k.low { // while the others could not go on without it
+		if k.low { // raised while the others could not go on without it
 			_ = k.alarm(ctx, pb.AlarmRequest_DEACTIVATE)
 		}
-		k.peers.End() // the next one whose disk is full does not rely on it
+		k.peers.End() // so that the next member with a full disk does not rely on this one
 		return true
 	}
 	if err == nil {
@@ -129,18 +129,18 @@ func (k *spaceKeeper) look(ctx context.Context) (full bool) {
 	return false
 }
 
-// ErrFull ends a member whose disk is nearly full, where the others go on without it.
+// ErrFull is the end of a member whose disk is nearly full, while the others go on without it.
 var ErrFull = croft.Errorf(croft.Unavailable,
 	"the disk of this member of etcd is nearly full, and the others go on without it")
 
-// MayServe tells whether a member with data in a directory has room to serve: one that ended with ErrFull has once
-// there is some more than what it ended for. A file system that does not tell has.
+// MayServe tells whether a member with data in a directory has room to serve. After ErrFull more space is
+// needed than the limit at which it ended. A file system that does not report free space has room.
 func MayServe(dir string) bool {
 	free, err := freeSpace(dir)
 	return err != nil || free >= enoughSpace
 }
 
-// AwaitSpace returns when MayServe says yes, or ctx ends.
+// AwaitSpace returns when MayServe is true, or ctx ends.
 func AwaitSpace(ctx context.Context, dir string) error {
 	for !MayServe(dir) {
 		if err := delay.For(ctx, spaceEvery); err != nil {
@@ -150,8 +150,8 @@ func AwaitSpace(ctx context.Context, dir string) error {
 	return nil
 }
 
-// dispensable tells whether more than half of the members answer beside this one. Several whose disks fill at once ask
-// one after the other, so that they do not all rely on each other.
+// dispensable tells whether more than half of the members answer without this one. Members whose disks fill at
+// once ask one after the other, so that they do not rely on each other.
 func (k *spaceKeeper) dispensable(ctx context.Context) bool {
 	if k.etcd.IsLearner() {
 		return true
@@ -192,7 +192,7 @@ func (k *spaceKeeper) dispensable(ctx context.Context) bool {
 	return int(answering.Load()) > len(members)/2
 }
 
-// answers tells whether there is a member at a URL.
+// answers tells whether a member answers at a URL.
 func answers(ctx context.Context, rt http.RoundTripper, peer string) bool {
 	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, peer+"/version", nil)
 	if err != nil {
@@ -206,7 +206,7 @@ func answers(ctx context.Context, rt http.RoundTripper, peer string) bool {
 	return answer.StatusCode == http.StatusOK
 }
 
-// setAlarm raises the alarm or takes it back, and says so once.
+// setAlarm raises or clears the alarm, and logs each change once.
 func (k *spaceKeeper) setAlarm(ctx context.Context, free int64) error {
 	switch {
 	case free < lowSpace && !k.low:
@@ -243,8 +243,7 @@ func (k *spaceKeeper) alarmed() bool {
 	return false
 }
 
-// overQuota tells whether etcd has its own reason for the alarm: it stores about as
-// much as it may.
+// overQuota tells whether etcd has its own reason for the alarm: its database is close to the quota.
 func (k *spaceKeeper) overQuota() bool {
 	quota := k.etcd.Cfg.QuotaBackendBytes
 	if quota == 0 {
@@ -253,8 +252,7 @@ func (k *spaceKeeper) overQuota() bool {
 	return quota > 0 && k.etcd.Backend().Size() >= quota/10*9
 }
 
-// reserveAhead has the file system keep blocks for a file and for what comes after its
-// end, without changing its size.
+// reserveAhead makes the file system reserve blocks for a file and beyond its end, without changing its size.
 func reserveAhead(file string) error {
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {

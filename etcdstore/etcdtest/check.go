@@ -12,7 +12,7 @@ import (
 	"croft"
 )
 
-// Main runs a package's tests and fails where they left goroutines behind.
+// Main runs a package's tests and fails if they leave goroutines behind.
 func Main(m *testing.M) {
 	code := m.Run()
 	if err := leaks(); err != nil && code == 0 {
@@ -22,8 +22,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaks finds goroutines that tests left behind. Connections between servers that ended
-// last until their next deadline, some seconds.
+// leaks finds goroutines left behind by tests. Connections between stopped servers last some seconds, until
+// their next deadline.
 func leaks() (err error) {
 	for range 10 {
 		if err = goleak.Find(); err == nil {
@@ -62,7 +62,7 @@ func Must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// NewInstance is one as a request makes it, with user-data.
+// NewInstance returns an instance as a request makes it, with user-data.
 func NewInstance(name string) croft.Instance {
 	return croft.Instance{
 		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name,

@@ -10,28 +10,28 @@ import (
 	"croft/internal/testing/freeport"
 )
 
-// Cluster is an etcd of several servers, which joined one after the other as hosts do.
+// Cluster is an etcd of several servers, which joined one after the other, as hosts do.
 type Cluster struct {
 	Members []croft.EtcdMember
-	Servers []*etcdserver.Server // nil where one does not run
+	Servers []*etcdserver.Server // nil: not running
 
 	configs []etcdserver.Config
 	access  etcdstore.Access
 }
 
-// StartCluster runs so many servers, which end with the test.
+// StartCluster runs n servers, which end with the test.
 func StartCluster(t testing.TB, n int) *Cluster {
 	t.Helper()
 	return StartClusterOf(t, n, etcdserver.Config{})
 }
 
-// StartClusterOf runs servers of this kind.
+// StartClusterOf is StartCluster with a configuration for the servers.
 func StartClusterOf(t testing.TB, n int, kind etcdserver.Config) *Cluster {
 	t.Helper()
 	return StartClusterFor(t, n, kind, etcdstore.Access{})
 }
 
-// StartClusterFor runs servers of this kind, which ask for the credentials in access.
+// StartClusterFor is StartClusterOf with servers that require the credentials in access.
 func StartClusterFor(t testing.TB, n int, kind etcdserver.Config, access etcdstore.Access) *Cluster {
 	t.Helper()
 	c := &Cluster{access: access}
@@ -42,20 +42,20 @@ func StartClusterFor(t testing.TB, n int, kind etcdserver.Config, access etcdsto
 	return c
 }
 
-// Join has one more join.
+// Join adds a server.
 func (c *Cluster) Join(t testing.TB) {
 	t.Helper()
 	c.JoinWith(t, c.configs[0])
 }
 
-// JoinWith has one of that kind join.
+// JoinWith adds a server with a configuration.
 func (c *Cluster) JoinWith(t testing.TB, kind etcdserver.Config) {
 	t.Helper()
 	c.add(t, kind)
 	c.Start(t, len(c.configs)-1)
 }
 
-// JoinAt has one more join that keeps its data in a directory, and minds how full the disk is.
+// JoinAt adds a server that keeps its data in dir, and checks how full that disk is.
 func (c *Cluster) JoinAt(t testing.TB, dir string) {
 	t.Helper()
 	c.add(t, c.configs[0])
@@ -64,7 +64,7 @@ func (c *Cluster) JoinAt(t testing.TB, dir string) {
 	c.Start(t, len(c.configs)-1)
 }
 
-// NewMember is one that has not joined.
+// NewMember returns a member that has not joined.
 func (c *Cluster) NewMember(t testing.TB) croft.EtcdMember {
 	t.Helper()
 	host := croft.NewHostID()
@@ -96,7 +96,7 @@ func (c *Cluster) add(t testing.TB, kind etcdserver.Config) {
 	})
 }
 
-// Start runs a server; one without data joins.
+// Start runs a server; a server without data joins.
 func (c *Cluster) Start(t testing.TB, i int) {
 	t.Helper()
 	config := c.configs[i]

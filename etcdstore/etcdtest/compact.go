@@ -8,7 +8,7 @@ import (
 	"croft/etcdstore/etcdserver"
 )
 
-// Compact has a server forget all but what is there now, as it does from time to time.
+// Compact compacts a server's whole history, as happens from time to time.
 func Compact(t testing.TB, server *etcdserver.Server) {
 	t.Helper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})

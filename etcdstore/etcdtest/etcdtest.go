@@ -9,8 +9,8 @@ import (
 	"croft/etcdstore/etcdserver"
 )
 
-// Start runs an embedded etcd in a directory of the test's own and returns a
-// store on it, with a partition of its own. Both end with the test.
+// Start runs an embedded etcd in its own directory and returns a store on it, with its own partition. Both end
+// with the test.
 func Start(t testing.TB) *etcdstore.Store {
 	t.Helper()
 	return Open(t, Server(t))
@@ -29,14 +29,14 @@ func Server(t testing.TB) *etcdserver.Server {
 	return server
 }
 
-// Embedded returns a store on a server of its own, as in a process that has both:
-// without a connection between them. Both end with the test.
+// Embedded returns a store on its own server, without a connection between them, as in a process that has both.
+// Both end with the test.
 func Embedded(t testing.TB) *etcdstore.Store {
 	t.Helper()
 	return open(t, etcdstore.Config{Embedded: Server(t)})
 }
 
-// Open returns one more store on a server, as another process would have.
+// Open returns another store on a server, as another process would have.
 func Open(t testing.TB, server *etcdserver.Server) *etcdstore.Store {
 	t.Helper()
 	return open(t, etcdstore.Config{Endpoints: []string{server.Endpoint()}})

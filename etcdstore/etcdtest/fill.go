@@ -11,8 +11,8 @@ import (
 	"croft/etcdstore/etcdserver"
 )
 
-// Fill writes to a server, whose MaxBytes should be small, until it takes no more, and
-// returns a client with which to mend that.
+// Fill writes to a server, whose MaxBytes should be small, until it is full, and returns a client with which to
+// repair that.
 func Fill(t testing.TB, server *etcdserver.Server) *clientv3.Client {
 	t.Helper()
 	etcd := Client(t, server, etcdstore.Access{})

@@ -9,18 +9,17 @@ import (
 	"croft"
 )
 
-// Put writes a key of a partition past the store, as nobody should. The key is what
-// follows the partition's.
+// Put writes a key of a partition, bypassing the store. The key is the part after the partition's prefix.
 func Put(ctx context.Context, endpoint string, p croft.PartitionID, key, value string) error {
 	return raw(ctx, endpoint, clientv3.OpPut("/croft/"+string(p)+"/"+key, value))
 }
 
-// PutHome writes what says whose partition an etcd holds, and of which version.
+// PutHome writes the home key: the partition and its schema version.
 func PutHome(ctx context.Context, endpoint string, p croft.PartitionID, schema string) error {
 	return raw(ctx, endpoint, clientv3.OpPut("/croft/home", fmt.Sprintf(`{"partition":%q,"schema":%q}`, p, schema)))
 }
 
-// Delete removes a key of a partition past the store.
+// Delete removes a key of a partition, bypassing the store.
 func Delete(ctx context.Context, endpoint string, p croft.PartitionID, key string) error {
 	return raw(ctx, endpoint, clientv3.OpDelete("/croft/"+string(p)+"/"+key))
 }
@@ -37,8 +36,8 @@ func raw(ctx context.Context, endpoint string, op clientv3.Op) error {
 	return nil
 }
 
-// Expire ends the lease that a key of a partition is under, as time does where nobody renews it. A key that is not
-// there, or is under no lease, stays as it is.
+// Expire ends the lease of a key of a partition, as if nobody renewed it. No effect on a key that does not
+// exist or has no lease.
 func Expire(ctx context.Context, endpoint string, p croft.PartitionID, key string) error {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Context: ctx})
 	if err != nil {

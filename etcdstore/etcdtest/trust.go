@@ -24,7 +24,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// Authority signs certificates, which it keeps in files of the test's own.
+// Authority signs certificates, which it keeps in files of the test.
 type Authority struct {
 	File string // its own certificate
 
@@ -34,7 +34,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one.
+// NewAuthority returns a new authority.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, dir: t.TempDir()}
@@ -54,7 +54,7 @@ func (a *Authority) Issue(name string) (cert, key string) {
 	return a.IssueUntil(name, time.Now().Add(time.Hour))
 }
 
-// IssueUntil does so until a time, which may be past.
+// IssueUntil is Issue with an expiry, which may be in the past.
 func (a *Authority) IssueUntil(name string, end time.Time) (cert, key string) {
 	a.t.Helper()
 	return a.sign(name, &x509.Certificate{
@@ -95,7 +95,7 @@ func (a *Authority) write(name, kind string, content []byte) string {
 	return path
 }
 
-// ServerWith runs an embedded etcd that differs from Server's by its configuration.
+// ServerWith is Server with a configuration.
 func ServerWith(t testing.TB, c etcdserver.Config) *etcdserver.Server {
 	t.Helper()
 	c.Dir, c.Listen, c.Unsynced = t.TempDir(), "127.0.0.1:0", true
@@ -107,9 +107,9 @@ func ServerWith(t testing.TB, c etcdserver.Config) *etcdserver.Server {
 	return server
 }
 
-// RequireUsers has a server ask for a user from now on. It knows root, who may do
-// everything, croft, who may do what croft does, and guest, who may do nothing; each
-// has its name as its password. access is what the server asks for besides.
+// RequireUsers makes a server require a user from now on. Its users are root, who may do everything, croft,
+// with croft's permissions, and guest, with none; each has its name as its password. access is what the server
+// requires besides.
 func RequireUsers(t testing.TB, server *etcdserver.Server, access etcdstore.Access) {
 	t.Helper()
 	etcd := Client(t, server, access)
@@ -136,7 +136,7 @@ func RequireUsers(t testing.TB, server *etcdserver.Server, access etcdstore.Acce
 	check(err)
 }
 
-// Client connects to a server past the store. It ends with the test.
+// Client connects to a server, bypassing the store. It ends with the test.
 func Client(t testing.TB, server *etcdserver.Server, access etcdstore.Access) *clientv3.Client {
 	t.Helper()
 	c := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: access.User, Password: access.Password,
