@@ -17,32 +17,32 @@ import (
 	"croft/trust/pki"
 )
 
-// Admission tells which hosts belong to the cloud and were not forgotten, with answers
-// that are at most a second old.
+// Admission decides which hosts belong to the cloud and were not forgotten. Its answers are at most a second
+// old.
 type Admission struct {
 	Self  croft.HostID // this host, which always belongs
 	Store Hosts
-	Files pki.Files // certificates of the authorities to trust; without a Dir nobody has certificates
+	Files pki.Files // trusted authorities; without a Dir nobody has certificates
 
 	mu      sync.Mutex
-	good    map[string]time.Time // hosts, and when they were last found on record
-	roots   []*x509.Certificate  // the authorities in Files when they were last read
+	good    map[string]time.Time // hosts, and when they were last found in the store
+	roots   []*x509.Certificate  // the authorities in Files as last read
 	rootsAt time.Time
 	renewed map[string]*rate.Limiter // by host
 }
 
-// admittedFor is how long a host counts as admitted after it was found on record.
+// admittedFor is how long a host stays admitted after it was found in the store.
 const admittedFor = time.Second
 
-// How many certificates one host gets: each is signed, and written to etcd.
+// Limits on the renewals of one host: each certificate is signed, and recorded in etcd.
 const (
 	renewEvery  = 10 * time.Second
 	renewAtOnce = 20
 )
 
-// stillTrusted refuses a certificate of an authority that was retired since the
-// connection began. Unavailable: a new connection may succeed. A refusal is never based
-// on a cached read: the handshake may know of a newer authority.
+// stillTrusted refuses a certificate of an authority that was retired since the connection began. Unavailable:
+// a new connection may succeed. A refusal is never based on cached authorities: the handshake may know a newer
+// one.
 func (a *Admission) stillTrusted(r *http.Request) error {
 	if a.Files.Dir == "" {
 		return nil
@@ -102,8 +102,8 @@ func (a *Admission) check(ctx context.Context, id pki.Identity) error {
 	return nil
 }
 
-// Look asks the store whether a host joined. The first host of a cloud never did; it is
-// known by its own record. NotFound: the host was forgotten.
+// Look asks the store whether a host joined. The first host of a cloud never joined; it is known by its host
+// record. NotFound: the host was forgotten.
 func (a *Admission) Look(ctx context.Context, id pki.Identity) error {
 	_, err := a.Store.Joined(ctx, croft.HostID(id.ID))
 	if id.Kind != pki.Member || croft.KindOf(err) != croft.NotFound {
@@ -116,9 +116,8 @@ func (a *Admission) Look(ctx context.Context, id pki.Identity) error {
 	return err
 }
 
-// Caller returns who makes a request, by their certificate. Invalid: they show none.
-// NotFound: a host that was forgotten. Unavailable: the certificate's authority was
-// retired, or the store does not answer.
+// Caller returns who makes a request, by their certificate. Invalid: there is none. NotFound: the host was
+// forgotten. Unavailable: the certificate's authority was retired, or the store does not answer.
 func (a *Admission) Caller(r *http.Request) (pki.Identity, error) {
 	id, shown := pki.Caller(r)
 	if !shown {
@@ -131,11 +130,11 @@ func (a *Admission) Caller(r *http.Request) (pki.Identity, error) {
 	return id, nil
 }
 
-// admittedTime is how long the look at a host's record may take.
+// admittedTime bounds the lookup of a host's record.
 const admittedTime = 2 * time.Second
 
-// Agent returns the host whose agent makes a request: its certificate is of a trusted
-// authority, also on older connections, and the host was not forgotten.
+// Agent returns the host whose agent makes a request. The certificate is of a trusted authority, also on older
+// connections, and the host was not forgotten.
 func (a *Admission) Agent(r *http.Request) (croft.HostID, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), admittedTime)
 	defer cancel()
@@ -150,13 +149,13 @@ func (a *Admission) Agent(r *http.Request) (croft.HostID, error) {
 	return croft.HostID(id.ID), nil
 }
 
-// Guard keeps forgotten hosts away from Placement. Over TLS the administrator's token,
-// which is the same for everybody, counts only together with a certificate.
+// Guard keeps forgotten hosts away from Placement. Over TLS the administrator's token, which all hosts share,
+// is valid only together with a certificate.
 func (a *Admission) Guard(token string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, shown := pki.Caller(r)
 		switch {
-		case r.TLS == nil: // on this machine, or without certificates at all
+		case r.TLS == nil: // on this machine, or a cloud without certificates
 		case shown:
 			if _, err := a.Caller(r); err != nil {
 				w.Header().Set("Connection", "close") // a new connection shows the current certificate
@@ -172,10 +171,10 @@ func (a *Admission) Guard(token string, next http.Handler) http.Handler {
 	})
 }
 
-// refuseOpenStack answers with an error in the form of OpenStack's APIs.
+// refuseOpenStack answers with an error in the format of OpenStack's APIs.
 func refuseOpenStack(w http.ResponseWriter, status int, detail string) {
 	if status == http.StatusNotFound {
-		status = http.StatusForbidden // the host is unknown, not what it asks for
+		status = http.StatusForbidden // the host is unknown, not the resource that it asks for
 	}
 	httpapi.Answer(w, status, map[string]any{"errors": []map[string]any{
 		{"status": status, "title": http.StatusText(status), "detail": detail},

@@ -16,7 +16,7 @@ import (
 	"croft/trust/pki"
 )
 
-// Client asks the cloud's join servers, the first of them that answers.
+// Client asks the cloud's join servers in order until one answers.
 type Client struct {
 	addresses []string // HOST:PORT
 	http      *http.Client
@@ -24,13 +24,13 @@ type Client struct {
 
 var _ pki.Issuer = (*Client)(nil)
 
-// NewClient returns a client of the servers at these addresses, HOST:PORT, which config
-// verifies and shows a certificate to.
+// NewClient returns a client of the servers at addresses, HOST:PORT. config verifies the servers and provides
+// the client certificate.
 func NewClient(addresses []string, config *tls.Config) *Client {
 	return &Client{addresses: addresses, http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       20 * time.Second,
-		// Seldom used, and its certificate changes: one connection per request.
+		// Requests are rare and the certificate changes: one connection per request.
 		Transport: &http.Transport{
 			TLSClientConfig: config, DisableKeepAlives: true,
 			DialContext: (&net.Dialer{Timeout: 3 * time.Second}).DialContext, TLSHandshakeTimeout: 5 * time.Second,
@@ -51,7 +51,7 @@ func (c *Client) Issue(ctx context.Context, a pki.Authority, csr []byte) (issued
 	return issued, err
 }
 
-// call asks one server after the other until one answers.
+// call asks the servers in order until one answers.
 func (c *Client) call(ctx context.Context, method, path string, ask, answer any) error {
 	var body []byte
 	if ask != nil {
@@ -74,7 +74,7 @@ func (c *Client) call(ctx context.Context, method, path string, ask, answer any)
 	return errors.Join(errs...)
 }
 
-// ask reports besides whether the server answered, also with an error.
+// ask also returns whether the server answered, even with an error.
 func (c *Client) ask(ctx context.Context, method, url string, body []byte, answer any) (answered bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Client) ask(ctx context.Context, method, url string, body []byte, answe
 		return false, unreached(err)
 	}
 	defer func() {
-		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxBody)) // so that the connection is used again
+		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxBody)) // so that the connection can be reused
 		_ = response.Body.Close()
 	}()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
@@ -98,7 +98,7 @@ func (c *Client) ask(ctx context.Context, method, url string, body []byte, answe
 			return true, croft.Errorf(croft.Unavailable, "it answers %s, as no join server of croft does",
 				response.Status)
 		}
-		if no.Kind == "" { // a fault there, of which its log says more
+		if no.Kind == "" { // a fault of the server, which logs it
 			no.Kind = croft.Unavailable
 		}
 		return true, croft.Errorf(no.Kind, "%s", no.Message)
@@ -109,13 +109,13 @@ func (c *Client) ask(ctx context.Context, method, url string, body []byte, answe
 	return true, nil
 }
 
-// unreached says why a server did not answer, or why its certificate is refused.
+// unreached says why a server did not answer, or why its certificate was refused.
 func unreached(err error) error {
 	if explained := pki.Explain("it", err); croft.KindOf(explained) != "" {
 		return explained
 	}
 	if inner := errors.Unwrap(err); inner != nil {
-		err = inner // without the method and the URL
+		err = inner // without method and URL
 	}
 	return croft.Errorf(croft.Unavailable,
 		"it does not answer (%w); is croft up running there, and does a firewall let you in?", err)

@@ -18,8 +18,8 @@ import (
 	"croft/trust/pki"
 )
 
-// Credentials are the certificates that a process shows, and those that it verifies the
-// others with. A nil *Credentials stands for a process without certificates.
+// Credentials are the certificates that a process shows, and the authorities with which it verifies others. A
+// nil *Credentials stands for a process without certificates.
 type Credentials struct {
 	Partition croft.PartitionID
 	Host      croft.HostID
@@ -41,8 +41,8 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Begin opens the authority of the cloud that began on this host, or makes it, and makes
-// the certificates that the host needs.
+// Begin opens or creates the authority of the cloud that began on this host, and creates the certificates that
+// the host needs.
 func Begin(ctx context.Context, c Config, p croft.PartitionID) (*Credentials, error) {
 	ca, err := pki.OpenCA(CADir(c.StateDir), p)
 	if err != nil {
@@ -64,9 +64,8 @@ func AuthorityPartition(stateDir string) (croft.PartitionID, error) {
 	return ca.Partition, nil
 }
 
-// OfAuthority returns the credentials in the files of the host that has the authority,
-// whether croft runs there or not. c.Uses is ignored: the files say it. NotFound: the
-// host has no authority.
+// OfAuthority returns the credentials in the files of the host that has the authority, whether croft runs there
+// or not. c.Uses is ignored: the files determine it. NotFound: the host has no authority.
 func OfAuthority(c Config) (*Credentials, error) {
 	ca, err := pki.FindCA(CADir(c.StateDir))
 	if err != nil {
@@ -91,7 +90,7 @@ func (c Config) with(ca *pki.CA) *Credentials {
 	}
 }
 
-// tidy removes the certificates that this host no longer needs, which nobody would renew.
+// tidy removes certificates that this host no longer needs and nothing would renew.
 func (t *Credentials) tidy() error {
 	var errs []error
 	for _, a := range pki.Authorities {
@@ -102,7 +101,7 @@ func (t *Credentials) tidy() error {
 	return errors.Join(errs...)
 }
 
-// StateDir is where the files are.
+// StateDir returns the directory of the files.
 func (t *Credentials) StateDir() string { return t.stateDir }
 
 // Files returns the certificate of an authority.
@@ -119,8 +118,8 @@ func (t *Credentials) OperatorFiles(a pki.Authority) pki.Files {
 	return pki.Files{Dir: filepath.Join(t.stateDir, "tls", "operator"), Authority: a}
 }
 
-// Keepers returns what renews this host's certificates and, where the authority is, those
-// of its root as an operator. None for nil.
+// Keepers returns the keepers of this host's certificates and, on the host with the authority, of its root's
+// operator certificates. None for nil.
 func (t *Credentials) Keepers() []pki.Keeper {
 	if t == nil {
 		return nil
@@ -136,7 +135,7 @@ func (t *Credentials) Keepers() []pki.Keeper {
 	return all
 }
 
-// Ensure makes the certificates that are missing or due.
+// Ensure creates or renews the certificates that are missing or due.
 func (t *Credentials) Ensure(ctx context.Context) error {
 	for _, k := range t.Keepers() {
 		if _, err := k.Ensure(ctx); err != nil {
@@ -155,18 +154,18 @@ func (t *Credentials) Has(a pki.Authority) bool { return t != nil && slices.Cont
 // HasAny tells whether the host has any certificate.
 func (t *Credentials) HasAny() bool { return t != nil && len(t.uses) > 0 }
 
-// Listener has a listener speak TLS if other machines reach its address and there is a
-// certificate. It returns the scheme of its URL too.
+// Listener returns a listener with TLS if other machines reach its address and there is a certificate, and the
+// scheme of its URL.
 func (t *Credentials) Listener(l net.Listener, beyond bool) (net.Listener, string) {
 	if !beyond || !t.Has(pki.Hosts) {
 		return l, "http"
 	}
-	anyone := func(pki.Identity) error { return nil } // what the caller may do is decided per request
+	anyone := func(pki.Identity) error { return nil } // permissions are checked per request
 	return tls.NewListener(l, t.Files(pki.Hosts).Server(t.Partition, true, anyone)), "https"
 }
 
-// HostFiles returns the certificate of this host as a server of the cloud; without a
-// directory where it has none.
+// HostFiles returns the certificate of this host as a server of the cloud; without a directory if there is
+// none.
 func (t *Credentials) HostFiles() pki.Files {
 	if !t.Has(pki.Hosts) {
 		return pki.Files{}
@@ -174,13 +173,13 @@ func (t *Credentials) HostFiles() pki.Files {
 	return t.Files(pki.Hosts)
 }
 
-// Client returns the TLS configuration with which this host speaks to members of the
-// cloud that have a certificate of the authority.
+// Client returns the TLS configuration for connections to members of the cloud that have a certificate of the
+// authority.
 func (t *Credentials) Client(a pki.Authority) *tls.Config {
 	return t.Files(a).Client(t.Partition, pki.Kinds(pki.Member))
 }
 
-// Publish stores the authority of hosts that everybody is to trust.
+// Publish stores the authority of hosts for everyone to trust.
 func (t *Credentials) Publish(ctx context.Context, store Publisher) error {
 	trusted, err := t.ca.Trusted(pki.Hosts)
 	if err != nil {
@@ -189,11 +188,10 @@ func (t *Credentials) Publish(ctx context.Context, store Publisher) error {
 	return store.PutAuthority(ctx, trusted)
 }
 
-// republishEvery is how often a change of the authority is looked for.
+// republishEvery is the interval of checks for a change of the authority.
 const republishEvery = 10 * time.Minute
 
-// KeepPublished publishes the authority from time to time until ctx ends: another process
-// may have changed it.
+// KeepPublished publishes the authority regularly until ctx ends, since another process may change it.
 func (t *Credentials) KeepPublished(ctx context.Context, store Publisher) error {
 	for {
 		select {
@@ -207,7 +205,7 @@ func (t *Credentials) KeepPublished(ctx context.Context, store Publisher) error 
 	}
 }
 
-// errExpired says how a host whose certificate expired comes back.
+// errExpired says how to recover a host whose certificate has expired.
 func errExpired(files pki.Files, left time.Duration) error {
 	id, err := files.Identity()
 	name := cmp.Or(id.ID, "NAME")
@@ -217,7 +215,7 @@ func errExpired(files pki.Files, left time.Duration) error {
 			time.Now().Add(left).Format(time.DateOnly), name))
 }
 
-// Expiry says in words until when a certificate is valid.
+// Expiry describes until when a certificate is valid.
 func Expiry(until time.Time) string {
 	if time.Until(until) < 0 {
 		return fmt.Sprintf("ran out on %s", until.Local().Format(time.DateOnly))

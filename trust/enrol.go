@@ -12,7 +12,7 @@ import (
 	"croft/trust/pki"
 )
 
-// Enrolment is what a host got at a join server, not kept yet.
+// Enrolment is what a host received from a join server, not stored yet.
 type Enrolment struct {
 	Trust string           // what the host may reach
 	Grant invitation.Grant // zero where trust is strict
@@ -21,10 +21,9 @@ type Enrolment struct {
 	issued map[pki.Authority]pki.Issued
 }
 
-// Enrol has a join server of the cloud sign certificates for a host. names are the
-// addresses of a host that is to serve etcd, none for others. Nothing secret is sent
-// before the server has proved to be of the authority that the token names, and neither
-// the token's secret nor the keys that are made here are ever sent.
+// Enrol requests a host's certificates from a join server of the cloud. names are the addresses of a host that
+// will serve etcd; none for other hosts. Nothing secret is sent before the server has proved to be of the
+// authority that the token names, and neither the token's secret nor the private keys are ever sent.
 func Enrol(ctx context.Context, token invitation.Token, host croft.HostID, names []string) (*Enrolment, error) {
 	e := &Enrolment{keys: map[pki.Authority]*ecdsa.PrivateKey{}}
 	order := joinOrder{Invitation: token.Name(), Host: host, Requests: map[pki.Authority][]byte{}, Names: names}
@@ -57,8 +56,7 @@ func askToJoin(ctx context.Context, token invitation.Token, order joinOrder) (an
 	return answer, err
 }
 
-// Keep stores the certificates in a state directory, and removes those that the host no
-// longer gets.
+// Keep stores the certificates in a state directory, and removes those that the host no longer gets.
 func (e *Enrolment) Keep(stateDir string) error {
 	for _, a := range pki.Authorities {
 		files := Certificate(stateDir, a)

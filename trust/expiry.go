@@ -22,8 +22,7 @@ func (t *Credentials) Collector() prometheus.Collector { return t }
 // Describe implements prometheus.Collector.
 func (t *Credentials) Describe(c chan<- *prometheus.Desc) { c <- expiryMetric; c <- authorityMetric }
 
-// Collect implements prometheus.Collector. It leaves out certificates that cannot be
-// read: their Keeper logs why.
+// Collect implements prometheus.Collector. It omits certificates that cannot be read: their Keeper logs why.
 func (t *Credentials) Collect(c chan<- prometheus.Metric) {
 	for _, a := range t.uses {
 		if pair, err := t.Files(a).Load(); err == nil {

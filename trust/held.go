@@ -28,8 +28,7 @@ type Held struct {
 	State     string        `json:"state"`
 }
 
-// AllHeld lists the certificates in a state directory, valid or not, and the authority
-// where the host has it.
+// AllHeld lists the certificates in a state directory, valid or not, and the authority if the host has it.
 func AllHeld(stateDir string) (all []Held, err error) {
 	ca, err := pki.FindCA(CADir(stateDir))
 	if errors.Is(err, croft.NotFound) {
@@ -64,7 +63,7 @@ func AllHeld(stateDir string) (all []Held, err error) {
 	return all, errors.Join(errs...)
 }
 
-// heldIn returns the certificate of some files, if there is one.
+// heldIn returns the certificate in files, if there is one.
 func heldIn(f pki.Files) ([]Held, error) {
 	if !f.Exists() {
 		return nil, nil
@@ -93,8 +92,8 @@ func stateOf(since, until time.Time) string {
 	return Good
 }
 
-// OverdueOf says which certificate of a host that joined is expired or not renewed in
-// time; empty if none is.
+// OverdueOf names a certificate of a host that joined which has expired or was not renewed in time; empty if
+// there is none.
 func OverdueOf(j Joined) string {
 	for _, a := range pki.Authorities {
 		stamp, has := j.Certificates[string(a)]

@@ -21,15 +21,14 @@ import (
 	"croft/trust/pki"
 )
 
-// Membership is what a host knows of the cloud that it joined. It is kept in the state
-// directory, readable by root alone, and takes precedence over the settings. A nil
-// *Membership stands for a host that did not join.
+// Membership is the cloud that a host joined. It is stored in the state directory, readable only by root, and
+// takes precedence over the settings. A nil *Membership stands for a host that did not join.
 type Membership struct {
 	Partition croft.PartitionID `yaml:"partition"`
 	Etcd      struct {
 		Endpoints []string `yaml:"endpoints"`
 		CA        string   `yaml:"ca"` // in PEM
-		// Member: this host runs a server of it too. Insecure: without certificates.
+		// Member: this host also runs a server of it. Insecure: without certificates.
 		Member   bool `yaml:"member,omitempty"`
 		Insecure bool `yaml:"insecure,omitempty"`
 	} `yaml:"etcd"`
@@ -37,19 +36,18 @@ type Membership struct {
 		Endpoint string `yaml:"endpoint"` // several with commas
 		Token    string `yaml:"token"`
 	} `yaml:"placement"`
-	// Servers is where the host renews its certificates, HOST:PORT; none where the cloud
-	// gave it none. It is written under its former name, which the version before reads.
+	// Servers are where the host renews its certificates, HOST:PORT; none if the cloud named none. They are
+	// written under their former name, which the previous version reads.
 	Servers []string `yaml:"control,omitempty"`
 	Join    []string `yaml:"join,omitempty"` // Servers under their new name; read only
-	// Trust is Strict where the host reaches the gate alone; it holds nothing of etcd and
-	// Placement then.
+	// Trust is Strict if the host reaches only the gate; then it holds no credentials of etcd and Placement.
 	Trust string `yaml:"trust,omitempty"`
 }
 
-// MembershipFile is where a state directory keeps its Membership.
+// MembershipFile returns the file of the Membership in a state directory.
 func MembershipFile(stateDir string) string { return filepath.Join(stateDir, "joined.yaml") }
 
-// ReadMembership returns what the host of a state directory joined; nil if it did not.
+// ReadMembership returns the membership of the host of a state directory; nil if it did not join.
 func ReadMembership(stateDir string) (*Membership, error) {
 	file := MembershipFile(stateDir)
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -79,13 +77,13 @@ func (j Membership) Write(stateDir string) error {
 // HasCertificates tells whether the host got certificates from the cloud's authority.
 func (j *Membership) HasCertificates() bool { return j != nil && len(j.Servers) > 0 }
 
-// IsMember tells whether the host serves the cloud's etcd too.
+// IsMember tells whether the host also serves the cloud's etcd.
 func (j *Membership) IsMember() bool { return j != nil && j.Etcd.Member }
 
-// IsStrict tells whether agents of the cloud reach the gate alone.
+// IsStrict tells whether agents of the cloud reach only the gate.
 func (j *Membership) IsStrict() bool { return j != nil && j.Trust == Strict }
 
-// At is an address of the cloud, for messages.
+// At returns an address of the cloud, for messages.
 func (j *Membership) At() string {
 	for _, address := range append(j.Etcd.Endpoints, j.Servers...) {
 		return address
@@ -105,8 +103,8 @@ func (j *Membership) Take(g invitation.Grant) {
 	j.Placement.Endpoint, j.Placement.Token = g.Placement, g.Token
 }
 
-// With returns the membership once these members serve etcd and Placement, and whether
-// it differs. The only member of a cloud has nothing to join.
+// With returns the membership given the members that serve etcd and Placement, and whether it changed. The only
+// member of a cloud has nothing to join.
 func (j *Membership) With(all []croft.EtcdMember, p croft.PartitionID) (*Membership, bool) {
 	var etcd, placement []string
 	for _, m := range all {
@@ -157,8 +155,8 @@ type Servers interface {
 	JoinServers(ctx context.Context) ([]JoinServer, error)
 }
 
-// FollowServers learns where a host that joined renews its certificates now. Where the
-// store names no server the former ones stay.
+// FollowServers updates where a host that joined renews its certificates. If the store lists no server the
+// present ones stay.
 func (j *Membership) FollowServers(ctx context.Context, t *Credentials, store Servers) error {
 	if !t.IsJoined() {
 		return nil
@@ -181,23 +179,22 @@ func (j *Membership) FollowServers(ctx context.Context, t *Credentials, store Se
 	return j.Write(t.stateDir)
 }
 
-// gatesFile is where a host remembers the addresses of the cloud's gates.
+// gatesFile returns the file in which a host stores the addresses of the cloud's gates.
 func gatesFile(stateDir string) string { return filepath.Join(stateDir, "gates") }
 
-// KeepGates remembers the addresses of the cloud's gates for the next start.
+// KeepGates stores the addresses of the cloud's gates for the next start.
 func KeepGates(stateDir string, gates []string) error {
 	return durable.Write(gatesFile(stateDir), []byte(strings.Join(gates, "\n")+"\n"), 0o644)
 }
 
-// Gates returns the URLs of the gates that the host knows: those that it remembers, and
-// where it joined. A lost file costs nothing but the former.
+// Gates returns the URLs of the gates that the host knows: the stored ones, and where it joined. A lost file
+// costs only the stored ones.
 func (j *Membership) Gates(stateDir string) []string {
 	text, _ := os.ReadFile(gatesFile(stateDir))
 	return j.GateURLs(strings.Fields(string(text)))
 }
 
-// Endpoints returns the URLs of what the host of a state directory reaches of the cloud: the
-// gates, or etcd.
+// Endpoints returns the URLs at which the host of a state directory reaches the cloud: of gates, or of etcd.
 func (j *Membership) Endpoints(stateDir string) []string {
 	switch {
 	case j == nil:
@@ -208,7 +205,7 @@ func (j *Membership) Endpoints(stateDir string) []string {
 	return j.Etcd.Endpoints
 }
 
-// GateURLs returns the URLs of these gates, and of where the host joined.
+// GateURLs returns the URLs of these gates, and of the servers where the host joined.
 func (j *Membership) GateURLs(gates []string) (urls []string) {
 	for _, address := range append(slices.Clone(gates), j.Servers...) {
 		if url := "https://" + address; !slices.Contains(urls, url) {

@@ -13,7 +13,7 @@ import (
 	"croft/trust/pki"
 )
 
-// RotationStore is what a change of the authority asks of the store.
+// RotationStore is what a rotation of the authority needs from the store.
 type RotationStore interface {
 	Publisher
 
@@ -22,12 +22,11 @@ type RotationStore interface {
 	AllJoined(ctx context.Context) (map[croft.HostID]Joined, error)
 }
 
-// With opens the cloud's store as the host's own operator for the time of a call.
+// With opens the cloud's store as the host's own operator for the duration of a call.
 type With func(ctx context.Context, do func(context.Context, RotationStore) error) error
 
-// Rotate makes new authorities, which sign from now on, and tells the cloud to trust
-// them. Conflict: the last rotation is not finished. NotFound: the host has no authority.
-// Where only the last step fails, begun is true.
+// Rotate creates new authorities, which sign from now on, and publishes them. Conflict: the last rotation is
+// not finished. NotFound: the host has no authority. If only the last step fails, begun is true.
 func (t *Credentials) Rotate(ctx context.Context, with With) (begun bool, err error) {
 	if t.ca == nil {
 		return false, errNoAuthority()
@@ -49,9 +48,8 @@ func (t *Credentials) Rotate(ctx context.Context, with With) (begun bool, err er
 	return true, t.spread(ctx, with)
 }
 
-// FinishRotation ends the trust in the former authorities. Conflict: a host still has a
-// certificate of one, and force is not given. NotFound: no rotation is under way. Where
-// only the last step fails, ended is true.
+// FinishRotation ends the trust in the former authorities. Conflict: a host still has a certificate of one, and
+// force is not set. NotFound: no rotation is in progress. If only the last step fails, ended is true.
 func (t *Credentials) FinishRotation(ctx context.Context, force bool, with With) (ended bool, err error) {
 	if t.ca == nil {
 		return false, errNoAuthority()
@@ -87,8 +85,8 @@ func errNoAuthority() error {
 		"this host joined the cloud: its authority is on the host where croft up began it")
 }
 
-// spread renews this host's certificates and publishes the authority at once, which the
-// running process does from time to time.
+// spread renews this host's certificates and publishes the authority at once; a running process would do so
+// only from time to time.
 func (t *Credentials) spread(ctx context.Context, with With) error {
 	if !t.HasAny() {
 		return nil
@@ -136,8 +134,8 @@ func nameOf(hosts map[croft.HostID]croft.Host, id croft.HostID) string {
 	return string(id)
 }
 
-// IssueOperator makes a directory with an operator's certificates of all authorities, on
-// the host that has those. Conflict: the directory holds something else.
+// IssueOperator creates a directory with an operator's certificates of all authorities, on the host that has
+// the authorities. Conflict: the directory contains something else.
 func IssueOperator(ctx context.Context, stateDir, name, dir string, life time.Duration) error {
 	ca, err := pki.FindCA(CADir(stateDir))
 	if err != nil {
@@ -161,8 +159,7 @@ func IssueOperator(ctx context.Context, stateDir, name, dir string, life time.Du
 	return nil
 }
 
-// checkOperatorDir refuses a directory that holds anything but what was issued to the
-// same operator.
+// checkOperatorDir refuses a directory that contains anything except certificates issued to the same operator.
 func checkOperatorDir(dir string, id pki.Identity) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {

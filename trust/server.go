@@ -31,41 +31,39 @@ const (
 	bodyTime = 10 * time.Second
 )
 
-// joinRequest asks for the certificates of a host. The signature proves that the sender
-// has the token.
+// joinRequest asks for the certificates of a host. The signature proves possession of the token.
 type joinRequest struct {
 	Signed    []byte `json:"signed"` // a joinOrder
 	Signature []byte `json:"signature"`
 }
 
-// joinOrder is the signed part of a joinRequest. Private keys never leave the host, so
-// the answer is of no use to anybody else.
+// joinOrder is the signed part of a joinRequest. Private keys never leave the host, so the answer is useless to
+// anyone else.
 type joinOrder struct {
 	Invitation string                   `json:"invitation"`
 	Host       croft.HostID             `json:"host"`
 	Requests   map[pki.Authority][]byte `json:"requests"`
-	// Names are the addresses of a host that is to serve etcd and Placement; empty for
-	// other hosts.
+	// Names are the addresses of a host that will serve etcd and Placement; empty for other hosts.
 	Names []string `json:"names,omitempty"`
 }
 
-// isMember tells whether the host is to serve etcd and Placement.
+// isMember tells whether the host will serve etcd and Placement.
 func (o joinOrder) isMember() bool { return len(o.Names) > 0 }
 
-// joinAnswer holds the certificates of a host and what was sealed for its token.
+// joinAnswer holds the certificates of a host and the grant sealed for its token.
 type joinAnswer struct {
 	Issued map[pki.Authority]pki.Issued `json:"issued"`
 	Sealed []byte                       `json:"sealed,omitempty"`
 	Trust  string                       `json:"trust"` // what the host may reach
 }
 
-// renewRequest asks for a new certificate in the place of the one that the caller shows.
+// renewRequest asks for a certificate to replace the one that the caller shows.
 type renewRequest struct {
 	Authority pki.Authority `json:"authority"`
 	Request   []byte        `json:"request"`
 }
 
-// Handler serves the API. Without a certificate hosts may only join.
+// Handler serves the API. Without a certificate a host may only join.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/join", answering(s.Log, s.join))
@@ -74,7 +72,7 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// answering makes a handler of a function from a request to its answer.
+// answering makes a handler from a function of a request to its answer.
 func answering[Q, A any](log *slog.Logger, do func(*http.Request, Q) (A, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var ask Q
@@ -94,7 +92,7 @@ func answering[Q, A any](log *slog.Logger, do func(*http.Request, Q) (A, error))
 	}
 }
 
-// refusal is the body of an answer that is an error.
+// refusal is the body of an error answer.
 type refusal struct {
 	Kind    croft.Kind `json:"kind"`
 	Message string     `json:"message"`
@@ -114,7 +112,7 @@ func readRequest(w http.ResponseWriter, r *http.Request, into any) error {
 	return nil
 }
 
-// join makes a host one of this cloud.
+// join admits a host to this cloud.
 func (s *Server) join(r *http.Request, ask joinRequest) (a joinAnswer, err error) {
 	var order joinOrder
 	if err := json.Unmarshal(ask.Signed, &order); err != nil {
@@ -151,13 +149,13 @@ func (s *Server) join(r *http.Request, ask joinRequest) (a joinAnswer, err error
 	}
 	s.Log.Info("a host joined", "host", host, "from", r.RemoteAddr)
 	a.Sealed, a.Trust = invited.Sealed, Direct
-	if strict { // also where the token was made before
+	if strict { // also if the token was made before strict was set
 		a.Sealed, a.Trust = nil, Strict
 	}
 	return a, nil
 }
 
-// issue signs a host's certificates; from is the address that it asks from.
+// issue signs a host's certificates; from is the source address of its request.
 func (s *Server) issue(host croft.HostID, order joinOrder, strict bool, from []string) (a joinAnswer,
 	stamps map[string]Stamp, err error) {
 	id := pki.HostIdentity(s.Credentials.Partition, host)
@@ -185,7 +183,7 @@ func (s *Server) issue(host croft.HostID, order joinOrder, strict bool, from []s
 	return a, stamps, nil
 }
 
-// comesFrom returns the address that a request comes from.
+// comesFrom returns the source address of a request.
 func comesFrom(r *http.Request) []string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -194,11 +192,10 @@ func comesFrom(r *http.Request) []string {
 	return []string{from.Addr().Unmap().WithZone("").String()}
 }
 
-// servesAt returns the names in the certificate of a host that serves nothing but its
-// agent's API: the address that it asks from. A host cannot claim another's address, so
-// programs that know hosts by address (Prometheus) can verify it; croft verifies the
-// identity. Certificates of etcd's authority carry no names: etcd would refuse a host
-// with several addresses.
+// servesAt returns the names in the certificate of a host that serves only its agent's API: the source address
+// of its request. A host cannot claim another's address, so programs that know hosts by address (Prometheus)
+// can verify it; croft verifies the identity. Certificates of etcd's authority have no names: etcd would refuse
+// a host with several addresses.
 func servesAt(a pki.Authority, from []string) []string {
 	if a == pki.Etcd {
 		return nil
@@ -216,8 +213,8 @@ func (s *Server) stamp(a pki.Authority) (Stamp, error) {
 	return Stamp{By: pki.Pin(current), Made: now, Until: now.Add(s.Credentials.ca.LeafLife())}, nil
 }
 
-// authoritiesFor lists the authorities that a host gets certificates of. A certificate
-// of etcd's authority opens all of etcd.
+// authoritiesFor lists the authorities that a host gets certificates of. A certificate of etcd's authority
+// gives full access to etcd.
 func authoritiesFor(strict bool) []pki.Authority {
 	if strict {
 		return []pki.Authority{pki.Hosts}
@@ -225,8 +222,7 @@ func authoritiesFor(strict bool) []pki.Authority {
 	return pki.Authorities
 }
 
-// admit records that the host joined. Only a token that was made for an existing host
-// lets a machine be that host.
+// admit records that the host joined. Only a token made for an existing host lets a machine join as that host.
 func (s *Server) admit(ctx context.Context, host croft.HostID, known bool, stamps map[string]Stamp) error {
 	err := s.Store.Admit(ctx, host, known, stamps)
 	if errors.Is(err, croft.Conflict) {
@@ -277,7 +273,7 @@ func (s *Server) renew(r *http.Request, ask renewRequest) (pki.Issued, error) {
 	return issued, nil
 }
 
-// authority returns the certificates of an authority that are trusted.
+// authority returns the trusted certificates of an authority.
 func (s *Server) authority(r *http.Request, _ struct{}) (pki.Issued, error) {
 	if _, err := s.Admission.Caller(r); err != nil {
 		return pki.Issued{}, err

@@ -5,13 +5,13 @@ import (
 	"croft/internal/plain"
 )
 
-// What hosts say of themselves is shown to people in terminals, and kept where
-// everybody's is. So texts are bounded, and what would steer a terminal is taken out.
+// Texts from hosts are shown on terminals and stored beside everyone's data. So their length is limited, and
+// terminal control sequences are removed.
 
-// longest bounds a text, in bytes.
+// longest limits a text, in bytes.
 const longest = plain.Longest
 
-// mostEntries bounds a list.
+// mostEntries limits a list.
 const mostEntries = 64
 
 func clean(text string) string { return plain.Cut(text, longest) }
@@ -37,7 +37,7 @@ func cleanAgent(a *croft.Agent) {
 	a.Place, a.Name, a.API = clean(a.Place), clean(a.Name), clean(a.API)
 }
 
-// states are those that an agent observes.
+// states is the set of states that an agent observes.
 var states = map[croft.State]bool{
 	croft.StatePending: true, croft.StateFetching: true, croft.StateDefining: true, croft.StateBooting: true,
 	croft.StateRunning: true, croft.StateStopped: true, croft.StateFailed: true, croft.StateRemoving: true,

@@ -25,16 +25,16 @@ var (
 	_ compute.Inventory = (*Client)(nil)
 )
 
-// ClientConfig is what a Client is made of. All is required.
+// ClientConfig configures a Client. All fields are required.
 type ClientConfig struct {
-	Endpoints []string // of control processes, such as https://10.0.0.1:8777, until SetEndpoints; any of them will do
+	Endpoints []string // of control processes, such as https://10.0.0.1:8777, until SetEndpoints; any one suffices
 	TLS       *tls.Config
-	Host      croft.HostID      // that the certificate is of
-	Partition croft.PartitionID // that it joined
+	Host      croft.HostID      // host named by the certificate
+	Partition croft.PartitionID // partition that the host joined
 }
 
-// Client is an agent's view of its cloud through the gate. It keeps connecting for as
-// long as it is used, and needs no answer to begin. Close it.
+// Client is an agent's access to its cloud through the gate. It reconnects for as long as it is used, and can
+// be created while no gate answers. It must be closed.
 type Client struct {
 	ClientConfig
 	current atomic.Pointer[connection]
@@ -43,7 +43,7 @@ type Client struct {
 	known   orders
 }
 
-// NewClient checks the configuration. It connects to nothing yet.
+// NewClient checks the configuration. It does not connect yet.
 func NewClient(c ClientConfig) (*Client, error) {
 	if len(c.Endpoints) == 0 || c.TLS == nil || c.Host == "" || c.Partition == "" {
 		return nil, croft.Errorf(croft.Invalid, "gate: all of the client's configuration is required")
@@ -54,17 +54,16 @@ func NewClient(c ClientConfig) (*Client, error) {
 	return client, nil
 }
 
-// Close ends the connections. What is under way ends with its context, not here.
+// Close closes idle connections. Requests in flight end with their contexts, not here.
 func (c *Client) Close() error {
 	c.current.Load().http.CloseIdleConnections()
 	return nil
 }
 
-// Partition is the one that the host joined.
+// Partition returns the partition that the host joined.
 func (c *Client) Partition() croft.PartitionID { return c.ClientConfig.Partition }
 
-// SetEndpoints has the client ask these from now on, first the one that it asks now if
-// that is among them. There has to be one.
+// SetEndpoints replaces the endpoints, at least one. The endpoint in use stays in use if it is among them.
 func (c *Client) SetEndpoints(endpoints []string) { c.gates.Set(endpoints) }
 
 // post sends a request to the endpoint in use. Unavailable: it does not answer.
@@ -91,7 +90,7 @@ func (c *Client) post(ctx context.Context, k *connection, name string, body io.R
 		case http.StatusForbidden:
 			defer k.http.CloseIdleConnections()
 			fallthrough
-		case http.StatusServiceUnavailable: // perhaps for a certificate that was renewed since
+		case http.StatusServiceUnavailable: // the certificate may have been renewed since
 			c.renew(k)
 		}
 		return nil, c.failed(endpoint, answer)
@@ -99,7 +98,7 @@ func (c *Client) post(ctx context.Context, k *connection, name string, body io.R
 	return answer, nil
 }
 
-// failed is the error that a control process answers with.
+// failed returns the error in the answer of a control process.
 func (c *Client) failed(endpoint string, answer *http.Response) error {
 	var f failure
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxLine))
@@ -118,7 +117,7 @@ func (c *Client) failed(endpoint string, answer *http.Response) error {
 	return croft.Errorf(f.Kind, "the control process at %s: %s", endpoint, clean(f.Error))
 }
 
-// ask calls a method; where an endpoint cannot be reached, at the others too.
+// ask calls a method, at the other endpoints too if one is unreachable.
 func ask[A any](ctx context.Context, c *Client, name string, q any) (answer A, err error) {
 	select {
 	case c.slots <- struct{}{}:
@@ -158,8 +157,8 @@ func (c *Client) Order(ctx context.Context, of croft.HostID, id croft.InstanceID
 	return o.noun(), err
 }
 
-// Remains implements compute.Orders. A control process of the version before tells by the order of
-// that host, which it shows nothing of but that it is there.
+// Remains implements compute.Orders. A control process of the previous version answers with the order of that
+// host, of which it shows no more than that it exists.
 func (c *Client) Remains(ctx context.Context, of croft.HostID, id croft.InstanceID) (bool, error) {
 	remains, err := ask[bool](ctx, c, "Remains", croft.OrderID{Host: of, Instance: id})
 	if !errors.Is(err, ErrRefused) {
@@ -183,7 +182,7 @@ func (c *Client) Observe(ctx context.Context, o croft.Observation) error {
 
 // Forget implements compute.Orders.
 func (c *Client) Forget(ctx context.Context, o croft.Order) error {
-	o.Spec = croft.Spec{} // it goes by the stored one
+	o.Spec = croft.Spec{} // the server uses the stored order
 	return do(ctx, c, "Forget", sendOrder(o))
 }
 
@@ -192,13 +191,12 @@ func (c *Client) PutHost(ctx context.Context, h croft.Host) error {
 	return do(ctx, c, "PutHost", host{h, h.Token})
 }
 
-// Hosts implements compute.Registry, for the host itself alone.
+// Hosts implements compute.Registry, for the own host only.
 func (c *Client) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
 	return ask[map[croft.HostID]croft.Host](ctx, c, "Hosts", ids)
 }
 
-// Instance implements compute.Records. Of an instance that is on another host it gives
-// no more than whose it is.
+// Instance implements compute.Records. For an instance on another host it returns only ownership.
 func (c *Client) Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error) {
 	inst, err := ask[instance](ctx, c, "Instance", id)
 	return inst.noun(), err
@@ -225,16 +223,16 @@ func (c *Client) Claims(ctx context.Context, of croft.HostID) (map[croft.Instanc
 	return ask[map[croft.InstanceID]croft.Resources](ctx, c, "Claims", of)
 }
 
-// Release implements compute.Inventory. On which hosts it may have a claim is for the server to say.
+// Release implements compute.Inventory. The server determines the hosts on which the instance may have a claim.
 func (c *Client) Release(ctx context.Context, id croft.InstanceID, _ ...croft.HostID) error {
 	return do(ctx, c, "Release", id)
 }
 
-// Gates are where all gates of the cloud are, HOST:PORT. An ErrRefused: this one is of a
-// version that knows of no others.
+// Gates returns the addresses of all gates of the cloud, HOST:PORT. ErrRefused: the version of this gate does
+// not support the call.
 func (c *Client) Gates(ctx context.Context) ([]string, error) {
 	return ask[[]string](ctx, c, "Gates", none{})
 }
 
-// Usable returns why nothing can be ordered just now; nil where it can.
+// Usable returns why nothing can be ordered now; nil if orders are possible.
 func (c *Client) Usable(ctx context.Context) error { return do(ctx, c, "Usable", none{}) }

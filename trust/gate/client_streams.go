@@ -11,8 +11,8 @@ import (
 	"croft"
 )
 
-// orders are the instances that the host was woken for and that had an order when it
-// last looked. One whose order goes while the connection is lost is woken too.
+// orders holds the instances that the host was woken for and that had an order at its last look. An order that
+// disappears while the connection is lost is woken too.
 type orders struct {
 	mu  sync.Mutex
 	ids map[croft.InstanceID]bool
@@ -63,8 +63,7 @@ func (c *Client) WatchOrders(ctx context.Context, _ croft.HostID, wake func(crof
 	return s.run(ctx)
 }
 
-// follow calls each for every line of a stream until it ends or is silent. each may
-// take its time.
+// follow calls each for every line of a stream until it ends or is silent. each may block.
 func (c *Client) follow(ctx context.Context, k *connection, name string, body io.Reader, each func(line)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -101,8 +100,8 @@ func (c *Client) Serve(ctx context.Context, me croft.Agent, known <-chan struct{
 	return s.run(ctx)
 }
 
-// converse opens a stream with a line and calls hear for every line of the other end,
-// until that ends or is silent.
+// converse opens a stream with a first line and calls hear for every line of the server, until the stream ends
+// or is silent.
 func (c *Client) converse(ctx context.Context, k *connection, name string, first line, known <-chan struct{},
 	hear func(line, *said)) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -116,18 +115,18 @@ func (c *Client) converse(ctx context.Context, k *connection, name string, first
 	})
 	c.follow(ctx, k, name, body, func(l line) { hear(l, s) })
 	cancel()
-	_ = body.Close() // ends a write under way
+	_ = body.Close() // ends a write in progress
 	saying.Wait()
 }
 
-// said is what a client says on a stream.
+// said is the client's end of a stream.
 type said struct {
 	ctx     context.Context
 	out     io.Writer
 	answers chan bool
 }
 
-// answer has the stream say whether this agent may have the agent lock.
+// answer sends whether this agent may have the agent lock.
 func (s *said) answer(may bool) {
 	select {
 	case s.answers <- may:
@@ -135,7 +134,7 @@ func (s *said) answer(may bool) {
 	}
 }
 
-// say says the first line, that we live, what we answer and that the host is known.
+// say sends the first line, heartbeats, answers, and that the host is known.
 func (s *said) say(next line, known <-chan struct{}) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()

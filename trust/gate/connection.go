@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// connection carries requests and shows the certificate that was current when it was made. A
-// control process ends the requests of a connection when that certificate expires.
+// connection carries requests and shows the certificate that was current when it was made. A control process
+// ends the requests of a connection when that certificate expires.
 type connection struct {
 	http  *http.Client
 	shown atomic.Pointer[tls.Certificate] // at the last handshake
-	gone  chan struct{}                   // closed once another one is used
+	gone  chan struct{}                   // closed when another connection has replaced it
 }
 
-// connectTime is how long a control process may take to be reached.
+// connectTime bounds connecting to a control process.
 const connectTime = 5 * time.Second
 
 func connect(config *tls.Config) *connection {
@@ -35,7 +35,7 @@ func connect(config *tls.Config) *connection {
 			return certificate, err
 		}
 	}
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a gate is no other's
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a gate never redirects
 	k.http = &http.Client{CheckRedirect: stay, Transport: &http.Transport{
 		TLSClientConfig: config, ForceAttemptHTTP2: true, TLSHandshakeTimeout: connectTime,
 		DialContext: (&net.Dialer{Timeout: connectTime}).DialContext, IdleConnTimeout: 2 * time.Minute,
@@ -44,8 +44,7 @@ func connect(config *tls.Config) *connection {
 	return k
 }
 
-// renew has what comes go over another connection where the certificate that this one
-// was made with is not the host's any more.
+// renew replaces the connection for later requests if the host's certificate has changed since it was made.
 func (c *Client) renew(k *connection) {
 	shown := k.shown.Load()
 	if shown == nil || c.current.Load() != k {
@@ -61,7 +60,7 @@ func (c *Client) renew(k *connection) {
 	}
 }
 
-// leave closes a connection that is not used any more, where nothing is left on it.
+// leave closes a replaced connection once it is idle.
 func (c *Client) leave(k *connection) {
 	if c.current.Load() != k {
 		k.http.CloseIdleConnections()
@@ -69,30 +68,29 @@ func (c *Client) leave(k *connection) {
 }
 
 const (
-	// lookEvery is how often a client looks whether its certificate was renewed.
+	// lookEvery is how often a client checks whether its certificate was renewed.
 	lookEvery = time.Second
-	// beside is how long a stream goes on beside the one that takes its place.
+	// beside is how long a stream overlaps with its successor.
 	beside = beatEvery
 
-	// How long a client waits before it opens a lost stream again, about: longer each
-	// time, and at random, so that many hosts do not return at once.
+	// Limits of the approximate pause before a lost stream is opened again. It grows with each try and is
+	// random, so that many hosts do not return at once.
 	firstWait = 250 * time.Millisecond
 	lastWait  = 4 * time.Second
 )
 
-// keeper keeps a stream open. Where the connection is replaced it opens another one
-// before it ends the first, so that a host does not seem silent in between.
+// keeper keeps a stream open. When the connection is replaced it opens the next stream before it ends the
+// present one, so that the host is never seen as silent.
 type keeper struct {
 	client *Client
-	// open opens a stream and returns when it is lost or ctx ends. It calls heard
-	// whenever the other end says something.
+	// open opens a stream and returns when it is lost or ctx ends. It calls heard for every line of the server.
 	open func(ctx context.Context, k *connection, heard func())
 
-	before []context.CancelFunc // end streams whose successor has not been heard yet
+	before []context.CancelFunc // end streams whose successor has received nothing yet
 	work   sync.WaitGroup
 }
 
-// run opens the stream whenever it is lost, until ctx ends.
+// run reopens the stream whenever it is lost, until ctx ends.
 func (s *keeper) run(ctx context.Context) error {
 	defer s.work.Wait()
 	for wait := firstWait; ; {
@@ -115,7 +113,7 @@ func (s *keeper) run(ctx context.Context) error {
 	}
 }
 
-// attend opens a stream and returns when it is lost, or when it needs a successor.
+// attend opens a stream and returns when it is lost, or needs a successor.
 func (s *keeper) attend(ctx context.Context) (heard, replaced bool) {
 	ctx, end := context.WithCancel(ctx)
 	k, lost, before := s.client.current.Load(), make(chan struct{}), s.before

@@ -1,9 +1,8 @@
-// Package gate stands between the agents of hosts that are not trusted with etcd and
-// what those need of it and of Placement. Its Server, in the control process, serves
-// the interfaces of compute over HTTP/2 and checks each call against the host that the
-// caller's certificate names; its Client, on the host, implements those interfaces, so
-// that an agent cannot tell the difference. What a host may do is in one table, policy,
-// and nothing else is served.
+// Package gate stands between agents on hosts that are not trusted with etcd, and what they need of etcd and of
+// Placement. Its Server, in the control process, serves the interfaces of compute over HTTP/2 and checks each
+// call against the host that the caller's certificate names. Its Client, on the host, implements those
+// interfaces, so that an agent sees no difference. One table, policy, lists what a host may do; nothing else is
+// served.
 package gate
 
 import (
@@ -17,23 +16,21 @@ import (
 	"croft/audit"
 )
 
-// Prefix is the path below which a Server expects to be mounted.
+// Prefix is the path at which a Server must be mounted.
 const Prefix = "/v1/agent/"
 
-// What both ends of a stream rely on: each sends a line that often, and takes the other
-// one for lost that has sent none for so long. An agent that ends, or whose connection
-// does, is noticed at once; one whose network is cut as soon as its lease in etcd would
-// have run out.
+// Each end of a stream sends a line every beatEvery, and treats a peer that is silent for silence as lost. The end
+// of an agent or of its connection is noticed at once; a cut network, when the agent's lease in etcd would expire.
 const (
 	beatEvery = 3 * time.Second
 	silence   = 10 * time.Second
 )
 
-// ErrRefused says that a host asked for what is not its own. It has no kind: an honest
-// agent never sees it, and nothing that an agent does about errors would be right.
+// ErrRefused says that a host requested something that is not its own. It has no kind: an honest agent never
+// gets it, and no reaction to a kind would be right.
 var ErrRefused = errors.New("the gate refuses")
 
-// errCrowded says that a host may go on a moment later.
+// errCrowded says that a host exceeds its limits and may retry soon.
 var errCrowded = croft.Errorf(croft.Unavailable, "this host asks for too much at once; ask again in a moment")
 
 func refuse(format string, args ...any) error {
@@ -46,7 +43,7 @@ type failure struct {
 	Error string     `json:"error"`
 }
 
-// status is what an error is answered with.
+// status returns the HTTP status for an error.
 func status(err error) int {
 	switch {
 	case errors.Is(err, ErrRefused):
@@ -57,7 +54,7 @@ func status(err error) int {
 	return croft.HTTPStatus(err)
 }
 
-// The nouns do not put on record what only their store knows; on the wire it is needed.
+// The wire forms of nouns include the fields that only their store knows.
 type (
 	orderMessage struct {
 		croft.Order
@@ -87,7 +84,7 @@ func (i instance) noun() croft.Instance {
 	return i.Instance
 }
 
-// hostEvidence is what is on record for one host.
+// hostEvidence is the evidence about one host.
 type hostEvidence struct {
 	Hosts        map[croft.HostID]croft.Host `json:"hosts"`
 	Instances    []instance                  `json:"instances"`
@@ -123,32 +120,31 @@ func (h hostEvidence) noun(only croft.HostID) audit.Evidence {
 	return e
 }
 
-// hostEvidenceCall is the name of HostEvidence on the wire, older than the method's.
+// hostEvidenceCall is the wire name of HostEvidence, older than the method's name.
 const hostEvidenceCall = "HostBooks"
 
-// evidenceQuery asks for what is on record for a host, and for records of more instances.
+// evidenceQuery asks for the evidence about a host, and for records of more instances.
 type evidenceQuery struct {
 	Host croft.HostID       `json:"host"`
 	More []croft.InstanceID `json:"more,omitempty"`
 }
 
-// line is one of a stream, in either direction. An empty one only says that its
-// sender lives.
+// line is one line of a stream, in either direction. An empty line is a heartbeat.
 type line struct {
-	Instance croft.InstanceID `json:"instance,omitempty"` // server, of WatchOrders: wake it
+	Instance croft.InstanceID `json:"instance,omitempty"` // server, in WatchOrders: wake this instance
 
-	Agent *croft.Agent `json:"agent,omitempty"` // client, of Serve: the first line
-	Known bool         `json:"known,omitempty"` // client: the host is known, it may be alive
+	Agent *croft.Agent `json:"agent,omitempty"` // client, in Serve: the first line
+	Known bool         `json:"known,omitempty"` // client: the host has been announced and may become alive
 	May   *bool        `json:"may,omitempty"`   // client: the answer to Lock
-	Lock  *agentLock   `json:"seat,omitempty"`  // server: somebody took the host's agent lock
+	Lock  *agentLock   `json:"seat,omitempty"`  // server: the holder of the host's agent lock changed
 }
 
-// agentLock says who holds it: the client, where there is no rival.
+// agentLock says who holds the agent lock: the client if there is no rival.
 type agentLock struct {
 	Rival *croft.Agent `json:"rival,omitempty"`
 }
 
-// maxLine bounds a line of a stream.
+// maxLine limits a line of a stream, in bytes.
 const maxLine = 16 << 10
 
 func encode(v any) []byte {

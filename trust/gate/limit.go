@@ -11,10 +11,10 @@ import (
 	"croft"
 )
 
-// What one host may take of the control process: the calls and streams under way, and
-// how fast it asks, in units of a call of up to 512 bytes. One that asks faster waits, one
-// that does more at once is refused; so a host cannot take what others need, and an
-// honest one, whose Client keeps within that, does not notice.
+// Limits per host on the control process: calls and streams in flight, and the request rate, in units of a call
+// of up to 512 bytes. A host above the rate waits; a host with too many requests in flight is refused. So a
+// host cannot exhaust what others need, and an honest host, whose Client keeps within the limits, does not
+// notice them.
 const (
 	mostCalls   = 32
 	mostStreams = 8
@@ -24,24 +24,24 @@ const (
 	slotTime    = time.Second
 )
 
-// allowance is what one host may take.
+// allowance is the state of one host's limits.
 type allowance struct {
 	rate           *rate.Limiter
 	calls, streams chan struct{} // a token for each in flight
 	complaints     rate.Sometimes
 
 	naming sync.Mutex
-	named  map[string]bool // custom names of its provider, as it said last
-	names  *rate.Limiter   // how many new ones it may bring
+	named  map[string]bool // custom names of its provider, as of its last report
+	names  *rate.Limiter   // limits new names
 }
 
-// allowances are those of the hosts that have called.
+// allowances holds the allowance of each host that has called.
 type allowances struct {
 	mu     sync.Mutex
 	byHost map[croft.HostID]*allowance
 }
 
-// of returns the allowance of a host, a fresh one for a host that calls for the first time.
+// of returns the allowance of a host, and creates it at the host's first call.
 func (all *allowances) of(host croft.HostID) *allowance {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -61,8 +61,8 @@ func (all *allowances) of(host croft.HostID) *allowance {
 	return a
 }
 
-// New names of traits, classes and aggregates that one host may bring: each is an entry in
-// etcd, for a while also where the host gives it up.
+// Limits on new names of traits, classes and aggregates per host: each is an entry in etcd, which remains for a
+// while after the host drops it.
 const (
 	namesAtOnce = 512
 	namesEvery  = time.Minute
@@ -71,7 +71,7 @@ const (
 var errNames = fmt.Errorf("%w: it brings new traits, resource classes or aggregates faster than one a minute",
 	errCrowded)
 
-// bring has the host pay for the names that it did not have before.
+// bring charges the host for names that it did not have before.
 func (a *allowance) bring(names map[string]bool) error {
 	a.naming.Lock()
 	defer a.naming.Unlock()
@@ -88,14 +88,13 @@ func (a *allowance) bring(names map[string]bool) error {
 	return nil
 }
 
-// enter begins a call, follow a stream.
+// enter begins a call, follow begins a stream.
 func (a *allowance) enter(ctx context.Context) (leave func(), err error) { return take(ctx, a.calls) }
 func (a *allowance) follow(ctx context.Context) (leave func(), err error) {
 	return take(ctx, a.streams)
 }
 
-// take waits a moment for a free slot, so that being refused costs the client more than it costs
-// the server.
+// take waits a moment for a free slot, so that a refusal costs the client more than the server.
 func take(ctx context.Context, slots chan struct{}) (leave func(), err error) {
 	late := time.NewTimer(slotTime)
 	defer late.Stop()
@@ -108,7 +107,7 @@ func take(ctx context.Context, slots chan struct{}) (leave func(), err error) {
 	return nil, errCrowded
 }
 
-// pay waits until the host may send that much.
+// pay waits until the host's rate permits a message of that size.
 func (a *allowance) pay(ctx context.Context, bytes int) error {
 	if err := a.rate.WaitN(ctx, 1+bytes/unit); err != nil {
 		return errCrowded
@@ -116,5 +115,5 @@ func (a *allowance) pay(ctx context.Context, bytes int) error {
 	return nil
 }
 
-// complain does something, if it was not done within the minute.
+// complain calls do at most once a minute.
 func (a *allowance) complain(do func()) { a.complaints.Do(do) }

@@ -15,8 +15,8 @@ import (
 	"croft/audit"
 )
 
-// policy is what a host may do, by the methods of compute's interfaces; what is not
-// here is not served. docs/security.md has the same table, and a test compares them.
+// policy lists what a host may do, by the methods of compute's interfaces; nothing else is served.
+// docs/security.md has the same table, and a test compares them.
 var policy = map[string]method{
 	"WatchOrders": stream("wakes for the host's own orders", (*Server).watchOrders),
 	"Order": call(
@@ -45,7 +45,7 @@ var policy = map[string]method{
 	"Usable": call("whether orders can come", (*Server).usable),
 }
 
-// own refuses what is about another host than the caller.
+// own refuses requests for another host than the caller.
 func own(caller, host croft.HostID) error {
 	if caller != host {
 		return refuse("host %q is not the one that the certificate names", host)
@@ -53,7 +53,7 @@ func own(caller, host croft.HostID) error {
 	return nil
 }
 
-// whole refuses what is no UUID as croft writes it: IDs become parts of keys and of URLs.
+// whole refuses IDs that are not UUIDs in canonical form: they become parts of keys and of URLs.
 func whole(ids ...croft.InstanceID) error {
 	for _, id := range ids {
 		if canonical, err := croft.ParseInstanceID(string(id)); err != nil || canonical != id {
@@ -63,7 +63,7 @@ func whole(ids ...croft.InstanceID) error {
 	return nil
 }
 
-// about is own and whole.
+// about combines own and whole.
 func about(caller croft.HostID, id croft.OrderID) error {
 	return errors.Join(own(caller, id.Host), whole(id.Instance))
 }
@@ -79,7 +79,7 @@ func (s *Server) order(ctx context.Context, caller croft.HostID, id croft.OrderI
 	return sendOrder(o), err
 }
 
-// remains answers agents of versions that ask for the order of the host before.
+// remains serves agents of versions that ask for the order of the previous host.
 func (s *Server) remains(ctx context.Context, caller croft.HostID, id croft.OrderID) (orderMessage, error) {
 	remains, err := s.remainsThere(ctx, caller, id)
 	if err == nil && !remains {
@@ -88,8 +88,7 @@ func (s *Server) remains(ctx context.Context, caller croft.HostID, id croft.Orde
 	return orderMessage{Order: croft.Order{Host: id.Host, Instance: id.Instance, Want: croft.WantGone}}, err
 }
 
-// remainsThere tells a host that an instance was moved to whether one of the hosts before still
-// has an order about it.
+// remainsThere tells the target host of a move whether a former host of the instance still has an order for it.
 func (s *Server) remainsThere(ctx context.Context, caller croft.HostID, id croft.OrderID) (bool, error) {
 	if err := whole(id.Instance); err != nil {
 		return false, err
@@ -122,7 +121,7 @@ func (s *Server) observe(ctx context.Context, caller croft.HostID, o croft.Obser
 	return none{}, s.Orders.Observe(ctx, o)
 }
 
-// forget goes by the stored order and not by what the host says of it.
+// forget uses the stored order and ignores what the host sent.
 func (s *Server) forget(ctx context.Context, caller croft.HostID, said orderMessage) (none, error) {
 	if err := about(caller, said.ID()); err != nil {
 		return none{}, err
@@ -159,7 +158,7 @@ func (s *Server) hosts(ctx context.Context, caller croft.HostID, ids []croft.Hos
 	return s.Registry.Hosts(ctx, caller)
 }
 
-// instance gives a record as far as it concerns the caller.
+// instance returns the part of a record that concerns the caller.
 func (s *Server) instance(ctx context.Context, caller croft.HostID, id croft.InstanceID) (instance, error) {
 	if err := whole(id); err != nil {
 		return instance{}, err
@@ -178,7 +177,7 @@ func (s *Server) instance(ctx context.Context, caller croft.HostID, id croft.Ins
 	return sendInstance(ownership(inst)), nil
 }
 
-// concerned tells whether an instance is ordered or claimed on the caller.
+// concerned tells whether the caller has an order or a claim of an instance.
 func (s *Server) concerned(ctx context.Context, caller croft.HostID, id croft.InstanceID) (bool, error) {
 	_, err := s.Orders.Order(ctx, caller, id)
 	if !errors.Is(err, croft.NotFound) {
@@ -196,7 +195,7 @@ func (s *Server) claimed(ctx context.Context, caller croft.HostID, id croft.Inst
 	return has, err
 }
 
-// ownership is what a record says of whose an instance is, without what it was made of.
+// ownership returns the owner in a record, without the spec.
 func ownership(inst croft.Instance) croft.Instance {
 	return croft.Instance{
 		ID: inst.ID, Project: inst.Project, Name: inst.Name, State: inst.State,
@@ -255,16 +254,16 @@ func (s *Server) drop(ctx context.Context, caller croft.HostID, d audit.Differen
 		Revision: d.Revision})
 }
 
-// What a provider may have at most, more than any host has.
+// Limits on a provider, more than any host has.
 const (
 	mostClasses, mostTraits, mostAggregates = 64, 512, 64
-	mostCustom                              = 64 // names that begin with CUSTOM_
-	// sharing makes a provider's inventory that of all in its aggregates; so a host
-	// with it would get claims of others' instances.
+	mostCustom                              = 64 // names with the prefix CUSTOM_
+	// sharing makes a provider's inventory available to all in its aggregates; a host with it would get claims
+	// of other hosts' instances.
 	sharing croft.Trait = "MISC_SHARES_VIA_AGGREGATE"
 )
 
-// symbol is how Placement names classes and traits.
+// symbol is the form of Placement's names of classes and traits.
 var symbol = regexp.MustCompile(`^[A-Z0-9_]{1,255}$`)
 
 func (s *Server) ensureProvider(ctx context.Context, caller croft.HostID, p croft.Provider) (none, error) {
@@ -326,15 +325,15 @@ func (s *Server) claims(ctx context.Context, caller croft.HostID,
 	return s.Inventory.Claims(ctx, caller)
 }
 
-// release gives back the claim of an instance that the host was told to remove, or
-// of one that there is not any more.
+// release removes the claim of an instance that the host was ordered to remove, or of an instance that no
+// longer exists.
 func (s *Server) release(ctx context.Context, caller croft.HostID, id croft.InstanceID) (none, error) {
 	if err := whole(id); err != nil {
 		return none{}, err
 	}
 	inst, err := s.Records.Instance(ctx, id)
 	switch {
-	case errors.Is(err, croft.NotFound): // what it claims elsewhere is no concern of this host's
+	case errors.Is(err, croft.NotFound): // its claims on other hosts do not concern this host
 		return none{}, s.Inventory.Release(ctx, id, caller)
 	case err != nil:
 		return none{}, err
@@ -349,7 +348,7 @@ func (s *Server) release(ctx context.Context, caller croft.HostID, id croft.Inst
 	return none{}, s.Inventory.Release(ctx, id, inst.Places()...)
 }
 
-// condemned tells whether an instance is on the caller and wanted gone.
+// condemned tells whether an instance is on the caller and its order is a tombstone.
 func (s *Server) condemned(ctx context.Context, caller croft.HostID, inst croft.Instance) (bool, error) {
 	if inst.Host != caller {
 		return false, nil
@@ -365,8 +364,8 @@ func (s *Server) usable(ctx context.Context, _ croft.HostID, _ none) (none, erro
 	return none{}, s.Usable(ctx)
 }
 
-// checkAPI refuses what is no address of an agent: others go there with its token, and
-// believe only a server with the certificate of that host.
+// checkAPI validates the address of an agent: clients send it the agent's token, and trust only a server with
+// the certificate of that host.
 func checkAPI(api string) error {
 	u, err := url.Parse(api)
 	if api != "" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "https") {

@@ -15,24 +15,24 @@ import (
 	"croft/internal/httpapi"
 )
 
-// ServerConfig is what a Server is made of. All is required.
+// ServerConfig configures a Server. All fields are required.
 type ServerConfig struct {
-	// Caller is the host whose agent makes a request, by its certificate; an error where
-	// it has none, or where its host was forgotten. A stream asks again and again.
+	// Caller returns the host whose agent makes a request, by its certificate; an error if there is none, or if
+	// the host was forgotten. It is called repeatedly during a stream.
 	Caller func(*http.Request) (croft.HostID, error)
 
 	Orders    compute.Orders
 	Registry  compute.Registry
 	Records   compute.Records
 	Inventory compute.Inventory
-	Usable    func(context.Context) error             // why nothing can be ordered just now
-	Gates     func(context.Context) ([]string, error) // HOST:PORT of all that serve agents of this cloud
+	Usable    func(context.Context) error             // why nothing can be ordered now
+	Gates     func(context.Context) ([]string, error) // HOST:PORT of all gates of this cloud
 
 	Log *slog.Logger
 }
 
-// Server serves agents. Serve it over HTTP/2 with a BaseContext that ends before the
-// server does, since streams go on for ever.
+// Server serves agents. It needs HTTP/2 and a BaseContext that ends before the server does, since streams never
+// end by themselves.
 type Server struct {
 	ServerConfig
 
@@ -51,14 +51,14 @@ func NewServer(c ServerConfig) (*Server, error) {
 
 // A method is a row of the policy.
 type method struct {
-	allows string // what a host may do with it, in words
+	allows string // what a host may do with it, for people
 	serve  func(s *Server, v visit) error
 }
 
-// none is asked or answered where there is nothing to say.
+// none is an empty question or answer.
 type none struct{}
 
-// call is a method with one question and one answer.
+// call makes a method with one question and one answer.
 func call[Q, A any](allows string, do func(s *Server, ctx context.Context, caller croft.HostID, q Q) (A,
 	error)) method {
 	return method{allows, func(s *Server, v visit) error {
@@ -78,12 +78,12 @@ func call[Q, A any](allows string, do func(s *Server, ctx context.Context, calle
 			return err
 		}
 		v.writer.Header().Set("Content-Type", "application/json")
-		_, _ = v.writer.Write(encode(answer)) // who does not hear it asks again
+		_, _ = v.writer.Write(encode(answer)) // a client that misses the answer asks again
 		return nil
 	}}
 }
 
-// stream is a method that answers with a stream.
+// stream makes a method that answers with a stream.
 func stream(allows string, serve func(s *Server, v visit) error) method {
 	return method{allows, func(s *Server, v visit) error {
 		leave, err := v.allowance.follow(v.request.Context())
@@ -104,11 +104,11 @@ type visit struct {
 }
 
 const (
-	callTime = 15 * time.Second // of one call, its reading included
+	callTime = 15 * time.Second // of one call, including reading it
 	maxBody  = 256 << 10        // of its question
 )
 
-// read reads the question of a call and has its host pay for it.
+// read reads the question of a call and charges its host for it.
 func (v visit) read(ctx context.Context, q any) error {
 	text, err := httpapi.ReadBody(v.writer, v.request, maxBody, callTime)
 	if err != nil {
@@ -123,7 +123,7 @@ func (v visit) read(ctx context.Context, q any) error {
 	return nil
 }
 
-// Wait returns when all requests have been served, once no more come. A request may outlive its
+// Wait returns when all requests have been served, after the last one was accepted. A request may outlive its
 // connection while it releases what it held.
 func (s *Server) Wait() { s.serving.Wait() }
 
@@ -133,10 +133,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.serving.Done()
 	caller, err := s.Caller(r)
 	if err != nil {
-		if croft.KindOf(err) != croft.Unavailable { // else nobody knows
+		if croft.KindOf(err) != croft.Unavailable { // else it is unknown whether the host may call
 			err = refuse("%v", err)
 		}
-		w.Header().Set("Connection", "close") // the next one shows the certificate of then
+		w.Header().Set("Connection", "close") // the next connection shows the current certificate
 		s.fail(w, r, caller, err)
 		return
 	}
@@ -154,8 +154,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fail answers with an error. What is wrong behind the gate is for the log here and not
-// for hosts, and so is, now and then, that one asked for what is not its own.
+// fail answers with an error. Faults behind the gate are logged here and not shown to hosts; so are, at a
+// limited rate, requests for what is not the host's own.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, caller croft.HostID, err error) {
 	f := failure{Kind: croft.KindOf(err), Error: err.Error()}
 	switch {

@@ -12,8 +12,8 @@ import (
 	"croft/internal/mailbox"
 )
 
-// session is a stream at its server's end. It ends where its request does, where the
-// other end is silent or does not listen, and where the caller is no longer welcome.
+// session is the server's end of a stream. It ends with its request, when the client is silent or does not
+// read, and when the caller is no longer admitted.
 type session struct {
 	visit
 	server  *Server
@@ -21,12 +21,12 @@ type session struct {
 	ctx     context.Context
 	end     context.CancelFunc
 
-	mu    sync.Mutex // held while something is sent, or the deadline of reading is set
+	mu    sync.Mutex // held while sending or setting the read deadline
 	ended bool
 	work  sync.WaitGroup
 }
 
-// open answers a request with a stream. The stream ends with its context.
+// open answers a request with a stream, which ends with its context.
 func (s *Server) open(v visit) *session {
 	o := &session{visit: v, server: s, control: http.NewResponseController(v.writer)}
 	o.ctx, o.end = context.WithCancel(v.request.Context())
@@ -35,14 +35,13 @@ func (s *Server) open(v visit) *session {
 	return o
 }
 
-// close ends the stream and waits for what belongs to it.
+// close ends the stream and waits for its goroutines.
 func (o *session) close() {
 	o.end()
 	o.work.Wait()
 }
 
-// beat says that this end lives, at once and then every few seconds, and asks whether
-// the other one is still welcome.
+// beat sends a heartbeat at once and then every few seconds, and checks that the caller is still admitted.
 func (o *session) beat() {
 	defer o.hangUp()
 	tick := time.NewTicker(beatEvery)
@@ -63,7 +62,7 @@ func (o *session) beat() {
 	}
 }
 
-// hangUp ends the stream, and with it a reading under way.
+// hangUp ends the stream, and a read in progress.
 func (o *session) hangUp() {
 	o.end()
 	o.mu.Lock()
@@ -72,7 +71,7 @@ func (o *session) hangUp() {
 	_ = o.control.SetReadDeadline(time.Now())
 }
 
-// send writes a line, unless the other end does not take it.
+// send writes a line; an error if the client does not accept it.
 func (o *session) send(l line) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,7 +86,7 @@ func (o *session) send(l line) error {
 	return err
 }
 
-// await has the other end say something within the time.
+// await sets the deadline for the client's next line.
 func (o *session) await() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,8 +95,8 @@ func (o *session) await() {
 	}
 }
 
-// lines calls each for every line of the other end until it ends, is silent, or each
-// has enough.
+// lines calls each for every line of the client until the stream ends, the client is silent, or each returns
+// false.
 func (o *session) lines(each func(line) bool) {
 	scanner := bufio.NewScanner(o.request.Body)
 	scanner.Buffer(nil, maxLine)
@@ -110,7 +109,7 @@ func (o *session) lines(each func(line) bool) {
 	}
 }
 
-// watchOrders tells the host of its orders. What it has not taken yet is told once.
+// watchOrders streams the host's orders. An order that is pending several times is sent once.
 func (s *Server) watchOrders(v visit) error {
 	if v.request.ProtoMajor < 2 {
 		return errHTTP1
@@ -129,21 +128,21 @@ func (s *Server) watchOrders(v visit) error {
 			}
 		})
 	})
-	o.lines(func(line) bool { return true }) // it only says that it lives
+	o.lines(func(line) bool { return true }) // the client sends only heartbeats
 	return nil
 }
 
-// errHTTP1: in older versions the two directions of a request do not overlap.
+// errHTTP1: before HTTP/2 the two directions of a request do not overlap.
 var errHTTP1 = croft.Errorf(croft.Invalid, "this method is called over HTTP/2")
 
-// serve lets the host have its agent lock and its life while the stream lasts.
+// serve holds the host's agent lock and its life while the stream lasts.
 func (s *Server) serve(v visit) error {
 	if v.request.ProtoMajor < 2 {
 		return errHTTP1
 	}
 	o := s.open(v)
 	defer o.close()
-	defer o.hangUp() // before what is waited for
+	defer o.hangUp() // before waiting
 	known, answers := make(chan struct{}), make(chan bool, 1)
 	closeKnown := sync.OnceFunc(func() { close(known) })
 	begun := false
@@ -165,7 +164,7 @@ func (s *Server) serve(v visit) error {
 		case l.May != nil:
 			select {
 			case answers <- *l.May:
-			default: // nobody asked
+			default: // there was no question
 			}
 		}
 		return true
@@ -173,11 +172,11 @@ func (s *Server) serve(v visit) error {
 	return nil
 }
 
-// asker tells the other end who holds the agent lock and waits for its answer.
+// asker reports the holder of the agent lock to the client and waits for its answer.
 func (o *session) asker(answers <-chan bool) func(*croft.Agent) bool {
 	return func(rival *croft.Agent) bool {
 		select {
-		case <-answers: // to what was not asked
+		case <-answers: // an answer without a question
 		default:
 		}
 		if o.send(line{Lock: &agentLock{rival}}) != nil {

@@ -1,8 +1,7 @@
-// Package invitation makes and reads the tokens with which a host joins a cloud. A
-// token names the cloud's control processes, or its etcd, and carries a secret; what the host gets for it lies in
-// etcd, sealed with a key made of the secret, under a name made of it too. So whoever
-// reads etcd alone learns nothing from there, and a token is worth nothing once etcd
-// has forgotten what was sealed.
+// Package invitation makes and reads the tokens with which a host joins a cloud. A token contains addresses, of
+// the cloud's join servers or of its etcd, and a secret. The grant for the host is stored in etcd, sealed with
+// a key derived from the secret, under a name derived from it too. So read access to etcd alone reveals
+// nothing, and a token is worthless once etcd has dropped the grant.
 package invitation
 
 import (
@@ -21,17 +20,17 @@ import (
 	"croft"
 )
 
-// prefix begins every token, so that one is recognized, and its form.
+// prefix identifies tokens, and the version of their format.
 const prefix = "croft1."
 
 const secretBytes = 16
 
-// Token is what a host has to be given to join. Its text is one line.
+// Token is what a host needs to join. Its text is one line.
 type Token struct {
 	Endpoints []string `json:"e,omitempty"` // of etcd, as the new host reaches it
 	CA        string   `json:"c,omitempty"`
-	// Where a cloud has an authority of its own, instead of the two above: the control
-	// processes that sign for the new host, as HOST:PORT, and by what to know them.
+	// In a cloud with its own authority, instead of the two above: the servers that sign for the new host, as
+	// HOST:PORT, and the pin of the authority.
 	Servers []string `json:"a,omitempty"`
 	Pin     string   `json:"h,omitempty"`
 
@@ -39,26 +38,26 @@ type Token struct {
 	Secret    []byte            `json:"s"`
 }
 
-// Grant is what the host gets for its token.
+// Grant is what the host receives for its token.
 type Grant struct {
 	Placement string `json:"placement"` // endpoint
 	Token     string `json:"token"`     // for Placement
 
-	Endpoints []string `json:"endpoints,omitempty"` // of etcd, where the token does not say them
+	Endpoints []string `json:"endpoints,omitempty"` // of etcd, unless the token contains them
 }
 
-// New makes a token of t with a secret of its own.
+// New returns t with a new secret.
 func New(t Token) Token {
 	t.Secret = make([]byte, secretBytes)
 	rand.Read(t.Secret) // never fails
 	return t
 }
 
-// Sign proves to whoever has the Verifier that a message is from somebody who has the
-// token, and tells nothing of it.
+// Sign proves to a holder of the Verifier that a message is from a holder of the token, and reveals nothing
+// about the token.
 func (t Token) Sign(message []byte) []byte { return ed25519.Sign(t.signer(), t.bound(message)) }
 
-// Verifier is what tells what was signed with the token, and cannot sign.
+// Verifier returns the key that verifies signatures of the token and cannot sign.
 func (t Token) Verifier() []byte { return t.signer().Public().(ed25519.PublicKey) }
 
 // Verify tells whether a message of a partition was signed with the token of a verifier.
@@ -71,12 +70,12 @@ func (t Token) signer() ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(t.derive("signature", ed25519.SeedSize))
 }
 
-// bound is a message of this partition, and of nothing else that is signed.
+// bound binds a message to this partition and purpose.
 func (t Token) bound(message []byte) []byte {
 	return append([]byte("croft join "+string(t.Partition)+"\n"), message...)
 }
 
-// String is the token as it is handed on. It is a secret.
+// String returns the token as text. It is a secret.
 func (t Token) String() string {
 	text, err := json.Marshal(t)
 	if err != nil {
@@ -85,7 +84,7 @@ func (t Token) String() string {
 	return prefix + base64.RawURLEncoding.EncodeToString(text)
 }
 
-// Parse reads a token. Invalid: the text is not a whole token.
+// Parse reads a token. Invalid: the text is not a complete token.
 func Parse(text string) (Token, error) {
 	var t Token
 	body, ours := strings.CutPrefix(strings.TrimSpace(text), prefix)
@@ -110,20 +109,20 @@ func (t Token) leadsSomewhere() bool {
 	return len(t.Endpoints) > 0 || len(t.Servers) > 0 && t.Pin != ""
 }
 
-// Name is what the sealed grant is called.
+// Name returns the name under which the sealed grant is stored.
 func (t Token) Name() string { return hex.EncodeToString(t.derive("name", 16)) }
 
-// Seal makes a grant readable with this token alone.
+// Seal encrypts a grant for this token.
 func (t Token) Seal(g Grant) []byte {
 	text, err := json.Marshal(g)
 	if err != nil {
 		panic(fmt.Sprintf("invitation: encode a grant: %v", err)) // a plain struct: cannot happen
 	}
-	// Each key seals one grant, so that one nonce is never used for two.
+	// Each key seals only one grant, so no nonce is used twice.
 	return t.cipher().Seal(nil, make([]byte, 12), text, []byte(t.Partition))
 }
 
-// Open reads what Seal sealed.
+// Open decrypts a grant.
 func (t Token) Open(sealed []byte) (Grant, error) {
 	var g Grant
 	text, err := t.cipher().Open(nil, make([]byte, 12), sealed, []byte(t.Partition))
@@ -150,7 +149,7 @@ func (t Token) cipher() cipher.AEAD {
 	return aead
 }
 
-// derive makes something of the secret that tells nothing of it.
+// derive derives a value from the secret that reveals nothing about it.
 func (t Token) derive(what string, size int) []byte {
 	out, err := hkdf.Key(sha256.New, t.Secret, nil, "croft invitation "+what, size)
 	if err != nil {

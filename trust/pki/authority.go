@@ -24,16 +24,16 @@ import (
 	"croft/internal/durable"
 )
 
-// CA signs for both authorities. Their keys lie in its directory, one file for each
-// authority, which are read anew for every signature: another process may change them.
+// CA signs for both authorities. Its directory has one key file for each, which is read for every signature,
+// since another process may change it.
 type CA struct {
 	Dir       string
 	Partition croft.PartitionID
-	Life      time.Duration // of the certificates that it signs; Life where zero
+	Life      time.Duration // of the certificates that it signs; the constant Life if zero
 }
 
-// Issued is a certificate, those between it and its authorities, theirs, so that who
-// knows one of them by its pin alone finds it, and all authorities that are to be trusted now; both in PEM.
+// Issued is a certificate with its chain, both in PEM: the intermediate certificates, and the authority's own
+// for peers that know only its pin; and all authorities that are trusted now.
 type Issued struct {
 	Chain   []byte `json:"chain"`
 	Trusted []byte `json:"trusted"`
@@ -43,13 +43,13 @@ type Issued struct {
 type signer struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
-	// While an authority follows another: that one, which is still trusted, and our
-	// own certificate as signed by it, for those who do not know us yet.
+	// During a rotation: the former authority, which is still trusted, and our own certificate signed by it,
+	// for peers that do not know us yet.
 	old, cross *x509.Certificate
 }
 
-// OpenCA opens the authorities of a directory and makes those that are not there.
-// Conflict: they are another installation's. What is damaged is never replaced.
+// OpenCA opens the authorities of a directory and creates missing ones. Conflict: they belong to another
+// installation. Damaged files are never replaced.
 func OpenCA(dir string, p croft.PartitionID) (*CA, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of the certificate authority: %w", err)
@@ -60,7 +60,7 @@ func OpenCA(dir string, p croft.PartitionID) (*CA, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = ca.change(a, func(made *signer) (*signer, error) {
 				if made != nil {
-					return made, nil // by another process, meanwhile
+					return made, nil // by another process in the meantime
 				}
 				return newSigner(a, p, nil)
 			})
@@ -72,8 +72,7 @@ func OpenCA(dir string, p croft.PartitionID) (*CA, error) {
 	return ca, nil
 }
 
-// FindCA opens the authorities of a directory, whose installation they say. NotFound: it
-// has none.
+// FindCA opens the authorities of a directory, of whichever installation they are. NotFound: there are none.
 func FindCA(dir string) (*CA, error) {
 	ca := &CA{Dir: dir}
 	for _, a := range Authorities {
@@ -95,11 +94,10 @@ func FindCA(dir string) (*CA, error) {
 
 func (ca *CA) file(a Authority) string { return filepath.Join(ca.Dir, string(a)+".pem") }
 
-// LeafLife is how long what it signs now counts.
+// LeafLife returns the lifetime of the certificates that it signs now.
 func (ca *CA) LeafLife() time.Duration { return cmp.Or(ca.Life, Life) }
 
-// Certificates are the authority's own one and the one that it followed, if that is
-// still trusted.
+// Certificates returns the authority's own certificate, and its predecessor's if that is still trusted.
 func (ca *CA) Certificates(a Authority) (current, old *x509.Certificate, err error) {
 	s, err := ca.read(a)
 	if err != nil {
@@ -108,8 +106,7 @@ func (ca *CA) Certificates(a Authority) (current, old *x509.Certificate, err err
 	return s.cert, s.old, nil
 }
 
-// Trusted are the certificates of an authority that are to be trusted, in PEM, first
-// the one that signs.
+// Trusted returns the trusted certificates of an authority, in PEM, the signing one first.
 func (ca *CA) Trusted(a Authority) ([]byte, error) {
 	s, err := ca.read(a)
 	if err != nil {
@@ -118,9 +115,9 @@ func (ca *CA) Trusted(a Authority) ([]byte, error) {
 	return encode(s.cert, s.old), nil
 }
 
-// Sign makes the certificate of an identity for the key of a request. All else that
-// the request says is ignored: who it is for, and at which names and addresses it
-// serves, the caller says. Invalid: the request is none, or its key not of our kind.
+// Sign issues a certificate for an identity and the key of a request. Everything else in the request is
+// ignored: the caller determines identity, names and addresses. Invalid: the request is malformed, or its key
+// has the wrong type.
 func (ca *CA) Sign(a Authority, id Identity, names []string, csr []byte) (Issued, error) {
 	if err := id.Validate(); err != nil {
 		return Issued{}, err
@@ -145,7 +142,7 @@ func (ca *CA) Sign(a Authority, id Identity, names []string, csr []byte) (Issued
 	return s.sign(id, names, usage(a, id.Kind), ca.LeafLife(), request.PublicKey)
 }
 
-// usage is what a certificate may be used for: hosts serve their API, but no etcd.
+// usage returns the extended key usage: hosts serve their API, but not etcd.
 func usage(a Authority, k Kind) []x509.ExtKeyUsage {
 	client, server := x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth
 	if k == Member || a == Hosts && k == Host {
@@ -169,7 +166,7 @@ func (s *signer) sign(id Identity, names []string, usage []x509.ExtKeyUsage, lif
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: string(id.Kind) + " " + id.ID},
 		URIs:    []*url.URL{id.uri()},
-		// A life of seconds, in tests, would be over before it began.
+		// In tests, a lifetime of seconds would be over before it began.
 		NotBefore: now.Add(-min(slack, life/10)), NotAfter: earlier(now.Add(life), s.cert.NotAfter),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: usage,
 		BasicConstraintsValid: true,
@@ -195,9 +192,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Rotate has a new authority follow the one that signs now. Both are trusted until
-// Retire, and those who know the old one alone believe the new one's certificates too.
-// Conflict: the one before has not been retired yet.
+// Rotate replaces the signing authority by a new one. Both are trusted until Retire, and peers that know only
+// the old one accept the new one's certificates too. Conflict: the previous rotation is not finished.
 func (ca *CA) Rotate(a Authority) error {
 	return ca.change(a, func(s *signer) (*signer, error) {
 		if s.old != nil {
@@ -209,19 +205,18 @@ func (ca *CA) Rotate(a Authority) error {
 	})
 }
 
-// Retire ends the trust in the authority that the present one followed. NotFound: it
-// followed none.
+// Retire ends the trust in the predecessor of the present authority. NotFound: there is none.
 func (ca *CA) Retire(a Authority) error {
 	return ca.change(a, func(s *signer) (*signer, error) {
 		if s.old == nil {
 			return nil, croft.Errorf(croft.NotFound, "the authority %s follows no other one that is trusted still", a)
 		}
-		s.old = nil // what it signed of us stays, for servers that read whom to trust when they start
+		s.old = nil // our cross-signed certificate stays, for servers that read the trusted authorities only at start
 		return s, nil
 	})
 }
 
-// newSigner makes an authority, which follows another one unless that is nil.
+// newSigner creates an authority, as the successor of old unless that is nil.
 func newSigner(a Authority, p croft.PartitionID, old *signer) (*signer, error) {
 	key, err := newKey()
 	if err != nil {
@@ -234,7 +229,7 @@ func newSigner(a Authority, p croft.PartitionID, old *signer) (*signer, error) {
 		URIs:      []*url.URL{{Scheme: scheme, Host: string(p), Path: "/authority/" + string(a)}},
 		NotBefore: now.Add(-slack), NotAfter: now.Add(authorityLife),
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, BasicConstraintsValid: true, IsCA: true,
-		MaxPathLen: 1, // the one that follows, which this one signs too
+		MaxPathLen: 1, // its successor, which it signs too
 	}
 	s := &signer{key: key}
 	if s.cert, err = create(template, template, &key.PublicKey, key); err != nil || old == nil {
@@ -257,7 +252,7 @@ func create(template, parent *x509.Certificate, public any, private *ecdsa.Priva
 
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
-// read loads an authority and checks that it is ours.
+// read loads an authority and checks that it belongs to this installation.
 func (ca *CA) read(a Authority) (*signer, error) {
 	file := ca.file(a)
 	certs, key, err := readPEM(file)
@@ -293,14 +288,14 @@ func (ca *CA) write(a Authority, s *signer) error {
 	return durable.Write(ca.file(a), slices.Concat(key, encode(s.cert, s.cross, s.old)), 0o600)
 }
 
-// change replaces an authority by what the given one becomes, nil where there is none
-// yet, one process at a time.
+// change replaces an authority by the result of become, which gets nil if there is none yet. It runs in one
+// process at a time.
 func (ca *CA) change(a Authority, become func(*signer) (*signer, error)) (err error) {
 	dir, err := os.Open(ca.Dir)
 	if err != nil {
 		return fmt.Errorf("open the directory of the certificate authority: %w", err)
 	}
-	defer func() { err = errors.Join(err, dir.Close()) }() // and with it the lock
+	defer func() { err = errors.Join(err, dir.Close()) }() // also releases the lock
 	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", ca.Dir, err)
 	}
@@ -315,7 +310,7 @@ func (ca *CA) change(a Authority, become func(*signer) (*signer, error)) (err er
 	return ca.write(a, after)
 }
 
-// For is the CA as the Issuer of one identity, which serves at the names.
+// For returns the CA as the Issuer for one identity, with the names at which it serves.
 func (ca *CA) For(id Identity, names ...string) Issuer { return own{ca, id, names} }
 
 type own struct {
@@ -330,7 +325,7 @@ func (o own) Issue(_ context.Context, a Authority, csr []byte) (Issued, error) {
 	return o.ca.Sign(a, o.id, o.names, csr)
 }
 
-// fits tells whether a certificate is of the same identity and serves at all the names.
+// fits tells whether a certificate is for the same identity and for all the names.
 func (o own) fits(c *x509.Certificate) bool {
 	if i, err := IdentityOf(c); err != nil || i != o.id {
 		return false

@@ -18,23 +18,22 @@ import (
 	"croft/internal/durable"
 )
 
-// Files keep a certificate of one authority with its key, and whom of that authority
-// to trust. Each file is replaced at once or not at all.
+// Files store a certificate of one authority with its key, and the trusted certificates of that authority. Each
+// file is replaced atomically.
 type Files struct {
 	Dir       string
 	Authority Authority
 }
 
-// Pair is the file of the certificate, of those between it and its authority, and of
-// its key: one file, so that the two always fit. Programs that want two files take it
-// for both.
+// Pair is the file of the certificate, the intermediate certificates and the key: one file, so that certificate
+// and key always match. Programs that need two files accept it for both.
 func (f Files) Pair() string { return filepath.Join(f.Dir, string(f.Authority)+".pem") }
 
-// CA is the file of the certificates to trust.
+// CA is the file of the trusted certificates.
 func (f Files) CA() string { return filepath.Join(f.Dir, string(f.Authority)+"-ca.pem") }
 
-// Load reads the certificate and its key. fs.ErrNotExist: there is none. Invalid: the
-// files are damaged, or others may read the key.
+// Load reads the certificate and its key. fs.ErrNotExist: there is none. Invalid: the files are damaged, or the
+// key is readable by others.
 func (f Files) Load() (*tls.Certificate, error) {
 	certs, key, err := readPEM(f.Pair())
 	if err != nil {
@@ -50,7 +49,7 @@ func (f Files) Load() (*tls.Certificate, error) {
 	return pair, nil
 }
 
-// Identity is who the certificate says that we are.
+// Identity returns the identity in the certificate.
 func (f Files) Identity() (Identity, error) {
 	pair, err := f.Load()
 	if err != nil {
@@ -59,7 +58,7 @@ func (f Files) Identity() (Identity, error) {
 	return IdentityOf(pair.Leaf)
 }
 
-// Roots reads whom to trust.
+// Roots reads the trusted certificates as a pool.
 func (f Files) Roots() (*x509.CertPool, error) {
 	text, err := os.ReadFile(f.CA())
 	if err != nil {
@@ -68,7 +67,7 @@ func (f Files) Roots() (*x509.CertPool, error) {
 	return pool(f.CA(), text)
 }
 
-// Authorities are the certificates that Roots are made of.
+// Authorities reads the trusted certificates.
 func (f Files) Authorities() ([]*x509.Certificate, error) {
 	text, err := os.ReadFile(f.CA())
 	if err != nil {
@@ -93,7 +92,7 @@ func pool(name string, text []byte) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// Request makes a key, and the request for a certificate for it. Nothing is kept yet.
+// Request creates a key, and a certificate request for it. Nothing is stored yet.
 func Request() (*ecdsa.PrivateKey, []byte, error) {
 	key, err := newKey()
 	if err != nil {
@@ -106,8 +105,8 @@ func Request() (*ecdsa.PrivateKey, []byte, error) {
 	return key, csr, nil
 }
 
-// Keep stores what was issued for a key. Invalid: it is for another key, or not whole;
-// nothing has changed then.
+// Keep stores what was issued for a key. Invalid: the certificate is for another key, or incomplete; nothing
+// has changed then.
 func (f Files) Keep(key *ecdsa.PrivateKey, issued Issued) error {
 	certs, _, err := parsePEM(issued.Chain)
 	if err != nil || len(certs) == 0 || !key.PublicKey.Equal(certs[0].PublicKey) {
@@ -123,14 +122,14 @@ func (f Files) Keep(key *ecdsa.PrivateKey, issued Issued) error {
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory of certificates: %w", err)
 	}
-	// Whom to trust first: a chain that a peer shows in answer to ours may need it.
+	// Trusted certificates first: a chain that a peer shows in answer to ours may need them.
 	if err := f.Trust(issued.Trusted); err != nil {
 		return err
 	}
 	return durable.Write(f.Pair(), slices.Concat(text, issued.Chain), 0o600)
 }
 
-// Trust stores whom to trust, where that is not what is there already.
+// Trust stores the trusted certificates if they differ from the stored ones.
 func (f Files) Trust(trusted []byte) error {
 	if have, err := os.ReadFile(f.CA()); err == nil && bytes.Equal(have, trusted) {
 		return nil
@@ -141,7 +140,7 @@ func (f Files) Trust(trusted []byte) error {
 	return durable.Write(f.CA(), trusted, 0o600)
 }
 
-// FirstPin returns the pin of the signing authority, the first of the trusted ones in PEM.
+// FirstPin returns the pin of the signing authority: the first of the trusted certificates in PEM.
 func FirstPin(trusted []byte) (string, error) {
 	certs, _, err := parsePEM(trusted)
 	if err != nil || len(certs) == 0 {
@@ -150,7 +149,7 @@ func FirstPin(trusted []byte) (string, error) {
 	return Pin(certs[0]), nil
 }
 
-// readPEM reads a file of certificates and a private key that nobody else may read.
+// readPEM reads certificates and a private key from a file, which must not be readable by others.
 func readPEM(file string) ([]*x509.Certificate, *ecdsa.PrivateKey, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -173,7 +172,7 @@ func readPEM(file string) ([]*x509.Certificate, *ecdsa.PrivateKey, error) {
 	return certs, key, nil
 }
 
-// errDamaged: the file was not written by croft, or not to its end.
+// errDamaged: the file was not written by croft, or is incomplete.
 var errDamaged = errors.New("is damaged")
 
 func damaged(file string, err error) error {
@@ -198,7 +197,7 @@ func parsePEM(text []byte) (certs []*x509.Certificate, key *ecdsa.PrivateKey, er
 		case "PRIVATE KEY":
 			any, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 			if err != nil {
-				return nil, nil, errors.New("its private key cannot be read") // an error may quote the key
+				return nil, nil, errors.New("its private key cannot be read") // the cause may quote the key
 			}
 			ec, ok := any.(*ecdsa.PrivateKey)
 			if !ok || key != nil {
@@ -231,7 +230,7 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// Exists tells whether there is a certificate, good or not.
+// Exists tells whether there is a certificate, valid or not.
 func (f Files) Exists() bool {
 	_, err := os.Stat(f.Pair())
 	return !errors.Is(err, fs.ErrNotExist)

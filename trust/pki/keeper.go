@@ -15,18 +15,16 @@ import (
 	"croft"
 )
 
-// Issuer is who signs for a Keeper: the CA of this machine, or the control process.
+// Issuer signs for a Keeper: the CA of this machine, or a join server.
 type Issuer interface {
-	// Trusted are the certificates of an authority to be trusted, in PEM, first the
-	// one that signs now.
+	// Trusted returns the trusted certificates of an authority, in PEM, the signing one first.
 	Trusted(ctx context.Context, a Authority) ([]byte, error)
-	// Issue makes a certificate for the key of a request (PKCS #10, DER).
+	// Issue issues a certificate for the key of a request (PKCS #10, DER).
 	Issue(ctx context.Context, a Authority, csr []byte) (Issued, error)
 }
 
-// Keeper keeps files from running out: it has a certificate made where there is none,
-// and a new one after two thirds of its life, where its authority has been followed by
-// another, or where it is not for what it should be.
+// Keeper renews the certificate in files: if there is none, after two thirds of its life, if its authority has
+// a successor, or if its content is not as required.
 type Keeper struct {
 	Files  Files
 	Issuer Issuer
@@ -34,14 +32,13 @@ type Keeper struct {
 }
 
 const (
-	// every is how often it looks: clocks are set, machines sleep, and authorities are
-	// followed by others.
+	// every is the interval of checks: clocks are set, machines sleep, and authorities are rotated.
 	every = 10 * time.Minute
-	// retry is how long it waits after a first failure, and at least.
+	// retry is the pause after a first failure, and the minimum pause.
 	retry = time.Second
 )
 
-// Run looks after the files until ctx ends.
+// Run keeps the files renewed until ctx ends.
 func (k Keeper) Run(ctx context.Context) error {
 	wait, failing := time.Duration(0), ""
 	for {
@@ -58,7 +55,7 @@ func (k Keeper) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err.Error() != failing { // once, not at every try
+		if err.Error() != failing { // once, not at every retry
 			k.Log.Warn("the certificate is not renewed; trying again", "authority", k.Files.Authority, "err", err)
 			failing = err.Error()
 		}
@@ -66,12 +63,12 @@ func (k Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// jittered takes up to a tenth off, so that hosts do not come all at once.
+// jittered subtracts up to a tenth, so that hosts do not ask all at once.
 func jittered(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d/10)+1))
 }
 
-// Ensure does now what has to be done, and says when that will be needed again.
+// Ensure does what is due, and returns when the next renewal is due.
 func (k Keeper) Ensure(ctx context.Context) (due time.Time, err error) {
 	trusted, err := k.Issuer.Trusted(ctx, k.Files.Authority)
 	if err != nil {
@@ -87,7 +84,7 @@ func (k Keeper) Ensure(ctx context.Context) (due time.Time, err error) {
 	return k.Renew(ctx, reason)
 }
 
-// Renew has another certificate made now, for a reason that is logged.
+// Renew requests another certificate now; the reason is logged.
 func (k Keeper) Renew(ctx context.Context, reason string) (due time.Time, err error) {
 	key, csr, err := Request()
 	if err != nil {
@@ -108,7 +105,7 @@ func (k Keeper) Renew(ctx context.Context, reason string) (due time.Time, err er
 	return renewal(pair.Leaf), nil
 }
 
-// look returns the certificate that there is, and why another one is needed, if so.
+// look returns the present certificate, if any, and why another one is needed, if so.
 func (k Keeper) look(trusted []byte) (c *x509.Certificate, reason string, err error) {
 	pair, err := k.Files.Load()
 	switch {
@@ -138,18 +135,18 @@ func (k Keeper) look(trusted []byte) (c *x509.Certificate, reason string, err er
 	return mine, "", nil
 }
 
-// renewal is when two thirds of a certificate's life are over.
+// renewal returns when two thirds of a certificate's life are over.
 func renewal(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3)
 }
 
-// Overdue tells whether a certificate that has counted since one time, and does until
-// another, should have been renewed by now.
+// Overdue tells whether a certificate that is valid from since to until should have been renewed by now: four
+// fifths of its life are over.
 func Overdue(since, until time.Time) bool {
 	return time.Now().After(since.Add(until.Sub(since) * 4 / 5))
 }
 
-// Remaining is how long the certificate counts, below zero where it has run out.
+// Remaining returns how long the certificate is valid, below zero if it has expired.
 func (f Files) Remaining() (time.Duration, error) {
 	pair, err := f.Load()
 	if err != nil {

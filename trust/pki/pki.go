@@ -1,11 +1,9 @@
-// Package pki is the small certificate authority of one installation: who signs, what
-// certificates say, where they are kept, how they are renewed, and the TLS of both
-// sides that is made of them.
+// Package pki is the small certificate authority of one installation: signing, the content of certificates,
+// their storage and renewal, and TLS configurations of servers and clients.
 //
-// A certificate says who its holder is in one URI, croft://PARTITION/KIND/ID, and that
-// is what the other side checks; names and addresses are there for programs that are
-// not ours. Private keys stay where they were made. Whatever reads a certificate for a
-// connection reads its file, so that a renewed one counts at once and nothing restarts.
+// A certificate identifies its holder by one URI, croft://PARTITION/KIND/ID, which the peer verifies; names and
+// addresses are only for programs other than croft. Private keys never leave the machine that made them. The
+// files are read for each connection, so that a renewed certificate is used at once and without a restart.
 package pki
 
 import (
@@ -23,75 +21,74 @@ import (
 	"croft"
 )
 
-// An Authority is one of those that an installation has. A certificate of one is worth
-// nothing to whoever asks for the other.
+// An Authority is one of the two authorities of an installation. A certificate of one is not accepted where the
+// other is required.
 type Authority string
 
 const (
-	// Etcd is of etcd's members and clients: with one of its certificates everything
-	// can be read and written.
+	// Etcd signs for etcd's members and clients: its certificates give full access to etcd.
 	Etcd Authority = "etcd"
-	// Hosts is of the servers of control, of Placement and of agents, and of their clients.
+	// Hosts signs for join servers, gates, Placement and agents, and for their clients.
 	Hosts Authority = "hosts"
 )
 
-// Authorities are all of them.
+// Authorities lists both authorities.
 var Authorities = []Authority{Etcd, Hosts}
 
-// Kind is what the holder of a certificate is.
+// Kind is the role of a certificate's holder.
 type Kind string
 
 const (
-	Host     Kind = "host"     // a host's agent; its ID is the host's
-	Member   Kind = "member"   // a control process or a member of etcd; its ID is the host's
-	Operator Kind = "operator" // a person, or a program that does a person's work; its ID is a name
+	Host     Kind = "host"     // a host's agent; the ID is the host's
+	Member   Kind = "member"   // a control process or a member of etcd; the ID is the host's
+	Operator Kind = "operator" // a person, or a program on a person's behalf; the ID is a name
 )
 
 const (
-	// Life is how long a certificate counts where nothing else is said.
+	// Life is the default lifetime of a certificate.
 	Life = 90 * 24 * time.Hour
-	// authorityLife is how long an authority counts.
+	// authorityLife is the lifetime of an authority.
 	authorityLife = 10 * 365 * 24 * time.Hour
-	// slack is how far a certificate counts back, for clocks that are behind.
+	// slack is how far back the validity of a certificate begins, for clocks that are behind.
 	slack = 10 * time.Minute
 )
 
-// Identity is who the holder of a certificate is.
+// Identity identifies the holder of a certificate.
 type Identity struct {
 	Partition croft.PartitionID
 	Kind      Kind
 	ID        string
 }
 
-// HostIdentity is the identity of a host's agent.
+// HostIdentity returns the identity of a host's agent.
 func HostIdentity(p croft.PartitionID, id croft.HostID) Identity {
 	return Identity{Partition: p, Kind: Host, ID: string(id)}
 }
 
-// MemberIdentity is the identity of a control process or a member of etcd on a host.
+// MemberIdentity returns the identity of a control process or a member of etcd on a host.
 func MemberIdentity(p croft.PartitionID, id croft.HostID) Identity {
 	return Identity{Partition: p, Kind: Member, ID: string(id)}
 }
 
-// OperatorIdentity is the identity of an operator.
+// OperatorIdentity returns the identity of an operator.
 func OperatorIdentity(p croft.PartitionID, name string) Identity {
 	return Identity{Partition: p, Kind: Operator, ID: name}
 }
 
-// scheme is the scheme of the URIs that identities are written as.
+// scheme is the URI scheme of identities.
 const scheme = "croft"
 
 func (i Identity) uri() *url.URL {
 	return &url.URL{Scheme: scheme, Host: string(i.Partition), Path: "/" + string(i.Kind) + "/" + i.ID}
 }
 
-// String is the identity as it is in a certificate.
+// String returns the identity as written in a certificate.
 func (i Identity) String() string { return i.uri().String() }
 
-// operatorName is what an operator may be called: safe in a URI, and as a file's name.
+// operatorName is the form of an operator's name: safe in a URI, and as a file name.
 var operatorName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Validate refuses what no certificate may say. Invalid.
+// Validate refuses identities that no certificate may have. Invalid.
 func (i Identity) Validate() error {
 	if _, err := croft.ParseHostID(string(i.Partition)); err != nil {
 		return croft.Errorf(croft.Invalid, "an identity's partition: %w", err)
@@ -112,9 +109,8 @@ func (i Identity) Validate() error {
 	return nil
 }
 
-// IdentityOf reads who the holder of a certificate is. Invalid: it does not say so in
-// our way, or says more than one thing. Whether the certificate is to be believed is
-// for others to check.
+// IdentityOf reads the identity of a certificate's holder. Invalid: it contains none in our form, or more than
+// one. The caller verifies the certificate itself.
 func IdentityOf(c *x509.Certificate) (Identity, error) {
 	if len(c.URIs) != 1 || c.URIs[0].Scheme != scheme {
 		return Identity{},
@@ -133,10 +129,10 @@ func IdentityOf(c *x509.Certificate) (Identity, error) {
 	return i, nil
 }
 
-// Accept decides whether to speak with somebody who has a valid certificate.
+// Accept decides whether to accept a peer with a valid certificate.
 type Accept func(Identity) error
 
-// Kinds accepts those of the kinds.
+// Kinds accepts holders of these kinds.
 func Kinds(kinds ...Kind) Accept {
 	return func(i Identity) error {
 		if slices.Contains(kinds, i.Kind) {
@@ -147,7 +143,7 @@ func Kinds(kinds ...Kind) Accept {
 	}
 }
 
-// HostOnly accepts one host, as an agent or as more than that.
+// HostOnly accepts one host, as an agent or as a member.
 func HostOnly(id croft.HostID) Accept {
 	return func(i Identity) error {
 		if (i.Kind == Host || i.Kind == Member) && i.ID == string(id) {
@@ -158,7 +154,7 @@ func HostOnly(id croft.HostID) Accept {
 	}
 }
 
-// Caller is who sent a request over TLS, and whether they showed a certificate.
+// Caller returns the sender of a request over TLS, and whether they showed a certificate.
 func Caller(r *http.Request) (Identity, bool) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return Identity{}, false
@@ -167,9 +163,9 @@ func Caller(r *http.Request) (Identity, bool) {
 	return i, err == nil
 }
 
-// StillTrusted refuses a request whose certificate ran out since its connection began, or
-// whose authority was retired since. Unavailable: over a new connection, with the
-// certificate of today, the request is taken, and has to be sent again.
+// StillTrusted refuses a request whose certificate has expired, or whose authority was retired, since its
+// connection began. Unavailable: the request must be sent again over a new connection, with the current
+// certificate.
 func StillTrusted(r *http.Request, roots []*x509.Certificate) error {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil
@@ -182,8 +178,8 @@ func StillTrusted(r *http.Request, roots []*x509.Certificate) error {
 		"the certificate of this connection ran out, or its authority was retired: connect with the new one")
 }
 
-// counts tells whether a chain leads to a root. It is found by its key: a handshake that
-// knew the authority before alone has it as one that was signed by that.
+// counts tells whether a chain leads to a root. The root is found by its key: a handshake that knew only the
+// previous authority contains it as a certificate signed by that authority.
 func counts(chain, roots []*x509.Certificate, now time.Time) bool {
 	for _, c := range chain {
 		if slices.ContainsFunc(roots, func(root *x509.Certificate) bool {
@@ -198,8 +194,7 @@ func counts(chain, roots []*x509.Certificate, now time.Time) bool {
 	return false
 }
 
-// CallerNames are what the caller is called as a server, by the certificate that they
-// showed.
+// CallerNames returns the server names in the certificate of the caller.
 func CallerNames(r *http.Request) []string {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil
@@ -212,7 +207,7 @@ func CallerNames(r *http.Request) []string {
 	return names
 }
 
-// Pin is what a certificate of an authority is known by: its SHA-256, in hex.
+// Pin identifies a certificate of an authority: its SHA-256, in hex.
 func Pin(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.Raw)
 	return hex.EncodeToString(sum[:])

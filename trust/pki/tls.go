@@ -11,16 +11,16 @@ import (
 	"croft"
 )
 
-// Server is the TLS of a server with this certificate, for clients that show a good
-// one of the same authority and partition whom accept takes, or with optional also for
-// those that show none. Each connection is judged anew.
+// Server returns the TLS configuration of a server with this certificate, for clients with a valid certificate
+// of the same authority and partition that accept allows; with optional also for clients without one. Each
+// connection is checked anew.
 func (f Files) Server(p croft.PartitionID, optional bool, accept Accept) *tls.Config {
 	base := &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true,
 		ClientAuth: tls.RequireAndVerifyClientCert,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 {
-				return nil // optional: else nobody comes this far
+				return nil // optional: otherwise the handshake has failed already
 			}
 			return judge(state.PeerCertificates[0], p, accept)
 		},
@@ -28,7 +28,7 @@ func (f Files) Server(p croft.PartitionID, optional bool, accept Accept) *tls.Co
 	if optional {
 		base.ClientAuth = tls.VerifyClientCertIfGiven
 	}
-	// Per connection, so that the files are read anew.
+	// Per connection, so that the files are read again.
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		pair, err := f.Load()
 		if err != nil {
@@ -45,21 +45,21 @@ func (f Files) Server(p croft.PartitionID, optional bool, accept Accept) *tls.Co
 	return base
 }
 
-// Client is the TLS of a client that shows this certificate, for servers that show a
-// good one of the same authority and partition whom accept takes. What the server is
-// called does not matter: its certificate says who it is.
+// Client returns the TLS configuration of a client with this certificate, for servers with a valid certificate
+// of the same authority and partition that accept allows. The server's name is not checked: its certificate
+// contains its identity.
 func (f Files) Client(p croft.PartitionID, accept Accept) *tls.Config {
 	config := verifying(f.Roots, p, accept)
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return f.Load() }
 	return config
 }
 
-// Client is the TLS of a client that shows no certificate and trusts these authorities.
+// Client returns the TLS configuration of a client without a certificate that trusts these authorities.
 func Client(trusted []byte, p croft.PartitionID, accept Accept) *tls.Config {
 	return verifying(func() (*x509.CertPool, error) { return pool("whom to trust", trusted) }, p, accept)
 }
 
-// Pinned is the TLS of a client that knows of the authority nothing but its pin.
+// Pinned returns the TLS configuration of a client that knows only the pin of the authority.
 func Pinned(pin string, p croft.PartitionID, accept Accept) *tls.Config {
 	config := client()
 	config.VerifyConnection = func(state tls.ConnectionState) error {
@@ -76,8 +76,8 @@ func Pinned(pin string, p croft.PartitionID, accept Accept) *tls.Config {
 	return config
 }
 
-// client leaves the verification to VerifyConnection, which runs in every handshake:
-// crypto/tls would judge by the server's address.
+// client leaves verification to VerifyConnection, which runs in every handshake: crypto/tls would verify the
+// server's address.
 func client() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
 }
@@ -94,7 +94,7 @@ func verifying(roots func() (*x509.CertPool, error), p croft.PartitionID, accept
 	return config
 }
 
-// verify checks the certificates of a server.
+// verify verifies the certificates of a server.
 func verify(shown []*x509.Certificate, roots *x509.CertPool, p croft.PartitionID, accept Accept) error {
 	if len(shown) == 0 {
 		return croft.Errorf(croft.Invalid, "the server shows no certificate")
@@ -111,7 +111,7 @@ func verify(shown []*x509.Certificate, roots *x509.CertPool, p croft.PartitionID
 	return judge(shown[0], p, accept)
 }
 
-// judge checks what a good certificate says.
+// judge checks partition and identity of a verified certificate.
 func judge(c *x509.Certificate, p croft.PartitionID, accept Accept) error {
 	i, err := IdentityOf(c)
 	if err != nil {
@@ -123,8 +123,8 @@ func judge(c *x509.Certificate, p croft.PartitionID, accept Accept) error {
 	return accept(i)
 }
 
-// Explain says in a sentence what is wrong with the certificate that somebody showed,
-// or, where they ended the handshake, with ours. Other errors are returned as they are.
+// Explain describes what is wrong with the certificate of a peer or, if the peer ended the handshake, with
+// ours. Other errors are returned unchanged.
 func Explain(who string, err error) error {
 	var (
 		authority x509.UnknownAuthorityError

@@ -1,4 +1,4 @@
-// Package gatetest serves gates over TLS in tests, with an authority of their own.
+// Package gatetest serves gates over TLS in tests, with their own authority.
 package gatetest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"croft/trust/pki"
 )
 
-// Front is a gate that is served. It ends with the test.
+// Front is a running gate. It ends with the test.
 type Front struct {
 	Partition croft.PartitionID
 	Address   string // host:port
@@ -31,7 +31,7 @@ type Front struct {
 	serve  func(net.Listener)
 }
 
-// Start serves a gate of a partition, the only one. Its Caller, Gates and Log are set.
+// Start serves the only gate of a partition. It sets Caller, Gates and Log of c.
 func Start(t testing.TB, p croft.PartitionID, c gate.ServerConfig) *Front {
 	t.Helper()
 	dir, err := os.MkdirTemp(t.TempDir(), "pki")
@@ -88,7 +88,7 @@ func (f *Front) keeper(id pki.Identity, names ...string) pki.Keeper {
 	return pki.Keeper{Files: files, Issuer: f.ca.For(id, names...), Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
 
-// Renew has a host's certificate made anew.
+// Renew issues a new certificate to a host.
 func (f *Front) Renew(t testing.TB, host croft.HostID) {
 	t.Helper()
 	keeper := f.keeper(pki.HostIdentity(f.Partition, host))
@@ -106,14 +106,14 @@ func (f *Front) caller(r *http.Request) (croft.HostID, error) {
 	return "", croft.Errorf(croft.Invalid, "the host was forgotten")
 }
 
-// Forget has the gate know a host no more.
+// Forget makes the gate refuse a host as unknown.
 func (f *Front) Forget(host croft.HostID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forgot[host] = true
 }
 
-// Restart ends the server, and serves again at the same address.
+// Restart stops the server and starts it at the same address.
 func (f *Front) Restart(t testing.TB) {
 	t.Helper()
 	f.stop()
@@ -122,14 +122,14 @@ func (f *Front) Restart(t testing.TB) {
 	f.serve(l)
 }
 
-// TLS is that of a host's agent.
+// TLS returns the TLS configuration of a host's agent.
 func (f *Front) TLS(t testing.TB, host croft.HostID) *tls.Config {
 	t.Helper()
 	return f.files(t, pki.HostIdentity(f.Partition, host)).Client(f.Partition, pki.Kinds(pki.Member))
 }
 
-// Client is that of a host's agent, at the addresses of the gate or of what stands
-// before it. It ends with the test.
+// Client returns the client of a host's agent, at the addresses of the gate or of a proxy in front of it. It
+// ends with the test.
 func (f *Front) Client(t testing.TB, host croft.HostID, addresses ...string) *gate.Client {
 	t.Helper()
 	if addresses == nil {
