@@ -18,7 +18,7 @@ import (
 	"croft/etcdstore/etcdtest"
 )
 
-// secured is a server that wants certificates and users, and what it wants.
+// secured is a server that requires certificates and users, with the credentials for it.
 type secured struct {
 	authority *etcdtest.Authority
 	server    *etcdserver.Server
@@ -113,7 +113,7 @@ func TestAServersCertificateThatRanOutIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewUnstartedServer(http.NotFoundHandler()) // no etcd begins with such a certificate
+	server := httptest.NewUnstartedServer(http.NotFoundHandler()) // etcd refuses to start with such a certificate
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	server.EnableHTTP2 = true
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
@@ -165,11 +165,11 @@ func TestFilesAndSettingsThatDoNotFitAreTold(t *testing.T) {
 	}
 }
 
-// wantRefusal wants no store, an error of the kind, and a sentence that says so.
+// wantRefusal expects an error of the kind that contains the text, and no store.
 func wantRefusal(t *testing.T, endpoints []string, access etcdstore.Access, kind croft.Kind, says string) {
 	t.Helper()
 	var err error
-	for patience := 2 * time.Second; patience < time.Minute; patience *= 4 { // a busy machine may not get to answer
+	for patience := 2 * time.Second; patience < time.Minute; patience *= 4 { // a busy machine may be slow
 		var store *etcdstore.Store
 		store, err = etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Access: access, Mint: true,
 			DialTimeout: patience})

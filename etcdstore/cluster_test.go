@@ -17,7 +17,7 @@ import (
 	"croft/etcdstore/etcdtest"
 )
 
-// leading is the place of the member that leads.
+// leading returns the index of the leader.
 func leading(t *testing.T, c *etcdtest.Cluster, store *etcdstore.Store) int {
 	t.Helper()
 	for _, m := range must(store.Cluster.EtcdMembers(t.Context()))(t) {
@@ -29,8 +29,8 @@ func leading(t *testing.T, c *etcdtest.Cluster, store *etcdstore.Store) int {
 	return 0
 }
 
-// A host stays alive, and a watch goes on, while the member that leads is stopped, what
-// was before is compacted, and all leases are lost; and what is wrong is said meanwhile.
+// A host stays alive and a watch goes on while the leader is stopped, the history is compacted, and all leases
+// are lost. The problems are reported meanwhile.
 func TestLeasesAndWatchesOutliveTheMemberThatLeads(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 3)
@@ -93,8 +93,7 @@ func TestLeasesAndWatchesOutliveTheMemberThatLeads(t *testing.T) {
 	waitFor(t, "the watch tells of one more", serving(4))
 }
 
-// One member that is full stops all writes, as etcd has it; that is said, and what is
-// said to do helps.
+// One full member makes etcd read-only; this is reported, and the suggested remedy works.
 func TestOneMemberThatIsFullIsSaidAndMended(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 2)

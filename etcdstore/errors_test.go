@@ -14,7 +14,7 @@ import (
 	"croft"
 )
 
-// What a member says, or the transport of it, while it is stopped or killed is Unavailable.
+// Errors of a member or its transport while it is stopped or killed are Unavailable.
 func TestTheKindsOfErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -42,7 +42,7 @@ func TestTheKindsOfErrors(t *testing.T) {
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("wrapped: %w", c.err)} {
 			if _, known := errors.AsType[rpctypes.EtcdError](c.err); known && err != c.err {
-				continue // etcd's client returns these as they are
+				continue // etcd's client returns these unchanged
 			}
 			if got := new(conn).wrap(err, "try"); croft.KindOf(got) != c.want {
 				t.Errorf("%s: %v is of kind %q, want %q", c.name, got, croft.KindOf(got), c.want)

@@ -12,13 +12,13 @@ import (
 	"croft"
 )
 
-// WithoutKeepalive leaves it to us to find members that hang.
+// WithoutKeepalive disables gRPC's keepalive, so that only leaveHung finds hung members.
 func (c Config) WithoutKeepalive() Config {
 	c.keepalive = 24 * time.Hour
 	return c
 }
 
-// OweAnswers has an answer be owed on every connection, for a while.
+// OweAnswers makes every connection owe an answer for longer than hungSilence.
 func (s *conn) OweAnswers() {
 	s.conns.mu.Lock()
 	defer s.conns.mu.Unlock()
@@ -29,27 +29,27 @@ func (s *conn) OweAnswers() {
 	}
 }
 
-// Owing is on how many connections an answer is owed for too long.
+// Owing returns how many connections have owed an answer for too long.
 func (s *conn) Owing() int { return len(s.conns.silent()) }
 
-// Hung is how many connections were closed.
+// Hung returns how many connections were closed.
 func (s *conn) Hung() float64 {
 	var m dto.Metric
 	_ = s.metrics.hung.Write(&m)
 	return m.GetCounter().GetValue()
 }
 
-// BeforeTxn has do run before the next transaction is sent.
+// BeforeTxn runs do before the next transaction is sent.
 func (s *conn) BeforeTxn(do func()) { s.etcd.KV = &interposed{KV: s.etcd.KV, before: do} }
 
-// LoseAnswer loses the answer to the next transaction, which is done all the same.
+// LoseAnswer loses the answer to the next transaction, which is still done.
 func (s *conn) LoseAnswer() { s.etcd.KV = &interposed{KV: s.etcd.KV, before: func() {}, lose: true} }
 
-// SendTwice has the next transaction sent twice, as the transport does where the first
-// answer got lost; the second answer counts.
+// SendTwice sends the next transaction twice, as the transport does after a lost answer, and returns the second
+// answer.
 func (s *conn) SendTwice() { s.etcd.KV = &interposed{KV: s.etcd.KV, before: func() {}, twice: true} }
 
-// BeforeSecondGet has do run before the second read from now on is sent.
+// BeforeSecondGet runs do before the second read from now on is sent.
 func (s *conn) BeforeSecondGet(do func()) { s.etcd.KV = &interposedGet{KV: s.etcd.KV, before: do} }
 
 type interposedGet struct {
@@ -65,10 +65,10 @@ func (k *interposedGet) Get(ctx context.Context, key string, opts ...clientv3.Op
 	return k.KV.Get(ctx, key, opts...)
 }
 
-// LoadPage is how many keys of Placement are read at once.
+// LoadPage is how many keys of Placement are read per request.
 const LoadPage = loadPage
 
-// WatchThrough has watches begun through do, which is given the client's own.
+// WatchThrough starts watches through do, which gets the client's own Watcher.
 func (s *conn) WatchThrough(do func(ctx context.Context, own clientv3.Watcher, key string,
 	opts ...clientv3.OpOption) clientv3.WatchChan) {
 	s.etcd.Watcher = &watchThrough{s.etcd.Watcher, do}
@@ -126,7 +126,7 @@ func (v *HostsView) RunTelling(ctx context.Context, changed func()) error {
 	return v.mirror.Run(ctx, changed)
 }
 
-// Has tells whether the view answers for a host without asking etcd.
+// Has tells whether the view answers for a host without a request to etcd.
 func (v *HostsView) Has(id croft.HostID) bool {
 	_, others := v.mirror.open([]croft.HostID{id})
 	return len(others) == 0

@@ -15,7 +15,7 @@ func TestASchedulerWhoseSessionEndedOrdersNothing(t *testing.T) {
 	f := newFixture(t)
 	other := etcdtest.Open(t, f.server)
 	f.inst = must(other.Create(t.Context(), newInstance("db")))(t)
-	if err := other.Close(); err != nil { // what a suspended one finds when it goes on
+	if err := other.Close(); err != nil { // what a suspended process finds when it goes on
 		t.Fatal(err)
 	}
 	_, err := f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning))
@@ -24,7 +24,7 @@ func TestASchedulerWhoseSessionEndedOrdersNothing(t *testing.T) {
 	wantKind(t, err, croft.NotFound)
 }
 
-// A command that cannot tell what became of its request must not keep agents from undoing it.
+// A command that does not know the outcome of its request must not keep agents from undoing it.
 func TestARequestOfUnknownOutcomeIsAbandonedWhileItsProcessLives(t *testing.T) {
 	f := newFixture(t)
 	for name, unsettled := range map[string]func(*etcdstore.Store, croft.Instance) error{
@@ -50,7 +50,7 @@ func TestARequestOfUnknownOutcomeIsAbandonedWhileItsProcessLives(t *testing.T) {
 			}
 			for abandoned := false; !abandoned; {
 				b := must(f.Evidence(t.Context()))(t)
-				_, exists := b.Instances[begun.ID] // else it was done, though its answer was lost
+				_, exists := b.Instances[begun.ID] // otherwise it was done, although its answer was lost
 				abandoned = !exists
 				for _, d := range audit.Compare(b) {
 					abandoned = abandoned || d.Kind == audit.AbandonedRequest && d.Instance == begun.ID
@@ -99,7 +99,7 @@ func TestForgetLeavesARecordThatHasJustChanged(t *testing.T) {
 	if err := slow.Forget(t.Context(), tombstone); err != nil {
 		t.Fatal(err)
 	}
-	// One that appears in between is not this tombstone's either.
+	// An order that appears in between does not belong to this tombstone either.
 	f = scheduled(t)
 	if err := f.Bury(t.Context(), f.inst, f.order(2, croft.WantGone)); err != nil {
 		t.Fatal(err)

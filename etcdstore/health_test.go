@@ -26,7 +26,7 @@ func TestAFullStoreIsSaidAndMended(t *testing.T) {
 	wantKind(t, store.Usable(t.Context()), croft.Unavailable)
 	wantSays(t, strings.Join(store.Cluster.Problems(t.Context()), "\n"), "out of space", "has filled")
 
-	// What the sentence says to do is what helps.
+	// The remedy named in the message works.
 	now, err := etcd.Get(t.Context(), "/filler")
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestAFullStoreIsSaidAndMended(t *testing.T) {
 	must(store.Create(t.Context(), newInstance("web")))(t)
 }
 
-// A member that takes connections and never answers is told, while the other serves.
+// A member that accepts connections and never answers is reported, while the other serves.
 func TestAMemberThatDoesNotAnswerIsTold(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
@@ -72,7 +72,7 @@ func TestAMemberThatDoesNotAnswerIsTold(t *testing.T) {
 	wantSays(t, problems[0], silent, "does not answer")
 }
 
-// A scheduler that slept past the end of its lease says so once, and has another then.
+// A scheduler that was suspended past the end of its lease reports it once, and then has another session.
 func TestALostSessionIsToldAndReplaced(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
@@ -86,7 +86,7 @@ func TestALostSessionIsToldAndReplaced(t *testing.T) {
 	must(store.Create(t.Context(), newInstance("after")))(t)
 }
 
-// An agent whose lease is taken from it takes another, and its host is alive again.
+// An agent whose lease is revoked takes another, and its host is alive again.
 func TestALostLeaseOfAnAgentIsReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -13,7 +13,7 @@ import (
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// putHome writes what an older or a newer croft would have.
+// putHome writes the home key as an older or a newer croft would.
 func putHome(t *testing.T, server *etcdserver.Server, p croft.PartitionID, schema string) {
 	t.Helper()
 	if err := etcdtest.PutHome(t.Context(), server.Endpoint(), p, schema); err != nil {
@@ -21,7 +21,7 @@ func putHome(t *testing.T, server *etcdserver.Server, p croft.PartitionID, schem
 	}
 }
 
-// traced orders a new instance with the name of a trace and returns what a reader finds.
+// traced orders a new instance with a trace and returns the trace that a reader finds.
 func (f *fixture) traced(t *testing.T, by *etcdstore.Store) string {
 	t.Helper()
 	o := f.order(1, croft.WantRunning)
@@ -82,14 +82,14 @@ func TestWhatANewerMinorVersionAddsIsIgnored(t *testing.T) {
 	if _, err := f.Instance(t.Context(), id); err == nil || !strings.Contains(err.Error(), "of_tomorrow") {
 		t.Errorf("a field that nobody knows: got %v", err)
 	}
-	putHome(t, f.server, f.Partition(), "1.99") // while we run
+	putHome(t, f.server, f.Partition(), "1.99") // while the store is open
 	if _, err := f.Instance(t.Context(), id); err != nil {
 		t.Errorf("a field of a newer minor version: %v", err)
 	}
 }
 
-// An agent of 1.0 that began before anything was raised would refuse an order with a
-// trace: it says of its life only since when it lives.
+// An agent of 1.0 that started before the schema was raised would refuse an order with a trace. Its life key
+// contains only the time since when it lives.
 func TestAHostSaysWhetherItsAgentKnowsTraces(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

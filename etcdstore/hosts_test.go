@@ -11,7 +11,7 @@ import (
 	"croft/etcdstore/etcdtest"
 )
 
-// scheduled is a fixture whose instance has an order on its host.
+// scheduled returns a fixture whose instance has an order on its host.
 func scheduled(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(t)
@@ -73,7 +73,7 @@ func TestAnInstanceIsRelocatedWholeOrNotAtAll(t *testing.T) {
 	order.Host = there
 
 	_, err := f.Relocate(t.Context(), f.inst, tombstone, order)
-	wantKind(t, err, croft.Unavailable) // nobody lives there
+	wantKind(t, err, croft.Unavailable) // no agent is alive there
 	if err := f.PutHost(t.Context(), croft.Host{ID: there, Name: "h2"}); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestAnInstanceIsRelocatedWholeOrNotAtAll(t *testing.T) {
 	if moved.Host != there || moved.Moving != "" || moved.MovedFrom != f.host || moved.Generation != 3 {
 		t.Errorf("got %+v", moved)
 	}
-	// What is left on the old host goes without the record.
+	// What remains on the old host is removed without the record.
 	if err := f.Forget(t.Context(), must(f.Order(t.Context(), f.host, f.inst.ID))(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestTheSeatOfAHostIsOnePlaces(t *testing.T) {
 	if rival := <-second; rival != nil {
 		t.Errorf("got the rival %v, want the seat that was left", rival)
 	}
-	again, _ := serve("two") // a process that follows one that was killed
+	again, _ := serve("two") // the successor of a killed process
 	if rival := <-again; rival != nil {
 		t.Errorf("got the rival %v, want the seat of the same place", rival)
 	}
@@ -241,7 +241,7 @@ func TestMembershipsAreFoundAndMended(t *testing.T) {
 	wantKind(t, f.PutMember(t.Context(), stale), croft.Conflict)
 }
 
-// compare finds what is wrong with memberships.
+// compare returns the differences in memberships.
 func (f *fixture) compare(t *testing.T) (found []audit.Difference) {
 	t.Helper()
 	for _, d := range audit.Compare(must(f.Evidence(t.Context()))(t)) {

@@ -11,14 +11,14 @@ import (
 	"croft/etcdstore"
 )
 
-// hostsView is a view that runs, and what tests want of it.
+// hostsView is a running view with controls for tests.
 type hostsView struct {
 	*etcdstore.HostsView
-	stop  func()                              // it learns of nothing any more
-	await func(what string, done func() bool) // looks at each change
+	stop  func()                              // cuts it off from changes
+	await func(what string, done func() bool) // checks after each change
 }
 
-// viewed runs a view of the fixture's hosts and returns once it has the first.
+// viewed runs a view of the fixture's hosts and returns once it has the first host.
 func (f *fixture) viewed(t *testing.T) *hostsView {
 	t.Helper()
 	v := &hostsView{HostsView: f.NewHostsView()}
@@ -58,7 +58,7 @@ func TestAHostsViewReadsHostsThatTakeOrdersFromMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
-	cancel() // whoever asks etcd fails
+	cancel() // any request to etcd fails
 	got, err := v.Hosts(ended, f.host)
 	if err != nil {
 		t.Fatalf("it asked etcd: %v", err)
@@ -74,8 +74,8 @@ func TestAHostsViewReadsHostsThatTakeOrdersFromMemory(t *testing.T) {
 	}
 }
 
-// What the view is behind with costs a refusal by Assign, or a look at etcd: never an
-// order for a host that takes none, nor a host that is passed over.
+// An outdated view costs a refusal by Assign, or a read from etcd: it never causes an order for a host that
+// accepts none, nor a host that is skipped.
 func TestAHostsViewThatIsBehind(t *testing.T) {
 	t.Parallel()
 	t.Run("reads hosts that took no orders", func(t *testing.T) {

@@ -14,14 +14,15 @@ import (
 	"croft/placement/ledger"
 )
 
-// proxy stands before a member, and can freeze: it keeps its connections, accepts others, and passes nothing on.
+// proxy stands in front of a member and can freeze: it keeps its connections, accepts others, and forwards
+// nothing.
 type proxy struct {
 	net.Listener
 	to   string
 	work sync.WaitGroup
 
 	mu     sync.Mutex
-	thaw   chan struct{} // closed while it is not frozen
+	thaw   chan struct{} // closed while not frozen
 	frozen bool
 	open   []net.Conn
 }
@@ -99,7 +100,7 @@ func (p *proxy) end() {
 	p.work.Wait()
 }
 
-// Whichever member hangs, watches, leases and requests go on at another one, though no keepalive of gRPC finds it.
+// Whichever member hangs, watches, leases and requests continue at another one, even without gRPC's keepalive.
 func TestAMemberThatHangsIsLeft(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 3)
@@ -137,7 +138,7 @@ func TestAMemberThatHangsIsLeft(t *testing.T) {
 	})
 
 	for i, p := range proxies {
-		// What is frozen here is the way of this store alone: the members go on, and none of them is elected anew.
+		// Only this store's connection is frozen: the members go on, and there is no election.
 		p.freeze()
 		done := must(direct.Placement(0).Commit(t.Context(),
 			ledger.Txn{Then: []ledger.Write{{Key: ledger.Key{Kind: "test", ID: "x"}, Value: []byte("{}")}}}))(t)
@@ -159,7 +160,7 @@ func TestAMemberThatHangsIsLeft(t *testing.T) {
 	}
 }
 
-// A connection on which nothing follows what was sent is kept where its member answers others.
+// A connection without an answer to what was sent is kept if its member answers on other connections.
 func TestAMemberThatOwesNoAnswerIsKept(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 2)

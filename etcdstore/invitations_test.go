@@ -36,7 +36,7 @@ func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
 	if ttl := must(etcd.TimeToLive(ctx, leases[0].ID))(t).GrantedTTL; len(leases) != 1 || ttl != 3600 {
 		t.Errorf("there are %d leases, of %d s", len(leases), ttl)
 	}
-	revokeAll(t, etcd) // as time does
+	revokeAll(t, etcd) // as if they had expired
 	_, err := store.Trust.Invitation(ctx, "one")
 	wantKind(t, err, croft.NotFound)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func TestAServerJoinsStopsAndLeaves(t *testing.T) {
-	t.Parallel() // most of it is waiting for etcd to trust a new member
+	t.Parallel() // mostly waits until etcd accepts a new member
 	c := etcdtest.StartCluster(t, 1)
 	first := c.Open(t, 0)
 	roles := func(want ...croft.MemberRole) {
@@ -37,7 +37,7 @@ func TestAServerJoinsStopsAndLeaves(t *testing.T) {
 	c.Join(t)
 	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberFollows)
 
-	// With one away, nothing stops, and none of the others may go.
+	// With one member away, nothing stops, and none of the others may be removed.
 	must(c.Open(t, 1).Create(t.Context(), newInstance("before")))(t)
 	c.Stop(t, 2)
 	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberSilent)
@@ -47,7 +47,7 @@ func TestAServerJoinsStopsAndLeaves(t *testing.T) {
 	wantSays(t, fmt.Sprint(err), "1 of 2 members would answer, and 2 have to", c.Members[2].Clients[0])
 	wantKind(t, first.Cluster.RemoveEtcdMember(t.Context(), c.Members[1].Host), croft.Conflict)
 
-	// It comes back as it was, and then one may go; the one that is away may at once.
+	// It returns unchanged, and then one member may be removed; a member that is away may be removed at once.
 	c.Start(t, 2)
 	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberFollows)
 	if err := first.Cluster.RemoveEtcdMember(t.Context(), c.Members[1].Host); err != nil {
@@ -58,7 +58,7 @@ func TestAServerJoinsStopsAndLeaves(t *testing.T) {
 	must(first.Create(t.Context(), newInstance("after")))(t)
 }
 
-// The others choose another leader before they can forget what the one served.
+// The others elect another leader before they can remove the record of the old one's services.
 func TestTheLeaderIsTakenOut(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 3)
@@ -80,7 +80,7 @@ func TestADeadMemberMakesRoom(t *testing.T) {
 	c := etcdtest.StartCluster(t, 3)
 	store := c.Open(t, 0)
 	c.Stop(t, 2)
-	c.Lose(t, 2) // it comes back without its data
+	c.Lose(t, 2) // it returns without its data
 	c.Start(t, 2)
 	for _, m := range must(store.Cluster.EtcdMembers(t.Context()))(t) {
 		if m.Role != croft.MemberLeads && m.Role != croft.MemberFollows {
@@ -97,8 +97,8 @@ func TestADeadMemberMakesRoom(t *testing.T) {
 	}
 }
 
-// A join that never gets further costs nothing: what it left has no voice, a second try
-// takes it up, and it may be removed at any time.
+// A join that is interrupted costs nothing: its member does not vote, a second try resumes it, and it may be
+// removed at any time.
 func TestAJoinThatDiesCostsNothing(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 1)
@@ -126,7 +126,7 @@ func TestAJoinThatDiesCostsNothing(t *testing.T) {
 	}
 }
 
-// Only one joins at a time; another waits for it.
+// Only one member joins at a time; another waits for it.
 func TestJoinsWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 1)
@@ -134,7 +134,7 @@ func TestJoinsWaitForEachOther(t *testing.T) {
 	one, two := c.NewMember(t), c.NewMember(t)
 	must(store.Cluster.AddEtcdMember(t.Context(), one))(t)
 	var err error
-	for patience := time.Second; patience < time.Minute; patience *= 2 { // the first answer may take long
+	for patience := time.Second; patience < time.Minute; patience *= 2 { // the first answer may be slow
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		_, err = store.Cluster.AddEtcdMember(ctx, two)
 		cancel()
@@ -148,7 +148,7 @@ func TestJoinsWaitForEachOther(t *testing.T) {
 
 func TestAClusterThatNobodyReachesTakesNone(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Server(t) // whose members' port is its own alone
+	server := etcdtest.Server(t) // its peer port is on loopback only
 	store := etcdtest.Open(t, server)
 	_, err := store.Cluster.AddEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(),
 		Peer: "http://127.0.0.1:2380"})
@@ -156,7 +156,7 @@ func TestAClusterThatNobodyReachesTakesNone(t *testing.T) {
 	wantSays(t, fmt.Sprint(err), "has no address for other members", "etcd.listen")
 }
 
-// The address of a single server can be made one that others reach, later.
+// A single server can later get a peer address that others reach.
 func TestAServerGetsAPeerAddressLater(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

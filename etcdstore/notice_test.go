@@ -15,8 +15,8 @@ import (
 	"croft/placement/ledger"
 )
 
-// TestTransactionOfPlacementThatIsSentTwiceIsDoneOnce has the comparison fail the second
-// time, since the first one wrote what it compares.
+// TestTransactionOfPlacementThatIsSentTwiceIsDoneOnce: the comparison fails the second time, since the first
+// transaction wrote what it compares.
 func TestTransactionOfPlacementThatIsSentTwiceIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	store := etcdtest.Start(t)
@@ -33,8 +33,8 @@ func TestTransactionOfPlacementThatIsSentTwiceIsDoneOnce(t *testing.T) {
 	}
 }
 
-// TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor breaks the watch for good, as a
-// compaction does, and not only its connection, after which etcd tells what was missed.
+// TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor breaks the watch itself, as a compaction does. After a
+// broken connection etcd would resend what was missed.
 func TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor(t *testing.T) {
 	t.Parallel()
 	f := scheduled(t)
@@ -58,7 +58,7 @@ func TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor(t *testing.T) {
 	work.Go(func() { _ = agent.WatchOrders(ctx, f.host, func(id croft.InstanceID) { woken <- id }) })
 	defer func() { cancel(); work.Wait() }()
 	<-began
-	<-woken // that it is there
+	<-woken // the order exists
 	f.inst = must(f.Reorder(t.Context(), f.inst, f.order(2, croft.WantGone)))(t)
 	if err := f.Forget(t.Context(), must(f.Order(t.Context(), f.host, f.inst.ID))(t)); err != nil {
 		t.Fatal(err)
@@ -74,8 +74,8 @@ func TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor(t *testing.T) {
 	}
 }
 
-// TestPagesOfPlacementAreOfOneMoment has two entries of different pages written in one transaction, between the reads
-// of these pages.
+// TestPagesOfPlacementAreOfOneMoment writes two entries of different pages in one transaction, between the
+// reads of these pages.
 func TestPagesOfPlacementAreOfOneMoment(t *testing.T) {
 	t.Parallel()
 	store := etcdtest.Start(t)

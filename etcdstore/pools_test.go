@@ -29,7 +29,7 @@ func TestStoreKeepsTheContractOfPools(t *testing.T) {
 	})
 }
 
-// A server that was killed comes back to its place: it need not wait for its own lease.
+// A killed server that returns to its place need not wait for its own lease to expire.
 func TestAServerTakesOverFromItsPlace(t *testing.T) {
 	server := etcdtest.Server(t)
 	first, second := etcdtest.Open(t, server), etcdtest.Open(t, server)
@@ -43,7 +43,7 @@ func TestAServerTakesOverFromItsPlace(t *testing.T) {
 			})
 	}()
 	<-began
-	// The first one keeps its lease alive, so whoever waits for that to run out waits for ever.
+	// The first server keeps its lease alive, so waiting for its expiry would never end.
 	if err := second.Pools.Lead(t.Context(), pool.Server{Name: "one", Place: "here"},
 		func(context.Context, pool.Term) error { return nil }); err != nil {
 		t.Error(err)
@@ -53,9 +53,9 @@ func TestAServerTakesOverFromItsPlace(t *testing.T) {
 	}
 }
 
-// A batch that is more than a transaction holds is written so that a server that dies in between leaves what the next
-// one can go on from: what is referred to before what refers to it, and the end of a ticket before its resource is
-// another's.
+// A batch that exceeds one transaction is written in an order from which the next server can continue if this
+// one dies in between: what is referred to before what refers to it, and the end of a ticket before its
+// resource goes to another.
 func TestABatchOfSeveralTransactionsIsWrittenInItsOrder(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
@@ -84,7 +84,7 @@ func TestABatchOfSeveralTransactionsIsWrittenInItsOrder(t *testing.T) {
 			},
 			GoneTickets: []pool.TicketID{90}, GoneResources: []pool.ResourceID{90}, GonePools: []pool.Name{"gone"},
 		}
-		for id := range etcdserver.TxnOps { // which there are not: they fill transactions
+		for id := range etcdserver.TxnOps { // these do not exist: they fill transactions
 			b.GoneTickets = append(b.GoneTickets, pool.TicketID(id+1000))
 			b.GoneResources = append(b.GoneResources, pool.ResourceID(id+1000))
 		}

@@ -16,7 +16,7 @@ import (
 	"croft/etcdstore/etcdtest"
 )
 
-// fixture is a store with one live host and a record that is being scheduled.
+// fixture is a store with one live host and an instance in state scheduling.
 type fixture struct {
 	*etcdstore.Store
 	server *etcdserver.Server
@@ -43,7 +43,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// live keeps a host alive until the test ends and returns when it is.
+// live keeps a host alive until the test ends and returns once it is alive.
 func (f *fixture) live(t *testing.T, host croft.HostID) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -20,7 +20,7 @@ func TestWhatAMemberTellsOfItself(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*clientv3.StatusResponse)
-		says   string // of one trouble; empty for none
+		says   string // of one problem; empty: no problem
 	}{
 		{"one that is well", func(*clientv3.StatusResponse) {}, ""},
 		{"one a little behind", func(m *clientv3.StatusResponse) { m.RaftAppliedIndex -= behind }, ""},
@@ -49,7 +49,7 @@ func TestMemberThatEndsIsUnavailable(t *testing.T) {
 		raft.ErrStopped, raft.ErrProposalDropped, errors.ErrStopped, rpctypes.ErrGRPCStopped, rpctypes.ErrLeaderChanged,
 		status.Error(codes.Unknown, raft.ErrStopped.Error()),
 		status.Error(codes.Unknown, raft.ErrProposalDropped.Error()),
-		status.Error(codes.Canceled, "context canceled"), // by the server, which ends
+		status.Error(codes.Canceled, "context canceled"), // from a server that is shutting down
 	} {
 		if got := croft.KindOf(s.wrap(err, "write")); got != croft.Unavailable {
 			t.Errorf("%q is of kind %q, want that it is unavailable", err, got)

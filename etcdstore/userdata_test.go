@@ -13,7 +13,7 @@ import (
 	"croft/etcdstore/etcdtest"
 )
 
-// bare is what lies in a fixture's etcd, under keys without the partition.
+// bare is the raw content of a fixture's etcd, by keys without the partition.
 type bare struct {
 	*clientv3.Client
 	prefix string
@@ -46,14 +46,14 @@ func (b bare) keys(t *testing.T, under string) (keys []string) {
 	return keys
 }
 
-// written is how much etcd stores, of all revisions since its start.
+// written returns the size of all revisions stored by etcd since its start.
 func (b bare) written(t *testing.T) int64 {
 	t.Helper()
 	return must(b.Status(t.Context(), b.Endpoints()[0]))(t).DbSizeInUse
 }
 
-// TestUserDataIsStoredOnce follows the size of all revisions through lifecycles of
-// instances with as much user-data as is allowed.
+// TestUserDataIsStoredOnce follows the size of all revisions through the lifecycles of instances with user-data
+// of the maximum size.
 func TestUserDataIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -92,7 +92,7 @@ func TestUserDataIsStoredOnce(t *testing.T) {
 	if each := (raw.written(t) - before) / lifecycles; each > 80<<10 {
 		t.Errorf("a lifecycle with 64 KiB of user-data writes %d bytes, want at most 80 KiB", each)
 	}
-	if keys := raw.keys(t, "userdata/"); len(keys) > 1 { // that of the fixture
+	if keys := raw.keys(t, "userdata/"); len(keys) > 1 { // the fixture's
 		t.Errorf("user-data is left of instances that are gone: %s", keys)
 	}
 }
@@ -115,8 +115,8 @@ func TestUserDataOfEveryEndIsRemoved(t *testing.T) {
 	}
 }
 
-// TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders makes a host say that its agent
-// knows schema 1.1, which has no key for user-data.
+// TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders: the host's agent reports schema 1.1, which has no key
+// for user-data.
 func TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -132,7 +132,7 @@ func TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders(t *testing.T) {
 	if keys := raw.keys(t, "userdata/"); len(keys) > 0 {
 		t.Errorf("there is a key of user-data that nobody of the version before would remove: %s", keys)
 	}
-	raw.put(t, "alive/"+string(f.host), "2026-01-02T03:04:05Z 1.2") // it is upgraded
+	raw.put(t, "alive/"+string(f.host), "2026-01-02T03:04:05Z 1.2") // the agent is upgraded
 	if o := must(f.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
 		t.Errorf("after the upgrade the agent reads %q, want %q", o.Spec.UserData, data)
 	}
@@ -146,8 +146,7 @@ func TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders(t *testing.T) {
 	}
 }
 
-// TestUserDataMovesWithItsInstance reads the instance as those do who move it: in a list,
-// without its user-data.
+// TestUserDataMovesWithItsInstance reads the instance from a list, as a move does: without its user-data.
 func TestUserDataMovesWithItsInstance(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"1.1", "1.2"} {

@@ -12,7 +12,7 @@ import (
 
 const smallQuota = 32 << 20
 
-// startHasty runs a server with a small quota, whose compactor keeps the past for a short time.
+// startHasty runs a server with a small quota, whose compactor keeps history only for a short time.
 func startHasty(t *testing.T, keep time.Duration) (*Server, *clientv3.Client) {
 	t.Helper()
 	s, err := Start(t.Context(), Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Unsynced: true,
@@ -26,8 +26,7 @@ func startHasty(t *testing.T, keep time.Duration) (*Server, *clientv3.Client) {
 	return s, etcd
 }
 
-// TestEmbeddedServerIsNotFilledByItsHistory writes one key again and again, six times as
-// much as the server may store.
+// TestEmbeddedServerIsNotFilledByItsHistory writes one key repeatedly, six times the server's quota in total.
 func TestEmbeddedServerIsNotFilledByItsHistory(t *testing.T) {
 	t.Parallel()
 	if c := newCompactor(nil, Config{MaxBytes: smallQuota}); c.growth != smallQuota/8 {
@@ -39,8 +38,8 @@ func TestEmbeddedServerIsNotFilledByItsHistory(t *testing.T) {
 		if _, err := etcd.Put(t.Context(), "/key", value); err != nil {
 			t.Fatalf("after %d MiB: %v", written>>20, err)
 		}
-		// No faster than a disk, and on a busy machine no faster than it forgets: the past is kept for a while,
-		// however much it is.
+		// No faster than a disk, nor, on a busy machine, than it compacts: recent history is kept whatever its
+		// size.
 		time.Sleep(2 * time.Millisecond)
 		patient.Until(t, "history is compacted", func() bool {
 			return s.etcd.Server.Backend().SizeInUse() <= smallQuota*3/4
@@ -48,7 +47,7 @@ func TestEmbeddedServerIsNotFilledByItsHistory(t *testing.T) {
 	}
 }
 
-// A server that grows within the time that is kept, and then no more, does not keep what it grew by.
+// A server that grows within the time that history is kept, and then no more, is still compacted later.
 func TestWhatWasTooRecentIsForgottenLater(t *testing.T) {
 	t.Parallel()
 	s, etcd := startHasty(t, time.Second)
@@ -59,7 +58,7 @@ func TestWhatWasTooRecentIsForgottenLater(t *testing.T) {
 		}
 	}
 	patient.Until(t, "no more is kept than it may grow by", func() bool {
-		if _, err := etcd.Put(t.Context(), "/small", ""); err != nil { // pages are freed as others are written
+		if _, err := etcd.Put(t.Context(), "/small", ""); err != nil { // pages are freed by later writes
 			t.Fatal(err)
 		}
 		return s.etcd.Server.KV().FirstRev() > 1 && s.etcd.Server.Backend().SizeInUse() < smallQuota/4
@@ -78,13 +77,13 @@ func TestCompactorKeepsTheLastMoments(t *testing.T) {
 			t.Errorf("after %d s what was before revision %d is old, want %d", second, got, want)
 		}
 	}
-	first := int64(1) // as the server goes along with it
+	first := int64(1) // oldest revision kept, as the server compacts
 	for i, look := range []struct {
 		size int64
 		to   int64 // 0: nothing is due
 	}{
 		{1000, 0}, {1099, 0}, {1100, 105}, {1150, 0}, {900, 0}, {999, 0}, {1000, 109}, {1099, 0}, {1100, 111},
-		// It stops growing. What was new at the last time, revision 121, is old ten seconds later.
+		// It stops growing. Revision 121, recent at the last compaction, is ten seconds old later.
 		{1100, 0}, {1100, 0}, {1100, 0}, {1100, 0}, {1100, 0}, {1100, 0}, {1100, 0}, {1100, 0}, {1100, 0},
 		{1100, 121}, {1100, 0}, {1100, 0},
 	} {
@@ -96,7 +95,7 @@ func TestCompactorKeepsTheLastMoments(t *testing.T) {
 	}
 }
 
-// What is due stays due until it was compacted: by this server, or by the one that leads.
+// What is due stays due until it is compacted, by this server or by the leader.
 func TestACompactionThatFailsIsRepeated(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()

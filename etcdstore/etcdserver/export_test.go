@@ -6,8 +6,8 @@ import (
 	"croft/internal/connlimit"
 )
 
-// Bounded has the listeners take so many connections, and let them so much time; ended is called for each that ends
-// at the listener for clients, or that for peers.
+// Bounded limits the listeners to so many connections and to these times; ended is called for each connection
+// that a listener closes, for clients or peers.
 func (c Config) Bounded(clients, peers int, greet, drain time.Duration, ended func(peer bool)) Config {
 	c.bounds = bounds{
 		clients: connlimit.Limits{PerSource: clients, Total: clients, Ended: func() { ended(false) }},
@@ -17,5 +17,5 @@ func (c Config) Bounded(clients, peers int, greet, drain time.Duration, ended fu
 	return c
 }
 
-// PeerAddress is where other members reach the server.
+// PeerAddress returns the address at which other members reach the server.
 func (s *Server) PeerAddress() string { return s.service.peers.Addr().String() }

@@ -21,7 +21,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// certified is a configuration with certificates of an authority, and who shows one.
+// certified returns a configuration with certificates of an authority, and credentials for it.
 func certified(t *testing.T) (etcdserver.Config, etcdstore.Access) {
 	t.Helper()
 	a := etcdtest.NewAuthority(t)
@@ -33,7 +33,7 @@ func certified(t *testing.T) (etcdserver.Config, etcdstore.Access) {
 	return c, access
 }
 
-// silent connects so often, and says nothing.
+// silent opens n connections and sends nothing.
 func silent(t *testing.T, address string, n int) []net.Conn {
 	t.Helper()
 	var all []net.Conn
@@ -70,7 +70,8 @@ func open(conns []net.Conn) (n int) {
 	return n
 }
 
-// Who shows no certificate is closed for others, at the port of clients and at that of members; who showed one goes on.
+// Connections without a certificate are closed in favour of others, at the client port and at the peer port;
+// those with one go on.
 func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 	t.Parallel()
 	const bound = 8
@@ -92,7 +93,7 @@ func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 		return must(etcd.Status(patient.Context(t), c.Members[0].Clients[0]))(t).RaftTerm
 	}
 	var made int
-	flood := func() (closed int) { // returns how many it closed of those that came last, on one address
+	flood := func() (closed int) { // returns how many of the latest connections to one address it closed
 		for _, m := range c.Servers {
 			for _, address := range []string{strings.TrimPrefix(m.Endpoint(), "https://"), m.PeerAddress()} {
 				all := silent(t, address, 4*bound)
@@ -107,12 +108,12 @@ func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 		}
 		return closed
 	}
-	// On a busy machine members are elected anew and connect again by themselves: then a flood proves nothing.
+	// On a busy machine an election may make members reconnect: then a flood proves nothing.
 	patient.Until(t, "a flood leaves the leader alone, and closes only what came first", func() bool {
 		before, closed := term(), flood()
 		now := term()
 		t.Logf("term %d, then %d; %d of the last %d closed", before, now, closed, bound)
-		return now == before && closed <= 3 // our own client's may have come last
+		return now == before && closed <= 3 // our own client may have been the latest
 	})
 	if ended.Load() {
 		t.Error("a watch of a client with a certificate ended")
@@ -130,7 +131,7 @@ func TestAConnectionHasToSayWhoItIsInTime(t *testing.T) {
 			for _, address := range addresses {
 				wantEnded(t, silent(t, address, 3))
 				half := silent(t, address, 1)
-				// the beginning of a handshake, and of nothing else
+				// the beginning of a handshake, and no more
 				if _, err := io.WriteString(half[0], "\x16\x03\x01"); err != nil {
 					t.Fatal(err)
 				}
@@ -140,7 +141,7 @@ func TestAConnectionHasToSayWhoItIsInTime(t *testing.T) {
 	}
 }
 
-// Who asks and does not read the answers is closed, though it shows a certificate.
+// A client that sends requests and reads no answers is closed, even with a certificate.
 func TestWhoReadsNoAnswersIsClosed(t *testing.T) {
 	t.Parallel()
 	kind, access := certified(t)
@@ -158,7 +159,7 @@ func TestWhoReadsNoAnswersIsClosed(t *testing.T) {
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { // until it is closed: 100 answers of 50 KB fit into no buffers
+	go func() { // until it is closed: 100 answers of 50 KB exceed all buffers
 		for ctx.Err() == nil {
 			if _, err := fmt.Fprintf(conn, "GET /metrics HTTP/1.1\r\nHost: etcd\r\n\r\n"); err != nil {
 				return

@@ -16,7 +16,7 @@ import (
 	"croft/etcdstore/etcdtest"
 )
 
-// smallDisk is a directory on a disk of its own of so many MiB.
+// smallDisk returns a directory on its own disk of a size in MiB.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -34,7 +34,7 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-// fill takes all that is left of a disk.
+// fill takes all free space of a disk.
 func fill(t *testing.T, dir string) (empty func()) {
 	t.Helper()
 	f, err := os.CreateTemp(dir, "filler-")
@@ -67,8 +67,8 @@ func TestADiskThatIsTooSmallIsSaidBeforeTheStart(t *testing.T) {
 	}
 }
 
-// While the disk is full the store can be read and not written, and whoever asks hears
-// why; when there is room again it takes writes, and a start in between changes nothing.
+// While the disk is full the store is read-only, and errors say why. When there is room again it accepts
+// writes; a restart in between changes nothing.
 func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t, "400m")
@@ -100,7 +100,7 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	if got, err := store.Instance(t.Context(), web.ID); err != nil || got.Name != "web" {
 		t.Errorf("it cannot be read: %v, %v", got, err)
 	}
-	for range 200 { // what may be written still, and changes little, does not end it
+	for range 200 { // small writes that are still accepted do not end it
 		if _, err := store.Create(t.Context(), newInstance(strings.Repeat("x", 60))); err == nil {
 			t.Fatal("it takes writes in between")
 		}
@@ -114,7 +114,7 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	}
 	server.Close()
 	end = func() {}
-	full := fill(t, dir) // what it gave back as it ended
+	full := fill(t, dir) // the space that it released at its end
 	_, err = etcdserver.Start(t.Context(), config)
 	wantKind(t, err, croft.Unavailable)
 	wantSays(t, err.Error(), "0 MiB are left on the disk of "+dir, "it needs 16 MiB to start")
@@ -135,8 +135,8 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	}
 }
 
-// Of three members the one whose disk is full rests, and the others go on; with room again it serves what came
-// meanwhile.
+// Of three members the one with a full disk rests, and the others go on; with room again it serves what was
+// written meanwhile.
 func TestAMemberWhoseDiskIsFullRests(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 2)
@@ -171,7 +171,7 @@ func TestAMemberWhoseDiskIsFullRests(t *testing.T) {
 	}
 }
 
-// Of two members neither goes on without the other: then both can be read.
+// Of two members neither goes on without the other: with a full disk both are read-only.
 func TestAFullDiskOfTwoMembersMakesTheStoreReadOnly(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 1)
