@@ -19,13 +19,12 @@ import (
 	"unicode/utf8"
 )
 
-// A rule bans imports from packages. Patterns are path patterns of package path,
-// where "/..." at the end stands for the package and all below it; "std" is the
-// standard library, "outside" is everything that is neither it nor this module.
+// A rule bans imports from packages. Patterns match package paths: "/..." at the end stands for the package and
+// all below it, "std" for the standard library, "outside" for every other module.
 type rule struct {
 	packages []string
-	except   []string // of packages
-	may      []string // only these may be imported, where given
+	except   []string // packages
+	may      []string // if set, only these may be imported
 	mayNot   []string // these may not
 	reason   string
 }
@@ -117,7 +116,7 @@ var rules = []rule{
 	{
 		packages: []string{"croft/pool/resalloc/..."},
 		mayNot:   adapters,
-		except:   []string{"croft/pool/resalloc"}, // it runs the commands of pools in pool/shell's name
+		except:   []string{"croft/pool/resalloc"}, // it runs commands of pools on behalf of pool/shell
 		reason:   "resalloc's protocol knows tickets and nothing that stores",
 	},
 	{
@@ -215,14 +214,14 @@ var testHelpers = []string{
 	"croft/schedule/scheduletest", "croft/cloud/cloudtest", "croft/bench/...", "croft/test/...",
 }
 
-// longFiles may have more than maxLines lines, for the reason given.
+// longFiles may have more than maxLines lines, for the given reason.
 var longFiles = map[string]string{
 	"pool/decide_test.go": "one table with what a round decides, row by row",
 }
 
 const maxLines = 500
 
-// A goPackage is what `go list -json` tells about a package.
+// A goPackage is a package as described by `go list -json`.
 type goPackage struct {
 	Dir, ImportPath, Name              string
 	GoFiles, TestGoFiles, XTestGoFiles []string
@@ -265,7 +264,7 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
-// TestRulesCatch shows that each kind of rule finds what it is there for.
+// TestRulesCatch shows that each kind of rule detects violations.
 func TestRulesCatch(t *testing.T) {
 	for _, c := range []struct {
 		name, pkg, imports string
@@ -302,7 +301,7 @@ func TestRulesCatch(t *testing.T) {
 	}
 }
 
-// breaches says, one sentence each, which rules the imports of pkg break.
+// breaches describes which rules the imports of pkg break, one sentence each.
 func breaches(rules []rule, pkg string, imports []string) []string {
 	var list []string
 	for _, r := range rules {
@@ -404,11 +403,11 @@ func TestFilesAreShort(t *testing.T) {
 	}
 }
 
-// maxColumns is the width of a line, where a tab counts as four.
+// maxColumns is the maximum width of a line; a tab counts as four columns.
 const maxColumns = 120
 
-// TestLinesAreWrapped leaves alone what cannot be wrapped: lines with a text of more than half their width, raw
-// strings, tables in comments, and directives.
+// TestLinesAreWrapped ignores lines that cannot be wrapped: those with a string of more than half their width,
+// raw strings, tables in comments, and directives.
 func TestLinesAreWrapped(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
@@ -453,8 +452,7 @@ func longLines(text []byte) []int {
 	}
 }
 
-// What must not be in any tracked file: the names of package registries, which
-// whoever builds this sets up for themselves.
+// Not allowed in any tracked file: the names of package registries, which each builder configures separately.
 var forbidden = regexp.MustCompile(`\b(proxy|sum)\.go[a-z]+\.org\b|\bdeb\.[a-z]+\.org\b|\bregistry\.[a-z]+\.org\b`)
 
 func TestNoRegistryIsNamed(t *testing.T) {

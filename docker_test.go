@@ -70,8 +70,8 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// checkConfined wants a service that listens on loopback unless asked for more, says
-// how it is, and has no rights to lose.
+// checkConfined requires that a service listens on loopback by default, reports its health, and has no
+// unnecessary privileges.
 func checkConfined(t *testing.T, name string, s composeService) {
 	runs := s.Restart != "no"
 	if runs && s.Healthcheck == nil {
@@ -94,7 +94,7 @@ func checkConfined(t *testing.T, name string, s composeService) {
 	}
 }
 
-// checkBuild wants the Dockerfile, and what it copies from its context.
+// checkBuild requires the Dockerfile, and the files that it copies from its context.
 func checkBuild(t *testing.T, service string, b composeBuild) {
 	context := filepath.Join("docker", b.Context)
 	dockerfile := filepath.Join(context, cmp.Or(b.Dockerfile, "Dockerfile"))

@@ -54,7 +54,7 @@ func TestEveryRoomIsDescribed(t *testing.T) {
 	}
 }
 
-// TestEveryKeyIsDescribed compares with the list in keys.go, which is the one that counts.
+// TestEveryKeyIsDescribed compares the page with the list in keys.go, which is authoritative.
 func TestEveryKeyIsDescribed(t *testing.T) {
 	text := read(t, architecture)
 	keys := regexp.MustCompile(`(?m)^//\t(/croft/\S+)`).FindAllStringSubmatch(read(t, "etcdstore/keys.go"), -1)
@@ -86,7 +86,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestMakeTargetsInTheDocumentsExist: nobody is told to type what does nothing.
+// TestMakeTargetsInTheDocumentsExist: every documented make target works.
 func TestMakeTargetsInTheDocumentsExist(t *testing.T) {
 	makefile := read(t, "Makefile")
 	for _, name := range []string{"README.md", "docs/using.md", "docs/adding-a-host.md"} {
@@ -99,13 +99,13 @@ func TestMakeTargetsInTheDocumentsExist(t *testing.T) {
 	}
 }
 
-// TestTheWayIsAsDescribed holds the tables for new readers against the source: each path is there, and the name beside
-// it is declared in that directory.
+// TestTheWayIsAsDescribed checks the tables for new readers against the source: each path exists, and its
+// directory declares the name beside it.
 func TestTheWayIsAsDescribed(t *testing.T) {
 	const page = "docs/finding-your-way.md"
 	text := read(t, page)
 	rows := regexp.MustCompile("(?m)^\\| [^|]+ \\| `([^`]+)` \\| (?:`([^`]+)` )?\\|$").FindAllStringSubmatch(text, -1)
-	if len(rows) != strings.Count(text, "\n| ")-2 { // but for the heads of two tables
+	if len(rows) != strings.Count(text, "\n| ")-2 { // without the heads of two tables
 		t.Errorf("%s: %d rows are understood", page, len(rows))
 	}
 	for _, row := range rows {

@@ -15,8 +15,8 @@ const maxWords = 30
 // glossaryRow finds a word and its meaning in the table of docs/ARCHITECTURE.md.
 var glossaryRow = regexp.MustCompile(`(?m)^\| \*\*(.+?)\*\* \| (.+) \|$`)
 
-// TestAWordMeansOneThing keeps a word of the glossary from being the name of two types or packages. Packages that only
-// tests import do not count.
+// TestAWordMeansOneThing allows a word of the glossary as the name of at most one type or package. Packages
+// that only tests import are ignored.
 func TestAWordMeansOneThing(t *testing.T) {
 	rows := glossaryRow.FindAllStringSubmatch(read(t, "docs/ARCHITECTURE.md"), -1)
 	if len(rows) < 20 || len(rows) > maxWords {
@@ -37,7 +37,7 @@ func TestAWordMeansOneThing(t *testing.T) {
 	}
 }
 
-// namesOfTypes says of each name in lower case which packages have it, and which types at the level of a package.
+// namesOfTypes maps each name in lower case to the packages with that name, and to the package-level types.
 func namesOfTypes(t *testing.T) map[string][]string {
 	t.Helper()
 	names := map[string][]string{}

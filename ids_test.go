@@ -58,7 +58,7 @@ func TestNewIDsParseAndDiffer(t *testing.T) {
 
 func TestMACIsDerivedFromTheID(t *testing.T) {
 	const id croft.InstanceID = "b8756be5-a30d-4311-920c-0ad996367a8e"
-	// Guests on disk know their network card by this address: it must never change.
+	// Guests' disks refer to their network card by this address: it must never change.
 	if got, want := id.MAC(0).String(), "52:54:fe:84:d0:b6"; got != want {
 		t.Errorf("MAC(0) = %s, want %s", got, want)
 	}

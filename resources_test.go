@@ -49,7 +49,7 @@ func TestInventoryCapacity(t *testing.T) {
 	}
 }
 
-// The JSON of these is what people and scripts get to see (-o json).
+// People and scripts read the JSON of these types (-o json).
 func TestWhatIsNeverPrinted(t *testing.T) {
 	for _, c := range []struct {
 		name, secret string

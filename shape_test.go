@@ -18,19 +18,19 @@ import (
 	"testing"
 )
 
-// What a reader can keep in mind at once. Tests do not count.
+// Limits on what a reader can keep in mind at once. Tests are ignored.
 const (
 	maxRoomLines = 5000
 	maxMethods   = 40
-	maxCircle    = 3 // files of a package each of which leads to all others
+	maxCircle    = 3 // files of a package that all lead to each other
 )
 
-// largeTypes may have more than maxMethods methods, for the reason given.
+// largeTypes may have more than maxMethods methods, for the given reason.
 var largeTypes = map[string]string{
 	"croft/etcdstore.keys": "every key is listed in one file, a method for each kind",
 }
 
-// longCircles may have circles of more than maxCircle files, for the reason given.
+// longCircles may have circles of more than maxCircle files, for the given reason.
 var longCircles = map[string]string{
 	"croft/bench/cluster": "not cut yet",
 	"croft/etcdstore":     "not cut yet",
@@ -53,7 +53,7 @@ func TestRoomsAreSmall(t *testing.T) {
 	}
 }
 
-// TestTypesAreSmall counts the methods that are declared on a type, not those of what it embeds.
+// TestTypesAreSmall counts methods declared on a type, not those of embedded types.
 func TestTypesAreSmall(t *testing.T) {
 	large := map[string]bool{}
 	for _, p := range packages(t) {
@@ -93,9 +93,9 @@ func methodsOfTypes(files []*ast.File) map[string]int {
 	return methods
 }
 
-// TestCirclesOfFilesAreShort draws an arrow from each file of a package to the files that declare what it names at the
-// level of the package: functions, types, variables, constants. Were the files packages, these would be the imports; so
-// a method that is called is no arrow, and a method that is declared is one to the file of its type.
+// TestCirclesOfFilesAreShort draws an arrow from each file of a package to the files that declare its
+// package-level references: functions, types, variables, constants. If the files were packages, these would be
+// their imports. So a method call is no arrow, and a method declaration is an arrow to the file of its type.
 func TestCirclesOfFilesAreShort(t *testing.T) {
 	exports := importer.ForCompiler(token.NewFileSet(), "gc", exportData(t))
 	long := map[string]bool{}
@@ -137,7 +137,7 @@ func parseFiles(t *testing.T, fset *token.FileSet, p goPackage) []*ast.File {
 	return files
 }
 
-// exportData finds what the compiler has noted of a package that others import.
+// exportData finds the compiler's export data of an imported package.
 func exportData(t *testing.T) func(path string) (io.ReadCloser, error) {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-tags", "libvirt_dlopen", "-export", "-deps",
@@ -158,10 +158,10 @@ func exportData(t *testing.T) func(path string) (io.ReadCloser, error) {
 	}
 }
 
-// arrows says of each file of a package which other files of it declare what it uses.
+// arrows maps each file of a package to the other files that declare what it uses.
 func arrows(fset *token.FileSet, from types.Importer, path string, files []*ast.File) map[string]map[string]bool {
 	info := types.Info{Uses: map[*ast.Ident]types.Object{}}
-	config := types.Config{Importer: from, Error: func(error) {}} // cgo's files lack their other half
+	config := types.Config{Importer: from, Error: func(error) {}} // files with cgo cannot be checked completely
 	pkg, _ := config.Check(path, fset, files, &info)
 	fileOf := func(at token.Pos) string { return filepath.Base(fset.Position(at).Filename) }
 	to := map[string]map[string]bool{}

@@ -45,8 +45,8 @@ func TestAHostRenewsNowAndThen(t *testing.T) {
 	})
 }
 
-// A client that keeps its connection open, and one that comes a moment later, are served
-// whatever becomes of the authority: at most they connect anew.
+// A client that keeps its connection open and one that connects later are both served during a rotation of the
+// authority: at most they reconnect.
 func TestNobodyNoticesThatTheAuthorityIsReplaced(t *testing.T) {
 	partition := croft.NewPartitionID()
 	ca, err := pki.OpenCA(filepath.Join(t.TempDir(), "ca"), partition)
@@ -69,7 +69,7 @@ func TestNobodyNoticesThatTheAuthorityIsReplaced(t *testing.T) {
 	}
 	renew(server, operator)
 
-	a := &Admission{Files: server.Files} // operators are in no store
+	a := &Admission{Files: server.Files} // operators are not in the store
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestNobodyNoticesThatTheAuthorityIsReplaced(t *testing.T) {
 	if err := ca.Rotate(pki.Hosts); err != nil {
 		t.Fatal(err)
 	}
-	renew(operator) // before the server knows
+	renew(operator) // before the server knows it
 	early := connect()
 	ask(early, "a certificate of an authority that the server does not know yet")
 	renew(server)

@@ -29,7 +29,7 @@ func TestAHostLearnsWhereItRenews(t *testing.T) {
 	follow(nil, "10.0.0.1:8777")
 	follow(servers{
 		{Addresses: []string{"10.0.0.2:8777"}, Trust: Direct},
-		{Addresses: []string{"10.0.0.3:8777"}}, // where nobody joins
+		{Addresses: []string{"10.0.0.3:8777"}}, // accepts no joins
 	}, "10.0.0.2:8777")
 	if kept, err := ReadMembership(own.stateDir); err != nil || kept == nil || !slices.Equal(kept.Servers, j.Servers) {
 		t.Errorf("kept: %+v, %v", kept, err)
@@ -39,8 +39,8 @@ func TestAHostLearnsWhereItRenews(t *testing.T) {
 	}
 }
 
-// The version before reads joined.yaml with its name for the servers alone; an
-// administrator may write the new one.
+// The previous version reads only its own name for the servers in joined.yaml; an administrator may write the
+// new one.
 func TestWhatWasJoinedIsReadUnderBothNames(t *testing.T) {
 	dir := t.TempDir()
 	if err := (Membership{Servers: []string{"10.0.0.1:8777"}}).Write(dir); err != nil {

@@ -53,7 +53,7 @@ func (r *registry) Hosts(context.Context, ...croft.HostID) (map[croft.HostID]cro
 	return nil, nil
 }
 
-// joinServer is a server at which hosts join with its token.
+// joinServer is a join server and its token.
 type joinServer struct {
 	store       *registry
 	credentials *Credentials
@@ -122,7 +122,7 @@ func TestAHostJoinsAndRenews(t *testing.T) {
 	}
 }
 
-// TestTheJoinServerAnswersWhateverComes sends what no host sends.
+// TestTheJoinServerAnswersWhateverComes sends requests that no host sends.
 func TestTheJoinServerAnswersWhateverComes(t *testing.T) {
 	s := newJoinServer(t)
 	operator := s.credentials.OperatorFiles(pki.Hosts)

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cloud is etcd and Placement with a gate before them.
+// cloud is etcd and Placement behind a gate.
 type cloud struct {
 	*etcdstore.Store
 	*placementclient.Client
@@ -46,7 +46,7 @@ func (c *cloud) config() gate.ServerConfig {
 		Usable: c.Usable}
 }
 
-// Close is that of neither: both end with the test.
+// Close does nothing: both end with the test.
 func (c *cloud) Close() error { return nil }
 
 func startPlacement(t *testing.T, store *etcdstore.Store) *placementclient.Client {
@@ -78,13 +78,13 @@ func TestTheGateKeepsTheContractOfCompute(t *testing.T) {
 	})
 }
 
-// direct is a host that speaks to etcd and Placement itself.
+// direct is a host that connects to etcd and Placement itself.
 type direct struct {
 	*etcdstore.Store
 	*placementclient.Client
 }
 
-// Close is that of neither: both end with the test.
+// Close does nothing: both end with the test.
 func (d direct) Close() error { return nil }
 
 func TestEtcdAndPlacementKeepTheContractOfCompute(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Policy returns what a host may do with each method that is served.
+// Policy returns what a host may do with each served method.
 func Policy() map[string]string {
 	allows := map[string]string{}
 	for name, m := range policy {
@@ -14,25 +14,25 @@ func Policy() map[string]string {
 	return allows
 }
 
-// Clean is what a gate makes of a text.
+// Clean returns a text as cleaned by the gate.
 func Clean(text string) string { return clean(text) }
 
-// Longest bounds a text that is too long.
+// Longest is a text of the maximum length.
 var Longest = strings.Repeat("x", longest)
 
-// What one host may have under way.
+// Limits on what one host may have in flight.
 const (
 	MostStreams = mostStreams
 	AtOnce      = atOnce
 	PerSecond   = perSecond
 )
 
-// NewAllowance is what a host may take, and pays for what it sends.
+// NewAllowance returns a function that pays for messages of one host.
 func NewAllowance() (pay func(ctx context.Context, bytes int) error) {
 	return new(allowances).of("").pay
 }
 
-// NewNames pays for the names that a host brings.
+// NewNames returns a function that charges for the names of one host.
 func NewNames() (bring func(map[string]bool) error) {
 	return new(allowances).of("").bring
 }

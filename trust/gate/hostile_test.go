@@ -27,18 +27,18 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "run this seed alone")
 
-// hostile is a cloud of three hosts, the first of which was taken over, and all that
-// can be known of it: the worst case.
+// hostile is a cloud of three hosts, the first of which is compromised and knows everything there is to know:
+// the worst case.
 type hostile struct {
 	*cloud
 	t   *testing.T
 	rng *rand.Rand
 
 	host, alice, bob croft.HostID
-	instances        []croft.InstanceID // every one that there is, of whomever
+	instances        []croft.InstanceID // all instances, of any host
 	released         map[croft.InstanceID]bool
-	condemned        map[croft.InstanceID]bool // on the hostile host, ordered gone
-	concerned        map[croft.InstanceID]bool // ordered or claimed there
+	condemned        map[croft.InstanceID]bool // on the hostile host, with a tombstone
+	concerned        map[croft.InstanceID]bool // with an order or a claim there
 	here             map[croft.InstanceID]bool // on it
 
 	http *http.Client
@@ -68,13 +68,13 @@ func (h *hostile) check(err error) {
 	}
 }
 
-// secret is what no other host may ever read; so is the name of an instance of which
-// the host has neither order nor claim.
+// secret must never be read by any other host; nor may the name of an instance for which the host has neither
+// order nor claim.
 const secret = "SECRET"
 
 func nameOf(id croft.InstanceID) string { return "name-of-" + string(id) }
 
-// live makes a host with room, known and alive.
+// live makes a host with capacity, announced and alive.
 func (h *hostile) live(id croft.HostID) {
 	h.check(h.PutHost(h.t.Context(), croft.Host{ID: id, Name: "host-" + string(id[:8]), Token: secret,
 		API: "https://" + secret, Problems: []string{secret}}))
@@ -124,7 +124,7 @@ func (h *hostile) on(host croft.HostID, id croft.InstanceID) croft.Instance {
 	return inst
 }
 
-// populate makes a few instances of every kind that there is.
+// populate makes a few instances of every kind.
 func (h *hostile) populate() {
 	ctx := h.t.Context()
 	move := func(inst croft.Instance, from, to croft.HostID) {
@@ -146,7 +146,7 @@ func (h *hostile) populate() {
 		move(h.on(h.alice, croft.NewInstanceID()), h.alice, h.host)
 		move(h.on(h.host, croft.NewInstanceID()), h.host, h.alice)
 		move(h.on(h.alice, croft.NewInstanceID()), h.alice, h.bob)
-		for _, host := range []croft.HostID{h.host, h.alice} { // requests under way, and claims that leaked
+		for _, host := range []croft.HostID{h.host, h.alice} { // requests in flight, and leaked claims
 			h.claim(h.record(croft.NewInstanceID()).ID, host)
 			leaked := croft.NewInstanceID()
 			h.claim(leaked, host)
@@ -177,7 +177,7 @@ func (h *hostile) populate() {
 
 func pick[T any](h *hostile, from ...T) T { return from[h.rng.IntN(len(from))] }
 
-// anyHost and anyInstance are what an attacker would try.
+// anyHost and anyInstance return IDs that an attacker would try.
 func (h *hostile) anyHost() croft.HostID {
 	return pick(h, h.host, h.host, h.host, h.host, h.alice, h.alice, h.bob, croft.NewHostID(), "", h.host+"/",
 		h.host+"/../"+h.alice, "*", croft.HostID(strings.ToUpper(string(h.alice))))
@@ -192,14 +192,14 @@ func (h *hostile) anyInstance() croft.InstanceID {
 		croft.InstanceID(strings.ToUpper(string(id))), id+"?x", "\x00")
 }
 
-// anyRevision is the one that is stored, as if it had been guessed, or another.
+// anyRevision returns the stored revision, as if guessed, or another one.
 func (h *hostile) anyRevision(host croft.HostID, id croft.InstanceID) int64 {
 	o, _ := h.Store.Order(h.t.Context(), host, id)
 	inst, _ := h.Store.Instance(h.t.Context(), id)
 	return pick(h, o.Revision, o.Revision, inst.Revision, 0, int64(h.rng.IntN(1000)))
 }
 
-// attacks make a question for every method. A method without one fails the test.
+// attacks makes a question for every method. A method without an attack fails the test.
 var attacks = map[string]func(*hostile) any{
 	"WatchOrders": func(h *hostile) any {
 		return map[string]any{"host": h.anyHost(), "agent": croft.Agent{Host: h.anyHost()}}
@@ -250,7 +250,7 @@ var attacks = map[string]func(*hostile) any{
 	"Release": func(h *hostile) any { return h.anyInstance() },
 	"Gates":   func(*hostile) any { return map[string]any{} },
 	"Usable":  func(*hostile) any { return map[string]any{} },
-	// Not served: what a caretaker needs.
+	// Not served: calls of the caretaker.
 	"Books":    func(*hostile) any { return map[string]any{} },
 	"Fence":    func(h *hostile) any { return map[string]any{"id": h.anyInstance(), "state": "scheduling"} },
 	"Discard":  func(h *hostile) any { return map[string]any{"id": h.anyInstance(), "state": "scheduling"} },
@@ -261,8 +261,8 @@ func (h *hostile) anyPlace() any {
 	return map[string]any{"host": h.anyHost(), "instance": h.anyInstance()}
 }
 
-// post calls a method as the hostile host, and returns the status and all that is answered
-// within a moment.
+// post calls a method as the hostile host, and returns the status and everything that is answered within a
+// moment.
 func (h *hostile) post(name string, question any) (int, string) {
 	h.t.Helper()
 	body, err := json.Marshal(question)
@@ -270,7 +270,7 @@ func (h *hostile) post(name string, question any) (int, string) {
 	ctx, cancel := context.WithTimeout(h.t.Context(), patient.Longest)
 	defer cancel()
 	if name == "WatchOrders" {
-		defer time.AfterFunc(100*time.Millisecond, cancel).Stop() // it goes on for ever
+		defer time.AfterFunc(100*time.Millisecond, cancel).Stop() // it never ends by itself
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+h.front.Address+"/v1/agent/"+name,
 		bytes.NewReader(append(body, '\n')))
@@ -282,7 +282,7 @@ func (h *hostile) post(name string, question any) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// everything is what is stored, by key, of the cloud and of Placement.
+// everything returns all that the cloud and Placement store, by key.
 func (h *hostile) everything() map[string]string {
 	h.t.Helper()
 	got, err := h.etcd.Get(h.t.Context(), "/croft/"+string(h.Partition())+"/", clientv3.WithPrefix())
@@ -294,7 +294,7 @@ func (h *hostile) everything() map[string]string {
 	return all
 }
 
-// own tells whether a host may change what is stored under a key.
+// own tells whether a host may change the value of a key.
 func (h *hostile) own(key string, is bool) bool {
 	kind, rest, _ := strings.Cut(key, "/")
 	switch kind {
@@ -311,7 +311,7 @@ func (h *hostile) own(key string, is bool) bool {
 		switch {
 		case kind == "head" || strings.Contains(id, string(h.host)):
 			return true
-		case strings.HasPrefix(id, "CUSTOM_MINE") || id == "mine": // names that it gave
+		case strings.HasPrefix(id, "CUSTOM_MINE") || id == "mine": // names that it created
 			return true
 		}
 		return h.released[croft.InstanceID(id)] && !is
@@ -319,8 +319,8 @@ func (h *hostile) own(key string, is bool) bool {
 	return false
 }
 
-// TestAHostileHostReachesNothingOfOthers calls every method with whatever there is, as
-// a host with a good certificate, and looks at all that is stored and answered.
+// TestAHostileHostReachesNothingOfOthers calls every method with every kind of argument, as a host with a valid
+// certificate, and examines everything that is stored and answered.
 func TestAHostileHostReachesNothingOfOthers(t *testing.T) {
 	seed := *seedFlag
 	if seed == 0 {
@@ -362,7 +362,7 @@ func TestAHostileHostReachesNothingOfOthers(t *testing.T) {
 	}
 }
 
-// compare finds what a call changed that is not the host's own.
+// compare finds changes by a call to data that is not the host's own.
 func (h *hostile) compare(said string, before, after map[string]string) {
 	h.t.Helper()
 	for key, value := range after {
@@ -377,7 +377,7 @@ func (h *hostile) compare(said string, before, after map[string]string) {
 	}
 }
 
-// judge finds what an answer tells that is not the host's to know.
+// judge finds data in an answer that the host may not read.
 func (h *hostile) judge(said, name string, question any, status int, answer string) {
 	h.t.Helper()
 	if status >= http.StatusInternalServerError {
@@ -399,7 +399,7 @@ func (h *hostile) judge(said, name string, question any, status int, answer stri
 	}
 }
 
-// judgeSecrets allows for the secrets of what is on the host itself.
+// judgeSecrets allows the secrets of instances on the host itself.
 func (h *hostile) judgeSecrets(said, name, answer string) {
 	h.t.Helper()
 	var told []any
@@ -427,8 +427,8 @@ func (h *hostile) judgeSecrets(said, name, answer string) {
 	}
 }
 
-// whose tells whether something told is the host's own: its record, an order or an
-// observation of its own, or the record of an instance on it.
+// whose tells whether an answered value is the host's own: its record, its order or observation, or the record
+// of an instance on it.
 func (h *hostile) whose(v map[string]any) bool {
 	if _, isPlace := v["instance"]; isPlace {
 		return v["host"] == string(h.host)

@@ -16,7 +16,7 @@ import (
 	"croft/trust/gate"
 )
 
-// raw is a host that sends what it likes.
+// raw is a host that sends arbitrary requests.
 type raw struct {
 	t     *testing.T
 	cloud *cloud
@@ -29,7 +29,7 @@ func newRaw(t *testing.T, c *cloud, host croft.HostID) *raw {
 	return &raw{t, c, &http.Client{Transport: transport}}
 }
 
-// post sends a request whose answer the test's end, at the latest, ends.
+// post sends a request whose answer ends with the test at the latest.
 func (r *raw) post(ctx context.Context, name string, body io.Reader) *http.Response {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.cloud.front.Address+gate.Prefix+name,
@@ -61,7 +61,7 @@ func TestAHostHasSoManyStreamsAndNoMore(t *testing.T) {
 	}
 }
 
-// silent is a body that never says anything.
+// silent returns a body that never yields anything.
 func silent(t *testing.T) io.Reader {
 	body, end := io.Pipe()
 	t.Cleanup(func() { _ = end.Close() })
@@ -107,7 +107,7 @@ func TestAHostBringsFewNewNames(t *testing.T) {
 			return all
 		}
 		made := 0
-		for range 3600 { // a host that floods, for a minute
+		for range 3600 { // a host that floods for a minute
 			if bring(names(made, 100)) == nil {
 				made += 100
 			}
@@ -116,7 +116,7 @@ func TestAHostBringsFewNewNames(t *testing.T) {
 		if made != 500 {
 			t.Errorf("a host brought %d names in a minute", made)
 		}
-		for range 100 { // it may always say again what it has
+		for range 100 { // it may always repeat the names that it has
 			if err := bring(names(made-100, 100)); err != nil {
 				t.Fatal(err)
 			}
@@ -165,8 +165,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestAHostThatFloodsTheGateDoesNotStopOthers has one host do all it can, on many
-// connections, and another ask meanwhile.
+// TestAHostThatFloodsTheGateDoesNotStopOthers lets one host do all it can, on many connections, while another
+// sends requests.
 func TestAHostThatFloodsTheGateDoesNotStopOthers(t *testing.T) {
 	c := newCloud(t)
 	honest := c.front.Client(t, croft.NewHostID())
@@ -201,7 +201,7 @@ func TestAHostThatFloodsTheGateDoesNotStopOthers(t *testing.T) {
 	t.Logf("the slowest of 20 calls took %s", worst)
 }
 
-// flood is post for one who does not care what comes of it.
+// flood is post without regard for the outcome.
 func (r *raw) flood(ctx context.Context, name, body string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.cloud.front.Address+gate.Prefix+name,
 		strings.NewReader(body))

@@ -19,7 +19,7 @@ func TestEveryMethodOfComputesPortsHasARowInThePolicy(t *testing.T) {
 		for i := range port.NumMethod() {
 			name := port.Method(i).Name
 			if name == "HostEvidence" {
-				name = "HostBooks" // as the wire has it
+				name = "HostBooks" // its name on the wire
 			}
 			if allows[name] == "" {
 				t.Errorf("%s.%s has no row: say in trust/gate/policy.go what a host may do with it", port.Name(), name)

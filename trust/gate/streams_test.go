@@ -14,7 +14,7 @@ import (
 	"croft/trust/gate/gatetest"
 )
 
-// served is a host that lives through the gate.
+// served is a host that is alive through the gate.
 func served(t *testing.T, c *cloud, agent interface {
 	Serve(context.Context, croft.Agent, <-chan struct{}, func(*croft.Agent) bool) error
 	PutHost(context.Context, croft.Host) error
@@ -34,7 +34,7 @@ func served(t *testing.T, c *cloud, agent interface {
 	c.await(t, host, true)
 }
 
-// await returns how long it took until a host was alive, or not.
+// await returns how long it took until a host was alive, or not alive.
 func (c *cloud) await(t *testing.T, host croft.HostID, want bool) time.Duration {
 	t.Helper()
 	begun := time.Now()
@@ -63,7 +63,7 @@ func TestAHostWhoseNetworkIsCutIsSilentWithinSeconds(t *testing.T) {
 	c, host := newCloud(t), croft.NewHostID()
 	w := wire.New(t, c.front.Address)
 	served(t, c, c.front.Client(t, host, w.Address()), host)
-	w.Hold() // nothing comes through, and nobody is told
+	w.Hold() // nothing is forwarded, and neither end is notified
 	if took := c.await(t, host, false); took < 5*time.Second || took > 15*time.Second {
 		t.Errorf("it is silent after %s, want about as long as a lease in etcd lasts", took)
 	}
@@ -106,7 +106,7 @@ func TestAHostGoesOnWithAnotherGate(t *testing.T) {
 	served(t, c, agent, host)
 	w.Cut()
 	if err := agent.Usable(t.Context()); err != nil {
-		if err := agent.Usable(t.Context()); err != nil { // the connection that broke is noticed by the first
+		if err := agent.Usable(t.Context()); err != nil { // the first request notices the broken connection
 			t.Errorf("where the second one is lost: %v", err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestAHostLearnsOfOtherControlProcesses(t *testing.T) {
 	}
 	served(t, c, agent, host)
 	agent.SetEndpoints([]string{"https://" + freeport.For(t, "127.0.0.1"), "https://" + gates[0]})
-	w.Cut() // and never mended
+	w.Cut() // and never restored
 	c.await(t, host, false)
 	c.await(t, host, true)
 }
@@ -137,7 +137,7 @@ func TestAHostLivesOnThroughARestartOfTheControlProcess(t *testing.T) {
 	c.await(t, host, true)
 }
 
-// seats is a registry that counts who is served, and who was.
+// seats is a registry that counts present and past holders.
 type seats struct {
 	compute.Registry
 	open, all atomic.Int64
@@ -194,7 +194,7 @@ func TestACertificateOfAnotherCloudOpensNothing(t *testing.T) {
 	}
 }
 
-// counted are orders whose watches are counted.
+// counted counts the watches of orders.
 type counted struct {
 	compute.Orders
 	open atomic.Int64
@@ -222,14 +222,14 @@ func TestAHostThatIsCutOffLeavesNoStream(t *testing.T) {
 	}()
 	defer func() { cancel(); <-ended }()
 	until(t, "it watches", func() bool { return orders.open.Load() == 1 })
-	w.Hold() // nobody is told
+	w.Hold() // neither end is notified
 	until(t, "its watch has ended", func() bool { return orders.open.Load() == 0 })
 	w.Flow()
 	w.Drop()
 	until(t, "it watches again", func() bool { return orders.open.Load() == 1 })
 }
 
-// until asks again and again.
+// until polls a condition.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	late, look := patient.Context(t).Done(), time.NewTicker(20*time.Millisecond)

@@ -17,7 +17,7 @@ import (
 	"croft/trust/pki"
 )
 
-// running has a keeper run to the end of the test.
+// running runs a keeper until the end of the test.
 func running(t *testing.T, k pki.Keeper) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -31,7 +31,7 @@ func running(t *testing.T, k pki.Keeper) {
 	synctest.Wait()
 }
 
-// day is a life short enough to be looked at every few minutes.
+// day is a life short enough for a check every few minutes.
 const day = 24 * time.Hour
 
 func TestACertificateIsRenewedAtTwoThirds(t *testing.T) {
@@ -68,7 +68,7 @@ func TestACertificateIsRenewedAtTwoThirds(t *testing.T) {
 	})
 }
 
-// shown is the certificate with which a server answers.
+// shown returns the certificate that a server shows.
 func shown(t *testing.T, server, client *tls.Config) *x509.Certificate {
 	t.Helper()
 	synctest.Wait()
@@ -85,7 +85,7 @@ func shown(t *testing.T, server, client *tls.Config) *x509.Certificate {
 	return got
 }
 
-// flaky is an issuer that may be away.
+// flaky is an issuer that can be made unavailable.
 type flaky struct {
 	pki.Issuer
 	mu    sync.Mutex
@@ -93,7 +93,7 @@ type flaky struct {
 	asked int
 }
 
-// set has it answer or not, and says how often it was asked since the last time.
+// set makes it available or not, and returns how often it was asked since the last call.
 func (f *flaky) set(away bool) (asked int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,8 +187,8 @@ func TestWhyACertificateIsMadeAnew(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsWrong: a bubble's clock begins decades before the authority, as that
-// of a machine whose battery is empty does, and certificates wait until it is set.
+// TestAClockThatIsWrong: the clock of a bubble begins decades before the authority, like that of a machine with
+// an empty battery; certificates wait until it is set.
 func TestAClockThatIsWrong(t *testing.T) {
 	ca := newCA(t, partition)
 	k := keeper(t, ca, pki.Hosts, pki.HostIdentity(partition, host))
@@ -206,7 +206,7 @@ func TestAClockThatIsWrong(t *testing.T) {
 		if after := ensure(t, k); !after.Equal(before) {
 			t.Error("it was made anew although it is good")
 		}
-		time.Sleep(20 * pki.Life) // the machine slept
+		time.Sleep(20 * pki.Life) // the machine was asleep
 		if after := ensure(t, k); time.Until(after.NotAfter) != pki.Life {
 			t.Errorf("it counts for %s", time.Until(after.NotAfter))
 		}

@@ -39,7 +39,7 @@ func newCA(t *testing.T, p croft.PartitionID) *pki.CA {
 	return ca
 }
 
-// keeper keeps the certificate of an identity in a directory of its own.
+// keeper returns a keeper of an identity's certificate in its own directory.
 func keeper(t *testing.T, ca *pki.CA, a pki.Authority, id pki.Identity, names ...string) pki.Keeper {
 	t.Helper()
 	return pki.Keeper{
@@ -48,7 +48,7 @@ func keeper(t *testing.T, ca *pki.CA, a pki.Authority, id pki.Identity, names ..
 	}
 }
 
-// issue makes the certificate of an identity.
+// issue issues the certificate of an identity.
 func issue(t *testing.T, ca *pki.CA, a pki.Authority, id pki.Identity, names ...string) pki.Files {
 	t.Helper()
 	k := keeper(t, ca, a, id, names...)
@@ -73,8 +73,7 @@ func leaf(t *testing.T, f pki.Files) *x509.Certificate {
 	return pair.Leaf
 }
 
-// meet has a client and a server speak to each other, and returns what the server
-// knows of the client, and what each of them says against the other.
+// meet connects a client and a server, and returns the server's connection state and the error of each side.
 func meet(server, client *tls.Config) (seen tls.ConnectionState, atServer, atClient error) {
 	here, there := net.Pipe()
 	s, c := tls.Server(here, server), tls.Client(there, client)
@@ -88,7 +87,7 @@ func meet(server, client *tls.Config) (seen tls.ConnectionState, atServer, atCli
 	}()
 	atClient = c.HandshakeContext(context.Background())
 	if atClient == nil {
-		_, atClient = c.Read(make([]byte, 1)) // a server judges after the client did
+		_, atClient = c.Read(make([]byte, 1)) // a server verifies after the client
 	}
 	_ = there.Close()
 	atServer = <-ended
@@ -152,8 +151,8 @@ func TestWhatSaysNotOneIdentityIsRefused(t *testing.T) {
 	}
 }
 
-// TestNoNameMakesAnotherIdentity: whatever an operator is called, the certificate says
-// that and nothing else, or is not made.
+// TestNoNameMakesAnotherIdentity: whatever an operator's name, the certificate contains exactly that, or is not
+// issued.
 func TestNoNameMakesAnotherIdentity(t *testing.T) {
 	ca := newCA(t, partition)
 	_, csr, err := pki.Request()
@@ -214,7 +213,7 @@ func TestTheSignerSaysWhoItIs(t *testing.T) {
 	}
 }
 
-// firstOf is the first certificate of a chain.
+// firstOf returns the first certificate of a chain.
 func firstOf(t *testing.T, chain []byte) *x509.Certificate {
 	t.Helper()
 	block, _ := pem.Decode(chain)
@@ -329,7 +328,7 @@ func TestFilesThatAreNotAsTheyShouldBe(t *testing.T) {
 			} else {
 				_, err = pki.OpenCA(ca.Dir, partition)
 			}
-			// Another's certificate in the place of the authority is told in other words.
+			// Another installation's certificate as the authority has a different message.
 			if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), says) ||
 				!strings.Contains(err.Error(), file) {
 				t.Errorf("%s, %s: got %v, want %q", file, name, err, says)

@@ -16,9 +16,9 @@ import (
 
 var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of random rotations")
 
-// TestWhoeverRenewsInWhateverOrderIsNeverLeftOut follows authorities by others at random,
-// while hosts look for that whenever they like. An authority is retired as people are
-// told to: once nobody has a certificate of it. Everybody believes everybody throughout.
+// TestWhoeverRenewsInWhateverOrderIsNeverLeftOut rotates authorities at random, while hosts look for changes at
+// any time. An authority is retired as documented: once no host has a certificate of it. All hosts trust each
+// other throughout.
 func TestWhoeverRenewsInWhateverOrderIsNeverLeftOut(t *testing.T) {
 	t.Logf("-seed %d", *seed)
 	random := rand.New(rand.NewPCG(*seed, 0))
@@ -54,7 +54,7 @@ func TestWhoeverRenewsInWhateverOrderIsNeverLeftOut(t *testing.T) {
 	t.Logf("%d rotations, %d retired", rotations, retired)
 }
 
-// allOfTheNewOne tells whether all have certificates of the authority that signs now.
+// allOfTheNewOne tells whether all have certificates of the signing authority.
 func allOfTheNewOne(t *testing.T, ca *pki.CA, hosts []pki.Keeper) bool {
 	t.Helper()
 	current, _, err := ca.Certificates(pki.Hosts)
@@ -69,7 +69,7 @@ func allOfTheNewOne(t *testing.T, ca *pki.CA, hosts []pki.Keeper) bool {
 	return true
 }
 
-// An open connection of a certificate whose authority was retired is served no longer.
+// A connection whose certificate's authority was retired is no longer served.
 func TestAChainCountsForAsLongAsItsAuthority(t *testing.T) {
 	ca := newCA(t, partition)
 	k := keeper(t, ca, pki.Hosts, pki.HostIdentity(partition, croft.NewHostID()))

@@ -20,8 +20,7 @@ import (
 
 var anybody pki.Accept = func(pki.Identity) error { return nil }
 
-// TestWhoIsTaken plays every certificate that somebody might show, as a client and as
-// a server, in time that is not real.
+// TestWhoIsTaken tries every certificate that a peer might show, as client and as server, in simulated time.
 func TestWhoIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca, elsewhere := newCA(t, partition), newCA(t, croft.NewPartitionID())
@@ -38,7 +37,7 @@ func TestWhoIsTaken(t *testing.T) {
 		for _, c := range []struct {
 			name   string
 			shown  pki.Files
-			client bool // is taken as one
+			client bool // accepted as a client
 			server bool
 			says   string
 		}{
@@ -49,7 +48,7 @@ func TestWhoIsTaken(t *testing.T) {
 			{"one that nobody signed", self, false, false, "authority that we do not know"},
 			{"one that ran out", expired, false, false, "ran out on"},
 		} {
-			// What is shown is judged by those who have the good certificate's trust.
+			// Peers verify the certificate with the trusted authorities of the good one.
 			show := trusting(t, c.shown, good)
 			seen, atServer, _ := meet(server.Server(partition, false, anybody), show.Client(partition, anybody))
 			if (atServer == nil) != c.client {
@@ -71,7 +70,7 @@ func TestWhoIsTaken(t *testing.T) {
 	})
 }
 
-// trusting is a certificate beside the trust of another one.
+// trusting combines a certificate with the trusted authorities of another.
 func trusting(t *testing.T, shown, trust pki.Files) pki.Files {
 	t.Helper()
 	roots := read(t, trust.CA())
@@ -99,7 +98,7 @@ func trust(t *testing.T, ca *pki.CA) []byte {
 	return trusted
 }
 
-// selfSigned says that it is somebody, and signs that itself.
+// selfSigned returns a self-signed certificate of an identity.
 func selfSigned(t *testing.T, id pki.Identity) pki.Files {
 	t.Helper()
 	key, _, err := pki.Request()
@@ -127,7 +126,7 @@ func selfSigned(t *testing.T, id pki.Identity) pki.Files {
 	return f
 }
 
-// TestACertificateOfTheFutureIsNotTaken makes one now; the clock of a bubble is decades
+// TestACertificateOfTheFutureIsNotTaken makes a certificate in real time; the clock of a bubble is decades
 // behind.
 func TestACertificateOfTheFutureIsNotTaken(t *testing.T) {
 	ca := newCA(t, partition)
@@ -256,14 +255,14 @@ func TestBothAuthoritiesAreTrustedForAWhile(t *testing.T) {
 		t.Errorf("rotated twice: %v", err)
 	}
 	want("before anybody knows")
-	left := trusting(t, clientKeeper.Files, clientKeeper.Files) // never renews
+	left := trusting(t, clientKeeper.Files, clientKeeper.Files) // is never renewed
 	ensure(t, serverKeeper)
 	want("when the server has a certificate of the new one, and the client knows the old one alone")
 	if after := ensure(t, clientKeeper); after.Equal(before) {
 		t.Error("the client's certificate is still of the old one")
 	}
 	want("when both have one")
-	for _, c := range []*x509.Certificate{root, old} { // tokens that were made before, and after
+	for _, c := range []*x509.Certificate{root, old} { // tokens made before the rotation, and after it
 		if _, _, err := meet(serverKeeper.Files.Server(partition, true, anybody),
 			pki.Pinned(pki.Pin(c), partition, anybody)); err != nil {
 			t.Errorf("pinned to one of %s: %v", c.NotBefore, err)
