@@ -11,7 +11,7 @@ import (
 	"croft"
 )
 
-// Config joins an Auditor to the rooms that it needs.
+// Config joins an Auditor to the parts that it needs.
 type Config struct {
 	Records Records // required, as the next three
 	Claims  Claims
@@ -22,10 +22,10 @@ type Config struct {
 	AskTimeout time.Duration // how long an agent may take to answer; 10 s by default
 }
 
-// Auditor compares all records. It holds no state of its own.
+// Auditor compares all records. It is stateless.
 type Auditor struct{ Config }
 
-// New checks the config. It does nothing yet.
+// New checks the config. It starts nothing.
 func New(c Config) (*Auditor, error) {
 	if c.Records == nil || c.Claims == nil || c.Agents == nil || c.Fleet == nil {
 		return nil, croft.Errorf(croft.Invalid, "audit: all interfaces are required")
@@ -35,10 +35,10 @@ func New(c Config) (*Auditor, error) {
 	return &Auditor{c}, nil
 }
 
-// asks is how many agents are asked at once.
+// asks is how many agents are asked concurrently.
 const asks = 32
 
-// Report is what an audit found.
+// Report is the result of an audit.
 type Report struct {
 	Differences []Difference `json:"differences"`
 	Unchecked   []Unchecked  `json:"unchecked,omitempty"`
@@ -51,9 +51,9 @@ type Unchecked struct {
 	Why  string       `json:"why"`
 }
 
-// Audit compares records, orders, observations, claims, guests and disks of all hosts.
-// A healthy system has no differences. Changes in progress are not reported: what the
-// first look finds counts only where a second one, a moment later, finds it toa.
+// Audit compares records, orders, observations, claims, guests and disks of all hosts. A healthy system has
+// no differences. Changes in progress are not reported: a difference is valid only if a second look, a moment
+// later, finds it too.
 func (a *Auditor) Audit(ctx context.Context) (Report, error) {
 	first, err := a.look(ctx)
 	if err != nil || len(first.Differences) == 0 {
@@ -106,7 +106,7 @@ func (a *Auditor) look(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// claimsElsewhere returns what instances claim from providers that are not hosts.
+// claimsElsewhere returns what instances claim from providers other than hosts.
 func (a *Auditor) claimsElsewhere(ctx context.Context,
 	hosts map[croft.HostID]croft.Host) (map[croft.InstanceID]croft.Resources, error) {
 	providers, err := a.Claims.Providers(ctx)
@@ -134,7 +134,7 @@ func (a *Auditor) claimsElsewhere(ctx context.Context,
 	return all, nil
 }
 
-// each does something for every host, several at once, and returns what went wrong.
+// each runs do for every host, several at once, and returns an error of one of them.
 func (a *Auditor) each(hosts map[croft.HostID]croft.Host, do func(croft.Host) error) error {
 	var work sync.WaitGroup
 	slots := make(chan struct{}, asks)
@@ -150,10 +150,10 @@ func (a *Auditor) each(hosts map[croft.HostID]croft.Host, do func(croft.Host) er
 	}
 	work.Wait()
 	close(errs)
-	return <-errs // nil: nothing went wrong
+	return <-errs // nil: no errors
 }
 
-// ask returns what a host's agent says that the host has, or why it is unknown.
+// ask returns what a host's agent says the host has, or why that is unknown.
 func (a *Auditor) ask(ctx context.Context, h croft.Host) (contents Contents, why string) {
 	if !h.Alive {
 		return contents, "it is silent"

@@ -12,8 +12,8 @@ import (
 	"croft/audit"
 )
 
-// office is a cloud's records in memory, as far as these tests read them. What it does
-// not have is asked of nobody.
+// office holds a cloud's records in memory, as far as these tests read them. What it lacks is never asked
+// for.
 type office struct {
 	audit.Records // nil, as the next
 	audit.Fleet
@@ -61,7 +61,7 @@ func (o *office) auditor(t *testing.T) *audit.Auditor {
 	return a
 }
 
-// always is an office whose records stay as they are.
+// always returns an office with constant records.
 func always(e audit.Evidence) *office { return &office{looks: func(int) audit.Evidence { return e }} }
 
 func withHosts(hosts ...croft.Host) audit.Evidence {

@@ -15,19 +15,19 @@ import (
 	"croft/internal/meter"
 )
 
-// Caretaker looks after what belongs to no host: requests whose schedulers died, names
-// and claims without instances. Every agent that sees all records runs one, and they take
-// turns; where agents see only their own, the process with the gate runs one. It harms no
-// guest and no disk. All fields but Host, Shared and Every are required.
+// Caretaker audits what belongs to no host: requests of dead schedulers, names and claims without instances.
+// Every agent that sees all records runs one, and they take turns; where agents see only their own records,
+// the process with the gate runs one. It harms no guest and no disk. All fields are required except Host,
+// Shared and Every.
 type Caretaker struct {
-	Host      croft.HostID // whose agent runs it, for the log
+	Host      croft.HostID // of the agent that runs it, for the log
 	Records   Entries
-	Shared    Shared // nil: somebody else looks after it
+	Shared    Shared // nil: another process audits it
 	Inventory Releaser
 	Every     time.Duration // 60 s by default
 	Log       *slog.Logger
 
-	reported map[finding]bool // only one goroutine looks at a time
+	reported map[finding]bool // accessed by one goroutine at a time
 
 	once   sync.Once
 	counts careCounts
@@ -41,7 +41,7 @@ type careCounts struct {
 	differences *prometheus.GaugeVec
 }
 
-// metrics makes the metrics at the first call, since a Caretaker has no constructor.
+// metrics creates the metrics at the first call, since a Caretaker has no constructor.
 func (c *Caretaker) metrics() *careCounts {
 	c.once.Do(func() {
 		m := &c.counts
@@ -52,17 +52,17 @@ func (c *Caretaker) metrics() *careCounts {
 			"What was wrong with what is no host's own, found twice, when it was this caretaker's turn last.", "kind")
 		CountKinds(m.differences, nil)
 		for _, kind := range Kinds {
-			m.mended.WithLabelValues(string(kind)) // else the first would be no increase
+			m.mended.WithLabelValues(string(kind)) // else the first would not be an increase
 		}
 	})
 	return &c.counts
 }
 
-// Collector gives the caretaker's metrics.
+// Collector returns the caretaker's metrics.
 func (c *Caretaker) Collector() prometheus.Collector { return c.metrics() }
 
-// CountKinds sets a gauge to how many differences there are of each kind. It sets every kind,
-// so that a rule about one that never occurred has a value to look at.
+// CountKinds sets a gauge to the number of differences of each kind, including 0, so that alerting rules
+// always have a value.
 func CountKinds(gauge *prometheus.GaugeVec, found []Difference) {
 	counts := map[Kind]int{}
 	for _, d := range found {
@@ -84,7 +84,7 @@ func (c *Caretaker) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TakeTurn sweeps where it is this caretaker's turn.
+// TakeTurn sweeps if it is this caretaker's turn.
 func (c *Caretaker) TakeTurn(ctx context.Context) error {
 	if c.Shared == nil {
 		return nil
@@ -96,8 +96,7 @@ func (c *Caretaker) TakeTurn(ctx context.Context) error {
 	return c.Sweep(ctx)
 }
 
-// Sweep looks at the records of all hosts twice and mends what both looks found, whosever
-// turn it is.
+// Sweep looks at the records of all hosts twice and mends what both looks found, regardless of turns.
 func (c *Caretaker) Sweep(ctx context.Context) error {
 	first, err := c.look(ctx)
 	if err == nil && len(first) == 0 {
@@ -118,8 +117,8 @@ func (c *Caretaker) Sweep(ctx context.Context) error {
 // confirmAfter is the time between two looks; a change in progress takes less.
 const confirmAfter = 5 * time.Second
 
-// look undoes requests whose schedulers died, since a session that ended does not come
-// back, and returns the other differences.
+// look undoes requests whose schedulers died, since an ended session never returns, and returns the other
+// differences.
 func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 	e, err := c.Shared.Evidence(ctx)
 	if err != nil {
@@ -140,25 +139,25 @@ func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 	return found, nil
 }
 
-// undo ends a request whose scheduler died, or was suspended for longer than its session lives. The fence is
-// first, since the scheduler may go on at any moment: after the fence it can order nothing.
+// undo ends a request whose scheduler died, or was suspended for longer than its session lives. The fence
+// comes first, since a suspended scheduler may resume at any moment: after the fence it can write no order.
 func (c *Caretaker) undo(ctx context.Context, inst croft.Instance) error {
 	now, err := c.Shared.Fence(ctx, inst)
 	switch {
 	case errors.Is(err, croft.NotFound):
-		return nil // another host swept it
+		return nil // another caretaker swept it
 	case err != nil:
 		return err
 	case now.State != croft.StateScheduling || now.Session != inst.Session:
 		return nil // its scheduler was in time
 	}
-	// The claim next: while the record stands, the claim can be found, and nobody else gets the UUID.
+	// The claim next: while the record exists, the claim can be found and nobody else gets the UUID.
 	if err := c.Inventory.Release(ctx, inst.ID); err != nil {
 		return err
 	}
 	err = c.Shared.Discard(ctx, now)
 	if errors.Is(err, croft.Conflict) {
-		return nil // another host swept it
+		return nil // another caretaker swept it
 	}
 	if err == nil {
 		c.metrics().undone.Inc()
@@ -189,7 +188,7 @@ func (c *Caretaker) Mend(ctx context.Context, differences []Difference) error {
 	return nil
 }
 
-// isLost reports whether a kind is about an entry without an instance.
+// isLost reports whether a kind means an entry without an instance.
 func isLost(k Kind) bool {
 	switch k {
 	case LostName, LostUserData, LostMember, LostOrder, LostObservation:
@@ -198,7 +197,7 @@ func isLost(k Kind) bool {
 	return false
 }
 
-// releaseLeaked frees a claim, unless somebody began to use its UUID meanwhile.
+// releaseLeaked releases a claim unless its UUID is in use again.
 func (c *Caretaker) releaseLeaked(ctx context.Context, d Difference) error {
 	_, err := c.Records.Instance(ctx, d.Instance)
 	if !errors.Is(err, croft.NotFound) {
@@ -212,7 +211,7 @@ type finding struct {
 	instance croft.InstanceID
 }
 
-// report logs a difference, the first time. `croft audit` shows it for as long as it lasts.
+// report logs a difference the first time. `croft audit` shows it for as long as it lasts.
 func (c *Caretaker) report(d Difference) {
 	found := finding{d.Kind, d.Instance}
 	if c.reported[found] {

@@ -12,11 +12,11 @@ import (
 	"croft/audit"
 )
 
-// nobodys are books that a caretaker reads, and what it does about them, in order.
+// nobodys is the evidence that a caretaker reads; it records what the caretaker does, in order.
 type nobodys struct {
 	books    audit.Evidence
-	instance error           // what reading a record answers; nil: there is one
-	fenced   *croft.Instance // what a fence finds; nil: what it was given
+	instance error           // returned by Instance; nil: the instance exists
+	fenced   *croft.Instance // returned by Fence; nil: the given record
 	fails    map[string]error
 	steps    []string
 	turns    int
@@ -24,7 +24,7 @@ type nobodys struct {
 
 type (
 	nobodysRecords struct {
-		audit.Shared // nil, as the next: what has no method here is asked of nobody
+		audit.Shared // nil, as the next: methods not defined here are never called
 		audit.Entries
 		*nobodys
 	}
@@ -39,7 +39,7 @@ func (n *nobodys) step(what string) error {
 	return n.fails[what]
 }
 
-// TakeTurn gives the first turn, and no other.
+// TakeTurn grants the first turn only.
 func (n nobodysRecords) TakeTurn(context.Context, time.Duration) (bool, error) {
 	n.turns++
 	return n.turns == 1, nil
@@ -68,7 +68,7 @@ func (n nobodysClaims) Release(_ context.Context, _ croft.InstanceID, on ...crof
 	return n.step(what)
 }
 
-// turn has a caretaker take one turn, and returns what it did.
+// turn runs one turn of a caretaker and returns what it did.
 func (n *nobodys) turn(t *testing.T) []string {
 	t.Helper()
 	n.steps, n.turns = nil, 0
@@ -83,7 +83,7 @@ func (n *nobodys) turn(t *testing.T) []string {
 	return n.steps
 }
 
-// Between two looks at the books and the release somebody may have begun to use the UUID.
+// Between two looks at the evidence and the release, the UUID may have come into use again.
 func TestACaretakerReleasesALeakedClaimAfterAnotherLook(t *testing.T) {
 	n := &nobodys{books: audit.Evidence{
 		Hosts:  map[croft.HostID]croft.Host{"h": {ID: "h"}},
@@ -105,7 +105,7 @@ func TestACaretakerReleasesALeakedClaimAfterAnotherLook(t *testing.T) {
 	}
 }
 
-// A record goes last: it is what the next turn finds a claim by that could not be given back.
+// The record goes last: the next turn needs it to find a claim that could not be released.
 func TestACaretakerKeepsTheRecordOfAnAbandonedRequestForItsClaim(t *testing.T) {
 	web := croft.Instance{ID: "web", Project: "p", Name: "web", State: croft.StateScheduling, Session: "7", Revision: 3}
 	n := &nobodys{books: audit.Evidence{

@@ -16,8 +16,8 @@ type comparison struct {
 	found  []Difference
 }
 
-// Compare returns every difference, sorted by host. It has no side effects, and concludes
-// nothing from evidence that was not read.
+// Compare returns every difference, sorted by host. It is pure, and concludes nothing from evidence that was
+// not read.
 func Compare(b Evidence) []Difference {
 	c := &comparison{Evidence: b, orders: map[croft.OrderID]croft.Order{}}
 	for _, o := range b.Orders {
@@ -44,7 +44,7 @@ func Compare(b Evidence) []Difference {
 	}
 	for _, o := range b.Observations {
 		_, ordered := c.orders[croft.OrderID{Host: o.Host, Instance: o.Instance}]
-		// else it is the order that is missing
+		// otherwise the order is missing
 		if inst, exists := c.Instances[o.Instance]; !ordered && !(exists && inst.Host == o.Host) {
 			c.add(Difference{Kind: LostObservation, Host: o.Host, Instance: o.Instance, Mendable: true,
 				Cause: "an observation is left of an order that is no more"})
@@ -75,14 +75,14 @@ func (c *comparison) add(d Difference) {
 	c.found = append(c.found, d)
 }
 
-// report adds a difference of an instance that there is.
+// report adds a difference of an existing instance.
 func (c *comparison) report(inst croft.Instance, d Difference) {
 	d.Host, d.Instance, d.Project, d.Name, d.Revision = cmp.Or(d.Host, inst.Host), inst.ID, inst.Project, inst.Name,
 		inst.Revision
 	c.add(d)
 }
 
-// checkNames returns which instances are found by their names.
+// checkNames returns which instances can be found by name.
 func (c *comparison) checkNames() map[Name]bool {
 	found := map[Name]bool{}
 	for _, n := range c.Names {
@@ -98,8 +98,7 @@ func (c *comparison) checkNames() map[Name]bool {
 	return found
 }
 
-// checkUserData finds user-data whose instance was removed by a program that knows no
-// such key.
+// checkUserData finds user-data whose instance was removed by a version that does not know this key.
 func (c *comparison) checkUserData() {
 	for _, u := range c.UserData {
 		if _, exists := c.Instances[u.Instance]; !exists {
@@ -139,8 +138,8 @@ func (c *comparison) checkInstance(inst croft.Instance) {
 	}
 }
 
-// checkClaim compares the claim on the instance's own host. What hosts share, such as
-// a pool of storage, is claimed elsewhere.
+// checkClaim compares the claim on the instance's own host. Shared resources, such as a storage pool, are
+// claimed elsewhere.
 func (c *comparison) checkClaim(inst croft.Instance) {
 	claims, read := c.Claims[inst.Host]
 	if !read {
@@ -161,7 +160,7 @@ func (c *comparison) checkClaim(inst croft.Instance) {
 		all[class] += amount
 	}
 	for class, amount := range inst.Spec.Resources {
-		// Who reads one host's claims cannot tell what is claimed elsewhere.
+		// Evidence of one host has no claims elsewhere.
 		if _, here := claim[class]; !here && c.Elsewhere == nil {
 			all[class] = amount
 		}
@@ -175,7 +174,7 @@ func (c *comparison) checkClaim(inst croft.Instance) {
 	}
 }
 
-// sameAmounts compares all classes of either; none of a class is the same as 0.
+// sameAmounts compares all classes of both; a missing class equals 0.
 func sameAmounts(a, b croft.Resources) bool {
 	for class := range b {
 		if a[class] != b[class] {
@@ -190,7 +189,7 @@ func sameAmounts(a, b croft.Resources) bool {
 	return true
 }
 
-// claimedElsewhere is a host that is not an instance's and has its claim, if there is one.
+// claimedElsewhere returns another host than the instance's that has its claim; empty: none.
 func (c *comparison) claimedElsewhere(inst croft.Instance) croft.HostID {
 	for _, host := range slices.Sorted(maps.Keys(c.Claims)) {
 		if _, has := c.Claims[host][inst.ID]; has && host != inst.Host {
@@ -200,7 +199,7 @@ func (c *comparison) claimedElsewhere(inst croft.Instance) croft.HostID {
 	return ""
 }
 
-// checkGuest looks for the domain that was seen for the newest order.
+// checkGuest looks for the domain that was observed for the newest order.
 func (c *comparison) checkGuest(inst croft.Instance, order croft.Order) {
 	contents, asked := c.Contents[inst.Host]
 	if !asked || contents.Guest(inst.ID) != nil {
@@ -253,7 +252,7 @@ func (c *comparison) checkOrder(o croft.Order) {
 	}
 }
 
-// runs tells whether an instance has been seen on its host.
+// runs reports whether an instance has been observed on its host.
 func (c *comparison) runs(inst croft.Instance) bool {
 	return slices.ContainsFunc(c.Observations, func(o croft.Observation) bool {
 		return o.Host == inst.Host && o.Instance == inst.ID && o.State != croft.StatePending
@@ -266,7 +265,7 @@ func (c *comparison) checkClaims(host croft.HostID) {
 		order, ordered := c.orders[croft.OrderID{Host: host, Instance: id}]
 		switch {
 		case exists && (inst.State == croft.StateScheduling || inst.Host == host || inst.Moving != ""):
-		case exists && c.lacksClaim(inst): // that says where it is
+		case exists && c.lacksClaim(inst): // checkClaim says where it is
 		case exists:
 			_, alsoHere := c.Claims[inst.Host][inst.ID]
 			c.report(inst, Difference{Kind: StrayClaim, Mendable: alsoHere &&
@@ -286,7 +285,7 @@ func (c *comparison) checkClaims(host croft.HostID) {
 	}
 }
 
-// lacksClaim tells whether checkClaim has told of an instance that it has no claim on its host.
+// lacksClaim reports whether checkClaim found that an instance has no claim on its host.
 func (c *comparison) lacksClaim(inst croft.Instance) bool {
 	return slices.ContainsFunc(c.found, func(d Difference) bool {
 		return d.Kind == MissingClaim && d.Instance == inst.ID
@@ -303,7 +302,7 @@ func (c *comparison) checkContents(host croft.HostID) {
 			Advice: "nothing is removed without a tombstone: look at it with virsh, and undefine it there if nobody misses it"}
 		inst, exists := c.Instances[g.Instance]
 		if exists && inst.Host == host {
-			continue // it is the order that is missing
+			continue // the order is missing
 		}
 		if exists {
 			d.Project, d.Name = inst.Project, inst.Name
@@ -325,7 +324,7 @@ func (c *comparison) checkContents(host croft.HostID) {
 	}
 }
 
-// name is what people call a host.
+// name returns a host's name for people.
 func (c *comparison) name(id croft.HostID) string {
 	if h, known := c.Hosts[id]; known {
 		return h.Name

@@ -8,7 +8,7 @@ import (
 	"croft/audit"
 )
 
-// kindsOf compares, and returns the kinds that are found; those that may be mended end in +.
+// kindsOf compares and returns the kinds found; mendable kinds end in +.
 func kindsOf(e *audit.Evidence) []string {
 	var kinds []string
 	for _, d := range audit.Compare(*e) {
@@ -22,7 +22,7 @@ func kindsOf(e *audit.Evidence) []string {
 	return kinds
 }
 
-// moved makes the instance one that went from the second host to the first, where the second is silent and has a
+// moved makes the instance one that moved from the second host to the first; the second is silent and has a
 // tombstone.
 func moved(e *audit.Evidence) {
 	with(func(i *croft.Instance) { i.MovedFrom = h2 })(e)
@@ -164,7 +164,7 @@ func TestCompareMore(t *testing.T) {
 	}
 }
 
-// A difference names its host as people do, says where the claim is, and comes in the same order each time.
+// A difference names its host by name, says where the claim is, and differences are sorted.
 func TestDifferencesAreToldAlike(t *testing.T) {
 	e := healthy()
 	delete(e.Claims[h1], web)
@@ -197,7 +197,7 @@ func TestDifferencesAreToldAlike(t *testing.T) {
 	}
 }
 
-// Memberships are told by group, which is a pointer in a difference.
+// Memberships are identified by group, which is a pointer in a difference.
 func TestMembershipsAreConfirmedByTheirGroup(t *testing.T) {
 	other := croft.Affinity{Group: "h", Rule: croft.Apart}
 	same, again := staysApart, staysApart

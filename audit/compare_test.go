@@ -17,7 +17,7 @@ const (
 
 var size = croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256}
 
-// healthy is one instance that runs on the first of two hosts.
+// healthy is the evidence of one instance that runs on the first of two hosts.
 func healthy() *audit.Evidence {
 	inst := croft.Instance{ID: web, Project: "p", Name: "web", State: croft.StateScheduled, Host: h1, Generation: 1,
 		Revision: 7, Spec: croft.Spec{Resources: size}}
@@ -37,7 +37,7 @@ func healthy() *audit.Evidence {
 	}
 }
 
-// with changes the record of the instance.
+// with changes the instance's record.
 func with(change func(*croft.Instance)) func(*audit.Evidence) {
 	return func(b *audit.Evidence) {
 		inst := b.Instances[web]
@@ -46,7 +46,7 @@ func with(change func(*croft.Instance)) func(*audit.Evidence) {
 	}
 }
 
-// bury leaves of the instance what a forced destroy leaves.
+// bury reduces the instance to what a forced destroy leaves.
 func bury(b *audit.Evidence) {
 	delete(b.Instances, web)
 	delete(b.Claims[h1], web)
@@ -74,7 +74,7 @@ func member(id croft.InstanceID, host croft.HostID) audit.Member {
 		Project: "p"}
 }
 
-// grouped makes the instance one of a group that counts these members.
+// grouped makes the instance a member of a group with these members.
 func grouped(members ...audit.Member) func(*audit.Evidence) {
 	return both(with(func(i *croft.Instance) { i.Spec.Affinities = []croft.Affinity{staysApart} }),
 		func(b *audit.Evidence) { b.Members = members })
@@ -84,7 +84,7 @@ func TestCompare(t *testing.T) {
 	for _, c := range []struct {
 		sentence string
 		change   func(*audit.Evidence)
-		want     []string // kinds; those that may be mended end in +
+		want     []string // kinds; mendable ones end in +
 	}{
 		{"what is as written is no difference", func(*audit.Evidence) {}, nil},
 		{"a request under way is none", both(with(func(i *croft.Instance) {

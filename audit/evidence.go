@@ -2,12 +2,12 @@ package audit
 
 import "croft"
 
-// Evidence is everything on record about instances, and what hosts and Placement have of
-// them. Its parts may be of different moments. A change in progress looks different a
-// moment later, so compare twice and believe only what Confirm returns.
+// Evidence is everything on record about instances, and what hosts and Placement have of them. Its parts may
+// be read at different moments. A change in progress differs a moment later, so compare twice and act only on
+// what Confirm returns.
 type Evidence struct {
-	// Only is set where the evidence covers one host. Of all other hosts it has then at
-	// most the instances, to look them up. Empty: it covers everything.
+	// Only is the one host that the evidence covers; of other hosts it then holds at most instances, to look
+	// them up. Empty: it covers everything.
 	Only croft.HostID
 
 	Hosts        map[croft.HostID]croft.Host
@@ -20,8 +20,8 @@ type Evidence struct {
 	Observations []croft.Observation
 
 	Claims map[croft.HostID]map[croft.InstanceID]croft.Resources // of the hosts whose claims were read
-	// Elsewhere is what instances claim from providers that are not hosts, such as shared
-	// storage; nil: not read.
+	// Elsewhere is what instances claim from providers other than hosts, such as shared storage; nil: not
+	// read.
 	Elsewhere map[croft.InstanceID]croft.Resources
 	Contents  map[croft.HostID]Contents // of the hosts that were asked
 }
@@ -60,7 +60,7 @@ type Guest struct {
 	Running    bool             `json:"running"`
 }
 
-// Guest returns the guest of an instance; nil: it has none here.
+// Guest returns the guest of an instance; nil: no guest here.
 func (c Contents) Guest(id croft.InstanceID) *Guest {
 	for i := range c.Guests {
 		if c.Guests[i].Instance == id {

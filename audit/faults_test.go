@@ -33,7 +33,7 @@ func TestAnAuditorNeedsAllOfItsInterfaces(t *testing.T) {
 	}
 }
 
-// site is a cloud of which an audit reads everything, and of which parts can be broken.
+// site is a complete cloud for an audit, parts of which can be made to fail.
 type site struct {
 	audit.Records
 	evidence  audit.Evidence
@@ -76,7 +76,7 @@ func (s *site) audit(t *testing.T) (audit.Report, error) {
 	return a.Audit(t.Context())
 }
 
-// sound is a site without a difference, with storage that hosts share.
+// sound is a site without differences, with shared storage.
 func sound() *site {
 	e := healthy()
 	const shared croft.HostID = "storage"
@@ -100,7 +100,8 @@ func sound() *site {
 	}
 }
 
-// What is shared is claimed on providers that are not hosts; a provider that is gone meanwhile has no claims.
+// Shared resources are claimed from providers other than hosts; a provider that was removed meanwhile has no
+// claims.
 func TestAnAuditAddsUpWhatIsClaimedElsewhere(t *testing.T) {
 	report, err := sound().audit(t)
 	if err != nil || report.Differences == nil || len(report.Differences) != 0 || len(report.Unchecked) != 0 {
@@ -138,7 +139,7 @@ func TestAnAuditSaysWhatItCouldNotRead(t *testing.T) {
 	}
 }
 
-// Hosts that do not answer are told by name, and nothing is concluded about their guests.
+// Hosts that do not answer are reported by name, and nothing is concluded about their guests.
 func TestHostsThatDoNotAnswerAreUnchecked(t *testing.T) {
 	s := sound()
 	s.contents = func(croft.HostID) (audit.Contents, error) { return audit.Contents{}, errPlanned }
@@ -184,7 +185,7 @@ func TestWhatIsMended(t *testing.T) {
 			t.Errorf("%s: %v", c.kind, err)
 		}
 		d.want(t, c.steps...)
-		for i, step := range c.steps { // whatever fails is the last step, and is told
+		for i, step := range c.steps { // the failing step is the last one, and is reported
 			d.fails = map[string]func() error{step: planned}
 			if err := d.auditor(t).Mend(t.Context(), diff); !errors.Is(err, errPlanned) {
 				t.Errorf("%s, where %q fails: got %v", c.kind, step, err)
@@ -230,7 +231,7 @@ func TestAnInstanceThatChangedIsNotMended(t *testing.T) {
 	}
 }
 
-// rounds is a caretaker whose looks, and whose turns, may each be another one.
+// rounds is a caretaker whose looks and turns can differ from one to the next.
 type rounds struct {
 	nobodys
 	looks []func() (audit.Evidence, error)
@@ -325,7 +326,7 @@ func TestACaretakerMendsWhatTwoLooksFind(t *testing.T) {
 	}
 }
 
-// What is wrong for long fills no log, and is counted while it lasts.
+// A lasting difference is logged once, and counted while it lasts.
 func TestACaretakerReportsOnceAndCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rounds{}
@@ -370,7 +371,7 @@ func TestACaretakerReportsOnceAndCounts(t *testing.T) {
 		if n, _ := count("croft_caretaker_differences", string(audit.UnknownHost)); n != 1 {
 			t.Errorf("after a sweep that could not read: %v unknown hosts", n)
 		}
-		if err := keeper.Sweep(t.Context()); err != nil { // all is well
+		if err := keeper.Sweep(t.Context()); err != nil { // no differences
 			t.Error(err)
 		}
 		if n, _ := count("croft_caretaker_differences", string(audit.UnknownHost)); n != 0 {
@@ -425,7 +426,7 @@ func TestATurnIsTakenWhenItIsMine(t *testing.T) {
 	}
 }
 
-// A turn that fails is told, unless everything ends.
+// A failed turn is logged, unless the context has ended.
 func TestACaretakerLogsATurnThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -6,7 +6,7 @@ import (
 	"croft"
 )
 
-// checkMembers compares the directory of groups with the records, and with the rules.
+// checkMembers compares the directory of groups with the records and with the groups' rules.
 func (c *comparison) checkMembers() {
 	entered := map[croft.Member]bool{}
 	groups := map[string][]croft.Member{} // by project and group
@@ -31,7 +31,7 @@ func (c *comparison) checkMembers() {
 	}
 	for id, inst := range c.Instances {
 		if inst.Host == "" {
-			continue // a member from its order on
+			continue // it becomes a member with its order
 		}
 		for _, a := range inst.Spec.Affinities {
 			if !entered[croft.Member{Affinity: a, Instance: id, Host: inst.Host}] {
@@ -43,7 +43,7 @@ func (c *comparison) checkMembers() {
 	}
 }
 
-// isIn tells whether an instance was made as a member of a group.
+// isIn reports whether an instance was created as a member of a group.
 func isIn(inst croft.Instance, affinity croft.Affinity) bool {
 	for _, a := range inst.Spec.Affinities {
 		if a == affinity {

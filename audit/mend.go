@@ -7,8 +7,8 @@ import (
 	"croft"
 )
 
-// Mend corrects one mendable difference. It removes no guest, and no disk that is on
-// record. Conflict: the difference is not mendable, or what it was concluded from changed.
+// Mend corrects one mendable difference. It removes no guest, and no disk that is on record. Conflict: the
+// difference is not mendable, or what it is based on has changed.
 func (a *Auditor) Mend(ctx context.Context, d Difference) error {
 	if !d.Mendable {
 		return croft.Errorf(croft.Conflict, "mending it might harm a guest or its disk")
@@ -32,7 +32,7 @@ func (a *Auditor) Mend(ctx context.Context, d Difference) error {
 	return a.mendInstance(ctx, d, st)
 }
 
-// instance reads an instance as it is now. Conflict: it has changed since.
+// instance reads the current record of an instance. Conflict: it has changed since the difference was found.
 func (a *Auditor) instance(ctx context.Context, d Difference) (croft.Status, error) {
 	all, err := a.Records.List(ctx, "")
 	if err != nil {
@@ -65,8 +65,8 @@ func (a *Auditor) mendInstance(ctx context.Context, d Difference, st croft.Statu
 	return fmt.Errorf("there is no way to mend %q", d.Kind)
 }
 
-// undo ends a request whose scheduler died. The fence is first, since a scheduler that was only suspended may go on;
-// then the claim, while a record is left by which this can be repeated.
+// undo ends a request whose scheduler died. The fence comes first, since a suspended scheduler may resume;
+// then the claim, while the record still allows a retry.
 func (a *Auditor) undo(ctx context.Context, inst croft.Instance) error {
 	now, err := a.Records.Fence(ctx, inst)
 	if err != nil {
@@ -81,7 +81,7 @@ func (a *Auditor) undo(ctx context.Context, inst croft.Instance) error {
 	return a.Records.Discard(ctx, now)
 }
 
-// wanted returns the state that an instance without an order was last known to be in.
+// wanted returns the wanted state that matches the last known state of an instance without an order.
 func wanted(st croft.Status) croft.Want {
 	switch {
 	case st.Instance.State == croft.StateDestroying:
@@ -92,7 +92,7 @@ func wanted(st croft.Status) croft.Want {
 	return croft.WantRunning
 }
 
-// releaseLeaked frees a claim, unless somebody began to use its UUID meanwhile.
+// releaseLeaked releases a claim unless its UUID is in use again.
 func (a *Auditor) releaseLeaked(ctx context.Context, d Difference) error {
 	e, err := a.Records.Evidence(ctx)
 	if err != nil {

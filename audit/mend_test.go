@@ -11,20 +11,21 @@ import (
 	"croft/audit"
 )
 
-// diary is a cloud with one instance at most. It notes what is read and written in order, and fails what is planned.
+// diary is a cloud with at most one instance. It records reads and writes in order, and fails the planned
+// ones.
 type diary struct {
-	inst  *croft.Instance // nil: there is none
-	seen  croft.State     // of the instance; empty: nothing
+	inst  *croft.Instance // nil: no instance
+	seen  croft.State     // the instance's state; empty: not observed
 	steps []string
-	fails map[string]func() error // by step; what answers nil is done
+	fails map[string]func() error // by step; a step whose function returns nil is executed
 }
 
 type (
 	diaryRecords struct {
-		audit.Records // nil, as the next: what has no method here is asked of nobody
+		audit.Records // nil, as the next: methods not defined here are never called
 		*diary
 	}
-	placement   = audit.Claims // or the field had the name of a method
+	placement   = audit.Claims // a type, because the field would have the name of a method
 	diaryClaims struct {
 		placement
 		*diary
@@ -59,7 +60,7 @@ func (d *diary) auditor(t *testing.T) *audit.Auditor {
 	return a
 }
 
-// want compares the steps, and begins anew.
+// want compares the steps and clears them.
 func (d *diary) want(t *testing.T, steps ...string) {
 	t.Helper()
 	if !slices.Equal(d.steps, steps) {
@@ -148,7 +149,7 @@ func one() *diary {
 
 func TestALeakedClaimIsReleasedAfterAnotherLook(t *testing.T) {
 	leak := audit.Difference{Kind: audit.LeakedClaim, Instance: "web", Host: "a", Mendable: true}
-	d := one() // somebody has the UUID by now
+	d := one() // the UUID is in use again
 	if err := d.auditor(t).Mend(t.Context(), leak); !errors.Is(err, croft.Conflict) {
 		t.Errorf("got %v, want a conflict", err)
 	}

@@ -7,26 +7,25 @@ import (
 	"croft"
 )
 
-// Records is what an audit reads and mends. Every write compares what it builds on:
-// Conflict where that changed.
+// Records is what an audit reads and mends. Every write compares what it is based on. Conflict: that changed.
 type Records interface {
-	// Evidence returns everything on record, as of one moment.
+	// Evidence returns everything on record as of one moment.
 	Evidence(ctx context.Context) (Evidence, error)
-	// Hosts returns the named hosts that exist.
+	// Hosts returns those of the named hosts that exist.
 	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
-	// List returns the instances of a project, of all projects where it is empty.
+	// List returns the instances of a project; empty: of all projects.
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
-	// Fence writes the record once more where it is unchanged, and returns it as it is then.
-	// No write that compares it with inst can succeed any more. NotFound: it is gone.
+	// Fence rewrites an unchanged record and returns it as stored. No later write that compares it with inst
+	// can succeed. NotFound: it is gone.
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
-	// Discard removes a record in scheduling and its name.
+	// Discard removes a record in scheduling, with its name.
 	Discard(ctx context.Context, inst croft.Instance) error
-	// Drop removes an entry that belongs to no instance: a name, user-data, a membership,
-	// an order or an observation, unless it changed meanwhile.
+	// Drop removes an entry without an instance: a name, user-data, a membership, an order or an observation,
+	// unless it changed meanwhile.
 	Drop(ctx context.Context, d Difference) error
-	// PutName enters an instance's name. Conflict: another instance has it.
+	// PutName writes an instance's name. Conflict: another instance has it.
 	PutName(ctx context.Context, inst croft.Instance) error
-	// PutMember enters an instance into its groups.
+	// PutMember writes an instance's memberships in its groups.
 	PutMember(ctx context.Context, inst croft.Instance) error
 }
 
@@ -39,11 +38,11 @@ type Claims interface {
 	Releaser
 }
 
-// Releaser gives claims back.
+// Releaser releases claims.
 type Releaser interface {
-	// Release removes what an instance claims, where that is on one of the hosts, if any are
-	// named, and unless it changes meanwhile; no claim is no error. So it takes nothing from
-	// another instance that got the UUID on another host.
+	// Release removes an instance's claim, unless it changes meanwhile; with hosts named, only if the claim
+	// is on one of them, so that another instance with the same UUID on another host keeps its claim. No
+	// claim is not an error.
 	Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error
 }
 
@@ -51,37 +50,37 @@ type Releaser interface {
 type Agents interface {
 	// Contents returns what a host has. Unavailable: its agent does not answer.
 	Contents(ctx context.Context, host croft.Host) (Contents, error)
-	// RemoveFiles removes a directory without an owner. Conflict: it has one.
+	// RemoveFiles removes a directory without an owner. Conflict: it has an owner.
 	RemoveFiles(ctx context.Context, host croft.Host, id croft.InstanceID) error
 }
 
 // Fleet gives orders to hosts. Conflict: the instance's record changed meanwhile.
 type Fleet interface {
-	// EndMove ends a move that was interrupted: on another host where the instance's own is
-	// drained and another one has room, else where the guest is.
+	// EndMove ends an interrupted move: on another host if the instance's host is drained and another one has
+	// capacity, else where the guest is.
 	EndMove(ctx context.Context, st croft.Status) error
-	// Reclaim has an instance claim what it was made with on its own host, and nothing
-	// elsewhere. NoCapacity: others have claimed that meanwhile.
+	// Reclaim makes an instance claim what it was created with on its own host, and nothing elsewhere.
+	// NoCapacity: others have claimed that meanwhile.
 	Reclaim(ctx context.Context, inst croft.Instance) error
-	// Reorder gives an instance's host its next order.
+	// Reorder writes an instance's next order for its host.
 	Reorder(ctx context.Context, inst croft.Instance, want croft.Want) error
 }
 
-// Entries is what the agent of a host may read and remove of records too.
+// Entries is what a host's agent too may read and remove of the records.
 type Entries interface {
-	// Instance returns a record; NotFound where there is none.
+	// Instance returns a record. NotFound: there is no record.
 	Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error)
-	// Drop is Records.Drop.
+	// Drop is the same as Records.Drop.
 	Drop(ctx context.Context, d Difference) error
 }
 
-// Shared is what a caretaker reads and mends of what belongs to no host. Agents behind a
-// gate have none of it.
+// Shared is what a caretaker reads and mends of what belongs to no host. Agents behind a gate have no access
+// to it.
 type Shared interface {
-	// Evidence, Fence and Discard are those of Records.
+	// Evidence, Fence and Discard are the same as in Records.
 	Evidence(ctx context.Context) (Evidence, error)
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	Discard(ctx context.Context, inst croft.Instance) error
-	// TakeTurn makes the caller the only caretaker for so long, and reports whether it is.
+	// TakeTurn makes the caller the only caretaker for length, and reports whether it is.
 	TakeTurn(ctx context.Context, length time.Duration) (bool, error)
 }

@@ -25,30 +25,30 @@ import (
 	"croft/internal/mailbox"
 )
 
-// Config configures an Agent. All interfaces but Shared and Seeds are required.
+// Config configures an Agent. All interfaces are required except Shared and Seeds.
 type Config struct {
-	Host      croft.Host        // ID required; Place tells its agent from one of a copied machine
+	Host      croft.Host        // ID required; Place distinguishes its agent from one on a copied machine
 	Partition croft.PartitionID // required
 	Provider  croft.Provider    // what the host offers; ID is Host.ID
-	Dir       string            // required: one directory per instance is made below it
+	Dir       string            // required; holds one directory per instance
 	NICs      []NIC             // for guests that name no networks; addresses are filled in per instance
-	Networks  map[string]NIC    // by the names that guests use, beside croft.DefaultNetworks
+	Networks  map[string]NIC    // further networks that guests may name, beside croft.DefaultNetworks
 
 	Orders     Orders
 	Registry   Registry
 	Records    Records
-	Shared     audit.Shared // what belongs to no host; nil: another process looks after that
+	Shared     audit.Shared // records that belong to no host; nil: another process audits them
 	Inventory  Inventory
 	Hypervisor Hypervisor
 	Images     Images
-	Seeds      Seeds // nil: guests read their metadata only from the server
+	Seeds      Seeds // nil: guests read metadata only from the server
 
 	MaxBuilds   int           // concurrent builds; 4 by default
-	ResyncEvery time.Duration // how often every instance is looked at; 30 s by default
+	ResyncEvery time.Duration // how often every instance is examined; 30 s by default
 	SweepEvery  time.Duration // how often claims are compared with records; 60 s by default
 	Log         *slog.Logger  // required
 
-	Traces trace.TracerProvider // records the execution of orders that belong to a trace; none by default
+	Traces trace.TracerProvider // records the execution of traced orders; none by default
 }
 
 // Agent carries out the orders of one host.
@@ -63,17 +63,17 @@ type Agent struct {
 
 	troubles troubles
 
-	introducing sync.Mutex // held while the record is written
+	introducing sync.Mutex // held while the host's record is written
 	problems    [problemKinds]string
 
 	instances instances
 
-	// Only the sweep touches these.
-	foundHere []audit.Difference // by the last one
-	forgotten bool               // that the host was forgotten is logged
+	// Accessed only by the sweep.
+	foundHere []audit.Difference // by the last sweep
+	forgotten bool               // the host was forgotten, and this is logged
 	caretaker *audit.Caretaker
 
-	reporting sync.Mutex // held while what a guest told is changed
+	reporting sync.Mutex // held while a guest's reports are changed
 	reporters *mailbox.Box[croft.InstanceID]
 }
 
@@ -145,15 +145,14 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// announce offers the host's inventory and writes the host's record, repeating until it succeeds or
-// ctx ends.
+// announce offers the host's inventory and writes the host's record, retrying until it succeeds or ctx ends.
 func (a *Agent) announce(ctx context.Context) bool {
 	wait := firstWait
 	for ctx.Err() == nil {
 		err := a.Inventory.EnsureProvider(ctx, a.Provider)
 		if errors.Is(err, croft.Conflict) && a.Provider.Name == a.Host.Name {
-			// Another provider has the host's name, such as this machine's before its
-			// state directory was lost. Names are for people; the UUID identifies the host.
+			// Another provider has the host's name, such as this machine's before it lost its state
+			// directory. Names are for people; the UUID identifies the host.
 			a.Provider.Name = a.Host.Name + "-" + string(a.Host.ID)[:8]
 			a.Log.Warn("another host has this name; it is offered under another", "host", a.Host.ID, "name",
 				a.Provider.Name)
@@ -180,17 +179,17 @@ func (a *Agent) announce(ctx context.Context) bool {
 	return false
 }
 
-// The pauses between attempts of announce.
+// Pauses between attempts of announce.
 const (
 	firstWait = 500 * time.Millisecond
 	lastWait  = 15 * time.Second
 )
 
-// awaitPoll is how often the instances that are awaited are looked at.
+// awaitPoll is how often awaited instances are looked at.
 const awaitPoll = 2 * time.Second
 
-// retire keeps new claims away from the host while no agent serves it. The provider and its claims
-// stay, as its guests do. A provider that is gone, because the host was forgotten, is not made again.
+// retire keeps new claims away from the host while no agent serves it. The provider and its claims stay, as do
+// the guests. A provider that was removed, because the host was forgotten, is not created again.
 func (a *Agent) retire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -211,8 +210,8 @@ func (a *Agent) retire(ctx context.Context) error {
 	return nil
 }
 
-// resync wakes every instance that is remembered here or has a domain. The list of the watch wakes the
-// others that have an order.
+// resync wakes every instance that is remembered here or has a domain. The list that starts the watch wakes
+// the others that have an order.
 func (a *Agent) resync(ctx context.Context) {
 	domains, err := a.Hypervisor.List(ctx)
 	if err != nil {
@@ -240,7 +239,7 @@ func (a *Agent) logUnless(ctx context.Context, err error, op string) {
 	}
 }
 
-// read returns the two sides that Plan compares.
+// read returns the order and the state that Plan compares.
 func (a *Agent) read(ctx context.Context, id croft.InstanceID) (*croft.Order, Have, error) {
 	have := Have{Home: a.Partition}
 	var want *croft.Order
@@ -276,13 +275,13 @@ func (a *Agent) clean(id croft.InstanceID) error {
 
 func (a *Agent) dir(id croft.InstanceID) string { return filepath.Join(a.Dir, string(id)) }
 
-// ConsoleLog returns the path of the log of an instance's serial console.
+// ConsoleLog returns the path of an instance's serial console log.
 func (a *Agent) ConsoleLog(id croft.InstanceID) string {
 	return filepath.Join(a.dir(id), "console.log")
 }
 
-// lookAgain wakes the instances that are awaited: not every network reports when a guest gets an
-// address, and nothing reports when etcd or libvirt answer again.
+// lookAgain wakes the awaited instances: not every network reports a guest's new address, and nothing reports
+// that etcd or libvirt answers again.
 func (a *Agent) lookAgain(ctx context.Context) {
 	for _, id := range a.instances.awaitedOnes() {
 		a.workers.Wake(ctx, id)

@@ -13,9 +13,8 @@ import (
 	"croft/internal/httpapi"
 )
 
-// API is the agent's HTTP interface, for whoever holds the token that the host's
-// record carries. Serve it with a BaseContext that ends before the server does,
-// since a console may be followed for ever.
+// API is the agent's HTTP interface, for holders of the token in the host's record. Serve it with a
+// BaseContext that ends before the server does, since a client may follow a console forever.
 //
 //	GET /v1/instances/{id}/console[?follow=1]      log of the serial console, as text
 //	POST /v1/instances/{id}/console                the console itself: see ConsoleProtocol
@@ -76,7 +75,7 @@ func (api *API) console(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// flushing sends each piece at once.
+// flushing flushes after each write.
 type flushing struct {
 	http.ResponseWriter
 	control *http.ResponseController

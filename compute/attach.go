@@ -13,15 +13,15 @@ import (
 	"croft/internal/httpapi"
 )
 
-// ConsoleProtocol is what a client of the API asks to change to for a live console:
-// from then on the connection carries the console's bytes, both ways.
+// ConsoleProtocol is the protocol that an API client upgrades to for a live console: from then on the
+// connection carries the console's bytes both ways.
 const ConsoleProtocol = "croft-console"
 
-// Wait returns when no console is attached any more: after the server's end, since
-// a server does not wait for connections that have changed their protocol.
+// Wait returns when no console is attached. Call it after the server has ended, which does not wait for
+// upgraded connections.
 func (api *API) Wait() { api.attached.Wait() }
 
-// attach joins a client with the console of a guest until either ends.
+// attach connects a client to a guest's console until either ends.
 func (api *API) attach(w http.ResponseWriter, r *http.Request) {
 	id, err := croft.ParseInstanceID(r.PathValue("id"))
 	if err != nil {
@@ -39,7 +39,7 @@ func (api *API) attach(w http.ResponseWriter, r *http.Request) {
 		httpapi.Error(w, err)
 		return
 	}
-	defer func() { _ = guest.Close() }() // whoever was there is gone
+	defer func() { _ = guest.Close() }() // the attached client is gone
 	api.attached.Add(1)
 	defer api.attached.Done()
 	client, early, err := http.NewResponseController(w).Hijack()
@@ -57,8 +57,8 @@ func (api *API) attach(w http.ResponseWriter, r *http.Request) {
 	api.Agent.Log.Info("console left", "instance", id, "host", api.Agent.Host.ID, "err", err)
 }
 
-// join copies both ways until one side or ctx ends. typed begins with what the
-// client sent before it was told to. It closes both.
+// join copies both ways until one side or ctx ends, then closes both. typed begins with what the client sent
+// before the protocol changed.
 func join(ctx context.Context, client net.Conn, typed io.Reader, guest io.ReadWriteCloser) error {
 	end := func() { _ = errors.Join(client.Close(), guest.Close()) }
 	stop := context.AfterFunc(ctx, end)
@@ -75,7 +75,7 @@ func join(ctx context.Context, client net.Conn, typed io.Reader, guest io.ReadWr
 	return errors.Join(ended(fromGuest), ended(fromClient))
 }
 
-// ended is nil for the ways in which a console ends that are no fault.
+// ended returns nil for the errors of a console that ended normally.
 func ended(err error) error {
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
 		return nil

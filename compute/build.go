@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// build makes everything up to a defined domain, at most MaxBuilds at once. It calls prepare once the
-// image is there, before it is used.
+// build creates everything up to a defined domain, at most MaxBuilds at once. It calls prepare after the
+// image is fetched and before it is used.
 func (p *pass) build(ctx context.Context, prepare func() error) error {
 	if err := p.arrived(ctx); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 	return nil
 }
 
-// queue waits for a free build.
+// queue waits for a free build slot.
 func (p *pass) queue(ctx context.Context) error {
 	return p.phase(ctx, phaseQueue, func(ctx context.Context) error {
 		select {
@@ -82,7 +82,7 @@ func (p *pass) queue(ctx context.Context) error {
 	})
 }
 
-// fetch brings the image onto the host.
+// fetch makes the image available in the host's cache.
 func (p *pass) fetch(ctx context.Context) (img Image, err error) {
 	p.observePassing(ctx, croft.Observation{State: croft.StateFetching})
 	err = p.phase(ctx, phaseFetch, func(ctx context.Context) (err error) {
@@ -94,7 +94,8 @@ func (p *pass) fetch(ctx context.Context) (img Image, err error) {
 	return img, err
 }
 
-// source returns where the guest finds its metadata. Invalid: not where the order wants it.
+// source returns where the guest finds its metadata. Invalid: this host cannot provide what the order asks
+// for.
 func (p *pass) source() (croft.Metadata, error) {
 	if p.agent.Seeds == nil {
 		return croft.MetadataServer, nil
@@ -102,13 +103,13 @@ func (p *pass) source() (croft.Metadata, error) {
 	return p.agent.Seeds.Source(*p.want)
 }
 
-// seed writes the metadata disk and returns its path; empty: the guest needs none.
+// seed writes the metadata disk and returns its path; empty: the guest needs no disk.
 func (p *pass) seed(ctx context.Context, source croft.Metadata) (path string, err error) {
 	if source == croft.MetadataServer {
 		return "", nil
 	}
 	path = filepath.Join(p.agent.dir(p.id), seedFile)
-	// A file of an earlier attempt may belong to QEMU's user by now, and have another mode.
+	// A file left by an earlier attempt may belong to QEMU's user and have another mode.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("write the metadata disk: %w", err)
 	}
@@ -125,8 +126,8 @@ func (p *pass) seed(ctx context.Context, source croft.Metadata) (path string, er
 	return path, f.Sync()
 }
 
-// nics returns the guest's network interfaces. Invalid: the order names a network that this host does
-// not have.
+// nics returns the guest's network interfaces. Invalid: the order names a network that this host does not
+// have.
 func (p *pass) nics() ([]NIC, error) {
 	var all []NIC
 	for _, name := range p.want.Spec.Networks {

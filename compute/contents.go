@@ -12,7 +12,7 @@ import (
 	"croft/internal/httpapi"
 )
 
-// Contents returns the guests and the directories with disks that this host has of this installation.
+// Contents returns the guests and the directories with disks of this installation on this host.
 func (a *Agent) Contents(ctx context.Context) (audit.Contents, error) {
 	domains, err := a.Hypervisor.List(ctx)
 	if err != nil {
@@ -21,7 +21,7 @@ func (a *Agent) Contents(ctx context.Context) (audit.Contents, error) {
 	c := audit.Contents{Guests: []audit.Guest{}, Directories: []croft.InstanceID{}}
 	owned := map[croft.InstanceID]bool{}
 	for _, d := range domains {
-		owned[d.ID] = d.Partition != a.Partition // another installation's, its disks too
+		owned[d.ID] = d.Partition != a.Partition // a domain of another installation owns its disks too
 		if d.Partition == a.Partition {
 			c.Guests = append(c.Guests, audit.Guest{Instance: d.ID, Generation: d.Generation,
 				Running: d.Power != PowerOff})
@@ -40,8 +40,7 @@ func (a *Agent) Contents(ctx context.Context) (audit.Contents, error) {
 	return c, nil
 }
 
-// RemoveFiles removes a directory with disks that belong to nobody. Conflict: they
-// belong to somebody.
+// RemoveFiles removes a directory of disks without an owner. Conflict: it has an owner.
 func (a *Agent) RemoveFiles(ctx context.Context, id croft.InstanceID) error {
 	owned := croft.Errorf(croft.Conflict, "the files of instance %s on host %s belong to somebody; they stay", id,
 		a.Host.Name)
@@ -88,7 +87,7 @@ func (api *API) removeFiles(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// usages answers with what the guests use.
+// usages answers with the usage of all guests.
 func (api *API) usages(w http.ResponseWriter, r *http.Request) {
 	meters, ok := api.Agent.Hypervisor.(Meters)
 	if !ok {
@@ -106,5 +105,5 @@ func (api *API) usages(w http.ResponseWriter, r *http.Request) {
 		all = []Usage{} // a list, not null
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(all) // a client that went away is no concern of ours
+	_ = json.NewEncoder(w).Encode(all) // ignore clients that went away
 }

@@ -7,8 +7,7 @@ import (
 	"croft"
 )
 
-// flagTraits maps the CPU flags of Linux (/proc/cpuinfo) on x86 to the standard
-// traits of os-traits.
+// flagTraits maps Linux CPU flags (/proc/cpuinfo) on x86 to the standard traits of os-traits.
 var flagTraits = map[string][]croft.Trait{
 	"3dnow":            {"HW_CPU_X86_3DNOW"},
 	"abm":              {"HW_CPU_X86_ABM"},
@@ -58,8 +57,8 @@ var flagTraits = map[string][]croft.Trait{
 	"xop":              {"HW_CPU_X86_XOP"},
 }
 
-// emulated are the traits of the CPU that QEMU 7.2 and later emulate on x86 in
-// software (model max), whatever runs beneath.
+// emulated are the traits of the CPU that QEMU 7.2 and later emulate on x86 in software (model max),
+// independent of the host's CPU.
 var emulated = []croft.Trait{
 	"HW_CPU_X86_3DNOW", "HW_CPU_X86_ABM", "HW_CPU_X86_AESNI", "HW_CPU_X86_AVX", "HW_CPU_X86_AVX2",
 	"HW_CPU_X86_BMI", "HW_CPU_X86_BMI2", "HW_CPU_X86_CLMUL", "HW_CPU_X86_F16C", "HW_CPU_X86_FMA3",

@@ -11,7 +11,7 @@ import (
 	"github.com/shirou/gopsutil/v3/mem"
 )
 
-// Facts are what the host's inventory is made from.
+// Facts are the source of the host's inventory.
 type Facts struct {
 	Name       string   // host name
 	Arch       string   // as Go names it: amd64, arm64
@@ -19,11 +19,11 @@ type Facts struct {
 	CPUFlags   []string // as Linux names them
 	Threads    bool     // more logical CPUs than cores
 	MemoryMiB  int64
-	DiskGiB    int64 // of the file system that holds the state directory
-	DiskUseGiB int64 // of it, used by what is not croft's, rounded up
+	DiskGiB    int64 // of the file system with the state directory
+	DiskUseGiB int64 // used there by other than croft, rounded up
 }
 
-// ReadFacts asks the machine. ours is how many bytes below dir are croft's own.
+// ReadFacts reads the facts from the machine. ours is the number of bytes below dir that belong to croft.
 func ReadFacts(ctx context.Context, dir string, ours int64) (Facts, error) {
 	f := Facts{Arch: runtime.GOARCH}
 	var err error

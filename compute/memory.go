@@ -13,46 +13,46 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// called is the project and the name of an instance.
+// called is an instance's project and name.
 type called struct {
 	project croft.Project
 	name    string
 }
 
-// memory is what the agent knows about an instance beyond what it can read. All of it may be lost: a
-// new agent comes to the same result.
+// memory is what the agent knows about an instance beyond what it can read. All of it may be lost: a new
+// agent reaches the same result.
 type memory struct {
 	mu       sync.Mutex        // guards observed, known, events, passing and timer; the rest belongs to the worker
 	observed croft.Observation // last written
 	known    bool              // observed was written by this agent
 	events   []croft.Event
 	passing  func()      // writes a transient state
-	timer    *time.Timer // calls that
-	recalled bool        // events include those that an earlier agent stored
+	timer    *time.Timer // calls passing
+	recalled bool        // events include the ones that an earlier agent stored
 	failed   error       // final for the order of generation failedAt
 	failedAt int64
 	unbuilt  bool      // what the failed order left half built is removed
 	started  time.Time // when it was last started
 	reported bool      // a domain without order was reported
-	ended    croft.End // how the guest ended that the order of generation endedAt leaves off
+	ended    croft.End // how the guest ended, if the order of generation endedAt leaves it off
 	endedAt  int64
-	way      *way // the order being carried out, if it belongs to a trace
+	way      *way // the order in progress, if it belongs to a trace
 
-	state  atomic.Value // croft.State: last seen, whether it could be written or not
+	state  atomic.Value // croft.State: last seen, written or not
 	called atomic.Value // called: its project and name
 }
 
-// way is the span of an order that belongs to a trace, from the first step until the guest is as
-// ordered, or cannot be for now.
+// way is the span of an order that belongs to a trace, from the first step until the guest is as ordered or
+// cannot be for now.
 type way struct {
 	generation int64
 	span       trace.Span
 	end        func(error)
-	address    func(error) // ends the span of the wait for the guest's address; nil: there is none
+	address    func(error) // ends the span of the wait for the guest's address; nil: no such span
 }
 
-// note adds an event that happened just now. If it has happened before, the list begins anew with it:
-// the guest is started again.
+// note adds an event that happened just now. A repeated event starts the list anew: the guest is started
+// again.
 func (m *memory) note(name croft.EventName) {
 	if m.noted(name) {
 		m.begin()
@@ -62,7 +62,7 @@ func (m *memory) note(name croft.EventName) {
 	m.events = append(slices.Clip(m.events), croft.Event{Name: name, At: time.Now().UTC()})
 }
 
-// begin forgets all events.
+// begin clears all events.
 func (m *memory) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,7 +75,7 @@ func (m *memory) noted(name croft.EventName) bool {
 	return slices.ContainsFunc(m.events, func(e croft.Event) bool { return e.Name == name })
 }
 
-// tellPassing writes the transient state, which has lasted.
+// tellPassing writes the transient state once it has lasted for passingTime.
 func (m *memory) tellPassing() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,7 +85,7 @@ func (m *memory) tellPassing() {
 	}
 }
 
-// endPassing drops a transient state at the end of its pass.
+// endPassing drops a pending transient state at the end of its pass.
 func (m *memory) endPassing() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,15 +95,15 @@ func (m *memory) endPassing() {
 	}
 }
 
-// expectAddress begins the span of the wait for the address of a guest that has just been started. It
-// belongs to the order and to none of its steps.
+// expectAddress starts the span of the wait for the address of a guest just started. It belongs to the order,
+// not to one of its steps.
 func (m *memory) expectAddress(ctx context.Context) {
 	if m.way != nil && m.way.address == nil {
 		_, m.way.address = span.Start(trace.ContextWithSpan(ctx, m.way.span), "address")
 	}
 }
 
-// arrive ends the order's span, with its result.
+// arrive ends the order's span with its result.
 func (m *memory) arrive(err error) {
 	if m.way == nil {
 		return
@@ -115,14 +115,14 @@ func (m *memory) arrive(err error) {
 	m.way = nil
 }
 
-// instances are the memories of all instances that an agent has to do with.
+// instances holds the memories of all instances that concern an agent.
 type instances struct {
 	mu      sync.Mutex
 	all     map[croft.InstanceID]*memory
-	awaited map[croft.InstanceID]bool // looked at again soon
+	awaited map[croft.InstanceID]bool // to be looked at again soon
 }
 
-// remember returns the instance's memory, made at the first call.
+// remember returns the instance's memory, created at the first call.
 func (i *instances) remember(id croft.InstanceID) *memory {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -141,15 +141,15 @@ func (i *instances) forget(id croft.InstanceID) {
 	delete(i.awaited, id)
 }
 
-// ids returns the instances that are remembered.
+// ids returns the remembered instances.
 func (i *instances) ids() []croft.InstanceID {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Collect(maps.Keys(i.all))
 }
 
-// await notes whether an instance is to be looked at again soon: its guest has no address yet, or
-// something about it could not be read or written.
+// await sets whether an instance is looked at again soon: its guest has no address yet, or something about it
+// could not be read or written.
 func (i *instances) await(id croft.InstanceID, soon bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -166,7 +166,7 @@ func (i *instances) awaitedOnes() []croft.InstanceID {
 	return slices.Collect(maps.Keys(i.awaited))
 }
 
-// states counts instances by their last observed state, with 0 for states that none is in.
+// states counts instances by last observed state, including states with a count of 0.
 func (i *instances) states() map[croft.State]int {
 	counts := map[croft.State]int{}
 	for _, state := range croft.ObservedStates {
@@ -182,7 +182,7 @@ func (i *instances) states() map[croft.State]int {
 	return counts
 }
 
-// names returns the projects and names of the instances that have an order.
+// names returns the projects and names of instances that have an order.
 func (i *instances) names() map[croft.InstanceID]called {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -195,7 +195,7 @@ func (i *instances) names() map[croft.InstanceID]called {
 	return names
 }
 
-// arriveAll ends the spans of all orders when the agent ends. No worker runs any more.
+// arriveAll ends the spans of all orders when the agent ends, after its workers have returned.
 func (i *instances) arriveAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

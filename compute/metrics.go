@@ -10,7 +10,7 @@ import (
 	"croft/internal/meter"
 )
 
-// metrics are the agent's.
+// metrics holds the agent's metrics.
 type metrics struct {
 	meter.Set
 	others []prometheus.Collector
@@ -27,7 +27,7 @@ type metrics struct {
 	instances   *prometheus.Desc
 }
 
-// The phases of an order, as metrics and traces name them.
+// The phases of an order, as named in metrics and traces.
 const (
 	phaseQueue   = "queue"
 	phaseFetch   = "image fetch"
@@ -37,7 +37,7 @@ const (
 	phaseBoot    = "boot"
 )
 
-// newMetrics returns the metrics of an agent together with those of others that belong to it.
+// newMetrics returns an agent's metrics, including further collectors that belong to it.
 func newMetrics(builds chan struct{}, seat, known *atomic.Bool, states func() map[croft.State]int,
 	others ...prometheus.Collector) *metrics {
 	m := &metrics{states: states, others: others}
@@ -69,7 +69,7 @@ func newMetrics(builds chan struct{}, seat, known *atomic.Bool, states func() ma
 		func() float64 { return truth(known.Load()) })
 	for _, kind := range []croft.Kind{croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity,
 		croft.Unavailable, "other"} {
-		m.failures.WithLabelValues(string(kind)) // otherwise the first failure would be no increase
+		m.failures.WithLabelValues(string(kind)) // else the first failure would not be an increase
 	}
 	m.instances = prometheus.NewDesc("croft_agent_instances", "Instances of this host, by what was last seen of them.",
 		[]string{"state"}, nil)
@@ -93,7 +93,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It waits only for the hypervisor, for a moment.
+// Collect implements prometheus.Collector. It waits only for the hypervisor, at most usagePatience.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.Set.Collect(ch)
 	for _, c := range m.others {

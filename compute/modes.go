@@ -9,19 +9,19 @@ import (
 	"croft"
 )
 
-// The modes of the agent's files. QEMU's user has to pass through the directories, which nobody needs to
-// list. The files in them belong to root, or to QEMU's user while the guest runs (libvirt's
+// Modes of the agent's files. QEMU's user must be able to pass through the directories; nobody else needs to
+// list them. Their files belong to root, or to QEMU's user while the guest runs (libvirt's
 // dynamic_ownership).
 const (
 	dirMode  fs.FileMode = 0o711
 	seedMode fs.FileMode = 0o600
 )
 
-// seedFile is the name of the metadata disk in an instance's directory. It holds the
-// user-data and the guest's private host key.
+// seedFile names the metadata disk in an instance's directory. It holds the user-data and the guest's private
+// host key.
 const seedFile = "seed.iso"
 
-// tighten removes the permissions that an earlier version gave to every user of the host.
+// tighten removes permissions that an earlier version granted to all users of the host.
 func (a *Agent) tighten() error {
 	entries, err := os.ReadDir(a.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,7 +40,7 @@ func (a *Agent) tighten() error {
 	return errors.Join(errs...)
 }
 
-// limitMode clears the bits of a file's mode that are not in most. A missing file is not an error.
+// limitMode clears the mode bits of a file that are not in most. A missing file is not an error.
 func limitMode(path string, most fs.FileMode) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,8 +12,8 @@ import (
 	"croft/internal/span"
 )
 
-// settle writes the result of a pass. An error that repeating cannot cure is final for this order: what
-// was half built is removed.
+// settle writes the result of a pass. An error that no retry can cure is final for this order: what was half
+// built is removed.
 func (p *pass) settle(ctx context.Context, failure error) {
 	if ctx.Err() != nil {
 		return // interrupted: the next pass knows better
@@ -37,7 +37,7 @@ func (p *pass) settle(ctx context.Context, failure error) {
 	}
 	domain, err := p.agent.Hypervisor.Get(ctx, p.id)
 	if errors.Is(err, croft.NotFound) {
-		return // it is gone, and so is its order
+		return // the instance is gone, and so is its order
 	}
 	if err != nil {
 		p.agent.instances.await(p.id, true)
@@ -63,8 +63,8 @@ func (p *pass) settle(ctx context.Context, failure error) {
 	p.observe(ctx, seen)
 }
 
-// giveUp removes what an order that failed for good left half built, and writes the failure. The next
-// pass does what of that failed or was interrupted.
+// giveUp removes what an order that failed permanently left half built, and writes the failure. The next pass
+// retries what failed or was interrupted.
 func (p *pass) giveUp(ctx context.Context) {
 	if !p.memory.unbuilt {
 		if err := p.unbuild(ctx); err != nil {
@@ -82,7 +82,7 @@ func (p *pass) observeFailure(ctx context.Context, failure error) {
 		ErrorKind: croft.KindOf(failure)})
 }
 
-// isFinal reports whether no further pass can cure an error.
+// isFinal reports whether no retry can cure an error.
 func isFinal(err error) bool {
 	return errors.Is(err, croft.Invalid) || errors.Is(err, croft.NotFound)
 }
@@ -90,7 +90,7 @@ func isFinal(err error) bool {
 // unbuild removes a domain that has never run, and its files.
 func (p *pass) unbuild(ctx context.Context) error {
 	if p.memory.noted(croft.EventRunning) {
-		return nil // its disk may hold what nobody has elsewhere
+		return nil // its disk may hold the only copy of its data
 	}
 	domain, err := p.agent.Hypervisor.Get(ctx, p.id)
 	if err == nil && domain.Power != PowerOff {
@@ -116,9 +116,9 @@ func stateOf(d Domain) croft.State {
 	return croft.StateRunning
 }
 
-// observe writes an observation if it differs from the last one. That the order is gone is no error.
+// observe writes an observation if it differs from the last one. A missing order is not an error.
 func (p *pass) observe(ctx context.Context, seen croft.Observation) {
-	p.memory.mu.Lock() // progress may be reported by another goroutine than the worker's
+	p.memory.mu.Lock() // progress may be reported by another goroutine
 	defer p.memory.mu.Unlock()
 	p.memory.passing = nil
 	p.write(ctx, seen)
@@ -138,7 +138,7 @@ func (p *pass) observePassing(ctx context.Context, seen croft.Observation) {
 	p.memory.passing = func() { p.write(ctx, seen) }
 }
 
-// write requires p.memory.mu.
+// write requires that p.memory.mu is held.
 func (p *pass) write(ctx context.Context, seen croft.Observation) {
 	seen.Host, seen.Instance, seen.Generation = p.agent.Host.ID, p.id, p.want.Generation
 	seen.MAC = p.id.MAC(0).String()
@@ -170,7 +170,7 @@ func (p *pass) write(ctx context.Context, seen croft.Observation) {
 	}
 }
 
-// phase does and measures a part of building or starting a guest.
+// phase runs and measures one part of building or starting a guest.
 func (p *pass) phase(ctx context.Context, name string, work func(context.Context) error) error {
 	begun := time.Now()
 	err := span.Do(ctx, name, work)
@@ -178,7 +178,7 @@ func (p *pass) phase(ctx context.Context, name string, work func(context.Context
 	return err
 }
 
-// recall reads once the events that an earlier agent stored, so that a restart does not lose them.
+// recall reads, once, the events that an earlier agent stored, so that a restart keeps them.
 func (p *pass) recall(ctx context.Context) error {
 	if p.memory.recalled {
 		return nil
@@ -198,8 +198,8 @@ func (p *pass) recall(ctx context.Context) error {
 	return nil
 }
 
-// measureArrival measures how long a guest took that was built for its first order; the time of later
-// orders does not begin with a claim.
+// measureArrival measures how long a guest built for its first order took; later orders do not start with a
+// claim.
 func (p *pass) measureArrival() {
 	if p.memory.noted(croft.EventClaimed) && p.memory.noted(croft.EventDefined) {
 		p.agent.metrics.arrival.Observe(max(0, time.Since(p.want.Issued).Seconds()))

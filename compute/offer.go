@@ -11,24 +11,24 @@ import (
 	"croft"
 )
 
-// Offer says how much of the facts a host offers. The ratios multiply what may be
-// claimed; the reserves are kept back for the host itself.
+// Offer sets how much of the facts a host offers. Ratios multiply what may be claimed; reserves are kept for
+// the host itself.
 type Offer struct {
 	VCPURatio, MemoryRatio, DiskRatio          float64 // 4, 1 and 1 by default
 	ReservedVCPUs, ReservedMiB, ReservedDiskGB int64
-	Traits                                     []croft.Trait // more, such as CUSTOM_SSD
+	Traits                                     []croft.Trait // additional ones, such as CUSTOM_SSD
 }
 
-// Provider describes the host to Placement: the inventory of facts as offered,
-// traits that are true of a guest here, and one aggregate for each level of the
-// location, so that member_of can name a site, a row or a rack.
+// Provider describes the host to Placement: the inventory of the facts as offered, the traits that guests
+// here can use, and one aggregate for each level of the location, so that member_of can name a site, a row or
+// a rack.
 func (o Offer) Provider(h croft.Host, partition croft.PartitionID, f Facts) croft.Provider {
 	inventories := map[croft.ResourceClass]croft.Inventory{
 		croft.VCPU:     inventory(int64(f.CPUs), o.ReservedVCPUs, cmp.Or(o.VCPURatio, 4)),
 		croft.MemoryMB: inventory(f.MemoryMiB, o.ReservedMiB, cmp.Or(o.MemoryRatio, 1)),
 		croft.DiskGB:   inventory(f.DiskGiB, o.ReservedDiskGB+f.DiskUseGiB, cmp.Or(o.DiskRatio, 1)),
 	}
-	// Placement takes no total of 0: what there is none of is left out.
+	// Placement accepts no total of 0, so empty classes are left out.
 	maps.DeleteFunc(inventories, func(_ croft.ResourceClass, inv croft.Inventory) bool { return inv.Total < 1 })
 	return croft.Provider{
 		ID:          h.ID,
@@ -46,8 +46,8 @@ func inventory(total, reserved int64, ratio float64) croft.Inventory {
 	}
 }
 
-// Aggregates returns the UUIDs of a location's levels, the outermost first. They
-// are derived (RFC 9562, version 5), so that every host of a rack names the same.
+// Aggregates returns the UUIDs of a location's levels, outermost first. They are derived (RFC 9562, version
+// 5), so that all hosts of a rack name the same ones.
 func Aggregates(partition croft.PartitionID, location string) []string {
 	space, err := uuid.Parse(string(partition))
 	if err != nil {
@@ -65,8 +65,8 @@ func Aggregates(partition croft.PartitionID, location string) []string {
 	return all
 }
 
-// traits lists what a guest on the host can count on. Under emulation that is what
-// QEMU's own CPU has, whatever the host's.
+// traits lists what a guest on the host can rely on. Under emulation these are the traits of QEMU's own CPU,
+// independent of the host's.
 func traits(virtType string, f Facts, more []croft.Trait) []croft.Trait {
 	all := []croft.Trait{
 		"COMPUTE_NODE", "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_IMAGE_TYPE_RAW",

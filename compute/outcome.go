@@ -6,11 +6,11 @@ import (
 	"errors"
 )
 
-// errNotArrived is not a failure: the pass is repeated until it is over.
+// errNotArrived is not a failure: the pass is repeated until the former host has nothing left.
 var errNotArrived = errors.New("a host that the instance moved away from still has it")
 
-// outcome returns the metrics' label for how something ended. What was interrupted, or waits for another
-// host, is not a failure and counts separately.
+// outcome returns the metrics' label for how an operation ended. Interrupted operations and those that wait
+// for another host are not failures and are counted separately.
 func outcome(ctx context.Context, err error) string {
 	switch {
 	case err != nil && ctx.Err() != nil:

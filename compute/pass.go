@@ -13,25 +13,25 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// startGrace is how long after its start a guest that is off counts as one that cannot stay up.
+// startGrace is how long after its start a guest found off is treated as unable to stay up.
 const startGrace = 15 * time.Second
 
-// pass reads the order and the domain of one instance and does what the order needs. The next pass is
-// the only retry.
+// pass reads the order and the domain of one instance and runs the steps that the order needs. The next pass
+// is the only retry.
 type pass struct {
 	agent  *Agent
 	id     croft.InstanceID
 	memory *memory
-	want   *croft.Order // nil: there is none
+	want   *croft.Order // nil: no order
 	have   Have
 }
 
-// pass makes a pass. The workers run at most one of each instance at a time.
+// pass makes a pass. The workers run at most one per instance at a time.
 func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
 	p := &pass{agent: a, id: id, memory: a.instances.remember(id)}
 	defer p.memory.endPassing()
 	if !a.seat.Load() {
-		return // remembered: the agent looks at it when it gets the seat
+		return // the instance is remembered, and woken when this agent gets the host's lock
 	}
 	err := p.run(ctx)
 	a.metrics.passes.WithLabelValues(outcome(ctx, err)).Inc()
@@ -77,7 +77,7 @@ func (p *pass) run(ctx context.Context) (err error) {
 		}
 	}
 	if err == nil && p.want != nil && p.want.Want == croft.WantGone {
-		m.arrive(nil) // with the order, whose end interrupts this pass
+		m.arrive(nil) // the order ended, which interrupts this pass
 	}
 	if ours {
 		p.settle(ctx, err)
@@ -85,7 +85,7 @@ func (p *pass) run(ctx context.Context) (err error) {
 	return err
 }
 
-// do carries out one step, and measures it.
+// do runs one step and measures it.
 func (p *pass) do(ctx context.Context, step Step) error {
 	begun := time.Now()
 	err := span.Do(ctx, string(step.Op), func(ctx context.Context) error { return p.carryOut(ctx, step) })
@@ -105,8 +105,8 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 	case OpRefuse:
 		return croft.Errorf(croft.Conflict, "%s", step.Reason)
 	case OpLeave:
-		p.memory.started = time.Time{} // a start that follows is a new one
-		return nil                     // the observation says so
+		p.memory.started = time.Time{} // a later start is a new one
+		return nil                     // the observation reports it
 	}
 	log.Info("acting")
 	switch step.Op {
@@ -119,7 +119,7 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 	case OpStart:
 		return p.start(ctx)
 	case OpStop:
-		p.memory.started = time.Time{} // a start that follows is a new one
+		p.memory.started = time.Time{} // a later start is a new one
 		return p.agent.Hypervisor.Stop(ctx, p.id)
 	case OpRemove:
 		p.observePassing(ctx, croft.Observation{State: croft.StateRemoving})
@@ -138,8 +138,8 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 	return fmt.Errorf("no way to do %q", step.Op)
 }
 
-// release releases the claim, unless it belongs to a guest of another host: the instance has moved, or
-// another instance got the UUID meanwhile.
+// release releases the claim unless it belongs to a guest on another host: the instance has moved, or another
+// instance uses the UUID by now.
 func (p *pass) release(ctx context.Context) error {
 	inst, err := p.agent.Records.Instance(ctx, p.id)
 	switch {
@@ -151,8 +151,8 @@ func (p *pass) release(ctx context.Context) error {
 	return p.agent.Inventory.Release(ctx, p.id, inst.Places()...)
 }
 
-// arrived returns nil once the former hosts have nothing of the instance any more, so that it never
-// runs on two.
+// arrived returns nil once the former hosts have nothing left of the instance, so that it never runs on two
+// hosts.
 func (p *pass) arrived(ctx context.Context) error {
 	for _, host := range p.want.Former() {
 		if host == p.agent.Host.ID {
@@ -171,7 +171,7 @@ func (p *pass) arrived(ctx context.Context) error {
 	return nil
 }
 
-// start boots the domain. Its address may be known already.
+// start boots the domain, whose address may be known already.
 func (p *pass) start(ctx context.Context) error {
 	domain, err := p.agent.Hypervisor.Get(ctx, p.id)
 	if err != nil {
@@ -184,13 +184,12 @@ func (p *pass) start(ctx context.Context) error {
 		return err
 	}
 	p.memory.expectAddress(ctx)
-	p.memory.started = time.Now() // a start that failed or was interrupted does not count
+	p.memory.started = time.Now() // only a start that succeeded is remembered
 	p.memory.note(croft.EventRunning)
 	return nil
 }
 
-// tearDown makes room for a fresh disk. The domain's definition stays until the
-// new one replaces it.
+// tearDown makes room for a fresh disk. The domain's definition stays until the new one replaces it.
 func (p *pass) tearDown(ctx context.Context) error {
 	if err := p.agent.Hypervisor.Stop(ctx, p.id); err != nil {
 		return err
@@ -200,14 +199,14 @@ func (p *pass) tearDown(ctx context.Context) error {
 	return p.agent.clean(p.id)
 }
 
-// followed is how long after it was issued an order is part of its trace. Nobody waits for what is done
-// later, such as starting a guest that crashed.
+// followed is how long after its issue an order is part of its trace. Later work, such as restarting a
+// crashed guest, has no caller waiting.
 const followed = time.Hour
 
-// onItsWay returns ctx with the order's span, if the order belongs to a trace.
+// onItsWay returns ctx with the order's span if the order belongs to a trace.
 func (p *pass) onItsWay(ctx context.Context) context.Context {
 	if p.memory.way != nil && p.memory.way.generation != p.want.Generation {
-		p.memory.arrive(nil) // another order came first
+		p.memory.arrive(nil) // a newer order replaced it
 	}
 	if p.memory.way == nil {
 		ordered, ok := span.Join(ctx, p.want.Trace)

@@ -10,23 +10,23 @@ import (
 // Op is one kind of step.
 type Op string
 
-// The kinds of steps. Each may be repeated; the next pass repairs a crash between two.
+// The kinds of steps. All are idempotent; the next pass repairs a crash between two steps.
 const (
 	OpBuild   Op = "build"   // fetch the image, make the disk, define the domain
 	OpStart   Op = "start"   // boot it
 	OpStop    Op = "stop"    // power it off
-	OpRebuild Op = "rebuild" // power it off, once the image is there, and build it anew
-	OpMark    Op = "mark"    // note on the domain which order it carries out
+	OpRebuild Op = "rebuild" // power it off once the image is cached, and build it anew
+	OpMark    Op = "mark"    // record on the domain which order it carries out
 	OpRemove  Op = "remove"  // remove the domain
 	OpClean   Op = "clean"   // remove its files
 	OpRelease Op = "release" // release its claim
 	OpForget  Op = "forget"  // remove order, observation, record and name
 	OpReport  Op = "report"  // report to the operator, change nothing
 	OpRefuse  Op = "refuse"  // report to the user, change nothing
-	OpLeave   Op = "leave"   // leave it off, as its restart policy says
+	OpLeave   Op = "leave"   // leave it off, as its restart policy requires
 )
 
-// Step is one operation and its reason in English.
+// Step is one operation with its reason in English.
 type Step struct {
 	Op     Op
 	Reason string
@@ -35,17 +35,17 @@ type Step struct {
 // Have is what exists of an instance on this host.
 type Have struct {
 	Home   croft.PartitionID
-	Domain *Domain // nil: none is defined
+	Domain *Domain // nil: not defined
 	Files  bool    // its directory exists
-	// JustStarted: it was started so recently that being off again means that it cannot stay up; the
-	// next resync tries again.
+	// JustStarted: it was started so recently that being off again means that it cannot stay up; the next
+	// resync tries again.
 	JustStarted bool
-	// Halted: the guest was seen to have powered itself off since it was started for this order.
+	// Halted: the guest was seen to power itself off since it was started for this order.
 	Halted bool
 }
 
-// Plan compares what an order wants with what exists and returns the steps in their order. It is pure.
-// A missing order (nil) never destroys anything.
+// Plan compares an order with what exists and returns the steps to take, in order. It is pure. A missing
+// order (nil) never destroys anything.
 func Plan(want *croft.Order, have Have) []Step {
 	switch {
 	case want == nil && have.Domain == nil:
@@ -73,7 +73,7 @@ func Plan(want *croft.Order, have Have) []Step {
 }
 
 func planGone(have Have) []Step {
-	// Without a domain too: the hypervisor may keep more, such as an address.
+	// Even without a domain the hypervisor may keep more, such as an address.
 	steps := []Step{{OpRemove, "it is to be gone"}}
 	if have.Files {
 		steps = append(steps, Step{OpClean, "it is to be gone"})
@@ -125,8 +125,8 @@ func policy(want *croft.Order) croft.Restart {
 	return cmp.Or(want.Spec.Restart, croft.RestartOnFailure)
 }
 
-// leftOff returns how a guest that is to run ended, if its restart policy leaves it off; empty: it is to
-// be started, as is a guest that was not started for this order.
+// leftOff returns how a guest that should run ended, if its restart policy leaves it off; empty: start it. A
+// guest that was not started for this order is always started.
 func leftOff(want *croft.Order, have Have) croft.End {
 	d := have.Domain
 	if want == nil || want.Want != croft.WantRunning || d == nil || d.Power != PowerOff ||

@@ -10,35 +10,35 @@ import (
 
 // PullRequest is the body of POST /v1/images.
 type PullRequest struct {
-	Image string `json:"image"` // as an order carries it
+	Image string `json:"image"` // as in an order
 }
 
-// Pull is one line of the answer to POST /v1/images: of these, the first while the
-// image comes, then one of the others, the last word.
+// Pull is one line of the answer to POST /v1/images: any number of Progress while the image is fetched, then
+// one Image or Error as the last line.
 type Pull struct {
 	Progress *croft.Progress `json:"progress,omitempty"`
 	Image    *Pulled         `json:"image,omitempty"`
 	Error    *PullError      `json:"error,omitempty"`
 }
 
-// Pulled is the image that is in the host's cache now.
+// Pulled describes an image in the host's cache.
 type Pulled struct {
 	Format      string `json:"format"`
 	VirtualSize int64  `json:"virtual_size"`
 	SHA256      string `json:"sha256"`
 }
 
-// PullError says why the image is not.
+// PullError says why the image could not be fetched.
 type PullError struct {
 	Kind    croft.Kind `json:"kind"`
 	Message string     `json:"message"`
 }
 
-// maxPullRequest bounds a request, whose reference may name a long address or two.
+// maxPullRequest bounds a request in bytes; its reference may contain one or two long addresses.
 const maxPullRequest = 16 << 10
 
-// pull fetches an image before anybody asks for an instance of it. It goes on while
-// the caller listens, and is one with the fetches of instances that want the same.
+// pull fetches an image before any instance needs it. It runs while the caller listens, and shares the fetch
+// with instances that need the same image.
 func (api *API) pull(w http.ResponseWriter, r *http.Request) {
 	var ask PullRequest
 	text, err := httpapi.ReadBody(w, r, maxPullRequest, 0)
@@ -52,7 +52,7 @@ func (api *API) pull(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Accel-Buffering", "no")
 	lines := json.NewEncoder(flushing{w, http.NewResponseController(w)})
-	say := func(p Pull) { _ = lines.Encode(p) } // who does not listen ends the request
+	say := func(p Pull) { _ = lines.Encode(p) } // a caller that stopped listening ends the request
 	say(Pull{Progress: &croft.Progress{}})
 	img, err := api.Agent.Images.Fetch(r.Context(), ask.Image, func(p croft.Progress) { say(Pull{Progress: &p}) })
 	if err != nil {

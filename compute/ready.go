@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Ready returns why the host does not take orders; nil: it does.
+// Ready returns why the host does not take orders; nil: it takes orders.
 func (a *Agent) Ready(context.Context) error {
 	if why := a.troubles.seat.Load(); why != nil {
 		return errors.New("this agent does nothing: " + *why)
@@ -19,8 +19,8 @@ func (a *Agent) Ready(context.Context) error {
 	return errors.New("the host does not take orders yet")
 }
 
-// HypervisorReady returns the error of the last request to the hypervisor, at most ResyncEvery ago. If
-// that failed, the hypervisor is asked again.
+// HypervisorReady returns the error of the last request to the hypervisor, at most ResyncEvery old. If that
+// failed, it asks the hypervisor again.
 func (a *Agent) HypervisorReady(ctx context.Context) error {
 	if a.troubles.hypervisor.Load() == nil {
 		return nil

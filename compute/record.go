@@ -11,7 +11,7 @@ import (
 	"github.com/shirou/gopsutil/v3/disk"
 )
 
-// setProblem notes what is wrong with the host, for its record; empty: nothing is.
+// setProblem sets a problem of the host in its record; empty: no problem.
 func (a *Agent) setProblem(kind problemKind, sentence string) (changed bool) {
 	a.introducing.Lock()
 	defer a.introducing.Unlock()
@@ -20,7 +20,7 @@ func (a *Agent) setProblem(kind problemKind, sentence string) (changed bool) {
 	return changed
 }
 
-// introduce writes the host's record. It logs a new name, and the record keeps the old one.
+// introduce writes the host's record. A change of name is logged, and the record keeps the former name.
 func (a *Agent) introduce(ctx context.Context) error {
 	a.introducing.Lock()
 	defer a.introducing.Unlock()
@@ -45,8 +45,8 @@ func (a *Agent) introduce(ctx context.Context) error {
 	return a.Registry.PutHost(ctx, me)
 }
 
-// examine looks for problems of the host as a whole, logs them once and keeps them in the host's record
-// for as long as they last.
+// examine looks for problems of the host as a whole, logs each once and keeps it in the host's record while
+// it lasts.
 func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.Resources,
 	strays []audit.Difference) error {
 	shrunk, strange := a.shrunk(claims), strangers(strays)
@@ -76,17 +76,17 @@ func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.R
 // littleDisk is the free space in bytes below which the instances' disk is nearly full.
 const littleDisk = 1 << 30
 
-// nearlyFull reports that the instances' disk is nearly full. The sentence has no exact amount, so that
+// nearlyFull reports that the instances' disk is nearly full. The sentence omits the exact amount, so that
 // the record does not change with every block.
 func (a *Agent) nearlyFull(ctx context.Context) string {
 	usage, err := disk.UsageWithContext(ctx, a.Dir)
 	if err != nil || usage.Free >= littleDisk {
-		return "" // whatever needs the disk reports the error
+		return "" // operations that need the disk report the error
 	}
 	return fmt.Sprintf("less than 1 GiB is left on the disk of %s: guests that write stand still once nothing is, and no new ones can be built; make room there", a.Dir)
 }
 
-// shrunk reports the classes of which more is claimed than the host offers.
+// shrunk reports the resource classes of which more is claimed than the host offers.
 func (a *Agent) shrunk(claims map[croft.InstanceID]croft.Resources) string {
 	used := croft.Resources{}
 	for _, claim := range claims {

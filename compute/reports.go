@@ -12,20 +12,20 @@ import (
 	"croft/internal/durable"
 )
 
-// Reports keeps what guests report among the files of their instances, so that it outlives the agent
-// and ends with the instance. The agent observes it.
+// Reports stores what guests report in their instances' directories, so that it outlives the agent and is
+// removed with the instance. The agent observes it.
 type Reports struct{ agent *Agent }
 
-// Reports returns the agent's reports.
+// Reports returns the agent's store of reports.
 func (a *Agent) Reports() Reports { return Reports{a} }
 
-// told is all that a guest has reported.
+// told is everything that one guest has reported.
 type told struct {
 	CloudInit *croft.CloudInit `json:"cloud_init,omitempty"`
 	Password  string           `json:"password,omitempty"`
 }
 
-// CloudInit keeps how the guest's set-up ended; the last report counts. NotFound: the host has no such
+// CloudInit stores how the guest's set-up ended, replacing an earlier report. NotFound: the host has no such
 // instance.
 func (r Reports) CloudInit(ctx context.Context, id croft.InstanceID, c croft.CloudInit) error {
 	return r.change(ctx, id, func(t *told) error {
@@ -34,8 +34,8 @@ func (r Reports) CloudInit(ctx context.Context, id croft.InstanceID, c croft.Clo
 	})
 }
 
-// SetPassword keeps a guest's password. NotFound: the host has no such instance.
-// Conflict: there is one already.
+// SetPassword stores a guest's password. NotFound: the host has no such instance. Conflict: it has a password
+// already.
 func (r Reports) SetPassword(ctx context.Context, id croft.InstanceID, password string) error {
 	return r.change(ctx, id, func(t *told) error {
 		if t.Password != "" {
@@ -46,12 +46,12 @@ func (r Reports) SetPassword(ctx context.Context, id croft.InstanceID, password 
 	})
 }
 
-// Password returns what SetPassword kept, or nothing.
+// Password returns what SetPassword stored; empty: nothing.
 func (r Reports) Password(_ context.Context, id croft.InstanceID) (string, error) {
 	return r.read(id).Password, nil
 }
 
-// change reads, changes and writes what a guest has reported, and wakes the agent.
+// change reads, changes and writes a guest's reports, and wakes the agent.
 func (r Reports) change(ctx context.Context, id croft.InstanceID, do func(*told) error) error {
 	r.agent.reporting.Lock()
 	defer r.agent.reporting.Unlock()
@@ -66,7 +66,7 @@ func (r Reports) change(ctx context.Context, id croft.InstanceID, do func(*told)
 	return nil
 }
 
-// read returns what is kept; nothing if it cannot be read, which only the guest would miss.
+// read returns the stored reports; empty if they cannot be read, which affects only the guest.
 func (r Reports) read(id croft.InstanceID) (t told) {
 	text, err := os.ReadFile(r.file(id))
 	if err != nil || json.Unmarshal(text, &t) != nil {
@@ -75,7 +75,7 @@ func (r Reports) read(id croft.InstanceID) (t told) {
 	return t
 }
 
-// write replaces the file at once, so that a crash leaves the old or the new one.
+// write replaces the file atomically: after a crash it has the old or the new content.
 func (r Reports) write(id croft.InstanceID, t told) error {
 	text, err := json.Marshal(t)
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"croft/internal/delay"
 )
 
-// serve makes this the host's agent while no other is, until ctx ends. Whenever it becomes that, it
-// makes the host known and looks at everything. ready is called the first time, once the host is alive
-// for everybody.
+// serve makes this the host's agent whenever no other is, until ctx ends. Each time it becomes the agent, it
+// announces the host and examines everything. ready is called once, after the host is alive for all readers.
 func (a *Agent) serve(ctx context.Context, ready func()) {
 	known, seated, ended := make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
 	go func() {
@@ -40,7 +39,7 @@ func (a *Agent) serve(ctx context.Context, ready func()) {
 	}
 }
 
-// awaitLife returns once the host is alive for everybody; false: ctx ended.
+// awaitLife returns once all readers see the host alive; false: ctx ended.
 func (a *Agent) awaitLife(ctx context.Context) bool {
 	for wait := lifePoll; ; wait = min(2*wait, lastWait) {
 		hosts, err := a.Registry.Hosts(ctx, a.Host.ID)
@@ -53,15 +52,15 @@ func (a *Agent) awaitLife(ctx context.Context) bool {
 	}
 }
 
-// lifePoll is the first pause before the agent looks again whether its host is alive, which takes as
-// long as a write to etcd.
+// lifePoll is the first pause before the agent checks again whether its host is alive, which takes as long as
+// a write to etcd.
 const lifePoll = 10 * time.Millisecond
 
 func (a *Agent) me() croft.Agent {
 	return croft.Agent{Host: a.Host.ID, Place: a.Host.Place, Name: a.Host.Name, API: a.Host.API}
 }
 
-// take notes who is the host's agent, this one or a rival, and returns whether this one may be.
+// take notes who is the host's agent, this one or a rival, and returns whether this one may serve.
 func (a *Agent) take(ctx context.Context, rival *croft.Agent, seated chan<- struct{}) bool {
 	if rival != nil {
 		a.refuse(fmt.Sprintf(
@@ -78,7 +77,7 @@ func (a *Agent) take(ctx context.Context, rival *croft.Agent, seated chan<- stru
 		a.refuse(stranger)
 		return false
 	}
-	if !a.seat.Swap(true) || changed { // else only the lease was lost for a while
+	if !a.seat.Swap(true) || changed { // otherwise only the lease was lost for a while
 		select {
 		case seated <- struct{}{}:
 		default:
@@ -88,7 +87,7 @@ func (a *Agent) take(ctx context.Context, rival *croft.Agent, seated chan<- stru
 	return true
 }
 
-// refuse keeps the agent from doing anything, and says why, once.
+// refuse stops the agent from doing anything, and logs each reason once.
 func (a *Agent) refuse(why string) {
 	a.seat.Store(false)
 	if before := a.troubles.seat.Swap(&why); before == nil || *before != why {
@@ -96,12 +95,12 @@ func (a *Agent) refuse(why string) {
 	}
 }
 
-// stranger returns why this agent must not serve the host; empty: it may. changed: the host's record is
-// another agent's, or gone.
+// stranger returns why this agent must not serve the host; empty: it may. changed: the host's record was
+// written by another agent, or is gone.
 //
-// An agent of another place than the last one serves the host only if the host has no orders or an
-// operator accepts it: otherwise it would build guests a second time that still run elsewhere, or
-// take a tombstone as carried out.
+// An agent of another place than the last one serves the host only if the host has no orders or an operator
+// accepts it: otherwise it would rebuild guests that still run elsewhere, or report a tombstone as carried
+// out.
 func (a *Agent) stranger(ctx context.Context) (why string, changed bool, err error) {
 	hosts, err := a.Registry.Hosts(ctx, a.Host.ID)
 	if err != nil {

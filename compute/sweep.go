@@ -10,9 +10,9 @@ import (
 	"croft/audit"
 )
 
-// sweep compares the records with what exists, mends what harms no guest, and reports the rest: for
-// this host and, when it is this agent's turn, for what belongs to no host. Only what two sweeps in a
-// row found counts.
+// sweep compares the records with what exists, mends what harms no guest, and reports the rest: for this host
+// and, when it is this agent's turn, for what belongs to no host. It acts only on differences found by two
+// sweeps in a row.
 func (a *Agent) sweep(ctx context.Context) {
 	if !a.seat.Load() {
 		return
@@ -29,7 +29,6 @@ func (a *Agent) sweep(ctx context.Context) {
 	}
 }
 
-// sweepHost sweeps this host.
 func (a *Agent) sweepHost(ctx context.Context) error {
 	claims, err := a.Inventory.Claims(ctx, a.Host.ID)
 	if errors.Is(err, croft.NotFound) {
@@ -64,7 +63,7 @@ func (a *Agent) sweepHost(ctx context.Context) error {
 	})
 	believed := audit.Confirm(a.foundHere, found)
 	audit.CountKinds(a.metrics.differences, believed)
-	a.foundHere = found // only the sweep touches it
+	a.foundHere = found // accessed only by the sweep
 	if err := a.caretaker.Mend(ctx, believed); err != nil {
 		return err
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// tail copies a file to w and, with follow, what is added later, across rotations, until ctx ends or
-// the file's directory is gone.
+// tail copies a file to w and, with follow, what is appended later, across rotations, until ctx ends or the
+// file's directory is removed.
 func tail(ctx context.Context, path string, w io.Writer, follow bool) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("open the console log: %w", err)
 	}
-	defer func() { _ = f.Close() }() // f is replaced at a rotation
+	defer func() { _ = f.Close() }() // f is replaced on rotation
 	if !follow {
 		_, err := io.Copy(w, f)
 		return err
@@ -29,7 +29,7 @@ func tail(ctx context.Context, path string, w io.Writer, follow bool) error {
 	}
 	defer func() { _ = watcher.Close() }()
 	dir := filepath.Dir(path)
-	// The directory for what is written, its parent for the directory's own end.
+	// Watch the directory for writes, and its parent for the directory's removal.
 	if err := errors.Join(watcher.Add(dir), watcher.Add(filepath.Dir(dir))); err != nil {
 		return fmt.Errorf("watch the console log: %w", err)
 	}
@@ -53,12 +53,12 @@ func tail(ctx context.Context, path string, w io.Writer, follow bool) error {
 	}
 }
 
-// reopened returns the file that path names now: f, or after a rotation the new file, once the rest of
-// f has been copied.
+// reopened returns the file that path names now: f, or after a rotation the new file, once the rest of f is
+// copied.
 func reopened(f *os.File, path string, w io.Writer) (*os.File, error) {
 	now, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return f, nil // between two names, or its directory is about to go
+		return f, nil // between two names, or its directory is being removed
 	}
 	if err != nil {
 		return f, err

@@ -9,28 +9,28 @@ import (
 	"croft"
 )
 
-// Meters is a hypervisor that measures what its guests use.
+// Meters is a hypervisor that measures the resource usage of its guests.
 type Meters interface {
-	// Usages returns what the running guests have used since their start.
+	// Usages returns what the running guests have used since they started.
 	Usages(ctx context.Context) ([]Usage, error)
 }
 
-// Usage is what one guest has used, since its process began.
+// Usage is what one guest has used since its process started.
 type Usage struct {
 	Instance    croft.InstanceID `json:"instance"`
-	CPU         time.Duration    `json:"cpu_ns"`       // of all its CPUs together
-	MemoryBytes uint64           `json:"memory_bytes"` // that it takes on the host now
+	CPU         time.Duration    `json:"cpu_ns"`       // of all its CPUs
+	MemoryBytes uint64           `json:"memory_bytes"` // resident on the host now
 	DiskRead    uint64           `json:"disk_read_bytes"`
 	DiskWritten uint64           `json:"disk_written_bytes"`
 	NetReceived uint64           `json:"network_received_bytes"` // by the guest
 	NetSent     uint64           `json:"network_sent_bytes"`
 }
 
-// usagePatience is how long the hypervisor may take; readers of metrics wait hardly longer.
+// usagePatience is how long the hypervisor may take; scrapers of metrics rarely wait longer.
 const usagePatience = 3 * time.Second
 
-// usages are the only metrics with a label that names an instance: those of one host are few and end
-// with their guests. The label is not "instance", which Prometheus uses for the target that it reads.
+// usages are the only metrics with a label that names an instance: one host has few, and they end with their
+// guests. The label is not "instance", which Prometheus uses for its scrape target.
 type usages struct {
 	hypervisor Hypervisor
 	names      func() map[croft.InstanceID]called

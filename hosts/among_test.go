@@ -7,7 +7,7 @@ import (
 	"croft"
 )
 
-// A host that calls itself by another's UUID stood in the way of `croft host drain UUID`.
+// A host named with another host's UUID blocked `croft host drain UUID`.
 func TestAnExactIDCountsMoreThanAName(t *testing.T) {
 	own, rogue := croft.NewHostID(), croft.NewHostID()
 	all := []Host{{Host: croft.Host{ID: rogue, Name: string(own)}}, {Host: croft.Host{ID: own, Name: "one"}}}

@@ -29,11 +29,11 @@ func TestAFleetNeedsAllOfItsConfiguration(t *testing.T) {
 	}
 }
 
-// world is a cloud whose parts can each be broken.
+// world is a cloud whose parts can each be made to fail.
 type world struct {
 	known      []croft.Host
 	instances  []croft.Status
-	claimed    map[croft.InstanceID]croft.Resources // from the first host
+	claimed    map[croft.InstanceID]croft.Resources // on the first host
 	candidates []croft.Candidate
 	remains    bool
 	members    []croft.EtcdMember
@@ -173,14 +173,14 @@ func (w worldClaims) RemoveProvider(_ context.Context, h croft.HostID) error {
 	return w.step("remove provider", string(h))
 }
 
-// away is a world of hosts a to f, of which a is silent and has nothing.
+// away is a world of hosts a to f, where a is silent and empty.
 func away() *world {
 	return &world{known: []croft.Host{{ID: "a", Name: "one"}, {ID: "b", Name: "two", Alive: true},
 		{ID: "c", Name: "three", Alive: true}, {ID: "d", Name: "four", Alive: true, Drained: true},
 		{ID: "e", Name: "five"}}, fails: map[string]error{}}
 }
 
-// A host is forgotten step by step; whatever fails is told, and nothing comes after it.
+// A host is forgotten step by step; a failure is reported and nothing follows it.
 func TestForgettingGoesOnlyAsFarAsItCan(t *testing.T) {
 	steps := []string{"hosts", "list", "members", "may leave a", "list", "drain a", "list", "claims", "read ghost",
 		"release ghost on a", "remove provider a", "forget a", "leave a"}
@@ -215,7 +215,8 @@ func TestForgettingGoesOnlyAsFarAsItCan(t *testing.T) {
 	}
 }
 
-// What was moved away may still run on a silent host; once that is forgotten, its new host waits no more.
+// An instance that was moved away may still run on a silent host; once that host is forgotten, the new host
+// no longer waits.
 func TestAHostThatIsWaitedForIsNotForgotten(t *testing.T) {
 	web := croft.Status{Instance: croft.Instance{ID: "web", Name: "web", Host: "b", MovedFrom: "a"}}
 	stranger := croft.Status{Instance: croft.Instance{ID: "db", Name: "db", Host: "b", MovedFrom: "c"}}
@@ -259,7 +260,7 @@ func TestAHostThatIsWaitedForIsNotForgotten(t *testing.T) {
 	}
 }
 
-// An operator names a host, and one thing is done to it.
+// An operator names a host, and one operation is done on it.
 func TestWhatIsDoneToAHost(t *testing.T) {
 	for verb, do := range map[string]func(*hosts.Fleet, context.Context, string) (hosts.Host, error){
 		"drain": (*hosts.Fleet).Drain, "enable": (*hosts.Fleet).Enable, "accept": (*hosts.Fleet).Accept,

@@ -9,9 +9,9 @@ import (
 	"croft"
 )
 
-// Forget removes a host that is gone for good. Conflict: it is alive, or has
-// instances, and force does not say that they are to be buried: their claims and names
-// are free then, and tombstones wait for the host, should it ever return.
+// Forget removes a host that is gone for good. Conflict: it is alive, or has instances without force. With
+// force its instances are buried: their claims and names are released, and tombstones wait for the host in
+// case it returns.
 func (f *Fleet) Forget(ctx context.Context, idOrName string, force bool) (Host, error) {
 	h, err := f.find(ctx, idOrName)
 	if err == nil {
@@ -40,7 +40,7 @@ func (f *Fleet) forget(ctx context.Context, h Host, force bool) error {
 			return err
 		}
 	}
-	// From here on nobody writes another order for it, so what is buried is all.
+	// From here on no new order can be written for the host, so buryAll reaches all.
 	if err := f.Hosts.Drain(ctx, h.ID); err != nil {
 		return err
 	}
@@ -56,12 +56,12 @@ func (f *Fleet) forget(ctx context.Context, h Host, force bool) error {
 	if err := f.Hosts.ForgetHost(ctx, h.ID); err != nil {
 		return err
 	}
-	// Last, so that a host which loses its server can tell whether it is forgotten.
+	// Last, so that a host that loses its etcd server can tell whether it was forgotten.
 	return f.Members.RemoveEtcdMember(ctx, h.ID)
 }
 
-// nobodyWaitsFor returns a Conflict where an instance that was moved away from a host waits until that
-// has nothing of it left: once the host is forgotten it waits no more, though its guest may run there.
+// nobodyWaitsFor returns a Conflict if an instance that was moved away from the host waits until the host has
+// nothing of it left: once the host is forgotten the instance starts, though its guest may still run there.
 func (f *Fleet) nobodyWaitsFor(ctx context.Context, host croft.HostID) error {
 	all, err := f.Instances.List(ctx, "")
 	if err != nil {
@@ -91,7 +91,7 @@ func counted(n int) string {
 	return fmt.Sprintf("%d instances are", n)
 }
 
-// buryAll ends the instances of a host, as `schedule destroy --force` does.
+// buryAll buries the instances of a host, as `schedule destroy --force` does.
 func (f *Fleet) buryAll(ctx context.Context, host croft.HostID, force bool) error {
 	all, err := f.Instances.List(ctx, "")
 	if err != nil {
@@ -105,13 +105,13 @@ func (f *Fleet) buryAll(ctx context.Context, host croft.HostID, force bool) erro
 		if !force {
 			return croft.Errorf(croft.Conflict, "instance %s has just come to it; try again", inst.Name)
 		}
-		if inst.State != croft.StateDestroying { // from here on nobody moves it away, with its claim
+		if inst.State != croft.StateDestroying { // from here on it cannot be moved away with its claim
 			inst, err = f.Instances.Reorder(ctx, inst, f.order(inst, host, croft.WantGone))
 			if err != nil {
 				return fmt.Errorf("condemn instance %s: %w", inst.Name, err)
 			}
 		}
-		// The claim before the record, while there is one to repeat this by.
+		// The claim before the record, which a retry needs to find the claim.
 		if err := f.Claims.Release(ctx, inst.ID, inst.Places()...); err != nil {
 			return err
 		}
@@ -123,9 +123,8 @@ func (f *Fleet) buryAll(ctx context.Context, host croft.HostID, force bool) erro
 	return nil
 }
 
-// freeClaims releases what is claimed from a host that has no instances: claims that
-// crashes left. Those of requests under way end by themselves, since no order can
-// follow; Placement keeps the provider until they have.
+// freeClaims releases claims from a host without instances, which crashes left behind. Claims of requests in
+// flight end by themselves, since no order can follow; Placement keeps the provider until then.
 func (f *Fleet) freeClaims(ctx context.Context, host croft.HostID) error {
 	claims, err := f.Claims.Claims(ctx, host)
 	if err != nil && !errors.Is(err, croft.NotFound) {

@@ -11,19 +11,19 @@ import (
 	"croft/internal/nearest"
 )
 
-// Host is a host with what it has to do.
+// Host is a host with its load.
 type Host struct {
 	croft.Host
 	Instances []croft.Status  `json:"-"`
 	Count     int             `json:"instances"`
-	Offered   croft.Resources `json:"offered"` // what may be claimed in all
+	Offered   croft.Resources `json:"offered"` // the total that may be claimed
 	Claimed   croft.Resources `json:"claimed"`
 	Traits    []croft.Trait   `json:"traits,omitempty"`
-	// Etcd is what its server is to the others; empty where it serves none.
+	// Etcd is its role as a member of etcd; empty: it serves no etcd.
 	Etcd croft.MemberRole `json:"etcd,omitempty"`
 }
 
-// State says in a word how a host is.
+// State describes the state of a host in one word.
 func (h Host) State() string {
 	switch {
 	case !h.Alive:
@@ -34,8 +34,8 @@ func (h Host) State() string {
 	return "ready"
 }
 
-// List returns all hosts by name. Of claims there is what Placement answers: where it
-// does not, they are missing and err says why, beside the hosts.
+// List returns all hosts by name. If Placement does not answer, claims are missing and err says why; the
+// hosts are valid.
 func (f *Fleet) List(ctx context.Context) ([]Host, error) {
 	providers, noClaims := f.Claims.Providers(ctx)
 	all, err := f.list(ctx, providers)
@@ -45,7 +45,7 @@ func (f *Fleet) List(ctx context.Context) ([]Host, error) {
 	return all, noClaims
 }
 
-// list is List with what is known of claims.
+// list is List with the given providers.
 func (f *Fleet) list(ctx context.Context, providers []croft.Provider) ([]Host, error) {
 	known, err := f.Hosts.Hosts(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *Fleet) list(ctx context.Context, providers []croft.Provider) ([]Host, e
 	return all, nil
 }
 
-// hostOn is a host with its instances and with what it offers, where that is known.
+// hostOn returns a host with its instances and, where known, its inventory and claims.
 func hostOn(h croft.Host, on []croft.Status, offers map[croft.HostID]croft.Provider) Host {
 	full := Host{Host: h, Instances: on, Count: len(on)}
 	p, known := offers[h.ID]
@@ -91,8 +91,8 @@ func hostOn(h croft.Host, on []croft.Status, offers map[croft.HostID]croft.Provi
 	return full
 }
 
-// withMembers tells of the hosts what their servers of etcd are. A server of a host that
-// is not on record is one that joins, or is forgotten only half.
+// withMembers adds the roles of etcd members to the hosts. A member without a host on record is joining, or
+// was forgotten only half.
 func withMembers(all []Host, members []croft.EtcdMember) []Host {
 	onRecord := len(all)
 	for _, m := range members {
@@ -110,7 +110,7 @@ func withMembers(all []Host, members []croft.EtcdMember) []Host {
 			all[i].Problems = append(all[i].Problems, "its etcd has no voice yet: it has to catch up with the others")
 		case croft.MemberMissing:
 			if i >= onRecord && !m.Alone {
-				continue // that is said already
+				continue // reported already
 			}
 			all[i].Problems = append(all[i].Problems, "the others do not know its etcd: "+takeUp(all[i])+
 				", or forget it")
@@ -119,8 +119,8 @@ func withMembers(all []Host, members []croft.EtcdMember) []Host {
 	return all
 }
 
-// takeUp is what makes the server of a host a member that the others do not know. Where
-// the host runs, it goes on without: so it is after etcd was restored elsewhere.
+// takeUp says how to rejoin the etcd server of a host that the other members do not know. The host itself
+// runs on without it; this happens after etcd was restored elsewhere.
 func takeUp(h Host) string {
 	if h.Alive {
 		return "let it join again with croft up --join - --etcd-member"
@@ -128,7 +128,7 @@ func takeUp(h Host) string {
 	return "start croft up on it"
 }
 
-// aloneHost is a machine that serves etcd and is no host, or no longer.
+// aloneHost is a machine that serves etcd and is not, or no longer, a host.
 func aloneHost(m croft.EtcdMember) Host {
 	h := Host{Host: croft.Host{ID: m.Host, Name: m.Name, Alive: m.Role == croft.MemberLeads ||
 		m.Role == croft.MemberFollows}}
@@ -139,7 +139,7 @@ func aloneHost(m croft.EtcdMember) Host {
 	return h
 }
 
-// shareNames tells of hosts that have one name; they are sorted by it.
+// shareNames adds a problem to hosts that share a name; all must be sorted by name.
 func shareNames(all []Host) {
 	for i := range all {
 		other := i - 1
@@ -155,8 +155,8 @@ func shareNames(all []Host) {
 	}
 }
 
-// Find returns the host with this UUID or name, as List does. NotFound; Conflict:
-// several have the name.
+// Find returns the host with this UUID or name, as List does. NotFound. Conflict: several hosts have the
+// name.
 func (f *Fleet) Find(ctx context.Context, idOrName string) (Host, error) {
 	all, noClaims := f.List(ctx)
 	if all == nil {
@@ -169,7 +169,7 @@ func (f *Fleet) Find(ctx context.Context, idOrName string) (Host, error) {
 	return h, noClaims
 }
 
-// find is Find without claims, for which nobody but Placement need be asked.
+// find is Find without claims, which only Placement knows.
 func (f *Fleet) find(ctx context.Context, idOrName string) (Host, error) {
 	all, err := f.list(ctx, nil)
 	if err != nil {
@@ -178,11 +178,11 @@ func (f *Fleet) find(ctx context.Context, idOrName string) (Host, error) {
 	return among(all, idOrName)
 }
 
-// among picks the host with this UUID, else the one of this name: a host that is called
-// like the UUID of another is not in that one's way.
+// among returns the host with this UUID, else the host with this name: a host named with another host's UUID
+// does not hide that host.
 func among(all []Host, idOrName string) (Host, error) {
 	var found []Host
-	id, _ := croft.ParseHostID(idOrName) // not one: then it is a name
+	id, _ := croft.ParseHostID(idOrName) // not a UUID: it is a name
 	for _, h := range all {
 		if id != "" && h.ID == id {
 			return h, nil
@@ -210,7 +210,7 @@ func among(all []Host, idOrName string) (Host, error) {
 		idOrName, strings.Join(ids, ", "))
 }
 
-// Drain keeps new claims away from a host; what is on it stays.
+// Drain keeps new claims away from a host; its instances stay.
 func (f *Fleet) Drain(ctx context.Context, idOrName string) (Host, error) {
 	h, err := f.find(ctx, idOrName)
 	if err == nil {
@@ -222,7 +222,7 @@ func (f *Fleet) Drain(ctx context.Context, idOrName string) (Host, error) {
 	return h, nil
 }
 
-// Enable lets new claims come to a host again.
+// Enable allows new claims on a host again.
 func (f *Fleet) Enable(ctx context.Context, idOrName string) (Host, error) {
 	h, err := f.find(ctx, idOrName)
 	if err == nil {
@@ -234,8 +234,8 @@ func (f *Fleet) Enable(ctx context.Context, idOrName string) (Host, error) {
 	return h, nil
 }
 
-// Accept lets a host be served from another machine or state directory than before.
-// Conflict: the one from before is alive.
+// Accept lets a host be served from another machine or state directory than before. Conflict: the former
+// agent is alive.
 func (f *Fleet) Accept(ctx context.Context, idOrName string) (Host, error) {
 	h, err := f.find(ctx, idOrName)
 	if err == nil && h.Alive {
@@ -251,8 +251,8 @@ func (f *Fleet) Accept(ctx context.Context, idOrName string) (Host, error) {
 	return h, nil
 }
 
-// RemoveMember takes a host's server out of etcd, where it has one; the host stays.
-// Conflict: the others would be too few.
+// RemoveMember removes a host's server from etcd, if it has one; the host stays. Conflict: too few members
+// would remain.
 func (f *Fleet) RemoveMember(ctx context.Context, h Host) error {
 	if err := f.Members.RemoveEtcdMember(ctx, h.ID); err != nil {
 		return fmt.Errorf("take the etcd of host %s out: %w", h.Name, err)

@@ -10,15 +10,15 @@ import (
 	"croft/hosts"
 )
 
-// office is a cloud's records in memory, as far as these tests read them. What it does
-// not have is asked of nobody.
+// office holds a cloud's records in memory, as far as these tests read them. What it lacks is never asked
+// for.
 type office struct {
 	hosts.Instances // nil
 	known           []croft.Host
 	broken          error // what Placement answers
 
 	members []croft.EtcdMember
-	needed  error    // why none of them may go
+	needed  error    // why no member may be removed
 	done    []string // what was forgotten, in order
 }
 

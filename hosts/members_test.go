@@ -14,7 +14,7 @@ func TestWhatIsSaidOfServersOfEtcd(t *testing.T) {
 		name   string
 		hosts  []Host
 		member croft.EtcdMember
-		want   string // of the one problem; empty: there is none
+		want   string // of the one problem; empty: no problem
 	}{
 		{"one that follows is in order", []Host{alive}, croft.EtcdMember{Host: id, Role: croft.MemberFollows}, ""},
 		{"one that is missing where its host is off", []Host{silent},

@@ -11,24 +11,24 @@ import (
 	"croft"
 )
 
-// candidateLimit is how many places an instance that moves is offered.
+// candidateLimit is how many candidates a move requests from Placement.
 const candidateLimit = 256
 
-// Moved is what became of one instance of a host that is emptied.
+// Moved is the result for one instance of a drained host.
 type Moved struct {
 	Instance croft.Instance
-	To       croft.Host // where it is started; no ID: it stays
-	Stays    string     // why
+	To       croft.Host // where it is started; without an ID: it stays
+	Stays    string     // why it stays
 }
 
-// MoveAll moves the ephemeral instances away from a drained host: each is removed
-// there and made anew from its image elsewhere, with its name, its UUID and all it was
-// asked for with. It returns as soon as that is ordered. The others stay.
+// MoveAll moves the ephemeral instances away from a drained host: each is removed there and created anew
+// elsewhere from its image, with the same name, UUID and spec. It returns as soon as that is ordered. Other
+// instances stay.
 //
-// Whatever dies in the middle: the record says where to, before anything is claimed;
-// the claim goes from the one host to the other at once; one transaction then orders
-// both, and the new host begins when the old one has nothing left. So a move that was
-// begun can be ended by whoever calls MoveAll or mends what an audit finds.
+// A crash at any point is recoverable: the record names the target before anything is claimed; the claim
+// moves from one host to the other atomically; one transaction then writes both orders, and the new host
+// starts when the old one has nothing left. So any caller of MoveAll, or of an audit's mending, can finish a
+// move that was begun.
 func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 	if !h.Alive {
 		return nil, croft.Errorf(croft.Unavailable,
@@ -55,7 +55,7 @@ func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 	return all, nil
 }
 
-// fixed says why an instance cannot be moved.
+// fixed returns why an instance cannot be moved; empty: it can.
 func fixed(inst croft.Instance) string {
 	if !inst.Spec.Ephemeral {
 		return "it is not ephemeral: its disk is here"
@@ -68,7 +68,7 @@ func fixed(inst croft.Instance) string {
 	return ""
 }
 
-// move finds a place for an instance and orders it there.
+// move chooses a host for an instance and orders it there.
 func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 	candidates, err := f.Claims.Candidates(ctx, queryOf(st.Instance), candidateLimit)
 	if err != nil {
@@ -101,8 +101,8 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 	return croft.Host{}, croft.Errorf(croft.NoCapacity, "no other host has room for it")
 }
 
-// usable are the candidates on other hosts that take orders, best first: where the
-// instance was about to go, then where the most is left.
+// usable returns the candidates on other hosts that take orders, best first: the target of an earlier
+// attempt, then the one with most capacity left.
 func (f *Fleet) usable(inst croft.Instance, candidates []croft.Candidate,
 	hosts map[croft.HostID]croft.Host) []croft.Candidate {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c croft.Candidate) bool {
@@ -121,8 +121,8 @@ func (f *Fleet) usable(inst croft.Instance, candidates []croft.Candidate,
 	return candidates
 }
 
-// moveTo takes the steps of a move. NoCapacity or Unavailable: not there; what it
-// returns is the record as it is then.
+// moveTo does the steps of a move. NoCapacity or Unavailable: this candidate is unusable; the returned record
+// is the current one.
 func (f *Fleet) moveTo(ctx context.Context, st croft.Status, inst croft.Instance, c croft.Candidate,
 	to croft.HostID) (croft.Instance, error) {
 	inst, err := f.take(ctx, inst, to, c)
@@ -145,8 +145,8 @@ func (f *Fleet) moveTo(ctx context.Context, st croft.Status, inst croft.Instance
 	return moved, nil
 }
 
-// unmoved settles what a Relocate left that failed for cause: its transaction may have been done although the answer
-// got lost, or may be done yet.
+// unmoved settles a Relocate that failed for cause: its transaction may have succeeded although the answer
+// was lost, or may still succeed.
 func (f *Fleet) unmoved(ctx context.Context, inst croft.Instance, to croft.HostID, cause error) (croft.Instance,
 	error) {
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.UndoTimeout)
@@ -161,16 +161,15 @@ func (f *Fleet) unmoved(ctx context.Context, inst croft.Instance, to croft.HostI
 	return now, cause
 }
 
-// claimTries bounds how often a claim is taken anew because somebody else changed it.
+// claimTries bounds how often a claim is retried because it changed meanwhile.
 const claimTries = 4
 
-// take has an instance claim what a candidate says, and nothing else, once its record says that it moves there;
-// nowhere, where the claim is to be where the guest is.
+// take makes an instance claim exactly what a candidate says, once its record says that it moves there;
+// moving is empty if the claim belongs where the guest is.
 //
-// The order of the steps is what keeps claim and record together: the claim is read, then the record is written by
-// comparison, then the claim is replaced by comparison with what was read. Whoever does the same at the same time,
-// however long he is held up between two steps, finds one of the two changed: he changes no claim of a record that is
-// not as he left it.
+// The order of steps keeps claim and record consistent: read the claim, then write the record by comparison,
+// then replace the claim by comparison with what was read. A concurrent caller, however long it is delayed
+// between two steps, finds one of the two changed: it changes no claim of a record that is not as it left it.
 func (f *Fleet) take(ctx context.Context, inst croft.Instance, moving croft.HostID,
 	c croft.Candidate) (croft.Instance, error) {
 	var err error
@@ -189,8 +188,8 @@ func (f *Fleet) take(ctx context.Context, inst croft.Instance, moving croft.Host
 	return inst, err
 }
 
-// unclaim takes the claim back to where the guest is, of an instance that somebody
-// changed while it was being moved, unless they had it moved on or removed.
+// unclaim moves the claim back to where the guest is, for an instance that changed while it was being moved,
+// unless the change moved it on or removed it.
 func (f *Fleet) unclaim(ctx context.Context, inst croft.Instance) error {
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.UndoTimeout)
 	defer cancel()
@@ -201,21 +200,21 @@ func (f *Fleet) unclaim(ctx context.Context, inst croft.Instance) error {
 	case err != nil:
 		return err
 	case now.State == croft.StateDestroying:
-		return nil // its host gives the claim back, wherever it is
+		return nil // its host releases the claim, wherever it is
 	case now.Host != inst.Host || now.Moving != "" && now.Moving != inst.Moving:
-		return nil // somebody else moves it, and its claim
+		return nil // another move has it, and its claim
 	}
 	return f.stay(after, now)
 }
 
-// Reclaim has an instance claim what it was made with on its own host, and nothing elsewhere.
+// Reclaim makes an instance claim what it was created with on its own host, and nothing elsewhere.
 // NoCapacity: others have claimed that meanwhile.
 func (f *Fleet) Reclaim(ctx context.Context, inst croft.Instance) error {
 	_, err := f.reclaim(ctx, inst)
 	return err
 }
 
-// reclaim is Reclaim, and returns the record as it is then.
+// reclaim is Reclaim, and returns the current record.
 func (f *Fleet) reclaim(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
 	own := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{inst.Host: inst.Spec.Resources}}
 	inst, err := f.take(ctx, inst, inst.Moving, own)
@@ -229,8 +228,8 @@ func (f *Fleet) reclaim(ctx context.Context, inst croft.Instance) (croft.Instanc
 	return inst, nil
 }
 
-// EndMove ends a move that was interrupted: on another host where the instance's own is
-// drained and another one has room, else where the guest is.
+// EndMove ends an interrupted move: on another host if the instance's host is drained and another one has
+// capacity, else where the guest is.
 func (f *Fleet) EndMove(ctx context.Context, st croft.Status) error {
 	hosts, err := f.Hosts.Hosts(ctx, st.Instance.Host)
 	if err != nil {
@@ -246,7 +245,7 @@ func (f *Fleet) EndMove(ctx context.Context, st croft.Status) error {
 	return f.stay(ctx, st.Instance)
 }
 
-// stay gives a move up: the claim goes back to where the guest is.
+// stay cancels a move: the claim returns to where the guest is.
 func (f *Fleet) stay(ctx context.Context, inst croft.Instance) error {
 	inst, err := f.reclaim(ctx, inst)
 	if err != nil || inst.Moving == "" {
@@ -256,7 +255,7 @@ func (f *Fleet) stay(ctx context.Context, inst croft.Instance) error {
 	return err
 }
 
-// queryOf asks Placement again for what an instance was made with.
+// queryOf returns the Placement query that an instance was created with.
 func queryOf(inst croft.Instance) string {
 	if inst.Spec.Query != "" {
 		return inst.Spec.Query
@@ -270,7 +269,7 @@ func queryOf(inst croft.Instance) string {
 	return query.Encode()
 }
 
-// hostOf is the host of a candidate: the provider of its VCPU.
+// hostOf returns the host of a candidate: the provider of its VCPU.
 func hostOf(c croft.Candidate) croft.HostID {
 	for id, amounts := range c.Allocations {
 		if amounts[croft.VCPU] > 0 {
@@ -280,7 +279,7 @@ func hostOf(c croft.Candidate) croft.HostID {
 	return ""
 }
 
-// left is the fraction of the scarcest class that a candidate leaves.
+// left returns the fraction that a candidate leaves of its scarcest class.
 func left(c croft.Candidate) float64 {
 	least := 1.0
 	for id, amounts := range c.Allocations {

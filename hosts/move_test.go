@@ -10,7 +10,7 @@ import (
 	"croft/hosts"
 )
 
-// offer is a candidate that leaves so much of ten.
+// offer returns a candidate that leaves the given number of ten.
 func offer(host croft.HostID, leaves int64) croft.Candidate {
 	return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{host: {croft.VCPU: 1},
 		"storage": {croft.DiskGB: 1}},
@@ -18,7 +18,7 @@ func offer(host croft.HostID, leaves int64) croft.Candidate {
 			Used: croft.Resources{croft.VCPU: 9 - leaves}}}}
 }
 
-// web is an ephemeral instance on a drained host.
+// web returns a drained host with an ephemeral instance.
 func (w *world) web(change func(*croft.Instance)) hosts.Host {
 	inst := croft.Instance{ID: "web", Name: "web", Host: "d", State: croft.StateScheduled,
 		Spec: croft.Spec{Ephemeral: true, Resources: croft.Resources{croft.VCPU: 1}}}
@@ -30,7 +30,8 @@ func (w *world) web(change func(*croft.Instance)) hosts.Host {
 		Order: &croft.Order{Want: croft.WantStopped}}}}
 }
 
-// An instance goes on where the most is left, of the hosts that take orders; where it was going first of all.
+// An instance moves to the target of an earlier attempt, else to the host that takes orders and has most
+// left.
 func TestWhereAnInstanceMoves(t *testing.T) {
 	unknown, own, silent, drained := offer("x", 9), offer("d", 9), offer("e", 9), offer("f", 9)
 	for _, c := range []struct {
@@ -60,13 +61,13 @@ func TestWhereAnInstanceMoves(t *testing.T) {
 	}
 }
 
-// Whatever fails is told, but what the next host may do better.
+// Every failure is reported, except where another host may succeed.
 func TestAMoveThatFailsSaysWhy(t *testing.T) {
 	full, conflict := croft.Errorf(croft.NoCapacity, "planned"), croft.Errorf(croft.Conflict, "planned")
 	for _, c := range []struct {
 		name, step string
 		err        error
-		to         croft.HostID // "": it stays, or the move fails
+		to         croft.HostID // empty: it stays, or the move fails
 		fails      bool
 	}{
 		{"no candidates are read", "candidates", errPlanned, "", true},
@@ -87,7 +88,7 @@ func TestAMoveThatFailsSaysWhy(t *testing.T) {
 	}
 }
 
-// A move that was interrupted is ended where it began to go, or where the guest is.
+// An interrupted move ends at its target, or where the guest is.
 func TestHowAMoveIsEnded(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -118,7 +119,7 @@ func TestHowAMoveIsEnded(t *testing.T) {
 			t.Errorf("%s: done %q, %v", c.name, w.steps, err)
 		}
 	}
-	w := away() // a move that is over already
+	w := away() // the move is complete already
 	if err := w.fleet(t).EndMove(t.Context(),
 		w.web(func(i *croft.Instance) { i.Host = "b" }).Instances[0]); err != nil ||
 		w.steps[len(w.steps)-1] != "claim on b" {
@@ -143,7 +144,7 @@ func TestWhatAnAuditHasDone(t *testing.T) {
 	}
 }
 
-// An instance is asked for again as it was; one that has no query by what it is made of.
+// An instance is requested again with its query; without one, with its resources.
 func TestWhatAMoveAsksFor(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -165,12 +166,12 @@ func TestWhatAMoveAsksFor(t *testing.T) {
 	}
 }
 
-// The fence of a move tells whether it is done: at its target, and going nowhere.
+// The fence of a move shows whether it is complete: at its target, with no move pending.
 func TestAFenceTellsWhereAMovedInstanceIs(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		host, moving croft.HostID
-		on           croft.HostID // that has the claim in the end
+		on           croft.HostID // the host with the claim at the end
 		to           croft.HostID
 	}{
 		{"it is there", "b", "", "b", "b"},

@@ -11,21 +11,22 @@ import (
 	"croft/hosts"
 )
 
-// diary is a cloud with one instance at most. It notes what is read and written in order, and fails what is planned.
+// diary is a cloud with at most one instance. It records reads and writes in order, and fails the planned
+// ones.
 type diary struct {
-	inst  *croft.Instance // nil: there is none
-	on    croft.HostID    // what the instance claims from
+	inst  *croft.Instance // nil: no instance
+	on    croft.HostID    // the host of the instance's claim
 	hosts []croft.Host
 	steps []string
-	fails map[string]func() error // by step; what answers nil is done
+	fails map[string]func() error // by step; a step whose function returns nil is executed
 }
 
 type (
-	allHosts  = hosts.Store // or the field had the name of a method
+	allHosts  = hosts.Store // a type, because the field would have the name of a method
 	allClaims = hosts.Claims
 
 	diaryHosts struct {
-		allHosts // nil, as the next: what has no method here is asked of nobody
+		allHosts // nil, as the next: methods not defined here are never called
 		*diary
 	}
 	diaryInstances struct {
@@ -61,7 +62,7 @@ func (d *diary) fleet(t *testing.T) *hosts.Fleet {
 	return f
 }
 
-// want compares the steps, and begins anew.
+// want compares the steps and clears them.
 func (d *diary) want(t *testing.T, steps ...string) {
 	t.Helper()
 	if !slices.Equal(d.steps, steps) {
@@ -168,7 +169,7 @@ func (d diaryClaims) RemoveProvider(_ context.Context, h croft.HostID) error {
 	return d.step("remove provider", string(h))
 }
 
-// moving is a cloud of two hosts, and an instance on a that is about to move to b.
+// moving is a cloud of two hosts with an instance on a that is to move to b.
 func moving() (*diary, hosts.Host) {
 	known := []croft.Host{{ID: "a", Name: "one", Alive: true, Drained: true}, {ID: "b", Name: "two", Alive: true}}
 	inst := croft.Instance{
@@ -179,7 +180,7 @@ func moving() (*diary, hosts.Host) {
 	return d, hosts.Host{Host: known[0], Instances: []croft.Status{{Instance: inst}}}
 }
 
-// Were the order first, a guest would run where nothing is claimed for it.
+// With the order first, a guest would run without a claim on its host.
 func TestAMoveClaimsBeforeItOrders(t *testing.T) {
 	d, h := moving()
 	all, err := d.fleet(t).MoveAll(t.Context(), h)
@@ -252,7 +253,7 @@ func TestAMoveThatIsLostSaysWhatItCouldNotGiveBack(t *testing.T) {
 	}
 }
 
-// Whoever forgets a host without draining it first may bury what was there, and lose what comes meanwhile.
+// Without draining first, an instance that arrives after the burial would be lost.
 func TestAHostIsDrainedBeforeItIsForgotten(t *testing.T) {
 	steps := []string{"drain a", "list", "order gone on a", "release a", "bury on a", "remove provider a", "forget a"}
 	forget := func(t *testing.T, d *diary) error {
@@ -273,7 +274,7 @@ func TestAHostIsDrainedBeforeItIsForgotten(t *testing.T) {
 	})
 	for i, broken := range steps {
 		if broken == "list" {
-			continue // it is how the host is found, too
+			continue // read to find the host, too
 		}
 		t.Run("nothing after a failure of "+broken, func(t *testing.T) {
 			d, _ := moving()

@@ -1,12 +1,12 @@
-// Package computetest holds what an agent may rely on in those that serve it orders,
-// records and claims, as tests to run against each of them.
+// Package computetest holds the contract that an agent's orders, records and claims satisfy, as tests to run
+// against each implementation.
 package computetest
 
 import (
 	"testing"
 )
 
-// Run tests a cloud. open returns one whose host is new; it may hold other things.
+// Run tests a cloud. open returns one with a new host; it may contain other objects.
 func Run(t *testing.T, open func(*testing.T) Cloud) {
 	for _, c := range []struct {
 		name string

@@ -11,7 +11,7 @@ import (
 	"croft"
 )
 
-// woken follows the host's orders and gives the instances woken for.
+// woken watches the host's orders and returns the channel of woken instances.
 func (s *stage) woken() <-chan croft.InstanceID {
 	woken := make(chan croft.InstanceID, 1000)
 	s.background(func(ctx context.Context) {
@@ -20,7 +20,7 @@ func (s *stage) woken() <-chan croft.InstanceID {
 	return woken
 }
 
-// await returns when an instance was woken for. Others may be too: a wake says nothing.
+// await waits for an instance's wake. Other instances may be woken too: a wake carries no data.
 func (s *stage) await(woken <-chan croft.InstanceID, id croft.InstanceID) {
 	s.t.Helper()
 	late := time.After(patience)
@@ -133,7 +133,7 @@ func testForget(s *stage) {
 	s.want(err, croft.NotFound)
 }
 
-// moved has an instance of another host's move here; the tombstone there is left.
+// moved moves an instance here from another host and leaves the tombstone there.
 func (s *stage) moved() (inst croft.Instance, from croft.HostID) {
 	s.t.Helper()
 	from = croft.NewHostID()

@@ -32,7 +32,7 @@ func testHostBooks(s *stage) {
 	s.check(s.Agent.Observe(s.ctx(), seen))
 	order, err := s.Others.Order(s.ctx(), s.Host, ordered.ID)
 	s.check(err)
-	ordered.Spec.UserData, order.Spec.UserData = nil, nil // books are read often, and need none
+	ordered.Spec.UserData, order.Spec.UserData = nil, nil // evidence is read often and needs none
 
 	b, err := s.Agent.HostEvidence(s.ctx(), s.Host, scheduling.ID, croft.NewInstanceID())
 	s.check(err)
@@ -95,7 +95,7 @@ func testInventory(s *stage) {
 	}
 }
 
-// claims tells whether an instance claims on the host.
+// claims reports whether an instance has a claim on the host.
 func (s *stage) claims(id croft.InstanceID) bool {
 	s.t.Helper()
 	all, err := s.Agent.Claims(s.ctx(), s.Host)

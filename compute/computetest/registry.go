@@ -22,7 +22,7 @@ func testPutHost(s *stage) {
 		Version:  "1.2.3", VirtType: "kvm", FormerName: "old", Problems: []string{"it is hot"}, Place: "machine/dir",
 	}
 	said := h
-	said.Alive, said.Drained, said.Seen = true, true, time.Now() // not the agent's to say
+	said.Alive, said.Drained, said.Seen = true, true, time.Now() // fields that the agent does not set
 	s.check(s.Agent.PutHost(s.ctx(), said))
 	got, err := s.Agent.Hosts(s.ctx(), s.Host)
 	s.check(err)
@@ -36,14 +36,14 @@ func testPutHost(s *stage) {
 	}
 }
 
-// agent is one that serves the host.
+// agent is a running agent of the host.
 type agent struct {
 	known func()
-	seats chan *croft.Agent // nil in it: this one has the seat
+	seats chan *croft.Agent // receives nil: this agent holds the lock
 	end   func()
 }
 
-// serve starts an agent of a place.
+// serve starts an agent at a place.
 func (s *stage) serve(place string, may bool) *agent {
 	s.t.Helper()
 	known := make(chan struct{})
@@ -58,7 +58,7 @@ func (s *stage) serve(place string, may bool) *agent {
 	return a
 }
 
-// seated returns what an agent is told next.
+// seated returns the next rival reported to an agent; nil: it holds the lock.
 func (s *stage) seated(a *agent) *croft.Agent {
 	s.t.Helper()
 	select {
@@ -109,7 +109,7 @@ func testRival(s *stage) {
 		s.t.Fatalf("got rival %v, want the first agent", rival)
 	}
 	first.end()
-	for s.seated(second) != nil { // it may be told of the first one again
+	for s.seated(second) != nil { // the first one may be reported again
 	}
 	second.known()
 	s.alive(s.Host, true)

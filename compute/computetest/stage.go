@@ -10,16 +10,16 @@ import (
 	"croft/compute"
 )
 
-// Cloud is one under test: what the agent of a host sees of it, and what others do there.
+// Cloud is a cloud under test: the host's agent's view of it, and what others do there.
 type Cloud struct {
 	Partition croft.PartitionID
-	Host      croft.HostID // whose agent it is; nobody has heard of it
+	Host      croft.HostID // the agent's host, unknown to the cloud
 	Agent     Ports
 	Others    Others
 	Break     func() // breaks all connections between the agent and the rest
 }
 
-// Ports are all that an agent needs of its cloud.
+// Ports is everything that an agent needs from its cloud.
 type Ports interface {
 	compute.Orders
 	compute.Registry
@@ -46,7 +46,7 @@ type Others interface {
 	WatchInstances(ctx context.Context, changed func()) error
 }
 
-// stage is a cloud under test with words for what happens there.
+// stage is a cloud under test, with helpers for what happens there.
 type stage struct {
 	Cloud
 	t *testing.T
@@ -68,7 +68,7 @@ func (s *stage) want(err error, kind croft.Kind) {
 	}
 }
 
-// live makes a host known and alive until the test ends, and returns when it is.
+// live registers a host and keeps it alive until the test ends; it returns once the host is alive.
 func (s *stage) live(host croft.HostID) {
 	s.t.Helper()
 	s.check(s.Others.PutHost(s.ctx(), croft.Host{ID: host, Name: "host-" + string(host)}))
@@ -76,7 +76,7 @@ func (s *stage) live(host croft.HostID) {
 	s.alive(host, true)
 }
 
-// background does something until the returned function is called, or the test ends.
+// background runs do until end is called or the test ends.
 func (s *stage) background(do func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(s.ctx())
 	ended := make(chan struct{})
@@ -89,13 +89,13 @@ func (s *stage) background(do func(context.Context)) (end func()) {
 	return end
 }
 
-// alive returns when others see the host alive, or not.
+// alive waits until others see the host alive, or dead.
 func (s *stage) alive(host croft.HostID, want bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx(), patience)
 	defer cancel()
 	var is atomic.Bool
-	_ = s.Others.WatchInstances(ctx, func() { // perhaps several at once
+	_ = s.Others.WatchInstances(ctx, func() { // may be called concurrently
 		if hosts, err := s.Others.Hosts(ctx, host); err == nil && hosts[host].Alive == want {
 			is.Store(true)
 			cancel()
@@ -106,7 +106,7 @@ func (s *stage) alive(host croft.HostID, want bool) {
 	}
 }
 
-// request makes an instance on the host, which has to be alive, with an order.
+// request creates an instance with an order on the host, which must be alive.
 func (s *stage) request() croft.Instance {
 	s.t.Helper()
 	inst := s.record()
@@ -115,7 +115,7 @@ func (s *stage) request() croft.Instance {
 	return inst
 }
 
-// record writes the record of an instance that is being scheduled.
+// record writes the record of an instance in scheduling.
 func (s *stage) record() croft.Instance {
 	s.t.Helper()
 	id := croft.NewInstanceID()
@@ -139,7 +139,7 @@ func (s *stage) order(inst croft.Instance, want croft.Want) croft.Order {
 	}
 }
 
-// condemn orders an instance gone.
+// condemn writes the instance's tombstone.
 func (s *stage) condemn(inst croft.Instance) croft.Instance {
 	s.t.Helper()
 	inst, err := s.Others.Reorder(s.ctx(), inst, s.order(inst, croft.WantGone))
@@ -147,7 +147,7 @@ func (s *stage) condemn(inst croft.Instance) croft.Instance {
 	return inst
 }
 
-// claim gives an instance a claim on the host, whose provider there is.
+// claim gives an instance a claim on the host, whose provider must exist.
 func (s *stage) claim(id croft.InstanceID) {
 	s.t.Helper()
 	s.check(s.Others.Claim(s.ctx(), id, croft.DefaultProject, croft.Candidate{
@@ -155,7 +155,7 @@ func (s *stage) claim(id croft.InstanceID) {
 	}))
 }
 
-// offer makes the host's provider.
+// offer creates the host's provider.
 func (s *stage) offer() croft.Provider {
 	s.t.Helper()
 	p := compute.Offer{Traits: []croft.Trait{"CUSTOM_LAB"}}.Provider(croft.Host{ID: s.Host,
@@ -165,5 +165,5 @@ func (s *stage) offer() croft.Provider {
 	return p
 }
 
-// patience bounds what a test waits for.
+// patience bounds how long a test waits.
 const patience = 3 * time.Minute

@@ -1,5 +1,5 @@
-// Package keyed runs at most one function at a time per key, many keys at once,
-// and remembers at most one further request per key.
+// Package keyed runs at most one function at a time per key, many keys at once, and remembers at most one
+// further request per key.
 package keyed
 
 import (
@@ -7,24 +7,24 @@ import (
 	"sync"
 )
 
-// Workers runs Do for keys that are woken. A wake carries no data: Do reads what it
-// needs, so one run serves however many wakes came before it began.
+// Workers runs Do for keys that are woken. A wake carries no data: Do reads what it needs, so one run serves
+// all wakes that came before it began.
 type Workers[K comparable] struct {
-	// Do is called with a context that ends with the waker's or with Interrupt.
+	// Do is called with a context that ends with the waker's context or with Interrupt.
 	Do func(ctx context.Context, key K)
 
 	mu   sync.Mutex
 	busy map[K]*run
-	idle *sync.Cond // told when busy becomes empty; nil: nobody waits
+	idle *sync.Cond // signalled when busy becomes empty; nil: nobody waits
 }
 
-// run is one key's worker: present in busy means that a goroutine owns the key.
+// run is one key's worker: a key in busy is owned by a goroutine.
 type run struct {
 	again  bool // woken meanwhile: run once more
 	cancel context.CancelFunc
 }
 
-// Wake runs Do for the key now, or once more when the running call has returned.
+// Wake runs Do for the key now, or once more after the running call.
 func (g *Workers[K]) Wake(ctx context.Context, key K) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -43,8 +43,7 @@ func (g *Workers[K]) Wake(ctx context.Context, key K) {
 	go g.loop(ctx, key, r)
 }
 
-// Interrupt ends the context of the key's running call, if there is one, and
-// wakes the key.
+// Interrupt ends the context of the key's running call, if any, and wakes the key.
 func (g *Workers[K]) Interrupt(ctx context.Context, key K) {
 	g.mu.Lock()
 	if r, running := g.busy[key]; running && r.cancel != nil {
@@ -54,8 +53,7 @@ func (g *Workers[K]) Interrupt(ctx context.Context, key K) {
 	g.Wake(ctx, key)
 }
 
-// Wait returns when no call runs. Who wakes keys with a living context meanwhile may
-// keep it from that.
+// Wait returns when no call runs. Wakes with a live context may delay it without limit.
 func (g *Workers[K]) Wait() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
