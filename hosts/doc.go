@@ -1,3 +1,3 @@
-// Package hosts lists the hosts of a cloud, keeps new claims away from them, moves what is
-// on them, and forgets them. Everything here may be interrupted anywhere and done again.
+// Package hosts lists the hosts of a cloud, keeps new claims away from them, moves their instances elsewhere,
+// and forgets them. All operations may be interrupted anywhere and repeated.
 package hosts

@@ -17,27 +17,27 @@ import (
 	"time"
 )
 
-// Limits are the bounds, and whom to tell. The functions may be nil.
+// Limits are the bounds, and callbacks for metrics, which may be nil.
 type Limits struct {
 	PerSource, Total int
-	// UnprovenOnly leaves out of the count who has proven who it is: nothing is closed in favour of others then but
-	// what has not.
+	// UnprovenOnly exempts proven peers from the count: only unproven connections are then closed to make
+	// room.
 	UnprovenOnly bool
-	// WriteTime is how long the other end may take to read what is written at once; 0: for ever.
+	// WriteTime is how long the peer may take to read one write; 0: no limit.
 	WriteTime time.Duration
-	// EachAddress counts every IPv6 address for itself, on a link whose hosts cannot
-	// choose addresses freely and share a /64.
+	// EachAddress treats every IPv6 address as a source, for a link whose hosts cannot choose addresses
+	// freely and share a /64.
 	EachAddress            bool
-	Opened, Ended, Dropped func() // a connection; one that is dropped ends too
+	Opened, Ended, Dropped func() // called per connection; a dropped one ends too
 }
 
-// The most that a listener takes where descriptors are plenty.
+// The most connections per listener if the process has many descriptors.
 const (
 	mostPerSource = 1024
 	mostTotal     = 32 << 10
 )
 
-// Files is how many descriptors the process may have (RLIMIT_NOFILE).
+// Files returns how many descriptors the process may have (RLIMIT_NOFILE).
 func Files() int {
 	const unlimited = 1 << 30
 	var files syscall.Rlimit
@@ -47,23 +47,22 @@ func Files() int {
 	return int(min(files.Cur, unlimited))
 }
 
-// OfProcess is one listener's share, of which one source may have half. All listeners of
-// a process together take less than half of its descriptors: etcd, to which each host has
-// a connection, five sixteenths of them (OfEtcd), and a fortieth each of the others, which
-// are seven at most: Placement, control, the agent, etcd's peers, metadata on IPv4 and on
-// IPv6, and pools or metrics.
+// OfProcess returns the share of one listener, of which one source may have half. All listeners of a process
+// together take less than half of its descriptors: etcd, with a connection of each host, five sixteenths
+// (OfEtcd), and the others, at most seven, a fortieth each: Placement, control, the agent, etcd's peers,
+// metadata on IPv4 and IPv6, and pools or metrics.
 func OfProcess() Limits {
 	total := min(max(Files()/40, 2), mostTotal)
 	return Limits{PerSource: min(total/2, mostPerSource), Total: total}
 }
 
-// OfEtcd is the share of etcd's listener for clients.
+// OfEtcd returns the share of etcd's listener for clients.
 func OfEtcd() Limits {
 	total := max(Files()*5/16, 2)
 	return Limits{PerSource: min(total/2, 4*mostPerSource), Total: total}
 }
 
-// Listener is another one with Limits.
+// Listener applies Limits to another listener.
 type Listener struct {
 	net.Listener
 	limits Limits
@@ -74,14 +73,14 @@ type Listener struct {
 	open    sync.WaitGroup
 }
 
-// connections are the open ones of one source, or of all.
+// connections are the open connections of one source, or of all sources.
 type connections struct {
 	unproven, proven list.List // of *limited, oldest first
 }
 
 func (c *connections) len() int { return c.unproven.Len() + c.proven.Len() }
 
-// of is the list that a connection belongs to.
+// of returns the list that a connection belongs to.
 func (c *connections) of(proven bool) *list.List {
 	if proven {
 		return &c.proven
@@ -89,7 +88,7 @@ func (c *connections) of(proven bool) *list.List {
 	return &c.unproven
 }
 
-// worst is what is closed first: the oldest that has not proven who it is, else the oldest.
+// worst returns the connection to close first: the oldest unproven one, else the oldest.
 func (c *connections) worst() *limited {
 	oldest := c.unproven.Front()
 	if oldest == nil {
@@ -98,7 +97,7 @@ func (c *connections) worst() *limited {
 	return oldest.Value.(*limited)
 }
 
-// New bounds the connections that l accepts from now on.
+// New limits the connections that l accepts from now on.
 func New(l net.Listener, limits Limits) *Listener {
 	nobody := func() {}
 	for _, f := range []*func(){&limits.Opened, &limits.Ended, &limits.Dropped} {
@@ -109,10 +108,10 @@ func New(l net.Listener, limits Limits) *Listener {
 	return &Listener{Listener: l, limits: limits, sources: map[netip.Addr]*connections{}}
 }
 
-// Wait returns when every connection has been closed.
+// Wait returns when all connections are closed.
 func (l *Listener) Wait() { l.open.Wait() }
 
-// End closes the listener and what it accepted, and returns when every connection has been closed.
+// End closes the listener and its connections, and returns when all are closed.
 func (l *Listener) End() {
 	_ = l.Listener.Close()
 	l.mu.Lock()
@@ -129,7 +128,7 @@ func (l *Listener) End() {
 	l.Wait()
 }
 
-// Accept returns the next connection, having made room for it.
+// Accept returns the next connection after making room for it.
 func (l *Listener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
@@ -144,7 +143,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// add registers c and returns what must be closed for it, or nil.
+// add registers c and returns the connection to close for it; nil: none.
 func (l *Listener) add(c *limited) (close *limited) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +155,7 @@ func (l *Listener) add(c *limited) (close *limited) {
 	if close != nil {
 		l.remove(close)
 	}
-	if l.sources[c.source] == nil { // remove drops a source that it empties
+	if l.sources[c.source] == nil { // remove deletes a source without connections
 		l.sources[c.source] = &connections{}
 	}
 	l.insert(c)
@@ -164,7 +163,7 @@ func (l *Listener) add(c *limited) (close *limited) {
 	return close
 }
 
-// count is how many of them the bounds are about.
+// count returns how many connections of c count against the bounds.
 func (l *Listener) count(c *connections) int {
 	if l.limits.UnprovenOnly {
 		return c.unproven.Len()
@@ -172,8 +171,8 @@ func (l *Listener) count(c *connections) int {
 	return c.len()
 }
 
-// worst is what is closed where all together are too many: the oldest that has not proven
-// who it is, else the oldest of the source that has the most. The caller holds mu.
+// worst returns the connection to close if the total is exceeded: the oldest unproven one, else the oldest of
+// the source with most connections. The caller holds mu.
 func (l *Listener) worst() *limited {
 	if l.all.unproven.Len() > 0 {
 		return l.all.worst()
@@ -187,13 +186,13 @@ func (l *Listener) worst() *limited {
 	return most.worst()
 }
 
-// insert puts c where it belongs; the caller holds mu.
+// insert adds c to its lists; the caller holds mu.
 func (l *Listener) insert(c *limited) {
 	c.inSource = l.sources[c.source].of(c.proven).PushBack(c)
 	c.inAll = l.all.of(c.proven).PushBack(c)
 }
 
-// remove forgets c; the caller holds mu.
+// remove removes c from its lists; the caller holds mu.
 func (l *Listener) remove(c *limited) {
 	if c.inAll == nil {
 		return
@@ -207,7 +206,7 @@ func (l *Listener) remove(c *limited) {
 	c.inAll, c.inSource = nil, nil
 }
 
-// limited leaves its limiter when it is closed.
+// limited is a connection that deregisters when closed.
 type limited struct {
 	net.Conn
 	limiter         *Listener
@@ -218,7 +217,7 @@ type limited struct {
 
 	deadline struct {
 		sync.Mutex
-		time time.Time // that others set for writes; zero: none
+		time time.Time // the write deadline set by the server; zero: none
 	}
 }
 
@@ -235,7 +234,7 @@ func (c *limited) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// Write ends by the deadline that was set, and within WriteTime.
+// Write ends by the deadline that is set and within WriteTime.
 func (c *limited) Write(p []byte) (int, error) {
 	if err := c.hurry(); err != nil {
 		return 0, err
@@ -252,12 +251,12 @@ func (c *limited) hurry() error {
 	defer c.deadline.Unlock()
 	end := time.Now().Add(within)
 	if t := c.deadline.time; !t.IsZero() && t.Before(end) {
-		return nil // it is set
+		return nil // the deadline is set
 	}
 	return c.Conn.SetWriteDeadline(end)
 }
 
-// SyscallConn gives the socket, for its options.
+// SyscallConn returns the socket, for its options.
 func (c *limited) SyscallConn() (syscall.RawConn, error) {
 	sys, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -277,7 +276,7 @@ func (c *limited) Close() error {
 	return c.Conn.Close()
 }
 
-// prove moves c to those that go last.
+// prove marks c as proven, so that it is closed last.
 func (c *limited) prove() {
 	c.limiter.mu.Lock()
 	defer c.limiter.mu.Unlock()
@@ -293,7 +292,7 @@ func (c *limited) prove() {
 
 type connKey struct{}
 
-// Context is for http.Server.ConnContext: with it Prove finds the connection of a request.
+// Context is for http.Server.ConnContext; Prove needs it to find the connection of a request.
 func Context(ctx context.Context, c net.Conn) context.Context {
 	if over, ok := c.(*tls.Conn); ok {
 		c = over.NetConn()
@@ -304,15 +303,16 @@ func Context(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Prove notes that the connection of a request showed credentials that count: it is
-// closed for others only where no unproven one is left. ctx is the request's.
+// Prove notes that a request carried valid credentials: its connection is closed for others only if no
+// unproven one is left. ctx is the request's.
 func Prove(ctx context.Context) {
 	if c, ok := ctx.Value(connKey{}).(*limited); ok {
 		c.prove()
 	}
 }
 
-// sourceOf is the zero address for a connection that has none; those share a bound.
+// sourceOf returns a connection's source. Connections without an address share the zero address and its
+// bound.
 func sourceOf(c net.Conn, eachAddress bool) netip.Addr {
 	from, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
@@ -321,7 +321,7 @@ func sourceOf(c net.Conn, eachAddress bool) netip.Addr {
 	switch addr := from.Addr().Unmap(); {
 	case addr.IsLoopback():
 		return netip.IPv6Loopback()
-	case addr.Is4() || eachAddress || addr.IsLinkLocalUnicast(): // all of a link share fe80::/64
+	case addr.Is4() || eachAddress || addr.IsLinkLocalUnicast(): // all hosts of a link share fe80::/64
 		return addr
 	default:
 		return netip.PrefixFrom(addr, 64).Masked().Addr()

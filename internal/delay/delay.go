@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// For waits for d, or returns ctx's error if that ends first.
+// For waits for d, or returns ctx's error if ctx ends first.
 func For(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -10,18 +10,19 @@ import (
 	"path/filepath"
 )
 
-// flush has what was written survive a crash of the machine. Tests watch it, since nothing else shows.
+// flush makes written data survive a crash of the machine. A variable, since tests can observe it in no other
+// way.
 var flush = (*os.File).Sync
 
-// Write replaces the file at a path, which has the mode from its first moment on.
+// Write replaces the file at path atomically. The file has the mode from the start.
 func Write(path string, text []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // its owner's alone
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // readable by its owner only
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(f.Name()) // gone already where only the directory failed
+			_ = os.Remove(f.Name()) // gone already if only the directory failed
 			err = fmt.Errorf("write %s: %w", path, err)
 		}
 	}()
@@ -35,7 +36,7 @@ func Write(path string, text []byte, mode fs.FileMode) (err error) {
 	return FlushDir(filepath.Dir(path))
 }
 
-// FlushDir has the names in a directory survive a crash, such as that of a file that was renamed.
+// FlushDir makes the names in a directory survive a crash, such as that of a renamed file.
 func FlushDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// OwnAddresses are the host's addresses that others may know it by.
+// OwnAddresses returns this host's addresses that other machines can use.
 func OwnAddresses() []string {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil // for people only
+		return nil // shown to people only
 	}
 	var all []string
 	for _, a := range addrs {
@@ -25,10 +25,10 @@ func OwnAddresses() []string {
 	return all
 }
 
-// IsTLS tells whether a URL is one of TLS.
+// IsTLS reports whether a URL uses TLS.
 func IsTLS(url string) bool { return strings.HasPrefix(url, "https://") }
 
-// IsLoopback tells whether host:port can be reached from this machine alone.
+// IsLoopback reports whether host:port can be reached only from this machine.
 func IsLoopback(address string) bool {
 	name, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -38,7 +38,7 @@ func IsLoopback(address string) bool {
 	return name == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// Outside puts an address of this machine in the place of one that means all of them.
+// Outside replaces a wildcard address by one of this machine's addresses.
 func Outside(address string) string {
 	ap, err := netip.ParseAddrPort(address)
 	own := OwnAddresses()
@@ -48,7 +48,7 @@ func Outside(address string) string {
 	return net.JoinHostPort(own[0], strconv.Itoa(int(ap.Port())))
 }
 
-// AnyLoopback tells whether one of the URLs leads nowhere from another machine.
+// AnyLoopback reports whether one of the URLs cannot be reached from another machine.
 func AnyLoopback(endpoints []string) bool {
 	for _, endpoint := range endpoints {
 		if u, err := url.Parse(endpoint); err != nil || IsLoopback(net.JoinHostPort(u.Hostname(), "0")) {
@@ -58,7 +58,7 @@ func AnyLoopback(endpoints []string) bool {
 	return false
 }
 
-// Outward is outside for a URL.
+// Outward is Outside for a URL.
 func Outward(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Endpoints are the servers that a client knows. Its methods may be called at once.
+// Endpoints are the servers that a client knows. Its methods may be called concurrently.
 type Endpoints struct{ known atomic.Pointer[list] }
 
 type list struct {
@@ -16,7 +16,7 @@ type list struct {
 	at  atomic.Uint32 // all[at%len(all)] is in use
 }
 
-// New returns endpoints, of which the first is in use. There has to be one.
+// New returns endpoints, the first of them in use. all must not be empty.
 func New(all []string) *Endpoints {
 	e := &Endpoints{}
 	e.known.Store(newList(all))
@@ -31,8 +31,8 @@ func newList(all []string) *list {
 	return l
 }
 
-// Set replaces the endpoints. The one in use stays that where it is among them, else it
-// is the first. There has to be one.
+// Set replaces the endpoints. The one in use stays in use if it is among them, else the first is used. all
+// must not be empty.
 func (e *Endpoints) Set(all []string) {
 	now, _ := e.Current()
 	next := newList(all)
@@ -40,13 +40,13 @@ func (e *Endpoints) Set(all []string) {
 	e.known.Store(next)
 }
 
-// Current returns the endpoint in use, without a slash at its end. Next moves on to the
-// one after it, unless another request did so meanwhile.
+// Current returns the endpoint in use, without a trailing slash. next moves on to the one after it, unless
+// another request did so meanwhile.
 func (e *Endpoints) Current() (endpoint string, next func()) {
 	l := e.known.Load()
 	at := l.at.Load()
 	return l.all[int(at)%len(l.all)], func() { l.at.CompareAndSwap(at, at+1) }
 }
 
-// Len is how many endpoints there are.
+// Len returns the number of endpoints.
 func (e *Endpoints) Len() int { return len(e.known.Load().all) }

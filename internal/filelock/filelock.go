@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// ErrTaken says that another process has the lock.
+// ErrTaken means that another process holds the lock.
 var ErrTaken = errors.New("another process has the lock")
 
-// How long is waited, and how often looked.
+// How long Take waits, and how often it tries.
 const (
 	patience = 3 * time.Second
 	pause    = 5 * time.Millisecond
 )
 
-// Take locks a file until that is closed. ErrTaken.
+// Take locks a file until it is closed. ErrTaken: another process holds the lock.
 func Take(file *os.File) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

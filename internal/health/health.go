@@ -13,28 +13,27 @@ import (
 	"time"
 )
 
-// Patience is how long a look at one part may take before the part counts as silent.
+// Patience is how long the check of one part may take before the part is reported as silent.
 const Patience = 3 * time.Second
 
-// Checks are what has to be right for a process to be ready. The zero value is ready
-// at once. Looks may be made while checks are added.
+// Checks are the conditions for a process to be ready. The zero value is ready. Look may run while checks are
+// added.
 type Checks struct {
-	// Cheap: looks cost nothing, so that each answer to /readyz is of its own moment.
+	// Cheap: checks cost nothing, so each answer to /readyz is current.
 	Cheap bool
 
 	mu  sync.Mutex
 	all []check
 
-	looking chan struct{} // closed when the look that is under way ends; nil: none is
+	looking chan struct{} // closed when the look in progress ends; nil: none
 	seen    []Result
-	at      time.Time // of seen; zero: nothing is known
+	at      time.Time // of seen; zero: no result yet
 }
 
-// freshness is how old an answer to /readyz may be: looks cost the parts, and anybody
-// may ask.
+// freshness is how old an answer to /readyz may be: checks cost the parts, and anyone may ask.
 const freshness = 500 * time.Millisecond
 
-// recent is Look, once for all who ask at about the same time.
+// recent is Look, shared by concurrent callers.
 func (c *Checks) recent(ctx context.Context) []Result {
 	if c.Cheap {
 		return c.Look(ctx)
@@ -49,7 +48,7 @@ func (c *Checks) recent(ctx context.Context) []Result {
 		looking = make(chan struct{})
 		c.looking = looking
 		go func() {
-			found := c.Look(context.WithoutCancel(ctx)) // whoever began it may leave
+			found := c.Look(context.WithoutCancel(ctx)) // the caller that started it may leave
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.seen, c.at, c.looking = found, time.Now(), nil
@@ -60,7 +59,7 @@ func (c *Checks) recent(ctx context.Context) []Result {
 	select {
 	case <-looking:
 	case <-ctx.Done():
-		return nil // who asked has gone
+		return nil // the caller has gone
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,22 +71,22 @@ type check struct {
 	look func(context.Context) error
 }
 
-// Add has a part looked at. look returns what is wrong with it, in a sentence that says
-// what to do; it may take its time, and may be called by several at once.
+// Add adds a part to the checks. look returns what is wrong with it, in a sentence that says what to do; it
+// may be slow, and may be called concurrently.
 func (c *Checks) Add(part string, look func(context.Context) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all, c.at = append(c.all, check{part, look}), time.Time{}
 }
 
-// Result is what a look at a part came to.
+// Result is the result of checking a part.
 type Result struct {
 	Part   string `json:"part"`
 	Ready  bool   `json:"ready"`
-	Reason string `json:"reason,omitempty"` // why not
+	Reason string `json:"reason,omitempty"` // why it is not ready
 }
 
-// Look looks at all parts at once, and returns findings in the order of Add.
+// Look checks all parts concurrently and returns results in the order of Add.
 func (c *Checks) Look(ctx context.Context) []Result {
 	c.mu.Lock()
 	all := slices.Clone(c.all)
@@ -101,7 +100,7 @@ func (c *Checks) Look(ctx context.Context) []Result {
 	return findings
 }
 
-// find looks at one part. A look that does not end in time goes on, and is not waited for.
+// find checks one part. A check that does not end in time continues, and is not waited for.
 func (c check) find(ctx context.Context) Result {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -121,9 +120,9 @@ func (c check) find(ctx context.Context) Result {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// Register serves GET /livez, which is 200 for as long as the process answers, and GET
-// /readyz, which is 200 where nothing is wrong and else 503 with a line for each part
-// that is not ready. Both tell all parts as JSON to who asks for ?verbose or accepts JSON.
+// Register serves GET /livez, which returns 200 as long as the process answers, and GET /readyz, which
+// returns 200 if nothing is wrong, else 503 with a line for each part that is not ready. Both list all parts
+// as JSON for ?verbose or clients that accept JSON.
 func (c *Checks) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, r *http.Request) {
 		write(w, r, []Result{{Part: "process", Ready: true}})
@@ -142,7 +141,7 @@ func write(w http.ResponseWriter, r *http.Request, findings []Result) {
 	if wantsJSON(r) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(struct { // a client that went away is no concern of ours
+		_ = json.NewEncoder(w).Encode(struct { // ignore clients that went away
 			Ready bool     `json:"ready"`
 			Parts []Result `json:"parts"`
 		}{len(unready) == 0, findings})

@@ -13,8 +13,8 @@ import (
 	"croft"
 )
 
-// New makes a private key: ed25519, in OpenSSH's PEM, which sshd, cloud-init and
-// dropbear's converter all read.
+// New returns a private key: ed25519, in OpenSSH's PEM, which sshd, cloud-init and dropbear's converter can
+// read.
 func New() (string, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -27,8 +27,8 @@ func New() (string, error) {
 	return string(pem.EncodeToMemory(block)), nil
 }
 
-// Public returns the public key of a private one as known_hosts has it after the
-// host, such as ssh-ed25519 AAAA. Invalid: it is no private key.
+// Public returns the public key of a private key as written in known_hosts after the host, such as
+// ssh-ed25519 AAAA. Invalid: it is not a private key.
 func Public(private string) (string, error) {
 	signer, err := ssh.ParsePrivateKey([]byte(private))
 	if err != nil {

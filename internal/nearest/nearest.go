@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Word returns the candidate closest to the word, the first of equals, or "" where
-// none is close: at most one edit for every three letters, and at least one. Where none
-// is, it is the shortest one that begins with the word, or ends with it after a _, if
-// that has three letters or more. Case does not count.
+// Word returns the candidate closest to the word, the first of equals, or "" if none is close: at most one
+// edit for every three letters, and at least one. If none is, it returns the shortest candidate that begins
+// with the word, or ends with it after a _, if the word has three letters or more. Case is ignored.
 func Word(word string, candidates []string) string {
 	if word == "" {
 		return ""
@@ -26,10 +25,10 @@ func Word(word string, candidates []string) string {
 	return best
 }
 
-// shortest is how long a word has to be for a part of another.
+// shortest is the minimum length of a word that is matched as part of another.
 const shortest = 3
 
-// longer returns the shortest candidate of which the word is a part.
+// longer returns the shortest candidate that contains the word as a part.
 func longer(word string, candidates []string) string {
 	best := ""
 	for _, candidate := range candidates {
@@ -42,8 +41,7 @@ func longer(word string, candidates []string) string {
 	return best
 }
 
-// Hint returns the end of an error message, `; did you mean "x"?`, or "" where no
-// candidate is close.
+// Hint returns the end of an error message, `; did you mean "x"?`, or "" if no candidate is close.
 func Hint(word string, candidates []string) string {
 	if best := Word(word, candidates); best != "" {
 		return fmt.Sprintf("; did you mean %q?", best)
@@ -51,8 +49,8 @@ func Hint(word string, candidates []string) string {
 	return ""
 }
 
-// distance counts the insertions, deletions, replacements and swaps of neighbours
-// that make b of a (optimal string alignment).
+// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal
+// string alignment).
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

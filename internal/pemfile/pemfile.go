@@ -22,7 +22,8 @@ func Read(setting, path string) ([]byte, error) {
 	return text, nil
 }
 
-// CheckPair says what is wrong with a certificate and its key, whose settings it names.
+// CheckPair returns an error that says what is wrong with a certificate and its key, and names their
+// settings.
 func CheckPair(certSetting, cert, keySetting, key string) error {
 	certText, err := Read(certSetting, cert)
 	if err != nil {

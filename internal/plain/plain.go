@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// Longest is how many bytes of a text that another machine sent are shown or kept.
+// Longest is how many bytes of a text from another machine are shown or stored.
 const Longest = 1 << 10
 
-// Line is a text as one line: controls, line breaks among them, become spaces, and what
-// is invisible, such as marks of direction, is taken out.
+// Line returns a text as one line: controls, including line breaks, become spaces, and invisible characters,
+// such as direction marks, are removed.
 func Line(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -27,7 +27,7 @@ func Line(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// Lines is a text of which line breaks and tabs are kept.
+// Lines is Line, but keeps line breaks and tabs.
 func Lines(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -42,28 +42,28 @@ func Lines(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// Cut is what Line makes of at most the first bytes of a text. A letter that is cut in two
-// is marked as no text.
+// Cut returns Line of at most the first bytes of a text. A character cut in two becomes the replacement
+// character.
 func Cut(text string, bytes int) string { return Line(text[:min(len(text), bytes)]) }
 
-// Steers tells whether a rune does something else than be shown.
+// Steers reports whether a rune does anything but display.
 func Steers(r rune) bool { return breaks(r) || invisible(r) }
 
-// breaks are controls, those of eight bits among them, and separators of lines.
+// breaks reports controls, including those of eight bits, and line separators.
 func breaks(r rune) bool { return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) }
 
-// invisible are format characters: marks of direction, joiners, tags, and the like.
+// invisible reports format characters: direction marks, joiners, tags, and the like.
 func invisible(r rune) bool { return unicode.Is(unicode.Cf, r) }
 
 const escape = 0x1b
 
-// Copy copies what a guest or a program wrote to a terminal: text, line breaks, tabs and
-// colors, and no other sequence of controls.
+// Copy copies what a guest or a program wrote to a terminal: text, line breaks, tabs and colors, and no other
+// control sequence.
 func Copy(w io.Writer, from io.Reader) error {
 	r := bufio.NewReader(from)
 	out := bufio.NewWriter(w)
 	for {
-		if r.Buffered() == 0 { // what there is is shown before more is waited for
+		if r.Buffered() == 0 { // show what was read before waiting for more
 			if err := out.Flush(); err != nil {
 				return err
 			}
@@ -91,11 +91,11 @@ func Copy(w io.Writer, from io.Reader) error {
 	}
 }
 
-// mostParameters bounds a sequence that is looked at as a whole.
+// mostParameters bounds a sequence that is parsed as a whole.
 const mostParameters = 32
 
-// sequence reads what follows an escape character, and returns it where it is a color
-// (CSI digits m), else nothing. What makes a terminal take up a string ends with the line.
+// sequence reads what follows an escape character, and returns it if it is a color (CSI digits m), else
+// nothing. A string sequence ends at the latest with its line.
 func sequence(r *bufio.Reader) string {
 	kind, err := r.ReadByte()
 	switch {
@@ -118,7 +118,7 @@ func sequence(r *bufio.Reader) string {
 			parameters = append(parameters, c)
 		case c == 'm':
 			return "\x1b[" + string(parameters) + "m"
-		case c >= 0x20 && c <= 0x3f: // a parameter that colors do not have
+		case c >= 0x20 && c <= 0x3f: // a parameter that colors do not use
 			skipTo(r)
 			return ""
 		case c == '\n':
@@ -130,7 +130,7 @@ func sequence(r *bufio.Reader) string {
 	return ""
 }
 
-// skipTo reads to the last byte of a sequence, or the end of the line.
+// skipTo reads to the last byte of a sequence or the end of the line.
 func skipTo(r *bufio.Reader) {
 	for range mostParameters {
 		c, err := r.ReadByte()
@@ -143,11 +143,10 @@ func skipTo(r *bufio.Reader) {
 	}
 }
 
-// mostString bounds a string that a terminal would take up, such as a title.
+// mostString bounds a string sequence, such as a title, in bytes.
 const mostString = 4 << 10
 
-// skipString reads such a string to its end, and returns the end of the line if it came
-// before.
+// skipString reads such a string to its end, and returns the end of the line if that came first.
 func skipString(r *bufio.Reader) string {
 	for range mostString {
 		c, err := r.ReadByte()

@@ -20,12 +20,12 @@ import (
 
 var duration = reflect.TypeFor[time.Duration]()
 
-// isGroup tells a struct of settings from a setting.
+// isGroup reports whether a type is a struct of settings, not a setting.
 func isGroup(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.Unmarshaler]())
 }
 
-// decodeFile reads one YAML document over what v holds.
+// decodeFile decodes one YAML document into v.
 func (s Source) decodeFile(file string, text []byte, v reflect.Value) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document yaml.Node
@@ -52,7 +52,7 @@ func (s Source) decodeFile(file string, text []byte, v reflect.Value) error {
 	return nil
 }
 
-// rename gives settings that are written under their former names the new ones.
+// rename replaces former names of settings by the current ones.
 func (s Source) rename(file string, root *yaml.Node) error {
 	for _, former := range slices.Sorted(maps.Keys(s.Renamed)) {
 		now := s.Renamed[former]
@@ -70,7 +70,7 @@ func (s Source) rename(file string, root *yaml.Node) error {
 	return nil
 }
 
-// keyAt finds the key of a setting or a group by its path; nil if it is not there.
+// keyAt finds the key of a setting or group by its path; nil: not found.
 func keyAt(n *yaml.Node, path string) *yaml.Node {
 	name, rest, deeper := strings.Cut(path, ".")
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
@@ -87,7 +87,7 @@ func keyAt(n *yaml.Node, path string) *yaml.Node {
 
 var lineForm = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line (\d+): )?`)
 
-// SyntaxError is the error of a YAML parser, as an Invalid one; it puts the line behind the file's name, where editors
+// SyntaxError returns a YAML parser's error as Invalid, with the line after the file's name, where editors
 // look for it.
 func SyntaxError(file string, err error) error {
 	text := err.Error()
@@ -103,19 +103,19 @@ func SyntaxError(file string, err error) error {
 	return croft.Errorf(croft.Invalid, "%s: %s", file, rest)
 }
 
-// placed is an error at a line, which follows the file's name.
+// placed returns an error with its line, to follow the file's name.
 func placed(n *yaml.Node, format string, args ...any) error {
 	return fmt.Errorf("%d: %w", n.Line, fmt.Errorf(format, args...))
 }
 
-// check compares what is written with the type it is for, so that an error says
-// which setting is wrong, where, and how it is written.
+// check compares a node with its type, so that an error says which setting is wrong, where, and how it is
+// written.
 func check(n *yaml.Node, t reflect.Type, path string) error {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
 		return placed(n, "%sanchors and aliases are not for settings: write the value out", label(path))
 	}
 	if n.Tag == "!!null" {
-		return nil // as if it were not there
+		return nil // null is the same as absent
 	}
 	switch {
 	case isGroup(t) || t.Kind() == reflect.Map:
@@ -158,7 +158,7 @@ func checkMapping(n *yaml.Node, t reflect.Type, path string) error {
 	return nil
 }
 
-// elementType is the type of what stands behind a key.
+// elementType returns the type of a key's value.
 func elementType(t reflect.Type, path string, key *yaml.Node) (reflect.Type, error) {
 	if t.Kind() == reflect.Map {
 		return t.Elem(), nil
@@ -213,7 +213,7 @@ func describe(t reflect.Type) string {
 	return "a text"
 }
 
-// decodeText reads a value as it stands in a variable or a flag.
+// decodeText decodes a value from a variable or a flag.
 func decodeText(text string, v reflect.Value) error {
 	if v.Kind() == reflect.String {
 		v.SetString(text)

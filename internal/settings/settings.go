@@ -23,19 +23,18 @@ import (
 // Source says where settings come from.
 type Source struct {
 	Name  string                      // of the file, such as schedule.yaml
-	File  string                      // a file that somebody named, which has to exist; else Name is searched
-	Dirs  []string                    // searched for Name, SearchPath by default; the first that has it counts alone
+	File  string                      // named explicitly, and must exist; empty: Name is searched
+	Dirs  []string                    // searched for Name; the first that has it is used alone; SearchPath by default
 	Env   func(string) (string, bool) // os.LookupEnv by default
 	Flags map[string]string           // values by their paths, such as etcd.endpoints
 
-	// Former says of settings that other versions of the file had, by their paths, what
-	// has taken their place.
+	// Former maps the paths of settings of other versions to what replaced them.
 	Former map[string]string
 
-	// Renamed has the new paths of settings, or of groups of them, by their former paths.
-	// The former names are still read, with a warning; a file that has both is Invalid.
+	// Renamed maps the former paths of settings, or of groups, to the current ones. Former names are still
+	// read, with a warning; a file that has both is Invalid.
 	Renamed map[string]string
-	Warn    func(words string) // where warnings go; nil: nowhere
+	Warn    func(words string) // receives warnings; nil: they are dropped
 }
 
 func (s Source) warn(format string, args ...any) {
@@ -44,20 +43,18 @@ func (s Source) warn(format string, args ...any) {
 	}
 }
 
-// SearchPath is where files of settings are looked for: the working directory, the
-// user's configuration, the machine's.
+// SearchPath returns the directories searched for settings: the working directory, the user's configuration,
+// the machine's.
 func SearchPath() []string {
 	return []string{".", filepath.Join(xdg.ConfigHome, "croft"), "/etc/croft"}
 }
 
-// Load returns the defaults changed by what the source says, and the file that was
-// read, empty where there is none. T is a struct whose fields have yaml tags. A
-// setting in a struct within has a dotted path, and the environment's name for
-// etcd.endpoints is CROFT_ETCD_ENDPOINTS, where empty counts as unset; a list of
-// texts is divided by commas there and in flags.
+// Load returns the defaults as changed by the source, and the file that was read; empty: no file. T is a
+// struct whose fields have yaml tags. A setting in a nested struct has a dotted path; the environment's name
+// for etcd.endpoints is CROFT_ETCD_ENDPOINTS, and an empty variable is unset. Lists of texts are separated by
+// commas in variables and flags.
 //
-// Where *T has a method Validate() error, it has the last word. Every error is
-// Invalid.
+// If *T has a method Validate() error, it is called last. Every error is Invalid.
 func Load[T any](defaults T, s Source) (settings T, file string, err error) {
 	settings = defaults
 	v := reflect.ValueOf(&settings).Elem()
@@ -83,7 +80,7 @@ func Load[T any](defaults T, s Source) (settings T, file string, err error) {
 	return settings, file, nil
 }
 
-// read finds the file and returns what is in it.
+// read finds the file and returns its content.
 func (s Source) read() (file string, text []byte, err error) {
 	if s.File != "" {
 		text, err = os.ReadFile(s.File)
@@ -110,11 +107,10 @@ func (s Source) read() (file string, text []byte, err error) {
 	return "", nil, nil
 }
 
-// CheckOwner refuses a file that was found, and not named, where it belongs to another user
-// than root and who runs the program, or where everybody may write it: the working directory
-// may be anybody's. Invalid.
+// CheckOwner rejects a file that was found by search if it belongs to a user other than root and the one who
+// runs the program, or is writable by everybody: the working directory may be anybody's. Invalid.
 func CheckOwner(file string) error {
-	for _, look := range []func(string) (os.FileInfo, error){os.Lstat, os.Stat} { // a link counts too
+	for _, look := range []func(string) (os.FileInfo, error){os.Lstat, os.Stat} { // a symlink is checked too
 		info, err := look(file)
 		if err != nil {
 			return readError(err)
@@ -138,7 +134,7 @@ func readError(err error) error {
 	return croft.Errorf(croft.Invalid, "read settings: %w", err)
 }
 
-// overlay sets what the environment and the flags say.
+// overlay applies the environment and the flags.
 func (s Source) overlay(v reflect.Value) error {
 	env := s.Env
 	if env == nil {
@@ -167,7 +163,7 @@ func (s Source) overlay(v reflect.Value) error {
 	for path, text := range s.Flags {
 		i := slices.IndexFunc(all, func(l leaf) bool { return l.path == path })
 		if i < 0 {
-			return fmt.Errorf("settings have no %q", path) // a mistake in the program, not of its user
+			return fmt.Errorf("settings have no %q", path) // an error of the program, not of its user
 		}
 		if err := all[i].set(text); err != nil {
 			return croft.Errorf(croft.Invalid, "flag for %s: %w", path, err)
@@ -176,7 +172,7 @@ func (s Source) overlay(v reflect.Value) error {
 	return nil
 }
 
-// formerPath returns the former path of a setting; empty if it had none.
+// formerPath returns the former path of a setting; empty: it had none.
 func (s Source) formerPath(path string) string {
 	for former, now := range s.Renamed {
 		if path == now {
@@ -189,7 +185,7 @@ func (s Source) formerPath(path string) string {
 	return ""
 }
 
-// EnvName is the variable that overrides the setting at a path.
+// EnvName returns the variable that overrides the setting at a path.
 func EnvName(path string) string {
 	return "CROFT_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
 }
@@ -200,7 +196,7 @@ type leaf struct {
 	value reflect.Value
 }
 
-// leaves lists the settings of a struct and of those within it.
+// leaves lists the settings of a struct, including nested ones.
 func leaves(v reflect.Value, prefix string) []leaf {
 	var all []leaf
 	for _, f := range fieldsOf(v.Type()) {
@@ -214,7 +210,7 @@ func leaves(v reflect.Value, prefix string) []leaf {
 	return all
 }
 
-// set reads the text as the file would have it, lists of texts with commas.
+// set decodes text as in the file; lists of texts are separated by commas.
 func (l leaf) set(text string) error {
 	list := l.value.Kind() == reflect.Slice && l.value.Type().Elem().Kind() == reflect.String
 	if !list {
@@ -234,8 +230,7 @@ type field struct {
 	index []int
 }
 
-// fieldsOf lists the fields of a struct that have a yaml tag, and those of structs
-// that are inline in it.
+// fieldsOf lists the fields of a struct that have a yaml tag, including those of inlined structs.
 func fieldsOf(t reflect.Type) []field {
 	var all []field
 	for f := range t.Fields() {
@@ -265,8 +260,7 @@ func unknown(t reflect.Type, path, key string) error {
 	return &unknownKey{path + key, nearest.Hint(key, names)}
 }
 
-// EnvNames lists the variables that override the settings of a struct, with those of
-// former names.
+// EnvNames lists the variables that override the settings of a struct, including those of former names.
 func EnvNames[T any](of T, renamed map[string]string) []string {
 	var names []string
 	for _, l := range leaves(reflect.ValueOf(&of).Elem(), "") {

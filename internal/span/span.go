@@ -12,11 +12,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scope is the name under which all spans of ours are.
+// scope is the instrumentation scope of all spans of croft.
 const scope = "croft"
 
-// Start begins a span below that of ctx. end has to be called, with what the work came
-// to; that somebody gave it up is no error of it.
+// Start starts a span below the span of ctx. end must be called with the result of the work; cancellation is
+// not recorded as an error.
 func Start(ctx context.Context, name string, about ...attribute.KeyValue) (_ context.Context, end func(error)) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -25,8 +25,8 @@ func Start(ctx context.Context, name string, about ...attribute.KeyValue) (_ con
 	return Begin(ctx, parent.TracerProvider(), name, about...)
 }
 
-// Begin begins a span where it is known who records: the first of a process. It is below
-// that of ctx, which may be one that Join took from elsewhere.
+// Begin starts the first span of a process, with the provider that records it. Its parent is the span of ctx,
+// which may come from Join.
 func Begin(ctx context.Context, provider trace.TracerProvider, name string,
 	about ...attribute.KeyValue) (_ context.Context, end func(error)) {
 	ctx, s := provider.Tracer(scope).Start(ctx, name, trace.WithAttributes(about...))
@@ -39,7 +39,7 @@ func Begin(ctx context.Context, provider trace.TracerProvider, name string,
 	}
 }
 
-// Do is Start around one piece of work.
+// Do runs work in a span, as Start does.
 func Do(ctx context.Context, name string, work func(context.Context) error, about ...attribute.KeyValue) error {
 	ctx, end := Start(ctx, name, about...)
 	err := work(ctx)
@@ -47,16 +47,15 @@ func Do(ctx context.Context, name string, work func(context.Context) error, abou
 	return err
 }
 
-// Parent is the span of ctx for another process, as W3C's traceparent; empty where
-// nothing is recorded.
+// Parent returns the span of ctx for another process, as a W3C traceparent; empty: nothing is recorded.
 func Parent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return carrier["traceparent"]
 }
 
-// Join makes the span that another process named the parent of those that are begun
-// with ctx. False: it named none, or what it named is no traceparent.
+// Join makes another process's span the parent of spans started with ctx. False: parent is empty or not a
+// traceparent.
 func Join(ctx context.Context, parent string) (context.Context, bool) {
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent})
 	return ctx, trace.SpanContextFromContext(ctx).IsRemote()

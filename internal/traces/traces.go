@@ -23,7 +23,7 @@ import (
 	"croft/internal/build"
 )
 
-// Settings say where traces go; files of settings of both kinds have them.
+// Settings say where traces are sent; settings files of both kinds include them.
 type Settings struct {
 	Endpoint string `yaml:"endpoint"`
 }
@@ -40,8 +40,8 @@ func checkCollector(setting, endpoint string) error {
 	return nil
 }
 
-// wanted tells whether anybody is to get traces. OpenTelemetry's own variables count
-// where the settings say nothing. Invalid: what they say is no address.
+// wanted reports whether traces are enabled. OpenTelemetry's own variables apply if the settings are empty.
+// Invalid: the address is malformed.
 func (s Settings) wanted(env func(string) string) (bool, error) {
 	if strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
 		return false, nil
@@ -57,17 +57,17 @@ func (s Settings) wanted(env func(string) string) (bool, error) {
 	return false, nil
 }
 
-// How long the end of a process waits for a collector to take what is left, and how
-// long a running one sends to it.
+// How long a process waits at its end for a collector to take the remaining spans, and how long a running
+// process sends to it.
 const (
 	CommandFlush = 500 * time.Millisecond
 	PartFlush    = 2 * time.Second
 	sendTimeout  = 5 * time.Second
 )
 
-// Start has what a process does recorded, if anybody is to get that. Spans wait in a
-// queue and are sent behind its back: a collector that is away or slow loses them, and
-// keeps nobody waiting. end sends what is left, for no longer than flush.
+// Start records the process's spans if traces are enabled. Spans are queued and sent in the background: if
+// the collector is unreachable or slow they are dropped, and no caller waits. end sends the rest within
+// flush.
 func (s Settings) Start(ctx context.Context, service string, flush time.Duration,
 	log *slog.Logger) (_ trace.TracerProvider, end func(), err error) {
 	if wanted, err := s.wanted(os.Getenv); !wanted || err != nil {
@@ -87,7 +87,7 @@ func (s Settings) Start(ctx context.Context, service string, flush time.Duration
 		resource.WithAttributes(attribute.String("service.name", service),
 			attribute.String("service.version", build.Version)),
 		resource.WithHost(), resource.WithFromEnv())
-	if err != nil { // nothing that is only told may keep anything from being done
+	if err != nil { // an error in telemetry must not stop the program
 		log.Warn("traces say less than they could of this process", "err", err)
 	}
 	provider := sdk.NewTracerProvider(sdk.WithResource(about),
@@ -101,11 +101,11 @@ func (s Settings) Start(ctx context.Context, service string, flush time.Duration
 	}, nil
 }
 
-// traceErrors logs what the collector answers, when it changes.
+// traceErrors logs the collector's errors when they change.
 type traceErrors struct {
 	log  *slog.Logger
 	mu   sync.Mutex
-	told string // the newest
+	told string // the last one logged
 }
 
 // Handle implements otel.ErrorHandler.

@@ -13,14 +13,14 @@ type Turns[K comparable] struct {
 	lines map[K]*line
 }
 
-// line is those who wait for the turn of one key, and who has it.
+// line is the queue for one key's turn.
 type line struct {
-	turn  chan struct{} // full while somebody has it; Go serves who waits in order
-	users int           // guarded by Turns.mu; the line goes with the last
+	turn  chan struct{} // full while the turn is taken; Go serves waiters in order
+	users int           // guarded by Turns.mu; the line is removed with its last user
 }
 
-// Take waits for the turn of a key and returns what ends it, which is to be called
-// once, by whichever goroutine. Where ctx ends first it returns ctx's cause.
+// Take waits for the turn of a key and returns the function that ends it, to be called once, by any
+// goroutine. If ctx ends first, it returns ctx's cause.
 func (t *Turns[K]) Take(ctx context.Context, key K) (end func(), err error) {
 	l := t.join(key)
 	select {

@@ -16,11 +16,10 @@ import (
 	"strings"
 )
 
-// maxDepth is how deep multiparts may lie in each other.
+// maxDepth is how deeply multiparts may be nested.
 const maxDepth = 4
 
-// checkMessage goes through the parts of a MIME message. Its errors go on "the
-// user-data ...".
+// checkMessage checks the parts of a MIME message. Its errors continue "the user-data ...".
 func checkMessage(data []byte) error {
 	m, err := mail.ReadMessage(bytes.NewReader(data))
 	if err != nil {
@@ -56,7 +55,7 @@ func checkPart(h textproto.MIMEHeader, body io.Reader, depth int) error {
 	}
 }
 
-// checkLeaf checks one part that has no parts.
+// checkLeaf checks a part that is not a multipart.
 func checkLeaf(kind Kind, encoding string, body io.Reader) error {
 	switch strings.ToLower(encoding) {
 	case "base64":
@@ -74,16 +73,15 @@ func checkLeaf(kind Kind, encoding string, body io.Reader) error {
 	return nil
 }
 
-// Part is one piece of what Join puts together.
+// Part is one piece of user-data for Join.
 type Part struct {
-	Name string // a file name, which the guest may keep the piece under
+	Name string // a file name, under which the guest may store the piece
 	Data []byte
 }
 
-// Join puts pieces together as the parts of one MIME message, in their order,
-// which is also the order in which cloud-init takes them. Equal pieces give equal
-// bytes, so that a guest that reads twice sees no change. One that is MIME already
-// becomes a part with its parts.
+// Join joins pieces as parts of one MIME message, in their order, which is also the order in which cloud-init
+// processes them. Equal pieces give equal bytes, so a guest that reads twice sees no change. A piece that is
+// MIME becomes a part with its own parts.
 func Join(parts ...Part) []byte {
 	var body bytes.Buffer
 	w := multipart.NewWriter(&body)
@@ -92,10 +90,10 @@ func Join(parts ...Part) []byte {
 		hash.Write(p.Data)
 	}
 	boundary := "croft-" + hex.EncodeToString(hash.Sum(nil)[:16])
-	w.SetBoundary(boundary) // of letters, digits and a dash: never fails
+	w.SetBoundary(boundary) // letters, digits and a dash: never fails
 	for _, p := range parts {
 		header, text := p.encode()
-		to, _ := w.CreatePart(header) // into memory: never fails
+		to, _ := w.CreatePart(header) // writes to memory: never fails
 		to.Write(text)
 	}
 	w.Close()
@@ -103,7 +101,7 @@ func Join(parts ...Part) []byte {
 	return append([]byte(head), body.Bytes()...)
 }
 
-// encode is the part's header and its body as they stand in the message.
+// encode returns the part's header and body as in the message.
 func (p Part) encode() (textproto.MIMEHeader, []byte) {
 	if KindOf(p.Data) == Multipart {
 		if m, err := mail.ReadMessage(bytes.NewReader(p.Data)); err == nil {
@@ -123,7 +121,7 @@ func (p Part) encode() (textproto.MIMEHeader, []byte) {
 	}, wrapped(p.Data)
 }
 
-// wrapped is base64 in lines of 76 characters.
+// wrapped returns base64 in lines of 76 characters.
 func wrapped(data []byte) []byte {
 	text := base64.StdEncoding.EncodeToString(data)
 	var out bytes.Buffer

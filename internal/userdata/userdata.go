@@ -18,14 +18,14 @@ import (
 	"croft"
 )
 
-// maxUnpacked is how much compressed user-data may come to, in bytes.
+// maxUnpacked bounds uncompressed user-data, in bytes.
 const maxUnpacked = 1 << 20
 
 // Kind is what a piece of user-data is to cloud-init: its MIME type.
 type Kind string
 
-// The kinds that croft tells apart. Plain is everything whose first line says
-// nothing to us; the guest may know more.
+// The kinds that croft distinguishes. Plain is everything with an unknown first line; the guest may know
+// more.
 const (
 	CloudConfig Kind = "text/cloud-config"
 	Script      Kind = "text/x-shellscript"
@@ -34,7 +34,7 @@ const (
 	Plain       Kind = "text/plain"
 )
 
-// KindOf tells what data is by its beginning.
+// KindOf returns the kind of data from its beginning.
 func KindOf(data []byte) Kind {
 	line := firstLine(data)
 	switch {
@@ -55,16 +55,14 @@ func firstLine(data []byte) string {
 	return string(line[:min(len(line), 256)])
 }
 
-// isMessage tells whether the line begins the header of a MIME message.
+// isMessage reports whether the line begins the header of a MIME message.
 func isMessage(line string) bool {
 	name, _, _ := strings.Cut(strings.ToLower(line), ":")
 	return name == "content-type" || name == "mime-version"
 }
 
-// Check finds what is wrong with user-data, as far as can be told outside of the
-// guest: its size, gzip that does not unpack, text that is none, cloud-config
-// that is not YAML, MIME that has no parts. What it returns is Invalid. Nothing
-// at all is right too.
+// Check checks user-data as far as possible outside the guest: its size, gzip that does not unpack, text that
+// is binary, cloud-config that is not YAML, MIME without parts. Errors are Invalid. Empty data is valid.
 func Check(data []byte) error {
 	if len(data) > croft.MaxUserData {
 		return croft.Errorf(croft.Invalid,
@@ -98,7 +96,7 @@ func unpack(data []byte) ([]byte, error) {
 	return out, err
 }
 
-// checkText checks what is not compressed. Its errors go on "the user-data ...".
+// checkText checks uncompressed user-data. Its errors continue "the user-data ...".
 func checkText(data []byte) error {
 	line := firstLine(data)
 	switch {
@@ -123,7 +121,7 @@ func checkText(data []byte) error {
 	return nil
 }
 
-// lettersOf is a comment's text with nothing but its letters, in lower case.
+// lettersOf returns only the letters of a comment, in lower case.
 func lettersOf(line string) string {
 	if !strings.HasPrefix(line, "#") {
 		return ""
@@ -142,7 +140,7 @@ func checkCloudConfig(data []byte) error {
 		return fmt.Errorf("begins with #cloud-config and is not YAML: %w", err)
 	}
 	if document.Kind == 0 || len(document.Content) == 0 {
-		return nil // comments alone
+		return nil // only comments
 	}
 	if root := document.Content[0]; root.Kind != yaml.MappingNode && root.Tag != "!!null" {
 		return fmt.Errorf("begins with #cloud-config and has no key: value in line %d", root.Line)
