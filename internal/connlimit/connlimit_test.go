@@ -18,10 +18,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// prove does what a server does once a request on c showed credentials that count.
+// prove does what a server does after a request on c with valid credentials.
 func prove(c net.Conn) { connlimit.Prove(connlimit.Context(context.Background(), c)) }
 
-// from is a connection that comes from an address.
+// from is a connection from an address.
 type from struct {
 	net.Conn
 	address net.Addr
@@ -29,7 +29,7 @@ type from struct {
 
 func (f from) RemoteAddr() net.Addr { return f.address }
 
-// queue is a listener that accepts what it is given.
+// queue is a listener that accepts the connections put into it.
 type queue chan net.Conn
 
 func (q queue) Accept() (net.Conn, error) { return <-q, nil }
@@ -40,7 +40,7 @@ func TestOverABoundTheOldestIsClosed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		from   []byte // the last byte of each caller's address, in order
-		closed []int  // which of them
+		closed []int  // indices of the closed ones
 	}{
 		{"within the bounds none is", []byte{1, 1, 2}, nil},
 		{"of one source its own oldest is", []byte{1, 2, 1, 1}, []int{0}},
@@ -84,7 +84,7 @@ func TestOverABoundTheOldestIsClosed(t *testing.T) {
 	}
 }
 
-// accepted takes connections from addresses, with the bounds 2 and 4, and returns them.
+// accepted accepts connections from addresses, with the bounds 2 and 4, and returns them.
 func accepted(t *testing.T, limits connlimit.Limits, proven bool, addresses ...string) (*connlimit.Listener,
 	func(address string, proven bool) net.Conn, []net.Conn) {
 	t.Helper()
@@ -175,7 +175,7 @@ func TestTheEndClosesWhatIsOpen(t *testing.T) {
 func TestWhatIsWrittenHasToBeReadInTime(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		own   time.Duration // deadline of the server itself, 0 for none
+		own   time.Duration // deadline set by the server; 0: none
 		takes time.Duration
 	}{
 		{"by the bound", 0, time.Minute},

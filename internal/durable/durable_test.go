@@ -24,14 +24,14 @@ func TestAFileIsReplacedOrStaysAsItWas(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	// The mode is the one that is asked for, whatever the file had.
+	// The mode is the requested one, whatever mode the old file had.
 	if err := durable.Write(file, nil, 0o640); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	// A directory in its place is not replaced, and nothing is left behind.
+	// A directory is not replaced, and no temporary file is left.
 	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestAFileIsReplacedOrStaysAsItWas(t *testing.T) {
 	}
 }
 
-// What a crash leaves is what was flushed: the new file before it takes the old one's place, the directory after it.
+// A crash leaves what was flushed: the new file before it replaces the old one, the directory after that.
 func TestAFileIsFlushedBeforeItTakesThePlaceOfTheOther(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "secret")
@@ -78,7 +78,7 @@ func TestAFileIsFlushedBeforeItTakesThePlaceOfTheOther(t *testing.T) {
 	}
 }
 
-// Where a disk cannot be flushed the old file stays, and whoever wrote hears of it.
+// If a disk cannot be flushed, the old file stays and the writer gets an error.
 func TestWhatCannotBeFlushedIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "secret")

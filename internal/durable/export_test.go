@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// WatchFlush has do called for each file or directory in place of flushing it, until the test ends.
+// WatchFlush calls do for each file or directory instead of flushing it, until the test ends.
 func WatchFlush(t *testing.T, do func(*os.File) error) {
 	before := flush
 	flush = do

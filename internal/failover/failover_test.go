@@ -17,7 +17,7 @@ func TestEndpointsAreUsedInTurn(t *testing.T) {
 		t.Fatalf("%s of %d", current(e), e.Len())
 	}
 	_, first := e.Current()
-	_, second := e.Current() // of another request, which meets the same failure
+	_, second := e.Current() // for another request that meets the same failure
 	first()
 	second()
 	if current(e) != "http://b" {
@@ -40,7 +40,7 @@ func TestTheOneInUseOutlastsANewList(t *testing.T) {
 	}
 	_, late := e.Current()
 	e.Set([]string{"http://d", "http://e"})
-	late() // about a list that is gone
+	late() // for a list that was replaced
 	if current(e) != "http://d" {
 		t.Errorf("none is left of the old ones: %s", current(e))
 	}

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ask sends a request to who has these checks.
+// ask sends a request to a server with these checks.
 func ask(t *testing.T, c *health.Checks, method, target string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -31,7 +31,7 @@ func ask(t *testing.T, c *health.Checks, method, target string, header ...string
 	return w
 }
 
-// parts are one that is well and two that are not.
+// parts returns checks of one part that is ready and two that are not.
 func parts() *health.Checks {
 	c := new(health.Checks)
 	c.Add("well", func(context.Context) error { return nil })
@@ -95,7 +95,7 @@ func TestAPartThatHangsKeepsNobodyWaiting(t *testing.T) {
 		var c health.Checks
 		release := make(chan struct{})
 		defer close(release)
-		c.Add("hangs", func(context.Context) error { <-release; return nil }) // heeds no context
+		c.Add("hangs", func(context.Context) error { <-release; return nil }) // ignores its context
 		c.Add("slow", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		began := time.Now()
 		found := c.Look(t.Context())
@@ -108,7 +108,7 @@ func TestAPartThatHangsKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// Where a look costs nothing, nobody is told of a moment that is over.
+// With cheap checks, no answer is out of date.
 func TestACheapLookIsNeverOld(t *testing.T) {
 	var broken error
 	c := &health.Checks{Cheap: true}
@@ -122,7 +122,7 @@ func TestACheapLookIsNeverOld(t *testing.T) {
 	}
 }
 
-// Every answer to /readyz made the parts look anew: whoever asked without end slowed them.
+// Every answer to /readyz ran all checks, so a client that polled without pause slowed the parts.
 func TestManyWhoAskShareALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0

@@ -11,7 +11,7 @@ import (
 	"croft"
 )
 
-// TestOpenSSHAgrees has OpenSSH's own tool derive the public key.
+// TestOpenSSHAgrees derives the public key with OpenSSH's own tool.
 func TestOpenSSHAgrees(t *testing.T) {
 	private, err := New()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package httpapi has what the project's HTTP servers share: requests are read within
-// bounds, answers are JSON, and the status of an answer is known afterwards.
+// Package httpapi has what croft's HTTP servers share: requests are read within bounds, answers are JSON, and the
+// status of an answer can be read afterwards.
 package httpapi
 
 import (
@@ -13,8 +13,8 @@ import (
 	"croft"
 )
 
-// ReadBody reads a request's body of at most so many bytes, within that time where it is
-// not 0 and the server has deadlines. Invalid.
+// ReadBody reads a request's body of at most `most` bytes, within `within` if that is not 0 and the server supports
+// deadlines. Invalid.
 func ReadBody(w http.ResponseWriter, r *http.Request, most int64, within time.Duration) ([]byte, error) {
 	if within > 0 {
 		control := http.NewResponseController(w)
@@ -32,14 +32,14 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int64, within time.Du
 	return text, nil
 }
 
-// Decode decodes a JSON document into a struct that has all of its fields.
+// Decode decodes a JSON document into a struct that must have all of its fields.
 func Decode(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	return d.Decode(into)
 }
 
-// Answer writes a document as JSON, which no cache keeps.
+// Answer writes a document as JSON that must not be cached.
 func Answer(w http.ResponseWriter, status int, document any) {
 	text, err := json.Marshal(document)
 	if err != nil {
@@ -48,20 +48,20 @@ func Answer(w http.ResponseWriter, status int, document any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // the client may be gone
+	_, _ = w.Write(append(text, '\n')) // ignore clients that went away
 }
 
-// Error answers with the sentence of an error, as text, and the status of its kind.
+// Error answers with the error's text and the status of its kind.
 func Error(w http.ResponseWriter, err error) { http.Error(w, err.Error(), croft.HTTPStatus(err)) }
 
-// Noted is a ResponseWriter that notes the status of the answer.
+// Noted is a ResponseWriter that records the status of the answer.
 type Noted struct {
 	http.ResponseWriter
 
 	Status int
 }
 
-// Note returns a writer before w. Its status is 200 until another is written.
+// Note wraps w. The status is 200 until another is written.
 func Note(w http.ResponseWriter) *Noted { return &Noted{w, http.StatusOK} }
 
 // WriteHeader implements http.ResponseWriter.

@@ -35,10 +35,10 @@ func (b *Box[K]) Put(keys ...K) {
 	}
 }
 
-// Ready receives when keys may be there to Take.
+// Ready returns a channel that receives when there may be keys to Take.
 func (b *Box[K]) Ready() <-chan struct{} { return b.signal }
 
-// Take empties the box.
+// Take removes and returns all keys.
 func (b *Box[K]) Take() []K {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,7 +50,7 @@ func (b *Box[K]) Take() []K {
 	return keys
 }
 
-// Run calls each with every key that is put, until ctx ends, and returns its error.
+// Run calls each with every key that is put, until ctx ends, and returns ctx's error.
 func (b *Box[K]) Run(ctx context.Context, each func(K)) error {
 	for {
 		select {
@@ -67,13 +67,13 @@ func (b *Box[K]) Run(ctx context.Context, each func(K)) error {
 	}
 }
 
-// Boxes is a set of boxes that all get what is put.
+// Boxes is a set of boxes that all receive what is put.
 type Boxes[K comparable] struct {
 	mu    sync.Mutex
 	boxes map[*Box[K]]struct{}
 }
 
-// Join adds a box to the group and returns it with the way out.
+// Join adds a box to the set and returns it with the function that removes it.
 func (g *Boxes[K]) Join() (box *Box[K], leave func()) {
 	box = New[K]()
 	g.mu.Lock()
@@ -89,7 +89,7 @@ func (g *Boxes[K]) Join() (box *Box[K], leave func()) {
 	}
 }
 
-// Put puts the keys into every box of the group; it never blocks.
+// Put puts the keys into every box of the set; it never blocks.
 func (g *Boxes[K]) Put(keys ...K) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

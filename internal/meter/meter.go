@@ -13,7 +13,7 @@ import (
 	"croft"
 )
 
-// Set is some metrics. The zero value is ready.
+// Set is a collection of metrics. The zero value is ready.
 type Set struct{ all []prometheus.Collector }
 
 // Describe implements prometheus.Collector.
@@ -35,33 +35,33 @@ func add[C prometheus.Collector](s *Set, c C) C {
 	return c
 }
 
-// Counter is a number that only grows.
+// Counter adds a number that only increases.
 func (s *Set) Counter(name, help string) prometheus.Counter {
 	return add(s, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
 }
 
-// Counters are counters by labels.
+// Counters adds counters with labels.
 func (s *Set) Counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return add(s, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
 }
 
-// Gauge is a number that goes up and down.
+// Gauge adds a number that goes up and down.
 func (s *Set) Gauge(name, help string) prometheus.Gauge {
 	return add(s, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
 }
 
-// Gauges are gauges by labels.
+// Gauges adds gauges with labels.
 func (s *Set) Gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 	return add(s, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
 }
 
-// Now is a gauge that is read when somebody asks.
+// Now adds a gauge that is read at collection.
 func (s *Set) Now(name, help string, read func() float64) {
 	add(s, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 }
 
-// Seconds are histograms of how long something took. A server of Prometheus that knows
-// native histograms gets those, any other the buckets.
+// Seconds adds histograms of durations. A Prometheus server with native histograms receives those, others the
+// buckets.
 func (s *Set) Seconds(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return add(s, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,
@@ -71,13 +71,13 @@ func (s *Set) Seconds(name, help string, buckets []float64, labels ...string) *p
 	}, labels))
 }
 
-// Buckets of Seconds: for what a program waits for, and for what a person does.
+// Buckets for Seconds: for what a program waits for, and for what a person does.
 var (
 	Requests = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}
 	Work     = []float64{.05, .1, .2, .5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600}
 )
 
-// Result is the label of how something ended: ok, or the kind of its error in one word.
+// Result returns the label of a result: ok, or the kind of the error in one word.
 func Result(err error) string {
 	if err == nil {
 		return "ok"

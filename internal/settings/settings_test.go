@@ -30,7 +30,7 @@ type config struct {
 	hidden string
 }
 
-// Files are inline elsewhere.
+// Files is inlined in another struct.
 type Files struct {
 	CA string `yaml:"ca"`
 }
@@ -39,7 +39,7 @@ type part struct {
 	Size int `yaml:"size"`
 }
 
-// Validate has an opinion on one name.
+// Validate rejects one name.
 func (c *config) Validate() error {
 	if c.Name == "impossible" {
 		return errors.New("name: impossible is not possible")
@@ -54,7 +54,7 @@ func defaults() config {
 	return c
 }
 
-// source is a file with this text, in an otherwise empty world.
+// source returns a source with this text as its only file, and no environment.
 func source(t *testing.T, text string) settings.Source {
 	t.Helper()
 	dir := t.TempDir()
@@ -247,7 +247,7 @@ func TestAFlagWithoutASettingIsAMistake(t *testing.T) {
 	}
 }
 
-// Whatever the file holds, it is read or refused in one line.
+// Any file content is either read or rejected in one line.
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{"name: x", "etcd: {endpoints: [a], timeout: 3s}", "a: &a [*a]", "<<: {}",
 		"? {a: b}\n: c", "ratios: {1: 2}", "!!binary x", "name: !!int 3"} {
@@ -324,8 +324,8 @@ func TestFormerNamesAreReadWithAWarning(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
 		env        map[string]string
-		want       string // of Join.Listen
-		warns      string // in the only warning
+		want       string // value of Join.Listen
+		warns      string // text of the only warning
 		err        string
 	}{
 		{"the new name", "join: {listen: a}", nil, "a", "", ""},

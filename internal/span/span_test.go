@@ -30,7 +30,7 @@ func TestNothingIsDoneWhereNobodyRecords(t *testing.T) {
 	}
 }
 
-// A process that records nothing hands on what it was told.
+// A process that records nothing passes on the trace that it received.
 func TestATraceGoesOnThroughAProcessThatDoesNotRecord(t *testing.T) {
 	ctx, _ := span.Join(t.Context(), parent)
 	ctx, end := span.Begin(ctx, noop.NewTracerProvider(), "work")

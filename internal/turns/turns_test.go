@@ -23,7 +23,7 @@ func TestOneAfterTheOther(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				order = append(order, i) // the turn guards it
+				order = append(order, i) // guarded by the turn
 				end()
 			}()
 			synctest.Wait()

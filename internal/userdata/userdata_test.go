@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 	tests := []struct {
 		name string
 		data []byte
-		want string // in the error; empty where it is right
+		want string // in the error; empty: valid
 	}{
 		{"nothing is right", nil, ""},
 		{"a script", script, ""},
@@ -87,7 +87,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// leaves reads all parts that have no parts, as cloud-init walks them: type and text.
+// leaves reads all leaf parts, as cloud-init walks them: type and text.
 func leaves(t testing.TB, contentType string, body io.Reader, encoding string) (all []string) {
 	t.Helper()
 	kind, params, err := mime.ParseMediaType(contentType)
@@ -150,8 +150,7 @@ func TestJoinKeepsEachPieceAsItIs(t *testing.T) {
 	}
 }
 
-// FuzzCheck: nothing makes it panic, and what it lets pass can be joined with
-// another piece, which stays whole.
+// FuzzCheck requires that Check never panics, and that data it accepts can be joined with another piece unchanged.
 func FuzzCheck(f *testing.F) {
 	for _, s := range []string{"", "#!/bin/sh\n", "#cloud-config\na: b\n", twoParts, "Content-Type: x\n\n",
 		string(packed(f, []byte("#!")))} {

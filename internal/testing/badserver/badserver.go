@@ -1,5 +1,5 @@
-// Package badserver has the HTTP servers that a client meets while processes are killed. What a
-// client reports of any of them is croft.Unavailable: it may succeed later.
+// Package badserver has the HTTP servers that a client meets while processes are killed. A client must report each
+// of them as croft.Unavailable: it may succeed later.
 package badserver
 
 import (
@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// All starts one server of each kind, over TLS where secure says so, and returns their addresses,
-// HOST:PORT, by what is wrong with them. They end with the test.
+// All starts one server of each kind, over TLS if secure, and returns their addresses, HOST:PORT, by what is wrong
+// with them. They end with the test.
 func All(t testing.TB, secure bool) map[string]string {
 	t.Helper()
 	all := map[string]string{
-		"nobody listens":        "127.0.0.1:1", // a port that only root could take, and nobody does
+		"nobody listens":        "127.0.0.1:1", // only root could listen on this port
 		"the connection is cut": listen(t, func(c net.Conn) { _ = c.Close() }),
 	}
 	for name, handler := range map[string]http.HandlerFunc{
@@ -41,7 +41,7 @@ func All(t testing.TB, secure bool) map[string]string {
 	return all
 }
 
-// text answers with the same text always.
+// text always answers with the same text.
 func text(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -49,7 +49,7 @@ func text(status int, body string) http.HandlerFunc {
 	}
 }
 
-// listen has serve take each connection.
+// listen calls serve for each connection.
 func listen(t testing.TB, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,4 +1,4 @@
-// Package built makes the programs, and the image of a guest, that tests of whole systems run.
+// Package built builds the programs, and the guest image, that whole-system tests run.
 package built
 
 import (
@@ -11,24 +11,24 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Config says what a package's tests run, and by which name they speak of themselves.
+// Config says what a package's tests run, and under which name they report.
 type Config struct {
-	Name   string // required, as the directory below test/
-	Prefix string // of the directory that is made; croft-NAME- by default
-	Race   bool   // with the race detector
+	Name   string // required; the directory below test/
+	Prefix string // of the temporary directory; croft-NAME- by default
+	Race   bool   // build with the race detector
 	Names  []string
-	Guest  bool         // the small guest too: CROFT_TEST_GUEST, or a new one
-	End    func() error // after the tests; nil: nothing
+	Guest  bool         // provide the small guest too: CROFT_TEST_GUEST, or a new one
+	End    func() error // called after the tests; nil: nothing
 }
 
-// Made is what there is while the tests run.
+// Made is what exists while the tests run.
 type Made struct {
-	Repository string // its root
-	Binaries   string // directory with croft, and Names that lead to it
-	Guest      string // image; empty without Guest
+	Repository string // root of the repository
+	Binaries   string // directory with croft, and Names linked to it
+	Guest      string // path of the image; empty without Guest
 }
 
-// Run makes all that, hands it to use, runs the tests, looks for goroutines that they left, and returns the exit code.
+// Run builds all that, passes it to use, runs the tests, checks for leaked goroutines, and returns the exit code.
 func Run(m interface{ Run() int }, c Config, use func(Made)) int {
 	code, err := run(m, c, use)
 	if err != nil {
@@ -96,7 +96,7 @@ func (m Made) guest() (string, error) {
 	return image, m.Command("scripts/guest/build", image)
 }
 
-// Command runs a program in the root of the repository.
+// Command runs a program in the repository's root.
 func (m Made) Command(name string, args ...string) error {
 	cmd := exec.CommandContext(context.Background(), name, args...)
 	cmd.Dir = m.Repository

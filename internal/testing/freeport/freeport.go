@@ -10,18 +10,17 @@ import (
 	"sync"
 )
 
-// The ports that are given. Linux takes those of outgoing connections from 32768 on
-// (net.ipv4.ip_local_port_range): one of them could have taken a port of that range
-// before its server listens.
+// The range of ports used. Linux takes ports of outgoing connections from 32768 on (net.ipv4.ip_local_port_range):
+// a connection could take a port of that range before the server listens on it.
 const (
 	lowest = 10000
 	beyond = 32000
 )
 
-// given are the ports that this process had: it gets none twice.
+// given are the ports already returned in this process; none is returned twice.
 var given sync.Map
 
-// Address is one of a host, an IP address of this machine, where nobody listens.
+// Address returns an address of host, an IP address of this machine, on which nobody listens.
 func Address(host string) (string, error) {
 	var err error
 	for range 1000 {
@@ -38,7 +37,7 @@ func Address(host string) (string, error) {
 	return "", fmt.Errorf("find a free port on %s: %w", host, err)
 }
 
-// Addresses are several on the loopback interface.
+// Addresses returns several addresses on the loopback interface.
 func Addresses(n int) (all []string, err error) {
 	for range n {
 		address, err := Address("127.0.0.1")
@@ -50,7 +49,7 @@ func Addresses(n int) (all []string, err error) {
 	return all, nil
 }
 
-// For is Address for a test, which ends where there is none.
+// For is Address for a test, which fails if there is none.
 func For(t interface {
 	Helper()
 	Fatal(...any)

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// URI is where the libvirt of Start answers.
+// URI is the address of the libvirt that Start provides.
 const URI = "qemu:///system"
 
-// lockFile keeps test binaries that run at once from starting the daemons twice.
+// lockFile prevents concurrent test binaries from starting the daemons twice.
 const lockFile = "/tmp/croft-libvirt-test.lock"
 
 var start = sync.OnceValue(func() error {
@@ -25,7 +25,7 @@ var start = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // and with it the lock
+	defer lock.Close() // releases the lock too
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return err
 	}
@@ -39,8 +39,8 @@ var start = sync.OnceValue(func() error {
 	return startNetwork("default")
 })
 
-// Start makes libvirt answer, or fails the test saying what is missing. It needs
-// root and the packages that scripts/install-deps installs.
+// Start makes libvirt answer, or fails the test with what is missing. It needs root and the packages that
+// scripts/install-deps installs.
 func Start(t testing.TB) {
 	t.Helper()
 	if err := start(); err != nil {
@@ -48,8 +48,8 @@ func Start(t testing.TB) {
 	}
 }
 
-// Virsh runs virsh and returns what it printed; an error of virsh fails the test.
-// It is how tests look at libvirt, and meddle with it, without the code under test.
+// Virsh runs virsh and returns its output; an error fails the test. Tests use it to inspect and change libvirt
+// without the code under test.
 func Virsh(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := virsh(args...)
@@ -59,8 +59,7 @@ func Virsh(t testing.TB, args ...string) string {
 	return out
 }
 
-// startNetwork starts a network that exists and is not active; several test
-// binaries, and croft itself, may do so at once.
+// startNetwork starts a defined, inactive network; several test binaries, and croft itself, may do so concurrently.
 func startNetwork(name string) error {
 	active := func() (bool, error) {
 		out, err := virsh("net-list", "--name")
@@ -81,7 +80,7 @@ func startNetwork(name string) error {
 	return startErr
 }
 
-// moduleRoot is the nearest directory above the test's that has a go.mod.
+// moduleRoot returns the nearest directory with a go.mod, from the test's upwards.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -107,7 +106,7 @@ func run(name string, args ...string) error {
 	return err
 }
 
-// output does not wait for what a daemon left behind may still hold open.
+// output does not wait for daemons that keep the output open.
 func output(name string, args ...string) (string, error) {
 	var out, errs strings.Builder
 	cmd := exec.Command(name, args...)
@@ -132,8 +131,8 @@ func (e *runError) Error() string {
 
 func (e *runError) Unwrap() error { return e.err }
 
-// Dir returns a directory that QEMU can reach, removed when the test ends:
-// t.TempDir's is for its user alone.
+// Dir returns a directory that QEMU can reach, removed when the test ends; t.TempDir's is accessible to its user
+// only.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "croft-libvirttest-")
@@ -147,8 +146,7 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// Guest returns a copy of the small guest image, made by scripts/guest/build where
-// it has not been made before.
+// Guest returns a copy of the small guest image, which scripts/guest/build builds if it is missing.
 func Guest(t testing.TB) string {
 	t.Helper()
 	image, err := guest()

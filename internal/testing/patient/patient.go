@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// Longest is how long is waited at most.
+	// Longest is the longest wait.
 	Longest = 5 * time.Minute
-	// spare is what is left of the test binary's time for the test to say what was missing, and to clean up.
+	// spare is the part of the test binary's time reserved for the failing test's message and clean-up.
 	spare = 30 * time.Second
 	pause = 5 * time.Millisecond
 )
 
-// Deadline is until when a test waits for something from now on.
+// Deadline returns the deadline of a wait that starts now.
 func Deadline(t testing.TB) time.Time {
 	end := time.Now().Add(Longest)
 	if own, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
@@ -28,14 +28,14 @@ func Deadline(t testing.TB) time.Time {
 	return end
 }
 
-// Context ends with the test, or at its Deadline.
+// Context returns a context that ends with the test, or at its Deadline.
 func Context(t testing.TB) context.Context {
 	ctx, cancel := context.WithDeadline(t.Context(), Deadline(t))
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// Until asks again and again whether something is so, and fails the test at its Deadline.
+// Until polls is, and fails the test at its Deadline.
 func Until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := Deadline(t); !is(); <-time.After(pause) {

@@ -9,7 +9,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// bounded is a test whose binary ends at a time.
+// bounded is a test whose binary has the given deadline.
 type bounded struct {
 	testing.TB
 	end    time.Time
@@ -23,7 +23,7 @@ func (b *bounded) Fatalf(string, ...any)       { b.failed = true; panic(b) }
 func TestWhatNeverIsSoEndsBeforeTheBinary(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		left  time.Duration // until the binary ends, 0 for never
+		left  time.Duration // until the binary ends; 0: no deadline
 		takes time.Duration
 	}{
 		{"a binary without a deadline", 0, 5 * time.Minute},

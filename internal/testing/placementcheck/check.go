@@ -17,20 +17,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// Config says whom to check, and how hard.
+// Config says which servers to check, and with how much load.
 type Config struct {
-	Servers []string // URLs, all of the same Placement; some may be down at times
+	Servers []string // URLs, all of the same Placement; some may be down temporarily
 	Token   string
 	Seed    uint64
 	Groups  int // 8 by default
-	Clients int // of each group; 8 by default
-	// Places is how much each provider has, so how many claims fit; 6 by default.
+	Clients int // per group; 8 by default
+	// Places is the capacity of each provider, and so the number of claims that fit; 6 by default.
 	Places int64
-	// Give is how long the checker may search, a minute by default.
+	// Give bounds the checker's search; one minute by default.
 	Give time.Duration
 }
 
-// Check is one history.
+// Check is one recorded history.
 type Check struct {
 	config Config
 	caller caller
@@ -42,11 +42,11 @@ type Check struct {
 	owned  []map[string][]int      // by group: private consumer -> its changes, as indices of events
 	wrong  []error
 	counts map[verdict]int
-	more   *sync.Cond // an answer has come, or Run has ended
+	more   *sync.Cond // signalled when an answer came or Run ended
 	over   bool
 }
 
-// New makes the providers.
+// New creates the providers.
 func New(ctx context.Context, c Config) (*Check, error) {
 	c.Groups, c.Clients, c.Places = or(c.Groups, 8), or(c.Clients, 8), or(c.Places, 6)
 	c.Give = or(c.Give, time.Minute)
@@ -97,7 +97,7 @@ func (k *Check) mustSend(ctx context.Context, method, path string, body any) err
 	return nil
 }
 
-// Run has all clients work until ctx ends, or each has sent so many requests.
+// Run runs all clients until ctx ends, or each has sent the given number of requests.
 func (k *Check) Run(ctx context.Context, requests int) {
 	var work sync.WaitGroup
 	for g := range k.groups {
@@ -115,8 +115,8 @@ func (k *Check) Run(ctx context.Context, requests int) {
 	k.more.Broadcast()
 }
 
-// Await returns when n more requests have ended, true, or when Run has, false: it
-// times what is done to the servers while they work.
+// Await returns true when n more requests have ended, false when Run has. Tests use it to time faults of the
+// servers.
 func (k *Check) Await(n int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -133,7 +133,7 @@ func (k *Check) ended() (n int) {
 	return n
 }
 
-// do sends a request and notes it. Private says that nobody else changes its consumers.
+// do sends a request and records it. private: no other client changes its consumers.
 func (k *Check) do(ctx context.Context, g, client int, q request, private bool) answer {
 	call := time.Since(k.start)
 	a, err := k.caller.call(ctx, k.groups[g], q)
@@ -147,7 +147,7 @@ func (k *Check) do(ctx context.Context, g, client int, q request, private bool) 
 		return answer{verdict: unknown}
 	}
 	if a.verdict == unsent || a.verdict == unknown && q.kind.reads() {
-		return a // says nothing
+		return a // no information
 	}
 	op := porcupine.Operation{ClientId: client, Input: q, Output: a, Call: int64(call), Return: int64(back)}
 	if a.verdict == unknown {
@@ -160,8 +160,7 @@ func (k *Check) do(ctx context.Context, g, client int, q request, private bool) 
 	return a
 }
 
-// Verify looks for the order; nil where there is one. No request may be under way and
-// the servers have to answer.
+// Verify looks for a sequential order; nil: there is one. No request may be in flight, and the servers must answer.
 func (k *Check) Verify(ctx context.Context) error {
 	defer k.caller.http.CloseIdleConnections()
 	errs := slices.Clone(k.wrong)
@@ -197,7 +196,7 @@ func (k *Check) search(g int) error {
 		len(k.events[g]), g, file.Name())
 }
 
-// String counts the answers.
+// String reports the numbers of answers.
 func (k *Check) String() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -205,7 +204,7 @@ func (k *Check) String() string {
 		k.counts[done], k.counts[full], k.counts[stale], k.counts[absent], k.counts[unknown])
 }
 
-// Done counts the requests that were done: a check in which nothing happens shows nothing.
+// Done counts the executed requests: a check without any proves nothing.
 func (k *Check) Done() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The checker is only worth something where it finds what is wrong.
+// The checker must reject histories that are wrong.
 func TestHistories(t *testing.T) {
 	put := func(id string, n int64) request {
 		return request{kind: claim, consumer: id, want: amounts{n, 0}, generation: none}
@@ -66,7 +66,7 @@ func TestHistories(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			t.Setenv("TMPDIR", t.TempDir()) // for the picture of what is wrong
+			t.Setenv("TMPDIR", t.TempDir()) // for the picture of the failure
 			start := state{total: amounts{2, 2}, generation: amounts{1, 1}, consumers: map[string]holding{}}
 			k := &Check{config: Config{Give: time.Minute}, groups: []*group{{start: start}},
 				events: [][]porcupine.Operation{test.history}}

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// group is two providers and the consumers that use nothing else. Groups have nothing
-// in common, so each has a history of its own.
+// group is two providers and the consumers that use only them. Groups share nothing, so each has a separate
+// history.
 type group struct {
 	providers [2]string // UUIDs
 	start     state
@@ -31,10 +31,9 @@ type caller struct {
 	http    *http.Client
 }
 
-// send returns the status and the body. A server that left a request unanswered gets
-// the next when it says that it is ready, as a load balancer does it; where one does
-// not even listen the next one is asked, as nothing has been sent. That goes on until
-// one takes the request, or ctx ends.
+// send returns the status and the body. A server that left a request unanswered gets the next one only when it
+// reports ready, as behind a load balancer; if a server does not even listen, the next one is tried, since nothing
+// was sent. That repeats until a server takes the request or ctx ends.
 func (c *caller) send(ctx context.Context, method, path string, body any) (int, []byte, error) {
 	text := ""
 	if body != nil {
@@ -65,7 +64,7 @@ func (c *caller) send(ctx context.Context, method, path string, body any) (int, 
 	}
 }
 
-// errUnsent says that no server took a request before ctx ended.
+// errUnsent means that no server took a request before ctx ended.
 var errUnsent = errors.New("no server is ready")
 
 func (c *caller) ready(ctx context.Context, i int) bool {
@@ -98,7 +97,7 @@ func (c *caller) sendTo(ctx context.Context, server, method, path, body string) 
 
 type object = map[string]any
 
-// allocation is the body of what one consumer is to have.
+// allocation returns the request body that gives a consumer these amounts.
 func (g *group) allocation(want amounts, generation int64) object {
 	allocations := object{}
 	for p, n := range want {
@@ -114,8 +113,7 @@ func (g *group) allocation(want amounts, generation int64) object {
 	return o
 }
 
-// call sends a request of the model and returns what the server answered. An error
-// is an answer that no server may give.
+// call sends a request of the model and returns the server's answer. An error is an answer that no server may give.
 func (c *caller) call(ctx context.Context, g *group, q request) (answer, error) {
 	method, path, body := g.spell(q)
 	status, out, err := c.send(ctx, method, path, body)
@@ -140,13 +138,13 @@ func (c *caller) call(ctx context.Context, g *group, q request) (answer, error) 
 		a.verdict = stale
 		return a, nil
 	case status == http.StatusConflict && strings.Contains(string(out), "Another thread concurrently updated"):
-		a.verdict = unknown // it says that nothing was done; that is checked all the same
+		a.verdict = unknown // the answer says that nothing was done; that is checked anyway
 		return a, nil
 	}
 	return a, fmt.Errorf("%s %s: %d %s", method, path, status, out)
 }
 
-// spell says a request in HTTP.
+// spell translates a request to HTTP.
 func (g *group) spell(q request) (method, path string, body any) {
 	switch q.kind {
 	case claim:
@@ -167,7 +165,7 @@ func (g *group) spell(q request) (method, path string, body any) {
 	return "GET", "/resource_providers/" + g.providers[q.provider] + "/usages", nil
 }
 
-// read fills in what the body of a good answer says.
+// read fills in the contents of a successful answer.
 func (g *group) read(q request, body []byte, a *answer) error {
 	var v struct {
 		Allocations map[string]struct {

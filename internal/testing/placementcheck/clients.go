@@ -29,7 +29,7 @@ func (c *client) run(ctx context.Context, requests int) {
 	}
 }
 
-// one sends a request, of the kinds that there are the more of the likelier they meet.
+// one sends a random request; kinds that are likely to conflict are more frequent.
 func (c *client) one(ctx context.Context) {
 	switch n := c.rand.IntN(100); {
 	case n < 35:
@@ -66,7 +66,7 @@ func (c *client) forget(o *owned) {
 	}
 }
 
-// wish is how much somebody asks for: of one provider, or of both.
+// wish returns random amounts: of one provider, or of both.
 func (c *client) wish() amounts {
 	want := amounts{int64(c.rand.IntN(3)), int64(c.rand.IntN(3))}
 	if want == (amounts{}) {
@@ -75,7 +75,7 @@ func (c *client) wish() amounts {
 	return want
 }
 
-// claim is made by a new consumer, or changes what one has.
+// claim creates a consumer with a claim, or changes an existing claim.
 func (c *client) claim(ctx context.Context) {
 	o := &owned{id: uuid.NewString(), generation: none}
 	if len(c.mine) > 1 || len(c.mine) > 0 && c.rand.IntN(2) == 0 {
@@ -89,7 +89,7 @@ func (c *client) claim(ctx context.Context) {
 			c.mine = append(c.mine, o)
 		}
 	case a.verdict == unknown:
-		c.forget(o) // whatever it has, it keeps
+		c.forget(o) // leave its claim as it is
 	}
 }
 
@@ -118,8 +118,7 @@ func (c *client) move(ctx context.Context) {
 	}
 }
 
-// resize reads a provider's generation and changes what it has, if nobody else does
-// anything with it in between.
+// resize reads a provider's generation and changes its total, if nobody else changes the provider in between.
 func (c *client) resize(ctx context.Context) {
 	p := c.rand.IntN(2)
 	now := c.do(ctx, request{kind: usage, provider: p}, false)
@@ -130,7 +129,7 @@ func (c *client) resize(ctx context.Context) {
 	}
 }
 
-// contend makes or deletes a consumer that others change too.
+// contend creates or deletes a consumer that other clients change too.
 func (c *client) contend(ctx context.Context) {
 	id := c.shared[c.rand.IntN(len(c.shared))]
 	if c.rand.IntN(2) == 0 {

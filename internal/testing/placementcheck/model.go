@@ -9,67 +9,66 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// kind is what a request does.
+// kind is the operation of a request.
 type kind string
 
 const (
-	claim    kind = "claim"    // replace what a consumer has
-	release  kind = "release"  // delete what a consumer has
-	move     kind = "move"     // in one request, give what one consumer has to a new one
-	resize   kind = "resize"   // change how much a provider has
-	consumer kind = "consumer" // read what a consumer has
-	provider kind = "provider" // read who has how much of a provider
-	usage    kind = "usage"    // read how much of a provider is used
+	claim    kind = "claim"    // replace a consumer's claim
+	release  kind = "release"  // delete a consumer's claim
+	move     kind = "move"     // in one request, transfer a consumer's claim to a new consumer
+	resize   kind = "resize"   // change a provider's total
+	consumer kind = "consumer" // read a consumer's claim
+	provider kind = "provider" // read a provider's claims, by consumer
+	usage    kind = "usage"    // read a provider's usage
 )
 
 func (k kind) reads() bool { return k == consumer || k == provider || k == usage }
 
-// amounts is how much of each of a group's two providers.
+// amounts are quantities of a group's two providers.
 type amounts [2]int64
 
 // none is the generation of a consumer that does not exist.
 const none = -1
 
-// request is one that was sent.
+// request is a request that was sent.
 type request struct {
 	kind       kind
 	consumer   string
 	other      string  // move: the new consumer
-	provider   int     // resize, and reads of a provider: which of the two
+	provider   int     // resize, and reads of a provider: index of the provider
 	want       amounts // claim, move
-	generation int64   // of the consumer, or of the provider where that is resized
+	generation int64   // of the consumer; resize: of the provider
 	total      int64   // resize
 }
 
-// verdict is how a request ended.
+// verdict is the result of a request.
 type verdict string
 
 const (
 	done    verdict = "done"
-	full    verdict = "full"    // refused for lack of capacity
-	stale   verdict = "stale"   // refused for a wrong generation
-	absent  verdict = "absent"  // refused, as there is nothing to delete
+	full    verdict = "full"    // rejected for lack of capacity
+	stale   verdict = "stale"   // rejected for a wrong generation
+	absent  verdict = "absent"  // rejected: there is nothing to delete
 	unsent  verdict = "unsent"  // no server took it
-	unknown verdict = "unknown" // no answer, or one that says nothing
+	unknown verdict = "unknown" // no answer, or one without information
 )
 
-// answer is what came back.
+// answer is what a server answered.
 type answer struct {
 	verdict    verdict
 	has        amounts // consumer
 	generation int64   // consumer, provider, usage, resize
 	used       int64   // usage
-	holders    string  // provider: who has how much, in the form of state.holders
+	holders    string  // provider: its claims by consumer, in the form of state.holders
 }
 
-// holding is what a consumer has.
+// holding is a consumer's claim.
 type holding struct {
 	amounts
 	generation int64
 }
 
-// state is a group of two providers and all that is allocated of them. It is never
-// changed. Its key is the same for equal states.
+// state is a group of two providers and all claims on them. It is immutable. Equal states have equal keys.
 type state struct {
 	total, generation amounts
 	consumers         map[string]holding
@@ -98,7 +97,7 @@ func used(all map[string]holding) (sum amounts) {
 	return sum
 }
 
-// holders is who has how much of one provider.
+// holders lists the claims on one provider by consumer.
 func holders(all map[string]holding, provider int) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -109,7 +108,7 @@ func holders(all map[string]holding, provider int) string {
 	return b.String()
 }
 
-// step is the sequential server: what it answers in a state, and the next one.
+// step is the sequential server: it returns the answer in a state, and the next state.
 func (s state) step(q request) (answer, state) {
 	all := s.consumers
 	h, exists := all[q.consumer]
@@ -143,7 +142,7 @@ func (s state) step(q request) (answer, state) {
 	panic("placementcheck: no request of kind " + q.kind)
 }
 
-// claim gives a consumer what it wants, or another one, if that fits.
+// claim sets or replaces a consumer's claim, if it fits.
 func (s state) claim(q request, h holding) (answer, state) {
 	if h.generation != q.generation {
 		return answer{verdict: stale}, s
@@ -174,14 +173,14 @@ func (s state) claim(q request, h holding) (answer, state) {
 	return answer{verdict: done}, s.with(all)
 }
 
-// model is the sequential server for the checker.
+// model returns the sequential server for the checker.
 func model(start state) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return start },
 		Step: func(before, input, output any) (bool, any) {
 			got := output.(answer)
 			want, after := before.(state).step(input.(request))
-			if got.verdict == unknown { // done, or refused: both are possible
+			if got.verdict == unknown { // executed or rejected: both are possible
 				return true, after
 			}
 			return got == want, after

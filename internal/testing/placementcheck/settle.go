@@ -9,10 +9,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// settle reads how everything ended, and from that and from what was read meanwhile
-// what became of the requests without an answer, and when at the latest. It only
-// leaves out what cannot have been: without that the checker would have to try all
-// combinations of them, which takes for ever.
+// settle reads the final state, and infers from it and from earlier reads what became of requests without an
+// answer, and when at the latest. It only excludes the impossible: otherwise the checker would have to try all
+// combinations, which takes forever.
 func (k *Check) settle(ctx context.Context, g int) error {
 	dropped := map[int]bool{}
 	for id, changes := range k.owned[g] {
@@ -50,8 +49,8 @@ func (k *Check) settle(ctx context.Context, g int) error {
 	return nil
 }
 
-// happened tells from how a consumer ended whether the last change of it was made: a
-// client that has no answer leaves the consumer alone.
+// happened infers from a consumer's final state whether its last change was made: a client without an answer leaves
+// the consumer alone.
 func happened(q request, end answer) bool {
 	switch q.kind {
 	case release:
@@ -62,8 +61,8 @@ func happened(q request, end answer) bool {
 	return end.generation == max(q.generation, 0)+1
 }
 
-// narrow bounds when a last change of a consumer, which has been made, was made: after
-// all reads that do not show it began, and before any that shows it ended.
+// narrow bounds the time of a consumer's last change, which was made: after the start of all reads that do not show
+// it, and before the end of any that shows it.
 func (k *Check) narrow(g, i int, id string) {
 	op := &k.events[g][i]
 	q := op.Input.(request)
@@ -89,8 +88,8 @@ func (k *Check) narrow(g, i int, id string) {
 	}
 }
 
-// narrowResize bounds a resize without an answer: once the provider's generation is
-// known to be another, it has been done or never will be.
+// narrowResize bounds a resize without an answer: once the provider's generation is known to have changed, the
+// resize has been made or never will be.
 func (k *Check) narrowResize(g int, op *porcupine.Operation) {
 	q := op.Input.(request)
 	for _, other := range k.events[g] {

@@ -18,15 +18,15 @@ import (
 	"croft/internal/testing/freeport"
 )
 
-// Packages are what Debian calls the parts that Start needs.
+// Packages are the Debian packages that Start needs.
 const Packages = "placement-api python3-placement uwsgi-core uwsgi-plugin-python3"
 
-// patience bounds how long the server may take to answer first: it imports much Python.
+// patience bounds the time to the server's first answer: it imports much Python.
 const patience = 2 * time.Minute
 
-// Start runs a Placement with an empty database and returns its address. It answers
-// one request at a time, takes the token "admin" and ends with the test. The test is
-// skipped, saying so, only where Placement is not installed.
+// Start runs a Placement with an empty database and returns its address. It handles one request at a time, accepts
+// the token "admin" and ends with the test. The test is skipped, with a message, only if Placement is not
+// installed.
 func Start(t testing.TB) string {
 	t.Helper()
 	for _, program := range []string{"placement-manage", "uwsgi"} {
@@ -41,7 +41,7 @@ func Start(t testing.TB) string {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Before the server: it creates the tables at its start too, but not well.
+	// Before the server, which creates the tables at its start too, but incorrectly.
 	if out, err := exec.CommandContext(t.Context(), "placement-manage", "--config-file", config, "db",
 		"sync").CombinedOutput(); err != nil {
 		t.Fatalf("placement-manage db sync: %v\n%s", err, out)
@@ -51,7 +51,7 @@ func Start(t testing.TB) string {
 	return "http://" + address
 }
 
-// memoryDir makes a directory, in memory where that is possible: SQLite syncs a lot.
+// memoryDir creates a directory, in memory if possible: SQLite syncs often.
 func memoryDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "placement-oracle-")
@@ -77,7 +77,7 @@ func serve(t testing.TB, dir, address string) {
 		"--buffer-size", "65535", "--listen", "100")
 	cmd.Env = append(os.Environ(), "OS_PLACEMENT_CONFIG_DIR="+dir)
 	cmd.Stdout, cmd.Stderr = &log, &log
-	// A group of its own, so that its workers end with it, however the test ends.
+	// A separate process group, so that the workers end with it, however the test ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start uwsgi: %v", err)

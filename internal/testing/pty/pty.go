@@ -17,14 +17,14 @@ import (
 
 // Terminal is a pseudo-terminal whose screen the test reads.
 type Terminal struct {
-	*os.File // what the program writes to
+	*os.File // for the program's output
 	Master   *os.File
 	mu       sync.Mutex
 	cond     *sync.Cond
 	screen   bytes.Buffer
 	read     sync.WaitGroup
 	ended    bool
-	late     bool // too late for what is awaited
+	late     bool // the awaited text can no longer arrive
 }
 
 // New opens a terminal that ends with the test.
@@ -56,7 +56,7 @@ func New(t *testing.T) *Terminal {
 	return term
 }
 
-// copy reads what is written until the terminal is closed.
+// copy reads the output until the terminal is closed.
 func (term *Terminal) copy() {
 	b := make([]byte, 4096)
 	for {
@@ -72,15 +72,15 @@ func (term *Terminal) copy() {
 	}
 }
 
-// End ends the terminal and returns all that was written to it.
+// End closes the terminal and returns all output.
 func (term *Terminal) End() string {
-	_ = term.File.Close() // the reader sees the end of the last writer
+	_ = term.File.Close() // the reader then sees the end of the last writer
 	term.read.Wait()
 	_ = term.Master.Close()
 	return term.screen.String()
 }
 
-// Await returns once the text has been written, and fails the test if it never is.
+// Await returns once the text has been written; it fails the test if that does not happen.
 func (term *Terminal) Await(t *testing.T, text string) {
 	t.Helper()
 	late := time.AfterFunc(time.Until(patient.Deadline(t)), func() {
@@ -100,7 +100,7 @@ func (term *Terminal) Await(t *testing.T, text string) {
 	}
 }
 
-// Resize makes the terminal another size, and tells who runs in it.
+// Resize changes the terminal's size and signals the program in it.
 func (term *Terminal) Resize(t *testing.T, rows, cols uint16) {
 	t.Helper()
 	if err := unix.IoctlSetWinsize(int(term.Master.Fd()), unix.TIOCSWINSZ,

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Wire carries connections to one server. It is whole at first.
+// Wire forwards connections to one server, at first without faults.
 type Wire struct {
 	target   string
 	listener net.Listener
@@ -20,7 +20,7 @@ type Wire struct {
 	cut     bool
 	held    bool
 	ended   bool
-	waiting int // pieces that Hold keeps back
+	waiting int // pieces held back by Hold
 	delay   time.Duration
 	ends    map[net.Conn]struct{}
 }
@@ -46,19 +46,19 @@ func New(t testing.TB, target string) *Wire {
 	return w
 }
 
-// Address is where clients connect instead of to the server.
+// Address is where clients connect instead of the server's address.
 func (w *Wire) Address() string { return w.listener.Addr().String() }
 
-// Drop breaks all connections; new ones are welcome.
+// Drop breaks all connections; new ones are accepted.
 func (w *Wire) Drop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for c := range w.ends {
-		c.Close() // whoever reads it learns so
+		c.Close() // the reader sees the close
 	}
 }
 
-// Cut breaks all connections, and new ones at once, until Mend.
+// Cut breaks all connections, and new ones immediately, until Mend.
 func (w *Wire) Cut() {
 	w.set(func() { w.cut = true })
 	w.Drop()
@@ -67,16 +67,16 @@ func (w *Wire) Cut() {
 // Mend undoes Cut.
 func (w *Wire) Mend() { w.set(func() { w.cut = false }) }
 
-// Hold keeps back all that is sent, either way, until Flow.
+// Hold holds back all data in both directions until Flow.
 func (w *Wire) Hold() { w.set(func() { w.held = true }) }
 
 // Flow undoes Hold.
 func (w *Wire) Flow() { w.set(func() { w.held = false }) }
 
-// Slow delays each piece that is sent, either way.
+// Slow delays each piece in both directions.
 func (w *Wire) Slow(delay time.Duration) { w.set(func() { w.delay = delay }) }
 
-// WaitHeld returns when something is kept back.
+// WaitHeld returns when a piece is held back.
 func (w *Wire) WaitHeld() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,7 @@ func (w *Wire) accept() {
 	}
 }
 
-// carry passes on both ways until one end closes.
+// carry forwards both directions until one end closes.
 func (w *Wire) carry(near net.Conn) {
 	defer near.Close()
 	if !w.keep(near) {
@@ -126,7 +126,7 @@ func (w *Wire) carry(near net.Conn) {
 	back.Wait()
 }
 
-// keep notes an end of a connection, so that it can be broken. False: it is already.
+// keep registers an end of a connection, so that it can be broken. False: it is broken already.
 func (w *Wire) keep(c net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,7 +156,7 @@ func (w *Wire) pass(from, to net.Conn) {
 	}
 }
 
-// linger waits as long as pieces are held back or delayed.
+// linger waits while pieces are held back or delayed.
 func (w *Wire) linger() {
 	w.mu.Lock()
 	delay := w.delay
