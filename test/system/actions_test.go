@@ -13,7 +13,7 @@ import (
 	"croft/schedule"
 )
 
-// query takes a fourth of a host, so that a few hosts are full soon.
+// query takes a fourth of a host, so that a few hosts are full quickly.
 var query = func() schedule.Query {
 	q, err := schedule.ParseQuery("resources=VCPU:1,MEMORY_MB:1024,DISK_GB:10")
 	if err != nil {
@@ -22,16 +22,16 @@ var query = func() schedule.Query {
 	return q
 }()
 
-// The images: one that is there, and one whose guests can never be.
+// The images: a valid one, and one whose guests can never be built.
 const (
 	simulated = "/simulated"
 	missing   = "/missing"
 )
 
-// limit bounds one request, since a part that it needs may be away.
+// limit bounds one request, since a part that it needs may be down.
 const limit = 20 * time.Second
 
-// act does one random thing that a user would do.
+// act does one random user action.
 func (a *actor) act() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
 	defer cancel()
@@ -51,8 +51,8 @@ func (a *actor) act() {
 	}
 }
 
-// create asks for an instance, sometimes twice at once, as a client does that does not know whether it was heard.
-// regretted: it is destroyed as soon as it was asked for.
+// create requests an instance, sometimes twice concurrently, as a client does that does not know whether its
+// request arrived. regretted: it is destroyed right after the request.
 func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool) {
 	image := simulated
 	if a.rng.IntN(8) == 0 {
@@ -78,19 +78,19 @@ func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool)
 	}
 }
 
-// noteRequest remembers what a user was told about a request.
+// noteRequest records the answer to a user's request.
 func (a *actor) noteRequest(ctx context.Context, r schedule.Request, errs []error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f := &fact{name: r.Name, created: slices.Contains(errs, nil)}
-	// A fault in the middle leaves open what became of it; anything else does not.
+	// Only a fault during the request leaves its result open.
 	f.refused = !f.created && ctx.Err() == nil && !slices.ContainsFunc(errs, func(err error) bool {
 		return errors.Is(err, errGate) || errors.Is(err, croft.Unavailable)
 	})
 	a.facts[r.ID] = f
 }
 
-// again destroys an instance whose host is silent by force, and asks for another one of the same UUID.
+// again destroys, by force, an instance whose host is silent, and requests another one with the same UUID.
 func (a *actor) again(ctx context.Context) {
 	all, err := a.store.List(ctx, "")
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *actor) again(ctx context.Context) {
 	a.create(ctx, id, false)
 }
 
-// some picks an instance that the test heard of, mostly one that may be there.
+// some picks an instance known to the test, mostly one that may exist.
 func (a *actor) some() croft.InstanceID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -135,7 +135,7 @@ func (a *actor) destroy(ctx context.Context, id croft.InstanceID, force bool) {
 	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if f != nil { // else one of two requests at once may still follow it
+	if f != nil { // otherwise one of two concurrent requests may still follow it
 		f.destroyed = f.destroyed || err == nil
 	}
 }
@@ -145,12 +145,11 @@ func (a *actor) turn(ctx context.Context, do func(*schedule.Scheduler, context.C
 	id := a.some()
 	_ = a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
 		_, err := do(s, ctx, croft.DefaultProject, string(id))
-		return err // whatever it is, wanted and observed have to agree in the end
+		return err // whatever it is, wanted and observed state must agree at the end
 	})
 }
 
-// disturb does one random thing that happens to installations. What it took away
-// the time before comes back first.
+// disturb injects one random fault of installations. It first restores what it took away the time before.
 func (a *actor) disturb() {
 	a.placementDown.Store(false)
 	for _, m := range a.hosts {
@@ -196,6 +195,6 @@ func (a *actor) disturb() {
 	case 14:
 		a.killPlacement()
 	case 15:
-		m.expire() // the agent was suspended for longer than its lease lives
+		m.expire() // as after a suspension longer than the lease
 	}
 }

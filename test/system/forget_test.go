@@ -8,8 +8,8 @@ import (
 	"croft"
 )
 
-// TestAForgetThatDiesAnywhereCanBeRepeated kills the command at each of its writes,
-// repeats it, and then has the host return.
+// TestAForgetThatDiesAnywhereCanBeRepeated kills the command at each of its writes, repeats it, and then brings the
+// host back.
 func TestAForgetThatDiesAnywhereCanBeRepeated(t *testing.T) {
 	for last := 1; last <= 11; last++ {
 		t.Run(fmt.Sprintf("after %d crossings", last-1), func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestAForgetThatDiesAnywhereCanBeRepeated(t *testing.T) {
 				t.Errorf("while the host is away: %v", found)
 			}
 			w.facts[inst.ID].destroyed, w.doomed[inst.ID] = true, true
-			w.settle() // the host returns, with a guest that is to be gone
+			w.settle() // the host returns, with a guest that must go
 		})
 	}
 }

@@ -11,42 +11,42 @@ import (
 	"croft"
 )
 
-// errGate is the error of a call that the test made fail.
+// errGate is the error of a call that the test failed.
 var errGate = errors.New("a fault of the test")
 
-// gate stands between one process and everything outside it. Each crossing may fail before or after the call, may be
-// the last one of the process, and may suspend the process for a while.
+// gate stands between one process and everything outside it. Each crossing may fail before or after the call, may
+// be the process's last, and may suspend the process for a while.
 type gate struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
 	faulty float64 // probability that a crossing fails, before and after the call alike
-	last   int     // crossings left until the process dies; negative: it lives
+	last   int     // crossings left until the process dies; negative: no limit
 	dead   bool
 	died   chan struct{}  // closed when the process died
-	held   chan struct{}  // closed when the process resumes; nil: it is not suspended
-	late   sync.WaitGroup // writes whose answer is lost and which are not done yet
+	held   chan struct{}  // closed when the process resumes; nil: not suspended
+	late   sync.WaitGroup // writes in flight whose answer is lost
 	tally  *tally         // of the world
 	mood   mood           // of the world
 
-	turning sync.Mutex         // held while the process is being suspended or resumed
-	stop    func(stopped bool) // suspends and resumes what the process has beside its gate; nil: nothing
-	expire  func()             // ends the lease of the process; nil: it has none
+	turning sync.Mutex         // held while the process is suspended or resumed
+	stop    func(stopped bool) // suspends and resumes what the process has outside its gate; nil: nothing
+	expire  func()             // ends the lease of the process; nil: no lease
 }
 
-// tally counts what happened at crossings, and knows who is suspended.
+// tally counts events at crossings, and knows which processes are suspended.
 type tally struct {
 	mu        sync.Mutex
 	count     map[string]int // event -> how often
-	fatal     string         // kills the process that is first at this crossing; empty: none
+	fatal     string         // kills the first process at this crossing; empty: none
 	suspended []*suspension
 }
 
-// mood is what happens often in a run. Runs differ in it, since some losses need much of one misfortune and little of
-// the others.
+// mood sets the frequency of faults in a run. Runs differ, since some losses need many faults of one kind and few
+// of the others.
 type mood struct {
 	late  float64 // probability that a write takes effect late
 	stops float64 // factor of the probabilities in mayStop
-	dies  int     // one process in so many dies
+	dies  int     // one process in this many dies
 }
 
 func newMood(seed uint64) mood {
@@ -70,7 +70,7 @@ func (t *tally) note(crossing string) bool {
 	return true
 }
 
-// kill has the next process die at a crossing.
+// kill lets the next process die at a crossing.
 func (t *tally) kill(crossing string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,8 +94,8 @@ func (w *world) newGate(seed uint64, faulty float64, last int) *gate {
 		tally: w.tally, mood: w.mood}
 }
 
-// cross tells whether the process goes on. It is called before and after each call, with the instance that the call is
-// about, if any.
+// cross returns an error unless the process continues. It is called before and after each call, with the instance
+// that the call concerns, if any.
 func (g *gate) cross(crossing string, about croft.InstanceID) error {
 	g.await()
 	g.tally.meet(g, about)
@@ -109,7 +109,7 @@ func (g *gate) cross(crossing string, about croft.InstanceID) error {
 	return nil
 }
 
-// pass lets the process die, or the call fail.
+// pass may let the process die or the call fail.
 func (g *gate) pass(crossing string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,7 +129,8 @@ func (g *gate) pass(crossing string) error {
 	return nil
 }
 
-// mayBeLate are the writes that take effect late at times, with their answers lost, as in an etcd whose disk stalls.
+// mayBeLate lists writes that sometimes take effect late, with their answers lost, as in an etcd with a stalled
+// disk.
 var mayBeLate = []string{
 	"scheduler Assign", "scheduler Reorder", "scheduler Discard", "scheduler Bury", "scheduler Claim",
 	"operator SetMoving", "operator Relocate", "operator Reorder", "operator Reclaim", "operator Bury",
@@ -137,7 +138,7 @@ var mayBeLate = []string{
 	"placement Claim", "placement Release", "placement Move",
 }
 
-// delayed tells whether a write takes effect late, and by how much.
+// delayed decides whether a write takes effect late, and by how much.
 func (g *gate) delayed(point string) (by time.Duration, yes bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -148,14 +149,14 @@ func (g *gate) delayed(point string) (by time.Duration, yes bool) {
 	return time.Duration(g.rng.IntN(30)) * time.Millisecond, true
 }
 
-// die ends the process: it does nothing any more.
+// die ends the process: it does nothing more.
 func (g *gate) die() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.end()
 }
 
-// end wants g.mu held.
+// end requires that g.mu is held.
 func (g *gate) end() {
 	if !g.dead {
 		g.dead = true

@@ -13,8 +13,8 @@ import (
 	"croft/compute"
 )
 
-// settle ends all faults, brings everything back and waits until the invariants
-// hold; the violations that stay are the test's failure.
+// settle ends all faults, restores everything and waits until the invariants hold; remaining violations fail the
+// test.
 func (w *world) settle() {
 	w.faulty = 0
 	w.placementDown.Store(false)
@@ -35,7 +35,7 @@ func (w *world) settle() {
 	all := w.hosts
 	if w.hosts = slices.DeleteFunc(slices.Clone(all),
 		func(m *machine) bool { return m.away }); len(w.hosts) < len(all) {
-		w.rest(30 * time.Second) // nobody may wait for a host that was forgotten
+		w.rest(30 * time.Second) // no instance may wait for a forgotten host
 		for _, m := range all {
 			m.restore()
 			m.boot(0)
@@ -48,7 +48,7 @@ func (w *world) settle() {
 	w.rest(90 * time.Second)
 }
 
-// rest waits until the invariants hold, once an operator has repaired what agents do not mend.
+// rest waits until the invariants hold, after an operator has repaired what agents do not mend.
 func (w *world) rest(most time.Duration) {
 	w.t.Helper()
 	deadline := time.NewTimer(most)
@@ -58,7 +58,7 @@ func (w *world) rest(most time.Duration) {
 	repaired := false
 	for {
 		var violations []string
-		if !repaired { // Placement may just be reading all that etcd has
+		if !repaired { // Placement may be loading its state from etcd
 			if err := w.repair(w.t.Context()); err != nil {
 				violations = []string{fmt.Sprintf("repair: %v", err)}
 			} else {
@@ -85,8 +85,8 @@ func (w *world) rest(most time.Duration) {
 	}
 }
 
-// unmended waits until agents have mended what they mend by themselves, and returns what they did not. What is left
-// for an operator is only to end a move whose command died.
+// unmended waits until agents have mended what they mend themselves, and returns the rest. Only interrupted moves
+// may be left for an operator.
 func (w *world) unmended() []string {
 	var found []string
 	for end := time.Now().Add(60 * time.Second); ; {
@@ -109,7 +109,7 @@ func (w *world) unmended() []string {
 	}
 }
 
-// violations lists what is not as it should be at rest.
+// violations lists the invariants that do not hold at rest.
 func (w *world) violations(ctx context.Context) []string {
 	all, err := w.store.List(ctx, "")
 	if err != nil {
@@ -147,7 +147,7 @@ func (w *world) violations(ctx context.Context) []string {
 	return append(bad, w.broken...)
 }
 
-// unsettled tells how an instance's observation differs from what is wanted.
+// unsettled describes how an instance's observation differs from what is wanted.
 func unsettled(st croft.Status) []string {
 	if st.Instance.State != croft.StateScheduled || st.Order == nil {
 		return []string{fmt.Sprintf("%s is %s", st.Instance.ID, st.Instance.State)}
@@ -219,7 +219,7 @@ func idsOf(domains []compute.Domain) []croft.InstanceID {
 	return ids
 }
 
-// watchful looks, while all goes on, for what must never be, even for a moment.
+// watchful checks during the run for what must never hold, even for a moment.
 func (w *world) watchful(ctx context.Context, hosts []*machine) {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
@@ -254,7 +254,7 @@ func (w *world) watchful(ctx context.Context, hosts []*machine) {
 	}
 }
 
-// twice tells of UUIDs that were given to a second instance, although the first one's guest may run on a silent host.
+// twice reports UUIDs given to a second instance while the first one's guest may run on a silent host.
 func (w *world) twice(id croft.InstanceID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -269,7 +269,7 @@ func (w *world) breach(format string, args ...any) {
 	}
 }
 
-// outcomes counts what became of requests.
+// outcomes counts the results of requests.
 func (w *world) outcomes() (created, refused, destroyed int) {
 	for _, f := range w.facts {
 		switch {

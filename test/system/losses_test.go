@@ -20,15 +20,15 @@ import (
 	"croft/schedule"
 )
 
-// The tests of this file each hold one call up, or have it done late, where that once lost something. The random
-// runs do the same anywhere.
+// The tests of this file delay one call each, or make it take effect late, where that once lost something. The
+// random runs do the same anywhere.
 
-// lone is a world with one host that is alive by its lease alone.
+// lone returns a world with one host that is alive only by its lease.
 func lone(t *testing.T) (*world, croft.HostID) {
 	w := newWorld(t, 1, 0, 0)
 	host := croft.Host{ID: croft.NewHostID(), Name: "lone", VirtType: "sim"}
 	facts := compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40}
-	w.await(t, "the host is offered", func() bool { // Placement may just be starting
+	w.await(t, "the host is offered", func() bool { // Placement may be starting
 		return w.claims.EnsureProvider(t.Context(), compute.Offer{VCPURatio: 1}.Provider(host, w.store.Partition(),
 			facts)) == nil
 	})
@@ -46,13 +46,13 @@ func lone(t *testing.T) (*world, croft.HostID) {
 	return w, host.ID
 }
 
-// await looks until something is so.
+// await polls until a condition holds.
 func (w *world) await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	patient.Until(t, what, is)
 }
 
-// claimed fails where an instance is ordered and has no claim on its host, or has none and claims.
+// claimed fails if an instance is ordered without a claim on its host, or has a claim without an order.
 func (w *world) claimed(t *testing.T, host croft.HostID) {
 	t.Helper()
 	all, err := w.store.List(t.Context(), "")
@@ -77,7 +77,7 @@ func (w *world) claimed(t *testing.T, host croft.HostID) {
 	}
 }
 
-// hookedShared is a caretaker's, who is held up before and after some calls.
+// hookedShared is the Shared of a caretaker that is delayed before and after some calls.
 type hookedShared struct {
 	audit.Shared
 	afterEvidence, beforeDiscard func()
@@ -94,7 +94,7 @@ func (h *hookedShared) Discard(ctx context.Context, i croft.Instance) error {
 	return h.Shared.Discard(ctx, i)
 }
 
-// A scheduler was suspended for longer than its session lives, and goes on just as its request is being undone.
+// A scheduler was suspended for longer than its session lives, and resumes just as its request is being undone.
 func TestASchedulerThatWakesUpOrdersNothing(t *testing.T) {
 	for name, when := range map[string]struct{ early, older bool }{
 		"before anything is undone":                             {early: true},
@@ -115,13 +115,13 @@ func TestASchedulerThatWakesUpOrdersNothing(t *testing.T) {
 			if err := w.claims.Claim(t.Context(), inst.ID, inst.Project, c); err != nil {
 				t.Fatal(err)
 			}
-			if err := dying.Close(); err != nil { // its lease is over
+			if err := dying.Close(); err != nil { // its lease has ended
 				t.Fatal(err)
 			}
 			awake := make(chan struct{})
 			resume := sync.OnceFunc(func() {
 				defer close(awake)
-				if when.older { // then the order does not depend on it
+				if when.older { // then the order does not depend on the lease
 					if err := etcdtest.Put(t.Context(), w.etcd.Endpoint(), w.store.Partition(),
 						"sessions/"+inst.Session, ""); err != nil {
 						t.Error(err)
@@ -156,7 +156,7 @@ func TestASchedulerThatWakesUpOrdersNothing(t *testing.T) {
 	}
 }
 
-// lateAssign loses the answer to an order, which is written only when the claim has been given back.
+// lateAssign loses the answer to an order, which is written only after the claim is released.
 type lateAssign struct {
 	*schedulerSide
 	late func()
@@ -191,7 +191,7 @@ func (w *world) machineOf(id croft.HostID) *machine {
 	return w.hosts[i]
 }
 
-// found is an instance as it is now.
+// found returns an instance's current status.
 func (w *world) found(t *testing.T, id croft.InstanceID) croft.Status {
 	t.Helper()
 	st, err := w.store.Find(t.Context(), croft.DefaultProject, string(id))
@@ -201,14 +201,14 @@ func (w *world) found(t *testing.T, id croft.InstanceID) croft.Status {
 	return st
 }
 
-// runsOn tells whether an instance is on record on a host that is not one of those, and seen running there.
+// runsOn reports whether an instance is on record, and observed running, on a host other than those in not.
 func (w *world) runsOn(t *testing.T, id croft.InstanceID, not ...croft.HostID) bool {
 	st := w.found(t, id)
 	return !slices.Contains(not, st.Instance.Host) && st.Observation != nil &&
 		st.Observation.State == croft.StateRunning
 }
 
-// empty drains a host and moves away what is on it.
+// empty drains a host and moves its instances away.
 func (w *world) empty(t *testing.T, host croft.HostID) {
 	t.Helper()
 	err := w.operate(0, func(o *operator) error {
@@ -227,7 +227,7 @@ func (w *world) empty(t *testing.T, host croft.HostID) {
 	}
 }
 
-// heldReclaim is an operator who is held up just before a claim changes hosts, the first time.
+// heldReclaim is an operator that is delayed before a claim first changes hosts.
 type heldReclaim struct {
 	*operatorSide
 	hold func()
@@ -238,7 +238,7 @@ func (s *heldReclaim) Reclaim(ctx context.Context, had croft.Claim, p croft.Proj
 	return s.operatorSide.Reclaim(ctx, had, p, c)
 }
 
-// Two operators empty one host; the first is held up with the record written and the claim not changed.
+// Two operators drain one host; the first is delayed with the record written and the claim unchanged.
 func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
 	for name, whole := range map[string]bool{"the second's move is over": true,
 		"the second is held up as well": false} {
@@ -250,7 +250,7 @@ func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
 				instanceBook: store,
 				claimBook:    w.claims}}
 			side.hold = sync.OnceFunc(func() {
-				if whole { // and goes elsewhere
+				if whole { // and moves elsewhere
 					if err := store.Drain(t.Context(), w.found(t, inst.ID).Instance.Moving); err != nil {
 						t.Error(err)
 					}
@@ -287,7 +287,7 @@ func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
 	}
 }
 
-// heldRelease is an agent that is held up just before it gives a claim back.
+// heldRelease is an agent that is delayed before it releases a claim.
 type heldRelease struct {
 	compute.Inventory
 	hold func()
@@ -298,8 +298,8 @@ func (h *heldRelease) Release(ctx context.Context, id croft.InstanceID, on ...cr
 	return h.Inventory.Release(context.WithoutCancel(ctx), id, on...)
 }
 
-// An agent is held up between its look at the record and the release of the claim; the instance is buried
-// meanwhile, and its UUID used again on another host.
+// An agent is delayed between reading the record and releasing the claim; meanwhile the instance is buried and its
+// UUID used again on another host.
 func TestATombstoneLeavesTheClaimOfAReusedUUID(t *testing.T) {
 	w := newWorld(t, 1, 2, 0)
 	inst := w.throwaway(t.Context())
@@ -391,7 +391,7 @@ func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rivals []croft.InstanceID
-	for range 4 { // a host has room for four
+	for range 4 { // a host has capacity for four
 		rivals = append(rivals, croft.NewInstanceID())
 		if err := w.claims.Claim(t.Context(), rivals[len(rivals)-1], inst.Project, on(inst.Host)); err != nil {
 			t.Fatal(err)
@@ -413,7 +413,7 @@ func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
 	w.settle()
 }
 
-// The hypervisor of the first host is dead while the instance is moved from there, and moved on.
+// The hypervisor of the first host is down while the instance is moved away, and moved again.
 func TestMovesOneAfterTheOtherWaitForEveryHost(t *testing.T) {
 	w := newWorld(t, 1, 3, 0)
 	inst := w.throwaway(t.Context())
@@ -439,7 +439,7 @@ func TestMovesOneAfterTheOtherWaitForEveryHost(t *testing.T) {
 	w.settle()
 }
 
-// A host dies for good once a move from it was ordered.
+// A host dies for good after a move from it was ordered.
 func TestAMoveFromAHostThatIsForgottenGoesOn(t *testing.T) {
 	w := newWorld(t, 1, 2, 0)
 	inst := w.throwaway(t.Context())
@@ -469,6 +469,6 @@ func TestAMoveFromAHostThatIsForgottenGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.await(t, "it runs on the other host", func() bool { return w.runsOn(t, inst.ID, from.id) })
-	from.dead.Store(false) // it comes back, with its tombstone
+	from.dead.Store(false) // it returns, with its tombstone
 	w.settle()
 }

@@ -15,7 +15,7 @@ import (
 	"croft/schedule"
 )
 
-// operatorSide is what an operator sees of the world, through its gate.
+// operatorSide is an operator's view of the world, through its gate.
 type operatorSide struct {
 	w    *world
 	gate *gate
@@ -25,13 +25,13 @@ type operatorSide struct {
 	claimBook
 }
 
-// operator is what an operator's commands are made of.
+// operator holds the parts of an operator's commands.
 type operator struct {
 	*hosts.Fleet
 	*audit.Auditor
 }
 
-// Interfaces under names that none of their methods has.
+// Interfaces under names that differ from their methods' names.
 type (
 	hostBook     interface{ hosts.Store }
 	instanceBook interface{ hosts.Instances }
@@ -131,7 +131,7 @@ func (o *operatorSide) List(ctx context.Context, p croft.Project) ([]croft.Statu
 	return o.instanceBook.List(ctx, p)
 }
 
-// machines are the agents of the world, asked without HTTP.
+// machines are the agents of the world, called without HTTP.
 type machines struct{ w *world }
 
 func (m machines) of(ctx context.Context, host croft.Host) (*compute.Agent, error) {
@@ -161,7 +161,7 @@ func (m machines) RemoveFiles(ctx context.Context, host croft.Host, id croft.Ins
 	return one.RemoveFiles(ctx, id)
 }
 
-// operate runs something as one operator's command would, which may die in the middle.
+// operate runs do as one operator's command, which may die in the middle.
 func (w *world) operate(last int, do func(*operator) error) error {
 	store, g := w.open(), w.gate(last)
 	defer func() { _ = store.Close() }()
@@ -182,7 +182,7 @@ func (w *world) operate(last int, do func(*operator) error) error {
 	return do(&operator{fleet, auditor})
 }
 
-// answering is the host's agent, which answers once it is not suspended; nil where none does.
+// answering returns the host's agent, after any suspension; nil: none answers.
 func (m *machine) answering(ctx context.Context) *compute.Agent {
 	m.hand.Lock()
 	agent, g, runs := m.agent, m.gate, m.stop != nil
@@ -200,7 +200,8 @@ func (m *machine) answering(ctx context.Context) *compute.Agent {
 	}
 }
 
-// doom notes that somebody ends an instance, and returns what its user knows of it: nil while the request runs.
+// doom records that an instance is being destroyed, and returns what its user knows of it; nil: its request still
+// runs.
 func (w *world) doom(id croft.InstanceID) *fact {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -208,7 +209,7 @@ func (w *world) doom(id croft.InstanceID) *fact {
 	return w.facts[id]
 }
 
-// tend does one random thing that an operator would do.
+// tend does one random operator action.
 func (a *actor) tend() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
 	defer cancel()
@@ -228,8 +229,8 @@ func (a *actor) tend() {
 	}
 }
 
-// drain keeps new claims away from a host, and moves away what is there, if wanted; it returns where to. Whatever comes
-// of it, an audit has to find and mend what it left.
+// drain keeps new claims away from a host and, with move, moves its instances; it returns where to. Audits must
+// find and mend whatever it leaves behind.
 func (a *actor) drain(ctx context.Context, m *machine, move bool) (to []croft.HostID) {
 	_ = a.operate(a.lifetime(), func(o *operator) error {
 		h, err := o.Drain(ctx, string(m.id))
@@ -247,8 +248,8 @@ func (a *actor) drain(ctx context.Context, m *machine, move bool) (to []croft.Ho
 	return to
 }
 
-// chase moves what is on a host away, and away again from where it went, at times while the first host, which is why it
-// is emptied, does nothing; and at times two operators do it at once.
+// chase moves a host's instances away, and away again from their new hosts; sometimes while the first host does
+// nothing, the reason for the move, and sometimes by two operators concurrently.
 func (a *actor) chase(ctx context.Context, m *machine) {
 	if a.rng.IntN(2) == 0 {
 		defer a.hold(m)()
@@ -271,7 +272,7 @@ func (a *actor) chase(ctx context.Context, m *machine) {
 	}
 }
 
-// hold suspends a host's agent until its result is called.
+// hold suspends a host's agent until resume is called.
 func (a *actor) hold(m *machine) (resume func()) {
 	m.hand.Lock()
 	defer m.hand.Unlock()
@@ -281,7 +282,7 @@ func (a *actor) hold(m *machine) (resume func()) {
 	return func() {}
 }
 
-// linger waits for what follows from something.
+// linger waits a random time, so that the effects of an action can follow.
 func (a *actor) linger(ctx context.Context) {
 	select {
 	case <-time.After(time.Duration(a.rng.IntN(1500)) * time.Millisecond):
@@ -289,8 +290,8 @@ func (a *actor) linger(ctx context.Context) {
 	}
 }
 
-// forget has a host lose its power, and an operator forget it for good, who may have tried to empty it before. At times
-// it does not come back before everything else has settled. One host at a time is away.
+// forget cuts a host's power, and an operator forgets it for good, possibly after trying to move its instances.
+// Sometimes it returns only after everything else has settled. At most one host is away at a time.
 func (a *actor) forget(ctx context.Context, m *machine) {
 	if !a.forgetting.TryLock() {
 		return
@@ -312,8 +313,7 @@ func (a *actor) forget(ctx context.Context, m *machine) {
 	a.forgetting.Unlock()
 }
 
-// repair is what an operator does after a bad day: all hosts enabled, and croft audit
-// --fix.
+// repair is an operator's repair after faults: all hosts enabled, and croft audit --fix.
 func (w *world) repair(ctx context.Context) error {
 	return w.operate(0, func(o *operator) error {
 		for _, m := range w.hosts {
@@ -327,14 +327,14 @@ func (w *world) repair(ctx context.Context) error {
 		}
 		for _, d := range report.Differences {
 			if d.Mendable {
-				_ = o.Mend(ctx, d) // what is left is told by the last audit
+				_ = o.Mend(ctx, d) // the last audit reports what is left
 			}
 		}
 		return nil
 	})
 }
 
-// audit tells what an audit of the whole finds.
+// audit returns the findings of an audit of everything.
 func (w *world) audit(ctx context.Context) []string {
 	var found []string
 	err := w.operate(0, func(o *operator) error {

@@ -14,7 +14,7 @@ import (
 	"croft/placementclient"
 )
 
-// placementStore is what a Placement sees of etcd, through its gate. Questions for the revision are no crossings.
+// placementStore is a Placement's view of etcd, through its gate. Reads of the revision are not crossings.
 type placementStore struct {
 	gate *gate
 	ledger.Store
@@ -34,7 +34,7 @@ func (p *placementStore) Commit(ctx context.Context, t ledger.Txn) (ledger.Outco
 	})
 }
 
-// purpose names a transaction by the most important thing it does.
+// purpose names a transaction after its most important effect.
 func purpose(t ledger.Txn) string {
 	what := "Describe" // hosts
 	for _, w := range t.Then {
@@ -61,7 +61,7 @@ type placementProcess struct {
 	end     func()
 }
 
-// newPlacement starts a process. last as for gate.
+// newPlacement starts a process. last: as for gate.
 func (w *world) newPlacement(last int) (*placementProcess, error) {
 	ctx := context.WithoutCancel(w.t.Context())
 	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{"http://" + w.listen},
@@ -86,8 +86,8 @@ func (w *world) newPlacement(last int) (*placementProcess, error) {
 	}}, nil
 }
 
-// startPlacement serves Placement until the test ends. Where its process dies, another one takes its place at the
-// next request, as systemd starts it again.
+// startPlacement serves Placement until the test ends. If its process dies, another one replaces it at the next
+// request, as under systemd.
 func (w *world) startPlacement() {
 	var err error
 	if w.placement, err = w.newPlacement(0); err != nil {
@@ -102,7 +102,7 @@ func (w *world) startPlacement() {
 	}
 }
 
-// servePlacement has the process answer. What a dead one would answer, nobody hears.
+// servePlacement lets the process answer. Answers of a dead process are dropped.
 func (w *world) servePlacement(rw http.ResponseWriter, r *http.Request) {
 	if w.placementDown.Load() {
 		http.Error(rw, "down", http.StatusServiceUnavailable)
@@ -125,7 +125,7 @@ func (w *world) servePlacement(rw http.ResponseWriter, r *http.Request) {
 	_, _ = rw.Write(answer.Body.Bytes())
 }
 
-// livePlacement is the process that serves now.
+// livePlacement returns the process that serves now.
 func (w *world) livePlacement() (*placementProcess, error) {
 	w.placing.Lock()
 	defer w.placing.Unlock()
@@ -142,7 +142,7 @@ func (w *world) livePlacement() (*placementProcess, error) {
 	return next, nil
 }
 
-// placementLife is how many crossings the next process of Placement lives: long, so that it serves at times.
+// placementLife returns how many crossings the next Placement process lives: many, so that it serves for some time.
 func (w *world) placementLife() int {
 	n := w.calls.Add(1)
 	if w.faulty == 0 || n%2 == 0 {

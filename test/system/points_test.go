@@ -18,19 +18,18 @@ import (
 	"croft/schedule"
 )
 
-// sampled is how many crossings stand for one that is tried, where CROFT_SOAK does not ask for all.
+// sampled is how many crossings there are per crossing tried, unless CROFT_SOAK asks for all.
 const sampled = 3
 
-// tellings is how often a story is told until somebody dies: what is crossed depends a little on who is faster.
+// tellings is how often a story is repeated until a process dies: the crossings depend slightly on timing.
 const tellings = 3
 
-// byChance is crossed where Placement, which is killed as the story begins, is not back yet when the first request
-// comes.
+// byChance is crossed only if Placement, which is killed as the story begins, is not back at the first request.
 const byChance = "after scheduler Discard"
 
-// TestKilledAtEveryCrossing finds every crossing between two parts that a long story
-// has, then tells the story once for each, with the process that comes there first
-// killed at it. A story takes seconds, so one run tries every third crossing, from a random one on, and make soak all.
+// TestKilledAtEveryCrossing finds every crossing between two parts in a long story, then repeats the story once per
+// crossing, with the first process there killed at it. A story takes seconds, so one run tries every third
+// crossing, from a random one on, and make soak tries all.
 func TestKilledAtEveryCrossing(t *testing.T) {
 	var crossings []string
 	t.Run("nobody is killed", func(t *testing.T) {
@@ -61,7 +60,7 @@ func TestKilledAtEveryCrossing(t *testing.T) {
 		}
 	}
 	var killing sync.WaitGroup
-	free := make(chan struct{}, 8) // most of a story is waiting
+	free := make(chan struct{}, 8) // a story mostly waits
 	for _, crossing := range crossings {
 		free <- struct{}{}
 		killing.Go(func() {
@@ -81,19 +80,19 @@ func TestKilledAtEveryCrossing(t *testing.T) {
 	killing.Wait()
 }
 
-// tell tells a story in which everything happens once that hosts, users and operators
-// do. Who dies is started again, and what did not succeed asked for again.
+// tell plays a story in which every action of hosts, users and operators happens once. Processes that die are
+// restarted, and what did not succeed is requested again.
 func tell(t *testing.T, fatal string) *world {
 	w := newWorld(t, 1, 3, 0)
 	w.tally.kill(fatal)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // no claim about speed
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // not a performance requirement
 	s := &story{world: w, t: t}
 	var reviving sync.WaitGroup
 	reviving.Go(func() { s.revive(ctx) })
 	defer reviving.Wait()
 	defer cancel()
 	s.hand.Lock()
-	w.hosts[0].leave() // and so its next agent's first steps are in the story too
+	w.hosts[0].leave() // so the first steps of its next agent are in the story too
 	w.hosts[0].boot(0)
 	s.hand.Unlock()
 	w.killPlacement()
@@ -104,7 +103,7 @@ func tell(t *testing.T, fatal string) *world {
 	s.turn(ctx, "reboot", schedule.Running, (*schedule.Scheduler).Reboot)
 	s.turn(ctx, "rebuild", schedule.Running, (*schedule.Scheduler).Rebuild)
 
-	// A command that dies leaves a record, and somebody's mistake a name: agents clear both.
+	// A command that dies leaves a record, and an operator's mistake a name: agents remove both.
 	_ = w.scheduler(2, func(sch *schedule.Scheduler) error {
 		_, err := s.request(ctx, sch, "orphan")
 		return err
@@ -146,14 +145,14 @@ func tell(t *testing.T, fatal string) *world {
 	return w
 }
 
-// story is what happens to a world.
+// story is a world with the events of a story.
 type story struct {
 	*world
 	t    *testing.T
-	hand sync.Mutex // held by whoever starts or ends agents
+	hand sync.Mutex // held while agents are started or ended
 }
 
-// request asks for an instance and notes what is known of it.
+// request requests an instance and records what is known of it.
 func (s *story) request(ctx context.Context, sch *schedule.Scheduler, name string) (croft.Instance, error) {
 	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: simulated, Name: name, Ephemeral: true,
 		Affinities: []croft.Affinity{{Group: "group", Rule: croft.ApartSoft}}}
@@ -191,7 +190,7 @@ func (s *story) again(ctx context.Context, what string, try func() error) {
 	}
 }
 
-// revive starts the agents that die, until ctx ends.
+// revive restarts agents that die, until ctx ends.
 func (s *story) revive(ctx context.Context) {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
@@ -223,7 +222,7 @@ func (s *story) turn(ctx context.Context, what string, goal schedule.Goal,
 	})
 }
 
-// mendNames has an operator mend what somebody's mistakes left: an instance without its name, and a name of nobody.
+// mendNames lets an operator mend mistakes: an instance without its name, and a name without an instance.
 func (s *story) mendNames(ctx context.Context) {
 	if err := etcdtest.Delete(ctx, s.etcd.Endpoint(), s.store.Partition(), "names/default/vm"); err != nil {
 		s.t.Fatal(err)
@@ -241,7 +240,7 @@ func (s *story) mendNames(ctx context.Context) {
 			if d.Kind != audit.MissingName && d.Kind != audit.LostName {
 				continue
 			}
-			if err := o.Mend(ctx, d); err != nil && !errors.Is(err, croft.Conflict) { // agents mend the one too
+			if err := o.Mend(ctx, d); err != nil && !errors.Is(err, croft.Conflict) { // agents mend the latter too
 				return err
 			}
 		}
@@ -250,7 +249,7 @@ func (s *story) mendNames(ctx context.Context) {
 	})
 }
 
-// destroyByForce has a host fall silent, and return to find its instance destroyed.
+// destroyByForce makes a host silent, and brings it back to find its instance destroyed.
 func (s *story) destroyByForce(ctx context.Context) {
 	st, err := s.store.Find(ctx, croft.DefaultProject, "vm")
 	if err != nil {
@@ -264,7 +263,7 @@ func (s *story) destroyByForce(ctx context.Context) {
 	s.hand.Unlock()
 	s.insist(ctx, "destroy by force", func(sch *schedule.Scheduler) error {
 		d, err := sch.Destroy(ctx, croft.DefaultProject, "vm", true)
-		if errors.Is(err, croft.NotFound) { // destroyed by the one that died
+		if errors.Is(err, croft.NotFound) { // the command that died destroyed it
 			return nil
 		}
 		if err == nil && !d.Gone {
@@ -279,7 +278,7 @@ func (s *story) destroyByForce(ctx context.Context) {
 	s.create(ctx)
 }
 
-// forgetHost has a host die for good, with the instance that it had, and come back.
+// forgetHost makes a host die for good with its instance, and return.
 func (s *story) forgetHost(ctx context.Context) {
 	st, err := s.store.Find(ctx, croft.DefaultProject, "vm")
 	if err != nil {
@@ -293,7 +292,7 @@ func (s *story) forgetHost(ctx context.Context) {
 	s.hand.Unlock()
 	s.operate(ctx, "forget", func(o *operator) error {
 		_, err := o.Forget(ctx, string(dead.id), true)
-		if croft.KindOf(err) == croft.NotFound { // forgotten by the one that died
+		if croft.KindOf(err) == croft.NotFound { // the command that died forgot it
 			return nil
 		}
 		return err
@@ -305,8 +304,8 @@ func (s *story) forgetHost(ctx context.Context) {
 	s.create(ctx)
 }
 
-// create asks for the instance and waits until it runs. One whose request was written
-// before the command died is as good.
+// create requests the instance and waits until it runs. An instance whose request was written before its command
+// died is accepted too.
 func (s *story) create(ctx context.Context) {
 	s.insist(ctx, "create", func(sch *schedule.Scheduler) error {
 		inst, err := s.request(ctx, sch, "vm")
@@ -325,7 +324,7 @@ func (s *story) create(ctx context.Context) {
 	})
 }
 
-// awaitSwept returns when the agents have cleared what others left.
+// awaitSwept returns when the agents have removed what others left.
 func (s *story) awaitSwept(ctx context.Context) {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()

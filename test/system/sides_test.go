@@ -12,7 +12,7 @@ import (
 	"croft/schedule"
 )
 
-// agentSide is what an agent sees of the world, through its gate.
+// agentSide is an agent's view of the world, through its gate.
 type agentSide struct {
 	gate *gate
 	compute.Orders
@@ -20,10 +20,10 @@ type agentSide struct {
 	compute.Records
 	audit.Shared // nil behind a gate
 	compute.Inventory
-	hangUp func() // ends its connection to etcd
+	hangUp func() // closes its connection to etcd
 }
 
-// Serve holds the host's seat until ctx ends. Where the agent is dead by then, nobody gives the seat back.
+// Serve holds the host's agent lock until ctx ends. An agent that died by then does not release the lock.
 func (a *agentSide) Serve(ctx context.Context, me croft.Agent, known <-chan struct{},
 	seated func(*croft.Agent) bool) error {
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -136,20 +136,20 @@ func (h *gatedHypervisor) Remove(ctx context.Context, id croft.InstanceID) error
 	return h.gate.do("hypervisor Remove", id, func() error { return h.Hypervisor.Remove(ctx, id) })
 }
 
-// schedulerSide is what a scheduler sees of the world, through its gate.
+// schedulerSide is a scheduler's view of the world, through its gate.
 type schedulerSide struct {
 	w    *world
 	gate *gate
 	schedule.Records
 	schedule.View
 	schedule.Claims
-	session atomic.Value // string: of its newest request
+	session atomic.Value // string: of its latest request
 }
 
-// expire has the session of the newest request run out.
+// expire ends the session of the latest request.
 func (s *schedulerSide) expire() {
 	if session, ok := s.session.Load().(string); ok {
-		// while etcd is away, it lives on
+		// sessions survive while etcd is down
 		_ = etcdtest.Expire(s.w.t.Context(), "http://"+s.w.listen, s.w.store.Partition(), "sessions/"+session)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"croft"
 )
 
-// mayStop are the calls around which a process is suspended at times, as by SIGSTOP or a busy machine, each with its
-// probability. Its lease may run out meanwhile. They are those between which a part relies on what it has seen.
+// mayStop lists the calls around which a process is sometimes suspended, as by SIGSTOP or a busy machine, with
+// probabilities. Its lease may expire meanwhile. Between these calls a part relies on what it has read.
 var mayStop = map[string]float64{
 	"scheduler Assign": 0.1, "scheduler Claim": 0.02, "scheduler Release": 0.02, "scheduler Discard": 0.02,
 	"scheduler Reorder": 0.02, "scheduler Bury": 0.05,
@@ -20,22 +20,22 @@ var mayStop = map[string]float64{
 	"hypervisor Define": 0.01, "hypervisor Start": 0.01, "hypervisor Remove": 0.02,
 }
 
-// The longest suspension, and how long a process steps back when it meets one that resumes.
+// The longest suspension, and how long a process waits when it meets one that resumes.
 const (
 	longestStop = 2 * time.Second
 	stepBack    = 20 * time.Millisecond
 )
 
-// suspension is a process that stands still just before or after a call about an instance. It resumes at the moment in
-// which another process has crossed so often with calls about the same instance, or after a while.
+// suspension is a process stopped just before or after a call concerning an instance. It resumes after a number of
+// other processes' crossings concerning the same instance, or after a while.
 type suspension struct {
 	by    *gate
 	about croft.InstanceID
-	left  int // crossings of others
+	left  int // crossings of other processes until it resumes
 	over  chan struct{}
 }
 
-// await returns when the process is not suspended, or is dead.
+// await returns when the process is not suspended, or dead.
 func (g *gate) await() {
 	g.mu.Lock()
 	held := g.held
@@ -49,7 +49,7 @@ func (g *gate) await() {
 	}
 }
 
-// suspend stops the process; false: it is stopped already.
+// suspend stops the process; false: it is already stopped.
 func (g *gate) suspend() bool {
 	g.turning.Lock()
 	defer g.turning.Unlock()
@@ -67,7 +67,7 @@ func (g *gate) suspend() bool {
 	return true
 }
 
-// resume ends a suspension, if there is one.
+// resume ends a suspension, if any.
 func (g *gate) resume() {
 	g.turning.Lock()
 	defer g.turning.Unlock()
@@ -84,7 +84,7 @@ func (g *gate) resume() {
 	close(held)
 }
 
-// suspendAt suspends the process at a crossing, at times.
+// suspendAt sometimes suspends the process at a crossing.
 func (g *gate) suspendAt(crossing string, about croft.InstanceID) {
 	_, point, _ := strings.Cut(crossing, " ")
 	g.mu.Lock()
@@ -96,7 +96,7 @@ func (g *gate) suspendAt(crossing string, about croft.InstanceID) {
 	most, expires := time.Duration(g.rng.Int64N(int64(longestStop))), g.rng.IntN(3) != 0
 	expire := g.expire
 	if expires {
-		most = longestStop // others notice late
+		most = longestStop // other processes notice late
 	}
 	g.mu.Unlock()
 	if !g.suspend() {
@@ -117,7 +117,7 @@ func (g *gate) suspendAt(crossing string, about croft.InstanceID) {
 		case <-s.over:
 			g.tally.add("met " + crossing)
 		case <-timer.C:
-		case <-held: // resumed by others
+		case <-held: // resumed by other processes
 		case <-g.died:
 		}
 	}
@@ -137,20 +137,20 @@ func (t *tally) forget(s *suspension) {
 	t.suspended = slices.DeleteFunc(t.suspended, func(other *suspension) bool { return other == s })
 }
 
-// contested returns an instance about which somebody who is suspended makes a call.
+// contested returns an instance that a suspended process's call concerns.
 func (t *tally) contested() (about croft.InstanceID, yes bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, s := range t.suspended {
 		if s.about != "" {
-			about = s.about // of the newest
+			about = s.about // of the latest
 		}
 	}
 	return about, about != ""
 }
 
-// meet counts a crossing for those that are suspended in a call about the same instance. Where one of them resumes,
-// it goes first.
+// meet counts a crossing for processes suspended in a call concerning the same instance. One that resumes goes
+// first.
 func (t *tally) meet(g *gate, about croft.InstanceID) {
 	if about == "" {
 		return

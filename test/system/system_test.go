@@ -21,7 +21,7 @@ var (
 	runsFlag = flag.Int("runs", 3, "how many random runs")
 )
 
-// regressions are seeds that once showed a bug; docs/track-record.md tells which.
+// regressions are seeds that once showed a bug; docs/track-record.md lists the bugs.
 var regressions = []uint64{}
 
 func TestWholeSystem(t *testing.T) {
@@ -37,12 +37,12 @@ func TestWholeSystem(t *testing.T) {
 	}
 }
 
-// run lets users and misfortune act on three hosts at once, then looks.
+// run lets users and faults act on three hosts concurrently, then checks.
 func run(t *testing.T, seed uint64) {
 	w := newWorld(t, seed, 3+int(seed/2%2), 0.01)
 	ctx, stop := context.WithCancel(t.Context())
 	var watch, users sync.WaitGroup
-	hosts := w.hosts // while it settles, some of them may be away
+	hosts := w.hosts // while it settles, some hosts may be down
 	watch.Go(func() { w.watchful(ctx, hosts) })
 	acted := make(chan struct{})
 	for n := range uint64(4) {
@@ -57,7 +57,7 @@ func run(t *testing.T, seed uint64) {
 	watch.Go(func() { users.Wait(); close(acted) })
 	misfortune, count := w.actor(99), 0
 	for range acted {
-		if count++; count%6 == 0 { // misfortune strikes once for every few things that users do
+		if count++; count%6 == 0 { // one fault for every six user actions
 			misfortune.disturb()
 		}
 	}

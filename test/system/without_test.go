@@ -19,17 +19,17 @@ import (
 	"croft/schedule"
 )
 
-// The fixes that can be taken out, to see how soon the random runs find what they once lacked. Each is taken out where
-// a part meets another: the part sees what it saw before the fix.
+// Fixes that can be disabled, to measure how soon the random runs find what they prevent. Each is disabled at the
+// interface between two parts: the part sees what it saw before the fix.
 var fixes = []string{
-	"fence of an order", // a scheduler whose order got no answer looks at the record, and gives the claim back
-	"former hosts",      // an instance that was moved twice waits for one host alone
-	"calls in order",    // a definition that the agent waits for no more takes effect whenever it does
-	// an order does not compare that its scheduler's lease lives, and who undoes a request only looks at the record
+	"fence of an order", // a scheduler without an answer to its order reads the record, and releases the claim
+	"former hosts",      // an instance that was moved twice waits for one host only
+	"calls in order",    // a definition that the agent no longer waits for takes effect at any time
+	// an order does not compare that its scheduler's lease lives, and undoing a request only reads the record
 	"session of an order",
-	"claim as seen",         // who moves a claim replaces whatever is claimed by then
-	"forgotten former host", // an instance waits for a host that is forgotten
-	"claim of one host",     // an agent gives back what an instance claims, wherever that is
+	"claim as seen",         // a move replaces whatever is claimed by then
+	"forgotten former host", // an instance waits for a forgotten host
+	"claim of one host",     // an agent releases an instance's claim on any host
 }
 
 var (
@@ -45,7 +45,7 @@ func takenOut() map[string]bool {
 	return out
 }
 
-// TestRandomRunsFindWhatIsTakenOut counts the seeds that find something once a fix is taken out. docs/track-record.md
+// TestRandomRunsFindWhatIsTakenOut counts the seeds that find a violation with a fix disabled. docs/track-record.md
 // has the figures.
 func TestRandomRunsFindWhatIsTakenOut(t *testing.T) {
 	if *findFlag == 0 {
@@ -118,7 +118,7 @@ func (r *worseRequests) Assign(ctx context.Context, inst croft.Instance, o croft
 	return r.Records.Assign(ctx, inst, o)
 }
 
-// read looks at a record where a fence would write it.
+// read reads a record where a fence would write it.
 func (w *world) read(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
 	now, err := w.store.Instance(ctx, inst.ID)
 	now.Spec.UserData = inst.Spec.UserData
@@ -197,7 +197,7 @@ func (c *worseClaims) Reclaim(ctx context.Context, had croft.Claim, p croft.Proj
 	return c.claimBook.Reclaim(ctx, had, p, to)
 }
 
-// worseHypervisor has calls that nobody waits for take effect whenever they do.
+// worseHypervisor lets calls that nobody waits for take effect at any time.
 type worseHypervisor struct {
 	compute.Hypervisor
 	m *machine

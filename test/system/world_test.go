@@ -26,68 +26,67 @@ import (
 	"croft/trust/gate/gatetest"
 )
 
-// anyPort has etcd choose its port, which it then keeps.
+// anyPort makes etcd choose a port, which it then keeps.
 const anyPort = "127.0.0.1:0"
 
-// world is one installation: etcd, Placement, hosts. What it holds survives the
-// death of any process in it.
+// world is one installation: etcd, Placement, hosts. Its state survives the death of any process in it.
 type world struct {
 	t      *testing.T
 	seed   uint64
 	dir    string
 	etcd   *etcdserver.Server
 	listen string
-	store  *etcdstore.Store // the test's own
+	store  *etcdstore.Store // the test's
 	claims *placementclient.Client
 	hosts  []*machine
-	front  *gatetest.Front // that agents speak to alone; nil where they speak to etcd and Placement themselves
+	front  *gatetest.Front // the agents' only access; nil: they use etcd and Placement directly
 
 	placementDown atomic.Bool
 	placing       sync.Mutex
 	placement     *placementProcess // guarded by placing
 	faulty        float64
 	mood          mood
-	calls         atomic.Uint64   // numbers the gates, each with a seed of its own
-	caretaker     *gate           // of the one that has a process of its own; nil: agents are caretakers
-	without       map[string]bool // fixes that are taken out
-	forgetting    sync.Mutex      // held by whoever has a host forgotten
+	calls         atomic.Uint64   // numbers the gates, each with its seed
+	caretaker     *gate           // of a separate caretaker process; nil: agents are caretakers
+	without       map[string]bool // disabled fixes
+	forgetting    sync.Mutex      // held while a host is being forgotten
 
 	tally *tally
 
 	mu     sync.Mutex
 	facts  map[croft.InstanceID]*fact
-	doomed map[croft.InstanceID]bool // a destroy was tried, maybe while the request ran: it may or may not be gone
-	reused map[croft.InstanceID]bool // UUIDs of two instances, one after the other: which one is there, nobody can tell
-	broken []string                  // what must never be, seen while it was running
+	doomed map[croft.InstanceID]bool // a destroy was tried, maybe while the request ran: it may or may not exist
+	reused map[croft.InstanceID]bool // UUIDs used by two instances in succession: either may exist
+	broken []string                  // violations seen during the run
 }
 
-// fact is what the test was told about one instance.
+// fact is what the test knows about one instance.
 type fact struct {
 	name      string
 	created   bool // a request was acknowledged
-	refused   bool // a request failed for good: nothing may be left
-	destroyed bool // a destroy that began after that was acknowledged
+	refused   bool // a request failed permanently: nothing may be left
+	destroyed bool // a destroy that began after the answer was acknowledged
 }
 
-// machine is a host: its guests, its identity and its files outlive its agent.
+// machine is a host: its guests, identity and files outlive its agent.
 type machine struct {
 	w        *world
 	n        int
 	id       croft.HostID
 	hv       *sim.Hypervisor
-	defining sync.WaitGroup // calls that are late though nothing keeps them in order
+	defining sync.WaitGroup // calls that are late because nothing orders them
 	dir      string
 	wire     *wire.Wire  // between its agent and etcd
-	slow     atomic.Bool // its hypervisor
-	dead     atomic.Bool // its hypervisor, which answers nobody but the test
+	slow     atomic.Bool // its hypervisor is slow
+	dead     atomic.Bool // its hypervisor answers only the test
 
-	hand sync.Mutex // held by whoever starts or ends agents
+	hand sync.Mutex // held while agents are started or ended
 	gate *gate
 	stop func() // nil: no agent runs
-	away bool   // it has lost its power, and does not come back before the test brings it
+	away bool   // without power until the test restores it
 
-	agent     *compute.Agent    // the newest
-	inventory compute.Inventory // what its agents see of Placement, where that is not the world's
+	agent     *compute.Agent    // the latest
+	inventory compute.Inventory // its agents' view of Placement, if it differs from the world's
 }
 
 func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
@@ -121,7 +120,7 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 	return w
 }
 
-// startFront has agents speak to a gate, and looks after what is no host's own.
+// startFront makes agents use a gate, and audits what belongs to no host.
 func (w *world) startFront() {
 	store := w.open()
 	w.front = gatetest.Start(w.t, store.Partition(), agentgate.ServerConfig{Orders: store, Registry: store,
@@ -137,7 +136,7 @@ func (w *world) startFront() {
 	w.t.Cleanup(func() { cancel(); w.caretaker.resume(); <-ended; w.caretaker.late.Wait() })
 }
 
-// awaitHosts returns when every host takes orders.
+// awaitHosts returns when all hosts take orders.
 func (w *world) awaitHosts() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
@@ -167,8 +166,7 @@ func (w *world) startEtcd() {
 	}
 }
 
-// restartEtcd takes etcd away for a moment, as a restart of its process does, and the
-// gate with it, where there is one.
+// restartEtcd stops etcd for a moment, as a restart of its process does, and the gate with it, if any.
 func (w *world) restartEtcd() {
 	w.etcd.Close()
 	w.startEtcd()
@@ -193,7 +191,7 @@ func (w *world) openAt(address string) *etcdstore.Store {
 	return store
 }
 
-// gate makes a process's gate. last is how many crossings it lives; 0: for ever.
+// gate returns a process's gate. last is how many crossings the process lives; 0: no limit.
 func (w *world) gate(last int) *gate {
 	return w.newGate(w.seed+w.calls.Add(1)*7919, w.faulty, last-1)
 }
@@ -205,7 +203,7 @@ func noMissing(_ context.Context, ref string) error {
 	return nil
 }
 
-// boot starts the host's agent, unless it runs, or the host has no power. last as for gate.
+// boot starts the host's agent, unless it runs or the host has no power. last: as for gate.
 func (m *machine) boot(last int) {
 	m.hand.Lock()
 	defer m.hand.Unlock()
@@ -223,7 +221,7 @@ func (m *machine) boot(last int) {
 			m.wire.Flow()
 		}
 	}
-	m.wire.Mend() // else nothing starts
+	m.wire.Mend() // otherwise nothing starts
 	m.wire.Flow()
 	side, partition, end := m.connect()
 	var shared audit.Shared
@@ -255,7 +253,7 @@ func (m *machine) boot(last int) {
 	m.stop = sync.OnceFunc(func() { cancel(); <-ended })
 }
 
-// connect is what the host's next agent sees of the world.
+// connect returns the view of the world of the host's next agent.
 func (m *machine) connect() (side *agentSide, p croft.PartitionID, end func()) {
 	w := m.w
 	if w.front != nil {
@@ -271,16 +269,16 @@ func (m *machine) connect() (side *agentSide, p croft.PartitionID, end func()) {
 		Shared: w.worseShared(store), Inventory: inventory, hangUp: end}, store.Partition(), end
 }
 
-// looking is in the context of calls of the test's own.
+// looking marks the context of the test's calls.
 type looking struct{}
 
-// runs tells whether a guest of an instance runs on the host.
+// runs reports whether a guest of an instance runs on the host.
 func (m *machine) runs(id croft.InstanceID) bool {
 	d, err := m.hv.Get(context.WithValue(m.w.t.Context(), looking{}, true), id)
 	return err == nil && d.Power == compute.PowerOn
 }
 
-// drag makes a hypervisor take its time while it is slow.
+// drag delays a hypervisor's calls while it is slow.
 func (m *machine) drag(ctx context.Context, _ string, _ croft.InstanceID) error {
 	if m.dead.Load() && ctx.Value(looking{}) == nil {
 		return croft.Errorf(croft.Unavailable, "libvirtd is dead")
@@ -295,33 +293,33 @@ func (m *machine) drag(ctx context.Context, _ string, _ croft.InstanceID) error 
 	return nil
 }
 
-// lag makes calls of a hypervisor that is slow take effect late, when their callers may have left.
+// lag makes calls of a slow hypervisor take effect late, when their callers may have left.
 func (m *machine) lag(string, croft.InstanceID) {
 	if m.slow.Load() {
 		<-time.After(100 * time.Millisecond)
 	}
 }
 
-// kill ends the agent as kill -9 does: it does nothing more from now on, and its lease lives on for a while.
+// kill ends the agent as kill -9 does: it does nothing more, and its lease lives on for a while.
 func (m *machine) kill() {
 	m.hand.Lock()
 	defer m.hand.Unlock()
 	m.end()
 }
 
-// end kills the agent, if one runs. It wants m.hand held.
+// end kills the agent, if one runs. It requires that m.hand is held.
 func (m *machine) end() {
 	if m.stop != nil {
 		m.gate.die()
-		m.gate.resume() // else its connections would be held for ever
+		m.gate.resume() // otherwise its connections would stay suspended
 		m.stop()
 		m.stop = nil
 	}
 }
 
-// expire has the lease of the host's agent run out. Where the agent lives, it takes another.
+// expire ends the lease of the host's agent. A live agent takes another one.
 func (m *machine) expire() {
-	// while etcd is away, it lives on
+	// leases survive while etcd is down
 	_ = etcdtest.Expire(m.w.t.Context(), "http://"+m.w.listen, m.w.store.Partition(), "agents/"+string(m.id))
 }
 
@@ -336,7 +334,7 @@ func (m *machine) leave() {
 	}
 }
 
-// lose takes the host's power away, until restore.
+// lose cuts the host's power until restore.
 func (m *machine) lose() {
 	m.hand.Lock()
 	defer m.hand.Unlock()
@@ -355,15 +353,14 @@ func (m *machine) lose() {
 	m.expire()
 }
 
-// restore gives the host its power back.
+// restore restores the host's power.
 func (m *machine) restore() {
 	m.hand.Lock()
 	defer m.hand.Unlock()
 	m.away = false
 }
 
-// scheduler runs something as one command would: a process with a connection of
-// its own, which may die in the middle.
+// scheduler runs do as one command: a process with a separate connection, which may die in the middle.
 func (w *world) scheduler(last int, do func(*schedule.Scheduler) error) error {
 	g := w.gate(last)
 	store := w.open()
@@ -379,7 +376,7 @@ func (w *world) scheduler(last int, do func(*schedule.Scheduler) error) error {
 	return do(s)
 }
 
-// actor does random things, one after the other.
+// actor does random actions, one after the other.
 type actor struct {
 	*world
 	rng *rand.Rand
@@ -389,7 +386,7 @@ func (w *world) actor(n uint64) *actor {
 	return &actor{w, rand.New(rand.NewPCG(w.seed, n))}
 }
 
-// lifetime is how many crossings the next process lives: most live on.
+// lifetime returns how many crossings the next process lives; most processes have no limit.
 func (a *actor) lifetime() int {
 	if a.rng.IntN(a.mood.dies) != 0 {
 		return 0
