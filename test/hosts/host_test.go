@@ -15,11 +15,11 @@ type host struct {
 	w       *world
 	name    string
 	address string // on the switch
-	dir     string // what is its own of the file system
+	dir     string // its private part of the file system
 	link    string // the switch's end of its cable
-	token   string // that it joins with; empty: its settings say what it is of
-	serves  bool   // etcd and Placement too
-	begins  bool   // the cloud, one where trust is strict
+	token   string // to join with; empty: its settings name the cloud
+	serves  bool   // it serves etcd and Placement too
+	begins  bool   // it starts the cloud, with strict trust
 	// certified: its API speaks TLS.
 	certified bool
 	process   *process
@@ -34,7 +34,7 @@ func (w *world) newHost(name string, n int) *host {
 			w.t.Fatal(err)
 		}
 	}
-	// Its libvirt has the machine's settings, and knows what QEMU can do already.
+	// Its libvirt has the machine's settings and cached QEMU capabilities.
 	for _, place := range []string{"/etc/libvirt", "/var/cache/libvirt"} {
 		must(w.t, "cp", "-a", place+"/.", filepath.Join(h.dir, place))
 	}
@@ -57,7 +57,7 @@ func (h *host) settings() string {
 			strings.ReplaceAll(h.w.etcd, ",", `", "`), h.w.placement, token, h.address)
 }
 
-// agent is the command that the host runs with its settings.
+// agent returns the command that the host runs with its settings.
 func (h *host) agent(settings string) []string {
 	h.w.t.Helper()
 	command := []string{filepath.Join(binaries, "croft"), "compute", "--settings", settings}
@@ -77,7 +77,7 @@ func (h *host) agent(settings string) []string {
 	return command
 }
 
-// start makes the namespaces, plugs the cable in and starts libvirt and the agent.
+// start creates the namespaces, connects the cable and starts libvirt and the agent.
 func (h *host) start() {
 	w := h.w
 	w.t.Helper()
@@ -111,7 +111,7 @@ func (h *host) inside(args ...string) string {
 		args...)...)
 }
 
-// cut unplugs the cable, and plug plugs it in again.
+// cut disconnects the cable, and plug connects it again.
 func (h *host) cut()  { must(h.w.t, "ip", "link", "set", h.link, "down") }
 func (h *host) plug() { must(h.w.t, "ip", "link", "set", h.link, "up") }
 
@@ -124,7 +124,7 @@ func (h *host) waitUntilReady() {
 	h.process.waitUntilReady(scheme + "://" + h.address + ":8779/readyz")
 }
 
-// id is the host's UUID, from its state directory.
+// id returns the host's UUID from its state directory.
 func (h *host) id() string {
 	h.w.t.Helper()
 	text, err := os.ReadFile(filepath.Join(h.dir, "state", "host-id"))
@@ -134,15 +134,14 @@ func (h *host) id() string {
 	return strings.TrimSpace(string(text))
 }
 
-// virsh asks the host's own libvirt.
+// virsh runs virsh on the host's libvirt.
 func (h *host) virsh(args ...string) (string, error) {
 	uri := "qemu+unix:///system?socket=" + filepath.Join(h.dir, "run/libvirt/libvirt-sock")
 	out, err := exec.Command("virsh", append([]string{"--quiet", "--connect", uri}, args...)...).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
 
-// domains are the guests that run on the host, each with its domain ID, which a
-// guest that was started anew does not keep.
+// domains returns the host's running guests with their domain IDs, which change when a guest is restarted.
 func (h *host) domains() map[string]string {
 	h.w.t.Helper()
 	names, err := h.virsh("list", "--name")
@@ -160,7 +159,7 @@ func (h *host) domains() map[string]string {
 	return all
 }
 
-// consoles shows what the guests wrote last, where the test fails.
+// consoles shows the guests' last output if the test fails.
 func (h *host) consoles() {
 	if !h.w.root.Failed() {
 		return

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// TestThreeHosts goes through what can happen to a cloud of three hosts, in one
-// world, since to make that takes longest.
+// TestThreeHosts runs all steps on one cloud of three hosts, since creating it takes longest.
 func TestThreeHosts(t *testing.T) {
 	w := newWorld(t)
 	for _, step := range []struct {
@@ -32,7 +31,7 @@ func TestThreeHosts(t *testing.T) {
 			step.run(&inside)
 		})
 		if !ok {
-			return // what comes next relies on it
+			return // later steps depend on it
 		}
 	}
 }
@@ -49,7 +48,7 @@ func (w *world) running() map[string]string {
 	return all
 }
 
-// untouched checks that the guests are those of before, not started anew.
+// untouched checks that the guests are the same as before, not restarted.
 func (w *world) untouched(before map[string]string) {
 	w.t.Helper()
 	if now := w.running(); !maps.Equal(now, before) {
@@ -77,7 +76,7 @@ func oneOnEach(w *world) {
 	}
 }
 
-// answers waits until a guest on the host says who it is, which it has from its metadata.
+// answers waits until a guest on the host returns its name, which it has from its metadata.
 func (h *host) answers(name string) {
 	w := h.w
 	w.t.Helper()
@@ -91,7 +90,7 @@ func (h *host) answers(name string) {
 	})
 }
 
-// withoutLeader goes through a guest's whole life with two members of three.
+// withoutLeader runs a guest's whole life with two of three members.
 func withoutLeader(w *world) {
 	before := w.running()
 	lost := w.leader()
@@ -110,13 +109,13 @@ func withoutLeader(w *world) {
 	w.waitForMember(lost)
 }
 
-// withHungLeader: a member that keeps its connections and answers nothing.
+// withHungLeader: a member keeps its connections and answers nothing.
 func withHungLeader(w *world) {
 	before := w.running()
 	hung := w.leader()
 	hung.signal(syscall.SIGSTOP)
 	w.t.Cleanup(func() { hung.signal(syscall.SIGCONT) })
-	for range 3 { // whichever member the command turns to first
+	for range 3 { // whichever member the command asks first
 		if r := w.request("hung", w.hosts[0]); r.exit != 0 {
 			w.t.Errorf("a request: %v", r)
 		}
@@ -132,7 +131,7 @@ func withHungLeader(w *world) {
 	w.waitForMember(hung)
 }
 
-// state is what users are told of a host.
+// state returns what users see of a host.
 func (w *world) state(h *host) string {
 	w.t.Helper()
 	r := w.user("croft", "host", "list", "-o", "json")
@@ -148,8 +147,8 @@ func (w *world) state(h *host) string {
 	return "missing"
 }
 
-// silent waits until the host counts as silent, and checks that no request goes
-// there and that its guests count as unknown, not gone.
+// silent waits until the host is reported silent, and checks that it gets no requests and that its guests are
+// reported unknown, not gone.
 func (w *world) silent(h *host, guests ...string) {
 	w.t.Helper()
 	eventually(w.t, "host "+h.name+" is silent", func(context.Context) error {
@@ -189,7 +188,7 @@ func cutOff(w *world) {
 		w.t.Errorf("destroy --force on a silent host: %v", r)
 	}
 	w.gone("one-b")
-	w.untouched(before) // nobody can reach it yet
+	w.untouched(before) // the host is still unreachable
 
 	b.plug()
 	eventually(w.t, "the tombstone is honoured", func(context.Context) error {
@@ -203,7 +202,7 @@ func cutOff(w *world) {
 	w.accepts("one", b) // the name is free, and the host takes requests
 }
 
-// accepts waits until hosts that returned run what is asked for, named as.
+// accepts waits until hosts that returned run new guests, named after `as`.
 func (w *world) accepts(as string, hosts ...*host) {
 	w.t.Helper()
 	var names []string
@@ -220,8 +219,8 @@ func (w *world) accepts(as string, hosts ...*host) {
 	w.must(append([]string{"wait", "--timeout", patience.String()}, names...)...)
 }
 
-// cutInDestroy cuts the cable as soon as the tombstone is written: wherever the
-// agent is then, the guest is gone in the end, and nothing else is.
+// cutInDestroy cuts the cable as soon as the tombstone is written: wherever the agent is then, only that guest is
+// gone at the end.
 func cutInDestroy(w *world) {
 	c := w.hosts[2]
 	before := w.running()

@@ -15,8 +15,8 @@ import (
 	"croft/internal/testing/libvirttest"
 )
 
-// TestAHostJoinsAndLeavesWithOneCommandEach: a machine that nobody knows carries a guest
-// after one command, and nothing of it is left after another.
+// TestAHostJoinsAndLeavesWithOneCommandEach: an unknown machine runs a guest after one command, and another command
+// removes every trace of it.
 func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 	libvirttest.Start(t)
 	w := newCenter(t)
@@ -64,7 +64,7 @@ func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 	}
 }
 
-// nothingOf looks for an ID in all that etcd holds, Placement's state included.
+// nothingOf looks for an ID in all of etcd, including Placement's state.
 func (w *world) nothingOf(ctx context.Context, id string) error {
 	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(w.etcd, ","), Logger: zap.NewNop()})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"croft/internal/testing/built"
 )
 
-// What TestMain makes once for all tests.
+// Set by TestMain for all tests.
 var (
 	binaries   string // directory with croft and schedule
 	guestImage string // the small guest

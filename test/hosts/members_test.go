@@ -12,10 +12,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// A member is one of the three of the etcd cluster.
+// A member is one of the three members of the etcd cluster.
 type member struct {
 	role    memberRole
-	process *process // nil while it does not run
+	process *process // nil: not running
 }
 
 func (w *world) startMembers() {
@@ -47,7 +47,7 @@ func (w *world) startMember(m *member) {
 	m.process = w.begin(m.role.Name, w.as(role{Member: &m.role}))
 }
 
-// endpoints are all members', with commas.
+// endpoints returns all members' endpoints, separated by commas.
 func (w *world) endpoints() string {
 	var all []string
 	for _, m := range w.members {
@@ -62,10 +62,10 @@ func (m *member) kill() {
 	m.process = nil
 }
 
-// signal is for a member that runs.
+// signal sends a signal to a running member.
 func (m *member) signal(s syscall.Signal) { _ = m.process.cmd.Process.Signal(s) }
 
-// status asks one member alone.
+// status asks one member only.
 func (w *world) status(ctx context.Context, m *member) (*clientv3.StatusResponse, error) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.role.Client}, Logger: zap.NewNop()})
 	if err != nil {
@@ -75,7 +75,7 @@ func (w *world) status(ctx context.Context, m *member) (*clientv3.StatusResponse
 	return client.Status(ctx, m.role.Client)
 }
 
-// waitForMember returns when a member knows who leads.
+// waitForMember returns when a member knows the leader.
 func (w *world) waitForMember(m *member) {
 	w.t.Helper()
 	eventually(w.t, m.role.Name+" knows a leader", func(ctx context.Context) error {
@@ -87,7 +87,7 @@ func (w *world) waitForMember(m *member) {
 	})
 }
 
-// leader is the member that leads.
+// leader returns the leading member.
 func (w *world) leader() *member {
 	w.t.Helper()
 	for _, m := range w.members {

@@ -18,8 +18,7 @@ import (
 	"time"
 )
 
-// A process runs until it is told to end, at the latest with the test. What it
-// prints is shown where the test fails.
+// A process runs until it is ended, at the latest with the test. Its output is shown if the test fails.
 type process struct {
 	t      *testing.T
 	name   string
@@ -28,7 +27,7 @@ type process struct {
 	exited chan error
 }
 
-// begin starts cmd. A process that had the name before goes on writing in its log.
+// begin starts cmd. A process of the same name as an earlier one appends to its log.
 func (w *world) begin(name string, cmd *exec.Cmd) *process {
 	w.t.Helper()
 	p := &process{t: w.root, name: name, cmd: cmd, log: filepath.Join(w.dir, name+".log"), exited: make(chan error, 1)}
@@ -50,7 +49,7 @@ func (w *world) begin(name string, cmd *exec.Cmd) *process {
 	return p
 }
 
-// as makes the command of a test process that has a role.
+// as returns the command of a test process with a role.
 func (w *world) as(r role) *exec.Cmd {
 	w.t.Helper()
 	text, err := json.Marshal(r)
@@ -66,7 +65,7 @@ func (w *world) as(r role) *exec.Cmd {
 	return cmd
 }
 
-// end sends s, waits, and kills what goes on.
+// end sends s and waits, then kills the process if it continues.
 func (p *process) end(s syscall.Signal) {
 	if p.cmd == nil {
 		return
@@ -85,12 +84,11 @@ func (p *process) end(s syscall.Signal) {
 	p.cmd = nil
 }
 
-// client does not look at who answers: whether anybody does is asked.
+// client does not verify certificates: the tests only check whether a server answers.
 var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 	TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
-// waitUntilReady returns when url answers 200; it fails the test when the process
-// ends first.
+// waitUntilReady returns when url answers 200; it fails the test if the process ends first.
 func (p *process) waitUntilReady(url string) {
 	p.t.Helper()
 	eventually(p.t, p.name+" is ready", func(ctx context.Context) error {
@@ -116,7 +114,7 @@ func (p *process) waitUntilReady(url string) {
 	})
 }
 
-// finish ends the process with the test, and looks at what it wrote.
+// finish ends the process with the test, and checks its log.
 func (p *process) finish() {
 	p.end(syscall.SIGTERM)
 	text, err := os.ReadFile(p.log)
@@ -131,14 +129,14 @@ func (p *process) finish() {
 	}
 }
 
-// plainEnvironment has no settings of croft in it.
+// plainEnvironment returns an environment without croft's settings.
 func plainEnvironment() []string {
 	return slices.DeleteFunc(os.Environ(), func(s string) bool {
 		return strings.HasPrefix(s, "CROFT_") || strings.HasPrefix(s, "XDG_")
 	})
 }
 
-// must runs a program and returns what it printed.
+// must runs a program and returns its output.
 func must(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()

@@ -15,19 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roleEnv makes another process of the test binary: its value is the role as JSON.
+// roleEnv starts the test binary as another process: its value is the role as JSON.
 const roleEnv = "CROFT_TEST_ROLE"
 
-// A role is what such a process is: either of the two.
+// A role is the job of such a process: one of the two.
 type role struct {
 	Host   *hostRole   `json:",omitempty"`
 	Member *memberRole `json:",omitempty"`
 }
 
-// hostRole is the first process of a host's namespaces: when it ends, so does all
-// that runs there.
+// hostRole is the first process of a host's namespaces: when it ends, all processes there end.
 type hostRole struct {
-	Dir   string   // what is the host's own of the file system
+	Dir   string   // the host's private part of the file system
 	Agent []string // the agent's command
 }
 
@@ -36,7 +35,7 @@ type memberRole struct {
 	Name, Dir, Client, Peer, Cluster string
 }
 
-// play is the whole life of a process that has a role.
+// play runs a process's role from start to end.
 func play(text string) error {
 	var r role
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -48,15 +47,14 @@ func play(text string) error {
 	return r.Host.run()
 }
 
-// private are the places where libvirt and its children keep what is one host's.
+// private are the directories in which libvirt and its children keep one host's state.
 var private = []string{"/run", "/var/lib/libvirt", "/var/log/libvirt", "/var/cache/libvirt", "/etc/libvirt"}
 
-// removal ends the guests by libvirt, which has a directory of cgroups for each that
-// no end of a namespace would remove.
+// removal ends the guests through libvirt, which removes the cgroup directories that would outlive the namespace.
 const removal = `for name in $(virsh -q list --name); do virsh -q destroy "$name"; done`
 
-// run waits for a byte on stdin, which says that the network is there, then starts
-// libvirt and the agent. It ends with the latter, and so do the guests.
+// run waits for a byte on stdin, sent when the network exists, then starts libvirt and the agent. It ends with the
+// agent, and so do the guests.
 func (h *hostRole) run() error {
 	if err := h.mount(); err != nil {
 		return err
@@ -111,8 +109,7 @@ func (h *hostRole) mount() error {
 	return unix.Mount("proc", "/proc", "proc", 0, "")
 }
 
-// reap collects whatever ends, as the first process of a namespace has to, until
-// the process pid does.
+// reap collects ended processes, as the first process of a namespace must, until process pid ends.
 func reap(pid int) error {
 	for {
 		var status syscall.WaitStatus
@@ -129,7 +126,7 @@ func reap(pid int) error {
 	}
 }
 
-// run serves until it is killed.
+// run serves until killed.
 func (m *memberRole) run() error {
 	c := embed.NewConfig()
 	c.Name, c.Dir = m.Name, m.Dir

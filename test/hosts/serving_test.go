@@ -12,9 +12,9 @@ import (
 	"croft/internal/testing/libvirttest"
 )
 
-// TestServingHostsAreCutOff: three hosts serve etcd, Placement and a gate for all, and a
-// fourth reaches the gates alone. The cable of one is cut, and then that of the first,
-// where the fourth joined. Guests run on all the while, and whoever is left decides.
+// TestServingHostsAreCutOff: three hosts serve etcd, Placement and a gate for all, and a fourth can reach only the
+// gates. First one host is disconnected, then the first host, where the fourth joined. Guests keep running, and the
+// remaining majority decides.
 func TestServingHostsAreCutOff(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes three minutes: make test-guests runs it")
@@ -64,7 +64,7 @@ func TestServingHostsAreCutOff(t *testing.T) {
 	a.cut()
 	w.awaitEtcd(map[string]string{"a": "silent", "b": "member", "c": "member", "d": ""})
 	d.answers("one-d")
-	w.accepts("four", d) // which goes on at another gate
+	w.accepts("four", d) // which continues at another gate
 	w.must("destroy", "--wait", "four-d")
 	delete(before, w.show("one-c").Instance.ID)
 	w.must("destroy", "--wait", "one-c")
@@ -80,13 +80,12 @@ func TestServingHostsAreCutOff(t *testing.T) {
 	})
 }
 
-// typeAt has users type on that host, as root.
+// typeAt runs users' commands on that host, as root.
 func (w *world) typeAt(h *host) {
 	w.access = []string{"CROFT_STATE_DIR=" + filepath.Join(h.dir, "state")}
 }
 
-// awaitEtcd waits until the hosts' etcd is to the others what is wanted; whichever leads
-// is a member.
+// awaitEtcd waits until the hosts have the wanted roles in etcd; the leader is listed as a member.
 func (w *world) awaitEtcd(want map[string]string) {
 	w.t.Helper()
 	eventually(w.t, fmt.Sprintf("etcd is served by %v", want), func(context.Context) error {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestAMemberThatFellBehindIsTold stops a member, has the others go on, and lets it run
-// again while it is asked how it is: it answers before it has caught up.
+// TestAMemberThatFellBehindIsTold stops a member, writes through the others, and resumes it while it is asked for
+// its status: it answers before it has caught up.
 func TestAMemberThatFellBehindIsTold(t *testing.T) {
 	w := newCenter(t)
 	slow := w.members[0]
@@ -43,7 +43,7 @@ func TestAMemberThatFellBehindIsTold(t *testing.T) {
 	})
 }
 
-// write writes so often through the members but one.
+// write writes a number of times through all members but one.
 func (w *world) write(ctx context.Context, but *member, times int) error {
 	var endpoints []string
 	for _, m := range w.members {

@@ -13,8 +13,8 @@ import (
 	"croft/internal/testing/libvirttest"
 )
 
-// newGuardedCenter starts a cloud whose hosts reach the gate alone: etcd and Placement
-// listen for this machine, which is no host itself.
+// newGuardedCenter starts a cloud whose hosts can reach only the gate: etcd and Placement listen for this machine
+// only, which is not a host.
 func newGuardedCenter(t *testing.T) *world {
 	t.Helper()
 	w := newSwitch(t)
@@ -31,7 +31,7 @@ func newGuardedCenter(t *testing.T) *world {
 	return w
 }
 
-// invite waits until the cloud gives a token away.
+// invite waits until the cloud issues a token.
 func (w *world) invite(args ...string) (token string) {
 	w.t.Helper()
 	eventually(w.t, "there is a token", func(context.Context) error {
@@ -44,8 +44,8 @@ func (w *world) invite(args ...string) (token string) {
 	return token
 }
 
-// TestAHostBehindTheGateCarriesAGuest: a host that reaches neither etcd nor Placement
-// joins, carries a guest that has its metadata, and leaves with nothing of it left.
+// TestAHostBehindTheGateCarriesAGuest: a host that reaches neither etcd nor Placement joins, runs a guest that has
+// its metadata, and leaves without a trace.
 func TestAHostBehindTheGateCarriesAGuest(t *testing.T) {
 	libvirttest.Start(t)
 	w := newGuardedCenter(t)

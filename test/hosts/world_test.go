@@ -19,32 +19,31 @@ import (
 	"croft/internal/testing/libvirttest"
 )
 
-// patience is how long anything may take before a test gives up on it: no claim
-// about speed.
+// patience bounds every wait of a test; it is not a performance requirement.
 const patience = 5 * time.Minute
 
-// token is who Placement takes for its administrator.
+// token is the administrator's token at Placement.
 const token = "three-hosts"
 
-// A world is three hosts on one switch, and on the machine itself a cluster of
-// three etcd members, Placement, and whoever types schedule.
+// A world is three hosts on one switch, and on the machine itself an etcd cluster of three members, Placement, and
+// the users of schedule.
 type world struct {
-	t         *testing.T // of the step that is under way
-	root      *testing.T // what is started lives as long as this
+	t         *testing.T // of the step in progress
+	root      *testing.T // whatever is started ends with it
 	dir       string
 	bridge    string
 	subnet    netip.Prefix
 	members   []*member
-	etcd      string   // endpoints, with commas
+	etcd      string   // endpoints, separated by commas
 	placement string   // host:port
-	access    []string // how whoever types finds both: variables of the environment
+	access    []string // environment variables by which users find both
 	hosts     []*host
 }
 
 // newWorld starts everything and returns when all hosts take requests.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	libvirttest.Start(t) // it mends what would slow the hosts' own libvirt down
+	libvirttest.Start(t) // it also removes what would slow down the hosts' libvirt
 	w := newCenter(t)
 	for i, name := range []string{"a", "b", "c"} {
 		w.hosts = append(w.hosts, w.newHost(name, 11+i))
@@ -58,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// newCenter starts what the hosts share.
+// newCenter starts the servers that the hosts share.
 func newCenter(t *testing.T) *world {
 	t.Helper()
 	w := newSwitch(t)
@@ -70,7 +69,7 @@ func newCenter(t *testing.T) *world {
 	return w
 }
 
-// newSwitch is a world with nothing at its switch yet.
+// newSwitch returns a world with an empty switch.
 func newSwitch(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, root: t, dir: libvirttest.Dir(t), bridge: fmt.Sprintf("ch%d", os.Getpid())}
@@ -78,14 +77,14 @@ func newSwitch(t *testing.T) *world {
 	return w
 }
 
-// find says where etcd and Placement are.
+// find sets where etcd and Placement are.
 func (w *world) find(etcd, placement string) {
 	w.etcd, w.placement = etcd, placement
 	w.access = []string{"CROFT_ETCD_ENDPOINTS=" + etcd, "CROFT_PLACEMENT_ENDPOINT=http://" + placement,
 		"CROFT_PLACEMENT_TOKEN=" + token}
 }
 
-// layBridge makes the switch that the hosts' links end at.
+// layBridge creates the switch that connects the hosts' links.
 func (w *world) layBridge() {
 	w.t.Helper()
 	sweep()
@@ -101,7 +100,7 @@ func (w *world) layBridge() {
 	must(w.t, "ip", "link", "set", w.bridge, "up")
 }
 
-// sweep removes the switches of runs that were killed.
+// sweep removes the switches of killed runs.
 func sweep() {
 	links, _ := net.Interfaces()
 	for _, l := range links {
@@ -127,7 +126,7 @@ func subnetUsed(t *testing.T, subnet netip.Prefix) bool {
 	return false
 }
 
-// at is the n-th address of the switch's subnet; the machine itself has the first.
+// at returns the n-th address of the switch's subnet; the machine itself has the first.
 func (w *world) at(n int) string {
 	a := w.subnet.Addr().As4()
 	a[3] = byte(n)
@@ -136,14 +135,14 @@ func (w *world) at(n int) string {
 
 func (w *world) address(n, port int) string { return fmt.Sprintf("%s:%d", w.at(n), port) }
 
-// croft is a command of croft's, run by somebody without settings.
+// croft returns a croft command run without settings.
 func (w *world) croft(args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(binaries, "croft"), args...)
 	cmd.Env, cmd.Dir = append(plainEnvironment(), "HOME="+w.dir), w.dir
 	return cmd
 }
 
-// A result is what a command printed and how it ended.
+// A result is a command's output and exit code.
 type result struct {
 	stdout, stderr string
 	exit           int
@@ -153,8 +152,7 @@ func (r result) String() string {
 	return fmt.Sprintf("exit code %d\nstdout: %s\nstderr: %s", r.exit, r.stdout, r.stderr)
 }
 
-// user runs croft or schedule as somebody who finds the cloud. The race detector would hold the command for a second
-// before it exits.
+// user runs croft or schedule as a user of the cloud. The race detector would delay the command's exit by a second.
 func (w *world) user(name string, args ...string) result {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
@@ -176,7 +174,7 @@ func (w *world) schedule(args ...string) result {
 	return w.user("schedule", args...)
 }
 
-// must is schedule for what has to succeed; it returns stdout without its newline.
+// must is schedule for commands that must succeed; it returns stdout without its newline.
 func (w *world) must(args ...string) string {
 	w.t.Helper()
 	r := w.schedule(args...)
@@ -186,7 +184,7 @@ func (w *world) must(args ...string) string {
 	return strings.TrimSpace(r.stdout)
 }
 
-// request asks for a guest, on h unless that is nil, and more flags.
+// request requests a guest, on h unless that is nil, with more flags.
 func (w *world) request(name string, h *host, flags ...string) result {
 	w.t.Helper()
 	query := "resources=VCPU:1,MEMORY_MB:96,DISK_GB:1"
@@ -196,7 +194,7 @@ func (w *world) request(name string, h *host, flags ...string) result {
 	return w.schedule(append([]string{query, guestImage, "--name", name}, flags...)...)
 }
 
-// A status is what the tests read of schedule -o json.
+// A status is the part of schedule -o json that the tests read.
 type status struct {
 	Instance    struct{ ID, Name, State, Host string }
 	Observation struct{ State string }
@@ -212,7 +210,7 @@ func (w *world) show(name string) status {
 	return st
 }
 
-// gone waits until nothing is known of an instance any more.
+// gone waits until nothing is known of an instance.
 func (w *world) gone(name string) {
 	w.t.Helper()
 	eventually(w.t, name+" is gone", func(context.Context) error {
@@ -223,8 +221,7 @@ func (w *world) gone(name string) {
 	})
 }
 
-// eventually asks until the answer is no error; it fails the test with the last
-// one when patience is over.
+// eventually polls until ask returns no error; after patience it fails the test with the last error.
 func eventually(t *testing.T, what string, ask func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -19,16 +19,16 @@ import (
 	"croft"
 )
 
-// A fact is what commands were told about one instance.
+// A fact is what the answers to commands say about one instance.
 type fact struct {
-	created   bool            // an answer said that it was scheduled
-	refused   bool            // an answer said that there was no room
-	doomed    bool            // somebody asked for its end
-	destroyed bool            // and was told that it ends
-	force     bool            // by force, so that its guest may outlive its record
-	wants     map[string]bool // what it may be wanted as
-	active    int             // commands under way that change what it is wanted as
-	mixed     bool            // several are, so that their order is not known
+	created   bool            // an answer said it was scheduled
+	refused   bool            // an answer said there was no capacity
+	doomed    bool            // its destroy was requested
+	destroyed bool            // its destroy was acknowledged
+	force     bool            // by force: its guest may outlive its record
+	wants     map[string]bool // possible wanted states
+	active    int             // commands in flight that change its wanted state
+	mixed     bool            // several are in flight, so their order is unknown
 }
 
 type facts struct {
@@ -38,7 +38,7 @@ type facts struct {
 
 func newFacts() *facts { return &facts{all: map[string]*fact{}} }
 
-// change does something to what is known of an instance.
+// change updates the fact of an instance.
 func (f *facts) change(id string, do func(*fact)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,10 +56,10 @@ func (f *facts) forced(id string) bool {
 	return f.all[id] != nil && f.all[id].force
 }
 
-// lastCommands is how many commands a run that fails shows with all they said.
+// lastCommands is how many commands a failed run shows with their output.
 const lastCommands = 20
 
-// A journal is what all commands did, in the order in which they ended.
+// A journal lists all commands, in the order in which they ended.
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
@@ -91,34 +91,35 @@ func (j *journal) end() string {
 	return strings.Join(j.last, "\n")
 }
 
-// An actor is somebody who types commands, one after the other, some of which end in the middle.
+// An actor types commands, one after the other, some of which are killed.
 type actor struct {
 	w    *world
 	n    int
 	r    *rand.Rand
 	made int
-	dead []string // UUIDs of instances that are gone for sure, which may be used again
+	dead []string // UUIDs of instances that are certainly gone and may be used again
 }
 
-// A result is what a command came to.
+// A result is how a command ended.
 type result struct {
-	code int // -1 where it was killed
+	code int // -1: killed
 	out  string
 }
 
 func (r result) ok() bool { return r.code == croft.ExitOK }
 
-// explained tells whether a fault may end a command so: it was killed, or its error has a kind that names what it met.
-// Every command here is well-formed, so exit 1 is an error that nobody classified, 2 a panic, and 66 a data race.
+// explained reports whether a fault can cause this result: the command was killed, or its error has a kind that
+// names the fault. All commands here are well-formed, so exit 1 is an unclassified error, 2 a panic, and 66 a data
+// race.
 func (r result) explained(name string, args []string) bool {
 	switch r.code {
 	case -1, croft.ExitOK, croft.ExitNotFound, croft.ExitNoCapacity, croft.ExitConflict, croft.ExitUnavailable:
 		return true
 	}
-	return r.code == croft.ExitFailure && name == "croft" && args[0] == "audit" // it found a difference
+	return r.code == croft.ExitFailure && name == "croft" && args[0] == "audit" // the audit found a difference
 }
 
-// run runs a command to its end; in calm times nobody kills it.
+// run runs a command to its end; if calm, it is not killed.
 func (a *actor) run(calm bool, name string, args ...string) result {
 	cmd := exec.Command(filepath.Join(binaries, name), args...)
 	cmd.Env, cmd.Dir = a.w.clientEnvironment(), a.w.dir
@@ -151,7 +152,7 @@ func (a *actor) run(calm bool, name string, args ...string) result {
 	return r
 }
 
-// disturb kills or suspends a command at some moment, most often while it does what it is for.
+// disturb kills or suspends a command at a random moment, most often during its actual work.
 func (a *actor) disturb(p *os.Process, ended chan error) (fate string) {
 	moment := time.Duration(a.r.Int64N(int64(400 * time.Millisecond)))
 	if a.r.IntN(4) == 0 {
@@ -177,7 +178,7 @@ func (a *actor) disturb(p *os.Process, ended chan error) (fate string) {
 	return fmt.Sprintf("suspended after %v for up to %v", moment.Round(time.Millisecond), length.Round(time.Second))
 }
 
-// pause is how long something is suspended: half of them for longer than a lease, up to 40 s.
+// pause returns the length of a suspension: half of them are longer than a lease, up to 40 s.
 func (w *world) pause(r *rand.Rand) time.Duration {
 	longest := min(40*time.Second, w.length/4)
 	if r.IntN(2) == 0 {
@@ -186,7 +187,7 @@ func (w *world) pause(r *rand.Rand) time.Duration {
 	return time.Second + time.Duration(r.Int64N(int64(longest-time.Second)))
 }
 
-// user makes, changes and destroys instances until ctx ends.
+// user creates, changes and destroys instances until ctx ends.
 func (a *actor) user(ctx context.Context) {
 	for ctx.Err() == nil {
 		mine := a.w.ledger.pick(func(i croft.Instance) bool { return strings.HasPrefix(i.Name, a.prefix()) })
@@ -197,7 +198,7 @@ func (a *actor) user(ctx context.Context) {
 			a.several()
 		case dice < 70 || len(mine) >= 8 && dice < 80:
 			a.destroy(mine[a.r.IntN(len(mine))])
-		case dice < 73: // somebody else's
+		case dice < 73: // another actor's
 			others := a.w.ledger.pick(func(i croft.Instance) bool { return i.State == croft.StateScheduled })
 			if len(others) > 0 {
 				a.change(others[a.r.IntN(len(others))])
@@ -215,7 +216,7 @@ func (a *actor) name() string {
 	return fmt.Sprintf("%s%d", a.prefix(), a.made)
 }
 
-// size is a query, with more of the options that a request may have.
+// size returns a query, with more of a request's options.
 func (a *actor) size() []string {
 	args := []string{fmt.Sprintf("VCPU:%d,MEMORY_MB:64,DISK_GB:1", 1+a.r.IntN(2))}
 	if a.r.IntN(2) == 0 {
@@ -234,7 +235,7 @@ func (a *actor) size() []string {
 
 var notified = regexp.MustCompile(`NOTIFIED TARGET, \S+, OF INSTANCE ([0-9a-f-]{36})`)
 
-// request asks for one instance; now and then with the UUID of one that is gone.
+// request requests one instance, sometimes with the UUID of an instance that is gone.
 func (a *actor) request() {
 	id := string(croft.NewInstanceID())
 	if len(a.dead) > 0 && a.r.IntN(4) == 0 {
@@ -248,14 +249,14 @@ func (a *actor) request() {
 	}
 }
 
-// several asks for some at once.
+// several requests a few instances at once.
 func (a *actor) several() {
 	a.told(a.run(false, "schedule", append(a.size(), "--name", a.name(), "--count", fmt.Sprint(2+a.r.IntN(6)))...))
 }
 
-// burst asks for many at once, and destroys what is there of them.
+// burst requests many instances at once, and destroys those that exist.
 func (a *actor) burst() {
-	a.made = a.r.IntN(1 << 30) // no actor has the number twice
+	a.made = a.r.IntN(1 << 30) // no actor uses the number twice
 	name := a.name()
 	a.told(a.run(false, "schedule", "VCPU:1,MEMORY_MB:64,DISK_GB:1", "--name", name, "--count",
 		fmt.Sprint(10+a.r.IntN(20)), "--ephemeral"))
@@ -264,7 +265,7 @@ func (a *actor) burst() {
 	}
 }
 
-// told notes which instances a command said were scheduled, also one that was killed later.
+// told records which instances a command reported as scheduled, even if it was killed later.
 func (a *actor) told(r result) {
 	for _, line := range notified.FindAllStringSubmatch(r.out, -1) {
 		a.w.facts.change(line[1], func(f *fact) { f.created = true })
@@ -307,7 +308,8 @@ func (a *actor) change(inst croft.Instance) {
 	})
 	r := a.run(false, "schedule", verb, id)
 	a.w.facts.change(id, func(f *fact) {
-		// A stop or start that finds what it wants writes nothing, and so ends no doubt about those before.
+		// A stop or start of an instance already in that state writes nothing, so it does not settle earlier
+		// doubts.
 		if r.ok() && !f.mixed && (verb == "reboot" || verb == "rebuild" || len(f.wants) == 1) {
 			f.wants = map[string]bool{want: true}
 		}

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// A disk is a file system of its own, which can be frozen.
+// A disk is a separate file system that can be frozen.
 type disk struct{ dir string }
 
-// newDisk mounts a fresh ext4 at dir, where the machine lets us; nil: it does not, and why.
+// newDisk mounts a fresh ext4 at dir if the machine permits it; otherwise it returns nil and the reason.
 func newDisk(t *testing.T, dir, name string) (*disk, error) {
 	t.Helper()
 	at := filepath.Join(dir, name)
@@ -28,7 +28,7 @@ func newDisk(t *testing.T, dir, name string) (*disk, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Sparse, and greater than what an agent there offers as its disk.
+	// Sparse, and larger than the disk that an agent there offers.
 	if err := f.Truncate(64 << 30); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func newDisk(t *testing.T, dir, name string) (*disk, error) {
 	return d, nil
 }
 
-// freeze stops all writing for so long. The shell thaws, so that it is done whatever becomes of the test.
+// freeze blocks all writes for a time. The shell thaws, so that this happens however the test ends.
 func (d *disk) freeze(for_ time.Duration) error {
 	script := fmt.Sprintf("fsfreeze -f '%[1]s' && sleep %.1[2]f; fsfreeze -u '%[1]s'", d.dir, for_.Seconds())
 	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
@@ -58,6 +58,6 @@ func (d *disk) freeze(for_ time.Duration) error {
 }
 
 func (d *disk) unmount() {
-	_ = exec.Command("umount", "--lazy", d.dir).Run() // it goes with the last process of this name space
+	_ = exec.Command("umount", "--lazy", d.dir).Run() // unmounted with the last process of this namespace
 	_ = os.Remove(d.dir + ".ext4")
 }

@@ -14,7 +14,7 @@ import (
 	"croft"
 )
 
-// misfortune kills, suspends and freezes until ctx ends: from a deck of all kinds of faults, so that each comes.
+// misfortune kills, suspends and freezes until ctx ends, from a deck with all kinds of faults, so that each occurs.
 func (w *world) misfortune(ctx context.Context, r *rand.Rand) {
 	deck := []func(*rand.Rand){
 		w.killControl, w.suspendControl, w.freeze, w.freeze,
@@ -33,7 +33,7 @@ func (w *world) misfortune(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// victim is a control process: in most cases the one that leads.
+// victim returns a control process, mostly the leader.
 func (w *world) victim(r *rand.Rand) *control {
 	if len(w.controls) > 1 && r.IntN(10) < 7 {
 		if c := w.leader(); c != nil {
@@ -43,7 +43,7 @@ func (w *world) victim(r *rand.Rand) *control {
 	return w.controls[r.IntN(len(w.controls))]
 }
 
-// leader is the control whose etcd leads; nil where that cannot be told.
+// leader returns the control whose etcd leads; nil: unknown.
 func (w *world) leader() *control {
 	for _, c := range w.controls {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -56,7 +56,7 @@ func (w *world) leader() *control {
 	return nil
 }
 
-// suffer does something bad to a process, unless that suffers already.
+// suffer injects a fault into a process, unless it has one already.
 func (w *world) suffer(p *process, what string, length time.Duration, do func(time.Duration)) {
 	if !p.claim() {
 		return
@@ -78,7 +78,7 @@ func (w *world) suspendControl(r *rand.Rand) {
 	w.suffer(p, "suspend the control process", w.pause(r), p.suspend)
 }
 
-// freeze freezes the disk below an etcd for 8 to 11 seconds.
+// freeze freezes the disk of an etcd for 8 to 11 seconds.
 func (w *world) freeze(r *rand.Rand) {
 	c := w.victim(r)
 	if c.disk == nil {
@@ -88,7 +88,7 @@ func (w *world) freeze(r *rand.Rand) {
 	w.suffer(c.process, "freeze the disk of etcd", length, func(d time.Duration) {
 		var crowd sync.WaitGroup
 		defer crowd.Wait()
-		for n := range 3 { // so that many writes are under way when it stops
+		for n := range 3 { // so that many writes are in flight when the disk stops
 			a := &actor{w: w, n: 200 + n, r: rand.New(rand.NewPCG(r.Uint64(), r.Uint64()))}
 			crowd.Go(func() { a.burst() })
 		}
@@ -115,7 +115,7 @@ func (w *world) suspendAgent(r *rand.Rand) {
 	w.suffer(p, "suspend an agent", w.pause(r), p.suspend)
 }
 
-// operator empties hosts, lets them take instances again, and forgets one now and then, until ctx ends.
+// operator drains and enables hosts, and sometimes forgets one, until ctx ends.
 func (a *actor) operator(ctx context.Context) {
 	w := a.w
 	var mine []*host
@@ -144,7 +144,7 @@ func (a *actor) operator(ctx context.Context) {
 	}
 }
 
-// forget has a silent host forgotten with all that is on it; then it returns.
+// forget forgets a silent host with all its instances; then the host returns.
 func (a *actor) forget(h *host) {
 	id := h.id()
 	if id == "" || !h.claim() {
@@ -155,7 +155,7 @@ func (a *actor) forget(h *host) {
 	defer h.release()
 	h.signal(syscall.SIGKILL)
 	a.w.count("forget a host")
-	for range 40 { // until its lease ran out; where that cannot be told, --force says all
+	for range 40 { // until its lease expired; if that is unknown, --force implies it
 		a.w.sleep(500 * time.Millisecond)
 		if alive, err := a.w.isAlive(id); err == nil && !alive {
 			break
@@ -168,7 +168,7 @@ func (a *actor) forget(h *host) {
 	a.w.mu.Unlock()
 	a.run(false, "croft", "host", "forget", "--force", id)
 	a.w.mu.Lock()
-	a.w.forgets[at].end = time.Now().Add(time.Minute) // what it had sent may be done later
+	a.w.forgets[at].end = time.Now().Add(time.Minute) // writes in flight may take effect later
 	a.w.mu.Unlock()
 }
 
@@ -187,7 +187,7 @@ func (w *world) isAlive(host string) (bool, error) {
 	return false, nil
 }
 
-// wasForgotten tells whether an instance's end may be due to its host's.
+// wasForgotten reports whether an instance's end may be due to a forgotten host.
 func (w *world) wasForgotten(id string) bool {
 	last, when := w.ledger.endOf(id)
 	w.mu.Lock()
@@ -202,7 +202,7 @@ func (w *world) wasForgotten(id string) bool {
 	return false
 }
 
-// quiesce brings everything back: it thaws, wakes, starts and enables.
+// quiesce ends all faults: it thaws, resumes, starts and enables.
 func (w *world) quiesce() {
 	w.work.Wait()
 	for _, c := range w.controls {
@@ -218,7 +218,7 @@ func (w *world) quiesce() {
 		h.signal(syscall.SIGCONT)
 		w.awaitReady(h.api)
 		if !h.member {
-			h.restart() // one that was forgotten while it ran offers its host only then
+			h.restart() // a host that was forgotten while it ran offers its inventory only after a restart
 			w.awaitReady(h.api)
 		}
 		err := errors.New("")

@@ -20,10 +20,10 @@ const (
 	seedEnv     = "CROFT_KILL_SEED"
 )
 
-// users is how many type commands at once.
+// users is how many users type commands concurrently.
 const users = 8
 
-// length is how long one test goes on: 25 s where nobody says. make soak and make kill-loop say 20 minutes.
+// length is how long one test runs: 25 s by default. make soak and make kill-loop set 20 minutes.
 func length(t *testing.T) time.Duration {
 	if testing.Short() {
 		t.Skip("it takes some minutes")
@@ -48,9 +48,9 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// One process serves etcd and Placement, three hosts have the guests.
+// One process serves etcd and Placement, three hosts run the guests.
 func TestKilledProcessesLoseAndLeaveNothing(t *testing.T) {
-	t.Parallel() // in the end both wait for the leases of commands that were killed
+	t.Parallel() // at the end both wait for the leases of killed commands
 	w := newWorld(t, seed(t), length(t))
 	w.startControl()
 	for n := range 3 {
@@ -59,7 +59,7 @@ func TestKilledProcessesLoseAndLeaveNothing(t *testing.T) {
 	w.live()
 }
 
-// Three hosts serve etcd and Placement together, and the one that leads suffers most; two more have guests alone.
+// Three hosts serve etcd and Placement together, and the leader gets most faults; two more hosts run only guests.
 func TestKilledMembersLoseAndLeaveNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, seed(t), length(t))
@@ -73,7 +73,7 @@ func TestKilledMembersLoseAndLeaveNothing(t *testing.T) {
 	w.live()
 }
 
-// live lets people and misfortune act for a while, then looks.
+// live lets users and faults act for a while, then checks.
 func (w *world) live() {
 	w.t.Logf("again with: CROFT_KILL=%v CROFT_KILL_SEED=%d go test ./test/kill -run '^%s$'", w.length, w.seed,
 		w.t.Name())

@@ -15,16 +15,15 @@ import (
 	"croft"
 )
 
-// A ledger is everything that was written to etcd, in its order: what is wanted as evidence, and what clients choose
-// from.
+// A ledger is every write to etcd, in order: evidence for failures, and what clients choose from.
 type ledger struct {
 	etcd *clientv3.Client
 
 	mu      sync.Mutex
-	history map[string][]string       // what happened to the keys that end in an instance's UUID
-	records map[string]croft.Instance // as they are
-	last    map[string]croft.Instance // as they were last, of those that are gone
-	gone    map[string]time.Time      // when their end was seen
+	history map[string][]string       // by instance UUID: writes to keys that end in it
+	records map[string]croft.Instance // current ones
+	last    map[string]croft.Instance // last versions of the removed ones
+	gone    map[string]time.Time      // when their removal was seen
 	gaps    int
 	work    sync.WaitGroup
 	end     context.CancelFunc
@@ -53,11 +52,11 @@ func (w *world) newLedger() *ledger {
 
 func (l *ledger) close() {
 	l.end()
-	_ = l.etcd.Close() // it reports the end of the watch
+	_ = l.etcd.Close() // it returns the end of the watch
 	l.work.Wait()
 }
 
-// follow reads everything from the first revision on.
+// follow reads all revisions from the first on.
 func (l *ledger) follow(ctx context.Context) {
 	for next := int64(1); ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		watching, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
@@ -121,7 +120,7 @@ func cut(key string) (kind, rest string) {
 	return parts[3], parts[4]
 }
 
-// summary is what matters of a value.
+// summary returns the relevant part of a value.
 func summary(kind string, value []byte) string {
 	short := func(id croft.HostID) string { return string(id)[:min(8, len(id))] }
 	switch kind {
@@ -146,7 +145,7 @@ func summary(kind string, value []byte) string {
 	return string(value[:min(300, len(value))])
 }
 
-// of returns what happened to an instance.
+// of returns the history of an instance.
 func (l *ledger) of(id string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,7 +166,7 @@ func (l *ledger) pick(fits func(croft.Instance) bool) []croft.Instance {
 	return all
 }
 
-// end of a record: where it was, and when that was seen.
+// endOf returns the last version of a removed record, and when its removal was seen.
 func (l *ledger) endOf(id string) (last croft.Instance, when time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,18 +20,18 @@ import (
 	"croft"
 )
 
-// A look is all that is stored, claimed and running, read past the code that is tested.
+// A look is everything stored, claimed and running, read without the code under test.
 type look struct {
-	print    string // the same as long as nothing changes
+	print    string // equal as long as nothing changes
 	records  map[string]croft.Instance
 	orders   map[string]croft.Order       // by host/instance
 	observed map[string]croft.Observation // likewise
 	names    map[string]string            // project/name to instance
 	groups   []croft.Member
-	projects map[string]string          // of the groups' members
+	projects map[string]string          // of the members of groups
 	claims   map[string]map[string]bool // by provider, of consumers
-	amounts  map[string]croft.Resources // by provider/consumer
-	guests   map[string]map[string]bool // by host; whether they are on
+	amounts  map[string]croft.Resources // claimed amounts by provider/consumer
+	guests   map[string]map[string]bool // by host: guest to whether it is on
 	leases   []string                   // sessions of commands
 }
 
@@ -102,7 +102,7 @@ func (l *look) readStore(w *world, print io.Writer) error {
 	return nil
 }
 
-// put decodes what this version of croft knows of a value.
+// put decodes the part of a value that this version of croft knows.
 func put[T any](all map[string]T, key string, value []byte) error {
 	var v T
 	err := json.Unmarshal(value, &v)
@@ -151,14 +151,14 @@ func ask(url string, answer any) error {
 	return json.NewDecoder(got.Body).Decode(answer)
 }
 
-// A violation is something that is not as it should be at rest.
+// A violation is an invariant that does not hold at rest.
 type violation struct {
 	instance string
 	text     string
-	move     bool // whoever moved the instance died: for an operator to end
+	move     bool // whoever moved the instance died; an operator must end the move
 }
 
-// violations compares everything with everything, and with what commands were told.
+// violations compares all records with each other and with the answers to commands.
 func (w *world) violations(l *look) (all []violation) {
 	complain := func(id, format string, args ...any) {
 		all = append(all, violation{instance: id, text: fmt.Sprintf(format, args...), move: l.records[id].Moving != ""})
@@ -205,7 +205,7 @@ func (w *world) violations(l *look) (all []violation) {
 
 func last(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
 
-// checkInstance looks at one instance from its record.
+// checkInstance checks one instance, starting from its record.
 func (w *world) checkInstance(l *look, inst croft.Instance, complain func(string, ...any)) {
 	id, key := string(inst.ID), string(inst.Host)+"/"+string(inst.ID)
 	if inst.State != croft.StateScheduled || inst.Moving != "" {
@@ -242,7 +242,7 @@ func (w *world) checkInstance(l *look, inst croft.Instance, complain func(string
 	}
 }
 
-// checkGroups looks at members without records, records without membership, and rules.
+// checkGroups checks members without records, records without membership, and rules.
 func (l *look) checkGroups(complain func(id, format string, args ...any)) {
 	member := map[string]bool{}
 	hosts := map[string][]string{} // by group
@@ -272,7 +272,7 @@ func (l *look) checkGroups(complain func(id, format string, args ...any)) {
 	}
 }
 
-// checkFacts compares records with what commands were told.
+// checkFacts compares records with the answers to commands.
 func (w *world) checkFacts(l *look) (all []violation) {
 	w.facts.mu.Lock()
 	defer w.facts.mu.Unlock()
@@ -290,15 +290,15 @@ func (w *world) checkFacts(l *look) (all []violation) {
 	return all
 }
 
-// patience is how long nothing may change before what is wrong counts as wrong for ever. The leases of commands live
-// for 30 s, and what agents mend they have found twice, in sweeps 5 s apart.
+// patience is how long nothing may change before a violation is final. Leases of commands live for 30 s, and agents
+// mend only what two sweeps, 5 s apart, have found.
 const patience = 75 * time.Second
 
-// settle waits until all is as it should be, for as long as anything goes on, and fails with what stays wrong.
+// settle waits until there are no violations, for as long as anything changes, and fails with those that stay.
 func (w *world) settle() {
 	var print string
 	moved, begun := time.Now(), time.Now()
-	ended := false // the operator has ended moves
+	ended := false // the operator has ended interrupted moves
 	for ; ; time.Sleep(500 * time.Millisecond) {
 		now, err := w.look()
 		var wrong []violation
@@ -327,7 +327,7 @@ func (w *world) settle() {
 	}
 }
 
-// audit has croft itself look.
+// audit runs croft's audit.
 func (w *world) audit() {
 	r := (&actor{w: w, n: 102, r: w.random(102)}).run(true, "croft", "audit")
 	if !r.ok() || strings.TrimSpace(r.out) != "" {
@@ -335,7 +335,7 @@ func (w *world) audit() {
 	}
 }
 
-// report fails the test with what is wrong, and what was done to the first few instances.
+// report fails the test with the violations, and the history of the first few instances.
 func (w *world) report(wrong []violation) {
 	told := map[string]bool{}
 	for _, v := range wrong {
@@ -355,7 +355,7 @@ func (w *world) report(wrong []violation) {
 
 func tail(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }
 
-// grep finds what logs say of an instance.
+// grep returns the lines of logs about an instance.
 func (w *world) grep(id string) (found []string) {
 	files, _ := filepath.Glob(filepath.Join(w.dir, "*.log"))
 	for _, name := range files {
@@ -374,7 +374,7 @@ func (w *world) grep(id string) (found []string) {
 	return found
 }
 
-// checkLogs fails for what no process should ever say.
+// checkLogs fails on lines that no process may log.
 func (w *world) checkLogs() {
 	files, _ := filepath.Glob(filepath.Join(w.dir, "*.log"))
 	for _, name := range files {

@@ -14,7 +14,7 @@ import (
 // binaries is the directory with croft and schedule.
 var binaries string
 
-// insideEnv is set in the process that has mounts of its own, so that none outlives it.
+// insideEnv is set in the process with a separate mount namespace, in which all mounts end with it.
 const insideEnv = "CROFT_TEST_KILL_INSIDE"
 
 func TestMain(m *testing.M) {
@@ -27,9 +27,10 @@ func TestMain(m *testing.M) {
 		func(made built.Made) { binaries = made.Binaries }))
 }
 
-// inside runs this test with mounts of its own. An error: the machine does not let us, and no disk is frozen.
+// inside runs this test in a separate mount namespace. Error: the machine does not permit it, and no disk is
+// frozen.
 func inside() (code int, err error) {
-	runtime.LockOSThread() // Pdeathsig is about the thread
+	runtime.LockOSThread() // Pdeathsig depends on the thread
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// restartDelay is how long after its end a process is started again, as a service manager does.
+// restartDelay is how long after its end a process is restarted, as by a service manager.
 const restartDelay = 300 * time.Millisecond
 
-// A process is a server that is started again whenever it ends, unless it is held down.
+// A process is a server that is restarted whenever it ends, unless it is held down.
 type process struct {
 	w    *world
 	name string
@@ -23,11 +23,11 @@ type process struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	cmd     *exec.Cmd // nil while it does not run
-	held    bool      // it is not to run
+	cmd     *exec.Cmd // nil: not running
+	held    bool      // must not run
 	closed  bool
 	starts  int
-	faulty  bool // a fault is under way; one at a time
+	faulty  bool // a fault is in progress; one at a time
 	done    sync.WaitGroup
 }
 
@@ -47,7 +47,7 @@ func (p *process) keep() {
 	}
 }
 
-// awaitRelease returns when the process is to run; false: never again.
+// awaitRelease returns when the process may run; false: never again.
 func (p *process) awaitRelease() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ func (p *process) runOnce() {
 	p.mu.Unlock()
 }
 
-// signal is for whatever runs now.
+// signal sends a signal to the running process, if any.
 func (p *process) signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// hold keeps the process down from its next end on; release lets it run again.
+// hold keeps the process down after its next end; release lets it run again.
 func (p *process) hold()    { p.setHeld(true) }
 func (p *process) release() { p.setHeld(false) }
 
@@ -111,7 +111,7 @@ func (p *process) setHeld(held bool) {
 	p.changed.Broadcast()
 }
 
-// kill ends it at once and keeps it down for a while.
+// kill kills the process and keeps it down for a while.
 func (p *process) kill(down time.Duration) {
 	p.hold()
 	p.signal(syscall.SIGKILL)
@@ -119,14 +119,14 @@ func (p *process) kill(down time.Duration) {
 	p.release()
 }
 
-// suspend stops it for a while.
+// suspend stops the process for a while.
 func (p *process) suspend(d time.Duration) {
 	p.signal(syscall.SIGSTOP)
 	p.w.sleep(d)
 	p.signal(syscall.SIGCONT)
 }
 
-// claim takes the right to do something bad to the process; false: somebody else does.
+// claim reserves the process for a fault; false: another fault is in progress.
 func (p *process) claim() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +143,7 @@ func (p *process) unclaim() {
 	p.faulty = false
 }
 
-// restart ends the process as a service manager does, and has it started again.
+// restart ends the process as a service manager does, and lets it start again.
 func (p *process) restart() {
 	p.mu.Lock()
 	starts := p.starts
@@ -157,7 +157,7 @@ func (p *process) restart() {
 	}
 }
 
-// close ends it for good.
+// close ends the process for good.
 func (p *process) close() {
 	p.mu.Lock()
 	p.closed = true

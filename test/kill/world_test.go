@@ -26,39 +26,39 @@ type world struct {
 	seed     uint64
 	dir      string
 	length   time.Duration
-	over     context.Context // ends when faults are to end
+	over     context.Context // ends when the faults must end
 	etcd     []string
-	places   []string // Placement servers
+	places   []string // addresses of Placement servers
 	controls []*control
 	hosts    []*host
 	ledger   *ledger
 	facts    *facts
 	journal  *journal
-	work     sync.WaitGroup // faults under way
+	work     sync.WaitGroup // faults in progress
 
 	mu       sync.Mutex
-	breaches []string // what must never be, and was
+	breaches []string // invariants that were violated during the run
 	forgets  []forgetting
-	movers   int // moves that did not end as they should
+	movers   int // moves that ended wrongly
 	counts   map[string]int
 }
 
 // A control is a process that serves etcd and Placement.
 type control struct {
 	*process
-	disk *disk // nil: it cannot be frozen
+	disk *disk // nil: cannot be frozen
 	etcd string
 }
 
-// A host is what has guests.
+// A host runs guests.
 type host struct {
 	*process
 	stateDir string
-	member   bool // it serves etcd too, so that it is neither drained nor forgotten
+	member   bool // it serves etcd too, so it is neither drained nor forgotten
 	api      string
 }
 
-// A forgetting is the time during which a host may have been forgotten by force.
+// A forgetting is the period in which a host may have been forgotten by force.
 type forgetting struct {
 	host       string
 	begin, end time.Time
@@ -84,10 +84,10 @@ func newWorld(t *testing.T, seed uint64, length time.Duration) *world {
 	return w
 }
 
-// random is one actor's.
+// random returns the random source of one actor.
 func (w *world) random(actor uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, actor)) }
 
-// sleep ends early when the faults do.
+// sleep ends early when the faults end.
 func (w *world) sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -97,7 +97,7 @@ func (w *world) sleep(d time.Duration) {
 	}
 }
 
-// environment is what all processes have: no settings but ours.
+// environment is the environment of all processes, without settings from outside.
 func (w *world) environment() []string {
 	plain := slices.DeleteFunc(os.Environ(), func(s string) bool {
 		return strings.HasPrefix(s, "CROFT_") || strings.HasPrefix(s, "XDG_") || strings.HasPrefix(s, "HOME=") ||
@@ -106,13 +106,13 @@ func (w *world) environment() []string {
 	return append(plain, "HOME="+w.dir, "CROFT_STATE_DIR="+filepath.Join(w.dir, "none"))
 }
 
-// clientEnvironment says where the cloud is.
+// clientEnvironment says where the cloud's servers are.
 func (w *world) clientEnvironment() []string {
 	return append(w.environment(), "CROFT_ETCD_ENDPOINTS="+strings.Join(w.etcd, ","),
 		"CROFT_PLACEMENT_ENDPOINT="+strings.Join(w.places, ","))
 }
 
-// agentSettings let an agent look after things often, so that what it mends by itself is soon mended.
+// agentSettings make agents sweep and resync often, so that they mend soon.
 var agentSettings = []string{"CROFT_SIM_BOOT=200ms", "CROFT_SWEEP=5s", "CROFT_RESYNC=5s", "CROFT_OFFER_VCPU_RATIO=40",
 	"CROFT_METADATA_SERVER=false"}
 
@@ -126,7 +126,7 @@ func (w *world) disk(name string) (*disk, string) {
 	return d, filepath.Join(w.dir, name)
 }
 
-// startControl starts what all hosts share, alone: etcd and Placement.
+// startControl starts etcd and Placement in one process, without a host.
 func (w *world) startControl() {
 	etcd, place, d := w.address(), w.address(), (*disk)(nil)
 	w.etcd, w.places = []string{"http://" + etcd}, []string{"http://" + place}
@@ -138,7 +138,7 @@ func (w *world) startControl() {
 	w.awaitReady("http://" + place)
 }
 
-// startMember starts a host that serves etcd and Placement too, by joining the first where it is not the first.
+// startMember starts a host that serves etcd and Placement too; all but the first join the first.
 func (w *world) startMember(name, token string) {
 	etcd, place, api := w.address(), w.address(), w.address()
 	d, dir := w.disk(name)
@@ -162,7 +162,7 @@ func (w *world) startMember(name, token string) {
 	w.awaitReady("http://" + api)
 }
 
-// startAgent starts a host that only has guests.
+// startAgent starts a host that only runs guests.
 func (w *world) startAgent(name string) {
 	state, api := filepath.Join(w.dir, name), w.address()
 	p := w.begin(name, []string{"compute", "--hypervisor", "sim", "--state-dir", state, "--etcd",
@@ -173,7 +173,7 @@ func (w *world) startAgent(name string) {
 	w.awaitReady("http://" + api)
 }
 
-// token is a file with what hosts join with.
+// token returns a file with the token to join with.
 func (w *world) token() string {
 	cmd := exec.Command(filepath.Join(binaries, "croft"), "token", "create", "--etcd", w.etcd[0], "--placement",
 		w.places[0])
@@ -202,7 +202,7 @@ func isReady(url string) bool {
 	return answer.StatusCode == http.StatusOK
 }
 
-// awaitReady waits for the start of a part, for as long as that takes.
+// awaitReady waits without limit until a part is ready.
 func (w *world) awaitReady(url string) {
 	w.t.Helper()
 	for start := time.Now(); !isReady(url); time.Sleep(50 * time.Millisecond) {
@@ -212,13 +212,13 @@ func (w *world) awaitReady(url string) {
 	}
 }
 
-// id is the host's UUID, once it has one.
+// id returns the host's UUID, once it has one.
 func (h *host) id() string {
 	id, _ := compute.ReadHostID(h.stateDir, false)
 	return string(id)
 }
 
-// guests are what the host's hypervisor has, as its file says, and whether they are on.
+// guests returns the guests in the file of the host's hypervisor, and whether they are on.
 func (h *host) guests() (map[string]bool, error) {
 	text, err := os.ReadFile(filepath.Join(h.stateDir, "sim.json"))
 	if os.IsNotExist(err) {
@@ -242,14 +242,14 @@ func (h *host) guests() (map[string]bool, error) {
 	return all, nil
 }
 
-// count counts what was done, for whoever reads the result.
+// count counts an event for the final report.
 func (w *world) count(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts[what]++
 }
 
-// breach notes what must never be, once.
+// breach records a violation during the run, once.
 func (w *world) breach(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -259,8 +259,8 @@ func (w *world) breach(format string, args ...any) {
 	}
 }
 
-// watch looks all the while for guests that are on two hosts. Two looks, one after the other at all files, have to
-// find it: between the two readings of one look a guest may have moved.
+// watch checks continuously for guests that are on two hosts. Two looks at all files, one after the other, must
+// find it: between two reads of one look a guest may have moved.
 func (w *world) watch(ctx context.Context) {
 	before := map[string]string{}
 	for ctx.Err() == nil {

@@ -18,19 +18,19 @@ import (
 // The settings of a run.
 const (
 	budgetEnv   = "CROFT_MUTANTS"          // how long it may take, such as 10m
-	packagesEnv = "CROFT_MUTANTS_PACKAGES" // instead of rooms
-	onlyEnv     = "CROFT_MUTANTS_ONLY"     // a regular expression of keys
-	testsEnv    = "CROFT_MUTANTS_TESTS"    // packages whose tests look too, beside each package's own
+	packagesEnv = "CROFT_MUTANTS_PACKAGES" // packages to mutate, instead of rooms
+	onlyEnv     = "CROFT_MUTANTS_ONLY"     // a regular expression of mutants' keys
+	testsEnv    = "CROFT_MUTANTS_TESTS"    // more packages whose tests run, beside each package's own
 )
 
-// rooms are the packages in which a mistake costs somebody an instance.
+// rooms are the packages in which a mistake can lose an instance.
 const rooms = "./schedule ./hosts ./audit ./etcdstore ./etcdstore/etcdserver ./compute ./placementclient ./placement " +
 	"./pool ./internal/durable"
 
 const file = "../../build/mutants.jsonl"
 
-// TestNoMistakeGoesUnnoticed lists the mistakes that no test notices. What was noticed before is not tried again
-// while build/mutants.jsonl remembers it.
+// TestNoMistakeGoesUnnoticed lists the mistakes that no test notices. Those noticed before are not tried again as
+// long as build/mutants.jsonl lists them.
 func TestNoMistakeGoesUnnoticed(t *testing.T) {
 	text := os.Getenv(budgetEnv)
 	if text == "" {
@@ -86,7 +86,7 @@ type outcomeOf struct {
 	Outcome string `json:"outcome"`
 }
 
-// remembered are outcomes of runs before.
+// remembered returns the outcomes of earlier runs.
 func remembered(t *testing.T) map[string]string {
 	known := map[string]string{}
 	text, err := os.ReadFile(file)
@@ -134,7 +134,7 @@ func acceptedOnes(t *testing.T) map[string]string {
 	return all
 }
 
-// What is put into a file is Go, and each kind of mistake is made.
+// Mutated files are valid Go, and each kind of mistake occurs.
 func TestMutate(t *testing.T) {
 	source := `package p
 

@@ -15,15 +15,15 @@ import (
 // A Mutant is one mistake.
 type Mutant struct {
 	ID   int    `json:"-"`    // its switch
-	Key  string `json:"key"`  // file, function, what it was and becomes: the same while lines move
+	Key  string `json:"key"`  // file, function, and the change: stable when lines move
 	Line int    `json:"line"` // where it is now
 }
 
-// An insertion is text put into a file at an offset.
+// An insertion is text inserted into a file at an offset.
 type insertion struct {
 	at    int
 	text  string
-	outer int // of what begins or ends at one offset, the greater stands outside
+	outer int // at equal offsets, the greater one stands outside
 	ends  bool
 }
 
@@ -37,12 +37,12 @@ type mutator struct {
 	mutants    []Mutant
 	insertions []insertion
 	seen       map[string]int
-	loops      map[ast.Expr]bool // conditions of loops, which negated never end
+	loops      map[ast.Expr]bool // conditions of loops, which would not end if negated
 	skipLines  map[int]bool
 }
 
-// Mutate returns a file with all its mistakes behind switches from next on. Lines in skip get none, since what was put
-// there did not compile.
+// Mutate returns a file with all its mistakes behind switches, numbered from next on. Lines in skip get none, since
+// their mistakes did not compile.
 func Mutate(name string, source []byte, next int, skip map[int]bool) (string, []Mutant, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, source, parser.SkipObjectResolution)
@@ -86,7 +86,7 @@ func (m *mutator) visit(n ast.Node) bool {
 	return true
 }
 
-// condition negates what is no comparison by itself.
+// condition negates conditions that are not comparisons.
 func (m *mutator) condition(e ast.Expr) {
 	switch e.(type) {
 	case *ast.BinaryExpr:
@@ -133,7 +133,7 @@ func (m *mutator) binary(e *ast.BinaryExpr) {
 	}
 }
 
-// isError tells of comparisons of an error with nil.
+// isError reports comparisons of an error with nil.
 func (m *mutator) isError(e *ast.BinaryExpr) bool {
 	x := m.raw(e.X)
 	return m.raw(e.Y) == "nil" && (x == "err" || strings.HasSuffix(strings.ToLower(x), "err"))
@@ -146,7 +146,7 @@ func (m *mutator) drop(operand ast.Expr, of *ast.BinaryExpr, before, after strin
 	}
 }
 
-// call drops one comparison of a transaction, or one of its operations.
+// call drops one comparison or operation of a transaction.
 func (m *mutator) call(c *ast.CallExpr) {
 	var args []ast.Expr
 	switch f := c.Fun.(type) {
@@ -170,7 +170,7 @@ func (m *mutator) call(c *ast.CallExpr) {
 	m.elements(args)
 }
 
-// joined leaves out calls whose errors are joined.
+// joined drops calls whose errors are joined.
 func (m *mutator) joined(args []ast.Expr) {
 	for _, a := range args {
 		if _, ok := a.(*ast.CallExpr); !ok {
@@ -194,7 +194,7 @@ func (m *mutator) list(l *ast.CompositeLit) {
 	}
 }
 
-// isOps tells of calls that make operations or comparisons of etcd.
+// isOps reports calls that make operations or comparisons of etcd.
 func (m *mutator) isOps(args []ast.Expr) bool {
 	for _, a := range args {
 		c, ok := a.(*ast.CallExpr)
@@ -220,7 +220,7 @@ func (m *mutator) elements(args []ast.Expr) {
 		insertion{end, ")...", end - begin + 1, true})
 }
 
-// idsOf makes a mutant of the absence of each.
+// idsOf makes a mutant that lacks each element.
 func (m *mutator) idsOf(args []ast.Expr) string {
 	var ids []string
 	for _, a := range args {
@@ -233,7 +233,7 @@ func (m *mutator) idsOf(args []ast.Expr) string {
 	return "[]int{" + strings.Join(ids, ", ") + "}"
 }
 
-// statements drops steps, and swaps two in a row.
+// statements drops steps, and swaps consecutive ones.
 func (m *mutator) statements(list []ast.Stmt) {
 	for i, s := range list {
 		if !m.isStep(s) {
@@ -254,13 +254,13 @@ func (m *mutator) swap(a, b ast.Stmt) {
 		return
 	}
 	begin, end := m.offset(a.Pos()), m.offset(b.End())
-	// The copy goes after the original, so that lines above stay where they are.
+	// The copy goes after the original, so that the lines above keep their numbers.
 	m.insertions = append(m.insertions,
 		insertion{begin, fmt.Sprintf("if !mutantAt(%d) { ", id), end - begin, false},
 		insertion{end, fmt.Sprintf(" } else { %s\n%s }", m.raw(b), m.raw(a)), end - begin, true})
 }
 
-// isStep tells of statements that do something and may fail: if err := f(); err != nil { return }, or a call.
+// isStep reports statements that do something and may fail: if err := f(); err != nil { return }, or a call.
 func (m *mutator) isStep(s ast.Stmt) bool {
 	switch s := s.(type) {
 	case *ast.ExprStmt:
@@ -290,7 +290,7 @@ func (m *mutator) isStep(s ast.Stmt) bool {
 	return false
 }
 
-// step is the call in a statement.
+// step returns the call in a statement.
 func (m *mutator) step(s ast.Stmt) string {
 	if s, ok := s.(*ast.IfStmt); ok {
 		return m.raw(s.Init)
@@ -298,7 +298,7 @@ func (m *mutator) step(s ast.Stmt) string {
 	return m.raw(s)
 }
 
-// mutant takes the next switch; false: nothing compiles there.
+// mutant takes the next switch; false: mutants do not compile there.
 func (m *mutator) mutant(n ast.Node, what string) (int, bool) {
 	line := m.files.Position(n.Pos()).Line
 	if m.skipLines[line] {
@@ -327,9 +327,9 @@ func (m *mutator) raw(n ast.Node) string {
 	return string(m.source[m.offset(n.Pos()):m.offset(n.End())])
 }
 
-// text is the file with all insertions.
+// text returns the file with all insertions.
 func (m *mutator) text() string {
-	// Several that wrap one node: the one inserted last stands outside.
+	// Of several that wrap one node, the one inserted last stands outside.
 	order := make([]int, len(m.insertions))
 	for i := range order {
 		order[i] = i
@@ -365,7 +365,7 @@ func (m *mutator) text() string {
 	return b.String()
 }
 
-// switches is the file that a mutated package gets beside its own: what a switch is, and who asked for it.
+// switches is the file added to a mutated package: whether a switch is on, and which ones were reached.
 const switches = `package %s
 
 import (

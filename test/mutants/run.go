@@ -20,15 +20,15 @@ import (
 	"time"
 )
 
-// Config says what is tried.
+// Config says which mutants to try.
 type Config struct {
 	Root    string   // of the module
-	Package string   // whose mistakes, such as ./etcdstore
-	Tests   []string // packages whose tests are to notice; the package's own by default
+	Package string   // to mutate, such as ./etcdstore
+	Tests   []string // packages whose tests run; the package's own by default
 	Only    string   // regular expression of mutants' keys; all by default
 	Dir     string   // for binaries
 	Say     func(format string, args ...any)
-	Known   map[string]string // outcomes of a run before, by key: those that were killed are not tried again
+	Known   map[string]string // outcomes of an earlier run, by key: killed ones are not tried again
 	Done    func(Mutant, string)
 }
 
@@ -36,23 +36,23 @@ type Config struct {
 const (
 	Killed    = "killed"
 	Survived  = "survived"
-	Unreached = "unreached" // no test comes there
+	Unreached = "unreached" // no test reaches it
 )
 
-// A suite is the test binary of one package, with all mistakes in it.
+// A suite is the test binary of one package, with all mistakes compiled in.
 type suite struct {
 	binary, dir string
 	tests       []test
 }
 
-// A test is one of a suite.
+// A test is one test of a suite.
 type test struct {
 	name    string
 	took    time.Duration
 	reaches map[int]bool
 }
 
-// Run tries each mutant until ctx ends, and tells what became of it by c.Done.
+// Run tries each mutant until ctx ends, and reports each outcome by c.Done.
 func Run(ctx context.Context, c Config) error {
 	if len(c.Tests) == 0 {
 		c.Tests = []string{c.Package}
@@ -106,7 +106,7 @@ func (c Config) build(ctx context.Context) ([]Mutant, []suite, error) {
 
 var complaint = regexp.MustCompile(`(?m)^(?:\./)?(\S+\.go):(\d+):\d+:`)
 
-// note takes lines out that do not compile; false: there are none that were not out before.
+// note adds lines that do not compile to skip; false: all were in it already.
 func note(skip map[string]map[int]bool, said string) (more bool) {
 	for _, found := range complaint.FindAllStringSubmatch(said, -1) {
 		file := filepath.Base(found[1])
@@ -120,7 +120,7 @@ func note(skip map[string]map[int]bool, said string) (more bool) {
 	return more
 }
 
-// overlay writes the mutated files of the package, and the file that names them to go.
+// overlay writes the mutated files of the package, and the overlay file that lists them for go build.
 func (c Config) overlay(skip map[string]map[int]bool) (all []Mutant, file string, err error) {
 	dir := filepath.Join(c.Root, c.Package)
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -181,7 +181,7 @@ func (c Config) compile(ctx context.Context, overlay string) (suites []suite, sa
 	return suites, "", nil
 }
 
-// measure runs each test alone, without any mistake: how long it takes, and which mistakes it would meet.
+// measure runs each test without mistakes: how long it takes, and which mistakes it reaches.
 func (s *suite) measure(ctx context.Context, c Config) error {
 	list := exec.CommandContext(ctx, s.binary, "-test.list", "^Test")
 	list.Dir = s.dir
@@ -195,7 +195,7 @@ func (s *suite) measure(ctx context.Context, c Config) error {
 			continue
 		}
 		hits := filepath.Join(c.Dir, "hits")
-		_ = os.Remove(hits) // of the test before
+		_ = os.Remove(hits) // left by the previous test
 		begun := time.Now()
 		said, err := s.run(ctx, []string{name}, 10*time.Minute, "CROFT_MUTANT_HITS="+hits)
 		if ctx.Err() != nil {
@@ -221,7 +221,7 @@ func (s *suite) measure(ctx context.Context, c Config) error {
 
 func tail(text []byte) []byte { return text[max(0, len(text)-1500):] }
 
-// try switches one mistake on and runs the tests that meet it.
+// try enables one mistake and runs the tests that reach it.
 func try(ctx context.Context, suites []suite, m Mutant) (outcome string, err error) {
 	outcome = Unreached
 	for _, s := range suites {
@@ -251,6 +251,6 @@ func (s *suite) run(ctx context.Context, names []string, limit time.Duration, en
 	cmd := exec.CommandContext(ctx, s.binary, "-test.short", "-test.failfast", "-test.count=1", "-test.run",
 		"^("+strings.Join(names, "|")+")$")
 	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), env...)
-	cmd.WaitDelay = time.Second // for what it started
+	cmd.WaitDelay = time.Second // for processes that it started
 	return cmd.CombinedOutput()
 }

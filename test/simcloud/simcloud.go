@@ -26,8 +26,7 @@ import (
 	"croft/placementclient"
 )
 
-// Cloud is a whole cloud in the test's process: a real etcd, a real Placement
-// and agents, whose guests alone are simulated.
+// Cloud is a whole cloud in the test's process: a real etcd, a real Placement and agents with simulated guests.
 type Cloud struct {
 	Dir       string
 	Etcd      *etcdserver.Server
@@ -37,20 +36,20 @@ type Cloud struct {
 	Hosts     map[string]*Host
 	end       []func()
 
-	// Tell adds what the process of a host serves beside its agent; nil: nothing.
+	// Tell adds what a host's process serves beside its agent; nil: nothing.
 	Tell func(ctx context.Context, agent *compute.Agent, hv *sim.Hypervisor, mux *http.ServeMux, address string) error
 }
 
-// Host is one agent, which can be stopped and started again.
+// Host is one agent, which can be stopped and restarted.
 type Host struct {
 	ID         croft.HostID
 	places     int64
 	Hypervisor *sim.Hypervisor
-	Agent      *compute.Agent // the newest
-	Stop       func()         // nil while it does not run
+	Agent      *compute.Agent // the latest
+	Stop       func()         // nil: not running
 }
 
-// New runs an etcd of this kind and a Placement in dir. Close it.
+// New starts an etcd of this kind and a Placement in dir. Close must be called.
 func New(ctx context.Context, dir string, kind etcdserver.Config) (c *Cloud, err error) {
 	c = &Cloud{Dir: dir, Hosts: map[string]*Host{}}
 	defer func() {
@@ -66,7 +65,7 @@ func New(ctx context.Context, dir string, kind etcdserver.Config) (c *Cloud, err
 	c.end = append(c.end, c.Etcd.Close)
 	config := etcdstore.Config{Endpoints: []string{c.Etcd.Endpoint()}, DialTimeout: patient.Longest, Mint: true}
 	if kind.Cert != "" {
-		config.Embedded = c.Etcd // which asks this process for nothing
+		config.Embedded = c.Etcd // which makes no network requests to this process
 	}
 	c.Store, err = etcdstore.Open(ctx, config)
 	if err != nil {
@@ -86,25 +85,24 @@ func New(ctx context.Context, dir string, kind etcdserver.Config) (c *Cloud, err
 	return c, err
 }
 
-// Run runs something until the cloud is closed.
+// Run runs do until stop is called or the cloud is closed.
 func (c *Cloud) Run(ctx context.Context, do func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
-	work.Go(func() { _ = do(ctx) }) // tells by what it does, not by how it ends
+	work.Go(func() { _ = do(ctx) }) // its effects are checked, not its error
 	stop = sync.OnceFunc(func() { cancel(); work.Wait() })
 	c.end = append(c.end, stop)
 	return stop
 }
 
-// Close ends everything, the last first.
+// Close ends everything in reverse order.
 func (c *Cloud) Close() {
 	for _, end := range slices.Backward(c.end) {
 		end()
 	}
 }
 
-// AddHost starts an agent with room for so many instances of one VCPU, 256
-// MEMORY_MB and 1 DISK_GB.
+// AddHost starts an agent with capacity for the given number of instances of one VCPU, 256 MEMORY_MB and 1 DISK_GB.
 func (c *Cloud) AddHost(ctx context.Context, name string, places int64) error {
 	dir := filepath.Join(c.Dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -161,13 +159,13 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 	return c.awaitLife(ctx, h.ID, true)
 }
 
-// StopHost ends a host's agent and returns once the cloud knows.
+// StopHost stops a host's agent and returns once the cloud sees it.
 func (c *Cloud) StopHost(ctx context.Context, name string) error {
 	c.Hosts[name].Stop()
 	return c.awaitLife(ctx, c.Hosts[name].ID, false)
 }
 
-// awaitLife returns once a host is alive, or is not.
+// awaitLife returns once a host is alive, or dead.
 func (c *Cloud) awaitLife(ctx context.Context, id croft.HostID, want bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -182,7 +180,7 @@ func (c *Cloud) awaitLife(ctx context.Context, id croft.HostID, want bool) error
 	return err
 }
 
-// Report has a guest tell its host how its set-up ended, once there is the guest.
+// Report reports a guest's set-up to its host, once the guest exists.
 func (c *Cloud) Report(ctx context.Context, name string, told croft.CloudInit) error {
 	ctx, cancel := context.WithTimeout(ctx, patient.Longest)
 	defer cancel()
@@ -205,10 +203,10 @@ func (c *Cloud) Report(ctx context.Context, name string, told croft.CloudInit) e
 	return fmt.Errorf("the guest of %s cannot report: %w", name, err)
 }
 
-// imageFault makes images that are called so broken, and slow ones endless.
-// busyImages are those that were asked for once, in vain.
+// busyImages holds the references of busy images that were requested once and refused.
 var busyImages sync.Map
 
+// imageFault makes images fail by their names: broken ones always, busy ones at first; slow ones never arrive.
 func imageFault(ctx context.Context, ref string) error {
 	switch {
 	case strings.Contains(ref, "busy"):
@@ -224,7 +222,7 @@ func imageFault(ctx context.Context, ref string) error {
 	return nil
 }
 
-// guestFault has guests of images that are called so say a word and die as they start.
+// guestFault lets guests of specially named images print a word and die at their start.
 func (c *Cloud) guestFault(ctx context.Context, dir, op string, id croft.InstanceID) error {
 	if op != sim.OpStart {
 		return nil
@@ -239,7 +237,7 @@ func (c *Cloud) guestFault(ctx context.Context, dir, op string, id croft.Instanc
 	return errors.New("the guest died as it started")
 }
 
-// Left lists what is left of any instance: records, orders, claims, domains.
+// Left lists what is left of all instances: records, orders, claims, domains.
 func (c *Cloud) Left(ctx context.Context) ([]string, error) {
 	var found []string
 	all, err := c.Store.List(ctx, "")

@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// split cuts arguments into commands at each "--".
+// split splits arguments into commands at each "--".
 func split(args []string) (commands [][]string) {
 	var command []string
 	for _, arg := range append(args, "--") {
@@ -74,13 +74,13 @@ func run(ctx context.Context, out io.Writer, commands [][]string, longest int) b
 	return retry(ctx, out, commands, streams)
 }
 
-// failedTests tells whether err is how go test ends when tests fail.
+// failedTests reports whether err means that go test ran and tests failed.
 func failedTests(err error) bool {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	return ok && exit.ExitCode() == 1
 }
 
-// follow runs one command and hands what it prints to the stream. Its stderr is passed on as it is.
+// follow runs one command and passes its output to the stream. Its stderr is passed through.
 func follow(ctx context.Context, s *stream, args []string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// event is what go test -json prints, one to a line.
+// event is one line of go test -json.
 type event struct {
 	Action, Package, ImportPath, Test, Output string
 	Elapsed                                   float64 // seconds
@@ -26,23 +26,23 @@ type report struct {
 	ended []test
 }
 
-// stream is what one go test prints; another may run other tests of the same package.
+// stream is the output of one go test; another may run other tests of the same package.
 type stream struct {
 	*report
-	packages map[string]*pkg // under way
+	packages map[string]*pkg // in progress
 	failures []failure       // of packages that have ended
-	hard     []string        // failures that no busy machine explains
+	hard     []string        // failures that a busy machine cannot cause
 }
 
-// failure names a test that failed by its own judgement: a test by its top-level name, or a script of TestScripts.
+// failure names a test that failed by its own check: a test by its top-level name, or a script of TestScripts.
 type failure struct{ pkg, name string }
 
 func (f failure) String() string { return f.pkg + " " + f.name }
 
-// pkg is a package whose tests run.
+// pkg is a package in progress.
 type pkg struct {
-	text  strings.Builder // belongs to no test
-	sign  string          // the first sign of a fault in the output, whatever the test
+	text  strings.Builder // output of no particular test
+	sign  string          // the first sign of a fault in the output of any test
 	tests map[string]*test
 	order []*test
 }
@@ -51,8 +51,8 @@ type pkg struct {
 type test struct {
 	pkg, name string
 	text      strings.Builder
-	result    string        // pass, skip or fail; empty while it runs
-	elapsed   time.Duration // with its subtests
+	result    string        // pass, skip or fail; empty: running
+	elapsed   time.Duration // including its subtests
 	subtests  time.Duration
 }
 
@@ -64,7 +64,7 @@ func (r *report) stream() *stream {
 	return &stream{report: r, packages: map[string]*pkg{}}
 }
 
-// read takes in what one go test prints, until it ends. Lines that are no events are passed on.
+// read reads the output of one go test until it ends. Lines that are not events are passed on.
 func (s *stream) read(from io.Reader) error {
 	lines := bufio.NewReader(from)
 	for {
@@ -146,7 +146,7 @@ func (s *stream) ofPackage(e event) {
 		if e.Action == "fail" {
 			s.judge(e.Package, p)
 			for _, t := range p.order {
-				if !t.good() { // failed, or never ended
+				if !t.good() { // failed, or did not end
 					fmt.Fprint(s.out, t.text.String())
 				}
 			}
@@ -161,13 +161,14 @@ func (s *stream) ofPackage(e event) {
 
 func (t *test) good() bool { return t.result == "pass" || t.result == "skip" }
 
-// signs are what go test, the runtime and goleak print when a test program is at fault, however busy the machine is.
+// signs are what go test, the runtime and goleak print when a test program is at fault, however busy the machine
+// is.
 var signs = []string{
 	"DATA RACE", "race detected", "panic:", "fatal error:", "test timed out", "unexpected goroutines", "goleak:",
-	"[build failed]", "[setup failed]", "\nsignal:", "\nexit status 2", // a script's own are indented
+	"[build failed]", "[setup failed]", "\nsignal:", "\nexit status 2", // scripts indent theirs
 }
 
-// look remembers the first sign of such a fault.
+// look records the first sign of such a fault.
 func (p *pkg) look(output string) {
 	for _, sign := range signs {
 		if p.sign == "" && strings.Contains("\n"+output, sign) {
@@ -176,7 +177,7 @@ func (p *pkg) look(output string) {
 	}
 }
 
-// judge sorts what failed in a package.
+// judge sorts the failures of a package.
 func (s *stream) judge(path string, p *pkg) {
 	var failures []failure
 	for _, t := range p.order {
@@ -188,7 +189,7 @@ func (s *stream) judge(path string, p *pkg) {
 		}
 		top, script, sub := strings.Cut(t.name, "/")
 		f := failure{path, top}
-		if top == "TestScripts" && sub { // scripts do not depend on each other
+		if top == "TestScripts" && sub { // scripts are independent of each other
 			f.name += "/" + script
 			failures = slices.DeleteFunc(failures, func(f failure) bool { return f.name == top })
 		}
@@ -206,7 +207,7 @@ func (s *stream) judge(path string, p *pkg) {
 	}
 }
 
-// listLongest prints the tests that took longest by themselves, without their subtests.
+// listLongest prints the tests that took longest, not counting subtests.
 func (r *report) listLongest(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

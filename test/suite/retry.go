@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// mostUnsteady is how many tests may have met a busy machine in one run. Of more than that the cause is the code.
+// mostUnsteady is how many failures in one run may be due to a busy machine. More are due to the code.
 const mostUnsteady = 3
 
-// retry judges a run by its streams, which have ended. It runs failed tests again, alone, where a busy machine may be
-// the reason, and reports whether all tests have passed by then.
+// retry judges a run by its ended streams. It repeats failed tests, alone, if a busy machine may be the cause, and
+// reports whether all tests have then passed.
 func retry(ctx context.Context, out io.Writer, commands [][]string, streams []*stream) bool {
 	var hard []string
 	failed := 0
@@ -65,14 +65,14 @@ func passesAlone(ctx context.Context, out io.Writer, command []string, f failure
 	return err == nil && s.passed(f)
 }
 
-// passed tells whether the test f ran and passed, and nothing failed.
+// passed reports whether test f ran and passed, and nothing failed.
 func (s *stream) passed(f failure) bool {
 	return len(s.hard) == 0 && len(s.failures) == 0 && slices.ContainsFunc(s.ended, func(t test) bool {
 		return t.pkg == f.pkg && t.name == f.name && t.result == "pass"
 	})
 }
 
-// alone returns the command that runs one test: that of its stream, without what makes it wait for others.
+// alone returns the command that runs one test: its stream's command, without flags that make it wait for others.
 func alone(command []string, f failure) []string {
 	command = command[max(slices.Index(command, "go"), 0):]
 	var flags []string

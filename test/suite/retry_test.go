@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// How failures are sorted: those of a test's own judgement may be the machine's, all others never are.
+// How failures are sorted: a test's own failed checks may be due to the machine, all other failures never are.
 func TestJudgement(t *testing.T) {
 	for _, c := range []struct {
 		name, events string
@@ -108,11 +108,11 @@ func TestATestRunsAloneWithTheFlagsOfItsStream(t *testing.T) {
 	}
 }
 
-// TestRun runs go test on a module whose tests fail as asked: "always", or "once", the first time they run.
+// TestRun runs go test on a module whose tests fail as specified: "always", or "once", at their first run.
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		tests map[string]string // how each fails
+		tests map[string]string // how each one fails
 		ok    bool
 		want  []string // in this order
 		never string
@@ -191,7 +191,7 @@ func fail(t *testing.T, how string) {
 	return dir
 }
 
-// A go test that runs no test at all, or cannot, is never forgiven.
+// A go test that runs no test at all, or cannot run, always fails the run.
 func TestACommandThatFailsWithoutATestFailsTheRun(t *testing.T) {
 	var out bytes.Buffer
 	if run(t.Context(), &out, [][]string{{"go", "test", "-json", "./none"}}, 10) {
