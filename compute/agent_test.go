@@ -25,15 +25,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ledger is Placement as the agent sees it, in memory.
+// ledger is the agent's view of Placement, in memory.
 type ledger struct {
 	mu       sync.Mutex
 	provider croft.Provider
 	claims   map[croft.InstanceID]croft.Resources
-	taken    string // a provider's name that somebody else has
+	taken    string // a provider name that is in use
 	gone     bool   // the provider was removed
 	away     atomic.Bool
-	stuck    atomic.Bool // it gives nothing back
+	stuck    atomic.Bool // releases fail
 }
 
 func (l *ledger) EnsureProvider(_ context.Context, p croft.Provider) error {
@@ -95,20 +95,20 @@ type cloud struct {
 	seeds  compute.Seeds
 	stop   func()
 
-	between  compute.Orders              // the store, unless a test puts something in between
-	recorder *tracetest.InMemoryExporter // where given, orders carry trace
+	between  compute.Orders              // the store, unless a test replaces it
+	recorder *tracetest.InMemoryExporter // if set, orders carry trace
 	trace    string
 }
 
 func newCloud(t *testing.T) *cloud { return newFaultyCloud(t, nil) }
 
-// newFaultyCloud is one whose hypervisor calls fault before each operation.
+// newFaultyCloud returns a cloud whose hypervisor calls fault before each operation.
 func newFaultyCloud(t *testing.T, fault func(context.Context, string, croft.InstanceID) error) *cloud {
 	t.Helper()
 	return newCloudOf(t, sim.Config{Fault: fault})
 }
 
-// newCloudOf is one with guests of a hypervisor as configured.
+// newCloudOf returns a cloud with the given simulated hypervisor.
 func newCloudOf(t *testing.T, config sim.Config) *cloud {
 	t.Helper()
 	server := etcdtest.Server(t)
@@ -188,7 +188,7 @@ func (c *cloud) requestSpec(name string, spec croft.Spec) croft.Instance {
 	for {
 		assigned, err := c.store.Assign(c.t.Context(), inst, c.order(inst, croft.WantRunning))
 		if errors.Is(err, croft.Unavailable) {
-			continue // the host's alive key is on its way
+			continue // the host is not alive yet
 		}
 		if err != nil {
 			c.t.Fatal(err)
@@ -213,8 +213,7 @@ func (c *cloud) reorder(inst croft.Instance, want croft.Want) croft.Instance {
 	return inst
 }
 
-// await follows the instance until it has the state, for its newest order, or is
-// gone (empty state).
+// await follows the instance until it has the state, for its newest order, or is gone (empty state).
 func (c *cloud) await(inst croft.Instance, want croft.State) *croft.Observation {
 	c.t.Helper()
 	var seen *croft.Observation
@@ -278,7 +277,7 @@ func TestGuestsOutliveTheAgentAndTheNextOneFindsThem(t *testing.T) {
 	if d, err := c.hv.Get(t.Context(), inst.ID); err != nil || d.Power != compute.PowerOn {
 		t.Fatalf("the guest did not outlive the agent: %+v, %v", d, err)
 	}
-	inst = c.reorder(inst, croft.WantStopped) // while nobody is there
+	inst = c.reorder(inst, croft.WantStopped) // while no agent runs
 	c.start()
 	c.await(inst, croft.StateStopped)
 	if c.ledger.provider.Inventories[croft.VCPU].Capacity() == 0 {
@@ -291,7 +290,7 @@ func TestDestroyCancelsABuildAndLeavesNothing(t *testing.T) {
 	fetching := make(chan struct{})
 	c.images.Fault = func(ctx context.Context, _ string) error {
 		close(fetching)
-		<-ctx.Done() // a download that only its cancellation ends
+		<-ctx.Done() // a download that ends only when cancelled
 		return ctx.Err()
 	}
 	c.start()
@@ -361,7 +360,7 @@ func TestAGuestThatCrashesIsStartedAgain(t *testing.T) {
 	if err := c.hv.Crash(inst.ID); err != nil {
 		t.Fatal(err)
 	}
-	c.await(inst, croft.StateFailed) // right after its start: not in a loop
+	c.await(inst, croft.StateFailed) // immediately after its start: no restart loop
 	agent.Expire(inst.ID)
 	agent.Resync(t.Context())
 	c.await(inst, croft.StateRunning)
@@ -377,7 +376,7 @@ func TestAStartThatFailedWasNoStart(t *testing.T) {
 	})
 	c.start()
 	inst := c.request("web")
-	c.await(inst, croft.StateRunning) // at the next pass, with no regard to a start that never was
+	c.await(inst, croft.StateRunning) // at the next pass; a start that failed is not remembered
 }
 
 func sweep(t *testing.T, agent *compute.Agent) {

@@ -16,7 +16,7 @@ import (
 	"croft/hypervisor/sim"
 )
 
-// again orders an instance to run, with what change adds to the order.
+// again orders an instance to run, after change has modified the order.
 func (c *cloud) again(inst croft.Instance, change func(*croft.Order)) croft.Instance {
 	c.t.Helper()
 	o := c.order(inst, croft.WantRunning)
@@ -32,7 +32,7 @@ func (c *cloud) again(inst croft.Instance, change func(*croft.Order)) croft.Inst
 func reboot(o *croft.Order)  { o.Rebooted = o.Generation }
 func rebuild(o *croft.Order) { o.Rebuilt = o.Generation }
 
-// written puts a file where the guest's disk is, which only a fresh disk removes.
+// written creates a file beside the guest's disk, which only a rebuild removes.
 func (c *cloud) written(inst croft.Instance) string {
 	c.t.Helper()
 	path := filepath.Join(c.dir, string(inst.ID), "written")
@@ -81,7 +81,7 @@ func TestARebootStartsTheGuestAnewOnItsDiskOnce(t *testing.T) {
 		t.Errorf("after the reboot the disk is another, or the address: %v, then %v", first.Addresses, second.Addresses)
 	}
 	agent.Resync(t.Context())
-	inst = c.again(inst, func(*croft.Order) {}) // another order, that asks for no reboot
+	inst = c.again(inst, func(*croft.Order) {}) // a new order without a reboot
 	if third := c.await(inst, croft.StateRunning); !slices.Equal(second.Events, third.Events) {
 		t.Errorf("it was rebooted twice: %v, then %v", second.Events, third.Events)
 	}
@@ -104,7 +104,7 @@ func TestARebuildGivesTheGuestAFreshDiskAndKeepsItsAddress(t *testing.T) {
 	}
 }
 
-// A rebuild whose image cannot be had must not take the disk that there is.
+// A rebuild whose image cannot be fetched must keep the existing disk.
 func TestARebuildWithoutImageLeavesTheGuestAsItIs(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		c := newCloud(t)
@@ -133,8 +133,7 @@ func TestARebuildWithoutImageLeavesTheGuestAsItIs(t *testing.T) {
 	}
 }
 
-// unheard are orders whose first observation that one failed is lost, as that of a pass
-// is that an event interrupts.
+// unheard loses the first observation of failure, as happens to a pass that an event interrupts.
 type unheard struct {
 	compute.Orders
 	lose sync.Once
@@ -190,7 +189,7 @@ func TestTheTimelineOutlivesTheAgent(t *testing.T) {
 	inst := c.request("web")
 	first := c.await(inst, croft.StateRunning)
 	c.stop()
-	inst = c.again(inst, func(*croft.Order) {}) // so that there is something new to see
+	inst = c.again(inst, func(*croft.Order) {}) // so that there is a new state to observe
 	c.start()
 	if second := c.await(inst, croft.StateRunning); !slices.Equal(first.Events, second.Events) {
 		t.Errorf("before the restart %v, after it %v", first.Events, second.Events)

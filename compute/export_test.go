@@ -8,18 +8,18 @@ import (
 	"croft"
 )
 
-// Resync looks at every instance now, as the timer does, and waits for the end.
+// Resync examines every instance now, as the timer does, and waits for the end.
 func (a *Agent) Resync(ctx context.Context) {
 	a.resync(ctx)
 	a.workers.Wait()
 }
 
-// SweepNow sweeps records and host now, whosever turn it is.
+// SweepNow sweeps records and host now, regardless of turns.
 func (a *Agent) SweepNow(ctx context.Context) error {
 	return errors.Join(a.caretaker.Sweep(ctx), a.sweepHost(ctx))
 }
 
-// Expire makes an instance's last start one of long ago.
+// Expire sets an instance's last start to long ago.
 func (a *Agent) Expire(id croft.InstanceID) {
 	a.workers.Wait()
 	a.instances.remember(id).started = time.Time{}

@@ -12,7 +12,7 @@ import (
 	"croft/hypervisor/sim"
 )
 
-// beside is another machine of the same cloud: with guests and a directory of its own.
+// beside returns another machine of the same cloud, with separate guests and a separate directory.
 func (c *cloud) beside(host croft.Host) *cloud {
 	c.t.Helper()
 	hv, err := sim.New(sim.Config{})
@@ -26,7 +26,7 @@ func (c *cloud) beside(host croft.Host) *cloud {
 	return &other
 }
 
-// problem follows what the host's record says is wrong until it fits; "" is nothing at all.
+// problem polls the problems in the host's record until want is among them; empty: until there are none.
 func (c *cloud) problem(want string) croft.Host {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(c.t.Context())
@@ -71,7 +71,7 @@ func TestASecondAgentOfOneUUIDDoesNothing(t *testing.T) {
 	c.await(inst, croft.StateRunning)
 	agent.Resync(t.Context())
 
-	// The first one ends, and its guest runs on: the copy must not make it a second time.
+	// The first agent ends and its guest keeps running: the copy must not create it again.
 	c.stop()
 	copied.problem("a second agent")
 	agent.Resync(t.Context())
@@ -81,7 +81,7 @@ func TestASecondAgentOfOneUUIDDoesNothing(t *testing.T) {
 	if len(copied.ledger.provider.ID) != 0 {
 		t.Error("the copy offers its inventory")
 	}
-	// Nor does it keep the first one from returning.
+	// The copy does not prevent the first agent from returning.
 	c.start()
 	c.await(c.reorder(inst, croft.WantStopped), croft.StateStopped)
 }
@@ -93,7 +93,7 @@ func TestAnAgentOfAnotherPlaceServesAHostOnceItIsAccepted(t *testing.T) {
 	inst := c.request("web")
 	c.await(inst, croft.StateRunning)
 	c.stop()
-	inst = c.reorder(inst, croft.WantGone) // a tombstone waits too
+	inst = c.reorder(inst, croft.WantGone) // tombstones are not carried out either
 	c.host.Place = "after the disks went into another machine"
 	ready := make(chan struct{})
 	c.launch(func() { close(ready) })
@@ -144,7 +144,7 @@ func TestGuestsOfALostStateDirectoryAreNamedAndLeftAlone(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(c.dir, string(inst.ID))); err != nil {
 		t.Errorf("its disks: %v", err)
 	}
-	// With its identity back, the host has its guest back.
+	// With its identity restored, the host has its guest again.
 	c.stop()
 	c.host = old
 	c.start()
@@ -184,7 +184,7 @@ func TestAHostThatShrankSaysSoUntilItIsOver(t *testing.T) {
 	if found := c.guests(); len(found) != 1 || found[0].Power != compute.PowerOn {
 		t.Errorf("got %v, want the guest as it was", found)
 	}
-	sweep(t, agent) // which also frees what nobody has on record
+	sweep(t, agent) // which also releases claims without a record
 	sweep(t, agent)
 	c.problem("")
 }
@@ -220,7 +220,7 @@ func TestWhatMovedIsBuiltOnceTheOldHostHasNothingLeft(t *testing.T) {
 	c.stop() // the old host is slow to obey
 
 	there := c.beside(croft.Host{ID: croft.NewHostID(), Name: "h2", VirtType: "sim"})
-	there.ledger = c.ledger // one Placement
+	there.ledger = c.ledger // both use one Placement
 	agent := there.start()
 	inst, err := c.store.SetMoving(t.Context(), inst, there.host.ID)
 	if err != nil {
@@ -233,7 +233,7 @@ func TestWhatMovedIsBuiltOnceTheOldHostHasNothingLeft(t *testing.T) {
 			inst = moved
 			break
 		}
-		if !isUnavailable(err) { // until the new host's alive key is there
+		if !isUnavailable(err) { // until the new host is alive
 			t.Fatal(err)
 		}
 	}

@@ -8,15 +8,14 @@ import (
 	"croft/compute"
 )
 
-// forgetful are orders of an etcd that has lost what agents observed.
+// forgetful are orders of an etcd that has lost the agents' observations.
 type forgetful struct{ compute.Orders }
 
 func (forgetful) Observed(context.Context, croft.HostID, croft.InstanceID) (croft.Observation, error) {
 	return croft.Observation{}, croft.Errorf(croft.NotFound, "nothing was observed")
 }
 
-// An order that cannot be carried out takes no guest that runs, even where nobody knows
-// any more that it ever did.
+// An order that cannot be carried out removes no running guest, even if the record that it ever ran is lost.
 func TestAFinalFailureLeavesAGuestThatRuns(t *testing.T) {
 	c := newCloud(t)
 	c.start()
@@ -37,7 +36,7 @@ func TestAFinalFailureLeavesAGuestThatRuns(t *testing.T) {
 	}
 }
 
-// What an instance had is given back before it is forgotten: else nobody knows whose it is.
+// The claim is released before the instance is forgotten: otherwise its owner would be unknown.
 func TestAnInstanceIsNotForgottenBeforeItsClaimIsBack(t *testing.T) {
 	c := newCloud(t)
 	agent := c.start()

@@ -11,8 +11,8 @@ import (
 	"croft/hypervisor/sim"
 )
 
-// An instance is destroyed while the hypervisor is at its definition, which goes on
-// although the agent has turned to the tombstone.
+// An instance is destroyed during the hypervisor's Define, which continues after the agent has turned to the
+// tombstone.
 func TestADefinitionThatIsLateLeavesNoDomain(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -32,12 +32,12 @@ func TestADefinitionThatIsLateLeavesNoDomain(t *testing.T) {
 		c.await(inst, "")
 	}()
 	select {
-	case <-gone: // the tombstone was carried out before what it is to undo
+	case <-gone: // the tombstone was carried out before the call that it must undo
 	case <-time.After(500 * time.Millisecond):
 	}
 	close(release)
 	<-gone
-	c.stop() // with it all calls have ended
+	c.stop() // this ends all calls
 	list, err := c.hv.List(t.Context())
 	if err != nil {
 		t.Fatal(err)

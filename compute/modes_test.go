@@ -9,8 +9,8 @@ import (
 	"croft"
 )
 
-// Only QEMU's user, to whom libvirt gives the files of a guest that runs, is to read a
-// metadata disk: it holds the user-data and the guest's private host key.
+// Only QEMU's user, to whom libvirt gives a running guest's files, can read a metadata disk: it holds the user-data
+// and the guest's private host key.
 func TestNobodyElseReadsAnInstancesFiles(t *testing.T) {
 	c := newCloud(t)
 	c.seeds = disks{"seeded": croft.MetadataNoCloud}
@@ -20,7 +20,7 @@ func TestNobodyElseReadsAnInstancesFiles(t *testing.T) {
 	c.modes(inst)
 	c.stop()
 
-	// As an earlier version made them.
+	// As created by an earlier version.
 	seed := filepath.Join(c.dir, string(inst.ID), "seed.iso")
 	for path, mode := range map[string]fs.FileMode{c.dir: 0o755, filepath.Dir(seed): 0o755, seed: 0o644} {
 		if err := os.Chmod(path, mode); err != nil {
@@ -34,8 +34,7 @@ func TestNobodyElseReadsAnInstancesFiles(t *testing.T) {
 	}
 }
 
-// modes fails the test where others than the owner may list the directories of an
-// instance or read its files.
+// modes fails the test if users other than the owner can list the directories of an instance or read its files.
 func (c *cloud) modes(inst croft.Instance) {
 	c.t.Helper()
 	dir := filepath.Join(c.dir, string(inst.ID))

@@ -43,7 +43,7 @@ func TestAReserveBeyondTheTotalLeavesNothingButIsNoError(t *testing.T) {
 
 func TestWhatThereIsNoneOfIsNotOffered(t *testing.T) {
 	small := facts
-	small.DiskGiB = 0 // less than one
+	small.DiskGiB = 0 // less than one GiB
 	got := compute.Offer{}.Provider(croft.Host{}, "p", small).Inventories
 	if _, there := got[croft.DiskGB]; there || len(got) != 2 {
 		t.Errorf("got %v, want no DISK_GB, since Placement takes no total of 0", got)

@@ -12,7 +12,7 @@ import (
 	"croft"
 )
 
-// heard are the states that an agent told, in order.
+// heard records the states that an agent observed, in order.
 type heard struct {
 	Orders
 	mu     sync.Mutex
@@ -29,7 +29,7 @@ func (h *heard) Observe(_ context.Context, o croft.Observation) error {
 func TestOnlyStatesThatLastAreTold(t *testing.T) {
 	const moment, while = passingTime / 10, passingTime * 2
 	for name, c := range map[string]struct {
-		takes       time.Duration // each of three states on the way
+		takes       time.Duration // of each of three transient states
 		interrupted bool
 		want        []croft.State
 	}{

@@ -22,7 +22,7 @@ func TestPlan(t *testing.T) {
 		}
 		return d
 	}
-	// ended is a guest that was started for generation 2 and is off.
+	// ended returns a guest that was started for generation 2 and is off.
 	ended := func(halted bool) *Domain {
 		return &Domain{Partition: home, Generation: 2, Started: 2, Power: PowerOff, Crashed: !halted, Halted: halted}
 	}

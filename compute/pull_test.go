@@ -14,12 +14,12 @@ import (
 	"croft/compute"
 )
 
-// slowImages tells half of the way, then ends with err or when its caller does.
+// slowImages reports half of the progress, then ends with err or when its caller does.
 type slowImages struct {
 	compute.Images
 	err  error
 	wait bool
-	left chan struct{} // closed when the caller of a fetch that waits is gone
+	left chan struct{} // closed when the caller of a waiting fetch is gone
 }
 
 func (s slowImages) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (compute.Image, error) {
@@ -32,7 +32,7 @@ func (s slowImages) Fetch(ctx context.Context, ref string, progress func(croft.P
 	return compute.Image{Path: "/secret", Format: "qcow2", VirtualSize: 10, Digest: "d" + ref}, s.err
 }
 
-// pullFrom posts to an API that has these images.
+// pullFrom posts to an API with these images.
 func pullFrom(t *testing.T, images compute.Images, token, body string) *http.Response {
 	t.Helper()
 	api := &compute.API{Agent: &compute.Agent{Config: compute.Config{Images: images}}, Token: "secret"}
@@ -97,7 +97,7 @@ func TestPullEndsWithWhoAsked(t *testing.T) {
 	images := slowImages{wait: true, left: make(chan struct{})}
 	answer := pullFrom(t, images, "secret", `{"image":"/x"}`)
 	lines := json.NewDecoder(answer.Body)
-	for range 2 { // it is under way
+	for range 2 { // it is in progress
 		var line compute.Pull
 		if err := lines.Decode(&line); err != nil {
 			t.Fatal(err)

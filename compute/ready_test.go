@@ -15,8 +15,7 @@ import (
 	"croft/hypervisor/sim"
 )
 
-// awaitReason follows why something is not ready until the reason has want in it; empty
-// is until it is ready.
+// awaitReason polls why a part is not ready until the reason contains want; empty: until it is ready.
 func awaitReason(t *testing.T, ready func(context.Context) error, want string) {
 	t.Helper()
 	for {

@@ -12,7 +12,7 @@ import (
 	"croft"
 )
 
-// awaitSeen follows the instance until what its host observes satisfies.
+// awaitSeen follows the instance until its host's observation satisfies enough.
 func (c *cloud) awaitSeen(inst croft.Instance, enough func(*croft.Observation) bool) *croft.Observation {
 	c.t.Helper()
 	var seen *croft.Observation
@@ -51,7 +51,7 @@ func TestWhatAGuestTellsIsObserved(t *testing.T) {
 		t.Errorf("a second password gives %v", err)
 	}
 
-	c.stop() // another agent knows it too
+	c.stop() // another agent reads it too
 	agent = c.start()
 	inst = c.reorder(inst, croft.WantStopped)
 	if seen := c.await(inst, croft.StateStopped); seen.CloudInit == nil || *seen.CloudInit != report {
@@ -71,7 +71,7 @@ func TestWhatAGuestTellsIsObserved(t *testing.T) {
 	}
 }
 
-// disks says which instances get a disk, and writes their names on it.
+// disks maps instance names to their metadata sources, and writes the source on the metadata disk.
 type disks map[string]croft.Metadata
 
 func (d disks) Source(o croft.Order) (croft.Metadata, error) {

@@ -23,8 +23,8 @@ func TestAGuestThatPowersItselfOffStaysOff(t *testing.T) {
 		t.Errorf("it ended by %q", seen.Ended)
 	}
 
-	// Nothing but an order starts it: neither another look, nor another agent on a host
-	// that was off meanwhile, where libvirt does not know any more why the guest is.
+	// Only an order starts it: neither another pass, nor another agent on a host that was off meanwhile, where
+	// libvirt no longer knows why the guest is off.
 	agent.Expire(inst.ID)
 	agent.Resync(t.Context())
 	c.off(inst)
@@ -41,7 +41,7 @@ func TestAGuestThatPowersItselfOffStaysOff(t *testing.T) {
 	if seen := c.await(inst, croft.StateRunning); seen.Ended != "" {
 		t.Errorf("it runs, and ended by %q", seen.Ended)
 	}
-	inst = c.reorder(inst, croft.WantRunning) // runs already
+	inst = c.reorder(inst, croft.WantRunning) // it already runs
 	agent.Resync(t.Context())
 	must(t, c.hv.Halt(inst.ID))
 	c.await(inst, croft.StateStopped)
@@ -75,26 +75,26 @@ func TestAGuestThatAlwaysRestartsIsStartedAgain(t *testing.T) {
 	inst := c.requestRestarting("web", croft.RestartAlways)
 	c.await(inst, croft.StateRunning)
 	must(t, c.hv.Halt(inst.ID))
-	c.await(inst, croft.StateFailed) // right after its start: not in a loop
+	c.await(inst, croft.StateFailed) // immediately after its start: no restart loop
 	agent.Expire(inst.ID)
 	agent.Resync(t.Context())
 	c.await(inst, croft.StateRunning)
 }
 
-// A guest that croft stopped did not power itself off, even where nobody knows any more
-// that it was stopped to be started.
+// A guest that croft stopped did not power itself off, even if the record that it was stopped for a restart is
+// lost.
 func TestAStopByOrderIsNoEndOfItsOwn(t *testing.T) {
 	c := newCloud(t)
 	c.start()
 	inst := c.request("web")
 	c.await(inst, croft.StateRunning)
 	c.stop()
-	must(t, c.hv.Stop(t.Context(), inst.ID)) // as an agent does that dies within a reboot
+	must(t, c.hv.Stop(t.Context(), inst.ID)) // as by an agent that dies during a reboot
 	c.start()
 	c.await(inst, croft.StateRunning)
 }
 
-// off fails the test where the guest is not off.
+// off fails the test unless the guest is off.
 func (c *cloud) off(inst croft.Instance) {
 	c.t.Helper()
 	d, err := c.hv.Get(c.t.Context(), inst.ID)

@@ -12,13 +12,13 @@ import (
 	"croft/internal/mailbox"
 )
 
-// forgetful are orders of which one read fails once, with the others in memory.
+// forgetful are orders in memory; one read fails once.
 type forgetful struct {
 	Orders
 	order   croft.Order
 	fails   string // the read that fails
 	asked   map[string][]time.Time
-	blocked bool // another host has something of the instance
+	blocked bool // another host still has something of the instance
 }
 
 func (f *forgetful) ask(read string) error {
@@ -53,7 +53,7 @@ func (empty) Get(_ context.Context, id croft.InstanceID) (Domain, error) {
 	return Domain{}, croft.Errorf(croft.NotFound, "no domain %s", id)
 }
 
-// What could not be read or written is tried again soon, not only with the next resync.
+// Failed reads and writes are retried soon, not only at the next resync.
 func TestAReadThatFailedIsRepeatedSoon(t *testing.T) {
 	for _, fails := range []string{"order", "observed", "remains", "observe"} {
 		t.Run(fails, func(t *testing.T) {

@@ -18,8 +18,8 @@ type StateDir struct {
 	lock *os.File
 }
 
-// OpenStateDir makes the directory where it is absent and locks it. Conflict:
-// another process has it, which the message names.
+// OpenStateDir creates the directory if it is missing and locks it. Conflict: another process holds the lock; the
+// message names it.
 func OpenStateDir(path string) (*StateDir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -53,10 +53,10 @@ func writeAt(f *os.File, s string) error {
 // Close unlocks the directory.
 func (d *StateDir) Close() error { return d.lock.Close() }
 
-// HostID returns the host's UUID, made at the first call and the same for ever.
+// HostID returns the host's UUID, created at the first call and permanent.
 func (d *StateDir) HostID() (croft.HostID, error) { return ReadHostID(d.Path, true) }
 
-// KeepHostID makes a UUID that was chosen elsewhere the host's. Conflict: it has another.
+// KeepHostID stores a UUID that was chosen elsewhere. Conflict: the host has another one.
 func (d *StateDir) KeepHostID(id croft.HostID) error {
 	have, err := ReadHostID(d.Path, false)
 	switch {
@@ -68,8 +68,8 @@ func (d *StateDir) KeepHostID(id croft.HostID) error {
 	return err
 }
 
-// Secret returns the secret of a name, which is made at the first call, the same for
-// ever, and read by the directory's owner alone.
+// Secret returns the secret with this name, created by mint at the first call and permanent. Only the directory's
+// owner can read it.
 func (d *StateDir) Secret(name string, mint func() string) (string, error) {
 	path := filepath.Join(d.Path, name)
 	text, err := os.ReadFile(path)
@@ -83,8 +83,7 @@ func (d *StateDir) Secret(name string, mint func() string) (string, error) {
 	return secret, durable.Write(path, []byte(secret+"\n"), 0o600)
 }
 
-// ReadHostID returns the UUID kept in a state directory. NotFound: there is none
-// and it is not to be minted.
+// ReadHostID returns the UUID stored in a state directory. NotFound: it has no UUID, and mint is false.
 func ReadHostID(dir string, mint bool) (croft.HostID, error) {
 	path := filepath.Join(dir, "host-id")
 	b, err := os.ReadFile(path)

@@ -14,7 +14,7 @@ import (
 	"croft"
 )
 
-// traces records what the agent does, where the cloud has a recorder.
+// traces records the agent's spans, if the cloud has a recorder.
 func (c *cloud) traces() trace.TracerProvider {
 	if c.recorder == nil {
 		return nil
@@ -24,7 +24,7 @@ func (c *cloud) traces() trace.TracerProvider {
 
 const scheduled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// recorded is a cloud whose orders belong to a trace.
+// recorded returns a cloud whose orders belong to a trace.
 func recorded(t *testing.T) *cloud {
 	t.Helper()
 	c := newCloud(t)
@@ -32,7 +32,7 @@ func recorded(t *testing.T) *cloud {
 	return c
 }
 
-// orders are the spans of orders that have ended. The agent has to have ended.
+// orders returns the ended spans of orders. The agent must have ended.
 func (c *cloud) orders() tracetest.SpanStubs {
 	c.stop()
 	return slices.DeleteFunc(c.recorder.GetSpans(), func(s tracetest.SpanStub) bool { return s.Name != "carry out" })

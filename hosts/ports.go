@@ -66,8 +66,8 @@ type Claims interface {
 	Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error)
 	// ClaimOf returns what an instance claims.
 	ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, error)
-	// Reclaim atomically replaces an instance's claim by a candidate's. Conflict: the claim is not had any
-	// more. NoCapacity: it does not fit. On error nothing has changed.
+	// Reclaim atomically replaces an instance's claim by a candidate's. Conflict: the claim differs from
+	// had. NoCapacity: it does not fit. On error nothing has changed.
 	Reclaim(ctx context.Context, had croft.Claim, project croft.Project, c croft.Candidate) error
 	// Release removes an instance's claim, unless it changes meanwhile; with hosts named, only if the claim
 	// is on one of them, so that another instance with the same UUID on another host keeps its claim. No

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type cloud struct {
 	*testing.T
 	etcd     *etcdserver.Server
-	store    *etcdstore.Store // the test's and the agents'
+	store    *etcdstore.Store // used by the test and the agents
 	endpoint string           // of Placement
 	claims   *placementclient.Client
 	hosts    []croft.HostID
@@ -55,13 +55,13 @@ func (c *cloud) check(err error) {
 	}
 }
 
-// run runs something until the test ends.
+// run runs do until the test ends.
 func (c *cloud) run(do func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context()))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = do(ctx) // tells by what it does, not by how it ends
+		_ = do(ctx) // its effects are checked, not its error
 	}()
 	c.Cleanup(func() { cancel(); <-ended })
 }
@@ -75,7 +75,7 @@ func (c *cloud) client() *placementclient.Client {
 	return client
 }
 
-// addHost runs an agent with room for so many instances.
+// addHost runs an agent with capacity for the given number of instances.
 func (c *cloud) addHost(name string, places int64) {
 	c.Helper()
 	hv, err := sim.New(sim.Config{})
@@ -117,7 +117,7 @@ func (c *cloud) awaitLife(id croft.HostID) {
 	}
 }
 
-// schedulers are so many, each as if in a process of its own.
+// schedulers returns n schedulers, each with separate connections, as in a separate process.
 func (c *cloud) schedulers(n int) []*schedule.Scheduler {
 	c.Helper()
 	all := make([]*schedule.Scheduler, n)
@@ -148,7 +148,7 @@ func destroy(ctx context.Context, s *schedule.Scheduler, inst croft.Instance) er
 	return s.Wait(ctx, inst, schedule.Gone, nil)
 }
 
-// wantOnly fails where there are other records or claims than these instances'.
+// wantOnly fails if there are records or claims of other instances.
 func (c *cloud) wantOnly(instances ...croft.InstanceID) {
 	c.Helper()
 	want := map[croft.InstanceID]int{}
@@ -174,7 +174,7 @@ func (c *cloud) wantOnly(instances ...croft.InstanceID) {
 	}
 }
 
-// soaking is n where the random tests run for long, else few.
+// soaking returns n in long random runs, otherwise few.
 func soaking(few, n int) int {
 	if soak() {
 		return n

@@ -12,7 +12,7 @@ import (
 	"croft/schedule"
 )
 
-// The groups that the random test uses, each by its rule.
+// The groups that the random test uses, one per rule.
 var groups = []croft.Affinity{
 	{Group: "apart", Rule: croft.Apart},
 	{Group: "apart2", Rule: croft.Apart},
@@ -21,9 +21,8 @@ var groups = []croft.Affinity{
 	{Group: "far", Rule: croft.ApartSoft},
 }
 
-// Many schedulers ask for members of the same groups and destroy them again, at
-// random and at once. At no moment does the store hold what a hard rule forbids, and
-// in the end nothing is left.
+// Many schedulers concurrently create and destroy members of the same groups at random. The store never violates a
+// hard rule, and at the end nothing is left.
 func TestGroupsHoldWhateverRunsAtOnce(t *testing.T) {
 	const hosts, places, users = 4, 4, 12
 	seed := rand.Uint64()
@@ -56,7 +55,7 @@ func TestGroupsHoldWhateverRunsAtOnce(t *testing.T) {
 	c.wantOnly()
 }
 
-// user asks and destroys.
+// user creates and destroys instances.
 type user struct {
 	*cloud
 	*schedule.Scheduler
@@ -89,11 +88,11 @@ func (u *user) play(ctx context.Context, steps int) {
 	}
 }
 
-// checkGroups compares all records of one moment with the hard rules.
+// checkGroups checks all records, as of one moment, against the hard rules.
 func (c *cloud) checkGroups(ctx context.Context) {
 	all, err := c.store.List(ctx, "")
 	if err != nil {
-		return // the end of the test
+		return // the test is ending
 	}
 	for i, st := range all {
 		for _, other := range all[:i] {
@@ -109,8 +108,7 @@ func (c *cloud) checkGroups(ctx context.Context) {
 	}
 }
 
-// checkMembers wants that the members are those whose records say so. Nothing may be
-// changing.
+// checkMembers checks that the members match the records. Nothing may change meanwhile.
 func (c *cloud) checkMembers() {
 	c.Helper()
 	all, err := c.store.List(c.Context(), "")

@@ -12,8 +12,8 @@ import (
 
 func soak() bool { return os.Getenv("CROFT_SOAK") != "" }
 
-// A hundred schedulers want the last slot at once: exactly one gets it, all others
-// are told that nothing is left, and nothing of theirs stays behind.
+// A hundred schedulers want the last slot concurrently: exactly one gets it, all others report no capacity and
+// leave nothing behind.
 func TestTheLastSlotGoesToOne(t *testing.T) {
 	const rivals = 100
 	c := newCloud(t)

@@ -17,24 +17,24 @@ import (
 	"croft/internal/testing/freeport"
 )
 
-// patience is how long anything may take before a test gives up on it. It is no
-// claim about speed: it only has to be longer than a busy machine needs.
+// patience bounds every wait of a test. It is not a performance requirement: it only has to exceed what a busy
+// machine needs.
 const patience = 5 * time.Minute
 
-// A cloud is one `croft up` with a state directory, ports and a libvirt network of
-// its own, so that it shares nothing with what else runs on the machine.
+// A cloud is one `croft up` with a separate state directory, ports and libvirt network, so that it shares nothing
+// with other processes on the machine.
 type cloud struct {
-	t         *testing.T // whose cloud it is just now
+	t         *testing.T // the test that uses it now
 	dir       string     // state directory
-	home      string     // HOME of whoever types schedule
-	network   string     // of libvirt, and its bridge
+	home      string     // HOME of the users of schedule
+	network   string     // in libvirt, and the name of its bridge
 	etcd      string     // host:port
 	placement string
 	api       string
 	settings  string // file
 	pools     string // URL of its manager of pools
 	log       *os.File
-	process   *exec.Cmd // nil while it is not running
+	process   *exec.Cmd // nil: not running
 	exited    chan error
 }
 
@@ -42,7 +42,7 @@ type cloud struct {
 func newCloud(t *testing.T, extra string) *cloud {
 	t.Helper()
 	c := &cloud{t: t, dir: stateDir(t), home: t.TempDir(), network: newNetwork(t)}
-	// Last in, first out: the process ends before its domains are looked for.
+	// Last in, first out: the process ends before its domains are searched.
 	t.Cleanup(func() { removeDomains(c.dir) })
 	t.Cleanup(func() {
 		c.end()
@@ -83,7 +83,7 @@ func (c *cloud) write(path, text string) {
 	}
 }
 
-// start runs croft up and returns when it takes orders.
+// start starts croft up and returns when it takes orders.
 func (c *cloud) start() {
 	c.t.Helper()
 	c.process = exec.Command(filepath.Join(binaries, "croft"), "up", "--settings", c.settings)
@@ -116,7 +116,7 @@ func (c *cloud) signal(s os.Signal) {
 	}
 }
 
-// stop is signal that says what went wrong.
+// stop is signal, but returns an error.
 func (c *cloud) stop(s os.Signal) error {
 	if c.process == nil {
 		return nil
@@ -136,13 +136,13 @@ func (c *cloud) stop(s os.Signal) error {
 	return err
 }
 
-// end stops croft up in good order and looks at what it logged.
+// end stops croft up regularly and checks its log.
 func (c *cloud) end() {
 	c.signal(syscall.SIGTERM)
 	c.lookAtLog()
 }
 
-// lookAtLog finds data races, and shows the log where the test has failed.
+// lookAtLog fails on data races, and shows the log if the test has failed.
 func (c *cloud) lookAtLog() {
 	log := c.logText()
 	if strings.Contains(log, dataRace) {
@@ -153,7 +153,7 @@ func (c *cloud) lookAtLog() {
 	}
 }
 
-// dataRace is in the log of a program that has one.
+// dataRace is what the race detector logs.
 const dataRace = "WARNING: DATA RACE"
 
 func (c *cloud) logText() string {
@@ -167,15 +167,15 @@ func (c *cloud) logText() string {
 	return string(text[max(0, len(text)-8000):])
 }
 
-// environment is that of a user of this cloud who has no settings files. The race detector would hold each command
-// for a second before it exits.
+// environment returns the environment of a user of this cloud without settings files. The race detector would delay
+// the exit of each command by a second.
 func (c *cloud) environment() []string {
 	return append(c.plainEnvironment(), "CROFT_ETCD_ENDPOINTS=http://"+c.etcd,
 		"CROFT_PLACEMENT_ENDPOINT=http://"+c.placement,
 		"GORACE=atexit_sleep_ms=0")
 }
 
-// plainEnvironment has no settings at all.
+// plainEnvironment returns an environment without croft's settings.
 func (c *cloud) plainEnvironment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(s string) bool {
 		return strings.HasPrefix(s, "CROFT_") || strings.HasPrefix(s, "XDG_") || strings.HasPrefix(s, "HOME=")
@@ -183,7 +183,7 @@ func (c *cloud) plainEnvironment() []string {
 	return append(env, "HOME="+c.home)
 }
 
-// A result is what a command printed and how it ended.
+// A result is a command's output and exit code.
 type result struct {
 	stdout, stderr string
 	exit           int
@@ -199,7 +199,7 @@ func (c *cloud) schedule(args ...string) result {
 	return c.run("schedule", args...)
 }
 
-// run runs croft by one of its names.
+// run runs croft under one of its names.
 func (c *cloud) run(name string, args ...string) result {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*patience)
@@ -215,7 +215,7 @@ func (c *cloud) run(name string, args ...string) result {
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// must is schedule for what has to succeed; it returns stdout without its last newline.
+// must is schedule for commands that must succeed; it returns stdout without its last newline.
 func (c *cloud) must(args ...string) string {
 	c.t.Helper()
 	r := c.schedule(args...)
@@ -225,7 +225,7 @@ func (c *cloud) must(args ...string) string {
 	return strings.TrimSuffix(r.stdout, "\n")
 }
 
-// freePorts returns addresses on loopback that nobody listens on just now.
+// freePorts returns loopback addresses on which nobody listens now.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	all, err := freeport.Addresses(n)

@@ -10,13 +10,11 @@ import (
 	"time"
 )
 
-// debianPatience is how long an emulated Debian may take to be set up: no claim
-// about speed.
+// debianPatience bounds the set-up of an emulated Debian; it is not a performance requirement.
 const debianPatience = 10 * time.Minute
 
-// TestDebian boots Debian with its own cloud-init, and looks from inside at what
-// became of it: with metadata from the server, or from the sources that
-// CROFT_TEST_SOURCE names, such as "nocloud ec2".
+// TestDebian boots Debian with its own cloud-init, and checks the result from inside: with metadata from the
+// server, or from the sources in CROFT_TEST_SOURCE, such as "nocloud ec2".
 func TestDebian(t *testing.T) {
 	sources := strings.Fields(cmp.Or(os.Getenv("CROFT_TEST_SOURCE"), "openstack"))
 	image, forEC2 := os.Getenv("CROFT_TEST_DEBIAN"), os.Getenv("CROFT_TEST_DEBIAN_EC2")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// newKey makes a key pair to log in with and returns the private one's file.
+// newKey creates a key pair to log in with and returns the path of the private key.
 func (c *cloud) newKey() string {
 	c.t.Helper()
 	file := filepath.Join(c.home, "id")
@@ -21,9 +21,8 @@ func (c *cloud) newKey() string {
 	return file
 }
 
-// TestSSHKnowsTheGuest: the first connection is to the guest that was asked for, or
-// there is none. Its address is known before it boots and outlasts a fresh disk, and
-// it can send from no other.
+// TestSSHKnowsTheGuest: the first SSH connection reaches the requested guest or fails. Its address is known before
+// it boots and is kept across a rebuild, and it cannot send from any other address.
 func TestSSHKnowsTheGuest(t *testing.T) {
 	c := sharedCloud(t)
 	key := c.newKey()
@@ -52,7 +51,7 @@ func TestSSHKnowsTheGuest(t *testing.T) {
 		t.Errorf("the guest can send from %s: %v", foreign, r)
 	}
 
-	// Another server at the guest's address is found out.
+	// Another server at the guest's address is detected.
 	if r := ssh("killall dropbear; rm /etc/dropbear/*; (sleep 1; dropbear -R -s) >/dev/null 2>&1 </dev/null &"); r.exit != 0 && r.exit != 255 {
 		t.Errorf("to give the guest another key: %v", r)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestBadRequests: each one clear sentence, the right exit code, nothing left.
+// TestBadRequests: each gives one clear sentence and the right exit code, and leaves nothing.
 func TestBadRequests(t *testing.T) {
 	c := sharedCloud(t)
 	big := filepath.Join(c.home, "big")
@@ -68,8 +68,7 @@ func TestBadRequests(t *testing.T) {
 	c.nothingLeft(keep)
 }
 
-// oneSentence wants the words on stderr, and nothing there that only a programmer
-// of croft understands.
+// oneSentence requires the words on stderr, and nothing that only a programmer of croft understands.
 func oneSentence(t *testing.T, r result, words []string) {
 	t.Helper()
 	for _, word := range words {
@@ -84,7 +83,7 @@ func oneSentence(t *testing.T, r result, words []string) {
 	}
 }
 
-// TestBadStarts: croft up ends at once, with one sentence.
+// TestBadStarts: croft up exits immediately with one sentence.
 func TestBadStarts(t *testing.T) {
 	c := sharedCloud(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -116,7 +115,7 @@ func TestBadStarts(t *testing.T) {
 			var out, errs bytes.Buffer
 			cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "croft"), "up", "--settings", b.settings)
 			cmd.Env, cmd.Stdout, cmd.Stderr = c.plainEnvironment(), &out, &errs
-			_ = cmd.Run() // the exit code is looked at below
+			_ = cmd.Run() // the exit code is checked below
 			r := result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 			if r.exit != b.exit {
 				t.Errorf("%v\nwant exit code %d", r, b.exit)

@@ -20,8 +20,7 @@ import (
 	"croft/internal/testing/libvirttest"
 )
 
-// eventually asks until the answer is no error; it fails the test with the last
-// one when patience is over.
+// eventually polls until ask returns no error; after patience it fails the test with the last error.
 func eventually(t *testing.T, what string, ask func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -41,10 +40,10 @@ func eventually(t *testing.T, what string, ask func(ctx context.Context) error) 
 	}
 }
 
-// client keeps no connections, so that no goroutine of theirs outlives a test.
+// client keeps no connections, so that none of its goroutines outlives a test.
 var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// get fetches url and decodes its JSON into v, or its text where v is a *string.
+// get fetches url and decodes its JSON into v, or stores its text if v is a *string.
 func get(ctx context.Context, url string, v any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -73,7 +72,7 @@ func get(ctx context.Context, url string, v any) error {
 	return json.Unmarshal(body, v)
 }
 
-// A status is what the tests read of `schedule show -o json`.
+// A status is the part of `schedule show -o json` that the tests read.
 type status struct {
 	Instance struct {
 		ID, Name, State, Host string
@@ -84,7 +83,7 @@ type status struct {
 	}
 }
 
-// id is the instance of the line that schedule prints on success.
+// id returns the instance ID in the line that schedule prints on success.
 func (c *cloud) id(notified string) string {
 	c.t.Helper()
 	host, id, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(notified), "NOTIFIED TARGET, "), ", OF INSTANCE ")
@@ -94,8 +93,8 @@ func (c *cloud) id(notified string) string {
 	return id
 }
 
-// mustAnswer checks that the guest's web server says whose it is, which the guest
-// can know from its metadata alone.
+// mustAnswer checks that the guest's web server returns the instance's name and ID, which the guest knows only from
+// its metadata.
 func (c *cloud) mustAnswer(address, name, id string) {
 	c.t.Helper()
 	want := "croft instance " + name + " " + id
@@ -111,7 +110,7 @@ func (c *cloud) mustAnswer(address, name, id string) {
 	})
 }
 
-// domains lists the names of the domains that have a file of this cloud.
+// domains lists the names of the domains that use a file of this cloud.
 func (c *cloud) domains() []string {
 	c.t.Helper()
 	var list []string
@@ -142,8 +141,7 @@ func (c *cloud) store() map[string]string {
 	return all
 }
 
-// files lists the files of the state directory, etcd's own aside, whose path has
-// the word in it.
+// files lists the files of the state directory, except etcd's, with word in their path.
 func (c *cloud) files(word string) []string {
 	c.t.Helper()
 	var list []string
@@ -159,7 +157,7 @@ func (c *cloud) files(word string) []string {
 	return list
 }
 
-// usages sums what is claimed on all providers.
+// usages sums the claims on all providers.
 func (c *cloud) usages() map[string]int {
 	c.t.Helper()
 	var providers struct {
@@ -179,8 +177,8 @@ func (c *cloud) usages() map[string]int {
 	return used.Usages
 }
 
-// nothingLeft checks that of the instances, which were all there were, there is
-// no domain, file, lease, claim or key.
+// nothingLeft checks that the instances, the only ones in the cloud, have left no domain, file, lease, claim or
+// key.
 func (c *cloud) nothingLeft(ids ...string) {
 	c.t.Helper()
 	if list := c.domains(); len(list) > 0 {
@@ -217,8 +215,8 @@ func (c *cloud) nothingLeft(ids ...string) {
 	}
 }
 
-// somethingThere checks that each way of looking sees an instance that runs, so
-// that seeing nothing means something.
+// somethingThere checks that every method of nothingLeft detects a running instance, so that its checks prove
+// something.
 func (c *cloud) somethingThere(id string) {
 	c.t.Helper()
 	if list := c.domains(); !slices.Equal(list, []string{"croft-" + id}) {
@@ -242,7 +240,7 @@ func (c *cloud) somethingThere(id string) {
 	}
 }
 
-// show is schedule's own view of an instance.
+// show returns schedule's view of an instance.
 func (c *cloud) show(idOrName string) status {
 	c.t.Helper()
 	var st status
@@ -265,7 +263,7 @@ func (c *cloud) waitForState(id string, states ...string) {
 	})
 }
 
-// waitForConsole returns when the guest has said the words on its serial console.
+// waitForConsole returns when the guest has printed the words on its serial console.
 func (c *cloud) waitForConsole(name, words string) {
 	c.t.Helper()
 	eventually(c.t, "the console of "+name+" says "+words, func(context.Context) error {

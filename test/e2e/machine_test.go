@@ -13,11 +13,11 @@ import (
 	"croft/internal/testing/libvirttest"
 )
 
-// small is a request for the smallest guest that is useful.
+// small is a request for the smallest useful guest.
 const small = "resources=VCPU:1,MEMORY_MB:128,DISK_GB:1"
 
-// TestOneMachine is the main job from end to end: claim, order, boot, metadata,
-// address, and an end that leaves nothing.
+// TestOneMachine tests the main path from end to end: claim, order, boot, metadata, address, and a destroy that
+// leaves nothing.
 func TestOneMachine(t *testing.T) {
 	c := sharedCloud(t)
 	id := c.id(c.must("--name", "hello", "--wait", small, guestImage))
@@ -48,7 +48,7 @@ func TestOneMachine(t *testing.T) {
 	}
 }
 
-// TestKeysAndUserData reach the guest through its metadata.
+// TestKeysAndUserData: both reach the guest through its metadata.
 func TestKeysAndUserData(t *testing.T) {
 	c := sharedCloud(t)
 	c.write(c.home+"/script", "#!/bin/sh\necho the-script-says $((6 * 7))\n")
@@ -87,7 +87,7 @@ func TestTwoRequestsAtOnceBothComeUp(t *testing.T) {
 	c.nothingLeft(ids...)
 }
 
-// TestStopAndStart keeps the disk and the address's owner.
+// TestStopAndStart: both keep the disk and the address.
 func TestStopAndStart(t *testing.T) {
 	c := sharedCloud(t)
 	id := c.id(c.must("--name", "sleeper", "--wait", small, guestImage))
@@ -102,8 +102,8 @@ func TestStopAndStart(t *testing.T) {
 	c.nothingLeft(id)
 }
 
-// baseIsForReaders checks that the image which the disk stands on is the agent's, and
-// that besides it QEMU's group alone may read it.
+// baseIsForReaders checks that the disk's backing image belongs to the agent and that otherwise only QEMU's group
+// can read it.
 func (c *cloud) baseIsForReaders(id string) {
 	c.t.Helper()
 	bases, err := filepath.Glob(filepath.Join(c.dir, "instances", id, "base.*"))
@@ -120,7 +120,7 @@ func (c *cloud) baseIsForReaders(id string) {
 	}
 }
 
-// TestGuestsSurviveTheAgent: neither an end in good order nor a restart touches them.
+// TestGuestsSurviveTheAgent: neither a regular stop nor a restart touches them.
 func TestGuestsSurviveTheAgent(t *testing.T) {
 	c := sharedCloud(t)
 	id := c.id(c.must("--name", "survivor", "--wait", small, guestImage))

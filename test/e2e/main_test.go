@@ -1,6 +1,5 @@
-// Package e2e runs croft as its users do: the built program as a process of its
-// own, libvirt and emulated guests for real, and looks from outside, with virsh,
-// HTTP and etcd's own client, at what it did and what it left behind.
+// Package e2e runs croft as its users do: the built program as a separate process, with libvirt and emulated
+// guests. It checks from outside, with virsh, HTTP and etcd's own client, what croft did and what it left behind.
 package e2e
 
 import (
@@ -10,10 +9,10 @@ import (
 	"croft/internal/testing/built"
 )
 
-// What TestMain makes once for all tests. The programs have the race detector in them; a race ends up in the log, which
-// every test looks at.
+// Set by TestMain for all tests. The programs are built with the race detector; a race is written to the log, which
+// every test checks.
 var (
-	repository string // its root
+	repository string // its root directory
 	binaries   string // directory with croft and its other names
 	guestImage string // the small guest
 	command    func(name string, args ...string) error

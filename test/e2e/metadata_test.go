@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEverySourceOfMetadata: a guest finds its metadata where it was told to, and
-// reports that its set-up is done, or why not, from wherever it was.
+// TestEverySourceOfMetadata: a guest finds its metadata at the ordered source, and reports from any source that its
+// set-up succeeded, or why not.
 func TestEverySourceOfMetadata(t *testing.T) {
 	c := sharedCloud(t)
 	c.write(c.home+"/script", "#!/bin/sh\necho the-script-says $((6 * 7))\n")

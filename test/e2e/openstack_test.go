@@ -15,8 +15,8 @@ import (
 	"croft/internal/testing/libvirttest"
 )
 
-// TestOpenStackAndThreeMembers: a guest's whole life with OpenStack's Placement behind
-// its Keystone, and an etcd of three members that speak TLS, one of which dies.
+// TestOpenStackAndThreeMembers: a guest's whole life with OpenStack's Placement behind Keystone, and an etcd of
+// three members that use TLS, one of which dies.
 func TestOpenStackAndThreeMembers(t *testing.T) {
 	if os.Getenv("CROFT_TEST_CLOUDS") == "" {
 		t.Skip("CROFT_TEST_CLOUDS names no clouds.yaml: make test-openstack starts a Keystone and a Placement")
@@ -61,24 +61,23 @@ func TestOpenStackAndThreeMembers(t *testing.T) {
 	}
 }
 
-// site is a cloud whose parts listen on an address of this machine that others reach.
+// site is a cloud whose servers listen on an address that other machines can reach.
 type site struct {
 	cloud
 	address string
 }
 
-// environment finds the cloud by what the first host noted for root, and Placement by
-// Keystone.
+// environment finds the cloud through what the first host wrote for root, and Placement through Keystone.
 func (s *site) environment() []string {
 	return append(s.ofKeystone(), "CROFT_PLACEMENT_CLOUD=admin", "CROFT_STATE_DIR="+s.dir, "GORACE=atexit_sleep_ms=0")
 }
 
-// ofKeystone is an environment that knows Keystone alone.
+// ofKeystone returns an environment with Keystone's settings only.
 func (s *site) ofKeystone() []string {
 	return append(s.plainEnvironment(), "OS_CLIENT_CONFIG_FILE="+os.Getenv("CROFT_TEST_CLOUDS"))
 }
 
-// up starts croft up with settings of its own.
+// up starts croft up with separate settings.
 func (s *site) up(name, dir, more string, args ...string) *exec.Cmd {
 	s.t.Helper()
 	ports := freePorts(s.t, 4)
@@ -115,7 +114,7 @@ func (s *site) up(name, dir, more string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run and must are those of cloud, for this environment.
+// run and must are the same as on cloud, with this environment.
 func (s *site) run(name string, args ...string) result {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*patience)
@@ -123,7 +122,7 @@ func (s *site) run(name string, args ...string) result {
 	cmd := exec.CommandContext(ctx, filepath.Join(binaries, name), args...)
 	var out, errs strings.Builder
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.home, s.environment(), &out, &errs
-	_ = cmd.Run() // the exit code says it
+	_ = cmd.Run() // the exit code is checked
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
@@ -145,7 +144,7 @@ func (s *site) croft(args ...string) string {
 	return strings.TrimSpace(r.stdout)
 }
 
-// listed is what the test reads of croft host list.
+// listed is the part of croft host list that the test reads.
 type listed struct {
 	Name, Etcd, State string
 	Claimed           map[string]int
@@ -154,7 +153,7 @@ type listed struct {
 func (s *site) hosts() (all []listed) {
 	s.t.Helper()
 	r := s.run("croft", "host", "list", "-o", "json")
-	_ = json.Unmarshal([]byte(r.stdout), &all) // an error is a difference
+	_ = json.Unmarshal([]byte(r.stdout), &all) // a decoding error shows up as a difference
 	return all
 }
 
@@ -176,7 +175,7 @@ func (s *site) waitForMembers(n int) {
 	})
 }
 
-// ownAddress is one of this machine's that others would reach.
+// ownAddress returns an address of this machine that others could reach.
 func ownAddress(t *testing.T) string {
 	t.Helper()
 	all, err := net.InterfaceAddrs()

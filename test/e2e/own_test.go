@@ -18,17 +18,17 @@ import (
 	"croft/internal/testing/libvirttest"
 )
 
-// What a run makes outside its own process has its process ID in the name, so that
-// a later run can remove what one that was killed left behind.
+// Names of everything that a run creates outside its process contain its process ID, so that a later run can remove
+// what a killed run left behind.
 var (
 	ownedDir     = regexp.MustCompile(`^croft-e2e-(\d+)-`)
 	ownedNetwork = regexp.MustCompile(`^ce(\d+)n\d+$`)
 )
 
-// ownPrefix begins the names of this run's directories.
+// ownPrefix is the prefix of this run's directories.
 func ownPrefix() string { return fmt.Sprintf("croft-e2e-%d-", os.Getpid()) }
 
-// stateDir is a directory that libvirt's QEMU may enter, unlike those of TempDir. It is gone with the test.
+// stateDir returns a directory that libvirt's QEMU can enter, unlike TempDir. It is removed with the test.
 func stateDir(t *testing.T) string {
 	t.Helper()
 	dir := newStateDir(t)
@@ -36,7 +36,7 @@ func stateDir(t *testing.T) string {
 	return dir
 }
 
-// newStateDir is stateDir for a directory that outlasts the test.
+// newStateDir is stateDir for a directory that outlives the test.
 func newStateDir(t *testing.T) string {
 	t.Helper()
 	sweep()
@@ -50,7 +50,7 @@ func newStateDir(t *testing.T) string {
 	return dir
 }
 
-// newNetwork makes a network of libvirt's that is gone with the test. Name and bridge are the same.
+// newNetwork creates a libvirt network, removed with the test. Its name is also the bridge's.
 func newNetwork(t *testing.T) string {
 	t.Helper()
 	name := startNetwork(t)
@@ -58,7 +58,7 @@ func newNetwork(t *testing.T) string {
 	return name
 }
 
-// startNetwork is newNetwork for a network that outlasts the test.
+// startNetwork is newNetwork for a network that outlives the test.
 func startNetwork(t *testing.T) string {
 	t.Helper()
 	libvirttest.Start(t)
@@ -73,7 +73,7 @@ func startNetwork(t *testing.T) string {
 		if err := os.WriteFile(file, []byte(networkXML(name, n)), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err = virsh("net-create", file); err == nil { // else another run was faster
+		if _, err = virsh("net-create", file); err == nil { // else another run used this number first
 			return name
 		}
 	}
@@ -81,8 +81,7 @@ func startNetwork(t *testing.T) string {
 	return ""
 }
 
-// networkXML: without no-ping, dnsmasq asks around for three seconds before each
-// new lease.
+// networkXML: without no-ping, dnsmasq probes for three seconds before each new lease.
 func networkXML(name string, n int) string {
 	return fmt.Sprintf(`<network xmlns:dnsmasq="http://libvirt.org/schemas/network/dnsmasq/1.0">
 <name>%[1]s</name><bridge name="%[1]s" stp="off" delay="0"/><forward mode="nat"/>
@@ -109,8 +108,7 @@ func removeNetwork(name string) {
 	}
 }
 
-// removeDomains removes the domains that have a file below dir, whatever state a
-// failed test left them in.
+// removeDomains removes the domains that use a file below dir, in any state that a failed test left them in.
 func removeDomains(dir string) {
 	names, _ := virsh("list", "--all", "--name")
 	for _, name := range strings.Fields(names) {
@@ -121,8 +119,7 @@ func removeDomains(dir string) {
 	}
 }
 
-// sweep removes what killed runs left. Errors are of no interest: another run may
-// be sweeping too.
+// sweep removes what killed runs left. Errors are ignored: another run may be sweeping too.
 var sweep = sync.OnceFunc(func() {
 	dirs, _ := os.ReadDir(os.TempDir())
 	for _, d := range dirs {
@@ -140,7 +137,7 @@ var sweep = sync.OnceFunc(func() {
 	}
 })
 
-// dead reports whether name is of a run whose process is gone.
+// dead reports whether name belongs to a run whose process is gone.
 func dead(pattern *regexp.Regexp, name string) bool {
 	m := pattern.FindStringSubmatch(name)
 	if m == nil {

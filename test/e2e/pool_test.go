@@ -15,7 +15,7 @@ import (
 	poolclient "croft/pool/api"
 )
 
-// servePool runs a manager of pools of the cloud's own instances until the test ends.
+// servePool runs a pool manager for the cloud's own instances until the test ends.
 func (c *cloud) servePool(pools string) {
 	c.t.Helper()
 	file := filepath.Join(c.home, "pools.yaml")
@@ -44,7 +44,7 @@ func (c *cloud) servePool(pools string) {
 	c.pools = "http://" + at
 }
 
-// croft runs croft, asking the cloud's manager of pools, and wants it to succeed.
+// croft runs croft against the cloud's pool manager; it must succeed.
 func (c *cloud) croft(args ...string) string {
 	c.t.Helper()
 	r := c.run("croft", append(args, "--server", c.pools)...)
@@ -54,7 +54,7 @@ func (c *cloud) croft(args ...string) string {
 	return strings.TrimSuffix(r.stdout, "\n")
 }
 
-// ready returns the resources that a ticket could have at once.
+// ready returns the resources that are available immediately.
 func (c *cloud) ready() (all []poolclient.Resource) {
 	c.t.Helper()
 	var list []poolclient.Resource
@@ -69,7 +69,7 @@ func (c *cloud) ready() (all []poolclient.Resource) {
 	return all
 }
 
-// waitForReady waits until so many are ready, without those that are not to be.
+// waitForReady waits until n resources are ready, not counting those in not.
 func (c *cloud) waitForReady(n int, not ...int64) (all []poolclient.Resource) {
 	c.t.Helper()
 	eventually(c.t, fmt.Sprintf("%d are ready", n), func(context.Context) error {
@@ -83,8 +83,8 @@ func (c *cloud) waitForReady(n int, not ...int64) (all []poolclient.Resource) {
 	return all
 }
 
-// TestAPoolOfInstances: a ticket has a machine that runs already, what it gives back is
-// thrown away and the next one is warm again, and a guest that dies is replaced.
+// TestAPoolOfInstances: a ticket gets a running machine, returned machines are destroyed and replaced by warm ones,
+// and a guest that dies is replaced.
 func TestAPoolOfInstances(t *testing.T) {
 	c := sharedCloud(t)
 	key := c.newKey()

@@ -11,9 +11,9 @@ import (
 	"croft"
 )
 
-// TestARogueGuestReadsNothingOfAnothers: a guest that takes the address of another,
-// on a host whose packet filter does not stop it, gets nothing of the other's, be it
-// running, killed behind croft's back, stopped or destroyed.
+// TestARogueGuestReadsNothingOfAnothers: a guest that takes another guest's address, on a host without a working
+// packet filter, reads nothing of the other guest, whether that runs, was killed behind croft's back, is stopped or
+// was destroyed.
 func TestARogueGuestReadsNothingOfAnothers(t *testing.T) {
 	c := newCloud(t, "")
 	c.signal(syscall.SIGTERM)
@@ -38,14 +38,14 @@ func TestARogueGuestReadsNothingOfAnothers(t *testing.T) {
 	gateway := address[:strings.LastIndex(address, ".")] + ".1"
 	tolerant := func(command string) string {
 		r := c.schedule("ssh", "--user", "root", "--identity", key, "rogue", command)
-		return r.stdout + r.stderr // while it has another's card, it may not answer
+		return r.stdout + r.stderr // with another guest's MAC it may not answer
 	}
 	if got := stealMAC(t, tolerant, victim, address, gateway); strings.Contains(got, "secret") ||
 		strings.Contains(got, victim) || strings.Contains(got, " 200 OK") {
 		t.Errorf("with the victim's MAC too, the rogue reads\n%s", got)
 	}
-	// What goes to the metadata server leaves with the victim's address, and the host
-	// is told that this is where the address is.
+	// Requests to the metadata server are sent from the victim's address, and the host learns that the address is
+	// here.
 	inside("ip address add " + address + "/32 dev eth0; ip route add 169.254.169.254/32 via " + gateway + " src " +
 		address)
 	if got := inside("ip route get 169.254.169.254"); !strings.Contains(got, "src "+address) {
@@ -78,7 +78,7 @@ func TestARogueGuestReadsNothingOfAnothers(t *testing.T) {
 
 	refused("while the victim runs")
 	var work sync.WaitGroup
-	work.Go(func() { // it is started anew at once
+	work.Go(func() { // it is restarted immediately
 		if _, err := virsh("destroy", "croft-"+victim); err != nil {
 			t.Error(err)
 		}
@@ -94,8 +94,8 @@ func TestARogueGuestReadsNothingOfAnothers(t *testing.T) {
 	c.must("destroy", "--wait", "rogue")
 }
 
-// stealMAC has a guest ask for metadata with MAC and address of another, and returns
-// what it was told once it has its own back.
+// stealMAC makes a guest request metadata with the MAC and address of another, and returns the answer after
+// restoring its own MAC.
 func stealMAC(t *testing.T, inside func(string) string, victim, address, gateway string) string {
 	t.Helper()
 	inside("cat > /tmp/steal <<'X'\n" + strings.NewReplacer("VICTIM", address, "GATEWAY", gateway, "MAC",
@@ -127,8 +127,8 @@ X
 	return got
 }
 
-// TestARogueGuestSendsNothingOfAnothers: with the packet filter, a guest with address
-// and MAC of another is not even heard, and the other stays where it is.
+// TestARogueGuestSendsNothingOfAnothers: with the packet filter, packets of a guest with another's address and MAC
+// are dropped, and the other guest stays reachable.
 func TestARogueGuestSendsNothingOfAnothers(t *testing.T) {
 	c := sharedCloud(t)
 	key := c.newKey()
@@ -140,7 +140,7 @@ func TestARogueGuestSendsNothingOfAnothers(t *testing.T) {
 	gateway := address[:strings.LastIndex(address, ".")] + ".1"
 	inside := func(command string) string {
 		r := c.schedule("ssh", "--user", "root", "--identity", key, "rogue", command)
-		return r.stdout + r.stderr // while it has another's card, it does not answer
+		return r.stdout + r.stderr // with another guest's MAC it does not answer
 	}
 	got := stealMAC(t, inside, victim, address, gateway)
 	if strings.Contains(got, "HTTP/1") || strings.Contains(got, "secret") {

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// shared is the cloud of the tests that change none of its settings; nil where there is none. The first of them starts
-// it, the last leaves it to endShared. files is the directory of its settings and its log.
+// shared is the cloud of tests that do not change its settings; nil: none. The first of them starts it, and
+// endShared ends it after the last. files is the directory of its settings and its log.
 var shared struct {
 	*cloud
 	files string
 }
 
-// sharedCloud lends the shared cloud to a test, with a home of its own. What the test asks for it destroys, since the
-// next relies on an empty cloud; where it fails, the next has another cloud.
+// sharedCloud returns the shared cloud for a test, with a separate home. The test must destroy its instances, since the
+// next one needs an empty cloud; after a failure the next test gets a new cloud.
 func sharedCloud(t *testing.T) *cloud {
 	t.Helper()
 	t.Cleanup(func() {
@@ -48,7 +48,7 @@ func startShared(t *testing.T) {
 	c.begin(shared.files, "")
 }
 
-// endShared ends the shared cloud, where there is one, and removes what it had.
+// endShared ends the shared cloud, if any, and removes its files.
 func endShared() error {
 	c := shared.cloud
 	if c == nil {
@@ -56,7 +56,7 @@ func endShared() error {
 	}
 	shared.cloud = nil
 	err := c.stop(syscall.SIGTERM)
-	if c.log != nil { // it was begun
+	if c.log != nil { // it was started
 		text, readErr := os.ReadFile(c.log.Name())
 		if err = errors.Join(err, readErr, c.log.Close()); strings.Contains(string(text), dataRace) {
 			err = errors.Join(err, errors.New("the shared croft up has a data race:\n"+string(text)))

@@ -13,7 +13,7 @@ import (
 	"croft/internal/testing/libvirttest"
 )
 
-// countingServer serves the guest image and counts the bytes of it that it sent.
+// countingServer serves the guest image and counts the bytes sent.
 func countingServer(t *testing.T) (url string, sent *atomic.Int64) {
 	t.Helper()
 	sent = new(atomic.Int64)
@@ -35,8 +35,7 @@ func (c counting) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// TestTenAtOnce: ten guests of one image that the host does not have yet are one
-// download, ten overlays of one file, and ten addresses.
+// TestTenAtOnce: ten guests of one uncached image need one download, ten overlays of one file, and ten addresses.
 func TestTenAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots ten guests: run make test-guests")
@@ -58,7 +57,7 @@ func TestTenAtOnce(t *testing.T) {
 	}
 
 	var ids, addresses []string
-	var image os.FileInfo // the file that all overlays are of, by whatever name
+	var image os.FileInfo // the backing file of all overlays, under any name
 	for line := range strings.Lines(r.stdout) {
 		id := c.id(line)
 		ids = append(ids, id)
@@ -87,7 +86,7 @@ func TestTenAtOnce(t *testing.T) {
 	c.nothingLeft(ids...)
 }
 
-// sources are the files of a domain's disks, from the top of the chain down.
+// sources returns the files of a domain's disks, from the top of the chain down.
 func sources(xml string) []string {
 	var files []string
 	for line := range strings.Lines(xml) {

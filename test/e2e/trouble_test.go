@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// slowServer serves the guest image, of which it holds the second half back until
-// release is called. started is closed when somebody waits for that half.
+// slowServer serves the guest image and holds back its second half until release is called. started is closed when
+// a client waits for that half.
 func slowServer(t *testing.T) (url string, started <-chan struct{}, release func()) {
 	t.Helper()
 	image, err := os.ReadFile(guestImage)
@@ -46,8 +46,8 @@ func slowServer(t *testing.T) (url string, started <-chan struct{}, release func
 	return server.URL + "/tiny.qcow2", waiting, release
 }
 
-// TestKilledWhileItFetches: a croft up that is killed in the middle of a build is
-// as good as one that was not, once it runs again.
+// TestKilledWhileItFetches: after croft up is killed during a build and restarted, the build succeeds as if
+// uninterrupted.
 func TestKilledWhileItFetches(t *testing.T) {
 	c := sharedCloud(t)
 	url, started, release := slowServer(t)
@@ -68,7 +68,7 @@ func TestKilledWhileItBoots(t *testing.T) {
 	c.cameUpOnce("phoenix", id)
 }
 
-// cameUpOnce waits for the instance, wants one domain of it, and destroys it.
+// cameUpOnce waits for the instance, checks that it has one domain, and destroys it.
 func (c *cloud) cameUpOnce(name, id string) {
 	c.t.Helper()
 	c.waitForState(id, "running")
@@ -95,8 +95,7 @@ func TestDestroyWhileItBoots(t *testing.T) {
 	c.nothingLeft(id)
 }
 
-// TestTenRequestsForFivePlaces: five run, five are told that nothing is left, and
-// nothing of those five remains.
+// TestTenRequestsForFivePlaces: five run, five are refused for lack of capacity and leave nothing.
 func TestTenRequestsForFivePlaces(t *testing.T) {
 	c := newCloud(t, "offer: {vcpu_ratio: "+strconv.FormatFloat(5.5/float64(runtime.NumCPU()), 'f', -1, 64)+"}\n")
 	results := make([]result, 10)

@@ -1,5 +1,4 @@
-// Package guest_test boots the guest that scripts/guest/build makes, and lets it
-// find its metadata in every way it knows.
+// Package guest_test boots the guest built by scripts/guest/build with every source of metadata that it supports.
 package guest_test
 
 import (
@@ -29,8 +28,8 @@ import (
 	"croft/mdserver"
 )
 
-// relayEnv names the address that the test binary, run by QEMU once for each
-// connection of a guest to the metadata address, passes bytes to.
+// relayEnv is the address to which the test binary relays bytes, when QEMU runs it for a guest's connection to the
+// metadata address.
 const relayEnv = "CROFT_TEST_RELAY"
 
 func TestMain(m *testing.M) {
@@ -75,14 +74,14 @@ func theGuest() mdserver.Guest {
 	})
 }
 
-// askedBy answers everybody with the one guest there is.
+// askedBy returns the only guest to every request.
 type askedBy mdserver.Guest
 
 func (g askedBy) Guest(context.Context, netip.Addr) (mdserver.Guest, error) {
 	return mdserver.Guest(g), nil
 }
 
-// heard gives what the guest reports of its set-up.
+// heard receives what the guest reports about its set-up.
 type heard chan croft.CloudInit
 
 func (h heard) CloudInit(_ context.Context, _ croft.InstanceID, c croft.CloudInit) error {
@@ -100,8 +99,8 @@ var image struct {
 	err       error
 }
 
-// build returns the image that CROFT_TEST_GUEST names, or makes it once for all tests, in a directory that stays until
-// then.
+// build returns the image named by CROFT_TEST_GUEST, or builds it once for all tests, in a directory that is kept
+// until they end.
 func build(t *testing.T) string {
 	t.Helper()
 	image.Do(func() {
@@ -124,9 +123,9 @@ func build(t *testing.T) string {
 	return image.path
 }
 
-// machine is a guest that runs under QEMU, on QEMU's own network.
+// machine is a guest that runs under QEMU, on QEMU's user network.
 type machine struct {
-	lines   *bufio.Scanner // of its console
+	lines   *bufio.Scanner // its console's output
 	said    strings.Builder
 	web     string // address of its port 80
 	monitor string // path of QEMU's monitor
@@ -174,7 +173,7 @@ func boot(t *testing.T, memory int, metadata string, args ...string) *machine {
 	return m
 }
 
-// until reads the console up to the line that has all the words.
+// until reads the console up to the line that contains all the words.
 func (m *machine) until(t *testing.T, words ...string) {
 	t.Helper()
 	for m.lines.Scan() {
@@ -188,7 +187,7 @@ func (m *machine) until(t *testing.T, words ...string) {
 			return
 		}
 		if strings.Contains(line, " ready: ") {
-			break // the last it says by itself
+			break // the last line that it prints unasked
 		}
 	}
 	t.Fatalf("the console came to its end, or the guest to being ready, without a line that has %q", words)
@@ -225,7 +224,7 @@ func (m *machine) pressPower(t *testing.T) {
 	}
 }
 
-// theWholeWay is what a guest does that has found its metadata.
+// theWholeWay checks everything that a guest does after finding its metadata.
 func theWholeWay(t *testing.T, m *machine, source string, reports heard) {
 	t.Helper()
 	m.until(t, "metadata: "+source, "instance "+string(id))
@@ -293,8 +292,8 @@ func TestGuestWithAMetadataServer(t *testing.T) {
 	}
 }
 
-// TestGuestWithAConfigDrive: the disk is OpenStack's, and the report finds its way
-// although the metadata came from elsewhere.
+// TestGuestWithAConfigDrive: the disk has OpenStack's format, and the report reaches the server although the
+// metadata came from the disk.
 func TestGuestWithAConfigDrive(t *testing.T) {
 	t.Parallel()
 	reports := make(heard, 8)

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// unclaimed is a Placement that nobody claims anything from.
+// unclaimed is a Placement without claims.
 type unclaimed struct{}
 
 func (unclaimed) EnsureProvider(context.Context, croft.Provider) error { return nil }
@@ -33,12 +33,12 @@ func (unclaimed) Claims(context.Context, croft.HostID) (map[croft.InstanceID]cro
 }
 func (unclaimed) Release(context.Context, croft.InstanceID, ...croft.HostID) error { return nil }
 
-// host is an agent that runs until the test ends, and what it works on.
+// host is an agent that runs until the test ends, with its files and servers.
 type host struct {
 	t     *testing.T
 	store *etcdstore.Store
 	id    croft.HostID
-	state string // directory with images and instances, as croft compute has it
+	state string // directory with images and instances, laid out as by croft compute
 	agent *compute.Agent
 }
 
@@ -92,7 +92,7 @@ func (h *host) request(name, ref string) croft.Instance {
 	for {
 		assigned, err := h.store.Assign(h.t.Context(), inst, h.order(inst, croft.WantRunning))
 		if errors.Is(err, croft.Unavailable) {
-			continue // the host's alive key is on its way
+			continue // the host is not alive yet
 		}
 		if err != nil {
 			h.t.Fatal(err)
@@ -108,7 +108,7 @@ func (h *host) order(inst croft.Instance, want croft.Want) croft.Order {
 	}
 }
 
-// destroy orders the instance's end and waits for it.
+// destroy writes the instance's tombstone and waits until it is gone.
 func (h *host) destroy(inst croft.Instance) {
 	h.t.Helper()
 	if _, err := h.store.Reorder(h.t.Context(), inst, h.order(inst, croft.WantGone)); err != nil {

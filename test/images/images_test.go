@@ -19,15 +19,15 @@ import (
 	"croft/image"
 )
 
-// bootable is a raw disk that passes for one.
+// bootable returns a raw disk that is recognized as bootable.
 func bootable() []byte {
 	disk := bytes.Repeat([]byte("croft..."), 1<<17)
 	copy(disk[510:], "\x55\xaa")
 	return disk
 }
 
-// library serves one image and counts how often it is asked for. Once it has sent
-// half, it waits until it may send the rest.
+// library serves one image and counts the requests for it. After the first half it waits until it may send the
+// rest.
 type library struct {
 	*httptest.Server
 	asked   atomic.Int32
@@ -65,7 +65,7 @@ func links(t *testing.T, name string) int {
 	return int(fi.Sys().(*syscall.Stat_t).Nlink)
 }
 
-// cachedImage is the one image in the host's cache.
+// cachedImage returns the only image in the host's cache.
 func (h *host) cachedImage() string {
 	h.t.Helper()
 	have, err := image.Look(filepath.Join(h.state, "images"))
@@ -120,7 +120,7 @@ func TestADestroyedInstanceLeavesNoFile(t *testing.T) {
 	close(l.goAhead)
 	inst := h.request("web", l.URL+"/disk.img")
 	h.await(inst, croft.StateRunning)
-	// What a guest and its agent leave there beside its disk.
+	// Files that a guest and its agent leave beside the disk.
 	dir := filepath.Join(h.state, "instances", string(inst.ID))
 	for _, name := range []string{"console.log", "console.log.1", "told.json"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
@@ -142,7 +142,7 @@ func TestADestroyedInstanceLeavesNoFile(t *testing.T) {
 	if removed, err := image.Prune(filepath.Join(h.state, "images"), false); err != nil || len(removed) != 1 {
 		t.Errorf("pruned %+v, %v; want the image that nothing stands on", removed, err)
 	}
-	again := h.request("again", l.URL+"/disk.img") // the agent, which knows nothing of it
+	again := h.request("again", l.URL+"/disk.img") // a new agent knows nothing of it
 	h.await(again, croft.StateRunning)
 	if n := l.asked.Load(); n != 2 {
 		t.Errorf("the image was asked for %d times, want twice", n)
@@ -157,7 +157,7 @@ func TestAnInstanceDestroyedWhileItsImageComesLeavesNoFile(t *testing.T) {
 	if left := h.files("instances"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
-	// The half that came is kept for the next who asks, who then gets the whole.
+	// The half that was fetched is kept, and the next request completes it.
 	inst = h.request("next", l.URL+"/disk.img")
 	h.await(inst, croft.StateRunning)
 	h.destroy(inst)

@@ -11,7 +11,7 @@ import (
 	"croft/compute"
 )
 
-// pull asks the host's agent for an image over HTTP and returns its last word.
+// pull requests an image from the host's agent over HTTP and returns the last line of its answer.
 func (h *host) pull(ref string, progress func(croft.Progress)) compute.Pull {
 	h.t.Helper()
 	api := &compute.API{Agent: h.agent, Token: "secret"}

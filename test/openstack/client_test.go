@@ -25,10 +25,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// packages are what Debian calls the client and its part for Placement.
+// packages are the Debian packages of the client and its plugin for Placement.
 const packages = "python3-openstackclient python3-osc-placement"
 
-// ids are what the commands name things by.
+// ids are the UUIDs used by the commands.
 var ids = map[string]string{
 	"SITE":  "a0000000-0000-4000-8000-000000000001",
 	"HOST1": "a0000000-0000-4000-8000-000000000002",
@@ -39,12 +39,12 @@ var ids = map[string]string{
 	"GUEST": "c0000000-0000-4000-8000-000000000001",
 	"OTHER": "c0000000-0000-4000-8000-000000000002",
 	"THIRD": "c0000000-0000-4000-8000-000000000003",
-	// The original remembers a consumer whose first claim named no provider that there is,
-	// and refuses the next one for that; croft does not.
+	// The original remembers a consumer whose first claim named an unknown provider, and rejects its next claim for
+	// that; croft does not.
 	"FOURTH": "c0000000-0000-4000-8000-000000000004",
 }
 
-// serve runs croft's Placement on an etcd of its own and returns its address.
+// serve runs croft's Placement on a separate etcd and returns its address.
 func serve(t *testing.T) string {
 	t.Helper()
 	server, err := placement.New(placement.Config{Store: etcdtest.Start(t).Placement(0)})
@@ -68,8 +68,8 @@ func serve(t *testing.T) string {
 	return web.URL
 }
 
-// front is a server in front of the original, whose own closes every connection without
-// saying so, which the client takes badly.
+// front returns a server in front of the original, whose own server closes every connection without announcing it,
+// which makes the client fail.
 func front(t *testing.T, endpoint string) string {
 	t.Helper()
 	target, err := url.Parse(endpoint)
@@ -83,8 +83,8 @@ func front(t *testing.T, endpoint string) string {
 	return web.URL
 }
 
-// TestTheClientDoesTheSameWithBoth gives both servers the same commands, by the oldest
-// version that names users of claims, by one with trees, and by the newest.
+// TestTheClientDoesTheSameWithBoth sends both servers the same commands, in the oldest version that names users of
+// claims, in one with trees, and in the newest.
 func TestTheClientDoesTheSameWithBoth(t *testing.T) {
 	if _, err := exec.LookPath("openstack"); err != nil {
 		t.Skipf("openstack is not installed: apt-get install %s", packages)
@@ -117,7 +117,7 @@ func TestTheClientDoesTheSameWithBoth(t *testing.T) {
 	}
 }
 
-// script reads the commands that are for a version.
+// script returns the commands for a version.
 func script(t *testing.T, version string) []string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/commands")
@@ -133,29 +133,28 @@ func script(t *testing.T, version string) []string {
 			if name == "TYPE" && version == "1.39" {
 				return "--consumer-type INSTANCE"
 			}
-			// The original remembers consumers that have nothing any more: each version has its own.
+			// The original remembers consumers without claims, so each version uses different ones.
 			return strings.Replace(ids[name], "c0000000", "c00000"+version[2:], 1)
 		}))
 	}
 	return commands
 }
 
-// mark is a command that does not exist; what the client says of it parts the answers.
+// mark is a command that does not exist; the client's error for it separates the answers.
 const mark = "mark-between-answers"
 
 var (
 	marked = regexp.MustCompile(`(?m)^openstack: '` + mark +
 		`' is not an openstack command.*\n(Did you mean one of these\?\n(  .*\n)*)?`)
-	// The original gives what is in dictionaries in no order.
+	// The original lists dictionaries in no defined order.
 	dictionary = regexp.MustCompile(`\{'[A-Z_a-z]+': \d+(, '[A-Z_a-z]+': \d+)*\}`)
 	request    = regexp.MustCompile(`req-[0-9a-f-]{36}`)
-	// dumps are the schema and the value that the original shows beside what is wrong with a request; croft names the
-	// rule and the place alone.
+	// dumps are the schema and the value that the original includes in errors; croft names only the rule and the
+	// place.
 	dumps = regexp.MustCompile(`(in schema(?:\[(?:'[^']*'|\d+)\])*):.*?(  On instance(?:\[(?:'[^']*'|\d+)\])*):.*( \(HTTP 400\))`)
 )
 
-// told gives the client commands, all in one process since it starts slowly, and
-// returns what it said to each.
+// told runs client commands, all in one process since the client starts slowly, and returns the answer to each.
 func told(t *testing.T, endpoint, version string, commands []string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "openstack")
@@ -175,18 +174,18 @@ func told(t *testing.T, endpoint, version string, commands []string) []string {
 		return "{" + strings.Join(items, ", ") + "}"
 	})
 	answers := marked.Split(text, -1)
-	answers = answers[:len(answers)-1] // after the last mark there is an end of line
+	answers = answers[:len(answers)-1] // a newline follows the last mark
 	for i := range answers {
 		answers[i] = sortCandidates(answers[i])
 	}
 	return answers
 }
 
-// candidateRow is a row of a table of candidates, with the number of its candidate.
+// candidateRow is a row of a table of candidates, with its candidate's number.
 var candidateRow = regexp.MustCompile(`^\| +(\d+) (\|.*\n)$`)
 
-// sortCandidates puts a table's candidates, which may have several rows each, in the order
-// of their text, and numbers them anew: the original combines groups in no order.
+// sortCandidates sorts a table's candidates, which may have several rows each, by their text, and renumbers them:
+// the original combines groups in no defined order.
 func sortCandidates(table string) string {
 	var head, tail []string
 	var candidates []string

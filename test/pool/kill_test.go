@@ -20,8 +20,8 @@ import (
 	"croft/pool"
 )
 
-// childDir is set in processes that are a server of the directory that it names;
-// childEnds where that is to give everything back.
+// childDir is set in processes that act as a server of the directory that it names; childEnds is set if that server
+// must give everything back.
 const (
 	childDir  = "CROFT_TEST_POOL_DIR"
 	childEnds = "CROFT_TEST_POOL_ENDS"
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// killPools makes a directory for each resource.
+// killPools creates a directory for each resource.
 const killPools = `
 p:
   cmd_new: echo data; sleep 0.05; mkdir alive/$RESALLOC_NAME; sleep 0.05
@@ -51,7 +51,7 @@ p:
   reuse_opportunity_time: 5
 `
 
-// child serves and is its own clients. What those see is written down before they go on.
+// child runs a server and its clients. What the clients see is written down before they continue.
 func child(dir string, ends bool) error {
 	if err := os.Chdir(dir); err != nil {
 		return err
@@ -84,10 +84,10 @@ func child(dir string, ends bool) error {
 	for client := range 6 {
 		go use(ctx, m, fmt.Sprint("box", client%2), seen)
 	}
-	select {} // until it is killed
+	select {} // until killed
 }
 
-// use takes tickets, notes what it gets, and gives them back.
+// use takes tickets, records what they get, and returns them.
 func use(ctx context.Context, m *pool.Manager, sandbox string, seen *os.File) {
 	for {
 		st, err := m.Open(ctx, pool.Opening{Tags: []string{"a"}, Sandbox: sandbox})
@@ -99,11 +99,11 @@ func use(ctx context.Context, m *pool.Manager, sandbox string, seen *os.File) {
 		}
 		fmt.Fprintf(seen, "%d %d %s\n", st.ID, st.Resource, sandbox)
 		time.Sleep(rand.N(20 * time.Millisecond))
-		_ = m.Close(ctx, st.ID) // one that is not closed is closed in the end
+		_ = m.Close(ctx, st.ID) // a ticket that stays open is closed at the end
 	}
 }
 
-// closeAll closes the tickets of clients that ended with the server before.
+// closeAll closes the tickets of clients that ended with an earlier server.
 func closeAll(ctx context.Context, m *pool.Manager) error {
 	all, err := m.Tickets(false)
 	if err != nil {
@@ -117,7 +117,7 @@ func closeAll(ctx context.Context, m *pool.Manager) error {
 	return nil
 }
 
-// allGone waits until a file without pools has removed all.
+// allGone waits, after the file has lost its pools, until all of them are removed.
 func allGone(ctx context.Context, m *pool.Manager) error {
 	ctx, cancel := context.WithTimeout(ctx, patient.Longest)
 	defer cancel()
@@ -132,7 +132,7 @@ func allGone(ctx context.Context, m *pool.Manager) error {
 	return fmt.Errorf("resources are left: %+v (%w)", left, err)
 }
 
-// run starts a server on the directory and returns once it acts.
+// run starts a server on the directory and returns once it is active.
 func run(t *testing.T, dir string, env ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -149,15 +149,15 @@ func run(t *testing.T, dir string, env ...string) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // where the test failed
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // if the test failed
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "acting\n" {
 		t.Fatalf("it says %q: %v", line, err)
 	}
 	return cmd
 }
 
-// A server that is killed at any moment leaves nothing that the next one does not
-// finish: no machine is left, none is handed out twice, and no command goes on.
+// A server that is killed at any moment leaves nothing unfinished after the next one: no machine is left, none is
+// handed out twice, and no command keeps running.
 func TestKilledServersLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "alive"), 0o700); err != nil {
@@ -171,10 +171,10 @@ func TestKilledServersLeaveNothing(t *testing.T) {
 	write(killPools)
 	for round := range 30 {
 		if seen, _ := os.ReadFile(filepath.Join(dir, "seen")); round >= 5 && len(seen) > 0 {
-			break // a slow machine may serve nobody in the first ones
+			break // on a slow machine the first servers may serve nobody
 		}
 		cmd := run(t, dir)
-		time.Sleep(rand.N(time.Duration(1+round/5) * 900 * time.Millisecond)) // it is killed at a random moment
+		time.Sleep(rand.N(time.Duration(1+round/5) * 900 * time.Millisecond)) // kill it at a random moment
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -191,8 +191,8 @@ func TestKilledServersLeaveNothing(t *testing.T) {
 	checkLeft(t, dir)
 }
 
-// What a start had printed when its server was killed goes to the command that deletes
-// it, and the start itself ends.
+// The output of a start whose server was killed is passed to the command that deletes the resource, and the start
+// itself is ended.
 func TestAStartOfAKilledServerIsDeletedWithItsData(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) {
@@ -258,7 +258,7 @@ func checkLeft(t *testing.T, dir string) {
 	}
 }
 
-// running finds the processes of hooks that work in a directory.
+// running returns the hook processes that work in a directory.
 func running(t *testing.T, dir string) (pids []string) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")

@@ -18,7 +18,7 @@ import (
 	hook "croft/pool/shell"
 )
 
-// server is one manager on a store of its own.
+// server returns a manager on a separate store.
 func server(tb testing.TB, pools string, synced bool) *pool.Manager {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -40,8 +40,7 @@ func server(tb testing.TB, pools string, synced bool) *pool.Manager {
 	return m
 }
 
-// manager runs all that a server of pools has in a directory, until ctx ends; end waits
-// for that.
+// manager runs a complete pool server in a directory until ctx ends; end waits for its end.
 func manager(ctx context.Context, dir string, synced bool) (m *pool.Manager, end func() error, err error) {
 	etcd, err := etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(dir, "etcd"),
 		Listen: "127.0.0.1:0", Unsynced: !synced})
@@ -77,8 +76,8 @@ func await(tb testing.TB, what string, done func() bool) {
 	patient.Until(tb, what, done)
 }
 
-// serve has clients take, get and give back tickets one after the other, and returns
-// how long each waited for its resource, sorted, and how many were served a second.
+// serve makes clients take, get and return tickets one after the other, and returns how long each waited for its
+// resource, sorted, and how many were served per second.
 func serve(tb testing.TB, m *pool.Manager, clients, each int,
 	open func(client int) pool.Opening) (waits []time.Duration, rate float64) {
 	tb.Helper()

@@ -65,7 +65,7 @@ func New(ctx context.Context, dir string, kind etcdserver.Config) (c *Cloud, err
 	c.end = append(c.end, c.Etcd.Close)
 	config := etcdstore.Config{Endpoints: []string{c.Etcd.Endpoint()}, DialTimeout: patient.Longest, Mint: true}
 	if kind.Cert != "" {
-		config.Embedded = c.Etcd // which makes no network requests to this process
+		config.Embedded = c.Etcd // called in process, without a client certificate
 	}
 	c.Store, err = etcdstore.Open(ctx, config)
 	if err != nil {
