@@ -29,6 +29,7 @@ func (a *Agent) sweep(ctx context.Context) {
 	}
 }
 
+// sweepHost sweeps this host.
 func (a *Agent) sweepHost(ctx context.Context) error {
 	claims, err := a.Inventory.Claims(ctx, a.Host.ID)
 	if errors.Is(err, croft.NotFound) {

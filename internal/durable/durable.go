@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 )
 
-// flush makes written data survive a crash of the machine. A variable, since tests can observe it in no other
-// way.
+// flush makes written data survive a crash of the machine. A variable, so that tests can observe it.
 var flush = (*os.File).Sync
 
 // Write replaces the file at path atomically. The file has the mode from the start.
