@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// preferred returns the media type that an Accept header prefers, the first of equal ones; "": it accepts none. A
-// header that cannot be parsed accepts nothing.
+// preferred returns the media type that an Accept header prefers, the first among equals; "": it accepts none. A
+// malformed header accepts nothing.
 func preferred(accept string, types ...string) string {
 	best, bestQuality := "", 0.0
 	for _, t := range types {
@@ -17,7 +17,7 @@ func preferred(accept string, types ...string) string {
 	return best
 }
 
-// quality is the weight of a media type in an Accept header, by its most exact range.
+// quality returns the weight of a media type in an Accept header, taken from the most specific range.
 func quality(accept, mediaType string) float64 {
 	q, exactness := 0.0, -1
 	family, _, _ := strings.Cut(mediaType, "/")
@@ -39,7 +39,7 @@ func quality(accept, mediaType string) float64 {
 	return q
 }
 
-// weight parses the q parameter; 1 by default.
+// weight parses the q parameter, 1 by default.
 func weight(params string) float64 {
 	for p := range strings.SplitSeq(params, ";") {
 		if name, value, ok := strings.Cut(p, "="); ok && strings.EqualFold(strings.TrimSpace(name), "q") {

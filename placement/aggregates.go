@@ -5,8 +5,8 @@ import (
 	"croft/placement/ledger"
 )
 
-// Microversions of aggregates: up to 1.18 the body of PUT is a list, and the generation is neither shown nor compared
-// nor counted up; from 1.19 on it is all three.
+// Microversions of aggregates: up to 1.18 the body of PUT is a list and the generation is ignored; from 1.19 on it is
+// shown, compared and incremented.
 
 const aggregateList = `{"type": "array", "items": {"type": "string", "format": "uuid"}, "uniqueItems": true}`
 

@@ -10,9 +10,8 @@ import (
 )
 
 // Microversions of PUT /allocations/{uuid}: up to 1.11 allocations are a list, from 1.12 on an object. 1.8 requires
-// project and user, 1.28 adds the consumer's generation and allows to have no allocations, 1.34 adds mappings, 1.38 the
-// consumer's type. POST /allocations exists from 1.13 on: its values have the same form, and may always have no
-// allocations.
+// project and user, 1.28 adds the consumer's generation and allows empty allocations, 1.34 adds mappings, 1.38 the
+// consumer's type. POST /allocations exists from 1.13 on; its values have the same form and may always be empty.
 
 const (
 	amountsSchema = `{"type": "object", "minProperties": 1, "patternProperties": {"^[A-Z0-9_]+$":
@@ -31,7 +30,7 @@ const (
 	uuidPattern  = `^[0-9a-fA-F-]{36}$`
 )
 
-// allocationText is the schema of one consumer's allocations, from 1.12 on.
+// allocationText returns the schema of one consumer's allocations, from 1.12 on.
 func allocationText(v version, atLeast int) string {
 	properties, required := ownerProperties, `"allocations", "project_id", "user_id"`
 	if v >= 28 {
@@ -49,7 +48,7 @@ func allocationText(v version, atLeast int) string {
 		"additionalProperties": false, "required": [%s]}`, atLeast, uuidPattern, amountsSchema, properties, required)
 }
 
-// allocationsText is the schema of several consumers' allocations.
+// allocationsText returns the schema of several consumers' allocations.
 func allocationsText(v version, atLeast int) string {
 	return fmt.Sprintf(`{"type": "object", "minProperties": %d, "additionalProperties": false,
 		"patternProperties": {"%s": %s}}`, atLeast, uuidPattern, allocationText(v, 0))
@@ -70,10 +69,10 @@ var (
 	}
 )
 
-// incomplete is the project and user of allocations for which none are given.
+// incomplete is the project and user of allocations that name none.
 const incomplete = "00000000-0000-0000-0000-000000000000"
 
-// amounts are amounts by class.
+// amounts holds amounts by class.
 type amounts = schema.Members[schema.Integer]
 
 // claimRequest is the claim of one consumer in a request.
@@ -85,11 +84,11 @@ type claimRequest struct {
 	Type        string             `json:"consumer_type"`
 }
 
-// allocationsRequest are amounts by provider.
+// allocationsRequest holds amounts by provider.
 type allocationsRequest struct{ schema.Members[amounts] }
 
-// UnmarshalJSON implements json.Unmarshaler. It reads an object and, as up to 1.11, a list: if that repeats a provider,
-// the last one counts.
+// UnmarshalJSON implements json.Unmarshaler. It reads an object, or the list used up to 1.11, where the last entry for
+// a provider wins.
 func (a *allocationsRequest) UnmarshalJSON(text []byte) error {
 	if text[0] == '[' {
 		return a.unmarshalList(text)
@@ -129,7 +128,7 @@ func (a *allocationsRequest) unmarshalList(text []byte) error {
 	return nil
 }
 
-// claim returns what a consumer claims.
+// claim converts the request to the ledger's form.
 func (c *claimRequest) claim(consumer string) ledger.ClaimRequest {
 	claim := ledger.ClaimRequest{Consumer: consumer, Project: incomplete, User: incomplete, Type: c.Type,
 		Generation: (*int64)(c.Generation)}
@@ -145,7 +144,7 @@ func (c *claimRequest) claim(consumer string) ledger.ClaimRequest {
 	return claim
 }
 
-// claimRequests are claims by consumer.
+// claimRequests holds claims by consumer.
 type claimRequests schema.Members[claimRequest]
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -161,7 +160,7 @@ func (c claimRequests) claims() []ledger.ClaimRequest {
 	return claims
 }
 
-// claimRules returns the rules of a version.
+// claimRules returns the claim rules of a version.
 func (v version) claimRules(refuse func(string) error) ledger.ClaimRules {
 	return ledger.ClaimRules{Generations: v >= 28, Types: v >= 38, Refuse: refuse}
 }
@@ -169,7 +168,7 @@ func (v version) claimRules(refuse func(string) error) ledger.ClaimRules {
 // allocations handles /allocations, and /resource_providers/{uuid}/allocations.
 type allocations struct{ ledger *ledger.Ledger }
 
-// set is PUT /allocations/{consumer_uuid}.
+// set serves PUT /allocations/{consumer_uuid}.
 func (h allocations) set(q *request) (*response, error) {
 	consumer, ok := schema.UUID(q.path[0])
 	if !ok {
@@ -186,7 +185,7 @@ func (h allocations) set(q *request) (*response, error) {
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.Claim(rules, claim) })
 }
 
-// manage is POST /allocations.
+// manage serves POST /allocations.
 func (h allocations) manage(q *request) (*response, error) {
 	var body claimRequests
 	if err := q.read(pick(q.version, postAllocations), &body); err != nil {
@@ -199,20 +198,20 @@ func (h allocations) manage(q *request) (*response, error) {
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.Claim(rules, claims...) })
 }
 
-// delete is DELETE /allocations/{consumer_uuid}.
+// delete serves DELETE /allocations/{consumer_uuid}.
 func (h allocations) delete(q *request) (*response, error) {
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.Release(q.path[0]) })
 }
 
-// grant is what one consumer has of one provider, in an answer.
+// grant is what one consumer holds of one provider, in an answer.
 type grant struct {
 	Resources          map[string]int64 `json:"resources"`
 	Generation         *int64           `json:"generation,omitempty"`          // of the provider
 	ConsumerGeneration *int64           `json:"consumer_generation,omitempty"` // of the consumer
 }
 
-// show is GET /allocations/{consumer_uuid}: from 1.12 on with project and user, from 1.28 on with the
-// generation, from 1.38 on with the type.
+// show serves GET /allocations/{consumer_uuid}: from 1.12 on with project and user, from 1.28 on with the generation,
+// from 1.38 on with the type.
 func (h allocations) show(q *request) (*response, error) {
 	type answer struct {
 		Allocations map[string]grant `json:"allocations"`
@@ -253,7 +252,7 @@ func (h allocations) show(q *request) (*response, error) {
 	})
 }
 
-// ofProvider is GET /resource_providers/{uuid}/allocations: from 1.28 on with the consumers' generations.
+// ofProvider serves GET /resource_providers/{uuid}/allocations: from 1.28 on with the consumers' generations.
 func (h allocations) ofProvider(q *request) (*response, error) {
 	type answer struct {
 		Allocations map[string]grant `json:"allocations"`

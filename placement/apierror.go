@@ -9,7 +9,7 @@ import (
 	"croft/placement/ledger"
 )
 
-// The codes of errors, from microversion 1.23 on, besides those of the ledger.
+// Error codes from microversion 1.23 on, besides the ledger's.
 const (
 	codeUndefined    = "placement.undefined_code"
 	codeDuplicateKey = "placement.query.duplicate_key"
@@ -17,14 +17,14 @@ const (
 	codeMissingValue = "placement.query.missing_value"
 )
 
-// apiError is an answer that is an error.
+// apiError is an error answer.
 type apiError struct {
 	status int
 	code   string // empty: codeUndefined
 	detail string
 	allow  string // the Allow header of a 405
 
-	keystone string // of a 401: where to get a token; empty: no Keystone
+	keystone string // of a 401: where to get a token; empty: no Keystone is configured
 }
 
 func (e *apiError) Error() string { return e.detail }
@@ -41,7 +41,7 @@ func notFound(format string, args ...any) *apiError {
 	return &apiError{status: 404, detail: fmt.Sprintf(format, args...)}
 }
 
-// asAPIError returns the answer for an error. Those that are neither apiErrors nor of the ledger are 500.
+// asAPIError returns the answer for an error: 500 unless it is an apiError or a ledger error.
 func asAPIError(err error) *apiError {
 	if api, ok := errors.AsType[*apiError](err); ok {
 		return api

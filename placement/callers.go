@@ -18,59 +18,59 @@ import (
 
 // Identity looks up the callers of tokens.
 type Identity interface {
-	// Validate returns the caller of a token. NotFound: the token is not valid, or no longer. Unavailable: it cannot be
+	// Validate returns the caller of a token. NotFound: the token is invalid or expired. Unavailable: it cannot be
 	// checked now.
 	Validate(ctx context.Context, token string) (Caller, error)
 }
 
-// Caller is the user of a token, in one project or in the whole system.
+// Caller is the user of a token, scoped to one project or to the whole system.
 type Caller struct {
 	User    string
-	Project string // its ID; empty: the token is not for a project
+	Project string // ID; empty: the token has no project scope
 	System  bool
-	Roles   []string // with implied ones
+	Roles   []string // including implied ones
 	Expires time.Time
 }
 
 func (c Caller) has(role string) bool { return slices.Contains(c.Roles, role) }
 
-// Keystone says how a server takes the tokens of a Keystone.
+// Keystone configures the validation of tokens by a Keystone.
 type Keystone struct {
 	Identity Identity // required
-	URL      string   // of the Keystone; told to clients whose token is refused
+	URL      string   // of the Keystone; sent to clients whose token is refused
 
-	// ReaderProjects are the IDs of projects whose readers may read everything, as readers of the system may. Readers
-	// of other projects may read the usages of their own project. Members are readers.
+	// ReaderProjects are the IDs of projects whose readers may read everything, as system readers may. Readers of other
+	// projects may read the usages of their own project. A member is also a reader.
 	ReaderProjects []string
 
-	// CacheFor is how long an answer of Identity is valid, 1 m by default and at most 5 m: a revoked token is refused
-	// after that. No answer outlives its token.
+	// CacheFor is how long an answer of Identity is reused, 1 m by default and at most 5 m, so it bounds how long a
+	// revoked token still works. No answer outlives its token.
 	CacheFor time.Duration
 }
 
 const (
 	cacheFor    = time.Minute
 	cacheAtMost = 5 * time.Minute
-	refusedFor  = 5 * time.Second // a new token may not be known at first
+	refusedFor  = 5 * time.Second // short: Keystone may not know a new token at first
 	maxKnown    = 10_000
 )
 
-// callers knows the administrator's token, and caches the callers of Keystone's. One request at a time asks for a
-// token; the others wait for its answer.
+// callers knows the administrator's token and caches the callers of Keystone's tokens. One request per token asks
+// Keystone; the others wait for its answer.
 type callers struct {
 	token    string    // the administrator's
-	keystone *Keystone // nil: only that token is valid
+	keystone *Keystone // nil: only the administrator's token is valid
 
 	mu    sync.Mutex
-	known map[[sha256.Size]byte]*known // by the token's hash, so that memory holds no tokens
+	known map[[sha256.Size]byte]*known // by the token's hash, so no token stays in memory
 }
 
 // known is a cached answer about a token.
 type known struct {
-	turn   chan struct{} // full while a request asks
+	turn   chan struct{} // full while a request asks Keystone
 	caller Caller
-	err    error     // the token is not valid
-	until  time.Time // the answer expires; zero: there is none yet
+	err    error     // why the token is invalid
+	until  time.Time // expiry of the answer; zero: there is none yet
 }
 
 func newCallers(token string, configured *Keystone) (*callers, error) {
@@ -89,7 +89,7 @@ func newCallers(token string, configured *Keystone) (*callers, error) {
 	return &callers{token: token, keystone: &k, known: map[[sha256.Size]byte]*known{}}, nil
 }
 
-// allow tells whether a caller may make a request. The rules are the original's: administrators and services may do
+// allow reports whether a caller may make a request, by the original's rules: administrators and services may do
 // everything.
 func (c *callers) allow(who Caller, policy string, q *request) bool {
 	if who.has("admin") || who.has("service") {
@@ -160,14 +160,14 @@ func (c *callers) get(ctx context.Context, token string) (Caller, error) {
 	return c.learn(k, caller, err)
 }
 
-// recall returns a cached answer if it has not expired.
+// recall returns a cached answer unless it has expired.
 func (c *callers) recall(k *known) (Caller, error, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return k.caller, k.err, time.Now().Before(k.until)
 }
 
-// learn caches an answer, unless it is a failure to get one.
+// learn caches an answer, but not a failure to get one.
 func (c *callers) learn(k *known, caller Caller, err error) (Caller, error) {
 	now := time.Now()
 	until := now.Add(c.keystone.CacheFor)
@@ -188,7 +188,7 @@ func (c *callers) learn(k *known, caller Caller, err error) (Caller, error) {
 	return caller, err
 }
 
-// entry returns the cache's entry for a token, a new one if there is none.
+// entry returns the cache entry of a token, creating it if necessary.
 func (c *callers) entry(key [sha256.Size]byte) *known {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,8 +203,8 @@ func (c *callers) entry(key [sha256.Size]byte) *known {
 	return k
 }
 
-// makeRoom drops expired answers and refusals, then any others until there is room. A dropped answer is asked for
-// again.
+// makeRoom drops expired answers and refusals, then any others until there is room. Keystone is asked again for a
+// dropped answer.
 func (c *callers) makeRoom(now time.Time) {
 	for key, k := range c.known {
 		if k.err != nil || !now.Before(k.until) {

@@ -12,7 +12,7 @@ import (
 // Microversions of the answer of /allocation_candidates: 1.12 makes allocations an object, 1.17 adds traits to the
 // summaries, 1.27 all classes, 1.29 parents, roots and the whole trees, 1.34 mappings.
 //
-// It is written byte by byte and not through encoding/json: see BenchmarkCandidateAnswer.
+// The answer is written byte by byte, not through encoding/json: see BenchmarkCandidateAnswer.
 
 // candidates handles /allocation_candidates.
 type candidates struct {
@@ -20,7 +20,7 @@ type candidates struct {
 	randomize bool
 }
 
-// list is GET /allocation_candidates.
+// list serves GET /allocation_candidates.
 func (h candidates) list(q *request) (*response, error) {
 	req, err := readCandidateRequest(q)
 	if err != nil {
@@ -45,8 +45,8 @@ func (h candidates) list(q *request) (*response, error) {
 	return resp, nil
 }
 
-// minimal is the preference (RFC 7240) of a client that needs no mappings, traits, parents, roots of roots, and
-// providers without allocations, such as croft's own. Other Placements answer it in full.
+// minimal is the preference (RFC 7240) of a client, such as croft's own, that needs no mappings, traits, parents, roots
+// of roots or providers without allocations. Other Placements ignore it and answer in full.
 const minimal = "return=minimal"
 
 func prefersMinimal(h http.Header) bool {
@@ -90,7 +90,7 @@ func (a *candidateAnswer) append(b []byte, found []ledger.Candidate) []byte {
 	return append(b, "}}"...)
 }
 
-// each calls use for every provider of a candidate, with its portions.
+// each calls use once per provider of a candidate, with its portions.
 func each(portions []ledger.Portion, use func(p *ledger.Provider, portions []ledger.Portion)) {
 	for i, x := range portions {
 		if slices.ContainsFunc(portions[:i], func(y ledger.Portion) bool { return y.Provider == x.Provider }) {
@@ -154,7 +154,7 @@ func (a *candidateAnswer) appendMappings(b []byte, c *ledger.Candidate) []byte {
 	return b
 }
 
-// appendList is the form before 1.12.
+// appendList writes the list used before 1.12.
 func (a *candidateAnswer) appendList(b []byte, c *ledger.Candidate) []byte {
 	b = append(b, `{"allocations": [`...)
 	first := true
@@ -169,7 +169,7 @@ func (a *candidateAnswer) appendList(b []byte, c *ledger.Candidate) []byte {
 	return append(b, "]}"...)
 }
 
-// summarized lists the providers to describe: those with allocations, from 1.29 on all of their trees.
+// summarized lists the providers to describe: those with allocations, and from 1.29 on their whole trees.
 func (a *candidateAnswer) summarized(found []ledger.Candidate) []*ledger.Provider {
 	seen := make(map[*ledger.Provider]struct{}, len(found))
 	var list []*ledger.Provider
@@ -213,7 +213,7 @@ func (a *candidateAnswer) appendSummary(b []byte, p *ledger.Provider) []byte {
 	}
 	b = append(b, '}')
 	if a.minimal {
-		if p.Root() != p { // else a client takes it for its own root
+		if p.Root() != p { // without this a client takes it for its own root
 			b = appendString(append(b, `, "root_provider_uuid": `...), p.Root().UUID)
 		}
 		return append(b, '}')

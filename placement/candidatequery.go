@@ -12,8 +12,8 @@ import (
 )
 
 // Microversions of the parameters of /allocation_candidates: 1.16 adds limit, 1.17 required, 1.21 member_of, 1.25
-// suffixes, which are numbers, and group_policy, 1.31 in_tree, 1.33 suffixes of letters, 1.35 root_required, 1.36
-// same_subtree. For the values see params.go.
+// numeric suffixes and group_policy, 1.31 in_tree, 1.33 suffixes of letters, 1.35 root_required, 1.36 same_subtree. For
+// the values see params.go.
 var candidateSchemas = []versioned{
 	{36, suffixedSchema(namePattern, 31, `, "root_required": {"type": ["string"]},
 		"same_subtree": {"type": ["string"]}`)},
@@ -98,7 +98,7 @@ func readCandidateRequest(q *request) (*ledger.CandidateRequest, error) {
 	return req.CandidateRequest, nil
 }
 
-// readShared reads the parameters that are not of one group.
+// readShared reads the parameters that apply to all groups.
 func (req candidateReader) readShared(params query) error {
 	if all := params.all("limit"); len(all) > 0 {
 		n, err := strconv.Atoi(all[0])
@@ -134,7 +134,7 @@ func (req candidateReader) readShared(params query) error {
 	return nil
 }
 
-// conflicts returns the traits that are both required and forbidden, in order, as often as they are required.
+// conflicts returns the traits that are both required and forbidden, in order, repeated as often as they are required.
 func conflicts(t *ledger.TraitTest) []string {
 	var out []string
 	for _, any := range t.Required {
@@ -146,7 +146,7 @@ func conflicts(t *ledger.TraitTest) []string {
 	return out
 }
 
-// readGroups reads the parameters of groups, in their order.
+// readGroups reads the parameters of groups, in query order.
 func (req candidateReader) readGroups(q *request) error {
 	pattern := numberedKey
 	if q.version >= 33 {
@@ -180,7 +180,7 @@ func (req candidateReader) readGroups(q *request) error {
 	return nil
 }
 
-// group returns the group of a suffix, a new one if there is none.
+// group returns the group of a suffix, creating it if necessary.
 func (req candidateReader) group(suffix string) *ledger.RequestGroup {
 	at := slices.IndexFunc(req.Groups, func(g ledger.RequestGroup) bool { return g.Suffix == suffix })
 	if at < 0 {
@@ -190,7 +190,7 @@ func (req candidateReader) group(suffix string) *ledger.RequestGroup {
 	return &req.Groups[at]
 }
 
-// checkOrphans refuses groups without resources, which 1.36 allows.
+// checkOrphans refuses groups without resources, before 1.36.
 func (req candidateReader) checkOrphans() error {
 	var traits, aggregates []string
 	without := false
@@ -221,7 +221,8 @@ func (req candidateReader) checkOrphans() error {
 	return nil
 }
 
-// checkSubtrees refuses groups without resources that same_subtree does not name, and suffixes there without a group.
+// checkSubtrees refuses groups without resources that same_subtree does not name, and suffixes in it that match no
+// group.
 func (req candidateReader) checkSubtrees() error {
 	named := map[string]bool{}
 	var unreal, stray, suffixes []string
@@ -257,7 +258,7 @@ func (req candidateReader) checkSubtrees() error {
 	return nil
 }
 
-// listed shows suffixes: ['_A', '_B'].
+// listed formats suffixes: ['_A', '_B'].
 func listed(suffixes []string) string {
 	if len(suffixes) == 0 {
 		return "[]"
@@ -265,7 +266,7 @@ func listed(suffixes []string) string {
 	return "['" + strings.Join(suffixes, "', '") + "']"
 }
 
-// checkForbidden refuses groups whose traits no provider can have.
+// checkForbidden refuses groups whose traits no provider can match.
 func (req candidateReader) checkForbidden() error {
 	var out []string
 	for i := range req.Groups {

@@ -8,7 +8,7 @@ import (
 )
 
 // Microversions of resource classes: they exist from 1.2 on; up to 1.6 PUT renames a class, from 1.7 on it creates the
-// class that it names.
+// class in its path.
 
 var classSchema = schema.Must(`{"type": "object", "properties": {"name": {"type": "string",
 	"pattern": "^CUSTOM_[A-Z0-9_]+$", "maxLength": 255}}, "required": ["name"], "additionalProperties": false}`)
@@ -26,7 +26,7 @@ func classOf(name string) classBody {
 // classes handles /resource_classes.
 type classes struct{ ledger *ledger.Ledger }
 
-// list is GET /resource_classes.
+// list serves GET /resource_classes.
 func (h classes) list(q *request) (*response, error) {
 	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		var list []classBody
@@ -41,7 +41,7 @@ func (h classes) list(q *request) (*response, error) {
 	})
 }
 
-// show is GET /resource_classes/{name}.
+// show serves GET /resource_classes/{name}.
 func (h classes) show(q *request) (*response, error) {
 	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		c := st.Classes().Get(q.path[0])
@@ -52,7 +52,7 @@ func (h classes) show(q *request) (*response, error) {
 	})
 }
 
-// create is POST /resource_classes.
+// create serves POST /resource_classes.
 func (h classes) create(q *request) (*response, error) {
 	var body classBody
 	if err := q.read(classSchema, &body); err != nil {
@@ -67,7 +67,7 @@ func (h classes) create(q *request) (*response, error) {
 	return resp, nil
 }
 
-// put is PUT /resource_classes/{name}.
+// put serves PUT /resource_classes/{name}.
 func (h classes) put(q *request) (*response, error) {
 	if q.version < 7 {
 		return h.rename(q)
@@ -89,7 +89,7 @@ func (h classes) put(q *request) (*response, error) {
 	return resp, nil
 }
 
-// rename is PUT up to 1.6.
+// rename serves PUT up to 1.6.
 func (h classes) rename(q *request) (*response, error) {
 	if err := q.wantJSON(); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (h classes) rename(q *request) (*response, error) {
 	return &response{status: http.StatusOK, contentType: "application/json", body: encode(classOf(body.Name))}, nil
 }
 
-// delete is DELETE /resource_classes/{name}.
+// delete serves DELETE /resource_classes/{name}.
 func (h classes) delete(q *request) (*response, error) {
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.DeleteClass(q.path[0]) })
 }

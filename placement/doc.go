@@ -1,7 +1,7 @@
-// Package placement serves the Placement API over HTTP, microversions 1.0 to 1.39, as OpenStack's own server answers
-// it.
+// Package placement serves the Placement API over HTTP, microversions 1.0 to 1.39, with the answers of OpenStack's own
+// server.
 //
-// What it serves is in ledger: the state in memory, transactions, the search for candidates. This package knows
-// requests and answers: routes.go lists every endpoint, and a type for each kind of object has its handlers, beside
-// their schemas and what differs between microversions. request.go reads requests, refusal.go writes refusals.
+// The state in memory, the transactions and the search for candidates are in package ledger. This package handles
+// requests and answers: routes.go lists every endpoint; each kind of object has a type with its handlers, beside its
+// schemas and the differences between microversions. request.go reads requests, refusal.go writes refusals.
 package placement

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// encode writes an answer as JSON, with a space behind each comma and colon, as the original does: clients that look
-// for a text in an answer find it in both.
+// encode writes an answer as JSON with a space after each comma and colon, as the original does, so clients that search
+// an answer for a text find it in both.
 func encode(answer any) []byte {
 	var w spacer
 	e := json.NewEncoder(&w)
@@ -19,7 +19,7 @@ func encode(answer any) []byte {
 	return bytes.TrimSuffix(w.text, []byte("\n"))
 }
 
-// spacer is a writer that spaces out the compact JSON text which an encoder writes to it in one piece.
+// spacer is a writer that adds the spaces to compact JSON. The encoder must write the text in one piece.
 type spacer struct{ text []byte }
 
 // Write implements io.Writer.
@@ -42,7 +42,7 @@ func (w *spacer) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// nullable is a string that is null where it is empty.
+// nullable is a string that is encoded as null if empty.
 type nullable string
 
 // MarshalJSON implements json.Marshaler.

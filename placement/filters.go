@@ -7,7 +7,7 @@ import (
 
 const treeProperty = `, "in_tree": {"type": "string", "format": "uuid"}`
 
-// The filters of GET /resource_providers: 1.3 adds member_of, 1.4 resources, 1.14 in_tree, 1.18 required.
+// Filters of GET /resource_providers: 1.3 adds member_of, 1.4 resources, 1.14 in_tree, 1.18 required.
 var providerFilters = []versioned{
 	{18, filterSchema(`, "member_of": {"type": "string"}, "resources": {"type": "string"}` + treeProperty +
 		`, "required": {"type": "string"}`)},
@@ -42,7 +42,7 @@ func (q *request) readFilter() (f ledger.Filter, err error) {
 	return f, err
 }
 
-// list is GET /resource_providers.
+// list serves GET /resource_providers.
 func (h providers) list(q *request) (*response, error) {
 	f, err := q.readFilter()
 	if err != nil {

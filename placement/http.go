@@ -30,7 +30,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.access.write(q, resp, took)
 }
 
-// trace records the request if it names a trace that it belongs to.
+// trace records the request if it carries a trace context.
 func (s *Server) trace(q *request) (end func(route string, resp *response)) {
 	sent, ok := span.Join(q.r.Context(), q.r.Header.Get("Traceparent"))
 	if !ok || s.config.Traces == nil {
@@ -51,7 +51,7 @@ func (s *Server) trace(q *request) (end func(route string, resp *response)) {
 	}
 }
 
-// answer runs the request through authentication, version and route.
+// answer authenticates the request, negotiates the version and calls the route's handler.
 func (s *Server) answer(q *request) (*response, string) {
 	resp, route, err := s.dispatch(q)
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"croft/placement/ledger"
 )
 
-// Microversions of inventories: 1.5 adds DELETE of all, 1.15 headers, 1.26 allows reserved to be as much as total.
+// Microversions of inventories: 1.5 adds DELETE of all, 1.15 headers, 1.26 lets reserved equal total.
 
 const (
 	inventoryProperties = `"resource_provider_generation": {"type": "integer"},
@@ -36,10 +36,10 @@ var (
 	putInventories = schema.Must(putInventoriesText)
 )
 
-// exhausted tells whether all of an inventory may be reserved.
+// exhausted reports whether reserved may equal total.
 func (v version) exhausted() bool { return v >= 26 }
 
-// inventoryRequest is an inventory in a request. Fields that are not given have their defaults.
+// inventoryRequest is an inventory in a request. Absent fields take their defaults.
 type inventoryRequest struct {
 	Generation schema.Integer `json:"resource_provider_generation"`
 	Class      string         `json:"resource_class"`
@@ -65,7 +65,7 @@ func (i *inventoryRequest) spec(class string) ledger.InventorySpec {
 		MinUnit:  int64(i.MinUnit), MaxUnit: int64(i.MaxUnit), StepSize: int64(i.StepSize), Ratio: i.Ratio}}
 }
 
-// inventoryRequests are inventories by class.
+// inventoryRequests holds inventories by class.
 type inventoryRequests schema.Members[inventoryRequest]
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -81,7 +81,7 @@ func (i inventoryRequests) specs() []ledger.InventorySpec {
 	return list
 }
 
-// inventoriesRequest is all inventories of a provider in a request.
+// inventoriesRequest replaces all inventories of a provider.
 type inventoriesRequest struct {
 	Generation  schema.Integer    `json:"resource_provider_generation"`
 	Inventories inventoryRequests `json:"inventories"`
@@ -97,7 +97,7 @@ type inventoryAnswer struct {
 	Ratio    decimal `json:"allocation_ratio"`
 }
 
-// decimal is a number that is written with a decimal point, 1.0 and not 1: clients print it as they get it.
+// decimal is a number encoded with a decimal point, 1.0 and not 1: clients print it as they receive it.
 type decimal float64
 
 // MarshalJSON implements json.Marshaler.
@@ -113,7 +113,7 @@ func inventoryOf(i *ledger.Inventory) inventoryAnswer {
 	return inventoryAnswer{i.Total, i.Reserved, i.MinUnit, i.MaxUnit, i.StepSize, decimal(i.Ratio)}
 }
 
-// oneInventory is the answer about one inventory. The original leaves out a generation of 0.
+// oneInventory is the answer about one inventory. Like the original, it omits a generation of 0.
 type oneInventory struct {
 	inventoryAnswer
 	Generation int64 `json:"resource_provider_generation,omitempty"`
@@ -125,7 +125,7 @@ type inventoriesAnswer struct {
 	Inventories inventoryList `json:"inventories"`
 }
 
-// inventoryList is written as an object of inventories by class, in the order of the list, which is the original's.
+// inventoryList is encoded as an object of inventories by class, in the order of the list, as in the original.
 type inventoryList []namedInventory
 
 type namedInventory struct {
@@ -165,7 +165,7 @@ func inventoriesByClass(p *ledger.ProviderData, v ledger.Vocabulary) inventoryLi
 	return out
 }
 
-// dated takes the date from an answer about no inventories: the original does not say when they were modified.
+// dated removes the modification date from an answer without inventories, as the original does.
 func (a *inventoriesAnswer) dated(resp *response, err error) (*response, error) {
 	if err == nil && len(a.Inventories) == 0 {
 		resp.header.Del("Last-Modified")
@@ -176,7 +176,7 @@ func (a *inventoriesAnswer) dated(resp *response, err error) (*response, error) 
 // inventories handles /resource_providers/{uuid}/inventories.
 type inventories struct{ ledger *ledger.Ledger }
 
-// list is GET /resource_providers/{uuid}/inventories.
+// list serves GET /resource_providers/{uuid}/inventories.
 func (h inventories) list(q *request) (*response, error) {
 	var answer inventoriesAnswer
 	return answer.dated(q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
@@ -189,7 +189,7 @@ func (h inventories) list(q *request) (*response, error) {
 	}))
 }
 
-// show is GET /resource_providers/{uuid}/inventories/{resource_class}.
+// show serves GET /resource_providers/{uuid}/inventories/{resource_class}.
 func (h inventories) show(q *request) (*response, error) {
 	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		p := st.Provider(q.path[0])
@@ -205,7 +205,7 @@ func (h inventories) show(q *request) (*response, error) {
 	})
 }
 
-// create is POST /resource_providers/{uuid}/inventories.
+// create serves POST /resource_providers/{uuid}/inventories.
 func (h inventories) create(q *request) (*response, error) {
 	uuid := q.path[0]
 	var body inventoryRequest
@@ -228,7 +228,7 @@ func (h inventories) create(q *request) (*response, error) {
 	return resp, nil
 }
 
-// set is PUT /resource_providers/{uuid}/inventories.
+// set serves PUT /resource_providers/{uuid}/inventories.
 func (h inventories) set(q *request) (*response, error) {
 	uuid := q.path[0]
 	var body inventoriesRequest
@@ -243,12 +243,12 @@ func (h inventories) set(q *request) (*response, error) {
 	}))
 }
 
-// deleteAll is DELETE /resource_providers/{uuid}/inventories.
+// deleteAll serves DELETE /resource_providers/{uuid}/inventories.
 func (h inventories) deleteAll(q *request) (*response, error) {
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.DeleteInventories(q.path[0]) })
 }
 
-// update is PUT /resource_providers/{uuid}/inventories/{resource_class}.
+// update serves PUT /resource_providers/{uuid}/inventories/{resource_class}.
 func (h inventories) update(q *request) (*response, error) {
 	uuid := q.path[0]
 	var body inventoryRequest
@@ -262,7 +262,7 @@ func (h inventories) update(q *request) (*response, error) {
 	})
 }
 
-// delete is DELETE /resource_providers/{uuid}/inventories/{resource_class}.
+// delete serves DELETE /resource_providers/{uuid}/inventories/{resource_class}.
 func (h inventories) delete(q *request) (*response, error) {
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.DeleteInventory(q.path[0], q.path[1]) })
 }

@@ -10,9 +10,9 @@ import (
 	"croft/placement/ledger"
 )
 
-// These functions parse the parameters that filters and candidate requests share.
+// These functions parse the parameters shared by filters and candidate requests.
 
-// parseResources reads VCPU:2,MEMORY_MB:1024. If a class is repeated its last amount counts.
+// parseResources reads VCPU:2,MEMORY_MB:1024. If a class is repeated, its last amount wins.
 func parseResources(value string) ([]ledger.NamedAmount, error) {
 	const form = "Badly formed resources parameter. Expected resources query string parameter in form: " +
 		"?resources=VCPU:2,MEMORY_MB:1024. Got: "
@@ -47,8 +47,8 @@ func parseResources(value string) ([]ledger.NamedAmount, error) {
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// parseTraits reads all values of a required parameter. 1.22 adds !, 1.39 adds in:. Up to 1.38 only the last value
-// counts.
+// parseTraits reads all values of a required parameter. 1.22 adds !, 1.39 adds in:. Up to 1.38 only the last value is
+// used.
 func parseTraits(v version, values []string) (ledger.TraitTest, error) {
 	if v < 39 && len(values) > 1 {
 		values = values[len(values)-1:]

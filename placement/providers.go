@@ -11,9 +11,9 @@ import (
 )
 
 // Microversions of /resource_providers: 1.1, 1.6 and 1.11 add links, 1.14 parents and in_tree, 1.15 headers, 1.20 a
-// body in the answer to POST, 1.37 moves between parents; 1.3, 1.4, 1.14 and 1.18 add filters, see filters.go.
+// body in the answer to POST, 1.37 moves between parents. For the filters see filters.go.
 
-// parentSchema is what 1.14 adds to the bodies.
+// parentSchema is what 1.14 adds to the bodies' schemas.
 const parentSchema = `, "parent_provider_uuid": {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]}`
 
 func providerSchema(more string) *schema.Schema {
@@ -28,7 +28,7 @@ var (
 	putProvider  = []versioned{{14, providerSchema(parentSchema)}, {0, providerSchema("")}}
 )
 
-// optional is a string, or null, and whether it was given at all.
+// optional is a string or null, and whether it was present at all.
 type optional struct {
 	given bool
 	value string
@@ -47,7 +47,7 @@ type providerRequest struct {
 	Parent optional `json:"parent_provider_uuid"`
 }
 
-// link points from an object to another one.
+// link points to a related object.
 type link struct {
 	Rel  string `json:"rel"`
 	Href string `json:"href"`
@@ -90,7 +90,7 @@ func (q *request) provider(p *ledger.ProviderData, root string) providerAnswer {
 // providers handles /resource_providers.
 type providers struct{ ledger *ledger.Ledger }
 
-// create is POST /resource_providers.
+// create serves POST /resource_providers.
 func (h providers) create(q *request) (*response, error) {
 	var body providerRequest
 	if err := q.read(pick(q.version, postProvider), &body); err != nil {
@@ -114,7 +114,7 @@ func (h providers) create(q *request) (*response, error) {
 	return resp, nil
 }
 
-// show is GET /resource_providers/{uuid}.
+// show serves GET /resource_providers/{uuid}.
 func (h providers) show(q *request) (*response, error) {
 	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		p, err := st.FindProvider(q.path[0])
@@ -125,7 +125,7 @@ func (h providers) show(q *request) (*response, error) {
 	})
 }
 
-// update is PUT /resource_providers/{uuid}.
+// update serves PUT /resource_providers/{uuid}.
 func (h providers) update(q *request) (*response, error) {
 	id := q.path[0]
 	var body providerRequest
@@ -140,12 +140,12 @@ func (h providers) update(q *request) (*response, error) {
 	})
 }
 
-// delete is DELETE /resource_providers/{uuid}.
+// delete serves DELETE /resource_providers/{uuid}.
 func (h providers) delete(q *request) (*response, error) {
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.DeleteProvider(q.path[0]) })
 }
 
-// noProviderHere is how most resources below a provider word that it does not exist.
+// noProviderHere is the NotFound of a provider in most resources below it.
 func noProviderHere(uuid, blank string) error {
 	return notFound("No resource provider with uuid %s found%s: No resource provider with uuid %s found", uuid, blank,
 		uuid)

@@ -12,7 +12,7 @@ import (
 // param is one parameter of a query string.
 type param struct{ key, value string }
 
-// query is a query string, its parameters in their order.
+// query holds the parameters of a query string, in order.
 type query []param
 
 func parseQuery(raw string) (query, error) {
@@ -31,7 +31,7 @@ func parseQuery(raw string) (query, error) {
 	return out, nil
 }
 
-// unescape decodes a string, and keeps escapes that are not valid.
+// unescape decodes a string and keeps invalid escapes.
 func unescape(s string) string {
 	if out, err := url.QueryUnescape(s); err == nil {
 		return out
@@ -72,7 +72,7 @@ func (q query) last(key string) (string, bool) {
 	return "", false
 }
 
-// validate checks the parameters, the last value of each, against a schema.
+// validate checks the parameters, the last value of each key, against a schema.
 func (q query) validate(want *schema.Schema) error {
 	given := make(map[string]string, len(q))
 	for _, p := range q {

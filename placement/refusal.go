@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// explanations precede the detail, by status, as in the original.
+// explanations precede the details of an error, by status, as in the original.
 var explanations = map[int]string{
 	400: "The server could not comply with the request since it is either malformed or otherwise incorrect.",
 	401: "This server could not verify that you are authorized to access the document you requested. " +
@@ -32,7 +32,7 @@ func title(status int) string {
 	return http.StatusText(status)
 }
 
-// body is an error's text with mark-up, from which each format makes its own.
+// body is an error's text with markup, from which each format derives its own.
 func (e *apiError) body(q *request) string {
 	switch e.status {
 	case 405:
@@ -55,7 +55,7 @@ var (
 	tags     = regexp.MustCompile(`<.*?>`)
 )
 
-// plain strips the mark-up, line ends included.
+// plain strips markup and line ends.
 func plain(text string) string {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\n", " "), "\r", "")
 	text = breaks.ReplaceAllString(text, "\n")
@@ -89,7 +89,8 @@ func (e *apiError) respond(q *request) *response {
 	return resp
 }
 
-// challenge is the 401 of keystonemiddleware, which guards the original: JSON, whatever the client prefers.
+// challenge makes the answer the 401 of keystonemiddleware, which guards the original: JSON, whatever the client
+// prefers.
 func (e *apiError) challenge(resp *response) *response {
 	resp.set("WWW-Authenticate", `Keystone uri="`+e.keystone+`"`)
 	resp.contentType = "application/json"
@@ -99,7 +100,7 @@ func (e *apiError) challenge(resp *response) *response {
 }
 
 func (e *apiError) json(q *request, status string) []byte {
-	if e.status == http.StatusUnauthorized { // the original answers this one in a form of its own
+	if e.status == http.StatusUnauthorized { // the original answers 401 in a different form
 		return encode(struct {
 			Message string `json:"message"`
 			Code    string `json:"code"`

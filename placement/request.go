@@ -40,7 +40,7 @@ func (r *response) set(name, value string) {
 	r.header.Set(name, value)
 }
 
-// wantJSON refuses a body that is not declared to be JSON.
+// wantJSON refuses a body that is not declared as JSON.
 func (q *request) wantJSON() error {
 	t := q.contentType()
 	if t == "application/json" {
@@ -69,13 +69,14 @@ func (q *request) read(want *schema.Schema, into any) error {
 	if err := want.Validate(v); err != nil {
 		return badRequest("JSON does not validate: %v", err)
 	}
-	if err := json.Unmarshal(body, into); err != nil { // of what the schema leaves open
+	if err := json.Unmarshal(body, into); err != nil { // what the schema does not check
 		return badRequest("JSON does not validate: %v", err)
 	}
 	return nil
 }
 
-// readFor reads the body of a request about a provider. If that does not exist it is not read, as in the original.
+// readFor reads the body of a request about a provider. Like the original, it does not read it if the provider is
+// missing.
 func (q *request) readFor(l *ledger.Ledger, provider string, want *schema.Schema, into any) error {
 	if err := l.Exists(q.r.Context(), provider); err != nil {
 		return err
@@ -83,7 +84,7 @@ func (q *request) readFor(l *ledger.Ledger, provider string, want *schema.Schema
 	return q.read(want, into)
 }
 
-// contentType is the media type of the body, without parameters.
+// contentType returns the media type of the body, without parameters.
 func (q *request) contentType() string {
 	t, _, err := mime.ParseMediaType(q.r.Header.Get("Content-Type"))
 	if err != nil {
@@ -92,7 +93,7 @@ func (q *request) contentType() string {
 	return strings.TrimSpace(t)
 }
 
-// ok answers 200 with a JSON body. From 1.15 on the answer says when it was last modified; 0: now.
+// ok answers 200 with a JSON body. From 1.15 on the answer has a modification date; 0: now.
 func (q *request) ok(answer any, modified int64) *response {
 	return q.okBody(encode(answer), modified)
 }
@@ -103,12 +104,12 @@ func (q *request) okBody(body []byte, modified int64) *response {
 	return resp
 }
 
-// view answers with what read finds in the state, and when that was last modified; 0: now.
+// view answers with the result of read on the state, and its modification date; 0: now.
 func (q *request) view(l *ledger.Ledger, read func(*ledger.State) (any, int64, error)) (*response, error) {
 	return answered(q, l.View, read)
 }
 
-// update answers with what decide returns in a transaction, and when that was last modified; 0: now.
+// update answers with the result of decide in a transaction, and its modification date; 0: now.
 func (q *request) update(l *ledger.Ledger, decide func(*ledger.Tx) (any, int64, error)) (*response, error) {
 	change := func(decide func(*ledger.Tx) error) error { return l.Change(q.r.Context(), decide) }
 	return answered(q, change, decide)
@@ -127,7 +128,7 @@ func answered[T any](q *request, run func(func(T) error) error, do func(T) (any,
 	return q.ok(answer, modified), nil
 }
 
-// change runs decide as a transaction, and answers 204 if it succeeds.
+// change runs decide as a transaction and answers 204 on success.
 func (q *request) change(l *ledger.Ledger, decide func(*ledger.Tx) error) (*response, error) {
 	if err := l.Change(q.r.Context(), decide); err != nil {
 		return nil, err
@@ -147,7 +148,7 @@ func (q *request) stamp(resp *response, modified int64) {
 	resp.set("Cache-Control", "no-cache")
 }
 
-// location sets the URL of a created object, on the host that the client asked.
+// location sets the URL of a created object, on the host that the client addressed.
 func (q *request) location(resp *response, path string) {
 	scheme := "http"
 	if q.r.TLS != nil || q.r.Header.Get("X-Forwarded-Proto") == "https" {

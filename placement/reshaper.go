@@ -21,7 +21,7 @@ var reshaperSchemas = []versioned{{38, reshaperSchema(38)}, {34, reshaperSchema(
 // reshaper handles /reshaper.
 type reshaper struct{ ledger *ledger.Ledger }
 
-// reshape is POST /reshaper: inventories and allocations change at once, or not at all.
+// reshape serves POST /reshaper: inventories and allocations change together or not at all.
 func (h reshaper) reshape(q *request) (*response, error) {
 	var body struct {
 		Inventories schema.Members[inventoriesRequest] `json:"inventories"`

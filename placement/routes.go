@@ -7,15 +7,15 @@ import (
 	"croft/placement/ledger"
 )
 
-// endpoint is one method of one path.
+// endpoint is one method on one path.
 type endpoint struct {
-	policy  string  // its name after "placement:"
-	since   version // the first version that has it
-	hidden  int     // the status in older versions; 404 by default
+	policy  string  // policy name without the prefix "placement:"
+	since   version // first version with the endpoint
+	hidden  int     // status in older versions; 404 by default
 	handle  func(*request) (*response, error)
 	readsIn bool // the request has a JSON body
-	sends   bool // the answer has a JSON body, which the client has to accept
-	claims  bool // the answer depends on claims
+	sends   bool // the answer has a JSON body, which the client must accept
+	claims  bool // the answer depends on claims, see Consistency
 }
 
 // route is a path, in which * stands for one segment, and its methods.
@@ -117,8 +117,8 @@ func newRouter(l *ledger.Ledger, randomize bool) router {
 	}
 }
 
-// find finds the endpoint of a request, and stores the variable segments of its path. It returns the path's
-// pattern too, for metrics, if one matches.
+// find returns the endpoint of a request and stores the variable segments of its path. The string is the pattern of the
+// path, for metrics, or "" if none matches.
 func (r router) find(q *request) (string, endpoint, error) {
 	path := q.r.URL.Path
 	if path == "" {
@@ -159,7 +159,7 @@ func match(pattern, path string) (values [2]string, ok bool) {
 	}
 }
 
-// check checks what can be checked before the handler runs: the version, and the media types of body and answer.
+// check performs the checks that need no handler: the version, and the media types of body and answer.
 func (e endpoint) check(q *request) error {
 	if q.version < e.since {
 		if e.hidden == http.StatusMethodNotAllowed {

@@ -17,53 +17,53 @@ import (
 	"croft/placement/ledger"
 )
 
-// Config is what a server needs.
+// Config configures a server.
 type Config struct {
 	Store ledger.Store // required
 	Log   *slog.Logger // slog.Default() by default
 
-	// Token is the administrator's: a request with it, alone or before a colon and a project, may do everything, one
-	// with another token may only read the versions. "admin" by default, as with the original's noauth2.
+	// Token is the administrator's: a request with it, alone or followed by a colon and a project, may do everything; a
+	// request with any other token may only read the versions. "admin" by default, as with the original's noauth2.
 	Token string
 
-	// Keystone has its tokens taken too; nil: no Keystone.
+	// Keystone also accepts the tokens of a Keystone; nil: no Keystone is configured.
 	Keystone *Keystone
 
-	// ConsistentReads says which reads wait for what other servers have stored; ConsistentClaims by default.
+	// ConsistentReads selects the reads that wait for writes through other servers; ConsistentClaims by default.
 	ConsistentReads Consistency
 
-	// Traces records requests that belong to a trace; nil: nothing is recorded.
+	// Traces records requests that belong to a trace; nil: tracing is off.
 	Traces trace.TracerProvider
 
-	// Randomize answers allocation candidates in random order, instead of one that stays the same.
+	// Randomize returns allocation candidates in random instead of stable order.
 	Randomize bool
 
 	// AccessLog logs every request at level Info instead of Debug.
 	AccessLog bool
 
-	// These are the ledger's.
+	// Passed to the ledger.
 	Retry, Patience, Tidy, Beat time.Duration
 }
 
-// Consistency says which reads see all that was stored before them, through whatever server. Every read sees what was
-// written before through the same server, and every write, a refused one too, decides on what is true when it is
-// stored.
+// Consistency selects the reads that see everything stored before them through any server. Every read sees earlier
+// writes through the same server, and every write, a refused one too, is decided on the state at the moment of its
+// commit.
 type Consistency string
 
-// The reads that are consistent: none, those of allocations and usages, or all.
+// Consistent reads: none, those of allocations and usages, or all.
 const (
 	ConsistentNone   Consistency = "none"
 	ConsistentClaims Consistency = "claims"
 	ConsistentAll    Consistency = "all"
 )
 
-// covers tells whether reads are consistent that depend on claims, or do not.
+// covers reports whether reads are consistent that depend on claims (or, if claims is false, do not).
 func (c Consistency) covers(claims bool) bool {
 	return c == ConsistentAll || c == ConsistentClaims && claims
 }
 
-// Server answers the Placement API out of a ledger, which Run keeps up to date. Requests that come while it does not
-// run, or before the state is loaded, are answered 503.
+// Server answers the Placement API from a ledger, which Run keeps up to date. Until the state is loaded, and when Run
+// is not active, it answers 503.
 type Server struct {
 	ledger  *ledger.Ledger
 	log     *slog.Logger
@@ -74,7 +74,7 @@ type Server struct {
 	metrics *metrics
 }
 
-// New makes a server. It does nothing before Run.
+// New creates a server. It does nothing before Run.
 func New(c Config) (*Server, error) {
 	l, err := ledger.New(ledger.Config{Store: c.Store, Log: c.Log, Retry: c.Retry, Patience: c.Patience, Tidy: c.Tidy,
 		Beat: c.Beat})
@@ -103,17 +103,17 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Run loads the state and follows the store until ctx ends. It may be called once. When it returns, every request that
-// was being served has its answer.
+// Run loads the state and follows the store until ctx ends. It may be called once. It returns only when every in-flight
+// request has its answer.
 func (s *Server) Run(ctx context.Context) error { return s.ledger.Run(ctx) }
 
-// Ready returns nil when requests are served, else the reason.
+// Ready returns nil while requests are served, else the reason.
 func (s *Server) Ready() error { return s.ledger.Ready() }
 
-// WaitReady returns when the state has been loaded. Unavailable: ctx or Run ended before.
+// WaitReady returns once the state has been loaded. Unavailable: ctx or Run ended first.
 func (s *Server) WaitReady(ctx context.Context) error { return s.ledger.WaitReady(ctx) }
 
-// Collector gives the server's metrics.
+// Collector returns the server's metrics.
 func (s *Server) Collector() prometheus.Collector { return s.metrics }
 
 // Handler serves the API, /readyz (200 or 503), /livez and its older name /healthz (200).

@@ -23,7 +23,7 @@ var (
 // traits handles /traits.
 type traits struct{ ledger *ledger.Ledger }
 
-// list is GET /traits.
+// list serves GET /traits.
 func (h traits) list(q *request) (*response, error) {
 	if err := q.query.validate(listTraits); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func traitFilter(params query) (func(*ledger.Symbol) bool, error) {
 	}, nil
 }
 
-// show is GET /traits/{name}.
+// show serves GET /traits/{name}.
 func (h traits) show(q *request) (*response, error) {
 	resp := &response{status: http.StatusNoContent}
 	err := h.ledger.View(func(st *ledger.State) error {
@@ -93,7 +93,7 @@ func (h traits) show(q *request) (*response, error) {
 	return resp, nil
 }
 
-// put is PUT /traits/{name}.
+// put serves PUT /traits/{name}.
 func (h traits) put(q *request) (*response, error) {
 	name := q.path[0]
 	if !ledger.CustomTrait.MatchString(name) || len(name) > 255 {
@@ -116,7 +116,7 @@ func (h traits) put(q *request) (*response, error) {
 	return resp, nil
 }
 
-// createdStatus is the status of a PUT that creates what does not exist yet.
+// createdStatus is the status of a PUT that creates an object unless it exists.
 func createdStatus(created bool) int {
 	if created {
 		return http.StatusCreated
@@ -124,7 +124,7 @@ func createdStatus(created bool) int {
 	return http.StatusNoContent
 }
 
-// delete is DELETE /traits/{name}.
+// delete serves DELETE /traits/{name}.
 func (h traits) delete(q *request) (*response, error) {
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.DeleteTrait(q.path[0]) })
 }
@@ -149,7 +149,7 @@ func traitNames(p *ledger.ProviderData, v ledger.Vocabulary) []string {
 	return names
 }
 
-// show is GET /resource_providers/{uuid}/traits.
+// show serves GET /resource_providers/{uuid}/traits.
 func (h providerTraits) show(q *request) (*response, error) {
 	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		p := st.Provider(q.path[0])
@@ -160,7 +160,7 @@ func (h providerTraits) show(q *request) (*response, error) {
 	})
 }
 
-// set is PUT /resource_providers/{uuid}/traits.
+// set serves PUT /resource_providers/{uuid}/traits.
 func (h providerTraits) set(q *request) (*response, error) {
 	var body struct {
 		Traits     []string       `json:"traits"`
@@ -175,7 +175,7 @@ func (h providerTraits) set(q *request) (*response, error) {
 	})
 }
 
-// delete is DELETE /resource_providers/{uuid}/traits.
+// delete serves DELETE /resource_providers/{uuid}/traits.
 func (h providerTraits) delete(q *request) (*response, error) {
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.DeleteTraits(q.path[0]) })
 }

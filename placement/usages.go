@@ -7,7 +7,8 @@ import (
 	"croft/placement/ledger"
 )
 
-// Microversions of usages: /usages exists from 1.9 on; 1.38 groups them by consumer type and counts consumers.
+// Microversions of usages: /usages exists from 1.9 on; 1.38 groups them by consumer type and adds the number of
+// consumers.
 
 const usageProperties = `"project_id": {"type": "string", "minLength": 1, "maxLength": 255},
 	"user_id": {"type": "string", "minLength": 1, "maxLength": 255}`
@@ -20,7 +21,7 @@ var (
 		"required": ["project_id"], "additionalProperties": false}`)
 )
 
-// unknownType is shown for consumers without a type, allTypes for the sum of all.
+// unknownType stands for consumers without a type, allTypes for the sum of all types.
 const (
 	unknownType = "unknown"
 	allTypes    = "all"
@@ -29,7 +30,7 @@ const (
 // usages handles /usages, and /resource_providers/{uuid}/usages.
 type usages struct{ ledger *ledger.Ledger }
 
-// ofProvider is GET /resource_providers/{uuid}/usages.
+// ofProvider serves GET /resource_providers/{uuid}/usages.
 func (h usages) ofProvider(q *request) (*response, error) {
 	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		p := st.Provider(q.path[0])
@@ -43,7 +44,7 @@ func (h usages) ofProvider(q *request) (*response, error) {
 	})
 }
 
-// usagesOf returns the usage of each class that a provider has inventory of.
+// usagesOf returns the usage of each class in a provider's inventory.
 func usagesOf(p *ledger.ProviderData, v ledger.Vocabulary) map[string]int64 {
 	out := make(map[string]int64, len(p.Inventories))
 	for i := range p.Inventories {
@@ -53,7 +54,7 @@ func usagesOf(p *ledger.ProviderData, v ledger.Vocabulary) map[string]int64 {
 	return out
 }
 
-// show is GET /usages.
+// show serves GET /usages.
 func (h usages) show(q *request) (*response, error) {
 	want := usages9
 	if q.version >= 38 {
@@ -97,7 +98,7 @@ func (h usages) show(q *request) (*response, error) {
 	})
 }
 
-// typeSum is what the consumers of one type have, by class, and their number.
+// typeSum is the usage by consumers of one type, by class, and their number.
 type typeSum struct {
 	amounts   map[string]int64
 	consumers int64
@@ -112,6 +113,6 @@ func (t *typeSum) add(c *ledger.Consumer, v ledger.Vocabulary) {
 
 // MarshalJSON implements json.Marshaler.
 func (t *typeSum) MarshalJSON() ([]byte, error) {
-	t.amounts["consumer_count"] = t.consumers // no class has a name in lower case
+	t.amounts["consumer_count"] = t.consumers // no clash: class names are upper case
 	return json.Marshal(t.amounts)
 }

@@ -11,7 +11,7 @@ import (
 // version is a microversion: the n of 1.n.
 type version int
 
-// The microversions that the server speaks.
+// Supported microversions.
 const (
 	minVersion version = 0
 	maxVersion version = 39
@@ -19,10 +19,10 @@ const (
 
 func (v version) String() string { return fmt.Sprintf("1.%d", int(v)) }
 
-// versionHeader names the service and version, in requests and in answers.
+// versionHeader names the service and the version, in requests and answers.
 const versionHeader = "Openstack-Api-Version"
 
-// parseVersion reads the headers of a request. Without them the version is the oldest.
+// parseVersion reads the headers of a request. Without them it returns the oldest version.
 func parseVersion(headers []string) (version, error) {
 	text := wantedVersion(headers)
 	switch text {
@@ -55,7 +55,7 @@ func parseVersion(headers []string) (version, error) {
 	return 0, &apiError{status: 406, detail: "Invalid microversion: Unacceptable version header: " + text}
 }
 
-// wantedVersion finds the last value that is for this service.
+// wantedVersion returns the last value that names this service.
 func wantedVersion(headers []string) string {
 	values := strings.Split(strings.Join(headers, ","), ",")
 	for i := len(values) - 1; i >= 0; i-- {
@@ -67,7 +67,7 @@ func wantedVersion(headers []string) string {
 	return ""
 }
 
-// versioned is a schema that is valid from a version on.
+// versioned is a schema and its first version.
 type versioned struct {
 	since  version
 	schema *schema.Schema

@@ -1,6 +1,6 @@
 package placement
 
-// versions is GET /.
+// versions serves GET /.
 func versions(q *request) (*response, error) {
 	type version struct {
 		ID     string `json:"id"`

@@ -7,9 +7,9 @@ import (
 	"croft/placement/ledger"
 )
 
-// Two requests that the Placement API does not have, and croft's client sends often: all providers with all there is of
-// each, and one provider brought to what it should be, in one transaction, which writes nothing if it is so already
-// (204). Their paths begin with /croft; other Placements answer 404 there.
+// Two requests that the Placement API lacks and croft's client sends often: read all providers with everything about
+// them, and bring one provider to a wanted state in one transaction, which writes nothing if the state is already right
+// (204). Their paths begin with /croft; other Placements answer 404.
 
 var putWhole = schema.Must(`{"type": "object", "properties": {
 	"name": {"type": "string", "minLength": 1, "maxLength": 200},
@@ -19,7 +19,7 @@ var putWhole = schema.Must(`{"type": "object", "properties": {
 	"aggregates": ` + aggregateList + `},
 	"required": ["name", "inventories", "traits", "aggregates"], "additionalProperties": false}`)
 
-// wholeProvider is all there is of a provider.
+// wholeProvider is everything about a provider.
 type wholeProvider struct {
 	UUID        string           `json:"uuid"`
 	Name        string           `json:"name"`
@@ -34,7 +34,7 @@ type wholeProvider struct {
 // wholeProviders handles /croft/providers.
 type wholeProviders struct{ ledger *ledger.Ledger }
 
-// list is GET /croft/providers.
+// list serves GET /croft/providers.
 func (h wholeProviders) list(q *request) (*response, error) {
 	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		list := make([]wholeProvider, len(st.Providers()))
@@ -53,8 +53,8 @@ func (h wholeProviders) list(q *request) (*response, error) {
 var broughtStatus = map[ledger.Brought]int{ledger.Created: http.StatusCreated, ledger.Changed: http.StatusOK,
 	ledger.Unchanged: http.StatusNoContent}
 
-// put is PUT /croft/providers/{uuid}. It creates the provider, and custom classes and traits that are
-// missing; standard traits that it does not know are left out.
+// put serves PUT /croft/providers/{uuid}. It creates the provider, and missing custom classes and traits; unknown
+// standard traits are left out.
 func (h wholeProviders) put(q *request) (*response, error) {
 	uuid, valid := schema.UUID(q.path[0])
 	if !valid {

@@ -12,14 +12,14 @@ import (
 	"croft/placement/transfer"
 )
 
-// Archive exports the whole state from its Store, and imports one, with or without ledgers on it. What it reads is of
-// one revision. New providers can be claimed from only when the whole import is stored. Each write compares what Read
+// Archive exports the whole state from its Store, at one revision, and imports one, whether or not ledgers run on the
+// Store. New providers can be claimed from only when the whole import is stored. Each write is conditional on what Read
 // returned last. An Archive is for one goroutine.
 type Archive struct {
 	Store Store
 
-	read     *State        // what Read returned
-	modified map[Key]int64 // revision of each entry that exists
+	read     *State        // the result of the last Read
+	modified map[Key]int64 // revision of each existing entry
 }
 
 var _ transfer.Target = (*Archive)(nil)
@@ -43,7 +43,7 @@ func (a *Archive) Read(ctx context.Context, progress transfer.Progress) (*transf
 	return a.read.portable(), nil
 }
 
-// portable returns the state in the form that can be carried elsewhere.
+// portable returns the state in the form of package transfer.
 func (s *State) portable() *transfer.State {
 	out := &transfer.State{
 		Revision:        s.revision,

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// CustomTrait matches the names of custom traits.
+// CustomTrait matches valid names of custom traits.
 var CustomTrait = regexp.MustCompile(`^CUSTOM_[A-Z0-9_]+$`)
 
-// ProviderSpec is what a provider should be.
+// ProviderSpec is the wanted state of a provider.
 type ProviderSpec struct {
 	Name        string
 	Inventories []InventorySpec
@@ -17,18 +17,18 @@ type ProviderSpec struct {
 	Aggregates  []string
 }
 
-// Brought says what BringProvider did.
+// Brought is the outcome of BringProvider.
 type Brought int
 
-// The outcomes of BringProvider.
+// Outcomes of BringProvider.
 const (
 	Unchanged Brought = iota
 	Changed
 	Created
 )
 
-// BringProvider makes a provider what it should be. It creates the provider, and custom classes and traits that are
-// missing; standard traits that it does not know are left out.
+// BringProvider creates or changes a provider so that it is as specified. Missing custom classes and traits are
+// created; unknown standard traits are left out.
 func (t *Tx) BringProvider(uuid string, want ProviderSpec) (Brought, error) {
 	done := Changed
 	v := t.providers.whole(uuid)
@@ -73,7 +73,7 @@ func (b bringing) name(want string) error {
 	return nil
 }
 
-// inventories creates custom classes that are missing.
+// inventories creates missing custom classes.
 func (b bringing) inventories(want []InventorySpec) error {
 	if b.has(want) {
 		return nil
@@ -100,7 +100,7 @@ func (b bringing) inventories(want []InventorySpec) error {
 	return nil
 }
 
-// has tells whether the provider has these inventories and no others.
+// has reports whether the provider has exactly these inventories.
 func (b bringing) has(specs []InventorySpec) bool {
 	for _, s := range specs {
 		c := b.tx.classes.get(s.Name)
@@ -115,7 +115,7 @@ func (b bringing) has(specs []InventorySpec) bool {
 	return len(specs) == len(b.provider.Inventories)
 }
 
-// traits creates custom traits that are missing.
+// traits creates missing custom traits.
 func (b bringing) traits(want []string) error {
 	var ids []ID
 	var held []*symbolView

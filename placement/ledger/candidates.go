@@ -9,21 +9,21 @@ import (
 
 // RequestGroup is one group of a candidate request: the parameters that share a suffix.
 type RequestGroup struct {
-	Suffix     string // empty: several providers of a tree may serve the group together; else one provider serves all
+	Suffix     string // empty: several providers of a tree may serve the group together; else one must serve it
 	Resources  []NamedAmount
 	Traits     TraitTest
 	Aggregates AggregateTest
-	Tree       string // UUID of any provider of the tree to stay in; empty: any tree
+	Tree       string // UUID of any provider of the tree to search; empty: any tree
 }
 
-// Single tells whether one provider has to serve the group.
+// Single reports whether one provider has to serve the whole group.
 func (g *RequestGroup) Single() bool { return g.Suffix != "" }
 
 // CandidateRequest asks for ways to serve all groups from one tree and the providers that share with it.
 type CandidateRequest struct {
 	Groups     []RequestGroup
 	Limit      int  // 0: none
-	Isolate    bool // no provider serves two single groups
+	Isolate    bool // no provider serves two groups for which Single is true
 	RootTraits TraitTest
 	Subtrees   [][]string // suffixes of groups; one of their providers has to be above all the others
 	Nested     bool       // several providers of one tree may be used
@@ -40,7 +40,7 @@ type Portion struct {
 // Option is one way to serve one group.
 type Option struct {
 	Portions  []Portion
-	Providers []*Provider // each once; not empty for a group without resources either
+	Providers []*Provider // no duplicates; not empty for a group without resources either
 }
 
 // Candidate is one way to serve all groups.
@@ -49,26 +49,26 @@ type Candidate struct {
 	Options  []Option  // by group
 }
 
-// search finds candidates in a state, tree by tree, and stops at the limit.
+// search finds candidates in a state, tree by tree, up to the limit.
 type search struct {
 	st     *State
 	req    *CandidateRequest
 	groups []searchGroup
 	roots  traitSets
-	seen   map[string]bool // keys of found; nil where there can be no duplicates
+	seen   map[string]bool // keys of found; nil if duplicates are impossible
 	found  []Candidate
 }
 
-// searchGroup is a group with its names looked up.
+// searchGroup is a group with its names resolved.
 type searchGroup struct {
 	*RequestGroup
 	wants []Amount
 	sets  traitSets
-	root  *Provider // of the tree to stay in; nil: any tree
+	root  *Provider // of the tree to search; nil: any tree
 }
 
-// Candidates returns the ways to serve a request, by order of the trees' creation. Finding none is not an error; a name
-// that does not exist is.
+// Candidates returns the ways to serve a request, trees by order of creation. An empty result is not an error; an
+// unknown name is.
 func (st *State) Candidates(ctx context.Context, req *CandidateRequest) ([]Candidate, error) {
 	s := &search{st: st, req: req}
 	sets, unknown := req.RootTraits.find(st.traits)
@@ -95,13 +95,13 @@ func (st *State) Candidates(ctx context.Context, req *CandidateRequest) ([]Candi
 	return s.found, nil
 }
 
-// anchors tells whether a root has the traits that the request asks of roots.
+// anchors reports whether a root has the traits that the request asks of roots.
 func (s *search) anchors(root *Provider) bool {
 	return s.roots.met(root.Traits) && !s.roots.broken(root.Traits)
 }
 
-// resolve looks up the names in the groups. False: no provider can serve one of them. The original takes the groups one
-// by one and stops at the first without candidates, so it does not notice an unknown name in a later one.
+// resolve looks up the names in the groups. False: no provider can serve one of the groups. Like the original, it stops
+// at the first group without candidates, so an unknown name in a later group goes unnoticed.
 func (s *search) resolve(ctx context.Context) (bool, error) {
 	for i := range s.req.Groups {
 		g := searchGroup{RequestGroup: &s.req.Groups[i]}
@@ -154,7 +154,7 @@ func (s *search) resolveGroup(g *searchGroup) (bool, error) {
 	return true, nil
 }
 
-// run visits the trees that may have candidates.
+// run visits the trees that may hold candidates.
 func (s *search) run(ctx context.Context) error {
 	roots := s.trees()
 	for _, g := range s.groups {
@@ -188,7 +188,7 @@ func (s *search) run(ctx context.Context) error {
 
 func (s *search) full() bool { return s.req.Limit > 0 && len(s.found) >= s.req.Limit }
 
-// randomWalk returns a start and a stride with which a walk visits each of n indexes once.
+// randomWalk returns a start and a stride that visit each of n indexes once.
 func randomWalk(n int) (start, stride int) {
 	gcd := func(a, b int) int {
 		for b != 0 {
@@ -202,7 +202,7 @@ func randomWalk(n int) (start, stride int) {
 	return rand.IntN(n), stride
 }
 
-// tree finds the candidates in one tree.
+// tree finds the candidates of one tree.
 func (s *search) tree(ctx context.Context, root *Provider) error {
 	if len(root.children) == 0 && len(s.st.sharing) == 0 && len(s.groups) == 1 {
 		if g := &s.groups[0]; g.inAggregates(root, root, true) && g.holdsAll(root) && !g.idle() {
@@ -228,7 +228,7 @@ func (s *search) tree(ctx context.Context, root *Provider) error {
 	return s.combine(ctx, options)
 }
 
-// lent lists the providers outside of a tree that share with a provider in it.
+// lent lists the providers outside a tree that share with a provider in it.
 func (s *search) lent(own []*Provider, root *Provider) []*Provider {
 	if len(s.st.sharing) == 0 {
 		return nil
@@ -247,13 +247,13 @@ func (s *search) lent(own []*Provider, root *Provider) []*Provider {
 	return out
 }
 
-// idle tells whether the group asks for nothing.
+// idle reports whether the group asks for nothing.
 func (g *searchGroup) idle() bool {
 	return len(g.wants) == 0 && len(g.sets.required) == 0 && len(g.Aggregates.Required) == 0
 }
 
-// inAggregates tells whether a provider is in the aggregates that the group asks for. spans: those of the root count
-// for its whole tree.
+// inAggregates reports whether a provider is in the aggregates that the group asks for. spans: membership of the root
+// extends to its whole tree.
 func (g *searchGroup) inAggregates(p, root *Provider, spans bool) bool {
 	in := func(sets [][]string) bool {
 		return p.inAnyOfEach(sets) || spans && root.inAnyOfEach(sets)
@@ -267,7 +267,7 @@ func (g *searchGroup) inAggregates(p, root *Provider, spans bool) bool {
 	return true
 }
 
-// holdsAll tells whether one provider can serve the group alone.
+// holdsAll reports whether one provider can serve the group alone.
 func (g *searchGroup) holdsAll(p *Provider) bool {
 	for _, w := range g.wants {
 		if !p.has(w.Class, w.N) {
@@ -288,7 +288,7 @@ func (g *searchGroup) option(p *Provider) Option {
 	return Option{portions, []*Provider{p}}
 }
 
-// singles returns the options of a group that one provider has to serve.
+// singles returns the options of a group for which Single is true.
 func (g *searchGroup) singles(own, lent []*Provider, root *Provider) []Option {
 	if g.idle() {
 		return nil
@@ -304,8 +304,8 @@ func (g *searchGroup) singles(own, lent []*Provider, root *Provider) []Option {
 	return out
 }
 
-// together returns the options of a group that several providers may serve, of a tree or lent to it: each class comes
-// from one of them, and together they have the traits.
+// together returns the options of a group that several providers, of a tree or lent to it, may serve: each class comes
+// from one provider, and together they have the traits.
 func (g *searchGroup) together(own, lent []*Provider, root *Provider) []Option {
 	choices := make([][]*Provider, len(g.wants))
 	for i, w := range g.wants {
@@ -333,7 +333,7 @@ func (g *searchGroup) together(own, lent []*Provider, root *Provider) []Option {
 	return out
 }
 
-// offers tells whether a provider has enough of a class, and no trait that is forbidden.
+// offers reports whether a provider has enough of a class and no forbidden trait.
 func (g *searchGroup) offers(p *Provider, w Amount) bool {
 	return p.has(w.Class, w.N) && !g.sets.broken(p.Traits)
 }
@@ -349,7 +349,7 @@ func (g *searchGroup) assemble(pick []*Provider) Option {
 	return o
 }
 
-// collectively tells whether the providers together have the required traits.
+// collectively reports whether the providers together have the required traits.
 func (g *searchGroup) collectively(providers []*Provider) bool {
 	for _, any := range g.sets.required {
 		if !slices.ContainsFunc(providers, func(p *Provider) bool { return hasAny(p.Traits, any) }) {

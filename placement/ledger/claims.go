@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ClaimRequest is what one consumer is to have been granted.
+// ClaimRequest is the wanted claim of one consumer.
 type ClaimRequest struct {
 	Consumer      string // UUID
 	Project, User string
@@ -15,20 +15,20 @@ type ClaimRequest struct {
 	Demands       []Demand
 }
 
-// Demand is the part of a claim about one provider and class.
+// Demand is the part of a claim on one provider and class.
 type Demand struct {
 	Provider string // UUID
 	NamedAmount
 }
 
-// ClaimRules says how claims are decided.
+// ClaimRules are the checks that depend on the microversion.
 type ClaimRules struct {
-	Generations bool               // the consumers' generations are compared
-	Types       bool               // the consumers' types are stored
-	Refuse      func(string) error // words the refusal of a class that does not exist
+	Generations bool               // compare the consumers' generations
+	Types       bool               // store the consumers' types
+	Refuse      func(string) error // words the refusal of an unknown class
 }
 
-// Claim replaces the allocations of all consumers, or of none.
+// Claim replaces the allocations of all the consumers, or of none of them.
 func (t *Tx) Claim(rules ClaimRules, claims ...ClaimRequest) error {
 	c, err := t.open(rules, claims)
 	if err != nil {
@@ -37,7 +37,7 @@ func (t *Tx) Claim(rules ClaimRules, claims ...ClaimRequest) error {
 	return c.settle()
 }
 
-// Release returns all allocations of a consumer.
+// Release deletes all allocations of a consumer.
 func (t *Tx) Release(consumer string) error {
 	c := t.consumers.view(consumer)
 	if len(c.Allocations) == 0 {
@@ -48,7 +48,7 @@ func (t *Tx) Release(consumer string) error {
 	return nil
 }
 
-// claiming decides claims that are granted together.
+// claiming decides claims that are granted together or not at all.
 type claiming struct {
 	tx        *Tx
 	rules     ClaimRules
@@ -75,7 +75,7 @@ func (t *Tx) open(rules ClaimRules, claims []ClaimRequest) (*claiming, error) {
 	return c, nil
 }
 
-// consumer finds or creates the consumer of a claim, and updates all but its allocations.
+// consumer finds or creates the consumer of a claim and updates everything except its allocations.
 func (c *claiming) consumer(claim ClaimRequest) (*consumerView, error) {
 	view := c.tx.consumers.view(claim.Consumer)
 	if c.rules.Generations {
@@ -104,10 +104,10 @@ func (c *claiming) consumer(claim ClaimRequest) (*consumerView, error) {
 	return view, nil
 }
 
-// settle frees what the consumers have, checks their demands against what is left, and grants them.
+// settle frees what the consumers hold, checks their demands against what is left, and grants them.
 func (c *claiming) settle() error {
-	touched := map[string]bool{} // providers whose generations are counted up
-	var returned []ID            // classes of which consumers return all
+	touched := map[string]bool{} // providers whose generation increases
+	var returned []ID            // classes that consumers return completely
 	for i, claim := range c.claims {
 		if len(claim.Demands) == 0 {
 			for _, a := range c.consumers[i].Allocations {
@@ -136,7 +136,7 @@ func (c *claiming) settle() error {
 	return nil
 }
 
-// check refuses claims that exceed what the providers have left.
+// check refuses claims beyond what the providers have left.
 func (c *claiming) check(returned []ID) error {
 	classes, err := c.classes(returned)
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *claiming) check(returned []ID) error {
 	return nil
 }
 
-// unallocatable is a conflict that trying again does not solve.
+// unallocatable is a conflict that a retry does not resolve.
 func unallocatable(format string, args ...any) error {
 	return conflict("", "Unable to allocate inventory: "+format, args...)
 }
@@ -180,7 +180,7 @@ func noInventory(class, provider string) error {
 	return unallocatable("Inventory for '%s' on resource provider '%s' invalid.", class, provider)
 }
 
-// classes returns the classes that are claimed or returned, by ID.
+// classes returns the classes claimed or returned, by ID.
 func (c *claiming) classes(returned []ID) ([]ID, error) {
 	ids := slices.Clone(returned)
 	for _, claim := range c.claims {
@@ -196,7 +196,7 @@ func (c *claiming) classes(returned []ID) ([]ID, error) {
 	return slices.Compact(ids), nil
 }
 
-// checkInventories refuses claims on providers that have none of the classes.
+// checkInventories refuses claims on providers without an inventory of any of the classes.
 func (c *claiming) checkInventories(classes []ID) error {
 	var lacking []string
 	for _, claim := range c.claims {

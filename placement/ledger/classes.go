@@ -14,14 +14,14 @@ func (t *Tx) CreateClass(name string) error {
 	return err
 }
 
-// EnsureClass creates a custom class unless it exists, and tells whether it did.
+// EnsureClass creates a custom class unless it exists. created: it did not exist.
 func (t *Tx) EnsureClass(name string) (created bool, err error) {
 	_, created, err = t.classes.ensure(name)
 	return created, err
 }
 
-// RenameClass renames a custom class, in inventories and allocations too. A concurrent new use of the old class writes
-// its entry, so its removal fails.
+// RenameClass renames a custom class, also in inventories and allocations. It fails if the old class gets a new user
+// concurrently, because that writes the entry of the class.
 func (t *Tx) RenameClass(from, to string) error {
 	c := t.classes.get(from)
 	switch {
@@ -68,7 +68,7 @@ func (t *Tx) reclass(consumer string, from, to ID) {
 	t.allocate(c, list)
 }
 
-// DeleteClass deletes a custom class without users.
+// DeleteClass deletes a custom class that has no users.
 func (t *Tx) DeleteClass(name string) error {
 	c := t.classes.get(name)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// product calls use with every way to pick one of each list, until it returns false.
+// product calls use with every way to pick one element of each list, until use returns false.
 func product[T any](lists [][]T, use func([]T) bool) {
 	pick := make([]T, len(lists))
 	var step func(i int) bool
@@ -27,7 +27,7 @@ func product[T any](lists [][]T, use func([]T) bool) {
 	step(0)
 }
 
-// combine joins one option of each group, in all ways that are allowed.
+// combine joins one option of each group, in all permitted ways.
 func (s *search) combine(ctx context.Context, options [][]Option) error {
 	n := 0
 	product(options, func(pick []Option) bool {
@@ -59,7 +59,7 @@ func (s *search) add(c Candidate) {
 	s.found = append(s.found, c)
 }
 
-// isolated tells whether no provider serves two single groups, if the request asks for that.
+// isolated reports whether no provider serves two groups for which Single is true, if the request asks for that.
 func (s *search) isolated(pick []Option) bool {
 	if !s.req.Isolate {
 		return true
@@ -76,7 +76,7 @@ func (s *search) isolated(pick []Option) bool {
 	return true
 }
 
-// rooted tells whether, for each same_subtree, one provider is above all the others.
+// rooted reports whether, for each same_subtree, one provider is above all the others.
 func (s *search) rooted(pick []Option) bool {
 	for _, suffixes := range s.req.Subtrees {
 		var involved []*Provider
@@ -95,7 +95,7 @@ func (s *search) rooted(pick []Option) bool {
 	return true
 }
 
-// above tells whether p is q or an ancestor of it.
+// above reports whether p is q or an ancestor of q.
 func (p *Provider) above(q *Provider) bool {
 	for ; q != nil; q = q.up {
 		if p == q {
@@ -105,7 +105,7 @@ func (p *Provider) above(q *Provider) bool {
 	return false
 }
 
-// consolidate adds up the portions of one class from one provider.
+// consolidate sums the portions of each class and provider.
 func consolidate(pick []Option) []Portion {
 	if len(pick) == 1 {
 		return pick[0].Portions
@@ -127,7 +127,7 @@ func consolidate(pick []Option) []Portion {
 	return out
 }
 
-// fit tells whether every provider has enough for all its portions together.
+// fit reports whether every provider has enough for the sum of its portions.
 func fit(portions []Portion) bool {
 	for _, x := range portions {
 		i := x.Provider.Inventory(x.Class)
@@ -138,7 +138,7 @@ func fit(portions []Portion) bool {
 	return true
 }
 
-// oneOfEachTree tells whether no two providers are of one tree.
+// oneOfEachTree reports whether no two providers belong to the same tree.
 func oneOfEachTree(portions []Portion) bool {
 	for i, x := range portions {
 		for _, y := range portions[:i] {
@@ -150,7 +150,7 @@ func oneOfEachTree(portions []Portion) bool {
 	return true
 }
 
-// key is equal for candidates that a client cannot tell apart.
+// key is equal for candidates that look the same to a client.
 func (s *search) key(c Candidate) string {
 	var items []string
 	for _, x := range c.Portions {

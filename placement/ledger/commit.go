@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// maxAttempts bounds how often a batch is tried again because another ledger was faster. Each time one of the two made
+// maxAttempts bounds the retries of a batch that lost against another ledger. In each attempt one of the two made
 // progress.
 const maxAttempts = 200
 
-// request is a request to change the state.
+// request is one call of Change.
 type request struct {
 	ctx context.Context
-	// decide reads and changes t. It may run several times, and only its last run counts. If it fails nothing changes,
-	// and its error is the answer.
+	// decide reads and changes t. It may run several times; only the last run has effect. If it returns an error
+	// nothing changes, and the error is the answer.
 	decide func(t *Tx) error
 	done   chan error
 }
 
-// run runs decide. A panic is the answer to this request alone.
+// run runs decide. A panic becomes the answer to this request alone.
 func (r *request) run(t *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -38,11 +38,11 @@ type committer struct {
 	store     Store
 	memory    *memory
 	patience  patience
-	conflicts atomic.Int64 // transactions that were tried again
+	conflicts atomic.Int64 // retried transactions
 }
 
-// serve serves all requests, many at a time: those that come during a transaction share the next one. It returns
-// when ctx ends, or when stop is closed and no request is being served.
+// serve answers all requests, in batches: requests that arrive during a transaction share the next one. It returns when
+// ctx ends, or when stop is closed and no request is in flight.
 func (c *committer) serve(ctx context.Context, requests <-chan *request, stop <-chan struct{}) {
 	var waiting []*request
 	for ctx.Err() == nil {
@@ -61,7 +61,7 @@ func (c *committer) serve(ctx context.Context, requests <-chan *request, stop <-
 	}
 }
 
-// drain adds the requests that are waiting, up to the number of entries that one transaction can hold.
+// drain adds the waiting requests, up to the number of entries that one transaction can hold.
 func (c *committer) drain(waiting []*request, requests <-chan *request) []*request {
 	for len(waiting) < c.store.Limit() {
 		select {
@@ -74,13 +74,13 @@ func (c *committer) drain(waiting []*request, requests <-chan *request) []*reque
 	return waiting
 }
 
-// verdict is the outcome of a request, which is answered when the batch is stored.
+// verdict is the outcome of a request, sent when the batch is stored.
 type verdict struct {
 	request *request
 	err     error
 }
 
-// commit serves as many of the requests as fit one transaction, and returns the others.
+// commit serves as many of the requests as fit in one transaction, and returns the others.
 func (c *committer) commit(ctx context.Context, requests []*request) []*request {
 	most := len(requests)
 	for range maxAttempts {
@@ -107,7 +107,7 @@ func (c *committer) commit(ctx context.Context, requests []*request) []*request 
 	return requests[1:]
 }
 
-// persist commits one batch and updates the state. False: another ledger was faster, and the state has its changes now.
+// persist commits one batch and updates the state. False: another ledger was faster; the state now has its changes.
 func (c *committer) persist(ctx context.Context, batch Txn) (bool, error) {
 	if len(batch.If)+len(batch.Then) == 0 {
 		return true, nil
@@ -126,8 +126,8 @@ func (c *committer) persist(ctx context.Context, batch Txn) (bool, error) {
 	return out.Done, c.memory.await(ctx, out.Revision)
 }
 
-// advance applies a batch that has been stored, if nothing else was stored since the state's revision. Else the watch
-// has to report that first.
+// advance applies a stored batch, if nothing else was stored since the state's revision. Otherwise the watch has to
+// report the other changes first.
 func (c *committer) advance(out Outcome, batch Txn) (applied bool) {
 	c.memory.write(func(s *State) *State {
 		if s.revision < out.Before || s.revision >= out.Revision {
@@ -138,7 +138,7 @@ func (c *committer) advance(out Outcome, batch Txn) (applied bool) {
 			entries[i] = Entry{Key: w.Key, Value: w.Value, Deleted: w.Delete, Modified: out.Revision,
 				Created: cmp.Or(s.createdAt(w.Key), out.Revision)}
 		}
-		applied = s.apply(out.Revision, entries) == nil // else the watch fails on it too, and the state is loaded again
+		applied = s.apply(out.Revision, entries) == nil // on failure the watch fails too, and the state is loaded again
 		return s
 	})
 	return applied
@@ -150,8 +150,7 @@ func answerAll(verdicts []verdict, answer func(error) error) {
 	}
 }
 
-// decide runs the requests one by one, each over the changes of those before it, as far as one transaction can hold
-// them.
+// decide runs the requests in order, each on top of the changes of those before it, until one transaction is full.
 func (c *committer) decide(requests []*request) (txn Txn, verdicts []verdict, rest []*request) {
 	c.memory.read(func(s *State) {
 		batch, limit := newTx(s, nil, time.Now().Unix()), c.store.Limit()
@@ -164,7 +163,7 @@ func (c *committer) decide(requests []*request) (txn Txn, verdicts []verdict, re
 			err := r.run(one)
 			size := batch.sizeWith(one)
 			switch {
-			case size > limit && i > 0: // it may fit the next transaction
+			case size > limit && i > 0: // it may fit in the next transaction
 				txn, rest = batch.txn(), requests[i:]
 				return
 			case size > limit:

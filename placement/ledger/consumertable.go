@@ -1,6 +1,6 @@
 package ledger
 
-// consumerTable is the consumers as a transaction sees them.
+// consumerTable holds the consumers as a transaction sees them.
 type consumerTable struct {
 	base  *State
 	views layered[*consumerView]
@@ -14,7 +14,7 @@ type consumerView struct {
 	write  bool
 }
 
-// view returns a consumer to read and change, whether it exists or not.
+// view returns a consumer to read and change, even if it does not exist.
 func (t *consumerTable) view(uuid string) *consumerView {
 	if v := t.views.own[uuid]; v != nil {
 		return v

@@ -7,7 +7,7 @@ import (
 	"croft"
 )
 
-// The codes of refusals, as the Placement API defines them.
+// Error codes of refusals, defined by the Placement API.
 const (
 	CodeConcurrentUpdate = "placement.concurrent_update"
 	CodeDuplicateName    = "placement.duplicate_name"
@@ -17,21 +17,21 @@ const (
 	CodeProviderIsParent = "placement.resource_provider.cannot_delete_parent"
 )
 
-// ErrFull says that there are as many custom names as there may be.
+// ErrFull reports that the limit of custom names is reached.
 var ErrFull = errors.New("there are too many custom names")
 
 // Error is a refusal, in the words of the Placement API.
 type Error struct {
 	Kind   croft.Kind
-	Code   string // empty: none of the codes
+	Code   string // empty: no code of the API fits
 	Detail string
-	Cause  error // ErrFull or ErrTooLarge, where it is one
+	Cause  error // ErrFull, ErrTooLarge or nil
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Detail }
 
-// Is tells whether the error is of a kind.
+// Is reports whether the error is of a kind.
 func (e *Error) Is(target error) bool { return target == error(e.Kind) }
 
 // Unwrap returns the cause.
@@ -49,12 +49,12 @@ func conflict(code, format string, args ...any) *Error {
 	return &Error{Kind: croft.Conflict, Code: code, Detail: fmt.Sprintf(format, args...)}
 }
 
-// unavailable says that the store does not answer, or did not confirm a write.
+// unavailable reports that the store does not answer, or did not confirm a write.
 func unavailable(err error) *Error {
 	return &Error{Kind: croft.Unavailable, Detail: "The state could not be read or written: " + err.Error()}
 }
 
-// tooManyEntries refuses a request that one transaction of the store cannot hold.
+// tooManyEntries refuses a request with more entries than one transaction of the store can hold.
 func tooManyEntries(size, limit int) *Error {
 	const text = "The request concerns %d entries of the store and one transaction can hold %d. " +
 		"Split it, or raise etcd's --max-txn-ops."

@@ -2,7 +2,7 @@ package ledger
 
 import "slices"
 
-// TraitTest asks for one trait at least of each required set, and for no forbidden one.
+// TraitTest requires at least one trait of each required set, and no forbidden one.
 type TraitTest struct {
 	Required  [][]string
 	Forbidden []string
@@ -10,26 +10,26 @@ type TraitTest struct {
 
 func (t *TraitTest) empty() bool { return len(t.Required)+len(t.Forbidden) == 0 }
 
-// AggregateTest asks for membership in one aggregate at least of each required set, and in no forbidden one.
+// AggregateTest requires membership in at least one aggregate of each required set, and in no forbidden one.
 type AggregateTest struct {
 	Required  [][]string
 	Forbidden []string
 }
 
-// Empty tells whether every provider passes the test.
+// Empty reports whether every provider passes the test.
 func (t *AggregateTest) Empty() bool { return len(t.Required)+len(t.Forbidden) == 0 }
 
-// inAny tells whether a provider is in any of the aggregates.
+// inAny reports whether a provider is in any of the aggregates.
 func (p *ProviderData) inAny(aggregates []string) bool {
 	return slices.ContainsFunc(p.Aggregates, func(a string) bool { return slices.Contains(aggregates, a) })
 }
 
-// inAnyOfEach tells whether a provider is in one aggregate at least of each set.
+// inAnyOfEach reports whether a provider is in at least one aggregate of each set.
 func (p *ProviderData) inAnyOfEach(sets [][]string) bool {
 	return !slices.ContainsFunc(sets, func(set []string) bool { return !p.inAny(set) })
 }
 
-// traitSets is a TraitTest with its names looked up.
+// traitSets is a TraitTest with its names resolved.
 type traitSets struct {
 	required  [][]ID
 	forbidden []ID
@@ -58,19 +58,19 @@ func (t *TraitTest) find(traits *Symbols) (sets traitSets, unknown string) {
 	return sets, ""
 }
 
-// met tells whether traits have one at least of each required set.
+// met reports whether traits contains at least one of each required set.
 func (t *traitSets) met(traits []ID) bool {
 	return !slices.ContainsFunc(t.required, func(any []ID) bool { return !hasAny(traits, any) })
 }
 
-// broken tells whether traits have a forbidden one.
+// broken reports whether traits contains a forbidden one.
 func (t *traitSets) broken(traits []ID) bool { return hasAny(traits, t.forbidden) }
 
 func hasAny(traits, any []ID) bool {
 	return slices.ContainsFunc(any, func(i ID) bool { return hasID(traits, i) })
 }
 
-// Filter narrows a list of providers. Empty fields narrow nothing.
+// Filter selects providers. Empty fields select all.
 type Filter struct {
 	Name, UUID string
 	Tree       string // UUID of any provider of the tree
@@ -79,8 +79,8 @@ type Filter struct {
 	Resources  []NamedAmount
 }
 
-// Filter returns the providers that pass, by order of creation. A name that does not exist is an error only if the
-// filters before it left providers, as in the original.
+// Filter returns the matching providers, by order of creation. As in the original, an unknown name is an error only if
+// the filters before it left any providers.
 func (s *State) Filter(f Filter) ([]*Provider, error) {
 	list := s.all
 	keep := func(pass func(*Provider) bool) {
@@ -141,9 +141,9 @@ func listOf(p *Provider) []*Provider {
 	return []*Provider{p}
 }
 
-// emptied tells whether the original would have stopped before it noticed a name that does not exist: no provider has
-// the required traits, or none is in the aggregates. It checks required traits, forbidden ones, aggregates and
-// resources in this order.
+// emptied reports whether the original would have stopped before it noticed an unknown name: no provider has the
+// required traits, or none is in the aggregates. It checks required traits, forbidden traits, aggregates and resources,
+// in this order.
 func (f *Filter) emptied(s *State) bool {
 	none := func(pass func(*Provider) bool) bool { return !slices.ContainsFunc(s.all, pass) }
 	required := TraitTest{Required: f.Traits.Required}

@@ -2,8 +2,8 @@ package ledger
 
 import "slices"
 
-// index lists the providers that have a class, a trait or an aggregate, by order of creation. A search for something
-// rare visits these alone.
+// index lists the providers that have a class, a trait or an aggregate, by order of creation, so a search for something
+// rare visits only these.
 type index struct {
 	classes    map[ID][]*Provider
 	traits     map[ID][]*Provider
@@ -14,7 +14,7 @@ func newIndex() index {
 	return index{classes: map[ID][]*Provider{}, traits: map[ID][]*Provider{}, aggregates: map[string][]*Provider{}}
 }
 
-// update moves a provider from the lists of its old data to those of its new data.
+// update moves a provider from the lists of its old data to the lists of its new data.
 func (x *index) update(p *Provider, old, now *ProviderData) {
 	relist(x.classes, p, old.classes(), now.classes())
 	relist(x.traits, p, old.Traits, now.Traits)

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// InventorySpec is an inventory of a class that may not exist. The ID in it does not count.
+// InventorySpec is an inventory of a class that may not exist. The ID in it is ignored.
 type InventorySpec struct {
 	Name string // of the class
 	Inventory
 }
 
-// CheckCapacity refuses inventories of which nothing could ever be allocated. exhausted: all of one may be reserved.
+// CheckCapacity refuses inventories without capacity. exhausted: reserved may equal total.
 func CheckCapacity(provider string, exhausted bool, specs ...InventorySpec) error {
 	for _, s := range specs {
 		words := "greater than or equal to"
@@ -27,7 +27,7 @@ func CheckCapacity(provider string, exhausted bool, specs ...InventorySpec) erro
 	return nil
 }
 
-// resolve gives the inventory the ID of its class, and keeps the class from being deleted.
+// resolve sets the ID of the inventory's class, and keeps the class from being deleted.
 func (s InventorySpec) resolve(c *symbolView) Inventory {
 	c.hold()
 	i := s.Inventory
@@ -35,7 +35,7 @@ func (s InventorySpec) resolve(c *symbolView) Inventory {
 	return i
 }
 
-// resolve finds the classes of inventories.
+// resolve looks up the classes of inventories.
 func (t *Tx) resolve(specs []InventorySpec) ([]Inventory, error) {
 	list := make([]Inventory, 0, len(specs))
 	for _, s := range specs {
@@ -65,7 +65,7 @@ func (t *Tx) CreateInventory(uuid string, s InventorySpec) (p ProviderData, err 
 	return v.ProviderData, nil
 }
 
-// atGeneration returns a provider that is at a generation, and whose new inventories have capacity.
+// atGeneration returns a provider, which must be at the generation, and its new inventories must have capacity.
 func (t *Tx) atGeneration(uuid string, generation int64, exhausted bool, specs ...InventorySpec) (*providerView,
 	error) {
 	v := t.providers.get(uuid)
@@ -81,7 +81,7 @@ func (t *Tx) atGeneration(uuid string, generation int64, exhausted bool, specs .
 	return v, nil
 }
 
-// SetInventories replaces a provider's inventories, if it is at a generation. exhausted: see CheckCapacity.
+// SetInventories replaces the inventories of a provider at a generation. exhausted: see CheckCapacity.
 func (t *Tx) SetInventories(uuid string, generation int64, exhausted bool, specs []InventorySpec) (p ProviderData,
 	err error) {
 	v, err := t.atGeneration(uuid, generation, exhausted, specs...)
@@ -99,7 +99,7 @@ func (t *Tx) SetInventories(uuid string, generation int64, exhausted bool, specs
 	return v.ProviderData, nil
 }
 
-// keepsUsed refuses a list without a class of which something is allocated.
+// keepsUsed refuses a list that lacks an allocated class.
 func (t *Tx) keepsUsed(v *providerView, list []Inventory) error {
 	kept := map[ID]bool{}
 	for _, i := range list {
@@ -117,7 +117,7 @@ func (t *Tx) keepsUsed(v *providerView, list []Inventory) error {
 	return nil
 }
 
-// DeleteInventories takes all inventories from a provider.
+// DeleteInventories deletes all inventories of a provider.
 func (t *Tx) DeleteInventories(uuid string) error {
 	v := t.providers.get(uuid)
 	if v == nil {
@@ -130,7 +130,7 @@ func (t *Tx) DeleteInventories(uuid string) error {
 	return nil
 }
 
-// UpdateInventory changes one inventory of a provider that is at a generation. exhausted: see CheckCapacity.
+// UpdateInventory changes one inventory of a provider at a generation. exhausted: see CheckCapacity.
 func (t *Tx) UpdateInventory(uuid string, generation int64, exhausted bool, s InventorySpec) (p ProviderData,
 	err error) {
 	v, err := t.atGeneration(uuid, generation, exhausted, s)
@@ -152,7 +152,7 @@ func (t *Tx) UpdateInventory(uuid string, generation int64, exhausted bool, s In
 	return v.ProviderData, nil
 }
 
-// DeleteInventory takes one inventory from a provider.
+// DeleteInventory deletes one inventory of a provider.
 func (t *Tx) DeleteInventory(uuid, class string) error {
 	v := t.providers.get(uuid)
 	if v == nil {

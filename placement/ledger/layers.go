@@ -2,7 +2,7 @@ package ledger
 
 import "iter"
 
-// layered is a map over another one, which it overrules.
+// layered is a map on top of another one, which it overrides.
 type layered[V any] struct {
 	own   map[string]V
 	under *layered[V]
@@ -40,31 +40,31 @@ func (l *layered[V]) all() iter.Seq2[string, V] {
 	}
 }
 
-// merge adds what the layer above has.
+// merge adds the entries of the layer above.
 func (l *layered[V]) merge(above *layered[V]) {
 	for key, v := range above.own {
 		l.put(key, v)
 	}
 }
 
-// basis is what a transaction has read, as comparisons for the store, its time, and what it has created.
+// basis is what a transaction has read, as comparisons for the store, its time, and the number of objects it created.
 type basis struct {
 	compares map[Compare]struct{}
 	now      int64 // seconds since 1970
-	created  int   // the number of providers, classes and traits
+	created  int   // providers, classes and traits created
 }
 
-// unchanged asks that an entry was not written since a revision; 0: that it does not exist.
+// unchanged requires that an entry was not written since a revision; 0: that it does not exist.
 func (b *basis) unchanged(kind Kind, id string, revision int64) {
 	b.compares[Compare{Key: Key{kind, id}, Revision: revision}] = struct{}{}
 }
 
-// notDeleted asks that an entry which was created at a revision still exists; 0: that it does not exist.
+// notDeleted requires that an entry created at a revision still exists; 0: that it does not exist.
 func (b *basis) notDeleted(kind Kind, id string, revision int64) {
 	b.compares[Compare{Key: Key{kind, id}, Created: true, Revision: revision}] = struct{}{}
 }
 
-// number returns the position of a new object among those that the transaction creates.
+// number returns the position of a new object among the objects of the transaction.
 func (b *basis) number() int {
 	b.created++
 	return b.created - 1

@@ -11,39 +11,39 @@ import (
 	"croft"
 )
 
-// Config is what a ledger needs.
+// Config configures a ledger.
 type Config struct {
 	Store Store        // required
 	Log   *slog.Logger // slog.Default() by default
 
-	// Retry is the pause before the store is asked again after a failure; 200 ms by default.
+	// Retry is the pause after a failure before the store is asked again; 200 ms by default.
 	Retry time.Duration
 
-	// Patience is how long the store may take to answer, and to report what it has stored, before it counts as lost;
-	// 3 s by default.
+	// Patience is how long the store may take to answer, and to report what it has stored, before it is considered
+	// lost; 3 s by default.
 	Patience time.Duration
 
-	// Tidy is the interval of the search for custom classes and traits without users; 1 m by default.
+	// Tidy is the interval of the search for unused custom classes and traits; 1 m by default.
 	Tidy time.Duration
 
-	// Beat is the interval at which the store is asked for its revision if no request does so; 1 s by default.
+	// Beat is the interval at which the store is asked for its revision when no request does; 1 s by default.
 	Beat time.Duration
 }
 
-// Ledger is the state of Placement in memory. Run keeps it up to date. Before it is loaded, and whenever the store does
-// not answer, everything is Unavailable.
+// Ledger is the state of Placement in memory. Run keeps it up to date. Until it is loaded, and while the store does not
+// answer, every request is Unavailable.
 type Ledger struct {
 	config  Config
 	memory  *memory
 	commits committer
 
-	session atomic.Pointer[session] // nil: none, and failing has the reason
+	session atomic.Pointer[session] // nil: no session; failing has the reason
 	failing atomic.Pointer[error]
-	loaded  chan struct{} // closed when the state is loaded
-	stopped chan struct{} // closed when Run has ended
+	loaded  chan struct{} // closed once the state is loaded
+	stopped chan struct{} // closed once Run has ended
 }
 
-// New makes a ledger. It does nothing before Run.
+// New creates a ledger. It does nothing before Run.
 func New(c Config) (*Ledger, error) {
 	if c.Store == nil {
 		return nil, croft.Errorf(croft.Invalid, "placement: Store is required")
@@ -65,7 +65,7 @@ func New(c Config) (*Ledger, error) {
 	return l, nil
 }
 
-// Ready returns nil when the state is loaded and follows the store, else the reason.
+// Ready returns nil while the state is loaded and follows the store, else the reason.
 func (l *Ledger) Ready() error {
 	if err := l.failing.Load(); err != nil {
 		return croft.Errorf(croft.Unavailable, "placement: %w", *err)
@@ -73,7 +73,7 @@ func (l *Ledger) Ready() error {
 	return nil
 }
 
-// WaitReady returns when the state has been loaded. Unavailable: ctx or Run ended before.
+// WaitReady returns once the state has been loaded. Unavailable: ctx or Run ended first.
 func (l *Ledger) WaitReady(ctx context.Context) error {
 	select {
 	case <-l.loaded:
@@ -86,15 +86,15 @@ func (l *Ledger) WaitReady(ctx context.Context) error {
 	}
 }
 
-// View calls use with the state, which must have been loaded. use must neither change it nor keep it. View returns what
-// use returns.
+// View calls use with the state, which must have been loaded, and returns the error of use. use must neither change nor
+// keep the state.
 func (l *Ledger) View(use func(*State) error) (err error) {
 	l.memory.read(func(s *State) { err = use(s) })
 	return err
 }
 
-// Exists tells whether a provider exists. Another ledger may have created it just now, so a miss is looked up once more
-// after CatchUp.
+// Exists returns nil if a provider exists. Another ledger may just have created it, so a miss is checked again after
+// CatchUp.
 func (l *Ledger) Exists(ctx context.Context, provider string) error {
 	find := func(s *State) error {
 		_, err := s.FindProvider(provider)
@@ -109,13 +109,13 @@ func (l *Ledger) Exists(ctx context.Context, provider string) error {
 	return l.View(find)
 }
 
-// Conflicts counts the transactions that were tried again because another ledger was faster.
+// Conflicts returns the number of transactions retried because another ledger was faster.
 func (l *Ledger) Conflicts() int64 { return l.commits.conflicts.Load() }
 
 // Sums describes the state of a ledger.
 type Sums struct {
 	Revision int64            // of the state
-	Lag      int64            // revisions between the newest that the store is known to have, and Revision
+	Lag      int64            // revisions from Revision to the newest that the store is known to have
 	Capacity map[string]int64 // by class, of all providers
 	Claimed  map[string]int64 // by class, of all providers
 	Objects  map[string]int64 // by kind

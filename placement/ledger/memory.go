@@ -12,19 +12,19 @@ import (
 // patience is how long the store may take to answer.
 type patience time.Duration
 
-// bound returns a context that ends with the store's patience. lacks says what the store has not done then.
+// bound returns a context that ends when patience runs out. lacks names what the store failed to do.
 func (p patience) bound(ctx context.Context, lacks string) (context.Context, context.CancelFunc) {
 	d := time.Duration(p)
 	return context.WithTimeoutCause(ctx, d, croft.Errorf(croft.Unavailable, "the store %s for %s", lacks, d))
 }
 
-// memory holds the state and its lock. Its methods are the only ones that take the lock.
+// memory holds the state and its lock. Only its methods take the lock.
 type memory struct {
 	mu    sync.RWMutex
 	state *State        // nil until loaded
-	grown chan struct{} // closed and replaced whenever state gets a new revision
+	grown chan struct{} // closed and replaced at each new revision of state
 
-	newest atomic.Int64 // the last revision that the store is known to have had
+	newest atomic.Int64 // newest revision that the store is known to have had
 }
 
 func newMemory() *memory { return &memory{grown: make(chan struct{})} }
@@ -36,7 +36,7 @@ func (m *memory) read(use func(*State)) {
 	use(m.state)
 }
 
-// write calls change, which may change the state or return another one, and wakes those who wait for a revision.
+// write calls change, which may change the state or return another one, and wakes waiters for a revision.
 func (m *memory) write(change func(*State) *State) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,14 +45,14 @@ func (m *memory) write(change func(*State) *State) {
 	m.grown = make(chan struct{})
 }
 
-// reached tells whether the state has a revision, and returns a channel that is closed when it gets a newer one.
+// reached reports whether the state has a revision, and returns a channel that is closed at the next one.
 func (m *memory) reached(revision int64) (bool, <-chan struct{}) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.state.revision >= revision, m.grown
 }
 
-// learn notes that the store has reached a revision.
+// learn records that the store has reached a revision.
 func (m *memory) learn(revision int64) {
 	for known := m.newest.Load(); known < revision; known = m.newest.Load() {
 		if m.newest.CompareAndSwap(known, revision) {
@@ -61,7 +61,7 @@ func (m *memory) learn(revision int64) {
 	}
 }
 
-// await returns when the state has a revision.
+// await returns once the state has a revision.
 func (m *memory) await(ctx context.Context, revision int64) error {
 	m.learn(revision)
 	for {

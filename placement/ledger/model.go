@@ -21,7 +21,7 @@ type Inventory struct {
 	Ratio    float64
 }
 
-// Capacity is how much may be allocated in all.
+// Capacity is the total amount that may be allocated.
 func (i *Inventory) Capacity() int64 {
 	c := float64(i.Total-i.Reserved) * i.Ratio
 	if c >= math.MaxInt64 {
@@ -30,7 +30,7 @@ func (i *Inventory) Capacity() int64 {
 	return int64(c)
 }
 
-// fits tells whether amount more may be allocated in one piece.
+// fits reports whether amount more may be allocated in one piece.
 func (i *Inventory) fits(used, amount int64) bool {
 	return amount >= i.MinUnit && amount <= i.MaxUnit && amount%i.StepSize == 0 &&
 		float64(used+amount) <= float64(i.Total-i.Reserved)*i.Ratio
@@ -51,21 +51,21 @@ type NamedAmount struct {
 // creationOrder is an object's position in the order of creation.
 type creationOrder struct {
 	revision int64
-	index    int // among the objects that one transaction created
+	index    int // among the objects created by one transaction
 }
 
 func (o creationOrder) compare(p creationOrder) int {
 	return cmp.Or(cmp.Compare(o.revision, p.revision), cmp.Compare(o.index, p.index))
 }
 
-// ProviderData is a resource provider without its relations to others. Its slices are replaced and never changed, so a
-// copy stays as it is.
+// ProviderData is a resource provider without its relations to others. Its slices are replaced, never modified, so a
+// copy is a snapshot.
 type ProviderData struct {
 	UUID, Name  string
 	Parent      string // UUID; empty for a root
 	Generation  int64
 	Inventories []Inventory // by class
-	Usage       []Amount    // by class; none is 0
+	Usage       []Amount    // by class; absent is 0
 	Traits      []ID        // ascending
 	Aggregates  []string    // UUIDs, in the order they were written
 	Created     int64       // seconds since 1970
@@ -73,13 +73,13 @@ type ProviderData struct {
 
 	order              creationOrder
 	modified           int64 // revision of the provider's entry; 0: not stored
-	generationRevision int64 // revision of the entry of its generation
+	generationRevision int64 // revision of the entry with its generation
 }
 
-// Changed is the time of the last change, in seconds since 1970. Claims do not count.
+// Changed is the time of the last change other than a claim, in seconds since 1970.
 func (p *ProviderData) Changed() int64 { return max(p.Created, p.Updated) }
 
-// Inventory returns the provider's inventory of a class; nil: it has none.
+// Inventory returns the provider's inventory of a class; nil: it has no such inventory.
 func (p *ProviderData) Inventory(class ID) *Inventory {
 	for i := range p.Inventories {
 		if p.Inventories[i].Class == class {
@@ -89,7 +89,7 @@ func (p *ProviderData) Inventory(class ID) *Inventory {
 	return nil
 }
 
-// Used is how much of a class is allocated from the provider.
+// Used is the amount of a class allocated from the provider.
 func (p *ProviderData) Used(class ID) int64 {
 	for _, u := range p.Usage {
 		if u.Class == class {
@@ -99,13 +99,13 @@ func (p *ProviderData) Used(class ID) int64 {
 	return 0
 }
 
-// has tells whether n more of a class could be allocated from the provider.
+// has reports whether n more of a class could be allocated from the provider.
 func (p *ProviderData) has(class ID, n int64) bool {
 	i := p.Inventory(class)
 	return i != nil && i.fits(p.Used(class), n)
 }
 
-// classes returns the classes of its inventories.
+// classes returns the classes of the inventories.
 func (p *ProviderData) classes() []ID {
 	ids := make([]ID, len(p.Inventories))
 	for i, inv := range p.Inventories {
@@ -117,8 +117,8 @@ func (p *ProviderData) classes() []ID {
 // use adds n, which may be negative, to the usage of a class.
 func (p *ProviderData) use(class ID, n int64) { p.Usage = AddAmount(p.Usage, class, n) }
 
-// AddAmount returns a list, sorted by class and without zeros, with n added to the amount of a class. The list itself
-// is not changed.
+// AddAmount returns a list, sorted by class and without zeros, with n added to the amount of a class. The argument is
+// not changed.
 func AddAmount(list []Amount, class ID, n int64) []Amount {
 	at, found := slices.BinarySearchFunc(list, class, func(a Amount, c ID) int { return cmp.Compare(a.Class, c) })
 	sum := slices.Clone(list)
@@ -132,14 +132,14 @@ func AddAmount(list []Amount, class ID, n int64) []Amount {
 	return sum
 }
 
-// Allocation is what a consumer has been granted of one provider and class.
+// Allocation is an amount granted to a consumer from one provider and class.
 type Allocation struct {
 	Provider string // UUID
 	Class    ID
 	N        int64
 }
 
-// ConsumerData is a consumer. It exists as long as it has allocations.
+// ConsumerData is a consumer. It exists while it has allocations.
 type ConsumerData struct {
 	UUID          string
 	Generation    int64
@@ -152,7 +152,7 @@ type ConsumerData struct {
 	modified int64 // revision of its entry; 0: not stored
 }
 
-// The stored forms. A field that is added later must mean something where it is absent.
+// The stored forms. A field added later must have a meaning where it is absent.
 type (
 	providerRecord struct {
 		Name        string                     `json:"name"`
@@ -186,7 +186,7 @@ type (
 	}
 )
 
-// Vocabulary translates IDs to the names that are stored and shown.
+// Vocabulary translates IDs to the names stored and shown.
 type Vocabulary interface {
 	ClassName(ID) string
 	TraitName(ID) string
@@ -230,7 +230,7 @@ func encode(v any) []byte {
 	return b
 }
 
-// decodeProvider fills in a provider from the value of its entry.
+// decodeProvider sets a provider from the value of its entry.
 func decodeProvider(p *ProviderData, value []byte, classes, traits *Symbols) error {
 	var r providerRecord
 	if err := json.Unmarshal(value, &r); err != nil {
@@ -255,7 +255,7 @@ func sortInventories(list []Inventory) {
 	slices.SortFunc(list, func(a, b Inventory) int { return cmp.Compare(a.Class, b.Class) })
 }
 
-// decodeConsumer fills in a consumer from the value of its entry.
+// decodeConsumer sets a consumer from the value of its entry.
 func decodeConsumer(c *ConsumerData, value []byte, classes *Symbols) error {
 	var r consumerRecord
 	if err := json.Unmarshal(value, &r); err != nil {

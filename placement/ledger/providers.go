@@ -1,6 +1,6 @@
 package ledger
 
-// FindProvider returns a provider that exists. NotFound.
+// FindProvider returns a provider, or NotFound.
 func (s *State) FindProvider(uuid string) (*Provider, error) {
 	if p := s.providers[uuid]; p != nil {
 		return p, nil
@@ -31,7 +31,7 @@ func (t *Tx) CreateProvider(uuid, name, parent string) (p ProviderData, root str
 		if up == nil {
 			return p, "", refuse("parent provider UUID does not exist.")
 		}
-		up.write = true // keeps it from being deleted meanwhile
+		up.write = true // keeps it from being deleted concurrently
 		root = t.providers.root(parent)
 	}
 	v := t.providers.view(uuid)
@@ -49,15 +49,15 @@ func (t *Tx) CreateProvider(uuid, name, parent string) (p ProviderData, root str
 	return v.ProviderData, root, nil
 }
 
-// ProviderChange is a change of a provider's name, and of its parent.
+// ProviderChange changes a provider's name, and optionally its parent.
 type ProviderChange struct {
 	Name     string
-	Reparent bool   // Parent counts
+	Reparent bool   // Parent is valid
 	Parent   string // empty: the provider becomes a root
 	Freely   bool   // any provider may be moved; else only a root
 }
 
-// UpdateProvider changes a provider, and returns it with the UUID of its root.
+// UpdateProvider changes a provider and returns it with the UUID of its root.
 func (t *Tx) UpdateProvider(uuid string, change ProviderChange) (p ProviderData, root string, err error) {
 	v := t.providers.whole(uuid)
 	if v == nil {
@@ -78,8 +78,8 @@ func (t *Tx) UpdateProvider(uuid string, change ProviderChange) (p ProviderData,
 	return v.ProviderData, t.providers.root(uuid), nil
 }
 
-// reparent moves a provider with all below it. An empty parent makes it a root. Unless freely is set, only a root may
-// be moved.
+// reparent moves a provider with its subtree. An empty parent makes it a root. Unless freely is set, only a root may be
+// moved.
 func (t *providerTable) reparent(v *providerView, parent string, freely bool) error {
 	refuse := func(action, reason string) error {
 		const text = "Unable to save resource provider %s: Object action %s failed because: %s"
@@ -99,8 +99,8 @@ func (t *providerTable) reparent(v *providerView, parent string, freely bool) er
 	case v.Parent != "" && v.Parent != parent && !freely:
 		return refuse("update", "re-parenting a provider is not currently allowed.")
 	}
-	// A concurrent change of the tree above the new parent could close a loop with this one. So all of it is compared,
-	// and a move writes the provider that it moves.
+	// A concurrent change of the tree above the new parent could form a loop with this one. So all ancestors are
+	// compared, and a move writes the moved provider.
 	for id := parent; id != ""; {
 		if id == v.UUID {
 			return refuse("update", "creating loop in the provider tree is not allowed.")
@@ -111,12 +111,12 @@ func (t *providerTable) reparent(v *providerView, parent string, freely bool) er
 		}
 		id = above.Parent
 	}
-	up.write = true // keeps it from being deleted meanwhile
+	up.write = true // keeps it from being deleted concurrently
 	v.Parent = parent
 	return nil
 }
 
-// DeleteProvider deletes a provider without children and allocations.
+// DeleteProvider deletes a provider that has no children and no allocations.
 func (t *Tx) DeleteProvider(uuid string) error {
 	v := t.providers.whole(uuid)
 	switch {
@@ -133,13 +133,13 @@ func (t *Tx) DeleteProvider(uuid string) error {
 	return nil
 }
 
-// changedMeanwhile refuses a change that builds on an old generation.
+// changedMeanwhile refuses a change based on an old generation.
 func changedMeanwhile() *Error {
 	return conflict(CodeConcurrentUpdate,
 		"Resource provider's generation already changed. Please update the generation and try again.")
 }
 
-// SetAggregates replaces a provider's aggregates. With a generation it has to be the provider's, and is counted up.
+// SetAggregates replaces a provider's aggregates. A generation, if given, must be the provider's, and is incremented.
 func (t *Tx) SetAggregates(uuid string, generation *int64, aggregates []string) (p ProviderData, err error) {
 	v := t.providers.whole(uuid)
 	if v == nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// providerTable is the providers and their names as a transaction sees them.
+// providerTable holds the providers and their names as a transaction sees them.
 type providerTable struct {
 	base   *State
 	views  layered[*providerView]
@@ -21,10 +21,10 @@ type providerView struct {
 	writeGeneration bool // write the entry of its generation
 }
 
-// bump counts up a provider's generation.
+// bump increments a provider's generation.
 func (v *providerView) bump() { v.Generation++; v.writeGeneration = true }
 
-// look returns a provider without remembering that it was read.
+// look returns a provider without recording that it was read.
 func (t *providerTable) look(uuid string) providerView {
 	if v, found := t.views.get(uuid); found {
 		return *v
@@ -35,7 +35,7 @@ func (t *providerTable) look(uuid string) providerView {
 	return providerView{ProviderData: ProviderData{UUID: uuid}}
 }
 
-// view returns a provider to read and change, whether it exists or not.
+// view returns a provider to read and change, even if it does not exist.
 func (t *providerTable) view(uuid string) *providerView {
 	if v := t.views.own[uuid]; v != nil {
 		return v
@@ -45,7 +45,7 @@ func (t *providerTable) view(uuid string) *providerView {
 	return &v
 }
 
-// get returns a provider, of which the caller relies on inventories, usage and generation; nil: it does not exist.
+// get returns a provider whose inventories, usage and generation the caller relies on; nil: it does not exist.
 func (t *providerTable) get(uuid string) *providerView {
 	v := t.view(uuid)
 	t.basis.unchanged(KindGeneration, uuid, v.generationRevision)
@@ -55,14 +55,14 @@ func (t *providerTable) get(uuid string) *providerView {
 	return v
 }
 
-// whole is get for callers that rely on all of the provider: name, parent, traits and aggregates too.
+// whole is get for callers that also rely on name, parent, traits and aggregates.
 func (t *providerTable) whole(uuid string) *providerView {
 	v := t.get(uuid)
 	t.basis.unchanged(KindProvider, uuid, t.view(uuid).modified)
 	return v
 }
 
-// root returns the UUID of the root of a provider that exists.
+// root returns the UUID of the root of an existing provider.
 func (t *providerTable) root(uuid string) string {
 	for {
 		v := t.look(uuid)
@@ -73,7 +73,7 @@ func (t *providerTable) root(uuid string) string {
 	}
 }
 
-// hasChildren tells whether a provider is the parent of another one.
+// hasChildren reports whether a provider has children.
 func (t *providerTable) hasChildren(uuid string) bool {
 	for _, v := range t.views.all() {
 		if v.exists && v.Parent == uuid {
@@ -87,7 +87,7 @@ func (t *providerTable) hasChildren(uuid string) bool {
 	})
 }
 
-// all returns the UUIDs of all providers. Some may not exist.
+// all returns the UUIDs of all providers, and of some that do not exist.
 func (t *providerTable) all() []string {
 	all := maps.Collect(maps.All(t.base.providers))
 	for uuid := range t.views.all() {
@@ -96,7 +96,7 @@ func (t *providerTable) all() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// count counts the providers for which has is true. inState is their number in the state.
+// count returns the number of providers for which has is true. inState is their number in the state.
 func (t *providerTable) count(inState int, has func(*ProviderData) bool) int {
 	n := inState
 	for uuid, v := range t.views.all() {
@@ -108,7 +108,7 @@ func (t *providerTable) count(inState int, has func(*ProviderData) bool) int {
 	return n
 }
 
-// owner returns the UUID of the provider of a name; "": the name is free.
+// owner returns the UUID of the provider with a name; "": the name is free.
 func (t *providerTable) owner(name string) string {
 	stored := t.base.byName[name]
 	if stored != nil {
@@ -122,7 +122,7 @@ func (t *providerTable) owner(name string) string {
 	return stored.UUID
 }
 
-// rename gives a provider a name that is free.
+// rename gives a provider a free name.
 func (t *providerTable) rename(v *providerView, name string) {
 	if v.Name != "" && v.exists {
 		t.owners.put(v.Name, "")
@@ -144,7 +144,7 @@ func (t *providerTable) setInventories(v *providerView, list []Inventory) {
 	v.bump()
 }
 
-// setTraits replaces a provider's traits. Setting the same ones changes nothing.
+// setTraits replaces a provider's traits. Setting the same traits changes nothing.
 func (t *providerTable) setTraits(v *providerView, ids []ID) {
 	if slices.Equal(ids, v.Traits) {
 		return
@@ -153,8 +153,8 @@ func (t *providerTable) setTraits(v *providerView, ids []ID) {
 	v.bump()
 }
 
-// use adds n, which may be negative, to what is allocated of a provider. Its generation is written, so that a claim
-// elsewhere cannot overlook it. Counting it up is left to the caller.
+// use adds n, which may be negative, to what is allocated from a provider. It writes the generation, so that a
+// concurrent claim cannot miss it; the caller increments it.
 func (t *providerTable) use(uuid string, class ID, n int64) {
 	v := t.view(uuid)
 	t.basis.unchanged(KindGeneration, uuid, v.generationRevision)
@@ -162,7 +162,7 @@ func (t *providerTable) use(uuid string, class ID, n int64) {
 	v.writeGeneration = true
 }
 
-// writes bounds the number of entries to write.
+// writes returns an upper bound of the entries to write.
 func (t *providerTable) writes() int {
 	n := len(t.owners.own)
 	for _, v := range t.views.own {

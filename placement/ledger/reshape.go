@@ -9,8 +9,8 @@ type Reshaped struct {
 
 func malformed(reason string) error { return invalid("malformed reshaper data: %s", reason) }
 
-// Reshape changes inventories and allocations at once, or nothing. In between the providers have the old and the new
-// inventories, so that allocations can move. The Refuse of rules does not count.
+// Reshape changes inventories and allocations together or not at all. While allocations move, the providers have both
+// old and new inventories. rules.Refuse is ignored.
 func (t *Tx) Reshape(rules ClaimRules, providers []Reshaped, claims []ClaimRequest) error {
 	for _, r := range providers {
 		p := t.providers.get(r.Provider)
@@ -52,7 +52,7 @@ func (t *Tx) Reshape(rules ClaimRules, providers []Reshaped, claims []ClaimReque
 	return nil
 }
 
-// union returns the new inventories, and the old ones of other classes.
+// union returns the new inventories, plus the old ones of other classes.
 func union(old, fresh []Inventory) []Inventory {
 	list := append([]Inventory(nil), fresh...)
 	for _, i := range old {

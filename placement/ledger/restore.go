@@ -13,11 +13,11 @@ import (
 	"croft/placement/transfer"
 )
 
-// maxBatch bounds the bytes of one transaction: etcd takes 1.5 MiB.
+// maxBatch bounds the bytes of one transaction, below etcd's limit of 1.5 MiB.
 const maxBatch = 512 << 10
 
-// Write implements transfer.Target. New providers get their inventories last, so that nobody claims what imported
-// consumers have.
+// Write implements transfer.Target. New providers get their inventories last, so that nobody claims what belongs to
+// imported consumers.
 func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress transfer.Progress) error {
 	r := &restore{archive: a, changes: changes, now: time.Now().Unix(), generations: map[string]int64{}}
 	for _, p := range changes.Want.Providers {
@@ -48,17 +48,17 @@ func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress
 	return nil
 }
 
-// stage is a list of units that are all written before the next stage begins.
+// stage is a list of units that must be written before the next stage begins.
 type stage struct {
 	name  string
-	each  bool // each unit has its own transaction, since the order of creation is visible
+	each  bool // one transaction per unit, since the order of creation is visible
 	units []unit
 }
 
-// unit is a number of writes that belong into one transaction.
+// unit is a set of writes that must share a transaction.
 type unit struct {
 	what string
-	txn  Txn // without comparisons, which commit adds
+	txn  Txn // without comparisons; commit adds them
 }
 
 // restore is one call of Archive.Write.
@@ -78,7 +78,7 @@ func (r *restore) names(kind Kind, names []string) (out []unit) {
 	return out
 }
 
-// providers writes all providers, or the new ones, which do not exist yet, without inventories.
+// providers writes all providers, or only the new ones, without inventories.
 func (r *restore) providers(fresh bool) (out []unit) {
 	for i, p := range r.changes.Providers {
 		switch {
@@ -92,7 +92,7 @@ func (r *restore) providers(fresh bool) (out []unit) {
 	return out
 }
 
-// provider writes a provider with its generation and name. index is its position among all.
+// provider writes a provider with its generation and name. index is its position among all providers.
 func (r *restore) provider(p transfer.Provider, index int) unit {
 	record := providerRecord{Name: p.Name, Parent: string(p.Parent), Traits: typed[string](p.Traits),
 		Aggregates: p.Aggregates, Created: r.now, Index: index, Inventories: map[string]inventoryRecord{}}
@@ -114,12 +114,12 @@ func (r *restore) provider(p transfer.Provider, index int) unit {
 	return u
 }
 
-// named tells whether a provider has a name after the import.
+// named reports whether a provider has a name after the import.
 func (r *restore) named(name string) bool {
 	return slices.ContainsFunc(r.changes.Want.Providers, func(p transfer.Provider) bool { return p.Name == name })
 }
 
-// consumers writes consumers together with the generations of their providers, so that no claim overlooks them.
+// consumers writes consumers with the generations of their providers, so that no concurrent claim misses them.
 func (r *restore) consumers() []unit {
 	out := make([]unit, len(r.changes.Consumers))
 	for i, c := range r.changes.Consumers {
@@ -151,7 +151,7 @@ func (r *restore) commitAll(ctx context.Context, s stage, limit int, progress tr
 			batch[w.Key] = w
 			size += len(w.Value)
 		}
-		next := limit // of writes, should there be no next unit
+		next := limit // number of writes, if there is no next unit
 		if i+1 < len(s.units) && !s.each && size < maxBatch {
 			next = len(s.units[i+1].txn.Then)
 		}

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// session is a period during which the ledger follows the store. A request without an answer at its end gets none.
+// session is a period during which the ledger follows the store. Requests still in flight at its end are Unavailable.
 type session struct {
 	requests chan *request
 	asks     chan chan error
-	ended    chan struct{} // closed when nothing of the session runs any more
-	err      error         // why it ended; valid once ended is closed
+	ended    chan struct{} // closed once nothing of the session runs
+	err      error         // why it ended; valid after ended is closed
 }
 
-// Run loads the state and follows the store until ctx ends. It may be called once. When it returns, every request has
-// been answered.
+// Run loads the state and follows the store until ctx ends. It may be called once. It returns only when every request
+// has been answered.
 func (l *Ledger) Run(ctx context.Context) error {
 	defer close(l.stopped)
 	tidying, end := context.WithCancel(ctx)
@@ -41,7 +41,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 	}
 }
 
-// follow loads the state and keeps it up to date until that fails or ctx ends.
+// follow loads the state and keeps it up to date until the store fails or ctx ends.
 func (l *Ledger) follow(ctx context.Context) error {
 	revision, err := l.load(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func (l *Ledger) follow(ctx context.Context) error {
 	return ses.err
 }
 
-// begin lets requests in.
+// begin admits requests.
 func (l *Ledger) begin(ses *session) {
 	l.session.Store(ses)
 	l.failing.Store(nil)
@@ -69,7 +69,7 @@ func (l *Ledger) begin(ses *session) {
 	}
 }
 
-// serve runs a session until the store is lost, or until ctx ends and the current transaction is done.
+// serve runs a session until the store is lost, or until ctx ends and the current transaction is complete.
 func (l *Ledger) serve(ctx context.Context, ses *session, revision int64) error {
 	following, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
@@ -93,7 +93,7 @@ func (l *Ledger) load(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("load the state: %w", err)
 	}
 	snapshot.Entries = nil
-	debug.FreeOSMemory() // the entries took several times the memory of the state
+	debug.FreeOSMemory() // the loaded entries took several times the memory of the state
 	l.memory.write(func(old *State) *State {
 		if old != nil && old.revision > fresh.revision {
 			l.config.Log.Warn("the store is older than what it was: has it been restored?", "op", "load",
@@ -106,7 +106,7 @@ func (l *Ledger) load(ctx context.Context) (int64, error) {
 	return fresh.revision, nil
 }
 
-// update applies the changes that the watch reports.
+// update applies changes that the watch reports.
 func (l *Ledger) update(revision int64, entries []Entry) {
 	l.memory.learn(revision)
 	l.memory.write(func(s *State) *State {
@@ -118,9 +118,9 @@ func (l *Ledger) update(revision int64, entries []Entry) {
 	})
 }
 
-// Change runs decide in the next batch, and returns when its changes are stored and in the state. decide may run
-// several times; it reads and changes t alone, and its error is returned. Unavailable: the store does not answer, or
-// nobody knows whether the changes were stored.
+// Change runs decide in the next batch, and returns once its changes are stored and visible in the state. decide may
+// run several times; it must read and change only t, and its error is returned. Unavailable: the store does not answer,
+// or it is unknown whether the changes were stored.
 func (l *Ledger) Change(ctx context.Context, decide func(t *Tx) error) error {
 	ses := l.session.Load()
 	if ses == nil {
@@ -140,14 +140,14 @@ func (l *Ledger) Change(ctx context.Context, decide func(t *Tx) error) error {
 	case <-ses.ended:
 	}
 	select {
-	case err := <-r.done: // both have happened
+	case err := <-r.done: // both happened
 		return err
 	default:
 		return unavailable(ses.err)
 	}
 }
 
-// CatchUp waits until the state has all that any ledger had stored when it was called. Unavailable.
+// CatchUp waits until the state includes all that any ledger had stored when it was called. Unavailable.
 func (l *Ledger) CatchUp(ctx context.Context) error {
 	ses := l.session.Load()
 	if ses == nil {
@@ -172,9 +172,9 @@ func (l *Ledger) CatchUp(ctx context.Context) error {
 	}
 }
 
-// askAll brings the state up to date for all who ask, many at a time: those that come during one question share the
-// next. If nobody asks it does so at each beat, to notice a store that went silent. It returns when the store does not
-// answer, or ctx ends.
+// askAll brings the state up to date for all callers, in batches: callers that arrive during one question share the
+// next. Without callers it asks at each beat, to notice a silent store. It returns when the store does not answer, or
+// ctx ends.
 func (l *Ledger) askAll(ctx context.Context, asks <-chan chan error) error {
 	beat := time.NewTicker(l.config.Beat)
 	defer beat.Stop()
@@ -205,7 +205,7 @@ func (l *Ledger) askAll(ctx context.Context, asks <-chan chan error) error {
 	}
 }
 
-// ask waits until the state has all that the store has now.
+// ask waits until the state has the store's current revision.
 func (l *Ledger) ask(ctx context.Context) error {
 	ctx, cancel := l.commits.patience.bound(ctx, "has not told its revision")
 	defer cancel()

@@ -13,10 +13,10 @@ import (
 	"croft/internal/standard"
 )
 
-// sharesTrait marks a provider that shares its inventories with the members of its aggregates.
+// sharesTrait marks a provider that shares its inventories with members of its aggregates.
 const sharesTrait = "MISC_SHARES_VIA_AGGREGATE"
 
-// Provider is a resource provider in its tree.
+// Provider is a resource provider within its tree.
 type Provider struct {
 	ProviderData
 	up        *Provider   // parent; nil for a root
@@ -25,10 +25,10 @@ type Provider struct {
 	consumers map[*Consumer]struct{}
 }
 
-// Root returns the root of the provider's tree: itself for a root.
+// Root returns the root of the provider's tree, which may be p.
 func (p *Provider) Root() *Provider { return p.root }
 
-// AppendTree appends the provider and all below it to a list.
+// AppendTree appends the provider and all its descendants to a list.
 func (p *Provider) AppendTree(list []*Provider) []*Provider {
 	list = append(list, p)
 	for _, child := range p.children {
@@ -37,13 +37,13 @@ func (p *Provider) AppendTree(list []*Provider) []*Provider {
 	return list
 }
 
-// Consumers yields the consumers that have allocations of the provider, in any order.
+// Consumers yields the consumers with allocations from the provider, in any order.
 func (p *Provider) Consumers() iter.Seq[*Consumer] { return maps.Keys(p.consumers) }
 
 // Consumer holds allocations.
 type Consumer struct{ ConsumerData }
 
-// State is all of Placement at one revision. It has no lock of its own: see memory.
+// State is all of Placement at one revision. It is not safe for concurrent use: see memory.
 type State struct {
 	revision  int64
 	classes   *Symbols
@@ -100,7 +100,7 @@ func (s *State) ProjectConsumers(project string) iter.Seq[*Consumer] {
 	return maps.Keys(s.projects[project])
 }
 
-// phase orders the entries of one revision, so that each mentions only what exists.
+// phase orders the entries of one revision, so that each refers only to existing ones.
 func phase(e Entry) int {
 	switch {
 	case (e.Kind == KindClass || e.Kind == KindTrait) && !e.Deleted:
@@ -117,7 +117,7 @@ func phase(e Entry) int {
 	return 5
 }
 
-// apply updates the state with the entries that one revision changed, or with a whole snapshot.
+// apply updates the state with the entries changed by one revision, or with a whole snapshot.
 func (s *State) apply(revision int64, entries []Entry) error {
 	if revision <= s.revision {
 		return nil
@@ -144,7 +144,7 @@ func (s *State) apply(revision int64, entries []Entry) error {
 	return nil
 }
 
-// createdAt returns the revision at which an existing class, trait or provider was created; 0 for other entries.
+// createdAt returns the revision at which a class, trait or provider was created; 0 for other entries.
 func (s *State) createdAt(k Key) int64 {
 	var x *Symbol
 	switch k.Kind {
@@ -163,7 +163,7 @@ func (s *State) createdAt(k Key) int64 {
 	return x.at
 }
 
-// applyEntry updates the state with one entry. It returns a provider that is not attached to its parent yet.
+// applyEntry updates the state with one entry. It returns a provider that is still to be attached to its parent.
 func (s *State) applyEntry(e Entry) (*Provider, error) {
 	switch e.Kind {
 	case KindClass:
@@ -180,7 +180,7 @@ func (s *State) applyEntry(e Entry) (*Provider, error) {
 	case KindConsumer:
 		return nil, s.applyConsumer(e)
 	}
-	return nil, nil // KindName: the providers have their names
+	return nil, nil // KindName: the providers contain their names
 }
 
 func applyName(n *Symbols, e Entry) error {
@@ -245,7 +245,7 @@ func (s *State) putProvider(e Entry) (*Provider, error) {
 
 func insertProvider(list []*Provider, p *Provider) []*Provider {
 	if n := len(list); n == 0 || compareProviders(list[n-1], p) < 0 {
-		return append(list, p) // nearly always it is the newest
+		return append(list, p) // fast path: nearly always the newest
 	}
 	at, _ := slices.BinarySearchFunc(list, p, compareProviders)
 	return slices.Insert(list, at, p)
@@ -263,14 +263,14 @@ func compareProviders(a, b *Provider) int {
 	return cmp.Or(a.order.compare(b.order), cmp.Compare(a.UUID, b.UUID))
 }
 
-// attachAll attaches providers to their parents, which may be new themselves.
+// attachAll attaches providers to their parents, which may be new too.
 func (s *State) attachAll(changed []*Provider) {
 	for _, p := range changed {
 		s.attach(p)
 	}
 }
 
-// attach attaches a provider to the parent that its data names, and gives its subtree its root.
+// attach attaches a provider to the parent in its data, and gives its subtree the parent's root.
 func (s *State) attach(p *Provider) {
 	parent := s.providers[p.Parent]
 	if isRoot := parent == nil; isRoot != s.isListedRoot(p) {
@@ -347,7 +347,7 @@ func (s *State) unshare(p *Provider) {
 	}
 }
 
-// applyConsumer updates the state with a consumer's entry, and the usage of its providers.
+// applyConsumer updates the state with a consumer's entry, including the usage of its providers.
 func (s *State) applyConsumer(e Entry) error {
 	c := s.consumers[e.ID]
 	if c != nil {

@@ -5,33 +5,33 @@ import (
 	"errors"
 )
 
-// Store keeps the state for all ledgers. It does not know what it means.
+// Store keeps the state shared by all ledgers. It does not interpret the entries.
 type Store interface {
-	// Load returns every entry and the revision they were read at. Unavailable.
+	// Load returns every entry, all read at the same revision. Unavailable.
 	Load(ctx context.Context) (Snapshot, error)
 	// Watch calls changed with the changes of each revision after the given one, in order. It returns only with an
-	// error: that of ctx, or one after which the caller has to Load again.
+	// error: the context's, or one after which the caller must Load again.
 	Watch(ctx context.Context, after int64, changed func(revision int64, entries []Entry)) error
-	// Commit does all of Then if all of If holds, else nothing. ErrTooLarge: it is refused for its size. Other errors:
-	// nobody knows whether it was done.
+	// Commit applies all of Then if all of If holds, else nothing. ErrTooLarge: the transaction is refused for its
+	// size. After any other error it is unknown whether it was applied.
 	Commit(ctx context.Context, t Txn) (Outcome, error)
-	// Limit is the number of comparisons, and of writes, that one transaction may have.
+	// Limit is the maximum number of comparisons, and of writes, in one transaction.
 	Limit() int
 }
 
-// ErrTooLarge says that a transaction has more entries or bytes than the store allows.
+// ErrTooLarge reports that a transaction has more entries or bytes than the store allows.
 var ErrTooLarge = errors.New("the store allows no transaction of that size")
 
-// Kind says what an entry is.
+// Kind is the kind of an entry.
 type Kind string
 
-// The kinds of entries. The IDs of classes, traits and names are names, those of the others UUIDs.
+// The kinds of entries. Classes, traits and names are identified by name, the others by UUID.
 const (
 	KindClass      Kind = "class"      // a custom resource class
 	KindTrait      Kind = "trait"      // a custom trait
 	KindProvider   Kind = "provider"   // a resource provider without its generation
-	KindGeneration Kind = "generation" // a provider's generation; every claim on the provider writes it
-	KindName       Kind = "name"       // the UUID of the provider that has the name
+	KindGeneration Kind = "generation" // a provider's generation; written by every claim on the provider
+	KindName       Kind = "name"       // the UUID of the provider with that name
 	KindConsumer   Kind = "consumer"   // a consumer and its allocations
 )
 
@@ -41,7 +41,7 @@ type Key struct {
 	ID   string
 }
 
-// Entry is a stored value, or the report that it was deleted.
+// Entry is a stored value, or a deletion.
 type Entry struct {
 	Key
 	Value    []byte
@@ -56,8 +56,8 @@ type Snapshot struct {
 	Revision int64
 }
 
-// Compare asks that an entry is as it was read: not changed since Revision, or, if Created is set, not deleted since it
-// was created at Revision. A Revision of 0 asks that the entry does not exist.
+// Compare requires that an entry is as it was read: not changed since Revision, or, if Created is set, not deleted
+// since its creation at Revision. With Revision 0 the entry must not exist.
 type Compare struct {
 	Key
 	Created  bool
@@ -88,9 +88,9 @@ func (t *Txn) delete(kind Kind, id string) {
 // Outcome is the outcome of a transaction.
 type Outcome struct {
 	Done bool
-	// Revision is the transaction's if it wrote something, else that of the last one that did: a state of that revision
-	// is up to date.
+	// Revision is the transaction's own if it wrote something, else the last one written: a state of that revision is
+	// up to date.
 	Revision int64
-	// Before is the revision of the last transaction that wrote before this one.
+	// Before is the revision of the last write before this transaction.
 	Before int64
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ID numbers a resource class or a trait in the memory of one ledger.
+// ID identifies a resource class or a trait in the memory of one ledger.
 type ID = int32
 
 // Symbol is a resource class or a trait.
@@ -14,18 +14,18 @@ type Symbol struct {
 	Name     string
 	Standard bool
 	Created  int64 // seconds since 1970
-	Users    int   // providers that have it
+	Users    int   // number of providers
 
 	id       ID
-	at       int64 // revision of its creation; 0 for standard ones
+	at       int64 // revision of its creation; 0 if standard
 	modified int64 // revision of its entry
 }
 
-// ID is the symbol's number. It is never given to another one.
+// ID returns the symbol's number, which is never reused.
 func (x *Symbol) ID() ID { return x.id }
 
-// Symbols holds the resource classes or the traits: first the standard ones in the order of their list, then the custom
-// ones in the order of their creation.
+// Symbols holds the resource classes or the traits: the standard ones in list order, then the custom ones by order of
+// creation.
 type Symbols struct {
 	byName map[string]*Symbol
 	byID   []*Symbol // nil: deleted
@@ -46,10 +46,10 @@ func (n *Symbols) add(x *Symbol) *Symbol {
 	return x
 }
 
-// Get returns the symbol of a name; nil: there is none.
+// Get returns the symbol with a name; nil: it does not exist.
 func (n *Symbols) Get(name string) *Symbol { return n.byName[name] }
 
-// All yields the symbols that exist, by ID.
+// All yields the existing symbols, by ID.
 func (n *Symbols) All() iter.Seq[*Symbol] {
 	return func(yield func(*Symbol) bool) {
 		for _, x := range n.byID {
@@ -60,7 +60,7 @@ func (n *Symbols) All() iter.Seq[*Symbol] {
 	}
 }
 
-// put stores a custom symbol that the watch reports.
+// put stores a custom symbol reported by the watch.
 func (n *Symbols) put(name string, created, at, modified int64) {
 	if x := n.byName[name]; x != nil && x.at == at {
 		x.modified = modified
@@ -77,8 +77,8 @@ func (n *Symbols) remove(name string) {
 	}
 }
 
-// intern returns the ID of a name that an entry mentions. A name that is missing means that entries came out of order;
-// it is added, so that nothing is lost.
+// intern returns the ID of a name in an entry. A missing name means that entries arrived out of order; it is added, so
+// that nothing is lost.
 func (n *Symbols) intern(name string) ID {
 	if x := n.byName[name]; x != nil {
 		return x.id
@@ -93,7 +93,7 @@ func (n *Symbols) name(i ID) string {
 	return ""
 }
 
-// custom counts the symbols that users created.
+// custom returns the number of custom symbols.
 func (n *Symbols) custom() int {
 	created := 0
 	for x := range n.All() {

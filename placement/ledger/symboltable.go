@@ -1,28 +1,28 @@
 package ledger
 
-// maxCustom bounds the custom resource classes that exist at once, and the custom traits: whoever may create providers
-// can create them, and each is an entry of the store.
+// maxCustom bounds the custom resource classes, and the custom traits, that exist at once: anyone who may create
+// providers can create them, and each takes an entry of the store.
 const maxCustom = 20_000
 
-// symbolTable is the resource classes, or the traits, as a transaction sees them.
+// symbolTable holds the resource classes, or the traits, as a transaction sees them.
 type symbolTable struct {
 	kind  Kind
 	base  *Symbols
 	views layered[*symbolView]
 	basis *basis
 
-	usedBy func(*ProviderData, ID) bool // whether a provider has a symbol
+	usedBy func(*ProviderData, ID) bool // reports whether a provider has a symbol
 }
 
 // symbolView is the transaction's copy of a symbol.
 type symbolView struct {
 	Symbol
 	exists bool
-	write  bool // create it, keep it from being deleted, or delete it
+	write  bool // the entry is to be created, rewritten to prevent deletion, or deleted
 }
 
-// hold keeps a custom symbol from being deleted while the caller begins to use it: it writes the entry as it is, and a
-// deletion compares that the entry was not written.
+// hold prevents the deletion of a custom symbol that the caller begins to use: it rewrites the entry unchanged, and a
+// deletion requires that the entry was not written.
 func (v *symbolView) hold() {
 	if !v.Standard {
 		v.write = true
@@ -50,7 +50,7 @@ func (t *symbolTable) get(name string) *symbolView {
 	return v
 }
 
-// ensure returns a symbol, and tells whether it had to be created. It refuses a custom symbol too many.
+// ensure returns a symbol, creating it if necessary. It refuses a new symbol beyond maxCustom.
 func (t *symbolTable) ensure(name string) (v *symbolView, created bool, err error) {
 	if v := t.get(name); v != nil {
 		return v, false, nil
@@ -77,13 +77,13 @@ func (t *symbolTable) create(name string) *symbolView {
 	return v
 }
 
-// remove deletes a symbol without users.
+// remove deletes a symbol that has no users.
 func (t *symbolTable) remove(v *symbolView) {
 	t.basis.unchanged(t.kind, v.Name, v.modified)
 	v.exists, v.write = false, true
 }
 
-// name returns the name of an ID, that of a symbol which the transaction created too.
+// name returns the name of an ID, including symbols created by the transaction.
 func (t *symbolTable) name(i ID) string {
 	if i >= 0 {
 		return t.base.name(i)

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// A custom class or trait without users is removed when it is this old, and unused for idleFor. If there are more than
-// half of maxCustom, soonTidied is old enough.
+// A custom class or trait is removed once it has this age and has been unused for idleFor. The age is soonTidied if
+// more than half of maxCustom exist.
 const (
 	tidiedAfter = 24 * time.Hour
 	soonTidied  = 10 * time.Minute
 	idleFor     = 10 * time.Minute
 )
 
-// tidyBatch is the number of symbols that one transaction removes, which is within any limit.
+// tidyBatch is the number of symbols removed per transaction, within any store's limit.
 const tidyBatch = 32
 
-// idle is a symbol without users.
+// idle is a symbol that has no users.
 type idle struct {
-	modified int64 // revision of its entry then; a new user writes the entry
+	modified int64 // revision of its entry then; a new user rewrites the entry
 	since    time.Time
 }
 
@@ -31,7 +31,7 @@ type tidier struct {
 	idle  map[string]idle
 }
 
-// tidy removes custom classes and traits without users, until ctx ends.
+// tidy removes unused custom classes and traits, until ctx ends.
 func (l *Ledger) tidy(ctx context.Context) {
 	tick := time.NewTicker(l.config.Tidy)
 	defer tick.Stop()
@@ -49,8 +49,7 @@ func (l *Ledger) tidy(ctx context.Context) {
 	}
 }
 
-// tidyWith notes which symbols are idle, and removes those that have been idle for long enough, unless somebody begins
-// to use them.
+// tidyWith records which symbols are idle, and removes those idle for long enough, unless they get a user meanwhile.
 func (l *Ledger) tidyWith(ctx context.Context, d *tidier) {
 	var due []string
 	l.memory.read(func(s *State) {
@@ -74,7 +73,7 @@ func (l *Ledger) tidyWith(ctx context.Context, d *tidier) {
 			return nil
 		})
 		if err != nil {
-			break // the next turn tries again
+			break // the next turn retries
 		}
 		removed += n
 	}
@@ -83,7 +82,7 @@ func (l *Ledger) tidyWith(ctx context.Context, d *tidier) {
 	}
 }
 
-// due updates what is idle, and returns the symbols to remove.
+// due updates the idle symbols and returns the ones to remove.
 func (d *tidier) due(all *Symbols, now time.Time) []string {
 	age := tidiedAfter
 	if all.custom() > maxCustom/2 {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// EnsureTrait creates a custom trait unless it exists. It tells whether it did, and when the trait was created.
+// EnsureTrait creates a custom trait unless it exists. created: it did not exist; at is its time of creation.
 func (t *Tx) EnsureTrait(name string) (created bool, at int64, err error) {
 	v, created, err := t.traits.ensure(name)
 	if err != nil {
@@ -14,10 +14,10 @@ func (t *Tx) EnsureTrait(name string) (created bool, at int64, err error) {
 	return created, v.Created, nil
 }
 
-// NoTrait says that a trait does not exist.
+// NoTrait reports that a trait does not exist.
 func NoTrait(name string) error { return notFound("No such trait(s): %s.", name) }
 
-// DeleteTrait deletes a custom trait without users.
+// DeleteTrait deletes a custom trait that has no users.
 func (t *Tx) DeleteTrait(name string) error {
 	v := t.traits.get(name)
 	switch {
@@ -32,7 +32,7 @@ func (t *Tx) DeleteTrait(name string) error {
 	return nil
 }
 
-// SetTraits replaces a provider's traits if it is at a generation.
+// SetTraits replaces the traits of a provider at a generation.
 func (t *Tx) SetTraits(uuid string, generation int64, names []string) (p ProviderData, err error) {
 	v := t.providers.get(uuid)
 	if v == nil {
@@ -58,7 +58,7 @@ func (t *Tx) SetTraits(uuid string, generation int64, names []string) (p Provide
 	return v.ProviderData, nil
 }
 
-// DeleteTraits takes all traits from a provider.
+// DeleteTraits removes all traits from a provider.
 func (t *Tx) DeleteTraits(uuid string) error {
 	v := t.providers.get(uuid)
 	if v == nil {

@@ -2,11 +2,11 @@ package ledger
 
 import "slices"
 
-// rare is the number of trees per provider from which an index is faster than visiting all trees.
+// rare is the number of trees per provider above which an index is faster than visiting all trees.
 const rare = 8
 
-// trees returns the roots to visit, by order of creation. If few providers have something that every candidate needs,
-// these are their roots.
+// trees returns the roots to visit, by order of creation: only those of few providers, if every candidate needs
+// something that few providers have.
 func (s *search) trees() []*Provider {
 	fewest, found := len(s.st.roots)/rare, [][]*Provider(nil)
 	consider := func(lists [][]*Provider) {
@@ -21,7 +21,7 @@ func (s *search) trees() []*Provider {
 	for _, any := range s.roots.required {
 		consider(pickLists(s.st.index.traits, any))
 	}
-	if len(s.st.sharing) == 0 { // else a provider outside of the tree may have it
+	if len(s.st.sharing) == 0 { // otherwise a provider outside the tree may have it
 		for i := range s.groups {
 			s.groups[i].needs(&s.st.index, consider)
 		}
@@ -37,7 +37,7 @@ func (s *search) trees() []*Provider {
 	return slices.Compact(roots)
 }
 
-// needs calls use with the providers that have a class, a trait or an aggregate, for each that a tree must have to
+// needs calls use with the providers that have a class, a trait or an aggregate, for each one that a tree must have to
 // satisfy the group.
 func (g *searchGroup) needs(x *index, use func([][]*Provider)) {
 	for _, w := range g.wants {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Tx is what one request, or a batch of them, reads and wants to write, over the state or over the Tx of the batch so
-// far. Its tables hand out copies, so a change is local until the Tx is committed. It remembers what it read, as
-// comparisons for the store's transaction. Requests that fail do so too: an answer, good or bad, was true at the moment
-// of the commit.
+// Tx is what one request, or a batch of them, reads and wants to write, on top of the state or of the batch's Tx so
+// far. Its tables hand out copies, so changes are local until the Tx is committed. It records what it read, as
+// comparisons for the store's transaction. A failed request does so too: an answer, success or failure, was true at the
+// moment of the commit.
 type Tx struct {
 	basis     basis
 	providers providerTable
@@ -19,7 +19,7 @@ type Tx struct {
 	traits    symbolTable
 }
 
-// newTx makes a Tx over a state, or over the Tx of the batch so far; nil: the batch begins.
+// newTx creates a Tx on top of under, the batch so far; nil: the batch begins, on top of the state.
 func newTx(s *State, under *Tx, now int64) *Tx {
 	t := &Tx{basis: basis{compares: map[Compare]struct{}{}, now: now}}
 	t.providers = providerTable{base: s, basis: &t.basis}
@@ -37,7 +37,7 @@ func newTx(s *State, under *Tx, now int64) *Tx {
 	return t
 }
 
-// merge adds what the Tx above it read and wrote.
+// merge adds what the Tx on top of it read and wrote.
 func (t *Tx) merge(above *Tx) {
 	t.providers.views.merge(&above.providers.views)
 	t.providers.owners.merge(&above.providers.owners)
@@ -48,10 +48,10 @@ func (t *Tx) merge(above *Tx) {
 	t.basis.created = above.basis.created
 }
 
-// keep adds only what the Tx above it read.
+// keep adds only what the Tx on top of it read.
 func (t *Tx) keep(above *Tx) { maps.Copy(t.basis.compares, above.basis.compares) }
 
-// sizeWith bounds the number of comparisons, or of writes, of t and one together.
+// sizeWith returns an upper bound of the comparisons, or of the writes, of t and one together.
 func (t *Tx) sizeWith(one *Tx) int {
 	compares := len(t.basis.compares)
 	for c := range one.basis.compares {
@@ -62,18 +62,18 @@ func (t *Tx) sizeWith(one *Tx) int {
 	return max(compares, t.writes()+one.writes())
 }
 
-// writes bounds the number of entries that t writes.
+// writes returns an upper bound of the entries that t writes.
 func (t *Tx) writes() int {
 	return t.providers.writes() + t.consumers.writes() + t.classes.writes() + t.traits.writes()
 }
 
-// ClassName implements Vocabulary. It knows classes that were created in t too.
+// ClassName implements Vocabulary, including classes created in t.
 func (t *Tx) ClassName(i ID) string { return t.classes.name(i) }
 
-// TraitName implements Vocabulary. It knows traits that were created in t too.
+// TraitName implements Vocabulary, including traits created in t.
 func (t *Tx) TraitName(i ID) string { return t.traits.name(i) }
 
-// inUse tells whether a provider has a class or a trait.
+// inUse reports whether any provider has a class or a trait.
 func (t *Tx) inUse(all *symbolTable, v *symbolView) bool {
 	inState := 0
 	if x := all.base.Get(v.Name); x != nil {
@@ -82,7 +82,7 @@ func (t *Tx) inUse(all *symbolTable, v *symbolView) bool {
 	return t.providers.count(inState, func(p *ProviderData) bool { return all.usedBy(p, v.id) }) > 0
 }
 
-// allocate replaces a consumer's allocations, and updates the usage of all providers concerned.
+// allocate replaces a consumer's allocations and updates the usage of all providers concerned.
 func (t *Tx) allocate(c *consumerView, allocations []Allocation) {
 	for _, a := range c.Allocations {
 		t.providers.use(a.Provider, a.Class, -a.N)
@@ -93,7 +93,7 @@ func (t *Tx) allocate(c *consumerView, allocations []Allocation) {
 	c.Allocations, c.write = allocations, true
 }
 
-// txn returns the store's transaction for a Tx directly over the state.
+// txn returns the store's transaction for a Tx directly on top of the state.
 func (t *Tx) txn() Txn {
 	out := Txn{If: slices.Collect(maps.Keys(t.basis.compares))}
 	t.classes.addTo(&out)

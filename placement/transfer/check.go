@@ -47,7 +47,7 @@ var (
 
 func isCustom[T ~string](name T) bool { return strings.HasPrefix(string(name), "CUSTOM_") }
 
-// check returns the first flaw for which any Placement would refuse a state; nil: there is none.
+// check returns the first flaw that any Placement would refuse; nil: the state is valid.
 func (s *State) check() *flaw {
 	if i, err := checkNames(s.Classes); err != nil {
 		return &flaw{classes, i, fmt.Errorf("resource class %w", err)}
@@ -99,7 +99,7 @@ func set[T comparable](list []T) map[T]bool {
 	return out
 }
 
-// checker knows the objects that came before.
+// checker holds the objects checked so far.
 type checker struct {
 	classes   map[croft.ResourceClass]bool
 	traits    map[croft.Trait]bool
@@ -154,7 +154,7 @@ func checkAggregates(list []string) error {
 	return nil
 }
 
-// canonical brings a UUID to the form in which it is compared. Other strings stay as they are.
+// canonical converts a UUID to the form used in comparisons. Other strings are unchanged.
 func canonical[T ~string](id T) T {
 	if u, err := uuid.Parse(string(id)); err == nil && (len(id) == 32 || len(id) == 36) {
 		return T(u.String())
@@ -187,7 +187,7 @@ func checkInventory(i croft.Inventory) error {
 	return nil
 }
 
-// ancestry finds missing parents, and loops.
+// ancestry finds missing parents and loops.
 func (c *checker) ancestry(p *Provider) error {
 	for up, steps := p, 0; up.Parent != ""; steps++ {
 		parent := c.providers[up.Parent]

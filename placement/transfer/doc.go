@@ -1,9 +1,9 @@
 // Package transfer carries the whole state of a Placement between a file, an etcd and a server, croft's or OpenStack's.
-// It promises that a state that does not fit is refused before anything is written, that an import loses nothing of the
-// target, and that running an interrupted import again completes it.
+// It promises that a state which does not fit is refused before anything is written, that an import loses nothing of
+// the target, and that repeating an interrupted import completes it.
 //
 // The file is JSON Lines, see docs/placement.md: a header, one line for each custom resource class, custom trait,
-// resource provider and consumer, and an end, without which it counts as truncated.
+// resource provider and consumer, and an end line; a file without the end line is truncated.
 package transfer
 
 import (
@@ -14,13 +14,13 @@ import (
 
 // State is the whole state of a Placement.
 type State struct {
-	Revision  int64                 // of the etcd it was read from; 0: it was read elsewhere
+	Revision  int64                 // of the etcd it was read from; 0: from another source
 	Classes   []croft.ResourceClass // custom ones, in the order of their creation
 	Traits    []croft.Trait         // likewise
 	Providers []Provider            // in the order of their creation
 	Consumers []Consumer            // by ID
 
-	// Standard names that the source knows; nil for a file, which may have any.
+	// Standard names known to the source; nil for a file, which may contain any.
 	StandardClasses []croft.ResourceClass
 	StandardTraits  []croft.Trait
 }
@@ -49,8 +49,8 @@ type Consumer struct {
 // Progress reports the progress of a stage. It is called from one goroutine at a time.
 type Progress func(stage string, done, total int)
 
-// Source is where a state is read from.
+// Source is where a state is exported from.
 type Source interface {
-	// Read returns the whole state of one moment. Unavailable. Conflict: it changes faster than it can be read.
+	// Read returns the whole state at one moment. Unavailable. Conflict: it changes faster than it can be read.
 	Read(ctx context.Context, progress Progress) (*State, error)
 }

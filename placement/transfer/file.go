@@ -14,7 +14,7 @@ import (
 	"croft"
 )
 
-// The kinds of lines.
+// Kinds of lines.
 const (
 	kindHeader   = "placement"
 	kindClass    = "class"
@@ -24,7 +24,7 @@ const (
 	kindEnd      = "end"
 )
 
-// version is the version of the format.
+// version is the version of the file format.
 const version = 1
 
 // maxLine bounds the length of a line.
@@ -53,7 +53,7 @@ type (
 	}
 )
 
-// Encode writes a state as JSON Lines. The same state gives the same bytes.
+// Encode writes a state as JSON Lines. Equal states give equal bytes.
 func Encode(w io.Writer, s *State) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
@@ -77,7 +77,7 @@ func Encode(w io.Writer, s *State) error {
 	return cmp.Or(failed, out.Flush())
 }
 
-// Decode reads a file in the form of Encode. Invalid: it names the line and the error in it.
+// Decode reads a file written by Encode. Invalid: it names the line and the error.
 func Decode(r io.Reader) (*State, error) {
 	d := decoder{lines: bufio.NewScanner(r)}
 	d.lines.Buffer(make([]byte, 0, 64<<10), maxLine)
@@ -113,10 +113,10 @@ type decoder struct {
 	line  int
 	ended bool
 	state State
-	at    [part(4)][]int // the line of each
+	at    [part(4)][]int // line number of each object
 }
 
-// take reads one line.
+// take decodes one line.
 func (d *decoder) take(text []byte) error {
 	var kind struct {
 		Kind *string `json:"kind"`
@@ -176,7 +176,7 @@ func (d *decoder) header(text []byte) error {
 	return err
 }
 
-// strictly decodes a line, and refuses unknown fields.
+// strictly decodes a line and refuses unknown fields.
 func strictly[T any](text []byte) (T, error) {
 	var v T
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -184,7 +184,7 @@ func strictly[T any](text []byte) (T, error) {
 	return v, d.Decode(&v)
 }
 
-// complete requires every field of inventories: none has a default.
+// complete requires every field of inventories; there are no defaults.
 func complete(text []byte, inventories map[croft.ResourceClass]croft.Inventory) error {
 	var given struct {
 		Inventories map[croft.ResourceClass]map[string]json.RawMessage `json:"inventories"`
@@ -202,7 +202,7 @@ func complete(text []byte, inventories map[croft.ResourceClass]croft.Inventory) 
 	return nil
 }
 
-// canonical brings all UUIDs to the form in which they are compared.
+// canonical converts all UUIDs to the form used in comparisons.
 func (p *Provider) canonical() {
 	p.ID, p.Parent = canonical(p.ID), canonical(p.Parent)
 	for i, a := range p.Aggregates {
@@ -215,7 +215,7 @@ func (c *Consumer) canonical() {
 	fixed := make(map[croft.HostID]croft.Resources, len(c.Allocations))
 	for id, r := range c.Allocations {
 		if known := fixed[canonical(id)]; known != nil {
-			return // one provider twice: check will not know the other form
+			return // the same provider twice: check will not find the other form
 		}
 		fixed[canonical(id)] = r
 	}

@@ -9,32 +9,32 @@ import (
 	"croft"
 )
 
-// Changes bring a target to the state that an import wants.
+// Changes turn the state of a target into the one to import.
 type Changes struct {
-	Have *State // what was there
-	Want *State // all that is to be there, what is left alone included
+	Have *State // the state of the target
+	Want *State // the wanted state, including what is left alone
 
-	Classes   []croft.ResourceClass // to make, in this order
+	Classes   []croft.ResourceClass // to create, in this order
 	Traits    []croft.Trait         // likewise
-	Providers []Provider            // to make or to bring to this; parents before children
+	Providers []Provider            // to create or change; parents before children
 	Consumers []Consumer            // likewise
 }
 
-// Empty tells whether there is nothing to do.
+// Empty reports whether there is nothing to do.
 func (c *Changes) Empty() bool {
 	return len(c.Classes)+len(c.Traits)+len(c.Providers)+len(c.Consumers) == 0
 }
 
-// Target is where a state is imported into.
+// Target is where a state is imported to.
 type Target interface {
 	Source
-	// Write makes the changes that were planned on the last Read. Conflict: somebody else changed the state meanwhile,
-	// and some of the changes are made.
+	// Write makes the changes planned on the last Read. Conflict: the state was changed concurrently, and only some of
+	// the changes are made.
 	Write(ctx context.Context, changes *Changes, progress Progress) error
 }
 
-// Import brings a state to a target and returns the changes it made. Invalid, Conflict: the state does not fit the
-// target, and nothing was changed.
+// Import brings a target to the wanted state and returns the changes it made. Invalid, Conflict: the state does not fit
+// the target, and nothing was changed.
 func Import(ctx context.Context, want *State, to Target, merge bool, progress Progress) (*Changes, error) {
 	have, err := to.Read(ctx, progress)
 	if err != nil {
@@ -47,9 +47,9 @@ func Import(ctx context.Context, want *State, to Target, merge bool, progress Pr
 	return changes, to.Write(ctx, changes, progress)
 }
 
-// Plan compares the state of a target with the wanted one. Conflict: the target has something that is not wanted, or
-// differs in more than what an interrupted import leaves out. With merge it may have anything; objects in both states
-// become as wanted, and others stay. Invalid: Placement would refuse the result.
+// Plan compares the state of a target with the wanted one. Conflict: the target has an unwanted object, or differs by
+// more than an interrupted import could leave. With merge any difference is allowed: objects in both states become as
+// wanted, and others stay. Invalid: Placement would refuse the result.
 func Plan(have, want *State, merge bool) (*Changes, error) {
 	if err := known(have, want); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func Plan(have, want *State, merge bool) (*Changes, error) {
 	return out, nil
 }
 
-// known finds standard names that the target does not know.
+// known refuses standard names that the target does not know.
 func known(have, want *State) error {
 	classes, traits := set(have.StandardClasses), set(have.StandardTraits)
 	for _, p := range want.Providers {
@@ -120,7 +120,7 @@ type planner struct {
 	owners     map[croft.InstanceID]*Consumer
 }
 
-// foreign finds an object of the target that is not in the import.
+// foreign refuses objects of the target that are not in the import.
 func (p *planner) foreign() error {
 	if p.merge {
 		return nil
@@ -149,7 +149,7 @@ func (p *planner) foreign() error {
 	return nil
 }
 
-// providers plans the providers. Existing ones stay before new ones.
+// providers plans the providers; existing ones keep their place before new ones.
 func (p *planner) providers(out *Changes) error {
 	final := map[croft.HostID]Provider{}
 	interim := Interim(&State{Providers: p.want.Providers, Consumers: p.want.Consumers})
@@ -189,8 +189,8 @@ func (p *planner) providers(out *Changes) error {
 	return nil
 }
 
-// outgrown names a field of a provider in which it differs from want by more than an interrupted import can leave; "":
-// none.
+// outgrown names a field by which a provider differs from want more than an interrupted import could leave; "": none
+// does.
 func outgrown(have, want *Provider, interim map[croft.ResourceClass]croft.Inventory) string {
 	switch {
 	case have.Name != want.Name:
@@ -220,7 +220,7 @@ func sameProvider(a, b *Provider) bool {
 
 func sameSet[T comparable](a, b []T) bool { return maps.Equal(set(a), set(b)) }
 
-// SameInventory compares ratios in single precision, as databases store them.
+// SameInventory reports whether inventories are equal, with ratios in single precision, as databases store them.
 func SameInventory(a, b croft.Inventory) bool {
 	same := float32(a.AllocationRatio) == float32(b.AllocationRatio)
 	a.AllocationRatio, b.AllocationRatio = 0, 0
@@ -264,7 +264,7 @@ func sameAllocations(a, b map[croft.HostID]croft.Resources) bool {
 	return maps.EqualFunc(a, b, func(x, y croft.Resources) bool { return maps.Equal(x, y) })
 }
 
-// parentsFirst moves parents before their children, and keeps the order otherwise.
+// parentsFirst moves parents before their children and otherwise keeps the order.
 func parentsFirst(list []Provider) []Provider {
 	index := make(map[croft.HostID]int, len(list))
 	for i, p := range list {
@@ -273,7 +273,7 @@ func parentsFirst(list []Provider) []Provider {
 	out := make([]Provider, 0, len(list))
 	placed := make([]bool, len(list))
 	for i := range list {
-		var line []int // from a provider up to its first ancestor that is not placed
+		var line []int // path from a provider up to its first unplaced ancestor
 		for at, ok := i, true; ok && !placed[at]; at, ok = index[list[at].Parent] {
 			line = append(line, at)
 			placed[at] = true
@@ -285,8 +285,8 @@ func parentsFirst(list []Provider) []Provider {
 	return out
 }
 
-// Levels divides providers, sorted with parents first, into levels: the parents of a level are in earlier levels, or
-// not among them.
+// Levels divides providers, sorted with parents first, into levels: the parents of a level are in earlier levels or not
+// in the list.
 func Levels(list []Provider) [][]Provider {
 	var out [][]Provider
 	level := make(map[croft.HostID]int, len(list))
@@ -303,9 +303,9 @@ func Levels(list []Provider) [][]Provider {
 	return out
 }
 
-// Interim returns the inventories that a provider needs so that a server accepts all claims of the state, if its final
-// ones are smaller than the claims, or exclude their amounts: as of a host that is drained while guests run on it. They
-// allow the claims and nothing more.
+// Interim returns the inventories that providers need temporarily, so that a server accepts all claims of the state.
+// They are needed where the final inventories are smaller than the claims or exclude their amounts, as on a host that
+// is drained while guests run on it. They allow exactly the claims.
 func Interim(s *State) map[croft.HostID]map[croft.ResourceClass]croft.Inventory {
 	type key struct {
 		id    croft.HostID
@@ -336,7 +336,7 @@ func Interim(s *State) map[croft.HostID]map[croft.ResourceClass]croft.Inventory 
 	return out
 }
 
-// takes tells whether an inventory allows claims.
+// takes reports whether an inventory allows claims.
 func takes(i croft.Inventory, sum int64, pieces []int64) bool {
 	fits := float64(sum) <= float64(i.Total-i.Reserved)*i.AllocationRatio
 	return len(pieces) == 0 || fits && !slices.ContainsFunc(pieces, func(n int64) bool {
@@ -344,7 +344,7 @@ func takes(i croft.Inventory, sum int64, pieces []int64) bool {
 	})
 }
 
-// room is an inventory that allows an amount in any pieces.
+// room returns an inventory that allows an amount in any pieces.
 func room(sum int64) croft.Inventory {
 	i := croft.Inventory{Total: min(sum, maxAmount), MinUnit: 1, MaxUnit: maxAmount, StepSize: 1, AllocationRatio: 1}
 	if sum > maxAmount {

@@ -10,18 +10,17 @@ import (
 	"unicode/utf8"
 )
 
-// maxDigits bounds integers, as the original's parser does: converting one takes time that grows with the square of
-// its length.
+// maxDigits bounds integers, as the original's parser does: conversion time grows with the square of the length.
 const maxDigits = 4300
 
 // Value is a JSON value to validate.
 type Value struct {
 	// tree is nil, bool, int64, float64, json.Number (an integer beyond 64 bits), string, []any or map[string]any.
 	tree any
-	text []byte // nil: there is none
+	text []byte // nil: the value was not parsed from a text
 }
 
-// Object returns the value of an object with strings.
+// Object returns the value of an object whose members are strings.
 func Object(members map[string]string) Value {
 	tree := make(map[string]any, len(members))
 	for name, value := range members {
@@ -30,7 +29,7 @@ func Object(members map[string]string) Value {
 	return Value{tree: tree}
 }
 
-// Decode reads one JSON value. If an object repeats a key, its last value counts.
+// Decode reads one JSON value. If an object repeats a key, the last value wins.
 func Decode(text []byte) (Value, error) {
 	tree, err := decode(text)
 	return Value{tree, text}, err
@@ -52,7 +51,7 @@ func decode(text []byte) (any, error) {
 	return convert(v)
 }
 
-// syntaxError words an error of encoding/json, which has no words for a text that ends too early.
+// syntaxError words an error of encoding/json, including a text that ends too early, for which it has no words.
 func syntaxError(text []byte, err error) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return fmt.Errorf("the text is empty")
@@ -63,7 +62,7 @@ func syntaxError(text []byte, err error) error {
 	return err
 }
 
-// convert replaces the numbers of a decoded value.
+// convert replaces the numbers of a decoded value, see Value.tree.
 func convert(v any) (_ any, err error) {
 	switch v := v.(type) {
 	case json.Number:
@@ -101,8 +100,8 @@ func convertNumber(text string) (any, error) {
 	return json.Number(text), nil
 }
 
-// Integer is an integer of a valid value. 3.0 and 3e0 are integers too, as in JSON schemas. One beyond 62 bits, more
-// than anything that is counted, is stored as the largest or smallest number of 62 bits.
+// Integer is an integer of a valid value. As in JSON schemas, 3.0 and 3e0 are integers too. A number beyond 62 bits,
+// more than any amount in use, is stored as the largest or smallest number of 62 bits.
 type Integer int64
 
 // The range of Integer.
@@ -128,8 +127,8 @@ func (i *Integer) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Members is a JSON object whose members keep their order. If it repeats a name, the last value counts, at the place
-// of the first.
+// Members is a JSON object whose members keep their order. If a name is repeated, the last value takes the place of the
+// first.
 type Members[T any] []Member[T]
 
 // Member is a name and a value of an object.

@@ -14,15 +14,15 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// Error says what is wrong with a value, which rule of the schema it breaks, and where.
+// Error says what is wrong with a value, where, and which rule of the schema it breaks.
 type Error struct {
 	Sentence string
 	Rule     string   // the schema's keyword
-	Schema   []string // path of the schema that has the rule, e.g. properties, name
-	Instance []string // path of the wrong value
+	Schema   []string // path of the schema that contains the rule, e.g. properties, name
+	Instance []string // path of the invalid value
 
-	at       any      // the value that Instance starts from
-	document any      // likewise, of Schema
+	at       any      // the value at which Instance starts
+	document any      // the value at which Schema starts
 	position []int    // see Schema.position
 	typed    bool     // the value has the type that the schema asks for
 	causes   []*Error // of anyOf: why each alternative failed
@@ -34,7 +34,7 @@ func (e *Error) Error() string {
 		indexed("schema", e.document, e.Schema), indexed("instance", e.at, e.Instance))
 }
 
-// indexed writes a path as one indexes a value: instance['list'][1].
+// indexed formats a path as an index expression: instance['list'][1].
 func indexed(root string, v any, path []string) string {
 	for _, step := range path {
 		if _, isList := v.([]any); isList {
@@ -67,7 +67,7 @@ func descend(v any, step string) any {
 	return nil
 }
 
-// explain words the most relevant of the errors that the validator found in v.
+// explain words the most relevant of the validator's errors in v.
 func (s *Schema) explain(v Value, root *jsonschema.ValidationError) error {
 	x := explanation{s, v.tree, positions(v.text)}
 	return mostRelevant(x.errors(root, nil))
@@ -80,8 +80,8 @@ type explanation struct {
 	at    map[string]int // JSON pointer -> position in the value's text
 }
 
-// errors lists the errors of a tree, in the order of the schema's text. base is the path of the schema below which
-// their schema paths are relative: those of anyOf's alternatives start there.
+// errors lists the errors of a tree, in the order of the schema's text. Schema paths are relative to base: anyOf's
+// alternatives start below it.
 func (x *explanation) errors(tree *jsonschema.ValidationError, base []string) []*Error {
 	switch tree.ErrorKind.(type) {
 	case *kind.Schema, *kind.Group:
@@ -112,8 +112,8 @@ func (x *explanation) errors(tree *jsonschema.ValidationError, base []string) []
 	return []*Error{e}
 }
 
-// position orders the errors as a validator meets them that takes the rules of a schema in the order of its text, and
-// for each rule the members of an object in theirs: positions of rules, and of the values that they lead to.
+// position orders errors as a validator finds them that takes the rules of a schema, and for each rule the members of
+// an object, in the order of their text: positions of rules, and of the values they apply to.
 func (x *explanation) position(rules, instance []string) []int {
 	var out []int
 	rule, value, named := "", "", false
@@ -133,7 +133,7 @@ func (x *explanation) position(rules, instance []string) []int {
 	return out
 }
 
-// split returns the steps of a JSON pointer in a URL.
+// split returns the steps of a JSON pointer in a URL fragment.
 func split(fragment string) []string {
 	steps := strings.Split(strings.TrimPrefix(fragment, "/"), "/")
 	if fragment == "" {
@@ -148,7 +148,7 @@ func split(fragment string) []string {
 	return steps
 }
 
-// sentence says what is wrong with a value. rules are those of the schema that it breaks one of.
+// sentence says what is wrong with a value. rules are the rules of the schema it was checked against.
 func sentence(k jsonschema.ErrorKind, v any, rules map[string]any) string {
 	switch k := k.(type) {
 	case *kind.Type:
@@ -178,7 +178,7 @@ func sentence(k jsonschema.ErrorKind, v any, rules map[string]any) string {
 	case *kind.AnyOf:
 		return show(v) + " is not valid under any of the given schemas"
 	}
-	return show(v) + " is not valid" // of a rule that Placement's schemas do not have
+	return show(v) + " is not valid" // a rule that Placement's schemas do not use
 }
 
 // unexpected names properties that a schema does not allow.
@@ -223,8 +223,8 @@ func list(v any) string {
 	return strings.Join(out, ", ")
 }
 
-// show writes a value as JSON, but a string in single quotes, and null and booleans in the words that clients of the
-// original know.
+// show formats a value as JSON, but strings in single quotes, and null and booleans in the words known to clients of
+// the original.
 func show(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -246,8 +246,8 @@ func show(v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// compare orders errors by relevance: one higher up in the value is more relevant, then one that is not anyOf's, then
-// one about a value of the wrong type. The original shows the same one.
+// compare orders errors by relevance, as the original does: errors higher up in the value first, then errors other than
+// anyOf's, then errors about a value of the wrong type.
 func compare(a, b *Error) int {
 	return cmp.Or(
 		cmp.Compare(len(b.Instance), len(a.Instance)),
@@ -267,7 +267,7 @@ func compareBool(a, b bool) int {
 }
 
 // mostRelevant chooses the error to show: the first of the most relevant ones. For anyOf it is the error of the
-// alternative that came furthest, if only one did.
+// alternative that got furthest, if only one did.
 func mostRelevant(errs []*Error) *Error {
 	best := errs[0]
 	for _, e := range errs[1:] {

@@ -1,5 +1,5 @@
-// Package schema reads JSON values, checks them against JSON schemas, and says what is wrong: in the sentences of
-// Python's jsonschema, since clients of Placement show and compare them, with the rule and the property that failed.
+// Package schema reads JSON values, checks them against JSON schemas, and reports what is wrong: in the sentences of
+// Python's jsonschema, since clients of Placement show and compare them, with the failed rule and the property.
 package schema
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Schema is a JSON schema. It is compiled when it is first used: a program has many, and most commands use none.
+// Schema is a JSON schema, compiled at its first use: a program has many, and most commands use none.
 type Schema struct {
 	text string
 
@@ -23,10 +23,10 @@ type Schema struct {
 	order    map[string]int // JSON pointer -> position in the text
 }
 
-// Must returns the schema of a text, which is part of the program: an invalid one panics at its first use.
+// Must returns the schema of a constant text. An invalid text panics at its first use.
 func Must(text string) *Schema { return &Schema{text: text} }
 
-// Validate returns the most relevant of the errors in a value; nil: the value is valid.
+// Validate returns the most relevant error in a value; nil: the value is valid.
 func (s *Schema) Validate(v Value) error {
 	s.once.Do(s.compile)
 	err := s.compiled.Validate(v.tree)
@@ -36,7 +36,7 @@ func (s *Schema) Validate(v Value) error {
 	return s.explain(v, err.(*jsonschema.ValidationError))
 }
 
-// name is the URL that the compiler knows a schema by. It is never fetched.
+// name is the URL under which the compiler stores a schema. It is never fetched.
 const name = "schema:placement"
 
 func (s *Schema) compile() {
@@ -97,13 +97,13 @@ func checkUUID(v any) error {
 	return nil
 }
 
-// IsUUID tells whether s is a UUID, with or without dashes, in either case: as liberal as the original.
+// IsUUID reports whether s is a UUID, with or without dashes, in either case, as liberally as the original.
 func IsUUID(s string) bool {
 	_, ok := UUID(s)
 	return ok
 }
 
-// UUID returns the dashed, lower-case form of what IsUUID accepts.
+// UUID returns the dashed, lower-case form of a string that IsUUID accepts.
 func UUID(s string) (string, bool) {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, "urn:", ""), "uuid:", "")
 	s = strings.ToLower(strings.ReplaceAll(strings.Trim(s, "{}"), "-", ""))
@@ -113,7 +113,7 @@ func UUID(s string) (string, bool) {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:], true
 }
 
-// pattern is a regular expression in which $ also matches before a final newline, as in the original's.
+// pattern is a regular expression in which $ also matches before a final newline, as in Python.
 type pattern struct{ *regexp.Regexp }
 
 func compilePattern(text string) (jsonschema.Regexp, error) {
