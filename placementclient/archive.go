@@ -17,17 +17,17 @@ import (
 )
 
 // Archive reads and writes the whole state of a Placement through its API, croft's or OpenStack's. Read returns the
-// state of one moment: it repeats what changes meanwhile, until nothing does. An Archive is for one goroutine.
+// state at one moment: it repeats what changed concurrently until nothing does. An Archive is for one goroutine.
 type Archive struct {
 	Client *Client
 }
 
 var _ transfer.Target = (*Archive)(nil)
 
-// maxRounds bounds how often Read repeats what changed.
+// maxRounds bounds how often Read repeats its reads.
 const maxRounds = 20
 
-// Read implements transfer.Source. If a round finds nothing new, all that was read was true at its beginning.
+// Read implements transfer.Source. If a round finds no change, everything read was true when the round began.
 func (a *Archive) Read(ctx context.Context, progress transfer.Progress) (*transfer.State, error) {
 	r := &reading{client: a.Client, progress: progress, hosts: map[croft.HostID]*hostReading{},
 		consumers: map[croft.InstanceID]transfer.Consumer{}}
@@ -56,7 +56,7 @@ type reading struct {
 	consumers map[croft.InstanceID]transfer.Consumer
 }
 
-// providerRow is a provider as it is listed.
+// providerRow is a provider in the list of all.
 type providerRow struct {
 	ID         croft.HostID `json:"uuid"`
 	Name       string       `json:"name"`
@@ -64,14 +64,14 @@ type providerRow struct {
 	Generation int64        `json:"generation"`
 }
 
-// hostReading is what was read of a provider.
+// hostReading is the data read about a provider.
 type hostReading struct {
 	row      providerRow
 	provider transfer.Provider
 	claims   claimsBody
 }
 
-// claimsBody is the allocations of a provider.
+// claimsBody holds the allocations of a provider.
 type claimsBody struct {
 	Generation  int64                                `json:"resource_provider_generation"`
 	Allocations map[croft.InstanceID]consumerReading `json:"allocations"`
@@ -89,7 +89,7 @@ func (c *claimsBody) equal(d *claimsBody) bool {
 	return c.Generation == d.Generation && maps.EqualFunc(c.Allocations, d.Allocations, same)
 }
 
-// round reads what changed since the last round, and tells whether anything did.
+// round reads what changed since the last round, and reports whether anything did.
 func (r *reading) round(ctx context.Context) (bool, error) {
 	changed, err := r.names(ctx)
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *reading) names(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// readHost reads a provider, unless it has not changed since the last round. nil: it changed meanwhile, or was deleted.
+// readHost reads a provider, unless it is unchanged since the last round. nil: it changed meanwhile or was deleted.
 func (c *Client) readHost(ctx context.Context, row providerRow, before *hostReading) (*hostReading, error) {
 	h := &hostReading{row: row}
 	if err := c.conn.call(ctx, http.MethodGet, providerPath(row.ID, "/allocations"), nil, &h.claims); err != nil {
@@ -179,7 +179,7 @@ func (c *Client) readHost(ctx context.Context, row providerRow, before *hostRead
 	return h, nil
 }
 
-// absent ignores a NotFound.
+// absent ignores NotFound.
 func absent(err error) error {
 	if is(err, http.StatusNotFound, "") {
 		return nil
@@ -187,7 +187,7 @@ func absent(err error) error {
 	return err
 }
 
-// readConsumers reads the consumers of the providers that changed since the last round, and tells whether there were
+// readConsumers reads the consumers of the providers that changed since the last round, and reports whether there were
 // any.
 func (r *reading) readConsumers(ctx context.Context) (bool, error) {
 	seen := map[croft.InstanceID]map[croft.HostID]croft.Resources{}
@@ -243,10 +243,10 @@ func (c *Client) readConsumer(ctx context.Context, id croft.InstanceID) (transfe
 	return out, nil
 }
 
-// unknownType is Placement's word for the type of consumers without one.
+// unknownType is Placement's type of consumers that have none.
 const unknownType = "unknown"
 
-// state assembles the result.
+// state builds the result.
 func (r *reading) state() *transfer.State {
 	out := &transfer.State{}
 	for _, c := range r.classes {
@@ -272,7 +272,7 @@ func (r *reading) state() *transfer.State {
 	return out
 }
 
-// each calls do n times, several at once, and reports progress. The first error ends it.
+// each calls do n times, several calls at once, and reports progress. It stops at the first error.
 func each(ctx context.Context, stage string, progress transfer.Progress, n int, do func(context.Context,
 	int) error) error {
 	work, ctx := errgroup.WithContext(ctx)

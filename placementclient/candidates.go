@@ -9,8 +9,7 @@ import (
 	"croft"
 )
 
-// Candidates implements schedule.Claims. What candidates have in common is shared: nobody may
-// change what it returns.
+// Candidates implements schedule.Claims. Candidates share common parts, so callers must not modify the result.
 func (c *Client) Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error) {
 	path := "/allocation_candidates?" + query
 	if limit > 0 {
@@ -23,21 +22,20 @@ func (c *Client) Candidates(ctx context.Context, query string, limit int) ([]cro
 	return answer.list(), nil
 }
 
-// candidates is the answer of /allocation_candidates. It is most of what a scheduler reads, so
-// it is decoded without reflection. Mappings, traits and parents, which are most of the answer
-// where it is not minimal, are skipped.
+// candidates is the answer of /allocation_candidates. It is most of what a scheduler reads, so it is decoded without
+// reflection. Mappings, traits and parents, the bulk of an answer that is not minimal, are skipped.
 type candidates struct {
 	requests  []map[croft.HostID]croft.Resources
 	summaries map[croft.HostID]croft.Summary
 
-	names map[string]string // texts that repeat: hosts and classes
+	names map[string]string // interned hosts and classes
 	last  amounts           // of the last allocation
-	taken croft.Resources   // what last is as a map
+	taken croft.Resources   // last as a map
 	total amounts           // capacities of the last summary
-	held  croft.Resources   // what total is as a map
+	held  croft.Resources   // total as a map
 }
 
-// amounts is a small set of resources in the order of the answer.
+// amounts is a small set of resources in answer order.
 type amounts []amount
 
 type amount struct {
@@ -71,7 +69,7 @@ func (a *candidates) decode(text []byte) error {
 	return r.err
 }
 
-// name is a text that is kept once however often it comes.
+// name returns a text as a string, allocated only once.
 func (a *candidates) name(text []byte) string {
 	if known, ok := a.names[string(text)]; ok {
 		return known
@@ -93,7 +91,7 @@ func (a *candidates) readRequest(r *jsonReader) {
 	a.requests = append(a.requests, request)
 }
 
-// readAllocation reads what is taken of one provider; nearly always as much as of the last.
+// readAllocation reads the amounts taken from one provider, which nearly always equal the last ones.
 func (a *candidates) readAllocation(r *jsonReader) croft.Resources {
 	var taken amounts
 	r.object(func(key []byte) {
@@ -140,7 +138,7 @@ func (a *candidates) readSummary(r *jsonReader) (s croft.Summary) {
 	return s
 }
 
-// share returns the last map where it is the same as now, else a new one.
+// share returns the last map if the amounts are equal, else a new one.
 func share(last *amounts, made *croft.Resources, now amounts) croft.Resources {
 	if *made == nil || len(*last) != len(now) || !equal(*last, now) {
 		*last, *made = now, now.resources()
@@ -157,10 +155,10 @@ func equal(a, b amounts) bool {
 	return true
 }
 
-// list is the answer in croft's words.
+// list returns the answer in croft's types.
 func (a *candidates) list() []croft.Candidate {
 	for host, s := range a.summaries {
-		s.Root = cmp.Or(s.Root, host) // its own, or not told
+		s.Root = cmp.Or(s.Root, host) // its own, or not reported
 		a.summaries[host] = s
 	}
 	list := make([]croft.Candidate, len(a.requests))

@@ -42,9 +42,9 @@ func (c *Client) Claim(ctx context.Context, id croft.InstanceID, project croft.P
 }
 
 // Reclaim implements hosts.Claims: it replaces a consumer's claim by a candidate, in one PUT on the generation of the
-// old claim, which is released in the same transaction, and only if it has not changed. NoCapacity: the candidate
-// does not fit. Conflict: the claim is another one, or concurrent updates of hosts went on for all retries. An attempt
-// whose answer was lost may have succeeded; then the claim is found to be there.
+// old claim, so the old claim is released in the same transaction, and only if it is unchanged. NoCapacity: the
+// candidate does not fit. Conflict: the claim is a different one, or concurrent updates of hosts exhausted the retries.
+// If the answer to an attempt was lost, Reclaim checks whether it succeeded.
 func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Project, candidate croft.Candidate) error {
 	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: string(project),
 		User: string(project), Type: consumerType}
@@ -52,7 +52,7 @@ func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Pro
 		body.Allocations[host] = resourcesBody{r}
 	}
 	var err error
-	unsure := false // an attempt may have been carried out
+	unsure := false // an attempt may have succeeded
 	for attempt := range c.conn.config.Attempts {
 		if attempt > 0 {
 			if err := c.conn.pause(ctx, attempt); err != nil {
@@ -86,17 +86,17 @@ func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Pro
 		case had.Generation != nil:
 			return err
 		}
-		// left by an older instance of this UUID; written once more, so that nobody gives it back who looked before
+		// Left by an older instance of this UUID. Write it again, so that a release based on an earlier read fails.
 		had = now
 	}
 	return claimError(err)
 }
 
-// settleTime is how long the answer to a claim is waited for after its caller gave up.
+// settleTime is how long to wait for the answer to a claim after its caller gave up.
 const settleTime = 2 * time.Second
 
-// outlasting returns a context for a claim that is sent: it ends settleTime after ctx does. A claim that its caller
-// left at once might be written after it was given back.
+// outlasting returns a context for sending a claim: it ends settleTime after ctx does. A claim abandoned at once could
+// still be written after it was released.
 func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	sent, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -115,12 +115,12 @@ func sameAllocations(claim croft.Claim, candidate croft.Candidate) bool {
 	return maps.EqualFunc(claim.Allocations, candidate.Allocations, sameResources)
 }
 
-// follows tells whether a claim is one generation newer than another.
+// follows reports whether a claim is one generation newer than another.
 func follows(now, had croft.Claim) bool {
 	return had.Generation == nil || now.Generation != nil && *now.Generation == *had.Generation+1
 }
 
-// sameGeneration tells whether a claim did not change between two reads.
+// sameGeneration reports whether a claim is unchanged between two reads.
 func sameGeneration(a, b croft.Claim) bool {
 	if len(a.Allocations) == 0 || a.Generation == nil || b.Generation == nil {
 		return len(a.Allocations) == 0 && b.Generation == nil
@@ -160,9 +160,8 @@ func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim,
 	return claim, body, nil
 }
 
-// Release implements schedule.Claims, compute.Inventory, hosts.Claims and audit.Claims: a PUT of nothing on the
-// consumer's
-// generation, so that nothing is removed but what was looked at.
+// Release implements schedule.Claims, compute.Inventory, hosts.Claims and audit.Claims: a PUT without allocations on
+// the consumer's generation, so that it removes only the claim that was read.
 func (c *Client) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
 	first, none, err := c.claimOf(ctx, id)
 	there := func(host croft.HostID) bool { _, has := first.Allocations[host]; return has }
@@ -180,14 +179,14 @@ func (c *Client) Release(ctx context.Context, id croft.InstanceID, on ...croft.H
 			return readErr
 		case len(now.Allocations) == 0:
 			return nil
-		case !sameGeneration(now, first): // else it is the host that others claimed on
+		case !sameGeneration(now, first): // otherwise the conflict is about the host, where others claimed
 			return croft.Errorf(croft.Conflict, "the claim of instance %s changed while it was being given back", id)
 		}
 		return err
 	})
 }
 
-// Claims implements compute.Inventory. NotFound: there is no such provider.
+// Claims implements compute.Inventory. NotFound: the provider does not exist.
 func (c *Client) Claims(ctx context.Context, host croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
 	var body struct {
 		Allocations map[croft.InstanceID]resourcesBody `json:"allocations"`

@@ -35,12 +35,12 @@ var (
 
 // Auth authenticates requests.
 type Auth interface {
-	// Authenticate prepares the connection before the first request, until it succeeds once, and installs the renewal
-	// of expired tokens. Invalid: it cannot succeed. Unavailable: it may succeed later.
+	// Authenticate prepares the connection before the first request, until it has succeeded once, and installs the
+	// renewal of expired tokens. Invalid: it cannot succeed. Unavailable: it may succeed later.
 	Authenticate(ctx context.Context, provider *gophercloud.ProviderClient) error
 	// Endpoint returns Placement's URL after Authenticate, if Config has none.
 	Endpoint(provider *gophercloud.ProviderClient) (string, error)
-	// Advice says what to do if Placement refuses a token.
+	// Advice says what to do when Placement refuses a token.
 	Advice() string
 }
 
@@ -53,7 +53,7 @@ func (t Token) Authenticate(_ context.Context, provider *gophercloud.ProviderCli
 	return nil
 }
 
-// Endpoint implements Auth: it is not known.
+// Endpoint implements Auth: it is unknown.
 func (t Token) Endpoint(*gophercloud.ProviderClient) (string, error) { return "", errNowhere("") }
 
 // Advice implements Auth.
@@ -63,28 +63,28 @@ func errNowhere(endpoint string) error {
 	return croft.Errorf(croft.Invalid, "placement.endpoint: %q is not a URL such as http://127.0.0.1:8778", endpoint)
 }
 
-// Config says where Placement is and how to reach it.
+// Config configures a Client.
 type Config struct {
-	Endpoint  string            // http://127.0.0.1:8778, or several with commas; empty: Auth knows it
+	Endpoint  string            // http://127.0.0.1:8778, or several with commas; empty: from Auth
 	Auth      Auth              // Token("admin") by default
-	Attempts  int               // of one request; 20 by default, some 15 s; half of them if nothing answers
+	Attempts  int               // per request; 20 by default, some 15 s; half as many if nothing answers
 	Pause     time.Duration     // before the second attempt; doubles, with jitter; 10 ms by default
-	Timeout   time.Duration     // of one attempt; 30 s by default
-	TLS       *tls.Config       // nil: the machine's CAs, no certificate of our own
-	Transport http.RoundTripper // nil: one of its own, with TLS
+	Timeout   time.Duration     // per attempt; 30 s by default
+	TLS       *tls.Config       // nil: the machine's CAs, no client certificate
+	Transport http.RoundTripper // nil: a new one, with TLS
 }
 
-// Client is a client of a Placement, for concurrent use.
+// Client is a client of a Placement. It is safe for concurrent use.
 type Client struct {
 	conn *connection
 
-	foreignSince atomic.Pointer[time.Time] // when it last had no requests of croft's own; nil: never
+	foreignSince atomic.Pointer[time.Time] // last time it lacked croft's own requests; nil: never
 }
 
-// dialTimeout bounds the time to connect: a host that is off never answers, and there may be other endpoints.
+// dialTimeout bounds connecting: a host that is off never answers, and there may be other endpoints.
 const dialTimeout = 5 * time.Second
 
-// New makes a client. It sends nothing.
+// New creates a client. It sends nothing.
 func New(c Config) (*Client, error) {
 	if c.Auth == nil {
 		c.Auth = Token("admin")
@@ -123,11 +123,11 @@ func isURL(text string) bool {
 	return err == nil && u.Scheme != "" && u.Host != ""
 }
 
-// SetEndpoints replaces the URLs of Placement. Any one of them will do.
+// SetEndpoints replaces the URLs of Placement, which are equivalent.
 func (c *Client) SetEndpoints(all []string) { c.conn.endpoints.Set(all) }
 
 // Close closes idle connections.
 func (c *Client) Close() { c.conn.service.HTTPClient.CloseIdleConnections() }
 
-// Collector gives the client's metrics.
+// Collector returns the client's metrics.
 func (c *Client) Collector() prometheus.Collector { return c.conn.metrics }

@@ -23,18 +23,18 @@ import (
 	"croft/placementclient/once"
 )
 
-// concurrentUpdate is the code of a conflict that a retry may solve.
+// concurrentUpdate is the code of a conflict that a retry may resolve.
 const concurrentUpdate = "placement.concurrent_update"
 
-// answerError is an answer of Placement that is an error.
+// answerError is an error answer of Placement.
 type answerError struct {
 	endpoint string
 	op       string // such as PUT /allocations/...
 	status   int
 	code     string
 	detail   string
-	request  string // its ID
-	max      string // the newest microversion, where ours was refused
+	request  string // ID of the request
+	max      string // newest microversion of the server, if ours was refused
 }
 
 func (e *answerError) Error() string {
@@ -45,7 +45,7 @@ func (e *answerError) Error() string {
 	return text
 }
 
-// Unwrap gives the error its kind.
+// Unwrap returns the kind of the error.
 func (e *answerError) Unwrap() error { return e.kind() }
 
 func (e *answerError) kind() croft.Kind {
@@ -60,21 +60,21 @@ func (e *answerError) kind() croft.Kind {
 	return croft.Invalid
 }
 
-// is tells whether err is an answer with a status and, unless it is "", a code.
+// is reports whether err is an answer with a status and, unless it is "", a code.
 func is(err error, status int, code string) bool {
 	e, ok := errors.AsType[*answerError](err)
 	return ok && e.status == status && (code == "" || e.code == code)
 }
 
-// The microversions that the client can work with: it begins with the newest and goes down to the server's. Before 1.29
+// The microversions that the client supports: it begins with the newest and falls back to the server's. Before 1.29
 // there are no trees.
 const (
 	newestMinor = 39
 	oldestMinor = 29
-	typedMinor  = 38 // from here on consumers have types
+	typedMinor  = 38 // consumers have types from here on
 )
 
-// connection sends requests to a Placement. It retries those that do not get through.
+// connection sends requests to a Placement and retries transport errors.
 type connection struct {
 	config    Config
 	service   *gophercloud.ServiceClient
@@ -84,13 +84,13 @@ type connection struct {
 	metrics   *metrics
 }
 
-// at is the endpoint in use.
+// at returns the endpoint in use.
 func (c *connection) at() string {
 	endpoint, _ := c.endpoints.Current()
 	return endpoint
 }
 
-// authenticate gets a token before the first request, and the endpoint if it is not configured.
+// authenticate gets a token before the first request, and the endpoint unless it is configured.
 func (c *connection) authenticate(ctx context.Context) error {
 	return c.login.Do(ctx, func(ctx context.Context) error {
 		provider := c.service.ProviderClient
@@ -112,13 +112,13 @@ func (c *connection) authenticate(ctx context.Context) error {
 	})
 }
 
-// call sends one request and decodes the answer into out, unless that is nil. Lost connections are retried, and 503 for
-// longer: that is the answer while etcd elects a leader. body is sent as JSON; nil: no body.
+// call sends one request and decodes the answer into out, unless out is nil. It retries lost connections, and for
+// longer a 503, the answer while etcd elects a leader. body is sent as JSON; nil: no body.
 func (c *connection) call(ctx context.Context, method, path string, body, out any) error {
 	return c.callAt(ctx, newestMinor, method, path, body, out)
 }
 
-// callAt is call with a microversion that is not newer than 1.newest.
+// callAt is call with a microversion of at most 1.newest.
 func (c *connection) callAt(ctx context.Context, newest int64, method, path string, body, out any) error {
 	var err error
 	for attempt := range c.config.Attempts {
@@ -140,7 +140,7 @@ func (c *connection) callAt(ctx context.Context, newest int64, method, path stri
 	return err
 }
 
-// pause waits before an attempt: twice as long each time, plus or minus a half.
+// pause waits before an attempt: twice as long each time, with a jitter of a half.
 func (c *connection) pause(ctx context.Context, attempt int) error {
 	d := min(c.config.Pause<<min(attempt-1, 10), time.Second)
 	select {
@@ -151,7 +151,7 @@ func (c *connection) pause(ctx context.Context, attempt int) error {
 	}
 }
 
-// once sends a request at the microversion that is known to work, or finds one that does.
+// once sends a request at the microversion known to work, or finds one.
 func (c *connection) once(ctx context.Context, newest int64, method, path string, body, out any) error {
 	if err := c.authenticate(ctx); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (c *connection) once(ctx context.Context, newest int64, method, path string
 	}
 }
 
-// lower switches to the newest microversion of the server.
+// lower switches to the server's newest microversion.
 func (c *connection) lower(minor int64, err error) error {
 	refused, _ := errors.AsType[*answerError](err)
 	major, text, _ := strings.Cut(refused.max, ".")
@@ -185,7 +185,7 @@ func (c *connection) lower(minor int64, err error) error {
 	return nil
 }
 
-// again repeats do after concurrent updates; do reads anew what it builds on.
+// again repeats do after concurrent updates; do must read its input anew.
 func (c *connection) again(ctx context.Context, do func() error) error {
 	var err error
 	for attempt := range c.config.Attempts {
@@ -204,7 +204,7 @@ func (c *connection) again(ctx context.Context, do func() error) error {
 // versioned is a body that depends on the microversion.
 type versioned interface{ at(minor int64) any }
 
-// decoder is an answer that reads itself.
+// decoder is an answer that decodes itself.
 type decoder interface{ decode(content []byte) error }
 
 func (c *connection) send(ctx context.Context, minor int64, method, path string, body, out any) error {
@@ -214,7 +214,7 @@ func (c *connection) send(ctx context.Context, minor int64, method, path string,
 		MoreHeaders: map[string]string{
 			"OpenStack-API-Version":  fmt.Sprintf("placement 1.%d", minor),
 			"X-Openstack-Request-Id": "req-" + uuid.NewString(),
-			// croft's Placement leaves out of candidates what is not used here
+			// croft's Placement omits the parts of candidates that are not used here
 			"Prefer": "return=minimal",
 		},
 	}
@@ -252,7 +252,7 @@ func (c *connection) send(ctx context.Context, minor int64, method, path string,
 	return nil
 }
 
-// wrap words an error of gophercloud: an answer, or an error of the transport.
+// wrap words an error of gophercloud: an error answer or a transport error.
 func (c *connection) wrap(ctx context.Context, op string, err error) error {
 	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
 		return c.wrapRenewal(ctx, op, again.ErrReauth)
@@ -291,7 +291,7 @@ func (c *connection) wrap(ctx context.Context, op string, err error) error {
 	return e
 }
 
-// wrapRenewal words that an expired token could not be renewed. One request renews it for all; if that one is
+// wrapRenewal words the failed renewal of an expired token. One request renews it for all; if that request is
 // cancelled, another one tries.
 func (c *connection) wrapRenewal(ctx context.Context, op string, err error) error {
 	if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
@@ -300,7 +300,7 @@ func (c *connection) wrapRenewal(ctx context.Context, op string, err error) erro
 	return fmt.Errorf("placement at %s: %s: renew the token: %w", c.at(), op, err)
 }
 
-// tidy removes the explanation of the status that details begin with, and what follows the first sentence of a schema
+// tidy removes the status explanation at the beginning of details, and everything after the first sentence of a schema
 // error.
 func tidy(detail string) string {
 	if _, after, ok := strings.Cut(detail, "\n\n"); ok && strings.TrimSpace(after) != "" {

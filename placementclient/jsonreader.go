@@ -7,19 +7,19 @@ import (
 	"strconv"
 )
 
-// jsonReader reads a JSON text of known form from its beginning. After an error it reads
-// nothing more; err says where it was.
+// jsonReader reads a JSON text of known form from start to end. After an error it reads no further; err says where it
+// was.
 type jsonReader struct {
 	text  []byte
 	at    int
-	depth int // of values that are skipped
+	depth int // nesting of skipped values
 	err   error
 }
 
-// maxDepth bounds how deep values that are skipped may be nested.
+// maxDepth bounds the nesting of skipped values.
 const maxDepth = 100
 
-// peek returns the next byte that is no white space; 0 at the end, and after an error.
+// peek returns the next byte other than white space; 0 at the end and after an error.
 func (r *jsonReader) peek() byte {
 	for r.err == nil && r.at < len(r.text) {
 		switch b := r.text[r.at]; b {
@@ -48,7 +48,7 @@ func (r *jsonReader) take(b byte) bool {
 	return true
 }
 
-// object calls value for every member, which has to read its value. null has none.
+// object calls value for every member; value must read the member's value. null has no members.
 func (r *jsonReader) object(value func(key []byte)) {
 	if r.null() {
 		return
@@ -71,7 +71,7 @@ func (r *jsonReader) object(value func(key []byte)) {
 	}
 }
 
-// array calls value for every element, which has to read it. null has none.
+// array calls value for every element; value must read it. null has no elements.
 func (r *jsonReader) array(value func()) {
 	if r.null() {
 		return
@@ -89,7 +89,7 @@ func (r *jsonReader) array(value func()) {
 	}
 }
 
-// null reads a null, if there is one.
+// null reads a null, if it is next.
 func (r *jsonReader) null() bool {
 	if r.peek() != 'n' || !bytes.HasPrefix(r.text[r.at:], []byte("null")) {
 		return false
@@ -98,7 +98,7 @@ func (r *jsonReader) null() bool {
 	return true
 }
 
-// string reads a string. What it returns is part of the text, unless that has escapes.
+// string reads a string. The result is part of the text, unless the string has escapes.
 func (r *jsonReader) string() []byte {
 	if r.peek() != '"' {
 		r.fail("string")
@@ -179,7 +179,7 @@ func (r *jsonReader) skip() {
 	}
 }
 
-// end makes sure that nothing follows.
+// end requires the end of the text.
 func (r *jsonReader) end() {
 	if r.peek() != 0 {
 		r.fail("end")

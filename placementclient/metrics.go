@@ -29,7 +29,7 @@ func newMetrics() *metrics {
 	return m
 }
 
-// measured is a transport that counts requests, and sends their span along.
+// measured is a transport that counts requests and propagates their trace context.
 type measured struct {
 	http.RoundTripper
 	metrics *metrics
@@ -65,7 +65,7 @@ var collections = []string{
 	"resource_providers", "allocation_candidates", "allocations", "resource_classes", "traits", "usages", "reshaper",
 }
 
-// collectionOf returns the collection of a path, whatever precedes the API in it.
+// collectionOf returns the collection of a path, which may have a prefix before the API.
 func collectionOf(path string) string {
 	for part := range strings.SplitSeq(path, "/") {
 		if slices.Contains(collections, part) {

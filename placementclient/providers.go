@@ -25,8 +25,8 @@ type providerBody struct {
 	Root       croft.HostID `json:"root_provider_uuid"`
 }
 
-// EnsureProvider implements compute.Inventory. Conflict: another provider has the name, or a class is left out that has
-// claims.
+// EnsureProvider implements compute.Inventory. Conflict: another provider has the name, or a class without an inventory
+// in p has claims.
 func (c *Client) EnsureProvider(ctx context.Context, p croft.Provider) error {
 	if done, err := c.ensureAtOnce(ctx, p); done {
 		return err
@@ -48,7 +48,7 @@ func (c *Client) ensureExists(ctx context.Context, p croft.Provider) error {
 	case is(err, http.StatusNotFound, ""):
 		err = c.conn.call(ctx, http.MethodPost, "/resource_providers",
 			map[string]string{"uuid": string(p.ID), "name": p.Name}, nil)
-		if is(err, http.StatusConflict, "") { // perhaps we made it ourselves and the answer was lost
+		if is(err, http.StatusConflict, "") { // perhaps created by us, with the answer lost
 			again := c.conn.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &have)
 			if again == nil && have.Name == p.Name {
 				return nil
@@ -68,7 +68,7 @@ func nameTaken(name string, err error) error {
 		"name, or remove that provider (%w)", name, err)
 }
 
-// inventoriesOf returns a provider's inventories with defaults filled in.
+// inventoriesOf returns a provider's inventories with defaults applied.
 func inventoriesOf(p croft.Provider) map[croft.ResourceClass]croft.Inventory {
 	all := make(map[croft.ResourceClass]croft.Inventory, len(p.Inventories))
 	for class, i := range p.Inventories {
@@ -117,7 +117,7 @@ type traitsBody struct {
 	Traits     []croft.Trait `json:"traits"`
 }
 
-// ensureTraits leaves out standard traits that the server does not know: it may be older than this program.
+// ensureTraits leaves out standard traits unknown to the server, which may be older than this program.
 func (c *Client) ensureTraits(ctx context.Context, p croft.Provider) error {
 	path := providerPath(p.ID, "/traits")
 	var have traitsBody
@@ -138,14 +138,14 @@ func (c *Client) ensureTraits(ctx context.Context, p croft.Provider) error {
 	return c.conn.call(ctx, http.MethodPut, path, traitsBody{have.Generation, known}, nil)
 }
 
-// sorted returns a list sorted and without repetitions. It is never nil.
+// sorted returns a sorted list without duplicates, never nil.
 func sorted[T ~string](list []T) []T {
 	out := append([]T{}, list...)
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// knownTraits creates custom traits that are missing, and returns the traits that exist then.
+// knownTraits creates missing custom traits and returns the wanted traits that exist then.
 func (c *Client) knownTraits(ctx context.Context, want []croft.Trait) ([]croft.Trait, error) {
 	if len(want) == 0 {
 		return want, nil
@@ -188,10 +188,10 @@ func (c *Client) ensureAggregates(ctx context.Context, p croft.Provider) error {
 	return c.conn.call(ctx, http.MethodPut, path, aggregatesBody{have.Generation, want}, nil)
 }
 
-// readers is the number of providers that are read at once.
+// readers is the number of providers read concurrently.
 const readers = 16
 
-// Providers implements schedule.Claims. A provider that is deleted meanwhile is left out.
+// Providers implements schedule.Claims. A provider deleted meanwhile is left out.
 func (c *Client) Providers(ctx context.Context) ([]croft.Provider, error) {
 	if all, done, err := c.providersAtOnce(ctx); done {
 		return all, err

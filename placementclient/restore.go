@@ -84,7 +84,7 @@ func (r *restore) tree(ctx context.Context) error {
 	return nil
 }
 
-// treeBody is a provider's name and parent.
+// treeBody holds a provider's name and parent.
 type treeBody struct {
 	ID     croft.HostID  `json:"uuid,omitempty"`
 	Name   string        `json:"name"`
@@ -108,7 +108,7 @@ func (r *restore) provider(ctx context.Context, p transfer.Provider, have map[cr
 	if !is(err, http.StatusConflict, "") {
 		return err
 	}
-	var now providerRow // perhaps we made it ourselves and the answer was lost
+	var now providerRow // perhaps created by us, with the answer lost
 	again := conn.call(ctx, http.MethodGet, providerPath(p.ID, ""), nil, &now)
 	if again == nil && now.Name == p.Name && now.Parent == p.Parent {
 		return nil
@@ -116,8 +116,8 @@ func (r *restore) provider(ctx context.Context, p transfer.Provider, have map[cr
 	return err
 }
 
-// describe returns the inventories that providers get before the claims and, if they differ from the final ones, after
-// them.
+// describe returns the inventories to write before the claims (interim) and, where those differ from the final ones,
+// after them (final).
 func describe(changes *transfer.Changes) (final, interim []croft.Provider) {
 	claimed := map[croft.HostID]bool{}
 	all := &transfer.State{Providers: changes.Want.Providers, Consumers: slices.Clone(changes.Want.Consumers)}
@@ -129,7 +129,7 @@ func describe(changes *transfer.Changes) (final, interim []croft.Provider) {
 		for host := range consumer.Allocations {
 			claimed[host] = true
 		}
-		if have, there := old[consumer.ID]; there { // for a time there may be the old and the new
+		if have, there := old[consumer.ID]; there { // old and new claims may coexist for a time
 			all.Consumers = append(all.Consumers, have)
 		}
 	}
@@ -168,8 +168,8 @@ func (r *restore) describe(ctx context.Context, stage string, list []croft.Provi
 	})
 }
 
-// consumer writes a consumer's claim. generation is the consumer's; nil: it has no claims yet. A consumer without
-// a type is written with a microversion without types.
+// consumer writes a consumer's claim. generation is the consumer's; nil: it has no claims yet. A consumer that has no
+// type is written with a microversion that has no types.
 func (r *restore) consumer(ctx context.Context, x transfer.Consumer, generation *int64) error {
 	body := allocationsBody{Allocations: make(map[croft.HostID]resourcesBody, len(x.Allocations)),
 		Project: x.Project, User: x.User, Type: x.Type, Generation: generation}
@@ -188,7 +188,7 @@ func (r *restore) consumer(ctx context.Context, x transfer.Consumer, generation 
 		if !is(err, http.StatusConflict, concurrentUpdate) {
 			return err
 		}
-		// A rival changed a provider, or the answer to an earlier attempt was lost.
+		// Another client changed a provider, or the answer to an earlier attempt was lost.
 		now, getErr := r.client.readConsumer(ctx, x.ID)
 		if getErr == nil && maps.EqualFunc(now.Allocations, x.Allocations, sameResources) &&
 			now.Project == x.Project && now.User == x.User {

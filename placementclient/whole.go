@@ -8,8 +8,8 @@ import (
 	"croft"
 )
 
-// croft's own Placement has two requests that the API lacks. Other Placements, and older ones of croft, do not know
-// their paths: there the client uses the API, and looks for the paths again now and then.
+// croft's own Placement has two requests that the API lacks. Other Placements, and older versions of croft's, do not
+// know their paths; with those the client uses the API and checks for the paths again from time to time.
 const (
 	wholePath   = "/croft/providers"
 	foreignTime = time.Minute
@@ -22,13 +22,13 @@ type wholeBody struct {
 	Aggregates  []string                                `json:"aggregates"`
 }
 
-// foreign tells whether the Placement is known to lack croft's own requests.
+// foreign reports whether the Placement is known to lack croft's own requests.
 func (c *Client) foreign() bool {
 	since := c.foreignSince.Load()
 	return since != nil && time.Since(*since) < foreignTime
 }
 
-// isForeign tells whether an answer to one of croft's own requests means that the server does not have it.
+// isForeign reports whether an answer to one of croft's own requests means that the server lacks it.
 func (c *Client) isForeign(err error) bool {
 	if !is(err, http.StatusNotFound, "") && !is(err, http.StatusMethodNotAllowed, "") {
 		return false

@@ -1,5 +1,5 @@
 // Package keystone is a client of OpenStack's Keystone. It logs in with clouds.yaml or the variables OS_*, for the
-// client of Placement, and validates the tokens of others, for our own server. It renews expired tokens.
+// client of Placement, and validates the tokens of callers, for croft's own server. It renews expired tokens.
 package keystone
 
 import (
@@ -17,11 +17,12 @@ import (
 	"croft"
 )
 
-// Environment is the cloud that the environment describes: the cloud of clouds.yaml that OS_CLOUD names, or else
+// Environment is the cloud that the environment describes: the cloud in clouds.yaml named by OS_CLOUD, otherwise
 // OS_AUTH_URL and the other variables.
 const Environment = "env"
 
-// Cloud is a login at one Keystone, and the region and interface to pick from its catalogue. It is for concurrent use.
+// Cloud is a login at one Keystone, with the region and interface to select in its catalogue. It is safe for concurrent
+// use.
 type Cloud struct {
 	name    string
 	options gophercloud.AuthOptions
@@ -29,8 +30,8 @@ type Cloud struct {
 	tls     *tls.Config
 }
 
-// Load reads a cloud of clouds.yaml and secure.yaml, or Environment. It sends nothing.
-// Every error is Invalid and says what is missing where.
+// Load reads a cloud from clouds.yaml and secure.yaml, or Environment. It sends nothing. Every error is Invalid and
+// says what is missing where.
 func Load(name string) (*Cloud, error) {
 	if name == Environment {
 		name = os.Getenv("OS_CLOUD")
@@ -91,7 +92,7 @@ func variables(get func(string) string) clouds.Cloud {
 	}
 }
 
-// parse makes a cloud of the options read from a place, which messages name.
+// parse builds a cloud from the options read from where, which messages name.
 func parse(name, where string, options []clouds.ParseOption) (*Cloud, error) {
 	auth, wanted, tls, err := clouds.Parse(options...)
 	if err != nil {
@@ -102,13 +103,13 @@ func parse(name, where string, options []clouds.ParseOption) (*Cloud, error) {
 		return nil, croft.Errorf(croft.Invalid, "%s %s", where, lacks)
 	}
 	if auth.ApplicationCredentialID != "" || auth.ApplicationCredentialName != "" {
-		auth.Password = "" // else that would count
+		auth.Password = "" // otherwise the password would be used
 	}
 	auth.AllowReauth = auth.TokenID == "" // a token cannot renew itself
 	return &Cloud{name: name, options: auth, wanted: wanted, tls: tls}, nil
 }
 
-// addDomains fills in the domain "default" if none is given, as OpenStack's clients do.
+// addDomains sets the domain "default" if none is given, as OpenStack's clients do.
 func addDomains(auth *gophercloud.AuthOptions) {
 	if auth.Username != "" && auth.DomainID == "" && auth.DomainName == "" {
 		auth.DomainID = "default"
@@ -118,7 +119,7 @@ func addDomains(auth *gophercloud.AuthOptions) {
 	}
 }
 
-// lacking says which option is missing for a login; "": none.
+// lacking returns the option that is missing for a login; "": none.
 func lacking(auth gophercloud.AuthOptions) string {
 	u, err := url.Parse(auth.IdentityEndpoint)
 	user := auth.Username != "" || auth.UserID != ""
@@ -144,13 +145,13 @@ func lacking(auth gophercloud.AuthOptions) string {
 	return ""
 }
 
-// supported lists the kinds of login; "" chooses one by the options that are given.
+// supported lists the kinds of login; "" selects one by the options given.
 var supported = []clouds.AuthType{"", clouds.AuthPassword, clouds.AuthToken, clouds.AuthV3Password,
 	clouds.AuthV3Token, clouds.AuthV3ApplicationCredential}
 
 func isSupported(t clouds.AuthType) bool { return slices.Contains(supported, t) }
 
-// TLS returns the TLS settings of the cloud's services: its CA, a client certificate.
+// TLS returns the TLS settings of the cloud's services: CA and client certificate.
 func (c *Cloud) TLS() *tls.Config { return c.tls.Clone() }
 
 // URL returns the URL of Keystone.

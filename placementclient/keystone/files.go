@@ -23,7 +23,7 @@ type files struct {
 	public, secret []byte
 }
 
-// readFiles reads the first clouds.yaml that exists, which must have the cloud.
+// readFiles reads the first clouds.yaml that exists, which must define the cloud.
 func readFiles(cloud string) (files, error) {
 	paths := searchPath()
 	for _, path := range paths {
@@ -45,7 +45,7 @@ func readFiles(cloud string) (files, error) {
 		"OS_CLIENT_CONFIG_FILE", strings.Join(paths, " and no "), cloud)
 }
 
-// searchPath lists the directories where OpenStack's clients look for clouds.yaml.
+// searchPath lists the directories in which OpenStack's clients look for clouds.yaml.
 func searchPath() []string {
 	if file := os.Getenv("OS_CLIENT_CONFIG_FILE"); file != "" {
 		return []string{file}
@@ -57,7 +57,7 @@ func searchPath() []string {
 	return append(paths, "/etc/openstack/clouds.yaml")
 }
 
-// check finds mistakes that the parser does not report well.
+// check finds mistakes that the parser reports badly.
 func (f files) check(name, secure string) error {
 	public, err := decode(f.name, f.public)
 	if err != nil {

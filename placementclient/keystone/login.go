@@ -41,7 +41,7 @@ func (c *Cloud) Authenticate(ctx context.Context, provider *gophercloud.Provider
 	return nil
 }
 
-// Endpoint implements placementclient.Auth: Placement's URL in the catalogue, for the cloud's region and interface.
+// Endpoint implements placementclient.Auth: Placement's URL in the catalogue for the cloud's region and interface.
 func (c *Cloud) Endpoint(provider *gophercloud.ProviderClient) (string, error) {
 	wanted := c.wanted
 	wanted.ApplyDefaults("placement")
@@ -64,7 +64,7 @@ func (c *Cloud) Advice() string {
 	return "give the user of cloud " + c.name + " the role admin, or name another cloud in placement.cloud"
 }
 
-// explain words why a login failed.
+// explain words a failed login.
 func (c *Cloud) explain(ctx context.Context, err error) error {
 	if answered, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err); ok {
 		return c.explainAnswer(answered)
@@ -97,7 +97,7 @@ func (c *Cloud) explainAnswer(a gophercloud.ErrUnexpectedResponseCode) error {
 		message(a), c.name)
 }
 
-// message returns Keystone's text of an error.
+// message returns Keystone's text for an error.
 func message(a gophercloud.ErrUnexpectedResponseCode) string {
 	var body struct {
 		Error struct {

@@ -16,17 +16,17 @@ import (
 
 var _ placement.Identity = (*Tokens)(nil)
 
-// patience bounds the time of one answer of Keystone.
+// patience is the timeout of one request to Keystone.
 const patience = 10 * time.Second
 
-// Tokens looks up the users of tokens at Keystone. It is for concurrent use.
+// Tokens looks up the users of tokens at Keystone. It is safe for concurrent use.
 type Tokens struct {
 	cloud    *Cloud
 	login    *once.Once
 	provider *gophercloud.ProviderClient
 }
 
-// NewTokens makes a Tokens that logs in as the cloud's user, who needs the role service or admin. It sends nothing.
+// NewTokens creates a Tokens that logs in as the cloud's user, which needs the role service or admin. It sends nothing.
 func NewTokens(cloud *Cloud) *Tokens {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig, t.MaxIdleConnsPerHost = cloud.TLS(), 64
@@ -79,7 +79,7 @@ func (t *Tokens) Validate(ctx context.Context, token string) (placement.Caller, 
 	return caller, nil
 }
 
-// refusal distinguishes an invalid token from a Keystone that gives no answer.
+// refusal distinguishes an invalid token from a Keystone that does not answer.
 func (t *Tokens) refusal(ctx context.Context, err error) error {
 	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
 		return t.unknown(again.ErrReauth)
@@ -97,7 +97,7 @@ func (t *Tokens) refusal(ctx context.Context, err error) error {
 	return croft.Errorf(croft.NotFound, "keystone at %s knows no such token", t.cloud.URL())
 }
 
-// unknown is Unavailable, whatever the reason is: it is not the fault of the token's holder.
+// unknown returns Unavailable for any reason: the holder of the token is not at fault.
 func (t *Tokens) unknown(err error) error {
 	return croft.Errorf(croft.Unavailable, "tokens cannot be checked: %s", err.Error())
 }

@@ -1,22 +1,22 @@
-// Package once does something until it has succeeded, and then never again. Those who
-// come meanwhile wait for it no longer than their own contexts.
+// Package once runs a function until it has succeeded once. Concurrent callers wait for it, bounded by their own
+// contexts.
 package once
 
 import "context"
 
-// Once is something to be done once. Make it with New.
+// Once is an action to be done once. Create it with New.
 type Once struct {
-	turn chan struct{} // holds one while somebody tries
-	done chan struct{} // closed after the success
+	turn chan struct{} // full while a caller tries
+	done chan struct{} // closed after success
 }
 
-// New makes a Once of which nothing is done yet.
+// New creates a Once that is not done yet.
 func New() *Once {
 	return &Once{turn: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// Do returns nil once a do has returned nil. One runs at a time; after a failure, which
-// is its caller's alone, the next one tries.
+// Do returns nil once any do has returned nil. One do runs at a time; an error is returned to its own caller only, and
+// the next caller tries again.
 func (o *Once) Do(ctx context.Context, do func(context.Context) error) error {
 	select {
 	case <-o.done:

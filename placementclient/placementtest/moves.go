@@ -7,7 +7,7 @@ import (
 	"croft"
 )
 
-// reclaim moves claims between two providers that are full with them.
+// reclaim moves claims between two providers that these claims fill.
 func (s *suite) reclaim(t *testing.T) {
 	from, to := s.add(t, host("from")), s.add(t, host("to"))
 	id, other := croft.NewInstanceID(), croft.NewInstanceID()
@@ -39,7 +39,7 @@ func (s *suite) reclaim(t *testing.T) {
 	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), "project", on(from)); !errors.Is(err, croft.NoCapacity) {
 		t.Errorf("to where there is no room: got %v, want no capacity", err)
 	}
-	s.uses(t, to, 4) // as it was
+	s.uses(t, to, 4) // unchanged
 	had = s.claimOf(t, id)
 	if err := s.client.Release(t.Context(), id); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func (s *suite) claimOf(t *testing.T, id croft.InstanceID) croft.Claim {
 	return claim
 }
 
-// releaseWhere releases a claim where it is, and nowhere else.
+// releaseWhere releases a claim on the named hosts only.
 func (s *suite) releaseWhere(t *testing.T) {
 	here, there := s.add(t, host("here")), s.add(t, host("there"))
 	id := croft.NewInstanceID()

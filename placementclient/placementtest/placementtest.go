@@ -1,5 +1,4 @@
-// Package placementtest holds what a Placement client may rely on, as tests to run
-// against any server.
+// Package placementtest tests, against any server, what users of a Placement client may rely on.
 package placementtest
 
 import (
@@ -19,14 +18,14 @@ import (
 	"croft/placementclient"
 )
 
-// Options say what a server under test cannot do.
+// Options describes the limits of a server under test.
 type Options struct {
-	Serial bool                 // it must not be asked by many at once
-	Auth   placementclient.Auth // where the token admin will not do
+	Serial bool                 // no concurrent requests
+	Auth   placementclient.Auth // if the token admin does not work
 }
 
-// Run tests a client of the server at endpoint, which may hold other things already; where it is empty,
-// at the one that o.Auth knows.
+// Run tests a client of the server at endpoint, which need not be empty. Without an endpoint it tests the one that
+// o.Auth knows.
 func Run(t *testing.T, endpoint string, o Options) {
 	transport := &counter{under: http.DefaultTransport.(*http.Transport).Clone()}
 	client, err := placementclient.New(placementclient.Config{Endpoint: endpoint, Auth: o.Auth, Transport: transport})
@@ -60,8 +59,7 @@ type suite struct {
 	sent   *counter
 }
 
-// counter counts the requests that write. One of croft's own that finds nothing to change
-// is answered with 204.
+// counter counts requests that write. A request of croft's own that finds nothing to change is answered 204.
 type counter struct {
 	under  *http.Transport
 	writes atomic.Int64
@@ -87,7 +85,7 @@ func host(name string) croft.Provider {
 		}, Traits: []croft.Trait{"COMPUTE_NODE", "HW_CPU_X86_AVX2"}, Aggregates: []string{uuid.NewString()}}
 }
 
-// add makes a provider.
+// add creates a provider.
 func (s *suite) add(t *testing.T, p croft.Provider) croft.Provider {
 	t.Helper()
 	if err := s.client.EnsureProvider(t.Context(), p); err != nil {
@@ -96,7 +94,7 @@ func (s *suite) add(t *testing.T, p croft.Provider) croft.Provider {
 	return p
 }
 
-// read finds a provider among all.
+// read returns one provider from the list of all.
 func (s *suite) read(t *testing.T, id croft.HostID) croft.Provider {
 	t.Helper()
 	all, err := s.client.Providers(t.Context())
@@ -225,7 +223,7 @@ func (s *suite) claim(t *testing.T) {
 	}
 }
 
-// take claims on a provider and returns the claimer's error.
+// take claims on a provider and returns the error of Claim.
 func (s *suite) take(t *testing.T, p croft.Provider, id croft.InstanceID, r croft.Resources) error {
 	return s.client.Claim(t.Context(), id, "project",
 		croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: r}})

@@ -10,7 +10,7 @@ import (
 func reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // a client that went away is no concern of ours
+	_ = json.NewEncoder(w).Encode(body) // ignored: the client may be gone
 }
 
 func refuse(w http.ResponseWriter, status int, message string) {

@@ -1,6 +1,5 @@
-// Package keystonetest is a small Keystone for tests: it keeps users, application
-// credentials, tokens and a catalogue, and answers as the real one does what croft asks
-// it. The tests that run against the real one keep it honest.
+// Package keystonetest is a small Keystone for tests. It keeps users, application credentials, tokens and a catalogue,
+// and answers croft's requests as the real one does; tests that also run against a real Keystone keep it honest.
 package keystonetest
 
 import (
@@ -17,18 +16,18 @@ import (
 	"time"
 )
 
-// User is somebody who may log in.
+// User is a user who may log in.
 type User struct {
 	Name, Password string
-	Project        string // its name and ID; empty: the user's roles are for the system
+	Project        string // name and ID; empty: the roles are for the system
 	Roles          []string
-	Credential     string // the ID of an application credential; its secret is the password
+	Credential     string // ID of an application credential, whose secret is the password
 }
 
-// Endpoint is one of the catalogue, of Placement unless Service says otherwise.
+// Endpoint is an entry of the catalogue, for Placement unless Service is set.
 type Endpoint struct{ Service, Region, Interface, URL string }
 
-// Keystone is one that runs.
+// Keystone is a running test server.
 type Keystone struct {
 	URL  string // with /v3
 	Root string // without
@@ -53,7 +52,7 @@ type token struct {
 // Start runs a Keystone until the test ends.
 func Start(t testing.TB) *Keystone { return start(t, httptest.NewServer) }
 
-// StartTLS is Start with a certificate that nobody knows but CA.
+// StartTLS is Start with a certificate that only CA verifies.
 func StartTLS(t testing.TB) *Keystone { return start(t, httptest.NewTLSServer) }
 
 func start(t testing.TB, serve func(http.Handler) *httptest.Server) *Keystone {
@@ -80,19 +79,19 @@ func start(t testing.TB, serve func(http.Handler) *httptest.Server) *Keystone {
 // Add lets a user log in.
 func (k *Keystone) Add(u User) { k.change(func() { k.users = append(k.users, u) }) }
 
-// Offer puts endpoints into the catalogue of tokens to come.
+// Offer adds endpoints to the catalogue of future tokens.
 func (k *Keystone) Offer(e ...Endpoint) { k.change(func() { k.catalog = append(k.catalog, e...) }) }
 
-// Revoke makes all tokens invalid that there are.
+// Revoke invalidates all tokens.
 func (k *Keystone) Revoke() { k.change(func() { clear(k.tokens) }) }
 
-// SetDown makes it answer 503, or no longer.
+// SetDown makes it answer 503, or ends that.
 func (k *Keystone) SetDown(down bool) { k.change(func() { k.down = down }) }
 
-// Forget lets nobody log in any more; tokens stay.
+// Forget removes all users; tokens stay valid.
 func (k *Keystone) Forget() { k.change(func() { k.users = nil }) }
 
-// Counts tells how many logins there were, and questions about tokens.
+// Counts returns the numbers of logins and of token checks.
 func (k *Keystone) Counts() (logins, checks int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -165,7 +164,7 @@ type named struct {
 
 func (n named) inDefault() bool { return n.Domain.ID == "default" || n.Domain.Name == "Default" }
 
-// matches tells whether the request is the user's. Where it is not, Keystone does not say why.
+// matches reports whether the credentials are the user's. Like Keystone, it gives no reason.
 func (l *login) matches(u User) bool {
 	identity, scope := l.Auth.Identity, l.Auth.Scope
 	switch strings.Join(identity.Methods, " ") {
