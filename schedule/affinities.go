@@ -6,7 +6,7 @@ import (
 	"croft"
 )
 
-// CheckAffinities refuses names that no group can have, and unknown rules. Invalid.
+// CheckAffinities refuses invalid group names and unknown rules. Invalid.
 func CheckAffinities(affinities []croft.Affinity) error {
 	for i, a := range affinities {
 		switch {
@@ -25,11 +25,11 @@ func CheckAffinities(affinities []croft.Affinity) error {
 	return nil
 }
 
-// maxGroups bounds the groups of an instance: each adds comparisons to the transaction that writes
-// its order, and etcd limits those.
+// maxGroups bounds the groups of an instance: each adds comparisons to the transaction that writes the order, and etcd
+// limits those.
 const maxGroups = 16
 
-// admit returns nil if all the groups admit one more member on a host.
+// admit returns nil if all groups admit one more member on a host.
 func admit(affinities []croft.Affinity, host croft.HostID, members []croft.Member) error {
 	for _, affinity := range affinities {
 		if err := affinity.Admit(host, members); err != nil {
@@ -39,8 +39,8 @@ func admit(affinities []croft.Affinity, host croft.HostID, members []croft.Membe
 	return nil
 }
 
-// strain counts the members of the groups on a host, positive where the rule keeps members apart and
-// negative where it keeps them together.
+// strain counts the members of the groups on a host: positive if the rule keeps members apart, negative if it keeps
+// them together.
 func strain(affinities []croft.Affinity, host croft.HostID, members []croft.Member) int {
 	n := 0
 	for _, affinity := range affinities {

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// lastLimit bounds the number of candidates in one answer.
+	// lastLimit bounds the candidates in one answer.
 	lastLimit = 1 << 16
-	// rounds is how often a request is tried while hosts are too busy to be claimed on.
+	// rounds bounds the tries of a request whose candidates are lost to concurrent updates.
 	rounds = 6
 )
 
@@ -26,10 +26,10 @@ type attempt struct {
 	claimed croft.HostID // where there is, or may be, a claim
 	unsure  bool         // whether the order was written is unknown
 	busy    int          // candidates of this round lost to concurrent updates
-	barred  bool         // the rule of a group has just barred the host that was taken
+	barred  bool         // the rule of a group just barred the chosen host
 }
 
-// run tries candidates until one has the order. The first round uses the snapshot that first returns.
+// run tries candidates until one has the order. The first round uses the snapshot returned by first.
 func (a *attempt) run(ctx context.Context, first func() (*snapshot, error)) (Decision, error) {
 	limit, wait := a.policy.Sample, a.Backoff
 	look := first
@@ -57,8 +57,7 @@ func (a *attempt) run(ctx context.Context, first func() (*snapshot, error)) (Dec
 	}
 }
 
-// round tries each candidate once, in the order of the policy. It returns no host and no error
-// when none is left.
+// round tries each candidate once, in the order of the policy. It returns no host and no error when none is left.
 func (a *attempt) round(ctx context.Context, look func() (*snapshot, error)) (seen int, _ Decision, _ error) {
 	o, err := look()
 	if err != nil {
@@ -79,8 +78,7 @@ func (a *attempt) round(ctx context.Context, look func() (*snapshot, error)) (se
 	return len(o.candidates), Decision{}, nil
 }
 
-// try takes the best candidate of some that can be taken. It returns no host and no error when
-// none can.
+// try takes the best candidate of some that can be taken. It returns no host and no error if none can.
 func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) (d Decision, err error) {
 	left, err := a.usable(o, some)
 	if err != nil {
@@ -103,8 +101,7 @@ func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) 
 	return Decision{}, nil
 }
 
-// take claims a candidate and writes the order. It returns no host and no error when the next
-// candidate is to be tried.
+// take claims a candidate and writes the order. It returns no host and no error when the next candidate is to be tried.
 func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host) (Decision, error) {
 	a.claimed = host.ID
 	err := span.Do(ctx, "claim", func(ctx context.Context) error {
@@ -131,8 +128,8 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host) (Decisi
 	return a.unassigned(ctx, host, err)
 }
 
-// unassigned settles a failed Assign. Its transaction may have been applied although the answer was
-// lost, or may still be applied: the fence rules that out, and only then may the claim be released.
+// unassigned settles a failed Assign. Its transaction may have been applied although the answer was lost, or may still
+// be applied. Fence rules that out; only then may the claim be released.
 func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) (Decision, error) {
 	after, cancel := a.afterwards(ctx)
 	defer cancel()
@@ -151,7 +148,7 @@ func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) 
 	case now.State == croft.StateScheduled && now.Host == host.ID:
 		return Decision{Instance: now, Host: host}, nil
 	case now.State != croft.StateScheduling || now.Session != a.inst.Session:
-		a.unsure = true // another owner has the record now, and the claim with it
+		a.unsure = true // another owner has the record and the claim now
 		return Decision{}, cause
 	}
 	a.inst = now
@@ -171,8 +168,8 @@ func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) 
 	return Decision{}, nil
 }
 
-// undo removes what the attempt made. It releases the claim first: as long as there may be a claim,
-// the record leads to it.
+// undo removes what the attempt created. It releases the claim first: while there may be a claim, the record must lead
+// to it.
 func (a *attempt) undo(ctx context.Context) error {
 	if a.unsure {
 		return nil
@@ -202,8 +199,7 @@ func (a *attempt) release(ctx context.Context) error {
 	return nil
 }
 
-// regroup reads the groups again after another member joined one, and drops the candidates that are
-// barred now.
+// regroup reads the groups again after another member joined one, and drops the candidates that are barred now.
 func (a *attempt) regroup(ctx context.Context, o *snapshot, left []croft.Candidate) ([]croft.Candidate, error) {
 	a.barred = false
 	if err := a.readMembers(ctx, o); err != nil {

@@ -15,12 +15,12 @@ type Question struct {
 	Hosts      map[croft.HostID]croft.Host
 	Members    []croft.Member          // of the request's groups
 	Fits       []Fit                   // hosts that are candidates
-	Dropped    map[croft.HostID]string // what the attempt learned about hosts
+	Dropped    map[croft.HostID]string // reasons found by the attempt
 }
 
-// Explain checks every host that is not a candidate against each requirement separately, and a tree
-// of providers against each group of the query separately. Placement combines them; a host that
-// satisfies each of them and not all at once is reported as such.
+// Explain checks every host that is not a candidate against each requirement separately, and a tree of providers
+// against each group of the query separately. Placement combines them; a host that satisfies each of them but not all
+// at once is reported as such.
 func Explain(q Question) *Explanation {
 	e := &Explanation{Wanted: q.Query.Total(), Fits: []Fit{}, Requirements: []Requirement{}, Rows: []Row{}}
 	e.Fits = append(e.Fits, q.Fits...)
@@ -46,7 +46,7 @@ func (q Question) judge(t tree) verdict {
 	v := verdict{host: cmp.Or(t.own[0].Name, host.Name, string(t.id()))}
 	why := unusable(host, known)
 	if why != nil {
-		t = t.whole() // usage does not count there, nor what the agent withdrew
+		t = t.whole() // usage is ignored here, and so is what the agent withdrew
 	}
 	v.judge(q.Query, t)
 	for _, a := range q.Affinities {

@@ -7,36 +7,36 @@ import (
 	"croft"
 )
 
-// Explanation says which hosts a request fits on and why the others are dropped. It is an error, of
-// kind NoCapacity when the scheduler returns it.
+// Explanation lists the hosts that a request fits on and the reasons why others are dropped. The scheduler returns it
+// as an error of kind NoCapacity.
 type Explanation struct {
 	Wanted croft.Resources `json:"wanted"`
-	Hosts  int             `json:"hosts"` // the number of all hosts
+	Hosts  int             `json:"hosts"` // number of all hosts
 	// best first; empty when the scheduler returns it as an error
 	Fits         []Fit         `json:"fits"`
-	Requirements []Requirement `json:"requirements"` // that drop hosts, most hosts first
+	Requirements []Requirement `json:"requirements"` // that drop hosts, by number of hosts, descending
 	Rows         []Row         `json:"dropped"`      // nearest miss first
 }
 
 // Fit is a host that the request fits on.
 type Fit struct {
-	Host string       `json:"host"` // its name
+	Host string       `json:"host"` // name
 	ID   croft.HostID `json:"id"`
-	Rank int          `json:"rank"` // from 1; chance decides among hosts of the same rank
+	Rank int          `json:"rank"` // from 1; equal ranks are ordered by chance
 	Free float64      `json:"free"` // fraction of its scarcest resource that stays free
 }
 
-// Requirement is a part of the request and its effect. A host that fails several counts in each.
+// Requirement is a part of the request and its effect. A host that fails several is included in each.
 type Requirement struct {
 	Requirement string `json:"requirement"`
 	Dropped     int    `json:"dropped"` // hosts
-	Nearest     string `json:"nearest"` // host of them
+	Nearest     string `json:"nearest"` // the nearest of these hosts
 	Miss        string `json:"miss"`    // what that host lacks
 }
 
 // Row is one or several hosts that lack the same.
 type Row struct {
-	Hosts   []string `json:"hosts"`   // names, the nearest miss first
+	Hosts   []string `json:"hosts"`   // names, nearest miss first
 	Missing []string `json:"missing"` // what the first of them lacks, one phrase each
 }
 

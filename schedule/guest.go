@@ -11,7 +11,7 @@ import (
 	"croft/internal/userdata"
 )
 
-// The metadata sources, restart policies and modes of the metadata server that a request may name.
+// Valid metadata sources, restart policies and modes of the metadata server.
 var (
 	Metadata = []string{string(croft.MetadataAuto), string(croft.MetadataServer), string(croft.MetadataNoCloud),
 		string(croft.MetadataConfigDrive)}
@@ -19,14 +19,14 @@ var (
 	IMDS     = []string{string(croft.IMDSOptional), string(croft.IMDSRequired), string(croft.IMDSOff)}
 )
 
-// Limits of an instance's tags, in bytes but for their number.
+// Limits of an instance's tags: their number, and sizes in bytes.
 const (
 	maxTags    = 50
 	maxTagKey  = 128
 	maxTagText = 256
 )
 
-// CheckGuest checks the part of a spec that concerns the guest. All its errors are Invalid.
+// CheckGuest checks the guest's part of a spec. Invalid.
 func CheckGuest(s croft.Spec) error {
 	if s.Restart != "" && !slices.Contains(Restarts, string(s.Restart)) {
 		return croft.Errorf(croft.Invalid, "restart is %q: use %s%s", s.Restart, oneOf(Restarts),

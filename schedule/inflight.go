@@ -9,12 +9,11 @@ import (
 	"croft"
 )
 
-// inFlight counts the choices of a scheduler's requests that are not part of the usages that another of
-// its requests has read. Without it, concurrent requests would all read the same usages and choose
-// the same host.
+// inFlight tracks the choices of a scheduler's requests that are missing from the usages another of its requests has
+// read. Without it, concurrent requests would all read the same usages and choose the same host.
 //
-// Claims that were made before a request read its candidates are part of the usages it read. Claims in
-// flight of other processes are unknown: chance among equals, and Placement's refusal, deal with them.
+// Claims made before a request reads its candidates are part of the usages. In-flight claims of other processes are
+// unknown; random order among equals, and Placement's refusal, handle those.
 type inFlight struct {
 	mu      sync.Mutex
 	now     int64 // logical clock: counts events
@@ -22,11 +21,11 @@ type inFlight struct {
 	choices map[*choice]bool
 }
 
-// reading is a request that has read candidates, or is reading them.
+// reading is a request that is reading, or has read, candidates.
 type reading struct{ since int64 }
 
-// choice is a candidate that a request is taking. It counts until the request gives it up, or until
-// nobody ranks by what was read before it was claimed.
+// choice is a candidate that a request is taking. It is added to the usages until the request gives it up, or until no
+// ranking uses data read before it was claimed.
 type choice struct {
 	candidate       croft.Candidate
 	project         croft.Project
@@ -38,7 +37,7 @@ func newInFlight() *inFlight {
 	return &inFlight{readers: map[*reading]bool{}, choices: map[*choice]bool{}}
 }
 
-// read begins a request's reading. The caller calls done once it no longer ranks by it.
+// read begins a request's reading. The caller calls done once it no longer ranks with it.
 func (u *inFlight) read() *reading {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -54,8 +53,8 @@ func (u *inFlight) done(r *reading) {
 	u.prune()
 }
 
-// choose atomically ranks the candidates, counting the choices of others that r does not have, and
-// makes the first one a choice. It returns the other candidates unchanged.
+// choose atomically ranks the candidates, including others' choices that r has not read, and makes the first one a
+// choice. It returns the other candidates unchanged.
 func (u *inFlight) choose(r *reading, inst croft.Instance, candidates []croft.Candidate,
 	rank func([]croft.Candidate, []croft.Member) []croft.Candidate) (*choice, []croft.Candidate) {
 	u.mu.Lock()
@@ -80,8 +79,7 @@ func same(a, b croft.Candidate) bool {
 	return maps.EqualFunc(a.Allocations, b.Allocations, func(x, y croft.Resources) bool { return maps.Equal(x, y) })
 }
 
-// since sums the choices that are not part of what r has read: amounts by provider, and members of the
-// project's groups.
+// since sums the choices that r has not read: amounts by provider, and members of the project's groups.
 func (u *inFlight) since(r *reading, project croft.Project) (used map[croft.HostID]croft.Resources,
 	members []croft.Member) {
 	used = map[croft.HostID]croft.Resources{}
@@ -104,7 +102,7 @@ func (u *inFlight) since(r *reading, project croft.Project) (used map[croft.Host
 	return used, members
 }
 
-// addUsed returns the candidate with more usage of its providers. It does not change c.
+// addUsed returns the candidate with additional usage of its providers. It does not change c.
 func addUsed(c croft.Candidate, used map[croft.HostID]croft.Resources) croft.Candidate {
 	cloned := false
 	for provider := range c.Allocations {
@@ -124,14 +122,14 @@ func addUsed(c croft.Candidate, used map[croft.HostID]croft.Resources) croft.Can
 	return c
 }
 
-// claimed notes that the choice is part of the usages from now on.
+// claimed records that the choice is part of the usages from now on.
 func (u *inFlight) claimed(ch *choice) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	ch.claimed = u.tick()
 }
 
-// end ends a choice: it was ordered, or it no longer counts.
+// end ends a choice: it was ordered, or given up.
 func (u *inFlight) end(ch *choice, ordered bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -144,7 +142,7 @@ func (u *inFlight) end(ch *choice, ordered bool) {
 	u.prune()
 }
 
-// prune forgets the choices that are part of what every current reader has read.
+// prune removes the choices that every current reader has read.
 func (u *inFlight) prune() {
 	oldest := u.now
 	for r := range u.readers {

@@ -10,11 +10,11 @@ import (
 	"croft"
 )
 
-// miss is what a host lacks of one requirement.
+// miss is a shortfall of a host in one requirement.
 type miss struct {
 	requirement string  // as in the query
 	kind        string  // text without amounts, to group equal misses
-	gap         float64 // distance of the host from it
+	gap         float64 // distance of the host from the requirement
 	text        string
 }
 
@@ -32,8 +32,8 @@ func (v *verdict) add(all ...miss) {
 	}
 }
 
-// judge compares a tree of providers with a query. A single provider has to satisfy all groups by
-// itself; in a tree each group is checked separately.
+// judge compares a tree of providers with a query. A single provider has to satisfy all groups by itself; in a tree
+// each group is checked separately.
 func (v *verdict) judge(q Query, t tree) {
 	v.add(rootMisses(q, t.own[0])...)
 	if all := t.all(); len(all) == 1 {
@@ -67,9 +67,9 @@ func isolation(q Query) []miss {
 		fmt.Sprintf("is one provider, and group_policy=isolate wants %d", n)}}
 }
 
-// groupMisses returns what a tree lacks of one group. A group with a suffix has to come from one
-// provider: the nearest one counts. Without a suffix, each class may come from another provider, and
-// the traits may be anywhere among them.
+// groupMisses returns what a tree lacks for one group. A group with a suffix must be served by one provider, and the
+// nearest one is reported. Without a suffix, each class may come from another provider, and the traits may be anywhere
+// among them.
 func (t tree) groupMisses(g RequestGroup) []miss {
 	if g.Suffix == "" {
 		return t.spreadMisses(g)
@@ -122,8 +122,8 @@ func sum(misses []miss) (gap float64) {
 	return gap
 }
 
-// amountMiss returns the miss of a provider for an amount: one, or none. What can never fit weighs
-// more than what others have taken.
+// amountMiss returns the miss of a provider for an amount: one, or none. An amount that can never fit weighs more than
+// one that others have taken.
 func amountMiss(class croft.ResourceClass, want int64, suffix string, p croft.Provider) []miss {
 	inv, offered := p.Inventories[class]
 	free := inv.Capacity() - p.Used[class]
@@ -157,7 +157,7 @@ func ofGroup(suffix string) string {
 	return " (group " + suffix + ")"
 }
 
-// units of amounts, by the end of the class's name.
+// units of amounts, by suffix of the class name.
 var units = []struct{ end, unit string }{
 	{"_MB", "MB"}, {"_GB", "GB"}, {"_KILOBIT_PER_SEC", "kbit/s"}, {"_KILOPACKET_PER_SEC", "kpacket/s"},
 	{"_BYTES", "bytes"},
@@ -194,8 +194,7 @@ func rootMisses(q Query, p croft.Provider) []miss {
 	return misses
 }
 
-// qualityMisses checks traits, aggregates and the tree. aggregates are the ones that count for the
-// provider.
+// qualityMisses checks traits, aggregates and the tree. aggregates are those that apply to the provider.
 func qualityMisses(g RequestGroup, p croft.Provider, aggregates []string, t tree) []miss {
 	var misses []miss
 	add := func(requirement string, gap float64, text string) {
@@ -230,7 +229,7 @@ func qualityMisses(g RequestGroup, p croft.Provider, aggregates []string, t tree
 	return misses
 }
 
-// rows puts hosts that lack the same into one row, at the position of the nearest of them.
+// rows groups hosts that lack the same into one row, at the position of the nearest of them.
 func rows(verdicts []verdict) []Row {
 	var all []Row
 	at := map[string]int{}
@@ -251,8 +250,8 @@ func rows(verdicts []verdict) []Row {
 	return all
 }
 
-// requirements counts the hosts that each requirement drops, and names the nearest of them: among
-// equals, the host with the smallest sum of gaps.
+// requirements counts the hosts that each requirement drops and names the nearest of them; among equals, the host with
+// the smallest sum of gaps.
 func requirements(verdicts []verdict) []Requirement {
 	var all []Requirement
 	at, gaps := map[string]int{}, map[string]float64{}

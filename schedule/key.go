@@ -14,12 +14,12 @@ import (
 type Key struct {
 	Project croft.Project `json:"project"`
 	Name    string        `json:"name"`
-	Line    string        `json:"line"` // of authorized_keys
+	Line    string        `json:"line"` // in the form of authorized_keys
 	Added   time.Time     `json:"added"`
 }
 
-// FindKeys returns the lines of the named keys, in the order of the names. NotFound: there is no key of
-// one of the names; the error proposes the nearest name.
+// FindKeys returns the lines of the named keys, in the order of the names. NotFound: a name has no key; the error
+// suggests the nearest name.
 func FindKeys(ctx context.Context, store Keys, project croft.Project, names []string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, nil

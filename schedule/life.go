@@ -8,7 +8,7 @@ import (
 	"croft"
 )
 
-// tries bounds how often a change is repeated because the record changed meanwhile.
+// tries bounds how often a change is retried because the record changed concurrently.
 const tries = 8
 
 // Stop orders an instance to be shut down; it keeps its claim and its disk.
@@ -17,21 +17,19 @@ func (s *Scheduler) Stop(ctx context.Context, project croft.Project, idOrName st
 	return s.turn(ctx, project, idOrName, "stop", croft.WantStopped)
 }
 
-// Start orders an instance to be booted that is stopped or was left off by its restart policy, or to
-// be built again if that failed. Conflict: as for Stop.
+// Start orders an instance to boot that is stopped or was left off by its restart policy, or to be built again if that
+// failed. Conflict: as for Stop.
 func (s *Scheduler) Start(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	return s.turn(ctx, project, idOrName, "start", croft.WantRunning)
 }
 
-// Reboot orders an instance to be shut down and booted; a stopped one to be booted. Conflict: as for
-// Stop.
+// Reboot orders an instance to shut down and boot; a stopped one only boots. Conflict: as for Stop.
 func (s *Scheduler) Reboot(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	return s.anew(ctx, project, idOrName, "reboot", func(o *croft.Order) { o.Rebooted = o.Generation })
 }
 
-// Rebuild orders an instance to get a fresh disk made from its image, and to be booted from it. It
-// keeps its host, its claim and its addresses; the old disk is lost once the image is there.
-// Conflict: as for Stop.
+// Rebuild orders a fresh disk made from the instance's image, and a boot from it. The instance keeps its host, claim
+// and addresses; the old disk is lost once the image is there. Conflict: as for Stop.
 func (s *Scheduler) Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	return s.anew(ctx, project, idOrName, "rebuild", func(o *croft.Order) { o.Rebuilt = o.Generation })
 }
@@ -52,8 +50,8 @@ func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, v
 	return inst, err
 }
 
-// turn orders the wanted state. If that is ordered already it does nothing, unless the order failed or
-// the guest has ended: then a new order is a new attempt.
+// turn orders the wanted state. If that is already ordered it does nothing, unless the order failed or the guest has
+// ended: then it orders a new attempt.
 func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, verb string,
 	want croft.Want) (inst croft.Instance, err error) {
 	err = s.change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
@@ -70,8 +68,8 @@ func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, v
 	return inst, err
 }
 
-// change calls do with an instance as it is stored. When do returns again and a Conflict, others
-// changed the instance meanwhile, and do is called with what is stored now.
+// change calls do with the instance as stored. If do returns again and a Conflict, the instance was changed
+// concurrently, and do is called with the new stored state.
 func (s *Scheduler) change(ctx context.Context, project croft.Project, idOrName, verb string,
 	do func(croft.Status) (again bool, err error)) error {
 	var err error
@@ -91,15 +89,15 @@ func (s *Scheduler) change(ctx context.Context, project croft.Project, idOrName,
 // Destroyed is the result of Destroy.
 type Destroyed struct {
 	Instance croft.Instance
-	Gone     bool // nothing is left to wait for; otherwise the host's agent removes it
+	Gone     bool // nothing to wait for; otherwise the host's agent removes it
 }
 
-// Destroy orders an instance to be removed with its disks, addresses, claim and name; one that no
-// host has an order for is gone at once. Destroying it a second time is no error.
+// Destroy orders an instance to be removed with its disks, addresses, claim and name. An instance without an order on
+// any host is gone at once. Destroying it again is no error.
 //
-// With force, an instance on a silent host loses its claim and name at once, and a tombstone waits
-// for the host's return. While the host's agent runs, force changes nothing: the agent removes the
-// instance, and releasing the claim earlier would let two instances use the same memory.
+// With force, an instance on a silent host loses its claim and name at once, and a tombstone waits for the host's
+// return. While the host's agent runs, force changes nothing: the agent removes the instance, and releasing the claim
+// earlier would let two instances use the same memory.
 func (s *Scheduler) Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (d Destroyed,
 	err error) {
 	err = s.change(ctx, project, idOrName, "destroy", func(st croft.Status) (again bool, err error) {
@@ -127,9 +125,8 @@ func (s *Scheduler) Destroy(ctx context.Context, project croft.Project, idOrName
 	return d, err
 }
 
-// forgo removes a record that is still scheduling: the record first, so that no scheduler can write
-// an order for it, then its claim. If the process dies in between, the audit finds a claim without a
-// record.
+// forgo removes a record that is still scheduling: the record first, so that no scheduler can write an order for it,
+// then its claim. After a crash in between, the audit finds a claim without a record.
 func (s *Scheduler) forgo(ctx context.Context, inst croft.Instance) error {
 	if err := s.Records.Discard(ctx, inst); err != nil {
 		return err
@@ -140,8 +137,7 @@ func (s *Scheduler) forgo(ctx context.Context, inst croft.Instance) error {
 	return nil
 }
 
-// bury ends an instance on a silent host: the claim first, so that this can be repeated for as long
-// as there is a record.
+// bury ends an instance on a silent host: the claim first, so that it can be repeated while there is a record.
 func (s *Scheduler) bury(ctx context.Context, inst croft.Instance) error {
 	if err := s.Claims.Release(ctx, inst.ID, inst.Places()...); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// CheckName accepts a host name of one label (RFC 1123) in lower case that cannot be mistaken for a
-// UUID. Anything else is Invalid.
+// CheckName accepts a host name of one label (RFC 1123) in lower case that cannot be mistaken for a UUID. Anything else
+// is Invalid.
 func CheckName(name string) error {
 	switch {
 	case len(name) > 63:
@@ -25,8 +25,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// DefaultName names an instance for which the caller gave no name, with as many digits of its UUID as
-// a hundred thousand instances need to have different names.
+// DefaultName names an instance that was requested without a name, with enough digits of its UUID to keep the names of
+// a hundred thousand instances distinct.
 func DefaultName(id croft.InstanceID) string {
 	return "vm-" + string(id)[:min(13, len(id))]
 }

@@ -6,7 +6,7 @@ import (
 	"croft"
 )
 
-// checkNetworks refuses names that no network can have. Invalid.
+// checkNetworks refuses invalid network names. Invalid.
 func checkNetworks(names []string) error {
 	for i, name := range names {
 		if err := croft.CheckNetworkName(name); err != nil {
@@ -19,8 +19,8 @@ func checkNetworks(names []string) error {
 	return nil
 }
 
-// on returns the query for an instance on these networks, which its host must all have. It does not
-// change q, which several requests may share.
+// on returns the query for an instance on these networks, all of which its host must have. It does not change q, which
+// requests may share.
 func (q Query) on(networks []string) Query {
 	required := slices.Clone(q.RootRequired)
 	for _, name := range networks {

@@ -6,7 +6,7 @@ import (
 	"croft"
 )
 
-// NewOrder returns an instance's next order, one generation on, for a host. All orders are made here.
+// NewOrder returns an instance's next order, of the next generation, for a host. All orders are created here.
 func NewOrder(partition croft.PartitionID, inst croft.Instance, host croft.HostID, want croft.Want) croft.Order {
 	return croft.Order{
 		Partition:  partition,

@@ -17,7 +17,7 @@ import (
 // maxAmount is the largest amount of one class that Placement can claim.
 const maxAmount = 1<<31 - 1
 
-// parameters are the keys of a query.
+// parameters are the keywords of a query.
 var parameters = []string{"resources", "required", "member_of", "in_tree", "group_policy", "root_required",
 	"same_subtree"}
 
@@ -29,8 +29,8 @@ var (
 	customForm = regexp.MustCompile(`^CUSTOM_[A-Z0-9_]{1,248}$`)
 )
 
-// ParseQuery reads a query strictly, so that a typo is an error and not an empty answer: Invalid, with
-// the nearest right word. "resources=" may be omitted if the amounts come first.
+// ParseQuery reads a query strictly, so that a typo is an error instead of an empty answer: Invalid, with the nearest
+// valid word. "resources=" may be omitted if the amounts come first.
 func ParseQuery(text string) (Query, error) {
 	p := parser{groups: map[string]*RequestGroup{}}
 	if text = strings.TrimSpace(text); text == "" {
@@ -52,8 +52,7 @@ func ParseQuery(text string) (Query, error) {
 	return p.query, p.query.bootable()
 }
 
-// LooksLikeQuery tells a query from the name or the UUID of an instance, which contain none of these
-// characters.
+// LooksLikeQuery distinguishes a query from the name or UUID of an instance, which contain none of these characters.
 func LooksLikeQuery(text string) bool { return strings.ContainsAny(text, "=:&") }
 
 type parser struct {
@@ -110,8 +109,8 @@ func splitKey(key string) (word, suffix string, err error) {
 	return "", "", fmt.Errorf("unknown parameter %q%s", key, nearest.Hint(key, parameters))
 }
 
-// plausibleSuffix is stricter than Placement, for which "requireds" is required of the group "s": here
-// a suffix begins with a digit, an underscore or a dash, and anything else is a typo.
+// plausibleSuffix is stricter than Placement, which reads "requireds" as required of the group "s": here a suffix
+// begins with a digit, an underscore or a dash, and anything else is a typo.
 func plausibleSuffix(suffix string) bool {
 	return suffixForm.MatchString(suffix) && strings.ContainsRune("0123456789_-", rune(suffix[0]))
 }
@@ -217,7 +216,7 @@ func parseTrait(name string) (croft.Trait, error) {
 	return "", fmt.Errorf("unknown trait %q%s", name, nearest.Hint(name, standard.Traits()))
 }
 
-// ParseTrait returns the trait of a name. Invalid: it is neither a standard trait nor a custom one.
+// ParseTrait returns the trait with a name. Invalid: it is neither a standard nor a custom trait.
 func ParseTrait(name string) (croft.Trait, error) {
 	trait, err := parseTrait(name)
 	if err != nil {
@@ -244,7 +243,7 @@ func (g *RequestGroup) addMemberOf(value string) error {
 	list, several := strings.CutPrefix(value, "in:")
 	var set []string
 	for word := range strings.SplitSeq(list, ",") {
-		id, err := croft.ParseHostID(strings.TrimSpace(word)) // aggregates have UUIDs as hosts have
+		id, err := croft.ParseHostID(strings.TrimSpace(word)) // aggregates are identified by UUIDs, like hosts
 		if err != nil {
 			return err
 		}
@@ -284,7 +283,7 @@ func (p *parser) addRootRequired(value string) error {
 	return nil
 }
 
-// finish checks the query as a whole, and sorts it.
+// finish checks the query as a whole and sorts it.
 func (p *parser) finish() error {
 	named := 0
 	for _, suffix := range slices.Sorted(maps.Keys(p.groups)) {

@@ -6,71 +6,67 @@ import (
 	"croft"
 )
 
-// Records is where the scheduler writes requests and decisions. Every write is one transaction that
-// compares what it builds on.
+// Records stores requests and decisions. Every write is one transaction, conditional on what it builds on.
 type Records interface {
-	// Create writes the record, in scheduling, and its name, under a session that lives as long as
-	// this store's connection. Conflict: the ID or the name is taken.
+	// Create writes the record, in scheduling, and its name, under a session that lasts as long as this store's
+	// connection. Conflict: the ID or the name is taken.
 	Create(ctx context.Context, inst croft.Instance) (croft.Instance, error)
-	// Assign writes the order, turns the record to scheduled on the order's host, and makes the
-	// instance a member of its groups there. Conflict: the record changed, the session has ended, or a
-	// group has another rule. Unavailable: the host is not alive, or drained. NoCapacity: the rule of a
-	// group bars the host.
+	// Assign writes the order, sets the record to scheduled on the order's host, and makes the instance a member of its
+	// groups there. Conflict: the record changed, the session has ended, or a group has another rule. Unavailable: the
+	// host is not alive, or is drained. NoCapacity: the rule of a group bars the host.
 	Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
-	// Fence settles a write to the record with an unknown outcome: if the record is still as in inst, it
-	// writes the record once more, so that no other write that compares it with inst can be applied, and
-	// returns the record as stored. NotFound: it is gone.
+	// Fence settles a write to the record with an unknown outcome: if the record is still as in inst, Fence writes it
+	// again, so that no other write conditional on inst can succeed, and returns the record as stored. NotFound: it is
+	// gone.
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	// Discard removes a record in scheduling and its name. Conflict: the record changed.
 	Discard(ctx context.Context, inst croft.Instance) error
-	// Reorder replaces the order of a scheduled instance: stop, start, destroy (which turns the record
-	// to destroying). Conflict: the record changed.
+	// Reorder replaces the order of a scheduled instance: stop, start, or destroy, which sets the record to destroying.
+	// Conflict: the record changed.
 	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
-	// Bury removes record, name and memberships of an instance on a silent host and leaves the
-	// tombstone o for the host's return, or none if o.Host is empty. Conflict: the record changed.
+	// Bury removes record, name and memberships of an instance on a silent host, and leaves the tombstone o for the
+	// host's return, or none if o.Host is empty. Conflict: the record changed.
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
 }
 
-// View is what the scheduler reads.
+// View is the scheduler's read access.
 type View interface {
 	// Find returns the instance with this ID, or this name in the project. NotFound.
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
-	// List returns a project's instances, or with an empty project all instances, in the order of their
-	// creation.
+	// List returns a project's instances by order of creation; with an empty project, all instances.
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
 	// WatchInstance calls changed with the current status and after every change, until changed returns
 	// false or ctx ends. The status is nil once the instance is gone.
 	WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error
-	// WatchInstances calls changed, which carries no data, whenever an instance, an order, an
-	// observation or a host changed, until ctx ends. Calls may overlap.
+	// WatchInstances calls changed, which carries no data, whenever an instance, an order, an observation or a host
+	// changed, until ctx ends. Calls may overlap.
 	WatchInstances(ctx context.Context, changed func()) error
-	// Hosts returns the named hosts that exist, with Alive set; all hosts if none is named.
+	// Hosts returns the named hosts that exist, or all hosts if none is named, with Alive set.
 	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
-	// Members returns the members of a group of the project; none if there is no such group.
+	// Members returns the members of a project's group; none if the group does not exist.
 	Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error)
 }
 
 // Keys stores the public SSH keys of projects by name.
 type Keys interface {
-	// AddKey stores a key. Conflict: the project has a key of this name.
+	// AddKey stores a key. Conflict: the project has a key with this name.
 	AddKey(ctx context.Context, k Key) error
 	// ListKeys returns a project's keys, by name.
 	ListKeys(ctx context.Context, project croft.Project) ([]Key, error)
-	// RemoveKey removes a key. Instances that were made with it keep it. NotFound.
+	// RemoveKey removes a key. Instances created with it keep it. NotFound.
 	RemoveKey(ctx context.Context, project croft.Project, name string) error
 }
 
 // Claims is the part of the Placement API that the scheduler needs.
 type Claims interface {
-	// Candidates returns at most limit ways to satisfy the query, a string as from Query.Encode. None is
-	// not an error. Invalid: Placement refused the query.
+	// Candidates returns at most limit ways to satisfy the query, a string as from Query.Encode. An empty result is not
+	// an error. Invalid: Placement refused the query.
 	Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error)
-	// Claim takes the candidate's allocations for a consumer that has none. NoCapacity: they no longer
-	// fit. Conflict: concurrent updates outlasted the client's bounded retries.
+	// Claim takes the candidate's allocations for a consumer without any. NoCapacity: they no longer fit. Conflict:
+	// concurrent updates exhausted the client's retries.
 	Claim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
-	// Release removes an instance's claim unless it changes meanwhile, and, if hosts are named, only if
-	// it is on one of them, so that it takes nothing from another instance of the same UUID on another
-	// host. That there is no claim is no error.
+	// Release removes an instance's claim unless it changes concurrently. If hosts are named, the claim must be on one
+	// of them, which protects another instance of the same UUID on another host. A missing claim is no error.
 	Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error
 	// Providers returns all providers, to explain why nothing fits.
 	Providers(ctx context.Context) ([]croft.Provider, error)

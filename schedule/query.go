@@ -8,16 +8,16 @@ import (
 	"croft"
 )
 
-// Query says what an instance needs, in the terms of Placement's allocation candidates.
-// One that ParseQuery returned asks for at least one each of VCPU, MEMORY_MB and DISK_GB.
+// Query is what an instance needs, in the terms of Placement's allocation candidates. A query returned by ParseQuery
+// asks for at least one each of VCPU, MEMORY_MB and DISK_GB.
 type Query struct {
-	Groups       []RequestGroup // sorted by suffix, so that the group without one is first
+	Groups       []RequestGroup // sorted by suffix, so the group without one is first
 	GroupPolicy  string         // none or isolate; empty: not given
-	RootRequired []string       // traits of the root provider; with a ! before them: forbidden ones
-	SameSubtree  [][]string     // suffixes, with their leading underscore
+	RootRequired []string       // traits of the root provider; a leading ! forbids the trait
+	SameSubtree  [][]string     // suffixes, with leading underscore
 }
 
-// RequestGroup is what one provider has to offer; for the group without a suffix, one tree of providers.
+// RequestGroup is what one provider must offer; for the group without a suffix, one tree of providers.
 type RequestGroup struct {
 	Suffix    string
 	Resources croft.Resources
@@ -39,9 +39,8 @@ func (q Query) Total() croft.Resources {
 	return total
 }
 
-// Encode returns the query string of GET /allocation_candidates. Equal queries have equal strings,
-// in whatever order they were written, and ParseQuery reads them back. No character needs escaping in
-// a URL.
+// Encode returns the query string of GET /allocation_candidates. Equal queries have equal strings, however they were
+// written, and ParseQuery reads them back. No character needs escaping in a URL.
 func (q Query) Encode() string {
 	var terms []string
 	for _, g := range q.Groups {
@@ -89,7 +88,7 @@ func (g RequestGroup) terms() []string {
 	return terms
 }
 
-// splitSets separates the sets that leave a choice from single traits.
+// splitSets separates the sets with a choice of traits from single traits.
 func splitSets(required [][]croft.Trait) (sets [][]croft.Trait, single []string) {
 	for _, set := range required {
 		if len(set) == 1 {
@@ -109,7 +108,7 @@ func joinTraits(traits []croft.Trait) string {
 	return strings.Join(words, ",")
 }
 
-// sort sorts every list but the groups and removes duplicates.
+// sort sorts all lists except Groups, and removes duplicates.
 func (q *Query) sort() {
 	for i := range q.Groups {
 		g := &q.Groups[i]
@@ -128,7 +127,7 @@ func (q *Query) sort() {
 	q.SameSubtree = slices.CompactFunc(q.SameSubtree, slices.Equal)
 }
 
-// sortSets sorts each set, and the sets: those of one element first.
+// sortSets sorts each set, and the sets: single elements first.
 func sortSets[T ~string](sets [][]T) {
 	for i := range sets {
 		slices.Sort(sets[i])

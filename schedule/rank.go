@@ -11,24 +11,21 @@ import (
 
 // A Policy decides which candidate is taken.
 type Policy struct {
-	// Order returns the candidates in the order in which they are tried, best first. It may change the
-	// slice, and is called several times.
+	// Order returns the candidates in the order in which to try them, best first. It may change the slice, and is
+	// called several times.
 	Order func([]croft.Candidate) []croft.Candidate
-	// Sample is how many candidates to choose from, at least 1. If none of them can be taken, four times
-	// as many are asked for.
+	// Sample is how many candidates to choose from, at least 1. If none can be taken, four times as many are requested.
 	Sample int
 }
 
-// The policies. Chance decides among equals, so that concurrent schedulers do not all begin with the
-// same host.
+// The policies. Equals are ordered by chance, so that concurrent schedulers do not all begin with the same host.
 var (
-	// Spread prefers the candidate that leaves the greatest fraction of its scarcest resource free. The
-	// sample is small: the best of a random few is nearly the best of all, and reading all of them would
-	// take most of a request's time.
+	// Spread prefers the candidate that leaves the greatest fraction of its scarcest resource free. The sample is
+	// small: the best of a random few is nearly the best of all, and reading all of them would take most of a request's
+	// time.
 	Spread = &Policy{Order: spread, Sample: 32}
-	// Pack prefers the candidate that leaves the smallest fraction of its scarcest resource free, so that
-	// hosts fill up one after the other and large requests find empty ones. A small sample would miss
-	// the host that is being filled.
+	// Pack prefers the candidate that leaves the smallest fraction of its scarcest resource free, so that hosts fill up
+	// one after the other and large requests find empty ones. A small sample would miss the host being filled.
 	Pack = &Policy{Order: pack, Sample: 256}
 )
 
@@ -41,7 +38,7 @@ const (
 // Policies lists the names of all policies.
 var Policies = []string{PolicySpread, PolicyPack}
 
-// PolicyNamed returns the policy of a name. Invalid: there is none.
+// PolicyNamed returns the policy with a name. Invalid: it does not exist.
 func PolicyNamed(name string) (*Policy, error) {
 	switch name {
 	case PolicySpread:
@@ -61,7 +58,7 @@ func pack(candidates []croft.Candidate) []croft.Candidate {
 	return byFree(candidates, cmp.Compare[float64])
 }
 
-// byFree sorts by the fraction that stays free; candidates with too little, or of which it is unknown, are last.
+// byFree sorts by the fraction that stays free; candidates with too little, or with an unknown fraction, are last.
 func byFree(candidates []croft.Candidate, compare func(a, b float64) int) []croft.Candidate {
 	type judged struct {
 		croft.Candidate
@@ -84,9 +81,8 @@ func byFree(candidates []croft.Candidate, compare func(a, b float64) int) []crof
 	return candidates
 }
 
-// freeAfter returns the fraction of the scarcest class that stays free once the candidate is claimed,
-// among the classes it takes and on the providers it takes them from. It is below zero if there is too
-// little, or no summary.
+// freeAfter returns the fraction of the scarcest class that stays free once the candidate is claimed, among the classes
+// it takes and the providers it takes them from. It is negative if there is too little, or no summary.
 func freeAfter(c croft.Candidate) float64 {
 	least := 1.0
 	for provider, amounts := range c.Allocations {
@@ -102,8 +98,8 @@ func freeAfter(c croft.Candidate) float64 {
 	return least
 }
 
-// hostOf returns the host that a candidate's instance would run on: the root of the tree that its VCPU
-// come from. Other providers may offer what hosts share, such as a storage pool.
+// hostOf returns the host on which a candidate's instance would run: the root of the tree that provides its VCPU. Other
+// providers may offer shared resources, such as a storage pool.
 func hostOf(c croft.Candidate) croft.HostID {
 	var first croft.HostID
 	for provider, amounts := range c.Allocations {

@@ -31,13 +31,13 @@ type Request struct {
 	Networks  []string // by name; empty: the host's default networks
 	Ephemeral bool
 
-	Affinities []croft.Affinity // the groups to be in
+	Affinities []croft.Affinity // the groups to join
 	Policy     *Policy          // nil: the scheduler's
 }
 
 func (r Request) label() string { return cmp.Or(r.Name, string(r.ID), "an instance") }
 
-// record returns the record of the request before anything is decided. Invalid: the request cannot be carried out.
+// record returns the record of the undecided request. Invalid: the request cannot be carried out.
 func (r Request) record() (croft.Instance, error) {
 	inst := croft.Instance{
 		ID:      cmp.Or(r.ID, croft.NewInstanceID()),
@@ -70,18 +70,17 @@ func (r Request) record() (croft.Instance, error) {
 	}
 	inst.Spec.Networks, inst.Spec.Ephemeral = r.Networks, r.Ephemeral
 	if r.Ephemeral {
-		inst.Spec.Query = r.Query.on(r.Networks).Encode() // it may be moved
+		inst.Spec.Query = r.Query.on(r.Networks).Encode() // kept in case the instance is moved
 	}
 	return inst, r.Query.bootable()
 }
 
-// Request finds a host for the request, claims its resources and writes the order.
-// It returns as soon as the order is written, before the host has acted on it.
+// Request finds a host for the request, claims its resources and writes the order. It returns once the order is
+// written, before the host has acted on it.
 //
-// After an error nothing of the request is left, except when etcd or Placement stopped answering in the
-// middle: then the record stays in scheduling until agents clear it, once this process has ended.
-// Conflict: the ID or the name is taken, or the instance was destroyed meanwhile.
-// NoCapacity: nothing fits; errors.As finds an *Explanation in it.
+// After an error nothing of the request is left, unless etcd or Placement stopped answering in between: then the record
+// stays in scheduling until agents remove it, once this process has ended. Conflict: the ID or the name is taken, or
+// the instance was destroyed concurrently. NoCapacity: nothing fits; errors.As finds an *Explanation in it.
 func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err error) {
 	inst, err := r.record()
 	if err != nil {
@@ -107,8 +106,8 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 	return Decision{}, err
 }
 
-// Explain says which hosts a request would fit on now, in the order in which they would be tried, and
-// why the others are dropped. It changes nothing. That no host fits is no error.
+// Explain returns the hosts that a request would fit on now, in the order in which they would be tried, and why the
+// others are dropped. It changes nothing. It is no error if no host fits.
 func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	inst, err := r.record()
 	if err != nil {
@@ -130,7 +129,7 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 	return a.explain(ctx, a.ranking(o, usable))
 }
 
-// search begins the search for a request's host.
+// search prepares the search for a request's host.
 func (s *Scheduler) search(r Request, inst croft.Instance) search {
 	return search{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: cmp.Or(r.Policy, s.Policy),
 		dropped: map[croft.HostID]string{}}

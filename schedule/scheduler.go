@@ -19,15 +19,15 @@ type Config struct {
 	View      View              // required
 	Claims    Claims            // required
 
-	Policy      *Policy       // for requests that name none; Spread by default
+	Policy      *Policy       // for requests without a policy; Spread by default
 	Log         *slog.Logger  // discards by default
-	UndoTimeout time.Duration // how long undoing may take after a failure; 5 s by default
-	Backoff     time.Duration // before a host that was too busy is tried again, doubled each round; 20 ms by default
+	UndoTimeout time.Duration // timeout of undoing after a failure; 5 s by default
+	Backoff     time.Duration // before a busy host is tried again, doubled each round; 20 ms by default
 }
 
-// Scheduler turns requests into claims and orders. It keeps no state that others need: any number of
-// them may run at once, on any machine. The requests of one scheduler know of each other, so they
-// spread better than requests of several.
+// Scheduler turns requests into claims and orders. It keeps no state that others need: any number of schedulers may run
+// at once, on any machine. The requests of one scheduler know of each other, so they spread better than requests of
+// several.
 type Scheduler struct {
 	Config
 	inFlight  *inFlight
@@ -56,8 +56,8 @@ type Decision struct {
 	Host     croft.Host
 }
 
-// writeOrder calls write in a span of its own. If the host's agent supports traces, the order carries
-// the span, and what the host does about the order becomes part of it.
+// writeOrder calls write in its own span. If the host's agent supports traces, the order carries the span, and the
+// host's work on the order becomes part of it.
 func (s *Scheduler) writeOrder(ctx context.Context, host *croft.Host,
 	write func(context.Context, croft.Instance, croft.Order) (croft.Instance, error),
 	inst croft.Instance, o croft.Order) (croft.Instance, error) {
@@ -71,7 +71,7 @@ func (s *Scheduler) writeOrder(ctx context.Context, host *croft.Host,
 	return inst, err
 }
 
-// afterwards returns a context for undoing, which has to happen even if ctx has ended.
+// afterwards returns a context for undoing, which must happen even if ctx has ended.
 func (s *Scheduler) afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), s.UndoTimeout)
 }

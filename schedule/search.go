@@ -20,19 +20,19 @@ type search struct {
 	inst    croft.Instance
 	query   Query
 	policy  *Policy
-	dropped map[croft.HostID]string // why hosts that Placement proposed are not taken
+	dropped map[croft.HostID]string // why hosts that Placement proposed are dropped
 }
 
-// snapshot is what a search has read to choose from.
+// snapshot is the data that a search chooses from.
 type snapshot struct {
 	reading    *reading
 	candidates []croft.Candidate // best first
 	hosts      map[croft.HostID]croft.Host
-	read       map[croft.HostID]bool // hosts that were asked for
+	read       map[croft.HostID]bool // hosts looked up so far
 	members    []croft.Member        // of the instance's groups
 }
 
-// look reads a snapshot. Unless it returns an error, the caller ends the reading.
+// look reads a snapshot. Unless it returns an error, the caller must end the reading.
 func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
 	o = &snapshot{reading: s.inFlight.read(), hosts: map[croft.HostID]croft.Host{}, read: map[croft.HostID]bool{}}
 	ctx, end := span.Start(ctx, "candidates")
@@ -56,11 +56,11 @@ func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
 	return o, s.readHosts(ctx, o, o.candidates[:min(batch, len(o.candidates))])
 }
 
-// batch is the number of candidates whose hosts are read at first. Nearly always one of them is taken,
-// and reading the hosts of all would be most of a request's reads.
+// batch is the number of candidates whose hosts are read first. Nearly always one of them is taken, and reading the
+// hosts of all would be most of a request's reads.
 const batch = 8
 
-// readHosts reads the hosts of candidates that have not been read yet.
+// readHosts reads the hosts of candidates, except those already read.
 func (s *search) readHosts(ctx context.Context, o *snapshot, candidates []croft.Candidate) error {
 	ids := slices.DeleteFunc(hostsOf(candidates), func(id croft.HostID) bool { return o.read[id] })
 	if len(ids) == 0 {
@@ -77,8 +77,8 @@ func (s *search) readHosts(ctx context.Context, o *snapshot, candidates []croft.
 	return nil
 }
 
-// lookAhead starts looking while the record is being written; that changes nothing. The caller calls
-// one of the two: first returns the snapshot, forget cancels.
+// lookAhead starts looking while the record is being written, since looking changes nothing. The caller calls one of
+// the two: first returns the snapshot, forget cancels.
 func (s *search) lookAhead(ctx context.Context) (first func() (*snapshot, error), forget func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	type found struct {
@@ -86,7 +86,7 @@ func (s *search) lookAhead(ctx context.Context) (first func() (*snapshot, error)
 		err error
 	}
 	answer := make(chan found, 1)
-	looker := *s // the caller's gets its record meanwhile
+	looker := *s // a copy: the caller's search gets its record meanwhile
 	go func() {
 		o, err := looker.look(ctx, looker.policy.Sample)
 		answer <- found{o, err}
@@ -128,8 +128,8 @@ func hostsOf(candidates []croft.Candidate) []croft.HostID {
 	return ids
 }
 
-// usable returns the candidates without those on hosts that would not act on an order, for which it
-// notes why, and those on hosts that the rule of a group bars. Conflict: a group has another rule.
+// usable removes the candidates on hosts that would not act on an order, recording why, and on hosts barred by the rule
+// of a group. Conflict: a group has another rule.
 func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Candidate, error) {
 	var usable []croft.Candidate
 	for _, c := range candidates {
@@ -164,8 +164,8 @@ func (s *search) rank(o *snapshot) func([]croft.Candidate, []croft.Member) []cro
 	}
 }
 
-// unknownNetwork returns the error to report when Placement refused the query because no host has
-// one of the networks; nil: that is not why.
+// unknownNetwork returns the error to report if Placement refused the query because no host has one of the networks;
+// nil: there is another reason.
 func (s *search) unknownNetwork(ctx context.Context, refused error) error {
 	networks := s.inst.Spec.Networks
 	if !errors.Is(refused, croft.Invalid) || len(networks) == 0 {
@@ -173,7 +173,7 @@ func (s *search) unknownNetwork(ctx context.Context, refused error) error {
 	}
 	providers, err := s.Claims.Providers(ctx)
 	if err != nil {
-		return nil // the refusal says enough
+		return nil // the refusal is clear enough
 	}
 	known := []string{croft.DefaultNetworks}
 	for _, p := range providers {
@@ -193,7 +193,7 @@ func (s *search) unknownNetwork(ctx context.Context, refused error) error {
 	return nil
 }
 
-// noCapacity returns the error of a request for which no candidate is left.
+// noCapacity returns the error of a request that has no candidates left.
 func (s *search) noCapacity(ctx context.Context) error {
 	explanation, err := s.explain(ctx, nil)
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 	}), nil
 }
 
-// ranking returns the hosts of candidates in the order in which they are tried.
+// ranking returns the hosts of candidates in the order in which to try them.
 func (s *search) ranking(o *snapshot, candidates []croft.Candidate) []Fit {
 	var fits []Fit
 	var last int // strain of the previous fit

@@ -5,19 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// sharedRead reads what takes long to read, such as all providers, once for all concurrent callers,
-// as when --count 100 finds no room. No caller gets what was read before it asked.
+// sharedRead performs a slow read, such as of all providers, once for all concurrent callers, as when --count 100 finds
+// no room. No caller gets data that was read before its call.
 type sharedRead[T any] struct {
 	now     atomic.Int64  // logical clock: counts callers and reads
-	reading chan struct{} // a mutex that respects contexts: full while a caller reads
+	reading chan struct{} // a mutex with contexts: full while a caller reads
 	begun   int64         // when the last successful read began
 	last    T
 }
 
 func newSharedRead[T any]() *sharedRead[T] { return &sharedRead[T]{reading: make(chan struct{}, 1)} }
 
-// get reads, or returns what another caller began to read after this call. Callers must not change
-// the result.
+// get reads, or returns what another caller began to read after this call. Callers must not change the result.
 func (s *sharedRead[T]) get(ctx context.Context, read func(context.Context) (T, error)) (last T, err error) {
 	asked := s.now.Add(1)
 	select {

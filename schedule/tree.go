@@ -8,14 +8,14 @@ import (
 	"croft"
 )
 
-// sharing is the trait of a provider that shares its inventory with the other providers in its
-// aggregates, such as a storage pool.
+// sharing is the trait of a provider that shares its inventory with the other providers in its aggregates, such as a
+// storage pool.
 const sharing croft.Trait = "MISC_SHARES_VIA_AGGREGATE"
 
-// tree is a host as Placement sees it.
+// tree is a host as stored in Placement.
 type tree struct {
-	own    []croft.Provider // the root first
-	shared []croft.Provider // of others, usable by this one
+	own    []croft.Provider // root first
+	shared []croft.Provider // other providers that this one may use
 }
 
 func (t tree) id() croft.HostID      { return t.own[0].ID }
@@ -25,8 +25,7 @@ func (t tree) has(id croft.HostID) bool {
 	return slices.ContainsFunc(t.own, func(p croft.Provider) bool { return p.ID == id })
 }
 
-// treesOf groups providers by their roots. A provider that only shares is not a host, unless an agent
-// registered it.
+// treesOf groups providers by their roots. A provider that only shares is not a host, unless an agent registered it.
 func treesOf(providers []croft.Provider, hosts map[croft.HostID]croft.Host) []tree {
 	var trees []tree
 	at := map[croft.HostID]int{}
@@ -52,7 +51,7 @@ func treesOf(providers []croft.Provider, hosts map[croft.HostID]croft.Host) []tr
 			trees[i].own = append(trees[i].own, p)
 		}
 	}
-	// A tree without its root, which was removed while the providers were read, is left out.
+	// Skip a tree whose root was removed while the providers were read.
 	trees = slices.DeleteFunc(trees, func(t tree) bool { return cmp.Or(t.own[0].Root, t.id()) != t.id() })
 	for i := range trees {
 		trees[i].use(pools)
@@ -60,7 +59,7 @@ func treesOf(providers []croft.Provider, hosts map[croft.HostID]croft.Host) []tr
 	return trees
 }
 
-// use adds the sharing providers that are in an aggregate with the tree.
+// use adds the sharing providers that have an aggregate in common with the tree.
 func (t *tree) use(pools []croft.Provider) {
 	for _, pool := range pools {
 		near := slices.ContainsFunc(t.own, func(p croft.Provider) bool {

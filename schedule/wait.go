@@ -13,18 +13,18 @@ import (
 	"croft/internal/delay"
 )
 
-// watchRetry is how long Wait pauses, give or take a half, when the store does not answer.
+// watchRetry is the pause of Wait, with a jitter of a half, while the store does not answer.
 const watchRetry = 500 * time.Millisecond
 
-// A Goal reports whether an instance has the status that is waited for; nil: the instance is gone. An
-// error means that it never will.
+// A Goal reports whether an instance has the wanted status; nil: the instance is gone. An error means that it never
+// will.
 type Goal func(*croft.Status) (reached bool, err error)
 
 // Running is reached when the guest runs and has an address.
 func Running(st *croft.Status) (bool, error) { return observed(st, croft.StateRunning) }
 
-// Ready is reached when the guest runs and has reported that its set-up is done. A failed set-up is an
-// error, and not a *Failure: the host did its part.
+// Ready is reached when the guest runs and has reported the end of its set-up. A failed set-up is an error, but not a
+// *Failure: the host did its part.
 func Ready(st *croft.Status) (bool, error) {
 	running, err := Running(st)
 	if err != nil || !running || st.Observation.CloudInit == nil {
@@ -40,12 +40,10 @@ func Ready(st *croft.Status) (bool, error) {
 // Stopped is reached when the domain is shut off.
 func Stopped(st *croft.Status) (bool, error) { return observed(st, croft.StateStopped) }
 
-// Gone is reached when nothing of the instance is left. A failed removal does not end the wait: the host
-// tries again.
+// Gone is reached when nothing of the instance is left. A failed removal does not end the wait: the host retries.
 func Gone(st *croft.Status) (bool, error) { return st == nil, nil }
 
-// observed reports whether the newest order's observation has the state. Observations of older orders
-// do not count.
+// observed reports whether the newest order's observation has the state. Observations of older orders are ignored.
 func observed(st *croft.Status, want croft.State) (bool, error) {
 	switch {
 	case st == nil:
@@ -75,7 +73,7 @@ func current(st *croft.Status) bool {
 	return st.Observation != nil && st.Observation.Generation >= st.Instance.Generation
 }
 
-// failed returns the agent's error about the newest order, if that failed.
+// failed returns the agent's error about the newest order, if the order failed.
 func failed(st *croft.Status) error {
 	if !current(st) || st.Observation.State != croft.StateFailed {
 		return nil
@@ -87,17 +85,17 @@ func failed(st *croft.Status) error {
 	return &Failure{croft.Errorf(st.Observation.ErrorKind, "%s", text)}
 }
 
-// Failure is an error that the host's agent reported, of the kind that it reported.
+// Failure is an error reported by the host's agent, with the kind it reported.
 type Failure struct{ err error }
 
 func (f *Failure) Error() string { return f.err.Error() }
 
-// Unwrap returns the error with the kind.
+// Unwrap returns the error with its kind.
 func (f *Failure) Unwrap() error { return f.err }
 
-// Wait follows an instance until the goal is reached, and calls progress with its status at first and
-// after every change. It outlasts a store that does not answer for a while. Unavailable: ctx's
-// deadline passed. errors.As finds a *Failure if the host's agent failed.
+// Wait follows an instance until the goal is reached, and calls progress with the current status and after every
+// change. It tolerates a store that is unavailable for a while. Unavailable: ctx's deadline passed. errors.As finds a
+// *Failure if the host's agent failed.
 func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, progress func(croft.Status)) error {
 	var reached bool
 	var verdict error
@@ -125,7 +123,7 @@ func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, pr
 	return fmt.Errorf("wait for instance %s: %w", inst.Name, err)
 }
 
-// watch is WatchInstance, repeated while the store is unavailable.
+// watch is WatchInstance, retried while the store is unavailable.
 func (s *Scheduler) watch(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
 	for {
 		err := s.View.WatchInstance(ctx, id, changed)
@@ -138,8 +136,8 @@ func (s *Scheduler) watch(ctx context.Context, id croft.InstanceID, changed func
 	}
 }
 
-// standing describes an instance at the end of the wait, since a host that falls silent changes nothing
-// that Wait sees. Arrived: the goal is reached after all.
+// standing describes an instance at the end of the wait, since a host that falls silent changes nothing that Wait sees.
+// Arrived: the goal is reached after all.
 func (s *Scheduler) standing(ctx context.Context, inst croft.Instance, goal Goal) (where string, arrived bool) {
 	ctx, cancel := s.afterwards(ctx)
 	defer cancel()
@@ -156,13 +154,13 @@ func (s *Scheduler) standing(ctx context.Context, inst croft.Instance, goal Goal
 	return "it is " + Describe(&st), false
 }
 
-// Unknown describes an instance on a silent host: it may run, and its last observation does not count.
+// Unknown describes an instance on a silent host: it may run, and its last observation is outdated.
 const Unknown = "unknown"
 
-// Ordered describes an instance that its host has not observed yet.
+// Ordered describes an instance whose host has not observed it yet.
 const Ordered = "ordered"
 
-// Address returns the address that people use, IPv4 before IPv6; empty unless the instance runs.
+// Address returns the address for people to use, IPv4 before IPv6; empty unless the instance runs.
 func Address(st *croft.Status) string {
 	if st.Observation == nil || st.Observation.State != croft.StateRunning {
 		return ""
@@ -179,7 +177,7 @@ func Address(st *croft.Status) string {
 	return best.String()
 }
 
-// Describe returns the state of an instance in a word; nil: it is gone.
+// Describe returns the state of an instance in one word; nil: it is gone.
 func Describe(st *croft.Status) string {
 	switch {
 	case st == nil:

@@ -11,7 +11,7 @@ import (
 	"croft/schedule"
 )
 
-// Store is a store of schedule together with what the agents do to it.
+// Store is a store of schedule, with the operations of agents on it.
 type Store interface {
 	schedule.Records
 	schedule.View
@@ -22,9 +22,8 @@ type Store interface {
 	Forget(ctx context.Context, o croft.Order) error
 }
 
-// TestStore checks that a store keeps the contract of schedule.Records and
-// schedule.View. open returns an empty store of its own for each case, and the
-// partition of the orders that it takes.
+// TestStore checks that a store keeps the contracts of schedule.Records and schedule.View. open returns a separate
+// empty store for each case, and the partition of the orders that it accepts.
 func TestStore(t *testing.T, open func(*testing.T) (Store, croft.PartitionID)) {
 	for _, c := range []struct {
 		name string
@@ -112,7 +111,7 @@ func (c *cloud) live() (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = c.StayAlive(ctx, c.host) // only ever ends with ctx
+		_ = c.StayAlive(ctx, c.host) // fails only when ctx ends
 	}()
 	end := func() { cancel(); <-ended }
 	c.t.Cleanup(end)
@@ -120,7 +119,7 @@ func (c *cloud) live() (stop func()) {
 	return func() { end(); c.alive(false) }
 }
 
-// alive returns once the store says that the host is, or is not.
+// alive waits until the store reports the host as alive, or not alive.
 func (c *cloud) alive(want bool) {
 	c.t.Helper()
 	c.until(func(ctx context.Context) bool {
@@ -130,7 +129,7 @@ func (c *cloud) alive(want bool) {
 	})
 }
 
-// until asks again at every change, until the answer is yes.
+// until evaluates reached again at every change, until it is true.
 func (c *cloud) until(reached func(context.Context) bool) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(c.t.Context())
@@ -139,7 +138,7 @@ func (c *cloud) until(reached func(context.Context) bool) {
 		ended <- c.WatchInstances(ctx, func() {
 			select {
 			case wake <- struct{}{}:
-			default: // one is waiting already
+			default: // a wake-up is already pending
 			}
 		})
 	}()
@@ -331,11 +330,11 @@ func testWatch(t *testing.T, c *cloud) {
 	c.check(c.WatchInstance(t.Context(), inst.ID, func(st *croft.Status) bool {
 		if st == nil {
 			seen = append(seen, "gone")
-			return true // the end comes whatever this says
+			return true // ignored: the watch ends anyway
 		}
 		word := schedule.Describe(st)
 		if len(seen) > 0 && seen[len(seen)-1] == word {
-			return true // a watch may tell the same twice
+			return true // a watch may report the same status twice
 		}
 		seen = append(seen, word)
 		c.advance(st)
@@ -347,7 +346,7 @@ func testWatch(t *testing.T, c *cloud) {
 	}
 }
 
-// advance makes the next thing of an instance's life happen.
+// advance performs the next step in an instance's life.
 func (c *cloud) advance(st *croft.Status) {
 	c.t.Helper()
 	ctx, inst := c.t.Context(), st.Instance

@@ -7,7 +7,7 @@ import (
 	"croft"
 )
 
-// member is a record that is to join a group.
+// member creates a record with a group.
 func (c *cloud) member(name string, rule croft.AffinityRule) croft.Instance {
 	c.t.Helper()
 	inst := record(name)
@@ -17,14 +17,14 @@ func (c *cloud) member(name string, rule croft.AffinityRule) croft.Instance {
 	return inst
 }
 
-// join orders a record on a host.
+// join assigns a record to a host.
 func (c *cloud) join(inst croft.Instance, host croft.HostID) (croft.Instance, error) {
 	o := c.order(inst, croft.WantRunning)
 	o.Host = host
 	return c.Assign(c.t.Context(), inst, o)
 }
 
-// members wants so many of the group.
+// members requires n members in the group.
 func (c *cloud) members(n int) {
 	c.t.Helper()
 	all, err := c.Members(c.t.Context(), croft.DefaultProject, "web")
@@ -34,7 +34,7 @@ func (c *cloud) members(n int) {
 	}
 }
 
-// another is a second live host.
+// another creates a second live host.
 func (c *cloud) another() croft.HostID {
 	first := c.host
 	c.host = croft.NewHostID()
@@ -105,7 +105,7 @@ func testMembershipEnds(t *testing.T, c *cloud) {
 	c.check(err)
 	buried, err := c.join(c.member("web2", croft.Together), c.host)
 	c.check(err)
-	c.member("web3", croft.Together) // without an order it is no member yet
+	c.member("web3", croft.Together) // not a member before it has an order
 	c.members(2)
 	forgotten, err = c.Reorder(t.Context(), forgotten, c.order(forgotten, croft.WantGone))
 	c.check(err)

@@ -1,5 +1,5 @@
-// Package scheduletest holds what tests of scheduling need: a store and a Placement
-// in memory, and the contract that every store of schedule keeps.
+// Package scheduletest provides what tests of scheduling need: a store and a Placement in memory, and the contract that
+// every store of schedule keeps.
 package scheduletest
 
 import (
@@ -18,7 +18,7 @@ var (
 	_ schedule.View    = (*Memory)(nil)
 )
 
-// Memory is a store in memory. The zero value is not ready: use NewMemory.
+// Memory is a store in memory. The zero value is not usable: call NewMemory.
 type Memory struct {
 	mu        sync.Mutex
 	revision  int64
@@ -42,7 +42,7 @@ func NewMemory() *Memory {
 	}
 }
 
-// write runs do under the lock and, where it succeeds, as the next revision.
+// write runs do under the lock and, if it succeeds, commits it as the next revision.
 func (m *Memory) write(ctx context.Context, do func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (m *Memory) write(ctx context.Context, do func() error) error {
 	return nil
 }
 
-// unchanged is the comparison that every write of an existing record makes.
+// unchanged is the comparison in every write to an existing record.
 func (m *Memory) unchanged(inst croft.Instance) error {
 	if have, ok := m.instances[inst.ID]; !ok || have.Revision != inst.Revision {
 		return croft.Errorf(croft.Conflict, "instance %s changed", inst.ID)
@@ -67,7 +67,7 @@ func (m *Memory) unchanged(inst croft.Instance) error {
 	return nil
 }
 
-// put stores a record under the revision of the write that is going on.
+// put stores a record at the revision of the current write.
 func (m *Memory) put(inst croft.Instance) croft.Instance {
 	inst.Revision = m.revision
 	m.instances[inst.ID] = inst
@@ -111,7 +111,7 @@ func (m *Memory) Assign(ctx context.Context, inst croft.Instance, o croft.Order)
 	return inst, err
 }
 
-// members are those whose records say so: Assign and membership are one here.
+// members derives a group's members from the records: Assign and membership are one here.
 func (m *Memory) members(project croft.Project, group string) []croft.Member {
 	var all []croft.Member
 	for _, inst := range m.instances {
@@ -191,7 +191,7 @@ func (m *Memory) Bury(ctx context.Context, inst croft.Instance, o croft.Order) e
 	})
 }
 
-// PutHost stores a host's record; unlike an agent's, this one may set Drained.
+// PutHost stores a host's record; unlike an agent's, it may set Drained.
 func (m *Memory) PutHost(ctx context.Context, h croft.Host) error {
 	return m.write(ctx, func() error {
 		m.hosts[h.ID] = h
@@ -199,7 +199,7 @@ func (m *Memory) PutHost(ctx context.Context, h croft.Host) error {
 	})
 }
 
-// StayAlive keeps the host alive while ctx lives.
+// StayAlive keeps the host alive until ctx ends.
 func (m *Memory) StayAlive(ctx context.Context, host croft.HostID) error {
 	m.SetAlive(host, +1)
 	<-ctx.Done()
@@ -207,7 +207,7 @@ func (m *Memory) StayAlive(ctx context.Context, host croft.HostID) error {
 	return ctx.Err()
 }
 
-// SetAlive counts one more (+1) or one fewer (-1) agent that keeps the host alive.
+// SetAlive adds (+1) or removes (-1) an agent that keeps the host alive.
 func (m *Memory) SetAlive(host croft.HostID, by int) {
 	_ = m.write(context.Background(), func() error {
 		m.alive[host] += by
@@ -215,7 +215,7 @@ func (m *Memory) SetAlive(host croft.HostID, by int) {
 	})
 }
 
-// Observe stores what an agent saw. Conflict: there is no order.
+// Observe stores an agent's observation. Conflict: there is no order.
 func (m *Memory) Observe(ctx context.Context, o croft.Observation) error {
 	return m.write(ctx, func() error {
 		at := croft.OrderID{Host: o.Host, Instance: o.Instance}
@@ -227,7 +227,7 @@ func (m *Memory) Observe(ctx context.Context, o croft.Observation) error {
 	})
 }
 
-// Forget removes all that belongs to a tombstone.
+// Forget removes everything that belongs to a tombstone.
 func (m *Memory) Forget(ctx context.Context, o croft.Order) error {
 	return m.write(ctx, func() error {
 		at := croft.OrderID{Host: o.Host, Instance: o.Instance}

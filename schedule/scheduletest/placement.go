@@ -13,8 +13,8 @@ import (
 
 var _ schedule.Claims = (*Placement)(nil)
 
-// Placement keeps claims on flat providers in memory: a Placement without nested
-// providers, generations and HTTP. Its claims never exceed an inventory.
+// Placement keeps claims on flat providers in memory: a Placement without nested providers, generations or HTTP. Its
+// claims never exceed an inventory.
 type Placement struct {
 	mu        sync.Mutex
 	order     []croft.HostID
@@ -37,9 +37,8 @@ func NewPlacement(providers ...croft.Provider) *Placement {
 	return p
 }
 
-// Fail makes the coming calls of a method (Candidates, Claim, Release, Providers)
-// return what the functions return, one after the other; nil means that the call
-// goes on as ever. The functions run before the call, without a lock.
+// Fail makes the next calls of a method (Candidates, Claim, Release, Providers) return the results of with, one per
+// call; after a nil result the call proceeds as usual. The functions run before the call, without the lock.
 func (p *Placement) Fail(method string, with ...func() error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +61,7 @@ func (p *Placement) fault(ctx context.Context, method string) error {
 	return planned[0]()
 }
 
-// AddTrait gives a provider one more trait.
+// AddTrait adds a trait to a provider.
 func (p *Placement) AddTrait(host croft.HostID, t croft.Trait) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +70,7 @@ func (p *Placement) AddTrait(host croft.HostID, t croft.Trait) {
 	p.providers[host] = provider
 }
 
-// Claimed lists the instances that hold a claim.
+// Claimed lists the instances with a claim.
 func (p *Placement) Claimed() []croft.InstanceID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +87,7 @@ func (p *Placement) used(host croft.HostID) croft.Resources {
 	return used
 }
 
-// fits tells whether a provider has the amounts left.
+// fits reports whether a provider has the amounts left.
 func (p *Placement) fits(host croft.HostID, amounts croft.Resources) bool {
 	used := p.used(host)
 	for class, amount := range amounts {
@@ -134,7 +133,7 @@ func (p *Placement) anyHas(t croft.Trait) bool {
 	return false
 }
 
-// qualified tells whether a provider has the traits that a query names.
+// qualified reports whether a provider has the traits in a query.
 func qualified(provider croft.Provider, q schedule.Query) bool {
 	has := func(t croft.Trait) bool { return slices.Contains(provider.Traits, t) }
 	for _, word := range q.RootRequired {

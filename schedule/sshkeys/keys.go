@@ -1,5 +1,5 @@
-// Package sshkeys reads the public SSH keys that a request names: files, patterns of files, the user's SSH agent, or
-// keys themselves. It tells them from the names of keys that the cloud stores.
+// Package sshkeys reads the public SSH keys that a request names: files, file patterns, the user's SSH agent, or the
+// keys themselves. It distinguishes them from names of keys stored in the cloud.
 package sshkeys
 
 import (
@@ -18,16 +18,15 @@ import (
 	"croft/schedule"
 )
 
-// The words that stand for keys which somebody else keeps.
+// Words for keys kept elsewhere.
 const (
-	Agent = "agent" // those that the SSH agent holds
-	Auto  = "auto"  // the same, or where there is no agent the files in ~/.ssh
+	Agent = "agent" // the keys in the SSH agent
+	Auto  = "auto"  // likewise, or without an agent the files in ~/.ssh
 )
 
-// Read returns lines of authorized_keys from what each text says: a key, a file
-// of keys, a pattern of such files, or one of the words above. A file that a pattern
-// finds need not be of keys, since ~/.ssh holds all sorts; everything that was named
-// must be. What is none of these and may be the name of a stored key is in names.
+// Read returns lines of authorized_keys from each text: a key, a file of keys, a pattern of such files, or one of the
+// words above. A file found by a pattern may hold something other than keys, since ~/.ssh has all kinds of files; a
+// named file may not. Texts that are none of these, but could be names of stored keys, are returned in names.
 func Read(texts []string) (keys, names []string, err error) {
 	for _, text := range texts {
 		if isStoredName(text) {
@@ -43,8 +42,7 @@ func Read(texts []string) (keys, names []string, err error) {
 	return keys, names, nil
 }
 
-// isStoredName tells the name of a stored key from that of a file, which counts
-// more where there is one.
+// isStoredName distinguishes the name of a stored key from a file name; an existing file takes precedence.
 func isStoredName(text string) bool {
 	if text == Agent || text == Auto || schedule.CheckName(text) != nil {
 		return false
@@ -87,8 +85,7 @@ func ReadOne(text string) ([]string, error) {
 	return keys, nil
 }
 
-// readAgent returns the keys that the user's SSH agent holds. Certificates are for
-// those who trust who signed them, which a new guest does not.
+// readAgent returns the keys in the user's SSH agent. It skips certificates, which a new guest does not trust.
 func readAgent() ([]string, error) {
 	path := os.Getenv("SSH_AUTH_SOCK")
 	if path == "" {
@@ -118,10 +115,10 @@ func readAgent() ([]string, error) {
 	return keys, nil
 }
 
-// agentTimeout is how long an agent may take; one that is forwarded is far away.
+// agentTimeout bounds the agent's answer; a forwarded agent is slow.
 const agentTimeout = 5 * time.Second
 
-// Home puts the home directory in the place of a leading ~.
+// Home replaces a leading ~ by the home directory.
 func Home(name string) string {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {
 		if dir, err := os.UserHomeDir(); err == nil {
