@@ -19,7 +19,7 @@ import (
 	"croft/placementclient"
 )
 
-// agents are the hosts of one process of a benchmark.
+// agents are the simulated hosts of one process.
 type agents struct {
 	first, hosts, shared int
 	etcd, placement, dir string
@@ -38,7 +38,7 @@ func (a *agents) flags() *flag.FlagSet {
 	return f
 }
 
-// run runs the agents until ctx ends, and tells the benchmark once all take orders.
+// run runs the agents until ctx ends, and reports to the benchmark once all take orders.
 func (a *agents) run(ctx context.Context, stderr io.Writer) (err error) {
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	claims, err := placementclient.New(placementclient.Config{Endpoint: a.placement})
@@ -70,7 +70,7 @@ func (a *agents) run(ctx context.Context, stderr io.Writer) (err error) {
 		})
 	}
 	all := make(chan struct{})
-	go func() { // ends with the process where agents never get ready
+	go func() { // if agents never get ready, it ends with the process
 		starting.Wait()
 		close(all)
 	}()
@@ -83,10 +83,10 @@ func (a *agents) run(ctx context.Context, stderr io.Writer) (err error) {
 	return nil
 }
 
-// agent makes the agent of one host.
+// agent creates the agent of one host.
 func (a *agents) agent(n int, store *etcdstore.Store, claims *placementclient.Client, log *slog.Logger) (*compute.Agent,
 	error) {
-	hv, err := sim.New(sim.Config{Log: log}) // has no timers to close, since its guests boot at once
+	hv, err := sim.New(sim.Config{Log: log}) // needs no Close: guests boot at once, so there are no timers
 	if err != nil {
 		return nil, err
 	}

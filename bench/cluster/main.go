@@ -1,10 +1,10 @@
 // Command cluster measures a cloud of simulated hosts. It starts a control process (croft placement --data-dir: etcd
-// and Placement) and agents for the given number of hosts, whose guests exist only in memory, in processes of their
-// own. It requests instances at a given rate, follows each from the call until its agent reports it running, and
-// prints how many ran per second, how long that took, what each process used and how much etcd wrote. It leaves only
-// the plot that -plot names.
+// and Placement) and, in separate processes, agents for the given number of hosts, whose guests exist only in memory.
+// It requests instances at a given rate, follows each from the call until its agent reports it running, and prints how
+// many ran per second, the delays, the usage of each process and the writes of etcd. It leaves only the plot named by
+// -plot.
 //
-// Delays count from the time a request was due, not from when it could be sent, so a cloud that falls behind is
+// Delays are measured from the time a request was due, not from when it was sent, so a cloud that falls behind is
 // noticed.
 package main
 
@@ -30,7 +30,7 @@ type benchmark struct {
 	croft, plot, output              string
 }
 
-// runAgents is the first argument with which a benchmark starts itself to run agents.
+// runAgents is the first argument with which the benchmark starts itself to run agents.
 const runAgents = "agents"
 
 func main() {
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// run is main without the process.
+// run is main without the process's globals.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == runAgents {
 		var a agents

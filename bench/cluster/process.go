@@ -21,32 +21,31 @@ import (
 	"croft"
 )
 
-// child is a process that a benchmark started.
+// child is a process started by the benchmark.
 type child struct {
 	name  string
 	cmd   *exec.Cmd
 	log   string
-	ready *bufio.Reader // one line once it takes requests, where it was asked to tell
+	ready *bufio.Reader // one line once it takes requests, if it was asked to report that
 	usage *process.Process
 	peak  float64 // of its memory, in MiB
 }
 
-// readyFD names, in the environment of a process, that it is to write a line to file
-// descriptor 3 once it takes requests.
+// readyFD is the environment variable that makes a process write a line to file descriptor 3 once it takes requests.
 const readyFD = "CROFT_READY_FD"
 
-// tellReady writes that line, for a process that a benchmark started.
+// tellReady writes that line, if the benchmark started this process.
 func tellReady() {
 	if os.Getenv(readyFD) == "" {
 		return
 	}
 	pipe := os.NewFile(3, "ready")
-	_, _ = pipe.WriteString("ready\n") // no reader: nobody waits
+	_, _ = pipe.WriteString("ready\n") // without a reader nobody waits
 	_ = pipe.Close()
 }
 
-// spawn starts a program in an environment without settings, so that what is measured
-// depends on nothing that this machine has. With tells, the child says when it is ready.
+// spawn starts a program in an environment without settings, so that the result does not depend on this machine's. With
+// tells, the child reports when it is ready.
 func spawn(dir, name string, tells bool, program string, args ...string) (*child, error) {
 	c := &child{name: name, log: filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".log")}
 	log, err := os.Create(c.log)
@@ -90,11 +89,11 @@ func lastLine(log string) string {
 	return strings.TrimPrefix(lines[len(lines)-1], "croft: ")
 }
 
-// awaitReady returns when the child says that it is ready.
+// awaitReady returns when the child reports that it is ready.
 func (c *child) awaitReady(ctx context.Context) error {
 	said := make(chan string, 1)
 	go func() {
-		line, _ := c.ready.ReadString('\n') // ends with the child at the latest
+		line, _ := c.ready.ReadString('\n') // returns when the child ends at the latest
 		said <- line
 	}()
 	select {
@@ -115,7 +114,7 @@ func (c *child) end() error {
 	defer late.Stop()
 	err := c.cmd.Wait()
 	if _, exited := errors.AsType[*exec.ExitError](err); exited {
-		return nil // nothing was to be had from it any more
+		return nil // ignored: no more results are needed from it
 	}
 	return err
 }
@@ -140,7 +139,7 @@ func (c *child) cpu() float64 {
 	return t.User + t.System
 }
 
-// awaitURL returns once something answers there with 200.
+// awaitURL returns once the URL answers 200.
 func awaitURL(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -156,7 +155,7 @@ func awaitURL(ctx context.Context, url string) error {
 	}
 }
 
-// get reads a page, if it answers with 200.
+// get reads a page that answers 200.
 func get(ctx context.Context, url string, read func(*http.Response) error) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -176,7 +175,7 @@ func get(ctx context.Context, url string, read func(*http.Response) error) error
 	return read(answer)
 }
 
-// scrape reads sums of counters and gauges, and the counts of histograms, by name.
+// scrape reads metrics by name: the sums of counters and gauges, and the counts of histograms.
 func scrape(ctx context.Context, url string) (map[string]float64, error) {
 	all := map[string]float64{}
 	err := get(ctx, url, func(answer *http.Response) error {
@@ -194,7 +193,7 @@ func scrape(ctx context.Context, url string) (map[string]float64, error) {
 	return all, err
 }
 
-// fleet are the processes of a benchmark.
+// fleet holds the processes of a benchmark.
 type fleet struct {
 	dir             string
 	etcd, placement string // URLs
@@ -217,7 +216,7 @@ func (f *fleet) end() error {
 		ending.Wait()
 	}
 	if len(f.children) > 0 {
-		stop(f.children[1:]) // agents first: the control process is what they end with
+		stop(f.children[1:]) // agents first: they need the control process to end
 		stop(f.children[:1])
 	}
 	return errors.Join(append(errs, os.RemoveAll(f.dir))...)

@@ -12,7 +12,7 @@ import (
 	"croft/bench/cluster/plot"
 )
 
-// The forms of a report.
+// Formats of a report.
 const (
 	outputText = "text"
 	outputJSON = "json"
@@ -48,7 +48,7 @@ func (r *report) print(w io.Writer, output string) error {
 	return t.Flush()
 }
 
-// draw writes the course of a run as a picture.
+// draw plots the course of a run.
 func (c *course) draw(file string, r report) error {
 	ran := plot.Line{Name: "ran"}
 	p50, p99 := plot.Line{Name: "p50"}, plot.Line{Name: "p99"}
@@ -60,7 +60,7 @@ func (c *course) draw(file string, r report) error {
 	}
 	var memory []plot.Line
 	for _, p := range r.Parts {
-		if line := c.memory[p.Name]; line != nil { // none of the callers: they are this process
+		if line := c.memory[p.Name]; line != nil { // no line for the callers: they are this process
 			memory = append(memory, *line)
 		}
 	}

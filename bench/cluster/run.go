@@ -21,10 +21,10 @@ import (
 	"croft/schedule"
 )
 
-// report is what a benchmark found.
+// report is the result of a benchmark.
 type report struct {
 	Hosts     int         `json:"hosts"`
-	AskedRate float64     `json:"asked_per_second"` // 0: as many as were answered
+	AskedRate float64     `json:"asked_per_second"` // 0: without a limit
 	Start     float64     `json:"start_seconds"`    // until all hosts took orders
 	Load      load.Result `json:"load"`
 	Parts     []partUsage `json:"parts"`
@@ -34,7 +34,7 @@ type report struct {
 // partUsage is the usage of one process while requests were made.
 type partUsage struct {
 	Name   string  `json:"name"`
-	Memory float64 `json:"memory_mib"` // the most it had
+	Memory float64 `json:"memory_mib"` // maximum
 	CPU    float64 `json:"cpu"`        // processors
 }
 
@@ -48,7 +48,7 @@ type etcdUsage struct {
 	Size     float64 `json:"database_mib"`
 }
 
-// run starts everything, makes the requests and prints what came of it.
+// run starts everything, makes the requests and prints the result.
 func (b *benchmark) run(ctx context.Context, stdout, words io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "croft-bench-")
 	if err != nil {
@@ -77,8 +77,8 @@ func (b *benchmark) run(ctx context.Context, stdout, words io.Writer) (err error
 	return nil
 }
 
-// start starts the processes and returns when all hosts take orders. The last of them
-// is an agent as it runs on a real host, alone in its process.
+// start starts the processes and returns when all hosts take orders. The last process is a single agent, as on a real
+// host.
 func (b *benchmark) start(ctx context.Context, f *fleet) error {
 	free, err := freeport.Addresses(2)
 	if err != nil {
@@ -138,7 +138,7 @@ func (b *benchmark) start(ctx context.Context, f *fleet) error {
 func runView(ctx context.Context, view *etcdstore.HostsView) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var run sync.WaitGroup
-	run.Go(func() { _ = view.Run(ctx) }) // returns only with its context
+	run.Go(func() { _ = view.Run(ctx) }) // fails only when its context ends
 	return func() { cancel(); run.Wait() }
 }
 
@@ -152,7 +152,7 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// course is how a run went, second by second.
+// course is a run second by second.
 type course struct {
 	run    *load.Run
 	memory map[string]*plot.Line
@@ -164,7 +164,7 @@ func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *r
 	if err != nil {
 		return nil, err
 	}
-	defer store.Close() // it is gone next anyway
+	defer store.Close() // the process ends next anyway
 	claims, err := placementclient.New(placementclient.Config{Endpoint: f.placement})
 	if err != nil {
 		return nil, err
@@ -199,14 +199,14 @@ func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *r
 	return c, c.follow(ctx, f, store, words, r)
 }
 
-// follow makes the requests while it watches the observations of the agents.
+// follow makes the requests and watches the agents' observations.
 func (c *course) follow(ctx context.Context, f *fleet, store *etcdstore.Store, words io.Writer, r *report) error {
 	watching, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer cancel()
 	watch.Go(func() {
-		_ = store.WatchObserved(watching, func(o croft.Observation) { // returns only with its context
+		_ = store.WatchObserved(watching, func(o croft.Observation) { // fails only when its context ends
 			if o.State == croft.StateRunning {
 				c.run.Running(o.Instance)
 			}
@@ -272,10 +272,10 @@ func (c *course) sample(f *fleet, at float64) {
 	}
 }
 
-// callers names this process, which makes the requests, among the parts.
+// callers is the name of this process, which makes the requests, in the report.
 const callers = "callers"
 
-// ownCPU is the processor time this process has used, in seconds.
+// ownCPU returns the processor time used by this process, in seconds.
 func ownCPU() float64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -1,5 +1,5 @@
-// Command gate compares agents behind the gate with agents that use etcd and Placement directly, both over mutual
-// TLS: the round trip of an order, and what many agents cost the control process. Control process and agents are
+// Command gate compares agents behind the gate with agents that use etcd and Placement directly, both over mutual TLS:
+// the round trip of an order, and the cost of many agents in the control process. Control process and agents are
 // separate processes; guests exist only in memory.
 package main
 
@@ -24,7 +24,7 @@ import (
 	"croft/trust/pki"
 )
 
-// run is what is asked for.
+// run is the configuration of a run.
 type run struct {
 	dir    string
 	hosts  int
@@ -71,12 +71,12 @@ func (r run) measureBoth(ctx context.Context) error {
 	return nil
 }
 
-// files are those of a certificate.
+// files returns the file names of a certificate.
 func (r run) files(a pki.Authority, id pki.Identity) pki.Files {
 	return pki.Files{Dir: filepath.Join(r.dir, "tls", string(id.Kind)+id.ID), Authority: a}
 }
 
-// measure starts the processes, measures and prints a line.
+// measure starts the processes, measures, and prints a line.
 func (r run) measure(ctx context.Context) (err error) {
 	if r.dir, err = os.MkdirTemp("", "croft-bench-gate-"); err != nil {
 		return err
@@ -116,8 +116,7 @@ func (r run) measure(ctx context.Context) (err error) {
 	return nil
 }
 
-// order writes orders and measures how long each takes until its agent says that the
-// instance runs.
+// order writes orders and measures how long each takes until its agent reports the instance running.
 func (r run) order(ctx context.Context) ([]time.Duration, error) {
 	store, err := r.open(ctx, operator)
 	if err != nil {
@@ -131,7 +130,7 @@ func (r run) order(ctx context.Context) ([]time.Duration, error) {
 	seen := make(chan croft.Observation, r.orders)
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // ends with watching
+	go func() { // ends when watching does
 		_ = store.WatchObserved(watching, func(o croft.Observation) {
 			if o.State == croft.StateRunning {
 				seen <- o
@@ -169,7 +168,7 @@ func (r run) order(ctx context.Context) ([]time.Duration, error) {
 	return took, nil
 }
 
-// request writes a record and an order, and notes when.
+// request writes a record and an order, and records the time.
 func (r run) request(ctx context.Context, store *etcdstore.Store, host croft.HostID,
 	due map[croft.InstanceID]time.Time) (croft.InstanceID, error) {
 	id := croft.NewInstanceID()
@@ -193,7 +192,7 @@ type child struct {
 	usage *process.Process
 }
 
-// spawn starts one and returns once it says that it is ready.
+// spawn starts a child and returns once it reports that it is ready.
 func (r run) spawn(role string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -225,7 +224,7 @@ func (c *child) end() {
 	_ = c.cmd.Wait()
 }
 
-// memory is what the process has in memory now, in MiB.
+// memory returns the resident memory of the process, in MiB.
 func (c *child) memory() float64 {
 	info, err := c.usage.MemoryInfo()
 	if err != nil {
@@ -234,7 +233,7 @@ func (c *child) memory() float64 {
 	return float64(info.RSS) / (1 << 20)
 }
 
-// cpu is the processor time that it has used, in seconds.
+// cpu returns the processor time used by the process, in seconds.
 func (c *child) cpu() float64 {
 	t, err := c.usage.Times()
 	if err != nil {

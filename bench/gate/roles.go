@@ -25,7 +25,7 @@ import (
 	"croft/trust/pki"
 )
 
-// The identities of this cloud, whose partition is its etcd's only in name.
+// Identities in this cloud. Their partition need not match the one in etcd.
 const partition croft.PartitionID = "11111111-1111-4111-8111-111111111111"
 
 var (
@@ -34,7 +34,7 @@ var (
 	log      = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 )
 
-// issue makes a certificate of an authority for somebody.
+// issue issues a certificate of an authority for an identity.
 func (r run) issue(ctx context.Context, ca *pki.CA, a pki.Authority, id pki.Identity) error {
 	k := pki.Keeper{Files: r.files(a, id), Issuer: ca.For(id, "127.0.0.1"),
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
@@ -42,17 +42,17 @@ func (r run) issue(ctx context.Context, ca *pki.CA, a pki.Authority, id pki.Iden
 	return err
 }
 
-// tell keeps an address for the other processes, address reads it.
+// tell stores an address for the other processes; address reads it.
 func (r run) tell(what, address string) error {
 	return os.WriteFile(filepath.Join(r.dir, what+".address"), []byte(address), 0o600)
 }
 
 func (r run) address(what string) string {
-	text, _ := os.ReadFile(filepath.Join(r.dir, what+".address")) // what is missing shows where it is used
+	text, _ := os.ReadFile(filepath.Join(r.dir, what+".address")) // a missing address fails where it is used
 	return strings.TrimSpace(string(text))
 }
 
-// control is etcd, Placement and the gate, each with mutual TLS.
+// control runs etcd, Placement and the gate, each with mutual TLS.
 func (r run) control(ctx context.Context) (err error) {
 	ca, err := pki.OpenCA(filepath.Join(r.dir, "ca"), partition)
 	if err != nil {
@@ -96,7 +96,7 @@ func (r run) control(ctx context.Context) (err error) {
 	}
 	agents, err := gate.NewServer(gate.ServerConfig{Orders: store, Registry: store, Records: store,
 		Inventory: inventory, Usable: store.Usable, Log: log,
-		Gates: func(context.Context) ([]string, error) { return nil, nil }, // agents here know of this one
+		Gates: func(context.Context) ([]string, error) { return nil, nil }, // agents here are configured with this gate
 		Caller: func(r *http.Request) (croft.HostID, error) {
 			id, _ := pki.Caller(r)
 			return croft.HostID(id.ID), nil
@@ -115,7 +115,7 @@ func (r run) control(ctx context.Context) (err error) {
 	return nil
 }
 
-// serve serves with TLS until ctx ends, and returns where.
+// serve serves with TLS until ctx ends, and returns the address.
 func (r run) serve(ctx context.Context, work *sync.WaitGroup, what string, h http.Handler) (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -130,19 +130,19 @@ func (r run) serve(ctx context.Context, work *sync.WaitGroup, what string, h htt
 	return address, r.tell(what, address)
 }
 
-// open connects to etcd as somebody.
+// open connects to etcd with an identity.
 func (r run) open(ctx context.Context, id pki.Identity) (*etcdstore.Store, error) {
 	return etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{r.address("etcd")}, DialTimeout: time.Minute,
 		Access: etcdstore.Access{TLS: r.files(pki.Etcd, id).Client(partition, pki.Kinds(pki.Member))}})
 }
 
-// claims is Placement to somebody.
+// claims returns a client of Placement with an identity.
 func (r run) claims(endpoint string, id pki.Identity) (*placementclient.Client, error) {
 	return placementclient.New(placementclient.Config{Endpoint: endpoint, Auth: placementclient.Token("admin"),
 		TLS: r.files(pki.Hosts, id).Client(partition, pki.Kinds(pki.Member))})
 }
 
-// agents are those of all hosts.
+// agents runs the agents of all hosts.
 func (r run) agents(ctx context.Context) error {
 	ca, err := pki.OpenCA(filepath.Join(r.dir, "ca"), partition)
 	if err != nil {
@@ -172,9 +172,9 @@ func (r run) agents(ctx context.Context) error {
 	return nil
 }
 
-// agent is one with connections of its own, through the gate or past it.
+// agent creates an agent with its own connections, through the gate or directly.
 func (r run) agent(ctx context.Context, id croft.HostID, name string) (*compute.Agent, error) {
-	hv, err := sim.New(sim.Config{Log: log}) // has no timers to close, since its guests boot at once
+	hv, err := sim.New(sim.Config{Log: log}) // needs no Close: guests boot at once, so there are no timers
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Command mdserver compares the metadata server with nginx serving the same bytes from files, on one machine and in
-// one run. Address lookups are answered from memory, as on a host that asked libvirt less than a second ago.
+// Command mdserver compares the metadata server with nginx serving the same bytes from files, on one machine and in one
+// run. Address lookups are answered from memory, as on a host that asked libvirt less than a second ago.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"croft/mdserver"
 )
 
-// paths are a small and a greater thing that every guest reads.
+// paths are a small and a larger document that every guest reads.
 var paths = []string{"/latest/meta-data/instance-id", "/openstack/latest/meta_data.json"}
 
 const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB jo@home"
@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// everybody is one guest.
+// everybody resolves every address to one guest.
 type everybody struct{ order croft.Order }
 
 func (e everybody) Guest(context.Context, netip.Addr) (mdserver.Guest, error) {
@@ -110,8 +110,7 @@ func compare(ctx context.Context, l load, slow int) error {
 	return l.measure(ctx, "mdserver", ours, paths[1], fmt.Sprintf("%d slow beside", slow))
 }
 
-// startOurs runs this program as the server, so that it shares no scheduler with
-// what measures it.
+// startOurs runs this program as the server, so that it shares no Go scheduler with the measuring process.
 func startOurs(ctx context.Context) (address string, end func(), err error) {
 	address, err = freeport.Address("127.0.0.1")
 	if err != nil {
@@ -143,14 +142,14 @@ func startNginx(ctx context.Context, dir string) (address string, end func(), er
 	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, dir, address), 0o644); err != nil {
 		return "", nil, err
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // its workers are another user
+	if err := os.Chmod(dir, 0o755); err != nil { // nginx's workers run as another user
 		return "", nil, err
 	}
 	end, err = start(ctx, address, "nginx", "-c", config, "-p", dir, "-e", "stderr")
 	return address, end, err
 }
 
-// start runs a program until end, and returns once it accepts connections.
+// start runs a program until end is called, and returns once it accepts connections.
 func start(ctx context.Context, address, program string, args ...string) (end func(), err error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stderr = os.Stderr
@@ -171,7 +170,7 @@ func start(ctx context.Context, address, program string, args ...string) (end fu
 	return nil, fmt.Errorf("%s does not listen at %s", program, address)
 }
 
-// fetch puts what the server answers into files for nginx.
+// fetch saves the server's answers as files for nginx.
 func fetch(ctx context.Context, address, dir string) error {
 	for _, path := range paths {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)

@@ -16,13 +16,13 @@ var (
 	errorsLine = regexp.MustCompile(`(?m)^\s+(Socket errors|Non-2xx).*`)
 )
 
-// load is how wrk asks.
+// load configures wrk.
 type load struct {
 	duration    time.Duration
 	connections int
 }
 
-// measure has wrk ask for the path again and again, and prints one row.
+// measure runs wrk on the path and prints one row.
 func (l load) measure(ctx context.Context, server, address, path, mode string) error {
 	args := []string{"-t1", "-c", fmt.Sprint(l.connections), "-d",
 		fmt.Sprintf("%ds", max(1, int(l.duration.Seconds()))), "--latency"}
@@ -45,8 +45,8 @@ func (l load) measure(ctx context.Context, server, address, path, mode string) e
 	return nil
 }
 
-// hang opens connections that begin a request and never end it, from 32 addresses,
-// and keeps as many open as the server lets it.
+// hang opens n connections that begin a request and never end it, from 32 addresses, and keeps as many open as the
+// server allows.
 func hang(ctx context.Context, address string, n int) (end func(), err error) {
 	var conns []net.Conn
 	end = func() {

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// bench runs the measurements and prints what they come to.
+// bench runs the measurements and prints the results.
 type bench struct {
 	options
-	dir  string // removed in the end
+	dir  string // removed at the end
 	out  io.Writer
 	sync time.Duration // of the disk
 }
 
 func (b *bench) printf(format string, args ...any) { fmt.Fprintf(b.out, format, args...) }
 
-// describe prints what was measured, where and when.
+// describe prints what is measured, where and when.
 func (b *bench) describe() {
 	commit := "unknown"
 	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
@@ -75,7 +75,7 @@ func (b *bench) sideBySide(ctx context.Context, n int) error {
 	return nil
 }
 
-// compare gives both servers their turns and prints a line.
+// compare measures both servers in turns and prints a line.
 func (b *bench) compare(ctx context.Context, m *measurement, them, us target, n int) error {
 	var theirs, ours []result
 	var ratios []float64
@@ -130,7 +130,7 @@ func median(list []float64) float64 {
 	return (s[len(s)/2-1] + s[len(s)/2]) / 2
 }
 
-// bound says where the time of a request went.
+// bound says where the time of a request is spent.
 func (b *bench) bound(m *measurement, all []result) string {
 	var sum result
 	for _, r := range all {

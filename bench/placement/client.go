@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// client sends requests to one server, from as many goroutines as wish.
+// client sends requests to one server. It is safe for concurrent use.
 type client struct {
 	url   string
 	croft bool // the server is croft's
 	http  *http.Client
 }
 
-// newClient keeps connections open where the server does, as every client library
-// does: croft's. The original's uwsgi closes them, and without announcing it.
+// newClient keeps connections open if the server does, as every client library does. croft's does; the original's uwsgi
+// closes them without announcing it.
 func newClient(url string, croft bool) *client {
 	return &client{url, croft, &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: !croft, MaxIdleConnsPerHost: 256, DisableCompression: true,
@@ -45,7 +45,7 @@ func (c *client) do(ctx context.Context, method, path string, body []byte) (int,
 	return resp.StatusCode, answer, err
 }
 
-// expect sends a request whose answer should have that status.
+// expect sends a request that should be answered with the given status.
 func (c *client) expect(ctx context.Context, method, path string, body any, status int) error {
 	var text []byte
 	if body != nil {
@@ -64,7 +64,7 @@ func (c *client) expect(ctx context.Context, method, path string, body any, stat
 	return nil
 }
 
-// refusal is an answer of another status than expected.
+// refusal is an answer with an unexpected status.
 type refusal struct {
 	method, path string
 	status       int

@@ -10,15 +10,14 @@ import (
 	"croft/etcdstore/etcdserver"
 )
 
-// maxSlowdown and maxBytes are what the search and the memory may cost.
+// Goals: maxSlowdown for the search, maxBytes for the memory.
 const (
 	maxSlowdown = 3.0
 	maxBytes    = 2000
 )
 
-// cost measures what many providers cost: how much slower candidates with a limit
-// get, and the memory of a server. Its etcd runs in this process, so that the
-// server's memory is the state's.
+// cost measures the cost of many providers: how much slower candidates with a limit get, and the memory of a server.
+// etcd runs in this process, so that the server's memory is that of the state.
 func (b *bench) cost(ctx context.Context, few, many int) error {
 	small, err := startCroft(ctx, b.croft, filepath.Join(b.dir, "few"))
 	if err != nil {
@@ -51,7 +50,7 @@ func (b *bench) cost(ctx context.Context, few, many int) error {
 	if residentErr != nil {
 		return residentErr
 	}
-	// A second server finds them all there, as after a restart.
+	// A second server loads them all, as after a restart.
 	begin := time.Now()
 	again, err := startServer(ctx, b.croft, "--etcd", etcd.Endpoint())
 	if err != nil {
@@ -69,7 +68,7 @@ func (b *bench) cost(ctx context.Context, few, many int) error {
 	return b.slowdown(ctx, target{small.client(), small.cpu}, target{again.client(), again.cpu}, few, many)
 }
 
-// slowdown has servers with few and with many providers take turns.
+// slowdown measures servers with few and with many providers in turns.
 func (b *bench) slowdown(ctx context.Context, small, large target, few, many int) error {
 	m := &measurements[0]
 	var ratios, times []float64
@@ -90,8 +89,7 @@ func (b *bench) slowdown(ctx context.Context, small, large target, few, many int
 	return nil
 }
 
-// settled is the memory of a process once it has stopped changing: what it does not
-// need any more goes back to the kernel step by step.
+// settled returns the memory of a process once it is stable: unused memory returns to the kernel step by step.
 func settled(ctx context.Context, p *process) (int64, error) {
 	last, err := p.resident()
 	for n := 0; err == nil && n < 60; n++ {

@@ -7,13 +7,13 @@ import (
 	"croft/internal/testing/freeport"
 )
 
-// server is croft placement in a process of its own.
+// server is croft placement in a separate process.
 type server struct {
 	*process
 	url string
 }
 
-// startCroft runs it with an etcd of its own below dir.
+// startCroft starts it with a separate etcd below dir.
 func startCroft(ctx context.Context, program, dir string) (*server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

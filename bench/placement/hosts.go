@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// What every host offers; all are alike.
+// What every host offers; all are equal.
 var (
 	hostInventory = map[string]map[string]any{
 		"VCPU":      {"total": 64, "reserved": 2, "allocation_ratio": 16.0, "max_unit": 64},
@@ -27,7 +27,7 @@ const wanted = "resources=VCPU:1,MEMORY_MB:256,DISK_GB:1"
 
 func hostUUID(n int) string { return fmt.Sprintf("c0f7c0f7-0000-4000-8000-%012x", n) }
 
-// register makes a host known: provider, inventory, traits.
+// register creates a host's provider, inventory and traits.
 func register(ctx context.Context, c *client, uuid string) error {
 	if err := c.expect(ctx, http.MethodPost, "/resource_providers",
 		map[string]any{"uuid": uuid, "name": "host-" + uuid}, 200); err != nil {
@@ -41,8 +41,8 @@ func register(ctx context.Context, c *client, uuid string) error {
 	return c.expect(ctx, http.MethodPut, "/resource_providers/"+uuid+"/traits", traits, 200)
 }
 
-// registerAsAgent makes a host known as an agent of croft does: in one request where the server is croft's, in the
-// three of the API elsewhere.
+// registerAsAgent registers a host as croft's agent does: in one request if the server is croft's, otherwise in the
+// three of the API.
 func registerAsAgent(ctx context.Context, c *client, uuid string) error {
 	if !c.croft {
 		return register(ctx, c, uuid)
@@ -52,7 +52,7 @@ func registerAsAgent(ctx context.Context, c *client, uuid string) error {
 	return c.expect(ctx, http.MethodPut, "/croft/providers/"+uuid, host, 201)
 }
 
-// registerAll makes hosts 1 to n known through the API, many at a time.
+// registerAll registers hosts 1 to n through the API, many concurrently.
 func registerAll(ctx context.Context, c *client, n int) error {
 	work, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
@@ -69,8 +69,8 @@ func registerAll(ctx context.Context, c *client, n int) error {
 	return work.Wait()
 }
 
-// insertAll is registerAll for the original, in whose database it writes what the
-// three requests of each host would have left there: those take it 18 ms a host.
+// insertAll is registerAll for the original. It writes to the database what the three requests of each host would have
+// written, since those take 18 ms per host.
 func (o *original) insertAll(ctx context.Context, n int) error {
 	var b strings.Builder
 	b.WriteString("USE placement;\nSET foreign_key_checks = 0;\nBEGIN;\n")
@@ -92,8 +92,7 @@ func (o *original) insertAll(ctx context.Context, n int) error {
 	return o.sql(ctx, b.String())
 }
 
-// sameHosts makes sure that two servers hold the same: they give the same
-// candidates, summaries and a sample of hosts in full.
+// sameHosts checks that two servers hold the same data, by comparing candidates, summaries and a full sample of hosts.
 func sameHosts(ctx context.Context, a, b *client, n int) error {
 	for _, path := range []string{
 		"/allocation_candidates?" + wanted,
@@ -116,7 +115,7 @@ func sameHosts(ctx context.Context, a, b *client, n int) error {
 	return nil
 }
 
-// canonical gets an answer with everything in it in one order.
+// canonical reads an answer and sorts everything in it.
 func (c *client) canonical(ctx context.Context, path string) (string, error) {
 	status, body, err := c.do(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -132,7 +131,7 @@ func (c *client) canonical(ctx context.Context, path string) (string, error) {
 	return sorted(v), nil
 }
 
-// sorted writes a JSON value with its lists in order.
+// sorted formats a JSON value with its lists sorted.
 func sorted(v any) string {
 	var items []string
 	switch v := v.(type) {

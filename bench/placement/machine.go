@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// idleCPU is how long the machine's cores have had nothing to do, all together.
+// idleCPU returns the idle time of all the machine's cores together.
 func idleCPU() time.Duration {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -26,8 +26,7 @@ func idleCPU() time.Duration {
 	return total
 }
 
-// syncTime is how long the disk takes to keep a kilobyte for good: what no durable
-// write can go below.
+// syncTime returns how long the disk takes to sync a kilobyte, the lower bound of every durable write.
 func syncTime(dir string) (time.Duration, error) {
 	const times = 500
 	f, err := os.Create(filepath.Join(dir, "sync"))

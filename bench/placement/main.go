@@ -1,6 +1,6 @@
 // Command placement compares croft's Placement with OpenStack's own: both run on this machine, hold the same resource
 // providers and answer the same requests in turns, so other load on the machine affects both. It prints a table of
-// requests per second, the ratio, the ratio wanted, and what limits ours.
+// requests per second, the ratio, the ratio wanted, and what limits croft's.
 //
 // It is a program rather than a Go benchmark because it compares processes, whose processor time and memory it reads,
 // and because go test -bench cannot express a ratio of two servers measured in turns.

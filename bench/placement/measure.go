@@ -14,14 +14,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A measurement is one kind of request, sent by a number of clients, each of which
-// sends the next when it has the answer.
+// A measurement is one kind of request, sent by a number of clients, each of which sends the next request after the
+// answer to the last.
 type measurement struct {
 	name    string
 	clients int
-	commits int // that one of them waits for, one after the other
-	// target is how many times as many as the original ours should answer, by the
-	// number of providers; 0: none is set.
+	commits int // sequential commits per request
+	// target is the wanted ratio of our rate to the original's, by number of providers; 0: no target.
 	target func(providers int) float64
 	send   func(ctx context.Context, c *client, providers int) error
 }
@@ -62,10 +61,10 @@ func registerNew(ctx context.Context, c *client, _ int) error {
 	return register(ctx, c, uuid.NewString())
 }
 
-// result is what one turn came to.
+// result is the result of one turn.
 type result struct {
 	done    int64
-	refused int64 // 409: to be tried again, so not done
+	refused int64 // 409: to be retried, so not done
 	took    time.Duration
 	server  time.Duration // processor time
 	load    time.Duration // of this process
@@ -80,7 +79,7 @@ type target struct {
 	cpu    func() time.Duration
 }
 
-// turn has the clients send for a while. What is under way at the end is waited for.
+// turn runs the clients for the given time. In-flight requests are waited for at the end.
 func (m *measurement) turn(ctx context.Context, t target, providers int, length time.Duration) (result, error) {
 	var r result
 	var done, refused atomic.Int64
@@ -116,7 +115,7 @@ func isConflict(err error) bool {
 	return ok && r.status == http.StatusConflict
 }
 
-// ownCPU is the processor time that this process has had.
+// ownCPU returns the processor time used by this process.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -12,8 +12,7 @@ import (
 	"croft/internal/testing/freeport"
 )
 
-// original is OpenStack's Placement as Debian packages it: MariaDB with its default
-// settings and two uwsgi workers.
+// original is OpenStack's Placement as packaged by Debian: MariaDB with default settings and two uwsgi workers.
 type original struct {
 	dir      string
 	socket   string
@@ -42,7 +41,7 @@ func startOriginal(ctx context.Context, dir string) (o *original, err error) {
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		return o, err
 	}
-	// Before the workers start, which both would do it at once, and fail.
+	// Sync before the workers start: both would do it at once, and fail.
 	if err := command(ctx, nil, "placement-manage", "--config-file", conf, "db", "sync"); err != nil {
 		return o, err
 	}
@@ -93,7 +92,7 @@ func (o *original) startWeb(ctx context.Context) error {
 	return o.web.await(ctx, answersAt(o.url+"/"))
 }
 
-// sql runs statements in the database's own client.
+// sql runs statements in the database's command-line client.
 func (o *original) sql(ctx context.Context, statements string) error {
 	return command(ctx, []byte(statements), "mariadb", "--no-defaults", "--user=root", "--socket="+o.socket)
 }
@@ -103,7 +102,7 @@ func (o *original) stop() {
 	o.database.stop()
 }
 
-// command runs a program to its end.
+// command runs a program to completion.
 func command(ctx context.Context, stdin []byte, args ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin = bytes.NewReader(stdin)

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// process is a server that runs for a while.
+// process is a running server.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
-	ended chan struct{} // closed once it has
-	log   *bytes.Buffer // of what it said; read it only once it has ended
+	ended chan struct{} // closed when it has ended
+	log   *bytes.Buffer // its output; read it only after ended is closed
 }
 
-// start runs a program in a process group of its own, which ends with this process.
+// start runs a program in a new process group, which ends with this process.
 func start(name string, env []string, args ...string) (*process, error) {
 	p := &process{name: name, cmd: exec.Command(args[0], args[1:]...), ended: make(chan struct{}), log: &bytes.Buffer{}}
 	p.cmd.Env = append(os.Environ(), env...)
@@ -33,13 +33,13 @@ func start(name string, env []string, args ...string) (*process, error) {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		p.cmd.Wait() // how it ended does not matter: who needs it to live sees that it does not
+		p.cmd.Wait() // the exit status does not matter: users notice that it ended
 		close(p.ended)
 	}()
 	return p, nil
 }
 
-// stop ends the process with all that it started.
+// stop ends the process and all its children.
 func (p *process) stop() {
 	if p == nil {
 		return
@@ -53,7 +53,7 @@ func (p *process) stop() {
 	<-p.ended
 }
 
-// await asks until ready answers nil.
+// await calls ready until it returns nil.
 func (p *process) await(ctx context.Context, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -74,7 +74,7 @@ func (p *process) await(ctx context.Context, ready func(context.Context) error) 
 	}
 }
 
-// answersAt asks a URL for a 200.
+// answersAt returns a check that a URL answers 200.
 func answersAt(url string) func(context.Context) error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return func(ctx context.Context) error {
@@ -94,7 +94,7 @@ func answersAt(url string) func(context.Context) error {
 	}
 }
 
-// cpu is the processor time that the process and its children have had.
+// cpu returns the processor time used by the process and its children.
 func (p *process) cpu() (total time.Duration) {
 	group := strconv.Itoa(p.cmd.Process.Pid)
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well formed
@@ -117,7 +117,7 @@ func (p *process) cpu() (total time.Duration) {
 	return total
 }
 
-// resident is how much memory of its own the process has, files not counted.
+// resident returns the anonymous memory of the process, without files.
 func (p *process) resident() (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// pools are trivial: what is measured is the manager.
+// pools are trivial, so that only the manager is measured.
 const (
 	poolThrownAway = `bench: {cmd_new: "echo ok", cmd_delete: "true", max: 40, max_starting: 20, max_prealloc: 20, tags: [bench]}` + "\n"
 	poolReused     = `bench: {cmd_new: "echo ok", cmd_delete: "true", max: 40, max_starting: 20, max_prealloc: 20, tags: [bench], reuse_opportunity_time: 600, reuse_max_time: 0}` + "\n"
 )
 
-// scenario is what both servers are measured at, and what is wanted of ours.
+// scenario is one measurement of both servers, and the goal for ours.
 type scenario struct {
 	what  string
 	pools string
 	load  func(server) work
-	floor bool // there is one
+	floor bool // the floor is measured too
 
-	times float64       // as many tickets as resalloc
-	ready time.Duration // the median at most
+	times float64       // tickets, as a multiple of resalloc's
+	ready time.Duration // maximum of the median
 }
 
 func (p plan) scenarios() []scenario {
@@ -34,8 +34,8 @@ func (p plan) scenarios() []scenario {
 	}
 }
 
-// compare measures all servers at one thing before the next, so that they find the
-// machine alike. It returns what came out, by scenario and server.
+// compare measures all servers in one scenario before the next, so that they find the machine in the same state. It
+// returns the results by scenario and server.
 func (p plan) compare(ctx context.Context, rivals []rival) (map[string]map[string]outcome, error) {
 	all := map[string]map[string]outcome{}
 	for _, s := range p.scenarios() {

@@ -1,5 +1,5 @@
 // Command pool compares croft's manager of pools with resalloc's server, with the same files and the same calls, in
-// turns on one machine, and both with the minimum: two shells a ticket and nothing else. Then it measures croft's
+// turns on one machine, and both with the minimum: two shells per ticket and nothing else. Then it measures croft's
 // with many tickets.
 package main
 
@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// plan is what is measured.
+// plan configures the measurements.
 type plan struct {
 	clients  int
 	duration time.Duration
 	closed   int
 	bin      string // directory with resalloc-server
-	original string // checkout of resalloc; empty: ours alone
+	original string // checkout of resalloc; empty: only ours is measured
 }
 
 func main() {
@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// run measures everything and prints a line for each result.
+// run measures everything and prints one line per result.
 func (p plan) run(ctx context.Context) error {
 	if p.closed > 0 {
 		return p.wearOut(ctx)
@@ -78,7 +78,7 @@ func (p plan) line(ctx context.Context, what, name string, w work) (outcome, err
 	return o, ctx.Err()
 }
 
-// goals says how what was found compares with what was wanted.
+// goals compares the results with the goals.
 func (p plan) goals(found map[string]map[string]outcome, rounds []time.Duration) {
 	fmt.Printf("\n%-66s %10s %10s\n", "what was wanted", "wanted", "found")
 	for _, s := range p.scenarios() {
@@ -98,7 +98,7 @@ func (p plan) goals(found map[string]map[string]outcome, rounds []time.Duration)
 	}
 }
 
-// configure writes what both servers read.
+// configure writes the files that both servers read.
 func configure(dir, pools, address string) error {
 	_, port, _ := strings.Cut(address, ":")
 	if err := os.MkdirAll(filepath.Join(dir, "log", "hooks"), 0o755); err != nil {

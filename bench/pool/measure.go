@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// results are how long tickets took to have their resources.
+// results are the times that tickets took to get their resources.
 type results struct {
-	until time.Time // what was closed by then counts for the rate
+	until time.Time // tickets closed by then are included in the rate
 
 	mu             sync.Mutex
 	ready          []time.Duration
@@ -33,9 +33,9 @@ func (r *results) add(d time.Duration, err error) {
 	}
 }
 
-// outcome is what a measurement came to.
+// outcome is the result of a measurement.
 type outcome struct {
-	rate        float64 // tickets a second
+	rate        float64 // tickets per second
 	median, p99 time.Duration
 	text        string
 }
@@ -62,10 +62,10 @@ type work interface {
 
 func short(d time.Duration) string { return d.Round(10 * time.Microsecond).String() }
 
-// idle is one client that leaves the server time to make up its stock.
+// idle is one client that gives the server time to refill its stock.
 type idle struct{ server }
 
-// pauseBetween is how long it leaves.
+// pauseBetween is the pause between tickets.
 const pauseBetween = 200 * time.Millisecond
 
 func (w idle) run(ctx context.Context, until time.Time, r *results) error {
@@ -79,8 +79,7 @@ func (w idle) run(ctx context.Context, until time.Time, r *results) error {
 	return ctx.Err()
 }
 
-// busy is many clients that do not pause, each in a sandbox of its own where there is a
-// name for them.
+// busy is many clients that do not pause, each in its own sandbox if sandbox is set.
 type busy struct {
 	server
 
@@ -90,7 +89,7 @@ type busy struct {
 
 func (w busy) run(ctx context.Context, until time.Time, r *results) error {
 	var work sync.WaitGroup
-	ctx, cancel := context.WithDeadline(ctx, until.Add(2*time.Minute)) // a wait may take long
+	ctx, cancel := context.WithDeadline(ctx, until.Add(2*time.Minute)) // a ticket may wait long
 	defer cancel()
 	for i := range w.clients {
 		sandbox := w.sandbox
@@ -107,7 +106,7 @@ func (w busy) run(ctx context.Context, until time.Time, r *results) error {
 	return ctx.Err()
 }
 
-// shells is what two commands a ticket cost by themselves.
+// shells is the cost of two commands per ticket alone.
 type shells struct{ clients int }
 
 func (w shells) run(ctx context.Context, until time.Time, r *results) error {
@@ -129,8 +128,7 @@ func (w shells) run(ctx context.Context, until time.Time, r *results) error {
 	return ctx.Err()
 }
 
-// batch is so many tickets by many clients, each in a sandbox of its own; one that
-// fails ends it.
+// batch is a fixed number of tickets by many clients, each client in its own sandbox; the first failure ends it.
 type batch struct {
 	server
 

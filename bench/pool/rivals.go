@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// rival is a server that can be started on a directory with its files.
+// rival is a server that can be started in a directory with its files.
 type rival struct {
 	name  string
 	start func(dir string) *exec.Cmd
@@ -27,14 +27,14 @@ func (p plan) startOurs(string) *exec.Cmd {
 	return exec.Command(filepath.Join(p.bin, "resalloc-server"))
 }
 
-// startOriginal takes Debian's Python, which is the one that has Debian's packages.
+// startOriginal uses Debian's Python, which has Debian's packages.
 func (p plan) startOriginal(string) *exec.Cmd {
 	cmd := exec.Command("/usr/bin/python3", filepath.Join(p.original, "bin", "resalloc-server"))
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+p.original)
 	return cmd
 }
 
-// with starts the server on these pools, has do use it, and ends it.
+// with starts the server with these pools, calls do with it, and stops it.
 func (r rival) with(ctx context.Context, pools string, do func(server) error) error {
 	dir, err := os.MkdirTemp("", "croft-bench-pool-")
 	if err != nil {
@@ -81,7 +81,7 @@ func (r rival) with(ctx context.Context, pools string, do func(server) error) er
 	return do(s)
 }
 
-// server is one that runs, asked as resalloc's clients ask.
+// server is a running server, called as resalloc's clients do.
 type server struct {
 	url  string
 	dir  string
@@ -99,8 +99,7 @@ func (s server) await(ctx context.Context) error {
 	}
 }
 
-// settle waits until the first stock is there, as far as that can be seen: until a
-// ticket is served at once, a while later.
+// settle waits for the first stock, as far as it is visible: until a ticket is served at once, a while later.
 func (s server) settle(ctx context.Context) error {
 	if _, err := s.ticket(ctx, ""); err != nil {
 		return err
@@ -112,8 +111,7 @@ func (s server) settle(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ticket opens a ticket, waits for its resource, closes it, and says how long it took
-// until the resource was there.
+// ticket opens a ticket, waits for its resource and closes it. ready is the time until the resource was there.
 func (s server) ticket(ctx context.Context, sandbox string) (ready time.Duration, err error) {
 	params := tags("bench")
 	if sandbox != "" {
@@ -132,7 +130,7 @@ func (s server) ticket(ctx context.Context, sandbox string) (ready time.Duration
 	return ready, err
 }
 
-// openMany opens tickets that wait.
+// openMany opens tickets that have to wait.
 func (s server) openMany(ctx context.Context, n, clients int, tag string) error {
 	var work sync.WaitGroup
 	errs := make(chan error, clients)
@@ -164,8 +162,8 @@ var (
 	integer   = regexp.MustCompile(`<(?:int|i4)>(\d+)</`)
 )
 
-// call makes a call. Where a connection is refused, as by a short line of those that
-// wait, it is made again: resalloc's clients do so too if told to.
+// call makes a call. It retries a refused connection, as from a short listen queue, as resalloc's clients can be
+// configured to do.
 func (s server) call(ctx context.Context, method, params string) (string, error) {
 	body := `<?xml version="1.0"?><methodCall><methodName>` + method + `</methodName><params>` + params +
 		`</params></methodCall>`

@@ -26,8 +26,8 @@ var poolStock = fmt.Sprintf(
 	`stock: {cmd_new: "echo ok", cmd_delete: "true", max: %d, max_starting: 100, max_prealloc: %[1]d, tags: [stock]}`+
 		"\n", manyResources)
 
-// crowded measures ours beside tickets that wait for what there is not, and resources
-// that nobody wants, and says how long the server's rounds take meanwhile.
+// crowded measures ours beside tickets that wait for missing resources, and resources that nobody wants, and reports
+// how long the server's rounds take meanwhile.
 func (p plan) crowded(ctx context.Context) error {
 	const never = `never: {cmd_new: "false", cmd_delete: "true", max: 1, tags: [rare]}` + "\n"
 	return rival{"ours", p.startOurs}.with(ctx, poolStock+never+poolThrownAway, func(s server) error {
@@ -59,8 +59,8 @@ func (p plan) crowded(ctx context.Context) error {
 	})
 }
 
-// rounds measures the round that gives all resources of a pool, which was paused, to
-// the first of those who wait: resuming it is answered when that is written.
+// rounds measures the round that gives all resources of a paused pool to the first waiting tickets: the answer to
+// resuming the pool comes once the round is written.
 func (p plan) rounds(ctx context.Context) (took []time.Duration, err error) {
 	err = rival{"ours", p.startOurs}.with(ctx, poolStock, func(s server) error {
 		for range 3 {
@@ -75,8 +75,8 @@ func (p plan) rounds(ctx context.Context) (took []time.Duration, err error) {
 	return took, err
 }
 
-// quiet is how long etcd is left to get done with what was opened: it puts that where it
-// belongs after it has answered.
+// quiet is the time for etcd to settle after many tickets were opened: it continues to write to its database after it
+// has answered.
 const quiet = time.Second
 
 func (s server) greatRound(ctx context.Context, clients int) (time.Duration, error) {
@@ -110,7 +110,7 @@ func (s server) greatRound(ctx context.Context, clients int) (time.Duration, err
 	var group errgroup.Group
 	for i := range clients {
 		group.Go(func() error {
-			for n := len(open.Tickets) - 1 - i; n >= 0; n -= clients { // first who waits, else they are served
+			for n := len(open.Tickets) - 1 - i; n >= 0; n -= clients { // waiting tickets first, otherwise they would be served
 				if _, err := c.Close(ctx, open.Tickets[n].ID); err != nil {
 					return err
 				}
@@ -121,14 +121,14 @@ func (s server) greatRound(ctx context.Context, clients int) (time.Duration, err
 	return took, group.Wait()
 }
 
-// stocked returns when the pool stock has all that it may have, and nobody has any.
+// stocked returns when the pool stock is full and none of it is in use.
 func (s server) stocked(ctx context.Context) error {
 	c, err := s.client()
 	if err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
-		pool, err := c.Pool(ctx, "stock") // which is not there before the server has read its file
+		pool, err := c.Pool(ctx, "stock") // missing until the server has read its file
 		switch {
 		case err == nil && pool.Free == manyResources:
 			return nil
@@ -143,7 +143,7 @@ func (s server) client() (*poolclient.Client, error) {
 	return poolclient.New(poolclient.Config{Endpoints: []string{s.url}})
 }
 
-// wearOut serves and closes tickets, and says after each tenth how the server does.
+// wearOut serves and closes tickets, and reports the state of the server after each tenth.
 func (p plan) wearOut(ctx context.Context) error {
 	return rival{"ours", p.startOurs}.with(ctx, poolReused, func(s server) error {
 		if err := s.settle(ctx); err != nil {
@@ -174,7 +174,7 @@ func (p plan) wearOut(ctx context.Context) error {
 	})
 }
 
-// sample is how a server of ours is at a moment.
+// sample is the state of our server at one moment.
 type sample struct {
 	rounds, seconds float64
 	within          map[float64]float64 // rounds that took at most so many seconds
@@ -214,7 +214,7 @@ func (s sample) meanRound(before sample) time.Duration {
 	return time.Duration((s.seconds - before.seconds) / (s.rounds - before.rounds) * float64(time.Second))
 }
 
-// boundRound is the smallest bound of which is known that a share of the rounds was within.
+// boundRound returns the smallest bound within which a share of the rounds is known to have been.
 func (s sample) boundRound(before sample, share float64) time.Duration {
 	best := math.Inf(1)
 	for bound, n := range s.within {
@@ -225,7 +225,7 @@ func (s sample) boundRound(before sample, share float64) time.Duration {
 	return time.Duration(best * float64(time.Second))
 }
 
-// sizeOf is what the files below a directory take on disk.
+// sizeOf returns the disk space of the files below a directory.
 func sizeOf(dir string) (bytes float64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, file os.DirEntry, err error) error {
 		if err != nil || file.IsDir() {

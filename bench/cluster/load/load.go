@@ -1,4 +1,4 @@
-// Package load requests instances at a rate, records when each of them runs, and reports how long that took.
+// Package load requests instances at a rate, records when each of them runs, and reports the delays.
 package load
 
 import (
@@ -10,26 +10,26 @@ import (
 	"croft"
 )
 
-// Config is one run.
+// Config is the configuration of one run.
 type Config struct {
-	Rate   float64       // requests a second, evenly; 0: the next as soon as AtOnce allows
-	AtOnce int           // how many calls may be under way
-	For    time.Duration // how long requests are made
-	Grace  time.Duration // how much longer the last of them may take to run
-	// Ask makes one request and returns when it is answered.
+	Rate   float64       // requests per second, evenly spaced; 0: as fast as AtOnce allows
+	AtOnce int           // maximum number of in-flight calls
+	For    time.Duration // how long to make requests
+	Grace  time.Duration // how much longer to wait for the last instances to run
+	// Ask makes one request and returns with its answer.
 	Ask func(ctx context.Context, id croft.InstanceID) error
-	// Tick is called once a second with what has been done so far, if it is set.
+	// Tick, if set, is called once per second with the totals so far.
 	Tick func(asked, ran int)
 }
 
-// Sample is what became of one request. Times are since the run began.
+// Sample is the outcome of one request. Times are since the start of the run.
 type Sample struct {
-	Due      time.Duration // when it was to be made, which is what delays count from
-	Answered time.Duration // when the call returned; 0 where it failed
-	Ran      time.Duration // when its instance was seen to run; 0 where it was not
+	Due      time.Duration // when to make it; delays are measured from here
+	Answered time.Duration // when the call returned; 0 if it failed
+	Ran      time.Duration // when its instance was seen running; 0 if it was not
 }
 
-// Run is a run under way or done. Its results are read once Do has returned.
+// Run is a run in progress or done. Read its results after Do has returned.
 type Run struct {
 	config Config
 	began  time.Time
@@ -39,7 +39,7 @@ type Run struct {
 	index   map[croft.InstanceID]int
 	errors  map[string]int
 	ran     int
-	idle    chan struct{} // told when something ran or failed
+	idle    chan struct{} // signals that an instance runs or a request failed
 }
 
 // New prepares a run.
@@ -47,7 +47,7 @@ func New(c Config) *Run {
 	return &Run{config: c, index: map[croft.InstanceID]int{}, errors: map[string]int{}, idle: make(chan struct{}, 1)}
 }
 
-// Running notes that an instance runs. Instances of others are ignored.
+// Running records that an instance runs. Instances of other runs are ignored.
 func (r *Run) Running(id croft.InstanceID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,8 +59,8 @@ func (r *Run) Running(id croft.InstanceID) {
 	}
 }
 
-// Do makes the requests and returns when all that were answered run, or the grace
-// is over. An error is that of ctx.
+// Do makes the requests and returns when all answered ones run, or when the grace period is over. It fails only with
+// the error of ctx.
 func (r *Run) Do(ctx context.Context) error {
 	r.began = time.Now()
 	ticking, stop := context.WithCancel(ctx)
@@ -96,7 +96,7 @@ func (r *Run) Do(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// until waits for a moment of the run; false: ctx ended.
+// until waits for a time in the run; false: ctx ended.
 func (r *Run) until(ctx context.Context, at time.Duration) bool {
 	wait := at - time.Since(r.began)
 	if wait <= 0 {
@@ -134,7 +134,7 @@ func (r *Run) ask(ctx context.Context, due time.Duration) {
 	r.nudge()
 }
 
-// nudge wants mu held.
+// nudge must be called with mu held.
 func (r *Run) nudge() {
 	select {
 	case r.idle <- struct{}{}:
@@ -142,7 +142,7 @@ func (r *Run) nudge() {
 	}
 }
 
-// settle waits until all that were answered run.
+// settle waits until the instances of all answered requests run.
 func (r *Run) settle(ctx context.Context) {
 	over := time.After(r.config.Grace)
 	for !r.settled() {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Result is what a run came to. Rates are per second, times in milliseconds.
+// Result is the result of a run. Rates are per second, times in milliseconds.
 type Result struct {
 	Requests int            `json:"requests"`
 	Ran      int            `json:"ran"`
@@ -17,14 +17,14 @@ type Result struct {
 	Running  Delay          `json:"running_ms"`       // until the instance ran
 }
 
-// Delay is how long something took, in milliseconds.
+// Delay summarizes durations, in milliseconds.
 type Delay struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
 	Max float64 `json:"max"`
 }
 
-// Result sums a run up.
+// Result summarizes the run.
 func (r *Run) Result() Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,8 +52,8 @@ func delay(all []time.Duration) Delay {
 	return Delay{quantile(all, 0.5), quantile(all, 0.99), quantile(all, 1)}
 }
 
-// quantile is the smallest value that the fraction q of all does not exceed, in
-// milliseconds; 0 of none.
+// quantile returns the smallest value that the fraction q of all values does not exceed, in milliseconds; 0 without
+// values.
 func quantile(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -64,11 +64,11 @@ func quantile(sorted []time.Duration, q float64) float64 {
 
 // Second is one second of a run.
 type Second struct {
-	Ran      int     // instances seen to run in it
-	P50, P99 float64 // of those, from when they were due, in milliseconds
+	Ran      int     // instances seen running in it
+	P50, P99 float64 // of these, since they were due, in milliseconds
 }
 
-// Seconds is the run's course.
+// Seconds returns the run second by second.
 func (r *Run) Seconds() []Second {
 	r.mu.Lock()
 	defer r.mu.Unlock()

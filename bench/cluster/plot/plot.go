@@ -1,5 +1,5 @@
-// Package plot draws line charts as SVG, one below the other. It has less than a hundred lines because chart
-// libraries load fonts at every start of a program, which would slow down each command.
+// Package plot draws line charts as SVG, one below the other. It has less than a hundred lines because chart libraries
+// load fonts at every start of a program, which would slow down each command.
 package plot
 
 import (
@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// Chart is some lines over one axis.
+// Chart is a set of lines over one axis.
 type Chart struct {
 	Title string
-	X, Y  string // what the axes show, with units
+	X, Y  string // axis titles, with units
 	Lines []Line
 }
 
-// Line is what one quantity did. Points are in the order of X.
+// Line is the course of one quantity. Points are ordered by X.
 type Line struct {
 	Name string
 	X, Y []float64
@@ -84,8 +84,7 @@ func (c *Chart) draw(b *strings.Builder) {
 	}
 }
 
-// step is the distance between the lines of a grid: 1, 2 or 5 times a power of ten,
-// so that there are four to ten of them.
+// step returns the distance between grid lines: 1, 2 or 5 times a power of ten, so that there are four to ten lines.
 func step(end float64) float64 {
 	if end <= 0 {
 		return 1
@@ -99,5 +98,5 @@ func step(end float64) float64 {
 	return power
 }
 
-// tidy hides what floating point adds up to.
+// tidy removes accumulated floating-point error.
 func tidy(v float64) float64 { return math.Round(v*1e6) / 1e6 }
