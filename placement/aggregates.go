@@ -34,7 +34,7 @@ func (q *request) aggregates(p *ledger.ProviderData) aggregatesAnswer {
 // aggregates handles /resource_providers/{uuid}/aggregates.
 type aggregates struct{ ledger *ledger.Ledger }
 
-// show is GET /resource_providers/{uuid}/aggregates.
+// show serves GET /resource_providers/{uuid}/aggregates.
 func (h aggregates) show(q *request) (*response, error) {
 	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		p, err := st.FindProvider(q.path[0])
@@ -59,7 +59,7 @@ func (q *request) readAggregates() (aggregates []string, generation *int64, err 
 	return body.Aggregates, (*int64)(&body.Generation), err
 }
 
-// set is PUT /resource_providers/{uuid}/aggregates.
+// set serves PUT /resource_providers/{uuid}/aggregates.
 func (h aggregates) set(q *request) (*response, error) {
 	uuid := q.path[0]
 	if err := h.ledger.Exists(q.r.Context(), uuid); err != nil {

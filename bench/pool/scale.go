@@ -110,7 +110,7 @@ func (s server) greatRound(ctx context.Context, clients int) (time.Duration, err
 	var group errgroup.Group
 	for i := range clients {
 		group.Go(func() error {
-			for n := len(open.Tickets) - 1 - i; n >= 0; n -= clients { // waiting tickets first, otherwise they would be served
+			for n := len(open.Tickets) - 1 - i; n >= 0; n -= clients { // those who wait first, else they are served
 				if _, err := c.Close(ctx, open.Tickets[n].ID); err != nil {
 					return err
 				}
